@@ -1,0 +1,88 @@
+"""Element types: the names, sizes and NumPy equivalents that graph, kernels and machine share."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Any
+
+import numpy as np
+
+from ascendsim.core.errors import GraphError
+
+
+class DType(Enum):
+    """An element type; the value is its name in listings (ONNX's spelling without `TensorProto.`)."""
+
+    FLOAT32 = "float32"
+    FLOAT16 = "float16"
+    BFLOAT16 = "bfloat16"
+    FLOAT64 = "float64"
+    INT8 = "int8"
+    INT16 = "int16"
+    INT32 = "int32"
+    INT64 = "int64"
+    UINT8 = "uint8"
+    UINT16 = "uint16"
+    UINT32 = "uint32"
+    UINT64 = "uint64"
+    BOOL = "bool"
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes of one element."""
+        return _SIZES[self]
+
+    @property
+    def numpy(self) -> np.dtype[Any]:
+        """The NumPy dtype (bfloat16 comes from ml_dtypes, loaded on first use)."""
+        if self is DType.BFLOAT16:
+            import ml_dtypes
+
+            return np.dtype(ml_dtypes.bfloat16)
+        return np.dtype(self.value)
+
+    @property
+    def is_float(self) -> bool:
+        return self in _FLOATS
+
+    @property
+    def is_integer(self) -> bool:
+        return not self.is_float and self is not DType.BOOL
+
+    @property
+    def cann(self) -> str:
+        """The name that CANN's tools print (DT_ prefix left out), for example FLOAT16."""
+        return {"float32": "FLOAT", "float64": "DOUBLE", "bfloat16": "BF16"}.get(self.value, self.value.upper())
+
+    @classmethod
+    def of(cls, dtype: object) -> DType:
+        """The DType of a NumPy dtype, NumPy scalar type or name.
+
+        >>> DType.of(np.float16)
+        <DType.FLOAT16: 'float16'>
+        """
+        if isinstance(dtype, DType):
+            return dtype
+        name = dtype if isinstance(dtype, str) else np.dtype(dtype).name  # type: ignore[call-overload]
+        try:
+            return cls(name)
+        except ValueError:
+            raise GraphError(f"element type {name!r}", "is not supported", remedy="cast the tensor to a numeric type") from None
+
+
+_SIZES = {
+    DType.FLOAT32: 4,
+    DType.FLOAT16: 2,
+    DType.BFLOAT16: 2,
+    DType.FLOAT64: 8,
+    DType.INT8: 1,
+    DType.INT16: 2,
+    DType.INT32: 4,
+    DType.INT64: 8,
+    DType.UINT8: 1,
+    DType.UINT16: 2,
+    DType.UINT32: 4,
+    DType.UINT64: 8,
+    DType.BOOL: 1,
+}
+_FLOATS = {DType.FLOAT32, DType.FLOAT16, DType.BFLOAT16, DType.FLOAT64}

@@ -1,0 +1,94 @@
+"""The exception tree of the project.
+
+    AscendSimError
+        GraphError          a malformed graph: unknown name, wrong shape, failed verify
+            UnsupportedOperatorError   every unsupported operator of a model, listed at once
+        PassError           a pass failed; names the pass and those before it
+        CompileError        a graph that cannot be lowered: tiling, buffer overflow, dynamic shape
+        SocError            a chip file or an override that breaks a rule
+        SimulationError     the machine cannot go on: deadlock, unset flag
+        InputError          what a user handed in (file, option, tensor) is not usable
+
+A message has four parts: the subject, the rule, the actual value and the remedy.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class AscendSimError(Exception):
+    """Base of all errors that this package raises on purpose.
+
+    Args:
+        subject: What is wrong, named as the user knows it ("input 'x'", "option --batch").
+        rule: What must hold ("must be a positive integer").
+        actual: The offending value, if there is one.
+        remedy: What to do about it.
+    """
+
+    def __init__(self, subject: str, rule: str = "", actual: object = None, remedy: str = "") -> None:
+        self.subject, self.rule, self.actual, self.remedy = subject, rule, actual, remedy
+        text = f"{subject} {rule}".strip()
+        if actual is not None:
+            text += f", not {actual}"
+        if remedy:
+            text += f"; {remedy}"
+        super().__init__(text)
+
+
+class GraphError(AscendSimError):
+    """A graph that breaks a rule of the IR or of an operator."""
+
+
+class UnsupportedOperatorError(GraphError):
+    """Operators that no rule exists for.
+
+    Args:
+        operators: Pairs of operator name ("Loop", "com.microsoft::Gelu") and node name.
+    """
+
+    def __init__(self, operators: Iterable[tuple[str, str]]) -> None:
+        self.operators = sorted(set(operators))
+        by_operator: dict[str, list[str]] = {}
+        for operator, node in self.operators:
+            by_operator.setdefault(operator, []).append(node)
+        listed = "; ".join(f"{operator} (nodes {', '.join(nodes)})" for operator, nodes in by_operator.items())
+        super().__init__(
+            f"unsupported operators: {listed}",
+            remedy="see `ascendsim ops list` for what is supported",
+        )
+
+
+class PassError(AscendSimError):
+    """A pass failed or left a broken graph behind."""
+
+
+class CompileError(AscendSimError):
+    """A graph that cannot be turned into a program for the chip."""
+
+
+class SocError(AscendSimError):
+    """A chip description or an override that breaks a rule."""
+
+
+class SimulationError(AscendSimError):
+    """The machine cannot go on."""
+
+
+class InputError(AscendSimError):
+    """A file, option or tensor from the user that cannot be used."""
+
+
+def suggest(name: str, known: Iterable[str]) -> str:
+    """Returns a remedy that names the nearest known name, or lists the known names.
+
+    >>> suggest("Ascend301", ["Ascend310", "Ascend910A"])
+    'did you mean Ascend310?'
+    """
+    names = sorted(known)
+    near = difflib.get_close_matches(name, names, n=1, cutoff=0.6)
+    if near:
+        return f"did you mean {near[0]}?"
+    return "known are " + ", ".join(names[:20]) + (" ..." if len(names) > 20 else "")

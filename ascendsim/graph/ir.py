@@ -1,0 +1,417 @@
+"""The graph: C = {N, E, I, O}, nodes, edges, input edges and output edges.
+
+An edge is a `Use`: it joins an output port of one node to an input port of another, so two nodes may be joined by several
+edges. Tensors keep their use lists, so a rewrite costs what it touches and not the size of the graph.
+Operator names and semantics inside the graph are those of the newest ONNX opset (front ends upgrade older forms).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Union
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ascendsim.core.dtypes import DType
+from ascendsim.core.errors import GraphError
+from ascendsim.core.formats import Format, storage_bytes, storage_shape
+
+Dim = Union[int, str, None]  # a number, a symbol ("batch"), or unknown
+Shape = tuple[Dim, ...]
+Array = NDArray[Any]
+
+
+class Constant:
+    """The value of a constant tensor, held lazily: an array, a loader, or shape only.
+
+    Shape-only constants (weights that a file names but does not hold) are enough for timing; asking for their values raises.
+    """
+
+    __slots__ = ("_array", "_loader", "absent_because")
+
+    def __init__(self, array: Array | None = None, loader: Callable[[], Array] | None = None, absent_because: str = "") -> None:
+        self._array, self._loader, self.absent_because = array, loader, absent_because
+
+    @property
+    def available(self) -> bool:
+        return self._array is not None or self._loader is not None
+
+    def array(self) -> Array:
+        """The values.
+
+        Raises:
+            GraphError: If this is a shape-only constant.
+        """
+        if self._array is None:
+            if self._loader is None:
+                raise GraphError(
+                    "a constant", f"has no values ({self.absent_because})", remedy='load with weights="random" or give the weight file'
+                )
+            self._array, self._loader = self._loader(), None
+        return self._array
+
+
+@dataclass(frozen=True, slots=True)
+class Use:
+    """One edge end: `node.inputs[index]` is the tensor."""
+
+    node: Node
+    index: int
+
+
+class Tensor:
+    """A value of the graph: produced by one node output, or a graph input, or a constant.
+
+    Attributes:
+        name: Unique in its graph.
+        shape: Logical shape, ONNX axis order; None if even the rank is unknown.
+        dtype: Element type on the device (passes may change it, see `origin_dtype`).
+        origin_dtype: Element type of the user's model; `values="float32"` computes in it.
+        format: Layout in global memory.
+        constant: The value if this is a constant, else None.
+        producer, index: The node output that makes it, else (None, 0).
+        uses: Every (node, input port) that reads it, in insertion order.
+    """
+
+    __slots__ = ("_uses", "constant", "dtype", "format", "index", "name", "origin_dtype", "producer", "shape")
+
+    def __init__(
+        self, name: str, dtype: DType | None = None, shape: Shape | None = None, format: Format = Format.ND, constant: Constant | None = None
+    ) -> None:
+        self.name, self.shape, self.format, self.constant = name, shape, format, constant
+        self.dtype = dtype
+        self.origin_dtype = dtype
+        self.producer: Node | None = None
+        self.index = 0
+        self._uses: dict[Use, None] = {}
+
+    @property
+    def uses(self) -> tuple[Use, ...]:
+        return tuple(self._uses)
+
+    @property
+    def consumers(self) -> tuple[Node, ...]:
+        """The distinct nodes that read it."""
+        return tuple(dict.fromkeys(use.node for use in self._uses))
+
+    @property
+    def is_constant(self) -> bool:
+        return self.constant is not None
+
+    @property
+    def is_static(self) -> bool:
+        """Whether every dimension is a number."""
+        return self.shape is not None and all(isinstance(d, int) for d in self.shape)
+
+    @property
+    def static_shape(self) -> tuple[int, ...]:
+        """The shape, all numbers.
+
+        Raises:
+            GraphError: If a dimension is unknown.
+        """
+        if not self.is_static:
+            raise GraphError(f"tensor {self.name!r}", "needs a static shape", self.shape, 'give input shapes with shapes={"name": (...)}')
+        return self.shape  # type: ignore[return-value]
+
+    @property
+    def element_type(self) -> DType:
+        """The dtype.
+
+        Raises:
+            GraphError: If it is not known yet.
+        """
+        if self.dtype is None:
+            raise GraphError(f"tensor {self.name!r}", "has no element type", remedy="run shape inference first")
+        return self.dtype
+
+    @property
+    def elements(self) -> int:
+        """Logical element count."""
+        return int(np.prod(self.static_shape, dtype=np.int64)) if self.static_shape else 1
+
+    @property
+    def logical_bytes(self) -> int:
+        return self.elements * self.element_type.itemsize
+
+    @property
+    def storage_shape(self) -> tuple[int, ...]:
+        return storage_shape(self.static_shape, self.format, self.element_type)
+
+    @property
+    def storage_bytes(self) -> int:
+        """Bytes in global memory, padding of the format included."""
+        return storage_bytes(self.static_shape, self.format, self.element_type)
+
+    def __repr__(self) -> str:
+        dims = "?" if self.shape is None else ",".join("?" if d is None else str(d) for d in self.shape)
+        return f"%{self.name}: {self.dtype.value if self.dtype else '?'}[{dims}]"
+
+
+AttributeValue = Union[int, float, str, tuple[int, ...], tuple[float, ...], tuple[str, ...], Array, "Graph", tuple["Graph", ...], DType]
+
+
+class Node:
+    """One use of an operator.
+
+    Attributes:
+        inputs: Tensors by port; None marks an optional input that is left out.
+        outputs: Tensors by port; an output nobody asked for is still there (with a made-up name).
+        attributes: Attribute values; `Graph` values are subgraphs (If, Loop).
+        control: Nodes that must finish before this one though no data flows.
+        origin: Free facts that a pass or report wants to keep: "framework", "source_names", "inserted" ...
+    """
+
+    __slots__ = ("_inputs", "attributes", "control", "domain", "graph", "name", "op_type", "origin", "outputs")
+
+    def __init__(self, op_type: str, name: str, domain: str = "") -> None:
+        self.op_type, self.name, self.domain = op_type, name, domain
+        self._inputs: list[Tensor | None] = []
+        self.outputs: list[Tensor] = []
+        self.attributes: dict[str, AttributeValue] = {}
+        self.control: list[Node] = []
+        self.origin: dict[str, Any] = {}
+        self.graph: Graph | None = None
+
+    @property
+    def inputs(self) -> tuple[Tensor | None, ...]:
+        return tuple(self._inputs)
+
+    @property
+    def input_count(self) -> int:
+        return len(self._inputs)
+
+    def input(self, index: int) -> Tensor | None:
+        """The tensor at an input port, None where it is absent or left out."""
+        return self._inputs[index] if index < len(self._inputs) else None
+
+    def required(self, index: int) -> Tensor:
+        """The tensor at an input port that the operator cannot do without."""
+        tensor = self.input(index)
+        if tensor is None:
+            raise GraphError(f"node {self.name!r} ({self.op_type})", f"needs input {index}", remedy="connect it")
+        return tensor
+
+    @property
+    def output(self) -> Tensor:
+        """The first output."""
+        return self.outputs[0]
+
+    def set_input(self, index: int, tensor: Tensor | None) -> None:
+        """Connects an input port (extending the list with absent inputs if needed) and keeps both use lists right."""
+        while index >= len(self._inputs):
+            self._inputs.append(None)
+        old = self._inputs[index]
+        if old is not None:
+            old._uses.pop(Use(self, index), None)
+        self._inputs[index] = tensor
+        if tensor is not None:
+            tensor._uses[Use(self, index)] = None
+
+    def truncate_inputs(self, count: int) -> None:
+        """Drops input ports from `count` on."""
+        for index in range(count, len(self._inputs)):
+            self.set_input(index, None)
+        del self._inputs[count:]
+
+    def attr(self, name: str, default: Any = None) -> Any:
+        return self.attributes.get(name, default)
+
+    @property
+    def subgraphs(self) -> Iterator[tuple[str, Graph]]:
+        for key, value in self.attributes.items():
+            if isinstance(value, Graph):
+                yield key, value
+            elif isinstance(value, tuple):
+                for item in value:
+                    if isinstance(item, Graph):
+                        yield key, item
+
+    def __repr__(self) -> str:
+        return f"{self.op_type}({self.name})"
+
+
+@dataclass(slots=True, eq=False)
+class Graph:
+    """C = {N, E, I, O}: nodes in insertion order, input and output tensors; edges live in the tensors' use lists.
+
+    A subgraph may read tensors of the graph around it (outer scope).
+    """
+
+    name: str = "graph"
+    inputs: list[Tensor] = field(default_factory=list)
+    outputs: list[Tensor] = field(default_factory=list)
+    metadata: dict[str, Any] = field(default_factory=dict)
+    _nodes: dict[Node, None] = field(default_factory=dict)
+    _tensors: dict[str, Tensor] = field(default_factory=dict)
+    _node_names: dict[str, Node] = field(default_factory=dict)
+    _counter: int = 0
+
+    @property
+    def nodes(self) -> tuple[Node, ...]:
+        """Nodes in insertion order (use `topological()` for execution order)."""
+        return tuple(self._nodes)
+
+    @property
+    def tensors(self) -> dict[str, Tensor]:
+        """Every tensor by name (treat as read-only)."""
+        return self._tensors
+
+    @property
+    def constants(self) -> Iterator[Tensor]:
+        return (t for t in self._tensors.values() if t.constant is not None)
+
+    def __len__(self) -> int:
+        return len(self._nodes)
+
+    def node(self, name: str) -> Node:
+        try:
+            return self._node_names[name]
+        except KeyError:
+            from ascendsim.core.errors import suggest
+
+            raise GraphError(f"node {name!r}", "is not in the graph", remedy=suggest(name, self._node_names)) from None
+
+    def fresh(self, stem: str) -> str:
+        """A tensor or node name that nothing in the graph has yet."""
+        name = stem
+        while name in self._tensors or name in self._node_names:
+            self._counter += 1
+            name = f"{stem}_{self._counter}"
+        return name
+
+    def add_tensor(self, tensor: Tensor) -> Tensor:
+        if tensor.name in self._tensors:
+            raise GraphError(f"tensor {tensor.name!r}", "must be defined once", remedy="rename one of the two")
+        self._tensors[tensor.name] = tensor
+        return tensor
+
+    def add_input(self, name: str, dtype: DType, shape: Shape) -> Tensor:
+        tensor = self.add_tensor(Tensor(name, dtype, shape))
+        self.inputs.append(tensor)
+        return tensor
+
+    def add_constant(self, name: str, array: Array) -> Tensor:
+        """Adds a constant from an array."""
+        array = np.asarray(array)
+        return self.add_tensor(Tensor(name, DType.of(array.dtype), tuple(array.shape), constant=Constant(array)))
+
+    def add_node(
+        self,
+        op_type: str,
+        inputs: Sequence[Tensor | None],
+        outputs: int | Sequence[str | Tensor] = 1,
+        name: str | None = None,
+        domain: str = "",
+        **attributes: AttributeValue,
+    ) -> Node:
+        """Appends a node; outputs are a count, names, or tensors that already belong to the graph and have no producer."""
+        node = Node(op_type, name if name is not None and name not in self._node_names else self.fresh(name or op_type), domain)
+        node.graph = self
+        node.attributes.update(attributes)
+        for index, tensor in enumerate(inputs):
+            node.set_input(index, tensor)
+        wanted: Iterable[str | Tensor] = [self.fresh(f"{node.name}_out") for _ in range(outputs)] if isinstance(outputs, int) else outputs
+        for index, item in enumerate(wanted):
+            if isinstance(item, str):
+                item = self.add_tensor(Tensor(item if item else self.fresh(f"{node.name}_unused")))
+            item.producer, item.index = node, index
+            node.outputs.append(item)
+        self._nodes[node] = None
+        self._node_names[node.name] = node
+        return node
+
+    def replace_uses(self, old: Tensor, new: Tensor, outputs_too: bool = True) -> None:
+        """Lets every reader of `old` read `new` (and the graph outputs too)."""
+        for use in old.uses:
+            use.node.set_input(use.index, new)
+        if outputs_too:
+            self.outputs[:] = [new if t is old else t for t in self.outputs]
+
+    def remove_node(self, node: Node) -> None:
+        """Removes a node whose outputs nobody reads, with its output tensors.
+
+        Raises:
+            GraphError: If an output is still read or is a graph output.
+        """
+        for tensor in node.outputs:
+            if tensor.uses or any(tensor is t for t in self.outputs):
+                raise GraphError(f"node {node.name!r}", f"cannot be removed: its output {tensor.name!r} is still used", remedy="replace its uses first")
+        for index in range(node.input_count):
+            node.set_input(index, None)
+        for tensor in node.outputs:
+            self._tensors.pop(tensor.name, None)
+        self._nodes.pop(node)
+        self._node_names.pop(node.name, None)
+        for other in self._nodes:
+            if node in other.control:
+                other.control.remove(node)
+        node.graph = None
+
+    def remove_tensor(self, tensor: Tensor) -> None:
+        """Forgets a tensor that nobody makes or reads (a dead constant)."""
+        if tensor.uses or tensor.producer is not None or any(tensor is t for t in [*self.inputs, *self.outputs]):
+            raise GraphError(f"tensor {tensor.name!r}", "cannot be removed: it is still used")
+        self._tensors.pop(tensor.name, None)
+
+    def rename_tensor(self, tensor: Tensor, name: str) -> None:
+        if name in self._tensors and self._tensors[name] is not tensor:
+            raise GraphError(f"tensor name {name!r}", "is taken")
+        self._tensors.pop(tensor.name, None)
+        tensor.name = name
+        self._tensors[name] = tensor
+
+    def predecessors(self, node: Node) -> Iterator[Node]:
+        """Nodes that must run before `node`: producers of its inputs, of what its subgraphs read from outside, and control edges."""
+        for tensor in node._inputs:
+            if tensor is not None and tensor.producer is not None:
+                yield tensor.producer
+        yield from node.control
+        for _, subgraph in node.subgraphs:
+            for tensor in subgraph.captured():
+                if tensor.producer is not None and tensor.producer.graph is self:
+                    yield tensor.producer
+
+    def captured(self) -> Iterator[Tensor]:
+        """Tensors of outer graphs that this subgraph (or one inside it) reads."""
+        for node in self._nodes:
+            for tensor in node._inputs:
+                if tensor is not None and self._tensors.get(tensor.name) is not tensor:
+                    yield tensor
+            for _, subgraph in node.subgraphs:
+                yield from (t for t in subgraph.captured() if self._tensors.get(t.name) is not t)
+        yield from (t for t in self.outputs if self._tensors.get(t.name) is not t)
+
+    def topological(self) -> list[Node]:
+        """Nodes in execution order; ties keep insertion order.
+
+        Raises:
+            GraphError: If the graph has a cycle; names the nodes on it.
+        """
+        import heapq
+
+        order = {node: number for number, node in enumerate(self._nodes)}
+        waiting = {node: 0 for node in self._nodes}
+        followers: dict[Node, list[Node]] = {}
+        for node in self._nodes:
+            for before in set(self.predecessors(node)):
+                if before in waiting:
+                    waiting[node] += 1
+                    followers.setdefault(before, []).append(node)
+        ready = [order[node] for node, count in waiting.items() if count == 0]
+        heapq.heapify(ready)
+        numbered = list(self._nodes)
+        result: list[Node] = []
+        while ready:
+            node = numbered[heapq.heappop(ready)]
+            result.append(node)
+            for follower in followers.get(node, ()):
+                waiting[follower] -= 1
+                if waiting[follower] == 0:
+                    heapq.heappush(ready, order[follower])
+        if len(result) != len(self._nodes):
+            stuck = [node.name for node, count in waiting.items() if count > 0]
+            raise GraphError(f"graph {self.name!r}", f"has a cycle through nodes {', '.join(stuck[:8])}", remedy="break one of these edges")
+        return result

@@ -1,0 +1,230 @@
+"""What a core executes: instructions with operands, loops, flags.
+
+A block program is a nest of `Loop`s over instructions in program order. The scalar unit walks it and puts every instruction
+into the queue of its pipe; pipes run in order and are ordered among each other by counting flags only. Operands name
+buffer, allocation, slot and offset, so capacity and hazards can be checked on the same text that is timed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Union
+
+
+class Pipe(Enum):
+    """In-order units of a core."""
+
+    S = "S"  # scalar: flow control, issue
+    M = "M"  # cube
+    V = "V"  # vector
+    MTE1 = "MTE1"  # L1 -> L0A, L0B (and L1 -> UB)
+    MTE2 = "MTE2"  # GM -> L1, UB
+    MTE3 = "MTE3"  # UB -> GM, L1
+    FIX = "FIX"  # L0C -> GM, L1 (split cores)
+
+
+class Buffer(Enum):
+    """Where an operand lies."""
+
+    GM = "GM"
+    L1 = "L1"
+    L0A = "L0A"
+    L0B = "L0B"
+    L0C = "L0C"
+    UB = "UB"
+    BT = "BT"  # bias table (split cores)
+
+
+@dataclass(frozen=True, slots=True)
+class Affine:
+    """base + sum(coefficient * loop variable).
+
+    >>> Affine(4, (("i", 2),)).at({"i": 3})
+    10
+    """
+
+    base: int = 0
+    terms: tuple[tuple[str, int], ...] = ()
+
+    def at(self, variables: Mapping[str, int]) -> int:
+        return self.base + sum(step * variables[name] for name, step in self.terms)
+
+    def __str__(self) -> str:
+        parts = [str(self.base)] if self.base or not self.terms else []
+        parts += [name if step == 1 else f"{step}*{name}" for name, step in self.terms]
+        return " + ".join(parts)
+
+
+ZERO = Affine()
+
+
+@dataclass(frozen=True, slots=True)
+class Allocation:
+    """A piece of an on-chip buffer, cut in equal slots (2 = double buffer).
+
+    Attributes:
+        offset: Byte offset of slot 0 in the buffer.
+        slot_bytes: Bytes of one slot.
+    """
+
+    name: str
+    buffer: Buffer
+    offset: int
+    slot_bytes: int
+    slots: int = 1
+
+    @property
+    def bytes(self) -> int:
+        return self.slot_bytes * self.slots
+
+
+@dataclass(frozen=True, slots=True)
+class Operand:
+    """Bytes that an instruction reads or writes.
+
+    Attributes:
+        buffer: GM or an on-chip buffer.
+        name: The allocation (on chip) or the memory region (GM: a tensor or workspace name of the program).
+        bytes: Footprint in bytes.
+        offset: Byte offset in the slot (on chip) or in the region (GM).
+        slot: Number of the slot, taken modulo the allocation's slot count; always 0 in GM.
+    """
+
+    buffer: Buffer
+    name: str
+    bytes: int
+    offset: Affine = ZERO
+    slot: Affine = ZERO
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """DMA: `bursts` pieces of `burst_bytes` each, between GM and a buffer or between two buffers.
+
+    Attributes:
+        kind: "copy", "nd2nz" (layout change on the way in), "load2d" (fractals L1 -> L0), "fixpipe" (L0C out), "bias".
+        src_stride, dst_stride: Bytes from the start of one burst to the next (0 = contiguous).
+        aligned: Whether every burst starts on a GM transaction boundary (512 B).
+    """
+
+    pipe: Pipe
+    dst: Operand
+    src: Operand
+    bursts: int
+    burst_bytes: int
+    kind: str = "copy"
+    src_stride: int = 0
+    dst_stride: int = 0
+    aligned: bool = True
+
+    @property
+    def bytes(self) -> int:
+        return self.bursts * self.burst_bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Img2Col:
+    """load3d on MTE1: unfolds a feature-map tile of L1 into fractals of L0A (or L0B).
+
+    Attributes:
+        bytes: Bytes produced in L0.
+        stride_w: Stride of the convolution along W.
+        input_rows: Input rows that one fractal (16 output positions) spans.
+    """
+
+    dst: Operand
+    src: Operand
+    bytes: int
+    stride_w: int = 1
+    input_rows: int = 1
+    pipe: Pipe = Pipe.MTE1
+
+
+@dataclass(frozen=True, slots=True)
+class Mmad:
+    """c[m, n] (+)= a[m, k] @ b[k, n] on the Cube; sizes are the useful ones, the unit rounds up to whole blocks."""
+
+    dst: Operand  # L0C
+    a: Operand  # L0A
+    b: Operand  # L0B
+    m: int
+    k: int
+    n: int
+    dtype: str = "float16"
+    accumulate: bool = True
+    pipe: Pipe = Pipe.M
+
+
+@dataclass(frozen=True, slots=True)
+class Vector:
+    """One vector instruction over `elements` elements (or the L0C -> UB move of coupled cores).
+
+    Attributes:
+        op: Intrinsic name: "vadd", "vexp", "vconv", "vcadd", "vnchwconv", "l0c_to_ub" ...
+        dtype: Name of the widest operand's element type.
+        calls: Number of instructions of this kind that the item stands for (a short inner loop that is issued in
+            one go, for example rows of a reduction); each pays its own repeat rounding.
+    """
+
+    op: str
+    dtype: str
+    elements: int
+    dst: Operand
+    srcs: tuple[Operand, ...]
+    calls: int = 1
+    bank_conflict: bool = False
+    pipe: Pipe = Pipe.V
+
+
+@dataclass(frozen=True, slots=True)
+class Scalar:
+    """Work of the scalar unit itself, for example address computation or an element-by-element path."""
+
+    cycles: int
+    what: str = ""
+    pipe: Pipe = Pipe.S
+
+
+@dataclass(frozen=True, slots=True)
+class SetFlag:
+    """Adds one to a flag when everything before it in `pipe` is complete. Does not hold the pipe up."""
+
+    pipe: Pipe
+    flag: str
+
+
+@dataclass(frozen=True, slots=True)
+class WaitFlag:
+    """Holds `pipe` until the flag is above zero, then takes one away."""
+
+    pipe: Pipe
+    flag: str
+
+
+@dataclass(frozen=True, slots=True)
+class Flag:
+    """A counting flag from one pipe to another; `initial` > 0 stands for free buffer slots.
+
+    `limit` is the largest count that makes sense (slots of the buffer); exceeding it is a program error.
+    """
+
+    name: str
+    source: Pipe
+    target: Pipe
+    initial: int = 0
+    limit: int = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Loop:
+    """`body` repeated for variable = 0 .. trips - 1. Never unrolled."""
+
+    variable: str
+    trips: int
+    body: tuple[Statement, ...]
+
+
+Instruction = Union[Move, Img2Col, Mmad, Vector, Scalar, SetFlag, WaitFlag]
+Statement = Union[Instruction, Loop]

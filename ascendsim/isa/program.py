@@ -1,0 +1,130 @@
+"""What the device runs: a program of streams, tasks and blocks, and the memory it runs in."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any
+
+from ascendsim.isa.instructions import Allocation, Flag, Statement
+
+
+class CoreKind(Enum):
+    """Kind of core that a block needs."""
+
+    AI = "AI"  # a coupled core: all pipes
+    CUBE = "CUBE"  # split: cube core (S, M, MTE1, MTE2, FIX)
+    VECTOR = "VECTOR"  # split or extra vector core (S, V, MTE2, MTE3)
+
+
+class TaskKind(Enum):
+    """How a task is dispatched; the value is msprof's Task Type."""
+
+    AI_CORE = "AI_CORE"
+    AI_VECTOR_CORE = "AI_VECTOR_CORE"
+    AI_CPU = "AI_CPU"
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """The program of one core's share of a task.
+
+    Equal blocks of a task are the same object (or equal), so the machine can run them as one group.
+    """
+
+    body: tuple[Statement, ...]
+    allocations: tuple[Allocation, ...] = ()
+    flags: tuple[Flag, ...] = ()
+    core: CoreKind = CoreKind.AI
+
+
+@dataclass(frozen=True, slots=True)
+class BlockGroup:
+    """`count` blocks with the same program (their GM offsets differ, their timing does not)."""
+
+    block: Block
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """What a task does to a GM region, for L2 residency and conservation checks.
+
+    Attributes:
+        region: Name of the region.
+        unique_bytes: Bytes of the region that the task touches at all.
+        moved_bytes: Bytes that all blocks move, repeats included.
+        write: Whether it writes.
+    """
+
+    region: str
+    unique_bytes: int
+    moved_bytes: int
+    write: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """What the task scheduler dispatches.
+
+    Attributes:
+        id: Unique in the program; `profiling` joins records to nodes by it.
+        name: Name of the node (or fused nodes) it runs.
+        groups: Blocks by group; empty for AI CPU tasks.
+        waits_for: Tasks of other streams that must have ended (stream events).
+        cpu_us: AI CPU work in microseconds of one core at the chip's rate (dispatch and overhead come on top).
+    """
+
+    id: int
+    name: str
+    kind: TaskKind
+    stream: int = 0
+    groups: tuple[BlockGroup, ...] = ()
+    accesses: tuple[Access, ...] = ()
+    waits_for: tuple[int, ...] = ()
+    cpu_us: float = 0.0
+
+    @property
+    def block_dim(self) -> int:
+        """Blocks of the task; 1 for an AI CPU task."""
+        return sum(group.count for group in self.groups) or 1
+
+
+@dataclass(frozen=True, slots=True)
+class Region:
+    """A piece of global memory.
+
+    Attributes:
+        offset: Byte offset in device memory, 512 B aligned.
+        kind: "weight", "input", "output", "activation" or "workspace".
+        alias_of: Name of the region this one shares its bytes with (reshape), if any.
+        first, last: Task ids of the first and last use (inclusive); weights live for ever.
+    """
+
+    name: str
+    offset: int
+    bytes: int
+    kind: str
+    alias_of: str | None = None
+    first: int = 0
+    last: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryPlan:
+    """Where everything lies in global memory."""
+
+    regions: Mapping[str, Region]
+    peak_bytes: int  # activations, inputs, outputs and workspaces
+    weight_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """Tasks in launch order (within a stream that is the order of execution)."""
+
+    tasks: tuple[Task, ...]
+    memory: MemoryPlan
+    mode: str = "sink"  # or "host": the host launches each task
+    metadata: Mapping[str, Any] = field(default_factory=dict)

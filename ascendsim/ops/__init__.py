@@ -1,0 +1,20 @@
+"""Operators, one file a family; `default_opset()` collects them."""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib import import_module
+
+from ascendsim.opset import InferContext, Layout, OpDef, OpSet
+
+# Each module defines OPERATORS: tuple[OpDef, ...]. Order does not matter; a name may appear once.
+FAMILIES: tuple[str, ...] = ()
+
+
+@cache
+def default_opset() -> OpSet:
+    """All built-in operators."""
+    return OpSet(operator for family in FAMILIES for operator in import_module(f"ascendsim.ops.{family}").OPERATORS)
+
+
+__all__ = ["InferContext", "Layout", "OpDef", "OpSet", "default_opset"]

@@ -1,0 +1,144 @@
+"""The operator table: one `OpDef` an operator, collected in an `OpSet`.
+
+An operator is a vertical slice: shape rule, values, and the work it asks of the chip. Names and semantics are those of the
+newest ONNX opset; chip-side helpers (TransData ...) have domain "ascend".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+import numpy as np
+
+from ascendsim.core.dtypes import DType
+from ascendsim.core.errors import GraphError, UnsupportedOperatorError
+from ascendsim.graph.ir import Array, Node, Shape, Tensor
+from ascendsim.opset.work import LowerContext, Work
+
+
+class Layout(Enum):
+    """Which format an operator wants for its feature inputs and gives to its outputs."""
+
+    FEATURE = "feature"  # NC1HWC0 for rank-4 tensors: convolution, pooling, batch norm, resize
+    MATMUL = "matmul"  # FRACTAL_NZ on v100/m200/m300, ND where the MTE converts on the fly (c220)
+    FOLLOW = "follow"  # elementwise: whatever its inputs have, if all agree or broadcast along whole blocks
+    ND = "nd"  # row-major
+
+
+class InferContext:
+    """Types of a node's inputs, values of those that are known, and the place to put the outputs' types."""
+
+    def __init__(self, node: Node) -> None:
+        self.node = node
+
+    def fail(self, rule: str, actual: object = None, remedy: str = "") -> GraphError:
+        """An error that names the node; raise it."""
+        return GraphError(f"node {self.node.name!r} ({self.node.op_type})", rule, actual, remedy)
+
+    def has(self, index: int) -> bool:
+        return self.node.input(index) is not None
+
+    def tensor(self, index: int) -> Tensor:
+        return self.node.required(index)
+
+    def shape(self, index: int) -> Shape | None:
+        """Shape of an input; None if even its rank is unknown. Dimensions may be numbers, symbols or None."""
+        return self.tensor(index).shape
+
+    def dtype(self, index: int) -> DType:
+        """Type of an input in the user's model."""
+        tensor = self.tensor(index)
+        if tensor.origin_dtype is None:
+            raise self.fail(f"needs the element type of input {tensor.name!r}")
+        return tensor.origin_dtype
+
+    def value(self, index: int) -> Array | None:
+        """Values of an input if it is a constant with values (shape arithmetic), else None."""
+        tensor = self.node.input(index)
+        if tensor is None or tensor.constant is None or not tensor.constant.available:
+            return None
+        return tensor.constant.array()
+
+    def set(self, index: int, dtype: DType, shape: Shape | None) -> None:
+        """Sets type and shape of an output (outputs that the model left out are skipped)."""
+        if index < len(self.node.outputs):
+            tensor = self.node.outputs[index]
+            tensor.origin_dtype = tensor.dtype = dtype
+            tensor.shape = shape
+
+
+Infer = Callable[[InferContext], None]
+Compute = Callable[[Node, Sequence[Any], Sequence["np.dtype[Any]"]], Sequence[Any]]
+Lower = Callable[[Node, LowerContext], Work]
+
+
+@dataclass(frozen=True, slots=True)
+class OpDef:
+    """One operator.
+
+    Attributes:
+        infer: Shape and type rule. Must accept unknown dimensions (and give unknown ones).
+        compute: (node, input arrays with None for absent ones, NumPy dtypes wanted for the outputs) -> output arrays.
+            Driven by dtypes: float16 arrays mean device arithmetic (Cube: exact products, float32 accumulation, one
+            rounding; Vector: float32 inside one operator, rounded to float16 at its end). Never changes its inputs.
+        lower: Describes the work; None = runs on the AI CPU, one operation per output element.
+        layout: Format wish.
+        cann: Operator type that CANN's tools print ("Conv2D"); empty = the ONNX name.
+        foldable: Whether it may be computed at compile time from constants (False for random generators).
+    """
+
+    name: str
+    infer: Infer
+    compute: Compute
+    lower: Lower | None = None
+    layout: Layout = Layout.ND
+    cann: str = ""
+    domain: str = ""
+    foldable: bool = True
+
+    @property
+    def key(self) -> tuple[str, str]:
+        return (self.domain, self.name)
+
+
+class OpSet:
+    """Operators by (domain, name); immutable after construction."""
+
+    def __init__(self, operators: Iterable[OpDef]) -> None:
+        self._table: dict[tuple[str, str], OpDef] = {}
+        for operator in operators:
+            if operator.key in self._table:
+                raise ValueError(f"operator {operator.key} is defined twice")
+            self._table[operator.key] = operator
+
+    def __contains__(self, node: Node) -> bool:
+        return (node.domain, node.op_type) in self._table
+
+    def __iter__(self) -> Iterator[OpDef]:
+        return iter(self._table.values())
+
+    def __len__(self) -> int:
+        return len(self._table)
+
+    def get(self, node: Node) -> OpDef:
+        """The definition of a node's operator.
+
+        Raises:
+            UnsupportedOperatorError: If there is none.
+        """
+        try:
+            return self._table[(node.domain, node.op_type)]
+        except KeyError:
+            operator = f"{node.domain}::{node.op_type}" if node.domain else node.op_type
+            raise UnsupportedOperatorError([(operator, node.name)]) from None
+
+    def find(self, name: str, domain: str = "") -> OpDef | None:
+        return self._table.get((domain, name))
+
+    def cann_type(self, node: Node) -> str:
+        """Operator type as CANN's tools print it."""
+        definition = self._table.get((node.domain, node.op_type))
+        return definition.cann if definition is not None and definition.cann else node.op_type

@@ -1,0 +1,230 @@
+"""What an operator asks of the chip, before tiling: the language between `ops` and the lowering templates.
+
+An operator's `lower` function describes its work; a template (`lower/templates/`) cuts it into tiles and blocks and emits
+instructions. No cost is computed here. Fusion composes these descriptions: steps of a vector operator become the epilogue of
+a cube operator, chains of vector work join.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal, Union
+
+from ascendsim.core.dtypes import DType
+from ascendsim.core.formats import Format
+from ascendsim.graph.ir import Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class Ref:
+    """A tensor as lowering sees it: a GM region with a size."""
+
+    region: str
+    shape: tuple[int, ...]
+    dtype: DType
+    format: Format
+    bytes: int  # storage bytes, padding included
+    constant: bool = False
+
+    @classmethod
+    def of(cls, tensor: Tensor) -> Ref:
+        return cls(tensor.name, tensor.static_shape, tensor.element_type, tensor.format, tensor.storage_bytes, tensor.is_constant)
+
+
+@dataclass(frozen=True, slots=True)
+class ConvGeometry:
+    """A convolution on one group of channels as the Cube sees it (2-d; 1-d has height 1, 3-d folds depth into `batch` and `k`).
+
+    Attributes:
+        channels: Input channels of one (enlarged) group, padded to C0 by the template.
+        pads: top, left, bottom, right.
+    """
+
+    batch: int
+    channels: int
+    height: int
+    width: int
+    kernel_h: int
+    kernel_w: int
+    stride_h: int
+    stride_w: int
+    dilation_h: int
+    dilation_w: int
+    pads: tuple[int, int, int, int]
+    out_h: int
+    out_w: int
+    kernel_d: int = 1  # depth taps, each a further k step over another input slice
+
+
+Over = Literal["all", "row", "col", "one"]
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One vector intrinsic of a vector program.
+
+    Attributes:
+        op: Intrinsic ("vadd", "vexp", "vcadd" ...). If the chip lacks it for the dtype, the template expands it
+            (vdiv -> vrec, vmul; vsqrt -> vrsqrt, vrec; vgather -> scalar path).
+        over: "all" = every element of the tile, "row" = one value a row (after a reduction), "col" = one a column, "one".
+        dtype: Element type it computes in.
+        count: How many times it is issued (Newton steps, polynomial terms).
+    """
+
+    op: str
+    dtype: DType = DType.FLOAT16
+    over: Over = "all"
+    count: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """A tensor that a vector program reads or writes: full size, one value a row or a column, or one value."""
+
+    ref: Ref
+    over: Over = "all"
+
+
+@dataclass(frozen=True, slots=True)
+class CubeWork:
+    """batch x (m x k) @ (k x n) on the Cube, as matmul or convolution, with bias in L0C and vector steps on the way out.
+
+    Attributes:
+        m, k, n: Useful sizes of one product. For a convolution m = N * out_h * out_w, k = kernel taps * channels.
+        batch: Independent products (batched matmul, or groups of a convolution).
+        conv: Geometry if A is unfolded by img2col, else None.
+        a, b: Operands in GM. `b_shared`/`a_shared`: the same matrix serves all of `batch` (broadcast).
+        dtype: Operand type on the Cube (float16, int8); accumulation is float32 or int32.
+        epilogue: Vector steps on every output tile while it is in UB, and what else they read.
+    """
+
+    m: int
+    k: int
+    n: int
+    a: Ref
+    b: Ref
+    out: Ref
+    batch: int = 1
+    conv: ConvGeometry | None = None
+    bias: Ref | None = None
+    a_shared: bool = False
+    b_shared: bool = False
+    transpose_a: bool = False
+    transpose_b: bool = False
+    dtype: DType = DType.FLOAT16
+    epilogue: tuple[Step, ...] = ()
+    epilogue_inputs: tuple[Stream, ...] = ()
+    useful_macs: int = 0  # without padding and enlarged groups; 0 = batch * m * k * n
+
+
+@dataclass(frozen=True, slots=True)
+class VectorWork:
+    """A vector program over rows x cols elements, tiled by UB size.
+
+    Attributes:
+        rows, cols: The iteration space; a row is contiguous. Pure elementwise work may use rows = 1.
+        steps: In order, on each tile.
+        reduces: "none"; "cols" = each row is reduced or normalised (a row wants to be in UB as a whole);
+            "rows" = reduced over rows, one result a column.
+        sweeps: How often the inputs are read if a whole row does not fit into UB (softmax 3, layer norm 3, reduce 1).
+        gather_bytes: > 0 if reads come in pieces of this size instead of contiguous ones (pooling windows, strided slices).
+        inputs, outputs: What is read and written.
+    """
+
+    rows: int
+    cols: int
+    steps: tuple[Step, ...]
+    inputs: tuple[Stream, ...]
+    outputs: tuple[Stream, ...]
+    reduces: Literal["none", "cols", "rows"] = "none"
+    sweeps: int = 1
+    gather_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """Bytes carried from one tensor to another through UB.
+
+    Attributes:
+        bytes: Useful bytes.
+        read_burst, write_burst: Length of the contiguous pieces in GM on either side.
+    """
+
+    src: Ref
+    dst: Ref
+    bytes: int
+    read_burst: int
+    write_burst: int
+
+
+@dataclass(frozen=True, slots=True)
+class MoveWork:
+    """Rearranging data: transpose, concat, slice, pad, gather, TransData.
+
+    Attributes:
+        steps: Vector work on every element on the way (vnchwconv for transposes, vconv for casts, vectordup for padding).
+        scalar_per_burst: Scalar cycles of address computation per read burst (indexed access), 0 for affine patterns.
+    """
+
+    copies: tuple[Copy, ...]
+    steps: tuple[Step, ...] = ()
+    scalar_per_burst: int = 0
+    extra_inputs: tuple[Ref, ...] = ()  # indices and the like, read once
+
+
+@dataclass(frozen=True, slots=True)
+class ScalarWork:
+    """Element-by-element work of the scalar unit on the AI Core (no vector form exists)."""
+
+    elements: int
+    cycles_per_element: int
+    inputs: tuple[Ref, ...]
+    outputs: tuple[Ref, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class AiCpuWork:
+    """Runs on the AI CPU: `elements` x `operations` simple scalar operations."""
+
+    elements: int
+    operations: float
+    inputs: tuple[Ref, ...] = ()
+    outputs: tuple[Ref, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class NoTask:
+    """Nothing to run: the output is the input's memory under another shape (Reshape, Identity), or a constant."""
+
+    aliases: tuple[tuple[str, str], ...] = ()  # (output region, input region)
+
+
+@dataclass(frozen=True, slots=True)
+class SequenceWork:
+    """Several pieces of work in one task, one after the other on the same cores (LSTM steps, attention as one kernel).
+
+    Attributes:
+        repeat: How often the list runs (time steps).
+    """
+
+    parts: tuple[Union[CubeWork, VectorWork, MoveWork, ScalarWork], ...]
+    repeat: int = 1
+    workspace_bytes: int = 0
+
+
+Work = Union[CubeWork, VectorWork, MoveWork, ScalarWork, AiCpuWork, NoTask, SequenceWork]
+
+
+@dataclass(frozen=True, slots=True)
+class LowerContext:
+    """What an operator may ask while it describes its work.
+
+    Attributes:
+        generation: The chip's generation ("v100", "m200", "c220" ...).
+        aicpu_types: CANN operator types that the chip runs on the AI CPU.
+        options: Profile flags ("aicpu_pow" ...).
+    """
+
+    generation: str
+    aicpu_types: frozenset[str] = frozenset()
+    options: dict[str, object] = field(default_factory=dict)

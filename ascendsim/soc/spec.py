@@ -1,0 +1,174 @@
+"""What the machine model knows about a chip: frozen, validated, each number with its source (see `SocSpec.sources`).
+
+Units are in the names; "per cycle" means cycles of the core clock. All figures are per core unless the name says chip.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class CubeSpec:
+    """Matrix unit: mmad of m0 x k0 x n0 blocks."""
+
+    m0: int
+    n0: int
+    k0: Mapping[str, int]  # by dtype name: float16 16, int8 32, float32 8
+    cycles_per_block: Mapping[str, float]  # by dtype name; a dtype that is not listed has no instruction
+    latency_cycles: int  # until a dependent read sees the result
+    gap_cycles: int  # between independent mmads
+    odd_size_penalty: bool  # v100: + (k1 - 2) cycles if k1 > 1 and m1 or n1 is odd
+
+
+@dataclass(frozen=True, slots=True)
+class VectorSpec:
+    """Vector unit: repeats of `repeat_bytes`."""
+
+    bytes_per_cycle: int
+    repeat_bytes: int
+    max_repeat: int  # repeats of one instruction
+    head_cycles: int  # unit was idle
+    latency_cycles: int  # until a dependent instruction or flag sees the result
+    cycles_per_repeat: Mapping[str, float]  # key "vexp.float16", or "vexp" for every dtype
+    intrinsics: Mapping[str, tuple[str, ...]]  # instruction -> dtype names that exist on the chip
+    mask_cycles: int  # extra for a length that is no multiple of a repeat
+    bank_conflict_cycles: int  # extra cycles per repeat when both reads of a binary op hit one bank group
+
+
+@dataclass(frozen=True, slots=True)
+class BufferSpec:
+    """Sizes in bytes; None = unknown (such a chip can be shown, not run)."""
+
+    l0a: int | None
+    l0b: int | None
+    l0c: int | None
+    l1: int | None
+    ub: int | None
+    bias_table: int | None
+    fixpipe: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class PortSpec:
+    """Widths of one core's paths in bytes per cycle; None = no such path."""
+
+    l1_to_l0a: float | None
+    l1_to_l0b: float | None
+    l1_to_ub: float | None
+    ub_to_l1: float | None
+    l0c_to_ub: float | None
+    l0c_to_l1: float | None
+    l0c_to_gm: float | None
+    gm_to_l1: float | None
+    gm_to_ub: float | None
+    ub_to_gm: float | None
+    ub_to_ub: float | None
+    load2d_gap_cycles: int  # between load2d instructions
+    load3d_head_cycles: int
+
+
+@dataclass(frozen=True, slots=True)
+class L2Spec:
+    """Second-level buffer shared by all cores."""
+
+    size: int | None
+    software_managed: bool  # Ascend310: data is placed there by the compiler, it is no cache
+    line_bytes: int
+    read_latency_cycles: int
+    write_latency_cycles: int
+    read_bytes_per_cycle_per_core: float  # fair share with all cores busy; the chip has this times the core count
+    write_bytes_per_cycle_per_core: float
+
+
+@dataclass(frozen=True, slots=True)
+class DramSpec:
+    """Global memory behind L2."""
+
+    read_gb_per_s: float  # whole chip, 10^9 bytes
+    write_gb_per_s: float
+    half_duplex: bool  # reads and writes share one bus
+    read_latency_cycles: int
+    write_latency_cycles: int
+    transaction_bytes: int  # smallest transfer; a burst is rounded up to it
+    unaligned_efficiency: float  # rate factor of bursts that do not start on a transaction boundary
+    max_in_flight: int  # outstanding transfers of one MTE
+
+
+@dataclass(frozen=True, slots=True)
+class IssueSpec:
+    """Scalar unit and synchronisation."""
+
+    scalar_cycles: float  # dispatch of one instruction by the scalar unit
+    instruction_start_ns: float  # start cost inside the target unit (Ascend310: 40 ns), 0 elsewhere
+    flag_cycles: int  # from set_flag to the waiting pipe going on
+    queue_depth: Mapping[str, int]  # by pipe name
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchSpec:
+    """Task scheduling."""
+
+    kernel_init_ns: float  # head of a block on its core: pipes start, parameters read
+    task_launch_us: float  # task scheduler to first block, whole graph on the device (sink)
+    task_gap_us: float  # between the end of a task and the next of its stream (sink)
+    block_dispatch_ns: float  # per block after the first
+    host_launch_us: float  # per task when the host launches it
+
+
+@dataclass(frozen=True, slots=True)
+class AiCpuSpec:
+    """AI CPU cluster."""
+
+    cores: int
+    dispatch_us: float
+    overhead_us: float
+    elements_per_us: float  # one core, one simple scalar operation per element
+
+
+@dataclass(frozen=True, slots=True)
+class SocSpec:
+    """One chip.
+
+    Attributes:
+        generation: v100 (310, 910A), m200 (310P, 610), m300 (310B), c220 (910B, 910_93) ...
+        split_cores: Cube cores and vector cores are apart and meet in L2/GM (910B).
+        sources: Source text by dotted key ("l2.size").
+        assumed: Dotted keys of figures without a source.
+        overrides: Dotted keys that the user changed, with their text.
+    """
+
+    name: str
+    architecture: str
+    generation: str
+    short_name: str
+    split_cores: bool
+    ai_cores: int  # cube cores if split
+    vector_cores: int
+    frequency_mhz: int
+    vector_frequency_mhz: int
+    cube: CubeSpec
+    vector: VectorSpec
+    buffers: BufferSpec
+    ports: PortSpec
+    l2: L2Spec
+    dram: DramSpec
+    issue: IssueSpec
+    launch: LaunchSpec
+    ai_cpu: AiCpuSpec
+    sources: Mapping[str, str]
+    assumed: frozenset[str]
+    overrides: Mapping[str, str]
+    missing: tuple[str, ...]  # what keeps the chip from being run
+
+    @property
+    def peak_fp16_tflops(self) -> float:
+        """2 * m0 * k0 * n0 * cores * clock."""
+        blocks = self.ai_cores * self.frequency_mhz * 1e6 / self.cube.cycles_per_block["float16"]
+        return 2 * self.cube.m0 * self.cube.k0["float16"] * self.cube.n0 * blocks / 1e12
+
+    @property
+    def vector_units(self) -> int:
+        """Cores that can run vector blocks of an AI Core task: the vector cores if split, the AI cores otherwise."""
+        return self.vector_cores if self.split_cores else self.ai_cores
