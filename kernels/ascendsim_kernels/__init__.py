@@ -1,1 +1,1 @@
-"""Kernels."""
+"""Value kernels: numba functions of arrays. Knows no `ascendsim` type."""
