@@ -1,1 +1,89 @@
-"""ascendsim."""
+"""Cycle-approximate, execution-driven simulator of Ascend AI Cores.
+
+    import ascendsim as asim
+
+    graph = asim.load("resnet50.onnx", batch=8, weights="random")
+    model = asim.compile(graph, soc="Ascend310P3")
+    result = asim.simulate(model)
+    result.duration_us
+
+Names are loaded on first use, so that the import itself stays light.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ascendsim.api.compiling import CompiledModel, compile
+    from ascendsim.api.loading import load
+    from ascendsim.api.result import Result
+    from ascendsim.api.running import random_inputs, run, simulate
+    from ascendsim.core.errors import (
+        AscendSimError,
+        CompileError,
+        GraphError,
+        InputError,
+        PassError,
+        SimulationError,
+        SocError,
+        UnsupportedOperatorError,
+    )
+    from ascendsim.graph.builder import GraphBuilder
+    from ascendsim.graph.ir import Graph
+
+__version__ = "0.1.0"
+
+_HOMES = {
+    "load": "ascendsim.api.loading",
+    "compile": "ascendsim.api.compiling",
+    "CompiledModel": "ascendsim.api.compiling",
+    "simulate": "ascendsim.api.running",
+    "run": "ascendsim.api.running",
+    "random_inputs": "ascendsim.api.running",
+    "Result": "ascendsim.api.result",
+    "Graph": "ascendsim.graph.ir",
+    "GraphBuilder": "ascendsim.graph.builder",
+    "AscendSimError": "ascendsim.core.errors",
+    "CompileError": "ascendsim.core.errors",
+    "GraphError": "ascendsim.core.errors",
+    "InputError": "ascendsim.core.errors",
+    "PassError": "ascendsim.core.errors",
+    "SimulationError": "ascendsim.core.errors",
+    "SocError": "ascendsim.core.errors",
+    "UnsupportedOperatorError": "ascendsim.core.errors",
+}
+
+__all__ = [
+    "AscendSimError",
+    "CompileError",
+    "CompiledModel",
+    "Graph",
+    "GraphBuilder",
+    "GraphError",
+    "InputError",
+    "PassError",
+    "Result",
+    "SimulationError",
+    "SocError",
+    "UnsupportedOperatorError",
+    "__version__",
+    "compile",
+    "load",
+    "random_inputs",
+    "run",
+    "simulate",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'ascendsim' has no attribute {name!r}")
+    value = getattr(import_module(_HOMES[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,1 +1,1 @@
-"""api."""
+"""load, compile, simulate, run, and the Result that users hold."""

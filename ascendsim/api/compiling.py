@@ -1,0 +1,111 @@
+"""`compile`: a graph and a chip become a program."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from os import PathLike
+
+from ascendsim import soc as chips
+from ascendsim.core.errors import InputError
+from ascendsim.graph.copying import copy_graph
+from ascendsim.graph.ir import Graph
+from ascendsim.isa.listing import listing
+from ascendsim.isa.program import Program, Task
+from ascendsim.lower import LowerOptions, lower_graph
+from ascendsim.ops import default_opset
+from ascendsim.ops.aicpu import aicpu_types
+from ascendsim.opset import OpSet
+from ascendsim.passes.layout import AssignFormats
+from ascendsim.passes.manager import PassManager
+from ascendsim.passes.precision import ApplyPrecision
+from ascendsim.soc import SocSpec
+
+
+@dataclass(frozen=True, slots=True)
+class CompiledModel:
+    """A graph compiled for a chip.
+
+    Attributes:
+        graph: The device graph: precision and formats assigned, Cast and TransData nodes in place.
+        program: Tasks and memory plan.
+        soc: The chip, overrides applied.
+        opset: Operators that the graph was compiled with.
+        source: The graph as the user gave it.
+    """
+
+    graph: Graph
+    program: Program
+    soc: SocSpec
+    opset: OpSet
+    source: Graph
+
+    def tasks_of(self, node: str) -> tuple[Task, ...]:
+        """The tasks that run a node.
+
+        Raises:
+            GraphError: If the compiled graph has no such node (suggests the nearest name).
+        """
+        name = self.graph.node(node).name
+        return tuple(task for task in self.program.tasks if task.name == name)
+
+    def listing(self, node: str) -> str:
+        """The block programs of a node, to be read by a person."""
+        tasks = self.tasks_of(node)
+        if not tasks:
+            return f"node {node} runs no task: its output is its input's memory under another shape\n"
+        parts = []
+        for task in tasks:
+            parts.append(f"task {task.id} {task.name} ({task.kind.value}, {task.block_dim} blocks)\n")
+            if not task.groups:
+                parts.append(f"  {task.cpu_us:.3f} us of one AI CPU core\n")
+            for number, group in enumerate(task.groups):
+                parts.append(f"block group {number}: {group.count} x {group.block.core.value}\n{listing(group.block)}")
+        return "".join(parts)
+
+    def __repr__(self) -> str:
+        return f"CompiledModel({self.source.name!r}, soc={self.soc.name}, {len(self.program.tasks)} tasks)"
+
+
+def compile(
+    graph: Graph,
+    soc: str | PathLike[str] | SocSpec = "Ascend310",
+    *,
+    set: Mapping[str, str | int | float] | None = None,
+    precision_mode: str = "force_fp16",
+    aicore_num: int | None = None,
+) -> CompiledModel:
+    """Compiles a graph for a chip: precision, formats, tiling, tasks and memory plan. The graph itself stays as it is.
+
+    Args:
+        graph: From `load` or `GraphBuilder`; every shape must be static.
+        soc: Name of a chip (`ascendsim soc list`), path of a chip's TOML file, or a `SocSpec`.
+        set: Changes to the chip by dotted key, for example `{"l2.size": "16MiB"}`.
+        precision_mode: ATC's option: "force_fp16", "allow_fp32_to_fp16", "must_keep_origin_dtype", "force_fp32",
+            "cube_fp16in_fp32out", "allow_mix_precision".
+        aicore_num: Number of AI Cores to use (ATC's option); all by default.
+
+    Raises:
+        SocError: If the chip or a change is not valid, or the chip lacks figures that a run needs.
+        CompileError: If the graph cannot be lowered for the chip.
+    """
+    if not isinstance(graph, Graph):
+        raise InputError("compile", "takes a graph from asim.load or GraphBuilder", type(graph).__name__, "load the model first")
+    spec = soc if isinstance(soc, SocSpec) and not set and aicore_num is None else _chip(soc, dict(set or {}), aicore_num)
+    chips.require_runnable(spec)
+    opset = default_opset()
+    device = copy_graph(graph)
+    PassManager((ApplyPrecision(precision_mode), AssignFormats(opset, spec))).run(device)
+    program = lower_graph(device, spec, opset, options=LowerOptions(aicpu_types=aicpu_types(spec.name)))
+    return CompiledModel(device, program, spec, opset, graph)
+
+
+def _chip(soc: str | PathLike[str] | SocSpec, overrides: dict[str, str | int | float], aicore_num: int | None) -> SocSpec:
+    if isinstance(soc, SocSpec):
+        raise InputError("option set", "needs the chip by name or file", "a SocSpec", "apply the changes with ascendsim.soc.load(name, overrides)")
+    if aicore_num is not None:
+        available = chips.load(soc).ai_cores
+        if not 1 <= aicore_num <= available:
+            raise InputError("option aicore_num", f"must be between 1 and {available} on this chip", aicore_num)
+        overrides["ai_cores"] = aicore_num
+    return chips.load(soc, overrides or None)

@@ -1,0 +1,49 @@
+"""`load`: a model file becomes a graph."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from os import PathLike
+from typing import TYPE_CHECKING, Any, Literal, Union
+
+from ascendsim.core.errors import InputError
+from ascendsim.graph.ir import Graph
+from ascendsim.ops import default_opset
+
+if TYPE_CHECKING:
+    import onnx
+
+Source = Union[str, "PathLike[str]", bytes, "onnx.ModelProto"]
+
+
+def load(
+    source: Source,
+    *,
+    batch: int | None = None,
+    shapes: Mapping[str, Sequence[int]] | None = None,
+    weights: Literal["file", "random"] = "file",
+    seed: int = 0,
+) -> Graph:
+    """Reads an ONNX model, infers every shape and folds its shape arithmetic.
+
+    Args:
+        source: Path of an .onnx file, its bytes, or a loaded `onnx.ModelProto`.
+        batch: New batch size; everything that depends on it is inferred again.
+        shapes: New shapes by input name, for example `{"input": (8, 3, 224, 224)}`.
+        weights: "file" takes the values from the file (weights whose external file is missing become shape-only, which is
+            enough for timing); "random" fills those missing ones with seeded values.
+        seed: Seed of the random weights.
+
+    Raises:
+        InputError: If the file cannot be read or an option does not fit the model.
+        GraphError: If the model is malformed or a shape rule is broken.
+        UnsupportedOperatorError: Lists all unsupported operators at once.
+    """
+    from ascendsim.frontends.onnx import load_onnx
+
+    if weights not in ("file", "random"):
+        raise InputError("option weights", 'must be "file" or "random"', repr(weights))
+    if batch is not None and (not isinstance(batch, int) or isinstance(batch, bool) or batch < 1):
+        raise InputError("option batch", "must be a positive integer", repr(batch))
+    options: dict[str, Any] = {"batch": batch, "shapes": shapes, "weights": weights, "seed": seed}
+    return load_onnx(source, opset=default_opset(), **options)

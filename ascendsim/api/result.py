@@ -1,0 +1,137 @@
+"""What a user holds after a run: durations, outputs, tables, pictures and trace files."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ascendsim import profiling
+from ascendsim.api.compiling import CompiledModel
+from ascendsim.core.errors import InputError
+from ascendsim.graph.ir import Array
+from ascendsim.profiling.table import Table
+from ascendsim.trace.records import Trace
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.axes import Axes
+
+    from ascendsim.plot.timeline import TimelineDisplay
+
+
+@dataclass(frozen=True)
+class Result:
+    """One execution of a compiled model.
+
+    Attributes:
+        model: What was run.
+        trace: What happened when.
+        values: Output arrays by name; None after `simulate`.
+    """
+
+    model: CompiledModel
+    trace: Trace
+    values: Mapping[str, Array] | None = None
+
+    @property
+    def duration_us(self) -> float:
+        """Device time of one execution in microseconds."""
+        return self.trace.duration_us
+
+    @property
+    def cycles(self) -> int:
+        """Device time of one execution in AI Core clock cycles."""
+        return self.trace.cycles
+
+    @property
+    def outputs(self) -> Mapping[str, Array]:
+        """Output arrays by name.
+
+        Raises:
+            InputError: If the run computed no values.
+        """
+        if self.values is None:
+            raise InputError("this result", "has no outputs, it was simulated for timing only", remedy="use asim.run(model, inputs)")
+        return self.values
+
+    @property
+    def profile(self) -> profiling.ProfiledRun:
+        """What the functions of `ascendsim.profiling` and `ascendsim.plot` take."""
+        return profiling.ProfiledRun(self.model.graph, self.model.program, self.trace, self.model.soc, self.model.opset)
+
+    def summary(self) -> profiling.Summary:
+        """Totals: time, throughput, bytes, utilisation, and the assumed chip figures behind them."""
+        return profiling.summarise(self.profile)
+
+    def top_operators(self, count: int = 10) -> Table:
+        """The operators that take the most time: engine, what bounds them, share, achieved against peak."""
+        return profiling.top_operators(self.profile, count)
+
+    def op_summary(self) -> Table:
+        """One row a task, msprof's columns for the chip's generation."""
+        return profiling.op_summary(self.profile)
+
+    def op_statistic(self) -> Table:
+        """One row an operator type, msprof's columns."""
+        return profiling.op_statistic(self.profile)
+
+    def task_time(self) -> Table:
+        """One row a task as the scheduler saw it, msprof's columns."""
+        return profiling.task_time(self.profile)
+
+    def to_dataframe(self) -> pd.DataFrame:
+        """`op_summary()` as a pandas data frame (needs the extra `ascendsim[dataframe]`)."""
+        return self.op_summary().to_dataframe()
+
+    def plot_timeline(self, ax: Axes | None = None, **options: Any) -> TimelineDisplay:
+        """Draws the timeline: lanes for streams, AI CPU and pipes.
+
+        Args:
+            ax: Axes to draw on; a new figure if None.
+            **options: `window=(start_us, end_us)`, `operators=[...]`, `title=...`; see `ascendsim.plot.plot_timeline`.
+        """
+        from ascendsim.plot import plot_timeline
+
+        return plot_timeline(self.profile, ax, **options)
+
+    def save_trace(self, path: str | PathLike[str], **options: Any) -> Path:
+        """Writes a Chrome trace (.json or .json.gz) that Perfetto and MindStudio Insight open.
+
+        Args:
+            path: File to write.
+            **options: `level="instruction"`, `window=(start_us, end_us)`, `operators=[...]`; see `ascendsim.profiling.write_trace`.
+        """
+        profiling.write_trace(self.profile, path, **options)
+        return Path(path)
+
+    def save(self, folder: str | PathLike[str]) -> tuple[Path, ...]:
+        """Writes op_summary.csv, op_statistic.csv, task_time.csv, timeline.png and trace.json into a folder.
+
+        Each file is written whole or not at all.
+
+        Returns:
+            The files written.
+
+        Raises:
+            InputError: If the folder cannot be made or written.
+        """
+        target = Path(folder)
+        try:
+            target.mkdir(parents=True, exist_ok=True)
+            tables = {"op_summary.csv": self.op_summary(), "op_statistic.csv": self.op_statistic(), "task_time.csv": self.task_time()}
+            for name, table in tables.items():
+                table.to_csv(target / name)
+            self.plot_timeline().save(target / "timeline.png")
+            self.save_trace(target / "trace.json")
+        except OSError as error:
+            raise InputError(f"output folder {str(target)!r}", f"cannot be written ({error.strerror})", remedy="choose another folder") from None
+        return tuple(target / name for name in (*tables, "timeline.png", "trace.json"))
+
+    def _repr_html_(self) -> str:
+        return profiling.html(self.profile)
+
+    def __repr__(self) -> str:
+        return f"Result({self.model.source.name!r} on {self.model.soc.name}: {self.duration_us:.3f} us, {self.cycles} cycles, {len(self.trace.tasks)} tasks)"

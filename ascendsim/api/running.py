@@ -1,0 +1,83 @@
+"""`simulate` (timing) and `run` (timing and values)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container, Mapping
+from typing import Any, Literal
+
+from ascendsim.api.compiling import CompiledModel
+from ascendsim.api.result import Result
+from ascendsim.core.errors import InputError
+from ascendsim.graph.ir import Array
+from ascendsim.machine import run as run_machine
+from ascendsim.runtime import evaluate
+from ascendsim.runtime import random_inputs as _random_inputs
+
+Progress = Callable[[int, int], None]
+
+
+def simulate(model: CompiledModel, *, instructions: bool | Container[str] = False, progress: Progress | None = None) -> Result:
+    """Runs a compiled model on the simulated chip: timing only, needs no weights.
+
+    Args:
+        model: From `compile`.
+        instructions: True records every instruction of every task; a container of node names records those nodes only.
+        progress: Called with (tasks done, tasks in all).
+
+    Raises:
+        SimulationError: If the program deadlocks.
+    """
+    _check_model(model)
+    wanted: bool | Container[int]
+    if isinstance(instructions, bool):
+        wanted = instructions
+    else:
+        wanted = frozenset(task.id for task in model.program.tasks if task.name in instructions)
+    trace = run_machine(model.program, model.soc, instructions=wanted, progress=progress)
+    return Result(model, trace)
+
+
+def run(
+    model: CompiledModel,
+    inputs: Mapping[str, Any],
+    *,
+    values: Literal["device", "float32"] = "device",
+    instructions: bool | Container[str] = False,
+    progress: Progress | None = None,
+) -> Result:
+    """Runs a compiled model on the simulated chip and computes its outputs.
+
+    Args:
+        model: From `compile`.
+        inputs: Arrays by graph input name, in the model's own types.
+        values: "device" computes as the chip would (float16 with float32 accumulation on the Cube, one float16 rounding an
+            operator on Vector); "float32" in the model's own types.
+        instructions: As in `simulate`.
+        progress: As in `simulate`; counts the timing first, then the values.
+
+    Raises:
+        InputError: If an input is missing, unknown, or of the wrong shape or type.
+        GraphError: If a weight has no values.
+    """
+    if values not in ("device", "float32"):
+        raise InputError("option values", 'must be "device" or "float32"', repr(values))
+    result = simulate(model, instructions=instructions, progress=progress)
+    order = [record.task for record in result.trace.tasks]
+    outputs: dict[str, Array] = evaluate(model.graph, model.program, model.opset, order, inputs, values, progress)
+    return Result(model, result.trace, outputs)
+
+
+def random_inputs(model: CompiledModel, seed: int = 0) -> dict[str, Array]:
+    """Seeded inputs for a model: standard normal floats, integers 0 or 1.
+
+    Args:
+        model: From `compile`.
+        seed: Seed of the generator; equal seeds give equal bytes.
+    """
+    _check_model(model)
+    return _random_inputs(model.graph, seed)
+
+
+def _check_model(model: object) -> None:
+    if not isinstance(model, CompiledModel):
+        raise InputError("the model", "must come from asim.compile", type(model).__name__, "call asim.compile(graph, soc=...) first")

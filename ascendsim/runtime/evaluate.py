@@ -1,0 +1,102 @@
+"""Values: every task's operator is computed in device memory, in the order in which the machine finished the tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import numpy as np
+
+from ascendsim.core.errors import InputError, suggest
+from ascendsim.graph.ir import Array, Graph, Node
+from ascendsim.isa.program import Program
+from ascendsim.opset import OpSet
+from ascendsim.runtime.memory import DeviceMemory, Values
+
+
+def evaluate(
+    graph: Graph,
+    program: Program,
+    opset: OpSet,
+    order: Iterable[int],
+    inputs: Mapping[str, Array],
+    values: Values = "device",
+    progress: Callable[[int, int], None] | None = None,
+) -> dict[str, Array]:
+    """Computes a compiled graph.
+
+    Args:
+        graph: The compiled graph that `program` was lowered from.
+        order: Task ids in the order of their end.
+        inputs: Arrays by graph input name, in the model's own types and logical shapes.
+        values: "device" (float16 where the device has it) or "float32" (the model's own types).
+        progress: Called with (tasks done, tasks in all).
+
+    Returns:
+        Copies of the outputs by name.
+
+    Raises:
+        InputError: If an input is missing, unknown, or of the wrong shape or type.
+        GraphError: If a weight has no values.
+    """
+    memory = DeviceMemory(graph, program.memory, values)
+    for name, array in checked_inputs(graph, inputs).items():
+        tensor = graph.tensors[name]
+        memory.write(tensor, array.astype(memory.dtype(tensor), copy=False))
+    names = {task.id: task.name for task in program.tasks}
+    todo = list(order)
+    for done, task in enumerate(todo):
+        compute_node(graph.node(names[task]), opset, memory)
+        if progress is not None:
+            progress(done + 1, len(todo))
+    return {tensor.name: memory.read(tensor).copy() for tensor in graph.outputs}
+
+
+def compute_node(node: Node, opset: OpSet, memory: DeviceMemory) -> None:
+    """Computes one node from device memory into device memory."""
+    arrays = [None if tensor is None else memory.read(tensor) for tensor in node.inputs]
+    with np.errstate(all="ignore"):  # overflow and NaN are values on the device, not events
+        results = opset.get(node).compute(node, arrays, [memory.dtype(tensor) for tensor in node.outputs])
+    for tensor, result in zip(node.outputs, results, strict=False):
+        if result is not None and memory.holds(tensor):
+            memory.write(tensor, np.asarray(result))
+
+
+def checked_inputs(graph: Graph, inputs: Mapping[str, Any]) -> dict[str, Array]:
+    """The inputs as arrays, each with the name, shape and type that the graph asks for.
+
+    Raises:
+        InputError: Names the input, what is wanted and what came.
+    """
+    wanted = {tensor.name: tensor for tensor in graph.inputs}
+    for name in inputs:
+        if name not in wanted:
+            raise InputError(f"input {name!r}", "is not an input of the model", remedy=suggest(name, wanted))
+    arrays: dict[str, Array] = {}
+    for name, tensor in wanted.items():
+        dtype = (tensor.origin_dtype or tensor.element_type).numpy
+        form = f"{dtype}{list(tensor.static_shape)}"
+        if name not in inputs:
+            raise InputError(f"input {name!r}", f"is missing; the model wants {form}", remedy=f"pass {{{name!r}: array}}")
+        array = np.asarray(inputs[name])
+        if array.shape != tensor.static_shape:
+            raise InputError(f"input {name!r}", f"must have shape {list(tensor.static_shape)}", list(array.shape), "reshape it, or load the model with shapes=")
+        if array.dtype != dtype:
+            raise InputError(f"input {name!r}", f"must be of type {dtype}", str(array.dtype), f"convert it with .astype({str(dtype)!r})")
+        arrays[name] = array
+    return arrays
+
+
+def random_inputs(graph: Graph, seed: int = 0) -> dict[str, Array]:
+    """Seeded inputs for a model when the user has none.
+
+    Floats are standard normal. Integers are 0 or 1, which is valid for token ids, masks and types alike.
+    """
+    generator = np.random.default_rng(seed)
+    arrays: dict[str, Array] = {}
+    for tensor in graph.inputs:
+        kind = tensor.origin_dtype or tensor.element_type
+        shape = tensor.static_shape
+        draw = generator.standard_normal(shape) if kind.is_float else generator.integers(0, 2, shape)
+        arrays[tensor.name] = np.asarray(draw).astype(kind.numpy)
+    return arrays

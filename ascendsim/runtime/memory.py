@@ -1,0 +1,117 @@
+"""The simulated device memory: one byte array in which every activation lives at the address that the planner gave it.
+
+Values are kept row-major (logical order) whatever the format of the tensor: a blocked format only adds padding, so the logical
+bytes always fit into the region. Weights are read-only and stay outside the array, converted once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ascendsim.core.errors import GraphError, SimulationError
+from ascendsim.graph.ir import Graph, Tensor
+from ascendsim.isa.program import MemoryPlan, Region
+
+Values = Literal["device", "float32"]
+Array = NDArray[Any]
+
+_POISON = 0xFF  # every float type reads as NaN, so a read of memory that nobody wrote shows in the outputs
+
+
+class DeviceMemory:
+    """Reads and writes tensors at their planned addresses.
+
+    Under `values="float32"` elements are as wide as in the user's model (float32 where the device has float16), so all
+    addresses are stretched by one common factor: tensors that overlap on the device overlap here too.
+
+    Args:
+        graph: The compiled graph.
+        plan: Regions by tensor name.
+        values: "device" for device types, "float32" for the model's own types.
+    """
+
+    def __init__(self, graph: Graph, plan: MemoryPlan, values: Values) -> None:
+        self._plan, self._device = plan, values == "device"
+        self._constants: dict[str, Array] = {}
+        self._tensors: Mapping[str, Tensor] = graph.tensors
+        self._stretch = 1
+        if not self._device:
+            self._stretch = max((-(-self.dtype(t).itemsize // t.element_type.itemsize) for t in self._tensors.values() if t.dtype), default=1)
+        size = max((r.offset + r.bytes for r in plan.regions.values() if r.kind != "weight"), default=0)
+        self._bytes = np.full(size * self._stretch, _POISON, np.uint8)
+
+    def dtype(self, tensor: Tensor) -> np.dtype[Any]:
+        """The NumPy type that a tensor's values have in this run."""
+        kind = tensor.element_type if self._device or tensor.origin_dtype is None else tensor.origin_dtype
+        return kind.numpy
+
+    def read(self, tensor: Tensor) -> Array:
+        """The tensor's values as a view of device memory (or the converted constant); do not write to it."""
+        source = self._root(tensor)
+        if source is not None:
+            return self._constant(source).reshape(tensor.static_shape)
+        return self._view(tensor)
+
+    def write(self, tensor: Tensor, array: Array) -> None:
+        """Stores values at the tensor's address.
+
+        Raises:
+            SimulationError: If shape or type are not the tensor's.
+        """
+        wanted = self.dtype(tensor)
+        if array.shape != tensor.static_shape or array.dtype != wanted:
+            raise SimulationError(
+                f"values of tensor {tensor.name!r}",
+                f"must be {wanted}{list(tensor.static_shape)}",
+                f"{array.dtype}{list(array.shape)}",
+                "its operator's shape rule and its kernel disagree; please report this",
+            )
+        self._view(tensor)[...] = array
+
+    def holds(self, tensor: Tensor) -> bool:
+        """Whether the plan gave the tensor an address (outputs that nobody reads may have none)."""
+        return tensor.name in self._plan.regions
+
+    def _region(self, tensor: Tensor) -> Region:
+        try:
+            region = self._plan.regions[tensor.name]
+        except KeyError:
+            raise SimulationError(f"tensor {tensor.name!r}", "has no address in device memory", remedy="the memory plan misses it; please report this") from None
+        while region.alias_of is not None:
+            region = self._plan.regions[region.alias_of]
+        return region
+
+    def _root(self, tensor: Tensor) -> Tensor | None:
+        """The constant behind a tensor, if it is one or an alias of one."""
+        if tensor.is_constant:
+            return tensor
+        region = self._plan.regions.get(tensor.name)
+        while region is not None and region.alias_of is not None:
+            region = self._plan.regions.get(region.alias_of)
+        root = self._tensors.get(region.name) if region is not None else None
+        return root if root is not None and root.is_constant else None
+
+    def _view(self, tensor: Tensor) -> Array:
+        region, dtype = self._region(tensor), self.dtype(tensor)
+        start = region.offset * self._stretch
+        count = tensor.elements * dtype.itemsize
+        if count > region.bytes * self._stretch:
+            raise SimulationError(
+                f"tensor {tensor.name!r}", f"needs {count} bytes of its region's {region.bytes * self._stretch}", remedy="the memory plan is wrong; please report this"
+            )
+        return self._bytes[start : start + count].view(dtype).reshape(tensor.static_shape)
+
+    def _constant(self, tensor: Tensor) -> Array:
+        held = self._constants.get(tensor.name)
+        if held is None:
+            if tensor.constant is None or not tensor.constant.available:
+                because = tensor.constant.absent_because if tensor.constant is not None else "it is no constant"
+                raise GraphError(f"weight {tensor.name!r}", f"has no values ({because})", remedy='load the model with weights="random", or give the weight file')
+            with np.errstate(over="ignore"):  # a weight beyond the float16 range becomes infinite, as on the device
+                held = np.ascontiguousarray(tensor.constant.array()).astype(self.dtype(tensor), copy=False)
+            self._constants[tensor.name] = held
+        return held
