@@ -38,8 +38,9 @@ class DType(Enum):
         if self is DType.BFLOAT16:
             import ml_dtypes
 
-            return np.dtype(ml_dtypes.bfloat16)
-        return np.dtype(self.value)
+            bfloat16: np.dtype[Any] = np.dtype(ml_dtypes.bfloat16)
+            return bfloat16
+        return np.dtype(str(self.value))
 
     @property
     def is_float(self) -> bool:
