@@ -146,8 +146,9 @@ class Copy:
     """Bytes carried from one tensor to another through UB.
 
     Attributes:
-        bytes: Useful bytes.
+        bytes: Bytes read.
         read_burst, write_burst: Length of the contiguous pieces in GM on either side.
+        write_bytes: Bytes written where they differ from those read (padding, broadcast, strided slices); 0 = as many.
     """
 
     src: Ref
@@ -155,6 +156,12 @@ class Copy:
     bytes: int
     read_burst: int
     write_burst: int
+    write_bytes: int = 0
+
+    @property
+    def written(self) -> int:
+        """Bytes that reach `dst`."""
+        return self.write_bytes or self.bytes
 
 
 @dataclass(frozen=True, slots=True)
