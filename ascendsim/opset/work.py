@@ -7,6 +7,7 @@ a cube operator, chains of vector work join.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, Union
 
@@ -230,8 +231,14 @@ class LowerContext:
         generation: The chip's generation ("v100", "m200", "c220" ...).
         aicpu_types: CANN operator types that the chip runs on the AI CPU.
         options: Profile flags ("aicpu_pow" ...).
+        intrinsics: Vector instructions of the chip with the names of the types they take; empty = take all for granted.
     """
 
     generation: str
     aicpu_types: frozenset[str] = frozenset()
     options: dict[str, object] = field(default_factory=dict)
+    intrinsics: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+    def supports(self, op: str, dtype: DType) -> bool:
+        """Whether the chip has a vector instruction for a type."""
+        return not self.intrinsics or dtype.value in self.intrinsics.get(op, ())

@@ -1,0 +1,286 @@
+"""What operator families share: shape rules, number conversions and descriptions of elementwise vector work."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Union
+
+import numpy as np
+
+from ascendsim.core.dtypes import DType
+from ascendsim.core.errors import GraphError
+from ascendsim.core.formats import Format
+from ascendsim.graph.ir import Array, Dim, Node, Shape, Tensor
+from ascendsim.opset.definition import Compute, Infer, InferContext, Lower
+from ascendsim.opset.work import AiCpuWork, LowerContext, NoTask, Over, Ref, Step, Stream, VectorWork, Work
+
+# ---------------------------------------------------------------------------------------------------------- shapes
+
+
+def broadcast_dims(dims: Iterable[Dim]) -> Dim:
+    """One dimension of a broadcast result; unknown if it cannot be told.
+
+    Raises:
+        GraphError: If two numbers differ and neither is 1.
+
+    >>> broadcast_dims([1, "batch"]), broadcast_dims([None, 4]), broadcast_dims(["a", "b"])
+    ('batch', 4, None)
+    """
+    others = [d for d in dict.fromkeys(dims) if d != 1]
+    numbers = [d for d in others if isinstance(d, int)]
+    if len(numbers) > 1:
+        raise GraphError("shapes", "must broadcast: dimensions must be equal or 1", " and ".join(map(str, numbers)))
+    if numbers:
+        return numbers[0]
+    if not others:
+        return 1
+    return others[0] if len(others) == 1 else None
+
+
+def broadcast_shapes(shapes: Sequence[Shape | None]) -> Shape | None:
+    """The shape that NumPy broadcasting gives; None if the rank of an input is unknown.
+
+    Raises:
+        GraphError: If the shapes do not broadcast.
+
+    >>> broadcast_shapes([("n", 3, 1), (1, 5)])
+    ('n', 3, 5)
+    """
+    if not all(shape is not None for shape in shapes):
+        return None
+    known = [shape for shape in shapes if shape is not None]
+    rank = max((len(shape) for shape in known), default=0)
+    padded = [(1,) * (rank - len(shape)) + tuple(shape) for shape in known]
+    return tuple(broadcast_dims(shape[axis] for shape in padded) for axis in range(rank))
+
+
+def normalise_axis(axis: int, rank: int, what: str = "axis") -> int:
+    """The axis counted from the front.
+
+    Raises:
+        GraphError: If it is not in [-rank, rank).
+    """
+    if not -rank <= axis < rank:
+        raise GraphError(what, f"must be in [{-rank}, {rank})", axis)
+    return axis % rank
+
+
+def normalise_axes(axes: Iterable[int], rank: int, what: str = "axes") -> tuple[int, ...]:
+    """Axes counted from the front, sorted.
+
+    Raises:
+        GraphError: If one is out of range or named twice.
+    """
+    result = sorted(normalise_axis(int(axis), rank, what) for axis in axes)
+    if len(set(result)) != len(result):
+        raise GraphError(what, "must name every axis once", result)
+    return tuple(result)
+
+
+def same_as(index: int = 0, dtype: DType | None = None) -> Infer:
+    """A shape rule: the first output has the shape of input `index`, and its type unless `dtype` is given."""
+
+    def infer(context: InferContext) -> None:
+        context.set(0, dtype or context.dtype(index), context.shape(index))
+
+    return infer
+
+
+def infer_broadcast(dtype: DType | None = None, type_from: int = 0) -> Infer:
+    """A shape rule: all inputs broadcast; the type is that of input `type_from` unless `dtype` is given."""
+
+    def infer(context: InferContext) -> None:
+        shapes = [tensor.shape for tensor in context.node.inputs if tensor is not None]
+        try:
+            shape = broadcast_shapes(shapes)
+        except GraphError as error:
+            raise context.fail("needs inputs that broadcast", " and ".join(str(s) for s in shapes)) from error
+        context.set(0, dtype or context.dtype(type_from), shape)
+
+    return infer
+
+
+# --------------------------------------------------------------------------------------------------------- numbers
+
+
+def as_float32(array: Array) -> Array:
+    """float16 and bfloat16 arrays as float32 (exact); all others as they are."""
+    if array.dtype == np.float16:
+        from ascendsim_kernels.half import widen
+
+        return widen(array)
+    if array.dtype.name == "bfloat16":
+        return array.astype(np.float32)
+    return array
+
+
+def finish(array: Array, dtype: np.dtype[Any]) -> Array:
+    """The result in its wanted type: one rounding to nearest even; overflow gives infinity, silently."""
+    array = np.asarray(array)
+    if array.dtype == dtype:
+        return array
+    if dtype == np.float16 and array.dtype == np.float32:
+        from ascendsim_kernels.half import narrow
+
+        return narrow(array)
+    with np.errstate(all="ignore"):
+        return array.astype(dtype)
+
+
+def with_numpy(function: Callable[..., Any]) -> Compute:
+    """Values by a NumPy function (node, *arrays) -> array or tuple of arrays.
+
+    16-bit floats enter as float32 and leave with one rounding; other types stay as they are. Floating-point
+    warnings are off: infinities and NaN are results.
+    """
+
+    def compute(node: Node, inputs: Sequence[Any], wanted: Sequence[np.dtype[Any]]) -> Sequence[Any]:
+        with np.errstate(all="ignore"):
+            result = function(node, *[None if a is None else as_float32(a) for a in inputs])
+        results = result if isinstance(result, tuple) else (result,)
+        return [finish(array, dtype) for array, dtype in zip(results, wanted, strict=False)]
+
+    return compute
+
+
+# -------------------------------------------------------------------------------------------------------- lowering
+
+StepSpec = Union[str, tuple[str, int]]
+AI_CORE_TYPES = frozenset({DType.FLOAT16, DType.FLOAT32, DType.BFLOAT16, DType.INT32, DType.INT16, DType.INT8, DType.UINT8, DType.BOOL})
+_NARROW = frozenset({DType.INT8, DType.UINT8, DType.BOOL})
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """An iteration space rows x cols and how each input lies in it."""
+
+    rows: int
+    cols: int
+    overs: tuple[Over, ...]
+
+
+def walking_shape(tensor: Tensor) -> tuple[int, ...]:
+    """Storage shape with the blocks joined to their axis: (N, H, W, C1*C0) for NC1HWC0, (..., M, N) padded for FRACTAL_NZ.
+
+    Vector work walks storage, padding included; this order keeps "one value a channel" a column.
+    """
+    shape = tensor.storage_shape
+    if tensor.format is Format.NC1HWC0 and len(shape) == 5:
+        n, c1, h, w, c0 = shape
+        return (n, h, w, c1 * c0)
+    if tensor.format is Format.FRACTAL_NZ and len(shape) >= 4:
+        *batch, n1, m1, m0, n0 = shape
+        return (*batch, m1 * m0, n1 * n0)
+    return shape
+
+
+def split_broadcast(output: tuple[int, ...], inputs: Sequence[tuple[int, ...]]) -> Split:
+    """Cuts an elementwise iteration space so that inputs smaller than it are "one", "row" or "col" where possible.
+
+    The first partly broadcast input decides the cut: where its last axis is kept, the run of kept axes at the end makes
+    the columns; where it is 1, the run of ones does. What fits neither way is read in full ("all").
+
+    >>> split_broadcast((2, 8, 5, 5), [(2, 8, 5, 5), (8, 1, 1)])
+    Split(rows=16, cols=25, overs=('all', 'row'))
+    """
+    rank = len(output)
+    kept = []  # per input: which axes of the output it has
+    for shape in inputs:
+        padded = (1,) * (rank - len(shape)) + tuple(shape[-rank:] if rank else ())
+        kept.append([o == 1 or p == o for p, o in zip(padded, output, strict=True)])
+    sizes = [math.prod(shape) for shape in inputs]
+    cut = 0
+    for flags, size in zip(kept, sizes, strict=True):
+        if size > 1 and not all(flags):
+            big = [axis for axis in range(rank) if output[axis] > 1]
+            last = flags[big[-1]]
+            for axis in reversed(big):
+                if flags[axis] is not last:
+                    cut = axis + 1
+                    break
+            break
+    overs: list[Over] = []
+    for flags, size in zip(kept, sizes, strict=True):
+        trailing = [flags[axis] for axis in range(cut, rank) if output[axis] > 1]
+        if size <= 1:
+            overs.append("one")
+        elif all(flags):
+            overs.append("all")
+        elif all(trailing):
+            overs.append("col")
+        elif not any(trailing):
+            overs.append("row")
+        else:
+            overs.append("all")
+    return Split(math.prod(output[:cut]), math.prod(output[cut:]), tuple(overs))
+
+
+def on_ai_cpu(node: Node, operations: float = 1.0) -> AiCpuWork:
+    """The node's work on the AI CPU: `operations` simple operations for each element of the larger side."""
+    inputs = tuple(Ref.of(tensor) for tensor in node.inputs if tensor is not None)
+    outputs = tuple(Ref.of(tensor) for tensor in node.outputs)
+    elements = max((math.prod(ref.shape) for ref in inputs + outputs), default=0)
+    return AiCpuWork(elements, operations, inputs, outputs)
+
+
+def runs_on_ai_core(node: Node) -> bool:
+    """Whether the AI Core has vector instructions for the types of all inputs and outputs of the node."""
+    tensors = [tensor for tensor in (*node.inputs, *node.outputs) if tensor is not None]
+    return all(tensor.element_type in AI_CORE_TYPES for tensor in tensors)
+
+
+def computing_type(dtype: DType, context: LowerContext, wide: bool = False) -> DType:
+    """The type in which a vector program for `dtype` computes.
+
+    8-bit types compute in float16; bfloat16 in float32; `wide` asks for float32 instead of float16 for the sake of accuracy, as
+    CANN's operators do on chips whose vexp takes float32 (cost_models section 12: all but Ascend310).
+    """
+    if dtype in _NARROW:
+        return DType.FLOAT16
+    if dtype is DType.BFLOAT16 or (wide and dtype is DType.FLOAT16 and context.supports("vexp", DType.FLOAT32)):
+        return DType.FLOAT32
+    return dtype
+
+
+def make_steps(specs: Iterable[StepSpec], dtype: DType, over: Over = "all") -> tuple[Step, ...]:
+    """Steps of one type from names or (name, count) pairs."""
+    return tuple(Step(spec, dtype, over) if isinstance(spec, str) else Step(spec[0], dtype, over, spec[1]) for spec in specs)
+
+
+def converted(steps: tuple[Step, ...], inputs: Sequence[DType], output: DType, inside: DType) -> tuple[Step, ...]:
+    """The steps between the vconv instructions that bring every input to the computing type and the result back."""
+    before = tuple(Step("vconv", inside) for dtype in inputs if dtype is not inside)
+    after = (Step("vconv", inside),) if output is not inside else ()
+    return before + steps + after
+
+
+def elementwise_work(node: Node, context: LowerContext, specs: Sequence[StepSpec], wide: bool = False) -> Work:
+    """Vector work on every element of the first output, its inputs broadcast; on the AI CPU if a type asks for it."""
+    output = node.output
+    if output.elements == 0:
+        return NoTask()
+    if not runs_on_ai_core(node):
+        return on_ai_cpu(node, max(1.0, float(len(specs))))
+    tensors = [tensor for tensor in node.inputs if tensor is not None]
+    split = split_broadcast(walking_shape(output), [walking_shape(tensor) for tensor in tensors])
+    inside = computing_type(tensors[0].element_type, context, wide)
+    big = [tensor.element_type for tensor, over in zip(tensors, split.overs, strict=True) if over == "all"]
+    steps = converted(make_steps(specs, inside), big, output.element_type, inside)
+    streams = tuple(Stream(Ref.of(tensor), over) for tensor, over in zip(tensors, split.overs, strict=True))
+    return VectorWork(split.rows, split.cols, steps, streams, (Stream(Ref.of(output)),))
+
+
+def elementwise_lower(specs: Sequence[StepSpec], wide: bool = False) -> Lower:
+    """A `lower` function: these intrinsics on every element (names, or pairs of name and count).
+
+    Args:
+        specs: Instructions in order.
+        wide: Compute float16 input in float32 where the chip can (transcendental functions).
+    """
+
+    def lower(node: Node, context: LowerContext) -> Work:
+        return elementwise_work(node, context, specs, wide)
+
+    return lower
