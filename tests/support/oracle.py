@@ -1,0 +1,44 @@
+"""onnxruntime as the oracle for values: the same weights that the product uses, in the same model."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+from numpy.typing import NDArray
+
+from ascendsim.graph.ir import Graph
+
+Array = NDArray[Any]
+
+
+def oracle_outputs(path: Path, graph: Graph, inputs: dict[str, Array]) -> dict[str, Array]:
+    """Outputs of onnxruntime for a structure-only model whose absent weights are filled with those of `graph`.
+
+    Args:
+        path: The .onnx file.
+        graph: The same file loaded with `weights="random"`.
+        inputs: Arrays by input name; their shapes replace those of the file.
+    """
+    import onnxruntime
+
+    model = onnx.load(str(path), load_external_data=False)
+    for tensor in model.graph.initializer:
+        if tensor.data_location == onnx.TensorProto.EXTERNAL:
+            constant = graph.tensors[tensor.name].constant
+            assert constant is not None
+            tensor.CopyFrom(onnx.numpy_helper.from_array(np.ascontiguousarray(constant.array()), tensor.name))
+    for value in model.graph.input:
+        if value.name in inputs:
+            for dim, size in zip(value.type.tensor_type.shape.dim, inputs[value.name].shape, strict=True):
+                dim.dim_value = size
+    del model.graph.value_info[:]
+    for value in model.graph.output:
+        value.type.tensor_type.ClearField("shape")
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 3
+    session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    names = [value.name for value in session.get_outputs()]
+    return dict(zip(names, session.run(None, inputs), strict=True))
