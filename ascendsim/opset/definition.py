@@ -87,6 +87,7 @@ class OpDef:
         lower: Describes the work; None = runs on the AI CPU, one operation per output element.
         layout: Format wish.
         cann: Operator type that CANN's tools print ("Conv2D"); empty = the ONNX name.
+        cann_of: The same where it depends on the node (DepthwiseConv2D, Conv3D); wins over `cann`.
         foldable: Whether it may be computed at compile time from constants (False for random generators).
     """
 
@@ -98,6 +99,7 @@ class OpDef:
     cann: str = ""
     domain: str = ""
     foldable: bool = True
+    cann_of: Callable[[Node], str] | None = None
 
     @property
     def key(self) -> tuple[str, str]:
@@ -141,4 +143,6 @@ class OpSet:
     def cann_type(self, node: Node) -> str:
         """Operator type as CANN's tools print it."""
         definition = self._table.get((node.domain, node.op_type))
+        if definition is not None and definition.cann_of is not None:
+            return definition.cann_of(node)
         return definition.cann if definition is not None and definition.cann else node.op_type
