@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ascendsim.core.errors import GraphError
+from ascendsim.core.errors import UnsupportedTypeError
 
 
 class DType(Enum):
@@ -68,7 +68,7 @@ class DType(Enum):
         try:
             return cls(name)
         except ValueError:
-            raise GraphError(f"element type {name!r}", "is not supported", remedy="cast the tensor to a numeric type") from None
+            raise UnsupportedTypeError(f"element type {name!r}", "is not supported", remedy="cast the tensor to a numeric type") from None
 
 
 _SIZES = {

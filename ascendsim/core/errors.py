@@ -3,6 +3,7 @@
     AscendSimError
         GraphError          a malformed graph: unknown name, wrong shape, failed verify
             UnsupportedOperatorError   every unsupported operator of a model, listed at once
+            UnsupportedTypeError       a tensor of a kind that the IR does not have: strings, sequences, 4-bit, float8
         PassError           a pass failed; names the pass and those before it
         CompileError        a graph that cannot be lowered: tiling, buffer overflow, dynamic shape
         SocError            a chip file or an override that breaks a rule
@@ -59,6 +60,10 @@ class UnsupportedOperatorError(GraphError):
             f"unsupported operators: {listed}",
             remedy="see `ascendsim ops list` for what is supported",
         )
+
+
+class UnsupportedTypeError(GraphError):
+    """A value of a kind that the IR does not have."""
 
 
 class PassError(AscendSimError):

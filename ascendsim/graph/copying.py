@@ -28,7 +28,8 @@ def copy_graph(graph: Graph, outer: dict[Tensor, Tensor] | None = None) -> Graph
         twin_node.origin.update(node.origin)
         nodes[node] = twin_node
     for node, twin_node in nodes.items():
-        twin_node.control.extend(nodes[before] for before in node.control)
+        for before in node.control:
+            twin_node.add_control(nodes[before])
     new.outputs.extend(mapped.get(t, t) for t in graph.outputs)
     return new
 

@@ -7,6 +7,8 @@ Operator names and semantics inside the graph are those of the newest ONNX opset
 
 from __future__ import annotations
 
+import heapq
+import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Union
@@ -15,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ascendsim.core.dtypes import DType
-from ascendsim.core.errors import GraphError
+from ascendsim.core.errors import GraphError, suggest
 from ascendsim.core.formats import Format, storage_bytes, storage_shape
 
 Dim = Union[int, str, None]  # a number, a symbol ("batch"), or unknown
@@ -78,7 +80,12 @@ class Tensor:
     __slots__ = ("_uses", "constant", "dtype", "format", "index", "name", "origin_dtype", "producer", "shape")
 
     def __init__(
-        self, name: str, dtype: DType | None = None, shape: Shape | None = None, format: Format = Format.ND, constant: Constant | None = None
+        self,
+        name: str,
+        dtype: DType | None = None,
+        shape: Shape | None = None,
+        format: Format = Format.ND,
+        constant: Constant | None = None,
     ) -> None:
         self.name, self.shape, self.format, self.constant = name, shape, format, constant
         self.dtype = dtype
@@ -130,7 +137,7 @@ class Tensor:
     @property
     def elements(self) -> int:
         """Logical element count."""
-        return int(np.prod(self.static_shape, dtype=np.int64)) if self.static_shape else 1
+        return math.prod(self.static_shape)
 
     @property
     def logical_bytes(self) -> int:
@@ -160,18 +167,19 @@ class Node:
         inputs: Tensors by port; None marks an optional input that is left out.
         outputs: Tensors by port; an output nobody asked for is still there (with a made-up name).
         attributes: Attribute values; `Graph` values are subgraphs (If, Loop).
-        control: Nodes that must finish before this one though no data flows.
+        control: Nodes that must finish before this one though no data flows (see `add_control`).
         origin: Free facts that a pass or report wants to keep: "framework", "source_names", "inserted" ...
     """
 
-    __slots__ = ("_inputs", "attributes", "control", "domain", "graph", "name", "op_type", "origin", "outputs")
+    __slots__ = ("_control", "_followers", "_inputs", "attributes", "domain", "graph", "name", "op_type", "origin", "outputs")
 
     def __init__(self, op_type: str, name: str, domain: str = "") -> None:
         self.op_type, self.name, self.domain = op_type, name, domain
         self._inputs: list[Tensor | None] = []
         self.outputs: list[Tensor] = []
         self.attributes: dict[str, AttributeValue] = {}
-        self.control: list[Node] = []
+        self._control: dict[Node, None] = {}
+        self._followers: dict[Node, None] = {}  # nodes that wait for this one by a control edge
         self.origin: dict[str, Any] = {}
         self.graph: Graph | None = None
 
@@ -216,6 +224,20 @@ class Node:
             self.set_input(index, None)
         del self._inputs[count:]
 
+    @property
+    def control(self) -> tuple[Node, ...]:
+        return tuple(self._control)
+
+    def add_control(self, before: Node) -> None:
+        """Adds a control edge: `before` must finish first."""
+        self._control[before] = None
+        before._followers[self] = None
+
+    def remove_control(self, before: Node) -> None:
+        """Removes a control edge if it is there."""
+        self._control.pop(before, None)
+        before._followers.pop(self, None)
+
     def attr(self, name: str, default: Any = None) -> Any:
         return self.attributes.get(name, default)
 
@@ -237,7 +259,7 @@ class Node:
 class Graph:
     """C = {N, E, I, O}: nodes in insertion order, input and output tensors; edges live in the tensors' use lists.
 
-    A subgraph may read tensors of the graph around it (outer scope).
+    A subgraph may read tensors of the graph around it (outer scope); its outputs are its own tensors.
     """
 
     name: str = "graph"
@@ -270,8 +292,6 @@ class Graph:
         try:
             return self._node_names[name]
         except KeyError:
-            from ascendsim.core.errors import suggest
-
             raise GraphError(f"node {name!r}", "is not in the graph", remedy=suggest(name, self._node_names)) from None
 
     def fresh(self, stem: str) -> str:
@@ -338,16 +358,30 @@ class Graph:
         """
         for tensor in node.outputs:
             if tensor.uses or any(tensor is t for t in self.outputs):
-                raise GraphError(f"node {node.name!r}", f"cannot be removed: its output {tensor.name!r} is still used", remedy="replace its uses first")
+                raise GraphError(
+                    f"node {node.name!r}", f"cannot be removed: its output {tensor.name!r} is still used", remedy="replace its uses first"
+                )
         for index in range(node.input_count):
             node.set_input(index, None)
         for tensor in node.outputs:
             self._tensors.pop(tensor.name, None)
+        self._forget(node)
+
+    def make_constant(self, node: Node, constants: Sequence[Constant]) -> None:
+        """Replaces a node by the values of its outputs: each output tensor keeps its name and uses and becomes a constant."""
+        for tensor, constant in zip(node.outputs, constants, strict=True):
+            tensor.producer, tensor.index, tensor.constant = None, 0, constant
+        for index in range(node.input_count):
+            node.set_input(index, None)
+        self._forget(node)
+
+    def _forget(self, node: Node) -> None:
         self._nodes.pop(node)
         self._node_names.pop(node.name, None)
-        for other in self._nodes:
-            if node in other.control:
-                other.control.remove(node)
+        for before in node.control:
+            node.remove_control(before)
+        for follower in tuple(node._followers):
+            follower.remove_control(node)
         node.graph = None
 
     def remove_tensor(self, tensor: Tensor) -> None:
@@ -368,7 +402,7 @@ class Graph:
         for tensor in node._inputs:
             if tensor is not None and tensor.producer is not None:
                 yield tensor.producer
-        yield from node.control
+        yield from node._control
         for _, subgraph in node.subgraphs:
             for tensor in subgraph.captured():
                 if tensor.producer is not None and tensor.producer.graph is self:
@@ -382,7 +416,6 @@ class Graph:
                     yield tensor
             for _, subgraph in node.subgraphs:
                 yield from (t for t in subgraph.captured() if self._tensors.get(t.name) is not t)
-        yield from (t for t in self.outputs if self._tensors.get(t.name) is not t)
 
     def topological(self) -> list[Node]:
         """Nodes in execution order; ties keep insertion order.
@@ -390,8 +423,6 @@ class Graph:
         Raises:
             GraphError: If the graph has a cycle; names the nodes on it.
         """
-        import heapq
-
         order = {node: number for number, node in enumerate(self._nodes)}
         waiting = {node: 0 for node in self._nodes}
         followers: dict[Node, list[Node]] = {}

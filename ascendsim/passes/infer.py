@@ -1,0 +1,115 @@
+"""Types and shapes forward through the graph, with the folding of shape arithmetic on the way.
+
+Exporters write chains such as Shape -> Gather -> Concat -> Reshape. For static inputs every link of such a chain is known once the
+shapes before it are, so inference and folding go hand in hand, node by node in execution order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from ascendsim.core.dtypes import DType
+from ascendsim.core.errors import AscendSimError, GraphError
+from ascendsim.graph.ir import Constant, Graph, Node
+from ascendsim.opset import InferContext, OpDef, OpSet
+from ascendsim.passes.cleanup import remove_dead
+from ascendsim.passes.folding import fold
+
+MAX_ELEMENTS = 1 << 40  # of one tensor; larger ones cannot be meant
+
+
+class Inference:
+    """Infers node by node; values that become known are kept aside until `finish` turns them into constants.
+
+    While it runs, an output whose value is known carries it as `constant` besides its producer, so that shape rules see it.
+
+    Args:
+        opset: The operators. Nodes of others get no types (their outputs keep what they have).
+        before: Called with each node before it is inferred; may change the node or insert others before it.
+    """
+
+    def __init__(self, opset: OpSet, before: Callable[[Node], None] | None = None) -> None:
+        self._opset, self._before = opset, before
+
+    def visit_all(self, nodes: Iterable[Node]) -> None:
+        for node in nodes:
+            self.visit(node)
+
+    def visit(self, node: Node) -> None:
+        """Infers one node; its predecessors must have been visited.
+
+        Raises:
+            GraphError: If a rule of the operator is broken; names the node.
+        """
+        if self._before is not None:
+            self._before(node)
+        for _, subgraph in node.subgraphs:
+            self.visit_all(subgraph.topological())
+        definition = self._opset.find(node.op_type, node.domain)
+        if definition is None:
+            return
+        _apply_rule(node, definition)
+        values = fold(node, definition)
+        if values is None:
+            return
+        for tensor, value in zip(node.outputs, values, strict=False):
+            tensor.constant = Constant(value)
+            tensor.shape = tuple(value.shape)
+            tensor.dtype = tensor.origin_dtype = DType.of(value.dtype)
+
+    def finish(self, graph: Graph) -> int:
+        """Turns known values into constants and removes what nobody reads any more.
+
+        Returns:
+            Number of nodes that went.
+        """
+        before = len(graph)
+        for node in graph.nodes:
+            if node.outputs and all(tensor.constant is not None for tensor in node.outputs):
+                graph.make_constant(node, [tensor.constant for tensor in node.outputs if tensor.constant is not None])
+                continue
+            for _, subgraph in node.subgraphs:
+                self.finish(subgraph)
+        remove_dead(graph)
+        return before - len(graph)
+
+
+def infer(graph: Graph, opset: OpSet) -> None:
+    """Infers every type and shape of a graph in place and folds what is known.
+
+    Nodes whose operator is not in `opset` keep the types that their outputs have. Shapes that depend on values or on symbols stay
+    unknown or symbolic.
+
+    Args:
+        graph: With types and shapes of inputs and constants set.
+        opset: The operators.
+
+    Raises:
+        GraphError: If an operator's rule is broken, or the graph has a cycle; names the node.
+    """
+    inference = Inference(opset)
+    inference.visit_all(graph.topological())
+    inference.finish(graph)
+
+
+def _apply_rule(node: Node, definition: OpDef) -> None:
+    subject = f"node {node.name!r} ({node.op_type})"
+    try:
+        definition.infer(InferContext(node))
+    except AscendSimError:
+        raise
+    except Exception as error:  # a malformed node can break a rule in any way: the user must hear which node it was
+        raise GraphError(subject, f"is malformed: {type(error).__name__}: {error}", remedy="check its inputs and attributes") from error
+    for tensor in node.outputs:
+        if tensor.shape is None:
+            continue
+        elements = 1
+        for dim in tensor.shape:
+            if isinstance(dim, int):
+                if dim < 0:
+                    raise GraphError(
+                        subject, f"gives output {tensor.name!r} a negative dimension", list(tensor.shape), "check the input shapes"
+                    )
+                elements *= max(dim, 1)
+        if elements > MAX_ELEMENTS:
+            raise GraphError(subject, f"must give outputs of at most {MAX_ELEMENTS} elements", list(tensor.shape), "check the input shapes")
