@@ -8,7 +8,11 @@ from importlib import import_module
 from ascendsim.opset import InferContext, Layout, OpDef, OpSet
 
 # Each module defines OPERATORS: tuple[OpDef, ...]. Order does not matter; a name may appear once.
-FAMILIES: tuple[str, ...] = ()
+FAMILIES: tuple[str, ...] = (
+    "shape",
+    "movement",
+    "padding",
+)
 
 
 @cache

@@ -1,0 +1,114 @@
+"""Shape arithmetic that inference rules share: axes, products and ratios of dimensions that may be symbols or unknown."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+from ascendsim.graph.ir import Dim, Shape
+from ascendsim.opset import InferContext
+
+
+def wrapped_axis(ctx: InferContext, axis: int, rank: int) -> int:
+    """`axis` counted from the front.
+
+    Raises:
+        GraphError: If it lies outside [-rank, rank).
+    """
+    if not -rank <= axis < rank:
+        raise ctx.fail(f"needs an axis from {-rank} to {rank - 1}", axis)
+    return axis % rank
+
+
+def wrapped_axes(ctx: InferContext, axes: Iterable[int], rank: int) -> tuple[int, ...]:
+    """Axes counted from the front, in their order.
+
+    Raises:
+        GraphError: If one lies outside [-rank, rank) or is named twice.
+    """
+    wrapped = tuple(wrapped_axis(ctx, axis, rank) for axis in axes)
+    if len(set(wrapped)) != len(wrapped):
+        raise ctx.fail("needs distinct axes", wrapped)
+    return wrapped
+
+
+def known_ints(ctx: InferContext, index: int) -> tuple[int, ...] | None:
+    """An input's values as integers if they are known, else None (also if the input is left out)."""
+    value = ctx.value(index)
+    return None if value is None else tuple(int(item) for item in value.reshape(-1))
+
+
+def vector_length(ctx: InferContext, index: int) -> int | None:
+    """Number of elements of a one-dimensional input, if it is known (the rank of a result whose shape is not)."""
+    shape = ctx.shape(index)
+    length = shape[0] if shape is not None and len(shape) == 1 else None
+    return length if isinstance(length, int) else None
+
+
+def unknown_shape(rank: int | None) -> Shape | None:
+    """A shape of unknown dimensions, None if even the rank is unknown."""
+    return None if rank is None else (None,) * rank
+
+
+def product(dims: Iterable[Dim]) -> Dim:
+    """Product of dimensions: a number, a lone symbol, or None.
+
+    >>> product((2, 3)), product(("n", 1)), product(("n", 2)), product(("n", 0))
+    (6, 'n', None, 0)
+    """
+    return ratio(tuple(dims), ())
+
+
+def ratio(over: Sequence[Dim], under: Sequence[Dim]) -> Dim:
+    """prod(over) / prod(under), with equal symbols cancelled; None where that is no number and no lone symbol.
+
+    >>> ratio(("n", 4, 6), (8,)), ratio(("n", 12), ("n", 3)), ratio(("n", 5), (5,))
+    (None, 4, 'n')
+    """
+    if any(dim is None for dim in (*over, *under)):
+        return 0 if 0 in over and 0 not in under and None not in under else None
+    above, below = Counter(d for d in over if isinstance(d, str)), Counter(d for d in under if isinstance(d, str))
+    above, below = above - below, below - above
+    number, divisor = 1, 1
+    for dim in over:
+        number *= dim if isinstance(dim, int) else 1
+    for dim in under:
+        divisor *= dim if isinstance(dim, int) else 1
+    if below or divisor == 0 or number % divisor:
+        return None
+    if number == 0:
+        return 0
+    symbols = list(above.elements())
+    if not symbols:
+        return number // divisor
+    return symbols[0] if len(symbols) == 1 and number == divisor else None
+
+
+def total(dims: Iterable[Dim]) -> Dim:
+    """Sum of dimensions if all are numbers (or one symbol among zeros), else None.
+
+    >>> total((2, 3)), total(("n", 0)), total(("n", 1))
+    (5, 'n', None)
+    """
+    parts = [dim for dim in dims if dim != 0]
+    if len(parts) == 1:
+        return parts[0]
+    result = 0
+    for part in parts:
+        if not isinstance(part, int):
+            return None
+        result += part
+    return result
+
+
+def merged(ctx: InferContext, first: Dim, second: Dim) -> Dim:
+    """The dimension that two tensors share; a number beats a symbol, a symbol beats an unknown.
+
+    Raises:
+        GraphError: If both are numbers and differ.
+    """
+    if isinstance(first, int) and isinstance(second, int) and first != second:
+        raise ctx.fail("needs equal dimensions", f"{first} and {second}")
+    if isinstance(first, int) or second is None:
+        return first
+    return second if isinstance(second, int) or first is None else first

@@ -1,0 +1,110 @@
+"""Operators that add or cut borders: Pad (constant, reflect, edge, wrap), CenterCropPad."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ascendsim.core.errors import GraphError
+from ascendsim.graph.ir import Array, Dim, Node
+from ascendsim.ops.bursts import filling, moving, repacking
+from ascendsim.ops.dims import known_ints, unknown_shape, wrapped_axes
+from ascendsim.opset import InferContext, OpDef
+from ascendsim.opset.work import Copy, LowerContext, MoveWork, Ref, Work
+
+Wanted = Sequence["np.dtype[Any]"]
+_MODES = ("constant", "reflect", "edge", "wrap")
+
+
+def _pad_infer(ctx: InferContext) -> None:
+    source, pads, axes = ctx.shape(0), known_ints(ctx, 1), known_ints(ctx, 3)
+    mode = ctx.node.attr("mode", "constant")
+    if mode not in _MODES:
+        raise ctx.fail(f"needs a mode out of {', '.join(_MODES)}", repr(mode))
+    if source is None:
+        ctx.set(0, ctx.dtype(0), None)
+        return
+    if pads is None or (ctx.has(3) and axes is None):
+        ctx.set(0, ctx.dtype(0), unknown_shape(len(source)))
+        return
+    named = wrapped_axes(ctx, axes if axes is not None else range(len(source)), len(source))
+    if len(pads) != 2 * len(named):
+        raise ctx.fail(f"needs {2 * len(named)} pads, two an axis", pads)
+    dims: list[Dim] = list(source)
+    for number, axis in enumerate(named):
+        grown, dim = pads[number] + pads[number + len(named)], source[axis]
+        if grown:
+            dims[axis] = dim + grown if isinstance(dim, int) else None
+        if isinstance(dim, int) and dim + grown < 0:
+            raise ctx.fail("cannot cut more than there is", f"{grown} of {dim} on axis {axis}")
+    ctx.set(0, ctx.dtype(0), tuple(dims))
+
+
+def pad_array(data: Array, widths: Sequence[tuple[int, int]], mode: str, fill: Any) -> Array:
+    """Pads `data` by `widths` (before, after) an axis; negative widths cut."""
+    cut = tuple(slice(max(0, -before), size - max(0, -after)) for size, (before, after) in zip(data.shape, widths, strict=True))
+    grown = [(max(0, before), max(0, after)) for before, after in widths]
+    if mode == "constant":
+        return np.pad(data[cut], grown, mode="constant", constant_values=fill)
+    return np.pad(data[cut], grown, mode=mode)  # type: ignore[call-overload, no-any-return]
+
+
+def _pad(node: Node, inputs: Sequence[Any], wanted: Wanted) -> Sequence[Array]:
+    data, pads, fill, axes = (*inputs, None, None)[:4]
+    named = range(data.ndim) if axes is None else [int(axis) % data.ndim for axis in axes]
+    widths = [(0, 0)] * data.ndim
+    for number, axis in enumerate(named):
+        widths[axis] = (int(pads[number]), int(pads[number + len(named)]))
+    value = wanted[0].type(0) if fill is None else np.asarray(fill).reshape(-1)[0]
+    try:
+        return [pad_array(data, widths, node.attr("mode", "constant"), value)]
+    except ValueError as error:
+        raise GraphError(f"node {node.name!r} (Pad)", "cannot be padded so", str(error)) from None
+
+
+def _pad_lower(node: Node, _ctx: LowerContext) -> Work:
+    """Rows are read into a tile of fill values and leave as one contiguous piece; other modes copy borders inside UB."""
+    source, target = Ref.of(node.required(0)), Ref.of(node.output)
+    if target.bytes == 0:
+        return MoveWork(())
+    row = (source.shape[-1] if source.shape else 1) * source.dtype.itemsize
+    first = (filling(source.dtype),) if node.attr("mode", "constant") == "constant" else (moving(source.dtype),)
+    same_rows = bool(source.shape) and source.shape[-1] == target.shape[-1]
+    copy = Copy(source, target, source.bytes, source.bytes, target.bytes, write_bytes=target.bytes)
+    return MoveWork((copy,), first if same_rows else (*first, *repacking(row, source.dtype)))
+
+
+def _crop_targets(ctx: InferContext, rank: int) -> tuple[int, ...]:
+    axes = ctx.node.attr("axes")
+    return wrapped_axes(ctx, range(rank) if axes is None else axes, rank)
+
+
+def _crop_infer(ctx: InferContext) -> None:
+    source, target = ctx.shape(0), known_ints(ctx, 1)
+    if source is None:
+        ctx.set(0, ctx.dtype(0), None)
+        return
+    named = _crop_targets(ctx, len(source))
+    dims: list[Dim] = list(source)
+    for number, axis in enumerate(named):
+        dims[axis] = None if target is None else target[number]
+    ctx.set(0, ctx.dtype(0), tuple(dims))
+
+
+def _crop(node: Node, inputs: Sequence[Any], _wanted: Wanted) -> Sequence[Array]:
+    data, target = inputs
+    axes = node.attr("axes")
+    widths = [(0, 0)] * data.ndim
+    for axis, size in zip(range(data.ndim) if axes is None else axes, target, strict=True):
+        grown = int(size) - data.shape[axis]
+        before = grown // 2 if grown > 0 else -(-grown // 2)  # the odd element goes to the end in both directions
+        widths[axis] = (before, grown - before)
+    return [pad_array(data, widths, "constant", 0)]
+
+
+OPERATORS: tuple[OpDef, ...] = (
+    OpDef("Pad", _pad_infer, _pad, _pad_lower, cann="PadD"),
+    OpDef("CenterCropPad", _crop_infer, _crop, _pad_lower),
+)
