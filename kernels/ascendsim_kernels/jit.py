@@ -25,7 +25,9 @@ def cache_folder() -> Path:
     digest = hashlib.sha256(numba.__version__.encode())
     for source in sorted(Path(__file__).parent.glob("*.py")):
         digest.update(source.name.encode() + source.read_bytes())
-    base = os.environ.get("NUMBA_CACHE_DIR") or os.path.join(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "ascendsim")
+    base = os.environ.get("NUMBA_CACHE_DIR") or os.path.join(
+        os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "ascendsim"
+    )
     return Path(base) / digest.hexdigest()[:16]
 
 
@@ -40,6 +42,12 @@ def kernel(function: Function) -> Function:
 def parallel_kernel(function: Function) -> Function:
     """As `kernel`, for functions that split their outermost loop with `numba.prange`."""
     return _compile(function, parallel=True)
+
+
+def inlined(function: Function) -> Function:
+    """Compiles a small function of numbers into every kernel that calls it, so that the caller's loop can become vector code."""
+    compiled: Function = numba.njit(forceinline=True, nogil=True, error_model="numpy")(function)
+    return compiled
 
 
 def _compile(function: Function, parallel: bool) -> Function:
