@@ -9,6 +9,11 @@ from ascendsim.opset import InferContext, Layout, OpDef, OpSet
 
 # Each module defines OPERATORS: tuple[OpDef, ...]. Order does not matter; a name may appear once.
 FAMILIES: tuple[str, ...] = (
+    "conv",
+    "conv_transpose",
+    "matmul",
+    "einsum",
+    "pooling",
     "shape",
     "movement",
     "padding",

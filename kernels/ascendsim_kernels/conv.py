@@ -1,0 +1,198 @@
+"""Convolution: img2col in bounded blocks and a matrix product, a direct kernel where a group has one input channel.
+
+All arrays are float32 (or float64); halves are widened before and rounded after, once, with the bias already added, as the Cube does.
+Volumes are (channels, depth, height, width); flat images have depth 1.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ascendsim_kernels.jit import kernel
+from ascendsim_kernels.windows import Window
+
+COLUMN_BYTES = 4 << 20  # one block of unfolded input stays within a second level cache
+
+
+@kernel
+def _unfold(image: Any, table: Any, first: int, rows: int, columns: Any) -> None:
+    """columns[(c, kd, kh, kw), (row, ow)] = image under the tap, 0 outside; `rows` output rows (od * out_h + oh) from `first` on."""
+    channels, depth, height, width = image.shape
+    out_h, out_w = table[4, 1], table[4, 2]
+    stride_w = table[1, 2]
+    k = 0
+    for c in range(channels):
+        for kd in range(table[0, 0]):
+            for kh in range(table[0, 1]):
+                for kw in range(table[0, 2]):
+                    left = kw * table[2, 2] - table[3, 2]  # input column of output column 0
+                    low = min(max(0, (stride_w - 1 - left) // stride_w), out_w)
+                    high = max(low, min(out_w, (width - left + stride_w - 1) // stride_w))
+                    target = columns[k]
+                    for row in range(rows):
+                        d = (first + row) // out_h * table[1, 0] + kd * table[2, 0] - table[3, 0]
+                        h = (first + row) % out_h * table[1, 1] + kh * table[2, 1] - table[3, 1]
+                        start = row * out_w
+                        if d < 0 or d >= depth or h < 0 or h >= height:
+                            target[start : start + out_w] = 0
+                            continue
+                        source = image[c, d, h]
+                        target[start : start + low] = 0
+                        if stride_w == 1:
+                            for w in range(low, high):
+                                target[start + w] = source[left + w]
+                        else:
+                            for w in range(low, high):
+                                target[start + w] = source[left + w * stride_w]
+                        target[start + high : start + out_w] = 0
+                    k += 1
+
+
+@kernel
+def _depthwise(image: Any, weight: Any, table: Any, result: Any) -> None:
+    """result[n, c * multiplier + j] = sum over taps of weight * image channel c; taps in row-major order.
+
+    image (n, c, d, h, w), weight (c * multiplier, kd, kh, kw), result (n, c * multiplier, od, oh, ow) zeroed by the caller.
+    """
+    depth, height, width = image.shape[2:]
+    multiplier = weight.shape[0] // image.shape[1]
+    stride_w = table[1, 2]
+    out_d, out_h, out_w = result.shape[2:]
+    for n in range(image.shape[0]):
+        for channel in range(weight.shape[0]):
+            for od in range(out_d):
+                for oh in range(out_h):
+                    target = result[n, channel, od, oh]
+                    for kd in range(table[0, 0]):
+                        d = od * table[1, 0] + kd * table[2, 0] - table[3, 0]
+                        if d < 0 or d >= depth:
+                            continue
+                        for kh in range(table[0, 1]):
+                            h = oh * table[1, 1] + kh * table[2, 1] - table[3, 1]
+                            if h < 0 or h >= height:
+                                continue
+                            source = image[n, channel // multiplier, d, h]
+                            for kw in range(table[0, 2]):
+                                left = kw * table[2, 2] - table[3, 2]
+                                low = min(max(0, (stride_w - 1 - left) // stride_w), out_w)
+                                high = max(low, min(out_w, (width - left + stride_w - 1) // stride_w))
+                                factor = weight[channel, kd, kh, kw]
+                                if stride_w == 1:
+                                    for w in range(low, high):
+                                        target[w] += factor * source[left + w]
+                                else:
+                                    for w in range(low, high):
+                                        target[w] += factor * source[left + w * stride_w]
+
+
+def convolve(image: NDArray[Any], weight: NDArray[Any], window: Window, groups: int) -> NDArray[Any]:
+    """Cross-correlation without bias.
+
+    Args:
+        image: (n, c, d, h, w), float32 or float64, contiguous.
+        weight: (cout, c / groups, kd, kh, kw), same type, contiguous.
+        window: Geometry; `window.output` sets the output size.
+        groups: Channel groups; divides c and cout.
+
+    Returns:
+        (n, cout, od, oh, ow) in the type of `image`.
+    """
+    batch, channels = image.shape[:2]
+    outputs = weight.shape[0]
+    shape = (batch, outputs, *window.output)
+    if weight.shape[1] == 1 and groups > 1:
+        result = np.zeros(shape, image.dtype)
+        _depthwise(image, weight.reshape(outputs, *weight.shape[2:]), window.table(), result)
+        return result
+    result = np.empty(shape, image.dtype)
+    matrices = weight.reshape(groups, outputs // groups, -1)
+    grouped = image.reshape(batch, groups, channels // groups, *image.shape[2:])
+    pixels = int(np.prod(window.output))
+    flat = result.reshape(batch, groups, outputs // groups, pixels)
+    if window.is_pointwise((image.shape[2], image.shape[3], image.shape[4])):
+        np.matmul(matrices, grouped.reshape(batch, groups, channels // groups, pixels), out=flat)
+        return result
+    depth = channels // groups * window.taps
+    rows, width = window.output[0] * window.output[1], window.output[2]
+    block = max(1, min(rows, COLUMN_BYTES // max(1, depth * width * image.itemsize)))
+    columns = np.empty(depth * block * width, image.dtype)
+    table = window.table()
+    for n in range(batch):
+        for g in range(groups):
+            for first in range(0, rows, block):
+                count = min(block, rows - first)
+                piece = columns[: depth * count * width].reshape(depth, count * width)
+                _unfold(grouped[n, g], table, first, count, piece)
+                np.matmul(matrices[g], piece, out=flat[n, g, :, first * width : (first + count) * width])
+    return result
+
+
+@kernel
+def _scatter(columns: Any, table: Any, image: Any) -> None:
+    """The reverse of `_unfold`: adds columns[(c, kd, kh, kw), (od, oh, ow)] to the image position under the tap."""
+    channels, depth, height, width = image.shape
+    out_d, out_h, out_w = table[4, 0], table[4, 1], table[4, 2]
+    k = 0
+    for c in range(channels):
+        for kd in range(table[0, 0]):
+            for kh in range(table[0, 1]):
+                for kw in range(table[0, 2]):
+                    left = kw * table[2, 2] - table[3, 2]
+                    for od in range(out_d):
+                        d = od * table[1, 0] + kd * table[2, 0] - table[3, 0]
+                        if d < 0 or d >= depth:
+                            continue
+                        for oh in range(out_h):
+                            h = oh * table[1, 1] + kh * table[2, 1] - table[3, 1]
+                            if h < 0 or h >= height:
+                                continue
+                            start = (od * out_h + oh) * out_w
+                            for ow in range(out_w):
+                                w = left + ow * table[1, 2]
+                                if 0 <= w < width:
+                                    image[c, d, h, w] += columns[k, start + ow]
+                    k += 1
+
+
+def fold(columns: NDArray[Any], window: Window, shape: tuple[int, int, int, int]) -> NDArray[Any]:
+    """Sums unfolded columns back into a volume (the gradient of img2col).
+
+    Args:
+        columns: (c * taps, positions), positions = product of `window.output`.
+        window: Geometry of the windows over the volume that is made.
+        shape: (c, d, h, w) of the volume.
+
+    Returns:
+        The volume, in the type of `columns`.
+    """
+    image = np.zeros(shape, columns.dtype)
+    _scatter(np.ascontiguousarray(columns), window.table(), image)
+    return image
+
+
+def convolve_transposed(image: NDArray[Any], weight: NDArray[Any], window: Window, groups: int, size: tuple[int, int, int]) -> NDArray[Any]:
+    """The data gradient of a convolution: each input position spreads weight * value over the output.
+
+    Args:
+        image: (n, c, d, h, w); (d, h, w) = `window.output`.
+        weight: (c, cout / groups, kd, kh, kw).
+        window: Geometry of the forward convolution (from output volume to `image`).
+        groups: Channel groups.
+        size: (depth, height, width) of the output.
+
+    Returns:
+        (n, cout, *size) without bias.
+    """
+    batch, channels = image.shape[:2]
+    per_group = weight.shape[1]
+    result = np.empty((batch, groups * per_group, *size), image.dtype)
+    matrices = weight.reshape(groups, channels // groups, -1)
+    pixels = image.reshape(batch, groups, channels // groups, -1)
+    for n in range(batch):
+        for g in range(groups):
+            columns = np.matmul(matrices[g].T, pixels[n, g])
+            result[n, g * per_group : (g + 1) * per_group] = fold(columns, window, (per_group, *size))
+    return result
