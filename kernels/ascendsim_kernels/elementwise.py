@@ -225,7 +225,7 @@ def _flat(array: NDArray[Any]) -> NDArray[Any]:
 
 
 def unary(op: Unary, array: NDArray[Any], a: float = 0.0, b: float = 0.0) -> NDArray[Any]:
-    """op on every element of a float32 or float16 array; float16 is computed in float32 and rounded once."""
+    """Applies op to every element of a float32 or float16 array; float16 is computed in float32 and rounded once."""
     result = np.empty(array.shape, array.dtype)
     x, y = _flat(array), _flat(result)
     apply = unary16 if array.dtype == np.float16 else unary32
@@ -263,7 +263,7 @@ def pattern(full: tuple[int, ...], part: tuple[int, ...]) -> tuple[int, int] | N
 
 
 def binary(op: Binary, left: NDArray[Any], right: NDArray[Any]) -> NDArray[Any]:
-    """op on two arrays that broadcast; float16 is computed in float32 and rounded once, all else in its own type by NumPy."""
+    """Applies op to two arrays that broadcast; float16 is computed in float32 and rounded once, all else in its own type by NumPy."""
     if left.dtype != np.float16:
         if op is Binary.PRELU:
             return np.where(left < 0, left * right, left)

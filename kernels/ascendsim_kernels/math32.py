@@ -49,7 +49,7 @@ _Q0, _Q1, _Q2, _Q3, _Q4, _Q5, _Q6, _Q7, _Q8 = (np.float32(c) for c in _LOG_ERFC)
 
 
 @intrinsic
-def _bits(_context: Any, _value: Any) -> Any:  # type: ignore[misc]
+def _bits(_context: Any, _value: Any) -> Any:
     """The bits of a float32 as int32."""
 
     def generate(_ctx: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
@@ -59,7 +59,7 @@ def _bits(_context: Any, _value: Any) -> Any:  # type: ignore[misc]
 
 
 @intrinsic
-def _power_of_two(_context: Any, _exponent: Any) -> Any:  # type: ignore[misc]
+def _power_of_two(_context: Any, _exponent: Any) -> Any:
     """2^n as float32 for an int32 n of -126 .. 127 (nonsense elsewhere)."""
 
     def generate(_ctx: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
@@ -71,8 +71,8 @@ def _power_of_two(_context: Any, _exponent: Any) -> Any:  # type: ignore[misc]
 
 
 @intrinsic
-def _half_of(_context: Any, _exponent: Any) -> Any:  # type: ignore[misc]
-    """n // 2 of an int32."""
+def _half_of(_context: Any, _exponent: Any) -> Any:
+    """Half of an int32, rounded down."""
 
     def generate(_ctx: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
         return builder.ashr(arguments[0], ir.IntType(32)(1))
@@ -81,7 +81,7 @@ def _half_of(_context: Any, _exponent: Any) -> Any:  # type: ignore[misc]
 
 
 @intrinsic
-def _difference(_context: Any, _left: Any, _right: Any) -> Any:  # type: ignore[misc]
+def _difference(_context: Any, _left: Any, _right: Any) -> Any:
     """Left - right in int32 (numba would widen to int64 and spoil the vector code)."""
 
     def generate(_ctx: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
@@ -170,7 +170,7 @@ def erf32(x: Any) -> Any:
 
 @inlined
 def gelu32(x: Any) -> Any:
-    """x * Phi(x) = x / 2 * (1 + erf(x / sqrt 2)), without cancellation for negative x."""
+    """Gelu: x * Phi(x) = x / 2 * (1 + erf(x / sqrt 2)), without cancellation for negative x."""
     t = x * ROOT_HALF
     size = abs(t)
     tail = _erfc_of_large(size)

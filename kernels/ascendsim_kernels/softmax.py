@@ -1,0 +1,71 @@
+"""Softmax and log-softmax of rows of float32 or float16, float32 inside, one rounding at the end."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ascendsim_kernels.element import kernel_view, load, store
+from ascendsim_kernels.jit import kernel
+from ascendsim_kernels.math32 import exp32
+
+_LOWEST, _ZERO = np.float32(-np.inf), np.float64(0)
+_LANES = 8
+
+
+@kernel
+def _softmax_rows(x: Any, y: Any, rows: Any, cols: Any, logarithm: Any) -> None:
+    work = np.empty(cols, np.float32)
+    powers = np.empty(cols, np.float32)
+    lanes = np.empty(_LANES, np.float64)
+    peaks = np.empty(_LANES, np.float32)
+    whole = cols // _LANES * _LANES
+    for row in range(rows):
+        base = row * cols
+        for i in range(cols):
+            work[i] = load(x[base + i])
+        peaks[:] = _LOWEST
+        for start in range(0, whole, _LANES):
+            for lane in range(_LANES):
+                v = work[start + lane]
+                peaks[lane] = v if v > peaks[lane] else peaks[lane]  # a NaN comes out of the sum below, whatever the peak
+        peak = _LOWEST
+        for i in range(whole, cols):
+            peak = work[i] if work[i] > peak else peak
+        for lane in range(_LANES):
+            peak = peaks[lane] if peaks[lane] > peak else peak
+        for i in range(cols):
+            work[i] = work[i] - peak
+        for i in range(cols):
+            powers[i] = exp32(work[i])
+        lanes[:] = _ZERO
+        for start in range(0, whole, _LANES):
+            for lane in range(_LANES):
+                lanes[lane] += np.float64(powers[start + lane])
+        total = _ZERO
+        for i in range(whole, cols):
+            total += np.float64(powers[i])
+        for lane in range(_LANES):
+            total += lanes[lane]
+        if logarithm:
+            shift = np.float32(np.log(total))
+            for i in range(cols):
+                y[base + i] = store(work[i] - shift, y[0])
+        else:
+            divisor = np.float32(total)
+            for i in range(cols):
+                y[base + i] = store(powers[i] / divisor, y[0])
+
+
+def softmax(array: NDArray[Any], axis: int, logarithm: bool = False) -> NDArray[Any]:
+    """e^(x - max) / sum e^(x - max) along an axis, or its logarithm, in the array's type (float32 or float16)."""
+    if array.size == 0:
+        return np.empty(array.shape, array.dtype)
+    moved = np.moveaxis(array, axis, -1)
+    cols = moved.shape[-1]
+    result = np.empty(moved.shape, array.dtype)
+    x, y = kernel_view(moved, (moved.size,)), kernel_view(result, (moved.size,))
+    _softmax_rows(x, y, moved.size // cols, cols, logarithm)
+    return np.ascontiguousarray(np.moveaxis(result, -1, axis))
