@@ -17,6 +17,12 @@ FAMILIES: tuple[str, ...] = (
     "shape",
     "movement",
     "padding",
+    "indexing",
+    "scatter",
+    "sorting",
+    "rearrange",
+    "generators",
+    "signal",
 )
 
 

@@ -72,7 +72,8 @@ def _concat_lower(node: Node, _ctx: LowerContext) -> Work:
     target = Ref.of(node.output)
     axis = int(node.attr("axis", 0)) % len(target.shape)
     sources = [Ref.of(tensor) for tensor in node.inputs if tensor is not None]
-    copies, steps = [], []
+    copies: list[Copy] = []
+    steps: list[Step] = []
     for source in sources:
         outermost = math.prod(source.shape[:axis]) == 1
         run = source.bytes if outermost else run_bytes(source.shape, axis, source.dtype.itemsize)
@@ -132,7 +133,8 @@ def _split_lower(node: Node, _ctx: LowerContext) -> Work:
     source = Ref.of(node.required(0))
     axis = int(node.attr("axis", 0)) % len(source.shape)
     outermost = math.prod(source.shape[:axis]) == 1
-    copies, steps = [], []
+    copies: list[Copy] = []
+    steps: list[Step] = []
     for target in (Ref.of(tensor) for tensor in node.outputs):
         run = target.bytes if outermost else run_bytes(target.shape, axis, target.dtype.itemsize)
         if target.bytes:
