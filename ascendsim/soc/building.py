@@ -1,0 +1,129 @@
+"""From figures to a `SocSpec`: overrides applied, gaps noted, rules checked."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass, replace
+from typing import Any, get_type_hints
+
+from ascendsim.core.dtypes import DType
+from ascendsim.core.errors import InputError, SocError
+from ascendsim.core.units import parse_number, parse_size
+from ascendsim.soc.figures import ChipFile, Figure
+from ascendsim.soc.schema import Field, Value, check_type, field_of, needed_keys, schema
+from ascendsim.soc.spec import SocSpec
+
+_USER = "set by the user"
+_ACCUMULATOR_BYTES = 4  # float32 or int32 in L0C
+
+
+def build_spec(chip: ChipFile, overrides: Mapping[str, str | int | float], where: str) -> SocSpec:
+    """Makes the spec of a chip.
+
+    Args:
+        chip: What the files say.
+        overrides: New values by dotted key, as text ("16MiB") or number.
+        where: Names the chip or its file in errors.
+
+    Raises:
+        SocError: If an override has an unknown key or a wrong value, or the figures break a rule.
+    """
+    figures = dict(chip.figures)
+    for key, given in overrides.items():
+        figures[key] = Figure(_override(key, given), _USER)
+    if "vector_frequency_mhz" not in figures and "frequency_mhz" in figures:
+        clock = figures["frequency_mhz"]
+        figures["vector_frequency_mhz"] = replace(clock, source=f"one clock: {clock.source}")
+    split = figures.get("split_cores", Figure(False)).value is True
+    missing = tuple(_gaps(figures, split))
+    records = {
+        "sources": {key: figure.source for key, figure in figures.items() if figure.value is not None and figure.source},
+        "assumed": frozenset(key for key, figure in figures.items() if figure.assumed and figure.value is not None),
+        "overrides": {key: str(given) for key, given in overrides.items()},
+        "missing": missing,
+    }
+    values = {key: figure.value for key, figure in figures.items() if figure.value is not None}
+    spec: SocSpec = _build(SocSpec, "", values, records)
+    _check(spec, where)
+    return spec
+
+
+def _override(key: str, given: str | int | float) -> Value:
+    where = f"override {key}={given}"
+    rule = field_of(key, where)
+    if rule.kind in ("str", "strings"):
+        raise SocError(where, "cannot be set: only numbers and switches can", remedy="write a chip file that extends the chip instead")
+    value: Any = given
+    if isinstance(given, str):
+        value = _parse(given, rule, where)
+    return check_type(value, rule, where, key)
+
+
+def _parse(text: str, rule: Field, where: str) -> bool | int | float:
+    try:
+        if rule.kind == "bool":
+            if text.lower() not in ("true", "false"):
+                raise SocError(where, "must be true or false", repr(text))
+            return text.lower() == "true"
+        return parse_size(text, where) if rule.unit == "B" else parse_number(text, where)
+    except InputError as error:  # a chip's number: same words, the chip's kind of error
+        raise SocError(error.subject, error.rule, error.actual, error.remedy) from None
+
+
+def _gaps(figures: Mapping[str, Figure], split: bool) -> list[str]:
+    gaps = []
+    for key in needed_keys(split):
+        figure = figures.get(key)
+        if figure is None or figure.value is None:
+            gaps.append(f"{key} ({figure.source})" if figure is not None and figure.source else key)
+    return gaps
+
+
+def _build(owner: type, prefix: str, values: Mapping[str, Value], records: Mapping[str, Any]) -> Any:
+    """Fills a dataclass; an unknown number reads 0 (its key is in `missing`), an unknown optional one None."""
+    hints = get_type_hints(owner)
+    filled: dict[str, Any] = {}
+    for field in fields(owner):
+        key = prefix + field.name
+        if key in records:
+            filled[field.name] = records[key]
+        elif is_dataclass(hints[field.name]):
+            filled[field.name] = _build(hints[field.name], key + ".", values, records)
+        else:
+            rule = schema()[key]
+            if rule.table:
+                filled[field.name] = {name[len(key) + 1 :]: value for name, value in values.items() if name.startswith(key + ".")}
+            else:
+                empty = None if rule.optional else {"int": 0, "float": 0.0, "bool": False, "str": ""}[rule.kind]
+                filled[field.name] = values.get(key, empty)
+    return owner(**filled)
+
+
+def _check(spec: SocSpec, where: str) -> None:
+    """Rules that join several figures; those of a single figure are in `schema.check_type`."""
+    for key in ("name", "generation"):
+        if not getattr(spec, key):
+            raise SocError(f"{where}: key {key}", "is missing")
+    if spec.split_cores and not spec.vector_cores:
+        raise SocError(f"{where}: key vector_cores", "must be above 0 on a chip whose cube and vector cores are apart", 0)
+    if spec.dram.unaligned_efficiency > 1:
+        raise SocError(f"{where}: key dram.unaligned_efficiency", "must not be above 1", spec.dram.unaligned_efficiency)
+    for dtype in spec.cube.cycles_per_block:
+        if dtype not in spec.cube.k0:
+            raise SocError(f"{where}: key cube.k0.{dtype}", "is missing", remedy=f"cube.cycles_per_block.{dtype} needs it")
+        _check_tile(spec, dtype, where)
+    if spec.buffers.ub is not None and spec.buffers.ub < spec.vector.repeat_bytes:
+        rule = f"must hold one repeat of the vector unit ({spec.vector.repeat_bytes} B)"
+        raise SocError(f"{where}: key buffers.ub", rule, f"{spec.buffers.ub} B")
+
+
+def _check_tile(spec: SocSpec, dtype: str, where: str) -> None:
+    cube, size = spec.cube, DType.of(dtype).itemsize
+    needs = {
+        "l0a": (spec.buffers.l0a, cube.m0 * cube.k0[dtype] * size),
+        "l0b": (spec.buffers.l0b, cube.k0[dtype] * cube.n0 * size),
+        "l0c": (spec.buffers.l0c, cube.m0 * cube.n0 * _ACCUMULATOR_BYTES),
+    }
+    for name, (available, needed) in needs.items():
+        if available is not None and available < needed:
+            raise SocError(f"{where}: key buffers.{name}", f"must hold one {dtype} block of the Cube ({needed} B)", f"{available} B")

@@ -1,0 +1,154 @@
+"""Reading chip files: TOML text becomes figures by dotted key, each with its source.
+
+A file may build on another (`extends = "v100"`, a family or a chip); its figures replace the inherited ones key by key, a table
+of intrinsics as a whole. `assumed = ["vector.latency_cycles", ...]` marks inherited figures that were found on other hardware.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from ascendsim.core.errors import SocError, suggest
+from ascendsim.soc.schema import Value, check_type, field_of, schema
+
+DATA = Path(__file__).parent / "data"
+_MAX_BYTES = 1 << 20  # a chip file has a few kilobytes; more is some other file
+_MAX_DEPTH = 8  # files that build on one another
+_WHOLE_TABLE = "vector.intrinsics"  # a list of what exists cannot be merged
+_FIGURE_KEYS = {"value", "source", "assumed", "missing"}
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """A value with where it comes from; `value` None = missing, and `source` says why."""
+
+    value: Value | None
+    source: str = ""
+    assumed: bool = False
+
+
+@dataclass(slots=True)
+class ChipFile:
+    """What a file and those it builds on say."""
+
+    figures: dict[str, Figure] = field(default_factory=dict)
+    references: dict[str, str] = field(default_factory=dict)
+
+
+def read_chip_file(path: Path, depth: int = 0) -> ChipFile:
+    """Reads a chip or family file with all that it builds on.
+
+    Raises:
+        SocError: If a file cannot be read, is no TOML, has an unknown key, a wrong type, or a number without source.
+    """
+    where = path.name
+    document = _read_toml(path)
+    chip = ChipFile()
+    parent = document.pop("extends", None)
+    if parent is not None:
+        chip = read_chip_file(_parent_path(parent, path), depth + 1) if depth < _MAX_DEPTH else _too_deep(where)
+    for name, text in _string_table(document.pop("references", {}), where, "references"):
+        chip.references[name] = text
+    _mark_assumed(chip, document.pop("assumed", []), where)
+    found = dict(_figures(document, "", where, chip.references))
+    if any(key.startswith(_WHOLE_TABLE + ".") for key in found):
+        chip.figures = {key: figure for key, figure in chip.figures.items() if not key.startswith(_WHOLE_TABLE + ".")}
+    chip.figures.update(found)
+    return chip
+
+
+def _read_toml(path: Path) -> dict[str, Any]:
+    try:
+        if path.stat().st_size > _MAX_BYTES:
+            raise SocError(f"chip file {path}", f"must not be above {_MAX_BYTES} bytes", f"{path.stat().st_size}", "is it a chip file?")
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        reason = error.strerror or "cannot be read"
+        raise SocError(f"chip file {path}", f"cannot be read ({reason})", remedy="see `ascendsim soc list` for built-in chips") from None
+    except UnicodeDecodeError:
+        raise SocError(f"chip file {path}", "must be UTF-8 text") from None
+    except tomllib.TOMLDecodeError as error:
+        raise SocError(f"chip file {path}", f"is not valid TOML: {error}") from None
+
+
+def _parent_path(parent: object, path: Path) -> Path:
+    candidates = [DATA / "families" / f"{parent}.toml", DATA / f"{parent}.toml", path.parent / f"{parent}.toml"]
+    if isinstance(parent, str):
+        for candidate in candidates:
+            if candidate.is_file() and candidate.resolve() != path.resolve():
+                return candidate
+    known = [file.stem for file in (*DATA.glob("*.toml"), *(DATA / "families").glob("*.toml"))]
+    raise SocError(f"{path.name}: key extends", "must name a chip or family", repr(parent), suggest(str(parent), known))
+
+
+def _too_deep(where: str) -> ChipFile:
+    raise SocError(f"{where}: key extends", f"builds on more than {_MAX_DEPTH} files", remedy="look for files that extend each other")
+
+
+def _string_table(table: object, where: str, key: str) -> Iterator[tuple[str, str]]:
+    if not isinstance(table, dict) or not all(isinstance(text, str) for text in table.values()):
+        raise SocError(f"{where}: key {key}", "must be a table of texts", repr(table)[:80])
+    yield from table.items()
+
+
+def _mark_assumed(chip: ChipFile, prefixes: object, where: str) -> None:
+    """Marks inherited figures as assumed: they were found on other hardware than what this file describes."""
+    if not isinstance(prefixes, list) or not all(isinstance(prefix, str) for prefix in prefixes):
+        raise SocError(f"{where}: key assumed", "must be a list of keys", repr(prefixes)[:80])
+    for prefix in prefixes:
+        hits = [key for key in chip.figures if key == prefix or key.startswith(prefix + ".")]
+        if not hits:
+            raise SocError(f"{where}: key assumed", "names no inherited key", repr(prefix), suggest(prefix, schema()))
+        for key in hits:
+            chip.figures[key] = replace(chip.figures[key], assumed=True)
+
+
+def _figures(table: Mapping[str, Any], prefix: str, where: str, references: Mapping[str, str]) -> Iterator[tuple[str, Figure]]:
+    for name, item in table.items():
+        key = prefix + name
+        if isinstance(item, dict) and not _FIGURE_KEYS & item.keys():
+            yield from _figures(item, key + ".", where, references)
+        else:
+            yield key, _figure(item, key, where, references)
+
+
+def _figure(item: Any, key: str, where: str, references: Mapping[str, str]) -> Figure:
+    rule = field_of(key, where)
+    subject = f"{where}: key {key}"
+    if not isinstance(item, dict):  # names and switches explain themselves, numbers do not
+        if rule.kind not in ("str", "bool"):
+            form = "{ value = ..., source = ... } or { value = ..., assumed = true }"
+            raise SocError(subject, "must say where it comes from", repr(item), f"write {form}")
+        return Figure(check_type(item, rule, where, key))
+    unknown = sorted(item.keys() - _FIGURE_KEYS)
+    if unknown:
+        raise SocError(f"{subject}: {unknown[0]}", "does not exist", remedy=suggest(unknown[0], _FIGURE_KEYS))
+    source, assumed, missing = item.get("source", ""), item.get("assumed", False), item.get("missing")
+    if not isinstance(source, str) or not isinstance(assumed, bool) or not isinstance(missing, str | None):
+        raise SocError(subject, "must have text as source and missing, and true or false as assumed", repr(item)[:80])
+    if missing is not None:
+        return Figure(None, missing)
+    if "value" not in item:
+        raise SocError(subject, "has no value", remedy="add value = ..., or missing = why")
+    if not source and not assumed:
+        raise SocError(subject, "has no source", remedy='add source = "...", or assumed = true')
+    return Figure(check_type(item["value"], rule, where, key), _expand(source, references), assumed)
+
+
+def _expand(source: str, references: Mapping[str, str]) -> str:
+    """Puts the full texts of references in place of their names: "asc, att: 7; mskpp: 3" -> ...
+
+    >>> _expand("a, b: 7; c: 3", {"a": "Alpha", "b": "Beta"})
+    'Alpha and Beta: 7; c: 3'
+    """
+    parts = []
+    for part in source.split("; "):
+        head, colon, rest = part.partition(": ")
+        names = head.split(", ")
+        known = all(name in references for name in names)
+        parts.append((" and ".join(references[name] for name in names) if known else head) + colon + rest)
+    return "; ".join(parts)

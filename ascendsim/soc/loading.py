@@ -1,0 +1,64 @@
+"""Finding and loading chips: built-in ones by name, users' own by path."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from os import PathLike
+from pathlib import Path
+
+from ascendsim.core.errors import SocError, suggest
+from ascendsim.soc.building import build_spec
+from ascendsim.soc.figures import DATA, read_chip_file
+from ascendsim.soc.spec import SocSpec
+
+# Family names that tools accept where a chip is meant. "Ascend910B" is none: it is a chip of the first generation.
+ALIASES: Mapping[str, str] = {
+    "Ascend310B": "Ascend310B1",
+    "Ascend310P": "Ascend310P3",
+    "Ascend910": "Ascend910A",
+}
+
+
+def names() -> tuple[str, ...]:
+    """Names of the built-in chips, sorted."""
+    return tuple(sorted(path.stem for path in DATA.glob("*.toml")))
+
+
+def load(name_or_path: str | PathLike[str], overrides: Mapping[str, str | int | float] | None = None) -> SocSpec:
+    """Loads a chip.
+
+    Args:
+        name_or_path: A built-in name, an alias (`ALIASES`), or the path of a TOML file in the same form (a path ends in .toml).
+        overrides: New values by dotted key of `SocSpec`, as text with unit ("l2.size": "16MiB") or as plain number.
+
+    Returns:
+        The chip. If figures are missing it can be shown but not run; `spec.missing` lists them.
+
+    Raises:
+        SocError: If the chip is unknown, a file or an override breaks a rule; the message names file and key.
+    """
+    path = _path_of(name_or_path)
+    return build_spec(read_chip_file(path), overrides or {}, path.name)
+
+
+def require_runnable(spec: SocSpec) -> None:
+    """Makes sure that a chip has all figures that the machine needs.
+
+    Raises:
+        SocError: If figures are missing; lists each with the reason.
+    """
+    if spec.missing:
+        listed = ", ".join(spec.missing)
+        remedy = f"give each by override (--set {spec.missing[0].partition(' ')[0]}=...) or in a chip file that extends {spec.name}"
+        raise SocError(f"chip {spec.name}", f"can be shown but not run, it lacks {listed}", remedy=remedy)
+
+
+def _path_of(name_or_path: str | PathLike[str]) -> Path:
+    text = str(name_or_path)
+    if text.endswith(".toml"):
+        return Path(text)
+    name = ALIASES.get(text, text)
+    if name not in names():
+        remedy = suggest(text, (*names(), *ALIASES)) + " (a file of your own ends in .toml)"
+        raise SocError(f"chip {text!r}", "is unknown", remedy=remedy)
+    return DATA / f"{name}.toml"

@@ -1,0 +1,146 @@
+"""The dotted keys of `SocSpec`, derived from its dataclasses: which kind of value each key takes and in which unit."""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, is_dataclass
+from functools import cache
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+
+from ascendsim.core.errors import SocError, suggest
+from ascendsim.soc.spec import SocSpec
+
+Kind = Literal["int", "float", "bool", "str", "strings"]
+Value = Union[int, float, bool, str, tuple[str, ...]]
+
+# Fields of SocSpec that the loader fills in; no file and no override sets them.
+_RECORDS = {"sources", "assumed", "overrides", "missing"}
+# Optional figures that a run needs nevertheless, on every chip, on coupled cores and on split cores.
+_NEEDED = {"buffers.l0a", "buffers.l0b", "buffers.l0c", "buffers.l1", "buffers.ub", "l2.size"}
+_NEEDED |= {"ports.l1_to_l0a", "ports.l1_to_l0b", "ports.gm_to_l1", "ports.gm_to_ub", "ports.ub_to_gm"}
+_NEEDED_COUPLED = "ports.l0c_to_ub"
+_NEEDED_SPLIT = "ports.l0c_to_gm"
+# Table entries without which a chip has no peak.
+_NEEDED_ENTRIES = ("cube.k0.float16", "cube.cycles_per_block.float16")
+
+_ENDINGS = (
+    ("bytes_per_cycle_per_core", "B/cycle"),
+    ("bytes_per_cycle", "B/cycle"),
+    ("_bytes", "B"),
+    ("gb_per_s", "GB/s"),
+    ("frequency_mhz", "MHz"),
+    ("elements_per_us", "elements/us"),
+    ("_cycles", "cycles"),
+    ("_ns", "ns"),
+    ("_us", "us"),
+)
+_SECTION_UNITS = {"buffers": "B", "ports": "B/cycle", "cube.cycles_per_block": "cycles", "vector.cycles_per_repeat": "cycles"}
+_ZERO_UNITS = {"cycles", "ns", "us"}  # a latency or an overhead may be 0, a size, a rate or a count may not
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """One key of a chip description.
+
+    Attributes:
+        kind: Type of the value (of an entry, for a table).
+        table: The key takes entries: "cube.k0" has "cube.k0.float16".
+        optional: None is a valid value (no such path, unknown size).
+        unit: Unit of the value for people, "" for counts and texts.
+        may_be_zero: Whether 0 is a sensible number.
+    """
+
+    key: str
+    kind: Kind
+    table: bool
+    optional: bool
+    unit: str
+    may_be_zero: bool
+
+
+@cache
+def schema() -> Mapping[str, Field]:
+    """All fields by dotted key, in the order of the dataclasses."""
+    return {field.key: field for field in _walk(SocSpec, "")}
+
+
+def field_of(key: str, where: str) -> Field:
+    """The field that a dotted key belongs to; a key below a table ("cube.k0.int8") gives the table.
+
+    Raises:
+        SocError: If there is no such key; `where` names the file or option.
+    """
+    known = schema()
+    if key in known and not known[key].table:
+        return known[key]
+    section, _, entry = key.partition(".")
+    name, _, entry = entry.partition(".")
+    table = known.get(f"{section}.{name}")
+    if table is not None and table.table and entry:
+        return table
+    if key in known:
+        raise SocError(f"{where}: key {key}", "is a table", remedy=f"name an entry, for example {key}.float16")
+    raise SocError(f"{where}: key {key}", "does not exist", remedy=suggest(key, known))
+
+
+def needed_keys(split_cores: bool) -> tuple[str, ...]:
+    """Keys without which a chip cannot be run, in schema order."""
+    extra = _NEEDED_SPLIT if split_cores else _NEEDED_COUPLED
+    keys = [field.key for field in schema().values() if not field.table and (not field.optional or field.key in _NEEDED | {extra})]
+    return (*keys, *_NEEDED_ENTRIES)
+
+
+def check_type(value: Any, field: Field, where: str, key: str) -> Value:
+    """Returns a value in the field's type.
+
+    Raises:
+        SocError: If the value has another type or, as a number, is not positive where it has to be.
+    """
+    subject = f"{where}: key {key}"
+    if field.kind == "strings":
+        if isinstance(value, list | tuple) and value and all(isinstance(item, str) for item in value):
+            return tuple(value)
+        raise SocError(subject, "must be a list of element types", repr(value))
+    if field.kind == "bool" or field.kind == "str":
+        if type(value).__name__ == field.kind:
+            return value  # type: ignore[no-any-return]
+        raise SocError(subject, "must be true or false" if field.kind == "bool" else "must be text", repr(value))
+    whole = field.kind == "int"
+    if isinstance(value, bool) or not isinstance(value, int if whole else int | float):
+        raise SocError(subject, "must be a whole number" if whole else "must be a number", repr(value))
+    if not (0 <= value < float("inf")) or (value == 0 and not field.may_be_zero):
+        raise SocError(subject, "must be a finite number that is not negative" if field.may_be_zero else "must be above 0", value)
+    return value if whole else float(value)
+
+
+def _walk(owner: type, prefix: str) -> list[Field]:
+    found: list[Field] = []
+    hints = get_type_hints(owner)
+    for field in fields(owner):
+        hint, key = hints[field.name], prefix + field.name
+        if key in _RECORDS:
+            continue
+        if is_dataclass(hint):
+            found += _walk(hint, key + ".")  # type: ignore[arg-type]
+            continue
+        table = get_origin(hint) is Mapping
+        inner = get_args(hint)[1] if table else hint
+        optional = get_origin(inner) is types.UnionType
+        if optional:
+            inner = next(part for part in get_args(inner) if part is not type(None))
+        kind: Kind = "strings" if get_origin(inner) is tuple else inner.__name__
+        unit = _unit(key) if kind in ("int", "float") else ""
+        may_be_zero = key == "vector_cores" or (unit in _ZERO_UNITS and not table)
+        found.append(Field(key, kind, table, optional, unit, may_be_zero))
+    return found
+
+
+def _unit(key: str) -> str:
+    for ending, unit in _ENDINGS:
+        if key.endswith(ending):
+            return unit
+    section = key.partition(".")[0]
+    if key == "l2.size":
+        return "B"
+    return _SECTION_UNITS.get(key) or _SECTION_UNITS.get(section, "")
