@@ -14,6 +14,7 @@ FAMILIES: tuple[str, ...] = (
     "matmul",
     "einsum",
     "pooling",
+    "recurrent",
     "shape",
     "movement",
     "padding",

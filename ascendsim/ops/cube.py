@@ -81,12 +81,16 @@ def convolution_work(
     """The work of a convolution: groups packed as `enlarged_groups` says, bias in L0C.
 
     Args:
-        image, weight, bias, output: Operands; image (N, C, *spatial), output (N, cout, *out).
+        image: (N, C, *spatial).
+        weight: In the operator's own order.
+        bias: One value an output channel, or None.
+        output: (N, cout, *out).
         axes: Windows over the image.
         groups: Channel groups.
         shape: Shape of the image as the Cube sees it, if it is not the tensor's (stride-expanded gradients).
         useful_macs: If other than positions * taps * channels (zeros in a stride-expanded image are no use).
-        epilogue, epilogue_inputs: Vector steps on the way out.
+        epilogue: Vector steps on the way out.
+        epilogue_inputs: What these steps read besides the product.
     """
     seen = shape or image.static_shape
     channels, outputs = seen[1] // groups, output.static_shape[1] // groups

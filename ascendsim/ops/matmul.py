@@ -52,7 +52,9 @@ def matmul_work(left: Tensor, right: Tensor, output: Tensor, **more: Any) -> Cub
     The batch is not folded into m even where the right operand is shared: CANN does that by a graph pass.
 
     Args:
-        left, right, output: Operands; vectors count as one row or one column.
+        left: (..., m, k) or (k,), which counts as one row.
+        right: (..., k, n) or (k,), which counts as one column.
+        output: The product.
         more: Further fields of `CubeWork`.
     """
     a, b = left.static_shape, right.static_shape

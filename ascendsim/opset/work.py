@@ -15,6 +15,8 @@ from ascendsim.core.dtypes import DType
 from ascendsim.core.formats import Format
 from ascendsim.graph.ir import Tensor
 
+WORKSPACE = "<workspace>"  # region of a Ref that lies in the task's own scratch memory (SequenceWork.workspace_bytes)
+
 
 @dataclass(frozen=True, slots=True)
 class Ref:
