@@ -1,1 +1,5 @@
-"""machine."""
+"""The machine: a discrete-event model of the chip that turns a Program into a Trace."""
+
+from ascendsim.machine.run import run
+
+__all__ = ["run"]

@@ -1,0 +1,82 @@
+"""Costs of the computing units: mmad on the Cube, instructions of the vector unit."""
+
+from __future__ import annotations
+
+from ascendsim.core.dtypes import DType
+from ascendsim.core.errors import CompileError, suggest
+from ascendsim.core.formats import ceil_div
+from ascendsim.isa.cost_model import Cost, path_width, start_cycles, whole_cycles
+from ascendsim.isa.instructions import Mmad, Vector
+from ascendsim.soc.spec import SocSpec
+
+# Back-to-back independent vector instructions start at least 3 to 4 cycles apart: measured on the 910B (msKPP tables), assumed elsewhere.
+VECTOR_MINIMUM_CYCLES = 3
+
+
+def mmad_cost(mmad: Mmad, soc: SocSpec, megahertz: int) -> Cost:
+    """Blocks of m0 x k0 x n0 times the cycles of a block, plus the gap to the next mmad; the result is visible after the latency.
+
+    v100 adds k1 - 2 cycles if k1 > 1 and m1 or n1 is odd (block counts; from the vendor's own cost model of TIK).
+
+    Raises:
+        CompileError: The Cube has no instruction for the element type.
+    """
+    cube = soc.cube
+    per_block, k0 = cube.cycles_per_block.get(mmad.dtype), cube.k0.get(mmad.dtype)
+    if per_block is None or k0 is None:
+        raise CompileError(
+            f"mmad of {mmad.dtype}", f"does not exist on {soc.name}", remedy="the Cube takes " + ", ".join(sorted(cube.cycles_per_block))
+        )
+    m1, k1, n1 = ceil_div(mmad.m, cube.m0), ceil_div(mmad.k, k0), ceil_div(mmad.n, cube.n0)
+    cycles = m1 * k1 * n1 * per_block + cube.gap_cycles + start_cycles(soc, megahertz, 1)
+    if cube.odd_size_penalty and k1 > 1 and (m1 % 2 or n1 % 2):
+        cycles += k1 - 2
+    return Cost(whole_cycles(cycles), cube.latency_cycles)
+
+
+def vector_cost(vector: Vector, soc: SocSpec, megahertz: int) -> Cost:
+    """Repeats of `repeat_bytes` of the widest operand times cycles per repeat, for each of the item's calls.
+
+    A call longer than `max_repeat` repeats is several instructions; a length that is no multiple of a repeat pays the mask.
+
+    Raises:
+        CompileError: The chip lacks the intrinsic, has it for other element types only, or its cost is unknown.
+    """
+    if vector.op == "l0c_to_ub":
+        return _l0c_to_ub(vector, soc, megahertz)
+    unit = soc.vector
+    per_repeat = _cycles_per_repeat(vector, soc)
+    if vector.bank_conflict:
+        per_repeat += unit.bank_conflict_cycles
+    length = vector.elements * DType.of(vector.dtype).itemsize
+    repeats = ceil_div(length, unit.repeat_bytes)
+    instructions = ceil_div(repeats, unit.max_repeat)
+    cycles = max(repeats * per_repeat, instructions * VECTOR_MINIMUM_CYCLES)
+    if length % unit.repeat_bytes:
+        cycles += unit.mask_cycles
+    issues = vector.calls * instructions
+    total = vector.calls * cycles + start_cycles(soc, megahertz, issues)
+    return Cost(whole_cycles(total), unit.latency_cycles, issues, unit.head_cycles)
+
+
+def _l0c_to_ub(vector: Vector, soc: SocSpec, megahertz: int) -> Cost:
+    """The vector unit of coupled cores fetches results from L0C; the width counts bytes in L0C."""
+    width = path_width(soc.ports.l0c_to_ub, "L0C -> UB", soc)
+    moved = vector.calls * vector.elements * DType.of(vector.dtype).itemsize
+    cycles = moved / width + start_cycles(soc, megahertz, vector.calls)
+    return Cost(whole_cycles(cycles), soc.vector.latency_cycles, vector.calls, soc.vector.head_cycles, moved)
+
+
+def _cycles_per_repeat(vector: Vector, soc: SocSpec) -> float:
+    unit = soc.vector
+    dtypes = unit.intrinsics.get(vector.op)
+    if dtypes is None:
+        raise CompileError(f"intrinsic {vector.op!r}", f"does not exist on {soc.name}", remedy=suggest(vector.op, unit.intrinsics))
+    if vector.dtype not in dtypes:
+        raise CompileError(
+            f"intrinsic {vector.op} of {vector.dtype}", f"does not exist on {soc.name}", remedy="it takes " + ", ".join(sorted(dtypes))
+        )
+    for key in (f"{vector.op}.{vector.dtype}", vector.op):
+        if key in unit.cycles_per_repeat:
+            return unit.cycles_per_repeat[key]
+    raise CompileError(f"intrinsic {vector.op}", f"has no cost on {soc.name}", remedy=f"set vector.cycles_per_repeat of {vector.op!r}")

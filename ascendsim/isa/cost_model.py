@@ -1,0 +1,79 @@
+"""The three parts that every instruction cost keeps apart: how long the unit is busy, when the result may be read, what links carry.
+
+Units are cycles of the clock of the core that executes the instruction. Docs: docs/time.md; figures come from `SocSpec`.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from ascendsim.core.errors import CompileError
+from ascendsim.soc.spec import SocSpec
+
+
+@dataclass(frozen=True, slots=True)
+class LinkDemand:
+    """What a transfer asks of the links that cores share (L2 and DRAM).
+
+    Attributes:
+        region: Global memory region that it reads or writes.
+        write: Towards global memory.
+        bytes: Useful bytes.
+        l2_bytes: Bytes of L2 link time that it costs: bursts rounded up to 32 B blocks, inflated by misalignment.
+        dram_bytes: The same at DRAM, in bursts of `dram.transaction_bytes`, if every byte missed L2.
+        port_bytes_per_cycle: Width of the core's own path; no share exceeds it.
+        hit_latency: Cycles until the result is visible after the last byte passed, if L2 holds the data.
+        miss_latency: The same if DRAM has to deliver it.
+    """
+
+    region: str
+    write: bool
+    bytes: int
+    l2_bytes: int
+    dram_bytes: int
+    port_bytes_per_cycle: float
+    hit_latency: int
+    miss_latency: int
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """What an instruction costs on its pipe.
+
+    Attributes:
+        occupancy: Cycles for which the pipe is busy; with a link demand, those before the transfer itself.
+        latency: Further cycles until a flag set after it may fire; they do not hold the pipe.
+        issues: Machine instructions that the scalar unit issues for it.
+        head: Further busy cycles if the pipe was idle before.
+        bytes: Bytes moved, 0 if none.
+        link: Demand on shared links, if it touches global memory.
+    """
+
+    occupancy: int
+    latency: int = 0
+    issues: int = 1
+    head: int = 0
+    bytes: int = 0
+    link: LinkDemand | None = None
+
+
+def start_cycles(soc: SocSpec, megahertz: int, issues: int) -> float:
+    """Cycles that `issues` instructions spend on starting inside their unit (Ascend310: 40 ns each, elsewhere 0)."""
+    return issues * soc.issue.instruction_start_ns * megahertz / 1000
+
+
+def whole_cycles(cycles: float) -> int:
+    """Rounds up to whole cycles, forgiving the last bits of floating point.
+
+    >>> whole_cycles(3 * 0.1 * 10), whole_cycles(3.01)
+    (3, 4)
+    """
+    return math.ceil(round(cycles, 6))
+
+
+def path_width(width: float | None, what: str, soc: SocSpec) -> float:
+    """Returns the width of a path, or raises CompileError if the chip has no such path."""
+    if not width:
+        raise CompileError(f"path {what}", f"does not exist on {soc.name}", remedy="route the data through a buffer that the chip connects")
+    return width

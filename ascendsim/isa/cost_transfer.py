@@ -1,0 +1,142 @@
+"""Costs of moving data: load2d and load3d on MTE1, moves between on-chip buffers, transfers to and from global memory."""
+
+from __future__ import annotations
+
+import math
+
+from ascendsim.core.errors import CompileError
+from ascendsim.core.formats import BLOCK_BYTES, align, ceil_div
+from ascendsim.isa.cost_model import Cost, LinkDemand, path_width, start_cycles, whole_cycles
+from ascendsim.isa.instructions import Buffer, Img2Col, Move
+from ascendsim.soc.spec import PortSpec, SocSpec
+
+FRACTAL_BYTES = 512
+
+# Rows that do not fill 32 B blocks cost a plain copy a fifth of its rate and a copy with ND -> NZ half of it
+# (vendor documentation for c220, assumed for the other generations).
+RAGGED_COPY_EFFICIENCY = 0.8
+RAGGED_ND2NZ_EFFICIENCY = 0.5
+
+# The layout change on the way in delays the first result: 788 against 187 cycles in the fit of the 910B3 tables; c220 only.
+ND2NZ_EXTRA_LATENCY = {"c220": 601}
+
+# load3d, c220, vendor documentation: one fractal needs 2 cycles of L0A or 4 of L0B at best; slower with strides and many input rows.
+LOAD3D_SLOWEST_L0A = 32
+LOAD3D_SLOWEST_L0B = FRACTAL_BYTES / 18
+
+# Source and target without a field of their own in PortSpec: L1 -> bias table moves one block a cycle (c220, measured).
+BIAS_TABLE_BYTES_PER_CYCLE = BLOCK_BYTES
+
+
+def move_cost(move: Move, soc: SocSpec, megahertz: int) -> Cost:
+    """A DMA: on-chip moves take bytes / port width; transfers to and from GM become a demand on the shared links.
+
+    Raises:
+        CompileError: The chip has no such path.
+    """
+    start = start_cycles(soc, megahertz, 1)
+    if Buffer.GM in (move.src.buffer, move.dst.buffer):
+        return Cost(whole_cycles(start), bytes=move.bytes, link=_link_demand(move, soc))
+    width = _on_chip_width(move, soc)
+    bytes_moved, gap = move.bytes, 0.0
+    if move.dst.buffer in (Buffer.L0A, Buffer.L0B):
+        bytes_moved, gap = align(move.bytes, FRACTAL_BYTES), soc.ports.load2d_gap_cycles
+    else:
+        bytes_moved = move.bursts * align(move.burst_bytes, BLOCK_BYTES)
+    return Cost(whole_cycles(bytes_moved / width + gap + start), bytes=move.bytes)
+
+
+def img2col_cost(load: Img2Col, soc: SocSpec, megahertz: int) -> Cost:
+    """load3d: bytes produced / rate + head.
+
+    c220 follows the vendor's rate table by stride and input rows. v100 makes a fractal at the port's full width at stride 1;
+    other generations and strides take the same relative slowdown (assumed).
+
+    Raises:
+        CompileError: The target is neither L0A nor L0B, or the chip has no such path.
+    """
+    to_a = load.dst.buffer is Buffer.L0A
+    if not to_a and load.dst.buffer is not Buffer.L0B:
+        raise CompileError("load3d", "must write L0A or L0B", load.dst.buffer.value, "use a Move for other buffers")
+    port = soc.ports.l1_to_l0a if to_a else soc.ports.l1_to_l0b
+    width = path_width(port, f"L1 -> {load.dst.buffer.value}", soc) * load3d_efficiency(load, to_a)
+    cycles = align(load.bytes, FRACTAL_BYTES) / width + soc.ports.load3d_head_cycles + start_cycles(soc, megahertz, 1)
+    return Cost(whole_cycles(cycles), bytes=load.bytes)
+
+
+def load3d_efficiency(load: Img2Col, to_a: bool) -> float:
+    """Rate of a load3d relative to the full width of its port: the c220 table, with 256 (L0A) and 128 (L0B) B/cycle as 1."""
+    rows, stride = load.input_rows, load.stride_w
+    if not to_a:
+        return 1.0 if rows <= 1 else max(FRACTAL_BYTES / (rows + 4), LOAD3D_SLOWEST_L0B) / 128
+    if stride not in (1, 2, 4, 8):
+        return LOAD3D_SLOWEST_L0A / 256
+    if stride == 1:
+        rate = 256.0 if rows <= 1 else FRACTAL_BYTES / (rows + 2)
+    else:
+        rate = FRACTAL_BYTES / (2 * stride + (rows if rows > 1 else 0))
+    return max(rate, LOAD3D_SLOWEST_L0A) / 256
+
+
+def _on_chip_width(move: Move, soc: SocSpec) -> float:
+    ports = soc.ports
+    source, target = move.src.buffer, move.dst.buffer
+    widths = {
+        (Buffer.L1, Buffer.L0A): ports.l1_to_l0a,
+        (Buffer.L1, Buffer.L0B): ports.l1_to_l0b,
+        (Buffer.L1, Buffer.UB): ports.l1_to_ub,
+        (Buffer.UB, Buffer.L1): ports.ub_to_l1,
+        (Buffer.L0C, Buffer.UB): ports.l0c_to_ub,
+        (Buffer.L0C, Buffer.L1): ports.l0c_to_l1,
+        (Buffer.UB, Buffer.UB): ports.ub_to_ub,
+        (Buffer.L1, Buffer.BT): BIAS_TABLE_BYTES_PER_CYCLE if soc.buffers.bias_table else None,
+    }
+    return path_width(widths.get((source, target)), f"{source.value} -> {target.value}", soc)
+
+
+def _gm_width(move: Move, ports: PortSpec, soc: SocSpec) -> float:
+    source, target = move.src.buffer, move.dst.buffer
+    widths = {
+        (Buffer.GM, Buffer.L1): ports.gm_to_l1,
+        (Buffer.GM, Buffer.UB): ports.gm_to_ub,
+        (Buffer.UB, Buffer.GM): ports.ub_to_gm,
+        (Buffer.L0C, Buffer.GM): ports.l0c_to_gm,
+    }
+    return path_width(widths.get((source, target)), f"{source.value} -> {target.value}", soc)
+
+
+def _link_demand(move: Move, soc: SocSpec) -> LinkDemand:
+    write = move.dst.buffer is Buffer.GM
+    region = move.dst.name if write else move.src.name
+    stride = move.dst_stride if write else move.src_stride
+    efficiency = _efficiency(move, soc)
+    extra = ND2NZ_EXTRA_LATENCY.get(soc.generation, 0) if move.kind == "nd2nz" else 0
+    l2, dram = soc.l2, soc.dram
+    hit, miss = (l2.write_latency_cycles, dram.write_latency_cycles) if write else (l2.read_latency_cycles, dram.read_latency_cycles)
+    return LinkDemand(
+        region=region,
+        write=write,
+        bytes=move.bytes,
+        l2_bytes=math.ceil(rounded_bytes(move, stride, BLOCK_BYTES) / efficiency),
+        dram_bytes=math.ceil(rounded_bytes(move, stride, dram.transaction_bytes) / efficiency),
+        port_bytes_per_cycle=_gm_width(move, soc.ports, soc),
+        hit_latency=hit + extra,
+        miss_latency=miss + extra,
+    )
+
+
+def rounded_bytes(move: Move, stride: int, grain: int) -> int:
+    """Bytes of whole grains that the bursts touch; bursts closer than a grain share theirs, so the span bounds the sum."""
+    if stride in (0, move.burst_bytes):
+        return align(move.bytes, grain)
+    apart = move.bursts * align(move.burst_bytes, grain)
+    if abs(stride) < move.burst_bytes:
+        return apart
+    return min(apart, align((move.bursts - 1) * abs(stride) + move.burst_bytes, grain))
+
+
+def _efficiency(move: Move, soc: SocSpec) -> float:
+    efficiency = 1.0 if move.aligned else soc.dram.unaligned_efficiency
+    if move.burst_bytes % BLOCK_BYTES and ceil_div(move.bytes, move.burst_bytes) > 1:
+        efficiency *= RAGGED_ND2NZ_EFFICIENCY if move.kind == "nd2nz" else RAGGED_COPY_EFFICIENCY
+    return efficiency

@@ -1,0 +1,188 @@
+"""Blocks in the compact form that the machine walks: nested runs of plain tuples, each instruction costed once.
+
+An entry of a run is `(lane, issue, op)`: the pipe's number in the block (-1 = the scalar unit itself), ticks that the scalar unit
+spends on issuing it, and the operation, a tuple that starts with its kind:
+
+    (FIXED, occupancy, latency, head, reads, write, instruction)     a unit works for a known time
+    (SET, flag, instruction)    (WAIT, flag, instruction)
+    (TRANSFER, occupancy, index of the link demand, instruction)
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+from ascendsim.core.errors import CompileError, suggest
+from ascendsim.isa.cost_model import LinkDemand
+from ascendsim.isa.costs import cost
+from ascendsim.isa.instructions import Flag, Instruction, Loop, Mmad, Pipe, SetFlag, Statement, Vector, WaitFlag
+from ascendsim.isa.program import Block
+from ascendsim.machine.clock import Clock
+from ascendsim.soc.spec import SocSpec
+
+FIXED, SET, WAIT, TRANSFER = range(4)
+SCALAR_LANE = -1
+
+Operation: TypeAlias = tuple[Any, ...]
+Entry: TypeAlias = tuple[int, int, Operation]
+Run: TypeAlias = tuple[Entry, ...]
+END: Run = ((-2, 0, ()),)  # what follows the last run of a block; compared by identity, never executed
+
+
+@dataclass(frozen=True, slots=True)
+class Nest:
+    """A loop over runs and inner nests."""
+
+    trips: int
+    items: tuple[Run | Nest, ...]
+
+
+@dataclass(slots=True)
+class CompiledBlock:
+    """A block ready to run.
+
+    Attributes:
+        items: What the scalar unit walks.
+        lanes: Pipes that the block uses, scalar unit left out; an entry's lane indexes this.
+        depths: Queue depth of each lane.
+        flags: The block's flags; an operation's flag indexes this.
+        scalar_sets: Whether the scalar unit sets flags that pipes may wait for.
+        demands: Link demands of the transfers.
+        read_bytes, write_bytes: Useful bytes by region over the whole block.
+        macs: Useful multiply-accumulates of the whole block.
+        operands: Vector operands that results are tracked for.
+    """
+
+    block: Block
+    items: tuple[Run | Nest, ...] = ()
+    lanes: tuple[Pipe, ...] = ()
+    depths: tuple[int, ...] = ()
+    flags: tuple[Flag, ...] = ()
+    scalar_sets: bool = False
+    demands: list[LinkDemand] = field(default_factory=list)
+    read_bytes: dict[str, int] = field(default_factory=dict)
+    write_bytes: dict[str, int] = field(default_factory=dict)
+    macs: int = 0
+    operands: int = 0
+
+
+def walk_runs(items: tuple[Run | Nest, ...]) -> Iterator[Run]:
+    """The runs of a compiled block in program order."""
+    for item in items:
+        if isinstance(item, Nest):
+            if len(item.items) == 1 and not isinstance(item.items[0], Nest):
+                run = item.items[0]
+                for _ in range(item.trips):
+                    yield run
+            else:
+                for _ in range(item.trips):
+                    yield from walk_runs(item.items)
+        else:
+            yield item
+
+
+def compile_block(block: Block, soc: SocSpec, clock: Clock) -> CompiledBlock:
+    """Costs every instruction of a block once and resolves pipes and flags to numbers.
+
+    Raises:
+        CompileError: An instruction does not exist on the chip or the core, a flag is unknown or used by the wrong pipe.
+    """
+    return _Compiler(block, soc, clock).compile()
+
+
+class _Compiler:
+    def __init__(self, block: Block, soc: SocSpec, clock: Clock) -> None:
+        self.block, self.soc, self.clock = block, soc, clock
+        self.cycle = clock.cycle(block.core)
+        self.lanes: dict[Pipe, int] = {}
+        self.flags = {flag.name: number for number, flag in enumerate(block.flags)}
+        self.operands: dict[str, int] = {}
+        self.entries: dict[int, Entry] = {}
+        self.result = CompiledBlock(block, flags=block.flags)
+
+    def compile(self) -> CompiledBlock:
+        result = self.result
+        result.items = self.body(self.block.body, 1)
+        result.lanes = tuple(self.lanes)
+        result.depths = tuple(self.depth(pipe) for pipe in self.lanes)
+        result.operands = len(self.operands)
+        return result
+
+    def depth(self, pipe: Pipe) -> int:
+        depth = self.soc.issue.queue_depth.get(pipe.value, 16)
+        if depth < 1:
+            raise CompileError(f"issue.queue_depth of {pipe.value}", "must be at least 1", depth, "the pipe could never get an instruction")
+        return depth
+
+    def body(self, statements: tuple[Statement, ...], times: int) -> tuple[Run | Nest, ...]:
+        """Compiles statements that run `times` times in all; consecutive instructions become one run."""
+        items: list[Run | Nest] = []
+        run: list[Entry] = []
+        for statement in statements:
+            if not isinstance(statement, Loop):
+                run.append(self.entry(statement, times))
+                continue
+            if statement.trips < 0:
+                raise CompileError(f"loop {statement.variable}", "must not run a negative number of times", statement.trips, "clip it at 0")
+            inner = self.body(statement.body, times * statement.trips) if statement.trips else ()
+            if inner:
+                if run:
+                    items.append(tuple(run))
+                    run = []
+                items.append(Nest(statement.trips, inner))
+        if run:
+            items.append(tuple(run))
+        return tuple(items)
+
+    def entry(self, instruction: Instruction, times: int) -> Entry:
+        self.count(instruction, times)
+        if isinstance(instruction, (SetFlag, WaitFlag)):
+            return self.flag_entry(instruction)
+        price = cost(instruction, self.soc, self.block.core)
+        issue = self.issue_ticks(price.issues)
+        occupancy = price.occupancy * self.cycle
+        if instruction.pipe is Pipe.S:
+            return SCALAR_LANE, issue, (FIXED, occupancy, 0, 0, (), -1, instruction)
+        lane = self.lanes.setdefault(instruction.pipe, len(self.lanes))
+        if price.link is not None:
+            self.result.demands.append(price.link)
+            totals = self.result.write_bytes if price.link.write else self.result.read_bytes
+            totals[price.link.region] = totals.get(price.link.region, 0) + price.link.bytes * times
+            return lane, issue, (TRANSFER, occupancy, len(self.result.demands) - 1, instruction)
+        reads: tuple[int, ...] = ()
+        write = -1
+        if isinstance(instruction, Vector) and price.latency:
+            reads = tuple(sorted({self.operand(operand.name) for operand in instruction.srcs}))
+            write = self.operand(instruction.dst.name)
+        return lane, issue, (FIXED, occupancy, price.latency * self.cycle, price.head * self.cycle, reads, write, instruction)
+
+    def count(self, instruction: Instruction, times: int) -> None:
+        if isinstance(instruction, Mmad):
+            self.result.macs += instruction.m * instruction.k * instruction.n * times
+
+    def operand(self, name: str) -> int:
+        return self.operands.setdefault(name, len(self.operands))
+
+    def issue_ticks(self, issues: int) -> int:
+        return math.ceil(round(self.soc.issue.scalar_cycles * issues * self.cycle, 6))
+
+    def flag_entry(self, instruction: SetFlag | WaitFlag) -> Entry:
+        number = self.flags.get(instruction.flag)
+        if number is None:
+            raise CompileError(f"flag {instruction.flag!r}", "is not declared in its block", remedy=suggest(instruction.flag, self.flags))
+        flag, is_set = self.block.flags[number], isinstance(instruction, SetFlag)
+        allowed = flag.source if is_set else flag.target
+        if instruction.pipe is not allowed:
+            verb = "set" if is_set else "waited for"
+            raise CompileError(
+                f"flag {flag.name!r}", f"may be {verb} by {allowed.value} only", instruction.pipe.value, "declare another flag"
+            )
+        kind = SET if is_set else WAIT
+        if instruction.pipe is Pipe.S:
+            self.result.scalar_sets |= is_set
+            return SCALAR_LANE, self.issue_ticks(1), (kind, number, instruction)
+        lane = self.lanes.setdefault(instruction.pipe, len(self.lanes))
+        return lane, self.issue_ticks(1), (kind, number, instruction)

@@ -1,0 +1,179 @@
+"""What L2 holds, by region of global memory, and what share of a task's bytes therefore goes to DRAM.
+
+A cache by whole regions with least-recently-used replacement, write-allocate and write-back. A task is judged when it starts: the
+first touch of bytes that are not resident misses; repeated touches hit if the region fits beside the other regions that the task
+touches repeatedly, otherwise they all miss (a cyclic walk through more than the capacity evicts what it needs next). Dirty bytes
+that the task's own allocations push out load the DRAM write link while those allocations run. New data at addresses of a dead
+region overwrites its lines, so dead intermediate results never reach DRAM. Shares are exact fractions.
+
+On chips whose L2 is managed by software (Ascend310) nothing is resident but what the program placed
+(`Program.metadata["l2_placed"]`, names of regions).
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from fractions import Fraction
+
+from ascendsim.isa.program import Access, MemoryPlan, Task
+from ascendsim.soc.spec import L2Spec
+
+
+@dataclass(slots=True)
+class _Entry:
+    """Bytes of one region in L2, and how many of them DRAM does not have yet."""
+
+    resident: int
+    dirty: int
+
+
+@dataclass(frozen=True, slots=True)
+class Shares:
+    """How the traffic of a task splits.
+
+    Attributes:
+        bypass: L2 is not on the way (software-managed).
+        read_miss: By region, share of the bytes read that DRAM delivers.
+        read_spread: By region, most DRAM bytes a missed byte can cost: whole lines are fetched, but L2 keeps them, so short bursts
+            cost no more than the region once; regions that are not listed pay for every burst.
+        write_through: By region, share of the bytes written that go straight to DRAM.
+        evicted: DRAM bytes written back for every byte that the task allocates in L2.
+    """
+
+    bypass: bool = False
+    read_miss: Mapping[str, Fraction] = field(default_factory=dict)
+    read_spread: Mapping[str, Fraction] = field(default_factory=dict)
+    write_through: Mapping[str, Fraction] = field(default_factory=dict)
+    evicted: Fraction = Fraction(0)
+
+
+class L2State:
+    """Residency between tasks; `enter` is called once a task, in the order in which tasks start."""
+
+    def __init__(self, spec: L2Spec, memory: MemoryPlan, placed: Iterable[str] = ()) -> None:
+        self._bypass = spec.software_managed
+        self._capacity = 0 if spec.software_managed else (spec.size or 0)
+        self._memory = memory
+        self._placed = frozenset(self._root(name) for name in placed)
+        self._entries: OrderedDict[str, _Entry] = OrderedDict()  # least recently used first
+        self._written_back = 0
+
+    def resident(self, region: str) -> int:
+        """Bytes of a region that L2 holds now."""
+        entry = self._entries.get(self._root(region))
+        return entry.resident if entry is not None else 0
+
+    def enter(self, task: Task, reads: Mapping[str, int], writes: Mapping[str, int]) -> Shares:
+        """Judges a task and updates what L2 holds.
+
+        Args:
+            task: The task; its accesses tell the unique bytes of each region.
+            reads: Bytes that all blocks read, by region, repeats included.
+            writes: The same for writes.
+        """
+        names = sorted({*reads, *writes})
+        if self._bypass:
+            miss = {name: Fraction(0 if self._root(name) in self._placed else 1) for name in names}
+            return Shares(True, miss, {}, miss)
+        self._written_back = 0
+        read_miss, spread = self._read(_merge(task, reads, False, self._size))
+        write_through = self._write(_merge(task, writes, True, self._size))
+        allocated = sum(reads[name] * share for name, share in read_miss.items()) + sum(writes.values())
+        evicted = Fraction(self._written_back) / allocated if allocated else Fraction(0)
+        return Shares(False, read_miss, spread, write_through, evicted)
+
+    def _read(self, accesses: list[Access]) -> tuple[dict[str, Fraction], dict[str, Fraction]]:
+        misses, spread = {}, {}
+        room = self._capacity  # for regions that are read more than once
+        for access in accesses:
+            unique, moved = access.unique_bytes, access.moved_bytes
+            fits = unique <= (room if moved > unique else self._capacity)
+            if moved > unique and fits:
+                room -= unique
+            missed = max(0, unique - self.resident(access.region)) if fits else moved
+            misses[access.region] = Fraction(missed, moved) if moved else Fraction(0)
+            size = self._size(access.region)
+            if fits and unique and size is not None:
+                spread[access.region] = Fraction(max(size, unique), unique)
+        for access in accesses:
+            self._keep(self._root(access.region), access.unique_bytes, dirty=0)
+        return misses, spread
+
+    def _write(self, accesses: list[Access]) -> dict[str, Fraction]:
+        through = {}
+        for access in accesses:
+            root = self._root(access.region)
+            self._overwrite(root)
+            kept = min(access.unique_bytes, self._capacity)
+            excess = access.moved_bytes - kept if access.unique_bytes > self._capacity else 0
+            through[access.region] = Fraction(excess, access.moved_bytes) if access.moved_bytes else Fraction(0)
+            self._keep(root, access.unique_bytes, dirty=kept)
+        return through
+
+    def _keep(self, root: str, unique: int, dirty: int) -> None:
+        """Makes a region the most recently used one and evicts others until all fit."""
+        entry = self._entries.pop(root, _Entry(0, 0))
+        if unique > self._capacity:
+            self._written_back += 0 if dirty else entry.dirty
+            entry = _Entry(self._capacity if dirty else 0, dirty)
+        else:
+            entry = _Entry(max(entry.resident, unique), max(entry.dirty, dirty))
+        used = sum(other.resident for other in self._entries.values())
+        while self._entries and used + entry.resident > self._capacity:
+            oldest = next(iter(self._entries.values()))
+            surplus = min(oldest.resident, used + entry.resident - self._capacity)
+            pushed = min(oldest.dirty, surplus)
+            self._written_back += pushed
+            oldest.resident -= surplus
+            oldest.dirty = min(oldest.dirty - pushed, oldest.resident)
+            used -= surplus
+            if not oldest.resident:
+                self._entries.popitem(last=False)
+        if entry.resident:
+            self._entries[root] = entry
+
+    def _overwrite(self, root: str) -> None:
+        """Drops lines of other regions at the addresses of a region that is written anew."""
+        region = self._memory.regions.get(root)
+        if region is None:
+            return
+        for name in list(self._entries):
+            other = self._memory.regions.get(name)
+            if name == root or other is None:
+                continue
+            overlap = min(region.offset + region.bytes, other.offset + other.bytes) - max(region.offset, other.offset)
+            if overlap <= 0:
+                continue
+            entry = self._entries[name]
+            entry.resident = min(entry.resident, max(0, other.bytes - overlap))
+            entry.dirty = min(entry.dirty, entry.resident)
+            if not entry.resident:
+                del self._entries[name]
+
+    def _root(self, name: str) -> str:
+        """The region that owns the bytes (a reshaped tensor is an alias)."""
+        region = self._memory.regions.get(name)
+        for _ in range(len(self._memory.regions)):
+            if region is None or region.alias_of is None:
+                break
+            name = region.alias_of
+            region = self._memory.regions.get(name)
+        return name
+
+    def _size(self, name: str) -> int | None:
+        region = self._memory.regions.get(name)
+        return region.bytes if region is not None else None
+
+
+def _merge(task: Task, moved: Mapping[str, int], write: bool, size_of: Callable[[str], int | None]) -> list[Access]:
+    """One access a region with the bytes that the instructions really move; regions that the task does not list come last."""
+    unique: dict[str, int] = {}
+    for access in task.accesses:
+        if access.write is write and access.region in moved:
+            unique[access.region] = max(unique.get(access.region, 0), access.unique_bytes)
+    for name in sorted(moved):
+        size = size_of(name)
+        unique.setdefault(name, moved[name] if size is None else size)
+    return [Access(name, min(size, moved[name]), moved[name], write) for name, size in unique.items()]

@@ -1,0 +1,69 @@
+"""Runs a program on a chip: the machine's only entry."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container
+
+from simpy import Environment
+
+from ascendsim.core.errors import SimulationError
+from ascendsim.isa.instructions import Instruction
+from ascendsim.isa.listing import instruction_name, moved_bytes
+from ascendsim.isa.program import Program
+from ascendsim.machine.clock import Clock
+from ascendsim.machine.scheduler import Scheduler
+from ascendsim.soc.spec import SocSpec
+from ascendsim.trace.records import InstructionRecord, Trace
+
+
+def run(
+    program: Program,
+    soc: SocSpec,
+    *,
+    instructions: bool | Container[int] = False,
+    groups: bool = True,
+    progress: Callable[[int, int], None] | None = None,
+) -> Trace:
+    """Simulates a program.
+
+    Args:
+        program: Streams of tasks.
+        soc: The chip.
+        instructions: Whether to keep a record of every instruction; a container of task ids keeps those tasks' only.
+        groups: Simulate equal blocks that start together once, with their number on the shared links. The result is the same
+            without; False is the slow way to check that.
+        progress: Called with the number of finished tasks and of all tasks after each task.
+
+    Returns:
+        The trace; times are ticks that divide every clock of the chip.
+
+    Raises:
+        SimulationError: A deadlock, a chip that cannot be run, or a task that needs cores which the chip lacks.
+        CompileError: An instruction that the chip lacks.
+    """
+    if soc.missing:
+        raise SimulationError(f"{soc.name}", "cannot be run", remedy="set what is not known: " + ", ".join(soc.missing))
+    clock = Clock.of(soc)
+    records: list[InstructionRecord] = []
+    names: dict[int, tuple[str, int]] = {}
+
+    def record(task: int, cores: tuple[int, ...], pipe: str, instruction: Instruction, start: int, end: int) -> None:
+        known = names.get(id(instruction))  # the program keeps every instruction alive, so ids stay unique
+        if known is None:
+            known = names[id(instruction)] = (instruction_name(instruction), moved_bytes(instruction))
+        records.append(InstructionRecord(task, cores, pipe, known[0], start, end, known[1]))
+
+    env = Environment()
+    scheduler = Scheduler(env, program, soc, clock, instructions=instructions, groups=groups, record=record, progress=progress)
+    scheduler.start()
+    env.run()
+    scheduler.check_finished()
+    order = {task.id: position for position, task in enumerate(program.tasks)}
+    tasks = tuple(sorted(scheduler.records, key=lambda task: (task.end, task.task)))
+    return Trace(
+        tick_seconds=clock.tick_seconds,
+        core_ticks=clock.ai_ticks,
+        tasks=tasks,
+        instructions=tuple(sorted(records, key=lambda item: (item.start, item.end, order[item.task], item.cores, item.pipe))),
+        end=max((task.end for task in tasks), default=0),
+    )

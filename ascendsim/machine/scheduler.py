@@ -1,0 +1,266 @@
+"""The task scheduler: streams in order, events between streams, blocks on free cores, AI CPU tasks.
+
+A task of a stream may start when the one before it and the tasks it waits for have ended. With the whole graph on the device
+(sink) the next task follows after `task_gap_us`; in host mode the host launches the tasks one by one, `host_launch_us` each, and a
+task starts no earlier than its launch. From the start of a task to its blocks it takes `task_launch_us`, and `block_dispatch_ns`
+for every block dispatched together with the first: all of them begin at the same tick, so equal blocks stay in lock-step. When
+cores become free, the next blocks follow, again all that fit at that tick together.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Container, Generator
+
+from simpy import Environment
+from simpy.events import Event
+
+from ascendsim.core.errors import SimulationError
+from ascendsim.isa.instructions import Instruction
+from ascendsim.isa.program import Block, CoreKind, Program, Task, TaskKind
+from ascendsim.machine.clock import Clock
+from ascendsim.machine.compiled import CompiledBlock, compile_block
+from ascendsim.machine.core import CoreRun, Record
+from ascendsim.machine.events import DISPATCH, Call
+from ascendsim.machine.l2 import L2State
+from ascendsim.machine.links import Links
+from ascendsim.machine.tasks import TaskRun
+from ascendsim.soc.spec import SocSpec
+from ascendsim.trace.records import TaskRecord
+
+
+class Scheduler:
+    """Runs a program's tasks in a SimPy environment.
+
+    Args:
+        instructions: Whether to record instructions: of all tasks, none, or those with these ids.
+        groups: Whether blocks that start together and run the same program are simulated once.
+        record: Called with every recorded instruction: task id, cores, pipe, instruction, start and end tick.
+        progress: Called with the number of finished tasks and of all tasks.
+    """
+
+    def __init__(
+        self,
+        env: Environment,
+        program: Program,
+        soc: SocSpec,
+        clock: Clock,
+        *,
+        instructions: bool | Container[int],
+        groups: bool,
+        record: Callable[[int, tuple[int, ...], str, Instruction, int, int], None],
+        progress: Callable[[int, int], None] | None,
+    ) -> None:
+        self.env, self.program, self.soc, self.clock = env, program, soc, clock
+        self._instructions, self._groups, self._record, self._progress = instructions, groups, record, progress
+        self.links = Links(env, soc, clock)
+        self.l2 = L2State(soc.l2, program.memory, program.metadata.get("l2_placed", ()))
+        self.records: list[TaskRecord] = []
+        self._cores = core_numbers(soc)
+        self._free = {kind: list(numbers) for kind, numbers in self._cores.items()}  # heaps: the lowest number first
+        self._ai_cpus = [0] * soc.ai_cpu.cores  # heap of ticks at which each becomes free
+        self._compiled: dict[int, CompiledBlock] = {}
+        self._starting: list[TaskRun] = []
+        self._arriving: list[TaskRun] = []
+        self._pending: list[TaskRun] = []
+        self._placing = False
+        self.runs = [self._prepare(position, task) for position, task in enumerate(program.tasks)]
+        self._by_id = {run.task.id: run for run in self.runs}
+        if len(self._by_id) != len(self.runs):
+            raise SimulationError("task ids", "must be unique in a program")
+
+    def start(self) -> None:
+        """Starts one process a stream, in the order in which streams first appear."""
+        streams: dict[int, list[TaskRun]] = {}
+        for run in self.runs:
+            streams.setdefault(run.task.stream, []).append(run)
+        for runs in streams.values():
+            self.env.process(self._stream(runs))
+
+    def _prepare(self, position: int, task: Task) -> TaskRun:
+        blocks = []
+        for group in task.groups:
+            if group.count < 1:
+                raise SimulationError(f"task {task.name!r}", "must have at least one block in every group", group.count)
+            if not self._cores[group.block.core]:
+                raise SimulationError(
+                    f"task {task.name!r}",
+                    f"needs a {group.block.core.value} core",
+                    f"one of the {_core_text(self._cores)} of {self.soc.name}",
+                    "compile the graph for this chip",
+                )
+            blocks.append((self._compile(group.block), group.count))
+        if task.kind is TaskKind.AI_CPU and not self._ai_cpus:
+            raise SimulationError(f"task {task.name!r}", "needs an AI CPU core", 0, "set ai_cpu.cores")
+        return TaskRun(position, task, blocks, Event(self.env))
+
+    def _compile(self, block: Block) -> CompiledBlock:
+        compiled = self._compiled.get(id(block))  # the program keeps every block alive, so ids stay unique
+        if compiled is None:
+            compiled = self._compiled[id(block)] = compile_block(block, self.soc, self.clock)
+        return compiled
+
+    def _stream(self, runs: list[TaskRun]) -> Generator[Event, None, None]:
+        launch = self.soc.launch
+        gap = self.clock.us(launch.task_gap_us)
+        host = self.clock.us(launch.host_launch_us) if self.program.mode == "host" else 0
+        for number, run in enumerate(runs):
+            for other in run.task.waits_for:
+                before = self._by_id.get(other)
+                if before is None:
+                    raise SimulationError(f"task {run.task.name!r}", "waits for a task that the program does not have", other)
+                if not before.done.processed:
+                    yield before.done
+            run.ready = int(self.env.now)
+            run.start = max(run.ready + (gap if number else 0), host * (run.position + 1))
+            Call(self.env, lambda run=run: self._begin(run), run.start - run.ready)  # type: ignore[misc]
+            yield run.done
+
+    def _begin(self, run: TaskRun) -> None:
+        self._starting.append(run)
+        self._place_later()
+
+    def _arrive(self, run: TaskRun) -> None:
+        self._arriving.append(run)
+        self._place_later()
+
+    def _place_later(self) -> None:
+        if not self._placing:
+            self._placing = True
+            Call(self.env, self._place, 0, DISPATCH)
+
+    def _place(self) -> None:
+        """The dispatch phase of a tick: starts, arrivals, then blocks on free cores; ties go by launch order."""
+        self._placing = False
+        now = int(self.env.now)
+        launch = self.soc.launch
+        for run in sorted(self._starting, key=lambda run: run.position):
+            if run.task.kind is TaskKind.AI_CPU:
+                self._run_on_ai_cpu(run, now)
+            else:
+                Call(self.env, lambda run=run: self._arrive(run), self.clock.us(launch.task_launch_us))  # type: ignore[misc]
+        self._starting = []
+        for run in sorted(self._arriving, key=lambda run: run.position):
+            run.enter_l2(self.l2)
+            if run.unfinished:
+                self._pending.append(run)
+            else:
+                self._end(run, now)
+        self._arriving = []
+        for run in self._pending:
+            self._dispatch(run, now)
+        self._pending = [run for run in self._pending if any(run.left)]
+
+    def _run_on_ai_cpu(self, run: TaskRun, now: int) -> None:
+        spec = self.soc.ai_cpu
+        free = heapq.heappop(self._ai_cpus)
+        begin = max(now + self.clock.us(spec.dispatch_us), free)
+        end = begin + self.clock.us(spec.overhead_us + run.task.cpu_us)
+        heapq.heappush(self._ai_cpus, end)
+        Call(self.env, lambda: self._end(run, end), end - now)
+
+    def _dispatch(self, run: TaskRun, now: int) -> None:
+        """Puts as many of a task's blocks on free cores as there are."""
+        batch: list[tuple[int, tuple[int, ...]]] = []
+        for index, compiled in enumerate(run.blocks):
+            free = self._free[compiled.block.core]
+            count = min(run.left[index], len(free))
+            if count:
+                run.left[index] -= count
+                cores = tuple(heapq.heappop(free) for _ in range(count))
+                batch += [(index, cores)] if self._groups else [(index, (core,)) for core in cores]
+        if not batch:
+            return
+        further = sum(len(cores) for _, cores in batch) - (0 if run.dispatched else 1)
+        run.dispatched = True
+        begin = now + further * self.clock.ns(self.soc.launch.block_dispatch_ns) + self.clock.ns(self.soc.launch.kernel_init_ns)
+        for index, cores in batch:
+            self._run_block(run, index, cores, now, begin)
+
+    def _run_block(self, run: TaskRun, index: int, cores: tuple[int, ...], now: int, begin: int) -> None:
+        compiled = run.blocks[index]
+
+        def finished(core: CoreRun) -> None:
+            Call(self.env, lambda: self._block_ended(run, core, now), core.end - int(self.env.now))
+
+        core = CoreRun(
+            self.env,
+            self.links,
+            compiled,
+            cores,
+            begin,
+            run.transfers(index, len(cores), self.soc, self.clock, self.links),
+            self.soc.issue.flag_cycles * self.clock.cycle(compiled.block.core),
+            max(1, self.soc.dram.max_in_flight),
+            self._recorder(run.task),
+            finished,
+        )
+        run.running.append(core)
+        core.start()
+
+    def _recorder(self, task: Task) -> Record | None:
+        wanted = self._instructions if isinstance(self._instructions, bool) else task.id in self._instructions
+        if not wanted:
+            return None
+        record, number = self._record, task.id
+        return lambda cores, pipe, instruction, start, end: record(number, cores, pipe, instruction, start, end)
+
+    def _block_ended(self, run: TaskRun, core: CoreRun, dispatched: int) -> None:
+        run.running.remove(core)
+        run.absorb(core, dispatched)
+        free = self._free[core.block.block.core]
+        for number in core.cores:
+            heapq.heappush(free, number)
+        if not run.unfinished:
+            self._end(run, core.end)
+        self._place_later()
+
+    def _end(self, run: TaskRun, now: int) -> None:
+        run.end = now
+        self.records.append(run.record(lambda kind: len(self._cores[kind])))
+        run.done.succeed()
+        if self._progress is not None:
+            self._progress(len(self.records), len(self.runs))
+
+    def check_finished(self) -> None:
+        """Raises SimulationError with all that waits if tasks are left although nothing can happen any more."""
+        unfinished = [run for run in self.runs if not run.done.processed]
+        if not unfinished:
+            return
+        lines = [
+            f"core {_numbers(core.cores)} of task {run.task.id} ({run.task.name}): {line}"
+            for run in unfinished
+            for core in run.running
+            for line in core.waiting()
+        ]
+        if not lines:
+            lines = [f"task {run.task.id} ({run.task.name}) waits for tasks {list(run.task.waits_for)}" for run in unfinished]
+        raise SimulationError(
+            "deadlock:", "; ".join(lines), remedy="every wait needs a set, and a queue must not fill before its flag is set"
+        )
+
+
+def core_numbers(soc: SocSpec) -> dict[CoreKind, range]:
+    """Numbers of the cores of each kind, without overlap.
+
+    Raises:
+        SimulationError: The chip has no cores at all.
+    """
+    if soc.ai_cores < 1:
+        raise SimulationError(f"ai_cores of {soc.name}", "must be at least 1", soc.ai_cores, "set ai_cores")
+    first = range(soc.ai_cores)
+    vector = range(soc.ai_cores, soc.ai_cores + max(0, soc.vector_cores))
+    none = range(0)
+    return {
+        CoreKind.AI: none if soc.split_cores else first,
+        CoreKind.CUBE: first if soc.split_cores else none,
+        CoreKind.VECTOR: vector,
+    }
+
+
+def _core_text(cores: dict[CoreKind, range]) -> str:
+    return ", ".join(f"{len(numbers)} {kind.value} cores" for kind, numbers in cores.items() if numbers)
+
+
+def _numbers(cores: tuple[int, ...]) -> str:
+    return str(cores[0]) if len(cores) == 1 else f"{cores[0]} (and {len(cores) - 1} in lock-step)"
