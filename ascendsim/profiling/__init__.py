@@ -1,1 +1,44 @@
-"""profiling."""
+"""Trace -> reports: tables with msprof's columns, summaries, Chrome traces. Nothing here prints.
+
+Every report starts from a `ProfiledRun`. Times in tables are microseconds of simulated time from 0.
+"""
+
+from ascendsim.profiling.chrome_trace import TraceFile, TraceSize, chrome_trace, estimate_trace, write_trace
+from ascendsim.profiling.kinds import KINDS, kind_of
+from ascendsim.profiling.metrics import Phases, TaskMetrics, phases, task_metrics
+from ascendsim.profiling.msprof import msprof_timeline, write_prof_folder
+from ascendsim.profiling.notebook import html
+from ascendsim.profiling.op_summary import ai_core_metrics, op_summary
+from ascendsim.profiling.select import select
+from ascendsim.profiling.statistics import op_statistic, task_time
+from ascendsim.profiling.summary import Summary, summarise, top_operators
+from ascendsim.profiling.table import Table
+from ascendsim.profiling.view import ProfiledRun, TaskView
+
+__all__ = [
+    "KINDS",
+    "Phases",
+    "ProfiledRun",
+    "Summary",
+    "Table",
+    "TaskMetrics",
+    "TaskView",
+    "TraceFile",
+    "TraceSize",
+    "ai_core_metrics",
+    "chrome_trace",
+    "estimate_trace",
+    "html",
+    "kind_of",
+    "msprof_timeline",
+    "op_statistic",
+    "op_summary",
+    "phases",
+    "select",
+    "summarise",
+    "task_metrics",
+    "task_time",
+    "top_operators",
+    "write_prof_folder",
+    "write_trace",
+]

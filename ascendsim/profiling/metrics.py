@@ -1,0 +1,214 @@
+"""Where the time of a task went: engine, bound, achieved against peak, and the phases E, R, C, W."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from ascendsim.core.dtypes import DType
+from ascendsim.profiling.view import ProfiledRun, TaskView
+from ascendsim.soc.spec import SocSpec
+from ascendsim.trace.records import TaskRecord
+
+PIPE_NAMES = {"M": "Cube", "V": "Vector", "S": "Scalar", "MTE1": "MTE1", "MTE2": "MTE2", "MTE3": "MTE3", "FIX": "FixPipe"}
+"""Pipes as people call them, in the order of reports."""
+
+BOUND_RATIO = 0.80  # a pipe this busy bounds its task: MindStudio's "no bound" rule (operator_bound_ratio)
+DDR_RATIO = 0.60  # memory bandwidth this well used is the bottleneck behind a busy MTE (speed-of-light convention, > 60 % of peak)
+LAUNCH_RATIO = 0.50  # this much of the time without a running block: launch and dispatch bound
+AI_CPU = "AI CPU"
+
+
+@dataclass(frozen=True, slots=True)
+class TaskMetrics:
+    """What one task achieved.
+
+    Attributes:
+        view: The task.
+        engine: See `engine_of`.
+        bound: See `bound_by`.
+        time_us: Duration.
+        tflops: Useful multiply-adds on the Cube x 2 / time, in 10^12/s; 0 if it used no Cube.
+        peak_tflops: The whole chip's peak in the task's Cube type.
+        ddr_gb_per_s: Bytes between L2 and DDR / time, in 10^9 B/s, reads and writes added.
+        ddr_utilisation: Share of the chip's DDR bandwidth, 0..1: of the bus if it is half duplex, else of its busier direction.
+    """
+
+    view: TaskView
+    engine: str
+    bound: str
+    time_us: float
+    tflops: float
+    peak_tflops: float
+    ddr_gb_per_s: float
+    ddr_utilisation: float
+
+    @property
+    def of_peak(self) -> float:
+        """Achieved / peak, 0..1: of the Cube's for tasks with useful multiply-adds, of the DDR bandwidth for the others."""
+        return self.tflops / self.peak_tflops if self.tflops and self.peak_tflops else self.ddr_utilisation
+
+
+@dataclass(frozen=True, slots=True)
+class Phases:
+    """Emit, read, compute, write of one task, in ticks.
+
+    `emit`, `read`, `compute` and `write` follow one another and add up to `end - ready`: what a task costs on the clock.
+    `read_busy`, `compute_busy` and `write_busy` are what the pipes worked, overlapped or not, on an average core:
+    their sum above `end - start` is the gain of overlapping.
+
+    Attributes:
+        emit: From `ready` to `start`: the task waits for its launch.
+        read: From `start` to the first Cube or Vector instruction (dispatch and block start included).
+        compute: From there to the end of the last one; reads and writes overlap with it.
+        write: From there to `end`.
+    """
+
+    emit: int
+    read: int
+    compute: int
+    write: int
+    read_busy: int
+    compute_busy: int
+    write_busy: int
+
+
+def phases(record: TaskRecord) -> Phases:
+    """Phases of a task.
+
+    An AI CPU task only emits and computes. A task that moves data without computing has no compute phase; its time is cut into
+    read and write in the proportion of the work of MTE2 and of MTE3 (all read if there was none).
+    """
+    busy = record.busy
+    rounds, blocks = max(record.rounds, 1), max(record.blocks, 1)
+    read_busy, write_busy = busy.get("MTE2", 0), busy.get("MTE3", 0) + busy.get("FIX", 0)
+    compute_busy = busy.get("M", 0) + busy.get("V", 0)
+    emit, span = record.start - record.ready, record.end - record.start
+    if record.kind == "AI_CPU":
+        return Phases(emit, 0, span, 0, 0, span, 0)
+    if record.first_compute < 0:
+        read = span * read_busy // (read_busy + write_busy) if read_busy + write_busy else span
+        compute, write = 0, span - read
+    else:
+        read, compute = record.first_compute - record.start, record.last_compute - record.first_compute
+        write = record.end - record.last_compute
+    per_core = [ticks * rounds // blocks for ticks in (read_busy, compute_busy, write_busy)]
+    return Phases(emit, read, compute, write, *per_core)
+
+
+def peak_tflops(soc: SocSpec, dtype: str = "float16") -> float:
+    """Peak of the chip's Cube units in 10^12 operations a second: 2 * m0 * k0 * n0 * cores * clock / cycles of a block.
+
+    0 if the chip has no Cube instruction of that type.
+    """
+    cube = soc.cube
+    if dtype not in cube.cycles_per_block or dtype not in cube.k0:
+        return 0.0
+    return 2 * cube.m0 * cube.k0[dtype] * cube.n0 * soc.ai_cores * soc.frequency_mhz * 1e6 / cube.cycles_per_block[dtype] / 1e12
+
+
+def ddr_peak_gb_per_s(soc: SocSpec) -> float:
+    """What reads and writes together can reach: the bus if it is half duplex, else both directions."""
+    dram = soc.dram
+    return max(dram.read_gb_per_s, dram.write_gb_per_s) if dram.half_duplex else dram.read_gb_per_s + dram.write_gb_per_s
+
+
+def ddr_utilisation(soc: SocSpec, read_bytes: int, write_bytes: int, us: float) -> float:
+    """Share 0..1 of the DDR bandwidth that some bytes in some time use."""
+    if us <= 0:
+        return 0.0
+    read = read_bytes / (us * 1e3) / soc.dram.read_gb_per_s
+    write = write_bytes / (us * 1e3) / soc.dram.write_gb_per_s
+    return read + write if soc.dram.half_duplex else max(read, write)
+
+
+def pipe_units(soc: SocSpec, pipe: str) -> int:
+    """How many units of a pipe the chip has, over all cores."""
+    cube_side, vector_side = pipe in {"M", "MTE1", "FIX"}, pipe in {"V", "MTE3"}
+    if cube_side or (vector_side and not soc.split_cores and not soc.vector_cores):
+        return soc.ai_cores
+    if vector_side and soc.split_cores:
+        return soc.vector_cores
+    return soc.ai_cores + soc.vector_cores
+
+
+def engine_of(view: TaskView) -> str:
+    """The engine that a task runs on.
+
+    "AI CPU" for its tasks; "Cube" if the Cube worked; else "Scalar" if the scalar unit was the busiest pipe; else "Vector" if the
+    Vector unit worked; else "MTE" (nothing but transfers); "-" if no pipe was busy.
+    """
+    if not view.on_ai_core:
+        return AI_CPU
+    if view.busy("M"):
+        return "Cube"
+    busiest = max(PIPE_NAMES, key=view.busy)
+    if not view.busy(busiest):
+        return "-"
+    if busiest == "S":
+        return "Scalar"
+    return "Vector" if view.busy("V") else "MTE"
+
+
+def bound_by(view: TaskView, ddr_share: float, launch_share: float) -> str:
+    """What keeps a task from being faster.
+
+    The figures compared are the busy ratios of the pipes (busy ticks / ticks that blocks held their cores) and the share of the
+    chip's DDR bandwidth that the task used. In this order:
+
+    1. a task of the AI CPU is bound by "AI CPU";
+    2. "launch" if for more than half of its duration no block of it ran;
+    3. the largest of the pipe ratios, if it is at least 0.80, names the bound: "Cube", "Vector", "Scalar", "MTE1", "MTE2", "MTE3",
+       "FixPipe". But an MTE that waits for memory counts as busy: if the largest is MTE2, MTE3 or FixPipe and the DDR share
+       is at least 0.60, the bound is "DDR";
+    4. "DDR" if the DDR share is at least 0.60;
+    5. else "latency": nothing is near its limit, the pipes wait for each other.
+
+    Args:
+        view: The task.
+        ddr_share: DDR utilisation, 0..1.
+        launch_share: Part of the duration without a running block, 0..1.
+    """
+    if not view.on_ai_core:
+        return AI_CPU
+    if launch_share > LAUNCH_RATIO:
+        return "launch"
+    busiest = max(PIPE_NAMES, key=view.ratio)
+    if view.ratio(busiest) >= BOUND_RATIO and not (busiest in {"MTE2", "MTE3", "FIX"} and ddr_share >= DDR_RATIO):
+        return PIPE_NAMES[busiest]
+    return "DDR" if ddr_share >= DDR_RATIO else "latency"
+
+
+def bound_of(run: ProfiledRun, view: TaskView) -> str:
+    """`bound_by` with the figures of a run."""
+    us = run.us(view.duration)
+    in_blocks = run.mean_block_us(view, view.record.block_ticks)
+    launch_share = 1 - min(in_blocks / us, 1.0) if us else 0.0
+    return bound_by(view, _ddr_share(run, view), launch_share)
+
+
+def task_metrics(run: ProfiledRun, view: TaskView) -> TaskMetrics:
+    """Engine, bound and achieved rates of a task."""
+    us = run.us(view.duration)
+    tflops = 2 * view.record.macs / us / 1e6 if us else 0.0
+    peak = peak_tflops(run.soc, _cube_dtype(view)) if view.record.macs else 0.0
+    rate = view.moved("ddr") / us / 1e3 if us else 0.0
+    return TaskMetrics(view, engine_of(view), bound_of(run, view), us, tflops, peak, rate, _ddr_share(run, view))
+
+
+def _ddr_share(run: ProfiledRun, view: TaskView) -> float:
+    read, write = view.record.read_bytes.get("ddr", 0), view.record.write_bytes.get("ddr", 0)
+    return ddr_utilisation(run.soc, read, write, run.us(view.duration))
+
+
+def pipe_shares(run: ProfiledRun, view: TaskView) -> Mapping[str, float]:
+    """Busy share of each pipe over the task's duration and all units of the chip, 0..1, for pipes that worked."""
+    if not view.duration:
+        return {}
+    return {pipe: view.busy(pipe) / (view.duration * pipe_units(run.soc, pipe)) for pipe in PIPE_NAMES if view.busy(pipe)}
+
+
+def _cube_dtype(view: TaskView) -> str:
+    """Type of the Cube operands: int8 if the task's first input has 8-bit integers, else float16."""
+    first = next((tensor.dtype for tensor in view.inputs()), None)
+    return "int8" if first in (DType.INT8, DType.UINT8) else "float16"

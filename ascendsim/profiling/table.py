@@ -1,0 +1,171 @@
+"""A table as reports return it: named columns, plain cells, and msprof's conventions when it becomes CSV."""
+
+from __future__ import annotations
+
+import csv
+import html
+import io
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from os import PathLike
+from typing import TYPE_CHECKING, Any, Union
+
+from ascendsim.core.errors import InputError, suggest
+from ascendsim.profiling.files import write_whole
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Cell = Union[str, int, float, None]
+Row = tuple[Cell, ...]
+
+TAB = "tab"  # style of a time stamp column: msprof ends such cells with a TAB so that spreadsheets do not round them
+QUOTED = "quoted"  # style of a shape column: msprof puts quotation marks inside the cell
+
+
+@dataclass(frozen=True)
+class Table:
+    """Columns and rows. Cells are strings, integers, floats, or None where msprof prints N/A.
+
+    Attributes:
+        name: What it is ("op_summary").
+        columns: Column titles, with units.
+        rows: Cells by row, as many as there are columns.
+        styles: Column title -> `TAB` or `QUOTED`; affects CSV only.
+    """
+
+    name: str
+    columns: tuple[str, ...]
+    rows: tuple[Row, ...]
+    styles: Mapping[str, str] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __iter__(self) -> Iterator[Row]:
+        return iter(self.rows)
+
+    def index(self, column: str) -> int:
+        """Position of a column.
+
+        Raises:
+            InputError: If there is no such column (suggests the nearest one).
+        """
+        if column not in self.columns:
+            raise InputError(f"column {column!r}", f"is not in table {self.name}", remedy=suggest(column, self.columns))
+        return self.columns.index(column)
+
+    def column(self, column: str) -> tuple[Cell, ...]:
+        """All cells of a column."""
+        index = self.index(column)
+        return tuple(row[index] for row in self.rows)
+
+    def records(self) -> list[dict[str, Cell]]:
+        """Rows as dictionaries."""
+        return [dict(zip(self.columns, row, strict=True)) for row in self.rows]
+
+    def sort(self, column: str, descending: bool = False) -> Table:
+        """The table ordered by a column; missing cells come last, equal cells keep their order."""
+        index = self.index(column)
+        present = [row for row in self.rows if row[index] is not None]
+        missing = [row for row in self.rows if row[index] is None]
+        text = any(isinstance(row[index], str) for row in present)
+
+        def key(row: Row) -> Any:
+            return str(row[index]) if text else row[index]
+
+        return replace(self, rows=(*sorted(present, key=key, reverse=descending), *missing))
+
+    def top(self, count: int, column: str | None = None) -> Table:
+        """The first `count` rows, or those with the largest values of a column."""
+        if count < 0:
+            raise InputError("the number of rows", "must not be negative", count)
+        ordered = self if column is None else self.sort(column, descending=True)
+        return replace(self, rows=ordered.rows[:count])
+
+    def filter(self, predicate: Callable[[dict[str, Cell]], bool] | None = None, /, **equal: Cell) -> Table:
+        """The rows for which a function of the row (as a dictionary) is true and the named columns have the given values."""
+        wanted = {self.index(column): value for column, value in equal.items()}
+        rows = []
+        for row in self.rows:
+            if any(row[index] != value for index, value in wanted.items()):
+                continue
+            if predicate is None or predicate(dict(zip(self.columns, row, strict=True))):
+                rows.append(row)
+        return replace(self, rows=tuple(rows))
+
+    def to_csv(self, path: str | PathLike[str] | None = None) -> str:
+        """The table as CSV in msprof's conventions: three decimals, N/A for missing cells, TAB after time stamps, quoted shapes.
+
+        Args:
+            path: File to write as well (whole or not at all).
+
+        Returns:
+            The text.
+
+        Raises:
+            OSError: If the file cannot be written.
+        """
+        buffer = io.StringIO()
+        writer = csv.writer(buffer, lineterminator="\n")
+        writer.writerow(self.columns)
+        styles = [self.styles.get(column) for column in self.columns]
+        writer.writerows([_csv_cell(cell, style) for cell, style in zip(row, styles, strict=True)] for row in self.rows)
+        text = buffer.getvalue()
+        if path is not None:
+            write_whole(path, text.encode())
+        return text
+
+    def to_dataframe(self) -> pd.DataFrame:
+        """The table as a pandas data frame; missing cells are NaN or None.
+
+        Raises:
+            InputError: If pandas is not installed.
+        """
+        try:
+            import pandas as pd
+        except ImportError:
+            raise InputError(
+                "to_dataframe()", "needs pandas, which is not installed", remedy='install it with pip install "ascendsim[dataframe]"'
+            ) from None
+        return pd.DataFrame.from_records([list(row) for row in self.rows], columns=list(self.columns))
+
+    def to_html(self) -> str:
+        """The table as a self-contained, escaped HTML fragment."""
+        head = "".join(f"<th>{html.escape(column)}</th>" for column in self.columns)
+        body = "".join("<tr>" + "".join(_html_cell(cell) for cell in row) + "</tr>" for row in self.rows)
+        return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+
+    def _repr_html_(self) -> str:
+        shown = self.top(60)
+        more = f"<p>{len(self) - 60} more rows; see .rows, .to_csv(path) or .to_dataframe()</p>" if len(self) > 60 else ""
+        return shown.to_html() + more
+
+    def __repr__(self) -> str:
+        return f"Table({self.name!r}, {len(self.rows)} rows x {len(self.columns)} columns)"
+
+
+def cell_text(cell: Cell) -> str:
+    """A cell as people read it: floats with three decimals, N/A for a missing one.
+
+    >>> cell_text(1.23456), cell_text(7), cell_text(None)
+    ('1.235', '7', 'N/A')
+    """
+    if cell is None:
+        return "N/A"
+    if isinstance(cell, float):
+        return f"{cell:.3f}"
+    return str(cell)
+
+
+def _csv_cell(cell: Cell, style: str | None) -> str:
+    text = cell_text(cell)
+    if cell is None or style is None:
+        return text
+    return f"{text}\t" if style == TAB else f'"{text}"'
+
+
+def _html_cell(cell: Cell) -> str:
+    if isinstance(cell, (int, float)):
+        return f'<td style="text-align:right">{cell_text(cell)}</td>'
+    return f'<td style="text-align:left">{html.escape(cell_text(cell))}</td>'

@@ -1,0 +1,173 @@
+"""What every report starts from: a run whose records, tasks and graph nodes are joined.
+
+A `TaskRecord` knows a task id; the `Program` knows the task of that id; the task's name is the name of the node that it
+runs, or the names of several nodes joined by `FUSED_SEPARATOR` after a fusion.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+from ascendsim.core.errors import SimulationError
+from ascendsim.graph.ir import Graph, Node, Tensor
+from ascendsim.isa.program import CoreKind, Program, Task, TaskKind
+from ascendsim.opset.definition import OpSet
+from ascendsim.soc.spec import SocSpec
+from ascendsim.trace.records import TaskRecord, Trace
+
+FUSED_SEPARATOR = "+"
+NOT_KNOWN = "N/A"
+
+
+@dataclass(frozen=True, slots=True)
+class TaskView:
+    """One task of a run with all that is known about it.
+
+    Attributes:
+        record: When it ran and what it did.
+        task: Its program.
+        nodes: The graph nodes it runs, in the order of the task's name; empty if the graph has none of that name.
+        op_type: CANN operator type of its first node; "N/A" if it has no node.
+    """
+
+    record: TaskRecord
+    task: Task
+    nodes: tuple[Node, ...]
+    op_type: str
+
+    @property
+    def id(self) -> int:
+        return self.task.id
+
+    @property
+    def name(self) -> str:
+        return self.task.name
+
+    @property
+    def on_ai_core(self) -> bool:
+        """Whether it ran on the cores (False: on the AI CPU)."""
+        return self.task.kind is not TaskKind.AI_CPU
+
+    @property
+    def duration(self) -> int:
+        """Ticks from dispatch to the end of the last block."""
+        return self.record.end - self.record.start
+
+    @property
+    def vector_blocks(self) -> int:
+        """Blocks that ran on vector cores of their own."""
+        return sum(group.count for group in self.task.groups if group.block.core is CoreKind.VECTOR)
+
+    def busy(self, pipe: str) -> int:
+        """Busy ticks of a pipe, summed over blocks."""
+        return self.record.busy.get(pipe, 0)
+
+    def ratio(self, pipe: str) -> float:
+        """Busy ticks of a pipe / ticks that blocks held their cores (msprof's x_ratio), 0 without blocks."""
+        return self.busy(pipe) / self.record.block_ticks if self.record.block_ticks else 0.0
+
+    def moved(self, level: str) -> int:
+        """Bytes read and written at a memory level ("ddr" or "l2")."""
+        return self.record.read_bytes.get(level, 0) + self.record.write_bytes.get(level, 0)
+
+    def inputs(self) -> tuple[Tensor, ...]:
+        """Tensors that the task reads from outside itself, by node and port, each once."""
+        own = set(self.nodes)
+        tensors = (tensor for node in self.nodes for tensor in node.inputs if tensor is not None and tensor.producer not in own)
+        return tuple(dict.fromkeys(tensors)) if len(self.nodes) > 1 else tuple(tensors)
+
+    def outputs(self) -> tuple[Tensor, ...]:
+        """Tensors that leave the task: read outside it, or read by nobody (graph outputs)."""
+        own = set(self.nodes)
+        made = [tensor for node in self.nodes for tensor in node.outputs]
+        last = self.nodes[-1] if self.nodes else None
+        return tuple(t for t in made if t.producer is last or any(consumer not in own for consumer in t.consumers))
+
+
+@dataclass(frozen=True)
+class ProfiledRun:
+    """A finished run and what it was a run of.
+
+    Attributes:
+        graph: The device graph.
+        program: What ran.
+        trace: What happened when.
+        soc: The chip.
+        opset: Names operators as CANN's tools print them: an `OpSet` or a function of a node.
+    """
+
+    graph: Graph
+    program: Program
+    trace: Trace
+    soc: SocSpec
+    opset: OpSet | Callable[[Node], str]
+
+    def cann_type(self, node: Node) -> str:
+        """Operator type of a node as CANN's tools print it."""
+        return self.opset.cann_type(node) if isinstance(self.opset, OpSet) else self.opset(node)
+
+    @cached_property
+    def tasks(self) -> tuple[TaskView, ...]:
+        """Every task that ran, by start time (ties by task id).
+
+        Raises:
+            SimulationError: If the trace has a record of a task that the program does not have.
+        """
+        tasks = {task.id: task for task in self.program.tasks}
+        nodes = {node.name: node for node in _all_nodes(self.graph)}
+        views = []
+        for record in sorted(self.trace.tasks, key=lambda r: (r.start, r.task)):
+            if record.task not in tasks:
+                raise SimulationError(
+                    f"trace record of task {record.task}", "has no task in the program", remedy="profile a trace with its own program"
+                )
+            task = tasks[record.task]
+            joined = _nodes_of(task.name, nodes)
+            views.append(TaskView(record, task, joined, self.cann_type(joined[0]) if joined else NOT_KNOWN))
+        return tuple(views)
+
+    def us(self, ticks: int) -> float:
+        """Microseconds of a number of ticks."""
+        return self.trace.us(ticks)
+
+    def ns(self, ticks: int) -> int:
+        """Whole nanoseconds of a number of ticks, rounded to nearest (half up), so order is kept."""
+        scaled = ticks * self.trace.tick_seconds * 2_000_000_000 + 1
+        return int(scaled // 2)
+
+    def cycles(self, ticks: int, mhz: int | None = None) -> int:
+        """Clock cycles of a number of ticks, rounded up; of the AI Core clock unless a frequency is given."""
+        if mhz is None or mhz == self.soc.frequency_mhz:
+            return -(-ticks // self.trace.core_ticks)
+        exact = ticks * self.trace.tick_seconds * mhz * 1_000_000
+        return -(-exact.numerator // exact.denominator)
+
+    def mean_block_us(self, view: TaskView, ticks: int) -> float:
+        """Time on one core of something summed over blocks: ticks / blocks * rounds, in us.
+
+        This is msprof's aicore_time formula, (task_cyc / freq) / block_num * ROUNDS.
+        """
+        return self.us(ticks) / max(view.record.blocks, 1) * max(view.record.rounds, 1)
+
+    @property
+    def batch(self) -> int:
+        """First dimension of the first graph input with a static shape, 1 if there is none."""
+        for tensor in self.graph.inputs:
+            if tensor.is_static and tensor.static_shape:
+                return max(tensor.static_shape[0], 1)
+        return 1
+
+
+def _all_nodes(graph: Graph) -> Iterator[Node]:
+    for node in graph.nodes:
+        yield node
+        for _, subgraph in node.subgraphs:
+            yield from _all_nodes(subgraph)
+
+
+def _nodes_of(name: str, nodes: dict[str, Node]) -> tuple[Node, ...]:
+    if name in nodes:
+        return (nodes[name],)
+    return tuple(nodes[part] for part in name.split(FUSED_SEPARATOR) if part in nodes)
