@@ -24,6 +24,9 @@ FAMILIES: tuple[str, ...] = (
     "rearrange",
     "generators",
     "signal",
+    "transdata",
+    "losses",
+    "rotary",
 )
 
 
