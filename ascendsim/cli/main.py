@@ -1,0 +1,136 @@
+"""The `ascendsim` command: finds the sub-command, runs it, turns errors into one line and an exit code.
+
+Exit codes: 0 done, 1 the command found something wrong with what it checked, 2 wrong input or usage, 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from importlib import import_module
+from typing import NoReturn, Protocol, cast
+
+from ascendsim import __version__
+from ascendsim.core.errors import AscendSimError, InputError, suggest
+
+# One module of ascendsim.cli each, imported when it is asked for; listed in the order of the help.
+COMMANDS: tuple[str, ...] = ("soc", "ops")
+
+_USAGE_ERROR = 2
+_INTERRUPTED = 130  # 128 + SIGINT, as shells have it
+
+
+class Command(Protocol):
+    """What a sub-command module defines."""
+
+    NAME: str
+    HELP: str
+
+    def configure(self, parser: argparse.ArgumentParser) -> None:
+        """Adds the command's options."""
+
+    def run(self, args: argparse.Namespace) -> int:
+        """Does the work; returns the exit code."""
+
+
+class Parser(argparse.ArgumentParser):
+    """An argument parser that raises its errors instead of printing usage and leaving."""
+
+    def error(self, message: str) -> NoReturn:
+        raise InputError(message, remedy=f"see `{self.prog} --help`")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs the command line.
+
+    Args:
+        argv: Arguments without the program's name; those of the process by default.
+
+    Returns:
+        The exit code.
+    """
+    try:
+        code = _dispatch(list(sys.argv[1:] if argv is None else argv))
+        sys.stdout.flush()
+    except AscendSimError as error:
+        return _fail(str(error))
+    except BrokenPipeError:  # the reader of the output (head, less) has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except OSError as error:
+        return _fail(f"{error.filename or 'file'}: {error.strerror or error}")
+    except KeyboardInterrupt:
+        print("ascendsim: interrupted", file=sys.stderr)
+        return _INTERRUPTED
+    except SystemExit as stop:  # argparse leaves this way after --help
+        return stop.code if isinstance(stop.code, int) else 0
+    return code
+
+
+def _dispatch(arguments: list[str]) -> int:
+    if not arguments:
+        sys.stderr.write(_help_text())
+        return _USAGE_ERROR
+    first = arguments[0]
+    if first in ("-h", "--help"):
+        sys.stdout.write(_help_text())
+        return 0
+    if first == "--version":
+        print(f"ascendsim {__version__}")
+        return 0
+    if first.startswith("-"):
+        raise InputError(f"option {first}", "does not exist", remedy=suggest(first, ("--help", "--version")))
+    if first not in COMMANDS:
+        raise InputError(f"command {first!r}", "does not exist", remedy=suggest(first, COMMANDS))
+    command = _command(first)
+    parser = Parser(prog=f"ascendsim {command.NAME}", description=command.HELP, allow_abbrev=False)
+    command.configure(parser)
+    args, unknown = parser.parse_known_args(arguments[1:])
+    if unknown:
+        raise _unknown_argument(unknown[0], parser)
+    return command.run(args)
+
+
+def _command(name: str) -> Command:
+    return cast(Command, import_module(f"ascendsim.cli.{name}"))
+
+
+def _help_text() -> str:
+    options = (("--help", "show this text; `ascendsim COMMAND --help` shows the command's options"), ("--version", "show the version"))
+    lines = [
+        "usage: ascendsim COMMAND ...",
+        "",
+        "Simulates neural networks on Ascend AI processors: where the time goes, and what comes out.",
+        "",
+    ]
+    lines += ["commands:", *(f"  {name:<12}{_command(name).HELP}" for name in COMMANDS), ""]
+    lines += ["options:", *(f"  {name:<12}{text}" for name, text in options)]
+    return "\n".join(lines) + "\n"
+
+
+def _unknown_argument(argument: str, parser: argparse.ArgumentParser) -> InputError:
+    if not argument.startswith("-"):
+        return InputError(f"argument {argument!r}", "is not expected", remedy=f"see `{parser.prog} --help`")
+    option = argument.partition("=")[0]
+    return InputError(f"option {option}", "does not exist", remedy=suggest(option, _options(parser)))
+
+
+def _options(parser: argparse.ArgumentParser) -> Iterator[str]:
+    """All long options of a parser and of its sub-parsers."""
+    for action in parser._actions:
+        yield from (option for option in action.option_strings if option.startswith("--"))
+        if isinstance(action, argparse._SubParsersAction):
+            for inner in action.choices.values():
+                yield from _options(inner)
+
+
+def _fail(message: str) -> int:
+    line = " ".join(message.split())  # one line, whatever a file name or a message contains
+    print(f"ascendsim: error: {line}", file=sys.stderr)
+    return _USAGE_ERROR
+
+
+if __name__ == "__main__":
+    sys.exit(main())
