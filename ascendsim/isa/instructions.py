@@ -144,7 +144,12 @@ class Img2Col:
 
 @dataclass(frozen=True, slots=True)
 class Mmad:
-    """c[m, n] (+)= a[m, k] @ b[k, n] on the Cube; sizes are the useful ones, the unit rounds up to whole blocks."""
+    """c[m, n] (+)= a[m, k] @ b[k, n] on the Cube; sizes are the useful ones, the unit rounds up to whole blocks.
+
+    Attributes:
+        accumulate: Whether it adds to what is in `dst`.
+        fresh_at: Loop variables; while all of them are 0 it starts anew in spite of `accumulate` (the first step of k).
+    """
 
     dst: Operand  # L0C
     a: Operand  # L0A
@@ -155,6 +160,7 @@ class Mmad:
     dtype: str = "float16"
     accumulate: bool = True
     pipe: Pipe = Pipe.M
+    fresh_at: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
