@@ -100,8 +100,8 @@ def parse_input_shape(text: str | None) -> dict[str, tuple[int, ...]]:
     return shapes
 
 
-def parse_settings(settings: Sequence[str] | None) -> dict[str, str]:
-    """Reads repeated --set key=value.
+def parse_settings(settings: Sequence[str] | None, option: str = "--set", form: str = "key=value") -> dict[str, str]:
+    """Reads a repeated option of the form key=value.
 
     Raises:
         InputError: If the form is wrong or a key comes twice.
@@ -113,9 +113,9 @@ def parse_settings(settings: Sequence[str] | None) -> dict[str, str]:
     for setting in settings or ():
         key, equals, value = (part.strip() for part in setting.partition("="))
         if not (key and equals and value):
-            raise InputError("option --set", "must have the form key=value", repr(setting))
+            raise InputError(f"option {option}", f"must have the form {form}", repr(setting))
         if key in values:
-            raise InputError("option --set", f"names key {key} twice")
+            raise InputError(f"option {option}", f"names {key} twice")
         values[key] = value
     return values
 

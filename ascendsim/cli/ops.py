@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 
 from ascendsim.cli.common import print_table
-from ascendsim.ops import default_opset
 
 NAME = "ops"
 HELP = "list the supported operators"
@@ -17,6 +16,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    from ascendsim.ops import default_opset
+
     rows = [
         ((f"{op.domain}::" if op.domain else "") + op.name, op.cann or op.name, op.layout.value, "AI Core" if op.lower is not None else "AI CPU")
         for op in sorted(default_opset(), key=lambda op: op.key)

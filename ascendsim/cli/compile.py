@@ -1,0 +1,36 @@
+"""`ascendsim compile MODEL`: what a model becomes on a chip: tasks, blocks and readable block programs."""
+
+from __future__ import annotations
+
+import argparse
+
+from ascendsim.cli.common import print_table
+from ascendsim.cli.model_options import add_chip_options, add_model_options, chip_settings, load_graph
+
+NAME = "compile"
+HELP = "compile a model for a chip and show its tasks or the program of one operator"
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    add_model_options(parser)
+    add_chip_options(parser)
+    parser.add_argument("--listing", metavar="NODE", help="print the block programs of this operator instead of the task table")
+
+
+def run(args: argparse.Namespace) -> int:
+    from ascendsim.api.compiling import compile
+
+    model = compile(load_graph(args), **chip_settings(args))
+    if args.listing is not None:
+        print(model.listing(args.listing), end="")
+        return 0
+    rows = []
+    for task in model.program.tasks:
+        node = model.graph.node(task.name)
+        shape = "x".join(map(str, node.output.static_shape)) or "scalar"
+        moved = sum(access.moved_bytes for access in task.accesses)
+        rows.append((task.id, task.name, model.opset.cann_type(node), task.kind.value, task.block_dim, shape, node.output.format.value, f"{moved / 1024:,.1f}"))
+    print_table(("task", "operator", "type", "kind", "blocks", "output", "format", "moved KiB"), rows)
+    memory = model.program.memory
+    print(f"{len(rows)} tasks; weights {memory.weight_bytes / 2**20:.1f} MiB, other device memory at most {memory.peak_bytes / 2**20:.1f} MiB")
+    return 0

@@ -1,0 +1,101 @@
+"""Options that every command on a model shares: which model, which shapes, which chip. ATC's names where ATC has the option."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ascendsim.cli.common import add_set_option, parse_input_shape, parse_settings
+from ascendsim.core.errors import InputError
+
+if TYPE_CHECKING:
+    from ascendsim.graph.ir import Graph
+
+PRECISION_MODES = (
+    "force_fp16",
+    "allow_fp32_to_fp16",
+    "must_keep_origin_dtype",
+    "force_fp32",
+    "cube_fp16in_fp32out",
+    "allow_mix_precision",
+)
+
+
+def add_model_options(parser: argparse.ArgumentParser) -> None:
+    """Adds the model itself and how it is loaded."""
+    parser.add_argument("model", help="path of an .onnx file")
+    parser.add_argument("--input_shape", metavar="NAME:DIMS", help='shapes of inputs, for example "input:8,3,224,224;mask:8,128"')
+    parser.add_argument("--batch", type=positive, metavar="N", help="batch size of every input; baked-in batch sizes are rewritten")
+    weights = "take weights from the file, or fill missing ones with seeded values (default: file)"
+    parser.add_argument("--weights", choices=("file", "random"), default="file", help=weights)
+    parser.add_argument("--seed", type=natural, default=0, metavar="N", help="seed of random weights and inputs (default: 0)")
+
+
+def add_chip_options(parser: argparse.ArgumentParser) -> None:
+    """Adds the chip and how the model is compiled for it."""
+    parser.add_argument("--soc_version", default="Ascend310", metavar="CHIP", help="chip (ascendsim soc list) or chip file (default: Ascend310)")
+    parser.add_argument("--precision_mode", choices=PRECISION_MODES, default="force_fp16", help="precision of the network (default: force_fp16)")
+    parser.add_argument("--aicore_num", type=positive, metavar="N", help="number of AI Cores to use (default: all)")
+    add_set_option(parser)
+
+
+def load_graph(args: argparse.Namespace) -> Graph:
+    """Loads the model that the options name."""
+    from ascendsim.api.loading import load
+
+    return load(args.model, batch=args.batch, shapes=parse_input_shape(args.input_shape) or None, weights=args.weights, seed=args.seed)
+
+
+def chip_settings(args: argparse.Namespace) -> dict[str, Any]:
+    """Keyword arguments for `compile`."""
+    return {
+        "soc": args.soc_version,
+        "set": parse_settings(args.set),
+        "precision_mode": args.precision_mode,
+        "aicore_num": args.aicore_num,
+    }
+
+
+def positive(text: str) -> int:
+    """An integer above zero (argparse type)."""
+    return _integer(text, 1)
+
+
+def natural(text: str) -> int:
+    """An integer of zero or above (argparse type)."""
+    return _integer(text, 0)
+
+
+def _integer(text: str, least: int) -> int:
+    if not text.isascii() or not text.isdigit() or len(text) > 18 or int(text) < least:
+        raise argparse.ArgumentTypeError(f"must be a whole number of at least {least}, not {text!r}")
+    return int(text)
+
+
+@contextmanager
+def progress(label: str) -> Iterator[Callable[[int, int], None] | None]:
+    """A progress bar on standard error while the block runs; nothing (None) where standard error is no terminal."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("tasks"), TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bars:
+        bar = bars.add_task(label, total=None)
+
+        def show(done: int, total: int) -> None:
+            bars.update(bar, completed=done, total=total)
+
+        yield show
+
+
+def check_folder(path: str | None) -> None:
+    """Refuses an output folder that is a file, before any work is done."""
+    if path is not None and Path(path).exists() and not Path(path).is_dir():
+        raise InputError("option --output", "must be a folder", repr(path), "choose another name")

@@ -1,0 +1,160 @@
+"""`ascendsim run MODEL`: compile a model for a chip, run it, say where the time goes and write tables, picture and trace."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ascendsim.cli.common import parse_settings, print_table
+from ascendsim.cli.model_options import add_chip_options, add_model_options, check_folder, chip_settings, load_graph, positive, progress
+from ascendsim.core.errors import InputError, suggest
+
+if TYPE_CHECKING:
+    from ascendsim.api.compiling import CompiledModel
+    from ascendsim.api.result import Result
+    from ascendsim.graph.ir import Array, Graph
+    from ascendsim.profiling.table import Table
+
+NAME = "run"
+HELP = "run a model on a chip: where the time goes, and the outputs"
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    add_model_options(parser)
+    add_chip_options(parser)
+    values = "compute the outputs as the device does, in the model's own types, or not at all (default: device if the model has its weights)"
+    parser.add_argument("--values", choices=("device", "float32", "off"), help=values)
+    parser.add_argument("--input", action="append", metavar="NAME=FILE.npy", help="values of an input; others are random; may be repeated")
+    parser.add_argument("--output", metavar="DIR", help="folder for op_summary.csv, op_statistic.csv, task_time.csv, timeline.png, trace.json and outputs.npz")
+    parser.add_argument("--top", type=positive, default=10, metavar="N", help="operators in the printed table (default: 10)")
+    parser.add_argument("--instructions", action="append", metavar="NODE", help="record every instruction of this operator in the trace; may be repeated")
+
+
+def run(args: argparse.Namespace) -> int:
+    from ascendsim.api.compiling import compile
+
+    started = time.perf_counter()
+    check_folder(args.output)
+    graph = load_graph(args)
+    values = args.values or ("device" if _has_values(graph) else "off")
+    model = compile(graph, **chip_settings(args))
+    for node in args.instructions or ():
+        model.graph.node(node)  # an unknown name is an error with a suggestion
+    result = _execute(model, args, values)
+    print_result(result, args.top)
+    if args.values is None and values == "off":
+        print("no values: the file names weights that it does not hold (--weights random fills them)")
+    if values != "off":
+        _print_outputs(result, values)
+    if args.output is not None:
+        for path in _write(result, Path(args.output), values):
+            print(f"wrote {path}")
+    print(f"took {time.perf_counter() - started:.1f} s")
+    return 0
+
+
+def print_result(result: Result, top: int) -> None:
+    """Prints the totals and the operators that take the most time."""
+    total = result.summary()
+    print(f"{total.model} on {total.soc}, batch {total.batch}: {total.tasks} tasks")
+    print(f"device time {total.duration_us:,.1f} us = {total.cycles:,} cycles, {total.samples_per_s:,.1f} samples/s")
+    print(
+        f"Cube {total.achieved_tflops:.2f} of {total.peak_tflops:.1f} TFLOP/s ({percent(total.achieved_tflops, total.peak_tflops)}), "
+        f"DDR {total.ddr_bytes / 1e6:,.1f} MB ({total.ddr_utilisation:.0%} of its bandwidth), "
+        f"device memory {result.model.program.memory.peak_bytes / 2**20:.1f} MiB + weights {result.model.program.memory.weight_bytes / 2**20:.1f} MiB"
+    )
+    print("time by engine: " + ", ".join(f"{engine} {share:.0%}" for engine, share in total.engine_shares.items()))
+    print()
+    print_formatted(result.top_operators(top))
+    print()
+    if total.assumed:
+        print(f"{len(total.assumed)} figures of the chip are assumed (ascendsim soc show {total.soc})")
+
+
+def print_formatted(table: Table) -> None:
+    """Prints a report table: floats with one to two decimals, missing cells as "-"."""
+    print_table(table.columns, [[_cell(cell) for cell in row] for row in table.rows])
+
+
+def percent(part: float, whole: float) -> str:
+    """A share in percent.
+
+    >>> percent(1, 8)
+    '12.5%'
+    """
+    return f"{100 * part / whole:.1f}%" if whole else "-"
+
+
+def _cell(cell: str | int | float | None) -> str:
+    if cell is None:
+        return "-"
+    if isinstance(cell, float):
+        return f"{cell:.2f}" if abs(cell) < 100 else f"{cell:.1f}"
+    return str(cell)
+
+
+def _has_values(graph: Graph) -> bool:
+    return all(tensor.constant.available for tensor in graph.constants if tensor.constant is not None)
+
+
+def _execute(model: CompiledModel, args: argparse.Namespace, values: str) -> Result:
+    from ascendsim.api import running
+
+    recorded = frozenset(args.instructions or ())
+    with progress("running") as show:
+        if values == "off":
+            return running.simulate(model, instructions=recorded, progress=show)
+        return running.run(model, _inputs(model, args), values=values, instructions=recorded, progress=show)  # type: ignore[arg-type]
+
+
+def _inputs(model: CompiledModel, args: argparse.Namespace) -> dict[str, Array]:
+    from ascendsim.api.running import random_inputs
+
+    arrays = random_inputs(model, args.seed)
+    for name, path in parse_settings(args.input, option="--input", form="NAME=FILE.npy").items():
+        if name not in arrays:
+            raise InputError(f"input {name!r}", "is not an input of the model", remedy=suggest(name, arrays))
+        arrays[name] = read_array(path)
+    return arrays
+
+
+def read_array(path: str) -> Array:
+    """Reads a .npy file; never executes what is in it.
+
+    Raises:
+        InputError: If the file is missing or is no plain array.
+    """
+    import numpy as np
+
+    try:
+        array: Any = np.load(path, allow_pickle=False)
+    except FileNotFoundError:
+        raise InputError(f"file {path!r}", "does not exist") from None
+    except (OSError, ValueError, EOFError) as error:
+        raise InputError(f"file {path!r}", f"is no .npy array ({error})", remedy="write it with numpy.save") from None
+    if not isinstance(array, np.ndarray):
+        raise InputError(f"file {path!r}", "must hold one array", "an archive of several", "write it with numpy.save")
+    return array
+
+
+def _print_outputs(result: Result, values: str) -> None:
+    print(f"outputs ({values} values):")
+    for name, array in result.outputs.items():
+        shape = ",".join(map(str, array.shape))
+        spread = f"from {array.min():.6g} to {array.max():.6g}" if array.size else "empty"
+        print(f"  {name} {array.dtype}[{shape}] {spread}" + (f", largest at {int(array.argmax())}" if array.size else ""))
+
+
+def _write(result: Result, folder: Path, values: str) -> list[Path]:
+    import numpy as np
+
+    from ascendsim.cli.common import whole_file
+
+    written = list(result.save(folder))
+    if values != "off":
+        with whole_file(folder / "outputs.npz") as temporary:
+            np.savez(temporary, **{name.replace("/", "_"): array for name, array in result.outputs.items()})  # type: ignore[arg-type]
+        written.append(folder / "outputs.npz")
+    return written

@@ -1,0 +1,1 @@
+"""Graph fusion: rules with CANN's names, order and semantics."""

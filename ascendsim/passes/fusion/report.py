@@ -1,0 +1,50 @@
+"""What fusion did: matched and effected times a pass and pattern, with the reason of every refusal."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """A match that was not rewritten, and why."""
+
+    node: str
+    reason: str
+
+
+@dataclass(slots=True)
+class PatternRecord:
+    """One pattern of one pass in the order of execution.
+
+    Attributes:
+        family: "graph" or "ub".
+        matched: Matches found before the first rewrite (UB: scopes compiled and scopes failed).
+        effected: Matches rewritten (UB: scopes compiled).
+    """
+
+    family: str
+    name: str
+    pattern: str
+    matched: int = 0
+    effected: int = 0
+    refusals: list[Refusal] = field(default_factory=list)
+    fused: list[tuple[str, ...]] = field(default_factory=list)  # names of the nodes of each effected match
+
+
+@dataclass(slots=True)
+class FusionReport:
+    """All records of a compilation, in the order in which the passes ran."""
+
+    records: list[PatternRecord] = field(default_factory=list)
+    switched_off: dict[str, str] = field(default_factory=dict)  # pass name -> who switched it off
+    warnings: list[str] = field(default_factory=list)
+
+    def totals(self, family: str) -> dict[str, tuple[int, int]]:
+        """(matched, effected) by pass name, patterns of a pass added up; passes that matched nothing are left out."""
+        sums: dict[str, tuple[int, int]] = {}
+        for record in self.records:
+            if record.family == family and record.matched:
+                matched, effected = sums.get(record.name, (0, 0))
+                sums[record.name] = (matched + record.matched, effected + record.effected)
+        return sums

@@ -1,0 +1,110 @@
+"""A graph-fusion rule: pattern, check with a reason for every refusal, rewrite.
+
+One rule is one file under `rules/`. What CANN knows about it (family, stage, priority, default, whether it may be switched off) stands in
+`data/passes.csv` under the same name, so the rule itself holds only what it does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+from ascendsim.graph.ir import AttributeValue, Graph, Node, Tensor
+from ascendsim.opset import InferContext, OpSet
+from ascendsim.passes.fusion.pattern import Match, Op, find_matches, match_at
+
+
+@dataclass(frozen=True, slots=True)
+class FusionContext:
+    """What a rule may ask.
+
+    Attributes:
+        opset: Operators, to infer the types of what a rewrite creates.
+        generation: The chip's generation ("v100", "m200", "c220" ...).
+        soc: The chip's short name ("Ascend310", "Ascend310P", "Ascend910" ...), as CANN's documents list it.
+        options: Profile flags.
+    """
+
+    opset: OpSet
+    generation: str
+    soc: str
+    options: Mapping[str, object] = field(default_factory=dict)
+
+    def add(
+        self,
+        graph: Graph,
+        op_type: str,
+        inputs: Sequence[Tensor | None],
+        outputs: int | Sequence[str | Tensor] = 1,
+        name: str | None = None,
+        like: Node | None = None,
+        domain: str = "",
+        **attributes: AttributeValue,
+    ) -> Node:
+        """Adds a node and infers the types of its outputs. `like` hands on the origin (framework, source names) of an older node."""
+        node = graph.add_node(op_type, inputs, outputs, name=name, domain=domain, **attributes)
+        if like is not None:
+            node.origin.update(like.origin)
+        self.opset.get(node).infer(InferContext(node))
+        return node
+
+
+class FusionRule:
+    """Base of all graph-fusion rules.
+
+    Subclasses set `name` (CANN's name) and `patterns` (CANN's pattern name -> pattern), and implement `check` and `rewrite`. A rule whose shape is no
+    tree (any number of branches) overrides `find`.
+    """
+
+    name: ClassVar[str]
+    patterns: ClassVar[Mapping[str, Op]] = {}
+
+    def find(self, graph: Graph, pattern: str) -> Iterator[Match]:
+        """All matches of one pattern, in execution order."""
+        return find_matches(graph, pattern, self.patterns[pattern])
+
+    def again(self, graph: Graph, match: Match) -> Match | None:
+        """The match as it stands after earlier rewrites of the same pass, None if it is gone. Rules that override `find` override this too."""
+        if match.root.graph is not graph:
+            return None
+        return match_at(match.root, match.pattern, self.patterns[match.pattern], {id(tensor) for tensor in graph.outputs})
+
+    def check(self, match: Match, context: FusionContext) -> str | None:
+        """None if the rewrite is legal, else why not ("the filter is not constant")."""
+        raise NotImplementedError
+
+    def rewrite(self, graph: Graph, match: Match, context: FusionContext) -> None:
+        """Replaces the match. The graph must stay valid, values must stay (within the rule's algebra), graph output names must stay."""
+        raise NotImplementedError
+
+
+def replace_root(graph: Graph, root: Node, new: Tensor) -> None:
+    """Lets `new` stand for the first output of a match's last node, its name included, and removes what became dead.
+
+    The name moves along, so that graph outputs keep the names that the user knows.
+    """
+    old = root.outputs[0]
+    old_name = old.name
+    graph.replace_uses(old, new)
+    remove_dead_from(graph, root)
+    if old_name not in graph.tensors and any(tensor is new for tensor in graph.outputs):
+        graph.rename_tensor(new, old_name)
+
+
+def remove_dead_from(graph: Graph, node: Node) -> None:
+    """Removes a node nobody reads any more, then its producers and constants as far as they are dead too."""
+    stack = [node]
+    while stack:
+        item = stack.pop()
+        if item.graph is None or any(t.uses or any(t is o for o in graph.outputs) for t in item.outputs):
+            continue
+        sources = [t for t in item.inputs if t is not None]
+        graph.remove_node(item)
+        for tensor in dict.fromkeys(sources):
+            if tensor.uses or any(tensor is o for o in graph.outputs):
+                continue
+            if tensor.producer is not None:
+                stack.append(tensor.producer)
+            elif tensor.is_constant:
+                graph.remove_tensor(tensor)
