@@ -37,7 +37,8 @@ def mmad_cost(mmad: Mmad, soc: SocSpec, megahertz: int) -> Cost:
 def vector_cost(vector: Vector, soc: SocSpec, megahertz: int) -> Cost:
     """Repeats of `repeat_bytes` of the widest operand times cycles per repeat, for each of the item's calls.
 
-    A call longer than `max_repeat` repeats is several instructions; a length that is no multiple of a repeat pays the mask.
+    Cycles per repeat hold for units that take a repeat in a cycle; narrower ones need proportionally longer. A call longer than
+    `max_repeat` repeats is several instructions; a length that is no multiple of a repeat pays the mask.
 
     Raises:
         CompileError: The chip lacks the intrinsic, has it for other element types only, or its cost is unknown.
@@ -45,7 +46,7 @@ def vector_cost(vector: Vector, soc: SocSpec, megahertz: int) -> Cost:
     if vector.op == "l0c_to_ub":
         return _l0c_to_ub(vector, soc, megahertz)
     unit = soc.vector
-    per_repeat = _cycles_per_repeat(vector, soc)
+    per_repeat = _cycles_per_repeat(vector, soc) * max(1.0, unit.repeat_bytes / unit.bytes_per_cycle)
     if vector.bank_conflict:
         per_repeat += unit.bank_conflict_cycles
     length = vector.elements * DType.of(vector.dtype).itemsize

@@ -1,0 +1,111 @@
+"""Checks of flags: every flag is set and waited for by its pipes, and its sets and waits balance over the whole program.
+
+Counts over loops are worked out by algebra: a body changes a flag's count by a fixed amount and reaches a fixed height on the way,
+so a loop's height is that of its first or its last trip.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from ascendsim.core.errors import CompileError, suggest
+from ascendsim.isa.costs import pipes_of
+from ascendsim.isa.instructions import Flag, Loop, SetFlag, Statement, WaitFlag
+from ascendsim.isa.program import Block
+from ascendsim.isa.walk import static
+
+
+@dataclass(frozen=True, slots=True)
+class Count:
+    """How statements change a flag's count in program order.
+
+    Attributes:
+        change: Sets minus waits.
+        highest: The highest count above the one at the start, at least 0.
+    """
+
+    change: int = 0
+    highest: int = 0
+
+    def then(self, other: Count) -> Count:
+        """These statements followed by others."""
+        return Count(self.change + other.change, max(self.highest, self.change + other.highest))
+
+    def repeated(self, trips: int) -> Count:
+        """These statements `trips` times."""
+        if trips <= 0:
+            return Count()
+        return Count(self.change * trips, max(self.highest, self.change * (trips - 1) + self.highest))
+
+
+def count(body: Iterable[Statement], flag: str) -> Count:
+    """The count of a flag over statements, without unrolling loops.
+
+    >>> from ascendsim.isa.instructions import Pipe
+    >>> count([Loop("i", 1000, (SetFlag(Pipe.M, "f"), SetFlag(Pipe.M, "f"), WaitFlag(Pipe.V, "f")))], "f")
+    Count(change=1000, highest=1001)
+    """
+    total = Count()
+    for statement in body:
+        if isinstance(statement, Loop):
+            total = total.then(count(statement.body, flag).repeated(statement.trips))
+        elif isinstance(statement, SetFlag) and statement.flag == flag:
+            total = total.then(Count(1, 1))
+        elif isinstance(statement, WaitFlag) and statement.flag == flag:
+            total = total.then(Count(-1, 0))
+    return total
+
+
+def check_flags(block: Block) -> None:
+    """Checks a block's flags.
+
+    Raises:
+        CompileError: A flag that is unknown, declared twice, used by a pipe that it does not belong to, waited for more often
+            than it is set, or set so often in a row that its counter overflows.
+    """
+    flags: dict[str, Flag] = {}
+    for flag in block.flags:
+        if flag.name in flags:
+            raise CompileError(f"flag {flag.name!r}", "must be declared once", remedy="rename one of the two")
+        if not 0 <= flag.initial <= flag.limit:
+            raise CompileError(
+                f"initial count of flag {flag.name!r}", f"must lie between 0 and its limit {flag.limit}", flag.initial, "correct it"
+            )
+        for pipe in (flag.source, flag.target):
+            if pipe not in pipes_of(block.core):
+                raise CompileError(
+                    f"flag {flag.name!r}", f"uses a pipe that a {block.core.value} core has not", pipe.value, "use another pipe"
+                )
+        flags[flag.name] = flag
+    for instruction, _ in static(block.body):
+        if not isinstance(instruction, (SetFlag, WaitFlag)):
+            continue
+        declared = flags.get(instruction.flag)
+        if declared is None:
+            raise CompileError(f"flag {instruction.flag!r}", "is not declared in its block", remedy=suggest(instruction.flag, flags))
+        is_set = isinstance(instruction, SetFlag)
+        allowed = declared.source if is_set else declared.target
+        if instruction.pipe is not allowed:
+            verb = "set" if is_set else "waited for"
+            raise CompileError(
+                f"flag {declared.name!r}", f"may be {verb} by {allowed.value} only", instruction.pipe.value, "declare another flag"
+            )
+    for flag in flags.values():
+        _check_balance(block, flag)
+
+
+def _check_balance(block: Block, flag: Flag) -> None:
+    total = count(block.body, flag.name)
+    left = flag.initial + total.change
+    if left < 0:
+        raise CompileError(
+            f"flag {flag.name!r}", "must be set at least as often as it is waited for", f"{-left} times too few", "add the missing set"
+        )
+    if flag.initial + total.highest > flag.limit:
+        raise CompileError(
+            f"flag {flag.name!r}",
+            f"may count to {flag.limit} at most",
+            flag.initial + total.highest,
+            "wait for it between the sets, or let the source wait for a free slot",
+        )

@@ -1,0 +1,207 @@
+"""Costs of single instructions against tables that were worked out by hand."""
+
+from __future__ import annotations
+
+import pytest
+
+from ascendsim.core.errors import CompileError
+from ascendsim.isa.costs import cost
+from ascendsim.isa.instructions import Buffer, Img2Col, Mmad, Move, Operand, Pipe, Scalar, SetFlag, Vector
+from ascendsim.isa.program import CoreKind
+from tests.support.toy_soc import TOY, toy
+
+ANY = 1 << 20
+
+
+def at(buffer: Buffer, size: int = ANY) -> Operand:
+    return Operand(buffer, "x", size)
+
+
+def mmad(m: int, k: int, n: int, dtype: str = "float16") -> Mmad:
+    return Mmad(at(Buffer.L0C), at(Buffer.L0A), at(Buffer.L0B), m, k, n, dtype)
+
+
+def vector(op: str, elements: int, dtype: str = "float16", **more: object) -> Vector:
+    return Vector(op, dtype, elements, at(Buffer.UB), (at(Buffer.UB),), **more)  # type: ignore[arg-type]
+
+
+def move(pipe: Pipe, source: Buffer, target: Buffer, bursts: int, burst_bytes: int, **more: object) -> Move:
+    return Move(pipe, at(target), at(source), bursts, burst_bytes, **more)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("m", "k", "n", "dtype", "cycles"),
+    [
+        (16, 16, 16, "float16", 1 + 2),
+        (17, 16, 16, "float16", 2 + 2),
+        (64, 64, 64, "float16", 64 + 2),
+        (128, 64, 256, "float16", 8 * 4 * 16 + 2),
+        (16, 32, 16, "int8", 1 + 2),
+        (64, 64, 64, "int8", 4 * 2 * 4 + 2),
+        (1, 1, 1, "float16", 3),
+    ],
+)
+def test_mmad_counts_whole_blocks(m: int, k: int, n: int, dtype: str, cycles: int) -> None:
+    assert cost(mmad(m, k, n, dtype), TOY).occupancy == cycles
+    assert cost(mmad(m, k, n, dtype), TOY).latency == 15
+
+
+@pytest.mark.parametrize(("m", "k", "n", "extra"), [(16, 80, 32, 3), (32, 80, 16, 3), (32, 80, 32, 0), (16, 16, 16, 0), (16, 32, 16, 0)])
+def test_odd_block_counts_cost_more_where_the_chip_says_so(m: int, k: int, n: int, extra: int) -> None:
+    odd = toy(cube={"odd_size_penalty": True})
+    assert cost(mmad(m, k, n), odd).occupancy - cost(mmad(m, k, n), TOY).occupancy == extra
+
+
+def test_fp32_mmad_of_c220_takes_two_cycles_a_block_of_k_8() -> None:
+    chip = toy(generation="c220", cube={"k0": {"float32": 8}, "cycles_per_block": {"float32": 2}})
+    assert cost(mmad(32, 32, 32, "float32"), chip).occupancy == 2 * 4 * 2 * 2 + 2
+
+
+def test_mmad_of_a_type_without_instruction_is_an_error() -> None:
+    with pytest.raises(CompileError, match=r"mmad of float32 does not exist on Toy; the Cube takes float16, int8"):
+        cost(mmad(16, 16, 16, "float32"), TOY)
+
+
+@pytest.mark.parametrize(
+    ("op", "elements", "dtype", "cycles"),
+    [
+        ("vadd", 128 * 10, "float16", 10),
+        ("vadd", 64 * 10, "float32", 10),
+        ("vexp", 128 * 10, "float16", 40),
+        ("vexp", 64 * 10, "float32", 20),
+        ("vadd", 128, "float16", 3),  # never faster than the pitch of instructions
+        ("vadd", 100, "float16", 3 + 16),  # mask
+        ("vadd", 128 * 300, "float16", 300),
+    ],
+)
+def test_vector_cycles_by_repeats(op: str, elements: int, dtype: str, cycles: int) -> None:
+    price = cost(vector(op, elements, dtype), TOY)
+    assert (price.occupancy, price.latency, price.head) == (cycles, 20, 13)
+
+
+def test_long_vectors_are_several_instructions() -> None:
+    assert cost(vector("vadd", 128 * 255), TOY).issues == 1
+    assert cost(vector("vadd", 128 * 256), TOY).issues == 2
+
+
+def test_each_call_pays_its_own_rounding_and_issue() -> None:
+    price = cost(vector("vadd", 128 * 10 + 1, calls=7), TOY)
+    assert price.occupancy == 7 * (11 + 16)
+    assert price.issues == 7
+
+
+def test_bank_conflicts_cost_a_cycle_a_repeat() -> None:
+    assert cost(vector("vadd", 128 * 10, bank_conflict=True), TOY).occupancy == 20
+
+
+def test_a_narrow_vector_unit_takes_proportionally_longer() -> None:
+    assert cost(vector("vadd", 128 * 10), toy(vector={"bytes_per_cycle": 64})).occupancy == 40
+
+
+@pytest.mark.parametrize(
+    ("op", "dtype", "text"),
+    [
+        ("vtan", "float16", "intrinsic 'vtan' does not exist on Toy; known are vadd, vexp, vln, vmuls"),
+        ("vadd", "int64", "intrinsic vadd of int64 does not exist on Toy; it takes float16, float32"),
+        ("vln", "float16", "intrinsic vln has no cost on Toy; set vector.cycles_per_repeat of 'vln'"),
+    ],
+)
+def test_missing_intrinsics_are_errors(op: str, dtype: str, text: str) -> None:
+    with pytest.raises(CompileError) as caught:
+        cost(vector(op, 128, dtype), TOY)
+    assert str(caught.value) == text
+
+
+def test_the_vector_unit_fetches_results_at_the_width_of_l0c() -> None:
+    assert cost(vector("l0c_to_ub", 4096, "float32"), TOY).occupancy == 4096 * 4 // 256
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "size", "cycles"),
+    [
+        (Buffer.L1, Buffer.L0A, 8192, 16 + 10),
+        (Buffer.L1, Buffer.L0B, 8192, 32 + 10),
+        (Buffer.L1, Buffer.L0A, 513, 2 + 10),  # whole fractals
+        (Buffer.L1, Buffer.UB, 8192, 64),
+        (Buffer.L1, Buffer.UB, 33, 1),  # two blocks of 32 B
+    ],
+)
+def test_moves_from_l1(source: Buffer, target: Buffer, size: int, cycles: int) -> None:
+    assert cost(move(Pipe.MTE1, source, target, 1, size), TOY).occupancy == cycles
+
+
+def test_a_path_that_the_chip_lacks_is_an_error() -> None:
+    with pytest.raises(CompileError, match=r"path L0C -> GM does not exist on Toy"):
+        cost(move(Pipe.FIX, Buffer.L0C, Buffer.GM, 1, 512), TOY)
+
+
+@pytest.mark.parametrize(
+    ("stride", "rows", "bytes_per_cycle"),
+    # relative to the port of 512 B/cycle of the toy chip, whose c220 counterpart has 256
+    [(1, 1, 512), (1, 2, 2 * 128), (1, 6, 2 * 64), (2, 1, 2 * 128), (4, 1, 2 * 64), (2, 4, 2 * 64), (8, 16, 2 * 32), (3, 1, 2 * 32)],
+)
+def test_load3d_follows_the_stride_table(stride: int, rows: int, bytes_per_cycle: int) -> None:
+    load = Img2Col(at(Buffer.L0A), at(Buffer.L1), 65536, stride, rows)
+    assert cost(load, TOY).occupancy == 65536 // bytes_per_cycle + 15
+
+
+@pytest.mark.parametrize(("rows", "bytes_per_cycle"), [(1, 256), (4, 128), (60, 2 * 512 / 18)])
+def test_load3d_into_l0b(rows: int, bytes_per_cycle: float) -> None:
+    load = Img2Col(at(Buffer.L0B), at(Buffer.L1), 65536, 1, rows)
+    assert cost(load, TOY).occupancy == -(-65536 // bytes_per_cycle) + 15
+
+
+@pytest.mark.parametrize(
+    ("bursts", "burst", "stride", "aligned", "l2", "dram"),
+    [
+        (1, 16384, 0, True, 16384, 16384),
+        (1, 100, 0, True, 128, 512),
+        (16, 1024, 0, True, 16384, 16384),
+        (64, 128, 1024, True, 8192, 64 * 512),
+        (64, 128, 256, True, 8192, 63 * 256 + 512 - 256),  # neighbours share their transaction: the span bounds the sum
+        (1, 16384, 0, False, 32768, 32768),
+        (64, 48, 4096, True, 64 * 64 / 0.8, 64 * 512 / 0.8),
+    ],
+)
+def test_gm_reads_round_bursts_up(bursts: int, burst: int, stride: int, aligned: bool, l2: float, dram: float) -> None:
+    link = cost(move(Pipe.MTE2, Buffer.GM, Buffer.L1, bursts, burst, src_stride=stride, aligned=aligned), TOY).link
+    assert link is not None
+    assert (link.bytes, link.l2_bytes, link.dram_bytes) == (bursts * burst, l2, dram)
+    assert (link.write, link.hit_latency, link.miss_latency, link.port_bytes_per_cycle) == (False, 100, 300, 64)
+
+
+def test_ragged_rows_halve_a_layout_change() -> None:
+    link = cost(move(Pipe.MTE2, Buffer.GM, Buffer.L1, 64, 48, kind="nd2nz", src_stride=4096), TOY).link
+    assert link is not None
+    assert link.l2_bytes == 64 * 64 * 2
+
+
+def test_layout_changes_on_c220_show_late() -> None:
+    plain = cost(move(Pipe.MTE2, Buffer.GM, Buffer.L1, 16, 512), toy(generation="c220")).link
+    changed = cost(move(Pipe.MTE2, Buffer.GM, Buffer.L1, 16, 512, kind="nd2nz"), toy(generation="c220")).link
+    assert plain is not None
+    assert changed is not None
+    assert changed.hit_latency - plain.hit_latency == 601
+
+
+def test_gm_writes_use_the_write_side() -> None:
+    link = cost(move(Pipe.MTE3, Buffer.UB, Buffer.GM, 4, 512, dst_stride=8192), TOY).link
+    assert link is not None
+    assert (link.write, link.hit_latency, link.miss_latency) == (True, 50, 200)
+
+
+def test_starting_an_instruction_costs_its_unit_40_ns_on_the_310() -> None:
+    slow = toy(frequency_mhz=680, issue={"instruction_start_ns": 40})  # 27.2 cycles
+    assert cost(mmad(64, 64, 64), slow).occupancy == 64 + 2 + 28
+    assert cost(vector("vadd", 1280, calls=10), slow).occupancy == 100 + 272
+    assert cost(move(Pipe.MTE2, Buffer.GM, Buffer.L1, 1, 512), slow).occupancy == 28
+    assert cost(SetFlag(Pipe.M, "f"), slow).occupancy == 0
+
+
+def test_scalar_work_costs_its_cycles() -> None:
+    assert cost(Scalar(17), TOY).occupancy == 17
+
+
+def test_a_core_without_the_pipe_refuses() -> None:
+    with pytest.raises(CompileError, match=r"pipe M does not exist on a VECTOR core"):
+        cost(mmad(16, 16, 16), TOY, CoreKind.VECTOR)
