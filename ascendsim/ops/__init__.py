@@ -9,6 +9,10 @@ from ascendsim.opset import InferContext, Layout, OpDef, OpSet
 
 # Each module defines OPERATORS: tuple[OpDef, ...]. Order does not matter; a name may appear once.
 FAMILIES: tuple[str, ...] = (
+    "elementwise",
+    "activation",
+    "comparison",
+    "cast",
     "conv",
     "conv_transpose",
     "matmul",

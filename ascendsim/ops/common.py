@@ -256,8 +256,16 @@ def converted(steps: tuple[Step, ...], inputs: Sequence[DType], output: DType, i
     return before + steps + after
 
 
-def elementwise_work(node: Node, context: LowerContext, specs: Sequence[StepSpec], wide: bool = False) -> Work:
-    """Vector work on every element of the first output, its inputs broadcast; on the AI CPU if a type asks for it."""
+def elementwise_work(node: Node, context: LowerContext, specs: Sequence[StepSpec], wide: bool = False, type_from: int = 0) -> Work:
+    """Vector work on every element of the first output, its inputs broadcast; on the AI CPU if a type asks for it.
+
+    Args:
+        node: The node.
+        context: The chip.
+        specs: Instructions in order.
+        wide: Compute float16 in float32 where the chip can.
+        type_from: The input whose type the instructions compute in.
+    """
     output = node.output
     if output.elements == 0:
         return NoTask()
@@ -265,7 +273,7 @@ def elementwise_work(node: Node, context: LowerContext, specs: Sequence[StepSpec
         return on_ai_cpu(node, max(1.0, float(len(specs))))
     tensors = [tensor for tensor in node.inputs if tensor is not None]
     split = split_broadcast(walking_shape(output), [walking_shape(tensor) for tensor in tensors])
-    inside = computing_type(tensors[0].element_type, context, wide)
+    inside = computing_type(node.required(type_from).element_type, context, wide)
     big = [tensor.element_type for tensor, over in zip(tensors, split.overs, strict=True) if over == "all"]
     steps = converted(make_steps(specs, inside), big, output.element_type, inside)
     streams = tuple(Stream(Ref.of(tensor), over) for tensor, over in zip(tensors, split.overs, strict=True))

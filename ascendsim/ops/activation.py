@@ -1,0 +1,166 @@
+"""Activations: functions of one tensor, and PRelu and Clip with their parameters."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ascendsim.graph.ir import Array, Node
+from ascendsim.ops.common import StepSpec, as_float32, elementwise_lower, elementwise_work, finish, same_as, with_numpy
+from ascendsim.ops.elementwise import ERF_STEPS, TANH_STEPS, by_kernel
+from ascendsim.opset import Layout, OpDef
+from ascendsim.opset.definition import Compute
+from ascendsim.opset.work import LowerContext, Work
+
+SIGMOID_STEPS: tuple[StepSpec, ...] = ("vmuls", "vexp", "vadds", "vrec")
+_SOFTPLUS_STEPS: tuple[StepSpec, ...] = ("vabs", "vmuls", "vexp", "vadds", "vln", "vmaxs", "vadd")  # max(x, 0) + ln(1 + e^-|x|)
+_EXPONENTIAL_STEPS: tuple[StepSpec, ...] = ("vmins", "vexp", "vadds", "vmuls", "vmaxs", "vadd")  # max(x, 0) + a (e^min(x, 0) - 1)
+_CUT_STEPS: tuple[StepSpec, ...] = ("vcmp", "vsel")
+
+
+def _sigmoid(x: Array) -> Array:
+    return np.asarray(1 / (1 + np.exp(-x)))
+
+
+def _number(node: Node, name: str, default: float) -> float:
+    return float(node.attr(name, default))
+
+
+def _leaky(node: Node, x: Array) -> Array:
+    return np.where(x < 0, x * x.dtype.type(_number(node, "alpha", 0.01)), x)
+
+
+def _elu(node: Node, x: Array) -> Array:
+    return np.where(x < 0, _number(node, "alpha", 1.0) * np.expm1(np.minimum(x, 0)), x)
+
+
+def _celu(node: Node, x: Array) -> Array:
+    alpha = _number(node, "alpha", 1.0)
+    return np.asarray(np.maximum(x, 0) + np.minimum(alpha * np.expm1(np.minimum(x, 0) / alpha), 0))
+
+
+def _selu(node: Node, x: Array) -> Array:
+    alpha, gamma = _number(node, "alpha", 1.67326319217681884765625), _number(node, "gamma", 1.05070102214813232421875)
+    return np.asarray(gamma * np.where(x > 0, x, alpha * np.expm1(np.minimum(x, 0))))
+
+
+def _softplus(x: Array) -> Array:
+    return np.asarray(np.maximum(x, 0) + np.log1p(np.exp(-np.abs(x))))
+
+
+def _threshold(node: Node, x: Array) -> Array:
+    return np.where(x > _number(node, "alpha", 1.0), x, x.dtype.type(0))
+
+
+def _shrink(node: Node, x: Array) -> Array:
+    limit, bias = _number(node, "lambd", 0.5), _number(node, "bias", 0.0)
+    zero, step = x.dtype.type(0), x.dtype.type(bias)
+    return np.asarray(np.where(x < -limit, x + step, np.where(x > limit, x - step, zero)))
+
+
+def _hard_sigmoid(node: Node, x: Array) -> Array:
+    return np.asarray(np.clip(x * _number(node, "alpha", 0.2) + _number(node, "beta", 0.5), 0, 1))
+
+
+def _gelu_exact(x: Array) -> Array:
+    from scipy.special import erf
+
+    return np.asarray(0.5 * x * (1 + erf(x / np.sqrt(2.0))))
+
+
+def _gelu_tanh(x: Array) -> Array:
+    return np.asarray(0.5 * x * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3))))
+
+
+_EXACT = by_kernel("GELU", (0, 0), lambda _node, x: _gelu_exact(x))
+_APPROXIMATE = by_kernel("GELU_TANH", (0, 0), lambda _node, x: _gelu_tanh(x))
+
+
+def _gelu(node: Node, inputs: Sequence[Any], wanted: Sequence[np.dtype[Any]]) -> Sequence[Any]:
+    return (_APPROXIMATE if node.attr("approximate", "none") == "tanh" else _EXACT)(node, inputs, wanted)
+
+
+def _gelu_lower(node: Node, context: LowerContext) -> Work:
+    """Exact: x / 2 (1 + erf); tanh form: as x sigmoid(2 u), the way CANN's Gelu does it."""
+    if node.attr("approximate", "none") == "tanh":
+        return elementwise_work(node, context, [("vmul", 2), "vmuls", "vadd", *SIGMOID_STEPS, "vmul"], wide=True)
+    return elementwise_work(node, context, ["vmuls", *ERF_STEPS, "vadds", "vmuls", "vmul"], wide=True)
+
+
+def _clip(_node: Node, x: Array, low: Array | None = None, high: Array | None = None) -> Array:
+    """min(max(x, low), high): where low > high the result is high."""
+    lowered = x if low is None else np.maximum(x, low.reshape(()))
+    return np.array(lowered) if high is None else np.asarray(np.minimum(lowered, high.reshape(())))
+
+
+_CLIP_OTHERS = with_numpy(_clip)
+
+
+def _clip_compute(node: Node, inputs: Sequence[Any], wanted: Sequence[np.dtype[Any]]) -> Sequence[Any]:
+    array, low, high = (*inputs, None, None)[:3]
+    if array.dtype.name not in ("float16", "float32") or array.dtype != wanted[0]:
+        return _CLIP_OTHERS(node, inputs, wanted)
+    from ascendsim_kernels.elementwise import Unary, unary
+
+    a = -np.inf if low is None else float(np.asarray(low).reshape(-1)[0])
+    b = np.inf if high is None else float(np.asarray(high).reshape(-1)[0])
+    return [unary(Unary.CLIP, array, a, b)]
+
+
+def _clip_lower(node: Node, context: LowerContext) -> Work:
+    return elementwise_work(node, context, [op for index, op in ((1, "vmaxs"), (2, "vmins")) if node.input(index) is not None] or ["vadds"])
+
+
+def _prelu(node: Node, inputs: Sequence[Any], wanted: Sequence[np.dtype[Any]]) -> Sequence[Any]:
+    from ascendsim_kernels.elementwise import Binary, binary
+
+    x, slope = inputs
+    if not x.dtype == slope.dtype == wanted[0] == np.float16:
+        x, slope = as_float32(x), as_float32(slope)
+    return [finish(binary(Binary.PRELU, x, slope), wanted[0])]
+
+
+def _swiglu(node: Node, a: Array, b: Array) -> Array:
+    return np.asarray(a * _sigmoid(_number(node, "alpha", 1.0) * a) * b)
+
+
+def _make(name: str, compute: Compute, steps: Sequence[StepSpec], wide: bool = False, cann: str = "") -> OpDef:
+    return OpDef(name, same_as(), compute, elementwise_lower(steps, wide), Layout.FOLLOW, cann)
+
+
+OPERATORS: tuple[OpDef, ...] = (
+    _make("Relu", by_kernel("CLIP", (0, np.inf), lambda _n, x: np.maximum(x, x.dtype.type(0))), ["vrelu"]),
+    _make("LeakyRelu", by_kernel("LEAKY", lambda n: (_number(n, "alpha", 0.01), 0), _leaky), ["vlrelu"]),
+    OpDef("PRelu", same_as(), _prelu, elementwise_lower(["vmins", "vmul", "vmaxs", "vadd"]), Layout.FOLLOW),
+    OpDef("Clip", same_as(), _clip_compute, _clip_lower, Layout.FOLLOW, "ClipByValue"),
+    _make("Sigmoid", by_kernel("SIGMOID", (0, 0), lambda _n, x: _sigmoid(x)), SIGMOID_STEPS, wide=True),
+    _make("Tanh", by_kernel("TANH", (0, 0), lambda _n, x: np.tanh(x)), TANH_STEPS, wide=True),
+    _make(
+        "HardSigmoid",
+        by_kernel("HARD_SIGMOID", lambda n: (_number(n, "alpha", 0.2), _number(n, "beta", 0.5)), _hard_sigmoid),
+        ["vmuls", "vadds", "vmaxs", "vmins"],
+    ),
+    _make(
+        "HardSwish",
+        by_kernel("HARD_SWISH", (0, 0), lambda _n, x: x * np.clip(x / 6 + 0.5, 0, 1)),
+        ["vadds", "vmaxs", "vmins", "vmul", "vmuls"],
+    ),
+    OpDef("Gelu", same_as(), _gelu, _gelu_lower, Layout.FOLLOW),
+    _make(
+        "Swish",
+        by_kernel("SWISH", lambda n: (_number(n, "alpha", 1.0), 0), lambda n, x: x * _sigmoid(_number(n, "alpha", 1.0) * x)),
+        (*SIGMOID_STEPS, "vmul"),
+        wide=True,
+    ),
+    OpDef("SwiGLU", same_as(), with_numpy(_swiglu), elementwise_lower((*SIGMOID_STEPS, ("vmul", 2)), wide=True), Layout.FOLLOW, "SwiGlu"),
+    _make("Elu", with_numpy(_elu), _EXPONENTIAL_STEPS, wide=True),
+    _make("Celu", with_numpy(_celu), ("vmuls", *_EXPONENTIAL_STEPS), wide=True, cann="CeluV2"),
+    _make("Selu", with_numpy(_selu), (*_EXPONENTIAL_STEPS, "vmuls"), wide=True),
+    _make("Softplus", with_numpy(lambda _n, x: _softplus(x)), _SOFTPLUS_STEPS, wide=True),
+    _make("Softsign", with_numpy(lambda _n, x: x / (1 + np.abs(x))), ["vabs", "vadds", "vdiv"]),
+    _make("Mish", with_numpy(lambda _n, x: x * np.tanh(_softplus(x))), (*_SOFTPLUS_STEPS, *TANH_STEPS, "vmul"), wide=True),
+    _make("ThresholdedRelu", with_numpy(_threshold), _CUT_STEPS),
+    _make("Shrink", with_numpy(_shrink), ("vadds", *_CUT_STEPS, "vadds", *_CUT_STEPS)),
+)
