@@ -47,7 +47,7 @@ class UnsupportedOperatorError(GraphError):
     """Operators that no rule exists for.
 
     Args:
-        operators: Pairs of operator name ("Loop", "com.microsoft::Gelu") and node name.
+        operators: Pairs of operator name ("Loop", "com.microsoft::Gelu") and node name; the message shows some nodes of each.
     """
 
     def __init__(self, operators: Iterable[tuple[str, str]]) -> None:
@@ -55,11 +55,17 @@ class UnsupportedOperatorError(GraphError):
         by_operator: dict[str, list[str]] = {}
         for operator, node in self.operators:
             by_operator.setdefault(operator, []).append(node)
-        listed = "; ".join(f"{operator} (nodes {', '.join(nodes)})" for operator, nodes in by_operator.items())
+        listed = "; ".join(f"{operator} (nodes {_some(nodes)})" for operator, nodes in by_operator.items())
         super().__init__(
             f"unsupported operators: {listed}",
             remedy="see `ascendsim ops list` for what is supported",
         )
+
+
+def _some(names: list[str], shown: int = 8) -> str:
+    """A list for one line of text: the first few names and how many more there are."""
+    more = f" and {len(names) - shown} more" if len(names) > shown else ""
+    return ", ".join(names[:shown]) + more
 
 
 class UnsupportedTypeError(GraphError):

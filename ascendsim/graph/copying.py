@@ -38,5 +38,5 @@ def _copy_attribute(value: AttributeValue, mapped: dict[Tensor, Tensor]) -> Attr
     if isinstance(value, Graph):
         return copy_graph(value, mapped)
     if isinstance(value, tuple) and value and isinstance(value[0], Graph):
-        return tuple(copy_graph(item, mapped) for item in value)  # type: ignore[arg-type]
+        return tuple(copy_graph(item, mapped) for item in value)
     return value

@@ -353,5 +353,5 @@ class _Parser:
         if token.text == "[":
             if depth > MAX_NESTING:
                 raise _error(token, f"must not nest deeper than {MAX_NESTING}")
-            return tuple(self._list("[", "]", lambda: self._attribute(depth + 1)))  # type: ignore[return-value, arg-type]
+            return tuple(self._list("[", "]", lambda: self._attribute(depth + 1)))  # type: ignore[return-value]
         return self._value()

@@ -146,4 +146,4 @@ def _attribute(value: AttributeValue, inline: int, indent: str) -> str:
 def _scalar(value: Any) -> str:
     if isinstance(value, str):
         return json.dumps(value)
-    return _number(value) if isinstance(value, (float, np.floating)) else str(int(value))
+    return _number(float(value)) if isinstance(value, (float, np.floating)) else str(int(value))

@@ -46,8 +46,8 @@ class Inference:
         for _, subgraph in node.subgraphs:
             self.visit_all(subgraph.topological())
         definition = self._opset.find(node.op_type, node.domain)
-        if definition is None:
-            return
+        if definition is None or any(tensor is not None and tensor.origin_dtype is None for tensor in node.inputs):
+            return  # nothing can be said behind an operator without a definition; loading lists all of those
         _apply_rule(node, definition)
         values = fold(node, definition)
         if values is None:

@@ -1,0 +1,84 @@
+"""`load_onnx`: a model file becomes a graph with every shape inferred."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Literal, Union
+
+import onnx
+
+from ascendsim.core.dtypes import DType
+from ascendsim.core.errors import InputError
+from ascendsim.frontends.onnx.importer import Importer
+from ascendsim.frontends.onnx.reading import opset_versions, read_model
+from ascendsim.frontends.onnx.tensors import Absent
+from ascendsim.frontends.onnx.weights import random_weight, roles
+from ascendsim.graph.ir import Constant, Graph
+from ascendsim.graph.verify import verify
+from ascendsim.opset import OpSet
+from ascendsim.passes.infer import Inference
+
+Weights = Literal["file", "random"]
+
+
+def load_onnx(
+    source: Union[str, Path, bytes, onnx.ModelProto],
+    *,
+    opset: OpSet,
+    batch: int | None = None,
+    shapes: Mapping[str, Sequence[int]] | None = None,
+    weights: Weights = "file",
+    seed: int = 0,
+    check_operators: bool = True,
+) -> Graph:
+    """Reads an ONNX model of opset 7 or newer into a graph in the forms of the newest operator set.
+
+    Types and shapes are inferred, shape arithmetic is folded, functions are inlined, operators that `opset` lacks are expanded
+    where their ONNX schema says how. Nothing in a file is executed, and nothing is allocated because a file claims a size.
+
+    Args:
+        source: Path of an .onnx file, its bytes, or a `ModelProto`.
+        opset: The operators that are supported.
+        batch: New batch size: the first dimension of every input that has the model's batch there. What exporters baked into
+            constants is rewritten where that is provable.
+        shapes: New shapes by input name.
+        weights: "file": tensors whose external file is missing become shape-only. "random": they get seeded values by role.
+        seed: Of the random weights.
+        check_operators: Whether operators without a definition are an error; else the graph holds them as they are.
+
+    Returns:
+        A verified graph; `metadata` holds "format", "opset", "producer", "inputs" and "file".
+
+    Raises:
+        InputError: If the source cannot be read or an option does not fit the model.
+        UnsupportedOperatorError: Lists every operator without a definition.
+        GraphError: If the model breaks a rule, or the batch size cannot be changed; names the node or tensor.
+    """
+    if weights not in ("file", "random"):
+        raise InputError("option weights", 'must be "file" or "random"', repr(weights))
+    model, folder, name = read_model(source)
+    versions = opset_versions(model, name)
+    graph = Importer(model, versions, opset, folder, _absent(model, weights, seed)).run()
+    Inference(opset).finish(graph)
+    graph.metadata.update(
+        format="onnx",
+        opset=versions[""],
+        producer=f"{model.producer_name} {model.producer_version}".strip(),
+        inputs=tuple(tensor.name for tensor in graph.inputs),
+        file=name,
+    )
+    verify(graph, opset if check_operators else None)
+    return graph
+
+
+def _absent(model: onnx.ModelProto, weights: Weights, seed: int) -> Absent:
+    """What becomes of a tensor whose external file is missing."""
+    if weights == "file":
+        return lambda proto, dtype, shape, reason: Constant(absent_because=reason)
+    readers = roles(model.graph)
+
+    def fill(proto: onnx.TensorProto, dtype: DType, shape: tuple[int, ...], reason: str) -> Constant:
+        return Constant(loader=lambda: random_weight(seed, proto.name, dtype, shape, readers.get(proto.name)))
+
+    return fill
