@@ -1,0 +1,33 @@
+"""What tasks do to global memory, read off their programs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+
+from ascendsim.isa.instructions import Buffer, Loop, Move, Statement
+from ascendsim.isa.program import Access, BlockGroup
+
+
+def gm_moves(body: Iterable[Statement], times: int = 1) -> Iterator[tuple[Move, int]]:
+    """Every Move between global memory and the chip, with the number of times it runs."""
+    for item in body:
+        if isinstance(item, Loop):
+            yield from gm_moves(item.body, times * item.trips)
+        elif isinstance(item, Move) and Buffer.GM in (item.src.buffer, item.dst.buffer):
+            yield item, times
+
+
+def accesses_of(groups: Iterable[BlockGroup], sizes: Mapping[str, int]) -> tuple[Access, ...]:
+    """Bytes that the blocks move, by region and direction.
+
+    Args:
+        groups: The blocks of a task.
+        sizes: Bytes of each region that the task can touch at all (for example the part of a tensor that a slice reads).
+    """
+    moved: dict[tuple[str, bool], int] = {}
+    for group in groups:
+        for move, times in gm_moves(group.block.body, group.count):
+            write = move.dst.buffer is Buffer.GM
+            key = (move.dst.name if write else move.src.name, write)
+            moved[key] = moved.get(key, 0) + move.bytes * times
+    return tuple(Access(region, min(total, sizes.get(region, total)), total, write) for (region, write), total in moved.items())

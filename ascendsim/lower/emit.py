@@ -1,0 +1,301 @@
+"""A small builder for block programs: buffers, rings of slots with their flags, loops.
+
+A `Ring` is a piece of on-chip memory cut in equal slots that one pipe fills and another empties. Filling and emptying are
+ordered by two counting flags ("full", "empty"); the builder writes the four flag statements and keeps track of the slot that
+each side is at, as an affine function of the loop variables, so that templates read like the text of an operator.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+
+from ascendsim.core.errors import CompileError
+from ascendsim.core.formats import align
+from ascendsim.isa.instructions import (
+    ZERO,
+    Affine,
+    Allocation,
+    Buffer,
+    Flag,
+    Img2Col,
+    Instruction,
+    Loop,
+    Mmad,
+    Move,
+    Operand,
+    Pipe,
+    SetFlag,
+    Statement,
+    Vector,
+    WaitFlag,
+)
+from ascendsim.isa.program import Block, CoreKind
+from ascendsim.soc.spec import SocSpec
+
+# Start addresses of allocations; source: shared alignment rules of the architecture (fractals in L0, blocks in UB and L1).
+ALIGNMENT = {Buffer.L1: 32, Buffer.UB: 32, Buffer.L0A: 512, Buffer.L0B: 512, Buffer.L0C: 64, Buffer.BT: 64}
+
+
+def plus(*values: Affine | int) -> Affine:
+    """Returns the sum of affine expressions.
+
+    >>> str(plus(Affine(2, (("i", 3),)), Affine(1, (("i", 1), ("j", 5))), 4))
+    '7 + 4*i + 5*j'
+    """
+    base, steps = 0, dict[str, int]()
+    for value in values:
+        if isinstance(value, int):
+            base += value
+            continue
+        base += value.base
+        for name, step in value.terms:
+            steps[name] = steps.get(name, 0) + step
+    return Affine(base, tuple((name, step) for name, step in steps.items() if step))
+
+
+def times(value: Affine, factor: int) -> Affine:
+    """Returns factor * value."""
+    return Affine(value.base * factor, tuple((name, step * factor) for name, step in value.terms if factor))
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """`trips` tiles of `size` elements each, the first one at element `start`."""
+
+    start: int
+    size: int
+    trips: int
+
+    def at(self, index: Affine) -> Affine:
+        """First element of tile `index`."""
+        return plus(self.start, times(index, self.size))
+
+
+def pieces(total: int, tile: int) -> tuple[Piece, ...]:
+    """Cuts `total` elements in equal tiles and, if it does not divide, a tail of its own.
+
+    >>> pieces(10, 4)
+    (Piece(start=0, size=4, trips=2), Piece(start=8, size=2, trips=1))
+    """
+    whole, tail = divmod(total, tile)
+    cut = (Piece(0, tile, whole),) if whole else ()
+    return (*cut, Piece(whole * tile, tail, 1)) if tail else cut
+
+
+@dataclass(slots=True, eq=False)
+class Ring:
+    """Slots that `producer` fills and `consumer` empties; several allocations may share one pair of flags."""
+
+    name: str
+    allocations: tuple[Allocation, ...]
+    producer: Pipe
+    consumer: Pipe
+    filled: int = 0  # slots committed so far on the path from the innermost open loop's start
+    emptied: int = 0
+
+    @property
+    def slots(self) -> int:
+        return self.allocations[0].slots
+
+    @property
+    def slot_bytes(self) -> int:
+        """Bytes of one slot of the first allocation."""
+        return self.allocations[0].slot_bytes
+
+    @property
+    def full(self) -> str:
+        return f"{self.name}_full"
+
+    @property
+    def empty(self) -> str:
+        return f"{self.name}_empty"
+
+
+@dataclass(slots=True)
+class BlockBuilder:
+    """Builds one block's program.
+
+    Attributes:
+        soc: The chip; its buffer sizes bound the allocations.
+        core: Kind of core that the block needs.
+    """
+
+    soc: SocSpec
+    core: CoreKind = CoreKind.AI
+    _bodies: list[list[Statement]] = field(default_factory=lambda: [[]])
+    _open: dict[str, int] = field(default_factory=dict)  # loop variables and their trips, outermost first
+    _used: dict[Buffer, int] = field(default_factory=dict)
+    _allocations: list[Allocation] = field(default_factory=list)
+    _flags: dict[str, Flag] = field(default_factory=dict)
+    _rings: dict[str, Ring] = field(default_factory=dict)
+
+    # --- memory -----------------------------------------------------------------------------------------------------
+
+    def allocate(self, name: str, buffer: Buffer, slot_bytes: int, slots: int = 1) -> Allocation:
+        """Takes the next bytes of a buffer.
+
+        Raises:
+            CompileError: If the buffer is too small.
+        """
+        alignment = ALIGNMENT[buffer]
+        allocation = Allocation(
+            self._fresh(name, {a.name for a in self._allocations}), buffer, self._used.get(buffer, 0), align(slot_bytes, alignment), slots
+        )
+        end = allocation.offset + allocation.bytes
+        size = capacity(self.soc, buffer)
+        if end > size:
+            raise CompileError(
+                f"buffer {buffer.value} of {self.soc.name}",
+                f"must hold {size} bytes",
+                f"{end} with {name}",
+                "use a chip with a larger buffer",
+            )
+        self._used[buffer] = end
+        self._allocations.append(allocation)
+        return allocation
+
+    def used(self, buffer: Buffer) -> int:
+        """Bytes of a buffer that are taken."""
+        return self._used.get(buffer, 0)
+
+    def ring(self, name: str, producer: Pipe, consumer: Pipe, slots: int, *parts: tuple[Buffer, int]) -> Ring:
+        """Allocates a ring: one allocation for each (buffer, bytes of one slot), with a pair of flags."""
+        unique = self._fresh(name, set(self._rings))
+        suffixes = [""] if len(parts) == 1 else [f"_{number}" for number in range(len(parts))]
+        allocations = tuple(
+            self.allocate(unique + suffix, buffer, size, slots) for suffix, (buffer, size) in zip(suffixes, parts, strict=True)
+        )
+        ring = Ring(unique, allocations, producer, consumer)
+        self._rings[unique] = ring
+        if producer is not consumer:
+            self._flags[ring.full] = Flag(ring.full, producer, consumer, 0, slots)
+            self._flags[ring.empty] = Flag(ring.empty, consumer, producer, slots, slots)
+        return ring
+
+    def _fresh(self, name: str, taken: set[str]) -> str:
+        number, result = 2, name
+        while result in taken:
+            result, number = f"{name}{number}", number + 1
+        return result
+
+    def target(self, ring: Ring, bytes: int, part: int = 0, offset: Affine = ZERO) -> Operand:
+        """The producer's side of the slot that is being filled."""
+        return self._operand(ring, bytes, part, offset, ring.filled)
+
+    def source(self, ring: Ring, bytes: int, part: int = 0, offset: Affine = ZERO) -> Operand:
+        """The consumer's side of the slot that is being emptied."""
+        return self._operand(ring, bytes, part, offset, ring.emptied)
+
+    def _operand(self, ring: Ring, bytes: int, part: int, offset: Affine, slot: int) -> Operand:
+        allocation = ring.allocations[part]
+        return Operand(allocation.buffer, allocation.name, bytes, offset, Affine(slot % allocation.slots))
+
+    # --- statements -------------------------------------------------------------------------------------------------
+
+    def emit(self, *instructions: Instruction) -> None:
+        """Appends instructions."""
+        self._bodies[-1].extend(instructions)
+
+    def acquire(self, ring: Ring) -> None:
+        """The producer waits for a free slot."""
+        if ring.producer is not ring.consumer:
+            self.emit(WaitFlag(ring.producer, ring.empty))
+
+    def commit(self, ring: Ring) -> None:
+        """The producer hands the slot over."""
+        if ring.producer is not ring.consumer:
+            self.emit(SetFlag(ring.producer, ring.full))
+        ring.filled += 1
+
+    def receive(self, ring: Ring) -> None:
+        """The consumer waits for a full slot."""
+        if ring.producer is not ring.consumer:
+            self.emit(WaitFlag(ring.consumer, ring.full))
+
+    def release(self, ring: Ring) -> None:
+        """The consumer gives the slot back."""
+        if ring.producer is not ring.consumer:
+            self.emit(SetFlag(ring.consumer, ring.empty))
+        ring.emptied += 1
+
+    def order(self, before: Pipe, after: Pipe, name: str) -> None:
+        """Lets `after` wait until everything so far in `before` is complete."""
+        flag = f"{name}_{before.value}_{after.value}"
+        self._flags.setdefault(flag, Flag(flag, before, after, 0, 1))
+        self.emit(SetFlag(before, flag), WaitFlag(after, flag))
+
+    @contextmanager
+    def loop(self, name: str, trips: int) -> Iterator[Affine]:
+        """Repeats what is emitted inside `trips` times; yields the loop variable (the constant 0 if it runs once)."""
+        if trips == 1:
+            yield ZERO
+            return
+        variable = self._fresh(name, set(self._open))
+        before = {ring: (ring.filled, ring.emptied) for ring in self._rings.values()}
+        self._bodies.append([])
+        self._open[variable] = trips
+        yield Affine(0, ((variable, 1),))
+        del self._open[variable]
+        body = self._bodies.pop()
+        turns: dict[str, tuple[int, int]] = {}
+        for ring in self._rings.values():
+            filled, emptied = before.get(ring, (0, 0))
+            turn = ring.filled - filled
+            if turn != ring.emptied - emptied:
+                raise CompileError(
+                    f"ring {ring.name!r}", "must be filled as often as it is emptied in a loop", f"{turn} and {ring.emptied - emptied}"
+                )
+            if turn % ring.slots:
+                turns.update({allocation.name: (turn, ring.slots) for allocation in ring.allocations})
+            ring.filled, ring.emptied = filled + trips * turn, emptied + trips * turn
+        self.emit_loop(Loop(variable, trips, tuple(_advance(body, variable, turns)) if turns else tuple(body)))
+
+    def emit_loop(self, loop: Loop) -> None:
+        """Appends a finished loop."""
+        self._bodies[-1].append(loop)
+
+    def largest(self, value: Affine) -> int:
+        """The largest value of an expression over the loops that are open."""
+        return value.base + sum(max(0, step) * (self._open[name] - 1) for name, step in value.terms)
+
+    def build(self) -> Block:
+        """The finished block."""
+        return Block(tuple(self._bodies[0]), tuple(self._allocations), tuple(self._flags.values()), self.core)
+
+
+def capacity(soc: SocSpec, buffer: Buffer) -> int:
+    """Bytes of an on-chip buffer, 0 if the chip has none."""
+    buffers = soc.buffers
+    sizes = {
+        Buffer.L1: buffers.l1,
+        Buffer.L0A: buffers.l0a,
+        Buffer.L0B: buffers.l0b,
+        Buffer.L0C: buffers.l0c,
+        Buffer.UB: buffers.ub,
+        Buffer.BT: buffers.bias_table,
+    }
+    return sizes.get(buffer) or 0
+
+
+def _advance(body: Sequence[Statement], variable: str, turns: dict[str, tuple[int, int]]) -> Iterator[Statement]:
+    """Adds `turn * variable` to the slot of every operand whose ring turns in the loop over `variable`."""
+
+    def shift(operand: Operand) -> Operand:
+        turn = turns.get(operand.name) if operand.buffer is not Buffer.GM else None
+        if turn is None:
+            return operand
+        return replace(operand, slot=plus(operand.slot, Affine(0, ((variable, turn[0] % turn[1]),))))
+
+    for item in body:
+        if isinstance(item, Loop):
+            yield Loop(item.variable, item.trips, tuple(_advance(item.body, variable, turns)))
+        elif isinstance(item, Move | Img2Col):
+            yield replace(item, dst=shift(item.dst), src=shift(item.src))
+        elif isinstance(item, Mmad):
+            yield replace(item, dst=shift(item.dst), a=shift(item.a), b=shift(item.b))
+        elif isinstance(item, Vector):
+            yield replace(item, dst=shift(item.dst), srcs=tuple(shift(source) for source in item.srcs))
+        else:
+            yield item

@@ -1,0 +1,79 @@
+"""How the A operand of a Cube product lies in global memory and in L1: a matrix, or a feature map that img2col unfolds.
+
+A feature map in NC1HWC0 is [images][C1][H][W][C0]; the k axis of the unfolded matrix runs over C1, kernel taps, C0. Output
+positions (rows of the matrix) are tiled in runs that may begin and end inside an output row, as load3d allows; the input rows
+that a run needs overlap those of its neighbours (halo) and are read again.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ascendsim.core.formats import BLOCK_BYTES, ceil_div
+from ascendsim.opset.work import ConvGeometry
+
+FRACTAL_BYTES = 512
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """The input rows that `positions` successive output positions need.
+
+    Attributes:
+        rows: Rows held in L1.
+        step_rows: Rows from the first one of a run to the first one of the next (a lower bound for short runs).
+    """
+
+    rows: int
+    step_rows: int
+
+
+def is_direct(conv: ConvGeometry | None) -> bool:
+    """Whether rows of A are input positions themselves: a matmul, or a 1x1 convolution without stride and padding."""
+    return conv is None or (conv.kernel_h == conv.kernel_w == conv.stride_h == conv.stride_w == 1 and not any(conv.pads))
+
+
+def window(conv: ConvGeometry, positions: int) -> Window:
+    """The rows of a run of output positions.
+
+    A run of whole output rows needs (rows - 1) * stride + kernel extent input rows, any other run one output row more; where
+    the stride skips rows (stride > kernel extent) only the needed ones are loaded.
+    """
+    if positions % conv.out_w == 0:
+        spanned = positions // conv.out_w
+    else:
+        spanned = min(conv.out_h, ceil_div(positions - 1, conv.out_w) + 1)
+    extent = (conv.kernel_h - 1) * conv.dilation_h + 1
+    advance = positions // conv.out_w
+    if conv.stride_h > extent:
+        return Window(min(conv.height, spanned * extent), advance * extent)
+    return Window(min(conv.height, (spanned - 1) * conv.stride_h + extent), advance * conv.stride_h)
+
+
+def skips_rows(conv: ConvGeometry) -> bool:
+    """Whether some input rows are never read."""
+    return conv.stride_h > (conv.kernel_h - 1) * conv.dilation_h + 1
+
+
+def taps(conv: ConvGeometry | None) -> int:
+    """k blocks that one block of input channels becomes."""
+    return 1 if conv is None else conv.kernel_h * conv.kernel_w
+
+
+def a_bytes(conv: ConvGeometry | None, rows_of_a: int, k_blocks: int) -> int:
+    """Bytes in L1 of A's tile: `rows_of_a` rows (or positions) and `k_blocks` blocks of k."""
+    if conv is None:
+        return ceil_div(rows_of_a, 16) * FRACTAL_BYTES * k_blocks
+    if is_direct(conv):
+        return rows_of_a * BLOCK_BYTES * k_blocks
+    return window(conv, rows_of_a).rows * conv.width * BLOCK_BYTES * ceil_div(k_blocks, taps(conv))
+
+
+def input_rows(conv: ConvGeometry) -> int:
+    """Input rows that one fractal (16 output positions) spans, n of the load3d rate table."""
+    return ceil_div(15, conv.out_w) + 1 if conv.out_w < 16 else 1
+
+
+def channel_blocks(conv: ConvGeometry, block: int) -> int:
+    """Blocks of input channels of one group, depth taps not counted."""
+    return ceil_div(conv.channels, block)

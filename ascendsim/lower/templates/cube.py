@@ -1,0 +1,296 @@
+"""Cube work: matmul and img2col convolution, tiled over cores, L1, L0 and k.
+
+One block runs, for its share of batch, images, m and n:
+
+    for each tile of n, for each tile of m (the held operand's panel is loaded in the outer loop):
+        for each chunk of k:   MTE2 brings the chunk of A and B into L1 (two slots)
+            for each step:     MTE1 makes L0A, L0B (two slots); M multiplies into L0C
+        way out:   coupled cores: V moves L0C -> UB and converts, adds bias and epilogue steps; MTE3 stores
+                   split cores:   FIX converts and stores; bias comes from the bias table; a ReLU is free;
+                                  further epilogue steps run as a second task on the vector cores, over the stored result
+
+Every stage hands over through a ring of slots, so MTE2, MTE1, M and the way out overlap. The order of m and n loops follows the
+held operand ("b": n outside). On coupled cores the bias is added in UB, one vector pass over the float16 tile: preloading it into
+L0C from UB takes a pass over the float32 tile and stalls the Cube in between.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ascendsim.core.formats import BLOCK_BYTES, Format, align, c0, ceil_div
+from ascendsim.isa.instructions import ZERO, Affine, Buffer, Img2Col, Mmad, Move, Pipe
+from ascendsim.isa.program import Block, BlockGroup, CoreKind
+from ascendsim.lower.emit import BlockBuilder, Ring, capacity, pieces, plus, times
+from ascendsim.lower.templates import conv as unfold
+from ascendsim.lower.templates.operands import fitted, image_tile, matrix_tile, result_tile, weight_tile
+from ascendsim.lower.templates.stage import Stage, Tile, share_groups, sizes_of
+from ascendsim.lower.templates.steps import Expansion
+from ascendsim.lower.templates.tiling import ACCUMULATOR_BYTES, ROWS, Product, Tiling, best_tiling
+from ascendsim.lower.templates.way_out import FixpipeOut, UnifiedBufferOut, fixpipe_takes
+from ascendsim.opset.work import CubeWork, Ref, Stream, VectorWork
+from ascendsim.soc.spec import SocSpec
+
+BIAS_BYTES = 4  # one value in the bias table
+
+
+def lower_cube(work: CubeWork, soc: SocSpec, expansion: Expansion) -> tuple[list[Stage], VectorWork | None]:
+    """Blocks of Cube work.
+
+    Returns:
+        The Cube's stage, and vector work that must follow it as a task of its own (split cores with an epilogue that FIXPIPE
+        cannot do), if any.
+
+    Raises:
+        CompileError: If the Cube lacks the type or no tile fits.
+    """
+    product = product_of(work, soc)
+    tiling = best_tiling(product, soc)
+    rest: VectorWork | None = None
+    if soc.split_cores and not fixpipe_takes(work.epilogue):
+        result = Stream(work.out)
+        rest = VectorWork(work.m * work.batch, work.n, work.epilogue, (result, *work.epilogue_inputs), (result,))
+    axes = [
+        (product.batch, tiling.share_batch),
+        (product.images, tiling.share_images),
+        (product.m, tiling.share_m),
+        (product.n, tiling.share_n),
+    ]
+    groups = [
+        BlockGroup(CubeWriter(work, product, tiling, soc, expansion, (m, n)).write(batch, images, m, n), count)
+        for (batch, images, m, n), count in share_groups(axes)
+    ]
+    refs = [stream.ref for stream in work.epilogue_inputs]
+    return [Stage(tuple(groups), sizes=sizes_of(work.a, work.b, work.bias, work.out, *refs))], rest
+
+
+def product_of(work: CubeWork, soc: SocSpec) -> Product:
+    """What the tiling search needs to know; a shared B turns the batch into images."""
+    block = c0(work.dtype)
+    conv = work.conv
+    if conv is None:
+        images, m, k_blocks = (work.batch if work.b_shared else 1), work.m, ceil_div(work.k, block)
+    else:
+        images, m = conv.batch, conv.out_h * conv.out_w
+        k_blocks = conv.kernel_d * ceil_div(conv.channels, block) * unfold.taps(conv)
+    passes = sum(step.count for step in work.epilogue if step.over == "all") + (work.bias is not None)
+    extra = sum(stream.ref.dtype.itemsize for stream in work.epilogue_inputs if stream.over == "all")
+    batch = 1 if conv is None and work.b_shared else work.batch
+    most_n = (soc.buffers.bias_table or 0) // BIAS_BYTES if soc.split_cores and work.bias is not None else work.n
+    return Product(batch, images, m, work.n, k_blocks, conv, work.out.dtype.itemsize, work.dtype.value, passes, extra, max(ROWS, most_n))
+
+
+@dataclass(frozen=True, slots=True)
+class Where:
+    """Indices of the tile that is being computed: batch, image, first row and column."""
+
+    batch: Affine
+    image: Affine
+    m: Affine
+    n: Affine
+
+
+class CubeWriter:
+    """Writes the program of one share of m x n rows and columns."""
+
+    def __init__(
+        self, work: CubeWork, product: Product, tiling: Tiling, soc: SocSpec, expansion: Expansion, share: tuple[int, int]
+    ) -> None:
+        self.work, self.product, self.tiling = work, product, tiling
+        self.conv = None if unfold.is_direct(work.conv) else work.conv
+        self.b = b = BlockBuilder(soc, CoreKind.CUBE if soc.split_cores else CoreKind.AI)
+        self.tile_m, self.tile_n = tile_m, tile_n = min(tiling.tile_m, share[0]), min(tiling.tile_n, share[1])
+        m_blocks, n_blocks = ceil_div(tile_m, ROWS), ceil_div(tile_n, ROWS)
+        a_chunk = unfold.a_bytes(work.conv, tile_m, tiling.chunk_k)
+        b_chunk = n_blocks * unfold.FRACTAL_BYTES * tiling.chunk_k
+        a_panel = unfold.a_bytes(work.conv, tile_m, product.k_blocks)
+        b_panel = n_blocks * unfold.FRACTAL_BYTES * product.k_blocks
+        mte2, mte1 = Pipe.MTE2, Pipe.MTE1
+        if tiling.hold == "b":
+            self.a1 = self.streamed = b.ring("a_l1", mte2, mte1, 2, (Buffer.L1, a_chunk))
+            self.b1 = self.panel = b.ring("b_l1", mte2, mte1, self._panel_slots(2 * a_chunk, b_panel), (Buffer.L1, b_panel))
+        elif tiling.hold == "a":
+            self.b1 = self.streamed = b.ring("b_l1", mte2, mte1, 2, (Buffer.L1, b_chunk))
+            self.a1 = self.panel = b.ring("a_l1", mte2, mte1, self._panel_slots(2 * b_chunk, a_panel), (Buffer.L1, a_panel))
+        else:
+            self.a1 = self.b1 = self.streamed = b.ring("l1", mte2, mte1, 2, (Buffer.L1, a_chunk), (Buffer.L1, b_chunk))
+        step = tiling.step_k * unfold.FRACTAL_BYTES
+        self.l0 = b.ring("l0", mte1, Pipe.M, 2, (Buffer.L0A, m_blocks * step), (Buffer.L0B, n_blocks * step))
+        out_pipe = Pipe.FIX if soc.split_cores else Pipe.V
+        self.l0c = b.ring("l0c", Pipe.M, out_pipe, tiling.accumulators, (Buffer.L0C, m_blocks * n_blocks * ACCUMULATOR_BYTES))
+        if soc.split_cores:
+            self.out: FixpipeOut | UnifiedBufferOut = FixpipeOut(b, work, self.l0c, tile_n)
+        else:
+            self.out = UnifiedBufferOut(b, work, self.l0c, expansion, tile_m, tile_n)
+
+    def _panel_slots(self, streamed: int, panel: int) -> int:
+        """Two if the next panel fits beside the current one (and the bias), so that it is brought in ahead."""
+        spare = 2 * align(self.tile_n * BIAS_BYTES, 32) + 128
+        return 2 if streamed + 2 * panel + spare <= capacity(self.b.soc, Buffer.L1) else 1
+
+    def write(self, batch: int, images: int, m: int, n: int) -> Block:
+        """The program."""
+        b = self.b
+        with b.loop("batch", batch) as group:
+            if self.tiling.hold == "a":
+                with b.loop("image", images) as image:
+                    self._rows_outside(group, image, m, n)
+            else:
+                self._columns_outside(group, images, m, n)
+        return b.build()
+
+    def _rows_outside(self, group: Affine, image: Affine, m: int, n: int) -> None:
+        b, k = self.b, (ZERO, self.product.k_blocks)
+        for rows in pieces(m, self.tile_m):
+            with b.loop("m", rows.trips) as i:
+                b.acquire(self.panel)
+                self._load_a(Where(group, image, rows.at(i), ZERO), rows.size, rows.trips, k)
+                b.commit(self.panel)
+                b.receive(self.panel)
+                for columns in pieces(n, self.tile_n):
+                    with b.loop("n", columns.trips) as j:
+                        self._tile(Where(group, image, rows.at(i), columns.at(j)), rows.size, columns.size, rows.trips)
+                b.release(self.panel)
+
+    def _columns_outside(self, group: Affine, images: int, m: int, n: int) -> None:
+        b, k = self.b, (ZERO, self.product.k_blocks)
+        held = self.tiling.hold == "b"
+        for columns in pieces(n, self.tile_n):
+            with b.loop("n", columns.trips) as j:
+                if held:
+                    b.acquire(self.panel)
+                    self._load_b(Where(group, ZERO, ZERO, columns.at(j)), columns.size, k)
+                    b.commit(self.panel)
+                    b.receive(self.panel)
+                with b.loop("image", images) as image:
+                    for rows in pieces(m, self.tile_m):
+                        with b.loop("m", rows.trips) as i:
+                            self._tile(Where(group, image, rows.at(i), columns.at(j)), rows.size, columns.size, rows.trips)
+                if held:
+                    b.release(self.panel)
+
+    def _tile(self, where: Where, m: int, n: int, trips: int) -> None:
+        """One tile of the result: all of k into L0C, then the way out."""
+        b, t = self.b, self.tiling
+        m_blocks, n_blocks = ceil_div(m, ROWS), ceil_div(n, ROWS)
+        self.out.bring(where.n, n)
+        b.acquire(self.l0c)
+        self.out.begin(n)
+        for chunks in pieces(self.product.k_blocks, t.chunk_k):
+            with b.loop("k", chunks.trips) as c:
+                b.acquire(self.streamed)
+                k = (chunks.at(c), chunks.size)
+                if t.hold != "a":
+                    self._load_a(where, m, trips, k)
+                if t.hold != "b":
+                    self._load_b(where, n, k)
+                b.commit(self.streamed)
+                b.receive(self.streamed)
+                for steps in pieces(chunks.size, t.step_k):
+                    with b.loop("s", steps.trips) as s:
+                        at = steps.at(s)
+                        b.acquire(self.l0)
+                        self._feed_a(m, at if t.hold != "a" else plus(k[0], at), steps.size, chunks.size)
+                        self._feed_b(n_blocks, at if t.hold != "b" else plus(k[0], at), steps.size)
+                        b.commit(self.l0)
+                        b.receive(self.l0)
+                        self._multiply((m, m_blocks), (n, n_blocks), steps.size, plus(k[0], at))
+                        b.release(self.l0)
+                b.release(self.streamed)
+        b.commit(self.l0c)
+        base, is_map = self._result_base(where)
+        self.out.write(base, (where.m, m), (where.n, n), (self.product.m, self.product.n, is_map))
+
+    def _multiply(self, m: tuple[int, int], n: tuple[int, int], k_blocks: int, at: Affine) -> None:
+        step = unfold.FRACTAL_BYTES * k_blocks
+        fresh = tuple(name for name, _ in at.terms) if at.base == 0 else None
+        self.b.emit(
+            Mmad(
+                dst=self.b.target(self.l0c, m[1] * n[1] * ACCUMULATOR_BYTES),
+                a=self.b.source(self.l0, m[1] * step, 0),
+                b=self.b.source(self.l0, n[1] * step, 1),
+                m=m[0],
+                k=k_blocks * c0(self.work.dtype),
+                n=n[0],
+                dtype=self.work.dtype.value,
+                accumulate=fresh != (),
+                fresh_at=fresh or (),
+            )
+        )
+
+    # --- operands ---------------------------------------------------------------------------------------------------
+
+    def _load_a(self, where: Where, m: int, trips: int, k: tuple[Affine, int]) -> None:
+        """GM -> L1."""
+        work, block = self.work, c0(self.work.dtype)
+        pairs = 1 if work.a_shared else self.product.batch
+        if work.conv is None:
+            base = plus(
+                times(where.batch, 0 if work.a_shared else work.a.bytes // pairs), times(where.image, work.a.bytes // self.product.images)
+            )
+            rows, columns = (where.m, m), (times(k[0], block), k[1] * block)
+            stored = (work.k, work.m) if work.transpose_a else (work.m, work.k)
+            tile = matrix_tile(work.a, stored, *((columns, rows) if work.transpose_a else (rows, columns)), base)
+        else:
+            group = unfold.channel_blocks(work.conv, block) * work.conv.height * work.conv.width * BLOCK_BYTES
+            base = plus(times(where.batch, group), times(where.image, work.a.bytes // self.product.images))
+            if self.conv is None:
+                plane = self.product.m * BLOCK_BYTES
+                offset = plus(base, times(where.m, BLOCK_BYTES), times(k[0], plane))
+                tile = Tile.strided(work.a.region, offset, k[1], m * BLOCK_BYTES, plane)
+            else:
+                tile = image_tile(work.a, self.conv, (where.m, m), k, base, trips)
+        self._load(tile, self.a1, 0, work.a.format, work.a)
+
+    def _load_b(self, where: Where, n: int, k: tuple[Affine, int]) -> None:
+        """GM -> L1."""
+        work, block = self.work, c0(self.work.dtype)
+        if work.conv is not None:
+            base = times(where.batch, ceil_div(self.product.n, ROWS) * unfold.FRACTAL_BYTES)
+            tile = weight_tile(work.b, self.product.n * self.product.batch, k, (where.n, n), base)
+        else:
+            base = times(where.batch, 0 if work.b_shared else work.b.bytes // self.product.batch)
+            depth, columns = (times(k[0], block), k[1] * block), (where.n, n)
+            stored = (work.n, work.k) if work.transpose_b else (work.k, work.n)
+            tile = matrix_tile(work.b, stored, *((columns, depth) if work.transpose_b else (depth, columns)), base)
+        self._load(tile, self.b1, len(self.b1.allocations) - 1, work.b.format, work.b)
+
+    def _load(self, tile: Tile, ring: Ring, part: int, format: Format, ref: Ref) -> None:
+        tile = fitted(self.b, tile, ref)
+        kind = "nd2nz" if format is Format.ND and self.b.soc.split_cores and self.work.conv is None else "copy"
+        slot = ring.allocations[part].slot_bytes
+        target = self.b.target(ring, min(slot, tile.bytes), part)
+        self.b.emit(
+            Move(Pipe.MTE2, target, tile.operand, tile.bursts, tile.burst_bytes, kind, src_stride=tile.stride, aligned=tile.aligned)
+        )
+
+    def _feed_a(self, m: int, at: Affine, k_blocks: int, chunk: int) -> None:
+        """L1 -> L0A: load2d, or load3d where the map must be unfolded."""
+        b, work = self.b, self.work
+        m_blocks = ceil_div(m, ROWS)
+        bytes = m_blocks * k_blocks * unfold.FRACTAL_BYTES
+        target = b.target(self.l0, bytes, 0)
+        if self.conv is not None:
+            held = self.product.k_blocks if self.tiling.hold == "a" else chunk
+            source = b.source(self.a1, unfold.a_bytes(work.conv, m, held))
+            b.emit(Img2Col(target, source, bytes, self.conv.stride_w, unfold.input_rows(self.conv)))
+            return
+        column = unfold.a_bytes(work.conv, m, 1)
+        source = b.source(self.a1, column * k_blocks, 0, times(at, column))
+        b.emit(Move(Pipe.MTE1, target, source, 1, bytes, "load2d"))
+
+    def _feed_b(self, n_blocks: int, at: Affine, k_blocks: int) -> None:
+        """L1 -> L0B."""
+        b = self.b
+        row = n_blocks * unfold.FRACTAL_BYTES
+        source = b.source(self.b1, row * k_blocks, len(self.b1.allocations) - 1, times(at, row))
+        b.emit(Move(Pipe.MTE1, b.target(self.l0, row * k_blocks, 1), source, 1, row * k_blocks, "load2d"))
+
+    def _result_base(self, where: Where) -> tuple[Affine, bool]:
+        """Byte offset of the product's result, and whether it is a feature map."""
+        work, product = self.work, self.product
+        if work.conv is None:
+            return plus(times(where.batch, work.out.bytes // product.batch), times(where.image, work.out.bytes // product.images)), False
+        block = c0(work.out.dtype)
+        group = ceil_div(product.n, block) * product.m * BLOCK_BYTES if product.batch > 1 else 0
+        return plus(times(where.batch, group), times(where.image, work.out.bytes // product.images)), True

@@ -1,0 +1,120 @@
+"""Tiles of the Cube's operands in global memory: which bursts of which region a tile is made of."""
+
+from __future__ import annotations
+
+from ascendsim.core.formats import BLOCK_BYTES, FRACTAL_ROWS, Format, c0, ceil_div
+from ascendsim.isa.instructions import ZERO, Affine
+from ascendsim.lower.emit import BlockBuilder, plus, times
+from ascendsim.lower.templates.conv import FRACTAL_BYTES, skips_rows, taps, window
+from ascendsim.lower.templates.stage import Tile
+from ascendsim.opset.work import ConvGeometry, Ref
+
+
+def fitted(builder: BlockBuilder, tile: Tile, ref: Ref) -> Tile:
+    """The tile moved inside its region.
+
+    Runs at the border of a feature map (halo) and operands that the device stores in a packed form (grouped weights) may reach
+    beyond the tensor; their bytes are moved all the same, from inside of it.
+    """
+    span = tile.operand.bytes
+    if builder.largest(tile.offset) + span <= ref.bytes:
+        return tile
+    if span <= ref.bytes:
+        last = builder.largest(Affine(0, tile.offset.terms))
+        if last + span <= ref.bytes:
+            return Tile(tile.region, Affine(ref.bytes - span - last, tile.offset.terms), tile.bursts, tile.burst_bytes, tile.stride)
+        return Tile(tile.region, ZERO, tile.bursts, tile.burst_bytes, tile.stride)
+    if tile.bytes <= ref.bytes:
+        return Tile(
+            tile.region,
+            ZERO,
+            tile.bursts,
+            tile.burst_bytes,
+            max(tile.burst_bytes, (ref.bytes - tile.burst_bytes) // max(1, tile.bursts - 1)),
+        )
+    return Tile(tile.region, ZERO, 1, ref.bytes)
+
+
+def matrix_tile(ref: Ref, stored: tuple[int, int], rows: tuple[Affine, int], cols: tuple[Affine, int], base: Affine) -> Tile:
+    """A tile of a stored matrix.
+
+    Args:
+        ref: The tensor.
+        stored: Rows and columns of one stored matrix.
+        rows, cols: First index and count of the tile along either axis of the stored matrix.
+        base: Byte offset of the matrix.
+    """
+    height, width = stored
+    (row, row_count), (col, col_count) = rows, cols
+    itemsize = ref.dtype.itemsize
+    if ref.format in (Format.FRACTAL_NZ, Format.FRACTAL_Z):
+        block = c0(ref.dtype)
+        column = ceil_div(height, FRACTAL_ROWS) * FRACTAL_BYTES
+        offset = plus(base, _blocks(col, block, column), _blocks(row, FRACTAL_ROWS, FRACTAL_BYTES))
+        return Tile.strided(ref.region, offset, ceil_div(col_count, block), ceil_div(row_count, FRACTAL_ROWS) * FRACTAL_BYTES, column)
+    offset = plus(base, times(row, width * itemsize), times(col, itemsize))
+    return Tile.strided(ref.region, offset, min(row_count, height), min(col_count, width) * itemsize, width * itemsize)
+
+
+def _blocks(index: Affine, block: int, bytes: int) -> Affine:
+    """Byte offset of the block that an element index falls into (indices are multiples of the block, or nearly)."""
+    return Affine(index.base // block * bytes, tuple((name, step // block * bytes) for name, step in index.terms))
+
+
+def image_tile(ref: Ref, conv: ConvGeometry, positions: tuple[Affine, int], k: tuple[Affine, int], base: Affine, trips: int) -> Tile:
+    """The input rows of a run of output positions and some channel blocks, of one image in NC1HWC0.
+
+    Args:
+        ref: The feature map.
+        conv: Its geometry.
+        positions: First output position and count.
+        k: First k block and count (whole channel blocks).
+        base: Byte offset of image and group.
+        trips: Runs of this size (their first rows are spread evenly over the image, so that the last one ends at its border).
+    """
+    start, count = positions
+    held = window(conv, count)
+    row_bytes = conv.width * BLOCK_BYTES
+    plane = conv.height * row_bytes
+    units = ceil_div(k[1], taps(conv))
+    last = max(0, conv.height - held.rows)
+    first = min(last, start.base // conv.out_w * conv.stride_h)
+    step = min(held.step_rows, (last - first) // (trips - 1)) if trips > 1 else 0
+    offset = plus(
+        base, first * row_bytes, Affine(0, tuple((name, step * row_bytes) for name, _ in start.terms)), _blocks(k[0], taps(conv), plane)
+    )
+    if skips_rows(conv):
+        return Tile.strided(ref.region, offset, units * held.rows, row_bytes, conv.stride_h * row_bytes)
+    return Tile.strided(ref.region, offset, units, held.rows * row_bytes, plane)
+
+
+def weight_tile(ref: Ref, columns: int, k: tuple[Affine, int], n: tuple[Affine, int], base: Affine) -> Tile:
+    """A tile of convolution weights in FRACTAL_Z: k blocks outside, all output channels of one k block side by side."""
+    row = ceil_div(columns, FRACTAL_ROWS) * FRACTAL_BYTES
+    offset = plus(base, times(k[0], row), _blocks(n[0], FRACTAL_ROWS, FRACTAL_BYTES))
+    return Tile.strided(ref.region, offset, k[1], ceil_div(n[1], FRACTAL_ROWS) * FRACTAL_BYTES, row)
+
+
+def result_tile(ref: Ref, positions: int, columns: int, m: tuple[Affine, int], n: tuple[Affine, int], base: Affine, is_map: bool) -> Tile:
+    """A tile of the result: NC1HWC0 (positions of one image), FRACTAL_NZ, or row-major.
+
+    Args:
+        ref: The result.
+        positions, columns: Rows and columns of one product.
+        m, n: First row and column of the tile, and their counts.
+        base: Byte offset of the product's result.
+        is_map: Whether it is a feature map: in row-major form one burst a channel then.
+    """
+    block = c0(ref.dtype)
+    itemsize = ref.dtype.itemsize
+    if ref.format is Format.NC1HWC0:
+        plane = positions * BLOCK_BYTES
+        offset = plus(base, times(m[0], BLOCK_BYTES), _blocks(n[0], block, plane))
+        return Tile.strided(ref.region, offset, ceil_div(n[1], block), m[1] * BLOCK_BYTES, plane)
+    if ref.format is Format.FRACTAL_NZ:
+        return matrix_tile(ref, (positions, columns), m, n, base)
+    if is_map:
+        offset = plus(base, times(n[0], positions * itemsize), times(m[0], itemsize))
+        return Tile.strided(ref.region, offset, n[1], m[1] * itemsize, positions * itemsize)
+    offset = plus(base, times(m[0], columns * itemsize), times(n[0], itemsize))
+    return Tile.strided(ref.region, offset, m[1], n[1] * itemsize, columns * itemsize)

@@ -1,0 +1,98 @@
+"""What a template returns: blocks for one task, and how shares of work become groups of equal blocks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import product as combinations
+
+from ascendsim.core.formats import BLOCK_BYTES
+from ascendsim.isa.instructions import ZERO, Affine, Buffer, Operand
+from ascendsim.isa.program import BlockGroup, CoreKind, TaskKind
+from ascendsim.opset.work import Ref
+from ascendsim.soc.spec import SocSpec
+
+TRANSACTION_BYTES = 512
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """One task's worth of blocks.
+
+    Attributes:
+        sizes: By region: bytes of it that the stage can touch at all.
+    """
+
+    groups: tuple[BlockGroup, ...]
+    kind: TaskKind = TaskKind.AI_CORE
+    sizes: Mapping[str, int] = field(default_factory=dict)
+
+
+def vector_core(soc: SocSpec) -> tuple[CoreKind, TaskKind]:
+    """Where vector work runs."""
+    return (CoreKind.VECTOR, TaskKind.AI_VECTOR_CORE) if soc.split_cores else (CoreKind.AI, TaskKind.AI_CORE)
+
+
+def sizes_of(*refs: Ref | None) -> dict[str, int]:
+    """Bytes of the regions behind tensors."""
+    return {ref.region: ref.bytes for ref in refs if ref is not None}
+
+
+def shared(total: int, share: int) -> tuple[tuple[int, int], ...]:
+    """Shares of an axis as (size, how many): equal ones and a smaller last one.
+
+    >>> shared(10, 4)
+    ((4, 2), (2, 1))
+    """
+    whole, tail = divmod(total, share)
+    cut = ((share, whole),) if whole else ()
+    return (*cut, (tail, 1)) if tail else cut
+
+
+def share_groups(axes: Sequence[tuple[int, int]]) -> Iterator[tuple[tuple[int, ...], int]]:
+    """All combinations of shares of several axes (total, share): sizes along each axis, and how many cores have them."""
+    for combination in combinations(*(shared(total, share) for total, share in axes)):
+        count = 1
+        for _, times in combination:
+            count *= times
+        yield tuple(size for size, _ in combination), count
+
+
+@dataclass(frozen=True, slots=True)
+class Tile:
+    """A strided piece of a region: `bursts` pieces of `burst_bytes`, `stride` bytes apart (0 = contiguous)."""
+
+    region: str
+    offset: Affine
+    bursts: int
+    burst_bytes: int
+    stride: int = 0
+
+    @property
+    def bytes(self) -> int:
+        return self.bursts * self.burst_bytes
+
+    @property
+    def aligned(self) -> bool:
+        """Whether every burst starts on a 512 B boundary."""
+        steps = [step for _, step in self.offset.terms]
+        starts = [self.offset.base, *steps, self.stride if self.bursts > 1 else 0]
+        return all(start % TRANSACTION_BYTES == 0 for start in starts) or (self.bursts == 1 and self.burst_bytes < BLOCK_BYTES)
+
+    @property
+    def operand(self) -> Operand:
+        """The footprint in global memory."""
+        span = (self.bursts - 1) * self.stride + self.burst_bytes if self.stride else self.bytes
+        return Operand(Buffer.GM, self.region, span, self.offset)
+
+    @classmethod
+    def strided(cls, region: str, offset: Affine, bursts: int, burst_bytes: int, stride: int) -> Tile:
+        """A tile whose bursts join if they touch."""
+        if bursts == 1 or stride == burst_bytes:
+            return cls(region, offset, 1, bursts * burst_bytes)
+        return cls(region, offset, bursts, burst_bytes, stride)
+
+    @classmethod
+    def whole(cls, ref: Ref, bytes: int | None = None) -> Tile:
+        """A tensor from its start."""
+        return cls(ref.region, ZERO, 1, ref.bytes if bytes is None else bytes)

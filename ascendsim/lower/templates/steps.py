@@ -1,0 +1,143 @@
+"""Vector steps as the chip can issue them: what it lacks is built from what it has.
+
+Which intrinsic exists for which type comes from the chip's description. The replacements follow from the arithmetic:
+a / b = a * (1/b) with Newton refinement of the reciprocal, sqrt(x) = 1 / rsqrt(x); types that an intrinsic lacks are converted
+on the way in and out (vconv). What has no vector form goes through the scalar unit, element by element.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from ascendsim.core.dtypes import DType
+from ascendsim.core.errors import CompileError, suggest
+from ascendsim.isa.instructions import Operand, Pipe, Scalar, Vector
+from ascendsim.lower.emit import BlockBuilder, Ring
+from ascendsim.opset.work import Step
+from ascendsim.soc.spec import SocSpec
+
+SCALAR = "scalar"  # pseudo-intrinsic: the scalar unit walks over the elements
+SCALAR_CYCLES_PER_ELEMENT = 8  # assumed: load, compute, store and loop overhead at 1-2 cycles each
+
+# One Newton step for 1/b: r' = r * (2 - b * r). One step brings the table's 8 to 12 bits to float16's 11, two to float32's 24.
+_NEWTON = ("vmul", "vmuls", "vadds", "vmul")
+REPLACEMENTS: dict[str, tuple[str, ...]] = {
+    "vdiv": ("vrec", *_NEWTON, "vmul"),
+    "vsqrt": ("vrsqrt", "vrec"),
+    "vmaxs": ("vmax",),  # the scalar is duplicated once, outside the loop
+    "vmins": ("vmin",),
+    "vlrelu": ("vmuls", "vmax"),
+    "vaddrelu": ("vadd", "vrelu"),
+    "vrelu": ("vmax",),
+    "vmulconv": ("vmul", "vconv"),
+    "vmla": ("vmul", "vadd"),
+    "vmadd": ("vmul", "vadd"),
+    "vaxpy": ("vmuls", "vadd"),
+    "vabs": ("vmuls", "vmax"),
+    "vcopy": ("vadds",),
+    "vbrcb": ("vadds",),
+    "vreducev2": ("vreduce",),
+    "vreduce": (SCALAR,),
+    "vgather": (SCALAR,),
+    "vgatherb": (SCALAR,),
+    "vbitsort32": (SCALAR,),
+    "vmrgsort4": (SCALAR,),
+    "vshl": ("vmuls",),
+    "vshr": ("vmuls",),
+}
+_WIDE = {DType.INT64: DType.INT32, DType.UINT64: DType.INT32, DType.FLOAT64: DType.FLOAT32, DType.UINT32: DType.INT32}
+_ALIKE = {DType.BOOL: DType.INT8, DType.BFLOAT16: DType.FLOAT32}
+_FALLBACK = (DType.FLOAT16, DType.FLOAT32, DType.INT32, DType.INT16)
+_WIDE_PARTS = 4  # a 64-bit operation as 32-bit ones with carry: assumed
+
+
+class Expansion:
+    """Expands steps for one chip, each distinct step once."""
+
+    def __init__(self, soc: SocSpec) -> None:
+        self._soc = soc
+        self._table = {op: frozenset(dtypes) for op, dtypes in soc.vector.intrinsics.items()}
+        self._known: dict[Step, tuple[Step, ...]] = {}
+
+    def supports(self, op: str, dtype: DType) -> bool:
+        """Whether the chip has a vector instruction for a type."""
+        return dtype.value in self._table.get(op, frozenset())
+
+    def expand(self, steps: Sequence[Step]) -> tuple[Step, ...]:
+        """Returns steps that the chip has (or that are marked `SCALAR`).
+
+        Raises:
+            CompileError: If an intrinsic is unknown on this chip and has no replacement.
+        """
+        result: list[Step] = []
+        for step in steps:
+            known = self._known.get(step)
+            if known is None:
+                known = self._known[step] = self._one(step, 0)
+            result.extend(known)
+        return tuple(result)
+
+    def _one(self, step: Step, depth: int) -> tuple[Step, ...]:
+        if step.op == SCALAR or self.supports(step.op, step.dtype):
+            return (step,)
+        if step.dtype in _WIDE:
+            return self._one(replace(step, dtype=_WIDE[step.dtype], count=step.count * _WIDE_PARTS), depth)
+        if step.dtype in _ALIKE:
+            return self._one(replace(step, dtype=_ALIKE[step.dtype]), depth)
+        if step.op not in self._table or not self._table[step.op]:
+            parts = REPLACEMENTS.get(step.op)
+            if parts is None or depth > 4:
+                raise CompileError(f"intrinsic {step.op!r}", f"does not exist on {self._soc.name}", remedy=suggest(step.op, self._table))
+            return tuple(part for op in parts for part in self._one(replace(step, op=op), depth + 1))
+        for dtype in _FALLBACK:
+            if self.supports(step.op, dtype):
+                wide = dtype if dtype.itemsize >= step.dtype.itemsize else step.dtype
+                convert = self._conversion(wide, step)
+                return (*convert, replace(step, dtype=dtype), *convert)
+        return (replace(step, op=SCALAR),)
+
+    def _conversion(self, dtype: DType, step: Step) -> tuple[Step, ...]:
+        """The vconv next to a step whose type the chip lacks; counted in the wider of the two types."""
+        if not self._table.get("vconv"):
+            return ()
+        chosen = dtype if self.supports("vconv", dtype) else DType.FLOAT32 if self.supports("vconv", DType.FLOAT32) else DType.FLOAT16
+        return (Step("vconv", chosen, step.over),)
+
+
+def emit_steps(
+    b: BlockBuilder,
+    steps: Sequence[Step],
+    counts: Mapping[str, tuple[int, int]],
+    target: Operand,
+    sources: tuple[Operand, ...],
+    scratch: Ring | None = None,
+) -> None:
+    """Emits expanded steps in order: the first one reads the sources, later ones what the one before it wrote.
+
+    Args:
+        b: The builder.
+        steps: From `Expansion.expand`.
+        counts: By `over`: elements of one call, and calls.
+        target: Where the result goes.
+        sources: What the program reads.
+        scratch: Room for values in between.
+    """
+    for number, step in enumerate(steps):
+        elements, calls = counts[step.over]
+        if step.op == SCALAR:
+            b.order(Pipe.V, Pipe.S, "scalar")
+            b.emit(Scalar(elements * calls * step.count * SCALAR_CYCLES_PER_ELEMENT, "element by element"))
+            b.order(Pipe.S, Pipe.V, "scalar")
+            continue
+        into = (
+            target
+            if scratch is None or number == len(steps) - 1
+            else b.target(scratch, min(elements * calls * step.dtype.itemsize, scratch.slot_bytes))
+        )
+        read = (
+            sources
+            if number == 0 or scratch is None
+            else (b.source(scratch, min(elements * calls * step.dtype.itemsize, scratch.slot_bytes)), *sources[1:])
+        )
+        b.emit(Vector(step.op, step.dtype.value, elements, into, read, calls * step.count))

@@ -1,0 +1,200 @@
+"""The way out of L0C: through UB and the vector unit on coupled cores, through FIXPIPE on split ones."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ascendsim.core.dtypes import DType
+from ascendsim.core.errors import CompileError
+from ascendsim.core.formats import align, ceil_div
+from ascendsim.isa.instructions import Affine, Buffer, Move, Operand, Pipe, Vector
+from ascendsim.lower.emit import BlockBuilder, Ring, capacity, pieces, plus, times
+from ascendsim.lower.templates.operands import fitted, result_tile
+from ascendsim.lower.templates.stage import Tile
+from ascendsim.lower.templates.steps import Expansion, emit_steps
+from ascendsim.opset.work import CubeWork, Ref, Step, Stream
+
+ROWS = 16
+ACCUMULATOR_ITEM = 4  # float32 or int32 in L0C
+Extent = tuple[Affine, int]  # first index and count
+
+
+def fixpipe_takes(epilogue: Sequence[Step]) -> bool:
+    """Whether FIXPIPE does the steps on the way (conversion and one ReLU; source: fix_pipe_pre_act functions of the chip files)."""
+    return all(step.op == "vrelu" for step in epilogue) and len(epilogue) <= 1
+
+
+def accumulator_type(work: CubeWork) -> str:
+    """Element type in L0C."""
+    return "int32" if work.dtype.is_integer else "float32"
+
+
+class FixpipeOut:
+    """Split cores: bias through L1 into the bias table, FIXPIPE stores converted results."""
+
+    def __init__(self, builder: BlockBuilder, work: CubeWork, l0c: Ring, tile_n: int) -> None:
+        self.b, self.work, self.l0c = builder, work, l0c
+        self.bias: Ring | None = None
+        if work.bias is not None:
+            slot = align(tile_n * ACCUMULATOR_ITEM, 64)
+            slots = 2 if 2 * slot <= capacity(builder.soc, Buffer.BT) else 1
+            self.bias = builder.ring("bias_l1", Pipe.MTE2, Pipe.MTE1, 2, (Buffer.L1, slot))
+            self.table = builder.ring("bias_bt", Pipe.MTE1, Pipe.M, slots, (Buffer.BT, slot))
+
+    def bring(self, n_at: Affine, n: int) -> None:
+        """Loads the bias of the tile's columns and puts it into the table."""
+        if self.bias is None or self.work.bias is None:
+            return
+        b = self.b
+        b.acquire(self.bias)
+        _load_columns(b, self.work.bias, self.bias, n_at, n)
+        b.commit(self.bias)
+        b.receive(self.bias)
+        b.acquire(self.table)
+        bytes = n * ACCUMULATOR_ITEM
+        b.emit(Move(Pipe.MTE1, b.target(self.table, bytes), b.source(self.bias, bytes), 1, bytes, "bias"))
+        b.commit(self.table)
+        b.release(self.bias)
+
+    def begin(self, n: int) -> None:
+        """Before the tile's first mmad: it reads the bias from the table."""
+        if self.bias is not None:
+            self.b.receive(self.table)
+
+    def write(self, base: Affine, m: Extent, n: Extent, whole: tuple[int, int, bool]) -> None:
+        """Stores the tile (rows and columns of the whole product, and whether it is a feature map, in `whole`)."""
+        b, out = self.b, self.work.out
+        if self.bias is not None:
+            b.release(self.table)
+        b.receive(self.l0c)
+        tile = fitted(b, result_tile(out, whole[0], whole[1], m, n, base, whole[2]), out)
+        source = b.source(self.l0c, align(m[1], ROWS) * align(n[1], ROWS) * ACCUMULATOR_ITEM)
+        b.emit(Move(Pipe.FIX, tile.operand, source, tile.bursts, tile.burst_bytes, "fixpipe", dst_stride=tile.stride, aligned=tile.aligned))
+        b.release(self.l0c)
+
+
+class UnifiedBufferOut:
+    """Coupled cores: the vector unit fetches the tile from L0C in pieces, adds bias and epilogue, MTE3 stores."""
+
+    def __init__(self, builder: BlockBuilder, work: CubeWork, l0c: Ring, expansion: Expansion, tile_m: int, tile_n: int) -> None:
+        self.b, self.work, self.l0c, self.expansion = builder, work, l0c, expansion
+        self.inside = DType.FLOAT32 if work.out.dtype is DType.FLOAT32 else DType.INT32 if work.out.dtype is DType.INT32 else DType.FLOAT16
+        self.itemsize = max(work.out.dtype.itemsize, self.inside.itemsize)
+        self.bias: Ring | None = None
+        if work.bias is not None:
+            self.bias = builder.ring("bias_ub", Pipe.MTE2, Pipe.V, 2, (Buffer.UB, tile_n * self.itemsize))
+        full = [stream for stream in work.epilogue_inputs if stream.over == "all"]
+        self.small = [
+            (
+                stream,
+                builder.ring(
+                    f"in{number}_ub",
+                    Pipe.MTE2,
+                    Pipe.V,
+                    2,
+                    (Buffer.UB, self._small_count(stream, tile_m, tile_n) * stream.ref.dtype.itemsize),
+                ),
+            )
+            for number, stream in enumerate(work.epilogue_inputs)
+            if stream.over != "all"
+        ]
+        widest = max([self.itemsize, *(step.dtype.itemsize for step in work.epilogue)])
+        each = 2 * self.itemsize + 2 * sum(stream.ref.dtype.itemsize for stream in full) + (widest if work.epilogue else 0)
+        rows = align(tile_m, ROWS)
+        room = capacity(builder.soc, Buffer.UB) - builder.used(Buffer.UB) - 256
+        most = room // (rows * each) // ROWS * ROWS
+        if most < ROWS:
+            raise CompileError(
+                f"UB of {builder.soc.name}",
+                "must hold 16 columns of a Cube tile",
+                f"{room} bytes for {rows} rows",
+                "use fewer fused inputs",
+            )
+        columns = align(tile_n, ROWS)
+        self.step_n = align(ceil_div(columns, ceil_div(columns, most)), ROWS)
+        count = rows * min(self.step_n, columns)
+        self.full = [
+            (stream, builder.ring(f"x{number}_ub", Pipe.MTE2, Pipe.V, 2, (Buffer.UB, count * stream.ref.dtype.itemsize)))
+            for number, stream in enumerate(full)
+        ]
+        self.result = builder.ring("out_ub", Pipe.V, Pipe.MTE3, 2, (Buffer.UB, count * self.itemsize))
+        self.scratch = builder.ring("tmp_ub", Pipe.V, Pipe.V, 1, (Buffer.UB, count * widest)) if work.epilogue else None
+
+    def _small_count(self, stream: Stream, tile_m: int, tile_n: int) -> int:
+        return {"row": align(tile_m, ROWS), "col": align(tile_n, ROWS)}.get(stream.over, ROWS)
+
+    def bring(self, n_at: Affine, n: int) -> None:
+        """Loads the bias and what else the epilogue needs of the tile's columns."""
+        b = self.b
+        if self.bias is not None and self.work.bias is not None:
+            b.acquire(self.bias)
+            _load_columns(b, self.work.bias, self.bias, n_at, n)
+            b.commit(self.bias)
+        for stream, ring in self.small:
+            b.acquire(ring)
+            _load_columns(b, stream.ref, ring, n_at, min(n, max(1, stream.ref.bytes // stream.ref.dtype.itemsize)))
+            b.commit(ring)
+
+    def begin(self, n: int) -> None:
+        """Nothing to do: the bias is added in UB."""
+
+    def write(self, base: Affine, m: Extent, n: Extent, whole: tuple[int, int, bool]) -> None:
+        """Moves the tile out in pieces of columns."""
+        b = self.b
+        b.receive(self.l0c)
+        rings = [ring for _, ring in self.small] + ([self.bias] if self.bias is not None else [])
+        for ring in rings:
+            b.receive(ring)
+        parts = pieces(n[1], self.step_n)
+        single = len(parts) == 1 and parts[0].trips == 1
+        for columns in parts:
+            with b.loop("o", columns.trips) as j:
+                self._piece(base, m, (plus(n[0], columns.at(j)), columns.size), columns.at(j), whole, single)
+        if not single:
+            b.release(self.l0c)
+        for ring in rings:
+            b.release(ring)
+
+    def _piece(self, base: Affine, m: Extent, n: Extent, column: Affine, whole: tuple[int, int, bool], single: bool) -> None:
+        b, work = self.b, self.work
+        rows, blocks = align(m[1], ROWS), ceil_div(n[1], ROWS)
+        count = rows * blocks * ROWS
+        tile = fitted(b, result_tile(work.out, whole[0], whole[1], m, n, base, whole[2]), work.out)
+        for stream, ring in self.full:
+            b.acquire(ring)
+            bytes = min(tile.bytes // work.out.dtype.itemsize * stream.ref.dtype.itemsize, stream.ref.bytes)
+            other = fitted(b, Tile(stream.ref.region, times(tile.offset, 1), 1, bytes), stream.ref)
+            b.emit(Move(Pipe.MTE2, b.target(ring, bytes), other.operand, 1, bytes, aligned=other.aligned))
+            b.commit(ring)
+        b.acquire(self.result)
+        target = b.target(self.result, count * self.itemsize)
+        source = b.source(self.l0c, count * ACCUMULATOR_ITEM, 0, times(column, rows * ACCUMULATOR_ITEM))
+        b.emit(Vector("l0c_to_ub", accumulator_type(work), count, target, (source,)))
+        if single:
+            b.release(self.l0c)
+        if self.bias is not None:
+            values = b.source(self.bias, blocks * ROWS * self.itemsize, 0, times(column, self.itemsize))
+            adds = self.expansion.expand((Step("vadd", self.inside),))
+            emit_steps(b, adds, {"all": (rows * ROWS, blocks)}, target, (target, values))
+        if work.epilogue:
+            sources: list[Operand] = [target]
+            for stream, ring in self.full:
+                b.receive(ring)
+                sources.append(b.source(ring, count * stream.ref.dtype.itemsize))
+            sources += [b.source(ring, ring.allocations[0].slot_bytes) for _, ring in self.small]
+            counts = {"all": (count, 1), "row": (rows, 1), "col": (blocks * ROWS, 1), "one": (1, 1)}
+            emit_steps(b, self.expansion.expand(work.epilogue), counts, target, tuple(sources), self.scratch)
+            for _, ring in self.full:
+                b.release(ring)
+        b.commit(self.result)
+        b.receive(self.result)
+        stored = b.source(self.result, min(count * self.itemsize, tile.bytes))
+        b.emit(Move(Pipe.MTE3, tile.operand, stored, tile.bursts, tile.burst_bytes, dst_stride=tile.stride, aligned=tile.aligned))
+        b.release(self.result)
+
+
+def _load_columns(b: BlockBuilder, ref: Ref, ring: Ring, n_at: Affine, n: int) -> None:
+    """Brings one value a column from global memory."""
+    bytes = min(n * ref.dtype.itemsize, ring.allocations[0].slot_bytes)
+    tile = fitted(b, Tile(ref.region, times(n_at, ref.dtype.itemsize), 1, bytes), ref)
+    b.emit(Move(Pipe.MTE2, b.target(ring, tile.bytes), tile.operand, 1, tile.bytes, aligned=tile.aligned))
