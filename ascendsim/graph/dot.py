@@ -1,0 +1,74 @@
+"""Graphviz text of a graph, for pictures of small graphs and of neighbourhoods."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ascendsim.graph.ir import Graph, Node, Tensor
+from ascendsim.graph.text import dims
+
+
+def to_dot(graph: Graph, constants: bool = False) -> str:
+    """Returns the graph in Graphviz' DOT language; the same graph gives the same text.
+
+    Nodes are boxes with operator and name, inputs and outputs ellipses, edges carry element type and shape (one edge a use, so
+    multiple edges show), control edges are dashed, subgraphs are clusters.
+
+    Args:
+        graph: Any graph.
+        constants: Whether to draw constants (weights) too.
+    """
+    lines = [
+        "digraph " + _quoted(graph.name) + " {",
+        '  node [shape=box, fontname="Helvetica"];',
+        '  edge [fontname="Helvetica", fontsize=10];',
+    ]
+    names: dict[Tensor | Node, str] = {}
+    lines.extend("  " + line for line in _body(graph, constants, names))
+    lines.append("}")
+    return "\n".join(lines) + "\n"
+
+
+def _body(graph: Graph, constants: bool, names: dict[Tensor | Node, str]) -> Iterator[str]:
+    for tensor in graph.inputs:
+        yield _declared(tensor, names, "ellipse", f"{tensor.name}\n{_type(tensor)}")
+    if constants:
+        for tensor in graph.constants:
+            yield _declared(tensor, names, "note", f"{tensor.name}\n{_type(tensor)}")
+    for node in graph.nodes:
+        yield _declared(node, names, "box", f"{node.op_type}\n{node.name}")
+    for node in graph.nodes:
+        for key, subgraph in node.subgraphs:
+            yield f"subgraph cluster_{len(names)} {{"
+            yield f"  label={_quoted(f'{key} of {node.name}')};"
+            for line in _body(subgraph, constants, names):
+                yield "  " + line
+            yield "}"
+    for node in graph.nodes:
+        for tensor in node.inputs:
+            source = None if tensor is None else names.get(tensor if tensor.producer is None else tensor.producer)
+            if tensor is not None and source is not None:
+                yield f"{source} -> {names[node]} [label={_quoted(_type(tensor))}];"
+        for before in node.control:
+            if before in names:
+                yield f"{names[before]} -> {names[node]} [style=dashed];"
+    for number, output in enumerate(graph.outputs):
+        source = names.get(output if output.producer is None else output.producer)
+        end = f"out{len(names)}_{number}"
+        yield f"{end} [shape=ellipse, label={_quoted(output.name)}];"
+        if source is not None:
+            yield f"{source} -> {end} [label={_quoted(_type(output))}];"
+
+
+def _declared(item: Tensor | Node, names: dict[Tensor | Node, str], shape: str, label: str) -> str:
+    names[item] = f"n{len(names)}"
+    return f"{names[item]} [shape={shape}, label={_quoted(label)}];"
+
+
+def _type(tensor: Tensor) -> str:
+    return f"{tensor.dtype.value if tensor.dtype else '?'}{dims(tensor.shape)}"
+
+
+def _quoted(text: str) -> str:
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\r", "")
+    return f'"{escaped}"'
