@@ -16,7 +16,7 @@ from ascendsim.opset import InferContext, Layout, OpDef
 from ascendsim.opset.work import LowerContext, NoTask, Work
 
 
-def conv_shape(context: InferContext, image: int = 0, weight: int = 1, bias: int = 2) -> tuple[Any, ...] | None:
+def conv_shape(context: InferContext, image: int = 0, weight: int = 1, bias: int | None = 2) -> tuple[Any, ...] | None:
     """Output shape of a convolution whose operands are at these input ports; None if a rank is unknown.
 
     Raises:
@@ -38,7 +38,7 @@ def conv_shape(context: InferContext, image: int = 0, weight: int = 1, bias: int
             )
     if w is not None and isinstance(w[0], int) and w[0] % groups:
         raise context.fail(f"needs output channels that are a multiple of group {groups}", w[0])
-    if context.has(bias) and w is not None:
+    if bias is not None and context.has(bias) and w is not None:
         b = context.shape(bias)
         if b is not None and isinstance(w[0], int) and b != (w[0],) and all(isinstance(d, int) for d in b):
             raise context.fail(f"needs a bias of shape ({w[0]},)", b)

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ascendsim_kernels.gemm import exact_terms
 from ascendsim_kernels.jit import kernel
 from ascendsim_kernels.windows import Window
 
@@ -196,3 +197,27 @@ def convolve_transposed(image: NDArray[Any], weight: NDArray[Any], window: Windo
             columns = np.matmul(matrices[g].T, pixels[n, g])
             result[n, g * per_group : (g + 1) * per_group] = fold(columns, window, (per_group, *size))
     return result
+
+
+def integer_convolve(image: NDArray[Any], weight: NDArray[Any], window: Window, groups: int) -> NDArray[np.int32]:
+    """Exact convolution of small integers (8 bit, zero points already taken off); shapes as in `convolve`.
+
+    Channels are cut so that every partial sum is an integer that float32 holds exactly; where that is not possible
+    (a group of a grouped convolution too deep) the sums run in float64.
+    """
+    limit = exact_terms(image, weight) // window.taps
+    channels = weight.shape[1]
+    if channels <= limit:
+        return _as_int32(convolve(image.astype(np.float32), weight.astype(np.float32), window, groups))
+    if groups > 1 or limit == 0:
+        return _as_int32(convolve(image.astype(np.float64), weight.astype(np.float64), window, groups))
+    total = np.zeros((image.shape[0], weight.shape[0], *window.output), np.int32)
+    for start in range(0, channels, limit):
+        part = slice(start, start + limit)
+        total += _as_int32(convolve(image[:, part].astype(np.float32, order="C"), weight[:, part].astype(np.float32, order="C"), window, 1))
+    return total
+
+
+def _as_int32(sums: NDArray[Any]) -> NDArray[np.int32]:
+    """Whole numbers as int32, wrapping around as the accumulator does."""
+    return sums.astype(np.int64).astype(np.int32)
