@@ -333,7 +333,7 @@ class Graph:
         node.attributes.update(attributes)
         for index, tensor in enumerate(inputs):
             node.set_input(index, tensor)
-        wanted: Iterable[str | Tensor] = [self.fresh(f"{node.name}_out") for _ in range(outputs)] if isinstance(outputs, int) else outputs
+        wanted: Iterable[str | Tensor] = (self.fresh(f"{node.name}_out") for _ in range(outputs)) if isinstance(outputs, int) else outputs
         for index, item in enumerate(wanted):
             if isinstance(item, str):
                 item = self.add_tensor(Tensor(item if item else self.fresh(f"{node.name}_unused")))
