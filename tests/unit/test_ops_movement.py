@@ -1,0 +1,188 @@
+"""Transpose, Concat, Split, Slice, Expand, Tile, Pad, CenterCropPad: values, shape rules and burst lengths."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ascendsim.core.errors import GraphError
+from ascendsim.ops.bursts import TILE_BYTES, transpose_bursts
+from ascendsim.opset.work import MoveWork, Work
+from tests.support.single_node import infer, lower, run, with_onnxruntime
+
+HALF = np.zeros((8, 128, 12, 64), np.float16)
+INT_MAX = 2**63 - 1
+
+
+def only_copy(work: Work) -> tuple[int, int, int, int]:
+    assert isinstance(work, MoveWork)
+    (copy,) = work.copies
+    return copy.bytes, copy.written, copy.read_burst, copy.write_burst
+
+
+def ints(*values: int) -> np.ndarray:
+    return np.array(values, np.int64)
+
+
+@given(st.permutations(range(4)), st.lists(st.integers(1, 5), min_size=4, max_size=4))
+def test_transpose_twice_is_the_identity(order: list[int], shape: list[int]) -> None:
+    data = np.arange(math.prod(shape)).reshape(shape)
+    turned = run("Transpose", [data], perm=tuple(order))[0]
+    np.testing.assert_array_equal(turned, np.transpose(data, order))
+    assert turned.flags.c_contiguous
+    np.testing.assert_array_equal(run("Transpose", [turned], perm=tuple(np.argsort(order).tolist()))[0], data)
+
+
+@given(st.permutations(range(4)), st.lists(st.integers(1, 300), min_size=4, max_size=4), st.sampled_from([1, 2, 4]))
+def test_transpose_bursts_are_contiguous_pieces(order: list[int], shape: list[int], itemsize: int) -> None:
+    read, write = transpose_bursts(shape, order, itemsize)
+    total = math.prod(shape) * itemsize
+    for burst in (read, write):
+        assert itemsize <= burst <= min(total, TILE_BYTES) or total < itemsize
+        assert burst % itemsize == 0
+    moved = [axis for axis in order if shape[axis] > 1]
+    if moved == sorted(moved):
+        assert read == write  # nothing moves: one long piece
+
+
+def test_transpose_of_heads_moves_whole_rows() -> None:
+    work = lower("Transpose", [HALF], perm=(0, 2, 1, 3))
+    assert isinstance(work, MoveWork)
+    assert work.steps == ()  # 64 halves = 128 B: the DMA places them
+    assert min(only_copy(work)[2:]) >= 64 * 2
+
+
+def test_transpose_of_the_last_axis_needs_vnchwconv() -> None:
+    halves = lower("Transpose", [HALF], perm=(0, 1, 3, 2))
+    assert isinstance(halves, MoveWork)
+    assert [(step.op, step.count) for step in halves.steps] == [("vnchwconv", 1)]
+    words = HALF.astype(np.float32)
+    old, new = (lower("Transpose", [words], generation=chip, perm=(0, 1, 3, 2)) for chip in ("v100", "c220"))
+    assert isinstance(old, MoveWork)
+    assert isinstance(new, MoveWork)
+    assert (old.steps[0].count, new.steps[0].count) == (2, 1)  # v100 turns 32-bit elements in two halves
+
+
+@given(st.integers(0, 2), st.lists(st.integers(1, 4), min_size=1, max_size=4))
+def test_concat_undoes_split(axis: int, sizes: list[int]) -> None:
+    shape = [2, 3, 4]
+    shape[axis] = sum(sizes)
+    data = np.arange(math.prod(shape), dtype=np.float32).reshape(shape)
+    parts = run("Split", [data, ints(*sizes)], outputs=len(sizes), axis=axis - 3)
+    assert [part.shape[axis] for part in parts] == sizes
+    np.testing.assert_array_equal(run("Concat", parts, axis=axis)[0], data)
+
+
+def test_uneven_split_by_count() -> None:
+    parts = run("Split", [np.arange(7)], outputs=3, num_outputs=3)
+    assert [part.tolist() for part in parts] == [[0, 1, 2], [3, 4, 5], [6]]
+
+
+def test_split_refuses_sizes_that_do_not_add_up() -> None:
+    with pytest.raises(GraphError, match="add up to 7"):
+        run("Split", [np.arange(7), ints(3, 3)], outputs=2)
+
+
+def test_concat_and_split_keep_symbols() -> None:
+    assert infer("Concat", [("n", 3, 4), (None, 5, 4)], axis=1) == [("n", 8, 4)]
+    assert infer("Concat", [("n", 3), None], axis=1) == [("n", None)]
+    assert infer("Split", [("n", 6)], outputs=2, axis=1) == [("n", 3), ("n", 3)]
+    assert infer("Split", [("n", 6), (2,)], outputs=2, axis=1) == [("n", None), ("n", None)]
+
+
+def test_concat_along_channels_writes_one_run_an_image() -> None:
+    small, large = np.zeros((4, 32, 7, 7), np.float16), np.zeros((4, 64, 7, 7), np.float16)
+    work = lower("Concat", [small, large], axis=1)
+    assert isinstance(work, MoveWork)
+    assert [copy.write_burst for copy in work.copies] == [32 * 49 * 2, 64 * 49 * 2]
+    outermost = lower("Concat", [small, small], axis=0)
+    assert isinstance(outermost, MoveWork)
+    assert [copy.write_burst for copy in outermost.copies] == [small.nbytes, small.nbytes]
+
+
+BOXES = [
+    ([1], [3], [0], [1]),
+    ([0, 1], [INT_MAX, -1], [1, 2], [1, 2]),
+    ([-1], [-INT_MAX], [2], [-1]),
+    ([5], [-7], [1], [-2]),
+    ([100], [200], [0], [1]),
+    ([3], [1], [2], [1]),
+    ([-2, 0], [INT_MAX, 2], [-1, -3], [1, 1]),
+]
+
+
+@pytest.mark.parametrize("box", BOXES)
+def test_slice_as_onnxruntime(box: tuple[list[int], ...]) -> None:
+    data = np.arange(120, dtype=np.float32).reshape(4, 5, 6)
+    inputs = [data, *(ints(*part) for part in box)]
+    np.testing.assert_array_equal(run("Slice", inputs)[0], with_onnxruntime("Slice", inputs)[0])
+
+
+def test_slice_with_symbols_and_unknown_bounds() -> None:
+    assert infer("Slice", [("n", 8), (1,), (1,), (1,)], {1: [2], 2: [6], 3: [1]}) == [("n", 4)]
+    assert infer("Slice", [("n", 8), (1,), (1,), (1,)], {1: [0], 2: [INT_MAX], 3: [0]}) == [("n", 8)]
+    assert infer("Slice", [("n", 8), (1,), (1,), (1,)], {1: [0], 2: [5], 3: [0]}) == [(None, 8)]
+    assert infer("Slice", [("n", 8), (1,), (1,), (1,)], {3: [1]}) == [("n", None)]
+
+
+def test_slice_bursts() -> None:
+    rows = lower("Slice", [np.zeros((64, 128), np.float16), ints(0), ints(32), ints(1)])
+    assert only_copy(rows) == (64 * 64, 64 * 64, 64, 64 * 64)
+    block = lower("Slice", [np.zeros((64, 128), np.float16), ints(8), ints(24), ints(0)])
+    assert only_copy(block) == (16 * 256, 16 * 256, 16 * 256, 16 * 256)
+    strided = lower("Slice", [np.zeros((64, 128), np.float16), ints(0), ints(128), ints(1), ints(2)])
+    assert only_copy(strided) == (64 * 127 * 2, 64 * 64 * 2, 127 * 2, 64 * 64 * 2)  # the span is read, every other element is kept
+
+
+@pytest.mark.parametrize("mode", ["constant", "reflect", "edge", "wrap"])
+@pytest.mark.parametrize("pads", [(0, 1, 2, 1, 0, 2), (1, 0, 0, 0, 2, 1)])
+def test_pad_as_onnxruntime(mode: str, pads: tuple[int, ...]) -> None:
+    data = np.random.default_rng(1).standard_normal((3, 4, 5)).astype(np.float32)
+    inputs = [data, ints(*pads), np.float32(1.5)]
+    np.testing.assert_array_equal(run("Pad", inputs, mode=mode)[0], with_onnxruntime("Pad", inputs, opset=19, mode=mode)[0])
+
+
+def test_negative_pads_cut() -> None:
+    data = np.arange(12, dtype=np.float16).reshape(3, 4)
+    assert run("Pad", [data, ints(-1, 1), None, ints(1)])[0].tolist() == [[1, 2, 3, 0], [5, 6, 7, 0], [9, 10, 11, 0]]
+
+
+def test_pad_shapes_and_bytes() -> None:
+    assert infer("Pad", [("n", 3, 8, 8), (8,)], {1: [0, 0, 1, 1, 0, 0, 1, 1]}) == [("n", 3, 10, 10)]
+    assert infer("Pad", [("n", 3), (4,)]) == [(None, None)]
+    work = lower("Pad", [np.zeros((1, 16, 8, 8), np.float16), ints(0, 0, 1, 1, 0, 0, 1, 1)])
+    assert only_copy(work)[:2] == (16 * 64 * 2, 16 * 100 * 2)
+
+
+@given(st.lists(st.sampled_from([1, 3]), min_size=3, max_size=3))
+def test_expand_as_numpy(shape: list[int]) -> None:
+    data = np.arange(math.prod(shape)).reshape(shape)
+    np.testing.assert_array_equal(run("Expand", [data, ints(2, 3, 3, 3)])[0], np.broadcast_to(data, (2, 3, 3, 3)))
+
+
+def test_expand_refuses_and_infers() -> None:
+    with pytest.raises(GraphError, match="broadcasts"):
+        run("Expand", [np.zeros((2, 3)), ints(4, 3)])
+    assert infer("Expand", [("n", 1), (3,)], {1: [4, 1, 5]}) == [(4, "n", 5)]
+    assert infer("Expand", [(3, 1), (3,)]) == [(None, None, None)]
+
+
+def test_expand_reads_its_source_once() -> None:
+    work = lower("Expand", [np.zeros((1, 768), np.float16), ints(128, 768)])
+    assert only_copy(work)[:2] == (768 * 2, 128 * 768 * 2)
+
+
+@given(st.lists(st.integers(0, 3), min_size=2, max_size=2))
+def test_tile_as_numpy(repeats: list[int]) -> None:
+    data = np.arange(6).reshape(2, 3)
+    np.testing.assert_array_equal(run("Tile", [data, ints(*repeats)])[0], np.tile(data, repeats))
+
+
+def test_center_crop_pad_puts_the_odd_element_at_the_end() -> None:
+    data = np.arange(5)
+    assert run("CenterCropPad", [data, ints(2)])[0].tolist() == [1, 2]
+    assert run("CenterCropPad", [data, ints(8)])[0].tolist() == [0, 0, 1, 2, 3, 4, 0, 0]
