@@ -53,10 +53,10 @@ class Scheduler:
     ) -> None:
         self.env, self.program, self.soc, self.clock = env, program, soc, clock
         self._instructions, self._groups, self._record, self._progress = instructions, groups, record, progress
+        self._cores = core_numbers(soc)
         self.links = Links(env, soc, clock)
         self.l2 = L2State(soc.l2, program.memory, program.metadata.get("l2_placed", ()))
         self.records: list[TaskRecord] = []
-        self._cores = core_numbers(soc)
         self._free = {kind: list(numbers) for kind, numbers in self._cores.items()}  # heaps: the lowest number first
         self._ai_cpus = [0] * soc.ai_cpu.cores  # heap of ticks at which each becomes free
         self._compiled: dict[int, CompiledBlock] = {}

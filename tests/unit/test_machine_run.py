@@ -1,0 +1,387 @@
+"""Times of small programs against values worked out by hand, on a chip with round numbers (one tick = 1 ns = 1 cycle)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from ascendsim.core.errors import CompileError, SimulationError
+from ascendsim.isa.instructions import Buffer, Flag, Loop, Mmad, Move, Operand, Pipe, Scalar, SetFlag, Statement, Vector, WaitFlag
+from ascendsim.isa.program import Access, Block, CoreKind, Task, TaskKind
+from ascendsim.machine import run
+from ascendsim.trace.records import Trace
+from tests.support.toy_programs import copy_block, gm, matmul_block, program_of, task_of
+from tests.support.toy_soc import TOY, bare, toy
+
+UB = Operand(Buffer.UB, "u", 4096)
+OTHER = Operand(Buffer.UB, "v", 4096)
+BIG = {"x": 1 << 22, "y": 1 << 22}
+
+
+def block(*body: Statement, flags: tuple[Flag, ...] = (), core: CoreKind = CoreKind.AI) -> Block:
+    return Block(body, (), flags, core)
+
+
+def load(size: int = 4096, region: str = "x") -> Move:
+    return Move(Pipe.MTE2, UB, gm(region, size), 1, size)
+
+
+def store(size: int = 4096) -> Move:
+    return Move(Pipe.MTE3, gm("y", size), UB, 1, size)
+
+
+def add(repeats: int, dst: Operand = UB, *srcs: Operand) -> Vector:
+    return Vector("vadd", "float16", 128 * repeats, dst, srcs or (OTHER,))
+
+
+def mmad(blocks: int) -> Mmad:
+    return Mmad(Operand(Buffer.L0C, "c", 1024), Operand(Buffer.L0A, "a", 512), Operand(Buffer.L0B, "b", 512), 16, 16 * blocks, 16)
+
+
+def spans(trace: Trace, pipe: str) -> list[tuple[int, int]]:
+    return [(item.start, item.end) for item in trace.instructions if item.pipe == pipe]
+
+
+def simulate(body: Block, soc: object = None, count: int = 1) -> Trace:
+    return run(program_of(task_of((body, count)), regions=BIG), soc or bare(), instructions=True)  # type: ignore[arg-type]
+
+
+def test_a_pipe_runs_its_instructions_one_after_the_other() -> None:
+    trace = simulate(block(mmad(10), mmad(20), mmad(5)))
+    assert spans(trace, "M") == [(0, 10), (10, 30), (30, 35)]
+    assert trace.end == 35
+
+
+def test_pipes_run_side_by_side_without_flags() -> None:
+    trace = simulate(block(mmad(100), add(40)))
+    assert spans(trace, "M") == [(0, 100)]
+    assert spans(trace, "V") == [(0, 40)]
+
+
+def test_loops_repeat() -> None:
+    trace = simulate(block(Loop("i", 3, (mmad(10), Loop("j", 2, (add(5),))))))
+    assert spans(trace, "M") == [(0, 10), (10, 20), (20, 30)]
+    assert len(spans(trace, "V")) == 6
+
+
+def test_loops_of_no_trips_do_nothing() -> None:
+    assert simulate(block(Loop("i", 0, (mmad(10),)), mmad(1))).end == 1
+
+
+def test_a_flag_fires_when_everything_before_it_is_visible() -> None:
+    soc = bare(cube={"latency_cycles": 15}, issue={"flag_cycles": 4})
+    full = Flag("full", Pipe.M, Pipe.V)
+    trace = simulate(block(mmad(100), SetFlag(Pipe.M, "full"), mmad(50), WaitFlag(Pipe.V, "full"), add(10), flags=(full,)), soc)
+    assert spans(trace, "M") == [(0, 100), (100, 150)]  # the flag does not hold its pipe up
+    assert spans(trace, "V") == [(100 + 15 + 4, 129)]
+
+
+def test_flags_count() -> None:
+    free = Flag("free", Pipe.V, Pipe.M, 2, 2)
+    body = block(Loop("i", 4, (WaitFlag(Pipe.M, "free"), mmad(10), add(100), SetFlag(Pipe.V, "free"))), flags=(free,))
+    assert spans(simulate(body), "M") == [(0, 10), (10, 20), (100, 110), (200, 210)]
+
+
+def test_the_scalar_unit_issues_one_instruction_after_the_other() -> None:
+    trace = simulate(block(mmad(10), mmad(10), add(3)), bare(issue={"scalar_cycles": 4}))
+    assert spans(trace, "M") == [(4, 14), (14, 24)]
+    assert spans(trace, "V") == [(12, 15)]
+
+
+def test_scalar_work_delays_what_follows() -> None:
+    trace = simulate(block(Scalar(50, "address"), mmad(10)), bare(issue={"scalar_cycles": 1}))
+    assert spans(trace, "S") == [(0, 50)]
+    assert spans(trace, "M") == [(51, 61)]
+
+
+def test_the_scalar_unit_waits_for_flags_and_sets_them() -> None:
+    there, back = Flag("there", Pipe.V, Pipe.S), Flag("back", Pipe.S, Pipe.V)
+    body = block(
+        add(100),
+        SetFlag(Pipe.V, "there"),
+        WaitFlag(Pipe.S, "there"),
+        Scalar(30),
+        SetFlag(Pipe.S, "back"),
+        WaitFlag(Pipe.V, "back"),
+        add(10),
+        flags=(there, back),
+    )
+    assert spans(simulate(body), "V") == [(0, 100), (130, 140)]
+
+
+def test_a_full_queue_stops_the_scalar_unit() -> None:
+    soc = bare(issue={"queue_depth": {"M": 2, "V": 16}})
+    trace = simulate(block(mmad(100), mmad(100), mmad(100), mmad(100), add(10)), soc)
+    # Two wait in the queue while one runs: the fourth mmad, and with it the add, is issued when the second one starts.
+    assert spans(trace, "V") == [(100, 110)]
+
+
+def test_vector_head_is_paid_after_a_pause_only() -> None:
+    soc = bare(vector={"head_cycles": 13}, issue={"scalar_cycles": 1})
+    assert spans(simulate(block(add(40), add(40)), soc), "V") == [(1, 54), (54, 94)]
+
+
+def test_dependent_vector_instructions_wait_for_the_result() -> None:
+    soc = bare(vector={"latency_cycles": 20})
+    trace = simulate(block(add(40, UB, OTHER), add(40, OTHER, UB), add(40, UB, UB)), soc)
+    assert spans(trace, "V") == [(0, 40), (60, 100), (100, 140)]  # the third reads what was complete at tick 60
+
+
+def test_a_transfer_takes_bytes_over_the_narrowest_link() -> None:
+    assert spans(simulate(block(load(4096))), "MTE2") == [(0, 128)]  # DRAM: 32 B per cycle
+    wide = bare(dram={"read_gb_per_s": 1000})
+    assert spans(simulate(block(load(4096)), wide), "MTE2") == [(0, 64)]  # port: 64 B per cycle
+    slow = bare(dram={"read_gb_per_s": 1000}, l2={"read_bytes_per_cycle_per_core": 8})
+    assert spans(simulate(block(load(4096)), slow), "MTE2") == [(0, 256)]  # L2: 2 cores x 8 B per cycle
+
+
+def test_cores_share_the_links() -> None:
+    trace = simulate(block(load(4096)), count=2)
+    assert [(item.cores, item.start, item.end) for item in trace.instructions] == [((0, 1), 0, 256)]
+
+
+def test_shares_change_when_a_transfer_ends() -> None:
+    # Core 0 loads 4096 B, core 1 8192 B. Both get 16 B/cycle up to tick 256, then core 1 alone 32 B/cycle for the other 4096 B.
+    program = program_of(task_of((block(load(4096)), 1), (block(load(8192)), 1)), regions=BIG)
+    trace = run(program, bare(), instructions=True)
+    assert sorted((item.cores, item.end) for item in trace.instructions) == [((0,), 256), ((1,), 384)]
+
+
+def test_shares_change_when_a_transfer_begins() -> None:
+    # Core 1 begins at tick 64, when 2048 of core 0's 4096 B are left: 16 B/cycle each until core 0 is done at tick 192. By then
+    # core 1 has 2048 B, and gets the other 2048 B at 32 B/cycle.
+    late = block(add(64), SetFlag(Pipe.V, "go"), WaitFlag(Pipe.MTE2, "go"), load(4096), flags=(Flag("go", Pipe.V, Pipe.MTE2),))
+    program = program_of(task_of((block(load(4096)), 1), (late, 1)), regions=BIG)
+    trace = run(program, bare(), instructions=True)
+    assert sorted((item.cores, item.start, item.end) for item in trace.instructions if item.pipe == "MTE2") == [
+        ((0,), 0, 192),
+        ((1,), 64, 256),
+    ]
+
+
+def test_reads_and_writes_have_links_of_their_own_unless_the_bus_is_half_duplex() -> None:
+    both = block(load(4096), store(4096))
+    writes = {"software_managed": True}
+    assert spans(simulate(both, bare(l2=writes)), "MTE2") == [(0, 128)]
+    assert spans(simulate(both, bare(l2=writes)), "MTE3") == [(0, 128)]
+    half = bare(l2=writes, dram={"half_duplex": True})
+    assert spans(simulate(both, half), "MTE2") == [(0, 256)]
+    assert spans(simulate(both, half), "MTE3") == [(0, 256)]
+
+
+def test_a_half_duplex_bus_is_loaded_in_proportion_to_its_rates() -> None:
+    # Writing at 16 GB/s takes twice the bus time of reading at 32 GB/s: at equal rates r, r / 32 + r / 16 = 1 gives r = 32 / 3 B/cycle.
+    half = bare(l2={"software_managed": True}, dram={"half_duplex": True, "write_gb_per_s": 16})
+    trace = simulate(block(load(3200), store(3200)), half)
+    assert spans(trace, "MTE2") == spans(trace, "MTE3")
+    # 3200 B are rounded up to 7 transactions of 512 B of DRAM; a tick more for rates rounded down
+    assert spans(trace, "MTE2")[0][1] in (336, 337)
+
+
+def test_latency_does_not_hold_the_link_but_the_flag() -> None:
+    soc = bare(dram={"read_latency_cycles": 300})
+    flags = (Flag("full", Pipe.MTE2, Pipe.V),)
+    trace = simulate(block(load(4096), SetFlag(Pipe.MTE2, "full"), load(4096), WaitFlag(Pipe.V, "full"), add(10), flags=flags), soc)
+    assert spans(trace, "MTE2") == [(0, 128), (128, 256)]
+    assert spans(trace, "V") == [(128 + 300, 438)]
+
+
+def test_bytes_that_a_task_reads_again_come_from_l2() -> None:
+    soc = bare(dram={"read_latency_cycles": 300})
+    body = block(
+        load(4096), load(4096), SetFlag(Pipe.MTE2, "full"), WaitFlag(Pipe.V, "full"), add(10), flags=(Flag("full", Pipe.MTE2, Pipe.V),)
+    )
+    task = task_of((body, 1), accesses=(Access("x", 4096, 8192, False),))
+    trace = run(program_of(task, regions=BIG), soc, instructions=True)
+    # Every second byte comes from DRAM: the port's 64 B per cycle are the narrowest, and latency is half of DRAM's.
+    assert spans(trace, "MTE2") == [(0, 64), (64, 128)]
+    assert spans(trace, "V") == [(128 + 150, 288)]
+    assert trace.tasks[0].read_bytes == {"l2": 8192, "ddr": 4096}
+
+
+def test_few_transfers_are_in_flight() -> None:
+    soc = bare(dram={"read_latency_cycles": 1000, "max_in_flight": 2}, l2={"software_managed": True})
+    trace = simulate(block(*[load(512)] * 5), soc)
+    assert spans(trace, "MTE2") == [(0, 16), (16, 32), (1016, 1032), (1032, 1048), (2032, 2048)]
+
+
+def test_a_task_pays_for_launch_dispatch_and_head() -> None:
+    trace = run(program_of(task_of((block(mmad(10)), 2))), toy(cube={"gap_cycles": 0, "latency_cycles": 0}), instructions=True)
+    # 1 us launch, 10 ns for the second block, 100 ns kernel head, 1 cycle issue
+    assert spans(trace, "M") == [(1111, 1121)]
+    task = trace.tasks[0]
+    assert (task.ready, task.start, task.end, task.blocks, task.rounds, task.cores) == (0, 0, 1121, 2, 1, 2)
+    assert task.block_ticks == 2 * 121
+
+
+def test_more_blocks_than_cores_take_rounds() -> None:
+    trace = run(program_of(task_of((block(mmad(100)), 5))), bare(), instructions=True)
+    assert [(item.cores, item.start) for item in trace.instructions] == [((0, 1), 0), ((0, 1), 100), ((0,), 200)]
+    assert trace.tasks[0].rounds == 3
+    assert trace.tasks[0].block_ticks == 500
+
+
+def test_a_free_core_takes_the_next_block() -> None:
+    program = program_of(task_of((block(mmad(100)), 1), (block(mmad(30)), 3)))
+    trace = run(program, bare(), instructions=True)
+    assert [(item.cores, item.start) for item in trace.instructions] == [((1,), 0), ((0,), 0), ((1,), 30), ((1,), 60)]
+
+
+def test_tasks_of_a_stream_follow_after_the_gap() -> None:
+    soc = bare(launch={"task_gap_us": 2, "task_launch_us": 1})
+    trace = run(program_of(task_of((block(mmad(10)), 1), id=0), task_of((block(mmad(10)), 1), id=1)), soc)
+    assert [(task.ready, task.start, task.end) for task in trace.tasks] == [(0, 0, 1010), (1010, 3010, 4020)]
+
+
+def test_the_host_launches_tasks_one_by_one() -> None:
+    soc = bare(launch={"host_launch_us": 5})
+    tasks = [task_of((block(mmad(10)), 1), id=number) for number in range(3)]
+    trace = run(program_of(*tasks, mode="host"), soc)
+    assert [task.start for task in trace.tasks] == [5000, 10000, 15000]
+
+
+def test_streams_run_side_by_side_and_wait_for_events() -> None:
+    first, second = task_of((block(mmad(100)), 1), id=0), task_of((block(mmad(30)), 1), id=1, stream=1)
+    third = task_of((block(mmad(10)), 1), id=2, stream=1, waits_for=(0,))
+    trace = run(program_of(first, second, third), bare())
+    assert [(task.task, task.start, task.end) for task in trace.tasks] == [(1, 0, 30), (0, 0, 100), (2, 100, 110)]
+
+
+def test_blocks_of_two_streams_share_the_cores() -> None:
+    tasks = [task_of((block(mmad(100)), 2), id=0), task_of((block(mmad(100)), 2), id=1, stream=1)]
+    trace = run(program_of(*tasks), bare())
+    assert [(task.task, task.end) for task in trace.tasks] == [(0, 100), (1, 200)]
+
+
+def test_ai_cpu_tasks_use_their_own_cores() -> None:
+    tasks = [Task(number, f"c{number}", TaskKind.AI_CPU, stream=number, cpu_us=10) for number in range(3)]
+    trace = run(program_of(*tasks), bare())
+    assert [(task.task, task.start, task.end, task.cores) for task in trace.tasks] == [
+        (0, 0, 230_000, 0),
+        (1, 0, 230_000, 0),
+        (2, 0, 380_000, 0),  # two AI CPU cores: 80 us dispatch, then a wait until 230 us, then 140 + 10 us
+    ]
+
+
+def test_split_cores_run_cube_and_vector_blocks_of_one_task() -> None:
+    soc = bare(split_cores=True, ai_cores=1, vector_cores=2)
+    task = task_of((block(mmad(100), core=CoreKind.CUBE), 1), (block(add(40), core=CoreKind.VECTOR), 3))
+    trace = run(program_of(task), soc, instructions=True)
+    assert [(item.cores, item.pipe, item.start) for item in trace.instructions] == [((1, 2), "V", 0), ((0,), "M", 0), ((1,), "V", 40)]
+    assert trace.tasks[0].cores == 3
+
+
+def test_vector_cores_may_have_a_clock_of_their_own() -> None:
+    soc = bare(vector_cores=1, frequency_mhz=1060)  # 53 and 50 ticks a cycle
+    trace = run(program_of(task_of((block(mmad(10)), 1), (block(add(10), core=CoreKind.VECTOR), 1))), soc, instructions=True)
+    assert sorted(item.end for item in trace.instructions) == [500, 530]
+    assert trace.core_ticks == 50
+    assert trace.us(53_000) == 1
+
+
+def test_records_sum_up_the_blocks() -> None:
+    program = program_of(task_of((matmul_block(2, 3), 2)), regions={"a": 1 << 16, "b": 1 << 16, "c": 1 << 16})
+    task = run(program, TOY).tasks[0]
+    assert task.macs == 2 * 6 * 64**3
+    assert task.read_bytes["l2"] == 2 * 12 * 8192
+    assert task.read_bytes["ddr"] == 2 * (1 << 16)  # each region once, the rest hits
+    assert task.write_bytes["l2"] == 2 * 2 * 8192
+    assert task.busy["M"] == 2 * 6 * 66
+    assert task.busy["MTE1"] == 2 * 6 * (26 + 42)
+    assert 0 < task.first_compute < task.last_compute < task.end
+
+
+def test_instructions_of_chosen_tasks_only() -> None:
+    program = program_of(task_of((block(mmad(1)), 1), id=4), task_of((block(mmad(1)), 1), id=9))
+    assert {item.task for item in run(program, bare(), instructions={9}).instructions} == {9}
+    assert run(program, bare()).instructions == ()
+
+
+def test_progress_counts_tasks() -> None:
+    seen: list[tuple[int, int]] = []
+    run(program_of(task_of((block(mmad(1)), 1), id=4), task_of((block(mmad(1)), 1), id=9)), bare(), progress=lambda *at: seen.append(at))
+    assert seen == [(1, 2), (2, 2)]
+
+
+def test_a_program_without_tasks_takes_no_time() -> None:
+    assert run(program_of(), TOY).end == 0
+
+
+def test_a_missing_set_is_a_deadlock_that_names_who_waits() -> None:
+    body = block(WaitFlag(Pipe.V, "full"), add(1), mmad(1), flags=(Flag("full", Pipe.M, Pipe.V),))
+    with pytest.raises(SimulationError) as caught:
+        run(program_of(task_of((body, 2), id=7)), TOY)
+    assert "core 0 (and 1 in lock-step) of task 7 (t7): V waits for flag 'full'" in str(caught.value)
+
+
+def test_a_queue_that_fills_before_its_flag_is_set_is_a_deadlock() -> None:
+    body = block(WaitFlag(Pipe.V, "go"), Loop("i", 40, (add(1),)), mmad(1), SetFlag(Pipe.M, "go"), flags=(Flag("go", Pipe.M, Pipe.V),))
+    with pytest.raises(SimulationError) as caught:
+        run(program_of(task_of((body, 1))), TOY)
+    for part in ("S waits for a free slot in the queue of V", "V waits for flag 'go'"):
+        assert part in str(caught.value)
+
+
+def test_the_scalar_unit_can_deadlock_too() -> None:
+    with pytest.raises(SimulationError, match=r"S waits for flag 'never'"):
+        run(program_of(task_of((block(WaitFlag(Pipe.S, "never"), flags=(Flag("never", Pipe.V, Pipe.S),)), 1))), TOY)
+
+
+def test_tasks_that_wait_for_each_other_are_a_deadlock() -> None:
+    tasks = [
+        task_of((block(mmad(1)), 1), id=0, waits_for=(1,)),
+        task_of((block(mmad(1)), 1), id=1, stream=1, waits_for=(0,)),
+    ]
+    with pytest.raises(SimulationError, match=r"task 0 \(t0\) waits for tasks \[1\]"):
+        run(program_of(*tasks), TOY)
+
+
+@pytest.mark.parametrize(
+    ("program", "soc", "text"),
+    [
+        (program_of(task_of((block(mmad(1)), 1))), toy(ai_cores=0), "ai_cores of Toy must be at least 1, not 0"),
+        (
+            program_of(task_of((block(mmad(1), core=CoreKind.CUBE), 1))),
+            TOY,
+            "task 't0' needs a CUBE core, not one of the 2 AI cores of Toy",
+        ),
+        (program_of(task_of((block(mmad(1)), 0))), TOY, "task 't0' must have at least one block in every group, not 0"),
+        (program_of(Task(0, "c", TaskKind.AI_CPU)), toy(ai_cpu={"cores": 0}), "task 'c' needs an AI CPU core, not 0"),
+        (program_of(task_of((block(mmad(1)), 1), waits_for=(5,))), TOY, "waits for a task that the program does not have, not 5"),
+        (program_of(task_of((block(mmad(1)), 1))), toy(dram={"read_gb_per_s": 0}), "dram.read_gb_per_s of Toy must be above 0, not 0"),
+        (program_of(task_of((block(mmad(1)), 1))), toy(frequency_mhz=0), "clock of Toy must be above 0 MHz, not 0"),
+        (
+            program_of(task_of((block(mmad(1)), 1))),
+            replace(TOY, missing=("buffers.ub",)),
+            "Toy cannot be run; set what is not known: buffers.ub",
+        ),
+        (program_of(task_of((block(mmad(1)), 1)), task_of((block(mmad(1)), 1))), TOY, "task ids must be unique"),
+    ],
+)
+def test_impossible_programs_and_chips_are_refused(program: object, soc: object, text: str) -> None:
+    with pytest.raises(SimulationError) as caught:
+        run(program, soc)  # type: ignore[arg-type]
+    assert text in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("statement", "text"),
+    [
+        (SetFlag(Pipe.M, "ful"), "flag 'ful' is not declared in its block; did you mean full?"),
+        (SetFlag(Pipe.V, "full"), "flag 'full' may be set by M only, not V"),
+        (WaitFlag(Pipe.M, "full"), "flag 'full' may be waited for by V only, not M"),
+        (Loop("i", -1, (mmad(1),)), "loop i must not run a negative number of times, not -1"),
+    ],
+)
+def test_malformed_blocks_are_refused(statement: Statement, text: str) -> None:
+    with pytest.raises(CompileError) as caught:
+        run(program_of(task_of((block(statement, flags=(Flag("full", Pipe.M, Pipe.V),)), 1))), TOY)
+    assert text in str(caught.value)
+
+
+def test_double_buffering_overlaps_loads_and_work() -> None:
+    single = simulate(copy_block(20, slots=1)).end
+    double = simulate(copy_block(20, slots=2)).end
+    assert double < single
+    assert double >= 20 * 128  # DRAM: 4096 B at 32 B per cycle
