@@ -19,24 +19,12 @@ from ascendsim.opset.definition import Compute
 from ascendsim.opset.work import LowerContext, NoTask, Ref, ScalarWork, SequenceWork, Step, Stream, VectorWork, Work
 
 Wanted = Sequence["np.dtype[Any]"]
-_ONNX_TYPES = {  # TensorProto.DataType numbers, for attributes that a front end left as numbers
-    1: DType.FLOAT32, 2: DType.UINT8, 3: DType.INT8, 4: DType.UINT16, 5: DType.INT16, 6: DType.INT32, 7: DType.INT64,
-    9: DType.BOOL, 10: DType.FLOAT16, 11: DType.FLOAT64, 12: DType.UINT32, 13: DType.UINT64, 16: DType.BFLOAT16,
-}  # fmt: skip
 
 
 def dtype_attribute(node: Node, name: str, default: DType) -> DType:
-    """An element type given by an attribute, as DType or as an ONNX type number.
-
-    Raises:
-        GraphError: If the number names no supported type.
-    """
-    value = node.attr(name, default)
-    if isinstance(value, DType):
-        return value
-    if value not in _ONNX_TYPES:
-        raise GraphError(f"node {node.name!r} ({node.op_type})", f"needs a supported element type in {name}", value)
-    return _ONNX_TYPES[value]
+    """An element type given by an attribute, or the default if the attribute is left out."""
+    value = node.attr(name)
+    return value if isinstance(value, DType) else default
 
 
 def _fill_work(target: Ref, count: int = 1) -> Work:

@@ -1,4 +1,4 @@
-"""Writing by index: ScatterElements (and its old name Scatter), ScatterND, TensorScatter."""
+"""Writing by index: ScatterElements, ScatterND, TensorScatter, MaxUnpool."""
 
 from __future__ import annotations
 
@@ -189,7 +189,6 @@ def _max_unpool_lower(node: Node, _ctx: LowerContext) -> Work:
 
 OPERATORS: tuple[OpDef, ...] = (
     OpDef("ScatterElements", _scatter_elements_infer, _scatter_elements, _scatter_elements_lower),
-    OpDef("Scatter", _scatter_elements_infer, _scatter_elements, _scatter_elements_lower, cann="ScatterElements"),
     OpDef("ScatterND", _scatter_nd_infer, _scatter_nd, _scatter_nd_lower, cann="ScatterNdUpdate"),
     OpDef("TensorScatter", _tensor_scatter_infer, _tensor_scatter, _tensor_scatter_lower),
     OpDef("MaxUnpool", _max_unpool_infer, _max_unpool, _max_unpool_lower),
