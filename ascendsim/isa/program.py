@@ -70,10 +70,11 @@ class Task:
 
     Attributes:
         id: Unique in the program; `profiling` joins records to nodes by it.
-        name: Name of the node (or fused nodes) it runs.
+        name: Name of the node it runs, or a name for the fused nodes.
         groups: Blocks by group; empty for AI CPU tasks.
         waits_for: Tasks of other streams that must have ended (stream events).
         cpu_us: AI CPU work in microseconds of one core at the chip's rate (dispatch and overhead come on top).
+        fused: Names of the graph nodes it runs, in order, if they are several.
     """
 
     id: int
@@ -84,6 +85,12 @@ class Task:
     accesses: tuple[Access, ...] = ()
     waits_for: tuple[int, ...] = ()
     cpu_us: float = 0.0
+    fused: tuple[str, ...] = ()
+
+    @property
+    def nodes(self) -> tuple[str, ...]:
+        """Names of the graph nodes that the task runs, in order."""
+        return self.fused or (self.name,)
 
     @property
     def block_dim(self) -> int:
