@@ -1,0 +1,110 @@
+"""Helpers of the command line: tables, whole files, options in ATC's form."""
+
+from __future__ import annotations
+
+import stat
+from pathlib import Path
+
+import pytest
+
+from ascendsim.cli.common import parse_input_shape, parse_settings, print_table, whole_file, write_text
+from ascendsim.core.errors import InputError
+
+
+def test_plain_table_aligns_numbers_right(capsys: pytest.CaptureFixture[str]) -> None:
+    print_table(("op", "time", "share"), [("conv[1]", 1.5, "60 %"), ("relu", 10, "-")], title="top")
+    assert capsys.readouterr().out.splitlines() == [
+        "top",
+        "op       time  share",
+        "-------  ----  -----",
+        "conv[1]   1.5   60 %",
+        "relu       10      -",
+    ]
+
+
+def test_table_without_rows(capsys: pytest.CaptureFixture[str]) -> None:
+    print_table(("a", "b"), [])
+    assert capsys.readouterr().out == "a  b\n-  -\n"
+
+
+def test_terminal_table_shows_cells_as_they_are(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
+    print_table(("name", "n"), [("[bold]x[/bold]", 1)])
+    assert "[bold]x[/bold]" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("text", "shapes"),
+    [
+        ("a:1,3,224,224;b:1,128", {"a": (1, 3, 224, 224), "b": (1, 128)}),
+        (" a : 1 , 2 ; ", {"a": (1, 2)}),
+        ("input:0:1,2", {"input:0": (1, 2)}),
+        ("s:", {"s": ()}),
+        ("", {}),
+        (None, {}),
+    ],
+)
+def test_input_shapes(text: str | None, shapes: dict[str, tuple[int, ...]]) -> None:
+    assert parse_input_shape(text) == shapes
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("1,2,3", "must have the form name:dim,dim;name:dim, not '1,2,3'"),
+        (":1,2", "must have the form"),
+        ("a:1,0", "must give input 'a' whole positive dimensions, not '0'"),
+        ("a:1,-1", "must give input 'a' whole positive dimensions, not '-1'"),
+        ("a:1,,2", "must give input 'a' whole positive dimensions, not ''"),
+        ("a:1x3", "must give input 'a' whole positive dimensions, not '1x3'"),
+        ("a:99999999999999999999", "must give input 'a' whole positive dimensions"),
+        ("a:²", "must give input 'a' whole positive dimensions"),
+        ("a:1;a:2", "names input 'a' twice"),
+        ("a:" + ",".join(["1"] * 33), "gives input 'a' more than 32 dimensions"),
+    ],
+)
+def test_wrong_input_shapes(text: str, message: str) -> None:
+    with pytest.raises(InputError, match=f"^option --input_shape {message}"):
+        parse_input_shape(text)
+
+
+def test_settings() -> None:
+    assert parse_settings(["a.b=1", " c = x=y "]) == {"a.b": "1", "c": "x=y"}
+    assert parse_settings(None) == {}
+    with pytest.raises(InputError, match="option --set names a twice"):
+        parse_settings(["a=1", "a=2"])
+
+
+@pytest.mark.parametrize("setting", ["a", "=1", "a=", ""])
+def test_wrong_settings(setting: str) -> None:
+    with pytest.raises(InputError, match="option --set must have the form key=value"):
+        parse_settings([setting])
+
+
+def test_a_file_appears_whole(tmp_path: Path) -> None:
+    path = write_text(tmp_path / "new" / "summary.csv", "a,b\n")
+    assert path.read_text() == "a,b\n"
+    assert stat.S_IMODE(path.stat().st_mode) & 0o600 == 0o600
+    assert [item.name for item in path.parent.iterdir()] == ["summary.csv"]
+
+
+def _fail_half_way(path: Path) -> None:
+    with whole_file(path) as temporary:
+        temporary.write_text("half")
+        raise InputError("no more")
+
+
+def test_an_error_leaves_nothing_behind_and_the_old_file_alone(tmp_path: Path) -> None:
+    path = write_text(tmp_path / "trace.json", "old")
+    with pytest.raises(InputError):
+        _fail_half_way(path)
+    with pytest.raises(InputError):
+        _fail_half_way(tmp_path / "other.json")
+    assert path.read_text() == "old"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_the_suffix_is_kept_while_writing(tmp_path: Path) -> None:
+    with whole_file(tmp_path / "plot.png") as temporary:
+        assert temporary.suffix == ".png"
+        assert temporary.parent == tmp_path
