@@ -1,0 +1,186 @@
+"""Drawing lanes on axes: bars, densities and labels at pixel resolution."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ascendsim.plot.figures import figure_of, fits, shortened, text_width
+from ascendsim.plot.lanes import Floats, Lane, coverage
+from ascendsim.plot.palette import INK, KIND_COLOURS, LANE, ink_on
+from ascendsim.profiling.kinds import KINDS
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+Chosen = NDArray[np.bool_]
+
+BAR_PIXELS = 2.5  # narrower bars are added up into densities
+CROWDED_BAR_PIXELS = 9.0  # the same in a row where most bars are that narrow anyway, so that a few do not stand out by chance
+LABEL_PIXELS = 14.0  # narrower bars get no label
+EDGE_PIXELS = 5.0  # wider bars get an edge that parts them from their neighbours
+DENSITY_PIXELS = 3.0  # width of a column of densities
+FILL = 0.84  # part of a lane's height that its content takes
+FADED = 0.18
+LEGEND_SIZE = 8.5
+
+
+class LaneArtist:
+    """Draws lanes on axes whose limits and layout are settled.
+
+    Args:
+        ax: The axes; y grows downwards.
+        window: Visible time in us.
+        scale: Axis units of a microsecond.
+        highlighted: Task ids that stand out; None = all.
+    """
+
+    def __init__(self, ax: Axes, window: tuple[float, float], scale: float, highlighted: frozenset[int] | None) -> None:
+        self.ax, self.window, self.scale, self.highlighted = ax, window, scale, highlighted
+        box = ax.get_window_extent()
+        self.dpi = figure_of(ax).dpi
+        self.pixels = max(float(box.width), 1.0)
+        self.pixels_of_lane = float(box.height) / abs(ax.get_ylim()[0] - ax.get_ylim()[1])
+        self.us_of_pixel = (window[1] - window[0]) / self.pixels
+
+    def draw(self, lane: Lane, top: float, height: float) -> None:
+        """Draws one lane between y = top and y = top + height."""
+        inner = top + height * (1 - FILL) / 2
+        self.ax.axhspan(inner, inner + height * FILL, color=LANE, lw=0, zorder=0)
+        for faded in (True, False):
+            chosen = self._part(lane, faded)
+            if not chosen.any():
+                continue
+            if lane.shares:
+                narrow = float(np.median((lane.ends - lane.starts)[chosen])) < DENSITY_PIXELS * self.us_of_pixel
+                self._columns(lane, chosen, inner, height * FILL, DENSITY_PIXELS if narrow else 1.0, FADED if faded else 1.0)
+            else:
+                self._bars(lane, chosen, inner, height * FILL / lane.row_count, FADED if faded else 1.0)
+
+    def _part(self, lane: Lane, faded: bool) -> Chosen:
+        if self.highlighted is None:
+            return np.full(len(lane), not faded)
+        inside = np.isin(lane.tasks, sorted(self.highlighted))
+        return ~inside if faded else inside
+
+    def _bars(self, lane: Lane, chosen: Chosen, top: float, height: float, alpha: float) -> None:
+        """Whole bars where they are wide enough, densities elsewhere, row by row."""
+        widths = (lane.ends - lane.starts) / self.us_of_pixel
+        for row in range(lane.row_count):
+            in_row = chosen & (lane.rows == row)
+            crowded = in_row.any() and float(np.median(widths[in_row])) < BAR_PIXELS
+            wide = widths >= (CROWDED_BAR_PIXELS if crowded else BAR_PIXELS)
+            upper = top + row * height
+            narrow = in_row & ~wide
+            if narrow.any():
+                self._columns(lane, narrow, upper, height, DENSITY_PIXELS, alpha)
+            if (in_row & wide).any():
+                self._rectangles(lane, np.flatnonzero(in_row & wide), upper, height, alpha)
+
+    def _rectangles(self, lane: Lane, indices: NDArray[np.int64], top: float, height: float, alpha: float) -> None:
+        from matplotlib.collections import PolyCollection
+
+        starts, ends = lane.starts[indices] * self.scale, lane.ends[indices] * self.scale
+        low, high = np.full(len(indices), top), np.full(len(indices), top + height)
+        corners = np.stack(
+            [np.stack([starts, low], 1), np.stack([ends, low], 1), np.stack([ends, high], 1), np.stack([starts, high], 1)], 1
+        )
+        widths = (lane.ends[indices] - lane.starts[indices]) / self.us_of_pixel
+        colours = [KIND_COLOURS[KINDS[lane.kinds[i]]] for i in indices]
+        edges = np.where(widths >= EDGE_PIXELS, 0.7, 0.0)
+        self.ax.add_collection(
+            PolyCollection(list(corners), facecolors=colours, edgecolors="white", linewidths=edges, alpha=alpha, zorder=3)
+        )
+        for i in indices[widths >= LABEL_PIXELS]:
+            self._label(lane, int(i), top, height, INK if alpha < 1 else ink_on(KIND_COLOURS[KINDS[lane.kinds[i]]]))
+
+    def _label(self, lane: Lane, index: int, top: float, height: float, ink: str) -> None:
+        """The name of a bar (with its time if there is room) inside its visible part; upright in a narrow bar."""
+        start, end = max(lane.starts[index], self.window[0]), min(lane.ends[index], self.window[1])
+        width, lane_pixels = (end - start) / self.us_of_pixel, height * self.pixels_of_lane
+        large = min(8.0, 0.62 * lane_pixels * 72 / self.dpi)
+        small = min(large, 6.5)
+        name = lane.labels[index]
+        if small < 5 or not name:
+            return
+        short = name.rstrip("/").rsplit("/", 1)[-1]
+        timed = f"{short}  {_time_text(lane.ends[index] - lane.starts[index])}"
+        ways = [(large, 0, fits([timed, short], large, self.dpi, width - 6)), (small, 0, fits([short], small, self.dpi, width - 5))]
+        if width >= 1.5 * small * self.dpi / 72:
+            ways.append((small, 90, fits([short], small, self.dpi, lane_pixels - 5)))
+        ways.append((small, 0, shortened(short, small, self.dpi, width - 5)))
+        for size, angle, text in ways:
+            if text:
+                place = ((start + end) / 2 * self.scale, top + height / 2)
+                style: dict[str, Any] = {"ha": "center", "va": "center", "rotation": angle, "clip_on": True, "zorder": 4}
+                self.ax.text(*place, text, fontsize=size, color=ink, **style)
+                return
+
+    def _columns(
+        self,
+        lane: Lane,
+        chosen: Chosen,
+        top: float,
+        height: float,
+        width: float,
+        alpha: float,
+    ) -> None:
+        """Columns `width` pixels wide, as high as the slices cover them, stacked by kind from the bottom."""
+        edges = np.linspace(self.window[0], self.window[1], max(int(self.pixels / width), 1) + 1)
+        base: Floats = np.full(len(edges) - 1, top + height)
+        for kind in sorted({int(k) for k in lane.kinds[chosen]}):
+            part = chosen & (lane.kinds == kind)
+            share = coverage(lane.starts[part], lane.ends[part], lane.heights[part], edges)
+            upper = np.maximum(base - share * height, top)
+            self.ax.stairs(
+                upper,
+                edges * self.scale,
+                baseline=base,
+                fill=True,
+                color=KIND_COLOURS[KINDS[kind]],
+                alpha=alpha,
+                lw=0,
+                antialiased=False,
+                zorder=2,
+            )
+            base = upper
+
+
+def draw_legend(ax: Axes, kinds: Sequence[str]) -> None:
+    """A legend of kinds under the axes, in as many columns as their width has room for."""
+    from matplotlib.patches import Patch
+    from matplotlib.transforms import ScaledTranslation
+
+    if not kinds:
+        return
+    dpi, room = figure_of(ax).dpi, float(ax.get_window_extent().width)
+    widths = [text_width(kind, LEGEND_SIZE, dpi) + 3.2 * LEGEND_SIZE * dpi / 72 for kind in kinds]
+    columns = next((count for count in range(len(kinds), 1, -1) if _legend_width(widths, count) <= room), 1)
+    beside = columns == len(kinds) and sum(widths) < room - 90  # next to the label of the time axis, else below it
+    below = ax.transAxes + ScaledTranslation(0, -(24 if beside else 38) / 72, figure_of(ax).dpi_scale_trans)
+    ax.legend(
+        handles=[Patch(facecolor=KIND_COLOURS[kind], label=kind) for kind in kinds],
+        ncols=columns,
+        loc="upper right",
+        bbox_to_anchor=(1.0, 0.0),
+        bbox_transform=below,
+        frameon=False,
+        fontsize=LEGEND_SIZE,
+        labelcolor=INK,
+        borderaxespad=0,
+        handlelength=1.2,
+        columnspacing=1.4,
+    )
+
+
+def _legend_width(widths: Sequence[float], columns: int) -> float:
+    """Width of a legend whose entries fill its columns from the top."""
+    rows = -(-len(widths) // columns)
+    return sum(max(widths[at : at + rows]) for at in range(0, len(widths), rows))
+
+
+def _time_text(us: float) -> str:
+    return f"{us / 1000:.2f} ms" if us >= 1000 else f"{us:.1f} us" if us >= 10 else f"{us:.2f} us"

@@ -1,0 +1,102 @@
+"""Figures without pyplot: nothing global is touched, nothing opens a window."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Sequence
+from functools import lru_cache
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ascendsim.core.errors import InputError, suggest
+from ascendsim.profiling.files import write_whole
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.backends.backend_agg import RendererAgg
+    from matplotlib.figure import Figure
+
+FORMATS = ("png", "svg", "pdf")
+
+
+def new_axes(width: float, height: float) -> Axes:
+    """Axes on a new figure of its own.
+
+    Args:
+        width: Width in inches.
+        height: Height in inches.
+    """
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(width, height), dpi=110, layout="constrained")
+    FigureCanvasAgg(figure)
+    return figure.add_subplot()
+
+
+def figure_of(ax: Axes) -> Figure:
+    """The figure that axes belong to, at the outermost level."""
+    figure = ax.get_figure(root=True)
+    if figure is None:
+        raise InputError("the given axes", "belong to no figure", remedy="use axes of a living figure")
+    return figure
+
+
+@lru_cache(maxsize=8)
+def _renderer(dpi: float) -> RendererAgg:
+    from matplotlib.backends.backend_agg import RendererAgg
+
+    return RendererAgg(8, 8, dpi)  # type: ignore[no-untyped-call]
+
+
+def text_width(text: str, size: float, dpi: float) -> float:
+    """Width of a text in pixels at a font size in points."""
+    from matplotlib.font_manager import FontProperties
+
+    width, _, _ = _renderer(dpi).get_text_width_height_descent(text, FontProperties(size=size), False)  # type: ignore[no-untyped-call]
+    return float(width)
+
+
+def fits(candidates: Sequence[str], size: float, dpi: float, room: float) -> str:
+    """The first candidate that fits into `room` pixels, else ""."""
+    return next((text for text in candidates if text_width(text, size, dpi) <= room), "")
+
+
+def shortened(text: str, size: float, dpi: float, room: float) -> str:
+    """A text cut to `room` pixels with an ellipsis; "" if fewer than six letters would be left."""
+    kept = int(len(text) * room / max(text_width(text, size, dpi), 1e-9))
+    while kept >= 6:
+        if text_width(f"{text[:kept]}…", size, dpi) <= room:
+            return f"{text[:kept]}…"
+        kept -= 1
+    return ""
+
+
+def save_figure(figure: Figure, path: str | PathLike[str]) -> Path:
+    """Writes a figure as .png, .svg or .pdf, whole or not at all; equal figures give equal bytes.
+
+    Raises:
+        InputError: If the name ends otherwise.
+        OSError: If the file cannot be written.
+    """
+    import matplotlib as mpl
+
+    target = Path(path)
+    kind = target.suffix.lower().lstrip(".")
+    if kind not in FORMATS:
+        raise InputError(
+            f"picture file {target.name!r}", "must end with .png, .svg or .pdf", kind or "a name without ending", suggest(kind, FORMATS)
+        )
+    buffer = io.BytesIO()
+    undated: dict[str, Any] = {"png": {"Software": None}, "svg": {"Date": None}, "pdf": {"CreationDate": None}}[kind]
+    with mpl.rc_context({"svg.hashsalt": "ascendsim"}):
+        figure.savefig(buffer, format=kind, metadata=undated)
+    return write_whole(target, buffer.getvalue())
+
+
+def png_bytes(figure: Figure) -> bytes:
+    """The figure as PNG, for notebooks."""
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format="png")
+    return buffer.getvalue()

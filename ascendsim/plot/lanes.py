@@ -1,0 +1,160 @@
+"""The numbers behind a timeline: lanes of slices, and how much of each pixel column they cover. No matplotlib here."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ascendsim.profiling.kinds import KINDS, kind_of
+from ascendsim.profiling.lanes import sub_lanes
+from ascendsim.profiling.metrics import PIPE_NAMES, pipe_shares
+from ascendsim.profiling.view import ProfiledRun, TaskView
+from ascendsim.trace.records import InstructionRecord
+
+Floats = NDArray[np.float64]
+PIPE_ROLES = {"MTE1": "L1 to L0", "MTE2": "GM in", "MTE3": "UB out", "FIX": "L0C out"}
+
+
+@dataclass(frozen=True, eq=False)
+class Lane:
+    """One lane of a timeline.
+
+    Attributes:
+        name: Label ("Stream 0", "MTE2 (GM in)", "Core 0 Cube").
+        shares: Whether slices are shares of a pipe's time (drawn as heights, added where they overlap) or whole bars.
+        starts, ends: Slices in us.
+        heights: Share 0..1 of each slice; 1 for bars.
+        kinds: Index into `profiling.KINDS` of each slice.
+        rows: Row in the lane of each slice (bars that overlap get rows of their own).
+        tasks: Task id of each slice.
+        labels: Text of each slice, "" for none.
+        weight: Height of one row against that of other lanes.
+    """
+
+    name: str
+    shares: bool
+    starts: Floats
+    ends: Floats
+    heights: Floats
+    kinds: NDArray[np.int64]
+    rows: NDArray[np.int64]
+    tasks: NDArray[np.int64]
+    labels: tuple[str, ...]
+    weight: float = 1.0
+
+    def __len__(self) -> int:
+        return len(self.starts)
+
+    @property
+    def row_count(self) -> int:
+        return int(self.rows.max()) + 1 if len(self) else 1
+
+    def busy_share(self, window: tuple[float, float]) -> float:
+        """Average height of the lane over a window in us, 0..1 (of its rows, for bars that overlap)."""
+        edges = np.array(window)
+        return float(coverage(self.starts, self.ends, self.heights, edges)[0]) / self.row_count
+
+
+def coverage(starts: Floats, ends: Floats, heights: Floats, edges: Floats) -> Floats:
+    """Average height of the slices in each bin, added where they overlap.
+
+    The sum of height * overlap from the left up to x is W(s<x)*x - S(s<x) - (W(e<x)*x - S(e<x)), with W the sum of heights and S
+    that of height * time over the starts (ends) before x; bins are differences of it.
+
+    Args:
+        starts: Starts of slices.
+        ends: Ends of slices.
+        heights: Heights of slices.
+        edges: Ascending bin edges.
+
+    Returns:
+        One value a bin.
+    """
+    origin = edges[0]
+    total = np.zeros(len(edges))
+    for times, sign in ((starts, 1.0), (ends, -1.0)):
+        order = np.argsort(times, kind="stable")
+        ordered, weight = times[order] - origin, heights[order]
+        before = np.searchsorted(ordered, edges - origin, side="left")
+        weights = np.concatenate([[0.0], np.cumsum(weight)])[before]
+        moments = np.concatenate([[0.0], np.cumsum(weight * ordered)])[before]
+        total += sign * (weights * (edges - origin) - moments)
+    return np.maximum(np.diff(total) / np.diff(edges), 0.0)
+
+
+def stream_lanes(run: ProfiledRun, views: Sequence[TaskView]) -> list[Lane]:
+    """A lane a stream with all its tasks, and one for the AI CPU if it has any."""
+    streams = sorted({view.record.stream for view in views})
+    lanes = [_bars(run, f"Stream {stream}", [view for view in views if view.record.stream == stream], 1.5) for stream in streams]
+    on_cpu = [view for view in views if not view.on_ai_core]
+    return [*lanes, _bars(run, "AI CPU", on_cpu)] if on_cpu else lanes
+
+
+def share_lanes(run: ProfiledRun, views: Sequence[TaskView]) -> list[Lane]:
+    """A lane a pipe that worked: for each task the pipe's busy share, over the task's duration and all units of the chip."""
+    lanes = []
+    shares = {view.id: pipe_shares(run, view) for view in views}
+    for pipe, name in PIPE_NAMES.items():
+        members = [view for view in views if pipe in shares[view.id]]
+        if members:
+            heights = [shares[view.id][pipe] for view in members]
+            role = f"{name} ({PIPE_ROLES[pipe]})" if pipe in PIPE_ROLES else name
+            lanes.append(_lane(run, role, members, heights, [0] * len(members), [""] * len(members), True))
+    return lanes
+
+
+def instruction_lanes(run: ProfiledRun, records: Sequence[InstructionRecord], cores: Sequence[int] | None = None) -> list[Lane]:
+    """A lane a pipe of some cores (the first core if None) with one slice an instruction."""
+    kinds = {view.id: KINDS.index(kind_of(view)) for view in run.tasks}
+    present = sorted({core for record in records for core in record.cores})
+    lanes = []
+    for core in present[:1] if cores is None else [core for core in present if core in cores]:
+        for pipe, name in PIPE_NAMES.items():
+            members = sorted((r for r in records if r.pipe == pipe and core in r.cores), key=lambda r: (r.start, r.end, r.task))
+            if not members:
+                continue
+            lanes.append(
+                Lane(
+                    f"Core {core} {name}",
+                    False,
+                    np.array([run.us(r.start) for r in members]),
+                    np.array([run.us(r.end) for r in members]),
+                    np.ones(len(members)),
+                    np.array([kinds[r.task] for r in members], dtype=np.int64),
+                    np.array(sub_lanes([(r.start, r.end) for r in members]), dtype=np.int64),
+                    np.array([r.task for r in members], dtype=np.int64),
+                    tuple(r.name for r in members),
+                )
+            )
+    return lanes
+
+
+def _bars(run: ProfiledRun, name: str, views: Sequence[TaskView], weight: float = 1.0) -> Lane:
+    rows = sub_lanes([(view.record.start, view.record.end) for view in views])
+    lane = _lane(run, name, views, [1.0] * len(views), rows, [view.name for view in views], False)
+    return replace(lane, weight=weight)
+
+
+def _lane(
+    run: ProfiledRun,
+    name: str,
+    views: Sequence[TaskView],
+    heights: Sequence[float],
+    rows: Sequence[int],
+    labels: Sequence[str],
+    shares: bool,
+) -> Lane:
+    return Lane(
+        name,
+        shares,
+        np.array([run.us(view.record.start) for view in views]),
+        np.array([run.us(view.record.end) for view in views]),
+        np.array(heights, dtype=np.float64),
+        np.array([KINDS.index(kind_of(view)) for view in views], dtype=np.int64),
+        np.array(rows, dtype=np.int64),
+        np.array([view.id for view in views], dtype=np.int64),
+        tuple(labels),
+    )

@@ -1,0 +1,33 @@
+"""Colours of pictures: one fixed colour a kind of operator, told apart by people with any colour vision.
+
+The palette is that of Okabe and Ito (Color Universal Design, 2008), without its yellow, which is too light for thin bars.
+"""
+
+from __future__ import annotations
+
+from ascendsim.profiling.kinds import AI_CPU, CONVOLUTION, ELEMENTWISE, MATMUL, MOVEMENT, OTHER, REDUCTION
+
+KIND_COLOURS = {
+    CONVOLUTION: "#0072b2",
+    MATMUL: "#56b4e9",
+    ELEMENTWISE: "#009e73",
+    REDUCTION: "#e69f00",
+    MOVEMENT: "#d55e00",
+    OTHER: "#8c8c8c",
+    AI_CPU: "#cc79a7",
+}
+LANE = "#f1f2f4"  # background of a lane
+INK = "#202428"
+FAINT = "#6b7178"
+
+
+def ink_on(colour: str) -> str:
+    """Black or white, whichever reads better on a colour (relative luminance of WCAG 2).
+
+    >>> ink_on("#0072b2"), ink_on("#e69f00")
+    ('white', 'black')
+    """
+    channels = [int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)]
+    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in channels]
+    luminance = 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+    return "white" if luminance < 0.25 else "black"

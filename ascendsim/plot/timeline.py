@@ -1,0 +1,224 @@
+"""The timeline of a run: what ran when, and how busy each pipe was.
+
+Lanes from the top: streams, AI CPU, pipes. A task is a bar in its stream's lane, coloured by kind of operator; a pipe's lane shows
+the share of its time that each task kept it busy, or single instructions where the run recorded them. Bars narrower than a few
+pixels are added up, so that 5,000 tasks give a picture of densities and five give one of names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+
+from ascendsim.core.errors import InputError, suggest
+from ascendsim.plot.drawing import LaneArtist, draw_legend
+from ascendsim.plot.figures import figure_of, new_axes, png_bytes, save_figure
+from ascendsim.plot.lanes import Floats, Lane, instruction_lanes, share_lanes, stream_lanes
+from ascendsim.plot.palette import FAINT, INK
+from ascendsim.profiling.kinds import KINDS
+from ascendsim.profiling.select import Window, check_window, select
+from ascendsim.profiling.table import Table
+from ascendsim.profiling.view import ProfiledRun, TaskView
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+Level = Literal["auto", "task", "instruction"]
+MS_FROM_US = 10_000.0  # windows longer than this are labelled in ms
+
+
+@dataclass(eq=False)
+class TimelineDisplay:
+    """A timeline as numbers, and the picture of it.
+
+    Attributes:
+        lanes: From the top.
+        window: Start and end in us.
+        highlighted: Task ids that stand out; None = all.
+        title: Line above the picture.
+        figure_, ax_: Where it was drawn last; unset before `plot`.
+    """
+
+    lanes: tuple[Lane, ...]
+    window: Window
+    title: str
+    highlighted: frozenset[int] | None = None
+    figure_: Figure = field(init=False, repr=False)
+    ax_: Axes = field(init=False, repr=False)
+
+    @property
+    def unit(self) -> str:
+        """Unit of the time axis: "us", or "ms" for long windows."""
+        return "ms" if self.window[1] - self.window[0] > MS_FROM_US else "us"
+
+    def plot(self, ax: Axes | None = None) -> TimelineDisplay:
+        """Draws the timeline.
+
+        Args:
+            ax: Axes to draw on; a new figure, high enough for the lanes, if None.
+
+        Returns:
+            Itself, with `ax_` and `figure_` set.
+        """
+        rows = sum(_height(lane) for lane in self.lanes)
+        own = ax is None
+        if ax is None:
+            ax = new_axes(13.0, 1.5 + 0.42 * rows)
+        self.ax_, self.figure_ = ax, figure_of(ax)
+        scale = 1e-3 if self.unit == "ms" else 1.0
+        ax.set_xlim(self.window[0] * scale, self.window[1] * scale)
+        ax.set_ylim(rows, 0)
+        ax.set_xlabel(f"time ({self.unit})", loc="left", fontsize=9, color=INK)
+        ax.set_title(self.title, loc="left", fontsize=11, color=INK)
+        for side in ("top", "right", "left"):
+            ax.spines[side].set_visible(False)
+        ax.tick_params(axis="y", length=0)
+        ax.tick_params(axis="x", labelsize=9, labelcolor=INK, color=FAINT)
+        tops = np.concatenate([[0.0], np.cumsum([_height(lane) for lane in self.lanes])])
+        names = [lane.name for lane in self.lanes]
+        ax.set_yticks([top + _height(lane) / 2 for lane, top in zip(self.lanes, tops, strict=False)], names, fontsize=9, color=INK)
+        present = sorted({int(kind) for lane in self.lanes for kind in lane.kinds})
+        draw_legend(ax, [KINDS[kind] for kind in present])
+        self._write_shares(ax, tops)
+        if own:
+            self.figure_.canvas.draw()  # settles the layout, so that pixel widths are those of the final picture
+        artist = LaneArtist(ax, self.window, scale, self.highlighted)
+        for lane, top in zip(self.lanes, tops, strict=False):
+            artist.draw(lane, float(top), _height(lane))
+        return self
+
+    def _write_shares(self, ax: Axes, tops: Floats) -> None:
+        """The average busy share of each lane over the window, at its right end."""
+        ax.text(1.006, -0.02, "busy", transform=ax.get_yaxis_transform(), va="bottom", fontsize=8.5, color=FAINT)
+        for lane, top in zip(self.lanes, tops, strict=False):
+            share = f"{100 * lane.busy_share(self.window):.0f} %"
+            place = (1.006, top + _height(lane) / 2)
+            ax.text(*place, share, transform=ax.get_yaxis_transform(), va="center", fontsize=8.5, color=FAINT)
+
+    def save(self, path: str | PathLike[str]) -> Path:
+        """Writes the picture as .png, .svg or .pdf (drawn first if it was not yet).
+
+        Raises:
+            InputError: If the file name has another ending.
+            OSError: If the file cannot be written.
+        """
+        if not hasattr(self, "figure_"):
+            self.plot()
+        return save_figure(self.figure_, path)
+
+    def to_table(self) -> Table:
+        """The slices behind the picture, one row each."""
+        rows = tuple(
+            (
+                lane.name,
+                lane.labels[i],
+                int(lane.tasks[i]),
+                KINDS[lane.kinds[i]],
+                float(lane.starts[i]),
+                float(lane.ends[i]),
+                float(lane.heights[i]),
+            )
+            for lane in self.lanes
+            for i in range(len(lane))
+        )
+        return Table("timeline", ("Lane", "Label", "Task ID", "Kind", "Start(us)", "End(us)", "Share"), rows)
+
+    def _repr_png_(self) -> bytes:
+        if not hasattr(self, "figure_"):
+            self.plot()
+        return png_bytes(self.figure_)
+
+
+def plot_timeline(
+    run: ProfiledRun,
+    ax: Axes | None = None,
+    *,
+    window: Window | None = None,
+    operators: str | Iterable[str] | None = None,
+    lanes: str | Iterable[str] | None = None,
+    level: Level = "auto",
+    cores: Sequence[int] | None = None,
+    title: str | None = None,
+) -> TimelineDisplay:
+    """Draws the timeline of a run.
+
+    Args:
+        run: The run.
+        ax: Axes to draw on; a new figure if None.
+        window: Show this part only, (start, end) in us.
+        operators: Task names, node names or operator types (shell patterns allowed): zooms to them and fades everything else.
+        lanes: Show these lanes only, by name or shell pattern ("Stream *").
+        level: "task" shows the pipes' busy shares a task, "instruction" single instructions; "auto" takes instructions if the run
+            recorded them for every AI Core task in the window.
+        cores: Cores whose instructions to show; the first one if None.
+        title: Line above the picture; says model, chip and time if None.
+
+    Raises:
+        InputError: If an argument is not usable or selects nothing.
+    """
+    chosen = None if operators is None else select(run, window, operators)
+    if window is None:
+        window = _window_of(run, run.tasks if chosen is None else chosen, zoomed=chosen is not None)
+    window = check_window(window)
+    views = select(run, window)
+    found = [*stream_lanes(run, views), *_pipe_lanes(run, views, chosen or views, window, level, cores)]
+    if lanes is not None:
+        found = _choose(found, (lanes,) if isinstance(lanes, str) else tuple(lanes))
+    if title is None:
+        title = _title(run, views)
+    highlighted = None if chosen is None else frozenset(view.id for view in chosen)
+    return TimelineDisplay(tuple(found), window, title, highlighted).plot(ax)
+
+
+def _height(lane: Lane) -> float:
+    """Height of a lane in units of a plain one."""
+    return lane.weight * (1.0 if lane.row_count == 1 else 0.6 + 0.4 * min(lane.row_count, 6))
+
+
+def _window_of(run: ProfiledRun, views: Sequence[TaskView], zoomed: bool) -> Window:
+    if not views:
+        return (0.0, max(run.trace.duration_us, 1.0))
+    if not zoomed:
+        return (0.0, max(run.trace.duration_us, 1e-3))
+    start = run.us(min(view.record.start for view in views))
+    end = run.us(max(view.record.end for view in views))
+    margin = 0.03 * max(end - start, 1e-3)
+    return (max(start - margin, 0.0), end + margin)
+
+
+def _pipe_lanes(
+    run: ProfiledRun, views: Sequence[TaskView], wanted: Sequence[TaskView], window: Window, level: Level, cores: Sequence[int] | None
+) -> list[Lane]:
+    """Lanes of instructions if every wanted AI Core task has them (or they are asked for), else of busy shares."""
+    if level not in ("auto", "task", "instruction"):
+        raise InputError("option level", 'must be "auto", "task" or "instruction"', repr(level))
+    records = [r for r in run.trace.instructions if run.us(r.end) >= window[0] and run.us(r.start) <= window[1]]
+    recorded = {record.task for record in records}
+    complete = bool(records) and all(view.id in recorded for view in wanted if view.on_ai_core)
+    if level == "instruction" and not records:
+        raise InputError('level="instruction"', "needs instructions recorded in the window", remedy="simulate with instructions=True")
+    if level == "instruction" or (level == "auto" and complete):
+        return instruction_lanes(run, records, cores)
+    return share_lanes(run, views)
+
+
+def _choose(lanes: Sequence[Lane], wanted: Sequence[str]) -> list[Lane]:
+    names = [lane.name for lane in lanes]
+    for pattern in wanted:
+        if not any(fnmatchcase(name, pattern) for name in names):
+            raise InputError(f"lane {pattern!r}", "is not in this timeline", remedy=suggest(pattern, names))
+    return [lane for lane in lanes if any(fnmatchcase(lane.name, pattern) for pattern in wanted)]
+
+
+def _title(run: ProfiledRun, views: Sequence[TaskView]) -> str:
+    total = run.trace.duration_us
+    time = f"{total / 1000:,.2f} ms" if total > MS_FROM_US else f"{total:,.1f} us"
+    tasks = f"{len(run.tasks):,} tasks" if len(views) == len(run.tasks) else f"{len(views):,} of {len(run.tasks):,} tasks"
+    return f"{run.graph.name} on {run.soc.name}: {time}, {tasks}"
