@@ -78,9 +78,10 @@ def _divide(a: Array, b: Array) -> Array:
     """Quotient; of integers cut off towards zero (0 for a division by zero, as NumPy has it)."""
     if not np.issubdtype(np.result_type(a, b), np.integer):
         return np.asarray(a / b)
-    quotient = np.asarray(a // b)
+    quotient: Array = np.array(a // b)
     towards_zero = (a % b != 0) & ((a < 0) != (b < 0))
-    return np.add(quotient, towards_zero, dtype=quotient.dtype)
+    quotient += towards_zero.astype(quotient.dtype)
+    return quotient
 
 
 def _modulo(node: Node, a: Array, b: Array) -> Array:

@@ -1,0 +1,128 @@
+"""Softmax, LogSoftmax and Hardmax along one axis."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ascendsim.core.formats import Format
+from ascendsim.graph.ir import Array, Node, Tensor
+from ascendsim.ops.common import (
+    StepSpec,
+    as_float32,
+    computing_type,
+    converted,
+    finish,
+    make_steps,
+    normalise_axis,
+    on_ai_cpu,
+    runs_on_ai_core,
+    walking_shape,
+    with_numpy,
+)
+from ascendsim.opset import InferContext, Layout, OpDef
+from ascendsim.opset.work import LowerContext, NoTask, Ref, Step, Stream, VectorWork, Work
+
+
+def _infer(context: InferContext) -> None:
+    shape = context.shape(0)
+    if shape is not None:
+        normalise_axis(int(context.node.attr("axis", -1)), len(shape), f"axis of node {context.node.name!r} ({context.node.op_type})")
+    context.set(0, context.dtype(0), shape)
+
+
+def _exact(array: Array, axis: int, logarithm: bool) -> Array:
+    shifted = array - np.max(array, axis=axis, keepdims=True, initial=-np.inf)
+    powers = np.exp(shifted)
+    total = np.sum(powers, axis=axis, keepdims=True)
+    return np.asarray(shifted - np.log(total) if logarithm else powers / total)
+
+
+def _softmax(logarithm: bool) -> Callable[[Node, Sequence[Any], Sequence[np.dtype[Any]]], Sequence[Any]]:
+    """Values: the jitted kernel for 16- and 32-bit floats, NumPy for float64."""
+
+    def compute(node: Node, inputs: Sequence[Any], wanted: Sequence[np.dtype[Any]]) -> Sequence[Any]:
+        array, axis = inputs[0], int(node.attr("axis", -1))
+        if array.dtype == np.float64:
+            with np.errstate(all="ignore"):
+                return [finish(_exact(array, axis, logarithm), wanted[0])]
+        from ascendsim_kernels.softmax import softmax
+
+        return [finish(softmax(array if array.dtype == wanted[0] == np.float16 else as_float32(array), axis, logarithm), wanted[0])]
+
+    return compute
+
+
+def _hardmax(node: Node, array: Array) -> Array:
+    """1 at the first largest element, 0 elsewhere."""
+    axis = int(node.attr("axis", -1))
+    result = np.zeros_like(array)
+    np.put_along_axis(result, np.expand_dims(np.argmax(array, axis=axis), axis), 1, axis=axis)
+    return result
+
+
+def walking_axis(tensor: Tensor, axis: int) -> int:
+    """Where an axis lies in `walking_shape`: channels are last in NC1HWC0."""
+    return {0: 0, 1: 3, 2: 1, 3: 2}[axis] if tensor.format is Format.NC1HWC0 and len(tensor.static_shape) == 4 else axis
+
+
+def axis_work(
+    node: Node, context: LowerContext, reductions: Sequence[tuple[str, str]], stages: Sequence[Sequence[StepSpec]], sweeps: int
+) -> Work:
+    """Vector work that normalises along the node's `axis`: stages of elementwise instructions with reductions between them.
+
+    Args:
+        node: The node, with one big input and output.
+        context: The chip.
+        reductions: Pairs: instruction that folds a row, instruction that adds rows up.
+        stages: One more than reductions.
+        sweeps: Reads of the input if a row does not fit into UB.
+    """
+    source, target = node.required(0), node.output
+    if source.elements == 0:
+        return NoTask()
+    if not runs_on_ai_core(node):
+        return on_ai_cpu(node, float(sum(len(stage) for stage in stages) + len(reductions)))
+    shape = walking_shape(source)
+    rank = len(source.static_shape)
+    axis = walking_axis(source, int(node.attr("axis", -1)) % rank) if rank else 0
+    length, elements = (shape[axis], int(np.prod(shape, dtype=np.int64))) if rank else (1, 1)
+    behind = int(np.prod(shape[axis + 1 :], dtype=np.int64)) if rank else 1
+    inside = computing_type(source.element_type, context, wide=True)
+    body: list[Step] = []
+    for number, stage in enumerate(stages):
+        body += make_steps(stage, inside)
+        if number < len(reductions):
+            body.append(Step(reductions[number][0 if behind == 1 else 1], inside))
+    steps = converted(tuple(body), [source.element_type], target.element_type, inside)
+    rows, cols = (elements // length, length) if behind == 1 else (length, elements // length)
+    piece = behind * source.element_type.itemsize if behind > 1 and behind != elements // length else 0
+    streams = (Stream(Ref.of(source)),), (Stream(Ref.of(target)),)
+    return VectorWork(rows, cols, steps, *streams, reduces="cols" if behind == 1 else "rows", sweeps=sweeps, gather_bytes=piece)
+
+
+_MAX, _SUM = ("vcmax", "vmax"), ("vcadd", "vadd")
+
+
+def _softmax_lower(node: Node, context: LowerContext) -> Work:
+    """Maximum; subtract, exp; sum; divide."""
+    return axis_work(node, context, (_MAX, _SUM), ((), ("vsub", "vexp"), ("vdiv",)), sweeps=3)
+
+
+def _log_softmax_lower(node: Node, context: LowerContext) -> Work:
+    """Maximum; subtract, exp; sum; subtract its logarithm."""
+    return axis_work(node, context, (_MAX, _SUM), ((), ("vsub", "vexp"), ("vsub",)), sweeps=3)
+
+
+def _hardmax_lower(node: Node, context: LowerContext) -> Work:
+    """Maximum; compare with it, select 1 or 0."""
+    return axis_work(node, context, (_MAX,), ((), ("vcmp", "vsel")), sweeps=2)
+
+
+OPERATORS: tuple[OpDef, ...] = (
+    OpDef("Softmax", _infer, _softmax(logarithm=False), _softmax_lower, Layout.FOLLOW, "SoftmaxV2"),
+    OpDef("LogSoftmax", _infer, _softmax(logarithm=True), _log_softmax_lower, Layout.FOLLOW, "LogSoftmaxV2"),
+    OpDef("Hardmax", _infer, with_numpy(_hardmax), _hardmax_lower, Layout.ND, "HardMax"),
+)
