@@ -11,13 +11,46 @@ import math
 from collections.abc import Sequence
 
 from ascendsim.core.dtypes import DType
-from ascendsim.core.formats import BLOCK_BYTES
+from ascendsim.core.formats import BLOCK_BYTES, FRACTAL_ROWS, Format, c0, storage_shape
+from ascendsim.graph.ir import Tensor
 from ascendsim.opset.work import Copy, LowerContext, MoveWork, Ref, ScalarWork, Step
 
 TILE_BYTES = 64 * 1024  # assumed: a quarter of the 256 KiB of UB that most chips have, so that source and result double-buffer
 SCALAR_CYCLES_PER_INDEX = 8  # assumed: load, bounds check, multiply, add and issue at 1-2 cycles each
 DUPLICATE = "vectordup"
 MOVE = "vadds"  # copy inside UB: add zero
+
+
+def stored_axis(ref: Ref, axis: int) -> tuple[tuple[int, ...], int]:
+    """The physical shape of a tensor and where its logical axis begins in it (in blocks for axes that are cut in blocks)."""
+    stored, rank = storage_shape(ref.shape, ref.format, ref.dtype), len(ref.shape)
+    if ref.format is Format.FRACTAL_NZ and axis >= rank - 2:
+        return stored, 2 * rank - 3 - axis  # the last two axes change places: (..., N1, M1, M0, N0)
+    return stored, axis
+
+
+def cuts_whole_blocks(tensors: Sequence[Tensor], axis: int, format: Format) -> bool:
+    """Whether tensors that lie side by side along an axis meet at block borders in a blocked format.
+
+    Args:
+        tensors: The parts, of equal rank.
+        axis: Counted from the front.
+        format: The format that all of them would have.
+    """
+    for tensor in tensors:
+        if not tensor.is_static:
+            return False
+        size, rank = tensor.static_shape[axis], len(tensor.static_shape)
+        if format is Format.NC1HWC0:
+            if rank != 4 or (axis == 1 and size % c0(tensor.element_type)):
+                return False
+        elif format is Format.FRACTAL_NZ:
+            block = {rank - 1: c0(tensor.element_type), rank - 2: FRACTAL_ROWS}.get(axis, 1)
+            if rank < 2 or size % block:
+                return False
+        else:
+            return False
+    return True
 
 
 def run_bytes(shape: Sequence[int], axis: int, itemsize: int) -> int:

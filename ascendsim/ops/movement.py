@@ -9,11 +9,12 @@ from typing import Any
 import numpy as np
 
 from ascendsim.core.errors import GraphError
+from ascendsim.core.formats import Format
 from ascendsim.graph.ir import Array, Dim, Node, Shape
-from ascendsim.ops.bursts import DUPLICATE, repacking, run_bytes, transpose_work, vector_dtype
+from ascendsim.ops.bursts import DUPLICATE, cuts_whole_blocks, repacking, run_bytes, stored_axis, transpose_work, vector_dtype
 from ascendsim.ops.common import broadcast_shapes
 from ascendsim.ops.dims import known_ints, merged, total, unknown_shape, vector_length, wrapped_axes, wrapped_axis
-from ascendsim.opset import InferContext, OpDef
+from ascendsim.opset import InferContext, Layout, OpDef
 from ascendsim.opset.work import Copy, LowerContext, MoveWork, Ref, Step, Work
 
 Wanted = Sequence["np.dtype[Any]"]
@@ -75,12 +76,18 @@ def _concat_lower(node: Node, _ctx: LowerContext) -> Work:
     copies: list[Copy] = []
     steps: list[Step] = []
     for source in sources:
-        outermost = math.prod(source.shape[:axis]) == 1
-        run = source.bytes if outermost else run_bytes(source.shape, axis, source.dtype.itemsize)
+        stored, at = stored_axis(source, axis)
+        outermost = math.prod(stored[:at]) == 1
+        run = source.bytes if outermost else run_bytes(stored, at, source.dtype.itemsize)
         if source.bytes:
             copies.append(Copy(source, target, source.bytes, source.bytes, run))
             steps += [] if outermost else repacking(run, source.dtype)
     return MoveWork(tuple(copies), tuple(steps[:1]))
+
+
+def _concat_in_blocks(node: Node, format: Format) -> bool:
+    axis = int(node.attr("axis", 0)) % len(node.output.static_shape)
+    return cuts_whole_blocks([tensor for tensor in node.inputs if tensor is not None], axis, format)
 
 
 def split_sizes(ctx: InferContext, length: Dim) -> tuple[Dim, ...]:
@@ -132,15 +139,25 @@ def _split(node: Node, inputs: Sequence[Any], wanted: Wanted) -> Sequence[Array]
 def _split_lower(node: Node, _ctx: LowerContext) -> Work:
     source = Ref.of(node.required(0))
     axis = int(node.attr("axis", 0)) % len(source.shape)
-    outermost = math.prod(source.shape[:axis]) == 1
     copies: list[Copy] = []
     steps: list[Step] = []
     for target in (Ref.of(tensor) for tensor in node.outputs):
-        run = target.bytes if outermost else run_bytes(target.shape, axis, target.dtype.itemsize)
+        stored, at = stored_axis(target, axis)
+        outermost = math.prod(stored[:at]) == 1
+        run = target.bytes if outermost else run_bytes(stored, at, target.dtype.itemsize)
         if target.bytes:
             copies.append(Copy(source, target, target.bytes, run, target.bytes))
             steps += [] if outermost else repacking(run, target.dtype)
     return MoveWork(tuple(copies), tuple(steps[:1]))
+
+
+def _split_in_blocks(node: Node, format: Format) -> bool:
+    axis = int(node.attr("axis", 0)) % len(node.required(0).static_shape)
+    return cuts_whole_blocks(node.outputs, axis, format)
+
+
+def _split_type(node: Node) -> str:
+    return "SplitD" if len({tensor.shape for tensor in node.outputs}) == 1 else "SplitVD"
 
 
 def _slices(node: Node, shape: Sequence[int], starts: Any, ends: Any, axes: Any, steps: Any) -> tuple[slice, ...]:
@@ -304,8 +321,8 @@ def _tile_lower(node: Node, _ctx: LowerContext) -> Work:
 
 OPERATORS: tuple[OpDef, ...] = (
     OpDef("Transpose", _transpose_infer, _transpose, _transpose_lower, cann="TransposeD"),
-    OpDef("Concat", _concat_infer, _concat, _concat_lower, cann="ConcatD"),
-    OpDef("Split", _split_infer, _split, _split_lower, cann="SplitD"),
+    OpDef("Concat", _concat_infer, _concat, _concat_lower, Layout.FOLLOW, "ConcatD", in_blocks=_concat_in_blocks),
+    OpDef("Split", _split_infer, _split, _split_lower, Layout.FOLLOW, cann_of=_split_type, in_blocks=_split_in_blocks),
     OpDef("Slice", _slice_infer, _slice, _slice_lower, cann="StridedSliceD"),
     OpDef("Expand", _expand_infer, _expand, _expand_lower, cann="ExpandD"),
     OpDef("Tile", _tile_infer, _tile, _tile_lower, cann="TileD"),

@@ -8,10 +8,11 @@ from typing import Any
 import numpy as np
 
 from ascendsim.core.errors import GraphError
+from ascendsim.core.formats import Format
 from ascendsim.graph.ir import Array, Dim, Node
 from ascendsim.ops.bursts import filling, moving, repacking
 from ascendsim.ops.dims import known_ints, unknown_shape, wrapped_axes
-from ascendsim.opset import InferContext, OpDef
+from ascendsim.opset import InferContext, Layout, OpDef
 from ascendsim.opset.work import Copy, LowerContext, MoveWork, Ref, Work
 
 Wanted = Sequence["np.dtype[Any]"]
@@ -69,11 +70,22 @@ def _pad_lower(node: Node, _ctx: LowerContext) -> Work:
     source, target = Ref.of(node.required(0)), Ref.of(node.output)
     if target.bytes == 0:
         return MoveWork(())
-    row = (source.shape[-1] if source.shape else 1) * source.dtype.itemsize
+    blocked = source.format is Format.NC1HWC0  # a position is a block there, so rows never break one
+    row = 0 if blocked else (source.shape[-1] if source.shape else 1) * source.dtype.itemsize
     first = (filling(source.dtype),) if node.attr("mode", "constant") == "constant" else (moving(source.dtype),)
     same_rows = bool(source.shape) and source.shape[-1] == target.shape[-1]
     copy = Copy(source, target, source.bytes, source.bytes, target.bytes, write_bytes=target.bytes)
     return MoveWork((copy,), first if same_rows else (*first, *repacking(row, source.dtype)))
+
+
+def _in_blocks(node: Node, format: Format) -> bool:
+    """Feature maps keep their blocks if nothing is added to the channels."""
+    before, after = node.required(0).static_shape, node.output.static_shape
+    return format is Format.NC1HWC0 and len(before) == 4 and before[1] == after[1]
+
+
+def _pad_type(node: Node) -> str:
+    return "MirrorPad" if node.attr("mode", "constant") == "reflect" else "PadD"
 
 
 def _crop_targets(ctx: InferContext, rank: int) -> tuple[int, ...]:
@@ -105,6 +117,6 @@ def _crop(node: Node, inputs: Sequence[Any], _wanted: Wanted) -> Sequence[Array]
 
 
 OPERATORS: tuple[OpDef, ...] = (
-    OpDef("Pad", _pad_infer, _pad, _pad_lower, cann="PadD"),
+    OpDef("Pad", _pad_infer, _pad, _pad_lower, Layout.FOLLOW, cann_of=_pad_type, in_blocks=_in_blocks),
     OpDef("CenterCropPad", _crop_infer, _crop, _pad_lower),
 )

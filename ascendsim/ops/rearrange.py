@@ -158,6 +158,10 @@ def _trilu_infer(ctx: InferContext) -> None:
     _same(ctx)
 
 
+def _trilu_type(node: Node) -> str:
+    return "Triu" if node.attr("upper", 1) else "Tril"
+
+
 def _trilu_lower(node: Node, _ctx: LowerContext) -> Work:
     """Rows pass through UB, the tail or head of each is overwritten with zeros."""
     source, target = Ref.of(node.required(0)), Ref.of(node.output)
@@ -222,6 +226,6 @@ OPERATORS: tuple[OpDef, ...] = (
     OpDef("DepthToSpace", _depth_to_space_infer, _depth_to_space, _depth_to_space_lower),
     OpDef("SpaceToDepth", _space_to_depth_infer, _space_to_depth, _space_to_depth_lower),
     OpDef("ReverseSequence", _reverse_infer, _reverse, _reverse_lower),
-    OpDef("Trilu", _trilu_infer, _trilu, _trilu_lower, cann="Triu"),
+    OpDef("Trilu", _trilu_infer, _trilu, _trilu_lower, cann_of=_trilu_type),
     OpDef("Col2Im", _col2im_infer, _col2im, _col2im_lower, cann="Col2im"),
 )

@@ -15,6 +15,7 @@ import numpy as np
 
 from ascendsim.core.dtypes import DType
 from ascendsim.core.errors import GraphError, UnsupportedOperatorError
+from ascendsim.core.formats import Format
 from ascendsim.graph.ir import Array, Node, Shape, Tensor
 from ascendsim.opset.work import LowerContext, Work
 
@@ -89,6 +90,8 @@ class OpDef:
         cann: Operator type that CANN's tools print ("Conv2D"); empty = the ONNX name.
         cann_of: The same where it depends on the node (DepthwiseConv2D, Conv3D); wins over `cann`.
         foldable: Whether it may be computed at compile time from constants (False for random generators).
+        in_blocks: For Layout.FOLLOW: whether this node can work in a blocked format that its inputs have (a Concat of channels
+            only if the parts fill whole blocks); None = the rule for elementwise operators.
     """
 
     name: str
@@ -100,6 +103,7 @@ class OpDef:
     domain: str = ""
     foldable: bool = True
     cann_of: Callable[[Node], str] | None = None
+    in_blocks: Callable[[Node, Format], bool] | None = None
 
     @property
     def key(self) -> tuple[str, str]:

@@ -149,7 +149,7 @@ class Copy:
     """Bytes carried from one tensor to another through UB.
 
     Attributes:
-        bytes: Bytes read.
+        bytes: Bytes read; more than the source holds where pieces are read again (Gather of the same rows).
         read_burst, write_burst: Length of the contiguous pieces in GM on either side.
         write_bytes: Bytes written where they differ from those read (padding, broadcast, strided slices); 0 = as many.
     """

@@ -9,9 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ascendsim.core.dtypes import DType
 from ascendsim.core.errors import GraphError
+from ascendsim.core.formats import Format
+from ascendsim.graph.ir import Graph
+from ascendsim.ops import default_opset
 from ascendsim.ops.bursts import TILE_BYTES, transpose_bursts
-from ascendsim.opset.work import MoveWork, Work
+from ascendsim.opset import InferContext
+from ascendsim.opset.work import LowerContext, MoveWork, Work
 from tests.support.single_node import infer, lower, run, with_onnxruntime
 
 HALF = np.zeros((8, 128, 12, 64), np.float16)
@@ -102,6 +107,51 @@ def test_concat_along_channels_writes_one_run_an_image() -> None:
     outermost = lower("Concat", [small, small], axis=0)
     assert isinstance(outermost, MoveWork)
     assert [copy.write_burst for copy in outermost.copies] == [small.nbytes, small.nbytes]
+
+
+def test_concat_stays_in_blocks_where_channels_fill_them() -> None:
+    graph = Graph()
+    parts = [graph.add_input(name, DType.FLOAT16, (2, channels, 7, 7)) for name, channels in (("a", 32), ("b", 64), ("c", 24))]
+    for tensor in parts:
+        tensor.format = Format.NC1HWC0
+    definition = default_opset().find("Concat")
+    assert definition is not None
+    assert definition.in_blocks is not None
+    assert definition.lower is not None
+    for inputs, axis, fits in ((parts[:2], 1, True), (parts[1:], 1, False), (parts[2:] * 2, -1, True)):
+        node = graph.add_node("Concat", inputs, axis=axis)
+        definition.infer(InferContext(node))
+        assert definition.in_blocks(node, Format.NC1HWC0) is fits
+    node = graph.add_node("Concat", parts[:2], axis=1)
+    definition.infer(InferContext(node))
+    node.output.format = Format.NC1HWC0
+    work = definition.lower(node, LowerContext("v100"))
+    assert isinstance(work, MoveWork)
+    assert [copy.write_burst for copy in work.copies] == [32 * 49 * 2, 64 * 49 * 2]
+
+
+def test_split_of_fractal_columns_cuts_whole_fractals() -> None:
+    graph = Graph()
+    matrix = graph.add_input("x", DType.FLOAT16, (64, 96))
+    matrix.format = Format.FRACTAL_NZ
+    definition = default_opset().find("Split")
+    assert definition is not None
+    assert definition.in_blocks is not None
+    assert definition.lower is not None
+    for axis, outputs, fits in ((1, 3, True), (1, 4, False), (0, 4, True), (0, 8, False)):
+        node = graph.add_node("Split", [matrix], outputs, axis=axis, num_outputs=outputs)
+        definition.infer(InferContext(node))
+        assert definition.in_blocks(node, Format.FRACTAL_NZ) is fits
+    columns, rows = (graph.add_node("Split", [matrix], 2, axis=axis, num_outputs=2) for axis in (1, 0))
+    for node in (columns, rows):
+        definition.infer(InferContext(node))
+        for tensor in node.outputs:
+            tensor.format = Format.FRACTAL_NZ
+    by_columns, by_rows = (definition.lower(node, LowerContext("v100")) for node in (columns, rows))
+    assert isinstance(by_columns, MoveWork)
+    assert isinstance(by_rows, MoveWork)
+    assert by_columns.copies[0].read_burst == 64 * 48 * 2  # columns of fractals lie one after the other
+    assert by_rows.copies[0].read_burst == 32 * 16 * 2  # half of each column
 
 
 BOXES = [
