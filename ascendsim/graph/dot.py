@@ -30,11 +30,11 @@ def to_dot(graph: Graph, constants: bool = False) -> str:
 
 
 def _body(graph: Graph, constants: bool, names: dict[Tensor | Node, str]) -> Iterator[str]:
-    for tensor in graph.inputs:
-        yield _declared(tensor, names, "ellipse", f"{tensor.name}\n{_type(tensor)}")
+    for given in graph.inputs:
+        yield _declared(given, names, "ellipse", f"{given.name}\n{_type(given)}")
     if constants:
-        for tensor in graph.constants:
-            yield _declared(tensor, names, "note", f"{tensor.name}\n{_type(tensor)}")
+        for weight in graph.constants:
+            yield _declared(weight, names, "note", f"{weight.name}\n{_type(weight)}")
     for node in graph.nodes:
         yield _declared(node, names, "box", f"{node.op_type}\n{node.name}")
     for node in graph.nodes:
@@ -46,14 +46,16 @@ def _body(graph: Graph, constants: bool, names: dict[Tensor | Node, str]) -> Ite
             yield "}"
     for node in graph.nodes:
         for tensor in node.inputs:
-            source = None if tensor is None else names.get(tensor if tensor.producer is None else tensor.producer)
-            if tensor is not None and source is not None:
+            if tensor is None:
+                continue
+            source = names.get(tensor.producer or tensor)
+            if source is not None:
                 yield f"{source} -> {names[node]} [label={_quoted(_type(tensor))}];"
         for before in node.control:
             if before in names:
                 yield f"{names[before]} -> {names[node]} [style=dashed];"
     for number, output in enumerate(graph.outputs):
-        source = names.get(output if output.producer is None else output.producer)
+        source = names.get(output.producer or output)
         end = f"out{len(names)}_{number}"
         yield f"{end} [shape=ellipse, label={_quoted(output.name)}];"
         if source is not None:

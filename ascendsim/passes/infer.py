@@ -26,10 +26,11 @@ class Inference:
     Args:
         opset: The operators. Nodes of others get no types (their outputs keep what they have).
         before: Called with each node before it is inferred; may change the node or insert others before it.
+        after: Called with each node after it was inferred.
     """
 
-    def __init__(self, opset: OpSet, before: Callable[[Node], None] | None = None) -> None:
-        self._opset, self._before = opset, before
+    def __init__(self, opset: OpSet, before: Callable[[Node], None] | None = None, after: Callable[[Node], None] | None = None) -> None:
+        self._opset, self._before, self._after = opset, before, after
 
     def visit_all(self, nodes: Iterable[Node]) -> None:
         for node in nodes:
@@ -43,6 +44,11 @@ class Inference:
         """
         if self._before is not None:
             self._before(node)
+        self._infer(node)
+        if self._after is not None:
+            self._after(node)
+
+    def _infer(self, node: Node) -> None:
         for _, subgraph in node.subgraphs:
             self.visit_all(subgraph.topological())
         definition = self._opset.find(node.op_type, node.domain)
@@ -72,6 +78,16 @@ class Inference:
                 self.finish(subgraph)
         remove_dead(graph)
         return before - len(graph)
+
+    def restart(self, graph: Graph) -> None:
+        """Forgets the shapes and values that were inferred, so that other input shapes can be tried; types stay."""
+        for node in graph.nodes:
+            known = self._opset.find(node.op_type, node.domain) is not None
+            for tensor in node.outputs:
+                tensor.constant = None
+                tensor.shape = None if known or tensor.shape is None else (None,) * len(tensor.shape)
+            for _, subgraph in node.subgraphs:
+                self.restart(subgraph)
 
 
 def infer(graph: Graph, opset: OpSet) -> None:

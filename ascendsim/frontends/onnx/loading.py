@@ -10,8 +10,10 @@ import onnx
 
 from ascendsim.core.dtypes import DType
 from ascendsim.core.errors import InputError
+from ascendsim.frontends.onnx.batch import with_batch
 from ascendsim.frontends.onnx.importer import Importer
 from ascendsim.frontends.onnx.reading import opset_versions, read_model
+from ascendsim.frontends.onnx.shapes import plan_shapes
 from ascendsim.frontends.onnx.tensors import Absent
 from ascendsim.frontends.onnx.weights import random_weight, roles
 from ascendsim.graph.ir import Constant, Graph
@@ -60,6 +62,8 @@ def load_onnx(
     model, folder, name = read_model(source)
     versions = opset_versions(model, name)
     graph = Importer(model, versions, opset, folder, _absent(model, weights, seed)).run()
+    if batch is not None or shapes:
+        graph = _with_shapes(graph, opset, batch, shapes)
     Inference(opset).finish(graph)
     graph.metadata.update(
         format="onnx",
@@ -69,6 +73,18 @@ def load_onnx(
         file=name,
     )
     verify(graph, opset if check_operators else None)
+    return graph
+
+
+def _with_shapes(graph: Graph, opset: OpSet, batch: int | None, shapes: Mapping[str, Sequence[int]] | None) -> Graph:
+    plan = plan_shapes(graph, batch, shapes)
+    if plan.batches is not None:
+        return with_batch(graph, opset, plan.reference, plan.wanted, plan.batches)
+    inference = Inference(opset)
+    inference.restart(graph)
+    for tensor in graph.inputs:
+        tensor.shape = plan.wanted.get(tensor.name, tensor.shape)
+    inference.visit_all(graph.topological())
     return graph
 
 
