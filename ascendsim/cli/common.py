@@ -72,13 +72,6 @@ def whole_file(path: Path | str) -> Iterator[Path]:
         temporary.unlink(missing_ok=True)
 
 
-def write_text(path: Path | str, text: str) -> Path:
-    """Writes a text file as a whole or not at all; returns its path."""
-    with whole_file(path) as temporary:
-        temporary.write_text(text, encoding="utf-8")
-    return Path(path)
-
-
 def parse_input_shape(text: str | None) -> dict[str, tuple[int, ...]]:
     """Reads ATC's --input_shape: "name:dim,dim;name:dim". A name may contain colons, the last one counts.
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ascendsim.cli.common import parse_input_shape, parse_settings, print_table, whole_file, write_text
+from ascendsim.cli.common import parse_input_shape, parse_settings, print_table, whole_file
 from ascendsim.core.errors import InputError
 
 
@@ -81,8 +81,14 @@ def test_wrong_settings(setting: str) -> None:
         parse_settings([setting])
 
 
+def _write(path: Path, text: str) -> Path:
+    with whole_file(path) as temporary:
+        temporary.write_text(text)
+    return path
+
+
 def test_a_file_appears_whole(tmp_path: Path) -> None:
-    path = write_text(tmp_path / "new" / "summary.csv", "a,b\n")
+    path = _write(tmp_path / "new" / "summary.csv", "a,b\n")
     assert path.read_text() == "a,b\n"
     assert stat.S_IMODE(path.stat().st_mode) & 0o600 == 0o600
     assert [item.name for item in path.parent.iterdir()] == ["summary.csv"]
@@ -95,7 +101,7 @@ def _fail_half_way(path: Path) -> None:
 
 
 def test_an_error_leaves_nothing_behind_and_the_old_file_alone(tmp_path: Path) -> None:
-    path = write_text(tmp_path / "trace.json", "old")
+    path = _write(tmp_path / "trace.json", "old")
     with pytest.raises(InputError):
         _fail_half_way(path)
     with pytest.raises(InputError):
