@@ -19,6 +19,7 @@ from ascendsim.ops.normalisation_work import (
     lp_norm_lower,
     mean_variance_lower,
 )
+from ascendsim.ops.softmax import rows_in_blocks
 from ascendsim.opset import InferContext, Layout, OpDef
 
 Wanted = Sequence["np.dtype[Any]"]
@@ -183,8 +184,8 @@ def _mean_variance(node: Node, x: Array) -> Array:
 
 OPERATORS: tuple[OpDef, ...] = (
     OpDef("BatchNormalization", _batch_infer, _batch, batch_norm_lower, Layout.FEATURE, "BNInference"),
-    OpDef("LayerNormalization", _layer_infer, _layer(centred=True), layer_norm_lower, Layout.FOLLOW, "LayerNorm"),
-    OpDef("RMSNormalization", same_as(), _layer(centred=False), layer_norm_lower, Layout.FOLLOW, "RmsNorm"),
+    OpDef("LayerNormalization", _layer_infer, _layer(centred=True), layer_norm_lower, Layout.FOLLOW, "LayerNorm", in_blocks=rows_in_blocks),
+    OpDef("RMSNormalization", same_as(), _layer(centred=False), layer_norm_lower, Layout.FOLLOW, "RmsNorm", in_blocks=rows_in_blocks),
     OpDef("GroupNormalization", _group_infer, _group, channel_norm_lower, Layout.ND, "GroupNorm"),
     OpDef("InstanceNormalization", same_as(), _group, channel_norm_lower, Layout.ND, "InstanceNorm"),
     OpDef("LRN", same_as(), with_numpy(_local_response), local_response_lower, Layout.ND),

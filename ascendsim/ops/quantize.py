@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -118,11 +118,12 @@ def _overs(node: Node, data: Tensor) -> tuple[int, int, tuple[Over, ...]]:
     return split.rows, split.cols, split.overs
 
 
-def _lower(specs: Sequence[str], wide_from: int) -> Any:
+def _lower(scale_op: str, specs: Sequence[str], wide_from: int) -> Callable[[Node, LowerContext], Work]:
     """Elementwise work with one scale for the tensor, a channel or a block.
 
     Args:
-        specs: Instructions between the conversions.
+        scale_op: Instruction on the scales alone, first; empty = none.
+        specs: Instructions on every element, between the conversions.
         wide_from: Input whose type the instructions compute in (the floating-point side).
     """
 
@@ -135,7 +136,8 @@ def _lower(specs: Sequence[str], wide_from: int) -> Any:
             return on_ai_cpu(node, 3.0)
         inside = computing_type(node.required(wide_from).element_type, context)
         rows, cols, overs = _overs(node, data)
-        steps = (Step("vconv", inside), *make_steps(specs, inside), Step("vconv", inside))
+        scaling = make_steps([scale_op] if scale_op else [], inside, overs[0])
+        steps = (*scaling, Step("vconv", inside), *make_steps(specs, inside), Step("vconv", inside))
         streams = (Stream(Ref.of(data)), *(Stream(Ref.of(tensor), over) for tensor, over in zip(tensors[1:], overs, strict=True)))
         return VectorWork(rows, cols, steps, streams, (Stream(Ref.of(target)),))
 
@@ -159,7 +161,7 @@ def _dynamic_lower(node: Node, context: LowerContext) -> Work:
 
 
 OPERATORS: tuple[OpDef, ...] = (
-    OpDef("QuantizeLinear", _quantize_infer, _quantize, _lower(["vrec", "vmul", "vadds"], 0), Layout.FOLLOW, "AscendQuant"),
-    OpDef("DequantizeLinear", _dequantize_infer, _dequantize, _lower(["vsub", "vmul"], 1), Layout.FOLLOW, "AscendDequant"),
+    OpDef("QuantizeLinear", _quantize_infer, _quantize, _lower("vrec", ["vmul", "vadds"], 0), Layout.FOLLOW, "AscendQuant"),
+    OpDef("DequantizeLinear", _dequantize_infer, _dequantize, _lower("", ["vsub", "vmul"], 1), Layout.FOLLOW, "AscendDequant"),
     OpDef("DynamicQuantizeLinear", _dynamic_infer, _dynamic, _dynamic_lower, Layout.ND, "DynamicQuant"),
 )

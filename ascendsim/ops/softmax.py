@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ascendsim.core.formats import Format
+from ascendsim.core.formats import FRACTAL_ROWS, Format, c0
 from ascendsim.graph.ir import Array, Node, Tensor
 from ascendsim.ops.common import (
     StepSpec,
@@ -103,6 +103,17 @@ def axis_work(
     return VectorWork(rows, cols, steps, *streams, reduces="cols" if behind == 1 else "rows", sweeps=sweeps, gather_bytes=piece)
 
 
+def rows_in_blocks(node: Node, format: Format) -> bool:
+    """Whether rows can be reduced in a blocked format: along the last axis of FRACTAL_NZ, if no fractal is padded.
+
+    Padding would have to be masked out of every reduction; CANN's operators fall back to ND for such shapes.
+    """
+    shape = node.required(0).static_shape
+    if format is not Format.FRACTAL_NZ or len(shape) < 2 or int(node.attr("axis", -1)) % len(shape) != len(shape) - 1:
+        return False
+    return shape[-1] % c0(node.required(0).element_type) == 0 and shape[-2] % FRACTAL_ROWS == 0
+
+
 _MAX, _SUM = ("vcmax", "vmax"), ("vcadd", "vadd")
 
 
@@ -122,7 +133,7 @@ def _hardmax_lower(node: Node, context: LowerContext) -> Work:
 
 
 OPERATORS: tuple[OpDef, ...] = (
-    OpDef("Softmax", _infer, _softmax(logarithm=False), _softmax_lower, Layout.FOLLOW, "SoftmaxV2"),
-    OpDef("LogSoftmax", _infer, _softmax(logarithm=True), _log_softmax_lower, Layout.FOLLOW, "LogSoftmaxV2"),
+    OpDef("Softmax", _infer, _softmax(logarithm=False), _softmax_lower, Layout.FOLLOW, "SoftmaxV2", in_blocks=rows_in_blocks),
+    OpDef("LogSoftmax", _infer, _softmax(logarithm=True), _log_softmax_lower, Layout.FOLLOW, "LogSoftmaxV2", in_blocks=rows_in_blocks),
     OpDef("Hardmax", _infer, with_numpy(_hardmax), _hardmax_lower, Layout.ND, "HardMax"),
 )
