@@ -45,7 +45,7 @@ class Cost:
         occupancy: Cycles for which the pipe is busy; with a link demand, those before the transfer itself.
         latency: Further cycles until a flag set after it may fire; they do not hold the pipe.
         issues: Machine instructions that the scalar unit issues for it.
-        head: Further busy cycles if the pipe was idle before.
+        head: Cycles to fill the unit before the pipe gets busy; hidden behind the instruction before if that is still running.
         bytes: Bytes moved, 0 if none.
         link: Demand on shared links, if it touches global memory.
     """

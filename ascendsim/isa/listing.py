@@ -131,7 +131,8 @@ def _line(instruction: Instruction, slots: dict[str, int]) -> str:
             return f"{pipe + '.load3d':12s} {text(instruction.dst)} <- {text(instruction.src)}   {detail}"
         case Mmad():
             sign = "+=" if instruction.accumulate else "="
-            sizes = f"{instruction.m}x{instruction.k}x{instruction.n} {instruction.dtype}"
+            fresh = f", anew at {', '.join(f'{name}=0' for name in instruction.fresh_at)}" if instruction.fresh_at else ""
+            sizes = f"{instruction.m}x{instruction.k}x{instruction.n} {instruction.dtype}{fresh}"
             return f"{pipe + '.mmad':12s} {text(instruction.dst)} {sign} {text(instruction.a)} @ {text(instruction.b)}   {sizes}"
         case Vector():
             sources = ", ".join(text(source) for source in instruction.srcs)

@@ -220,7 +220,7 @@ def _pipe(core: CoreRun, lane: Lane) -> Generator[Event, None, None]:
     flag_ticks, record, cores, name = core.flag_ticks, core.record, core.cores, lane.name
     ready = [0] * core.block.operands  # tick at which each vector operand's last result is visible
     in_flight: deque[int] = deque([core.begin] * core.max_in_flight)
-    local = end = complete = core.begin
+    local = arrival = complete = core.begin  # end of the last instruction or wait; when the next one could have begun on an idle unit
     busy = 0
     while True:
         if not queue:
@@ -237,30 +237,33 @@ def _pipe(core: CoreRun, lane: Lane) -> Generator[Event, None, None]:
                 lane.waiting = ""
                 continue
         issue, operation = queue.popleft()
-        if issue > local:
-            local = issue
+        if issue > arrival:
+            arrival = issue
+            if issue > local:
+                local = issue
         free.append(local)
         if scalar.wanted is free:
             scalar.feed()
         kind = operation[0]
         if kind == FIXED:
             _, occupancy, latency, head, reads, write, instruction = operation
-            if local > end:
-                occupancy += head
-            for operand in reads:
-                if ready[operand] > local:
-                    local = ready[operand]
             start = local
+            if arrival + head > start:
+                start = arrival + head
+            for operand in reads:
+                if ready[operand] > start:
+                    start = ready[operand]
             if lane.first < 0:
                 lane.first = start
-            local = end = start + occupancy
+            local = start + occupancy
             busy += occupancy
-            if end + latency > complete:
-                complete = end + latency
+            lane.last = local
+            if local + latency > complete:
+                complete = local + latency
             if write >= 0:
-                ready[write] = end + latency
+                ready[write] = local + latency
             if record is not None:
-                record(cores, name, instruction, start, end)
+                record(cores, name, instruction, start, local)
         elif kind == WAIT:
             flag = operation[1]
             arrived = tokens[flag]
@@ -275,8 +278,10 @@ def _pipe(core: CoreRun, lane: Lane) -> Generator[Event, None, None]:
                     scalar.asleep -= 1
                 lane.waiting = ""
             at = arrived.popleft()
-            if at > local:
-                local = at
+            if at > arrival:
+                arrival = at
+                if at > local:
+                    local = at
         elif kind == SET:
             fire(core, operation[1], (complete if complete > local else local) + flag_ticks)
         else:
@@ -291,13 +296,13 @@ def _pipe(core: CoreRun, lane: Lane) -> Generator[Event, None, None]:
             lane.waiting = "its transfer"
             yield links.enter(flow, start + occupancy)
             lane.waiting = ""
-            local = end = int(env.now)
-            busy += end - start
-            if end + transfer.latency > complete:
-                complete = end + transfer.latency
+            local = int(env.now)
+            busy += local - start
+            if local + transfer.latency > complete:
+                complete = local + transfer.latency
             in_flight.append(complete)
             if record is not None:
-                record(cores, name, instruction, start, end)
-    lane.busy, lane.complete, lane.last = busy, max(complete, local), end
+                record(cores, name, instruction, start, local)
+    lane.busy, lane.complete = busy, max(complete, local)
     core.running -= 1
     core.retire()

@@ -120,10 +120,12 @@ class L2State:
             entry = _Entry(self._capacity if dirty else 0, dirty)
         else:
             entry = _Entry(max(entry.resident, unique), max(entry.dirty, dirty))
+            unique = entry.resident
+        needed = min(unique, self._capacity)  # a region that is too large to stay pushes all others out on its way through
         used = sum(other.resident for other in self._entries.values())
-        while self._entries and used + entry.resident > self._capacity:
+        while self._entries and used + needed > self._capacity:
             oldest = next(iter(self._entries.values()))
-            surplus = min(oldest.resident, used + entry.resident - self._capacity)
+            surplus = min(oldest.resident, used + needed - self._capacity)
             pushed = min(oldest.dirty, surplus)
             self._written_back += pushed
             oldest.resident -= surplus

@@ -127,7 +127,8 @@ def bind(
         ratio = min(ratio, shares.read_spread[demand.region])
     to_dram = miss * ratio
     read = Fraction(0) if demand.write else to_dram
-    write = (to_dram if demand.write else Fraction(0)) + shares.evicted * (1 if demand.write else miss) * ratio
+    useful = Fraction(demand.bytes, demand.l2_bytes) if demand.l2_bytes else Fraction(1)
+    write = (to_dram if demand.write else Fraction(0)) + shares.evicted * useful * (1 if demand.write else miss)
     if soc.dram.half_duplex:
         read, write = read + write * Fraction(soc.dram.read_gb_per_s) / Fraction(soc.dram.write_gb_per_s), Fraction(0)
     through_l2 = 0 if shares.bypass and miss else WEIGHT

@@ -79,9 +79,8 @@ def matmul_block(outer: int, inner: int, tile: int = 64) -> Block:
     """Tiles of a matmul on a coupled core: L1 and L0 double-buffered, results through UB to GM."""
     size = tile * tile * 2
     in_l1 = Affine(0, (("o", inner), ("k", 1)))
-    by_k = Affine(0, (("k", 1),))
     a1, b1 = Operand(Buffer.L1, "a1", size, slot=in_l1), Operand(Buffer.L1, "b1", size, slot=in_l1)
-    a0, b0 = Operand(Buffer.L0A, "a0", size, slot=by_k), Operand(Buffer.L0B, "b0", size, slot=by_k)
+    a0, b0 = Operand(Buffer.L0A, "a0", size, slot=in_l1), Operand(Buffer.L0B, "b0", size, slot=in_l1)
     c0 = Operand(Buffer.L0C, "c0", 2 * size)
     out = Operand(Buffer.UB, "out", size)
     inner_body: tuple[Statement, ...] = (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -117,9 +118,9 @@ def test_a_full_queue_stops_the_scalar_unit() -> None:
     assert spans(trace, "V") == [(100, 110)]
 
 
-def test_vector_head_is_paid_after_a_pause_only() -> None:
+def test_the_vector_head_hides_behind_the_instruction_before() -> None:
     soc = bare(vector={"head_cycles": 13}, issue={"scalar_cycles": 1})
-    assert spans(simulate(block(add(40), add(40)), soc), "V") == [(1, 54), (54, 94)]
+    assert spans(simulate(block(add(40), add(40)), soc), "V") == [(14, 54), (54, 94)]
 
 
 def test_dependent_vector_instructions_wait_for_the_result() -> None:
@@ -385,3 +386,10 @@ def test_double_buffering_overlaps_loads_and_work() -> None:
     double = simulate(copy_block(20, slots=2)).end
     assert double < single
     assert double >= 20 * 128  # DRAM: 4096 B at 32 B per cycle
+
+
+def test_the_trace_of_a_double_buffered_matmul(golden: Callable[[str, str], None]) -> None:
+    program = program_of(task_of((matmul_block(2, 3), 3)), regions={"a": 1 << 16, "b": 1 << 16, "c": 1 << 16})
+    trace = run(program, TOY, instructions=True)
+    lines = [f"{item.start:6d} {item.end:6d} {','.join(map(str, item.cores)):5s} {item.pipe:4s} {item.name}" for item in trace.instructions]
+    golden("machine_matmul.txt", "\n".join([*lines, *map(repr, trace.tasks)]) + "\n")

@@ -1,0 +1,67 @@
+"""Max-min fair shares on the links."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ascendsim.machine.links import WEIGHT, FlowClass, shares
+
+ONE = (0, 0, WEIGHT, 0)
+CAPACITY = (1000, 1000, 600, 600)
+
+
+def flow(cap: int = 10_000, cores: int = 1, **weights: float) -> FlowClass:
+    names = ("l2r", "l2w", "dr", "dw")
+    return FlowClass(cap, tuple(round(weights.get(name, 0) * WEIGHT) for name in names), cores)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("flows", "rates"),
+    [
+        ([flow(dr=1)], [600]),
+        ([flow(100, dr=1)], [100]),
+        ([flow(dr=1), flow(dr=1)], [300, 300]),
+        ([flow(dr=1, cores=3)], [200]),
+        ([flow(100, dr=1), flow(dr=1), flow(dr=1)], [100, 250, 250]),  # what one cannot use, the others get
+        ([flow(l2r=1, dr=1), flow(l2r=1)], [500, 500]),  # L2 binds both
+        ([flow(l2r=1, dr=1), flow(l2r=1, dr=1), flow(l2r=1, dr=0.5)], [240, 240, 240]),  # DRAM binds: 2.5 r = 600
+        ([flow(l2r=1, dr=1), flow(l2r=1, dr=1), flow(l2r=1)], [300, 300, 400]),
+        ([flow(dr=1), flow(dw=1)], [600, 600]),
+        ([flow()], [10_000]),
+    ],
+)
+def test_hand_computed_shares(flows: list[FlowClass], rates: list[int]) -> None:
+    assert shares(flows, CAPACITY) == rates
+
+
+weights = st.tuples(*[st.sampled_from([0, WEIGHT // 3, WEIGHT, 2 * WEIGHT])] * 4)
+flows = st.lists(st.builds(FlowClass, st.integers(1, 2000), weights, st.integers(1, 4)), min_size=1, max_size=6)
+
+
+@given(flows)
+def test_no_link_is_overbooked_and_no_rate_could_rise_alone(active: list[FlowClass]) -> None:
+    rates = shares(active, CAPACITY)
+    load = [sum(item.weights[link] * item.cores * rate for item, rate in zip(active, rates, strict=True)) for link in range(4)]
+    cores = sum(item.cores for item in active)
+    assert all(used <= full * WEIGHT for used, full in zip(load, CAPACITY, strict=True))
+    for item, rate in zip(active, rates, strict=True):
+        slack = 2 * WEIGHT * cores  # rates are rounded down to whole units
+        full = [link for link in range(4) if item.weights[link] and load[link] + slack >= CAPACITY[link] * WEIGHT]
+        assert rate == item.cap or full
+
+
+@given(flows)
+def test_a_flow_of_n_cores_equals_n_flows(active: list[FlowClass]) -> None:
+    alone = [item._replace(cores=1) for item in active for _ in range(item.cores)]
+    expanded = [rate for item, rate in zip(active, shares(active, CAPACITY), strict=True) for _ in range(item.cores)]
+    assert shares(alone, CAPACITY) == expanded
+
+
+@given(flows, st.randoms(use_true_random=False))
+def test_shares_do_not_depend_on_order(active: list[FlowClass], random: object) -> None:
+    order = list(range(len(active)))
+    random.shuffle(order)  # type: ignore[attr-defined]
+    rates = shares(active, CAPACITY)
+    assert shares([active[number] for number in order], CAPACITY) == [rates[number] for number in order]
