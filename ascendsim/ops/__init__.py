@@ -40,6 +40,8 @@ FAMILIES: tuple[str, ...] = (
     "transdata",
     "losses",
     "rotary",
+    "optimizers",
+    "classical",
 )
 
 
