@@ -33,7 +33,12 @@ _TABLE: dict[str, tuple[Function, float | None, float | None, tuple[str, ...]]] 
     "thresholdedrelu": (lambda x, a, b: np.where(x >= a, x, 0), 1.0, None, ("vcmpv", "vsel")),
     "scaledtanh": (lambda x, a, b: a * np.tanh(b * x), 1.0, 1.0, ("vmuls", "vexp", "vadds", "vadds", "vdiv", "vmuls")),
     "hardsigmoid": (lambda x, a, b: np.clip(a * x + b, 0, 1), 0.2, 0.5, ("vmuls", "vadds", "vmins", "vmaxs")),
-    "elu": (lambda x, a, b: np.where(x >= 0, x, a * np.expm1(np.minimum(x, 0))), 1.0, None, ("vmins", "vexp", "vadds", "vmuls", "vmaxs", "vadd")),
+    "elu": (
+        lambda x, a, b: np.where(x >= 0, x, a * np.expm1(np.minimum(x, 0))),
+        1.0,
+        None,
+        ("vmins", "vexp", "vadds", "vmuls", "vmaxs", "vadd"),
+    ),
     "softsign": (lambda x, a, b: x / (1 + np.abs(x)), None, None, ("vabs", "vadds", "vdiv")),
     "softplus": (_softplus, None, None, ("vexp", "vadds", "vln")),
 }

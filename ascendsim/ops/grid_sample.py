@@ -89,7 +89,8 @@ def _compute(node: Node, inputs: Sequence[Any], wanted: Sequence[np.dtype[Any]])
             position = (stated + 1) / 2 * (size - 1) if corners else ((stated + 1) * size - 1) / 2
             if mode == "nearest":
                 position = np.rint(position)
-            position = _pad(position, size, padding, corners)
+            if mode != "cubic":  # PyTorch, whence the operator comes, brings only the neighbours of cubic samples inside
+                position = _pad(position, size, padding, corners)
             base = np.floor(position)
             offsets = range(1) if taps == 1 else range(1 - taps // 2, taps // 2 + 1)
             indices.append([base + offset for offset in offsets])

@@ -1,0 +1,127 @@
+"""Pooling: values against onnxruntime and NumPy, indices, ceil mode, shape rules, work descriptions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from ascendsim.core.errors import GraphError
+from ascendsim.core.formats import Format
+from ascendsim.ops import default_opset
+from ascendsim.opset.work import LowerContext, VectorWork
+from tests.support.rounding import assert_device_rounding, assert_near_oracle
+from tests.support.single_node import infer, lower, make_node, run, with_onnxruntime
+
+WINDOWS: list[tuple[tuple[int, ...], dict[str, Any]]] = [
+    ((2, 3, 9, 11), {"kernel_shape": (3, 3), "strides": (2, 2), "pads": (1, 1, 1, 1)}),
+    ((1, 3, 10, 7), {"kernel_shape": (2, 3), "strides": (3, 2), "ceil_mode": 1}),
+    ((1, 2, 9, 9), {"kernel_shape": (3, 3), "strides": (2, 2), "pads": (0, 0, 2, 2), "ceil_mode": 1}),
+    ((1, 2, 12, 12), {"kernel_shape": (3, 2), "dilations": (2, 3)}),
+    ((1, 2, 10, 7), {"kernel_shape": (4, 3), "strides": (3, 2), "auto_pad": "SAME_UPPER"}),
+    ((1, 2, 10, 7), {"kernel_shape": (4, 3), "strides": (3, 2), "auto_pad": "SAME_LOWER"}),
+    ((2, 4, 17), {"kernel_shape": (3,), "strides": (2,), "pads": (1, 0)}),
+    ((1, 2, 5, 6, 7), {"kernel_shape": (2, 3, 3), "pads": (1, 0, 1, 0, 1, 1), "strides": (2, 1, 2)}),
+]
+
+
+def image(shape: tuple[int, ...], dtype: Any = np.float32) -> np.ndarray:
+    return np.random.default_rng(2).standard_normal(shape).astype(dtype)
+
+
+@pytest.mark.parametrize(("shape", "attributes"), WINDOWS)
+def test_maximum_and_its_position_equal_onnxruntime(shape: tuple[int, ...], attributes: dict[str, Any]) -> None:
+    values, where = with_onnxruntime("MaxPool", [image(shape)], outputs=2, **attributes)
+    mine, place = run("MaxPool", [image(shape)], outputs=2, **attributes)
+    np.testing.assert_array_equal(mine, values)
+    np.testing.assert_array_equal(place, where)
+    np.testing.assert_array_equal(run("MaxPool", [image(shape)], **attributes)[0], values)
+
+
+def test_positions_in_column_major_order() -> None:
+    attributes: dict[str, Any] = {"kernel_shape": (2, 2), "strides": (2, 2), "storage_order": 1}
+    expected = with_onnxruntime("MaxPool", [image((2, 2, 4, 6))], outputs=2, **attributes)[1]
+    np.testing.assert_array_equal(run("MaxPool", [image((2, 2, 4, 6))], outputs=2, **attributes)[1], expected)
+
+
+# onnxruntime counts positions beyond the padding in ceil mode with count_include_pad; there the node cases of the ONNX suite decide.
+@pytest.mark.parametrize(
+    ("shape", "attributes", "include"),
+    [(shape, attributes, include) for shape, attributes in WINDOWS for include in (0, 1) if not (include and attributes.get("ceil_mode"))],
+)
+def test_average_equals_onnxruntime(shape: tuple[int, ...], attributes: dict[str, Any], include: int) -> None:
+    oracle = with_onnxruntime("AveragePool", [image(shape)], opset=19, count_include_pad=include, **attributes)[0]
+    assert_near_oracle(run("AveragePool", [image(shape)], count_include_pad=include, **attributes)[0], oracle)
+
+
+@pytest.mark.parametrize("power", [1, 2, 3])
+def test_lp_norm_of_windows(power: int) -> None:
+    data = image((1, 2, 8, 8))
+    pieces = np.lib.stride_tricks.sliding_window_view(np.abs(data.astype(np.float64)), (3, 3), axis=(2, 3))[:, :, ::2, ::2]
+    expected = (pieces**power).sum(axis=(-2, -1)) ** (1 / power)
+    np.testing.assert_allclose(run("LpPool", [data], kernel_shape=(3, 3), strides=(2, 2), p=power)[0], expected, rtol=1e-5)
+
+
+@pytest.mark.parametrize("op", ["GlobalAveragePool", "GlobalMaxPool", "GlobalLpPool"])
+def test_global_pools_equal_onnxruntime(op: str) -> None:
+    assert_near_oracle(run(op, [image((2, 3, 5, 7))])[0], with_onnxruntime(op, [image((2, 3, 5, 7))])[0])
+
+
+def test_average_on_the_device_rounds_once() -> None:
+    halves = image((1, 4, 16, 16), np.float16)
+    wide = halves.astype(np.float64)
+    pieces = np.lib.stride_tricks.sliding_window_view(wide, (5, 5), axis=(2, 3))
+    result = run("AveragePool", [halves], kernel_shape=(5, 5))[0]
+    assert_device_rounding(result, pieces.mean(axis=(-2, -1)), np.abs(pieces).mean(axis=(-2, -1)), 26)
+    assert_device_rounding(run("GlobalAveragePool", [halves])[0], wide.mean(axis=(2, 3), keepdims=True), 1.0, 257)
+
+
+def test_bytes_are_pooled_as_bytes() -> None:
+    data = np.arange(-8, 8, dtype=np.int8).reshape(1, 1, 4, 4)
+    np.testing.assert_array_equal(run("MaxPool", [data], kernel_shape=(2, 2), strides=(2, 2))[0].ravel(), [-3, -1, 5, 7])
+
+
+def test_unknown_dimensions_stay_unknown() -> None:
+    assert infer("MaxPool", [("n", 3, None, 8)], kernel_shape=(2, 2), strides=(2, 2)) == [("n", 3, None, 4)]
+    assert infer("GlobalAveragePool", [("n", "c", None, 8)]) == [("n", "c", 1, 1)]
+    assert infer("AveragePool", [None], kernel_shape=(2, 2)) == [None]
+
+
+@pytest.mark.parametrize(
+    ("op", "shape", "attributes", "message"),
+    [
+        ("MaxPool", (1, 3, 4, 4), {"kernel_shape": (5, 5)}, "at least 5 along spatial axis 0, not 4"),
+        ("MaxPool", (1, 3, 4, 4), {"kernel_shape": (2,)}, "kernel of 2 positive sizes"),
+        ("MaxPool", (1, 3, 4, 4), {}, "kernel of 2 positive sizes"),
+        ("GlobalMaxPool", (1, 3), {}, "batch, channels, spatial"),
+        ("AveragePool", (1, 1, 2, 2, 2, 2), {"kernel_shape": (1, 1, 1, 1)}, "1 to 3 spatial axes, not 4"),
+    ],
+)
+def test_misfits_are_named(op: str, shape: tuple[int, ...], attributes: dict[str, Any], message: str) -> None:
+    with pytest.raises(GraphError, match=message):
+        infer(op, [shape], **attributes)
+
+
+def test_work_of_a_window_is_one_instruction_a_tap() -> None:
+    work = lower("MaxPool", [np.zeros((1, 64, 112, 112), np.float16)], kernel_shape=(3, 3), strides=(2, 2), pads=(1, 1, 1, 1))
+    assert isinstance(work, VectorWork)
+    assert work.rows * work.cols == 64 * 56 * 56
+    assert [(step.op, step.count) for step in work.steps] == [("vmax", 9)]
+
+
+def test_blocked_maps_pool_rows_of_whole_blocks() -> None:
+    node = make_node("GlobalAveragePool", [np.zeros((2, 40, 7, 7), np.float16)])
+    node.required(0).format = node.output.format = Format.NC1HWC0
+    definition = default_opset().get(node)
+    assert definition.lower is not None
+    work = definition.lower(node, LowerContext("v100"))
+    assert isinstance(work, VectorWork)
+    assert (work.rows, work.cols, work.reduces) == (49, 2 * 48, "rows")
+    node = make_node("AveragePool", [np.zeros((2, 40, 8, 8), np.float16)], kernel_shape=(2, 2), strides=(2, 2))
+    node.required(0).format = node.output.format = Format.NC1HWC0
+    definition = default_opset().get(node)
+    assert definition.lower is not None
+    work = definition.lower(node, LowerContext("v100"))
+    assert isinstance(work, VectorWork)
+    assert (work.rows, work.cols) == (2 * 3 * 4, 4 * 16)
