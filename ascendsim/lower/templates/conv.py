@@ -56,7 +56,7 @@ def skips_rows(conv: ConvGeometry) -> bool:
 
 
 def taps(conv: ConvGeometry | None) -> int:
-    """k blocks that one block of input channels becomes."""
+    """The number of k blocks that one block of input channels becomes."""
     return 1 if conv is None else conv.kernel_h * conv.kernel_w
 
 

@@ -23,7 +23,7 @@ from ascendsim.isa.instructions import ZERO, Affine, Buffer, Img2Col, Mmad, Move
 from ascendsim.isa.program import Block, BlockGroup, CoreKind
 from ascendsim.lower.emit import BlockBuilder, Ring, capacity, pieces, plus, times
 from ascendsim.lower.templates import conv as unfold
-from ascendsim.lower.templates.operands import fitted, image_tile, matrix_tile, result_tile, weight_tile
+from ascendsim.lower.templates.operands import fitted, image_tile, matrix_tile, weight_tile
 from ascendsim.lower.templates.stage import Stage, Tile, share_groups, sizes_of
 from ascendsim.lower.templates.steps import Expansion
 from ascendsim.lower.templates.tiling import ACCUMULATOR_BYTES, ROWS, Product, Tiling, best_tiling

@@ -182,7 +182,7 @@ def _search(product: Product, rates: Rates) -> Tiling:
 def candidates(product: Product, rates: Rates) -> Iterator[Tiling]:
     """All tilings that fit the buffers, with their scores."""
     for share in shares(product, rates.cores):
-        sb, si, sm, sn = share
+        _, _, sm, sn = share
         for tile_n in tile_sizes(sn, min(rates.l0b // 2 // FRACTAL_BYTES, product.most_n // ROWS)):
             for tile_m in tile_sizes(sm, rates.l0a // 2 // FRACTAL_BYTES):
                 blocks = ceil_div(tile_m, ROWS) * ceil_div(tile_n, ROWS)

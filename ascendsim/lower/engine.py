@@ -1,0 +1,81 @@
+"""Which engine runs a node, and the work that it asks for."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import fields, is_dataclass, replace
+from typing import Any
+
+from ascendsim.core.errors import CompileError
+from ascendsim.graph.ir import Graph, Node
+from ascendsim.opset import OpSet
+from ascendsim.opset.work import WORKSPACE, AiCpuWork, LowerContext, NoTask, Ref, Work
+
+
+def check_static(graph: Graph) -> None:
+    """Makes sure that every tensor has a static shape and a type.
+
+    Raises:
+        CompileError: Names the first tensor that has not.
+    """
+    for tensor in graph.tensors.values():
+        used = tensor.uses or tensor.producer is not None or tensor in graph.inputs
+        if not used:
+            continue
+        if not tensor.is_static:
+            shape = "unknown rank" if tensor.shape is None else list(tensor.shape)
+            inputs = ", ".join(t.name for t in graph.inputs if not t.is_static) or ", ".join(t.name for t in graph.inputs)
+            raise CompileError(
+                f"tensor {tensor.name!r}",
+                "must have a static shape",
+                shape,
+                f'load the model with batch= or shapes={{"name": (...)}} for its inputs ({inputs})',
+            )
+        if tensor.dtype is None:
+            raise CompileError(f"tensor {tensor.name!r}", "must have an element type", remedy="run shape inference first")
+
+
+def work_of(node: Node, opset: OpSet, context: LowerContext) -> Work:
+    """The node's work.
+
+    An operator without a `lower` function, and one that CANN runs on the AI CPU of this chip, is AI CPU work, unless it asks for
+    nothing to run at all. Nodes whose results are empty run nothing.
+
+    Raises:
+        UnsupportedOperatorError: If the operator is not in the set.
+    """
+    definition = opset.get(node)
+    on_cpu = opset.cann_type(node) in context.aicpu_types
+    work: Work | None = definition.lower(node, context) if definition.lower is not None else None
+    if isinstance(work, NoTask):
+        return work if _is_free(node, work) else ai_cpu_work(node)
+    if all(tensor.elements == 0 for tensor in node.outputs):
+        return NoTask()
+    if work is None or (on_cpu and not isinstance(work, AiCpuWork)):
+        return ai_cpu_work(node)
+    return work
+
+
+def _is_free(node: Node, work: NoTask) -> bool:
+    """Whether all outputs that anybody reads are empty or another name of an input."""
+    named = {output for output, _ in work.aliases}
+    return all(tensor.name in named or tensor.elements == 0 or not tensor.uses for tensor in node.outputs) or node.input_count == 0
+
+
+def ai_cpu_work(node: Node) -> AiCpuWork:
+    """One operation for each element of the larger side."""
+    inputs = tuple(Ref.of(tensor) for tensor in node.inputs if tensor is not None)
+    outputs = tuple(Ref.of(tensor) for tensor in node.outputs if tensor.is_static and tensor.dtype is not None)
+    return AiCpuWork(max((math.prod(ref.shape) for ref in inputs + outputs), default=0), 1.0, inputs, outputs)
+
+
+def with_workspace(work: Any, name: str) -> Any:
+    """The work with the scratch region under a name of its own."""
+    if isinstance(work, Ref):
+        return replace(work, region=name) if work.region == WORKSPACE else work
+    if isinstance(work, tuple):
+        return tuple(with_workspace(item, name) for item in work)
+    if is_dataclass(work) and not isinstance(work, type):
+        changed = {field.name: with_workspace(getattr(work, field.name), name) for field in fields(work)}
+        return replace(work, **changed)
+    return work

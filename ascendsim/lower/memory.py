@@ -1,0 +1,123 @@
+"""The plan of device memory: first fit by life time.
+
+Regions live from the first to the last task that uses them (inclusive, so that a task's outputs never overlap its inputs). Graph
+inputs and outputs live for the whole run, weights lie behind the arena of all others. A region that is another name of a tensor
+(reshape) shares its bytes and prolongs its life.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from ascendsim.core.formats import align
+from ascendsim.graph.ir import Graph
+from ascendsim.isa.program import MemoryPlan, Region
+
+ALIGNMENT = 512
+
+
+@dataclass(frozen=True, slots=True)
+class Life:
+    """A piece of memory to place.
+
+    Attributes:
+        first, last: Task numbers of first and last use.
+    """
+
+    name: str
+    bytes: int
+    first: int
+    last: int
+
+
+def first_fit(lives: Iterable[Life]) -> tuple[dict[str, int], int]:
+    """Places pieces in order of their first use, each at the lowest free address.
+
+    Returns:
+        Offsets by name, and the end of the arena.
+    """
+    placed: dict[str, int] = {}
+    active: list[tuple[int, int, int]] = []  # offset, end, last use; ordered by offset
+    peak = 0
+    for life in sorted(lives, key=lambda item: (item.first, -item.bytes, item.name)):
+        active = [item for item in active if item[2] >= life.first]
+        size = align(life.bytes, ALIGNMENT)
+        offset, position = 0, 0
+        for position, (start, end, _) in enumerate(active):  # noqa: B007 - the position is used after the loop
+            if offset + size <= start:
+                break
+            offset = max(offset, end)
+        else:
+            position = len(active)
+        placed[life.name] = offset
+        if size:
+            active.insert(position, (offset, offset + size, life.last))
+            active.sort()
+            peak = max(peak, offset + size)
+    return placed, peak
+
+
+def plan_memory(graph: Graph, uses: Sequence[Iterable[str]], aliases: Mapping[str, str], workspaces: Mapping[str, int]) -> MemoryPlan:
+    """Places every tensor and workspace.
+
+    Args:
+        graph: The compiled graph.
+        uses: By task id: names of all regions that the task's node (or program) reads or writes.
+        aliases: Name of a tensor -> name of the tensor whose memory it is.
+        workspaces: Bytes of scratch regions by name.
+    """
+    end = max(0, len(uses) - 1)
+
+    def root(name: str) -> str:
+        seen = {name}
+        while name in aliases and aliases[name] not in seen:
+            name = aliases[name]
+            seen.add(name)
+        return name
+
+    first: dict[str, int] = {}
+    last: dict[str, int] = {}
+    for task, names in enumerate(uses):
+        for name in names:
+            for one in {name, root(name)}:
+                first.setdefault(one, task)
+                last[one] = task
+    sizes = {name: tensor.storage_bytes for name, tensor in graph.tensors.items() if tensor.is_static and tensor.dtype is not None}
+    kinds: dict[str, str] = {}
+    for name, tensor in graph.tensors.items():
+        if name in sizes:
+            kinds[name] = "weight" if tensor.is_constant else "activation"
+    for tensor in graph.inputs:
+        kinds[tensor.name] = "input"
+    for tensor in graph.outputs:
+        kinds[tensor.name] = "weight" if tensor.is_constant else "output"
+        if tensor.name in aliases and kinds[root(tensor.name)] == "activation":
+            kinds[root(tensor.name)] = "output"
+    for name, bytes in workspaces.items():
+        sizes[name], kinds[name] = bytes, "workspace"
+    grown: dict[str, int] = {}  # a root must hold the largest of its names (formats may pad differently)
+    for name, bytes in sizes.items():
+        grown[root(name)] = max(bytes, grown.get(root(name), 0))
+    lives, constants = [], []
+    for name in sizes:
+        if name in aliases:
+            continue
+        if kinds[name] == "weight":
+            constants.append(name)
+            continue
+        whole = kinds[name] in ("input", "output")
+        lives.append(Life(name, grown[name], 0 if whole else first.get(name, 0), end if whole else last.get(name, first.get(name, 0))))
+    offsets, peak = first_fit(lives)
+    at = peak
+    for name in constants:
+        offsets[name] = at
+        at += align(grown[name], ALIGNMENT)
+    bounds = {life.name: (life.first, life.last) for life in lives}
+    regions: dict[str, Region] = {}
+    for name, bytes in sizes.items():
+        home = root(name)
+        begin, until = bounds.get(home, (0, end))
+        size = bytes if name in aliases else grown[name]
+        regions[name] = Region(name, offsets[home], size, kinds[name], aliases.get(name), begin, until)
+    return MemoryPlan(regions, peak, at - peak)

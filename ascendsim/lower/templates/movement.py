@@ -1,0 +1,203 @@
+"""Movement and scalar work: tensors carried through UB in bursts, with vector steps or address computation on the way.
+
+Each copy is cut in equal tiles; MTE2 brings a tile in (two slots), V turns or converts it if asked to, MTE3 stores it. Without
+vector steps the tile goes out from where it came in. Cores take shares of every copy, so a block is a chain of loops.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+
+from ascendsim.core.formats import BLOCK_BYTES, align, ceil_div
+from ascendsim.isa.instructions import Affine, Buffer, Move, Pipe, Scalar
+from ascendsim.isa.program import Block, BlockGroup
+from ascendsim.lower.emit import BlockBuilder, Ring, capacity, pieces, times
+from ascendsim.lower.templates.operands import fitted
+from ascendsim.lower.templates.stage import TRANSACTION_BYTES, Stage, Tile, shared, sizes_of, vector_core
+from ascendsim.lower.templates.steps import Expansion, emit_steps
+from ascendsim.lower.templates.vector import GOOD_TRANSFER_BYTES, TILES_TO_OVERLAP, worthwhile_cores
+from ascendsim.opset.work import Copy, MoveWork, Ref, ScalarWork, Step
+from ascendsim.soc.spec import SocSpec
+
+
+def lower_movement(work: MoveWork, soc: SocSpec, expansion: Expansion) -> Stage:
+    """Blocks of movement work."""
+    core, kind = vector_core(soc)
+    steps = expansion.expand(work.steps)
+    copies = [copy for copy in work.copies if copy.bytes or copy.written]
+    shares = [_share(copy, soc) for copy in copies]
+    groups = []
+    for amounts, count in aligned_shares([(copy.bytes or copy.written, share) for copy, share in zip(copies, shares, strict=True)]):
+        writer = MoveWriter(BlockBuilder(soc, core), work, steps)
+        groups.append(BlockGroup(writer.write(list(zip(copies, amounts, strict=True))), count))
+    sizes: dict[str, int] = sizes_of(*work.extra_inputs)
+    touched: dict[str, int] = {}
+    for copy in copies:
+        for ref, bytes in ((copy.src, copy.bytes), (copy.dst, copy.written)):
+            touched[ref.region] = min(ref.bytes, touched.get(ref.region, 0) + bytes)
+    return Stage(tuple(groups), kind, sizes | touched)
+
+
+def _share(copy: Copy, soc: SocSpec) -> int:
+    """Bytes of one core's share: whole bursts if they are short enough, 512 B pieces else."""
+    total = copy.bytes or copy.written
+    parts = worthwhile_cores(total + copy.written, soc)
+    wanted = ceil_div(total, parts)
+    return min(total, align(wanted, TRANSACTION_BYTES) if total > TRANSACTION_BYTES else total)
+
+
+def aligned_shares(copies: list[tuple[int, int]]) -> list[tuple[tuple[int, ...], int]]:
+    """Shares of several copies (bytes, share) laid side by side over the cores: equal rows join to groups.
+
+    >>> aligned_shares([(100, 50), (60, 50)])
+    [((50, 50), 1), ((50, 10), 1)]
+    """
+    ends: set[int] = {0}
+    runs: list[list[tuple[int, int, int]]] = []  # per copy: first core, end core, bytes
+    for total, share in copies:
+        at, run = 0, []
+        for size, count in shared(total, share):
+            run.append((at, at + count, size))
+            at += count
+            ends.add(at)
+        runs.append(run)
+    cuts = sorted(ends)
+    result: list[tuple[tuple[int, ...], int]] = []
+    for first, end in pairwise(cuts):
+        amounts = tuple(next((size for start, stop, size in run if start <= first < stop), 0) for run in runs)
+        result.append((amounts, end - first))
+    return result
+
+
+@dataclass(slots=True)
+class MoveWriter:
+    """Writes the program of one core's shares."""
+
+    b: BlockBuilder
+    work: MoveWork
+    steps: tuple[Step, ...]
+
+    def write(self, amounts: list[tuple[Copy, int]]) -> Block:
+        """The block."""
+        b = self.b
+        for number, ref in enumerate(self.work.extra_inputs):
+            self._bring_whole(ref, f"index{number}")
+        room = (capacity(b.soc, Buffer.UB) - b.used(Buffer.UB) - 1024) // BLOCK_BYTES * BLOCK_BYTES
+        widths = [max(1.0, copy.written / max(1, copy.bytes)) for copy, _ in amounts]
+        widest = max(widths, default=1.0)
+        wide = max([step.dtype.itemsize for step in self.steps], default=1)
+        narrow = min([copy.src.dtype.itemsize for copy, _ in amounts], default=1)
+        growth = max(1.0, wide / narrow) if self.steps else 1.0
+        per_byte = 2 + 2 * widest * growth if self.steps else 2 * widest
+        most = max(BLOCK_BYTES, int(room / per_byte) // BLOCK_BYTES * BLOCK_BYTES)
+        largest = max((amount for _, amount in amounts), default=0)
+        tile = min(most, max(align(ceil_div(largest, TILES_TO_OVERLAP), TRANSACTION_BYTES), GOOD_TRANSFER_BYTES))
+        source_bytes, target_bytes = tile if self.steps else int(tile * widest), align(int(tile * widest * growth), BLOCK_BYTES)
+        read_by = Pipe.V if self.steps else Pipe.MTE3
+        source = b.ring("in", Pipe.MTE2, read_by, 2, (Buffer.UB, align(source_bytes, BLOCK_BYTES)))
+        target = b.ring("out", Pipe.V, Pipe.MTE3, 2, (Buffer.UB, target_bytes)) if self.steps else None
+        for copy, amount in amounts:
+            for piece in pieces(amount, min(tile, amount)) if amount else ():
+                with b.loop("t", piece.trips) as i:
+                    self._tile(copy, piece.at(i), piece.size, source, target)
+        return b.build()
+
+    def _tile(self, copy: Copy, at: Affine, size: int, source: Ring, target: Ring | None) -> None:
+        b = self.b
+        ratio = (copy.written, copy.bytes or copy.written)
+        written = ceil_div(size * ratio[0], ratio[1])
+        reads = copy.bytes > 0
+        b.acquire(source)
+        if reads:
+            tile = self._gm(copy.src, at, size, copy.read_burst, (1, 1))
+            if self.work.scalar_per_burst:
+                b.emit(Scalar(self.work.scalar_per_burst * tile.bursts, "addresses"))
+            into = b.target(source, min(source.slot_bytes, tile.bytes))
+            b.emit(Move(Pipe.MTE2, into, tile.operand, tile.bursts, tile.burst_bytes, src_stride=tile.stride, aligned=tile.aligned))
+        b.commit(source)
+        b.receive(source)
+        last = source
+        if target is not None:
+            b.acquire(target)
+            elements = max(size, written) // copy.src.dtype.itemsize
+            read, made = b.source(source, source.slot_bytes), b.target(target, target.slot_bytes)
+            emit_steps(b, self.steps, dict.fromkeys(("all", "row", "col", "one"), (max(1, elements), 1)), made, (read,))
+            b.release(source)
+            b.commit(target)
+            b.receive(target)
+            last = target
+        tile = self._gm(copy.dst, at, written, copy.write_burst, ratio)
+        held = b.source(last, min(last.slot_bytes, tile.bytes))
+        b.emit(Move(Pipe.MTE3, tile.operand, held, tile.bursts, tile.burst_bytes, dst_stride=tile.stride, aligned=tile.aligned))
+        b.release(last)
+
+    def _bring_whole(self, ref: Ref, name: str) -> None:
+        """Reads indices and the like once, in pieces that fit a small buffer."""
+        b = self.b
+        size = min(ref.bytes, GOOD_TRANSFER_BYTES)
+        if not size:
+            return
+        ring = b.ring(name, Pipe.MTE2, Pipe.S, 1, (Buffer.UB, align(size, BLOCK_BYTES)))
+        for piece in pieces(ref.bytes, size):
+            with b.loop("x", piece.trips) as i:
+                b.acquire(ring)
+                tile = Tile(ref.region, times(piece.at(i), 1), 1, piece.size)
+                b.emit(Move(Pipe.MTE2, b.target(ring, piece.size), tile.operand, 1, piece.size, aligned=tile.aligned))
+                b.commit(ring)
+                b.receive(ring)
+                b.release(ring)
+
+    def _gm(self, ref: Ref, at: Affine, bytes: int, burst: int, ratio: tuple[int, int]) -> Tile:
+        """A tile's bytes in bursts; where a burst is shorter than the tile, the pieces lie apart."""
+        offset = Affine(at.base * ratio[0] // ratio[1], tuple((name, step * ratio[0] // ratio[1]) for name, step in at.terms))
+        length = max(1, min(burst, bytes))
+        bursts = bytes // length
+        if bursts * length != bytes:  # the tile ends inside a burst: even pieces of nearly the burst's length
+            bursts = ceil_div(bytes, length)
+            while bytes % bursts:
+                bursts += 1
+                if bursts > bytes // 2:
+                    return fitted(self.b, Tile(ref.region, offset, 1, bytes), ref)
+            length = bytes // bursts
+        stride = 0 if bursts == 1 else max(length + BLOCK_BYTES, min(ref.bytes // bursts, 8 * length))
+        return fitted(self.b, Tile(ref.region, offset, bursts, length, stride), ref)
+
+
+def lower_scalar(work: ScalarWork, soc: SocSpec) -> Stage:
+    """Blocks of scalar work: elements shared among cores, inputs and outputs through UB, the scalar unit in between."""
+    core, kind = vector_core(soc)
+    share = ceil_div(work.elements, min(soc.vector_units, max(1, work.elements // 64)))
+    groups = [BlockGroup(_scalar_block(BlockBuilder(soc, core), work, size), count) for size, count in shared(work.elements, share)]
+    return Stage(tuple(groups), kind, sizes_of(*work.inputs, *work.outputs))
+
+
+def _scalar_block(b: BlockBuilder, work: ScalarWork, elements: int) -> Block:
+    refs = [ref for ref in (*work.inputs, *work.outputs) if ref.bytes]
+    room = capacity(b.soc, Buffer.UB) // (2 * max(1, len(refs))) // BLOCK_BYTES * BLOCK_BYTES - BLOCK_BYTES
+    shares = {id(ref): max(1, ceil_div(ref.bytes * elements, work.elements)) for ref in refs}
+    tiles = max([ceil_div(share, room) for share in shares.values()], default=1)
+    rings = []
+    for number, ref in enumerate(refs):
+        size = ceil_div(shares[id(ref)], tiles)
+        pipes = (Pipe.MTE2, Pipe.S) if number < len([r for r in work.inputs if r.bytes]) else (Pipe.S, Pipe.MTE3)
+        rings.append((ref, size, b.ring(f"part{number}", *pipes, 2, (Buffer.UB, align(size, BLOCK_BYTES)))))
+    with b.loop("t", tiles) as i:
+        for ref, size, ring in rings:
+            b.acquire(ring)
+            if ring.producer is Pipe.MTE2:
+                tile = fitted(b, Tile(ref.region, times(i, size), 1, min(size, ref.bytes)), ref)
+                b.emit(Move(Pipe.MTE2, b.target(ring, tile.bytes), tile.operand, 1, tile.bytes, aligned=tile.aligned))
+                b.commit(ring)
+                b.receive(ring)
+        b.emit(Scalar(ceil_div(elements, tiles) * work.cycles_per_element, "element by element"))
+        for ref, size, ring in rings:
+            if ring.producer is Pipe.MTE2:
+                b.release(ring)
+                continue
+            b.commit(ring)
+            b.receive(ring)
+            tile = fitted(b, Tile(ref.region, times(i, size), 1, min(size, ref.bytes)), ref)
+            b.emit(Move(Pipe.MTE3, tile.operand, b.source(ring, tile.bytes), 1, tile.bytes, aligned=tile.aligned))
+            b.release(ring)
+    return b.build()

@@ -1,0 +1,381 @@
+"""Vector work: elementwise programs, broadcasts, reductions, normalisations, tiled by the size of UB.
+
+A block loops over tiles of its share: MTE2 brings the inputs (two slots each), V runs the steps, MTE3 stores the outputs. Four forms:
+    flat     no broadcast: one long row, cut anywhere
+    across   tiles of rows x columns; a row that is reduced or normalised is in UB as a whole
+    sweeping rows too long for UB are read `sweeps` times; the steps are dealt out to the sweeps, the last one stores
+    down     reduced over rows: tiles accumulate into one result a column, stored once
+Shares are whole rows if rows are reduced, 512 B pieces else; long reductions of few rows are cut along the row as well, and the
+partial results meet in global memory (atomic add of MTE3). Small work takes few cores: one more block costs its dispatch.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+from ascendsim.core.errors import CompileError
+from ascendsim.core.formats import BLOCK_BYTES, Format, align, c0, ceil_div
+from ascendsim.isa.instructions import ZERO, Affine, Buffer, Move, Operand, Pipe
+from ascendsim.isa.program import Block, BlockGroup
+from ascendsim.lower.emit import BlockBuilder, Ring, capacity, pieces, plus, times
+from ascendsim.lower.templates.operands import fitted
+from ascendsim.lower.templates.stage import TRANSACTION_BYTES, Stage, Tile, share_groups, sizes_of, vector_core
+from ascendsim.lower.templates.steps import Expansion, emit_steps
+from ascendsim.opset.work import Step, Stream, VectorWork
+from ascendsim.soc.spec import SocSpec
+
+GOOD_TRANSFER_BYTES = 16 * 1024  # a transfer of this size reaches the peak rate (vendor guide; hardware notes on granularity)
+TILES_TO_OVERLAP = 4  # a share is cut in at least so many tiles, if they stay above the size before
+PARTIAL_BYTES = 64 * 1024  # rows longer than this are worth cutting when there are fewer rows than cores
+FOLDS = {"vcadd": "vadd", "vcmax": "vmax", "vcmin": "vmin", "vcgadd": "vadd", "vcgmax": "vmax", "vcgmin": "vmin"}
+BINARY = frozenset({"vadd", "vsub", "vmul", "vdiv", "vmax", "vmin", "vaddrelu", "vmla", "vmadd", "vsel", "vand", "vor"})
+
+
+@dataclass(frozen=True, slots=True)
+class Space:
+    """The iteration space: rows x cols, and whether columns may be cut anywhere."""
+
+    rows: int
+    cols: int
+    flat: bool
+
+
+def space_of(work: VectorWork) -> Space:
+    """Joins rows and columns where nothing tells them apart."""
+    streams = (*work.inputs, *work.outputs)
+    if work.reduces == "none" and all(stream.over in ("all", "one") for stream in streams):
+        return Space(1, work.rows * work.cols, True)
+    return Space(work.rows, work.cols, False)
+
+
+def lower_vector(work: VectorWork, soc: SocSpec, expansion: Expansion) -> Stage:
+    """Blocks of vector work.
+
+    Raises:
+        CompileError: If an intrinsic is unknown or not even one row piece fits into UB.
+    """
+    core, kind = vector_core(soc)
+    space = space_of(work)
+    share_rows, share_cols = _share(work, space, soc)
+    steps = expansion.expand(work.steps)
+    groups = []
+    for (rows, cols), count in share_groups([(space.rows, share_rows), (space.cols, share_cols)]):
+        builder = BlockBuilder(soc, core)
+        groups.append(BlockGroup(VectorWriter(builder, work, space, steps, rows, cols).write(), count))
+    return Stage(tuple(groups), kind, sizes_of(*(stream.ref for stream in (*work.inputs, *work.outputs))))
+
+
+def _share(work: VectorWork, space: Space, soc: SocSpec) -> tuple[int, int]:
+    """Rows and columns of one core's share."""
+    cores = soc.vector_units
+    streams = [stream for stream in (*work.inputs, *work.outputs) if stream.over == "all"]
+    itemsize = min((stream.ref.dtype.itemsize for stream in streams), default=2)
+    piece = max(1, TRANSACTION_BYTES // itemsize)
+    total = sum(stream.ref.bytes for stream in streams)
+    parts = worthwhile_cores(total, soc)
+    if work.reduces == "cols":
+        share_rows = ceil_div(space.rows, min(parts, space.rows))
+        used = ceil_div(space.rows, share_rows)
+        stores_all = any(stream.over == "all" for stream in work.outputs)
+        if not stores_all and used * 2 <= cores and space.cols * itemsize > PARTIAL_BYTES and work.sweeps == 1:
+            return share_rows, align(ceil_div(space.cols, parts // used or 1), piece)
+        return share_rows, space.cols
+    if work.reduces == "rows" or space.flat:
+        return space.rows, min(space.cols, align(ceil_div(space.cols, parts), min(piece, 16 if work.reduces == "rows" else piece)))
+    if space.rows >= parts:
+        return ceil_div(space.rows, parts), space.cols
+    return 1, min(space.cols, align(ceil_div(space.cols, parts // space.rows), piece))
+
+
+def worthwhile_cores(total_bytes: int, soc: SocSpec) -> int:
+    """How many cores bring the end nearest: bytes at a core's rate against the dispatch of one more block."""
+    dispatch = soc.launch.block_dispatch_ns * soc.vector_frequency_mhz / 1000
+    rate = min(soc.ports.gm_to_ub or 1.0, soc.ports.ub_to_gm or 1.0)
+    dram = soc.dram.read_gb_per_s * 1e3 / soc.vector_frequency_mhz
+    most = min(soc.vector_units, max(1, total_bytes // TRANSACTION_BYTES))
+    return min(range(1, most + 1), key=lambda parts: (max(total_bytes / parts / rate, total_bytes / dram) + parts * dispatch, parts))
+
+
+class VectorWriter:
+    """Writes the program of one share."""
+
+    def __init__(self, builder: BlockBuilder, work: VectorWork, space: Space, steps: tuple[Step, ...], rows: int, cols: int) -> None:
+        self.b, self.work, self.space, self.steps, self.rows, self.cols = builder, work, space, steps, rows, cols
+        self.elements = max(1, space.rows * space.cols)
+        widest = max([step.dtype.itemsize for step in steps], default=2)
+        narrow = min([stream.ref.dtype.itemsize for stream in work.inputs if stream.over == "all"], default=widest)
+        self.scratch_item = 0 if len(steps) <= 1 else widest * (2 if widest > narrow else 1)
+        self._choose_tile()
+        self._allocate()
+
+    # --- tile and memory --------------------------------------------------------------------------------------------
+
+    def _item(self, stream: Stream) -> float:
+        """Bytes that a stream moves for one element of the iteration space."""
+        return stream.ref.bytes / self.elements if stream.over == "all" else float(stream.ref.dtype.itemsize)
+
+    def _each(self, over: str) -> float:
+        """UB bytes that an element (or row, or column) takes in all slots of the streams of one kind."""
+        streams = [stream for stream in (*self.work.inputs, *self.work.outputs) if stream.over == over]
+        return sum(2 * max(self._item(stream), stream.ref.dtype.itemsize) for stream in streams)
+
+    def _choose_tile(self) -> None:
+        element = self._each("all") + self.scratch_item or 2.0
+        row, column = self._each("row"), self._each("col")
+        count = len(self.work.inputs) + len(self.work.outputs) + 1
+        room = capacity(self.b.soc, Buffer.UB) - count * 4 * BLOCK_BYTES - 256
+        repeat = self.b.soc.vector.repeat_bytes
+        fitting = int((room - row) // (element + column))
+        if fitting < 1:
+            raise CompileError(f"UB of {self.b.soc.name}", "must hold one element of each input", f"{room} bytes", "use fewer fused inputs")
+        self.tile_cols = self.cols if self.cols <= fitting else max(1, fitting // repeat * repeat or fitting)
+        self.sweeping = self.work.reduces == "cols" and self.tile_cols < self.cols
+        moved = max(1.0, sum(self._item(stream) for stream in (*self.work.inputs, *self.work.outputs) if stream.over == "all"))
+        if self.sweeping:
+            self.tile_rows = 1
+        elif self.rows == 1:
+            self.tile_rows = 1
+            if self.space.flat:
+                wanted = max(ceil_div(self.cols, TILES_TO_OVERLAP), int(GOOD_TRANSFER_BYTES // moved) + 1)
+                self.tile_cols = min(self.tile_cols, align(wanted, repeat))
+        else:
+            most = int((room - self.tile_cols * column) // (self.tile_cols * element + row))
+            wanted = max(ceil_div(self.rows, TILES_TO_OVERLAP), int(GOOD_TRANSFER_BYTES // (self.tile_cols * moved)) + 1)
+            self.tile_rows = max(1, min(self.rows, most, wanted))
+            self.tile_rows = ceil_div(self.rows, ceil_div(self.rows, self.tile_rows))
+
+    def _allocate(self) -> None:
+        b, rows, cols = self.b, self.tile_rows, self.tile_cols
+
+        def size(stream: Stream) -> int:
+            counts = {"all": rows * cols, "row": rows, "col": cols, "one": 1}
+            return align(math.ceil(counts[stream.over] * max(self._item(stream), stream.ref.dtype.itemsize)), BLOCK_BYTES)
+
+        self.inputs: list[tuple[Stream, Ring]] = []
+        self.outputs: list[tuple[Stream, Ring]] = []
+        for number, stream in enumerate(self.work.inputs):
+            slots = 2 if stream.over in ("all", "row") else 1
+            self.inputs.append((stream, b.ring(f"in{number}", Pipe.MTE2, Pipe.V, slots, (Buffer.UB, size(stream)))))
+        for number, stream in enumerate(self.work.outputs):
+            slots = 2 if stream.over in ("all", "row") else 1
+            self.outputs.append((stream, b.ring(f"out{number}", Pipe.V, Pipe.MTE3, slots, (Buffer.UB, size(stream)))))
+        self.scratch = (
+            b.ring("tmp", Pipe.V, Pipe.V, 1, (Buffer.UB, align(rows * cols * self.scratch_item, BLOCK_BYTES)))
+            if self.scratch_item
+            else None
+        )
+
+    # --- program ----------------------------------------------------------------------------------------------------
+
+    def write(self) -> Block:
+        """The block."""
+        self._bring("one", (ZERO, 1), (ZERO, 1))
+        if self.sweeping:
+            self._sweeps()
+        elif self.work.reduces == "rows":
+            self._down()
+        else:
+            self._across()
+        self._store("one", (ZERO, 1), (ZERO, 1))
+        self._finish("one")
+        return self.b.build()
+
+    def _across(self) -> None:
+        b = self.b
+        for columns in pieces(self.cols, self.tile_cols):
+            with b.loop("c", columns.trips) as j:
+                col = (columns.at(j), columns.size)
+                self._bring("col", (ZERO, 1), col)
+                for rows in pieces(self.rows, self.tile_rows):
+                    with b.loop("r", rows.trips) as i:
+                        row = (rows.at(i), rows.size)
+                        self._bring("row", row, col)
+                        self._bring("all", row, col)
+                        self._compute(self.steps, ("all", "row"), rows.size, columns.size)
+                        self._store("row", row, col)
+                        self._store("all", row, col)
+                self._finish("col")
+                self._store("col", (ZERO, 1), col)
+
+    def _down(self) -> None:
+        b = self.b
+        inner = tuple(step for step in self.steps if step.over in ("all", "row"))
+        outer = tuple(step for step in self.steps if step.over in ("col", "one"))
+        for columns in pieces(self.cols, self.tile_cols):
+            with b.loop("c", columns.trips) as j:
+                col = (columns.at(j), columns.size)
+                self._bring("col", (ZERO, 1), col)
+                sums = [ring for stream, ring in self.outputs if stream.over in ("col", "one")]
+                for ring in sums:
+                    b.acquire(ring)
+                for rows in pieces(self.rows, self.tile_rows):
+                    with b.loop("r", rows.trips) as i:
+                        row = (rows.at(i), rows.size)
+                        self._bring("row", row, col)
+                        self._bring("all", row, col)
+                        self._compute(inner, ("all", "row"), rows.size, columns.size, held=sums)
+                        self._store("row", row, col)
+                        self._store("all", row, col)
+                if outer and sums:
+                    target = b.target(sums[0], sums[0].slot_bytes)
+                    emit_steps(b, outer, self._counts(1, columns.size, False), target, (target,))
+                self._finish("col")
+                for ring in sums:
+                    b.commit(ring)
+                self._save("col", (ZERO, 1), col)
+
+    def _sweeps(self) -> None:
+        b, sweeps = self.b, max(1, self.work.sweeps)
+        dealt = [self.steps[len(self.steps) * k // sweeps : len(self.steps) * (k + 1) // sweeps] for k in range(sweeps)]
+        with b.loop("r", self.rows) as i:
+            row = (i, 1)
+            self._bring("row", row, (ZERO, self.cols))
+            for sweep, steps in enumerate(dealt):
+                last = sweep == sweeps - 1
+                for columns in pieces(self.cols, self.tile_cols):
+                    with b.loop("c", columns.trips) as j:
+                        col = (columns.at(j), columns.size)
+                        self._bring("col", row, col)
+                        self._bring("all", row, col)
+                        self._compute(steps, ("all",), 1, columns.size, stores=last)
+                        self._finish("col")
+                        if last:
+                            self._store("all", row, col)
+            self._finish("row")
+            self._store("row", row, (ZERO, self.cols))
+
+    # --- parts ------------------------------------------------------------------------------------------------------
+
+    def _bring(self, over: str, row: tuple[Affine, int], col: tuple[Affine, int]) -> None:
+        """Loads the inputs of one kind; those that stay for several tiles are received at once."""
+        b = self.b
+        for stream, ring in self.inputs:
+            if stream.over == over:
+                b.acquire(ring)
+                tile = self._gm(stream, row, col)
+                b.emit(
+                    Move(
+                        Pipe.MTE2,
+                        b.target(ring, min(tile.bytes, ring.slot_bytes)),
+                        tile.operand,
+                        tile.bursts,
+                        tile.burst_bytes,
+                        src_stride=tile.stride,
+                        aligned=tile.aligned,
+                    )
+                )
+                b.commit(ring)
+                if over in ("col", "one") or (over == "row" and self.sweeping):
+                    b.receive(ring)
+
+    def _finish(self, over: str) -> None:
+        """Gives back inputs that stayed."""
+        for stream, ring in self.inputs:
+            if stream.over == over:
+                self.b.release(ring)
+
+    def _compute(
+        self, steps: tuple[Step, ...], inputs: tuple[str, ...], rows: int, cols: int, held: list[Ring] | None = None, stores: bool = True
+    ) -> None:
+        """V's part of a tile."""
+        b = self.b
+        read = [(stream, ring) for stream, ring in self.inputs if stream.over in inputs and not (stream.over == "row" and self.sweeping)]
+        made = [ring for stream, ring in self.outputs if stores and stream.over in inputs]
+        for _, ring in read:
+            b.receive(ring)
+        for ring in made:
+            b.acquire(ring)
+        target = self._target([*made, *(held or [])])
+        sources = tuple(b.source(ring, ring.slot_bytes) for _, ring in self.inputs) or (target,)
+        for step in steps:
+            emit_steps(b, self._folded(step, cols), self._counts(rows, cols, step.op in BINARY, step), target, sources, self.scratch)
+            sources = (target, *sources[1:])
+        for _, ring in read:
+            b.release(ring)
+        for ring in made:
+            b.commit(ring)
+
+    def _target(self, rings: list[Ring]) -> Operand:
+        """Where a tile's result goes: an output, scratch, or an input in place."""
+        b = self.b
+        if rings:
+            return b.target(rings[0], rings[0].slot_bytes)
+        if self.scratch is not None:
+            return b.target(self.scratch, self.scratch.slot_bytes)
+        ring = self.inputs[0][1] if self.inputs else self.outputs[0][1]
+        return b.source(ring, ring.slot_bytes)
+
+    def _folded(self, step: Step, cols: int) -> tuple[Step, ...]:
+        """A reduction along a long row: binary steps fold it to one repeat, then one reducing repeat a row."""
+        fold = FOLDS.get(step.op)
+        lanes = self.b.soc.vector.repeat_bytes // step.dtype.itemsize
+        supported = self.b.soc.vector.intrinsics.get(fold or "", ())
+        if self.work.reduces == "cols" and step.over == "all" and fold is not None and cols > lanes and step.dtype.value in supported:
+            return (replace(step, op=fold), replace(step, over="row"))
+        return (step,)
+
+    def _counts(self, rows: int, cols: int, binary: bool, step: Step | None = None) -> dict[str, tuple[int, int]]:
+        """Elements of one call and calls, by `over`.
+
+        A broadcast operand makes strips of one repeat's width, one call each with a repeat a row; or one call a row, if rows are
+        fewer. In blocked formats a strip is a channel block.
+        """
+        lanes = self.b.soc.vector.repeat_bytes // (step.dtype.itemsize if step is not None else 2)
+        calls = 1
+        broadcasts = any(stream.over in ("row", "col") for stream in self.work.inputs) and not self.space.flat
+        if binary and broadcasts and rows > 1 and cols > 1:
+            calls = min(rows, ceil_div(cols, lanes))
+        row = (rows, 1)
+        if step is not None and step.op in FOLDS and self.work.reduces == "cols":
+            row = (rows * lanes, 1)
+        return {"all": (ceil_div(rows * cols, calls), calls), "row": row, "col": (cols, 1), "one": (1, 1)}
+
+    def _store(self, over: str, row: tuple[Affine, int], col: tuple[Affine, int]) -> None:
+        """Stores the outputs of one kind that a tile has made."""
+        b = self.b
+        for stream, ring in self.outputs:
+            if stream.over == over and (over in ("col", "one") or (over == "row" and self.sweeping)):
+                b.acquire(ring)
+                b.commit(ring)
+        self._save(over, row, col)
+
+    def _save(self, over: str, row: tuple[Affine, int], col: tuple[Affine, int]) -> None:
+        b = self.b
+        for stream, ring in self.outputs:
+            if stream.over == over:
+                b.receive(ring)
+                tile = self._gm(stream, row, col)
+                source = b.source(ring, min(tile.bytes, ring.slot_bytes))
+                b.emit(Move(Pipe.MTE3, tile.operand, source, tile.bursts, tile.burst_bytes, dst_stride=tile.stride, aligned=tile.aligned))
+                b.release(ring)
+
+    def _gm(self, stream: Stream, row: tuple[Affine, int], col: tuple[Affine, int]) -> Tile:
+        """The tile's bytes in global memory."""
+        ref, cols = stream.ref, self.space.cols
+        if stream.over != "all":
+            first, count = {"row": row, "col": col}.get(stream.over, (ZERO, 1))
+            size = ref.dtype.itemsize
+            return fitted(self.b, Tile(ref.region, times(first, size), 1, max(size, min(count * size, ref.bytes))), ref)
+        count = row[1] * col[1]
+        bytes = ceil_div(ref.bytes * count, self.elements)
+        width = ref.bytes // self.space.rows
+        offset = plus(_scaled(row[0], width, 1), _scaled(col[0], ref.bytes, self.elements))
+        tile = Tile(ref.region, offset, 1, bytes)
+        blocked = ref.format in (Format.NC1HWC0, Format.FRACTAL_NZ) and not self.space.flat and self.work.reduces != "cols"
+        gather = self.work.gather_bytes
+        if blocked and stream in self.work.inputs + self.work.outputs:
+            bursts = max(1, col[1] // c0(ref.dtype))
+            if bytes % bursts == 0 and bursts > 1:
+                plane = max(bytes // bursts, width * self.space.rows // max(1, cols // c0(ref.dtype)))
+                tile = Tile.strided(ref.region, _scaled(row[0], BLOCK_BYTES, 1), bursts, bytes // bursts, plane)
+        elif row[1] > 1 and col[1] < cols and bytes % row[1] == 0:
+            tile = Tile.strided(ref.region, offset, row[1], bytes // row[1], width)
+        elif 0 < gather < TRANSACTION_BYTES and bytes > gather and stream in self.work.inputs:
+            tile = Tile.strided(ref.region, offset, ceil_div(bytes, gather), gather, max(BLOCK_BYTES, 2 * gather))
+        return fitted(self.b, tile, ref)
+
+
+def _scaled(value: Affine, numerator: int, denominator: int) -> Affine:
+    """The value times numerator / denominator, each coefficient rounded down."""
+    return Affine(value.base * numerator // denominator, tuple((name, step * numerator // denominator) for name, step in value.terms))

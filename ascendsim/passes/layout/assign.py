@@ -1,0 +1,171 @@
+"""Assigns a format to every tensor and inserts TransData where producer and consumer disagree.
+
+Before: Relu(Conv(x)) + y with x, y row-major.
+After:  TransData(x) -> Conv -> Relu (both NC1HWC0) -> Add with TransData(y), and TransData of the sum where a row-major operator or
+the graph's output reads it.
+
+Nodes are visited in execution order. Operators with a wish of their own (convolutions, matrix products) get it; an operator that
+follows takes a blocked format if one of its inputs has it and it can work in it, so chains between convolutions stay blocked. One
+TransData serves all readers of a tensor that want the same format, and none is inserted back to a format that the tensor was in
+before. Constants are converted before the run and cost nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ascendsim.core.formats import Format
+from ascendsim.graph.ir import Graph, Node, Tensor
+from ascendsim.opset import Layout, OpDef, OpSet
+from ascendsim.passes.base import PassResult
+from ascendsim.passes.layout.formats import BLOCKED, follows_in, same_bytes, storable, weight_format, wished
+from ascendsim.soc.spec import SocSpec
+
+
+@dataclass(frozen=True, slots=True)
+class AssignFormats:
+    """The layout pass.
+
+    Attributes:
+        opset: Operators, with their wishes.
+        soc: The chip: matrix operands are FRACTAL_NZ unless its MTE2 converts row-major ones on the way in (c220).
+    """
+
+    opset: OpSet
+    soc: SocSpec
+
+    @property
+    def name(self) -> str:
+        """Name of the pass."""
+        return "assign-formats"
+
+    def run(self, graph: Graph) -> PassResult:
+        """Assigns formats in place."""
+        return assign_formats(graph, self.opset, Format.ND if self.soc.split_cores else Format.FRACTAL_NZ)
+
+
+def assign_formats(graph: Graph, opset: OpSet, matmul: Format) -> PassResult:
+    """Assigns formats and inserts TransData.
+
+    Args:
+        graph: Shapes inferred, element types of the device assigned; changed in place.
+        opset: Operators.
+        matmul: Format of matrix operands on the chip.
+    """
+    work = _Assignment(graph, opset, matmul)
+    for node in graph.topological():
+        work.visit(node)
+    for position, tensor in enumerate(graph.outputs):
+        if tensor.format in BLOCKED and tensor.producer is not None:
+            graph.outputs[position] = work.restored(tensor)
+    return PassResult(
+        True, {"inserted TransData": work.inserted, "blocked tensors": sum(t.format in BLOCKED for t in graph.tensors.values())}
+    )
+
+
+class _Assignment:
+    """State of one run of the pass."""
+
+    def __init__(self, graph: Graph, opset: OpSet, matmul: Format) -> None:
+        self.graph, self.opset, self.matmul = graph, opset, matmul
+        self.inserted = 0
+        self._forms: dict[tuple[Tensor, Format], Tensor] = {}
+
+    def visit(self, node: Node) -> None:
+        """Chooses formats of a node's inputs and outputs."""
+        definition = self.opset.get(node)
+        chosen = self._followed(node, definition)
+        for port, tensor in enumerate(node.inputs):
+            if tensor is None:
+                continue
+            if tensor.is_constant:
+                self._constant(node, port, tensor, weight_format(node, definition, port, self.matmul))
+                continue
+            want = wished(node, definition, port, self.matmul)
+            if want is None:
+                want = chosen if storable(tensor, chosen) else Format.ND
+            node.set_input(port, self.in_format(tensor, want))
+        for tensor in node.outputs:
+            if definition.layout is Layout.FEATURE and storable(tensor, Format.NC1HWC0) and node.input(0) is not None:
+                tensor.format = Format.NC1HWC0 if node.required(0).format is Format.NC1HWC0 else Format.ND
+            elif definition.layout is Layout.MATMUL:
+                tensor.format = self.matmul if storable(tensor, self.matmul) else Format.ND
+            elif definition.layout is Layout.FOLLOW and storable(tensor, chosen):
+                tensor.format = chosen
+            else:
+                tensor.format = Format.ND
+
+    def _followed(self, node: Node, definition: OpDef) -> Format:
+        """The format of a FOLLOW operator: the blocked one that most bytes of its inputs have, if it can work in it."""
+        if definition.layout is not Layout.FOLLOW:
+            return Format.ND
+        weights: dict[Format, int] = {}
+        for tensor in node.inputs:
+            if tensor is not None and not tensor.is_constant and tensor.is_static and tensor.dtype is not None:
+                weights[tensor.format] = weights.get(tensor.format, 0) + tensor.logical_bytes
+        for format in sorted((f for f in weights if f in BLOCKED), key=lambda f: -weights[f]):
+            if weights[format] >= weights.get(Format.ND, 0) and follows_in(node, definition, format):
+                return format
+        return Format.ND
+
+    def _constant(self, node: Node, port: int, tensor: Tensor, format: Format) -> None:
+        """Gives a constant its format; readers that want different ones get constants of their own."""
+        if tensor.format is format or len(tensor.uses) == 1:
+            tensor.format = format
+            return
+        key = (tensor, format)
+        if key not in self._forms:
+            twin = self.graph.add_tensor(
+                Tensor(self.graph.fresh(f"{tensor.name}_{format.value}"), tensor.dtype, tensor.shape, format, tensor.constant)
+            )
+            twin.origin_dtype = tensor.origin_dtype
+            self._forms[key] = twin
+        node.set_input(port, self._forms[key])
+
+    def in_format(self, tensor: Tensor, format: Format) -> Tensor:
+        """The tensor in a format: itself, what it was made from, or the output of a TransData."""
+        if tensor.format is format or (_row_major(tensor.format) and _row_major(format)) or not tensor.is_static:
+            return tensor
+        if same_bytes(tensor, tensor.format, format):
+            return tensor
+        producer = tensor.producer
+        if producer is not None and producer.op_type == "TransData" and producer.required(0).format is format:
+            return producer.required(0)
+        key = (tensor, format)
+        if key not in self._forms:
+            self._forms[key] = self._transdata(tensor, format, self.graph.fresh(f"{tensor.name}_{format.value}"))
+        return self._forms[key]
+
+    def restored(self, tensor: Tensor) -> Tensor:
+        """A graph output in row-major form under its own name."""
+        if same_bytes(tensor, tensor.format, Format.ND):
+            tensor.format = Format.ND
+            return tensor
+        held = self._forms.get((tensor, Format.ND))
+        name = tensor.name
+        self.graph.rename_tensor(tensor, self.graph.fresh(f"{name}_{tensor.format.value}"))
+        if held is None:
+            return self._transdata(tensor, Format.ND, name)
+        self.graph.rename_tensor(held, name)
+        return held
+
+    def _transdata(self, tensor: Tensor, format: Format, name: str) -> Tensor:
+        source = tensor.format
+        node = self.graph.add_node(
+            "TransData",
+            [tensor],
+            [name],
+            name=self.graph.fresh(f"{tensor.name}_transdata"),
+            domain="ascend",
+            src_format=source.value,
+            dst_format=format.value,
+        )
+        node.origin["inserted"] = "layout"
+        result = node.output
+        result.shape, result.dtype, result.origin_dtype, result.format = tensor.shape, tensor.dtype, tensor.origin_dtype, format
+        self.inserted += 1
+        return result
+
+
+def _row_major(format: Format) -> bool:
+    return format in (Format.ND, Format.NCHW)
