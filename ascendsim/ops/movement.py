@@ -15,7 +15,7 @@ from ascendsim.ops.bursts import DUPLICATE, cuts_whole_blocks, repacking, run_by
 from ascendsim.ops.common import broadcast_shapes
 from ascendsim.ops.dims import known_ints, merged, total, unknown_shape, vector_length, wrapped_axes, wrapped_axis
 from ascendsim.opset import InferContext, Layout, OpDef
-from ascendsim.opset.work import Copy, LowerContext, MoveWork, Ref, Step, Work
+from ascendsim.opset.work import Copy, LowerContext, MoveWork, NoTask, Ref, Step, Work
 
 Wanted = Sequence["np.dtype[Any]"]
 
@@ -41,6 +41,8 @@ def _transpose(node: Node, inputs: Sequence[Any], _wanted: Wanted) -> Sequence[A
 
 def _transpose_lower(node: Node, ctx: LowerContext) -> Work:
     source = Ref.of(node.required(0))
+    if source.bytes == 0:
+        return NoTask()
     return transpose_work(source, Ref.of(node.output), source.shape, _permutation(node, len(source.shape)), ctx)
 
 
@@ -82,10 +84,12 @@ def _concat_lower(node: Node, _ctx: LowerContext) -> Work:
         if source.bytes:
             copies.append(Copy(source, target, source.bytes, source.bytes, run))
             steps += [] if outermost else repacking(run, source.dtype)
-    return MoveWork(tuple(copies), tuple(steps[:1]))
+    return MoveWork(tuple(copies), tuple(steps[:1])) if copies else NoTask()
 
 
 def _concat_in_blocks(node: Node, format: Format) -> bool:
+    if any(tensor is None or tensor.is_constant for tensor in node.inputs):  # constants stay row-major
+        return False
     axis = int(node.attr("axis", 0)) % len(node.output.static_shape)
     return cuts_whole_blocks([tensor for tensor in node.inputs if tensor is not None], axis, format)
 
@@ -148,7 +152,7 @@ def _split_lower(node: Node, _ctx: LowerContext) -> Work:
         if target.bytes:
             copies.append(Copy(source, target, target.bytes, run, target.bytes))
             steps += [] if outermost else repacking(run, target.dtype)
-    return MoveWork(tuple(copies), tuple(steps[:1]))
+    return MoveWork(tuple(copies), tuple(steps[:1])) if copies else NoTask()
 
 
 def _split_in_blocks(node: Node, format: Format) -> bool:
@@ -220,7 +224,7 @@ def _slice_lower(node: Node, ctx: LowerContext) -> Work:
     """Rows of the selected box; a step on the last axis reads whole spans and picks elements in UB."""
     source, target = Ref.of(node.required(0)), Ref.of(node.output)
     if target.bytes == 0:
-        return MoveWork(())
+        return NoTask()
     values = [
         tensor.constant.array() if tensor is not None and tensor.constant is not None and tensor.constant.available else None
         for tensor in node.inputs[1:]
@@ -269,7 +273,7 @@ def _expand(node: Node, inputs: Sequence[Any], _wanted: Wanted) -> Sequence[Arra
         ) from None
 
 
-def replicate_work(source: Ref, target: Ref, repeats: Sequence[int]) -> MoveWork:
+def replicate_work(source: Ref, target: Ref, repeats: Sequence[int]) -> Work:
     """Work of repeating `source` along axes: read once, repeated in UB where the innermost repeat is not a whole block run.
 
     Args:
@@ -278,7 +282,7 @@ def replicate_work(source: Ref, target: Ref, repeats: Sequence[int]) -> MoveWork
         repeats: Repeats of each axis of the result's rank.
     """
     if target.bytes == 0:
-        return MoveWork(())
+        return NoTask()
     padded = (1,) * (len(repeats) - len(source.shape)) + source.shape
     repeated = [axis for axis, count in enumerate(repeats) if count != 1]
     run = run_bytes(padded, repeated[-1], source.dtype.itemsize) if repeated else target.bytes

@@ -13,7 +13,7 @@ from ascendsim.graph.ir import Array, Dim, Node
 from ascendsim.ops.bursts import filling, moving, repacking
 from ascendsim.ops.dims import known_ints, unknown_shape, wrapped_axes
 from ascendsim.opset import InferContext, Layout, OpDef
-from ascendsim.opset.work import Copy, LowerContext, MoveWork, Ref, Work
+from ascendsim.opset.work import Copy, LowerContext, MoveWork, NoTask, Ref, Work
 
 Wanted = Sequence["np.dtype[Any]"]
 _MODES = ("constant", "reflect", "edge", "wrap")
@@ -69,7 +69,7 @@ def _pad_lower(node: Node, _ctx: LowerContext) -> Work:
     """Rows are read into a tile of fill values and leave as one contiguous piece; other modes copy borders inside UB."""
     source, target = Ref.of(node.required(0)), Ref.of(node.output)
     if target.bytes == 0:
-        return MoveWork(())
+        return NoTask()
     blocked = source.format is Format.NC1HWC0  # a position is a block there, so rows never break one
     row = 0 if blocked else (source.shape[-1] if source.shape else 1) * source.dtype.itemsize
     first = (filling(source.dtype),) if node.attr("mode", "constant") == "constant" else (moving(source.dtype),)

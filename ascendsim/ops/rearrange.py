@@ -73,6 +73,8 @@ def _depth_to_space(node: Node, inputs: Sequence[Any], _wanted: Wanted) -> Seque
 
 def _depth_to_space_lower(node: Node, ctx: LowerContext) -> Work:
     source = Ref.of(node.required(0))
+    if source.bytes == 0:
+        return NoTask()
     return transpose_work(source, Ref.of(node.output), *_depth_to_space_view(node, source.shape), ctx)
 
 
@@ -102,6 +104,8 @@ def _space_to_depth(node: Node, inputs: Sequence[Any], _wanted: Wanted) -> Seque
 
 def _space_to_depth_lower(node: Node, ctx: LowerContext) -> Work:
     source = Ref.of(node.required(0))
+    if source.bytes == 0:
+        return NoTask()
     return transpose_work(source, Ref.of(node.output), *_space_to_depth_view(node, source.shape), ctx)
 
 

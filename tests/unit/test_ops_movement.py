@@ -16,7 +16,7 @@ from ascendsim.graph.ir import Graph
 from ascendsim.ops import default_opset
 from ascendsim.ops.bursts import TILE_BYTES, transpose_bursts
 from ascendsim.opset import InferContext
-from ascendsim.opset.work import LowerContext, MoveWork, Work
+from ascendsim.opset.work import LowerContext, MoveWork, NoTask, Work
 from tests.support.single_node import infer, lower, run, with_onnxruntime
 
 HALF = np.zeros((8, 128, 12, 64), np.float16)
@@ -236,3 +236,19 @@ def test_center_crop_pad_puts_the_odd_element_at_the_end() -> None:
     data = np.arange(5)
     assert run("CenterCropPad", [data, ints(2)])[0].tolist() == [1, 2]
     assert run("CenterCropPad", [data, ints(8)])[0].tolist() == [0, 0, 1, 2, 3, 4, 0, 0]
+
+
+@pytest.mark.parametrize(
+    ("op", "inputs"),
+    [
+        ("Transpose", [np.zeros((0, 3), np.float16)]),
+        ("Slice", [np.zeros((4, 3), np.float16), ints(2), ints(2)]),
+        ("Expand", [np.zeros((1, 3), np.float16), ints(0, 3)]),
+        ("Tile", [np.zeros((2, 3), np.float16), ints(0, 1)]),
+        ("Pad", [np.zeros((0, 3), np.float16), ints(0, 1, 0, 1)]),
+        ("Concat", [np.zeros((0, 3), np.float16), np.zeros((0, 3), np.float16)]),
+    ],
+)
+def test_empty_results_ask_for_nothing(op: str, inputs: list[np.ndarray]) -> None:
+    attributes = {"axis": 0} if op == "Concat" else {}
+    assert lower(op, inputs, **attributes) == NoTask()
