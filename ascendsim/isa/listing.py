@@ -96,7 +96,8 @@ def operand_text(operand: Operand, slots: int = 1) -> str:
 
 def _allocation(allocation: Allocation) -> str:
     end = allocation.offset + allocation.bytes
-    return f"{allocation.buffer.value}.{allocation.name:12s} {allocation.slots} x {allocation.slot_bytes} B at {allocation.offset}..{end}"
+    place = f"{allocation.buffer.value}.{allocation.name}"
+    return f"{place:16s} {allocation.slots} x {allocation.slot_bytes} B at {allocation.offset}..{end}"
 
 
 def _flag(flag: Flag) -> str:

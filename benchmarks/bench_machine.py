@@ -1,0 +1,65 @@
+"""Speed of the machine: pipe operations a second on the plain path (tracing off, shared links on).
+
+    python -m pytest benchmarks/bench_machine.py -m benchmark --benchmark-enable
+    python -m benchmarks.bench_machine
+
+One pipe operation is one instruction on one pipe, flag statements included. `groups=False` simulates every core by itself.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+
+import pytest
+from pytest_benchmark.fixture import BenchmarkFixture
+
+from ascendsim.isa.program import Block, Program
+from ascendsim.isa.walk import static, times
+from ascendsim.machine import run
+from tests.support.toy_programs import copy_block, matmul_block, program_of, task_of
+from tests.support.toy_soc import TOY
+
+REGIONS = {name: 1 << 16 for name in ("a", "b", "c", "x", "y")}
+CASES = {
+    "matmul, 2 cores in lock-step": (matmul_block(100, 40), 2, True),
+    "matmul, 2 cores apart": (matmul_block(50, 40), 2, False),
+    "copy, 2 cores in lock-step": (copy_block(4000), 2, True),
+    "copy, 2 cores apart": (copy_block(2000), 2, False),
+}
+
+
+def operations(block: Block) -> int:
+    """Instructions that a block executes."""
+    return sum(times(around) for _, around in static(block.body))
+
+
+def case(name: str) -> tuple[Program, bool, int]:
+    """A benchmark's program, whether cores are grouped, and its number of simulated pipe operations."""
+    block, count, groups = CASES[name]
+    return program_of(task_of((block, count)), regions=REGIONS), groups, operations(block) * (1 if groups else count)
+
+
+@pytest.mark.benchmark
+@pytest.mark.parametrize("name", CASES)
+def test_machine_speed(benchmark: BenchmarkFixture, name: str) -> None:
+    program, groups, count = case(name)
+    benchmark.extra_info["operations"] = count
+    benchmark.pedantic(lambda: run(program, TOY, groups=groups), rounds=5, warmup_rounds=1)
+    assert count / benchmark.stats.stats.median >= 300_000
+
+
+def main() -> None:
+    """Prints the median rate of five runs for each case."""
+    for name in CASES:
+        program, groups, count = case(name)
+        seconds = []
+        for _ in range(5):
+            start = time.perf_counter()
+            run(program, TOY, groups=groups)
+            seconds.append(time.perf_counter() - start)
+        print(f"{name:32s} {count:8d} operations {count / statistics.median(seconds):12,.0f} operations/s")
+
+
+if __name__ == "__main__":
+    main()
