@@ -124,7 +124,7 @@ def tanh32(x: Any) -> Any:
     p = p * s + _TANH_7
     p = p * s + _TANH_5
     p = p * s + _TANH_3
-    near = x + x * s * p
+    near = x * (ONE + s * p)  # keeps the sign of zero
     size = abs(x)
     far = ONE - TWO / (exp32(size + size) + ONE)
     far = -far if x < ZERO else far
@@ -173,7 +173,7 @@ def gelu32(x: Any) -> Any:
     """Gelu: x * Phi(x) = x / 2 * (1 + erf(x / sqrt 2)), without cancellation for negative x."""
     t = x * ROOT_HALF
     size = abs(t)
-    tail = _erfc_of_large(size)
+    tail = ZERO if size > _ERF_MAX else _erfc_of_large(size)
     twice = tail if t < ZERO else TWO - tail
     twice = ONE + _erf_of_small(t) if size < _ERF_SMALL else twice
     return HALF * x * twice
