@@ -65,7 +65,7 @@ def test_batch_first_is_the_same_thing_transposed(op: str) -> None:
 
 def test_one_device_step_rounds_its_output_once() -> None:
     """A step of the simplest cell: float64 tanh of the exact sums, then float16."""
-    inputs = [None if a is None else a.astype(np.float16) for a in operands("RNN", 1, False, False)]
+    inputs: list[Any] = [None if a is None else a.astype(np.float16) for a in operands("RNN", 1, False, False)]
     x, w, r, b, _, h = inputs
     wide = [a.astype(np.float64) for a in (x, w, r, b, h)]
     exact = np.tanh(wide[0][0] @ wide[1][0].T + wide[4][0] @ wide[2][0].T + wide[3][0, :HIDDEN] + wide[3][0, HIDDEN:])
@@ -77,7 +77,7 @@ def test_one_device_step_rounds_its_output_once() -> None:
 
 def test_device_state_passes_through_float16() -> None:
     """Step by step with the previous float16 output as state gives the bits of one run over all steps."""
-    inputs = [None if a is None else a.astype(np.float16) for a in operands("GRU", 1, False, False)]
+    inputs: list[Any] = [None if a is None else a.astype(np.float16) for a in operands("GRU", 1, False, False)]
     whole = run("GRU", inputs, 2, hidden_size=HIDDEN)[0]
     state = inputs[5]
     for step in range(STEPS):
