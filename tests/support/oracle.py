@@ -9,27 +9,29 @@ import numpy as np
 import onnx
 from numpy.typing import NDArray
 
-from ascendsim.graph.ir import Graph
+from ascendsim.core.dtypes import DType
+from ascendsim.frontends.onnx.weights import random_weight, roles
 
 Array = NDArray[Any]
 
 
-def oracle_outputs(path: Path, graph: Graph, inputs: dict[str, Array]) -> dict[str, Array]:
-    """Outputs of onnxruntime for a structure-only model whose absent weights are filled with those of `graph`.
+def oracle_outputs(path: Path, inputs: dict[str, Array], seed: int = 0) -> dict[str, Array]:
+    """Outputs of onnxruntime for a structure-only model whose absent weights are filled as `load(weights="random")` fills them.
 
     Args:
         path: The .onnx file.
-        graph: The same file loaded with `weights="random"`.
         inputs: Arrays by input name; their shapes replace those of the file.
+        seed: Of the weights.
     """
     import onnxruntime
 
     model = onnx.load(str(path), load_external_data=False)
+    readers = roles(model.graph)
     for tensor in model.graph.initializer:
         if tensor.data_location == onnx.TensorProto.EXTERNAL:
-            constant = graph.tensors[tensor.name].constant
-            assert constant is not None
-            tensor.CopyFrom(onnx.numpy_helper.from_array(np.ascontiguousarray(constant.array()), tensor.name))
+            dtype = DType.of(onnx.helper.tensor_dtype_to_np_dtype(tensor.data_type))
+            weight = random_weight(seed, tensor.name, dtype, tuple(tensor.dims), readers.get(tensor.name))
+            tensor.CopyFrom(onnx.numpy_helper.from_array(weight, tensor.name))
     for value in model.graph.input:
         if value.name in inputs:
             for dim, size in zip(value.type.tensor_type.shape.dim, inputs[value.name].shape, strict=True):
