@@ -79,7 +79,7 @@ class RooflineDisplay:
         high = max(self.ridge * 30, float(self.intensity.max()) * 2 if len(self.intensity) else 1.0)
         line = np.geomspace(low, high, 200)
         ax.plot(line, self.roof(line), color=INK, lw=1.3, zorder=3)
-        ax.axvline(self.ridge, color=FAINT, lw=0.8, ls=":", zorder=1)
+        ax.vlines(self.ridge, self.peak_tflops / 1e6, self.peak_tflops, color=FAINT, lw=0.8, ls=":", zorder=1)
         longest = float(self.times_us.max()) if len(self.times_us) else 1.0
         for kind in KINDS:
             chosen = [i for i, name in enumerate(self.kinds) if name == kind]

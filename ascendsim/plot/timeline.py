@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -74,7 +74,7 @@ class TimelineDisplay:
         self.ax_, self.figure_ = ax, figure_of(ax)
         scale = 1e-3 if self.unit == "ms" else 1.0
         ax.set_xlim(self.window[0] * scale, self.window[1] * scale)
-        ax.set_ylim(rows, 0)
+        ax.set_ylim(max(rows, 1.0), 0)
         ax.set_xlabel(f"time ({self.unit})", loc="left", fontsize=9, color=INK)
         ax.set_title(self.title, loc="left", fontsize=11, color=INK)
         for side in ("top", "right", "left"):
@@ -88,7 +88,7 @@ class TimelineDisplay:
         draw_legend(ax, [KINDS[kind] for kind in present])
         self._write_shares(ax, tops)
         if own:
-            self.figure_.canvas.draw()  # settles the layout, so that pixel widths are those of the final picture
+            self.figure_.draw_without_rendering()  # settles the layout, so that pixel widths are those of the final picture
         artist = LaneArtist(ax, self.window, scale, self.highlighted)
         for lane, top in zip(self.lanes, tops, strict=False):
             artist.draw(lane, float(top), _height(lane))
@@ -136,9 +136,8 @@ class TimelineDisplay:
         return png_bytes(self.figure_)
 
 
-def plot_timeline(
+def timeline(
     run: ProfiledRun,
-    ax: Axes | None = None,
     *,
     window: Window | None = None,
     operators: str | Iterable[str] | None = None,
@@ -147,11 +146,10 @@ def plot_timeline(
     cores: Sequence[int] | None = None,
     title: str | None = None,
 ) -> TimelineDisplay:
-    """Draws the timeline of a run.
+    """The timeline of a run as numbers; `.plot()` draws it.
 
     Args:
         run: The run.
-        ax: Axes to draw on; a new figure if None.
         window: Show this part only, (start, end) in us.
         operators: Task names, node names or operator types (shell patterns allowed): zooms to them and fades everything else.
         lanes: Show these lanes only, by name or shell pattern ("Stream *").
@@ -174,7 +172,21 @@ def plot_timeline(
     if title is None:
         title = _title(run, views)
     highlighted = None if chosen is None else frozenset(view.id for view in chosen)
-    return TimelineDisplay(tuple(found), window, title, highlighted).plot(ax)
+    return TimelineDisplay(tuple(found), window, title, highlighted)
+
+
+def plot_timeline(run: ProfiledRun, ax: Axes | None = None, **options: Any) -> TimelineDisplay:
+    """Draws the timeline of a run.
+
+    Args:
+        run: The run.
+        ax: Axes to draw on; a new figure if None.
+        **options: `window`, `operators`, `lanes`, `level`, `cores`, `title` as in `timeline`.
+
+    Raises:
+        InputError: As in `timeline`.
+    """
+    return timeline(run, **options).plot(ax)
 
 
 def _height(lane: Lane) -> float:

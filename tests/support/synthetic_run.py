@@ -38,6 +38,7 @@ SHAPES: dict[str, tuple[dict[str, float] | None, float]] = {
     "TransData": ({"V": 0.2, "MTE2": 0.5, "MTE3": 0.5, "S": 0.3}, 25),
     "NonZero": (None, 80),
 }
+SPREAD = (0.3, 0.5, 0.7, 0.9, 1.1, 1.5, 2.2)
 CHAIN = ("Conv", "Relu", "Conv", "Add", "Relu", "MaxPool", "Conv", "TransData", "MatMul", "Softmax", "NonZero", "Add")
 
 
@@ -108,7 +109,7 @@ def synthetic_run(count: int = 60, *, streams: int = 2, instructions: bool = Fal
         waits = (last_in[other],) if number % 6 == 5 and other in last_in and other != stream else ()
         ready = max([free[stream], *(records[task].end for task in waits)])
         start = ready + _ticks(1.5)
-        end = start + _ticks(max(mean_us * dice.lognormvariate(0, 0.6), 3))
+        end = start + _ticks(max(mean_us * dice.choice(SPREAD), 3))
         vector = split and ratios is not None and "M" not in ratios
         kind = TaskKind.AI_CPU if ratios is None else TaskKind.AI_VECTOR_CORE if vector else TaskKind.AI_CORE
         core = CoreKind.VECTOR if vector else CoreKind.CUBE if split else CoreKind.AI

@@ -1,0 +1,83 @@
+"""Table: msprof's CSV conventions, sorting, filtering, other forms."""
+
+from __future__ import annotations
+
+import csv
+import io
+import sys
+
+import pytest
+
+from ascendsim.core.errors import InputError
+from ascendsim.profiling.table import QUOTED, TAB, Table
+
+TABLE = Table(
+    "sample",
+    ("Name", "Start(us)", "Shapes", "Ratio"),
+    (("b", 1.0, "1,3;4", 0.12345), ("a<b>", 20.5, "2", None), ("c", 3.25, "", 1)),
+    {"Start(us)": TAB, "Shapes": QUOTED},
+)
+
+
+def test_csv_follows_msprof_conventions():
+    assert TABLE.to_csv() == 'Name,Start(us),Shapes,Ratio\nb,1.000\t,"""1,3;4""",0.123\na<b>,20.500\t,"""2""",N/A\nc,3.250\t,"""""",1\n'
+
+
+def test_csv_reads_back_with_a_csv_reader():
+    rows = list(csv.reader(io.StringIO(TABLE.to_csv())))
+    assert [len(row) for row in rows] == [4, 4, 4, 4]
+    assert rows[1][2] == '"1,3;4"'
+
+
+def test_csv_file_is_whole_and_nothing_else_is_left(tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_text("old")
+    assert TABLE.to_csv(path) == path.read_text() == TABLE.to_csv()
+    assert [p.name for p in tmp_path.iterdir()] == ["t.csv"]
+
+
+def test_csv_into_a_missing_folder_is_an_os_error_and_leaves_nothing(tmp_path):
+    with pytest.raises(OSError, match="No such file"):
+        TABLE.to_csv(tmp_path / "absent" / "t.csv")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_sort_puts_missing_cells_last_and_is_stable():
+    assert TABLE.sort("Ratio").column("Name") == ("b", "c", "a<b>")
+    assert TABLE.sort("Ratio", descending=True).column("Name") == ("c", "b", "a<b>")
+    assert TABLE.sort("Name").column("Name") == ("a<b>", "b", "c")
+
+
+def test_top_and_filter():
+    assert TABLE.top(1, "Start(us)").column("Name") == ("a<b>",)
+    assert len(TABLE.top(0)) == 0
+    assert TABLE.filter(Name="c").column("Start(us)") == (3.25,)
+    assert TABLE.filter(lambda row: isinstance(row["Start(us)"], float) and row["Start(us)"] > 2).column("Name") == ("a<b>", "c")
+    with pytest.raises(InputError, match=r"number of rows must not be negative, not -1"):
+        TABLE.top(-1)
+
+
+def test_unknown_column_is_named_with_the_nearest():
+    with pytest.raises(InputError, match=r"column 'Shape' is not in table sample; did you mean Shapes\?"):
+        TABLE.column("Shape")
+
+
+def test_html_is_escaped_and_long_tables_are_cut():
+    assert "a&lt;b&gt;" in TABLE.to_html()
+    assert "a<b>" not in TABLE._repr_html_()
+    long = Table("long", ("n",), tuple((i,) for i in range(100)))
+    assert long._repr_html_().count("<tr>") == 61
+    assert "40 more rows" in long._repr_html_()
+
+
+def test_dataframe_keeps_columns_and_missing_values():
+    frame = TABLE.to_dataframe()
+    assert list(frame.columns) == list(TABLE.columns)
+    assert frame["Start(us)"].tolist() == [1.0, 20.5, 3.25]
+    assert frame["Ratio"].isna().tolist() == [False, True, False]
+
+
+def test_dataframe_without_pandas_names_the_extra(monkeypatch):
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with pytest.raises(InputError, match=r"needs pandas.*ascendsim\[dataframe\]"):
+        TABLE.to_dataframe()
