@@ -36,7 +36,7 @@ class AscendSimError(Exception):
             text += f", not {actual}"
         if remedy:
             text += f"; {remedy}"
-        super().__init__(text)
+        super().__init__(text if text.isprintable() else _one_line(text))
 
 
 class GraphError(AscendSimError):
@@ -60,6 +60,11 @@ class UnsupportedOperatorError(GraphError):
             f"unsupported operators: {listed}",
             remedy="see `ascendsim ops list` for what is supported",
         )
+
+
+def _one_line(text: str) -> str:
+    """Text with what a terminal would not print (names in damaged files hold anything) as escapes."""
+    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode("ascii") for char in text)
 
 
 def _some(names: list[str], shown: int = 8) -> str:

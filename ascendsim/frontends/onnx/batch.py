@@ -63,7 +63,7 @@ def with_batch(graph: Graph, opset: OpSet, reference: Mapping[str, Shape], wante
 def _apply_shapes(graph: Graph, opset: OpSet, shapes: Mapping[str, Shape]) -> None:
     Inference(opset).restart(graph)
     for tensor in graph.inputs:
-        tensor.shape = shapes[tensor.name]
+        tensor.shape = shapes.get(tensor.name, tensor.shape)
 
 
 class BatchFlow:

@@ -38,13 +38,13 @@ def reshaped(shape: tuple[int, ...], stride: int, batch: int) -> list[BatchAxis]
     >>> reshaped((2, 64, 12, 64), 64 * 768, 2)
     [BatchAxis(axis=0, inner=1)]
     """
-    found = []
+    found: list[BatchAxis] = []
+    if stride == 0 or 0 in shape:
+        return found
     for axis, size in enumerate(shape):
         right = math.prod(shape[axis + 1 :])
-        if right == 0 or stride % right:
-            continue
         inner = stride // right
-        if size % (batch * inner) == 0 and size > 0:
+        if stride % right == 0 and size % (batch * inner) == 0:
             found.append(BatchAxis(axis, inner))
     return found
 

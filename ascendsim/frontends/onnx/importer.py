@@ -16,7 +16,7 @@ import onnx
 
 from ascendsim.core.dtypes import DType
 from ascendsim.core.errors import GraphError, UnsupportedTypeError
-from ascendsim.frontends.onnx.attributes import read_attribute, with_values
+from ascendsim.frontends.onnx.attributes import check_kind, read_attribute, with_values
 from ascendsim.frontends.onnx.bodies import body_attributes, call_attributes, schema_body
 from ascendsim.frontends.onnx.order import execution_order
 from ascendsim.frontends.onnx.tensors import Absent, read_tensor
@@ -181,6 +181,8 @@ class Importer:
             return
         draft = Draft(proto.op_type, domain, name, inputs, list(proto.output), {}, frame.versions.get(domain, 1))
         for attribute in attributes:
+            if not domain:
+                check_kind(attribute, proto.op_type, draft.version, subject)
             value = read_attribute(
                 attribute, proto, subject, lambda graph: self._subgraph(graph, frame, subject), lambda tensor: self._array(tensor, subject)
             )

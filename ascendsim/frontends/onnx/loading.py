@@ -61,7 +61,10 @@ def load_onnx(
         raise InputError("option weights", 'must be "file" or "random"', repr(weights))
     model, folder, name = read_model(source)
     versions = opset_versions(model, name)
-    graph = Importer(model, versions, opset, folder, _absent(model, weights, seed)).run()
+    try:
+        graph = Importer(model, versions, opset, folder, _absent(model, weights, seed)).run()
+    except (TypeError, ValueError) as error:  # fields of a damaged file: text that is no text, enumerations out of range
+        raise InputError(f"model {name!r}", f"is damaged: {error}", remedy="download or export it again") from error
     if batch is not None or shapes:
         graph = _with_shapes(graph, opset, batch, shapes)
     Inference(opset).finish(graph)

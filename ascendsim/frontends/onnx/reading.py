@@ -45,6 +45,8 @@ def read_model(source: Source) -> tuple[onnx.ModelProto, Path | None, str]:
 def opset_versions(model: onnx.ModelProto, name: str) -> dict[str, int]:
     """Versions by domain ("" for the standard one).
 
+    An operator set older than 7 will do if the operators that the model uses did not change up to 7.
+
     Raises:
         InputError: If the standard operator set is missing, too old, or newer than the onnx package knows.
     """
@@ -59,10 +61,20 @@ def opset_versions(model: onnx.ModelProto, name: str) -> dict[str, int]:
         raise InputError(
             f"model {name!r}", f"uses ONNX operator set {version}; the newest known one is {newest}", remedy="update the onnx package"
         )
-    if version < OLDEST_OPSET:
+    if version < OLDEST_OPSET and (model.functions or not all(_unchanged(node, version) for node in model.graph.node)):
         remedy = f"export the model again with opset {OLDEST_OPSET} or newer"
         raise InputError(f"model {name!r}", f"must use ONNX operator set {OLDEST_OPSET} or newer", version, remedy)
     return versions
+
+
+def _unchanged(node: onnx.NodeProto, version: int) -> bool:
+    """Whether a node of an old operator set means the same in the oldest supported one."""
+    if node.domain not in STANDARD_DOMAINS or any(attribute.HasField("g") for attribute in node.attribute):
+        return False
+    try:
+        return bool(defs.get_schema(node.op_type, OLDEST_OPSET).since_version <= version)
+    except (defs.SchemaError, TypeError):  # not known, or a name that is no text
+        return False
 
 
 def _read_file(path: Path) -> bytes:

@@ -52,8 +52,8 @@ def value_type(value: onnx.ValueInfoProto, subject: str) -> tuple[DType | None, 
     if kind is None:
         return None, None
     if kind != "tensor_type":
-        name = kind.removesuffix("_type")
-        raise UnsupportedTypeError(subject, f"is a {name.replace('_', ' ')}", remedy="only dense tensors are supported")
+        name = kind.removesuffix("_type").replace("_", " ")
+        raise UnsupportedTypeError(subject, f"is of kind {name!r}", remedy="only dense tensors are supported")
     tensor = value.type.tensor_type
     dtype = None if tensor.elem_type == _P.UNDEFINED else element_type(tensor.elem_type, subject)
     if not tensor.HasField("shape"):
