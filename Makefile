@@ -30,7 +30,7 @@ $(STAMP): pyproject.toml constraints.txt tests/requirements-models.txt
 	@touch $(STAMP)
 
 demo: $(STAMP)
-	$(BIN)/python scripts/demo.py
+	$(BIN)/ascendsim run tests/data/models/resnet50.onnx --soc_version Ascend310 --weights random --output out/demo
 
 test: $(STAMP)
 	$(BIN)/python scripts/check
