@@ -81,19 +81,12 @@ class LaneArtist:
                 self._rectangles(lane, np.flatnonzero(in_row & wide), upper, height, alpha)
 
     def _rectangles(self, lane: Lane, indices: NDArray[np.int64], top: float, height: float, alpha: float) -> None:
-        from matplotlib.collections import PolyCollection
-
         starts, ends = lane.starts[indices] * self.scale, lane.ends[indices] * self.scale
-        low, high = np.full(len(indices), top), np.full(len(indices), top + height)
-        corners = np.stack(
-            [np.stack([starts, low], 1), np.stack([ends, low], 1), np.stack([ends, high], 1), np.stack([starts, high], 1)], 1
-        )
         widths = (lane.ends[indices] - lane.starts[indices]) / self.us_of_pixel
         colours = [KIND_COLOURS[KINDS[lane.kinds[i]]] for i in indices]
         edges = np.where(widths >= EDGE_PIXELS, 0.7, 0.0)
-        self.ax.add_collection(
-            PolyCollection(list(corners), facecolors=colours, edgecolors="white", linewidths=edges, alpha=alpha, zorder=3)
-        )
+        boxes = _boxes(starts, ends, np.full(len(indices), top), np.full(len(indices), top + height))
+        self._add(boxes, facecolors=colours, edgecolors="white", linewidths=edges, alpha=alpha, zorder=3)
         for i in indices[widths >= LABEL_PIXELS]:
             self._label(lane, int(i), top, height, INK if alpha < 1 else ink_on(KIND_COLOURS[KINDS[lane.kinds[i]]]))
 
@@ -135,18 +128,23 @@ class LaneArtist:
             part = chosen & (lane.kinds == kind)
             share = coverage(lane.starts[part], lane.ends[part], lane.heights[part], edges)
             upper = np.maximum(base - share * height, top)
-            self.ax.stairs(
-                upper,
-                edges * self.scale,
-                baseline=base,
-                fill=True,
-                color=KIND_COLOURS[KINDS[kind]],
-                alpha=alpha,
-                lw=0,
-                antialiased=False,
-                zorder=2,
-            )
+            first = np.flatnonzero(np.concatenate([[True], (np.diff(upper) != 0) | (np.diff(base) != 0)]))  # equal columns join
+            last = np.concatenate([first[1:], [len(upper)]])
+            times = edges * self.scale
+            boxes = _boxes(times[first], times[last], upper[first], base[first])[upper[first] < base[first]]
+            self._add(boxes, facecolors=KIND_COLOURS[KINDS[kind]], linewidths=0, alpha=alpha, antialiaseds=False, zorder=2)
             base = upper
+
+    def _add(self, boxes: Floats, **style: Any) -> None:
+        from matplotlib.collections import PolyCollection
+
+        self.ax.add_collection(PolyCollection(list(boxes), **style), autolim=False)
+
+
+def _boxes(left: Floats, right: Floats, top: Floats, bottom: Floats) -> Floats:
+    """Corners of rectangles, shape (count, 4, 2)."""
+    corners = [(left, top), (right, top), (right, bottom), (left, bottom)]
+    return np.stack([np.stack(corner, axis=1) for corner in corners], axis=1)
 
 
 def draw_legend(ax: Axes, kinds: Sequence[str]) -> None:
