@@ -33,26 +33,36 @@ def is_direct(conv: ConvGeometry | None) -> bool:
     return conv is None or (conv.kernel_h == conv.kernel_w == conv.stride_h == conv.stride_w == 1 and not any(conv.pads))
 
 
-def window(conv: ConvGeometry, positions: int) -> Window:
+def window(conv: ConvGeometry, positions: int, kernel_rows: int | None = None) -> Window:
     """The rows of a run of output positions.
 
     A run of whole output rows needs (rows - 1) * stride + kernel extent input rows, any other run one output row more; where
     the stride skips rows (stride > kernel extent) only the needed ones are loaded.
+
+    Args:
+        conv: The geometry.
+        positions: Length of the run.
+        kernel_rows: Rows of the kernel that are used, all by default (huge kernels go through L1 a few rows at a time).
     """
     if positions % conv.out_w == 0:
         spanned = positions // conv.out_w
     else:
         spanned = min(conv.out_h, ceil_div(positions - 1, conv.out_w) + 1)
-    extent = (conv.kernel_h - 1) * conv.dilation_h + 1
+    extent = ((kernel_rows or conv.kernel_h) - 1) * conv.dilation_h + 1
     advance = positions // conv.out_w
     if conv.stride_h > extent:
         return Window(min(conv.height, spanned * extent), advance * extent)
     return Window(min(conv.height, (spanned - 1) * conv.stride_h + extent), advance * conv.stride_h)
 
 
-def skips_rows(conv: ConvGeometry) -> bool:
-    """Whether some input rows are never read."""
-    return conv.stride_h > (conv.kernel_h - 1) * conv.dilation_h + 1
+def kernel_rows(conv: ConvGeometry, k_blocks: int) -> int:
+    """Kernel rows that a chunk of k touches: all if it holds whole channel blocks."""
+    return conv.kernel_h if k_blocks >= taps(conv) else ceil_div(k_blocks, conv.kernel_w)
+
+
+def skips_rows(conv: ConvGeometry, rows_of_kernel: int) -> bool:
+    """Whether a chunk with so many kernel rows leaves input rows out."""
+    return conv.stride_h > (rows_of_kernel - 1) * conv.dilation_h + 1
 
 
 def taps(conv: ConvGeometry | None) -> int:
@@ -66,7 +76,7 @@ def a_bytes(conv: ConvGeometry | None, rows_of_a: int, k_blocks: int) -> int:
         return ceil_div(rows_of_a, 16) * FRACTAL_BYTES * k_blocks
     if is_direct(conv):
         return rows_of_a * BLOCK_BYTES * k_blocks
-    return window(conv, rows_of_a).rows * conv.width * BLOCK_BYTES * ceil_div(k_blocks, taps(conv))
+    return window(conv, rows_of_a, kernel_rows(conv, k_blocks)).rows * conv.width * BLOCK_BYTES * ceil_div(k_blocks, taps(conv))
 
 
 def input_rows(conv: ConvGeometry) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ascendsim.core.formats import BLOCK_BYTES, FRACTAL_ROWS, Format, c0, ceil_div
 from ascendsim.isa.instructions import ZERO, Affine
 from ascendsim.lower.emit import BlockBuilder, plus, times
-from ascendsim.lower.templates.conv import FRACTAL_BYTES, skips_rows, taps, window
+from ascendsim.lower.templates.conv import FRACTAL_BYTES, kernel_rows, skips_rows, taps, window
 from ascendsim.lower.templates.stage import Tile
 from ascendsim.opset.work import ConvGeometry, Ref
 
@@ -73,7 +73,8 @@ def image_tile(ref: Ref, conv: ConvGeometry, positions: tuple[Affine, int], k: t
         trips: Runs of this size (their first rows are spread evenly over the image, so that the last one ends at its border).
     """
     start, count = positions
-    held = window(conv, count)
+    rows = kernel_rows(conv, k[1])
+    held = window(conv, count, rows)
     row_bytes = conv.width * BLOCK_BYTES
     plane = conv.height * row_bytes
     units = ceil_div(k[1], taps(conv))
@@ -83,7 +84,7 @@ def image_tile(ref: Ref, conv: ConvGeometry, positions: tuple[Affine, int], k: t
     offset = plus(
         base, first * row_bytes, Affine(0, tuple((name, step * row_bytes) for name, _ in start.terms)), _blocks(k[0], taps(conv), plane)
     )
-    if skips_rows(conv):
+    if skips_rows(conv, rows):
         return Tile.strided(ref.region, offset, units * held.rows, row_bytes, conv.stride_h * row_bytes)
     return Tile.strided(ref.region, offset, units, held.rows * row_bytes, plane)
 

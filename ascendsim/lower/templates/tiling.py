@@ -167,24 +167,27 @@ def best_tiling(product: Product, soc: SocSpec) -> Tiling:
 
 @lru_cache(maxsize=4096)
 def _search(product: Product, rates: Rates) -> Tiling:
-    best = min(candidates(product, rates), key=lambda tiling: tiling.cycles, default=None)
-    if best is None:
-        smallest = a_bytes(product.conv, ROWS, taps(product.conv)) * 2
+    for smallest in (4, 1):  # blocks; tiles below 64 x 64 only where the matrix is smaller or nothing else fits
+        best = min(candidates(product, rates, smallest), key=lambda tiling: tiling.cycles, default=None)
+        if best is not None:
+            break
+    else:
+        least = a_bytes(product.conv, ROWS, 1) * 2
         raise CompileError(
             "a convolution or matmul",
             f"must fit its smallest tile into L1 ({rates.l1} bytes)",
-            f"about {smallest} bytes",
+            f"about {least} bytes",
             "use narrower feature maps",
         )
     return best
 
 
-def candidates(product: Product, rates: Rates) -> Iterator[Tiling]:
-    """All tilings that fit the buffers, with their scores."""
+def candidates(product: Product, rates: Rates, smallest: int = 4) -> Iterator[Tiling]:
+    """All tilings that fit the buffers, with their scores; tiles have at least `smallest` blocks along m and n if they can."""
     for share in shares(product, rates.cores):
         _, _, sm, sn = share
-        for tile_n in tile_sizes(sn, min(rates.l0b // 2 // FRACTAL_BYTES, product.most_n // ROWS)):
-            for tile_m in tile_sizes(sm, rates.l0a // 2 // FRACTAL_BYTES):
+        for tile_n in tile_sizes(sn, min(rates.l0b // 2 // FRACTAL_BYTES, product.most_n // ROWS), smallest):
+            for tile_m in tile_sizes(sm, rates.l0a // 2 // FRACTAL_BYTES, smallest):
                 blocks = ceil_div(tile_m, ROWS) * ceil_div(tile_n, ROWS)
                 if blocks * ACCUMULATOR_BYTES > rates.l0c:
                     continue
@@ -222,7 +225,7 @@ def shares(product: Product, cores: int) -> Iterator[tuple[int, int, int, int]]:
                 yield share
 
 
-def tile_sizes(elements: int, most_blocks: int) -> list[int]:
+def tile_sizes(elements: int, most_blocks: int, smallest: int = 4) -> list[int]:
     """Tile sizes for an axis: near powers of two blocks, evened out so that tiles are as equal as can be.
 
     >>> tile_sizes(784, 64)
@@ -233,8 +236,7 @@ def tile_sizes(elements: int, most_blocks: int) -> list[int]:
     for limit in (32, 24, 16, 12, 8, 4, 2, 1):
         tile = ceil_div(blocks, ceil_div(blocks, min(limit, most_blocks)))
         sizes[min(elements, tile * ROWS)] = None
-    smallest = min(blocks, 4) * ROWS  # tiles below 64 x 64 only where the matrix is smaller or L1 forces it
-    useful = [size for size in sizes if size >= min(elements, smallest)]
+    useful = [size for size in sizes if size >= min(elements, min(blocks, smallest) * ROWS)]
     return useful or list(sizes)
 
 
@@ -247,25 +249,33 @@ def _fill_l1(
     step = min(rates.l0a // 2 // (m_blocks * FRACTAL_BYTES), rates.l0b // 2 // (n_blocks * FRACTAL_BYTES), k_blocks)
     if step < 1:
         return None
-    unit = 1 if is_direct(conv) else taps(conv)  # a chunk holds whole channel blocks
-    a_unit, b_unit = a_bytes(conv, tile_m, unit), n_blocks * FRACTAL_BYTES * unit
     panel = 0
     if hold == "b":
         panel = n_blocks * FRACTAL_BYTES * k_blocks
     elif hold == "a":
         panel = a_bytes(conv, tile_m, k_blocks)
-    streamed = (a_unit if hold != "a" else 0) + (b_unit if hold != "b" else 0)
-    room = (rates.l1 - panel - n_blocks * ROWS * 4 * 2) // (2 * streamed)
-    if room < 1:
+    for unit in chunk_units(conv):
+        a_unit, b_unit = a_bytes(conv, tile_m, unit), n_blocks * FRACTAL_BYTES * unit
+        streamed = (a_unit if hold != "a" else 0) + (b_unit if hold != "b" else 0)
+        room = (rates.l1 - panel - n_blocks * ROWS * 4 * 2) // (2 * streamed)
+        if room >= 1:
+            break
+    else:
         return None
     steps_ahead = max(1, rates.queue // ENTRIES_PER_STEP - 1)
     units = ceil_div(k_blocks, unit)
     most = max(1, step * steps_ahead // unit)
-    chunk_units = ceil_div(units, ceil_div(units, min(room, most)))
-    chunk = min(k_blocks, chunk_units * unit)
+    chunk = min(k_blocks, ceil_div(units, ceil_div(units, min(room, most))) * unit)
+    if unit > 1 and unit < taps(conv):
+        chunk = unit  # one kernel row at a time
     step = ceil_div(chunk, ceil_div(chunk, step))
     cycles = score(product, rates, share, tile_m, tile_n, chunk, step, hold, accumulators)
     return Tiling(*share, tile_m, tile_n, chunk, step, hold, accumulators, cycles)
+
+
+def chunk_units(conv: ConvGeometry | None) -> tuple[int, ...]:
+    """Blocks of k that a chunk in L1 is made of: whole channel blocks, or single kernel rows if those are too large."""
+    return (1,) if conv is None or is_direct(conv) else (taps(conv), conv.kernel_w)
 
 
 def score(

@@ -22,7 +22,7 @@ from ascendsim.lower.emit import BlockBuilder, Ring, capacity, pieces, plus, tim
 from ascendsim.lower.templates.operands import fitted
 from ascendsim.lower.templates.stage import TRANSACTION_BYTES, Stage, Tile, share_groups, sizes_of, vector_core
 from ascendsim.lower.templates.steps import Expansion, emit_steps
-from ascendsim.opset.work import Step, Stream, VectorWork
+from ascendsim.opset.work import Ref, Step, Stream, VectorWork
 from ascendsim.soc.spec import SocSpec
 
 GOOD_TRANSFER_BYTES = 16 * 1024  # a transfer of this size reaches the peak rate (vendor guide; hardware notes on granularity)
@@ -73,7 +73,7 @@ def _share(work: VectorWork, space: Space, soc: SocSpec) -> tuple[int, int]:
     itemsize = min((stream.ref.dtype.itemsize for stream in streams), default=2)
     piece = max(1, TRANSACTION_BYTES // itemsize)
     total = sum(stream.ref.bytes for stream in streams)
-    parts = worthwhile_cores(total, soc)
+    parts = worthwhile_cores(total, soc, vector_cycles(work, soc))
     if work.reduces == "cols":
         share_rows = ceil_div(space.rows, min(parts, space.rows))
         used = ceil_div(space.rows, share_rows)
@@ -88,13 +88,39 @@ def _share(work: VectorWork, space: Space, soc: SocSpec) -> tuple[int, int]:
     return 1, min(space.cols, align(ceil_div(space.cols, parts // space.rows), piece))
 
 
-def worthwhile_cores(total_bytes: int, soc: SocSpec) -> int:
-    """How many cores bring the end nearest: bytes at a core's rate against the dispatch of one more block."""
+def vector_cycles(work: VectorWork, soc: SocSpec) -> float:
+    """About how long one vector unit computes: a repeat's cycles for every step on every element."""
+    repeats = soc.vector.cycles_per_repeat
+    elements = work.rows * work.cols
+    each = sum(
+        step.count * step.dtype.itemsize * repeats.get(f"{step.op}.{step.dtype.value}", repeats.get(step.op, 1.0))
+        for step in work.steps
+        if step.over == "all"
+    )
+    return elements * each / soc.vector.repeat_bytes
+
+
+def worthwhile_cores(total_bytes: int, soc: SocSpec, computing: float = 0.0) -> int:
+    """How many cores bring the end nearest.
+
+    A core's time is that of its slowest pipe plus a quarter of the others (pipes overlap, but fill and drain); one more block
+    costs its dispatch.
+
+    Args:
+        total_bytes: Moved by all cores.
+        soc: The chip.
+        computing: Cycles of one vector unit.
+    """
     dispatch = soc.launch.block_dispatch_ns * soc.vector_frequency_mhz / 1000
     rate = min(soc.ports.gm_to_ub or 1.0, soc.ports.ub_to_gm or 1.0)
     dram = soc.dram.read_gb_per_s * 1e3 / soc.vector_frequency_mhz
     most = min(soc.vector_units, max(1, total_bytes // TRANSACTION_BYTES))
-    return min(range(1, most + 1), key=lambda parts: (max(total_bytes / parts / rate, total_bytes / dram) + parts * dispatch, parts))
+
+    def cycles(parts: int) -> float:
+        moving = total_bytes / parts / rate
+        return max(moving, computing / parts, total_bytes / dram) + (moving + computing / parts) / 4 + parts * dispatch
+
+    return min(range(1, most + 1), key=lambda parts: (cycles(parts), parts))
 
 
 class VectorWriter:
@@ -362,18 +388,29 @@ class VectorWriter:
         width = ref.bytes // self.space.rows
         offset = plus(_scaled(row[0], width, 1), _scaled(col[0], ref.bytes, self.elements))
         tile = Tile(ref.region, offset, 1, bytes)
-        blocked = ref.format in (Format.NC1HWC0, Format.FRACTAL_NZ) and not self.space.flat and self.work.reduces != "cols"
         gather = self.work.gather_bytes
-        if blocked and stream in self.work.inputs + self.work.outputs:
-            bursts = max(1, col[1] // c0(ref.dtype))
-            if bytes % bursts == 0 and bursts > 1:
-                plane = max(bytes // bursts, width * self.space.rows // max(1, cols // c0(ref.dtype)))
-                tile = Tile.strided(ref.region, _scaled(row[0], BLOCK_BYTES, 1), bursts, bytes // bursts, plane)
+        if lanes_of(ref) == cols and not self.space.flat:
+            bursts = col[1] // c0(ref.dtype)
+            if bursts > 1 and bytes % bursts == 0:
+                plane = max(bytes // bursts, ref.bytes // max(1, cols // c0(ref.dtype)))
+                tile = Tile.strided(ref.region, times(row[0], BLOCK_BYTES), bursts, bytes // bursts, plane)
         elif row[1] > 1 and col[1] < cols and bytes % row[1] == 0:
             tile = Tile.strided(ref.region, offset, row[1], bytes // row[1], width)
         elif 0 < gather < TRANSACTION_BYTES and bytes > gather and stream in self.work.inputs:
             tile = Tile.strided(ref.region, offset, ceil_div(bytes, gather), gather, max(BLOCK_BYTES, 2 * gather))
         return fitted(self.b, tile, ref)
+
+
+def lanes_of(ref: Ref) -> int:
+    """Padded length of the axis that a blocked format splits (channels, columns); 0 for row-major tensors.
+
+    A tile of some rows and all lanes is then one burst a block, each as long as the rows.
+    """
+    if ref.format is Format.NC1HWC0 and len(ref.shape) == 4:
+        return align(ref.shape[1], c0(ref.dtype))
+    if ref.format is Format.FRACTAL_NZ and len(ref.shape) >= 2:
+        return align(ref.shape[-1], c0(ref.dtype))
+    return 0
 
 
 def _scaled(value: Affine, numerator: int, denominator: int) -> Affine:
