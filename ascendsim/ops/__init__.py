@@ -42,6 +42,7 @@ FAMILIES: tuple[str, ...] = (
     "rotary",
     "optimizers",
     "classical",
+    "linear_attention",
 )
 
 

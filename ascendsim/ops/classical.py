@@ -196,7 +196,7 @@ def _tfidf(node: Node, inputs: Sequence[Any], wanted: Wanted) -> Sequence[Array]
 
 
 OPERATORS: tuple[OpDef, ...] = (
-    OpDef("Binarizer", _same, _binarize, elementwise_lower(["vcmpvs_gt", "vsel"]), Layout.FOLLOW, domain=ML),
+    OpDef("Binarizer", _same, _binarize, elementwise_lower(["vcmpv_gt", "vsel"]), Layout.FOLLOW, domain=ML),
     OpDef("LabelEncoder", _encoder_infer, _encode, _search_lower, domain=ML),
     OpDef("TreeEnsemble", _trees_infer, _trees, _trees_lower, domain=ML),
     OpDef("TfIdfVectorizer", _tfidf_infer, _tfidf, _search_lower),
