@@ -18,6 +18,7 @@ from typing import Any, TypeAlias
 from ascendsim.core.errors import CompileError, suggest
 from ascendsim.isa.cost_model import LinkDemand
 from ascendsim.isa.costs import cost
+from ascendsim.isa.footprint import Footprint, footprint
 from ascendsim.isa.instructions import Flag, Instruction, Loop, Mmad, Pipe, SetFlag, Statement, Vector, WaitFlag
 from ascendsim.isa.program import Block
 from ascendsim.machine.clock import Clock
@@ -52,6 +53,7 @@ class CompiledBlock:
         scalar_sets: Whether the scalar unit sets flags that pipes may wait for.
         demands: Link demands of the transfers.
         read_bytes, write_bytes: Useful bytes by region over the whole block.
+        footprint: What the block touches in global memory, for reuse in L2.
         macs: Useful multiply-accumulates of the whole block.
         operands: Vector operands that results are tracked for.
     """
@@ -65,6 +67,7 @@ class CompiledBlock:
     demands: list[LinkDemand] = field(default_factory=list)
     read_bytes: dict[str, int] = field(default_factory=dict)
     write_bytes: dict[str, int] = field(default_factory=dict)
+    footprint: Footprint = field(default_factory=lambda: Footprint((), ()))
     macs: int = 0
     operands: int = 0
 
@@ -108,6 +111,7 @@ class _Compiler:
         result.items = self.body(self.block.body, 1)
         result.lanes = tuple(self.lanes)
         result.depths = tuple(self.depth(pipe) for pipe in self.lanes)
+        result.footprint = footprint(self.block)
         result.operands = len(self.operands)
         return result
 

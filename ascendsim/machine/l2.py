@@ -1,10 +1,10 @@
 """What L2 holds, by region of global memory, and what share of a task's bytes therefore goes to DRAM.
 
-A cache by whole regions with least-recently-used replacement, write-allocate and write-back. A task is judged when it starts: the
-first touch of bytes that are not resident misses; repeated touches hit if the region fits beside the other regions that the task
-touches repeatedly, otherwise they all miss (a cyclic walk through more than the capacity evicts what it needs next). Dirty bytes
-that the task's own allocations push out load the DRAM write link while those allocations run. New data at addresses of a dead
-region overwrites its lines, so dead intermediate results never reach DRAM. Shares are exact fractions.
+A cache by whole regions with least-recently-used replacement, write-allocate and write-back. A task is judged when it starts: what
+is resident hits, what is not is fetched as often as `machine.reuse` says (once, unless the task comes back to it only after more
+than the capacity has passed). Dirty bytes that the task's own allocations push out load the DRAM write link while those
+allocations run. New data at addresses of a dead region overwrites its lines, so dead intermediate results never reach DRAM. Shares
+are exact fractions.
 
 On chips whose L2 is managed by software (Ascend310) nothing is resident but what the program placed
 (`Program.metadata["l2_placed"]`, names of regions).
@@ -13,7 +13,7 @@ On chips whose L2 is managed by software (Ascend310) nothing is resident but wha
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 
@@ -60,50 +60,62 @@ class L2State:
         self._entries: OrderedDict[str, _Entry] = OrderedDict()  # least recently used first
         self._written_back = 0
 
+    @property
+    def capacity(self) -> int:
+        """Bytes that can be resident; 0 where no cache is on the way."""
+        return self._capacity
+
     def resident(self, region: str) -> int:
         """Bytes of a region that L2 holds now."""
         entry = self._entries.get(self._root(region))
         return entry.resident if entry is not None else 0
 
-    def enter(self, task: Task, reads: Mapping[str, int], writes: Mapping[str, int]) -> Shares:
+    def accesses(self, task: Task, moved: Mapping[str, int], write: bool) -> list[Access]:
+        """One access a region with the bytes that the instructions really move; regions that the task does not list come last."""
+        unique: dict[str, int] = {}
+        for access in task.accesses:
+            if access.write is write and access.region in moved:
+                unique[access.region] = max(unique.get(access.region, 0), access.unique_bytes)
+        for name in sorted(moved):
+            size = self._size(name)
+            unique.setdefault(name, moved[name] if size is None else size)
+        return [Access(name, min(size, moved[name]), moved[name], write) for name, size in unique.items()]
+
+    def enter(self, reads: Sequence[Access], writes: Sequence[Access], fetched: Mapping[str, Fraction]) -> Shares:
         """Judges a task and updates what L2 holds.
 
         Args:
-            task: The task; its accesses tell the unique bytes of each region.
-            reads: Bytes that all blocks read, by region, repeats included.
-            writes: The same for writes.
+            reads: What the task reads, one access a region.
+            writes: What it writes.
+            fetched: By region, bytes that DRAM delivers if nothing is resident at the start; regions that are missing: each once.
         """
-        names = sorted({*reads, *writes})
         if self._bypass:
-            miss = {name: Fraction(0 if self._root(name) in self._placed else 1) for name in names}
+            miss = {access.region: Fraction(0 if self._root(access.region) in self._placed else 1) for access in (*reads, *writes)}
             return Shares(True, miss, {}, miss)
         self._written_back = 0
-        read_miss, spread = self._read(_merge(task, reads, False, self._size))
-        write_through = self._write(_merge(task, writes, True, self._size))
-        allocated = sum(reads[name] * share for name, share in read_miss.items()) + sum(writes.values())
+        read_miss, spread = self._read(reads, fetched)
+        write_through = self._write(writes)
+        allocated = sum(access.moved_bytes * read_miss[access.region] for access in reads) + sum(access.moved_bytes for access in writes)
         evicted = Fraction(self._written_back) / allocated if allocated else Fraction(0)
         return Shares(False, read_miss, spread, write_through, evicted)
 
-    def _read(self, accesses: list[Access]) -> tuple[dict[str, Fraction], dict[str, Fraction]]:
+    def _read(self, reads: Sequence[Access], fetched: Mapping[str, Fraction]) -> tuple[dict[str, Fraction], dict[str, Fraction]]:
         misses, spread = {}, {}
-        room = self._capacity  # for regions that are read more than once
-        for access in accesses:
+        for access in reads:
             unique, moved = access.unique_bytes, access.moved_bytes
-            fits = unique <= (room if moved > unique else self._capacity)
-            if moved > unique and fits:
-                room -= unique
-            missed = max(0, unique - self.resident(access.region)) if fits else moved
-            misses[access.region] = Fraction(missed, moved) if moved else Fraction(0)
+            once = fetched.get(access.region, Fraction(unique)) <= unique
+            missed = Fraction(max(0, unique - self.resident(access.region))) if once else min(fetched[access.region], Fraction(moved))
+            misses[access.region] = missed / moved if moved else Fraction(0)
             size = self._size(access.region)
-            if fits and unique and size is not None:
+            if once and unique and size is not None:
                 spread[access.region] = Fraction(max(size, unique), unique)
-        for access in accesses:
+        for access in reads:
             self._keep(self._root(access.region), access.unique_bytes, dirty=0)
         return misses, spread
 
-    def _write(self, accesses: list[Access]) -> dict[str, Fraction]:
+    def _write(self, writes: Sequence[Access]) -> dict[str, Fraction]:
         through = {}
-        for access in accesses:
+        for access in writes:
             root = self._root(access.region)
             self._overwrite(root)
             kept = min(access.unique_bytes, self._capacity)
@@ -167,15 +179,3 @@ class L2State:
     def _size(self, name: str) -> int | None:
         region = self._memory.regions.get(name)
         return region.bytes if region is not None else None
-
-
-def _merge(task: Task, moved: Mapping[str, int], write: bool, size_of: Callable[[str], int | None]) -> list[Access]:
-    """One access a region with the bytes that the instructions really move; regions that the task does not list come last."""
-    unique: dict[str, int] = {}
-    for access in task.accesses:
-        if access.write is write and access.region in moved:
-            unique[access.region] = max(unique.get(access.region, 0), access.unique_bytes)
-    for name in sorted(moved):
-        size = size_of(name)
-        unique.setdefault(name, moved[name] if size is None else size)
-    return [Access(name, min(size, moved[name]), moved[name], write) for name, size in unique.items()]

@@ -141,7 +141,7 @@ class Scheduler:
                 Call(self.env, lambda run=run: self._arrive(run), self.clock.us(launch.task_launch_us))  # type: ignore[misc]
         self._starting = []
         for run in sorted(self._arriving, key=lambda run: run.position):
-            run.enter_l2(self.l2)
+            run.enter_l2(self.l2, self._count)
             if run.unfinished:
                 self._pending.append(run)
             else:
@@ -215,9 +215,12 @@ class Scheduler:
             self._end(run, core.end)
         self._place_later()
 
+    def _count(self, kind: CoreKind) -> int:
+        return len(self._cores[kind])
+
     def _end(self, run: TaskRun, now: int) -> None:
         run.end = now
-        self.records.append(run.record(lambda kind: len(self._cores[kind])))
+        self.records.append(run.record(self._count))
         run.done.succeed()
         if self._progress is not None:
             self._progress(len(self.records), len(self.runs))

@@ -15,6 +15,7 @@ from ascendsim.machine.compiled import CompiledBlock
 from ascendsim.machine.core import CoreRun, Transfer
 from ascendsim.machine.l2 import L2State, Shares
 from ascendsim.machine.links import WEIGHT, FlowClass, Links
+from ascendsim.machine.reuse import fetched_bytes
 from ascendsim.soc.spec import SocSpec
 from ascendsim.trace.records import TaskRecord
 
@@ -46,9 +47,13 @@ class TaskRun:
         self._block_ticks = 0
         self._first = self._last = -1
 
-    def enter_l2(self, state: L2State) -> None:
+    def enter_l2(self, state: L2State, cores_of: Callable[[CoreKind], int]) -> None:
         """Judges the task's traffic against what L2 holds now."""
-        self.shares = state.enter(self.task, self.moved(write=False), self.moved(write=True))
+        reads = state.accesses(self.task, self.moved(write=False), write=False)
+        writes = state.accesses(self.task, self.moved(write=True), write=True)
+        blocks = [(compiled.footprint, count) for compiled, count in zip(self.blocks, self.counts, strict=True)]
+        cores = sum(cores_of(kind) for kind in {compiled.block.core for compiled in self.blocks})
+        self.shares = state.enter(reads, writes, fetched_bytes(blocks, [*reads, *writes], state.capacity, cores))
 
     def moved(self, write: bool) -> dict[str, int]:
         """Useful bytes that all blocks move, by region."""

@@ -22,13 +22,13 @@ def state(size: int = 100 * KIB, **regions: int) -> L2State:
     return L2State(replace(TOY.l2, size=size), MemoryPlan(plan, offset, 0))
 
 
-def enter(l2: L2State, reads: dict[str, tuple[int, int]] | None = None, writes: dict[str, tuple[int, int]] | None = None) -> Shares:
-    """Runs a task that touches (unique, moved) KiB of regions."""
-    accesses = [Access(name, unique * KIB, moved * KIB, False) for name, (unique, moved) in (reads or {}).items()]
-    accesses += [Access(name, unique * KIB, moved * KIB, True) for name, (unique, moved) in (writes or {}).items()]
-    task = Task(0, "t", TaskKind.AI_CORE, accesses=tuple(accesses))
-    moved = [{access.region: access.moved_bytes for access in accesses if access.write is write} for write in (False, True)]
-    return l2.enter(task, moved[0], moved[1])
+def enter(
+    l2: L2State, reads: dict[str, tuple[int, int]] | None = None, writes: dict[str, tuple[int, int]] | None = None, **fetched: int
+) -> Shares:
+    """Runs a task that touches (unique, moved) KiB of regions and, if nothing was resident, would fetch so many KiB of them."""
+    read = [Access(name, unique * KIB, moved * KIB, False) for name, (unique, moved) in (reads or {}).items()]
+    written = [Access(name, unique * KIB, moved * KIB, True) for name, (unique, moved) in (writes or {}).items()]
+    return l2.enter(read, written, {name: Fraction(size * KIB) for name, size in fetched.items()})
 
 
 def test_the_first_touch_misses_and_repeats_hit() -> None:
@@ -38,15 +38,18 @@ def test_the_first_touch_misses_and_repeats_hit() -> None:
     assert l2.resident("a") == 40 * KIB
 
 
-def test_a_region_above_the_capacity_misses_every_time() -> None:
-    l2 = state(a=200 * KIB)
-    assert enter(l2, {"a": (200, 800)}).read_miss == {"a": 1}
-    assert l2.resident("a") == 0
+def test_bytes_that_are_fetched_again_and_again_count_as_often() -> None:
+    l2 = state(a=60 * KIB)
+    assert enter(l2, {"a": (60, 240)}, a=180).read_miss == {"a": Fraction(3, 4)}
+    assert enter(l2, {"a": (60, 240)}, a=180).read_miss == {"a": Fraction(3, 4)}  # what was resident is pushed out on the way
+    assert enter(l2, {"a": (60, 240)}, a=60).read_miss == {"a": 0}
 
 
-def test_regions_read_repeatedly_must_fit_together() -> None:
-    l2 = state(a=60 * KIB, b=60 * KIB)
-    assert enter(l2, {"a": (60, 120), "b": (60, 120)}).read_miss == {"a": Fraction(1, 2), "b": 1}
+def test_a_region_above_the_capacity_does_not_stay() -> None:
+    l2 = state(a=200 * KIB, b=50 * KIB)
+    enter(l2, {"b": (50, 50)})
+    assert enter(l2, {"a": (200, 200)}).read_miss == {"a": 1}
+    assert (l2.resident("a"), l2.resident("b")) == (0, 0)
 
 
 def test_results_are_found_by_the_next_task() -> None:
@@ -106,10 +109,17 @@ def test_short_bursts_cost_no_more_than_the_region_once() -> None:
 @pytest.mark.parametrize("size", [None, 0])
 def test_a_chip_without_l2_size_caches_nothing(size: int | None) -> None:
     l2 = L2State(replace(TOY.l2, size=size), MemoryPlan({}, 0, 0))
-    assert enter(l2, {"a": (1, 4)}, {"b": (1, 1)}).read_miss == {"a": 1}
+    assert enter(l2, {"a": (1, 4)}, {"b": (1, 1)}, a=4).read_miss == {"a": 1}
+    assert enter(l2, {"a": (1, 1)}).read_miss == {"a": 1}
     assert enter(l2, writes={"b": (1, 1)}).write_through == {"b": 1}
 
 
-def test_regions_that_the_task_does_not_list_count_as_read_once() -> None:
-    l2 = state(a=10 * KIB)
-    assert l2.enter(Task(0, "t", TaskKind.AI_CORE), {"a": 40 * KIB, "?": KIB}, {}).read_miss == {"a": Fraction(1, 4), "?": 1}
+def test_accesses_take_unique_bytes_from_the_task_and_moved_bytes_from_the_instructions() -> None:
+    l2 = state(a=10 * KIB, b=10 * KIB)
+    listed = Task(0, "t", TaskKind.AI_CORE, accesses=(Access("b", 2 * KIB, 7, False), Access("a", 3, 3, True)))
+    accesses = l2.accesses(listed, {"a": 40 * KIB, "b": 5 * KIB, "?": KIB}, write=False)
+    assert accesses == [
+        Access("b", 2 * KIB, 5 * KIB, False),
+        Access("?", KIB, KIB, False),  # neither listed nor in the plan: each byte once
+        Access("a", 10 * KIB, 40 * KIB, False),  # not listed as read: the whole region
+    ]

@@ -1,0 +1,60 @@
+"""How often DRAM delivers the bytes that a task reads several times.
+
+Cores that run side by side read what they share at about the same time, so one fetch serves them all. A block comes back to the
+same bytes after one trip of the loop that does not move the transfer: that visit hits if what all cores touch in such a trip fits
+in L2, and is another fetch if it does not (least-recently-used replacement has then pushed the bytes out). Blocks of a later round
+find what an earlier round shared with them only if a round's bytes fit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
+
+from ascendsim.isa.footprint import Footprint
+from ascendsim.isa.program import Access
+
+
+def fetched_bytes(blocks: Sequence[tuple[Footprint, int]], accesses: Sequence[Access], capacity: int, cores: int) -> dict[str, Fraction]:
+    """Bytes of each region read that DRAM delivers in the course of a task, if nothing is resident at its start.
+
+    Args:
+        blocks: Footprints of the task's blocks and how often each runs.
+        accesses: The task's accesses, one a region and direction.
+        capacity: Bytes of L2.
+        cores: Cores that run the task's blocks side by side.
+
+    Returns:
+        By region; never less than its unique bytes.
+    """
+    unique: dict[str, int] = {}
+    for access in accesses:
+        unique[access.region] = max(unique.get(access.region, 0), access.unique_bytes)
+    count = sum(times for _, times in blocks)
+    rounds = -(-count // max(1, cores))
+    side_by_side = min(count, max(1, cores))
+    touched: dict[str, int] = {}
+    for footprint, times in blocks:
+        for region, size in footprint.touched().items():
+            touched[region] = touched.get(region, 0) + size * times
+    sharing = {region: max(Fraction(1), Fraction(size, max(1, unique[region]))) for region, size in touched.items()}
+    if rounds > 1 and sum(min(unique[region], size // rounds) for region, size in touched.items()) > capacity:
+        sharing = {region: max(Fraction(1), share / rounds) for region, share in sharing.items()}
+
+    def fits(working_set: Mapping[str, int]) -> bool:
+        total = Fraction(0)
+        for region, size in working_set.items():
+            total += min(Fraction(unique[region]), Fraction(size * side_by_side) / min(sharing[region], Fraction(side_by_side)))
+        return total <= capacity
+
+    fetched: dict[str, Fraction] = {}
+    for footprint, times in blocks:
+        passes = [1 if fits(footprint.working_set(loop)) else trips for loop, trips in enumerate(footprint.trips)]
+        for stream in footprint.streams:
+            if stream.write:
+                continue
+            size = stream.bytes * times
+            for loop, moving in zip(stream.loops, stream.moving, strict=True):
+                size *= footprint.trips[loop] if moving else passes[loop]
+            fetched[stream.region] = fetched.get(stream.region, Fraction(0)) + size / sharing[stream.region]
+    return {region: max(size, Fraction(unique[region])) for region, size in fetched.items()}

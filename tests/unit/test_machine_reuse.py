@@ -1,0 +1,80 @@
+"""Footprints of blocks and how often DRAM delivers what a task reads repeatedly."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from fractions import Fraction
+
+from ascendsim.isa.footprint import Footprint, Stream, footprint
+from ascendsim.isa.instructions import Affine, Buffer, Loop, Move, Operand, Pipe, Statement
+from ascendsim.isa.program import Access, Block
+from ascendsim.machine.reuse import fetched_bytes
+from tests.support.toy_programs import gm
+
+KIB = 1024
+
+
+def load(region: str, *variables: str, size: int = KIB) -> Move:
+    offset = Affine(0, tuple((name, size) for name in variables))
+    return Move(Pipe.MTE2, Operand(Buffer.L1, "l", size), gm(region, size, offset), 1, size)
+
+
+def block(*body: Statement) -> Footprint:
+    return footprint(Block(body))
+
+
+def matmul() -> Footprint:
+    """For each of 4 rows of tiles all of b (10 KiB) passes, and the row of a (1 KiB) stays."""
+    return block(Loop("m", 4, (load("a", "m"), Loop("n", 10, (load("b", "n"),)))))
+
+
+def fetched(blocks: list[tuple[Footprint, int]], unique: Mapping[str, int], capacity: int, cores: int = 1) -> dict[str, Fraction]:
+    accesses = [Access(name, size * KIB, 0, False) for name, size in unique.items()]
+    return {name: size / KIB for name, size in fetched_bytes(blocks, accesses, capacity * KIB, cores).items()}
+
+
+def test_a_footprint_tells_new_bytes_from_old_ones() -> None:
+    print_of = matmul()
+    assert print_of.trips == (4, 10)
+    assert print_of.streams == (Stream("a", False, KIB, (0,), (True,)), Stream("b", False, KIB, (0, 1), (False, True)))
+    assert print_of.touched() == {"a": 4 * KIB, "b": 10 * KIB}
+    assert print_of.working_set(0) == {"a": KIB, "b": 10 * KIB}
+    assert print_of.working_set(1) == {"b": KIB}
+
+
+def test_loops_that_never_run_leave_no_trace() -> None:
+    assert block(Loop("i", 0, (load("a", "i"),))) == Footprint((), ())
+
+
+def test_bytes_that_stay_until_the_next_visit_are_fetched_once() -> None:
+    assert fetched([(matmul(), 1)], {"a": 4, "b": 10}, capacity=11) == {"a": 4, "b": 10}
+
+
+def test_bytes_that_are_pushed_out_before_the_next_visit_are_fetched_again() -> None:
+    assert fetched([(matmul(), 1)], {"a": 4, "b": 10}, capacity=10) == {"a": 4, "b": 40}
+
+
+def test_an_inner_loop_over_the_same_tile_hits_whatever_the_size_of_the_region() -> None:
+    program = block(Loop("i", 100, (Loop("again", 5, (load("a", "i"),)),)))
+    assert fetched([(program, 1)], {"a": 100}, capacity=2) == {"a": 100}
+
+
+def test_cores_side_by_side_share_a_fetch() -> None:
+    # Four cores with rows of a of their own, all of b each: b passes once for all of them, four times over.
+    assert fetched([(matmul(), 4)], {"a": 16, "b": 10}, capacity=14, cores=4) == {"a": 16, "b": 10}
+    assert fetched([(matmul(), 4)], {"a": 16, "b": 10}, capacity=13, cores=4) == {"a": 16, "b": 40}
+
+
+def test_later_rounds_fetch_again_what_a_round_pushes_out() -> None:
+    program = block(Loop("i", 10, (load("b", "i"),)))
+    assert fetched([(program, 4)], {"b": 10}, capacity=10, cores=2) == {"b": 10}
+    assert fetched([(program, 4)], {"b": 10}, capacity=9, cores=2) == {"b": 20}
+    assert fetched([(program, 4)], {"b": 10}, capacity=9, cores=4) == {"b": 10}
+
+
+def test_results_take_room_but_are_not_fetched() -> None:
+    store = Move(Pipe.MTE3, gm("c", 5 * KIB, Affine(0, (("m", 5 * KIB),))), Operand(Buffer.UB, "u", 5 * KIB), 1, 5 * KIB)
+    program = block(Loop("m", 4, (Loop("n", 10, (load("b", "n"),)), store)))
+    accesses = [Access("b", 10 * KIB, 0, False), Access("c", 20 * KIB, 0, True)]
+    assert fetched_bytes([(program, 1)], accesses, 15 * KIB, 1) == {"b": 10 * KIB}
+    assert fetched_bytes([(program, 1)], accesses, 14 * KIB, 1) == {"b": 40 * KIB}
