@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Union
 
@@ -225,10 +225,10 @@ def on_ai_cpu(node: Node, operations: float = 1.0) -> AiCpuWork:
     return AiCpuWork(elements, operations, inputs, outputs)
 
 
-def runs_on_ai_core(node: Node) -> bool:
-    """Whether the AI Core has vector instructions for the types of all inputs and outputs of the node."""
-    tensors = [tensor for tensor in (*node.inputs, *node.outputs) if tensor is not None]
-    return all(tensor.element_type in AI_CORE_TYPES for tensor in tensors)
+def runs_on_ai_core(node: Node, ignored: Collection[int] = ()) -> bool:
+    """Whether the AI Core has vector instructions for the types of all outputs and inputs but those ports (axes and the like)."""
+    inputs = [tensor for index, tensor in enumerate(node.inputs) if tensor is not None and index not in ignored]
+    return all(tensor.element_type in AI_CORE_TYPES for tensor in (*inputs, *node.outputs))
 
 
 def computing_type(dtype: DType, context: LowerContext, wide: bool = False) -> DType:

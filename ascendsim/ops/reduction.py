@@ -170,7 +170,7 @@ def reduction_work(
     shape = source.static_shape
     if target.elements == 0:
         return NoTask()
-    if source.elements == 0 or not runs_on_ai_core(node):
+    if source.elements == 0 or not runs_on_ai_core(node, ignored=(1,)):
         return on_ai_cpu(node, 1.0 + len(before))
     dtype = source.element_type
     inside = computing_type(dtype, context, wide=along == "vadd")
