@@ -121,7 +121,8 @@ def merged_permutation(shape: Sequence[int], permutation: Sequence[int]) -> tupl
 def transpose_bursts(shape: Sequence[int], permutation: Sequence[int], itemsize: int) -> tuple[int, int]:
     """Bytes of the longest contiguous pieces that a tile of `TILE_BYTES` allows on the read and the write side.
 
-    The tile grows along the trailing axes of source and result in turns, the side with the shorter pieces first.
+    The tile grows along the trailing axes of source and result in turns, the side with the shorter pieces first. Lines join to
+    one piece only if they fill whole 32 B blocks: in UB, vector instructions want every line to start at a block.
 
     Args:
         shape: Source shape.
@@ -137,25 +138,24 @@ def transpose_bursts(shape: Sequence[int], permutation: Sequence[int], itemsize:
     extent = [1] * len(sizes)
     sides = (list(range(len(sizes))), order)
 
-    def piece(side: int) -> int:
+    def piece(side: int) -> tuple[int, int | None]:
+        """Length of the piece, and the axis along which it can grow."""
         run = itemsize
         for axis in reversed(sides[side]):
             run *= extent[axis]
             if extent[axis] < sizes[axis]:
-                break
-        return run
-
-    def growing(side: int) -> int | None:
-        return next((axis for axis in reversed(sides[side]) if extent[axis] < sizes[axis]), None)
+                return run, axis
+            if run % BLOCK_BYTES:
+                break  # the next line starts at a block of its own in UB
+        return run, None
 
     while True:
-        for side in sorted((0, 1), key=piece):
-            axis = growing(side)
+        for _, axis in sorted((piece(0), piece(1)), key=lambda found: found[0]):
             if axis is not None and math.prod(extent) // extent[axis] * min(2 * extent[axis], sizes[axis]) * itemsize <= TILE_BYTES:
                 extent[axis] = min(2 * extent[axis], sizes[axis])
                 break
         else:
-            return piece(0), piece(1)
+            return piece(0)[0], piece(1)[0]
 
 
 def transpose_work(source: Ref, target: Ref, shape: Sequence[int], permutation: Sequence[int], ctx: LowerContext) -> MoveWork:

@@ -110,3 +110,13 @@ def lowered_with_bad_name() -> None:
         "TransData", [graph.add_input("x", DType.FLOAT16, (1,))], ["y"], domain="ascend", src_format="ND", dst_format="NC1HWC"
     )
     default_opset().get(node).infer(InferContext(node))
+
+
+def test_lines_that_fill_no_whole_blocks_are_pieces_of_their_own() -> None:
+    """676 bytes of a 13 x 13 map of words end inside a block, so the next channel starts a new piece; 16 x 16 maps join."""
+    ragged = lowered((32, 64, 13, 13), "NCHW", "NC1HWC0", DType.FLOAT32, "c220")
+    even = lowered((32, 64, 16, 16), "NCHW", "NC1HWC0", DType.FLOAT32, "c220")
+    assert isinstance(ragged, MoveWork)
+    assert isinstance(even, MoveWork)
+    assert ragged.copies[0].read_burst == 13 * 13 * 4
+    assert even.copies[0].read_burst > 16 * 16 * 4
