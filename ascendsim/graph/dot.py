@@ -24,12 +24,12 @@ def to_dot(graph: Graph, constants: bool = False) -> str:
         '  edge [fontname="Helvetica", fontsize=10];',
     ]
     names: dict[Tensor | Node, str] = {}
-    lines.extend("  " + line for line in _body(graph, constants, names))
+    lines.extend("  " + line for line in _body(graph, constants, names, ""))
     lines.append("}")
     return "\n".join(lines) + "\n"
 
 
-def _body(graph: Graph, constants: bool, names: dict[Tensor | Node, str]) -> Iterator[str]:
+def _body(graph: Graph, constants: bool, names: dict[Tensor | Node, str], prefix: str) -> Iterator[str]:
     for given in graph.inputs:
         yield _declared(given, names, "ellipse", f"{given.name}\n{_type(given)}")
     if constants:
@@ -39,9 +39,10 @@ def _body(graph: Graph, constants: bool, names: dict[Tensor | Node, str]) -> Ite
         yield _declared(node, names, "box", f"{node.op_type}\n{node.name}")
     for node in graph.nodes:
         for key, subgraph in node.subgraphs:
-            yield f"subgraph cluster_{len(names)} {{"
+            cluster = f"{prefix}g{len(names)}_"
+            yield f"subgraph cluster_{cluster} {{"
             yield f"  label={_quoted(f'{key} of {node.name}')};"
-            for line in _body(subgraph, constants, names):
+            for line in _body(subgraph, constants, names, cluster):
                 yield "  " + line
             yield "}"
     for node in graph.nodes:
@@ -56,7 +57,7 @@ def _body(graph: Graph, constants: bool, names: dict[Tensor | Node, str]) -> Ite
                 yield f"{names[before]} -> {names[node]} [style=dashed];"
     for number, output in enumerate(graph.outputs):
         source = names.get(output.producer or output)
-        end = f"out{len(names)}_{number}"
+        end = f"{prefix}out{number}"
         yield f"{end} [shape=ellipse, label={_quoted(output.name)}];"
         if source is not None:
             yield f"{source} -> {end} [label={_quoted(_type(output))}];"

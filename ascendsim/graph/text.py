@@ -34,6 +34,7 @@ from ascendsim.graph.parsing import LARGE, parse_text
 
 INLINE_ELEMENTS = 16
 _PLAIN = re.compile(r"[A-Za-z0-9_./\-]+\Z")
+_KEYWORDS = frozenset({"_", "after", "array", "const", "graph", "input", "output", "type"})
 
 __all__ = ["INLINE_ELEMENTS", "parse_text", "to_text"]
 
@@ -50,7 +51,7 @@ def to_text(graph: Graph, inline_elements: int = INLINE_ELEMENTS) -> str:
 
 def quote(name: str) -> str:
     """A name as the text form writes it: plain if possible, else a JSON string."""
-    return name if _PLAIN.match(name) and name != "_" else json.dumps(name)
+    return name if _PLAIN.match(name) and name not in _KEYWORDS else json.dumps(name)
 
 
 def _graph_lines(graph: Graph, inline: int, indent: str) -> Iterator[str]:
@@ -118,17 +119,12 @@ def _values(array: Array) -> str:
     kind = DType.of(array.dtype)
     flat = array.reshape(-1)
     if kind.is_float:
-        items = [_number(float(value)) for value in flat]
+        items = [str(value) for value in flat]  # NumPy writes the shortest text that reads back as the same value of the type
     elif kind is DType.BOOL:
         items = ["true" if value else "false" for value in flat]
     else:
         items = [str(int(value)) for value in flat]
     return "[" + ", ".join(items) + "]"
-
-
-def _number(value: float) -> str:
-    """A float that reads back as the same float ("1.0", "1e-05", "nan", "-inf")."""
-    return repr(float(value))
 
 
 def _attribute(value: AttributeValue, inline: int, indent: str) -> str:
@@ -146,4 +142,4 @@ def _attribute(value: AttributeValue, inline: int, indent: str) -> str:
 def _scalar(value: Any) -> str:
     if isinstance(value, str):
         return json.dumps(value)
-    return _number(float(value)) if isinstance(value, (float, np.floating)) else str(int(value))
+    return repr(float(value)) if isinstance(value, (float, np.floating)) else str(int(value))
