@@ -6,7 +6,7 @@ from collections import defaultdict
 from dataclasses import replace
 
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from ascendsim.core.errors import SimulationError
@@ -31,7 +31,6 @@ CHIPS = (
     bare(ai_cores=4),
 )
 chips = st.sampled_from(CHIPS)
-quick = settings(max_examples=60)
 
 
 @st.composite
@@ -60,7 +59,6 @@ def compute_ticks(block: Block, soc: SocSpec) -> dict[Pipe, int]:
     return busy
 
 
-@quick
 @given(programs(), chips)
 def test_no_pipe_overlaps_itself(program: Program, soc: SocSpec) -> None:
     last: dict[tuple[int, str], int] = {}
@@ -70,7 +68,6 @@ def test_no_pipe_overlaps_itself(program: Program, soc: SocSpec) -> None:
         last[core, pipe] = end  # type: ignore[index, assignment]
 
 
-@quick
 @given(programs(), chips)
 def test_bytes_in_are_bytes_out(program: Program, soc: SocSpec) -> None:
     trace = run(program, soc, instructions=True)
@@ -91,7 +88,6 @@ def test_bytes_in_are_bytes_out(program: Program, soc: SocSpec) -> None:
         assert record.read_bytes["ddr"] <= max(record.read_bytes["l2"], record.read_bytes["ddr"] if soc.l2.software_managed else 0)
 
 
-@quick
 @given(any_block(), st.integers(1, 5), chips)
 def test_time_is_above_the_compute_and_the_bandwidth_bound(block: Block, count: int, soc: SocSpec) -> None:
     trace = run(program_of(task_of((block, count)), regions=REGIONS), soc)
@@ -108,7 +104,6 @@ def test_time_is_above_the_compute_and_the_bandwidth_bound(block: Block, count: 
     assert seconds * per_second >= record.read_bytes["l2"] * (1 - 1e-9)
 
 
-@quick
 @given(programs(), chips)
 def test_groups_equal_their_members(program: Program, soc: SocSpec) -> None:
     grouped, single = run(program, soc, instructions=True), run(program, soc, instructions=True, groups=False)
@@ -117,13 +112,11 @@ def test_groups_equal_their_members(program: Program, soc: SocSpec) -> None:
     assert per_core(grouped) == per_core(single)
 
 
-@quick
 @given(programs(), chips)
 def test_two_runs_are_the_same_to_the_byte(program: Program, soc: SocSpec) -> None:
     assert repr(run(program, soc, instructions=True)) == repr(run(program, soc, instructions=True))
 
 
-@quick
 @given(programs(), chips, st.permutations(range(10)))
 def test_time_does_not_depend_on_task_ids_or_the_order_of_regions(program: Program, soc: SocSpec, ids: list[int]) -> None:
     renamed = tuple(replace(task, id=ids[task.id], waits_for=tuple(ids[other] for other in task.waits_for)) for task in program.tasks)
@@ -135,7 +128,6 @@ def test_time_does_not_depend_on_task_ids_or_the_order_of_regions(program: Progr
     }
 
 
-@quick
 @given(any_block(), st.sampled_from([1.1, 2, 7]))
 def test_more_bandwidth_is_never_slower_for_a_core_that_shares_with_nobody(block: Block, factor: float) -> None:
     program = program_of(task_of((block, 1)), regions=REGIONS)
@@ -144,7 +136,6 @@ def test_more_bandwidth_is_never_slower_for_a_core_that_shares_with_nobody(block
     assert run(program, fast).end <= run(program, slow).end
 
 
-@quick
 @given(any_block(), st.sampled_from([chip for chip in CHIPS if not chip.dram.half_duplex]))
 def test_one_core_equals_the_recurrence_in_program_order(block: Block, soc: SocSpec) -> None:
     """With a core to itself and links that no two of its pipes share, every time follows from a recurrence without events."""
@@ -153,13 +144,11 @@ def test_one_core_equals_the_recurrence_in_program_order(block: Block, soc: SocS
     assert run(program, alone).end == block_end(block, alone)
 
 
-@quick
 @given(blocks(with_gm=False), chips)
 def test_pure_compute_equals_the_recurrence(block: Block, soc: SocSpec) -> None:
     assert run(program_of(task_of((block, 1))), soc).end == block_end(block, soc)
 
 
-@quick
 @given(pipelines(), chips, st.data())
 def test_a_missing_set_is_reported_as_a_deadlock(block: Block, soc: SocSpec, data: st.DataObject) -> None:
     flag = data.draw(st.sampled_from([flag for flag in block.flags if flag.initial == 0]))
@@ -178,7 +167,6 @@ def test_a_missing_set_is_reported_as_a_deadlock(block: Block, soc: SocSpec, dat
     assert f"{flag.target.value} waits for flag '{flag.name}'" in str(caught.value)
 
 
-@settings(max_examples=25)
 @given(st.integers(1, 4), st.integers(1, 5), st.integers(1, 3))
 def test_pipelines_with_flags_have_no_races(outer: int, inner: int, slots: int) -> None:
     check_hazards(matmul_block(outer, inner))
