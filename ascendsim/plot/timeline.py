@@ -98,7 +98,8 @@ class TimelineDisplay:
         """The average busy share of each lane over the window, at its right end."""
         ax.text(1.006, -0.02, "busy", transform=ax.get_yaxis_transform(), va="bottom", fontsize=8.5, color=FAINT)
         for lane, top in zip(self.lanes, tops, strict=False):
-            share = f"{100 * lane.busy_share(self.window):.0f} %"
+            percent = 100 * lane.busy_share(self.window)
+            share = f"{percent:.0f} %" if percent >= 9.95 or percent == 0 else f"{percent:.1f} %"
             place = (1.006, top + _height(lane) / 2)
             ax.text(*place, share, transform=ax.get_yaxis_transform(), va="center", fontsize=8.5, color=FAINT)
 

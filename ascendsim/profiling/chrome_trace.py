@@ -20,7 +20,7 @@ from ascendsim.core.errors import InputError
 from ascendsim.profiling.files import write_whole
 from ascendsim.profiling.kinds import kind_of
 from ascendsim.profiling.lanes import sub_lanes
-from ascendsim.profiling.metrics import PIPE_NAMES, bound_of, pipe_shares
+from ascendsim.profiling.metrics import PIPE_NAMES, pipe_shares, task_metrics
 from ascendsim.profiling.select import Window, check_window, select
 from ascendsim.profiling.view import ProfiledRun, TaskView
 from ascendsim.trace.records import InstructionRecord
@@ -31,7 +31,7 @@ Event = dict[str, Any]
 STREAMS_PID, AI_CPU_PID, COUNTERS_PID, CORES_PID = 1, 2, 3, 10
 LARGE_BYTES = 100 * 1000 * 1000  # viewers in a browser become slow above this size
 INSIGHT_BYTES = 1 << 30  # MindStudio Insight opens no larger JSON
-_TASK_BYTES, _INSTRUCTION_BYTES = 1750, 170  # measured: bytes of one task (slice, counters, arguments) and of one instruction
+_TASK_BYTES, _INSTRUCTION_BYTES = 1500, 170  # measured: bytes of one task (slice, counters, arguments) and of one instruction
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,7 +240,7 @@ def _task_args(run: ProfiledRun, view: TaskView) -> Event:
         "cycles": run.cycles(view.duration),
         "blocks": record.blocks,
         "rounds": record.rounds,
-        "bound_by": bound_of(run, view),
+        "bound_by": task_metrics(run, view).bound,
         "wait_us": run.ns(record.start - record.ready) / 1000,
     }
     if record.macs:

@@ -14,7 +14,7 @@ PIPE_NAMES = {"M": "Cube", "V": "Vector", "S": "Scalar", "MTE1": "MTE1", "MTE2":
 """Pipes as people call them, in the order of reports."""
 
 BOUND_RATIO = 0.80  # a pipe this busy bounds its task: MindStudio's "no bound" rule (operator_bound_ratio)
-DDR_RATIO = 0.60  # memory bandwidth this well used is the bottleneck behind a busy MTE (speed-of-light convention, > 60 % of peak)
+MEMORY_RATIO = 0.60  # bandwidth of DDR or L2 this well used is the bottleneck behind a busy MTE (speed-of-light convention, > 60 %)
 LAUNCH_RATIO = 0.50  # this much of the time without a running block: launch and dispatch bound
 AI_CPU = "AI CPU"
 
@@ -30,8 +30,10 @@ class TaskMetrics:
         time_us: Duration.
         tflops: Useful multiply-adds on the Cube x 2 / time, in 10^12/s; 0 if it used no Cube.
         peak_tflops: The whole chip's peak in the task's Cube type.
-        ddr_gb_per_s: Bytes between L2 and DDR / time, in 10^9 B/s, reads and writes added.
+        ddr_gb_per_s: Useful bytes from and to DDR / time, in 10^9 B/s, reads and writes added.
+        l2_gb_per_s: Bytes between the cores and L2 / time (0 on chips whose transfers pass L2 by).
         ddr_utilisation: Share of the chip's DDR bandwidth, 0..1: of the bus if it is half duplex, else of its busier direction.
+        l2_utilisation: Share of the chip's L2 bandwidth, 0..1, of the busier direction.
     """
 
     view: TaskView
@@ -41,12 +43,16 @@ class TaskMetrics:
     tflops: float
     peak_tflops: float
     ddr_gb_per_s: float
+    l2_gb_per_s: float
     ddr_utilisation: float
+    l2_utilisation: float
 
     @property
     def of_peak(self) -> float:
-        """Achieved / peak, 0..1: of the Cube's for tasks with useful multiply-adds, of the DDR bandwidth for the others."""
-        return self.tflops / self.peak_tflops if self.tflops and self.peak_tflops else self.ddr_utilisation
+        """Achieved / peak, 0..1: of the Cube's for tasks with useful multiply-adds, of the busier of DDR and L2 for the others."""
+        if self.tflops and self.peak_tflops:
+            return self.tflops / self.peak_tflops
+        return max(self.ddr_utilisation, self.l2_utilisation)
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +128,14 @@ def ddr_utilisation(soc: SocSpec, read_bytes: int, write_bytes: int, us: float) 
     return read + write if soc.dram.half_duplex else max(read, write)
 
 
+def l2_utilisation(soc: SocSpec, read_bytes: int, write_bytes: int, us: float) -> float:
+    """Share 0..1 of the L2 bandwidth (bytes per cycle and core x cores x clock) that some bytes in some time use."""
+    cycles = us * soc.frequency_mhz * soc.ai_cores
+    if cycles <= 0:
+        return 0.0
+    return max(read_bytes / soc.l2.read_bytes_per_cycle_per_core, write_bytes / soc.l2.write_bytes_per_cycle_per_core) / cycles
+
+
 def pipe_units(soc: SocSpec, pipe: str) -> int:
     """How many units of a pipe the chip has, over all cores."""
     cube_side, vector_side = pipe in {"M", "MTE1", "FIX"}, pipe in {"V", "MTE3"}
@@ -150,55 +164,59 @@ def engine_of(view: TaskView) -> str:
     return "Vector" if view.busy("V") else "MTE"
 
 
-def bound_by(view: TaskView, ddr_share: float, launch_share: float) -> str:
+def bound_by(view: TaskView, ddr_share: float, l2_share: float, launch_share: float) -> str:
     """What keeps a task from being faster.
 
-    The figures compared are the busy ratios of the pipes (busy ticks / ticks that blocks held their cores) and the share of the
-    chip's DDR bandwidth that the task used. In this order:
+    The figures compared are the busy ratios of the pipes (busy ticks / ticks that blocks held their cores) and the shares of the
+    chip's DDR and L2 bandwidth that the task used. In this order:
 
     1. a task of the AI CPU is bound by "AI CPU";
-    2. "launch" if for more than half of its duration no block of it ran;
+    2. "launch" if more than half of its duration went into dispatch and the start of blocks on their cores;
     3. the largest of the pipe ratios, if it is at least 0.80, names the bound: "Cube", "Vector", "Scalar", "MTE1", "MTE2", "MTE3",
-       "FixPipe". But an MTE that waits for memory counts as busy: if the largest is MTE2, MTE3 or FixPipe and the DDR share
-       is at least 0.60, the bound is "DDR";
-    4. "DDR" if the DDR share is at least 0.60;
+       "FixPipe". But a pipe that waits for memory counts as busy: if the largest is MTE2, MTE3 or FixPipe and the share of
+       DDR or L2 is at least 0.60, the bound is the fuller of the two, "DDR" or "L2";
+    4. "DDR" or "L2", the fuller one, if its share is at least 0.60;
     5. else "latency": nothing is near its limit, the pipes wait for each other.
 
     Args:
         view: The task.
         ddr_share: DDR utilisation, 0..1.
-        launch_share: Part of the duration without a running block, 0..1.
+        l2_share: L2 utilisation, 0..1.
+        launch_share: Part of the duration before and between blocks, and in their start, 0..1.
     """
     if not view.on_ai_core:
         return AI_CPU
     if launch_share > LAUNCH_RATIO:
         return "launch"
+    memory = max(ddr_share, l2_share) >= MEMORY_RATIO
     busiest = max(PIPE_NAMES, key=view.ratio)
-    if view.ratio(busiest) >= BOUND_RATIO and not (busiest in {"MTE2", "MTE3", "FIX"} and ddr_share >= DDR_RATIO):
+    if view.ratio(busiest) >= BOUND_RATIO and not (busiest in {"MTE2", "MTE3", "FIX"} and memory):
         return PIPE_NAMES[busiest]
-    return "DDR" if ddr_share >= DDR_RATIO else "latency"
-
-
-def bound_of(run: ProfiledRun, view: TaskView) -> str:
-    """`bound_by` with the figures of a run."""
-    us = run.us(view.duration)
-    in_blocks = run.mean_block_us(view, view.record.block_ticks)
-    launch_share = 1 - min(in_blocks / us, 1.0) if us else 0.0
-    return bound_by(view, _ddr_share(run, view), launch_share)
+    if memory:
+        return "DDR" if ddr_share >= l2_share else "L2"
+    return "latency"
 
 
 def task_metrics(run: ProfiledRun, view: TaskView) -> TaskMetrics:
     """Engine, bound and achieved rates of a task."""
-    us = run.us(view.duration)
-    tflops = 2 * view.record.macs / us / 1e6 if us else 0.0
-    peak = peak_tflops(run.soc, _cube_dtype(view)) if view.record.macs else 0.0
-    rate = view.moved("ddr") / us / 1e3 if us else 0.0
-    return TaskMetrics(view, engine_of(view), bound_of(run, view), us, tflops, peak, rate, _ddr_share(run, view))
-
-
-def _ddr_share(run: ProfiledRun, view: TaskView) -> float:
-    read, write = view.record.read_bytes.get("ddr", 0), view.record.write_bytes.get("ddr", 0)
-    return ddr_utilisation(run.soc, read, write, run.us(view.duration))
+    us, record, soc = run.us(view.duration), view.record, run.soc
+    ddr = ddr_utilisation(soc, record.read_bytes.get("ddr", 0), record.write_bytes.get("ddr", 0), us)
+    l2 = l2_utilisation(soc, record.read_bytes.get("l2", 0), record.write_bytes.get("l2", 0), us)
+    working = run.mean_block_us(view, record.block_ticks) - max(record.rounds, 1) * soc.launch.kernel_init_ns / 1000
+    launch = 1 - min(max(working, 0.0) / us, 1.0) if us else 0.0
+    per_us = 1 / us if us else 0.0
+    return TaskMetrics(
+        view=view,
+        engine=engine_of(view),
+        bound=bound_by(view, ddr, l2, launch),
+        time_us=us,
+        tflops=2 * record.macs * per_us / 1e6,
+        peak_tflops=peak_tflops(soc, _cube_dtype(view)) if record.macs else 0.0,
+        ddr_gb_per_s=view.moved("ddr") * per_us / 1e3,
+        l2_gb_per_s=view.moved("l2") * per_us / 1e3,
+        ddr_utilisation=ddr,
+        l2_utilisation=l2,
+    )
 
 
 def pipe_shares(run: ProfiledRun, view: TaskView) -> Mapping[str, float]:

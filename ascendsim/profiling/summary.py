@@ -20,7 +20,8 @@ class Summary:
         duration_us, cycles: Device time of one execution.
         batch: First dimension of the first input.
         samples_per_s: batch / duration ("fps" of an image network).
-        ddr_bytes, l2_bytes: Bytes that tasks moved at each level, reads and writes added.
+        ddr_bytes: Useful bytes from and to DDR, reads and writes added.
+        l2_bytes: Bytes between the cores and L2 (0 on chips whose transfers pass L2 by).
         ddr_utilisation: Average share of the DDR bandwidth over the whole run, 0..1.
         cube_utilisation: Busy Cube time / (duration x Cube units), 0..1.
         achieved_tflops, peak_tflops: Useful multiply-adds on the Cube x 2 / duration, and the chip's float16 peak.
@@ -90,8 +91,8 @@ def top_operators(run: ProfiledRun, count: int = 10) -> Table:
     """The tasks that take the most time.
 
     Columns: operator, type, engine (`metrics.engine_of`), time, share of the run's summed task time, what bounds it (the
-    rule is that of `metrics.bound_by`), Cube rate in 10^12 operations/s, DDR rate in 10^9 B/s, and achieved against peak in
-    percent: of the Cube for tasks with useful multiply-adds, of the DDR bandwidth for the others (N/A for the AI CPU).
+    rule is that of `metrics.bound_by`), Cube rate in 10^12 operations/s, rates at DDR and L2 in 10^9 B/s, and achieved against peak
+    in percent: of the Cube for tasks with useful multiply-adds, of the busier of DDR and L2 for the others (N/A for the AI CPU).
     """
     total = sum(view.duration for view in run.tasks)
     views = sorted(run.tasks, key=lambda view: (-view.duration, view.id))[: max(count, 0)]
@@ -101,9 +102,9 @@ def top_operators(run: ProfiledRun, count: int = 10) -> Table:
         share = 100 * view.duration / total if total else 0.0
         tflops = figures.tflops if view.record.macs else None
         peak = 100 * figures.of_peak if view.on_ai_core else None
-        rate = figures.ddr_gb_per_s if view.on_ai_core else None
-        rows.append((view.name, view.op_type, figures.engine, figures.time_us, share, figures.bound, tflops, rate, peak))
-    columns = ("Operator", "Type", "Engine", "Time(us)", "Share(%)", "Bound by", "TFLOP/s", "DDR(GB/s)", "Of peak(%)")
+        rates = (figures.ddr_gb_per_s, figures.l2_gb_per_s) if view.on_ai_core else (None, None)
+        rows.append((view.name, view.op_type, figures.engine, figures.time_us, share, figures.bound, tflops, *rates, peak))
+    columns = ("Operator", "Type", "Engine", "Time(us)", "Share(%)", "Bound by", "TFLOP/s", "DDR(GB/s)", "L2(GB/s)", "Of peak(%)")
     return Table("top_operators", columns, tuple(rows))
 
 

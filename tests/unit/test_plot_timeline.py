@@ -104,7 +104,7 @@ def test_texts_never_overlap_when_zoomed_or_with_instructions():
 
 def test_labels_appear_where_there_is_room():
     labels = {text.get_text() for text in plot_timeline(synthetic_run(5)).ax_.texts}
-    assert any(label.startswith("conv_0  ") and label.endswith(" us") for label in labels)
+    assert any(label.startswith("layer0/conv_0  ") and label.endswith(" us") for label in labels)
 
 
 def test_thousands_of_tasks_become_few_artists():

@@ -9,7 +9,16 @@ import pytest
 
 from ascendsim.isa.program import MemoryPlan, Program, Task, TaskKind
 from ascendsim.profiling import ProfiledRun, html, phases, summarise, task_metrics, top_operators
-from ascendsim.profiling.metrics import bound_by, ddr_peak_gb_per_s, ddr_utilisation, engine_of, peak_tflops, pipe_shares, pipe_units
+from ascendsim.profiling.metrics import (
+    bound_by,
+    ddr_peak_gb_per_s,
+    ddr_utilisation,
+    engine_of,
+    l2_utilisation,
+    peak_tflops,
+    pipe_shares,
+    pipe_units,
+)
 from ascendsim.profiling.view import TaskView
 from ascendsim.trace.records import TaskRecord, Trace
 from tests.support.synthetic_run import CORE_TICKS, TICK, chain_graph, synthetic_run, tiny_soc
@@ -44,25 +53,26 @@ def busy(**ratios: float) -> TaskView:
 
 
 @pytest.mark.parametrize(
-    ("task", "ddr", "launch", "bound"),
+    ("task", "ddr", "l2", "launch", "bound"),
     [
-        (busy(M=0.9, MTE2=0.85), 0.7, 0.0, "Cube"),
-        (busy(V=0.8), 0.1, 0.0, "Vector"),
-        (busy(S=0.95, V=0.9), 0.1, 0.0, "Scalar"),
-        (busy(MTE1=0.9, MTE2=0.5), 0.9, 0.0, "MTE1"),
-        (busy(MTE2=0.9, V=0.3), 0.3, 0.0, "MTE2"),
-        (busy(MTE2=0.9, V=0.3), 0.6, 0.0, "DDR"),
-        (busy(MTE3=0.85), 0.7, 0.0, "DDR"),
-        (busy(MTE3=0.85), 0.1, 0.0, "MTE3"),
-        (busy(FIX=0.81), 0.0, 0.0, "FixPipe"),
-        (busy(M=0.79, MTE2=0.79), 0.59, 0.5, "latency"),
-        (busy(M=0.5), 0.65, 0.0, "DDR"),
-        (busy(M=0.95), 0.9, 0.51, "launch"),
-        (view(TaskKind.AI_CPU), 0.0, 1.0, "AI CPU"),
+        (busy(M=0.9, MTE2=0.85), 0.7, 0.1, 0.0, "Cube"),
+        (busy(V=0.8), 0.1, 0.1, 0.0, "Vector"),
+        (busy(S=0.95, V=0.9), 0.1, 0.1, 0.0, "Scalar"),
+        (busy(MTE1=0.9, MTE2=0.5), 0.9, 0.1, 0.0, "MTE1"),
+        (busy(MTE2=0.9, V=0.3), 0.3, 0.3, 0.0, "MTE2"),
+        (busy(MTE2=0.9, V=0.3), 0.6, 0.3, 0.0, "DDR"),
+        (busy(MTE2=0.9, V=0.3), 0.6, 0.7, 0.0, "L2"),
+        (busy(MTE3=0.85), 0.0, 0.6, 0.0, "L2"),
+        (busy(MTE3=0.85), 0.1, 0.1, 0.0, "MTE3"),
+        (busy(FIX=0.81), 0.0, 0.0, 0.0, "FixPipe"),
+        (busy(M=0.79, MTE2=0.79), 0.59, 0.59, 0.5, "latency"),
+        (busy(M=0.5), 0.65, 0.6, 0.0, "DDR"),
+        (busy(M=0.95), 0.9, 0.9, 0.51, "launch"),
+        (view(TaskKind.AI_CPU), 0.0, 0.0, 1.0, "AI CPU"),
     ],
 )
-def test_bound_rule(task, ddr, launch, bound):
-    assert bound_by(task, ddr, launch) == bound
+def test_bound_rule(task, ddr, l2, launch, bound):
+    assert bound_by(task, ddr, l2, launch) == bound
 
 
 @pytest.mark.parametrize(
@@ -87,6 +97,13 @@ def test_peaks_by_hand():
     assert peak_tflops(soc, "float64") == 0.0
     assert ddr_peak_gb_per_s(soc) == 50
     assert ddr_peak_gb_per_s(tiny_soc(half_duplex=False)) == 100
+
+
+def test_l2_utilisation_is_that_of_the_busier_direction():
+    full = 64 * 2 * 680  # bytes of one direction in 1 us
+    assert l2_utilisation(tiny_soc(), full // 2, full // 4, 1.0) == pytest.approx(0.5)
+    assert l2_utilisation(tiny_soc(), full // 4, full, 1.0) == pytest.approx(1.0)
+    assert l2_utilisation(tiny_soc(), 1, 1, 0.0) == 0.0
 
 
 def test_ddr_utilisation_adds_directions_on_a_half_duplex_bus_only():
@@ -123,7 +140,16 @@ def test_task_metrics_by_hand():
     assert metrics.of_peak == pytest.approx(1 / 11.14112)
     assert metrics.ddr_gb_per_s == pytest.approx(30.0)
     assert metrics.ddr_utilisation == pytest.approx(0.6)
+    assert metrics.l2_utilisation == pytest.approx(5 / 64 / (680 * 2))
     assert metrics.bound == "launch"  # blocks held the cores for 1,000 of 6,800 ticks
+
+
+def test_the_start_of_blocks_counts_as_launch():
+    ready = {"start": 0, "end": 6_800, "block_ticks": 2 * 6_800, "busy": {"V": 2 * 3_000}}
+    run = run_of(record(**ready))
+    assert task_metrics(run, run.tasks[0]).bound == "latency"  # kernel_init_ns = 500 is half of 1 us, not more
+    slower = replace(run, soc=replace(run.soc, launch=replace(run.soc.launch, kernel_init_ns=600)))
+    assert task_metrics(slower, slower.tasks[0]).bound == "launch"
 
 
 def test_pipe_shares_are_over_duration_and_all_cores():
@@ -185,7 +211,7 @@ def test_top_operators_are_the_longest_with_what_bounds_them():
     everything = top_operators(run, 60)
     assert sum(everything.column("Share(%)")) == pytest.approx(100)
     cpu = everything.filter(Engine="AI CPU").records()[0]
-    assert (cpu["Bound by"], cpu["TFLOP/s"], cpu["DDR(GB/s)"], cpu["Of peak(%)"]) == ("AI CPU", None, None, None)
+    assert (cpu["Bound by"], cpu["TFLOP/s"], cpu["L2(GB/s)"], cpu["Of peak(%)"]) == ("AI CPU", None, None, None)
     add = everything.filter(Type="Add").records()[0]
     assert (add["Engine"], add["Bound by"], add["TFLOP/s"]) == ("Vector", "MTE2", None)
     assert len(top_operators(run, 0)) == 0
