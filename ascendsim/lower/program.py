@@ -13,7 +13,7 @@ from ascendsim.lower.engine import check_static, with_workspace, work_of
 from ascendsim.lower.memory import plan_memory
 from ascendsim.lower.templates.cube import lower_cube
 from ascendsim.lower.templates.movement import lower_movement, lower_scalar
-from ascendsim.lower.templates.sequence import join_stages
+from ascendsim.lower.templates.sequence import buffers_for, join_stages
 from ascendsim.lower.templates.stage import Stage
 from ascendsim.lower.templates.steps import Expansion
 from ascendsim.lower.templates.vector import lower_vector
@@ -127,9 +127,15 @@ class Lowering:
         if isinstance(work, ScalarWork):
             return [lower_scalar(work, self.soc)]
         if isinstance(work, SequenceWork):
-            parts = [stage for part in work.parts for stage in self.stages(part)]
-            return [self._bounded(stage, work) for stage in join_stages(parts, work.repeat)]
+            return [self._bounded(stage, work) for stage in self._sequence(work)]
         raise CompileError("work", "must be work of the AI Core", type(work).__name__)
+
+    def _sequence(self, work: SequenceWork) -> list[Stage]:
+        inside = Lowering(buffers_for(self.soc, len(work.parts)))
+        parts = [inside.stages(part) for part in work.parts]
+        if any(len(stages) != 1 for stages in parts) or len({stages[0].kind for stages in parts}) != 1:
+            return [stage for _ in range(work.repeat) for part in work.parts for stage in self.stages(part)]
+        return join_stages([stages[0] for stages in parts], work.repeat, inside.soc)
 
     def _bounded(self, stage: Stage, work: SequenceWork) -> Stage:
         """Repeats walk over slices of tensors: what is touched in all is bounded by the bytes that move."""

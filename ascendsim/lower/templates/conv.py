@@ -7,6 +7,7 @@ that a run needs overlap those of its neighbours (halo) and are read again.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from ascendsim.core.formats import BLOCK_BYTES, ceil_div
@@ -77,6 +78,23 @@ def a_bytes(conv: ConvGeometry | None, rows_of_a: int, k_blocks: int) -> int:
     if is_direct(conv):
         return rows_of_a * BLOCK_BYTES * k_blocks
     return window(conv, rows_of_a, kernel_rows(conv, k_blocks)).rows * conv.width * BLOCK_BYTES * ceil_div(k_blocks, taps(conv))
+
+
+def largest_a_bytes(conv: ConvGeometry | None, runs: Iterable[int], k_blocks: int) -> int:
+    """The most that any run needs; a shorter run that crosses output rows may need more input rows than a longer one."""
+    return max(a_bytes(conv, run, k_blocks) for run in runs)
+
+
+def run_lengths(total: int, share: int, tile: int) -> set[int]:
+    """Lengths of all runs when `total` is cut in shares and each share in tiles.
+
+    >>> sorted(run_lengths(100, 48, 32))
+    [4, 16, 32]
+    """
+    lengths = set()
+    for whole in {min(share, total), total % share or share}:
+        lengths |= {min(tile, whole), whole % tile}
+    return lengths - {0}
 
 
 def input_rows(conv: ConvGeometry) -> int:

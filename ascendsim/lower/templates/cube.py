@@ -101,9 +101,10 @@ class CubeWriter:
         self.b = b = BlockBuilder(soc, CoreKind.CUBE if soc.split_cores else CoreKind.AI)
         self.tile_m, self.tile_n = tile_m, tile_n = min(tiling.tile_m, share[0]), min(tiling.tile_n, share[1])
         m_blocks, n_blocks = ceil_div(tile_m, ROWS), ceil_div(tile_n, ROWS)
-        a_chunk = unfold.a_bytes(work.conv, tile_m, tiling.chunk_k)
+        runs = unfold.run_lengths(product.m, tiling.share_m, tiling.tile_m)
+        a_chunk = unfold.largest_a_bytes(work.conv, runs, tiling.chunk_k)
         b_chunk = n_blocks * unfold.FRACTAL_BYTES * tiling.chunk_k
-        a_panel = unfold.a_bytes(work.conv, tile_m, product.k_blocks)
+        a_panel = unfold.largest_a_bytes(work.conv, runs, product.k_blocks)
         b_panel = n_blocks * unfold.FRACTAL_BYTES * product.k_blocks
         mte2, mte1 = Pipe.MTE2, Pipe.MTE1
         if tiling.hold == "b":

@@ -16,7 +16,7 @@ from ascendsim.lower.emit import BlockBuilder, Ring, capacity, pieces, times
 from ascendsim.lower.templates.operands import fitted
 from ascendsim.lower.templates.stage import TRANSACTION_BYTES, Stage, Tile, shared, sizes_of, vector_core
 from ascendsim.lower.templates.steps import Expansion, emit_steps
-from ascendsim.lower.templates.vector import GOOD_TRANSFER_BYTES, TILES_TO_OVERLAP, worthwhile_cores
+from ascendsim.lower.templates.vector import GOOD_TRANSFER_BYTES, TILES_TO_OVERLAP, even_bursts, worthwhile_cores
 from ascendsim.opset.work import Copy, MoveWork, Ref, ScalarWork, Step
 from ascendsim.soc.spec import SocSpec
 
@@ -152,14 +152,8 @@ class MoveWriter:
         """A tile's bytes in bursts; where a burst is shorter than the tile, the pieces lie apart."""
         offset = Affine(at.base * ratio[0] // ratio[1], tuple((name, step * ratio[0] // ratio[1]) for name, step in at.terms))
         length = max(1, min(burst, bytes))
-        bursts = bytes // length
-        if bursts * length != bytes:  # the tile ends inside a burst: even pieces of nearly the burst's length
-            bursts = ceil_div(bytes, length)
-            while bytes % bursts:
-                bursts += 1
-                if bursts > bytes // 2:
-                    return fitted(self.b, Tile(ref.region, offset, 1, bytes), ref)
-            length = bytes // bursts
+        bursts = even_bursts(bytes, length)  # a tile may end inside a burst: even pieces of nearly its length then
+        length = bytes // bursts
         stride = 0 if bursts == 1 else max(length + BLOCK_BYTES, min(ref.bytes // bursts, 8 * length))
         return fitted(self.b, Tile(ref.region, offset, bursts, length, stride), ref)
 

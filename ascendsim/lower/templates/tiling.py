@@ -14,7 +14,7 @@ from functools import lru_cache
 
 from ascendsim.core.errors import CompileError
 from ascendsim.core.formats import ceil_div
-from ascendsim.lower.templates.conv import FRACTAL_BYTES, a_bytes, input_rows, is_direct, taps
+from ascendsim.lower.templates.conv import FRACTAL_BYTES, a_bytes, input_rows, is_direct, largest_a_bytes, run_lengths, taps
 from ascendsim.opset.work import ConvGeometry
 from ascendsim.soc.spec import SocSpec
 
@@ -249,13 +249,14 @@ def _fill_l1(
     step = min(rates.l0a // 2 // (m_blocks * FRACTAL_BYTES), rates.l0b // 2 // (n_blocks * FRACTAL_BYTES), k_blocks)
     if step < 1:
         return None
+    runs = run_lengths(product.m, share[2], tile_m)
     panel = 0
     if hold == "b":
         panel = n_blocks * FRACTAL_BYTES * k_blocks
     elif hold == "a":
-        panel = a_bytes(conv, tile_m, k_blocks)
+        panel = largest_a_bytes(conv, runs, k_blocks)
     for unit in chunk_units(conv):
-        a_unit, b_unit = a_bytes(conv, tile_m, unit), n_blocks * FRACTAL_BYTES * unit
+        a_unit, b_unit = largest_a_bytes(conv, runs, unit), n_blocks * FRACTAL_BYTES * unit
         streamed = (a_unit if hold != "a" else 0) + (b_unit if hold != "b" else 0)
         room = (rates.l1 - panel - n_blocks * ROWS * 4 * 2) // (2 * streamed)
         if room >= 1:

@@ -397,8 +397,19 @@ class VectorWriter:
         elif row[1] > 1 and col[1] < cols and bytes % row[1] == 0:
             tile = Tile.strided(ref.region, offset, row[1], bytes // row[1], width)
         elif 0 < gather < TRANSACTION_BYTES and bytes > gather and stream in self.work.inputs:
-            tile = Tile.strided(ref.region, offset, ceil_div(bytes, gather), gather, max(BLOCK_BYTES, 2 * gather))
+            bursts = even_bursts(bytes, gather)
+            tile = Tile.strided(ref.region, offset, bursts, bytes // bursts, max(BLOCK_BYTES, 2 * (bytes // bursts)))
         return fitted(self.b, tile, ref)
+
+
+def even_bursts(bytes: int, burst: int) -> int:
+    """Number of equal pieces, about `burst` bytes each, that `bytes` can be cut in (1 if none is near).
+
+    >>> even_bursts(1000, 100), even_bursts(1001, 100), even_bursts(997, 100)
+    (10, 11, 1)
+    """
+    wanted = ceil_div(bytes, burst)
+    return next((count for count in range(wanted, min(bytes, wanted + 32) + 1) if bytes % count == 0), 1)
 
 
 def lanes_of(ref: Ref) -> int:
