@@ -102,11 +102,15 @@ class LaneArtist:
         parts = [part for part in name.split("/") if part] or [name]
         short, scoped = parts[-1], "/".join(parts[-2:])
         timed = f"{scoped}  {_time_text(lane.ends[index] - lane.starts[index])}"
-        names = [scoped, short]
-        ways = [(large, 0, fits([timed, *names], large, self.dpi, width - 6)), (small, 0, fits(names, small, self.dpi, width - 5))]
-        if width >= 1.5 * small * self.dpi / 72:
-            ways.append((small, 90, fits(names, small, self.dpi, lane_pixels - 5)))
-        ways.append((small, 0, shortened(short, small, self.dpi, width - 5)))
+        upright = lane_pixels - 5 if width >= 1.5 * small * self.dpi / 72 else 0.0
+        ways = [
+            (large, 0, fits([timed, scoped], large, self.dpi, width - 6)),
+            (small, 0, fits([scoped], small, self.dpi, width - 5)),
+            (small, 90, fits([scoped], small, self.dpi, upright)),
+            (small, 0, fits([short], small, self.dpi, width - 5)),
+            (small, 90, fits([short], small, self.dpi, upright)),
+            (small, 0, shortened(short, small, self.dpi, width - 5)),
+        ]
         for size, angle, text in ways:
             if text:
                 place = ((start + end) / 2 * self.scale, top + height / 2)

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from ascendsim.profiling.kinds import KINDS, kind_of
 from ascendsim.profiling.lanes import sub_lanes
-from ascendsim.profiling.metrics import PIPE_NAMES, pipe_shares
+from ascendsim.profiling.metrics import PIPE_NAMES, core_name, pipe_shares
 from ascendsim.profiling.view import ProfiledRun, TaskView
 from ascendsim.trace.records import InstructionRecord
 
@@ -107,18 +107,21 @@ def share_lanes(run: ProfiledRun, views: Sequence[TaskView]) -> list[Lane]:
 
 
 def instruction_lanes(run: ProfiledRun, records: Sequence[InstructionRecord], cores: Sequence[int] | None = None) -> list[Lane]:
-    """A lane a pipe of some cores (the first core if None) with one slice an instruction."""
+    """A lane a pipe of some cores (the first of each kind if None) with one slice an instruction."""
     kinds = {view.id: KINDS.index(kind_of(view)) for view in run.tasks}
     present = sorted({core for record in records for core in record.cores})
+    if cores is None:
+        vector = [core for core in present if core >= run.soc.ai_cores]
+        cores = [*[core for core in present if core < run.soc.ai_cores][:1], *vector[:1]]
     lanes = []
-    for core in present[:1] if cores is None else [core for core in present if core in cores]:
+    for core in [core for core in present if core in cores]:
         for pipe, name in PIPE_NAMES.items():
             members = sorted((r for r in records if r.pipe == pipe and core in r.cores), key=lambda r: (r.start, r.end, r.task))
             if not members:
                 continue
             lanes.append(
                 Lane(
-                    f"Core {core} {name}",
+                    f"{core_name(run.soc, core)} {name}",
                     False,
                     np.array([run.us(r.start) for r in members]),
                     np.array([run.us(r.end) for r in members]),

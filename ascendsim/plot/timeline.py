@@ -156,7 +156,7 @@ def timeline(
         lanes: Show these lanes only, by name or shell pattern ("Stream *").
         level: "task" shows the pipes' busy shares a task, "instruction" single instructions; "auto" takes instructions if the run
             recorded them for every AI Core task in the window.
-        cores: Cores whose instructions to show; the first one if None.
+        cores: Numbers of the cores whose instructions to show; the first of each kind if None.
         title: Line above the picture; says model, chip and time if None.
 
     Raises:

@@ -20,7 +20,7 @@ from ascendsim.core.errors import InputError
 from ascendsim.profiling.files import write_whole
 from ascendsim.profiling.kinds import kind_of
 from ascendsim.profiling.lanes import sub_lanes
-from ascendsim.profiling.metrics import PIPE_NAMES, pipe_shares, task_metrics
+from ascendsim.profiling.metrics import PIPE_NAMES, core_name, pipe_shares, task_metrics
 from ascendsim.profiling.select import Window, check_window, select
 from ascendsim.profiling.view import ProfiledRun, TaskView
 from ascendsim.trace.records import InstructionRecord
@@ -309,7 +309,7 @@ def _core_events(run: ProfiledRun, records: Sequence[InstructionRecord]) -> list
     slices: list[Event] = []
     for core in sorted({core for core, _ in by_pipe}):
         pid = CORES_PID + core
-        events += process_events(pid, f"Core {core}", pid)
+        events += process_events(pid, core_name(run.soc, core), pid)
         for pipe in sorted((p for c, p in by_pipe if c == core), key=order.index):
             members = sorted(by_pipe[core, pipe], key=lambda r: (r.start, r.end, r.task))
             lanes = sub_lanes([(run.ns(r.start), run.ns(r.end)) for r in members])

@@ -146,6 +146,13 @@ def pipe_units(soc: SocSpec, pipe: str) -> int:
     return soc.ai_cores + soc.vector_cores
 
 
+def core_name(soc: SocSpec, core: int) -> str:
+    """Name of a core by its number in instruction records: AI or cube cores come first, vector cores after them."""
+    if core >= soc.ai_cores:
+        return f"Vector core {core - soc.ai_cores}"
+    return f"Cube core {core}" if soc.split_cores else f"Core {core}"
+
+
 def engine_of(view: TaskView) -> str:
     """The engine that a task runs on.
 

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import defaultdict
 
 import pytest
 
+import ascendsim as asim
 from ascendsim.profiling import msprof_timeline, write_trace
+from ascendsim.profiling.metrics import PIPE_NAMES
 from tests.support.perfetto import ERRORS, query
 from tests.support.synthetic_run import synthetic_run
 
@@ -56,6 +59,22 @@ def test_stream_threads_are_busy_as_long_as_their_tasks(tmp_path):
         members = [record for record in run.trace.tasks if record.stream == stream]
         expected = sum(run.us(record.end - record.start) for record in members) * 1000
         assert by_thread[f"Stream {stream}"] == pytest.approx(expected, abs=len(members))
+
+
+@pytest.mark.parametrize("chip", ["Ascend310", "Ascend910B1"])
+def test_pipes_of_a_simulated_network_are_busy_as_long_as_its_tasks_say(tmp_path, models_dir, chip):
+    model = asim.compile(asim.load(models_dir / "lenet5.onnx"), soc=chip)
+    result = asim.simulate(model, instructions=True)
+    written = write_trace(result.profile, tmp_path / "trace.json", level="instruction")
+    errors, busy = query(written.path, ERRORS, BUSY)
+    assert errors == []
+    assert sorted(busy) == emitted(json.loads(written.path.read_bytes()))
+    for pipe, name in PIPE_NAMES.items():
+        if pipe == "S":  # the scalar unit is also busy issuing, which makes no slices
+            continue
+        threads = [row for row in busy if "ore " in row[0] and re.fullmatch(rf"{name}(_\d+)?", row[1])]
+        expected = result.trace.us(sum(record.busy.get(pipe, 0) for record in result.trace.tasks)) * 1000
+        assert sum(row[3] for row in threads) == pytest.approx(expected, abs=sum(row[2] for row in threads))
 
 
 def test_overlap_is_what_the_processor_counts_as_an_error(tmp_path):
