@@ -48,8 +48,7 @@ def graphs(draw, depth=0):
         tensor = graph.add_input(fresh(), draw(st.sampled_from(list(DType))), shape)
         tensor.format = draw(st.sampled_from(list(Format)))
         pool.append(tensor)
-    for _ in range(draw(st.integers(0, 2))):
-        pool.append(graph.add_constant(fresh(), draw(arrays())))
+    pool.extend(graph.add_constant(fresh(), array) for array in draw(st.lists(arrays(), max_size=2)))
     for _ in range(draw(st.integers(0, 5))):
         inputs = draw(st.lists(st.one_of(st.none(), st.sampled_from(pool)), max_size=3))
         inputs.append(draw(st.sampled_from(pool)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -154,7 +155,7 @@ def test_large_graphs_are_handled_in_linear_time(length):
     start = time.process_time()
     graph = chain(length)
     nodes = graph.topological()
-    for before, after in zip(nodes, nodes[1:], strict=False):
+    for before, after in pairwise(nodes):
         after.add_control(before)
     verify(graph)
     graph.outputs[:] = [graph.inputs[0]]

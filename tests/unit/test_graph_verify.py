@@ -122,9 +122,9 @@ def test_an_input_port_of_a_tensor_outside():
 
 
 def test_a_node_registered_under_another_name():
+    graph = good()
+    graph.node("relu").name = "wrong"
     with pytest.raises(GraphError, match="'wrong'"):
-        graph = good()
-        graph.node("relu").name = "wrong"
         verify(graph)
 
 
