@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from ascendsim.core.errors import AscendSimError, PassError
-from ascendsim.graph.ir import Graph
+from ascendsim.graph.ir import Graph, Node
 from ascendsim.graph.verify import verify
+from ascendsim.passes.fusion.pattern import Match
 from ascendsim.passes.fusion.report import FusionReport, PatternRecord, Refusal
 from ascendsim.passes.fusion.rule import FusionContext, FusionRule
 
@@ -17,20 +18,25 @@ def run_rules(
     context: FusionContext,
     report: FusionReport,
     after: Callable[[FusionRule, Graph], None] | None = None,
+    root: Graph | None = None,
 ) -> None:
     """Applies rules in the given order, in place.
+
+    What a rewrite makes keeps the names of all operators that it stands for in `origin["source_names"]`.
 
     Args:
         graph: With all shapes known.
         rules: Already ordered and switched.
         context: What the rules may ask.
         report: Receives one record a pattern that matched.
-        after: Called after each rule that changed the graph (dumps).
+        after: Called with the rule and the root graph after each rule that changed something (dumps).
+        root: The outermost graph if `graph` is a subgraph of it.
 
     Raises:
         PassError: If a rule failed or left a broken graph; names it and the rules that had changed the graph before.
     """
     changed_before: list[str] = []
+    root = root or graph
     for rule in rules:
         effected = 0
         for pattern in rule.patterns:
@@ -39,10 +45,10 @@ def run_rules(
             if record.matched:
                 report.records.append(record)
         if effected:
-            _verify(graph, rule, changed_before)
+            _verify(root, rule, changed_before)
             changed_before.append(rule.name)
             if after is not None:
-                after(rule, graph)
+                after(rule, root)
 
 
 def _run_pattern(graph: Graph, rule: FusionRule, pattern: str, context: FusionContext, before: list[str]) -> PatternRecord:
@@ -59,14 +65,30 @@ def _run_pattern(graph: Graph, rule: FusionRule, pattern: str, context: FusionCo
             record.refusals.append(Refusal(match.root.name, reason))
             continue
         names = tuple(node.name for node in match.all_nodes)
+        sources = _sources(match)
+        nodes_before = set(graph.nodes)
         try:
             rule.rewrite(graph, match, context)
         except AscendSimError as error:
             remedy = f"rules that had changed the graph before: {', '.join(before) or 'none'}"
             raise PassError(f"fusion pass {rule.name!r}", f"failed at node {names[0]!r}: {error}", remedy=remedy) from error
+        _keep_sources(graph, match, nodes_before, sources)
         record.effected += 1
         record.fused.append(names)
     return record
+
+
+def _sources(match: Match) -> tuple[str, ...]:
+    """Names of the user's operators that a match stands for, first ones first."""
+    found = (source for node in reversed(match.all_nodes) for source in node.origin.get("source_names", (node.name,)))
+    return tuple(dict.fromkeys(found))
+
+
+def _keep_sources(graph: Graph, match: Match, nodes_before: set[Node], sources: tuple[str, ...]) -> None:
+    """Notes the sources on the nodes that the rewrite made; if it made none, on what is left of the match."""
+    made = [node for node in graph.nodes if node not in nodes_before]
+    for node in made or [node for node in match.all_nodes if node.graph is graph]:
+        node.origin["source_names"] = sources
 
 
 def _verify(graph: Graph, rule: FusionRule, before: list[str]) -> None:

@@ -53,19 +53,26 @@ class FusionContext:
 class FusionRule:
     """Base of all graph-fusion rules.
 
-    Subclasses set `name` (CANN's name) and `patterns` (CANN's pattern name -> pattern), and implement `check` and `rewrite`. A rule whose shape is no
-    tree (any number of branches) overrides `find`.
+    Subclasses set `name` (CANN's name) and `patterns` (CANN's pattern name -> pattern), and implement `check` and `rewrite`. A rule whose
+    shape is no tree (any number of branches) overrides `find`.
+
+    `stage` ("Top", "Main" or "Down") and `priority` (0..999, 1000..1999, 2000..2999) place a user's own pass; CANN's passes have theirs in
+    the table. A user's pass with `second_round` runs on the device graph, when element types and formats are chosen and Cast and TransData
+    stand.
     """
 
     name: ClassVar[str]
     patterns: ClassVar[Mapping[str, Op]] = {}
+    stage: str | None = None
+    priority: int | None = None
+    second_round: bool = False
 
     def find(self, graph: Graph, pattern: str) -> Iterator[Match]:
         """All matches of one pattern, in execution order."""
         return find_matches(graph, pattern, self.patterns[pattern])
 
     def again(self, graph: Graph, match: Match) -> Match | None:
-        """The match as it stands after earlier rewrites of the same pass, None if it is gone. Rules that override `find` override this too."""
+        """The match as it stands after earlier rewrites of the same pass, None if it is gone; goes with an override of `find`."""
         if match.root.graph is not graph:
             return None
         return match_at(match.root, match.pattern, self.patterns[match.pattern], {id(tensor) for tensor in graph.outputs})

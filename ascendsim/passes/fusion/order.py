@@ -1,0 +1,156 @@
+"""The order in which graph-fusion passes run: groups, and within a group ascending priority.
+
+Priorities come from the switch file, else from the user's pass, else from CANN's configuration. Within a group the order is Top, Main,
+unlisted, Down: `Down` is moved behind everything by +10000, and what has no priority gets 6000 + n (user's pass), 7000 + n (user's rule),
+8000 + n (CANN's pass) or 9000 + n (CANN's rule), n being its place in the alphabet. Source: hicann/ge@ffdcbc9f, fusion_priority_manager
+and fusion_config_parser.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+
+from ascendsim.core.errors import InputError
+from ascendsim.passes.fusion.catalogue import PassFact, find_fact
+from ascendsim.passes.fusion.rule import FusionRule
+from ascendsim.passes.fusion.switch_file import BUILT_IN_RANGES, CUSTOM_RANGES, check_priority
+from ascendsim.passes.fusion.switches import Switches
+
+DOWN_OFFSET = 10000
+CUSTOM_PASS, BUILT_IN_PASS, BUILT_IN_RULE = 6000, 8000, 9000  # 7000 is for JSON rules of users, which have no form here
+
+
+class Phase(IntEnum):
+    """Groups of passes, in the order of execution; the names in `data/passes.csv` are the lower-case ones with dashes."""
+
+    PREPARE = 0
+    AFTER_MULTI_DIMS = 1
+    BEFORE_QUANT = 2
+    TF_MERGE_SUB = 3
+    QUANT = 4
+    ISA = 5
+    DELETE_NO_CONST_FOLDING = 6
+    MAIN = 7
+    BEFORE_TRANSNODE = 8
+    AFTER_OP_JUDGE = 9
+    SECOND_ROUND = 10
+    AFTER_OPTIMIZE_STAGE1 = 11
+
+    @property
+    def second_round(self) -> bool:
+        """Whether the group runs on the device graph, after element types and formats are chosen and Cast and TransData stand."""
+        return self >= Phase.AFTER_OP_JUDGE
+
+    @property
+    def label(self) -> str:
+        """The name in the table."""
+        return self.name.lower().replace("_", "-")
+
+    @classmethod
+    def of(cls, label: str) -> Phase:
+        """The group of a table entry; the empty one is the main list."""
+        return cls[label.upper().replace("-", "_")] if label else cls.MAIN
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a pass stands in the order; places compare by group, priority and name."""
+
+    phase: Phase
+    priority: int
+    name: str
+
+    @property
+    def key(self) -> tuple[int, int, str]:
+        """What places are sorted by."""
+        return (self.phase, self.priority, self.name)
+
+
+def phase_of(rule: FusionRule) -> Phase:
+    """The group of a rule: from CANN's table, for a user's pass the main list or the second round."""
+    known = find_fact(rule.name, "graph")
+    if known is not None:
+        return Phase.of(known.phase)
+    return Phase.SECOND_ROUND if rule.second_round else Phase.MAIN
+
+
+def places(rules: Sequence[FusionRule], switches: Switches) -> dict[str, Place]:
+    """The place of every rule by name.
+
+    Args:
+        rules: CANN's and the user's.
+        switches: May give priorities.
+    """
+    unlisted: dict[int, list[str]] = {}
+    listed: dict[str, int] = {}
+    for rule in rules:
+        known = find_fact(rule.name, "graph")
+        priority = _listed_priority(rule, known, switches)
+        if priority is None:
+            unlisted.setdefault(_base(known), []).append(rule.name)
+        else:
+            listed[rule.name] = priority + DOWN_OFFSET if _is_down(priority) else priority
+    for base, names in unlisted.items():
+        listed.update((name, base + number) for number, name in enumerate(sorted(names)))
+    return {rule.name: Place(phase_of(rule), listed[rule.name], rule.name) for rule in rules}
+
+
+def in_order(rules: Sequence[FusionRule], switches: Switches) -> tuple[FusionRule, ...]:
+    """Rules in the order in which they run."""
+    at = places(rules, switches)
+    return tuple(sorted(rules, key=lambda rule: at[rule.name].key))
+
+
+def check_custom(passes: Iterable[object], taken: Iterable[str]) -> tuple[FusionRule, ...]:
+    """Checks passes that a user brings.
+
+    Args:
+        passes: Instances of `FusionRule` subclasses.
+        taken: Names that exist already.
+
+    Returns:
+        The passes.
+
+    Raises:
+        InputError: If one is no pass, has no name or a name that is taken, or a stage or priority outside CANN's ranges.
+    """
+    used = set(taken)
+    checked: list[FusionRule] = []
+    for item in passes:
+        if not isinstance(item, FusionRule):
+            what = item.__name__ if isinstance(item, type) else type(item).__name__
+            remedy = f"write {what}() with parentheses" if isinstance(item, type) else "derive it from FusionRule"
+            raise InputError("option passes", "takes instances of FusionRule subclasses", what, remedy)
+        name = getattr(item, "name", None)
+        if not isinstance(name, str) or not name.isidentifier():
+            raise InputError(f"pass {type(item).__name__}", "needs a `name` of letters, digits and underscores", repr(name))
+        if name in used or find_fact(name) is not None:
+            raise InputError(f"pass {name!r}", "has a name that is taken", remedy="choose another name")
+        used.add(name)
+        if (item.stage is None) != (item.priority is None):
+            raise InputError(
+                f"pass {name!r}", "needs both `stage` and `priority`, or neither", remedy="without both it runs behind Main, by name"
+            )
+        if item.stage is not None and item.priority is not None:
+            check_priority(item.stage, item.priority, CUSTOM_RANGES, f"pass {name!r}")
+        checked.append(item)
+    return tuple(checked)
+
+
+def _listed_priority(rule: FusionRule, known: PassFact | None, switches: Switches) -> int | None:
+    from_file = switches.priority(rule.name)
+    if from_file is not None:
+        return from_file
+    return rule.priority if known is None else known.priority
+
+
+def _is_down(priority: int) -> bool:
+    return any(low <= priority < high for low, high in (CUSTOM_RANGES["Down"], BUILT_IN_RANGES["Down"]))
+
+
+def _base(known: PassFact | None) -> int:
+    if known is None:
+        return CUSTOM_PASS
+    return BUILT_IN_RULE if known.is_rule else BUILT_IN_PASS

@@ -1,0 +1,122 @@
+"""CANN's log lines about fusion (plog).
+
+One INFO line for each pattern of a graph pass that matched, even if it changed nothing; two DEBUG lines for each UB pass that matched (each
+line is one line in the file):
+
+    [INFO] GE(1,ascendsim):2026-01-01-00:00:00.001.000 [pattern_fusion_base_pass.cc:259]1 RunOnePattern:GraphId[0],
+        GraphFusionPass[P]: pattern=p, matched_times=1, effected_times=1.
+    [DEBUG] FE(1,ascendsim):2026-01-01-00:00:00.002.000 [buffer_fusion.cc:135]1 RunBufferFusion:SessionId 0 graph_id 0
+        buffer_fusion_pass[P]: matched_times=1.
+
+The order of lines is the order of execution. Time stamps only count: the first line is one millisecond after `start`, each further one
+another millisecond, so that equal compilations write equal logs. Files, line numbers and message texts follow the examples in CANN's
+introduction to fusion and hicann/ge; the place and function name of the DEBUG lines are assumed, no public example shows them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from os import PathLike
+from pathlib import Path
+
+from ascendsim.passes.fusion.report import FusionReport
+
+START = datetime(2026, 1, 1)
+PROCESS = "ascendsim"
+STEP = timedelta(milliseconds=1)
+# Anchored expression for the INFO lines, checked against the eleven lines of CANN's introduction.
+LINE = re.compile(
+    r"^\[INFO\] GE\((?P<pid>\d+),(?P<proc>[^)]+)\):(?P<ts>\d{4}-\d\d-\d\d-\d\d:\d\d:\d\d\.\d{3}\.\d{3}) "
+    r"\[(?P<file>[\w.]+):(?P<line>\d+)\]\s*"
+    r"(?P<tid>\d+) (?P<fn>\w+):\s*GraphId\[(?P<gid>\d+)\], GraphFusionPass\[(?P<pass>\w+)\]: pattern=(?P<pat>\w+), "
+    r"matched_times=(?P<m>\d+), effected_times=(?P<e>\d+)\.?$"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class PlogLine:
+    """One INFO line about a pattern of a graph-fusion pass."""
+
+    graph_id: int
+    name: str
+    pattern: str
+    matched: int
+    effected: int
+
+
+def plog_lines(report: FusionReport, *, pid: int = 1, start: datetime = START, process: str = PROCESS) -> tuple[str, ...]:
+    """The log of a compilation, one string a line.
+
+    Args:
+        report: What fusion did.
+        pid: Process and thread number to print.
+        start: Time from which the lines count.
+        process: Name of the process to print.
+    """
+    texts = [*_graph_texts(report), *_ub_texts(report)]
+    lines = []
+    for number, (level, module, place, function, message) in enumerate(texts, 1):
+        lines.append(f"[{level}] {module}({pid},{process}):{_stamp(start + number * STEP)} [{place}]{pid} {function}:{message}")
+    return tuple(lines)
+
+
+def write_plog(
+    report: FusionReport, path_or_dir: str | PathLike[str], *, pid: int = 1, start: datetime = START, process: str = PROCESS
+) -> Path:
+    """Writes the log of a compilation.
+
+    Args:
+        report: What fusion did.
+        path_or_dir: The file; a folder gets a file named as CANN names it, `plog-<pid>_<time>.log`.
+        pid: Process and thread number to print.
+        start: Time from which the lines count.
+        process: Name of the process to print.
+
+    Returns:
+        The file.
+
+    Raises:
+        OSError: If it cannot be written.
+    """
+    path = Path(path_or_dir)
+    if path.is_dir():
+        path /= f"plog-{pid}_{start:%Y%m%d%H%M%S}{start.microsecond // 1000:03d}.log"
+    path.write_text("".join(f"{line}\n" for line in plog_lines(report, pid=pid, start=start, process=process)), encoding="utf-8")
+    return path
+
+
+def read_plog(text: str) -> tuple[PlogLine, ...]:
+    """The INFO lines about graph fusion in a log, CANN's or ours; other lines are skipped.
+
+    Args:
+        text: Content of a plog file.
+    """
+    matches = (LINE.match(line) for line in text.splitlines())
+    return tuple(PlogLine(int(m["gid"]), m["pass"], m["pat"], int(m["m"]), int(m["e"])) for m in matches if m is not None)
+
+
+_Text = tuple[str, str, str, str, str]  # level, module, file and line, function, message
+
+
+def _graph_texts(report: FusionReport) -> Iterator[_Text]:
+    for record in report.records:
+        if record.family == "graph" and record.matched:
+            counts = f"matched_times={record.matched}, effected_times={record.effected}."
+            message = f"GraphId[0], GraphFusionPass[{record.name}]: pattern={record.pattern}, {counts}"
+            yield ("INFO", "GE", "pattern_fusion_base_pass.cc:259", "RunOnePattern", message)
+
+
+def _ub_texts(report: FusionReport) -> Iterator[_Text]:
+    """UB passes as CANN logs them: all matched counts first, then all effected ones."""
+    totals = report.totals("ub")
+    for key, index in (("matched_times", 0), ("effect_times", 1)):
+        for name, counts in totals.items():
+            message = f"SessionId 0 graph_id 0 buffer_fusion_pass[{name}]: {key}={counts[index]}."
+            yield ("DEBUG", "FE", "buffer_fusion.cc:135", "RunBufferFusion", message)
+
+
+def _stamp(time: datetime) -> str:
+    return f"{time:%Y-%m-%d-%H:%M:%S}.{time.microsecond // 1000:03d}.{time.microsecond % 1000:03d}"
