@@ -1,4 +1,4 @@
-"""Elementwise kernels: one op-code interpreter for functions of one array, one for two, each for float32 and for float16 bits.
+"""Elementwise kernels: op-code interpreters for functions of one array and of two, for float32 and for float16 bits.
 
 A float16 call widens a block to float32, applies the operation and rounds once, all in the L1 cache. Few kernels with a
 switch on the op-code, instead of one for each operator, keep the time of the first compilation short.
@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ascendsim_kernels.half import float_to_half, half_to_float
-from ascendsim_kernels.jit import kernel
+from ascendsim_kernels.jit import inlined, kernel
 from ascendsim_kernels.math32 import HALF, ONE, TWO, ZERO, erf32, exp32, gelu32, sigmoid32, tanh32
 
 
@@ -59,6 +59,7 @@ _LINEAR, _CLIP, _LEAKY, _ABS, _SQRT, _RECIPROCAL, _EXP, _SIGMOID = (int(op) for 
 _TANH, _ERF, _GELU, _SWISH, _GELU_TANH, _HARD_SIGMOID, _HARD_SWISH, _SQUARE = (int(op) for op in list(Unary)[8:])
 _ADD, _SUB, _MUL, _DIV, _MAX, _MIN, _PRELU, _SUB_REVERSED, _DIV_REVERSED = (int(op) for op in Binary)
 
+_CURVED = frozenset({Unary.EXP, Unary.SIGMOID, Unary.TANH, Unary.ERF, Unary.GELU, Unary.SWISH, Unary.GELU_TANH})
 _BLOCK = 1024  # elements; three float32 blocks lie in the L1 cache
 _SHARE = 1 << 17  # elements below which a second thread does not pay
 _SIXTH = np.float32(1 / 6)
@@ -66,9 +67,8 @@ _GELU_SCALE, _GELU_CUBE = np.float32((2 / np.pi) ** 0.5), np.float32(0.044715)
 
 
 @kernel
-def unary32(op: Any, x: Any, y: Any, a: Any, b: Any) -> None:
-    """y[i] = op(x[i]) for float32 vectors; x and y must not overlap."""
-    n = x.size
+def _plain32(op: Any, x: Any, y: Any, n: Any, a: Any, b: Any) -> None:
+    """y[i] = op(x[i]) for the first n elements of float32 vectors that do not overlap: arithmetic and choices."""
     if op == _LINEAR:
         for i in range(n):
             y[i] = a * x[i] + b
@@ -88,7 +88,25 @@ def unary32(op: Any, x: Any, y: Any, a: Any, b: Any) -> None:
     elif op == _RECIPROCAL:
         for i in range(n):
             y[i] = ONE / x[i]
-    elif op == _EXP:
+    elif op == _HARD_SIGMOID:
+        for i in range(n):
+            v = a * x[i] + b
+            v = ZERO if v < ZERO else v
+            y[i] = ONE if v > ONE else v
+    elif op == _HARD_SWISH:
+        for i in range(n):
+            v = x[i] * _SIXTH + HALF
+            v = ZERO if v < ZERO else v
+            y[i] = x[i] * (ONE if v > ONE else v)
+    else:
+        for i in range(n):
+            y[i] = x[i] * x[i]
+
+
+@kernel
+def _curved32(op: Any, x: Any, y: Any, n: Any, a: Any, b: Any) -> None:
+    """As `_plain32`, for what is made of exponentials and polynomials."""
+    if op == _EXP:
         for i in range(n):
             y[i] = exp32(x[i])
     elif op == _SIGMOID:
@@ -106,43 +124,51 @@ def unary32(op: Any, x: Any, y: Any, a: Any, b: Any) -> None:
     elif op == _SWISH:
         for i in range(n):
             y[i] = x[i] * sigmoid32(a * x[i])
-    elif op == _GELU_TANH:
+    else:
         for i in range(n):  # (1 + tanh u) / 2 = sigmoid(2 u)
             v = x[i]
             y[i] = v * sigmoid32(TWO * _GELU_SCALE * (v + _GELU_CUBE * v * v * v))
-    elif op == _HARD_SIGMOID:
-        for i in range(n):
-            v = a * x[i] + b
-            v = ZERO if v < ZERO else v
-            y[i] = ONE if v > ONE else v
-    elif op == _HARD_SWISH:
-        for i in range(n):
-            v = x[i] * _SIXTH + HALF
-            v = ZERO if v < ZERO else v
-            y[i] = x[i] * (ONE if v > ONE else v)
-    else:
-        for i in range(n):
-            y[i] = x[i] * x[i]
+
+
+@inlined
+def _widen(x: Any, start: Any, count: Any, wide: Any) -> None:
+    for i in range(count):
+        wide[i] = half_to_float(x[start + i])
+
+
+@inlined
+def _narrow(result: Any, count: Any, y: Any, start: Any) -> None:
+    for i in range(count):
+        y[start + i] = float_to_half(result[i])
 
 
 @kernel
-def unary16(op: Any, x: Any, y: Any, a: Any, b: Any) -> None:
-    """y[i] = op(x[i]) for vectors of float16 bits."""
+def _plain16(op: Any, x: Any, y: Any, n: Any, a: Any, b: Any) -> None:
+    """`_plain32` for vectors of float16 bits, block by block."""
     wide = np.empty(_BLOCK, np.float32)
     result = np.empty(_BLOCK, np.float32)
-    for start in range(0, x.size, _BLOCK):
-        count = min(_BLOCK, x.size - start)
-        for i in range(count):
-            wide[i] = half_to_float(x[start + i])
-        unary32(op, wide[:count], result[:count], a, b)
-        for i in range(count):
-            y[start + i] = float_to_half(result[i])
+    for start in range(0, n, _BLOCK):
+        count = min(_BLOCK, n - start)
+        _widen(x, start, count, wide)
+        _plain32(op, wide, result, count, a, b)
+        _narrow(result, count, y, start)
 
 
 @kernel
-def _binary32(op: Any, x: Any, y: Any, z: Any) -> None:
-    """z[i] = op(x[i], y[i]) for float32 vectors that do not overlap."""
-    n = x.size
+def _curved16(op: Any, x: Any, y: Any, n: Any, a: Any, b: Any) -> None:
+    """`_curved32` for vectors of float16 bits, block by block."""
+    wide = np.empty(_BLOCK, np.float32)
+    result = np.empty(_BLOCK, np.float32)
+    for start in range(0, n, _BLOCK):
+        count = min(_BLOCK, n - start)
+        _widen(x, start, count, wide)
+        _curved32(op, wide, result, count, a, b)
+        _narrow(result, count, y, start)
+
+
+@kernel
+def _binary32(op: Any, x: Any, y: Any, z: Any, n: Any) -> None:
+    """z[i] = op(x[i], y[i]) for the first n elements of float32 vectors that do not overlap."""
     if op == _ADD:
         for i in range(n):
             z[i] = x[i] + y[i]
@@ -184,19 +210,15 @@ def binary16(op: Any, x: Any, y: Any, z: Any, period: Any, inner: Any) -> None:
     start = 0
     while start < x.size:
         count = min(_BLOCK, run - start % run)
-        for i in range(count):
-            left[i] = half_to_float(x[start + i])
+        _widen(x, start, count, left)
         if inner == 1:
-            first = start % period
-            for i in range(count):
-                right[i] = half_to_float(y[first + i])
+            _widen(y, start % period, count, right)
         else:
             value = half_to_float(y[start // inner % period])
             for i in range(count):
                 right[i] = value
-        _binary32(op, left[:count], right[:count], result[:count])
-        for i in range(count):
-            z[start + i] = float_to_half(result[i])
+        _binary32(op, left, right, result, count)
+        _narrow(result, count, z, start)
         start += count
 
 
@@ -228,9 +250,10 @@ def unary(op: Unary, array: NDArray[Any], a: float = 0.0, b: float = 0.0) -> NDA
     """Applies op to every element of a float32 or float16 array; float16 is computed in float32 and rounded once."""
     result = np.empty(array.shape, array.dtype)
     x, y = _flat(array), _flat(result)
-    apply = unary16 if array.dtype == np.float16 else unary32
+    kernels = (_curved32, _curved16) if op in _CURVED else (_plain32, _plain16)
+    apply = kernels[array.dtype == np.float16]
     first, second = np.float32(a), np.float32(b)
-    _in_two(lambda start, stop: apply(int(op), x[start:stop], y[start:stop], first, second), x.size, _BLOCK)
+    _in_two(lambda start, stop: apply(int(op), x[start:stop], y[start:stop], stop - start, first, second), x.size, _BLOCK)
     return result
 
 
