@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from os import PathLike
-from pathlib import Path
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Self
 
 from ascendsim.plot.drawing import draw_legend
-from ascendsim.plot.figures import figure_of, new_axes, png_bytes, save_figure
+from ascendsim.plot.figures import Picture, figure_of, new_axes
 from ascendsim.plot.palette import FAINT, INK, KIND_COLOURS
 from ascendsim.profiling.kinds import KINDS, kind_of
 from ascendsim.profiling.metrics import task_metrics
@@ -16,13 +14,12 @@ from ascendsim.profiling.view import ProfiledRun
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
-NAME_LETTERS = 34  # longer names lose their middle
+NAME_LETTERS = 40  # longer names lose their head; the tail tells operators apart
 
 
 @dataclass(eq=False)
-class TopOperatorsDisplay:
+class TopOperatorsDisplay(Picture):
     """The longest tasks as numbers, and the picture of them.
 
     Attributes:
@@ -38,10 +35,8 @@ class TopOperatorsDisplay:
     times_us: tuple[float, ...]
     shares: tuple[float, ...]
     title: str
-    figure_: Figure = field(init=False, repr=False)
-    ax_: Axes = field(init=False, repr=False)
 
-    def plot(self, ax: Axes | None = None) -> TopOperatorsDisplay:
+    def plot(self, ax: Axes | None = None) -> Self:
         """Draws the bars.
 
         Args:
@@ -70,17 +65,6 @@ class TopOperatorsDisplay:
         draw_legend(ax, [kind for kind in KINDS if kind in self.kinds])
         return self
 
-    def save(self, path: str | PathLike[str]) -> Path:
-        """Writes the picture as .png, .svg or .pdf (drawn first if it was not yet)."""
-        if not hasattr(self, "figure_"):
-            self.plot()
-        return save_figure(self.figure_, path)
-
-    def _repr_png_(self) -> bytes:
-        if not hasattr(self, "figure_"):
-            self.plot()
-        return png_bytes(self.figure_)
-
 
 def plot_top_operators(run: ProfiledRun, count: int = 12, ax: Axes | None = None) -> TopOperatorsDisplay:
     """Draws the tasks that take the most time, with their share and what bounds them.
@@ -103,7 +87,4 @@ def plot_top_operators(run: ProfiledRun, count: int = 12, ax: Axes | None = None
 
 
 def _short(name: str) -> str:
-    if len(name) <= NAME_LETTERS:
-        return name
-    half = (NAME_LETTERS - 1) // 2
-    return f"{name[:half]}…{name[-half:]}"
+    return name if len(name) <= NAME_LETTERS else f"…{name[-NAME_LETTERS:]}"

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import io
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from functools import lru_cache
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from ascendsim.core.errors import InputError, suggest
 from ascendsim.profiling.files import write_whole
@@ -18,6 +19,34 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 FORMATS = ("png", "svg", "pdf")
+
+
+class Picture(ABC):
+    """What all displays can do once they can plot themselves."""
+
+    figure_: Figure
+    ax_: Axes
+
+    @abstractmethod
+    def plot(self, ax: Axes | None = None) -> Self:
+        """Draws on axes (a new figure if None), sets `figure_` and `ax_`, returns itself."""
+
+    def save(self, path: str | PathLike[str]) -> Path:
+        """Writes the picture as .png, .svg or .pdf (drawn first if it was not yet).
+
+        Raises:
+            InputError: If the file name has another ending.
+            OSError: If the file cannot be written.
+        """
+        return save_figure(self._drawn(), path)
+
+    def _drawn(self) -> Figure:
+        if not hasattr(self, "figure_"):
+            self.plot()
+        return self.figure_
+
+    def _repr_png_(self) -> bytes:
+        return png_bytes(self._drawn())
 
 
 def new_axes(width: float, height: float) -> Axes:

@@ -6,15 +6,13 @@ operations a byte, at most min(peak, I * bandwidth) operations a second are poss
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from os import PathLike
-from pathlib import Path
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
 from ascendsim.plot.drawing import draw_legend
-from ascendsim.plot.figures import figure_of, new_axes, png_bytes, save_figure
+from ascendsim.plot.figures import Picture, figure_of, new_axes
 from ascendsim.plot.lanes import Floats
 from ascendsim.plot.palette import FAINT, INK, KIND_COLOURS
 from ascendsim.profiling.kinds import KINDS, kind_of
@@ -24,11 +22,10 @@ from ascendsim.profiling.view import ProfiledRun
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 
 @dataclass(eq=False)
-class RooflineDisplay:
+class RooflineDisplay(Picture):
     """Tasks with useful Cube work that move bytes through DDR, as numbers, and the picture of them.
 
     Attributes:
@@ -51,8 +48,6 @@ class RooflineDisplay:
     peak_gb_per_s: float
     left_out: int
     title: str
-    figure_: Figure = field(init=False, repr=False)
-    ax_: Axes = field(init=False, repr=False)
 
     @property
     def ridge(self) -> float:
@@ -63,7 +58,7 @@ class RooflineDisplay:
         """Largest possible rate at an intensity, in 10^12 operations/s."""
         return np.minimum(self.peak_tflops, intensity * self.peak_gb_per_s / 1e3)
 
-    def plot(self, ax: Axes | None = None) -> RooflineDisplay:
+    def plot(self, ax: Axes | None = None) -> Self:
         """Draws the roofline.
 
         Args:
@@ -104,23 +99,12 @@ class RooflineDisplay:
         draw_legend(ax, [kind for kind in KINDS if kind in self.kinds])
         return self
 
-    def save(self, path: str | PathLike[str]) -> Path:
-        """Writes the picture as .png, .svg or .pdf (drawn first if it was not yet)."""
-        if not hasattr(self, "figure_"):
-            self.plot()
-        return save_figure(self.figure_, path)
-
     def to_table(self) -> Table:
         """The points behind the picture."""
         columns = ("Op Name", "Kind", "Intensity(op/B)", "TFLOP/s", "Roof(TFLOP/s)", "Time(us)")
         numbers = (self.intensity, self.tflops, self.roof(self.intensity), self.times_us)
         rows = zip(self.names, self.kinds, *(map(float, values) for values in numbers), strict=True)
         return Table("roofline", columns, tuple(rows))
-
-    def _repr_png_(self) -> bytes:
-        if not hasattr(self, "figure_"):
-            self.plot()
-        return png_bytes(self.figure_)
 
 
 def plot_roofline(run: ProfiledRun, ax: Axes | None = None) -> RooflineDisplay:

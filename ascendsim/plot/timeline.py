@@ -8,17 +8,15 @@ pixels are added up, so that 5,000 tasks give a picture of densities and five gi
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from os import PathLike
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 
 from ascendsim.core.errors import InputError, suggest
 from ascendsim.plot.drawing import LaneArtist, draw_legend
-from ascendsim.plot.figures import figure_of, new_axes, png_bytes, save_figure
+from ascendsim.plot.figures import Picture, figure_of, new_axes
 from ascendsim.plot.lanes import Floats, Lane, instruction_lanes, share_lanes, stream_lanes
 from ascendsim.plot.palette import FAINT, INK
 from ascendsim.profiling.kinds import KINDS
@@ -28,14 +26,13 @@ from ascendsim.profiling.view import ProfiledRun, TaskView
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 Level = Literal["auto", "task", "instruction"]
 MS_FROM_US = 10_000.0  # windows longer than this are labelled in ms
 
 
 @dataclass(eq=False)
-class TimelineDisplay:
+class TimelineDisplay(Picture):
     """A timeline as numbers, and the picture of it.
 
     Attributes:
@@ -50,15 +47,13 @@ class TimelineDisplay:
     window: Window
     title: str
     highlighted: frozenset[int] | None = None
-    figure_: Figure = field(init=False, repr=False)
-    ax_: Axes = field(init=False, repr=False)
 
     @property
     def unit(self) -> str:
         """Unit of the time axis: "us", or "ms" for long windows."""
         return "ms" if self.window[1] - self.window[0] > MS_FROM_US else "us"
 
-    def plot(self, ax: Axes | None = None) -> TimelineDisplay:
+    def plot(self, ax: Axes | None = None) -> Self:
         """Draws the timeline.
 
         Args:
@@ -103,17 +98,6 @@ class TimelineDisplay:
             place = (1.006, top + _height(lane) / 2)
             ax.text(*place, share, transform=ax.get_yaxis_transform(), va="center", fontsize=8.5, color=FAINT)
 
-    def save(self, path: str | PathLike[str]) -> Path:
-        """Writes the picture as .png, .svg or .pdf (drawn first if it was not yet).
-
-        Raises:
-            InputError: If the file name has another ending.
-            OSError: If the file cannot be written.
-        """
-        if not hasattr(self, "figure_"):
-            self.plot()
-        return save_figure(self.figure_, path)
-
     def to_table(self) -> Table:
         """The slices behind the picture, one row each."""
         rows = tuple(
@@ -130,11 +114,6 @@ class TimelineDisplay:
             for i in range(len(lane))
         )
         return Table("timeline", ("Lane", "Label", "Task ID", "Kind", "Start(us)", "End(us)", "Share"), rows)
-
-    def _repr_png_(self) -> bytes:
-        if not hasattr(self, "figure_"):
-            self.plot()
-        return png_bytes(self.figure_)
 
 
 def timeline(

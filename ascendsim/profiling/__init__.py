@@ -5,10 +5,11 @@ Every report starts from a `ProfiledRun`. Times in tables are microseconds of si
 
 from ascendsim.profiling.chrome_trace import TraceFile, TraceSize, chrome_trace, estimate_trace, write_trace
 from ascendsim.profiling.kinds import KINDS, kind_of
-from ascendsim.profiling.metrics import Phases, TaskMetrics, phases, task_metrics
+from ascendsim.profiling.metrics import TaskMetrics, task_metrics
 from ascendsim.profiling.msprof import msprof_timeline, write_prof_folder
 from ascendsim.profiling.notebook import html
 from ascendsim.profiling.op_summary import ai_core_metrics, op_summary
+from ascendsim.profiling.phases import Phases, phases, task_phases
 from ascendsim.profiling.select import select
 from ascendsim.profiling.statistics import op_statistic, task_time
 from ascendsim.profiling.summary import Summary, summarise, top_operators
@@ -37,6 +38,7 @@ __all__ = [
     "select",
     "summarise",
     "task_metrics",
+    "task_phases",
     "task_time",
     "top_operators",
     "write_prof_folder",

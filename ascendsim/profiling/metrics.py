@@ -1,4 +1,4 @@
-"""Where the time of a task went: engine, bound, achieved against peak, and the phases E, R, C, W."""
+"""Where the time of a task went: engine, what bounds it, achieved against peak."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from ascendsim.core.dtypes import DType
 from ascendsim.profiling.view import ProfiledRun, TaskView
 from ascendsim.soc.spec import SocSpec
-from ascendsim.trace.records import TaskRecord
 
 PIPE_NAMES = {"M": "Cube", "V": "Vector", "S": "Scalar", "MTE1": "MTE1", "MTE2": "MTE2", "MTE3": "MTE3", "FIX": "FixPipe"}
 """Pipes as people call them, in the order of reports."""
@@ -53,53 +52,6 @@ class TaskMetrics:
         if self.tflops and self.peak_tflops:
             return self.tflops / self.peak_tflops
         return max(self.ddr_utilisation, self.l2_utilisation)
-
-
-@dataclass(frozen=True, slots=True)
-class Phases:
-    """Emit, read, compute, write of one task, in ticks.
-
-    `emit`, `read`, `compute` and `write` follow one another and add up to `end - ready`: what a task costs on the clock.
-    `read_busy`, `compute_busy` and `write_busy` are what the pipes worked, overlapped or not, on an average core:
-    their sum above `end - start` is the gain of overlapping.
-
-    Attributes:
-        emit: From `ready` to `start`: the task waits for its launch.
-        read: From `start` to the first Cube or Vector instruction (dispatch and block start included).
-        compute: From there to the end of the last one; reads and writes overlap with it.
-        write: From there to `end`.
-    """
-
-    emit: int
-    read: int
-    compute: int
-    write: int
-    read_busy: int
-    compute_busy: int
-    write_busy: int
-
-
-def phases(record: TaskRecord) -> Phases:
-    """Phases of a task.
-
-    An AI CPU task only emits and computes. A task that moves data without computing has no compute phase; its time is cut into
-    read and write in the proportion of the work of MTE2 and of MTE3 (all read if there was none).
-    """
-    busy = record.busy
-    rounds, blocks = max(record.rounds, 1), max(record.blocks, 1)
-    read_busy, write_busy = busy.get("MTE2", 0), busy.get("MTE3", 0) + busy.get("FIX", 0)
-    compute_busy = busy.get("M", 0) + busy.get("V", 0)
-    emit, span = record.start - record.ready, record.end - record.start
-    if record.kind == "AI_CPU":
-        return Phases(emit, 0, span, 0, 0, span, 0)
-    if record.first_compute < 0:
-        read = span * read_busy // (read_busy + write_busy) if read_busy + write_busy else span
-        compute, write = 0, span - read
-    else:
-        read, compute = record.first_compute - record.start, record.last_compute - record.first_compute
-        write = record.end - record.last_compute
-    per_core = [ticks * rounds // blocks for ticks in (read_busy, compute_busy, write_busy)]
-    return Phases(emit, read, compute, write, *per_core)
 
 
 def peak_tflops(soc: SocSpec, dtype: str = "float16") -> float:

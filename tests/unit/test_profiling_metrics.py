@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from ascendsim.isa.program import MemoryPlan, Program, Task, TaskKind
-from ascendsim.profiling import ProfiledRun, html, phases, summarise, task_metrics, top_operators
+from ascendsim.profiling import ProfiledRun, html, phases, summarise, task_metrics, task_phases, top_operators
 from ascendsim.profiling.metrics import (
     bound_by,
     ddr_peak_gb_per_s,
@@ -161,6 +161,22 @@ def test_phases_follow_one_another_and_add_up():
     found = phases(record(busy={"M": 800, "MTE2": 1000, "MTE3": 200, "FIX": 20}))
     assert (found.emit, found.read, found.compute, found.write) == (100, 200, 600, 200)
     assert (found.read_busy, found.compute_busy, found.write_busy) == (500, 400, 110)
+
+
+def test_launch_belongs_to_emit_and_never_reaches_into_compute():
+    found = phases(record(), launch=150)
+    assert (found.emit, found.read, found.compute, found.write) == (250, 50, 600, 200)
+    assert (phases(record(), launch=10_000).emit, phases(record(), launch=10_000).read) == (300, 0)
+
+
+def test_phase_table_adds_up_to_the_time_from_ready_to_end():
+    run = synthetic_run(30)
+    rows = {row["Task ID"]: row for row in task_phases(run).records()}
+    for view in run.tasks:
+        total = sum(rows[view.id][f"{name}(us)"] for name in ("Emit", "Read", "Compute", "Write"))
+        assert total == pytest.approx(run.us(view.record.end - view.record.ready))
+    launch = 1.5 + 2 + 0.5  # waiting in the stream, task_launch_us, kernel_init_ns
+    assert rows[0]["Emit(us)"] == pytest.approx(launch, abs=1e-3)
 
 
 def test_phases_of_a_transfer_are_cut_by_the_work_of_the_transfer_pipes():
