@@ -151,16 +151,16 @@ def _assign(graph: Graph, wish: Wish) -> PassResult:
         taken, given = wish(node)
         wanted[node] = taken or first or DType.FLOAT16
         out = given or taken or first or DType.FLOAT16
-        for tensor in node.outputs:
-            if _is_single(tensor) and tensor.dtype is not out:
-                tensor.dtype = out
+        for result in node.outputs:
+            if _is_single(result) and result.dtype is not out:
+                result.dtype = out
                 half_tensors += 1
     casts: dict[tuple[Tensor, DType], Tensor] = {}
     for node in graph.nodes:  # a snapshot: inserted nodes are not visited
         for port, tensor in enumerate(node.inputs):
             if tensor is None or not _is_single(tensor) or tensor in parameters or _is_parameter(Use(node, port)):
                 continue
-            if tensor.dtype is not wanted[node] and not (node.op_type == "Cast" and not tensor.is_constant):
+            if tensor.is_constant or (tensor.dtype is not wanted[node] and node.op_type != "Cast"):
                 node.set_input(port, _in_type(graph, tensor, wanted[node], casts))
     for position, output in enumerate(graph.outputs):
         if _is_single(output) and output.dtype is not DType.FLOAT32 and output.producer is not None:
@@ -179,7 +179,7 @@ def _in_type(graph: Graph, tensor: Tensor, dtype: DType, casts: dict[tuple[Tenso
     if key in casts:
         return casts[key]
     if tensor.is_constant:
-        if (tensor, DType.FLOAT32) in casts or (tensor, DType.FLOAT16) in casts:  # the other type is in use already
+        if any((tensor, other) in casts for other in (DType.FLOAT32, DType.FLOAT16)):  # the other type is in use already
             twin = graph.add_tensor(
                 Tensor(graph.fresh(f"{tensor.name}_{dtype.value}"), dtype, tensor.shape, tensor.format, tensor.constant)
             )

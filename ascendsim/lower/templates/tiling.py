@@ -187,7 +187,7 @@ def candidates(product: Product, rates: Rates, smallest: int = 4) -> Iterator[Ti
     for share in shares(product, rates.cores):
         _, _, sm, sn = share
         for tile_n in tile_sizes(sn, min(rates.l0b // 2 // FRACTAL_BYTES, product.most_n // ROWS), smallest):
-            for tile_m in tile_sizes(sm, rates.l0a // 2 // FRACTAL_BYTES, smallest):
+            for tile_m in run_sizes(product.conv, sm, rates.l0a // 2 // FRACTAL_BYTES, smallest):
                 blocks = ceil_div(tile_m, ROWS) * ceil_div(tile_n, ROWS)
                 if blocks * ACCUMULATOR_BYTES > rates.l0c:
                     continue
@@ -214,15 +214,19 @@ def shares(product: Product, cores: int) -> Iterator[tuple[int, int, int, int]]:
                 break
             m_parts = min(m_blocks, wanted)
             n_parts = min(n_blocks, left // m_parts)
-            share = (
-                ceil_div(product.batch, batch_parts),
-                ceil_div(product.images, image_parts),
-                min(product.m, ceil_div(m_blocks, m_parts) * ROWS),
-                min(product.n, ceil_div(n_blocks, n_parts) * ROWS),
-            )
-            if share not in seen:
-                seen.add(share)
-                yield share
+            share_ms = [min(product.m, ceil_div(m_blocks, m_parts) * ROWS)]
+            if product.conv is not None and not is_direct(product.conv) and product.conv.out_h >= m_parts:
+                share_ms.append(min(product.m, ceil_div(product.conv.out_h, m_parts) * product.conv.out_w))
+            for share_m in share_ms:
+                share = (
+                    ceil_div(product.batch, batch_parts),
+                    ceil_div(product.images, image_parts),
+                    share_m,
+                    min(product.n, ceil_div(n_blocks, n_parts) * ROWS),
+                )
+                if share not in seen:
+                    seen.add(share)
+                    yield share
 
 
 def tile_sizes(elements: int, most_blocks: int, smallest: int = 4) -> list[int]:
@@ -233,11 +237,22 @@ def tile_sizes(elements: int, most_blocks: int, smallest: int = 4) -> list[int]:
     """
     blocks = ceil_div(elements, ROWS)
     sizes: dict[int, None] = {}
-    for limit in (32, 24, 16, 12, 8, 4, 2, 1):
+    for limit in (64, 32, 24, 16, 12, 8, 4, 2, 1):
         tile = ceil_div(blocks, ceil_div(blocks, min(limit, most_blocks)))
         sizes[min(elements, tile * ROWS)] = None
     useful = [size for size in sizes if size >= min(elements, min(blocks, smallest) * ROWS)]
     return useful or list(sizes)
+
+
+def run_sizes(conv: ConvGeometry | None, elements: int, most_blocks: int, smallest: int) -> list[int]:
+    """Tile sizes along m; for maps that must be unfolded also runs of whole output rows, which need fewer input rows."""
+    sizes = tile_sizes(elements, most_blocks, smallest)
+    if conv is not None and not is_direct(conv):
+        rows = ceil_div(elements, conv.out_w)
+        most = min(rows, most_blocks * ROWS // conv.out_w)
+        even = {ceil_div(rows, ceil_div(rows, wanted)) * conv.out_w for wanted in {1, 2, 3, 4, 6, 8, 12, most} if 1 <= wanted <= most}
+        sizes += sorted(min(elements, size) for size in even if size >= min(elements, smallest * ROWS) and size not in sizes)
+    return sizes
 
 
 def _fill_l1(
@@ -298,9 +313,9 @@ def score(
     tiles = sb * si * m_tiles * n_tiles
     chunks = ceil_div(k_blocks, chunk)
     steps = chunks * ceil_div(chunk, step)
-    # Cube and MTE1, one tile; the last tile of an axis may be smaller, so average over the share
-    fill = (sm / (m_tiles * tile_m)) * (sn / (n_tiles * tile_n))
-    cube = m_blocks * n_blocks * k_blocks * rates.per_block * fill + steps * (rates.mmad_gap + rates.start)
+    # Cube and MTE1, the average tile (the last one of an axis may be smaller)
+    m_average, n_average = tiled_blocks(sm, tile_m) / m_tiles, tiled_blocks(sn, tile_n) / n_tiles
+    cube = m_average * n_average * k_blocks * rates.per_block + steps * (rates.mmad_gap + rates.start)
     if rates.odd_penalty and step > 1 and (m_blocks % 2 or n_blocks % 2):
         cube += steps * (step - 2)
     load_a = FRACTAL_BYTES / rates.l1_to_l0a
@@ -313,11 +328,11 @@ def score(
         + n_blocks * k_blocks * FRACTAL_BYTES / rates.l1_to_l0b
         + steps * (gap_a + rates.load2d_gap + 2 * rates.start)
     )
-    out = m_blocks * n_blocks * ACCUMULATOR_BYTES * (1 / rates.out + product.out_passes / 2 / rates.vector) + 4 * rates.start
+    out = m_average * n_average * ACCUMULATOR_BYTES * (1 / rates.out + product.out_passes / 2 / rates.vector) + 4 * rates.start
     compute = max(cube, mte1)
     busy = tiles * max(compute, out) if accumulators > 1 else tiles * (compute + out)
     # global memory
-    a_tile, b_tile = a_bytes(conv, tile_m, k_blocks), n_blocks * FRACTAL_BYTES * k_blocks
+    a_tile, b_tile = a_bytes(conv, tile_m, chunk) * chunks, n_blocks * FRACTAL_BYTES * k_blocks
     a_loads = sb * si * m_tiles * (1 if hold == "a" else n_tiles)
     b_loads = sb * n_tiles if hold == "b" else tiles
     core_in = a_loads * a_tile + b_loads * b_tile * (sn / (n_tiles * tile_n))
@@ -340,6 +355,16 @@ def score(
     last = out + m_blocks * n_blocks * ROWS * ROWS * product.out_itemsize / min(rates.port_out, rates.dram / active)
     waits = tiles * chunks * max(0.0, (rates.latency - compute / chunks) / 2)
     return max(busy, memory) + first + last + waits + active * rates.dispatch
+
+
+def tiled_blocks(elements: int, tile: int) -> int:
+    """Blocks of 16 along an axis that is cut in tiles, each rounded up.
+
+    >>> tiled_blocks(100, 40)
+    8
+    """
+    whole, tail = divmod(elements, tile)
+    return whole * ceil_div(tile, ROWS) + ceil_div(tail, ROWS)
 
 
 def unique_bytes(product: Product) -> int:

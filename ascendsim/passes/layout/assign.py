@@ -18,6 +18,7 @@ from ascendsim.core.formats import Format
 from ascendsim.graph.ir import Graph, Node, Tensor
 from ascendsim.opset import Layout, OpDef, OpSet
 from ascendsim.passes.base import PassResult
+from ascendsim.passes.layout.fold_batch import fold_batches
 from ascendsim.passes.layout.formats import BLOCKED, follows_in, same_bytes, storable, weight_format, wished
 from ascendsim.soc.spec import SocSpec
 
@@ -52,6 +53,7 @@ def assign_formats(graph: Graph, opset: OpSet, matmul: Format) -> PassResult:
         opset: Operators.
         matmul: Format of matrix operands on the chip.
     """
+    folded = fold_batches(graph)
     work = _Assignment(graph, opset, matmul)
     for node in graph.topological():
         work.visit(node)
@@ -59,7 +61,12 @@ def assign_formats(graph: Graph, opset: OpSet, matmul: Format) -> PassResult:
         if tensor.format in BLOCKED and tensor.producer is not None:
             graph.outputs[position] = work.restored(tensor)
     return PassResult(
-        True, {"inserted TransData": work.inserted, "blocked tensors": sum(t.format in BLOCKED for t in graph.tensors.values())}
+        True,
+        {
+            "folded batches": folded,
+            "inserted TransData": work.inserted,
+            "blocked tensors": sum(t.format in BLOCKED for t in graph.tensors.values()),
+        },
     )
 
 

@@ -12,6 +12,9 @@ BLOCKED = (Format.NC1HWC0, Format.FRACTAL_NZ)
 # Operators along the last axis: they take FRACTAL_NZ where no row is padded.
 LAST_AXIS_OPERATORS = frozenset({"Softmax", "LogSoftmax", "LayerNormalization", "RMSNormalization"})
 
+# Input and recurrent weights at ports 1 and 2 are operands of the Cube (CANN stores them in fractals as well).
+RECURRENT_OPERATORS = frozenset({"LSTM", "GRU", "RNN"})
+
 
 def storable(tensor: Tensor, format: Format) -> bool:
     """Whether the tensor has a rank that the format takes, and elements."""
@@ -72,6 +75,8 @@ def weight_format(node: Node, definition: OpDef, port: int, matmul: Format) -> F
     if definition.layout is Layout.FEATURE and "Conv" in node.op_type and port == weights and storable(tensor, Format.FRACTAL_Z):
         return Format.FRACTAL_Z
     if definition.layout is Layout.MATMUL and port in matrix_ports(node) and storable(tensor, matmul):
+        return matmul
+    if node.op_type in RECURRENT_OPERATORS and port in (1, 2):
         return matmul
     return Format.ND
 
