@@ -1,0 +1,65 @@
+"""Folds the batch axes of a matrix product into its rows where the right operand serves all of them.
+
+Before: y[197, 1, 2304] = MatMul(x[197, 1, 768], w[768, 2304]), 197 products of one row each, padded to 16 rows.
+After:  y = Reshape(MatMul(Reshape(x, [197, 768]), w), [197, 1, 2304]), one product of 197 rows.
+CANN's graph engine does the same by a pass over BatchMatMul. Products whose rows fill whole fractals stay as they are: their
+operands may stay in FRACTAL_NZ through the operators around them.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from ascendsim.core.dtypes import DType
+from ascendsim.core.formats import FRACTAL_ROWS
+from ascendsim.graph.ir import Graph, Node, Tensor
+
+
+def fold_batches(graph: Graph) -> int:
+    """Folds all such products.
+
+    Returns:
+        How many.
+    """
+    folded = 0
+    for node in graph.nodes:
+        if node.op_type == "MatMul" and _folds(node):
+            _fold(graph, node)
+            folded += 1
+    return folded
+
+
+def _folds(node: Node) -> bool:
+    left, right = node.required(0), node.required(1)
+    if not (left.is_static and right.is_static) or len(right.static_shape) != 2 or len(left.static_shape) < 3:
+        return False
+    rows = left.static_shape[-2]
+    return left.elements > 0 and math.prod(left.static_shape[:-2]) > 1 and rows % FRACTAL_ROWS != 0
+
+
+def _fold(graph: Graph, node: Node) -> None:
+    left, result = node.required(0), node.output
+    shape = result.static_shape
+    rows = math.prod(shape[:-1])
+    node.set_input(0, _reshaped(graph, left, (rows, left.static_shape[-1]), graph.fresh(f"{left.name}_rows")))
+    name = result.name
+    position = next((place for place, tensor in enumerate(graph.outputs) if tensor is result), None)
+    graph.rename_tensor(result, graph.fresh(f"{name}_rows"))
+    uses = result.uses
+    result.shape = (rows, shape[-1])
+    unfolded = _reshaped(graph, result, shape, name)
+    for use in uses:
+        use.node.set_input(use.index, unfolded)
+    if position is not None:
+        graph.outputs[:] = [unfolded if tensor is result else tensor for tensor in graph.outputs]
+
+
+def _reshaped(graph: Graph, tensor: Tensor, shape: tuple[int, ...], name: str) -> Tensor:
+    wanted = graph.add_constant(graph.fresh(f"{name}_shape"), np.asarray(shape, np.int64))
+    node = graph.add_node("Reshape", [tensor, wanted], [name], name=graph.fresh(f"{name}_reshape"))
+    node.origin["inserted"] = "layout"
+    result = node.output
+    result.shape, result.dtype, result.origin_dtype = shape, tensor.dtype or DType.FLOAT32, tensor.origin_dtype
+    return result
