@@ -161,8 +161,6 @@ class Links:
         self._computing = False
         self._version += 1
         active = self._active
-        if not active:
-            return
         key = tuple([flow.kind for flow in active])
         rates = self._known.get(key)
         if rates is None:
@@ -187,4 +185,6 @@ class Links:
             elif flow.done is not None:
                 flow.done.succeed()
         self._active = going_on
-        self._changed()
+        self._version += 1
+        if going_on:
+            self._changed()
