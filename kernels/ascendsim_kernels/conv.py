@@ -42,12 +42,14 @@ def _unfold(image: Any, table: Any, first: int, rows: int, columns: Any) -> None
                             continue
                         source = image[c, d, h]
                         target[start : start + low] = 0
+                        piece = target[start + low : start + high]
+                        seen = source[left + low * stride_w :]  # indices from 0 on need no check for negative ones
                         if stride_w == 1:
-                            for w in range(low, high):
-                                target[start + w] = source[left + w]
+                            for w in range(piece.size):
+                                piece[w] = seen[w]
                         else:
-                            for w in range(low, high):
-                                target[start + w] = source[left + w * stride_w]
+                            for w in range(piece.size):
+                                piece[w] = seen[w * stride_w]
                         target[start + high : start + out_w] = 0
                     k += 1
 
@@ -81,12 +83,14 @@ def _depthwise(image: Any, weight: Any, table: Any, result: Any) -> None:
                                 low = min(max(0, (stride_w - 1 - left) // stride_w), out_w)
                                 high = max(low, min(out_w, (width - left + stride_w - 1) // stride_w))
                                 factor = weight[channel, kd, kh, kw]
+                                piece = target[low:high]
+                                seen = source[left + low * stride_w :]
                                 if stride_w == 1:
-                                    for w in range(low, high):
-                                        target[w] += factor * source[left + w]
+                                    for w in range(piece.size):
+                                        piece[w] += factor * seen[w]
                                 else:
-                                    for w in range(low, high):
-                                        target[w] += factor * source[left + w * stride_w]
+                                    for w in range(piece.size):
+                                        piece[w] += factor * seen[w * stride_w]
 
 
 def convolve(image: NDArray[Any], weight: NDArray[Any], window: Window, groups: int) -> NDArray[Any]:

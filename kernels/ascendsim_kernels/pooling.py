@@ -34,12 +34,14 @@ def _pool(image: Any, table: Any, maximum: bool, result: Any) -> None:
                             left = kw * table[2, 2] - table[3, 2]
                             low = min(max(0, (stride_w - 1 - left) // stride_w), out_w)
                             high = max(low, min(out_w, (width - left + stride_w - 1) // stride_w))
+                            piece = target[low:high]
+                            seen = source[left + low * stride_w :]  # indices from 0 on need no check for negative ones
                             if maximum:
-                                for w in range(low, high):
-                                    target[w] = max(target[w], source[left + w * stride_w])
+                                for w in range(piece.size):
+                                    piece[w] = max(piece[w], seen[w * stride_w])
                             else:
-                                for w in range(low, high):
-                                    target[w] += source[left + w * stride_w]
+                                for w in range(piece.size):
+                                    piece[w] += seen[w * stride_w]
 
 
 @kernel
