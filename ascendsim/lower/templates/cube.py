@@ -16,17 +16,18 @@ L0C from UB takes a pass over the float32 tile and stalls the Cube in between.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
 from ascendsim.core.formats import BLOCK_BYTES, Format, align, c0, ceil_div
 from ascendsim.isa.instructions import ZERO, Affine, Buffer, Img2Col, Mmad, Move, Pipe
 from ascendsim.isa.program import Block, BlockGroup, CoreKind
-from ascendsim.lower.emit import BlockBuilder, Ring, capacity, pieces, plus, times
+from ascendsim.lower.emit import BlockBuilder, Piece, Ring, capacity, pieces, plus, times
 from ascendsim.lower.templates import conv as unfold
 from ascendsim.lower.templates.operands import fitted, image_tile, matrix_tile, weight_tile
 from ascendsim.lower.templates.stage import Stage, Tile, share_groups, sizes_of
 from ascendsim.lower.templates.steps import Expansion
-from ascendsim.lower.templates.tiling import ACCUMULATOR_BYTES, ROWS, Product, Tiling, best_tiling
+from ascendsim.lower.templates.tiling import ACCUMULATOR_BYTES, ROWS, Product, Tiling, best_tiling, lookahead
 from ascendsim.lower.templates.way_out import FixpipeOut, UnifiedBufferOut, fixpipe_takes
 from ascendsim.opset.work import CubeWork, Ref, Stream, VectorWork
 from ascendsim.soc.spec import SocSpec
@@ -77,7 +78,24 @@ def product_of(work: CubeWork, soc: SocSpec) -> Product:
     extra = sum(stream.ref.dtype.itemsize for stream in work.epilogue_inputs if stream.over == "all")
     batch = 1 if conv is None and work.b_shared else work.batch
     most_n = (soc.buffers.bias_table or 0) // BIAS_BYTES if soc.split_cores and work.bias is not None else work.n
-    return Product(batch, images, m, work.n, k_blocks, conv, work.out.dtype.itemsize, work.dtype.value, passes, extra, max(ROWS, most_n))
+    row_major = (Format.ND, Format.NCHW)
+    a_rows = ("m" if work.transpose_a else "k") if conv is None and work.a.format in row_major else ""
+    b_rows = ("k" if work.transpose_b else "n") if conv is None and work.b.format in row_major else ""
+    return Product(
+        batch,
+        images,
+        m,
+        work.n,
+        k_blocks,
+        conv,
+        work.out.dtype.itemsize,
+        work.dtype.value,
+        passes,
+        extra,
+        max(ROWS, most_n),
+        a_rows,
+        b_rows,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +119,8 @@ class CubeWriter:
         self.b = b = BlockBuilder(soc, CoreKind.CUBE if soc.split_cores else CoreKind.AI)
         self.tile_m, self.tile_n = tile_m, tile_n = min(tiling.tile_m, share[0]), min(tiling.tile_n, share[1])
         m_blocks, n_blocks = ceil_div(tile_m, ROWS), ceil_div(tile_n, ROWS)
-        runs = unfold.run_lengths(product.m, tiling.share_m, tiling.tile_m)
+        self.band_m = min(tiling.band_m, share[0])
+        runs = unfold.run_lengths(product.m, tiling.share_m, tiling.band_m)
         a_chunk = unfold.largest_a_bytes(work.conv, runs, tiling.chunk_k)
         b_chunk = n_blocks * unfold.FRACTAL_BYTES * tiling.chunk_k
         a_panel = unfold.largest_a_bytes(work.conv, runs, product.k_blocks)
@@ -164,43 +183,103 @@ class CubeWriter:
                     b.commit(self.panel)
                     b.receive(self.panel)
                 with b.loop("image", images) as image:
-                    for rows in pieces(m, self.tile_m):
-                        with b.loop("m", rows.trips) as i:
-                            self._tile(Where(group, image, rows.at(i), columns.at(j)), rows.size, columns.size, rows.trips)
+                    if held and self.tiling.chunk_k == self.product.k_blocks:
+                        self._bands(Where(group, image, ZERO, columns.at(j)), m, columns.size)
+                    else:
+                        for rows in pieces(m, self.tile_m):
+                            with b.loop("m", rows.trips) as i:
+                                self._tile(Where(group, image, rows.at(i), columns.at(j)), rows.size, columns.size, rows.trips)
                 if held:
                     b.release(self.panel)
 
-    def _tile(self, where: Where, m: int, n: int, trips: int) -> None:
-        """One tile of the result: all of k into L0C, then the way out."""
+    def _bands(self, where: Where, m: int, n: int) -> None:
+        """All rows of one image, while B's panel is held: A comes in bands of one or more tiles, with all of k."""
+        b, k = self.b, (ZERO, self.product.k_blocks)
+
+        def load(band: Piece, index: Affine, trips: int) -> None:
+            b.acquire(self.streamed)
+            self._load_a(replace(where, m=band.at(index)), band.size, trips, k)
+            b.commit(self.streamed)
+
+        def compute(band: Piece, index: Affine) -> None:
+            b.receive(self.streamed)
+            for rows in pieces(band.size, self.tile_m):
+                with b.loop("t", rows.trips) as t:
+                    at = plus(band.at(index), rows.at(t))
+                    self._tile(replace(where, m=at), rows.size, n, 1, band.size)
+            b.release(self.streamed)
+
+        self._pipelined(pieces(m, self.band_m), "m", load, compute)
+
+    def _pipelined(
+        self,
+        parts: Sequence[Piece],
+        name: str,
+        load: Callable[[Piece, Affine, int], None],
+        compute: Callable[[Piece, Affine], None],
+    ) -> None:
+        """Loads and computes pieces in turn; the next load goes before a computation that would fill the Cube's queue."""
+        b = self.b
+        if self.tiling.steps_of_load <= lookahead(b.soc.issue.queue_depth.get("M", 16)):
+            for part in parts:
+                with b.loop(name, part.trips) as i:
+                    load(part, i, part.trips)
+                    compute(part, i)
+            return
+        load(parts[0], ZERO, 1)
+        for number, part in enumerate(parts):
+            if part.trips > 1:
+                with b.loop(name, part.trips - 1) as i:
+                    load(part, plus(i, 1), part.trips - 1)
+                    compute(part, i)
+            if number + 1 < len(parts):
+                load(parts[number + 1], ZERO, 1)
+            compute(part, Affine(part.trips - 1))
+
+    def _tile(self, where: Where, m: int, n: int, trips: int, band: int = 0) -> None:
+        """One tile of the result: all of k into L0C, then the way out. With a `band` its rows of A are in L1 already."""
         b, t = self.b, self.tiling
-        m_blocks, n_blocks = ceil_div(m, ROWS), ceil_div(n, ROWS)
         self.out.bring(where.n, n)
         b.acquire(self.l0c)
         self.out.begin(n)
-        for chunks in pieces(self.product.k_blocks, t.chunk_k):
-            with b.loop("k", chunks.trips) as c:
+        if band:
+            self._steps((m, n), (ZERO, self.product.k_blocks), band)
+        else:
+
+            def load(chunk: Piece, index: Affine, _: int) -> None:
                 b.acquire(self.streamed)
-                k = (chunks.at(c), chunks.size)
+                k = (chunk.at(index), chunk.size)
                 if t.hold != "a":
                     self._load_a(where, m, trips, k)
                 if t.hold != "b":
                     self._load_b(where, n, k)
                 b.commit(self.streamed)
+
+            def compute(chunk: Piece, index: Affine) -> None:
                 b.receive(self.streamed)
-                for steps in pieces(chunks.size, t.step_k):
-                    with b.loop("s", steps.trips) as s:
-                        at = steps.at(s)
-                        b.acquire(self.l0)
-                        self._feed_a(m, at if t.hold != "a" else plus(k[0], at), steps.size, chunks.size)
-                        self._feed_b(n_blocks, at if t.hold != "b" else plus(k[0], at), steps.size)
-                        b.commit(self.l0)
-                        b.receive(self.l0)
-                        self._multiply((m, m_blocks), (n, n_blocks), steps.size, plus(k[0], at))
-                        b.release(self.l0)
+                self._steps((m, n), (chunk.at(index), chunk.size), m)
                 b.release(self.streamed)
+
+            self._pipelined(pieces(self.product.k_blocks, t.chunk_k), "k", load, compute)
         b.commit(self.l0c)
         base, is_map = self._result_base(where)
         self.out.write(base, (where.m, m), (where.n, n), (self.product.m, self.product.n, is_map))
+
+    def _steps(self, size: tuple[int, int], k: tuple[Affine, int], rows: int) -> None:
+        """L1 -> L0 -> Cube for one chunk of k; `rows` of A are in L1."""
+        b, t = self.b, self.tiling
+        m, n = size
+        m_blocks, n_blocks = ceil_div(m, ROWS), ceil_div(n, ROWS)
+        for steps in pieces(k[1], t.step_k):
+            with b.loop("s", steps.trips) as s:
+                at = steps.at(s)
+                b.acquire(self.l0)
+                self._feed_a(m, at if t.hold != "a" else plus(k[0], at), steps.size, (rows, k[1]))
+                self._feed_b(n_blocks, at if t.hold != "b" else plus(k[0], at), steps.size)
+                b.commit(self.l0)
+                b.receive(self.l0)
+                self._multiply((m, m_blocks), (n, n_blocks), steps.size, plus(k[0], at))
+                b.release(self.l0)
 
     def _multiply(self, m: tuple[int, int], n: tuple[int, int], k_blocks: int, at: Affine) -> None:
         step = unfold.FRACTAL_BYTES * k_blocks
@@ -265,15 +344,15 @@ class CubeWriter:
             Move(Pipe.MTE2, target, tile.operand, tile.bursts, tile.burst_bytes, kind, src_stride=tile.stride, aligned=tile.aligned)
         )
 
-    def _feed_a(self, m: int, at: Affine, k_blocks: int, chunk: int) -> None:
-        """L1 -> L0A: load2d, or load3d where the map must be unfolded."""
+    def _feed_a(self, m: int, at: Affine, k_blocks: int, held: tuple[int, int]) -> None:
+        """L1 -> L0A: load2d, or load3d where the map must be unfolded; `held` rows and k blocks are in L1."""
         b, work = self.b, self.work
         m_blocks = ceil_div(m, ROWS)
         bytes = m_blocks * k_blocks * unfold.FRACTAL_BYTES
         target = b.target(self.l0, bytes, 0)
         if self.conv is not None:
-            held = self.product.k_blocks if self.tiling.hold == "a" else chunk
-            source = b.source(self.a1, unfold.a_bytes(work.conv, m, held))
+            rows, chunk = held
+            source = b.source(self.a1, unfold.a_bytes(work.conv, rows, self.product.k_blocks if self.tiling.hold == "a" else chunk))
             b.emit(Img2Col(target, source, bytes, self.conv.stride_w, unfold.input_rows(self.conv)))
             return
         column = unfold.a_bytes(work.conv, m, 1)

@@ -70,7 +70,7 @@ def image_tile(ref: Ref, conv: ConvGeometry, positions: tuple[Affine, int], k: t
         positions: First output position and count.
         k: First k block and count (whole channel blocks).
         base: Byte offset of image and group.
-        trips: Runs of this size (their first rows are spread evenly over the image, so that the last one ends at its border).
+        trips: How often the loop over such runs turns (first rows are spread so that the last run ends at the border).
     """
     start, count = positions
     rows = kernel_rows(conv, k[1])

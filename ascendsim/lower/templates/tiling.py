@@ -36,6 +36,7 @@ class Product:
         out_itemsize: Bytes of an output element.
         out_passes: Vector passes over the output besides the move out of L0C.
         extra_out_bytes: Bytes an output element that the epilogue reads besides.
+        a_rows, b_rows: Axis along which a row-major operand is contiguous ("m", "k" or "n"), "" for blocked formats.
         most_n: Columns that a tile may have at most (values in the bias table).
     """
 
@@ -50,6 +51,8 @@ class Product:
     out_passes: int = 0
     extra_out_bytes: int = 0
     most_n: int = 1 << 30
+    a_rows: str = ""
+    b_rows: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +67,7 @@ class Tiling:
         hold: "b" or "a" = that operand's panel (its tile and all of k) stays in L1 over the inner loop; "" = both stream.
         accumulators: Tiles that L0C holds (2 = the way out overlaps with the next tile).
         cycles: The score.
+        band_m: Rows of A (output positions) of one load; more than one tile if the tiles of a band share a held panel of B.
     """
 
     share_batch: int
@@ -77,6 +81,12 @@ class Tiling:
     hold: str
     accumulators: int
     cycles: float
+    band_m: int
+
+    @property
+    def steps_of_load(self) -> int:
+        """Number of mmads that one load of the streaming operand serves."""
+        return ceil_div(self.chunk_k, self.step_k) * ceil_div(self.band_m, self.tile_m)
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,9 +203,7 @@ def candidates(product: Product, rates: Rates, smallest: int = 4) -> Iterator[Ti
                     continue
                 accumulators = 2 if 2 * blocks * ACCUMULATOR_BYTES <= rates.l0c else 1
                 for hold in ("", "b", "a"):
-                    tiling = _fill_l1(product, rates, share, tile_m, tile_n, hold, accumulators)
-                    if tiling is not None:
-                        yield tiling
+                    yield from _fill_l1(product, rates, share, tile_m, tile_n, hold, accumulators)
 
 
 def shares(product: Product, cores: int) -> Iterator[tuple[int, int, int, int]]:
@@ -257,13 +265,13 @@ def run_sizes(conv: ConvGeometry | None, elements: int, most_blocks: int, smalle
 
 def _fill_l1(
     product: Product, rates: Rates, share: tuple[int, int, int, int], tile_m: int, tile_n: int, hold: str, accumulators: int
-) -> Tiling | None:
-    """Chooses step and chunk of k so that both fit, and scores the result; None if it cannot fit."""
+) -> Iterator[Tiling]:
+    """Chooses step and chunk of k, and bands of tiles, so that all fits; scores the results."""
     conv, k_blocks = product.conv, product.k_blocks
     m_blocks, n_blocks = ceil_div(tile_m, ROWS), ceil_div(tile_n, ROWS)
     step = min(rates.l0a // 2 // (m_blocks * FRACTAL_BYTES), rates.l0b // 2 // (n_blocks * FRACTAL_BYTES), k_blocks)
     if step < 1:
-        return None
+        return
     runs = run_lengths(product.m, share[2], tile_m)
     panel = 0
     if hold == "b":
@@ -277,16 +285,35 @@ def _fill_l1(
         if room >= 1:
             break
     else:
-        return None
-    steps_ahead = max(1, rates.queue // ENTRIES_PER_STEP - 1)
+        return
+    steps_ahead = lookahead(rates.queue)
     units = ceil_div(k_blocks, unit)
     most = max(1, step * steps_ahead // unit)
     chunk = min(k_blocks, ceil_div(units, ceil_div(units, min(room, most))) * unit)
     if unit > 1 and unit < taps(conv):
         chunk = unit  # one kernel row at a time
-    step = ceil_div(chunk, ceil_div(chunk, step))
-    cycles = score(product, rates, share, tile_m, tile_n, chunk, step, hold, accumulators)
-    return Tiling(*share, tile_m, tile_n, chunk, step, hold, accumulators, cycles)
+    options = {chunk, k_blocks} if hold == "b" and unit > 1 and room >= units else {chunk}
+    for chunk in sorted(options):
+        even_step = ceil_div(chunk, ceil_div(chunk, step))
+        for tiles in bands(product, share[2], tile_m, hold, chunk):
+            band = min(share[2], tiles * tile_m)
+            slot = largest_a_bytes(conv, run_lengths(product.m, share[2], band), chunk) if hold == "b" else 0
+            if panel + 2 * slot + n_blocks * ROWS * 4 * 2 <= rates.l1:
+                cycles = score(product, rates, share, tile_m, tile_n, chunk, even_step, hold, accumulators, band)
+                yield Tiling(*share, tile_m, tile_n, chunk, even_step, hold, accumulators, cycles, band)
+
+
+def bands(product: Product, share_m: int, tile_m: int, hold: str, chunk: int) -> tuple[int, ...]:
+    """Numbers of tiles that one load of A may serve: more than one only where halo rows are shared and all of k is held."""
+    if product.conv is None or is_direct(product.conv) or hold != "b" or chunk < product.k_blocks:
+        return (1,)
+    tiles = ceil_div(share_m, tile_m)
+    return tuple(count for count in (1, 2, 3, 4, 8) if count <= max(1, tiles // 2))
+
+
+def lookahead(queue: int) -> int:
+    """How many mmads the scalar unit is ahead of the Cube before its queue is full."""
+    return max(1, queue // ENTRIES_PER_STEP - 1)
 
 
 def chunk_units(conv: ConvGeometry | None) -> tuple[int, ...]:
@@ -304,6 +331,7 @@ def score(
     step: int,
     hold: str,
     accumulators: int,
+    band: int,
 ) -> float:
     """Cycles of the busiest core; see the module's text."""
     conv, k_blocks = product.conv, product.k_blocks
@@ -332,10 +360,13 @@ def score(
     compute = max(cube, mte1)
     busy = tiles * max(compute, out) if accumulators > 1 else tiles * (compute + out)
     # global memory
-    a_tile, b_tile = a_bytes(conv, tile_m, chunk) * chunks, n_blocks * FRACTAL_BYTES * k_blocks
-    a_loads = sb * si * m_tiles * (1 if hold == "a" else n_tiles)
+    a_tile, b_tile = a_bytes(conv, band, chunk) * chunks, n_blocks * FRACTAL_BYTES * k_blocks
+    a_loads = sb * si * ceil_div(sm, band) * (1 if hold == "a" else n_tiles)
     b_loads = sb * n_tiles if hold == "b" else tiles
-    core_in = a_loads * a_tile + b_loads * b_tile * (sn / (n_tiles * tile_n))
+    reach = {"m": (tile_m, product.m), "n": (tile_n, product.n), "k": (chunk if not hold else k_blocks, k_blocks)}
+    core_in = a_loads * a_tile * burst_loss(product.a_rows, reach) + b_loads * b_tile * (sn / (n_tiles * tile_n)) * burst_loss(
+        product.b_rows, reach
+    )
     active = ceil_div(product.batch, sb) * ceil_div(product.images, si) * ceil_div(product.m, sm) * ceil_div(product.n, sn)
     out_bytes = product.m * product.n * product.images * product.batch * (product.out_itemsize + product.extra_out_bytes)
     unique = unique_bytes(product)
@@ -353,8 +384,24 @@ def score(
     elif hold == "a":
         first += (sb * si * m_tiles - 1 + (1 - 1 / chunks)) * (a_tile / rate + rates.latency)
     last = out + m_blocks * n_blocks * ROWS * ROWS * product.out_itemsize / min(rates.port_out, rates.dram / active)
-    waits = tiles * chunks * max(0.0, (rates.latency - compute / chunks) / 2)
+    waits = tiles * chunks * max(0.0, (rates.latency - compute / chunks) / 2) if band == tile_m else 0.0
+    if chunks == 1 and steps * ceil_div(band, tile_m) > lookahead(rates.queue):  # loads run ahead within an image, not across
+        waits += sb * si * n_tiles * (a_tile / rate + rates.latency)
     return max(busy, memory) + first + last + waits + active * rates.dispatch
+
+
+def burst_loss(axis: str, reach: dict[str, tuple[int, int]]) -> float:
+    """What short bursts cost: a row-major operand moves in pieces as long as the tile along its contiguous axis.
+
+    DRAM rounds them up to 512 B, and pieces that do not start on such a boundary run at 0.7 of the rate (vendor documentation).
+    """
+    if not axis:
+        return 1.0
+    size, whole = reach[axis]
+    if size >= whole:
+        return 1.0
+    burst = size * (32 if axis == "k" else 2)
+    return ceil_div(burst, 512) * 512 / burst / (1.0 if burst % 512 == 0 else 0.7)
 
 
 def tiled_blocks(elements: int, tile: int) -> int:

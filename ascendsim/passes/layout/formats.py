@@ -15,6 +15,9 @@ LAST_AXIS_OPERATORS = frozenset({"Softmax", "LogSoftmax", "LayerNormalization", 
 # Input and recurrent weights at ports 1 and 2 are operands of the Cube (CANN stores them in fractals as well).
 RECURRENT_OPERATORS = frozenset({"LSTM", "GRU", "RNN"})
 
+# Input and recurrent weights at ports 1 and 2 are operands of the Cube (CANN stores them in fractals as well).
+RECURRENT_OPERATORS = frozenset({"LSTM", "GRU", "RNN"})
+
 
 def storable(tensor: Tensor, format: Format) -> bool:
     """Whether the tensor has a rank that the format takes, and elements."""
@@ -60,7 +63,7 @@ def wished(node: Node, definition: OpDef, port: int, matmul: Format) -> Format |
         return matmul if port in matrix_ports(node) and storable(tensor, matmul) else Format.ND
     if definition.layout is Layout.FOLLOW:
         return None
-    return Format.ND
+    return matmul if node.op_type in RECURRENT_OPERATORS and port in (1, 2) and storable(tensor, matmul) else Format.ND
 
 
 def matrix_ports(node: Node) -> tuple[int, int]:
