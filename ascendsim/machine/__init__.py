@@ -1,4 +1,24 @@
-"""The machine: a discrete-event model of the chip that turns a Program into a Trace."""
+"""The machine: a discrete-event model of the chip that turns a Program into a Trace.
+
+    run        a program on a chip
+    scheduler  streams, events between them, blocks on free cores, AI CPU
+    tasks      one task while it runs: its traffic bound to the links, its record
+    core       one core or a lock-step group: scalar unit, queues, flags, one process a pipe
+    compiled   blocks as nested runs of tuples, every instruction costed once
+    links      fair shares of L2 and DRAM
+    l2, reuse  what L2 holds between tasks, and what a task comes back to within itself
+    clock      ticks; events: what happens when within a tick
+
+How it works. Inside a core everything that orders pipes is a token with a time: an issued instruction, a free queue slot, a flag.
+A pipe takes its tokens, computes start and end, and goes on, ahead of the simulated clock, until a token is missing; so most
+instructions cost no event at all, and who runs first makes no difference. Only transfers to and from global memory take place in
+simulated time, because their speed depends on what other cores do. Within a tick, whatever ends or arrives is handled until
+nothing changes, then free cores get blocks, and last the shares of the links are computed, once.
+
+What follows from it, and is tested on random programs: a run is the same to the byte every time; a group of cores in lock-step
+equals its members; task ids, the order of regions and the order of processes do not matter; one core by itself equals a plain
+recurrence in program order.
+"""
 
 from ascendsim.machine.run import run
 
