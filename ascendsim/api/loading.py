@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from os import PathLike
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Union
 
 from ascendsim.core.errors import InputError
@@ -46,4 +47,5 @@ def load(
     if batch is not None and (not isinstance(batch, int) or isinstance(batch, bool) or batch < 1):
         raise InputError("option batch", "must be a positive integer", repr(batch))
     options: dict[str, Any] = {"batch": batch, "shapes": shapes, "weights": weights, "seed": seed}
-    return load_onnx(source, opset=default_opset(), **options)
+    held = Path(source) if isinstance(source, PathLike) else source
+    return load_onnx(held, opset=default_opset(), **options)

@@ -12,6 +12,8 @@ from ascendsim import profiling
 from ascendsim.api.compiling import CompiledModel
 from ascendsim.core.errors import InputError
 from ascendsim.graph.ir import Array
+from ascendsim.passes.fusion.plog import write_plog
+from ascendsim.passes.fusion.result_file import write_result
 from ascendsim.profiling.table import Table
 from ascendsim.trace.records import Trace
 
@@ -82,6 +84,10 @@ class Result:
         """One row a task as the scheduler saw it, msprof's columns."""
         return profiling.task_time(self.profile)
 
+    def fusion_op(self) -> Table:
+        """One row a task that runs several operators of the model, msprof's columns."""
+        return profiling.fusion_op(self.profile)
+
     def to_dataframe(self) -> pd.DataFrame:
         """`op_summary()` as a pandas data frame (needs the extra `ascendsim[dataframe]`)."""
         return self.op_summary().to_dataframe()
@@ -108,9 +114,10 @@ class Result:
         return Path(path)
 
     def save(self, folder: str | PathLike[str]) -> tuple[Path, ...]:
-        """Writes op_summary.csv, op_statistic.csv, task_time.csv, timeline.png and trace.json into a folder.
+        """Writes what there is to know about the run into a folder.
 
-        Each file is written whole or not at all.
+        op_summary.csv, op_statistic.csv, task_time.csv and fusion_op.csv, timeline.png, trace.json, fusion_result.json and CANN's log lines
+        about fusion, plog/plog-*.log. Each file is written whole or not at all.
 
         Returns:
             The files written.
@@ -121,14 +128,19 @@ class Result:
         target = Path(folder)
         try:
             target.mkdir(parents=True, exist_ok=True)
-            tables = {"op_summary.csv": self.op_summary(), "op_statistic.csv": self.op_statistic(), "task_time.csv": self.task_time()}
-            for name, table in tables.items():
-                table.to_csv(target / name)
+            tables = (self.op_summary(), self.op_statistic(), self.task_time(), self.fusion_op())
+            for table in tables:
+                table.to_csv(target / f"{table.name}.csv")
             self.plot_timeline().save(target / "timeline.png")
             self.save_trace(target / "trace.json")
+            results = write_result(self.model.fusion, target)
+            (target / "plog").mkdir(exist_ok=True)
+            log = write_plog(self.model.fusion, target / "plog")
         except OSError as error:
-            raise InputError(f"output folder {str(target)!r}", f"cannot be written ({error.strerror})", remedy="choose another folder") from None
-        return tuple(target / name for name in (*tables, "timeline.png", "trace.json"))
+            raise InputError(
+                f"output folder {str(target)!r}", f"cannot be written ({error.strerror})", remedy="choose another folder"
+            ) from None
+        return (*(target / f"{table.name}.csv" for table in tables), target / "timeline.png", target / "trace.json", results, log)
 
     def _repr_html_(self) -> str:
         return profiling.html(self.profile)

@@ -80,7 +80,12 @@ def checked_inputs(graph: Graph, inputs: Mapping[str, Any]) -> dict[str, Array]:
             raise InputError(f"input {name!r}", f"is missing; the model wants {form}", remedy=f"pass {{{name!r}: array}}")
         array = np.asarray(inputs[name])
         if array.shape != tensor.static_shape:
-            raise InputError(f"input {name!r}", f"must have shape {list(tensor.static_shape)}", list(array.shape), "reshape it, or load the model with shapes=")
+            raise InputError(
+                f"input {name!r}",
+                f"must have shape {list(tensor.static_shape)}",
+                list(array.shape),
+                "reshape it, or load the model with shapes=",
+            )
         if array.dtype != dtype:
             raise InputError(f"input {name!r}", f"must be of type {dtype}", str(array.dtype), f"convert it with .astype({str(dtype)!r})")
         arrays[name] = array

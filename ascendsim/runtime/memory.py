@@ -40,7 +40,9 @@ class DeviceMemory:
         self._tensors: Mapping[str, Tensor] = graph.tensors
         self._stretch = 1
         if not self._device:
-            self._stretch = max((-(-self.dtype(t).itemsize // t.element_type.itemsize) for t in self._tensors.values() if t.dtype), default=1)
+            self._stretch = max(
+                (-(-self.dtype(t).itemsize // t.element_type.itemsize) for t in self._tensors.values() if t.dtype), default=1
+            )
         size = max((r.offset + r.bytes for r in plan.regions.values() if r.kind != "weight"), default=0)
         self._bytes = np.full(size * self._stretch, _POISON, np.uint8)
 
@@ -80,7 +82,9 @@ class DeviceMemory:
         try:
             region = self._plan.regions[tensor.name]
         except KeyError:
-            raise SimulationError(f"tensor {tensor.name!r}", "has no address in device memory", remedy="the memory plan misses it; please report this") from None
+            raise SimulationError(
+                f"tensor {tensor.name!r}", "has no address in device memory", remedy="the memory plan misses it; please report this"
+            ) from None
         while region.alias_of is not None:
             region = self._plan.regions[region.alias_of]
         return region
@@ -101,7 +105,9 @@ class DeviceMemory:
         count = tensor.elements * dtype.itemsize
         if count > region.bytes * self._stretch:
             raise SimulationError(
-                f"tensor {tensor.name!r}", f"needs {count} bytes of its region's {region.bytes * self._stretch}", remedy="the memory plan is wrong; please report this"
+                f"tensor {tensor.name!r}",
+                f"needs {count} bytes of its region's {region.bytes * self._stretch}",
+                remedy="the memory plan is wrong; please report this",
             )
         return self._bytes[start : start + count].view(dtype).reshape(tensor.static_shape)
 
@@ -110,7 +116,11 @@ class DeviceMemory:
         if held is None:
             if tensor.constant is None or not tensor.constant.available:
                 because = tensor.constant.absent_because if tensor.constant is not None else "it is no constant"
-                raise GraphError(f"weight {tensor.name!r}", f"has no values ({because})", remedy='load the model with weights="random", or give the weight file')
+                raise GraphError(
+                    f"weight {tensor.name!r}",
+                    f"has no values ({because})",
+                    remedy='load the model with weights="random", or give the weight file',
+                )
             with np.errstate(over="ignore"):  # a weight beyond the float16 range becomes infinite, as on the device
                 held = np.ascontiguousarray(tensor.constant.array()).astype(self.dtype(tensor), copy=False)
             self._constants[tensor.name] = held

@@ -17,7 +17,7 @@ from ascendsim_kernels.jit import kernel
 
 
 @intrinsic
-def half_to_float(_context: Any, _bits: Any) -> Any:  # type: ignore[misc]
+def half_to_float(_context: Any, _bits: Any) -> Any:
     """float32 of the float16 whose bits are given as uint16 (jitted code only)."""
 
     def generate(_ctx: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
@@ -27,7 +27,7 @@ def half_to_float(_context: Any, _bits: Any) -> Any:  # type: ignore[misc]
 
 
 @intrinsic
-def float_to_half(_context: Any, _value: Any) -> Any:  # type: ignore[misc]
+def float_to_half(_context: Any, _value: Any) -> Any:
     """Bits of the float16 nearest to a float32, ties to even (jitted code only)."""
 
     def generate(_ctx: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
