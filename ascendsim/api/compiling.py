@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from os import PathLike
 
 from ascendsim import soc as chips
+from ascendsim.api.fusion import FusionSettings
 from ascendsim.core.errors import InputError
 from ascendsim.graph.copying import copy_graph
 from ascendsim.graph.ir import Graph
@@ -16,6 +17,8 @@ from ascendsim.lower import LowerOptions, lower_graph
 from ascendsim.ops import default_opset
 from ascendsim.ops.aicpu import aicpu_types
 from ascendsim.opset import OpSet
+from ascendsim.passes.fusion.report import FusionReport
+from ascendsim.passes.fusion.rule import FusionRule
 from ascendsim.passes.layout import AssignFormats
 from ascendsim.passes.manager import PassManager
 from ascendsim.passes.precision import ApplyPrecision
@@ -32,6 +35,7 @@ class CompiledModel:
         soc: The chip, overrides applied.
         opset: Operators that the graph was compiled with.
         source: The graph as the user gave it.
+        fusion: What fusion matched and changed, and which passes were off.
     """
 
     graph: Graph
@@ -39,6 +43,7 @@ class CompiledModel:
     soc: SocSpec
     opset: OpSet
     source: Graph
+    fusion: FusionReport = field(default_factory=FusionReport)
 
     def tasks_of(self, node: str) -> tuple[Task, ...]:
         """The tasks that run a node.
@@ -74,8 +79,14 @@ def compile(
     set: Mapping[str, str | int | float] | None = None,
     precision_mode: str = "force_fp16",
     aicore_num: int | None = None,
+    fusion: str = "all",
+    fusion_switch_file: str | PathLike[str] | None = None,
+    passes: Sequence[FusionRule] = (),
+    optimization_switch: str | None = None,
+    oo_level: str = "O3",
+    buffer_optimize: str = "l2_optimize",
 ) -> CompiledModel:
-    """Compiles a graph for a chip: precision, formats, tiling, tasks and memory plan. The graph itself stays as it is.
+    """Compiles a graph for a chip: fusion, precision, formats, tiling, tasks and memory plan. The graph itself stays as it is.
 
     Args:
         graph: From `load` or `GraphBuilder`; every shape must be static.
@@ -84,25 +95,39 @@ def compile(
         precision_mode: ATC's option: "force_fp16", "allow_fp32_to_fp16", "must_keep_origin_dtype", "force_fp32",
             "cube_fp16in_fp32out", "allow_mix_precision".
         aicore_num: Number of AI Cores to use (ATC's option); all by default.
+        fusion: How much is fused, each level with those before it: "off", "graph", "ub", "all".
+        fusion_switch_file: File that switches passes on and off, in CANN's form (ATC's option).
+        passes: Graph-fusion passes of your own, instances of `FusionRule` subclasses.
+        optimization_switch: "PassA:on;PassB:off", stronger than the file (ATC's option).
+        oo_level: "O3", or "O1" for only those passes that CANN needs to work (ATC's option).
+        buffer_optimize: "l2_optimize", "l1_optimize" or "off_optimize" (ATC's option); counts at fusion="all".
 
     Raises:
         SocError: If the chip or a change is not valid, or the chip lacks figures that a run needs.
         CompileError: If the graph cannot be lowered for the chip.
+        InputError: If a fusion option, the switch file or a pass breaks a rule.
+        PassError: If a pass failed.
     """
     if not isinstance(graph, Graph):
         raise InputError("compile", "takes a graph from asim.load or GraphBuilder", type(graph).__name__, "load the model first")
     spec = soc if isinstance(soc, SocSpec) and not set and aicore_num is None else _chip(soc, dict(set or {}), aicore_num)
     chips.require_runnable(spec)
+    settings = FusionSettings.of(fusion, fusion_switch_file, passes, optimization_switch, oo_level, buffer_optimize)
+    report = settings.new_report()
     opset = default_opset()
     device = copy_graph(graph)
+    settings.fuse(device, spec, opset, report)
     PassManager((ApplyPrecision(precision_mode), AssignFormats(opset, spec))).run(device)
+    settings.fuse(device, spec, opset, report, second_round=True)
     program = lower_graph(device, spec, opset, options=LowerOptions(aicpu_types=aicpu_types(spec.name)))
-    return CompiledModel(device, program, spec, opset, graph)
+    return CompiledModel(device, program, spec, opset, graph, report)
 
 
 def _chip(soc: str | PathLike[str] | SocSpec, overrides: dict[str, str | int | float], aicore_num: int | None) -> SocSpec:
     if isinstance(soc, SocSpec):
-        raise InputError("option set", "needs the chip by name or file", "a SocSpec", "apply the changes with ascendsim.soc.load(name, overrides)")
+        raise InputError(
+            "option set", "needs the chip by name or file", "a SocSpec", "apply the changes with ascendsim.soc.load(name, overrides)"
+        )
     if aicore_num is not None:
         available = chips.load(soc).ai_cores
         if not 1 <= aicore_num <= available:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from ascendsim.cli.common import print_table
-from ascendsim.cli.model_options import add_chip_options, add_model_options, chip_settings, load_graph
+from ascendsim.cli.model_options import add_chip_options, add_model_options, chip_settings, load_graph, print_warnings
 
 NAME = "compile"
 HELP = "compile a model for a chip and show its tasks or the program of one operator"
@@ -21,6 +21,7 @@ def run(args: argparse.Namespace) -> int:
     from ascendsim.api.compiling import compile
 
     model = compile(load_graph(args), **chip_settings(args))
+    print_warnings(model.fusion.warnings)
     if args.listing is not None:
         print(model.listing(args.listing), end="")
         return 0
@@ -29,8 +30,21 @@ def run(args: argparse.Namespace) -> int:
         node = model.graph.node(task.name)
         shape = "x".join(map(str, node.output.static_shape)) or "scalar"
         moved = sum(access.moved_bytes for access in task.accesses)
-        rows.append((task.id, task.name, model.opset.cann_type(node), task.kind.value, task.block_dim, shape, node.output.format.value, f"{moved / 1024:,.1f}"))
+        rows.append(
+            (
+                task.id,
+                task.name,
+                model.opset.cann_type(node),
+                task.kind.value,
+                task.block_dim,
+                shape,
+                node.output.format.value,
+                f"{moved / 1024:,.1f}",
+            )
+        )
     print_table(("task", "operator", "type", "kind", "blocks", "output", "format", "moved KiB"), rows)
     memory = model.program.memory
-    print(f"{len(rows)} tasks; weights {memory.weight_bytes / 2**20:.1f} MiB, other device memory at most {memory.peak_bytes / 2**20:.1f} MiB")
+    print(
+        f"{len(rows)} tasks; weights {memory.weight_bytes / 2**20:.1f} MiB, other device memory at most {memory.peak_bytes / 2**20:.1f} MiB"
+    )
     return 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,11 +23,15 @@ PRECISION_MODES = (
     "cube_fp16in_fp32out",
     "allow_mix_precision",
 )
+# As ascendsim.api.fusion and ascendsim.passes.fusion.switches have them; written out so that --help loads neither.
+FUSION_LEVELS = ("off", "graph", "ub", "all")
+BUFFER_OPTIMIZE = ("l2_optimize", "l1_optimize", "off_optimize")
+OO_LEVELS = ("O1", "O3")
 
 
-def add_model_options(parser: argparse.ArgumentParser) -> None:
-    """Adds the model itself and how it is loaded."""
-    parser.add_argument("model", help="path of an .onnx file")
+def add_model_options(parser: argparse.ArgumentParser, optional: bool = False) -> None:
+    """Adds the model itself (which may be left out if it is `optional`) and how it is loaded."""
+    parser.add_argument("model", nargs="?" if optional else None, help="path of an .onnx file")
     parser.add_argument("--input_shape", metavar="NAME:DIMS", help='shapes of inputs, for example "input:8,3,224,224;mask:8,128"')
     parser.add_argument("--batch", type=positive, metavar="N", help="batch size of every input; baked-in batch sizes are rewritten")
     weights = "take weights from the file, or fill missing ones with seeded values (default: file)"
@@ -37,10 +41,34 @@ def add_model_options(parser: argparse.ArgumentParser) -> None:
 
 def add_chip_options(parser: argparse.ArgumentParser) -> None:
     """Adds the chip and how the model is compiled for it."""
-    parser.add_argument("--soc_version", default="Ascend310", metavar="CHIP", help="chip (ascendsim soc list) or chip file (default: Ascend310)")
-    parser.add_argument("--precision_mode", choices=PRECISION_MODES, default="force_fp16", help="precision of the network (default: force_fp16)")
+    parser.add_argument(
+        "--soc_version", default="Ascend310", metavar="CHIP", help="chip (ascendsim soc list) or chip file (default: Ascend310)"
+    )
+    parser.add_argument(
+        "--precision_mode", choices=PRECISION_MODES, default="force_fp16", help="precision of the network (default: force_fp16)"
+    )
     parser.add_argument("--aicore_num", type=positive, metavar="N", help="number of AI Cores to use (default: all)")
     add_set_option(parser)
+    parser.add_argument(
+        "--fusion", choices=FUSION_LEVELS, default="all", help="how much is fused, each level with those before it (default: all)"
+    )
+    add_switch_options(parser)
+
+
+def add_switch_options(parser: argparse.ArgumentParser) -> None:
+    """Adds ATC's options that switch fusion passes on and off."""
+    parser.add_argument("--fusion_switch_file", metavar="FILE", help="fusion switch file, JSON as for ATC or lines Name:on")
+    parser.add_argument("--optimization_switch", metavar="TEXT", help='passes by name, "PassA:on;PassB:off"; stronger than the file')
+    parser.add_argument("--oo_level", choices=OO_LEVELS, default="O3", help="O1 runs only the passes that CANN needs to work (default: O3)")
+    parser.add_argument(
+        "--buffer_optimize", choices=BUFFER_OPTIMIZE, default="l2_optimize", help="data buffer optimisation (default: l2_optimize)"
+    )
+
+
+def print_warnings(warnings: Iterable[str]) -> None:
+    """Prints warnings to standard error, one line each."""
+    for warning in warnings:
+        print(f"ascendsim: warning: {warning}", file=sys.stderr)
 
 
 def load_graph(args: argparse.Namespace) -> Graph:
@@ -57,6 +85,11 @@ def chip_settings(args: argparse.Namespace) -> dict[str, Any]:
         "set": parse_settings(args.set),
         "precision_mode": args.precision_mode,
         "aicore_num": args.aicore_num,
+        "fusion": args.fusion,
+        "fusion_switch_file": args.fusion_switch_file,
+        "optimization_switch": args.optimization_switch,
+        "oo_level": args.oo_level,
+        "buffer_optimize": args.buffer_optimize,
     }
 
 

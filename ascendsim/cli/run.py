@@ -8,7 +8,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ascendsim.cli.common import parse_settings, print_table
-from ascendsim.cli.model_options import add_chip_options, add_model_options, check_folder, chip_settings, load_graph, positive, progress
+from ascendsim.cli.model_options import (
+    add_chip_options,
+    add_model_options,
+    check_folder,
+    chip_settings,
+    load_graph,
+    positive,
+    print_warnings,
+    progress,
+)
 from ascendsim.core.errors import InputError, suggest
 
 if TYPE_CHECKING:
@@ -24,12 +33,17 @@ HELP = "run a model on a chip: where the time goes, and the outputs"
 def configure(parser: argparse.ArgumentParser) -> None:
     add_model_options(parser)
     add_chip_options(parser)
-    values = "compute the outputs as the device does, in the model's own types, or not at all (default: device if the model has its weights)"
+    values = (
+        "compute the outputs as the device does, in the model's own types, or not at all (default: device if the model has its weights)"
+    )
     parser.add_argument("--values", choices=("device", "float32", "off"), help=values)
     parser.add_argument("--input", action="append", metavar="NAME=FILE.npy", help="values of an input; others are random; may be repeated")
-    parser.add_argument("--output", metavar="DIR", help="folder for op_summary.csv, op_statistic.csv, task_time.csv, timeline.png, trace.json and outputs.npz")
+    output = "folder for tables (.csv), timeline.png, trace.json, fusion results and log, outputs.npz"
+    parser.add_argument("--output", metavar="DIR", help=output)
     parser.add_argument("--top", type=positive, default=10, metavar="N", help="operators in the printed table (default: 10)")
-    parser.add_argument("--instructions", action="append", metavar="NODE", help="record every instruction of this operator in the trace; may be repeated")
+    parser.add_argument(
+        "--instructions", action="append", metavar="NODE", help="record every instruction of this operator in the trace; may be repeated"
+    )
 
 
 def run(args: argparse.Namespace) -> int:
@@ -40,6 +54,7 @@ def run(args: argparse.Namespace) -> int:
     graph = load_graph(args)
     values = args.values or ("device" if _has_values(graph) else "off")
     model = compile(graph, **chip_settings(args))
+    print_warnings(model.fusion.warnings)
     for node in args.instructions or ():
         model.graph.node(node)  # an unknown name is an error with a suggestion
     result = _execute(model, args, values)

@@ -4,6 +4,7 @@ Every report starts from a `ProfiledRun`. Times in tables are microseconds of si
 """
 
 from ascendsim.profiling.chrome_trace import TraceFile, TraceSize, chrome_trace, estimate_trace, write_trace
+from ascendsim.profiling.fusion_op import fusion_op
 from ascendsim.profiling.kinds import KINDS, kind_of
 from ascendsim.profiling.metrics import TaskMetrics, task_metrics
 from ascendsim.profiling.msprof import msprof_timeline, write_prof_folder
@@ -29,6 +30,7 @@ __all__ = [
     "ai_core_metrics",
     "chrome_trace",
     "estimate_trace",
+    "fusion_op",
     "html",
     "kind_of",
     "msprof_timeline",

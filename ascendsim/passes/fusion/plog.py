@@ -22,6 +22,7 @@ from datetime import datetime, timedelta
 from os import PathLike
 from pathlib import Path
 
+from ascendsim.core.files import write_whole
 from ascendsim.passes.fusion.report import FusionReport
 
 START = datetime(2026, 1, 1)
@@ -84,8 +85,8 @@ def write_plog(
     path = Path(path_or_dir)
     if path.is_dir():
         path /= f"plog-{pid}_{start:%Y%m%d%H%M%S}{start.microsecond // 1000:03d}.log"
-    path.write_text("".join(f"{line}\n" for line in plog_lines(report, pid=pid, start=start, process=process)), encoding="utf-8")
-    return path
+    text = "".join(f"{line}\n" for line in plog_lines(report, pid=pid, start=start, process=process))
+    return write_whole(path, text.encode())
 
 
 def read_plog(text: str) -> tuple[PlogLine, ...]:

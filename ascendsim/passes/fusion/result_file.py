@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from ascendsim.core.errors import InputError
+from ascendsim.core.files import write_whole
 from ascendsim.passes.fusion.catalogue import Family
 from ascendsim.passes.fusion.report import FusionReport
 
@@ -81,8 +82,7 @@ def write_result(report: FusionReport, path: str | PathLike[str], *, session: in
     target = Path(path)
     if target.is_dir():
         target /= "fusion_result.json"
-    target.write_text(result_text(report, session=session, graph=graph), encoding="utf-8")
-    return target
+    return write_whole(target, result_text(report, session=session, graph=graph).encode())
 
 
 def read_result(path: str | PathLike[str]) -> tuple[FusionCounts, ...]:

@@ -1,0 +1,186 @@
+"""Fusion as the user asks for it: levels, switches and passes of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from enum import IntEnum
+from os import PathLike
+
+from ascendsim.core.errors import InputError, suggest
+from ascendsim.graph.ir import Graph
+from ascendsim.opset import OpSet
+from ascendsim.passes.fusion.catalogue import FAMILIES, Family, all_facts, find_fact
+from ascendsim.passes.fusion.flow import Dump, fuse_graph
+from ascendsim.passes.fusion.order import check_custom
+from ascendsim.passes.fusion.report import FusionReport
+from ascendsim.passes.fusion.rule import FusionContext, FusionRule
+from ascendsim.passes.fusion.rules import RULES
+from ascendsim.passes.fusion.switches import Switches
+from ascendsim.soc import SocSpec
+
+BUFFER_OPTIMIZE = ("l2_optimize", "l1_optimize", "off_optimize")
+
+
+class FusionLevel(IntEnum):
+    """How much is fused; each level does what those below it do."""
+
+    OFF = 0
+    GRAPH = 1
+    UB = 2
+    ALL = 3
+
+    @classmethod
+    def of(cls, name: str) -> FusionLevel:
+        """The level of a name: "off", "graph", "ub" or "all".
+
+        Raises:
+            InputError: If there is no such level.
+        """
+        names = fusion_levels()
+        if name not in names:
+            raise InputError("option fusion", f"must be one of {', '.join(names)}", repr(name), suggest(str(name), names))
+        return cls[name.upper()]
+
+    @property
+    def graph(self) -> bool:
+        """Whether operators are rewritten by algebra (graph fusion)."""
+        return self >= FusionLevel.GRAPH
+
+    @property
+    def ub(self) -> bool:
+        """Whether operators share a task and keep what is between them in the Unified Buffer (UB fusion)."""
+        return self >= FusionLevel.UB
+
+    @property
+    def buffers(self) -> bool:
+        """Whether tensors between tasks are placed in L1 or L2 (L1 and L2 fusion)."""
+        return self >= FusionLevel.ALL
+
+
+def fusion_levels() -> tuple[str, ...]:
+    """Names of the levels, least first."""
+    return tuple(level.name.lower() for level in FusionLevel)
+
+
+@dataclass(frozen=True)
+class FusionSettings:
+    """Everything that steers fusion in one compilation.
+
+    Attributes:
+        level: How much is fused.
+        switches: Which passes run.
+        passes: The user's own graph passes, checked.
+        buffer_optimize: ATC's option for L1 and L2 fusion.
+        dump: Called with the name of a pass and the graph after each pass that changed it.
+    """
+
+    level: FusionLevel = FusionLevel.ALL
+    switches: Switches = field(default_factory=Switches)
+    passes: tuple[FusionRule, ...] = ()
+    buffer_optimize: str = "l2_optimize"
+    dump: Dump | None = None
+
+    @classmethod
+    def of(
+        cls,
+        fusion: str = "all",
+        fusion_switch_file: str | PathLike[str] | None = None,
+        passes: Sequence[FusionRule] = (),
+        optimization_switch: str | None = None,
+        oo_level: str = "O3",
+        buffer_optimize: str = "l2_optimize",
+        dump: Dump | None = None,
+    ) -> FusionSettings:
+        """Checks the options of `compile`.
+
+        Raises:
+            InputError: If an option, the switch file or a pass breaks a rule.
+        """
+        level = FusionLevel.of(fusion)
+        custom = check_custom(passes, (rule.name for rule in RULES))
+        if custom and not level.graph:
+            raise InputError("option passes", 'needs fusion="graph" or more', repr(fusion), "leave out passes or choose a higher level")
+        if buffer_optimize not in BUFFER_OPTIMIZE:
+            raise InputError("option buffer_optimize", f"must be one of {', '.join(BUFFER_OPTIMIZE)}", repr(buffer_optimize))
+        switches = Switches.of(fusion_switch_file, optimization_switch, oo_level, (rule.name for rule in custom))
+        return cls(level, switches, custom, buffer_optimize, dump)
+
+    def new_report(self) -> FusionReport:
+        """An empty report that holds the warnings of the switches."""
+        return FusionReport(warnings=list(self.switches.warnings))
+
+    def fuse(self, graph: Graph, soc: SocSpec, opset: OpSet, report: FusionReport, *, second_round: bool = False) -> None:
+        """Graph fusion, in place, if the level asks for it.
+
+        Args:
+            graph: The user's graph; for the second round the device graph, with element types and formats.
+            soc: The chip.
+            opset: Operators.
+            report: Receives what was done.
+            second_round: Which of the two rounds.
+
+        Raises:
+            PassError: If a pass failed.
+        """
+        if self.level.graph:
+            context = FusionContext(opset, soc.generation, soc.short_name)
+            fuse_graph(graph, (*RULES, *self.passes), context, self.switches, report, self.dump, second_round=second_round)
+
+
+@dataclass(frozen=True, slots=True)
+class PassState:
+    """One line of `ascendsim fusion list`.
+
+    Attributes:
+        name: Of the pass.
+        kind: Its family and what CANN has it as: "graph built-in", "graph json-rule", "ub FE" ...
+        state: "on", "off", or "-" for a pass of CANN that has no rule here.
+        why: What decided that.
+        matched, effected: Counts of a compilation; None without one.
+    """
+
+    name: str
+    kind: str
+    state: str
+    why: str
+    matched: int | None = None
+    effected: int | None = None
+
+
+def pass_states(settings: FusionSettings, report: FusionReport | None = None, everything: bool = False) -> tuple[PassState, ...]:
+    """Every pass, graph passes first, with its state and its counts in a compilation.
+
+    Args:
+        settings: Decide the states.
+        report: Of a compilation with these settings, for the counts.
+        everything: Whether to list passes of CANN too that have no rule here.
+    """
+    states = []
+    for family in FAMILIES:
+        built = built_passes(settings)[family]
+        totals = report.totals(family) if report is not None else {}
+        names = {fact.name for fact in all_facts(family)}.union(built) if everything else set(built)
+        for name in sorted(names):
+            matched, effected = totals.get(name, (0, 0)) if report is not None and name in built else (None, None)
+            states.append(PassState(name, _kind(name, family), *_state(settings, name, family, name in built), matched, effected))
+    return tuple(states)
+
+
+def built_passes(settings: FusionSettings) -> dict[Family, tuple[str, ...]]:
+    """Names of the passes that have a rule here, by family."""
+    return {"graph": tuple(rule.name for rule in (*RULES, *settings.passes)), "ub": ()}
+
+
+def _kind(name: str, family: Family) -> str:
+    known = find_fact(name, family)
+    return f"{family} {known.kind if known is not None else 'custom'}"
+
+
+def _state(settings: FusionSettings, name: str, family: Family, built: bool) -> tuple[str, str]:
+    if not built:
+        return "-", "no rule here"
+    if not (settings.level.graph if family == "graph" else settings.level.ub):
+        return "off", f"--fusion {settings.level.name.lower()}"
+    decision = settings.switches.decide(name, family)
+    return decision.state, decision.why

@@ -1,0 +1,53 @@
+"""`ascendsim fusion list [MODEL]`: every fusion pass, whether it runs and why, and what it did in a model."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING
+
+from ascendsim.cli.common import print_table
+from ascendsim.cli.model_options import add_chip_options, add_model_options, chip_settings, load_graph, print_warnings
+
+if TYPE_CHECKING:
+    from ascendsim.passes.fusion.report import FusionReport
+
+NAME = "fusion"
+HELP = "list the fusion passes: whether each runs and why, and what it did in a model"
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    actions = parser.add_subparsers(dest="action", required=True, metavar="list")
+    listing = actions.add_parser("list", help="every pass with kind, state and reason; with a model what it matched and effected")
+    add_model_options(listing, optional=True)
+    add_chip_options(listing)
+    listing.add_argument("--all", action="store_true", help="list CANN's passes too that have no rule here")
+    listing.add_argument("--refusals", action="store_true", help="say for each match that was left as it is why")
+
+
+def run(args: argparse.Namespace) -> int:
+    from ascendsim.api.compiling import compile
+    from ascendsim.api.fusion import FusionSettings, pass_states
+
+    switches = (args.fusion_switch_file, (), args.optimization_switch, args.oo_level, args.buffer_optimize)
+    settings = FusionSettings.of(args.fusion, *switches)
+    report = None if args.model is None else compile(load_graph(args), **chip_settings(args)).fusion
+    print_warnings(settings.switches.warnings)
+    states = pass_states(settings, report, args.all)
+    columns = ("pass", "kind", "state", "why", "matched", "effected")
+    rows = [(item.name, item.kind, item.state, item.why, _count(item.matched), _count(item.effected)) for item in states]
+    print_table(columns, rows)
+    running = sum(item.state == "on" for item in states)
+    print(f"{len(states)} passes, {running} on")
+    if args.refusals and report is not None:
+        _print_refusals(report)
+    return 0
+
+
+def _print_refusals(report: FusionReport) -> None:
+    rows = [(record.name, record.pattern, refusal.node, refusal.reason) for record in report.records for refusal in record.refusals]
+    print()
+    print_table(("pass", "pattern", "node", "why it was left"), rows)
+
+
+def _count(count: int | None) -> str:
+    return "-" if count is None else str(count)
