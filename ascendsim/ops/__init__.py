@@ -18,6 +18,7 @@ FAMILIES: tuple[str, ...] = (
     "softmax",
     "cumulative",
     "normalisation",
+    "random_values",
     "conv",
     "conv_transpose",
     "matmul",
