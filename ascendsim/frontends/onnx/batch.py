@@ -91,6 +91,7 @@ class BatchFlow:
     ) -> None:
         self._graph, self._opset = graph, opset
         self._old, self._new = batches
+        self._choices = choices
         self._problems: list[GraphError] = []
         self._rewriter = Rewriter(graph, Inference(opset), dict(shapes), values, batches, choices)
         self.open_choices = self._rewriter.open_choices
@@ -103,9 +104,18 @@ class BatchFlow:
             if axis is not None:
                 self._rewriter.axes[tensor] = BatchAxis(axis)
         Inference(self._opset, self._before, self._after).visit_all(self._graph.topological())
+        if self._choices:
+            self._check_outputs()
         if self._problems and self._rewriter.count:
             raise self._problems[0]
         return self._graph
+
+    def _check_outputs(self) -> None:
+        """A choice that is not the plain one must at least bring the batch to the front of every output."""
+        for tensor in self._graph.outputs:
+            place = self._rewriter.axes.get(tensor)
+            if place not in (None, BatchAxis(0)) and tensor.producer is not None:
+                self._problem(tensor.producer, f"gives output {tensor.name!r}, in which the batch is not in front")
 
     def _before(self, node: Node) -> None:
         rule = REWRITES.get(node.op_type)

@@ -255,9 +255,11 @@ class Importer:
         self._define(frame, name, tensor, draft.subject)
         return tensor
 
-    def _emit(self, frame: Frame, op_type: str, inputs: Sequence[Tensor | None], stem: str, **attributes: AttributeValue) -> Tensor:
-        """Adds a node of ours with one output."""
-        output = frame.graph.add_tensor(Tensor(self._unique(frame, stem, made_up=True)))
+    def _emit(
+        self, frame: Frame, op_type: str, inputs: Sequence[Tensor | None], stem: str, made_up: bool = True, **attributes: AttributeValue
+    ) -> Tensor:
+        """Adds a node of ours with one output, named `stem` (numbered if that is taken, or a name of the file and only made up here)."""
+        output = frame.graph.add_tensor(Tensor(self._unique(frame, stem, made_up)))
         return self._add(op_type, "", inputs, [output], stem, attributes, frame, f"node {stem!r} ({op_type})").output
 
     def _constant_node(self, proto: onnx.NodeProto, frame: Frame, subject: str) -> None:
@@ -332,7 +334,7 @@ class Importer:
             if made is None:
                 raise GraphError(subject, f"does not make its output {result!r}", remedy="the file is damaged; export it again")
             if result in function.input:  # handed through unchanged: the caller's name needs a tensor of its own
-                made = self._emit(frame, "Identity", [made], frame.renamed.get(outer, frame.prefix + outer))
+                made = self._emit(frame, "Identity", [made], frame.renamed.get(outer, frame.prefix + outer), made_up=False)
             if outer in frame.values:
                 raise GraphError(f"value {outer!r}", "must be defined once", remedy="the file is damaged; export it again")
             frame.values[outer] = made
