@@ -74,7 +74,7 @@ def run_case(case: TestCase, opset: OpSet) -> Outcome:
             arrays = [_array(item) for item in given]
             names = [value.name for value in case.model.graph.input]
             found = evaluate(graph, opset, dict(zip(names, arrays, strict=False)))
-            problem = compare(found, [_array(item) for item in wanted], case.rtol, case.atol)
+            problem = "" if random_case(case.name) else compare(found, [_array(item) for item in wanted], case.rtol, case.atol)
             if problem:
                 return Outcome(case.name, operators, FAIL, problem)
             declared = [t.shape for t in graph.outputs]
@@ -124,8 +124,8 @@ def _array(item: Any) -> Any:
 
 
 def random_case(name: str) -> bool:
-    """Whether a case draws random numbers, so that its expected values say nothing (the suite's own runners skip them too)."""
-    return "bernoulli" in name and "expanded" not in name
+    """Whether a case draws random numbers: its expected values say nothing (as its source in ONNX notes), only type and shape do."""
+    return "bernoulli" in name
 
 
 def run(cases: Iterable[TestCase], opset: OpSet) -> list[Outcome]:
