@@ -256,11 +256,17 @@ class Importer:
         return tensor
 
     def _emit(
-        self, frame: Frame, op_type: str, inputs: Sequence[Tensor | None], stem: str, made_up: bool = True, **attributes: AttributeValue
+        self,
+        frame: Frame,
+        op_type: str,
+        inputs: Sequence[Tensor | None],
+        stem: str,
+        attributes: Mapping[str, AttributeValue] | None = None,
+        made_up: bool = True,
     ) -> Tensor:
         """Adds a node of ours with one output, named `stem` (numbered if that is taken, or a name of the file and only made up here)."""
         output = frame.graph.add_tensor(Tensor(self._unique(frame, stem, made_up)))
-        return self._add(op_type, "", inputs, [output], stem, attributes, frame, f"node {stem!r} ({op_type})").output
+        return self._add(op_type, "", inputs, [output], stem, attributes or {}, frame, f"node {stem!r} ({op_type})").output
 
     def _constant_node(self, proto: onnx.NodeProto, frame: Frame, subject: str) -> None:
         """The forms of Constant: a tensor, a number, a list of numbers."""
@@ -387,4 +393,4 @@ class _Emitter:
         return self._frame.graph.add_tensor(tensor)
 
     def emit(self, op_type: str, inputs: list[Tensor | None], stem: str, **attributes: AttributeValue) -> Tensor:
-        return self._importer._emit(self._frame, op_type, inputs, stem, **attributes)
+        return self._importer._emit(self._frame, op_type, inputs, stem, attributes)
