@@ -63,6 +63,8 @@ def value_type(value: onnx.ValueInfoProto, subject: str) -> tuple[DType | None, 
 
 def _dim(dim: onnx.TensorShapeProto.Dimension, subject: str) -> Dim:
     if dim.HasField("dim_value"):
+        if dim.dim_value == -1:  # how PaddlePaddle's exporter writes a dynamic dimension
+            return None
         if dim.dim_value < 0:
             raise GraphError(subject, "must have dimensions that are not negative", dim.dim_value, "give the shape with shapes={...}")
         return int(dim.dim_value)
