@@ -114,7 +114,7 @@ def _clip_lower(node: Node, context: LowerContext) -> Work:
 
 
 def _prelu(node: Node, inputs: Sequence[Any], wanted: Sequence[np.dtype[Any]]) -> Sequence[Any]:
-    from ascendsim_kernels.elementwise import Binary, binary
+    from ascendsim_kernels.pairwise import Binary, binary
 
     x, slope = inputs
     if not x.dtype == slope.dtype == wanted[0] == np.float16:

@@ -62,7 +62,7 @@ def pairwise(kernel: str, function: Callable[[Array, Array], Array]) -> Compute:
 
     def compute(node: Node, inputs: Sequence[Any], wanted: Sequence[np.dtype[Any]]) -> Sequence[Any]:
         if len(inputs) == 2 and inputs[0].dtype == inputs[1].dtype == wanted[0] == np.float16:
-            from ascendsim_kernels.elementwise import Binary, binary
+            from ascendsim_kernels.pairwise import Binary, binary
 
             return [binary(Binary[kernel], inputs[0], inputs[1])]
         with np.errstate(all="ignore"):

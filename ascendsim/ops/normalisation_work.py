@@ -28,7 +28,7 @@ _AI_CPU_OPERATIONS = 8.0  # subtract, square, add, root, divide, scale, shift, s
 def _channel_split(data: Tensor) -> tuple[int, int, Over]:
     """Rows, columns and the place of one value a channel: a column in blocked storage, a row of the plane else."""
     shape = walking_shape(data)
-    if data.format is Format.NC1HWC0 or len(shape) == 2:
+    if len(shape) == 2 or (data.format is Format.NC1HWC0 and len(shape) == 4):
         return math.prod(shape[:-1]), shape[-1], "col"
     return shape[0] * shape[1], math.prod(shape[2:]), "row"
 

@@ -20,6 +20,7 @@ from ascendsim.ops.common import (
     split_broadcast,
     walking_shape,
 )
+from ascendsim.ops.softmax import walking_axis
 from ascendsim.opset import InferContext, Layout, OpDef
 from ascendsim.opset.work import LowerContext, NoTask, Over, Ref, Step, Stream, VectorWork, Work
 
@@ -109,9 +110,7 @@ def _overs(node: Node, data: Tensor) -> tuple[int, int, tuple[Over, ...]]:
     for tensor in parameters:
         form = tensor.static_shape
         if len(form) == 1 and form[0] > 1 and len(shape) > 0:
-            axis = int(node.attr("axis", 1)) % len(data.static_shape)
-            if len(shape) == len(data.static_shape) and shape != data.static_shape:  # channels last in blocked storage
-                axis = {0: 0, 1: len(shape) - 1}.get(axis, axis)
+            axis = walking_axis(data, int(node.attr("axis", 1)) % len(data.static_shape))
             form = (shape[axis],) + (1,) * (len(shape) - axis - 1)
         views.append(form)
     split = split_broadcast(shape, views)

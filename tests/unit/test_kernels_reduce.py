@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
 from ascendsim_kernels.reduce import Reduction, reduce
 from tests.support.half import emulate, ulps
 
-FUNCTIONS = {
+FUNCTIONS: dict[Reduction, Any] = {
     Reduction.SUM: np.sum,
     Reduction.MAX: np.max,
     Reduction.MIN: np.min,

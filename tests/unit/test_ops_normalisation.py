@@ -97,7 +97,7 @@ def test_instance_norm_float16_rounds_once() -> None:
 
 @pytest.mark.parametrize("size", [1, 2, 3, 5])
 def test_local_response(size: int) -> None:
-    attributes = {"size": size, "alpha": 0.2, "beta": 0.5, "bias": 2.0}
+    attributes: dict[str, Any] = {"size": size, "alpha": 0.2, "beta": 0.5, "bias": 2.0}
     found = run("LRN", [X], **attributes)[0]
     if size % 2:
         np.testing.assert_allclose(found, with_onnxruntime("LRN", [X], **attributes)[0], rtol=1e-5)

@@ -9,6 +9,7 @@ import pytest
 
 from ascendsim.core.dtypes import DType
 from ascendsim.core.errors import GraphError
+from ascendsim.core.formats import Format
 from ascendsim.ops import default_opset
 from ascendsim.opset.work import LowerContext, VectorWork
 from tests.support.single_node import make_node, run, with_onnxruntime
@@ -67,12 +68,14 @@ def test_quantizing_to_a_float_is_refused() -> None:
         make_node("QuantizeLinear", [X, np.float32(1)], output_dtype=DType.FLOAT16)
 
 
-def test_lowering() -> None:
+@pytest.mark.parametrize(("format", "rows", "cols", "over"), [(Format.ND, 6, 20, "row"), (Format.NC1HWC0, 40, 16, "col")])
+def test_lowering(format: Format, rows: int, cols: int, over: str) -> None:
     node = make_node("QuantizeLinear", [X.astype(np.float16), np.ones(3, np.float16), np.zeros(3, np.int8)], known=False)
+    node.required(0).format = format
     definition = default_opset().get(node)
     assert definition.lower is not None
     work = definition.lower(node, LowerContext("v100"))
     assert isinstance(work, VectorWork)
-    assert (work.rows, work.cols) == (6, 20)
-    assert [stream.over for stream in work.inputs] == ["all", "row", "row"]
-    assert [(step.op, step.over) for step in work.steps][:2] == [("vrec", "row"), ("vconv", "all")]
+    assert (work.rows, work.cols) == (rows, cols)
+    assert [stream.over for stream in work.inputs] == ["all", over, over]
+    assert [(step.op, step.over) for step in work.steps][:2] == [("vrec", over), ("vconv", "all")]

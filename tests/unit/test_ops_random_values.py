@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -26,7 +28,7 @@ def test_moments() -> None:
 
 
 def test_seed_and_name_decide() -> None:
-    def draw(name: str, **attributes: float) -> list[float]:
+    def draw(name: str, **attributes: Any) -> list[float]:
         graph = Graph()
         node = graph.add_node("RandomUniform", [], name=name, shape=(4,), **attributes)
         definition = default_opset().get(node)

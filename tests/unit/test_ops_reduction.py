@@ -122,7 +122,7 @@ def test_lowering_elsewhere() -> None:
 
 @pytest.mark.parametrize("attributes", [{}, {"exclusive": 1}, {"reverse": 1}, {"exclusive": 1, "reverse": 1}], ids=str)
 @pytest.mark.parametrize("axis", [0, -1])
-def test_cumulative_sum(attributes: dict[str, int], axis: int) -> None:
+def test_cumulative_sum(attributes: dict[str, Any], axis: int) -> None:
     x = np.random.default_rng(2).standard_normal((3, 5)).astype(np.float32)
     found = run("CumSum", [x, np.array(axis)], **attributes)[0]
     np.testing.assert_allclose(found, with_onnxruntime("CumSum", [x, np.array(axis)], **attributes)[0], rtol=1e-5, atol=1e-6)
