@@ -241,7 +241,7 @@ def tile_sizes(elements: int, most_blocks: int, smallest: int = 4) -> list[int]:
     """Tile sizes for an axis: near powers of two blocks, evened out so that tiles are as equal as can be.
 
     >>> tile_sizes(784, 64)
-    [784, 400, 272, 208, 112, 64]
+    [784, 400, 272, 208, 160, 112, 64]
     """
     blocks = ceil_div(elements, ROWS)
     sizes: dict[int, None] = {}

@@ -1,0 +1,175 @@
+"""Cube work: coverage, conservation, hazards, choice of tiles, and speed on the machine."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from ascendsim.core.dtypes import DType
+from ascendsim.core.errors import CompileError
+from ascendsim.core.formats import Format, align
+from ascendsim.isa.instructions import Img2Col, Mmad, Move, Vector
+from ascendsim.isa.program import CoreKind, TaskKind
+from ascendsim.lower.templates.conv import run_lengths, window
+from ascendsim.lower.templates.cube import lower_cube, product_of
+from ascendsim.lower.templates.steps import Expansion
+from ascendsim.lower.templates.tiling import best_tiling, candidates, rates_of
+from ascendsim.machine import run
+from ascendsim.opset.work import CubeWork, Step
+from ascendsim.soc import SocSpec, load
+from tests.support.lowering import CHIPS, convolution, executed, matmul, moved, multiplied, program_of, ref, verify
+
+WORKS = {
+    "square": lambda soc: matmul(256, 512, 384, soc),
+    "ragged": lambda soc: matmul(197, 770, 1000, soc),
+    "one row": lambda soc: matmul(1, 2048, 1000, soc),
+    "batched": lambda soc: matmul(50, 64, 50, soc, batch=12),
+    "shared": lambda soc: replace(matmul(40, 64, 96, soc, batch=6), b=ref("b", (64, 96), Format.FRACTAL_NZ), b_shared=True),
+    "transposed": lambda soc: matmul(64, 64, 128, soc, transpose_a=True, transpose_b=True),
+    "first layer": lambda soc: convolution(3, 224, 64, 7, 2, 3),
+    "3x3": lambda soc: convolution(64, 56, 64, 3, 1, 1),
+    "1x1": lambda soc: convolution(256, 14, 1024, 1),
+    "1x1 stride 2": lambda soc: convolution(256, 56, 512, 1, 2),
+    "two images": lambda soc: convolution(512, 7, 512, 3, 1, 1, images=2),
+    "patches": lambda soc: convolution(3, 224, 768, 16, 16),
+    "wide": lambda soc: convolution(64, 224, 64, 3, 1, 1),
+}
+
+
+def lowered(work: CubeWork, soc: SocSpec) -> list:  # type: ignore[type-arg]
+    return lower_cube(work, soc, Expansion(soc))[0]
+
+
+@pytest.mark.parametrize("chip", CHIPS)
+@pytest.mark.parametrize("name", WORKS)
+def test_every_product_is_computed_once_and_stored_once(chip: str, name: str) -> None:
+    soc = load(chip)
+    work = WORKS[name](soc)
+    stages = lowered(work, soc)
+    verify(stages, soc)
+    product = product_of(work, soc)
+    assert multiplied(stages) == product.batch * product.images * product.m * product.n * product.k_blocks * 16
+    rows = align(product.m, 16) if work.out.format is Format.FRACTAL_NZ else product.m
+    columns = product.n if work.out.format is Format.ND else align(product.n, 16)
+    bytes = moved(stages)
+    assert bytes[work.out.region, True] == product.batch * product.images * rows * columns * 2
+    assert bytes[work.b.region, False] >= min(work.b.bytes, work.n * work.k * 2)
+
+
+@pytest.mark.parametrize("chip", CHIPS)
+def test_groups_fill_cores_without_exceeding_them(chip: str) -> None:
+    soc = load(chip)
+    for make in WORKS.values():
+        (stage,) = lowered(make(soc), soc)
+        assert 1 <= sum(group.count for group in stage.groups) <= soc.ai_cores
+        assert stage.kind is TaskKind.AI_CORE
+        assert {group.block.core for group in stage.groups} == {CoreKind.CUBE if soc.split_cores else CoreKind.AI}
+
+
+def test_first_step_of_k_starts_anew_and_others_accumulate() -> None:
+    soc = load("Ascend310")
+    fresh = total = 0
+    for item, times in executed(lowered(matmul(64, 1024, 64, soc), soc)):
+        if isinstance(item, Mmad):
+            total += times
+            assert item.accumulate == bool(item.fresh_at)
+            fresh += bool(item.fresh_at)
+    assert total > 1
+    assert fresh >= 1
+
+
+def test_coupled_cores_leave_through_the_vector_unit_and_split_ones_through_fixpipe() -> None:
+    for chip, pipe in (("Ascend310", "V"), ("Ascend910B1", "FIX")):
+        soc = load(chip)
+        ops = [item for item, _ in executed(lowered(convolution(64, 28, 64, 3, 1, 1), soc))]
+        assert any(isinstance(op, Vector) and op.op == "l0c_to_ub" for op in ops) == (pipe == "V")
+        assert any(isinstance(op, Move) and op.kind == "fixpipe" for op in ops) == (pipe == "FIX")
+        assert any(isinstance(op, Move) and op.kind == "bias" for op in ops) == (pipe == "FIX")
+
+
+def test_only_maps_that_must_be_unfolded_use_img2col() -> None:
+    soc = load("Ascend910A")
+    for work, expected in ((convolution(64, 28, 64, 3, 1, 1), True), (convolution(64, 28, 64, 1), False), (matmul(64, 64, 64, soc), False)):
+        assert any(isinstance(item, Img2Col) for item, _ in executed(lowered(work, soc))) is expected
+
+
+def test_epilogue_runs_in_ub_on_coupled_cores_and_as_vector_work_on_split_ones() -> None:
+    steps = (Step("vmuls"), Step("vadds"))
+    coupled, split = load("Ascend310"), load("Ascend910B1")
+    work = replace(matmul(64, 64, 64, coupled), epilogue=steps)
+    stages, rest = lower_cube(work, coupled, Expansion(coupled))
+    verify(stages, coupled)
+    assert rest is None
+    assert {"vmuls", "vadds"} <= {item.op for item, _ in executed(stages) if isinstance(item, Vector)}
+    stages, rest = lower_cube(replace(matmul(64, 64, 64, split), epilogue=steps), split, Expansion(split))
+    assert rest is not None
+    assert rest.steps == steps
+    _, rest = lower_cube(replace(matmul(64, 64, 64, split), epilogue=(Step("vrelu"),)), split, Expansion(split))
+    assert rest is None
+
+
+def test_a_type_that_the_cube_lacks_names_the_remedy() -> None:
+    soc = load("Ascend310")
+    with pytest.raises(CompileError, match="multiplies .*float16.*not float32; compile with precision_mode"):
+        lowered(replace(matmul(64, 64, 64, soc), dtype=DType.FLOAT32), soc)
+
+
+def test_a_map_that_fits_no_buffer_is_a_compile_error() -> None:
+    soc = load("Ascend310", {"buffers.l1": 65536})
+    with pytest.raises(CompileError, match="must fit its smallest tile into L1"):
+        lowered(convolution(64, 4096, 64, 7, 1, 3), soc)
+
+
+def test_window_counts_halo_rows() -> None:
+    conv = convolution(64, 56, 64, 3, 1, 1).conv
+    assert conv is not None
+    assert window(conv, 56).rows == 3
+    assert window(conv, 112).rows == 4
+    assert window(conv, 64).rows == 5  # may span three output rows
+    assert window(conv, 56 * 56).rows == 56
+    strided = convolution(64, 56, 64, 1, 2).conv
+    assert strided is not None
+    assert window(strided, 28 * 4).rows == 4  # rows between are skipped
+
+
+def test_run_lengths_are_all_that_occur() -> None:
+    assert run_lengths(100, 48, 32) == {32, 16, 4}
+    assert run_lengths(96, 48, 48) == {48}
+
+
+def test_best_tiling_has_the_lowest_score_and_is_remembered() -> None:
+    soc = load("Ascend910A")
+    product = product_of(matmul(1024, 1024, 1024, soc), soc)
+    best = best_tiling(product, soc)
+    assert best.cycles == min(tiling.cycles for tiling in candidates(product, rates_of(soc, "float16")))
+    assert best_tiling(product, soc) is best
+
+
+def time_us(work: CubeWork, soc: SocSpec) -> float:
+    return run(program_of(lowered(work, soc)), soc).duration_us
+
+
+@pytest.mark.parametrize(("chip", "least"), [("Ascend910A", 0.8), ("Ascend910B1", 0.8)])
+def test_a_large_gemm_keeps_the_cube_busy(chip: str, least: float) -> None:
+    soc = load(chip)
+    ideal = 4096**3 / 4096 / soc.ai_cores / soc.frequency_mhz
+    assert ideal <= time_us(matmul(4096, 4096, 4096, soc), soc) <= ideal / least
+
+
+@pytest.mark.parametrize("shape", [(64, 224), (256, 56), (512, 28)])
+def test_vgg_convolutions_keep_the_cube_busy_on_two_cores(shape: tuple[int, int]) -> None:
+    soc = load("Ascend310")
+    channels, size = shape
+    ideal = size * size * channels * channels * 9 / 4096 / soc.ai_cores / soc.frequency_mhz
+    assert ideal <= time_us(convolution(channels, size, channels, 3, 1, 1), soc) <= ideal / 0.6
+
+
+@pytest.mark.parametrize("chip", CHIPS)
+def test_the_score_predicts_the_machine_within_a_factor_of_two(chip: str) -> None:
+    soc = load(chip)
+    for name in ("3x3", "1x1", "wide", "one row"):
+        work = WORKS[name](soc)
+        score = best_tiling(product_of(work, soc), soc).cycles / soc.frequency_mhz
+        heads = soc.launch.kernel_init_ns / 1000 + soc.launch.task_launch_us
+        assert 0.5 < (score + heads) / time_us(work, soc) < 2

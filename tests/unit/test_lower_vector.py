@@ -1,0 +1,221 @@
+"""Vector, movement, scalar and sequence work: coverage, conservation, hazards, expansion of missing intrinsics."""
+
+from __future__ import annotations
+
+import pytest
+
+from ascendsim.core.dtypes import DType
+from ascendsim.core.errors import CompileError
+from ascendsim.core.formats import Format
+from ascendsim.isa.instructions import Loop, Move, Scalar, Vector
+from ascendsim.isa.program import CoreKind, TaskKind
+from ascendsim.lower.program import Lowering
+from ascendsim.lower.templates.movement import aligned_shares, lower_movement, lower_scalar
+from ascendsim.lower.templates.steps import SCALAR, Expansion
+from ascendsim.lower.templates.vector import even_bursts, lower_vector, worthwhile_cores
+from ascendsim.opset.work import Copy, MoveWork, ScalarWork, SequenceWork, Step, Stream, VectorWork
+from ascendsim.soc import SocSpec, load
+from tests.support.lowering import CHIPS, computed, executed, matmul, moved, ref, verify
+
+HALF = DType.FLOAT16
+
+
+def elementwise(*shape: int, steps: tuple[Step, ...] = (Step("vadd"),), format: Format = Format.ND) -> VectorWork:
+    x, y = ref("x", shape, format), ref("y", shape, format)
+    return VectorWork(1, x.bytes // 2, steps, (Stream(x),), (Stream(y),))
+
+
+def softmax(rows: int, cols: int, op: str = "vexp") -> VectorWork:
+    steps = (Step("vcmax"), Step("vsub"), Step(op), Step("vcadd"), Step("vmul"))
+    return VectorWork(rows, cols, steps, (Stream(ref("x", (rows, cols))),), (Stream(ref("y", (rows, cols))),), "cols", 3)
+
+
+def check(work: VectorWork, soc: SocSpec):  # type: ignore[no-untyped-def]
+    stage = lower_vector(work, soc, Expansion(soc))
+    verify([stage], soc)
+    return stage
+
+
+@pytest.mark.parametrize("chip", CHIPS)
+@pytest.mark.parametrize("shape", [(3,), (1000,), (64, 1000), (1, 256, 56, 56), (7, 33, 129)])
+def test_elementwise_work_moves_each_byte_once(chip: str, shape: tuple[int, ...]) -> None:
+    soc = load(chip)
+    work = elementwise(*shape)
+    stage = check(work, soc)
+    bytes = moved([stage])
+    assert bytes["x", False] == bytes["y", True] == work.inputs[0].ref.bytes
+    assert computed([stage], "vadd") == work.cols
+    assert stage.kind is (TaskKind.AI_VECTOR_CORE if soc.split_cores else TaskKind.AI_CORE)
+    assert {group.block.core for group in stage.groups} == {CoreKind.VECTOR if soc.split_cores else CoreKind.AI}
+
+
+@pytest.mark.parametrize("chip", CHIPS)
+def test_blocked_maps_with_a_value_a_channel(chip: str) -> None:
+    soc = load(chip)
+    x, y = ref("x", (2, 64, 28, 28), Format.NC1HWC0), ref("y", (2, 64, 28, 28), Format.NC1HWC0)
+    scale = Stream(ref("s", (64,)), "col")
+    work = VectorWork(2 * 28 * 28, 64, (Step("vmul"), Step("vadds")), (Stream(x), scale), (Stream(y),))
+    stage = check(work, soc)
+    bytes = moved([stage])
+    assert bytes["x", False] == bytes["y", True] == x.bytes
+    assert bytes["s", False] == 128 * sum(group.count for group in stage.groups)
+    strided = [item for item, _ in executed([stage]) if isinstance(item, Move) and item.bursts > 1]
+    assert strided
+    assert all(item.bursts == 4 for item in strided)  # one burst a channel block
+
+
+@pytest.mark.parametrize("chip", CHIPS)
+def test_rows_that_fit_are_read_once_and_long_rows_once_a_sweep(chip: str) -> None:
+    soc = load(chip)
+    short, long = softmax(128, 1024), softmax(4, 300_000)
+    assert moved([check(short, soc)])["x", False] == 128 * 1024 * 2
+    stage = check(long, soc)
+    assert moved([stage])["x", False] == 3 * 4 * 300_000 * 2
+    assert moved([stage])["y", True] == 4 * 300_000 * 2
+    assert sum(group.count for group in stage.groups) == min(4, soc.vector_units)
+
+
+def test_long_reductions_fold_before_they_reduce() -> None:
+    soc = load("Ascend910B1")
+    stage = check(softmax(64, 4096), soc)
+    assert computed([stage], "vmax") >= 64 * 4096
+    assert computed([stage], "vcmax") == 64 * 128  # one repeat a row
+
+
+@pytest.mark.parametrize("chip", CHIPS)
+def test_a_reduction_of_one_long_row_is_shared_by_cores(chip: str) -> None:
+    soc = load(chip)
+    work = VectorWork(1, 4_000_000, (Step("vcadd"),), (Stream(ref("x", (4_000_000,))),), (Stream(ref("y", (1,)), "row"),), "cols")
+    stage = check(work, soc)
+    cores = sum(group.count for group in stage.groups)
+    assert cores > 1
+    assert moved([stage])["x", False] == 8_000_000
+    assert moved([stage])["y", True] == 2 * cores  # partial results meet in global memory
+
+
+@pytest.mark.parametrize("chip", CHIPS)
+def test_reductions_over_rows_store_a_value_a_column(chip: str) -> None:
+    soc = load(chip)
+    x, y = ref("x", (3136, 256)), ref("y", (256,))
+    work = VectorWork(3136, 256, (Step("vadd"), Step("vmuls", HALF, "col")), (Stream(x),), (Stream(y, "col"),), "rows")
+    stage = check(work, soc)
+    assert moved([stage])["x", False] == x.bytes
+    assert moved([stage])["y", True] == y.bytes
+    assert computed([stage], "vmuls") == 256
+
+
+def test_small_tensors_take_few_cores_and_large_ones_all() -> None:
+    soc = load("Ascend910A")
+    blocks = [sum(group.count for group in check(elementwise(size), soc).groups) for size in (16, 4096, 10_000_000)]
+    assert blocks[0] == 1
+    assert blocks[0] <= blocks[1] < blocks[2] == soc.ai_cores
+    assert worthwhile_cores(100, soc) == 1
+
+
+@pytest.mark.parametrize("chip", CHIPS)
+def test_intrinsics_that_the_chip_lacks_are_built_from_others(chip: str) -> None:
+    soc = load(chip)
+    expansion = Expansion(soc)
+    for op, dtype in (
+        ("vdiv", HALF),
+        ("vsqrt", HALF),
+        ("vexp", DType.FLOAT32),
+        ("vgather", HALF),
+        ("vadd", DType.INT64),
+        ("vmul", DType.INT8),
+    ):
+        for step in expansion.expand((Step(op, dtype),)):
+            assert step.op == SCALAR or step.dtype.value in soc.vector.intrinsics[step.op]
+    check(elementwise(5000, steps=(Step("vdiv"), Step("vsqrt"), Step("vexp", DType.FLOAT32))), soc)
+
+
+def test_ascend310_divides_by_a_refined_reciprocal_and_computes_exp_in_float16() -> None:
+    expansion = Expansion(load("Ascend310"))
+    assert [step.op for step in expansion.expand((Step("vdiv"),))] == ["vrec", "vmul", "vmuls", "vadds", "vmul", "vmul"]
+    wide = expansion.expand((Step("vexp", DType.FLOAT32),))
+    assert [(step.op, step.dtype.value) for step in wide] == [("vconv", "float32"), ("vexp", "float16"), ("vconv", "float32")]
+    assert expansion.expand((Step("vgather"),))[0].op == SCALAR
+    with pytest.raises(CompileError, match="intrinsic 'vexpp' does not exist on Ascend310; did you mean vexp"):
+        expansion.expand((Step("vexpp"),))
+
+
+def test_scalar_steps_drain_the_vector_unit_around_them() -> None:
+    soc = load("Ascend310")
+    stage = check(elementwise(1000, steps=(Step("vadds"), Step("vgather"))), soc)
+    assert sum(item.cycles * times for item, times in executed([stage]) if isinstance(item, Scalar)) == 8 * 1000
+
+
+@pytest.mark.parametrize("chip", CHIPS)
+@pytest.mark.parametrize(
+    ("read", "write", "steps"), [(10**9, 10**9, ()), (96, 10**9, ()), (2048, 64, (Step("vnchwconv"),)), (10**9, 130, ())]
+)
+def test_movement_carries_every_byte_once(chip: str, read: int, write: int, steps: tuple[Step, ...]) -> None:
+    soc = load(chip)
+    x, y = ref("x", (123, 1000)), ref("y", (123, 1000))
+    work = MoveWork((Copy(x, y, x.bytes, read, write),), steps, scalar_per_burst=2 if read == 96 else 0)
+    stage = lower_movement(work, soc, Expansion(soc))
+    verify([stage], soc)
+    assert moved([stage]) == {("x", False): x.bytes, ("y", True): y.bytes}
+
+
+@pytest.mark.parametrize("chip", CHIPS)
+def test_concat_shares_every_part_and_reads_indices_once_a_core(chip: str) -> None:
+    soc = load(chip)
+    out = ref("y", (1, 300, 28, 28), Format.NC1HWC0)
+    parts = [ref(f"x{number}", (1, channels, 28, 28), Format.NC1HWC0) for number, channels in enumerate((256, 16, 16))]
+    work = MoveWork(
+        tuple(Copy(part, out, part.bytes, part.bytes, part.bytes) for part in parts), extra_inputs=(ref("i", (8,), dtype=DType.INT64),)
+    )
+    stage = lower_movement(work, soc, Expansion(soc))
+    verify([stage], soc)
+    bytes = moved([stage])
+    assert all(bytes[part.region, False] == part.bytes for part in parts)
+    assert bytes["y", True] == sum(part.bytes for part in parts)
+    assert bytes["i", False] == 64 * sum(group.count for group in stage.groups)
+
+
+def test_padding_writes_more_than_it_reads() -> None:
+    soc = load("Ascend310")
+    x, y = ref("x", (100, 100)), ref("y", (120, 120))
+    stage = lower_movement(MoveWork((Copy(x, y, x.bytes, 200, 240, write_bytes=y.bytes),), (Step("vectordup"),)), soc, Expansion(soc))
+    verify([stage], soc)
+    assert moved([stage])["x", False] == x.bytes
+    assert moved([stage])["y", True] >= y.bytes
+
+
+def test_shares_lie_side_by_side() -> None:
+    assert aligned_shares([(100, 50), (60, 50)]) == [((50, 50), 1), ((50, 10), 1)]
+    assert aligned_shares([(100, 25), (10, 25)]) == [((25, 10), 1), ((25, 0), 3)]
+    assert even_bursts(1000, 96) == 20
+
+
+@pytest.mark.parametrize("chip", CHIPS)
+def test_scalar_work_counts_every_element(chip: str) -> None:
+    soc = load(chip)
+    stage = lower_scalar(ScalarWork(1000, 8, (ref("x", (1000,)),), (ref("y", (1000,)),)), soc)
+    verify([stage], soc)
+    cycles = sum(item.cycles * times for item, times in executed([stage]) if isinstance(item, Scalar))
+    assert 8000 <= cycles <= 8000 * 1.1
+
+
+def test_a_sequence_is_one_task_on_coupled_cores_and_several_on_split_ones() -> None:
+    for chip in ("Ascend310", "Ascend910B1"):
+        soc = load(chip)
+        parts = (matmul(16, 64, 256, soc), elementwise(16, 256))
+        stages = Lowering(soc).stages(SequenceWork(parts, repeat=5))
+        verify(stages, soc)
+        single = moved(Lowering(soc).stages(SequenceWork(parts)))
+        assert moved(stages) == {key: 5 * count for key, count in single.items()}
+        if soc.split_cores:
+            assert len(stages) == 10
+        else:
+            assert len(stages) == 1
+            (loop,) = stages[0].groups[0].block.body
+            assert isinstance(loop, Loop)
+            assert loop.trips == 5
+
+
+def test_vector_steps_run_in_order() -> None:
+    soc = load("Ascend910A")
+    stage = check(elementwise(100, steps=(Step("vmuls"), Step("vexp"), Step("vadds", count=3))), soc)
+    assert [(item.op, item.calls) for item, _ in executed([stage]) if isinstance(item, Vector)] == [("vmuls", 1), ("vexp", 1), ("vadds", 3)]
