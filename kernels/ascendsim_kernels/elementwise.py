@@ -131,10 +131,8 @@ def narrow_block(result: Any, count: Any, y: Any, start: Any) -> None:
 
 
 @kernel
-def _plain16(op: Any, x: Any, y: Any, n: Any, a: Any, b: Any) -> None:
+def _plain16(op: Any, x: Any, y: Any, n: Any, a: Any, b: Any, wide: Any, result: Any) -> None:
     """`_plain32` for vectors of float16 bits, block by block."""
-    wide = np.empty(BLOCK, np.float32)
-    result = np.empty(BLOCK, np.float32)
     for start in range(0, n, BLOCK):
         count = min(BLOCK, n - start)
         widen_block(x, start, count, wide)
@@ -143,10 +141,8 @@ def _plain16(op: Any, x: Any, y: Any, n: Any, a: Any, b: Any) -> None:
 
 
 @kernel
-def _curved16(op: Any, x: Any, y: Any, n: Any, a: Any, b: Any) -> None:
+def _curved16(op: Any, x: Any, y: Any, n: Any, a: Any, b: Any, wide: Any, result: Any) -> None:
     """`_curved32` for vectors of float16 bits, block by block."""
-    wide = np.empty(BLOCK, np.float32)
-    result = np.empty(BLOCK, np.float32)
     for start in range(0, n, BLOCK):
         count = min(BLOCK, n - start)
         widen_block(x, start, count, wide)
@@ -170,12 +166,24 @@ def in_two(run: Callable[[int, int], None], size: int, step: int) -> None:
     second.result()
 
 
+def scratch() -> NDArray[np.float32]:
+    """A block for intermediate values (allocation inside jitted code would take a while to compile)."""
+    return np.empty(BLOCK, np.float32)
+
+
 def unary(op: Unary, array: NDArray[Any], a: float = 0.0, b: float = 0.0) -> NDArray[Any]:
     """Applies op to every element of a float32 or float16 array; float16 is computed in float32 and rounded once."""
     result = np.empty(array.shape, array.dtype)
     x, y = kernel_view(array, (array.size,)), kernel_view(result, (array.size,))
-    kernels = (_curved32, _curved16) if op in _CURVED else (_plain32, _plain16)
-    apply = kernels[array.dtype == np.float16]
     first, second = np.float32(a), np.float32(b)
-    in_two(lambda start, stop: apply(int(op), x[start:stop], y[start:stop], stop - start, first, second), x.size, BLOCK)
+    plain, half = (_curved32, _curved16) if op in _CURVED else (_plain32, _plain16)
+
+    def run(start: int, stop: int) -> None:
+        source, target = x[start:stop], y[start:stop]
+        if array.dtype == np.float16:
+            half(int(op), source, target, stop - start, first, second, scratch(), scratch())
+        else:
+            plain(int(op), source, target, stop - start, first, second)
+
+    in_two(run, x.size, BLOCK)
     return result

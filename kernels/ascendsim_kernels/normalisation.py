@@ -45,10 +45,19 @@ def _affine(x: Any, y: Any, base: Any, count: Any, centre: Any, factor: Any, off
 
 @kernel
 def _normalise_rows(
-    x: Any, y: Any, cols: Any, inner: Any, scale: Any, bias: Any, epsilon: Any, centred: Any, mean: Any, inverse: Any
+    x: Any,
+    y: Any,
+    cols: Any,
+    inner: Any,
+    scale: Any,
+    bias: Any,
+    epsilon: Any,
+    centred: Any,
+    mean: Any,
+    inverse: Any,
+    lanes: Any,
+    wide: Any,
 ) -> None:
-    lanes = np.empty(_LANES, np.float64)
-    wide = np.empty(cols, np.float32)
     for row in range(mean.size):
         base = row * cols
         for i in range(cols):
@@ -90,7 +99,8 @@ def normalise_rows(
     x, y = kernel_view(array, (array.size,)), kernel_view(result, (array.size,))
     factors, offsets = (kernel_view(np.asarray(v, np.float64), (v.size,)) for v in (scale, bias))
     cols = array.size // max(rows, 1)
-    _normalise_rows(x, y, cols, inner, factors, offsets, np.float64(epsilon), centred, mean, inverse)
+    lanes, wide = np.empty(_LANES, np.float64), np.empty(cols, np.float32)
+    _normalise_rows(x, y, cols, inner, factors, offsets, np.float64(epsilon), centred, mean, inverse, lanes, wide)
     return result, mean, inverse
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ascendsim_kernels.element import kernel_view
-from ascendsim_kernels.elementwise import BLOCK, in_two, narrow_block, widen_block
+from ascendsim_kernels.elementwise import BLOCK, in_two, narrow_block, scratch, widen_block
 from ascendsim_kernels.half import half_to_float
 from ascendsim_kernels.jit import kernel
 from ascendsim_kernels.math32 import ZERO
@@ -68,11 +68,8 @@ def _binary32(op: Any, x: Any, y: Any, z: Any, n: Any) -> None:
 
 
 @kernel
-def binary16(op: Any, x: Any, y: Any, z: Any, period: Any, inner: Any) -> None:
-    """z[i] = op(x[i], y[i // inner % period]) for vectors of float16 bits."""
-    left = np.empty(BLOCK, np.float32)
-    right = np.empty(BLOCK, np.float32)
-    result = np.empty(BLOCK, np.float32)
+def binary16(op: Any, x: Any, y: Any, z: Any, period: Any, inner: Any, left: Any, right: Any, result: Any) -> None:
+    """z[i] = op(x[i], y[i // inner % period]) for vectors of float16 bits; the last three are scratch."""
     run = period if inner == 1 else inner  # elements over which y is one piece, or one value
     start = 0
     while start < x.size:
@@ -135,9 +132,11 @@ def binary(op: Binary, left: NDArray[Any], right: NDArray[Any]) -> NDArray[Any]:
     period, inner = regular
     result = np.empty(shape, np.float16)
     x, y, z = (kernel_view(array, (array.size,)) for array in (left, right, result))
-    if inner == 1 and period == x.size:  # equal shapes: any cut will do
-        in_two(lambda start, stop: binary16(int(op), x[start:stop], y[start:stop], z[start:stop], stop - start, 1), x.size, BLOCK)
-    else:
-        cycle = period * inner
-        in_two(lambda start, stop: binary16(int(op), x[start:stop], y, z[start:stop], period, inner), x.size, cycle)
+    equal = inner == 1 and period == x.size  # then any cut will do
+
+    def run(start: int, stop: int) -> None:
+        part, length = (y[start:stop], stop - start) if equal else (y, period)
+        binary16(int(op), x[start:stop], part, z[start:stop], length, inner, scratch(), scratch(), scratch())
+
+    in_two(run, x.size, BLOCK if equal else period * inner)
     return result

@@ -77,9 +77,8 @@ def _fold_row(op: Any, total: Any, x: Any, offset: Any, count: Any) -> Any:
 
 
 @kernel
-def _reduce(op: Any, x: Any, y: Any, outer: Any, length: Any, inner: Any, scale: Any) -> None:
+def _reduce(op: Any, x: Any, y: Any, outer: Any, length: Any, inner: Any, scale: Any, total: Any) -> None:
     start = _LOWEST if op == _MAX else (_HIGHEST if op == _MIN else _ZERO)
-    total = np.empty(max(inner, _LANES), np.float64)
     for o in range(outer):
         total[:] = start
         if inner == 1:
@@ -104,5 +103,5 @@ def reduce(op: Reduction, array: NDArray[Any], outer: int, length: int, inner: i
     """
     result = np.empty((outer, inner), array.dtype)
     x, y = kernel_view(array, (array.size,)), kernel_view(result, (result.size,))
-    _reduce(int(op), x, y, outer, length, inner, np.float64(scale))
+    _reduce(int(op), x, y, outer, length, inner, np.float64(scale), np.empty(max(inner, _LANES), np.float64))
     return result

@@ -16,11 +16,7 @@ _LANES = 8
 
 
 @kernel
-def _softmax_rows(x: Any, y: Any, rows: Any, cols: Any, logarithm: Any) -> None:
-    work = np.empty(cols, np.float32)
-    powers = np.empty(cols, np.float32)
-    lanes = np.empty(_LANES, np.float64)
-    peaks = np.empty(_LANES, np.float32)
+def _softmax_rows(x: Any, y: Any, rows: Any, cols: Any, logarithm: Any, work: Any, powers: Any, lanes: Any, peaks: Any) -> None:
     whole = cols // _LANES * _LANES
     for row in range(rows):
         base = row * cols
@@ -67,5 +63,7 @@ def softmax(array: NDArray[Any], axis: int, logarithm: bool = False) -> NDArray[
     cols = moved.shape[-1]
     result = np.empty(moved.shape, array.dtype)
     x, y = kernel_view(moved, (moved.size,)), kernel_view(result, (moved.size,))
-    _softmax_rows(x, y, moved.size // cols, cols, logarithm)
+    work, powers = np.empty((2, cols), np.float32)
+    lanes, peaks = np.empty(_LANES, np.float64), np.empty(_LANES, np.float32)
+    _softmax_rows(x, y, moved.size // cols, cols, logarithm, work, powers, lanes, peaks)
     return np.ascontiguousarray(np.moveaxis(result, -1, axis))
