@@ -7,5 +7,14 @@
 from __future__ import annotations
 
 from ascendsim.passes.fusion.rule import FusionRule
+from ascendsim.passes.fusion.rules.conv_batchnorm import ConvBatchnormFusionPass
+from ascendsim.passes.fusion.rules.conv_bias import AABiasaddConvFusion, TBEConvAddFusion
+from ascendsim.passes.fusion.rules.conv_scale import AConv2dMulFusion, ConvScaleFusionPass
 
-RULES: tuple[FusionRule, ...] = ()
+RULES: tuple[FusionRule, ...] = (
+    ConvBatchnormFusionPass(),
+    AABiasaddConvFusion(),
+    TBEConvAddFusion(),
+    AConv2dMulFusion(),
+    ConvScaleFusionPass(),
+)

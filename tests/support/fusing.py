@@ -1,0 +1,116 @@
+"""Small graphs for tests of graph-fusion rules: built, fused by given rules alone, and evaluated before and after."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ascendsim.graph.builder import GraphBuilder
+from ascendsim.graph.copying import copy_graph
+from ascendsim.graph.ir import Array, Graph, Tensor
+from ascendsim.graph.text import to_text
+from ascendsim.graph.verify import verify
+from ascendsim.ops import default_opset
+from ascendsim.opset import InferContext
+from ascendsim.passes.fusion.engine import run_rules
+from ascendsim.passes.fusion.report import FusionReport
+from ascendsim.passes.fusion.rule import FusionContext, FusionRule
+from tests.support.evaluate import evaluate
+
+EXACT = 0.0
+CHANGED_ALGEBRA = 1e-5  # largest error in terms of the output's range
+
+
+def new_builder() -> GraphBuilder:
+    """A builder that infers types as it goes."""
+    return GraphBuilder(infer=lambda node: default_opset().get(node).infer(InferContext(node)))
+
+
+def random(*shape: int, seed: int = 0, positive: bool = False, dtype: Any = np.float32) -> Array:
+    """Normal numbers, or numbers in [0.5, 1.5)."""
+    generator = np.random.default_rng([seed, *shape])
+    return (generator.random(shape) + 0.5 if positive else generator.standard_normal(shape)).astype(dtype)
+
+
+def build(body: Callable[[GraphBuilder], Tensor | Sequence[Tensor]]) -> Graph:
+    """The graph whose outputs the function returns."""
+    builder = new_builder()
+    results = body(builder)
+    for number, tensor in enumerate([results] if isinstance(results, Tensor) else results):
+        builder.output(tensor, f"out{number}")
+    return builder.build()
+
+
+@dataclass(frozen=True)
+class Fused:
+    """A graph before and after some rules.
+
+    Attributes:
+        graph: After them.
+        counts: (matched, effected) by rule.
+        reasons: Why matches were refused.
+        error: Largest difference of an output in terms of its range.
+    """
+
+    graph: Graph
+    counts: dict[str, tuple[int, int]]
+    reasons: list[str]
+    error: float
+
+    @property
+    def operators(self) -> dict[str, int]:
+        """How many nodes of each type are left."""
+        return dict(Counter(node.op_type for node in self.graph.nodes))
+
+    def effected(self, name: str) -> int:
+        """How often a rule changed the graph."""
+        return self.counts.get(name, (0, 0))[1]
+
+    @property
+    def reason(self) -> str:
+        """The only reason of a refusal."""
+        (found,) = set(self.reasons)
+        return found
+
+
+def context(generation: str = "v100", **options: object) -> FusionContext:
+    """What rules see of a chip of this generation."""
+    names = {"v100": "Ascend310", "m200": "Ascend310P", "m300": "Ascend310B", "c220": "Ascend910B"}
+    return FusionContext(default_opset(), generation, names[generation], options)
+
+
+def fused(graph: Graph, *rules: FusionRule, generation: str = "v100", seed: int = 0, **options: object) -> Fused:
+    """Applies rules to a copy; asserts that it stays valid, keeps its interface, and that a second run changes nothing."""
+    after, report = copy_graph(graph), FusionReport()
+    run_rules(after, rules, context(generation, **options), report)
+    verify(after)
+    for before, now in zip((*graph.inputs, *graph.outputs), (*after.inputs, *after.outputs), strict=True):
+        assert (before.name, before.shape, before.dtype) == (now.name, now.shape, now.dtype)
+    unread = [tensor.name for tensor in after.constants if not tensor.uses and tensor not in after.outputs]
+    assert not unread, f"constants that nobody reads: {unread}"
+    text, again = to_text(after), FusionReport()
+    run_rules(after, rules, context(generation, **options), again)
+    assert to_text(after) == text
+    assert not any(record.effected for record in again.records)
+    reasons = [refusal.reason for record in report.records for refusal in record.refusals]
+    return Fused(after, report.totals("graph"), reasons, difference(graph, after, seed))
+
+
+def difference(before: Graph, after: Graph, seed: int = 0) -> float:
+    """Largest difference of any output of two graphs in terms of its range, on random inputs."""
+    generator = np.random.default_rng(seed)
+    inputs = {}
+    for tensor in before.inputs:
+        kind = tensor.element_type
+        values = generator.standard_normal(tensor.static_shape) if kind.is_float else generator.integers(-100, 100, tensor.static_shape)
+        inputs[tensor.name] = np.asarray(values).astype(kind.numpy)
+    worst = 0.0
+    for old, new in zip(evaluate(before, default_opset(), inputs), evaluate(after, default_opset(), inputs), strict=True):
+        assert (old.shape, old.dtype) == (new.shape, new.dtype)
+        wide = [array.astype(np.float64) for array in (old, new)]
+        worst = max(worst, float(np.max(np.abs(wide[0] - wide[1]), initial=0) / max(float(np.ptp(wide[0])), 1e-30)))
+    return worst
