@@ -87,16 +87,26 @@ class FusionRule:
 
 
 def replace_root(graph: Graph, root: Node, new: Tensor) -> None:
-    """Lets `new` stand for the first output of a match's last node, its name included, and removes what became dead.
+    """Lets `new` stand for the first output of a match's last node and removes what became dead. Graph outputs keep their names.
 
-    The name moves along, so that graph outputs keep the names that the user knows.
+    If that output is a graph output, its name moves to `new`; where `new` has a name of its own to keep (a graph input, another graph
+    output, a constant), an Identity takes the place of the root.
     """
     old = root.outputs[0]
-    old_name = old.name
+    name = old.name
+    was_output = any(tensor is old for tensor in graph.outputs)
+    if was_output and (new.producer is None or new.producer.graph is not graph or any(tensor is new for tensor in graph.outputs)):
+        copy = graph.add_node("Identity", [new], name=f"{root.name}_identity")
+        copy.output.dtype, copy.output.origin_dtype = old.dtype, old.origin_dtype
+        copy.output.shape, copy.output.format = old.shape, old.format
+        graph.replace_uses(old, new, outputs_too=False)
+        new = copy.output
     graph.replace_uses(old, new)
     remove_dead_from(graph, root)
-    if old_name not in graph.tensors and any(tensor is new for tensor in graph.outputs):
-        graph.rename_tensor(new, old_name)
+    if was_output:
+        if graph.tensors.get(name) is old:  # the root lives on for its other outputs
+            graph.rename_tensor(old, graph.fresh(f"{name}_unused"))
+        graph.rename_tensor(new, name)
 
 
 def remove_dead_from(graph: Graph, node: Node) -> None:
