@@ -13,13 +13,15 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from ascendsim.core.errors import CompileError
-from ascendsim.core.formats import ceil_div
+from ascendsim.core.formats import BLOCK_BYTES, ceil_div
 from ascendsim.lower.templates.conv import FRACTAL_BYTES, a_bytes, input_rows, is_direct, largest_a_bytes, run_lengths, taps
 from ascendsim.opset.work import ConvGeometry
 from ascendsim.soc.spec import SocSpec
 
 ROWS = 16  # of a fractal; M0 and N0 of every Cube
 ACCUMULATOR_BYTES = ROWS * ROWS * 4  # of one block in L0C
+UNALIGNED = 0.7  # rate of transfers that do not start on a 512 B boundary (vendor documentation)
+IMPERFECT_OVERLAP = 1 / 8  # share of the faster pipes' time that is not hidden behind the slowest one: assumed, ranks candidates only
 ENTRIES_PER_STEP = 3  # queue entries of one mmad: wait, mmad, set
 
 
@@ -369,15 +371,16 @@ def score(
     )
     active = ceil_div(product.batch, sb) * ceil_div(product.images, si) * ceil_div(product.m, sm) * ceil_div(product.n, sn)
     out_bytes = product.m * product.n * product.images * product.batch * (product.out_itemsize + product.extra_out_bytes)
-    unique = unique_bytes(product)
-    moved = core_in * active
-    from_dram = moved if unique > rates.l2_size else min(moved, unique)
+    if conv is not None and tile_m % ROWS and tile_m < product.m:
+        out_bytes = round(out_bytes / UNALIGNED)  # a channel block of the tile does not end on a 512 B boundary
+    from_dram = core_in * active if rates.l2_size == 0 else dram_bytes(product, rates.l2_size, n_tiles, m_tiles, hold)
     dram = max(from_dram, out_bytes) if not rates.half_duplex else from_dram + out_bytes
     memory = max(
         core_in / min(rates.port_in, rates.l2_share * rates.cores / active), dram / rates.dram, out_bytes / active / rates.port_out
     )
     # what does not overlap: first chunk, changes of the held panel, last way out; short chunks wait for the latency
-    rate = min(rates.port_in, rates.dram / active)
+    shared_by = max(1.0, core_in * active / from_dram)  # cores that read the same bytes share what DRAM delivers
+    rate = min(rates.port_in, rates.dram / active * shared_by)
     first = rates.latency + (a_tile + b_tile) / chunks / rate
     if hold == "b":
         first += (sb * n_tiles - 1 + (1 - 1 / chunks)) * (b_tile / rate + rates.latency)
@@ -385,9 +388,13 @@ def score(
         first += (sb * si * m_tiles - 1 + (1 - 1 / chunks)) * (a_tile / rate + rates.latency)
     last = out + m_blocks * n_blocks * ROWS * ROWS * product.out_itemsize / min(rates.port_out, rates.dram / active)
     waits = tiles * chunks * max(0.0, (rates.latency - compute / chunks) / 2) if band == tile_m else 0.0
-    if chunks == 1 and steps * ceil_div(band, tile_m) > lookahead(rates.queue):  # loads run ahead within an image, not across
-        waits += sb * si * n_tiles * (a_tile / rate + rates.latency)
-    return max(busy, memory) + first + last + waits + active * rates.dispatch
+    ahead = lookahead(rates.queue)
+    if steps // chunks * ceil_div(band, tile_m) > ahead:  # loads run ahead inside a loop, but not into the next turn of the loop around
+        turns = sb * si * n_tiles if chunks == 1 else tiles
+        load = (a_tile + (0 if hold == "b" else b_tile)) / chunks / rate + rates.latency
+        waits += (turns - 1) * max(0.0, load - ahead * compute / steps)
+    others = (cube + mte1 + out - max(cube, mte1, out)) * tiles + min(busy, memory)
+    return max(first + busy, memory + compute / chunks) + others * IMPERFECT_OVERLAP + last + waits + active * rates.dispatch
 
 
 def burst_loss(axis: str, reach: dict[str, tuple[int, int]]) -> float:
@@ -401,7 +408,7 @@ def burst_loss(axis: str, reach: dict[str, tuple[int, int]]) -> float:
     if size >= whole:
         return 1.0
     burst = size * (32 if axis == "k" else 2)
-    return ceil_div(burst, 512) * 512 / burst / (1.0 if burst % 512 == 0 else 0.7)
+    return ceil_div(burst, 512) * 512 / burst / (1.0 if burst % 512 == 0 else UNALIGNED)
 
 
 def tiled_blocks(elements: int, tile: int) -> int:
@@ -414,15 +421,22 @@ def tiled_blocks(elements: int, tile: int) -> int:
     return whole * ceil_div(tile, ROWS) + ceil_div(tail, ROWS)
 
 
-def unique_bytes(product: Product) -> int:
-    """Bytes of both operands and the result, each counted once."""
+def dram_bytes(product: Product, l2_size: int, n_tiles: int, m_tiles: int, hold: str) -> float:
+    """Bytes of both operands that L2 does not deliver.
+
+    The operand of the outer loop comes once; the other one is read again in every turn and comes from DRAM each time if it is
+    larger than L2 as a whole.
+    """
     conv = product.conv
     if conv is None or is_direct(conv):
         a = ceil_div(product.m, ROWS) * FRACTAL_BYTES * product.k_blocks
     else:
-        a = conv.height * conv.width * 32 * ceil_div(product.k_blocks, taps(conv))
-    b = ceil_div(product.n, ROWS) * FRACTAL_BYTES * product.k_blocks
-    return product.batch * (a * product.images + b + product.images * product.m * product.n * product.out_itemsize)
+        a = conv.height * conv.width * BLOCK_BYTES * ceil_div(product.k_blocks, taps(conv))
+    a *= product.batch * product.images
+    b = product.batch * ceil_div(product.n, ROWS) * FRACTAL_BYTES * product.k_blocks
+    if hold == "a":
+        return a + b * (m_tiles if b > l2_size else 1)
+    return b + a * (n_tiles if a > l2_size else 1)
 
 
 def unfolding_efficiency(conv: ConvGeometry) -> float:

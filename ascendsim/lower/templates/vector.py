@@ -84,7 +84,8 @@ def _share(work: VectorWork, space: Space, soc: SocSpec) -> tuple[int, int]:
     if work.reduces == "rows" or space.flat:
         return space.rows, min(space.cols, align(ceil_div(space.cols, parts), min(piece, 16 if work.reduces == "rows" else piece)))
     if space.rows >= parts:
-        return ceil_div(space.rows, parts), space.cols
+        grain = TRANSACTION_BYTES // BLOCK_BYTES if any(lanes_of(stream.ref) == space.cols for stream in streams) else 1
+        return min(space.rows, align(ceil_div(space.rows, parts), grain)), space.cols
     return 1, min(space.cols, align(ceil_div(space.cols, parts // space.rows), piece))
 
 
@@ -169,7 +170,16 @@ class VectorWriter:
             most = int((room - self.tile_cols * column) // (self.tile_cols * element + row))
             wanted = max(ceil_div(self.rows, TILES_TO_OVERLAP), int(GOOD_TRANSFER_BYTES // (self.tile_cols * moved)) + 1)
             self.tile_rows = max(1, min(self.rows, most, wanted))
-            self.tile_rows = ceil_div(self.rows, ceil_div(self.rows, self.tile_rows))
+            grain = self._row_grain()
+            even = align(ceil_div(self.rows, ceil_div(self.rows, self.tile_rows)), grain)
+            self.tile_rows = min(
+                self.rows, even if even <= most else max(grain, most // grain * grain) if most >= grain else self.tile_rows
+            )
+
+    def _row_grain(self) -> int:
+        """Rows whose pieces of one channel block fill a 512 B transaction, for blocked tensors."""
+        blocked = any(lanes_of(stream.ref) == self.space.cols for stream in (*self.work.inputs, *self.work.outputs) if stream.over == "all")
+        return TRANSACTION_BYTES // BLOCK_BYTES if blocked else 1
 
     def _allocate(self) -> None:
         b, rows, cols = self.b, self.tile_rows, self.tile_cols
