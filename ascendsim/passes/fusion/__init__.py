@@ -1,1 +1,7 @@
-"""Graph fusion: rules with CANN's names, order and semantics."""
+"""Graph fusion: rules with CANN's names, order and semantics, and what it takes to write one's own."""
+
+from ascendsim.passes.fusion.pattern import Any, Const, Match, Op
+from ascendsim.passes.fusion.report import FusionReport
+from ascendsim.passes.fusion.rule import FusionContext, FusionRule, remove_dead_from, replace_root
+
+__all__ = ["Any", "Const", "FusionContext", "FusionReport", "FusionRule", "Match", "Op", "remove_dead_from", "replace_root"]
