@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from os import PathLike
 
@@ -104,7 +104,12 @@ class FusionSettings:
         if buffer_optimize not in BUFFER_OPTIMIZE:
             raise InputError("option buffer_optimize", f"must be one of {', '.join(BUFFER_OPTIMIZE)}", repr(buffer_optimize))
         switches = Switches.of(fusion_switch_file, optimization_switch, oo_level, (rule.name for rule in custom))
-        return cls(level, switches, custom, buffer_optimize, dump)
+        given = {"fusion_switch_file": fusion_switch_file is not None, "optimization_switch": bool(optimization_switch)}
+        useless = [name for name, present in given.items() if present and not level.graph]
+        if buffer_optimize != "l2_optimize" and not level.buffers:
+            useless.append("buffer_optimize")
+        warnings = tuple(f"option {name} has no effect with fusion={fusion}" for name in useless)
+        return cls(level, replace(switches, warnings=(*switches.warnings, *warnings)), custom, buffer_optimize, dump)
 
     def new_report(self) -> FusionReport:
         """An empty report that holds the warnings of the switches."""

@@ -252,6 +252,15 @@ def test_bad_options_of_compile(options: Mapping[str, Any], message: str) -> Non
         compile(relu_chain(1), **options)
 
 
+def test_options_that_conflict_are_warnings() -> None:
+    settings = FusionSettings.of("off", optimization_switch="SoftmaxFusionPass:on", buffer_optimize="off_optimize")
+    assert settings.new_report().warnings == [
+        "option optimization_switch has no effect with fusion=off",
+        "option buffer_optimize has no effect with fusion=off",
+    ]
+    assert FusionSettings.of("all", optimization_switch="SoftmaxFusionPass:on", buffer_optimize="off_optimize").switches.warnings == ()
+
+
 @pytest.mark.parametrize(("fusion", "tasks"), [("off", 4), ("graph", 2), ("ub", 2), ("all", 2)])
 def test_levels_from_graph_on_run_the_users_passes(fusion: str, tasks: int) -> None:
     passes = [] if fusion == "off" else [JoinRelu()]

@@ -37,18 +37,27 @@ def run_rules(
     """
     changed_before: list[str] = []
     root = root or graph
+    present = {node.op_type for node in graph.nodes}
     for rule in rules:
         effected = 0
         for pattern in rule.patterns:
+            if _hopeless(rule, pattern, present):
+                continue
             record = _run_pattern(graph, rule, pattern, context, changed_before)
             effected += record.effected
             if record.matched:
                 report.records.append(record)
         if effected:
+            present = {node.op_type for node in graph.nodes}
             _verify(root, rule, changed_before)
             changed_before.append(rule.name)
             if after is not None:
                 after(rule, root)
+
+
+def _hopeless(rule: FusionRule, pattern: str, present: set[str]) -> bool:
+    """Whether a pattern cannot match, since the graph has no operator of its root's type; rules that search themselves are asked."""
+    return type(rule).find is FusionRule.find and present.isdisjoint(rule.patterns[pattern].types)
 
 
 def _run_pattern(graph: Graph, rule: FusionRule, pattern: str, context: FusionContext, before: list[str]) -> PatternRecord:
