@@ -1,1 +1,1 @@
-"""frontends."""
+"""Model files -> Graph."""

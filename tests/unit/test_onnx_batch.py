@@ -175,6 +175,18 @@ def test_dynamic_models_take_any_batch_and_no_rewriting_changes_them():
     assert load_onnx(proto, opset=OPS, batch=7).inputs[0].shape == (7, 3)
 
 
+def test_a_model_that_leaves_its_batch_open_means_what_it_says():
+    proto = reshape_model(("n", 4), (2, -1))
+    assert load_onnx(proto, opset=OPS, batch=3).outputs[0].shape == (2, 6)
+    constants = {"z": np.array([0])}
+    first = model([node("Gather", "x z", "y")], [value("x", ("n", 4))], ["y"], constants)
+    assert load_onnx(first, opset=OPS, batch=3).outputs[0].shape == (1, 4)
+
+
+def test_a_baked_target_in_a_model_that_leaves_its_batch_open_is_rewritten():
+    assert load_onnx(reshape_model(("n", 2, 3), (1, 6)), opset=OPS, batch=3).outputs[0].shape == (3, 6)
+
+
 def test_a_larger_batch_can_be_made_smaller():
     graph = load_onnx(reshape_model((4, 3, 4), (4, 12)), opset=OPS, batch=2)
     assert graph.outputs[0].shape == (2, 12)

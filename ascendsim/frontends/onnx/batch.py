@@ -12,7 +12,8 @@ from itertools import product
 
 from ascendsim.core.errors import AscendSimError, GraphError
 from ascendsim.frontends.onnx.batch_axis import BatchAxis, mixes, reshaped
-from ascendsim.frontends.onnx.rewrites import REWRITES, Rewriter
+from ascendsim.frontends.onnx.rewrites import MEANT_AS_WRITTEN, REWRITES, Rewriter
+from ascendsim.frontends.onnx.shapes import ShapePlan
 from ascendsim.graph.copying import copy_graph
 from ascendsim.graph.ir import Array, Graph, Node, Shape, Tensor
 from ascendsim.opset import OpSet
@@ -25,20 +26,19 @@ _RESHAPES = frozenset({"Reshape", "Flatten", "Squeeze", "Unsqueeze"})
 _REMEDY = "export the model with this batch size or with a dynamic batch dimension"
 
 
-def with_batch(graph: Graph, opset: OpSet, reference: Mapping[str, Shape], wanted: Mapping[str, Shape], batches: tuple[int, int]) -> Graph:
+def with_batch(graph: Graph, opset: OpSet, plan: ShapePlan) -> Graph:
     """A graph with other input shapes, inferred.
 
     Args:
         graph: Raw from the importer; it is used up.
         opset: The operators.
-        reference: Input shapes with the old batch.
-        wanted: Input shapes with the new batch.
-        batches: Old and new batch size.
+        plan: Input shapes with the old and the new batch (`plan.batches` is not None).
 
     Raises:
         GraphError: If the batch size cannot be changed; names the node.
     """
-    _apply_shapes(graph, opset, reference)
+    assert plan.batches is not None
+    _apply_shapes(graph, opset, plan.reference)
     Inference(opset).visit_all(graph.topological())
     shapes = {name: tensor.shape for name, tensor in graph.tensors.items()}
     values = {t.name: t.constant.array() for t in graph.constants if t.producer is not None and t.constant is not None}
@@ -49,15 +49,15 @@ def with_batch(graph: Graph, opset: OpSet, reference: Mapping[str, Shape], wante
         if trial >= len(combinations):
             break
         choices = dict(zip(open_choices, combinations[trial], strict=False))
-        flow = BatchFlow(copy_graph(graph), opset, shapes, values, batches, choices)
+        flow = BatchFlow(copy_graph(graph), opset, shapes, values, plan, choices)
         try:
-            return flow.run(wanted)
+            return flow.run()
         except AscendSimError as error:
             first = first or error
         if trial == 0:
             open_choices = dict(list(flow.open_choices.items())[:MAX_OPEN])
             combinations = list(product(*(range(count) for count in open_choices.values())))
-    raise GraphError(f"batch size {batches[1]}", f"cannot be given to the model: {first}", remedy=_REMEDY)
+    raise GraphError(f"batch size {plan.batches[1]}", f"cannot be given to the model: {first}", remedy=_REMEDY)
 
 
 def _apply_shapes(graph: Graph, opset: OpSet, shapes: Mapping[str, Shape]) -> None:
@@ -73,7 +73,7 @@ class BatchFlow:
         graph: The copy.
         opset: The operators.
         shapes, values: Of the reference, by tensor name.
-        batches: Old and new batch size.
+        plan: Input shapes, old and new batch.
         choices: Which candidate to take, for reshapes that leave a choice (the first one by default).
 
     Attributes:
@@ -86,19 +86,20 @@ class BatchFlow:
         opset: OpSet,
         shapes: dict[str, Shape | None],
         values: Mapping[str, Array],
-        batches: tuple[int, int],
+        plan: ShapePlan,
         choices: Mapping[object, int],
     ) -> None:
-        self._graph, self._opset = graph, opset
-        self._old, self._new = batches
+        assert plan.batches is not None
+        self._graph, self._opset, self._plan = graph, opset, plan
+        self._old, self._new = plan.batches
         self._choices = choices
         self._problems: list[GraphError] = []
-        self._rewriter = Rewriter(graph, Inference(opset), dict(shapes), values, batches, choices)
+        self._rewriter = Rewriter(graph, Inference(opset), dict(shapes), values, plan.batches, choices, plan.dynamic)
         self.open_choices = self._rewriter.open_choices
 
-    def run(self, wanted: Mapping[str, Shape]) -> Graph:
+    def run(self) -> Graph:
         """Infers the copy and returns it (values not yet folded for good)."""
-        _apply_shapes(self._graph, self._opset, wanted)
+        _apply_shapes(self._graph, self._opset, self._plan.wanted)
         for tensor in self._graph.inputs:
             axis = self._changed_axis(tensor)
             if axis is not None:
@@ -119,6 +120,8 @@ class BatchFlow:
 
     def _before(self, node: Node) -> None:
         rule = REWRITES.get(node.op_type)
+        if self._plan.dynamic and node.op_type in MEANT_AS_WRITTEN:
+            return
         if rule is not None and not node.domain and node.graph is self._graph:
             rule(self._rewriter, node)
 

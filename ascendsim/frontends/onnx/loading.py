@@ -82,7 +82,7 @@ def load_onnx(
 def _with_shapes(graph: Graph, opset: OpSet, batch: int | None, shapes: Mapping[str, Sequence[int]] | None) -> Graph:
     plan = plan_shapes(graph, batch, shapes)
     if plan.batches is not None:
-        return with_batch(graph, opset, plan.reference, plan.wanted, plan.batches)
+        return with_batch(graph, opset, plan)
     inference = Inference(opset)
     inference.restart(graph)
     for tensor in graph.inputs:

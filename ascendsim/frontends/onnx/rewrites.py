@@ -26,6 +26,7 @@ class Rewriter:
         shapes: Of the reference by tensor name; rules add their own tensors.
         axes: Where tensors carry the batch.
         indexed: Input ports whose batch axis a rule has made harmless (a gather along it), by node.
+        dynamic: Whether the model leaves its batch open, so that whatever is valid is meant.
         open_choices: Reshapes that left a choice, with the number of candidates.
         count: Number of rewrites.
     """
@@ -38,8 +39,9 @@ class Rewriter:
         values: Mapping[str, Array],
         batches: tuple[int, int],
         choices: Mapping[object, int],
+        dynamic: bool,
     ) -> None:
-        self.graph, self.shapes = graph, shapes
+        self.graph, self.shapes, self.dynamic = graph, shapes, dynamic
         self.axes: dict[Tensor, BatchAxis] = {}
         self.indexed: dict[Node, tuple[int, ...]] = {}
         self.open_choices: dict[object, int] = {}
@@ -122,6 +124,9 @@ def _reshape(batch: Rewriter, node: Node) -> None:
     if found is None or target is None:
         return
     data, place = found
+    resolved = _resolved(target, data.static_shape, bool(node.attr("allowzero", 0)))
+    if batch.dynamic and math.prod(resolved) == data.elements:
+        return
     before, after = batch.old_shape(data), batch.old_shape(node.output)
     candidates = preferred(reshaped(after, place.stride(before), batch.old), after, batch.old)
     if not candidates:
@@ -129,7 +134,7 @@ def _reshape(batch: Rewriter, node: Node) -> None:
     chosen = batch.choose((before, place, after), candidates)
     wanted = list(after)
     wanted[chosen.axis] = after[chosen.axis] // batch.old * batch.new
-    if _resolved(target, data.static_shape, bool(node.attr("allowzero", 0))) != wanted:
+    if resolved != wanted:
         batch.replace(node, 1, np.array(wanted, np.int64))
 
 
@@ -322,6 +327,9 @@ def _gather_elements(batch: Rewriter, node: Node) -> None:
     for port in range(1, node.input_count):
         batch.spread(node, port, place.axis, place.outer(shape, batch.old), place.inner)
 
+
+# Valid at any batch: a model that leaves its batch open means them as they are.
+MEANT_AS_WRITTEN = frozenset({"Slice", "Resize", "Gather", "GatherND", "GatherElements", "ScatterElements"})
 
 REWRITES: dict[str, Rule] = {
     "Reshape": _reshape,

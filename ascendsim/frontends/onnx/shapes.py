@@ -19,11 +19,13 @@ class ShapePlan:
         wanted: By input name.
         reference: The same with the old batch, where the batch changes from a number to another; else equal to `wanted`.
         batches: Old and new batch, or None if it does not change.
+        dynamic: Whether the model leaves its batch open: then what it says holds for any batch, and only what cannot be is rewritten.
     """
 
     wanted: dict[str, Shape]
     reference: dict[str, Shape]
     batches: tuple[int, int] | None
+    dynamic: bool = False
 
 
 def plan_shapes(graph: Graph, batch: int | None, shapes: Mapping[str, Sequence[int]] | None) -> ShapePlan:
@@ -71,7 +73,7 @@ def _with_reference(graph: Graph, wanted: dict[str, Shape], old: Dim) -> ShapePl
         reference[tensor.name] = tuple(
             before if (axis == 0 and tensor in changed) or (symbolic[axis] and dim == after) else dim for axis, dim in enumerate(shape)
         )
-    return ShapePlan(wanted, reference, (before, after))
+    return ShapePlan(wanted, reference, (before, after), not isinstance(old, int))
 
 
 def _checked_shapes(graph: Graph, shapes: Mapping[str, Sequence[int]]) -> dict[str, tuple[int, ...]]:
