@@ -119,7 +119,7 @@ def compile(
     settings.fuse(device, spec, opset, report)
     PassManager((ApplyPrecision(precision_mode), AssignFormats(opset, spec))).run(device)
     settings.fuse(device, spec, opset, report, second_round=True)
-    program = lower_graph(device, spec, opset, options=LowerOptions(aicpu_types=aicpu_types(spec.name)))
+    program = lower_graph(device, spec, opset, options=LowerOptions(aicpu_types=aicpu_types(spec.short_name)))
     return CompiledModel(device, program, spec, opset, graph, report)
 
 

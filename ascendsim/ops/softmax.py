@@ -11,7 +11,6 @@ from ascendsim.core.formats import FRACTAL_ROWS, Format, c0
 from ascendsim.graph.ir import Array, Node, Tensor
 from ascendsim.ops.common import (
     StepSpec,
-    as_float32,
     computing_type,
     converted,
     finish,
@@ -33,24 +32,26 @@ def _infer(context: InferContext) -> None:
     context.set(0, context.dtype(0), shape)
 
 
-def _exact(array: Array, axis: int, logarithm: bool) -> Array:
-    shifted = array - np.max(array, axis=axis, keepdims=True, initial=-np.inf)
-    powers = np.exp(shifted)
+def _stepwise(array: Array, axis: int, logarithm: bool) -> Array:
+    """As the jitted kernel, for types that it does not take: every step, each addition of the sum too, rounds to the array's own type."""
+    own = array.dtype
+    shifted = array - np.max(array, axis=axis, keepdims=True)
+    powers = np.exp(shifted).astype(own)
     total = np.sum(powers, axis=axis, keepdims=True)
-    return np.asarray(shifted - np.log(total) if logarithm else powers / total)
+    return np.asarray(shifted - np.log(total).astype(own) if logarithm else powers / total)
 
 
 def _softmax(logarithm: bool) -> Callable[[Node, Sequence[Any], Sequence[np.dtype[Any]]], Sequence[Any]]:
-    """Values: the jitted kernel for 16- and 32-bit floats, NumPy for float64."""
+    """Values: the jitted kernel for float16 and float32, NumPy for bfloat16 and float64."""
 
     def compute(node: Node, inputs: Sequence[Any], wanted: Sequence[np.dtype[Any]]) -> Sequence[Any]:
         array, axis = inputs[0], int(node.attr("axis", -1))
-        if array.dtype == np.float64:
+        if array.size == 0 or array.dtype not in (np.float16, np.float32):
             with np.errstate(all="ignore"):
-                return [finish(_exact(array, axis, logarithm), wanted[0])]
+                return [finish(_stepwise(array, axis, logarithm) if array.size else array, wanted[0])]
         from ascendsim_kernels.softmax import softmax
 
-        return [finish(softmax(array if array.dtype == wanted[0] == np.float16 else as_float32(array), axis, logarithm), wanted[0])]
+        return [finish(softmax(array, axis, logarithm), wanted[0])]
 
     return compute
 

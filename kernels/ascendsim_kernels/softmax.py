@@ -1,4 +1,8 @@
-"""Softmax and log-softmax of rows of float32 or float16, float32 inside, one rounding at the end."""
+"""Softmax and log-softmax of rows of float32 or float16.
+
+The operator is a sequence of vector instructions (maximum, subtract, exponential, sum, divide), and each rounds its result to the array's
+type, as the vector unit does; the sum is accumulated wide and rounded once.
+"""
 
 from __future__ import annotations
 
@@ -33,9 +37,9 @@ def _softmax_rows(x: Any, y: Any, rows: Any, cols: Any, logarithm: Any, work: An
         for lane in range(_LANES):
             peak = peaks[lane] if peaks[lane] > peak else peak
         for i in range(cols):
-            work[i] = work[i] - peak
+            work[i] = load(store(work[i] - peak, y[0]))
         for i in range(cols):
-            powers[i] = exp32(work[i])
+            powers[i] = load(store(exp32(work[i]), y[0]))
         lanes[:] = _ZERO
         for start in range(0, whole, _LANES):
             for lane in range(_LANES):
@@ -46,11 +50,11 @@ def _softmax_rows(x: Any, y: Any, rows: Any, cols: Any, logarithm: Any, work: An
         for lane in range(_LANES):
             total += lanes[lane]
         if logarithm:
-            shift = np.float32(np.log(total))
+            shift = load(store(np.log(np.float64(load(store(total, y[0])))), y[0]))
             for i in range(cols):
                 y[base + i] = store(work[i] - shift, y[0])
         else:
-            divisor = np.float32(total)
+            divisor = load(store(total, y[0]))
             for i in range(cols):
                 y[base + i] = store(powers[i] / divisor, y[0])
 

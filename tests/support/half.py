@@ -33,3 +33,13 @@ def ulps(found: NDArray[np.float16], wanted: NDArray[np.float16]) -> NDArray[np.
     distance = np.abs(_rank(found) - _rank(wanted))
     nan = np.isnan(found), np.isnan(wanted)
     return np.where(nan[0] & nan[1], 0, np.where(nan[0] | nan[1], 1 << 20, distance))
+
+
+def softmax_by_steps(x: NDArray[np.float16], axis: int, logarithm: bool) -> NDArray[np.float16]:
+    """Maximum, subtract, exponential, sum, divide: each computed in float64 and rounded to float16."""
+    shifted = (x.astype(np.float64) - x.max(axis=axis, keepdims=True)).astype(np.float16)
+    powers = np.exp(shifted.astype(np.float64)).astype(np.float16)
+    total = powers.astype(np.float64).sum(axis=axis, keepdims=True).astype(np.float16).astype(np.float64)
+    if logarithm:
+        return (shifted - np.log(total).astype(np.float16).astype(np.float64)).astype(np.float16)
+    return (powers / total).astype(np.float16)

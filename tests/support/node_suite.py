@@ -74,7 +74,7 @@ def run_case(case: TestCase, opset: OpSet) -> Outcome:
             arrays = [_array(item) for item in given]
             names = [value.name for value in case.model.graph.input]
             found = evaluate(graph, opset, dict(zip(names, arrays, strict=False)))
-            problem = "" if random_case(case.name) else compare(found, [_array(item) for item in wanted], tolerance(case), case.atol)
+            problem = "" if random_case(case.name) else compare(found, [_array(item) for item in wanted], case.rtol, case.atol)
             if problem:
                 return Outcome(case.name, operators, FAIL, problem)
             declared = [t.shape for t in graph.outputs]
@@ -121,30 +121,6 @@ def _shape_problem(shape: Any, actual: tuple[int, ...]) -> str:
 def _array(item: Any) -> Any:
     """A case's data as an array; bfloat16 protos become ml_dtypes arrays."""
     return numpy_helper.to_array(item) if isinstance(item, onnx.TensorProto) else np.asarray(item)
-
-
-# The suite computed the expected values of these cases with NumPy, where a product of two bfloat16 matrices is float32 and
-# stays float32 until the end; the models round to their own type after every operator. Their tolerance (1e-3) is below one unit
-# in the last place (2^-7 of a bfloat16, 2^-10 of a float16), so results that are right can differ by one unit or two.
-ROUNDED_BETWEEN: frozenset[str] = frozenset(
-    f"test_attention_{case}{form}"
-    for case in (
-        "3d_causal_bf16",
-        "4d_causal_bf16",
-        "4d_attn_mask_causal_bf16",
-        "4d_causal_fp16",
-        "4d_causal_padded_kv_bf16",
-        "4d_padded_kv_bf16",
-    )
-    for form in ("", "_expanded")
-)
-
-
-def tolerance(case: TestCase) -> float:
-    """The case's relative tolerance, two units in the last place for those of `ROUNDED_BETWEEN`."""
-    if case.name not in ROUNDED_BETWEEN:
-        return float(case.rtol)
-    return 2.0**-9 if "fp16" in case.name else 2.0**-6
 
 
 def random_case(name: str) -> bool:
