@@ -19,7 +19,12 @@ def run(args: argparse.Namespace) -> int:
     from ascendsim.ops import default_opset
 
     rows = [
-        ((f"{op.domain}::" if op.domain else "") + op.name, op.cann or op.name, op.layout.value, "AI Core" if op.lower is not None else "AI CPU")
+        (
+            (f"{op.domain}::" if op.domain else "") + op.name,
+            op.cann or op.name,
+            op.layout.value,
+            "AI Core" if op.lower is not None else "AI CPU",
+        )
         for op in sorted(default_opset(), key=lambda op: op.key)
     ]
     print_table(("operator", "CANN type", "layout", "engine"), rows)
