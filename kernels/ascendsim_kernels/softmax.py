@@ -20,7 +20,9 @@ _LANES = 8
 
 
 @kernel
-def _softmax_rows(x: Any, y: Any, rows: Any, cols: Any, logarithm: Any, work: Any, powers: Any, lanes: Any, peaks: Any) -> None:
+def _softmax_rows(
+    x: Any, y: Any, rows: Any, cols: Any, logarithm: Any, narrow: Any, work: Any, powers: Any, lanes: Any, peaks: Any
+) -> None:
     whole = cols // _LANES * _LANES
     for row in range(rows):
         base = row * cols
@@ -50,7 +52,9 @@ def _softmax_rows(x: Any, y: Any, rows: Any, cols: Any, logarithm: Any, work: An
         for lane in range(_LANES):
             total += lanes[lane]
         if logarithm:
-            shift = load(store(np.log(np.float64(load(store(total, y[0])))), y[0]))
+            if narrow:
+                total = np.float64(load(store(total, y[0])))
+            shift = load(store(np.log(total), y[0]))
             for i in range(cols):
                 y[base + i] = store(work[i] - shift, y[0])
         else:
@@ -69,5 +73,5 @@ def softmax(array: NDArray[Any], axis: int, logarithm: bool = False) -> NDArray[
     x, y = kernel_view(moved, (moved.size,)), kernel_view(result, (moved.size,))
     work, powers = np.empty((2, cols), np.float32)
     lanes, peaks = np.empty(_LANES, np.float64), np.empty(_LANES, np.float32)
-    _softmax_rows(x, y, moved.size // cols, cols, logarithm, work, powers, lanes, peaks)
+    _softmax_rows(x, y, moved.size // cols, cols, logarithm, array.dtype == np.float16, work, powers, lanes, peaks)
     return np.ascontiguousarray(np.moveaxis(result, -1, axis))
