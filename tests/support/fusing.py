@@ -112,5 +112,9 @@ def difference(before: Graph, after: Graph, seed: int = 0) -> float:
     for old, new in zip(evaluate(before, default_opset(), inputs), evaluate(after, default_opset(), inputs), strict=True):
         assert (old.shape, old.dtype) == (new.shape, new.dtype)
         wide = [array.astype(np.float64) for array in (old, new)]
-        worst = max(worst, float(np.max(np.abs(wide[0] - wide[1]), initial=0) / max(float(np.ptp(wide[0])), 1e-30)))
+        with np.errstate(invalid="ignore"):  # equal infinities
+            gap = np.where((wide[0] == wide[1]) | np.isnan(wide[0]) & np.isnan(wide[1]), 0.0, np.abs(wide[0] - wide[1]))
+        finite = wide[0][np.isfinite(wide[0])]
+        spread = float(np.ptp(finite)) if finite.size else 0.0
+        worst = max(worst, float(np.max(gap, initial=0) / max(spread, 1e-30)))
     return worst

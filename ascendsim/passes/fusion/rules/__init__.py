@@ -9,7 +9,13 @@ from __future__ import annotations
 from ascendsim.passes.fusion.rule import FusionRule
 from ascendsim.passes.fusion.rules.conv_batchnorm import ConvBatchnormFusionPass
 from ascendsim.passes.fusion.rules.conv_bias import AABiasaddConvFusion, TBEConvAddFusion
+from ascendsim.passes.fusion.rules.conv_group import GroupConv2DFusionPass
 from ascendsim.passes.fusion.rules.conv_scale import AConv2dMulFusion, ConvScaleFusionPass
+from ascendsim.passes.fusion.rules.conv_split_concat import ASplitConv2dConcatPass
+from ascendsim.passes.fusion.rules.pad_conv import PadConv2dFusionPass, PadDepthwiseConv2dFusionPass
+from ascendsim.passes.fusion.rules.pad_pool import PadMaxPoolFusionPass
+from ascendsim.passes.fusion.rules.pool_average import AvgPoolFusionPass, PoolingFusionPass
+from ascendsim.passes.fusion.rules.pool_global import Globalavgpoolpass
 
 RULES: tuple[FusionRule, ...] = (
     ConvBatchnormFusionPass(),
@@ -17,4 +23,12 @@ RULES: tuple[FusionRule, ...] = (
     TBEConvAddFusion(),
     AConv2dMulFusion(),
     ConvScaleFusionPass(),
+    ASplitConv2dConcatPass(),
+    GroupConv2DFusionPass(),
+    PadConv2dFusionPass(),
+    PadDepthwiseConv2dFusionPass(),
+    PadMaxPoolFusionPass(),
+    AvgPoolFusionPass(),
+    PoolingFusionPass(),
+    Globalavgpoolpass(),
 )
