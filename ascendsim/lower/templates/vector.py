@@ -26,6 +26,7 @@ from ascendsim.opset.work import Ref, Step, Stream, VectorWork
 from ascendsim.soc.spec import SocSpec
 
 GOOD_TRANSFER_BYTES = 16 * 1024  # a transfer of this size reaches the peak rate (vendor guide; hardware notes on granularity)
+GOOD_BURST_BYTES = 2048  # bursts of several 512 B transactions lose little to rounding
 TILES_TO_OVERLAP = 4  # a share is cut in at least so many tiles, if they stay above the size before
 PARTIAL_BYTES = 64 * 1024  # rows longer than this are worth cutting when there are fewer rows than cores
 FOLDS = {"vcadd": "vadd", "vcmax": "vmax", "vcmin": "vmin", "vcgadd": "vadd", "vcgmax": "vmax", "vcgmin": "vmin"}
@@ -157,6 +158,7 @@ class VectorWriter:
         if fitting < 1:
             raise CompileError(f"UB of {self.b.soc.name}", "must hold one element of each input", f"{room} bytes", "use fewer fused inputs")
         self.tile_cols = self.cols if self.cols <= fitting else max(1, fitting // repeat * repeat or fitting)
+        self.tile_cols = self._blocks_of_columns(int((room - column * self.tile_cols) // element) if element else self.tile_cols)
         self.sweeping = self.work.reduces == "cols" and self.tile_cols < self.cols
         moved = max(1.0, sum(self._item(stream) for stream in (*self.work.inputs, *self.work.outputs) if stream.over == "all"))
         if self.sweeping:
@@ -175,6 +177,14 @@ class VectorWriter:
             self.tile_rows = min(
                 self.rows, even if even <= most else max(grain, most // grain * grain) if most >= grain else self.tile_rows
             )
+
+    def _blocks_of_columns(self, fitting: int) -> int:
+        """Fewer columns for blocked tensors if all of them leave room for few rows only: a burst is as long as the rows."""
+        if self._row_grain() == 1 or self.work.reduces == "cols" or self.cols < self.space.cols:
+            return self.tile_cols
+        rows = min(self.rows, GOOD_BURST_BYTES // BLOCK_BYTES)
+        block = max(c0(stream.ref.dtype) for stream in (*self.work.inputs, *self.work.outputs) if stream.over == "all")
+        return min(self.tile_cols, max(block, fitting // rows // block * block))
 
     def _row_grain(self) -> int:
         """Rows whose pieces of one channel block fill a 512 B transaction, for blocked tensors."""
@@ -399,11 +409,12 @@ class VectorWriter:
         offset = plus(_scaled(row[0], width, 1), _scaled(col[0], ref.bytes, self.elements))
         tile = Tile(ref.region, offset, 1, bytes)
         gather = self.work.gather_bytes
-        if lanes_of(ref) == cols and not self.space.flat:
+        if lanes_of(ref) == cols and not self.space.flat and col[1] % c0(ref.dtype) == 0:
             bursts = col[1] // c0(ref.dtype)
-            if bursts > 1 and bytes % bursts == 0:
-                plane = max(bytes // bursts, ref.bytes // max(1, cols // c0(ref.dtype)))
-                tile = Tile.strided(ref.region, times(row[0], BLOCK_BYTES), bursts, bytes // bursts, plane)
+            plane = ref.bytes // (cols // c0(ref.dtype))
+            if bytes % bursts == 0 and plane >= bytes // bursts:
+                start = plus(times(row[0], BLOCK_BYTES), _scaled(col[0], plane, c0(ref.dtype)))
+                tile = Tile.strided(ref.region, start, bursts, bytes // bursts, plane)
         elif row[1] > 1 and col[1] < cols and bytes % row[1] == 0:
             tile = Tile.strided(ref.region, offset, row[1], bytes // row[1], width)
         elif 0 < gather < TRANSACTION_BYTES and bytes > gather and stream in self.work.inputs:
