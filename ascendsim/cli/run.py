@@ -72,13 +72,13 @@ def run(args: argparse.Namespace) -> int:
 
 def print_result(result: Result, top: int) -> None:
     """Prints the totals and the operators that take the most time."""
-    total = result.summary()
+    total, memory = result.summary(), result.model.program.memory
     print(f"{total.model} on {total.soc}, batch {total.batch}: {total.tasks} tasks")
     print(f"device time {total.duration_us:,.1f} us = {total.cycles:,} cycles, {total.samples_per_s:,.1f} samples/s")
     print(
         f"Cube {total.achieved_tflops:.2f} of {total.peak_tflops:.1f} TFLOP/s ({percent(total.achieved_tflops, total.peak_tflops)}), "
         f"DDR {total.ddr_bytes / 1e6:,.1f} MB ({total.ddr_utilisation:.0%} of its bandwidth), "
-        f"device memory {result.model.program.memory.peak_bytes / 2**20:.1f} MiB + weights {result.model.program.memory.weight_bytes / 2**20:.1f} MiB"
+        f"device memory {memory.peak_bytes / 2**20:.1f} MiB + weights {memory.weight_bytes / 2**20:.1f} MiB"
     )
     print("time by engine: " + ", ".join(f"{engine} {share:.0%}" for engine, share in total.engine_shares.items()))
     print()

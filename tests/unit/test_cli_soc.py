@@ -72,7 +72,7 @@ def test_show_of_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> N
         (["soc", "show", "Ascend310", "more"], "argument 'more' is not expected; see `ascendsim soc --help`"),
         (["soc", "show", "Ascend310", "--set", "l2.size"], "option --set must have the form key=value, not 'l2.size'"),
         (["soc", "show", "Ascend310", "--set", "l2.size=-1"], "override: key l2.size must be above 0, not -1"),
-        (["soc", "show", "no\nsuch.toml"], "chip file no such.toml cannot be read (No such file or directory); see `ascendsim soc list`"),
+        (["soc", "show", "no\nsuch.toml"], "chip file no\\nsuch.toml cannot be read (No such file or directory); see `ascendsim soc list`"),
     ],
 )
 def test_wrong_input_is_one_line_and_exit_code_2(arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
