@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from ascendsim.core.errors import GraphError
+from ascendsim.core.formats import Format
 from ascendsim.graph.ir import Array, Node, Shape
 from ascendsim.ops.common import (
     StepSpec,
@@ -24,8 +25,9 @@ from ascendsim.ops.common import (
     normalise_axes,
     on_ai_cpu,
     runs_on_ai_core,
+    walking_shape,
 )
-from ascendsim.opset import InferContext, OpDef
+from ascendsim.opset import InferContext, Layout, OpDef
 from ascendsim.opset.work import LowerContext, NoTask, Ref, Step, Stream, VectorWork, Work
 
 # --------------------------------------------------------------------------------------------------------------- axes
@@ -167,7 +169,9 @@ def reduction_work(
         after: Instructions on every result.
     """
     source, target = node.required(0), node.output
-    shape = source.static_shape
+    shape = walking_shape(source)
+    if source.format is Format.NC1HWC0:  # walked as (N, H, W, C): channels stay, one value a column
+        axes = tuple(axis - 1 for axis in axes)
     if target.elements == 0:
         return NoTask()
     if source.elements == 0 or not runs_on_ai_core(node, ignored=(1,)):
@@ -176,7 +180,7 @@ def reduction_work(
     inside = computing_type(dtype, context, wide=along == "vadd")
     big = [axis for axis, size in enumerate(shape) if size > 1]
     folded = math.prod(shape[axis] for axis in axes)
-    kept = source.elements // folded
+    kept = math.prod(shape) // folded
     run, last = 1, bool(big) and big[-1] in axes
     for axis in reversed(big):
         if (axis in axes) is not last:
@@ -197,6 +201,15 @@ def reduction_work(
     )
 
 
+def over_positions(node: Node, format: Format) -> bool:
+    """Whether a reduction can work in NC1HWC0: it folds rows or columns, and they stay as axes of size 1."""
+    axes = node.input(1)
+    if format is not Format.NC1HWC0 or axes is None or axes.constant is None or not axes.constant.available or not node.attr("keepdims", 1):
+        return False
+    folded = reduced_axes(node, axes.constant.array(), len(node.required(0).static_shape))
+    return bool(folded) and all(axis in (2, 3) for axis in folded)
+
+
 def _lower(before: Sequence[StepSpec], across: str, along: str, after: Sequence[StepSpec]) -> Callable[[Node, LowerContext], Work]:
     def lower(node: Node, context: LowerContext) -> Work:
         given = node.input(1)
@@ -211,19 +224,41 @@ def _lower(before: Sequence[StepSpec], across: str, along: str, after: Sequence[
 
 
 OPERATORS: tuple[OpDef, ...] = (
-    OpDef("ReduceSum", _infer, _reduction(lambda x, a: fold("SUM", x, a), _sum), _lower((), "vcadd", "vadd", ()), cann="ReduceSumD"),
+    OpDef(
+        "ReduceSum",
+        _infer,
+        _reduction(lambda x, a: fold("SUM", x, a), _sum),
+        _lower((), "vcadd", "vadd", ()),
+        Layout.FOLLOW,
+        "ReduceSumD",
+        in_blocks=over_positions,
+    ),
     OpDef(
         "ReduceMean",
         _infer,
         _reduction(lambda x, a: fold("SUM", x, a, mean=True), _mean),
         _lower(("vmuls",), "vcadd", "vadd", ()),  # scaled first, so that a float16 sum stays in range
-        cann="ReduceMeanD",
+        Layout.FOLLOW,
+        "ReduceMeanD",
+        in_blocks=over_positions,
     ),
     OpDef(
-        "ReduceMax", _infer, _reduction(lambda x, a: fold("MAX", x, a), _extreme("max")), _lower((), "vcmax", "vmax", ()), cann="ReduceMaxD"
+        "ReduceMax",
+        _infer,
+        _reduction(lambda x, a: fold("MAX", x, a), _extreme("max")),
+        _lower((), "vcmax", "vmax", ()),
+        Layout.FOLLOW,
+        "ReduceMaxD",
+        in_blocks=over_positions,
     ),
     OpDef(
-        "ReduceMin", _infer, _reduction(lambda x, a: fold("MIN", x, a), _extreme("min")), _lower((), "vcmin", "vmin", ()), cann="ReduceMinD"
+        "ReduceMin",
+        _infer,
+        _reduction(lambda x, a: fold("MIN", x, a), _extreme("min")),
+        _lower((), "vcmin", "vmin", ()),
+        Layout.FOLLOW,
+        "ReduceMinD",
+        in_blocks=over_positions,
     ),
     OpDef("ReduceProd", _infer, _reduction(None, _product), _lower((), "vmul", "vmul", ()), cann="ReduceProdD"),
     OpDef(

@@ -10,6 +10,7 @@ import pytest
 from scipy import special
 
 from ascendsim.core.errors import CompileError, GraphError
+from ascendsim.core.formats import Format
 from ascendsim.ops import default_opset
 from ascendsim.opset.work import AiCpuWork, LowerContext, VectorWork, Work
 from tests.support.half import emulate, ulps
@@ -140,3 +141,20 @@ def test_cumulative_product() -> None:
     work = definition.lower(node, LowerContext("v100"))
     assert isinstance(work, VectorWork)
     assert (work.rows, work.cols, work.gather_bytes) == (6, 4, 8)
+
+
+def test_sums_over_positions_work_in_blocks() -> None:
+    definition = default_opset().find("ReduceMean")
+    assert definition is not None
+    assert definition.in_blocks is not None
+    data = np.zeros((1, 24, 7, 7), np.float16)
+    node = make_node("ReduceMean", [data, np.array([2, 3])])
+    assert definition.in_blocks(node, Format.NC1HWC0)
+    assert not definition.in_blocks(node, Format.FRACTAL_NZ)
+    assert not definition.in_blocks(make_node("ReduceMean", [data, np.array([1])]), Format.NC1HWC0)
+    assert not definition.in_blocks(make_node("ReduceMean", [data, np.array([2, 3])], keepdims=0), Format.NC1HWC0)
+    node.required(0).format = node.output.format = Format.NC1HWC0
+    assert definition.lower is not None
+    work = definition.lower(node, LowerContext("v100"))
+    assert isinstance(work, VectorWork)
+    assert (work.rows, work.cols, work.reduces, work.gather_bytes) == (49, 32, "rows", 0)  # channels fill whole blocks
