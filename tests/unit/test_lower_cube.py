@@ -16,7 +16,7 @@ from ascendsim.lower.templates.cube import lower_cube, product_of
 from ascendsim.lower.templates.steps import Expansion
 from ascendsim.lower.templates.tiling import best_tiling, candidates, rates_of
 from ascendsim.machine import run
-from ascendsim.opset.work import CubeWork, Step
+from ascendsim.opset.work import CubeWork, Step, Stream
 from ascendsim.soc import SocSpec, load
 from tests.support.lowering import CHIPS, convolution, executed, matmul, moved, multiplied, program_of, ref, verify
 
@@ -107,6 +107,17 @@ def test_epilogue_runs_in_ub_on_coupled_cores_and_as_vector_work_on_split_ones()
     assert rest.steps == steps
     _, rest = lower_cube(replace(matmul(64, 64, 64, split), epilogue=(Step("vrelu"),)), split, Expansion(split))
     assert rest is None
+
+
+def test_epilogue_inputs_of_every_kind_are_read() -> None:
+    soc = load("Ascend310")
+    extra = {"all": ref("e", (300, 200), Format.FRACTAL_NZ), "col": ref("e", (200,)), "row": ref("e", (300,)), "one": ref("e", (1,))}
+    for over, other in extra.items():
+        work = replace(matmul(300, 64, 200, soc), epilogue=(Step("vadd"),), epilogue_inputs=(Stream(other, over),))
+        stages, _ = lower_cube(work, soc, Expansion(soc))
+        verify(stages, soc)
+        read = moved(stages)["e", False]
+        assert read == other.bytes if over == "all" else read >= other.bytes
 
 
 def test_a_type_that_the_cube_lacks_names_the_remedy() -> None:

@@ -117,6 +117,7 @@ class CubeWriter:
         self.work, self.product, self.tiling = work, product, tiling
         self.conv = None if unfold.is_direct(work.conv) else work.conv
         self.b = b = BlockBuilder(soc, CoreKind.CUBE if soc.split_cores else CoreKind.AI)
+        self.share_n = share[1]
         self.tile_m, self.tile_n = tile_m, tile_n = min(tiling.tile_m, share[0]), min(tiling.tile_n, share[1])
         m_blocks, n_blocks = ceil_div(tile_m, ROWS), ceil_div(tile_n, ROWS)
         self.band_m = min(tiling.band_m, share[0])
@@ -139,24 +140,26 @@ class CubeWriter:
         out_pipe = Pipe.FIX if soc.split_cores else Pipe.V
         self.l0c = b.ring("l0c", Pipe.M, out_pipe, tiling.accumulators, (Buffer.L0C, m_blocks * n_blocks * ACCUMULATOR_BYTES))
         if soc.split_cores:
-            self.out: FixpipeOut | UnifiedBufferOut = FixpipeOut(b, work, self.l0c, tile_n)
+            self.out: FixpipeOut | UnifiedBufferOut = FixpipeOut(b, work, self.l0c, tile_n, share[1])
         else:
-            self.out = UnifiedBufferOut(b, work, self.l0c, expansion, tile_m, tile_n)
+            self.out = UnifiedBufferOut(b, work, self.l0c, expansion, (tile_m, tile_n), share[1])
 
     def _panel_slots(self, streamed: int, panel: int) -> int:
         """Two if the next panel fits beside the current one (and the bias), so that it is brought in ahead."""
-        spare = 2 * align(self.tile_n * BIAS_BYTES, 32) + 128
+        spare = align(self.share_n * BIAS_BYTES, 32)
         return 2 if streamed + 2 * panel + spare <= capacity(self.b.soc, Buffer.L1) else 1
 
     def write(self, batch: int, images: int, m: int, n: int) -> Block:
         """The program."""
         b = self.b
         with b.loop("batch", batch) as group:
+            self.out.start(times(group, self.product.n), n)
             if self.tiling.hold == "a":
                 with b.loop("image", images) as image:
                     self._rows_outside(group, image, m, n)
             else:
                 self._columns_outside(group, images, m, n)
+            self.out.finish()
         return b.build()
 
     def _rows_outside(self, group: Affine, image: Affine, m: int, n: int) -> None:
@@ -239,7 +242,7 @@ class CubeWriter:
     def _tile(self, where: Where, m: int, n: int, trips: int, band: int = 0) -> None:
         """One tile of the result: all of k into L0C, then the way out. With a `band` its rows of A are in L1 already."""
         b, t = self.b, self.tiling
-        self.out.bring(where.n, n)
+        self.out.bring((where.m, m), (where.n, n))
         b.acquire(self.l0c)
         self.out.begin(n)
         if band:

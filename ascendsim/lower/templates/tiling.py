@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from ascendsim.core.errors import CompileError
-from ascendsim.core.formats import BLOCK_BYTES, ceil_div
+from ascendsim.core.formats import BLOCK_BYTES, align, ceil_div
 from ascendsim.lower.templates.conv import FRACTAL_BYTES, a_bytes, input_rows, is_direct, largest_a_bytes, run_lengths, taps
 from ascendsim.opset.work import ConvGeometry
 from ascendsim.soc.spec import SocSpec
@@ -283,7 +283,7 @@ def _fill_l1(
     for unit in chunk_units(conv):
         a_unit, b_unit = largest_a_bytes(conv, runs, unit), n_blocks * FRACTAL_BYTES * unit
         streamed = (a_unit if hold != "a" else 0) + (b_unit if hold != "b" else 0)
-        room = (rates.l1 - panel - n_blocks * ROWS * 4 * 2) // (2 * streamed)
+        room = (rates.l1 - panel - align(share[3] * 4, 32)) // (2 * streamed)
         if room >= 1:
             break
     else:
@@ -300,7 +300,7 @@ def _fill_l1(
         for tiles in bands(product, share[2], tile_m, hold, chunk):
             band = min(share[2], tiles * tile_m)
             slot = largest_a_bytes(conv, run_lengths(product.m, share[2], band), chunk) if hold == "b" else 0
-            if panel + 2 * slot + n_blocks * ROWS * 4 * 2 <= rates.l1:
+            if panel + 2 * slot + align(share[3] * 4, 32) <= rates.l1:
                 cycles = score(product, rates, share, tile_m, tile_n, chunk, even_step, hold, accumulators, band)
                 yield Tiling(*share, tile_m, tile_n, chunk, even_step, hold, accumulators, cycles, band)
 

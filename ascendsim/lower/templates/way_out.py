@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from ascendsim.core.dtypes import DType
 from ascendsim.core.errors import CompileError
 from ascendsim.core.formats import align, ceil_div
-from ascendsim.isa.instructions import Affine, Buffer, Move, Operand, Pipe, Vector
+from ascendsim.isa.instructions import ZERO, Affine, Buffer, Move, Operand, Pipe, Vector
 from ascendsim.lower.emit import BlockBuilder, Ring, capacity, pieces, plus, times
 from ascendsim.lower.templates.operands import fitted, result_tile
 from ascendsim.lower.templates.stage import Tile
@@ -32,29 +32,36 @@ def accumulator_type(work: CubeWork) -> str:
 class FixpipeOut:
     """Split cores: bias through L1 into the bias table, FIXPIPE stores converted results."""
 
-    def __init__(self, builder: BlockBuilder, work: CubeWork, l0c: Ring, tile_n: int) -> None:
+    def __init__(self, builder: BlockBuilder, work: CubeWork, l0c: Ring, tile_n: int, share_n: int) -> None:
         self.b, self.work, self.l0c = builder, work, l0c
         self.bias: Ring | None = None
         if work.bias is not None:
             slot = align(tile_n * ACCUMULATOR_ITEM, 64)
             slots = 2 if 2 * slot <= capacity(builder.soc, Buffer.BT) else 1
-            self.bias = builder.ring("bias_l1", Pipe.MTE2, Pipe.MTE1, 2, (Buffer.L1, slot))
+            size = align(share_n * work.bias.dtype.itemsize, 32)
+            self.bias = builder.ring("bias_l1", Pipe.MTE2, Pipe.MTE1, 1, (Buffer.L1, size))
             self.table = builder.ring("bias_bt", Pipe.MTE1, Pipe.M, slots, (Buffer.BT, slot))
 
-    def bring(self, n_at: Affine, n: int) -> None:
-        """Loads the bias of the tile's columns and puts it into the table."""
+    def start(self, n_at: Affine, n: int) -> None:
+        """Loads the bias of the share's columns."""
+        if self.bias is not None and self.work.bias is not None:
+            _bring_columns(self.b, self.work.bias, self.bias, n_at, n)
+            self.b.receive(self.bias)
+
+    def finish(self) -> None:
+        """Gives the share's bias back."""
+        if self.bias is not None:
+            self.b.release(self.bias)
+
+    def bring(self, m: Extent, n: Extent) -> None:
+        """Puts the bias of a tile's columns into the table."""
         if self.bias is None or self.work.bias is None:
             return
-        b = self.b
-        b.acquire(self.bias)
-        _load_columns(b, self.work.bias, self.bias, n_at, n)
-        b.commit(self.bias)
-        b.receive(self.bias)
+        b, item = self.b, self.work.bias.dtype.itemsize
         b.acquire(self.table)
-        bytes = n * ACCUMULATOR_ITEM
-        b.emit(Move(Pipe.MTE1, b.target(self.table, bytes), b.source(self.bias, bytes), 1, bytes, "bias"))
+        source = b.source(self.bias, n[1] * item, 0, times(n[0], item))
+        b.emit(Move(Pipe.MTE1, b.target(self.table, n[1] * ACCUMULATOR_ITEM), source, 1, n[1] * item, "bias"))
         b.commit(self.table)
-        b.release(self.bias)
 
     def begin(self, n: int) -> None:
         """Before the tile's first mmad: it reads the bias from the table."""
@@ -76,28 +83,23 @@ class FixpipeOut:
 class UnifiedBufferOut:
     """Coupled cores: the vector unit fetches the tile from L0C in pieces, adds bias and epilogue, MTE3 stores."""
 
-    def __init__(self, builder: BlockBuilder, work: CubeWork, l0c: Ring, expansion: Expansion, tile_m: int, tile_n: int) -> None:
+    def __init__(self, builder: BlockBuilder, work: CubeWork, l0c: Ring, expansion: Expansion, tile: tuple[int, int], share_n: int) -> None:
+        tile_m, tile_n = tile
         self.b, self.work, self.l0c, self.expansion = builder, work, l0c, expansion
         self.inside = DType.FLOAT32 if work.out.dtype is DType.FLOAT32 else DType.INT32 if work.out.dtype is DType.INT32 else DType.FLOAT16
         self.itemsize = max(work.out.dtype.itemsize, self.inside.itemsize)
         self.bias: Ring | None = None
         if work.bias is not None:
-            self.bias = builder.ring("bias_ub", Pipe.MTE2, Pipe.V, 2, (Buffer.UB, tile_n * self.itemsize))
+            self.bias = builder.ring("bias_ub", Pipe.MTE2, Pipe.V, 1, (Buffer.UB, align(share_n, ROWS) * self.itemsize))
         full = [stream for stream in work.epilogue_inputs if stream.over == "all"]
-        self.small = [
-            (
-                stream,
-                builder.ring(
-                    f"in{number}_ub",
-                    Pipe.MTE2,
-                    Pipe.V,
-                    2,
-                    (Buffer.UB, self._small_count(stream, tile_m, tile_n) * stream.ref.dtype.itemsize),
-                ),
-            )
-            for number, stream in enumerate(work.epilogue_inputs)
-            if stream.over != "all"
-        ]
+        counts = {"row": align(tile_m, ROWS), "col": align(share_n, ROWS), "one": ROWS}
+        self.kept: list[tuple[Stream, Ring]] = []  # one value a column or one in all: brought once
+        self.rows: list[tuple[Stream, Ring]] = []  # one value a row: brought for every tile
+        for number, stream in enumerate(work.epilogue_inputs):
+            if stream.over != "all":
+                size = counts[stream.over] * stream.ref.dtype.itemsize
+                slots, held = (2, self.rows) if stream.over == "row" else (1, self.kept)
+                held.append((stream, builder.ring(f"in{number}_ub", Pipe.MTE2, Pipe.V, slots, (Buffer.UB, size))))
         widest = max([self.itemsize, *(step.dtype.itemsize for step in work.epilogue)])
         each = 2 * self.itemsize + 2 * sum(stream.ref.dtype.itemsize for stream in full) + (widest if work.epilogue else 0)
         rows = align(tile_m, ROWS)
@@ -120,20 +122,25 @@ class UnifiedBufferOut:
         self.result = builder.ring("out_ub", Pipe.V, Pipe.MTE3, 2, (Buffer.UB, count * self.itemsize))
         self.scratch = builder.ring("tmp_ub", Pipe.V, Pipe.V, 1, (Buffer.UB, count * widest)) if work.epilogue else None
 
-    def _small_count(self, stream: Stream, tile_m: int, tile_n: int) -> int:
-        return {"row": align(tile_m, ROWS), "col": align(tile_n, ROWS)}.get(stream.over, ROWS)
-
-    def bring(self, n_at: Affine, n: int) -> None:
-        """Loads the bias and what else the epilogue needs of the tile's columns."""
-        b = self.b
+    def start(self, n_at: Affine, n: int) -> None:
+        """Loads the bias and what else the epilogue needs of the share's columns."""
+        held = [*self.kept]
         if self.bias is not None and self.work.bias is not None:
-            b.acquire(self.bias)
-            _load_columns(b, self.work.bias, self.bias, n_at, n)
-            b.commit(self.bias)
-        for stream, ring in self.small:
-            b.acquire(ring)
-            _load_columns(b, stream.ref, ring, n_at, min(n, max(1, stream.ref.bytes // stream.ref.dtype.itemsize)))
-            b.commit(ring)
+            held.append((Stream(self.work.bias, "col"), self.bias))
+        for stream, ring in held:
+            count = n if stream.over == "col" else 1
+            _bring_columns(self.b, stream.ref, ring, n_at if stream.over == "col" else ZERO, count)
+            self.b.receive(ring)
+
+    def finish(self) -> None:
+        """Gives it back."""
+        for ring in [ring for _, ring in self.kept] + ([self.bias] if self.bias is not None else []):
+            self.b.release(ring)
+
+    def bring(self, m: Extent, n: Extent) -> None:
+        """Loads what the epilogue needs of a tile's rows."""
+        for stream, ring in self.rows:
+            _bring_columns(self.b, stream.ref, ring, m[0], m[1])
 
     def begin(self, n: int) -> None:
         """Nothing to do: the bias is added in UB."""
@@ -142,7 +149,7 @@ class UnifiedBufferOut:
         """Moves the tile out in pieces of columns."""
         b = self.b
         b.receive(self.l0c)
-        rings = [ring for _, ring in self.small] + ([self.bias] if self.bias is not None else [])
+        rings = [ring for _, ring in self.rows]
         for ring in rings:
             b.receive(ring)
         parts = pieces(n[1], self.step_n)
@@ -162,9 +169,10 @@ class UnifiedBufferOut:
         tile = fitted(b, result_tile(work.out, whole[0], whole[1], m, n, base, whole[2]), work.out)
         for stream, ring in self.full:
             b.acquire(ring)
-            bytes = min(tile.bytes // work.out.dtype.itemsize * stream.ref.dtype.itemsize, stream.ref.bytes)
-            other = fitted(b, Tile(stream.ref.region, times(tile.offset, 1), 1, bytes), stream.ref)
-            b.emit(Move(Pipe.MTE2, b.target(ring, bytes), other.operand, 1, bytes, aligned=other.aligned))
+            start = base if stream.ref.dtype.itemsize == work.out.dtype.itemsize else ZERO
+            other = fitted(b, result_tile(stream.ref, whole[0], whole[1], m, n, start, whole[2]), stream.ref)
+            into = b.target(ring, min(other.bytes, ring.slot_bytes))
+            b.emit(Move(Pipe.MTE2, into, other.operand, other.bursts, other.burst_bytes, src_stride=other.stride, aligned=other.aligned))
             b.commit(ring)
         b.acquire(self.result)
         target = b.target(self.result, count * self.itemsize)
@@ -173,7 +181,7 @@ class UnifiedBufferOut:
         if single:
             b.release(self.l0c)
         if self.bias is not None:
-            values = b.source(self.bias, blocks * ROWS * self.itemsize, 0, times(column, self.itemsize))
+            values = b.source(self.bias, blocks * ROWS * self.itemsize, 0, times(n[0], self.itemsize))
             adds = self.expansion.expand((Step("vadd", self.inside),))
             emit_steps(b, adds, {"all": (rows * ROWS, blocks)}, target, (target, values))
         if work.epilogue:
@@ -181,7 +189,7 @@ class UnifiedBufferOut:
             for stream, ring in self.full:
                 b.receive(ring)
                 sources.append(b.source(ring, count * stream.ref.dtype.itemsize))
-            sources += [b.source(ring, ring.allocations[0].slot_bytes) for _, ring in self.small]
+            sources += [b.source(ring, ring.slot_bytes) for _, ring in (*self.rows, *self.kept)]
             counts = {"all": (count, 1), "row": (rows, 1), "col": (blocks * ROWS, 1), "one": (1, 1)}
             emit_steps(b, self.expansion.expand(work.epilogue), counts, target, tuple(sources), self.scratch)
             for _, ring in self.full:
@@ -193,8 +201,10 @@ class UnifiedBufferOut:
         b.release(self.result)
 
 
-def _load_columns(b: BlockBuilder, ref: Ref, ring: Ring, n_at: Affine, n: int) -> None:
-    """Brings one value a column from global memory."""
-    bytes = min(n * ref.dtype.itemsize, ring.allocations[0].slot_bytes)
+def _bring_columns(b: BlockBuilder, ref: Ref, ring: Ring, n_at: Affine, n: int) -> None:
+    """Brings one value a column from global memory into a ring."""
+    bytes = min(n * ref.dtype.itemsize, ring.slot_bytes)
     tile = fitted(b, Tile(ref.region, times(n_at, ref.dtype.itemsize), 1, bytes), ref)
+    b.acquire(ring)
     b.emit(Move(Pipe.MTE2, b.target(ring, tile.bytes), tile.operand, 1, tile.bytes, aligned=tile.aligned))
+    b.commit(ring)
