@@ -8,6 +8,7 @@ polynomial or an algorithm, its length agrees with the published cycles per elem
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -31,6 +32,35 @@ from ascendsim.opset.work import LowerContext, NoTask, Ref, Work
 Parameters = Callable[[Node], tuple[float, float]]
 
 
+@dataclass(frozen=True, slots=True)
+class KernelCompute:
+    """Values by the jitted kernel for 16- and 32-bit floats, by NumPy for all other types.
+
+    Attributes:
+        kernel: Name in `ascendsim_kernels.elementwise.Unary`.
+        parameters: Its numbers a, b, or a function of the node that gives them.
+        others: Values for all other types.
+    """
+
+    kernel: str
+    parameters: tuple[float, float] | Parameters
+    others: Compute
+
+    def numbers(self, node: Node) -> tuple[float, float]:
+        """The kernel's a and b for a node."""
+        return self.parameters(node) if callable(self.parameters) else self.parameters
+
+    def __call__(self, node: Node, inputs: Sequence[Any], wanted: Sequence[np.dtype[Any]]) -> Sequence[Any]:
+        """As `OpDef.compute`."""
+        array = inputs[0]
+        if array.dtype.name not in ("float16", "float32", "bfloat16"):
+            return self.others(node, inputs[:1], wanted)
+        from ascendsim_kernels.elementwise import Unary, unary
+
+        wide = array if array.dtype == np.float16 == wanted[0] else as_float32(array)
+        return [finish(unary(Unary[self.kernel], wide, *self.numbers(node)), wanted[0])]
+
+
 def by_kernel(kernel: str, parameters: tuple[float, float] | Parameters, fallback: Callable[..., Any]) -> Compute:
     """Values by the jitted kernel for 16- and 32-bit floats, by NumPy for all other types.
 
@@ -39,39 +69,34 @@ def by_kernel(kernel: str, parameters: tuple[float, float] | Parameters, fallbac
         parameters: Its numbers a, b, or a function of the node that gives them.
         fallback: (node, array) -> array in the array's own type.
     """
-    others = with_numpy(fallback)
-
-    def compute(node: Node, inputs: Sequence[Any], wanted: Sequence[np.dtype[Any]]) -> Sequence[Any]:
-        array = inputs[0]
-        if array.dtype.name not in ("float16", "float32", "bfloat16"):
-            return others(node, inputs[:1], wanted)
-        from ascendsim_kernels.elementwise import Unary, unary
-
-        a, b = parameters(node) if callable(parameters) else parameters
-        wide = array if array.dtype == np.float16 == wanted[0] else as_float32(array)
-        return [finish(unary(Unary[kernel], wide, a, b), wanted[0])]
-
-    return compute
+    return KernelCompute(kernel, parameters, with_numpy(fallback))
 
 
-def pairwise(kernel: str, function: Callable[[Array, Array], Array]) -> Compute:
+@dataclass(frozen=True, slots=True)
+class PairwiseCompute:
     """Values of a function of two or more arrays that broadcast, folded from the left.
 
     float16: widened to float32, rounded once at the end of the operator. Other types: `function` in their own type.
+
+    Attributes:
+        kernel: Name in `ascendsim_kernels.pairwise.Binary`.
+        function: The same for arrays.
     """
 
-    def compute(node: Node, inputs: Sequence[Any], wanted: Sequence[np.dtype[Any]]) -> Sequence[Any]:
+    kernel: str
+    function: Callable[[Array, Array], Array]
+
+    def __call__(self, node: Node, inputs: Sequence[Any], wanted: Sequence[np.dtype[Any]]) -> Sequence[Any]:
+        """As `OpDef.compute`."""
         if len(inputs) == 2 and inputs[0].dtype == inputs[1].dtype == wanted[0] == np.float16:
             from ascendsim_kernels.pairwise import Binary, binary
 
-            return [binary(Binary[kernel], inputs[0], inputs[1])]
+            return [binary(Binary[self.kernel], inputs[0], inputs[1])]
         with np.errstate(all="ignore"):
             result = as_float32(inputs[0])
             for other in inputs[1:]:
-                result = function(result, as_float32(other))
+                result = self.function(result, as_float32(other))
         return [finish(result.copy() if result is inputs[0] else result, wanted[0])]
-
-    return compute
 
 
 def _divide(a: Array, b: Array) -> Array:
@@ -194,7 +219,7 @@ _SIGN_STEPS: tuple[StepSpec, ...] = (("vmuls", 2), "vabs", ("vadds", 2), "vdiv",
 
 
 def _binary(name: str, kernel: str, function: Callable[[Array, Array], Array], step: str, cann: str = "") -> OpDef:
-    return OpDef(name, infer_broadcast(), pairwise(kernel, function), elementwise_lower([step]), Layout.FOLLOW, cann)
+    return OpDef(name, infer_broadcast(), PairwiseCompute(kernel, function), elementwise_lower([step]), Layout.FOLLOW, cann)
 
 
 def _function(
@@ -214,9 +239,9 @@ OPERATORS: tuple[OpDef, ...] = (
     _binary("Sub", "SUB", np.subtract, "vsub"),
     _binary("Mul", "MUL", np.multiply, "vmul"),
     _binary("Div", "DIV", _divide, "vdiv", "RealDiv"),
-    OpDef("Max", infer_broadcast(), pairwise("MAX", np.maximum), _fold_lower("vmax"), Layout.FOLLOW, "Maximum"),
-    OpDef("Min", infer_broadcast(), pairwise("MIN", np.minimum), _fold_lower("vmin"), Layout.FOLLOW, "Minimum"),
-    OpDef("Sum", infer_broadcast(), pairwise("ADD", np.add), _fold_lower("vadd"), Layout.FOLLOW, "AddN"),
+    OpDef("Max", infer_broadcast(), PairwiseCompute("MAX", np.maximum), _fold_lower("vmax"), Layout.FOLLOW, "Maximum"),
+    OpDef("Min", infer_broadcast(), PairwiseCompute("MIN", np.minimum), _fold_lower("vmin"), Layout.FOLLOW, "Minimum"),
+    OpDef("Sum", infer_broadcast(), PairwiseCompute("ADD", np.add), _fold_lower("vadd"), Layout.FOLLOW, "AddN"),
     OpDef("Mean", infer_broadcast(), with_numpy(_mean), _fold_lower("vadd", ("vmuls",)), Layout.FOLLOW, "AccumulateNV2"),
     OpDef("Pow", infer_broadcast(), with_numpy(_power), _pow_lower, Layout.FOLLOW),
     OpDef("Mod", infer_broadcast(), with_numpy(_modulo), elementwise_lower(_MOD_STEPS, wide=True), Layout.FOLLOW, "FloorMod"),

@@ -1,0 +1,275 @@
+"""A group of elementwise functions in one pass over the data: an interpreter of short programs on blocks that stay in the L1 cache.
+
+Registers are float32 blocks. An instruction is a row (kind, op, target, first, second, third); the arithmetic is that of
+`elementwise` and `pairwise`, so a program gives the same bits as one call after the other. Where a value is float16 on the device,
+the program rounds it right after it was computed (`Kind.ROUND`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Any
+
+import numpy as np
+from llvmlite import ir
+from numba import carray, types
+from numba.extending import intrinsic
+from numpy.typing import NDArray
+
+from ascendsim_kernels.elementwise import BLOCK, _curved32, _plain32, in_two
+from ascendsim_kernels.half import float_to_half, half_to_float
+from ascendsim_kernels.jit import kernel
+from ascendsim_kernels.math32 import ONE, ZERO
+from ascendsim_kernels.pairwise import _binary32, pattern
+
+
+class Kind(IntEnum):
+    """What an instruction does with its registers."""
+
+    PLAIN = 0  # target = op(first, a, b), op of `Unary`
+    CURVED = 1  # as PLAIN, for what is made of exponentials
+    BINARY = 2  # target = op(first, second), op of `Binary`
+    COMPARE = 3  # target = 1 where op(first, second), else 0; op of `Compare`
+    SELECT = 4  # target = second where first is not 0, else third
+    ROUND = 5  # target = first, rounded to float16
+    CUBE = 6  # target = (first * first) * first
+    TRUTH = 7  # target = 1 where first is not 0, else 0
+    COPY = 8
+
+
+class Compare(IntEnum):
+    """Comparisons of two numbers; LOGICAL_AND and LOGICAL_OR of two truth values."""
+
+    EQUAL = 0
+    GREATER = 1
+    GREATER_EQUAL = 2
+    LESS = 3
+    LESS_EQUAL = 4
+    LOGICAL_AND = 5
+    LOGICAL_OR = 6
+    LOGICAL_XOR = 7
+
+
+_PLAIN, _CURVED, _BINARY, _COMPARE, _SELECT, _ROUND, _CUBE, _TRUTH, _COPY = (int(kind) for kind in Kind)
+_EQUAL, _GREATER, _GREATER_EQUAL, _LESS, _LESS_EQUAL, _AND, _OR, _XOR = (int(op) for op in Compare)
+_HALF, _SINGLE, _BOOL = 0, 1, 2  # element types of arrays in memory
+_CODES = {np.dtype(np.float16): _HALF, np.dtype(np.float32): _SINGLE, np.dtype(np.bool_): _BOOL}
+
+
+@intrinsic
+def _halves(_context: Any, _address: Any) -> Any:
+    """A pointer to uint16 from an address (jitted code only)."""
+
+    def generate(_ctx: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+        return builder.inttoptr(arguments[0], ir.IntType(16).as_pointer())
+
+    return types.CPointer(types.uint16)(types.int64), generate
+
+
+@intrinsic
+def _singles(_context: Any, _address: Any) -> Any:
+    """A pointer to float32 from an address (jitted code only)."""
+
+    def generate(_ctx: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+        return builder.inttoptr(arguments[0], ir.FloatType().as_pointer())
+
+    return types.CPointer(types.float32)(types.int64), generate
+
+
+@intrinsic
+def _bytes(_context: Any, _address: Any) -> Any:
+    """A pointer to uint8 from an address (jitted code only)."""
+
+    def generate(_ctx: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+        return builder.inttoptr(arguments[0], ir.IntType(8).as_pointer())
+
+    return types.CPointer(types.uint8)(types.int64), generate
+
+
+@kernel
+def _bring(address: Any, code: Any, size: Any, first: Any, at: Any, count: Any, register: Any) -> None:
+    """register[at : at + count] = elements first .. first + count of an array, as float32."""
+    if code == _HALF:
+        halves = carray(_halves(address), (size,))
+        for i in range(count):
+            register[at + i] = half_to_float(halves[first + i])
+    elif code == _SINGLE:
+        singles = carray(_singles(address), (size,))
+        for i in range(count):
+            register[at + i] = singles[first + i]
+    else:
+        truths = carray(_bytes(address), (size,))
+        for i in range(count):
+            register[at + i] = ONE if truths[first + i] != 0 else ZERO
+
+
+@kernel
+def _load(address: Any, code: Any, period: Any, inner: Any, start: Any, count: Any, register: Any) -> None:
+    """register[i] = array[(start + i) // inner % period] for i < count."""
+    done = 0
+    while done < count:
+        place = start + done
+        if inner == 1:
+            run = min(count - done, period - place % period)
+            _bring(address, code, period, place % period, done, run, register)
+        else:
+            run = min(count - done, inner - place % inner)
+            _bring(address, code, period, place // inner % period, done, 1, register)
+            for i in range(done + 1, done + run):
+                register[i] = register[done]
+        done += run
+
+
+@kernel
+def _keep(register: Any, address: Any, code: Any, size: Any, start: Any, count: Any) -> None:
+    """Elements start .. start + count of an array = register, which holds values of the array's type."""
+    if code == _HALF:
+        halves = carray(_halves(address), (size,))
+        for i in range(count):
+            halves[start + i] = float_to_half(register[i])
+    elif code == _SINGLE:
+        singles = carray(_singles(address), (size,))
+        for i in range(count):
+            singles[start + i] = register[i]
+    else:
+        truths = carray(_bytes(address), (size,))
+        for i in range(count):
+            truths[start + i] = 1 if register[i] != ZERO else 0
+
+
+@kernel
+def _compare(op: Any, x: Any, y: Any, z: Any, n: Any) -> None:
+    """z[i] = 1 if op(x[i], y[i]) else 0."""
+    if op == _EQUAL:
+        for i in range(n):
+            z[i] = ONE if x[i] == y[i] else ZERO
+    elif op == _GREATER:
+        for i in range(n):
+            z[i] = ONE if x[i] > y[i] else ZERO
+    elif op == _GREATER_EQUAL:
+        for i in range(n):
+            z[i] = ONE if x[i] >= y[i] else ZERO
+    elif op == _LESS:
+        for i in range(n):
+            z[i] = ONE if x[i] < y[i] else ZERO
+    elif op == _LESS_EQUAL:
+        for i in range(n):
+            z[i] = ONE if x[i] <= y[i] else ZERO
+    elif op == _AND:
+        for i in range(n):
+            z[i] = x[i] * y[i]
+    elif op == _OR:
+        for i in range(n):
+            z[i] = max(x[i], y[i])
+    else:
+        for i in range(n):
+            z[i] = abs(x[i] - y[i])
+
+
+@kernel
+def _other(kind: Any, x: Any, y: Any, z: Any, target: Any, n: Any) -> None:
+    """Instructions that are no arithmetic of one or two numbers."""
+    if kind == _SELECT:
+        for i in range(n):
+            target[i] = y[i] if x[i] != ZERO else z[i]
+    elif kind == _ROUND:
+        for i in range(n):
+            target[i] = half_to_float(float_to_half(x[i]))
+    elif kind == _CUBE:
+        for i in range(n):
+            target[i] = x[i] * x[i] * x[i]
+    elif kind == _TRUTH:
+        for i in range(n):
+            target[i] = ONE if x[i] != ZERO else ZERO
+    else:
+        for i in range(n):
+            target[i] = x[i]
+
+
+@kernel
+def _interpret(code: Any, numbers: Any, loads: Any, stores: Any, registers: Any, start: Any, stop: Any) -> None:
+    """Runs a program on elements start .. stop, block by block."""
+    for begin in range(start, stop, BLOCK):
+        n = min(BLOCK, stop - begin)
+        for k in range(loads.shape[0]):
+            _load(loads[k, 0], loads[k, 1], loads[k, 2], loads[k, 3], begin, n, registers[loads[k, 4]])
+        for k in range(code.shape[0]):
+            kind, op = code[k, 0], code[k, 1]
+            target, x, y, z = registers[code[k, 2]], registers[code[k, 3]], registers[code[k, 4]], registers[code[k, 5]]
+            if kind == _PLAIN:
+                _plain32(op, x, target, n, numbers[k, 0], numbers[k, 1])
+            elif kind == _CURVED:
+                _curved32(op, x, target, n, numbers[k, 0], numbers[k, 1])
+            elif kind == _BINARY:
+                _binary32(op, x, y, target, n)
+            elif kind == _COMPARE:
+                _compare(op, x, y, target, n)
+            else:
+                _other(kind, x, y, z, target, n)
+        for k in range(stores.shape[0]):
+            _keep(registers[stores[k, 2]], stores[k, 0], stores[k, 1], stores[k, 3], begin, n)
+
+
+@dataclass(frozen=True, slots=True)
+class Instruction:
+    """One instruction: registers by number; an instruction's target is none of its sources.
+
+    Attributes:
+        op: Number in `Unary`, `Binary` or `Compare`; 0 where the kind says all.
+        a, b: Parameters of unary functions.
+    """
+
+    kind: Kind
+    op: int
+    target: int
+    sources: tuple[int, ...]
+    a: float = 0.0
+    b: float = 0.0
+
+
+def run_program(
+    instructions: Sequence[Instruction],
+    registers: int,
+    inputs: Sequence[tuple[int, NDArray[Any]]],
+    outputs: Sequence[tuple[int, np.dtype[Any]]],
+    shape: tuple[int, ...],
+) -> list[NDArray[Any]]:
+    """Runs a program over all elements of a shape.
+
+    Args:
+        instructions: In order.
+        registers: How many there are.
+        inputs: Register and array (float16, float32 or bool) that broadcasts to `shape`.
+        outputs: Register and element type of the results.
+        shape: Of the results.
+    """
+    size = int(np.prod(shape, dtype=np.int64))
+    held: list[NDArray[Any]] = []  # keeps arrays alive while their addresses are in use
+    loads = np.zeros((len(inputs), 5), np.int64)
+    for number, (register, array) in enumerate(inputs):
+        regular = pattern(shape, array.shape)
+        if regular is None:
+            array = np.broadcast_to(array, shape)
+            regular = (size, 1)
+        flat = np.ascontiguousarray(array)
+        held.append(flat)
+        loads[number] = (flat.ctypes.data, _CODES[flat.dtype], *regular, register)
+    results = [np.empty(shape, dtype) for _, dtype in outputs]
+    stores = np.zeros((len(outputs), 4), np.int64)
+    for number, ((register, dtype), result) in enumerate(zip(outputs, results, strict=True)):
+        stores[number] = (result.ctypes.data, _CODES[np.dtype(dtype)], register, size)
+    code = np.zeros((len(instructions), 6), np.int64)
+    numbers = np.zeros((len(instructions), 2), np.float32)
+    for number, item in enumerate(instructions):
+        code[number, :3] = (int(item.kind), item.op, item.target)
+        code[number, 3 : 3 + len(item.sources)] = item.sources
+        numbers[number] = (item.a, item.b)
+
+    def run(start: int, stop: int) -> None:
+        _interpret(code, numbers, loads, stores, np.zeros((max(1, registers), BLOCK), np.float32), start, stop)
+
+    if size:
+        in_two(run, size, BLOCK)
+    return results
