@@ -44,6 +44,7 @@ FAMILIES: tuple[str, ...] = (
     "optimizers",
     "classical",
     "linear_attention",
+    "fused_conv",
 )
 
 

@@ -75,7 +75,8 @@ def weight_format(node: Node, definition: OpDef, port: int, matmul: Format) -> F
     """The format of a constant operand, into which it is converted before the run."""
     tensor = node.required(port)
     weights = 3 if node.op_type == "QLinearConv" else 1
-    if definition.layout is Layout.FEATURE and "Conv" in node.op_type and port == weights and storable(tensor, Format.FRACTAL_Z):
+    filters = "Conv" in node.op_type or node.op_type == "FullyConnection"
+    if definition.layout is Layout.FEATURE and filters and port == weights and storable(tensor, Format.FRACTAL_Z):
         return Format.FRACTAL_Z
     if definition.layout is Layout.MATMUL and port in matrix_ports(node) and storable(tensor, matmul):
         return matmul

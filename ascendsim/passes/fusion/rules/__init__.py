@@ -9,6 +9,7 @@ from __future__ import annotations
 from ascendsim.passes.fusion.rule import FusionRule
 from ascendsim.passes.fusion.rules.conv_batchnorm import ConvBatchnormFusionPass
 from ascendsim.passes.fusion.rules.conv_bias import AABiasaddConvFusion, TBEConvAddFusion
+from ascendsim.passes.fusion.rules.conv_fully_connected import ConvToFullyConnectionFusionPass
 from ascendsim.passes.fusion.rules.conv_group import GroupConv2DFusionPass
 from ascendsim.passes.fusion.rules.conv_scale import AConv2dMulFusion, ConvScaleFusionPass
 from ascendsim.passes.fusion.rules.conv_split_concat import ASplitConv2dConcatPass
@@ -31,4 +32,5 @@ RULES: tuple[FusionRule, ...] = (
     AvgPoolFusionPass(),
     PoolingFusionPass(),
     Globalavgpoolpass(),
+    ConvToFullyConnectionFusionPass(),
 )

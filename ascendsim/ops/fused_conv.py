@@ -1,0 +1,73 @@
+"""Operators that fusion makes of convolutions (domain "ascend"): FullyConnection."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from ascendsim.core.dtypes import DType
+from ascendsim.core.formats import Format, align, c0
+from ascendsim.graph.ir import Node
+from ascendsim.ops.common import as_float32, finish, on_ai_cpu, runs_on_ai_core
+from ascendsim.ops.cube import cube_type
+from ascendsim.opset import InferContext, Layout, OpDef
+from ascendsim.opset.work import CubeWork, LowerContext, NoTask, Ref, Work
+
+# ---------------------------------------------------------------------------------------------------- FullyConnection
+
+
+def _infer_fully(context: InferContext) -> None:
+    x, w = context.shape(0), context.shape(1)
+    if (
+        x is not None
+        and w is not None
+        and len(x) == len(w)
+        and any(a != b for a, b in zip(x[1:], w[1:], strict=True) if None not in (a, b))
+    ):
+        raise context.fail("needs a filter as large as the input", f"{x} and {w}")
+    if x is None or w is None:
+        context.set(0, context.dtype(0), None)
+        return
+    context.set(0, context.dtype(0), (x[0], w[0], *(1,) * (len(x) - 2)))
+
+
+def _compute_fully(_node: Node, inputs: Sequence[Any], wanted: Sequence[np.dtype[Any]]) -> Sequence[Any]:
+    """Product of the rows of x and w in float32, bias added in float32, one rounding."""
+    x, w = as_float32(inputs[0]), as_float32(inputs[1])
+    result = np.matmul(x.reshape(x.shape[0], -1), w.reshape(w.shape[0], -1).T)
+    if len(inputs) > 2 and inputs[2] is not None:
+        result = result + as_float32(inputs[2])
+    return [finish(result.reshape(*result.shape, *(1,) * (x.ndim - 2)), wanted[0])]
+
+
+def _lower_fully(node: Node, _context: LowerContext) -> Work:
+    """A matrix product: rows are whole images as they lie in memory, columns the filters in FRACTAL_Z."""
+    x, w, output = node.required(0), node.required(1), node.output
+    if output.elements == 0:
+        return NoTask()
+    if not runs_on_ai_core(node):
+        return on_ai_cpu(node, float(math.prod(w.static_shape[1:])))
+    dtype: DType = cube_type(x.element_type)
+    images, channels, *space = x.static_shape
+    blocked = x.format is Format.NC1HWC0
+    stored = (align(channels, c0(dtype)) if blocked else channels) * math.prod(space)
+    bias = node.input(2)
+    return CubeWork(
+        m=images,
+        k=stored,
+        n=w.static_shape[0],
+        a=replace(Ref.of(x), shape=(images, stored), format=Format.ND),
+        b=Ref.of(w),
+        out=Ref.of(output),
+        bias=None if bias is None else Ref.of(bias),
+        transpose_b=True,
+        dtype=dtype,
+        useful_macs=images * channels * math.prod(space) * w.static_shape[0],
+    )
+
+
+OPERATORS: tuple[OpDef, ...] = (OpDef("FullyConnection", _infer_fully, _compute_fully, _lower_fully, Layout.FEATURE, domain="ascend"),)
