@@ -7,6 +7,7 @@ inputs and outputs live for the whole run, weights lie behind the arena of all o
 
 from __future__ import annotations
 
+from bisect import insort
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -43,17 +44,14 @@ def first_fit(lives: Iterable[Life]) -> tuple[dict[str, int], int]:
     for life in sorted(lives, key=lambda item: (item.first, -item.bytes, item.name)):
         active = [item for item in active if item[2] >= life.first]
         size = align(life.bytes, ALIGNMENT)
-        offset, position = 0, 0
-        for position, (start, end, _) in enumerate(active):  # noqa: B007 - the position is used after the loop
+        offset = 0
+        for start, end, _ in active:
             if offset + size <= start:
                 break
             offset = max(offset, end)
-        else:
-            position = len(active)
         placed[life.name] = offset
         if size:
-            active.insert(position, (offset, offset + size, life.last))
-            active.sort()
+            insort(active, (offset, offset + size, life.last))
             peak = max(peak, offset + size)
     return placed, peak
 

@@ -13,8 +13,9 @@ from ascendsim.isa.instructions import Img2Col, Mmad, Move, Vector
 from ascendsim.isa.program import CoreKind, TaskKind
 from ascendsim.lower.templates.conv import run_lengths, window
 from ascendsim.lower.templates.cube import lower_cube, product_of
+from ascendsim.lower.templates.product import rates_of
 from ascendsim.lower.templates.steps import Expansion
-from ascendsim.lower.templates.tiling import best_tiling, candidates, rates_of
+from ascendsim.lower.templates.tiling import best_tiling, candidates
 from ascendsim.machine import run
 from ascendsim.opset.work import CubeWork, Step, Stream
 from ascendsim.soc import SocSpec, load

@@ -11,8 +11,9 @@ from ascendsim.isa.instructions import Loop, Move, Scalar, Vector
 from ascendsim.isa.program import CoreKind, TaskKind
 from ascendsim.lower.program import Lowering
 from ascendsim.lower.templates.movement import aligned_shares, lower_movement, lower_scalar
+from ascendsim.lower.templates.sharing import even_bursts, worthwhile_cores
 from ascendsim.lower.templates.steps import SCALAR, Expansion
-from ascendsim.lower.templates.vector import even_bursts, lower_vector, worthwhile_cores
+from ascendsim.lower.templates.vector import lower_vector
 from ascendsim.opset.work import Copy, MoveWork, ScalarWork, SequenceWork, Step, Stream, VectorWork
 from ascendsim.soc import SocSpec, load
 from tests.support.lowering import CHIPS, computed, executed, matmul, moved, ref, verify

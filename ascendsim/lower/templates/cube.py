@@ -25,9 +25,11 @@ from ascendsim.isa.program import Block, BlockGroup, CoreKind
 from ascendsim.lower.emit import BlockBuilder, Piece, Ring, capacity, pieces, plus, times
 from ascendsim.lower.templates import conv as unfold
 from ascendsim.lower.templates.operands import fitted, image_tile, matrix_tile, weight_tile
+from ascendsim.lower.templates.product import ACCUMULATOR_BYTES, ROWS, Product
+from ascendsim.lower.templates.score import lookahead
 from ascendsim.lower.templates.stage import Stage, Tile, share_groups, sizes_of
 from ascendsim.lower.templates.steps import Expansion
-from ascendsim.lower.templates.tiling import ACCUMULATOR_BYTES, ROWS, Product, Tiling, best_tiling, lookahead
+from ascendsim.lower.templates.tiling import Tiling, best_tiling
 from ascendsim.lower.templates.way_out import FixpipeOut, UnifiedBufferOut, fixpipe_takes
 from ascendsim.opset.work import CubeWork, Ref, Stream, VectorWork
 from ascendsim.soc.spec import SocSpec

@@ -14,9 +14,10 @@ from ascendsim.isa.instructions import Affine, Buffer, Move, Pipe, Scalar
 from ascendsim.isa.program import Block, BlockGroup
 from ascendsim.lower.emit import BlockBuilder, Ring, capacity, pieces, times
 from ascendsim.lower.templates.operands import fitted
+from ascendsim.lower.templates.sharing import even_bursts, worthwhile_cores
 from ascendsim.lower.templates.stage import TRANSACTION_BYTES, Stage, Tile, shared, sizes_of, vector_core
 from ascendsim.lower.templates.steps import Expansion, emit_steps
-from ascendsim.lower.templates.vector import GOOD_TRANSFER_BYTES, TILES_TO_OVERLAP, even_bursts, worthwhile_cores
+from ascendsim.lower.templates.vector import GOOD_TRANSFER_BYTES, TILES_TO_OVERLAP
 from ascendsim.opset.work import Copy, MoveWork, Ref, ScalarWork, Step
 from ascendsim.soc.spec import SocSpec
 

@@ -1,0 +1,121 @@
+"""What the tiling search knows: the sizes of a product and the rates of a chip, both hashable so that searches can be remembered."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ascendsim.core.errors import CompileError
+from ascendsim.opset.work import ConvGeometry
+from ascendsim.soc.spec import SocSpec
+
+ROWS = 16  # of a fractal; M0 and N0 of every Cube
+ACCUMULATOR_BYTES = ROWS * ROWS * 4  # of one block in L0C
+
+
+@dataclass(frozen=True, slots=True)
+class Product:
+    """What the search needs to know of Cube work (hashable).
+
+    Attributes:
+        batch: Products with operands of their own.
+        images: Products that share B (images of a convolution, batched A against one B).
+        m, n: Useful rows and columns of one product.
+        k_blocks: Blocks of k0 along k.
+        conv: Geometry if A is unfolded.
+        out_itemsize: Bytes of an output element.
+        out_passes: Vector passes over the output besides the move out of L0C.
+        extra_out_bytes: Bytes an output element that the epilogue reads besides.
+        a_rows, b_rows: Axis along which a row-major operand is contiguous ("m", "k" or "n"), "" for blocked formats.
+        most_n: Columns that a tile may have at most (values in the bias table).
+    """
+
+    batch: int
+    images: int
+    m: int
+    n: int
+    k_blocks: int
+    conv: ConvGeometry | None
+    out_itemsize: int
+    dtype: str
+    out_passes: int = 0
+    extra_out_bytes: int = 0
+    most_n: int = 1 << 30
+    a_rows: str = ""
+    b_rows: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Rates:
+    """Figures of a chip that the score needs, in bytes per cycle and cycles (hashable, so that searches can be cached)."""
+
+    cores: int
+    l0a: int
+    l0b: int
+    l0c: int
+    l1: int
+    l1_to_l0a: float
+    l1_to_l0b: float
+    out: float  # L0C out, bytes of L0C a cycle
+    port_in: float
+    port_out: float
+    l2_share: float
+    dram: float  # whole chip
+    half_duplex: bool
+    l2_size: int
+    latency: int
+    start: float
+    load2d_gap: float
+    load3d_head: float
+    mmad_gap: float
+    per_block: float
+    odd_penalty: bool
+    vector: int
+    queue: int
+    dispatch: float
+
+
+def rates_of(soc: SocSpec, dtype: str) -> Rates:
+    """Reads the figures.
+
+    Raises:
+        CompileError: If the Cube has no instruction for the type.
+    """
+    if dtype not in soc.cube.cycles_per_block:
+        known = ", ".join(sorted(soc.cube.cycles_per_block))
+        raise CompileError(
+            f"Cube of {soc.name}", f"multiplies {known}", dtype, "compile with precision_mode force_fp16 or allow_fp32_to_fp16"
+        )
+    hertz = soc.frequency_mhz * 1e6
+    buffers, ports = soc.buffers, soc.ports
+    if ports.l0c_to_ub is not None:
+        out: float = ports.l0c_to_ub
+        port_out = ports.ub_to_gm or 1.0
+    else:
+        out = 2.0 * (ports.l0c_to_gm or 1.0)  # the width counts converted bytes, two of four that L0C holds
+        port_out = ports.l0c_to_gm or 1.0
+    return Rates(
+        cores=soc.ai_cores,
+        l0a=buffers.l0a or 0,
+        l0b=buffers.l0b or 0,
+        l0c=buffers.l0c or 0,
+        l1=buffers.l1 or 0,
+        l1_to_l0a=ports.l1_to_l0a or 1.0,
+        l1_to_l0b=ports.l1_to_l0b or 1.0,
+        out=out,
+        port_in=ports.gm_to_l1 or 1.0,
+        port_out=port_out,
+        l2_share=soc.l2.read_bytes_per_cycle_per_core,
+        dram=soc.dram.read_gb_per_s * 1e9 / hertz,
+        half_duplex=soc.dram.half_duplex,
+        l2_size=0 if soc.l2.software_managed else soc.l2.size or 0,
+        latency=soc.dram.read_latency_cycles,
+        start=soc.issue.instruction_start_ns * soc.frequency_mhz / 1000,
+        load2d_gap=soc.ports.load2d_gap_cycles,
+        load3d_head=soc.ports.load3d_head_cycles,
+        mmad_gap=soc.cube.gap_cycles,
+        per_block=soc.cube.cycles_per_block[dtype],
+        odd_penalty=soc.cube.odd_size_penalty,
+        vector=soc.vector.bytes_per_cycle,
+        queue=soc.issue.queue_depth.get("M", 16),
+        dispatch=soc.launch.block_dispatch_ns * soc.frequency_mhz / 1000,
+    )

@@ -1,0 +1,147 @@
+"""The closed form that ranks tilings: cycles of the busiest core.
+
+The slowest of Cube, MTE1, way out and global memory, plus what does not overlap (first load, last store, panels that change, loads
+that cannot run ahead). Rates are those of the chip's description.
+"""
+
+from __future__ import annotations
+
+from ascendsim.core.formats import BLOCK_BYTES, ceil_div
+from ascendsim.lower.templates.conv import FRACTAL_BYTES, a_bytes, input_rows, is_direct, taps
+from ascendsim.lower.templates.product import ACCUMULATOR_BYTES, ROWS, Product, Rates
+from ascendsim.opset.work import ConvGeometry
+
+UNALIGNED = 0.7  # rate of transfers that do not start on a 512 B boundary (vendor documentation)
+IMPERFECT_OVERLAP = 1 / 8  # share of the faster pipes' time that is not hidden behind the slowest one: assumed, ranks candidates only
+ENTRIES_PER_STEP = 3  # queue entries of one mmad: wait, mmad, set
+
+
+def score(
+    product: Product,
+    rates: Rates,
+    share: tuple[int, int, int, int],
+    tile_m: int,
+    tile_n: int,
+    chunk: int,
+    step: int,
+    hold: str,
+    accumulators: int,
+    band: int,
+) -> float:
+    """Cycles of the busiest core; see the module's text."""
+    conv, k_blocks = product.conv, product.k_blocks
+    sb, si, sm, sn = share
+    m_blocks, n_blocks = ceil_div(tile_m, ROWS), ceil_div(tile_n, ROWS)
+    m_tiles, n_tiles = ceil_div(sm, tile_m), ceil_div(sn, tile_n)
+    tiles = sb * si * m_tiles * n_tiles
+    chunks = ceil_div(k_blocks, chunk)
+    steps = chunks * ceil_div(chunk, step)
+    # Cube and MTE1, the average tile (the last one of an axis may be smaller)
+    m_average, n_average = tiled_blocks(sm, tile_m) / m_tiles, tiled_blocks(sn, tile_n) / n_tiles
+    cube = m_average * n_average * k_blocks * rates.per_block + steps * (rates.mmad_gap + rates.start)
+    if rates.odd_penalty and step > 1 and (m_blocks % 2 or n_blocks % 2):
+        cube += steps * (step - 2)
+    load_a = FRACTAL_BYTES / rates.l1_to_l0a
+    gap_a = rates.load2d_gap
+    if conv is not None and not is_direct(conv):
+        load_a /= unfolding_efficiency(conv)
+        gap_a = rates.load3d_head
+    mte1 = (
+        m_blocks * k_blocks * load_a
+        + n_blocks * k_blocks * FRACTAL_BYTES / rates.l1_to_l0b
+        + steps * (gap_a + rates.load2d_gap + 2 * rates.start)
+    )
+    out = m_average * n_average * ACCUMULATOR_BYTES * (1 / rates.out + product.out_passes / 2 / rates.vector) + 4 * rates.start
+    compute = max(cube, mte1)
+    busy = tiles * max(compute, out) if accumulators > 1 else tiles * (compute + out)
+    # global memory
+    a_tile, b_tile = a_bytes(conv, band, chunk) * chunks, n_blocks * FRACTAL_BYTES * k_blocks
+    a_loads = sb * si * ceil_div(sm, band) * (1 if hold == "a" else n_tiles)
+    b_loads = sb * n_tiles if hold == "b" else tiles
+    reach = {"m": (tile_m, product.m), "n": (tile_n, product.n), "k": (chunk if not hold else k_blocks, k_blocks)}
+    core_in = a_loads * a_tile * burst_loss(product.a_rows, reach) + b_loads * b_tile * (sn / (n_tiles * tile_n)) * burst_loss(
+        product.b_rows, reach
+    )
+    active = ceil_div(product.batch, sb) * ceil_div(product.images, si) * ceil_div(product.m, sm) * ceil_div(product.n, sn)
+    out_bytes = product.m * product.n * product.images * product.batch * (product.out_itemsize + product.extra_out_bytes)
+    if conv is not None and tile_m % ROWS and tile_m < product.m:
+        out_bytes = round(out_bytes / UNALIGNED)  # a channel block of the tile does not end on a 512 B boundary
+    from_dram = core_in * active if rates.l2_size == 0 else dram_bytes(product, rates.l2_size, n_tiles, m_tiles, hold)
+    dram = max(from_dram, out_bytes) if not rates.half_duplex else from_dram + out_bytes
+    memory = max(
+        core_in / min(rates.port_in, rates.l2_share * rates.cores / active), dram / rates.dram, out_bytes / active / rates.port_out
+    )
+    # what does not overlap: first chunk, changes of the held panel, last way out; short chunks wait for the latency
+    shared_by = max(1.0, core_in * active / from_dram)  # cores that read the same bytes share what DRAM delivers
+    rate = min(rates.port_in, rates.dram / active * shared_by)
+    first = rates.latency + (a_tile + b_tile) / chunks / rate
+    if hold == "b":
+        first += (sb * n_tiles - 1 + (1 - 1 / chunks)) * (b_tile / rate + rates.latency)
+    elif hold == "a":
+        first += (sb * si * m_tiles - 1 + (1 - 1 / chunks)) * (a_tile / rate + rates.latency)
+    last = out + m_blocks * n_blocks * ROWS * ROWS * product.out_itemsize / min(rates.port_out, rates.dram / active)
+    waits = tiles * chunks * max(0.0, (rates.latency - compute / chunks) / 2) if band == tile_m else 0.0
+    ahead = lookahead(rates.queue)
+    if steps // chunks * ceil_div(band, tile_m) > ahead:  # loads run ahead inside a loop, but not into the next turn of the loop around
+        turns = sb * si * n_tiles if chunks == 1 else tiles
+        load = (a_tile + (0 if hold == "b" else b_tile)) / chunks / rate + rates.latency
+        waits += (turns - 1) * max(0.0, load - ahead * compute / steps)
+    others = (cube + mte1 + out - max(cube, mte1, out)) * tiles + min(busy, memory)
+    return max(first + busy, memory + compute / chunks) + others * IMPERFECT_OVERLAP + last + waits + active * rates.dispatch
+
+
+def dram_bytes(product: Product, l2_size: int, n_tiles: int, m_tiles: int, hold: str) -> float:
+    """Bytes of both operands that L2 does not deliver.
+
+    The operand of the outer loop comes once; the other one is read again in every turn and comes from DRAM each time if it is
+    larger than L2 as a whole.
+    """
+    conv = product.conv
+    if conv is None or is_direct(conv):
+        a = ceil_div(product.m, ROWS) * FRACTAL_BYTES * product.k_blocks
+    else:
+        a = conv.height * conv.width * BLOCK_BYTES * ceil_div(product.k_blocks, taps(conv))
+    a *= product.batch * product.images
+    b = product.batch * ceil_div(product.n, ROWS) * FRACTAL_BYTES * product.k_blocks
+    if hold == "a":
+        return a + b * (m_tiles if b > l2_size else 1)
+    return b + a * (n_tiles if a > l2_size else 1)
+
+
+def burst_loss(axis: str, reach: dict[str, tuple[int, int]]) -> float:
+    """What short bursts cost: a row-major operand moves in pieces as long as the tile along its contiguous axis.
+
+    DRAM rounds them up to 512 B, and pieces that do not start on such a boundary run at 0.7 of the rate (vendor documentation).
+    """
+    if not axis:
+        return 1.0
+    size, whole = reach[axis]
+    if size >= whole:
+        return 1.0
+    burst = size * (32 if axis == "k" else 2)
+    return ceil_div(burst, 512) * 512 / burst / (1.0 if burst % 512 == 0 else UNALIGNED)
+
+
+def tiled_blocks(elements: int, tile: int) -> int:
+    """Blocks of 16 along an axis that is cut in tiles, each rounded up.
+
+    >>> tiled_blocks(100, 40)
+    8
+    """
+    whole, tail = divmod(elements, tile)
+    return whole * ceil_div(tile, ROWS) + ceil_div(tail, ROWS)
+
+
+def unfolding_efficiency(conv: ConvGeometry) -> float:
+    """Rate of load3d relative to the port, by the c220 table that is assumed for all generations."""
+    rows = input_rows(conv)
+    if conv.stride_w not in (1, 2, 4, 8):
+        return 32 / 256
+    if conv.stride_w == 1:
+        return (256.0 if rows <= 1 else 512 / (rows + 2)) / 256
+    return max(32.0, 512 / (2 * conv.stride_w + (rows if rows > 1 else 0))) / 256
+
+
+def lookahead(queue: int) -> int:
+    """How many mmads the scalar unit is ahead of the Cube before its queue is full."""
+    return max(1, queue // ENTRIES_PER_STEP - 1)
