@@ -117,7 +117,7 @@ def compile(
     opset = default_opset()
     device = copy_graph(graph)
     settings.fuse(device, spec, opset, report)
-    PassManager((ApplyPrecision(precision_mode), AssignFormats(opset, spec))).run(device)
+    PassManager((ApplyPrecision(precision_mode, frozenset(spec.cube.cycles_per_block)), AssignFormats(opset, spec))).run(device)
     settings.fuse(device, spec, opset, report, second_round=True)
     program = lower_graph(device, spec, opset, options=LowerOptions(aicpu_types=aicpu_types(spec.short_name)))
     return CompiledModel(device, program, spec, opset, graph, report)

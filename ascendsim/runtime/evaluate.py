@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
@@ -44,9 +45,12 @@ def evaluate(
         tensor = graph.tensors[name]
         memory.write(tensor, array.astype(memory.dtype(tensor), copy=False))
     names = {task.id: task.name for task in program.tasks}
+    unfinished = Counter(names.values())  # a node that runs as several tasks has its values when the last of them ends
     todo = list(order)
     for done, task in enumerate(todo):
-        compute_node(graph.node(names[task]), opset, memory)
+        unfinished[names[task]] -= 1
+        if not unfinished[names[task]]:
+            compute_node(graph.node(names[task]), opset, memory)
         if progress is not None:
             progress(done + 1, len(todo))
     return {tensor.name: memory.read(tensor).copy() for tensor in graph.outputs}
