@@ -89,6 +89,19 @@ class Stream:
 
 
 @dataclass(frozen=True, slots=True)
+class SideOutput:
+    """A value on the way through an epilogue that is stored as well, since somebody else reads it.
+
+    Attributes:
+        ref: Where it goes; shape and format are those of the Cube's result.
+        after: Number of epilogue steps that make it.
+    """
+
+    ref: Ref
+    after: int
+
+
+@dataclass(frozen=True, slots=True)
 class CubeWork:
     """batch x (m x k) @ (k x n) on the Cube, as matmul or convolution, with bias in L0C and vector steps on the way out.
 
@@ -99,6 +112,8 @@ class CubeWork:
         a, b: Operands in GM. `b_shared`/`a_shared`: the same matrix serves all of `batch` (broadcast).
         dtype: Operand type on the Cube (float16, int8); accumulation is float32 or int32.
         epilogue: Vector steps on every output tile while it is in UB, and what else they read.
+        epilogue_values: Tiles that the epilogue holds at once besides the one that it stores.
+        side_outputs: Values inside the epilogue that are stored too, by rising `after`; `out` is what the last step makes.
     """
 
     m: int
@@ -117,6 +132,8 @@ class CubeWork:
     dtype: DType = DType.FLOAT16
     epilogue: tuple[Step, ...] = ()
     epilogue_inputs: tuple[Stream, ...] = ()
+    epilogue_values: int = 1
+    side_outputs: tuple[SideOutput, ...] = ()
     useful_macs: int = 0  # without padding and enlarged groups; 0 = batch * m * k * n
 
 
@@ -131,6 +148,7 @@ class VectorWork:
             "rows" = reduced over rows, one result a column.
         sweeps: How often the inputs are read if a whole row does not fit into UB (softmax 3, layer norm 3, reduce 1).
         gather_bytes: > 0 if reads come in pieces of this size instead of contiguous ones (pooling windows, strided slices).
+        live_bytes: UB bytes that an element needs for values between steps, where they are several at once (fused chains).
         inputs, outputs: What is read and written.
     """
 
@@ -142,6 +160,7 @@ class VectorWork:
     reduces: Literal["none", "cols", "rows"] = "none"
     sweeps: int = 1
     gather_bytes: int = 0
+    live_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,10 +222,33 @@ class AiCpuWork:
 
 
 @dataclass(frozen=True, slots=True)
-class NoTask:
-    """Nothing to run: the output is the input's memory under another shape (Reshape, Identity), or a constant."""
+class Slice:
+    """A tensor whose memory is a piece of another one's.
 
-    aliases: tuple[tuple[str, str], ...] = ()  # (output region, input region)
+    Attributes:
+        region: The piece.
+        whole: What it lies in.
+        axis: Logical axis along which `whole` is cut.
+        first: Index of the piece's first element along that axis.
+    """
+
+    region: str
+    whole: str
+    axis: int
+    first: int
+
+
+@dataclass(frozen=True, slots=True)
+class NoTask:
+    """Nothing to run: the output is the input's memory under another shape (Reshape, Identity), or a constant.
+
+    Attributes:
+        aliases: (region, region whose memory it shares): an output and its input, or an input that its producer writes into the output.
+        slices: Inputs that lie inside the output (Concat), or outputs that lie inside the input (Split).
+    """
+
+    aliases: tuple[tuple[str, str], ...] = ()
+    slices: tuple[Slice, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

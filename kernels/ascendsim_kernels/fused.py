@@ -232,23 +232,25 @@ class Instruction:
 def run_program(
     instructions: Sequence[Instruction],
     registers: int,
-    inputs: Sequence[tuple[int, NDArray[Any]]],
+    inputs: Sequence[tuple[int, NDArray[Any], tuple[int, ...]]],
     outputs: Sequence[tuple[int, np.dtype[Any]]],
-    shape: tuple[int, ...],
+    size: int,
 ) -> list[NDArray[Any]]:
-    """Runs a program over all elements of a shape.
+    """Runs a program over `size` elements.
 
     Args:
         instructions: In order.
         registers: How many there are.
-        inputs: Register and array (float16, float32 or bool) that broadcasts to `shape`.
+        inputs: Register, array (float16, float32 or bool), and the shape of `size` elements that it broadcasts to.
         outputs: Register and element type of the results.
-        shape: Of the results.
+        size: Elements.
+
+    Returns:
+        Flat arrays.
     """
-    size = int(np.prod(shape, dtype=np.int64))
     held: list[NDArray[Any]] = []  # keeps arrays alive while their addresses are in use
     loads = np.zeros((len(inputs), 5), np.int64)
-    for number, (register, array) in enumerate(inputs):
+    for number, (register, array, shape) in enumerate(inputs):
         regular = pattern(shape, array.shape)
         if regular is None:
             array = np.broadcast_to(array, shape)
@@ -256,7 +258,7 @@ def run_program(
         flat = np.ascontiguousarray(array)
         held.append(flat)
         loads[number] = (flat.ctypes.data, _CODES[flat.dtype], *regular, register)
-    results = [np.empty(shape, dtype) for _, dtype in outputs]
+    results = [np.empty(size, dtype) for _, dtype in outputs]
     stores = np.zeros((len(outputs), 4), np.int64)
     for number, ((register, dtype), result) in enumerate(zip(outputs, results, strict=True)):
         stores[number] = (result.ctypes.data, _CODES[np.dtype(dtype)], register, size)

@@ -58,7 +58,7 @@ class VectorWriter:
         self.elements = max(1, space.rows * space.cols)
         widest = max([step.dtype.itemsize for step in steps], default=2)
         narrow = min([stream.ref.dtype.itemsize for stream in work.inputs if stream.over == "all"], default=widest)
-        self.scratch_item = 0 if len(steps) <= 1 else widest * (2 if widest > narrow else 1)
+        self.scratch_item = max(work.live_bytes, 0 if len(steps) <= 1 else widest * (2 if widest > narrow else 1))
         self._choose_tile()
         self._allocate()
 
