@@ -52,7 +52,7 @@ class CompiledModel:
             GraphError: If the compiled graph has no such node (suggests the nearest name).
         """
         name = self.graph.node(node).name
-        return tuple(task for task in self.program.tasks if task.name == name)
+        return tuple(task for task in self.program.tasks if name in task.nodes)
 
     def listing(self, node: str) -> str:
         """The block programs of a node, to be read by a person."""

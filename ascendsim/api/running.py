@@ -32,7 +32,7 @@ def simulate(model: CompiledModel, *, instructions: bool | Container[str] = Fals
     if isinstance(instructions, bool):
         wanted = instructions
     else:
-        wanted = frozenset(task.id for task in model.program.tasks if task.name in instructions)
+        wanted = frozenset(task.id for task in model.program.tasks if any(name in instructions for name in task.nodes))
     trace = run_machine(model.program, model.soc, instructions=wanted, progress=progress)
     return Result(model, trace)
 

@@ -27,18 +27,18 @@ def run(args: argparse.Namespace) -> int:
         return 0
     rows = []
     for task in model.program.tasks:
-        node = model.graph.node(task.name)
-        shape = "x".join(map(str, node.output.static_shape)) or "scalar"
+        head, last = model.graph.node(task.nodes[0]), model.graph.node(task.nodes[-1])
+        shape = "x".join(map(str, last.output.static_shape)) or "scalar"
         moved = sum(access.moved_bytes for access in task.accesses)
         rows.append(
             (
                 task.id,
                 task.name,
-                model.opset.cann_type(node),
+                model.opset.cann_type(head),
                 task.kind.value,
                 task.block_dim,
                 shape,
-                node.output.format.value,
+                last.output.format.value,
                 f"{moved / 1024:,.1f}",
             )
         )

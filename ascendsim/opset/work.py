@@ -113,6 +113,7 @@ class CubeWork:
         dtype: Operand type on the Cube (float16, int8); accumulation is float32 or int32.
         epilogue: Vector steps on every output tile while it is in UB, and what else they read.
         epilogue_values: Tiles that the epilogue holds at once besides the one that it stores.
+        plain_tiling: Whether tiles are chosen as if there were no epilogue.
         side_outputs: Values inside the epilogue that are stored too, by rising `after`; `out` is what the last step makes.
     """
 
@@ -133,6 +134,7 @@ class CubeWork:
     epilogue: tuple[Step, ...] = ()
     epilogue_inputs: tuple[Stream, ...] = ()
     epilogue_values: int = 1
+    plain_tiling: bool = False
     side_outputs: tuple[SideOutput, ...] = ()
     useful_macs: int = 0  # without padding and enlarged groups; 0 = batch * m * k * n
 

@@ -1,7 +1,6 @@
 """What every report starts from: a run whose records, tasks and graph nodes are joined.
 
-A `TaskRecord` knows a task id; the `Program` knows the task of that id; the task's name is the name of the node that it
-runs, or the names of several nodes joined by `FUSED_SEPARATOR` after a fusion.
+A `TaskRecord` knows a task id; the `Program` knows the task of that id; the task knows the names of the nodes that it runs.
 """
 
 from __future__ import annotations
@@ -17,7 +16,6 @@ from ascendsim.opset.definition import OpSet
 from ascendsim.soc.spec import SocSpec
 from ascendsim.trace.records import TaskRecord, Trace
 
-FUSED_SEPARATOR = "+"
 NOT_KNOWN = "N/A"
 
 
@@ -28,7 +26,7 @@ class TaskView:
     Attributes:
         record: When it ran and what it did.
         task: Its program.
-        nodes: The graph nodes it runs, in the order of the task's name; empty if the graph has none of that name.
+        nodes: The graph nodes it runs, in order; empty if the graph has none of that name.
         op_type: CANN operator type of its first node; "N/A" if it has no node.
     """
 
@@ -79,11 +77,12 @@ class TaskView:
         return tuple(dict.fromkeys(tensors)) if len(self.nodes) > 1 else tuple(tensors)
 
     def outputs(self) -> tuple[Tensor, ...]:
-        """Tensors that leave the task: read outside it, or read by nobody (graph outputs)."""
+        """Tensors that leave the task: made by its last node, read outside it, or outputs of the graph."""
         own = set(self.nodes)
         made = [tensor for node in self.nodes for tensor in node.outputs]
         last = self.nodes[-1] if self.nodes else None
-        return tuple(t for t in made if t.producer is last or any(consumer not in own for consumer in t.consumers))
+        results = {id(tensor) for node in self.nodes if node.graph is not None for tensor in node.graph.outputs}
+        return tuple(t for t in made if t.producer is last or id(t) in results or any(consumer not in own for consumer in t.consumers))
 
 
 @dataclass(frozen=True)
@@ -124,7 +123,7 @@ class ProfiledRun:
                     f"trace record of task {record.task}", "has no task in the program", remedy="profile a trace with its own program"
                 )
             task = tasks[record.task]
-            joined = _nodes_of(task.name, nodes)
+            joined = tuple(nodes[name] for name in task.nodes if name in nodes)
             views.append(TaskView(record, task, joined, self.cann_type(joined[0]) if joined else NOT_KNOWN))
         return tuple(views)
 
@@ -165,9 +164,3 @@ def _all_nodes(graph: Graph) -> Iterator[Node]:
         yield node
         for _, subgraph in node.subgraphs:
             yield from _all_nodes(subgraph)
-
-
-def _nodes_of(name: str, nodes: dict[str, Node]) -> tuple[Node, ...]:
-    if name in nodes:
-        return (nodes[name],)
-    return tuple(nodes[part] for part in name.split(FUSED_SEPARATOR) if part in nodes)

@@ -1,9 +1,9 @@
-"""Values: every task's operator is computed in device memory, in the order in which the machine finished the tasks."""
+"""Values: every task's operators are computed in device memory, in the order in which the machine finished the tasks."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,6 +11,7 @@ import numpy as np
 from ascendsim.core.errors import InputError, suggest
 from ascendsim.graph.ir import Array, Graph, Node
 from ascendsim.isa.program import Program
+from ascendsim.ops.fused_values import run_chain
 from ascendsim.opset import OpSet
 from ascendsim.runtime.memory import DeviceMemory, Values
 
@@ -44,16 +45,29 @@ def evaluate(
     for name, array in checked_inputs(graph, inputs).items():
         tensor = graph.tensors[name]
         memory.write(tensor, array.astype(memory.dtype(tensor), copy=False))
-    names = {task.id: task.name for task in program.tasks}
-    unfinished = Counter(names.values())  # a node that runs as several tasks has its values when the last of them ends
+    nodes_of = {task.id: task.nodes for task in program.tasks}
+    unfinished = Counter(nodes_of.values())  # a node that runs as several tasks has its values when the last of them ends
     todo = list(order)
     for done, task in enumerate(todo):
-        unfinished[names[task]] -= 1
-        if not unfinished[names[task]]:
-            compute_node(graph.node(names[task]), opset, memory)
+        names = nodes_of[task]
+        unfinished[names] -= 1
+        if not unfinished[names]:
+            compute_nodes([graph.node(name) for name in names], opset, memory)
         if progress is not None:
             progress(done + 1, len(todo))
     return {tensor.name: memory.read(tensor).copy() for tensor in graph.outputs}
+
+
+def compute_nodes(nodes: Sequence[Node], opset: OpSet, memory: DeviceMemory) -> None:
+    """Computes the nodes of one task from device memory into device memory; what several nodes hand to each other never gets there."""
+    if len(nodes) == 1:
+        compute_node(nodes[0], opset, memory)
+        return
+    inside = {tensor for node in nodes for tensor in node.outputs}
+    arrays = {tensor: memory.read(tensor) for node in nodes for tensor in node.inputs if tensor is not None and tensor not in inside}
+    outputs = [tensor for node in nodes for tensor in node.outputs if memory.holds(tensor)]
+    for tensor, array in run_chain(nodes, arrays, opset, memory.dtype, outputs).items():
+        memory.write(tensor, array)
 
 
 def compute_node(node: Node, opset: OpSet, memory: DeviceMemory) -> None:

@@ -63,7 +63,7 @@ def lower_cube(work: CubeWork, soc: SocSpec, expansion: Expansion) -> tuple[list
         BlockGroup(CubeWriter(work, product, tiling, soc, expansion, (m, n)).write(batch, images, m, n), count)
         for (batch, images, m, n), count in share_groups(axes)
     ]
-    refs = [stream.ref for stream in work.epilogue_inputs]
+    refs = [*(stream.ref for stream in work.epilogue_inputs), *(side.ref for side in work.side_outputs)]
     return [Stage(tuple(groups), sizes=sizes_of(work.a, work.b, work.bias, work.out, *refs))], rest
 
 
@@ -78,6 +78,9 @@ def product_of(work: CubeWork, soc: SocSpec) -> Product:
         k_blocks = conv.kernel_d * ceil_div(conv.channels, block) * unfold.taps(conv)
     passes = sum(step.count for step in work.epilogue if step.over == "all") + (work.bias is not None)
     extra = sum(stream.ref.dtype.itemsize for stream in work.epilogue_inputs if stream.over == "all")
+    extra += sum(side.ref.dtype.itemsize for side in work.side_outputs)
+    if work.plain_tiling:
+        passes, extra = work.bias is not None, 0
     batch = 1 if conv is None and work.b_shared else work.batch
     most_n = (soc.buffers.bias_table or 0) // BIAS_BYTES if soc.split_cores and work.bias is not None else work.n
     row_major = (Format.ND, Format.NCHW)

@@ -24,7 +24,7 @@ class Product:
         conv: Geometry if A is unfolded.
         out_itemsize: Bytes of an output element.
         out_passes: Vector passes over the output besides the move out of L0C.
-        extra_out_bytes: Bytes an output element that the epilogue reads besides.
+        extra_out_bytes: Bytes an output element that the epilogue reads and stores besides.
         a_rows, b_rows: Axis along which a row-major operand is contiguous ("m", "k" or "n"), "" for blocked formats.
         most_n: Columns that a tile may have at most (values in the bias table).
     """

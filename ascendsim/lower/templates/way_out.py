@@ -87,7 +87,7 @@ class UnifiedBufferOut:
         tile_m, tile_n = tile
         self.b, self.work, self.l0c, self.expansion = builder, work, l0c, expansion
         self.inside = DType.FLOAT32 if work.out.dtype is DType.FLOAT32 else DType.INT32 if work.out.dtype is DType.INT32 else DType.FLOAT16
-        self.itemsize = max(work.out.dtype.itemsize, self.inside.itemsize)
+        self.itemsize = max(work.out.dtype.itemsize, self.inside.itemsize, *(side.ref.dtype.itemsize for side in work.side_outputs))
         self.bias: Ring | None = None
         if work.bias is not None:
             self.bias = builder.ring("bias_ub", Pipe.MTE2, Pipe.V, 1, (Buffer.UB, align(share_n, ROWS) * self.itemsize))
@@ -101,7 +101,9 @@ class UnifiedBufferOut:
                 slots, held = (2, self.rows) if stream.over == "row" else (1, self.kept)
                 held.append((stream, builder.ring(f"in{number}_ub", Pipe.MTE2, Pipe.V, slots, (Buffer.UB, size))))
         widest = max([self.itemsize, *(step.dtype.itemsize for step in work.epilogue)])
-        each = 2 * self.itemsize + 2 * sum(stream.ref.dtype.itemsize for stream in full) + (widest if work.epilogue else 0)
+        values = work.epilogue_values if work.epilogue else 0
+        stored = 1 + len(work.side_outputs)
+        each = 2 * stored * self.itemsize + 2 * sum(stream.ref.dtype.itemsize for stream in full) + values * widest
         rows = align(tile_m, ROWS)
         room = capacity(builder.soc, Buffer.UB) - builder.used(Buffer.UB) - 256
         most = room // (rows * each) // ROWS * ROWS
@@ -120,7 +122,11 @@ class UnifiedBufferOut:
             for number, stream in enumerate(full)
         ]
         self.result = builder.ring("out_ub", Pipe.V, Pipe.MTE3, 2, (Buffer.UB, count * self.itemsize))
-        self.scratch = builder.ring("tmp_ub", Pipe.V, Pipe.V, 1, (Buffer.UB, count * widest)) if work.epilogue else None
+        self.sides = [
+            (side, builder.ring(f"side{number}_ub", Pipe.V, Pipe.MTE3, 2, (Buffer.UB, count * self.itemsize)))
+            for number, side in enumerate(work.side_outputs)
+        ]
+        self.scratch = builder.ring("tmp_ub", Pipe.V, Pipe.V, 1, (Buffer.UB, values * count * widest)) if work.epilogue else None
 
     def start(self, n_at: Affine, n: int) -> None:
         """Loads the bias and what else the epilogue needs of the share's columns."""
@@ -166,7 +172,6 @@ class UnifiedBufferOut:
         b, work = self.b, self.work
         rows, blocks = align(m[1], ROWS), ceil_div(n[1], ROWS)
         count = rows * blocks * ROWS
-        tile = fitted(b, result_tile(work.out, whole[0], whole[1], m, n, base, whole[2]), work.out)
         for stream, ring in self.full:
             b.acquire(ring)
             start = base if stream.ref.dtype.itemsize == work.out.dtype.itemsize else ZERO
@@ -174,8 +179,9 @@ class UnifiedBufferOut:
             into = b.target(ring, min(other.bytes, ring.slot_bytes))
             b.emit(Move(Pipe.MTE2, into, other.operand, other.bursts, other.burst_bytes, src_stride=other.stride, aligned=other.aligned))
             b.commit(ring)
-        b.acquire(self.result)
-        target = b.target(self.result, count * self.itemsize)
+        stops = [*((side.after, side.ref, ring) for side, ring in self.sides), (len(work.epilogue), work.out, self.result)]
+        b.acquire(stops[0][2])
+        target = b.target(stops[0][2], count * self.itemsize)
         source = b.source(self.l0c, count * ACCUMULATOR_ITEM, 0, times(column, rows * ACCUMULATOR_ITEM))
         b.emit(Vector("l0c_to_ub", accumulator_type(work), count, target, (source,)))
         if single:
@@ -184,21 +190,34 @@ class UnifiedBufferOut:
             values = b.source(self.bias, blocks * ROWS * self.itemsize, 0, times(n[0], self.itemsize))
             adds = self.expansion.expand((Step("vadd", self.inside),))
             emit_steps(b, adds, {"all": (rows * ROWS, blocks)}, target, (target, values))
-        if work.epilogue:
-            sources: list[Operand] = [target]
-            for stream, ring in self.full:
-                b.receive(ring)
-                sources.append(b.source(ring, count * stream.ref.dtype.itemsize))
-            sources += [b.source(ring, ring.slot_bytes) for _, ring in (*self.rows, *self.kept)]
-            counts = {"all": (count, 1), "row": (rows, 1), "col": (blocks * ROWS, 1), "one": (1, 1)}
-            emit_steps(b, self.expansion.expand(work.epilogue), counts, target, tuple(sources), self.scratch)
-            for _, ring in self.full:
-                b.release(ring)
-        b.commit(self.result)
-        b.receive(self.result)
-        stored = b.source(self.result, min(count * self.itemsize, tile.bytes))
+        others: list[Operand] = []
+        for stream, ring in self.full:
+            b.receive(ring)
+            others.append(b.source(ring, count * stream.ref.dtype.itemsize))
+        others += [b.source(ring, ring.slot_bytes) for _, ring in (*self.rows, *self.kept)]
+        counts = {"all": (count, 1), "row": (rows, 1), "col": (blocks * ROWS, 1), "one": (1, 1)}
+        done = 0
+        for number, (after, ref, ring) in enumerate(stops):
+            read = target
+            if number:
+                b.acquire(ring)
+                target = b.target(ring, count * self.itemsize)
+            emit_steps(b, self.expansion.expand(work.epilogue[done:after]), counts, target, (read, *others), self.scratch)
+            done = after
+            if number == len(stops) - 1:
+                for _, brought in self.full:
+                    b.release(brought)
+            start = base if ref.dtype.itemsize == work.out.dtype.itemsize else ZERO
+            self._store(fitted(b, result_tile(ref, whole[0], whole[1], m, n, start, whole[2]), ref), ring, count * self.itemsize)
+
+    def _store(self, tile: Tile, ring: Ring, bytes: int) -> None:
+        """Hands a finished slot to MTE3, which writes it to global memory."""
+        b = self.b
+        b.commit(ring)
+        b.receive(ring)
+        stored = b.source(ring, min(bytes, tile.bytes))
         b.emit(Move(Pipe.MTE3, tile.operand, stored, tile.bursts, tile.burst_bytes, dst_stride=tile.stride, aligned=tile.aligned))
-        b.release(self.result)
+        b.release(ring)
 
 
 def _bring_columns(b: BlockBuilder, ref: Ref, ring: Ring, n_at: Affine, n: int) -> None:

@@ -1,0 +1,327 @@
+"""Several nodes as one task: UB fusion's lowering.
+
+A scope is a set of nodes that share `origin["scope"]`. What its nodes hand to each other stays in the Unified Buffer:
+
+    head on the Cube    the elementwise nodes behind it become epilogue steps of its program, on every tile on its way out
+    vector work only    the programs of the nodes join to one (`ChainWork`), tile by tile
+
+A tensor that somebody outside the scope reads is still written once; all others get no memory and no Move. What that saves is
+counted in bytes, from the programs of the single nodes and that of the scope.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from ascendsim.core.errors import AscendSimError, CompileError
+from ascendsim.core.formats import BLOCK_BYTES, Format, align, c0
+from ascendsim.graph.ir import Graph, Node, Tensor
+from ascendsim.lower.accesses import accesses_of
+from ascendsim.lower.engine import work_of
+from ascendsim.lower.templates.stage import Stage
+from ascendsim.lower.templates.way_out import fixpipe_takes
+from ascendsim.opset import OpSet
+from ascendsim.opset.work import CubeWork, LowerContext, SideOutput, Stream, VectorWork, Work
+from ascendsim.soc.spec import SocSpec
+
+SCOPE = "scope"  # key in Node.origin: number of the scope that a node belongs to
+FUSED_SEPARATOR = "+"  # between the names of nodes in the name of their task
+
+ChainWork = Callable[[Sequence[Node], OpSet, LowerContext], VectorWork | None]
+
+
+class StageMaker(Protocol):
+    """What turns work into blocks (`program.Lowering`)."""
+
+    def stages(self, work: Work) -> list[Stage]:
+        """One stage a task."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class FusedScope:
+    """A scope that has a program.
+
+    Attributes:
+        nodes: In execution order.
+        work: What they ask for together.
+        stage: The program.
+        internal: Tensors that live in the Unified Buffer only.
+        saved_bytes: Moves of tensors made inside the scope that are gone: writes and reads of the single nodes less those that stay.
+        operand_bytes: Bytes of all other tensors that the scope moves more than its nodes alone (tiles chosen with a view to the
+            epilogue), or less if negative (two nodes read the same tensor).
+    """
+
+    nodes: tuple[Node, ...]
+    work: CubeWork | VectorWork
+    stage: Stage
+    internal: tuple[Tensor, ...]
+    saved_bytes: int
+    operand_bytes: int
+
+    @property
+    def name(self) -> str:
+        """Name of the task."""
+        return FUSED_SEPARATOR.join(node.name for node in self.nodes)
+
+
+class ScopeLowering:
+    """Makes programs for scopes of one graph on one chip.
+
+    Args:
+        soc: The chip.
+        opset: Operators.
+        context: What operators may ask while they describe their work.
+        maker: Turns work into blocks.
+        chain: Joins the vector work of several nodes; None = scopes without a Cube operator have no program.
+    """
+
+    def __init__(self, soc: SocSpec, opset: OpSet, context: LowerContext, maker: StageMaker, chain: ChainWork | None = None) -> None:
+        self._soc, self._opset, self._context, self._maker, self._chain = soc, opset, context, maker, chain
+        self._alone: dict[str, tuple[Work, Counter[tuple[str, bool]]]] = {}
+
+    def lower(self, nodes: Sequence[Node]) -> FusedScope:
+        """The program of a scope.
+
+        Args:
+            nodes: In execution order, all in one graph.
+
+        Raises:
+            CompileError: If there is none, or it would move more bytes than the nodes alone; the rule says why.
+        """
+        subject = f"scope {FUSED_SEPARATOR.join(node.name for node in nodes)!r}"
+        moved_alone: Counter[tuple[str, bool]] = Counter()
+        works = []
+        for node in nodes:
+            work, moved = self._single(node)
+            works.append(work)
+            moved_alone.update(moved)
+        internal = internal_tensors(nodes)
+        try:
+            work = self._joined(nodes, works, internal)
+            fused = self._fused(nodes, work, internal, moved_alone)
+            if fused.operand_bytes > 0 and isinstance(work, CubeWork):
+                fused = min(fused, self._fused(nodes, replace(work, plain_tiling=True), internal, moved_alone), key=_operand_bytes)
+        except CompileError:
+            raise
+        except AscendSimError as error:
+            raise CompileError(subject, f"has no program: {error}") from error
+        if fused.saved_bytes < fused.operand_bytes:
+            more = f"{fused.operand_bytes - fused.saved_bytes} bytes more"
+            raise CompileError(subject, "must not move more bytes than its nodes alone", more)
+        return fused
+
+    def _fused(
+        self, nodes: Sequence[Node], work: CubeWork | VectorWork, internal: tuple[Tensor, ...], alone: Counter[tuple[str, bool]]
+    ) -> FusedScope:
+        stages = self._maker.stages(work)
+        if len(stages) != 1:
+            raise CompileError(f"work of node {nodes[0].name!r} and others", "must run as one task", f"{len(stages)} tasks")
+        moved = moved_bytes(stages)
+        made = {tensor.name for node in nodes for tensor in node.outputs}
+        saved = sum(alone[key] - moved[key] for key in alone | moved if key[0] in made)
+        operands = sum(moved[key] - alone[key] for key in alone | moved if key[0] not in made)
+        return FusedScope(tuple(nodes), work, stages[0], internal, saved, operands)
+
+    def _single(self, node: Node) -> tuple[Work, Counter[tuple[str, bool]]]:
+        """Work of a node by itself, and the bytes that it moves."""
+        known = self._alone.get(node.name)
+        if known is None:
+            work = work_of(node, self._opset, self._context)
+            if not isinstance(work, CubeWork | VectorWork):
+                raise CompileError(f"node {node.name!r} ({node.op_type})", "must run on the Cube or the vector unit", type(work).__name__)
+            known = self._alone[node.name] = work, moved_bytes(self._maker.stages(work))
+        return known
+
+    def _joined(self, nodes: Sequence[Node], works: Sequence[Work], internal: Sequence[Tensor]) -> CubeWork | VectorWork:
+        cubes = [number for number, work in enumerate(works) if isinstance(work, CubeWork)]
+        if cubes:
+            if cubes != [0]:
+                raise CompileError("a fused task", "has one Cube operator, in front", f"{len(cubes)} at positions {cubes}")
+            return join_epilogue(nodes, works, internal, self._soc)
+        joined = self._chain(nodes, self._opset, self._context) if self._chain is not None else None
+        if joined is None:
+            raise CompileError("vector work", "must join to one program", " and ".join(node.op_type for node in nodes))
+        return joined
+
+
+def _operand_bytes(scope: FusedScope) -> int:
+    return scope.operand_bytes
+
+
+def moved_bytes(stages: Iterable[Stage]) -> Counter[tuple[str, bool]]:
+    """Bytes that programs move between global memory and the chip, by region and direction (True = written)."""
+    moved: Counter[tuple[str, bool]] = Counter()
+    for stage in stages:
+        for access in accesses_of(stage.groups, stage.sizes):
+            moved[access.region, access.write] += access.moved_bytes
+    return moved
+
+
+def internal_tensors(nodes: Sequence[Node]) -> tuple[Tensor, ...]:
+    """Tensors that are made in a scope and that nobody outside reads."""
+    inside = set(nodes)
+    graph = nodes[0].graph
+    outputs = {id(tensor) for tensor in graph.outputs} if graph is not None else set()
+    return tuple(
+        tensor
+        for node in nodes
+        for tensor in node.outputs
+        if id(tensor) not in outputs and all(consumer in inside for consumer in tensor.consumers)
+    )
+
+
+# ------------------------------------------------------------------------------------------------------- Cube and epilogue
+
+
+def join_epilogue(nodes: Sequence[Node], works: Sequence[Work], internal: Sequence[Tensor], soc: SocSpec) -> CubeWork:
+    """Elementwise work behind Cube work as its epilogue.
+
+    Args:
+        nodes: The Cube's node first.
+        works: Of the single nodes.
+        internal: Tensors that need no memory; the last node's first output is none of them.
+        soc: The chip; on split cores only what FIXPIPE does on the way has a program.
+
+    Raises:
+        CompileError: Says which node does not fit.
+    """
+    head = works[0]
+    assert isinstance(head, CubeWork)
+    hidden = {tensor.name for tensor in internal}
+    rows, columns = _rows_and_columns(head)
+    steps, inputs = list(head.epilogue), list(head.epilogue_inputs)
+    sides: list[SideOutput] = [] if head.out.region in hidden else [SideOutput(head.out, len(steps))]
+    made = {head.out.region: head.out}
+    last = head.out
+    for node, work in zip(nodes[1:], works[1:], strict=True):
+        if not isinstance(work, VectorWork) or work.reduces != "none" or work.gather_bytes or len(work.outputs) != 1:
+            raise CompileError(f"node {node.name!r} ({node.op_type})", "must be elementwise to run on the Cube's result")
+        for stream in work.inputs:
+            if stream.ref.region in made:
+                if stream.over != "all":
+                    raise CompileError(f"node {node.name!r} ({node.op_type})", "must not broadcast what the Cube made", stream.over)
+                continue
+            _check_operand(node, work, stream, head, (rows, columns))
+            if stream not in inputs:
+                inputs.append(stream)
+        result = work.outputs[0].ref
+        if work.outputs[0].over != "all" or result.format is not head.out.format or result.shape != head.out.shape:
+            raise CompileError(f"node {node.name!r} ({node.op_type})", "must keep shape and format of the Cube's result")
+        steps += work.steps
+        made[result.region] = last = result
+        if result.region not in hidden:
+            sides.append(SideOutput(result, len(steps)))
+    if soc.split_cores and (not fixpipe_takes(steps) or inputs or len(sides) != 1):
+        raise CompileError(
+            "a fused task on split cores",
+            "takes only what FIXPIPE does on its way: one ReLU",
+            " and ".join(node.op_type for node in nodes[1:]),
+            "cube and vector cores of this chip exchange data through global memory",
+        )
+    live = most_values(nodes, hidden)
+    return replace(
+        head,
+        out=last,
+        epilogue=tuple(steps),
+        epilogue_inputs=tuple(inputs),
+        epilogue_values=live,
+        side_outputs=tuple(side for side in sides if side.ref is not last),
+    )
+
+
+def _rows_and_columns(head: CubeWork) -> tuple[int, int]:
+    """Rows and columns of the result as vector work walks over it: positions and channels."""
+    total = head.out.bytes // head.out.dtype.itemsize
+    if head.out.format is Format.NC1HWC0 and len(head.out.shape) == 4:
+        columns = align(head.out.shape[1], BLOCK_BYTES // 2 if head.out.dtype.itemsize != 1 else c0(head.out.dtype))
+    elif head.out.format is Format.FRACTAL_NZ:
+        columns = align(head.out.shape[-1], c0(head.out.dtype))
+    elif head.conv is None:
+        columns = head.n
+    else:
+        columns = 1  # row-major maps: channels are rows
+    return total // columns, columns
+
+
+def _check_operand(node: Node, work: VectorWork, stream: Stream, head: CubeWork, size: tuple[int, int]) -> None:
+    """Whether a second operand can be brought next to a tile of the Cube's result.
+
+    Raises:
+        CompileError: If not.
+    """
+    subject = f"operand {stream.ref.region!r} of node {node.name!r} ({node.op_type})"
+    if stream.over == "all" and (stream.ref.format is not head.out.format or stream.ref.shape != head.out.shape):
+        raise CompileError(subject, f"must have format {head.out.format.value} and the shape of the Cube's result", stream.ref.format.value)
+    if stream.over == "col" and work.cols != size[1]:
+        raise CompileError(subject, "must be full, one value or one value a channel", f"{work.cols} values for {size[1]} channels")
+    if stream.over == "row":
+        raise CompileError(subject, "must be full, one value or one value a channel", "one value a position")
+
+
+def most_values(nodes: Sequence[Node], hidden: Iterable[str]) -> int:
+    """How many tensors made in a scope are needed at once besides the one that a node writes (at least 1, the scratch tile)."""
+    own = set(nodes)
+    position = {node: number for number, node in enumerate(nodes)}
+    del hidden
+    most = 1
+    for number in range(1, len(nodes)):
+        alive = 0
+        for node in nodes[:number]:
+            for tensor in node.outputs:
+                readers = [position[consumer] for consumer in tensor.consumers if consumer in own]
+                alive += any(reader >= number for reader in readers)
+        most = max(most, alive)
+    return most
+
+
+# ---------------------------------------------------------------------------------------------------------------- order
+
+
+def scopes_of(graph: Graph) -> dict[int, tuple[Node, ...]]:
+    """Nodes of every scope in execution order, by number."""
+    scopes: dict[int, list[Node]] = {}
+    for node in graph.topological():
+        if SCOPE in node.origin:
+            scopes.setdefault(node.origin[SCOPE], []).append(node)
+    return {number: tuple(nodes) for number, nodes in scopes.items()}
+
+
+def units_in_order(graph: Graph) -> list[tuple[Node, ...]]:
+    """Nodes and scopes in an order in which they can run; each scope as one unit. Ties keep the order of last nodes.
+
+    Raises:
+        CompileError: If scopes wait for each other.
+    """
+    order = graph.topological()
+    scopes = scopes_of(graph)
+    if not scopes:
+        return [(node,) for node in order]
+    units: list[tuple[Node, ...]] = list(dict.fromkeys(scopes[node.origin[SCOPE]] if SCOPE in node.origin else (node,) for node in order))
+    position = {node: number for number, node in enumerate(order)}
+    units.sort(key=lambda unit: position[unit[-1]])
+    unit_of = {node: number for number, unit in enumerate(units) for node in unit}
+    waiting, followers = [0] * len(units), [list[int]() for _ in units]
+    for number, unit in enumerate(units):
+        before = {unit_of[other] for node in unit for other in graph.predecessors(node) if other in unit_of} - {number}
+        waiting[number] = len(before)
+        for other in before:
+            followers[other].append(number)
+    ready = [number for number, count in enumerate(waiting) if not count]
+    heapq.heapify(ready)
+    result: list[tuple[Node, ...]] = []
+    while ready:
+        number = heapq.heappop(ready)
+        result.append(units[number])
+        for follower in followers[number]:
+            waiting[follower] -= 1
+            if not waiting[follower]:
+                heapq.heappush(ready, follower)
+    if len(result) != len(units):
+        stuck = [units[number][0].name for number, count in enumerate(waiting) if count]
+        raise CompileError("scopes", "must not wait for each other", ", ".join(stuck[:8]))
+    return result
