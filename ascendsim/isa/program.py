@@ -103,10 +103,11 @@ class Region:
     """A piece of global memory.
 
     Attributes:
-        offset: Byte offset in device memory, 512 B aligned.
+        offset: Byte offset in device memory, 512 B aligned (of a slice: of its first element).
         kind: "weight", "input", "output", "activation" or "workspace".
         alias_of: Name of the region this one shares its bytes with (reshape), if any.
         first, last: Task ids of the first and last use (inclusive); weights live for ever.
+        cut: Logical axis and index of the first element if this is a slice of `alias_of`, None if it is all of it.
     """
 
     name: str
@@ -116,6 +117,7 @@ class Region:
     alias_of: str | None = None
     first: int = 0
     last: int = 0
+    cut: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -57,8 +57,8 @@ def work_of(node: Node, opset: OpSet, context: LowerContext) -> Work:
 
 
 def _is_free(node: Node, work: NoTask) -> bool:
-    """Whether all outputs that anybody reads are empty or another name of an input."""
-    named = {output for output, _ in work.aliases}
+    """Whether all outputs that anybody reads are empty or share their memory with inputs."""
+    named = {name for pair in work.aliases for name in pair} | {name for piece in work.slices for name in (piece.region, piece.whole)}
     return all(tensor.name in named or tensor.elements == 0 or not tensor.uses for tensor in node.outputs) or node.input_count == 0
 
 

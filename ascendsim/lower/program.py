@@ -55,13 +55,21 @@ def lower_graph(graph: Graph, soc: SocSpec, opset: OpSet, *, options: LowerOptio
     tasks: list[Task] = []
     uses: list[list[str]] = []
     aliases: dict[str, str] = {}
+    cuts: dict[str, tuple[int, int]] = {}
     tasks_of: dict[str, tuple[int, ...]] = {}
     engines: dict[str, str] = {}
     for node in graph.topological():
         work = work_of(node, opset, context)
         engines[node.name] = ENGINES[type(work)]
         if isinstance(work, NoTask):
-            aliases.update((output, source) for output, source in work.aliases if output != source)
+            pairs = [*work.aliases, *((piece.region, piece.whole) for piece in work.slices)]
+            for shared, source in pairs:
+                if aliases.setdefault(shared, source) != source:
+                    raise CompileError(
+                        f"tensor {shared!r}", f"cannot lie in both {aliases[shared]!r} and {source!r}", remedy="please report this"
+                    )
+            aliases = {shared: source for shared, source in aliases.items() if shared != source}
+            cuts.update((piece.region, (piece.axis, piece.first)) for piece in work.slices)
             tasks_of[node.name] = ()
             continue
         new = lowering.tasks(node, work, len(tasks))
@@ -69,7 +77,7 @@ def lower_graph(graph: Graph, soc: SocSpec, opset: OpSet, *, options: LowerOptio
         tasks.extend(new)
         tensors = [tensor.name for tensor in (*node.inputs, *node.outputs) if tensor is not None]
         uses.extend([*tensors, *(access.region for access in task.accesses)] for task in new)
-    plan = plan_memory(graph, uses, aliases, lowering.workspaces)
+    plan = plan_memory(graph, uses, aliases, lowering.workspaces, cuts)
     return Program(tuple(tasks), plan, metadata={"soc": soc.name, "graph": graph.name, "tasks_of": tasks_of, "engine": engines})
 
 

@@ -121,8 +121,19 @@ class L2State:
             kept = min(access.unique_bytes, self._capacity)
             excess = access.moved_bytes - kept if access.unique_bytes > self._capacity else 0
             through[access.region] = Fraction(excess, access.moved_bytes) if access.moved_bytes else Fraction(0)
-            self._keep(root, access.unique_bytes, dirty=kept)
+            beside = self._beside(access.region, root, access.unique_bytes)
+            self._keep(root, access.unique_bytes + beside.resident, dirty=kept + beside.dirty)
         return through
+
+    def _beside(self, name: str, root: str, unique: int) -> _Entry:
+        """What L2 holds of the same tensor beside a slice of it: slices add up to the whole, other writes replace it."""
+        entry, region, whole = self._entries.get(root), self._memory.regions.get(name), self._memory.regions.get(root)
+        while region is not None and region.cut is None and region.alias_of is not None:
+            region = self._memory.regions.get(region.alias_of)
+        if entry is None or region is None or region.cut is None or whole is None:
+            return _Entry(0, 0)
+        resident = max(0, min(entry.resident, whole.bytes - unique, self._capacity - unique))
+        return _Entry(resident, min(entry.dirty, resident))
 
     def _keep(self, root: str, unique: int, dirty: int) -> None:
         """Makes a region the most recently used one and evicts others until all fit."""

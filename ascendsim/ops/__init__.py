@@ -45,6 +45,7 @@ FAMILIES: tuple[str, ...] = (
     "classical",
     "linear_attention",
     "fused_conv",
+    "fused_strided",
 )
 
 

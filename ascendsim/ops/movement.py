@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 
 from ascendsim.core.errors import GraphError
-from ascendsim.core.formats import Format
-from ascendsim.graph.ir import Array, Dim, Node, Shape
+from ascendsim.core.formats import Format, c0
+from ascendsim.graph.ir import Array, Dim, Node, Shape, Tensor
 from ascendsim.ops.bursts import DUPLICATE, cuts_whole_blocks, repacking, run_bytes, stored_axis, transpose_work, vector_dtype
 from ascendsim.ops.common import broadcast_shapes
 from ascendsim.ops.dims import known_ints, merged, total, unknown_shape, vector_length, wrapped_axes, wrapped_axis
 from ascendsim.opset import InferContext, Layout, OpDef
-from ascendsim.opset.work import Copy, LowerContext, MoveWork, NoTask, Ref, Step, Work
+from ascendsim.opset.work import Copy, LowerContext, MoveWork, NoTask, Ref, Slice, Step, Work
 
 Wanted = Sequence["np.dtype[Any]"]
 
@@ -71,9 +71,16 @@ def _concat(node: Node, inputs: Sequence[Any], wanted: Wanted) -> Sequence[Array
 
 
 def _concat_lower(node: Node, _ctx: LowerContext) -> Work:
-    """Each input is read as it lies; its rows land between those of the others unless the axis is the outermost."""
+    """Each input is read as it lies; its rows land between those of the others unless the axis is the outermost.
+
+    With the attribute `no_task`, inputs that come from StridedWrite are slices of the output already.
+    """
     target = Ref.of(node.output)
     axis = int(node.attr("axis", 0)) % len(target.shape)
+    if node.attr("no_task", 0) and all(_made_by(tensor, "StridedWrite") for tensor in node.inputs):
+        slices = _slices_of(node.output, [tensor for tensor in node.inputs if tensor is not None], axis)
+        if slices is not None:
+            return NoTask(slices=slices)
     sources = [Ref.of(tensor) for tensor in node.inputs if tensor is not None]
     copies: list[Copy] = []
     steps: list[Step] = []
@@ -85,6 +92,26 @@ def _concat_lower(node: Node, _ctx: LowerContext) -> Work:
             copies.append(Copy(source, target, source.bytes, source.bytes, run))
             steps += [] if outermost else repacking(run, source.dtype)
     return MoveWork(tuple(copies), tuple(steps[:1])) if copies else NoTask()
+
+
+def _made_by(tensor: Tensor | None, operator: str) -> bool:
+    return tensor is not None and tensor.producer is not None and tensor.producer.op_type == operator
+
+
+def _slices_of(whole: Tensor, parts: Sequence[Tensor], axis: int) -> tuple[Slice, ...] | None:
+    """The parts as slices of the whole; None if the formats do not let them lie inside it."""
+    blocked = whole.format is Format.NC1HWC0
+    if any(part.format is not whole.format or part.dtype is not whole.dtype for part in parts):
+        return None
+    if whole.format not in (Format.ND, Format.NCHW) and not (blocked and axis == 1):
+        return None
+    slices, first = [], 0
+    for part in parts:
+        if blocked and first % c0(whole.element_type):
+            return None
+        slices.append(Slice(part.name, whole.name, axis, first))
+        first += part.static_shape[axis]
+    return tuple(slices)
 
 
 def _concat_in_blocks(node: Node, format: Format) -> bool:
@@ -141,8 +168,13 @@ def _split(node: Node, inputs: Sequence[Any], wanted: Wanted) -> Sequence[Array]
 
 
 def _split_lower(node: Node, _ctx: LowerContext) -> Work:
+    """Parts are written one after the other; with the attribute `no_task`, parts that StridedRead takes stay where they are."""
     source = Ref.of(node.required(0))
     axis = int(node.attr("axis", 0)) % len(source.shape)
+    if node.attr("no_task", 0) and all(use.node.op_type == "StridedRead" for part in node.outputs for use in part.uses):
+        slices = _slices_of(node.required(0), node.outputs, axis)
+        if slices is not None:
+            return NoTask(slices=slices)
     copies: list[Copy] = []
     steps: list[Step] = []
     for target in (Ref.of(tensor) for tensor in node.outputs):

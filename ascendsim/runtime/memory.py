@@ -56,7 +56,7 @@ class DeviceMemory:
         source = self._root(tensor)
         if source is not None:
             return self._constant(source).reshape(tensor.static_shape)
-        return self._view(tensor)
+        return np.ascontiguousarray(self._view(tensor)) if self._in_slice(tensor) else self._view(tensor)
 
     def write(self, tensor: Tensor, array: Array) -> None:
         """Stores values at the tensor's address.
@@ -72,7 +72,12 @@ class DeviceMemory:
                 f"{array.dtype}{list(array.shape)}",
                 "its operator's shape rule and its kernel disagree; please report this",
             )
-        self._view(tensor)[...] = array
+        view = self._view(tensor)
+        if not np.may_share_memory(view, self._bytes):
+            raise SimulationError(
+                f"tensor {tensor.name!r}", "is a slice under another shape, which no task can write", remedy="please report this"
+            )
+        view[...] = array
 
     def holds(self, tensor: Tensor) -> bool:
         """Whether the plan gave the tensor an address (outputs that nobody reads may have none)."""
@@ -85,7 +90,7 @@ class DeviceMemory:
             raise SimulationError(
                 f"tensor {tensor.name!r}", "has no address in device memory", remedy="the memory plan misses it; please report this"
             ) from None
-        while region.alias_of is not None:
+        while region.alias_of is not None and region.cut is None:
             region = self._plan.regions[region.alias_of]
         return region
 
@@ -99,8 +104,19 @@ class DeviceMemory:
         root = self._tensors.get(region.name) if region is not None else None
         return root if root is not None and root.is_constant else None
 
+    def _in_slice(self, tensor: Tensor) -> bool:
+        """Whether the tensor's memory is a slice of another tensor's."""
+        region = self._plan.regions.get(tensor.name)
+        while region is not None and region.cut is None and region.alias_of is not None:
+            region = self._plan.regions.get(region.alias_of)
+        return region is not None and region.cut is not None
+
     def _view(self, tensor: Tensor) -> Array:
         region, dtype = self._region(tensor), self.dtype(tensor)
+        if region.cut is not None and region.alias_of is not None:
+            whole, piece, (axis, first) = self._tensors[region.alias_of], self._tensors[region.name], region.cut
+            inside = (slice(None),) * axis + (slice(first, first + piece.static_shape[axis]),)
+            return self._view(whole)[inside].reshape(tensor.static_shape)
         start = region.offset * self._stretch
         count = tensor.elements * dtype.itemsize
         if count > region.bytes * self._stretch:

@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 from ascendsim.passes.fusion.rule import FusionRule
+from ascendsim.passes.fusion.rules.concat_conv import ConvConcatFusionPass
 from ascendsim.passes.fusion.rules.conv_batchnorm import ConvBatchnormFusionPass
 from ascendsim.passes.fusion.rules.conv_bias import AABiasaddConvFusion, TBEConvAddFusion
 from ascendsim.passes.fusion.rules.conv_fully_connected import ConvToFullyConnectionFusionPass
@@ -17,8 +18,11 @@ from ascendsim.passes.fusion.rules.pad_conv import PadConv2dFusionPass, PadDepth
 from ascendsim.passes.fusion.rules.pad_pool import PadMaxPoolFusionPass
 from ascendsim.passes.fusion.rules.pool_average import AvgPoolFusionPass, PoolingFusionPass
 from ascendsim.passes.fusion.rules.pool_global import Globalavgpoolpass
+from ascendsim.passes.fusion.rules.split_conv_concat import SplitConvConcatFusionPass
 
 RULES: tuple[FusionRule, ...] = (
+    SplitConvConcatFusionPass(),
+    ConvConcatFusionPass(),
     ConvBatchnormFusionPass(),
     AABiasaddConvFusion(),
     TBEConvAddFusion(),
