@@ -85,7 +85,7 @@ def candidates(product: Product, rates: Rates, smallest: int = 4) -> Iterator[Ti
     """All tilings that fit the buffers, with their scores; tiles have at least `smallest` blocks along m and n if they can."""
     for share in shares(product, rates.cores):
         _, _, sm, sn = share
-        for tile_n in tile_sizes(sn, min(rates.l0b // 2 // FRACTAL_BYTES, product.most_n // ROWS), smallest):
+        for tile_n in tile_sizes(sn, min(rates.l0b // 2 // FRACTAL_BYTES, ceil_div(product.most_n, ROWS)), smallest):
             for tile_m in run_sizes(product.conv, sm, rates.l0a // 2 // FRACTAL_BYTES, smallest):
                 blocks = ceil_div(tile_m, ROWS) * ceil_div(tile_n, ROWS)
                 if blocks * ACCUMULATOR_BYTES > rates.l0c:
