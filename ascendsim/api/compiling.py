@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from os import PathLike
 
 from ascendsim import soc as chips
 from ascendsim.api.fusion import FusionSettings
+from ascendsim.api.options import profile_options
 from ascendsim.core.errors import InputError
 from ascendsim.graph.copying import copy_graph
 from ascendsim.graph.ir import Graph
@@ -21,6 +22,7 @@ from ascendsim.passes.fusion.report import FusionReport
 from ascendsim.passes.fusion.rule import FusionRule
 from ascendsim.passes.layout import AssignFormats
 from ascendsim.passes.manager import PassManager
+from ascendsim.passes.output_type import output_types
 from ascendsim.passes.precision import ApplyPrecision
 from ascendsim.soc import SocSpec
 
@@ -85,6 +87,8 @@ def compile(
     optimization_switch: str | None = None,
     oo_level: str = "O3",
     buffer_optimize: str = "l2_optimize",
+    output_type: str | None = None,
+    options: Mapping[str, bool | int | str] | None = None,
 ) -> CompiledModel:
     """Compiles a graph for a chip: fusion, precision, formats, tiling, tasks and memory plan. The graph itself stays as it is.
 
@@ -101,6 +105,8 @@ def compile(
         optimization_switch: "PassA:on;PassB:off", stronger than the file (ATC's option).
         oo_level: "O3", or "O1" for only those passes that CANN needs to work (ATC's option).
         buffer_optimize: "l2_optimize", "l1_optimize" or "off_optimize" (ATC's option); counts at fusion="all".
+        output_type: Element type of floating-point outputs: "FP16", "FP32", or "node:index:type;..." (ATC's option).
+        options: How the release behaves where releases differ, for example `{"aicpu_pow": True}`; see `api.options`.
 
     Raises:
         SocError: If the chip or a change is not valid, or the chip lacks figures that a run needs.
@@ -112,14 +118,19 @@ def compile(
         raise InputError("compile", "takes a graph from asim.load or GraphBuilder", type(graph).__name__, "load the model first")
     spec = soc if isinstance(soc, SocSpec) and not set and aicore_num is None else _chip(soc, dict(set or {}), aicore_num)
     chips.require_runnable(spec)
-    settings = FusionSettings.of(fusion, fusion_switch_file, passes, optimization_switch, oo_level, buffer_optimize)
+    chosen = profile_options(options)
+    settings = replace(
+        FusionSettings.of(fusion, fusion_switch_file, passes, optimization_switch, oo_level, buffer_optimize), options=chosen
+    )
     report = settings.new_report()
     opset = default_opset()
+    outputs = output_types(graph, output_type)
     device = copy_graph(graph)
     settings.fuse(device, spec, opset, report)
-    PassManager((ApplyPrecision(precision_mode, frozenset(spec.cube.cycles_per_block)), AssignFormats(opset, spec))).run(device)
+    precision = ApplyPrecision(precision_mode, frozenset(spec.cube.cycles_per_block), outputs)
+    PassManager((precision, AssignFormats(opset, spec, int(chosen["format_reach"])))).run(device)
     settings.fuse(device, spec, opset, report, second_round=True)
-    program = lower_graph(device, spec, opset, options=LowerOptions(aicpu_types=aicpu_types(spec.short_name)))
+    program = lower_graph(device, spec, opset, options=LowerOptions(aicpu_types=aicpu_types(spec.short_name), flags=chosen))
     return CompiledModel(device, program, spec, opset, graph, report)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from os import PathLike
@@ -73,6 +73,7 @@ class FusionSettings:
         passes: The user's own graph passes, checked.
         buffer_optimize: ATC's option for L1 and L2 fusion.
         dump: Called with the name of a pass and the graph after each pass that changed it.
+        options: Profile options that rules may ask for.
     """
 
     level: FusionLevel = FusionLevel.ALL
@@ -80,6 +81,7 @@ class FusionSettings:
     passes: tuple[FusionRule, ...] = ()
     buffer_optimize: str = "l2_optimize"
     dump: Dump | None = None
+    options: Mapping[str, object] = field(default_factory=dict)
 
     @classmethod
     def of(
@@ -129,7 +131,7 @@ class FusionSettings:
             PassError: If a pass failed.
         """
         if self.level.graph:
-            context = FusionContext(opset, soc.generation, soc.short_name)
+            context = FusionContext(opset, soc.generation, soc.short_name, self.options)
             fuse_graph(graph, (*RULES, *self.passes), context, self.switches, report, self.dump, second_round=second_round)
 
 

@@ -16,7 +16,7 @@ A Cast of the user's own from integers beyond 2048 to float loses digits in floa
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from ascendsim.core.dtypes import DType
@@ -79,10 +79,12 @@ class ApplyPrecision:
         mode: ATC's option.
         cube_types: Names of element types that the chip's Cube multiplies (`SocSpec.cube.cycles_per_block`); only
             allow_fp32_to_fp16 asks for them.
+        output_types: Type asked for of each graph output (`passes.output_type`), None = the model's own.
     """
 
     mode: str = "force_fp16"
     cube_types: frozenset[str] = frozenset({"float16", "int8"})
+    output_types: tuple[DType | None, ...] = ()
 
     @property
     def name(self) -> str:
@@ -95,16 +97,22 @@ class ApplyPrecision:
         Raises:
             InputError: If the mode is unknown.
         """
-        return apply_precision(graph, self.mode, self.cube_types)
+        return apply_precision(graph, self.mode, self.cube_types, self.output_types)
 
 
-def apply_precision(graph: Graph, mode: str = "force_fp16", cube_types: frozenset[str] = frozenset({"float16", "int8"})) -> PassResult:
+def apply_precision(
+    graph: Graph,
+    mode: str = "force_fp16",
+    cube_types: frozenset[str] = frozenset({"float16", "int8"}),
+    output_types: Sequence[DType | None] = (),
+) -> PassResult:
     """Assigns element types under a precision mode; see the module's text for the modes.
 
     Args:
         graph: Changed in place.
         mode: ATC's option.
         cube_types: Names of element types that the chip's Cube multiplies.
+        output_types: Type asked for of each graph output; None or nothing = the model's own.
 
     Raises:
         InputError: If the mode is unknown.
@@ -133,16 +141,17 @@ def apply_precision(graph: Graph, mode: str = "force_fp16", cube_types: frozense
     if mode not in wishes:
         raise InputError("option precision_mode", "must be a mode of ATC", repr(mode), suggest(mode, wishes))
     wish = wishes[mode]
+    asked = (*output_types, *(None,) * (len(graph.outputs) - len(output_types)))
     if wish is None:
-        return PassResult(False)
-    return _assign(graph, wish)
+        return PassResult(_hand_out(graph, asked))
+    return _assign(graph, wish, asked)
 
 
 def _is_single(tensor: Tensor | None) -> bool:
     return tensor is not None and tensor.origin_dtype is DType.FLOAT32 and tensor.dtype in (DType.FLOAT32, DType.FLOAT16)
 
 
-def _assign(graph: Graph, wish: Wish) -> PassResult:
+def _assign(graph: Graph, wish: Wish, asked: Sequence[DType | None]) -> PassResult:
     half_tensors = 0
     wanted: dict[Node, DType] = {}
     parameters = {tensor for tensor in graph.constants if tensor.uses and all(_is_parameter(use) for use in tensor.uses)}
@@ -162,9 +171,7 @@ def _assign(graph: Graph, wish: Wish) -> PassResult:
                 continue
             if tensor.is_constant or (tensor.dtype is not wanted[node] and node.op_type != "Cast"):
                 node.set_input(port, _in_type(graph, tensor, wanted[node], casts))
-    for position, output in enumerate(graph.outputs):
-        if _is_single(output) and output.dtype is not DType.FLOAT32 and output.producer is not None:
-            graph.outputs[position] = _restored(graph, output)
+    _hand_out(graph, [dtype or (DType.FLOAT32 if _is_single(tensor) else None) for tensor, dtype in zip(graph.outputs, asked, strict=True)])
     inserted = sum(node.origin.get("inserted") == "precision" for node in graph.nodes)
     return PassResult(bool(half_tensors or inserted), {"tensors changed": half_tensors, "inserted Cast": inserted})
 
@@ -201,8 +208,18 @@ def _cast(graph: Graph, tensor: Tensor, dtype: DType, name: str) -> Tensor:
     return result
 
 
-def _restored(graph: Graph, tensor: Tensor) -> Tensor:
-    """A graph output back in float32 under its own name; the device tensor takes another."""
+def _hand_out(graph: Graph, wanted: Sequence[DType | None]) -> bool:
+    """Puts a Cast before each graph output whose type is not the wanted one; tells whether there was any."""
+    changed = False
+    for position, (output, dtype) in enumerate(zip(tuple(graph.outputs), wanted, strict=True)):
+        if dtype is not None and output.dtype is not dtype and output.producer is not None:
+            graph.outputs[position] = _restored(graph, output, dtype)
+            changed = True
+    return changed
+
+
+def _restored(graph: Graph, tensor: Tensor, dtype: DType) -> Tensor:
+    """A graph output in another type under its own name; the device tensor takes another."""
     name = tensor.name
     graph.rename_tensor(tensor, graph.fresh(f"{name}_device"))
-    return _cast(graph, tensor, DType.FLOAT32, name)
+    return _cast(graph, tensor, dtype, name)

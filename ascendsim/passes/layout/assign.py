@@ -30,10 +30,12 @@ class AssignFormats:
     Attributes:
         opset: Operators, with their wishes.
         soc: The chip: matrix operands are FRACTAL_NZ unless its MTE2 converts row-major ones on the way in (c220).
+        reach: How many operators in a row may take over a blocked format behind the one that wishes for it; 0 = any number.
     """
 
     opset: OpSet
     soc: SocSpec
+    reach: int = 0
 
     @property
     def name(self) -> str:
@@ -42,19 +44,20 @@ class AssignFormats:
 
     def run(self, graph: Graph) -> PassResult:
         """Assigns formats in place."""
-        return assign_formats(graph, self.opset, Format.ND if self.soc.split_cores else Format.FRACTAL_NZ)
+        return assign_formats(graph, self.opset, Format.ND if self.soc.split_cores else Format.FRACTAL_NZ, self.reach)
 
 
-def assign_formats(graph: Graph, opset: OpSet, matmul: Format) -> PassResult:
+def assign_formats(graph: Graph, opset: OpSet, matmul: Format, reach: int = 0) -> PassResult:
     """Assigns formats and inserts TransData.
 
     Args:
         graph: Shapes inferred, element types of the device assigned; changed in place.
         opset: Operators.
         matmul: Format of matrix operands on the chip.
+        reach: See `AssignFormats`.
     """
     folded = fold_batches(graph)
-    work = _Assignment(graph, opset, matmul)
+    work = _Assignment(graph, opset, matmul, reach)
     for node in graph.topological():
         work.visit(node)
     for position, tensor in enumerate(graph.outputs):
@@ -73,9 +76,10 @@ def assign_formats(graph: Graph, opset: OpSet, matmul: Format) -> PassResult:
 class _Assignment:
     """State of one run of the pass."""
 
-    def __init__(self, graph: Graph, opset: OpSet, matmul: Format) -> None:
-        self.graph, self.opset, self.matmul = graph, opset, matmul
+    def __init__(self, graph: Graph, opset: OpSet, matmul: Format, reach: int = 0) -> None:
+        self.graph, self.opset, self.matmul, self.reach = graph, opset, matmul, reach
         self.inserted = 0
+        self._distance: dict[Tensor, int] = {}  # FOLLOW operators between a tensor and the operator that wished for its format
         self._forms: dict[tuple[Tensor, Format], Tensor] = {}
 
     def visit(self, node: Node) -> None:
@@ -99,6 +103,9 @@ class _Assignment:
                 tensor.format = self.matmul if storable(tensor, self.matmul) else Format.ND
             elif definition.layout is Layout.FOLLOW and storable(tensor, chosen):
                 tensor.format = chosen
+                self._distance[tensor] = 1 + min(
+                    (self._distance.get(t, 0) for t in node.inputs if t is not None and t.format is chosen), default=0
+                )
             else:
                 tensor.format = Format.ND
 
@@ -109,6 +116,8 @@ class _Assignment:
         weights: dict[Format, int] = {}
         for tensor in node.inputs:
             if tensor is not None and not tensor.is_constant and tensor.is_static and tensor.dtype is not None:
+                if self.reach and tensor.format in BLOCKED and self._distance.get(tensor, 0) >= self.reach:
+                    continue
                 weights[tensor.format] = weights.get(tensor.format, 0) + tensor.logical_bytes
         for format in sorted((f for f in weights if f in BLOCKED), key=lambda f: -weights[f]):
             if weights[format] >= weights.get(Format.ND, 0) and follows_in(node, definition, format):

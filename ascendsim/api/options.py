@@ -1,0 +1,70 @@
+"""Profile options: how a release of the compiler behaves where releases differ."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from ascendsim.core.errors import InputError, suggest
+
+Value = bool | int | str
+
+
+@dataclass(frozen=True, slots=True)
+class ProfileOption:
+    """One thing in which releases differ.
+
+    Attributes:
+        values: What it may be, the default first.
+        help: What it does, one line.
+    """
+
+    values: tuple[Value, ...]
+    help: str
+
+
+PROFILE_OPTIONS: Mapping[str, ProfileOption] = {
+    "aicpu_pow": ProfileOption((False, True), "Pow runs on the AI CPU, as in the releases that the Ascend 310 tuning guide describes"),
+    "format_reach": ProfileOption(
+        (0, 1, 2, 3, 4),
+        "operators between a convolution and those that take over its blocked format, 0 = no limit (old releases: inferred)",
+    ),
+    "group_conv": ProfileOption(("packed", "split"), "grouped convolutions: packed into one, or split into one each"),
+    "matmul_bias_chips": ProfileOption(("all", "listed"), "chips that join a bias to a matrix product: all, or those that CANN lists"),
+}
+
+
+def profile_options(given: Mapping[str, Value] | None) -> dict[str, Value]:
+    """Checked options, defaults filled in.
+
+    Raises:
+        InputError: If an option or its value is not known.
+    """
+    chosen: dict[str, Value] = {name: option.values[0] for name, option in PROFILE_OPTIONS.items()}
+    for name, value in (given or {}).items():
+        if name not in PROFILE_OPTIONS:
+            raise InputError(f"profile option {name!r}", "does not exist", remedy=suggest(name, PROFILE_OPTIONS))
+        allowed = PROFILE_OPTIONS[name].values
+        if not any(type(value) is type(known) and value == known for known in allowed):
+            listed = ", ".join(map(str, allowed))
+            raise InputError(f"profile option {name}", f"must be one of {listed}", repr(value))
+        chosen[name] = value
+    return chosen
+
+
+def parse_profile_options(texts: Mapping[str, str]) -> dict[str, Value]:
+    """Options as a command line has them: on/off or true/false for switches, digits for numbers.
+
+    >>> parse_profile_options({"aicpu_pow": "on"})
+    {'aicpu_pow': True}
+    """
+    return {name: _value(name, text) for name, text in texts.items()}
+
+
+def _value(name: str, text: str) -> Value:
+    known = PROFILE_OPTIONS.get(name)
+    if known is None or isinstance(known.values[0], str):
+        return text
+    if isinstance(known.values[0], bool):
+        return {"on": True, "true": True, "1": True, "off": False, "false": False, "0": False}.get(text.lower(), text)
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else text
