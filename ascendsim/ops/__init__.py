@@ -46,6 +46,14 @@ FAMILIES: tuple[str, ...] = (
     "linear_attention",
     "fused_conv",
     "fused_strided",
+    "fused_batchnorm",
+    "fused_elementwise",
+    "fused_matmul",
+    "fused_movement",
+    "fused_softmax",
+    "fused_layer_norm",
+    "fused_relu",
+    "fused_training",
 )
 
 

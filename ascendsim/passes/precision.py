@@ -28,6 +28,10 @@ CUBE_OPERATORS = frozenset({"Conv", "ConvTranspose", "FullyConnection", "MatMul"
 SENSITIVE_OPERATORS = frozenset(
     {
         "BatchNormalization",
+        "BNInference",
+        "BNInferenceD",
+        "BNTrainingReduce",
+        "BNTrainingUpdate",
         "LayerNormalization",
         "RMSNormalization",
         "GroupNormalization",
@@ -50,6 +54,7 @@ SENSITIVE_OPERATORS = frozenset(
         "Exp",
         "Log",
         "Pow",
+        "Square",
         "Sqrt",
         "Reciprocal",
         "Erf",
@@ -66,7 +71,9 @@ PARAMETER_PORTS: Mapping[str, tuple[int, ...]] = {
     "QLinearConv": (1, 4, 6),
     "QLinearMatMul": (1, 4, 6),
     "Dropout": (1,),
+    "BNTrainingUpdate": (1, 2),
 }
+SINGLE_RESULTS = frozenset({"BNTrainingReduce"})  # operators that give float32 whatever they take: sums over a batch leave float16
 
 Wish = Callable[[Node], "tuple[DType | None, DType | None]"]  # wanted type of inputs and of outputs; None = as the first input
 
@@ -161,7 +168,7 @@ def _assign(graph: Graph, wish: Wish, asked: Sequence[DType | None]) -> PassResu
         wanted[node] = taken or first or DType.FLOAT16
         out = given or taken or first or DType.FLOAT16
         for result in node.outputs:
-            if _is_single(result) and result.dtype is not out:
+            if _is_single(result) and result.dtype is not out and node.op_type not in SINGLE_RESULTS:
                 result.dtype = out
                 half_tensors += 1
     casts: dict[tuple[Tensor, DType], Tensor] = {}

@@ -91,6 +91,8 @@ class Match:
 
 def find_matches(graph: Graph, name: str, pattern: Op) -> Iterator[Match]:
     """All places where a pattern stands, in execution order of their last nodes. Matches may overlap."""
+    if not any(node.op_type in pattern.types for node in graph.nodes):
+        return
     outputs = {id(tensor) for tensor in graph.outputs}
     for node in graph.topological():
         match = match_at(node, name, pattern, outputs)
@@ -123,7 +125,9 @@ def _match_node(node: Node, pattern: Op, nodes: dict[str, Node], tensors: dict[s
         yield from _match_inputs(node, pattern.inputs, order, 0, start)
 
 
-def _match_inputs(node: Node, wanted: tuple[Pattern | None, ...], order: tuple[int, ...], port: int, captured: Captured) -> Iterator[Captured]:
+def _match_inputs(
+    node: Node, wanted: tuple[Pattern | None, ...], order: tuple[int, ...], port: int, captured: Captured
+) -> Iterator[Captured]:
     if port == len(wanted):
         yield captured
         return

@@ -25,7 +25,7 @@ def fold_batches(graph: Graph) -> int:
     """
     folded = 0
     for node in graph.nodes:
-        if node.op_type == "MatMul" and _folds(node):
+        if node.op_type in ("MatMul", "BatchMatMul") and _folds(node):
             _fold(graph, node)
             folded += 1
     return folded
@@ -33,6 +33,8 @@ def fold_batches(graph: Graph) -> int:
 
 def _folds(node: Node) -> bool:
     left, right = node.required(0), node.required(1)
+    if node.attr("adj_x1", 0):
+        return False  # rows of a transposed operand do not lie one behind the other
     if not (left.is_static and right.is_static) or len(right.static_shape) != 2 or len(left.static_shape) < 3:
         return False
     rows = left.static_shape[-2]

@@ -1,0 +1,125 @@
+"""What many fusion rules ask before they rewrite, and how a match with several results is replaced.
+
+Every question answers None for "fine" or a sentence that says why not, ready to be a rule's refusal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+
+import numpy as np
+
+from ascendsim.core.dtypes import DType
+from ascendsim.graph.ir import Array, Graph, Node, Tensor
+from ascendsim.passes.fusion.pattern import Match
+from ascendsim.passes.fusion.rule import remove_dead_from
+
+FLOATS = (DType.FLOAT32, DType.FLOAT16)
+
+
+def known_values(tensor: Tensor | None) -> Array | None:
+    """Values of a constant that has them, else None."""
+    if tensor is None or tensor.constant is None or not tensor.constant.available:
+        return None
+    return tensor.constant.array()
+
+
+def scalar(tensor: Tensor | None) -> float | None:
+    """The value of a constant of one element, else None."""
+    if tensor is None or not tensor.is_static or tensor.elements != 1:
+        return None
+    values = known_values(tensor)
+    return None if values is None else float(np.asarray(values).reshape(-1)[0])
+
+
+def not_scalar(match: Match, name: str, wanted: float, tolerance: float = 0.0) -> str | None:
+    """Why a captured tensor is not the constant `wanted` (within an absolute tolerance)."""
+    value = scalar(match.tensors[name])
+    if value is None:
+        return f"{name} is not one known number"
+    return None if abs(value - wanted) <= tolerance else f"{name} is {value:g}, not {wanted:g}"
+
+
+def first_scalar(match: Match, first: str, second: str) -> tuple[float, str] | None:
+    """The number among two captured tensors and the name of the other tensor; None if neither is a number."""
+    for constant, other in ((first, second), (second, first)):
+        value = scalar(match.tensors[constant])
+        if value is not None:
+            return value, other
+    return None
+
+
+def not_static(tensors: Iterable[Tensor | None]) -> str | None:
+    """Why tensors are not all of known shape."""
+    for tensor in tensors:
+        if tensor is not None and not tensor.is_static:
+            return f"the shape of {tensor.name} is not static"
+    return None
+
+
+def not_float(tensor: Tensor) -> str | None:
+    """Why a tensor is not one that the vector unit computes in (float32 or float16)."""
+    return None if tensor.dtype in FLOATS else f"{tensor.name} is no float32 or float16 tensor"
+
+
+def read_outside(match: Match, results: Collection[Tensor] = ()) -> str | None:
+    """Which inner result of a match somebody outside reads, so that it must stay.
+
+    Args:
+        match: All its nodes would go.
+        results: Tensors that the rewrite provides; by default the first output of the root.
+    """
+    graph = match.root.graph
+    inside = set(match.all_nodes)
+    provided = set(results or (match.root.output,))
+    for node in match.all_nodes:
+        for tensor in node.outputs:
+            if tensor in provided:
+                continue
+            if graph is not None and any(tensor is output for output in graph.outputs):
+                return f"{node.name} makes a graph output"
+            if any(use.node not in inside for use in tensor.uses):
+                return f"{node.name} has a reader outside"
+    return None
+
+
+def closes_cycle(match: Match, inputs: Iterable[Tensor]) -> str | None:
+    """Why one node in place of the match would wait for itself: an input depends on the match by a way outside it."""
+    inside = set(match.all_nodes)
+    graph = match.root.graph
+    seen: set[Node] = set()
+    stack = [tensor.producer for tensor in inputs if tensor.producer is not None]
+    while stack:
+        node = stack.pop()
+        if node in inside:
+            return f"{node.name} would have to run before and after the fused operator"
+        if node in seen or graph is None or node.graph is not graph:
+            continue
+        seen.add(node)
+        stack.extend(graph.predecessors(node))
+    return None
+
+
+def replace_results(graph: Graph, match: Match, pairs: Sequence[tuple[Tensor, Tensor]]) -> None:
+    """Lets new tensors stand for results of a match outside it, names of graph outputs included, and removes the match.
+
+    Args:
+        graph: Of the match.
+        match: Its nodes go.
+        pairs: (old result, new tensor).
+    """
+    inside = set(match.all_nodes)
+    renames = []
+    for old, new in pairs:
+        for use in old.uses:
+            if use.node not in inside:
+                use.node.set_input(use.index, new)
+        if any(tensor is old for tensor in graph.outputs):
+            graph.outputs[:] = [new if tensor is old else tensor for tensor in graph.outputs]
+            renames.append((old.name, new))
+    for _ in match.all_nodes:  # each round removes those whose readers went in the round before
+        for node in match.all_nodes:
+            remove_dead_from(graph, node)
+    for name, tensor in renames:
+        if name not in graph.tensors:
+            graph.rename_tensor(tensor, name)

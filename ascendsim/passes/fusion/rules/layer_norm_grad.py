@@ -1,0 +1,40 @@
+"""The gradient of layer normalisation comes apart, so that its two halves run each along the axis that suits it.
+
+    LayerNormGrad(dy, x, inverse, mean, gamma)  ->  dx, dgamma, dbeta
+        =>   LayerNormXBackpropV2(dy, x, inverse, mean, gamma)   ->  dx, n
+             LayerNormBetaGammaBackpropV2(dy, n)                 ->  dgamma, dbeta
+
+A split: alone it costs the round trip of n (float32); each half then works row by row or column by column. The algebra stays.
+"""
+
+from __future__ import annotations
+
+from ascendsim.graph.ir import Graph
+from ascendsim.passes.fusion.checks import not_static, replace_results
+from ascendsim.passes.fusion.pattern import Match, Op
+from ascendsim.passes.fusion.rule import FusionContext, FusionRule
+
+
+class LayerNormGradFusionPass(FusionRule):
+    """Split of LayerNormGrad."""
+
+    name = "LayerNormGradFusionPass"
+    patterns = {"LayerNormGradFusionPass": Op("LayerNormGrad", name="grad")}
+
+    def check(self, match: Match, context: FusionContext) -> str | None:
+        return not_static(match.root.inputs)
+
+    def rewrite(self, graph: Graph, match: Match, context: FusionContext) -> None:
+        root = match.root
+        first = context.add(graph, "LayerNormXBackpropV2", root.inputs, 2, f"{root.name}_x_backprop", root, "ascend")
+        second = context.add(
+            graph,
+            "LayerNormBetaGammaBackpropV2",
+            [root.input(0), first.outputs[1]],
+            2,
+            f"{root.name}_beta_gamma_backprop",
+            root,
+            "ascend",
+            shape_gamma=root.required(4).static_shape,
+        )
+        replace_results(graph, match, list(zip(root.outputs, (first.output, *second.outputs), strict=True)))

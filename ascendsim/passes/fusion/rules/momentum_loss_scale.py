@@ -1,0 +1,71 @@
+"""The loss scale is taken out of a gradient inside the momentum update.
+
+    ApplyMomentum(w, v, rate, Mul(g, s))      =>      FusedMulApplyMomentum(w, v, rate, g, s)        s one number
+
+ApplyMomentum is ONNX's Momentum (domain ai.onnx.preview.training) of one weight. float32 values stay; the scaled gradient makes no round
+trip through global memory. CANN's second form, with a float16 copy of the weight, needs an environment variable and is left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from ascendsim.graph.ir import Graph, Node, Tensor
+from ascendsim.passes.fusion.checks import read_outside, replace_results
+from ascendsim.passes.fusion.pattern import Match, Op
+from ascendsim.passes.fusion.rule import FusionContext, FusionRule
+
+TRAINING = "ai.onnx.preview.training"
+GRADIENT = 3  # port of the only gradient, of ONNX's Momentum as of CANN's ApplyMomentum
+
+
+class A_MomentumLossscaleFusionPass(FusionRule):  # noqa: N801 - the name that CANN has
+    """Mul by the loss scale and Momentum."""
+
+    name = "A_MomentumLossscaleFusionPass"
+    patterns = {"MomentumLossscaleFusionPass": Op("Momentum", None, None, None, Op("Mul"))}
+
+    def find(self, graph: Graph, pattern: str) -> Iterator[Match]:
+        for node in graph.topological():
+            match = _match(node, pattern)
+            if match is not None:
+                yield match
+
+    def again(self, graph: Graph, match: Match) -> Match | None:
+        return _match(match.root, match.pattern) if match.root.graph is graph else None
+
+    def check(self, match: Match, context: FusionContext) -> str | None:
+        if match.root.input_count != 5:
+            return "Momentum updates several weights"
+        if _operands(match) is None:
+            return "no factor of the gradient is one number"
+        return read_outside(match, match.root.outputs)
+
+    def rewrite(self, graph: Graph, match: Match, context: FusionContext) -> None:
+        operands, root = _operands(match), match.root
+        assert operands is not None
+        gradient, scale = operands
+        inputs = [*root.inputs[:GRADIENT], gradient, root.input(4), scale]
+        attributes: dict[str, Any] = dict(root.attributes)
+        made = context.add(graph, "FusedMulApplyMomentum", inputs, 2, f"{root.name}/FusedMulApplyMomentum", root, "ascend", **attributes)
+        replace_results(graph, match, list(zip(root.outputs, made.outputs, strict=False)))
+
+
+def _match(node: Node, pattern: str) -> Match | None:
+    if node.op_type != "Momentum" or node.domain != TRAINING:
+        return None
+    gradient = node.input(GRADIENT)
+    mul = None if gradient is None else gradient.producer
+    if mul is None or mul.op_type != "Mul" or mul.domain:
+        return None
+    return Match(pattern, node, {"momentum": node, "mul": mul}, {}, (node, mul))
+
+
+def _operands(match: Match) -> tuple[Tensor, Tensor] | None:
+    """Gradient and loss scale; the first factor of one element is the scale."""
+    mul = match.nodes["mul"]
+    for scale, gradient in ((mul.required(0), mul.required(1)), (mul.required(1), mul.required(0))):
+        if scale.shape in ((), (1,)) and gradient.shape == mul.output.shape:
+            return gradient, scale
+    return None

@@ -1,0 +1,40 @@
+"""A mean over axes of size 1 is its input.
+
+    ReduceMean(x, axes of size 1)      =>      x                     if the axes stay
+                                       =>      Reshape(x, shape)     if they are dropped
+
+Exact. CANN joins both ends without a Reshape; the tensors' shapes stand in its operators, here they stand in the tensors.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ascendsim.graph.ir import Graph
+from ascendsim.passes.fusion.checks import known_values, not_static
+from ascendsim.passes.fusion.pattern import Any, Match, Op
+from ascendsim.passes.fusion.rule import FusionContext, FusionRule, replace_root
+
+
+class AReduceMeanFusionPass(FusionRule):
+    """A mean of one element each."""
+
+    name = "AReduceMeanFusionPass"
+    patterns = {"AReduceMeanFusionPass": Op("ReduceMean", Any("x"), name="mean")}
+
+    def check(self, match: Match, context: FusionContext) -> str | None:
+        x, axes = match.tensors["x"], match.root.input(1)
+        reason = not_static([x])
+        if reason is not None:
+            return reason
+        if axes is not None and known_values(axes) is None:
+            return "the axes are not known"
+        return None if x.elements == match.root.output.elements else "an axis has more elements than one"
+
+    def rewrite(self, graph: Graph, match: Match, context: FusionContext) -> None:
+        root, x = match.root, match.tensors["x"]
+        shape = root.output.static_shape
+        if x.shape != shape:
+            wanted = graph.add_constant(graph.fresh(f"{root.name}_shape"), np.array(shape, np.int64))
+            x = context.add(graph, "Reshape", [x, wanted], name=f"{root.name}/Reshape", like=root).output
+        replace_root(graph, root, x)
