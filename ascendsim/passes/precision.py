@@ -24,7 +24,7 @@ from ascendsim.core.errors import InputError, suggest
 from ascendsim.graph.ir import Graph, Node, Tensor, Use
 from ascendsim.passes.base import PassResult
 
-CUBE_OPERATORS = frozenset({"Conv", "ConvTranspose", "FullyConnection", "MatMul", "Gemm", "Einsum", "LSTM", "GRU", "RNN"})
+CUBE_OPERATORS = frozenset({"Conv", "ConvTranspose", "FullyConnection", "MatMul", "BatchMatMul", "Gemm", "Einsum", "LSTM", "GRU", "RNN"})
 SENSITIVE_OPERATORS = frozenset(
     {
         "BatchNormalization",

@@ -88,7 +88,7 @@ RULES: tuple[FusionRule, ...] = (
     SwishFusionPass(),
     ReshapeTransposeFusionPass(),
     TransposeReshapeFusionPass(),
-    json_rules(),
+    *json_rules(),
     BatchNormBnInferFusionPass(),
     HostBNFusionPass(),
     FusedBatchnormFusionPass(),
