@@ -25,7 +25,7 @@ from ascendsim.opset.work import LowerContext, NoTask, Over, Ref, Step, Stream, 
 _AI_CPU_OPERATIONS = 8.0  # subtract, square, add, root, divide, scale, shift, store
 
 
-def _channel_split(data: Tensor) -> tuple[int, int, Over]:
+def channel_split(data: Tensor) -> tuple[int, int, Over]:
     """Rows, columns and the place of one value a channel: a column in blocked storage, a row of the plane else."""
     shape = walking_shape(data)
     if len(shape) == 2 or (data.format is Format.NC1HWC0 and len(shape) == 4):
@@ -43,7 +43,7 @@ def batch_norm_lower(node: Node, context: LowerContext) -> Work:
         return NoTask()
     if not runs_on_ai_core(node):
         return on_ai_cpu(node, _AI_CPU_OPERATIONS)
-    rows, cols, over = _channel_split(data)
+    rows, cols, over = channel_split(data)
     inside = computing_type(data.element_type, context)
     factor = make_steps(["vadds", "vsqrt", "vdiv", "vmul", "vsub"], inside, over)
     training = bool(node.attr("training_mode", 0))

@@ -1,0 +1,135 @@
+"""Forms of batch normalisation that exist on the chip's side alone (domain "ascend").
+
+BNInference(x, mean, variance, scale, offset)                         the inference form
+BNInferenceD(x, alpha, beta) = x * alpha + beta                       its constants joined on the host
+Scale(x, alpha, beta)                                                 the same, as Caffe calls it; beta may be left out
+BNTrainingReduce(x) -> sum, square_sum                                first half of training: one value a channel, float32
+BNTrainingUpdate(x, sum, square_sum, scale, offset, mean, variance) -> y, mean, variance       second half
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ascendsim.core.dtypes import DType
+from ascendsim.graph.ir import Array, Node
+from ascendsim.ops.common import StepSpec, as_float32, computing_type, converted, finish, make_steps, on_ai_cpu, runs_on_ai_core, same_as
+from ascendsim.ops.normalisation_work import channel_split
+from ascendsim.opset import InferContext, Layout, OpDef
+from ascendsim.opset.work import LowerContext, NoTask, Ref, Step, Stream, VectorWork, Work
+
+Wanted = Sequence["np.dtype[Any]"]
+_JITTED = (np.float16, np.float32)
+
+
+def _affine(x: Array, mean: Array, factor: Array, offset: Array, wanted: np.dtype[Any]) -> Array:
+    """(x - mean) * factor + offset by channel, one rounding."""
+    if x.dtype in _JITTED:
+        from ascendsim_kernels.normalisation import affine_channels
+
+        return finish(affine_channels(x if x.dtype == wanted else as_float32(x), mean, factor, offset), wanted)
+    along = (-1,) + (1,) * (x.ndim - 2)
+    wide = as_float32(x)
+    return finish((wide - mean.reshape(along)) * factor.reshape(along) + offset.reshape(along), wanted)
+
+
+def _epsilon(node: Node) -> float:
+    return float(node.attr("epsilon", 1e-5))
+
+
+def _wide(array: Any) -> Array:
+    return as_float32(array).astype(np.float64)
+
+
+def _inference(node: Node, inputs: Sequence[Any], wanted: Wanted) -> Sequence[Any]:
+    x, mean, variance, scale, offset = inputs
+    return [_affine(x, _wide(mean), _wide(scale) / np.sqrt(_wide(variance) + _epsilon(node)), _wide(offset), wanted[0])]
+
+
+def _scaled(_node: Node, inputs: Sequence[Any], wanted: Wanted) -> Sequence[Any]:
+    x, alpha, beta = (*inputs, None)[:3]
+    factor = _wide(alpha)
+    return [_affine(x, np.zeros_like(factor), factor, np.zeros_like(factor) if beta is None else _wide(beta), wanted[0])]
+
+
+def _infer_sums(context: InferContext) -> None:
+    shape = context.shape(0)
+    for index in (0, 1):
+        context.set(index, DType.FLOAT32, None if shape is None else (shape[1],))
+
+
+def _sums(_node: Node, inputs: Sequence[Any], wanted: Wanted) -> Sequence[Any]:
+    """Sums over everything but the channel, accumulated in float64 and rounded once."""
+    wide = _wide(inputs[0])
+    axes = (0, *range(2, wide.ndim))
+    return [finish(wide.sum(axis=axes), wanted[0]), finish(np.square(wide).sum(axis=axes), wanted[1])]
+
+
+def _infer_update(context: InferContext) -> None:
+    context.set(0, context.dtype(0), context.shape(0))
+    for index in (1, 2):
+        context.set(index, context.dtype(5), context.shape(5))
+
+
+def _update(node: Node, inputs: Sequence[Any], wanted: Wanted) -> Sequence[Any]:
+    """Mean and variance from the sums, normalisation with them, and running values as ONNX has them."""
+    x = inputs[0]
+    total, squares, scale, offset, mean, variance = (_wide(array) for array in inputs[1:])
+    count = x.size // x.shape[1]
+    batch_mean = total / count
+    batch_variance = np.maximum(squares / count - np.square(batch_mean), 0)
+    keep = float(node.attr("momentum", 0.9))
+    result = _affine(x, batch_mean, scale / np.sqrt(batch_variance + _epsilon(node)), offset, wanted[0])
+    running = (mean * keep + batch_mean * (1 - keep), variance * keep + batch_variance * (1 - keep))
+    return [result, *(finish(array, dtype) for array, dtype in zip(running, wanted[1:], strict=False))]
+
+
+def _lower(factors: Sequence[StepSpec], shifted: bool = True) -> Callable[[Node, LowerContext], Work]:
+    """Instructions on one value a channel, then one multiply and one add on every element."""
+
+    def lower(node: Node, context: LowerContext) -> Work:
+        data, target = node.required(0), node.output
+        if data.elements == 0:
+            return NoTask()
+        if not runs_on_ai_core(node):
+            return on_ai_cpu(node, 2.0)
+        rows, cols, over = channel_split(data)
+        inside = computing_type(data.element_type, context)
+        each = ["vmul", "vadd"] if shifted and node.input_count > 2 else ["vmul"]
+        steps = converted(make_steps(factors, inside, over) + make_steps(each, inside), [data.element_type], target.element_type, inside)
+        parameters = tuple(Stream(Ref.of(tensor), over) for tensor in node.inputs[1:] if tensor is not None)
+        outputs = (Stream(Ref.of(target)), *(Stream(Ref.of(tensor), over) for tensor in node.outputs[1:]))
+        return VectorWork(rows, cols, steps, (Stream(Ref.of(data)), *parameters), outputs)
+
+    return lower
+
+
+def _lower_sums(node: Node, context: LowerContext) -> Work:
+    """One sweep: x and x^2 are added up in float32 (16-bit inputs are converted on the way)."""
+    data = node.required(0)
+    if data.elements == 0:
+        return NoTask()
+    if not runs_on_ai_core(node):
+        return on_ai_cpu(node, 3.0)
+    rows, cols, over = channel_split(data)
+    inside = computing_type(data.element_type, context, wide=True)
+    fold = "vadd" if over == "col" else "vcadd"
+    convert = (Step("vconv", inside),) if inside is not data.element_type else ()
+    steps = (*convert, *make_steps([fold, "vmul", fold], inside))
+    outputs = tuple(Stream(Ref.of(tensor), over) for tensor in node.outputs)
+    return VectorWork(rows, cols, steps, (Stream(Ref.of(data)),), outputs, reduces="rows" if over == "col" else "cols")
+
+
+_JOINED = ["vadds", "vsqrt", "vdiv", "vmul", "vsub"]  # factor and offset from four parameters
+_FROM_SUMS = ["vmuls", "vmuls", "vmul", "vsub", *_JOINED]  # mean and variance first
+
+OPERATORS: tuple[OpDef, ...] = (
+    OpDef("BNInference", same_as(), _inference, _lower(_JOINED), Layout.FEATURE, domain="ascend"),
+    OpDef("BNInferenceD", same_as(), _scaled, _lower(()), Layout.FEATURE, domain="ascend"),
+    OpDef("Scale", same_as(), _scaled, _lower(()), Layout.FEATURE, domain="ascend"),
+    OpDef("BNTrainingReduce", _infer_sums, _sums, _lower_sums, Layout.FEATURE, domain="ascend"),
+    OpDef("BNTrainingUpdate", _infer_update, _update, _lower(_FROM_SUMS), Layout.FEATURE, domain="ascend"),
+)
