@@ -52,6 +52,9 @@ def add_chip_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--fusion", choices=FUSION_LEVELS, default="all", help="how much is fused, each level with those before it (default: all)"
     )
+    parser.add_argument("--output_type", metavar="TYPE", help="type of floating-point outputs: FP16, FP32, or node:index:type;...")
+    text = "how the release behaves where releases differ, for example aicpu_pow=on; may be repeated"
+    parser.add_argument("--option", action="append", metavar="KEY=VALUE", help=text)
     add_switch_options(parser)
 
 
@@ -80,6 +83,8 @@ def load_graph(args: argparse.Namespace) -> Graph:
 
 def chip_settings(args: argparse.Namespace) -> dict[str, Any]:
     """Keyword arguments for `compile`."""
+    from ascendsim.api.options import parse_profile_options
+
     return {
         "soc": args.soc_version,
         "set": parse_settings(args.set),
@@ -90,6 +95,8 @@ def chip_settings(args: argparse.Namespace) -> dict[str, Any]:
         "optimization_switch": args.optimization_switch,
         "oo_level": args.oo_level,
         "buffer_optimize": args.buffer_optimize,
+        "output_type": args.output_type,
+        "options": parse_profile_options(parse_settings(args.option, option="--option")),
     }
 
 
@@ -110,7 +117,7 @@ def _integer(text: str, least: int) -> int:
 
 
 @contextmanager
-def progress(label: str) -> Iterator[Callable[[int, int], None] | None]:
+def progress(label: str, unit: str = "tasks") -> Iterator[Callable[[int, int], None] | None]:
     """A progress bar on standard error while the block runs; nothing (None) where standard error is no terminal."""
     if not sys.stderr.isatty():
         yield None
@@ -118,7 +125,7 @@ def progress(label: str) -> Iterator[Callable[[int, int], None] | None]:
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("tasks"), TimeElapsedColumn())
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn(unit), TimeElapsedColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True) as bars:
         bar = bars.add_task(label, total=None)
 

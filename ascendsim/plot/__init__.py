@@ -1,13 +1,19 @@
 """Pictures of a run. The only package that imports matplotlib, and only when a picture is drawn."""
 
 from ascendsim.plot.bars import TopOperatorsDisplay, plot_top_operators
+from ascendsim.plot.comparison import ComparisonDisplay, comparison_timelines
+from ascendsim.plot.correlation import CorrelationDisplay, plot_correlation
 from ascendsim.plot.roofline import RooflineDisplay, plot_roofline
 from ascendsim.plot.timeline import TimelineDisplay, plot_timeline, timeline
 
 __all__ = [
+    "ComparisonDisplay",
+    "CorrelationDisplay",
     "RooflineDisplay",
     "TimelineDisplay",
     "TopOperatorsDisplay",
+    "comparison_timelines",
+    "plot_correlation",
     "plot_roofline",
     "plot_timeline",
     "plot_top_operators",

@@ -1,0 +1,100 @@
+"""`ascendsim validate models`: simulated against published throughput of real networks."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ascendsim.cli.common import print_table
+from ascendsim.cli.model_options import check_folder, positive, progress
+from ascendsim.core.files import write_whole
+
+if TYPE_CHECKING:
+    from ascendsim.validate import Comparison, Score
+
+NAME = "validate"
+HELP = "score the simulator against published measurements"
+
+_MODELS = Path(__file__).parents[2] / "tests" / "data" / "models"  # in a checkout
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    kinds = parser.add_subparsers(dest="kind", required=True, metavar="models")
+    models = kinds.add_parser("models", help="throughput of whole networks", description="Scores the throughput of whole networks.")
+    models.add_argument(
+        "--chips", default="310,310P3", metavar="LIST", help="chips as published: 310, 310P3, 310P, 310B1, 910B4 (default: 310,310P3)"
+    )
+    models.add_argument(
+        "--models", default=str(_MODELS), metavar="DIR", help="folder with the network structures (default: that of a checkout)"
+    )
+    models.add_argument("--fusion", default="all", metavar="LEVEL", help="fusion level (default: all)")
+    models.add_argument("--max_batch", type=positive, metavar="N", help="leave out larger batch sizes")
+    models.add_argument("--worst", type=positive, default=10, metavar="N", help="points to list, largest errors first (default: 10)")
+    models.add_argument("--output", metavar="DIR", help="folder for models.csv and a correlation picture a chip")
+
+
+def run(args: argparse.Namespace) -> int:
+    from ascendsim.core.errors import InputError, suggest
+    from ascendsim.validate import compare_models, measured_points
+    from ascendsim.validate.points import CHIPS
+
+    check_folder(args.output)
+    groups = [name.strip() for name in args.chips.split(",") if name.strip()]
+    for group in groups:
+        if group not in CHIPS:
+            raise InputError(f"option --chips: {group!r}", "has no published measurements", remedy=suggest(group, CHIPS))
+    points = tuple(point for point in measured_points(groups) if args.max_batch is None or point.batch <= args.max_batch)
+    if args.output is not None:
+        Path(args.output).mkdir(parents=True, exist_ok=True)
+    with progress("simulating", "points") as show:
+        outcome = compare_models(points, Path(args.models), args.fusion, show)
+    for group in groups:
+        part = outcome.of(group)
+        if part.simulated:
+            _print(group, part, args.worst)
+            if args.output is not None:
+                _draw(group, part, Path(args.output))
+    if args.output is not None:
+        print(f"wrote {write_whole(Path(args.output) / 'models.csv', _csv(outcome).encode())}")
+    return 0
+
+
+def _print(group: str, part: Comparison, count: int) -> None:
+    from ascendsim.validate import score, worst
+
+    rows = [(name, *_cells(score(list(predictions)))) for name, predictions in (("ascendsim", part.simulated), ("roofline", part.roofline))]
+    print_table(("", "points", "MAPE %", "median %", "bias %", "Spearman"), rows, title=f"chip {group}")
+    listed = [
+        (p.point.model, p.point.batch, f"{p.point.throughput:.1f}", f"{p.throughput:.1f}", f"{100 * p.error:+.1f}")
+        for p in worst(part.simulated, count)
+    ]
+    print_table(("network", "batch", "measured/s", "simulated/s", "error %"), listed)
+    print()
+
+
+def _cells(value: Score) -> tuple[str, ...]:
+    shares = [f"{100 * share:.1f}" for share in (value.mape, value.median, value.bias)]
+    return (str(value.points), *shares, f"{value.spearman:.3f}")
+
+
+def _draw(group: str, part: Comparison, folder: Path) -> None:
+    from ascendsim.plot import plot_correlation
+    from ascendsim.validate import score
+
+    own = score(part.simulated)
+    note = f"{own.points} points, MAPE {own.mape:.1%}, bias {own.bias:+.1%}, Spearman {own.spearman:.3f}"
+    names = [f"{p.point.model}" for p in part.simulated]
+    measured, simulated = [p.point.throughput for p in part.simulated], [p.throughput for p in part.simulated]
+    path = folder / f"correlation_{group}.png"
+    plot_correlation(names, measured, simulated, f"Throughput on chip {group}", note).save(path)
+    print(f"wrote {path}")
+
+
+def _csv(outcome: Comparison) -> str:
+    lines = ["chip,network,batch,measured_per_s,simulated_per_s,error,roofline_per_s"]
+    for own, base in zip(outcome.simulated, outcome.roofline, strict=True):
+        point = own.point
+        figures = f"{point.throughput:.3f},{own.throughput:.3f},{own.error:.4f},{base.throughput:.3f}"
+        lines.append(f"{point.group},{point.model},{point.batch},{figures}")
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,64 @@
+"""Whole networks: simulated throughput against published measurements."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from ascendsim import soc as chips
+from ascendsim.api.compiling import compile
+from ascendsim.api.loading import load
+from ascendsim.api.running import simulate
+from ascendsim.core.errors import InputError
+from ascendsim.validate.points import Point
+from ascendsim.validate.roofline import roofline_us
+from ascendsim.validate.score import Prediction
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """Predictions of the simulator and of the roofline for the same points, in the same order."""
+
+    simulated: tuple[Prediction, ...]
+    roofline: tuple[Prediction, ...]
+
+    def of(self, group: str) -> Comparison:
+        """The part that belongs to one chip."""
+        mine = [index for index, prediction in enumerate(self.simulated) if prediction.point.group == group]
+        return Comparison(tuple(self.simulated[i] for i in mine), tuple(self.roofline[i] for i in mine))
+
+
+def compare_models(
+    points: Sequence[Point],
+    folder: Path,
+    fusion: str = "ub",
+    progress: Callable[[int, int], None] | None = None,
+) -> Comparison:
+    """Simulates every point.
+
+    Networks are compiled as ATC would by default: float16, graph and UB fusion on, the whole graph on the device.
+
+    Args:
+        points: What to simulate.
+        folder: Where the structure files are.
+        fusion: Fusion level of `compile`.
+        progress: Called with (points done, points in all).
+
+    Raises:
+        InputError: If a structure file is missing.
+    """
+    simulated, base = [], []
+    for done, point in enumerate(points):
+        path = folder / point.file
+        if not path.is_file():
+            raise InputError(
+                f"network structure {point.file!r}", f"is not in {str(folder)!r}", remedy="name the folder that holds it with --models"
+            )
+        graph = load(path, batch=point.batch)
+        result = simulate(compile(graph, soc=point.soc, fusion=fusion))
+        simulated.append(Prediction(point, point.batch / result.duration_us * 1e6))
+        base.append(Prediction(point, point.batch / roofline_us(graph, chips.load(point.soc)) * 1e6))
+        if progress is not None:
+            progress(done + 1, len(points))
+    return Comparison(tuple(simulated), tuple(base))

@@ -1,0 +1,52 @@
+"""Published measurements as points to score against: one a chip, network and batch size."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterable
+from dataclasses import dataclass
+from importlib.resources import files
+from statistics import median
+
+CHIPS = {"310": "Ascend310", "310P3": "Ascend310P3", "310P": "Ascend310P3", "310B1": "Ascend310B1", "910B4": "Ascend910B4"}
+_TRUST = {"high": 2, "medium": 1}  # rows of any other trust are not scored
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """One measured operating point.
+
+    Attributes:
+        group: Chip as published ("310", "310P3" ...); scores are reported by it.
+        soc: Chip of this project that stands for it.
+        model: Name of the network.
+        file: Its structure file ("resnet50.onnx").
+        throughput: Samples per second of one chip: the median of the rows with the highest trust.
+        aipp: Whether the published run had its image conversion done by AIPP.
+    """
+
+    group: str
+    soc: str
+    model: str
+    file: str
+    batch: int
+    throughput: float
+    aipp: bool
+
+
+def measured_points(groups: Iterable[str] | None = None) -> tuple[Point, ...]:
+    """All points, or those of some chips, ordered by chip, network and batch."""
+    wanted = set(groups) if groups is not None else set(CHIPS)
+    rows: dict[tuple[str, str, int], list[dict[str, str]]] = {}
+    with files("ascendsim.validate").joinpath("data/measured_models.csv").open(encoding="utf-8") as source:
+        for row in csv.DictReader(source):
+            if row["soc"] in wanted and row["trust"] in _TRUST:
+                rows.setdefault((row["soc"], row["model"], int(row["batch"])), []).append(row)
+    points = []
+    for (group, model, batch), found in sorted(rows.items()):
+        best = max(_TRUST[row["trust"]] for row in found)
+        trusted = [row for row in found if _TRUST[row["trust"]] == best]
+        throughput = median(float(row["throughput_per_s"]) for row in trusted)
+        aipp = sum(row["aipp"] == "yes" for row in trusted) * 2 > len(trusted)
+        points.append(Point(group, CHIPS[group], model, found[0]["onnx"], batch, throughput, aipp))
+    return tuple(points)
