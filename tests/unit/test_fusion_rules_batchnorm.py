@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import pytest
@@ -22,6 +23,7 @@ from ascendsim.passes.fusion.rules.split_batchnorm import FusedBatchnormFusionPa
 from tests.support.fusing import CHANGED_ALGEBRA, EXACT, build, context, difference, fused, random
 from tests.support.single_node import run
 
+VALUES: tuple[Literal["device", "float32"], ...] = ("device", "float32")
 SHAPES = [(2, 6, 5, 5), (3, 6), (2, 6, 4), (1, 6, 2, 3, 4)]
 
 
@@ -88,7 +90,7 @@ def test_sums_stay_in_float32_on_the_device(chip: str) -> None:
     sums = next(node for node in model.graph.nodes if node.op_type == "BNTrainingReduce")
     assert [tensor.dtype for tensor in sums.outputs] == [DType.FLOAT32, DType.FLOAT32]
     inputs = {"x": random(4, 6, 32, 64) * 4 + 8}
-    device, exact = (asim.run(model, inputs, values=values).outputs["out0"] for values in ("device", "float32"))  # type: ignore[arg-type]
+    device, exact = (asim.run(model, inputs, values=values).outputs["out0"] for values in VALUES)
     np.testing.assert_allclose(device, exact, atol=0.02 * np.abs(exact).max())
     plain = asim.run(asim.compile(graph, chip, fusion="off"), inputs, values="float32").outputs["out0"]
     np.testing.assert_allclose(exact, plain, atol=1e-5 * np.ptp(plain))
@@ -114,7 +116,7 @@ class SplitNorm(FusionRule):
     """X: BNInferenceD(x, alpha, beta) -> X1: Mul(x, alpha), X2: Add(., beta)."""
 
     name = "SplitNorm"
-    patterns = {"X": Op("BNInferenceD", Op("Conv", name="a"), Const("alpha"), Const("beta"), name="x")}
+    patterns: ClassVar[Mapping[str, Op]] = {"X": Op("BNInferenceD", Op("Conv", name="a"), Const("alpha"), Const("beta"), name="x")}
 
     def check(self, match: Match, context: FusionContext) -> str | None:
         return None
@@ -135,7 +137,7 @@ class JoinSums(FusionRule):
     """X2 + B + C: three summands become Sum."""
 
     name = "JoinSums"
-    patterns = {
+    patterns: ClassVar[Mapping[str, Op]] = {
         "X2BC": Op(
             "Add",
             Op("Add", Op("Add", AnyTensor("x"), Const("beta"), name="x2"), AnyTensor("r"), name="b"),
