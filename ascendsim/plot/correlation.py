@@ -60,7 +60,8 @@ class CorrelationDisplay(Picture):
         for number, name in enumerate(dict.fromkeys(self.names)):
             chosen = [index for index, own in enumerate(self.names) if own == name]
             marker = _MARKERS[number // len(colours) % len(_MARKERS)]
-            style: dict[str, Any] = {"color": colours[number % len(colours)], "marker": marker, "s": 26, "lw": 0, "alpha": 0.85, "zorder": 3}
+            colour = colours[number % len(colours)]
+            style: dict[str, Any] = {"color": colour, "marker": marker, "s": 26, "lw": 0, "alpha": 0.85, "zorder": 3}
             ax.scatter(self.measured[chosen], self.predicted[chosen], label=name, **style)
         ax.set_xscale("log")
         ax.set_yscale("log")
