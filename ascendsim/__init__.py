@@ -16,6 +16,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from ascendsim.api.ablation import Ablation, ablate
+    from ascendsim.api.comparing import Comparison, compare
     from ascendsim.api.compiling import CompiledModel, compile
     from ascendsim.api.loading import load
     from ascendsim.api.result import Result
@@ -40,6 +42,10 @@ _HOMES = {
     "compile": "ascendsim.api.compiling",
     "CompiledModel": "ascendsim.api.compiling",
     "simulate": "ascendsim.api.running",
+    "ablate": "ascendsim.api.ablation",
+    "Ablation": "ascendsim.api.ablation",
+    "compare": "ascendsim.api.comparing",
+    "Comparison": "ascendsim.api.comparing",
     "run": "ascendsim.api.running",
     "random_inputs": "ascendsim.api.running",
     "Result": "ascendsim.api.result",
@@ -56,7 +62,9 @@ _HOMES = {
 }
 
 __all__ = [
+    "Ablation",
     "AscendSimError",
+    "Comparison",
     "CompileError",
     "CompiledModel",
     "Graph",
@@ -69,6 +77,8 @@ __all__ = [
     "SocError",
     "UnsupportedOperatorError",
     "__version__",
+    "ablate",
+    "compare",
     "compile",
     "load",
     "random_inputs",

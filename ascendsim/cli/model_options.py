@@ -116,6 +116,11 @@ def _integer(text: str, least: int) -> int:
     return int(text)
 
 
+def has_values(graph: Graph) -> bool:
+    """Whether every weight has its values."""
+    return all(tensor.constant.available for tensor in graph.constants if tensor.constant is not None)
+
+
 @contextmanager
 def progress(label: str, unit: str = "tasks") -> Iterator[Callable[[int, int], None] | None]:
     """A progress bar on standard error while the block runs; nothing (None) where standard error is no terminal."""

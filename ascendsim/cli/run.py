@@ -13,6 +13,7 @@ from ascendsim.cli.model_options import (
     add_model_options,
     check_folder,
     chip_settings,
+    has_values,
     load_graph,
     positive,
     print_warnings,
@@ -23,7 +24,7 @@ from ascendsim.core.errors import InputError, suggest
 if TYPE_CHECKING:
     from ascendsim.api.compiling import CompiledModel
     from ascendsim.api.result import Result
-    from ascendsim.graph.ir import Array, Graph
+    from ascendsim.graph.ir import Array
     from ascendsim.profiling.table import Table
 
 NAME = "run"
@@ -52,7 +53,7 @@ def run(args: argparse.Namespace) -> int:
     started = time.perf_counter()
     check_folder(args.output)
     graph = load_graph(args)
-    values = args.values or ("device" if _has_values(graph) else "off")
+    values = args.values or ("device" if has_values(graph) else "off")
     model = compile(graph, **chip_settings(args))
     print_warnings(model.fusion.warnings)
     for node in args.instructions or ():
@@ -108,10 +109,6 @@ def _cell(cell: str | int | float | None) -> str:
     if isinstance(cell, float):
         return f"{cell:.2f}" if abs(cell) < 100 else f"{cell:.1f}"
     return str(cell)
-
-
-def _has_values(graph: Graph) -> bool:
-    return all(tensor.constant.available for tensor in graph.constants if tensor.constant is not None)
 
 
 def _execute(model: CompiledModel, args: argparse.Namespace, values: str) -> Result:

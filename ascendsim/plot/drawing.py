@@ -46,10 +46,11 @@ class LaneArtist:
         self.pixels_of_lane = float(box.height) / abs(ax.get_ylim()[0] - ax.get_ylim()[1])
         self.us_of_pixel = (window[1] - window[0]) / self.pixels
 
-    def draw(self, lane: Lane, top: float, height: float) -> None:
-        """Draws one lane between y = top and y = top + height."""
+    def draw(self, lane: Lane, top: float, height: float, until: float | None = None) -> None:
+        """Draws one lane between y = top and y = top + height, its background up to a time in us (the end of the window if None)."""
         inner = top + height * (1 - FILL) / 2
-        self.ax.axhspan(inner, inner + height * FILL, color=LANE, lw=0, zorder=0)
+        share = 1.0 if until is None else (until - self.window[0]) / (self.window[1] - self.window[0])
+        self.ax.axhspan(inner, inner + height * FILL, 0.0, min(max(share, 0.0), 1.0), color=LANE, lw=0, zorder=0)
         for faded in (True, False):
             chosen = self._part(lane, faded)
             if not chosen.any():

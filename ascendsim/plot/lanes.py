@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -11,10 +11,13 @@ from numpy.typing import NDArray
 from ascendsim.profiling.kinds import KINDS, kind_of
 from ascendsim.profiling.lanes import sub_lanes
 from ascendsim.profiling.metrics import PIPE_NAMES, core_name, pipe_shares
+from ascendsim.profiling.phases import launch_ticks
 from ascendsim.profiling.view import ProfiledRun, TaskView
 from ascendsim.trace.records import InstructionRecord
 
 Floats = NDArray[np.float64]
+PHASES = ("E  emit", "R  read", "C  compute", "W  write")
+_PHASE_PIPES = {"MTE2": 1, "M": 2, "V": 2, "MTE3": 3, "FIX": 3}  # index into PHASES
 PIPE_ROLES = {"MTE1": "L1 to L0", "MTE2": "GM in", "MTE3": "UB out", "FIX": "L0C out"}
 
 
@@ -133,6 +136,67 @@ def instruction_lanes(run: ProfiledRun, records: Sequence[InstructionRecord], co
                 )
             )
     return lanes
+
+
+def phase_lanes(run: ProfiledRun) -> list[Lane]:
+    """Four lanes, one a phase: when each task was emitted, and when at least one core read, computed and wrote for it.
+
+    Emit is the time from `ready` to work on the cores. The other three come from the instructions of MTE2, of Cube and Vector, and of
+    MTE3 and FixPipe, joined where they touch; so the run must have recorded them (`phases_recorded`). A task of the AI CPU emits and
+    computes.
+    """
+    slices: dict[tuple[int, int], list[tuple[int, int]]] = {}  # (phase, task) -> ticks
+    for record in run.trace.instructions:
+        if record.pipe in _PHASE_PIPES and record.end > record.start:
+            slices.setdefault((_PHASE_PIPES[record.pipe], record.task), []).append((record.start, record.end))
+    for view in run.tasks:
+        begun = view.record.start + launch_ticks(run, view)
+        slices[0, view.id] = [(view.record.ready, begun)]
+        if not view.on_ai_core:
+            slices[2, view.id] = [(begun, view.record.end)]
+    return [
+        _phase_lane(run, phase, {task: joined(parts) for (own, task), parts in slices.items() if own == phase})
+        for phase in range(len(PHASES))
+    ]
+
+
+def phases_recorded(run: ProfiledRun) -> bool:
+    """Whether the run recorded instructions of every task on the AI Cores, as `phase_lanes` needs them."""
+    recorded = {record.task for record in run.trace.instructions}
+    return all(view.id in recorded for view in run.tasks if view.on_ai_core)
+
+
+def joined(intervals: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+    """The union of intervals as disjoint ones, in order.
+
+    >>> joined([(0, 4), (9, 12), (3, 6), (6, 7)])
+    [(0, 7), (9, 12)]
+    """
+    union: list[tuple[int, int]] = []
+    for start, end in sorted(intervals):
+        if union and start <= union[-1][1]:
+            union[-1] = (union[-1][0], max(union[-1][1], end))
+        else:
+            union.append((start, end))
+    return union
+
+
+def _phase_lane(run: ProfiledRun, phase: int, parts: Mapping[int, Sequence[tuple[int, int]]]) -> Lane:
+    """Bars of one phase; the longest bar of a task carries its name."""
+    views = [view for view in run.tasks if view.id in parts]
+    bars = [(view, start, end) for view in views for start, end in parts[view.id]]
+    longest = {view.id: max(parts[view.id], key=lambda part: part[1] - part[0]) for view in views}
+    return Lane(
+        PHASES[phase],
+        False,
+        np.array([run.us(start) for _, start, _ in bars]),
+        np.array([run.us(end) for _, _, end in bars]),
+        np.ones(len(bars)),
+        np.array([KINDS.index(kind_of(view)) for view, _, _ in bars], dtype=np.int64),
+        np.array(sub_lanes([(start, end) for _, start, end in bars]), dtype=np.int64),
+        np.array([view.id for view, _, _ in bars], dtype=np.int64),
+        tuple(view.name if longest[view.id] == (start, end) else "" for view, start, end in bars),
+    )
 
 
 def _bars(run: ProfiledRun, name: str, views: Sequence[TaskView], weight: float = 1.0) -> Lane:

@@ -12,13 +12,11 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, Literal, Self
 
-import numpy as np
-
 from ascendsim.core.errors import InputError, suggest
 from ascendsim.plot.drawing import LaneArtist, draw_legend
 from ascendsim.plot.figures import Picture, figure_of, new_axes
-from ascendsim.plot.lanes import Floats, Lane, instruction_lanes, share_lanes, stream_lanes
-from ascendsim.plot.palette import FAINT, INK
+from ascendsim.plot.frame import draw_frame, duration_text, lane_height, lane_tops, name_lanes, time_scale, time_unit, write_shares
+from ascendsim.plot.lanes import Lane, instruction_lanes, share_lanes, stream_lanes
 from ascendsim.profiling.kinds import KINDS
 from ascendsim.profiling.select import Window, check_window, select
 from ascendsim.profiling.table import Table
@@ -28,7 +26,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 Level = Literal["auto", "task", "instruction"]
-MS_FROM_US = 10_000.0  # windows longer than this are labelled in ms
 
 
 @dataclass(eq=False)
@@ -51,7 +48,7 @@ class TimelineDisplay(Picture):
     @property
     def unit(self) -> str:
         """Unit of the time axis: "us", or "ms" for long windows."""
-        return "ms" if self.window[1] - self.window[0] > MS_FROM_US else "us"
+        return time_unit(self.window)
 
     def plot(self, ax: Axes | None = None) -> Self:
         """Draws the timeline.
@@ -62,41 +59,23 @@ class TimelineDisplay(Picture):
         Returns:
             Itself, with `ax_` and `figure_` set.
         """
-        rows = sum(_height(lane) for lane in self.lanes)
+        tops = lane_tops(self.lanes)
+        rows = float(tops[-1])
         own = ax is None
         if ax is None:
             ax = new_axes(13.0, 1.5 + 0.42 * rows)
         self.ax_, self.figure_ = ax, figure_of(ax)
-        scale = 1e-3 if self.unit == "ms" else 1.0
-        ax.set_xlim(self.window[0] * scale, self.window[1] * scale)
-        ax.set_ylim(max(rows, 1.0), 0)
-        ax.set_xlabel(f"time ({self.unit})", loc="left", fontsize=9, color=INK)
-        ax.set_title(self.title, loc="left", fontsize=11, color=INK)
-        for side in ("top", "right", "left"):
-            ax.spines[side].set_visible(False)
-        ax.tick_params(axis="y", length=0)
-        ax.tick_params(axis="x", labelsize=9, labelcolor=INK, color=FAINT)
-        tops = np.concatenate([[0.0], np.cumsum([_height(lane) for lane in self.lanes])])
-        names = [lane.name for lane in self.lanes]
-        ax.set_yticks([top + _height(lane) / 2 for lane, top in zip(self.lanes, tops, strict=False)], names, fontsize=9, color=INK)
+        draw_frame(ax, self.window, rows, self.title)
+        name_lanes(ax, self.lanes, [float(top) + lane_height(lane) / 2 for lane, top in zip(self.lanes, tops, strict=False)])
         present = sorted({int(kind) for lane in self.lanes for kind in lane.kinds})
         draw_legend(ax, [KINDS[kind] for kind in present])
-        self._write_shares(ax, tops)
+        write_shares(ax, self.lanes, tops, self.window)
         if own:
             self.figure_.draw_without_rendering()  # settles the layout, so that pixel widths are those of the final picture
-        artist = LaneArtist(ax, self.window, scale, self.highlighted)
+        artist = LaneArtist(ax, self.window, time_scale(self.window), self.highlighted)
         for lane, top in zip(self.lanes, tops, strict=False):
-            artist.draw(lane, float(top), _height(lane))
+            artist.draw(lane, float(top), lane_height(lane))
         return self
-
-    def _write_shares(self, ax: Axes, tops: Floats) -> None:
-        """The average busy share of each lane over the window, at its right end."""
-        ax.text(1.006, -0.02, "busy", transform=ax.get_yaxis_transform(), va="bottom", fontsize=8.5, color=FAINT)
-        for lane, top in zip(self.lanes, tops, strict=False):
-            percent = 100 * lane.busy_share(self.window)
-            share = f"{percent:.0f} %" if percent >= 9.95 or percent == 0 else f"{percent:.1f} %"
-            place = (1.006, top + _height(lane) / 2)
-            ax.text(*place, share, transform=ax.get_yaxis_transform(), va="center", fontsize=8.5, color=FAINT)
 
     def to_table(self) -> Table:
         """The slices behind the picture, one row each."""
@@ -169,11 +148,6 @@ def plot_timeline(run: ProfiledRun, ax: Axes | None = None, **options: Any) -> T
     return timeline(run, **options).plot(ax)
 
 
-def _height(lane: Lane) -> float:
-    """Height of a lane in units of a plain one."""
-    return lane.weight * (1.0 if lane.row_count == 1 else 0.6 + 0.4 * min(lane.row_count, 6))
-
-
 def _window_of(run: ProfiledRun, views: Sequence[TaskView], zoomed: bool) -> Window:
     if not views:
         return (0.0, max(run.trace.duration_us, 1.0))
@@ -210,7 +184,6 @@ def _choose(lanes: Sequence[Lane], wanted: Sequence[str]) -> list[Lane]:
 
 
 def _title(run: ProfiledRun, views: Sequence[TaskView]) -> str:
-    total = run.trace.duration_us
-    time = f"{total / 1000:,.2f} ms" if total > MS_FROM_US else f"{total:,.1f} us"
+    time = duration_text(run.trace.duration_us)
     tasks = f"{len(run.tasks):,} tasks" if len(views) == len(run.tasks) else f"{len(views):,} of {len(run.tasks):,} tasks"
     return f"{run.graph.name} on {run.soc.name}: {time}, {tasks}"

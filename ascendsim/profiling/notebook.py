@@ -7,7 +7,7 @@ from html import escape
 from ascendsim.profiling.summary import Summary, summarise, top_operators
 from ascendsim.profiling.view import ProfiledRun
 
-_STYLE = (
+STYLE = (
     "<style>.asim{font-family:sans-serif;font-size:13px}.asim table{border-collapse:collapse}.asim td,.asim th{padding:2px 10px;"
     "border-bottom:1px solid #8884}.asim .bar{display:inline-block;height:9px;background:#0072b2}.asim .note{opacity:.7}</style>"
 )
@@ -16,7 +16,7 @@ _STYLE = (
 def html(run: ProfiledRun, count: int = 8) -> str:
     """A self-contained, escaped HTML fragment: totals, utilisation and the `count` longest tasks."""
     summary = summarise(run)
-    parts = [_STYLE, '<div class="asim">', _headline(summary), _bars(summary), top_operators(run, count).to_html()]
+    parts = [STYLE, '<div class="asim">', _headline(summary), _bars(summary), top_operators(run, count).to_html()]
     if summary.assumed:
         listed = escape(", ".join(summary.assumed))
         parts.append(f'<details class="note"><summary>{len(summary.assumed)} chip figures are assumed</summary>{listed}</details>')
@@ -38,11 +38,12 @@ def _bars(summary: Summary) -> str:
     """One row a pipe, and DDR: busy share of the whole run."""
     shares = {**summary.pipe_utilisation, "DDR bandwidth": summary.ddr_utilisation}
     rows = [
-        f'<tr><td>{escape(name)}</td><td style="min-width:210px">{_bar(share)}</td><td>{100 * share:.1f} %</td></tr>'
+        f'<tr><td>{escape(name)}</td><td style="min-width:210px">{bar(share)}</td><td>{100 * share:.1f} %</td></tr>'
         for name, share in shares.items()
     ]
     return f"<table>{''.join(rows)}</table>"
 
 
-def _bar(share: float) -> str:
-    return f'<span class="bar" style="width:{round(200 * min(share, 1.0))}px"></span>'
+def bar(share: float, pixels: int = 200) -> str:
+    """A bar as wide as a share of some pixels."""
+    return f'<span class="bar" style="width:{round(pixels * min(share, 1.0))}px"></span>'

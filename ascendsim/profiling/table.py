@@ -21,6 +21,7 @@ Row = tuple[Cell, ...]
 
 TAB = "tab"  # style of a time stamp column: msprof ends such cells with a TAB so that spreadsheets do not round them
 QUOTED = "quoted"  # style of a shape column: msprof puts quotation marks inside the cell
+GENERAL = "general"  # style of a column whose floats span many orders of magnitude: three significant digits instead of three decimals
 
 
 @dataclass(frozen=True)
@@ -31,7 +32,7 @@ class Table:
         name: What it is ("op_summary").
         columns: Column titles, with units.
         rows: Cells by row, as many as there are columns.
-        styles: Column title -> `TAB` or `QUOTED`; affects CSV only.
+        styles: Column title -> `TAB` or `QUOTED`, which affect CSV only, or `GENERAL`.
     """
 
     name: str
@@ -133,7 +134,9 @@ class Table:
     def to_html(self) -> str:
         """The table as a self-contained, escaped HTML fragment."""
         head = "".join(f"<th>{html.escape(column)}</th>" for column in self.columns)
-        body = "".join("<tr>" + "".join(_html_cell(cell) for cell in row) + "</tr>" for row in self.rows)
+        styles = [self.styles.get(column) for column in self.columns]
+        cells = [[_html_cell(cell, style) for cell, style in zip(row, styles, strict=True)] for row in self.rows]
+        body = "".join(f"<tr>{''.join(row)}</tr>" for row in cells)
         return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
 
     def _repr_html_(self) -> str:
@@ -145,27 +148,27 @@ class Table:
         return f"Table({self.name!r}, {len(self.rows)} rows x {len(self.columns)} columns)"
 
 
-def cell_text(cell: Cell) -> str:
-    """A cell as people read it: floats with three decimals, N/A for a missing one.
+def cell_text(cell: Cell, style: str | None = None) -> str:
+    """A cell as people read it: floats with three decimals (or three significant digits, `GENERAL`), N/A for a missing one.
 
-    >>> cell_text(1.23456), cell_text(7), cell_text(None)
-    ('1.235', '7', 'N/A')
+    >>> cell_text(1.23456), cell_text(7), cell_text(None), cell_text(1.23456e-7, GENERAL)
+    ('1.235', '7', 'N/A', '1.23e-07')
     """
     if cell is None:
         return "N/A"
     if isinstance(cell, float):
-        return f"{cell:.3f}"
+        return f"{cell:.3g}" if style == GENERAL else f"{cell:.3f}"
     return str(cell)
 
 
 def _csv_cell(cell: Cell, style: str | None) -> str:
-    text = cell_text(cell)
-    if cell is None or style is None:
+    text = cell_text(cell, style)
+    if cell is None or style not in (TAB, QUOTED):
         return text
     return f"{text}\t" if style == TAB else f'"{text}"'
 
 
-def _html_cell(cell: Cell) -> str:
+def _html_cell(cell: Cell, style: str | None) -> str:
     if isinstance(cell, (int, float)):
-        return f'<td style="text-align:right">{cell_text(cell)}</td>'
+        return f'<td style="text-align:right">{cell_text(cell, style)}</td>'
     return f'<td style="text-align:left">{html.escape(cell_text(cell))}</td>'

@@ -1,0 +1,201 @@
+"""`ascendsim compare MODEL`: one model compiled in several ways (fusion levels, chips, batches), in one table and one picture."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import product
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ascendsim.cli.common import print_table
+from ascendsim.cli.model_options import (
+    add_chip_options,
+    add_model_options,
+    check_folder,
+    chip_settings,
+    has_values,
+    load_graph,
+    print_warnings,
+    progress,
+)
+from ascendsim.core.errors import InputError
+
+if TYPE_CHECKING:
+    from ascendsim.api.comparing import Comparison
+    from ascendsim.api.result import Result
+    from ascendsim.graph.ir import Graph
+    from ascendsim.profiling.table import Cell, Table
+
+NAME = "compare"
+HELP = "compare fusion levels, chips or batches of a model: one table, one picture"
+
+
+@dataclass(frozen=True, slots=True)
+class Variant:
+    """One way to load and compile the model.
+
+    Attributes:
+        name: What tells it from the others.
+        batch: Batch size; None = the model's own.
+        options: For `compile`.
+    """
+
+    name: str
+    batch: int | None
+    options: dict[str, Any]
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    add_model_options(parser)
+    add_chip_options(parser)
+    variants = parser.add_argument_group("variants", "every combination is one", conflict_handler="resolve")  # lists replace single values
+    variants.add_argument("--batch", metavar="N,N", help="batch sizes of every input; baked-in batch sizes are rewritten")
+    variants.add_argument("--soc_version", default="Ascend310", metavar="CHIP,CHIP", help="chips (ascendsim soc list) (default: Ascend310)")
+    levels = "fusion levels (default: every level that adds to the one before it; with several chips or batches all)"
+    variants.add_argument("--fusion", metavar="LEVEL,LEVEL", help=levels)
+    values = (
+        "compute the outputs as the device does, in the model's own types, or not at all (default: device if the model has its weights)"
+    )
+    parser.add_argument("--values", choices=("device", "float32", "off"), help=values)
+    ablate = "leave-one-out: switch each pass that did something off in turn and show what it contributes (one fusion level, default: all)"
+    parser.add_argument("--ablate", action="store_true", help=ablate)
+    parser.add_argument("--output", metavar="DIR", help="folder for compare.csv and compare.png, or ablation.csv")
+
+
+def run(args: argparse.Namespace) -> int:
+    started = time.perf_counter()
+    check_folder(args.output)
+    if args.ablate:
+        _ablate(args)
+    else:
+        _compare(args)
+    print(f"took {time.perf_counter() - started:.1f} s")
+    return 0
+
+
+def variants_of(args: argparse.Namespace) -> tuple[Variant, ...]:
+    """Every combination of batches, chips and fusion levels, named by what differs.
+
+    Raises:
+        InputError: If a list is empty or names something twice, a level does not exist, or there are fewer than two variants.
+    """
+    from ascendsim.api.fusion import FusionLevel, fusion_levels
+
+    batches = _batches(args.batch)
+    chips = _parts(args.soc_version, "--soc_version")
+    several = len(batches) * len(chips) > 1
+    levels = _parts(args.fusion, "--fusion") if args.fusion is not None else ("all",) if several else fusion_levels()
+    for level in levels:
+        FusionLevel.of(level)
+    found = []
+    for batch, chip, level in product(batches, chips, levels):
+        facets = ((len(batches), f"batch {batch}"), (len(chips), chip), (len(levels), level))
+        name = ", ".join(text for count, text in facets if count > 1)
+        found.append(Variant(name, batch, {**chip_settings(args), "soc": chip, "fusion": level}))
+    if len(found) < 2:
+        raise InputError("compare", "needs at least two variants", f"{len(found)}", "give several to --fusion, --soc_version or --batch")
+    return tuple(found)
+
+
+def _compare(args: argparse.Namespace) -> None:
+    from ascendsim.api.comparing import compare
+
+    variants = variants_of(args)
+    results = dict(_results(args, variants))
+    comparison = compare(results)
+    _print(comparison)
+    if args.output is not None:
+        for path in comparison.save(Path(args.output)):
+            print(f"wrote {path}")
+
+
+def _results(args: argparse.Namespace, variants: Sequence[Variant]) -> Iterator[tuple[str, Result]]:
+    """Runs of the variants, one after another; a graph is loaded once a batch."""
+    from ascendsim.api.compiling import compile
+    from ascendsim.api.running import random_inputs, run, simulate
+
+    graphs: dict[int | None, Graph] = {}
+    shown: set[str] = set()
+    for variant in variants:
+        if variant.batch not in graphs:
+            graphs[variant.batch] = load_graph(argparse.Namespace(**{**vars(args), "batch": variant.batch}))
+        graph = graphs[variant.batch]
+        values = args.values or ("device" if has_values(graph) and len({v.batch for v in variants}) == 1 else "off")
+        model = compile(graph, **variant.options)
+        print_warnings(warning for warning in model.fusion.warnings if warning not in shown)
+        shown.update(model.fusion.warnings)
+        with progress(variant.name) as show:
+            if values == "off":
+                yield variant.name, simulate(model, progress=show)
+            else:
+                yield variant.name, run(model, random_inputs(model, args.seed), values=values, progress=show)  # type: ignore[arg-type]
+
+
+def _ablate(args: argparse.Namespace) -> None:
+    from ascendsim.api.ablation import ablate
+
+    chips, batches = _parts(args.soc_version, "--soc_version"), _batches(args.batch)
+    levels = _parts(args.fusion, "--fusion") if args.fusion is not None else ("all",)
+    if len(chips) * len(batches) * len(levels) > 1:
+        raise InputError("option --ablate", "takes one fusion level, chip and batch", remedy="leave the others out")
+    graph = load_graph(argparse.Namespace(**{**vars(args), "batch": batches[0]}))
+    with progress("switching passes off", "passes") as show:
+        found = ablate(graph, **{**chip_settings(args), "soc": chips[0], "fusion": levels[0]}, progress=show)
+    print(f"{graph.name} on {chips[0]}, fusion {levels[0]}: what each pass contributes")
+    table = found.table()
+    print_table(table.columns, _cells(table))
+    if args.output is not None:
+        target = Path(args.output)
+        target.mkdir(parents=True, exist_ok=True)
+        table.to_csv(target / "ablation.csv")
+        print(f"wrote {target / 'ablation.csv'}")
+
+
+def _print(comparison: Comparison) -> None:
+    first = next(iter(comparison.results.values()))
+    print(f"{first.model.source.name}")
+    table = comparison.table()
+    print_table(table.columns, _cells(table))
+
+
+def _cells(table: Table) -> list[list[str]]:
+    """Cells as people read them: fewer decimals for larger numbers, "-" for missing ones."""
+    from ascendsim.profiling.table import GENERAL
+
+    return [[_cell(cell, table.styles.get(column) == GENERAL) for column, cell in zip(table.columns, row, strict=True)] for row in table]
+
+
+def _cell(cell: Cell, general: bool) -> str:
+    if cell is None:
+        return "-"
+    if isinstance(cell, float):
+        return f"{cell:.3g}" if general else f"{cell:.2f}" if abs(cell) < 100 else f"{cell:,.1f}"
+    return str(cell)
+
+
+def _parts(text: str, option: str) -> tuple[str, ...]:
+    """The parts of a list a,b,c.
+
+    Raises:
+        InputError: If it is empty or names something twice.
+    """
+    parts = tuple(part.strip() for part in text.split(",") if part.strip())
+    if not parts:
+        raise InputError(f"option {option}", "must name something", repr(text))
+    for part in parts:
+        if parts.count(part) > 1:
+            raise InputError(f"option {option}", f"names {part!r} twice")
+    return parts
+
+
+def _batches(text: str | None) -> tuple[int | None, ...]:
+    if text is None:
+        return (None,)
+    parts = _parts(text, "--batch")
+    for part in parts:
+        if not part.isascii() or not part.isdigit() or len(part) > 18 or int(part) < 1:
+            raise InputError("option --batch", "must list whole numbers of at least 1", repr(part))
+    return tuple(int(part) for part in parts)

@@ -1,0 +1,181 @@
+"""Timelines of several runs under each other on one time axis.
+
+Runs of a few tasks show what each task does: lanes for emit, read, compute and write (E, R, C, W), in which the phases of a task that
+fusion removed are seen to be gone. Longer runs show streams and the busy shares of the pipes that matter for fusion.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, Self
+
+from ascendsim.core.errors import InputError
+from ascendsim.plot.drawing import LaneArtist, draw_legend
+from ascendsim.plot.figures import Picture, figure_of, new_axes
+from ascendsim.plot.frame import draw_frame, duration_text, lane_height, lane_tops, name_lanes, time_scale, write_shares
+from ascendsim.plot.lanes import Floats, Lane, phase_lanes, phases_recorded, share_lanes, stream_lanes
+from ascendsim.plot.palette import FAINT, INK
+from ascendsim.profiling.comparison import VariantFigures, compare_figures
+from ascendsim.profiling.kinds import KINDS
+from ascendsim.profiling.select import Window
+from ascendsim.profiling.view import ProfiledRun
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+Lanes = Literal["auto", "phases", "pipes"]
+PHASE_TASKS = 12  # runs of more tasks are shown by pipes
+_PIPES = ("Cube", "Vector", "MTE2", "MTE3", "FixPipe")  # first words of the lanes shown; MTE1 and Scalar follow the Cube
+_HEADS = (0.85, 1.4)  # height of the line above the lanes of the first variant, and of the others
+_ROW_INCHES = (0.40, 0.24)  # height of a row in pictures of up to 12 rows and of 40 or more
+
+
+@dataclass(frozen=True, eq=False)
+class VariantLanes:
+    """One variant in the picture.
+
+    Attributes:
+        name: Of the variant.
+        facts: What stands behind the name: time, speed-up, tasks, traffic.
+        lanes: From the top.
+        end_us: When it was done.
+    """
+
+    name: str
+    facts: str
+    lanes: tuple[Lane, ...]
+    end_us: float
+
+
+@dataclass(eq=False)
+class ComparisonDisplay(Picture):
+    """Timelines of variants as numbers, and the picture of them.
+
+    Attributes:
+        variants: From the top.
+        window: Start and end in us, the same for all.
+        title: Line above the picture.
+        figure_, ax_: Where it was drawn last; unset before `plot`.
+    """
+
+    variants: tuple[VariantLanes, ...]
+    window: Window
+    title: str
+
+    def plot(self, ax: Axes | None = None) -> Self:
+        """Draws the timelines.
+
+        Args:
+            ax: Axes to draw on; a new figure, high enough for the lanes, if None.
+
+        Returns:
+            Itself, with `ax_` and `figure_` set.
+        """
+        tops: list[Floats] = []
+        rows = 0.0
+        for variant in self.variants:
+            tops.append(lane_tops(variant.lanes, rows + _HEADS[bool(tops)]))
+            rows = float(tops[-1][-1])
+        own = ax is None
+        if ax is None:
+            ax = new_axes(13.0, 1.2 + _row_inches(rows) * rows)
+        self.ax_, self.figure_ = ax, figure_of(ax)
+        draw_frame(ax, self.window, rows, self.title)
+        placed = [
+            (lane, float(top), variant)
+            for variant, own_tops in zip(self.variants, tops, strict=True)
+            for lane, top in zip(variant.lanes, own_tops, strict=False)
+        ]
+        name_lanes(ax, [lane for lane, _, _ in placed], [top + lane_height(lane) / 2 for lane, top, _ in placed])
+        draw_legend(ax, [KINDS[kind] for kind in sorted({int(kind) for lane, _, _ in placed for kind in lane.kinds})])
+        for variant, own_tops in zip(self.variants, tops, strict=True):
+            write_shares(ax, variant.lanes, own_tops, (0.0, max(variant.end_us, 1e-3)))
+        if own:
+            self.figure_.draw_without_rendering()  # settles the layout, so that pixel widths are those of the final picture
+        artist = LaneArtist(ax, self.window, time_scale(self.window), None)
+        for lane, top, variant in placed:
+            artist.draw(lane, top, lane_height(lane), variant.end_us)
+        for variant, own_tops in zip(self.variants, tops, strict=True):
+            self._head(ax, variant, float(own_tops[0]))
+            self._end(ax, variant, float(own_tops[0]), float(own_tops[-1]))
+        return self
+
+    def _head(self, ax: Axes, variant: VariantLanes, bottom: float) -> None:
+        """The name of a variant in bold, its facts behind it."""
+        across = ax.get_yaxis_transform()  # x from 0 to 1, y in rows
+        style: dict[str, Any] = {"textcoords": "offset points", "va": "baseline"}
+        name = ax.annotate(variant.name, (0, bottom), (0, 5), xycoords=across, fontsize=10, color=INK, weight="bold", **style)
+        ax.annotate(variant.facts, (1, bottom), (10, 5), xycoords=(name, across), fontsize=9, color=FAINT, **style)
+
+    def _end(self, ax: Axes, variant: VariantLanes, top: float, bottom: float) -> None:
+        """A line where the variant was done."""
+        place = variant.end_us * time_scale(self.window)
+        ax.plot([place, place], [top, bottom], color=INK, lw=1.0, zorder=5, clip_on=False)
+
+
+def comparison_timelines(
+    runs: Mapping[str, ProfiledRun], *, lanes: Lanes = "auto", window: Window | None = None, title: str | None = None
+) -> ComparisonDisplay:
+    """Timelines of several runs as numbers; `.plot()` draws them.
+
+    Args:
+        runs: By name of the variant; the first is the one that the others are measured against.
+        lanes: "phases" for emit, read, compute and write of each task (needs recorded instructions), "pipes" for the busy shares of pipes;
+            "auto" takes phases if every run has them and at most `PHASE_TASKS` tasks.
+        window: Show this part only, (start, end) in us; up to the end of the longest run if None.
+        title: Line above the picture.
+
+    Raises:
+        InputError: If the phases are asked for and a run has not recorded its instructions.
+    """
+    if lanes not in ("auto", "phases", "pipes"):
+        raise InputError("option lanes", 'must be "auto", "phases" or "pipes"', repr(lanes))
+    lacking = next((name for name, run in runs.items() if not phases_recorded(run)), None)
+    if lanes == "phases" and lacking is not None:
+        raise InputError('lanes="phases"', f"needs the instructions of variant {lacking!r}", remedy="simulate with instructions=True")
+    few = all(len(run.tasks) <= PHASE_TASKS for run in runs.values())
+    by_phase = lanes == "phases" or (lanes == "auto" and few and lacking is None)
+    figures = compare_figures(runs)
+    variants = tuple(
+        VariantLanes(own.name, _facts(own, figures[0]), _lanes(run, by_phase), own.duration_us)
+        for run, own in zip(runs.values(), figures, strict=True)
+    )
+    longest = max((variant.end_us for variant in variants), default=0.0)
+    return ComparisonDisplay(variants, window or (0.0, max(longest, 1e-3)), title or _title(runs))
+
+
+def _lanes(run: ProfiledRun, by_phase: bool) -> tuple[Lane, ...]:
+    if by_phase:
+        return (*stream_lanes(run, run.tasks), *phase_lanes(run))
+    pipes = (lane for lane in share_lanes(run, run.tasks) if lane.name.split()[0] in _PIPES)
+    return (*stream_lanes(run, run.tasks), *pipes)
+
+
+def _facts(figures: VariantFigures, first: VariantFigures) -> str:
+    saved = first.duration_us - figures.duration_us
+    gain = f" ({'-' if saved >= 0 else '+'}{duration_text(abs(saved))}, {figures.speed_up:.2f} x)" if figures is not first else ""
+    tasks = f"{figures.tasks:,} tasks" if figures.tasks != 1 else "1 task"
+    traffic = f"DDR {_megabytes(figures.ddr_read_bytes)} read, {_megabytes(figures.ddr_write_bytes)} written"
+    parts = [f"{duration_text(figures.duration_us)}{gain}", tasks, traffic]
+    if figures.l2_bytes:
+        parts.append(f"L2 {_megabytes(figures.l2_bytes)}")
+    return "    ".join(parts)
+
+
+def _megabytes(count: int) -> str:
+    if 0 < count < 1e5:
+        return f"{count / 1e3:.1f} kB"
+    return f"{count / 1e6:,.1f} MB" if count >= 1e7 else f"{count / 1e6:.2f} MB"
+
+
+def _row_inches(rows: float) -> float:
+    """Height of a row: less in taller pictures."""
+    most, least = _ROW_INCHES
+    return most - (most - least) * min(max((rows - 12) / 28, 0.0), 1.0)
+
+
+def _title(runs: Mapping[str, ProfiledRun]) -> str:
+    models = list(dict.fromkeys(run.graph.name for run in runs.values()))
+    chips = list(dict.fromkeys(run.soc.name for run in runs.values()))
+    return f"{', '.join(models)} on {', '.join(chips)}"
