@@ -11,6 +11,7 @@ from ascendsim.passes.fusion.rules.batch_matmul import BatchMatMulFusionPass, Ba
 from ascendsim.passes.fusion.rules.batchnorm_inference import BatchNormBnInferFusionPass, HostBNFusionPass
 from ascendsim.passes.fusion.rules.casts import CastCastFusionPass, CastRemoveFusionPass
 from ascendsim.passes.fusion.rules.concat_conv import ConvConcatFusionPass
+from ascendsim.passes.fusion.rules.concat_tree import ZConcatExt2FusionPass, ZConcatv2dFusionPass
 from ascendsim.passes.fusion.rules.conv_batchnorm import ConvBatchnormFusionPass
 from ascendsim.passes.fusion.rules.conv_bias import AABiasaddConvFusion, TBEConvAddFusion
 from ascendsim.passes.fusion.rules.conv_fully_connected import ConvToFullyConnectionFusionPass
@@ -37,12 +38,17 @@ from ascendsim.passes.fusion.rules.softmax import SoftmaxFusionPass
 from ascendsim.passes.fusion.rules.softmax_grad import SoftmaxGradFusionPass, ZConfusionSoftmaxGradFusionPass
 from ascendsim.passes.fusion.rules.split_batchnorm import FusedBatchnormFusionPass
 from ascendsim.passes.fusion.rules.split_conv_concat import SplitConvConcatFusionPass
+from ascendsim.passes.fusion.rules.split_tree import ZSplitVDFusionPass, ZSplitVDFusionPassV2
 from ascendsim.passes.fusion.rules.square import MulSquareFusionPass, Pow2SquareFusionPass
 from ascendsim.passes.fusion.rules.squeeze_unsqueeze import SqueezeUnsqueezeFusionPass
 from ascendsim.passes.fusion.rules.swish import HardSwishFusionPass, SwishFusionPass
 from ascendsim.passes.fusion.rules.transpose_reshape import ReshapeTransposeFusionPass, TransposeReshapeFusionPass
 
 RULES: tuple[FusionRule, ...] = (
+    ZSplitVDFusionPass(),
+    ZSplitVDFusionPassV2(),
+    ZConcatExt2FusionPass(),
+    ZConcatv2dFusionPass(),
     ConvBatchnormFusionPass(),
     AABiasaddConvFusion(),
     TBEConvAddFusion(),

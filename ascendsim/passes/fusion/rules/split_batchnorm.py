@@ -9,10 +9,11 @@ elementwise operators behind it. On its own the split saves nothing.
 
 from __future__ import annotations
 
-from ascendsim.graph.ir import Graph, Tensor
+from ascendsim.graph.ir import Graph
 from ascendsim.passes.fusion.pattern import Match, Op
-from ascendsim.passes.fusion.rule import FusionContext, FusionRule, replace_root
+from ascendsim.passes.fusion.rule import FusionContext, FusionRule
 from ascendsim.passes.fusion.rules.conv_batchnorm import DEFAULT_EPSILON
+from ascendsim.passes.fusion.rules.split_outputs import replace_outputs
 
 DEFAULT_MOMENTUM = 0.9  # of ONNX's BatchNormalization
 
@@ -46,14 +47,4 @@ class FusedBatchnormFusionPass(FusionRule):
             epsilon=float(norm.attr("epsilon", DEFAULT_EPSILON)),
             momentum=float(norm.attr("momentum", DEFAULT_MOMENTUM)),
         )
-        further = [(old.name, old, new) for old, new in zip(norm.outputs[1:], made.outputs[1:], strict=True)]
-        for _, old, new in further:
-            graph.replace_uses(old, new)
-        replace_root(graph, norm, made.output)
-        for name, _, new in further:
-            _keep_name(graph, new, name)
-
-
-def _keep_name(graph: Graph, tensor: Tensor, name: str) -> None:
-    if any(tensor is output for output in graph.outputs) and name not in graph.tensors:
-        graph.rename_tensor(tensor, name)
+        replace_outputs(graph, norm, made.outputs)
