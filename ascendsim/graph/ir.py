@@ -343,6 +343,16 @@ class Graph:
         self._node_names[node.name] = node
         return node
 
+    def place_before(self, node: Node, anchor: Node) -> None:
+        """Moves a node to just before another one in insertion order, by which ties in execution order are settled."""
+        order: dict[Node, None] = {}
+        for other in self._nodes:
+            if other is anchor:
+                order[node] = None
+            if other is not node:
+                order[other] = None
+        self._nodes = order
+
     def replace_uses(self, old: Tensor, new: Tensor, outputs_too: bool = True) -> None:
         """Lets every reader of `old` read `new` (and the graph outputs too)."""
         for use in old.uses:

@@ -54,6 +54,8 @@ FAMILIES: tuple[str, ...] = (
     "fused_layer_norm",
     "fused_relu",
     "fused_training",
+    "composite_members",
+    "composite",
 )
 
 

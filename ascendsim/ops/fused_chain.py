@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from ascendsim.graph.composites import outside_tensors
 from ascendsim.graph.ir import Node, Tensor
 from ascendsim.ops.chain_space import REDUCTIONS, RENAMING, ChainSpace, data_inputs, space_of_chain
 from ascendsim.ops.common import walking_shape
@@ -27,17 +28,6 @@ class _Member:
 
     node: Node
     work: VectorWork | None  # None for copies
-
-
-def outside_tensors(nodes: Collection[Node]) -> tuple[Tensor, ...]:
-    """Outputs of the nodes that other nodes or the graph's outputs read, in order."""
-    inside = set(nodes)
-
-    def is_read(node: Node, tensor: Tensor) -> bool:
-        outputs = node.graph.outputs if node.graph is not None else []
-        return any(tensor is output for output in outputs) or any(use.node not in inside for use in tensor.uses)
-
-    return tuple(tensor for node in nodes for tensor in node.outputs if is_read(node, tensor))
 
 
 def chain_work(
@@ -89,6 +79,11 @@ def chain_work(
             return None
         steps += _steps(member, over, space, root)
     streams_in = _streams_in(members, made, root, space, cut, ref, immediates)
+    streams_in += [
+        Stream(ref(source), cut.over(space, source) or "all")
+        for source in dict.fromkeys(root(tensor) for tensor in written)
+        if source not in made and all(stream.ref != ref(source) for stream in streams_in)
+    ]
     copied = {root(member.node.output) for member in members if member.work is None}
     streams_out = []
     for tensor in written:

@@ -12,12 +12,13 @@ from ascendsim.core.errors import GraphError
 from ascendsim.core.formats import Format, c0
 from ascendsim.graph.ir import Array, Dim, Node, Shape, Tensor
 from ascendsim.ops.bursts import DUPLICATE, cuts_whole_blocks, repacking, run_bytes, stored_axis, transpose_work, vector_dtype
-from ascendsim.ops.common import broadcast_shapes
+from ascendsim.ops.common import broadcast_shapes, split_broadcast
 from ascendsim.ops.dims import known_ints, merged, total, unknown_shape, vector_length, wrapped_axes, wrapped_axis
 from ascendsim.opset import InferContext, Layout, OpDef
-from ascendsim.opset.work import Copy, LowerContext, MoveWork, NoTask, Ref, Slice, Step, Work
+from ascendsim.opset.work import Copy, LowerContext, MoveWork, NoTask, Ref, Slice, Step, Stream, VectorWork, Work
 
 Wanted = Sequence["np.dtype[Any]"]
+MOST_GROWTH = 256  # beyond, what one block of a source becomes would crowd UB, so the result is walked instead of the source
 
 
 def _permutation(node: Node, rank: int) -> tuple[int, ...]:
@@ -316,6 +317,10 @@ def replicate_work(source: Ref, target: Ref, repeats: Sequence[int]) -> Work:
     if target.bytes == 0:
         return NoTask()
     padded = (1,) * (len(repeats) - len(source.shape)) + source.shape
+    if target.bytes > MOST_GROWTH * source.bytes:
+        split = split_broadcast(target.shape, [padded])
+        fill = Step(DUPLICATE, vector_dtype(source.dtype), count=max(1, source.dtype.itemsize // 4))
+        return VectorWork(split.rows, split.cols, (fill,), (Stream(source, split.overs[0]),), (Stream(target),))
     repeated = [axis for axis, count in enumerate(repeats) if count != 1]
     run = run_bytes(padded, repeated[-1], source.dtype.itemsize) if repeated else target.bytes
     steps: tuple[Step, ...] = ()

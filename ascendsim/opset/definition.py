@@ -74,6 +74,7 @@ class InferContext:
 Infer = Callable[[InferContext], None]
 Compute = Callable[[Node, Sequence[Any], Sequence["np.dtype[Any]"]], Sequence[Any]]
 Lower = Callable[[Node, LowerContext], Work]
+ComputeBody = Callable[[Node, Sequence[Any], Callable[[Tensor], "np.dtype[Any]"]], Sequence[Any]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +93,8 @@ class OpDef:
         foldable: Whether it may be computed at compile time from constants (False for random generators).
         in_blocks: For Layout.FOLLOW: whether this node can work in a blocked format that its inputs have (a Concat of channels
             only if the parts fill whole blocks); None = the rule for elementwise operators.
+        compute_body: For operators that are made of a subgraph: (node, input arrays, NumPy type of any tensor in this run) ->
+            output arrays. The runtime takes it instead of `compute`, since a body's inner types depend on the run.
     """
 
     name: str
@@ -104,6 +107,7 @@ class OpDef:
     foldable: bool = True
     cann_of: Callable[[Node], str] | None = None
     in_blocks: Callable[[Node, Format], bool] | None = None
+    compute_body: ComputeBody | None = None
 
     @property
     def key(self) -> tuple[str, str]:

@@ -74,7 +74,11 @@ def compute_node(node: Node, opset: OpSet, memory: DeviceMemory) -> None:
     """Computes one node from device memory into device memory."""
     arrays = [None if tensor is None else memory.read(tensor) for tensor in node.inputs]
     with np.errstate(all="ignore"):  # overflow and NaN are values on the device, not events
-        results = opset.get(node).compute(node, arrays, [memory.dtype(tensor) for tensor in node.outputs])
+        definition = opset.get(node)
+        if definition.compute_body is not None:
+            results = definition.compute_body(node, arrays, memory.dtype)
+        else:
+            results = definition.compute(node, arrays, [memory.dtype(tensor) for tensor in node.outputs])
     for tensor, result in zip(node.outputs, results, strict=False):
         if result is not None and memory.holds(tensor):
             memory.write(tensor, np.asarray(result))
