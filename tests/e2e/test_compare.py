@@ -1,0 +1,135 @@
+"""`ascendsim compare`: table, files, ablation, and one line for whatever a user can get wrong."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+
+import pytest
+
+import ascendsim as asim
+from ascendsim.api.fusion import fusion_levels
+from ascendsim.cli.main import main
+from ascendsim.models.seed_examples import matmul_bias_relu
+
+
+@pytest.fixture
+def lenet(models_dir: Path) -> str:
+    return str(models_dir / "lenet5.onnx")
+
+
+def rows_of(path: Path) -> list[dict[str, str]]:
+    with path.open(newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
+def fails(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    assert main(["compare", *arguments]) == 2
+    captured = capsys.readouterr()
+    assert captured.err.startswith("ascendsim: error: ")
+    assert captured.err.count("\n") == 1
+    return captured.err
+
+
+def test_levels_of_a_network_with_values(models_dir: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ["compare", str(models_dir / "resnet18.onnx"), "--weights", "random", "--values", "float32"]
+    assert main([*arguments, "--fusion", "off,all", "--output", str(tmp_path)]) == 0
+    printed = capsys.readouterr().out
+    assert printed.startswith("resnet18")
+    off, fused = rows_of(tmp_path / "compare.csv")
+    assert (off["Variant"], fused["Variant"]) == ("off", "all")
+    assert int(fused["Tasks"]) < int(off["Tasks"])
+    assert float(fused["Time(us)"]) < float(off["Time(us)"])
+    assert float(fused["DDR write(MB)"]) < float(off["DDR write(MB)"])
+    assert float(fused["Of range"]) <= 1e-5  # normalisation folded into weights changes the order of roundings, no more
+    assert (tmp_path / "compare.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_all_levels_by_default_and_no_values_without_weights(lenet: str, tmp_path: Path) -> None:
+    assert main(["compare", lenet, "--values", "off", "--output", str(tmp_path)]) == 0
+    rows = rows_of(tmp_path / "compare.csv")
+    assert {row["Variant"] for row in rows} <= set(fusion_levels())
+    assert [row["Variant"] for row in rows][:2] == ["off", "graph"]
+    assert {row["Values"] for row in rows} == {"no values"}
+    times = [float(row["Time(us)"]) for row in rows]
+    assert times == sorted(times, reverse=True)
+
+
+def test_chips_and_batches_are_variants_too(lenet: str, tmp_path: Path) -> None:
+    arguments = ["--soc_version", "Ascend310,Ascend910A", "--batch", "1,4", "--output", str(tmp_path)]
+    assert main(["compare", lenet, *arguments]) == 0
+    rows = rows_of(tmp_path / "compare.csv")
+    names = ["batch 1, Ascend310", "batch 1, Ascend910A", "batch 4, Ascend310", "batch 4, Ascend910A"]
+    assert [row["Variant"] for row in rows] == names
+    graph = asim.load(lenet, batch=4)
+    expected = asim.simulate(asim.compile(graph, soc="Ascend910A")).duration_us
+    assert float(rows[3]["Time(us)"]) == pytest.approx(expected, abs=1e-3)
+
+
+def test_outputs_that_cannot_be_compared_say_why(lenet: str, tmp_path: Path) -> None:
+    arguments = ["--batch", "1,2", "--weights", "random", "--values", "device", "--output", str(tmp_path)]
+    assert main(["compare", lenet, *arguments]) == 0
+    assert "has shapes" in rows_of(tmp_path / "compare.csv")[1]["Values"]
+
+
+def test_ablation_lists_passes_by_what_they_save(models_dir: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ["--ablate", "--fusion", "graph", "--output", str(tmp_path)]
+    assert main(["compare", str(models_dir / "mobilenet_v1.onnx"), *arguments]) == 0
+    assert "what each pass contributes" in capsys.readouterr().out
+    rows = rows_of(tmp_path / "ablation.csv")
+    assert rows[0]["Pass"] == "all together"
+    by_name = {row["Pass"]: row for row in rows}
+    assert float(by_name["ConvBatchnormFusionPass"]["Saves(us)"]) > 0
+    assert int(by_name["ConvBatchnormFusionPass"]["Saves tasks"]) > 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (("--fusion", "off"), "compare needs at least two variants, not 1; give several to --fusion, --soc_version or --batch"),
+        (("--fusion", "off,grahp"), "did you mean graph?"),
+        (("--fusion", "off,off"), "option --fusion names 'off' twice"),
+        (("--fusion", ","), "option --fusion must name something"),
+        (("--batch", "1,two"), "option --batch must list whole numbers of at least 1, not 'two'"),
+        (("--batch", "0,1"), "option --batch must list whole numbers of at least 1, not '0'"),
+        (("--soc_version", "Ascend310,Ascend301"), "did you mean Ascend310"),
+        (("--ablate", "--fusion", "off,all"), "option --ablate takes one fusion level, chip and batch"),
+        (("--ablate", "--fusion", "off"), "must be a level with passes to leave out"),
+        (("--ablat",), "--ablate"),
+    ],
+)
+def test_mistakes_are_explained_in_one_line(
+    capsys: pytest.CaptureFixture[str], lenet: str, arguments: tuple[str, ...], expected: str
+) -> None:
+    assert expected in fails(capsys, lenet, *arguments)
+
+
+def test_output_that_is_a_file(capsys: pytest.CaptureFixture[str], lenet: str, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("x")
+    assert "option --output must be a folder" in fails(capsys, lenet, "--output", str(tmp_path / "file"))
+
+
+@pytest.mark.parametrize("soc", ["Ascend310", "Ascend310P3", "Ascend910A", "Ascend910B1"])
+def test_three_tasks_become_one_that_writes_the_output_once(soc: str) -> None:
+    graph = matmul_bias_relu()
+    models = {level: asim.compile(graph, soc=soc, fusion=level) for level in ("off", "all")}
+    comparison = asim.compare(models, inputs=asim.random_inputs(models["off"]))
+    table = comparison.phases()
+
+    def core(variant: str) -> list[dict[str, object]]:
+        """Rows of the product, the bias and the relu, whatever they became; not those that only change a format."""
+        return [row for row in table.records() if row["Variant"] == variant and "transdata" not in str(row["Task"])]
+
+    unfused, fused = core("off"), core("all")
+    assert [row["Task"] for row in unfused] == ["MatMul", "Bias", "Relu"]
+    assert len(fused) == 1  # W of the product, E, R, W of bias and E, R of relu are gone
+    assert sum(bool(row["Writes"]) for row in unfused) == 3
+    assert sum(len(str(row["Writes"]).split(", ")) for row in fused) == 1
+    for phase in ("Emit(us)", "Read(us)", "Write(us)"):
+        assert sum(float(str(row[phase])) for row in fused) < sum(float(str(row[phase])) for row in unfused)
+    saved = 2 * 2 * 512 * 512 * 2  # the output, written twice less and read twice less, in float16
+    before, after = (sum(access.moved_bytes for task in model.program.tasks for access in task.accesses) for model in models.values())
+    assert before - after >= saved
+    difference = comparison.figures[1].difference
+    assert difference.relative is not None
+    assert difference.relative < 2e-3

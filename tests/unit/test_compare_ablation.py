@@ -1,0 +1,88 @@
+"""Leave-one-out: what each pass contributes, sorted, with a reason where there is nothing to measure."""
+
+from __future__ import annotations
+
+import pytest
+
+import ascendsim as asim
+from ascendsim.api.ablation import effected_passes
+from ascendsim.core.errors import InputError
+from ascendsim.models.seed_examples import conv_bn_relu, matmul_bias_relu
+from ascendsim.ops import default_opset
+from ascendsim.opset import InferContext
+from ascendsim.passes.fusion.catalogue import find_fact
+from ascendsim.passes.fusion.report import FusionReport, PatternRecord
+
+
+def network():
+    """Two convolutions with normalisation, a third with bias, pooled: several passes take effect."""
+    opset = default_opset()
+    b = asim.GraphBuilder("small", infer=lambda node: opset.get(node).infer(InferContext(node)))
+    value = b.input("x", (1, 16, 28, 28))
+    for number in range(2):
+        value = b.op("Conv", value, b.weight(f"w{number}", (16, 16, 3, 3)), pads=[1, 1, 1, 1])
+        parts = [b.weight(f"{name}{number}", (16,)) for name in ("scale", "offset", "mean", "variance")]
+        value = b.op("Relu", b.op("BatchNormalization", value, *parts))
+    value = b.op("Add", b.op("Conv", value, b.weight("w2", (16, 16, 1, 1))), b.weight("bias", (1, 16, 1, 1)))
+    b.output(b.op("GlobalAveragePool", value), "y")
+    return b.build()
+
+
+def test_each_contribution_is_the_run_without_the_pass_less_the_run_with_it():
+    graph = network()
+    found = asim.ablate(graph, fusion="graph")
+    base = asim.simulate(asim.compile(graph, fusion="graph"))
+    assert found.base.duration_us == base.duration_us
+    assert {(item.family, item.name): item.effected for item in found.contributions} == effected_passes(base.model.fusion)
+    measured = [item for item in found.contributions if item.time_us is not None]
+    assert "ConvBatchnormFusionPass" in {item.name for item in measured}
+    for item in measured:
+        without = asim.simulate(asim.compile(graph, fusion="graph", optimization_switch=f"{item.name}:off"))
+        assert item.name not in without.model.fusion.totals("graph")
+        assert item.time_us == pytest.approx(without.duration_us - base.duration_us)
+        assert item.ddr_bytes == without.summary().ddr_bytes - base.summary().ddr_bytes
+        assert item.tasks == len(without.trace.tasks) - len(base.trace.tasks)
+
+
+def test_rows_are_sorted_and_begin_with_everything_together():
+    found = asim.ablate(network(), fusion="graph")
+    table = found.table()
+    assert table.rows[0][0] == "all together"
+    assert table.rows[0][3] == pytest.approx(found.unfused.duration_us - found.base.duration_us)
+    times = [time for time in table.column("Saves(us)")[1:] if time is not None]
+    assert times == sorted(times, reverse=True)
+    assert times
+    assert all(cell is None for cell in table.column("Saves(us)")[1 + len(times) :])
+    assert "<table>" in found._repr_html_()
+
+
+def test_passes_that_must_stay_on_are_listed_with_the_reason():
+    found = {item.name: item for item in asim.ablate(network(), fusion="graph").contributions}
+    closed = [item for name, item in found.items() if (fact := find_fact(name)) is not None and fact.switchable == "no"]
+    assert closed
+    assert {item.note for item in closed} == {"CANN forbids to switch it off"}
+    assert all(item.time_us is None for item in closed)
+
+
+def test_switches_of_the_user_stay():
+    switched = "ConvBatchnormFusionPass:off"
+    names = {item.name for item in asim.ablate(network(), fusion="graph", optimization_switch=switched).contributions}
+    assert "ConvBatchnormFusionPass" not in names
+    assert "AABiasaddConvFusion" in names
+
+
+def test_progress_counts_passes():
+    calls = []
+    found = asim.ablate(matmul_bias_relu(64, 64, 64), progress=lambda done, total: calls.append((done, total)))
+    count = len(found.contributions)
+    assert calls == [(number, count) for number in range(count + 1)]
+
+
+def test_off_has_nothing_to_leave_out():
+    with pytest.raises(InputError, match="option fusion must be a level with passes to leave out, not 'off'; try all"):
+        asim.ablate(conv_bn_relu(16, 8), fusion="off")
+
+
+def test_effected_passes_add_up_patterns_in_order():
+    records = [PatternRecord("graph", "B", "p", 2, 1), PatternRecord("graph", "A", "p", 1, 0), PatternRecord("graph", "B", "q", 3, 3)]
+    assert effected_passes(FusionReport(records)) == {("graph", "B"): 4}
