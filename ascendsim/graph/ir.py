@@ -400,6 +400,16 @@ class Graph:
             raise GraphError(f"tensor {tensor.name!r}", "cannot be removed: it is still used")
         self._tensors.pop(tensor.name, None)
 
+    def reorder(self, order: Sequence[Node]) -> None:
+        """Puts the nodes in another insertion order, which settles ties of execution order.
+
+        Raises:
+            GraphError: If `order` does not hold exactly the nodes of the graph.
+        """
+        if len(order) != len(self._nodes) or set(order) != set(self._nodes):
+            raise GraphError(f"graph {self.name!r}", "can only be reordered with all of its nodes", f"{len(order)} of {len(self._nodes)}")
+        self._nodes = dict.fromkeys(order)
+
     def rename_tensor(self, tensor: Tensor, name: str) -> None:
         if name in self._tensors and self._tensors[name] is not tensor:
             raise GraphError(f"tensor name {name!r}", "is taken")

@@ -151,6 +151,9 @@ def slice_offset(whole: Tensor, axis: int, first: int) -> int:
         CompileError: If the format does not store slices along the axis in one piece an outer index.
     """
     stored, itemsize = whole.storage_shape, whole.element_type.itemsize
+    stacked = whole.format is Format.NC1HWC0 or (whole.format is Format.FRACTAL_NZ and len(stored) > 4)
+    if axis == 0 and stacked:
+        return first * math.prod(stored[1:]) * itemsize
     if whole.format is Format.NC1HWC0 and axis == 1:
         block = stored[-1]
         if first % block == 0:

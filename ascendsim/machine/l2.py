@@ -7,7 +7,7 @@ allocations run. New data at addresses of a dead region overwrites its lines, so
 are exact fractions.
 
 On chips whose L2 is managed by software (Ascend310) nothing is resident but what the program placed
-(`Program.metadata["l2_placed"]`, names of regions).
+(`Program.metadata["l2_placed"]`, names of regions), and weights that it keeps there once a task has read them ("l2_kept").
 """
 
 from __future__ import annotations
@@ -52,11 +52,12 @@ class Shares:
 class L2State:
     """Residency between tasks; `enter` is called once a task, in the order in which tasks start."""
 
-    def __init__(self, spec: L2Spec, memory: MemoryPlan, placed: Iterable[str] = ()) -> None:
+    def __init__(self, spec: L2Spec, memory: MemoryPlan, placed: Iterable[str] = (), kept: Iterable[str] = ()) -> None:
         self._bypass = spec.software_managed
         self._capacity = 0 if spec.software_managed else (spec.size or 0)
         self._memory = memory
-        self._placed = frozenset(self._root(name) for name in placed)
+        self._placed = {self._root(name) for name in placed}
+        self._kept = {self._root(name) for name in kept}
         self._entries: OrderedDict[str, _Entry] = OrderedDict()  # least recently used first
         self._written_back = 0
 
@@ -91,6 +92,7 @@ class L2State:
         """
         if self._bypass:
             miss = {access.region: Fraction(0 if self._root(access.region) in self._placed else 1) for access in (*reads, *writes)}
+            self._placed.update(self._kept.intersection(self._root(access.region) for access in reads))
             return Shares(True, miss, {}, miss)
         self._written_back = 0
         read_miss, spread = self._read(reads, fetched)

@@ -55,7 +55,7 @@ class Scheduler:
         self._instructions, self._groups, self._record, self._progress = instructions, groups, record, progress
         self._cores = core_numbers(soc)
         self.links = Links(env, soc, clock)
-        self.l2 = L2State(soc.l2, program.memory, program.metadata.get("l2_placed", ()))
+        self.l2 = L2State(soc.l2, program.memory, program.metadata.get("l2_placed", ()), program.metadata.get("l2_kept", ()))
         self.records: list[TaskRecord] = []
         self._free = {kind: list(numbers) for kind, numbers in self._cores.items()}  # heaps: the lowest number first
         self._ai_cpus = [0] * soc.ai_cpu.cores  # heap of ticks at which each becomes free

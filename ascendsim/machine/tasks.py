@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from fractions import Fraction
 
 from simpy.events import Event
@@ -63,6 +63,10 @@ class TaskRun:
                 totals[region] = totals.get(region, 0) + size * count
         return totals
 
+    def through_l2(self, moved: Mapping[str, int], to_dram: Mapping[str, Fraction]) -> int:
+        """Bytes that pass L2: all if it is a cache, those of placed regions if it is managed by software."""
+        return sum(size for name, size in moved.items() if not (self.shares.bypass and to_dram[name]))
+
     def transfers(self, index: int, cores: int, soc: SocSpec, clock: Clock, links: Links) -> list[Transfer]:
         """Demands of block `index` as transfers of `cores` cores in lock-step."""
         known = self._bound.get((index, cores))
@@ -109,10 +113,10 @@ class TaskRun:
             busy={name: self._busy[name] for name in sorted(self._busy)},
             block_ticks=self._block_ticks,
             read_bytes={
-                "l2": 0 if self.shares.bypass else sum(read.values()),
+                "l2": self.through_l2(read, self.shares.read_miss),
                 "ddr": math.floor(sum((size * self.shares.read_miss[name] for name, size in read.items()), Fraction(0))),
             },
-            write_bytes={"l2": 0 if self.shares.bypass else sum(write.values()), "ddr": math.floor(to_dram)},
+            write_bytes={"l2": self.through_l2(write, through), "ddr": math.floor(to_dram)},
             first_compute=self._first,
             last_compute=self._last,
             macs=sum(compiled.macs * count for compiled, count in zip(self.blocks, self.counts, strict=True)),

@@ -74,11 +74,11 @@ def _concat(node: Node, inputs: Sequence[Any], wanted: Wanted) -> Sequence[Array
 def _concat_lower(node: Node, _ctx: LowerContext) -> Work:
     """Each input is read as it lies; its rows land between those of the others unless the axis is the outermost.
 
-    With the attribute `no_task`, inputs that come from StridedWrite are slices of the output already.
+    With the attribute `no_task`, inputs are slices of the output already: along the outermost axis any, else those from StridedWrite.
     """
     target = Ref.of(node.output)
     axis = int(node.attr("axis", 0)) % len(target.shape)
-    if node.attr("no_task", 0) and all(_made_by(tensor, "StridedWrite") for tensor in node.inputs):
+    if node.attr("no_task", 0) and (_outermost(node.output, axis) or all(_made_by(tensor, "StridedWrite") for tensor in node.inputs)):
         slices = _slices_of(node.output, [tensor for tensor in node.inputs if tensor is not None], axis)
         if slices is not None:
             return NoTask(slices=slices)
@@ -99,16 +99,22 @@ def _made_by(tensor: Tensor | None, operator: str) -> bool:
     return tensor is not None and tensor.producer is not None and tensor.producer.op_type == operator
 
 
+def _outermost(whole: Tensor, axis: int) -> bool:
+    """Whether parts along the axis lie one behind the other."""
+    return math.prod(whole.static_shape[:axis]) == 1
+
+
 def _slices_of(whole: Tensor, parts: Sequence[Tensor], axis: int) -> tuple[Slice, ...] | None:
     """The parts as slices of the whole; None if the formats do not let them lie inside it."""
     blocked = whole.format is Format.NC1HWC0
     if any(part.format is not whole.format or part.dtype is not whole.dtype for part in parts):
         return None
-    if whole.format not in (Format.ND, Format.NCHW) and not (blocked and axis == 1):
+    stacked = axis == 0 and (blocked or (whole.format is Format.FRACTAL_NZ and len(whole.static_shape) > 2))
+    if whole.format not in (Format.ND, Format.NCHW) and not stacked and not (blocked and axis == 1):
         return None
     slices, first = [], 0
     for part in parts:
-        if blocked and first % c0(whole.element_type):
+        if blocked and axis == 1 and first % c0(whole.element_type):
             return None
         slices.append(Slice(part.name, whole.name, axis, first))
         first += part.static_shape[axis]
@@ -169,10 +175,14 @@ def _split(node: Node, inputs: Sequence[Any], wanted: Wanted) -> Sequence[Array]
 
 
 def _split_lower(node: Node, _ctx: LowerContext) -> Work:
-    """Parts are written one after the other; with the attribute `no_task`, parts that StridedRead takes stay where they are."""
+    """Parts are written one after the other.
+
+    With the attribute `no_task` they stay where they are: along the outermost axis all, else those that StridedRead takes.
+    """
     source = Ref.of(node.required(0))
     axis = int(node.attr("axis", 0)) % len(source.shape)
-    if node.attr("no_task", 0) and all(use.node.op_type == "StridedRead" for part in node.outputs for use in part.uses):
+    strided = all(use.node.op_type == "StridedRead" for part in node.outputs for use in part.uses)
+    if node.attr("no_task", 0) and (_outermost(node.required(0), axis) or strided):
         slices = _slices_of(node.required(0), node.outputs, axis)
         if slices is not None:
             return NoTask(slices=slices)
