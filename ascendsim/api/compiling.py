@@ -17,6 +17,7 @@ from ascendsim.isa.program import Program, Task
 from ascendsim.lower import LowerOptions, lower_graph
 from ascendsim.ops import default_opset
 from ascendsim.ops.aicpu import aicpu_types
+from ascendsim.ops.fused_chain import chain_work
 from ascendsim.opset import OpSet
 from ascendsim.passes.fusion.report import FusionReport
 from ascendsim.passes.fusion.rule import FusionRule
@@ -130,7 +131,9 @@ def compile(
     precision = ApplyPrecision(precision_mode, frozenset(spec.cube.cycles_per_block), outputs)
     PassManager((precision, AssignFormats(opset, spec, int(chosen["format_reach"])))).run(device)
     settings.fuse(device, spec, opset, report, second_round=True)
-    program = lower_graph(device, spec, opset, options=LowerOptions(aicpu_types=aicpu_types(spec.short_name), flags=chosen))
+    lowering = LowerOptions(aicpu_types=aicpu_types(spec.short_name), flags=chosen, chain=chain_work)
+    settings.fuse_buffers(device, spec, opset, report, lowering)
+    program = lower_graph(device, spec, opset, options=lowering)
     return CompiledModel(device, program, spec, opset, graph, report)
 
 

@@ -9,6 +9,7 @@ from os import PathLike
 
 from ascendsim.core.errors import InputError, suggest
 from ascendsim.graph.ir import Graph
+from ascendsim.lower import LowerOptions, scope_lowering
 from ascendsim.opset import OpSet
 from ascendsim.passes.fusion.catalogue import FAMILIES, Family, all_facts, find_fact
 from ascendsim.passes.fusion.flow import Dump, fuse_graph
@@ -17,6 +18,7 @@ from ascendsim.passes.fusion.report import FusionReport
 from ascendsim.passes.fusion.rule import FusionContext, FusionRule
 from ascendsim.passes.fusion.rules import RULES
 from ascendsim.passes.fusion.switches import Switches
+from ascendsim.passes.ub_fusion import UbLimits, fuse_buffers, limits_of, ub_passes
 from ascendsim.soc import SocSpec
 
 BUFFER_OPTIMIZE = ("l2_optimize", "l1_optimize", "off_optimize")
@@ -134,6 +136,20 @@ class FusionSettings:
             context = FusionContext(opset, soc.generation, soc.short_name, self.options)
             fuse_graph(graph, (*RULES, *self.passes), context, self.switches, report, self.dump, second_round=second_round)
 
+    def fuse_buffers(self, graph: Graph, soc: SocSpec, opset: OpSet, report: FusionReport, lowering: LowerOptions) -> None:
+        """UB fusion, in place, if the level asks for it.
+
+        Args:
+            graph: The device graph.
+            soc: The chip.
+            opset: Operators.
+            report: Receives what was done.
+            lowering: How the graph is lowered afterwards.
+        """
+        if self.level.ub:
+            maker = scope_lowering(soc, opset, lowering)
+            fuse_buffers(graph, opset, ub_limits(soc.short_name, self.options), maker, self.switches, report, self.dump)
+
 
 @dataclass(frozen=True, slots=True)
 class PassState:
@@ -176,7 +192,29 @@ def pass_states(settings: FusionSettings, report: FusionReport | None = None, ev
 
 def built_passes(settings: FusionSettings) -> dict[Family, tuple[str, ...]]:
     """Names of the passes that have a rule here, by family."""
-    return {"graph": tuple(rule.name for rule in (*RULES, *settings.passes)), "ub": ()}
+    ub = ub_passes(ub_limits(None, settings.options), settings.switches)
+    return {"graph": tuple(rule.name for rule in (*RULES, *settings.passes)), "ub": ub}
+
+
+def ub_limits(soc: str | None, options: Mapping[str, object]) -> UbLimits:
+    """The limits of UB fusion that profile options ask for.
+
+    Args:
+        soc: Short name of the chip, None if it is not known yet: then the limits with the most passes.
+        options: Checked profile options.
+    """
+    profile = options.get("ub_limits", "chip")
+    numbers = {
+        "conv_elementwise": "ub_conv",
+        "elementwise": "ub_elementwise",
+        "reduce_all": "ub_reduce",
+        "segment_all": "ub_segment",
+        "automatic": "ub_automatic",
+    }
+    changes = {limit: value for limit, option in numbers.items() if isinstance(value := options.get(option), int)}
+    if profile == "chip" and soc is None:
+        profile = "documents"
+    return limits_of(soc or "", None if profile == "chip" else str(profile), changes)
 
 
 def _kind(name: str, family: Family) -> str:

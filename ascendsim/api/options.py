@@ -30,6 +30,14 @@ PROFILE_OPTIONS: Mapping[str, ProfileOption] = {
         "operators between a convolution and those that take over its blocked format, 0 = no limit (old releases: inferred)",
     ),
     "group_conv": ProfileOption(("packed", "split"), "grouped convolutions: packed into one, or split into one each"),
+    "ub_limits": ProfileOption(
+        ("chip", "Ascend310", "MindSpore", "documents"), "limits of UB fusion: those of the chip's time, or of a source by name"
+    ),
+    "ub_conv": ProfileOption(("profile", *range(1, 17)), "elementwise operators behind a convolution in one task"),
+    "ub_elementwise": ProfileOption(("profile", *range(1, 33)), "operators of an elementwise chain in one task"),
+    "ub_reduce": ProfileOption(("profile", *range(1, 17)), "elementwise operators around a reduction in one task"),
+    "ub_segment": ProfileOption(("profile", *range(1, 17)), "elementwise operators around a segment operator in one task"),
+    "ub_automatic": ProfileOption(("profile", *range(2, 65)), "operators of a task of the automatic pass"),
     "matmul_bias_chips": ProfileOption(("all", "listed"), "chips that join a bias to a matrix product: all, or those that CANN lists"),
 }
 
@@ -63,7 +71,7 @@ def parse_profile_options(texts: Mapping[str, str]) -> dict[str, Value]:
 
 def _value(name: str, text: str) -> Value:
     known = PROFILE_OPTIONS.get(name)
-    if known is None or isinstance(known.values[0], str):
+    if known is None or all(isinstance(value, str) for value in known.values):
         return text
     if isinstance(known.values[0], bool):
         return {"on": True, "true": True, "1": True, "off": False, "false": False, "0": False}.get(text.lower(), text)

@@ -1,6 +1,6 @@
 """Several nodes as one task: UB fusion's lowering.
 
-A scope is a set of nodes that share `origin["scope"]`. What its nodes hand to each other stays in the Unified Buffer:
+A scope (graph/scopes.py) is a set of nodes that run as one task. What its nodes hand to each other stays in the Unified Buffer:
 
     head on the Cube    the elementwise nodes behind it become epilogue steps of its program, on every tile on its way out
     vector work only    the programs of the nodes join to one (`ChainWork`), tile by tile
@@ -11,7 +11,6 @@ counted in bytes, from the programs of the single nodes and that of the scope.
 
 from __future__ import annotations
 
-import heapq
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -19,17 +18,15 @@ from typing import Protocol
 
 from ascendsim.core.errors import AscendSimError, CompileError
 from ascendsim.core.formats import BLOCK_BYTES, Format, align, c0
-from ascendsim.graph.ir import Graph, Node, Tensor
+from ascendsim.graph.ir import Node, Tensor
+from ascendsim.graph.scopes import FUSED_SEPARATOR, internal_tensors
 from ascendsim.lower.accesses import accesses_of
 from ascendsim.lower.engine import work_of
 from ascendsim.lower.templates.stage import Stage
 from ascendsim.lower.templates.way_out import fixpipe_takes
 from ascendsim.opset import OpSet
-from ascendsim.opset.work import CubeWork, LowerContext, SideOutput, Stream, VectorWork, Work
+from ascendsim.opset.work import AiCpuWork, CubeWork, LowerContext, NoTask, SideOutput, Stream, VectorWork, Work
 from ascendsim.soc.spec import SocSpec
-
-SCOPE = "scope"  # key in Node.origin: number of the scope that a node belongs to
-FUSED_SEPARATOR = "+"  # between the names of nodes in the name of their task
 
 ChainWork = Callable[[Sequence[Node], OpSet, LowerContext], VectorWork | None]
 
@@ -83,6 +80,10 @@ class ScopeLowering:
     def __init__(self, soc: SocSpec, opset: OpSet, context: LowerContext, maker: StageMaker, chain: ChainWork | None = None) -> None:
         self._soc, self._opset, self._context, self._maker, self._chain = soc, opset, context, maker, chain
         self._alone: dict[str, tuple[Work, Counter[tuple[str, bool]]]] = {}
+
+    def fusible(self, node: Node) -> bool:
+        """Whether a node runs a task on the AI Core."""
+        return not isinstance(work_of(node, self._opset, self._context), AiCpuWork | NoTask)
 
     def lower(self, nodes: Sequence[Node]) -> FusedScope:
         """The program of a scope.
@@ -160,19 +161,6 @@ def moved_bytes(stages: Iterable[Stage]) -> Counter[tuple[str, bool]]:
         for access in accesses_of(stage.groups, stage.sizes):
             moved[access.region, access.write] += access.moved_bytes
     return moved
-
-
-def internal_tensors(nodes: Sequence[Node]) -> tuple[Tensor, ...]:
-    """Tensors that are made in a scope and that nobody outside reads."""
-    inside = set(nodes)
-    graph = nodes[0].graph
-    outputs = {id(tensor) for tensor in graph.outputs} if graph is not None else set()
-    return tuple(
-        tensor
-        for node in nodes
-        for tensor in node.outputs
-        if id(tensor) not in outputs and all(consumer in inside for consumer in tensor.consumers)
-    )
 
 
 # ------------------------------------------------------------------------------------------------------- Cube and epilogue
@@ -277,51 +265,3 @@ def most_values(nodes: Sequence[Node], hidden: Iterable[str]) -> int:
                 alive += any(reader >= number for reader in readers)
         most = max(most, alive)
     return most
-
-
-# ---------------------------------------------------------------------------------------------------------------- order
-
-
-def scopes_of(graph: Graph) -> dict[int, tuple[Node, ...]]:
-    """Nodes of every scope in execution order, by number."""
-    scopes: dict[int, list[Node]] = {}
-    for node in graph.topological():
-        if SCOPE in node.origin:
-            scopes.setdefault(node.origin[SCOPE], []).append(node)
-    return {number: tuple(nodes) for number, nodes in scopes.items()}
-
-
-def units_in_order(graph: Graph) -> list[tuple[Node, ...]]:
-    """Nodes and scopes in an order in which they can run; each scope as one unit. Ties keep the order of last nodes.
-
-    Raises:
-        CompileError: If scopes wait for each other.
-    """
-    order = graph.topological()
-    scopes = scopes_of(graph)
-    if not scopes:
-        return [(node,) for node in order]
-    units: list[tuple[Node, ...]] = list(dict.fromkeys(scopes[node.origin[SCOPE]] if SCOPE in node.origin else (node,) for node in order))
-    position = {node: number for number, node in enumerate(order)}
-    units.sort(key=lambda unit: position[unit[-1]])
-    unit_of = {node: number for number, unit in enumerate(units) for node in unit}
-    waiting, followers = [0] * len(units), [list[int]() for _ in units]
-    for number, unit in enumerate(units):
-        before = {unit_of[other] for node in unit for other in graph.predecessors(node) if other in unit_of} - {number}
-        waiting[number] = len(before)
-        for other in before:
-            followers[other].append(number)
-    ready = [number for number, count in enumerate(waiting) if not count]
-    heapq.heapify(ready)
-    result: list[tuple[Node, ...]] = []
-    while ready:
-        number = heapq.heappop(ready)
-        result.append(units[number])
-        for follower in followers[number]:
-            waiting[follower] -= 1
-            if not waiting[follower]:
-                heapq.heappush(ready, follower)
-    if len(result) != len(units):
-        stuck = [units[number][0].name for number, count in enumerate(waiting) if count]
-        raise CompileError("scopes", "must not wait for each other", ", ".join(stuck[:8]))
-    return result

@@ -1,4 +1,4 @@
-"""From a graph to a program: every node becomes tasks, in topological order, on one stream."""
+"""From a graph to a program: every node becomes tasks, in topological order, on one stream; a scope of UB fusion becomes one task."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ from dataclasses import dataclass, field, replace
 
 from ascendsim.core.errors import AscendSimError, CompileError, UnsupportedOperatorError
 from ascendsim.graph.ir import Graph, Node
+from ascendsim.graph.scopes import units_in_order
 from ascendsim.isa.program import Access, Program, Task, TaskKind
 from ascendsim.lower.accesses import accesses_of
 from ascendsim.lower.engine import check_static, with_workspace, work_of
+from ascendsim.lower.fused import ChainWork, FusedScope, ScopeLowering
 from ascendsim.lower.memory import plan_memory
 from ascendsim.lower.templates.cube import lower_cube
 from ascendsim.lower.templates.movement import lower_movement, lower_scalar
@@ -29,17 +31,28 @@ class LowerOptions:
     Attributes:
         aicpu_types: CANN operator types that the chip runs on the AI CPU.
         flags: Profile flags that operators may ask for (`LowerContext.options`).
+        chain: Joins the vector work of the nodes of a scope.
     """
 
     aicpu_types: frozenset[str] = frozenset()
     flags: Mapping[str, object] = field(default_factory=dict)
+    chain: ChainWork | None = None
+
+
+def scope_lowering(soc: SocSpec, opset: OpSet, options: LowerOptions) -> ScopeLowering:
+    """What finds out whether several nodes can run as one task, as `lower_graph` would do it."""
+    return ScopeLowering(soc, opset, _context(soc, options), Lowering(soc), options.chain)
+
+
+def _context(soc: SocSpec, options: LowerOptions) -> LowerContext:
+    return LowerContext(soc.generation, options.aicpu_types, dict(options.flags), soc.vector.intrinsics)
 
 
 def lower_graph(graph: Graph, soc: SocSpec, opset: OpSet, *, options: LowerOptions | None = None) -> Program:
     """Lowers a compiled graph (precision and formats assigned) for a chip.
 
-    The program's metadata names the chip ("soc") and, by node, its tasks ("tasks_of") and its engine ("engine": "cube", "vector",
-    "movement", "scalar", "sequence", "ai_cpu" or "none").
+    Nodes with the same `origin["scope"]` become one task. The program's metadata names the chip ("soc") and, by node, its tasks
+    ("tasks_of") and its engine ("engine": "cube", "vector", "movement", "scalar", "sequence", "ai_cpu" or "none").
 
     Raises:
         CompileError: If a shape is dynamic or work fits no tiling; names node or tensor and the remedy.
@@ -50,15 +63,29 @@ def lower_graph(graph: Graph, soc: SocSpec, opset: OpSet, *, options: LowerOptio
     if unsupported:
         raise UnsupportedOperatorError(unsupported)
     check_static(graph)
-    context = LowerContext(soc.generation, options.aicpu_types, dict(options.flags), soc.vector.intrinsics)
+    context = _context(soc, options)
     lowering = Lowering(soc)
+    scopes = ScopeLowering(soc, opset, context, lowering, options.chain)
+    internal: set[str] = set()
     tasks: list[Task] = []
     uses: list[list[str]] = []
     aliases: dict[str, str] = {}
     cuts: dict[str, tuple[int, int]] = {}
     tasks_of: dict[str, tuple[int, ...]] = {}
     engines: dict[str, str] = {}
-    for node in graph.topological():
+    for unit in units_in_order(graph):
+        node = unit[0]
+        if len(unit) > 1:
+            scope = scopes.lower(unit)
+            task = fused_task(scope, len(tasks))
+            hidden = {tensor.name for tensor in scope.internal}
+            internal |= hidden
+            touched = [tensor.name for item in unit for tensor in (*item.inputs, *item.outputs) if tensor is not None]
+            uses.append([name for name in touched if name not in hidden])
+            tasks.append(task)
+            tasks_of.update((item.name, (task.id,)) for item in unit)
+            engines.update((item.name, ENGINES[type(scope.work)]) for item in unit)
+            continue
         work = work_of(node, opset, context)
         engines[node.name] = ENGINES[type(work)]
         if isinstance(work, NoTask):
@@ -77,8 +104,15 @@ def lower_graph(graph: Graph, soc: SocSpec, opset: OpSet, *, options: LowerOptio
         tasks.extend(new)
         tensors = [tensor.name for tensor in (*node.inputs, *node.outputs) if tensor is not None]
         uses.extend([*tensors, *(access.region for access in task.accesses)] for task in new)
-    plan = plan_memory(graph, uses, aliases, lowering.workspaces, cuts)
+    plan = plan_memory(graph, uses, aliases, lowering.workspaces, cuts, internal)
     return Program(tuple(tasks), plan, metadata={"soc": soc.name, "graph": graph.name, "tasks_of": tasks_of, "engine": engines})
+
+
+def fused_task(scope: FusedScope, number: int) -> Task:
+    """The one task of a scope."""
+    stage = scope.stage
+    names = tuple(node.name for node in scope.nodes)
+    return Task(number, scope.name, stage.kind, groups=stage.groups, accesses=accesses_of(stage.groups, stage.sizes), fused=names)
 
 
 ENGINES: dict[type, str] = {

@@ -172,7 +172,7 @@ def test_record_without_task_is_an_error():
 def test_fused_task_joins_several_nodes_and_shows_outer_tensors_only():
     run = synthetic_run(4)
     names = [node.name for node in run.graph.nodes]
-    fused = Task(0, "+".join(names[:3]), TaskKind.AI_CORE)
+    fused = Task(0, "+".join(names[:3]), TaskKind.AI_CORE, fused=tuple(names[:3]))
     record = next(record for record in run.trace.tasks if record.task == 0)
     view = replace(run, program=replace(run.program, tasks=(fused,)), trace=replace(run.trace, tasks=(record,))).tasks[0]
     assert isinstance(view, TaskView)

@@ -1,0 +1,70 @@
+"""Scopes: nodes that stay visible but run as one task (UB fusion). A scope is a number in `Node.origin["scope"]`."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Sequence
+
+from ascendsim.core.errors import GraphError
+from ascendsim.graph.ir import Graph, Node, Tensor
+
+SCOPE = "scope"
+FUSED_SEPARATOR = "+"  # between the names of nodes in the name of their task
+
+
+def internal_tensors(nodes: Sequence[Node]) -> tuple[Tensor, ...]:
+    """Tensors that are made in a scope and that nobody outside reads."""
+    inside = set(nodes)
+    graph = nodes[0].graph
+    outputs = {id(tensor) for tensor in graph.outputs} if graph is not None else set()
+    return tuple(
+        tensor
+        for node in nodes
+        for tensor in node.outputs
+        if id(tensor) not in outputs and all(consumer in inside for consumer in tensor.consumers)
+    )
+
+
+def scopes_of(graph: Graph) -> dict[int, tuple[Node, ...]]:
+    """Nodes of every scope in execution order, by number."""
+    scopes: dict[int, list[Node]] = {}
+    for node in graph.topological():
+        if SCOPE in node.origin:
+            scopes.setdefault(node.origin[SCOPE], []).append(node)
+    return {number: tuple(nodes) for number, nodes in scopes.items()}
+
+
+def units_in_order(graph: Graph) -> list[tuple[Node, ...]]:
+    """Nodes and scopes in an order in which they can run; each scope as one unit. Ties keep the order of last nodes.
+
+    Raises:
+        GraphError: If scopes wait for each other.
+    """
+    order = graph.topological()
+    scopes = scopes_of(graph)
+    if not scopes:
+        return [(node,) for node in order]
+    units: list[tuple[Node, ...]] = list(dict.fromkeys(scopes[node.origin[SCOPE]] if SCOPE in node.origin else (node,) for node in order))
+    position = {node: number for number, node in enumerate(order)}
+    units.sort(key=lambda unit: position[unit[-1]])
+    unit_of = {node: number for number, unit in enumerate(units) for node in unit}
+    waiting, followers = [0] * len(units), [list[int]() for _ in units]
+    for number, unit in enumerate(units):
+        before = {unit_of[other] for node in unit for other in graph.predecessors(node) if other in unit_of} - {number}
+        waiting[number] = len(before)
+        for other in before:
+            followers[other].append(number)
+    ready = [number for number, count in enumerate(waiting) if not count]
+    heapq.heapify(ready)
+    result: list[tuple[Node, ...]] = []
+    while ready:
+        number = heapq.heappop(ready)
+        result.append(units[number])
+        for follower in followers[number]:
+            waiting[follower] -= 1
+            if not waiting[follower]:
+                heapq.heappush(ready, follower)
+    if len(result) != len(units):
+        stuck = [units[number][0].name for number, count in enumerate(waiting) if count]
+        raise GraphError("scopes", "must not wait for each other", ", ".join(stuck[:8]))
+    return result
