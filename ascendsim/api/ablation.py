@@ -19,6 +19,7 @@ from ascendsim.profiling.table import Row, Table
 from ascendsim.soc import SocSpec
 
 _FUSION_ONLY = {"fusion_switch_file", "optimization_switch", "passes", "buffer_optimize"}  # options without a meaning at fusion="off"
+_CLOSED = "closed to switch files; --optimization_switch reaches it"
 
 Progress = Callable[[int, int], None]
 
@@ -34,7 +35,7 @@ class Contribution:
         time_us: Time that it saves; negative if it costs time.
         ddr_bytes: DDR traffic that it saves.
         tasks: Tasks that it saves.
-        note: Why there are no figures, "" if there are.
+        note: Why there are no figures, or what to know about them.
     """
 
     name: str
@@ -110,10 +111,6 @@ def ablate(
         if progress is not None:
             progress(number, len(effected))
         whole = Contribution(name, family, count)
-        fact = find_fact(name)
-        if fact is not None and fact.switchable == "no":
-            found.append(replace(whole, note="CANN forbids to switch it off"))
-            continue
         try:
             without = compile(graph, soc, fusion=fusion, **{**options, "optimization_switch": _switched_off(options, name)})
         except (CompileError, PassError) as error:
@@ -123,7 +120,9 @@ def ablate(
             found.append(replace(whole, note="has no switch"))
             continue
         time_us, ddr_bytes, tasks = _saved(simulate(without), base)
-        found.append(replace(whole, time_us=time_us, ddr_bytes=ddr_bytes, tasks=tasks))
+        fact = find_fact(name)
+        closed = fact is not None and fact.switchable != "yes"
+        found.append(replace(whole, time_us=time_us, ddr_bytes=ddr_bytes, tasks=tasks, note=_CLOSED if closed else ""))
     if progress is not None:
         progress(len(effected), len(effected))
     found.sort(key=lambda item: (item.time_us is None, -(item.time_us or 0.0), item.name))

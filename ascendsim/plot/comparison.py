@@ -164,8 +164,8 @@ def _facts(figures: VariantFigures, first: VariantFigures) -> str:
 
 
 def _megabytes(count: int) -> str:
-    if 0 < count < 1e5:
-        return f"{count / 1e3:.1f} kB"
+    if count < 1e5:
+        return f"{count / 1e3:.1f} kB" if count else "0 MB"
     return f"{count / 1e6:,.1f} MB" if count >= 1e7 else f"{count / 1e6:.2f} MB"
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ascendsim.graph.scopes import FUSED_SEPARATOR
 from ascendsim.plot.figures import figure_of, fits, shortened, text_width
 from ascendsim.plot.lanes import Floats, Lane, coverage
 from ascendsim.plot.palette import INK, KIND_COLOURS, LANE, ink_on
@@ -100,8 +101,7 @@ class LaneArtist:
         name = lane.labels[index]
         if small < 5 or not name:
             return
-        parts = [part for part in name.split("/") if part] or [name]
-        short, scoped = parts[-1], "/".join(parts[-2:])
+        short, scoped = label_texts(name)
         timed = f"{scoped}  {_time_text(lane.ends[index] - lane.starts[index])}"
         upright = lane_pixels - 5 if width >= 1.5 * small * self.dpi / 72 else 0.0
         ways = [
@@ -152,6 +152,17 @@ def _boxes(left: Floats, right: Floats, top: Floats, bottom: Floats) -> Floats:
     """Corners of rectangles, shape (count, 4, 2)."""
     corners = [(left, top), (right, top), (right, bottom), (left, bottom)]
     return np.stack([np.stack(corner, axis=1) for corner in corners], axis=1)
+
+
+def label_texts(name: str) -> tuple[str, str]:
+    """The shortest form of a task's name that still says what it is, and one with its scope; the parts of a fused task stay joined.
+
+    >>> label_texts("/layer1/conv1/Conv"), label_texts("/layer1/conv1/Conv+/layer1/relu/Relu")
+    (('Conv', 'conv1/Conv'), ('Conv+Relu', 'conv1/Conv+Relu'))
+    """
+    fused = [[part for part in own.split("/") if part] or [own] for own in name.split(FUSED_SEPARATOR)]
+    short = FUSED_SEPARATOR.join(parts[-1] for parts in fused)
+    return short, "/".join([*fused[0][-2:-1], short])
 
 
 def draw_legend(ax: Axes, kinds: Sequence[str]) -> None:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import pytest
 
 import ascendsim as asim
+from ascendsim.api import ablation
 from ascendsim.api.ablation import effected_passes
-from ascendsim.core.errors import InputError
+from ascendsim.core.errors import CompileError, InputError
 from ascendsim.models.seed_examples import conv_bn_relu, matmul_bias_relu
 from ascendsim.ops import default_opset
 from ascendsim.opset import InferContext
+from ascendsim.passes.fusion import Any, FusionRule, Op, replace_root
 from ascendsim.passes.fusion.catalogue import find_fact
 from ascendsim.passes.fusion.report import FusionReport, PatternRecord
 
@@ -56,12 +60,58 @@ def test_rows_are_sorted_and_begin_with_everything_together():
     assert "<table>" in found._repr_html_()
 
 
-def test_passes_that_must_stay_on_are_listed_with_the_reason():
-    found = {item.name: item for item in asim.ablate(network(), fusion="graph").contributions}
-    closed = [item for name, item in found.items() if (fact := find_fact(name)) is not None and fact.switchable == "no"]
-    assert closed
-    assert {item.note for item in closed} == {"CANN forbids to switch it off"}
-    assert all(item.time_us is None for item in closed)
+def test_passes_that_switch_files_do_not_reach_are_marked():
+    for item in asim.ablate(network(), fusion="graph").contributions:
+        fact = find_fact(item.name)
+        assert fact is not None
+        closed = fact.switchable in ("no", "risky")
+        assert item.note == ("closed to switch files; --optimization_switch reaches it" if closed else "")
+        assert item.time_us is not None
+
+
+class AbsOfAbs(FusionRule):
+    """Abs(Abs(x)) -> Abs(x)."""
+
+    name = "AbsOfAbs"
+    patterns: ClassVar = {"absOfAbs": Op("Abs", Op("Abs", Any("x"), name="inner"), name="outer")}
+
+    def check(self, match, context):
+        return None
+
+    def rewrite(self, graph, match, context):
+        replace_root(graph, match.root, match.nodes["inner"].output)
+
+
+def test_a_pass_without_which_nothing_compiles_says_so(monkeypatch):
+    real = ablation.compile
+
+    def picky(graph, soc, **options):
+        if "AABiasaddConvFusion" in options.get("optimization_switch", ""):
+            raise CompileError("node 'Add'", "needs its convolution")
+        return real(graph, soc, **options)
+
+    monkeypatch.setattr(ablation, "compile", picky)
+    last = asim.ablate(network(), fusion="graph").contributions[-1]
+    assert (last.name, last.time_us) == ("AABiasaddConvFusion", None)
+    assert last.note == "without it: node 'Add' needs its convolution"
+
+
+def test_a_pass_that_ignores_its_switch_says_so(monkeypatch):
+    real = ablation.compile
+    monkeypatch.setattr(
+        ablation, "compile", lambda graph, soc, fusion, optimization_switch=None, **rest: real(graph, soc, fusion=fusion, **rest)
+    )
+    assert {item.note for item in asim.ablate(network(), fusion="graph").contributions} == {"has no switch"}
+
+
+def test_own_passes_are_measured_too():
+    opset = default_opset()
+    b = asim.GraphBuilder("abs", infer=lambda node: opset.get(node).infer(InferContext(node)))
+    b.output(b.op("Abs", b.op("Abs", b.input("x", (64, 64)))), "y")
+    (only,) = asim.ablate(b.build(), fusion="graph", passes=[AbsOfAbs()]).contributions
+    assert only.name == "AbsOfAbs"
+    assert only.time_us is not None
+    assert only.time_us > 0
 
 
 def test_switches_of_the_user_stay():
