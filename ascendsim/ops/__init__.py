@@ -56,6 +56,7 @@ FAMILIES: tuple[str, ...] = (
     "fused_training",
     "composite_members",
     "composite",
+    "fused_quant",
 )
 
 

@@ -13,6 +13,7 @@ from ascendsim.graph.ir import Array, Node, Tensor
 from ascendsim.opset import OpDef
 
 MAX_FOLDED_BYTES = 1 << 20  # results of one node: shape arithmetic and masks fold, weights do not
+KEEP = "no_const_folding"  # attribute of nodes that must stay though their inputs are constant
 MAX_SOURCE_BYTES = 64 << 20  # operands of one node: a lookup in a table folds, arithmetic on whole weights does not
 
 
@@ -27,7 +28,13 @@ def fold(node: Node, definition: OpDef) -> list[Array] | None:
     """
     if not node.domain and node.op_type in ("Shape", "Size"):
         return _shape_of(node)
-    if not definition.foldable or any(True for _ in node.subgraphs) or not _operands_known(node) or not _results_small(node):
+    if (
+        not definition.foldable
+        or node.attr(KEEP, 0)
+        or any(True for _ in node.subgraphs)
+        or not _operands_known(node)
+        or not _results_small(node)
+    ):
         return None
     arrays = [None if t is None or t.constant is None else t.constant.array() for t in node.inputs]
     dtypes: list[np.dtype[Any]] = [(t.origin_dtype or t.element_type).numpy for t in node.outputs]

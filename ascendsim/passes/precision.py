@@ -72,6 +72,8 @@ PARAMETER_PORTS: Mapping[str, tuple[int, ...]] = {
     "QLinearMatMul": (1, 4, 6),
     "Dropout": (1,),
     "BNTrainingUpdate": (1, 2),
+    "AscendDequant": (1,),
+    "AscendRequant": (1,),
 }
 SINGLE_RESULTS = frozenset({"BNTrainingReduce"})  # operators that give float32 whatever they take: sums over a batch leave float16
 

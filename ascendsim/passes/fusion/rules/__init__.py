@@ -43,8 +43,17 @@ from ascendsim.passes.fusion.rules.square import MulSquareFusionPass, Pow2Square
 from ascendsim.passes.fusion.rules.squeeze_unsqueeze import SqueezeUnsqueezeFusionPass
 from ascendsim.passes.fusion.rules.swish import HardSwishFusionPass, SwishFusionPass
 from ascendsim.passes.fusion.rules.transpose_reshape import ReshapeTransposeFusionPass, TransposeReshapeFusionPass
+from ascendsim.passes.fusion.rules.concat_quant import ConcatQuantFusionPass
+from ascendsim.passes.fusion.rules.quant_conv import Conv2DQuantProcessFusionPass
+from ascendsim.passes.fusion.rules.quant_requant import V200NotRequantFusionPass, V200RequantFusionPass
+from ascendsim.passes.fusion.rules.quant_weights import (
 
 RULES: tuple[FusionRule, ...] = (
+    ((),
+    V200NotRequantFusionPass(),
+    V200RequantFusionPass(),
+    Conv2DQuantProcessFusionPass(),
+    ConcatQuantFusionPass(),
     ZSplitVDFusionPass(),
     ZSplitVDFusionPassV2(),
     ZConcatExt2FusionPass(),

@@ -10,12 +10,12 @@ from ascendsim.passes.fusion.rule import FusionContext
 
 CHANNELS = 1  # axis
 CONVOLUTIONS = frozenset({"Conv", "QuantConv"})
-AFTER_CONVOLUTION = ("AscendDequant", "Relu", "LeakyRelu", "AscendQuant")  # in this order, each at most once
+AFTER_CONVOLUTION = ("AscendDequant", "AscendRequant", "Relu", "LeakyRelu", "AscendQuant")  # in this order, each at most once
 BLOCKS = {DType.INT8: 32, DType.UINT8: 32}  # channels of a C0 block; floats: 16, since float32 becomes float16 on the device
 
 
 def convolution_chain(tensor: Tensor) -> tuple[Node, ...] | None:
-    """The nodes from a tensor back to a convolution: Conv [-> Dequant] [-> Relu | LeakyRelu] [-> Quant]; None if it is no such chain."""
+    """The nodes from a tensor back to a convolution by way of `AFTER_CONVOLUTION`; None if it is no such chain."""
     nodes: list[Node] = []
     node, allowed = tensor.producer, len(AFTER_CONVOLUTION)
     while node is not None:
@@ -25,7 +25,7 @@ def convolution_chain(tensor: Tensor) -> tuple[Node, ...] | None:
         position = AFTER_CONVOLUTION.index(node.op_type) if node.op_type in AFTER_CONVOLUTION else allowed
         if position >= allowed:
             return None
-        allowed = 1 if node.op_type == "LeakyRelu" else position  # no Relu before a LeakyRelu
+        allowed = AFTER_CONVOLUTION.index("Relu") if node.op_type == "LeakyRelu" else position  # no Relu before a LeakyRelu
         node = node.required(0).producer
     return None
 
