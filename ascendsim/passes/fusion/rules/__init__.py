@@ -11,6 +11,7 @@ from ascendsim.passes.fusion.rules.batch_matmul import BatchMatMulFusionPass, Ba
 from ascendsim.passes.fusion.rules.batchnorm_inference import BatchNormBnInferFusionPass, HostBNFusionPass
 from ascendsim.passes.fusion.rules.casts import CastCastFusionPass, CastRemoveFusionPass
 from ascendsim.passes.fusion.rules.concat_conv import ConvConcatFusionPass
+from ascendsim.passes.fusion.rules.concat_quant import ConcatQuantFusionPass
 from ascendsim.passes.fusion.rules.concat_tree import ZConcatExt2FusionPass, ZConcatv2dFusionPass
 from ascendsim.passes.fusion.rules.conv_batchnorm import ConvBatchnormFusionPass
 from ascendsim.passes.fusion.rules.conv_bias import AABiasaddConvFusion, TBEConvAddFusion
@@ -32,6 +33,14 @@ from ascendsim.passes.fusion.rules.pad_conv import PadConv2dFusionPass, PadDepth
 from ascendsim.passes.fusion.rules.pad_pool import PadMaxPoolFusionPass
 from ascendsim.passes.fusion.rules.pool_average import AvgPoolFusionPass, PoolingFusionPass
 from ascendsim.passes.fusion.rules.pool_global import Globalavgpoolpass
+from ascendsim.passes.fusion.rules.quant_conv import Conv2DQuantProcessFusionPass
+from ascendsim.passes.fusion.rules.quant_requant import V200NotRequantFusionPass, V200RequantFusionPass
+from ascendsim.passes.fusion.rules.quant_weights import (
+    DeleteNoConstFolding,
+    TfMergeSubFusionPass,
+    TfMergeWeightQuantFusionPass,
+    TfTagNoConstFoldingFusionPass,
+)
 from ascendsim.passes.fusion.rules.realdiv_muls import RealDiv2MulsFusionPass
 from ascendsim.passes.fusion.rules.reduce_mean import AReduceMeanFusionPass
 from ascendsim.passes.fusion.rules.softmax import SoftmaxFusionPass
@@ -43,21 +52,8 @@ from ascendsim.passes.fusion.rules.square import MulSquareFusionPass, Pow2Square
 from ascendsim.passes.fusion.rules.squeeze_unsqueeze import SqueezeUnsqueezeFusionPass
 from ascendsim.passes.fusion.rules.swish import HardSwishFusionPass, SwishFusionPass
 from ascendsim.passes.fusion.rules.transpose_reshape import ReshapeTransposeFusionPass, TransposeReshapeFusionPass
-from ascendsim.passes.fusion.rules.concat_quant import ConcatQuantFusionPass
-from ascendsim.passes.fusion.rules.quant_conv import Conv2DQuantProcessFusionPass
-from ascendsim.passes.fusion.rules.quant_requant import V200NotRequantFusionPass, V200RequantFusionPass
-from ascendsim.passes.fusion.rules.quant_weights import (
 
 RULES: tuple[FusionRule, ...] = (
-    ((),
-    V200NotRequantFusionPass(),
-    V200RequantFusionPass(),
-    Conv2DQuantProcessFusionPass(),
-    ConcatQuantFusionPass(),
-    ZSplitVDFusionPass(),
-    ZSplitVDFusionPassV2(),
-    ZConcatExt2FusionPass(),
-    ZConcatv2dFusionPass(),
     ConvBatchnormFusionPass(),
     AABiasaddConvFusion(),
     TBEConvAddFusion(),
@@ -107,4 +103,16 @@ RULES: tuple[FusionRule, ...] = (
     BatchNormBnInferFusionPass(),
     HostBNFusionPass(),
     FusedBatchnormFusionPass(),
+    ZConcatExt2FusionPass(),
+    ZConcatv2dFusionPass(),
+    ZSplitVDFusionPass(),
+    ZSplitVDFusionPassV2(),
+    ConcatQuantFusionPass(),
+    Conv2DQuantProcessFusionPass(),
+    V200NotRequantFusionPass(),
+    V200RequantFusionPass(),
+    DeleteNoConstFolding(),
+    TfMergeSubFusionPass(),
+    TfMergeWeightQuantFusionPass(),
+    TfTagNoConstFoldingFusionPass(),
 )
