@@ -8,6 +8,7 @@ from os import PathLike
 
 from ascendsim import soc as chips
 from ascendsim.api.fusion import FusionSettings
+from ascendsim.api.graph_kernel import GraphKernelFlow, graph_saver
 from ascendsim.api.options import profile_options
 from ascendsim.core.errors import InputError
 from ascendsim.graph.copying import copy_graph
@@ -21,6 +22,8 @@ from ascendsim.ops.fused_chain import chain_work
 from ascendsim.opset import OpSet
 from ascendsim.passes.fusion.report import FusionReport
 from ascendsim.passes.fusion.rule import FusionRule
+from ascendsim.passes.graph_kernel import GraphKernelReport
+from ascendsim.passes.graph_kernel.flags import Flags
 from ascendsim.passes.layout import AssignFormats
 from ascendsim.passes.manager import PassManager
 from ascendsim.passes.output_type import output_types
@@ -39,6 +42,7 @@ class CompiledModel:
         opset: Operators that the graph was compiled with.
         source: The graph as the user gave it.
         fusion: What fusion matched and changed, and which passes were off.
+        graph_kernel: The composites of graph-kernel fusion and their price; None in other flows.
     """
 
     graph: Graph
@@ -47,6 +51,7 @@ class CompiledModel:
     opset: OpSet
     source: Graph
     fusion: FusionReport = field(default_factory=FusionReport)
+    graph_kernel: GraphKernelReport | None = None
 
     def tasks_of(self, node: str) -> tuple[Task, ...]:
         """The tasks that run a node.
@@ -90,6 +95,8 @@ def compile(
     buffer_optimize: str = "l2_optimize",
     output_type: str | None = None,
     options: Mapping[str, bool | int | str] | None = None,
+    graph_kernel_flags: Flags = None,
+    save_graphs: str | PathLike[str] | None = None,
 ) -> CompiledModel:
     """Compiles a graph for a chip: fusion, precision, formats, tiling, tasks and memory plan. The graph itself stays as it is.
 
@@ -100,7 +107,8 @@ def compile(
         precision_mode: ATC's option: "force_fp16", "allow_fp32_to_fp16", "must_keep_origin_dtype", "force_fp32",
             "cube_fp16in_fp32out", "allow_mix_precision".
         aicore_num: Number of AI Cores to use (ATC's option); all by default.
-        fusion: How much is fused, each level with those before it: "off", "graph", "ub", "all".
+        fusion: How much is fused, each level with those before it: "off", "graph", "ub", "all"; or "graph-kernel", MindSpore's flow,
+            which makes composites of basic operators in place of UB fusion.
         fusion_switch_file: File that switches passes on and off, in CANN's form (ATC's option).
         passes: Graph-fusion passes of your own, instances of `FusionRule` subclasses.
         optimization_switch: "PassA:on;PassB:off", stronger than the file (ATC's option).
@@ -108,6 +116,9 @@ def compile(
         buffer_optimize: "l2_optimize", "l1_optimize" or "off_optimize" (ATC's option); counts at fusion="all".
         output_type: Element type of floating-point outputs: "FP16", "FP32", or "node:index:type;..." (ATC's option).
         options: How the release behaves where releases differ, for example `{"aicpu_pow": True}`; see `api.options`.
+        graph_kernel_flags: MindSpore's flags of graph-kernel fusion, "--opt_level=2 ..." or a mapping; see `passes.graph_kernel.flags`.
+        save_graphs: Folder for Graphviz files: the graph after each fusion pass that changed it, and after the stages of graph-kernel
+            fusion under MindSpore's names.
 
     Raises:
         SocError: If the chip or a change is not valid, or the chip lacks figures that a run needs.
@@ -120,21 +131,31 @@ def compile(
     spec = soc if isinstance(soc, SocSpec) and not set and aicore_num is None else _chip(soc, dict(set or {}), aicore_num)
     chips.require_runnable(spec)
     chosen = profile_options(options)
+    composites = GraphKernelFlow.of(fusion, graph_kernel_flags, save_graphs)
+    level = fusion if composites is None else "graph"
     settings = replace(
-        FusionSettings.of(fusion, fusion_switch_file, passes, optimization_switch, oo_level, buffer_optimize), options=chosen
+        FusionSettings.of(level, fusion_switch_file, passes, optimization_switch, oo_level, buffer_optimize),
+        options=chosen,
+        dump=None if save_graphs is None else graph_saver(save_graphs),
     )
     report = settings.new_report()
     opset = default_opset()
     outputs = output_types(graph, output_type)
     device = copy_graph(graph)
     settings.fuse(device, spec, opset, report)
+    if composites is not None:
+        composites.mark(device)
     precision = ApplyPrecision(precision_mode, frozenset(spec.cube.cycles_per_block), outputs)
     PassManager((precision, AssignFormats(opset, spec, int(chosen["format_reach"])))).run(device)
     settings.fuse(device, spec, opset, report, second_round=True)
     lowering = LowerOptions(aicpu_types=aicpu_types(spec.short_name), flags=chosen, chain=chain_work)
-    settings.fuse_buffers(device, spec, opset, report, lowering)
+    made: GraphKernelReport | None = None
+    if composites is None:
+        settings.fuse_buffers(device, spec, opset, report, lowering)
+    else:
+        device, made = composites.fuse(device, spec, opset, lowering)
     program = lower_graph(device, spec, opset, options=lowering)
-    return CompiledModel(device, program, spec, opset, graph, report)
+    return CompiledModel(device, program, spec, opset, graph, report, made)
 
 
 def _chip(soc: str | PathLike[str] | SocSpec, overrides: dict[str, str | int | float], aicore_num: int | None) -> SocSpec:

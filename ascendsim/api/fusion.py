@@ -41,7 +41,7 @@ class FusionLevel(IntEnum):
         """
         names = fusion_levels()
         if name not in names:
-            raise InputError("option fusion", f"must be one of {', '.join(names)}", repr(name), suggest(str(name), names))
+            raise InputError("option fusion", f"must be one of {', '.join(names)} or graph-kernel", repr(name), suggest(str(name), names))
         return cls[name.upper()]
 
     @property

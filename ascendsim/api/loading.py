@@ -25,10 +25,10 @@ def load(
     weights: Literal["file", "random"] = "file",
     seed: int = 0,
 ) -> Graph:
-    """Reads an ONNX model, infers every shape and folds its shape arithmetic.
+    """Reads an ONNX model, infers every shape and folds its shape arithmetic; or a fused sub-graph in AKG's composite JSON.
 
     Args:
-        source: Path of an .onnx file, its bytes, or a loaded `onnx.ModelProto`.
+        source: Path of an .onnx, .info or .json file, its bytes, or a loaded `onnx.ModelProto`. The content decides.
         batch: New batch size; everything that depends on it is inferred again.
         shapes: New shapes by input name, for example `{"input": (8, 3, 224, 224)}`.
         weights: "file" takes the values from the file (weights whose external file is missing become shape-only, which is
@@ -40,12 +40,35 @@ def load(
         GraphError: If the model is malformed or a shape rule is broken.
         UnsupportedOperatorError: Lists all unsupported operators at once.
     """
-    from ascendsim.frontends.onnx import load_onnx
-
     if weights not in ("file", "random"):
         raise InputError("option weights", 'must be "file" or "random"', repr(weights))
     if batch is not None and (not isinstance(batch, int) or isinstance(batch, bool) or batch < 1):
         raise InputError("option batch", "must be a positive integer", repr(batch))
     options: dict[str, Any] = {"batch": batch, "shapes": shapes, "weights": weights, "seed": seed}
     held = Path(source) if isinstance(source, PathLike) else source
+    composite = _composite_text(held)
+    if composite is not None:
+        from ascendsim.frontends.composite import load_composite
+
+        if batch is not None:
+            raise InputError("option batch", "does not go with composite JSON", batch, "give shapes= for its dynamic inputs")
+        return load_composite(composite, opset=default_opset(), shapes=shapes)
+    from ascendsim.frontends.onnx import load_onnx
+
     return load_onnx(held, opset=default_opset(), **options)
+
+
+def _composite_text(source: Any) -> bytes | Path | None:
+    """The source if it is composite JSON, else None."""
+    from ascendsim.frontends.composite import is_composite
+
+    if isinstance(source, bytes):
+        return source if is_composite(source) else None
+    if not isinstance(source, (str, Path)):
+        return None
+    path = Path(source)
+    if path.suffix.lower() == ".onnx" or not path.is_file():
+        return None
+    with path.open("rb") as file:
+        looks_like_text = file.read(64).lstrip()[:1] == b"{"
+    return path if looks_like_text else None
