@@ -1,4 +1,7 @@
-"""Conv: 1-d to 3-d, groups, dilation, auto_pad."""
+"""Conv: 1-d to 3-d, groups, dilation, auto_pad.
+
+The attribute `activation` = "relu", which no model has, is a Relu that fusion took into the convolution.
+"""
 
 from __future__ import annotations
 
@@ -9,11 +12,11 @@ from typing import Any
 import numpy as np
 
 from ascendsim.graph.ir import Node
-from ascendsim.ops.common import as_float32, finish, on_ai_cpu, runs_on_ai_core
+from ascendsim.ops.common import as_float32, computing_type, finish, on_ai_cpu, runs_on_ai_core
 from ascendsim.ops.cube import convolution_work
 from ascendsim.ops.windows import Axis, as_volume, kernel_window, outputs, slide
 from ascendsim.opset import InferContext, Layout, OpDef
-from ascendsim.opset.work import LowerContext, NoTask, Work
+from ascendsim.opset.work import LowerContext, NoTask, Step, Work
 
 
 def conv_shape(context: InferContext, image: int = 0, weight: int = 1, bias: int | None = 2) -> tuple[Any, ...] | None:
@@ -89,6 +92,8 @@ def _compute(node: Node, inputs: Sequence[Any], wanted: Sequence[np.dtype[Any]])
     result = convolve_arrays(node, as_float32(inputs[0]), as_float32(inputs[1]))
     if len(inputs) > 2 and inputs[2] is not None:
         result += as_float32(inputs[2]).reshape(-1, *(1,) * (result.ndim - 2))
+    if node.attr("activation") == "relu":
+        result = np.maximum(result, result.dtype.type(0))
     return [finish(result, wanted[0])]
 
 
@@ -103,7 +108,8 @@ def _lower(node: Node, context: LowerContext) -> Work:
     if not runs_on_ai_core(node):
         return on_ai_cpu(node, float(math.prod(weight.static_shape[1:])))
     axes = conv_axes(node, image.static_shape, weight.static_shape)
-    return convolution_work(image, weight, node.input(2), output, axes, int(node.attr("group", 1)))
+    epilogue = (Step("vrelu", computing_type(output.element_type, context)),) if node.attr("activation") == "relu" else ()
+    return convolution_work(image, weight, node.input(2), output, axes, int(node.attr("group", 1)), epilogue=epilogue)
 
 
 def _cann(node: Node) -> str:

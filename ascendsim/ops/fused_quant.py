@@ -4,8 +4,9 @@
     AscendDequant(acc, deq)     acc * deq, deq = step of the data * step of the weights, one value or one a channel; relu_flag: max(., 0)
     AscendRequant(acc, req)     sat(round(acc * req + offset)) to int8; relu_flag: max(acc * req, 0) before the offset
     AscendWeightQuant(w, o)     w - o in int8
-    QuantConv(x, w, bias)       int8 convolution, int32 result: conv(x - offset_x, w) + bias; offset_in_bias: the bias holds
-                                -offset_x * sum(w) already, the Cube multiplies x as it is and pads with offset_x
+    QuantConv(x, w, bias, deq)  int8 convolution: conv(x - offset_x, w) + bias; offset_in_bias: the bias holds -offset_x * sum(w)
+                                already, the Cube multiplies x as it is and pads with offset_x. The result is int32, or with deq
+                                (and relu_flag) what AscendDequant makes of it on the way out
 
 Prepared scales are uint64: the chip's parameter registers hold the float32 bits in their low half.
 """
@@ -89,14 +90,15 @@ def _infer_conv(context: InferContext) -> None:
     for port in (0, 1):
         if context.dtype(port) is not DType.INT8:
             raise context.fail(f"needs int8 as input {port}", context.dtype(port).value)
-    context.set(0, DType.INT32, conv_shape(context))
+    kind = context.node.attr("dtype", DType.FLOAT32) if context.has(3) else DType.INT32
+    context.set(0, kind if isinstance(kind, DType) else DType.FLOAT32, conv_shape(context))
 
 
-def _conv(node: Node, inputs: Sequence[Any], _wanted: Wanted) -> Sequence[Any]:
+def _conv(node: Node, inputs: Sequence[Any], wanted: Wanted) -> Sequence[Any]:
     """Exact sums of x - offset_x; where the bias holds the correction, what it took off is put back first."""
     from ascendsim_kernels.conv import integer_convolve
 
-    x, w, bias = (*inputs, None)[:3]
+    x, w, bias, scale = (*inputs, None, None)[:4]
     offset = int(node.attr("offset_x", 0))
     image, weight = x.astype(np.int32) - offset, w.astype(np.int32)
     axes = conv_axes(node, image.shape, weight.shape)
@@ -108,16 +110,22 @@ def _conv(node: Node, inputs: Sequence[Any], _wanted: Wanted) -> Sequence[Any]:
         total = total + offset * weight.reshape(weight.shape[0], -1).sum(axis=1, dtype=np.int32).reshape(along)
     if bias is not None:
         total = total + bias.reshape(along)
-    return [total.astype(np.int32)]
+    total = total.astype(np.int32)
+    return [total] if scale is None else _dequant(node, [total, scale], wanted)
 
 
 def _lower_conv(node: Node, _context: LowerContext) -> Work:
-    """int8 convolution, bias in L0C; a correction that is not in the bias is one more vector step on the way out."""
+    """int8 convolution, bias in L0C; a correction that is not in the bias is one more vector step on the way out.
+
+    FIXPIPE multiplies by the scale and cuts at zero as it stores.
+    """
     x, w, output = node.required(0), node.required(1), node.output
     if output.elements == 0 or math.prod(x.static_shape) == 0:
         return NoTask()
     correction = node.attr("offset_x", 0) and not node.attr("offset_in_bias", 0)
     epilogue = (Step("vsub", DType.INT32),) if correction else ()
+    if node.attr("relu_flag", 0):
+        epilogue += (Step("vrelu", DType.FLOAT16),)
     axes = conv_axes(node, x.static_shape, w.static_shape)
     return convolution_work(x, w, node.input(2), output, axes, int(node.attr("group", 1)), epilogue=epilogue)
 

@@ -20,6 +20,7 @@ from ascendsim.passes.fusion.rules.conv_group import GroupConv2DFusionPass
 from ascendsim.passes.fusion.rules.conv_scale import AConv2dMulFusion, ConvScaleFusionPass
 from ascendsim.passes.fusion.rules.conv_split_concat import ASplitConv2dConcatPass
 from ascendsim.passes.fusion.rules.drelu import DreluFusionPass
+from ascendsim.passes.fusion.rules.fixpipe_conv import FixPipeAbilityProcessPass
 from ascendsim.passes.fusion.rules.gelu import GeluFusionPass, GeluONNXFusionPass
 from ascendsim.passes.fusion.rules.gemm_to_matmul import GemmToMatmulFusionPass
 from ascendsim.passes.fusion.rules.json_rules import json_rules
@@ -115,4 +116,5 @@ RULES: tuple[FusionRule, ...] = (
     TfMergeSubFusionPass(),
     TfMergeWeightQuantFusionPass(),
     TfTagNoConstFoldingFusionPass(),
+    FixPipeAbilityProcessPass(),
 )
