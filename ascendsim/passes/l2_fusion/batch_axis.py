@@ -14,7 +14,7 @@ from ascendsim.core.formats import Format
 from ascendsim.graph.ir import Graph, Node, Tensor
 
 _ELEMENTWISE = frozenset(
-    [
+    {
         "Abs",
         "Add",
         "And",
@@ -30,6 +30,7 @@ _ELEMENTWISE = frozenset(
         "Erf",
         "Exp",
         "Floor",
+        "FusedMulAdd",
         "Gelu",
         "Greater",
         "GreaterOrEqual",
@@ -45,6 +46,7 @@ _ELEMENTWISE = frozenset(
         "Min",
         "Mish",
         "Mul",
+        "Muls",
         "Neg",
         "Not",
         "Or",
@@ -52,7 +54,9 @@ _ELEMENTWISE = frozenset(
         "Pow",
         "Reciprocal",
         "Relu",
+        "ReluV2",
         "Round",
+        "Rsqrt",
         "Selu",
         "Shrink",
         "Sigmoid",
@@ -61,35 +65,33 @@ _ELEMENTWISE = frozenset(
         "Softplus",
         "Softsign",
         "Sqrt",
+        "Square",
         "Sub",
         "Sum",
         "Swish",
         "Tanh",
         "ThresholdedRelu",
+        "TransData",
         "Where",
         "Xor",
-        "FusedMulAdd",
-        "Muls",
-        "Rsqrt",
-        "Square",
-        "ReluV2",
-        "TransData",
-    ]
+    }
 )
-_PER_SAMPLE = frozenset(  # input 0 is cut, all others must be without the batch
-    [
+# input 0 is cut, all others must be without the batch
+_PER_SAMPLE = frozenset(
+    {
         "AveragePool",
-        "BatchNormalization",
         "BNInference",
         "BNInferenceD",
+        "BatchNormalization",
         "Conv",
         "ConvTranspose",
         "DepthToSpace",
+        "FullyConnection",
         "GlobalAveragePool",
         "GlobalLpPool",
         "GlobalMaxPool",
-        "InstanceNormalization",
         "GroupNormalization",
+        "InstanceNormalization",
         "LRN",
         "LpPool",
         "MaxPool",
@@ -97,12 +99,11 @@ _PER_SAMPLE = frozenset(  # input 0 is cut, all others must be without the batch
         "SpaceToDepth",
         "StridedRead",
         "StridedWrite",
-        "FullyConnection",
-    ]
+    }
 )
 _ONE_AXIS = {"Softmax": -1, "LogSoftmax": -1, "LpNormalization": -1, "Concat": None, "Split": 0}  # default of `axis`
 _REDUCTIONS = frozenset(
-    [
+    {
         "ReduceL1",
         "ReduceL2",
         "ReduceLogSum",
@@ -113,7 +114,7 @@ _REDUCTIONS = frozenset(
         "ReduceProd",
         "ReduceSum",
         "ReduceSumSquare",
-    ]
+    }
 )
 _SLICEABLE = frozenset({Format.ND, Format.NCHW, Format.NC1HWC0})
 

@@ -12,7 +12,7 @@ l2_fusion_comm.cc).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,10 +20,10 @@ import numpy as np
 from ascendsim.core.errors import CompileError
 from ascendsim.graph.copying import copy_graph
 from ascendsim.graph.ir import Graph, Node, Tensor
+from ascendsim.graph.scopes import SCOPE
 from ascendsim.passes.l2_fusion.batch_axis import BatchAxis, can_be_cut
 
 SUFFIX = "_l2split"
-SCOPE = "scope"  # key in Node.origin: number of the UB-fusion scope
 BLOCK = "l2_block"  # key in Node.origin: number of the block that a node was cut with
 
 
@@ -66,6 +66,28 @@ def block_border(graph: Graph, axis: BatchAxis, nodes: Sequence[Node]) -> tuple[
     return taken, given
 
 
+def refusal(graph: Graph, axis: BatchAxis, nodes: Sequence[Node], no_task: Collection[str] = ()) -> str | None:
+    """Why nodes cannot run in passes as one block; None if they can.
+
+    Args:
+        graph: The compiled graph.
+        axis: Of the graph.
+        nodes: A run of nodes in execution order.
+        no_task: Names of nodes without a task: their outputs are other names of memory and cannot be slices of something else.
+    """
+    for node in nodes:
+        if node.name not in axis.nodes:
+            return f"{node.name!r} ({node.op_type}) cannot run on a part of the batch"
+    taken, given = block_border(graph, axis, nodes)
+    for tensor in (*taken, *given):
+        if not can_be_cut(tensor):
+            return f"{tensor.name!r} cannot be cut into batches in format {tensor.format.value}"
+    for tensor in given:
+        if tensor.producer is not None and tensor.producer.name in no_task:
+            return f"{tensor.name!r} has no memory of its own"
+    return None
+
+
 def cut_blocks(graph: Graph, axis: BatchAxis, blocks: Sequence[BatchBlock]) -> None:
     """Cuts blocks into smaller batches, in place.
 
@@ -104,13 +126,9 @@ class _Cutter:
     def _check(self) -> None:
         if not 1 <= self.block.batch < self.axis.batch or self.axis.batch % self.block.batch:
             raise CompileError("batch of a pass", f"must divide {self.axis.batch} and be smaller", self.block.batch)
-        for node in self.nodes:
-            if node.name not in self.axis.nodes:
-                raise CompileError(f"node {node.name!r} ({node.op_type})", "cannot run on a part of the batch")
-        taken, given = block_border(self.graph, self.axis, self.nodes)
-        for tensor in (*taken, *given):
-            if not can_be_cut(tensor):
-                raise CompileError(f"tensor {tensor.name!r}", "cannot be cut into batches in its format", tensor.format.value)
+        reason = refusal(self.graph, self.axis, self.nodes)
+        if reason is not None:
+            raise CompileError(f"block of node {self.nodes[0].name!r}", f"cannot be cut: {reason}")
 
     def run(self) -> list[Node]:
         """Makes Split nodes, the nodes of all passes, and Concat nodes, in the order of execution."""

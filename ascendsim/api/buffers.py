@@ -1,0 +1,164 @@
+"""L2 fusion as `compile` does it: cut the batch where that pays, lower, place what fits.
+
+software-managed L2 (Ascend310)   tensors are placed, and batches are cut so that more of them fit
+L2 cache (all other chips)        what is resident is the cache's business; batches are cut only if the option `l2_batch` asks
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, field
+
+from ascendsim.core.errors import CompileError
+from ascendsim.graph.ir import Graph
+from ascendsim.graph.scopes import units_in_order
+from ascendsim.isa.program import Program
+from ascendsim.lower import LowerOptions, lower_graph
+from ascendsim.lower.batch_split import BatchSearch, Block
+from ascendsim.lower.l2_placement import L2Plan, plan_l2, with_placement
+from ascendsim.opset import OpSet
+from ascendsim.passes.l2_fusion import BLOCK, BatchAxis, BatchBlock, at_batch, cut_blocks, find_batch, refusal, seed_edges
+from ascendsim.soc import SocSpec
+
+
+@dataclass(frozen=True, slots=True)
+class SplitBlock:
+    """A block that runs in several passes.
+
+    Attributes:
+        nodes: Names before the cut, in execution order.
+        batch, passes: Samples of a pass, and how many.
+        estimated_us, whole_us: Time by the closed form that decided, and that of the whole batch at once.
+    """
+
+    nodes: tuple[str, ...]
+    batch: int
+    passes: int
+    estimated_us: float
+    whole_us: float
+
+
+@dataclass(frozen=True, slots=True)
+class BufferReport:
+    """What L2 fusion did.
+
+    Attributes:
+        blocks: Cut into smaller batches.
+        l2: What lies in L2; None on chips whose L2 is a cache.
+    """
+
+    blocks: tuple[SplitBlock, ...] = ()
+    l2: L2Plan | None = None
+
+    @property
+    def saved_bytes(self) -> int:
+        """DDR bytes that L2 carries instead, over all tasks."""
+        return self.l2.saved_bytes if self.l2 is not None else 0
+
+
+@dataclass(frozen=True, slots=True)
+class L2Options:
+    """How far L2 fusion goes.
+
+    Attributes:
+        edges: "every" = every tensor between tasks that fits while it lives, as CANN's optimizer has it; "listed" = only the kinds
+            that the tuning guide of the Ascend 310 lists: a reduction into a segment-wise operator, an AI Core operator into
+            another engine, and what is inside of blocks with a cut batch.
+        batch: "chip" = batches are cut on chips whose L2 is managed by software; "split", "whole" = always, never.
+    """
+
+    edges: str = "every"
+    batch: str = "chip"
+
+
+@dataclass(slots=True)
+class L2Fusion:
+    """L2 fusion of one graph on one chip.
+
+    Attributes:
+        soc, opset, lowering, options: Of the compilation.
+        report: What was done; filled by `run`.
+    """
+
+    soc: SocSpec
+    opset: OpSet
+    lowering: LowerOptions
+    options: L2Options = field(default_factory=L2Options)
+    report: BufferReport = field(default_factory=BufferReport)
+
+    def run(self, graph: Graph) -> Program:
+        """Cuts batches in the graph, in place, lowers it and places tensors.
+
+        Raises:
+            CompileError: If the graph cannot be lowered.
+        """
+        program = lower_graph(graph, self.soc, self.opset, options=self.lowering)
+        capacity = self.soc.l2.size or 0
+        managed = self.soc.l2.software_managed
+        if not capacity:
+            return program
+        blocks: tuple[SplitBlock, ...] = ()
+        if self.options.batch == "split" or (managed and self.options.batch == "chip"):
+            blocks = self._cut(graph, program, capacity)
+            if blocks:
+                program = lower_graph(graph, self.soc, self.opset, options=self.lowering)
+        if not managed:
+            self.report = BufferReport(blocks)
+            return program
+        inner, weights = _inside_blocks(graph)
+        candidates = None if self.options.edges == "every" else inner | seed_edges(graph, self.opset, program.metadata["engine"])
+        plan = plan_l2(program, capacity, candidates, weights)
+        self.report = BufferReport(blocks, plan)
+        return with_placement(program, plan)
+
+    def _cut(self, graph: Graph, program: Program, capacity: int) -> tuple[SplitBlock, ...]:
+        axis = find_batch(graph)
+        if axis.batch < 2 or _all_fit(program, capacity):
+            return ()
+        programs = {axis.batch: program, **self._smaller(graph, axis)}
+        units = units_in_order(graph)
+        none = {name for name, engine in program.metadata["engine"].items() if engine == "none"}
+        allowed = [all(node.name in axis.nodes for node in unit) for unit in units]
+
+        def legal(first: int, end: int) -> bool:
+            if not all(allowed[first:end]):
+                return False
+            return refusal(graph, axis, [node for unit in units[first:end] for node in unit], none) is None
+
+        search = BatchSearch([[node.name for node in unit] for unit in units], programs, self.soc, capacity, legal)
+        found = search.run()
+        names = [tuple(node.name for unit in units[block.first : block.end] for node in unit) for block in found]
+        cut_blocks(graph, axis, [BatchBlock(nodes, block.batch) for nodes, block in zip(names, found, strict=True)])
+        return tuple(_reported(nodes, block, axis.batch) for nodes, block in zip(names, found, strict=True))
+
+    def _smaller(self, graph: Graph, axis: BatchAxis) -> dict[int, Program]:
+        """The graph lowered at every batch that divides the whole; those at which a task has no program are left out."""
+        programs = {}
+        for batch in range(1, axis.batch):
+            if axis.batch % batch == 0:
+                try:
+                    programs[batch] = lower_graph(at_batch(graph, axis, batch), self.soc, self.opset, options=self.lowering)
+                except CompileError:  # a fused task may not pay at this size
+                    continue
+        return programs
+
+
+def _reported(nodes: tuple[str, ...], block: Block, batch: int) -> SplitBlock:
+    return SplitBlock(nodes, block.batch, batch // block.batch, block.seconds * 1e6, block.whole_seconds * 1e6)
+
+
+def _all_fit(program: Program, capacity: int) -> bool:
+    return not plan_l2(program, capacity).refused
+
+
+def _inside_blocks(graph: Graph) -> tuple[frozenset[str], Collection[str]]:
+    """Tensors between the nodes of blocks with a cut batch, and the weights that their passes share."""
+    inner: list[str] = []
+    weights: list[str] = []
+    for node in graph.nodes:
+        if BLOCK not in node.origin:
+            continue
+        same = [tensor for tensor in node.outputs if all(user.origin.get(BLOCK) == node.origin[BLOCK] for user in tensor.consumers)]
+        inner += [tensor.name for tensor in same if tensor.consumers]
+        weights += [tensor.name for tensor in node.inputs if tensor is not None and tensor.is_constant]
+    return frozenset(inner), tuple(dict.fromkeys(weights))

@@ -1,0 +1,199 @@
+"""Where to cut a batch: blocks of consecutive units that run B/b times with batch b, so that what is between them stays in L2.
+
+Whether that pays is a matter of bytes: a block saves the DDR traffic of its inner tensors and costs B/b times the launches and the
+weights (unless those stay in L2 too), and smaller tiles. The choice is the cheapest way to cover all units by runs, each with a
+batch of its own, found by dynamic programming over cut positions; `task_cost` prices a task. Only positions at which few bytes are
+alive come into question as cuts (local minima of the live bytes).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from ascendsim.core.formats import align
+from ascendsim.isa.program import Program
+from ascendsim.lower.l2_placement import PAGES, PIECES, root_of, touched_roots
+from ascendsim.lower.task_cost import Rates, TaskCost, task_cost
+from ascendsim.soc.spec import SocSpec
+
+MOST_CUTS = 48  # positions that are tried as borders of blocks; bounds the search
+PAYS = 0.99  # a cut must make a block at least 1 % faster by the estimate: below that the estimate says nothing
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """A run of units with a batch of its own.
+
+    Attributes:
+        first, end: Units, `end` excluded.
+        batch: Samples of one pass.
+        seconds: Estimated time of all passes.
+        whole_seconds: The same with the whole batch at once.
+    """
+
+    first: int
+    end: int
+    batch: int
+    seconds: float
+    whole_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class _Tensor:
+    """A piece of memory between units.
+
+    Attributes:
+        made, last: Units that make it and read it last.
+        between: Whether it is a tensor between tasks (no input, output or weight).
+    """
+
+    made: int
+    last: int
+    between: bool
+    weight: bool
+
+
+class BatchSearch:
+    """The search on one graph and chip.
+
+    Args:
+        units: Names of the nodes of each unit, in execution order.
+        programs: By batch: the graph lowered at that batch. Holds the whole batch.
+        soc: The chip.
+        capacity: Bytes of L2.
+        legal: Whether units `first` to `end` (excluded) can run in passes.
+    """
+
+    def __init__(
+        self,
+        units: Sequence[Sequence[str]],
+        programs: Mapping[int, Program],
+        soc: SocSpec,
+        capacity: int,
+        legal: Callable[[int, int], bool],
+    ) -> None:
+        self._count, self._legal = len(units), legal
+        self._capacity, self._page = capacity, max(1, capacity // PAGES)
+        self._whole, self._rates = max(programs), Rates.of(soc)
+        self._costs = {batch: _unit_costs(units, program, soc) for batch, program in programs.items()}
+        self._sizes = {
+            batch: {name: region.bytes for name, region in program.memory.regions.items()} for batch, program in programs.items()
+        }
+        self._tensors = _tensors(units, programs[self._whole])
+
+    def run(self) -> list[Block]:
+        """Blocks that are worth cutting, in order."""
+        cuts = self._cuts()
+        best: dict[int, float] = {0: 0.0}
+        choice: dict[int, tuple[int, int, float, float]] = {}
+        for place, end in enumerate(cuts[1:], 1):
+            for first in cuts[:place]:
+                whole = self.seconds(first, end, self._whole)
+                options = [(whole, self._whole)]
+                if self._legal(first, end):
+                    options += [(self.seconds(first, end, batch), batch) for batch in self._costs if batch != self._whole]
+                least, batch = min(options, key=lambda item: (item[0] if item[1] == self._whole else item[0] / PAYS, -item[1]))
+                if best[first] + least < best.get(end, float("inf")):
+                    best[end] = best[first] + least
+                    choice[end] = first, batch, least, whole
+        blocks = []
+        end = self._count
+        while end:
+            first, batch, least, whole = choice[end]
+            if batch != self._whole:
+                blocks.append(Block(first, end, batch, least, whole))
+            end = first
+        return blocks[::-1]
+
+    def seconds(self, first: int, end: int, batch: int) -> float:
+        """Estimated time of units `first` to `end` (excluded) in passes of `batch`."""
+        passes = self._whole // batch
+        near, room = self._placed(first, end, batch)
+        sizes = self._sizes[batch]
+        weights = {name for unit in range(first, end) for cost in self._costs[batch][unit] for name in cost.moved if self._is_weight(name)}
+        kept = passes > 1 and sum(align(sizes[name], self._page) for name in weights) <= room and len(weights) <= PIECES // 2
+        total = 0.0
+        for unit in range(first, end):
+            for cost in self._costs[batch][unit]:
+                close = sum(size for name, size in cost.moved.items() if name in near)
+                far = sum(cost.moved.values()) - close
+                again = sum(size for name, size in cost.moved.items() if name in weights) if kept else 0
+                for far_now, close_now, count in ((far, close, 1), (far - again, close + again, passes - 1)):
+                    moving = far_now / self._rates.ddr + close_now / self._rates.l2
+                    total += count * (cost.start + max(cost.busy, moving))
+        return total
+
+    def _placed(self, first: int, end: int, batch: int) -> tuple[set[str], int]:
+        """Tensors of a run that fit into L2, as `plan_l2` would have them, and the bytes that are always free."""
+        near: set[str] = set()
+        live: dict[str, int] = {}
+        small, whole = self._sizes[batch], self._sizes[self._whole]
+        used = most = 0
+        for unit in range(first, end):
+            names = dict.fromkeys(name for cost in self._costs[batch][unit] for name in cost.moved)
+            for name in names:
+                tensor = self._tensors.get(name)
+                if tensor is None or not tensor.between or name in live:
+                    continue
+                crosses = tensor.made < first or tensor.last >= end
+                size = align(whole[name] if crosses else small[name], self._page)
+                if name in near or (tensor.made != unit and not (tensor.made < first)):
+                    continue
+                if crosses and size > self._capacity // 2:
+                    continue
+                if used + size <= self._capacity and len(live) < PIECES:
+                    near.add(name)
+                    live[name] = size
+                    used += size
+            most = max(most, used)
+            for name in [name for name in live if self._tensors[name].last <= unit and self._tensors[name].made >= first]:
+                used -= live.pop(name)
+        return near, self._capacity - most
+
+    def _is_weight(self, name: str) -> bool:
+        tensor = self._tensors.get(name)
+        return tensor is not None and tensor.weight
+
+    def _cuts(self) -> list[int]:
+        """Positions between units that may be borders of blocks: local minima of the bytes that are alive there."""
+        alive = [0] * (self._count + 1)
+        sizes = self._sizes[self._whole]
+        for name, tensor in self._tensors.items():
+            if tensor.weight:
+                continue
+            for place in range(tensor.made + 1, tensor.last + 1):
+                alive[place] += sizes[name]
+        inner = [place for place in range(1, self._count) if alive[place] <= alive[place - 1] and alive[place] <= alive[place + 1]]
+        if len(inner) > MOST_CUTS:
+            inner = sorted(sorted(inner, key=lambda place: (alive[place], place))[:MOST_CUTS])
+        return [0, *inner, self._count]
+
+
+def _unit_costs(units: Sequence[Sequence[str]], program: Program, soc: SocSpec) -> list[list[TaskCost]]:
+    """Costs of the tasks of each unit; traffic by the regions that own the memory."""
+    by_id = {task.id: task for task in program.tasks}
+    result = []
+    for names in units:
+        costs = []
+        for number in dict.fromkeys(number for name in names for number in program.metadata["tasks_of"][name]):
+            cost = task_cost(by_id[number], soc)
+            moved: dict[str, int] = {}
+            for region, size in cost.moved.items():
+                root = root_of(program.memory, region)
+                moved[root] = moved.get(root, 0) + size
+            costs.append(TaskCost(cost.start, cost.busy, moved))
+        result.append(costs)
+    return result
+
+
+def _tensors(units: Sequence[Sequence[str]], program: Program) -> dict[str, _Tensor]:
+    unit_of = {number: place for place, names in enumerate(units) for name in names for number in program.metadata["tasks_of"][name]}
+    tensors = {}
+    for name, uses in touched_roots(program).items():
+        places = [unit_of[task.id] for task, _, _ in uses]
+        kind = program.memory.regions[name].kind
+        made = -1 if kind == "input" else min(places)
+        last = len(units) if kind == "output" else max(places)
+        tensors[name] = _Tensor(made, last, kind == "activation", kind == "weight")
+    return tensors
