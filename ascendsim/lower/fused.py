@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from ascendsim.core.errors import AscendSimError, CompileError
-from ascendsim.core.formats import BLOCK_BYTES, Format, align, c0
+from ascendsim.core.formats import Format, align, c0
 from ascendsim.graph.ir import Node, Tensor
 from ascendsim.graph.scopes import FUSED_SEPARATOR, internal_tensors
 from ascendsim.lower.accesses import accesses_of
@@ -25,7 +25,19 @@ from ascendsim.lower.engine import work_of
 from ascendsim.lower.templates.stage import Stage
 from ascendsim.lower.templates.way_out import fixpipe_takes
 from ascendsim.opset import OpSet
-from ascendsim.opset.work import AiCpuWork, CubeWork, LowerContext, NoTask, SideOutput, Stream, VectorWork, Work
+from ascendsim.opset.work import (
+    AiCpuWork,
+    CubeWork,
+    LowerContext,
+    MoveWork,
+    NoTask,
+    ScalarWork,
+    SequenceWork,
+    SideOutput,
+    Stream,
+    VectorWork,
+    Work,
+)
 from ascendsim.soc.spec import SocSpec
 
 ChainWork = Callable[[Sequence[Node], OpSet, LowerContext], VectorWork | None]
@@ -134,7 +146,9 @@ class ScopeLowering:
         if known is None:
             work = work_of(node, self._opset, self._context)
             if not isinstance(work, CubeWork | VectorWork):
-                raise CompileError(f"node {node.name!r} ({node.op_type})", "must run on the Cube or the vector unit", type(work).__name__)
+                what = {MoveWork: "it rearranges data", ScalarWork: "it runs on the scalar unit", SequenceWork: "it has several parts"}
+                rule = "must be one program of the Cube or the vector unit to share a task"
+                raise CompileError(f"node {node.name!r} ({node.op_type})", rule, what.get(type(work), type(work).__name__))
             known = self._alone[node.name] = work, moved_bytes(self._maker.stages(work))
         return known
 
@@ -226,7 +240,7 @@ def _rows_and_columns(head: CubeWork) -> tuple[int, int]:
     """Rows and columns of the result as vector work walks over it: positions and channels."""
     total = head.out.bytes // head.out.dtype.itemsize
     if head.out.format is Format.NC1HWC0 and len(head.out.shape) == 4:
-        columns = align(head.out.shape[1], BLOCK_BYTES // 2 if head.out.dtype.itemsize != 1 else c0(head.out.dtype))
+        columns = align(head.out.shape[1], c0(head.out.dtype))
     elif head.out.format is Format.FRACTAL_NZ:
         columns = align(head.out.shape[-1], c0(head.out.dtype))
     elif head.conv is None:

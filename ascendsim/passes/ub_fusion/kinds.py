@@ -2,7 +2,8 @@
 
 Names: FE's OpPattern (hicann/ge, buffer fusion patterns). Elementwise operators are ElemWise if nothing is broadcast and Broadcast
 else; a constant of one element counts as a parameter of the instruction, not as a broadcast operand, as CANN's own forms have it (Muls,
-Adds). Segment operators have no ONNX form but the scatter with addition.
+Adds). Batch normalisation with known statistics is a broadcast (BNInferenceD); only its training form is bn_update. Segment operators have
+no ONNX form but the scatter with addition.
 """
 
 from __future__ import annotations
@@ -60,8 +61,10 @@ _BY_TYPE: dict[str, OpPattern] = {
     "AscendQuant": OpPattern.QUANT,
     "AscendRequant": OpPattern.REQUANT,
     "BNTrainingUpdate": OpPattern.BN_UPDATE,
-    "BNInferenceD": OpPattern.BN_UPDATE,
-    "BatchNormalization": OpPattern.BN_UPDATE,
+    "BNInferenceD": OpPattern.BROADCAST,
+    "BNInference": OpPattern.BROADCAST,
+    "BatchNormalization": OpPattern.BROADCAST,
+    "Scale": OpPattern.BROADCAST,
     "BNTrainingReduce": OpPattern.BN_REDUCE,
     "StridedRead": OpPattern.STRIDED_READ,
     "StridedWrite": OpPattern.STRIDED_WRITE,
@@ -71,6 +74,7 @@ _BY_TYPE: dict[str, OpPattern] = {
     "TransData": OpPattern.TRANSDATA,
     "ConvTranspose": OpPattern.CONV_BACKPROP,
     "MatMul": OpPattern.MATMUL,
+    "BatchMatMul": OpPattern.BATCH_MATMUL,
     "FullyConnection": OpPattern.MATMUL,
     "MatMulInteger": OpPattern.MATMUL,
     "Gemm": OpPattern.GEMM,
@@ -84,8 +88,10 @@ _BY_TYPE: dict[str, OpPattern] = {
     "Identity": OpPattern.OPAQUE,
     "Dropout": OpPattern.OPAQUE,
     "SwiGLU": OpPattern.OPAQUE,
+    "SoftmaxGrad": OpPattern.OPAQUE,
+    "ConfusionSoftmaxGrad": OpPattern.OPAQUE,
 }
-_CONVOLUTIONS = frozenset({"Conv", "ConvInteger"})
+_CONVOLUTIONS = frozenset({"Conv", "ConvInteger", "QuantConv"})
 _SEGMENT = frozenset({"ScatterElements", "ScatterND"})
 
 
