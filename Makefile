@@ -31,6 +31,8 @@ $(STAMP): pyproject.toml constraints.txt tests/requirements-models.txt
 
 demo: $(STAMP)
 	$(BIN)/ascendsim run tests/data/models/resnet50.onnx --soc_version Ascend310 --weights random --output out/demo
+	@echo
+	$(BIN)/ascendsim compare tests/data/models/resnet50.onnx --soc_version Ascend310 --weights random --fusion off,all --output out/demo
 
 test: $(STAMP)
 	$(BIN)/python scripts/check

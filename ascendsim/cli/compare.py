@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from ascendsim.cli.common import print_table
 from ascendsim.cli.model_options import (
+    FUSION_LEVELS,
     add_chip_options,
     add_model_options,
     check_folder,
@@ -21,13 +22,15 @@ from ascendsim.cli.model_options import (
     print_warnings,
     progress,
 )
-from ascendsim.core.errors import InputError
+from ascendsim.core.errors import InputError, suggest
 
 if TYPE_CHECKING:
     from ascendsim.api.comparing import Comparison
     from ascendsim.api.result import Result
     from ascendsim.graph.ir import Graph
     from ascendsim.profiling.table import Cell, Table
+
+_COLUMNS = 6  # more variants than this are rows of the printed table instead of columns
 
 NAME = "compare"
 HELP = "compare fusion levels, chips or batches of a model: one table, one picture"
@@ -54,7 +57,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     variants = parser.add_argument_group("variants", "every combination is one", conflict_handler="resolve")  # lists replace single values
     variants.add_argument("--batch", metavar="N,N", help="batch sizes of every input; baked-in batch sizes are rewritten")
     variants.add_argument("--soc_version", default="Ascend310", metavar="CHIP,CHIP", help="chips (ascendsim soc list) (default: Ascend310)")
-    levels = "fusion levels (default: every level that adds to the one before it; with several chips or batches all)"
+    levels = f"fusion levels of {', '.join(FUSION_LEVELS)} (default: those that add to the one before; all with several chips or batches)"
     variants.add_argument("--fusion", metavar="LEVEL,LEVEL", help=levels)
     values = (
         "compute the outputs as the device does, in the model's own types, or not at all (default: device if the model has its weights)"
@@ -82,14 +85,15 @@ def variants_of(args: argparse.Namespace) -> tuple[Variant, ...]:
     Raises:
         InputError: If a list is empty or names something twice, a level does not exist, or there are fewer than two variants.
     """
-    from ascendsim.api.fusion import FusionLevel, fusion_levels
+    from ascendsim.api.fusion import fusion_levels
 
     batches = _batches(args.batch)
     chips = _parts(args.soc_version, "--soc_version")
     several = len(batches) * len(chips) > 1
     levels = _parts(args.fusion, "--fusion") if args.fusion is not None else ("all",) if several else fusion_levels()
     for level in levels:
-        FusionLevel.of(level)
+        if level not in FUSION_LEVELS:
+            raise InputError("option --fusion", f"must list some of {', '.join(FUSION_LEVELS)}", repr(level), suggest(level, FUSION_LEVELS))
     found = []
     for batch, chip, level in product(batches, chips, levels):
         facets = ((len(batches), f"batch {batch}"), (len(chips), chip), (len(levels), level))
@@ -155,10 +159,19 @@ def _ablate(args: argparse.Namespace) -> None:
 
 
 def _print(comparison: Comparison) -> None:
-    first = next(iter(comparison.results.values()))
-    print(f"{first.model.source.name}")
+    """Prints the table, one column a variant as long as that is narrow; then why differences of values are missing, if they are."""
+    print(next(iter(comparison.results.values())).model.source.name)
     table = comparison.table()
-    print_table(table.columns, _cells(table))
+    *figures, _ = table.columns  # without the notes on values
+    rows = [row[:-1] for row in _cells(table)]
+    if len(rows) <= _COLUMNS:
+        names, *columns = zip(figures, *rows, strict=True)
+        print_table(names, columns)
+    else:
+        print_table(figures, rows)
+    reasons = {figure.difference.note: figure.name for figure in reversed(comparison.figures) if figure.difference.absolute is None}
+    for reason, name in reasons.items():
+        print(f"outputs not compared ({name}): {reason}")
 
 
 def _cells(table: Table) -> list[list[str]]:

@@ -7,13 +7,13 @@ fusion removed are seen to be gone. Longer runs show streams and the busy shares
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from ascendsim.core.errors import InputError
 from ascendsim.plot.drawing import LaneArtist, draw_legend
 from ascendsim.plot.figures import Picture, figure_of, new_axes
-from ascendsim.plot.frame import draw_frame, duration_text, lane_height, lane_tops, name_lanes, time_scale, write_shares
+from ascendsim.plot.frame import MS_FROM_US, draw_frame, duration_text, lane_height, lane_tops, name_lanes, time_scale, write_shares
 from ascendsim.plot.lanes import Floats, Lane, phase_lanes, phases_recorded, share_lanes, stream_lanes
 from ascendsim.plot.palette import FAINT, INK
 from ascendsim.profiling.comparison import VariantFigures, compare_figures
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 Lanes = Literal["auto", "phases", "pipes"]
 PHASE_TASKS = 12  # runs of more tasks are shown by pipes
 _PIPES = ("Cube", "Vector", "MTE2", "MTE3", "FixPipe")  # first words of the lanes shown; MTE1 and Scalar follow the Cube
+_STREAM_WEIGHT = 2.2  # height of a stream's lane beside pipes, so that upright names of fused tasks fit
 _HEADS = (0.85, 1.4)  # height of the line above the lanes of the first variant, and of the others
 _ROW_INCHES = (0.40, 0.24)  # height of a row in pictures of up to 12 rows and of 40 or more
 
@@ -148,13 +149,15 @@ def comparison_timelines(
 def _lanes(run: ProfiledRun, by_phase: bool) -> tuple[Lane, ...]:
     if by_phase:
         return (*stream_lanes(run, run.tasks), *phase_lanes(run))
+    streams = (replace(lane, weight=_STREAM_WEIGHT) if lane.name.startswith("Stream") else lane for lane in stream_lanes(run, run.tasks))
     pipes = (lane for lane in share_lanes(run, run.tasks) if lane.name.split()[0] in _PIPES)
-    return (*stream_lanes(run, run.tasks), *pipes)
+    return (*streams, *pipes)
 
 
 def _facts(figures: VariantFigures, first: VariantFigures) -> str:
     saved = first.duration_us - figures.duration_us
-    gain = f" ({'-' if saved >= 0 else '+'}{duration_text(abs(saved))}, {figures.speed_up:.2f} x)" if figures is not first else ""
+    change = f"{-saved / 1000:+,.2f} ms" if figures.duration_us > MS_FROM_US else f"{-saved:+,.1f} us"
+    gain = f" ({change}, {figures.speed_up:.2f} x)" if figures is not first else ""
     tasks = f"{figures.tasks:,} tasks" if figures.tasks != 1 else "1 task"
     traffic = f"DDR {_megabytes(figures.ddr_read_bytes)} read, {_megabytes(figures.ddr_write_bytes)} written"
     parts = [f"{duration_text(figures.duration_us)}{gain}", tasks, traffic]

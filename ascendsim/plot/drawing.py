@@ -111,6 +111,7 @@ class LaneArtist:
             (small, 0, fits([short], small, self.dpi, width - 5)),
             (small, 90, fits([short], small, self.dpi, upright)),
             (small, 0, shortened(short, small, self.dpi, width - 5)),
+            (small, 90, shortened(short, small, self.dpi, upright)),
         ]
         for size, angle, text in ways:
             if text:
