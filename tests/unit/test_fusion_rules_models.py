@@ -85,12 +85,15 @@ def counts(name: str, *these: str) -> dict[str, tuple[int, int]]:
 def keeps_values(name: str) -> None:
     before = load(name)
     after = copy_graph(before)
-    apply(after, rules())
+    first = apply(after, rules())
     verify(after)
     text = to_text(after)
     again = apply(after, rules())
     assert to_text(after) == text
     assert not any(record.effected for record in again.records)
+    if not any(record.effected for record in first.records):  # many convolutional networks hold nothing for these rules
+        assert text == to_text(before)
+        return
     inputs = random_inputs(before)
     for old, new in zip(evaluate(before, default_opset(), inputs), evaluate(after, default_opset(), inputs), strict=True):
         assert (old.shape, old.dtype) == (new.shape, new.dtype)
