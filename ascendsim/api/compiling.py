@@ -132,7 +132,7 @@ def compile(
     chips.require_runnable(spec)
     chosen = profile_options(options)
     composites = GraphKernelFlow.of(fusion, graph_kernel_flags, save_graphs)
-    level = fusion if composites is None else "graph"
+    level = fusion if composites is None else composites.graph_level(graph)
     settings = replace(
         FusionSettings.of(level, fusion_switch_file, passes, optimization_switch, oo_level, buffer_optimize),
         options=chosen,

@@ -49,6 +49,10 @@ class GraphKernelFlow:
         checked = GraphKernelFlags.of(flags)
         return cls(checked, None if save_graphs is None else graph_saver(save_graphs, checked.dump_as_text))
 
+    def graph_level(self, graph: Graph) -> str:
+        """The level of fusion besides composites: a composite file holds one kernel, which stays as it was generated."""
+        return "off" if graph.metadata.get("format") == "composite" else "graph"
+
     def mark(self, graph: Graph) -> None:
         """Round 0, on the user's graph: marks nodes."""
         mark_graph(graph, self.flags, self.dump)

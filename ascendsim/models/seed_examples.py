@@ -1,5 +1,4 @@
-"""Small graphs on which fusion is explained: a product with bias and relu, a convolution with bias or normalisation, a split, and the
-two networks of MindSpore's tutorial on graph-kernel fusion.
+"""Small graphs on which fusion is explained: products, convolutions, a split, and the two networks of MindSpore's tutorial.
 
 Weights are seeded, float16 unless said otherwise, so that no Cast stands around the operators that matter.
 """

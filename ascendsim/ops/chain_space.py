@@ -98,6 +98,12 @@ def space_of_chain(nodes: Sequence[Node], root: Callable[[Tensor], Tensor], row_
         return None
     largest = max(math.prod(walking_shape(tensor)) for tensor in tensors)
     full = [tensor for tensor in tensors if math.prod(walking_shape(tensor)) == largest]
+    plain = not row_operators and all(node.op_type not in REDUCTIONS for node in nodes)
+    if plain and all(tensor in full or tensor.elements == 1 for tensor in tensors):  # one long row, whatever the shapes
+        everything = (0,) if largest > 1 else ()
+        return ChainSpace(
+            everything and (largest,), {root(tensor): everything if tensor in full else () for tensor in tensors}, frozenset()
+        )
     sizes = common_axes(walking_shape(tensor) for tensor in full)
     if sizes is None:
         return None

@@ -192,7 +192,8 @@ def _weighed(original: Graph, groups: Groups, number: int, oracle: CostOracle | 
     whole, _, _ = body_graph(members, name)
     outline(whole, whole.topological(), name)
     before, after = oracle(parts), oracle(whole)
-    return CompositeRecord(name, names, types, before, after, after < before), expanded
+    given = original.metadata.get("format") == "composite"  # the file says that it is one kernel, whatever it costs
+    return CompositeRecord(name, names, types, before, after, given or after < before), expanded
 
 
 def composites_in(graph: Graph) -> Iterator[Node]:
