@@ -123,7 +123,7 @@ def _lower_conv(node: Node, _context: LowerContext) -> Work:
     if output.elements == 0 or math.prod(x.static_shape) == 0:
         return NoTask()
     correction = node.attr("offset_x", 0) and not node.attr("offset_in_bias", 0)
-    epilogue = (Step("vsub", DType.INT32),) if correction else ()
+    epilogue: tuple[Step, ...] = (Step("vsub", DType.INT32),) if correction else ()
     if node.attr("relu_flag", 0):
         epilogue += (Step("vrelu", DType.FLOAT16),)
     axes = conv_axes(node, x.static_shape, w.static_shape)

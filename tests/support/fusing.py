@@ -106,7 +106,8 @@ def difference(before: Graph, after: Graph, seed: int = 0) -> float:
     inputs = {}
     for tensor in before.inputs:
         kind = tensor.element_type
-        values = generator.standard_normal(tensor.static_shape) if kind.is_float else generator.integers(-100, 100, tensor.static_shape)
+        low, high = (-100, 100) if kind.itemsize < 8 else (0, 2)  # int64: indices, token ids and masks
+        values = generator.standard_normal(tensor.static_shape) if kind.is_float else generator.integers(low, high, tensor.static_shape)
         inputs[tensor.name] = np.asarray(values).astype(kind.numpy)
     worst = 0.0
     for old, new in zip(evaluate(before, default_opset(), inputs), evaluate(after, default_opset(), inputs), strict=True):
