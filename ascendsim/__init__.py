@@ -16,6 +16,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from ascendsim.advise import Advice, advise
     from ascendsim.api.ablation import Ablation, ablate
     from ascendsim.api.comparing import Comparison, compare
     from ascendsim.api.compiling import CompiledModel, compile
@@ -38,6 +39,8 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOMES = {
+    "advise": "ascendsim.advise.advisor",
+    "Advice": "ascendsim.advise.advice",
     "load": "ascendsim.api.loading",
     "compile": "ascendsim.api.compiling",
     "CompiledModel": "ascendsim.api.compiling",
@@ -63,6 +66,7 @@ _HOMES = {
 
 __all__ = [
     "Ablation",
+    "Advice",
     "AscendSimError",
     "Comparison",
     "CompileError",
@@ -78,6 +82,7 @@ __all__ = [
     "UnsupportedOperatorError",
     "__version__",
     "ablate",
+    "advise",
     "compare",
     "compile",
     "load",

@@ -1,0 +1,126 @@
+"""What the advisor says: slow operators, proposals with their simulated gain, and the graph after taking them."""
+
+from __future__ import annotations
+
+import html
+from dataclasses import dataclass, field
+
+from ascendsim.core.errors import InputError, suggest
+from ascendsim.graph.ir import Graph
+from ascendsim.passes.levers import LEVERS, LeverContext, Relation, Site, apply_lever
+from ascendsim.profiling.table import Row, Table
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """One change of the model that makes it faster.
+
+    Attributes:
+        lever: Its name.
+        title: One line.
+        sites: Where it is pulled.
+        before_us, after_us: Device time of the model as it is, and with this change alone.
+    """
+
+    lever: str
+    title: str
+    sites: tuple[Site, ...]
+    before_us: float
+    after_us: float
+
+    @property
+    def gain_us(self) -> float:
+        """Time saved."""
+        return self.before_us - self.after_us
+
+    @property
+    def speedup(self) -> float:
+        """Before / after."""
+        return self.before_us / self.after_us if self.after_us else float("inf")
+
+    @property
+    def nodes(self) -> tuple[str, ...]:
+        """The operators concerned."""
+        return tuple(dict.fromkeys(name for site in self.sites for name in site.nodes))
+
+    @property
+    def relation(self) -> Relation:
+        """What becomes of the values: the furthest from exact of all sites."""
+        order = list(Relation)
+        return max((site.relation for site in self.sites if site.relation is not None), key=order.index)
+
+    @property
+    def reason(self) -> str:
+        """Why it pays, at its first site, and at how many more."""
+        more = f" (and {len(self.sites) - 1} more)" if len(self.sites) > 1 else ""
+        return f"{self.sites[0].reason}{more}"
+
+
+@dataclass(frozen=True)
+class Advice:
+    """What the advisor found in a model.
+
+    Attributes:
+        graph: The user's graph.
+        soc: Name of the chip.
+        duration_us: Device time of the model as it is.
+        operators: Slow operator types and what the rules say of them.
+        proposals: Changes that pay, most gain first.
+        declined: Rows (lever, operator, why not): changes that cannot be done or do not pay.
+        context: What the levers were asked with.
+    """
+
+    graph: Graph
+    soc: str
+    duration_us: float
+    operators: Table
+    proposals: tuple[Proposal, ...]
+    declined: tuple[tuple[str, str, str], ...]
+    context: LeverContext = field(repr=False)
+
+    def table(self) -> Table:
+        """One row a proposal, most gain first."""
+        rows: tuple[Row, ...] = tuple(
+            (p.lever, len(p.sites), p.sites[0].node, p.reason, p.before_us, p.after_us, p.gain_us, p.speedup, p.relation.value)
+            for p in self.proposals
+        )
+        columns = ("Lever", "Sites", "Operator", "Reason", "Before(us)", "After(us)", "Gain(us)", "Speed-up", "Values")
+        return Table("advice", columns, rows)
+
+    def declined_table(self) -> Table:
+        """One row a change that cannot be done or does not pay."""
+        return Table("declined", ("Lever", "Operator", "Why not"), self.declined)
+
+    def apply(self, *levers: str) -> Graph:
+        """The graph with proposals taken; the graph that was given stays as it is.
+
+        Args:
+            levers: Names of proposals; all whose values are exact if none is named.
+
+        Raises:
+            InputError: If nothing of that name is proposed.
+        """
+        proposed = {proposal.lever: proposal for proposal in self.proposals}
+        for name in levers:
+            if name not in proposed:
+                raise InputError(f"lever {name!r}", "is not proposed for this model", remedy=_remedy(name, proposed))
+        chosen = levers or tuple(name for name, proposal in proposed.items() if proposal.relation is Relation.EXACT)
+        graph = self.graph
+        for lever in LEVERS:
+            if lever.name in chosen:
+                graph = apply_lever(graph, lever, self.context, {site.node for site in proposed[lever.name].sites}).graph
+        return graph
+
+    def _repr_html_(self) -> str:
+        head = f"<p>{html.escape(self.graph.name)} on {html.escape(self.soc)}: {self.duration_us:,.1f} us</p>"
+        return f"{head}{self.table().to_html()}<details><summary>slow operators</summary>{self.operators.to_html()}</details>"
+
+    def __repr__(self) -> str:
+        return f"Advice({self.graph.name!r} on {self.soc}: {self.duration_us:.1f} us, {len(self.proposals)} proposals)"
+
+
+def _remedy(name: str, proposed: dict[str, Proposal]) -> str:
+    known = {lever.name for lever in LEVERS}
+    if name in known:
+        return f"it finds no place or does not pay; proposed are {', '.join(proposed) or 'none'}"
+    return suggest(name, known)

@@ -1,0 +1,80 @@
+"""`advise`: simulates a model, finds where levers could be pulled, and simulates each change."""
+
+from __future__ import annotations
+
+from os import PathLike
+from typing import Any
+
+from ascendsim.advise.advice import Advice, Proposal
+from ascendsim.advise.rules import slow_operators
+from ascendsim.api.compiling import compile
+from ascendsim.api.running import simulate
+from ascendsim.core.errors import InputError
+from ascendsim.graph.ir import Graph
+from ascendsim.passes.levers import LEVERS, Lever, LeverContext, Site, apply_lever, find_sites
+from ascendsim.profiling.view import ProfiledRun
+from ascendsim.soc import SocSpec
+
+LEAST_GAIN = 0.001  # share of the time below which a change does not count as a gain
+
+
+def advise(graph: Graph, soc: str | PathLike[str] | SocSpec = "Ascend310", *, trials: int = 8, **settings: Any) -> Advice:
+    """Finds what makes a model slow on a chip and what changing the model would bring.
+
+    Every proposal is compiled and simulated: its gain is that of the whole model with this change alone.
+
+    Args:
+        graph: From `load` or `GraphBuilder`; stays as it is.
+        soc: Chip, as for `compile`.
+        trials: A lever with at most that many sites is tried at each of them alone, and those that do not pay are left out; with more sites
+            it is tried at all of them at once.
+        settings: Further arguments of `compile`: fusion, precision_mode, options ...
+
+    Raises:
+        InputError: If `trials` is negative, or `compile` refuses a setting.
+        AscendSimError: As `compile` and `simulate`.
+    """
+    if trials < 0:
+        raise InputError("option trials", "must not be negative", trials)
+    baseline = simulate(compile(graph, soc, **settings))
+    before = baseline.duration_us
+    run = baseline.profile
+    context = LeverContext(baseline.model.opset, _on_ai_cpu(graph, run))
+
+    def timed(lever: Lever, sites: tuple[Site, ...]) -> float:
+        changed = apply_lever(graph, lever, context, {site.node for site in sites}).graph
+        return simulate(compile(changed, soc, **settings)).duration_us
+
+    proposals: list[Proposal] = []
+    declined: list[tuple[str, str, str]] = []
+    for lever in LEVERS:
+        sites = find_sites(graph, lever, context)
+        declined += [(lever.name, site.node, site.reason) for site in sites if not site.possible]
+        possible = tuple(site for site in sites if site.possible)
+        if 1 < len(possible) <= trials:
+            alone = {site: timed(lever, (site,)) for site in possible}
+            declined += [(lever.name, site.node, _no_gain(before, us)) for site, us in alone.items() if not _pays(before, us)]
+            possible = tuple(site for site in possible if _pays(before, alone[site]))
+        if not possible:
+            continue
+        after = timed(lever, possible)
+        if _pays(before, after):
+            proposals.append(Proposal(lever.name, lever.title, possible, before, after))
+        else:
+            declined.append((lever.name, possible[0].node, _no_gain(before, after)))
+    proposals.sort(key=lambda proposal: (-proposal.gain_us, proposal.lever))
+    return Advice(graph, baseline.model.soc.name, before, slow_operators(run), tuple(proposals), tuple(declined), context)
+
+
+def _pays(before: float, after: float) -> bool:
+    return before - after > LEAST_GAIN * before
+
+
+def _no_gain(before: float, after: float) -> str:
+    return f"does not pay: {before:.1f} us before, {after:.1f} us after"
+
+
+def _on_ai_cpu(graph: Graph, run: ProfiledRun) -> frozenset[str]:
+    """The user's operators among those that ran on the AI CPU."""
+    names = {node.name for node in graph.nodes}
+    return frozenset(node.name for view in run.tasks if not view.on_ai_core for node in view.nodes if node.name in names)

@@ -1,0 +1,90 @@
+"""`ascendsim advise MODEL`: what makes a model slow, what changing it would bring, and the changed model."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ascendsim.cli.common import print_table, whole_file
+from ascendsim.cli.model_options import add_chip_options, add_model_options, check_folder, chip_settings, load_graph, natural
+from ascendsim.cli.run import print_formatted
+from ascendsim.core.errors import InputError
+
+if TYPE_CHECKING:
+    from ascendsim.advise import Advice
+    from ascendsim.graph.ir import Graph
+
+NAME = "advise"
+HELP = "say what makes a model slow and what changing it would bring"
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    add_model_options(parser)
+    add_chip_options(parser)
+    text = "pull a proposed lever (by name, or `exact` for all that keep the values) and write the model to --output; may be repeated"
+    parser.add_argument("--apply", action="append", metavar="LEVER", help=text)
+    parser.add_argument("--output", metavar="DIR", help="folder for advice.csv, slow_operators.csv and the changed model (.onnx, .txt)")
+    trials = "levers with at most that many sites are tried at each site alone (default: 8)"
+    parser.add_argument("--trials", type=natural, default=8, metavar="N", help=trials)
+    parser.add_argument("--all", action="store_true", help="list as well what cannot be done or does not pay")
+
+
+def run(args: argparse.Namespace) -> int:
+    from ascendsim.advise import advise
+    from ascendsim.api.compiling import compile
+    from ascendsim.api.running import simulate
+
+    check_folder(args.output)
+    if args.apply and args.output is None:
+        raise InputError("option --apply", "needs a folder to write the model to", remedy="add --output DIR")
+    settings = chip_settings(args)
+    advice = advise(load_graph(args), trials=args.trials, **settings)
+    _print(advice, args.all)
+    if args.output is None:
+        return 0
+    folder = Path(args.output)
+    for table in (advice.table(), advice.operators, advice.declined_table()):
+        with whole_file(folder / f"{table.name}.csv") as temporary:
+            table.to_csv(temporary)
+        print(f"wrote {folder / table.name}.csv")
+    if args.apply:
+        changed = advice.apply(*(() if args.apply == ["exact"] else args.apply))
+        after = simulate(compile(changed, **settings)).duration_us
+        print(f"{', '.join(args.apply)}: {advice.duration_us:,.1f} us -> {after:,.1f} us ({advice.duration_us / after:.2f}x)")
+        _write(changed, folder)
+    return 0
+
+
+def _print(advice: Advice, everything: bool) -> None:
+    print(f"{advice.graph.name} on {advice.soc}: {advice.duration_us:,.1f} us")
+    print("\nslow operators:")
+    shown = [
+        (r["Type"], r["Count"], f"{r['Time(us)']:.1f}", f"{r['Share(%)']:.1f}", r["Engine"], r["Findings"])
+        for r in advice.operators.records()
+    ]
+    print_table(("type", "count", "us", "share %", "engine", "findings"), shown)  # type: ignore[arg-type]
+    print("\nproposals:")
+    if advice.proposals:
+        print_formatted(advice.table())
+    else:
+        print("none of the levers brings a gain")
+    if everything and advice.declined:
+        print("\ndeclined:")
+        print_formatted(advice.declined_table())
+
+
+def _write(graph: Graph, folder: Path) -> None:
+    from ascendsim.frontends.onnx.export import export_onnx
+    from ascendsim.graph.text import to_text
+
+    stem = f"{graph.name.replace('/', '_') or 'graph'}_changed"
+    with whole_file(folder / f"{stem}.txt") as temporary:
+        temporary.write_text(to_text(graph), encoding="utf-8")
+    print(f"wrote {folder / stem}.txt")
+    if not all(tensor.constant is not None and tensor.constant.available for tensor in graph.constants):
+        print("no .onnx: the file names weights that it does not hold (--weights random fills them)")
+        return
+    with whole_file(folder / f"{stem}.onnx") as temporary:
+        temporary.write_bytes(export_onnx(graph))
+    print(f"wrote {folder / stem}.onnx")

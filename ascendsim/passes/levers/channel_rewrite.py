@@ -1,0 +1,107 @@
+"""Widening a group of feature maps: zeros in weights, bias and parameters, and a way out for readers that cannot take more channels."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from ascendsim.graph.ir import Array, Constant, Graph, Node, Tensor, Use
+from ascendsim.passes.levers.channel_groups import ChannelClass, ChannelGroup, Kind, channel_axis, is_depthwise, kind_of
+from ascendsim.passes.levers.lever import LeverContext, hand_out
+
+_VARIANCE = 4  # port of BatchNormalization; ones, so that nothing is divided by zero
+
+
+def widen(graph: Graph, group: ChannelGroup, context: LeverContext) -> None:
+    """Gives every class of a group its new channels, in place."""
+    for item in group.classes:
+        if item.places is not None:
+            _widen_class(graph, item, context)
+
+
+def _widen_class(graph: Graph, item: ChannelClass, context: LeverContext) -> None:
+    assert item.places is not None
+    readers = {node: None for tensor in item.tensors for node in tensor.consumers}
+    leaks = [(use.node, use.index) for _, use in item.leaks if use is not None]
+    for node in item.makers:
+        _spread(graph, node, 1, 0, item.places, item.total)
+        _spread(graph, node, 2, 0, item.places, item.total)
+    members = {tensor.producer: None for tensor in item.tensors if tensor.producer is not None}
+    for node in members:
+        if kind_of(node) is Kind.SAME:
+            _widen_inside(graph, node, item.places, item.total)
+    for node in readers:
+        if kind_of(node) is Kind.CONV and (node, 0) not in leaks:
+            _spread(graph, node, 1, 1, item.places, item.total)
+    for tensor in item.tensors:
+        shape = tensor.static_shape
+        tensor.shape = (shape[0], item.total, *shape[2:])
+    _close_leaks(graph, item, context)
+
+
+def _widen_inside(graph: Graph, node: Node, places: Sequence[int], total: int) -> None:
+    """Parameters of an operator that keeps channels apart."""
+    if node.op_type == "Conv" and is_depthwise(node):
+        node.attributes["group"] = total
+        _spread(graph, node, 1, 0, places, total)
+        _spread(graph, node, 2, 0, places, total)
+    elif node.op_type == "BatchNormalization":
+        for port in range(1, 5):
+            _spread(graph, node, port, 0, places, total, fill=1.0 if port == _VARIANCE else 0.0)
+    elif node.op_type == "Resize":
+        sizes = node.input(3)
+        if sizes is not None and sizes.constant is not None and sizes.elements:
+            made = sizes.constant.array().copy()
+            made[1] = total
+            node.set_input(3, graph.add_constant(graph.fresh(f"{sizes.name}_wide"), made))
+    else:
+        for port, tensor in enumerate(node.inputs):
+            if tensor is not None and tensor.is_constant and node.op_type not in ("Pad", "ReduceMean", "Clip"):
+                axis = channel_axis(tensor)
+                if axis is not None:
+                    _spread(graph, node, port, axis, places, total)
+
+
+def _spread(graph: Graph, node: Node, port: int, axis: int, places: Sequence[int], total: int, fill: float = 0.0) -> None:
+    """Replaces a constant input by one that has its slices along an axis at new places, and `fill` between them."""
+    old = node.input(port)
+    if old is None or old.constant is None:
+        return
+    before, shape = old.constant, list(old.static_shape)
+    shape[axis] = total
+
+    def make() -> Array:
+        values = before.array()
+        result = np.full(shape, fill, values.dtype)
+        result[(slice(None),) * axis + (list(places),)] = values
+        return result
+
+    constant = Constant(loader=make) if before.available else Constant(absent_because=before.absent_because)
+    twin = graph.add_tensor(Tensor(graph.fresh(f"{old.name}_wide"), old.dtype, tuple(shape), old.format, constant))
+    twin.origin_dtype = old.origin_dtype
+    node.set_input(port, twin)
+
+
+def _close_leaks(graph: Graph, item: ChannelClass, context: LeverContext) -> None:
+    """Takes the added channels out again for readers that cannot have them."""
+    by_tensor: dict[Tensor, list[Use | None]] = {}
+    for tensor, use in item.leaks:
+        by_tensor.setdefault(tensor, []).append(use)
+    for tensor, uses in by_tensor.items():
+        narrow = _narrowed(graph, tensor, item, context)
+        for use in uses:
+            if use is None:
+                hand_out(graph, tensor, narrow)
+            else:
+                use.node.set_input(use.index, narrow)
+
+
+def _narrowed(graph: Graph, tensor: Tensor, item: ChannelClass, context: LeverContext) -> Tensor:
+    assert item.places is not None
+    if item.places == tuple(range(item.channels)):
+        values = {"starts": [0], "ends": [item.channels], "axes": [1]}
+        ports = [graph.add_constant(graph.fresh(f"{tensor.name}_{key}"), np.array(value, np.int64)) for key, value in values.items()]
+        return context.add(graph, "Slice", tensor, *ports, stem=f"{tensor.name}_narrow")
+    places = graph.add_constant(graph.fresh(f"{tensor.name}_places"), np.array(item.places, np.int64))
+    return context.add(graph, "Gather", tensor, places, stem=f"{tensor.name}_narrow", axis=1)

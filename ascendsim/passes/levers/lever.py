@@ -1,0 +1,172 @@
+"""What a lever is: it finds the sites where it could be pulled, says why or why not, and rewrites the chosen ones."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Collection
+from dataclasses import dataclass
+from enum import Enum
+from typing import ClassVar
+
+import numpy as np
+
+from ascendsim.core.errors import AscendSimError, PassError
+from ascendsim.graph.copying import copy_graph
+from ascendsim.graph.ir import Graph, Tensor
+from ascendsim.graph.verify import verify
+from ascendsim.opset import InferContext, OpSet
+from ascendsim.passes.infer import infer
+
+
+class Relation(Enum):
+    """How the outputs of the changed model relate to those of the model as it was; the value is how reports say it.
+
+    EXACT is the same function of the inputs: results agree bit for bit or within the rounding of the operators that changed. APPROXIMATE
+    computes nearly the same, or the same only within bounds that the reason names. RETRAIN is another model of the same kind.
+    """
+
+    EXACT = "exact"
+    APPROXIMATE = "approximates"
+    RETRAIN = "retrain needed"
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """A place in the graph where a lever could be pulled.
+
+    Attributes:
+        node: The operator that names the site.
+        nodes: All operators concerned, the first one is `node`.
+        reason: Why it pays there, or why it cannot be done.
+        relation: What becomes of the values; None = cannot be done.
+    """
+
+    node: str
+    nodes: tuple[str, ...]
+    reason: str
+    relation: Relation | None
+
+    @property
+    def possible(self) -> bool:
+        return self.relation is not None
+
+
+@dataclass(frozen=True, slots=True)
+class LeverContext:
+    """What a lever may ask.
+
+    Attributes:
+        opset: Operators, to infer what a rewrite creates.
+        ai_cpu: Names of the user's nodes that run on the AI CPU of the chip.
+    """
+
+    opset: OpSet
+    ai_cpu: frozenset[str] = frozenset()
+
+    def add(self, graph: Graph, op_type: str, *inputs: Tensor | None, stem: str, **attributes: object) -> Tensor:
+        """Adds a node of one output with inferred type and shape, and returns the output."""
+        node = graph.add_node(op_type, inputs, name=graph.fresh(stem))
+        node.attributes.update(attributes)  # type: ignore[arg-type]
+        self.opset.get(node).infer(InferContext(node))
+        return node.output
+
+
+class Lever(ABC):
+    """A change of the model that a person decides on.
+
+    Attributes:
+        name: What commands call it.
+        title: One line for a table.
+    """
+
+    name: ClassVar[str]
+    title: ClassVar[str]
+
+    @abstractmethod
+    def sites(self, graph: Graph, context: LeverContext) -> tuple[Site, ...]:
+        """Where it could be pulled and where it could not, in execution order; changes nothing."""
+
+    @abstractmethod
+    def rewrite(self, graph: Graph, site: Site, context: LeverContext) -> None:
+        """Pulls it at one site, in place. The site is one of `sites(graph)` that is possible.
+
+        Tensors that are graph outputs keep their names (`take_over`).
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class Rewritten:
+    """A graph after a lever.
+
+    Attributes:
+        graph: The changed copy.
+        sites: Where the lever was pulled.
+    """
+
+    graph: Graph
+    sites: tuple[Site, ...]
+
+
+def find_sites(graph: Graph, lever: Lever, context: LeverContext) -> tuple[Site, ...]:
+    """Where a lever could be pulled in a graph, and where it cannot be and why."""
+    return lever.sites(graph, context)
+
+
+def apply_lever(graph: Graph, lever: Lever, context: LeverContext, nodes: Collection[str] | None = None) -> Rewritten:
+    """Pulls a lever on a copy of a graph; shapes are inferred again.
+
+    Args:
+        graph: The user's graph; stays as it is.
+        lever: Which.
+        context: Operators and chip.
+        nodes: Names of the sites (`Site.node`) to change; all possible ones by default.
+
+    Raises:
+        PassError: If the changed graph is not valid.
+    """
+    changed = copy_graph(graph)
+    done: list[Site] = []
+    try:
+        for site in lever.sites(graph, context):
+            if site.possible and (nodes is None or site.node in nodes):
+                lever.rewrite(changed, site, context)
+                done.append(site)
+        infer(changed, context.opset)
+        verify(changed, context.opset)
+    except AscendSimError as error:
+        raise PassError(f"lever {lever.name}", f"failed on {graph.name!r}: {error}", remedy="leave this lever out") from error
+    return Rewritten(changed, tuple(done))
+
+
+def known_number(tensor: Tensor | None) -> float | None:
+    """The value of a constant with one element, None if it is anything else or its value is not known."""
+    if tensor is None or tensor.constant is None or not tensor.constant.available or not tensor.is_static or tensor.elements != 1:
+        return None
+    return float(np.asarray(tensor.constant.array()).reshape(-1)[0])
+
+
+def take_over(graph: Graph, old: Tensor, new: Tensor) -> None:
+    """Lets everybody read `new` where they read `old`; a graph output keeps its name. The producer of `old` goes if nobody needs it."""
+    is_output = any(tensor is old for tensor in graph.outputs)
+    producer, name = old.producer, old.name
+    graph.replace_uses(old, new)
+    if is_output:
+        graph.rename_tensor(old, graph.fresh(f"{name}_replaced"))
+        graph.rename_tensor(new, name)
+    if producer is not None and not any(tensor.uses or tensor in graph.outputs for tensor in producer.outputs):
+        graph.remove_node(producer)
+
+
+def insert_after(tensor: Tensor, new: Tensor) -> None:
+    """Lets all operators that read `tensor` read `new`, which is made from it; graph outputs stay."""
+    for use in tensor.uses:
+        if use.node is not new.producer:
+            use.node.set_input(use.index, new)
+
+
+def hand_out(graph: Graph, tensor: Tensor, new: Tensor) -> None:
+    """Makes `new` the graph output in place of `tensor`, under its name; operators that read `tensor` stay."""
+    name = tensor.name
+    graph.outputs[:] = [new if item is tensor else item for item in graph.outputs]
+    graph.rename_tensor(tensor, graph.fresh(f"{name}_before"))
+    graph.rename_tensor(new, name)
