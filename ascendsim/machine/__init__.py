@@ -20,6 +20,7 @@ equals its members; task ids, the order of regions and the order of processes do
 recurrence in program order.
 """
 
+from ascendsim.machine.fast_forward import Statistics
 from ascendsim.machine.run import run
 
-__all__ = ["run"]
+__all__ = ["Statistics", "run"]

@@ -1,7 +1,8 @@
-"""Blocks in the compact form that the machine walks: nested runs of plain tuples, each instruction costed once.
+"""Blocks in the compact form that the machine walks: runs of plain tuples between ends of loops, each instruction costed once.
 
-An entry of a run is `(lane, issue, op)`: the pipe's number in the block (-1 = the scalar unit itself), ticks that the scalar unit
-spends on issuing it, and the operation, a tuple that starts with its kind:
+The code of a block is a flat list of steps: a run of entries that are issued one after the other, or the end of a loop, which goes back
+to the loop's first step until its trips are done. An entry of a run is `(lane, issue, op)`: the pipe's number in the block (-1 = the
+scalar unit itself), ticks that the scalar unit spends on issuing it, and the operation, a tuple that starts with its kind:
 
     (FIXED, occupancy, latency, head, reads, write, instruction)     a unit works for a known time
     (SET, flag, instruction)    (WAIT, flag, instruction)
@@ -11,7 +12,6 @@ spends on issuing it, and the operation, a tuple that starts with its kind:
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -30,15 +30,21 @@ SCALAR_LANE = -1
 Operation: TypeAlias = tuple[Any, ...]
 Entry: TypeAlias = tuple[int, int, Operation]
 Run: TypeAlias = tuple[Entry, ...]
-END: Run = ((-2, 0, ()),)  # what follows the last run of a block; compared by identity, never executed
+END: Run = ((-2, 0, ()),)  # the last step of every block; compared by identity, never executed
 
 
 @dataclass(frozen=True, slots=True)
-class Nest:
-    """A loop over runs and inner nests."""
+class LoopEnd:
+    """The last step of a loop.
 
+    Attributes:
+        loop: Number of the loop in its block.
+        first: Index of the loop's first step.
+    """
+
+    loop: int
     trips: int
-    items: tuple[Run | Nest, ...]
+    first: int
 
 
 @dataclass(slots=True)
@@ -46,10 +52,13 @@ class CompiledBlock:
     """A block ready to run.
 
     Attributes:
-        items: What the scalar unit walks.
+        code: What the scalar unit walks.
+        trips: Trips of each loop, by its number.
         lanes: Pipes that the block uses, scalar unit left out; an entry's lane indexes this.
         depths: Queue depth of each lane.
+        heads: Longest time that an instruction of each lane takes to fill its unit.
         flags: The block's flags; an operation's flag indexes this.
+        ends: By flag, numbers of the lanes that set it and wait for it; -1 is the scalar unit, also for a lane that does not exist.
         scalar_sets: Whether the scalar unit sets flags that pipes may wait for.
         demands: Link demands of the transfers.
         read_bytes, write_bytes: Useful bytes by region over the whole block.
@@ -59,10 +68,13 @@ class CompiledBlock:
     """
 
     block: Block
-    items: tuple[Run | Nest, ...] = ()
+    code: tuple[Run | LoopEnd, ...] = ()
+    trips: tuple[int, ...] = ()
     lanes: tuple[Pipe, ...] = ()
     depths: tuple[int, ...] = ()
+    heads: tuple[int, ...] = ()
     flags: tuple[Flag, ...] = ()
+    ends: tuple[tuple[int, int], ...] = ()
     scalar_sets: bool = False
     demands: list[LinkDemand] = field(default_factory=list)
     read_bytes: dict[str, int] = field(default_factory=dict)
@@ -70,21 +82,6 @@ class CompiledBlock:
     footprint: Footprint = field(default_factory=lambda: Footprint((), ()))
     macs: int = 0
     operands: int = 0
-
-
-def walk_runs(items: tuple[Run | Nest, ...]) -> Iterator[Run]:
-    """The runs of a compiled block in program order."""
-    for item in items:
-        if isinstance(item, Nest):
-            if len(item.items) == 1 and not isinstance(item.items[0], Nest):
-                run = item.items[0]
-                for _ in range(item.trips):
-                    yield run
-            else:
-                for _ in range(item.trips):
-                    yield from walk_runs(item.items)
-        else:
-            yield item
 
 
 def compile_block(block: Block, soc: SocSpec, clock: Clock) -> CompiledBlock:
@@ -103,14 +100,22 @@ class _Compiler:
         self.lanes: dict[Pipe, int] = {}
         self.flags = {flag.name: number for number, flag in enumerate(block.flags)}
         self.operands: dict[str, int] = {}
-        self.entries: dict[int, Entry] = {}
+        self.heads: dict[int, int] = {}
+        self.code: list[Run | LoopEnd] = []
+        self.trips: list[int] = []
         self.result = CompiledBlock(block, flags=block.flags)
 
     def compile(self) -> CompiledBlock:
         result = self.result
-        result.items = self.body(self.block.body, 1)
+        self.body(self.block.body, 1)
+        result.code = (*self.code, END)
+        result.trips = tuple(self.trips)
         result.lanes = tuple(self.lanes)
         result.depths = tuple(self.depth(pipe) for pipe in self.lanes)
+        result.heads = tuple(self.heads.get(lane, 0) for lane in range(len(self.lanes)))
+        result.ends = tuple(
+            (self.lanes.get(flag.source, SCALAR_LANE), self.lanes.get(flag.target, SCALAR_LANE)) for flag in self.block.flags
+        )
         result.footprint = footprint(self.block)
         result.operands = len(self.operands)
         return result
@@ -121,25 +126,29 @@ class _Compiler:
             raise CompileError(f"issue.queue_depth of {pipe.value}", "must be at least 1", depth, "the pipe could never get an instruction")
         return depth
 
-    def body(self, statements: tuple[Statement, ...], times: int) -> tuple[Run | Nest, ...]:
-        """Compiles statements that run `times` times in all; consecutive instructions become one run."""
-        items: list[Run | Nest] = []
+    def body(self, statements: tuple[Statement, ...], times: int) -> None:
+        """Appends statements that run `times` times in all to the code; consecutive instructions become one run."""
         run: list[Entry] = []
+
+        def close() -> None:
+            if run:
+                self.code.append(tuple(run))
+                run.clear()
+
         for statement in statements:
             if not isinstance(statement, Loop):
                 run.append(self.entry(statement, times))
                 continue
             if statement.trips < 0:
                 raise CompileError(f"loop {statement.variable}", "must not run a negative number of times", statement.trips, "clip it at 0")
-            inner = self.body(statement.body, times * statement.trips) if statement.trips else ()
-            if inner:
-                if run:
-                    items.append(tuple(run))
-                    run = []
-                items.append(Nest(statement.trips, inner))
-        if run:
-            items.append(tuple(run))
-        return tuple(items)
+            if statement.trips:
+                close()
+                first = len(self.code)
+                self.body(statement.body, times * statement.trips)
+                if len(self.code) > first:
+                    self.code.append(LoopEnd(len(self.trips), statement.trips, first))
+                    self.trips.append(statement.trips)
+        close()
 
     def entry(self, instruction: Instruction, times: int) -> Entry:
         self.count(instruction, times)
@@ -156,6 +165,7 @@ class _Compiler:
             totals = self.result.write_bytes if price.link.write else self.result.read_bytes
             totals[price.link.region] = totals.get(price.link.region, 0) + price.link.bytes * times
             return lane, issue, (TRANSFER, occupancy, len(self.result.demands) - 1, instruction)
+        self.heads[lane] = max(self.heads.get(lane, 0), price.head * self.cycle)
         reads: tuple[int, ...] = ()
         write = -1
         if isinstance(instruction, Vector) and price.latency:

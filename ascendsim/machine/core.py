@@ -4,6 +4,9 @@ Everything inside a core is ordered by tokens that carry the tick at which they 
 queue slot the time at which it became free, a flag the time at which it fires. A pipe therefore runs ahead of the simulated clock
 as far as its tokens allow and computes start and end times by plain arithmetic; the result does not depend on who runs first (a
 Kahn network). Only transfers to and from global memory, whose duration depends on other cores, enter SimPy's time.
+
+Ticks in here are SimPy's; what goes in (`begin`) and comes out (`end`, records, first and last) are ticks of the machine, which counts
+skipped periods too (`machine.timeline`). Before a pipe waits it leaves its state in its `Lane`, where `machine.fast_forward` reads it.
 """
 
 from __future__ import annotations
@@ -12,12 +15,12 @@ from collections import deque
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 
-from simpy import Environment
 from simpy.events import Event
 
 from ascendsim.isa.instructions import Instruction
-from ascendsim.machine.compiled import END, FIXED, SET, WAIT, CompiledBlock, Operation, Run, walk_runs
+from ascendsim.machine.compiled import END, FIXED, SET, WAIT, CompiledBlock, LoopEnd, Operation, Run
 from ascendsim.machine.links import Flow, Links
+from ascendsim.machine.timeline import Timeline
 
 Record = Callable[[tuple[int, ...], str, Instruction, int, int], None]
 
@@ -38,38 +41,82 @@ class Transfer:
 
 
 class Lane:
-    """A pipe of a running core: its queue and what it has done."""
+    """A pipe of a running core: its queue and what it has done.
 
-    __slots__ = ("busy", "complete", "first", "flow", "free", "last", "name", "queue", "sleep", "waiting")
+    Attributes:
+        queue: Issue ticks and operations of what waits in the queue.
+        free: Ticks at which the free queue slots became free.
+        sleep: Set while the pipe has no instruction.
+        doing: The operation that holds it up, an empty one while it has none, None if nothing does.
+        times: Of the last wait: end of the last instruction, arrival, completion, start of the transfer (as in `_pipe`).
+        ready: Tick at which each vector operand's last result is visible.
+        in_flight: Ticks at which the last transfers were complete.
+        busy: Busy ticks up to the last wait, and `skipped_busy` those in skipped periods.
+        first, last: Start of the first and end of the last instruction since `settle`, -1 if none, in SimPy's ticks.
+        first_tick, last_tick: The same over everything up to `settle`, in ticks of the machine.
+        touched: Number of times that `settle` found something new.
+    """
 
-    def __init__(self, name: str, depth: int, begin: int) -> None:
+    __slots__ = (
+        "busy",
+        "complete",
+        "doing",
+        "first",
+        "first_tick",
+        "flow",
+        "free",
+        "in_flight",
+        "last",
+        "last_tick",
+        "name",
+        "queue",
+        "ready",
+        "skipped_busy",
+        "sleep",
+        "times",
+        "touched",
+    )
+
+    def __init__(self, name: str, depth: int, begin: int, operands: int, max_in_flight: int) -> None:
         self.name = name
         self.queue: deque[tuple[int, Operation]] = deque()
-        self.free = deque([begin] * depth)  # ticks at which the free queue slots became free
-        self.sleep: Event | None = None  # set while the pipe has no instruction
-        self.waiting = ""  # what it waits for, for the deadlock report
+        self.free = deque([begin] * depth)
+        self.sleep: Event | None = None
+        self.doing: Operation | None = None
+        self.times = (begin, begin, begin, begin)
+        self.ready = [0] * operands
+        self.in_flight = deque([begin] * max_in_flight)
         self.flow = Flow()
-        self.busy = 0
-        self.complete = begin  # tick at which all its results are visible
-        self.first = -1
-        self.last = -1
+        self.busy = self.skipped_busy = 0
+        self.complete = begin
+        self.first = self.last = self.first_tick = self.last_tick = -1
+        self.touched = 0
+
+    def settle(self, skipped: int) -> None:
+        """Turns `first` and `last` into ticks of the machine; due before the number of skipped ticks changes."""
+        if self.last >= 0:
+            if self.first_tick < 0:
+                self.first_tick = self.first + skipped
+            self.last_tick, self.last = self.last + skipped, -1
+            self.touched += 1
 
 
 class CoreRun:
     """A block on one core, or on several in lock-step.
 
     Args:
-        begin: Tick of the first instruction.
+        begin: Tick of the machine of the first instruction.
         transfers: By number of the block's link demands.
         flag_ticks: From the completion of everything before a set_flag to the waiting pipe going on.
         max_in_flight: Transfers of one pipe whose results may be outstanding at a time.
         record: Called with every instruction if the task is recorded.
+        passed: Called with the run and the number of a loop when the scalar unit goes back to the loop's start.
         finished: Called with the run when its last instruction has been placed in time; `end` is known then.
     """
 
     def __init__(
         self,
-        env: Environment,
+        timeline: Timeline,
         links: Links,
         block: CompiledBlock,
         cores: tuple[int, ...],
@@ -78,14 +125,17 @@ class CoreRun:
         flag_ticks: int,
         max_in_flight: int,
         record: Record | None,
+        passed: Callable[[CoreRun, int], None] | None,
         finished: Callable[[CoreRun], None],
     ) -> None:
-        self.env, self.links, self.block, self.cores, self.begin = env, links, block, cores, begin
-        self.transfers, self.flag_ticks, self.max_in_flight = transfers, flag_ticks, max_in_flight
-        self.record, self.finished = record, finished
+        self.timeline, self.env, self.links, self.block, self.cores = timeline, timeline.env, links, block, cores
+        self.begin = begin = begin - timeline.skipped
+        self.transfers, self.flag_ticks = transfers, flag_ticks
+        self.record, self.passed, self.finished = record, passed, finished
         self.tokens: list[deque[int]] = [deque([begin] * flag.initial) for flag in block.flags]
         self.waiters: list[Event | None] = [None] * len(block.flags)
-        self.lanes = [Lane(pipe.value, depth, begin) for pipe, depth in zip(block.lanes, block.depths, strict=True)]
+        lanes = zip(block.lanes, block.depths, strict=True)
+        self.lanes = [Lane(pipe.value, depth, begin, block.operands, max_in_flight) for pipe, depth in lanes]
         self.running = len(self.lanes)
         self.scalar = ScalarUnit(self)
         self.end = begin
@@ -99,13 +149,22 @@ class CoreRun:
     def retire(self) -> None:
         """Notes that a pipe, or the scalar unit, has come to its end; the last one ends the block."""
         if self.running == 0 and self.scalar.done:
-            self.end = max([self.scalar.time] + [lane.complete for lane in self.lanes])
+            skipped = self.timeline.skipped
+            self.end = max([self.scalar.time] + [lane.complete for lane in self.lanes]) + skipped
+            for lane in self.lanes:
+                lane.settle(skipped)
+                lane.busy += lane.skipped_busy
             self.finished(self)
 
     def waiting(self) -> list[str]:
         """What every pipe that has not come to its end waits for."""
-        lines = [] if self.scalar.done else [f"S waits for {self.scalar.waiting}"]
-        return lines + [f"{lane.name} waits for {lane.waiting}" for lane in self.lanes if lane.waiting]
+        lines = [] if self.scalar.done else [f"S waits for {self.scalar.waiting()}"]
+        return lines + [f"{lane.name} waits for {self._reason(lane.doing)}" for lane in self.lanes if lane.doing is not None]
+
+    def _reason(self, doing: Operation) -> str:
+        if not doing:
+            return "an instruction"
+        return f"flag {self.block.flags[doing[1]].name!r}" if doing[0] == WAIT else "its transfer"
 
 
 class ScalarUnit:
@@ -114,29 +173,45 @@ class ScalarUnit:
     It has no process: it walks when a pipe runs dry, until a queue is full or it waits for a flag itself, and computes the issue
     times from the ticks at which queue slots became free. `wanted` is the full queue's slots while some pipe sleeps, so that the
     pipe that frees one calls back.
+
+    Attributes:
+        step: Index of the next step of the block's code.
+        position: Index of the next entry in the current run, and `run` that run.
+        counters: Trips that each loop has behind it, by number of the loop; 0 outside the loop.
+        asleep: Pipes that wait for what only this unit can give.
+        full: Number of the lane whose full queue stopped it, -1 if none.
+        flag: Number of the flag that it waits for, -1 if none.
     """
 
-    __slots__ = ("_core", "_position", "_run", "_walk", "asleep", "busy", "done", "time", "waiting", "wanted")
+    __slots__ = ("_core", "asleep", "busy", "counters", "done", "flag", "full", "position", "run", "step", "time", "wanted")
 
     def __init__(self, core: CoreRun) -> None:
         self._core = core
-        self._walk = walk_runs(core.block.items)
-        self._run: Run = ()
-        self._position = 0
+        self.step = 0
+        self.counters = [0] * len(core.block.trips)
+        self.run: Run = ()
+        self.position = 0
         self.time = core.begin
         self.busy = 0
-        self.asleep = 0  # pipes that wait for what only this unit can give
+        self.asleep = 0
         self.done = False
-        self.waiting = ""
+        self.full = self.flag = -1
         self.wanted: deque[int] | None = None
+
+    def waiting(self) -> str:
+        """What stopped it."""
+        core = self._core
+        return (
+            f"flag {core.block.flags[self.flag].name!r}" if self.flag >= 0 else f"a free slot in the queue of {core.lanes[self.full].name}"
+        )
 
     def feed(self) -> None:
         """Issues as many instructions as the queues take."""
         if self.done:
             return
         lanes = self._core.lanes
-        run, position, time, busy = self._run, self._position, self.time, self.busy
-        stuck: deque[int] | None = None
+        run, position, time, busy = self.run, self.position, self.time, self.busy
+        full = self.flag = -1
         going = True
         while going:
             for index in range(position, len(run)):
@@ -145,8 +220,7 @@ class ScalarUnit:
                     lane = lanes[number]
                     free = lane.free
                     if not free:
-                        stuck = free
-                        self.waiting = f"a free slot in the queue of {lane.name}"
+                        full = number
                         position, going = index, False
                         break
                     slot = free.popleft()
@@ -167,13 +241,32 @@ class ScalarUnit:
                     busy += after[0]
                     time = after[1]
             else:
-                run, position = next(self._walk, END), 0
+                run, position = self._next_run(), 0
                 if run is END:
                     self.done, going = True, False
-        self._run, self._position, self.time, self.busy = run, position, time, busy
-        self.wanted = stuck if self.asleep else None
+        self.run, self.position, self.time, self.busy, self.full = run, position, time, busy, full
+        self.wanted = lanes[full].free if full >= 0 and self.asleep else None
         if self.done:
             self._finish()
+
+    def _next_run(self) -> Run:
+        """Goes on to the next run of the block, back to the start of loops that have trips left."""
+        core, counters = self._core, self.counters
+        code = core.block.code
+        step = code[self.step]
+        self.step += 1
+        while isinstance(step, LoopEnd):
+            loop = step.loop
+            counters[loop] += 1
+            if counters[loop] < step.trips:
+                self.step = step.first
+                if core.passed is not None:
+                    core.passed(core, loop)
+            else:
+                counters[loop] = 0
+            step = code[self.step]
+            self.step += 1
+        return step
 
     def _own(self, operation: Operation, issue: int, time: int) -> tuple[int, int] | None:
         """An instruction of the scalar unit itself; returns busy ticks and the time after it, None if it must wait for a flag."""
@@ -181,7 +274,8 @@ class ScalarUnit:
         kind, detail = operation[0], operation[1]
         if kind == FIXED:
             if core.record is not None:
-                core.record(core.cores, "S", operation[-1], time, time + detail)
+                skipped = core.timeline.skipped
+                core.record(core.cores, "S", operation[-1], time + skipped, time + detail + skipped)
             return detail, time + detail
         if kind == SET:
             fire(core, detail, time + issue + core.flag_ticks)
@@ -190,7 +284,7 @@ class ScalarUnit:
         if not tokens:
             event = core.waiters[detail] = Event(core.env)
             event.callbacks.append(lambda _event: self.feed())
-            self.waiting = f"flag {core.block.flags[detail].name!r}"
+            self.flag = detail
             return None
         return issue, max(time, tokens.popleft()) + issue
 
@@ -214,12 +308,10 @@ def fire(core: CoreRun, flag: int, at: int) -> None:
 
 def _pipe(core: CoreRun, lane: Lane) -> Generator[Event, None, None]:
     """The process of one pipe: takes instructions in order and gives each its start and end."""
-    env, scalar, links = core.env, core.scalar, core.links
-    queue, free = lane.queue, lane.free
+    env, scalar, links, timeline = core.env, core.scalar, core.links, core.timeline
+    queue, free, ready, in_flight = lane.queue, lane.free, lane.ready, lane.in_flight
     tokens, waiters, transfers = core.tokens, core.waiters, core.transfers
     flag_ticks, record, cores, name = core.flag_ticks, core.record, core.cores, lane.name
-    ready = [0] * core.block.operands  # tick at which each vector operand's last result is visible
-    in_flight: deque[int] = deque([core.begin] * core.max_in_flight)
     local = arrival = complete = core.begin  # end of the last instruction or wait; when the next one could have begun on an idle unit
     busy = 0
     while True:
@@ -228,13 +320,13 @@ def _pipe(core: CoreRun, lane: Lane) -> Generator[Event, None, None]:
             if not queue:
                 if scalar.done:
                     break
-                lane.waiting = "an instruction"
+                lane.doing, lane.times, lane.busy = (), (local, arrival, complete, local), busy
                 sleep = lane.sleep = Event(env)
                 scalar.asleep += 1
                 scalar.wanted = None
                 scalar.feed()
                 yield sleep
-                lane.waiting = ""
+                lane.doing = None
                 continue
         issue, operation = queue.popleft()
         if issue > arrival:
@@ -263,12 +355,12 @@ def _pipe(core: CoreRun, lane: Lane) -> Generator[Event, None, None]:
             if write >= 0:
                 ready[write] = local + latency
             if record is not None:
-                record(cores, name, instruction, start, local)
+                record(cores, name, instruction, start + timeline.skipped, local + timeline.skipped)
         elif kind == WAIT:
             flag = operation[1]
             arrived = tokens[flag]
             while not arrived:
-                lane.waiting = f"flag {core.block.flags[flag].name!r}"
+                lane.doing, lane.times, lane.busy = operation, (local, arrival, complete, local), busy
                 waiter = waiters[flag] = Event(env)
                 if core.block.scalar_sets:
                     scalar.asleep += 1
@@ -276,7 +368,7 @@ def _pipe(core: CoreRun, lane: Lane) -> Generator[Event, None, None]:
                 yield waiter
                 if core.block.scalar_sets:
                     scalar.asleep -= 1
-                lane.waiting = ""
+                lane.doing = None
             at = arrived.popleft()
             if at > arrival:
                 arrival = at
@@ -293,16 +385,16 @@ def _pipe(core: CoreRun, lane: Lane) -> Generator[Event, None, None]:
             start = local
             flow = lane.flow
             flow.remaining, flow.kind = transfer.work, transfer.kind
-            lane.waiting = "its transfer"
+            lane.doing, lane.times, lane.busy = operation, (local, arrival, complete, start), busy
             yield links.enter(flow, start + occupancy)
-            lane.waiting = ""
+            lane.doing = None
             local = int(env.now)
             busy += local - start
             if local + transfer.latency > complete:
                 complete = local + transfer.latency
             in_flight.append(complete)
             if record is not None:
-                record(cores, name, instruction, start, local)
-    lane.busy, lane.complete = busy, max(complete, local)
+                record(cores, name, instruction, start + timeline.skipped, local + timeline.skipped)
+    lane.busy, lane.complete, lane.times = busy, max(complete, local), (local, arrival, complete, local)
     core.running -= 1
     core.retire()

@@ -8,9 +8,11 @@ from simpy import Environment
 from simpy.events import Event
 
 # Within a tick: completions, wake-ups and arrivals (SimPy's own priorities 0 and 1) run until nothing changes, then free cores
-# get new blocks, whose first actions run again at priority 0 and 1, and last the shares of the links are computed, once.
+# get new blocks, whose first actions run again at priority 0 and 1, then the shares of the links are computed, once. After that
+# nothing more happens in the tick: the moment at which the machine's state is looked at.
 DISPATCH = 5
 SHARES = 9
+AFTER_ALL = 10
 
 
 class Call(Event):

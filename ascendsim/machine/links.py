@@ -139,12 +139,13 @@ class Links:
         return done
 
     def _add(self, flow: Flow) -> None:
-        self._settle()
+        self.settle()
         flow.rate = 0
         self._active.append(flow)
         self._changed()
 
-    def _settle(self) -> None:
+    def settle(self) -> None:
+        """Brings `remaining` of the active flows up to date."""
         now = int(self._env.now)
         passed = now - self._settled
         if passed:
@@ -177,7 +178,7 @@ class Links:
     def _complete(self, version: int) -> None:
         if version != self._version:
             return  # the set changed since; a newer completion is on its way
-        self._settle()
+        self.settle()
         going_on = []
         for flow in self._active:
             if flow.remaining > 0:

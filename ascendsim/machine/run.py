@@ -7,13 +7,13 @@ from collections.abc import Callable, Container
 from simpy import Environment
 
 from ascendsim.core.errors import SimulationError
-from ascendsim.isa.instructions import Instruction
-from ascendsim.isa.listing import instruction_name, moved_bytes
 from ascendsim.isa.program import Program
 from ascendsim.machine.clock import Clock
+from ascendsim.machine.fast_forward import Statistics
+from ascendsim.machine.log import Log
 from ascendsim.machine.scheduler import Scheduler
 from ascendsim.soc.spec import SocSpec
-from ascendsim.trace.records import InstructionRecord, Trace
+from ascendsim.trace.records import Trace
 
 
 def run(
@@ -22,6 +22,8 @@ def run(
     *,
     instructions: bool | Container[int] = False,
     groups: bool = True,
+    fast_forward: bool = True,
+    statistics: Statistics | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> Trace:
     """Simulates a program.
@@ -32,6 +34,8 @@ def run(
         instructions: Whether to keep a record of every instruction; a container of task ids keeps those tasks' only.
         groups: Simulate equal blocks that start together once, with their number on the shared links. The result is the same
             without; False is the slow way to check that.
+        fast_forward: Skip whole periods when the machine comes back to a state that it was in before. The result is the same without.
+        statistics: Counts what the shortcuts saved.
         progress: Called with the number of finished tasks and of all tasks after each task.
 
     Returns:
@@ -44,17 +48,20 @@ def run(
     if soc.missing:
         raise SimulationError(f"{soc.name}", "cannot be run", remedy="set what is not known: " + ", ".join(soc.missing))
     clock = Clock.of(soc)
-    records: list[InstructionRecord] = []
-    names: dict[int, tuple[str, int]] = {}
-
-    def record(task: int, cores: tuple[int, ...], pipe: str, instruction: Instruction, start: int, end: int) -> None:
-        known = names.get(id(instruction))  # the program keeps every instruction alive, so ids stay unique
-        if known is None:
-            known = names[id(instruction)] = (instruction_name(instruction), moved_bytes(instruction))
-        records.append(InstructionRecord(task, cores, pipe, known[0], start, end, known[1]))
-
+    log = Log()
     env = Environment()
-    scheduler = Scheduler(env, program, soc, clock, instructions=instructions, groups=groups, record=record, progress=progress)
+    scheduler = Scheduler(
+        env,
+        program,
+        soc,
+        clock,
+        instructions=instructions,
+        groups=groups,
+        fast_forward=fast_forward,
+        log=log,
+        statistics=statistics or Statistics(),
+        progress=progress,
+    )
     scheduler.start()
     env.run()
     scheduler.check_finished()
@@ -64,6 +71,6 @@ def run(
         tick_seconds=clock.tick_seconds,
         core_ticks=clock.ai_ticks,
         tasks=tasks,
-        instructions=tuple(sorted(records, key=lambda item: (item.start, item.end, order[item.task], item.cores, item.pipe))),
+        instructions=tuple(sorted(log.expanded(), key=lambda item: (item.start, item.end, order[item.task], item.cores, item.pipe))),
         end=max((task.end for task in tasks), default=0),
     )

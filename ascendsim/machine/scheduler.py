@@ -11,20 +11,23 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Container, Generator
+from functools import partial
 
 from simpy import Environment
 from simpy.events import Event
 
 from ascendsim.core.errors import SimulationError
-from ascendsim.isa.instructions import Instruction
 from ascendsim.isa.program import Block, CoreKind, Program, Task, TaskKind
 from ascendsim.machine.clock import Clock
 from ascendsim.machine.compiled import CompiledBlock, compile_block
 from ascendsim.machine.core import CoreRun, Record
 from ascendsim.machine.events import DISPATCH, Call
+from ascendsim.machine.fast_forward import FastForward, Statistics
 from ascendsim.machine.l2 import L2State
 from ascendsim.machine.links import Links
+from ascendsim.machine.log import Log
 from ascendsim.machine.tasks import TaskRun
+from ascendsim.machine.timeline import Timeline
 from ascendsim.soc.spec import SocSpec
 from ascendsim.trace.records import TaskRecord
 
@@ -35,7 +38,9 @@ class Scheduler:
     Args:
         instructions: Whether to record instructions: of all tasks, none, or those with these ids.
         groups: Whether blocks that start together and run the same program are simulated once.
-        record: Called with every recorded instruction: task id, cores, pipe, instruction, start and end tick.
+        fast_forward: Whether to skip periods of a machine that repeats itself.
+        log: Where instruction records go.
+        statistics: Where to count what was skipped.
         progress: Called with the number of finished tasks and of all tasks.
     """
 
@@ -48,13 +53,17 @@ class Scheduler:
         *,
         instructions: bool | Container[int],
         groups: bool,
-        record: Callable[[int, tuple[int, ...], str, Instruction, int, int], None],
+        fast_forward: bool,
+        log: Log,
+        statistics: Statistics,
         progress: Callable[[int, int], None] | None,
     ) -> None:
         self.env, self.program, self.soc, self.clock = env, program, soc, clock
-        self._instructions, self._groups, self._record, self._progress = instructions, groups, record, progress
+        self._instructions, self._groups, self._log, self._progress = instructions, groups, log, progress
         self._cores = core_numbers(soc)
+        self.timeline = Timeline(env)
         self.links = Links(env, soc, clock)
+        self._forward = FastForward(self.timeline, self.links, log.items, statistics) if fast_forward else None
         self.l2 = L2State(soc.l2, program.memory, program.metadata.get("l2_placed", ()), program.metadata.get("l2_kept", ()))
         self.records: list[TaskRecord] = []
         self._free = {kind: list(numbers) for kind, numbers in self._cores.items()}  # heaps: the lowest number first
@@ -111,9 +120,9 @@ class Scheduler:
                     raise SimulationError(f"task {run.task.name!r}", "waits for a task that the program does not have", other)
                 if not before.done.processed:
                     yield before.done
-            run.ready = int(self.env.now)
+            run.ready = self.timeline.now
             run.start = max(run.ready + (gap if number else 0), host * (run.position + 1))
-            Call(self.env, lambda run=run: self._begin(run), run.start - run.ready)  # type: ignore[misc]
+            self.timeline.at(run.start, partial(self._begin, run))
             yield run.done
 
     def _begin(self, run: TaskRun) -> None:
@@ -132,13 +141,13 @@ class Scheduler:
     def _place(self) -> None:
         """The dispatch phase of a tick: starts, arrivals, then blocks on free cores; ties go by launch order."""
         self._placing = False
-        now = int(self.env.now)
+        now = self.timeline.now
         launch = self.soc.launch
         for run in sorted(self._starting, key=lambda run: run.position):
             if run.task.kind is TaskKind.AI_CPU:
                 self._run_on_ai_cpu(run, now)
             else:
-                Call(self.env, lambda run=run: self._arrive(run), self.clock.us(launch.task_launch_us))  # type: ignore[misc]
+                self.timeline.at(now + self.clock.us(launch.task_launch_us), partial(self._arrive, run))
         self._starting = []
         for run in sorted(self._arriving, key=lambda run: run.position):
             run.enter_l2(self.l2, self._count)
@@ -157,7 +166,7 @@ class Scheduler:
         begin = max(now + self.clock.us(spec.dispatch_us), free)
         end = begin + self.clock.us(spec.overhead_us + run.task.cpu_us)
         heapq.heappush(self._ai_cpus, end)
-        Call(self.env, lambda: self._end(run, end), end - now)
+        self.timeline.at(end, partial(self._end, run, end))
 
     def _dispatch(self, run: TaskRun, now: int) -> None:
         """Puts as many of a task's blocks on free cores as there are."""
@@ -181,10 +190,12 @@ class Scheduler:
         compiled = run.blocks[index]
 
         def finished(core: CoreRun) -> None:
-            Call(self.env, lambda: self._block_ended(run, core, now), core.end - int(self.env.now))
+            if self._forward is not None:
+                self._forward.remove(core)
+            self.timeline.at(core.end, partial(self._block_ended, run, core, now))
 
         core = CoreRun(
-            self.env,
+            self.timeline,
             self.links,
             compiled,
             cores,
@@ -193,17 +204,19 @@ class Scheduler:
             self.soc.issue.flag_cycles * self.clock.cycle(compiled.block.core),
             max(1, self.soc.dram.max_in_flight),
             self._recorder(run.task),
+            self._forward.passed if self._forward is not None else None,
             finished,
         )
         run.running.append(core)
+        if self._forward is not None:
+            self._forward.add(core)
         core.start()
 
     def _recorder(self, task: Task) -> Record | None:
         wanted = self._instructions if isinstance(self._instructions, bool) else task.id in self._instructions
         if not wanted:
             return None
-        record, number = self._record, task.id
-        return lambda cores, pipe, instruction, start, end: record(number, cores, pipe, instruction, start, end)
+        return partial(self._log.add, task.id)
 
     def _block_ended(self, run: TaskRun, core: CoreRun, dispatched: int) -> None:
         run.running.remove(core)

@@ -84,9 +84,9 @@ class TaskRun:
         busy["S"] = busy.get("S", 0) + run.scalar.busy * cores
         for lane in run.lanes:
             busy[lane.name] = busy.get(lane.name, 0) + lane.busy * cores
-            if lane.name in COMPUTE_PIPES and lane.first >= 0:
-                self._first = lane.first if self._first < 0 else min(self._first, lane.first)
-                self._last = max(self._last, lane.last)
+            if lane.name in COMPUTE_PIPES and lane.first_tick >= 0:
+                self._first = lane.first_tick if self._first < 0 else min(self._first, lane.first_tick)
+                self._last = max(self._last, lane.last_tick)
         self._block_ticks += (run.end - dispatched) * cores
         self.unfinished -= cores
 

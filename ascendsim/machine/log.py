@@ -1,0 +1,61 @@
+"""Instruction records of a run, with repeated stretches kept once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Union
+
+from ascendsim.isa.instructions import Instruction
+from ascendsim.isa.listing import instruction_name, moved_bytes
+from ascendsim.trace.records import InstructionRecord
+
+
+@dataclass(frozen=True, slots=True)
+class Repeat:
+    """Records that come `times` more times, each time `period` ticks later.
+
+    Attributes:
+        items: What was recorded in one period: records and shorter repeats.
+    """
+
+    items: tuple[Item, ...]
+    period: int
+    times: int
+
+
+Item = Union[InstructionRecord, Repeat]
+
+
+class Log:
+    """Collects records in the order in which the machine places instructions in time."""
+
+    def __init__(self) -> None:
+        self.items: list[Item] = []
+        self._names: dict[int, tuple[str, int]] = {}
+
+    def add(self, task: int, cores: tuple[int, ...], pipe: str, instruction: Instruction, start: int, end: int) -> None:
+        """Adds an instruction of a task on a group of cores."""
+        known = self._names.get(id(instruction))  # the program keeps every instruction alive, so ids stay unique
+        if known is None:
+            known = self._names[id(instruction)] = (instruction_name(instruction), moved_bytes(instruction))
+        self.items.append(InstructionRecord(task, cores, pipe, known[0], start, end, known[1]))
+
+    def expanded(self) -> Iterator[InstructionRecord]:
+        """All records, repeated ones included."""
+        return expand(self.items)
+
+
+def expand(items: Iterable[Item], later: int = 0) -> Iterator[InstructionRecord]:
+    """Records with every repeat written out, `later` ticks later.
+
+    >>> one = InstructionRecord(0, (0,), "M", "mmad", 5, 7)
+    >>> [item.start for item in expand([one, Repeat((one,), 10, 2)], later=100)]
+    [105, 115, 125]
+    """
+    for item in items:
+        if isinstance(item, Repeat):
+            for time in range(1, item.times + 1):
+                yield from expand(item.items, later + time * item.period)
+        else:
+            yield InstructionRecord(item.task, item.cores, item.pipe, item.name, item.start + later, item.end + later, item.bytes)

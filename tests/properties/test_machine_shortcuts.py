@@ -1,0 +1,55 @@
+"""Shortcuts change nothing: fast-forward and lock-step groups give the trace of the plain simulation, tick for tick."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+from random import Random
+
+import pytest
+
+import ascendsim
+from ascendsim.api.compiling import CompiledModel
+from ascendsim.machine import Statistics, run
+from tests.support.random_programs import random_chip, random_program
+
+MODELS = Path(__file__).parent.parent / "data" / "models"
+CHIPS = ("Ascend310", "Ascend310P3", "Ascend910A", "Ascend910B1")
+QUICK = (("lenet5", 1), ("squeezenet1_1", 1), ("bert_tiny_s64", 1), ("mobilenet_v1", 4))
+LONG = tuple((path.stem, batch) for path in sorted(MODELS.glob("*.onnx")) for batch in (1, 8))
+NETWORKS = [*QUICK, *(pytest.param(*case, marks=pytest.mark.slow) for case in LONG if case not in QUICK)]
+
+CHUNK = 40
+CHUNKS = [*range(5), *(pytest.param(number, marks=pytest.mark.slow) for number in range(5, 130))]
+
+
+@pytest.mark.parametrize("chunk", CHUNKS)
+def test_random_programs_give_the_trace_of_the_plain_simulation(chunk: int) -> None:
+    jumped = 0
+    for seed in range(chunk * CHUNK, (chunk + 1) * CHUNK):
+        random = Random(seed)
+        program, soc = random_program(random), random_chip(random)
+        groups, instructions = random.random() < 0.7, random.random() < 0.4
+        statistics = Statistics()
+        short = run(program, soc, instructions=instructions, groups=groups, statistics=statistics)
+        plain = run(program, soc, instructions=instructions, groups=groups, fast_forward=False)
+        assert short == plain, f"seed {seed}"
+        jumped += statistics.jumps > 0
+    assert jumped > CHUNK // 2
+
+
+@cache
+def compiled(name: str, batch: int, chip: str) -> CompiledModel:
+    try:
+        graph = ascendsim.load(MODELS / f"{name}.onnx", batch=batch)
+    except ascendsim.AscendSimError:
+        pytest.skip("the model's batch is fixed")
+    return ascendsim.compile(graph, soc=chip)
+
+
+@pytest.mark.parametrize("chip", CHIPS)
+@pytest.mark.parametrize(("name", "batch"), NETWORKS)
+def test_networks_give_the_trace_of_the_plain_simulation(name: str, batch: int, chip: str) -> None:
+    model = compiled(name, batch, chip)
+    plain = run(model.program, model.soc, fast_forward=False)
+    assert run(model.program, model.soc) == plain
