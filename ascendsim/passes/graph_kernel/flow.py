@@ -172,7 +172,7 @@ def _repair(groups: Groups) -> None:
         for node in reversed(groups.sorted(members)):
             if not kept or not groups.between({*kept, node}):
                 kept.add(node)
-        if len(kept) < 2:
+        if len(kept) < 2 and not any(_EXPANDED in node.origin for node in kept):
             groups.dissolve(number)
         elif kept != groups.members[number]:
             groups.mark(kept, name, number)
