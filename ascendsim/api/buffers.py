@@ -64,11 +64,11 @@ class L2Options:
         edges: "every" = every tensor between tasks that fits while it lives, as CANN's optimizer has it; "listed" = only the kinds
             that the tuning guide of the Ascend 310 lists: a reduction into a segment-wise operator, an AI Core operator into
             another engine, and what is inside of blocks with a cut batch.
-        batch: "chip" = batches are cut on chips whose L2 is managed by software; "split", "whole" = always, never.
+        batch: "whole", or "split" = blocks are cut into smaller batches where that pays.
     """
 
     edges: str = "every"
-    batch: str = "chip"
+    batch: str = "whole"
 
 
 @dataclass(slots=True)
@@ -98,7 +98,7 @@ class L2Fusion:
         if not capacity:
             return program
         blocks: tuple[SplitBlock, ...] = ()
-        if self.options.batch == "split" or (managed and self.options.batch == "chip"):
+        if self.options.batch == "split":
             blocks = self._cut(graph, program, capacity)
             if blocks:
                 program = lower_graph(graph, self.soc, self.opset, options=self.lowering)

@@ -38,6 +38,12 @@ PROFILE_OPTIONS: Mapping[str, ProfileOption] = {
     "ub_reduce": ProfileOption(("profile", *range(1, 17)), "elementwise operators around a reduction in one task"),
     "ub_segment": ProfileOption(("profile", *range(1, 17)), "elementwise operators around a segment operator in one task"),
     "ub_automatic": ProfileOption(("profile", *range(2, 65)), "operators of a task of the automatic pass"),
+    "l2_edges": ProfileOption(
+        ("every", "listed"), "L2 fusion: every tensor between tasks that fits, or only the kinds that the Ascend 310 tuning guide lists"
+    ),
+    "l2_batch": ProfileOption(
+        ("whole", "split"), "L2 fusion: blocks run with the whole batch, or in passes of smaller batches where it pays"
+    ),
     "matmul_bias_chips": ProfileOption(("all", "listed"), "chips that join a bias to a matrix product: all, or those that CANN lists"),
 }
 

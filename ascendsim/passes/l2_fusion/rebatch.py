@@ -85,6 +85,10 @@ def refusal(graph: Graph, axis: BatchAxis, nodes: Sequence[Node], no_task: Colle
     for tensor in given:
         if tensor.producer is not None and tensor.producer.name in no_task:
             return f"{tensor.name!r} has no memory of its own"
+    inside = set(nodes)
+    for tensor in taken:
+        if any(user in inside and user.op_type == "StridedWrite" for user in tensor.consumers):
+            return f"{tensor.name!r} lies in the memory of another tensor already"
     return None
 
 
