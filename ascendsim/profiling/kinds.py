@@ -22,12 +22,14 @@ _MOVEMENT = {
     "Cast", "CenterCropPad", "Compress", "Concat", "ConcatFromSequence", "Crop", "DepthToSpace", "Expand", "Flatten", "Gather",
     "GatherElements", "GatherND", "Identity", "Pad", "Permute", "Reshape", "ReverseSequence", "Roll", "Scatter", "ScatterElements",
     "ScatterND", "Shape", "Slice", "SpaceToDepth", "Split", "Squeeze", "Tile", "TransData", "Transpose", "Unsqueeze", "Upsample",
-    "Resize", "Where",
+    "Resize", "Where", "ConfusionTransposeD", "StridedRead", "StridedWrite",
 }
 _REDUCTION = {
     "ArgMax", "ArgMin", "AveragePool", "BatchNormalization", "CumSum", "GlobalAveragePool", "GlobalLpPool", "GlobalMaxPool",
     "GroupNormalization", "Hardmax", "InstanceNormalization", "LRN", "LayerNormalization", "LogSoftmax", "LpNormalization", "LpPool",
     "MaxPool", "MaxRoiPool", "MeanVarianceNormalization", "RMSNormalization", "RoiAlign", "SkipLayerNormalization", "Softmax", "TopK",
+    "BNInference", "BNInferenceD", "BNTrainingReduce", "BNTrainingUpdate", "ClipByNormNoDivSum", "ConfusionSoftmaxGrad",
+    "LayerNormBetaGammaBackpropV2", "LayerNormGrad", "LayerNormXBackpropV2", "SoftmaxGrad",
 }
 # fmt: on
 
