@@ -1,4 +1,7 @@
-"""Operators that fusion makes of convolutions (domain "ascend"): FullyConnection."""
+"""Operators that fusion makes of convolutions (domain "ascend"): FullyConnection.
+
+The attribute `activation` = "relu" is a Relu that fusion took in.
+"""
 
 from __future__ import annotations
 
@@ -12,10 +15,10 @@ import numpy as np
 from ascendsim.core.dtypes import DType
 from ascendsim.core.formats import Format, align, c0
 from ascendsim.graph.ir import Node
-from ascendsim.ops.common import as_float32, finish, on_ai_cpu, runs_on_ai_core
+from ascendsim.ops.common import as_float32, computing_type, finish, on_ai_cpu, runs_on_ai_core
 from ascendsim.ops.cube import cube_type
 from ascendsim.opset import InferContext, Layout, OpDef
-from ascendsim.opset.work import CubeWork, LowerContext, NoTask, Ref, Work
+from ascendsim.opset.work import CubeWork, LowerContext, NoTask, Ref, Step, Work
 
 # ---------------------------------------------------------------------------------------------------- FullyConnection
 
@@ -35,16 +38,18 @@ def _infer_fully(context: InferContext) -> None:
     context.set(0, context.dtype(0), (x[0], w[0], *(1,) * (len(x) - 2)))
 
 
-def _compute_fully(_node: Node, inputs: Sequence[Any], wanted: Sequence[np.dtype[Any]]) -> Sequence[Any]:
+def _compute_fully(node: Node, inputs: Sequence[Any], wanted: Sequence[np.dtype[Any]]) -> Sequence[Any]:
     """Product of the rows of x and w in float32, bias added in float32, one rounding."""
     x, w = as_float32(inputs[0]), as_float32(inputs[1])
     result = np.matmul(x.reshape(x.shape[0], -1), w.reshape(w.shape[0], -1).T)
     if len(inputs) > 2 and inputs[2] is not None:
         result = result + as_float32(inputs[2])
+    if node.attr("activation") == "relu":
+        result = np.maximum(result, result.dtype.type(0))
     return [finish(result.reshape(*result.shape, *(1,) * (x.ndim - 2)), wanted[0])]
 
 
-def _lower_fully(node: Node, _context: LowerContext) -> Work:
+def _lower_fully(node: Node, context: LowerContext) -> Work:
     """A matrix product: rows are whole images as they lie in memory, columns the filters in FRACTAL_Z."""
     x, w, output = node.required(0), node.required(1), node.output
     if output.elements == 0:
@@ -65,6 +70,7 @@ def _lower_fully(node: Node, _context: LowerContext) -> Work:
         out=Ref.of(output),
         bias=None if bias is None else Ref.of(bias),
         transpose_b=True,
+        epilogue=(Step("vrelu", computing_type(output.element_type, context)),) if node.attr("activation") == "relu" else (),
         dtype=dtype,
         useful_macs=images * channels * math.prod(space) * w.static_shape[0],
     )

@@ -11,9 +11,10 @@ import ascendsim as asim
 from ascendsim.core.dtypes import DType
 from ascendsim.graph.builder import GraphBuilder
 from ascendsim.graph.ir import Graph, Tensor
+from ascendsim.passes.fusion.rules.conv_fully_connected import ConvToFullyConnectionFusionPass
 from ascendsim.passes.fusion.rules.conv_scale import AConv2dMulFusion
 from ascendsim.passes.fusion.rules.fixpipe_conv import FixPipeAbilityProcessPass
-from tests.support.fusing import EXACT, build, fused, random
+from tests.support.fusing import CHANGED_ALGEBRA, EXACT, build, fused, random
 from tests.support.single_node import run
 
 RULE = FixPipeAbilityProcessPass()
@@ -40,6 +41,17 @@ def test_convolutions_take_in_what_fixpipe_does(body: Any, stages: list[str]) ->
     assert [node.attr("fixpipe") for node in result.graph.nodes if "Conv" in node.op_type] == stages
     assert not {"Relu", "AscendDequant"} & set(result.operators)
     assert result.error == EXACT
+
+
+def test_fully_connected_layers_take_in_a_relu() -> None:
+    def body(b: GraphBuilder) -> Tensor:
+        conv = b.op("Conv", b.input("x", (3, 16, 4, 4)), random(32, 16, 4, 4) / 16, random(32))
+        return b.op("Relu", conv)
+
+    result = fused(build(body), ConvToFullyConnectionFusionPass(), RULE, generation="c220")
+    assert result.operators == {"FullyConnection": 1}
+    assert result.graph.nodes[0].attr("fixpipe") == "relu"
+    assert result.error <= CHANGED_ALGEBRA
 
 
 def test_refusals() -> None:

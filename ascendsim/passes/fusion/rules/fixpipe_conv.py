@@ -1,9 +1,9 @@
 """Convolutions leave through FIXPIPE on chips that have it: conversion, dequantisation and a Relu are done as the result is stored.
 
-    Conv [-> Relu]                                =>  Conv(fixpipe, activation = relu)
+    Conv | FullyConnection [-> Relu]              =>  Conv | FullyConnection (fixpipe, activation = relu)
     QuantConv -> AscendDequant [-> Relu]          =>  QuantConv(x, w, bias, scale)(fixpipe, relu_flag)
 
-Every convolution is marked with what its stage does, also where that is the plain conversion. The pattern is not public; the counts of
+Every convolution, or fully connected layer that one became, is marked with what its stage does, also where that is the plain conversion. The pattern is not public; the counts of
 a published compilation (60 of 60 convolutions) say that it takes them all.
 """
 
@@ -24,7 +24,7 @@ class FixPipeAbilityProcessPass(FusionRule):
     """Marks convolutions and gives them what FIXPIPE can do of what follows."""
 
     name = "FixPipeAbilityProcessPass"
-    patterns = {PATTERN: Op("Conv|QuantConv", name="conv")}
+    patterns = {PATTERN: Op("Conv|FullyConnection|QuantConv", name="conv")}
 
     def find(self, graph: Graph, pattern: str) -> Iterator[Match]:
         """Every convolution, with what follows it."""
