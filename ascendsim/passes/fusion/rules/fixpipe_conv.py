@@ -3,8 +3,8 @@
     Conv | FullyConnection [-> Relu]              =>  Conv | FullyConnection (fixpipe, activation = relu)
     QuantConv -> AscendDequant [-> Relu]          =>  QuantConv(x, w, bias, scale)(fixpipe, relu_flag)
 
-Every convolution, or fully connected layer that one became, is marked with what its stage does, also where that is the plain conversion. The pattern is not public; the counts of
-a published compilation (60 of 60 convolutions) say that it takes them all.
+Every convolution, or fully connected layer that one became, is marked with what its stage does, also where that is the plain
+conversion. The pattern is not public; the counts of a published compilation (60 of 60 convolutions) say that it takes them all.
 """
 
 from __future__ import annotations
