@@ -30,8 +30,8 @@ class Contribution:
 
     Attributes:
         name: Of the pass.
-        family: "graph", "ub" ...
-        effected: How often it took effect with everything on.
+        family: "graph", "ub", or "buffer" for L1 and L2 fusion.
+        effected: How often it took effect with everything on; None for L1 and L2 fusion, which places tensors instead of joining nodes.
         time_us: Time that it saves; negative if it costs time.
         ddr_bytes: DDR traffic that it saves.
         tasks: Tasks that it saves.
@@ -40,7 +40,7 @@ class Contribution:
 
     name: str
     family: str
-    effected: int
+    effected: int | None
     time_us: float | None = None
     ddr_bytes: int | None = None
     tasks: int | None = None
@@ -123,6 +123,11 @@ def ablate(
         fact = find_fact(name)
         closed = fact is not None and fact.switchable != "yes"
         found.append(replace(whole, time_us=time_us, ddr_bytes=ddr_bytes, tasks=tasks, note=_CLOSED if closed else ""))
+    buffers = options.get("buffer_optimize", "l2_optimize")
+    if fusion == "all" and buffers != "off_optimize":
+        saved = _saved(simulate(compile(graph, soc, fusion=fusion, **{**options, "buffer_optimize": "off_optimize"})), base)
+        if any(saved):
+            found.append(Contribution(f"buffer_optimize={buffers}", "buffer", None, *saved))
     if progress is not None:
         progress(len(effected), len(effected))
     found.sort(key=lambda item: (item.time_us is None, -(item.time_us or 0.0), item.name))

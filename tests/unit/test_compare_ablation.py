@@ -123,9 +123,24 @@ def test_switches_of_the_user_stay():
 
 def test_progress_counts_passes():
     calls = []
-    found = asim.ablate(matmul_bias_relu(64, 64, 64), progress=lambda done, total: calls.append((done, total)))
+    found = asim.ablate(matmul_bias_relu(64, 64, 64), fusion="ub", progress=lambda done, total: calls.append((done, total)))
     count = len(found.contributions)
     assert calls == [(number, count) for number in range(count + 1)]
+
+
+def test_buffer_fusion_is_one_line_if_it_changes_anything(monkeypatch):
+    graph = network()
+    assert all(item.family != "buffer" for item in asim.ablate(graph, fusion="ub").contributions)
+    real = ablation.compile
+
+    def costly(graph, soc, **options):  # as if buffers had kept tensors out of DDR
+        return real(graph, soc, **options, set={"dram.read_gb_per_s": 1} if options.get("buffer_optimize") == "off_optimize" else None)
+
+    monkeypatch.setattr(ablation, "compile", costly)
+    (line,) = [item for item in asim.ablate(graph).contributions if item.family == "buffer"]
+    assert (line.name, line.effected) == ("buffer_optimize=l2_optimize", None)
+    assert line.time_us is not None
+    assert line.time_us > 0
 
 
 def test_off_has_nothing_to_leave_out():
