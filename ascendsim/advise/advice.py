@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ascendsim.core.errors import InputError, suggest
@@ -20,6 +21,7 @@ class Proposal:
         title: One line.
         sites: Where it is pulled.
         before_us, after_us: Device time of the model as it is, and with this change alone.
+        settings: Arguments of `compile` that belong to it.
     """
 
     lever: str
@@ -27,6 +29,7 @@ class Proposal:
     sites: tuple[Site, ...]
     before_us: float
     after_us: float
+    settings: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def gain_us(self) -> float:
@@ -100,16 +103,28 @@ class Advice:
         Raises:
             InputError: If nothing of that name is proposed.
         """
+        chosen = self._chosen(levers)
+        graph = self.graph
+        for lever in LEVERS:
+            if lever.name in chosen:
+                graph = apply_lever(graph, lever, self.context, {site.node for site in chosen[lever.name].sites}).graph
+        return graph
+
+    def settings(self, *levers: str) -> dict[str, str]:
+        """Arguments of `compile` that go with the graph of `apply(*levers)`.
+
+        Raises:
+            InputError: If nothing of that name is proposed.
+        """
+        return {name: value for proposal in self._chosen(levers).values() for name, value in proposal.settings.items()}
+
+    def _chosen(self, levers: Sequence[str]) -> dict[str, Proposal]:
         proposed = {proposal.lever: proposal for proposal in self.proposals}
         for name in levers:
             if name not in proposed:
                 raise InputError(f"lever {name!r}", "is not proposed for this model", remedy=_remedy(name, proposed))
-        chosen = levers or tuple(name for name, proposal in proposed.items() if proposal.relation is Relation.EXACT)
-        graph = self.graph
-        for lever in LEVERS:
-            if lever.name in chosen:
-                graph = apply_lever(graph, lever, self.context, {site.node for site in proposed[lever.name].sites}).graph
-        return graph
+        exact = tuple(name for name, proposal in proposed.items() if proposal.relation is Relation.EXACT)
+        return {name: proposed[name] for name in levers or exact}
 
     def _repr_html_(self) -> str:
         head = f"<p>{html.escape(self.graph.name)} on {html.escape(self.soc)}: {self.duration_us:,.1f} us</p>"

@@ -15,7 +15,7 @@ from ascendsim.passes.levers import LEVERS, Lever, LeverContext, Site, apply_lev
 from ascendsim.profiling.view import ProfiledRun
 from ascendsim.soc import SocSpec
 
-LEAST_GAIN = 0.001  # share of the time below which a change does not count as a gain
+LEAST_GAIN = 0.005  # share of the time below which a change does not count as a gain
 
 
 def advise(graph: Graph, soc: str | PathLike[str] | SocSpec = "Ascend310", *, trials: int = 8, **settings: Any) -> Advice:
@@ -43,15 +43,17 @@ def advise(graph: Graph, soc: str | PathLike[str] | SocSpec = "Ascend310", *, tr
 
     def timed(lever: Lever, sites: tuple[Site, ...]) -> float:
         changed = apply_lever(graph, lever, context, {site.node for site in sites}).graph
-        return simulate(compile(changed, soc, **settings)).duration_us
+        return simulate(compile(changed, soc, **{**settings, **lever.settings})).duration_us
 
     proposals: list[Proposal] = []
     declined: list[tuple[str, str, str]] = []
     for lever in LEVERS:
+        if any(settings.get(name) is not None for name in lever.settings):
+            continue  # the user has decided on it
         sites = find_sites(graph, lever, context)
         declined += [(lever.name, site.node, site.reason) for site in sites if not site.possible]
         possible = tuple(site for site in sites if site.possible)
-        if 1 < len(possible) <= trials:
+        if 1 < len(possible) <= trials and not lever.settings:
             alone = {site: timed(lever, (site,)) for site in possible}
             declined += [(lever.name, site.node, _no_gain(before, us)) for site, us in alone.items() if not _pays(before, us)]
             possible = tuple(site for site in possible if _pays(before, alone[site]))
@@ -59,7 +61,7 @@ def advise(graph: Graph, soc: str | PathLike[str] | SocSpec = "Ascend310", *, tr
             continue
         after = timed(lever, possible)
         if _pays(before, after):
-            proposals.append(Proposal(lever.name, lever.title, possible, before, after))
+            proposals.append(Proposal(lever.name, lever.title, possible, before, after, lever.settings))
         else:
             declined.append((lever.name, possible[0].node, _no_gain(before, after)))
     proposals.sort(key=lambda proposal: (-proposal.gain_us, proposal.lever))

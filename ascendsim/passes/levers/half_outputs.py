@@ -1,36 +1,36 @@
-"""Parameter change: float16 results at the network's end.
+"""Parameter change: float16 results at the network's end (ATC's --output_type FP16).
 
-... -> Add -> y (float32)   becomes   ... -> Add -> Cast(float16) -> y (float16)
+... -> Resize (float16) -> Cast(float32) -> TransData -> y   becomes   ... -> Resize (float16) -> TransData -> y
 
-With precision_mode force_fp16 the device holds y in float16 and widens it for the model's sake: a Cast task, and a TransData that moves
-four bytes an element instead of two. The numbers are the same; whoever reads them must take float16. ATC's option --output_type FP16
-(`compile(output_type="FP16")`) does it without a change of the model.
+With precision_mode force_fp16 the device holds y in float16 and widens it for the model's sake: a Cast, and a TransData that moves
+four bytes an element instead of two. The numbers are the same; whoever reads them must take float16. The model's file stays as it is.
 """
 
 from __future__ import annotations
 
+from types import MappingProxyType
+
 from ascendsim.core.dtypes import DType
 from ascendsim.graph.ir import Graph, Tensor
-from ascendsim.passes.levers.lever import Lever, LeverContext, Relation, Site, hand_out
+from ascendsim.passes.levers.lever import Lever, LeverContext, Relation, Site
 
 
 class HalfOutputs(Lever):
-    """Hands out float32 outputs in float16."""
+    """Hands out float32 outputs in float16: an option of the compiler, no change of the graph."""
 
     name = "float16-outputs"
     title = "hand out results in float16"
+    settings = MappingProxyType({"output_type": "FP16"})
 
     def sites(self, graph: Graph, context: LeverContext) -> tuple[Site, ...]:
         """Every float32 output of the network that a node makes."""
-        return tuple(self._site(tensor) for tensor in dict.fromkeys(graph.outputs) if tensor.dtype is DType.FLOAT32 and tensor.producer)
-
-    def _site(self, tensor: Tensor) -> Site:
-        assert tensor.producer is not None
-        reason = f"output {tensor.name} is computed in float16 and widened to float32 for the model's sake only"
-        return Site(tensor.producer.name, (tensor.producer.name,), reason, Relation.EXACT)
+        return tuple(_site(tensor) for tensor in dict.fromkeys(graph.outputs) if tensor.dtype is DType.FLOAT32 and tensor.producer)
 
     def rewrite(self, graph: Graph, site: Site, context: LeverContext) -> None:
-        """Puts a Cast before the outputs of one node; other readers go on reading float32."""
-        for tensor in graph.node(site.node).outputs:
-            if tensor.dtype is DType.FLOAT32 and any(item is tensor for item in graph.outputs):
-                hand_out(graph, tensor, context.add(graph, "Cast", tensor, stem=f"{tensor.name}_float16", to=DType.FLOAT16))
+        """Nothing: `settings` do it."""
+
+
+def _site(tensor: Tensor) -> Site:
+    assert tensor.producer is not None
+    reason = f"output {tensor.name} is computed in float16 and widened for the model's sake only; compile with output_type FP16"
+    return Site(tensor.producer.name, (tensor.producer.name,), reason, Relation.EXACT)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from typing import ClassVar
@@ -77,10 +77,12 @@ class Lever(ABC):
     Attributes:
         name: What commands call it.
         title: One line for a table.
+        settings: Options of the compiler that belong to it; a lever that is nothing but options leaves the graph as it is.
     """
 
     name: ClassVar[str]
     title: ClassVar[str]
+    settings: ClassVar[Mapping[str, str]] = {}
 
     @abstractmethod
     def sites(self, graph: Graph, context: LeverContext) -> tuple[Site, ...]:

@@ -1,0 +1,141 @@
+"""Claims of the Ascend 310 tuning guide, each with its band. docs/advise.md says what is calibrated and what follows from the machine."""
+
+from __future__ import annotations
+
+from statistics import median
+
+import numpy as np
+import pytest
+
+import ascendsim as asim
+from ascendsim.advise import Advice, advise
+from ascendsim.graph.builder import GraphBuilder
+from ascendsim.graph.ir import Graph, Tensor
+from ascendsim.passes.levers import IdentityConv, LeverContext, Relation, apply_lever
+from tests.support.fusing import build, random
+
+MODELS = "tests/data/models"
+
+
+def gains(advice: Advice) -> dict[str, float]:
+    return {proposal.lever: proposal.speedup for proposal in advice.proposals}
+
+
+def time_us(graph: Graph, **settings: object) -> float:
+    return asim.simulate(asim.compile(graph, soc="Ascend310", **settings)).duration_us  # type: ignore[arg-type]
+
+
+def interp(b: GraphBuilder) -> Tensor:
+    return b.op(
+        "Resize",
+        b.input("x", (1, 18, 175, 175)),
+        None,
+        None,
+        np.array([1, 18, 350, 350]),
+        mode="linear",
+        coordinate_transformation_mode="align_corners",
+    )
+
+
+def test_interp_falls_from_20_ms_to_1_6_ms() -> None:
+    """20 ms is where the scalar path's cycles a point come from; 1.6 ms and the factor of 12.5 are results."""
+    advice = advise(build(interp), "Ascend310")
+    best = advice.proposals[0]
+    assert best.lever == "resize-sizes"
+    assert best.relation is Relation.RETRAIN
+    assert 15_000 < best.before_us < 25_000
+    assert 400 < best.after_us < 2_400
+    assert best.speedup > 8
+    changed = advice.apply("resize-sizes")
+    assert (changed.inputs[0].shape, changed.outputs[0].shape) == ((1, 18, 176, 176), (1, 18, 351, 351))
+
+
+@pytest.mark.parametrize("exponent", [3.0, 0.5, -2.0])
+def test_pow_on_the_ai_cpu_becomes_much_faster_as_mul(exponent: float) -> None:
+    def body(b: GraphBuilder) -> Tensor:
+        x = b.input("x", (1, 64, 56, 56))
+        return b.op("Add", b.op("Pow", x, exponent, name="power"), x)
+
+    graph = build(body)
+    advice = advise(graph, "Ascend310", options={"aicpu_pow": True})
+    assert gains(advice)["pow-to-mul"] > 5
+    (row,) = [row for row in advice.operators.records() if row["Engine"] == "AI CPU"]
+    assert row["Type"] == "Pow"
+    assert row["Findings"] == "runs on the AI CPU"
+    later = gains(advise(graph, "Ascend310")).get("pow-to-mul", 1.0)
+    assert later < gains(advice)["pow-to-mul"] / 4  # later releases have Pow on the AI Core: 40 vector instructions at most
+
+
+def mirror(b: GraphBuilder, channels: int = 32) -> Tensor:
+    x = b.op("Conv", b.input("x", (1, channels, 64, 64)), b.constant(random(channels, channels, 3, 3) * 0.05, "w"), pads=(1,) * 4)
+    x = b.op("Pad", x, np.array([0, 0, 1, 1, 0, 0, 1, 1]), mode="reflect", name="mirror")
+    x = b.op("Mul", x, 0.5, name="scale")
+    return b.op("Conv", x, b.constant(random(channels, channels, 3, 3, seed=1) * 0.05, "v"))
+
+
+def test_identity_convolution_takes_two_format_conversions_away() -> None:
+    """Where formats reach only the neighbours of convolutions, as the guide's release must have had it."""
+    graph, options = build(mirror), {"format_reach": 1}
+    model = asim.compile(graph, soc="Ascend310", options=options)
+    inputs = asim.random_inputs(model)
+    before = asim.run(model, inputs)
+    changed = apply_lever(graph, IdentityConv(), LeverContext(model.opset)).graph
+    after = asim.run(asim.compile(changed, soc="Ascend310", options=options), inputs)
+    assert after.op_statistic().filter(**{"OP Type": "TransData"}).column("Count")[0] == (
+        before.op_statistic().filter(**{"OP Type": "TransData"}).column("Count")[0] - 2  # type: ignore[operator]
+    )
+    assert "Mul" in before.op_statistic().column("OP Type")
+    assert "Mul" not in after.op_statistic().column("OP Type")  # it joined the convolution's task
+    assert 1.05 < before.duration_us / after.duration_us < 1.6
+    for name, array in before.outputs.items():
+        np.testing.assert_array_equal(after.outputs[name], array)
+
+
+def test_identity_convolution_does_not_pay_where_formats_go_on() -> None:
+    assert "identity-conv" not in gains(advise(build(mirror), "Ascend310"))
+
+
+def stack(channels: int) -> Graph:
+    def body(b: GraphBuilder) -> Tensor:
+        x = b.input("x", (1, channels, 28, 28))
+        for number in range(4):
+            weight, bias = b.weight(f"w{number}", (channels, channels, 3, 3)), b.weight(f"b{number}", (channels,))
+            x = b.op("Relu", b.op("Conv", x, weight, bias, pads=(1, 1, 1, 1)))
+        return x
+
+    return build(body)
+
+
+def test_channels_of_16_do_20_percent_more_work_in_the_same_time() -> None:
+    """A channel count costs what the next multiple of 16 costs, so a useful multiply-add costs more: 20 % more in the middle."""
+    ratios, times = [], []
+    for channels in range(36, 129, 8):
+        aligned = -(-channels // 16) * 16
+        own, full = time_us(stack(channels)), time_us(stack(aligned))
+        times.append(own / full)
+        ratios.append(own / channels**2 / (full / aligned**2))
+    assert all(0.85 < ratio < 1.15 for ratio in times)
+    assert 1.1 < median(ratios) < 1.35
+
+
+def test_aligning_the_channels_of_ghostnet_brings_20_percent() -> None:
+    """Its Concats of 8, 12, 20 ... channels fall out of the blocked format; zeros in the weights bring them back."""
+    graph = asim.load(f"{MODELS}/ghostnet.onnx")
+    advice = advise(graph, "Ascend310")
+    assert 1.1 < gains(advice)["align-channels"] < 1.45
+    assert time_us(advice.apply("align-channels")) == pytest.approx(advice.proposals[0].after_us)
+
+
+def test_int64_mask_of_bert_leaves_the_ai_cpu() -> None:
+    advice = advise(asim.load(f"{MODELS}/bert_tiny_s64.onnx"), "Ascend310")
+    assert gains(advice)["narrow-types"] > 1.2
+    assert "AI CPU" in advice.operators.column("Engine")
+    after = asim.simulate(asim.compile(advice.apply("narrow-types"), soc="Ascend310"))
+    assert all(view.on_ai_core for view in after.profile.tasks)
+
+
+def test_output_type_saves_the_cast_and_half_the_conversion() -> None:
+    def body(b: GraphBuilder) -> Tensor:
+        return b.op("Conv", b.input("x", (1, 16, 64, 64)), b.weight("w", (64, 16, 1, 1)))
+
+    assert time_us(build(body), output_type="FP16") < 0.9 * time_us(build(body))
