@@ -9,6 +9,7 @@ from os import PathLike
 
 from ascendsim.core.errors import InputError, suggest
 from ascendsim.graph.ir import Graph
+from ascendsim.graph.scopes import clear_scopes
 from ascendsim.lower import LowerOptions, scope_lowering
 from ascendsim.opset import OpSet
 from ascendsim.passes.fusion.catalogue import FAMILIES, Family, all_facts, find_fact
@@ -146,6 +147,7 @@ class FusionSettings:
             report: Receives what was done.
             lowering: How the graph is lowered afterwards.
         """
+        clear_scopes(graph)  # a device graph that is compiled again has some
         if self.level.ub:
             maker = scope_lowering(soc, opset, lowering)
             fuse_buffers(graph, opset, ub_limits(soc.short_name, self.options), maker, self.switches, report, self.dump)

@@ -12,6 +12,12 @@ SCOPE = "scope"
 FUSED_SEPARATOR = "+"  # between the names of nodes in the name of their task
 
 
+def clear_scopes(graph: Graph) -> None:
+    """Forgets all scopes."""
+    for node in graph.nodes:
+        node.origin.pop(SCOPE, None)
+
+
 def internal_tensors(nodes: Sequence[Node]) -> tuple[Tensor, ...]:
     """Tensors that are made in a scope and that nobody outside reads."""
     inside = set(nodes)

@@ -166,7 +166,7 @@ def _spread(
     if groups is None:
         return False
     for tensor in data_inputs(node):
-        given = walking_shape(tensor)
+        given = walking_shape(tensor, output)
         padded = (1,) * (len(shape) - len(given)) + given
         if tensor.elements == 1 or len(padded) != len(shape) or any(p not in (1, s) for p, s in zip(padded, shape, strict=True)):
             continue

@@ -11,7 +11,7 @@ import numpy as np
 
 from ascendsim.core.dtypes import DType
 from ascendsim.core.errors import GraphError
-from ascendsim.core.formats import Format
+from ascendsim.core.formats import FRACTAL_ROWS, Format, align, c0
 from ascendsim.graph.ir import Array, Dim, Node, Shape, Tensor
 from ascendsim.opset.definition import Compute, Infer, InferContext, Lower
 from ascendsim.opset.work import AiCpuWork, LowerContext, NoTask, Over, Ref, Step, Stream, VectorWork, Work
@@ -161,15 +161,29 @@ class Split:
     overs: tuple[Over, ...]
 
 
-def walking_shape(tensor: Tensor) -> tuple[int, ...]:
+def walking_shape(tensor: Tensor, like: Tensor | None = None) -> tuple[int, ...]:
     """Storage shape with the blocks joined to their axis: (N, H, W, C1*C0) for NC1HWC0, (..., M, N) padded for FRACTAL_NZ.
 
     Vector work walks storage, padding included; this order keeps "one value a channel" a column.
+
+    Args:
+        tensor: Any tensor.
+        like: The blocked tensor that a row-major one (a constant) meets element by element: its axes in the same order, those that are
+            not broadcast padded alike.
     """
+    if like is not None and tensor.format in (Format.ND, Format.NCHW) and len(tensor.static_shape) <= len(like.static_shape):
+        shape = (1,) * (len(like.static_shape) - len(tensor.static_shape)) + tensor.static_shape
+        block = c0(like.element_type)
+        if like.format is Format.NC1HWC0 and len(shape) == 4:
+            n, c, h, w = shape
+            return (n, h, w, align(c, block) if c > 1 else 1)
+        if like.format is Format.FRACTAL_NZ and len(shape) >= 2:
+            m, n = shape[-2:]
+            return (*shape[:-2], align(m, FRACTAL_ROWS) if m > 1 else 1, align(n, block) if n > 1 else 1)
     shape = tensor.storage_shape
     if tensor.format is Format.NC1HWC0 and len(shape) == 5:
-        n, c1, h, w, c0 = shape
-        return (n, h, w, c1 * c0)
+        n, c1, h, w, inner = shape
+        return (n, h, w, c1 * inner)
     if tensor.format is Format.FRACTAL_NZ and len(shape) >= 4:
         *batch, n1, m1, m0, n0 = shape
         return (*batch, m1 * m0, n1 * n0)
@@ -272,7 +286,7 @@ def elementwise_work(node: Node, context: LowerContext, specs: Sequence[StepSpec
     if not runs_on_ai_core(node):
         return on_ai_cpu(node, max(1.0, float(len(specs))))
     tensors = [tensor for tensor in node.inputs if tensor is not None]
-    split = split_broadcast(walking_shape(output), [walking_shape(tensor) for tensor in tensors])
+    split = split_broadcast(walking_shape(output), [walking_shape(tensor, output) for tensor in tensors])
     inside = computing_type(node.required(type_from).element_type, context, wide)
     big = [tensor.element_type for tensor, over in zip(tensors, split.overs, strict=True) if over == "all"]
     steps = converted(make_steps(specs, inside), big, output.element_type, inside)

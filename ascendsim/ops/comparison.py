@@ -65,7 +65,7 @@ def _bitwise_lower(specs: Sequence[StepSpec]) -> Callable[[Node, LowerContext], 
         if dtype not in _BITWISE_TYPES:
             return on_ai_cpu(node)
         tensors = [tensor for tensor in node.inputs if tensor is not None]
-        split = split_broadcast(walking_shape(output), [walking_shape(tensor) for tensor in tensors])
+        split = split_broadcast(walking_shape(output), [walking_shape(tensor, output) for tensor in tensors])
         lanes = max(1, dtype.itemsize // DType.INT16.itemsize)
         steps = make_steps([(spec, lanes) if isinstance(spec, str) else (spec[0], spec[1] * lanes) for spec in specs], DType.INT16)
         streams = tuple(Stream(Ref.of(tensor), over) for tensor, over in zip(tensors, split.overs, strict=True))

@@ -134,7 +134,7 @@ def _several(node: Node, context: LowerContext, specs: Sequence[StepSpec], first
     if not runs_on_ai_core(node, ignored=range(first)):
         return on_ai_cpu(node, float(len(specs)))
     tensors = [tensor for tensor in node.inputs[first:] if tensor is not None]
-    split = split_broadcast(walking_shape(target), [walking_shape(tensor) for tensor in tensors])
+    split = split_broadcast(walking_shape(target), [walking_shape(tensor, target) for tensor in tensors])
     inside = computing_type(target.element_type, context, wide=True)
     big = [tensor.element_type for tensor, over in zip(tensors, split.overs, strict=True) if over == "all"]
     steps = converted(make_steps(specs, inside), big, target.element_type, inside)

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, Sequence
 from typing import Protocol
 
 from ascendsim.graph.ir import Graph, Node
-from ascendsim.graph.scopes import SCOPE, internal_tensors
+from ascendsim.graph.scopes import SCOPE, clear_scopes, internal_tensors
 
 
 class ScopeProgram(Protocol):
@@ -52,8 +52,7 @@ class Scopes:
         self.order = {node: number for number, node in enumerate(graph.topological())}
         self.members: dict[int, tuple[Node, ...]] = {}
         self._fusible: dict[Node, bool] = {}
-        for node in graph.nodes:
-            node.origin.pop(SCOPE, None)
+        clear_scopes(graph)
 
     def free(self, node: Node) -> bool:
         """Whether a node may join a scope: it runs on the AI Core, is in no scope yet, and no control edge holds it."""

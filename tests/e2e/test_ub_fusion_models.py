@@ -1,0 +1,82 @@
+"""UB fusion on real networks: values bit by bit, bytes as predicted and never more, CANN's own counts of YOLOv5s."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import ascendsim as asim
+from ascendsim.api.compiling import CompiledModel
+from ascendsim.passes.fusion.switches import Switches
+from ascendsim.passes.ub_fusion import PROFILES, ub_passes
+from tests.support.ub import Fused, check_programs, same_values
+
+MODELS = Path(__file__).parents[1] / "data" / "models"
+CHIPS = ("Ascend310", "Ascend310P3", "Ascend910A")
+SMALL = ("lenet5", "bert_tiny_s64", "mobilenet_v1")
+ALL = sorted(path.stem for path in MODELS.glob("*.onnx"))
+
+
+def compiled(name: str, chip: str, values: bool = False) -> Fused:
+    """The network with graph fusion alone, and with UB fusion."""
+    graph = asim.load(MODELS / f"{name}.onnx", weights="random" if values else "file")
+    before, after = (asim.compile(graph, soc=chip, fusion=level) for level in ("graph", "ub"))
+    return Fused(before, after, after.fusion)
+
+
+def check_times(fused: Fused) -> None:
+    """Fewer tasks, and no more time."""
+    if fused.report.scopes:
+        assert len(fused.after.program.tasks) < len(fused.before.program.tasks)
+        assert asim.simulate(fused.after).duration_us < asim.simulate(fused.before).duration_us
+
+
+@pytest.mark.parametrize("chip", CHIPS)
+@pytest.mark.parametrize("name", SMALL)
+def test_small_networks_keep_their_values(name: str, chip: str) -> None:
+    fused = compiled(name, chip, values=True)
+    check_programs(fused)
+    check_times(fused)
+    assert same_values(fused)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("chip", CHIPS)
+@pytest.mark.parametrize("name", [name for name in ALL if name not in SMALL])
+def test_all_networks_keep_their_values(name: str, chip: str) -> None:
+    fused = compiled(name, chip, values=True)
+    check_programs(fused)
+    check_times(fused)
+    assert same_values(fused)
+
+
+@pytest.mark.parametrize("chip", CHIPS)
+def test_yolov5s_has_the_counts_of_cann(chip: str) -> None:
+    fused = compiled("yolov5s", chip)
+    check_programs(fused)
+    check_times(fused)
+    assert fused.counts["TbeConvSigmoidMulQuantFusionPass"] == (57, 57)
+
+
+def test_resnet50_runs_one_task_a_convolution() -> None:
+    fused = compiled("resnet50", "Ascend310")
+    check_programs(fused)
+    convolutions = [node.name for node in fused.after.graph.nodes if node.op_type == "Conv"]
+    relus = [node.name for node in fused.after.graph.nodes if node.op_type == "Relu"]
+    in_scopes = {name for scope in fused.report.scopes for name in scope.nodes}
+    assert len(convolutions) == 53
+    assert in_scopes.issuperset(relus)
+    assert fused.counts == {"TbeConvDoubleInFusionPass": (16, 16), "TbeConvCommonRules0FusionPass": (33, 33)}
+
+
+@pytest.mark.parametrize("profile", sorted(PROFILES))
+def test_profiles_differ_and_all_keep_their_promise(profile: str) -> None:
+    graph = asim.load(MODELS / "bert_tiny_s64.onnx", weights="random")
+    before = asim.compile(graph, soc="Ascend310", fusion="graph")
+    after: CompiledModel = asim.compile(graph, soc="Ascend310", fusion="ub", options={"ub_limits": profile})
+    fused = Fused(before, after, after.fusion)
+    check_programs(fused)
+    assert same_values(fused)
+    assert fused.counts
+    assert set(fused.counts) <= set(ub_passes(PROFILES[profile], Switches()))
