@@ -201,3 +201,11 @@ def test_what_onnx_does_not_have_is_refused() -> None:
         export_onnx(graph)
     with pytest.raises(GraphError, match="has no values"):
         export_onnx(build(lambda b: b.op("Add", b.input("x", (2,)), b.weight("w", (2,)))))
+
+
+def test_the_page_shows_what_works() -> None:
+    text = Path("docs/advise.md").read_text(encoding="utf-8")
+    (block,) = [part.split("```")[0] for part in text.split("```python\n")[1:]]
+    names: dict[str, Any] = {}
+    exec(block, names)  # our own page
+    assert names["result"].duration_us < names["advice"].duration_us
