@@ -7,7 +7,7 @@ L2 cache (all other chips)        what is resident is the cache's business; batc
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from ascendsim.core.errors import CompileError
 from ascendsim.graph.ir import Graph
@@ -15,10 +15,13 @@ from ascendsim.graph.scopes import units_in_order
 from ascendsim.isa.program import Program
 from ascendsim.lower import LowerOptions, lower_graph
 from ascendsim.lower.batch_split import BatchSearch, Block
-from ascendsim.lower.l2_placement import L2Plan, plan_l2, with_placement
+from ascendsim.lower.l2_placement import PLACED, L2Plan, plan_l2, with_placement
+from ascendsim.lower.task_cost import TaskPrice
+from ascendsim.machine import run as run_machine
 from ascendsim.opset import OpSet
 from ascendsim.passes.l2_fusion import BLOCK, BatchAxis, BatchBlock, at_batch, cut_blocks, find_batch, refusal, seed_edges
 from ascendsim.soc import SocSpec
+from ascendsim.trace.records import Trace
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +31,7 @@ class SplitBlock:
     Attributes:
         nodes: Names before the cut, in execution order.
         batch, passes: Samples of a pass, and how many.
-        estimated_us, whole_us: Time by the closed form that decided, and that of the whole batch at once.
+        estimated_us, whole_us: Time by the estimate that decided, and that of the whole batch at once.
     """
 
     nodes: tuple[str, ...]
@@ -107,7 +110,7 @@ class L2Fusion:
             return program
         inner, weights = _inside_blocks(graph)
         candidates = None if self.options.edges == "every" else inner | seed_edges(graph, self.opset, program.metadata["engine"])
-        plan = plan_l2(program, capacity, candidates, weights)
+        plan = plan_l2(program, capacity, candidates, inner, weights)
         self.report = BufferReport(blocks, plan)
         return with_placement(program, plan)
 
@@ -125,11 +128,19 @@ class L2Fusion:
                 return False
             return refusal(graph, axis, [node for unit in units[first:end] for node in unit], none) is None
 
-        search = BatchSearch([[node.name for node in unit] for unit in units], programs, self.soc, capacity, legal)
+        prices = {size: self._prices(small) for size, small in programs.items()} if self.soc.l2.software_managed else None
+        search = BatchSearch([[node.name for node in unit] for unit in units], programs, self.soc, capacity, legal, prices)
         found = search.run()
         names = [tuple(node.name for unit in units[block.first : block.end] for node in unit) for block in found]
         cut_blocks(graph, axis, [BatchBlock(nodes, block.batch) for nodes, block in zip(names, found, strict=True)])
         return tuple(_reported(nodes, block, axis.batch) for nodes, block in zip(names, found, strict=True))
+
+    def _prices(self, program: Program) -> dict[int, TaskPrice]:
+        """What the machine says that tasks take with everything in L2 (whatever its size), and with nothing there."""
+        tensors = tuple(name for name, region in program.memory.regions.items() if region.alias_of is None)
+        near = _durations(run_machine(replace(program, metadata={**program.metadata, PLACED: tensors}), self.soc))
+        far = _durations(run_machine(program, self.soc))
+        return {task: TaskPrice(near[task], far[task]) for task in near}
 
     def _smaller(self, graph: Graph, axis: BatchAxis) -> dict[int, Program]:
         """The graph lowered at every batch that divides the whole; those at which a task has no program are left out."""
@@ -141,6 +152,11 @@ class L2Fusion:
                 except CompileError:  # a fused task may not pay at this size
                     continue
         return programs
+
+
+def _durations(trace: Trace) -> dict[int, float]:
+    """Seconds from the moment at which a task could start to its end, by task."""
+    return {record.task: float((record.end - record.ready) * trace.tick_seconds) for record in trace.tasks}
 
 
 def _reported(nodes: tuple[str, ...], block: Block, batch: int) -> SplitBlock:

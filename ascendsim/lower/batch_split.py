@@ -2,8 +2,8 @@
 
 Whether that pays is a matter of bytes: a block saves the DDR traffic of its inner tensors and costs B/b times the launches and the
 weights (unless those stay in L2 too), and smaller tiles. The choice is the cheapest way to cover all units by runs, each with a
-batch of its own, found by dynamic programming over cut positions; `task_cost` prices a task. Only positions at which few bytes are
-alive come into question as cuts (local minima of the live bytes).
+batch of its own, found by dynamic programming over cut positions; tasks are priced by the machine or in closed form (`task_cost`).
+Only positions at which few bytes are alive come into question as cuts (local minima of the live bytes).
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from ascendsim.core.formats import align
 from ascendsim.isa.program import Program
 from ascendsim.lower.l2_placement import PAGES, PIECES, root_of, touched_roots
-from ascendsim.lower.task_cost import Rates, TaskCost, task_cost
+from ascendsim.lower.task_cost import TaskPrice, closed_form
 from ascendsim.soc.spec import SocSpec
 
-MOST_CUTS = 48  # positions that are tried as borders of blocks; bounds the search
+MOST_CUTS = 40  # positions that are tried as borders of blocks; bounds the search
 PAYS = 0.99  # a cut must make a block at least 1 % faster by the estimate: below that the estimate says nothing
 
 
@@ -54,6 +54,15 @@ class _Tensor:
     weight: bool
 
 
+@dataclass(frozen=True, slots=True)
+class _Cost:
+    """A task: its price, the bytes that it moves by region, and all of them."""
+
+    price: TaskPrice
+    moved: Mapping[str, int]
+    bytes: int
+
+
 class BatchSearch:
     """The search on one graph and chip.
 
@@ -63,6 +72,7 @@ class BatchSearch:
         soc: The chip.
         capacity: Bytes of L2.
         legal: Whether units `first` to `end` (excluded) can run in passes.
+        prices: By batch and task: what the machine says; closed form by default.
     """
 
     def __init__(
@@ -72,15 +82,22 @@ class BatchSearch:
         soc: SocSpec,
         capacity: int,
         legal: Callable[[int, int], bool],
+        prices: Mapping[int, Mapping[int, TaskPrice]] | None = None,
     ) -> None:
         self._count, self._legal = len(units), legal
         self._capacity, self._page = capacity, max(1, capacity // PAGES)
-        self._whole, self._rates = max(programs), Rates.of(soc)
-        self._costs = {batch: _unit_costs(units, program, soc) for batch, program in programs.items()}
+        self._whole = max(programs)
+        known = prices or {batch: {task.id: closed_form(task, soc) for task in program.tasks} for batch, program in programs.items()}
+        self._costs = {batch: _unit_costs(units, program, known[batch]) for batch, program in programs.items()}
         self._sizes = {
             batch: {name: region.bytes for name, region in program.memory.regions.items()} for batch, program in programs.items()
         }
         self._tensors = _tensors(units, programs[self._whole])
+        between = {name: tensor for name, tensor in self._tensors.items() if tensor.between}
+        places = range(self._count)
+        self._made = [[name for name, tensor in between.items() if tensor.made == unit] for unit in places]
+        self._ended = [[name for name, tensor in between.items() if tensor.last == unit] for unit in places]
+        self._alive = [[name for name, tensor in between.items() if tensor.made < unit <= tensor.last] for unit in places]
 
     def run(self) -> list[Block]:
         """Blocks that are worth cutting, in order."""
@@ -110,50 +127,51 @@ class BatchSearch:
         """Estimated time of units `first` to `end` (excluded) in passes of `batch`."""
         passes = self._whole // batch
         near, room = self._placed(first, end, batch)
-        sizes = self._sizes[batch]
-        weights = {name for unit in range(first, end) for cost in self._costs[batch][unit] for name in cost.moved if self._is_weight(name)}
-        kept = passes > 1 and sum(align(sizes[name], self._page) for name in weights) <= room and len(weights) <= PIECES // 2
+        weights = self._weights_that_stay(first, end, batch, room) if passes > 1 else frozenset()
         total = 0.0
         for unit in range(first, end):
             for cost in self._costs[batch][unit]:
-                close = sum(size for name, size in cost.moved.items() if name in near)
-                far = sum(cost.moved.values()) - close
-                again = sum(size for name, size in cost.moved.items() if name in weights) if kept else 0
-                for far_now, close_now, count in ((far, close, 1), (far - again, close + again, passes - 1)):
-                    moving = far_now / self._rates.ddr + close_now / self._rates.l2
-                    total += count * (cost.start + max(cost.busy, moving))
+                close = again = 0
+                for name, size in cost.moved.items():
+                    if name in near:
+                        close += size
+                    elif name in weights:
+                        again += size
+                total += cost.price.seconds(close / cost.bytes) + (passes - 1) * cost.price.seconds((close + again) / cost.bytes)
         return total
 
-    def _placed(self, first: int, end: int, batch: int) -> tuple[set[str], int]:
-        """Tensors of a run that fit into L2, as `plan_l2` would have them, and the bytes that are always free."""
-        near: set[str] = set()
-        live: dict[str, int] = {}
-        small, whole = self._sizes[batch], self._sizes[self._whole]
-        used = most = 0
-        for unit in range(first, end):
-            names = dict.fromkeys(name for cost in self._costs[batch][unit] for name in cost.moved)
-            for name in names:
-                tensor = self._tensors.get(name)
-                if tensor is None or not tensor.between or name in live:
-                    continue
-                crosses = tensor.made < first or tensor.last >= end
-                size = align(whole[name] if crosses else small[name], self._page)
-                if name in near or (tensor.made != unit and not (tensor.made < first)):
-                    continue
-                if crosses and size > self._capacity // 2:
-                    continue
-                if used + size <= self._capacity and len(live) < PIECES:
-                    near.add(name)
-                    live[name] = size
-                    used += size
-            most = max(most, used)
-            for name in [name for name in live if self._tensors[name].last <= unit and self._tensors[name].made >= first]:
-                used -= live.pop(name)
-        return near, self._capacity - most
+    def _weights_that_stay(self, first: int, end: int, batch: int, room: int) -> frozenset[str]:
+        """Weights of a run if all of them fit beside its tensors."""
+        moved = {name for unit in range(first, end) for cost in self._costs[batch][unit] for name in cost.moved}
+        weights = frozenset(name for name in moved if name in self._tensors and self._tensors[name].weight)
+        bytes = sum(align(self._sizes[batch][name], self._page) for name in weights)
+        return weights if bytes <= room and len(weights) <= PIECES // 2 else frozenset()
 
-    def _is_weight(self, name: str) -> bool:
-        tensor = self._tensors.get(name)
-        return tensor is not None and tensor.weight
+    def _placed(self, first: int, end: int, batch: int) -> tuple[set[str], int]:
+        """Tensors of a run that fit into L2, those inside first, as `plan_l2` has them, and the bytes that are always free."""
+        near: set[str] = set()
+        used = most = count = full = 0
+        small, whole = self._sizes[batch], self._sizes[self._whole]
+        border = list(self._alive[first])
+        for unit in range(first, end):
+            for name in self._made[unit]:
+                if self._tensors[name].last >= end:
+                    border.append(name)
+                    continue
+                size = align(small[name], self._page)
+                if used + size <= self._capacity and count < PIECES:
+                    near.add(name)
+                    used, count = used + size, count + 1
+            most, full = max(most, used), max(full, count)
+            for name in self._ended[unit]:
+                if name in near:
+                    used, count = used - align(small[name], self._page), count - 1
+        for name in border:  # they live through all passes
+            size = align(whole[name], self._page)
+            if most + size <= self._capacity and full < PIECES:
+                near.add(name)
+                most, full = most + size, full + 1
+        return near, self._capacity - most
 
     def _cuts(self) -> list[int]:
         """Positions between units that may be borders of blocks: local minima of the bytes that are alive there."""
@@ -170,19 +188,18 @@ class BatchSearch:
         return [0, *inner, self._count]
 
 
-def _unit_costs(units: Sequence[Sequence[str]], program: Program, soc: SocSpec) -> list[list[TaskCost]]:
+def _unit_costs(units: Sequence[Sequence[str]], program: Program, prices: Mapping[int, TaskPrice]) -> list[list[_Cost]]:
     """Costs of the tasks of each unit; traffic by the regions that own the memory."""
     by_id = {task.id: task for task in program.tasks}
     result = []
     for names in units:
         costs = []
         for number in dict.fromkeys(number for name in names for number in program.metadata["tasks_of"][name]):
-            cost = task_cost(by_id[number], soc)
             moved: dict[str, int] = {}
-            for region, size in cost.moved.items():
-                root = root_of(program.memory, region)
-                moved[root] = moved.get(root, 0) + size
-            costs.append(TaskCost(cost.start, cost.busy, moved))
+            for access in by_id[number].accesses:
+                root = root_of(program.memory, access.region)
+                moved[root] = moved.get(root, 0) + access.moved_bytes
+            costs.append(_Cost(prices[number], moved, max(1, sum(moved.values()))))
         result.append(costs)
     return result
 

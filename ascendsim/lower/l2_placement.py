@@ -79,6 +79,7 @@ def plan_l2(
     program: Program,
     capacity: int,
     candidates: Collection[str] | None = None,
+    preferred: Collection[str] = (),
     weights: Collection[str] = (),
     pages: int = PAGES,
     pieces: int = PIECES,
@@ -89,6 +90,7 @@ def plan_l2(
         program: Lowered, with its plan of device memory.
         capacity: Bytes of L2.
         candidates: Tensors that may be placed; None = all between tasks.
+        preferred: Tensors that are placed before all others (those inside of blocks with a cut batch).
         weights: Weights to keep from the first task that reads them to the last, where there is room beside all tensors.
         pages: Granules of the buffer.
         pieces: Most tensors in the buffer at a time.
@@ -98,7 +100,8 @@ def plan_l2(
     placed: list[Placement] = []
     refused: dict[str, str] = {}
     allowed = None if candidates is None else {root_of(program.memory, name) for name in candidates}
-    for name, uses in sorted(touched.items(), key=lambda item: (item[1][0][0].id, item[0])):
+    before = {root_of(program.memory, name) for name in preferred}
+    for name, uses in sorted(touched.items(), key=lambda item: (item[0] not in before, item[1][0][0].id, item[0])):
         region = program.memory.regions[name]
         if region.kind != "activation" or (allowed is not None and name not in allowed):
             continue

@@ -1,14 +1,15 @@
-"""What a task costs at least, in closed form: its busiest unit, what it moves, its start. For decisions, not for results.
+"""What a task costs, for decisions: its time with all that it touches in L2, and with all of it in DDR.
 
-    time = start + max(busiest unit, DDR bytes / DDR rate + L2 bytes / L2 rate)
+In between the time is taken as linear in the bytes. The two ends come from the machine, or from a closed form:
 
-The units overlap perfectly here, which the machine does not grant; what two plans differ by is right to first order.
+    time = start + max(busiest unit, bytes / rate)
+
+whose units overlap perfectly, which the machine does not grant; what two plans differ by is right to first order.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
 from dataclasses import dataclass
 from math import ceil
 
@@ -20,18 +21,19 @@ from ascendsim.soc.spec import SocSpec
 
 
 @dataclass(frozen=True, slots=True)
-class TaskCost:
-    """The parts of a task's time.
+class TaskPrice:
+    """The time of a task.
 
     Attributes:
-        start: Seconds before and between tasks.
-        busy: Seconds of its busiest unit.
-        moved: Bytes by region.
+        near, far: Seconds if all that it touches lies in L2, and if all of it lies in DDR.
     """
 
-    start: float
-    busy: float
-    moved: Mapping[str, int]
+    near: float
+    far: float
+
+    def seconds(self, share_in_l2: float) -> float:
+        """Time if this share of the bytes lies in L2."""
+        return self.far + (self.near - self.far) * share_in_l2
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,11 +51,12 @@ class Rates:
         return cls(ddr, (soc.l2.read_bytes_per_cycle_per_core + soc.l2.write_bytes_per_cycle_per_core) * per_core)
 
 
-def task_cost(task: Task, soc: SocSpec) -> TaskCost:
-    """The parts of a task's time on a chip."""
+def closed_form(task: Task, soc: SocSpec) -> TaskPrice:
+    """The price of a task by the closed form."""
     launch = soc.launch
     if task.kind is TaskKind.AI_CPU:
-        return TaskCost((soc.ai_cpu.dispatch_us + soc.ai_cpu.overhead_us + launch.task_gap_us) * 1e-6, task.cpu_us * 1e-6, {})
+        time = (soc.ai_cpu.dispatch_us + soc.ai_cpu.overhead_us + launch.task_gap_us + task.cpu_us) * 1e-6
+        return TaskPrice(time, time)
     start = (launch.task_launch_us + launch.task_gap_us) * 1e-6 + launch.kernel_init_ns * 1e-9
     busy = 0.0
     for group in task.groups:
@@ -64,8 +67,6 @@ def task_cost(task: Task, soc: SocSpec) -> TaskCost:
         cores = soc.vector_cores if group.block.core is CoreKind.VECTOR else soc.ai_cores
         clock = soc.vector_frequency_mhz if group.block.core is CoreKind.VECTOR else soc.frequency_mhz
         busy += ceil(group.count / max(1, cores)) * max(pipes.values(), default=0) / (clock * 1e6)
-    moved: Counter[str] = Counter()
-    for access in task.accesses:
-        moved[access.region] += access.moved_bytes
-    return TaskCost(start, busy, dict(moved))
-
+    bytes = sum(access.moved_bytes for access in task.accesses)
+    rates = Rates.of(soc)
+    return TaskPrice(start + max(busy, bytes / rates.l2), start + max(busy, bytes / rates.ddr))
