@@ -35,10 +35,9 @@ _SWITCHES = ("enable_stitch_fusion", "dump_as_text")
 _NUMBERS = ("opt_level", "cluster_limit")
 # Known to MindSpore, about what this simulator has no second form of: kernels side by side, recomputation in training
 _WITHOUT_EFFECT = ("enable_parallel_fusion", "enable_recompute_fusion")
-# What a user may let join a composite: elementwise operators, under MindSpore's names
-_CLUSTERABLE = (
-    operators("composite") | operators("basic") | operators("cluster", EXPANDER_RELEASE) | {"Sigmoid", "ReLU", "Select", "Greater"}
-)
+# What a user may let join a composite: elementwise operators and reductions, under MindSpore's names
+_MORE = frozenset({"Sigmoid", "ReLU", "Select", "Greater"})
+_CLUSTERABLE = operators("basic") | operators("composite") | operators("reduce") | operators("cluster", EXPANDER_RELEASE) | _MORE
 
 
 @dataclass(frozen=True, slots=True)
