@@ -49,9 +49,12 @@ def run(args: argparse.Namespace) -> int:
             table.to_csv(temporary)
         print(f"wrote {folder / table.name}.csv")
     if args.apply:
-        changed = advice.apply(*(() if args.apply == ["exact"] else args.apply))
-        after = simulate(compile(changed, **settings)).duration_us
+        names = () if args.apply == ["exact"] else args.apply
+        changed, more = advice.apply(*names), advice.settings(*names)
+        after = simulate(compile(changed, **{**settings, **more})).duration_us
         print(f"{', '.join(args.apply)}: {advice.duration_us:,.1f} us -> {after:,.1f} us ({advice.duration_us / after:.2f}x)")
+        for option, value in more.items():
+            print(f"compile it with --{option} {value}")
         _write(changed, folder)
     return 0
 
