@@ -3,8 +3,9 @@
 A cache by whole regions with least-recently-used replacement, write-allocate and write-back. A task is judged when it starts: what
 is resident hits, what is not is fetched as often as `machine.reuse` says (once, unless the task comes back to it only after more
 than the capacity has passed). Dirty bytes that the task's own allocations push out load the DRAM write link while those
-allocations run. New data at addresses of a dead region overwrites its lines, so dead intermediate results never reach DRAM. Shares
-are exact fractions.
+allocations run. New data at addresses of a dead region overwrites its lines, so dead intermediate results never reach DRAM. Slices
+of a region (parts of a batch, inputs of a Concat) are kept by themselves and join when the whole is touched. Shares are exact
+fractions.
 
 On chips whose L2 is managed by software (Ascend310) nothing is resident but what the program placed
 (`Program.metadata["l2_placed"]`, names of regions), and weights that it keeps there once a task has read them ("l2_kept").
@@ -68,8 +69,10 @@ class L2State:
 
     def resident(self, region: str) -> int:
         """Bytes of a region that L2 holds now."""
-        entry = self._entries.get(self._root(region))
-        return entry.resident if entry is not None else 0
+        key = self._key(region)
+        held = sum(entry.resident for name, entry in self._entries.items() if name == key or self._inside(name, key))
+        whole = self._around(key)
+        return held + (self._share(key, whole).resident if whole is not None else 0)
 
     def accesses(self, task: Task, moved: Mapping[str, int], write: bool) -> list[Access]:
         """One access a region with the bytes that the instructions really move; regions that the task does not list come last."""
@@ -104,6 +107,8 @@ class L2State:
     def _read(self, reads: Sequence[Access], fetched: Mapping[str, Fraction]) -> tuple[dict[str, Fraction], dict[str, Fraction]]:
         misses, spread = {}, {}
         for access in reads:
+            self._claim(self._key(access.region))
+        for access in reads:
             unique, moved = access.unique_bytes, access.moved_bytes
             once = fetched.get(access.region, Fraction(unique)) <= unique
             missed = Fraction(max(0, unique - self.resident(access.region))) if once else min(fetched[access.region], Fraction(moved))
@@ -112,30 +117,62 @@ class L2State:
             if once and unique and size is not None:
                 spread[access.region] = Fraction(max(size, unique), unique)
         for access in reads:
-            self._keep(self._root(access.region), access.unique_bytes, dirty=0)
+            self._keep(self._key(access.region), access.unique_bytes, dirty=0)
         return misses, spread
 
     def _write(self, writes: Sequence[Access]) -> dict[str, Fraction]:
         through = {}
         for access in writes:
-            root = self._root(access.region)
-            self._overwrite(root)
+            key = self._key(access.region)
+            self._claim(key)
+            self._overwrite(key)
             kept = min(access.unique_bytes, self._capacity)
             excess = access.moved_bytes - kept if access.unique_bytes > self._capacity else 0
             through[access.region] = Fraction(excess, access.moved_bytes) if access.moved_bytes else Fraction(0)
-            beside = self._beside(access.region, root, access.unique_bytes)
-            self._keep(root, access.unique_bytes + beside.resident, dirty=kept + beside.dirty)
+            self._keep(key, access.unique_bytes, dirty=kept)
         return through
 
-    def _beside(self, name: str, root: str, unique: int) -> _Entry:
-        """What L2 holds of the same tensor beside a slice of it: slices add up to the whole, other writes replace it."""
-        entry, region, whole = self._entries.get(root), self._memory.regions.get(name), self._memory.regions.get(root)
-        while region is not None and region.cut is None and region.alias_of is not None:
-            region = self._memory.regions.get(region.alias_of)
-        if entry is None or region is None or region.cut is None or whole is None:
-            return _Entry(0, 0)
-        resident = max(0, min(entry.resident, whole.bytes - unique, self._capacity - unique))
-        return _Entry(resident, min(entry.dirty, resident))
+    def _claim(self, key: str) -> None:
+        """Moves lines of a region that are kept under its slices, or under the whole that it is a slice of, to its own name."""
+        inner = [name for name in self._entries if self._inside(name, key)]
+        whole = self._around(key)
+        if not inner and whole is None:
+            return
+        own = self._entries.get(key, _Entry(0, 0))
+        for name in inner:
+            piece = self._entries.pop(name)
+            own = _Entry(own.resident + piece.resident, own.dirty + piece.dirty)
+        if whole is not None:
+            part, rest = self._share(key, whole), self._entries[whole]
+            own = _Entry(own.resident + part.resident, own.dirty + part.dirty)
+            self._entries[whole] = _Entry(rest.resident - part.resident, rest.dirty - part.dirty)
+            if not self._entries[whole].resident:
+                del self._entries[whole]
+        if own.resident:
+            self._entries[key] = own
+
+    def _share(self, key: str, whole: str) -> _Entry:
+        """What of a whole's lines belongs to one of its slices."""
+        entry, all_bytes = self._entries[whole], max(1, self._size(whole) or 1)
+        size = min(self._size(key) or 0, all_bytes)
+        return _Entry(entry.resident * size // all_bytes, entry.dirty * size // all_bytes)
+
+    def _inside(self, name: str, key: str) -> bool:
+        """Whether one region's lines are a slice of another's."""
+        if name == key:
+            return False
+        root = self._root(name)
+        if root == key:
+            return True
+        piece, whole = self._memory.regions.get(name), self._memory.regions.get(key)
+        if piece is None or whole is None or root != self._root(key) or whole.alias_of is None:
+            return False
+        return whole.offset <= piece.offset and piece.offset + piece.bytes <= whole.offset + whole.bytes
+
+    def _around(self, key: str) -> str | None:
+        """The region that keeps lines of a slice, if it is one."""
+        root = self._root(key)
+        return root if root != key and root in self._entries else None
 
     def _keep(self, root: str, unique: int, dirty: int) -> None:
         """Makes a region the most recently used one and evicts others until all fit."""
@@ -168,7 +205,7 @@ class L2State:
             return
         for name in list(self._entries):
             other = self._memory.regions.get(name)
-            if name == root or other is None:
+            if other is None or self._root(name) == self._root(root):
                 continue
             overlap = min(region.offset + region.bytes, other.offset + other.bytes) - max(region.offset, other.offset)
             if overlap <= 0:
@@ -178,6 +215,16 @@ class L2State:
             entry.dirty = min(entry.dirty, entry.resident)
             if not entry.resident:
                 del self._entries[name]
+
+    def _key(self, name: str) -> str:
+        """The name under which lines of a region are kept: its slice's, or that of the region that owns the bytes."""
+        region = self._memory.regions.get(name)
+        for _ in range(len(self._memory.regions)):
+            if region is None or region.alias_of is None or region.cut is not None:
+                break
+            name = region.alias_of
+            region = self._memory.regions.get(name)
+        return name
 
     def _root(self, name: str) -> str:
         """The region that owns the bytes (a reshaped tensor is an alias)."""
