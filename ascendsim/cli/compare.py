@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from ascendsim.graph.ir import Graph
     from ascendsim.profiling.table import Cell, Table
 
+LEVELS = tuple(dict.fromkeys((*FUSION_LEVELS, "graph-kernel")))  # of which graph-kernel does not add to the one before
 _COLUMNS = 6  # more variants than this are rows of the printed table instead of columns
 
 NAME = "compare"
@@ -57,7 +58,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     variants = parser.add_argument_group("variants", "every combination is one", conflict_handler="resolve")  # lists replace single values
     variants.add_argument("--batch", metavar="N,N", help="batch sizes of every input; baked-in batch sizes are rewritten")
     variants.add_argument("--soc_version", default="Ascend310", metavar="CHIP,CHIP", help="chips (ascendsim soc list) (default: Ascend310)")
-    levels = f"fusion levels of {', '.join(FUSION_LEVELS)} (default: those that add to the one before; all with several chips or batches)"
+    levels = f"fusion levels of {', '.join(LEVELS)} (default: those that add to the one before; all with several chips or batches)"
     variants.add_argument("--fusion", metavar="LEVEL,LEVEL", help=levels)
     values = (
         "compute the outputs as the device does, in the model's own types, or not at all (default: device if the model has its weights)"
@@ -92,8 +93,8 @@ def variants_of(args: argparse.Namespace) -> tuple[Variant, ...]:
     several = len(batches) * len(chips) > 1
     levels = _parts(args.fusion, "--fusion") if args.fusion is not None else ("all",) if several else fusion_levels()
     for level in levels:
-        if level not in FUSION_LEVELS:
-            raise InputError("option --fusion", f"must list some of {', '.join(FUSION_LEVELS)}", repr(level), suggest(level, FUSION_LEVELS))
+        if level not in LEVELS:
+            raise InputError("option --fusion", f"must list some of {', '.join(LEVELS)}", repr(level), suggest(level, LEVELS))
     found = []
     for batch, chip, level in product(batches, chips, levels):
         facets = ((len(batches), f"batch {batch}"), (len(chips), chip), (len(levels), level))

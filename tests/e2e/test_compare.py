@@ -55,6 +55,14 @@ def test_all_levels_by_default_and_no_values_without_weights(lenet: str, tmp_pat
     assert times == sorted(times, reverse=True)
 
 
+def test_graph_kernel_is_a_level_too(models_dir: Path, tmp_path: Path) -> None:
+    arguments = ["--fusion", "off,all,graph-kernel", "--weights", "random", "--values", "float32", "--output", str(tmp_path)]
+    assert main(["compare", str(models_dir / "bert_tiny_s64.onnx"), *arguments]) == 0
+    off, fused, composites = rows_of(tmp_path / "compare.csv")
+    assert int(composites["Tasks"]) < int(off["Tasks"])
+    assert max(float(row["Of range"]) for row in (fused, composites)) <= 1e-5
+
+
 def test_chips_and_batches_are_variants_too(lenet: str, tmp_path: Path) -> None:
     arguments = ["--soc_version", "Ascend310,Ascend910A", "--batch", "1,4", "--output", str(tmp_path)]
     assert main(["compare", lenet, *arguments]) == 0
