@@ -151,9 +151,9 @@ class _Importer:
             raise GraphError(f"tensor {record.name!r}", "must be defined once, it is a constant and a computed value")
         array = np.asarray(record.value).astype(record.dtype.numpy)
         shape = tuple(dim if isinstance(dim, int) else -1 for dim in record.shape)
-        if -1 in shape or math.prod(shape) not in (array.size, 1 if array.size == 1 else array.size):
-            if array.size != 1 or -1 in shape:
-                raise GraphError(f"constant {record.name!r}", f"must have as many values as its shape {_dims(record.shape)}", array.size)
+        if -1 in shape or array.size not in (1, math.prod(shape)):
+            raise GraphError(f"constant {record.name!r}", f"must have as many values as its shape {_dims(record.shape)}", array.size)
+        if array.size == 1:
             array = np.full(shape, array.reshape(-1)[0], record.dtype.numpy)
         tensor = self.builder.graph.add_constant(record.name, array.reshape(shape))
         self.tensors[record.name] = tensor
