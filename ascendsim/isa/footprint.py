@@ -7,8 +7,8 @@ fits in L2 the second visit hits.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 
 from ascendsim.isa.instructions import Buffer, Loop, Move, Statement
 from ascendsim.isa.program import Block
@@ -41,6 +41,10 @@ class Footprint:
 
     streams: tuple[Stream, ...]
     trips: tuple[int, ...]
+
+    def renamed(self, names: Mapping[str, str]) -> Footprint:
+        """The same with other names of regions."""
+        return Footprint(tuple(replace(stream, region=names[stream.region]) for stream in self.streams), self.trips)
 
     def touched(self) -> dict[str, int]:
         """Bytes of each region that the block touches at all (overlapping pieces count several times)."""

@@ -12,6 +12,7 @@ scalar unit itself), ticks that the scalar unit spends on issuing it, and the op
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -21,6 +22,7 @@ from ascendsim.isa.costs import cost
 from ascendsim.isa.footprint import Footprint, footprint
 from ascendsim.isa.instructions import Flag, Instruction, Loop, Mmad, Pipe, SetFlag, Statement, Vector, WaitFlag
 from ascendsim.isa.program import Block
+from ascendsim.machine.block_key import block_key
 from ascendsim.machine.clock import Clock
 from ascendsim.soc.spec import SocSpec
 
@@ -49,9 +51,12 @@ class LoopEnd:
 
 @dataclass(slots=True)
 class CompiledBlock:
-    """A block ready to run.
+    """A block ready to run, and all blocks like it: regions go by numbers, which each of them has names for.
 
     Attributes:
+        block: The first of these blocks.
+        number: Tells compiled blocks apart.
+        regions: Names of the regions in `block`, by number; the footprint and the demands use them.
         code: What the scalar unit walks.
         trips: Trips of each loop, by its number.
         lanes: Pipes that the block uses, scalar unit left out; an entry's lane indexes this.
@@ -60,14 +65,16 @@ class CompiledBlock:
         flags: The block's flags; an operation's flag indexes this.
         ends: By flag, numbers of the lanes that set it and wait for it; -1 is the scalar unit, also for a lane that does not exist.
         scalar_sets: Whether the scalar unit sets flags that pipes may wait for.
-        demands: Link demands of the transfers.
-        read_bytes, write_bytes: Useful bytes by region over the whole block.
+        demands: Link demands of the transfers, each with the number of its region.
+        read_bytes, write_bytes: Useful bytes by number of the region over the whole block.
         footprint: What the block touches in global memory, for reuse in L2.
         macs: Useful multiply-accumulates of the whole block.
         operands: Vector operands that results are tracked for.
     """
 
     block: Block
+    number: int
+    regions: tuple[str, ...]
     code: tuple[Run | LoopEnd, ...] = ()
     trips: tuple[int, ...] = ()
     lanes: tuple[Pipe, ...] = ()
@@ -76,25 +83,30 @@ class CompiledBlock:
     flags: tuple[Flag, ...] = ()
     ends: tuple[tuple[int, int], ...] = ()
     scalar_sets: bool = False
-    demands: list[LinkDemand] = field(default_factory=list)
-    read_bytes: dict[str, int] = field(default_factory=dict)
-    write_bytes: dict[str, int] = field(default_factory=dict)
+    demands: list[tuple[int, LinkDemand]] = field(default_factory=list)
+    read_bytes: dict[int, int] = field(default_factory=dict)
+    write_bytes: dict[int, int] = field(default_factory=dict)
     footprint: Footprint = field(default_factory=lambda: Footprint((), ()))
     macs: int = 0
     operands: int = 0
 
 
-def compile_block(block: Block, soc: SocSpec, clock: Clock) -> CompiledBlock:
-    """Costs every instruction of a block once and resolves pipes and flags to numbers.
+def compile_block(block: Block, soc: SocSpec, clock: Clock, number: int = 0, regions: Sequence[str] | None = None) -> CompiledBlock:
+    """Costs every instruction of a block once and resolves pipes, flags and regions to numbers.
+
+    Args:
+        number: Tells compiled blocks apart.
+        regions: Names of the block's regions in the order of `block_key`, if they are known.
 
     Raises:
         CompileError: An instruction does not exist on the chip or the core, a flag is unknown or used by the wrong pipe.
     """
-    return _Compiler(block, soc, clock).compile()
+    names = block_key(block)[1] if regions is None else tuple(regions)
+    return _Compiler(block, soc, clock, number, names).compile()
 
 
 class _Compiler:
-    def __init__(self, block: Block, soc: SocSpec, clock: Clock) -> None:
+    def __init__(self, block: Block, soc: SocSpec, clock: Clock, number: int, regions: tuple[str, ...]) -> None:
         self.block, self.soc, self.clock = block, soc, clock
         self.cycle = clock.cycle(block.core)
         self.lanes: dict[Pipe, int] = {}
@@ -103,7 +115,8 @@ class _Compiler:
         self.heads: dict[int, int] = {}
         self.code: list[Run | LoopEnd] = []
         self.trips: list[int] = []
-        self.result = CompiledBlock(block, flags=block.flags)
+        self.result = CompiledBlock(block, number, regions, flags=block.flags)
+        self.regions = {name: number for number, name in enumerate(regions)}
 
     def compile(self) -> CompiledBlock:
         result = self.result
@@ -161,9 +174,10 @@ class _Compiler:
             return SCALAR_LANE, issue, (FIXED, occupancy, 0, 0, (), -1, instruction)
         lane = self.lanes.setdefault(instruction.pipe, len(self.lanes))
         if price.link is not None:
-            self.result.demands.append(price.link)
+            region = self.regions[price.link.region]
+            self.result.demands.append((region, price.link))
             totals = self.result.write_bytes if price.link.write else self.result.read_bytes
-            totals[price.link.region] = totals.get(price.link.region, 0) + price.link.bytes * times
+            totals[region] = totals.get(region, 0) + price.link.bytes * times
             return lane, issue, (TRANSFER, occupancy, len(self.result.demands) - 1, instruction)
         self.heads[lane] = max(self.heads.get(lane, 0), price.head * self.cycle)
         reads: tuple[int, ...] = ()

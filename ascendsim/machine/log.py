@@ -24,7 +24,22 @@ class Repeat:
     times: int
 
 
-Item = Union[InstructionRecord, Repeat]
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """Records of one task that another task repeats.
+
+    Attributes:
+        items: What was recorded.
+        later: Ticks by which the copy comes later.
+        task: Id of the other task.
+    """
+
+    items: tuple[Item, ...]
+    later: int
+    task: int
+
+
+Item = Union[InstructionRecord, Repeat, Copy]
 
 
 class Log:
@@ -46,8 +61,8 @@ class Log:
         return expand(self.items)
 
 
-def expand(items: Iterable[Item], later: int = 0) -> Iterator[InstructionRecord]:
-    """Records with every repeat written out, `later` ticks later.
+def expand(items: Iterable[Item], later: int = 0, task: int | None = None) -> Iterator[InstructionRecord]:
+    """Records with every repeat written out, `later` ticks later, and of another task if one is given.
 
     >>> one = InstructionRecord(0, (0,), "M", "mmad", 5, 7)
     >>> [item.start for item in expand([one, Repeat((one,), 10, 2)], later=100)]
@@ -56,6 +71,9 @@ def expand(items: Iterable[Item], later: int = 0) -> Iterator[InstructionRecord]
     for item in items:
         if isinstance(item, Repeat):
             for time in range(1, item.times + 1):
-                yield from expand(item.items, later + time * item.period)
+                yield from expand(item.items, later + time * item.period, task)
+        elif isinstance(item, Copy):
+            yield from expand(item.items, later + item.later, item.task)
         else:
-            yield InstructionRecord(item.task, item.cores, item.pipe, item.name, item.start + later, item.end + later, item.bytes)
+            number = item.task if task is None else task
+            yield InstructionRecord(number, item.cores, item.pipe, item.name, item.start + later, item.end + later, item.bytes)

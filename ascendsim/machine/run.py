@@ -23,6 +23,7 @@ def run(
     instructions: bool | Container[int] = False,
     groups: bool = True,
     fast_forward: bool = True,
+    replay: bool = True,
     statistics: Statistics | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> Trace:
@@ -35,6 +36,7 @@ def run(
         groups: Simulate equal blocks that start together once, with their number on the shared links. The result is the same
             without; False is the slow way to check that.
         fast_forward: Skip whole periods when the machine comes back to a state that it was in before. The result is the same without.
+        replay: Look up tasks that were simulated before from the same state. The result is the same without.
         statistics: Counts what the shortcuts saved.
         progress: Called with the number of finished tasks and of all tasks after each task.
 
@@ -58,6 +60,7 @@ def run(
         instructions=instructions,
         groups=groups,
         fast_forward=fast_forward,
+        replay=replay,
         log=log,
         statistics=statistics or Statistics(),
         progress=progress,

@@ -18,6 +18,7 @@ from simpy.events import Event
 
 from ascendsim.core.errors import SimulationError
 from ascendsim.isa.program import Block, CoreKind, Program, Task, TaskKind
+from ascendsim.machine.block_key import Key, block_key
 from ascendsim.machine.clock import Clock
 from ascendsim.machine.compiled import CompiledBlock, compile_block
 from ascendsim.machine.core import CoreRun, Record
@@ -26,7 +27,8 @@ from ascendsim.machine.fast_forward import FastForward, Statistics
 from ascendsim.machine.l2 import L2State
 from ascendsim.machine.links import Links
 from ascendsim.machine.log import Log
-from ascendsim.machine.tasks import TaskRun
+from ascendsim.machine.replay import Outcome, Replay
+from ascendsim.machine.tasks import Fetches, PlacedBlock, TaskRun
 from ascendsim.machine.timeline import Timeline
 from ascendsim.soc.spec import SocSpec
 from ascendsim.trace.records import TaskRecord
@@ -39,6 +41,7 @@ class Scheduler:
         instructions: Whether to record instructions: of all tasks, none, or those with these ids.
         groups: Whether blocks that start together and run the same program are simulated once.
         fast_forward: Whether to skip periods of a machine that repeats itself.
+        replay: Whether to look up tasks that were simulated before.
         log: Where instruction records go.
         statistics: Where to count what was skipped.
         progress: Called with the number of finished tasks and of all tasks.
@@ -54,6 +57,7 @@ class Scheduler:
         instructions: bool | Container[int],
         groups: bool,
         fast_forward: bool,
+        replay: bool,
         log: Log,
         statistics: Statistics,
         progress: Callable[[int, int], None] | None,
@@ -64,11 +68,15 @@ class Scheduler:
         self.timeline = Timeline(env)
         self.links = Links(env, soc, clock)
         self._forward = FastForward(self.timeline, self.links, log.items, statistics) if fast_forward else None
+        self._replay = Replay(log, statistics) if replay else None
         self.l2 = L2State(soc.l2, program.memory, program.metadata.get("l2_placed", ()), program.metadata.get("l2_kept", ()))
         self.records: list[TaskRecord] = []
         self._free = {kind: list(numbers) for kind, numbers in self._cores.items()}  # heaps: the lowest number first
         self._ai_cpus = [0] * soc.ai_cpu.cores  # heap of ticks at which each becomes free
-        self._compiled: dict[int, CompiledBlock] = {}
+        self._compiled: dict[Key, CompiledBlock] = {}
+        self._regions: dict[int, tuple[CompiledBlock, tuple[str, ...]]] = {}
+        self._fetches: Fetches = {}
+        self._on_cores = 0  # tasks that have arrived at the cores and not ended
         self._starting: list[TaskRun] = []
         self._arriving: list[TaskRun] = []
         self._pending: list[TaskRun] = []
@@ -98,16 +106,21 @@ class Scheduler:
                     f"one of the {_core_text(self._cores)} of {self.soc.name}",
                     "compile the graph for this chip",
                 )
-            blocks.append((self._compile(group.block), group.count))
+            blocks.append(PlacedBlock(*self._compile(group.block), group.count))
         if task.kind is TaskKind.AI_CPU and not self._ai_cpus:
             raise SimulationError(f"task {task.name!r}", "needs an AI CPU core", 0, "set ai_cpu.cores")
         return TaskRun(position, task, blocks, Event(self.env))
 
-    def _compile(self, block: Block) -> CompiledBlock:
-        compiled = self._compiled.get(id(block))  # the program keeps every block alive, so ids stay unique
-        if compiled is None:
-            compiled = self._compiled[id(block)] = compile_block(block, self.soc, self.clock)
-        return compiled
+    def _compile(self, block: Block) -> tuple[CompiledBlock, tuple[str, ...]]:
+        """The compiled form that all blocks like this one share, and this one's names of regions."""
+        known = self._regions.get(id(block))  # the program keeps every block alive, so ids stay unique
+        if known is None:
+            key, regions = block_key(block)
+            compiled = self._compiled.get(key)
+            if compiled is None:
+                compiled = self._compiled[key] = compile_block(block, self.soc, self.clock, len(self._compiled), regions)
+            known = self._regions[id(block)] = (compiled, regions)
+        return known
 
     def _stream(self, runs: list[TaskRun]) -> Generator[Event, None, None]:
         launch = self.soc.launch
@@ -149,16 +162,36 @@ class Scheduler:
             else:
                 self.timeline.at(now + self.clock.us(launch.task_launch_us), partial(self._arrive, run))
         self._starting = []
-        for run in sorted(self._arriving, key=lambda run: run.position):
-            run.enter_l2(self.l2, self._count)
-            if run.unfinished:
-                self._pending.append(run)
-            else:
+        arriving, self._arriving = sorted(self._arriving, key=lambda run: run.position), []
+        for run in arriving:
+            run.enter_l2(self.l2, self._count, self._fetches)
+            if not run.unfinished:
                 self._end(run, now)
-        self._arriving = []
+            elif not self._replays(run, now, alone=len(arriving) == 1):
+                self._pending.append(run)
         for run in self._pending:
             self._dispatch(run, now)
         self._pending = [run for run in self._pending if any(run.left)]
+
+    def _replays(self, run: TaskRun, now: int, alone: bool) -> bool:
+        """A task arrives at the cores; whether its end is known and set."""
+        alone = alone and not self._on_cores
+        self._on_cores += 1
+        if self._replay is None:
+            return False
+        if not alone:
+            self._replay.disturb()
+            return False
+        outcome = self._replay.begin(run, now, self.timeline.next_appointment, self._recorder(run.task) is not None)
+        if outcome is not None:
+            self.timeline.at(now + outcome.ticks, partial(self._replayed, run, outcome, now))
+        return outcome is not None
+
+    def _replayed(self, run: TaskRun, outcome: Outcome, start: int) -> None:
+        if self._replay is not None:
+            self._replay.write(run, outcome, start)
+        self._leave(run, self.timeline.now)
+        self._place_later()
 
     def _run_on_ai_cpu(self, run: TaskRun, now: int) -> None:
         spec = self.soc.ai_cpu
@@ -171,8 +204,8 @@ class Scheduler:
     def _dispatch(self, run: TaskRun, now: int) -> None:
         """Puts as many of a task's blocks on free cores as there are."""
         batch: list[tuple[int, tuple[int, ...]]] = []
-        for index, compiled in enumerate(run.blocks):
-            free = self._free[compiled.block.core]
+        for index, block in enumerate(run.blocks):
+            free = self._free[block.compiled.block.core]
             count = min(run.left[index], len(free))
             if count:
                 run.left[index] -= count
@@ -187,7 +220,7 @@ class Scheduler:
             self._run_block(run, index, cores, now, begin)
 
     def _run_block(self, run: TaskRun, index: int, cores: tuple[int, ...], now: int, begin: int) -> None:
-        compiled = run.blocks[index]
+        compiled = run.blocks[index].compiled
 
         def finished(core: CoreRun) -> None:
             if self._forward is not None:
@@ -225,8 +258,15 @@ class Scheduler:
         for number in core.cores:
             heapq.heappush(free, number)
         if not run.unfinished:
-            self._end(run, core.end)
+            if self._replay is not None:
+                self._replay.finish(run, core.end)
+            self._leave(run, core.end)
         self._place_later()
+
+    def _leave(self, run: TaskRun, now: int) -> None:
+        """A task is through with the cores."""
+        self._on_cores -= 1
+        self._end(run, now)
 
     def _count(self, kind: CoreKind) -> int:
         return len(self._cores[kind])

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from typing import TypeAlias
 
 from simpy.events import Event
 
 from ascendsim.isa.cost_model import LinkDemand
-from ascendsim.isa.program import CoreKind, Task
+from ascendsim.isa.program import Access, CoreKind, Task
 from ascendsim.machine.clock import UNITS_PER_BYTE, Clock
 from ascendsim.machine.compiled import CompiledBlock
 from ascendsim.machine.core import CoreRun, Transfer
@@ -22,46 +24,105 @@ from ascendsim.trace.records import TaskRecord
 COMPUTE_PIPES = ("M", "V")
 
 
+@dataclass(frozen=True, slots=True)
+class PlacedBlock:
+    """Blocks of a task that do the same: how many, what they do, and the names of the regions that it knows by number."""
+
+    compiled: CompiledBlock
+    regions: tuple[str, ...]
+    count: int
+
+
+@dataclass(slots=True)
+class Work:
+    """What a task has done on cores.
+
+    Attributes:
+        busy: Busy ticks by pipe, summed over blocks.
+        block_ticks: Ticks from dispatch to end, summed over blocks.
+        first, last: Ticks of the first start and the last end on a computing pipe, -1 if none.
+    """
+
+    busy: dict[str, int] = field(default_factory=dict)
+    block_ticks: int = 0
+    first: int = -1
+    last: int = -1
+
+    def add(self, run: CoreRun, dispatched: int) -> None:
+        """Adds a finished run, whose cores got it at tick `dispatched`."""
+        cores, busy = len(run.cores), self.busy
+        busy["S"] = busy.get("S", 0) + run.scalar.busy * cores
+        for lane in run.lanes:
+            busy[lane.name] = busy.get(lane.name, 0) + lane.busy * cores
+            if lane.name in COMPUTE_PIPES and lane.first_tick >= 0:
+                self.first = lane.first_tick if self.first < 0 else min(self.first, lane.first_tick)
+                self.last = max(self.last, lane.last_tick)
+        self.block_ticks += (run.end - dispatched) * cores
+
+    def moved(self, ticks: int) -> Work:
+        """The same work that many ticks later."""
+        if self.last < 0:
+            return replace(self)
+        return replace(self, first=self.first + ticks, last=self.last + ticks)
+
+
+Fetches: TypeAlias = dict[Hashable, list[tuple[int, Fraction]]]
+
+
 class TaskRun:
     """State of one task.
 
     Args:
         position: Place in launch order; settles ties.
         task: What to run.
-        blocks: Compiled blocks and how often each runs, in the order of dispatch.
+        blocks: What runs, in the order of dispatch.
         done: Event of its end.
     """
 
-    def __init__(self, position: int, task: Task, blocks: list[tuple[CompiledBlock, int]], done: Event) -> None:
+    def __init__(self, position: int, task: Task, blocks: list[PlacedBlock], done: Event) -> None:
         self.position, self.task, self.done = position, task, done
-        self.blocks = [compiled for compiled, _ in blocks]
-        self.left = [count for _, count in blocks]
-        self.counts = tuple(self.left)
+        self.blocks = blocks
+        self.left = [block.count for block in blocks]
         self.unfinished = sum(self.left)
         self.dispatched = False
         self.ready = self.start = self.end = 0
         self.shares = Shares()
         self.running: list[CoreRun] = []
         self._bound: dict[tuple[int, int], list[Transfer]] = {}
-        self._busy: dict[str, int] = {}
-        self._block_ticks = 0
-        self._first = self._last = -1
+        self.work = Work()
+        self._read, self._written = self._moved(write=False), self._moved(write=True)
 
-    def enter_l2(self, state: L2State, cores_of: Callable[[CoreKind], int]) -> None:
-        """Judges the task's traffic against what L2 holds now."""
-        reads = state.accesses(self.task, self.moved(write=False), write=False)
-        writes = state.accesses(self.task, self.moved(write=True), write=True)
-        blocks = [(compiled.footprint, count) for compiled, count in zip(self.blocks, self.counts, strict=True)]
-        cores = sum(cores_of(kind) for kind in {compiled.block.core for compiled in self.blocks})
-        self.shares = state.enter(reads, writes, fetched_bytes(blocks, [*reads, *writes], state.capacity, cores))
+    def enter_l2(self, state: L2State, cores_of: Callable[[CoreKind], int], known: Fetches) -> None:
+        """Judges the task's traffic against what L2 holds now; `known` keeps what was worked out for tasks before."""
+        reads = state.accesses(self.task, self._read, write=False)
+        writes = state.accesses(self.task, self._written, write=True)
+        cores = sum(cores_of(kind) for kind in {block.compiled.block.core for block in self.blocks})
+        self.shares = state.enter(reads, writes, self._fetched([*reads, *writes], state.capacity, cores, known))
 
-    def moved(self, write: bool) -> dict[str, int]:
+    def _moved(self, write: bool) -> dict[str, int]:
         """Useful bytes that all blocks move, by region."""
         totals: dict[str, int] = {}
-        for compiled, count in zip(self.blocks, self.counts, strict=True):
+        for block in self.blocks:
+            compiled, regions, count = block.compiled, block.regions, block.count
             for region, size in (compiled.write_bytes if write else compiled.read_bytes).items():
-                totals[region] = totals.get(region, 0) + size * count
+                totals[regions[region]] = totals.get(regions[region], 0) + size * count
         return totals
+
+    def _fetched(self, accesses: Sequence[Access], capacity: int, cores: int, known: Fetches) -> dict[str, Fraction]:
+        """`fetched_bytes`, looked up if it was worked out before for a task that differs in names only."""
+        names = list(dict.fromkeys(access.region for access in accesses))
+        numbers = {name: number for number, name in enumerate(names)}
+        blocks = [(block.compiled.number, block.count, tuple([numbers[name] for name in block.regions])) for block in self.blocks]
+        key = (tuple(blocks), tuple([(numbers[access.region], access.unique_bytes, access.write) for access in accesses]))
+        fetched = known.get(key)
+        if fetched is None:
+            prints = [
+                (block.compiled.footprint.renamed(dict(zip(block.compiled.regions, block.regions, strict=True))), block.count)
+                for block in self.blocks
+            ]
+            result = fetched_bytes(prints, accesses, capacity, cores)
+            fetched = known[key] = [(numbers[name], size) for name, size in result.items()]
+        return {names[number]: size for number, size in fetched}
 
     def through_l2(self, moved: Mapping[str, int], to_dram: Mapping[str, Fraction]) -> int:
         """Bytes that pass L2: all if it is a cache, those of placed regions if it is managed by software."""
@@ -71,33 +132,28 @@ class TaskRun:
         """Demands of block `index` as transfers of `cores` cores in lock-step."""
         known = self._bound.get((index, cores))
         if known is None:
-            compiled = self.blocks[index]
+            compiled, regions = self.blocks[index].compiled, self.blocks[index].regions
             cycle = clock.cycle(compiled.block.core)
-            known = [bind(demand, self.shares, soc, clock, cycle, cores, links.number_of) for demand in compiled.demands]
+            known = [
+                bind(demand, regions[region], self.shares, soc, clock, cycle, cores, links.number_of) for region, demand in compiled.demands
+            ]
             self._bound[index, cores] = known
         return known
 
     def absorb(self, run: CoreRun, dispatched: int) -> None:
         """Adds up what a finished run did; `dispatched` is the tick at which its cores got it."""
-        cores = len(run.cores)
-        busy = self._busy
-        busy["S"] = busy.get("S", 0) + run.scalar.busy * cores
-        for lane in run.lanes:
-            busy[lane.name] = busy.get(lane.name, 0) + lane.busy * cores
-            if lane.name in COMPUTE_PIPES and lane.first_tick >= 0:
-                self._first = lane.first_tick if self._first < 0 else min(self._first, lane.first_tick)
-                self._last = max(self._last, lane.last_tick)
-        self._block_ticks += (run.end - dispatched) * cores
-        self.unfinished -= cores
+        self.work.add(run, dispatched)
+        self.unfinished -= len(run.cores)
 
     def record(self, cores_of: Callable[[CoreKind], int]) -> TaskRecord:
         """The finished task as a record."""
-        read, write = self.moved(write=False), self.moved(write=True)
+        read, write = self._read, self._written
         through = {name: self.shares.write_through.get(name, Fraction(0)) for name in write}
         allocated = sum(size * self.shares.read_miss[name] for name, size in read.items()) + sum(write.values())
         wanted: dict[CoreKind, int] = {}
-        for compiled, count in zip(self.blocks, self.counts, strict=True):
-            wanted[compiled.block.core] = wanted.get(compiled.block.core, 0) + count
+        for block in self.blocks:
+            kind = block.compiled.block.core
+            wanted[kind] = wanted.get(kind, 0) + block.count
         to_dram = sum(size * through[name] for name, size in write.items()) + allocated * self.shares.evicted
         return TaskRecord(
             task=self.task.id,
@@ -110,30 +166,37 @@ class TaskRun:
             blocks=self.task.block_dim,
             rounds=max((-(-count // cores_of(kind)) for kind, count in wanted.items()), default=1),
             cores=sum(min(count, cores_of(kind)) for kind, count in wanted.items()),
-            busy={name: self._busy[name] for name in sorted(self._busy)},
-            block_ticks=self._block_ticks,
+            busy={name: self.work.busy[name] for name in sorted(self.work.busy)},
+            block_ticks=self.work.block_ticks,
             read_bytes={
                 "l2": self.through_l2(read, self.shares.read_miss),
                 "ddr": math.floor(sum((size * self.shares.read_miss[name] for name, size in read.items()), Fraction(0))),
             },
             write_bytes={"l2": self.through_l2(write, through), "ddr": math.floor(to_dram)},
-            first_compute=self._first,
-            last_compute=self._last,
-            macs=sum(compiled.macs * count for compiled, count in zip(self.blocks, self.counts, strict=True)),
+            first_compute=self.work.first,
+            last_compute=self.work.last,
+            macs=sum(block.compiled.macs * block.count for block in self.blocks),
         )
 
 
 def bind(
-    demand: LinkDemand, shares: Shares, soc: SocSpec, clock: Clock, cycle: int, cores: int, number_of: Callable[[FlowClass], int]
+    demand: LinkDemand,
+    region: str,
+    shares: Shares,
+    soc: SocSpec,
+    clock: Clock,
+    cycle: int,
+    cores: int,
+    number_of: Callable[[FlowClass], int],
 ) -> Transfer:
-    """A demand as work, flow class and latency, given the share of its region that goes to DRAM.
+    """A demand on a region as work, flow class and latency, given the share of its region that goes to DRAM.
 
     Work is counted in L2 bytes. Where reads and writes share one DRAM bus, writes load it in proportion to the two rates.
     """
-    miss = (shares.write_through if demand.write else shares.read_miss)[demand.region]
+    miss = (shares.write_through if demand.write else shares.read_miss)[region]
     ratio = Fraction(demand.dram_bytes, demand.l2_bytes) if demand.l2_bytes else Fraction(1)
-    if not demand.write and demand.region in shares.read_spread:
-        ratio = min(ratio, shares.read_spread[demand.region])
+    if not demand.write and region in shares.read_spread:
+        ratio = min(ratio, shares.read_spread[region])
     to_dram = miss * ratio
     read = Fraction(0) if demand.write else to_dram
     useful = Fraction(demand.bytes, demand.l2_bytes) if demand.l2_bytes else Fraction(1)

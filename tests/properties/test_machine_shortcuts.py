@@ -1,4 +1,4 @@
-"""Shortcuts change nothing: fast-forward and lock-step groups give the trace of the plain simulation, tick for tick."""
+"""Shortcuts change nothing: fast-forward, replay and lock-step groups give the trace of the plain simulation, tick for tick."""
 
 from __future__ import annotations
 
@@ -25,17 +25,19 @@ CHUNKS = [*range(5), *(pytest.param(number, marks=pytest.mark.slow) for number i
 
 @pytest.mark.parametrize("chunk", CHUNKS)
 def test_random_programs_give_the_trace_of_the_plain_simulation(chunk: int) -> None:
-    jumped = 0
+    jumped = replayed = 0
     for seed in range(chunk * CHUNK, (chunk + 1) * CHUNK):
         random = Random(seed)
         program, soc = random_program(random), random_chip(random)
         groups, instructions = random.random() < 0.7, random.random() < 0.4
         statistics = Statistics()
         short = run(program, soc, instructions=instructions, groups=groups, statistics=statistics)
-        plain = run(program, soc, instructions=instructions, groups=groups, fast_forward=False)
+        plain = run(program, soc, instructions=instructions, groups=groups, fast_forward=False, replay=False)
         assert short == plain, f"seed {seed}"
         jumped += statistics.jumps > 0
+        replayed += statistics.replayed > 0
     assert jumped > CHUNK // 2
+    assert replayed > CHUNK // 10
 
 
 @cache
@@ -51,5 +53,5 @@ def compiled(name: str, batch: int, chip: str) -> CompiledModel:
 @pytest.mark.parametrize(("name", "batch"), NETWORKS)
 def test_networks_give_the_trace_of_the_plain_simulation(name: str, batch: int, chip: str) -> None:
     model = compiled(name, batch, chip)
-    plain = run(model.program, model.soc, fast_forward=False)
+    plain = run(model.program, model.soc, fast_forward=False, replay=False)
     assert run(model.program, model.soc) == plain

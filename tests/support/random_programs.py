@@ -6,10 +6,11 @@ thousand.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 from random import Random
 
-from ascendsim.isa.instructions import Flag, Instruction, Loop, Pipe, SetFlag, Statement, WaitFlag
+from ascendsim.isa.instructions import Buffer, Flag, Instruction, Loop, Move, Operand, Pipe, SetFlag, Statement, WaitFlag
 from ascendsim.isa.program import Access, Block, Program, Task, TaskKind
 from ascendsim.soc.spec import SocSpec
 from tests.support.random_blocks import PIPES, REGIONS, work
@@ -39,7 +40,7 @@ def random_chip(random: Random) -> SocSpec:
 
 
 def random_program(random: Random) -> Program:
-    """One to three tasks on one or two streams, each with one to three groups of blocks, and perhaps an AI CPU task."""
+    """Up to three layers of one to three tasks on one or two streams, each with groups of blocks, and perhaps an AI CPU task."""
     tasks: list[Task] = []
     for number in range(random.choice((1, 1, 2, 3))):
         groups = [(random_block(random), random.randint(1, 5)) for _ in range(random.choice((1, 1, 2, 3)))]
@@ -48,7 +49,36 @@ def random_program(random: Random) -> Program:
         tasks.append(task_of(*groups, id=number, accesses=accesses, stream=random.randint(0, 1), waits_for=waits))
     if random.random() < 0.3:
         tasks.append(Task(len(tasks), "cpu", TaskKind.AI_CPU, stream=random.randint(0, 2), cpu_us=random.choice((3, 30))))
-    return program_of(*tasks, regions=ALL_REGIONS, mode=random.choice(("sink", "sink", "host")))
+    layers = random.choice((1, 1, 2, 3))
+    suffixes = ["", *(random.choice(("", "_1", "_2")) for _ in range(layers - 1))]
+    stack = [renamed(task, len(tasks) * layer, suffix) for layer, suffix in enumerate(suffixes) for task in tasks]
+    regions = {name + suffix: size for suffix in dict.fromkeys(suffixes) for name, size in ALL_REGIONS.items()}
+    return program_of(*stack, regions=regions, mode=random.choice(("sink", "sink", "host")))
+
+
+def renamed(task: Task, later: int, suffix: str) -> Task:
+    """A task like another one: its id is `later` higher, its regions have names of their own. Equal blocks are not the same object."""
+    return replace(
+        task,
+        id=task.id + later,
+        groups=tuple(replace(group, block=replace(group.block, body=_renamed_body(group.block.body, suffix))) for group in task.groups),
+        accesses=tuple(replace(access, region=access.region + suffix) for access in task.accesses),
+        waits_for=tuple(other + later for other in task.waits_for),
+    )
+
+
+def _renamed_body(body: tuple[Statement, ...], suffix: str) -> tuple[Statement, ...]:
+    def operand(item: Operand) -> Operand:
+        return replace(item, name=item.name + suffix) if item.buffer is Buffer.GM else item
+
+    return tuple(
+        replace(item, body=_renamed_body(item.body, suffix))
+        if isinstance(item, Loop)
+        else replace(item, src=operand(item.src), dst=operand(item.dst))
+        if isinstance(item, Move)
+        else item
+        for item in body
+    )
 
 
 def random_block(random: Random) -> Block:
@@ -59,7 +89,7 @@ def random_block(random: Random) -> Block:
     if kind < 0.8:
         return _nest(random)
     if kind < 0.9:
-        return matmul_block(random.randint(1, 12), random.randint(1, 10))
+        return matmul_block(random.randint(1, 8), random.randint(1, 8))
     return copy_block(random.randint(1, 100), random.choice((512, 3000, 4096)), random.randint(1, 3))
 
 
@@ -96,7 +126,7 @@ def _pipeline(random: Random) -> Block:
     if random.random() < 0.5:
         body = (*body, *_tile(random, stages, sizes, random.randint(1, 4), 3))
     if random.random() < 0.6:
-        body = (Loop("o", random.randint(1, 8), body),)
+        body = (Loop("o", random.randint(1, 5), body),)
     if random.random() < 0.3:
         body = (*body, *_tile(random, stages, sizes, inner, 5))
     return Block(body, (), tuple(flags))
@@ -130,4 +160,4 @@ def _nest(random: Random) -> Block:
         return tuple(synchronised([statement(depth, trips) for _ in range(random.randint(1, 4))]))
 
     body = nest(random.choice((0, 1, 2)), 12)
-    return Block((Loop("o", random.randint(1, 12), body),), (), tuple(flags))
+    return Block((Loop("o", random.randint(1, 8), body),), (), tuple(flags))

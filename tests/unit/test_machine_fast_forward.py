@@ -21,7 +21,7 @@ def both(program: Program, soc: SocSpec = TOY, **options: bool) -> tuple[Trace, 
     """The trace with fast-forward, which must be the one without, and what was saved."""
     statistics = Statistics()
     trace = run(program, soc, instructions=True, statistics=statistics, **options)  # type: ignore[arg-type]
-    assert trace == run(program, soc, instructions=True, fast_forward=False, **options)  # type: ignore[arg-type]
+    assert trace == run(program, soc, instructions=True, fast_forward=False, replay=False, **options)  # type: ignore[arg-type]
     return trace, statistics
 
 

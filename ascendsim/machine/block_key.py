@@ -1,0 +1,72 @@
+"""What decides the time of a block, as a key: equal keys mean equal times, whatever their regions of global memory are called.
+
+Layers of a network repeat the same work on tensors of other names. The key holds all that `compile_block` reads, with regions numbered
+in the order of their first use; a test changes every field of every instruction and proves that nothing is missing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable
+from operator import attrgetter
+from typing import Any, TypeAlias
+
+from ascendsim.isa.instructions import Buffer, Flag, Img2Col, Loop, Mmad, Move, Operand, Scalar, SetFlag, Statement, Vector, WaitFlag
+from ascendsim.isa.program import Block
+
+Key: TypeAlias = tuple[Hashable, ...]
+
+# `_name_` is the plain attribute behind an enumeration member's `name`: this is done for every instruction of a program.
+_FIELDS: dict[type, Callable[[Any], tuple[Any, ...]]] = {
+    Mmad: attrgetter("pipe._name_", "m", "k", "n", "dtype"),
+    Vector: attrgetter("pipe._name_", "op", "dtype", "elements", "calls", "bank_conflict", "dst.name"),
+    Img2Col: attrgetter("pipe._name_", "dst.buffer._name_", "bytes", "stride_w", "input_rows"),
+    Scalar: attrgetter("pipe._name_", "cycles", "what"),
+    SetFlag: attrgetter("pipe._name_", "flag"),
+    WaitFlag: attrgetter("pipe._name_", "flag"),
+}
+_MOVE = attrgetter(
+    "pipe._name_",
+    "kind",
+    "bursts",
+    "burst_bytes",
+    "src_stride",
+    "dst_stride",
+    "aligned",
+    "src.buffer._name_",
+    "dst.buffer._name_",
+)
+_FLAG: Callable[[Flag], tuple[Any, ...]] = attrgetter("name", "source._name_", "target._name_", "initial", "limit")
+
+
+def block_key(block: Block) -> tuple[Key, tuple[str, ...]]:
+    """The key of a block, and the names of the regions that the key knows by number."""
+    regions: dict[str, int] = {}
+    parts: list[Hashable] = [block.core.name, tuple([_FLAG(flag) for flag in block.flags])]
+    _add(block.body, parts, regions)
+    return tuple(parts), tuple(regions)
+
+
+def _add(body: Iterable[Statement], parts: list[Hashable], regions: dict[str, int]) -> None:
+    for statement in body:
+        kind = type(statement)
+        if isinstance(statement, Loop):
+            parts.append((statement.variable, statement.trips))
+            if statement.trips > 0:
+                _add(statement.body, parts, regions)
+                parts.append("end")
+        elif isinstance(statement, Move):
+            parts.append(_MOVE(statement))
+            if statement.dst.buffer is Buffer.GM:
+                parts.append(_in_memory(statement.dst, regions))
+            elif statement.src.buffer is Buffer.GM:
+                parts.append(_in_memory(statement.src, regions))
+        else:
+            parts.append((kind.__name__, _FIELDS[kind](statement)))
+            if isinstance(statement, Vector):
+                parts.append(tuple([source.name for source in statement.srcs]))
+
+
+def _in_memory(operand: Operand, regions: dict[str, int]) -> Hashable:
+    """Number of an operand's region and the loops that move its offset."""
+    moving = [name for name, step in operand.offset.terms if step]
+    return regions.setdefault(operand.name, len(regions)), tuple(moving)

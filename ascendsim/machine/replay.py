@@ -1,0 +1,105 @@
+"""Task replay: a task that was simulated before, from the same state and with nothing else on the cores, is not simulated again.
+
+What a task needs on cores that are all free follows from its blocks and from how its traffic splits between L2 and DRAM; all else
+(which regions L2 holds, in which order it would give them up) acts through these shares alone, and L2 itself is brought up to date
+for every task as if it ran. Blocks are compared by `machine.block_key`, so names of regions do not matter. A task is recorded if
+nothing else was on the cores while it ran, and replayed if no appointment comes up before its end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass
+from fractions import Fraction
+
+from ascendsim.machine.fast_forward import Statistics
+from ascendsim.machine.l2 import Shares
+from ascendsim.machine.log import Copy, Item, Log
+from ascendsim.machine.tasks import TaskRun, Work
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a task did on the cores.
+
+    Attributes:
+        ticks: From its arrival at the cores to its end.
+        work: Busy ticks and first and last instructions; those relative to the arrival.
+        items: Its instruction records, if it was recorded, and `start`, the tick of the arrival in them.
+    """
+
+    ticks: int
+    work: Work
+    items: tuple[Item, ...]
+    start: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Recording:
+    run: TaskRun
+    key: Hashable
+    start: int
+    logged: int
+
+
+class Replay:
+    """Outcomes of the tasks of a run, by what decides them."""
+
+    def __init__(self, log: Log, statistics: Statistics) -> None:
+        self._log, self._statistics = log, statistics
+        self._known: dict[Hashable, Outcome] = {}
+        self._recording: _Recording | None = None
+
+    def begin(self, run: TaskRun, now: int, appointment: int | None, recorded: bool) -> Outcome | None:
+        """A task arrives at cores that are all free; returns what it will do if that is known.
+
+        Args:
+            now: The tick of the machine.
+            appointment: When something else will happen at the earliest.
+            recorded: Whether its instructions are recorded.
+        """
+        key = (recorded, _entry_key(run))
+        outcome = self._known.get(key)
+        if outcome is None:
+            self._recording = _Recording(run, key, now, len(self._log.items))
+        elif appointment is None or appointment > now + outcome.ticks:
+            self._statistics.replayed += 1
+            return outcome
+        self._statistics.simulated += 1
+        return None
+
+    def disturb(self) -> None:
+        """A task arrives at cores that are not all free: none of the tasks on them can be recorded."""
+        self._statistics.simulated += 1
+        self._recording = None
+
+    def finish(self, run: TaskRun, now: int) -> None:
+        """A task has ended."""
+        recording = self._recording
+        if recording is None or recording.run is not run:
+            return
+        start = recording.start
+        self._known[recording.key] = Outcome(now - start, run.work.moved(-start), tuple(self._log.items[recording.logged :]), start)
+        self._recording = None
+
+    def write(self, run: TaskRun, outcome: Outcome, start: int) -> None:
+        """Gives a replayed task that arrived at tick `start` its figures and records."""
+        run.work = outcome.work.moved(start)
+        run.unfinished = 0
+        if outcome.items:
+            self._log.items.append(Copy(outcome.items, start - outcome.start, run.task.id))
+
+
+def _entry_key(run: TaskRun) -> Hashable:
+    """All that decides a task's time on free cores."""
+    shares = run.shares
+    blocks = [(block.compiled.number, block.count, tuple([_region_key(shares, name) for name in block.regions])) for block in run.blocks]
+    return shares.bypass, shares.evicted.as_integer_ratio(), tuple(blocks)
+
+
+def _region_key(shares: Shares, name: str) -> Hashable:
+    return _ratio(shares.read_miss.get(name)), _ratio(shares.read_spread.get(name)), _ratio(shares.write_through.get(name))
+
+
+def _ratio(share: Fraction | None) -> tuple[int, int] | None:
+    return None if share is None else share.as_integer_ratio()
