@@ -49,9 +49,10 @@ def add_chip_options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--aicore_num", type=positive, metavar="N", help="number of AI Cores to use (default: all)")
     add_set_option(parser)
-    parser.add_argument(
-        "--fusion", choices=FUSION_LEVELS, default="all", help="how much is fused, each level with those before it (default: all)"
-    )
+    text = "how much is fused: off, graph, ub, all, each with those before it; or graph-kernel, MindSpore's flow (default: all)"
+    parser.add_argument("--fusion", choices=(*FUSION_LEVELS, "graph-kernel"), default="all", help=text)
+    parser.add_argument("--graph_kernel_flags", metavar="TEXT", help='flags of graph-kernel fusion, for example "--opt_level=2"')
+    parser.add_argument("--save_graphs", metavar="DIR", help="folder for Graphviz files of the graph after every stage of fusion")
     parser.add_argument("--output_type", metavar="TYPE", help="type of floating-point outputs: FP16, FP32, or node:index:type;...")
     text = "how the release behaves where releases differ, for example aicpu_pow=on; may be repeated"
     parser.add_argument("--option", action="append", metavar="KEY=VALUE", help=text)
@@ -97,6 +98,8 @@ def chip_settings(args: argparse.Namespace) -> dict[str, Any]:
         "buffer_optimize": args.buffer_optimize,
         "output_type": args.output_type,
         "options": parse_profile_options(parse_settings(args.option, option="--option")),
+        "graph_kernel_flags": args.graph_kernel_flags,
+        "save_graphs": args.save_graphs,
     }
 
 
