@@ -10,6 +10,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 
 from ascendsim.core.errors import CompileError
+from ascendsim.graph.copying import copy_graph
 from ascendsim.graph.ir import Graph
 from ascendsim.graph.scopes import units_in_order
 from ascendsim.isa.program import Program
@@ -19,7 +20,7 @@ from ascendsim.lower.l2_placement import PLACED, L2Plan, plan_l2, with_placement
 from ascendsim.lower.task_cost import TaskPrice
 from ascendsim.machine import run as run_machine
 from ascendsim.opset import OpSet
-from ascendsim.passes.l2_fusion import BLOCK, BatchAxis, BatchBlock, at_batch, cut_blocks, find_batch, refusal, seed_edges
+from ascendsim.passes.l2_fusion import BLOCK, TWIN_OF, BatchAxis, BatchBlock, at_batch, cut_blocks, find_batch, refusal, seed_edges
 from ascendsim.soc import SocSpec
 from ascendsim.trace.records import Trace
 
@@ -97,7 +98,6 @@ class L2Fusion:
         """
         program = lower_graph(graph, self.soc, self.opset, options=self.lowering)
         capacity = self.soc.l2.size or 0
-        managed = self.soc.l2.software_managed
         if not capacity:
             return program
         blocks: tuple[SplitBlock, ...] = ()
@@ -105,14 +105,9 @@ class L2Fusion:
             blocks = self._cut(graph, program, capacity)
             if blocks:
                 program = lower_graph(graph, self.soc, self.opset, options=self.lowering)
-        if not managed:
-            self.report = BufferReport(blocks)
-            return program
-        inner, weights = _inside_blocks(graph)
-        candidates = None if self.options.edges == "every" else inner | seed_edges(graph, self.opset, program.metadata["engine"])
-        plan = plan_l2(program, capacity, candidates, inner, weights)
+        plan = self._plan(graph, program)
         self.report = BufferReport(blocks, plan)
-        return with_placement(program, plan)
+        return program if plan is None else with_placement(program, plan)
 
     def _cut(self, graph: Graph, program: Program, capacity: int) -> tuple[SplitBlock, ...]:
         axis = find_batch(graph)
@@ -131,9 +126,34 @@ class L2Fusion:
         prices = {size: self._prices(small) for size, small in programs.items()} if self.soc.l2.software_managed else None
         search = BatchSearch([[node.name for node in unit] for unit in units], programs, self.soc, capacity, legal, prices)
         found = search.run()
-        names = [tuple(node.name for unit in units[block.first : block.end] for node in unit) for block in found]
-        cut_blocks(graph, axis, [BatchBlock(nodes, block.batch) for nodes, block in zip(names, found, strict=True)])
-        return tuple(_reported(nodes, block, axis.batch) for nodes, block in zip(names, found, strict=True))
+        names = {block: tuple(node.name for unit in units[block.first : block.end] for node in unit) for block in found}
+
+        def blocks() -> list[BatchBlock]:
+            return [BatchBlock(names[block], block.batch) for block in found]
+
+        whole = run_machine(self._finished(graph, program), self.soc).duration_us
+        while found:
+            trial = copy_graph(graph)
+            cut_blocks(trial, axis, blocks())
+            done = self._finished(trial, lower_graph(trial, self.soc, self.opset, options=self.lowering))
+            if run_machine(done, self.soc).duration_us < whole:
+                break
+            found.remove(max(found, key=lambda block: block.seconds / block.whole_seconds))
+        cut_blocks(graph, axis, blocks())
+        return tuple(_reported(names[block], block, axis.batch) for block in found)
+
+    def _finished(self, graph: Graph, program: Program) -> Program:
+        """A program with tensors where L2 fusion puts them."""
+        plan = self._plan(graph, program)
+        return program if plan is None else with_placement(program, plan)
+
+    def _plan(self, graph: Graph, program: Program) -> L2Plan | None:
+        """What lies in L2; None if it is a cache."""
+        if not self.soc.l2.software_managed:
+            return None
+        inner, weights = _inside_blocks(graph)
+        candidates = None if self.options.edges == "every" else inner | seed_edges(graph, self.opset, program.metadata["engine"])
+        return plan_l2(program, self.soc.l2.size or 0, candidates, inner, weights)
 
     def _prices(self, program: Program) -> dict[int, TaskPrice]:
         """What the machine says that tasks take with everything in L2 (whatever its size), and with nothing there."""
@@ -168,13 +188,15 @@ def _all_fit(program: Program, capacity: int) -> bool:
 
 
 def _inside_blocks(graph: Graph) -> tuple[frozenset[str], Collection[str]]:
-    """Tensors between the nodes of blocks with a cut batch, and the weights that their passes share."""
+    """Tensors between the nodes of passes, and the weights that the passes share. Parts of border tensors are not among them."""
     inner: list[str] = []
     weights: list[str] = []
     for node in graph.nodes:
-        if BLOCK not in node.origin:
+        if TWIN_OF not in node.origin:
             continue
-        same = [tensor for tensor in node.outputs if all(user.origin.get(BLOCK) == node.origin[BLOCK] for user in tensor.consumers)]
-        inner += [tensor.name for tensor in same if tensor.consumers]
+        for tensor in node.outputs:
+            users = tensor.consumers
+            if users and all(TWIN_OF in user.origin and user.origin[BLOCK] == node.origin[BLOCK] for user in users):
+                inner.append(tensor.name)
         weights += [tensor.name for tensor in node.inputs if tensor is not None and tensor.is_constant]
     return frozenset(inner), tuple(dict.fromkeys(weights))

@@ -2,6 +2,6 @@
 
 from ascendsim.passes.l2_fusion.batch_axis import BatchAxis, find_batch
 from ascendsim.passes.l2_fusion.edges import seed_edges
-from ascendsim.passes.l2_fusion.rebatch import BLOCK, BatchBlock, at_batch, cut_blocks, refusal
+from ascendsim.passes.l2_fusion.rebatch import BLOCK, TWIN_OF, BatchBlock, at_batch, cut_blocks, refusal
 
-__all__ = ["BLOCK", "BatchAxis", "BatchBlock", "at_batch", "cut_blocks", "find_batch", "refusal", "seed_edges"]
+__all__ = ["BLOCK", "TWIN_OF", "BatchAxis", "BatchBlock", "at_batch", "cut_blocks", "find_batch", "refusal", "seed_edges"]

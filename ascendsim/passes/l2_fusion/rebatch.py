@@ -25,6 +25,7 @@ from ascendsim.passes.l2_fusion.batch_axis import BatchAxis, can_be_cut
 
 SUFFIX = "_l2split"
 BLOCK = "l2_block"  # key in Node.origin: number of the block that a node was cut with
+TWIN_OF = "l2_split_of"  # key in Node.origin: name of the node that a node of a pass was made from
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +165,7 @@ class _Cutter:
         name = self.graph.fresh(f"{node.name}{SUFFIX}{number}")
         twin = self.graph.add_node(node.op_type, inputs, names, name=name, domain=node.domain)
         twin.attributes.update(node.attributes)
-        twin.origin.update({**node.origin, "l2_split_of": node.name})
+        twin.origin.update({**node.origin, TWIN_OF: node.name})
         if SCOPE in node.origin:
             twin.origin[SCOPE] = self.scopes + number * len(groups) + groups[node.origin[SCOPE]]
         for tensor, copy in zip(node.outputs, twin.outputs, strict=True):

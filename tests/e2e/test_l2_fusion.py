@@ -1,0 +1,114 @@
+"""L2 fusion from the graph to the traffic: placed tensors, cut batches, options."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import ascendsim as asim
+from ascendsim.lower.l2_placement import check_placement
+from tests.support.batched import residual_net, traffic
+
+SPLIT = {"l2_batch": "split"}
+
+
+def test_ddr_bytes_become_l2_bytes() -> None:
+    graph = residual_net()
+    without, placed = asim.compile(graph, "Ascend310", fusion="ub"), asim.compile(graph, "Ascend310", fusion="all")
+    plan = placed.buffers.l2
+    assert plan is not None
+    assert plan.placed
+    assert check_placement(placed.program, plan) == []
+    assert traffic(without) - traffic(placed) == placed.buffers.saved_bytes == traffic(placed, "l2") > 0
+    assert traffic(without, "l2") == 0
+    assert asim.simulate(placed).duration_us < asim.simulate(without).duration_us
+    assert [task.name for task in without.program.tasks] == [task.name for task in placed.program.tasks]
+
+
+def test_a_larger_buffer_takes_more() -> None:
+    graph = residual_net()
+    saved = [
+        asim.compile(graph, "Ascend310", set={"l2.size": size}).buffers.saved_bytes for size in ("64KiB", "512KiB", "2MiB", "8MiB", "64MiB")
+    ]
+    assert saved == sorted(saved)
+    assert saved[0] < saved[-1]
+
+
+@pytest.mark.parametrize("option", ["l1_optimize", "off_optimize"])
+def test_buffer_optimize_switches_it_off(option: str) -> None:
+    graph = residual_net()
+    model = asim.compile(graph, "Ascend310", buffer_optimize=option)
+    assert model.buffers.l2 is None
+    assert model.program.tasks == asim.compile(graph, "Ascend310", fusion="ub").program.tasks
+
+
+def test_a_cache_needs_no_placement() -> None:
+    model = asim.compile(residual_net(), "Ascend310P3")
+    assert (model.buffers.l2, model.buffers.blocks) == (None, ())
+
+
+def test_the_listed_kinds_alone_place_little() -> None:
+    graph = residual_net()
+    listed = asim.compile(graph, "Ascend310", options={"l2_edges": "listed"})
+    assert listed.buffers.l2 is not None
+    assert listed.buffers.l2.placed == ()
+
+
+def test_a_cut_batch_saves_bytes_and_keeps_values() -> None:
+    graph = residual_net(batch=8, size=64)
+    small = {"l2.size": "1MiB"}
+    whole, parts = (asim.compile(graph, "Ascend310", set=small, options={"l2_batch": how}) for how in ("whole", "split"))
+    assert parts.buffers.blocks
+    assert all(block.batch * block.passes == 8 for block in parts.buffers.blocks)
+    assert traffic(parts) < traffic(whole)
+    assert asim.simulate(parts).duration_us < asim.simulate(whole).duration_us
+    inputs = asim.random_inputs(whole)
+    before, after = (asim.run(model, inputs).outputs["scores"] for model in (whole, parts))
+    assert np.array_equal(before, after)
+
+
+def test_a_cut_batch_stays_in_a_cache_too() -> None:
+    graph = residual_net(batch=16, size=128, channels=32)
+    small = {"l2.size": "2MiB"}
+    whole, parts = (asim.compile(graph, "Ascend310P3", set=small, options={"l2_batch": how}) for how in ("whole", "split"))
+    assert parts.buffers.blocks
+    assert traffic(parts) < 0.8 * traffic(whole)
+    assert asim.simulate(parts).duration_us < asim.simulate(whole).duration_us
+
+
+def test_what_does_not_pay_is_not_cut() -> None:
+    graph = residual_net(batch=16, size=64, channels=32)
+    assert asim.compile(graph, "Ascend310P3", set={"l2.size": "1MiB"}, options=SPLIT).buffers.blocks == ()
+
+
+def test_nothing_is_cut_where_all_fits() -> None:
+    assert asim.compile(residual_net(), "Ascend310", options=SPLIT).buffers.blocks == ()
+
+
+def test_listed_kinds_take_what_is_inside_of_cut_blocks() -> None:
+    options = {"l2_edges": "listed", "l2_batch": "split"}
+    model = asim.compile(residual_net(batch=8, size=64), "Ascend310", set={"l2.size": "1MiB"}, options=options)
+    assert model.buffers.l2 is not None
+    assert model.buffers.l2.placed
+    assert all("_l2split" in item.region or item.weight for item in model.buffers.l2.placed)
+
+
+def test_resnet50_at_batch_8_begins_with_four_passes_of_two(models_dir: Path) -> None:
+    graph = asim.load(models_dir / "resnet50.onnx", batch=8)
+    whole, parts = asim.compile(graph, "Ascend310"), asim.compile(graph, "Ascend310", options=SPLIT)
+    first = parts.buffers.blocks[0]
+    assert (first.batch, first.passes) == (2, 4)
+    assert len(first.nodes) > 20
+    unfused = asim.compile(graph, "Ascend310", fusion="ub")
+    assert traffic(parts) < 0.6 * traffic(whole) < 0.4 * traffic(unfused)
+    assert asim.simulate(parts).duration_us < asim.simulate(whole).duration_us < asim.simulate(unfused).duration_us
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["mobilenet_v1", "googlenet", "alexnet", "resnet18", "squeezenet1_1", "se_resnet50"])
+def test_the_choice_of_blocks_does_not_lose(models_dir: Path, name: str) -> None:
+    graph = asim.load(models_dir / f"{name}.onnx", batch=8)
+    whole, parts = (asim.simulate(asim.compile(graph, "Ascend310", options={"l2_batch": how})) for how in ("whole", "split"))
+    assert parts.duration_us <= 1.01 * whole.duration_us
