@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 
 from ascendsim.isa.program import Access, MemoryPlan, Task
+from ascendsim.machine.regions import Regions
 from ascendsim.soc.spec import L2Spec
 
 
@@ -56,10 +57,11 @@ class L2State:
     def __init__(self, spec: L2Spec, memory: MemoryPlan, placed: Iterable[str] = (), kept: Iterable[str] = ()) -> None:
         self._bypass = spec.software_managed
         self._capacity = 0 if spec.software_managed else (spec.size or 0)
-        self._memory = memory
-        self._placed = {self._root(name) for name in placed}
-        self._kept = {self._root(name) for name in kept}
+        self._regions = Regions(memory)
+        self._placed = {self._regions.root(name) for name in placed}
+        self._kept = {self._regions.root(name) for name in kept}
         self._entries: OrderedDict[str, _Entry] = OrderedDict()  # least recently used first
+        self._used = 0  # bytes of all entries
         self._written_back = 0
 
     @property
@@ -69,8 +71,8 @@ class L2State:
 
     def resident(self, region: str) -> int:
         """Bytes of a region that L2 holds now."""
-        key = self._key(region)
-        held = sum(entry.resident for name, entry in self._entries.items() if name == key or self._inside(name, key))
+        key = self._regions.key(region)
+        held = sum(self._entries[name].resident for name in (key, *self._regions.slices(key)) if name in self._entries)
         whole = self._around(key)
         return held + (self._share(key, whole).resident if whole is not None else 0)
 
@@ -81,7 +83,7 @@ class L2State:
             if access.write is write and access.region in moved:
                 unique[access.region] = max(unique.get(access.region, 0), access.unique_bytes)
         for name in sorted(moved):
-            size = self._size(name)
+            size = self._regions.size(name)
             unique.setdefault(name, moved[name] if size is None else size)
         return [Access(name, min(size, moved[name]), moved[name], write) for name, size in unique.items()]
 
@@ -94,8 +96,8 @@ class L2State:
             fetched: By region, bytes that DRAM delivers if nothing is resident at the start; regions that are missing: each once.
         """
         if self._bypass:
-            miss = {access.region: Fraction(0 if self._root(access.region) in self._placed else 1) for access in (*reads, *writes)}
-            self._placed.update(self._kept.intersection(self._root(access.region) for access in reads))
+            miss = {access.region: Fraction(0 if self._regions.root(access.region) in self._placed else 1) for access in (*reads, *writes)}
+            self._placed.update(self._kept.intersection(self._regions.root(access.region) for access in reads))
             return Shares(True, miss, {}, miss)
         self._written_back = 0
         read_miss, spread = self._read(reads, fetched)
@@ -107,23 +109,23 @@ class L2State:
     def _read(self, reads: Sequence[Access], fetched: Mapping[str, Fraction]) -> tuple[dict[str, Fraction], dict[str, Fraction]]:
         misses, spread = {}, {}
         for access in reads:
-            self._claim(self._key(access.region))
+            self._claim(self._regions.key(access.region))
         for access in reads:
             unique, moved = access.unique_bytes, access.moved_bytes
             once = fetched.get(access.region, Fraction(unique)) <= unique
             missed = Fraction(max(0, unique - self.resident(access.region))) if once else min(fetched[access.region], Fraction(moved))
             misses[access.region] = missed / moved if moved else Fraction(0)
-            size = self._size(access.region)
+            size = self._regions.size(access.region)
             if once and unique and size is not None:
                 spread[access.region] = Fraction(max(size, unique), unique)
         for access in reads:
-            self._keep(self._key(access.region), access.unique_bytes, dirty=0)
+            self._keep(self._regions.key(access.region), access.unique_bytes, dirty=0)
         return misses, spread
 
     def _write(self, writes: Sequence[Access]) -> dict[str, Fraction]:
         through = {}
         for access in writes:
-            key = self._key(access.region)
+            key = self._regions.key(access.region)
             self._claim(key)
             self._overwrite(key)
             kept = min(access.unique_bytes, self._capacity)
@@ -134,7 +136,7 @@ class L2State:
 
     def _claim(self, key: str) -> None:
         """Moves lines of a region that are kept under its slices, or under the whole that it is a slice of, to its own name."""
-        inner = [name for name in self._entries if self._inside(name, key)]
+        inner = [name for name in self._regions.slices(key) if name in self._entries]
         whole = self._around(key)
         if not inner and whole is None:
             return
@@ -153,30 +155,19 @@ class L2State:
 
     def _share(self, key: str, whole: str) -> _Entry:
         """What of a whole's lines belongs to one of its slices."""
-        entry, all_bytes = self._entries[whole], max(1, self._size(whole) or 1)
-        size = min(self._size(key) or 0, all_bytes)
+        entry, all_bytes = self._entries[whole], max(1, self._regions.size(whole) or 1)
+        size = min(self._regions.size(key) or 0, all_bytes)
         return _Entry(entry.resident * size // all_bytes, entry.dirty * size // all_bytes)
-
-    def _inside(self, name: str, key: str) -> bool:
-        """Whether one region's lines are a slice of another's."""
-        if name == key:
-            return False
-        root = self._root(name)
-        if root == key:
-            return True
-        piece, whole = self._memory.regions.get(name), self._memory.regions.get(key)
-        if piece is None or whole is None or root != self._root(key) or whole.alias_of is None:
-            return False
-        return whole.offset <= piece.offset and piece.offset + piece.bytes <= whole.offset + whole.bytes
 
     def _around(self, key: str) -> str | None:
         """The region that keeps lines of a slice, if it is one."""
-        root = self._root(key)
+        root = self._regions.root(key)
         return root if root != key and root in self._entries else None
 
     def _keep(self, root: str, unique: int, dirty: int) -> None:
         """Makes a region the most recently used one and evicts others until all fit."""
         entry = self._entries.pop(root, _Entry(0, 0))
+        self._used -= entry.resident
         if unique > self._capacity:
             self._written_back += 0 if dirty else entry.dirty
             entry = _Entry(self._capacity if dirty else 0, dirty)
@@ -184,58 +175,31 @@ class L2State:
             entry = _Entry(max(entry.resident, unique), max(entry.dirty, dirty))
             unique = entry.resident
         needed = min(unique, self._capacity)  # a region that is too large to stay pushes all others out on its way through
-        used = sum(other.resident for other in self._entries.values())
-        while self._entries and used + needed > self._capacity:
+        while self._entries and self._used + needed > self._capacity:
             oldest = next(iter(self._entries.values()))
-            surplus = min(oldest.resident, used + needed - self._capacity)
+            surplus = min(oldest.resident, self._used + needed - self._capacity)
             pushed = min(oldest.dirty, surplus)
             self._written_back += pushed
             oldest.resident -= surplus
             oldest.dirty = min(oldest.dirty - pushed, oldest.resident)
-            used -= surplus
+            self._used -= surplus
             if not oldest.resident:
                 self._entries.popitem(last=False)
         if entry.resident:
             self._entries[root] = entry
+            self._used += entry.resident
 
     def _overwrite(self, root: str) -> None:
         """Drops lines of other regions at the addresses of a region that is written anew."""
-        region = self._memory.regions.get(root)
-        if region is None:
-            return
-        for name in list(self._entries):
-            other = self._memory.regions.get(name)
-            if other is None or self._root(name) == self._root(root):
-                continue
-            overlap = min(region.offset + region.bytes, other.offset + other.bytes) - max(region.offset, other.offset)
-            if overlap <= 0:
+        regions, owner = self._regions, self._regions.root(root)
+        for name in [name for name in self._entries if name in regions.reused]:
+            overlap = regions.overlap(root, name)
+            if overlap <= 0 or regions.root(name) == owner:
                 continue
             entry = self._entries[name]
-            entry.resident = min(entry.resident, max(0, other.bytes - overlap))
-            entry.dirty = min(entry.dirty, entry.resident)
-            if not entry.resident:
+            left = min(entry.resident, max(0, (regions.size(name) or 0) - overlap))
+            self._used -= entry.resident - left
+            entry.resident = left
+            entry.dirty = min(entry.dirty, left)
+            if not left:
                 del self._entries[name]
-
-    def _key(self, name: str) -> str:
-        """The name under which lines of a region are kept: its slice's, or that of the region that owns the bytes."""
-        region = self._memory.regions.get(name)
-        for _ in range(len(self._memory.regions)):
-            if region is None or region.alias_of is None or region.cut is not None:
-                break
-            name = region.alias_of
-            region = self._memory.regions.get(name)
-        return name
-
-    def _root(self, name: str) -> str:
-        """The region that owns the bytes (a reshaped tensor is an alias)."""
-        region = self._memory.regions.get(name)
-        for _ in range(len(self._memory.regions)):
-            if region is None or region.alias_of is None:
-                break
-            name = region.alias_of
-            region = self._memory.regions.get(name)
-        return name
-
-    def _size(self, name: str) -> int | None:
-        region = self._memory.regions.get(name)
-        return region.bytes if region is not None else None

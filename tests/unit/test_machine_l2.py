@@ -123,3 +123,25 @@ def test_accesses_take_unique_bytes_from_the_task_and_moved_bytes_from_the_instr
         Access("?", KIB, KIB, False),  # neither listed nor in the plan: each byte once
         Access("a", 10 * KIB, 40 * KIB, False),  # not listed as read: the whole region
     ]
+
+
+def test_a_slice_that_covers_its_whole_tensor_is_counted_once() -> None:
+    whole = Region("whole", 0, 10 * KIB, "activation")
+    piece = Region("piece", 0, 10 * KIB, "activation", alias_of="whole", cut=(0, 0))
+    l2 = L2State(replace(TOY.l2, size=100 * KIB), MemoryPlan({"whole": whole, "piece": piece}, 0, 0))
+    enter(l2, writes={"whole": (10, 10)})
+    assert l2.resident("piece") == 10 * KIB
+    assert enter(l2, {"piece": (10, 10)}).read_miss == {"piece": 0}
+
+
+def test_only_regions_at_reused_addresses_are_dropped() -> None:
+    regions = {
+        name: Region(name, offset * KIB, size * KIB, "activation")
+        for name, offset, size in (("long", 0, 30), ("inside", 10, 5), ("behind", 30, 10), ("across", 38, 4), ("apart", 60, 5))
+    }
+    l2 = L2State(replace(TOY.l2, size=100 * KIB), MemoryPlan(regions, 0, 0))
+    for name in ("long", "behind", "apart"):
+        enter(l2, {name: (regions[name].bytes // KIB,) * 2})
+    enter(l2, writes={"inside": (5, 5)})
+    enter(l2, writes={"across": (4, 4)})
+    assert {name: l2.resident(name) // KIB for name in regions} == {"long": 25, "inside": 5, "behind": 8, "across": 4, "apart": 5}

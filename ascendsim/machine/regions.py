@@ -1,0 +1,99 @@
+"""How regions of a memory plan lie to each other, worked out once: who owns the bytes, what is a slice, who shares addresses."""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+from ascendsim.isa.program import MemoryPlan
+
+
+class Regions:
+    """Look-ups in a memory plan; names that the plan lacks stand for themselves."""
+
+    def __init__(self, memory: MemoryPlan) -> None:
+        self._regions = memory.regions
+        self._roots: dict[str, str] = {}
+        self._keys: dict[str, str] = {}
+        self._slices: dict[str, tuple[str, ...]] = {}
+
+    def size(self, name: str) -> int | None:
+        """Bytes of a region, None if the plan does not have it."""
+        region = self._regions.get(name)
+        return region.bytes if region is not None else None
+
+    def root(self, name: str) -> str:
+        """The region that owns the bytes (a reshaped tensor is an alias)."""
+        known = self._roots.get(name)
+        if known is None:
+            known = self._roots[name] = self._follow(name, through_slices=True)
+        return known
+
+    def key(self, name: str) -> str:
+        """The name under which lines of a region are kept: its slice's, or that of the region that owns the bytes."""
+        known = self._keys.get(name)
+        if known is None:
+            known = self._keys[name] = self._follow(name, through_slices=False)
+        return known
+
+    def _follow(self, name: str, through_slices: bool) -> str:
+        region = self._regions.get(name)
+        for _ in range(len(self._regions)):
+            if region is None or region.alias_of is None or (region.cut is not None and not through_slices):
+                break
+            name = region.alias_of
+            region = self._regions.get(name)
+        return name
+
+    def slices(self, key: str) -> tuple[str, ...]:
+        """Keys of the regions whose lines are a slice of this one's, itself left out."""
+        known = self._slices.get(key)
+        if known is None:
+            kin = self._kin.get(self.root(key), ())
+            known = self._slices[key] = tuple(name for name in kin if self._inside(name, key))
+        return known
+
+    def _inside(self, name: str, key: str) -> bool:
+        root = self.root(name)
+        if name in (key, root):
+            return False  # an owner is no slice of its slices, even if one of them covers all of it
+        if root == key:
+            return True
+        piece, whole = self._regions.get(name), self._regions.get(key)
+        if piece is None or whole is None or root != self.root(key) or whole.alias_of is None:
+            return False
+        return whole.offset <= piece.offset and piece.offset + piece.bytes <= whole.offset + whole.bytes
+
+    def overlap(self, one: str, other: str) -> int:
+        """Bytes of the addresses that two regions share; not above 0 if there are none."""
+        first, second = self._regions.get(one), self._regions.get(other)
+        if first is None or second is None:
+            return 0
+        return min(first.offset + first.bytes, second.offset + second.bytes) - max(first.offset, second.offset)
+
+    @cached_property
+    def reused(self) -> frozenset[str]:
+        """Keys of regions whose addresses may belong to another owner too; all others need not be looked at when that one writes."""
+        reused: list[str] = []
+        run: list[str] = []  # regions that hang together by overlaps, by rising address
+        end = 0
+        for name in sorted(self._all_keys, key=lambda name: self._regions[name].offset):
+            region = self._regions[name]
+            if region.offset >= end:
+                run = []
+            run.append(name)
+            end = max(end, region.offset + region.bytes)
+            if len(run) > 1:
+                reused += run if len(run) == 2 else [name]
+        return frozenset(reused)
+
+    @cached_property
+    def _kin(self) -> dict[str, list[str]]:
+        """Keys by the region that owns their bytes."""
+        kin: dict[str, list[str]] = {}
+        for name in self._all_keys:
+            kin.setdefault(self.root(name), []).append(name)
+        return kin
+
+    @cached_property
+    def _all_keys(self) -> list[str]:
+        return [name for name in self._regions if self.key(name) == name]
