@@ -19,7 +19,7 @@ from ascendsim.trace.records import Trace
 
 if TYPE_CHECKING:
     import pandas as pd
-    from matplotlib.axes import Axes
+    from matplotlib.axes import Axes  # noqa: TID251 - only for the type checker, nothing is loaded
 
     from ascendsim.plot.timeline import TimelineDisplay
 
@@ -146,4 +146,5 @@ class Result:
         return profiling.html(self.profile)
 
     def __repr__(self) -> str:
-        return f"Result({self.model.source.name!r} on {self.model.soc.name}: {self.duration_us:.3f} us, {self.cycles} cycles, {len(self.trace.tasks)} tasks)"
+        subject = f"{self.model.source.name!r} on {self.model.soc.name}"
+        return f"Result({subject}: {self.duration_us:.3f} us, {self.cycles} cycles, {len(self.trace.tasks)} tasks)"

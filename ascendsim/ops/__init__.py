@@ -47,6 +47,7 @@ FAMILIES: tuple[str, ...] = (
     "fused_conv",
     "fused_strided",
     "fused_batchnorm",
+    "fused_quant",
     "fused_elementwise",
     "fused_matmul",
     "fused_movement",
@@ -56,7 +57,6 @@ FAMILIES: tuple[str, ...] = (
     "fused_training",
     "composite_members",
     "composite",
-    "fused_quant",
 )
 
 
