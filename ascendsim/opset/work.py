@@ -140,6 +140,14 @@ class CubeWork:
 
 
 @dataclass(frozen=True, slots=True)
+class CubePair:
+    """Two convolutions, the second one on what the first one makes, which stays in L1."""
+
+    first: CubeWork
+    second: CubeWork
+
+
+@dataclass(frozen=True, slots=True)
 class VectorWork:
     """A vector program over rows x cols elements, tiled by UB size.
 
@@ -266,7 +274,7 @@ class SequenceWork:
     workspace_bytes: int = 0
 
 
-Work = Union[CubeWork, VectorWork, MoveWork, ScalarWork, AiCpuWork, NoTask, SequenceWork]
+Work = Union[CubeWork, CubePair, VectorWork, MoveWork, ScalarWork, AiCpuWork, NoTask, SequenceWork]
 
 
 @dataclass(frozen=True, slots=True)
