@@ -1,6 +1,9 @@
-"""Graphs that the benchmarks run: a matrix product, and a stack of transformer layers."""
+"""Graphs that the benchmarks run: matrix products, a network from a file, stacks of transformer layers."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
 
 import ascendsim
 from ascendsim.core.dtypes import DType
@@ -44,3 +47,17 @@ def transformer(layers: int, hidden: int = 768, heads: int = 12, sequence: int =
             x = norm(b.op("Add", x, dense(b.op("Gelu", dense(x, hidden, 4 * hidden)), 4 * hidden, hidden)))
     b.output(x, "y")
     return b.build()
+
+
+MODELS = Path(__file__).parent.parent / "tests" / "data" / "models"
+WORKLOADS: dict[str, Callable[[], Graph]] = {
+    "gemm-1024": lambda: gemm(1024, 1024, 1024),
+    "gemm-4096": lambda: gemm(4096, 4096, 4096),
+    "gemm-16384": lambda: gemm(16384, 16384, 16384),
+    "resnet50-b1": lambda: ascendsim.load(MODELS / "resnet50.onnx"),
+    "resnet50-b64": lambda: ascendsim.load(MODELS / "resnet50.onnx", batch=64),
+    "bert-large-b32": lambda: transformer(24, 1024, 16, 128, 32),
+    "transformer-12": lambda: transformer(12),
+    "transformer-96": lambda: transformer(96),
+}
+CHIPS = ("Ascend310", "Ascend910B1")

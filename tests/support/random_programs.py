@@ -118,7 +118,7 @@ def _pipeline(random: Random) -> Block:
     sizes = {pipe: random.choice(SIZES) for pipe in stages}
     flags = []
     for number, (source, target) in enumerate(pairwise(stages)):
-        slots = random.randint(1, 3)
+        slots = random.choice((1, 2, 2, 3, 9))
         flags += [Flag(f"full{number}", source, target, 0, slots), Flag(f"free{number}", target, source, slots, slots)]
     inner = random.randint(1, 4)
     main = _tile(random, stages, sizes, inner, 1)
