@@ -9,6 +9,7 @@ from ascendsim.core.errors import GraphError
 from ascendsim.graph.ir import Graph, Node, Tensor
 
 SCOPE = "scope"
+SECOND_STAGE = "l1_second"  # key in Node.origin: the second convolution of a scope of L1 fusion
 FUSED_SEPARATOR = "+"  # between the names of nodes in the name of their task
 
 

@@ -4,6 +4,7 @@ A scope (graph/scopes.py) is a set of nodes that run as one task. What its nodes
 
     head on the Cube    the elementwise nodes behind it become epilogue steps of its program, on every tile on its way out
     vector work only    the programs of the nodes join to one (`ChainWork`), tile by tile
+    two convolutions    (L1 fusion) each with its epilogue; what the first one hands to the second stays in L1
 
 A tensor that somebody outside the scope reads is still written once; all others get no memory and no Move. What that saves is
 counted in bytes, from the programs of the single nodes and that of the scope.
@@ -19,7 +20,7 @@ from typing import Protocol
 from ascendsim.core.errors import AscendSimError, CompileError
 from ascendsim.core.formats import Format, align, c0
 from ascendsim.graph.ir import Node, Tensor
-from ascendsim.graph.scopes import FUSED_SEPARATOR, internal_tensors
+from ascendsim.graph.scopes import FUSED_SEPARATOR, SECOND_STAGE, internal_tensors
 from ascendsim.lower.accesses import accesses_of
 from ascendsim.lower.engine import work_of
 from ascendsim.lower.templates.stage import Stage
@@ -27,6 +28,7 @@ from ascendsim.lower.templates.way_out import fixpipe_takes
 from ascendsim.opset import OpSet
 from ascendsim.opset.work import (
     AiCpuWork,
+    CubePair,
     CubeWork,
     LowerContext,
     MoveWork,
@@ -66,7 +68,7 @@ class FusedScope:
     """
 
     nodes: tuple[Node, ...]
-    work: CubeWork | VectorWork
+    work: CubeWork | CubePair | VectorWork
     stage: Stage
     internal: tuple[Tensor, ...]
     saved_bytes: int
@@ -129,7 +131,7 @@ class ScopeLowering:
         return fused
 
     def _fused(
-        self, nodes: Sequence[Node], work: CubeWork | VectorWork, internal: tuple[Tensor, ...], alone: Counter[tuple[str, bool]]
+        self, nodes: Sequence[Node], work: CubeWork | CubePair | VectorWork, internal: tuple[Tensor, ...], alone: Counter[tuple[str, bool]]
     ) -> FusedScope:
         stages = self._maker.stages(work)
         if len(stages) != 1:
@@ -152,8 +154,10 @@ class ScopeLowering:
             known = self._alone[node.name] = work, moved_bytes(self._maker.stages(work))
         return known
 
-    def _joined(self, nodes: Sequence[Node], works: Sequence[Work], internal: Sequence[Tensor]) -> CubeWork | VectorWork:
+    def _joined(self, nodes: Sequence[Node], works: Sequence[Work], internal: Sequence[Tensor]) -> CubeWork | CubePair | VectorWork:
         cubes = [number for number, work in enumerate(works) if isinstance(work, CubeWork)]
+        if len(cubes) == 2 and cubes[0] == 0 and nodes[cubes[1]].origin.get(SECOND_STAGE):
+            return self._pair(nodes, works, internal, cubes[1])
         if cubes:
             if cubes != [0]:
                 raise CompileError("a fused task", "has one Cube operator, in front", f"{len(cubes)} at positions {cubes}")
@@ -162,6 +166,13 @@ class ScopeLowering:
         if joined is None:
             raise CompileError("vector work", "must join to one program", " and ".join(node.op_type for node in nodes))
         return joined
+
+    def _pair(self, nodes: Sequence[Node], works: Sequence[Work], internal: Sequence[Tensor], second: int) -> CubePair:
+        """Two convolutions, each with the elementwise work behind it."""
+        handed = nodes[second].required(0)
+        inside = [tensor for tensor in internal if tensor is not handed]
+        first = join_epilogue(nodes[:second], works[:second], inside, self._soc)
+        return CubePair(first, join_epilogue(nodes[second:], works[second:], inside, self._soc))
 
 
 def _operand_bytes(scope: FusedScope) -> int:

@@ -14,13 +14,26 @@ from ascendsim.lower.engine import check_static, with_workspace, work_of
 from ascendsim.lower.fused import ChainWork, FusedScope, ScopeLowering
 from ascendsim.lower.memory import plan_memory
 from ascendsim.lower.templates.cube import lower_cube
+from ascendsim.lower.templates.cube_pair import lower_pair
 from ascendsim.lower.templates.movement import lower_movement, lower_scalar
 from ascendsim.lower.templates.sequence import buffers_for, join_stages
 from ascendsim.lower.templates.stage import Stage
 from ascendsim.lower.templates.steps import Expansion
 from ascendsim.lower.templates.vector import lower_vector
 from ascendsim.opset import OpSet
-from ascendsim.opset.work import AiCpuWork, CubeWork, LowerContext, MoveWork, NoTask, Ref, ScalarWork, SequenceWork, VectorWork, Work
+from ascendsim.opset.work import (
+    AiCpuWork,
+    CubePair,
+    CubeWork,
+    LowerContext,
+    MoveWork,
+    NoTask,
+    Ref,
+    ScalarWork,
+    SequenceWork,
+    VectorWork,
+    Work,
+)
 from ascendsim.soc.spec import SocSpec
 
 
@@ -117,6 +130,7 @@ def fused_task(scope: FusedScope, number: int) -> Task:
 
 ENGINES: dict[type, str] = {
     CubeWork: "cube",
+    CubePair: "cube",
     VectorWork: "vector",
     MoveWork: "movement",
     ScalarWork: "scalar",
@@ -162,6 +176,8 @@ class Lowering:
         if isinstance(work, CubeWork):
             stages, rest = lower_cube(work, self.soc, self.expansion)
             return stages if rest is None else [*stages, lower_vector(rest, self.soc, self.expansion)]
+        if isinstance(work, CubePair):
+            return [lower_pair(work, self.soc, self.expansion)]
         if isinstance(work, VectorWork):
             return [lower_vector(work, self.soc, self.expansion)]
         if isinstance(work, MoveWork):

@@ -71,8 +71,9 @@ def lower_pair(work: CubePair, soc: SocSpec, expansion: Expansion) -> Stage:
 
 
 def _band_heights(rows: int) -> Iterator[int]:
-    """Heights of bands to try, from the whole share down to one row."""
-    yield from dict.fromkeys(ceil_div(rows, parts) for parts in (1, 2, 3, 4, 6, 8, 12, 16, 28, rows) if parts <= rows)
+    """Heights of bands to try, evened out over a share of so many rows; the large ones, which compute fewer halo rows, first."""
+    wanted = [height for height in (64, 48, 32, 28, 24, 20, 16, 14, 12, 10, 8, 7, 6, 5, 4, 3, 2, 1) if height < rows]
+    yield from dict.fromkeys(ceil_div(rows, ceil_div(rows, height)) for height in (rows, *wanted))
 
 
 def _sizes(work: CubePair) -> dict[str, int]:
