@@ -10,6 +10,7 @@ from ascendsim import soc as chips
 from ascendsim.api.buffers import BufferReport, L2Fusion, L2Options
 from ascendsim.api.fusion import FusionSettings
 from ascendsim.api.graph_kernel import GraphKernelFlow, graph_saver
+from ascendsim.api.naming import tasks_named
 from ascendsim.api.options import profile_options
 from ascendsim.core.errors import InputError
 from ascendsim.graph.copying import copy_graph
@@ -57,16 +58,15 @@ class CompiledModel:
     buffers: BufferReport = field(default_factory=BufferReport)
 
     def tasks_of(self, node: str) -> tuple[Task, ...]:
-        """The tasks that run a node.
+        """The tasks that run a node, a fused operator, a scope or what matches a shell pattern; see `api.naming.tasks_named`.
 
         Raises:
-            GraphError: If the compiled graph has no such node (suggests the nearest name).
+            GraphError: If nothing has that name (suggests the nearest one).
         """
-        name = self.graph.node(node).name
-        return tuple(task for task in self.program.tasks if name in task.nodes)
+        return tasks_named(self.graph, self.program, node)
 
     def listing(self, node: str) -> str:
-        """The block programs of a node, to be read by a person."""
+        """The block programs of a node (any name that `tasks_of` takes), to be read by a person."""
         tasks = self.tasks_of(node)
         if not tasks:
             return f"node {node} runs no task: its output is its input's memory under another shape\n"

@@ -44,6 +44,8 @@ def load(
         raise InputError("option weights", 'must be "file" or "random"', repr(weights))
     if batch is not None and (not isinstance(batch, int) or isinstance(batch, bool) or batch < 1):
         raise InputError("option batch", "must be a positive integer", repr(batch))
+    if shapes is not None and not isinstance(shapes, Mapping):
+        raise InputError("option shapes", "must be shapes by input name", type(shapes).__name__, 'pass {"input": (8, 3, 224, 224)}')
     options: dict[str, Any] = {"batch": batch, "shapes": shapes, "weights": weights, "seed": seed}
     held = Path(source) if isinstance(source, PathLike) else source
     composite = _composite_text(held)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Literal
 
 from ascendsim.api.compiling import CompiledModel
@@ -16,23 +16,26 @@ from ascendsim.runtime import random_inputs as _random_inputs
 Progress = Callable[[int, int], None]
 
 
-def simulate(model: CompiledModel, *, instructions: bool | Container[str] = False, progress: Progress | None = None) -> Result:
+def simulate(model: CompiledModel, *, instructions: bool | str | Iterable[str] = False, progress: Progress | None = None) -> Result:
     """Runs a compiled model on the simulated chip: timing only, needs no weights.
 
     Args:
         model: From `compile`.
-        instructions: True records every instruction of every task; a container of node names records those nodes only.
+        instructions: True records every instruction of every task; names record those tasks only (any name that
+            `CompiledModel.tasks_of` takes).
         progress: Called with (tasks done, tasks in all).
 
     Raises:
+        GraphError: If nothing has a name in `instructions`.
         SimulationError: If the program deadlocks.
     """
     _check_model(model)
-    wanted: bool | Container[int]
+    wanted: bool | frozenset[int]
     if isinstance(instructions, bool):
         wanted = instructions
     else:
-        wanted = frozenset(task.id for task in model.program.tasks if any(name in instructions for name in task.nodes))
+        names = (instructions,) if isinstance(instructions, str) else tuple(instructions)
+        wanted = frozenset(task.id for name in names for task in model.tasks_of(name))
     trace = run_machine(model.program, model.soc, instructions=wanted, progress=progress)
     return Result(model, trace)
 
@@ -42,7 +45,7 @@ def run(
     inputs: Mapping[str, Any],
     *,
     values: Literal["device", "float32"] = "device",
-    instructions: bool | Container[str] = False,
+    instructions: bool | str | Iterable[str] = False,
     progress: Progress | None = None,
 ) -> Result:
     """Runs a compiled model on the simulated chip and computes its outputs.
@@ -61,6 +64,10 @@ def run(
     """
     if values not in ("device", "float32"):
         raise InputError("option values", 'must be "device" or "float32"', repr(values))
+    if not isinstance(inputs, Mapping):
+        raise InputError(
+            "inputs", "must be arrays by input name", type(inputs).__name__, 'pass {"input": array}, or asim.random_inputs(model)'
+        )
     result = simulate(model, instructions=instructions, progress=progress)
     order = [record.task for record in result.trace.tasks]
     outputs: dict[str, Array] = evaluate(model.graph, model.program, model.opset, order, inputs, values, progress)

@@ -6,7 +6,7 @@ import argparse
 from typing import TYPE_CHECKING
 
 from ascendsim.cli.common import print_table
-from ascendsim.cli.model_options import add_chip_options, add_model_options, chip_settings, load_graph, print_warnings
+from ascendsim.cli.model_options import add_chip_options, add_model_options, chip_settings, load_graph, model_path, print_warnings
 
 if TYPE_CHECKING:
     from ascendsim.passes.fusion.report import FusionReport
@@ -30,7 +30,7 @@ def run(args: argparse.Namespace) -> int:
 
     switches = (args.fusion_switch_file, (), args.optimization_switch, args.oo_level, args.buffer_optimize)
     settings = FusionSettings.of(args.fusion, *switches)
-    report = None if args.model is None else compile(load_graph(args), **chip_settings(args)).fusion
+    report = None if model_path(args) is None else compile(load_graph(args), **chip_settings(args)).fusion
     print_warnings(settings.switches.warnings)
     states = pass_states(settings, report, args.all)
     columns = ("pass", "kind", "state", "why", "matched", "effected")

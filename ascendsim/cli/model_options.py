@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -31,7 +32,9 @@ OO_LEVELS = ("O1", "O3")
 
 def add_model_options(parser: argparse.ArgumentParser, optional: bool = False) -> None:
     """Adds the model itself (which may be left out if it is `optional`) and how it is loaded."""
-    parser.add_argument("model", nargs="?" if optional else None, help="path of an .onnx file")
+    parser.add_argument("model", nargs="?", help="path of an .onnx file" + (" (optional)" if optional else ""))
+    parser.add_argument("--model", dest="model_option", metavar="FILE", help="the same, as ATC writes it")
+    parser.add_argument("--framework", choices=("5",), help="ATC's number of the source framework: 5, ONNX")
     parser.add_argument("--input_shape", metavar="NAME:DIMS", help='shapes of inputs, for example "input:8,3,224,224;mask:8,128"')
     parser.add_argument("--batch", type=positive, metavar="N", help="batch size of every input; baked-in batch sizes are rewritten")
     weights = "take weights from the file, or fill missing ones with seeded values (default: file)"
@@ -75,11 +78,26 @@ def print_warnings(warnings: Iterable[str]) -> None:
         print(f"ascendsim: warning: {warning}", file=sys.stderr)
 
 
+def model_path(args: argparse.Namespace) -> str | None:
+    """The model that the options name, by place or by ATC's --model; None if none does.
+
+    Raises:
+        InputError: If both name one.
+    """
+    if args.model is not None and args.model_option is not None:
+        raise InputError("option --model", "goes without a second model", repr(args.model), "name the model once")
+    path: str | None = args.model if args.model_option is None else args.model_option
+    return path
+
+
 def load_graph(args: argparse.Namespace) -> Graph:
     """Loads the model that the options name."""
     from ascendsim.api.loading import load
 
-    return load(args.model, batch=args.batch, shapes=parse_input_shape(args.input_shape) or None, weights=args.weights, seed=args.seed)
+    path = model_path(args)
+    if path is None:
+        raise InputError("no model is given", remedy="name an .onnx file; --help lists the options")
+    return load(path, batch=args.batch, shapes=parse_input_shape(args.input_shape) or None, weights=args.weights, seed=args.seed)
 
 
 def chip_settings(args: argparse.Namespace) -> dict[str, Any]:
@@ -144,6 +162,11 @@ def progress(label: str, unit: str = "tasks") -> Iterator[Callable[[int, int], N
 
 
 def check_folder(path: str | None) -> None:
-    """Refuses an output folder that is a file, before any work is done."""
-    if path is not None and Path(path).exists() and not Path(path).is_dir():
+    """Refuses an output folder that is a file or cannot be written, before any work is done; makes nothing."""
+    if path is None:
+        return
+    if Path(path).exists() and not Path(path).is_dir():
         raise InputError("option --output", "must be a folder", repr(path), "choose another name")
+    existing = next(folder for folder in (Path(path), *Path(path).absolute().parents) if folder.exists())
+    if not existing.is_dir() or not os.access(existing, os.W_OK | os.X_OK):
+        raise InputError(f"option --output: {str(existing)!r}", "is no folder that can be written", remedy="choose another folder")

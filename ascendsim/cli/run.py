@@ -57,7 +57,7 @@ def run(args: argparse.Namespace) -> int:
     model = compile(graph, **chip_settings(args))
     print_warnings(model.fusion.warnings)
     for node in args.instructions or ():
-        model.graph.node(node)  # an unknown name is an error with a suggestion
+        model.tasks_of(node)  # an unknown name is an error with a suggestion
     result = _execute(model, args, values)
     print_result(result, args.top)
     if args.values is None and values == "off":
@@ -144,7 +144,7 @@ def read_array(path: str) -> Array:
         array: Any = np.load(path, allow_pickle=False)
     except FileNotFoundError:
         raise InputError(f"file {path!r}", "does not exist") from None
-    except (OSError, ValueError, EOFError) as error:
+    except Exception as error:  # damaged headers end in all sorts: TokenError, SyntaxError, MemoryError for a claimed size ...
         raise InputError(f"file {path!r}", f"is no .npy array ({error})", remedy="write it with numpy.save") from None
     if not isinstance(array, np.ndarray):
         raise InputError(f"file {path!r}", "must hold one array", "an archive of several", "write it with numpy.save")

@@ -271,6 +271,9 @@ class Graph:
     _node_names: dict[str, Node] = field(default_factory=dict)
     _counter: int = 0
 
+    def __repr__(self) -> str:
+        return f"Graph({self.name!r}, {len(self._nodes)} nodes, inputs={self.inputs}, outputs={self.outputs})"
+
     @property
     def nodes(self) -> tuple[Node, ...]:
         """Nodes in insertion order (use `topological()` for execution order)."""

@@ -63,6 +63,8 @@ def read_chip_file(path: Path, depth: int = 0) -> ChipFile:
 
 def _read_toml(path: Path) -> dict[str, Any]:
     try:
+        if path.exists() and not path.is_file():
+            raise SocError(f"chip file {path}", "is no regular file", remedy="see `ascendsim soc list` for built-in chips")
         if path.stat().st_size > _MAX_BYTES:
             raise SocError(f"chip file {path}", f"must not be above {_MAX_BYTES} bytes", f"{path.stat().st_size}", "is it a chip file?")
         return tomllib.loads(path.read_text(encoding="utf-8"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from pathlib import Path
 
 import numpy as np
@@ -150,3 +151,62 @@ def test_nothing_is_left_behind(capsys: pytest.CaptureFixture[str], good: str, t
     fails(capsys, "run", good, "--output", str(target))
     assert target.read_text() == "a file in the way"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["good.onnx", "out"]
+
+
+def test_an_output_below_a_file_is_refused_before_the_run(capsys: pytest.CaptureFixture[str], good: str, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("in the way")
+    assert main(("run", good, "--output", str(tmp_path / "file" / "out"))) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert "choose another folder" in captured.err
+
+
+def test_an_error_while_writing_leaves_whole_files_only(
+    capsys: pytest.CaptureFixture[str], good: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(self: Path, content: bytes) -> int:
+        with self.open("wb") as file:
+            file.write(content[:10])
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_bytes", full)
+    assert "No space left" in fails(capsys, "run", good, "--output", str(tmp_path / "out"))
+    assert [path for path in (tmp_path / "out").rglob("*") if path.is_file()] == []
+
+
+def test_an_interrupted_run_writes_nothing(
+    capsys: pytest.CaptureFixture[str], good: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stop(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("ascendsim.api.running.run_machine", stop)
+    assert main(("run", good, "--output", str(tmp_path / "out"))) == 130
+    assert capsys.readouterr().err == "ascendsim: interrupted\n"
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("option", ["model", "chip"])
+def test_a_device_that_never_ends_is_not_read(capsys: pytest.CaptureFixture[str], good: str, tmp_path: Path, option: str) -> None:
+    endless = tmp_path / ("endless.toml" if option == "chip" else "endless.onnx")
+    endless.symlink_to("/dev/zero")
+    arguments = (str(endless),) if option == "model" else (good, "--soc_version", str(endless))
+    assert "is no regular file" in fails(capsys, "run", *arguments)
+
+
+@pytest.mark.parametrize("shape", ["(1099511627776,)", "(2, 3", "(-2, 3)", "'x'"])
+def test_an_array_file_with_a_damaged_header(capsys: pytest.CaptureFixture[str], good: str, tmp_path: Path, shape: str) -> None:
+    header = f"{{'descr': '<f4', 'fortran_order': False, 'shape': {shape}, }}".ljust(117).encode() + b"\n"
+    (tmp_path / "x.npy").write_bytes(b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header + bytes(64))
+    assert "x.npy" in fails(capsys, "run", good, "--input", f"x={tmp_path / 'x.npy'}")
+
+
+def test_the_model_is_named_once(capsys: pytest.CaptureFixture[str], good: str) -> None:
+    assert "no model" in fails(capsys, "run")
+    assert "--model" in fails(capsys, "run", good, "--model", good)
+    assert "--framework" in fails(capsys, "run", good, "--framework", "3")
+
+
+def test_a_model_may_be_named_as_atc_does(capsys: pytest.CaptureFixture[str], good: str) -> None:
+    assert main(("compile", f"--model={good}", "--framework=5", "--soc_version=Ascend310")) == 0
+    assert "relu" in capsys.readouterr().out

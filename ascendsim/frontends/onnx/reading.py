@@ -84,6 +84,8 @@ def _read_file(path: Path) -> bytes:
             raise InputError(subject, "is a folder", remedy="give the .onnx file in it")
         if not path.exists():
             raise InputError(subject, "does not exist", remedy="check the path")
+        if not path.is_file():
+            raise InputError(subject, "is no regular file", remedy="save the model to a file first")  # a device may never end
         if path.stat().st_size > MAX_FILE_BYTES:
             raise InputError(subject, f"must have at most {MAX_FILE_BYTES} bytes", path.stat().st_size, "save the weights as external data")
         return path.read_bytes()
