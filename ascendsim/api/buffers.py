@@ -1,7 +1,10 @@
-"""L2 fusion as `compile` does it: cut the batch where that pays, lower, place what fits.
+"""L1 and L2 fusion as `compile` does it: join convolutions through L1 if asked, cut the batch where that pays, lower, place what fits.
 
-software-managed L2 (Ascend310)   tensors are placed, and batches are cut so that more of them fit
-L2 cache (all other chips)        what is resident is the cache's business; batches are cut only if the option `l2_batch` asks
+software-managed L2 (Ascend310)   tensors are placed; batches are cut if the profile option `l2_batch` asks
+L2 cache (all other chips)        what is resident is the cache's business; batches are cut if the option asks
+
+Batches stay whole by default. The tuning guide of the Ascend 310 says that ResNet-50 at batch 8 runs in part as 4 x 2, but published
+throughput of later releases falls with the batch just as it does without (docs/fusion.md, "L2 and L1 fusion").
 """
 
 from __future__ import annotations
@@ -9,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 
+from ascendsim.api.l1_fusion import L1Report, fuse_l1
 from ascendsim.core.errors import CompileError
 from ascendsim.graph.copying import copy_graph
 from ascendsim.graph.ir import Graph
@@ -44,15 +48,17 @@ class SplitBlock:
 
 @dataclass(frozen=True, slots=True)
 class BufferReport:
-    """What L2 fusion did.
+    """What L1 and L2 fusion did.
 
     Attributes:
         blocks: Cut into smaller batches.
         l2: What lies in L2; None on chips whose L2 is a cache.
+        l1: Convolutions joined through L1, and why others were not.
     """
 
     blocks: tuple[SplitBlock, ...] = ()
     l2: L2Plan | None = None
+    l1: L1Report = field(default_factory=L1Report)
 
     @property
     def saved_bytes(self) -> int:
@@ -73,6 +79,30 @@ class L2Options:
 
     edges: str = "every"
     batch: str = "whole"
+
+
+def fuse_l1_and_l2(
+    graph: Graph, soc: SocSpec, opset: OpSet, lowering: LowerOptions, buffer_optimize: str = "l2_optimize"
+) -> tuple[Program, BufferReport]:
+    """L1 and L2 fusion as profile options and ATC's option ask for them, and the lowered program.
+
+    Args:
+        graph: The device graph; changed in place.
+        soc: The chip.
+        opset: Operators.
+        lowering: Its flags `l1_fusion`, `l2_edges`, `l2_batch` count.
+        buffer_optimize: "l2_optimize", "l1_optimize" (no L2 fusion) or "off_optimize" (neither).
+    """
+    flags = lowering.flags
+    pairs = L1Report()
+    if flags.get("l1_fusion") and buffer_optimize != "off_optimize":
+        pairs = fuse_l1(graph, soc, opset, lowering)
+    if buffer_optimize != "l2_optimize":
+        return lower_graph(graph, soc, opset, options=lowering), BufferReport(l1=pairs)
+    options = L2Options(str(flags.get("l2_edges", "every")), str(flags.get("l2_batch", "whole")))
+    fusion = L2Fusion(soc, opset, lowering, options)
+    program = fusion.run(graph)
+    return program, replace(fusion.report, l1=pairs)
 
 
 @dataclass(slots=True)

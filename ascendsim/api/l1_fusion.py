@@ -10,7 +10,7 @@ from ascendsim.graph.scopes import SECOND_STAGE
 from ascendsim.isa.program import MemoryPlan, Program, Region, Task
 from ascendsim.lower import LowerOptions, scope_lowering
 from ascendsim.lower.accesses import accesses_of
-from ascendsim.lower.fused import FusedScope
+from ascendsim.lower.fused import FusedScope, moved_bytes
 from ascendsim.lower.l2_placement import PLACED
 from ascendsim.machine import run as run_machine
 from ascendsim.opset import OpSet
@@ -24,8 +24,8 @@ class L1Pair:
 
     Attributes:
         nodes: Names in execution order.
-        saved_bytes: Bytes to and from global memory that are gone.
-        operand_bytes: Bytes of maps and weights that move more often than before (negative: less often).
+        saved_bytes: Bytes to and from global memory of what is between them, which are gone.
+        operand_bytes: Bytes of maps and weights that move more often than in two tasks (negative: less often).
         pair_us, apart_us: Time of the one task, and of the two.
     """
 
@@ -78,7 +78,9 @@ def fuse_l1(graph: Graph, soc: SocSpec, opset: OpSet, lowering: LowerOptions) ->
             refused[name] = f"one task takes {one:.1f} us, two take {two:.1f} us"
             continue
         names = tuple(node.name for node in (*pair.first, *pair.second))
-        gains.append((two - one, number, pair, L1Pair(names, joined.saved_bytes, joined.operand_bytes, one, two)))
+        before, after = moved_bytes(scope.stage for scope in apart), moved_bytes([joined.stage])
+        saved = before[inside, True] + before[inside, False]
+        gains.append((two - one, number, pair, L1Pair(names, saved, after.total() - before.total() + saved, one, two)))
     taken: set[Node] = set()
     pairs = []
     for _, _, pair, made in sorted(gains, key=lambda item: (-item[0], item[1])):

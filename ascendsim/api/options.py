@@ -38,6 +38,7 @@ PROFILE_OPTIONS: Mapping[str, ProfileOption] = {
     "ub_reduce": ProfileOption(("profile", *range(1, 17)), "elementwise operators around a reduction in one task"),
     "ub_segment": ProfileOption(("profile", *range(1, 17)), "elementwise operators around a segment operator in one task"),
     "ub_automatic": ProfileOption(("profile", *range(2, 65)), "operators of a task of the automatic pass"),
+    "l1_fusion": ProfileOption((False, True), "consecutive convolutions in one task, what is between them in L1, where it pays"),
     "l2_edges": ProfileOption(
         ("every", "listed"), "L2 fusion: every tensor between tasks that fits, or only the kinds that the Ascend 310 tuning guide lists"
     ),
