@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from os import PathLike
 
 from ascendsim import soc as chips
-from ascendsim.api.buffers import BufferReport, L2Fusion, L2Options
+from ascendsim.api.buffers import BufferReport, fuse_l1_and_l2
 from ascendsim.api.fusion import FusionSettings
 from ascendsim.api.graph_kernel import GraphKernelFlow, graph_saver
 from ascendsim.api.naming import tasks_named
@@ -45,7 +45,7 @@ class CompiledModel:
         source: The graph as the user gave it.
         fusion: What fusion matched and changed, and which passes were off.
         graph_kernel: The composites of graph-kernel fusion and their price; None in other flows.
-        buffers: What L2 fusion placed in L2, and blocks that it cut into smaller batches.
+        buffers: What L1 and L2 fusion did: convolutions joined through L1, tensors in L2, blocks cut into smaller batches.
     """
 
     graph: Graph
@@ -116,8 +116,8 @@ def compile(
         passes: Graph-fusion passes of your own, instances of `FusionRule` subclasses.
         optimization_switch: "PassA:on;PassB:off", stronger than the file (ATC's option).
         oo_level: "O3", or "O1" for only those passes that CANN needs to work (ATC's option).
-        buffer_optimize: "l2_optimize", "l1_optimize" or "off_optimize" (ATC's option); counts at fusion="all". As in CANN,
-            l1_optimize equals off_optimize.
+        buffer_optimize: "l2_optimize", "l1_optimize" or "off_optimize" (ATC's option); counts at fusion="all".
+            As in CANN, l1_optimize equals off_optimize (the option `l1_fusion` joins convolutions through L1).
         output_type: Element type of floating-point outputs: "FP16", "FP32", or "node:index:type;..." (ATC's option).
         options: How the release behaves where releases differ, for example `{"aicpu_pow": True}`; see `api.options`.
         graph_kernel_flags: MindSpore's flags of graph-kernel fusion, "--opt_level=2 ..." or a mapping; see `passes.graph_kernel.flags`.
@@ -158,13 +158,10 @@ def compile(
         settings.fuse_buffers(device, spec, opset, report, lowering)
     else:
         device, made = composites.fuse(device, spec, opset, lowering)
-    placed = BufferReport()
-    if settings.level.buffers and buffer_optimize == "l2_optimize":
-        buffers = L2Fusion(spec, opset, lowering, L2Options(str(chosen["l2_edges"]), str(chosen["l2_batch"])))
-        program = buffers.run(device)
-        placed = buffers.report
+    if settings.level.buffers:
+        program, placed = fuse_l1_and_l2(device, spec, opset, lowering, buffer_optimize)
     else:
-        program = lower_graph(device, spec, opset, options=lowering)
+        program, placed = lower_graph(device, spec, opset, options=lowering), BufferReport()
     return CompiledModel(device, program, spec, opset, graph, report, made, placed)
 
 
