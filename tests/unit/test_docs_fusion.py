@@ -15,8 +15,9 @@ ROOT = Path(__file__).parents[2]
 TEXT = (ROOT / "docs" / "fusion.md").read_text(encoding="utf-8")
 
 
-def test_the_python_runs() -> None:
-    (code,) = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)
+@pytest.mark.parametrize("code", re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL))
+def test_the_python_runs(code: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
     exec(compile(code, "docs/fusion.md", "exec"), {"__name__": "docs"})
 
 
