@@ -235,7 +235,7 @@ def test_levels_are_cumulative() -> None:
 
 
 BAD_OPTIONS: list[tuple[Mapping[str, Any], str]] = [
-    ({"fusion": "grph"}, "option fusion must be one of off, graph, ub, all, not 'grph'; did you mean graph?"),
+    ({"fusion": "grph"}, "option fusion must be one of off, graph, ub, all or graph-kernel, not 'grph'; did you mean graph?"),
     ({"fusion": None}, "option fusion must be one of"),
     ({"fusion": "off", "passes": [JoinRelu()]}, 'option passes needs fusion="graph" or more'),
     ({"buffer_optimize": "l3"}, "option buffer_optimize must be one of l2_optimize, l1_optimize, off_optimize"),
