@@ -53,7 +53,7 @@ _HOMES = {
     "random_inputs": "ascendsim.api.running",
     "Result": "ascendsim.api.result",
     "Graph": "ascendsim.graph.ir",
-    "GraphBuilder": "ascendsim.graph.builder",
+    "GraphBuilder": "ascendsim.api.building",
     "AscendSimError": "ascendsim.core.errors",
     "CompileError": "ascendsim.core.errors",
     "GraphError": "ascendsim.core.errors",

@@ -76,9 +76,17 @@ class Result:
         """One row a task, msprof's columns for the chip's generation."""
         return profiling.op_summary(self.profile)
 
-    def op_statistic(self) -> Table:
-        """One row an operator type, msprof's columns."""
-        return profiling.op_statistic(self.profile)
+    def op_statistic(self, *, task_ids: bool = False) -> Table:
+        """One row an operator type, msprof's columns.
+
+        Args:
+            task_ids: Adds the column "Task IDs", which joins the table to `ai_core_metrics()`: ids that are not there ran on the AI CPU.
+        """
+        return profiling.op_statistic(self.profile, task_ids=task_ids)
+
+    def ai_core_metrics(self) -> Table:
+        """One row a task of the AI Cores: time and share of each pipe. Tasks of the AI CPU are not in it."""
+        return profiling.ai_core_metrics(self.profile)
 
     def task_time(self) -> Table:
         """One row a task as the scheduler saw it, msprof's columns."""

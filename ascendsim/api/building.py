@@ -1,0 +1,38 @@
+"""The graph builder that users hold: it knows all operators, so that every step infers types and shapes and finds mistakes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ascendsim.core.dtypes import DType
+from ascendsim.graph import builder
+from ascendsim.graph.ir import Node
+from ascendsim.ops import default_opset
+from ascendsim.opset import InferContext
+
+
+class GraphBuilder(builder.GraphBuilder):
+    """Builds a graph step by step; every step returns the tensor that it made, with its type and shape.
+
+    b = asim.GraphBuilder("tiny")
+    x = b.input("x", (1, 3, 8, 8))
+    b.output(b.op("Relu", x), "y")
+    model = asim.compile(b.build())
+
+    Args:
+        name: Of the graph.
+        infer: Called with each new node to set types and shapes of its outputs; by default the operators' own shape rules.
+        dtype: Element type of inputs, weights and plain numbers that do not say otherwise.
+
+    Raises:
+        UnsupportedOperatorError: By `op`, if there is no such operator.
+        GraphError: By `op`, if the inputs do not fit the operator.
+    """
+
+    def __init__(self, name: str = "graph", infer: Callable[[Node], None] | None = None, dtype: DType = DType.FLOAT32) -> None:
+        super().__init__(name, infer or infer_node, dtype)
+
+
+def infer_node(node: Node) -> None:
+    """Sets types and shapes of a node's outputs by its operator's rule."""
+    default_opset().get(node).infer(InferContext(node))
