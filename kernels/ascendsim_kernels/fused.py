@@ -108,17 +108,18 @@ def _bring(address: Any, code: Any, size: Any, first: Any, at: Any, count: Any, 
 @kernel
 def _load(address: Any, code: Any, period: Any, inner: Any, start: Any, count: Any, register: Any) -> None:
     """register[i] = array[(start + i) // inner % period] for i < count."""
-    done = 0
+    done = np.int64(0)  # a plain 0 would be a type of its own and compile everything twice
     while done < count:
         place = start + done
         if inner == 1:
             run = min(count - done, period - place % period)
-            _bring(address, code, period, place % period, done, run, register)
+            first, brought = place % period, run
         else:
             run = min(count - done, inner - place % inner)
-            _bring(address, code, period, place // inner % period, done, 1, register)
-            for i in range(done + 1, done + run):
-                register[i] = register[done]
+            first, brought = place // inner % period, np.int64(1)
+        _bring(address, code, period, first, done, brought, register)
+        for i in range(done + brought, done + run):
+            register[i] = register[done]
         done += run
 
 
