@@ -137,13 +137,16 @@ def _is_numeric(texts: Iterable[str]) -> bool:
 
 
 def _print_rich(columns: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[bool], title: str) -> None:
+    """Where the terminal is narrow, text goes on in the next line and numbers stay whole: a name cut short names nothing."""
+    from rich.box import SIMPLE_HEAD
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(title=title or None, title_justify="left")
+    table = Table(title=title or None, title_justify="left", box=SIMPLE_HEAD, pad_edge=False)
     for column, number in zip(columns, right, strict=True):
-        table.add_column(Text(column), justify="right" if number else "left")
+        head = column.replace("(", "\n(") if number else column  # the unit below the name: narrow columns leave room for text
+        table.add_column(Text(head), justify="right" if number else "left", overflow="fold", no_wrap=number)
     for row in rows:
         table.add_row(*(Text(cell) for cell in row))  # Text: names may contain [brackets]
     Console().print(table)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import stat
 from pathlib import Path
 
@@ -31,6 +32,17 @@ def test_terminal_table_shows_cells_as_they_are(monkeypatch: pytest.MonkeyPatch,
     monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
     print_table(("name", "n"), [("[bold]x[/bold]", 1)])
     assert "[bold]x[/bold]" in capsys.readouterr().out
+
+
+def test_a_narrow_terminal_breaks_names_and_keeps_numbers(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
+    monkeypatch.setenv("COLUMNS", "40")
+    name = "/layer4/layer4.0/conv2/Conv+/layer4/layer4.0/relu_1/Relu"
+    print_table(("Operator", "Time(us)", "DDR(GB/s)"), [(name, "12,345.67", 36.56)])
+    lines = re.sub(r"\x1b\[[0-9;]*m", "", capsys.readouterr().out).splitlines()
+    assert any("12,345.67" in line and "36.56" in line for line in lines)
+    assert "".join(line.split()[0] for line in lines if line.strip() and line.split()[0] in name) == name
+    assert max(len(line) for line in lines) <= 40
 
 
 @pytest.mark.parametrize(
