@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from ascendsim.core.errors import InputError, suggest
-from ascendsim.profiling.files import write_whole
+from ascendsim.core.files import write_whole
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from ascendsim.core.errors import InputError
-from ascendsim.profiling.files import write_whole
+from ascendsim.core.files import write_whole
 from ascendsim.profiling.kinds import kind_of
 from ascendsim.profiling.lanes import sub_lanes
 from ascendsim.profiling.metrics import PIPE_NAMES, core_name, pipe_shares, task_metrics

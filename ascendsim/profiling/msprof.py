@@ -18,7 +18,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from ascendsim.profiling.files import write_whole
+from ascendsim.core.files import write_whole
 from ascendsim.profiling.op_summary import MODEL_ID, START_COLUMN, op_summary
 from ascendsim.profiling.statistics import op_statistic, task_time
 from ascendsim.profiling.table import Table

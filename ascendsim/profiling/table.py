@@ -11,7 +11,7 @@ from os import PathLike
 from typing import TYPE_CHECKING, Any, Union
 
 from ascendsim.core.errors import InputError, suggest
-from ascendsim.profiling.files import write_whole
+from ascendsim.core.files import write_whole
 
 if TYPE_CHECKING:
     import pandas as pd
