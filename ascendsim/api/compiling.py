@@ -12,7 +12,7 @@ from ascendsim.api.fusion import FusionSettings
 from ascendsim.api.graph_kernel import GraphKernelFlow, graph_saver
 from ascendsim.api.naming import tasks_named
 from ascendsim.api.options import profile_options
-from ascendsim.core.errors import InputError
+from ascendsim.core.errors import GraphError, InputError
 from ascendsim.graph.copying import copy_graph
 from ascendsim.graph.ir import Graph
 from ascendsim.isa.listing import listing
@@ -126,12 +126,21 @@ def compile(
 
     Raises:
         SocError: If the chip or a change is not valid, or the chip lacks figures that a run needs.
+        GraphError: If the shape of an input is not static.
         CompileError: If the graph cannot be lowered for the chip.
         InputError: If a fusion option, the switch file or a pass breaks a rule.
         PassError: If a pass failed.
     """
     if not isinstance(graph, Graph):
         raise InputError("compile", "takes a graph from asim.load or GraphBuilder", type(graph).__name__, "load the model first")
+    for tensor in graph.inputs:
+        if not tensor.is_static:
+            raise GraphError(
+                f"input {tensor.name!r}",
+                "needs a static shape",
+                tensor.shape and list(tensor.shape),
+                'load with batch= or shapes={"name": (...)}',
+            )
     spec = soc if isinstance(soc, SocSpec) and not set and aicore_num is None else _chip(soc, dict(set or {}), aicore_num)
     chips.require_runnable(spec)
     chosen = profile_options(options)

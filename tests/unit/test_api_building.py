@@ -32,3 +32,10 @@ def test_a_graph_shows_itself_in_one_line() -> None:
     b = asim.GraphBuilder("net")
     b.output(b.op("Relu", b.input("x", (2, "n"))), "y")
     assert repr(b.build()) == "Graph('net', 1 nodes, inputs=[%x: float32[2,n]], outputs=[%y: float32[2,n]])"
+
+
+def test_a_shape_that_is_not_static_is_named_as_the_user_knows_it() -> None:
+    b = asim.GraphBuilder("net")
+    b.output(b.op("Relu", b.input("x", ("n", 4))), "y")
+    with pytest.raises(asim.GraphError, match=r"input 'x' needs a static shape, not \['n', 4\]; load with batch="):
+        asim.compile(b.build())
