@@ -47,6 +47,7 @@ FAMILIES: tuple[str, ...] = (
     "fused_conv",
     "fused_strided",
     "fused_batchnorm",
+    "fused_batchnorm_grad",
     "fused_quant",
     "fused_elementwise",
     "fused_matmul",

@@ -31,7 +31,10 @@ SENSITIVE_OPERATORS = frozenset(
         "BNInference",
         "BNInferenceD",
         "BNTrainingReduce",
+        "BNTrainingReduceGrad",
         "BNTrainingUpdate",
+        "BNTrainingUpdateGrad",
+        "BatchNormGrad",
         "LayerNormalization",
         "RMSNormalization",
         "GroupNormalization",
@@ -72,10 +75,14 @@ PARAMETER_PORTS: Mapping[str, tuple[int, ...]] = {
     "QLinearMatMul": (1, 4, 6),
     "Dropout": (1,),
     "BNTrainingUpdate": (1, 2),
+    "BatchNormGrad": (2, 3, 4),
+    "BNTrainingUpdateGrad": (2, 3),
+    "BNTrainingReduceGrad": (2, 3, 4, 5, 6),
     "AscendDequant": (1,),
     "AscendRequant": (1,),
 }
-SINGLE_RESULTS = frozenset({"BNTrainingReduce"})  # operators that give float32 whatever they take: sums over a batch leave float16
+# Operators that give float32 whatever they take: sums over a batch leave float16
+SINGLE_RESULTS = frozenset({"BNTrainingReduce", "BNTrainingUpdateGrad"})
 
 Wish = Callable[[Node], "tuple[DType | None, DType | None]"]  # wanted type of inputs and of outputs; None = as the first input
 

@@ -28,7 +28,8 @@ _REDUCTION = {
     "ArgMax", "ArgMin", "AveragePool", "BatchNormalization", "CumSum", "GlobalAveragePool", "GlobalLpPool", "GlobalMaxPool",
     "GroupNormalization", "Hardmax", "InstanceNormalization", "LRN", "LayerNormalization", "LogSoftmax", "LpNormalization", "LpPool",
     "MaxPool", "MaxRoiPool", "MeanVarianceNormalization", "RMSNormalization", "RoiAlign", "SkipLayerNormalization", "Softmax", "TopK",
-    "BNInference", "BNInferenceD", "BNTrainingReduce", "BNTrainingUpdate", "ClipByNormNoDivSum", "ConfusionSoftmaxGrad",
+    "BNInference", "BNInferenceD", "BNTrainingReduce", "BNTrainingReduceGrad", "BNTrainingUpdate", "BNTrainingUpdateGrad",
+    "BatchNormGrad", "ClipByNormNoDivSum", "ConfusionSoftmaxGrad",
     "LayerNormBetaGammaBackpropV2", "LayerNormGrad", "LayerNormXBackpropV2", "SoftmaxGrad",
 }
 # fmt: on

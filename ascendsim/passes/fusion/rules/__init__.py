@@ -47,6 +47,7 @@ from ascendsim.passes.fusion.rules.reduce_mean import AReduceMeanFusionPass
 from ascendsim.passes.fusion.rules.softmax import SoftmaxFusionPass
 from ascendsim.passes.fusion.rules.softmax_grad import SoftmaxGradFusionPass, ZConfusionSoftmaxGradFusionPass
 from ascendsim.passes.fusion.rules.split_batchnorm import FusedBatchnormFusionPass
+from ascendsim.passes.fusion.rules.split_batchnorm_grad import FusedBatchNormGradFusionPass
 from ascendsim.passes.fusion.rules.split_conv_concat import SplitConvConcatFusionPass
 from ascendsim.passes.fusion.rules.split_tree import ZSplitVDFusionPass, ZSplitVDFusionPassV2
 from ascendsim.passes.fusion.rules.square import MulSquareFusionPass, Pow2SquareFusionPass
@@ -104,6 +105,7 @@ RULES: tuple[FusionRule, ...] = (
     BatchNormBnInferFusionPass(),
     HostBNFusionPass(),
     FusedBatchnormFusionPass(),
+    FusedBatchNormGradFusionPass(),
     ZConcatExt2FusionPass(),
     ZConcatv2dFusionPass(),
     ZSplitVDFusionPass(),
