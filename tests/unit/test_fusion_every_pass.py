@@ -1,0 +1,323 @@
+"""Every pass that matters most (tier 1) or that CANN's introduction names (seed) has a rule that changes a graph when a model is compiled.
+
+The list of passes is that of the data files, so a pass without an example fails; each example is compiled as a user does, with all other
+passes on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, cast
+
+import numpy as np
+import pytest
+
+import ascendsim as asim
+from ascendsim.core.dtypes import DType
+from ascendsim.graph.builder import GraphBuilder
+from ascendsim.graph.ir import Graph, Tensor
+from ascendsim.passes.fusion.catalogue import all_facts
+from ascendsim.passes.fusion.rules import RULES
+from ascendsim.passes.fusion.rules.json_rules import JsonRule
+from tests.support.edge_graphs import step_inputs, write_edges
+from tests.support.fusing import build, random
+from tests.unit.test_fusion_rules_training import norm_gradient
+
+Body = Callable[[GraphBuilder], "Tensor | Sequence[Tensor]"]
+MAP = (1, 16, 8, 8)
+WANTED = [fact.name for fact in all_facts("graph") if fact.tier == 1 or fact.seed]
+
+
+def number(b: GraphBuilder, value: float) -> Tensor:
+    return b.constant(np.float32(value))
+
+
+def image(b: GraphBuilder, *shape: int) -> Tensor:
+    """A map that some operator made."""
+    return b.op("Abs", b.input("x", shape or MAP))
+
+
+def conv(b: GraphBuilder, x: Tensor | None = None, channels: int = 32, size: int = 3, bias: bool = True, **attributes: Any) -> Tensor:
+    x = x if x is not None else image(b)
+    group = attributes.get("group", 1)
+    weight = random(channels, x.static_shape[1] // group, size, size, seed=size)
+    return b.op("Conv", x, weight, random(channels) if bias else None, **{"pads": (size // 2,) * 4, **attributes})
+
+
+def norm(b: GraphBuilder, x: Tensor, **attributes: Any) -> list[Tensor]:
+    count = x.static_shape[1]
+    parameters = [random(count, seed=seed) for seed in range(3)]
+    return b.ops("BatchNormalization", x, *parameters, random(count, seed=3, positive=True), outputs=3 if attributes else 1, **attributes)
+
+
+def channels(count: int = 32, seed: int = 7) -> Any:
+    return random(count, 1, 1, seed=seed)
+
+
+def norm_grad(b: GraphBuilder) -> list[Tensor]:
+    parameters = [b.input(name, (16,)) for name in ("scale", "mean", "variance")]
+    return b.ops("BatchNormGrad", b.input("dy", MAP), image(b), *parameters, outputs=3, domain="ascend")
+
+
+def padded(b: GraphBuilder) -> Tensor:
+    return b.op("Pad", image(b), [0, 0, 1, 1, 0, 0, 1, 1])
+
+
+def branches(b: GraphBuilder, sizes: Sequence[int] = (3, 3), before: bool = True) -> Tensor:
+    """Convolutions of parts of a map, or of one map, side by side."""
+    x = image(b, 1, 32, 8, 8)
+    parts = b.ops("Split", x, [16, 16], outputs=2, axis=1) if before else [x, x]
+    made = [
+        b.op("Relu", conv(b, part, size=size)) if len(set(sizes)) > 1 else conv(b, part) for part, size in zip(parts, sizes, strict=True)
+    ]
+    return b.op("Relu", b.op("Concat", *made, axis=1))
+
+
+def pooled(b: GraphBuilder) -> Tensor:
+    return b.op("AveragePool", image(b), kernel_shape=(3, 3), pads=(1, 1, 1, 1), count_include_pad=0)
+
+
+def gelu(b: GraphBuilder, form: str) -> Tensor:
+    x = b.op("Neg", b.input("x", (4, 16)))
+    if form == "erf":
+        inner = b.op("Erf", b.op("Div", x, number(b, 2**0.5)))
+    else:
+        cubic = b.op("Add", x, b.op("Mul", b.op("Pow", x, 3.0), number(b, 0.044715)))
+        inner = b.op("Tanh", b.op("Mul", cubic, number(b, (2 / np.pi) ** 0.5)))
+    return b.op("Mul", b.op("Mul", x, number(b, 0.5)), b.op("Add", inner, number(b, 1)))
+
+
+def layer_norm(b: GraphBuilder, onnx: bool) -> Tensor:
+    x, axes = b.op("Neg", b.input("x", (4, 16))), b.constant([-1], "axes")
+    centred = b.op("Sub", x, b.op("ReduceMean", x, axes))
+    variance = b.op("Add", b.op("ReduceMean", b.op("Pow", centred, 2.0), axes), number(b, 1e-5))
+    gamma, beta = random(16, seed=1), random(16, seed=2)
+    if onnx:
+        return b.op("Add", b.op("Mul", b.op("Div", centred, b.op("Sqrt", variance)), gamma), beta)
+    factor = b.op("Mul", b.op("Reciprocal", b.op("Sqrt", variance)), gamma)
+    return b.op("Add", b.op("Mul", factor, centred), beta)
+
+
+def softmax_grad(b: GraphBuilder) -> Tensor:
+    y, gradient = b.input("y", (4, 16)), b.op("Neg", b.input("dy", (4, 16)))
+    total = b.op("ReduceSum", b.op("Mul", y, gradient), b.constant([-1], "axes"))
+    return b.op("Mul", b.op("Sub", gradient, total), y)
+
+
+def momentum(b: GraphBuilder) -> list[Tensor]:
+    w, g, v = (b.input(name, (4, 16)) for name in "wgv")
+    attributes: dict[str, Any] = {"alpha": 0.9, "beta": 0.7, "norm_coefficient": 0.01, "mode": "standard"}
+    inputs = [b.constant(np.float32(0.1), "rate"), b.constant(3, "count"), w, b.op("Mul", g, number(b, 0.125)), v]
+    return b.ops("Momentum", *inputs, outputs=2, domain="ai.onnx.preview.training", **attributes)
+
+
+def relu_grad(b: GraphBuilder) -> list[Tensor]:
+    y = b.op("Relu", b.input("x", MAP))
+    return [y, b.op("ReluGrad", b.input("dy", MAP), y, domain="ascend")]
+
+
+def int8(*shape: int, kind: Any = np.int8) -> Any:
+    return np.random.default_rng(shape).integers(-50, 50, shape).astype(kind)
+
+
+def int8_conv(b: GraphBuilder, weight: Any = None, **attributes: Any) -> Tensor:
+    x = b.input("x", MAP, DType.INT8)
+    return b.op("QuantConv", x, int8(32, 16, 3, 3) if weight is None else weight, domain="ascend", **attributes)
+
+
+def weights(b: GraphBuilder) -> Tensor:
+    """Int8 weights from two subtractions."""
+    return b.op("Sub", b.op("AscendWeightQuant", int8(32, 16, 3, 3) // 2, int8(1) // 8, domain="ascend"), int8(32, 1, 1, 1) // 8)
+
+
+def marked(b: GraphBuilder) -> Tensor:
+    """Quantised weights that no convolution takes in."""
+    return b.op("MatMulInteger", b.input("x", (32, 64), DType.INT8), b.op("AscendWeightQuant", int8(64, 48), int8(1) // 8, domain="ascend"))
+
+
+def dequantised(b: GraphBuilder, **attributes: Any) -> Tensor:
+    return b.op("Relu", b.op("AscendDequant", int8_conv(b, **attributes), random(32, positive=True) / 4000, domain="ascend"))
+
+
+def quantised(b: GraphBuilder, x: Tensor) -> Tensor:
+    return b.op("AscendQuant", x, domain="ascend", scale=16.0, offset=3.0)
+
+
+def joined_int8(b: GraphBuilder) -> Tensor:
+    x = image(b, 1, 32, 8, 8)
+    return quantised(b, b.op("Concat", b.op("Relu", x), b.op("Tanh", x), axis=1))
+
+
+def many(b: GraphBuilder, count: int = 70) -> Tensor:
+    x = image(b, 2, 4)
+    return b.op("Concat", *(b.op("Add", x, float(item)) for item in range(count)), axis=1)
+
+
+def nested(b: GraphBuilder) -> Tensor:
+    x = image(b, 2, 4)
+    return b.op("Concat", b.op("Relu", x), b.op("Concat", b.op("Tanh", x), b.op("Exp", x), axis=1), axis=1)
+
+
+def parts(b: GraphBuilder, count: int = 70) -> list[Tensor]:
+    return [b.op("Relu", part) for part in b.ops("Split", image(b, 2, count), [1] * count, outputs=count, axis=1)]
+
+
+def split_twice(b: GraphBuilder) -> list[Tensor]:
+    first, second = b.ops("Split", image(b, 4, 12), [5, 7], outputs=2, axis=1)
+    return [b.op("Relu", part) for part in (second, *b.ops("Split", first, [2, 3], outputs=2, axis=1))]
+
+
+def matmul(b: GraphBuilder, *shape: int) -> Tensor:
+    return b.op("MatMul", b.input("x", shape or (32, 64)), random(64, 48))
+
+
+def turned(b: GraphBuilder) -> Tensor:
+    return b.op("MatMul", b.input("x", (2, 32, 64)), b.op("Transpose", b.input("y", (2, 48, 64)), perm=(0, 2, 1)))
+
+
+def casts(b: GraphBuilder) -> Tensor:
+    return b.op("Cast", b.op("Cast", b.input("x", (4, 16), DType.INT32), to=DType.FLOAT32), to=DType.FLOAT16)
+
+
+def squeezed(b: GraphBuilder) -> Tensor:
+    shorter = b.op("Squeeze", b.op("Abs", b.input("x", (4, 1, 16))), b.constant([1], "axes"))
+    return b.op("Relu", b.op("Unsqueeze", shorter, b.constant([1], "axes")))
+
+
+def twice(b: GraphBuilder) -> Tensor:
+    x = b.input("x", (4, 16))
+    return b.op("Mul", x, x)
+
+
+def larger(b: GraphBuilder) -> Tensor:
+    x = b.input("x", (4, 16))
+    return b.op("Max", b.op("Mul", x, number(b, 0.1)), x)
+
+
+def turn(b: GraphBuilder, first: bool) -> Tensor:
+    if first:
+        return b.op("Reshape", b.op("Transpose", b.input("x", (2, 3, 16, 32)), perm=(0, 2, 1, 3)), b.constant([32, 96], "shape"))
+    return b.op("Transpose", b.op("Reshape", b.input("x", (32, 96)), b.constant([2, 16, 3, 32], "shape")), perm=(0, 2, 1, 3))
+
+
+def bert(b: GraphBuilder) -> Tensor:
+    return b.op("Add", b.op("Mul", b.input("x", (4, 16)), b.input("y", (4, 16)), name="bert/mul"), b.input("z", (4, 16)))
+
+
+EXAMPLES: dict[str, Body] = {
+    "AABiasaddConvFusion": lambda b: b.op("Add", conv(b, bias=False), channels()),
+    "AConv2dMulFusion": lambda b: b.op("Mul", conv(b), channels()),
+    "AReduceMeanFusionPass": lambda b: b.op("ReduceMean", image(b, 4, 1, 16), b.constant([1], "axes"), keepdims=0),
+    "ASplitConv2dConcatPass": branches,
+    "A_MomentumLossscaleFusionPass": momentum,
+    "AvgPoolFusionPass": pooled,
+    "BatchMatMulFusionPass": turned,
+    "BatchMatMulV2ReshapeFusionPass": lambda b: matmul(b, 64),
+    "BatchNormBnInferFusionPass": lambda b: norm(b, image(b)),
+    "CastCastFusionPass": casts,
+    "CastRemoveFusionPass": lambda b: b.op("Relu", b.op("Cast", image(b), to=DType.FLOAT32)),
+    "ConcatQuantFusionPass": joined_int8,
+    "ConvBatchnormFusionPass": lambda b: norm(b, conv(b)),
+    "ConvConcatFusionPass": lambda b: branches(b, (3, 5), before=False),
+    "ConvScaleFusionPass": lambda b: b.op("Add", b.op("Mul", conv(b), channels()), channels(seed=8)),
+    "ConvToFullyConnectionFusionPass": lambda b: conv(b, size=8, pads=(0, 0, 0, 0)),
+    "Conv2DQuantProcessFusionPass": lambda b: dequantised(b, offset_x=5),
+    "DeleteNoConstFolding": marked,
+    "DreluFusionPass": relu_grad,
+    "FixPipeAbilityProcessPass": lambda b: b.op("Relu", conv(b)),
+    "FusedBatchNormGradFusionPass": norm_grad,
+    "FusedBatchnormFusionPass": lambda b: norm(b, conv(b), training_mode=1),
+    "GeluFusionPass": lambda b: gelu(b, "tanh"),
+    "GeluONNXFusionPass": lambda b: gelu(b, "erf"),
+    "GemmToMatmulFusionPass": lambda b: b.op("Gemm", b.input("x", (32, 64)), random(64, 48), alpha=0.5),
+    "Globalavgpoolpass": lambda b: b.op("GlobalAveragePool", image(b)),
+    "GroupConv2DFusionPass": lambda b: conv(b, group=4),
+    "HostBNFusionPass": lambda b: norm(b, image(b)),
+    "LayerNormFusionPass": lambda b: layer_norm(b, onnx=False),
+    "LayerNormGradFusionPass": norm_gradient,
+    "LayerNormGradFusionRule": norm_gradient,
+    "LayerNormONNXFusionPass": lambda b: layer_norm(b, onnx=True),
+    "MatMulBiasAddFusionPass": lambda b: b.op("Add", matmul(b), random(48)),
+    "MatMulReshapeBiasAddFusionPass": lambda b: b.op("Add", b.op("Reshape", matmul(b), b.constant([2, 16, 48], "shape")), random(48)),
+    "MulAddFusionPass": bert,
+    "MulAddNPass": lambda b: b.op("Sum", b.op("Mul", b.input("x", (4, 16)), number(b, 0.3)), b.input("y", (4, 16))),
+    "MulMaximumFusionPass": larger,
+    "MulSquareFusionPass": twice,
+    "PadConv2dFusionPass": lambda b: conv(b, padded(b), pads=(0, 0, 0, 0)),
+    "PadDepthwiseConv2dFusionPass": lambda b: conv(b, padded(b), channels=16, group=16, pads=(0, 0, 0, 0)),
+    "PadMaxPoolFusionPass": lambda b: b.op("MaxPool", padded(b), kernel_shape=(3, 3), strides=(2, 2)),
+    "PoolingFusionPass": pooled,
+    "Pow2SquareFusionPass": lambda b: b.op("Pow", b.input("x", (4, 16)), 2.0),
+    "RealDiv2MulsFusionPass": lambda b: b.op("Div", b.input("x", (4, 16)), number(b, 3)),
+    "ReshapeTransposeFusionPass": lambda b: turn(b, first=False),
+    "SoftmaxFusionPass": lambda b: b.op("Softmax", b.input("x", (1, 8732, 21)), axis=-1),
+    "SoftmaxGradFusionPass": softmax_grad,
+    "SplitConvConcatFusionPass": lambda b: branches(b, (3, 5)),
+    "SquareSumV1": lambda b: b.op("ReduceSum", twice(b), b.constant([1], "axes")),
+    "SqueezeUnsqueezeFusionPass": squeezed,
+    "TBEConvAddFusion": lambda b: b.op("Add", conv(b), channels()),
+    "TfMergeSubFusionPass": lambda b: b.op("Conv", image(b), b.op("Sub", random(32, 16, 3, 3), random(32, 1, 1, 1))),
+    "TfMergeWeightQuantFusionPass": lambda b: int8_conv(b, weights(b)),
+    "TfTagNoConstFoldingFusionPass": lambda b: int8_conv(b, weights(b)),
+    "TransposeReshapeFusionPass": lambda b: turn(b, first=True),
+    "V200NotRequantFusionPass": dequantised,
+    "V200RequantFusionPass": lambda b: quantised(b, dequantised(b)),
+    "ZConcatExt2FusionPass": many,
+    "ZConcatv2dFusionPass": nested,
+    "ZConfusionSoftmaxGradFusionPass": softmax_grad,
+    "ZSplitVDFusionPass": parts,
+    "ZSplitVDFusionPassV2": split_twice,
+    "ClipFusionRule0": lambda b: b.op("Max", b.op("Min", b.input("x", (4, 16)), number(b, 0.7)), number(b, -0.5)),
+}
+# Chips of passes that some chips alone have; all others are compiled for an Ascend 310
+CHIPS = {
+    "FixPipeAbilityProcessPass": "Ascend910B1",
+    "GemmToMatmulFusionPass": "Ascend910B1",
+    "SoftmaxFusionPass": "Ascend310P3",
+    "SoftmaxGradFusionPass": "Ascend910B1",
+    "V200NotRequantFusionPass": "Ascend310P3",
+    "V200RequantFusionPass": "Ascend310P3",
+}
+# What else must be asked for
+SETTINGS: dict[str, dict[str, Any]] = {
+    "CastCastFusionPass": {"precision_mode": "must_keep_origin_dtype"},
+    "GroupConv2DFusionPass": {"options": {"group_conv": "split"}},
+}
+CAFFE = frozenset({"PoolingFusionPass"})  # passes for operators that came from Caffe
+
+
+def example(name: str) -> Graph:
+    """The graph on which a pass shall have effect: its own edges for a rule of CANN's JSON file, else an example of the table."""
+    rules = {rule.name: rule for rule in RULES}
+    if name not in EXAMPLES and isinstance(rules[name], JsonRule):
+        edges = cast(JsonRule, rules[name]).edges
+
+        def body(b: GraphBuilder) -> list[Tensor]:
+            made = write_edges(b, edges, step_inputs(b, edges, (4, 16)))
+            return [made[result] for _, result in edges.results]
+
+        return build(body)
+    graph = build(EXAMPLES[name])
+    if name in CAFFE:
+        for node in graph.nodes:
+            node.origin["framework"] = "caffe"
+    return graph
+
+
+@pytest.mark.parametrize("name", WANTED)
+def test_a_pass_changes_a_model(name: str) -> None:
+    model = asim.compile(example(name), soc=CHIPS.get(name, "Ascend310"), fusion="graph", **SETTINGS.get(name, {}))
+    matched, effected = model.fusion.totals("graph").get(name, (0, 0))
+    assert matched >= effected >= 1, {refusal.reason for record in model.fusion.records for refusal in record.refusals}
+
+
+def test_no_example_is_superfluous() -> None:
+    assert [name for name in (*EXAMPLES, *CHIPS, *SETTINGS, *CAFFE) if name not in WANTED] == []
+
+
+def test_the_pass_for_ub_fusion_that_the_introduction_names_takes_splits_their_task() -> None:
+    assert [fact.name for fact in all_facts("ub") if fact.seed] == ["FusionVirtualOpSetSwitch"]
+    graph = build(lambda b: [b.op("Relu", part) for part in b.ops("Split", b.input("x", (4, 16)), outputs=2, axis=0, num_outputs=2)])
+    model = asim.compile(graph, soc="Ascend310", fusion="ub")
+    assert model.fusion.totals("ub")["FusionVirtualOpSetSwitch"] == (1, 1)
+    assert not any("Split" in task.name for task in model.program.tasks)
