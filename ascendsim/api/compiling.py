@@ -12,6 +12,7 @@ from ascendsim.api.fusion import FusionSettings
 from ascendsim.api.graph_kernel import GraphKernelFlow, graph_saver
 from ascendsim.api.naming import tasks_named
 from ascendsim.api.options import profile_options
+from ascendsim.api.scheduling import check_schedule
 from ascendsim.core.errors import GraphError, InputError
 from ascendsim.graph.copying import copy_graph
 from ascendsim.graph.ir import Graph
@@ -97,6 +98,7 @@ def compile(
     oo_level: str = "O3",
     buffer_optimize: str = "l2_optimize",
     output_type: str | None = None,
+    schedule: str = "sink",
     options: Mapping[str, bool | int | str] | None = None,
     graph_kernel_flags: Flags = None,
     save_graphs: str | PathLike[str] | None = None,
@@ -119,6 +121,8 @@ def compile(
         buffer_optimize: "l2_optimize", "l1_optimize" or "off_optimize" (ATC's option); counts at fusion="all".
             As in CANN, l1_optimize equals off_optimize (the option `l1_fusion` joins convolutions through L1).
         output_type: Element type of floating-point outputs: "FP16", "FP32", or "node:index:type;..." (ATC's option).
+        schedule: Who launches tasks: "sink" = the device, the graph with all its tasks lies there; "host" = the host, task by task;
+            "eager" = a framework that calls operator by operator, so nothing is fused whatever `fusion` says.
         options: How the release behaves where releases differ, for example `{"aicpu_pow": True}`; see `api.options`.
         graph_kernel_flags: MindSpore's flags of graph-kernel fusion, "--opt_level=2 ..." or a mapping; see `passes.graph_kernel.flags`.
         save_graphs: Folder for Graphviz files: the graph after each fusion pass that changed it, and after the stages of graph-kernel
@@ -144,6 +148,7 @@ def compile(
     spec = soc if isinstance(soc, SocSpec) and not set and aicore_num is None else _chip(soc, dict(set or {}), aicore_num)
     chips.require_runnable(spec)
     chosen = profile_options(options)
+    fusion = check_schedule(schedule, fusion)
     composites = GraphKernelFlow.of(fusion, graph_kernel_flags, save_graphs)
     level = fusion if composites is None else composites.graph_level(graph)
     settings = replace(
@@ -171,6 +176,7 @@ def compile(
         program, placed = fuse_l1_and_l2(device, spec, opset, lowering, buffer_optimize)
     else:
         program, placed = lower_graph(device, spec, opset, options=lowering), BufferReport()
+    program = replace(program, mode=schedule)
     return CompiledModel(device, program, spec, opset, graph, report, made, placed)
 
 

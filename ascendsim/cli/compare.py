@@ -1,4 +1,4 @@
-"""`ascendsim compare MODEL`: one model compiled in several ways (fusion levels, chips, batches), in one table and one picture."""
+"""`ascendsim compare MODEL`: one model compiled in several ways (fusion levels, chips, batches, modes), in one table and one picture."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from ascendsim.cli.common import print_table
 from ascendsim.cli.model_options import (
     FUSION_LEVELS,
+    MODES,
     add_chip_options,
     add_model_options,
     check_folder,
@@ -34,7 +35,7 @@ LEVELS = tuple(dict.fromkeys((*FUSION_LEVELS, "graph-kernel")))  # of which grap
 _COLUMNS = 6  # more variants than this are rows of the printed table instead of columns
 
 NAME = "compare"
-HELP = "compare fusion levels, chips or batches of a model: one table, one picture"
+HELP = "compare fusion levels, chips, batches or modes of a model: one table, one picture"
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +61,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     variants.add_argument("--soc_version", default="Ascend310", metavar="CHIP,CHIP", help="chips (ascendsim soc list) (default: Ascend310)")
     levels = f"fusion levels of {', '.join(LEVELS)} (default: those that add to the one before; all with several chips or batches)"
     variants.add_argument("--fusion", metavar="LEVEL,LEVEL", help=levels)
+    text = "who launches tasks, some of sink, host, eager (default: sink)"
+    variants.add_argument("--mode", default="sink", metavar="MODE,MODE", help=text)
     values = (
         "compute the outputs as the device does, in the model's own types, or not at all (default: device if the model has its weights)"
     )
@@ -81,7 +84,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def variants_of(args: argparse.Namespace) -> tuple[Variant, ...]:
-    """Every combination of batches, chips and fusion levels, named by what differs.
+    """Every combination of batches, chips, fusion levels and modes, named by what differs.
 
     Raises:
         InputError: If a list is empty or names something twice, a level does not exist, or there are fewer than two variants.
@@ -90,18 +93,24 @@ def variants_of(args: argparse.Namespace) -> tuple[Variant, ...]:
 
     batches = _batches(args.batch)
     chips = _parts(args.soc_version, "--soc_version")
-    several = len(batches) * len(chips) > 1
+    modes = _parts(args.mode, "--mode")
+    for mode in modes:
+        if mode not in MODES:
+            raise InputError("option --mode", f"must list some of {', '.join(MODES)}", repr(mode), suggest(mode, MODES))
+    several = len(batches) * len(chips) * len(modes) > 1
     levels = _parts(args.fusion, "--fusion") if args.fusion is not None else ("all",) if several else fusion_levels()
     for level in levels:
         if level not in LEVELS:
             raise InputError("option --fusion", f"must list some of {', '.join(LEVELS)}", repr(level), suggest(level, LEVELS))
     found = []
-    for batch, chip, level in product(batches, chips, levels):
-        facets = ((len(batches), f"batch {batch}"), (len(chips), chip), (len(levels), level))
+    for batch, chip, level, mode in product(batches, chips, levels, modes):
+        facets = ((len(batches), f"batch {batch}"), (len(chips), chip), (len(levels), level), (len(modes), mode))
         name = ", ".join(text for count, text in facets if count > 1)
-        found.append(Variant(name, batch, {**chip_settings(args), "soc": chip, "fusion": level}))
+        found.append(Variant(name, batch, {**chip_settings(args), "soc": chip, "fusion": level, "schedule": mode}))
     if len(found) < 2:
-        raise InputError("compare", "needs at least two variants", f"{len(found)}", "give several to --fusion, --soc_version or --batch")
+        raise InputError(
+            "compare", "needs at least two variants", f"{len(found)}", "give several to --fusion, --soc_version, --batch or --mode"
+        )
     return tuple(found)
 
 
@@ -144,11 +153,12 @@ def _ablate(args: argparse.Namespace) -> None:
 
     chips, batches = _parts(args.soc_version, "--soc_version"), _batches(args.batch)
     levels = _parts(args.fusion, "--fusion") if args.fusion is not None else ("all",)
-    if len(chips) * len(batches) * len(levels) > 1:
-        raise InputError("option --ablate", "takes one fusion level, chip and batch", remedy="leave the others out")
+    modes = _parts(args.mode, "--mode")
+    if len(chips) * len(batches) * len(levels) * len(modes) > 1:
+        raise InputError("option --ablate", "takes one fusion level, chip, batch and mode", remedy="leave the others out")
     graph = load_graph(argparse.Namespace(**{**vars(args), "batch": batches[0]}))
     with progress("switching passes off", "passes") as show:
-        found = ablate(graph, **{**chip_settings(args), "soc": chips[0], "fusion": levels[0]}, progress=show)
+        found = ablate(graph, **{**chip_settings(args), "soc": chips[0], "fusion": levels[0], "schedule": modes[0]}, progress=show)
     print(f"{graph.name} on {chips[0]}, fusion {levels[0]}: what each pass contributes")
     table = found.table()
     print_table(table.columns, _cells(table))

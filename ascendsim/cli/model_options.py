@@ -28,6 +28,7 @@ PRECISION_MODES = (
 FUSION_LEVELS = ("off", "graph", "ub", "all")
 BUFFER_OPTIMIZE = ("l2_optimize", "l1_optimize", "off_optimize")
 OO_LEVELS = ("O1", "O3")
+MODES = ("sink", "host", "eager")  # ascendsim.isa.program has them
 
 
 def add_model_options(parser: argparse.ArgumentParser, optional: bool = False) -> None:
@@ -57,6 +58,8 @@ def add_chip_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--graph_kernel_flags", metavar="TEXT", help='flags of graph-kernel fusion, for example "--opt_level=2"')
     parser.add_argument("--save_graphs", metavar="DIR", help="folder for Graphviz files of the graph after every stage of fusion")
     parser.add_argument("--output_type", metavar="TYPE", help="type of floating-point outputs: FP16, FP32, or node:index:type;...")
+    text = "who launches tasks: the device (sink), the host, or a framework operator by operator (eager) (default: sink)"
+    parser.add_argument("--mode", choices=MODES, default="sink", help=text)
     text = "how the release behaves where releases differ, for example aicpu_pow=on; may be repeated"
     parser.add_argument("--option", action="append", metavar="KEY=VALUE", help=text)
     add_switch_options(parser)
@@ -115,6 +118,7 @@ def chip_settings(args: argparse.Namespace) -> dict[str, Any]:
         "oo_level": args.oo_level,
         "buffer_optimize": args.buffer_optimize,
         "output_type": args.output_type,
+        "schedule": args.mode,
         "options": parse_profile_options(parse_settings(args.option, option="--option")),
         "graph_kernel_flags": args.graph_kernel_flags,
         "save_graphs": args.save_graphs,

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any
 
-from ascendsim.isa.instructions import Allocation, Flag, Statement
+from ascendsim.isa.instructions import Allocation, Buffer, Flag, Img2Col, Loop, Move, Operand, Statement
+
+
+MODES = ("sink", "host", "eager")  # who launches tasks: the device, the host, or a framework that calls operator by operator
 
 
 class CoreKind(Enum):
@@ -37,6 +40,80 @@ class Block:
     allocations: tuple[Allocation, ...] = ()
     flags: tuple[Flag, ...] = ()
     core: CoreKind = CoreKind.AI
+
+    @property
+    def template(self) -> Block:
+        """The block whose statements this one shares; itself unless it is a `RenamedBlock`."""
+        return self
+
+    def region(self, name: str) -> str:
+        """What this block calls a region of its template."""
+        return name
+
+
+class RenamedBlock(Block):
+    """A block that differs from another one in the names of global-memory regions only, as equal layers of a network do.
+
+    It costs nothing until somebody reads `body`, which is then made from the template's.
+
+    Args:
+        template: The other block.
+        names: Its names of regions -> those of this block, without two regions becoming one; regions that are left out keep theirs.
+    """
+
+    __slots__ = ("_body", "_names", "_template")
+
+    def __init__(self, template: Block, names: Mapping[str, str]) -> None:
+        for field_name, value in (
+            ("_template", template),
+            ("_names", names),
+            ("_body", None),
+            ("allocations", template.allocations),
+            ("flags", template.flags),
+            ("core", template.core),
+        ):
+            object.__setattr__(self, field_name, value)
+
+    @property
+    def body(self) -> tuple[Statement, ...]:  # type: ignore[override]
+        """The template's statements with this block's names."""
+        body: tuple[Statement, ...] | None = self._body
+        if body is None:
+            body = _renamed(self._template.body, self._names)
+            object.__setattr__(self, "_body", body)
+        return body
+
+    @property
+    def template(self) -> Block:
+        template: Block = self._template
+        return template
+
+    def region(self, name: str) -> str:
+        return str(self._names.get(name, name))
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Block):
+            return NotImplemented
+        return _content(self) == _content(other)
+
+    def __hash__(self) -> int:
+        return hash(_content(self))
+
+
+def _content(block: Block) -> tuple[object, ...]:
+    return block.body, block.allocations, block.flags, block.core
+
+
+def _renamed(body: tuple[Statement, ...], names: Mapping[str, str]) -> tuple[Statement, ...]:
+    def operand(old: Operand) -> Operand:
+        return replace(old, name=names.get(old.name, old.name)) if old.buffer is Buffer.GM else old
+
+    def statement(old: Statement) -> Statement:
+        if isinstance(old, Loop):
+            return replace(old, body=_renamed(old.body, names))
+        return replace(old, dst=operand(old.dst), src=operand(old.src)) if isinstance(old, Move | Img2Col) else old
+
+    return tuple(statement(old) for old in body)
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,5 +212,5 @@ class Program:
 
     tasks: tuple[Task, ...]
     memory: MemoryPlan
-    mode: str = "sink"  # or "host": the host launches each task
+    mode: str = "sink"  # one of MODES
     metadata: Mapping[str, Any] = field(default_factory=dict)

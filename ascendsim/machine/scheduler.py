@@ -1,8 +1,8 @@
 """The task scheduler: streams in order, events between streams, blocks on free cores, AI CPU tasks.
 
 A task of a stream may start when the one before it and the tasks it waits for have ended. With the whole graph on the device
-(sink) the next task follows after `task_gap_us`; in host mode the host launches the tasks one by one, `host_launch_us` each, and a
-task starts no earlier than its launch. From the start of a task to its blocks it takes `task_launch_us`, and `block_dispatch_ns`
+(sink) the next task follows after `task_gap_us`; in the other modes the host launches the tasks one by one and a task starts no
+earlier than its launch (`machine.launches`). From the start of a task to its blocks it takes `task_launch_us`, and `block_dispatch_ns`
 for every block dispatched together with the first: all of them begin at the same tick, so equal blocks stay in lock-step. When
 cores become free, the next blocks follow, again all that fit at that tick together.
 """
@@ -26,6 +26,7 @@ from ascendsim.machine.events import DISPATCH, Call
 from ascendsim.machine.fast_forward import FastForward, Statistics
 from ascendsim.machine.l2 import L2State
 from ascendsim.machine.links import Links
+from ascendsim.machine.launches import launch_ticks
 from ascendsim.machine.log import Log
 from ascendsim.machine.replay import Outcome, Replay
 from ascendsim.machine.tasks import Fetches, PlacedBlock, TaskRun
@@ -81,6 +82,7 @@ class Scheduler:
         self._arriving: list[TaskRun] = []
         self._pending: list[TaskRun] = []
         self._placing = False
+        self._launched = launch_ticks(program, soc.launch, clock)
         self.runs = [self._prepare(position, task) for position, task in enumerate(program.tasks)]
         self._by_id = {run.task.id: run for run in self.runs}
         if len(self._by_id) != len(self.runs):
@@ -114,6 +116,9 @@ class Scheduler:
     def _compile(self, block: Block) -> tuple[CompiledBlock, tuple[str, ...]]:
         """The compiled form that all blocks like this one share, and this one's names of regions."""
         known = self._regions.get(id(block))  # the program keeps every block alive, so ids stay unique
+        if known is None and block.template is not block:
+            compiled, regions = self._compile(block.template)
+            known = self._regions[id(block)] = (compiled, tuple([block.region(name) for name in regions]))
         if known is None:
             key, regions = block_key(block)
             compiled = self._compiled.get(key)
@@ -125,7 +130,6 @@ class Scheduler:
     def _stream(self, runs: list[TaskRun]) -> Generator[Event, None, None]:
         launch = self.soc.launch
         gap = self.clock.us(launch.task_gap_us)
-        host = self.clock.us(launch.host_launch_us) if self.program.mode == "host" else 0
         for number, run in enumerate(runs):
             for other in run.task.waits_for:
                 before = self._by_id.get(other)
@@ -134,7 +138,7 @@ class Scheduler:
                 if not before.done.processed:
                     yield before.done
             run.ready = self.timeline.now
-            run.start = max(run.ready + (gap if number else 0), host * (run.position + 1))
+            run.start = max(run.ready + (gap if number else 0), self._launched[run.position])
             self.timeline.at(run.start, partial(self._begin, run))
             yield run.done
 

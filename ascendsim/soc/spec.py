@@ -115,6 +115,7 @@ class LaunchSpec:
     task_gap_us: float  # between the end of a task and the next of its stream (sink)
     block_dispatch_ns: float  # per block after the first
     host_launch_us: float  # per task when the host launches it
+    eager_launch_us: float  # per operator when a framework calls operator by operator
 
 
 @dataclass(frozen=True, slots=True)

@@ -94,14 +94,14 @@ def test_ablation_lists_passes_by_what_they_save(models_dir: Path, tmp_path: Pat
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
-        (("--fusion", "off"), "compare needs at least two variants, not 1; give several to --fusion, --soc_version or --batch"),
+        (("--fusion", "off"), "compare needs at least two variants, not 1; give several to --fusion, --soc_version, --batch or --mode"),
         (("--fusion", "off,grahp"), "did you mean graph?"),
         (("--fusion", "off,off"), "option --fusion names 'off' twice"),
         (("--fusion", ","), "option --fusion must name something"),
         (("--batch", "1,two"), "option --batch must list whole numbers of at least 1, not 'two'"),
         (("--batch", "0,1"), "option --batch must list whole numbers of at least 1, not '0'"),
         (("--soc_version", "Ascend310,Ascend301"), "did you mean Ascend310"),
-        (("--ablate", "--fusion", "off,all"), "option --ablate takes one fusion level, chip and batch"),
+        (("--ablate", "--fusion", "off,all"), "option --ablate takes one fusion level, chip, batch and mode"),
         (("--ablate", "--fusion", "off"), "must be a level with passes to leave out"),
         (("--ablat",), "--ablate"),
     ],

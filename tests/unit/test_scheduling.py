@@ -1,0 +1,67 @@
+"""Modes: who launches tasks, what it costs, and that it hides behind execution where tasks are long."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+import ascendsim as asim
+from ascendsim.core.errors import InputError, SimulationError
+from ascendsim.machine.clock import Clock
+from ascendsim.machine.launches import launch_ticks
+from tests.support.toy_programs import copy_block, program_of, task_of
+from tests.support.toy_soc import bare
+
+
+def three_tasks(mode: str) -> list[int]:
+    soc = bare(launch={"host_launch_us": 5, "eager_launch_us": 50})
+    tasks = [replace(task_of((copy_block(1), 1), id=number), name=name) for number, name in enumerate("aab")]
+    return launch_ticks(program_of(*tasks, mode=mode), soc.launch, Clock.of(soc))
+
+
+def test_the_device_has_everything_at_once_when_the_graph_is_sunk() -> None:
+    assert three_tasks("sink") == [0, 0, 0]
+
+
+def test_the_host_launches_task_after_task() -> None:
+    assert three_tasks("host") == [5000, 10000, 15000]
+
+
+def test_a_framework_pays_once_an_operator_and_a_launch_for_its_further_tasks() -> None:
+    assert three_tasks("eager") == [50000, 55000, 105000]
+
+
+def test_an_unknown_mode_is_refused() -> None:
+    with pytest.raises(SimulationError, match="must be one of sink, host, eager"):
+        three_tasks("lazy")
+
+
+def graph(rows: int) -> asim.Graph:
+    builder = asim.GraphBuilder("chain")
+    value = builder.input("x", (rows, 1024))
+    for _ in range(6):
+        value = builder.op("Exp", value)
+        value = builder.op("Softmax", value)
+    builder.output(value)
+    return builder.build()
+
+
+def duration(rows: int, schedule: str) -> float:
+    return asim.simulate(asim.compile(graph(rows), "Ascend310P3", schedule=schedule)).duration_us
+
+
+def test_host_launches_show_where_tasks_are_short_and_hide_where_they_are_long() -> None:
+    assert duration(1, "host") > 2 * duration(1, "sink")
+    assert duration(20_000, "host") < 1.02 * duration(20_000, "sink")
+
+
+def test_eager_fuses_nothing() -> None:
+    eager, sink = (asim.compile(graph(1), "Ascend310P3", schedule=schedule) for schedule in ("eager", "sink"))
+    assert eager.program.mode == "eager"
+    assert len(eager.program.tasks) == len(eager.graph.nodes) > len(sink.program.tasks)
+
+
+def test_an_unknown_schedule_names_those_that_exist() -> None:
+    with pytest.raises(InputError, match="schedule must be one of sink, host, eager, not 'sunk'; did you mean sink"):
+        asim.compile(graph(1), schedule="sunk")
