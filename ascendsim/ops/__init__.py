@@ -30,6 +30,7 @@ FAMILIES: tuple[str, ...] = (
     "quantised",
     "detection",
     "shape",
+    "control_flow",
     "movement",
     "padding",
     "indexing",

@@ -16,7 +16,7 @@ import numpy as np
 from ascendsim.core.dtypes import DType
 from ascendsim.core.errors import GraphError, UnsupportedOperatorError
 from ascendsim.core.formats import Format
-from ascendsim.graph.ir import Array, Node, Shape, Tensor
+from ascendsim.graph.ir import Array, Graph, Node, Shape, Tensor
 from ascendsim.opset.work import LowerContext, Work
 
 
@@ -30,10 +30,21 @@ class Layout(Enum):
 
 
 class InferContext:
-    """Types of a node's inputs, values of those that are known, and the place to put the outputs' types."""
+    """Types of a node's inputs, values of those that are known, and the place to put the outputs' types.
 
-    def __init__(self, node: Node) -> None:
+    Args:
+        node: The node.
+        infer_body: Infers a subgraph anew from the types that its inputs have now. Without it subgraphs keep what they have.
+    """
+
+    def __init__(self, node: Node, infer_body: Callable[[Graph], None] | None = None) -> None:
         self.node = node
+        self._infer_body = infer_body
+
+    def infer_body(self, body: Graph) -> None:
+        """Infers a subgraph of the node from the types that its inputs have now."""
+        if self._infer_body is not None:
+            self._infer_body(body)
 
     def fail(self, rule: str, actual: object = None, remedy: str = "") -> GraphError:
         """An error that names the node; raise it."""
@@ -95,6 +106,7 @@ class OpDef:
             only if the parts fill whole blocks); None = the rule for elementwise operators.
         compute_body: For operators that are made of a subgraph: (node, input arrays, NumPy type of any tensor in this run) ->
             output arrays. The runtime takes it instead of `compute`, since a body's inner types depend on the run.
+        infers_bodies: Whether `infer` has the node's subgraphs inferred itself (control flow: their input types come from the node).
     """
 
     name: str
@@ -108,6 +120,7 @@ class OpDef:
     cann_of: Callable[[Node], str] | None = None
     in_blocks: Callable[[Node, Format], bool] | None = None
     compute_body: ComputeBody | None = None
+    infers_bodies: bool = False
 
     @property
     def key(self) -> tuple[str, str]:

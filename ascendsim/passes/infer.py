@@ -16,6 +16,7 @@ from ascendsim.passes.cleanup import remove_dead
 from ascendsim.passes.folding import fold
 
 MAX_ELEMENTS = 1 << 40  # of one tensor; larger ones cannot be meant
+MAX_BODY_VISITS = 1_000_000  # nodes in subgraphs, each time round: loops in loops multiply
 
 
 class Inference:
@@ -31,6 +32,7 @@ class Inference:
 
     def __init__(self, opset: OpSet, before: Callable[[Node], None] | None = None, after: Callable[[Node], None] | None = None) -> None:
         self._opset, self._before, self._after = opset, before, after
+        self._body_visits = 0
 
     def visit_all(self, nodes: Iterable[Node]) -> None:
         for node in nodes:
@@ -49,12 +51,13 @@ class Inference:
             self._after(node)
 
     def _infer(self, node: Node) -> None:
-        for _, subgraph in node.subgraphs:
-            self.visit_all(subgraph.topological())
         definition = self._opset.find(node.op_type, node.domain)
+        if definition is None or not definition.infers_bodies:
+            for _, subgraph in node.subgraphs:
+                self.visit_all(subgraph.topological())
         if definition is None or any(tensor is not None and tensor.origin_dtype is None for tensor in node.inputs):
             return  # nothing can be said behind an operator without a definition; loading lists all of those
-        _apply_rule(node, definition)
+        _apply_rule(node, definition, self._infer_body)
         values = fold(node, definition)
         if values is None:
             return
@@ -62,6 +65,18 @@ class Inference:
             tensor.constant = Constant(value)
             tensor.shape = tuple(value.shape)
             tensor.dtype = tensor.origin_dtype = DType.of(value.dtype)
+
+    def _infer_body(self, body: Graph) -> None:
+        """Infers a subgraph anew for a rule of control flow, which sets its input types.
+
+        Raises:
+            GraphError: If loops in loops go round too often.
+        """
+        self._body_visits += len(body)
+        if self._body_visits > MAX_BODY_VISITS:
+            raise GraphError(f"graph {body.name!r}", f"must settle within {MAX_BODY_VISITS} node visits", remedy="nest loops less deeply")
+        self.restart(body)
+        self.visit_all(body.topological())
 
     def finish(self, graph: Graph) -> int:
         """Turns known values into constants and removes what nobody reads any more.
@@ -108,10 +123,10 @@ def infer(graph: Graph, opset: OpSet) -> None:
     inference.finish(graph)
 
 
-def _apply_rule(node: Node, definition: OpDef) -> None:
+def _apply_rule(node: Node, definition: OpDef, infer_body: Callable[[Graph], None]) -> None:
     subject = f"node {node.name!r} ({node.op_type})"
     try:
-        definition.infer(InferContext(node))
+        definition.infer(InferContext(node, infer_body))
     except AscendSimError:
         raise
     except Exception as error:  # a malformed node can break a rule in any way: the user must hear which node it was

@@ -5,13 +5,14 @@ It knows no device, memory plan or task order, so tests of operators, front ends
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from ascendsim.graph.ir import Array, Graph, Tensor
+from ascendsim.graph.ir import Array, Graph, Node, Tensor
 from ascendsim.opset import OpSet
+from ascendsim.runtime.control_flow import Value, is_control_flow, run_control
 
 
 def evaluate(graph: Graph, opset: OpSet, inputs: Mapping[str, Any]) -> list[Array]:
@@ -22,16 +23,38 @@ def evaluate(graph: Graph, opset: OpSet, inputs: Mapping[str, Any]) -> list[Arra
         opset: Definitions of all its operators.
         inputs: Arrays by input name.
     """
-    values: dict[Tensor, Array] = {tensor: np.asarray(inputs[tensor.name]) for tensor in graph.inputs}
+    return _evaluate(graph, opset, [np.asarray(inputs[tensor.name]) for tensor in graph.inputs], {})
+
+
+class NoDecisions:
+    """Values are always there, so nothing is ever asked."""
+
+    def branch(self, node: Node, names: Sequence[str]) -> int:
+        raise AssertionError(node)
+
+    def trips(self, node: Node, limit: int | None) -> int:
+        raise AssertionError(node)
+
+
+def _evaluate(graph: Graph, opset: OpSet, inputs: Sequence[Array], around: Mapping[Tensor, Array]) -> list[Array]:
+    values: dict[Tensor, Array] = {**around, **dict(zip(graph.inputs, inputs, strict=True))}
 
     def value(tensor: Tensor) -> Array:
         return tensor.constant.array() if tensor.constant is not None else values[tensor]
+
+    def run(body: Graph, given: Sequence[Value], _name: str, _looked: bool) -> list[Value]:
+        arrays = [item.array for item in given if item.array is not None]
+        return [Value.of(array) for array in _evaluate(body, opset, arrays, values)]
 
     for node in graph.topological():
         arrays = [None if tensor is None else value(tensor) for tensor in node.inputs]
         dtypes = [(tensor.origin_dtype or tensor.element_type).numpy for tensor in node.outputs]
         with np.errstate(all="ignore"):
-            results = opset.get(node).compute(node, arrays, dtypes)
+            if is_control_flow(node):
+                held = [None if array is None else Value.of(array) for array in arrays]
+                results: Sequence[Any] = [item.array for item in run_control(node, held, run, NoDecisions())]
+            else:
+                results = opset.get(node).compute(node, arrays, dtypes)
         for tensor, result in zip(node.outputs, results, strict=False):
             if result is not None:
                 values[tensor] = np.asarray(result)

@@ -16,7 +16,7 @@ import argparse
 import traceback
 import warnings
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -55,9 +55,17 @@ def all_cases() -> tuple[TestCase, ...]:
 
 
 def operators_of(model: onnx.ModelProto) -> tuple[str, ...]:
-    """Distinct operators of a model, in order of appearance, Constant left out."""
-    names = [f"{node.domain}::{node.op_type}" if node.domain else node.op_type for node in model.graph.node]
+    """Distinct operators of a model and its subgraphs, in order of appearance, Constant left out."""
+    names = [f"{node.domain}::{node.op_type}" if node.domain else node.op_type for node in _nodes(model.graph)]
     return tuple(dict.fromkeys(name for name in names if name != "Constant"))
+
+
+def _nodes(graph: onnx.GraphProto) -> Iterator[onnx.NodeProto]:
+    for node in graph.node:
+        yield node
+        for attribute in node.attribute:
+            for subgraph in (attribute.g, *attribute.graphs):
+                yield from _nodes(subgraph)
 
 
 def run_case(case: TestCase, opset: OpSet) -> Outcome:

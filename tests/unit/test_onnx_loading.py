@@ -201,8 +201,8 @@ def test_unsupported_operators_are_listed_all_at_once():
     proto = model(nodes, [X, value("c", (), TensorProto.BOOL)], ["y"], domains=[("far.away", 1)])
     with pytest.raises(UnsupportedOperatorError) as caught:
         load(proto)
-    assert caught.value.operators == [("If", "if1"), ("Unheard", "u1"), ("Unheard", "u2"), ("far.away::Mystery", "deep")]
-    assert "If (nodes if1); Unheard (nodes u1, u2); far.away::Mystery (nodes deep)" in str(caught.value)
+    assert caught.value.operators == [("Unheard", "u1"), ("Unheard", "u2"), ("far.away::Mystery", "deep")]
+    assert "Unheard (nodes u1, u2); far.away::Mystery (nodes deep)" in str(caught.value)
 
 
 def test_unchecked_loading_holds_subgraphs_with_their_captures():

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from ascendsim.core.dtypes import DType
-from ascendsim.core.errors import GraphError
+from ascendsim.core.errors import GraphError, UnsupportedTypeError
 from ascendsim.graph.ir import Array, AttributeValue, Tensor
 
 
@@ -239,6 +239,12 @@ def _dft(draft: Draft, emitter: Emitter) -> None:
         draft.inputs = [draft.data(), draft.inputs[1] if len(draft.inputs) > 1 else None, axis]
 
 
+def _scan(draft: Draft, emitter: Emitter) -> None:
+    """9: the batch axis in front and the lengths of the sequences in it went."""
+    if draft.version < 9:
+        raise UnsupportedTypeError(draft.subject, "scans a batch of sequences (its form of version 8)", remedy="export to opset 9 or newer")
+
+
 _REDUCTIONS_18 = (
     "ReduceL1", "ReduceL2", "ReduceLogSum", "ReduceLogSumExp", "ReduceMax", "ReduceMean", "ReduceMin", "ReduceProd", "ReduceSumSquare",
 )  # fmt: skip
@@ -265,4 +271,5 @@ RULES: dict[str, Rule] = {
     "Scatter": _scatter,
     "GridSample": _grid_sample,
     "DFT": _dft,
+    "Scan": _scan,
 }
