@@ -3,8 +3,9 @@
     Input0 -> Square#Square0:0; Square#Square0:0 -> Mul#Mul3:1; Mul#Mul3:0 -> Output0
 
 `Type#id:port` is an output port on the left and an input port on the right; a bare name on the left is an input of the pattern, on the
-right a result. Port -1 is a control edge, which matches everything. A type is CANN's; `FORMS` says which nodes stand for it. Ports count:
-operand orders that a rule does not list do not match, which is why CANN has its rules several times.
+right a result. Port -1 is a control edge. One from a bare name says that the node waits for some node outside; nodes without such an edge
+match only if they wait for none; edges between nodes of the pattern match everything. A type is CANN's; `FORMS` says which nodes stand
+for it. Ports count: operand orders that a rule does not list do not match, which is why CANN has its rules several times.
 """
 
 from __future__ import annotations
@@ -100,6 +101,7 @@ class EdgePattern:
         inputs: Names of the inputs, in order of appearance.
         results: (name, id) of the results, in order of appearance.
         constants: Ids of constants that the pattern holds itself; each captures a tensor.
+        waiting: Ids of nodes that a control edge from outside holds.
     """
 
     types: Mapping[str, str]
@@ -107,6 +109,7 @@ class EdgePattern:
     inputs: tuple[str, ...]
     results: tuple[tuple[str, str], ...]
     constants: frozenset[str] = frozenset()
+    waiting: frozenset[str] = frozenset()
 
     @property
     def root(self) -> str:
@@ -139,6 +142,7 @@ def parse_edges(text: str) -> EdgePattern:
     operands: dict[tuple[str, int], str] = {}
     inputs: dict[str, None] = {}
     results: list[tuple[str, str]] = []
+    waiting: set[str] = set()
     for edge in filter(None, (part.strip() for part in text.split(";"))):
         ends = [_END.fullmatch(end.strip()) for end in edge.split("->")]
         if len(ends) != 2 or ends[0] is None or ends[1] is None:
@@ -148,6 +152,8 @@ def parse_edges(text: str) -> EdgePattern:
             if end["type"] is not None:
                 types.setdefault(end["id"], end["type"])
         if CONTROL in (_port(source), _port(target)):
+            if source["type"] is None:
+                waiting.add(target["id"])
             continue
         if source["type"] is None:
             inputs.setdefault(source["id"])
@@ -161,7 +167,8 @@ def parse_edges(text: str) -> EdgePattern:
     if unknown:
         raise InputError("edge pattern", "names operators without a form", ", ".join(sorted(unknown)))
     constants = frozenset(name for name, kind in types.items() if kind == "Constant")
-    return EdgePattern({k: v for k, v in types.items() if k not in constants}, operands, tuple(inputs), tuple(results), constants)
+    kept = {name: kind for name, kind in types.items() if name not in constants}
+    return EdgePattern(kept, operands, tuple(inputs), tuple(results), constants, frozenset(waiting))
 
 
 def _port(end: re.Match[str]) -> int:
@@ -192,13 +199,16 @@ def _search(pattern: EdgePattern, forms: dict[str, Form], tensors: dict[str, Ten
     if not todo:
         missing = [name for name in pattern.types if name not in forms]
         if not missing:
-            yield Found(forms, tensors)
+            if {name for name, form in forms.items() if _waits(form, forms)} == pattern.waiting:
+                yield Found(forms, tensors)
             return
         for name, candidate in _readers(pattern, forms, tensors, missing):
             yield from _take(pattern, forms, tensors, name, candidate, [])
         return
     name, rest = todo[0], todo[1:]
     wanted = sorted((port, source) for (target, port), source in pattern.operands.items() if target == name)
+    if len(forms[name].inputs) > len(wanted):  # a sum of more
+        return
     yield from _operands(pattern, forms, tensors, name, wanted, rest)
 
 
@@ -254,6 +264,12 @@ def _with_heads(node: Node) -> Iterator[Node]:
     yield node
     if node.op_type == "Sqrt":
         yield from node.output.consumers
+
+
+def _waits(form: Form, forms: Mapping[str, Form]) -> bool:
+    """Whether a control edge from outside the match holds a node of a form."""
+    inside = {node for other in forms.values() for node in other.nodes}
+    return any(before not in inside for node in form.nodes for before in node.control)
 
 
 def _free(form: Form, forms: Mapping[str, Form]) -> bool:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from ascendsim.core.errors import AscendSimError, PassError
 from ascendsim.graph.ir import Graph, Node
 from ascendsim.graph.verify import verify
+from ascendsim.passes.fusion.control import ControlEdges
 from ascendsim.passes.fusion.pattern import Match
 from ascendsim.passes.fusion.report import FusionReport, PatternRecord, Refusal
 from ascendsim.passes.fusion.rule import FusionContext, FusionRule
@@ -69,7 +70,8 @@ def _run_pattern(graph: Graph, rule: FusionRule, pattern: str, context: FusionCo
         if match is None:
             record.refusals.append(Refusal(found.root.name, "an overlapping match was rewritten before"))
             continue
-        reason = rule.check(match, context)
+        control = ControlEdges.of(match)
+        reason = control.refusal(match) or rule.check(match, context)
         if reason is not None:
             record.refusals.append(Refusal(match.root.name, reason))
             continue
@@ -81,7 +83,9 @@ def _run_pattern(graph: Graph, rule: FusionRule, pattern: str, context: FusionCo
         except AscendSimError as error:
             remedy = f"rules that had changed the graph before: {', '.join(before) or 'none'}"
             raise PassError(f"fusion pass {rule.name!r}", f"failed at node {names[0]!r}: {error}", remedy=remedy) from error
-        _keep_sources(graph, match, nodes_before, sources)
+        made = [node for node in graph.nodes if node not in nodes_before]
+        control.restore(graph, made)
+        _keep_sources(graph, match, made, sources)
         record.effected += 1
         record.fused.append(names)
     return record
@@ -93,9 +97,8 @@ def _sources(match: Match) -> tuple[str, ...]:
     return tuple(dict.fromkeys(found))
 
 
-def _keep_sources(graph: Graph, match: Match, nodes_before: set[Node], sources: tuple[str, ...]) -> None:
+def _keep_sources(graph: Graph, match: Match, made: Sequence[Node], sources: tuple[str, ...]) -> None:
     """Notes the sources on the nodes that the rewrite made; if it made none, on what is left of the match."""
-    made = [node for node in graph.nodes if node not in nodes_before]
     for node in made or [node for node in match.all_nodes if node.graph is graph]:
         node.origin["source_names"] = sources
 

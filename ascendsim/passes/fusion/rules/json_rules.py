@@ -86,6 +86,7 @@ class Target:
         domain: Of the operator.
         check: What must hold besides the edges.
         like: Id of a node whose further inputs and attributes the operator takes over.
+        plus: Name of an input that an Add behind the operator adds to its first result.
     """
 
     inputs: tuple[str, ...]
@@ -93,6 +94,7 @@ class Target:
     domain: str = "ascend"
     check: Callable[[Match], str | None] = field(default=_same_results)
     like: str = ""
+    plus: str = ""
 
 
 def _numbered(count: int) -> tuple[str, ...]:
@@ -113,6 +115,7 @@ TARGETS: Mapping[str, Target] = {
     "ClipByValue": Target(("input0", "input2", "input1"), "Clip", "", _clip_refusal),
     "SquareSumV1": Target(("Input0",), "ReduceSumSquare", "", _nothing, "Sum0"),
     "LayerNormGrad": Target(_numbered(5), check=_layer_norm_refusal),
+    "LayerNormGrad,Add": Target(_numbered(5), "LayerNormGrad", check=_layer_norm_refusal, plus="AddN_Out"),
 }
 
 
@@ -148,9 +151,13 @@ class JsonRule(FusionRule):
         if target.like:
             inputs += match.nodes[target.like].inputs[1:]
             attributes = dict(match.nodes[target.like].attributes)
-        kind, name = target.op_type or self.operator, f"{match.root.name}/{self.operator}"
+        kind = target.op_type or self.operator
+        name = f"{match.root.name}/{kind}"
         made = context.add(graph, kind, inputs, len(results), name, match.root, target.domain, **attributes)
-        replace_results(graph, match, list(zip(results, made.outputs, strict=True)))
+        outputs = list(made.outputs)
+        if target.plus:
+            outputs[0] = context.add(graph, "Add", [by_name[target.plus], outputs[0]], name=f"{name}_add", like=match.root).output
+        replace_results(graph, match, list(zip(results, outputs, strict=True)))
 
     def _match(self, pattern: str, root: Node, found: Found) -> Match:
         nodes = {name: form.nodes[0] for name, form in found.forms.items()}
