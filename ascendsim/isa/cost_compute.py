@@ -9,9 +9,6 @@ from ascendsim.isa.cost_model import Cost, path_width, start_cycles, whole_cycle
 from ascendsim.isa.instructions import Mmad, Vector
 from ascendsim.soc.spec import SocSpec
 
-# Back-to-back independent vector instructions start at least 3 to 4 cycles apart: measured on the 910B (msKPP tables), assumed elsewhere.
-VECTOR_MINIMUM_CYCLES = 3
-
 
 def mmad_cost(mmad: Mmad, soc: SocSpec, megahertz: int) -> Cost:
     """Blocks of m0 x k0 x n0 times the cycles of a block, plus the gap to the next mmad; the result is visible after the latency.
@@ -52,7 +49,7 @@ def vector_cost(vector: Vector, soc: SocSpec, megahertz: int) -> Cost:
     length = vector.elements * DType.of(vector.dtype).itemsize
     repeats = ceil_div(length, unit.repeat_bytes)
     instructions = ceil_div(repeats, unit.max_repeat)
-    cycles = max(repeats * per_repeat, instructions * VECTOR_MINIMUM_CYCLES)
+    cycles = max(repeats * per_repeat, instructions * unit.minimum_cycles)
     if length % unit.repeat_bytes:
         cycles += unit.mask_cycles
     issues = vector.calls * instructions

@@ -12,21 +12,6 @@ from ascendsim.soc.spec import PortSpec, SocSpec
 
 FRACTAL_BYTES = 512
 
-# Rows that do not fill 32 B blocks cost a plain copy a fifth of its rate and a copy with ND -> NZ half of it
-# (vendor documentation for c220, assumed for the other generations).
-RAGGED_COPY_EFFICIENCY = 0.8
-RAGGED_ND2NZ_EFFICIENCY = 0.5
-
-# The layout change on the way in delays the first result: 788 against 187 cycles in the fit of the 910B3 tables; c220 only.
-ND2NZ_EXTRA_LATENCY = {"c220": 601}
-
-# load3d, c220, vendor documentation: one fractal needs 2 cycles of L0A or 4 of L0B at best; slower with strides and many input rows.
-LOAD3D_SLOWEST_L0A = 32
-LOAD3D_SLOWEST_L0B = FRACTAL_BYTES / 18
-
-# Source and target without a field of their own in PortSpec: L1 -> bias table moves one block a cycle (c220, measured).
-BIAS_TABLE_BYTES_PER_CYCLE = BLOCK_BYTES
-
 
 def move_cost(move: Move, soc: SocSpec, megahertz: int) -> Cost:
     """A DMA: on-chip moves take bytes / port width; transfers to and from GM become a demand on the shared links.
@@ -59,23 +44,24 @@ def img2col_cost(load: Img2Col, soc: SocSpec, megahertz: int) -> Cost:
     if not to_a and load.dst.buffer is not Buffer.L0B:
         raise CompileError("load3d", "must write L0A or L0B", load.dst.buffer.value, "use a Move for other buffers")
     port = soc.ports.l1_to_l0a if to_a else soc.ports.l1_to_l0b
-    width = path_width(port, f"L1 -> {load.dst.buffer.value}", soc) * load3d_efficiency(load, to_a)
+    width = path_width(port, f"L1 -> {load.dst.buffer.value}", soc) * load3d_efficiency(load, to_a, soc.ports)
     cycles = align(load.bytes, FRACTAL_BYTES) / width + soc.ports.load3d_head_cycles + start_cycles(soc, megahertz, 1)
     return Cost(whole_cycles(cycles), bytes=load.bytes)
 
 
-def load3d_efficiency(load: Img2Col, to_a: bool) -> float:
-    """Rate of a load3d relative to the full width of its port: the c220 table, with 256 (L0A) and 128 (L0B) B/cycle as 1."""
+def load3d_efficiency(load: Img2Col, to_a: bool, ports: PortSpec) -> float:
+    """Rate of a load3d relative to the full width of its port.
+
+    A fractal takes 2 cycles of L0A or 4 of L0B if it comes from one input row, and one more for each row it spans if there are
+    several; a stride s of 2, 4 or 8 takes 2 s. It is never slower than the chip's least share (c220, vendor documentation).
+    """
     rows, stride = load.input_rows, load.stride_w
+    spanned = rows if rows > 1 else 0
     if not to_a:
-        return 1.0 if rows <= 1 else max(FRACTAL_BYTES / (rows + 4), LOAD3D_SLOWEST_L0B) / 128
+        return max(4 / (4 + spanned), ports.load3d_least_l0b)
     if stride not in (1, 2, 4, 8):
-        return LOAD3D_SLOWEST_L0A / 256
-    if stride == 1:
-        rate = 256.0 if rows <= 1 else FRACTAL_BYTES / (rows + 2)
-    else:
-        rate = FRACTAL_BYTES / (2 * stride + (rows if rows > 1 else 0))
-    return max(rate, LOAD3D_SLOWEST_L0A) / 256
+        return ports.load3d_least_l0a
+    return max(2 / (2 * stride + spanned), ports.load3d_least_l0a)
 
 
 def _on_chip_width(move: Move, soc: SocSpec) -> float:
@@ -89,7 +75,7 @@ def _on_chip_width(move: Move, soc: SocSpec) -> float:
         (Buffer.L0C, Buffer.UB): ports.l0c_to_ub,
         (Buffer.L0C, Buffer.L1): ports.l0c_to_l1,
         (Buffer.UB, Buffer.UB): ports.ub_to_ub,
-        (Buffer.L1, Buffer.BT): BIAS_TABLE_BYTES_PER_CYCLE if soc.buffers.bias_table else None,
+        (Buffer.L1, Buffer.BT): ports.l1_to_bt,
     }
     return path_width(widths.get((source, target)), f"{source.value} -> {target.value}", soc)
 
@@ -110,7 +96,7 @@ def _link_demand(move: Move, soc: SocSpec) -> LinkDemand:
     region = move.dst.name if write else move.src.name
     stride = move.dst_stride if write else move.src_stride
     efficiency = _efficiency(move, soc)
-    extra = ND2NZ_EXTRA_LATENCY.get(soc.generation, 0) if move.kind == "nd2nz" else 0
+    extra = soc.dma.nd2nz_latency_cycles if move.kind == "nd2nz" else 0
     l2, dram = soc.l2, soc.dram
     hit, miss = (l2.write_latency_cycles, dram.write_latency_cycles) if write else (l2.read_latency_cycles, dram.read_latency_cycles)
     return LinkDemand(
@@ -138,5 +124,5 @@ def rounded_bytes(move: Move, stride: int, grain: int) -> int:
 def _efficiency(move: Move, soc: SocSpec) -> float:
     efficiency = 1.0 if move.aligned else soc.dram.unaligned_efficiency
     if move.burst_bytes % BLOCK_BYTES and ceil_div(move.bytes, move.burst_bytes) > 1:
-        efficiency *= RAGGED_ND2NZ_EFFICIENCY if move.kind == "nd2nz" else RAGGED_COPY_EFFICIENCY
+        efficiency *= soc.dma.ragged_nd2nz_efficiency if move.kind == "nd2nz" else soc.dma.ragged_efficiency
     return efficiency

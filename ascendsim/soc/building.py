@@ -39,6 +39,7 @@ def build_spec(chip: ChipFile, overrides: Mapping[str, str | int | float], where
     missing = tuple(_gaps(figures, split))
     records = {
         "sources": {key: figure.source for key, figure in figures.items() if figure.value is not None and figure.source},
+        "fitted_on": {key: figure.fitted_on for key, figure in figures.items() if figure.value is not None and figure.fitted_on},
         "assumed": frozenset(key for key, figure in figures.items() if figure.assumed and figure.value is not None),
         "overrides": {key: str(given) for key, given in overrides.items()},
         "missing": missing,

@@ -1,7 +1,8 @@
 """Reading chip files: TOML text becomes figures by dotted key, each with its source.
 
 A file may build on another (`extends = "v100"`, a family or a chip); its figures replace the inherited ones key by key, a table
-of intrinsics as a whole. `assumed = ["vector.latency_cycles", ...]` marks inherited figures that were found on other hardware.
+of intrinsics as a whole. `assumed = ["vector.latency_cycles", ...]` marks inherited figures that were found on other hardware,
+`fitted_on = ["microbenchmark 47"]` of a figure names the measurements that its value was chosen to meet.
 """
 
 from __future__ import annotations
@@ -19,16 +20,21 @@ DATA = Path(__file__).parent / "data"
 _MAX_BYTES = 1 << 20  # a chip file has a few kilobytes; more is some other file
 _MAX_DEPTH = 8  # files that build on one another
 _WHOLE_TABLE = "vector.intrinsics"  # a list of what exists cannot be merged
-_FIGURE_KEYS = {"value", "source", "assumed", "missing"}
+_FIGURE_KEYS = {"value", "source", "assumed", "fitted_on", "missing"}
 
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """A value with where it comes from; `value` None = missing, and `source` says why."""
+    """A value with where it comes from; `value` None = missing, and `source` says why.
+
+    Attributes:
+        fitted_on: Measurements that the value was fitted on ("microbenchmark 47").
+    """
 
     value: Value | None
     source: str = ""
     assumed: bool = False
+    fitted_on: tuple[str, ...] = ()
 
 
 @dataclass(slots=True)
@@ -130,6 +136,9 @@ def _figure(item: Any, key: str, where: str, references: Mapping[str, str]) -> F
     if unknown:
         raise SocError(f"{subject}: {unknown[0]}", "does not exist", remedy=suggest(unknown[0], _FIGURE_KEYS))
     source, assumed, missing = item.get("source", ""), item.get("assumed", False), item.get("missing")
+    fitted_on = item.get("fitted_on", [])
+    if not isinstance(fitted_on, list) or not all(isinstance(name, str) and name for name in fitted_on):
+        raise SocError(subject, "must list the measurements that it was fitted on", repr(fitted_on)[:80], 'write ["microbenchmark 47"]')
     if not isinstance(source, str) or not isinstance(assumed, bool) or not isinstance(missing, str | None):
         raise SocError(subject, "must have text as source and missing, and true or false as assumed", repr(item)[:80])
     if missing is not None:
@@ -138,7 +147,7 @@ def _figure(item: Any, key: str, where: str, references: Mapping[str, str]) -> F
         raise SocError(subject, "has no value", remedy="add value = ..., or missing = why")
     if not source and not assumed:
         raise SocError(subject, "has no source", remedy='add source = "...", or assumed = true')
-    return Figure(check_type(item["value"], rule, where, key), _expand(source, references), assumed)
+    return Figure(check_type(item["value"], rule, where, key), _expand(source, references), assumed, tuple(fitted_on))
 
 
 def _expand(source: str, references: Mapping[str, str]) -> str:

@@ -15,7 +15,7 @@ Kind = Literal["int", "float", "bool", "str", "strings"]
 Value = Union[int, float, bool, str, tuple[str, ...]]
 
 # Fields of SocSpec that the loader fills in; no file and no override sets them.
-_RECORDS = {"sources", "assumed", "overrides", "missing"}
+_RECORDS = {"sources", "assumed", "fitted_on", "overrides", "missing"}
 # Optional figures that a run needs nevertheless, on every chip, on coupled cores and on split cores.
 _NEEDED = {"buffers.l0a", "buffers.l0b", "buffers.l0c", "buffers.l1", "buffers.ub", "l2.size"}
 _NEEDED |= {"ports.l1_to_l0a", "ports.l1_to_l0b", "ports.gm_to_l1", "ports.gm_to_ub", "ports.ub_to_gm"}

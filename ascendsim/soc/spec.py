@@ -34,7 +34,9 @@ class VectorSpec:
     cycles_per_repeat: Mapping[str, float]  # key "vexp.float16", or "vexp" for every dtype
     intrinsics: Mapping[str, tuple[str, ...]]  # instruction -> dtype names that exist on the chip
     mask_cycles: int  # extra for a length that is no multiple of a repeat
-    bank_conflict_cycles: int  # extra cycles per repeat when both reads of a binary op hit one bank group
+    minimum_cycles: int  # between the starts of independent instructions
+    bank_groups: int | None  # of UB, each serves one 32 B block a cycle; None = unknown, no conflict is charged
+    bank_conflict_cycles: float  # extra cycles per repeat when two reads hit one bank group
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,8 +67,22 @@ class PortSpec:
     gm_to_ub: float | None
     ub_to_gm: float | None
     ub_to_ub: float | None
+    l1_to_bt: float | None
     load2d_gap_cycles: int  # between load2d instructions
     load3d_head_cycles: int
+    load3d_least_l0a: float  # share of the width that the slowest load3d into L0A reaches
+    load3d_least_l0b: float
+
+
+@dataclass(frozen=True, slots=True)
+class DmaSpec:
+    """DMA engines between global memory and the buffers of a core."""
+
+    burst_cycles: float  # addresses of one burst of a strided transfer; no data flows meanwhile
+    nd2nz_burst_cycles: float  # the same for a row whose layout changes to fractals on the way
+    nd2nz_latency_cycles: int  # how much later the first result of such a transfer is there
+    ragged_efficiency: float  # rate factor of rows that do not fill 32 B blocks
+    ragged_nd2nz_efficiency: float  # the same where the layout changes
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +96,7 @@ class L2Spec:
     write_latency_cycles: int
     read_bytes_per_cycle_per_core: float  # fair share with all cores busy; the chip has this times the core count
     write_bytes_per_cycle_per_core: float
+    same_line_factor: float  # how much longer L2 takes where all cores read the same lines at the same time
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,6 +154,7 @@ class SocSpec:
         split_cores: Cube cores and vector cores are apart and meet in L2/GM (910B).
         sources: Source text by dotted key ("l2.size").
         assumed: Dotted keys of figures without a source.
+        fitted_on: By dotted key of a fitted figure: the measurements it was fitted on ("microbenchmark 47").
         overrides: Dotted keys that the user changed, with their text.
         missing: Keys without a figure, with the reason where there is one. Their numbers read 0, optional ones None;
             `soc.require_runnable` refuses such a chip.
@@ -155,6 +173,7 @@ class SocSpec:
     vector: VectorSpec
     buffers: BufferSpec
     ports: PortSpec
+    dma: DmaSpec
     l2: L2Spec
     dram: DramSpec
     issue: IssueSpec
@@ -162,6 +181,7 @@ class SocSpec:
     ai_cpu: AiCpuSpec
     sources: Mapping[str, str]
     assumed: frozenset[str]
+    fitted_on: Mapping[str, tuple[str, ...]]
     overrides: Mapping[str, str]
     missing: tuple[str, ...]
 

@@ -54,7 +54,10 @@ def _row(spec: SocSpec, field: Field, key: str, value: Any, reasons: Mapping[str
         text, unit = format_size(value).split(" ")
     else:
         text = f"{value:.12g}" if isinstance(value, float) else str(value)
-    return SpecRow(key, text, unit, spec.sources.get(key, ""), key in spec.assumed)
+    source = spec.sources.get(key, "")
+    if key in spec.fitted_on:
+        source += f"; fitted on {', '.join(spec.fitted_on[key])}"
+    return SpecRow(key, text, unit, source, key in spec.assumed)
 
 
 def _value(spec: SocSpec, key: str) -> Any:

@@ -55,6 +55,16 @@ def test_overrides_change_one_figure_and_say_so() -> None:
     assert spec.ports == base.ports
 
 
+def test_fitted_figures_name_what_they_were_fitted_on(tmp_path: Path) -> None:
+    text = (
+        'name = "M"\nextends = "Ascend310"\n[issue]\ninstruction_start_ns = { value = 39, source = "own", fitted_on = ["run 1", "run 2"] }'
+    )
+    spec = soc.load(_write(tmp_path, text))
+    assert spec.fitted_on["issue.instruction_start_ns"] == ("run 1", "run 2")
+    row = next(row for row in soc.spec_table(spec) if row.key == "issue.instruction_start_ns")
+    assert row.source == "own; fitted on run 1, run 2"
+
+
 def test_one_clock_stays_one_clock() -> None:
     assert soc.load("Ascend910A", {"frequency_mhz": "900"}).vector_frequency_mhz == 900
     assert soc.load("Ascend310P3", {"frequency_mhz": "900"}).vector_frequency_mhz == 1000
@@ -131,6 +141,10 @@ def test_overrides_that_break_a_rule(overrides: dict[str, str | int | float], me
         ('ai_cores = { value = "4", source = "x" }', "mine.toml: key ai_cores must be a whole number, not '4'"),
         ('ai_cores = { value = 4, sorce = "x" }', "mine.toml: key ai_cores: sorce does not exist; did you mean source?"),
         ('ai_cores = { value = 4, source = "x", assumed = 1 }', "mine.toml: key ai_cores must have text as source"),
+        (
+            'ai_cores = { value = 4, source = "x", fitted_on = "y" }',
+            "mine.toml: key ai_cores must list the measurements that it was fitted on",
+        ),
         ("ai_coers = 4", "mine.toml: key ai_coers does not exist; did you mean ai_cores?"),
         ("name = 4", "mine.toml: key name must be text, not 4"),
         ('split_cores = "yes"', "mine.toml: key split_cores must be true or false, not 'yes'"),
