@@ -53,24 +53,36 @@ def _same_bytes(source: Tensor, target: Tensor) -> bool:
     return source.element_type is target.element_type and source.origin_dtype is target.origin_dtype and source.format is target.format
 
 
-def _cast_lower(node: Node, _context: LowerContext) -> Work:
-    """One vconv; 8-bit types and wide ones meet in float16, so they take two."""
+def _cast_lower(node: Node, context: LowerContext) -> Work:
+    """One vconv; 8-bit types and wide ones meet in float16, so they take two; int64 meets 32-bit types where the chip has it."""
     source, target = node.required(0), node.output
     if target.elements == 0:
         return NoTask()
     if _same_bytes(source, target):
         return NoTask(((target.name, source.name),))
     types = (source.element_type, target.element_type)
-    if not AI_CORE_TYPES.issuperset(types):
+    long = DType.INT64 in types and context.supports("vconv", DType.INT64)
+    if not AI_CORE_TYPES.issuperset(dtype for dtype in types if not (long and dtype is DType.INT64)):
         return on_ai_cpu(node)
     small, large = sorted(types, key=lambda dtype: dtype.itemsize)
-    steps = [Step("vconv", DType.FLOAT16 if large in _EIGHT_BITS else large)]
-    if small in _EIGHT_BITS and large is not DType.FLOAT16:
-        steps.append(Step("vconv", DType.FLOAT16))
+    steps = _conversions(small, large, long)
     if target.element_type is DType.BOOL:
         steps += [Step("vcmp", DType.FLOAT16), Step("vsel", DType.FLOAT16)]
     elements = math.prod(walking_shape(target))
     return VectorWork(1, elements, tuple(steps), (Stream(Ref.of(source)),), (Stream(Ref.of(target)),))
+
+
+def _conversions(small: DType, large: DType, long: bool) -> list[Step]:
+    """The vconv instructions between two types; int64 converts from and to 32-bit types alone."""
+    steps = [Step("vconv", DType.INT64)] if long else []
+    if long:
+        if small.itemsize >= DType.FLOAT32.itemsize:
+            return steps
+        large = DType.FLOAT32
+    steps.append(Step("vconv", DType.FLOAT16 if large in _EIGHT_BITS else large))
+    if small in _EIGHT_BITS and large is not DType.FLOAT16:
+        steps.append(Step("vconv", DType.FLOAT16))
+    return steps
 
 
 def _bit_cast(_node: Node, inputs: Sequence[Any], wanted: Sequence[np.dtype[Any]]) -> Sequence[Any]:

@@ -9,6 +9,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+from ascendsim import soc
 from ascendsim.core.dtypes import DType
 from ascendsim.core.errors import GraphError
 from ascendsim.ops import default_opset
@@ -55,11 +56,12 @@ def test_cast_like_and_bit_cast() -> None:
         make_node("Cast", [x])
 
 
-def _lowered(source: DType, target: DType, name: str = "Cast") -> Work:
+def _lowered(source: DType, target: DType, name: str = "Cast", chip: str = "Ascend910A") -> Work:
     node = make_node(name, [np.zeros((4, 8), source.numpy)], known=False, to=target)
     definition = default_opset().get(node)
     assert definition.lower is not None
-    return definition.lower(node, LowerContext("v100"))
+    spec = soc.load(chip)
+    return definition.lower(node, LowerContext(spec.generation, intrinsics=spec.vector.intrinsics))
 
 
 def _conversions(work: Work) -> list[Any]:
@@ -75,3 +77,13 @@ def test_lowering() -> None:
     assert isinstance(_lowered(DType.INT64, DType.FLOAT32), AiCpuWork)
     assert isinstance(_lowered(DType.FLOAT16, DType.FLOAT16), NoTask)
     assert isinstance(_lowered(DType.FLOAT32, DType.INT32, "BitCast"), MoveWork)
+
+
+def test_int64_converts_on_the_ai_core_where_the_chip_has_it() -> None:
+    chip = "Ascend910B1"
+    assert _conversions(_lowered(DType.INT32, DType.INT64, chip=chip)) == [("vconv", "int64")]
+    assert _conversions(_lowered(DType.INT64, DType.FLOAT32, chip=chip)) == [("vconv", "int64")]
+    assert _conversions(_lowered(DType.INT64, DType.FLOAT16, chip=chip)) == [("vconv", "int64"), ("vconv", "float32")]
+    assert _conversions(_lowered(DType.BOOL, DType.INT64, chip=chip)) == [("vconv", "int64"), ("vconv", "float32"), ("vconv", "float16")]
+    assert isinstance(_lowered(DType.INT64, DType.FLOAT64, chip=chip), AiCpuWork)
+    assert isinstance(_lowered(DType.INT32, DType.INT64, chip="Ascend310P3"), AiCpuWork)

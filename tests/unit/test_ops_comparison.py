@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from ascendsim import soc
 from ascendsim.core.dtypes import DType
 from ascendsim.core.errors import GraphError
 from ascendsim.ops import default_opset
@@ -75,11 +76,12 @@ def test_where_needs_one_type() -> None:
     assert infer("Equal", [("n", 1), (1, 4)]) == [("n", 4)]
 
 
-def _lowered(name: str, *inputs: Any) -> Work:
+def _lowered(name: str, *inputs: Any, chip: str = "Ascend910A") -> Work:
     node = make_node(name, inputs, known=False)
     definition = default_opset().get(node)
     assert definition.lower is not None
-    return definition.lower(node, LowerContext("v100"))
+    spec = soc.load(chip)
+    return definition.lower(node, LowerContext(spec.generation, intrinsics=spec.vector.intrinsics))
 
 
 def test_lowering() -> None:
@@ -98,3 +100,6 @@ def test_lowering() -> None:
     assert [(step.op, step.count, step.dtype) for step in masked.steps] == [(op, 2, DType.INT16) for op in ("vor", "vand", "vnot", "vand")]
     assert isinstance(_lowered("Equal", np.ones(3, np.int64), np.ones(3, np.int64)), AiCpuWork)
     assert isinstance(_lowered("BitwiseAnd", np.ones(3, np.int64), np.ones(3, np.int64)), AiCpuWork)
+    halves = _lowered("Equal", np.ones(3, np.int64), np.ones(3, np.int64), chip="Ascend910B1")
+    assert isinstance(halves, VectorWork)
+    assert (halves.steps[0].op, halves.steps[0].count, halves.steps[0].dtype) == ("vcmp", 2, DType.INT32)
