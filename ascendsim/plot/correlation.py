@@ -24,9 +24,10 @@ class CorrelationDisplay(Picture):
 
     Attributes:
         names: Group (network) of each point.
-        measured, predicted: Throughput in samples per second.
+        measured, predicted: Throughput or time, above zero.
         title: Line above the picture.
         note: What stands in the corner (the score).
+        unit: Of both axes.
         figure_, ax_: Where it was drawn last; unset before `plot`.
     """
 
@@ -35,6 +36,7 @@ class CorrelationDisplay(Picture):
     predicted: Floats
     title: str
     note: str
+    unit: str = "samples/s"
 
     def plot(self, ax: Axes | None = None) -> Self:
         """Draws the points.
@@ -67,8 +69,8 @@ class CorrelationDisplay(Picture):
         ax.set_yscale("log")
         ax.set_xlim(low, high)
         ax.set_ylim(low, high)
-        ax.set_xlabel("measured (samples/s)", loc="left", fontsize=9, color=INK)
-        ax.set_ylabel("simulated (samples/s)", fontsize=9, color=INK)
+        ax.set_xlabel(f"measured ({self.unit})", loc="left", fontsize=9, color=INK)
+        ax.set_ylabel(f"simulated ({self.unit})", fontsize=9, color=INK)
         ax.set_title(self.title, loc="left", fontsize=11, color=INK)
         ax.text(0.02, 0.98, self.note, transform=ax.transAxes, va="top", fontsize=9, color=INK)
         ax.tick_params(labelsize=9, labelcolor=INK, color=FAINT)
@@ -79,15 +81,22 @@ class CorrelationDisplay(Picture):
 
 
 def plot_correlation(
-    names: Sequence[str], measured: Sequence[float], predicted: Sequence[float], title: str, note: str = "", ax: Axes | None = None
+    names: Sequence[str],
+    measured: Sequence[float],
+    predicted: Sequence[float],
+    title: str,
+    note: str = "",
+    ax: Axes | None = None,
+    unit: str = "samples/s",
 ) -> CorrelationDisplay:
     """Draws predictions against measurements.
 
     Args:
-        names: Group of each point (its network).
-        measured, predicted: Samples per second, above zero.
+        names: Group of each point (its network, its operator type).
+        measured, predicted: Throughput or time, above zero.
         title: Line above the picture.
         note: Text in the corner.
         ax: Axes to draw on; a new figure if None.
+        unit: Of both axes.
     """
-    return CorrelationDisplay(tuple(names), np.array(measured, float), np.array(predicted, float), title, note).plot(ax)
+    return CorrelationDisplay(tuple(names), np.array(measured, float), np.array(predicted, float), title, note, unit).plot(ax)
