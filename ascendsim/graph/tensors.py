@@ -25,12 +25,23 @@ class Constant:
     """The value of a constant tensor, held lazily: an array, a loader, or shape only.
 
     Shape-only constants (weights that a file names but does not hold) are enough for timing; asking for their values raises.
+
+    Attributes:
+        absent_because: Why there are no values.
+        computed: Whether the loader computes the values (random weights, folded ones) instead of reading them from where they are.
     """
 
-    __slots__ = ("_array", "_loader", "absent_because")
+    __slots__ = ("_array", "_loader", "absent_because", "computed")
 
-    def __init__(self, array: Array | None = None, loader: Callable[[], Array] | None = None, absent_because: str = "") -> None:
-        self._array, self._loader, self.absent_because = array, loader, absent_because
+    def __init__(
+        self, array: Array | None = None, loader: Callable[[], Array] | None = None, absent_because: str = "", computed: bool = False
+    ) -> None:
+        self._array, self._loader, self.absent_because, self.computed = array, loader, absent_because, computed
+
+    @property
+    def loaded(self) -> bool:
+        """Whether the values are in memory."""
+        return self._array is not None
 
     @property
     def available(self) -> bool:

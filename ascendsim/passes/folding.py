@@ -27,14 +27,17 @@ def fold(node: Node, definition: OpDef) -> list[Array] | None:
         GraphError: If the operator fails on its constants; names the node.
     """
     if not node.domain and node.op_type in ("Shape", "Size"):
-        return _shape_of(node)
-    if (
-        not definition.foldable
-        or node.attr(KEEP, 0)
-        or any(True for _ in node.subgraphs)
-        or not _operands_known(node)
-        or not _results_small(node)
-    ):
+        return shape_values(node)
+    return None if node.attr(KEEP, 0) else fold_small(node, definition)
+
+
+def fold_small(node: Node, definition: OpDef) -> list[Array] | None:
+    """The values of a foldable node whose inputs all have values and whose outputs are small, else None.
+
+    Raises:
+        GraphError: If the operator fails on its constants; names the node.
+    """
+    if not definition.foldable or any(True for _ in node.subgraphs) or not _operands_known(node) or not _results_small(node):
         return None
     arrays = [None if t is None or t.constant is None else t.constant.array() for t in node.inputs]
     dtypes: list[np.dtype[Any]] = [(t.origin_dtype or t.element_type).numpy for t in node.outputs]
@@ -50,7 +53,10 @@ def fold(node: Node, definition: OpDef) -> list[Array] | None:
     return [np.asarray(result) for result in results] if _complete(node, results) else None
 
 
-def _shape_of(node: Node) -> list[Array] | None:
+def shape_values(node: Node) -> list[Array] | None:
+    """The value of a Shape or Size if the dimensions that it asks for are numbers; None for other operators."""
+    if node.domain or node.op_type not in ("Shape", "Size"):
+        return None
     data = node.required(0)
     if data.shape is None:
         return None
@@ -69,7 +75,7 @@ def _operands_known(node: Node) -> bool:
             continue
         if tensor.constant is None or not tensor.constant.available or not tensor.is_static:
             return False
-        total += _bytes(tensor)
+        total += origin_bytes(tensor)
     return total <= MAX_SOURCE_BYTES
 
 
@@ -80,13 +86,14 @@ def _results_small(node: Node) -> bool:
         if tensor.origin_dtype is None:
             return False
         if tensor.is_static:
-            total += _bytes(tensor)
-        elif sum(_bytes(t) for t in node.inputs if t is not None) > MAX_FOLDED_BYTES:
+            total += origin_bytes(tensor)
+        elif sum(origin_bytes(t) for t in node.inputs if t is not None) > MAX_FOLDED_BYTES:
             return False
     return total <= MAX_FOLDED_BYTES
 
 
-def _bytes(tensor: Tensor) -> int:
+def origin_bytes(tensor: Tensor) -> int:
+    """Bytes of a static tensor in the type of the user's model (four an element where that is not known)."""
     return math.prod(tensor.static_shape) * (tensor.origin_dtype or DType.FLOAT32).itemsize
 
 

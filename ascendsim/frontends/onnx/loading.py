@@ -98,6 +98,6 @@ def _absent(model: onnx.ModelProto, weights: Weights, seed: int) -> Absent:
     readers = roles(model.graph)
 
     def fill(proto: onnx.TensorProto, dtype: DType, shape: tuple[int, ...], reason: str) -> Constant:
-        return Constant(loader=lambda: random_weight(seed, proto.name, dtype, shape, readers.get(proto.name)))
+        return Constant(loader=lambda: random_weight(seed, proto.name, dtype, shape, readers.get(proto.name)), computed=True)
 
     return fill
