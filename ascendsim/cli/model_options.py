@@ -36,6 +36,8 @@ def add_model_options(parser: argparse.ArgumentParser, optional: bool = False) -
     parser.add_argument("model", nargs="?", help="path of an .onnx file" + (" (optional)" if optional else ""))
     parser.add_argument("--model", dest="model_option", metavar="FILE", help="the same, as ATC writes it")
     parser.add_argument("--framework", choices=("5",), help="ATC's number of the source framework: 5, ONNX")
+    text = "ATC's layout of the inputs; taken so that its command lines work: ONNX operators say their layout themselves"
+    parser.add_argument("--input_format", choices=("NCHW", "ND", "NCDHW"), help=text)
     parser.add_argument("--input_shape", metavar="NAME:DIMS", help='shapes of inputs, for example "input:8,3,224,224;mask:8,128"')
     parser.add_argument("--batch", type=positive, metavar="N", help="batch size of every input; baked-in batch sizes are rewritten")
     weights = "take weights from the file, or fill missing ones with seeded values (default: file)"

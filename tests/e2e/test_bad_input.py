@@ -208,5 +208,5 @@ def test_the_model_is_named_once(capsys: pytest.CaptureFixture[str], good: str) 
 
 
 def test_a_model_may_be_named_as_atc_does(capsys: pytest.CaptureFixture[str], good: str) -> None:
-    assert main(("compile", f"--model={good}", "--framework=5", "--soc_version=Ascend310")) == 0
+    assert main(("compile", f"--model={good}", "--framework=5", "--input_format=NCHW", "--soc_version=Ascend310")) == 0
     assert "relu" in capsys.readouterr().out
