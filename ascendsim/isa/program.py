@@ -9,7 +9,6 @@ from typing import Any
 
 from ascendsim.isa.instructions import Allocation, Buffer, Flag, Img2Col, Loop, Move, Operand, Statement
 
-
 MODES = ("sink", "host", "eager")  # who launches tasks: the device, the host, or a framework that calls operator by operator
 
 
@@ -62,6 +61,9 @@ class RenamedBlock(Block):
     """
 
     __slots__ = ("_body", "_names", "_template")
+    _body: tuple[Statement, ...] | None
+    _names: Mapping[str, str]
+    _template: Block
 
     def __init__(self, template: Block, names: Mapping[str, str]) -> None:
         for field_name, value in (
@@ -75,21 +77,19 @@ class RenamedBlock(Block):
             object.__setattr__(self, field_name, value)
 
     @property
-    def body(self) -> tuple[Statement, ...]:  # type: ignore[override]
+    def body(self) -> tuple[Statement, ...]:
         """The template's statements with this block's names."""
-        body: tuple[Statement, ...] | None = self._body
-        if body is None:
-            body = _renamed(self._template.body, self._names)
-            object.__setattr__(self, "_body", body)
-        return body
+        if self._body is None:
+            object.__setattr__(self, "_body", _renamed(self._template.body, self._names))
+        assert self._body is not None
+        return self._body
 
     @property
     def template(self) -> Block:
-        template: Block = self._template
-        return template
+        return self._template
 
     def region(self, name: str) -> str:
-        return str(self._names.get(name, name))
+        return self._names.get(name, name)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Block):
@@ -183,8 +183,9 @@ class Region:
         offset: Byte offset in device memory, 512 B aligned (of a slice: of its first element).
         kind: "weight", "input", "output", "activation" or "workspace".
         alias_of: Name of the region this one shares its bytes with (reshape), if any.
-        first, last: Task ids of the first and last use (inclusive); weights live for ever.
+        first, last: Task ids of the first and last use (inclusive), tasks that may run at the same time counted in; weights live for ever.
         cut: Logical axis and index of the first element if this is a slice of `alias_of`, None if it is all of it.
+        in_place_of: Name of the region whose address this one takes over with its first task, if any.
     """
 
     name: str
@@ -195,6 +196,7 @@ class Region:
     first: int = 0
     last: int = 0
     cut: tuple[int, int] | None = None
+    in_place_of: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

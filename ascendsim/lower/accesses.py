@@ -26,8 +26,9 @@ def accesses_of(groups: Iterable[BlockGroup], sizes: Mapping[str, int]) -> tuple
     """
     moved: dict[tuple[str, bool], int] = {}
     for group in groups:
-        for move, times in gm_moves(group.block.body, group.count):
+        block = group.block
+        for move, times in gm_moves(block.template.body, group.count):
             write = move.dst.buffer is Buffer.GM
-            key = (move.dst.name if write else move.src.name, write)
+            key = (block.region(move.dst.name if write else move.src.name), write)
             moved[key] = moved.get(key, 0) + move.bytes * times
     return tuple(Access(region, min(total, sizes.get(region, total)), total, write) for (region, write), total in moved.items())

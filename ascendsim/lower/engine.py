@@ -69,6 +69,11 @@ def ai_cpu_work(node: Node) -> AiCpuWork:
     return AiCpuWork(max((math.prod(ref.shape) for ref in inputs + outputs), default=0), 1.0, inputs, outputs)
 
 
+def workspace_name(node: str) -> str:
+    """Name of a node's scratch region."""
+    return f"{node}/workspace"
+
+
 def with_workspace(work: Any, name: str) -> Any:
     """The work with the scratch region under a name of its own."""
     if isinstance(work, Ref):

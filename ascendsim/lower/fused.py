@@ -21,18 +21,17 @@ from ascendsim.core.errors import AscendSimError, CompileError
 from ascendsim.core.formats import Format, align, c0
 from ascendsim.graph.ir import Node, Tensor
 from ascendsim.graph.scopes import FUSED_SEPARATOR, SECOND_STAGE, internal_tensors
+from ascendsim.isa.program import Access
 from ascendsim.lower.accesses import accesses_of
 from ascendsim.lower.engine import work_of
 from ascendsim.lower.templates.stage import Stage
 from ascendsim.lower.templates.way_out import fixpipe_takes
 from ascendsim.opset import OpSet
 from ascendsim.opset.work import (
-    AiCpuWork,
     CubePair,
     CubeWork,
     LowerContext,
     MoveWork,
-    NoTask,
     ScalarWork,
     SequenceWork,
     SideOutput,
@@ -59,8 +58,9 @@ class FusedScope:
 
     Attributes:
         nodes: In execution order.
-        work: What they ask for together.
+        work: What they ask for together (by the tensors of the first such scope, if others are equal).
         stage: The program.
+        accesses: What it does to global memory.
         internal: Tensors that live in the Unified Buffer only.
         saved_bytes: Moves of tensors made inside the scope that are gone: writes and reads of the single nodes less those that stay.
         operand_bytes: Bytes of all other tensors that the scope moves more than its nodes alone (tiles chosen with a view to the
@@ -70,6 +70,7 @@ class FusedScope:
     nodes: tuple[Node, ...]
     work: CubeWork | CubePair | VectorWork
     stage: Stage
+    accesses: tuple[Access, ...]
     internal: tuple[Tensor, ...]
     saved_bytes: int
     operand_bytes: int
@@ -94,10 +95,6 @@ class ScopeLowering:
     def __init__(self, soc: SocSpec, opset: OpSet, context: LowerContext, maker: StageMaker, chain: ChainWork | None = None) -> None:
         self._soc, self._opset, self._context, self._maker, self._chain = soc, opset, context, maker, chain
         self._alone: dict[str, tuple[Work, Counter[tuple[str, bool]]]] = {}
-
-    def fusible(self, node: Node) -> bool:
-        """Whether a node runs a task on the AI Core."""
-        return not isinstance(work_of(node, self._opset, self._context), AiCpuWork | NoTask)
 
     def lower(self, nodes: Sequence[Node]) -> FusedScope:
         """The program of a scope.
@@ -136,11 +133,12 @@ class ScopeLowering:
         stages = self._maker.stages(work)
         if len(stages) != 1:
             raise CompileError(f"work of node {nodes[0].name!r} and others", "must run as one task", f"{len(stages)} tasks")
-        moved = moved_bytes(stages)
+        accesses = accesses_of(stages[0].groups, stages[0].sizes)
+        moved = _moved(accesses)
         made = {tensor.name for node in nodes for tensor in node.outputs}
         saved = sum(alone[key] - moved[key] for key in alone | moved if key[0] in made)
         operands = sum(moved[key] - alone[key] for key in alone | moved if key[0] not in made)
-        return FusedScope(tuple(nodes), work, stages[0], internal, saved, operands)
+        return FusedScope(tuple(nodes), work, stages[0], accesses, internal, saved, operands)
 
     def _single(self, node: Node) -> tuple[Work, Counter[tuple[str, bool]]]:
         """Work of a node by itself, and the bytes that it moves."""
@@ -181,10 +179,13 @@ def _operand_bytes(scope: FusedScope) -> int:
 
 def moved_bytes(stages: Iterable[Stage]) -> Counter[tuple[str, bool]]:
     """Bytes that programs move between global memory and the chip, by region and direction (True = written)."""
+    return _moved(access for stage in stages for access in accesses_of(stage.groups, stage.sizes))
+
+
+def _moved(accesses: Iterable[Access]) -> Counter[tuple[str, bool]]:
     moved: Counter[tuple[str, bool]] = Counter()
-    for stage in stages:
-        for access in accesses_of(stage.groups, stage.sizes):
-            moved[access.region, access.write] += access.moved_bytes
+    for access in accesses:
+        moved[access.region, access.write] += access.moved_bytes
     return moved
 
 

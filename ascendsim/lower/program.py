@@ -10,8 +10,8 @@ from ascendsim.graph.ir import Graph, Node
 from ascendsim.graph.scopes import units_in_order
 from ascendsim.isa.program import Access, Program, Task, TaskKind
 from ascendsim.lower.accesses import accesses_of
-from ascendsim.lower.engine import check_static, with_workspace, work_of
-from ascendsim.lower.fused import ChainWork, FusedScope, ScopeLowering
+from ascendsim.lower.engine import check_static, with_workspace, workspace_name
+from ascendsim.lower.fused import ChainWork, ScopeLowering
 from ascendsim.lower.memory import plan_memory
 from ascendsim.lower.templates.cube import lower_cube
 from ascendsim.lower.templates.cube_pair import lower_pair
@@ -20,6 +20,7 @@ from ascendsim.lower.templates.sequence import buffers_for, join_stages
 from ascendsim.lower.templates.stage import Stage
 from ascendsim.lower.templates.steps import Expansion
 from ascendsim.lower.templates.vector import lower_vector
+from ascendsim.lower.units import ENGINES, KnownUnits, UnitLowering, fused_task
 from ascendsim.opset import OpSet
 from ascendsim.opset.work import (
     AiCpuWork,
@@ -39,26 +40,27 @@ from ascendsim.soc.spec import SocSpec
 
 @dataclass(frozen=True, slots=True)
 class LowerOptions:
-    """How to lower.
+    """How to lower. One object serves one chip and one opset, since it remembers what was lowered.
 
     Attributes:
         aicpu_types: CANN operator types that the chip runs on the AI CPU.
         flags: Profile flags that operators may ask for (`LowerContext.options`).
         chain: Joins the vector work of the nodes of a scope.
+        known: Units that were lowered before; None = equal units are lowered again (slower, the program is the same).
     """
 
     aicpu_types: frozenset[str] = frozenset()
     flags: Mapping[str, object] = field(default_factory=dict)
     chain: ChainWork | None = None
+    known: KnownUnits | None = field(default_factory=KnownUnits)
 
 
-def scope_lowering(soc: SocSpec, opset: OpSet, options: LowerOptions) -> ScopeLowering:
+def scope_lowering(soc: SocSpec, opset: OpSet, options: LowerOptions) -> UnitLowering:
     """What finds out whether several nodes can run as one task, as `lower_graph` would do it."""
-    return ScopeLowering(soc, opset, _context(soc, options), Lowering(soc), options.chain)
-
-
-def _context(soc: SocSpec, options: LowerOptions) -> LowerContext:
-    return LowerContext(soc.generation, options.aicpu_types, dict(options.flags), soc.vector.intrinsics)
+    context = LowerContext(soc.generation, options.aicpu_types, dict(options.flags), soc.vector.intrinsics)
+    lowering = Lowering(soc)
+    scopes = ScopeLowering(soc, opset, context, lowering, options.chain)
+    return UnitLowering(opset, context, lowering.tasks, scopes, options.known)
 
 
 def lower_graph(graph: Graph, soc: SocSpec, opset: OpSet, *, options: LowerOptions | None = None) -> Program:
@@ -71,14 +73,11 @@ def lower_graph(graph: Graph, soc: SocSpec, opset: OpSet, *, options: LowerOptio
         CompileError: If a shape is dynamic or work fits no tiling; names node or tensor and the remedy.
         UnsupportedOperatorError: If operators are unknown; lists all of them.
     """
-    options = options or LowerOptions()
     unsupported = [(node.op_type, node.name) for node in graph.nodes if node not in opset]
     if unsupported:
         raise UnsupportedOperatorError(unsupported)
     check_static(graph)
-    context = _context(soc, options)
-    lowering = Lowering(soc)
-    scopes = ScopeLowering(soc, opset, context, lowering, options.chain)
+    units = scope_lowering(soc, opset, options or LowerOptions())
     internal: set[str] = set()
     tasks: list[Task] = []
     uses: list[list[str]] = []
@@ -86,58 +85,38 @@ def lower_graph(graph: Graph, soc: SocSpec, opset: OpSet, *, options: LowerOptio
     cuts: dict[str, tuple[int, int]] = {}
     tasks_of: dict[str, tuple[int, ...]] = {}
     engines: dict[str, str] = {}
+    workspaces: dict[str, int] = {}
     for unit in units_in_order(graph):
-        node = unit[0]
+        touched = [tensor.name for node in unit for tensor in (*node.inputs, *node.outputs) if tensor is not None]
         if len(unit) > 1:
-            scope = scopes.lower(unit)
-            task = fused_task(scope, len(tasks))
+            scope = units.lower(unit)
             hidden = {tensor.name for tensor in scope.internal}
             internal |= hidden
-            touched = [tensor.name for item in unit for tensor in (*item.inputs, *item.outputs) if tensor is not None]
             uses.append([name for name in touched if name not in hidden])
-            tasks.append(task)
-            tasks_of.update((item.name, (task.id,)) for item in unit)
-            engines.update((item.name, ENGINES[type(scope.work)]) for item in unit)
+            tasks_of.update((node.name, (len(tasks),)) for node in unit)
+            engines.update((node.name, ENGINES[type(scope.work)]) for node in unit)
+            tasks.append(fused_task(scope, len(tasks)))
             continue
-        work = work_of(node, opset, context)
-        engines[node.name] = ENGINES[type(work)]
-        if isinstance(work, NoTask):
-            pairs = [*work.aliases, *((piece.region, piece.whole) for piece in work.slices)]
-            for shared, source in pairs:
-                if aliases.setdefault(shared, source) != source:
-                    raise CompileError(
-                        f"tensor {shared!r}", f"cannot lie in both {aliases[shared]!r} and {source!r}", remedy="please report this"
-                    )
-            aliases = {shared: source for shared, source in aliases.items() if shared != source}
-            cuts.update((piece.region, (piece.axis, piece.first)) for piece in work.slices)
-            tasks_of[node.name] = ()
-            continue
-        new = lowering.tasks(node, work, len(tasks))
-        tasks_of[node.name] = tuple(task.id for task in new)
-        tasks.extend(new)
-        tensors = [tensor.name for tensor in (*node.inputs, *node.outputs) if tensor is not None]
-        uses.extend([*tensors, *(access.region for access in task.accesses)] for task in new)
-    plan = plan_memory(graph, uses, aliases, lowering.workspaces, cuts, internal)
+        (node,) = unit
+        lowered = units.node(node)
+        engines[node.name] = lowered.engine
+        if lowered.nothing is not None:
+            _share_memory(lowered.nothing, aliases, cuts)
+        tasks_of[node.name] = tuple(range(len(tasks), len(tasks) + len(lowered.tasks)))
+        for task in lowered.tasks:
+            tasks.append(replace(task, id=len(tasks)))
+            uses.append([*touched, *(access.region for access in task.accesses)])
+        workspaces.update(lowered.workspaces)
+    plan = plan_memory(graph, uses, aliases, workspaces, cuts, internal)
     return Program(tuple(tasks), plan, metadata={"soc": soc.name, "graph": graph.name, "tasks_of": tasks_of, "engine": engines})
 
 
-def fused_task(scope: FusedScope, number: int) -> Task:
-    """The one task of a scope."""
-    stage = scope.stage
-    names = tuple(node.name for node in scope.nodes)
-    return Task(number, scope.name, stage.kind, groups=stage.groups, accesses=accesses_of(stage.groups, stage.sizes), fused=names)
-
-
-ENGINES: dict[type, str] = {
-    CubeWork: "cube",
-    CubePair: "cube",
-    VectorWork: "vector",
-    MoveWork: "movement",
-    ScalarWork: "scalar",
-    SequenceWork: "sequence",
-    AiCpuWork: "ai_cpu",
-    NoTask: "none",
-}
+def _share_memory(work: NoTask, aliases: dict[str, str], cuts: dict[str, tuple[int, int]]) -> None:
+    """Notes which tensors share memory where a node runs nothing."""
+    for shared, source in [*work.aliases, *((piece.region, piece.whole) for piece in work.slices)]:
+        if shared != source and aliases.setdefault(shared, source) != source:
+            raise CompileError(f"tensor {shared!r}", f"cannot lie in both {aliases[shared]!r} and {source!r}", remedy="please report this")
+    cuts.update((piece.region, (piece.axis, piece.first)) for piece in work.slices)
 
 
 class Lowering:
@@ -146,30 +125,31 @@ class Lowering:
     def __init__(self, soc: SocSpec) -> None:
         self.soc = soc
         self.expansion = Expansion(soc)
-        self.workspaces: dict[str, int] = {}
 
-    def tasks(self, node: Node, work: Work, first_id: int) -> list[Task]:
-        """The tasks of a node, numbered from `first_id`.
+    def tasks(self, node: Node, work: Work) -> tuple[list[Task], dict[str, int]]:
+        """The tasks of a node, numbered from 0, and bytes of its scratch regions by name.
 
         Raises:
             CompileError: Names the node.
         """
+        workspaces: dict[str, int] = {}
         if isinstance(work, AiCpuWork):
-            return [self._ai_cpu_task(node.name, work, first_id)]
+            return [self._ai_cpu_task(node.name, work)], workspaces
         if isinstance(work, SequenceWork):
-            name = f"{node.name}/workspace"
+            name = workspace_name(node.name)
             work = with_workspace(work, name)
             assert isinstance(work, SequenceWork)
             if work.workspace_bytes:
-                self.workspaces[name] = work.workspace_bytes
+                workspaces[name] = work.workspace_bytes
         try:
             stages = self.stages(work)
         except AscendSimError as error:
             raise CompileError(f"node {node.name!r} ({node.op_type})", f"cannot be lowered: {error}") from error
-        return [
-            Task(first_id + number, node.name, stage.kind, groups=stage.groups, accesses=accesses_of(stage.groups, stage.sizes))
+        tasks = [
+            Task(number, node.name, stage.kind, groups=stage.groups, accesses=accesses_of(stage.groups, stage.sizes))
             for number, stage in enumerate(stages)
         ]
+        return tasks, workspaces
 
     def stages(self, work: Work) -> list[Stage]:
         """Blocks for any work of the AI Core, one stage a task."""
@@ -201,10 +181,10 @@ class Lowering:
             return stage
         return replace(stage, sizes={region: bytes * work.repeat for region, bytes in stage.sizes.items()})
 
-    def _ai_cpu_task(self, name: str, work: AiCpuWork, number: int) -> Task:
+    def _ai_cpu_task(self, name: str, work: AiCpuWork) -> Task:
         accesses = _whole(work.inputs, False) + _whole(work.outputs, True)
         micros = work.elements * work.operations / self.soc.ai_cpu.elements_per_us
-        return Task(number, name, TaskKind.AI_CPU, accesses=accesses, cpu_us=micros)
+        return Task(0, name, TaskKind.AI_CPU, accesses=accesses, cpu_us=micros)
 
 
 def _whole(refs: Sequence[Ref], write: bool) -> tuple[Access, ...]:

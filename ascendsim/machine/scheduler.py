@@ -25,8 +25,8 @@ from ascendsim.machine.core import CoreRun, Record
 from ascendsim.machine.events import DISPATCH, Call
 from ascendsim.machine.fast_forward import FastForward, Statistics
 from ascendsim.machine.l2 import L2State
-from ascendsim.machine.links import Links
 from ascendsim.machine.launches import launch_ticks
+from ascendsim.machine.links import Links
 from ascendsim.machine.log import Log
 from ascendsim.machine.replay import Outcome, Replay
 from ascendsim.machine.tasks import Fetches, PlacedBlock, TaskRun
@@ -116,16 +116,19 @@ class Scheduler:
     def _compile(self, block: Block) -> tuple[CompiledBlock, tuple[str, ...]]:
         """The compiled form that all blocks like this one share, and this one's names of regions."""
         known = self._regions.get(id(block))  # the program keeps every block alive, so ids stay unique
-        if known is None and block.template is not block:
-            compiled, regions = self._compile(block.template)
-            known = self._regions[id(block)] = (compiled, tuple([block.region(name) for name in regions]))
         if known is None:
-            key, regions = block_key(block)
-            compiled = self._compiled.get(key)
-            if compiled is None:
-                compiled = self._compiled[key] = compile_block(block, self.soc, self.clock, len(self._compiled), regions)
-            known = self._regions[id(block)] = (compiled, regions)
+            known = self._regions[id(block)] = self._compile_new(block)
         return known
+
+    def _compile_new(self, block: Block) -> tuple[CompiledBlock, tuple[str, ...]]:
+        if block.template is not block:
+            compiled, regions = self._compile(block.template)
+            return compiled, tuple([block.region(name) for name in regions])
+        key, regions = block_key(block)
+        known = self._compiled.get(key)
+        if known is None:
+            known = self._compiled[key] = compile_block(block, self.soc, self.clock, len(self._compiled), regions)
+        return known, regions
 
     def _stream(self, runs: list[TaskRun]) -> Generator[Event, None, None]:
         launch = self.soc.launch

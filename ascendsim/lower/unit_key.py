@@ -1,0 +1,90 @@
+"""What decides how a unit (a node, or the nodes of a scope) is lowered, as a key: equal keys mean equal programs.
+
+Lowering reads operators, attributes, the tensors' types, shapes, formats and small constants, and how nodes hang together. Networks repeat
+their layers, so most units have a key that was seen before. The key holds, for each node, its operator, attributes and ports, with tensors
+numbered in the order of their first use, and for each tensor all that an operator may ask of it:
+
+    type, shape, format    the device's and the user's type
+    constant               whether it is one; the values themselves if they are few or integers (axes, pads, indices)
+    neighbours             the operator that makes it, those that read it, inside or outside the unit, and whether the graph returns it
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from operator import attrgetter
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from ascendsim.core.dtypes import DType
+from ascendsim.graph.ir import Graph, Node, Tensor
+from ascendsim.graph.scopes import SECOND_STAGE
+
+Key: TypeAlias = tuple[Hashable, ...]
+
+FEW_VALUES = 16  # operators ask for single values and for lists with one entry an axis; of larger constants only for index lists
+INDICES = (DType.INT32, DType.INT64)
+_TYPE = attrgetter("shape", "dtype", "origin_dtype", "format")
+
+
+def unit_key(nodes: Sequence[Node]) -> tuple[Key, tuple[str, ...]] | None:
+    """The key of a unit, and the names of the tensors that the key knows by number; None for units that hold subgraphs."""
+    numbers: dict[Tensor, int] = {}
+    inside = {node: number for number, node in enumerate(nodes)}
+    graph = nodes[0].graph
+    returned = [] if graph is None else graph.outputs
+    parts: list[Hashable] = []
+    for node in nodes:
+        attributes: list[Hashable] = []
+        for name, value in node.attributes.items():
+            known = _attribute(value)
+            if known is None:
+                return None
+            attributes.append((name, known))
+        ports: list[int] = []
+        for tensor in (*node.inputs, *node.outputs):
+            if tensor is None:
+                ports.append(-1)
+                continue
+            number = numbers.get(tensor)
+            if number is None:
+                number = numbers[tensor] = len(numbers)
+                parts.append(_tensor(tensor))
+            ports.append(number)
+        readers = tuple([_readers(tensor, inside, returned) for tensor in node.outputs])
+        held = bool(node.control)
+        parts.append((node.op_type, node.domain, tuple(attributes), tuple(ports), readers, held, SECOND_STAGE in node.origin))
+    return tuple(parts), tuple([tensor.name for tensor in numbers])
+
+
+def _attribute(value: object) -> Hashable | None:
+    """An attribute as something that can be compared; None if it is a subgraph."""
+    if isinstance(value, np.ndarray):
+        return value.dtype.str, value.shape, value.tobytes()
+    if isinstance(value, Graph) or (isinstance(value, tuple) and any(isinstance(item, Graph) for item in value)):
+        return None
+    return repr(value)  # tells 1, 1.0 and True apart, inside of lists too
+
+
+def _tensor(tensor: Tensor) -> Hashable:
+    producer = tensor.producer
+    if producer is not None:
+        return _TYPE(tensor), producer.op_type
+    constant = tensor.constant
+    if constant is None:
+        return _TYPE(tensor), ""
+    if not constant.available:
+        return _TYPE(tensor), "absent"
+    if not tensor.is_static or (tensor.elements > FEW_VALUES and tensor.origin_dtype not in INDICES):
+        return _TYPE(tensor), "weight"
+    values = constant.array()
+    return _TYPE(tensor), values.dtype.str, values.tobytes()
+
+
+def _readers(tensor: Tensor, inside: dict[Node, int], returned: Sequence[Tensor]) -> Hashable:
+    readers: dict[Any, None] = {}
+    for use in tensor.uses:
+        number = inside.get(use.node)
+        readers[use.node.op_type if number is None else number] = None
+    return tuple(readers), any(tensor is other for other in returned)

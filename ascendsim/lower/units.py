@@ -1,0 +1,196 @@
+"""Lowers units, a single node or the nodes of a scope, each kind once: what repeats is copied under other names.
+
+The first unit with a key (`unit_key`) is lowered; the tasks of all others with that key are its tasks with their own names of tensors and
+nodes, whose blocks share its statements (`isa.program.RenamedBlock`). That saves nearly all of the work on networks with equal layers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from ascendsim.graph.ir import Node
+from ascendsim.graph.scopes import internal_tensors
+from ascendsim.isa.program import Access, BlockGroup, RenamedBlock, Task
+from ascendsim.lower.engine import work_of, workspace_name
+from ascendsim.lower.fused import FusedScope, ScopeLowering
+from ascendsim.lower.templates.stage import Stage
+from ascendsim.lower.unit_key import unit_key
+from ascendsim.opset import OpSet
+from ascendsim.opset.work import (
+    AiCpuWork,
+    CubePair,
+    CubeWork,
+    LowerContext,
+    MoveWork,
+    NoTask,
+    ScalarWork,
+    SequenceWork,
+    Slice,
+    VectorWork,
+    Work,
+)
+
+NodeTasks = Callable[[Node, Work], tuple[list[Task], Mapping[str, int]]]
+
+ENGINES: dict[type, str] = {
+    CubeWork: "cube",
+    CubePair: "cube",
+    VectorWork: "vector",
+    MoveWork: "movement",
+    ScalarWork: "scalar",
+    SequenceWork: "sequence",
+    AiCpuWork: "ai_cpu",
+    NoTask: "none",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class LoweredNode:
+    """A node that runs by itself.
+
+    Attributes:
+        engine: What runs it, as a program's metadata names it.
+        tasks: Numbered from 0.
+        nothing: Where its outputs lie if it runs nothing.
+        workspaces: Bytes of its scratch regions.
+    """
+
+    engine: str
+    tasks: tuple[Task, ...] = ()
+    nothing: NoTask | None = None
+    workspaces: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class KnownUnits:
+    """Units of one compilation by key, each with the names of its tensors; for one chip, one opset and one set of options.
+
+    Attributes:
+        nodes: Single nodes.
+        scopes: Scopes of several nodes.
+        engines: What runs single nodes.
+    """
+
+    nodes: dict[Hashable, tuple[tuple[str, ...], LoweredNode]] = field(default_factory=dict)
+    scopes: dict[Hashable, tuple[tuple[str, ...], FusedScope]] = field(default_factory=dict)
+    engines: dict[Hashable, str] = field(default_factory=dict)
+
+
+class UnitLowering:
+    """Lowers the units of graphs for one chip.
+
+    Args:
+        opset: Operators.
+        context: What operators may ask while they describe their work.
+        node_tasks: Makes the tasks of a node from its work, and its workspaces.
+        scopes: Makes programs for scopes.
+        known: What was lowered before; None = every unit is lowered by itself.
+    """
+
+    def __init__(self, opset: OpSet, context: LowerContext, node_tasks: NodeTasks, scopes: ScopeLowering, known: KnownUnits | None) -> None:
+        self._opset, self._context, self._node_tasks, self._scopes, self._known = opset, context, node_tasks, scopes, known
+
+    def fusible(self, node: Node) -> bool:
+        """Whether a node runs a task on the AI Core."""
+        return self._engine(node) not in ("ai_cpu", "none")
+
+    def lower(self, nodes: Sequence[Node]) -> FusedScope:
+        """The program of a scope; see `ScopeLowering.lower`.
+
+        Raises:
+            CompileError: If there is none.
+        """
+        named = unit_key(nodes) if self._known is not None else None
+        if named is None or self._known is None:
+            return self._scopes.lower(nodes)
+        key, names = named
+        found = self._known.scopes.get(key)
+        if found is None:
+            scope = self._scopes.lower(nodes)
+            self._known.scopes[key] = names, scope
+            return scope
+        before, scope = found
+        return _renamed_scope(scope, nodes, dict(zip(before, names, strict=True)))
+
+    def node(self, node: Node) -> LoweredNode:
+        """A node by itself.
+
+        Raises:
+            CompileError: If it cannot be lowered; names it.
+        """
+        named = unit_key((node,)) if self._known is not None else None
+        if named is None or self._known is None:
+            return self._lower_node(node)
+        key, names = named
+        found = self._known.nodes.get(key)
+        if found is None:
+            lowered = self._lower_node(node)
+            self._known.nodes[key] = names, lowered
+            return lowered
+        before, lowered = found
+        return _renamed_node(lowered, node, dict(zip(before, names, strict=True)))
+
+    def _lower_node(self, node: Node) -> LoweredNode:
+        work = work_of(node, self._opset, self._context)
+        engine = ENGINES[type(work)]
+        if isinstance(work, NoTask):
+            return LoweredNode(engine, nothing=work)
+        tasks, workspaces = self._node_tasks(node, work)
+        return LoweredNode(engine, tuple(tasks), workspaces=workspaces)
+
+    def _engine(self, node: Node) -> str:
+        named = unit_key((node,)) if self._known is not None else None
+        known = self._known.engines.get(named[0]) if named is not None and self._known is not None else None
+        if known is None:
+            known = ENGINES[type(work_of(node, self._opset, self._context))]
+            if named is not None and self._known is not None:
+                self._known.engines[named[0]] = known
+        return known
+
+
+def fused_task(scope: FusedScope, number: int) -> Task:
+    """The one task of a scope."""
+    stage = scope.stage
+    names = tuple([node.name for node in scope.nodes])
+    return Task(number, scope.name, stage.kind, groups=stage.groups, accesses=scope.accesses, fused=names)
+
+
+def _renamed_scope(scope: FusedScope, nodes: Sequence[Node], names: Mapping[str, str]) -> FusedScope:
+    sizes = {names[region]: size for region, size in scope.stage.sizes.items()}
+    stage = Stage(_renamed_groups(scope.stage.groups, names), scope.stage.kind, sizes)
+    return replace(
+        scope, nodes=tuple(nodes), stage=stage, accesses=_renamed_accesses(scope.accesses, names), internal=internal_tensors(nodes)
+    )
+
+
+def _renamed_node(lowered: LoweredNode, node: Node, names: dict[str, str]) -> LoweredNode:
+    if lowered.nothing is not None:
+        aliases = tuple([(names[shared], names[source]) for shared, source in lowered.nothing.aliases])
+        slices = tuple([Slice(names[cut.region], names[cut.whole], cut.axis, cut.first) for cut in lowered.nothing.slices])
+        return LoweredNode(lowered.engine, nothing=NoTask(aliases, slices))
+    for task in lowered.tasks[:1]:
+        names[workspace_name(task.name)] = workspace_name(node.name)
+    workspaces = {names[name]: size for name, size in lowered.workspaces.items()}
+    tasks = tuple(
+        [
+            Task(
+                task.id,
+                node.name,
+                task.kind,
+                groups=_renamed_groups(task.groups, names),
+                accesses=_renamed_accesses(task.accesses, names),
+                cpu_us=task.cpu_us,
+            )
+            for task in lowered.tasks
+        ]
+    )
+    return LoweredNode(lowered.engine, tasks, workspaces=workspaces)
+
+
+def _renamed_groups(groups: Sequence[BlockGroup], names: Mapping[str, str]) -> tuple[BlockGroup, ...]:
+    return tuple([BlockGroup(RenamedBlock(group.block, names), group.count) for group in groups])
+
+
+def _renamed_accesses(accesses: Sequence[Access], names: Mapping[str, str]) -> tuple[Access, ...]:
+    return tuple([Access(names[access.region], access.unique_bytes, access.moved_bytes, access.write) for access in accesses])
