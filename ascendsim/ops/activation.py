@@ -9,12 +9,17 @@ import numpy as np
 
 from ascendsim.graph.ir import Array, Node
 from ascendsim.ops.common import StepSpec, as_float32, elementwise_lower, elementwise_work, finish, same_as, with_numpy
-from ascendsim.ops.elementwise import ERF_STEPS, TANH_STEPS, by_kernel
+from ascendsim.ops.elementwise import TANH_STEPS, by_kernel
 from ascendsim.opset import Layout, OpDef
 from ascendsim.opset.definition import Compute
 from ascendsim.opset.work import LowerContext, Work
 
 SIGMOID_STEPS: tuple[StepSpec, ...] = ("vmuls", "vexp", "vadds", "vrec")
+# x / (1 + e^-|y|) * e^min(y, 0) with y = 2 sqrt(2 / pi) (x + 0.044715 x^3): CANN's Gelu, in which both exponents stay negative
+_GELU_STEPS: tuple[StepSpec, ...] = (
+    *(("vmul", 2), "vmuls", "vadd", "vmuls"),
+    *("vmins", "vexp", "vabs", "vmuls", "vexp", "vadds", "vdiv", "vmul"),
+)
 _SOFTPLUS_STEPS: tuple[StepSpec, ...] = ("vabs", "vmuls", "vexp", "vadds", "vln", "vmaxs", "vadd")  # max(x, 0) + ln(1 + e^-|x|)
 _EXPONENTIAL_STEPS: tuple[StepSpec, ...] = ("vmins", "vexp", "vadds", "vmuls", "vmaxs", "vadd")  # max(x, 0) + a (e^min(x, 0) - 1)
 _CUT_STEPS: tuple[StepSpec, ...] = ("vcmp", "vsel")
@@ -83,10 +88,8 @@ def _gelu(node: Node, inputs: Sequence[Any], wanted: Sequence[np.dtype[Any]]) ->
 
 
 def _gelu_lower(node: Node, context: LowerContext) -> Work:
-    """Exact: x / 2 (1 + erf); tanh form: as x sigmoid(2 u), the way CANN's Gelu does it."""
-    if node.attr("approximate", "none") == "tanh":
-        return elementwise_work(node, context, [("vmul", 2), "vmuls", "vadd", *SIGMOID_STEPS, "vmul"], wide=True)
-    return elementwise_work(node, context, ["vmuls", *ERF_STEPS, "vadds", "vmuls", "vmul"], wide=True)
+    """Both forms: CANN has one kernel, that of the form with tanh (values keep the form that the model asks for)."""
+    return elementwise_work(node, context, _GELU_STEPS, wide=True)
 
 
 def _clip(_node: Node, x: Array, low: Array | None = None, high: Array | None = None) -> Array:
@@ -135,7 +138,7 @@ OPERATORS: tuple[OpDef, ...] = (
     _make("LeakyRelu", by_kernel("LEAKY", lambda n: (_number(n, "alpha", 0.01), 0), _leaky), ["vlrelu"]),
     OpDef("PRelu", same_as(), _prelu, elementwise_lower(["vmins", "vmul", "vmaxs", "vadd"]), Layout.FOLLOW),
     OpDef("Clip", same_as(), _clip_compute, _clip_lower, Layout.FOLLOW, "ClipByValue"),
-    _make("Sigmoid", by_kernel("SIGMOID", (0, 0), lambda _n, x: _sigmoid(x)), SIGMOID_STEPS, wide=True),
+    _make("Sigmoid", by_kernel("SIGMOID", (0, 0), lambda _n, x: _sigmoid(x)), SIGMOID_STEPS),  # CANN's kernel stays in float16
     _make("Tanh", by_kernel("TANH", (0, 0), lambda _n, x: np.tanh(x)), TANH_STEPS, wide=True),
     _make(
         "HardSigmoid",

@@ -70,7 +70,12 @@ def walking_axis(tensor: Tensor, axis: int) -> int:
 
 
 def axis_work(
-    node: Node, context: LowerContext, reductions: Sequence[tuple[str, str]], stages: Sequence[Sequence[StepSpec]], sweeps: int
+    node: Node,
+    context: LowerContext,
+    reductions: Sequence[tuple[str, str]],
+    stages: Sequence[Sequence[StepSpec]],
+    sweeps: int,
+    narrow: Sequence[StepSpec] = (),
 ) -> Work:
     """Vector work that normalises along the node's `axis`: stages of elementwise instructions with reductions between them.
 
@@ -80,6 +85,7 @@ def axis_work(
         reductions: Pairs: instruction that folds a row, instruction that adds rows up.
         stages: One more than reductions.
         sweeps: Reads of the input if a row does not fit into UB.
+        narrow: Instructions behind the first reduction that run in the input's own type, as that reduction then does.
     """
     source, target = node.required(0), node.output
     if source.elements == 0:
@@ -92,12 +98,17 @@ def axis_work(
     length, elements = (shape[axis], int(np.prod(shape, dtype=np.int64))) if rank else (1, 1)
     behind = int(np.prod(shape[axis + 1 :], dtype=np.int64)) if rank else 1
     inside = computing_type(source.element_type, context, wide=True)
-    body: list[Step] = []
-    for number, stage in enumerate(stages):
-        body += make_steps(stage, inside)
-        if number < len(reductions):
-            body.append(Step(reductions[number][0 if behind == 1 else 1], inside))
-    steps = converted(tuple(body), [source.element_type], target.element_type, inside)
+    own = computing_type(source.element_type, context) if narrow else inside
+    folds = [Step(names[0 if behind == 1 else 1], own if number == 0 else inside) for number, names in enumerate(reductions)]
+    first = (*make_steps(stages[0], own), folds[0], *make_steps(narrow, own))
+    rest: list[Step] = []
+    for stage, fold in zip(stages[1:], [*folds[1:], None], strict=True):
+        rest += [*make_steps(stage, inside), *([fold] if fold is not None else [])]
+    given = [source.element_type]
+    if narrow:
+        steps = converted(first, given, own, own) + converted(tuple(rest), [own], target.element_type, inside)
+    else:
+        steps = converted((*first, *rest), given, target.element_type, inside)
     rows, cols = (elements // length, length) if behind == 1 else (length, elements // length)
     piece = behind * source.element_type.itemsize if behind > 1 and behind != elements // length else 0
     streams = (Stream(Ref.of(source)),), (Stream(Ref.of(target)),)
@@ -115,12 +126,24 @@ def rows_in_blocks(node: Node, format: Format) -> bool:
     return shape[-1] % c0(node.required(0).element_type) == 0 and shape[-2] % FRACTAL_ROWS == 0
 
 
+def _softmax_in_blocks(node: Node, format: Format) -> bool:
+    """As `rows_in_blocks`, and for tensors of rank 3 or more with padded fractals too: CANN's kernel sets the padding itself."""
+    shape = node.required(0).static_shape
+    last = len(shape) > 2 and int(node.attr("axis", -1)) % len(shape) == len(shape) - 1
+    return rows_in_blocks(node, format) or (format is Format.FRACTAL_NZ and last)
+
+
 _MAX, _SUM = ("vcmax", "vmax"), ("vcadd", "vadd")
 
 
 def _softmax_lower(node: Node, context: LowerContext) -> Work:
-    """Maximum; subtract, exp; sum; divide."""
-    return axis_work(node, context, (_MAX, _SUM), ((), ("vsub", "vexp"), ("vdiv",)), sweeps=3)
+    """Maximum; subtract, exp; sum; divide.
+
+    In CANN's high-performance form (its default) maximum and difference stay float16. On fractals, and on m200 in every format, rows
+    are multiplied by the reciprocal of their sum, so that there is one division a row (too few to count).
+    """
+    once = context.generation == "m200" or node.required(0).format is Format.FRACTAL_NZ
+    return axis_work(node, context, (_MAX, _SUM), ((), ("vexp",), ("vmul" if once else "vdiv",)), sweeps=3, narrow=("vsub",))
 
 
 def _log_softmax_lower(node: Node, context: LowerContext) -> Work:
@@ -134,7 +157,7 @@ def _hardmax_lower(node: Node, context: LowerContext) -> Work:
 
 
 OPERATORS: tuple[OpDef, ...] = (
-    OpDef("Softmax", _infer, _softmax(logarithm=False), _softmax_lower, Layout.FOLLOW, "SoftmaxV2", in_blocks=rows_in_blocks),
+    OpDef("Softmax", _infer, _softmax(logarithm=False), _softmax_lower, Layout.FOLLOW, "SoftmaxV2", in_blocks=_softmax_in_blocks),
     OpDef("LogSoftmax", _infer, _softmax(logarithm=True), _log_softmax_lower, Layout.FOLLOW, "LogSoftmaxV2", in_blocks=rows_in_blocks),
     OpDef("Hardmax", _infer, with_numpy(_hardmax), _hardmax_lower, Layout.ND, "HardMax"),
 )

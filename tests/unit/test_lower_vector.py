@@ -220,3 +220,22 @@ def test_vector_steps_run_in_order() -> None:
     soc = load("Ascend910A")
     stage = check(elementwise(100, steps=(Step("vmuls"), Step("vexp"), Step("vadds", count=3))), soc)
     assert [(item.op, item.calls) for item, _ in executed([stage]) if isinstance(item, Vector)] == [("vmuls", 1), ("vexp", 1), ("vadds", 3)]
+
+
+def test_rows_of_fractals_are_reduced_a_block_at_a_time() -> None:
+    soc = load("Ascend310P3")
+    x, y = ref("x", (4, 32, 128), Format.FRACTAL_NZ), ref("y", (4, 32, 128), Format.FRACTAL_NZ)
+    steps = (Step("vcmax"), Step("vsub"))
+    stage = check(VectorWork(4 * 32, 128, steps, (Stream(x),), (Stream(y),), "cols", 3), soc)
+    assert computed([stage], "vcgmax") == 4 * 32 * 16  # one block of 16 a row
+    assert computed([stage], "vmax") == 4 * 32 * 128
+    assert computed([stage], "vcmax") == 0
+
+
+def test_tiles_of_a_move_end_where_bursts_end() -> None:
+    soc = load("Ascend310P3")
+    x, y = ref("x", (64, 128, 768), Format.FRACTAL_NZ), ref("y", (64, 128, 768))
+    stage = lower_movement(MoveWork((Copy(x, y, x.bytes, 2048, 1024),)), soc, Expansion(soc))
+    moves = [item for item, _ in executed([stage]) if isinstance(item, Move)]
+    assert {item.burst_bytes for item in moves} == {1024, 2048}
+    assert all(item.aligned for item in moves)

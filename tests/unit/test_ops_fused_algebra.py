@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from ascendsim.core.errors import GraphError
+from ascendsim.ops.fused_movement import fractal_permutation
 from ascendsim.opset.work import AiCpuWork, CubeWork, MoveWork, NoTask, SequenceWork, VectorWork, Work
 from tests.support.single_node import infer, lower, run
 
@@ -104,6 +105,30 @@ def test_confusion_transpose_is_a_transpose_and_a_reshape_in_either_order() -> N
         ascend("ConfusionTransposeD", [x], perm=(1, 0), shape=(32, 97), transpose_first=0)
     with pytest.raises(GraphError, match="needs perm to be an order of 2 axes"):
         ascend("ConfusionTransposeD", [x], perm=(1, 0, 2), shape=(32, 96), transpose_first=0)
+
+
+@pytest.mark.parametrize(
+    ("source", "perm", "shape", "first"),
+    [
+        ((2, 32, 96), (0, 2, 1, 3), (2, 32, 3, 32), False),
+        ((2, 3, 32, 32), (0, 2, 1, 3), (2, 32, 96), True),
+        ((64, 96), (0, 2, 1, 3), (2, 32, 3, 32), False),
+        ((2, 3, 32, 32), (0, 2, 1, 3), (64, 96), True),
+        ((32, 48, 64), (2, 0, 1, 3), (32, 16, 3, 64), False),
+    ],
+)
+def test_heads_move_between_fractals_as_a_permutation_of_their_storage(
+    source: tuple[int, ...], perm: tuple[int, ...], shape: tuple[int, ...], first: bool
+) -> None:
+    def blocks(array: np.ndarray) -> np.ndarray:
+        *batch, m, n = array.shape
+        cut = array.reshape(*batch, m // 16, 16, n // 16, 16)
+        return np.moveaxis(cut, -2, len(batch)).reshape(-1)
+
+    x = np.arange(np.prod(source)).reshape(source)
+    y = x.transpose(perm).reshape(shape) if first else x.reshape(shape).transpose(perm)
+    sizes, order = fractal_permutation(source, y.shape, source if first else shape, perm)
+    assert (blocks(x).reshape(sizes).transpose(order).reshape(-1) == blocks(y)).all()
 
 
 @pytest.mark.parametrize("axis", [-1, 0, 1])

@@ -58,8 +58,8 @@ def test_lowering() -> None:
     last = _work((2, 8, 50), -1)
     assert isinstance(last, VectorWork)
     assert (last.rows, last.cols, last.reduces, last.sweeps) == (16, 50, "cols", 3)
-    assert [step.op for step in last.steps] == ["vconv", "vcmax", "vsub", "vexp", "vcadd", "vdiv", "vconv"]
-    assert {step.dtype for step in last.steps} == {DType.FLOAT32}
+    assert [step.op for step in last.steps] == ["vcmax", "vsub", "vconv", "vexp", "vcadd", "vdiv", "vconv"]
+    assert [step.dtype for step in last.steps] == [DType.FLOAT16] * 2 + [DType.FLOAT32] * 5
     middle = _work((2, 8, 50), 1)
     assert (middle.rows, middle.cols, middle.reduces, middle.gather_bytes) == (8, 100, "rows", 100)
     first = _work((8, 50), 0)
@@ -72,7 +72,8 @@ def test_lowering() -> None:
     [
         ((4, 32, 48), -1, Format.FRACTAL_NZ, True),
         ((4, 32, 48), 1, Format.FRACTAL_NZ, False),
-        ((4, 32, 50), -1, Format.FRACTAL_NZ, False),
+        ((4, 32, 50), -1, Format.FRACTAL_NZ, True),
+        ((32, 50), -1, Format.FRACTAL_NZ, False),
         ((1, 16, 8, 8), 1, Format.NC1HWC0, False),
     ],
 )

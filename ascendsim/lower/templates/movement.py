@@ -6,6 +6,7 @@ vector steps the tile goes out from where it came in. Cores take shares of every
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -45,7 +46,21 @@ def _share(copy: Copy, soc: SocSpec) -> int:
     total = copy.bytes or copy.written
     parts = worthwhile_cores(total + copy.written, soc)
     wanted = ceil_div(total, parts)
-    return min(total, align(wanted, TRANSACTION_BYTES) if total > TRANSACTION_BYTES else total)
+    grain = _grain(copy, wanted)
+    return min(total, align(wanted, grain) if total > grain else total)
+
+
+def _grain(copy: Copy, room: int) -> int:
+    """Bytes of the source that a tile or share should be a multiple of: whole bursts on both sides if they fit, else 512 B.
+
+    A tile that ends inside a burst leaves pieces on either side that neither start nor end on 512 B boundaries.
+    """
+    total = copy.bytes or copy.written
+    read = copy.read_burst if 0 < copy.read_burst < total else 1
+    write = copy.write_burst * total // max(1, copy.written) if 0 < copy.write_burst < copy.written else 1
+    both, longer = math.lcm(read, write), max(read, write)
+    wanted = (math.lcm(both, TRANSACTION_BYTES), both, math.lcm(longer, TRANSACTION_BYTES), longer)
+    return next((grain for grain in wanted if grain <= room), TRANSACTION_BYTES)
 
 
 def aligned_shares(copies: list[tuple[int, int]]) -> list[tuple[tuple[int, ...], int]]:
@@ -94,6 +109,8 @@ class MoveWriter:
         most = max(BLOCK_BYTES, int(room / per_byte) // BLOCK_BYTES * BLOCK_BYTES)
         largest = max((amount for _, amount in amounts), default=0)
         tile = min(most, max(align(ceil_div(largest, TILES_TO_OVERLAP), TRANSACTION_BYTES), GOOD_TRANSFER_BYTES))
+        bound = max((_grain(copy, tile) for copy, _ in amounts), default=1)
+        tile = tile // bound * bound or tile
         source_bytes, target_bytes = tile if self.steps else int(tile * widest), align(int(tile * widest * growth), BLOCK_BYTES)
         read_by = Pipe.V if self.steps else Pipe.MTE3
         source = b.ring("in", Pipe.MTE2, read_by, 2, (Buffer.UB, align(source_bytes, BLOCK_BYTES)))

@@ -15,7 +15,7 @@ import math
 from dataclasses import replace
 
 from ascendsim.core.errors import CompileError
-from ascendsim.core.formats import BLOCK_BYTES, align, c0, ceil_div
+from ascendsim.core.formats import BLOCK_BYTES, Format, align, c0, ceil_div
 from ascendsim.isa.instructions import ZERO, Affine, Buffer, Move, Operand, Pipe
 from ascendsim.isa.program import Block, BlockGroup
 from ascendsim.lower.emit import BlockBuilder, Ring, capacity, pieces, plus, times
@@ -28,7 +28,9 @@ from ascendsim.soc.spec import SocSpec
 
 GOOD_TRANSFER_BYTES = 16 * 1024  # a transfer of this size reaches the peak rate (vendor guide; hardware notes on granularity)
 GOOD_BURST_BYTES = 2048  # bursts of several 512 B transactions lose little to rounding
+FRACTAL_COLUMNS = 16  # of a fractal of 16-bit elements; wider ones take two blocks a row, which the last fold joins
 TILES_TO_OVERLAP = 4  # a share is cut in at least so many tiles, if they stay above the size before
+BLOCK_REDUCTIONS = {"vcadd": "vcgadd", "vcmax": "vcgmax", "vcmin": "vcgmin"}  # one result for every 32 B block instead of one a repeat
 FOLDS = {"vcadd": "vadd", "vcmax": "vmax", "vcmin": "vmin", "vcgadd": "vadd", "vcgmax": "vmax", "vcgmin": "vmin"}
 BINARY = frozenset({"vadd", "vsub", "vmul", "vdiv", "vmax", "vmin", "vaddrelu", "vmla", "vmadd", "vsel", "vand", "vor"})
 
@@ -58,6 +60,8 @@ class VectorWriter:
         self.elements = max(1, space.rows * space.cols)
         widest = max([step.dtype.itemsize for step in steps], default=2)
         narrow = min([stream.ref.dtype.itemsize for stream in work.inputs if stream.over == "all"], default=widest)
+        whole = [stream.ref for stream in (*work.inputs, *work.outputs) if stream.over == "all"]
+        self.blocked_rows = bool(whole) and all(ref.format is Format.FRACTAL_NZ for ref in whole)
         self.scratch_item = max(work.live_bytes, 0 if len(steps) <= 1 else widest * (2 if widest > narrow else 1))
         self._choose_tile()
         self._allocate()
@@ -278,13 +282,25 @@ class VectorWriter:
         return b.source(ring, ring.slot_bytes)
 
     def _folded(self, step: Step, cols: int) -> tuple[Step, ...]:
-        """A reduction along a long row: binary steps fold it to one repeat, then one reducing repeat a row."""
-        fold = FOLDS.get(step.op)
-        lanes = self.b.soc.vector.repeat_bytes // step.dtype.itemsize
+        """A reduction along a long row: binary steps fold it to one repeat, then one reducing repeat a row.
+
+        In blocked formats they fold it to one column of blocks, in which a reducing repeat has several rows.
+        """
+        fold, blocks = FOLDS.get(step.op), self._block_reduction(step)
         supported = self.b.soc.vector.intrinsics.get(fold or "", ())
-        if self.work.reduces == "cols" and step.over == "all" and fold is not None and cols > lanes and step.dtype.value in supported:
+        if self.work.reduces != "cols" or step.over != "all" or fold is None or step.dtype.value not in supported:
+            return (step,)
+        if blocks is not None:
+            return (replace(step, op=fold), replace(step, op=blocks, over="row"))
+        if cols > self.b.soc.vector.repeat_bytes // step.dtype.itemsize:
             return (replace(step, op=fold), replace(step, over="row"))
         return (step,)
+
+    def _block_reduction(self, step: Step) -> str | None:
+        """The instruction that reduces blocks in place of whole repeats, where rows lie in fractals."""
+        name = BLOCK_REDUCTIONS.get(step.op)
+        known = name is not None and step.dtype.value in self.b.soc.vector.intrinsics.get(name, ())
+        return name if known and self.blocked_rows else None
 
     def _counts(self, rows: int, cols: int, binary: bool, step: Step | None = None) -> dict[str, tuple[int, int]]:
         """Elements of one call and calls, by `over`.
@@ -299,7 +315,7 @@ class VectorWriter:
             calls = min(rows, ceil_div(cols, lanes))
         row = (rows, 1)
         if step is not None and step.op in FOLDS and self.work.reduces == "cols":
-            row = (rows * lanes, 1)
+            row = (rows * (lanes if self._block_reduction(step) is None else FRACTAL_COLUMNS), 1)
         return {"all": (ceil_div(rows * cols, calls), calls), "row": row, "col": (cols, 1), "one": (1, 1)}
 
     def _store(self, over: str, row: tuple[Affine, int], col: tuple[Affine, int]) -> None:

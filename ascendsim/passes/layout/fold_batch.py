@@ -2,8 +2,8 @@
 
 Before: y[197, 1, 2304] = MatMul(x[197, 1, 768], w[768, 2304]), 197 products of one row each, padded to 16 rows.
 After:  y = Reshape(MatMul(Reshape(x, [197, 768]), w), [197, 1, 2304]), one product of 197 rows.
-CANN's graph engine does the same by a pass over BatchMatMul. Products whose rows fill whole fractals stay as they are: their
-operands may stay in FRACTAL_NZ through the operators around them.
+CANN's BatchMatMulV2ReshapeFusionPass (graph fusion, canndev) does so for many products of few rows only, by the limits below. All
+others stay as they are, padded rows and all: their operands may stay in FRACTAL_NZ through the operators around them.
 """
 
 from __future__ import annotations
@@ -13,8 +13,9 @@ import math
 import numpy as np
 
 from ascendsim.core.dtypes import DType
-from ascendsim.core.formats import FRACTAL_ROWS
 from ascendsim.graph.ir import Graph, Node, Tensor
+
+LIMITS = ((50, 32), (4096, 64))  # at least so many products of at most so many rows
 
 
 def fold_batches(graph: Graph) -> int:
@@ -37,8 +38,8 @@ def _folds(node: Node) -> bool:
         return False  # rows of a transposed operand do not lie one behind the other
     if not (left.is_static and right.is_static) or len(right.static_shape) != 2 or len(left.static_shape) < 3:
         return False
-    rows = left.static_shape[-2]
-    return left.elements > 0 and math.prod(left.static_shape[:-2]) > 1 and rows % FRACTAL_ROWS != 0
+    products, rows = math.prod(left.static_shape[:-2]), left.static_shape[-2]
+    return left.elements > 0 and any(products >= least and rows <= most for least, most in LIMITS)
 
 
 def _fold(graph: Graph, node: Node) -> None:
