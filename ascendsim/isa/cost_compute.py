@@ -5,7 +5,7 @@ from __future__ import annotations
 from ascendsim.core.dtypes import DType
 from ascendsim.core.errors import CompileError, suggest
 from ascendsim.core.formats import ceil_div
-from ascendsim.isa.cost_model import Cost, path_width, start_cycles, whole_cycles
+from ascendsim.isa.cost_model import Cost, path_width, start_cycles, with_start
 from ascendsim.isa.instructions import Mmad, Vector
 from ascendsim.soc.spec import SocSpec
 
@@ -25,10 +25,11 @@ def mmad_cost(mmad: Mmad, soc: SocSpec, megahertz: int) -> Cost:
             f"mmad of {mmad.dtype}", f"does not exist on {soc.name}", remedy="the Cube takes " + ", ".join(sorted(cube.cycles_per_block))
         )
     m1, k1, n1 = ceil_div(mmad.m, cube.m0), ceil_div(mmad.k, k0), ceil_div(mmad.n, cube.n0)
-    cycles = m1 * k1 * n1 * per_block + cube.gap_cycles + start_cycles(soc, megahertz, 1)
+    cycles = m1 * k1 * n1 * per_block + cube.gap_cycles
     if cube.odd_size_penalty and k1 > 1 and (m1 % 2 or n1 % 2):
         cycles += k1 - 2
-    return Cost(whole_cycles(cycles), cube.latency_cycles)
+    occupancy, head = with_start(cycles, start_cycles(soc, megahertz))
+    return Cost(occupancy, cube.latency_cycles, head=head)
 
 
 def vector_cost(vector: Vector, soc: SocSpec, megahertz: int) -> Cost:
@@ -53,16 +54,16 @@ def vector_cost(vector: Vector, soc: SocSpec, megahertz: int) -> Cost:
     if length % unit.repeat_bytes:
         cycles += unit.mask_cycles
     issues = vector.calls * instructions
-    total = vector.calls * cycles + start_cycles(soc, megahertz, issues)
-    return Cost(whole_cycles(total), unit.latency_cycles, issues, unit.head_cycles)
+    occupancy, head = with_start(cycles / instructions, start_cycles(soc, megahertz), issues)
+    return Cost(occupancy, unit.latency_cycles, issues, unit.head_cycles + head)
 
 
 def _l0c_to_ub(vector: Vector, soc: SocSpec, megahertz: int) -> Cost:
     """The vector unit of coupled cores fetches results from L0C; the width counts bytes in L0C."""
     width = path_width(soc.ports.l0c_to_ub, "L0C -> UB", soc)
-    moved = vector.calls * vector.elements * DType.of(vector.dtype).itemsize
-    cycles = moved / width + start_cycles(soc, megahertz, vector.calls)
-    return Cost(whole_cycles(cycles), soc.vector.latency_cycles, vector.calls, soc.vector.head_cycles, moved)
+    size = vector.elements * DType.of(vector.dtype).itemsize
+    occupancy, head = with_start(size / width, start_cycles(soc, megahertz), vector.calls)
+    return Cost(occupancy, soc.vector.latency_cycles, vector.calls, soc.vector.head_cycles + head, vector.calls * size)
 
 
 def _cycles_per_repeat(vector: Vector, soc: SocSpec) -> float:

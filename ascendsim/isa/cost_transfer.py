@@ -6,7 +6,7 @@ import math
 
 from ascendsim.core.errors import CompileError
 from ascendsim.core.formats import BLOCK_BYTES, align, ceil_div
-from ascendsim.isa.cost_model import Cost, LinkDemand, path_width, start_cycles, whole_cycles
+from ascendsim.isa.cost_model import Cost, LinkDemand, path_width, start_cycles, whole_cycles, with_start
 from ascendsim.isa.instructions import Buffer, Img2Col, Move
 from ascendsim.soc.spec import PortSpec, SocSpec
 
@@ -19,7 +19,7 @@ def move_cost(move: Move, soc: SocSpec, megahertz: int) -> Cost:
     Raises:
         CompileError: The chip has no such path.
     """
-    start = start_cycles(soc, megahertz, 1)
+    start = start_cycles(soc, megahertz)
     if Buffer.GM in (move.src.buffer, move.dst.buffer):
         return Cost(whole_cycles(start), bytes=move.bytes, link=_link_demand(move, soc))
     width = _on_chip_width(move, soc)
@@ -28,7 +28,8 @@ def move_cost(move: Move, soc: SocSpec, megahertz: int) -> Cost:
         bytes_moved, gap = align(move.bytes, FRACTAL_BYTES), soc.ports.load2d_gap_cycles
     else:
         bytes_moved = move.bursts * align(move.burst_bytes, BLOCK_BYTES)
-    return Cost(whole_cycles(bytes_moved / width + gap + start), bytes=move.bytes)
+    occupancy, head = with_start(bytes_moved / width + gap, start)
+    return Cost(occupancy, head=head, bytes=move.bytes)
 
 
 def img2col_cost(load: Img2Col, soc: SocSpec, megahertz: int) -> Cost:
@@ -45,8 +46,9 @@ def img2col_cost(load: Img2Col, soc: SocSpec, megahertz: int) -> Cost:
         raise CompileError("load3d", "must write L0A or L0B", load.dst.buffer.value, "use a Move for other buffers")
     port = soc.ports.l1_to_l0a if to_a else soc.ports.l1_to_l0b
     width = path_width(port, f"L1 -> {load.dst.buffer.value}", soc) * load3d_efficiency(load, to_a, soc.ports)
-    cycles = align(load.bytes, FRACTAL_BYTES) / width + soc.ports.load3d_head_cycles + start_cycles(soc, megahertz, 1)
-    return Cost(whole_cycles(cycles), bytes=load.bytes)
+    cycles = align(load.bytes, FRACTAL_BYTES) / width + soc.ports.load3d_head_cycles
+    occupancy, head = with_start(cycles, start_cycles(soc, megahertz))
+    return Cost(occupancy, head=head, bytes=load.bytes)
 
 
 def load3d_efficiency(load: Img2Col, to_a: bool, ports: PortSpec) -> float:

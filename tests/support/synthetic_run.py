@@ -10,19 +10,9 @@ from ascendsim.core.formats import Format
 from ascendsim.graph.ir import Graph, Node, Tensor
 from ascendsim.isa.program import Block, BlockGroup, CoreKind, MemoryPlan, Program, Task, TaskKind
 from ascendsim.profiling.view import ProfiledRun
-from ascendsim.soc.spec import (
-    AiCpuSpec,
-    BufferSpec,
-    CubeSpec,
-    DramSpec,
-    IssueSpec,
-    L2Spec,
-    LaunchSpec,
-    PortSpec,
-    SocSpec,
-    VectorSpec,
-)
+from ascendsim.soc.spec import SocSpec
 from ascendsim.trace.records import InstructionRecord, TaskRecord, Trace
+from tests.support.toy_soc import toy
 
 TICK = Fraction(1, 6_800_000_000)  # a tenth of a 680 MHz cycle
 CORE_TICKS = 10
@@ -44,8 +34,7 @@ CHAIN = ("Conv", "Relu", "Conv", "Add", "Relu", "MaxPool", "Conv", "TransData", 
 
 def tiny_soc(name: str = "Ascend310", *, split: bool = False, half_duplex: bool = True) -> SocSpec:
     """A chip with round figures: 2 AI Cores at 680 MHz (or 2 cube and 4 vector cores), 50 GB/s."""
-    float16 = {"float16": 1.0, "int8": 1.0}
-    return SocSpec(
+    return toy(
         name=name,
         architecture="test",
         generation="c220" if split else "v100",
@@ -55,19 +44,11 @@ def tiny_soc(name: str = "Ascend310", *, split: bool = False, half_duplex: bool 
         vector_cores=4 if split else 0,
         frequency_mhz=680,
         vector_frequency_mhz=680,
-        cube=CubeSpec(16, 16, {"float16": 16, "int8": 32}, float16, 20, 0, False),
-        vector=VectorSpec(256, 256, 255, 10, 20, {}, {}, 1, 1),
-        buffers=BufferSpec(65536, 65536, 262144, 1048576, 262144, None, None),
-        ports=PortSpec(256, 128, 64, 64, 256, None, None, 64, 64, 64, 64, 1, 1),
-        l2=L2Spec(8 << 20, True, 128, 100, 100, 64, 64),
-        dram=DramSpec(50, 50, half_duplex, 200, 200, 32, 0.8, 8),
-        issue=IssueSpec(1, 0, 10, {}),
-        launch=LaunchSpec(500, 2, 1, 50, 5),
-        ai_cpu=AiCpuSpec(4, 5, 10, 1000),
-        sources={},
+        ports={"l1_to_l0a": 256, "l1_to_l0b": 128, "l1_to_ub": 64, "ub_to_l1": 64, "ub_to_ub": 64},
+        l2={"size": 8 << 20, "software_managed": True},
+        dram={"read_gb_per_s": 50, "write_gb_per_s": 50, "half_duplex": half_duplex},
+        launch={"kernel_init_ns": 500, "task_launch_us": 2, "task_gap_us": 1, "block_dispatch_ns": 50},
         assumed=frozenset({"launch.task_gap_us", "l2.read_latency_cycles"}),
-        overrides={},
-        missing=(),
     )
 
 
