@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from ascendsim.api.comparing import Comparison, compare
     from ascendsim.api.compiling import CompiledModel, compile
     from ascendsim.api.loading import load
+    from ascendsim.api.optimizing import OptimizeResult, optimize
     from ascendsim.api.result import Result
     from ascendsim.api.running import random_inputs, run, simulate
     from ascendsim.core.errors import (
@@ -49,6 +50,8 @@ _HOMES = {
     "Ablation": "ascendsim.api.ablation",
     "compare": "ascendsim.api.comparing",
     "Comparison": "ascendsim.api.comparing",
+    "optimize": "ascendsim.api.optimizing",
+    "OptimizeResult": "ascendsim.api.optimizing",
     "run": "ascendsim.api.running",
     "random_inputs": "ascendsim.api.running",
     "Result": "ascendsim.api.result",
@@ -75,6 +78,7 @@ __all__ = [
     "GraphBuilder",
     "GraphError",
     "InputError",
+    "OptimizeResult",
     "PassError",
     "Result",
     "SimulationError",
@@ -86,6 +90,7 @@ __all__ = [
     "compare",
     "compile",
     "load",
+    "optimize",
     "random_inputs",
     "run",
     "simulate",

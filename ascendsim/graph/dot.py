@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from ascendsim.graph.ir import Graph, Node, Tensor
 from ascendsim.graph.text import dims
 
 
-def to_dot(graph: Graph, constants: bool = False) -> str:
+def to_dot(graph: Graph, constants: bool = False, colours: Mapping[str, str] | None = None) -> str:
     """Returns the graph in Graphviz' DOT language; the same graph gives the same text.
 
     Nodes are boxes with operator and name, inputs and outputs ellipses, edges carry element type and shape (one edge a use, so
@@ -17,6 +17,7 @@ def to_dot(graph: Graph, constants: bool = False) -> str:
     Args:
         graph: Any graph.
         constants: Whether to draw constants (weights) too.
+        colours: Fill colours of nodes by name, as Graphviz spells them.
     """
     lines = [
         "digraph " + _quoted(graph.name) + " {",
@@ -24,25 +25,25 @@ def to_dot(graph: Graph, constants: bool = False) -> str:
         '  edge [fontname="Helvetica", fontsize=10];',
     ]
     names: dict[Tensor | Node, str] = {}
-    lines.extend("  " + line for line in _body(graph, constants, names, ""))
+    lines.extend("  " + line for line in _body(graph, constants, names, "", colours or {}))
     lines.append("}")
     return "\n".join(lines) + "\n"
 
 
-def _body(graph: Graph, constants: bool, names: dict[Tensor | Node, str], prefix: str) -> Iterator[str]:
+def _body(graph: Graph, constants: bool, names: dict[Tensor | Node, str], prefix: str, colours: Mapping[str, str]) -> Iterator[str]:
     for given in graph.inputs:
         yield _declared(given, names, "ellipse", f"{given.name}\n{_type(given)}")
     if constants:
         for weight in graph.constants:
             yield _declared(weight, names, "note", f"{weight.name}\n{_type(weight)}")
     for node in graph.nodes:
-        yield _declared(node, names, "box", f"{node.op_type}\n{node.name}")
+        yield _declared(node, names, "box", f"{node.op_type}\n{node.name}", colours.get(node.name, ""))
     for node in graph.nodes:
         for key, subgraph in node.subgraphs:
             cluster = f"{prefix}g{len(names)}_"
             yield f"subgraph cluster_{cluster} {{"
             yield f"  label={_quoted(f'{key} of {node.name}')};"
-            for line in _body(subgraph, constants, names, cluster):
+            for line in _body(subgraph, constants, names, cluster, colours):
                 yield "  " + line
             yield "}"
     for node in graph.nodes:
@@ -63,9 +64,10 @@ def _body(graph: Graph, constants: bool, names: dict[Tensor | Node, str], prefix
             yield f"{source} -> {end} [label={_quoted(_type(output))}];"
 
 
-def _declared(item: Tensor | Node, names: dict[Tensor | Node, str], shape: str, label: str) -> str:
+def _declared(item: Tensor | Node, names: dict[Tensor | Node, str], shape: str, label: str, colour: str = "") -> str:
     names[item] = f"n{len(names)}"
-    return f"{names[item]} [shape={shape}, label={_quoted(label)}];"
+    filled = f", style=filled, fillcolor={_quoted(colour)}" if colour else ""
+    return f"{names[item]} [shape={shape}, label={_quoted(label)}{filled}];"
 
 
 def _type(tensor: Tensor) -> str:

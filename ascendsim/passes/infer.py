@@ -55,9 +55,8 @@ class Inference:
         if definition is None or not definition.infers_bodies:
             for _, subgraph in node.subgraphs:
                 self.visit_all(subgraph.topological())
-        if definition is None or any(tensor is not None and tensor.origin_dtype is None for tensor in node.inputs):
-            return  # nothing can be said behind an operator without a definition; loading lists all of those
-        _apply_rule(node, definition, self._infer_body)
+        if definition is None or not self.apply_rule(node, definition):
+            return
         values = fold(node, definition)
         if values is None:
             return
@@ -65,6 +64,17 @@ class Inference:
             tensor.constant = Constant(value)
             tensor.shape = tuple(value.shape)
             tensor.dtype = tensor.origin_dtype = DType.of(value.dtype)
+
+    def apply_rule(self, node: Node, definition: OpDef) -> bool:
+        """Sets types and shapes of a node's outputs by the operator's rule, values aside; False if an input has no type yet.
+
+        Raises:
+            GraphError: If a rule of the operator is broken; names the node.
+        """
+        if any(tensor is not None and tensor.origin_dtype is None for tensor in node.inputs):
+            return False  # nothing can be said behind an operator without a definition; loading lists all of those
+        _apply_rule(node, definition, self._infer_body)
+        return True
 
     def _infer_body(self, body: Graph) -> None:
         """Infers a subgraph anew for a rule of control flow, which sets its input types.

@@ -1,0 +1,125 @@
+"""`optimize`: the graph engine on a graph, with a report of what each pass did."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from os import PathLike
+
+from ascendsim.api.graph_dumps import GraphDumps
+from ascendsim.core.errors import InputError
+from ascendsim.graph.copying import copy_graph
+from ascendsim.graph.ir import Graph
+from ascendsim.ops import default_opset
+from ascendsim.opset import OpSet
+from ascendsim.passes.graph_engine import EngineReport, EngineSettings, GraphEngine, Weight, pass_names, select_outputs, weigh
+from ascendsim.passes.graph_engine.stages import Dump
+from ascendsim.profiling.table import Cell, Table
+
+MIB = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class OptimizeResult:
+    """An optimised graph and how it came about.
+
+    Attributes:
+        graph: The result; the graph that was given stays as it is.
+        before, after: Sizes: nodes, constants and their bytes, subgraphs included.
+        report: Every run of every pass.
+    """
+
+    graph: Graph
+    before: Weight
+    after: Weight
+    report: EngineReport
+
+    def table(self) -> Table:
+        """What each pass did, summed over its runs, in the order of the first runs; sizes are those around whole runs of a stage's part."""
+        columns = ("stage", "pass", "what it did", "nodes before", "nodes after", "weights before(MiB)", "weights after(MiB)", "time(ms)")
+        rows: list[tuple[Cell, ...]] = []
+        for run in self.report.runs:
+            acted = [record for record in run.records if record.result.counts]
+            if not acted:
+                continue
+            sizes = (run.before.nodes, run.after.nodes, run.before.constant_bytes / MIB, run.after.constant_bytes / MIB)
+            if len(run.records) > 1:
+                rows.append((run.stage, run.name, "together:", *sizes, run.seconds * 1e3))
+                rows.extend((run.stage, f"  {item.name}", _did(item.result.counts), *(None,) * 4, item.seconds * 1e3) for item in acted)
+            else:
+                rows.append((run.stage, acted[0].name, _did(acted[0].result.counts), *sizes, run.seconds * 1e3))
+        return Table("optimize", columns, tuple(rows))
+
+    def _repr_html_(self) -> str:
+        return f"<p>{self}</p>{self.table()._repr_html_()}"
+
+    def __str__(self) -> str:
+        before, after = self.before, self.after
+        return (
+            f"{before.nodes} nodes -> {after.nodes}, {before.constants} constants ({before.constant_bytes / MIB:.2f} MiB)"
+            f" -> {after.constants} ({after.constant_bytes / MIB:.2f} MiB), {self.report.seconds * 1e3:.1f} ms in passes"
+        )
+
+
+def _did(counts: object) -> str:
+    assert isinstance(counts, dict)
+    return ", ".join(f"{kind} {number}" for kind, number in counts.items() if number)
+
+
+def optimize(
+    graph: Graph,
+    *,
+    passes: Sequence[str] | None = None,
+    outputs: Sequence[str] | str | None = None,
+    dump: str | PathLike[str] | None = None,
+    oo_level: str = "O3",
+    oo_constant_folding: bool = True,
+    oo_dead_code_elimination: bool = True,
+) -> OptimizeResult:
+    """Optimises a graph as CANN's graph engine does, apart from fusion; values stay the same under == (NaN = NaN).
+
+    Args:
+        graph: From `load` or `GraphBuilder`; stays as it is. `load(fold=False)` leaves shape arithmetic for the passes to fold.
+        passes: Names of the only passes that run (`ascendsim passes list`); all by default. Shape inference always runs.
+        outputs: What to keep, "node:index" or tensor names, in this order (ATC's --out_nodes); all outputs by default.
+        dump: Folder that receives the graph before and after each pass that changed it: diff, Graphviz files, pictures.
+        oo_level: "O3", or "O1" for shape inference, folding and dead-edge elimination only (ATC's option).
+        oo_constant_folding: Whether constants are folded (ATC's option).
+        oo_dead_code_elimination: Whether branches of constant conditions are resolved (ATC's option).
+
+    Raises:
+        InputError: If an option is not valid, or `outputs` names something that the graph lacks.
+        PassError: If a pass failed; names it.
+    """
+    if not isinstance(graph, Graph):
+        raise InputError("optimize", "takes a graph from asim.load or GraphBuilder", type(graph).__name__, "load the model first")
+    opset = default_opset()
+    settings = EngineSettings.of(passes, pass_names(opset), oo_level, oo_constant_folding, oo_dead_code_elimination)
+    work = copy_graph(graph)
+    dumps = None if dump is None else GraphDumps(dump, work)
+    before = weigh(work)
+    if outputs is not None:
+        select_outputs(work, outputs)
+        if dumps is not None:
+            dumps("00_outputs", work)
+    engine = GraphEngine(opset, settings, dumps)
+    engine.prepare(work)
+    engine.finish(work)
+    return OptimizeResult(work, before, weigh(work), engine.report)
+
+
+def new_engine(
+    opset: OpSet,
+    optimize: bool | Sequence[str],
+    oo_level: str,
+    oo_constant_folding: bool,
+    oo_dead_code_elimination: bool,
+    dump: Dump | None = None,
+) -> GraphEngine | None:
+    """The graph engine for `compile`; None if it is off.
+
+    Raises:
+        InputError: If an option is not valid.
+    """
+    settings = EngineSettings.of(optimize, pass_names(opset), oo_level, oo_constant_folding, oo_dead_code_elimination)
+    return None if optimize is False else GraphEngine(opset, settings, dump)

@@ -1,0 +1,55 @@
+"""IdentityPass and its kin: operators that only hand their input on when a trained model is run.
+
+GE has one pass for each of these markers; they differ in nothing but the operator. A mask that Dropout gives is all true then;
+where somebody reads it the node stays.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ascendsim.graph.ir import Node
+from ascendsim.passes.graph_engine.edits import bypass, is_standard, same_type, small_value
+from ascendsim.passes.graph_engine.node_pass import Site, again_around
+
+
+@dataclass(frozen=True, slots=True)
+class RemoveForwarding:
+    """Removes nodes of one operator type whose first output is their first input.
+
+    Attributes:
+        name: GE's name of the pass.
+        op_type: The operator.
+        domain: Its domain.
+    """
+
+    name: str
+    op_type: str
+    domain: str = ""
+
+    def run(self, node: Node, site: Site) -> bool:
+        if (node.op_type, node.domain) != (self.op_type, self.domain) or not _forwards(node) or not node.outputs:
+            return False
+        source = node.required(0)
+        if not same_type(source, node.output):
+            return False
+        again_around(node, site)
+        if not bypass(node, source):
+            site.tally.count("left: it names an output")
+            return False
+        site.tally.count(f"removed {self.op_type}")
+        return True
+
+
+def _forwards(node: Node) -> bool:
+    """Whether the node hands its input on: a Dropout does unless training mode may be on."""
+    if node.input(0) is None:
+        return False
+    if not is_standard(node, "Dropout") or node.input(2) is None:
+        return True
+    training = small_value(node.input(2), 1)
+    return training is not None and not training.any()
+
+
+IDENTITY = RemoveForwarding("IdentityPass", "Identity")
+DROPOUT = RemoveForwarding("DropOutPass", "Dropout")
