@@ -24,6 +24,8 @@ def load(
     shapes: Mapping[str, Sequence[int]] | None = None,
     weights: Literal["file", "random"] = "file",
     seed: int = 0,
+    outputs: Sequence[str] | str | None = None,
+    fold: bool = True,
 ) -> Graph:
     """Reads an ONNX model, infers every shape and folds its shape arithmetic; or a fused sub-graph in AKG's composite JSON.
 
@@ -34,6 +36,9 @@ def load(
         weights: "file" takes the values from the file (weights whose external file is missing become shape-only, which is
             enough for timing); "random" fills those missing ones with seeded values.
         seed: Seed of the random weights.
+        outputs: What to keep, "node:index" or tensor names, in this order (ATC's --out_nodes); all outputs by default. What it does not
+            need is dropped, operators that are not supported too.
+        fold: Whether shape arithmetic that is known becomes constants; False keeps every node of the file, for `optimize` to fold.
 
     Raises:
         InputError: If the file cannot be read or an option does not fit the model.
@@ -46,7 +51,7 @@ def load(
         raise InputError("option batch", "must be a positive integer", repr(batch))
     if shapes is not None and not isinstance(shapes, Mapping):
         raise InputError("option shapes", "must be shapes by input name", type(shapes).__name__, 'pass {"input": (8, 3, 224, 224)}')
-    options: dict[str, Any] = {"batch": batch, "shapes": shapes, "weights": weights, "seed": seed}
+    options: dict[str, Any] = {"batch": batch, "shapes": shapes, "weights": weights, "seed": seed, "outputs": outputs, "fold": fold}
     held = Path(source) if isinstance(source, PathLike) else source
     composite = _composite_text(held)
     if composite is not None:
@@ -54,6 +59,8 @@ def load(
 
         if batch is not None:
             raise InputError("option batch", "does not go with composite JSON", batch, "give shapes= for its dynamic inputs")
+        if outputs is not None:
+            raise InputError("option outputs", "does not go with composite JSON", repr(outputs))
         return load_composite(composite, opset=default_opset(), shapes=shapes)
     from ascendsim.frontends.onnx import load_onnx
 

@@ -104,6 +104,14 @@ class Inference:
         remove_dead(graph)
         return before - len(graph)
 
+    def forget_values(self, graph: Graph) -> None:
+        """Forgets the values that were kept aside, so that nodes stay as they are; types and shapes stay too."""
+        for node in graph.nodes:
+            for tensor in node.outputs:
+                tensor.constant = None
+            for _, subgraph in node.subgraphs:
+                self.forget_values(subgraph)
+
     def restart(self, graph: Graph) -> None:
         """Forgets the shapes and values that were inferred, so that other input shapes can be tried; types stay."""
         for node in graph.nodes:

@@ -19,6 +19,7 @@ from ascendsim.frontends.onnx.weights import random_weight, roles
 from ascendsim.graph.ir import Constant, Graph
 from ascendsim.graph.verify import verify
 from ascendsim.opset import OpSet
+from ascendsim.passes.graph_engine import select_outputs
 from ascendsim.passes.infer import Inference
 
 Weights = Literal["file", "random"]
@@ -33,6 +34,8 @@ def load_onnx(
     weights: Weights = "file",
     seed: int = 0,
     check_operators: bool = True,
+    outputs: Sequence[str] | str | None = None,
+    fold: bool = True,
 ) -> Graph:
     """Reads an ONNX model of opset 7 or newer into a graph in the forms of the newest operator set.
 
@@ -48,6 +51,8 @@ def load_onnx(
         weights: "file": tensors whose external file is missing become shape-only. "random": they get seeded values by role.
         seed: Of the random weights.
         check_operators: Whether operators without a definition are an error; else the graph holds them as they are.
+        outputs: What to keep, "node:index" or tensor names; nodes that nothing of it needs are dropped, known operators or not.
+        fold: Whether shape arithmetic that is known becomes constants; else every node of the file stays.
 
     Returns:
         A verified graph; `metadata` holds "format", "opset", "producer", "inputs" and "file".
@@ -67,7 +72,12 @@ def load_onnx(
         raise InputError(f"model {name!r}", f"is damaged: {error}", remedy="download or export it again") from error
     if batch is not None or shapes:
         graph = _with_shapes(graph, opset, batch, shapes)
-    Inference(opset).finish(graph)
+    if outputs is not None:
+        select_outputs(graph, outputs)
+    if fold:
+        Inference(opset).finish(graph)
+    else:
+        Inference(opset).forget_values(graph)
     graph.metadata.update(
         format="onnx",
         opset=versions[""],
