@@ -6,7 +6,7 @@ have one. The others stay single operators and the reason is kept. Nodes keep th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 
@@ -62,7 +62,10 @@ def fuse_buffers(
     """
     kind = cache(lambda node: pattern_of(node, opset))
     scopes = Scopes(graph, maker)
-    run = _Run(graph, scopes, kind, report)
+    by_kind: dict[OpPattern, list[Node]] = {}
+    for node in scopes.order:
+        by_kind.setdefault(kind(node), []).append(node)
+    run = _Run(graph, scopes, kind, by_kind, report)
     for item in _mindspore(limits) if limits.mindspore else _cann(limits, switches):
         if _on(item.name, switches, report) and run.run(item) and after is not None:
             after(item.name, graph)
@@ -90,6 +93,7 @@ class _Run:
     graph: Graph
     scopes: Scopes
     kind: Callable[[Node], OpPattern]
+    by_kind: Mapping[OpPattern, list[Node]]  # in execution order
     report: FusionReport
 
     def run(self, item: UbPass) -> int:
@@ -103,9 +107,14 @@ class _Run:
                 self.report.records.append(record)
         return made
 
+    def _heads(self, pattern: UbPattern) -> list[Node]:
+        """Nodes of the classes with which a pattern can start, in execution order."""
+        found = [node for kind in dict.fromkeys(pattern.parts[0].kinds) for node in self.by_kind.get(kind, ())]
+        return sorted(found, key=self.scopes.order.__getitem__)
+
     def _pattern(self, item: UbPass, pattern: UbPattern, matcher: Matcher) -> PatternRecord:
         record = PatternRecord("ub", item.name, pattern.name)
-        for node in self.scopes.order:
+        for node in self._heads(pattern):
             match = matcher.match(node, pattern)
             if match is None:
                 continue
