@@ -72,6 +72,7 @@ class Node:
 
     def set_input(self, index: int, tensor: Tensor | None) -> None:
         """Connects an input port (extending the list with absent inputs if needed) and keeps both use lists right."""
+        self._changed()
         while index >= len(self._inputs):
             self._inputs.append(None)
         old = self._inputs[index]
@@ -93,13 +94,19 @@ class Node:
 
     def add_control(self, before: Node) -> None:
         """Adds a control edge: `before` must finish first."""
+        self._changed()
         self._control[before] = None
         before._followers[self] = None
 
     def remove_control(self, before: Node) -> None:
         """Removes a control edge if it is there."""
+        self._changed()
         self._control.pop(before, None)
         before._followers.pop(self, None)
+
+    def _changed(self) -> None:
+        if self.graph is not None:
+            self.graph._order = None
 
     def attr(self, name: str, default: Any = None) -> Any:
         return self.attributes.get(name, default)
@@ -133,6 +140,8 @@ class Graph:
     _tensors: dict[str, Tensor] = field(default_factory=dict)
     _node_names: dict[str, Node] = field(default_factory=dict)
     _counter: int = 0
+    _order: list[Node] | None = None  # execution order, until something changes it
+    _added: list[Node] = field(default_factory=list)
 
     def __repr__(self) -> str:
         return f"Graph({self.name!r}, {len(self._nodes)} nodes, inputs={self.inputs}, outputs={self.outputs})"
@@ -207,7 +216,18 @@ class Graph:
             node.outputs.append(item)
         self._nodes[node] = None
         self._node_names[node.name] = node
+        self._added.append(node)
+        self._order = None
         return node
+
+    @property
+    def additions(self) -> int:
+        """How many nodes were ever added."""
+        return len(self._added)
+
+    def added_since(self, additions: int) -> list[Node]:
+        """Nodes that were added since the graph had so many additions, and are still there."""
+        return [node for node in self._added[additions:] if node.graph is self]
 
     def place_before(self, node: Node, anchor: Node) -> None:
         """Moves a node to just before another one in insertion order, by which ties in execution order are settled."""
@@ -217,7 +237,7 @@ class Graph:
                 order[node] = None
             if other is not node:
                 order[other] = None
-        self._nodes = order
+        self._nodes, self._order = order, None
 
     def replace_uses(self, old: Tensor, new: Tensor, outputs_too: bool = True) -> None:
         """Lets every reader of `old` read `new` (and the graph outputs too)."""
@@ -252,6 +272,7 @@ class Graph:
         self._forget(node)
 
     def _forget(self, node: Node) -> None:
+        self._order = None
         self._nodes.pop(node)
         self._node_names.pop(node.name, None)
         for before in node.control:
@@ -274,7 +295,7 @@ class Graph:
         """
         if len(order) != len(self._nodes) or set(order) != set(self._nodes):
             raise GraphError(f"graph {self.name!r}", "can only be reordered with all of its nodes", f"{len(order)} of {len(self._nodes)}")
-        self._nodes = dict.fromkeys(order)
+        self._nodes, self._order = dict.fromkeys(order), None
 
     def rename_tensor(self, tensor: Tensor, name: str) -> None:
         if name in self._tensors and self._tensors[name] is not tensor:
@@ -303,12 +324,33 @@ class Graph:
             for _, subgraph in node.subgraphs:
                 yield from (t for t in subgraph.captured() if self._tensors.get(t.name) is not t)
 
-    def topological(self) -> list[Node]:
+    def topological(self, anew: bool = False) -> list[Node]:
         """Nodes in execution order; ties keep insertion order.
+
+        Args:
+            anew: Whether to sort even if no method of the graph or its nodes has changed anything since the last time.
 
         Raises:
             GraphError: If the graph has a cycle; names the nodes on it.
         """
+        if self._order is not None and not anew:
+            return list(self._order)
+        order = self._in_insertion_order() or self._sorted()
+        # What a subgraph reads from outside can change without notice.
+        self._order = None if any(True for node in order for _ in node.subgraphs) else order
+        return list(order)
+
+    def _in_insertion_order(self) -> list[Node] | None:
+        """The nodes if each one comes after those that it needs, which then is the execution order; else None."""
+        waiting = set(self._nodes)
+        for node in self._nodes:
+            waiting.discard(node)
+            for before in self.predecessors(node):
+                if before in waiting or before is node:
+                    return None
+        return list(self._nodes)
+
+    def _sorted(self) -> list[Node]:
         order = {node: number for number, node in enumerate(self._nodes)}
         waiting = {node: 0 for node in self._nodes}
         followers: dict[Node, list[Node]] = {}

@@ -66,7 +66,7 @@ def _verify_scope(graph: Graph, outer: tuple[Graph, ...], depth: int) -> None:
     _verify_tensors(graph, scopes)
     for node in graph.nodes:
         _verify_node(graph, node, scopes)
-    graph.topological()
+    graph.topological(anew=True)
     for node in graph.nodes:
         for _, subgraph in node.subgraphs:
             _verify_scope(subgraph, scopes, depth + 1)

@@ -77,13 +77,13 @@ def _run_pattern(graph: Graph, rule: FusionRule, pattern: str, context: FusionCo
             continue
         names = tuple(node.name for node in match.all_nodes)
         sources = _sources(match)
-        nodes_before = set(graph.nodes)
+        additions = graph.additions
         try:
             rule.rewrite(graph, match, context)
         except AscendSimError as error:
             remedy = f"rules that had changed the graph before: {', '.join(before) or 'none'}"
             raise PassError(f"fusion pass {rule.name!r}", f"failed at node {names[0]!r}: {error}", remedy=remedy) from error
-        made = [node for node in graph.nodes if node not in nodes_before]
+        made = graph.added_since(additions)
         control.restore(graph, made)
         _keep_sources(graph, match, made, sources)
         record.effected += 1

@@ -95,7 +95,7 @@ def find_matches(graph: Graph, name: str, pattern: Op) -> Iterator[Match]:
         return
     outputs = {id(tensor) for tensor in graph.outputs}
     for node in graph.topological():
-        match = match_at(node, name, pattern, outputs)
+        match = match_at(node, name, pattern, outputs) if node.op_type in pattern.types else None
         if match is not None:
             yield match
 
