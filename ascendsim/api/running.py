@@ -2,34 +2,58 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal
 
 from ascendsim.api.compiling import CompiledModel
+from ascendsim.api.dynamic import DynamicModel, checked_choices, input_values, shapes_only, with_shapes
 from ascendsim.api.result import Result
 from ascendsim.core.errors import InputError
 from ascendsim.graph.ir import Array
 from ascendsim.machine import run as run_machine
 from ascendsim.runtime import evaluate
 from ascendsim.runtime import random_inputs as _random_inputs
+from ascendsim.runtime.host_run import Choices
 
 Progress = Callable[[int, int], None]
 
 
-def simulate(model: CompiledModel, *, instructions: bool | str | Iterable[str] = False, progress: Progress | None = None) -> Result:
+def simulate(
+    model: CompiledModel,
+    *,
+    shapes: Mapping[str, Sequence[int]] | None = None,
+    branches: Mapping[str, str | int] | None = None,
+    trips: Mapping[str, int] | None = None,
+    instructions: bool | str | Iterable[str] = False,
+    progress: Progress | None = None,
+) -> Result:
     """Runs a compiled model on the simulated chip: timing only, needs no weights.
 
     Args:
         model: From `compile`.
+        shapes: Shapes of inputs by name, for a model with open shapes.
+        branches: For a model with control flow: by node name the branch that runs, "then" or "else" of an If, the number of a Case,
+            where a value decides.
+        trips: The same for loops: number of iterations by node name. Without it a Loop runs as often as its own limit says.
         instructions: True records every instruction of every task; names record those tasks only (any name that
             `CompiledModel.tasks_of` takes).
         progress: Called with (tasks done, tasks in all).
 
     Raises:
         GraphError: If nothing has a name in `instructions`.
+        InputError: If shapes, branches or numbers of iterations are missing or do not fit.
         SimulationError: If the program deadlocks.
     """
     _check_model(model)
+    if isinstance(model, DynamicModel):
+        choices = checked_choices(model.source, branches, trips)
+        model, _ = model.execute(shapes_only(model.source, shapes or {}), None, choices, progress)
+    elif shapes or branches or trips:
+        raise InputError("options shapes, branches and trips", "go with open shapes or control flow", remedy="this model has neither")
+    return _timed(model, instructions, progress)
+
+
+def _timed(model: CompiledModel, instructions: bool | str | Iterable[str], progress: Progress | None) -> Result:
     wanted: bool | frozenset[int]
     if isinstance(instructions, bool):
         wanted = instructions
@@ -68,21 +92,29 @@ def run(
         raise InputError(
             "inputs", "must be arrays by input name", type(inputs).__name__, 'pass {"input": array}, or asim.random_inputs(model)'
         )
-    result = simulate(model, instructions=instructions, progress=progress)
+    _check_model(model)
+    if isinstance(model, DynamicModel):
+        ran, found = model.execute(input_values(model.source, inputs), values, Choices(), progress)
+        return Result(ran, _timed(ran, instructions, progress).trace, found)
+    result = _timed(model, instructions, progress)
     order = [record.task for record in result.trace.tasks]
     outputs: dict[str, Array] = evaluate(model.graph, model.program, model.opset, order, inputs, values, progress)
     return Result(model, result.trace, outputs)
 
 
-def random_inputs(model: CompiledModel, seed: int = 0) -> dict[str, Array]:
+def random_inputs(model: CompiledModel, seed: int = 0, *, shapes: Mapping[str, Sequence[int]] | None = None) -> dict[str, Array]:
     """Seeded inputs for a model: standard normal floats, integers 0 or 1.
 
     Args:
         model: From `compile`.
         seed: Seed of the generator; equal seeds give equal bytes.
+        shapes: Shapes of inputs by name, for a model with open shapes.
+
+    Raises:
+        InputError: If a shape is open and not given, or does not fit.
     """
     _check_model(model)
-    return _random_inputs(model.graph, seed)
+    return _random_inputs(with_shapes(model.source if isinstance(model, DynamicModel) else model.graph, shapes), seed)
 
 
 def _check_model(model: object) -> None:

@@ -152,6 +152,8 @@ class Task:
         waits_for: Tasks of other streams that must have ended (stream events).
         cpu_us: AI CPU work in microseconds of one core at the chip's rate (dispatch and overhead come on top).
         fused: Names of the graph nodes it runs, in order, if they are several.
+        decisions: Branches chosen and loops tested by the task scheduler before it starts (graphs with control flow on the device).
+        read_backs: Values of the device that the host reads before it launches the task (such graphs scheduled by the host).
     """
 
     id: int
@@ -163,6 +165,8 @@ class Task:
     waits_for: tuple[int, ...] = ()
     cpu_us: float = 0.0
     fused: tuple[str, ...] = ()
+    decisions: int = 0
+    read_backs: int = 0
 
     @property
     def nodes(self) -> tuple[str, ...]:

@@ -2,7 +2,9 @@
 
 A task of a stream may start when the one before it and the tasks it waits for have ended. With the whole graph on the device
 (sink) the next task follows after `task_gap_us`; in the other modes the host launches the tasks one by one and a task starts no
-earlier than its launch (`machine.launches`). From the start of a task to its blocks it takes `task_launch_us`, and `block_dispatch_ns`
+earlier than its launch (`machine.launches`). Control flow: a branch chosen or a loop tested on the device is a task of the scheduler
+itself, so it costs a gap and a launch; a host that must look at a value waits for the device, reads the value with one more launch (a
+copy) and only then launches on. From the start of a task to its blocks it takes `task_launch_us`, and `block_dispatch_ns`
 for every block dispatched together with the first: all of them begin at the same tick, so equal blocks stay in lock-step. When
 cores become free, the next blocks follow, again all that fit at that tick together.
 """
@@ -83,6 +85,7 @@ class Scheduler:
         self._pending: list[TaskRun] = []
         self._placing = False
         self._launched = launch_ticks(program, soc.launch, clock)
+        self._late = 0  # ticks that the host has lost so far because it waited for values of the device
         self.runs = [self._prepare(position, task) for position, task in enumerate(program.tasks)]
         self._by_id = {run.task.id: run for run in self.runs}
         if len(self._by_id) != len(self.runs):
@@ -141,9 +144,18 @@ class Scheduler:
                 if not before.done.processed:
                     yield before.done
             run.ready = self.timeline.now
-            run.start = max(run.ready + (gap if number else 0), self._launched[run.position])
+            decided = run.ready + run.task.decisions * (gap + self.clock.us(launch.task_launch_us))
+            run.start = max(decided + (gap if number else 0), self._launch_tick(run))
             self.timeline.at(run.start, partial(self._begin, run))
             yield run.done
+
+    def _launch_tick(self, run: TaskRun) -> int:
+        """When the host has launched a task; it runs ahead of the device until it must read a value back before it can go on."""
+        launched = self._launched[run.position]
+        if run.task.read_backs and self.program.mode != "sink":
+            host = self.clock.us(self.soc.launch.host_launch_us)
+            self._late = max(self._late, run.ready + (run.task.read_backs + 1) * host - launched)
+        return launched + self._late
 
     def _begin(self, run: TaskRun) -> None:
         self._starting.append(run)

@@ -35,10 +35,14 @@ class InferContext:
     Args:
         node: The node.
         infer_body: Infers a subgraph anew from the types that its inputs have now. Without it subgraphs keep what they have.
+
+    Attributes:
+        asked: Input ports whose values the rule has asked for: what the output shapes depend on besides the input shapes.
     """
 
     def __init__(self, node: Node, infer_body: Callable[[Graph], None] | None = None) -> None:
         self.node = node
+        self.asked: set[int] = set()
         self._infer_body = infer_body
 
     def infer_body(self, body: Graph) -> None:
@@ -69,6 +73,7 @@ class InferContext:
 
     def value(self, index: int) -> Array | None:
         """Values of an input if it is a constant with values (shape arithmetic), else None."""
+        self.asked.add(index)
         tensor = self.node.input(index)
         if tensor is None or tensor.constant is None or not tensor.constant.available:
             return None
@@ -107,6 +112,8 @@ class OpDef:
         compute_body: For operators that are made of a subgraph: (node, input arrays, NumPy type of any tensor in this run) ->
             output arrays. The runtime takes it instead of `compute`, since a body's inner types depend on the run.
         infers_bodies: Whether `infer` has the node's subgraphs inferred itself (control flow: their input types come from the node).
+        in_place: Whether an output may take the address of an input that nobody needs any more and that has its shape, format and width:
+            element i of the result is made from element i of that input.
     """
 
     name: str
@@ -121,6 +128,7 @@ class OpDef:
     in_blocks: Callable[[Node, Format], bool] | None = None
     compute_body: ComputeBody | None = None
     infers_bodies: bool = False
+    in_place: bool = False
 
     @property
     def key(self) -> tuple[str, str]:

@@ -1,7 +1,7 @@
 """What nodes with subgraphs mean: which subgraph runs how often, on what, and what becomes of its results.
 
 The rules are those of the ONNX operators (If, Loop, Scan) and of GE's functional operators (PartitionedCall, Case, While). How a subgraph
-runs is left to the caller; a value may be known by its type and shape alone, and then the caller's `Decisions` say what a condition is.
+runs is left to the caller, the `Host`; a value may be known by its type and shape alone, and then the host is asked how it goes on.
 """
 
 from __future__ import annotations
@@ -28,43 +28,50 @@ class Value:
         dtype: Element type in the user's model.
         shape: Its shape now.
         array: Its values; None if only type and shape are known (timing without values).
+        on_host: Whether the host knows the values without asking the device: constants, numbers of iterations.
+        home: Name of the piece of device memory that holds it; empty until somebody needs one.
     """
 
     dtype: np.dtype[Any]
     shape: tuple[int, ...]
     array: Array | None = None
+    on_host: bool = False
+    home: str = ""
 
     @staticmethod
     def of(array: Any) -> Value:
-        """The value of an array."""
+        """The value of an array that the host has."""
         held = np.asarray(array)
-        return Value(held.dtype, held.shape, held)
+        return Value(held.dtype, held.shape, held, on_host=True)
 
 
-class Decisions(Protocol):
-    """What to do where values would decide and there are none."""
+class Host(Protocol):
+    """Who runs subgraphs and takes decisions."""
+
+    def run(self, body: Graph, inputs: Sequence[Value], name: str) -> list[Value]:
+        """Runs a subgraph under a name and returns its outputs."""
+        ...
+
+    def decided(self, node: Node, on_host: bool) -> None:
+        """A branch was chosen or a loop tested; `on_host`: without a look at values of the device."""
+        ...
 
     def branch(self, node: Node, names: Sequence[str]) -> int:
-        """Number of the branch that runs."""
+        """Number of the branch that runs where the condition has no value."""
         ...
 
     def trips(self, node: Node, limit: int | None) -> int:
-        """Number of iterations; `limit` is what the model itself allows at most, if that is known."""
+        """Number of iterations where conditions have no value; `limit` is what the model allows at most, if that is known."""
         ...
 
 
-Run = Callable[[Graph, Sequence[Value], str, bool], "list[Value]"]
-"""Runs a subgraph: on these inputs, under this name, and whether a value of the device had to be looked at before; returns its outputs."""
-
-
-def run_control(node: Node, inputs: Sequence[Value | None], run: Run, decisions: Decisions) -> list[Value]:
+def run_control(node: Node, inputs: Sequence[Value | None], host: Host) -> list[Value]:
     """Runs the subgraphs of a node.
 
     Args:
         node: If, Loop, Scan, PartitionedCall, Case or While.
         inputs: Its inputs by port.
-        run: Runs a subgraph.
-        decisions: Asked where a condition or a number of iterations has no value.
+        host: Runs the subgraphs, and is asked where a condition or a number of iterations has no value.
 
     Returns:
         Its outputs.
@@ -72,80 +79,87 @@ def run_control(node: Node, inputs: Sequence[Value | None], run: Run, decisions:
     Raises:
         GraphError: If a rule of the operator is broken (a branch index below 0, results of another shape each iteration).
     """
-    return _RULES[node.op_type](node, inputs, run, decisions)
+    return _RULES[node.op_type](node, inputs, host)
 
 
-def _if(node: Node, inputs: Sequence[Value | None], run: Run, decisions: Decisions) -> list[Value]:
+def _if(node: Node, inputs: Sequence[Value | None], host: Host) -> list[Value]:
     names = ("then_branch", "else_branch")
     condition = _scalar(inputs[0])
-    chosen = names[decisions.branch(node, names) if condition is None else 0 if condition else 1]
-    return run(_graph(node, chosen), (), chosen, not _is_constant(node, 0))
+    chosen = names[host.branch(node, names) if condition is None else 0 if condition else 1]
+    host.decided(node, _known(inputs, 0))
+    return host.run(_graph(node, chosen), (), chosen)
 
 
-def _case(node: Node, inputs: Sequence[Value | None], run: Run, decisions: Decisions) -> list[Value]:
+def _case(node: Node, inputs: Sequence[Value | None], host: Host) -> list[Value]:
     """An index beyond the last branch means the last one, as GE has it."""
     branches = node.attributes["branches"]
     assert isinstance(branches, tuple)
     names = [branch.name for branch in branches if isinstance(branch, Graph)]
     index = _scalar(inputs[0])
-    number = decisions.branch(node, names) if index is None else min(int(index), len(branches) - 1)
+    number = host.branch(node, names) if index is None else min(int(index), len(branches) - 1)
     if number < 0:
         raise GraphError(f"node {node.name!r} (Case)", "needs a branch index that is not negative", number, f"branches: {', '.join(names)}")
     branch = branches[number]
     assert isinstance(branch, Graph)
-    return run(branch, _given(node, inputs[1:]), branch.name, not _is_constant(node, 0))
+    host.decided(node, _known(inputs, 0))
+    return host.run(branch, _given(node, inputs[1:]), branch.name)
 
 
-def _call(node: Node, inputs: Sequence[Value | None], run: Run, _decisions: Decisions) -> list[Value]:
-    return run(_graph(node, "f"), _given(node, inputs), "f", False)
+def _call(node: Node, inputs: Sequence[Value | None], host: Host) -> list[Value]:
+    return host.run(_graph(node, "f"), _given(node, inputs), "f")
 
 
-def _while(node: Node, inputs: Sequence[Value | None], run: Run, decisions: Decisions) -> list[Value]:
+def _while(node: Node, inputs: Sequence[Value | None], host: Host) -> list[Value]:
     cond, body = _graph(node, "cond"), _graph(node, "body")
-    state, trip, planned = _given(node, inputs), 0, None
+    state, trip = _given(node, inputs), 0
+    planned: int | None = None
     while True:
         _check_iterations(node, trip)
-        condition = _scalar(run(cond, state, "cond", trip > 0)[0])
+        found = host.run(cond, state, "cond")[0]
+        host.decided(node, found.on_host)
+        condition = _scalar(found)
         if condition is None:
-            planned = decisions.trips(node, None) if planned is None else planned
+            planned = host.trips(node, None) if planned is None else planned
             condition = trip < planned
         if not condition:
             return state
-        state = run(body, state, "body", True)
+        state = host.run(body, state, "body")
         trip += 1
 
 
-def _loop(node: Node, inputs: Sequence[Value | None], run: Run, decisions: Decisions) -> list[Value]:
+def _loop(node: Node, inputs: Sequence[Value | None], host: Host) -> list[Value]:
     """Iterations end when their number is reached or the condition is false; a host that knows both beforehand never looks."""
-    body = _graph(node, "body")
-    limit, first = inputs[0] if inputs else None, inputs[1] if len(inputs) > 1 else None
-    state = _given(node, inputs[2:])
-    bound, condition = _scalar(limit), _scalar(first)
+    body, state = _graph(node, "body"), _given(node, inputs[2:])
+    limit, condition = (inputs[port] if port < len(inputs) else None for port in (0, 1))
+    bound = _scalar(limit)
     endless = goes_on(body)
-    looks = not endless or not _is_constant(node, 0) or not _is_constant(node, 1)
-    going: Any = True if first is None else condition
-    planned: int | None = None
-    if (limit is not None and bound is None) or (first is not None and condition is None):
-        planned = decisions.trips(node, None if bound is None else int(bound))
     stacks: list[list[Value]] = [[] for _ in body.outputs[1 + len(state) :]]
+    planned: int | None = None
+    if limit is not None and bound is None:
+        planned = host.trips(node, None)
+        host.decided(node, False)
     trip = 0
-    while (trip < planned) if planned is not None else ((bound is None or trip < int(bound)) and going):
+    while bound is None or trip < int(bound):
         _check_iterations(node, trip)
-        going_in = Value.of(np.array(True)) if planned is None else Value(np.dtype(bool), ())
+        going = True if condition is None else _scalar(condition)
+        host.decided(node, condition is None or condition.on_host)
+        if going is None and planned is None:
+            planned = host.trips(node, None if bound is None else int(bound))
+        if not (going if planned is None else trip < planned):
+            break
         number = Value.of(np.full(body.inputs[0].static_shape, trip, np.int64))
-        outputs = run(body, [number, going_in, *state], "body", looks if trip == 0 else not endless)
+        outputs = host.run(body, [number, condition or Value.of(np.array(True)), *state], "body")
+        if not endless:
+            condition = outputs[0]
         state = outputs[1 : 1 + len(state)]
         for stack, item in zip(stacks, outputs[1 + len(state) :], strict=True):
             stack.append(item)
         trip += 1
-        going = True if endless else _scalar(outputs[0])
-        if going is None and planned is None:
-            planned = decisions.trips(node, None if bound is None else int(bound))
     pieces = [_stacked(node, stack, 0, body, 1 + len(state) + index) for index, stack in enumerate(stacks)]
     return [*state, *pieces]
 
 
-def _scan(node: Node, inputs: Sequence[Value | None], run: Run, _decisions: Decisions) -> list[Value]:
+def _scan(node: Node, inputs: Sequence[Value | None], host: Host) -> list[Value]:
     """The number of iterations is a dimension, so no value is ever looked at."""
     body, values = _graph(node, "body"), _given(node, inputs)
     count = int(node.attr("num_scan_inputs"))
@@ -161,7 +175,8 @@ def _scan(node: Node, inputs: Sequence[Value | None], run: Run, _decisions: Deci
     for trip in range(length):
         places = [length - 1 - trip if backwards else trip for backwards in back]
         slices = [_slice(value, axis, place) for value, axis, place in zip(scanned, axes, places, strict=True)]
-        outputs = run(body, [*state, *slices], "body", False)
+        host.decided(node, True)
+        outputs = host.run(body, [*state, *slices], "body")
         state = outputs[:first]
         for stack, item in zip(stacks, outputs[first:], strict=True):
             stack.append(item)
@@ -173,7 +188,7 @@ def _scan(node: Node, inputs: Sequence[Value | None], run: Run, _decisions: Deci
     return [*state, *results]
 
 
-_RULES: dict[str, Callable[[Node, Sequence[Value | None], Run, Decisions], list[Value]]] = {
+_RULES: dict[str, Callable[[Node, Sequence[Value | None], Host], list[Value]]] = {
     "If": _if,
     "Case": _case,
     "PartitionedCall": _call,
@@ -205,9 +220,10 @@ def _scalar(value: Value | None) -> Any:
     return value.array.reshape(-1)[0]
 
 
-def _is_constant(node: Node, port: int) -> bool:
-    tensor = node.input(port)
-    return tensor is None or tensor.is_constant
+def _known(inputs: Sequence[Value | None], port: int) -> bool:
+    """Whether the host needs not look at the device for an input."""
+    value = inputs[port] if port < len(inputs) else None
+    return value is None or value.on_host
 
 
 def _item(node: Node, name: str, index: int) -> int:

@@ -24,6 +24,7 @@ def evaluate(
     inputs: Mapping[str, Array],
     values: Values = "device",
     progress: Callable[[int, int], None] | None = None,
+    memory: DeviceMemory | None = None,
 ) -> dict[str, Array]:
     """Computes a compiled graph.
 
@@ -33,6 +34,7 @@ def evaluate(
         inputs: Arrays by graph input name, in the model's own types and logical shapes.
         values: "device" (float16 where the device has it) or "float32" (the model's own types).
         progress: Called with (tasks done, tasks in all).
+        memory: Device memory of an earlier evaluation of the same program, to be used again; wiped before.
 
     Returns:
         Copies of the outputs by name.
@@ -41,7 +43,10 @@ def evaluate(
         InputError: If an input is missing, unknown, or of the wrong shape or type.
         GraphError: If a weight has no values.
     """
-    memory = DeviceMemory(graph, program.memory, values)
+    if memory is None:
+        memory = DeviceMemory(graph, program.memory, values)
+    else:
+        memory.wipe()
     for name, array in checked_inputs(graph, inputs).items():
         tensor = graph.tensors[name]
         memory.write(tensor, array.astype(memory.dtype(tensor), copy=False))
@@ -66,8 +71,7 @@ def compute_nodes(nodes: Sequence[Node], opset: OpSet, memory: DeviceMemory) -> 
     inside = {tensor for node in nodes for tensor in node.outputs}
     arrays = {tensor: memory.read(tensor) for node in nodes for tensor in node.inputs if tensor is not None and tensor not in inside}
     outputs = [tensor for node in nodes for tensor in node.outputs if memory.holds(tensor)]
-    for tensor, array in run_chain(nodes, arrays, opset, memory.dtype, outputs).items():
-        memory.write(tensor, array)
+    memory.write_all(run_chain(nodes, arrays, opset, memory.dtype, outputs))
 
 
 def compute_node(node: Node, opset: OpSet, memory: DeviceMemory) -> None:
@@ -79,9 +83,8 @@ def compute_node(node: Node, opset: OpSet, memory: DeviceMemory) -> None:
             results = definition.compute_body(node, arrays, memory.dtype)
         else:
             results = definition.compute(node, arrays, [memory.dtype(tensor) for tensor in node.outputs])
-    for tensor, result in zip(node.outputs, results, strict=False):
-        if result is not None and memory.holds(tensor):
-            memory.write(tensor, np.asarray(result))
+    pairs = zip(node.outputs, results, strict=False)
+    memory.write_all({tensor: np.asarray(result) for tensor, result in pairs if result is not None and memory.holds(tensor)})
 
 
 def checked_inputs(graph: Graph, inputs: Mapping[str, Any]) -> dict[str, Array]:

@@ -46,6 +46,10 @@ class DeviceMemory:
         size = max((r.offset + r.bytes for r in plan.regions.values() if r.kind != "weight"), default=0)
         self._bytes = np.full(size * self._stretch, _POISON, np.uint8)
 
+    def wipe(self) -> None:
+        """Forgets all values but the constants."""
+        self._bytes[...] = _POISON
+
     def dtype(self, tensor: Tensor) -> np.dtype[Any]:
         """The NumPy type that a tensor's values have in this run."""
         kind = tensor.element_type if self._device or tensor.origin_dtype is None else tensor.origin_dtype
@@ -78,6 +82,16 @@ class DeviceMemory:
                 f"tensor {tensor.name!r}", "is a slice under another shape, which no task can write", remedy="please report this"
             )
         view[...] = array
+
+    def write_all(self, results: Mapping[Tensor, Array]) -> None:
+        """Stores the results of a task, which may lie where its inputs lay.
+
+        Of several results, those that are views of device memory are copied first: writing one could change another.
+        """
+        if len(results) > 1:
+            results = {t: array.copy() if np.may_share_memory(array, self._bytes) else array for t, array in results.items()}
+        for tensor, array in results.items():
+            self.write(tensor, array)
 
     def holds(self, tensor: Tensor) -> bool:
         """Whether the plan gave the tensor an address (outputs that nobody reads may have none)."""

@@ -26,8 +26,18 @@ def evaluate(graph: Graph, opset: OpSet, inputs: Mapping[str, Any]) -> list[Arra
     return _evaluate(graph, opset, [np.asarray(inputs[tensor.name]) for tensor in graph.inputs], {})
 
 
-class NoDecisions:
-    """Values are always there, so nothing is ever asked."""
+class _Evaluator:
+    """Runs subgraphs by evaluating them; values are always there, so nothing is ever asked."""
+
+    def __init__(self, opset: OpSet, around: Mapping[Tensor, Array]) -> None:
+        self.opset, self.around = opset, around
+
+    def run(self, body: Graph, inputs: Sequence[Value], name: str) -> list[Value]:
+        arrays = [item.array for item in inputs if item.array is not None]
+        return [Value.of(array) for array in _evaluate(body, self.opset, arrays, self.around)]
+
+    def decided(self, node: Node, on_host: bool) -> None:
+        """Nothing takes time here."""
 
     def branch(self, node: Node, names: Sequence[str]) -> int:
         raise AssertionError(node)
@@ -42,17 +52,13 @@ def _evaluate(graph: Graph, opset: OpSet, inputs: Sequence[Array], around: Mappi
     def value(tensor: Tensor) -> Array:
         return tensor.constant.array() if tensor.constant is not None else values[tensor]
 
-    def run(body: Graph, given: Sequence[Value], _name: str, _looked: bool) -> list[Value]:
-        arrays = [item.array for item in given if item.array is not None]
-        return [Value.of(array) for array in _evaluate(body, opset, arrays, values)]
-
     for node in graph.topological():
         arrays = [None if tensor is None else value(tensor) for tensor in node.inputs]
         dtypes = [(tensor.origin_dtype or tensor.element_type).numpy for tensor in node.outputs]
         with np.errstate(all="ignore"):
             if is_control_flow(node):
                 held = [None if array is None else Value.of(array) for array in arrays]
-                results: Sequence[Any] = [item.array for item in run_control(node, held, run, NoDecisions())]
+                results: Sequence[Any] = [item.array for item in run_control(node, held, _Evaluator(opset, values))]
             else:
                 results = opset.get(node).compute(node, arrays, dtypes)
         for tensor, result in zip(node.outputs, results, strict=False):

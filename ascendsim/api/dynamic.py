@@ -1,0 +1,226 @@
+"""Models that the host runs: graphs with open shapes, and graphs with control flow.
+
+`compile` gives a `DynamicModel` for them. Its pieces are compiled when their shapes come up and are kept, so a second run with equal
+shapes compiles nothing. A graph whose shapes are all static in every branch and body goes to the device as a whole ("sink"), where the
+task scheduler takes the decisions; all others are scheduled by the host ("host"), which `reasons` explains.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+import numpy as np
+
+from ascendsim.api.compiling import CompiledModel
+from ascendsim.core.errors import InputError, suggest
+from ascendsim.graph.ir import Array, Graph, Tensor
+from ascendsim.isa.program import MemoryPlan, Program
+from ascendsim.ops import default_opset
+from ascendsim.opset import OpSet
+from ascendsim.passes.control_flow import control_flow_nodes, host_reasons
+from ascendsim.passes.fusion.report import FusionReport
+from ascendsim.runtime.control_flow import MAX_ITERATIONS, Value
+from ascendsim.runtime.host_run import Choices, HostRun, Pieces
+from ascendsim.runtime.timeline import timeline
+from ascendsim.soc import SocSpec
+
+REASONS = "host_reasons"  # key of Program.metadata: why the host scheduled what was asked to go to the device
+
+
+@dataclass(frozen=True, slots=True)
+class DynamicModel(CompiledModel):
+    """A graph compiled as far as its shapes are known; the rest follows when they are.
+
+    `graph` is the user's graph and `program` is empty; a result's `model` has what was really run.
+
+    Attributes:
+        pieces: What was compiled so far.
+        schedule: "sink" or "host".
+        reasons: Why the host has to schedule it; empty for "sink".
+    """
+
+    pieces: Pieces = field(default_factory=lambda: Pieces(OpSet(()), _nothing))
+    schedule: str = "host"
+    reasons: tuple[str, ...] = ()
+
+    def execute(
+        self,
+        inputs: Mapping[str, Value],
+        values: Literal["device", "float32"] | None,
+        choices: Choices,
+        progress: Callable[[int, int], None] | None = None,
+    ) -> tuple[CompiledModel, dict[str, Array] | None]:
+        """Runs the graph piece by piece.
+
+        Args:
+            inputs: By name, with or without values.
+            values: How to compute; None = only types and shapes.
+            choices: What to do where values would decide.
+            progress: Called with (steps done, 0).
+
+        Returns:
+            What ran as one compiled model, for the machine and the reports, and the outputs if they were computed.
+        """
+        run = HostRun(self.pieces, values, choices, None if progress is None else lambda done: progress(done, 0))
+        results = run.run(self.source, [inputs[tensor.name] for tensor in self.source.inputs])
+        ends = {tensor.name: "input" for tensor in self.source.inputs} | {value.home: "output" for value in results}
+        graph, program = timeline(run.steps, self.source.name, self.soc.name, self.schedule, ends)
+        first = [tensor for tensor in graph.inputs if tensor.name in inputs]
+        graph.inputs[:] = [*first, *(tensor for tensor in graph.inputs if tensor not in first)]
+        program = replace(program, metadata={**program.metadata, REASONS: self.reasons})
+        done = CompiledModel(graph, program, self.soc, self.opset, self.source, self._report(run), None)
+        known = all(value.array is not None for value in results)
+        outputs = {t.name: v.array for t, v in zip(self.source.outputs, results, strict=True) if v.array is not None}
+        return done, outputs if known and values is not None else None
+
+    def _report(self, run: HostRun) -> FusionReport:
+        """What fusion did in all pieces that ran."""
+        total = FusionReport()
+        for piece in dict.fromkeys(step.piece for step in run.steps):
+            compiled = piece.compiled
+            if isinstance(compiled, CompiledModel):
+                total.records += compiled.fusion.records
+                total.scopes += compiled.fusion.scopes
+                total.switched_off.update(compiled.fusion.switched_off)
+                total.warnings += [warning for warning in compiled.fusion.warnings if warning not in total.warnings]
+        return total
+
+    def __repr__(self) -> str:
+        why = f" ({self.reasons[0]})" if self.reasons else ""
+        return f"DynamicModel({self.source.name!r}, soc={self.soc.name}, schedule={self.schedule}{why})"
+
+
+def _nothing(graph: Graph) -> CompiledModel:
+    raise InputError(f"graph {graph.name!r}", "belongs to no model")
+
+
+def compile_dynamic(graph: Graph, soc: SocSpec, options: Mapping[str, Any], compile_static: Callable[..., CompiledModel]) -> DynamicModel:
+    """The model of a graph with open shapes or control flow.
+
+    Args:
+        graph: The user's graph.
+        soc: The chip.
+        options: The user's options, by the names that `compile` has for them.
+        compile_static: Compiles a static graph without control flow with such options.
+
+    Raises:
+        InputError: If an option does not go with such a graph.
+    """
+    if options["output_type"] is not None:
+        raise InputError("option output_type", "does not go with control flow or open shapes", options["output_type"], "leave it out")
+    reasons = host_reasons(graph)
+    schedule = options["schedule"]
+    if schedule == "sink" and reasons:
+        schedule = "host"
+    settings = {**options, "schedule": schedule}
+
+    def compile_piece(piece: Graph) -> CompiledModel:
+        return compile_static(**{**settings, "graph": piece})
+
+    program = Program((), MemoryPlan({}, 0, 0), schedule)
+    pieces = Pieces(default_opset(), compile_piece)
+    return DynamicModel(graph, program, soc, pieces.opset, graph, pieces=pieces, schedule=schedule, reasons=reasons)
+
+
+def shapes_only(graph: Graph, shapes: Mapping[str, Sequence[int]]) -> dict[str, Value]:
+    """Inputs without values, of the graph's own shapes or those that the user gives.
+
+    Raises:
+        InputError: If a shape is open and not given, or does not fit.
+    """
+    known = {tensor.name: tensor for tensor in graph.inputs}
+    for name in shapes:
+        if name not in known:
+            raise InputError(f"option shapes: input {name!r}", "is not an input of the model", remedy=suggest(str(name), known))
+    values = {}
+    for name, tensor in known.items():
+        given = shapes.get(name)
+        if given is None and not tensor.is_static:
+            raise InputError(
+                f"input {name!r}", f"has the open shape {_text(tensor)}", remedy=f'say which: shapes={{"{name}": (...)}}, or give inputs'
+            )
+        shape = tensor.static_shape if given is None else tuple(int(dim) for dim in given)
+        _check_shape(tensor, shape, f"option shapes: input {name!r}")
+        values[name] = Value((tensor.origin_dtype or tensor.element_type).numpy, shape)
+    return values
+
+
+def checked_choices(graph: Graph, branches: Mapping[str, str | int] | None, trips: Mapping[str, int] | None) -> Choices:
+    """The user's branches and numbers of iterations.
+
+    Raises:
+        InputError: If a name is no node with subgraphs, or a number is not usable.
+    """
+    nodes = {node.name: node.op_type for node in control_flow_nodes(graph)}
+    for option, given, kinds in (("branches", branches or {}, ("If", "Case")), ("trips", trips or {}, ("Loop", "While"))):
+        known = [name for name, kind in nodes.items() if kind in kinds]
+        for name, value in given.items():
+            if name not in known:
+                remedy = suggest(str(name), known) if known else f"the model has no {' or '.join(kinds)}"
+                raise InputError(f"option {option}: node {name!r}", f"must be one of the model's {' or '.join(kinds)} nodes", remedy=remedy)
+            if option == "trips" and (not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= MAX_ITERATIONS):
+                raise InputError(f"option trips: node {name!r}", f"must be a number from 0 to {MAX_ITERATIONS}", repr(value))
+    return Choices(dict(branches or {}), dict(trips or {}))
+
+
+def with_shapes(graph: Graph, shapes: Mapping[str, Sequence[int]] | None) -> Graph:
+    """The graph itself, or one that has its inputs with the shapes that the user gives.
+
+    Raises:
+        InputError: If a shape is open and not given, or does not fit.
+    """
+    if not shapes and all(tensor.is_static for tensor in graph.inputs):
+        return graph
+    inputs = Graph(graph.name)
+    for tensor, value in zip(graph.inputs, shapes_only(graph, shapes or {}).values(), strict=True):
+        twin = inputs.add_input(tensor.name, tensor.element_type, value.shape)
+        twin.origin_dtype = tensor.origin_dtype
+    return inputs
+
+
+def input_values(graph: Graph, inputs: Mapping[str, Any]) -> dict[str, Value]:
+    """The user's arrays, checked against the graph's inputs.
+
+    Raises:
+        InputError: If an input is missing, unknown, or of the wrong shape or type.
+    """
+    known = {tensor.name: tensor for tensor in graph.inputs}
+    for name in inputs:
+        if name not in known:
+            raise InputError(f"input {name!r}", "is not an input of the model", remedy=suggest(str(name), known))
+    values = {}
+    for name, tensor in known.items():
+        dtype = (tensor.origin_dtype or tensor.element_type).numpy
+        if name not in inputs:
+            raise InputError(f"input {name!r}", f"is missing; the model wants {dtype}{_text(tensor)}", remedy=f"pass {{{name!r}: array}}")
+        array = np.asarray(inputs[name])
+        _check_shape(tensor, array.shape, f"input {name!r}")
+        if array.dtype != dtype:
+            raise InputError(f"input {name!r}", f"must be of type {dtype}", str(array.dtype), f"convert it with .astype({str(dtype)!r})")
+        values[name] = Value(array.dtype, array.shape, array)
+    same: dict[str, tuple[int, str]] = {}
+    for name, tensor in known.items():
+        for dim, size in zip(tensor.shape or (), values[name].shape, strict=False):
+            if isinstance(dim, str) and same.setdefault(dim, (size, name))[0] != size:
+                other = same[dim]
+                raise InputError(f"input {name!r}", f"must have {dim} = {other[0]}, as input {other[1]!r} has", size)
+    return values
+
+
+def _check_shape(tensor: Tensor, shape: Sequence[int], subject: str) -> None:
+    declared = tensor.shape
+    if declared is None:
+        return
+    fits = len(declared) == len(shape) and all(
+        size > 0 and (not isinstance(dim, int) or dim == size) for dim, size in zip(declared, shape, strict=True)
+    )
+    if not fits:
+        raise InputError(subject, f"must have shape {_text(tensor)}", list(shape))
+
+
+def _text(tensor: Tensor) -> str:
+    if tensor.shape is None:
+        return "of unknown rank"
+    return "[" + ", ".join("?" if dim is None else str(dim) for dim in tensor.shape) + "]"

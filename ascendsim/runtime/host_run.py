@@ -1,0 +1,307 @@
+"""The host runs a graph with control flow or open shapes: piece after piece, branch by branch, iteration by iteration.
+
+A piece is compiled the first time that its shapes come up and then kept (`compile_piece`). What the run leaves behind is the list of its
+`Step`s, from which `runtime.timeline` makes one program for the machine; values are computed on the way, each piece in device memory of
+its own, since they decide what runs next. Between pieces values are in the types of the user's model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Protocol
+
+from ascendsim.core.errors import InputError
+from ascendsim.graph.ir import Graph, Node, Tensor
+from ascendsim.isa.program import Program
+from ascendsim.opset import OpSet
+from ascendsim.passes.control_flow import is_control_flow
+from ascendsim.runtime.control_flow import MAX_ITERATIONS, Value, run_control
+from ascendsim.runtime.evaluate import evaluate
+from ascendsim.runtime.memory import DeviceMemory, Values
+from ascendsim.runtime.specialise import Part, Plan, plan_part, result_shapes
+
+
+class Compiled(Protocol):
+    """A piece that was compiled."""
+
+    @property
+    def graph(self) -> Graph:
+        """The device graph."""
+        ...
+
+    @property
+    def program(self) -> Program:
+        """Its program."""
+        ...
+
+
+@dataclass(eq=False, slots=True)
+class Piece:
+    """A static part of the graph, compiled.
+
+    Attributes:
+        compiled: Device graph and program.
+        prefix: Of the names of its tasks, unique among the pieces: "loop/body/", "loop/body#2/" for a second set of shapes.
+        memory: Device memory, kept from one evaluation to the next.
+    """
+
+    compiled: Compiled
+    prefix: str
+    memory: DeviceMemory | None = None
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Step:
+    """One execution of a piece.
+
+    Attributes:
+        sources: Names of the buffers that hold its inputs.
+        results: Names of the buffers that take its outputs.
+        looks: How many values of the device the host had to look at before this step.
+        decisions: How many branches were chosen and loops tested before it.
+    """
+
+    piece: Piece
+    sources: tuple[str, ...]
+    results: tuple[str, ...]
+    looks: int = 0
+    decisions: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Choices:
+    """How a run goes on where values would decide and there are none.
+
+    Attributes:
+        branches: Branch by node name: "then" or "else" for If, a number for Case.
+        trips: Number of iterations by name of a Loop or While.
+    """
+
+    branches: Mapping[str, str | int] = field(default_factory=dict)
+    trips: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class Pieces:
+    """The plans and pieces of a model; they outlive its runs.
+
+    Attributes:
+        opset: The operators.
+        compile_piece: Compiles a static graph without control flow.
+    """
+
+    opset: OpSet
+    compile_piece: Callable[[Graph], Compiled]
+    parts: dict[str, Part] = field(default_factory=dict)
+    compiled: dict[Plan, Piece] = field(default_factory=dict)
+    prefixes: dict[str, int] = field(default_factory=dict)
+
+    def part(self, graph: Graph, prefix: str) -> Part:
+        """All of a graph, to be run under a prefix."""
+        part = self.parts.get(prefix)
+        if part is None:
+            part = self.parts[prefix] = Part(graph, tuple(graph.topological()), prefix)
+        return part
+
+    def piece(self, plan: Plan, prefix: str) -> Piece:
+        """The compiled piece of a plan."""
+        piece = self.compiled.get(plan)
+        if piece is None:
+            assert plan.graph is not None
+            compiled = self.compile_piece(plan.graph)
+            number = self.prefixes[prefix] = self.prefixes.get(prefix, 0) + 1
+            name = prefix if number == 1 else f"{prefix.removesuffix('/')}#{number}/"
+            piece = self.compiled[plan] = Piece(compiled, name)
+        return piece
+
+
+class HostRun:
+    """One execution.
+
+    Args:
+        pieces: Of the model.
+        values: How values are computed; None: not at all, shapes and time only.
+        choices: What to do where values would decide.
+        progress: Called with the number of steps so far.
+    """
+
+    def __init__(self, pieces: Pieces, values: Values | None, choices: Choices, progress: Callable[[int], None] | None = None) -> None:
+        self._pieces, self._values, self._choices, self._progress = pieces, values, choices, progress
+        self.steps: list[Step] = []
+        self._looks = self._decisions = 0
+
+    def run(self, graph: Graph, inputs: Sequence[Value]) -> list[Value]:
+        """Runs a model on its inputs and returns its outputs; `steps` then has what ran."""
+        named = [replace(value, home=tensor.name) for tensor, value in zip(graph.inputs, inputs, strict=True)]
+        return _Scope(self, graph, named, "", None).finish()
+
+    def look(self) -> None:
+        """The host waits for the device and reads a value back."""
+        self._looks += 1
+
+    def decided(self, on_host: bool) -> None:
+        """A branch was chosen or a loop tested."""
+        self._decisions += 1
+        self._looks += not on_host
+
+    def choose(self, node: Node, names: Sequence[str]) -> int:
+        """The branch that the user asked for."""
+        chosen = self._choices.branches.get(node.name)
+        short = [name.removesuffix("_branch") for name in names]
+        if chosen is None:
+            listed = " or ".join(repr(name) for name in short) if node.op_type == "If" else f"a number from 0 to {len(names) - 1}"
+            raise InputError(
+                f"node {node.name!r} ({node.op_type})",
+                "takes a branch that depends on values",
+                remedy=f"give inputs, or say which: branches={{{node.name!r}: {listed}}}",
+            )
+        if chosen in names or chosen in short:
+            return names.index(str(chosen)) if chosen in names else short.index(str(chosen))
+        if isinstance(chosen, int) and 0 <= chosen < len(names):
+            return chosen
+        raise InputError(f"option branches of node {node.name!r}", f"must be one of {', '.join(short)}", repr(chosen))
+
+    def count(self, node: Node, limit: int | None) -> int:
+        """The number of iterations that the user asked for; else as many as the model itself allows, if it says."""
+        wanted = self._choices.trips.get(node.name)
+        if wanted is None and limit is not None and limit <= MAX_ITERATIONS:
+            return max(0, limit)
+        if wanted is None:
+            raise InputError(
+                f"node {node.name!r} ({node.op_type})",
+                "runs a number of iterations that depends on values",
+                remedy=f"give inputs, or say how many: trips={{{node.name!r}: 10}}",
+            )
+        return wanted if limit is None else min(wanted, max(0, limit))
+
+    def execute(self, plan: Plan, prefix: str, values: Sequence[Value]) -> list[Value]:
+        """Runs a plan's piece and returns its outputs."""
+        piece = self._pieces.piece(plan, prefix)
+        graph = piece.compiled.graph
+        sources = tuple(value.home for value in values)
+        results = _result_homes(piece, sources)
+        self.steps.append(Step(piece, sources, results, self._looks, self._decisions))
+        self._looks = self._decisions = 0
+        if self._progress is not None:
+            self._progress(len(self.steps))
+        arrays = {tensor.name: value.array for tensor, value in zip(graph.inputs, values, strict=True)}
+        if self._values is None or any(array is None for array in arrays.values()):
+            return [
+                Value((tensor.origin_dtype or tensor.element_type).numpy, tensor.static_shape, home=home)
+                for tensor, home in zip(graph.outputs, results, strict=True)
+            ]
+        if piece.memory is None:
+            piece.memory = DeviceMemory(graph, piece.compiled.program.memory, self._values)
+        order = [task.id for task in piece.compiled.program.tasks]
+        known = {name: array for name, array in arrays.items() if array is not None}
+        found = evaluate(graph, piece.compiled.program, self._pieces.opset, order, known, self._values, memory=piece.memory)
+        outputs = []
+        for tensor, home in zip(graph.outputs, results, strict=True):
+            array = found[tensor.name].astype((tensor.origin_dtype or tensor.element_type).numpy, copy=False)
+            outputs.append(Value(array.dtype, array.shape, array, home=home))
+        return outputs
+
+
+class _Scope:
+    """A graph while it runs: the values of its tensors, and the scope around it. This is the host that runs subgraphs of its nodes."""
+
+    def __init__(self, owner: HostRun, graph: Graph, inputs: Sequence[Value], prefix: str, around: _Scope | None) -> None:
+        self._owner, self._graph, self._prefix, self._around = owner, graph, prefix, around
+        self._node_prefix = prefix
+        self._values: dict[Tensor, Value] = {}
+        for tensor, value in zip(graph.inputs, inputs, strict=True):
+            self._bind(tensor, value)
+
+    def finish(self) -> list[Value]:
+        """Runs the graph to its end and returns its outputs."""
+        owner = self._owner
+        part: Part | None = owner._pieces.part(self._graph, self._prefix)
+        forced: tuple[tuple[int, ...], ...] | None = None
+        while part is not None:
+            plan = plan_part(part, self._value, owner._pieces.opset, forced)
+            forced = None
+            if plan.graph is not None:
+                results = owner.execute(plan, self._prefix, [self._value(tensor) for tensor in plan.inputs])
+                self._values.update(zip(plan.outputs, results, strict=True))
+            for tensor, array in plan.known.items():
+                self._bind(tensor, Value.of(array))
+            stop = plan.stop
+            if stop is not None and is_control_flow(stop):
+                self._run_node(stop)
+            elif stop is not None:
+                if plan.asked is None:
+                    forced = result_shapes(stop, self._value, owner._pieces.opset)
+                self._look_at(plan.asked if plan.asked is not None else stop.inputs, stop)
+            part = plan.rest
+        return [self._value(tensor) for tensor in self._graph.outputs]
+
+    def _look_at(self, tensors: Sequence[Tensor | None] | frozenset[Tensor], node: Node) -> None:
+        values = [self._value(tensor) for tensor in tensors if tensor is not None]
+        if any(value.array is None for value in values):
+            raise InputError(
+                f"the shape of what node {node.name!r} ({node.op_type}) gives",
+                "depends on values",
+                remedy="give inputs: asim.run(model, inputs), or asim.simulate(model, inputs=...)",
+            )
+        if not all(value.on_host for value in values):
+            self._owner.look()
+
+    def _run_node(self, node: Node) -> None:
+        inputs = [None if tensor is None else self._value(tensor) for tensor in node.inputs]
+        self._node_prefix = f"{self._prefix}{node.name}/"
+        for tensor, value in zip(node.outputs, run_control(node, inputs, self), strict=False):
+            self._bind(tensor, value)
+
+    def _value(self, tensor: Tensor) -> Value:
+        if tensor.constant is not None:
+            return _constant(tensor)
+        scope: _Scope | None = self
+        while scope is not None:
+            if tensor in scope._values:
+                return scope._values[tensor]
+            scope = scope._around
+        raise KeyError(tensor.name)
+
+    def _bind(self, tensor: Tensor, value: Value) -> None:
+        self._values[tensor] = value if value.home else replace(value, home=f"{self._prefix}{tensor.name}")
+
+    # what control flow asks of its host
+
+    def run(self, body: Graph, inputs: Sequence[Value], name: str) -> list[Value]:
+        return _Scope(self._owner, body, inputs, f"{self._node_prefix}{name}/", self).finish()
+
+    def decided(self, node: Node, on_host: bool) -> None:
+        self._owner.decided(on_host)
+
+    def branch(self, node: Node, names: Sequence[str]) -> int:
+        return self._owner.choose(node, names)
+
+    def trips(self, node: Node, limit: int | None) -> int:
+        return self._owner.count(node, limit)
+
+
+def _constant(tensor: Tensor) -> Value:
+    constant = tensor.constant
+    array = constant.array() if constant is not None and constant.available else None
+    return Value((tensor.origin_dtype or tensor.element_type).numpy, tensor.static_shape, array, on_host=True, home=f"{tensor.name}")
+
+
+def _result_homes(piece: Piece, sources: Sequence[str]) -> tuple[str, ...]:
+    """Buffers for the outputs of a piece: that of an input if they share its memory, else one that no input is in.
+
+    A loop variable so changes between two buffers from one iteration to the next, and nothing is copied.
+    """
+    regions = piece.compiled.program.memory.regions
+    graph = piece.compiled.graph
+    home_of = {tensor.name: home for tensor, home in zip(graph.inputs, sources, strict=True)}
+    homes: list[str] = []
+    for tensor in graph.outputs:
+        name = tensor.name
+        while regions[name].alias_of is not None and regions[name].cut is None:
+            name = str(regions[name].alias_of)
+        own = f"{piece.prefix}{tensor.name}"
+        while own in home_of.values():
+            own += "'"
+        homes.append(home_of.setdefault(name, own))
+    return tuple(homes)

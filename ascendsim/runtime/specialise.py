@@ -1,0 +1,248 @@
+"""From a graph with open shapes to pieces with static ones: as much as can be compiled at once for the shapes at hand, then a stop.
+
+A `Part` is what is left to run of a graph (a model, a branch, a body). For the shapes (and some values) of the tensors that it reads it
+has a `Plan`: one piece without control flow whose shapes are all static, made of every node that depends on nothing else; then the
+node at which the host must step in, and the part behind it. Plans are kept, so a loop body is looked at once for each shape.
+
+The host steps in at a node with subgraphs, and where the shape of a result depends on values: on values of some inputs, which the
+shape rule asks for (Range, Reshape, Expand: their values become constants of the next plan), or on all (NonZero: its result is
+computed to learn its shape).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from ascendsim.core.dtypes import DType
+from ascendsim.core.errors import GraphError, InputError
+from ascendsim.graph.ir import Array, Constant, Graph, Node, Tensor
+from ascendsim.opset import InferContext, OpSet
+from ascendsim.passes.control_flow import is_control_flow
+from ascendsim.passes.infer import Inference
+from ascendsim.runtime.control_flow import Value
+
+Lookup = Callable[[Tensor], Value]
+
+
+@dataclass(eq=False, slots=True)
+class Part:
+    """What is left to run of a graph.
+
+    Attributes:
+        graph: The graph.
+        nodes: In execution order.
+        prefix: Of the names of its tasks: "loop/body/".
+        pinned: Tensors whose values count, not only their shapes.
+        forced: A node whose result must be computed to learn its shape.
+        plans: By signature.
+    """
+
+    graph: Graph
+    nodes: tuple[Node, ...]
+    prefix: str = ""
+    pinned: frozenset[Tensor] = frozenset()
+    forced: Node | None = None
+    plans: dict[Any, Plan] = field(default_factory=dict)
+
+    def reads(self) -> tuple[Tensor, ...]:
+        """Tensors that are no constants and come from outside, in order: what the plan depends on."""
+        made = {tensor for node in self.nodes for tensor in node.outputs}
+        read = (t for node in self.nodes if not is_control_flow(node) for t in node.inputs if t is not None)
+        return tuple(dict.fromkeys(t for t in read if not t.is_constant and t not in made))
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Plan:
+    """How a part goes on for given shapes.
+
+    Attributes:
+        graph: The piece to compile and run first: static, without control flow; None if there is nothing to run.
+        inputs, outputs: Tensors of the part's graph behind the piece's inputs and outputs.
+        known: Tensors whose values turned out to be constant.
+        stop: The node at which the host steps in; None at the end.
+        asked: Tensors whose values the shape of the stop's result depends on; None: on all, or it is control flow.
+        rest: What is left then.
+    """
+
+    graph: Graph | None
+    inputs: tuple[Tensor, ...]
+    outputs: tuple[Tensor, ...]
+    known: Mapping[Tensor, Array]
+    stop: Node | None = None
+    asked: frozenset[Tensor] | None = None
+    rest: Part | None = None
+
+
+def plan_part(part: Part, value_of: Lookup, opset: OpSet, forced: tuple[tuple[int, ...], ...] | None = None) -> Plan:
+    """The plan of a part for the values at hand; made once for each signature.
+
+    Args:
+        part: What is to run.
+        value_of: Value of a tensor that the part reads.
+        opset: The operators.
+        forced: Shapes of the outputs of `part.forced`.
+
+    Raises:
+        GraphError: If a shape rule is broken for these shapes.
+        InputError: If a value is needed that nobody knows.
+    """
+    reads = part.reads()
+    values = {tensor: value_of(tensor) for tensor in reads}
+    key = (tuple(_signature(value, tensor in part.pinned) for tensor, value in values.items()), forced)
+    plan = part.plans.get(key)
+    if plan is None:
+        plan = part.plans[key] = _Specialiser(part, values, opset, forced).plan()
+    return plan
+
+
+def _signature(value: Value, by_value: bool) -> Any:
+    return value.shape, value.dtype.str, value.array.tobytes() if by_value and value.array is not None else None
+
+
+class _Specialiser:
+    """Makes one plan."""
+
+    def __init__(self, part: Part, values: Mapping[Tensor, Value], opset: OpSet, forced: tuple[tuple[int, ...], ...] | None) -> None:
+        self._part, self._opset, self._forced = part, opset, forced
+        self._work = Graph(part.graph.name)
+        self._inference = Inference(opset)
+        self._twins: dict[Tensor, Tensor] = {}
+        self._inputs: dict[Tensor, Tensor] = {}
+        for tensor, value in values.items():
+            twin = self._twin(tensor, value.shape)
+            if tensor in part.pinned and value.array is not None:
+                twin.constant = Constant(value.array)
+            else:
+                self._inputs[twin] = tensor
+
+    def plan(self) -> Plan:
+        blocked: dict[Node, frozenset[int] | None] = {}
+        behind: set[Tensor] = set()
+        for node in self._part.nodes:
+            asked = self._add(node, behind)
+            if asked is not _RUNS:
+                blocked[node] = asked
+                behind.update(node.outputs)
+        outputs, known = self._results(blocked)
+        work: Graph | None = self._finished(outputs)
+        inputs = tuple(self._inputs[tensor] for tensor in self._work.inputs)
+        if not len(self._work):
+            work = None
+        stop = next(iter(blocked), None)
+        if stop is None:
+            return Plan(work, inputs, tuple(outputs), known)
+        left = tuple(node for node in blocked if node is not stop or not is_control_flow(stop))
+        part, ports = self._part, blocked[stop]
+        if is_control_flow(stop):
+            return Plan(work, inputs, tuple(outputs), known, stop, None, Part(part.graph, left, part.prefix))
+        tensors = [stop.inputs[port] for port in sorted(ports or ())]
+        asked_tensors = frozenset(t for t in tensors if t is not None and not t.is_constant and t not in part.pinned)
+        if asked_tensors:
+            rest = Part(part.graph, left, part.prefix, part.pinned | asked_tensors)
+            return Plan(work, inputs, tuple(outputs), known, stop, asked_tensors, rest)
+        if part.forced is stop:
+            raise GraphError(f"node {stop.name!r} ({stop.op_type})", "gives results of unknown type", remedy="export the model again")
+        return Plan(work, inputs, tuple(outputs), known, stop, None, Part(part.graph, left, part.prefix, part.pinned, stop))
+
+    def _twin(self, tensor: Tensor, shape: tuple[int, ...] | None = None) -> Tensor:
+        twin = self._twins.get(tensor)
+        if twin is None:
+            twin = Tensor(self._work.fresh(tensor.name), tensor.dtype, tensor.shape if shape is None else shape, constant=tensor.constant)
+            twin.origin_dtype = tensor.origin_dtype
+            self._twins[tensor] = self._work.add_tensor(twin)
+        return twin
+
+    def _add(self, node: Node, behind: set[Tensor]) -> frozenset[int] | None:
+        """Takes a node into the piece.
+
+        Returns:
+            `_RUNS` if that is possible, else the input ports whose values its result's shape depends on (None: not its own fault).
+        """
+        if is_control_flow(node) or any(tensor in behind for tensor in node.inputs if tensor is not None):
+            return None
+        twin = self._work.add_node(
+            node.op_type,
+            [None if tensor is None else self._twin(tensor) for tensor in node.inputs],
+            [self._twin(tensor, None) for tensor in node.outputs],
+            name=node.name,
+            domain=node.domain,
+        )
+        twin.attributes.update(node.attributes)
+        twin.origin.update(node.origin)
+        for tensor in twin.outputs:
+            tensor.shape = None
+        self._inference.visit(twin)
+        if node is self._part.forced and self._forced is not None:
+            for tensor, shape in zip(twin.outputs, self._forced, strict=True):
+                tensor.shape = shape
+        if all(tensor.is_static and tensor.origin_dtype is not None for tensor in twin.outputs):
+            return _RUNS
+        context = InferContext(twin)
+        self._opset.get(twin).infer(context)
+        self._drop(twin, node)
+        return frozenset(context.asked)
+
+    def _drop(self, twin: Node, node: Node) -> None:
+        self._work.remove_node(twin)
+        for tensor in node.outputs:
+            del self._twins[tensor]
+
+    def _results(self, blocked: Iterable[Node]) -> tuple[list[Tensor], dict[Tensor, Array]]:
+        """Tensors of the piece that somebody reads later, and those of them whose values are known already."""
+        later = [tensor for node in blocked for tensor in (*node.inputs, *_captured(node))]
+        wanted = [*self._part.graph.outputs, *later]
+        outputs: list[Tensor] = []
+        known: dict[Tensor, Array] = {}
+        for tensor in dict.fromkeys(tensor for tensor in wanted if tensor is not None):
+            twin = self._twins.get(tensor)
+            if twin is None or twin.producer is None:
+                continue
+            if twin.constant is not None:
+                known[tensor] = twin.constant.array()
+            else:
+                outputs.append(tensor)
+        return outputs, known
+
+    def _finished(self, outputs: Iterable[Tensor]) -> Graph:
+        work = self._work
+        work.inputs.extend(self._inputs)
+        work.outputs.extend(self._twins[tensor] for tensor in outputs)
+        self._inference.finish(work)
+        for tensor in tuple(work.inputs):
+            if not tensor.uses:
+                work.inputs.remove(tensor)
+                work.remove_tensor(tensor)
+        return work
+
+
+_RUNS: frozenset[int] = frozenset({-1})
+
+
+def _captured(node: Node) -> Iterable[Tensor]:
+    return (tensor for _, subgraph in node.subgraphs for tensor in subgraph.captured())
+
+
+def result_shapes(node: Node, value_of: Lookup, opset: OpSet) -> tuple[tuple[int, ...], ...]:
+    """Shapes of a node's results, found by computing them.
+
+    Raises:
+        InputError: If an input has no values.
+    """
+    arrays: list[Array | None] = []
+    for tensor in node.inputs:
+        value = None if tensor is None else value_of(tensor)
+        if value is not None and value.array is None:
+            raise InputError(
+                f"the shape of what node {node.name!r} ({node.op_type}) gives",
+                "depends on values",
+                remedy="give inputs: asim.run(model, inputs), or asim.simulate(model, inputs=...)",
+            )
+        arrays.append(None if value is None else value.array)
+    wanted = [(tensor.origin_dtype or DType.FLOAT32).numpy for tensor in node.outputs]
+    with np.errstate(all="ignore"):
+        results = opset.get(node).compute(node, arrays, wanted)
+    return tuple(np.asarray(result).shape for result in results[: len(node.outputs)])

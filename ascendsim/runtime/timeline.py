@@ -1,0 +1,218 @@
+"""The steps of a host run as one program, so that the machine runs them on one timeline.
+
+Every task appears as often as it ran, under the name `<node>/<branch>/<task>`; its blocks are those of the compiled piece with other names
+of regions (`isa.program.RenamedBlock`), so repeated iterations cost the machine a look-up. What pieces hand to each other lies in buffers
+of its own in front of one arena that all pieces share, since one runs at a time; constants that several pieces use lie there once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from ascendsim.core.formats import align
+from ascendsim.graph.ir import Graph, Tensor
+from ascendsim.isa.program import Access, BlockGroup, MemoryPlan, Program, Region, RenamedBlock, Task
+from ascendsim.runtime.host_run import Piece, Step
+
+ALIGNMENT = 512  # of device memory, as `lower.memory` has it
+PLACED, KEPT = "l2_placed", "l2_kept"  # keys of Program.metadata: names of regions that L2 holds
+
+
+@dataclass(slots=True)
+class _Timeline:
+    """What is built up step by step: tasks, the buffers between pieces, and the graph of all that ran."""
+
+    graph: Graph
+    tasks: list[Task] = field(default_factory=list)
+    buffers: dict[str, int] = field(default_factory=dict)  # bytes by name
+    arena: int = 0
+    weights: dict[str, int] = field(default_factory=dict)  # bytes by name
+    weight_names: dict[tuple[int, int], str] = field(default_factory=dict)  # by identity of the constant, and bytes
+    inner: dict[str, tuple[Region, str | None]] = field(default_factory=dict)  # region of a piece, name of what it shares bytes with
+    names: dict[Piece, dict[str, str]] = field(default_factory=dict)
+    nodes: dict[Piece, dict[str, str]] = field(default_factory=dict)
+    bindings: dict[tuple[Piece, tuple[str, ...], tuple[str, ...]], tuple[Task, ...]] = field(default_factory=dict)
+    last: dict[int, int] = field(default_factory=dict)  # last task by stream
+    marked: dict[str, dict[str, None]] = field(default_factory=lambda: {PLACED: {}, KEPT: {}})
+    engines: dict[str, str] = field(default_factory=dict)
+
+
+def timeline(steps: Iterable[Step], name: str, soc: str, mode: str, ends: Mapping[str, str]) -> tuple[Graph, Program]:
+    """One graph and one program for all that ran.
+
+    Args:
+        steps: In the order in which they ran.
+        name: Of the model.
+        soc: Name of the chip.
+        mode: Who launches tasks: "sink" or "host".
+        ends: Kind ("input", "output") of the buffers that are the model's own.
+
+    Returns:
+        A graph with every node that ran, each once, and the program; its tasks have the names of these nodes.
+    """
+    made = _Timeline(Graph(name))
+    looks = decisions = 0
+    for step in steps:
+        looks, decisions = looks + step.looks, decisions + step.decisions
+        key = (step.piece, step.sources, step.results)
+        tasks = made.bindings.get(key)
+        if tasks is None:
+            tasks = made.bindings[key] = _bind(made, step)
+        if not tasks:
+            continue
+        _append(made, tasks, looks if mode != "sink" else 0, decisions if mode == "sink" else 0)
+        looks = decisions = 0
+    plan = _memory(made, ends)
+    tasks_of: dict[str, tuple[int, ...]] = {}
+    for task in made.tasks:
+        for node in task.nodes:
+            tasks_of[node] = (*tasks_of.get(node, ()), task.id) if len(tasks_of.get(node, ())) < 2 else tasks_of[node]
+    marks = {key: tuple(names) for key, names in made.marked.items()}
+    metadata = {"soc": soc, "graph": name, "tasks_of": tasks_of, "engine": made.engines, **marks}
+    return made.graph, Program(tuple(made.tasks), plan, mode, metadata)
+
+
+def _append(made: _Timeline, tasks: Sequence[Task], looks: int, decisions: int) -> None:
+    """Adds one execution of a piece: after all before it, whatever their streams."""
+    first = len(made.tasks)
+    before = dict(made.last)
+    seen: set[int] = set()
+    for number, task in enumerate(tasks):
+        waits = tuple(first + other for other in task.waits_for)
+        if task.stream not in seen:
+            seen.add(task.stream)
+            waits += tuple(last for stream, last in before.items() if stream != task.stream)
+        made.last[task.stream] = first + number
+        made.tasks.append(
+            replace(
+                task,
+                id=first + number,
+                waits_for=waits,
+                read_backs=looks if number == 0 else 0,
+                decisions=decisions if number == 0 else 0,
+            )
+        )
+
+
+def _bind(made: _Timeline, step: Step) -> tuple[Task, ...]:
+    """The tasks of a piece with its inputs and outputs in given buffers, numbered from 0."""
+    piece = step.piece
+    if piece not in made.nodes:
+        made.nodes[piece] = _add_nodes(made, piece)
+        made.arena = max(made.arena, piece.compiled.program.memory.peak_bytes)
+    names = _region_names(made, step)
+    nodes = made.nodes[piece]
+    numbers = {task.id: number for number, task in enumerate(piece.compiled.program.tasks)}
+    for key, marked in made.marked.items():
+        marked.update((names[region], None) for region in piece.compiled.program.metadata.get(key, ()) if region in names)
+    return tuple(
+        replace(
+            task,
+            id=numbers[task.id],
+            name=nodes.get(task.name, piece.prefix + task.name),
+            fused=tuple(nodes[node] for node in task.fused),
+            waits_for=tuple(numbers[other] for other in task.waits_for),
+            groups=tuple(BlockGroup(RenamedBlock(group.block, names), group.count) for group in task.groups),
+            accesses=tuple(Access(names.get(a.region, a.region), a.unique_bytes, a.moved_bytes, a.write) for a in task.accesses),
+        )
+        for task in piece.compiled.program.tasks
+    )
+
+
+def _region_names(made: _Timeline, step: Step) -> dict[str, str]:
+    """Names in the whole program of the regions of a piece; notes the buffers and regions that are new."""
+    piece = step.piece
+    graph, regions = piece.compiled.graph, piece.compiled.program.memory.regions
+    homes = {tensor.name: home for tensor, home in zip(graph.inputs, step.sources, strict=True)}
+    for tensor, home in zip(graph.outputs, step.results, strict=True):
+        root = _root(regions, tensor.name)
+        if regions[root].kind != "weight":
+            homes.setdefault(root, home)
+    taken: set[str] = set()
+    binding = sum(known is piece for known, _, _ in made.bindings)
+    names: dict[str, str] = {}
+    for name, region in sorted(regions.items(), key=lambda item: item[1].alias_of is not None):  # owners of bytes first
+        root = _root(regions, name)
+        if name in homes and name not in taken and homes[name] not in taken:
+            taken.add(homes[name])
+            names[name] = homes[name]
+            made.buffers[homes[name]] = max(region.bytes, made.buffers.get(homes[name], 0))
+        elif region.kind == "weight" and region.alias_of is None:
+            names[name] = _weight(made, piece, graph.tensors.get(name), region)
+        elif root in homes:
+            names[name] = piece.prefix + name + (f"~{binding}" if binding else "")
+            made.inner[names[name]] = (replace(region, offset=region.offset - regions[root].offset), homes[root])
+        else:
+            names[name] = piece.prefix + name
+            made.inner.setdefault(names[name], (region, None))
+    for name, region in regions.items():  # now that all have names: what shares whose bytes
+        held = made.inner.get(names[name])
+        if held is not None and region.alias_of is not None:
+            made.inner[names[name]] = (replace(held[0], alias_of=names[region.alias_of]), held[1])
+    return names
+
+
+def _root(regions: Mapping[str, Region], name: str) -> str:
+    while regions[name].alias_of is not None:
+        name = str(regions[name].alias_of)
+    return name
+
+
+def _weight(made: _Timeline, piece: Piece, tensor: Tensor | None, region: Region) -> str:
+    """The name of a constant: one for all pieces that use it."""
+    identity = id(tensor.constant) if tensor is not None and tensor.constant is not None else id(region)
+    known = made.weight_names.get((identity, region.bytes))
+    if known is None:
+        known = region.name if region.name not in made.weights else piece.prefix + region.name
+        made.weight_names[(identity, region.bytes)] = known
+        made.weights[known] = region.bytes
+    return known
+
+
+def _add_nodes(made: _Timeline, piece: Piece) -> dict[str, str]:
+    """Adds the nodes of a piece to the graph of all that ran; returns their names there."""
+    graph, into = piece.compiled.graph, made.graph
+    twins: dict[Tensor, Tensor] = {}
+    for tensor in graph.tensors.values():
+        twin = Tensor(into.fresh(piece.prefix + tensor.name), tensor.dtype, tensor.shape, tensor.format, tensor.constant)
+        twin.origin_dtype = tensor.origin_dtype
+        twins[tensor] = into.add_tensor(twin)
+    names: dict[str, str] = {}
+    for node in graph.nodes:
+        copy = into.add_node(
+            node.op_type,
+            [None if tensor is None else twins[tensor] for tensor in node.inputs],
+            [twins[tensor] for tensor in node.outputs],
+            name=piece.prefix + node.name,
+            domain=node.domain,
+        )
+        copy.attributes.update(node.attributes)
+        copy.origin.update(node.origin)
+        names[node.name] = copy.name
+    into.inputs.extend(twins[tensor] for tensor in graph.inputs)
+    into.outputs.extend(twins[tensor] for tensor in graph.outputs)
+    engines: Mapping[str, str] = piece.compiled.program.metadata.get("engine", {})
+    made.engines.update((names[node], engine) for node, engine in engines.items() if node in names)
+    return names
+
+
+def _memory(made: _Timeline, ends: Mapping[str, str]) -> MemoryPlan:
+    """Buffers between pieces, then the arena that all pieces share, then the constants."""
+    last = max(0, len(made.tasks) - 1)
+    regions: dict[str, Region] = {}
+    at = 0
+    for name, size in made.buffers.items():
+        regions[name] = Region(name, at, size, ends.get(name, "activation"), None, 0, last)
+        at += align(size, ALIGNMENT)
+    arena = at
+    at += made.arena
+    end = at
+    for name, size in made.weights.items():
+        regions[name] = Region(name, at, size, "weight", None, 0, last)
+        at += align(size, ALIGNMENT)
+    for name, (region, home) in made.inner.items():
+        base = arena if home is None else regions[home].offset
+        shared = region.alias_of
+        regions[name] = replace(region, name=name, offset=base + region.offset, alias_of=shared, first=0, last=last)
+    return MemoryPlan(regions, end, at - end)
