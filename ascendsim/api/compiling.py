@@ -13,6 +13,7 @@ from ascendsim.api.graph_kernel import GraphKernelFlow, graph_saver
 from ascendsim.api.naming import tasks_named
 from ascendsim.api.options import profile_options
 from ascendsim.api.scheduling import check_schedule
+from ascendsim.core.collection import without_collection
 from ascendsim.core.errors import GraphError, InputError
 from ascendsim.graph.copying import copy_graph
 from ascendsim.graph.ir import Graph
@@ -84,6 +85,7 @@ class CompiledModel:
         return f"CompiledModel({self.source.name!r}, soc={self.soc.name}, {len(self.program.tasks)} tasks)"
 
 
+@without_collection
 def compile(
     graph: Graph,
     soc: str | PathLike[str] | SocSpec = "Ascend310",

@@ -7,6 +7,7 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Union
 
+from ascendsim.core.collection import without_collection
 from ascendsim.core.errors import InputError
 from ascendsim.graph.ir import Graph
 from ascendsim.ops import default_opset
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 Source = Union[str, "PathLike[str]", bytes, "onnx.ModelProto"]
 
 
+@without_collection
 def load(
     source: Source,
     *,

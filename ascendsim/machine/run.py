@@ -6,6 +6,7 @@ from collections.abc import Callable, Container
 
 from simpy import Environment
 
+from ascendsim.core.collection import without_collection
 from ascendsim.core.errors import SimulationError
 from ascendsim.isa.program import Program
 from ascendsim.machine.clock import Clock
@@ -16,6 +17,7 @@ from ascendsim.soc.spec import SocSpec
 from ascendsim.trace.records import Trace
 
 
+@without_collection
 def run(
     program: Program,
     soc: SocSpec,
