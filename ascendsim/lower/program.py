@@ -12,7 +12,7 @@ from ascendsim.isa.program import Access, Program, Task, TaskKind
 from ascendsim.lower.accesses import accesses_of
 from ascendsim.lower.engine import check_static, with_workspace, workspace_name
 from ascendsim.lower.fused import ChainWork, ScopeLowering
-from ascendsim.lower.memory import plan_memory
+from ascendsim.lower.memory import MemoryOptions, TaskOrder, plan_memory, takeovers
 from ascendsim.lower.templates.cube import lower_cube
 from ascendsim.lower.templates.cube_pair import lower_pair
 from ascendsim.lower.templates.movement import lower_movement, lower_scalar
@@ -46,12 +46,14 @@ class LowerOptions:
         aicpu_types: CANN operator types that the chip runs on the AI CPU.
         flags: Profile flags that operators may ask for (`LowerContext.options`).
         chain: Joins the vector work of the nodes of a scope.
+        memory: How device memory is planned.
         known: Units that were lowered before; None = equal units are lowered again (slower, the program is the same).
     """
 
     aicpu_types: frozenset[str] = frozenset()
     flags: Mapping[str, object] = field(default_factory=dict)
     chain: ChainWork | None = None
+    memory: MemoryOptions = field(default_factory=MemoryOptions)
     known: KnownUnits | None = field(default_factory=KnownUnits)
 
 
@@ -77,7 +79,8 @@ def lower_graph(graph: Graph, soc: SocSpec, opset: OpSet, *, options: LowerOptio
     if unsupported:
         raise UnsupportedOperatorError(unsupported)
     check_static(graph)
-    units = scope_lowering(soc, opset, options or LowerOptions())
+    options = options or LowerOptions()
+    units = scope_lowering(soc, opset, options)
     internal: set[str] = set()
     tasks: list[Task] = []
     uses: list[list[str]] = []
@@ -107,7 +110,8 @@ def lower_graph(graph: Graph, soc: SocSpec, opset: OpSet, *, options: LowerOptio
             tasks.append(replace(task, id=len(tasks)))
             uses.append([*touched, *(access.region for access in task.accesses)])
         workspaces.update(lowered.workspaces)
-    plan = plan_memory(graph, uses, aliases, workspaces, cuts, internal)
+    order, in_place = TaskOrder.of(tasks), takeovers(graph, tasks, opset)
+    plan = plan_memory(graph, uses, aliases, workspaces, cuts, internal, order, in_place, options.memory)
     return Program(tuple(tasks), plan, metadata={"soc": soc.name, "graph": graph.name, "tasks_of": tasks_of, "engine": engines})
 
 

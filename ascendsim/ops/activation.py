@@ -130,14 +130,14 @@ def _swiglu(node: Node, a: Array, b: Array) -> Array:
 
 
 def _make(name: str, compute: Compute, steps: Sequence[StepSpec], wide: bool = False, cann: str = "") -> OpDef:
-    return OpDef(name, same_as(), compute, elementwise_lower(steps, wide), Layout.FOLLOW, cann)
+    return OpDef(name, same_as(), compute, elementwise_lower(steps, wide), Layout.FOLLOW, cann, in_place=True)
 
 
 OPERATORS: tuple[OpDef, ...] = (
     _make("Relu", by_kernel("CLIP", (0, np.inf), lambda _n, x: np.maximum(x, x.dtype.type(0))), ["vrelu"]),
     _make("LeakyRelu", by_kernel("LEAKY", lambda n: (_number(n, "alpha", 0.01), 0), _leaky), ["vlrelu"]),
-    OpDef("PRelu", same_as(), _prelu, elementwise_lower(["vmins", "vmul", "vmaxs", "vadd"]), Layout.FOLLOW),
-    OpDef("Clip", same_as(), _clip_compute, _clip_lower, Layout.FOLLOW, "ClipByValue"),
+    OpDef("PRelu", same_as(), _prelu, elementwise_lower(["vmins", "vmul", "vmaxs", "vadd"]), Layout.FOLLOW, in_place=True),
+    OpDef("Clip", same_as(), _clip_compute, _clip_lower, Layout.FOLLOW, "ClipByValue", in_place=True),
     _make("Sigmoid", by_kernel("SIGMOID", (0, 0), lambda _n, x: _sigmoid(x)), SIGMOID_STEPS),  # CANN's kernel stays in float16
     _make("Tanh", by_kernel("TANH", (0, 0), lambda _n, x: np.tanh(x)), TANH_STEPS, wide=True),
     _make(
@@ -150,7 +150,7 @@ OPERATORS: tuple[OpDef, ...] = (
         by_kernel("HARD_SWISH", (0, 0), lambda _n, x: x * np.clip(x / 6 + 0.5, 0, 1)),
         ["vadds", "vmaxs", "vmins", "vmul", "vmuls"],
     ),
-    OpDef("Gelu", same_as(), _gelu, _gelu_lower, Layout.FOLLOW),
+    OpDef("Gelu", same_as(), _gelu, _gelu_lower, Layout.FOLLOW, in_place=True),
     _make(
         "Swish",
         by_kernel("SWISH", lambda n: (_number(n, "alpha", 1.0), 0), lambda n, x: x * _sigmoid(_number(n, "alpha", 1.0) * x)),

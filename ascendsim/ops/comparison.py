@@ -126,5 +126,5 @@ OPERATORS: tuple[OpDef, ...] = (
     _bitwise("BitwiseXor", np.bitwise_xor, _XOR),
     OpDef("BitwiseNot", same_as(), with_numpy(lambda _n, x: ~x), _bitwise_lower(("vnot",)), Layout.FOLLOW, "Invert"),
     OpDef("BitShift", infer_broadcast(), with_numpy(_shift), _shift_lower, Layout.FOLLOW, "LeftShift"),
-    OpDef("Where", _where_infer, _where, _where_lower, Layout.FOLLOW, "SelectV2"),
+    OpDef("Where", _where_infer, _where, _where_lower, Layout.FOLLOW, "SelectV2", in_place=True),
 )

@@ -219,13 +219,13 @@ _SIGN_STEPS: tuple[StepSpec, ...] = (("vmuls", 2), "vabs", ("vadds", 2), "vdiv",
 
 
 def _binary(name: str, kernel: str, function: Callable[[Array, Array], Array], step: str, cann: str = "") -> OpDef:
-    return OpDef(name, infer_broadcast(), PairwiseCompute(kernel, function), elementwise_lower([step]), Layout.FOLLOW, cann)
+    return OpDef(name, infer_broadcast(), PairwiseCompute(kernel, function), elementwise_lower([step]), Layout.FOLLOW, cann, in_place=True)
 
 
 def _function(
     name: str, compute: Compute, steps: Sequence[StepSpec], wide: bool = False, infer: Infer | None = None, cann: str = ""
 ) -> OpDef:
-    return OpDef(name, infer or same_as(), compute, elementwise_lower(steps, wide), Layout.FOLLOW, cann)
+    return OpDef(name, infer or same_as(), compute, elementwise_lower(steps, wide), Layout.FOLLOW, cann, in_place=True)
 
 
 def _kernel(
@@ -239,12 +239,14 @@ OPERATORS: tuple[OpDef, ...] = (
     _binary("Sub", "SUB", np.subtract, "vsub"),
     _binary("Mul", "MUL", np.multiply, "vmul"),
     _binary("Div", "DIV", _divide, "vdiv", "RealDiv"),
-    OpDef("Max", infer_broadcast(), PairwiseCompute("MAX", np.maximum), _fold_lower("vmax"), Layout.FOLLOW, "Maximum"),
-    OpDef("Min", infer_broadcast(), PairwiseCompute("MIN", np.minimum), _fold_lower("vmin"), Layout.FOLLOW, "Minimum"),
-    OpDef("Sum", infer_broadcast(), PairwiseCompute("ADD", np.add), _fold_lower("vadd"), Layout.FOLLOW, "AddN"),
-    OpDef("Mean", infer_broadcast(), with_numpy(_mean), _fold_lower("vadd", ("vmuls",)), Layout.FOLLOW, "AccumulateNV2"),
-    OpDef("Pow", infer_broadcast(), with_numpy(_power), _pow_lower, Layout.FOLLOW),
-    OpDef("Mod", infer_broadcast(), with_numpy(_modulo), elementwise_lower(_MOD_STEPS, wide=True), Layout.FOLLOW, "FloorMod"),
+    OpDef("Max", infer_broadcast(), PairwiseCompute("MAX", np.maximum), _fold_lower("vmax"), Layout.FOLLOW, "Maximum", in_place=True),
+    OpDef("Min", infer_broadcast(), PairwiseCompute("MIN", np.minimum), _fold_lower("vmin"), Layout.FOLLOW, "Minimum", in_place=True),
+    OpDef("Sum", infer_broadcast(), PairwiseCompute("ADD", np.add), _fold_lower("vadd"), Layout.FOLLOW, "AddN", in_place=True),
+    OpDef("Mean", infer_broadcast(), with_numpy(_mean), _fold_lower("vadd", ("vmuls",)), Layout.FOLLOW, "AccumulateNV2", in_place=True),
+    OpDef("Pow", infer_broadcast(), with_numpy(_power), _pow_lower, Layout.FOLLOW, in_place=True),
+    OpDef(
+        "Mod", infer_broadcast(), with_numpy(_modulo), elementwise_lower(_MOD_STEPS, wide=True), Layout.FOLLOW, "FloorMod", in_place=True
+    ),
     _kernel("Abs", "ABS", np.abs, ["vabs"]),
     _kernel("Neg", "LINEAR", np.negative, ["vmuls"], -1, -0.0),
     _kernel("Sqrt", "SQRT", np.sqrt, ["vsqrt"]),

@@ -42,7 +42,17 @@ OPERATORS: tuple[OpDef, ...] = (
         Layout.FOLLOW,
         domain=DOMAIN,
     ),
-    OpDef("Muls", same_as(), with_numpy(_muls), elementwise_lower(["vmuls"]), Layout.FOLLOW, domain=DOMAIN),
-    OpDef("FusedMulAdd", infer_broadcast(), with_numpy(_mul_add), elementwise_lower(["vmul", "vadd"]), Layout.FOLLOW, domain=DOMAIN),
-    OpDef("FusedMulAddN", same_as(), with_numpy(_mul_add_n), elementwise_lower(["vmuls", "vadd"]), Layout.FOLLOW, domain=DOMAIN),
+    OpDef("Muls", same_as(), with_numpy(_muls), elementwise_lower(["vmuls"]), Layout.FOLLOW, domain=DOMAIN, in_place=True),
+    OpDef(
+        "FusedMulAdd",
+        infer_broadcast(),
+        with_numpy(_mul_add),
+        elementwise_lower(["vmul", "vadd"]),
+        Layout.FOLLOW,
+        domain=DOMAIN,
+        in_place=True,
+    ),
+    OpDef(
+        "FusedMulAddN", same_as(), with_numpy(_mul_add_n), elementwise_lower(["vmuls", "vadd"]), Layout.FOLLOW, domain=DOMAIN, in_place=True
+    ),
 )

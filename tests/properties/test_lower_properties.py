@@ -6,7 +6,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ascendsim.core.formats import Format, align
-from ascendsim.lower.memory import Life, first_fit
 from ascendsim.lower.templates.cube import lower_cube, product_of
 from ascendsim.lower.templates.movement import lower_movement
 from ascendsim.lower.templates.steps import Expansion
@@ -76,20 +75,6 @@ def test_movement(soc, total, read, write, turns) -> None:  # type: ignore[no-un
     stage = lower_movement(work, soc, Expansion(soc))
     verify([stage], soc, 1500)
     assert moved([stage]) == {("x", False): x.bytes, ("y", True): y.bytes}
-
-
-@given(st.lists(st.tuples(st.integers(0, 5000), st.integers(0, 30), st.integers(0, 10)), min_size=1, max_size=40))
-def test_live_regions_never_overlap(items) -> None:  # type: ignore[no-untyped-def]
-    lives = [Life(f"t{number}", size, first, first + length) for number, (size, first, length) in enumerate(items)]
-    offsets, peak = first_fit(lives)
-    for number, one in enumerate(lives):
-        assert offsets[one.name] % 512 == 0
-        assert offsets[one.name] + one.bytes <= peak or one.bytes == 0
-        for other in lives[:number]:
-            if one.first <= other.last and other.first <= one.last and one.bytes and other.bytes:
-                apart = offsets[one.name] + one.bytes <= offsets[other.name] or offsets[other.name] + other.bytes <= offsets[one.name]
-                assert apart, (one, other)
-    assert peak >= max(sum(align(life.bytes, 512) for life in lives if life.first <= task <= life.last) for task in range(41))
 
 
 def test_formats_cover_the_products() -> None:

@@ -1,28 +1,80 @@
-"""The memory plan: first fit, aliases, kinds."""
+"""The memory plan: planners, aliases, kinds, results in place, equal weights."""
 
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 from ascendsim.core.dtypes import DType
 from ascendsim.graph.ir import Graph
-from ascendsim.lower.memory import Life, first_fit, plan_memory
+from ascendsim.lower.memory import Board, MemoryOptions, Piece, Takeover, TaskOrder, plan_memory
+from ascendsim.lower.memory.arrange import apart, best_fit, first_fit
+from ascendsim.lower.memory.blocks import assign_blocks, binary_classes, max_classes
+from ascendsim.lower.memory.pieces import Numbers
+
+
+def board_of(*pieces: tuple[str, int, int, int]) -> Board:
+    """Pieces (name, bytes, first task, last task) on one stream."""
+    tasks = max(last for *_, last in pieces) + 1
+    return Board([Piece(name, size, tuple(range(first, last + 1))) for name, size, first, last in pieces], TaskOrder.single(tasks))
+
+
+def offsets_of(board: Board, placed: tuple[Numbers, int]) -> dict[str, int]:
+    return {piece.name: int(offset) for piece, offset in zip(board.pieces, placed[0], strict=True)}
 
 
 def test_first_fit_reuses_the_lowest_free_bytes() -> None:
-    lives = [Life("a", 512, 0, 1), Life("b", 512, 0, 3), Life("c", 300, 2, 3), Life("d", 1024, 2, 2)]
-    offsets, peak = first_fit(lives)
-    assert offsets["a"] == 0
-    assert offsets["b"] == 512
-    assert offsets["d"] == 1024  # does not fit where a was
-    assert offsets["c"] == 0
-    assert peak == 2048
+    board = board_of(("a", 512, 0, 1), ("b", 512, 0, 3), ("c", 300, 2, 3), ("d", 1024, 2, 2))
+    offsets = offsets_of(board, first_fit(board))
+    assert offsets == {"a": 0, "b": 512, "d": 1024, "c": 0}  # d does not fit where a was
+
+
+def test_best_fit_takes_the_smallest_gap_that_is_large_enough() -> None:
+    lives = [("floor", 1024, 0, 9), ("high", 1536, 0, 1), ("wide", 512, 0, 9), ("low", 1024, 0, 1), ("late", 1024, 3, 4), ("x", 1536, 3, 4)]
+    board = board_of(*lives)
+    offsets, peak = best_fit(board)
+    assert peak == board.lower_bound() == 4096
+    assert sorted(offsets[4:]) == sorted(offsets[[1, 3]])
+
+
+def test_neighbours_of_a_chain_lie_at_opposite_ends() -> None:
+    sizes = [9, 5, 6, 8, 2, 12, 1, 10]
+    board = board_of(*((f"t{number}", size * 512, number, number + 1) for number, size in enumerate(sizes)))
+    assert best_fit(board)[1] == board.lower_bound() == 14 * 512
 
 
 def test_outputs_never_share_with_the_inputs_of_their_task() -> None:
-    offsets, peak = first_fit([Life("x", 512, 0, 1), Life("y", 512, 1, 2)])
-    assert offsets["x"] != offsets["y"]
-    assert peak == 1024
+    board = board_of(("x", 512, 0, 1), ("y", 512, 1, 2))
+    assert best_fit(board)[1] == first_fit(board)[1] == 1024
+
+
+def test_without_reuse_everything_lies_apart() -> None:
+    board = board_of(("x", 512, 0, 0), ("y", 100, 1, 1))
+    assert (list(apart(board)[0]), apart(board)[1]) == ([0, 512], 1024)
+
+
+def test_binary_blocks_halve_from_the_largest_size() -> None:
+    """R = ceil(log2(16384 / 512)) = 5; ceilings 8192, 4096, 2048, 1024; members are above a ceiling + 512."""
+    sizes = [16384, 9216, 6144, 5120, 3072, 2560, 1536, 512]
+    assert binary_classes(sizes) == [2560, 3072, 6144, 16384]  # 1536 and 512 are in no class: they take blocks of 2560 bytes
+
+
+def test_classes_with_few_members_join_the_next_larger_one() -> None:
+    sizes = [16384] * 6 + [9216] * 6 + [3072]
+    assert binary_classes(sizes) == [16384]
+
+
+@pytest.mark.parametrize(("mebibytes", "classes"), [(9, [9, 20]), (7, [20])])
+def test_two_large_members_keep_a_class_of_their_own(mebibytes: int, classes: list[int]) -> None:
+    sizes = [20 << 20, mebibytes << 20, mebibytes << 20, *[512] * 60]
+    assert binary_classes(sizes) == [size << 20 for size in classes]
+
+
+def test_blocks_serve_one_tensor_after_another_and_shrink_to_the_largest() -> None:
+    board = board_of(("a", 1024, 0, 1), ("b", 512, 1, 2), ("c", 512, 2, 3))
+    offsets, peak = assign_blocks(board, max_classes(board.sizes.tolist()))
+    assert list(offsets) == [0, 1024, 0]
+    assert peak == 1536
 
 
 def chain() -> Graph:
@@ -57,3 +109,44 @@ def test_an_alias_that_is_a_graph_output_keeps_its_root_to_the_end() -> None:
     plan = plan_memory(chain(), [["x", "a"], ["a", "b"], []], {"c": "b"}, {})
     assert plan.regions["b"].kind == "output"
     assert plan.regions["b"].last == 2
+
+
+def test_a_result_in_place_takes_the_address_of_its_dead_input() -> None:
+    uses = [["x", "w", "a"], ["a", "w", "b"], ["b", "w", "c"]]
+    plan = plan_memory(chain(), uses, {}, {}, takeovers=[Takeover(1, "b", "a"), Takeover(2, "c", "b")])
+    regions = plan.regions
+    assert (regions["b"].in_place_of, regions["b"].offset) == ("a", regions["a"].offset)
+    assert (regions["a"].first, regions["a"].last, regions["b"].first, regions["b"].last) == (0, 1, 1, 2)
+    assert regions["c"].in_place_of is None  # an output of the graph is the caller's
+    assert plan.peak_bytes == 3 * 1024
+
+
+def test_an_input_that_is_read_later_is_not_overwritten() -> None:
+    uses = [["x", "w", "a"], ["a", "w", "b"], ["a", "b", "c"]]
+    plan = plan_memory(chain(), uses, {}, {}, takeovers=[Takeover(1, "b", "a")])
+    assert plan.regions["b"].in_place_of is None
+
+
+@pytest.mark.parametrize(("awaited", "taken"), [((), None), ((1,), "a")])
+def test_an_input_that_another_stream_may_still_read_is_not_overwritten(awaited: tuple[int, ...], taken: str | None) -> None:
+    uses = [["x", "a"], ["a"], ["a", "b"], ["b", "c"]]
+    order = TaskOrder([0, 1, 0, 0], [(), (0,), awaited, ()])
+    plan = plan_memory(chain(), uses, {}, {}, order=order, takeovers=[Takeover(2, "b", "a")])
+    assert plan.regions["b"].in_place_of == taken
+
+
+def test_reuse_can_be_switched_off() -> None:
+    uses = [["x", "w", "a"], ["a", "w", "b"], ["b", "w", "c"]]
+    plan = plan_memory(chain(), uses, {}, {}, takeovers=[Takeover(1, "b", "a")], options=MemoryOptions(reuse=False))
+    assert plan.peak_bytes == 4 * 1024
+    assert len({region.offset for region in plan.regions.values()}) == len(plan.regions)
+
+
+def test_equal_weights_lie_at_one_address_whatever_their_shape() -> None:
+    graph = chain()
+    for name, shape, value in (("same", (64, 8), 0), ("other", (8, 64), 1), ("small", (8, 32), 0)):
+        graph.add_constant(name, np.full(shape, value, np.float16))
+    regions = plan_memory(graph, [["x", "a"], ["b"], ["c"]], {}, {}).regions
+    assert (regions["same"].alias_of, regions["same"].offset) == ("w", regions["w"].offset)
+    assert len({regions[name].offset for name in ("w", "other", "small")}) == 3
+    assert all(regions[name].offset % 512 == 0 for name in ("w", "other", "small"))

@@ -1,0 +1,137 @@
+"""Pieces of memory to place, and which of them may share bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ascendsim.core.formats import align
+from ascendsim.lower.memory.order import TaskOrder
+
+ALIGNMENT = 512  # bytes; GE rounds sizes up to it (MEM_ALIGN_SIZE)
+Numbers = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Something that needs memory while tasks run: a tensor with all that shares its bytes, or a workspace.
+
+    Attributes:
+        name: Of the region that owns the bytes.
+        bytes: Size, not rounded.
+        users: Numbers of the tasks that read or write it, rising.
+        whole: It lives for the whole run (inputs and outputs of the graph: they are the caller's).
+    """
+
+    name: str
+    bytes: int
+    users: tuple[int, ...]
+    whole: bool = False
+
+
+class Board:
+    """Pieces with their sizes and lives as arrays.
+
+    Args:
+        pieces: What to place.
+        order: Which task happens before which.
+
+    Attributes:
+        pieces, order: As given.
+        sizes: Bytes by piece, rounded up to `ALIGNMENT`.
+        begin: By piece and stream: how many tasks of the stream have ended before its first use.
+        end: By piece and stream: how many tasks of the stream must have ended before its bytes are free.
+    """
+
+    def __init__(self, pieces: Sequence[Piece], order: TaskOrder) -> None:
+        self.pieces, self.order = tuple(pieces), order
+        self.sizes: Numbers = np.array([align(piece.bytes, ALIGNMENT) for piece in pieces], np.int64)
+        self.begin: Numbers = np.zeros((len(pieces), order.streams), np.int64)
+        self.end: Numbers = np.full((len(pieces), order.streams), len(order) + 1, np.int64)
+        for number, piece in enumerate(pieces):
+            if piece.whole or not len(order):
+                continue
+            if order.streams == 1:
+                self.begin[number, 0], self.end[number, 0] = piece.users[0], piece.users[-1] + 1
+                continue
+            users = list(piece.users)
+            self.begin[number] = order.before[users].min(axis=0)
+            self.end[number] = 0
+            np.maximum.at(self.end[number], order.stream[users], order.position[users] + 1)
+
+    def __len__(self) -> int:
+        return len(self.pieces)
+
+    def clashing(self, piece: int, others: Numbers) -> Numbers:
+        """Those of other pieces that may be in use at the same time as a piece."""
+        first, last = self.spans
+        others = others[(first[others] <= last[piece]) & (first[piece] <= last[others])]
+        if self.order.streams == 1:
+            return others
+        earlier = (self.end[others] <= self.begin[piece]).all(axis=1)
+        later = (self.end[piece] <= self.begin[others]).all(axis=1)
+        clash: Numbers = others[~(earlier | later)]
+        return clash
+
+    @cached_property
+    def spans(self) -> tuple[Numbers, Numbers]:
+        """By piece: first and last task during which it may be in use, counted in launch order.
+
+        With one stream these are its first and last use. With several, tasks that may run at the same time are counted in, so that
+        pieces whose spans are apart never meet.
+        """
+        order = self.order
+        if order.streams == 1:
+            return self.begin[:, 0], np.minimum(self.end[:, 0] - 1, max(0, len(order) - 1))
+        first = np.full(len(self), max(0, len(order) - 1), np.int64)
+        last = np.zeros(len(self), np.int64)
+        for stream in range(order.streams):
+            tasks = np.flatnonzero(order.stream == stream)
+            if not len(tasks):
+                continue
+            unordered = self.begin[:, stream] < len(tasks)  # the first task of the stream that does not happen before the piece
+            first[unordered] = np.minimum(first[unordered], tasks[self.begin[unordered, stream]])
+            after = np.max([np.searchsorted(order.before[tasks, s], self.end[:, s]) for s in range(order.streams)], axis=0)
+            some = after > 0
+            last[some] = np.maximum(last[some], tasks[after[some] - 1])
+        return first, last
+
+    def live_bytes(self) -> Numbers:
+        """By task: bytes of the pieces that are alive while it runs, at whatever speed the streams go.
+
+        A piece is alive at a task if one of its uses is the task or happens before it, and one is the task or happens after it. In each
+        stream these are neighbours, from the first task that knows of a use to the last one that a use knows of.
+        """
+        order = self.order
+        if order.streams == 1:
+            return _sums(self.spans[0], self.spans[1] + 1, self.sizes, len(order))
+        first, reach = np.full_like(self.begin, len(order)), np.zeros_like(self.begin)
+        for number, piece in enumerate(self.pieces):
+            users = list(piece.users)
+            np.minimum.at(first[number], order.stream[users], order.position[users])
+            reach[number] = order.through[users].max(axis=0)
+        live = np.zeros(len(order), np.int64)
+        whole = np.array([piece.whole for piece in self.pieces], bool)
+        for stream in range(order.streams):
+            tasks = np.flatnonzero(order.stream == stream)
+            known = [np.searchsorted(order.through[tasks, s], first[:, s], side="right") for s in range(order.streams)]
+            start = np.where(whole, 0, np.min(known, axis=0))
+            stop = np.where(whole, len(tasks), np.maximum(start, reach[:, stream]))
+            live[tasks] = _sums(start, stop, self.sizes, len(tasks))
+        return live
+
+    def lower_bound(self) -> int:
+        """Bytes that no plan can do without: those of the largest live set."""
+        return int(self.live_bytes().max(initial=0))
+
+
+def _sums(starts: Numbers, stops: Numbers, sizes: Numbers, count: int) -> Numbers:
+    """By place: sum of the sizes whose range (`stop` excluded) covers it."""
+    steps = np.zeros(count + 1, np.int64)
+    np.add.at(steps, np.minimum(starts, count), sizes)
+    np.subtract.at(steps, np.minimum(stops, count), sizes)
+    return np.cumsum(steps)[:count]
