@@ -13,11 +13,11 @@ from ascendsim.isa.instructions import Img2Col, Mmad, Move, Vector
 from ascendsim.isa.program import CoreKind, TaskKind
 from ascendsim.lower.templates.conv import run_lengths, window
 from ascendsim.lower.templates.cube import lower_cube, product_of
-from ascendsim.lower.templates.product import rates_of
+from ascendsim.lower.templates.product import Product, rates_of
 from ascendsim.lower.templates.steps import Expansion
 from ascendsim.lower.templates.tiling import best_tiling, candidates
 from ascendsim.machine import run
-from ascendsim.opset.work import CubeWork, Step, Stream
+from ascendsim.opset.work import ConvGeometry, CubeWork, Step, Stream
 from ascendsim.soc import SocSpec, load
 from tests.support.lowering import CHIPS, convolution, executed, matmul, moved, multiplied, program_of, ref, verify
 
@@ -185,3 +185,13 @@ def test_the_score_predicts_the_machine_within_a_factor_of_two(chip: str) -> Non
         score = best_tiling(product_of(work, soc), soc).cycles / soc.frequency_mhz
         heads = soc.launch.kernel_init_ns / 1000 + soc.launch.task_launch_us
         assert 0.5 < (score + heads) / time_us(work, soc) < 2
+
+
+def test_ties_at_the_dram_go_to_the_tiling_that_moves_least_through_l2() -> None:
+    soc = load("Ascend310P3")
+    geometry = ConvGeometry(32, 256, 14, 14, 1, 1, 1, 1, 1, 1, (0, 0, 0, 0), 14, 14)
+    product = Product(1, 32, 196, 1024, 16, geometry, 2, "float16", 3, extra_in_bytes=2)
+    tiling = best_tiling(product, soc)
+    assert tiling.hold in ("a", "b")
+    longer = best_tiling(replace(product, extra_in_bytes=0), soc)
+    assert tiling.cycles > longer.cycles  # the second operand of the sum comes through the same pipe

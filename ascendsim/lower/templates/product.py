@@ -24,8 +24,9 @@ class Product:
         conv: Geometry if A is unfolded.
         out_itemsize: Bytes of an output element.
         out_passes: Vector passes over the output besides the move out of L0C.
-        extra_out_bytes: Bytes an output element that the epilogue reads and stores besides.
+        extra_out_bytes: Bytes an output element that the epilogue stores besides.
         a_rows, b_rows: Axis along which a row-major operand is contiguous ("m", "k" or "n"), "" for blocked formats.
+        extra_in_bytes: Bytes an output element that the epilogue reads.
         most_n: Columns that a tile may have at most (values in the bias table).
     """
 
@@ -42,6 +43,7 @@ class Product:
     most_n: int = 1 << 30
     a_rows: str = ""
     b_rows: str = ""
+    extra_in_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)

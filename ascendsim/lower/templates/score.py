@@ -1,7 +1,8 @@
 """The closed form that ranks tilings: cycles of the busiest core.
 
 The slowest of Cube, MTE1, way out and global memory, plus what does not overlap (first load, last store, panels that change, loads
-that cannot run ahead). Rates are those of the chip's description.
+that cannot run ahead). Where L2 is a cache, the mean of two cases: everything lies in L2, everything comes from DRAM. Rates are
+those of the chip's description.
 """
 
 from __future__ import annotations
@@ -59,35 +60,47 @@ def score(
     a_loads = sb * si * ceil_div(sm, band) * (1 if hold == "a" else n_tiles)
     b_loads = sb * n_tiles if hold == "b" else tiles
     reach = {"m": (tile_m, product.m), "n": (tile_n, product.n), "k": (chunk if not hold else k_blocks, k_blocks)}
-    core_in = a_loads * a_tile * burst_loss(product.a_rows, reach) + b_loads * b_tile * (sn / (n_tiles * tile_n)) * burst_loss(
-        product.b_rows, reach
-    )
+    a_in, b_in = a_loads * a_tile * burst_loss(product.a_rows, reach), b_loads * b_tile * (sn / (n_tiles * tile_n))
+    if conv is not None and not aligned_planes(conv, tile_m):
+        a_in /= UNALIGNED
+    core_in = a_in + b_in * burst_loss(product.b_rows, reach)
+    outputs = product.m * product.n * product.images * product.batch
     active = ceil_div(product.batch, sb) * ceil_div(product.images, si) * ceil_div(product.m, sm) * ceil_div(product.n, sn)
-    out_bytes = product.m * product.n * product.images * product.batch * (product.out_itemsize + product.extra_out_bytes)
+    extra_in = outputs * product.extra_in_bytes
+    out_bytes = outputs * (product.out_itemsize + product.extra_out_bytes)
     if conv is not None and tile_m % ROWS and tile_m < product.m:
         out_bytes = round(out_bytes / UNALIGNED)  # a channel block of the tile does not end on a 512 B boundary
     from_dram = core_in * active if rates.l2_size == 0 else dram_bytes(product, rates.l2_size, n_tiles, m_tiles, hold)
-    dram = max(from_dram, out_bytes) if not rates.half_duplex else from_dram + out_bytes
-    memory = max(
-        core_in / min(rates.port_in, rates.l2_share * rates.cores / active), dram / rates.dram, out_bytes / active / rates.port_out
-    )
-    # what does not overlap: first chunk, changes of the held panel, last way out; short chunks wait for the latency
+    dram = max(from_dram + extra_in, out_bytes) if not rates.half_duplex else from_dram + extra_in + out_bytes
+    reading = (core_in + extra_in / active) / min(rates.port_in, rates.l2_share * rates.cores / active)
+    writing = out_bytes / active / rates.port_out
+    l2_rate = min(rates.port_in, rates.l2_share * rates.cores / active)
     shared_by = max(1.0, core_in * active / from_dram)  # cores that read the same bytes share what DRAM delivers
-    rate = min(rates.port_in, rates.dram / active * shared_by)
-    first = rates.latency + (a_tile + b_tile) / chunks / rate
-    if hold == "b":
-        first += (sb * n_tiles - 1 + (1 - 1 / chunks)) * (b_tile / rate + rates.latency)
-    elif hold == "a":
-        first += (sb * si * m_tiles - 1 + (1 - 1 / chunks)) * (a_tile / rate + rates.latency)
-    last = out + m_blocks * n_blocks * ROWS * ROWS * product.out_itemsize / min(rates.port_out, rates.dram / active)
-    waits = tiles * chunks * max(0.0, (rates.latency - compute / chunks) / 2) if band == tile_m else 0.0
+    far = (dram / rates.dram, min(rates.port_in, rates.dram / active * shared_by), min(rates.port_out, rates.dram / active))
+    near = (0.0, l2_rate, rates.port_out)
     ahead = lookahead(rates.queue)
-    if steps // chunks * ceil_div(band, tile_m) > ahead:  # loads run ahead inside a loop, but not into the next turn of the loop around
-        turns = sb * si * n_tiles if chunks == 1 else tiles
-        load = (a_tile + (0 if hold == "b" else b_tile)) / chunks / rate + rates.latency
-        waits += (turns - 1) * max(0.0, load - ahead * compute / steps)
-    others = (cube + mte1 + out - max(cube, mte1, out)) * tiles + min(busy, memory)
-    return max(first + busy, memory + compute / chunks) + others * IMPERFECT_OVERLAP + last + waits + active * rates.dispatch
+
+    def time(beyond: float, rate: float, drain: float) -> float:
+        """Cycles if DRAM is busy for so many of them, and single transfers run at these rates."""
+        slowest = max(reading, beyond, writing)
+        memory = slowest + (reading + beyond + writing - slowest) * IMPERFECT_OVERLAP
+        # what does not overlap: first chunk, changes of the held panel, last way out; short chunks wait for the latency
+        first = rates.latency + (a_tile + b_tile) / chunks / rate
+        if hold == "b":
+            first += (sb * n_tiles - 1 + (1 - 1 / chunks)) * (b_tile / rate + rates.latency)
+        elif hold == "a":
+            first += (sb * si * m_tiles - 1 + (1 - 1 / chunks)) * (a_tile / rate + rates.latency)
+        last = out + m_blocks * n_blocks * ROWS * ROWS * product.out_itemsize / drain
+        waits = tiles * chunks * max(0.0, (rates.latency - compute / chunks) / 2) if band == tile_m else 0.0
+        if steps // chunks * ceil_div(band, tile_m) > ahead:  # loads run ahead inside a loop, but not into the next turn of the loop around
+            turns = sb * si * n_tiles if chunks == 1 else tiles
+            load = (a_tile + (0 if hold == "b" else b_tile)) / chunks / rate + rates.latency
+            waits += (turns - 1) * max(0.0, load - ahead * compute / steps)
+        others = (cube + mte1 + out - max(cube, mte1, out)) * tiles + min(busy, memory)
+        return max(first + busy, memory + compute / chunks) + others * IMPERFECT_OVERLAP + last + waits
+
+    ends = (far,) if rates.l2_size == 0 else (near, far)
+    return sum(time(*end) for end in ends) / len(ends) + active * rates.dispatch
 
 
 def dram_bytes(product: Product, l2_size: int, n_tiles: int, m_tiles: int, hold: str) -> float:
@@ -106,6 +119,12 @@ def dram_bytes(product: Product, l2_size: int, n_tiles: int, m_tiles: int, hold:
     if hold == "a":
         return a + b * (m_tiles if b > l2_size else 1)
     return b + a * (n_tiles if a > l2_size else 1)
+
+
+def aligned_planes(conv: ConvGeometry, tile_m: int) -> bool:
+    """Whether every burst of a map's tile starts on a 512 B boundary: channel blocks are whole transactions apart, and so are tiles."""
+    plane, step = conv.height * conv.width, tile_m if is_direct(conv) else conv.width * conv.stride_h * max(1, tile_m // conv.out_w)
+    return plane % ROWS == 0 and (step % ROWS == 0 or step >= plane)
 
 
 def burst_loss(axis: str, reach: dict[str, tuple[int, int]]) -> float:
