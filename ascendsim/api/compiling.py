@@ -15,6 +15,7 @@ from ascendsim.api.options import profile_options
 from ascendsim.api.scheduling import check_schedule
 from ascendsim.core.collection import without_collection
 from ascendsim.core.errors import GraphError, InputError
+from ascendsim.frontends.aipp import read_aipp_file
 from ascendsim.graph.copying import copy_graph
 from ascendsim.graph.ir import Graph
 from ascendsim.isa.listing import listing
@@ -24,6 +25,7 @@ from ascendsim.ops import default_opset
 from ascendsim.ops.aicpu import aicpu_types
 from ascendsim.ops.fused_chain import chain_work
 from ascendsim.opset import OpSet
+from ascendsim.passes.aipp import insert_aipp
 from ascendsim.passes.fusion.report import FusionReport
 from ascendsim.passes.fusion.rule import FusionRule
 from ascendsim.passes.graph_kernel import GraphKernelReport
@@ -101,6 +103,7 @@ def compile(
     buffer_optimize: str = "l2_optimize",
     output_type: str | None = None,
     schedule: str = "sink",
+    insert_op_conf: str | PathLike[str] | None = None,
     options: Mapping[str, bool | int | str] | None = None,
     graph_kernel_flags: Flags = None,
     save_graphs: str | PathLike[str] | None = None,
@@ -123,6 +126,8 @@ def compile(
         buffer_optimize: "l2_optimize", "l1_optimize" or "off_optimize" (ATC's option); counts at fusion="all".
             As in CANN, l1_optimize equals off_optimize (the option `l1_fusion` joins convolutions through L1).
         output_type: Element type of floating-point outputs: "FP16", "FP32", or "node:index:type;..." (ATC's option).
+        insert_op_conf: File of static AIPP operators (ATC's option): the inputs that it names become uint8 images, converted on the way
+            into the first convolution; see `frontends.aipp`.
         schedule: Who launches tasks: "sink" = the device, the graph with all its tasks lies there; "host" = the host, task by task;
             "eager" = a framework that calls operator by operator, so nothing is fused whatever `fusion` says.
         options: How the release behaves where releases differ, for example `{"aicpu_pow": True}`; see `api.options`.
@@ -162,6 +167,8 @@ def compile(
     opset = default_opset()
     outputs = output_types(graph, output_type)
     device = copy_graph(graph)
+    if insert_op_conf is not None:
+        insert_aipp(device, read_aipp_file(insert_op_conf))
     settings.fuse(device, spec, opset, report)
     if composites is not None:
         composites.mark(device)

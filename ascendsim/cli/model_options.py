@@ -59,6 +59,8 @@ def add_chip_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--fusion", choices=(*FUSION_LEVELS, "graph-kernel"), default="all", help=text)
     parser.add_argument("--graph_kernel_flags", metavar="TEXT", help='flags of graph-kernel fusion, for example "--opt_level=2"')
     parser.add_argument("--save_graphs", metavar="DIR", help="folder for Graphviz files of the graph after every stage of fusion")
+    text = "static AIPP operators: inputs become uint8 images that are converted in front of the first convolution"
+    parser.add_argument("--insert_op_conf", metavar="FILE", help=text)
     parser.add_argument("--output_type", metavar="TYPE", help="type of floating-point outputs: FP16, FP32, or node:index:type;...")
     text = "who launches tasks: the device (sink), the host, or a framework operator by operator (eager) (default: sink)"
     parser.add_argument("--mode", choices=MODES, default="sink", help=text)
@@ -119,6 +121,7 @@ def chip_settings(args: argparse.Namespace) -> dict[str, Any]:
         "optimization_switch": args.optimization_switch,
         "oo_level": args.oo_level,
         "buffer_optimize": args.buffer_optimize,
+        "insert_op_conf": args.insert_op_conf,
         "output_type": args.output_type,
         "schedule": args.mode,
         "options": parse_profile_options(parse_settings(args.option, option="--option")),

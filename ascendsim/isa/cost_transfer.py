@@ -90,7 +90,10 @@ def _gm_width(move: Move, ports: PortSpec, soc: SocSpec) -> float:
         (Buffer.UB, Buffer.GM): ports.ub_to_gm,
         (Buffer.L0C, Buffer.GM): ports.l0c_to_gm,
     }
-    return path_width(widths.get((source, target)), f"{source.value} -> {target.value}", soc)
+    width = path_width(widths.get((source, target)), f"{source.value} -> {target.value}", soc)
+    if move.kind == "aipp" and move.dst.bytes > move.bytes:
+        return width * move.bytes / move.dst.bytes  # blocks of C0 channels a pixel leave the port, only the image's bytes come in
+    return width
 
 
 def _link_demand(move: Move, soc: SocSpec) -> LinkDemand:

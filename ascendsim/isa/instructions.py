@@ -104,7 +104,8 @@ class Move:
     """DMA: `bursts` pieces of `burst_bytes` each, between GM and a buffer or between two buffers.
 
     Attributes:
-        kind: "copy", "nd2nz" (layout change on the way in), "load2d" (fractals L1 -> L0), "fixpipe" (L0C out), "bias".
+        kind: "copy", "nd2nz" (layout change on the way in), "load2d" (fractals L1 -> L0), "fixpipe" (L0C out), "bias",
+            "aipp" (images converted on the way into L1; the target gets more bytes than the bursts hold).
         src_stride, dst_stride: Bytes from the start of one burst to the next (0 = contiguous).
         aligned: Whether every burst starts on a GM transaction boundary (512 B).
     """

@@ -20,6 +20,7 @@ FAMILIES: tuple[str, ...] = (
     "normalisation",
     "random_values",
     "conv",
+    "aipp",
     "conv_transpose",
     "matmul",
     "einsum",

@@ -19,13 +19,20 @@ from ascendsim.opset import InferContext, Layout, OpDef
 from ascendsim.opset.work import LowerContext, NoTask, Step, Work
 
 
-def conv_shape(context: InferContext, image: int = 0, weight: int = 1, bias: int | None = 2) -> tuple[Any, ...] | None:
+def conv_shape(
+    context: InferContext, image: int = 0, weight: int = 1, bias: int | None = 2, seen: tuple[Any, ...] | None = None
+) -> tuple[Any, ...] | None:
     """Output shape of a convolution whose operands are at these input ports; None if a rank is unknown.
+
+    Args:
+        context: The node.
+        image, weight, bias: Input ports.
+        seen: Shape of the image as the convolution sees it, if it is not the input's.
 
     Raises:
         GraphError: If ranks, channels, groups or the bias do not fit.
     """
-    x, w = context.shape(image), context.shape(weight)
+    x, w = seen or context.shape(image), context.shape(weight)
     groups = int(context.node.attr("group", 1))
     if groups < 1:
         raise context.fail("needs a positive group", groups)

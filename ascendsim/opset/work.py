@@ -102,6 +102,26 @@ class SideOutput:
 
 
 @dataclass(frozen=True, slots=True)
+class RawImage:
+    """Images in global memory that AIPP converts on their way into L1, where they are NC1HWC0.
+
+    Attributes:
+        row_bytes: Bytes from the start of one stored row to the next.
+        used_bytes: Bytes of a stored row that are read (crop).
+        first_byte: Offset of the first used byte in an image.
+        image_bytes: Bytes of one image.
+        rows, per: Stored rows that `per` rows of pixels take: 3 rows for 2 where half-size chroma planes follow (YUV420SP).
+    """
+
+    row_bytes: int
+    used_bytes: int
+    first_byte: int
+    image_bytes: int
+    rows: int = 1
+    per: int = 1
+
+
+@dataclass(frozen=True, slots=True)
 class CubeWork:
     """batch x (m x k) @ (k x n) on the Cube, as matmul or convolution, with bias in L0C and vector steps on the way out.
 
@@ -109,6 +129,7 @@ class CubeWork:
         m, k, n: Useful sizes of one product. For a convolution m = N * out_h * out_w, k = kernel taps * channels.
         batch: Independent products (batched matmul, or groups of a convolution).
         conv: Geometry if A is unfolded by img2col, else None.
+        image: How A lies in global memory where that is not NC1HWC0 but an image for AIPP to convert.
         a, b: Operands in GM. `b_shared`/`a_shared`: the same matrix serves all of `batch` (broadcast).
         dtype: Operand type on the Cube (float16, int8); accumulation is float32 or int32.
         epilogue: Vector steps on every output tile while it is in UB, and what else they read.
@@ -137,6 +158,7 @@ class CubeWork:
     plain_tiling: bool = False
     side_outputs: tuple[SideOutput, ...] = ()
     useful_macs: int = 0  # without padding and enlarged groups; 0 = batch * m * k * n
+    image: RawImage | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -120,13 +120,14 @@ def checked_inputs(graph: Graph, inputs: Mapping[str, Any]) -> dict[str, Array]:
 def random_inputs(graph: Graph, seed: int = 0) -> dict[str, Array]:
     """Seeded inputs for a model when the user has none.
 
-    Floats are standard normal. Integers are 0 or 1, which is valid for token ids, masks and types alike.
+    Floats are standard normal. Integers are 0 or 1, which is valid for token ids, masks and types alike; images for AIPP 0 to 255.
     """
     generator = np.random.default_rng(seed)
     arrays: dict[str, Array] = {}
     for tensor in graph.inputs:
         kind = tensor.origin_dtype or tensor.element_type
         shape = tensor.static_shape
-        draw = generator.standard_normal(shape) if kind.is_float else generator.integers(0, 2, shape)
+        largest = 255 if any(node.op_type in ("Aipp", "AippConv") for node in tensor.consumers) else 1
+        draw = generator.standard_normal(shape) if kind.is_float else generator.integers(0, largest + 1, shape)
         arrays[tensor.name] = np.asarray(draw).astype(kind.numpy)
     return arrays

@@ -7,7 +7,7 @@ from ascendsim.isa.instructions import ZERO, Affine
 from ascendsim.lower.emit import BlockBuilder, plus, times
 from ascendsim.lower.templates.conv import FRACTAL_BYTES, kernel_rows, skips_rows, taps, window
 from ascendsim.lower.templates.stage import Tile
-from ascendsim.opset.work import ConvGeometry, Ref
+from ascendsim.opset.work import ConvGeometry, RawImage, Ref
 
 
 def fitted(builder: BlockBuilder, tile: Tile, ref: Ref) -> Tile:
@@ -72,21 +72,49 @@ def image_tile(ref: Ref, conv: ConvGeometry, positions: tuple[Affine, int], k: t
         base: Byte offset of image and group.
         trips: How often the loop over such runs turns (first rows are spread so that the last run ends at the border).
     """
-    start, count = positions
     rows = kernel_rows(conv, k[1])
-    held = window(conv, count, rows)
+    held = window(conv, positions[1], rows).rows
     row_bytes = conv.width * BLOCK_BYTES
     plane = conv.height * row_bytes
     units = ceil_div(k[1], taps(conv))
+    offset = plus(base, times(_first_row(conv, positions, rows, trips), row_bytes), _blocks(k[0], taps(conv), plane))
+    if skips_rows(conv, rows):
+        return Tile.strided(ref.region, offset, units * held, row_bytes, conv.stride_h * row_bytes)
+    return Tile.strided(ref.region, offset, units, held * row_bytes, plane)
+
+
+def _first_row(conv: ConvGeometry, positions: tuple[Affine, int], rows: int, trips: int) -> Affine:
+    """First input row of a run of output positions."""
+    start, count = positions
+    held = window(conv, count, rows)
     last = max(0, conv.height - held.rows)
     first = min(last, start.base // conv.out_w * conv.stride_h)
     step = min(held.step_rows, (last - first) // (trips - 1)) if trips > 1 else 0
-    offset = plus(
-        base, first * row_bytes, Affine(0, tuple((name, step * row_bytes) for name, _ in start.terms)), _blocks(k[0], taps(conv), plane)
-    )
-    if skips_rows(conv, rows):
-        return Tile.strided(ref.region, offset, units * held.rows, row_bytes, conv.stride_h * row_bytes)
-    return Tile.strided(ref.region, offset, units, held.rows * row_bytes, plane)
+    return Affine(first, tuple((name, step) for name, _ in start.terms))
+
+
+def raw_tile(
+    ref: Ref, image: RawImage, conv: ConvGeometry, positions: tuple[Affine, int], k_blocks: int, number: Affine, trips: int
+) -> tuple[Tile, int]:
+    """The rows of a stored image that AIPP reads for a run of output positions, and the bytes that they become in L1.
+
+    Chroma rows of YUV420SP are read from their own plane; they count as further rows of the run here.
+
+    Args:
+        ref: The images.
+        image: How they lie.
+        conv: Geometry of the convolution on the converted image.
+        positions: First output position and count.
+        k_blocks: Blocks of k; a chunk of them may need a part of the kernel's rows only.
+        number: Of the image.
+        trips: How often the loop over such runs turns.
+    """
+    rows = kernel_rows(conv, k_blocks)
+    held = window(conv, positions[1], rows).rows
+    offset = plus(times(number, image.image_bytes), image.first_byte, times(_first_row(conv, positions, rows, trips), image.row_bytes))
+    stride = image.row_bytes * (conv.stride_h if skips_rows(conv, rows) else 1)
+    tile = Tile.strided(ref.region, offset, ceil_div(held * image.rows, image.per), image.used_bytes, stride)
+    return tile, held * conv.width * BLOCK_BYTES
 
 
 def weight_tile(ref: Ref, columns: int, k: tuple[Affine, int], n: tuple[Affine, int], base: Affine) -> Tile:

@@ -12,8 +12,8 @@ BLOCKED = (Format.NC1HWC0, Format.FRACTAL_NZ)
 # Operators along the last axis: they take FRACTAL_NZ where no row is padded.
 LAST_AXIS_OPERATORS = frozenset({"Softmax", "LogSoftmax", "LayerNormalization", "RMSNormalization"})
 
-# Input and recurrent weights at ports 1 and 2 are operands of the Cube (CANN stores them in fractals as well).
-RECURRENT_OPERATORS = frozenset({"LSTM", "GRU", "RNN"})
+# Operators that read something else and make feature maps.
+MAP_MAKERS = frozenset({"Aipp"})
 
 # Input and recurrent weights at ports 1 and 2 are operands of the Cube (CANN stores them in fractals as well).
 RECURRENT_OPERATORS = frozenset({"LSTM", "GRU", "RNN"})

@@ -13,6 +13,8 @@ from functools import cache
 from ascendsim.core.errors import CompileError
 from ascendsim.graph.ir import Graph, Node
 from ascendsim.opset import OpSet
+from ascendsim.passes.aipp.join import NAME as AIPP
+from ascendsim.passes.aipp.join import join_aipp
 from ascendsim.passes.fusion.catalogue import PassFact, all_facts
 from ascendsim.passes.fusion.order import BUILT_IN_PASS, DOWN_OFFSET
 from ascendsim.passes.fusion.report import FusedScopeRecord, FusionReport, PatternRecord, Refusal
@@ -33,11 +35,11 @@ AfterPass = Callable[[str, Graph], None]
 
 
 def ub_passes(limits: UbLimits, switches: Switches) -> tuple[str, ...]:
-    """Names of all passes with a rule here, in the order in which they run."""
+    """Names of all passes with a rule here, in the order in which they run; AIPP's first, since the others start from what it makes."""
     if limits.mindspore:
         return tuple(item.name for item in _mindspore(limits))
     names = [item.name for item in _cann(limits, switches)]
-    return (*names, *([AUTOMATIC] if limits.automatic else []), NO_TASK)
+    return (AIPP, *names, *([AUTOMATIC] if limits.automatic else []), NO_TASK)
 
 
 def fuse_buffers(
@@ -60,6 +62,8 @@ def fuse_buffers(
         report: Receives the records, the scopes, and the passes that are off.
         after: Called with the name of a pass and the graph after each pass that changed something.
     """
+    if not limits.mindspore and _on(AIPP, switches, report):
+        _note(join_aipp(graph), graph, report, after)
     kind = cache(lambda node: pattern_of(node, opset))
     scopes = Scopes(graph, maker)
     by_kind: dict[OpPattern, list[Node]] = {}
@@ -79,11 +83,14 @@ def fuse_buffers(
         if made and after is not None:
             after(AUTOMATIC, graph)
     if _on(NO_TASK, switches, report):
-        record = mark_no_task(graph)
-        if record.matched:
-            report.records.append(record)
-        if record.effected and after is not None:
-            after(NO_TASK, graph)
+        _note(mark_no_task(graph), graph, report, after)
+
+
+def _note(record: PatternRecord, graph: Graph, report: FusionReport, after: AfterPass | None) -> None:
+    if record.matched:
+        report.records.append(record)
+    if record.effected and after is not None:
+        after(record.name, graph)
 
 
 @dataclass(frozen=True, slots=True)

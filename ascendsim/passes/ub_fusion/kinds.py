@@ -94,7 +94,7 @@ _BY_TYPE: dict[str, OpPattern] = {
     "SoftmaxGrad": OpPattern.OPAQUE,
     "ConfusionSoftmaxGrad": OpPattern.OPAQUE,
 }
-_CONVOLUTIONS = frozenset({"Conv", "ConvInteger", "QuantConv"})
+_CONVOLUTIONS = frozenset({"Conv", "AippConv", "ConvInteger", "QuantConv"})
 _SEGMENT = frozenset({"ScatterElements", "ScatterND"})
 
 
