@@ -2,7 +2,8 @@
 
 A scope (graph/scopes.py) is a set of nodes that run as one task. What its nodes hand to each other stays in the Unified Buffer:
 
-    head on the Cube    the elementwise nodes behind it become epilogue steps of its program, on every tile on its way out
+    head on the Cube    the elementwise nodes behind it become epilogue steps of its program, on every tile on its way out; sums over
+                        its rows are made there too
     vector work only    the programs of the nodes join to one (`ChainWork`), tile by tile
     two convolutions    (L1 fusion) each with its epilogue; what the first one hands to the second stays in L1
 
@@ -28,13 +29,16 @@ from ascendsim.lower.templates.stage import Stage
 from ascendsim.lower.templates.way_out import fixpipe_takes
 from ascendsim.opset import OpSet
 from ascendsim.opset.work import (
+    ColumnSum,
     CubePair,
     CubeWork,
     LowerContext,
     MoveWork,
+    Ref,
     ScalarWork,
     SequenceWork,
     SideOutput,
+    Step,
     Stream,
     VectorWork,
     Work,
@@ -212,7 +216,13 @@ def join_epilogue(nodes: Sequence[Node], works: Sequence[Work], internal: Sequen
     sides: list[SideOutput] = [] if head.out.region in hidden else [SideOutput(head.out, len(steps))]
     made = {head.out.region: head.out}
     last = head.out
+    sums: tuple[ColumnSum, ...] = ()
     for node, work in zip(nodes[1:], works[1:], strict=True):
+        if sums:
+            raise CompileError(f"node {node.name!r} ({node.op_type})", "must not follow sums over the Cube's result in one task")
+        if isinstance(work, VectorWork) and work.reduces == "rows" and all(stream.over == "col" for stream in work.outputs):
+            sums = _column_sums(node, work, last, columns)
+            continue
         if not isinstance(work, VectorWork) or work.reduces != "none" or work.gather_bytes or len(work.outputs) != 1:
             raise CompileError(f"node {node.name!r} ({node.op_type})", "must be elementwise to run on the Cube's result")
         for stream in work.inputs:
@@ -230,7 +240,7 @@ def join_epilogue(nodes: Sequence[Node], works: Sequence[Work], internal: Sequen
         made[result.region] = last = result
         if result.region not in hidden:
             sides.append(SideOutput(result, len(steps)))
-    if soc.split_cores and (not fixpipe_takes(steps) or inputs or len(sides) != 1):
+    if soc.split_cores and (not fixpipe_takes(steps) or inputs or sums or len(sides) != 1):
         raise CompileError(
             "a fused task on split cores",
             "takes only what FIXPIPE does on its way: one ReLU",
@@ -245,7 +255,30 @@ def join_epilogue(nodes: Sequence[Node], works: Sequence[Work], internal: Sequen
         epilogue_inputs=tuple(inputs),
         epilogue_values=live,
         side_outputs=tuple(side for side in sides if side.ref is not last),
+        sums=sums,
     )
+
+
+def _column_sums(node: Node, work: VectorWork, result: Ref, columns: int) -> tuple[ColumnSum, ...]:
+    """Sums over the rows of a Cube's result as parts of its way out.
+
+    Raises:
+        CompileError: If the node does anything else, or does it to another tensor.
+    """
+    subject = f"node {node.name!r} ({node.op_type})"
+    if [stream.ref.region for stream in work.inputs] != [result.region] or work.cols != columns:
+        raise CompileError(subject, "must add up the columns of what the Cube made", f"{work.cols} columns for {columns}")
+    sums: list[ColumnSum] = []
+    steps: list[Step] = []
+    for step in work.steps:
+        if step.op == "vadd" and step.over == "all" and len(sums) < len(work.outputs):
+            sums.append(ColumnSum(work.outputs[len(sums)].ref, tuple(steps), step))
+            steps = []
+        else:
+            steps.append(step)
+    if steps or len(sums) != len(work.outputs):
+        raise CompileError(subject, "must be sums of each column to run on the Cube's result")
+    return tuple(sums)
 
 
 def _rows_and_columns(head: CubeWork) -> tuple[int, int]:

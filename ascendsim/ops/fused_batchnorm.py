@@ -17,7 +17,7 @@ import numpy as np
 from ascendsim.core.dtypes import DType
 from ascendsim.graph.ir import Array, Node
 from ascendsim.ops.common import StepSpec, as_float32, computing_type, converted, finish, make_steps, on_ai_cpu, runs_on_ai_core, same_as
-from ascendsim.ops.normalisation_work import channel_split
+from ascendsim.ops.normalisation_work import channel_split, summing_type
 from ascendsim.opset import InferContext, Layout, OpDef
 from ascendsim.opset.work import LowerContext, NoTask, Ref, Step, Stream, VectorWork, Work
 
@@ -115,7 +115,7 @@ def _lower_sums(node: Node, context: LowerContext) -> Work:
     if not runs_on_ai_core(node):
         return on_ai_cpu(node, 3.0)
     rows, cols, over = channel_split(data)
-    inside = computing_type(data.element_type, context, wide=True)
+    inside = summing_type(data.element_type, context)
     fold = "vadd" if over == "col" else "vcadd"
     convert = (Step("vconv", inside),) if inside is not data.element_type else ()
     steps = (*convert, *make_steps([fold, "vmul", fold], inside))

@@ -20,7 +20,7 @@ import numpy as np
 from ascendsim.core.dtypes import DType
 from ascendsim.graph.ir import Array, Node, Tensor
 from ascendsim.ops.common import StepSpec, computing_type, converted, make_steps, on_ai_cpu, runs_on_ai_core, same_as, with_numpy
-from ascendsim.ops.normalisation_work import channel_split
+from ascendsim.ops.normalisation_work import channel_split, summing_type
 from ascendsim.opset import InferContext, Layout, OpDef
 from ascendsim.opset.work import LowerContext, NoTask, Over, Ref, SequenceWork, Stream, VectorWork, Work
 
@@ -100,7 +100,7 @@ def _parameter_work(node: Node, context: LowerContext, parameters: Sequence[Tens
     """One sweep over dy and x: x is normalised, products and gradients are added up."""
     big = [node.required(0), node.required(1)]
     rows, cols, over = channel_split(big[1])
-    inside = computing_type(big[1].element_type, context, wide=True)
+    inside = summing_type(big[1].element_type, context)
     fold = "vadd" if over == "col" else "vcadd"
     steps = make_steps(_DEVIATION, inside, over) + make_steps(["vsub", "vmul", "vmul", (fold, 2)], inside)
     inputs = _streams(big, "all") + _streams(parameters, over)

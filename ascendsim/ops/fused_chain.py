@@ -69,7 +69,8 @@ def chain_work(
         return None
     written = [tensor for tensor in (outside_tensors(nodes) if outputs is None else outputs) if tensor.elements]
     made = {root(member.node.output) for member in members}
-    cut = _cut(space, made)
+    beside = _beside(members)
+    cut = _cut(space, made, _channel_rows(members, root, space))
     if cut is None or not _in_order(members, space, root, cut):
         return None
     steps: list[Step] = []
@@ -85,8 +86,14 @@ def chain_work(
         if source not in made and all(stream.ref != ref(source) for stream in streams_in)
     ]
     copied = {root(member.node.output) for member in members if member.work is None}
+    rows = math.prod(size for axis, size in enumerate(space.sizes) if axis not in cut.columns)
     streams_out = []
     for tensor in written:
+        if tensor in beside:
+            if beside[tensor][0] != rows:
+                return None
+            streams_out.append(Stream(ref(tensor), beside[tensor][1]))
+            continue
         over = cut.over(space, root(tensor))
         if over is None:
             return None
@@ -96,7 +103,6 @@ def chain_work(
     if not streams_out or not steps:
         return None
     full = [tensor for tensor in space.axes if space.is_full(tensor)]
-    rows = math.prod(size for axis, size in enumerate(space.sizes) if axis not in cut.columns)
     return VectorWork(
         rows=rows,
         cols=space.elements // rows,
@@ -113,8 +119,11 @@ def chain_work(
 def _members(nodes: Sequence[Node], opset: OpSet, context: LowerContext, roots: dict[Tensor, Tensor]) -> list[_Member] | None:
     """Nodes that compute; the others are noted in `roots`. None if one cannot be a member."""
     members = []
+    inside = set(nodes)
     for node in nodes:
-        if len([tensor for tensor in node.outputs if tensor.uses]) > 1 or node.control or opset.cann_type(node) in context.aicpu_types:
+        if node.control or opset.cann_type(node) in context.aicpu_types:
+            return None
+        if any(consumer in inside for tensor in node.outputs[1:] for consumer in tensor.consumers):
             return None
         definition = opset.get(node)
         if (node.domain, node.op_type) in COPIES:
@@ -131,6 +140,17 @@ def _members(nodes: Sequence[Node], opset: OpSet, context: LowerContext, roots: 
         else:
             return None
     return members
+
+
+def _beside(members: Sequence[_Member]) -> dict[Tensor, tuple[int, Over]]:
+    """Further outputs of members (running mean and variance), with the rows of the member's own work and how they lie in it."""
+    found: dict[Tensor, tuple[int, Over]] = {}
+    for member in members:
+        overs = {stream.ref.region: stream.over for stream in member.work.outputs} if member.work is not None else {}
+        for tensor in member.node.outputs[1:]:
+            if member.work is not None and tensor.name in overs:
+                found[tensor] = member.work.rows, overs[tensor.name]
+    return found
 
 
 def _may_join(node: Node, work: VectorWork) -> bool:
@@ -168,18 +188,31 @@ class _Cut:
         return "row" if self.columns.isdisjoint(axes) else None
 
 
-def _cut(space: ChainSpace, made: Collection[Tensor]) -> _Cut | None:
-    """Rows and columns: reductions decide; else the place where the fewest tensors lie across."""
+def _channel_rows(members: Sequence[_Member], root: Callable[[Tensor], Tensor], space: ChainSpace) -> frozenset[int]:
+    """Rows of members that have one value a channel, which is no broadcast: the tensor's axis is not the last one of the space."""
+    found = set()
+    for member in members:
+        if member.work is not None:
+            regions = {stream.ref.region for stream in (*member.work.inputs, *member.work.outputs) if stream.over in ("row", "col")}
+            tensors = (*data_inputs(member.node), *member.node.outputs)
+            if any(tensor.name in regions and root(tensor) not in space.axes for tensor in tensors):
+                found.add(member.work.rows)
+    return frozenset(found)
+
+
+def _cut(space: ChainSpace, made: Collection[Tensor], channel_rows: frozenset[int] = frozenset()) -> _Cut | None:
+    """Rows and columns: reductions decide; else the place where the fewest tensors lie across, by preference that of the channels."""
     last = len(space.sizes) - 1
     if space.folded:
         columns = space.folded if last in space.folded else frozenset(range(last + 1)) - space.folded
         return _Cut(columns, "cols" if last in space.folded else "rows")
     parts = [tensor for tensor, axes in space.axes.items() if 0 < len(axes) <= last]
-    best: tuple[tuple[int, int], _Cut] | None = None
+    best: tuple[tuple[int, bool, int], _Cut] | None = None
     for start in range(last + 1):
         cut = _Cut(frozenset(range(start, last + 1)), "none")
         across = [tensor for tensor in parts if cut.over(space, tensor) is None]
-        price = (sum(tensor in made for tensor in across), sum(tensor.elements for tensor in across))
+        elsewhere = bool(channel_rows) and math.prod(space.sizes[:start]) not in channel_rows
+        price = (sum(tensor in made for tensor in across), elsewhere, sum(tensor.elements for tensor in across))
         if best is None or price < best[0]:
             best = (price, cut)
     if best is None:

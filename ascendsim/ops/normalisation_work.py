@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from ascendsim.core.dtypes import DType
 from ascendsim.core.formats import Format
 from ascendsim.graph.ir import Node, Tensor
 from ascendsim.ops.common import (
@@ -31,6 +32,11 @@ def channel_split(data: Tensor) -> tuple[int, int, Over]:
     if len(shape) == 2 or (data.format is Format.NC1HWC0 and len(shape) == 4):
         return math.prod(shape[:-1]), shape[-1], "col"
     return shape[0] * shape[1], math.prod(shape[2:]), "row"
+
+
+def summing_type(dtype: DType, context: LowerContext) -> DType:
+    """The type of sums over a batch, whose squares leave the range of float16: float32 wherever the chip adds it."""
+    return DType.FLOAT32 if context.supports("vadd", DType.FLOAT32) else computing_type(dtype, context)
 
 
 def batch_norm_lower(node: Node, context: LowerContext) -> Work:

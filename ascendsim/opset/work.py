@@ -89,6 +89,21 @@ class Stream:
 
 
 @dataclass(frozen=True, slots=True)
+class ColumnSum:
+    """A sum down the columns of a Cube result, one value a column, made while the result is on its way out.
+
+    Attributes:
+        ref: Where it goes.
+        steps: On every element before it is added; the first sum's read the result, those of later ones what the ones before made.
+        fold: How elements are added up.
+    """
+
+    ref: Ref
+    steps: tuple[Step, ...]
+    fold: Step
+
+
+@dataclass(frozen=True, slots=True)
 class SideOutput:
     """A value on the way through an epilogue that is stored as well, since somebody else reads it.
 
@@ -136,6 +151,7 @@ class CubeWork:
         epilogue_values: Tiles that the epilogue holds at once besides the one that it stores.
         plain_tiling: Whether tiles are chosen as if there were no epilogue.
         side_outputs: Values inside the epilogue that are stored too, by rising `after`; `out` is what the last step makes.
+        sums: Sums over the rows of `out` that are made as well.
     """
 
     m: int
@@ -156,6 +172,7 @@ class CubeWork:
     epilogue_inputs: tuple[Stream, ...] = ()
     epilogue_values: int = 1
     plain_tiling: bool = False
+    sums: tuple[ColumnSum, ...] = ()
     side_outputs: tuple[SideOutput, ...] = ()
     useful_macs: int = 0  # without padding and enlarged groups; 0 = batch * m * k * n
     image: RawImage | None = None

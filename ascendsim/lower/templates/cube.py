@@ -30,7 +30,7 @@ from ascendsim.lower.templates.score import lookahead
 from ascendsim.lower.templates.stage import Stage, Tile, share_groups, sizes_of
 from ascendsim.lower.templates.steps import Expansion
 from ascendsim.lower.templates.tiling import Tiling, best_tiling
-from ascendsim.lower.templates.way_out import FixpipeOut, UnifiedBufferOut, fixpipe_takes
+from ascendsim.lower.templates.way_out import FixpipeOut, UnifiedBufferOut, fixpipe_takes, vector_passes
 from ascendsim.opset.work import CubeWork, Ref, Stream, VectorWork
 from ascendsim.soc.spec import SocSpec
 
@@ -63,7 +63,7 @@ def lower_cube(work: CubeWork, soc: SocSpec, expansion: Expansion) -> tuple[list
         BlockGroup(CubeWriter(work, product, tiling, soc, expansion, (m, n)).write(batch, images, m, n), count)
         for (batch, images, m, n), count in share_groups(axes)
     ]
-    refs = [*(stream.ref for stream in work.epilogue_inputs), *(side.ref for side in work.side_outputs)]
+    refs = [*(stream.ref for stream in work.epilogue_inputs), *(side.ref for side in work.side_outputs), *(item.ref for item in work.sums)]
     return [Stage(tuple(groups), sizes=sizes_of(work.a, work.b, work.bias, work.out, *refs))], rest
 
 
@@ -76,7 +76,7 @@ def product_of(work: CubeWork, soc: SocSpec) -> Product:
     else:
         images, m = conv.batch, conv.out_h * conv.out_w
         k_blocks = conv.kernel_d * ceil_div(conv.channels, block) * unfold.taps(conv)
-    passes = sum(step.count for step in work.epilogue if step.over == "all") + (work.bias is not None)
+    passes = vector_passes(work)
     brought = sum(stream.ref.dtype.itemsize for stream in work.epilogue_inputs if stream.over == "all")
     stored = sum(side.ref.dtype.itemsize for side in work.side_outputs)
     if work.plain_tiling:

@@ -99,6 +99,8 @@ def _check(work: CubePair, soc: SocSpec) -> None:
             raise CompileError(subject, "must take NC1HWC0", item.a.format.value)
     if work.second.a.region not in (work.first.out.region, *(side.ref.region for side in work.first.side_outputs)):
         raise CompileError(subject, "must follow each other")
+    if work.first.sums or work.second.sums:
+        raise CompileError(subject, "must not be added up on their way out")
     if work.first.side_outputs or any(stream.over in ("all", "row") for stream in work.first.epilogue_inputs):
         raise CompileError(subject, "must hand over one value, made with one value a channel at most")
 

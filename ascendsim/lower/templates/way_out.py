@@ -9,6 +9,7 @@ from ascendsim.core.errors import CompileError
 from ascendsim.core.formats import align, ceil_div
 from ascendsim.isa.instructions import ZERO, Affine, Buffer, Move, Operand, Pipe, Vector
 from ascendsim.lower.emit import BlockBuilder, Ring, capacity, pieces, plus, times
+from ascendsim.lower.templates.column_sums import ColumnSums, sum_passes, widest_step
 from ascendsim.lower.templates.operands import fitted, result_tile
 from ascendsim.lower.templates.stage import Tile
 from ascendsim.lower.templates.steps import Expansion, emit_steps
@@ -22,6 +23,11 @@ Extent = tuple[Affine, int]  # first index and count
 def fixpipe_takes(epilogue: Sequence[Step]) -> bool:
     """Whether FIXPIPE does the steps on the way (conversion and one ReLU; source: fix_pipe_pre_act functions of the chip files)."""
     return all(step.op == "vrelu" for step in epilogue) and len(epilogue) <= 1
+
+
+def vector_passes(work: CubeWork) -> int:
+    """Vector passes over the result besides the move out of L0C, in terms of its 16-bit elements."""
+    return sum(step.count for step in work.epilogue if step.over == "all") + (work.bias is not None) + sum_passes(work.sums)
 
 
 def accumulator_type(work: CubeWork) -> str:
@@ -81,7 +87,7 @@ class FixpipeOut:
 
 
 class UnifiedBufferOut:
-    """Coupled cores: the vector unit fetches the tile from L0C in pieces, adds bias and epilogue, MTE3 stores."""
+    """Coupled cores: the vector unit fetches the tile from L0C in pieces, adds bias and epilogue, sums columns, MTE3 stores."""
 
     def __init__(self, builder: BlockBuilder, work: CubeWork, l0c: Ring, expansion: Expansion, tile: tuple[int, int], share_n: int) -> None:
         tile_m, tile_n = tile
@@ -100,11 +106,12 @@ class UnifiedBufferOut:
                 size = counts[stream.over] * stream.ref.dtype.itemsize
                 slots, held = (2, self.rows) if stream.over == "row" else (1, self.kept)
                 held.append((stream, builder.ring(f"in{number}_ub", Pipe.MTE2, Pipe.V, slots, (Buffer.UB, size))))
-        widest = max([self.itemsize, *(step.dtype.itemsize for step in work.epilogue)])
-        values = work.epilogue_values if work.epilogue else 0
+        widest = max([self.itemsize, *(step.dtype.itemsize for step in work.epilogue), widest_step(work.sums)])
+        values = work.epilogue_values if work.epilogue else 1 if work.sums else 0
         stored = 1 + len(work.side_outputs)
         each = 2 * stored * self.itemsize + 2 * sum(stream.ref.dtype.itemsize for stream in full) + values * widest
         rows = align(tile_m, ROWS)
+        self.sums = ColumnSums(builder, work.sums, expansion, share_n) if work.sums else None
         room = capacity(builder.soc, Buffer.UB) - builder.used(Buffer.UB) - 256
         most = room // (rows * each) // ROWS * ROWS
         if most < ROWS:
@@ -126,7 +133,7 @@ class UnifiedBufferOut:
             (side, builder.ring(f"side{number}_ub", Pipe.V, Pipe.MTE3, 2, (Buffer.UB, count * self.itemsize)))
             for number, side in enumerate(work.side_outputs)
         ]
-        self.scratch = builder.ring("tmp_ub", Pipe.V, Pipe.V, 1, (Buffer.UB, values * count * widest)) if work.epilogue else None
+        self.scratch = builder.ring("tmp_ub", Pipe.V, Pipe.V, 1, (Buffer.UB, values * count * widest)) if values else None
 
     def start(self, n_at: Affine, n: int) -> None:
         """Loads the bias and what else the epilogue needs of the share's columns."""
@@ -137,9 +144,13 @@ class UnifiedBufferOut:
             count = n if stream.over == "col" else 1
             _bring_columns(self.b, stream.ref, ring, n_at if stream.over == "col" else ZERO, count)
             self.b.receive(ring)
+        if self.sums is not None:
+            self.sums.start(n_at, n)
 
     def finish(self) -> None:
-        """Gives it back."""
+        """Gives it back and stores the sums over the rows."""
+        if self.sums is not None:
+            self.sums.finish()
         for ring in [ring for _, ring in self.kept] + ([self.bias] if self.bias is not None else []):
             self.b.release(ring)
 
@@ -207,6 +218,9 @@ class UnifiedBufferOut:
             if number == len(stops) - 1:
                 for _, brought in self.full:
                     b.release(brought)
+                if self.sums is not None:
+                    room = None if self.scratch is None else b.target(self.scratch, self.scratch.slot_bytes)
+                    self.sums.add(target, n[0], count, blocks, room)
             start = base if ref.dtype.itemsize == work.out.dtype.itemsize else ZERO
             self._store(fitted(b, result_tile(ref, whole[0], whole[1], m, n, start, whole[2]), ref), ring, count * self.itemsize)
 

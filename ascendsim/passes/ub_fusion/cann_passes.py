@@ -5,7 +5,7 @@ name. Patterns: canndev operator fusion passes (public copy of 2022) and the pub
 an elementwise operator in front of a convolution are left out: the result would have to go from the Unified Buffer to L1.
 
 Where sources say less: TbeConv2DEltwisePass is the public form conv2d + relu + eltwise; the common rules take as many elementwise
-operators as the profile allows.
+operators as the profile allows. BnupdateEltwiseEltwiseFusionPass has MindSpore's pattern of that name.
 """
 
 from __future__ import annotations
@@ -226,10 +226,11 @@ def vector_passes(limits: UbLimits) -> tuple[UbPass, ...]:
     quant = Part("quant", (K.QUANT,), others=ANY)
     first = Part("eltwise", EITHER, others=ANY)
     rest = 0 if limits.name == "Ascend310" else ANY  # "rest single input, single output"
-    bn = (chain("bnupdate_eltwise", head("bnupdate", K.BN_UPDATE, shared=True), Part("eltwise", EITHER, others=ANY)),)
+    bn = (chain("bnupdate_eltwise", head("bnupdate", K.BN_UPDATE, shared=True), Part("eltwise", ELEMWISE)),)
     return (
         UbPass("BNUpdateEltwiseFusionPass", bn),
         UbPass("BnupdateEltwiseFusionPass", bn),
+        UbPass("BnupdateEltwiseEltwiseFusionPass", (bn_add_relu(),)),
         UbPass("TbePool2dQuantFusionPass", (chain("pool_quant", head("pool", K.POOL2D, K.MAX_POOL), quant),)),
         UbPass(
             "TbeMultiOutputFusionPass",
@@ -251,6 +252,12 @@ def vector_passes(limits: UbLimits) -> tuple[UbPass, ...]:
             (chain("eltwise", first, Part("chain", EITHER, 1, max(1, limits.elementwise - 1), others=rest), most=limits.elementwise),),
         ),
     )
+
+
+def bn_add_relu() -> UbPattern:
+    """The end of a residual block in training: normalisation, sum with the other branch, activation."""
+    add, relu = Part("add", EITHER, others=1, types=frozenset({"Add"})), Part("relu", EITHER, types=frozenset({"Relu"}))
+    return chain("bnupdate_add_relu", head("bnupdate", K.BN_UPDATE, shared=True), add, relu)
 
 
 def around(kind: K, before: int, after: int, total: int) -> tuple[UbPattern, ...]:

@@ -7,7 +7,7 @@ elementwise operator behind a convolution alone before it sees the chain (inferr
 
 from __future__ import annotations
 
-from ascendsim.passes.ub_fusion.cann_passes import UbPass, head
+from ascendsim.passes.ub_fusion.cann_passes import UbPass, bn_add_relu, head
 from ascendsim.passes.ub_fusion.kinds import OpPattern as K
 from ascendsim.passes.ub_fusion.limits import UbLimits
 from ascendsim.passes.ub_fusion.pattern import ANY, Part, UbPattern, chain
@@ -38,6 +38,7 @@ def mindspore_passes(limits: UbLimits) -> tuple[UbPass, ...]:
             "BnupdateEltwiseFusionPass",
             (chain("bnupdate_eltwise", head("bnupdate", K.BN_UPDATE, shared=True), Part("eltwise", ANYWISE)),),
         ),
+        UbPass("BnupdateEltwiseEltwiseFusionPass", (bn_add_relu(),)),
         UbPass("MatmulEltwiseFusionPass", (chain("matmul_eltwise", product, single),)),
         UbPass("ConvDoubleInFusionPass", (chain("conv_double_in", convolution, double, Part("eltwise2", ANYWISE)),)),
         UbPass("ReduceEltwiseFusionPass", _around(K.COMM_REDUCE, limits.reduce_before, limits.reduce_after)),
