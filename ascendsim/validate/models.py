@@ -15,6 +15,8 @@ from ascendsim.validate.points import Point
 from ascendsim.validate.roofline import roofline_us
 from ascendsim.validate.score import Prediction
 
+AIPP = Path(__file__).parent / "data" / "aipp_rgb.cfg"
+
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
@@ -37,7 +39,8 @@ def compare_models(
 ) -> Comparison:
     """Simulates every point.
 
-    Networks are compiled as ATC would by default: float16, graph and UB fusion on, the whole graph on the device.
+    Networks are compiled as ATC would by default: float16, graph and UB fusion on, the whole graph on the device. Where the published run
+    had its images converted by AIPP, so has the simulated one (uint8 RGB); all others take float32 in NCHW.
 
     Args:
         points: What to simulate.
@@ -56,7 +59,7 @@ def compare_models(
                 f"network structure {point.file!r}", f"is not in {str(folder)!r}", remedy="name the folder that holds it with --models"
             )
         graph = load(path, batch=point.batch)
-        result = simulate(compile(graph, soc=point.soc, fusion=fusion))
+        result = simulate(compile(graph, soc=point.soc, fusion=fusion, insert_op_conf=AIPP if point.aipp else None))
         simulated.append(Prediction(point, point.batch / result.duration_us * 1e6))
         base.append(Prediction(point, point.batch / roofline_us(graph, chips.load(point.soc)) * 1e6))
         if progress is not None:

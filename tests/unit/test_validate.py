@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -63,6 +64,15 @@ def test_networks_are_simulated(models_dir: Path) -> None:
     outcome = compare_models(points, models_dir)
     assert len(outcome.simulated) == len(outcome.roofline) == len(points) == 1
     assert outcome.simulated[0].throughput > 0
+
+
+def test_image_input_where_the_published_run_had_it(models_dir: Path) -> None:
+    points = [point for point in measured_points(["310P3"]) if point.model in ("resnet18", "resnet34") and point.batch == 1]
+    assert {point.model: point.aipp for point in points} == {"resnet18": True, "resnet34": False}
+    swapped = [replace(point, aipp=not point.aipp) for point in points]
+    published, other = (compare_models(chosen, models_dir).simulated for chosen in (points, swapped))
+    gains = {a.point.model: a.throughput / b.throughput for a, b in zip(published, other, strict=True)}
+    assert gains["resnet18"] > 1 > gains["resnet34"]  # images are shorter than floats, and need no Cast and TransData
 
 
 def test_unknown_chip(capsys: pytest.CaptureFixture[str]) -> None:
