@@ -24,7 +24,7 @@ from ascendsim.isa.instructions import ZERO, Affine, Buffer, Img2Col, Mmad, Move
 from ascendsim.isa.program import Block, BlockGroup, CoreKind
 from ascendsim.lower.emit import BlockBuilder, Piece, Ring, capacity, pieces, plus, times
 from ascendsim.lower.templates import conv as unfold
-from ascendsim.lower.templates.operands import fitted, image_tile, matrix_tile, weight_tile
+from ascendsim.lower.templates.operands import fitted, image_tile, matrix_tile, raw_tile, weight_tile
 from ascendsim.lower.templates.product import ACCUMULATOR_BYTES, ROWS, Product
 from ascendsim.lower.templates.score import lookahead
 from ascendsim.lower.templates.stage import Stage, Tile, share_groups, sizes_of
@@ -313,6 +313,10 @@ class CubeWriter:
         """GM -> L1."""
         work, block = self.work, c0(self.work.dtype)
         pairs = 1 if work.a_shared else self.product.batch
+        if work.image is not None and self.conv is not None:
+            tile, converted = raw_tile(work.a, work.image, self.conv, (where.m, m), k[1], where.image, trips)
+            self._load(tile, self.a1, 0, work.a.format, work.a, converted)
+            return
         if work.conv is None:
             base = plus(
                 times(where.batch, 0 if work.a_shared else work.a.bytes // pairs), times(where.image, work.a.bytes // self.product.images)
@@ -344,11 +348,14 @@ class CubeWriter:
             tile = matrix_tile(work.b, stored, *((columns, depth) if work.transpose_b else (depth, columns)), base)
         self._load(tile, self.b1, len(self.b1.allocations) - 1, work.b.format, work.b)
 
-    def _load(self, tile: Tile, ring: Ring, part: int, format: Format, ref: Ref) -> None:
+    def _load(self, tile: Tile, ring: Ring, part: int, format: Format, ref: Ref, converted: int = 0) -> None:
+        """MTE2 brings a tile; `converted` are the bytes that AIPP makes of it."""
         tile = fitted(self.b, tile, ref)
         kind = "nd2nz" if format is Format.ND and self.b.soc.split_cores and self.work.conv is None else "copy"
+        if converted:
+            kind = "aipp"
         slot = ring.allocations[part].slot_bytes
-        target = self.b.target(ring, min(slot, tile.bytes), part)
+        target = self.b.target(ring, min(slot, converted or tile.bytes), part)
         self.b.emit(
             Move(Pipe.MTE2, target, tile.operand, tile.bursts, tile.burst_bytes, kind, src_stride=tile.stride, aligned=tile.aligned)
         )
