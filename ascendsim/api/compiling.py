@@ -11,10 +11,11 @@ from ascendsim.api.buffers import BufferReport, fuse_l1_and_l2
 from ascendsim.api.fusion import FusionSettings
 from ascendsim.api.graph_kernel import GraphKernelFlow, graph_saver
 from ascendsim.api.naming import tasks_named
+from ascendsim.api.optimizing import new_engine
 from ascendsim.api.options import profile_options
 from ascendsim.api.scheduling import check_schedule
 from ascendsim.core.collection import without_collection
-from ascendsim.core.errors import GraphError, InputError
+from ascendsim.core.errors import InputError
 from ascendsim.frontends.aipp import read_aipp_file
 from ascendsim.graph.copying import copy_graph
 from ascendsim.graph.ir import Graph
@@ -26,8 +27,10 @@ from ascendsim.ops.aicpu import aicpu_types
 from ascendsim.ops.fused_chain import chain_work
 from ascendsim.opset import OpSet
 from ascendsim.passes.aipp import insert_aipp
+from ascendsim.passes.control_flow import is_dynamic
 from ascendsim.passes.fusion.report import FusionReport
 from ascendsim.passes.fusion.rule import FusionRule
+from ascendsim.passes.graph_engine import EngineReport, select_outputs
 from ascendsim.passes.graph_kernel import GraphKernelReport
 from ascendsim.passes.graph_kernel.flags import Flags
 from ascendsim.passes.layout import AssignFormats
@@ -50,6 +53,7 @@ class CompiledModel:
         fusion: What fusion matched and changed, and which passes were off.
         graph_kernel: The composites of graph-kernel fusion and their price; None in other flows.
         buffers: What L1 and L2 fusion did: convolutions joined through L1, tensors in L2, blocks cut into smaller batches.
+        optimized: What the graph engine did.
     """
 
     graph: Graph
@@ -60,6 +64,7 @@ class CompiledModel:
     fusion: FusionReport = field(default_factory=FusionReport)
     graph_kernel: GraphKernelReport | None = None
     buffers: BufferReport = field(default_factory=BufferReport)
+    optimized: EngineReport = field(default_factory=EngineReport)
 
     def tasks_of(self, node: str) -> tuple[Task, ...]:
         """The tasks that run a node, a fused operator, a scope or what matches a shell pattern; see `api.naming.tasks_named`.
@@ -107,11 +112,16 @@ def compile(
     options: Mapping[str, bool | int | str] | None = None,
     graph_kernel_flags: Flags = None,
     save_graphs: str | PathLike[str] | None = None,
+    optimize: bool | Sequence[str] = True,
+    outputs: Sequence[str] | str | None = None,
+    oo_constant_folding: bool = True,
+    oo_dead_code_elimination: bool = True,
 ) -> CompiledModel:
     """Compiles a graph for a chip: fusion, precision, formats, tiling, tasks and memory plan. The graph itself stays as it is.
 
     Args:
-        graph: From `load` or `GraphBuilder`; every shape must be static.
+        graph: From `load` or `GraphBuilder`. If it has control flow or open shapes, the result is a `DynamicModel`, which compiles the
+            pieces of the graph when their shapes are known; see `api.dynamic`.
         soc: Name of a chip (`ascendsim soc list`), path of a chip's TOML file, or a `SocSpec`.
         set: Changes to the chip by dotted key, for example `{"l2.size": "16MiB"}`.
         precision_mode: ATC's option: "force_fp16", "allow_fp32_to_fp16", "must_keep_origin_dtype", "force_fp32",
@@ -134,26 +144,40 @@ def compile(
         graph_kernel_flags: MindSpore's flags of graph-kernel fusion, "--opt_level=2 ..." or a mapping; see `passes.graph_kernel.flags`.
         save_graphs: Folder for Graphviz files: the graph after each fusion pass that changed it, and after the stages of graph-kernel
             fusion under MindSpore's names.
+        optimize: Whether the graph engine optimises the graph around graph fusion, or names of its passes (`ascendsim passes list`).
+            Composite JSON and schedule="eager" are left as they are.
+        outputs: What to keep, "node:index" or tensor names, in this order (ATC's --out_nodes); all outputs by default.
+        oo_constant_folding: Whether constants are folded (ATC's option).
+        oo_dead_code_elimination: Whether branches of constant conditions are resolved (ATC's option).
 
     Raises:
         SocError: If the chip or a change is not valid, or the chip lacks figures that a run needs.
-        GraphError: If the shape of an input is not static.
         CompileError: If the graph cannot be lowered for the chip.
         InputError: If a fusion option, the switch file or a pass breaks a rule.
         PassError: If a pass failed.
     """
+    given = dict(locals())  # pieces of a dynamic model are compiled with the same options
     if not isinstance(graph, Graph):
         raise InputError("compile", "takes a graph from asim.load or GraphBuilder", type(graph).__name__, "load the model first")
-    for tensor in graph.inputs:
-        if not tensor.is_static:
-            raise GraphError(
-                f"input {tensor.name!r}",
-                "needs a static shape",
-                tensor.shape and list(tensor.shape),
-                'load with batch= or shapes={"name": (...)}',
-            )
     spec = soc if isinstance(soc, SocSpec) and not set and aicore_num is None else _chip(soc, dict(set or {}), aicore_num)
     chips.require_runnable(spec)
+    opset = default_opset()
+    engine = new_engine(opset, optimize, oo_level, oo_constant_folding, oo_dead_code_elimination)
+    if schedule == "eager" or graph.metadata.get("format") == "composite":
+        engine.stop()
+    device = copy_graph(graph)
+    if insert_op_conf is not None:
+        insert_aipp(device, read_aipp_file(insert_op_conf))
+    if outputs is not None:
+        select_outputs(device, outputs)
+    result_types = output_types(device, output_type)
+    engine.prepare(device)
+    if is_dynamic(device):
+        from ascendsim.api.dynamic import compile_dynamic
+
+        engine.finish(device)
+        done = {"soc": spec, "set": None, "aicore_num": None, "outputs": None, "insert_op_conf": None}
+        return replace(compile_dynamic(device, spec, {**given, **done}, compile), optimized=engine.report)
     chosen = profile_options(options)
     fusion = check_schedule(schedule, fusion)
     composites = GraphKernelFlow.of(fusion, graph_kernel_flags, save_graphs)
@@ -164,15 +188,11 @@ def compile(
         dump=None if save_graphs is None else graph_saver(save_graphs),
     )
     report = settings.new_report()
-    opset = default_opset()
-    outputs = output_types(graph, output_type)
-    device = copy_graph(graph)
-    if insert_op_conf is not None:
-        insert_aipp(device, read_aipp_file(insert_op_conf))
     settings.fuse(device, spec, opset, report)
+    engine.finish(device)
     if composites is not None:
         composites.mark(device)
-    precision = ApplyPrecision(precision_mode, frozenset(spec.cube.cycles_per_block), outputs)
+    precision = ApplyPrecision(precision_mode, frozenset(spec.cube.cycles_per_block), result_types)
     PassManager((precision, AssignFormats(opset, spec, int(chosen["format_reach"])))).run(device)
     settings.fuse(device, spec, opset, report, second_round=True)
     lowering = LowerOptions(aicpu_types=aicpu_types(spec.short_name), flags=chosen, chain=chain_work)
@@ -186,7 +206,7 @@ def compile(
     else:
         program, placed = lower_graph(device, spec, opset, options=lowering), BufferReport()
     program = replace(program, mode=schedule)
-    return CompiledModel(device, program, spec, opset, graph, report, made, placed)
+    return CompiledModel(device, program, spec, opset, graph, report, made, placed, engine.report)
 
 
 def _chip(soc: str | PathLike[str] | SocSpec, overrides: dict[str, str | int | float], aicore_num: int | None) -> SocSpec:

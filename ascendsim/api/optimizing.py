@@ -115,11 +115,11 @@ def new_engine(
     oo_constant_folding: bool,
     oo_dead_code_elimination: bool,
     dump: Dump | None = None,
-) -> GraphEngine | None:
-    """The graph engine for `compile`; None if it is off.
+) -> GraphEngine:
+    """The graph engine for `compile`, with ATC's options.
 
     Raises:
         InputError: If an option is not valid.
     """
     settings = EngineSettings.of(optimize, pass_names(opset), oo_level, oo_constant_folding, oo_dead_code_elimination)
-    return None if optimize is False else GraphEngine(opset, settings, dump)
+    return GraphEngine(opset, settings, dump)

@@ -16,7 +16,7 @@ from ascendsim import __version__
 from ascendsim.core.errors import AscendSimError, InputError, suggest
 
 # One module of ascendsim.cli each, imported when it is asked for; listed in the order of the help.
-COMMANDS: tuple[str, ...] = ("run", "compile", "advise", "compare", "fusion", "validate", "soc", "ops")
+COMMANDS: tuple[str, ...] = ("run", "compile", "optimize", "advise", "compare", "passes", "fusion", "validate", "soc", "ops")
 
 _USAGE_ERROR = 2
 _INTERRUPTED = 130  # 128 + SIGINT, as shells have it

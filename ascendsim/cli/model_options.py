@@ -40,6 +40,8 @@ def add_model_options(parser: argparse.ArgumentParser, optional: bool = False) -
     parser.add_argument("--input_format", choices=("NCHW", "ND", "NCDHW"), help=text)
     parser.add_argument("--input_shape", metavar="NAME:DIMS", help='shapes of inputs, for example "input:8,3,224,224;mask:8,128"')
     parser.add_argument("--batch", type=positive, metavar="N", help="batch size of every input; baked-in batch sizes are rewritten")
+    text = 'what to keep, "node:index;node:index" or tensor names; all outputs by default'
+    parser.add_argument("--out_nodes", metavar="NAMES", help=text)
     weights = "take weights from the file, or fill missing ones with seeded values (default: file)"
     parser.add_argument("--weights", choices=("file", "random"), default="file", help=weights)
     parser.add_argument("--seed", type=natural, default=0, metavar="N", help="seed of random weights and inputs (default: 0)")
@@ -79,6 +81,17 @@ def add_switch_options(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_engine_options(parser: argparse.ArgumentParser) -> None:
+    """Adds ATC's options of the graph engine."""
+    for option, text in (("constant_folding", "constants are folded"), ("dead_code_elimination", "branches of constant conditions go")):
+        parser.add_argument(f"--oo_{option}", choices=("true", "false"), default="true", help=f"whether {text} (default: true)")
+
+
+def engine_settings(args: argparse.Namespace) -> dict[str, Any]:
+    """Keyword arguments for `optimize` and `compile`."""
+    return {name: getattr(args, name) == "true" for name in ("oo_constant_folding", "oo_dead_code_elimination")}
+
+
 def print_warnings(warnings: Iterable[str]) -> None:
     """Prints warnings to standard error, one line each."""
     for warning in warnings:
@@ -97,14 +110,15 @@ def model_path(args: argparse.Namespace) -> str | None:
     return path
 
 
-def load_graph(args: argparse.Namespace) -> Graph:
-    """Loads the model that the options name."""
+def load_graph(args: argparse.Namespace, fold: bool = True) -> Graph:
+    """Loads the model that the options name; without `fold` its shape arithmetic stays."""
     from ascendsim.api.loading import load
 
     path = model_path(args)
     if path is None:
         raise InputError("no model is given", remedy="name an .onnx file; --help lists the options")
-    return load(path, batch=args.batch, shapes=parse_input_shape(args.input_shape) or None, weights=args.weights, seed=args.seed)
+    shapes = parse_input_shape(args.input_shape) or None
+    return load(path, batch=args.batch, shapes=shapes, weights=args.weights, seed=args.seed, outputs=args.out_nodes, fold=fold)
 
 
 def chip_settings(args: argparse.Namespace) -> dict[str, Any]:

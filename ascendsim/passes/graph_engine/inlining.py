@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ascendsim.graph.ir import Graph, Node, Tensor
@@ -58,7 +59,7 @@ def inline(call: Node) -> list[Node]:
     for tensor in [tensor for tensor in body.tensors.values() if tensor not in given_inputs]:
         tensor.name = graph.fresh(f"{call.name}/{tensor.name}" if tensor.name in graph.tensors else tensor.name)
         graph.add_tensor(tensor)
-    nodes = [_moved(node, graph, call) for node in body_nodes]
+    nodes = _move(body_nodes, graph, call)
     own = {tensor for node in nodes for tensor in node.outputs}.union(body.constants)
     last: list[Node] = []
     for outer, result in zip(call.outputs, results, strict=False):
@@ -86,15 +87,23 @@ def inline(call: Node) -> list[Node]:
     return [*nodes, *last]
 
 
-def _moved(node: Node, graph: Graph, call: Node) -> Node:
-    """The node, registered in another graph; its edges stay as they are."""
-    if node.graph is not None:
-        node.graph._nodes.pop(node, None)
-    node.name = graph.fresh(f"{call.name}/{node.name}" if node.name in graph._node_names else node.name)
-    node.graph = graph
-    graph._nodes[node] = None
-    graph._node_names[node.name] = node
-    return node
+def _move(nodes: Sequence[Node], graph: Graph, call: Node) -> list[Node]:
+    """Makes the nodes anew in another graph that holds their tensors already; they let go of their edges."""
+    made: dict[Node, Node] = {}
+    taken = {node.name for node in graph.nodes}
+    for node in nodes:
+        inputs, outputs = node.inputs, tuple(node.outputs)
+        node.truncate_inputs(0)
+        for tensor in outputs:
+            tensor.producer, tensor.index = None, 0
+        name = graph.fresh(f"{call.name}/{node.name}" if node.name in taken else node.name)
+        made[node] = graph.add_node(node.op_type, inputs, outputs, name=name, domain=node.domain)
+        made[node].attributes.update(node.attributes)
+        made[node].origin.update(node.origin)
+    for node, twin in made.items():
+        for before in node.control:
+            twin.add_control(made[before])
+    return list(made.values())
 
 
 def _handed_on(result: Tensor, outer: Tensor, name: str, graph: Graph, call: Node) -> Node:

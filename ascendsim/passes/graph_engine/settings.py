@@ -21,6 +21,7 @@ class EngineSettings:
 
     Attributes:
         chosen: Names of the only passes that may run (besides `ALWAYS`); None = all.
+        off: Whether nothing runs at all, shape inference included.
         oo_level: "O1" or "O3" (ATC's option).
         constant_folding: ATC's --oo_constant_folding.
         dead_code_elimination: ATC's --oo_dead_code_elimination.
@@ -30,6 +31,7 @@ class EngineSettings:
     oo_level: str = "O3"
     constant_folding: bool = True
     dead_code_elimination: bool = True
+    off: bool = False
 
     @classmethod
     def of(
@@ -43,7 +45,7 @@ class EngineSettings:
         """Settings from options.
 
         Args:
-            passes: None or True for all, False for none, or names.
+            passes: None or True for all, False for nothing at all, or names.
             known: Names that there are.
             oo_level: "O1" or "O3".
             oo_constant_folding: Whether constants are folded.
@@ -66,9 +68,7 @@ class EngineSettings:
                 if name not in names:
                     raise InputError(f"pass {name!r}", "is no pass of the graph engine", remedy=suggest(name, names))
             chosen = frozenset(passes)
-        elif passes is False:
-            chosen = frozenset()
-        return cls(chosen, oo_level, oo_constant_folding, oo_dead_code_elimination)
+        return cls(chosen, oo_level, oo_constant_folding, oo_dead_code_elimination, off=passes is False)
 
     def runs(self, name: str) -> bool:
         """Whether a pass runs."""
@@ -76,6 +76,8 @@ class EngineSettings:
 
     def why_not(self, name: str) -> str:
         """What keeps a pass from running; empty if nothing does."""
+        if self.off:
+            return "switched off"
         if self.oo_level == "O1" and name not in O1:
             return "--oo_level=O1"
         if not self.constant_folding and name in FOLDING:

@@ -15,7 +15,7 @@ The stages after graph fusion are repeated until they change nothing, so that a 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from time import perf_counter
 
 from ascendsim.core.errors import AscendSimError, PassError
@@ -64,9 +64,9 @@ class Stage:
     passes: tuple[Pass, ...] = ()
 
     @property
-    def names(self) -> tuple[str, ...]:
-        """Names of its passes, in order."""
-        return (*(item.name for item in self.node_passes), *(item.name for item in (*self.closing, *self.passes)))
+    def all_passes(self) -> tuple[NodePass | Pass, ...]:
+        """All its passes, in order."""
+        return (*self.node_passes, *self.closing, *self.passes)
 
 
 def before_fusion(opset: OpSet) -> tuple[Stage, ...]:
@@ -121,7 +121,7 @@ def all_stages(opset: OpSet) -> tuple[Stage, ...]:
 
 def pass_names(opset: OpSet) -> tuple[str, ...]:
     """Names of all passes, in the order in which they first run."""
-    return tuple(dict.fromkeys(name for stage in all_stages(opset) for name in stage.names))
+    return tuple(dict.fromkeys(item.name for stage in all_stages(opset) for item in stage.all_passes))
 
 
 class GraphEngine:
@@ -137,6 +137,10 @@ class GraphEngine:
         self.opset, self.settings, self._dump = opset, settings or EngineSettings(), dump
         self.report = EngineReport()
         self._number = 0
+
+    def stop(self) -> None:
+        """Lets nothing run any more."""
+        self.settings = replace(self.settings, off=True)
 
     def prepare(self, graph: Graph) -> None:
         """Stages before graph fusion, in place.

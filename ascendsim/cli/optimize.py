@@ -1,0 +1,54 @@
+"""`ascendsim optimize MODEL`: what the graph engine does to a model, pass by pass."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ascendsim.cli.common import whole_file
+from ascendsim.cli.model_options import OO_LEVELS, add_engine_options, add_model_options, engine_settings, load_graph
+from ascendsim.cli.run import print_formatted
+
+if TYPE_CHECKING:
+    from ascendsim.graph.ir import Graph
+
+NAME = "optimize"
+HELP = "optimise a model as the graph engine does, and show what each pass did"
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    add_model_options(parser)
+    add_engine_options(parser)
+    parser.add_argument("--oo_level", choices=OO_LEVELS, default="O3", help="O1: shapes, folding and dead edges only (default: O3)")
+    parser.add_argument("--passes", metavar="NAMES", help='only these passes, "PassA;PassB" (ascendsim passes list); shapes always')
+    parser.add_argument("--dump", metavar="DIR", help="folder for the graph before and after each pass: diff, Graphviz, pictures")
+    parser.add_argument("--save", metavar="FILE", help="write the result as .onnx (needs weights: --weights random fills missing ones)")
+    parser.add_argument("--notes", action="store_true", help="print what passes say about what they left alone")
+
+
+def run(args: argparse.Namespace) -> int:
+    from ascendsim.api.optimizing import optimize
+
+    graph = load_graph(args, fold=False)
+    passes = None if args.passes is None else tuple(filter(None, (name.strip() for name in args.passes.split(";"))))
+    result = optimize(graph, passes=passes, dump=args.dump, oo_level=args.oo_level, **engine_settings(args))
+    print_formatted(result.table())
+    print(result)
+    if args.notes:
+        for name, note in result.report.notes():
+            print(f"{name}: {note}")
+    if args.dump is not None:
+        print(f"wrote the graph before and after each pass to {args.dump}")
+    if args.save is not None:
+        _save(result.graph, Path(args.save))
+    return 0
+
+
+def _save(graph: Graph, path: Path) -> None:
+    from ascendsim.frontends.onnx.export import export_onnx
+
+    content = export_onnx(graph)
+    with whole_file(path) as temporary:
+        temporary.write_bytes(content)
+    print(f"wrote {path}")
