@@ -157,8 +157,8 @@ def _helper() -> ThreadPoolExecutor:
 
 def in_two(run: Callable[[int, int], None], size: int, step: int) -> None:
     """Calls run(start, stop) for both halves of a long array at once, cut at a multiple of `step`; for a short one only once."""
-    middle = size // 2 // step * step
-    if size < _SHARE or middle == 0:
+    middle = size // 2 // step * step if size >= _SHARE else 0
+    if middle == 0:
         run(0, size)
         return
     second = _helper().submit(run, middle, size)

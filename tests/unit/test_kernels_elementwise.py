@@ -141,3 +141,11 @@ def test_read_only_and_strided_inputs_give_the_same() -> None:
 )
 def test_pattern_of_a_broadcast(full: tuple[int, ...], part: tuple[int, ...], wanted: tuple[int, int] | None) -> None:
     assert pattern(full, part) == wanted
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32])
+def test_two_operands_without_elements(dtype):
+    """An empty operand that broadcasts against one element has no period."""
+    result = binary(Binary.MUL, np.empty((0,), dtype), np.ones((1,), dtype))
+    assert result.shape == (0,)
+    assert result.dtype == dtype
