@@ -14,6 +14,7 @@ from typing import Any, Literal
 import numpy as np
 
 from ascendsim.api.compiling import CompiledModel
+from ascendsim.core.dtypes import DType
 from ascendsim.core.errors import InputError, suggest
 from ascendsim.graph.ir import Array, Graph, Tensor
 from ascendsim.isa.program import MemoryPlan, Program
@@ -33,7 +34,7 @@ REASONS = "host_reasons"  # key of Program.metadata: why the host scheduled what
 class DynamicModel(CompiledModel):
     """A graph compiled as far as its shapes are known; the rest follows when they are.
 
-    `graph` is the user's graph and `program` is empty; a result's `model` has what was really run.
+    `source` is the user's graph, `graph` the one that runs, and `program` is empty; a result's `model` has what was really run.
 
     Attributes:
         pieces: What was compiled so far.
@@ -63,17 +64,41 @@ class DynamicModel(CompiledModel):
         Returns:
             What ran as one compiled model, for the machine and the reports, and the outputs if they were computed.
         """
-        run = HostRun(self.pieces, values, choices, None if progress is None else lambda done: progress(done, 0))
-        results = run.run(self.source, [inputs[tensor.name] for tensor in self.source.inputs])
-        ends = {tensor.name: "input" for tensor in self.source.inputs} | {value.home: "output" for value in results}
-        graph, program = timeline(run.steps, self.source.name, self.soc.name, self.schedule, ends)
+        run = HostRun(self.pieces, values, self.decided(inputs, choices), None if progress is None else lambda done: progress(done, 0))
+        results = run.run(self.graph, [inputs[tensor.name] for tensor in self.graph.inputs])
+        ends = {tensor.name: "input" for tensor in self.graph.inputs} | {value.home: "output" for value in results}
+        graph, program = timeline(run.steps, self.source.name, self.soc.name, self.schedule, ends, self.arena())
         first = [tensor for tensor in graph.inputs if tensor.name in inputs]
         graph.inputs[:] = [*first, *(tensor for tensor in graph.inputs if tensor not in first)]
         program = replace(program, metadata={**program.metadata, REASONS: self.reasons})
         done = CompiledModel(graph, program, self.soc, self.opset, self.source, self._report(run), None)
         known = all(value.array is not None for value in results)
-        outputs = {t.name: v.array for t, v in zip(self.source.outputs, results, strict=True) if v.array is not None}
+        outputs = {t.name: v.array for t, v in zip(self.graph.outputs, results, strict=True) if v.array is not None}
         return done, outputs if known and values is not None else None
+
+    def values_of(self, inputs: Mapping[str, Any]) -> dict[str, Value]:
+        """The user's arrays as inputs of `graph`.
+
+        Raises:
+            InputError: If an input is missing, unknown, or of the wrong shape or type.
+        """
+        return input_values(self.graph, inputs)
+
+    def shapes_of(self, shapes: Mapping[str, Sequence[int]]) -> dict[str, Value]:
+        """Inputs of `graph` without values, of its own shapes or those that the user gives.
+
+        Raises:
+            InputError: If a shape is open and not given, or does not fit.
+        """
+        return shapes_only(self.graph, shapes)
+
+    def decided(self, inputs: Mapping[str, Value], choices: Choices) -> Choices:
+        """The user's choices and those that follow from the inputs."""
+        return choices
+
+    def arena(self) -> int:
+        """Bytes that a run's memory for all but weights has at least."""
+        return 0
 
     def _report(self, run: HostRun) -> FusionReport:
         """What fusion did in all pieces that ran."""
@@ -165,18 +190,20 @@ def checked_choices(graph: Graph, branches: Mapping[str, str | int] | None, trip
     return Choices(dict(branches or {}), dict(trips or {}))
 
 
-def with_shapes(graph: Graph, shapes: Mapping[str, Sequence[int]] | None) -> Graph:
-    """The graph itself, or one that has its inputs with the shapes that the user gives.
+def with_shapes(model: CompiledModel, shapes: Mapping[str, Sequence[int]] | None) -> Graph:
+    """The model's graph, or one that has its inputs with the shapes that the user gives.
 
     Raises:
         InputError: If a shape is open and not given, or does not fit.
     """
-    if not shapes and all(tensor.is_static for tensor in graph.inputs):
-        return graph
-    inputs = Graph(graph.name)
-    for tensor, value in zip(graph.inputs, shapes_only(graph, shapes or {}).values(), strict=True):
-        twin = inputs.add_input(tensor.name, tensor.element_type, value.shape)
-        twin.origin_dtype = tensor.origin_dtype
+    if not isinstance(model, DynamicModel):
+        if shapes:
+            raise InputError("option shapes", "goes with open shapes", remedy="this model has none")
+        return model.graph
+    inputs, values = Graph(model.source.name), model.shapes_of(shapes or {})
+    for name, value in values.items():
+        if value.array is None:  # else the model knows it itself: the gear
+            inputs.add_input(name, DType.of(value.dtype), value.shape)
     return inputs
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal
 
 from ascendsim.api.compiling import CompiledModel
-from ascendsim.api.dynamic import DynamicModel, checked_choices, input_values, shapes_only, with_shapes
+from ascendsim.api.dynamic import DynamicModel, checked_choices, with_shapes
 from ascendsim.api.result import Result
 from ascendsim.core.errors import InputError
 from ascendsim.graph.ir import Array
@@ -46,8 +46,8 @@ def simulate(
     """
     _check_model(model)
     if isinstance(model, DynamicModel):
-        choices = checked_choices(model.source, branches, trips)
-        model, _ = model.execute(shapes_only(model.source, shapes or {}), None, choices, progress)
+        choices = checked_choices(model.graph, branches, trips)
+        model, _ = model.execute(model.shapes_of(shapes or {}), None, choices, progress)
     elif shapes or branches or trips:
         raise InputError("options shapes, branches and trips", "go with open shapes or control flow", remedy="this model has neither")
     return _timed(model, instructions, progress)
@@ -94,7 +94,7 @@ def run(
         )
     _check_model(model)
     if isinstance(model, DynamicModel):
-        ran, found = model.execute(input_values(model.source, inputs), values, Choices(), progress)
+        ran, found = model.execute(model.values_of(inputs), values, Choices(), progress)
         return Result(ran, _timed(ran, instructions, progress).trace, found)
     result = _timed(model, instructions, progress)
     order = [record.task for record in result.trace.tasks]
@@ -114,7 +114,7 @@ def random_inputs(model: CompiledModel, seed: int = 0, *, shapes: Mapping[str, S
         InputError: If a shape is open and not given, or does not fit.
     """
     _check_model(model)
-    return _random_inputs(with_shapes(model.source if isinstance(model, DynamicModel) else model.graph, shapes), seed)
+    return _random_inputs(with_shapes(model, shapes), seed)
 
 
 def _check_model(model: object) -> None:

@@ -21,10 +21,10 @@ import numpy as np
 from ascendsim.core.dtypes import DType
 from ascendsim.core.errors import CompileError, GraphError
 from ascendsim.graph.ir import Array, Graph, Node
-from ascendsim.ops.common import on_ai_cpu
+from ascendsim.ops.bursts import SCALAR_CYCLES_PER_INDEX
 from ascendsim.ops.control_flow_shapes import infer_branches, infer_loop, infer_scan, infer_while
 from ascendsim.opset import InferContext, OpDef
-from ascendsim.opset.work import LowerContext, Work
+from ascendsim.opset.work import LowerContext, Ref, ScalarWork, Work
 
 DOMAIN = "ascend"  # of GE's operators
 NO_GEAR = -1  # what MapIndex gives if no row of the table is equal
@@ -72,8 +72,9 @@ def _map_index(node: Node, inputs: Sequence[Any], wanted: Sequence[np.dtype[Any]
 
 
 def _map_index_lower(node: Node, _ctx: LowerContext) -> Work:
-    """One comparison a number of the table, on the AI CPU (GE lists no AI Core form with a public cost)."""
-    return on_ai_cpu(node)
+    """One comparison a number of the table, on the AI Core: CANN has a fusion pass for it there, and the AI CPU does not list it."""
+    ends = (Ref.of(node.required(0)), Ref.of(node.required(1)))
+    return ScalarWork(max(1, node.required(1).elements), SCALAR_CYCLES_PER_INDEX, ends, (Ref.of(node.output),))
 
 
 def _no_values(node: Node, _inputs: Sequence[Any], _wanted: Sequence[np.dtype[Any]]) -> Sequence[Any]:

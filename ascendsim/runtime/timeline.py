@@ -7,8 +7,11 @@ of its own in front of one arena that all pieces share, since one runs at a time
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import hashlib
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+
+import numpy as np
 
 from ascendsim.core.formats import align
 from ascendsim.graph.ir import Graph, Tensor
@@ -28,7 +31,8 @@ class _Timeline:
     buffers: dict[str, int] = field(default_factory=dict)  # bytes by name
     arena: int = 0
     weights: dict[str, int] = field(default_factory=dict)  # bytes by name
-    weight_names: dict[tuple[int, int], str] = field(default_factory=dict)  # by identity of the constant, and bytes
+    weight_names: dict[Hashable, str] = field(default_factory=dict)  # by content, bytes and format
+    digests: dict[int, bytes] = field(default_factory=dict)  # of values, by identity of the constant
     inner: dict[str, tuple[Region, str | None]] = field(default_factory=dict)  # region of a piece, name of what it shares bytes with
     names: dict[Piece, dict[str, str]] = field(default_factory=dict)
     nodes: dict[Piece, dict[str, str]] = field(default_factory=dict)
@@ -38,7 +42,7 @@ class _Timeline:
     engines: dict[str, str] = field(default_factory=dict)
 
 
-def timeline(steps: Iterable[Step], name: str, soc: str, mode: str, ends: Mapping[str, str]) -> tuple[Graph, Program]:
+def timeline(steps: Iterable[Step], name: str, soc: str, mode: str, ends: Mapping[str, str], least: int = 0) -> tuple[Graph, Program]:
     """One graph and one program for all that ran.
 
     Args:
@@ -47,6 +51,7 @@ def timeline(steps: Iterable[Step], name: str, soc: str, mode: str, ends: Mappin
         soc: Name of the chip.
         mode: Who launches tasks: "sink" or "host".
         ends: Kind ("input", "output") of the buffers that are the model's own.
+        least: Bytes of memory for all but constants that are there in any case.
 
     Returns:
         A graph with every node that ran, each once, and the program; its tasks have the names of these nodes.
@@ -63,7 +68,7 @@ def timeline(steps: Iterable[Step], name: str, soc: str, mode: str, ends: Mappin
             continue
         _append(made, tasks, looks if mode != "sink" else 0, decisions if mode == "sink" else 0)
         looks = decisions = 0
-    plan = _memory(made, ends)
+    plan = _memory(made, ends, least)
     tasks_of: dict[str, tuple[int, ...]] = {}
     for task in made.tasks:
         for node in task.nodes:
@@ -100,7 +105,6 @@ def _bind(made: _Timeline, step: Step) -> tuple[Task, ...]:
     piece = step.piece
     if piece not in made.nodes:
         made.nodes[piece] = _add_nodes(made, piece)
-        made.arena = max(made.arena, piece.compiled.program.memory.peak_bytes)
     names = _region_names(made, step)
     nodes = made.nodes[piece]
     numbers = {task.id: number for number, task in enumerate(piece.compiled.program.tasks)}
@@ -129,6 +133,7 @@ def _region_names(made: _Timeline, step: Step) -> dict[str, str]:
         root = _root(regions, tensor.name)
         if regions[root].kind != "weight":
             homes.setdefault(root, home)
+    outside = _outside(regions, homes)
     taken: set[str] = set()
     binding = sum(known is piece for known, _, _ in made.bindings)
     names: dict[str, str] = {}
@@ -145,12 +150,22 @@ def _region_names(made: _Timeline, step: Step) -> dict[str, str]:
             made.inner[names[name]] = (replace(region, offset=region.offset - regions[root].offset), homes[root])
         else:
             names[name] = piece.prefix + name
-            made.inner.setdefault(names[name], (region, None))
+            moved = replace(region, offset=region.offset - sum(size for start, size in outside if start < region.offset))
+            made.inner.setdefault(names[name], (moved, None))
+            made.arena = max(made.arena, moved.offset + (0 if region.kind == "weight" else moved.bytes))
     for name, region in regions.items():  # now that all have names: what shares whose bytes
         held = made.inner.get(names[name])
         if held is not None and region.alias_of is not None:
             made.inner[names[name]] = (replace(held[0], alias_of=names[region.alias_of]), held[1])
     return names
+
+
+def _outside(regions: Mapping[str, Region], homes: Mapping[str, str]) -> list[tuple[int, int]]:
+    """Address ranges of a piece's memory that its inputs and outputs have for themselves: they lie in buffers outside instead."""
+    rest = [r for name, r in regions.items() if _root(regions, name) not in homes and r.kind != "weight"]
+    own = [regions[name] for name in homes]
+    free = [r for r in own if all(r.offset + r.bytes <= other.offset or other.offset + other.bytes <= r.offset for other in rest)]
+    return [(region.offset, align(region.bytes, ALIGNMENT)) for region in free]
 
 
 def _root(regions: Mapping[str, Region], name: str) -> str:
@@ -160,14 +175,26 @@ def _root(regions: Mapping[str, Region], name: str) -> str:
 
 
 def _weight(made: _Timeline, piece: Piece, tensor: Tensor | None, region: Region) -> str:
-    """The name of a constant: one for all pieces that use it."""
-    identity = id(tensor.constant) if tensor is not None and tensor.constant is not None else id(region)
-    known = made.weight_names.get((identity, region.bytes))
+    """The name of a constant: one for all pieces that have the same bytes in the same form."""
+    key = (_content(made, tensor, region.name), region.bytes, tensor.format if tensor is not None else None)
+    known = made.weight_names.get(key)
     if known is None:
         known = region.name if region.name not in made.weights else piece.prefix + region.name
-        made.weight_names[(identity, region.bytes)] = known
+        made.weight_names[key] = known
         made.weights[known] = region.bytes
     return known
+
+
+def _content(made: _Timeline, tensor: Tensor | None, name: str) -> Hashable:
+    """What tells a constant from others: its values in their device type; its name if a file lacks the values."""
+    constant = tensor.constant if tensor is not None else None
+    if tensor is None or constant is None or not constant.available:
+        return name
+    digest = made.digests.get(id(constant))
+    if digest is None:
+        array = np.ascontiguousarray(constant.array())
+        digest = made.digests[id(constant)] = hashlib.blake2b(array.reshape(-1).view(np.uint8).data, digest_size=16).digest()
+    return digest, tensor.dtype, tensor.shape
 
 
 def _add_nodes(made: _Timeline, piece: Piece) -> dict[str, str]:
@@ -197,7 +224,7 @@ def _add_nodes(made: _Timeline, piece: Piece) -> dict[str, str]:
     return names
 
 
-def _memory(made: _Timeline, ends: Mapping[str, str]) -> MemoryPlan:
+def _memory(made: _Timeline, ends: Mapping[str, str], least: int) -> MemoryPlan:
     """Buffers between pieces, then the arena that all pieces share, then the constants."""
     last = max(0, len(made.tasks) - 1)
     regions: dict[str, Region] = {}
@@ -206,8 +233,7 @@ def _memory(made: _Timeline, ends: Mapping[str, str]) -> MemoryPlan:
         regions[name] = Region(name, at, size, ends.get(name, "activation"), None, 0, last)
         at += align(size, ALIGNMENT)
     arena = at
-    at += made.arena
-    end = at
+    end = at = max(at + made.arena, align(least, ALIGNMENT))
     for name, size in made.weights.items():
         regions[name] = Region(name, at, size, "weight", None, 0, last)
         at += align(size, ALIGNMENT)

@@ -9,6 +9,7 @@ from ascendsim.core.errors import InputError, suggest
 from ascendsim.graph.ir import Dim, Graph, Shape, Tensor
 
 MAX_DIM = 1 << 31
+OPEN = -1  # a dimension that stays open, as ATC marks it
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,9 +77,9 @@ def _with_reference(graph: Graph, wanted: dict[str, Shape], old: Dim) -> ShapePl
     return ShapePlan(wanted, reference, (before, after), not isinstance(old, int))
 
 
-def _checked_shapes(graph: Graph, shapes: Mapping[str, Sequence[int]]) -> dict[str, tuple[int, ...]]:
+def _checked_shapes(graph: Graph, shapes: Mapping[str, Sequence[int]]) -> dict[str, Shape]:
     inputs = {tensor.name: tensor for tensor in graph.inputs}
-    checked: dict[str, tuple[int, ...]] = {}
+    checked: dict[str, Shape] = {}
     for name, dims in shapes.items():
         subject = f"option shapes: input {name!r}"
         if name not in inputs:
@@ -88,11 +89,12 @@ def _checked_shapes(graph: Graph, shapes: Mapping[str, Sequence[int]]) -> dict[s
         if isinstance(dims, (str, bytes)) or not isinstance(dims, Sequence):
             raise InputError(subject, "must be a sequence of numbers", repr(dims), 'for example shapes={"input": (1, 3, 224, 224)}')
         for dim in dims:
-            _positive(subject, dim)
+            if dim != OPEN:
+                _positive(subject, dim)
         declared = inputs[name].shape
         if declared is not None and len(declared) != len(dims):
             raise InputError(subject, f"must have {len(declared)} dimensions, as in {_text(declared)}", list(dims))
-        checked[name] = tuple(int(dim) for dim in dims)
+        checked[name] = tuple(None if dim == OPEN else int(dim) for dim in dims)
     return checked
 
 

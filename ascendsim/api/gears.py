@@ -1,0 +1,145 @@
+"""Models with dynamic gears: a few known input shapes in one compiled model, loaded once; a run takes the gear that its inputs fit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from ascendsim.api.compiling import CompiledModel
+from ascendsim.api.dynamic import DynamicModel, compile_dynamic, input_values, shapes_only
+from ascendsim.core.errors import InputError
+from ascendsim.graph.ir import Graph
+from ascendsim.ops import default_opset
+from ascendsim.passes.gears import CASE, SHAPE_DATA, GearOption, GearSettings, clone_gears, parse_gears
+from ascendsim.passes.gears.settings import KINDS, MAX_GEARS, MAX_GEARS_950, Kind
+from ascendsim.profiling.table import Table
+from ascendsim.runtime.control_flow import Value
+from ascendsim.runtime.host_run import Choices, HostRun
+from ascendsim.runtime.timeline import timeline
+from ascendsim.soc import SocSpec
+
+
+@dataclass(frozen=True, slots=True)
+class GearedModel(DynamicModel):
+    """A model with one static copy of the network for each gear.
+
+    `graph` is the one with MapIndex, Case and the copies.
+
+    Attributes:
+        network: The graph that was copied, with open dimensions.
+        settings: The gears.
+        memory: By gear: bytes of device memory for inputs, outputs, activations and workspaces, and for weights.
+    """
+
+    network: Graph = field(default_factory=Graph)
+    settings: GearSettings = field(default_factory=lambda: GearSettings("dynamic_dims", (), ()))
+    memory: Mapping[tuple[int, ...], tuple[int, int]] = field(default_factory=dict)
+
+    @property
+    def gears(self) -> tuple[tuple[int, ...], ...]:
+        """The gears, in the user's order."""
+        return self.settings.gears
+
+    @property
+    def arena_bytes(self) -> int:
+        """Device memory for activations, inputs and outputs: that of the largest gear, since one runs at a time."""
+        return max(arena for arena, _ in self.memory.values())
+
+    @property
+    def weight_bytes(self) -> int:
+        """Device memory for weights; what the gears have in common lies there once."""
+        return self.program.memory.weight_bytes
+
+    def table(self) -> Table:
+        """One row a gear: its input shapes, and the device memory that it alone would take."""
+        rows = []
+        for gear, (arena, weights) in self.memory.items():
+            shapes = "; ".join(f"{name}: {list(shape)}" for name, shape in self.settings.shapes(self.network, gear).items())
+            rows.append((",".join(map(str, gear)), shapes, arena / 2**20, weights / 2**20))
+        return Table("gears", ("Gear", "Inputs", "Memory(MiB)", "Weights(MiB)"), tuple(rows))
+
+    def values_of(self, inputs: Mapping[str, Any]) -> dict[str, Value]:
+        """The user's arrays and the extra input, which says which gear they are of."""
+        return self._with_gear(input_values(self.network, inputs))
+
+    def shapes_of(self, shapes: Mapping[str, Sequence[int]]) -> dict[str, Value]:
+        """Inputs without values; without shapes those of the largest gear."""
+        if not shapes:
+            gear = max(self.memory, key=lambda gear: self.memory[gear][0])
+            shapes = self.settings.shapes(self.network, gear)
+        return self._with_gear(shapes_only(self.network, shapes))
+
+    def _with_gear(self, values: dict[str, Value]) -> dict[str, Value]:
+        number = self.settings.find(self.network, {name: value.shape for name, value in values.items()})
+        actual = np.array(self.gears[number], np.int32)
+        return {**values, SHAPE_DATA: Value(actual.dtype, actual.shape, actual)}
+
+    def decided(self, inputs: Mapping[str, Value], choices: Choices) -> Choices:
+        """The gear that the inputs say."""
+        actual = inputs[SHAPE_DATA].array
+        assert actual is not None
+        return replace(choices, branches={**choices.branches, CASE: self.gears.index(tuple(actual.tolist()))})
+
+    def arena(self) -> int:
+        """Bytes that a run's arena has at least."""
+        return self.arena_bytes
+
+    def __repr__(self) -> str:
+        return f"GearedModel({self.source.name!r}, soc={self.soc.name}, {self.settings.kind}={self.settings.text()})"
+
+
+def compile_gears(
+    graph: Graph, soc: SocSpec, gears: Mapping[Kind, GearOption], options: Mapping[str, Any], compile_static: Callable[..., CompiledModel]
+) -> GearedModel:
+    """Compiles a graph once for every gear.
+
+    Args:
+        graph: With open dimensions in its inputs.
+        soc: The chip.
+        gears: ATC's options that were given, by name: exactly one.
+        options: All other options, by the names that `compile` has for them.
+        compile_static: Compiles a static graph with such options.
+
+    Raises:
+        InputError: If more than one of the options is given, or one breaks ATC's rules; has ATC's error code.
+        CompileError: If shapes inside the network depend on data.
+    """
+    if len(gears) != 1:
+        raise InputError(f"options {', '.join(gears)}", "exclude each other", remedy="give one of them")
+    (kind, value), limit = next(iter(gears.items())), MAX_GEARS_950 if "950" in soc.name else MAX_GEARS
+    settings = parse_gears(kind, value, graph, limit)
+    geared = clone_gears(graph, settings, default_opset())
+    base = compile_dynamic(geared, soc, options, compile_static)
+    fields = {name: getattr(base, name) for name in ("program", "soc", "opset", "fusion", "pieces", "schedule", "reasons")}
+    model = GearedModel(graph=geared, source=graph, network=graph, settings=settings, **fields)
+    return _loaded(model)
+
+
+def compile_open(
+    graph: Graph,
+    soc: SocSpec,
+    gears: Mapping[str, GearOption | None],
+    options: Mapping[str, Any],
+    compile_static: Callable[..., CompiledModel],
+) -> DynamicModel:
+    """The model of a graph with gears, open shapes or control flow; arguments as `compile_gears`, options that were not given are None."""
+    given = {kind: value for kind in KINDS if (value := gears[kind]) is not None}
+    return compile_gears(graph, soc, given, options, compile_static) if given else compile_dynamic(graph, soc, options, compile_static)
+
+
+def _loaded(model: GearedModel) -> GearedModel:
+    """Compiles every gear and adds up the memory of the whole."""
+    steps, memory = [], {}
+    for gear in model.gears:
+        shapes = model.settings.shapes(model.network, gear)
+        values = model._with_gear(shapes_only(model.network, shapes))
+        run = HostRun(model.pieces, None, model.decided(values, Choices()))
+        run.run(model.graph, [values[tensor.name] for tensor in model.graph.inputs])
+        _, program = timeline(run.steps, model.source.name, model.soc.name, model.schedule, {})
+        memory[gear] = (program.memory.peak_bytes, program.memory.weight_bytes)
+        steps += run.steps
+    _, program = timeline(steps, model.source.name, model.soc.name, model.schedule, {})
+    return replace(model, memory=memory, program=program)
