@@ -30,6 +30,7 @@ from ascendsim.passes.aipp import insert_aipp
 from ascendsim.passes.control_flow import is_dynamic
 from ascendsim.passes.fusion.report import FusionReport
 from ascendsim.passes.fusion.rule import FusionRule
+from ascendsim.passes.gears import GearOption
 from ascendsim.passes.graph_engine import EngineReport, select_outputs
 from ascendsim.passes.graph_kernel import GraphKernelReport
 from ascendsim.passes.graph_kernel.flags import Flags
@@ -109,6 +110,9 @@ def compile(
     output_type: str | None = None,
     schedule: str = "sink",
     insert_op_conf: str | PathLike[str] | None = None,
+    dynamic_batch_size: GearOption | None = None,
+    dynamic_image_size: GearOption | None = None,
+    dynamic_dims: GearOption | None = None,
     options: Mapping[str, bool | int | str] | None = None,
     graph_kernel_flags: Flags = None,
     save_graphs: str | PathLike[str] | None = None,
@@ -140,6 +144,9 @@ def compile(
             into the first convolution; see `frontends.aipp`.
         schedule: Who launches tasks: "sink" = the device, the graph with all its tasks lies there; "host" = the host, task by task;
             "eager" = a framework that calls operator by operator, so nothing is fused whatever `fusion` says.
+        dynamic_batch_size: Gears, input shapes that are compiled into one model: batch sizes, "1,2,4,8" or [1, 2, 4, 8] (ATC's option).
+        dynamic_image_size: Gears: heights and widths, "416,416;832,832" (ATC's option).
+        dynamic_dims: Gears: all open dimensions, "20,20;40,40" (ATC's option).
         options: How the release behaves where releases differ, for example `{"aicpu_pow": True}`; see `api.options`.
         graph_kernel_flags: MindSpore's flags of graph-kernel fusion, "--opt_level=2 ..." or a mapping; see `passes.graph_kernel.flags`.
         save_graphs: Folder for Graphviz files: the graph after each fusion pass that changed it, and after the stages of graph-kernel
@@ -172,12 +179,13 @@ def compile(
         select_outputs(device, outputs)
     result_types = output_types(device, output_type)
     engine.prepare(device)
-    if is_dynamic(device):
-        from ascendsim.api.dynamic import compile_dynamic
+    gears = {"dynamic_batch_size": dynamic_batch_size, "dynamic_image_size": dynamic_image_size, "dynamic_dims": dynamic_dims}
+    if any(gears.values()) or is_dynamic(device):
+        from ascendsim.api.gears import compile_open
 
         engine.finish(device)
-        done = {"soc": spec, "set": None, "aicore_num": None, "outputs": None, "insert_op_conf": None}
-        return replace(compile_dynamic(device, spec, {**given, **done}, compile), optimized=engine.report)
+        done = {"soc": spec, "set": None, "aicore_num": None, "outputs": None, "insert_op_conf": None, **dict.fromkeys(gears)}
+        return replace(compile_open(device, spec, gears, {**given, **done}, compile), optimized=engine.report, source=graph)
     chosen = profile_options(options)
     fusion = check_schedule(schedule, fusion)
     composites = GraphKernelFlow.of(fusion, graph_kernel_flags, save_graphs)
