@@ -42,13 +42,13 @@ class Piece:
 
     Attributes:
         compiled: Device graph and program.
-        prefix: Of the names of its tasks, unique among the pieces: "loop/body/", "loop/body#2/" for a second set of shapes.
-        memory: Device memory, kept from one evaluation to the next.
+        prefix: Of the names of its tasks: "loop/body/".
+        memory: Device memory by kind of values, kept from one evaluation to the next.
     """
 
     compiled: Compiled
     prefix: str
-    memory: DeviceMemory | None = None
+    memory: dict[Values, DeviceMemory] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -95,7 +95,6 @@ class Pieces:
     compile_piece: Callable[[Graph], Compiled]
     parts: dict[str, Part] = field(default_factory=dict)
     compiled: dict[Plan, Piece] = field(default_factory=dict)
-    prefixes: dict[str, int] = field(default_factory=dict)
 
     def part(self, graph: Graph, prefix: str) -> Part:
         """All of a graph, to be run under a prefix."""
@@ -109,10 +108,7 @@ class Pieces:
         piece = self.compiled.get(plan)
         if piece is None:
             assert plan.graph is not None
-            compiled = self.compile_piece(plan.graph)
-            number = self.prefixes[prefix] = self.prefixes.get(prefix, 0) + 1
-            name = prefix if number == 1 else f"{prefix.removesuffix('/')}#{number}/"
-            piece = self.compiled[plan] = Piece(compiled, name)
+            piece = self.compiled[plan] = Piece(self.compile_piece(plan.graph), prefix)
         return piece
 
 
@@ -191,11 +187,11 @@ class HostRun:
                 Value((tensor.origin_dtype or tensor.element_type).numpy, tensor.static_shape, home=home)
                 for tensor, home in zip(graph.outputs, results, strict=True)
             ]
-        if piece.memory is None:
-            piece.memory = DeviceMemory(graph, piece.compiled.program.memory, self._values)
+        if self._values not in piece.memory:
+            piece.memory[self._values] = DeviceMemory(graph, piece.compiled.program.memory, self._values)
         order = [task.id for task in piece.compiled.program.tasks]
         known = {name: array for name, array in arrays.items() if array is not None}
-        found = evaluate(graph, piece.compiled.program, self._pieces.opset, order, known, self._values, memory=piece.memory)
+        found = evaluate(graph, piece.compiled.program, self._pieces.opset, order, known, self._values, memory=piece.memory[self._values])
         outputs = []
         for tensor, home in zip(graph.outputs, results, strict=True):
             array = found[tensor.name].astype((tensor.origin_dtype or tensor.element_type).numpy, copy=False)

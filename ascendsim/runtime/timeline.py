@@ -34,12 +34,35 @@ class _Timeline:
     weight_names: dict[Hashable, str] = field(default_factory=dict)  # by content, bytes and format
     digests: dict[int, bytes] = field(default_factory=dict)  # of values, by identity of the constant
     inner: dict[str, tuple[Region, str | None]] = field(default_factory=dict)  # region of a piece, name of what it shares bytes with
-    names: dict[Piece, dict[str, str]] = field(default_factory=dict)
+    taken: set[str] = field(default_factory=set)  # names of regions
+    homes: dict[str, str] = field(default_factory=dict)  # names of buffers as regions
+    names: dict[tuple[Piece, str], str] = field(default_factory=dict)  # names of a piece's regions
     nodes: dict[Piece, dict[str, str]] = field(default_factory=dict)
     bindings: dict[tuple[Piece, tuple[str, ...], tuple[str, ...]], tuple[Task, ...]] = field(default_factory=dict)
     last: dict[int, int] = field(default_factory=dict)  # last task by stream
     marked: dict[str, dict[str, None]] = field(default_factory=lambda: {PLACED: {}, KEPT: {}})
     engines: dict[str, str] = field(default_factory=dict)
+
+    def fresh(self, name: str) -> str:
+        """A name that no other region has, this one if it is free."""
+        free, number = name, 1
+        while free in self.taken:
+            number += 1
+            free = f"{name}~{number}"
+        self.taken.add(free)
+        return free
+
+    def home(self, name: str) -> str:
+        """The region of a buffer."""
+        if name not in self.homes:
+            self.homes[name] = self.fresh(name)
+        return self.homes[name]
+
+    def region(self, piece: Piece, name: str) -> str:
+        """The region that a piece calls so."""
+        if (piece, name) not in self.names:
+            self.names[(piece, name)] = self.fresh(piece.prefix + name)
+        return self.names[(piece, name)]
 
 
 def timeline(steps: Iterable[Step], name: str, soc: str, mode: str, ends: Mapping[str, str], least: int = 0) -> tuple[Graph, Program]:
@@ -128,14 +151,13 @@ def _region_names(made: _Timeline, step: Step) -> dict[str, str]:
     """Names in the whole program of the regions of a piece; notes the buffers and regions that are new."""
     piece = step.piece
     graph, regions = piece.compiled.graph, piece.compiled.program.memory.regions
-    homes = {tensor.name: home for tensor, home in zip(graph.inputs, step.sources, strict=True)}
+    homes = {tensor.name: made.home(home) for tensor, home in zip(graph.inputs, step.sources, strict=True)}
     for tensor, home in zip(graph.outputs, step.results, strict=True):
         root = _root(regions, tensor.name)
         if regions[root].kind != "weight":
-            homes.setdefault(root, home)
+            homes.setdefault(root, made.home(home))
     outside = _outside(regions, homes)
     taken: set[str] = set()
-    binding = sum(known is piece for known, _, _ in made.bindings)
     names: dict[str, str] = {}
     for name, region in sorted(regions.items(), key=lambda item: item[1].alias_of is not None):  # owners of bytes first
         root = _root(regions, name)
@@ -146,10 +168,10 @@ def _region_names(made: _Timeline, step: Step) -> dict[str, str]:
         elif region.kind == "weight" and region.alias_of is None:
             names[name] = _weight(made, piece, graph.tensors.get(name), region)
         elif root in homes:
-            names[name] = piece.prefix + name + (f"~{binding}" if binding else "")
+            names[name] = made.fresh(piece.prefix + name)
             made.inner[names[name]] = (replace(region, offset=region.offset - regions[root].offset), homes[root])
         else:
-            names[name] = piece.prefix + name
+            names[name] = made.region(piece, name)
             moved = replace(region, offset=region.offset - sum(size for start, size in outside if start < region.offset))
             made.inner.setdefault(names[name], (moved, None))
             made.arena = max(made.arena, moved.offset + (0 if region.kind == "weight" else moved.bytes))
@@ -179,8 +201,7 @@ def _weight(made: _Timeline, piece: Piece, tensor: Tensor | None, region: Region
     key = (_content(made, tensor, region.name), region.bytes, tensor.format if tensor is not None else None)
     known = made.weight_names.get(key)
     if known is None:
-        known = region.name if region.name not in made.weights else piece.prefix + region.name
-        made.weight_names[key] = known
+        known = made.weight_names[key] = made.fresh(region.name)
         made.weights[known] = region.bytes
     return known
 
@@ -227,10 +248,11 @@ def _add_nodes(made: _Timeline, piece: Piece) -> dict[str, str]:
 def _memory(made: _Timeline, ends: Mapping[str, str], least: int) -> MemoryPlan:
     """Buffers between pieces, then the arena that all pieces share, then the constants."""
     last = max(0, len(made.tasks) - 1)
+    kinds = {made.homes[home]: kind for home, kind in ends.items() if home in made.homes}
     regions: dict[str, Region] = {}
     at = 0
     for name, size in made.buffers.items():
-        regions[name] = Region(name, at, size, ends.get(name, "activation"), None, 0, last)
+        regions[name] = Region(name, at, size, kinds.get(name, "activation"), None, 0, last)
         at += align(size, ALIGNMENT)
     arena = at
     end = at = max(at + made.arena, align(least, ALIGNMENT))
