@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 
+from ascendsim.cli.buffers import print_details, print_summary
 from ascendsim.cli.common import print_table
 from ascendsim.cli.model_options import add_chip_options, add_model_options, chip_settings, load_graph, print_warnings
 
@@ -14,7 +15,11 @@ HELP = "compile a model for a chip and show its tasks or the program of one oper
 def configure(parser: argparse.ArgumentParser) -> None:
     add_model_options(parser)
     add_chip_options(parser)
-    parser.add_argument("--listing", metavar="NODE", help="print the block programs of this operator instead of the task table")
+    shown = parser.add_mutually_exclusive_group()
+    shown.add_argument("--listing", metavar="NODE", help="print the block programs of this operator instead of the task table")
+    shown.add_argument(
+        "--buffers", action="store_true", help="print what L1 and L2 fusion did instead of the task table, and what they left"
+    )
 
 
 def run(args: argparse.Namespace) -> int:
@@ -24,6 +29,10 @@ def run(args: argparse.Namespace) -> int:
     print_warnings(model.fusion.warnings)
     if args.listing is not None:
         print(model.listing(args.listing), end="")
+        return 0
+    if args.buffers:
+        print_details(model)
+        print_summary(model)
         return 0
     rows = []
     for task in model.program.tasks:
@@ -47,4 +56,5 @@ def run(args: argparse.Namespace) -> int:
     print(
         f"{len(rows)} tasks; weights {memory.weight_bytes / 2**20:.1f} MiB, other device memory at most {memory.peak_bytes / 2**20:.1f} MiB"
     )
+    print_summary(model)
     return 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
+from ascendsim.cli.buffers import print_summary
 from ascendsim.cli.common import print_table
 from ascendsim.cli.model_options import add_chip_options, add_model_options, chip_settings, load_graph, model_path, print_warnings
 
@@ -30,7 +31,8 @@ def run(args: argparse.Namespace) -> int:
 
     switches = (args.fusion_switch_file, (), args.optimization_switch, args.oo_level, args.buffer_optimize)
     settings = FusionSettings.of(args.fusion, *switches)
-    report = None if model_path(args) is None else compile(load_graph(args), **chip_settings(args)).fusion
+    model = None if model_path(args) is None else compile(load_graph(args), **chip_settings(args))
+    report = None if model is None else model.fusion
     print_warnings(settings.switches.warnings)
     states = pass_states(settings, report, args.all)
     columns = ("pass", "kind", "state", "why", "matched", "effected")
@@ -38,6 +40,8 @@ def run(args: argparse.Namespace) -> int:
     print_table(columns, rows)
     running = sum(item.state == "on" for item in states)
     print(f"{len(states)} passes, {running} on")
+    if model is not None:
+        print_summary(model)
     if args.refusals and report is not None:
         _print_refusals(report)
     return 0

@@ -282,6 +282,7 @@ CHIPS = {
 SETTINGS: dict[str, dict[str, Any]] = {
     "CastCastFusionPass": {"precision_mode": "must_keep_origin_dtype"},
     "GroupConv2DFusionPass": {"options": {"group_conv": "split"}},
+    "TfMergeSubFusionPass": {"optimize": False},  # the graph engine folds what this pass would join
 }
 CAFFE = frozenset({"PoolingFusionPass"})  # passes for operators that came from Caffe
 

@@ -47,6 +47,18 @@ def test_a_bias_goes_into_the_product(shape: tuple[int, ...], operator: str, bia
     assert result.error == EXACT
 
 
+def test_what_a_rule_makes_is_named_after_the_operator_and_what_became_of_it() -> None:
+    """Names keep the place of the operator; its last part stays readable where a picture shows no more."""
+
+    def body(b: GraphBuilder) -> Tensor:
+        product = b.op("MatMul", b.input("x", (6, 8)), weight(b, 8, 5), name="/encoder/dense/MatMul")
+        return b.op("Add", product, weight(b, 5, seed=2), name="/encoder/dense/Add")
+
+    (node,) = fused(build(body), MatMulBiasAddFusionPass()).graph.nodes
+    assert node.name == "/encoder/dense/MatMul_bias"
+    assert node.origin["source_names"] == ("/encoder/dense/MatMul", "/encoder/dense/Add")
+
+
 def test_a_bias_that_is_computed_goes_into_the_product_too() -> None:
     def body(b: GraphBuilder) -> Tensor:
         return b.op("Add", b.op("Gemm", b.input("x", (6, 8)), weight(b, 5, 8), transB=1), b.op("Exp", b.input("bias", (5,))))

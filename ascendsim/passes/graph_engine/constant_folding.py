@@ -23,7 +23,9 @@ from ascendsim.passes.folding import KEEP, MAX_FOLDED_BYTES, fold_small, origin_
 from ascendsim.passes.graph_engine.keeping import is_folded, keep_values, set_exact_type
 from ascendsim.passes.graph_engine.node_pass import Site
 
-QUANTISING = frozenset({"QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear"})
+QUANTISING = frozenset(
+    {("", "QuantizeLinear"), ("", "DequantizeLinear"), ("", "DynamicQuantizeLinear"), ("ascend", "AscendWeightQuant")}
+)  # domain and name; graph fusion joins the last one with its convolution
 AT_ONCE_BYTES = 1 << 20  # operands of one node that are small enough to be computed with now
 
 
@@ -45,7 +47,7 @@ class ConstantFoldingPass:
         if definition is None or not definition.foldable or any(True for _ in node.subgraphs):
             site.tally.count("left: no host kernel")
             return False
-        if node.op_type in QUANTISING and not node.domain:
+        if (node.domain, node.op_type) in QUANTISING:
             site.tally.count("left: quantisation")
             return False
         if node.attr(KEEP, 0):

@@ -47,7 +47,7 @@ class BatchMatMulFusionPass(FusionRule):
             operand = matmul.required(port)
             if _is_turn(operand, matmul) and operand.producer is not None:
                 operands[port], turned[port] = operand.producer.required(0), not turned[port]
-        made = make_product(graph, matmul, operands, (turned[0], turned[1]), context, f"{matmul.name}/turned")
+        made = make_product(graph, matmul, operands, (turned[0], turned[1]), context, f"{matmul.name}_turned")
         replace_root(graph, matmul, made.output)
 
 
@@ -75,13 +75,13 @@ class BatchMatMulV2ReshapeFusionPass(FusionRule):
             left = _reshaped(graph, left, (1, left.static_shape[0]), matmul, context)
         if len(right.static_shape) == 1:
             right = _reshaped(graph, right, (right.static_shape[0], 1), matmul, context)
-        product = context.add(graph, "MatMul", [left, right], name=f"{matmul.name}/matrix", like=matmul)
+        product = context.add(graph, "MatMul", [left, right], name=f"{matmul.name}_matrix", like=matmul)
         replace_root(graph, matmul, _reshaped(graph, product.output, matmul.output.static_shape, matmul, context))
 
 
 def _reshaped(graph: Graph, tensor: Tensor, shape: tuple[int, ...], like: Node, context: FusionContext) -> Tensor:
     wanted = graph.add_constant(graph.fresh(f"{tensor.name}_shape"), np.array(shape, np.int64))
-    return context.add(graph, "Reshape", [tensor, wanted], name=f"{tensor.name}/Reshape", like=like).output
+    return context.add(graph, "Reshape", [tensor, wanted], name=f"{tensor.name}_Reshape", like=like).output
 
 
 def _of_matrices(matmul: Node) -> bool:

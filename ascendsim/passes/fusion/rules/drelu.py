@@ -27,7 +27,7 @@ class DreluFusionPass(FusionRule):
 
     def rewrite(self, graph: Graph, match: Match, context: FusionContext) -> None:
         relu, root = match.nodes["relu"], match.root
-        forward = context.add(graph, "ReluV2", [match.tensors["x"]], 2, f"{relu.name}/ReluV2", relu, "ascend")
+        forward = context.add(graph, "ReluV2", [match.tensors["x"]], 2, f"{relu.name}_ReluV2", relu, "ascend")
         inputs = [match.tensors["gradient"], forward.outputs[1]]
-        backward = context.add(graph, "ReluGradV2", inputs, 1, f"{root.name}/ReluGradV2", root, "ascend")
+        backward = context.add(graph, "ReluGradV2", inputs, 1, f"{root.name}_ReluGradV2", root, "ascend")
         replace_results(graph, match, [(root.output, backward.output), (relu.output, forward.output)])

@@ -40,7 +40,7 @@ class _GeluRule(FusionRule):
     def rewrite(self, graph: Graph, match: Match, context: FusionContext) -> None:
         root: Node = match.root
         x = match.tensors["x"]
-        made = context.add(graph, "Gelu", [x], name=f"{root.name}/Gelu", like=root, approximate=self.approximate)
+        made = context.add(graph, "Gelu", [x], name=f"{root.name}_Gelu", like=root, approximate=self.approximate)
         replace_root(graph, root, made.output)
 
     def _common(self, match: Match) -> str | None:

@@ -39,11 +39,11 @@ class GemmToMatmulFusionPass(FusionRule):
 
     def rewrite(self, graph: Graph, match: Match, context: FusionContext) -> None:
         gemm, third = match.root, match.root.input(2)
-        product = make_product(graph, gemm, gemm.inputs[:2], transposed(gemm), context, f"{gemm.name}/gemm_to_matmul").output
+        product = make_product(graph, gemm, gemm.inputs[:2], transposed(gemm), context, f"{gemm.name}_matmul").output
         result = _scaled(graph, product, float(gemm.attr("alpha", 1.0)), gemm, context)
         if third is not None:
             summand = _scaled(graph, third, float(gemm.attr("beta", 1.0)), gemm, context)
-            result = context.add(graph, "Add", [result, summand], name=f"{gemm.name}/matmul_add", like=gemm).output
+            result = context.add(graph, "Add", [result, summand], name=f"{gemm.name}_matmul_add", like=gemm).output
         replace_root(graph, gemm, result)
 
 
@@ -62,4 +62,4 @@ def _scaled(graph: Graph, tensor: Tensor, factor: float, like: Node, context: Fu
     if factor == 1:
         return tensor
     constant = graph.add_constant(graph.fresh(f"{like.name}_factor"), np.array(factor, tensor.element_type.numpy))
-    return context.add(graph, "Mul", [tensor, constant], name=f"{like.name}/matmul_mul", like=like).output
+    return context.add(graph, "Mul", [tensor, constant], name=f"{like.name}_matmul_mul", like=like).output

@@ -152,7 +152,7 @@ class JsonRule(FusionRule):
             inputs += match.nodes[target.like].inputs[1:]
             attributes = dict(match.nodes[target.like].attributes)
         kind = target.op_type or self.operator
-        name = f"{match.root.name}/{kind}"
+        name = f"{match.root.name}_{kind}"
         made = context.add(graph, kind, inputs, len(results), name, match.root, target.domain, **attributes)
         outputs = list(made.outputs)
         if target.plus:

@@ -78,7 +78,7 @@ class _LayerNormRule(FusionRule):
             graph,
             "LayerNormalization",
             [x, gamma, beta],
-            name=f"{root.name}/LayerNorm",
+            name=f"{root.name}_LayerNorm",
             like=root,
             axis=axis - len(x.static_shape),
             epsilon=epsilon,

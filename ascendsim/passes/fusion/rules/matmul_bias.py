@@ -75,14 +75,14 @@ class MatMulReshapeBiasAddFusionPass(FusionRule):
         reshape = match.nodes["reshape"]
         made = with_bias(graph, match.nodes["matmul"], match.tensors["bias"], context)
         sources, allow = [made.output, match.tensors["shape"]], int(reshape.attr("allowzero", 0))
-        again = context.add(graph, "Reshape", sources, name=f"{reshape.name}/bias", like=reshape, allowzero=allow)
+        again = context.add(graph, "Reshape", sources, name=f"{reshape.name}_bias", like=reshape, allowzero=allow)
         replace_root(graph, match.root, again.output)
 
 
 def with_bias(graph: Graph, matmul: Node, bias: Tensor, context: FusionContext) -> Node:
     """A new product with a bias."""
     operands = [matmul.required(0), matmul.required(1), bias]
-    return make_product(graph, matmul, operands, transposed(matmul), context, f"{matmul.name}/bias")
+    return make_product(graph, matmul, operands, transposed(matmul), context, f"{matmul.name}_bias")
 
 
 def transposed(matmul: Node) -> tuple[bool, bool]:

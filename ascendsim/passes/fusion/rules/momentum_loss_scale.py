@@ -48,7 +48,7 @@ class A_MomentumLossscaleFusionPass(FusionRule):  # noqa: N801 - the name that C
         gradient, scale = operands
         inputs = [*root.inputs[:GRADIENT], gradient, root.input(4), scale]
         attributes: dict[str, Any] = dict(root.attributes)
-        made = context.add(graph, "FusedMulApplyMomentum", inputs, 2, f"{root.name}/FusedMulApplyMomentum", root, "ascend", **attributes)
+        made = context.add(graph, "FusedMulApplyMomentum", inputs, 2, f"{root.name}_FusedMulApplyMomentum", root, "ascend", **attributes)
         replace_results(graph, match, list(zip(root.outputs, made.outputs, strict=False)))
 
 

@@ -41,7 +41,7 @@ class MulAddFusionPass(FusionRule):
     def rewrite(self, graph: Graph, match: Match, context: FusionContext) -> None:
         mul = match.nodes["mul"]
         inputs = [*mul.inputs, match.tensors["summand"]]
-        made = context.add(graph, "FusedMulAdd", inputs, name=f"{mul.name}/FusedMulAdd", like=mul, domain="ascend")
+        made = context.add(graph, "FusedMulAdd", inputs, name=f"{mul.name}_FusedMulAdd", like=mul, domain="ascend")
         replace_root(graph, match.root, made.output)
 
 
@@ -67,7 +67,7 @@ class MulAddNPass(FusionRule):
         data, factor = _operands(match)
         root = match.root
         made = context.add(
-            graph, "FusedMulAddN", [data, root.input(1), factor], name=f"{root.name}/FusedMulAddN", like=root, domain="ascend"
+            graph, "FusedMulAddN", [data, root.input(1), factor], name=f"{root.name}_FusedMulAddN", like=root, domain="ascend"
         )
         replace_root(graph, root, made.output)
 

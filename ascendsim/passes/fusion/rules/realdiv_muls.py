@@ -39,5 +39,5 @@ class RealDiv2MulsFusionPass(FusionRule):
     def rewrite(self, graph: Graph, match: Match, context: FusionContext) -> None:
         root, value = match.root, scalar(match.tensors["divisor"])
         assert value is not None
-        made = context.add(graph, "Muls", [match.tensors["x"]], name=f"{root.name}/Muls", like=root, domain="ascend", value=1 / value)
+        made = context.add(graph, "Muls", [match.tensors["x"]], name=f"{root.name}_Muls", like=root, domain="ascend", value=1 / value)
         replace_root(graph, root, made.output)

@@ -36,5 +36,5 @@ class AReduceMeanFusionPass(FusionRule):
         shape = root.output.static_shape
         if x.shape != shape:
             wanted = graph.add_constant(graph.fresh(f"{root.name}_shape"), np.array(shape, np.int64))
-            x = context.add(graph, "Reshape", [x, wanted], name=f"{root.name}/Reshape", like=root).output
+            x = context.add(graph, "Reshape", [x, wanted], name=f"{root.name}_Reshape", like=root).output
         replace_root(graph, root, x)

@@ -45,7 +45,7 @@ class SoftmaxGradFusionPass(FusionRule):
         inputs, root = [match.tensors["softmax"], match.tensors["grad"]], match.root
         axis = _axis(match.nodes["sum"])
         assert axis is not None
-        made = context.add(graph, "SoftmaxGrad", inputs, name=f"{root.name}/SoftmaxGrad", like=root, domain="ascend", axis=axis)
+        made = context.add(graph, "SoftmaxGrad", inputs, name=f"{root.name}_SoftmaxGrad", like=root, domain="ascend", axis=axis)
         replace_root(graph, root, made.output)
 
 
@@ -68,7 +68,7 @@ class ZConfusionSoftmaxGradFusionPass(FusionRule):
 
     def rewrite(self, graph: Graph, match: Match, context: FusionContext) -> None:
         inputs, root = [match.tensors["grad"], match.tensors["x"]], match.root
-        made = context.add(graph, "ConfusionSoftmaxGrad", inputs, name=f"{root.name}/ConfusionSoftmaxGrad", like=root, domain="ascend")
+        made = context.add(graph, "ConfusionSoftmaxGrad", inputs, name=f"{root.name}_ConfusionSoftmaxGrad", like=root, domain="ascend")
         replace_root(graph, root, made.output)
 
 

@@ -52,5 +52,5 @@ class Pow2SquareFusionPass(FusionRule):
 
 def _square(graph: Graph, match: Match, context: FusionContext) -> None:
     root = match.root
-    made = context.add(graph, "Square", [root.input(0)], name=f"{root.name}/Square", like=root, domain="ascend")
+    made = context.add(graph, "Square", [root.input(0)], name=f"{root.name}_Square", like=root, domain="ascend")
     replace_root(graph, root, made.output)

@@ -42,7 +42,7 @@ class SwishFusionPass(FusionRule):
         alpha = scalar(match.tensors["alpha"]) if "alpha" in match.tensors else 1.0
         assert alpha is not None
         root = match.root
-        made = context.add(graph, "Swish", [match.tensors["x"]], name=f"{root.name}/Swish", like=root, alpha=alpha)
+        made = context.add(graph, "Swish", [match.tensors["x"]], name=f"{root.name}_Swish", like=root, alpha=alpha)
         replace_root(graph, root, made.output)
 
 
@@ -79,7 +79,7 @@ class HardSwishFusionPass(FusionRule):
 
     def rewrite(self, graph: Graph, match: Match, context: FusionContext) -> None:
         root = match.root
-        made = context.add(graph, "HardSwish", [match.tensors["x"]], name=f"{root.name}/HardSwish", like=root)
+        made = context.add(graph, "HardSwish", [match.tensors["x"]], name=f"{root.name}_HardSwish", like=root)
         replace_root(graph, root, made.output)
 
 

@@ -30,7 +30,7 @@ class _ConfusionRule(FusionRule):
             graph,
             "ConfusionTransposeD",
             [match.tensors["x"]],
-            name=f"{root.name}/ConfusionTranspose",
+            name=f"{root.name}_ConfusionTranspose",
             like=root,
             domain="ascend",
             perm=tuple(transpose.attr("perm", tuple(reversed(range(rank))))),
