@@ -117,7 +117,7 @@ class DynamicModel(CompiledModel):
         return f"DynamicModel({self.source.name!r}, soc={self.soc.name}, schedule={self.schedule}{why})"
 
 
-def _nothing(graph: Graph) -> CompiledModel:
+def _nothing(graph: Graph, inner: Sequence[int]) -> CompiledModel:
     raise InputError(f"graph {graph.name!r}", "belongs to no model")
 
 
@@ -141,8 +141,12 @@ def compile_dynamic(graph: Graph, soc: SocSpec, options: Mapping[str, Any], comp
         schedule = "host"
     settings = {**options, "schedule": schedule}
 
-    def compile_piece(piece: Graph) -> CompiledModel:
-        return compile_static(**{**settings, "graph": piece})
+    def compile_piece(piece: Graph, inner: Sequence[int]) -> CompiledModel:
+        kept = ""
+        if options["precision_mode"] == "force_fp16":  # the other modes decide operator by operator
+            ends = [piece.outputs[number] for number in inner if piece.outputs[number].origin_dtype is DType.FLOAT32]
+            kept = ";".join(f"{end.producer.name}:{end.index}:FP16" for end in ends if end.producer is not None)
+        return compile_static(**{**settings, "graph": piece, "output_type": kept or None})
 
     program = Program((), MemoryPlan({}, 0, 0), schedule)
     pieces = Pieces(default_opset(), compile_piece)

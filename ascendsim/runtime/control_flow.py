@@ -30,6 +30,7 @@ class Value:
         array: Its values; None if only type and shape are known (timing without values).
         on_host: Whether the host knows the values without asking the device: constants, numbers of iterations.
         home: Name of the piece of device memory that holds it; empty until somebody needs one.
+        half: Whether the device holds float32 values of the model in float16.
     """
 
     dtype: np.dtype[Any]
@@ -37,6 +38,7 @@ class Value:
     array: Array | None = None
     on_host: bool = False
     home: str = ""
+    half: bool = False
 
     @staticmethod
     def of(array: Any) -> Value:
@@ -237,7 +239,7 @@ def _axis(node: Node, name: str, index: int, rank: int) -> int:
 
 def _slice(value: Value, axis: int, place: int) -> Value:
     shape = (*value.shape[:axis], *value.shape[axis + 1 :])
-    return Value(value.dtype, shape, None if value.array is None else np.take(value.array, place, axis))
+    return Value(value.dtype, shape, None if value.array is None else np.take(value.array, place, axis), half=value.half)
 
 
 def _stacked(node: Node, items: Sequence[Value], axis: int, body: Graph, output: int) -> Value:
@@ -254,7 +256,8 @@ def _stacked(node: Node, items: Sequence[Value], axis: int, body: Graph, output:
     first = items[0]
     arrays = [item.array for item in items if item.array is not None]
     shape = (*first.shape[:axis], len(items), *first.shape[axis:])
-    return Value(first.dtype, shape, np.stack(arrays, axis) if len(arrays) == len(items) else None)
+    known = np.stack(arrays, axis) if len(arrays) == len(items) else None
+    return Value(first.dtype, shape, known, half=all(item.half for item in items))
 
 
 def _check_iterations(node: Node, trip: int) -> None:

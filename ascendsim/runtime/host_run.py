@@ -2,15 +2,16 @@
 
 A piece is compiled the first time that its shapes come up and then kept (`compile_piece`). What the run leaves behind is the list of its
 `Step`s, from which `runtime.timeline` makes one program for the machine; values are computed on the way, each piece in device memory of
-its own, since they decide what runs next. Between pieces values are in the types of the user's model.
+its own, since they decide what runs next.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
+from ascendsim.core.dtypes import DType
 from ascendsim.core.errors import InputError
 from ascendsim.graph.ir import Graph, Node, Tensor
 from ascendsim.isa.program import Program
@@ -88,13 +89,16 @@ class Pieces:
 
     Attributes:
         opset: The operators.
-        compile_piece: Compiles a static graph without control flow.
+        compile_piece: Compiles a static graph without control flow; float32 outputs at these positions may stay float16 on the device,
+            since they go to another piece.
+        casts: Plans that give an output of the model its type.
     """
 
     opset: OpSet
-    compile_piece: Callable[[Graph], Compiled]
+    compile_piece: Callable[[Graph, Sequence[int]], Compiled]
     parts: dict[str, Part] = field(default_factory=dict)
     compiled: dict[Plan, Piece] = field(default_factory=dict)
+    casts: dict[tuple[str, tuple[int, ...]], Plan] = field(default_factory=dict)
 
     def part(self, graph: Graph, prefix: str) -> Part:
         """All of a graph, to be run under a prefix."""
@@ -103,13 +107,27 @@ class Pieces:
             part = self.parts[prefix] = Part(graph, tuple(graph.topological()), prefix)
         return part
 
-    def piece(self, plan: Plan, prefix: str) -> Piece:
-        """The compiled piece of a plan."""
+    def piece(self, plan: Plan, prefix: str, ends: Collection[Tensor]) -> Piece:
+        """The compiled piece of a plan; `ends` are outputs of the model."""
         piece = self.compiled.get(plan)
         if piece is None:
             assert plan.graph is not None
-            piece = self.compiled[plan] = Piece(self.compile_piece(plan.graph), prefix)
+            inner = [number for number, tensor in enumerate(plan.outputs) if tensor not in ends]
+            piece = self.compiled[plan] = Piece(self.compile_piece(plan.graph, inner), prefix)
         return piece
+
+    def cast(self, tensor: Tensor, shape: tuple[int, ...]) -> Plan:
+        """A piece that turns an output of the model from float16, as the device has it, into its type."""
+        key = (tensor.name, shape)
+        if key not in self.casts:
+            graph = Graph(tensor.name)
+            half = graph.add_input(graph.fresh(f"{tensor.name}_float16"), DType.FLOAT16, shape)
+            result = graph.add_node("Identity", [half], [tensor.name], name=f"{tensor.name}_output").output
+            half.origin_dtype = result.origin_dtype = tensor.origin_dtype
+            result.dtype, result.shape = tensor.origin_dtype, shape
+            graph.outputs.append(result)
+            self.casts[key] = Plan(graph, (), (tensor,), {})
+        return self.casts[key]
 
 
 class HostRun:
@@ -126,11 +144,17 @@ class HostRun:
         self._pieces, self._values, self._choices, self._progress = pieces, values, choices, progress
         self.steps: list[Step] = []
         self._looks = self._decisions = 0
+        self._ends: frozenset[Tensor] = frozenset()
 
     def run(self, graph: Graph, inputs: Sequence[Value]) -> list[Value]:
         """Runs a model on its inputs and returns its outputs; `steps` then has what ran."""
         named = [replace(value, home=tensor.name) for tensor, value in zip(graph.inputs, inputs, strict=True)]
-        return _Scope(self, graph, named, "", None).finish()
+        self._ends = frozenset(graph.outputs)
+        values = _Scope(self, graph, named, "", None).finish()
+        for number, (tensor, value) in enumerate(zip(graph.outputs, values, strict=True)):
+            if value.half:
+                values[number] = self.execute(self._pieces.cast(tensor, value.shape), "", [value])[0]
+        return values
 
     def look(self) -> None:
         """The host waits for the device and reads a value back."""
@@ -173,7 +197,7 @@ class HostRun:
 
     def execute(self, plan: Plan, prefix: str, values: Sequence[Value]) -> list[Value]:
         """Runs a plan's piece and returns its outputs."""
-        piece = self._pieces.piece(plan, prefix)
+        piece = self._pieces.piece(plan, prefix, self._ends)
         graph = piece.compiled.graph
         sources = tuple(value.home for value in values)
         results = _result_homes(piece, sources)
@@ -184,7 +208,7 @@ class HostRun:
         arrays = {tensor.name: value.array for tensor, value in zip(graph.inputs, values, strict=True)}
         if self._values is None or any(array is None for array in arrays.values()):
             return [
-                Value((tensor.origin_dtype or tensor.element_type).numpy, tensor.static_shape, home=home)
+                Value((tensor.origin_dtype or tensor.element_type).numpy, tensor.static_shape, home=home, half=_is_half(tensor))
                 for tensor, home in zip(graph.outputs, results, strict=True)
             ]
         if self._values not in piece.memory:
@@ -195,7 +219,7 @@ class HostRun:
         outputs = []
         for tensor, home in zip(graph.outputs, results, strict=True):
             array = found[tensor.name].astype((tensor.origin_dtype or tensor.element_type).numpy, copy=False)
-            outputs.append(Value(array.dtype, array.shape, array, home=home))
+            outputs.append(Value(array.dtype, array.shape, array, home=home, half=_is_half(tensor)))
         return outputs
 
 
@@ -275,6 +299,10 @@ class _Scope:
 
     def trips(self, node: Node, limit: int | None) -> int:
         return self._owner.count(node, limit)
+
+
+def _is_half(tensor: Tensor) -> bool:
+    return tensor.dtype is DType.FLOAT16 and tensor.origin_dtype is DType.FLOAT32
 
 
 def _constant(tensor: Tensor) -> Value:

@@ -1,7 +1,7 @@
 """The simulated device memory: one byte array in which every activation lives at the address that the planner gave it.
 
 Values are kept row-major (logical order) whatever the format of the tensor: a blocked format only adds padding, so the logical
-bytes always fit into the region. Weights are read-only and stay outside the array, converted once.
+bytes always fit into the region. Weights are read-only and stay outside the array, converted once for all runs.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from ascendsim.core.errors import GraphError, SimulationError
 from ascendsim.graph.ir import Graph, Tensor
 from ascendsim.isa.program import MemoryPlan, Region
+from ascendsim.ops.common import finish
 
 Values = Literal["device", "float32"]
 Array = NDArray[Any]
@@ -151,7 +152,15 @@ class DeviceMemory:
                     f"has no values ({because})",
                     remedy='load the model with weights="random", or give the weight file',
                 )
-            with np.errstate(over="ignore"):  # a weight beyond the float16 range becomes infinite, as on the device
-                held = np.ascontiguousarray(tensor.constant.array()).astype(self.dtype(tensor), copy=False)
+            dtype = self.dtype(tensor)
+            held = np.ascontiguousarray(tensor.constant.in_type(dtype, lambda values: _converted(values, dtype)))
             self._constants[tensor.name] = held
         return held
+
+
+def _converted(values: Array, dtype: np.dtype[Any]) -> Array:
+    """A weight in the device's type; one beyond the float16 range becomes infinite, as on the device."""
+    if values.dtype == np.float32 and dtype == np.float16:
+        return finish(values, dtype)
+    with np.errstate(over="ignore"):
+        return np.asarray(values.astype(dtype))

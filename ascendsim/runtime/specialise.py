@@ -100,7 +100,7 @@ def plan_part(part: Part, value_of: Lookup, opset: OpSet, forced: tuple[tuple[in
 
 
 def _signature(value: Value, by_value: bool) -> Any:
-    return value.shape, value.dtype.str, value.array.tobytes() if by_value and value.array is not None else None
+    return value.shape, value.dtype.str, value.half, value.array.tobytes() if by_value and value.array is not None else None
 
 
 class _Specialiser:
@@ -114,6 +114,8 @@ class _Specialiser:
         self._inputs: dict[Tensor, Tensor] = {}
         for tensor, value in values.items():
             twin = self._twin(tensor, value.shape)
+            if value.half:
+                twin.dtype = DType.FLOAT16
             if tensor in part.pinned and value.array is not None:
                 twin.constant = Constant(value.array)
             else:

@@ -161,7 +161,7 @@ def _region_names(made: _Timeline, step: Step) -> dict[str, str]:
     names: dict[str, str] = {}
     for name, region in sorted(regions.items(), key=lambda item: item[1].alias_of is not None):  # owners of bytes first
         root = _root(regions, name)
-        if name in homes and name not in taken and homes[name] not in taken:
+        if name in homes and homes[name] not in taken:
             taken.add(homes[name])
             names[name] = homes[name]
             made.buffers[homes[name]] = max(region.bytes, made.buffers.get(homes[name], 0))
