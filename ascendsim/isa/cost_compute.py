@@ -49,7 +49,7 @@ def vector_cost(vector: Vector, soc: SocSpec, megahertz: int) -> Cost:
         per_repeat += unit.bank_conflict_cycles
     length = vector.elements * DType.of(vector.dtype).itemsize
     repeats = ceil_div(length, unit.repeat_bytes)
-    instructions = ceil_div(repeats, unit.max_repeat)
+    instructions = max(1, ceil_div(repeats, unit.max_repeat))
     cycles = max(repeats * per_repeat, instructions * unit.minimum_cycles)
     if length % unit.repeat_bytes:
         cycles += unit.mask_cycles

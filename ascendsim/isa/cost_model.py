@@ -20,9 +20,10 @@ class LinkDemand:
         region: Global memory region that it reads or writes.
         write: Towards global memory.
         bytes: Useful bytes.
-        l2_bytes: Bytes of L2 link time that it costs: bursts rounded up to 32 B blocks, inflated by misalignment.
+        l2_bytes: Bytes of L2 link time that it costs: bursts rounded up to whole requests, inflated by misalignment.
         dram_bytes: The same at DRAM, in bursts of `dram.transaction_bytes`, if every byte missed L2.
-        port_bytes_per_cycle: Width of the core's own path; no share exceeds it.
+        least_dram_bytes: The same if L2 keeps the rest of every transaction until it is asked for.
+        port_bytes_per_cycle: Width of the core's own path in bytes of L2: the path carries blocks of 32 B, and a burst takes a least time.
         hit_latency: Cycles until the result is visible after the last byte passed, if L2 holds the data.
         miss_latency: The same if DRAM has to deliver it.
     """
@@ -32,6 +33,7 @@ class LinkDemand:
     bytes: int
     l2_bytes: int
     dram_bytes: int
+    least_dram_bytes: int
     port_bytes_per_cycle: float
     hit_latency: int
     miss_latency: int

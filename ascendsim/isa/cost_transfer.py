@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from ascendsim.core.errors import CompileError
-from ascendsim.core.formats import BLOCK_BYTES, align, ceil_div
+from ascendsim.core.formats import BLOCK_BYTES, align
 from ascendsim.isa.cost_model import Cost, LinkDemand, path_width, start_cycles, whole_cycles, with_start
 from ascendsim.isa.instructions import Buffer, Img2Col, Move
 from ascendsim.soc.spec import PortSpec, SocSpec
@@ -21,7 +21,8 @@ def move_cost(move: Move, soc: SocSpec, megahertz: int) -> Cost:
     """
     start = start_cycles(soc, megahertz)
     if Buffer.GM in (move.src.buffer, move.dst.buffer):
-        return Cost(whole_cycles(start), bytes=move.bytes, link=_link_demand(move, soc))
+        rows = move.bursts * soc.dma.nd2nz_row_cycles if move.kind == "nd2nz" else 0.0
+        return Cost(whole_cycles(start + rows), bytes=move.bytes, link=_link_demand(move, soc))
     width = _on_chip_width(move, soc)
     bytes_moved, gap = move.bytes, 0.0
     if move.dst.buffer in (Buffer.L0A, Buffer.L0B):
@@ -103,14 +104,20 @@ def _link_demand(move: Move, soc: SocSpec) -> LinkDemand:
     efficiency = _efficiency(move, soc)
     extra = soc.dma.nd2nz_latency_cycles if move.kind == "nd2nz" else 0
     l2, dram = soc.l2, soc.dram
+    l2_bytes = math.ceil(rounded_bytes(move, stride, l2.request_bytes) / efficiency)
+    width = _gm_width(move, soc.ports, soc)
+    port_cycles = rounded_bytes(move, stride, BLOCK_BYTES) / efficiency / width
+    if move.kind != "nd2nz":
+        port_cycles = max(port_cycles, (move.bursts - 1) * soc.dma.burst_cycles)
     hit, miss = (l2.write_latency_cycles, dram.write_latency_cycles) if write else (l2.read_latency_cycles, dram.read_latency_cycles)
     return LinkDemand(
         region=region,
         write=write,
         bytes=move.bytes,
-        l2_bytes=math.ceil(rounded_bytes(move, stride, BLOCK_BYTES) / efficiency),
+        l2_bytes=l2_bytes,
         dram_bytes=math.ceil(rounded_bytes(move, stride, dram.transaction_bytes) / efficiency),
-        port_bytes_per_cycle=_gm_width(move, soc.ports, soc),
+        least_dram_bytes=math.ceil(move.bytes / efficiency),
+        port_bytes_per_cycle=l2_bytes / port_cycles if port_cycles else width,
         hit_latency=hit + extra,
         miss_latency=miss + extra,
     )
@@ -127,7 +134,7 @@ def rounded_bytes(move: Move, stride: int, grain: int) -> int:
 
 
 def _efficiency(move: Move, soc: SocSpec) -> float:
-    efficiency = 1.0 if move.aligned else soc.dram.unaligned_efficiency
-    if move.burst_bytes % BLOCK_BYTES and ceil_div(move.bytes, move.burst_bytes) > 1:
-        efficiency *= soc.dma.ragged_nd2nz_efficiency if move.kind == "nd2nz" else soc.dma.ragged_efficiency
-    return efficiency
+    """Share of the rate that alignment leaves; ragged rows are measured with the misalignment that they bring."""
+    if move.burst_bytes % BLOCK_BYTES and move.bursts > 1:
+        return soc.dma.ragged_nd2nz_efficiency if move.kind == "nd2nz" else soc.dma.ragged_efficiency
+    return 1.0 if move.aligned else soc.dram.unaligned_efficiency

@@ -172,6 +172,7 @@ class Vector:
         op: Intrinsic name: "vadd", "vexp", "vconv", "vcadd", "vnchwconv", "l0c_to_ub" ...
         dtype: Name of the widest operand's element type.
         elements: Elements of one call.
+        bank_conflict: Whether two reads hit the same bank groups of UB (`isa.banks`).
         calls: Number of instructions of this kind that the item stands for (a short inner loop that is issued in
             one go, for example rows of a reduction); each pays its own repeat rounding.
     """

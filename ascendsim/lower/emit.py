@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 
 from ascendsim.core.errors import CompileError
 from ascendsim.core.formats import align
+from ascendsim.isa.banks import reads_conflict
 from ascendsim.isa.instructions import (
     ZERO,
     Affine,
@@ -195,8 +196,15 @@ class BlockBuilder:
     # --- statements -------------------------------------------------------------------------------------------------
 
     def emit(self, *instructions: Instruction) -> None:
-        """Appends instructions."""
-        self._bodies[-1].extend(instructions)
+        """Appends instructions; vector instructions learn whether their reads conflict in the banks of UB."""
+        self._bodies[-1].extend(self._with_banks(item) if isinstance(item, Vector) else item for item in instructions)
+
+    def _with_banks(self, vector: Vector) -> Vector:
+        groups = self.soc.vector.bank_groups
+        if groups is None or len(vector.srcs) < 2:
+            return vector
+        places = {allocation.name: allocation for allocation in self._allocations}
+        return replace(vector, bank_conflict=reads_conflict(vector, places, groups))
 
     def acquire(self, ring: Ring) -> None:
         """The producer waits for a free slot."""

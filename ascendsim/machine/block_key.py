@@ -64,6 +64,12 @@ def _add(body: Iterable[Statement], parts: list[Hashable], regions: dict[str, in
             parts.append((kind.__name__, _FIELDS[kind](statement)))
             if isinstance(statement, Vector):
                 parts.append(tuple([source.name for source in statement.srcs]))
+                parts.append(stays(statement.dst))
+
+
+def stays(operand: Operand) -> bool:
+    """Whether an operand is at the same place in every trip of the loops around it."""
+    return not operand.slot.terms and not operand.offset.terms
 
 
 def _in_memory(operand: Operand, regions: dict[str, int]) -> Hashable:

@@ -20,9 +20,9 @@ from ascendsim.core.errors import CompileError, suggest
 from ascendsim.isa.cost_model import LinkDemand
 from ascendsim.isa.costs import cost
 from ascendsim.isa.footprint import Footprint, footprint
-from ascendsim.isa.instructions import Flag, Instruction, Loop, Mmad, Pipe, SetFlag, Statement, Vector, WaitFlag
+from ascendsim.isa.instructions import Buffer, Flag, Instruction, Loop, Mmad, Move, Pipe, SetFlag, Statement, Vector, WaitFlag
 from ascendsim.isa.program import Block
-from ascendsim.machine.block_key import block_key
+from ascendsim.machine.block_key import block_key, stays
 from ascendsim.machine.clock import Clock
 from ascendsim.soc.spec import SocSpec
 
@@ -66,6 +66,7 @@ class CompiledBlock:
         ends: By flag, numbers of the lanes that set it and wait for it; -1 is the scalar unit, also for a lane that does not exist.
         scalar_sets: Whether the scalar unit sets flags that pipes may wait for.
         demands: Link demands of the transfers, each with the number of its region.
+        visits: Of each transfer, how often the loops around it come back to the same bytes.
         read_bytes, write_bytes: Useful bytes by number of the region over the whole block.
         footprint: What the block touches in global memory, for reuse in L2.
         macs: Useful multiply-accumulates of the whole block.
@@ -84,6 +85,7 @@ class CompiledBlock:
     ends: tuple[tuple[int, int], ...] = ()
     scalar_sets: bool = False
     demands: list[tuple[int, LinkDemand]] = field(default_factory=list)
+    visits: list[int] = field(default_factory=list)
     read_bytes: dict[int, int] = field(default_factory=dict)
     write_bytes: dict[int, int] = field(default_factory=dict)
     footprint: Footprint = field(default_factory=lambda: Footprint((), ()))
@@ -115,6 +117,7 @@ class _Compiler:
         self.heads: dict[int, int] = {}
         self.code: list[Run | LoopEnd] = []
         self.trips: list[int] = []
+        self.open: list[Loop] = []  # loops around the statement that is being compiled
         self.result = CompiledBlock(block, number, regions, flags=block.flags)
         self.regions = {name: number for number, name in enumerate(regions)}
 
@@ -157,7 +160,9 @@ class _Compiler:
             if statement.trips:
                 close()
                 first = len(self.code)
+                self.open.append(statement)
                 self.body(statement.body, times * statement.trips)
+                self.open.pop()
                 if len(self.code) > first:
                     self.code.append(LoopEnd(len(self.trips), statement.trips, first))
                     self.trips.append(statement.trips)
@@ -176,6 +181,7 @@ class _Compiler:
         if price.link is not None:
             region = self.regions[price.link.region]
             self.result.demands.append((region, price.link))
+            self.result.visits.append(self.visits_of(instruction))
             totals = self.result.write_bytes if price.link.write else self.result.read_bytes
             totals[region] = totals.get(region, 0) + price.link.bytes * times
             return lane, issue, (TRANSFER, occupancy, len(self.result.demands) - 1, instruction)
@@ -185,11 +191,21 @@ class _Compiler:
         if isinstance(instruction, Vector) and price.latency:
             reads = tuple(sorted({self.operand(operand.name) for operand in instruction.srcs}))
             write = self.operand(instruction.dst.name)
+            if stays(instruction.dst) and write not in reads:
+                reads = (*reads, write)  # it overwrites what the last one wrote, in order
         return lane, issue, (FIXED, occupancy, price.latency * self.cycle, price.head * self.cycle, reads, write, instruction)
 
     def count(self, instruction: Instruction, times: int) -> None:
         if isinstance(instruction, Mmad):
             self.result.macs += instruction.m * instruction.k * instruction.n * times
+
+    def visits_of(self, instruction: Instruction) -> int:
+        """How often the loops around a transfer come back to the same bytes of global memory."""
+        if not isinstance(instruction, Move):
+            return 1
+        operand = instruction.dst if instruction.dst.buffer is Buffer.GM else instruction.src
+        moving = {name for name, step in operand.offset.terms if step}
+        return math.prod(loop.trips for loop in self.open if loop.variable not in moving)
 
     def operand(self, name: str) -> int:
         return self.operands.setdefault(name, len(self.operands))

@@ -93,7 +93,10 @@ class Replay:
 def _entry_key(run: TaskRun) -> Hashable:
     """All that decides a task's time on free cores."""
     shares = run.shares
-    blocks = [(block.compiled.number, block.count, tuple([_region_key(shares, name) for name in block.regions])) for block in run.blocks]
+    blocks = [
+        (block.compiled.number, block.count, run.in_step(index), tuple([_region_key(shares, name) for name in block.regions]))
+        for index, block in enumerate(run.blocks)
+    ]
     return shares.bypass, shares.evicted.as_integer_ratio(), tuple(blocks)
 
 

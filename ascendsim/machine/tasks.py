@@ -16,7 +16,7 @@ from ascendsim.machine.clock import UNITS_PER_BYTE, Clock
 from ascendsim.machine.compiled import CompiledBlock
 from ascendsim.machine.core import CoreRun, Transfer
 from ascendsim.machine.l2 import L2State, Shares
-from ascendsim.machine.links import WEIGHT, FlowClass, Links
+from ascendsim.machine.links import WEIGHT, FlowClass, Link, Links, capacities
 from ascendsim.machine.reuse import fetched_bytes
 from ascendsim.soc.spec import SocSpec
 from ascendsim.trace.records import TaskRecord
@@ -89,6 +89,7 @@ class TaskRun:
         self.shares = Shares()
         self.running: list[CoreRun] = []
         self._bound: dict[tuple[int, int], list[Transfer]] = {}
+        self._unique: dict[str, int] = {}
         self.work = Work()
         self._read, self._written = self._moved(write=False), self._moved(write=True)
 
@@ -96,6 +97,7 @@ class TaskRun:
         """Judges the task's traffic against what L2 holds now; `known` keeps what was worked out for tasks before."""
         reads = state.accesses(self.task, self._read, write=False)
         writes = state.accesses(self.task, self._written, write=True)
+        self._unique = {access.region: access.unique_bytes for access in reads}
         cores = sum(cores_of(kind) for kind in {block.compiled.block.core for block in self.blocks})
         self.shares = state.enter(reads, writes, self._fetched([*reads, *writes], state.capacity, cores, known))
 
@@ -134,11 +136,20 @@ class TaskRun:
         if known is None:
             compiled, regions = self.blocks[index].compiled, self.blocks[index].regions
             cycle = clock.cycle(compiled.block.core)
+            slowdown = _same_line_slowdown(soc) if cores > 1 and self.in_step(index) else Fraction(1)
             known = [
-                bind(demand, regions[region], self.shares, soc, clock, cycle, cores, links.number_of) for region, demand in compiled.demands
+                bind(demand, regions[region], visits, self.shares, slowdown, soc, clock, cycle, cores, links.number_of)
+                for (region, demand), visits in zip(compiled.demands, compiled.visits, strict=True)
             ]
             self._bound[index, cores] = known
         return known
+
+    def in_step(self, index: int) -> bool:
+        """Whether all cores read the same lines together: each block reads all that the task reads, so nothing sets them apart."""
+        block = self.blocks[index]
+        names = dict(zip(block.compiled.regions, block.regions, strict=True))
+        touched = {names[region]: size for region, size in block.compiled.footprint.touched().items()}
+        return len(self.blocks) == 1 and all(touched.get(region, 0) >= size for region, size in self._unique.items())
 
     def absorb(self, run: CoreRun, dispatched: int) -> None:
         """Adds up what a finished run did; `dispatched` is the tick at which its cores got it."""
@@ -182,7 +193,9 @@ class TaskRun:
 def bind(
     demand: LinkDemand,
     region: str,
+    visits: int,
     shares: Shares,
+    slowdown: Fraction,
     soc: SocSpec,
     clock: Clock,
     cycle: int,
@@ -192,20 +205,25 @@ def bind(
     """A demand on a region as work, flow class and latency, given the share of its region that goes to DRAM.
 
     Work is counted in L2 bytes. Where reads and writes share one DRAM bus, writes load it in proportion to the two rates.
+
+    Args:
+        visits: How often the block comes back to the same bytes.
+        slowdown: How much longer L2 takes for reads.
     """
     miss = (shares.write_through if demand.write else shares.read_miss)[region]
-    ratio = Fraction(demand.dram_bytes, demand.l2_bytes) if demand.l2_bytes else Fraction(1)
+    fetched = Fraction(demand.dram_bytes)
     if not demand.write and region in shares.read_spread:
-        ratio = min(ratio, shares.read_spread[region])
+        fetched = min(fetched, shares.read_spread[region] * demand.least_dram_bytes)
+    ratio = fetched / demand.l2_bytes if demand.l2_bytes else Fraction(1)
+    useful = Fraction(demand.bytes, demand.l2_bytes) if demand.l2_bytes else Fraction(1)
     to_dram = miss * ratio
     read = Fraction(0) if demand.write else to_dram
-    useful = Fraction(demand.bytes, demand.l2_bytes) if demand.l2_bytes else Fraction(1)
     write = (to_dram if demand.write else Fraction(0)) + shares.evicted * useful * (1 if demand.write else miss)
     if soc.dram.half_duplex:
         read, write = read + write * Fraction(soc.dram.read_gb_per_s) / Fraction(soc.dram.write_gb_per_s), Fraction(0)
     through_l2 = 0 if shares.bypass and miss else WEIGHT
     weights = (
-        0 if demand.write else through_l2,
+        0 if demand.write else math.ceil(through_l2 * slowdown),
         through_l2 if demand.write else 0,
         math.ceil(read * WEIGHT),
         math.ceil(write * WEIGHT),
@@ -213,5 +231,30 @@ def bind(
     latency = demand.hit_latency + math.ceil(max(0, demand.miss_latency - demand.hit_latency) * miss)
     if shares.bypass and miss:
         latency = demand.miss_latency
-    cap = max(1, clock.width(demand.port_bytes_per_cycle, cycle))
+    width = clock.width(demand.port_bytes_per_cycle, cycle)
+    if not demand.write and visits > 1 and 0 < miss * visits <= 1:
+        width = min(width, _rate_over_visits(visits, miss * ratio * visits, capacities(soc, clock), cores))
+    cap = max(1, width)
     return Transfer(max(1, demand.l2_bytes * UNITS_PER_BYTE), number_of(FlowClass(cap, weights, cores)), latency * cycle)
+
+
+def _rate_over_visits(visits: int, first: Fraction, capacity: Sequence[int], cores: int) -> int:
+    """Rate of a core that reads the same bytes `visits` times: from DRAM at first, from L2 after that, one after the other.
+
+    Cores in lock-step do so together, so neither link works while the other one is the bottleneck.
+
+    Args:
+        first: DRAM bytes for each L2 byte of the first visit.
+        capacity: Work units per tick of each link.
+        cores: Cores in lock-step.
+    """
+    from_l2 = Fraction(cores, capacity[Link.L2_READ])
+    from_dram = first * Fraction(cores, capacity[Link.DRAM_READ])
+    return int(visits / (max(from_l2, from_dram) + (visits - 1) * from_l2))
+
+
+def _same_line_slowdown(soc: SocSpec) -> Fraction:
+    """How much longer L2 takes where all cores ask for the same lines at the same time."""
+    limit = soc.l2.same_line_bytes_per_cycle
+    whole = soc.l2.read_bytes_per_cycle_per_core * soc.ai_cores
+    return Fraction(1) if limit is None else max(Fraction(1), Fraction(whole) / Fraction(limit))

@@ -78,8 +78,8 @@ class PortSpec:
 class DmaSpec:
     """DMA engines between global memory and the buffers of a core."""
 
-    burst_cycles: float  # addresses of one burst of a strided transfer; no data flows meanwhile
-    nd2nz_burst_cycles: float  # the same for a row whose layout changes to fractals on the way
+    burst_cycles: float  # least time of one burst of a strided transfer
+    nd2nz_row_cycles: float  # extra time of one row whose layout changes to fractals on the way; no data flows meanwhile
     nd2nz_latency_cycles: int  # how much later the first result of such a transfer is there
     ragged_efficiency: float  # rate factor of rows that do not fill 32 B blocks
     ragged_nd2nz_efficiency: float  # the same where the layout changes
@@ -96,7 +96,8 @@ class L2Spec:
     write_latency_cycles: int
     read_bytes_per_cycle_per_core: float  # fair share with all cores busy; the chip has this times the core count
     write_bytes_per_cycle_per_core: float
-    same_line_factor: float  # how much longer L2 takes where all cores read the same lines at the same time
+    request_bytes: int  # what a core asks L2 for at a time; a burst is rounded up to it
+    same_line_bytes_per_cycle: float | None  # whole chip, while all cores read the same lines in step; None = no such limit is known
 
 
 @dataclass(frozen=True, slots=True)

@@ -62,6 +62,8 @@ def block_end(block: Block, soc: SocSpec) -> int:
         latency = price.latency * cycle
         if isinstance(instruction, Vector):
             start = max([start] + [result[source.name] for source in instruction.srcs])
+            if not instruction.dst.slot.terms and not instruction.dst.offset.terms:  # the same place in every trip
+                start = max(start, result[instruction.dst.name])
         if price.link is not None:
             if len(landed[pipe]) >= soc.dram.max_in_flight:
                 start = max(start, landed[pipe][-soc.dram.max_in_flight])

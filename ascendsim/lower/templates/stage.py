@@ -74,10 +74,11 @@ class Tile:
 
     @property
     def aligned(self) -> bool:
-        """Whether every burst starts on a 512 B boundary."""
+        """Whether no burst crosses a 512 B boundary that it need not: all start on one, or all are parts of aligned pieces of 512 B."""
         steps = [step for _, step in self.offset.terms]
         starts = [self.offset.base, *steps, self.stride if self.bursts > 1 else 0]
-        return all(start % TRANSACTION_BYTES == 0 for start in starts) or (self.bursts == 1 and self.burst_bytes < BLOCK_BYTES)
+        grain = self.burst_bytes if self.burst_bytes and TRANSACTION_BYTES % self.burst_bytes == 0 else TRANSACTION_BYTES
+        return all(start % grain == 0 for start in starts) or (self.bursts == 1 and self.burst_bytes < BLOCK_BYTES)
 
     @property
     def operand(self) -> Operand:
