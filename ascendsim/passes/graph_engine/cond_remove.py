@@ -28,6 +28,7 @@ class CondRemovePass:
     """Dead-edge elimination on one node."""
 
     name: str = "CondRemovePass"
+    op_types: frozenset[tuple[str, str]] = frozenset({("", "If"), (DOMAIN, "Case")})
 
     def run(self, node: Node, site: Site) -> bool:
         branches = _branches(node)

@@ -39,6 +39,7 @@ class ConstantFoldingPass:
 
     potential: bool = False
     name: str = "ConstantFoldingPass"
+    op_types: None = None
 
     def run(self, node: Node, site: Site) -> bool:
         if is_folded(node) or not node.outputs or any(t is not None and t.constant is None for t in node.inputs):

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from ascendsim.graph.ir import Constant, Node
 from ascendsim.passes.folding import shape_values
 from ascendsim.passes.graph_engine.keeping import is_folded, keep_values, must_stay, set_exact_type
-from ascendsim.passes.graph_engine.node_pass import Site
+from ascendsim.passes.graph_engine.node_pass import Site, standard
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +20,7 @@ class DimensionComputePass:
 
     potential: bool = False
     name: str = "DimensionComputePass"
+    op_types: frozenset[tuple[str, str]] = standard("Shape", "Size")
 
     def run(self, node: Node, site: Site) -> bool:
         if is_folded(node) or must_stay(node):

@@ -21,6 +21,7 @@ class ReplaceWithEmptyConstPass:
 
     potential: bool = False
     name: str = "ReplaceWithEmptyConstPass"
+    op_types: None = None
 
     def run(self, node: Node, site: Site) -> bool:
         if not node.outputs or is_folded(node) or must_stay(node):

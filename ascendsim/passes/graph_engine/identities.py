@@ -27,8 +27,13 @@ class RemoveForwarding:
     op_type: str
     domain: str = ""
 
+    @property
+    def op_types(self) -> frozenset[tuple[str, str]]:
+        """The operator."""
+        return frozenset({(self.domain, self.op_type)})
+
     def run(self, node: Node, site: Site) -> bool:
-        if (node.op_type, node.domain) != (self.op_type, self.domain) or not _forwards(node) or not node.outputs:
+        if not _forwards(node) or not node.outputs:
             return False
         source = node.required(0)
         if not same_type(source, node.output):

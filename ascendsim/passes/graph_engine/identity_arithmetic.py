@@ -13,7 +13,7 @@ import numpy as np
 
 from ascendsim.graph.ir import Array, Node, Tensor
 from ascendsim.passes.graph_engine.edits import bypass, is_standard, same_type, small_value
-from ascendsim.passes.graph_engine.node_pass import Site, again_around
+from ascendsim.passes.graph_engine.node_pass import Site, again_around, standard
 
 
 def _one(array: Array) -> bool:
@@ -46,6 +46,7 @@ class IdentityArithmeticPass:
     """Removes one operator that gives back one of its operands."""
 
     name: str = "IdentityArithmeticPass"
+    op_types: frozenset[tuple[str, str]] = standard("Where", *NEUTRAL)
 
     def run(self, node: Node, site: Site) -> bool:
         source = self._source(node, site)
@@ -63,7 +64,7 @@ class IdentityArithmeticPass:
             if condition is None or condition.size == 0 or bool(condition.all()) is not bool(condition.any()):
                 return None
             return node.required(1 if condition.all() else 2)
-        if not is_standard(node, *NEUTRAL) or node.input_count != 2:
+        if node.input_count != 2:
             return None
         ports, is_neutral = NEUTRAL[node.op_type]
         for port in ports:

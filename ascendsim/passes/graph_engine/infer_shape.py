@@ -13,12 +13,16 @@ from ascendsim.passes.infer import Inference
 class InferShapePass:
     """Applies the operator's shape rule; what was known before (from the file, say) and the rule cannot tell stays.
 
-    Readers of an output whose type or shape became another one are visited again.
+    Readers of an output whose type or shape became another one are visited again. Nodes whose outputs are all static are passed over:
+    nothing more can be known of them.
     """
 
     name: str = "InferShapePass"
+    op_types: None = None
 
     def run(self, node: Node, site: Site) -> bool:
+        if all(tensor.origin_dtype is not None and tensor.is_static for tensor in node.outputs):
+            return False
         definition = site.opset.find(node.op_type, node.domain)
         if definition is None:
             return False

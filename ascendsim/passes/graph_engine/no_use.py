@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from ascendsim.graph.ir import Node
-from ascendsim.passes.graph_engine.edits import bypass, is_standard, same_type, small_value
-from ascendsim.passes.graph_engine.node_pass import Site, again_around
+from ascendsim.passes.graph_engine.edits import bypass, same_type, small_value
+from ascendsim.passes.graph_engine.node_pass import Site, again_around, standard
 
 RESHAPES = ("Reshape", "Flatten", "Squeeze", "Unsqueeze")
 
@@ -77,9 +77,14 @@ class RemoveUnchanging:
 
     name: str
 
+    @property
+    def op_types(self) -> frozenset[tuple[str, str]]:
+        """The operators that it may remove."""
+        return standard(*_RULES[self.name])
+
     def run(self, node: Node, site: Site) -> bool:
         rules = _RULES[self.name]
-        if not is_standard(node, *rules) or node.input(0) is None or not node.outputs:
+        if node.input(0) is None or not node.outputs:
             return False
         source = node.required(0)
         if not same_type(source, node.output) or not rules[node.op_type](node):

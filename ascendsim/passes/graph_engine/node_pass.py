@@ -78,9 +78,19 @@ class NodePass(Protocol):
         """GE's name of the pass."""
         ...
 
+    @property
+    def op_types(self) -> frozenset[tuple[str, str]] | None:
+        """(domain, operator) of the nodes that it looks at; None = all."""
+        ...
+
     def run(self, node: Node, site: Site) -> bool:
         """Looks at one node; tells whether it changed anything."""
         ...
+
+
+def standard(*op_types: str) -> frozenset[tuple[str, str]]:
+    """(domain, operator) of standard ONNX operators."""
+    return frozenset(("", op_type) for op_type in op_types)
 
 
 def again_around(node: Node, site: Site) -> None:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from ascendsim.graph.ir import Node
 from ascendsim.passes.graph_engine.edits import bypass, drop_constants, is_standard, make_reshape, only_reader, remove, same_type
 from ascendsim.passes.graph_engine.no_use import RESHAPES, permutation
-from ascendsim.passes.graph_engine.node_pass import Site, again_around
+from ascendsim.passes.graph_engine.node_pass import Site, again_around, standard
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,11 +25,9 @@ class JoinReshapes:
     """
 
     name: str
-    op_types: tuple[str, ...]
+    op_types: frozenset[tuple[str, str]]
 
     def run(self, node: Node, site: Site) -> bool:
-        if not is_standard(node, *self.op_types):
-            return False
         first = node.required(0).producer
         if first is None or first.graph is not node.graph or not is_standard(first, *RESHAPES) or not node.output.is_static:
             return False
@@ -60,9 +58,10 @@ class Dim1TransposeToSqueezePass:
     """Turns a Transpose that keeps the order of all dimensions above 1 into a Reshape."""
 
     name: str = "Dim1TransposeToSqueezePass"
+    op_types: frozenset[tuple[str, str]] = standard("Transpose")
 
     def run(self, node: Node, site: Site) -> bool:
-        if not is_standard(node, "Transpose") or not node.output.is_static or not node.required(0).is_static:
+        if not node.output.is_static or not node.required(0).is_static:
             return False
         perm, shape = permutation(node), node.required(0).static_shape
         if perm is None or node.output.elements == 0:
@@ -77,5 +76,5 @@ class Dim1TransposeToSqueezePass:
         return True
 
 
-RESHAPE_REMOVE = JoinReshapes("ReshapeRemovePass", ("Reshape", "Flatten"))
-DIMENSION_ADJUST = JoinReshapes("DimensionAdjustPass", ("Squeeze", "Unsqueeze"))
+RESHAPE_REMOVE = JoinReshapes("ReshapeRemovePass", standard("Reshape", "Flatten"))
+DIMENSION_ADJUST = JoinReshapes("DimensionAdjustPass", standard("Squeeze", "Unsqueeze"))

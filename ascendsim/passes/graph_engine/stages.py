@@ -137,6 +137,7 @@ class GraphEngine:
         self.opset, self.settings, self._dump = opset, settings or EngineSettings(), dump
         self.report = EngineReport()
         self._number = 0
+        self._weight: Weight | None = None  # of the graph as the last pass left it
 
     def stop(self) -> None:
         """Lets nothing run any more."""
@@ -162,7 +163,7 @@ class GraphEngine:
                 break
 
     def _run(self, graph: Graph, stages: Sequence[Stage]) -> bool:
-        changed = False
+        changed, self._weight = False, None
         for stage in stages:
             running = [item for item in stage.node_passes if self.settings.runs(item.name)]
             if running:
@@ -173,13 +174,13 @@ class GraphEngine:
         return changed
 
     def _pass(self, graph: Graph, stage: Stage, item: Pass) -> bool:
-        before, started = weigh(graph), perf_counter()
+        before, started = self._weight or weigh(graph), perf_counter()
         result = self._result(graph, item)
         self._note(graph, stage, [PassRecord(item.name, result)], before, perf_counter() - started, item.name)
         return result.changed
 
     def _traverse(self, graph: Graph, stage: Stage, passes: Sequence[NodePass]) -> bool:
-        before, started = weigh(graph), perf_counter()
+        before, started = self._weight or weigh(graph), perf_counter()
         traversal = Traversal(graph, passes, self.opset)
         changed = traversal.run()
         records = [PassRecord(name, tally.result(), tally.seconds) for name, tally in traversal.tallies.items()]
@@ -199,8 +200,10 @@ class GraphEngine:
             raise PassError(f"pass {item.name!r}", f"failed: {error}") from error
 
     def _note(self, graph: Graph, stage: Stage, records: Sequence[PassRecord], before: Weight, seconds: float, name: str) -> None:
-        self.report.runs.append(PassRun(stage.name, name, tuple(records), before, weigh(graph), seconds))
-        if not any(record.result.changed for record in records):
+        changed = any(record.result.changed for record in records)
+        self._weight = weigh(graph) if changed else before
+        self.report.runs.append(PassRun(stage.name, name, tuple(records), before, self._weight, seconds))
+        if not changed:
             return
         try:
             verify(graph)

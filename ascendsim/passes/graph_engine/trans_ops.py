@@ -16,7 +16,7 @@ from ascendsim.core.dtypes import DType
 from ascendsim.graph.ir import Node, Tensor
 from ascendsim.passes.graph_engine.edits import bypass, is_standard, only_reader, remove, same_type
 from ascendsim.passes.graph_engine.no_use import permutation
-from ascendsim.passes.graph_engine.node_pass import Site, again_around
+from ascendsim.passes.graph_engine.node_pass import Site, again_around, standard
 
 _MANTISSA = {DType.BFLOAT16: 8, DType.FLOAT16: 11, DType.FLOAT32: 24, DType.FLOAT64: 53}  # bits, the leading 1 included
 _EXPONENT = {DType.FLOAT16: 5, DType.BFLOAT16: 8, DType.FLOAT32: 8, DType.FLOAT64: 11}  # bits
@@ -52,6 +52,7 @@ class TransOpSymmetryEliminationPass:
     """Removes the second of two neighbours that undo each other; the first goes when nobody else reads it."""
 
     name: str = "TransOpSymmetryEliminationPass"
+    op_types: frozenset[tuple[str, str]] = standard("Cast", "Transpose")
 
     def run(self, node: Node, site: Site) -> bool:
         pair = _pair(node)
@@ -74,6 +75,7 @@ class TransOpWithoutReshapeFusionPass:
     """Makes one operator of two neighbours, if nobody else reads what is between them."""
 
     name: str = "TransOpWithoutReshapeFusionPass"
+    op_types: frozenset[tuple[str, str]] = standard("Cast", "Transpose")
 
     def run(self, node: Node, site: Site) -> bool:
         pair = _pair(node)
@@ -92,8 +94,6 @@ class TransOpWithoutReshapeFusionPass:
 
 def _pair(node: Node) -> tuple[Node, Tensor] | None:
     """The operator of the same kind before a Cast or Transpose in the same graph, and what it reads."""
-    if not is_standard(node, "Cast", "Transpose"):
-        return None
     first = node.required(0).producer
     if first is None or first.graph is not node.graph or not is_standard(first, node.op_type):
         return None

@@ -47,6 +47,7 @@ class Traversal:
         self._root: Traversal = outer._root if outer is not None else self
         self._queue: deque[Node] = deque()
         self._waiting: set[Node] = set()  # in the queue
+        self._by_type: dict[tuple[str, str], tuple[NodePass, ...]] = outer._by_type if outer is not None else {}
         self._deferred: dict[Node, None] = {}
         self._owners: dict[Graph, Node] = {}  # the node of this graph that holds a subgraph, at any depth
 
@@ -117,9 +118,16 @@ class Traversal:
             changed |= self._run_passes(node)
         return changed
 
+    def _passes_for(self, node: Node) -> tuple[NodePass, ...]:
+        key = (node.domain, node.op_type)
+        found = self._by_type.get(key)
+        if found is None:
+            found = self._by_type[key] = tuple(item for item in self.passes if item.op_types is None or key in item.op_types)
+        return found
+
     def _run_passes(self, node: Node) -> bool:
         changed = False
-        for item in self.passes:
+        for item in self._passes_for(node):
             started = perf_counter()
             self.tally = self.tallies[item.name]
             try:
