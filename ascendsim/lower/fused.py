@@ -82,7 +82,12 @@ class FusedScope:
     @property
     def name(self) -> str:
         """Name of the task."""
-        return FUSED_SEPARATOR.join(node.name for node in self.nodes)
+        return scope_name(self.nodes)
+
+
+def scope_name(nodes: Iterable[Node]) -> str:
+    """Name of a scope."""
+    return FUSED_SEPARATOR.join(node.name for node in nodes)
 
 
 class ScopeLowering:
@@ -109,7 +114,7 @@ class ScopeLowering:
         Raises:
             CompileError: If there is none, or it would move more bytes than the nodes alone; the rule says why.
         """
-        subject = f"scope {FUSED_SEPARATOR.join(node.name for node in nodes)!r}"
+        subject = f"scope {scope_name(nodes)!r}"
         moved_alone: Counter[tuple[str, bool]] = Counter()
         works = []
         for node in nodes:

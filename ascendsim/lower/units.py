@@ -6,14 +6,16 @@ nodes, whose blocks share its statements (`isa.program.RenamedBlock`). That save
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from ascendsim.core.errors import CompileError
 from ascendsim.graph.ir import Node
 from ascendsim.graph.scopes import internal_tensors
 from ascendsim.isa.program import Access, BlockGroup, RenamedBlock, Task
 from ascendsim.lower.engine import work_of, workspace_name
-from ascendsim.lower.fused import FusedScope, ScopeLowering
+from ascendsim.lower.fused import FusedScope, ScopeLowering, scope_name
 from ascendsim.lower.templates.stage import Stage
 from ascendsim.lower.unit_key import unit_key
 from ascendsim.opset import OpSet
@@ -62,18 +64,45 @@ class LoweredNode:
     workspaces: Mapping[str, int] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why a scope has no program.
+
+    Attributes:
+        error: As the first such scope has it.
+        nodes: Of that scope.
+    """
+
+    error: CompileError
+    nodes: tuple[Node, ...]
+
+    def of(self, nodes: Sequence[Node], tensors: Mapping[str, str]) -> CompileError | None:
+        """The same refusal of an equal scope; messages quote names, so that one name is not found inside of another.
+
+        None if a name of the first scope stands for a node and a tensor that have different names now.
+        """
+        names = {repr(old): repr(new) for old, new in tensors.items()}
+        names[repr(scope_name(self.nodes))] = repr(scope_name(nodes))
+        for old, new in zip(self.nodes, nodes, strict=True):
+            if names.setdefault(repr(old.name), repr(new.name)) != repr(new.name):
+                return None
+        pattern = re.compile("|".join(map(re.escape, names)))
+        subject, rule = (pattern.sub(lambda found: names[found[0]], text) for text in (self.error.subject, self.error.rule))
+        return CompileError(subject, rule, self.error.actual, self.error.remedy)
+
+
 @dataclass(slots=True)
 class KnownUnits:
     """Units of one compilation by key, each with the names of its tensors; for one chip, one opset and one set of options.
 
     Attributes:
         nodes: Single nodes.
-        scopes: Scopes of several nodes.
+        scopes: Scopes of several nodes, or why they have no program.
         engines: What runs single nodes.
     """
 
     nodes: dict[Hashable, tuple[tuple[str, ...], LoweredNode]] = field(default_factory=dict)
-    scopes: dict[Hashable, tuple[tuple[str, ...], FusedScope]] = field(default_factory=dict)
+    scopes: dict[Hashable, tuple[tuple[str, ...], FusedScope | Refusal]] = field(default_factory=dict)
     engines: dict[Hashable, str] = field(default_factory=dict)
 
 
@@ -107,11 +136,24 @@ class UnitLowering:
         key, names = named
         found = self._known.scopes.get(key)
         if found is None:
+            return self._lower_scope(nodes, key, names)
+        before, outcome = found
+        if isinstance(outcome, Refusal):
+            error = outcome.of(nodes, dict(zip(before, names, strict=True)))
+            if error is None:
+                return self._scopes.lower(nodes)  # which refuses it in its own words
+            raise error
+        return _renamed_scope(outcome, nodes, dict(zip(before, names, strict=True)))
+
+    def _lower_scope(self, nodes: Sequence[Node], key: Hashable, names: tuple[str, ...]) -> FusedScope:
+        assert self._known is not None
+        try:
             scope = self._scopes.lower(nodes)
-            self._known.scopes[key] = names, scope
-            return scope
-        before, scope = found
-        return _renamed_scope(scope, nodes, dict(zip(before, names, strict=True)))
+        except CompileError as error:
+            self._known.scopes[key] = names, Refusal(error, tuple(nodes))
+            raise
+        self._known.scopes[key] = names, scope
+        return scope
 
     def node(self, node: Node) -> LoweredNode:
         """A node by itself.

@@ -22,6 +22,17 @@ from ascendsim.isa.program import Access, MemoryPlan, Task
 from ascendsim.machine.regions import Regions
 from ascendsim.soc.spec import L2Spec
 
+NONE, ALL = Fraction(0), Fraction(1)
+
+
+def part(size: int, share: Fraction) -> Fraction | int:
+    """Returns size * share; most shares are none or all, which need no fractions.
+
+    >>> part(7, Fraction(1)), part(7, Fraction(1, 2))
+    (7, Fraction(7, 2))
+    """
+    return size * share if share.denominator > 1 else size * share.numerator
+
 
 @dataclass(slots=True)
 class _Entry:
@@ -61,6 +72,7 @@ class L2State:
         self._placed = {self._regions.root(name) for name in placed}
         self._kept = {self._regions.root(name) for name in kept}
         self._entries: OrderedDict[str, _Entry] = OrderedDict()  # least recently used first
+        self._fleeting: dict[str, None] = {}  # entries whose addresses another region may take over, and some that are gone by now
         self._used = 0  # bytes of all entries
         self._written_back = 0
 
@@ -96,14 +108,17 @@ class L2State:
             fetched: By region, bytes that DRAM delivers if nothing is resident at the start; regions that are missing: each once.
         """
         if self._bypass:
-            miss = {access.region: Fraction(0 if self._regions.root(access.region) in self._placed else 1) for access in (*reads, *writes)}
+            miss = {access.region: NONE if self._regions.root(access.region) in self._placed else ALL for access in (*reads, *writes)}
             self._placed.update(self._kept.intersection(self._regions.root(access.region) for access in reads))
             return Shares(True, miss, {}, miss)
         self._written_back = 0
         read_miss, spread = self._read(reads, fetched)
         write_through = self._write(writes)
-        allocated = sum(access.moved_bytes * read_miss[access.region] for access in reads) + sum(access.moved_bytes for access in writes)
-        evicted = Fraction(self._written_back) / allocated if allocated else Fraction(0)
+        evicted = NONE
+        if self._written_back:
+            allocated = sum(part(access.moved_bytes, read_miss[access.region]) for access in reads)
+            allocated += sum(access.moved_bytes for access in writes)
+            evicted = Fraction(self._written_back) / allocated if allocated else NONE
         return Shares(False, read_miss, spread, write_through, evicted)
 
     def _read(self, reads: Sequence[Access], fetched: Mapping[str, Fraction]) -> tuple[dict[str, Fraction], dict[str, Fraction]]:
@@ -112,12 +127,14 @@ class L2State:
             self._claim(self._regions.key(access.region))
         for access in reads:
             unique, moved = access.unique_bytes, access.moved_bytes
-            once = fetched.get(access.region, Fraction(unique)) <= unique
-            missed = Fraction(max(0, unique - self.resident(access.region))) if once else min(fetched[access.region], Fraction(moved))
-            misses[access.region] = missed / moved if moved else Fraction(0)
+            once = fetched.get(access.region, unique) <= unique
+            missed: Fraction | int = max(0, unique - self.resident(access.region))
+            if not once:
+                missed = min(fetched[access.region], Fraction(moved))
+            misses[access.region] = (ALL if missed == moved else Fraction(missed) / moved) if missed and moved else NONE
             size = self._regions.size(access.region)
             if once and unique and size is not None:
-                spread[access.region] = Fraction(max(size, unique), unique)
+                spread[access.region] = ALL if size <= unique else Fraction(size, unique)
         for access in reads:
             self._keep(self._regions.key(access.region), access.unique_bytes, dirty=0)
         return misses, spread
@@ -130,7 +147,7 @@ class L2State:
             self._overwrite(key)
             kept = min(access.unique_bytes, self._capacity)
             excess = access.moved_bytes - kept if access.unique_bytes > self._capacity else 0
-            through[access.region] = Fraction(excess, access.moved_bytes) if access.moved_bytes else Fraction(0)
+            through[access.region] = Fraction(excess, access.moved_bytes) if excess and access.moved_bytes else NONE
             self._keep(key, access.unique_bytes, dirty=kept)
         return through
 
@@ -151,7 +168,7 @@ class L2State:
             if not self._entries[whole].resident:
                 del self._entries[whole]
         if own.resident:
-            self._entries[key] = own
+            self._put(key, own)
 
     def _share(self, key: str, whole: str) -> _Entry:
         """What of a whole's lines belongs to one of its slices."""
@@ -186,17 +203,25 @@ class L2State:
             if not oldest.resident:
                 self._entries.popitem(last=False)
         if entry.resident:
-            self._entries[root] = entry
+            self._put(root, entry)
             self._used += entry.resident
+
+    def _put(self, key: str, entry: _Entry) -> None:
+        self._entries[key] = entry
+        if key in self._regions.reused:
+            self._fleeting[key] = None
 
     def _overwrite(self, root: str) -> None:
         """Drops lines of other regions at the addresses of a region that is written anew."""
         regions, owner = self._regions, self._regions.root(root)
-        for name in [name for name in self._entries if name in regions.reused]:
+        for name in tuple(self._fleeting):
+            entry = self._entries.get(name)
+            if entry is None:
+                del self._fleeting[name]
+                continue
             overlap = regions.overlap(root, name)
             if overlap <= 0 or regions.root(name) == owner:
                 continue
-            entry = self._entries[name]
             left = min(entry.resident, max(0, (regions.size(name) or 0) - overlap))
             self._used -= entry.resident - left
             entry.resident = left

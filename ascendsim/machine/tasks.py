@@ -15,7 +15,7 @@ from ascendsim.isa.program import Access, CoreKind, Task
 from ascendsim.machine.clock import UNITS_PER_BYTE, Clock
 from ascendsim.machine.compiled import CompiledBlock
 from ascendsim.machine.core import CoreRun, Transfer
-from ascendsim.machine.l2 import L2State, Shares
+from ascendsim.machine.l2 import NONE, L2State, Shares, part
 from ascendsim.machine.links import WEIGHT, FlowClass, Link, Links, capacities
 from ascendsim.machine.reuse import fetched_bytes
 from ascendsim.soc.spec import SocSpec
@@ -159,13 +159,13 @@ class TaskRun:
     def record(self, cores_of: Callable[[CoreKind], int]) -> TaskRecord:
         """The finished task as a record."""
         read, write = self._read, self._written
-        through = {name: self.shares.write_through.get(name, Fraction(0)) for name in write}
-        allocated = sum(size * self.shares.read_miss[name] for name, size in read.items()) + sum(write.values())
+        through = {name: self.shares.write_through.get(name, NONE) for name in write}
+        missed = sum(part(size, self.shares.read_miss[name]) for name, size in read.items())
         wanted: dict[CoreKind, int] = {}
         for block in self.blocks:
             kind = block.compiled.block.core
             wanted[kind] = wanted.get(kind, 0) + block.count
-        to_dram = sum(size * through[name] for name, size in write.items()) + allocated * self.shares.evicted
+        to_dram = sum(part(size, through[name]) for name, size in write.items()) + (missed + sum(write.values())) * self.shares.evicted
         return TaskRecord(
             task=self.task.id,
             name=self.task.name,
@@ -181,7 +181,7 @@ class TaskRun:
             block_ticks=self.work.block_ticks,
             read_bytes={
                 "l2": self.through_l2(read, self.shares.read_miss),
-                "ddr": math.floor(sum((size * self.shares.read_miss[name] for name, size in read.items()), Fraction(0))),
+                "ddr": math.floor(missed),
             },
             write_bytes={"l2": self.through_l2(write, through), "ddr": math.floor(to_dram)},
             first_compute=self.work.first,

@@ -70,6 +70,12 @@ def _constant_axes(op_type: str) -> FormOf:
     return form
 
 
+_STANDING_FOR = {"RealDiv": ("Div",), "Select": ("Where",), "Minimum": ("Min",), "Maximum": ("Max",), "AddN": ("Sum",)} | {
+    "Square": ("Square", "Mul", "Pow"),
+    "Rsqrt": ("Reciprocal",),
+    "ReduceSumD": ("ReduceSum",),
+    "TileD": ("Tile",),
+}
 FORMS: Mapping[str, FormOf] = {
     "Mul": _plain("Mul"),
     "Add": _plain("Add"),
@@ -110,6 +116,11 @@ class EdgePattern:
     results: tuple[tuple[str, str], ...]
     constants: frozenset[str] = frozenset()
     waiting: frozenset[str] = frozenset()
+
+    @property
+    def operators(self) -> tuple[tuple[str, ...], ...]:
+        """For each node of the pattern, the graph's operators of which one stands for it."""
+        return tuple(_STANDING_FOR.get(kind, (kind,)) for kind in self.types.values())
 
     @property
     def root(self) -> str:

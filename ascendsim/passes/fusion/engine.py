@@ -42,7 +42,7 @@ def run_rules(
     for rule in rules:
         effected = 0
         for pattern in rule.patterns:
-            if _hopeless(rule, pattern, present):
+            if any(present.isdisjoint(types) for types in rule.needs(pattern)):
                 continue
             record = _run_pattern(graph, rule, pattern, context, changed_before)
             effected += record.effected
@@ -54,11 +54,6 @@ def run_rules(
             changed_before.append(rule.name)
             if after is not None:
                 after(rule, root)
-
-
-def _hopeless(rule: FusionRule, pattern: str, present: set[str]) -> bool:
-    """Whether a pattern cannot match, since the graph has no operator of its root's type; rules that search themselves are asked."""
-    return type(rule).find is FusionRule.find and present.isdisjoint(rule.patterns[pattern].types)
 
 
 def _run_pattern(graph: Graph, rule: FusionRule, pattern: str, context: FusionContext, before: list[str]) -> PatternRecord:

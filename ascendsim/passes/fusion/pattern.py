@@ -100,6 +100,14 @@ def find_matches(graph: Graph, name: str, pattern: Op) -> Iterator[Match]:
             yield match
 
 
+def operator_types(pattern: Op) -> Iterator[tuple[str, ...]]:
+    """The types of every operator of a pattern: a match has one node for each."""
+    yield pattern.types
+    for item in pattern.inputs:
+        if isinstance(item, Op):
+            yield from operator_types(item)
+
+
 def match_at(root: Node, name: str, pattern: Op, graph_outputs: set[int]) -> Match | None:
     """The match whose last node is `root`, or None."""
     for nodes, tensors in _match_node(root, pattern, {}, {}):

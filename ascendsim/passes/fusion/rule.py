@@ -6,13 +6,13 @@ One rule is one file under `rules/`. What CANN knows about it (family, stage, pr
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
 from ascendsim.graph.ir import AttributeValue, Graph, Node, Tensor
 from ascendsim.opset import InferContext, OpSet
-from ascendsim.passes.fusion.pattern import Match, Op, find_matches, match_at
+from ascendsim.passes.fusion.pattern import Match, Op, find_matches, match_at, operator_types
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +70,10 @@ class FusionRule:
     def find(self, graph: Graph, pattern: str) -> Iterator[Match]:
         """All matches of one pattern, in execution order."""
         return find_matches(graph, pattern, self.patterns[pattern])
+
+    def needs(self, pattern: str) -> Iterable[Collection[str]]:
+        """Sets of operator types; where a graph has none of a set, the pattern is not looked for. Nothing if `find` is overridden."""
+        return operator_types(self.patterns[pattern]) if type(self).find is FusionRule.find else ()
 
     def again(self, graph: Graph, match: Match) -> Match | None:
         """The match as it stands after earlier rewrites of the same pass, None if it is gone; goes with an override of `find`."""

@@ -13,7 +13,7 @@ from __future__ import annotations
 import csv
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.resources import files
@@ -132,6 +132,9 @@ class JsonRule(FusionRule):
 
     def find(self, graph: Graph, pattern: str) -> Iterator[Match]:
         return (self._match(pattern, root, found) for root, found in find_edges(graph, self.edges))
+
+    def needs(self, pattern: str) -> Iterable[Collection[str]]:
+        return self.edges.operators
 
     def again(self, graph: Graph, match: Match) -> Match | None:
         found = find_at(match.root, self.edges) if match.root.graph is graph else None
