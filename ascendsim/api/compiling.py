@@ -13,12 +13,13 @@ from ascendsim.api.graph_kernel import GraphKernelFlow, graph_saver
 from ascendsim.api.naming import tasks_named
 from ascendsim.api.optimizing import new_engine
 from ascendsim.api.options import profile_options
-from ascendsim.api.scheduling import check_schedule
+from ascendsim.api.scheduling import Scheduling
 from ascendsim.core.collection import without_collection
 from ascendsim.core.errors import InputError
 from ascendsim.frontends.aipp import read_aipp_file
 from ascendsim.graph.copying import copy_graph
 from ascendsim.graph.ir import Graph
+from ascendsim.graph.sorting import STABLE
 from ascendsim.isa.listing import listing
 from ascendsim.isa.program import Program, Task
 from ascendsim.lower import LowerOptions, lower_graph
@@ -109,6 +110,10 @@ def compile(
     buffer_optimize: str = "l2_optimize",
     output_type: str | None = None,
     schedule: str = "sink",
+    enable_single_stream: bool = False,
+    multi_stream_parallel_mode: str = "",
+    topo_sorting_mode: int = STABLE,
+    disable_reuse_memory: bool = False,
     insert_op_conf: str | PathLike[str] | None = None,
     dynamic_batch_size: GearOption | None = None,
     dynamic_image_size: GearOption | None = None,
@@ -147,6 +152,13 @@ def compile(
         dynamic_batch_size: Gears, input shapes that are compiled into one model: batch sizes, "1,2,4,8" or [1, 2, 4, 8] (ATC's option).
         dynamic_image_size: Gears: heights and widths, "416,416;832,832" (ATC's option).
         dynamic_dims: Gears: all open dimensions, "20,20;40,40" (ATC's option).
+        enable_single_stream: All tasks on one stream (ATC's option). By default the AI CPU gets a stream of its own where it can run
+            beside the AI Cores.
+        multi_stream_parallel_mode: "LoadBalance:N", "MainStream:N" (independent branches on N streams) or "cv" (Cube and Vector
+            operators on a stream each); ATC's option.
+        topo_sorting_mode: Order of operators: 0 breadth first, 1 depth first, 2 reverse depth first, 3 as the model lists them
+            (ATC's option).
+        disable_reuse_memory: Every tensor has memory of its own (ATC's option).
         options: How the release behaves where releases differ, for example `{"aicpu_pow": True}`; see `api.options`.
         graph_kernel_flags: MindSpore's flags of graph-kernel fusion, "--opt_level=2 ..." or a mapping; see `passes.graph_kernel.flags`.
         save_graphs: Folder for Graphviz files: the graph after each fusion pass that changed it, and after the stages of graph-kernel
@@ -168,6 +180,7 @@ def compile(
         raise InputError("compile", "takes a graph from asim.load or GraphBuilder", type(graph).__name__, "load the model first")
     spec = soc if isinstance(soc, SocSpec) and not set and aicore_num is None else _chip(soc, dict(set or {}), aicore_num)
     chips.require_runnable(spec)
+    scheduling = Scheduling.of(schedule, enable_single_stream, multi_stream_parallel_mode, topo_sorting_mode, disable_reuse_memory)
     opset = default_opset()
     engine = new_engine(opset, optimize, oo_level, oo_constant_folding, oo_dead_code_elimination)
     if schedule == "eager" or graph.metadata.get("format") == "composite":
@@ -187,7 +200,7 @@ def compile(
         done = {"soc": spec, "set": None, "aicore_num": None, "outputs": None, "insert_op_conf": None, **dict.fromkeys(gears)}
         return replace(compile_open(device, spec, gears, {**given, **done}, compile), optimized=engine.report, source=graph)
     chosen = profile_options(options)
-    fusion = check_schedule(schedule, fusion)
+    fusion = scheduling.fusion_level(fusion)
     composites = GraphKernelFlow.of(fusion, graph_kernel_flags, save_graphs)
     level = fusion if composites is None else composites.graph_level(graph)
     settings = replace(
@@ -204,16 +217,18 @@ def compile(
     PassManager((precision, AssignFormats(opset, spec, int(chosen["format_reach"])))).run(device)
     settings.fuse(device, spec, opset, report, second_round=True)
     lowering = LowerOptions(aicpu_types=aicpu_types(spec.short_name), flags=chosen, chain=chain_work)
+    lowering = replace(lowering, memory=scheduling.memory, streams=scheduling.streams)
     made: GraphKernelReport | None = None
     if composites is None:
         settings.fuse_buffers(device, spec, opset, report, lowering)
     else:
         device, made = composites.fuse(device, spec, opset, lowering)
+    scheduling.sort(device)
     if settings.level.buffers:
         program, placed = fuse_l1_and_l2(device, spec, opset, lowering, buffer_optimize)
     else:
         program, placed = lower_graph(device, spec, opset, options=lowering), BufferReport()
-    program = replace(program, mode=schedule)
+    program = replace(program, mode=scheduling.mode)
     return CompiledModel(device, program, spec, opset, graph, report, made, placed, engine.report)
 
 

@@ -66,8 +66,20 @@ def add_chip_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--output_type", metavar="TYPE", help="type of floating-point outputs: FP16, FP32, or node:index:type;...")
     text = "who launches tasks: the device (sink), the host, or a framework operator by operator (eager) (default: sink)"
     parser.add_argument("--mode", choices=MODES, default="sink", help=text)
+    parser.add_argument(
+        "--enable_single_stream", choices=("true", "false"), default="false", help="all tasks on one stream (default: false)"
+    )
+    text = "streams for independent operators: cv, LoadBalance:N or MainStream:N (default: none)"
+    parser.add_argument("--multi_stream_parallel_mode", default="", metavar="MODE", help=text)
+    text = "order of operators: 0 breadth first, 1 depth first, 2 reverse depth first, 3 as the model lists them (default: 3)"
+    parser.add_argument("--topo_sorting_mode", type=int, choices=(0, 1, 2, 3), default=3, help=text)
+    text = "1 = every tensor has memory of its own (default: 0)"
+    parser.add_argument("--disable_reuse_memory", choices=("0", "1"), default="0", help=text)
     text = "how the release behaves where releases differ, for example aicpu_pow=on; may be repeated"
     parser.add_argument("--option", action="append", metavar="KEY=VALUE", help=text)
+    text = "whether the graph engine optimises the graph around fusion (default: on)"
+    parser.add_argument("--optimize", choices=("on", "off"), default="on", help=text)
+    add_engine_options(parser)
     add_switch_options(parser)
 
 
@@ -138,9 +150,15 @@ def chip_settings(args: argparse.Namespace) -> dict[str, Any]:
         "insert_op_conf": args.insert_op_conf,
         "output_type": args.output_type,
         "schedule": args.mode,
+        "enable_single_stream": args.enable_single_stream == "true",
+        "multi_stream_parallel_mode": args.multi_stream_parallel_mode,
+        "topo_sorting_mode": args.topo_sorting_mode,
+        "disable_reuse_memory": args.disable_reuse_memory == "1",
         "options": parse_profile_options(parse_settings(args.option, option="--option")),
         "graph_kernel_flags": args.graph_kernel_flags,
         "save_graphs": args.save_graphs,
+        "optimize": args.optimize == "on",
+        **engine_settings(args),
     }
 
 

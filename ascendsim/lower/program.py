@@ -1,4 +1,4 @@
-"""From a graph to a program: every node becomes tasks, in topological order, on one stream; a scope of UB fusion becomes one task."""
+"""From a graph to a program: every node becomes tasks, in topological order; a scope of UB fusion becomes one task."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from ascendsim.lower.accesses import accesses_of
 from ascendsim.lower.engine import check_static, with_workspace, workspace_name
 from ascendsim.lower.fused import ChainWork, ScopeLowering
 from ascendsim.lower.memory import MemoryOptions, TaskOrder, plan_memory, takeovers
+from ascendsim.lower.streams import StreamOptions, with_streams
 from ascendsim.lower.templates.cube import lower_cube
 from ascendsim.lower.templates.cube_pair import lower_pair
 from ascendsim.lower.templates.movement import lower_movement, lower_scalar
@@ -47,6 +48,7 @@ class LowerOptions:
         flags: Profile flags that operators may ask for (`LowerContext.options`).
         chain: Joins the vector work of the nodes of a scope.
         memory: How device memory is planned.
+        streams: On which streams tasks run.
         known: Units that were lowered before; None = equal units are lowered again (slower, the program is the same).
     """
 
@@ -54,6 +56,7 @@ class LowerOptions:
     flags: Mapping[str, object] = field(default_factory=dict)
     chain: ChainWork | None = None
     memory: MemoryOptions = field(default_factory=MemoryOptions)
+    streams: StreamOptions = field(default_factory=StreamOptions)
     known: KnownUnits | None = field(default_factory=KnownUnits)
 
 
@@ -110,6 +113,7 @@ def lower_graph(graph: Graph, soc: SocSpec, opset: OpSet, *, options: LowerOptio
             tasks.append(replace(task, id=len(tasks)))
             uses.append([*touched, *(access.region for access in task.accesses)])
         workspaces.update(lowered.workspaces)
+    tasks = with_streams(graph, tasks, tasks_of, soc, options.streams)
     order, in_place = TaskOrder.of(tasks), takeovers(graph, tasks, opset)
     plan = plan_memory(graph, uses, aliases, workspaces, cuts, internal, order, in_place, options.memory)
     return Program(tuple(tasks), plan, metadata={"soc": soc.name, "graph": graph.name, "tasks_of": tasks_of, "engine": engines})

@@ -1,0 +1,162 @@
+"""Streams: which tasks part, which events are needed, orders of operators, and that values do not depend on any of it."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+
+import ascendsim as asim
+from ascendsim.core.errors import InputError
+from ascendsim.graph.sorting import sorted_nodes
+from ascendsim.lower.streams import StreamOptions, needed_waits, task_dependencies
+from ascendsim.lower.streams.engines import by_engine
+
+
+def branches(count: int = 3, length: int = 3, rows: int = 4) -> asim.Graph:
+    """Branches that leave one tensor and meet again."""
+    builder = asim.GraphBuilder("branches")
+    x = builder.op("Exp", builder.input("x", (rows, 256)))
+    ends = []
+    for head in ("Sin", "Cos", "Tanh")[:count]:  # equal branches would be merged
+        value = builder.op(head, x)
+        for _ in range(length):
+            value = builder.op("Softmax", value)
+        ends.append(value)
+    builder.output(builder.op("Sum", *ends), "y")
+    return builder.build()
+
+
+def test_branches_stay_on_one_stream_unless_asked_for() -> None:
+    model = asim.compile(branches(), "Ascend310P3")
+    assert {task.stream for task in model.program.tasks} == {0}
+
+
+@pytest.mark.parametrize("mode", ["MainStream:3", "LoadBalance:3"])
+def test_branches_part_and_overlap_where_cores_are_free(mode: str) -> None:
+    graph = branches()
+    single = asim.simulate(asim.compile(graph, "Ascend310P3"))
+    parted = asim.simulate(asim.compile(graph, "Ascend310P3", multi_stream_parallel_mode=mode))
+    assert {task.stream for task in parted.trace.tasks} == {0, 1, 2}
+    assert parted.duration_us < 0.7 * single.duration_us
+    pairs = itertools.combinations(parted.trace.tasks, 2)
+    assert any(one.stream != other.stream and one.start < other.end and other.start < one.end for one, other in pairs)
+
+
+def test_large_tasks_of_several_streams_share_the_cores() -> None:
+    graph = branches(rows=4096)
+    single = asim.simulate(asim.compile(graph, "Ascend310P3"))
+    parted = asim.simulate(asim.compile(graph, "Ascend310P3", multi_stream_parallel_mode="MainStream:3"))
+    assert parted.duration_us > 0.8 * single.duration_us
+
+
+def test_the_main_stream_takes_what_runs_one_after_another() -> None:
+    program = asim.compile(branches(), "Ascend310P3", multi_stream_parallel_mode="MainStream:4").program
+    assert program.tasks[0].stream == program.tasks[-1].stream == 0
+    balanced = asim.compile(branches(), "Ascend310P3", multi_stream_parallel_mode="LoadBalance:4").program
+    assert len({task.stream for task in balanced.tasks}) == 4
+
+
+def test_cube_and_vector_operators_get_a_stream_each() -> None:
+    builder = asim.GraphBuilder("cv")
+    x = builder.input("x", (64, 64))
+    product = builder.op("MatMul", x, builder.weight("w", (64, 64), lambda: np.eye(64, dtype=np.float32)))
+    builder.output(builder.op("Softmax", builder.op("Softmax", product)))
+    program = asim.compile(builder.build(), "Ascend310P3", multi_stream_parallel_mode="cv").program
+    engines = program.metadata["engine"]
+    streams = {task.name: task.stream for task in program.tasks}
+    assert len({streams[name] for name, engine in engines.items() if engine == "cube"}) == 1
+    assert {streams[name] for name, engine in engines.items() if engine == "cube"}.isdisjoint(
+        streams[name] for name, engine in engines.items() if engine == "vector" and name in streams
+    )
+
+
+def test_the_ai_cpu_leaves_the_stream_only_if_something_can_run_beside_it() -> None:
+    assert by_engine([False, True, False], [(), (0,), (1,)]) == [0, 0, 0]
+    assert by_engine([False, True, False, False], [(), (0,), (0,), (1, 2)]) == [0, 1, 0, 0]
+    assert by_engine([False] * 4, [(), (0,), (0,), (1, 2)]) == [0] * 4
+
+
+@pytest.mark.parametrize(
+    ("streams", "needs", "waits"),
+    [
+        ([0, 0, 0], [(), (0,), (1,)], [(), (), ()]),  # one stream needs no events
+        ([0, 1, 0], [(), (0,), (0, 1)], [(), (0,), (1,)]),
+        ([0, 0, 1, 1], [(), (0,), (1,), (0, 1)], [(), (), (1,), ()]),  # the stream knows already
+        ([0, 1, 2], [(), (0,), (0, 1)], [(), (0,), (1,)]),  # what follows from another wait
+        ([0, 1, 2, 2], [(), (), (0, 1), (0,)], [(), (), (0, 1), ()]),
+    ],
+)
+def test_only_events_that_nothing_else_implies_are_left(
+    streams: list[int], needs: list[tuple[int, ...]], waits: list[tuple[int, ...]]
+) -> None:
+    assert needed_waits(streams, needs) == waits
+
+
+def test_nodes_without_tasks_hand_on_what_they_need() -> None:
+    builder = asim.GraphBuilder("alias")
+    x = builder.op("Exp", builder.input("x", (4, 64)))
+    builder.output(builder.op("Softmax", builder.op("Reshape", x, np.array([64, 4]))))
+    model = asim.compile(builder.build(), "Ascend310P3", fusion="off")
+    needs = task_dependencies(model.graph, model.program.tasks, model.program.metadata["tasks_of"])
+    assert needs[0] == ()
+    assert all(needs[1:])
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"multi_stream_parallel_mode": "MainStream:2"},
+        {"multi_stream_parallel_mode": "LoadBalance:3"},
+        {"topo_sorting_mode": 0},
+        {"topo_sorting_mode": 1},
+        {"topo_sorting_mode": 2, "multi_stream_parallel_mode": "cv"},
+        {"disable_reuse_memory": True},
+        {"schedule": "host", "multi_stream_parallel_mode": "MainStream:3"},
+    ],
+)
+def test_values_do_not_depend_on_scheduling(settings: dict[str, object]) -> None:
+    graph = branches()
+    plain = asim.compile(graph, "Ascend310P3")
+    other = asim.compile(graph, "Ascend310P3", **settings)  # type: ignore[arg-type]
+    inputs = asim.random_inputs(plain)
+    for values in ("device", "float32"):
+        wanted, got = (asim.run(model, inputs, values=values).outputs for model in (plain, other))  # type: ignore[arg-type]
+        assert all(np.array_equal(wanted[name], got[name], equal_nan=True) for name in wanted)
+        assert not any(np.isnan(array).any() for array in got.values())
+
+
+@pytest.mark.parametrize("mode", range(4))
+def test_every_order_runs_nodes_after_what_they_need(mode: int) -> None:
+    graph = asim.load("tests/data/models/googlenet.onnx")
+    order = sorted_nodes(graph, mode)
+    place = {node: number for number, node in enumerate(order)}
+    assert len(place) == len(graph)
+    assert all(place[before] < place[node] for node in order for before in graph.predecessors(node))
+
+
+def test_depth_first_ends_a_branch_before_the_next_begins() -> None:
+    graph = branches(count=2, length=2)
+    breadth, depth, reverse = ([node.op_type for node in sorted_nodes(graph, mode)] for mode in range(3))
+    assert breadth == ["Exp", "Sin", "Cos", *["Softmax"] * 4, "Sum"]
+    assert depth == reverse == ["Exp", "Sin", "Softmax", "Softmax", "Cos", "Softmax", "Softmax", "Sum"]
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({"multi_stream_parallel_mode": "Balance:4"}, "must be cv, LoadBalance:N or MainStream:N, not 'Balance:4'"),
+        ({"multi_stream_parallel_mode": "MainStream:65"}, "needs a number from 1 to 64"),
+        ({"multi_stream_parallel_mode": "MainStream"}, "needs a number from 1 to 64"),
+        ({"multi_stream_parallel_mode": "cv", "enable_single_stream": True}, "goes without enable_single_stream"),
+        ({"topo_sorting_mode": 4}, "topo_sorting_mode must be one of 0, 1, 2, 3, not 4"),
+    ],
+)
+def test_options_that_make_no_sense_are_refused(options: dict[str, object], expected: str) -> None:
+    with pytest.raises(InputError, match=expected):
+        asim.compile(branches(), **options)  # type: ignore[arg-type]
+
+
+def test_stream_options_read_the_number() -> None:
+    assert StreamOptions.of(multi_stream_parallel_mode="LoadBalance:8") == StreamOptions(False, "LoadBalance", 8)
