@@ -31,12 +31,13 @@ class Constant:
         computed: Whether the loader computes the values (random weights, folded ones) instead of reading them from where they are.
     """
 
-    __slots__ = ("_array", "_loader", "absent_because", "computed")
+    __slots__ = ("_array", "_forms", "_loader", "absent_because", "computed")
 
     def __init__(
         self, array: Array | None = None, loader: Callable[[], Array] | None = None, absent_because: str = "", computed: bool = False
     ) -> None:
         self._array, self._loader, self.absent_because, self.computed = array, loader, absent_because, computed
+        self._forms: dict[np.dtype[Any], Array] = {}
 
     @property
     def loaded(self) -> bool:
@@ -60,6 +61,15 @@ class Constant:
                 )
             self._array, self._loader = self._loader(), None
         return self._array
+
+    def in_type(self, dtype: np.dtype[Any], convert: Callable[[Array], Array]) -> Array:
+        """The values in another type, converted on first use and kept for the next run; do not write to them."""
+        values = self.array()
+        if values.dtype == dtype:
+            return values
+        if dtype not in self._forms:
+            self._forms[dtype] = convert(values)
+        return self._forms[dtype]
 
 
 @dataclass(frozen=True, slots=True)
