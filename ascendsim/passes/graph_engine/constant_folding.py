@@ -53,6 +53,8 @@ class ConstantFoldingPass:
             return False
         if node.attr(KEEP, 0):
             site.tally.count("left: marked no_const_folding")
+            if not self.potential:
+                return False
         values = self._values(node, definition, site)
         if values is None:
             return False

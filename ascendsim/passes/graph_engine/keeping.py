@@ -32,7 +32,8 @@ def keep_values(node: Node, values: Sequence[Constant], site: Site, potential: b
             that only it read go. Nodes that must stay only ever get potential values.
     """
     again_readers(node, site)
-    site.tally.count("folded nodes")
+    if not must_stay(node):
+        site.tally.count("folded nodes")
     if potential or must_stay(node):
         for tensor, value in zip(node.outputs, values, strict=True):
             tensor.constant = value

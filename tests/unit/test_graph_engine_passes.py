@@ -1,0 +1,415 @@
+"""Each pass of the graph engine on the smallest graphs that show what it does and what it leaves alone."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import ascendsim as asim
+from ascendsim.core.dtypes import DType
+from ascendsim.core.errors import InputError
+from ascendsim.graph.ir import Constant, Graph, Tensor
+from ascendsim.graph.text import to_text
+from ascendsim.ops import default_opset
+from ascendsim.passes.graph_engine import pass_names
+from ascendsim.passes.graph_engine.catalogue import SUMMARIES, built_passes, ge_passes
+from ascendsim.passes.graph_engine.same_constants import same_values
+from ascendsim.passes.graph_engine.trans_ops import is_lossless
+
+
+def types(graph: Graph) -> list[str]:
+    return [node.op_type for node in graph.topological()]
+
+
+def left(body, **options) -> list[str]:
+    """Operators that are left of what the function builds on a float32 input of shape (2, 3) and sends through a Relu."""
+    b = asim.GraphBuilder()
+    b.output(b.op("Relu", body(b, b.input("x", (2, 3)))), "y")
+    return types(asim.optimize(b.build(), **options).graph)[:-1]
+
+
+@pytest.mark.parametrize(
+    ("body", "kept"),
+    [
+        (lambda b, x: b.op("Mul", x, 1.0), []),
+        (lambda b, x: b.op("Mul", 1.0, x), []),
+        (lambda b, x: b.op("Div", x, 1.0), []),
+        (lambda b, x: b.op("Div", b.constant(1.0), x), ["Div"]),
+        (lambda b, x: b.op("Sub", x, 0.0), []),
+        (lambda b, x: b.op("Sub", x, -0.0), ["Sub"]),  # -0.0 - -0.0 is 0.0
+        (lambda b, x: b.op("Sub", b.constant(0.0), x), ["Sub"]),
+        (lambda b, x: b.op("Add", x, 0.0), ["Add"]),  # -0.0 + 0.0 is 0.0
+        (lambda b, x: b.op("Add", x, -0.0), []),
+        (lambda b, x: b.op("Pow", x, 1.0), []),
+        (lambda b, x: b.op("Mul", x, b.constant(np.ones((2, 3), np.float32))), []),
+        (lambda b, x: b.op("Mul", x, b.constant(np.ones((4, 2, 3), np.float32))), ["Mul"]),  # x is broadcast
+        (lambda b, x: b.op("Mul", x, b.constant(np.array([1, 2, 1], np.float32))), ["Mul"]),
+        (lambda b, x: b.op("Where", b.constant(np.array(True)), x, np.float32(5)), []),
+        (lambda b, x: b.op("Where", b.constant(np.array([True, False, True])), x, np.float32(5)), ["Where"]),
+    ],
+)
+def test_identity_arithmetic_keeps_every_bit(body, kept):
+    assert left(body) == kept
+
+
+def test_integers_have_one_zero():
+    b = asim.GraphBuilder()
+    x = b.input("x", (2,), DType.INT32)
+    b.output(b.op("Neg", b.op("Add", x, 0)), "y")
+    assert types(asim.optimize(b.build()).graph) == ["Neg"]
+
+
+@pytest.mark.parametrize(
+    ("body", "kept"),
+    [
+        (lambda b, x: b.op("Identity", x), []),
+        (lambda b, x: b.op("Dropout", x), []),
+        (lambda b, x: b.op("Dropout", x, 0.5, np.array(True)), ["Dropout"]),
+        (lambda b, x: b.op("Sum", x), []),
+        (lambda b, x: b.op("Cast", x, to=DType.FLOAT32), []),
+        (lambda b, x: b.op("Reshape", x, [2, 3]), []),
+        (lambda b, x: b.op("Reshape", x, [-1, 3]), []),
+        (lambda b, x: b.op("Transpose", x, perm=[0, 1]), []),
+        (lambda b, x: b.op("Transpose", x, perm=[1, 0]), ["Transpose"]),
+        (lambda b, x: b.op("Expand", x, [2, 1]), []),
+        (lambda b, x: b.op("Expand", x, [4, 2, 3]), ["Expand"]),
+        (lambda b, x: b.op("Tile", x, [1, 1]), []),
+        (lambda b, x: b.op("Slice", x, [0], [100], [1]), []),
+        (lambda b, x: b.op("Slice", x, [-1], [-100], [1], [-1]), ["Slice"]),  # the same shape, backwards
+        (lambda b, x: b.op("Pad", x, [0, 0, 0, 0]), []),
+        (lambda b, x: b.op("Pad", x, [1, 0, -1, 0]), ["Pad"]),  # the same shape, moved
+        (lambda b, x: b.op("Concat", x, axis=1), []),
+    ],
+)
+def test_operators_that_change_nothing_go(body, kept):
+    assert left(body) == kept
+
+
+@pytest.mark.parametrize(
+    ("body", "kept"),
+    [
+        (lambda b, x: b.op("Transpose", b.op("Transpose", x, perm=[1, 0]), perm=[1, 0]), []),
+        (lambda b, x: b.op("Cast", b.op("Cast", x, to=DType.FLOAT64), to=DType.FLOAT32), []),
+        (lambda b, x: b.op("Cast", b.op("Cast", x, to=DType.FLOAT16), to=DType.FLOAT32), ["Cast", "Cast"]),  # rounds
+        (lambda b, x: b.op("Cast", b.op("Cast", x, to=DType.INT32), to=DType.FLOAT32), ["Cast", "Cast"]),
+        (lambda b, x: b.op("Cast", b.op("Cast", x, to=DType.FLOAT64), to=DType.FLOAT16), ["Cast"]),
+        (lambda b, x: b.op("Squeeze", b.op("Unsqueeze", x, [0]), [0]), []),
+        (lambda b, x: b.op("Reshape", b.op("Flatten", b.op("Unsqueeze", x, [0]), axis=2), [6]), ["Reshape"]),
+        (lambda b, x: b.op("Reshape", b.op("Reshape", x, [6]), [2, 3]), []),
+    ],
+)
+def test_neighbours_that_undo_each_other(body, kept):
+    assert left(body) == kept
+
+
+def test_three_transposes_become_one():
+    b = asim.GraphBuilder()
+    x = b.input("x", (2, 3, 4, 5))
+    for perm in ([0, 2, 3, 1], [0, 3, 1, 2], [1, 0, 3, 2]):
+        x = b.op("Transpose", x, perm=perm)
+    b.output(x, "y")
+    (node,) = asim.optimize(b.build()).graph.nodes
+    assert node.attributes["perm"] == (1, 0, 3, 2)
+
+
+def test_a_transpose_of_ones_is_a_reshape():
+    b = asim.GraphBuilder()
+    b.output(b.op("Transpose", b.input("x", (1, 7, 1, 5)), perm=[1, 0, 3, 2]), "y")
+    (node,) = asim.optimize(b.build()).graph.nodes
+    assert node.op_type == "Reshape"
+    assert node.output.shape == (7, 1, 5, 1)
+
+
+@pytest.mark.parametrize("source", list(DType))
+@pytest.mark.parametrize("target", list(DType))
+def test_lossless_casts_are_those_that_come_back(source, target):
+    """Extremes, neighbours of powers of two, zeros of both signs: all of them come back exactly if and only if the cast is lossless."""
+    numbers = [0, 1, *(2**bits + step for bits in (7, 8, 11, 15, 16, 24, 31, 32, 53, 63) for step in (-1, 0, 1))]
+    if source.is_float:
+        kind = source.numpy
+        values = np.array([0.0, -0.0, 1.0, 1 / 3, np.inf, -np.inf, 3e38, 1e-40, 65504.0, 1e300, 2.0**-24], np.float64)
+        with np.errstate(all="ignore"):
+            values = values.astype(kind)
+    elif source is DType.BOOL:
+        values = np.array([False, True])
+    else:
+        limits = np.iinfo(source.numpy)
+        fitting = [sign * n for n in numbers for sign in (1, -1) if limits.min <= sign * n <= limits.max]
+        values = np.array([*fitting, limits.min, limits.max], source.numpy)
+    with np.errstate(all="ignore"):
+        there = values.astype(target.numpy)
+        back = there.astype(source.numpy)
+    exact = np.array_equal(back, values) and (not source.is_float or np.array_equal(np.signbit(back), np.signbit(values)))
+    if not source.is_float and target.is_float:  # a float above the limit may wrap back to what it was
+        exact = exact and all(
+            int(b) == int(a) for a, b in zip(values.tolist(), there.astype(np.float64).tolist(), strict=True) if np.isfinite(b)
+        )
+        exact = exact and bool(np.isfinite(there.astype(np.float64)).all())
+    if not source.is_float and not target.is_float and source is not DType.BOOL:
+        exact = exact and there.tolist() == values.tolist()
+    assert is_lossless(source, target) == exact
+
+
+def test_random_and_stateful_nodes_are_not_folded():
+    b = asim.GraphBuilder()
+    noise = [b.op("RandomNormalLike", b.constant(np.ones(3, np.float32)), seed=1.0) for _ in range(2)]
+    b.output(b.op("Add", *noise), "y")
+    assert types(asim.optimize(b.build()).graph) == ["RandomNormalLike", "RandomNormalLike", "Add"]
+
+
+def test_nodes_marked_no_const_folding_stay_but_their_values_reach_shape_rules():
+    b = asim.GraphBuilder()
+    x = b.input("x", (6,))
+    target = b.op("Add", b.constant([1, 2]), b.constant([1, 1]))
+    target.producer.attributes["no_const_folding"] = 1
+    b.output(b.op("Reshape", x, target), "y")
+    result = asim.optimize(b.build())
+    assert types(result.graph) == ["Add", "Reshape"]
+    assert result.graph.outputs[0].shape == (2, 3)
+    assert result.report.totals()["ConstantFoldingPass"]["left: marked no_const_folding"] >= 1
+
+
+def test_empty_results_become_constants():
+    b = asim.GraphBuilder()
+    x = b.input("x", (4, 3))
+    nothing = b.op("Exp", b.op("Slice", x, [0], [0], [0]))
+    b.output(b.op("Concat", nothing, x, axis=0), "y")
+    result = asim.optimize(b.build())
+    assert types(result.graph) == ["Concat"]
+    assert result.report.totals()["ReplaceWithEmptyConstPass"]["folded nodes"] == 2
+
+
+def test_quantised_weights_are_not_widened():
+    b = asim.GraphBuilder()
+    weights = b.op("DequantizeLinear", b.constant(np.ones((3, 3), np.int8)), 0.5)
+    b.output(b.op("MatMul", b.input("x", (2, 3)), weights), "y")
+    assert types(asim.optimize(b.build()).graph) == ["DequantizeLinear", "MatMul"]
+
+
+def test_what_needs_much_more_memory_folded_stays():
+    b = asim.GraphBuilder()
+    ones = b.op("Expand", 2.0, [1 << 20])
+    b.output(b.op("Add", b.input("x", (1 << 20,)), ones), "y")
+    result = asim.optimize(b.build())
+    assert types(result.graph) == ["Expand", "Add"]
+    assert any("stays, its value takes" in note for _, note in result.report.notes())
+
+
+def test_whole_weights_are_folded_without_being_computed():
+    asked = []
+
+    def fill() -> np.ndarray:
+        asked.append(1)
+        return np.arange(1 << 20, dtype=np.float32).reshape(1024, 1024)
+
+    b = asim.GraphBuilder()
+    weight = b.weight("w", (1024, 1024), fill)
+    b.output(b.op("MatMul", b.input("x", (1, 1024)), b.op("Transpose", weight, perm=[1, 0])), "y")
+    result = asim.optimize(b.build())
+    assert types(result.graph) == ["MatMul"]
+    assert not asked
+    (folded,) = result.graph.constants
+    np.testing.assert_array_equal(folded.constant.array(), np.arange(1 << 20, dtype=np.float32).reshape(1024, 1024).T)
+
+
+def test_weights_without_values_fold_to_weights_without_values():
+    b = asim.GraphBuilder()
+    weight = b.weight("w", (8, 4))
+    b.output(b.op("MatMul", b.input("x", (1, 4)), b.op("Transpose", weight, perm=[1, 0])), "y")
+    result = asim.optimize(b.build())
+    assert types(result.graph) == ["MatMul"]
+    (folded,) = result.graph.constants
+    assert folded.shape == (4, 8)
+    assert not folded.constant.available
+
+
+def test_common_subexpressions_need_equal_attributes_inputs_and_ports():
+    b = asim.GraphBuilder()
+    x = b.input("x", (4, 6))
+    halves = [b.ops("Split", x, [3, 3], outputs=2, axis=1) for _ in range(2)]
+    others = b.ops("Split", x, [3, 3], outputs=2, axis=1, num_outputs=None)
+    softmax = [b.op("Softmax", x, axis=axis) for axis in (0, 1)]
+    swapped = [b.op("Sub", halves[0][0], halves[0][1]), b.op("Sub", halves[1][1], halves[1][0])]
+    b.output(b.op("Concat", *swapped, others[1], *softmax, axis=1), "y")
+    result = asim.optimize(b.build())
+    assert sorted(types(result.graph)) == ["Concat", "Softmax", "Softmax", "Split", "Sub", "Sub"]
+
+
+def test_equal_nodes_that_both_name_outputs_stay():
+    b = asim.GraphBuilder()
+    x = b.input("x", (4,))
+    for name in ("a", "b"):
+        b.output(b.op("Exp", x), name)
+    result = asim.optimize(b.build())
+    assert types(result.graph) == ["Exp", "Exp"]
+    assert [tensor.name for tensor in result.graph.outputs] == ["a", "b"]
+
+
+def test_an_output_keeps_its_name_when_its_node_is_merged():
+    b = asim.GraphBuilder()
+    x = b.input("x", (4,))
+    inner, outer = b.op("Exp", x), b.op("Exp", x)
+    b.output(outer, "kept")
+    b.output(b.op("Neg", inner), "y")
+    result = asim.optimize(b.build())
+    assert sorted(types(result.graph)) == ["Exp", "Neg"]
+    assert [tensor.name for tensor in result.graph.outputs] == ["kept", "y"]
+
+
+def test_an_identity_between_input_and_output_stays():
+    b = asim.GraphBuilder()
+    b.output(b.op("Identity", b.input("x", (4,))), "y")
+    assert types(asim.optimize(b.build()).graph) == ["Identity"]
+
+
+def tensor_of(array: np.ndarray, name: str = "c") -> Tensor:
+    return Tensor(name, DType.of(array.dtype), array.shape, constant=Constant(array))
+
+
+def test_constants_match_by_type_shape_and_bytes():
+    ones = np.ones(4, np.float32)
+    same = [tensor_of(ones), tensor_of(ones.copy())]
+    others = [tensor_of(ones.reshape(2, 2)), tensor_of(ones.astype(np.float64)), tensor_of(ones.view(np.int32))]
+    negative = [tensor_of(np.array([0.0], np.float32)), tensor_of(np.array([-0.0], np.float32))]
+    assert same_values([*others, *same, *negative]) == [same]
+
+
+def test_constants_that_differ_in_one_byte_stay_two():
+    left_array = np.random.default_rng(0).standard_normal(100_000).astype(np.float32)
+    right_array = left_array.copy()
+    right_array[12_345] += 1
+    assert same_values([tensor_of(left_array), tensor_of(right_array)]) == []
+    assert len(same_values([tensor_of(left_array), tensor_of(left_array.copy())])) == 1
+
+
+def test_pruning_walks_over_control_edges():
+    b = asim.GraphBuilder()
+    x = b.input("x", (4,))
+    waited_for = b.op("Exp", x, name="waited_for").producer
+    last = b.op("Neg", x, name="last")
+    last.producer.add_control(waited_for)
+    b.op("Abs", x, name="dead")
+    b.output(last, "y")
+    graph = b.graph
+    result = asim.optimize(graph)
+    assert sorted(node.name for node in result.graph.nodes) == ["last", "waited_for"]
+
+
+@pytest.mark.parametrize(
+    ("outputs", "message"),
+    [
+        (["nothing"], "is no node:index and no tensor of the model"),
+        (["relu:1"], "must have an index from 0 to 0, not '1'"),
+        (["relu:x"], "must have an index from 0 to 0"),
+        (["relu:0", "relu:0"], "comes twice"),
+        (["x"], "must be computed by a node, not an input or a weight"),
+        ([], 'must name tensors or "node:index"'),
+        (";", 'must have the form "node1:0;node2:1"'),
+        ([7], 'must name tensors or "node:index"'),
+    ],
+)
+def test_wrong_outputs_are_errors(outputs, message):
+    b = asim.GraphBuilder()
+    b.output(b.op("Relu", b.input("x", (2,)), name="relu"), "y")
+    with pytest.raises(InputError) as caught:
+        asim.optimize(b.build(), outputs=outputs)
+    assert message in str(caught.value)
+
+
+def test_outputs_take_names_of_tensors_and_the_given_order():
+    b = asim.GraphBuilder()
+    x = b.input("x", (4, 6))
+    first, second = b.ops("Split", x, [2, 4], outputs=["small", "large"], axis=1, name="split")
+    b.output(b.op("Neg", first), "y")
+    result = asim.optimize(b.build(), outputs="split:1;small")
+    assert [tensor.shape for tensor in result.graph.outputs] == [(4, 4), (4, 2)]
+    assert second.name == result.graph.outputs[0].name
+
+
+def test_oo_level_o1_keeps_folding_and_no_common_subexpressions():
+    def graph() -> Graph:
+        b = asim.GraphBuilder()
+        x = b.input("x", (4,))
+        number = b.op("Add", b.constant(1.0), b.constant(2.0))
+        b.output(b.op("Sub", b.op("Mul", x, number), b.op("Mul", x, number)), "y")
+        return b.build()
+
+    assert types(asim.optimize(graph(), oo_level="O1").graph) == ["Mul", "Mul", "Sub"]
+    assert types(asim.optimize(graph()).graph) == ["Mul", "Sub"]
+    assert types(asim.optimize(graph(), oo_constant_folding=False).graph) == ["Add", "Mul", "Sub"]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"passes": ["ConstantFoldingPas"]}, "did you mean ConstantFoldingPass?"),
+        ({"passes": "ConstantFoldingPass"}, "must be a list of names of passes"),
+        ({"oo_level": "O2"}, "must be O1 or O3"),
+        ({"oo_constant_folding": "false"}, "must be True or False"),
+    ],
+)
+def test_wrong_options_are_errors(options, message):
+    b = asim.GraphBuilder()
+    b.output(b.op("Relu", b.input("x", (2,))), "y")
+    with pytest.raises(InputError) as caught:
+        asim.optimize(b.build(), **options)
+    assert message in str(caught.value)
+
+
+def test_only_chosen_passes_run():
+    b = asim.GraphBuilder()
+    x = b.op("Identity", b.op("Mul", b.input("x", (2,)), 1.0))
+    b.output(b.op("Relu", x), "y")
+    result = asim.optimize(b.build(), passes=["IdentityPass"])
+    assert types(result.graph) == ["Mul", "Relu"]
+
+
+def test_the_catalogue_describes_every_pass():
+    opset = default_opset()
+    assert set(SUMMARIES) == set(pass_names(opset))
+    assert [item.name for item in built_passes(opset)] == list(pass_names(opset))
+    assert len(ge_passes()) == 138
+    own = set(SUMMARIES) - {item.name for item in ge_passes()}
+    assert own == {"InlinePartitionedCallPass", "IdentityArithmeticPass", "NoUseMovementRemovePass"}
+
+
+def test_the_report_says_what_each_pass_did():
+    b = asim.GraphBuilder()
+    x = b.op("Identity", b.op("Mul", b.input("x", (2,)), 1.0))
+    b.output(b.op("Relu", x), "y")
+    result = asim.optimize(b.build())
+    assert (result.before.nodes, result.after.nodes) == (3, 1)
+    named = {str(row[1]).strip(): row[2] for row in result.table()}
+    assert named["IdentityPass"] == "removed Identity 1"
+    assert named["IdentityArithmeticPass"] == "removed Mul 1"
+    assert "<table" in result._repr_html_()
+    assert "3 nodes -> 1" in str(result)
+
+
+def test_dumps_show_the_graph_before_and_after_each_pass(tmp_path, monkeypatch):
+    """A stand-in for Graphviz shows that pictures come from it; it is not installed everywhere."""
+    tool = tmp_path / "bin" / "dot"
+    tool.parent.mkdir()
+    tool.write_text("#!/bin/sh\nwc -l\n")
+    tool.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tool.parent}:/usr/bin:/bin")
+    b = asim.GraphBuilder("picture")
+    b.output(b.op("Relu", b.op("Identity", b.input("x", (2,)), name="same"), name="relu"), "y")
+    folder = tmp_path / "dump"
+    graph = b.build()
+    asim.optimize(graph, dump=folder)
+    assert (folder / "00_input.txt").read_text() == to_text(graph)
+    diff = (folder / "01_prepare_traversal.txt").read_text()
+    assert "-  same: " in diff
+    assert "+  relu: " in diff
+    assert "#f5c6c6" in (folder / "01_prepare_traversal.before.dot").read_text()
+    assert "#c8f0c8" in (folder / "01_prepare_traversal.dot").read_text()
+    assert (folder / "01_prepare_traversal.svg").read_text().strip().isdigit()
+
+
+def test_a_dump_folder_that_is_a_file_is_an_error(tmp_path):
+    b = asim.GraphBuilder()
+    b.output(b.op("Relu", b.input("x", (2,))), "y")
+    (tmp_path / "file").write_text("")
+    with pytest.raises(InputError, match="option dump"):
+        asim.optimize(b.build(), dump=tmp_path / "file")
