@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from os import PathLike
 
+from ascendsim.api.options import without_effect
 from ascendsim.core.errors import InputError, suggest
 from ascendsim.graph.ir import Graph
 from ascendsim.graph.scopes import clear_scopes
@@ -117,8 +118,9 @@ class FusionSettings:
         return cls(level, replace(switches, warnings=(*switches.warnings, *warnings)), custom, buffer_optimize, dump)
 
     def new_report(self) -> FusionReport:
-        """An empty report that holds the warnings of the switches."""
-        return FusionReport(warnings=list(self.switches.warnings))
+        """An empty report that holds the warnings: of the switches, and about options that have no effect at this level."""
+        useless = without_effect(self.options, self.level.name.lower(), fusion_levels())
+        return FusionReport(warnings=[*self.switches.warnings, *useless])
 
     def fuse(self, graph: Graph, soc: SocSpec, opset: OpSet, report: FusionReport, *, second_round: bool = False) -> None:
         """Graph fusion, in place, if the level asks for it.

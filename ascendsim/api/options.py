@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from ascendsim.core.errors import InputError, suggest
@@ -17,10 +17,12 @@ class ProfileOption:
     Attributes:
         values: What it may be, the default first.
         help: What it does, one line.
+        level: The fusion level from which on it counts; "" = at every one.
     """
 
     values: tuple[Value, ...]
     help: str
+    level: str = ""
 
 
 PROFILE_OPTIONS: Mapping[str, ProfileOption] = {
@@ -29,23 +31,30 @@ PROFILE_OPTIONS: Mapping[str, ProfileOption] = {
         (0, 1, 2, 3, 4),
         "operators between a convolution and those that take over its blocked format, 0 = no limit (old releases: inferred)",
     ),
-    "group_conv": ProfileOption(("packed", "split"), "grouped convolutions: packed into one, or split into one each"),
+    "group_conv": ProfileOption(("packed", "split"), "grouped convolutions: packed into one, or split into one each", "graph"),
     "ub_limits": ProfileOption(
-        ("chip", "Ascend310", "MindSpore", "documents"), "limits of UB fusion: those of the chip's time, or of a source by name"
+        ("chip", "Ascend310", "MindSpore", "documents"), "limits of UB fusion: those of the chip's time, or of a source by name", "ub"
     ),
-    "ub_conv": ProfileOption(("profile", *range(1, 17)), "elementwise operators behind a convolution in one task"),
-    "ub_elementwise": ProfileOption(("profile", *range(1, 33)), "operators of an elementwise chain in one task"),
-    "ub_reduce": ProfileOption(("profile", *range(1, 17)), "elementwise operators around a reduction in one task"),
-    "ub_segment": ProfileOption(("profile", *range(1, 17)), "elementwise operators around a segment operator in one task"),
-    "ub_automatic": ProfileOption(("profile", *range(2, 65)), "operators of a task of the automatic pass"),
-    "l1_fusion": ProfileOption((False, True), "consecutive convolutions in one task, what is between them in L1, where it pays"),
+    "ub_conv": ProfileOption(("profile", *range(1, 17)), "elementwise operators behind a convolution in one task", "ub"),
+    "ub_elementwise": ProfileOption(("profile", *range(1, 33)), "operators of an elementwise chain in one task", "ub"),
+    "ub_reduce": ProfileOption(("profile", *range(1, 17)), "elementwise operators around a reduction in one task", "ub"),
+    "ub_segment": ProfileOption(("profile", *range(1, 17)), "elementwise operators around a segment operator in one task", "ub"),
+    "ub_automatic": ProfileOption(("profile", *range(2, 65)), "operators of a task of the automatic pass", "ub"),
+    "l1_fusion": ProfileOption((False, True), "consecutive convolutions in one task, what is between them in L1, where it pays", "all"),
     "l2_edges": ProfileOption(
-        ("every", "listed"), "L2 fusion: every tensor between tasks that fits, or only the kinds that the Ascend 310 tuning guide lists"
+        ("every", "listed"),
+        "L2 fusion: every tensor between tasks that fits, or only the kinds that the Ascend 310 tuning guide lists",
+        "all",
     ),
     "l2_batch": ProfileOption(
-        ("whole", "split"), "L2 fusion: blocks run with the whole batch, or in passes of smaller batches where it pays"
+        ("whole", "split"), "L2 fusion: blocks run with the whole batch, or in passes of smaller batches where it pays", "all"
     ),
-    "matmul_bias_chips": ProfileOption(("all", "listed"), "chips that join a bias to a matrix product: all, or those that CANN lists"),
+    "mul_add_names": ProfileOption(
+        ("bert", "any"), "products that MulAddFusionPass joins with a sum: those with bert in their name, as in CANN, or all", "graph"
+    ),
+    "matmul_bias_chips": ProfileOption(
+        ("all", "listed"), "chips that join a bias to a matrix product: all, or those that CANN lists", "graph"
+    ),
 }
 
 
@@ -65,6 +74,19 @@ def profile_options(given: Mapping[str, Value] | None) -> dict[str, Value]:
             raise InputError(f"profile option {name}", f"must be one of {listed}", repr(value))
         chosen[name] = value
     return chosen
+
+
+def without_effect(chosen: Mapping[str, object], level: str, levels: Sequence[str]) -> Iterator[str]:
+    """Why options that are not at their default change nothing at a fusion level.
+
+    Args:
+        chosen: From `profile_options`.
+        level: Of the compilation.
+        levels: All levels, least first.
+    """
+    for name, option in PROFILE_OPTIONS.items():
+        if option.level and levels.index(level) < levels.index(option.level) and chosen.get(name, option.values[0]) != option.values[0]:
+            yield f"profile option {name} has no effect with fusion={level}: it counts from fusion={option.level} on"
 
 
 def parse_profile_options(texts: Mapping[str, str]) -> dict[str, Value]:

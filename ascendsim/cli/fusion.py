@@ -33,7 +33,7 @@ def run(args: argparse.Namespace) -> int:
     settings = FusionSettings.of(args.fusion, *switches)
     model = None if model_path(args) is None else compile(load_graph(args), **chip_settings(args))
     report = None if model is None else model.fusion
-    print_warnings(settings.switches.warnings)
+    print_warnings(settings.switches.warnings if report is None else report.warnings)
     states = pass_states(settings, report, args.all)
     columns = ("pass", "kind", "state", "why", "matched", "effected")
     rows = [(item.name, item.kind, item.state, item.why, _count(item.matched), _count(item.effected)) for item in states]

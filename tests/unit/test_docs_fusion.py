@@ -28,7 +28,7 @@ def test_the_commands_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, model
     monkeypatch.chdir(tmp_path)
     assert read_switch_file("fusion_switch.cfg").priorities["graph"] == {"PoolingFusionPass": 1200}
     commands = [shlex.split(line, comments=True) for line in re.findall(r"^    ascendsim (.*)$", TEXT, re.MULTILINE)]
-    assert len(commands) == 10
+    assert len(commands) == 11
     for command in commands:
         assert main(command) == 0, command
         assert "ascendsim: warning" not in capsys.readouterr().err

@@ -252,6 +252,17 @@ def test_bad_options_of_compile(options: Mapping[str, Any], message: str) -> Non
         compile(relu_chain(1), **options)
 
 
+@pytest.mark.parametrize(
+    ("options", "level", "needed"),
+    [({"group_conv": "split"}, "off", "graph"), ({"ub_conv": 2}, "graph", "ub"), ({"l2_batch": "split"}, "ub", "all")],
+)
+def test_profile_options_of_a_higher_level_are_warnings(options: Mapping[str, Any], level: str, needed: str) -> None:
+    (name,) = options
+    wanted = f"profile option {name} has no effect with fusion={level}: it counts from fusion={needed} on"
+    assert compile(relu_chain(1), soc="Ascend310", fusion=level, options=options).fusion.warnings == [wanted]
+    assert compile(relu_chain(1), soc="Ascend310", fusion=needed, options=options).fusion.warnings == []
+
+
 def test_options_that_conflict_are_warnings() -> None:
     settings = FusionSettings.of("off", optimization_switch="SoftmaxFusionPass:on", buffer_optimize="off_optimize")
     assert settings.new_report().warnings == [

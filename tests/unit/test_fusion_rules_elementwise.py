@@ -114,6 +114,12 @@ def test_other_products_with_sums_stay(name: str, readers: int, reason: str) -> 
     assert fused(mul_add(name, readers), MulAddFusionPass()).reason == reason
 
 
+def test_an_option_lifts_the_restriction_to_bert() -> None:
+    result = fused(mul_add("decoder/mul"), MulAddFusionPass(), mul_add_names="any")
+    assert result.operators == {"FusedMulAdd": 1}
+    assert result.error == EXACT
+
+
 def test_a_summand_that_is_one_of_several_results_stays() -> None:
     def body(b: GraphBuilder) -> list[Tensor]:
         x = b.input("x", (2, 8))

@@ -4,8 +4,8 @@
     AddN(Mul(a, s), c)        =>      FusedMulAddN(a, c, s)        s one number
 
 float32 values are those of the unfused operators. CANN restricts MulAddFusionPass to BERT by name: the multiplication must have "bert"
-in its name, and neither "adam" nor "lamb"; hence 17 matches and no effect on YOLOv5s. Its two patterns take the product at any port,
-and at the second port.
+in its name, and neither "adam" nor "lamb"; hence 17 matches and no effect on YOLOv5s. The option `mul_add_names` "any" lifts that. Its
+two patterns take the product at any port, and at the second port.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class MulAddFusionPass(FusionRule):
 
     def check(self, match: Match, context: FusionContext) -> str | None:
         name = match.nodes["mul"].name
-        if "bert" not in name or "adam" in name or "lamb" in name:
+        if context.options.get("mul_add_names", "bert") == "bert" and ("bert" not in name or "adam" in name or "lamb" in name):
             return "the multiplication is not one of a BERT network by its name"
         if len(match.nodes["mul"].output.uses) > 1:
             return "the product has more than one reader"
