@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, Literal
 
 from ascendsim.api.compiling import CompiledModel
 from ascendsim.api.dynamic import DynamicModel, checked_choices, with_shapes
 from ascendsim.api.result import Result
-from ascendsim.core.errors import InputError
+from ascendsim.core.errors import InputError, suggest
 from ascendsim.graph.ir import Array
 from ascendsim.machine import run as run_machine
 from ascendsim.runtime import evaluate
@@ -16,6 +16,7 @@ from ascendsim.runtime import random_inputs as _random_inputs
 from ascendsim.runtime.host_run import Choices
 
 Progress = Callable[[int, int], None]
+SHORTCUTS = ("fast_forward", "groups", "replay")  # of the machine; none of them changes a result
 
 
 def simulate(
@@ -26,6 +27,7 @@ def simulate(
     trips: Mapping[str, int] | None = None,
     instructions: bool | str | Iterable[str] = False,
     progress: Progress | None = None,
+    shortcuts: Iterable[str] = SHORTCUTS,
 ) -> Result:
     """Runs a compiled model on the simulated chip: timing only, needs no weights.
 
@@ -38,6 +40,9 @@ def simulate(
         instructions: True records every instruction of every task; names record those tasks only (any name that
             `CompiledModel.tasks_of` takes).
         progress: Called with (tasks done, tasks in all).
+        shortcuts: Which shortcuts the machine takes: "fast_forward" skips the periods of a machine that repeats itself, "groups"
+            simulates equal blocks that start together once, "replay" looks up tasks that ran before from the same state. They save
+            time and change no result, so that leaving one out is a check of it (docs/performance.md).
 
     Raises:
         GraphError: If nothing has a name in `instructions`.
@@ -45,22 +50,39 @@ def simulate(
         SimulationError: If the program deadlocks.
     """
     _check_model(model)
+    taken = _checked_shortcuts(shortcuts)
     if isinstance(model, DynamicModel):
         choices = checked_choices(model.graph, branches, trips)
         model, _ = model.execute(model.shapes_of(shapes or {}), None, choices, progress)
     elif shapes or branches or trips:
         raise InputError("options shapes, branches and trips", "go with open shapes or control flow", remedy="this model has neither")
-    return _timed(model, instructions, progress)
+    return _timed(model, instructions, progress, taken)
 
 
-def _timed(model: CompiledModel, instructions: bool | str | Iterable[str], progress: Progress | None) -> Result:
+def _checked_shortcuts(shortcuts: Iterable[str]) -> frozenset[str]:
+    names = (shortcuts,) if isinstance(shortcuts, str) else tuple(shortcuts)
+    for name in names:
+        if name not in SHORTCUTS:
+            raise InputError("option shortcuts", f"must be out of {', '.join(SHORTCUTS)}", repr(name), suggest(str(name), SHORTCUTS))
+    return frozenset(names)
+
+
+def _timed(model: CompiledModel, instructions: bool | str | Iterable[str], progress: Progress | None, shortcuts: Collection[str]) -> Result:
     wanted: bool | frozenset[int]
     if isinstance(instructions, bool):
         wanted = instructions
     else:
         names = (instructions,) if isinstance(instructions, str) else tuple(instructions)
         wanted = frozenset(task.id for name in names for task in model.tasks_of(name))
-    trace = run_machine(model.program, model.soc, instructions=wanted, progress=progress)
+    trace = run_machine(
+        model.program,
+        model.soc,
+        instructions=wanted,
+        groups="groups" in shortcuts,
+        fast_forward="fast_forward" in shortcuts,
+        replay="replay" in shortcuts,
+        progress=progress,
+    )
     return Result(model, trace)
 
 
@@ -71,6 +93,7 @@ def run(
     values: Literal["device", "float32"] = "device",
     instructions: bool | str | Iterable[str] = False,
     progress: Progress | None = None,
+    shortcuts: Iterable[str] = SHORTCUTS,
 ) -> Result:
     """Runs a compiled model on the simulated chip and computes its outputs.
 
@@ -81,6 +104,7 @@ def run(
             operator on Vector); "float32" in the model's own types.
         instructions: As in `simulate`.
         progress: As in `simulate`; counts the timing first, then the values.
+        shortcuts: As in `simulate`.
 
     Raises:
         InputError: If an input is missing, unknown, or of the wrong shape or type.
@@ -93,10 +117,11 @@ def run(
             "inputs", "must be arrays by input name", type(inputs).__name__, 'pass {"input": array}, or asim.random_inputs(model)'
         )
     _check_model(model)
+    taken = _checked_shortcuts(shortcuts)
     if isinstance(model, DynamicModel):
         ran, found = model.execute(model.values_of(inputs), values, Choices(), progress)
-        return Result(ran, _timed(ran, instructions, progress).trace, found)
-    result = _timed(model, instructions, progress)
+        return Result(ran, _timed(ran, instructions, progress, taken).trace, found)
+    result = _timed(model, instructions, progress, taken)
     order = [record.task for record in result.trace.tasks]
     outputs: dict[str, Array] = evaluate(model.graph, model.program, model.opset, order, inputs, values, progress)
     return Result(model, result.trace, outputs)

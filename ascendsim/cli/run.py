@@ -42,6 +42,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     output = "folder for tables (.csv), timeline.png, trace.json, fusion results and log, outputs.npz"
     parser.add_argument("--output", metavar="DIR", help=output)
     parser.add_argument("--top", type=positive, default=10, metavar="N", help="operators in the printed table (default: 10)")
+    text = "shortcuts that the machine takes, out of fast_forward,groups,replay, or none; the result is the same (default: all)"
+    parser.add_argument("--shortcuts", metavar="LIST", help=text)
     parser.add_argument(
         "--instructions", action="append", metavar="NODE", help="record every instruction of this operator in the trace; may be repeated"
     )
@@ -115,10 +117,11 @@ def _execute(model: CompiledModel, args: argparse.Namespace, values: str) -> Res
     from ascendsim.api import running
 
     recorded = frozenset(args.instructions or ())
+    shortcuts = running.SHORTCUTS if args.shortcuts is None else tuple(name for name in args.shortcuts.split(",") if name != "none")
     with progress("running") as show:
         if values == "off":
-            return running.simulate(model, instructions=recorded, progress=show)
-        return running.run(model, _inputs(model, args), values=values, instructions=recorded, progress=show)  # type: ignore[arg-type]
+            return running.simulate(model, instructions=recorded, progress=show, shortcuts=shortcuts)
+        return running.run(model, _inputs(model, args), values=values, instructions=recorded, progress=show, shortcuts=shortcuts)  # type: ignore[arg-type]
 
 
 def _inputs(model: CompiledModel, args: argparse.Namespace) -> dict[str, Array]:

@@ -1,0 +1,41 @@
+"""Switches of the machine's shortcuts in `simulate`: all give the same result, and a wrong name is told."""
+
+from __future__ import annotations
+
+from itertools import combinations
+from pathlib import Path
+
+import pytest
+
+import ascendsim as asim
+from ascendsim import machine
+from ascendsim.api import running
+from ascendsim.api.running import SHORTCUTS
+
+LENET = Path(__file__).parents[1] / "data" / "models" / "lenet5.onnx"
+
+
+def test_every_choice_gives_the_same_trace(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = asim.compile(asim.load(LENET), soc="Ascend910A")
+    given: list[dict[str, object]] = []
+
+    def watched(*args: object, **options: object) -> object:
+        given.append({name: options[name] for name in SHORTCUTS})
+        return machine.run(*args, **options)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(running, "run_machine", watched)
+    whole = asim.simulate(model, instructions=True).trace
+    choices = [chosen for count in range(len(SHORTCUTS)) for chosen in combinations(SHORTCUTS, count)]
+    for chosen in choices:
+        trace = asim.simulate(model, instructions=True, shortcuts=chosen).trace
+        assert trace.tasks == whole.tasks
+        if "groups" in chosen:
+            assert list(trace.instructions) == list(whole.instructions)
+    assert given == [dict.fromkeys(SHORTCUTS, True)] + [{name: name in chosen for name in SHORTCUTS} for chosen in choices]
+
+
+def test_a_wrong_name_is_told() -> None:
+    model = asim.compile(asim.load(LENET))
+    with pytest.raises(asim.InputError, match="option shortcuts must be out of fast_forward, groups, replay, not 'fast-forward'; did you"):
+        asim.simulate(model, shortcuts=["fast-forward"])
+    assert asim.simulate(model, shortcuts="groups").cycles == asim.simulate(model).cycles
