@@ -19,7 +19,10 @@ if TYPE_CHECKING:
     from ascendsim.advise import Advice, advise
     from ascendsim.api.ablation import Ablation, ablate
     from ascendsim.api.comparing import Comparison, compare
+    from ascendsim.api.comparing_gears import compare_gears
     from ascendsim.api.compiling import CompiledModel, compile
+    from ascendsim.api.dynamic import DynamicModel
+    from ascendsim.api.gears import GearedModel
     from ascendsim.api.loading import load
     from ascendsim.api.optimizing import OptimizeResult, optimize
     from ascendsim.api.result import Result
@@ -50,6 +53,9 @@ _HOMES = {
     "Ablation": "ascendsim.api.ablation",
     "compare": "ascendsim.api.comparing",
     "Comparison": "ascendsim.api.comparing",
+    "compare_gears": "ascendsim.api.comparing_gears",
+    "DynamicModel": "ascendsim.api.dynamic",
+    "GearedModel": "ascendsim.api.gears",
     "optimize": "ascendsim.api.optimizing",
     "OptimizeResult": "ascendsim.api.optimizing",
     "run": "ascendsim.api.running",
@@ -74,6 +80,8 @@ __all__ = [
     "Comparison",
     "CompileError",
     "CompiledModel",
+    "DynamicModel",
+    "GearedModel",
     "Graph",
     "GraphBuilder",
     "GraphError",
@@ -88,6 +96,7 @@ __all__ = [
     "ablate",
     "advise",
     "compare",
+    "compare_gears",
     "compile",
     "load",
     "optimize",

@@ -68,8 +68,8 @@ class DynamicModel(CompiledModel):
         results = run.run(self.graph, [inputs[tensor.name] for tensor in self.graph.inputs])
         ends = {tensor.name: "input" for tensor in self.graph.inputs} | {value.home: "output" for value in results}
         graph, program = timeline(run.steps, self.source.name, self.soc.name, self.schedule, ends, self.arena())
-        first = [tensor for tensor in graph.inputs if tensor.name in inputs]
-        graph.inputs[:] = [*first, *(tensor for tensor in graph.inputs if tensor not in first)]
+        own = [value_tensor(graph, name, value) for name, value in inputs.items()]
+        graph.inputs[:] = [*own, *(tensor for tensor in graph.inputs if tensor not in own)]
         program = replace(program, metadata={**program.metadata, REASONS: self.reasons})
         done = CompiledModel(graph, program, self.soc, self.opset, self.source, self._report(run), None)
         known = all(value.array is not None for value in results)
@@ -121,6 +121,14 @@ def _nothing(graph: Graph, inner: Sequence[int]) -> CompiledModel:
     raise InputError(f"graph {graph.name!r}", "belongs to no model")
 
 
+def value_tensor(graph: Graph, name: str, value: Value) -> Tensor:
+    """The tensor of an input in the graph of what ran; a piece may have it under this name already."""
+    known = graph.tensors.get(name)
+    if known is not None and known in graph.inputs:
+        return known
+    return graph.add_tensor(Tensor(graph.fresh(name), DType.of(value.dtype), value.shape))
+
+
 def compile_dynamic(graph: Graph, soc: SocSpec, options: Mapping[str, Any], compile_static: Callable[..., CompiledModel]) -> DynamicModel:
     """The model of a graph with open shapes or control flow.
 
@@ -168,7 +176,9 @@ def shapes_only(graph: Graph, shapes: Mapping[str, Sequence[int]]) -> dict[str, 
         given = shapes.get(name)
         if given is None and not tensor.is_static:
             raise InputError(
-                f"input {name!r}", f"has the open shape {_text(tensor)}", remedy=f'say which: shapes={{"{name}": (...)}}, or give inputs'
+                f"input {name!r}",
+                f"has the open shape {_text(tensor)}",
+                remedy=f'say which: shapes={{"{name}": (...)}}, --input_shape, or give inputs',
             )
         shape = tensor.static_shape if given is None else tuple(int(dim) for dim in given)
         _check_shape(tensor, shape, f"option shapes: input {name!r}")

@@ -53,11 +53,15 @@ class GearedModel(DynamicModel):
         """Device memory for weights; what the gears have in common lies there once."""
         return self.program.memory.weight_bytes
 
+    def shapes_of_gear(self, gear: Sequence[int]) -> dict[str, tuple[int, ...]]:
+        """Input shapes under a gear, by name."""
+        return self.settings.shapes(self.network, gear)
+
     def table(self) -> Table:
         """One row a gear: its input shapes, and the device memory that it alone would take."""
         rows = []
         for gear, (arena, weights) in self.memory.items():
-            shapes = "; ".join(f"{name}: {list(shape)}" for name, shape in self.settings.shapes(self.network, gear).items())
+            shapes = "; ".join(f"{name}: {list(shape)}" for name, shape in self.shapes_of_gear(gear).items())
             rows.append((",".join(map(str, gear)), shapes, arena / 2**20, weights / 2**20))
         return Table("gears", ("Gear", "Inputs", "Memory(MiB)", "Weights(MiB)"), tuple(rows))
 
@@ -69,7 +73,7 @@ class GearedModel(DynamicModel):
         """Inputs without values; without shapes those of the largest gear."""
         if not shapes:
             gear = max(self.memory, key=lambda gear: self.memory[gear][0])
-            shapes = self.settings.shapes(self.network, gear)
+            shapes = self.shapes_of_gear(gear)
         return self._with_gear(shapes_only(self.network, shapes))
 
     def _with_gear(self, values: dict[str, Value]) -> dict[str, Value]:
@@ -134,7 +138,7 @@ def _loaded(model: GearedModel) -> GearedModel:
     """Compiles every gear and adds up the memory of the whole."""
     steps, memory = [], {}
     for gear in model.gears:
-        shapes = model.settings.shapes(model.network, gear)
+        shapes = model.shapes_of_gear(gear)
         values = model._with_gear(shapes_only(model.network, shapes))
         run = HostRun(model.pieces, None, model.decided(values, Choices()))
         run.run(model.graph, [values[tensor.name] for tensor in model.graph.inputs])

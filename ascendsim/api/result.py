@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from ascendsim import profiling
 from ascendsim.api.compiling import CompiledModel
+from ascendsim.api.dynamic import REASONS
 from ascendsim.core.errors import InputError
 from ascendsim.graph.ir import Array
 from ascendsim.passes.fusion.plog import write_plog
@@ -47,6 +48,16 @@ class Result:
     def cycles(self) -> int:
         """Device time of one execution in AI Core clock cycles."""
         return self.trace.cycles
+
+    @property
+    def schedule(self) -> str:
+        """Who launched the tasks: "sink" (the device), "host" or "eager"."""
+        return self.model.program.mode
+
+    @property
+    def schedule_reasons(self) -> tuple[str, ...]:
+        """Why the host had to launch a graph that was meant for the device: open shapes; empty if it did not have to."""
+        return tuple(self.model.program.metadata.get(REASONS, ()))
 
     @property
     def outputs(self) -> Mapping[str, Array]:

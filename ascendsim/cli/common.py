@@ -76,10 +76,10 @@ def parse_input_shape(text: str | None) -> dict[str, tuple[int, ...]]:
     """Reads ATC's --input_shape: "name:dim,dim;name:dim". A name may contain colons, the last one counts.
 
     Raises:
-        InputError: If the form is wrong, a name comes twice or a dimension is not positive.
+        InputError: If the form is wrong, a name comes twice or a dimension is neither positive nor -1 (open).
 
-    >>> parse_input_shape("a:1,3,224,224;b:1,128")
-    {'a': (1, 3, 224, 224), 'b': (1, 128)}
+    >>> parse_input_shape("a:-1,3,224,224;b:1,128")
+    {'a': (-1, 3, 224, 224), 'b': (1, 128)}
     """
     shapes: dict[str, tuple[int, ...]] = {}
     for part in filter(None, (part.strip() for part in (text or "").split(";"))):
@@ -125,8 +125,9 @@ def _dims(name: str, text: str) -> tuple[int, ...]:
         raise InputError("option --input_shape", f"gives input {name!r} more than {_MAX_RANK} dimensions")
     dims = []
     for part in parts:
-        if not part.isascii() or not part.isdigit() or not 0 < len(part) < 14 or not 0 < int(part) < _MAX_DIM:
-            raise InputError("option --input_shape", f"must give input {name!r} whole positive dimensions", repr(part))
+        whole = part.isascii() and part.isdigit() and len(part) < 14 and 0 < int(part) < _MAX_DIM
+        if not whole and part != "-1":
+            raise InputError("option --input_shape", f"must give input {name!r} whole positive dimensions, or -1 for open ones", repr(part))
         dims.append(int(part))
     return tuple(dims)
 

@@ -6,6 +6,7 @@ import argparse
 
 from ascendsim.cli.buffers import print_details, print_summary
 from ascendsim.cli.common import print_table
+from ascendsim.cli.dynamic_options import print_open_model
 from ascendsim.cli.model_options import add_chip_options, add_model_options, chip_settings, load_graph, print_warnings
 
 NAME = "compile"
@@ -33,6 +34,8 @@ def run(args: argparse.Namespace) -> int:
     if args.buffers:
         print_details(model)
         print_summary(model)
+        return 0
+    if print_open_model(model):
         return 0
     rows = []
     for task in model.program.tasks:

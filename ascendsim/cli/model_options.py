@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ascendsim.cli.common import add_set_option, parse_input_shape, parse_settings
+from ascendsim.cli.dynamic_options import add_gear_options, gear_settings
 from ascendsim.core.errors import InputError
 
 if TYPE_CHECKING:
@@ -81,6 +82,7 @@ def add_chip_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--optimize", choices=("on", "off"), default="on", help=text)
     add_engine_options(parser)
     add_switch_options(parser)
+    add_gear_options(parser)
 
 
 def add_switch_options(parser: argparse.ArgumentParser) -> None:
@@ -154,6 +156,7 @@ def chip_settings(args: argparse.Namespace) -> dict[str, Any]:
         "multi_stream_parallel_mode": args.multi_stream_parallel_mode,
         "topo_sorting_mode": args.topo_sorting_mode,
         "disable_reuse_memory": args.disable_reuse_memory == "1",
+        **gear_settings(args),
         "options": parse_profile_options(parse_settings(args.option, option="--option")),
         "graph_kernel_flags": args.graph_kernel_flags,
         "save_graphs": args.save_graphs,

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ascendsim.cli.common import parse_settings, print_table
+from ascendsim.cli.dynamic_options import add_choice_options, choices, run_shapes
 from ascendsim.cli.model_options import (
     add_chip_options,
     add_model_options,
@@ -41,6 +42,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--input", action="append", metavar="NAME=FILE.npy", help="values of an input; others are random; may be repeated")
     output = "folder for tables (.csv), timeline.png, trace.json, fusion results and log, outputs.npz"
     parser.add_argument("--output", metavar="DIR", help=output)
+    add_choice_options(parser)
     parser.add_argument("--top", type=positive, default=10, metavar="N", help="operators in the printed table (default: 10)")
     text = "shortcuts that the machine takes, out of fast_forward,groups,replay, or none; the result is the same (default: all)"
     parser.add_argument("--shortcuts", metavar="LIST", help=text)
@@ -83,6 +85,8 @@ def print_result(result: Result, top: int) -> None:
         f"DDR {total.ddr_bytes / 1e6:,.1f} MB ({total.ddr_utilisation:.0%} of its bandwidth), "
         f"device memory {memory.peak_bytes / 2**20:.1f} MiB + weights {memory.weight_bytes / 2**20:.1f} MiB"
     )
+    if result.schedule_reasons:
+        print("scheduled by the host, task by task: " + "; ".join(result.schedule_reasons))
     print("time by engine: " + ", ".join(f"{engine} {share:.0%}" for engine, share in total.engine_shares.items()))
     print()
     print_formatted(result.top_operators(top))
@@ -120,14 +124,16 @@ def _execute(model: CompiledModel, args: argparse.Namespace, values: str) -> Res
     shortcuts = running.SHORTCUTS if args.shortcuts is None else tuple(name for name in args.shortcuts.split(",") if name != "none")
     with progress("running") as show:
         if values == "off":
-            return running.simulate(model, instructions=recorded, progress=show, shortcuts=shortcuts)
+            return running.simulate(
+                model, shapes=run_shapes(model, args), **choices(args), instructions=recorded, progress=show, shortcuts=shortcuts
+            )
         return running.run(model, _inputs(model, args), values=values, instructions=recorded, progress=show, shortcuts=shortcuts)  # type: ignore[arg-type]
 
 
 def _inputs(model: CompiledModel, args: argparse.Namespace) -> dict[str, Array]:
     from ascendsim.api.running import random_inputs
 
-    arrays = random_inputs(model, args.seed)
+    arrays = random_inputs(model, args.seed, shapes=run_shapes(model, args))
     for name, path in parse_settings(args.input, option="--input", form="NAME=FILE.npy").items():
         if name not in arrays:
             raise InputError(f"input {name!r}", "is not an input of the model", remedy=suggest(name, arrays))

@@ -18,6 +18,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ascendsim.core.dtypes import DType
+from ascendsim.core.errors import AscendSimError
+from ascendsim.graph.branches import IMPOSSIBLE
 from ascendsim.graph.ir import Dim, Graph, Shape, Tensor
 from ascendsim.ops.dims import wrapped_axis
 from ascendsim.opset import InferContext
@@ -52,6 +54,9 @@ def larger_shape(first: Shape | None, second: Shape | None) -> Shape | None:
 def infer_branches(ctx: InferContext, branches: Sequence[Graph], arguments: Sequence[Tensor | None], largest: bool = False) -> None:
     """Output types of a node that runs one of some subgraphs.
 
+    A branch that breaks a shape rule with these inputs is not for them: the others decide. It is an error when it is taken all the same,
+    and here if it is the only one. Its graph's metadata says why (`graph.branches.IMPOSSIBLE`).
+
     Args:
         ctx: Of the node.
         branches: The subgraphs that may run.
@@ -60,9 +65,18 @@ def infer_branches(ctx: InferContext, branches: Sequence[Graph], arguments: Sequ
     """
     count = len(ctx.node.outputs)
     found: list[tuple[DType, Shape | None] | None] = [None] * count
+    failures: list[AscendSimError] = []
     for branch in branches:
         _bind(ctx, branch, arguments, "branch")
-        ctx.infer_body(branch)
+        branch.metadata.pop(IMPOSSIBLE, None)
+        try:
+            ctx.infer_body(branch)
+        except AscendSimError as error:  # a branch for inputs of other shapes, which these inputs cannot take
+            branch.metadata[IMPOSSIBLE] = str(error)
+            failures.append(error)
+            if len(failures) == len(branches):
+                raise
+            continue
         _expect(ctx, "outputs", branch, len(branch.outputs), count)
         for index, tensor in enumerate(branch.outputs):
             if tensor.origin_dtype is None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from ascendsim.graph.branches import possible_subgraphs
 from ascendsim.graph.ir import Graph, Node, Tensor
 from ascendsim.passes.control_flow.nodes import is_control_flow
 
@@ -36,15 +37,10 @@ def host_reasons(graph: Graph) -> tuple[str, ...]:
 
 
 def reached_nodes(graph: Graph) -> Iterator[Node]:
-    """Every node of a graph and its subgraphs, but for branches of an If that a constant condition never takes."""
+    """Every node of a graph and its subgraphs that may run."""
     for node in graph.nodes:
         yield node
-        condition = node.input(0)
-        for name, subgraph in node.subgraphs:
-            if node.op_type == "If" and condition is not None and condition.constant is not None and condition.constant.available:
-                taken = "then_branch" if condition.constant.array().all() else "else_branch"
-                if name != taken:
-                    continue
+        for _, subgraph in possible_subgraphs(node):
             yield from reached_nodes(subgraph)
 
 

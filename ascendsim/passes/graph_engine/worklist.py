@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from time import perf_counter
 
 from ascendsim.core.errors import AscendSimError, PassError
+from ascendsim.graph.branches import possible_subgraphs
 from ascendsim.graph.ir import Graph, Node
 from ascendsim.graph.tensors import Shape
 from ascendsim.opset import OpSet
@@ -112,7 +113,7 @@ class Traversal:
         if node.graph is not self.graph or not any(True for _ in node.subgraphs):
             return changed
         before = _result_types(node)
-        for _, subgraph in node.subgraphs:
+        for _, subgraph in possible_subgraphs(node):
             changed |= Traversal(subgraph, self.passes, self.opset, self).run()
         if node.graph is self.graph and _result_types(node) != before:
             changed |= self._run_passes(node)

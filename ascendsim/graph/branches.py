@@ -1,0 +1,18 @@
+"""What is known about the subgraphs of a node before it runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ascendsim.graph.ir import Graph, Node
+
+IMPOSSIBLE = "impossible"  # key of Graph.metadata: why a branch cannot run with the input shapes at hand
+
+
+def possible_subgraphs(node: Node) -> Iterator[tuple[str, Graph]]:
+    """The subgraphs of a node that may run: not those that a constant condition of an If never takes, or that do not fit its inputs."""
+    condition = node.input(0)
+    taken = None
+    if node.op_type == "If" and condition is not None and condition.constant is not None and condition.constant.available:
+        taken = "then_branch" if condition.constant.array().all() else "else_branch"
+    return ((name, graph) for name, graph in node.subgraphs if taken in (None, name) and IMPOSSIBLE not in graph.metadata)
