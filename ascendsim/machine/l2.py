@@ -1,7 +1,7 @@
 """What L2 holds, by region of global memory, and what share of a task's bytes therefore goes to DRAM.
 
 A cache by whole regions with least-recently-used replacement, write-allocate and write-back. A task is judged when it starts: what
-is resident hits, what is not is fetched as often as `machine.reuse` says (once, unless the task comes back to it only after more
+is resident and not pushed out before it is read hits, what is not is fetched as often as `machine.reuse` says (once, unless the task comes back to it only after more
 than the capacity has passed). Dirty bytes that the task's own allocations push out load the DRAM write link while those
 allocations run. New data at addresses of a dead region overwrites its lines, so dead intermediate results never reach DRAM. Slices
 of a region (parts of a batch, inputs of a Concat) are kept by themselves and join when the whole is touched. Shares are exact
@@ -75,6 +75,7 @@ class L2State:
         self._fleeting: dict[str, None] = {}  # entries whose addresses another region may take over, and some that are gone by now
         self._used = 0  # bytes of all entries
         self._written_back = 0
+        self._touched = 0  # bytes of all that the current task touches
 
     @property
     def capacity(self) -> int:
@@ -112,7 +113,9 @@ class L2State:
             self._placed.update(self._kept.intersection(self._regions.root(access.region) for access in reads))
             return Shares(True, miss, {}, miss)
         self._written_back = 0
-        read_miss, spread = self._read(reads, fetched)
+        touched = {self._regions.key(access.region): access.unique_bytes for access in (*reads, *writes)}
+        self._touched = sum(touched.values())
+        read_miss, spread = self._read(reads, writes, fetched)
         write_through = self._write(writes)
         evicted = NONE
         if self._written_back:
@@ -121,14 +124,17 @@ class L2State:
             evicted = Fraction(self._written_back) / allocated if allocated else NONE
         return Shares(False, read_miss, spread, write_through, evicted)
 
-    def _read(self, reads: Sequence[Access], fetched: Mapping[str, Fraction]) -> tuple[dict[str, Fraction], dict[str, Fraction]]:
+    def _read(
+        self, reads: Sequence[Access], writes: Sequence[Access], fetched: Mapping[str, Fraction]
+    ) -> tuple[dict[str, Fraction], dict[str, Fraction]]:
         misses, spread = {}, {}
         for access in reads:
             self._claim(self._regions.key(access.region))
+        hits = self._hits([access for access in reads if fetched.get(access.region, access.unique_bytes) <= access.unique_bytes], writes)
         for access in reads:
             unique, moved = access.unique_bytes, access.moved_bytes
-            once = fetched.get(access.region, unique) <= unique
-            missed: Fraction | int = max(0, unique - self.resident(access.region))
+            once = access.region in hits
+            missed: Fraction | int = unique - hits.get(access.region, 0)
             if not once:
                 missed = min(fetched[access.region], Fraction(moved))
             misses[access.region] = (ALL if missed == moved else Fraction(missed) / moved) if missed and moved else NONE
@@ -139,14 +145,40 @@ class L2State:
             self._keep(self._regions.key(access.region), access.unique_bytes, dirty=0)
         return misses, spread
 
+    def _hits(self, reads: Sequence[Access], writes: Sequence[Access]) -> dict[str, int]:
+        """By region, bytes that a task finds in L2 when it comes to them.
+
+        Regions are read from their start to their end while results are written and what is missing is fetched, all in step. What is
+        allocated pushes out the oldest lines: first those of regions that were used before, then those just ahead of the reader,
+        since the ones behind it are fresh. From that moment on the reader finds nothing any more. Of a region that is resident in
+        part, the end is there (the start was pushed out first).
+        """
+        inside = {access.region: min(access.unique_bytes, self.resident(access.region)) for access in reads}
+        keys = {self._regions.key(access.region) for access in reads}
+        room, before = self._capacity - self._used, dict[str, int]()
+        for name, entry in self._entries.items():
+            if name in keys:
+                before[name] = room
+            else:
+                room += entry.resident
+        allocated = sum(access.unique_bytes for access in writes if self._regions.key(access.region) not in keys)
+        allocated += sum(access.unique_bytes - inside[access.region] for access in reads)
+        found = {}
+        for access in reads:
+            unique, there = access.unique_bytes, inside[access.region]
+            free = before.get(self._regions.key(access.region), room)
+            reached = unique if allocated <= free else free * unique // allocated  # where the reader is when the room is used up
+            found[access.region] = max(0, min(there, reached - (unique - there)))
+        return found
+
     def _write(self, writes: Sequence[Access]) -> dict[str, Fraction]:
         through = {}
         for access in writes:
             key = self._regions.key(access.region)
             self._claim(key)
             self._overwrite(key)
-            kept = min(access.unique_bytes, self._capacity)
-            excess = access.moved_bytes - kept if access.unique_bytes > self._capacity else 0
+            kept = self._stays(access.unique_bytes)
+            excess = access.moved_bytes - kept if access.unique_bytes > kept else 0
             through[access.region] = Fraction(excess, access.moved_bytes) if excess and access.moved_bytes else NONE
             self._keep(key, access.unique_bytes, dirty=kept)
         return through
@@ -185,13 +217,13 @@ class L2State:
         """Makes a region the most recently used one and evicts others until all fit."""
         entry = self._entries.pop(root, _Entry(0, 0))
         self._used -= entry.resident
-        if unique > self._capacity:
-            self._written_back += 0 if dirty else entry.dirty
-            entry = _Entry(self._capacity if dirty else 0, dirty)
+        stays = self._stays(unique)
+        if stays < unique:
+            self._written_back += 0 if dirty else max(0, entry.dirty - stays)
+            entry = _Entry(stays, dirty or min(entry.dirty, stays))
         else:
             entry = _Entry(max(entry.resident, unique), max(entry.dirty, dirty))
-            unique = entry.resident
-        needed = min(unique, self._capacity)  # a region that is too large to stay pushes all others out on its way through
+        needed = min(entry.resident, self._capacity)
         while self._entries and self._used + needed > self._capacity:
             oldest = next(iter(self._entries.values()))
             surplus = min(oldest.resident, self._used + needed - self._capacity)
@@ -205,6 +237,10 @@ class L2State:
         if entry.resident:
             self._put(root, entry)
             self._used += entry.resident
+
+    def _stays(self, unique: int) -> int:
+        """Bytes of a region that are still there when the task ends: the end of all that it touches, in proportion, if that is too much."""
+        return unique if self._touched <= self._capacity else unique * self._capacity // self._touched
 
     def _put(self, key: str, entry: _Entry) -> None:
         self._entries[key] = entry

@@ -45,11 +45,29 @@ def test_bytes_that_are_fetched_again_and_again_count_as_often() -> None:
     assert enter(l2, {"a": (60, 240)}, a=60).read_miss == {"a": 0}
 
 
-def test_a_region_above_the_capacity_does_not_stay() -> None:
+def test_only_the_end_of_a_region_above_the_capacity_stays_and_is_gone_when_the_next_reader_gets_there() -> None:
     l2 = state(a=200 * KIB, b=50 * KIB)
     enter(l2, {"b": (50, 50)})
     assert enter(l2, {"a": (200, 200)}).read_miss == {"a": 1}
-    assert (l2.resident("a"), l2.resident("b")) == (0, 0)
+    assert (l2.resident("a"), l2.resident("b")) == (100 * KIB, 0)
+    assert enter(l2, {"a": (200, 200)}).read_miss == {"a": 1}
+
+
+def test_results_push_out_what_is_not_read_yet() -> None:
+    """40 of 100 KiB are free: half of the 80 KiB of results is written when they are used up, so half of the input was read."""
+    l2 = state(a=60 * KIB, b=80 * KIB)
+    enter(l2, writes={"a": (60, 60)})
+    assert enter(l2, {"a": (60, 60)}, {"b": (80, 80)}).read_miss == {"a": Fraction(1, 2)}
+    fits = state(a=50 * KIB, b=50 * KIB)
+    enter(fits, writes={"a": (50, 50)})
+    assert enter(fits, {"a": (50, 50)}, {"b": (50, 50)}).read_miss == {"a": 0}
+
+
+def test_what_a_task_touches_beyond_the_capacity_stays_in_proportion() -> None:
+    l2 = state(a=100 * KIB, b=300 * KIB)
+    shares = enter(l2, {"a": (100, 100)}, {"b": (300, 300)})
+    assert (l2.resident("a"), l2.resident("b")) == (25 * KIB, 75 * KIB)
+    assert shares.write_through == {"b": Fraction(3, 4)}
 
 
 def test_results_are_found_by_the_next_task() -> None:
@@ -63,7 +81,7 @@ def test_the_least_recently_used_region_goes_first() -> None:
     for name in ("a", "b", "a", "c"):
         enter(l2, {name: (40, 40)})
     assert [l2.resident(name) // KIB for name in "abc"] == [40, 20, 40]
-    assert enter(l2, {"b": (40, 40)}).read_miss == {"b": Fraction(1, 2)}
+    assert enter(l2, {"b": (40, 40)}).read_miss == {"b": 1}  # fetching its start pushes out its end, the oldest lines there are
 
 
 def test_dirty_bytes_load_dram_when_they_are_pushed_out() -> None:
