@@ -1,4 +1,4 @@
-"""`ascendsim validate models | operators`: simulated against published throughput of networks, and times of operators."""
+"""`ascendsim validate models | operators | micro`: simulated against published networks, operators and micro-benchmarks."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ascendsim.cli import validate_operators
+from ascendsim.cli import validate_micro, validate_operators
 from ascendsim.cli.common import print_table
 from ascendsim.cli.model_options import check_folder, positive, progress
 from ascendsim.core.files import write_whole
@@ -21,7 +21,7 @@ _MODELS = Path(__file__).parents[2] / "tests" / "data" / "models"  # in a checko
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    kinds = parser.add_subparsers(dest="kind", required=True, metavar="models | operators")
+    kinds = parser.add_subparsers(dest="kind", required=True, metavar="models | operators | micro")
     models = kinds.add_parser("models", help="throughput of whole networks", description="Scores the throughput of whole networks.")
     models.add_argument(
         "--chips", default="310,310P3", metavar="LIST", help="chips as published: 310, 310P3, 310P, 310B1, 910B4 (default: 310,310P3)"
@@ -35,11 +35,15 @@ def configure(parser: argparse.ArgumentParser) -> None:
     models.add_argument("--output", metavar="DIR", help="folder for models.csv and a correlation picture a chip")
     times = "times of single operators"
     validate_operators.configure(kinds.add_parser("operators", help=times, description="Scores the times of single operators."))
+    short = "programs of a few instructions"
+    validate_micro.configure(kinds.add_parser("micro", help=short, description="Scores instruction programs against micro-benchmarks."))
 
 
 def run(args: argparse.Namespace) -> int:
     if args.kind == "operators":
         return validate_operators.run(args)
+    if args.kind == "micro":
+        return validate_micro.run(args)
     return _run_models(args)
 
 

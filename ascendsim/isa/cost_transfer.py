@@ -109,6 +109,8 @@ def _link_demand(move: Move, soc: SocSpec) -> LinkDemand:
     port_cycles = rounded_bytes(move, stride, BLOCK_BYTES) / efficiency / width
     if move.kind != "nd2nz":
         port_cycles = max(port_cycles, (move.bursts - 1) * soc.dma.burst_cycles)
+    elif _is_ragged(move) and soc.dma.ragged_nd2nz_bytes_per_cycle is not None:
+        port_cycles = max(port_cycles, move.bytes / soc.dma.ragged_nd2nz_bytes_per_cycle)
     hit, miss = (l2.write_latency_cycles, dram.write_latency_cycles) if write else (l2.read_latency_cycles, dram.read_latency_cycles)
     return LinkDemand(
         region=region,
@@ -135,6 +137,13 @@ def rounded_bytes(move: Move, stride: int, grain: int) -> int:
 
 def _efficiency(move: Move, soc: SocSpec) -> float:
     """Share of the rate that alignment leaves; ragged rows are measured with the misalignment that they bring."""
-    if move.burst_bytes % BLOCK_BYTES and move.bursts > 1:
-        return soc.dma.ragged_nd2nz_efficiency if move.kind == "nd2nz" else soc.dma.ragged_efficiency
+    if _is_ragged(move):
+        slow = move.kind == "nd2nz" and soc.dma.ragged_nd2nz_bytes_per_cycle is not None  # the engine is slower than any link then
+        return 1.0 if slow else soc.dma.ragged_efficiency
     return 1.0 if move.aligned else soc.dram.unaligned_efficiency
+
+
+def _is_ragged(move: Move) -> bool:
+    """Whether rows in global memory begin or end within a block of 32 B."""
+    stride = move.dst_stride if move.dst.buffer is Buffer.GM else move.src_stride
+    return move.bursts > 1 and (move.burst_bytes % BLOCK_BYTES != 0 or stride % BLOCK_BYTES != 0)

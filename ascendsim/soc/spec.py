@@ -81,8 +81,8 @@ class DmaSpec:
     burst_cycles: float  # least time of one burst of a strided transfer
     nd2nz_row_cycles: float  # extra time of one row whose layout changes to fractals on the way; no data flows meanwhile
     nd2nz_latency_cycles: int  # how much later the first result of such a transfer is there
-    ragged_efficiency: float  # rate factor of rows that do not fill 32 B blocks
-    ragged_nd2nz_efficiency: float  # the same where the layout changes
+    ragged_efficiency: float  # rate factor of rows that do not start and end with 32 B blocks
+    ragged_nd2nz_bytes_per_cycle: float | None  # rate of such rows where the layout changes; None = as ragged_efficiency says
 
 
 @dataclass(frozen=True, slots=True)

@@ -171,10 +171,13 @@ def test_gm_reads_round_bursts_up(bursts: int, burst: int, stride: int, aligned:
     assert (link.write, link.hit_latency, link.miss_latency, link.port_bytes_per_cycle) == (False, 100, 300, 64)
 
 
-def test_ragged_rows_halve_a_layout_change() -> None:
-    link = cost(move(Pipe.MTE2, Buffer.GM, Buffer.L1, 64, 48, kind="nd2nz", src_stride=4096), TOY).link
+@pytest.mark.parametrize(("burst", "stride"), [(48, 4096), (64, 4094)])
+def test_ragged_rows_of_a_layout_change_go_at_their_own_rate(burst: int, stride: int) -> None:
+    chip = toy(dma={"ragged_nd2nz_bytes_per_cycle": 16})
+    link = cost(move(Pipe.MTE2, Buffer.GM, Buffer.L1, 64, burst, kind="nd2nz", src_stride=stride, aligned=False), chip).link
     assert link is not None
-    assert link.l2_bytes == 64 * 64 * 2
+    assert link.l2_bytes == 64 * 64
+    assert link.l2_bytes / link.port_bytes_per_cycle == pytest.approx(64 * burst / 16)
 
 
 def test_layout_changes_on_the_way_show_late() -> None:

@@ -8,9 +8,10 @@ from dataclasses import replace
 import pytest
 
 from ascendsim.core.errors import CompileError, SimulationError
-from ascendsim.isa.instructions import Buffer, Flag, Loop, Mmad, Move, Operand, Pipe, Scalar, SetFlag, Statement, Vector, WaitFlag
+from ascendsim.isa.instructions import Affine, Buffer, Flag, Loop, Mmad, Move, Operand, Pipe, Scalar, SetFlag, Statement, Vector, WaitFlag
 from ascendsim.isa.program import Access, Block, CoreKind, Task, TaskKind
 from ascendsim.machine import run
+from ascendsim.soc.spec import SocSpec
 from ascendsim.trace.records import Trace
 from tests.support.toy_programs import copy_block, gm, matmul_block, program_of, task_of
 from tests.support.toy_soc import TOY, bare, toy
@@ -199,6 +200,29 @@ def test_bytes_that_a_task_reads_again_come_from_l2() -> None:
     assert spans(trace, "MTE2") == [(0, 64), (64, 128)]
     assert spans(trace, "V") == [(128 + 150, 288)]
     assert trace.tasks[0].read_bytes == {"l2": 8192, "ddr": 4096}
+
+
+def test_a_core_that_reads_the_same_bytes_again_waits_for_one_link_after_the_other() -> None:
+    soc = bare(ai_cores=1, dram={"read_gb_per_s": 32}, l2={"read_bytes_per_cycle_per_core": 64})
+    read = Move(Pipe.MTE2, UB, gm("x", 4096, Affine(0, (("i", 4096),))), 1, 4096)
+    once = 8 * 4096
+    task = task_of((block(Loop("pass", 4, (Loop("i", 8, (read,)),))), 1), accesses=(Access("x", once, 4 * once, False),))
+    trace = run(program_of(task, regions=BIG), soc, instructions=True)
+    # 32 B a cycle from DRAM in the first pass, 64 from L2 and through the port in three more: in all, not side by side
+    assert spans(trace, "MTE2")[-1][1] == pytest.approx(once / 32 + 3 * once / 64, abs=64)
+
+
+def test_cores_that_read_only_the_same_lines_in_step_share_a_narrow_path() -> None:
+    free, narrow = bare(), bare(l2={"same_line_bytes_per_cycle": 32})
+    together = task_of((block(load(4096)), 2), accesses=(Access("x", 4096, 2 * 4096, False),))
+    apart = task_of((block(load(4096)), 2), accesses=(Access("x", 2 * 4096, 2 * 4096, False),))
+
+    def end(task: Task, soc: SocSpec) -> int:
+        return run(program_of(task, regions=BIG), soc).end
+
+    assert end(together, narrow) == pytest.approx(2 * 4096 / 32, abs=2)  # 16 B a cycle for each of two cores
+    assert end(together, narrow) > end(together, free)
+    assert end(apart, narrow) == end(apart, free)  # each has lines of its own
 
 
 def test_few_transfers_are_in_flight() -> None:

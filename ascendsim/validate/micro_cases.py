@@ -1,0 +1,150 @@
+"""Which program stands for which row, and what of its run is compared.
+
+The rows of the vendor's examples come from a part with 24 cube cores at 1.8 GHz (total cycles over time of the same tables), which
+Ascend910B2 is; those of the matmul with 4 and 20 cores from one with 20 at 1.85 GHz. Times on the cores exclude launch and dispatch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from ascendsim.core.dtypes import DType
+from ascendsim.isa.instructions import Buffer
+from ascendsim.validate.micro_programs import Build, Product, Walk, both_ways, matmul, matrix_reads, on_chip_moves, products, vector_calls
+
+UNITS, MEMORY, MATMUL = "units of a core", "global memory", "matmul kernels"
+KIB = 1 << 10
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """What is read off a simulated program: microseconds of a core.
+
+    Attributes:
+        core_us: From the first instruction to the end of the last one, mean of the cores.
+        pipe_us: Busy time by pipe, mean of the cores.
+    """
+
+    core_us: float
+    pipe_us: Mapping[str, float]
+
+
+Read = Callable[[Run], float]
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A row with its program.
+
+    Attributes:
+        read: The figure, in the unit of the row.
+        settings: Overrides of the chip.
+    """
+
+    row: int
+    group: str
+    chip: str
+    build: Build
+    read: Read
+    settings: Mapping[str, int] = field(default_factory=dict)
+
+
+def _gb(size: int) -> Read:
+    return lambda run: size / run.core_us / 1e3
+
+
+def _gflops(operations: int) -> Read:
+    return lambda run: operations / run.core_us / 1e3
+
+
+def _us(run: Run) -> float:
+    return run.core_us
+
+
+def _ticks(run: Run) -> float:
+    return run.core_us * 50  # of the 50 MHz system counter
+
+
+def _mte2(run: Run) -> float:
+    return run.pipe_us["MTE2"]
+
+
+_SMALL, _LARGE, _FAST = "Ascend310", "Ascend910B2", "Ascend910B3"
+_MHZ = {"frequency_mhz": 1850}
+_OUT = DType.FLOAT32
+_RUNS = 1000
+
+
+def _unit_cases() -> tuple[Case, ...]:
+    """One unit of a core, or of both cores, kept busy by instructions of the largest size."""
+    flops = 7936 * 16 * 8 * 16  # of 256 x 128 x 256, counted as the paper does
+    found = [Case(1, MEMORY, _SMALL, both_ways(200, 64 * KIB, 2), _gb(200 * 64 * KIB * 4))]
+    for row, cores in ((2, 1), (4, 1), (25, 2)):
+        found.append(Case(row, UNITS, _SMALL, products(_RUNS, (256, 128, 256), cores), _gflops(_RUNS * flops * cores)))
+    for row, target, cores in ((5, Buffer.L0A, 1), (7, Buffer.L0B, 1), (26, Buffer.L0A, 2), (28, Buffer.L0B, 2)):
+        size = 64 * KIB
+        found.append(Case(row, UNITS, _SMALL, on_chip_moves(_RUNS, Buffer.L1, target, size, cores), _gb(_RUNS * size * cores)))
+    for row, cores in ((10, 1), (29, 2)):
+        size = 255 * 256 // 2  # source and target fit into UB
+        found.append(Case(row, UNITS, _SMALL, on_chip_moves(_RUNS, Buffer.UB, Buffer.UB, size, cores), _gb(_RUNS * size * cores)))
+    found.append(Case(8, UNITS, _SMALL, vector_calls(_RUNS, "vconv", DType.FLOAT32, 255 * 64, ()), _gb(_RUNS * 255 * 256)))
+    # Ascend910B: 64 repeats of an addition; addresses of result and sources as published, or any that conflict in the stated way
+    for row, addresses in (
+        (32, (0x10100, 0, 0x10100)),
+        (34, (0x14100, 0, 0x10000)),
+        (35, (0x10000, 0, 0x4000)),
+        (37, (0x4000, 0, 0x10100)),
+    ):
+        found.append(Case(row, UNITS, _LARGE, vector_calls(_RUNS, "vadd", DType.FLOAT32, 4096, addresses), _ticks))
+    return tuple(found)
+
+
+def _memory_cases() -> tuple[Case, ...]:
+    """A matrix of 12288 x 12288 halves, or a small one that all cores read, through MTE2."""
+    side = 12288
+    walks = {
+        38: Walk(side, side, (64, 1024), 24, to_l1=True, repeats=4, slices=4),
+        40: Walk(side, side, (64, 1024), 24, to_l1=True, repeats=4),
+        41: Walk(side, side, (64, 256), 24, to_l1=True),
+        43: Walk(side, side, (64, 64), 24, to_l1=True),
+        44: Walk(side, side, (64, 1024), 48, repeats=4),
+        46: Walk(side, side, (64, 1024), 48, pitch=side - 1),
+        47: Walk(side, side, (64, 64), 48),
+    }
+    times = {
+        49: Walk(6144, 512, (128, 64), 48, shared=True),
+        50: Walk(6144, 512, (128, 64), 48, shared=True, rotated=True),
+        1001: Walk(side, side, (1, 64), 48),
+        1002: Walk(side, side, (64, 1024), 48),
+        1003: Walk(side, side, (64, 1024), 48, repeats=4, slices=4),
+        1004: Walk(side, side, (64, 256), 24, to_l1=True, pitch=side - 1),
+        1005: Walk(6144, 512, (256, 64), 24, to_l1=True, shared=True),
+        1006: Walk(6144, 512, (256, 64), 24, to_l1=True, shared=True, rotated=True),
+    }
+    rates = tuple(Case(row, MEMORY, _LARGE, matrix_reads(walk), _gb(walk.bytes)) for row, walk in walks.items())
+    return rates + tuple(Case(row, MEMORY, _LARGE, matrix_reads(walk), _us) for row, walk in times.items())
+
+
+def _matmul_cases() -> tuple[Case, ...]:
+    """Kernels of the vendor's matmul library with published tilings."""
+    long = (128, 1280)
+    norm = Product(128, 30720, 1024, long, (128, 256, 64))
+    large = Product(128, 30720, 1024, long, (128, 256, 64), steps=4)
+    small_base = (64, 64, 256)
+    return (
+        Case(53, MATMUL, _LARGE, matmul(Product(1024, 4095, 1024, (128, 1408), (128, 256, 64))), _us),
+        Case(70, MATMUL, _LARGE, matmul(Product(768, 2048, 6144, (128, 512), (128, 256, 64))), _us),
+        Case(74, MATMUL, _LARGE, matmul(large), _mte2),
+        Case(76, MATMUL, _LARGE, matmul(norm), _us),
+        Case(80, MATMUL, _LARGE, matmul(Product(128, 24576, 512, (128, 1024), (128, 128, 64), steps=8, keeps_a=True)), _us),
+        Case(82, MATMUL, _FAST, matmul(Product(4096, 5120, 4096, (1024, 1024), small_base, out=_OUT)), _mte2, _MHZ),
+        Case(83, MATMUL, _FAST, matmul(Product(4096, 5120, 4096, (1024, 1024), (128, 256, 64), out=_OUT)), _mte2, _MHZ),
+        Case(85, MATMUL, _FAST, matmul(Product(4096, 5120, 4096, (2048, 2560), small_base, out=_OUT)), _us, _MHZ),
+        Case(106, MATMUL, _LARGE, matmul(Product(128, 30720, 64, long, (128, 256, 64))), _us),
+    )
+
+
+def micro_cases() -> tuple[Case, ...]:
+    """All cases, by row."""
+    return tuple(sorted((*_unit_cases(), *_memory_cases(), *_matmul_cases()), key=lambda case: case.row))
