@@ -113,7 +113,7 @@ def _simulated_us(row: OperatorRow, operator: OneOperator, spec: SocSpec) -> flo
 
 def _compiled(operator: OneOperator, spec: SocSpec) -> CompiledModel:
     if not operator.placed:
-        return compile(operator.graph, soc=spec, fusion="off", precision_mode=operator.precision)
+        return compile(operator.graph, soc=spec, fusion="off", optimize=False, precision_mode=operator.precision)
     opset = default_opset()
     program = lower_graph(operator.graph, spec, opset, options=LowerOptions(aicpu_types=aicpu_types(spec.short_name)))
     return CompiledModel(operator.graph, program, spec, opset, operator.graph)
