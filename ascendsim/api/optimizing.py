@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from os import PathLike
+from typing import TYPE_CHECKING
 
 from ascendsim.api.graph_dumps import GraphDumps
 from ascendsim.core.errors import InputError
@@ -14,7 +15,9 @@ from ascendsim.ops import default_opset
 from ascendsim.opset import OpSet
 from ascendsim.passes.graph_engine import EngineReport, EngineSettings, GraphEngine, Weight, pass_names, select_outputs, weigh
 from ascendsim.passes.graph_engine.stages import Dump
-from ascendsim.profiling.table import Cell, Table
+
+if TYPE_CHECKING:
+    from ascendsim.profiling.table import Cell, Table
 
 MIB = 1 << 20
 
@@ -36,6 +39,8 @@ class OptimizeResult:
 
     def table(self) -> Table:
         """What each pass did, summed over its runs, in the order of the first runs; sizes are those around whole runs of a stage's part."""
+        from ascendsim.profiling.table import Table
+
         columns = ("stage", "pass", "what it did", "nodes before", "nodes after", "weights before(MiB)", "weights after(MiB)", "time(ms)")
         rows: list[tuple[Cell, ...]] = []
         for run in self.report.runs:

@@ -8,21 +8,21 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ascendsim import profiling
 from ascendsim.api.compiling import CompiledModel
 from ascendsim.api.dynamic import REASONS
 from ascendsim.core.errors import InputError
 from ascendsim.graph.ir import Array
 from ascendsim.passes.fusion.plog import write_plog
 from ascendsim.passes.fusion.result_file import write_result
-from ascendsim.profiling.table import Table
 from ascendsim.trace.records import Trace
 
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes  # noqa: TID251 - only for the type checker, nothing is loaded
 
+    from ascendsim import profiling
     from ascendsim.plot.timeline import TimelineDisplay
+    from ascendsim.profiling.table import Table
 
 
 @dataclass(frozen=True)
@@ -73,18 +73,26 @@ class Result:
     @property
     def profile(self) -> profiling.ProfiledRun:
         """What the functions of `ascendsim.profiling` and `ascendsim.plot` take."""
+        from ascendsim import profiling
+
         return profiling.ProfiledRun(self.model.graph, self.model.program, self.trace, self.model.soc, self.model.opset)
 
     def summary(self) -> profiling.Summary:
         """Totals: time, throughput, bytes, utilisation, and the assumed chip figures behind them."""
+        from ascendsim import profiling
+
         return profiling.summarise(self.profile)
 
     def top_operators(self, count: int = 10) -> Table:
         """The operators that take the most time: engine, what bounds them, share, achieved against peak."""
+        from ascendsim import profiling
+
         return profiling.top_operators(self.profile, count)
 
     def op_summary(self) -> Table:
         """One row a task, msprof's columns for the chip's generation."""
+        from ascendsim import profiling
+
         return profiling.op_summary(self.profile)
 
     def op_statistic(self, *, task_ids: bool = False) -> Table:
@@ -93,18 +101,26 @@ class Result:
         Args:
             task_ids: Adds the column "Task IDs", which joins the table to `ai_core_metrics()`: ids that are not there ran on the AI CPU.
         """
+        from ascendsim import profiling
+
         return profiling.op_statistic(self.profile, task_ids=task_ids)
 
     def ai_core_metrics(self) -> Table:
         """One row a task of the AI Cores: time and share of each pipe. Tasks of the AI CPU are not in it."""
+        from ascendsim import profiling
+
         return profiling.ai_core_metrics(self.profile)
 
     def task_time(self) -> Table:
         """One row a task as the scheduler saw it, msprof's columns."""
+        from ascendsim import profiling
+
         return profiling.task_time(self.profile)
 
     def fusion_op(self) -> Table:
         """One row a task that runs several operators of the model, msprof's columns."""
+        from ascendsim import profiling
+
         return profiling.fusion_op(self.profile)
 
     def to_dataframe(self) -> pd.DataFrame:
@@ -129,6 +145,8 @@ class Result:
             path: File to write.
             **options: `level="instruction"`, `window=(start_us, end_us)`, `operators=[...]`; see `ascendsim.profiling.write_trace`.
         """
+        from ascendsim import profiling
+
         profiling.write_trace(self.profile, path, **options)
         return Path(path)
 
@@ -162,6 +180,8 @@ class Result:
         return (*(target / f"{table.name}.csv" for table in tables), target / "timeline.png", target / "trace.json", results, log)
 
     def _repr_html_(self) -> str:
+        from ascendsim import profiling
+
         return profiling.html(self.profile)
 
     def __repr__(self) -> str:
