@@ -109,8 +109,15 @@ def _check(spec: SocSpec, where: str) -> None:
             raise SocError(f"{where}: key {key}", "is missing")
     if spec.split_cores and not spec.vector_cores:
         raise SocError(f"{where}: key vector_cores", "must be above 0 on a chip whose cube and vector cores are apart", 0)
-    if spec.dram.unaligned_efficiency > 1:
-        raise SocError(f"{where}: key dram.unaligned_efficiency", "must not be above 1", spec.dram.unaligned_efficiency)
+    shares = {
+        "dram.unaligned_efficiency": spec.dram.unaligned_efficiency,
+        "dma.ragged_efficiency": spec.dma.ragged_efficiency,
+        "ports.load3d_least_l0a": spec.ports.load3d_least_l0a,
+        "ports.load3d_least_l0b": spec.ports.load3d_least_l0b,
+    }
+    for key, share in shares.items():
+        if share > 1:
+            raise SocError(f"{where}: key {key}", "must not be above 1", share)
     for key, dtypes in _dtype_names(spec):
         for dtype in dtypes:
             if dtype not in _DTYPES:

@@ -36,6 +36,8 @@ _ENDINGS = (
     ("_us", "us"),
 )
 _SECTION_UNITS = {"buffers": "B", "ports": "B/cycle", "cube.cycles_per_block": "cycles", "vector.cycles_per_repeat": "cycles"}
+# Far above anything that could be built; keeps a slip of the keyboard from becoming hours of simulation. "" = counts (cores, queue slots).
+_MOST = {"": 4096, "B": 1 << 40, "B/cycle": 1 << 20, "GB/s": 10**6, "MHz": 10**5, "cycles": 10**6, "ns": 10**9, "us": 10**9}
 _ZERO_UNITS = {"cycles", "ns", "us"}  # a latency or an overhead may be 0, a size, a rate or a count may not
 
 
@@ -49,6 +51,7 @@ class Field:
         optional: None is a valid value (no such path, unknown size).
         unit: Unit of the value for people, "" for counts and texts.
         may_be_zero: Whether 0 is a sensible number.
+        most: The largest number that makes sense, None if there is no such bound.
     """
 
     key: str
@@ -57,6 +60,7 @@ class Field:
     optional: bool
     unit: str
     may_be_zero: bool
+    most: int | None = None
 
 
 @cache
@@ -95,7 +99,7 @@ def check_type(value: Any, field: Field, where: str, key: str) -> Value:
     """Returns a value in the field's type.
 
     Raises:
-        SocError: If the value has another type or, as a number, is not positive where it has to be.
+        SocError: If the value has another type or, as a number, is not positive where it has to be or absurdly large.
     """
     subject = f"{where}: key {key}"
     if field.kind == "strings":
@@ -111,6 +115,8 @@ def check_type(value: Any, field: Field, where: str, key: str) -> Value:
         raise SocError(subject, "must be a whole number" if whole else "must be a number", repr(value))
     if not (0 <= value < float("inf")) or (value == 0 and not field.may_be_zero):
         raise SocError(subject, "must be a finite number that is not negative" if field.may_be_zero else "must be above 0", value)
+    if field.most is not None and value > field.most:
+        raise SocError(subject, f"must not be above {field.most}{' ' + field.unit if field.unit else ''}", value)
     return value if whole else float(value)
 
 
@@ -132,7 +138,8 @@ def _walk(owner: type, prefix: str) -> list[Field]:
         kind: Kind = "strings" if get_origin(inner) is tuple else inner.__name__
         unit = _unit(key) if kind in ("int", "float") else ""
         may_be_zero = key == "vector_cores" or (unit in _ZERO_UNITS and not table)
-        found.append(Field(key, kind, table, optional, unit, may_be_zero))
+        most = _MOST.get(unit) if kind in ("int", "float") else None
+        found.append(Field(key, kind, table, optional, unit, may_be_zero, most))
     return found
 
 
