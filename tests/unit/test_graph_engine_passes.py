@@ -15,6 +15,7 @@ from ascendsim.passes.graph_engine import pass_names
 from ascendsim.passes.graph_engine.catalogue import SUMMARIES, built_passes, ge_passes
 from ascendsim.passes.graph_engine.same_constants import same_values
 from ascendsim.passes.graph_engine.trans_ops import is_lossless
+from tests.support.evaluate import evaluate
 
 
 def types(graph: Graph) -> list[str]:
@@ -413,3 +414,44 @@ def test_a_dump_folder_that_is_a_file_is_an_error(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(InputError, match="option dump"):
         asim.optimize(b.build(), dump=tmp_path / "file")
+
+
+def dynamic_chain() -> Graph:
+    """Two heads of a (batch, 6, 8) tensor, its shape cut up and joined as exporters write it; only the batch is open."""
+    b = asim.GraphBuilder()
+    x = b.input("x", ("batch", 6, 8))
+    shape = b.op("Shape", x)
+    batch, length = (b.op("Gather", shape, np.array(axis)) for axis in (0, 1))
+    width = b.op("Slice", shape, [2], [3], [0])
+    heads = b.op("Concat", b.op("Unsqueeze", batch, [0]), b.op("Unsqueeze", length, [0]), [2], b.op("Mul", width, [1]), axis=0)
+    ones = b.op("Expand", 1.0, b.op("Unsqueeze", b.op("Add", length, 2), [0]))
+    b.output(b.op("Reshape", b.op("Concat", x, x, axis=2), heads), "y")
+    b.output(b.op("Relu", ones), "ones")
+    return b.build()
+
+
+def test_known_dimensions_of_a_dynamic_shape_fold():
+    result = asim.optimize(dynamic_chain())
+    y, ones = result.graph.outputs
+    assert y.shape == ("batch", 6, 2, 8)
+    assert ones.shape == (8,)
+    assert "Mul" not in types(result.graph)
+    assert "Slice" not in types(result.graph)
+    assert result.report.totals()["InferValueRangePass"]["folded nodes"] >= 2
+    assert to_text(asim.optimize(result.graph).graph) == to_text(result.graph)
+
+
+def test_known_dimensions_of_a_dynamic_shape_keep_the_values():
+    graph = dynamic_chain()
+    x = np.random.default_rng(0).standard_normal((3, 6, 8)).astype(np.float32)
+    expected = evaluate(graph, default_opset(), {"x": x})
+    for old, new in zip(expected, evaluate(asim.optimize(graph).graph, default_opset(), {"x": x}), strict=True):
+        np.testing.assert_array_equal(old, new)
+
+
+@pytest.mark.parametrize("body", [lambda b, s: b.op("Expand", 1.0, s), lambda b, s: b.op("Reshape", b.op("Expand", 1.0, s), s)])
+def test_a_symbol_that_may_be_one_is_no_dimension_of_expand(body):
+    b = asim.GraphBuilder()
+    b.output(b.op("Relu", body(b, b.op("Shape", b.input("x", ("n", 4))))), "y")
+    shape = asim.optimize(b.build()).graph.outputs[0].shape
+    assert shape[1] == 4

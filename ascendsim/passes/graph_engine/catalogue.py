@@ -63,6 +63,7 @@ SUMMARIES: dict[str, str] = {
     "ReplaceWithEmptyConstPass": "nodes whose outputs have no elements become empty constants",
     "DimensionComputePass": "Shape and Size fold as soon as the shape of their input is known",
     "ConstantFoldingPass": "nodes whose inputs are all constant become their values",
+    "InferValueRangePass": "elements of shape vectors are followed though others are open; where all are known the node folds",
     "ConvertPotentialConstantToOfficialPass": "values that the traversal found become constants of the graph",
     "InlinePartitionedCallPass": "the body of a PartitionedCall takes the place of the call",
     "NoUseReshapeRemovePass": "Reshape, Flatten, Squeeze, Unsqueeze to the same shape go",

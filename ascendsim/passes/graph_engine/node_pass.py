@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Protocol
 
-from ascendsim.graph.ir import Graph, Node
+from ascendsim.graph.ir import Dim, Graph, Node, Tensor
 from ascendsim.opset import OpSet
 from ascendsim.passes.base import PassResult
 
@@ -57,11 +57,19 @@ class Tally:
 
 
 class Site(Protocol):
-    """What a node pass sees of the traversal that runs it."""
+    """What a node pass sees of the traversal that runs it.
+
+    Attributes:
+        opset: Operators.
+        graph: The graph of the node.
+        tally: What the pass did so far.
+        parts: Elements of integer tensors that are known in part (see `value_range`).
+    """
 
     opset: OpSet
     graph: Graph
     tally: Tally
+    parts: dict[Tensor, tuple[Dim, ...]]
 
     def again(self, node: Node, when: When = When.IMMEDIATE) -> None:
         """Asks for a node to be visited again; nodes that are gone by then are passed over."""

@@ -41,6 +41,7 @@ from ascendsim.passes.graph_engine.reshapes import DIMENSION_ADJUST, RESHAPE_REM
 from ascendsim.passes.graph_engine.same_constants import ConstantFuseSamePass, RemoveSameConstPass
 from ascendsim.passes.graph_engine.settings import EngineSettings
 from ascendsim.passes.graph_engine.trans_ops import TransOpSymmetryEliminationPass, TransOpWithoutReshapeFusionPass
+from ascendsim.passes.graph_engine.value_range import InferValueRangePass
 from ascendsim.passes.graph_engine.worklist import Traversal
 
 MAX_ROUNDS = 20  # of the stages after graph fusion; two are usual
@@ -77,6 +78,7 @@ def before_fusion(opset: OpSet) -> tuple[Stage, ...]:
         ReplaceWithEmptyConstPass(potential=True),
         DimensionComputePass(potential=True),
         ConstantFoldingPass(potential=True),
+        InferValueRangePass(potential=True),
     )
     markers: tuple[NodePass, ...] = (NO_USE_RESHAPE, DROPOUT, UNCHANGED_TRANSPOSE, IDENTITY)
     return (
@@ -102,6 +104,7 @@ def after_fusion(opset: OpSet) -> tuple[Stage, ...]:
         ReplaceWithEmptyConstPass(),
         DimensionComputePass(),
         ConstantFoldingPass(),
+        InferValueRangePass(),
         DIMENSION_ADJUST,
         Dim1TransposeToSqueezePass(),
     )

@@ -15,7 +15,7 @@ from time import perf_counter
 
 from ascendsim.core.errors import AscendSimError, PassError
 from ascendsim.graph.branches import possible_subgraphs
-from ascendsim.graph.ir import Graph, Node
+from ascendsim.graph.ir import Dim, Graph, Node, Tensor
 from ascendsim.graph.tensors import Shape
 from ascendsim.opset import OpSet
 from ascendsim.passes.graph_engine.edits import all_graphs
@@ -36,6 +36,7 @@ class Traversal:
 
     Attributes:
         tallies: What each pass did, by name; shared with the traversals of subgraphs.
+        parts: Elements of integer tensors that are known in part; shared with the traversals of subgraphs.
         visits: How many times a node was visited in this graph.
     """
 
@@ -44,6 +45,7 @@ class Traversal:
         self.depth: int = outer.depth + 1 if outer is not None else 0
         self.tallies: dict[str, Tally] = outer.tallies if outer is not None else {item.name: Tally() for item in passes}
         self.tally = Tally()
+        self.parts: dict[Tensor, tuple[Dim, ...]] = outer.parts if outer is not None else {}
         self.visits = 0
         self._root: Traversal = outer._root if outer is not None else self
         self._queue: deque[Node] = deque()
