@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from ascendsim.api.optimizing import OptimizeResult, optimize
     from ascendsim.api.result import Result
     from ascendsim.api.running import random_inputs, run, simulate
+    from ascendsim.api.saving import load_compiled, save
     from ascendsim.core.errors import (
         AscendSimError,
         CompileError,
@@ -59,6 +60,8 @@ _HOMES = {
     "optimize": "ascendsim.api.optimizing",
     "OptimizeResult": "ascendsim.api.optimizing",
     "run": "ascendsim.api.running",
+    "save": "ascendsim.api.saving",
+    "load_compiled": "ascendsim.api.saving",
     "random_inputs": "ascendsim.api.running",
     "Result": "ascendsim.api.result",
     "Graph": "ascendsim.graph.ir",
@@ -99,9 +102,11 @@ __all__ = [
     "compare_gears",
     "compile",
     "load",
+    "load_compiled",
     "optimize",
     "random_inputs",
     "run",
+    "save",
     "simulate",
 ]
 

@@ -56,6 +56,7 @@ class CompiledModel:
         graph_kernel: The composites of graph-kernel fusion and their price; None in other flows.
         buffers: What L1 and L2 fusion did: convolutions joined through L1, tensors in L2, blocks cut into smaller batches.
         optimized: What the graph engine did.
+        lowering: How the device graph was lowered.
     """
 
     graph: Graph
@@ -67,6 +68,7 @@ class CompiledModel:
     graph_kernel: GraphKernelReport | None = None
     buffers: BufferReport = field(default_factory=BufferReport)
     optimized: EngineReport = field(default_factory=EngineReport)
+    lowering: LowerOptions = field(default_factory=LowerOptions)
 
     def tasks_of(self, node: str) -> tuple[Task, ...]:
         """The tasks that run a node, a fused operator, a scope or what matches a shell pattern; see `api.naming.tasks_named`.
@@ -229,7 +231,7 @@ def compile(
     else:
         program, placed = lower_graph(device, spec, opset, options=lowering), BufferReport()
     program = replace(program, mode=scheduling.mode)
-    return CompiledModel(device, program, spec, opset, graph, report, made, placed, engine.report)
+    return CompiledModel(device, program, spec, opset, graph, report, made, placed, engine.report, replace(lowering, known=None))
 
 
 def _chip(soc: str | PathLike[str] | SocSpec, overrides: dict[str, str | int | float], aicore_num: int | None) -> SocSpec:

@@ -8,6 +8,7 @@ from ascendsim.cli.buffers import print_details, print_summary
 from ascendsim.cli.common import print_table
 from ascendsim.cli.dynamic_options import print_open_model
 from ascendsim.cli.model_options import add_chip_options, add_model_options, chip_settings, load_graph, print_warnings
+from ascendsim.cli.saved import check_target
 
 NAME = "compile"
 HELP = "compile a model for a chip and show its tasks or the program of one operator"
@@ -21,13 +22,19 @@ def configure(parser: argparse.ArgumentParser) -> None:
     shown.add_argument(
         "--buffers", action="store_true", help="print what L1 and L2 fusion did instead of the task table, and what they left"
     )
+    parser.add_argument("--output", metavar="FILE.asim", help="save the compiled model; ascendsim run takes it in place of the network")
 
 
 def run(args: argparse.Namespace) -> int:
     from ascendsim.api.compiling import compile
 
+    check_target(args.output)
     model = compile(load_graph(args), **chip_settings(args))
     print_warnings(model.fusion.warnings)
+    if args.output is not None:
+        from ascendsim.api.saving import save
+
+        print(f"wrote {save(model, args.output)}")
     if args.listing is not None:
         print(model.listing(args.listing), end="")
         return 0

@@ -20,6 +20,7 @@ from ascendsim.cli.model_options import (
     print_warnings,
     progress,
 )
+from ascendsim.cli.saved import saved_model
 from ascendsim.core.errors import InputError, suggest
 
 if TYPE_CHECKING:
@@ -56,9 +57,8 @@ def run(args: argparse.Namespace) -> int:
 
     started = time.perf_counter()
     check_folder(args.output)
-    graph = load_graph(args)
-    values = args.values or ("device" if has_values(graph) else "off")
-    model = compile(graph, **chip_settings(args))
+    model = saved_model(args) or compile(load_graph(args), **chip_settings(args))
+    values = args.values or ("device" if has_values(model.source) else "off")
     print_warnings(model.fusion.warnings)
     for node in args.instructions or ():
         model.tasks_of(node)  # an unknown name is an error with a suggestion

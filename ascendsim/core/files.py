@@ -3,8 +3,32 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from os import PathLike
 from pathlib import Path
+from typing import BinaryIO
+
+
+@contextmanager
+def open_whole(path: str | PathLike[str]) -> Iterator[BinaryIO]:
+    """Opens a file to write so that it appears under its name only if the block ends well; a reader never sees a part of it.
+
+    Args:
+        path: File to write; its folder must exist.
+
+    Raises:
+        OSError: If it cannot be written; nothing is left behind then.
+    """
+    target = Path(path)
+    scratch = target.with_name(f".{target.name}.{os.getpid()}.partial")
+    try:
+        with scratch.open("wb") as stream:
+            yield stream
+        scratch.replace(target)
+    except BaseException:
+        scratch.unlink(missing_ok=True)
+        raise
 
 
 def write_whole(path: str | PathLike[str], content: bytes) -> Path:
@@ -17,12 +41,6 @@ def write_whole(path: str | PathLike[str], content: bytes) -> Path:
     Raises:
         OSError: If it cannot be written; nothing is left behind then.
     """
-    target = Path(path)
-    scratch = target.with_name(f".{target.name}.{os.getpid()}.partial")
-    try:
-        scratch.write_bytes(content)
-        scratch.replace(target)
-    except BaseException:
-        scratch.unlink(missing_ok=True)
-        raise
-    return target
+    with open_whole(path) as stream:
+        stream.write(content)
+    return Path(path)

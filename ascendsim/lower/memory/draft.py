@@ -80,8 +80,9 @@ class Draft:
 
     @property
     def owners(self) -> list[str]:
-        """Regions that own their bytes, weights left out."""
-        return [name for name in self.sizes if name not in self._aliases and self.kinds[name] != "weight"]
+        """Regions that own their bytes, weights left out, by first use and name: the order in which tensors were made has no say."""
+        found = [name for name in self.sizes if name not in self._aliases and self.kinds[name] != "weight"]
+        return sorted(found, key=lambda name: (self.users.get(name, (0,))[0], name))
 
     @property
     def weights(self) -> list[str]:

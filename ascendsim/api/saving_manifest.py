@@ -1,0 +1,171 @@
+"""What a saved model holds besides graph and weights, and how its program is made again."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from ascendsim.api.compiling import CompiledModel
+from ascendsim.api.saving_codec import decode
+from ascendsim.core.errors import InputError
+from ascendsim.graph.ir import Graph
+from ascendsim.isa.program import MODES, Program
+from ascendsim.lower import LowerOptions, lower_graph
+from ascendsim.lower.l2_placement import KEPT, PLACED
+from ascendsim.lower.memory import MemoryOptions
+from ascendsim.lower.streams import StreamOptions
+from ascendsim.ops import default_opset
+from ascendsim.ops.fused_chain import chain_work
+from ascendsim.soc import SocSpec
+
+FORMAT = "ascendsim compiled model"
+VERSION = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Lowering:
+    """How the graph was lowered: `LowerOptions` without what is the same for all models."""
+
+    aicpu_types: frozenset[str]
+    flags: Mapping[str, object]
+    memory: MemoryOptions
+    streams: StreamOptions
+
+
+@dataclass(frozen=True, slots=True)
+class Weight:
+    """A constant.
+
+    Attributes:
+        dtype, shape: Of its values.
+        offset: Of their first byte in the entry of all weights; -1 if there are none.
+        absent: Why there are none.
+    """
+
+    dtype: str
+    shape: tuple[int, ...]
+    offset: int
+    absent: str
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """The content of manifest.json.
+
+    Attributes:
+        format, version: Of the file.
+        made_by: Release that wrote it.
+        soc: The chip, changes applied.
+        lowering: How the graph was lowered.
+        mode: Who launches tasks.
+        l2_placed, l2_kept: Regions that L2 fusion placed.
+        origins: Facts about nodes that are not part of the graph's text: scopes, names in the source.
+        weights: Constants, in the order of the graph's text.
+        program: Hash of the program.
+    """
+
+    format: str
+    version: int
+    made_by: str
+    soc: SocSpec
+    lowering: Lowering
+    mode: str
+    l2_placed: tuple[str, ...]
+    l2_kept: tuple[str, ...]
+    origins: Mapping[str, Mapping[str, object]]
+    weights: tuple[Weight, ...]
+    program: str
+
+
+def manifest_of(model: CompiledModel, weights: tuple[Weight, ...]) -> Manifest:
+    """The manifest of a model."""
+    from ascendsim import __version__
+
+    program, options = model.program, model.lowering
+    return Manifest(
+        format=FORMAT,
+        version=VERSION,
+        made_by=__version__,
+        soc=model.soc,
+        lowering=Lowering(options.aicpu_types, options.flags, options.memory, options.streams),
+        mode=program.mode,
+        l2_placed=tuple(program.metadata.get(PLACED, ())),
+        l2_kept=tuple(program.metadata.get(KEPT, ())),
+        origins={node.name: facts for node in model.graph.nodes if (facts := _plain(node.origin))},
+        weights=weights,
+        program=program_hash(program),
+    )
+
+
+def checked_manifest(data: Any, subject: str) -> Manifest:
+    """The manifest from parsed JSON.
+
+    Raises:
+        InputError: If it is of another format or a newer version, or something in it is missing or of another type.
+    """
+    if not isinstance(data, dict) or data.get("format") != FORMAT or not isinstance(data.get("version"), int):
+        raise InputError(subject, "is no saved model of ascendsim", remedy="see asim.save")
+    if data["version"] > VERSION:
+        rule = f"has version {data['version']} of the format, this release reads up to {VERSION}"
+        raise InputError(subject, rule, remedy="use a newer release of ascendsim")
+    manifest = decode(Manifest, data, "manifest")
+    if manifest.mode not in MODES:
+        raise InputError("manifest.mode", f"must be one of {', '.join(MODES)}", repr(manifest.mode))
+    return manifest
+
+
+def lowering_of(manifest: Manifest) -> LowerOptions:
+    """How the graph was lowered, and is lowered again."""
+    how = manifest.lowering
+    return LowerOptions(how.aicpu_types, how.flags, chain_work, how.memory, how.streams)
+
+
+def lowered(graph: Graph, manifest: Manifest) -> Program:
+    """The program of a graph, made as the manifest says.
+
+    Raises:
+        CompileError: If the graph cannot be lowered for the chip.
+    """
+    program = lower_graph(graph, manifest.soc, default_opset(), options=lowering_of(manifest))
+    placed = {PLACED: manifest.l2_placed, KEPT: manifest.l2_kept} if manifest.l2_placed or manifest.l2_kept else {}
+    return replace(program, mode=manifest.mode, metadata={**program.metadata, **placed})
+
+
+def program_hash(program: Program) -> str:
+    """A hash of all that decides time and values: tasks with their blocks, streams and events, memory, mode and placement in L2."""
+    digest = hashlib.sha256(program.mode.encode())
+    blocks: dict[int, str] = {}
+    for task in program.tasks:
+        plain = (task.id, task.name, task.kind, task.stream, task.waits_for, task.cpu_us, task.fused, task.accesses)
+        digest.update(repr(plain).encode())
+        for group in task.groups:
+            block = group.block
+            if id(block) not in blocks:
+                blocks[id(block)] = repr((block.body, block.allocations, block.flags, block.core))
+            digest.update(f"{group.count} {blocks[id(block)]}".encode())
+    for name in sorted(program.memory.regions):
+        digest.update(repr(program.memory.regions[name]).encode())
+    placed = [sorted(program.metadata.get(key, ())) for key in (PLACED, KEPT)]
+    digest.update(repr((program.memory.peak_bytes, program.memory.weight_bytes, placed)).encode())
+    return digest.hexdigest()
+
+
+def origins_restored(graph: Graph, origins: Mapping[str, Mapping[str, object]]) -> None:
+    """Gives the nodes of a graph the facts about them that its text leaves out.
+
+    Raises:
+        GraphError: If the graph does not have a node.
+    """
+    for name, facts in origins.items():
+        graph.node(name).origin.update(facts)
+
+
+def _plain(origin: Mapping[str, Any]) -> dict[str, object]:
+    """Facts that are numbers, text or sequences of text; others served passes that are over."""
+    return {
+        key: value
+        for key, value in origin.items()
+        if isinstance(value, bool | int | str) or (isinstance(value, tuple) and all(isinstance(item, str) for item in value))
+    }

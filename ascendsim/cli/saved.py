@@ -1,0 +1,41 @@
+"""Saved models on the command line: `ascendsim compile --output model.asim` and `ascendsim run model.asim`."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING
+
+from ascendsim.cli.model_options import add_chip_options, add_model_options, model_path
+from ascendsim.core.errors import InputError
+
+if TYPE_CHECKING:
+    from ascendsim.api.compiling import CompiledModel
+
+SUFFIX = ".asim"  # as ascendsim.api.saving has it
+_KEPT = ("model", "model_option", "framework", "seed")  # options that a saved model leaves open
+
+
+def saved_model(args: argparse.Namespace) -> CompiledModel | None:
+    """The compiled model of a file that ends in .asim; None for all other files.
+
+    Raises:
+        InputError: If the file is no saved model, or options ask for another compilation.
+    """
+    path = model_path(args)
+    if path is None or not path.endswith(SUFFIX):
+        return None
+    parser = argparse.ArgumentParser()
+    add_model_options(parser, optional=True)
+    add_chip_options(parser)
+    for name, default in vars(parser.parse_args([])).items():
+        if name not in _KEPT and getattr(args, name) != default:
+            raise InputError(f"option --{name}", "has no effect on a compiled model", remedy="compile the network again with it")
+    from ascendsim.api.saving import load_compiled
+
+    return load_compiled(path)
+
+
+def check_target(path: str | None) -> None:
+    """Refuses a name for a saved model that would not be recognised as one, before any work is done."""
+    if path is not None and not path.endswith(SUFFIX):
+        raise InputError("option --output", f"must name a file that ends in {SUFFIX}", repr(path))
