@@ -1,6 +1,6 @@
 """The three parts that every instruction cost keeps apart: how long the unit is busy, when the result may be read, what links carry.
 
-Units are cycles of the clock of the core that executes the instruction. Docs: docs/time.md; figures come from `SocSpec`.
+Units are cycles of the clock of the core that executes the instruction. Docs: docs/how_time_is_modelled.md; figures come from `SocSpec`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """What every instruction costs on a chip: pure functions of the instruction and the chip's figures.
 
-The formulas stand per unit in `cost_compute` and `cost_transfer`, each with where it comes from; every
-constant comes from `SocSpec` or stands with its source at the top of those files.
+The formulas stand per unit in `cost_compute` and `cost_transfer`; every constant comes from `SocSpec`, where its source is.
 """
 
 from __future__ import annotations
