@@ -112,14 +112,14 @@ class Node:
         return self.attributes.get(name, default)
 
     @property
-    def subgraphs(self) -> Iterator[tuple[str, Graph]]:
+    def subgraphs(self) -> tuple[tuple[str, Graph], ...]:
+        found: list[tuple[str, Graph]] = []
         for key, value in self.attributes.items():
             if isinstance(value, Graph):
-                yield key, value
+                found.append((key, value))
             elif isinstance(value, tuple):
-                for item in value:
-                    if isinstance(item, Graph):
-                        yield key, item
+                found += [(key, item) for item in value if isinstance(item, Graph)]
+        return tuple(found)
 
     def __repr__(self) -> str:
         return f"{self.op_type}({self.name})"
@@ -337,7 +337,7 @@ class Graph:
             return list(self._order)
         order = self._in_insertion_order() or self._sorted()
         # What a subgraph reads from outside can change without notice.
-        self._order = None if any(True for node in order for _ in node.subgraphs) else order
+        self._order = None if any(node.subgraphs for node in order) else order
         return list(order)
 
     def _in_insertion_order(self) -> list[Node] | None:

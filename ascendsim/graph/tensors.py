@@ -127,7 +127,12 @@ class Tensor:
     @property
     def is_static(self) -> bool:
         """Whether every dimension is a number."""
-        return self.shape is not None and all(isinstance(d, int) for d in self.shape)
+        if self.shape is None:
+            return False
+        for dim in self.shape:  # noqa: SIM110 - a loop, since this is asked for all the time
+            if not isinstance(dim, int):
+                return False
+        return True
 
     @property
     def static_shape(self) -> tuple[int, ...]:

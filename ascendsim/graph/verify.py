@@ -99,73 +99,85 @@ def _verify_ends(graph: Graph, scopes: tuple[Graph, ...]) -> None:
 def _verify_tensors(graph: Graph, scopes: tuple[Graph, ...]) -> None:
     inputs = set(graph.inputs)
     for name, tensor in graph.tensors.items():
-        subject = f"tensor {name!r}"
         if tensor.name != name:
-            raise GraphError(subject, "must be registered under its own name", repr(tensor.name), "rename with graph.rename_tensor")
+            raise GraphError(
+                f"tensor {name!r}", "must be registered under its own name", repr(tensor.name), "rename with graph.rename_tensor"
+            )
         if tensor.producer is not None:
             producer = tensor.producer
             if producer.graph is not graph:
-                raise GraphError(subject, "must be made by a node of its own graph", repr(producer.name), "remove the tensor with its node")
+                raise GraphError(
+                    f"tensor {name!r}", "must be made by a node of its own graph", repr(producer.name), "remove the tensor with its node"
+                )
             if tensor.index >= len(producer.outputs) or producer.outputs[tensor.index] is not tensor:
                 raise GraphError(
-                    subject, f"must be output {tensor.index} of node {producer.name!r}", remedy="keep producer and outputs in step"
+                    f"tensor {name!r}",
+                    f"must be output {tensor.index} of node {producer.name!r}",
+                    remedy="keep producer and outputs in step",
                 )
             if tensor.constant is not None:
                 raise GraphError(
-                    subject, "must not be both a constant and the output of a node", repr(producer.name), "drop one of the two"
+                    f"tensor {name!r}", "must not be both a constant and the output of a node", repr(producer.name), "drop one of the two"
                 )
         elif tensor.constant is None and tensor not in inputs and (tensor.uses or tensor in graph.outputs):
-            raise GraphError(subject, "has no source", remedy="it must be a graph input, a constant or the output of a node")
-        if tensor.shape is not None and any(isinstance(dim, int) and dim < 0 for dim in tensor.shape):
-            raise GraphError(subject, "must have dimensions that are not negative", list(tensor.shape))
-        for use in tensor.uses:
-            _verify_use(tensor, use, graph, subject)
+            raise GraphError(f"tensor {name!r}", "has no source", remedy="it must be a graph input, a constant or the output of a node")
+        for dim in tensor.shape or ():
+            if isinstance(dim, int) and dim < 0:
+                raise GraphError(f"tensor {name!r}", "must have dimensions that are not negative", list(tensor.shape or ()))
+        for use in tensor._uses:
+            _verify_use(tensor, use)
 
 
-def _verify_use(tensor: Tensor, use: Use, graph: Graph, subject: str) -> None:
+def _verify_use(tensor: Tensor, use: Use) -> None:
     if use.node.graph is None:
         raise GraphError(
-            subject, "is listed as read by a node that is in no graph", repr(use.node.name), "remove nodes with graph.remove_node"
+            f"tensor {tensor.name!r}",
+            "is listed as read by a node that is in no graph",
+            repr(use.node.name),
+            "remove nodes with graph.remove_node",
         )
     if use.node.input(use.index) is not tensor:
         raise GraphError(
-            subject,
+            f"tensor {tensor.name!r}",
             f"is listed as input {use.index} of node {use.node.name!r}, which reads something else",
             remedy="connect with node.set_input",
         )
 
 
 def _verify_node(graph: Graph, node: Node, scopes: tuple[Graph, ...]) -> None:
-    subject = f"node {node.name!r} ({node.op_type})"
     if not node.op_type:
-        raise GraphError(subject, "must have an operator type")
+        raise GraphError(_named(node), "must have an operator type")
     if node.graph is not graph or graph.node(node.name) is not node:
-        raise GraphError(subject, "must be registered under its own name in its own graph", remedy="make nodes with graph.add_node")
+        raise GraphError(_named(node), "must be registered under its own name in its own graph", remedy="make nodes with graph.add_node")
     for index, tensor in enumerate(node.inputs):
         if tensor is None:
             continue
-        _in_scope(tensor, f"input {index} of {subject}", scopes)
+        if graph.tensors.get(tensor.name) is not tensor:
+            _in_scope(tensor, f"input {index} of {_named(node)}", scopes)
         if Use(node, index) not in tensor._uses:
+            subject = _named(node)
             raise GraphError(
                 f"input {index} of {subject}", f"is missing in the use list of tensor {tensor.name!r}", remedy="connect with node.set_input"
             )
     for index, tensor in enumerate(node.outputs):
         if graph.tensors.get(tensor.name) is not tensor or tensor.producer is not node or tensor.index != index:
             raise GraphError(
-                f"output {index} of {subject}",
+                f"output {index} of {_named(node)}",
                 f"must be made by this node alone: {tensor.name!r}",
                 remedy="give each output its own tensor",
             )
     for before in node.control:
         if before.graph is not graph:
             raise GraphError(
-                subject, "has a control edge from a node outside its graph", repr(before.name), "remove it with node.remove_control"
+                _named(node), "has a control edge from a node outside its graph", repr(before.name), "remove it with node.remove_control"
             )
-    connected = (
-        any(node.inputs) or node.control or node._followers or any(t.uses for t in node.outputs) or any(True for _ in node.subgraphs)
-    )
+    connected = any(node.inputs) or node.control or node._followers or any(t.uses for t in node.outputs) or node.subgraphs
     if not connected and not any(tensor in graph.outputs for tensor in node.outputs):
-        raise GraphError(subject, "has no edge at all", remedy="connect it or remove it")
+        raise GraphError(_named(node), "has no edge at all", remedy="connect it or remove it")
+
+
+def _named(node: Node) -> str:
+    return f"node {node.name!r} ({node.op_type})"
 
 
 def _in_scope(tensor: Tensor, subject: str, scopes: tuple[Graph, ...]) -> None:
