@@ -144,12 +144,12 @@ class HostRun:
         self._pieces, self._values, self._choices, self._progress = pieces, values, choices, progress
         self.steps: list[Step] = []
         self._looks = self._decisions = 0
-        self._ends: frozenset[Tensor] = frozenset()
+        self._ends: set[Tensor] = set()  # tensors that are outputs of the model
 
     def run(self, graph: Graph, inputs: Sequence[Value]) -> list[Value]:
         """Runs a model on its inputs and returns its outputs; `steps` then has what ran."""
         named = [replace(value, home=tensor.name) for tensor, value in zip(graph.inputs, inputs, strict=True)]
-        self._ends = frozenset(graph.outputs)
+        self._ends = set(graph.outputs)
         values = _Scope(self, graph, named, "", None).finish()
         for number, (tensor, value) in enumerate(zip(graph.outputs, values, strict=True)):
             if value.half:
@@ -159,6 +159,12 @@ class HostRun:
     def look(self) -> None:
         """The host waits for the device and reads a value back."""
         self._looks += 1
+
+    def enter(self, node: Node, branch: Graph) -> None:
+        """A branch runs: what it gives may be an output of the model, in contrast to what a loop's body gives, with which it goes on."""
+        if node.op_type in ("If", "Case", "PartitionedCall"):
+            given = zip(node.outputs, branch.outputs, strict=False)
+            self._ends.update(inner for outer, inner in given if outer in self._ends)
 
     def decided(self, on_host: bool) -> None:
         """A branch was chosen or a loop tested."""
@@ -224,11 +230,10 @@ class HostRun:
 
 
 class _Scope:
-    """A graph while it runs: the values of its tensors, and the scope around it. This is the host that runs subgraphs of its nodes."""
+    """A graph while it runs: the values of its tensors, and the scope around it."""
 
     def __init__(self, owner: HostRun, graph: Graph, inputs: Sequence[Value], prefix: str, around: _Scope | None) -> None:
-        self._owner, self._graph, self._prefix, self._around = owner, graph, prefix, around
-        self._node_prefix = prefix
+        self._owner, self._graph, self.prefix, self._around = owner, graph, prefix, around
         self._values: dict[Tensor, Value] = {}
         for tensor, value in zip(graph.inputs, inputs, strict=True):
             self._bind(tensor, value)
@@ -236,13 +241,13 @@ class _Scope:
     def finish(self) -> list[Value]:
         """Runs the graph to its end and returns its outputs."""
         owner = self._owner
-        part: Part | None = owner._pieces.part(self._graph, self._prefix)
+        part: Part | None = owner._pieces.part(self._graph, self.prefix)
         forced: tuple[tuple[int, ...], ...] | None = None
         while part is not None:
             plan = plan_part(part, self._value, owner._pieces.opset, forced)
             forced = None
             if plan.graph is not None:
-                results = owner.execute(plan, self._prefix, [self._value(tensor) for tensor in plan.inputs])
+                results = owner.execute(plan, self.prefix, [self._value(tensor) for tensor in plan.inputs])
                 self._values.update(zip(plan.outputs, results, strict=True))
             for tensor, array in plan.known.items():
                 self._bind(tensor, Value.of(array))
@@ -269,8 +274,7 @@ class _Scope:
 
     def _run_node(self, node: Node) -> None:
         inputs = [None if tensor is None else self._value(tensor) for tensor in node.inputs]
-        self._node_prefix = f"{self._prefix}{node.name}/"
-        for tensor, value in zip(node.outputs, run_control(node, inputs, self), strict=False):
+        for tensor, value in zip(node.outputs, run_control(node, inputs, _NodeHost(self._owner, self, node)), strict=False):
             self._bind(tensor, value)
 
     def _value(self, tensor: Tensor) -> Value:
@@ -284,12 +288,18 @@ class _Scope:
         raise KeyError(tensor.name)
 
     def _bind(self, tensor: Tensor, value: Value) -> None:
-        self._values[tensor] = value if value.home else replace(value, home=f"{self._prefix}{tensor.name}")
+        self._values[tensor] = value if value.home else replace(value, home=f"{self.prefix}{tensor.name}")
 
-    # what control flow asks of its host
+
+class _NodeHost:
+    """Runs the subgraphs of one node, and takes its decisions."""
+
+    def __init__(self, owner: HostRun, scope: _Scope, node: Node) -> None:
+        self._owner, self._scope, self._node = owner, scope, node
 
     def run(self, body: Graph, inputs: Sequence[Value], name: str) -> list[Value]:
-        return _Scope(self._owner, body, inputs, f"{self._node_prefix}{name}/", self).finish()
+        self._owner.enter(self._node, body)
+        return _Scope(self._owner, body, inputs, f"{self._scope.prefix}{self._node.name}/{name}/", self._scope).finish()
 
     def decided(self, node: Node, on_host: bool) -> None:
         self._owner.decided(on_host)

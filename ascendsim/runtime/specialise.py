@@ -141,7 +141,7 @@ class _Specialiser:
         part, ports = self._part, blocked[stop]
         if is_control_flow(stop):
             return Plan(work, inputs, tuple(outputs), known, stop, None, Part(part.graph, left, part.prefix))
-        tensors = [stop.inputs[port] for port in sorted(ports or ())]
+        tensors = [stop.input(port) for port in sorted(ports or ())]
         asked_tensors = frozenset(t for t in tensors if t is not None and not t.is_constant and t not in part.pinned)
         if asked_tensors:
             rest = Part(part.graph, left, part.prefix, part.pinned | asked_tensors)

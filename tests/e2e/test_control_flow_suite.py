@@ -1,0 +1,39 @@
+"""ONNX's node cases with If, Loop and Scan, compiled and run on the simulated device, values in the model's own types."""
+
+from __future__ import annotations
+
+import pytest
+from onnx.backend.test.case.test_case import TestCase
+
+import ascendsim as asim
+from ascendsim.core.errors import UnsupportedOperatorError, UnsupportedTypeError
+from tests.support.node_suite import _array, all_cases, compare, operators_of
+
+CONTROL_FLOW = {"If", "Loop", "Scan"}
+REFUSED = ("sequence", "optional", "Sequence", "TYPE_PROTO", "version 8")  # kinds of tensors that the device lacks; the oldest Scan
+
+
+def cases() -> list[TestCase]:
+    return [case for case in all_cases() if CONTROL_FLOW & set(operators_of(case.model))]
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_cases_with_control_flow_run_on_the_device() -> None:
+    ran, refused, failures = 0, [], []
+    for case in cases():
+        try:
+            graph = asim.load(case.model)
+        except (UnsupportedOperatorError, UnsupportedTypeError) as error:
+            refused.append(str(error))
+            continue
+        model = asim.compile(graph, soc="Ascend310P3")
+        for given, wanted in case.data_sets or ():
+            inputs = dict(zip([value.name for value in case.model.graph.input], map(_array, given), strict=False))
+            result = asim.run(model, inputs, values="float32")
+            problem = compare([result.outputs[t.name] for t in graph.outputs], [*map(_array, wanted)], case.rtol, case.atol)
+            failures += [f"{case.name}: {problem}"] if problem else []
+        ran += 1
+    assert not failures, "\n".join(failures)
+    assert ran >= 27
+    assert len(refused) <= 11
+    assert all(any(word in reason for word in REFUSED) for reason in refused), refused
