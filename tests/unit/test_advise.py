@@ -209,3 +209,13 @@ def test_the_page_shows_what_works() -> None:
     names: dict[str, Any] = {}
     exec(block, names)  # our own page
     assert names["result"].duration_us < names["advice"].duration_us
+
+
+def test_scalars_stay_scalars_in_written_models() -> None:
+    """A Gather with a scalar index takes an axis away; with a vector of one it does not."""
+
+    def body(b: GraphBuilder) -> list[Tensor]:
+        first = b.op("Gather", b.input("x", (1, 4, 8)), 0, axis=1)
+        return [b.op("Gemm", first, random(8, 3))]
+
+    written_equals(build(body))

@@ -103,7 +103,7 @@ def _value(tensor: Tensor) -> onnx.ValueInfoProto:
 
 
 def _initializer(name: str, constant: Constant) -> onnx.TensorProto:
-    return numpy_helper.from_array(np.ascontiguousarray(constant.array()), name)
+    return numpy_helper.from_array(np.asarray(constant.array(), order="C"), name)  # ascontiguousarray would make scalars vectors
 
 
 def _outputs(node: Node) -> list[str]:
