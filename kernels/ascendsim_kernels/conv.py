@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ascendsim_kernels.elementwise import in_two
 from ascendsim_kernels.gemm import exact_terms
 from ascendsim_kernels.jit import kernel
 from ascendsim_kernels.windows import Window
@@ -52,6 +53,38 @@ def _unfold(image: Any, table: Any, first: int, rows: int, columns: Any) -> None
                                 piece[w] = seen[w * stride_w]
                         target[start + high : start + out_w] = 0
                     k += 1
+
+
+@kernel
+def _unfold_same(image: Any, table: Any, first: int, rows: int, columns: Any) -> None:
+    """As `_unfold` for flat images and steps of 1 where output rows are as long as input rows: a tap is the whole plane, shifted.
+
+    What the shift carries over from one row to the next is overwritten with zeros.
+    """
+    channels, _, height, width = image.shape
+    k = 0
+    for c in range(channels):
+        plane = image[c, 0].reshape(height * width)
+        for kh in range(table[0, 1]):
+            down = first + kh * table[2, 1] - table[3, 1]  # input row of the first output row
+            low, high = min(rows, max(0, -down)), min(rows, max(0, height - down))
+            for kw in range(table[0, 2]):
+                left = kw * table[2, 2] - table[3, 2]
+                target = columns[k]
+                target[: low * width] = 0
+                target[max(low, high) * width :] = 0
+                shift = down * width + left
+                begin, end = max(low * width, -shift), min(high * width, height * width - shift)
+                if end > begin:
+                    piece, seen = target[begin:end], plane[begin + shift : end + shift]
+                    for i in range(piece.size):
+                        piece[i] = seen[i]
+                for row in range(low, high):
+                    if left < 0:
+                        target[row * width : row * width + min(width, -left)] = 0
+                    elif left > 0:
+                        target[row * width + max(0, width - left) : row * width + width] = 0
+                k += 1
 
 
 @kernel
@@ -122,6 +155,7 @@ def convolve(image: NDArray[Any], weight: NDArray[Any], window: Window, groups: 
         return result
     depth = channels // groups * window.taps
     rows, width = window.output[0] * window.output[1], window.output[2]
+    unfold = _unfold_same if _shifts_planes(window, grouped.shape[3:]) else _unfold
     block = max(1, min(rows, COLUMN_BYTES // max(1, depth * width * image.itemsize)))
     columns = np.empty(depth * block * width, image.dtype)
     table = window.table()
@@ -130,9 +164,27 @@ def convolve(image: NDArray[Any], weight: NDArray[Any], window: Window, groups: 
             for first in range(0, rows, block):
                 count = min(block, rows - first)
                 piece = columns[: depth * count * width].reshape(depth, count * width)
-                _unfold(grouped[n, g], table, first, count, piece)
+                _unfold_in_two(unfold, grouped[n, g], table, first, count, piece)
                 np.matmul(matrices[g], piece, out=flat[n, g, :, first * width : (first + count) * width])
     return result
+
+
+def _shifts_planes(window: Window, image: tuple[int, ...]) -> bool:
+    """Whether every tap of the window sees the plane of a flat image shifted by whole rows and columns."""
+    flat = image[0] == window.output[0] == window.kernel[0] == 1 and window.before[0] == 0
+    return flat and window.output[2] == image[2] and window.stride[1:] == (1, 1)
+
+
+def _unfold_in_two(unfold: Any, image: NDArray[Any], table: NDArray[Any], first: int, rows: int, columns: NDArray[Any]) -> None:
+    """Unfolds both halves of the channels at once."""
+    per_channel = columns.size // image.shape[0]
+    taps = columns.shape[0] // image.shape[0]
+
+    def run(start: int, stop: int) -> None:
+        low, high = start // per_channel, stop // per_channel
+        unfold(image[low:high], table, first, rows, columns[low * taps : high * taps])
+
+    in_two(run, columns.size, per_channel)
 
 
 @kernel

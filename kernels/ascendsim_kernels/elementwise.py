@@ -119,15 +119,17 @@ def _curved32(op: Any, x: Any, y: Any, n: Any, a: Any, b: Any) -> None:
 @inlined
 def widen_block(x: Any, start: Any, count: Any, wide: Any) -> None:
     """wide[0 : count] = x[start : start + count] of float16 bits (jitted code only)."""
-    for i in range(count):
-        wide[i] = half_to_float(x[start + i])
+    seen = x[start : start + count]  # indices from 0 on need no check for negative ones, so that the loop becomes vector code
+    for i in range(seen.size):
+        wide[i] = half_to_float(seen[i])
 
 
 @inlined
 def narrow_block(result: Any, count: Any, y: Any, start: Any) -> None:
     """y[start : start + count] = bits of the float16 nearest to result[0 : count] (jitted code only)."""
-    for i in range(count):
-        y[start + i] = float_to_half(result[i])
+    target = y[start : start + count]
+    for i in range(target.size):
+        target[i] = float_to_half(result[i])
 
 
 @kernel

@@ -90,19 +90,23 @@ def _bytes(_context: Any, _address: Any) -> Any:
 
 @kernel
 def _bring(address: Any, code: Any, size: Any, first: Any, at: Any, count: Any, register: Any) -> None:
-    """register[at : at + count] = elements first .. first + count of an array, as float32."""
+    """register[at : at + count] = elements first .. first + count of an array, as float32.
+
+    Loops run over slices: an index that counts from 0 needs no check for negative ones, so they become vector code.
+    """
+    target = register[at : at + count]
     if code == _HALF:
-        halves = carray(_halves(address), (size,))
-        for i in range(count):
-            register[at + i] = half_to_float(halves[first + i])
+        halves = carray(_halves(address), (size,))[first : first + count]
+        for i in range(target.size):
+            target[i] = half_to_float(halves[i])
     elif code == _SINGLE:
-        singles = carray(_singles(address), (size,))
-        for i in range(count):
-            register[at + i] = singles[first + i]
+        singles = carray(_singles(address), (size,))[first : first + count]
+        for i in range(target.size):
+            target[i] = singles[i]
     else:
-        truths = carray(_bytes(address), (size,))
-        for i in range(count):
-            register[at + i] = ONE if truths[first + i] != 0 else ZERO
+        truths = carray(_bytes(address), (size,))[first : first + count]
+        for i in range(target.size):
+            target[i] = ONE if truths[i] != 0 else ZERO
 
 
 @kernel
@@ -127,17 +131,17 @@ def _load(address: Any, code: Any, period: Any, inner: Any, start: Any, count: A
 def _keep(register: Any, address: Any, code: Any, size: Any, start: Any, count: Any) -> None:
     """Elements start .. start + count of an array = register, which holds values of the array's type."""
     if code == _HALF:
-        halves = carray(_halves(address), (size,))
-        for i in range(count):
-            halves[start + i] = float_to_half(register[i])
+        halves = carray(_halves(address), (size,))[start : start + count]
+        for i in range(halves.size):
+            halves[i] = float_to_half(register[i])
     elif code == _SINGLE:
-        singles = carray(_singles(address), (size,))
-        for i in range(count):
-            singles[start + i] = register[i]
+        singles = carray(_singles(address), (size,))[start : start + count]
+        for i in range(singles.size):
+            singles[i] = register[i]
     else:
-        truths = carray(_bytes(address), (size,))
-        for i in range(count):
-            truths[start + i] = 1 if register[i] != ZERO else 0
+        truths = carray(_bytes(address), (size,))[start : start + count]
+        for i in range(truths.size):
+            truths[i] = 1 if register[i] != ZERO else 0
 
 
 @kernel

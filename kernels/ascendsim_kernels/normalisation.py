@@ -39,8 +39,9 @@ def _sum_of_powers(row: Any, centre: Any, squared: Any, lanes: Any) -> Any:
 
 @kernel
 def _affine(x: Any, y: Any, base: Any, count: Any, centre: Any, factor: Any, offset: Any) -> None:
-    for i in range(base, base + count):
-        y[i] = store((np.float64(load(x[i])) - centre) * factor + offset, y[0])
+    seen, target = x[base : base + count], y[base : base + count]
+    for i in range(seen.size):
+        target[i] = store((np.float64(load(seen[i])) - centre) * factor + offset, y[0])
 
 
 @kernel
@@ -60,8 +61,9 @@ def _normalise_rows(
 ) -> None:
     for row in range(mean.size):
         base = row * cols
-        for i in range(cols):
-            wide[i] = load(x[base + i])
+        seen, target = x[base : base + cols], y[base : base + cols]
+        for i in range(seen.size):
+            wide[i] = load(seen[i])
         centre = _sum_of_powers(wide, _ZERO, False, lanes) / cols if centred else _ZERO
         variance = _sum_of_powers(wide, centre, True, lanes) / cols
         factor = _ONE / np.sqrt(variance + epsilon)
@@ -69,8 +71,9 @@ def _normalise_rows(
         channels = cols // inner
         first = row * channels % scale.size  # channels of one row follow each other in `scale`
         if inner == 1:
-            for i in range(cols):
-                y[base + i] = store((np.float64(wide[i]) - centre) * factor * scale[first + i] + bias[first + i], y[0])
+            factors, offsets = scale[first : first + cols], bias[first : first + cols]
+            for i in range(target.size):
+                target[i] = store((np.float64(wide[i]) - centre) * factor * factors[i] + offsets[i], y[0])
         else:
             for c in range(first, first + channels):
                 _affine(x, y, base + (c - first) * inner, inner, centre, factor * scale[c], bias[c])
@@ -109,8 +112,9 @@ def _affine_channels(x: Any, y: Any, inner: Any, centre: Any, factor: Any, offse
     channels = centre.size
     if inner == 1:
         for start in range(0, x.size, channels):
+            seen, target = x[start : start + channels], y[start : start + channels]
             for c in range(channels):
-                y[start + c] = store((np.float64(load(x[start + c])) - centre[c]) * factor[c] + offset[c], y[0])
+                target[c] = store((np.float64(load(seen[c])) - centre[c]) * factor[c] + offset[c], y[0])
         return
     for part in range(x.size // inner):
         c = part % channels

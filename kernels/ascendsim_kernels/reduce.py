@@ -30,25 +30,26 @@ _ZERO, _LOWEST, _HIGHEST = np.float64(0), np.float64(-np.inf), np.float64(np.inf
 @kernel
 def _fold(op: Any, total: Any, x: Any, offset: Any, count: Any) -> None:
     """Folds x[offset : offset + count] into total[0 : count], element by element."""
+    part = x[offset : offset + count]
     if op == _SUM:
         for i in range(count):
-            total[i] += np.float64(load(x[offset + i]))
+            total[i] += np.float64(load(part[i]))
     elif op == _MAX:
         for i in range(count):
-            v = np.float64(load(x[offset + i]))
+            v = np.float64(load(part[i]))
             larger = v if v > total[i] else total[i]
             total[i] = v if v != v else larger
     elif op == _MIN:
         for i in range(count):
-            v = np.float64(load(x[offset + i]))
+            v = np.float64(load(part[i]))
             smaller = v if v < total[i] else total[i]
             total[i] = v if v != v else smaller
     elif op == _SUM_ABS:
         for i in range(count):
-            total[i] += abs(np.float64(load(x[offset + i])))
+            total[i] += abs(np.float64(load(part[i])))
     else:
         for i in range(count):
-            v = np.float64(load(x[offset + i]))
+            v = np.float64(load(part[i]))
             total[i] += v * v
 
 

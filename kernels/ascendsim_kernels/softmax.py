@@ -26,8 +26,9 @@ def _softmax_rows(
     whole = cols // _LANES * _LANES
     for row in range(rows):
         base = row * cols
-        for i in range(cols):
-            work[i] = load(x[base + i])
+        seen, target = x[base : base + cols], y[base : base + cols]
+        for i in range(seen.size):
+            work[i] = load(seen[i])
         peaks[:] = _LOWEST
         for start in range(0, whole, _LANES):
             for lane in range(_LANES):
@@ -56,11 +57,11 @@ def _softmax_rows(
                 total = np.float64(load(store(total, y[0])))
             shift = load(store(np.log(total), y[0]))
             for i in range(cols):
-                y[base + i] = store(work[i] - shift, y[0])
+                target[i] = store(work[i] - shift, y[0])
         else:
             divisor = load(store(total, y[0]))
             for i in range(cols):
-                y[base + i] = store(powers[i] / divisor, y[0])
+                target[i] = store(powers[i] / divisor, y[0])
 
 
 def softmax(array: NDArray[Any], axis: int, logarithm: bool = False) -> NDArray[Any]:

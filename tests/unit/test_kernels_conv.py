@@ -51,6 +51,28 @@ def taps_of(window: Window, size: tuple[int, int, int]) -> list[list[tuple[tuple
     return result
 
 
+@given(
+    st.tuples(st.integers(1, 5), st.integers(1, 5)),
+    st.tuples(st.integers(1, 3), st.integers(1, 4)),
+    st.integers(1, 3),
+    st.integers(-1, 3),
+    st.booleans(),
+)
+@settings(max_examples=80)
+def test_maps_that_keep_their_width(size: tuple[int, int], kernel: tuple[int, int], spread: int, above: int, ahead: bool) -> None:
+    """Windows one step apart over a flat image whose rows stay as long: taps are shifted planes, the border may lie on either side."""
+    reach = spread * (kernel[1] - 1)
+    before = (0, max(0, above), reach if ahead else reach // 2)
+    window = Window((1, *kernel), (1, 1, 1), (1, spread, spread), before, (1, size[0], size[1]))
+    image = np.random.default_rng(0).integers(-8, 9, (1, 3, 1, *size)).astype(np.float32)
+    weight = np.random.default_rng(1).integers(-8, 9, (2, 3, *window.kernel)).astype(np.float32)
+    expected = np.zeros((2, size[0] * size[1]), np.float32)
+    for position, under in enumerate(taps_of(window, (1, *size))):
+        for at, tap in under:
+            expected[:, position] += weight.reshape(2, 3, -1)[:, :, tap] @ image[0, :, at[0], at[1], at[2]]
+    np.testing.assert_array_equal(convolve(image, weight, window, 1).reshape(expected.shape), expected)
+
+
 @given(windows(), st.sampled_from([(1, 1, 1), (2, 3, 1), (2, 1, 2), (1, 1, 3), (1, 2, 3)]))
 @settings(max_examples=60)
 def test_convolution_by_definition(case: tuple[tuple[int, int, int], Window], shape: tuple[int, int, int]) -> None:
