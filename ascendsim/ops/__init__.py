@@ -31,6 +31,7 @@ FAMILIES: tuple[str, ...] = (
     "quantised",
     "detection",
     "shape",
+    "markers",
     "control_flow",
     "movement",
     "padding",

@@ -66,6 +66,8 @@ def test_integers_have_one_zero():
         (lambda b, x: b.op("Identity", x), []),
         (lambda b, x: b.op("Dropout", x), []),
         (lambda b, x: b.op("Dropout", x, 0.5, np.array(True)), ["Dropout"]),
+        (lambda b, x: b.op("StopGradient", b.op("Snapshot", x, domain="ascend"), domain="ascend"), []),
+        (lambda b, x: b.op("Print", b.op("GuaranteeConst", x, domain="ascend"), domain="ascend"), []),
         (lambda b, x: b.op("Sum", x), []),
         (lambda b, x: b.op("Cast", x, to=DType.FLOAT32), []),
         (lambda b, x: b.op("Reshape", x, [2, 3]), []),
@@ -455,3 +457,14 @@ def test_a_symbol_that_may_be_one_is_no_dimension_of_expand(body):
     b.output(b.op("Relu", body(b, b.op("Shape", b.input("x", ("n", 4))))), "y")
     shape = asim.optimize(b.build()).graph.outputs[0].shape
     assert shape[1] == 4
+
+
+def test_an_assertion_goes_with_what_only_it_reads():
+    b = asim.GraphBuilder()
+    x = b.input("x", (4,))
+    b.graph.add_node("Assert", [b.op("Less", x, 9.0)], 0, name="assert", domain="ascend")
+    b.output(b.op("Relu", x), "y")
+    graph = b.build()
+    assert types(asim.optimize(graph).graph) == ["Relu"]
+    model = asim.compile(graph, optimize=False, fusion="off")
+    assert asim.simulate(model).duration_us > 0

@@ -58,3 +58,14 @@ def _forwards(node: Node) -> bool:
 
 IDENTITY = RemoveForwarding("IdentityPass", "Identity")
 DROPOUT = RemoveForwarding("DropOutPass", "Dropout")
+MARKERS = tuple(
+    RemoveForwarding(name, op_type, "ascend")
+    for name, op_type in (
+        ("PrintOpPass", "Print"),
+        ("StopGradientPass", "StopGradient"),
+        ("PreventGradientPass", "PreventGradient"),
+        ("PlaceholderWithDefaultPass", "PlaceholderWithDefault"),
+        ("SnapshotPass", "Snapshot"),
+        ("GuaranteeConstPass", "GuaranteeConst"),
+    )
+)

@@ -28,7 +28,7 @@ from ascendsim.passes.graph_engine.cond_remove import CondRemovePass
 from ascendsim.passes.graph_engine.constant_folding import ConstantFoldingPass
 from ascendsim.passes.graph_engine.dimension_compute import DimensionComputePass
 from ascendsim.passes.graph_engine.empty_const import ReplaceWithEmptyConstPass
-from ascendsim.passes.graph_engine.identities import DROPOUT, IDENTITY
+from ascendsim.passes.graph_engine.identities import DROPOUT, IDENTITY, MARKERS
 from ascendsim.passes.graph_engine.identity_arithmetic import IdentityArithmeticPass
 from ascendsim.passes.graph_engine.infer_shape import InferShapePass
 from ascendsim.passes.graph_engine.inlining import InlinePartitionedCallPass
@@ -80,7 +80,7 @@ def before_fusion(opset: OpSet) -> tuple[Stage, ...]:
         ConstantFoldingPass(potential=True),
         InferValueRangePass(potential=True),
     )
-    markers: tuple[NodePass, ...] = (NO_USE_RESHAPE, DROPOUT, UNCHANGED_TRANSPOSE, IDENTITY)
+    markers: tuple[NodePass, ...] = (NO_USE_RESHAPE, DROPOUT, UNCHANGED_TRANSPOSE, *MARKERS, IDENTITY)
     return (
         Stage("preprocess", traversal, (ConvertPotentialConstantToOfficialPass(),)),
         Stage("inline", (), (), (InlinePartitionedCallPass(),)),
