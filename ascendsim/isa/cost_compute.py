@@ -42,7 +42,9 @@ def vector_cost(vector: Vector, soc: SocSpec, megahertz: int) -> Cost:
         CompileError: The chip lacks the intrinsic, has it for other element types only, or its cost is unknown.
     """
     if vector.op == "l0c_to_ub":
-        return _l0c_to_ub(vector, soc, megahertz)
+        return _with_l0c(vector, path_width(soc.ports.l0c_to_ub, "L0C -> UB", soc), soc, megahertz)
+    if vector.op == "broadcast_ub_to_cc":
+        return _with_l0c(vector, path_width(soc.ports.ub_to_l0c, "UB -> L0C", soc), soc, megahertz)
     unit = soc.vector
     per_repeat = _cycles_per_repeat(vector, soc) * max(1.0, unit.repeat_bytes / unit.bytes_per_cycle)
     if vector.bank_conflict:
@@ -58,9 +60,8 @@ def vector_cost(vector: Vector, soc: SocSpec, megahertz: int) -> Cost:
     return Cost(occupancy, unit.latency_cycles, issues, unit.head_cycles + head)
 
 
-def _l0c_to_ub(vector: Vector, soc: SocSpec, megahertz: int) -> Cost:
-    """The vector unit of coupled cores fetches results from L0C; the width counts bytes in L0C."""
-    width = path_width(soc.ports.l0c_to_ub, "L0C -> UB", soc)
+def _with_l0c(vector: Vector, width: float, soc: SocSpec, megahertz: int) -> Cost:
+    """The vector unit of coupled cores fetches results from L0C or writes a bias there; the width counts bytes in L0C."""
     size = vector.elements * DType.of(vector.dtype).itemsize
     occupancy, head = with_start(size / width, start_cycles(soc, megahertz), vector.calls)
     return Cost(occupancy, soc.vector.latency_cycles, vector.calls, soc.vector.head_cycles + head, vector.calls * size)

@@ -175,6 +175,12 @@ class BlockBuilder:
             self._flags[ring.empty] = Flag(ring.empty, consumer, producer, slots, slots)
         return ring
 
+    def semaphore(self, name: str, source: Pipe, target: Pipe, limit: int) -> str:
+        """Declares a counting flag between two pipes that belongs to no ring; returns its name."""
+        unique = self._fresh(name, set(self._flags))
+        self._flags[unique] = Flag(unique, source, target, 0, limit)
+        return unique
+
     def _fresh(self, name: str, taken: set[str]) -> str:
         number, result = 2, name
         while result in taken:

@@ -61,6 +61,7 @@ class PortSpec:
     l1_to_ub: float | None
     ub_to_l1: float | None
     l0c_to_ub: float | None
+    ub_to_l0c: float | None  # broadcast of a bias by the vector unit
     l0c_to_l1: float | None
     l0c_to_gm: float | None
     gm_to_l1: float | None

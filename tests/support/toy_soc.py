@@ -60,6 +60,7 @@ TOY = SocSpec(
         l1_to_ub=128,
         ub_to_l1=128,
         l0c_to_ub=256,
+        ub_to_l0c=256,
         l0c_to_l1=None,
         l0c_to_gm=None,
         gm_to_l1=64,

@@ -5,13 +5,12 @@ One block runs, for its share of batch, images, m and n:
     for each tile of n, for each tile of m (the held operand's panel is loaded in the outer loop):
         for each chunk of k:   MTE2 brings the chunk of A and B into L1 (two slots)
             for each step:     MTE1 makes L0A, L0B (two slots); M multiplies into L0C
-        way out:   coupled cores: V moves L0C -> UB and converts, adds bias and epilogue steps; MTE3 stores
-                   split cores:   FIX converts and stores; bias comes from the bias table; a ReLU is free;
+        way out:   coupled cores: V moves L0C -> UB and converts, runs the epilogue; MTE3 stores
+                   split cores:   FIX converts and stores; a ReLU is free;
                                   further epilogue steps run as a second task on the vector cores, over the stored result
 
 Every stage hands over through a ring of slots, so MTE2, MTE1, M and the way out overlap. The order of m and n loops follows the
-held operand ("b": n outside). On coupled cores the bias is added in UB, one vector pass over the float16 tile: preloading it into
-L0C from UB takes a pass over the float32 tile and stalls the Cube in between.
+held operand ("b": n outside). The bias is in L0C before the first mmad, see `bias`.
 """
 
 from __future__ import annotations
@@ -24,6 +23,7 @@ from ascendsim.isa.instructions import ZERO, Affine, Buffer, Img2Col, Mmad, Move
 from ascendsim.isa.program import Block, BlockGroup, CoreKind
 from ascendsim.lower.emit import BlockBuilder, Piece, Ring, capacity, pieces, plus, times
 from ascendsim.lower.templates import conv as unfold
+from ascendsim.lower.templates.bias import ACCUMULATOR_ITEM, Extent, bias_of, bias_passes, in_turn, most_columns
 from ascendsim.lower.templates.operands import fitted, image_tile, matrix_tile, raw_tile, weight_tile
 from ascendsim.lower.templates.product import ACCUMULATOR_BYTES, ROWS, Product
 from ascendsim.lower.templates.score import lookahead
@@ -33,8 +33,6 @@ from ascendsim.lower.templates.tiling import Tiling, best_tiling
 from ascendsim.lower.templates.way_out import FixpipeOut, UnifiedBufferOut, fixpipe_takes, vector_passes
 from ascendsim.opset.work import CubeWork, Ref, Stream, VectorWork
 from ascendsim.soc.spec import SocSpec
-
-BIAS_BYTES = 4  # one value in the bias table
 
 
 def lower_cube(work: CubeWork, soc: SocSpec, expansion: Expansion) -> tuple[list[Stage], VectorWork | None]:
@@ -76,13 +74,12 @@ def product_of(work: CubeWork, soc: SocSpec) -> Product:
     else:
         images, m = conv.batch, conv.out_h * conv.out_w
         k_blocks = conv.kernel_d * ceil_div(conv.channels, block) * unfold.taps(conv)
-    passes = vector_passes(work)
+    passes = vector_passes(work, soc)
     brought = sum(stream.ref.dtype.itemsize for stream in work.epilogue_inputs if stream.over == "all")
     stored = sum(side.ref.dtype.itemsize for side in work.side_outputs)
     if work.plain_tiling:
-        passes, brought, stored = work.bias is not None, 0, 0
+        passes, brought, stored = bias_passes(work, soc), 0, 0
     batch = 1 if conv is None and work.b_shared else work.batch
-    most_n = (soc.buffers.bias_table or 0) // BIAS_BYTES if soc.split_cores and work.bias is not None else work.n
     row_major = (Format.ND, Format.NCHW)
     a_rows = ("m" if work.transpose_a else "k") if conv is None and work.a.format in row_major else ""
     b_rows = ("k" if work.transpose_b else "n") if conv is None and work.b.format in row_major else ""
@@ -97,7 +94,7 @@ def product_of(work: CubeWork, soc: SocSpec) -> Product:
         work.dtype.value,
         passes,
         stored,
-        max(ROWS, most_n),
+        most_columns(work, soc),
         a_rows,
         b_rows,
         brought,
@@ -145,27 +142,32 @@ class CubeWriter:
         self.l0 = b.ring("l0", mte1, Pipe.M, 2, (Buffer.L0A, m_blocks * step), (Buffer.L0B, n_blocks * step))
         out_pipe = Pipe.FIX if soc.split_cores else Pipe.V
         self.l0c = b.ring("l0c", Pipe.M, out_pipe, tiling.accumulators, (Buffer.L0C, m_blocks * n_blocks * ACCUMULATOR_BYTES))
+        self.bias = bias_of(b, work, self.l0c, expansion, (tile_m, tile_n), share[1])
         if soc.split_cores:
-            self.out: FixpipeOut | UnifiedBufferOut = FixpipeOut(b, work, self.l0c, tile_n, share[1])
+            self.out: FixpipeOut | UnifiedBufferOut = FixpipeOut(b, work, self.l0c)
         else:
             self.out = UnifiedBufferOut(b, work, self.l0c, expansion, (tile_m, tile_n), share[1])
 
     def _panel_slots(self, streamed: int, panel: int) -> int:
         """Two if the next panel fits beside the current one (and the bias), so that it is brought in ahead."""
-        spare = align(self.share_n * BIAS_BYTES, 32)
+        spare = align(self.share_n * ACCUMULATOR_ITEM, 32)
         return 2 if streamed + 2 * panel + spare <= capacity(self.b.soc, Buffer.L1) else 1
 
     def write(self, batch: int, images: int, m: int, n: int) -> Block:
         """The program."""
         b = self.b
         with b.loop("batch", batch) as group:
-            self.out.start(times(group, self.product.n), n)
+            for part in (self.bias, self.out):
+                part.start(times(group, self.product.n), n)
             if self.tiling.hold == "a":
+                self.bias.enter((ZERO, min(n, self.tile_n)))
                 with b.loop("image", images) as image:
                     self._rows_outside(group, image, m, n)
+                self.bias.leave()
             else:
                 self._columns_outside(group, images, m, n)
-            self.out.finish()
+            for part in (self.bias, self.out):
+                part.finish()
         return b.build()
 
     def _rows_outside(self, group: Affine, image: Affine, m: int, n: int) -> None:
@@ -176,9 +178,8 @@ class CubeWriter:
                 self._load_a(Where(group, image, rows.at(i), ZERO), rows.size, rows.trips, k)
                 b.commit(self.panel)
                 b.receive(self.panel)
-                for columns in pieces(n, self.tile_n):
-                    with b.loop("n", columns.trips) as j:
-                        self._tile(Where(group, image, rows.at(i), columns.at(j)), rows.size, columns.size, rows.trips)
+                for columns, j, after in in_turn(b, self.bias, pieces(n, self.tile_n), "n"):
+                    self._tile(Where(group, image, rows.at(i), columns.at(j)), rows.size, columns.size, rows.trips, after=after)
                 b.release(self.panel)
 
     def _columns_outside(self, group: Affine, images: int, m: int, n: int) -> None:
@@ -191,6 +192,7 @@ class CubeWriter:
                     self._load_b(Where(group, ZERO, ZERO, columns.at(j)), columns.size, k)
                     b.commit(self.panel)
                     b.receive(self.panel)
+                self.bias.enter((columns.at(j), columns.size))
                 with b.loop("image", images) as image:
                     if held and self.tiling.chunk_k == self.product.k_blocks:
                         self._bands(Where(group, image, ZERO, columns.at(j)), m, columns.size)
@@ -198,6 +200,7 @@ class CubeWriter:
                         for rows in pieces(m, self.tile_m):
                             with b.loop("m", rows.trips) as i:
                                 self._tile(Where(group, image, rows.at(i), columns.at(j)), rows.size, columns.size, rows.trips)
+                self.bias.leave()
                 if held:
                     b.release(self.panel)
 
@@ -245,12 +248,13 @@ class CubeWriter:
                 load(parts[number + 1], ZERO, 1)
             compute(part, Affine(part.trips - 1))
 
-    def _tile(self, where: Where, m: int, n: int, trips: int, band: int = 0) -> None:
-        """One tile of the result: all of k into L0C, then the way out. With a `band` its rows of A are in L1 already."""
-        b, t = self.b, self.tiling
-        self.out.bring((where.m, m), (where.n, n))
+    def _tile(self, where: Where, m: int, n: int, trips: int, band: int = 0, after: Extent | None = None) -> None:
+        """One tile of the result. With a `band` its rows of A are in L1 already; `after`: columns of the next tile, by default the same."""
+        b, t, following = self.b, self.tiling, after or (where.n, n)
+        self.bias.bring((where.n, n))
+        self.out.bring((where.m, m))
         b.acquire(self.l0c)
-        self.out.begin(n)
+        self.bias.begin()
         if band:
             self._steps((m, n), (ZERO, self.product.k_blocks), band)
         else:
@@ -271,8 +275,10 @@ class CubeWriter:
 
             self._pipelined(pieces(self.product.k_blocks, t.chunk_k), "k", load, compute)
         b.commit(self.l0c)
+        self.bias.computed(following)
         base, is_map = self._result_base(where)
         self.out.write(base, (where.m, m), (where.n, n), (self.product.m, self.product.n, is_map))
+        self.bias.stored(following)
 
     def _steps(self, size: tuple[int, int], k: tuple[Affine, int], rows: int) -> None:
         """L1 -> L0 -> Cube for one chunk of k; `rows` of A are in L1."""
@@ -292,7 +298,7 @@ class CubeWriter:
 
     def _multiply(self, m: tuple[int, int], n: tuple[int, int], k_blocks: int, at: Affine) -> None:
         step = unfold.FRACTAL_BYTES * k_blocks
-        fresh = tuple(name for name, _ in at.terms) if at.base == 0 else None
+        fresh = tuple(name for name, _ in at.terms) if at.base == 0 and not self.bias.preloads else None
         self.b.emit(
             Mmad(
                 dst=self.b.target(self.l0c, m[1] * n[1] * ACCUMULATOR_BYTES),

@@ -25,6 +25,7 @@ from ascendsim.lower.accesses import accesses_of
 from ascendsim.lower.emit import BlockBuilder, Piece, Ring, capacity, pieces, plus, times
 from ascendsim.lower.task_cost import closed_form
 from ascendsim.lower.templates import conv as unfold
+from ascendsim.lower.templates.bias import Bias, NoBias, bias_of
 from ascendsim.lower.templates.operands import fitted, image_tile, weight_tile
 from ascendsim.lower.templates.product import ACCUMULATOR_BYTES, ROWS
 from ascendsim.lower.templates.stage import Stage, Tile, share_groups, sizes_of
@@ -128,6 +129,7 @@ class _Side:
 
     def __init__(self, b: BlockBuilder, work: CubeWork, positions: int, name: str) -> None:
         self.work, self.geometry = work, _geometry(work)
+        self.bias: Bias = NoBias()
         self.direct = unfold.is_direct(work.conv)
         self.k_blocks = ceil_div(self.geometry.channels, c0(work.dtype)) * unfold.taps(work.conv)
         self.columns = ceil_div(work.n, ROWS)
@@ -168,6 +170,8 @@ class _PairWriter:
         into = replace(work.first, out=inside)
         self.into = _IntoL1(b, into, self.l0c, expansion, (self.first.tile_m, self.first.tile_n), self.between)
         self.out = UnifiedBufferOut(b, work.second, self.l0c, expansion, (self.second.tile_m, self.second.tile_n), work.second.n)
+        for side in sides:
+            side.bias = bias_of(b, side.work, self.l0c, expansion, (side.tile_m, side.tile_n), side.work.n)
 
     @staticmethod
     def _held(geometry: ConvGeometry, rows: int) -> int:
@@ -180,6 +184,7 @@ class _PairWriter:
         self.into.start(ZERO, self.first.work.n)
         self.out.start(ZERO, self.second.work.n)
         for side in (self.first, self.second):
+            side.bias.start(ZERO, side.work.n)
             self._load_weights(side)
         with b.loop("image", images) as image:
             parts = pieces(rows, self.rows)
@@ -194,6 +199,7 @@ class _PairWriter:
                 self._use(part, Affine(part.trips - 1), image)
         for side in (self.first, self.second):
             b.release(side.weights)
+            side.bias.finish()
         self.into.finish()
         self.out.finish()
         return b.build()
@@ -211,10 +217,14 @@ class _PairWriter:
         b.acquire(self.between)
         for columns in pieces(side.work.n, side.tile_n):
             with b.loop("n", columns.trips) as j:
+                n = (columns.at(j), columns.size)
+                side.bias.enter(n)
                 for run in pieces(positions, side.tile_m):
                     with b.loop("t", run.trips) as t:
-                        self._product(side, self.source, (run.at(t), run.size, positions), (columns.at(j), columns.size))
-                        self.into.write(ZERO, (run.at(t), run.size), (columns.at(j), columns.size), (positions, side.work.n, True))
+                        self._product(side, self.source, (run.at(t), run.size, positions), n)
+                        self.into.write(ZERO, (run.at(t), run.size), n, (positions, side.work.n, True))
+                        side.bias.stored(n)
+                side.bias.leave()
         b.release(self.source)
         b.commit(self.between)
 
@@ -229,12 +239,16 @@ class _PairWriter:
         b.receive(self.between)
         for columns in pieces(side.work.n, side.tile_n):
             with b.loop("n", columns.trips) as j:
+                n = (columns.at(j), columns.size)
+                side.bias.enter(n)
                 for run in pieces(band.size * geometry.out_w, side.tile_m):
                     with b.loop("t", run.trips) as t:
-                        m, n = (plus(start, run.at(t)), run.size), (columns.at(j), columns.size)
-                        self.out.bring(m, n)
+                        m = (plus(start, run.at(t)), run.size)
+                        self.out.bring(m)
                         self._product(side, self.between, (run.at(t), run.size, held), n)
                         self.out.write(base, m, n, (positions, side.work.n, True))
+                        side.bias.stored(n)
+                side.bias.leave()
         b.release(self.between)
 
     def _load_weights(self, side: _Side) -> None:
@@ -265,7 +279,9 @@ class _PairWriter:
     def _product(self, side: _Side, source: Ring, m: tuple[Affine, int, int], n: tuple[Affine, int]) -> None:
         """One tile in L0C: position, rows and rows in L1 of A; first column and columns."""
         b = self.b
+        side.bias.bring(n)
         b.acquire(self.l0c)
+        side.bias.begin()
         m_blocks, n_blocks = ceil_div(m[1], ROWS), ceil_div(n[1], ROWS)
         for steps in pieces(side.k_blocks, side.step):
             with b.loop("s", steps.trips) as s:
@@ -274,7 +290,7 @@ class _PairWriter:
                 self._feed(side, source, m, n, (at, steps.size))
                 b.commit(self.l0)
                 b.receive(self.l0)
-                fresh = tuple(name for name, _ in at.terms) if at.base == 0 else None
+                fresh = tuple(name for name, _ in at.terms) if at.base == 0 and not side.bias.preloads else None
                 step = unfold.FRACTAL_BYTES * steps.size
                 b.emit(
                     Mmad(
@@ -291,6 +307,7 @@ class _PairWriter:
                 )
                 b.release(self.l0)
         b.commit(self.l0c)
+        side.bias.computed(n)
 
     def _feed(self, side: _Side, source: Ring, m: tuple[Affine, int, int], n: tuple[Affine, int], k: tuple[Affine, int]) -> None:
         """L1 -> L0A and L0B for one step of k."""

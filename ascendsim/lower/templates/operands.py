@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from ascendsim.core.formats import BLOCK_BYTES, FRACTAL_ROWS, Format, c0, ceil_div
-from ascendsim.isa.instructions import ZERO, Affine
-from ascendsim.lower.emit import BlockBuilder, plus, times
+from ascendsim.isa.instructions import ZERO, Affine, Move, Pipe
+from ascendsim.lower.emit import BlockBuilder, Ring, plus, times
 from ascendsim.lower.templates.conv import FRACTAL_BYTES, kernel_rows, skips_rows, taps, window
 from ascendsim.lower.templates.stage import Tile
 from ascendsim.opset.work import ConvGeometry, RawImage, Ref
@@ -147,3 +147,12 @@ def result_tile(ref: Ref, positions: int, columns: int, m: tuple[Affine, int], n
         return Tile.strided(ref.region, offset, n[1], m[1] * itemsize, positions * itemsize)
     offset = plus(base, times(m[0], columns * itemsize), times(n[0], itemsize))
     return Tile.strided(ref.region, offset, m[1], n[1] * itemsize, columns * itemsize)
+
+
+def bring_columns(b: BlockBuilder, ref: Ref, ring: Ring, n_at: Affine, n: int) -> None:
+    """Brings one value a column from global memory into a ring."""
+    bytes = min(n * ref.dtype.itemsize, ring.slot_bytes)
+    tile = fitted(b, Tile(ref.region, times(n_at, ref.dtype.itemsize), 1, bytes), ref)
+    b.acquire(ring)
+    b.emit(Move(Pipe.MTE2, b.target(ring, tile.bytes), tile.operand, 1, tile.bytes, aligned=tile.aligned))
+    b.commit(ring)

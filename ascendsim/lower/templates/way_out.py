@@ -9,15 +9,15 @@ from ascendsim.core.errors import CompileError
 from ascendsim.core.formats import align, ceil_div
 from ascendsim.isa.instructions import ZERO, Affine, Buffer, Move, Operand, Pipe, Vector
 from ascendsim.lower.emit import BlockBuilder, Ring, capacity, pieces, plus, times
+from ascendsim.lower.templates.bias import ACCUMULATOR_ITEM, Extent, accumulator_type, bias_passes
 from ascendsim.lower.templates.column_sums import ColumnSums, sum_passes, widest_step
-from ascendsim.lower.templates.operands import fitted, result_tile
+from ascendsim.lower.templates.operands import bring_columns, fitted, result_tile
 from ascendsim.lower.templates.stage import Tile
 from ascendsim.lower.templates.steps import Expansion, emit_steps
-from ascendsim.opset.work import CubeWork, Ref, Step, Stream
+from ascendsim.opset.work import CubeWork, Step, Stream
+from ascendsim.soc.spec import SocSpec
 
 ROWS = 16
-ACCUMULATOR_ITEM = 4  # float32 or int32 in L0C
-Extent = tuple[Affine, int]  # first index and count
 
 
 def fixpipe_takes(epilogue: Sequence[Step]) -> bool:
@@ -25,60 +25,29 @@ def fixpipe_takes(epilogue: Sequence[Step]) -> bool:
     return all(step.op == "vrelu" for step in epilogue) and len(epilogue) <= 1
 
 
-def vector_passes(work: CubeWork) -> int:
+def vector_passes(work: CubeWork, soc: SocSpec) -> int:
     """Vector passes over the result besides the move out of L0C, in terms of its 16-bit elements."""
-    return sum(step.count for step in work.epilogue if step.over == "all") + (work.bias is not None) + sum_passes(work.sums)
-
-
-def accumulator_type(work: CubeWork) -> str:
-    """Element type in L0C."""
-    return "int32" if work.dtype.is_integer else "float32"
+    return sum(step.count for step in work.epilogue if step.over == "all") + bias_passes(work, soc) + sum_passes(work.sums)
 
 
 class FixpipeOut:
-    """Split cores: bias through L1 into the bias table, FIXPIPE stores converted results."""
+    """Split cores: FIXPIPE stores converted results."""
 
-    def __init__(self, builder: BlockBuilder, work: CubeWork, l0c: Ring, tile_n: int, share_n: int) -> None:
+    def __init__(self, builder: BlockBuilder, work: CubeWork, l0c: Ring) -> None:
         self.b, self.work, self.l0c = builder, work, l0c
-        self.bias: Ring | None = None
-        if work.bias is not None:
-            slot = align(tile_n * ACCUMULATOR_ITEM, 64)
-            slots = 2 if 2 * slot <= capacity(builder.soc, Buffer.BT) else 1
-            size = align(share_n * work.bias.dtype.itemsize, 32)
-            self.bias = builder.ring("bias_l1", Pipe.MTE2, Pipe.MTE1, 1, (Buffer.L1, size))
-            self.table = builder.ring("bias_bt", Pipe.MTE1, Pipe.M, slots, (Buffer.BT, slot))
 
     def start(self, n_at: Affine, n: int) -> None:
-        """Loads the bias of the share's columns."""
-        if self.bias is not None and self.work.bias is not None:
-            _bring_columns(self.b, self.work.bias, self.bias, n_at, n)
-            self.b.receive(self.bias)
+        """Nothing is kept on the way."""
 
     def finish(self) -> None:
-        """Gives the share's bias back."""
-        if self.bias is not None:
-            self.b.release(self.bias)
+        """Nothing is left."""
 
-    def bring(self, m: Extent, n: Extent) -> None:
-        """Puts the bias of a tile's columns into the table."""
-        if self.bias is None or self.work.bias is None:
-            return
-        b, item = self.b, self.work.bias.dtype.itemsize
-        b.acquire(self.table)
-        source = b.source(self.bias, n[1] * item, 0, times(n[0], item))
-        b.emit(Move(Pipe.MTE1, b.target(self.table, n[1] * ACCUMULATOR_ITEM), source, 1, n[1] * item, "bias"))
-        b.commit(self.table)
-
-    def begin(self, n: int) -> None:
-        """Before the tile's first mmad: it reads the bias from the table."""
-        if self.bias is not None:
-            self.b.receive(self.table)
+    def bring(self, m: Extent) -> None:
+        """Nothing else is read."""
 
     def write(self, base: Affine, m: Extent, n: Extent, whole: tuple[int, int, bool]) -> None:
         """Stores the tile (rows and columns of the whole product, and whether it is a feature map, in `whole`)."""
         b, out = self.b, self.work.out
-        if self.bias is not None:
-            b.release(self.table)
         b.receive(self.l0c)
         tile = fitted(b, result_tile(out, whole[0], whole[1], m, n, base, whole[2]), out)
         source = b.source(self.l0c, align(m[1], ROWS) * align(n[1], ROWS) * ACCUMULATOR_ITEM)
@@ -87,16 +56,13 @@ class FixpipeOut:
 
 
 class UnifiedBufferOut:
-    """Coupled cores: the vector unit fetches the tile from L0C in pieces, adds bias and epilogue, sums columns, MTE3 stores."""
+    """Coupled cores: the vector unit fetches the tile from L0C in pieces, runs the epilogue, sums columns, MTE3 stores."""
 
     def __init__(self, builder: BlockBuilder, work: CubeWork, l0c: Ring, expansion: Expansion, tile: tuple[int, int], share_n: int) -> None:
         tile_m, tile_n = tile
         self.b, self.work, self.l0c, self.expansion = builder, work, l0c, expansion
         self.inside = DType.FLOAT32 if work.out.dtype is DType.FLOAT32 else DType.INT32 if work.out.dtype is DType.INT32 else DType.FLOAT16
         self.itemsize = max(work.out.dtype.itemsize, self.inside.itemsize, *(side.ref.dtype.itemsize for side in work.side_outputs))
-        self.bias: Ring | None = None
-        if work.bias is not None:
-            self.bias = builder.ring("bias_ub", Pipe.MTE2, Pipe.V, 1, (Buffer.UB, align(share_n, ROWS) * self.itemsize))
         full = [stream for stream in work.epilogue_inputs if stream.over == "all"]
         counts = {"row": align(tile_m, ROWS), "col": align(share_n, ROWS), "one": ROWS}
         self.kept: list[tuple[Stream, Ring]] = []  # one value a column or one in all: brought once
@@ -136,13 +102,10 @@ class UnifiedBufferOut:
         self.scratch = builder.ring("tmp_ub", Pipe.V, Pipe.V, 1, (Buffer.UB, values * count * widest)) if values else None
 
     def start(self, n_at: Affine, n: int) -> None:
-        """Loads the bias and what else the epilogue needs of the share's columns."""
-        held = [*self.kept]
-        if self.bias is not None and self.work.bias is not None:
-            held.append((Stream(self.work.bias, "col"), self.bias))
-        for stream, ring in held:
+        """Loads what the epilogue needs of the share's columns."""
+        for stream, ring in self.kept:
             count = n if stream.over == "col" else 1
-            _bring_columns(self.b, stream.ref, ring, n_at if stream.over == "col" else ZERO, count)
+            bring_columns(self.b, stream.ref, ring, n_at if stream.over == "col" else ZERO, count)
             self.b.receive(ring)
         if self.sums is not None:
             self.sums.start(n_at, n)
@@ -151,16 +114,13 @@ class UnifiedBufferOut:
         """Gives it back and stores the sums over the rows."""
         if self.sums is not None:
             self.sums.finish()
-        for ring in [ring for _, ring in self.kept] + ([self.bias] if self.bias is not None else []):
+        for _, ring in self.kept:
             self.b.release(ring)
 
-    def bring(self, m: Extent, n: Extent) -> None:
+    def bring(self, m: Extent) -> None:
         """Loads what the epilogue needs of a tile's rows."""
         for stream, ring in self.rows:
-            _bring_columns(self.b, stream.ref, ring, m[0], m[1])
-
-    def begin(self, n: int) -> None:
-        """Nothing to do: the bias is added in UB."""
+            bring_columns(self.b, stream.ref, ring, m[0], m[1])
 
     def write(self, base: Affine, m: Extent, n: Extent, whole: tuple[int, int, bool]) -> None:
         """Moves the tile out in pieces of columns."""
@@ -194,13 +154,9 @@ class UnifiedBufferOut:
         b.acquire(stops[0][2])
         target = b.target(stops[0][2], count * self.itemsize)
         source = b.source(self.l0c, count * ACCUMULATOR_ITEM, 0, times(column, rows * ACCUMULATOR_ITEM))
-        b.emit(Vector("l0c_to_ub", accumulator_type(work), count, target, (source,)))
+        b.emit(Vector("l0c_to_ub", accumulator_type(work).value, count, target, (source,)))
         if single:
             b.release(self.l0c)
-        if self.bias is not None:
-            values = b.source(self.bias, blocks * ROWS * self.itemsize, 0, times(n[0], self.itemsize))
-            adds = self.expansion.expand((Step("vadd", self.inside),))
-            emit_steps(b, adds, {"all": (rows * ROWS, blocks)}, target, (target, values))
         others: list[Operand] = []
         for stream, ring in self.full:
             b.receive(ring)
@@ -232,12 +188,3 @@ class UnifiedBufferOut:
         stored = b.source(ring, min(bytes, tile.bytes))
         b.emit(Move(Pipe.MTE3, tile.operand, stored, tile.bursts, tile.burst_bytes, dst_stride=tile.stride, aligned=tile.aligned))
         b.release(ring)
-
-
-def _bring_columns(b: BlockBuilder, ref: Ref, ring: Ring, n_at: Affine, n: int) -> None:
-    """Brings one value a column from global memory into a ring."""
-    bytes = min(n * ref.dtype.itemsize, ring.slot_bytes)
-    tile = fitted(b, Tile(ref.region, times(n_at, ref.dtype.itemsize), 1, bytes), ref)
-    b.acquire(ring)
-    b.emit(Move(Pipe.MTE2, b.target(ring, tile.bytes), tile.operand, 1, tile.bytes, aligned=tile.aligned))
-    b.commit(ring)
