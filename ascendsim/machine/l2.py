@@ -1,11 +1,11 @@
 """What L2 holds, by region of global memory, and what share of a task's bytes therefore goes to DRAM.
 
 A cache by whole regions with least-recently-used replacement, write-allocate and write-back. A task is judged when it starts: what
-is resident and not pushed out before it is read hits, what is not is fetched as often as `machine.reuse` says (once, unless the task comes back to it only after more
-than the capacity has passed). Dirty bytes that the task's own allocations push out load the DRAM write link while those
-allocations run. New data at addresses of a dead region overwrites its lines, so dead intermediate results never reach DRAM. Slices
-of a region (parts of a batch, inputs of a Concat) are kept by themselves and join when the whole is touched. Shares are exact
-fractions.
+is resident and not pushed out before it is read hits, what is not is fetched as often as `machine.reuse` says (once, unless the
+task comes back to it only after more than the capacity has passed). Dirty bytes that the task's own allocations push out load the
+DRAM write link while those allocations run. New data at addresses of a dead region overwrites its lines, so dead intermediate results
+never reach DRAM. Slices of a region (parts of a batch, inputs of a Concat) are kept by themselves and join when the whole is touched.
+Shares are exact fractions.
 
 On chips whose L2 is managed by software (Ascend310) nothing is resident but what the program placed
 (`Program.metadata["l2_placed"]`, names of regions), and weights that it keeps there once a task has read them ("l2_kept").
@@ -67,6 +67,7 @@ class L2State:
 
     def __init__(self, spec: L2Spec, memory: MemoryPlan, placed: Iterable[str] = (), kept: Iterable[str] = ()) -> None:
         self._bypass = spec.software_managed
+        self.same_line_is_slow = spec.same_line_bytes_per_cycle is not None
         self._capacity = 0 if spec.software_managed else (spec.size or 0)
         self._regions = Regions(memory)
         self._placed = {self._regions.root(name) for name in placed}

@@ -93,11 +93,8 @@ class Replay:
 def _entry_key(run: TaskRun) -> Hashable:
     """All that decides a task's time on free cores."""
     shares = run.shares
-    blocks = [
-        (block.compiled.number, block.count, run.in_step(index), tuple([_region_key(shares, name) for name in block.regions]))
-        for index, block in enumerate(run.blocks)
-    ]
-    return shares.bypass, shares.evicted.as_integer_ratio(), tuple(blocks)
+    blocks = [(block.compiled.number, block.count, tuple([_region_key(shares, name) for name in block.regions])) for block in run.blocks]
+    return shares.bypass, run.in_step, shares.evicted.as_integer_ratio(), tuple(blocks)
 
 
 def _region_key(shares: Shares, name: str) -> Hashable:

@@ -89,7 +89,8 @@ class TaskRun:
         self.shares = Shares()
         self.running: list[CoreRun] = []
         self._bound: dict[tuple[int, int], list[Transfer]] = {}
-        self._unique: dict[str, int] = {}
+        self._abreast = [1] * len(blocks)  # cores that run each kind of block side by side
+        self.in_step = False  # all of them read the same lines together
         self.work = Work()
         self._read, self._written = self._moved(write=False), self._moved(write=True)
 
@@ -97,7 +98,8 @@ class TaskRun:
         """Judges the task's traffic against what L2 holds now; `known` keeps what was worked out for tasks before."""
         reads = state.accesses(self.task, self._read, write=False)
         writes = state.accesses(self.task, self._written, write=True)
-        self._unique = {access.region: access.unique_bytes for access in reads}
+        self._abreast = [min(block.count, cores_of(block.compiled.block.core)) for block in self.blocks]
+        self.in_step = state.same_line_is_slow and self._reads_in_step(reads)
         cores = sum(cores_of(kind) for kind in {block.compiled.block.core for block in self.blocks})
         self.shares = state.enter(reads, writes, self._fetched([*reads, *writes], state.capacity, cores, known))
 
@@ -136,20 +138,23 @@ class TaskRun:
         if known is None:
             compiled, regions = self.blocks[index].compiled, self.blocks[index].regions
             cycle = clock.cycle(compiled.block.core)
-            slowdown = _same_line_slowdown(soc) if cores > 1 and self.in_step(index) else Fraction(1)
+            slowdown = _same_line_slowdown(soc) if self.in_step else Fraction(1)
+            abreast = self._abreast[index]
             known = [
-                bind(demand, regions[region], visits, self.shares, slowdown, soc, clock, cycle, cores, links.number_of)
+                bind(demand, regions[region], visits, abreast, self.shares, slowdown, soc, clock, cycle, cores, links.number_of)
                 for (region, demand), visits in zip(compiled.demands, compiled.visits, strict=True)
             ]
             self._bound[index, cores] = known
         return known
 
-    def in_step(self, index: int) -> bool:
-        """Whether all cores read the same lines together: each block reads all that the task reads, so nothing sets them apart."""
-        block = self.blocks[index]
+    def _reads_in_step(self, reads: Sequence[Access]) -> bool:
+        """Whether all cores do the same and each reads all that the task reads, so that nothing sets them apart."""
+        if self._abreast[1:] or self._abreast == [1] or not reads:
+            return False
+        block = self.blocks[0]
         names = dict(zip(block.compiled.regions, block.regions, strict=True))
         touched = {names[region]: size for region, size in block.compiled.footprint.touched().items()}
-        return len(self.blocks) == 1 and all(touched.get(region, 0) >= size for region, size in self._unique.items())
+        return all(touched.get(access.region, 0) >= access.unique_bytes for access in reads)
 
     def absorb(self, run: CoreRun, dispatched: int) -> None:
         """Adds up what a finished run did; `dispatched` is the tick at which its cores got it."""
@@ -194,6 +199,7 @@ def bind(
     demand: LinkDemand,
     region: str,
     visits: int,
+    abreast: int,
     shares: Shares,
     slowdown: Fraction,
     soc: SocSpec,
@@ -208,6 +214,7 @@ def bind(
 
     Args:
         visits: How often the block comes back to the same bytes.
+        abreast: Cores that run the block side by side, whether they are simulated as one group or each by itself.
         slowdown: How much longer L2 takes for reads.
     """
     miss = (shares.write_through if demand.write else shares.read_miss)[region]
@@ -233,12 +240,12 @@ def bind(
         latency = demand.miss_latency
     width = clock.width(demand.port_bytes_per_cycle, cycle)
     if not demand.write and visits > 1 and 0 < miss * visits <= 1:
-        width = min(width, _rate_over_visits(visits, miss * ratio * visits, capacities(soc, clock), cores))
+        width = min(width, _rate_over_visits(visits, miss * ratio * visits, capacities(soc, clock), abreast))
     cap = max(1, width)
     return Transfer(max(1, demand.l2_bytes * UNITS_PER_BYTE), number_of(FlowClass(cap, weights, cores)), latency * cycle)
 
 
-def _rate_over_visits(visits: int, first: Fraction, capacity: Sequence[int], cores: int) -> int:
+def _rate_over_visits(visits: int, first: Fraction, capacity: Sequence[int], abreast: int) -> int:
     """Rate of a core that reads the same bytes `visits` times: from DRAM at first, from L2 after that, one after the other.
 
     Cores in lock-step do so together, so neither link works while the other one is the bottleneck.
@@ -246,10 +253,10 @@ def _rate_over_visits(visits: int, first: Fraction, capacity: Sequence[int], cor
     Args:
         first: DRAM bytes for each L2 byte of the first visit.
         capacity: Work units per tick of each link.
-        cores: Cores in lock-step.
+        abreast: Cores that do so at the same time.
     """
-    from_l2 = Fraction(cores, capacity[Link.L2_READ])
-    from_dram = first * Fraction(cores, capacity[Link.DRAM_READ])
+    from_l2 = Fraction(abreast, capacity[Link.L2_READ])
+    from_dram = first * Fraction(abreast, capacity[Link.DRAM_READ])
     return int(visits / (max(from_l2, from_dram) + (visits - 1) * from_l2))
 
 

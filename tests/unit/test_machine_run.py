@@ -417,3 +417,13 @@ def test_the_trace_of_a_double_buffered_matmul(golden: Callable[[str, str], None
     trace = run(program, TOY, instructions=True)
     lines = [f"{item.start:6d} {item.end:6d} {','.join(map(str, item.cores)):5s} {item.pipe:4s} {item.name}" for item in trace.instructions]
     golden("machine_matmul.txt", "\n".join([*lines, *map(repr, trace.tasks)]) + "\n")
+
+
+@pytest.mark.parametrize("narrow", [None, 32.0])
+def test_cores_one_by_one_wait_for_the_links_like_their_group(narrow: float | None) -> None:
+    soc = bare(l2={"same_line_bytes_per_cycle": narrow})
+    read = Move(Pipe.MTE2, UB, gm("x", 4096, Affine(0, (("i", 4096),))), 1, 4096)
+    body = block(Loop("pass", 3, (Loop("i", 4, (read,)),)))
+    task = task_of((body, 2), accesses=(Access("x", 4 * 4096, 2 * 3 * 4 * 4096, False),))
+    program = program_of(task, regions=BIG)
+    assert run(program, soc, groups=True) == run(program, soc, groups=False)
