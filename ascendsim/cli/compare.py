@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ascendsim.cli.common import print_table
+from ascendsim.cli.dynamic_options import gear_settings
 from ascendsim.cli.model_options import (
     FUSION_LEVELS,
     MODES,
@@ -77,6 +78,8 @@ def run(args: argparse.Namespace) -> int:
     check_folder(args.output)
     if args.ablate:
         _ablate(args)
+    elif any(value is not None for value in gear_settings(args).values()):
+        _compare_gears(args)
     else:
         _compare(args)
     print(f"took {time.perf_counter() - started:.1f} s")
@@ -148,18 +151,41 @@ def _results(args: argparse.Namespace, variants: Sequence[Variant]) -> Iterator[
                 yield variant.name, run(model, random_inputs(model, args.seed), values=values, progress=show)  # type: ignore[arg-type]
 
 
-def _ablate(args: argparse.Namespace) -> None:
-    from ascendsim.api.ablation import ablate
+def _one_variant(args: argparse.Namespace, option: str) -> tuple[Graph, dict[str, Any]]:
+    """The graph and the options for `compile` where lists make no sense.
 
+    Raises:
+        InputError: If a list names more than one.
+    """
     chips, batches = _parts(args.soc_version, "--soc_version"), _batches(args.batch)
     levels = _parts(args.fusion, "--fusion") if args.fusion is not None else ("all",)
     modes = _parts(args.mode, "--mode")
     if len(chips) * len(batches) * len(levels) * len(modes) > 1:
-        raise InputError("option --ablate", "takes one fusion level, chip, batch and mode", remedy="leave the others out")
+        raise InputError(f"option {option}", "takes one fusion level, chip, batch and mode", remedy="leave the others out")
     graph = load_graph(argparse.Namespace(**{**vars(args), "batch": batches[0]}))
+    return graph, {**chip_settings(args), "soc": chips[0], "fusion": levels[0], "schedule": modes[0]}
+
+
+def _compare_gears(args: argparse.Namespace) -> None:
+    from ascendsim.api.comparing_gears import compare_gears
+
+    option = next(name for name, value in gear_settings(args).items() if value is not None)
+    graph, settings = _one_variant(args, f"--{option}")
+    comparison = compare_gears(graph, **settings)
+    print("each gear in the model with gears, as a static model of its own, and with open shapes that the host schedules")
+    _print(comparison)
+    if args.output is not None:
+        for path in comparison.save(Path(args.output)):
+            print(f"wrote {path}")
+
+
+def _ablate(args: argparse.Namespace) -> None:
+    from ascendsim.api.ablation import ablate
+
+    graph, settings = _one_variant(args, "--ablate")
     with progress("switching passes off", "passes") as show:
-        found = ablate(graph, **{**chip_settings(args), "soc": chips[0], "fusion": levels[0], "schedule": modes[0]}, progress=show)
-    print(f"{graph.name} on {chips[0]}, fusion {levels[0]}: what each pass contributes")
+        found = ablate(graph, **settings, progress=show)
+    print(f"{graph.name} on {settings['soc']}, fusion {settings['fusion']}: what each pass contributes")
     table = found.table()
     print_table(table.columns, _cells(table))
     if args.output is not None:
