@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Union
+from typing import TYPE_CHECKING, Any, NamedTuple, Union
 
 from numpy.typing import NDArray
 
@@ -72,12 +71,11 @@ class Constant:
         return self._forms[dtype]
 
 
-@dataclass(frozen=True, slots=True)
-class Use:
+class Use(NamedTuple):
     """One edge end: `node.inputs[index]` is the tensor."""
 
     node: Node
-    index: int
+    index: int  # type: ignore[assignment]  # hides a method of tuples
 
 
 class Tensor:

@@ -156,14 +156,16 @@ class L2State:
         """
         inside = {access.region: min(access.unique_bytes, self.resident(access.region)) for access in reads}
         keys = {self._regions.key(access.region) for access in reads}
+        allocated = sum(access.unique_bytes for access in writes if self._regions.key(access.region) not in keys)
+        allocated += sum(access.unique_bytes - inside[access.region] for access in reads)
         room, before = self._capacity - self._used, dict[str, int]()
         for name, entry in self._entries.items():
+            if room >= allocated:  # all that is younger stays
+                break
             if name in keys:
                 before[name] = room
             else:
                 room += entry.resident
-        allocated = sum(access.unique_bytes for access in writes if self._regions.key(access.region) not in keys)
-        allocated += sum(access.unique_bytes - inside[access.region] for access in reads)
         found = {}
         for access in reads:
             unique, there = access.unique_bytes, inside[access.region]
