@@ -159,7 +159,13 @@ class DeviceMemory:
 
 
 def _converted(values: Array, dtype: np.dtype[Any]) -> Array:
-    """A weight in the device's type; one beyond the float16 range becomes infinite, as on the device."""
+    """A weight in the device's type; what a narrower float cannot hold becomes its largest number (GE's ConstantClip).
+
+    ATC's --is_weight_clip, on by default: an infinite mask of float32 is -65504 in float16.
+    """
+    if values.dtype.kind == "f" and np.issubdtype(dtype, np.floating) and dtype.itemsize < values.dtype.itemsize:
+        limit = np.finfo(dtype).max
+        values = np.clip(values, -values.dtype.type(limit), values.dtype.type(limit))
     if values.dtype == np.float32 and dtype == np.float16:
         return finish(values, dtype)
     with np.errstate(over="ignore"):

@@ -468,3 +468,13 @@ def test_an_assertion_goes_with_what_only_it_reads():
     assert types(asim.optimize(graph).graph) == ["Relu"]
     model = asim.compile(graph, optimize=False, fusion="off")
     assert asim.simulate(model).duration_us > 0
+
+
+def test_weights_beyond_float16_are_clipped_on_the_device_only():
+    b = asim.GraphBuilder()
+    mask = np.array([-np.inf, -3e38, 7e4, 1.0], np.float32)
+    b.output(b.op("Max", b.input("x", (4,)), b.constant(mask)), "y")
+    model = asim.compile(b.build(), fusion="off")
+    x = np.full(4, -1e5, np.float32)
+    assert asim.run(model, {"x": x}).outputs["y"].tolist() == [-65504.0, -65504.0, 65504.0, 1.0]
+    assert asim.run(model, {"x": x}, values="float32").outputs["y"].tolist() == np.maximum(x, mask).tolist()
