@@ -10,6 +10,7 @@ from ascendsim import soc as chips
 from ascendsim.api.buffers import BufferReport, fuse_l1_and_l2
 from ascendsim.api.fusion import FusionSettings
 from ascendsim.api.graph_kernel import GraphKernelFlow, graph_saver
+from ascendsim.api.memory import MemoryReport
 from ascendsim.api.naming import tasks_named
 from ascendsim.api.optimizing import new_engine
 from ascendsim.api.options import profile_options
@@ -77,6 +78,11 @@ class CompiledModel:
             GraphError: If nothing has that name (suggests the nearest one).
         """
         return tasks_named(self.graph, self.program, node)
+
+    @property
+    def memory(self) -> MemoryReport:
+        """Where everything lies in device memory, against the largest live set and other planners."""
+        return MemoryReport.of(self.source.name, self.graph, self.program)
 
     def listing(self, node: str) -> str:
         """The block programs of a node (any name that `tasks_of` takes), to be read by a person."""

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from ascendsim.api.compiling import CompiledModel
 from ascendsim.api.dynamic import REASONS
+from ascendsim.api.memory import MemoryReport
 from ascendsim.core.errors import InputError
 from ascendsim.graph.ir import Array
 from ascendsim.passes.fusion.plog import write_plog
@@ -76,6 +77,11 @@ class Result:
         from ascendsim import profiling
 
         return profiling.ProfiledRun(self.model.graph, self.model.program, self.trace, self.model.soc, self.model.opset)
+
+    @property
+    def memory(self) -> MemoryReport:
+        """As `CompiledModel.memory`, with the time of this execution on the axis of the map."""
+        return MemoryReport.of(self.model.source.name, self.model.graph, self.model.program, self.trace)
 
     def summary(self) -> profiling.Summary:
         """Totals: time, throughput, bytes, utilisation, and the assumed chip figures behind them."""

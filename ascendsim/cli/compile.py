@@ -7,6 +7,7 @@ import argparse
 from ascendsim.cli.buffers import print_details, print_summary
 from ascendsim.cli.common import print_table
 from ascendsim.cli.dynamic_options import print_open_model
+from ascendsim.cli.memory import print_memory, save_map
 from ascendsim.cli.model_options import add_chip_options, add_model_options, chip_settings, load_graph, print_warnings
 from ascendsim.cli.saved import check_target
 
@@ -22,6 +23,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     shown.add_argument(
         "--buffers", action="store_true", help="print what L1 and L2 fusion did instead of the task table, and what they left"
     )
+    shown.add_argument("--memory", action="store_true", help="print where every tensor lies, and what other planners come to")
+    parser.add_argument("--memory_map", metavar="FILE.png", help="draw the memory map, address against time (.png, .svg or .pdf)")
     parser.add_argument("--output", metavar="FILE.asim", help="save the compiled model; ascendsim run takes it in place of the network")
 
 
@@ -35,6 +38,11 @@ def run(args: argparse.Namespace) -> int:
         from ascendsim.api.saving import save
 
         print(f"wrote {save(model, args.output)}")
+    if args.memory_map is not None:
+        print(f"wrote {save_map(model, args.memory_map)}")
+    if args.memory:
+        print_memory(model)
+        return 0
     if args.listing is not None:
         print(model.listing(args.listing), end="")
         return 0
