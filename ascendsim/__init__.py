@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     )
     from ascendsim.graph.builder import GraphBuilder
     from ascendsim.graph.ir import Graph
+    from ascendsim.plot.graph_picture import GraphDisplay, plot_graphs
 
 __version__ = "0.1.0"
 
@@ -59,6 +60,8 @@ _HOMES = {
     "GearedModel": "ascendsim.api.gears",
     "optimize": "ascendsim.api.optimizing",
     "OptimizeResult": "ascendsim.api.optimizing",
+    "plot_graphs": "ascendsim.plot.graph_picture",
+    "GraphDisplay": "ascendsim.plot.graph_picture",
     "run": "ascendsim.api.running",
     "save": "ascendsim.api.saving",
     "load_compiled": "ascendsim.api.saving",
@@ -87,6 +90,7 @@ __all__ = [
     "GearedModel",
     "Graph",
     "GraphBuilder",
+    "GraphDisplay",
     "GraphError",
     "InputError",
     "OptimizeResult",
@@ -104,6 +108,7 @@ __all__ = [
     "load",
     "load_compiled",
     "optimize",
+    "plot_graphs",
     "random_inputs",
     "run",
     "save",

@@ -3,17 +3,20 @@
 from ascendsim.plot.bars import TopOperatorsDisplay, plot_top_operators
 from ascendsim.plot.comparison import ComparisonDisplay, comparison_timelines
 from ascendsim.plot.correlation import CorrelationDisplay, plot_correlation
+from ascendsim.plot.graph_picture import GraphDisplay, plot_graphs
 from ascendsim.plot.roofline import RooflineDisplay, plot_roofline
 from ascendsim.plot.timeline import TimelineDisplay, plot_timeline, timeline
 
 __all__ = [
     "ComparisonDisplay",
     "CorrelationDisplay",
+    "GraphDisplay",
     "RooflineDisplay",
     "TimelineDisplay",
     "TopOperatorsDisplay",
     "comparison_timelines",
     "plot_correlation",
+    "plot_graphs",
     "plot_roofline",
     "plot_timeline",
     "plot_top_operators",
