@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple, Union
 
+import numpy as np
 from numpy.typing import NDArray
 
 from ascendsim.core.dtypes import DType
