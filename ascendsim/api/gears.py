@@ -21,6 +21,8 @@ from ascendsim.runtime.host_run import Choices, HostRun
 from ascendsim.runtime.timeline import timeline
 from ascendsim.soc import SocSpec
 
+GEAR = "gear"  # key of Program.metadata: the gear that ran, and all there are
+
 
 @dataclass(frozen=True, slots=True)
 class GearedModel(DynamicModel):
@@ -31,12 +33,12 @@ class GearedModel(DynamicModel):
     Attributes:
         network: The graph that was copied, with open dimensions.
         settings: The gears.
-        memory: By gear: bytes of device memory for inputs, outputs, activations and workspaces, and for weights.
+        gear_bytes: By gear: bytes of device memory for inputs, outputs, activations and workspaces, and for weights.
     """
 
     network: Graph = field(default_factory=Graph)
     settings: GearSettings = field(default_factory=lambda: GearSettings("dynamic_dims", (), ()))
-    memory: Mapping[tuple[int, ...], tuple[int, int]] = field(default_factory=dict)
+    gear_bytes: Mapping[tuple[int, ...], tuple[int, int]] = field(default_factory=dict)
 
     @property
     def gears(self) -> tuple[tuple[int, ...], ...]:
@@ -46,7 +48,7 @@ class GearedModel(DynamicModel):
     @property
     def arena_bytes(self) -> int:
         """Device memory for activations, inputs and outputs: that of the largest gear, since one runs at a time."""
-        return max(arena for arena, _ in self.memory.values())
+        return max(arena for arena, _ in self.gear_bytes.values())
 
     @property
     def weight_bytes(self) -> int:
@@ -60,7 +62,7 @@ class GearedModel(DynamicModel):
     def table(self) -> Table:
         """One row a gear: its input shapes, and the device memory that it alone would take."""
         rows = []
-        for gear, (arena, weights) in self.memory.items():
+        for gear, (arena, weights) in self.gear_bytes.items():
             shapes = "; ".join(f"{name}: {list(shape)}" for name, shape in self.shapes_of_gear(gear).items())
             rows.append((",".join(map(str, gear)), shapes, arena / 2**20, weights / 2**20))
         return Table("gears", ("Gear", "Inputs", "Memory(MiB)", "Weights(MiB)"), tuple(rows))
@@ -72,7 +74,7 @@ class GearedModel(DynamicModel):
     def shapes_of(self, shapes: Mapping[str, Sequence[int]]) -> dict[str, Value]:
         """Inputs without values; without shapes those of the largest gear."""
         if not shapes:
-            gear = max(self.memory, key=lambda gear: self.memory[gear][0])
+            gear = max(self.gear_bytes, key=lambda gear: self.gear_bytes[gear][0])
             shapes = self.shapes_of_gear(gear)
         return self._with_gear(shapes_only(self.network, shapes))
 
@@ -83,9 +85,11 @@ class GearedModel(DynamicModel):
 
     def decided(self, inputs: Mapping[str, Value], choices: Choices) -> Choices:
         """The gear that the inputs say."""
-        actual = inputs[SHAPE_DATA].array
-        assert actual is not None
-        return replace(choices, branches={**choices.branches, CASE: self.gears.index(tuple(actual.tolist()))})
+        return replace(choices, branches={**choices.branches, CASE: self.gears.index(_gear(inputs))})
+
+    def facts(self, inputs: Mapping[str, Value]) -> dict[str, str]:
+        """The gear that runs."""
+        return {GEAR: ",".join(map(str, _gear(inputs))) + f" of {self.settings.text()}"}
 
     def arena(self) -> int:
         """Bytes that a run's arena has at least."""
@@ -93,6 +97,12 @@ class GearedModel(DynamicModel):
 
     def __repr__(self) -> str:
         return f"GearedModel({self.source.name!r}, soc={self.soc.name}, {self.settings.kind}={self.settings.text()})"
+
+
+def _gear(inputs: Mapping[str, Value]) -> tuple[int, ...]:
+    actual = inputs[SHAPE_DATA].array
+    assert actual is not None
+    return tuple(actual.tolist())
 
 
 def compile_gears(
@@ -146,4 +156,4 @@ def _loaded(model: GearedModel) -> GearedModel:
         memory[gear] = (program.memory.peak_bytes, program.memory.weight_bytes)
         steps += run.steps
     _, program = timeline(steps, model.source.name, model.soc.name, model.schedule, {})
-    return replace(model, memory=memory, program=program)
+    return replace(model, gear_bytes=memory, program=program)
