@@ -113,6 +113,12 @@ class Node:
 
     @property
     def subgraphs(self) -> tuple[tuple[str, Graph], ...]:
+        """Subgraphs with the names of their attributes; an attribute holds one, or a tuple of them."""
+        for value in self.attributes.values():  # asked for all the time, and nearly always there is none
+            if type(value) is Graph or (type(value) is tuple and value and type(value[0]) is Graph):
+                break
+        else:
+            return ()
         found: list[tuple[str, Graph]] = []
         for key, value in self.attributes.items():
             if isinstance(value, Graph):

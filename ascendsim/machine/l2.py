@@ -86,12 +86,18 @@ class L2State:
     def resident(self, region: str) -> int:
         """Bytes of a region that L2 holds now."""
         key = self._regions.key(region)
+        if self._regions.alone(key):
+            entry = self._entries.get(key)
+            return 0 if entry is None else entry.resident
         held = sum(self._entries[name].resident for name in (key, *self._regions.slices(key)) if name in self._entries)
         whole = self._around(key)
         return held + (self._share(key, whole).resident if whole is not None else 0)
 
     def accesses(self, task: Task, moved: Mapping[str, int], write: bool) -> list[Access]:
         """One access a region with the bytes that the instructions really move; regions that the task does not list come last."""
+        listed = [access for access in task.accesses if access.write is write]
+        if len(listed) == len(moved) and {access.region: access.moved_bytes for access in listed} == moved:
+            return listed  # as lowering has it
         unique: dict[str, int] = {}
         for access in task.accesses:
             if access.write is write and access.region in moved:
@@ -188,6 +194,8 @@ class L2State:
 
     def _claim(self, key: str) -> None:
         """Moves lines of a region that are kept under its slices, or under the whole that it is a slice of, to its own name."""
+        if self._regions.alone(key):
+            return
         inner = [name for name in self._regions.slices(key) if name in self._entries]
         whole = self._around(key)
         if not inner and whole is None:

@@ -15,6 +15,7 @@ class Regions:
         self._roots: dict[str, str] = {}
         self._keys: dict[str, str] = {}
         self._slices: dict[str, tuple[str, ...]] = {}
+        self._alone: dict[str, bool] = {}
 
     def size(self, name: str) -> int | None:
         """Bytes of a region, None if the plan does not have it."""
@@ -43,6 +44,13 @@ class Regions:
             name = region.alias_of
             region = self._regions.get(name)
         return name
+
+    def alone(self, key: str) -> bool:
+        """Whether lines of a region are kept under its own name only: it is no slice and has none."""
+        known = self._alone.get(key)
+        if known is None:
+            known = self._alone[key] = self.root(key) == key and not self.slices(key)
+        return known
 
     def slices(self, key: str) -> tuple[str, ...]:
         """Keys of the regions whose lines are a slice of this one's, itself left out."""
