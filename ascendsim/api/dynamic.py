@@ -70,7 +70,7 @@ class DynamicModel(CompiledModel):
         graph, program = timeline(run.steps, self.source.name, self.soc.name, self.schedule, ends, self.arena())
         own = [value_tensor(graph, name, value) for name, value in inputs.items()]
         graph.inputs[:] = [*own, *(tensor for tensor in graph.inputs if tensor not in own)]
-        program = replace(program, metadata={**program.metadata, REASONS: self.reasons})
+        program = replace(program, metadata={**program.metadata, REASONS: self.reasons, **self.facts(inputs)})
         done = CompiledModel(graph, program, self.soc, self.opset, self.source, self._report(run), None)
         known = all(value.array is not None for value in results)
         outputs = {t.name: v.array for t, v in zip(self.graph.outputs, results, strict=True) if v.array is not None}
@@ -95,6 +95,10 @@ class DynamicModel(CompiledModel):
     def decided(self, inputs: Mapping[str, Value], choices: Choices) -> Choices:
         """The user's choices and those that follow from the inputs."""
         return choices
+
+    def facts(self, inputs: Mapping[str, Value]) -> dict[str, str]:
+        """What a result should say about the run, for the metadata of its program."""
+        return {}
 
     def arena(self) -> int:
         """Bytes that a run's memory for all but weights has at least."""
