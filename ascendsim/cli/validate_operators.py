@@ -56,11 +56,14 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _print(group: str, timings: Sequence[Timing], count: int) -> None:
-    from ascendsim.validate.operators import score_operators
+    from ascendsim.validate.operators import FITTED_KINDS, score_operators
 
     kinds = sorted({timing.row.op_type for timing in timings})
     rows = []
-    for name, part in (("all", list(timings)), *((kind, [t for t in timings if t.row.op_type == kind]) for kind in kinds)):
+    parts = [("all", list(timings)), ("not fitted on", [t for t in timings if t.row.op_type not in FITTED_KINDS])]
+    for name, part in (*parts, *((kind, [t for t in timings if t.row.op_type == kind]) for kind in kinds)):
+        if not part:
+            continue
         found = score_operators(part)
         ranks = (f"{found.spearman:.3f}", f"{found.roofline_spearman:.3f}") if found.count > 2 else ("-", "-")
         shares = [f"{100 * share:.1f}" for share in (found.median, found.bias, found.roofline_median)]
