@@ -115,7 +115,9 @@ class _Run:
         return made
 
     def _heads(self, pattern: UbPattern) -> list[Node]:
-        """Nodes of the classes with which a pattern can start, in execution order."""
+        """Nodes of the classes with which a pattern can start, in execution order; none if the graph lacks a class that it needs."""
+        if any(part.least and not any(kind in self.by_kind for kind in part.kinds) for part in pattern.parts):
+            return []
         found = [node for kind in dict.fromkeys(pattern.parts[0].kinds) for node in self.by_kind.get(kind, ())]
         return sorted(found, key=self.scopes.order.__getitem__)
 

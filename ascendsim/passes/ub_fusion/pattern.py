@@ -143,7 +143,7 @@ class Matcher:
         return list(found)
 
     def _fits(self, node: Node, part: Part) -> bool:
-        return self._free(node) and self._kind(node) in part.kinds and (not part.types or node.op_type in part.types)
+        return self._kind(node) in part.kinds and (not part.types or node.op_type in part.types) and self._free(node)
 
     def _closed(self, pattern: UbPattern, parts: Mapping[str, tuple[Node, ...]], nodes: tuple[Node, ...]) -> bool:
         """Whether inputs from outside are as many as the parts say, and readers outside are where they may be."""
