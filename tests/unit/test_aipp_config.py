@@ -112,3 +112,11 @@ def test_files(tmp_path: Path) -> None:
     path.write_bytes(b"#" * (MAX_BYTES + 1))
     with pytest.raises(InputError, match="must not be larger than 64 KiB"):
         read_aipp_file(path)
+
+
+def test_the_pages_example_is_read() -> None:
+    page = Path("docs/validate.md").read_text(encoding="utf-8")
+    block = page[page.index("    aipp_op {") : page.index("\n    }\n") + 7]
+    (found,) = parse_aipp_text(block)
+    assert found.crop == (16, 16, 224, 224)
+    assert len(found.matrix) == 9
