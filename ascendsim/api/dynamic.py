@@ -9,15 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 
 from ascendsim.api.compiling import CompiledModel
+from ascendsim.api.graph_kernel import graph_saver
 from ascendsim.core.dtypes import DType
 from ascendsim.core.errors import InputError, suggest
 from ascendsim.graph.ir import Array, Graph, Tensor
-from ascendsim.isa.program import MemoryPlan, Program
+from ascendsim.isa.program import MemoryPlan, Program, Task
 from ascendsim.ops import default_opset
 from ascendsim.opset import OpSet
 from ascendsim.passes.control_flow import control_flow_nodes, host_reasons
@@ -45,6 +47,14 @@ class DynamicModel(CompiledModel):
     pieces: Pieces = field(default_factory=lambda: Pieces(OpSet(()), _nothing))
     schedule: str = "host"
     reasons: tuple[str, ...] = ()
+
+    def tasks_of(self, node: str) -> tuple[Task, ...]:
+        """Tasks are made when shapes are known and the way is clear, so a result has them.
+
+        Raises:
+            InputError: Always.
+        """
+        raise InputError(f"model {self.source.name!r}", "has tasks only when it runs", remedy="ask a result: result.model.tasks_of(...)")
 
     def execute(
         self,
@@ -152,14 +162,22 @@ def compile_dynamic(graph: Graph, soc: SocSpec, options: Mapping[str, Any], comp
     if schedule == "sink" and reasons:
         schedule = "host"
     settings = {**options, "schedule": schedule}
+    dumps = 0
 
     def compile_piece(piece: Graph, inner: Sequence[int]) -> CompiledModel:
+        nonlocal dumps
         kept = ""
         if options["precision_mode"] == "force_fp16":  # the other modes decide operator by operator
             ends = [piece.outputs[number] for number in inner if piece.outputs[number].origin_dtype is DType.FLOAT32]
             kept = ";".join(f"{end.producer.name}:{end.index}:FP16" for end in ends if end.producer is not None)
-        return compile_static(**{**settings, "graph": piece, "output_type": kept or None})
+        own: dict[str, Any] = {"graph": piece, "output_type": kept or None}
+        if options["save_graphs"] is not None:  # a folder for each piece
+            dumps += 1
+            own["save_graphs"] = Path(options["save_graphs"]) / f"{dumps:03}_{piece.name}".replace("/", "_")
+        return compile_static(**{**settings, **own})
 
+    if options["save_graphs"] is not None:
+        graph_saver(options["save_graphs"])("whole_graph", graph)
     program = Program((), MemoryPlan({}, 0, 0), schedule)
     pieces = Pieces(default_opset(), compile_piece)
     return DynamicModel(graph, program, soc, pieces.opset, graph, pieces=pieces, schedule=schedule, reasons=reasons)

@@ -12,6 +12,7 @@ from ascendsim.api.compiling import CompiledModel
 from ascendsim.api.dynamic import DynamicModel, compile_dynamic, input_values, shapes_only
 from ascendsim.core.errors import InputError
 from ascendsim.graph.ir import Graph
+from ascendsim.isa.program import Task
 from ascendsim.ops import default_opset
 from ascendsim.passes.gears import CASE, SHAPE_DATA, GearOption, GearSettings, clone_gears, parse_gears
 from ascendsim.passes.gears.settings import KINDS, MAX_GEARS, MAX_GEARS_950, Kind
@@ -34,11 +35,13 @@ class GearedModel(DynamicModel):
         network: The graph that was copied, with open dimensions.
         settings: The gears.
         gear_bytes: By gear: bytes of device memory for inputs, outputs, activations and workspaces, and for weights.
+        loaded: The tasks of all gears, one gear after the other.
     """
 
     network: Graph = field(default_factory=Graph)
     settings: GearSettings = field(default_factory=lambda: GearSettings("dynamic_dims", (), ()))
     gear_bytes: Mapping[tuple[int, ...], tuple[int, int]] = field(default_factory=dict)
+    loaded: CompiledModel | None = None
 
     @property
     def gears(self) -> tuple[tuple[int, ...], ...]:
@@ -54,6 +57,11 @@ class GearedModel(DynamicModel):
     def weight_bytes(self) -> int:
         """Device memory for weights; what the gears have in common lies there once."""
         return self.program.memory.weight_bytes
+
+    def tasks_of(self, node: str) -> tuple[Task, ...]:
+        """The tasks of all gears that run a node; names as a run of the gear has them: "ascend_mbatch_case/ascend_mbatch_batch_0/conv"."""
+        assert self.loaded is not None
+        return self.loaded.tasks_of(node)
 
     def shapes_of_gear(self, gear: Sequence[int]) -> dict[str, tuple[int, ...]]:
         """Input shapes under a gear, by name."""
@@ -155,5 +163,6 @@ def _loaded(model: GearedModel) -> GearedModel:
         _, program = timeline(run.steps, model.source.name, model.soc.name, model.schedule, {})
         memory[gear] = (program.memory.peak_bytes, program.memory.weight_bytes)
         steps += run.steps
-    _, program = timeline(steps, model.source.name, model.soc.name, model.schedule, {})
-    return replace(model, gear_bytes=memory, program=program)
+    graph, program = timeline(steps, model.source.name, model.soc.name, model.schedule, {})
+    loaded = CompiledModel(graph, program, model.soc, model.opset, model.source)
+    return replace(model, gear_bytes=memory, program=replace(program, tasks=()), loaded=loaded)

@@ -53,15 +53,16 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from ascendsim.api.compiling import compile
+    from ascendsim.api.compiling import CompiledModel, compile
 
     started = time.perf_counter()
     check_folder(args.output)
     model = saved_model(args) or compile(load_graph(args), **chip_settings(args))
     values = args.values or ("device" if has_values(model.source) else "off")
     print_warnings(model.fusion.warnings)
-    for node in args.instructions or ():
-        model.tasks_of(node)  # an unknown name is an error with a suggestion
+    if type(model) is CompiledModel:  # others have their tasks when they run
+        for node in args.instructions or ():
+            model.tasks_of(node)  # an unknown name is an error with a suggestion
     result = _execute(model, args, values)
     print_result(result, args.top)
     if args.values is None and values == "off":

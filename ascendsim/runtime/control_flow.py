@@ -17,7 +17,7 @@ from ascendsim.graph.ir import Array, Graph, Node
 from ascendsim.ops.control_flow_shapes import goes_on
 from ascendsim.passes.control_flow import is_control_flow as is_control_flow
 
-MAX_ITERATIONS = 10_000_000  # of one loop; more cannot be meant by somebody who waits for the result
+MAX_ITERATIONS = 100_000  # of one loop: some minutes and gigabytes of records; more is a condition that never comes true
 
 
 @dataclass(frozen=True, slots=True)

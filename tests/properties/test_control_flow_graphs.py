@@ -1,0 +1,196 @@
+"""Random networks of branches and loops in each other: values equal onnxruntime's, time does not depend on how values are computed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Union
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+from onnx import TensorProto, helper, numpy_helper
+
+import ascendsim as asim
+
+SHAPE = (3, 8)
+
+
+@dataclass(frozen=True)
+class Step:
+    """One operator on the value, with a number of its own."""
+
+    kind: str
+    number: float
+
+
+@dataclass(frozen=True)
+class Branch:
+    """One of two blocks, by the sign of the value's sum."""
+
+    then: tuple[Any, ...]
+    other: tuple[Any, ...]
+
+
+@dataclass(frozen=True)
+class Repeat:
+    """A block so many times, or fewer if the largest element falls to a limit; stacks the means if asked to."""
+
+    body: tuple[Any, ...]
+    trips: int
+    by_value: bool
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Scan over the rows with a state of one row; gives the stacked states."""
+
+    back: bool
+
+
+Statement = Union[Step, Branch, Repeat, Rows]
+
+STEPS = st.builds(
+    Step,
+    st.sampled_from(["Add", "Mul", "Max", "Relu", "Tanh", "Neg", "MatMul", "Captured"]),
+    st.floats(-2, 2, width=16).filter(lambda number: number == 0 or abs(number) > 1e-3),
+)
+
+
+def blocks(depth: int) -> st.SearchStrategy[tuple[Statement, ...]]:
+    choices: list[st.SearchStrategy[Any]] = [STEPS, st.builds(Rows, st.booleans())]
+    if depth:
+        inner = blocks(depth - 1)
+        choices += [st.builds(Branch, inner, inner), st.builds(Repeat, inner, st.integers(0, 3), st.booleans())]
+    return st.lists(st.one_of(choices), min_size=1, max_size=3).map(tuple)
+
+
+@dataclass
+class Writer:
+    """Writes blocks as ONNX graphs with names that are unique in the model."""
+
+    count: int = 0
+    weights: list[onnx.TensorProto] = field(default_factory=list)
+
+    def name(self, stem: str) -> str:
+        self.count += 1
+        return f"{stem}{self.count}"
+
+    def constant(self, values: Any) -> str:
+        name = self.name("c")
+        self.weights.append(numpy_helper.from_array(np.asarray(values), name))
+        return name
+
+    def block(self, statements: tuple[Statement, ...], value: str, nodes: list[onnx.NodeProto]) -> str:
+        for statement in statements:
+            value = self.statement(statement, value, nodes)
+        return value
+
+    def node(self, nodes: list[onnx.NodeProto], kind: str, inputs: list[str], outputs: int = 1, **attributes: Any) -> list[str]:
+        names = [self.name("t") for _ in range(outputs)]
+        nodes.append(helper.make_node(kind, inputs, names, name=self.name(kind.lower()), **attributes))
+        return names
+
+    def statement(self, statement: Statement, value: str, nodes: list[onnx.NodeProto]) -> str:
+        if isinstance(statement, Step):
+            if statement.kind in ("Relu", "Tanh", "Neg"):
+                return self.node(nodes, statement.kind, [value])[0]
+            if statement.kind == "MatMul":
+                weight = np.random.default_rng(self.count).standard_normal((8, 8)).astype(np.float32) / 3
+                return self.node(nodes, "MatMul", [value, self.constant(weight)])[0]
+            if statement.kind == "Captured":
+                return self.node(nodes, "Add", [value, "x"])[0]  # a tensor of the outermost graph
+            return self.node(nodes, statement.kind, [value, self.constant(np.float32(statement.number))])[0]
+        if isinstance(statement, Branch):
+            total = self.node(nodes, "ReduceSum", [value], keepdims=0)[0]
+            positive = self.node(nodes, "Greater", [total, self.constant(np.float32(0))])[0]
+            branches = {
+                name: self.graph(block, value) for name, block in (("then_branch", statement.then), ("else_branch", statement.other))
+            }
+            return self.node(nodes, "If", [positive], **branches)[0]
+        if isinstance(statement, Repeat):
+            return self.repeat(statement, value, nodes)
+        return self.rows(statement, value, nodes)
+
+    def graph(self, block: tuple[Statement, ...], value: str) -> onnx.GraphProto:
+        inner: list[onnx.NodeProto] = []
+        result = self.block(block, value, inner)
+        return helper.make_graph(inner, self.name("branch"), [], [tensor(result)])
+
+    def repeat(self, statement: Repeat, value: str, nodes: list[onnx.NodeProto]) -> str:
+        inner: list[onnx.NodeProto] = []
+        before, going, number = self.name("v"), self.name("g"), self.name("i")
+        after = self.block(statement.body, before, inner)
+        if statement.by_value:
+            largest = self.node(inner, "ReduceMax", [after], keepdims=0)[0]
+            on = self.node(inner, "Greater", [largest, self.constant(np.float32(-0.5))])[0]
+        else:
+            on = self.node(inner, "Identity", [going])[0]
+        body = helper.make_graph(
+            inner,
+            self.name("body"),
+            [tensor(number, (), TensorProto.INT64), tensor(going, (), TensorProto.BOOL), tensor(before)],
+            [tensor(on, (), TensorProto.BOOL), tensor(after)],
+        )
+        return self.node(nodes, "Loop", [self.constant(np.int64(statement.trips)), "", value], body=body)[0]
+
+    def rows(self, statement: Rows, value: str, nodes: list[onnx.NodeProto]) -> str:
+        state, row = self.name("s"), self.name("r")
+        inner: list[onnx.NodeProto] = []
+        total = self.node(inner, "Add", [state, row])[0]
+        scaled = self.node(inner, "Mul", [total, self.constant(np.float32(0.5))])[0]
+        copy = self.node(inner, "Identity", [scaled])[0]
+        line = SHAPE[1:]
+        body = helper.make_graph(
+            inner, self.name("body"), [tensor(state, line), tensor(row, line)], [tensor(scaled, line), tensor(copy, line)]
+        )
+        start = self.constant(np.zeros(line, np.float32))
+        back = [int(statement.back)]
+        options = {"num_scan_inputs": 1, "scan_input_directions": back, "scan_output_directions": back}
+        return self.node(nodes, "Scan", [start, value], 2, body=body, **options)[1]
+
+
+def tensor(name: str, shape: tuple[int, ...] = SHAPE, kind: int = TensorProto.FLOAT) -> onnx.ValueInfoProto:
+    return helper.make_tensor_value_info(name, kind, shape)
+
+
+def model_of(block: tuple[Statement, ...]) -> onnx.ModelProto:
+    writer, nodes = Writer(), list[onnx.NodeProto]()
+    result = writer.block(block, "x", nodes)
+    graph = helper.make_graph(nodes, "random", [tensor("x")], [tensor(result)], writer.weights)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+
+
+def agrees(block: tuple[Statement, ...], seed: int) -> None:
+    proto = model_of(block)
+    x: dict[str, NDArray[Any]] = {"x": np.random.default_rng(seed).standard_normal(SHAPE).astype(np.float32)}
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 3
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    (wanted,) = onnxruntime.InferenceSession(proto.SerializeToString(), options, providers=["CPUExecutionProvider"]).run(None, x)
+    graph = asim.load(proto)
+    model = asim.compile(graph, soc="Ascend310P3")
+    result = asim.run(model, x, values="float32")
+    (found,) = result.outputs.values()
+    np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-4)
+    assert result.schedule == "sink"  # every shape is static, whatever the values decide
+    again = asim.run(model, x, values="float32")
+    assert again.duration_us == result.duration_us
+    plain = asim.run(asim.compile(graph, soc="Ascend310P3", optimize=False, fusion="off"), x, values="float32")
+    np.testing.assert_allclose(next(iter(plain.outputs.values())), wanted, rtol=1e-4, atol=1e-4)
+
+
+@settings(max_examples=20, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@given(blocks(2), st.integers(0, 1000))
+def test_random_networks_agree_with_onnxruntime(block: tuple[Statement, ...], seed: int) -> None:
+    agrees(block, seed)
+
+
+@pytest.mark.slow
+@settings(max_examples=400, deadline=None, suppress_health_check=list(HealthCheck))
+@given(blocks(3), st.integers(0, 1000))
+def test_many_random_networks_agree_with_onnxruntime(block: tuple[Statement, ...], seed: int) -> None:
+    agrees(block, seed)
