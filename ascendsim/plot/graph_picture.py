@@ -5,6 +5,7 @@ For graphs of some dozen nodes, without any program beside Python; `graph.dot` w
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
@@ -114,7 +115,7 @@ def plot_graphs(graphs: Graph | Mapping[str, Graph], ax: Axes | None = None) -> 
 
     Boxes are operators (their names below where these say more), rounded ends inputs and outputs, grey text constants; arrows carry type
     and shape. Operators that the next graph lacks are orange, those that the graph before lacked are green. Subgraphs are not drawn: give
-    them as graphs of their own.
+    them as graphs of their own; arrows to the operator that holds one show what it reads from outside.
 
     Args:
         graphs: A graph, or graphs by title, from left to right.
@@ -159,6 +160,9 @@ def drawing_of(title: str, graph: Graph) -> Drawing:
         for operand in node.inputs:
             if operand is not None:
                 join(operand, number)
+        for _, subgraph in node.subgraphs:
+            for outer in dict.fromkeys(subgraph.captured()):
+                join(outer, number)
     for tensor in graph.outputs:
         if tensor.constant is not None and tensor not in numbers:
             add(tensor, Box((_constant(tensor),), "constant", tensor.name))
@@ -208,10 +212,12 @@ def _names(drawing: Drawing) -> set[str]:
 
 
 def _node_lines(node: Node) -> tuple[str, ...]:
-    held = ", ".join(f"{key} {len(graph)}" for key, graph in node.subgraphs)
-    below = f"{held} nodes" if held else node.name
-    plain = not held and (below.rstrip("_0123456789") in (node.op_type, ""))
-    return (node.op_type,) if plain else (node.op_type, shortened(below, SMALL, DPI, 150.0) if len(below) > 24 else below)
+    held = Counter(key for key, _ in node.subgraphs)
+    if held:
+        return (node.op_type, ", ".join(key if count == 1 else f"{count} {key}" for key, count in held.items()))
+    if node.name.rstrip("_0123456789") in (node.op_type, ""):
+        return (node.op_type,)
+    return (node.op_type, node.name if len(node.name) <= 24 else shortened(node.name, SMALL, DPI, 150.0))
 
 
 def _constant(tensor: Tensor) -> str:

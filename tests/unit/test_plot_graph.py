@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import ascendsim as asim
+from ascendsim.core.dtypes import DType
 from ascendsim.core.errors import InputError
 from ascendsim.graph.ir import Graph
 from ascendsim.plot.graph_layout import GAP, layered
@@ -75,3 +76,19 @@ def test_large_graphs_are_refused() -> None:
         plot_graphs(b.build())
     with pytest.raises(InputError, match="needs a graph"):
         plot_graphs({})
+
+
+def test_what_a_branch_reads_from_outside_points_to_its_operator() -> None:
+    graph = Graph("choosing")
+    x, condition = graph.add_input("x", DType.FLOAT32, (2,)), graph.add_input("condition", DType.BOOL, ())
+    branches = []
+    for name in ("then_branch", "else_branch"):
+        branch = Graph(name)
+        branch.outputs.append(branch.add_node("Relu", [x]).output)
+        branches.append(branch)
+    made = graph.add_node("If", [condition], name="choice", then_branch=branches[0], else_branch=branches[1])
+    graph.outputs.append(made.output)
+    drawing = drawing_of("branches", graph)
+    names = [box.lines for box in drawing.boxes]
+    assert ("If", "then_branch, else_branch") in names
+    assert len(drawing.layout.routes) == 3
