@@ -61,7 +61,7 @@ def closed_form(task: Task, soc: SocSpec) -> TaskPrice:
     busy = 0.0
     for group in task.groups:
         pipes: Counter[Pipe] = Counter()
-        for instruction, around in static(group.block.body):
+        for instruction, around in static(group.block.template.body):
             if not isinstance(instruction, SetFlag | WaitFlag):
                 pipes[instruction.pipe] += cost(instruction, soc, group.block.core).occupancy * times(around)
         cores = soc.vector_cores if group.block.core is CoreKind.VECTOR else soc.ai_cores

@@ -16,7 +16,7 @@ N, tasks are dealt out in launch order to the stream on which they could start f
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ascendsim.core.errors import InputError
@@ -111,13 +111,17 @@ def _dealt_out(tasks: Sequence[Task], needs: Sequence[Sequence[int]], soc: SocSp
     free, load = [0.0] * options.count, [0.0] * options.count
     ends: list[float] = []
     streams: list[int] = []
+    known: dict[Hashable, float] = {}  # equal layers cost the same
     preferred: Callable[[int], tuple[float, int]] = (
         (lambda stream: (load[stream], stream)) if options.mode == "LoadBalance" else (lambda stream: (0.0, stream))
     )
     for task, needed in zip(tasks, needs, strict=True):
         ready = max((ends[other] for other in needed), default=0.0)
         stream = min(range(options.count), key=lambda s: (max(free[s], ready), *preferred(s)))
-        seconds = closed_form(task, soc).near
+        kind = (tuple((id(group.block.template), group.count) for group in task.groups), task.cpu_us)
+        if kind not in known:
+            known[kind] = closed_form(task, soc).near
+        seconds = known[kind]
         ends.append(max(free[stream], ready) + seconds)
         free[stream] = ends[-1]
         load[stream] += seconds
