@@ -16,6 +16,7 @@ from ascendsim.graph.composites import outside_tensors
 from ascendsim.graph.ir import Node, Tensor
 from ascendsim.ops.chain_space import REDUCTIONS, RENAMING, ChainSpace, data_inputs, space_of_chain
 from ascendsim.ops.common import walking_shape
+from ascendsim.ops.fused_windows import window_chain
 from ascendsim.opset import OpSet
 from ascendsim.opset.work import LowerContext, NoTask, Over, Ref, Step, Stream, VectorWork
 
@@ -42,8 +43,8 @@ def chain_work(
     """The work of a group of nodes that one task computes; None where they have no iteration space in common.
 
     Members: elementwise operators, reductions over one set of axes, operators along rows (softmax, normalisations), and operators that
-    only rename or broadcast. Refused are other operators, those of the AI CPU, reductions of different axes, and values that are neither
-    one a row, one a column nor one in all but are made inside.
+    only rename or broadcast; or a pooling and elementwise operators behind it. Refused are other operators, those of the AI CPU,
+    reductions of different axes, and values that are neither one a row, one a column nor one in all but are made inside.
 
     Args:
         nodes: In execution order.
@@ -53,6 +54,9 @@ def chain_work(
         ref: Names the global memory of a tensor.
         immediates: Whether constants of one element are part of the instructions and not read from memory.
     """
+    windows = window_chain(nodes, opset, context) if outputs is None else None
+    if windows is not None:
+        return windows
     roots: dict[Tensor, Tensor] = {}
 
     def root(tensor: Tensor) -> Tensor:

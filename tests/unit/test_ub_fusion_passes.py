@@ -362,6 +362,19 @@ def test_quantised_chain() -> None:
     assert same_values(fused)
 
 
+@pytest.mark.parametrize("chip", ["Ascend310", "Ascend310P3", "Ascend910B1"])
+def test_a_pooling_is_quantised_before_it_is_stored(chip: str) -> None:
+    def body(b: GraphBuilder, pool: str) -> Tensor:
+        y = b.op(pool, b.input("x", (2, 32, 14, 14), "float16"), kernel_shape=(3, 3), strides=(2, 2))
+        return b.op("AscendQuant", y, domain="ascend", scale=16.0, offset=3.0)
+
+    for pool in ("MaxPool", "AveragePool"):
+        fused = ub(build(lambda b, pool=pool: body(b, pool)), chip)  # type: ignore[misc]
+        assert fused.scopes == [(pool, "AscendQuant")]
+        assert fused.counts["TbePool2dQuantFusionPass"] == (1, 1)
+        assert same_values(fused)
+
+
 def test_operators_of_the_ai_cpu_are_left() -> None:
     fused: Fused = ub(build(lambda b: b.op("Abs", b.op("Neg", b.input("x", ROWS, "float64")))))
     assert fused.counts == {}
