@@ -160,9 +160,8 @@ def drawing_of(title: str, graph: Graph) -> Drawing:
         for operand in node.inputs:
             if operand is not None:
                 join(operand, number)
-        for _, subgraph in node.subgraphs:
-            for outer in dict.fromkeys(subgraph.captured()):
-                join(outer, number)
+        for outer in dict.fromkeys(tensor for _, subgraph in node.subgraphs for tensor in subgraph.captured()):
+            join(outer, number)
     for tensor in graph.outputs:
         if tensor.constant is not None and tensor not in numbers:
             add(tensor, Box((_constant(tensor),), "constant", tensor.name))
