@@ -21,8 +21,7 @@ def move_cost(move: Move, soc: SocSpec, megahertz: int) -> Cost:
     """
     start = start_cycles(soc, megahertz)
     if Buffer.GM in (move.src.buffer, move.dst.buffer):
-        rows = move.bursts * soc.dma.nd2nz_row_cycles if move.kind == "nd2nz" else 0.0
-        return Cost(whole_cycles(start + rows), bytes=move.bytes, link=_link_demand(move, soc))
+        return Cost(whole_cycles(start), bytes=move.bytes, link=_link_demand(move, soc))
     width = _on_chip_width(move, soc)
     bytes_moved, gap = move.bytes, 0.0
     if move.dst.buffer in (Buffer.L0A, Buffer.L0B):
@@ -105,24 +104,31 @@ def _link_demand(move: Move, soc: SocSpec) -> LinkDemand:
     extra = soc.dma.nd2nz_latency_cycles if move.kind == "nd2nz" else 0
     l2, dram = soc.l2, soc.dram
     l2_bytes = math.ceil(rounded_bytes(move, stride, l2.request_bytes) / efficiency)
-    width = _gm_width(move, soc.ports, soc)
-    port_cycles = rounded_bytes(move, stride, BLOCK_BYTES) / efficiency / width
-    if move.kind != "nd2nz":
-        port_cycles = max(port_cycles, (move.bursts - 1) * soc.dma.burst_cycles)
-    elif _is_ragged(move) and soc.dma.ragged_nd2nz_bytes_per_cycle is not None:
-        port_cycles = max(port_cycles, move.bytes / soc.dma.ragged_nd2nz_bytes_per_cycle)
+    engine_cycles = _engine_cycles(move, stride, efficiency, soc)
+    in_dram = efficiency * (dram.short_burst_efficiency if stride and move.burst_bytes < dram.transaction_bytes else 1.0)
     hit, miss = (l2.write_latency_cycles, dram.write_latency_cycles) if write else (l2.read_latency_cycles, dram.read_latency_cycles)
     return LinkDemand(
         region=region,
         write=write,
         bytes=move.bytes,
         l2_bytes=l2_bytes,
-        dram_bytes=math.ceil(rounded_bytes(move, stride, dram.transaction_bytes) / efficiency),
-        least_dram_bytes=math.ceil(move.bytes / efficiency),
-        port_bytes_per_cycle=l2_bytes / port_cycles if port_cycles else width,
+        dram_bytes=math.ceil(rounded_bytes(move, stride, dram.transaction_bytes) / in_dram),
+        least_dram_bytes=math.ceil(move.bytes / in_dram),
+        port_bytes_per_cycle=l2_bytes / engine_cycles if engine_cycles else _gm_width(move, soc.ports, soc),
         hit_latency=hit + extra,
         miss_latency=miss + extra,
     )
+
+
+def _engine_cycles(move: Move, stride: int, efficiency: float, soc: SocSpec) -> float:
+    """Cycles that the DMA engine and the core's own path need if every link had room: bytes / width, and what each burst or row costs."""
+    cycles = rounded_bytes(move, stride, BLOCK_BYTES) / efficiency / _gm_width(move, soc.ports, soc)
+    dma = soc.dma
+    if move.kind != "nd2nz":
+        return max(cycles, (move.bursts - 1) * dma.burst_cycles)
+    if _is_ragged(move) and dma.ragged_nd2nz_bytes_per_cycle is not None:
+        return max(cycles, move.bytes / dma.ragged_nd2nz_bytes_per_cycle)
+    return cycles + move.bursts * dma.nd2nz_row_cycles
 
 
 def rounded_bytes(move: Move, stride: int, grain: int) -> int:

@@ -80,7 +80,7 @@ class DmaSpec:
     """DMA engines between global memory and the buffers of a core."""
 
     burst_cycles: float  # least time of one burst of a strided transfer
-    nd2nz_row_cycles: float  # extra time of one row whose layout changes to fractals on the way; no data flows meanwhile
+    nd2nz_row_cycles: float  # extra time of one row whose layout changes to fractals on the way
     nd2nz_latency_cycles: int  # how much later the first result of such a transfer is there
     ragged_efficiency: float  # rate factor of rows that do not start and end with 32 B blocks
     ragged_nd2nz_bytes_per_cycle: float | None  # rate of such rows where the layout changes; None = as ragged_efficiency says
@@ -111,6 +111,7 @@ class DramSpec:
     read_latency_cycles: int
     write_latency_cycles: int
     transaction_bytes: int  # smallest transfer; a burst is rounded up to it
+    short_burst_efficiency: float  # rate factor of strided bursts below a transaction, whose rest L2 keeps
     unaligned_efficiency: float  # rate factor of bursts that do not start on a transaction boundary
     max_in_flight: int  # outstanding transfers of one MTE
 

@@ -13,7 +13,6 @@ from ascendsim.validate.micro_cases import Case, Run, micro_cases
 from ascendsim.validate.micro_rows import Row, micro_rows, reason_of
 
 PREFIX = "microbenchmark "  # of rows in the chips' `fitted_on`
-_QUIET = {"launch.kernel_init_ns": 0, "launch.block_dispatch_ns": 0, "launch.task_launch_us": 0}
 _FIRST_EXTRA = 1000  # ids of rows that are published beside those of the table
 
 
@@ -67,7 +66,7 @@ def compare_micro(progress: Callable[[int, int], None] | None = None) -> MicroCo
     cases = micro_cases()
     outcomes = []
     for done, case in enumerate(cases):
-        spec = chips.load(case.chip, {**_QUIET, **case.settings})
+        spec = chips.load(case.chip, case.settings)
         row = rows[case.row]
         name = f"{PREFIX}{row.id}"
         fitted = tuple(key for key, on in spec.fitted_on.items() if name in on)
@@ -91,5 +90,9 @@ def _family(chip: str) -> str:
 def _simulate(case: Case, spec: SocSpec) -> Run:
     trace = run(case.build(spec), spec)
     task = trace.tasks[0]
-    us = float(trace.tick_seconds) * 1e6 / task.blocks
-    return Run(task.block_ticks * us, {pipe: busy * us for pipe, busy in task.busy.items()})
+    tick = float(trace.tick_seconds) * 1e6
+    us = tick / task.blocks
+    core = task.block_ticks * us - (task.cores - 1) * spec.launch.block_dispatch_ns / 1e3
+    return Run(
+        (task.end - task.start) * tick, core, core - spec.launch.kernel_init_ns / 1e3, {pipe: busy * us for pipe, busy in task.busy.items()}
+    )

@@ -19,6 +19,7 @@ from ascendsim.opset.work import CubeWork, Ref
 from ascendsim.soc import SocSpec
 
 _HALF = 2  # bytes of a float16 element
+_MOST_LOADS = 8  # that a hand-written matmul keeps in L1 (the depth of the vendor's example)
 Build = Callable[[SocSpec], Program]
 
 
@@ -190,6 +191,8 @@ class Product:
         base: m, n, k of one mmad.
         steps: mmads along k that one load of the operands serves.
         keeps_a: A's panel stays in L1.
+
+    L1 holds as many loads as fit, at most `_MOST_LOADS`.
         out: Element type of the result.
     """
 
@@ -215,7 +218,10 @@ def matmul(product: Product) -> Build:
         wanted = product_of(work, soc)
         (share_m, share_n), (base_m, base_n, base_k) = p.share, p.base
         step = base_k // ROWS
-        tiling = Tiling(1, 1, share_m, share_n, base_m, base_n, step * p.steps, step, "a" if p.keeps_a else "", 1, 0.0, base_m)
+        load = (base_m + base_n) * base_k * p.steps * _HALF
+        slots = min(_MOST_LOADS, (soc.buffers.l1 or 0) // load)
+        hold = "a" if p.keeps_a else ""
+        tiling = Tiling(1, 1, share_m, share_n, base_m, base_n, step * p.steps, step, hold, 1, 0.0, base_m, slots)
         axes = [(1, 1), (1, 1), (p.m, share_m), (p.n, share_n)]
         groups = [
             BlockGroup(CubeWriter(work, wanted, tiling, soc, Expansion(soc), (m, n)).write(1, 1, m, n), count)

@@ -92,6 +92,7 @@ TOY = SocSpec(
         read_latency_cycles=300,
         write_latency_cycles=200,
         transaction_bytes=512,
+        short_burst_efficiency=1,
         unaligned_efficiency=0.5,
         max_in_flight=4,
     ),

@@ -137,7 +137,7 @@ class CubeWriter:
             self.b1 = self.streamed = b.ring("b_l1", mte2, mte1, 2, (Buffer.L1, b_chunk))
             self.a1 = self.panel = b.ring("a_l1", mte2, mte1, self._panel_slots(2 * b_chunk, a_panel), (Buffer.L1, a_panel))
         else:
-            self.a1 = self.b1 = self.streamed = b.ring("l1", mte2, mte1, 2, (Buffer.L1, a_chunk), (Buffer.L1, b_chunk))
+            self.a1 = self.b1 = self.streamed = b.ring("l1", mte2, mte1, tiling.l1_slots, (Buffer.L1, a_chunk), (Buffer.L1, b_chunk))
         step = tiling.step_k * unfold.FRACTAL_BYTES
         self.l0 = b.ring("l0", mte1, Pipe.M, 2, (Buffer.L0A, m_blocks * step), (Buffer.L0B, n_blocks * step))
         out_pipe = Pipe.FIX if soc.split_cores else Pipe.V

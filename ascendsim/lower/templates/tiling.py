@@ -34,6 +34,7 @@ class Tiling:
         accumulators: Tiles that L0C holds (2 = the way out overlaps with the next tile).
         cycles: The score.
         band_m: Rows of A (output positions) of one load; more than one tile if the tiles of a band share a held panel of B.
+        l1_slots: Chunks that L1 holds at a time where both operands stream.
     """
 
     share_batch: int
@@ -48,6 +49,7 @@ class Tiling:
     accumulators: int
     cycles: float
     band_m: int
+    l1_slots: int = 2
 
     @property
     def steps_of_load(self) -> int:
