@@ -76,10 +76,8 @@ def rows(name: str, chip: str) -> Iterator[str]:
     for step, found in costs.items():
         gain = f"{(last.time_us / found.time_us - 1) * 100:+.1f} %" if last is not None and step.startswith("+") else ""
         extra = f"{found.compile_s - last.compile_s:+.2f}" if last is not None and step.startswith("+") else ""
-        speed = base.time_us / found.time_us
-        yield (
-            f"| {step} | {found.time_us:,.0f} | {speed:.2f} | {gain} | {found.tasks} | {found.memory_mib:.2f} | {found.compile_s:.2f} | {extra} |"
-        )
+        cells = (f"{found.time_us:,.0f}", f"{base.time_us / found.time_us:.2f}", gain, found.tasks, f"{found.memory_mib:.2f}")
+        yield f"| {step} | {' | '.join(map(str, cells))} | {found.compile_s:.2f} | {extra} |"
         last = found
 
 
@@ -87,9 +85,9 @@ def page(names: tuple[str, ...]) -> Iterator[str]:
     """The lines of the page."""
     yield "# What the graph engine adds, step by step"
     yield ""
-    yield "Written by `scripts/make_scheduling_page.py`; docs/scheduling.md says what the steps are and what to make of the figures. Batch 1. Speed is"
-    yield "against the graph that the host launches unoptimised; gain is the throughput that a step adds to the one before; compile times are"
-    yield "seconds on the machine that wrote this page."
+    yield "Written by `scripts/make_scheduling_page.py`; docs/scheduling.md says what the steps are and what to make of the figures."
+    yield "Batch 1. Speed is against the graph that the host launches unoptimised; gain is the throughput that a step adds to the one"
+    yield "before; compile times are seconds on the machine that wrote this page."
     for chip in CHIPS:
         for name in names:
             yield f"\n## {name} on {chip}\n"

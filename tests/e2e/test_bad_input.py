@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 from pathlib import Path
+from typing import IO, Any
 
 import numpy as np
 import onnx
@@ -164,12 +165,17 @@ def test_an_output_below_a_file_is_refused_before_the_run(capsys: pytest.Capture
 def test_an_error_while_writing_leaves_whole_files_only(
     capsys: pytest.CaptureFixture[str], good: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def full(self: Path, content: bytes) -> int:
-        with self.open("wb") as file:
-            file.write(content[:10])
+    usual = Path.open
+
+    def full(self: Path, *args: Any, **options: Any) -> IO[Any]:
+        file = usual(self, *args, **options)
+        if not self.name.endswith(".partial"):
+            return file
+        file.write(b"the first")
+        file.close()
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(Path, "write_bytes", full)
+    monkeypatch.setattr(Path, "open", full)
     assert "No space left" in fails(capsys, "run", good, "--output", str(tmp_path / "out"))
     assert [path for path in (tmp_path / "out").rglob("*") if path.is_file()] == []
 
