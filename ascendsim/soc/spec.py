@@ -121,6 +121,7 @@ class IssueSpec:
     """Scalar unit and synchronisation."""
 
     scalar_cycles: float  # dispatch of one instruction by the scalar unit
+    scalar_element_cycles: int  # one element of work that has no vector form
     instruction_start_ns: float  # start cost inside the target unit (Ascend310: 40 ns), 0 elsewhere
     flag_cycles: int  # from set_flag to the waiting pipe going on
     queue_depth: Mapping[str, int]  # by pipe name

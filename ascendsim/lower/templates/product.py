@@ -74,6 +74,7 @@ class Rates:
     vector: int
     queue: int
     dispatch: float
+    unaligned: float  # share of the rate of transfers that do not start on a 512 B boundary
 
 
 def rates_of(soc: SocSpec, dtype: str) -> Rates:
@@ -119,5 +120,6 @@ def rates_of(soc: SocSpec, dtype: str) -> Rates:
         odd_penalty=soc.cube.odd_size_penalty,
         vector=soc.vector.bytes_per_cycle,
         queue=soc.issue.queue_depth.get("M", 16),
+        unaligned=soc.dram.unaligned_efficiency,
         dispatch=soc.launch.block_dispatch_ns * soc.frequency_mhz / 1000,
     )

@@ -12,7 +12,6 @@ from ascendsim.lower.templates.conv import FRACTAL_BYTES, a_bytes, input_rows, i
 from ascendsim.lower.templates.product import ACCUMULATOR_BYTES, ROWS, Product, Rates
 from ascendsim.opset.work import ConvGeometry
 
-UNALIGNED = 0.7  # rate of transfers that do not start on a 512 B boundary (vendor documentation)
 IMPERFECT_OVERLAP = 1 / 8  # share of the faster pipes' time that is not hidden behind the slowest one: assumed, ranks candidates only
 ENTRIES_PER_STEP = 3  # queue entries of one mmad: wait, mmad, set
 
@@ -60,16 +59,16 @@ def score(
     a_loads = sb * si * ceil_div(sm, band) * (1 if hold == "a" else n_tiles)
     b_loads = sb * n_tiles if hold == "b" else tiles
     reach = {"m": (tile_m, product.m), "n": (tile_n, product.n), "k": (chunk if not hold else k_blocks, k_blocks)}
-    a_in, b_in = a_loads * a_tile * burst_loss(product.a_rows, reach), b_loads * b_tile * (sn / (n_tiles * tile_n))
+    a_in, b_in = a_loads * a_tile * burst_loss(product.a_rows, reach, rates.unaligned), b_loads * b_tile * (sn / (n_tiles * tile_n))
     if conv is not None and not aligned_planes(conv, tile_m):
-        a_in /= UNALIGNED
-    core_in = a_in + b_in * burst_loss(product.b_rows, reach)
+        a_in /= rates.unaligned
+    core_in = a_in + b_in * burst_loss(product.b_rows, reach, rates.unaligned)
     outputs = product.m * product.n * product.images * product.batch
     active = ceil_div(product.batch, sb) * ceil_div(product.images, si) * ceil_div(product.m, sm) * ceil_div(product.n, sn)
     extra_in = outputs * product.extra_in_bytes
     out_bytes = outputs * (product.out_itemsize + product.extra_out_bytes)
     if conv is not None and tile_m % ROWS and tile_m < product.m:
-        out_bytes = round(out_bytes / UNALIGNED)  # a channel block of the tile does not end on a 512 B boundary
+        out_bytes = round(out_bytes / rates.unaligned)  # a channel block of the tile does not end on a 512 B boundary
     from_dram = core_in * active if rates.l2_size == 0 else dram_bytes(product, rates.l2_size, n_tiles, m_tiles, hold)
     dram = max(from_dram + extra_in, out_bytes) if not rates.half_duplex else from_dram + extra_in + out_bytes
     reading = (core_in + extra_in / active) / min(rates.port_in, rates.l2_share * rates.cores / active)
@@ -127,10 +126,10 @@ def aligned_planes(conv: ConvGeometry, tile_m: int) -> bool:
     return plane % ROWS == 0 and (step % ROWS == 0 or step >= plane)
 
 
-def burst_loss(axis: str, reach: dict[str, tuple[int, int]]) -> float:
+def burst_loss(axis: str, reach: dict[str, tuple[int, int]], unaligned: float) -> float:
     """What short bursts cost: a row-major operand moves in pieces as long as the tile along its contiguous axis.
 
-    DRAM rounds them up to 512 B, and pieces that do not start on such a boundary run at 0.7 of the rate (vendor documentation).
+    DRAM rounds them up to 512 B, and pieces that do not start on such a boundary run at the share `unaligned` of the rate.
     """
     if not axis:
         return 1.0
@@ -138,7 +137,7 @@ def burst_loss(axis: str, reach: dict[str, tuple[int, int]]) -> float:
     if size >= whole:
         return 1.0
     burst = size * (32 if axis == "k" else 2)
-    return ceil_div(burst, 512) * 512 / burst / (1.0 if burst % 512 == 0 else UNALIGNED)
+    return ceil_div(burst, 512) * 512 / burst / (1.0 if burst % 512 == 0 else unaligned)
 
 
 def tiled_blocks(elements: int, tile: int) -> int:

@@ -18,7 +18,6 @@ from ascendsim.opset.work import Step
 from ascendsim.soc.spec import SocSpec
 
 SCALAR = "scalar"  # pseudo-intrinsic: the scalar unit walks over the elements
-SCALAR_CYCLES_PER_ELEMENT = 8  # assumed: load, compute, store and loop overhead at 1-2 cycles each
 
 # One Newton step for 1/b: r' = r * (2 - b * r). One step brings the table's 8 to 12 bits to float16's 11, two to float32's 24.
 _NEWTON = ("vmul", "vmuls", "vadds", "vmul")
@@ -127,7 +126,7 @@ def emit_steps(
         elements, calls = counts[step.over]
         if step.op == SCALAR:
             b.order(Pipe.V, Pipe.S, "scalar")
-            b.emit(Scalar(elements * calls * step.count * SCALAR_CYCLES_PER_ELEMENT, "element by element"))
+            b.emit(Scalar(elements * calls * step.count * b.soc.issue.scalar_element_cycles, "element by element"))
             b.order(Pipe.S, Pipe.V, "scalar")
             continue
         into = (
