@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from ascendsim.core.dtypes import DType
-from ascendsim.core.formats import Format
+from ascendsim.core.formats import Format, c0
 from ascendsim.graph.ir import Array, Node
 from ascendsim.ops.common import as_float32, computing_type, finish, make_steps, on_ai_cpu, same_as
 from ascendsim.ops.conv import conv_axes, conv_shape
@@ -172,16 +172,22 @@ def _weight_steps(_node: Node, inside: DType, over: Over) -> tuple[Step, ...]:
     return make_steps(["vadds" if over == "one" else "vsub"], inside)
 
 
-def _maps_in_blocks(node: Node, format: Format) -> bool:
-    """Feature maps change the size of their blocks with the element type: the operators repack them as they store."""
-    return format is Format.NC1HWC0 and len(node.output.static_shape) == 4
+def _in_blocks(node: Node, format: Format) -> bool:
+    """Feature maps change the size of their blocks with the element type: the operators repack them as they store.
+
+    Matrices do so too where their columns fill the largest blocks, those of int8.
+    """
+    shape = node.output.static_shape
+    if format is Format.FRACTAL_NZ:
+        return len(shape) == 2 and shape[1] % c0(DType.INT8) == 0
+    return format is Format.NC1HWC0 and len(shape) == 4
 
 
 _FOLLOW = Layout.FOLLOW
 OPERATORS: tuple[OpDef, ...] = (
-    OpDef("AscendQuant", _infer_integers, _quant, _lower(_quant_steps, 0), _FOLLOW, domain="ascend", in_blocks=_maps_in_blocks),
-    OpDef("AscendDequant", _infer_floats, _dequant, _lower(_dequant_steps, 1), _FOLLOW, domain="ascend", in_blocks=_maps_in_blocks),
-    OpDef("AscendRequant", _infer_integers, _requant, _lower(_requant_steps, 2), _FOLLOW, domain="ascend", in_blocks=_maps_in_blocks),
+    OpDef("AscendQuant", _infer_integers, _quant, _lower(_quant_steps, 0), _FOLLOW, domain="ascend", in_blocks=_in_blocks),
+    OpDef("AscendDequant", _infer_floats, _dequant, _lower(_dequant_steps, 1), _FOLLOW, domain="ascend", in_blocks=_in_blocks),
+    OpDef("AscendRequant", _infer_integers, _requant, _lower(_requant_steps, 2), _FOLLOW, domain="ascend", in_blocks=_in_blocks),
     OpDef("AscendWeightQuant", same_as(), _weight_quant, _lower(_weight_steps, 2), Layout.ND, domain="ascend"),
     OpDef("QuantConv", _infer_conv, _conv, _lower_conv, Layout.FEATURE, "Conv2D", domain="ascend"),
 )

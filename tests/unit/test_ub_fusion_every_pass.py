@@ -26,7 +26,7 @@ APART = {
     "TbeSegmentElemwiseFusionPass": "it has several parts",
 }
 # Passes that have nothing to match: products are FRACTAL_NZ and what follows them is row-major, so a TransData stands between
-UNMATCHED = ("MatmulConfusiontransposeUbFusion", "MatmulReduceSumUbFusion", "TbeMatmulDequantFusionPass")
+UNMATCHED = ("MatmulConfusiontransposeUbFusion", "MatmulReduceSumUbFusion")
 WANTED = [fact.name for fact in all_facts("ub") if fact.tier == 1 and fact.kind == "FE" and fact.name not in (*APART, *UNMATCHED)]
 
 
@@ -94,6 +94,7 @@ EXAMPLES: dict[str, Body] = {
     "TbeEltwiseFusionPass": lambda b: b.op("Abs", b.op("Exp", b.input("x", (64, 64)))),
     "TbeEltwiseQuantFusionPass": lambda b: quantised(b, b.op("Relu", b.input("x", MAP))),
     "TbeFullyconnectionElemwiseDequantFusionPass": lambda b: b.op("Relu", matmul(b)),
+    "TbeMatmulDequantFusionPass": products,
     "TbeMultiOutputFusionPass": lambda b: (lambda y: [b.op("Abs", b.op("Exp", y)), b.op("Softmax", y)])(
         b.op("Neg", b.input("x", (64, 64)))
     ),
@@ -109,7 +110,6 @@ LEFT: dict[str, Body] = {
     "MatmulConfusiontransposeUbFusion": transposed,
     "MatmulReduceSumUbFusion": lambda b: b.op("ReduceSum", batched(b), b.constant([0], "axes")),
     "MatmulTransdataFusionPass": matmul,
-    "TbeMatmulDequantFusionPass": products,
     "TbeSegmentElemwiseFusionPass": scattered,
 }
 

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import ascendsim as asim
+from ascendsim.core.dtypes import DType
 from ascendsim.core.errors import InputError
 from ascendsim.graph.builder import GraphBuilder
 from ascendsim.graph.ir import Graph, Tensor
@@ -373,6 +374,22 @@ def test_a_pooling_is_quantised_before_it_is_stored(chip: str) -> None:
         assert fused.scopes == [(pool, "AscendQuant")]
         assert fused.counts["TbePool2dQuantFusionPass"] == (1, 1)
         assert same_values(fused)
+
+
+@pytest.mark.parametrize(("columns", "joined"), [(1024, True), (1008, False)])
+@pytest.mark.parametrize("scales", [1, 0])
+def test_an_int8_product_is_scaled_on_its_way_out(columns: int, joined: bool, scales: int) -> None:
+    """Where its columns fill the blocks of int8, the product keeps its format from the quantisation on."""
+
+    def body(b: GraphBuilder) -> Tensor:
+        x = b.op("AscendQuant", b.input("x", (40, 64), "float16"), domain="ascend", scale=16.0, offset=0.0)
+        weight = np.random.default_rng(0).integers(-9, 9, (64, columns)).astype(np.int8)
+        scale = random(scales or columns, positive=True) / 100
+        return b.op("AscendDequant", b.op("MatMulInteger", x, weight), scale.astype(np.float32), domain="ascend", dtype=DType.FLOAT16)
+
+    fused = ub(build(body), "Ascend310P3")
+    assert fused.scopes == ([("MatMulInteger", "AscendDequant")] if joined else [])
+    assert same_values(fused)
 
 
 def test_operators_of_the_ai_cpu_are_left() -> None:
