@@ -38,19 +38,17 @@ def score(
     steps = chunks * ceil_div(chunk, step)
     # Cube and MTE1, the average tile (the last one of an axis may be smaller)
     m_average, n_average = tiled_blocks(sm, tile_m) / m_tiles, tiled_blocks(sn, tile_n) / n_tiles
-    cube = m_average * n_average * k_blocks * rates.per_block + steps * (rates.mmad_gap + rates.start)
+    cube = m_average * n_average * k_blocks * rates.per_block + steps * rates.mmad_gap
     if rates.odd_penalty and step > 1 and (m_blocks % 2 or n_blocks % 2):
         cube += steps * (step - 2)
+    cube = max(cube, steps * rates.start)
     load_a = FRACTAL_BYTES / rates.l1_to_l0a
     gap_a = rates.load2d_gap
     if conv is not None and not is_direct(conv):
         load_a /= unfolding_efficiency(conv)
         gap_a = rates.load3d_head
-    mte1 = (
-        m_blocks * k_blocks * load_a
-        + n_blocks * k_blocks * FRACTAL_BYTES / rates.l1_to_l0b
-        + steps * (gap_a + rates.load2d_gap + 2 * rates.start)
-    )
+    mte1 = m_blocks * k_blocks * load_a + n_blocks * k_blocks * FRACTAL_BYTES / rates.l1_to_l0b + steps * (gap_a + rates.load2d_gap)
+    mte1 = max(mte1, 2 * steps * rates.start)
     out = m_average * n_average * ACCUMULATOR_BYTES * (1 / rates.out + product.out_passes / 2 / rates.vector) + 4 * rates.start
     compute = max(cube, mte1)
     busy = tiles * max(compute, out) if accumulators > 1 else tiles * (compute + out)
