@@ -70,6 +70,7 @@ class OperatorRow:
         name: Operator or case as published.
         case: Shapes as published, for samples that describe their sizes in words.
         inputs, outputs: Tensors, shapes as stored.
+        blocks: Block count of the task; 0 if it is not published.
         duration_us: Task time on the device.
         cores_only: Whether the time is that of the AI Cores, without launch.
         profiled: From a profile of a network (inputs come from operators in front), not a stand-alone sample.
@@ -82,6 +83,7 @@ class OperatorRow:
     case: str
     inputs: tuple[Operand, ...]
     outputs: tuple[Operand, ...]
+    blocks: int
     duration_us: float
     cores_only: bool
     profiled: bool
@@ -133,6 +135,7 @@ def _row(line: int, fields: dict[str, str]) -> OperatorRow:
         fields["in_shapes"],
         _operands(fields["in_shapes"], fields["in_dtypes"], fields["in_formats"]),
         _operands(fields["out_shapes"], fields["out_dtypes"], fields["out_formats"]),
+        int(fields["block_dim"] or 0),
         float(fields["duration_us"]),
         "AI Core time" in fields["note"],
         fields["phase"] == "training",

@@ -11,6 +11,10 @@ from ascendsim.soc.spec import SocSpec
 
 PARTIAL_BYTES = 64 * 1024  # rows longer than this are worth cutting when there are fewer rows than cores
 
+# Elementwise kernels of CANN take another core for every 1024 elements, whatever that costs or gains: so say the block counts of nearly all
+# elementwise tasks in profiles of 910A and 910B (840 elements: 1 block, 3840: 4, 10080: 10, 23232: 23, 131072 and more: all cores).
+ELEMENTS_A_CORE = 1024
+
 
 @dataclass(frozen=True, slots=True)
 class Space:
@@ -36,6 +40,9 @@ def share_of(work: VectorWork, space: Space, soc: SocSpec) -> tuple[int, int]:
     itemsize = min((stream.ref.dtype.itemsize for stream in streams), default=2)
     piece = max(1, TRANSACTION_BYTES // itemsize)
     total = sum(stream.ref.bytes for stream in streams)
+    if space.flat:
+        parts = min(cores, ceil_div(space.cols, ELEMENTS_A_CORE))
+        return space.rows, min(space.cols, align(ceil_div(space.cols, parts), piece))
     parts = worthwhile_cores(total, soc, vector_cycles(work, soc))
     if work.reduces == "cols":
         share_rows = ceil_div(space.rows, min(parts, space.rows))
@@ -44,8 +51,8 @@ def share_of(work: VectorWork, space: Space, soc: SocSpec) -> tuple[int, int]:
         if not stores_all and used * 2 <= cores and space.cols * itemsize > PARTIAL_BYTES and work.sweeps == 1:
             return share_rows, align(ceil_div(space.cols, parts // used or 1), piece)
         return share_rows, space.cols
-    if work.reduces == "rows" or space.flat:
-        return space.rows, min(space.cols, align(ceil_div(space.cols, parts), min(piece, 16 if work.reduces == "rows" else piece)))
+    if work.reduces == "rows":
+        return space.rows, min(space.cols, align(ceil_div(space.cols, parts), min(piece, 16)))
     if space.rows >= parts:
         grain = TRANSACTION_BYTES // BLOCK_BYTES if any(lanes_of(stream.ref) == space.cols for stream in streams) else 1
         return min(space.rows, align(ceil_div(space.rows, parts), grain)), space.cols
