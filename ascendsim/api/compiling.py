@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from os import PathLike
+from typing import TYPE_CHECKING
 
 from ascendsim import soc as chips
 from ascendsim.api.buffers import BufferReport, fuse_l1_and_l2
@@ -34,13 +35,15 @@ from ascendsim.passes.fusion.report import FusionReport
 from ascendsim.passes.fusion.rule import FusionRule
 from ascendsim.passes.gears import GearOption
 from ascendsim.passes.graph_engine import EngineReport, select_outputs
-from ascendsim.passes.graph_kernel import GraphKernelReport
-from ascendsim.passes.graph_kernel.flags import Flags
 from ascendsim.passes.layout import AssignFormats
 from ascendsim.passes.manager import PassManager
 from ascendsim.passes.output_type import output_types
 from ascendsim.passes.precision import ApplyPrecision
 from ascendsim.soc import SocSpec
+
+if TYPE_CHECKING:
+    from ascendsim.passes.graph_kernel import GraphKernelReport
+    from ascendsim.passes.graph_kernel.flags import Flags
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,6 @@ from __future__ import annotations
 import difflib
 import re
 import shutil
-import subprocess
 from os import PathLike
 from pathlib import Path
 
@@ -67,6 +66,8 @@ class GraphDumps:
         self._write(f"{name}.dot", text)
         if self._dot is None or sum(1 for _ in nodes_in(graph)) > MAX_DRAWN_NODES:
             return
+        import subprocess
+
         try:
             done = subprocess.run([self._dot, "-Tsvg"], input=text.encode(), capture_output=True, timeout=DRAWING_SECONDS, check=True)
         except (OSError, subprocess.SubprocessError):

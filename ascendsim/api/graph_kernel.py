@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ascendsim.core.errors import InputError
 from ascendsim.core.files import write_whole
@@ -16,9 +17,11 @@ from ascendsim.isa.program import Program
 from ascendsim.lower import LowerOptions, lower_graph
 from ascendsim.machine import run as run_machine
 from ascendsim.opset import OpSet
-from ascendsim.passes.graph_kernel import CostOracle, Dump, GraphKernelFlags, GraphKernelReport, fuse_marked, mark_graph
-from ascendsim.passes.graph_kernel.flags import Flags
 from ascendsim.soc import SocSpec
+
+if TYPE_CHECKING:  # loaded by those who use this flow only
+    from ascendsim.passes.graph_kernel import CostOracle, Dump, GraphKernelFlags, GraphKernelReport
+    from ascendsim.passes.graph_kernel.flags import Flags
 
 GRAPH_KERNEL = "graph-kernel"  # the value of option `fusion`: graph fusion, then composites in place of UB fusion
 
@@ -46,6 +49,8 @@ class GraphKernelFlow:
             if flags is not None:
                 raise InputError("option graph_kernel_flags", f'needs fusion="{GRAPH_KERNEL}"', repr(fusion))
             return None
+        from ascendsim.passes.graph_kernel import GraphKernelFlags
+
         checked = GraphKernelFlags.of(flags)
         return cls(checked, None if save_graphs is None else graph_saver(save_graphs, checked.dump_as_text))
 
@@ -55,10 +60,14 @@ class GraphKernelFlow:
 
     def mark(self, graph: Graph) -> None:
         """Round 0, on the user's graph: marks nodes."""
+        from ascendsim.passes.graph_kernel import mark_graph
+
         mark_graph(graph, self.flags, self.dump)
 
     def fuse(self, graph: Graph, soc: SocSpec, opset: OpSet, lowering: LowerOptions) -> tuple[Graph, GraphKernelReport]:
         """Round 1, on the device graph: returns the graph with composites."""
+        from ascendsim.passes.graph_kernel import fuse_marked
+
         return fuse_marked(graph, opset, self.flags, cost_oracle(soc, opset, lowering), self.dump)
 
 
