@@ -16,6 +16,7 @@ import numpy as np
 
 from ascendsim.api.compiling import CompiledModel
 from ascendsim.api.graph_kernel import graph_saver
+from ascendsim.api.memory import MemoryReport
 from ascendsim.core.dtypes import DType
 from ascendsim.core.errors import InputError, suggest
 from ascendsim.graph.ir import Array, Graph, Tensor
@@ -33,6 +34,20 @@ REASONS = "host_reasons"  # key of Program.metadata: why the host scheduled what
 
 
 @dataclass(frozen=True, slots=True)
+class ExecutedModel(CompiledModel):
+    """All that one run of a dynamic model executed, as one model: `program` has each task as often as it ran, `graph` each node once."""
+
+    @property
+    def memory(self) -> MemoryReport:
+        """Only models of fixed shapes have a report on their memory plan; `program.memory` has the addresses of this run.
+
+        Raises:
+            InputError: Always.
+        """
+        raise _no_memory_report(self.source)
+
+
+@dataclass(frozen=True, slots=True)
 class DynamicModel(CompiledModel):
     """A graph compiled as far as its shapes are known; the rest follows when they are.
 
@@ -47,6 +62,15 @@ class DynamicModel(CompiledModel):
     pieces: Pieces = field(default_factory=lambda: Pieces(OpSet(()), _nothing))
     schedule: str = "host"
     reasons: tuple[str, ...] = ()
+
+    @property
+    def memory(self) -> MemoryReport:
+        """Only models of fixed shapes have a report on their memory plan.
+
+        Raises:
+            InputError: Always.
+        """
+        raise _no_memory_report(self.source)
 
     def tasks_of(self, node: str) -> tuple[Task, ...]:
         """Tasks are made when shapes are known and the way is clear, so a result has them.
@@ -81,7 +105,7 @@ class DynamicModel(CompiledModel):
         own = [value_tensor(graph, name, value) for name, value in inputs.items()]
         graph.inputs[:] = [*own, *(tensor for tensor in graph.inputs if tensor not in own)]
         program = replace(program, metadata={**program.metadata, REASONS: self.reasons, **self.facts(inputs)})
-        done = CompiledModel(graph, program, self.soc, self.opset, self.source, self._report(run), None)
+        done = ExecutedModel(graph, program, self.soc, self.opset, self.source, self._report(run))
         known = all(value.array is not None for value in results)
         outputs = {t.name: v.array for t, v in zip(self.graph.outputs, results, strict=True) if v.array is not None}
         return done, outputs if known and values is not None else None
@@ -129,6 +153,14 @@ class DynamicModel(CompiledModel):
     def __repr__(self) -> str:
         why = f" ({self.reasons[0]})" if self.reasons else ""
         return f"DynamicModel({self.source.name!r}, soc={self.soc.name}, schedule={self.schedule}{why})"
+
+
+def _no_memory_report(graph: Graph) -> InputError:
+    return InputError(
+        f"model {graph.name!r}",
+        "has no report on memory",
+        remedy="compile it with fixed shapes and without control flow; see program.memory",
+    )
 
 
 def _nothing(graph: Graph, inner: Sequence[int]) -> CompiledModel:

@@ -9,16 +9,17 @@ from typing import Any
 import numpy as np
 
 from ascendsim.api.compiling import CompiledModel
-from ascendsim.api.dynamic import DynamicModel, compile_dynamic, input_values, shapes_only
-from ascendsim.core.errors import InputError
+from ascendsim.api.dynamic import DynamicModel, ExecutedModel, compile_dynamic, input_values, shapes_only
+from ascendsim.core.errors import AscendSimError, InputError
 from ascendsim.graph.ir import Graph
 from ascendsim.isa.program import Task
 from ascendsim.ops import default_opset
+from ascendsim.passes.control_flow import control_flow_nodes
 from ascendsim.passes.gears import CASE, SHAPE_DATA, GearOption, GearSettings, clone_gears, parse_gears
 from ascendsim.passes.gears.settings import KINDS, MAX_GEARS, MAX_GEARS_950, Kind
 from ascendsim.profiling.table import Table
 from ascendsim.runtime.control_flow import Value
-from ascendsim.runtime.host_run import Choices, HostRun
+from ascendsim.runtime.host_run import Choices, HostRun, Step
 from ascendsim.runtime.timeline import timeline
 from ascendsim.soc import SocSpec
 
@@ -41,7 +42,7 @@ class GearedModel(DynamicModel):
     network: Graph = field(default_factory=Graph)
     settings: GearSettings = field(default_factory=lambda: GearSettings("dynamic_dims", (), ()))
     gear_bytes: Mapping[tuple[int, ...], tuple[int, int]] = field(default_factory=dict)
-    loaded: CompiledModel | None = None
+    loaded: ExecutedModel | None = None
 
     @property
     def gears(self) -> tuple[tuple[int, ...], ...]:
@@ -154,15 +155,33 @@ def compile_open(
 
 def _loaded(model: GearedModel) -> GearedModel:
     """Compiles every gear and adds up the memory of the whole."""
-    steps, memory = [], {}
+    steps: list[Step] = []
+    memory = {}
     for gear in model.gears:
         shapes = model.shapes_of_gear(gear)
         values = model._with_gear(shapes_only(model.network, shapes))
-        run = HostRun(model.pieces, None, model.decided(values, Choices()))
-        run.run(model.graph, [values[tensor.name] for tensor in model.graph.inputs])
-        _, program = timeline(run.steps, model.source.name, model.soc.name, model.schedule, {})
+        run = _any_way(model, values)
+        _, program = timeline(run, model.source.name, model.soc.name, model.schedule, {})
         memory[gear] = (program.memory.peak_bytes, program.memory.weight_bytes)
-        steps += run.steps
+        steps += run
     graph, program = timeline(steps, model.source.name, model.soc.name, model.schedule, {})
-    loaded = CompiledModel(graph, program, model.soc, model.opset, model.source)
+    loaded = ExecutedModel(graph, program, model.soc, model.opset, model.source)
     return replace(model, gear_bytes=memory, program=replace(program, tasks=()), loaded=loaded)
+
+
+def _any_way(model: GearedModel, values: Mapping[str, Value]) -> list[Step]:
+    """Steps of a gear with every branch of the network taken once, one way after the other; a branch that does not fit is left out."""
+    most = max((len([*node.subgraphs]) for node in control_flow_nodes(model.network)), default=1)
+    steps: list[Step] = []
+    failure: AscendSimError | None = None
+    for way in range(most):
+        run = HostRun(model.pieces, None, replace(model.decided(values, Choices()), other=way))
+        try:
+            run.run(model.graph, [values[tensor.name] for tensor in model.graph.inputs])
+        except AscendSimError as error:
+            failure = error
+            continue
+        steps += run.steps
+    if not steps and failure is not None:
+        raise failure
+    return steps

@@ -81,6 +81,8 @@ class Result:
     @property
     def memory(self) -> MemoryReport:
         """As `CompiledModel.memory`, with the time of this execution on the axis of the map."""
+        if type(self.model) is not CompiledModel:
+            return self.model.memory  # says why there is none
         return MemoryReport.of(self.model.source.name, self.model.graph, self.model.program, self.trace)
 
     def summary(self) -> profiling.Summary:

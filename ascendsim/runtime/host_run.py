@@ -77,10 +77,12 @@ class Choices:
     Attributes:
         branches: Branch by node name: "then" or "else" for If, a number for Case.
         trips: Number of iterations by name of a Loop or While.
+        other: Number of the branch that all other nodes take (the last one if they have fewer), whose loops run once; None: an error.
     """
 
     branches: Mapping[str, str | int] = field(default_factory=dict)
     trips: Mapping[str, int] = field(default_factory=dict)
+    other: int | None = None
 
 
 @dataclass(slots=True)
@@ -174,6 +176,8 @@ class HostRun:
     def choose(self, node: Node, names: Sequence[str]) -> int:
         """The branch that the user asked for."""
         chosen = self._choices.branches.get(node.name)
+        if chosen is None and self._choices.other is not None:
+            return min(self._choices.other, len(names) - 1)
         short = [name.removesuffix("_branch") for name in names]
         if chosen is None:
             listed = " or ".join(repr(name) for name in short) if node.op_type == "If" else f"a number from 0 to {len(names) - 1}"
@@ -191,6 +195,8 @@ class HostRun:
     def count(self, node: Node, limit: int | None) -> int:
         """The number of iterations that the user asked for; else as many as the model itself allows, if it says."""
         wanted = self._choices.trips.get(node.name)
+        if wanted is None and self._choices.other is not None:
+            return 1 if limit is None else min(1, limit)
         if wanted is None and limit is not None and limit <= MAX_ITERATIONS:
             return max(0, limit)
         if wanted is None:

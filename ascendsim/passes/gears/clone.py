@@ -15,6 +15,7 @@ from ascendsim.core.errors import CompileError
 from ascendsim.graph.copying import copy_graph
 from ascendsim.graph.ir import Graph, Tensor
 from ascendsim.opset import OpSet
+from ascendsim.passes.control_flow import reached_nodes
 from ascendsim.passes.gears.settings import GearSettings
 from ascendsim.passes.gears.specialise import with_input_shapes
 
@@ -37,7 +38,7 @@ def clone_gears(graph: Graph, settings: GearSettings, opset: OpSet) -> Graph:
     """
     clones = [with_input_shapes(graph, opset, settings.shapes(graph, gear)) for gear in settings.gears]
     for gear, clone in zip(settings.gears, clones, strict=True):
-        for node in clone.nodes:
+        for node in reached_nodes(clone):
             if any(not tensor.is_static for tensor in node.outputs):
                 raise CompileError(
                     f"node {node.name!r} ({node.op_type})",

@@ -1,0 +1,102 @@
+"""Open shapes, gears and control flow on the command line: what is printed, and how mistakes are answered."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import onnx
+import pytest
+
+from ascendsim.cli.main import main
+from tests.unit.test_runtime_control_flow import halving_loop, two_branches
+
+NETWORK = str(Path(__file__).parents[1] / "data" / "models" / "lenet5.onnx")
+OPEN = ("--input_shape", "input:-1,1,28,28")
+
+
+def printed(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    assert main(arguments) == 0
+    return capsys.readouterr().out
+
+
+def fails(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    assert main(arguments) == 2
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == 1
+    return lines[0]
+
+
+@pytest.fixture(scope="module")
+def loop(tmp_path_factory: pytest.TempPathFactory) -> str:
+    path = tmp_path_factory.mktemp("models") / "loop.onnx"
+    onnx.save(halving_loop(None), path)
+    return str(path)
+
+
+@pytest.fixture(scope="module")
+def branches(tmp_path_factory: pytest.TempPathFactory) -> str:
+    path = tmp_path_factory.mktemp("models") / "branches.onnx"
+    onnx.save(two_branches(("n", 8)), path)
+    return str(path)
+
+
+def test_compile_shows_gears(capsys: pytest.CaptureFixture[str]) -> None:
+    out = printed(capsys, "compile", NETWORK, *OPEN, "--dynamic_batch_size", "1,4")
+    assert "input: [4, 1, 28, 28]" in out
+    assert "2 gears in one model; weights" in out
+
+
+def test_run_takes_a_gear(capsys: pytest.CaptureFixture[str]) -> None:
+    gears = (*OPEN, "--dynamic_batch_size", "1,4", "--values", "off")
+    assert "gear 4 of 1,4" in printed(capsys, "run", NETWORK, *gears)  # the largest
+    assert "gear 1 of 1,4" in printed(capsys, "run", NETWORK, *gears, "--gear", "1")
+    assert "option --gear must be one of 1,4, not '3'" in fails(capsys, "run", NETWORK, *gears, "--gear", "3")
+    assert "option --gear needs a model with gears" in fails(capsys, "run", NETWORK, "--gear", "3")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((*OPEN, "--dynamic_batch_size", "4"), "option dynamic_batch_size needs at least 2 gears (E10035), not 1"),
+        ((*OPEN, "--dynamic_batch_size", "4,4"), "(E10039)"),
+        ((*OPEN, "--dynamic_batch_size", "1,-4"), "(E10038)"),
+        ((*OPEN, "--dynamic_dims", "1,2;3"), "(E10037)"),
+        ((*OPEN, "--dynamic_dims", "1,2;3,4"), "(E10046)"),
+        ((*OPEN, "--dynamic_image_size", "28,28;56,56"), "(E10046)"),
+        (("--dynamic_batch_size", "1,4"), '--input_shape "input:-1,3,224,224"'),
+        ((*OPEN, "--dynamic_batch_size", "1,4", "--dynamic_dims", "1;4"), "exclude each other"),
+    ],
+)
+def test_wrong_gears(capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], message: str) -> None:
+    assert message in fails(capsys, "compile", NETWORK, *arguments)
+
+
+def test_open_shapes_say_who_schedules_and_why(capsys: pytest.CaptureFixture[str], branches: str) -> None:
+    out = printed(capsys, "compile", branches)
+    assert "scheduled by the host, task by task\n  input 'x' has the open shape [-1 (n), 8]" in out
+    assert "input 'x' has the open shape [n, 8]; say which" in fails(capsys, "run", branches)
+    out = printed(capsys, "run", branches, "--input_shape", "x:4,8")
+    assert "scheduled by the host" not in out
+    assert "if/" in out
+
+
+def test_time_without_values(capsys: pytest.CaptureFixture[str], loop: str) -> None:
+    assert "trips={'loop': 10}" in fails(capsys, "run", loop, "--values", "off")
+    out = printed(capsys, "run", loop, "--values", "off", "--trips", "loop=12")
+    assert "scheduled by the host, task by task: node 'loop' (Loop) gives 'ys' the shape [-1]" in out
+    assert "loop/body/" in out
+    assert "must be a whole number" in fails(capsys, "run", loop, "--values", "off", "--trips", "loop=many")
+    assert "did you mean loop?" in fails(capsys, "run", loop, "--values", "off", "--trips", "lop=3")
+
+
+def test_compare_gears(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    out = printed(capsys, "compare", NETWORK, *OPEN, "--dynamic_batch_size", "1,4", "--output", str(tmp_path))
+    assert all(f"{kind} {batch}" in out for kind in ("gear", "static", "host") for batch in (1, 4))
+    assert (tmp_path / "compare.png").stat().st_size > 0
+    assert "takes one fusion level" in fails(capsys, "compare", NETWORK, *OPEN, "--dynamic_batch_size", "1,4", "--fusion", "off,all")
+
+
+def test_what_open_models_lack(capsys: pytest.CaptureFixture[str], loop: str, tmp_path: Path) -> None:
+    assert "has no report on memory" in fails(capsys, "compile", loop, "--memory")
+    assert "must be a model of fixed shapes" in fails(capsys, "compile", loop, "--output", str(tmp_path / "loop.asim"))
+    assert "has tasks only when it runs" in fails(capsys, "compile", loop, "--listing", "loop")
