@@ -11,6 +11,7 @@ from ascendsim.isa.instructions import Buffer, Img2Col, Move
 from ascendsim.soc.spec import PortSpec, SocSpec
 
 FRACTAL_BYTES = 512
+L0C_ELEMENT_BYTES = 4  # float32 or int32
 
 
 def move_cost(move: Move, soc: SocSpec, megahertz: int) -> Cost:
@@ -28,7 +29,8 @@ def move_cost(move: Move, soc: SocSpec, megahertz: int) -> Cost:
         bytes_moved, gap = align(move.bytes, FRACTAL_BYTES), soc.ports.load2d_gap_cycles
     else:
         bytes_moved = move.bursts * align(move.burst_bytes, BLOCK_BYTES)
-    occupancy, head = with_start(bytes_moved / width + gap, start)
+    cycles = max(bytes_moved / width + gap, _converting_cycles(move, soc))
+    occupancy, head = with_start(cycles, start)
     return Cost(occupancy, head=head, bytes=move.bytes)
 
 
@@ -122,13 +124,19 @@ def _link_demand(move: Move, soc: SocSpec) -> LinkDemand:
 
 def _engine_cycles(move: Move, stride: int, efficiency: float, soc: SocSpec) -> float:
     """Cycles that the DMA engine and the core's own path need if every link had room: bytes / width, and what each burst or row costs."""
-    cycles = rounded_bytes(move, stride, BLOCK_BYTES) / efficiency / _gm_width(move, soc.ports, soc)
+    cycles = max(rounded_bytes(move, stride, BLOCK_BYTES) / efficiency / _gm_width(move, soc.ports, soc), _converting_cycles(move, soc))
     dma = soc.dma
     if move.kind != "nd2nz":
         return max(cycles, (move.bursts - 1) * dma.burst_cycles)
     if _is_ragged(move) and dma.ragged_nd2nz_bytes_per_cycle is not None:
         return max(cycles, move.bytes / dma.ragged_nd2nz_bytes_per_cycle)
     return cycles + move.bursts * dma.nd2nz_row_cycles
+
+
+def _converting_cycles(move: Move, soc: SocSpec) -> float:
+    """Cycles that FIXPIPE needs for the elements that it takes out of L0C."""
+    rate = soc.ports.fixpipe_elements_per_cycle
+    return move.src.bytes / L0C_ELEMENT_BYTES / rate if rate is not None and move.src.buffer is Buffer.L0C else 0.0
 
 
 def rounded_bytes(move: Move, stride: int, grain: int) -> int:

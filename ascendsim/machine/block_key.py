@@ -56,6 +56,8 @@ def _add(body: Iterable[Statement], parts: list[Hashable], regions: dict[str, in
                 parts.append("end")
         elif isinstance(statement, Move):
             parts.append(_MOVE(statement))
+            if statement.src.buffer is Buffer.L0C:
+                parts.append(statement.src.bytes)
             if statement.dst.buffer is Buffer.GM:
                 parts.append(_in_memory(statement.dst, regions))
             elif statement.src.buffer is Buffer.GM:

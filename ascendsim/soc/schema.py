@@ -31,6 +31,7 @@ _ENDINGS = (
     ("gb_per_s", "GB/s"),
     ("frequency_mhz", "MHz"),
     ("elements_per_us", "elements/us"),
+    ("elements_per_cycle", "elements/cycle"),
     ("_cycles", "cycles"),
     ("_ns", "ns"),
     ("_us", "us"),
@@ -150,4 +151,6 @@ def _unit(key: str) -> str:
     section = key.partition(".")[0]
     if key == "l2.size":
         return "B"
+    if key.startswith("ports.load3d_least"):
+        return ""
     return _SECTION_UNITS.get(key) or _SECTION_UNITS.get(section, "")

@@ -73,6 +73,7 @@ class PortSpec:
     load3d_head_cycles: int
     load3d_least_l0a: float  # share of the width that the slowest load3d into L0A reaches
     load3d_least_l0b: float
+    fixpipe_elements_per_cycle: float | None  # that FIXPIPE converts, whatever their target type
 
 
 @dataclass(frozen=True, slots=True)

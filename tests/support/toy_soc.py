@@ -72,6 +72,7 @@ TOY = SocSpec(
         load3d_head_cycles=15,
         load3d_least_l0a=0.125,
         load3d_least_l0b=2 / 9,
+        fixpipe_elements_per_cycle=None,
     ),
     dma=DmaSpec(burst_cycles=0, nd2nz_row_cycles=0, nd2nz_latency_cycles=0, ragged_efficiency=0.8, ragged_nd2nz_bytes_per_cycle=None),
     l2=L2Spec(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from ascendsim.core.errors import CompileError
@@ -187,6 +189,17 @@ def test_layout_changes_on_the_way_show_late() -> None:
     assert plain is not None
     assert changed is not None
     assert changed.hit_latency - plain.hit_latency == 601
+
+
+@pytest.mark.parametrize(("itemsize", "cycles"), [(1, 64), (2, 64), (4, 128)])
+def test_fixpipe_converts_so_many_elements_a_cycle(itemsize: int, cycles: int) -> None:
+    chip = toy(ports={"l0c_to_gm": 128, "l0c_to_l1": 128, "fixpipe_elements_per_cycle": 64})
+    size = 4096 * itemsize
+    out = Move(Pipe.FIX, at(Buffer.GM, size), at(Buffer.L0C, 4096 * 4), 1, size, "fixpipe")
+    link = cost(out, chip).link
+    assert link is not None
+    assert link.l2_bytes / link.port_bytes_per_cycle == pytest.approx(cycles)
+    assert cost(replace(out, dst=at(Buffer.L1, size)), chip).occupancy == cycles
 
 
 def test_gm_writes_use_the_write_side() -> None:

@@ -122,6 +122,7 @@ SAMPLES: tuple[Instruction, ...] = (
     Move(Pipe.MTE2, UB, gm("x", 64, Affine(0, (("i", 64),))), 2, 32, src_stride=64, dst_stride=32),
     Move(Pipe.MTE3, gm("y", 64, Affine(64, (("i", 64), ("j", 128)))), UB, 1, 64, aligned=False),
     Move(Pipe.MTE1, L0A, L1, 1, 512, "load2d"),
+    Move(Pipe.FIX, gm("y", 512, Affine(0, (("i", 512),))), L0C, 1, 512, "fixpipe"),
     Img2Col(L0B, L1, 1024, 2, 3),
     Mmad(L0C, L0A, L0B, 16, 32, 48, fresh_at=("i",)),
     Vector("vadd", "float16", 300, UB, (UB2, UB), calls=2),
@@ -176,7 +177,7 @@ def outcome(block: Block, soc: SocSpec) -> object:
     return steps, demands, derived, totals, compiled.block.core
 
 
-@pytest.mark.parametrize("soc", [TOY, toy(generation="c220", ports={"l0c_to_gm": 64})], ids=["v100", "c220"])
+@pytest.mark.parametrize("soc", [TOY, toy(generation="c220", ports={"l0c_to_gm": 64, "fixpipe_elements_per_cycle": 4})], ids=["v100", "c220"])
 @pytest.mark.parametrize("sample", SAMPLES, ids=lambda sample: f"{type(sample).__name__}-{sample.pipe.value}")
 def test_blocks_with_the_same_key_take_the_same_time(sample: Instruction, soc: SocSpec) -> None:
     key, expected = block_key(around(sample))[0], outcome(around(sample), soc)
