@@ -15,6 +15,7 @@ from ascendsim.passes.graph_engine import pass_names
 from ascendsim.passes.graph_engine.catalogue import SUMMARIES, built_passes, ge_passes
 from ascendsim.passes.graph_engine.same_constants import same_values
 from ascendsim.passes.graph_engine.trans_ops import is_lossless
+from ascendsim.passes.infer import infer
 from tests.support.evaluate import evaluate
 
 
@@ -478,3 +479,34 @@ def test_weights_beyond_float16_are_clipped_on_the_device_only():
     x = np.full(4, -1e5, np.float32)
     assert asim.run(model, {"x": x}).outputs["y"].tolist() == [-65504.0, -65504.0, 65504.0, 1.0]
     assert asim.run(model, {"x": x}, values="float32").outputs["y"].tolist() == np.maximum(x, mask).tolist()
+
+
+def test_a_dissolved_call_hides_no_tensor_of_the_same_name():
+    """The body calls a tensor as another subgraph, further on, calls its own."""
+    b = asim.GraphBuilder()
+    x = b.input("x", (3,))
+    body, other, rest = Graph("body"), Graph("other"), Graph("rest")
+    body.outputs.append(body.add_node("Neg", [x], ["same"], name="node").output)
+    called = b.op("PartitionedCall", name="call", domain="ascend", f=body)
+    inner = other.add_node("Abs", [called], ["same"], name="node")
+    other.outputs.append(other.add_node("Add", [inner.output, called], ["sum"], name="add").output)
+    rest.outputs.append(rest.add_node("Identity", [called], ["rest_out"], name="hand_on").output)
+    condition = b.op("Cast", b.op("ReduceMax", x, keepdims=0), to=DType.BOOL)
+    b.output(b.op("If", condition, name="if", then_branch=other, else_branch=rest), "y")
+    graph = b.build()
+    infer(graph, default_opset())
+    values = {"x": np.array([1, -2, 3], np.float32)}
+    (expected,), (got,) = (evaluate(item, default_opset(), values) for item in (graph, asim.optimize(graph).graph))
+    np.testing.assert_array_equal(expected, got)
+
+
+def test_who_waited_for_a_removed_node_waits_for_what_made_its_input():
+    b = asim.GraphBuilder()
+    x = b.input("x", (3,))
+    made = b.op("Exp", x, name="made")
+    same = b.op("Identity", made, name="same")
+    last = b.op("Neg", x, name="last")
+    last.producer.add_control(same.producer)
+    b.output(b.op("Add", same, last, name="sum"), "y")
+    result = asim.optimize(b.build())
+    assert [node.name for node in result.graph.node("last").control] == ["made"]

@@ -50,9 +50,10 @@ def bypass(node: Node, source: Tensor) -> bool:
         graph.rename_tensor(old, graph.fresh(f"{name}_replaced"))
         graph.rename_tensor(source, name)
     graph.replace_uses(old, source)
-    for before in node.control:  # who waited for this node waits for what it waited for
-        for follower in tuple(node._followers):
-            follower.add_control(before)
+    for follower in tuple(node._followers):  # who waited for this node waits for what it waited for
+        for before in (*node.control, source.producer):
+            if before is not None and before.graph is graph:
+                follower.add_control(before)
     remove(node)
     return True
 
@@ -64,6 +65,14 @@ def remove(node: Node) -> None:
     inputs = node.inputs
     graph.remove_node(node)
     drop_constants(graph, inputs)
+
+
+def remove_unread(node: Node) -> None:
+    """Removes a node of which nobody reads an output and for which nobody waits."""
+    graph = node.graph
+    if graph is None or node._followers or any(tensor.uses or _is_output(graph, tensor) for tensor in node.outputs):
+        return
+    remove(node)
 
 
 def drop_constants(graph: Graph, tensors: tuple[Tensor | None, ...]) -> int:

@@ -47,8 +47,7 @@ def inline(call: Node) -> list[Node]:
     graph, body = call.graph, call.attributes[BODY]
     assert graph is not None
     assert isinstance(body, Graph)
-    order = list(graph.nodes)
-    inputs = call.inputs
+    order, inputs, names = list(graph.nodes), call.inputs, _names_around(graph, body)
     for inner, given in zip(body.inputs, inputs, strict=True):
         assert given is not None
         body.replace_uses(inner, given)
@@ -57,7 +56,7 @@ def inline(call: Node) -> list[Node]:
     body_nodes = body.topological()
     given_inputs = set(body.inputs)
     for tensor in [tensor for tensor in body.tensors.values() if tensor not in given_inputs]:
-        tensor.name = graph.fresh(f"{call.name}/{tensor.name}" if tensor.name in graph.tensors else tensor.name)
+        tensor.name = graph.fresh(f"{call.name}/{tensor.name}" if tensor.name in names else tensor.name)
         graph.add_tensor(tensor)
     nodes = _move(body_nodes, graph, call)
     own = {tensor for node in nodes for tensor in node.outputs}.union(body.constants)
@@ -85,6 +84,13 @@ def inline(call: Node) -> list[Node]:
     place = order.index(call)
     graph.reorder([*order[:place], *nodes, *last, *order[place + 1 :]])
     return [*nodes, *last]
+
+
+def _names_around(graph: Graph, body: Graph) -> set[str]:
+    """Names that a tensor of the body must not have outside: those of the graph, of what it reads from around it, of other subgraphs."""
+    inside = set(all_graphs(body))
+    names = {name for scope in all_graphs(graph) if scope not in inside for name in scope.tensors}
+    return names.union(tensor.name for tensor in graph.captured())
 
 
 def _move(nodes: Sequence[Node], graph: Graph, call: Node) -> list[Node]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ascendsim.graph.ir import Node
-from ascendsim.passes.graph_engine.edits import bypass, drop_constants, is_standard, make_reshape, only_reader, remove, same_type
+from ascendsim.passes.graph_engine.edits import bypass, is_standard, make_reshape, only_reader, remove_unread, same_type
 from ascendsim.passes.graph_engine.no_use import RESHAPES, permutation
 from ascendsim.passes.graph_engine.node_pass import Site, again_around, standard
 
@@ -45,11 +45,7 @@ class JoinReshapes:
             site.again(node)
             again_around(node, site)
             site.tally.count("joined pairs")
-        graph = site.graph
-        if first.graph is graph and not first.output.uses and not first._followers and all(first.output is not t for t in graph.outputs):
-            inputs = first.inputs
-            remove(first)
-            drop_constants(graph, inputs)
+        remove_unread(first)
         return True
 
 

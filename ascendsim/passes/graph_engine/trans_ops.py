@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from ascendsim.core.dtypes import DType
 from ascendsim.graph.ir import Node, Tensor
-from ascendsim.passes.graph_engine.edits import bypass, is_standard, only_reader, remove, same_type
+from ascendsim.passes.graph_engine.edits import bypass, is_standard, only_reader, remove_unread, same_type
 from ascendsim.passes.graph_engine.no_use import permutation
 from ascendsim.passes.graph_engine.node_pass import Site, again_around, standard
 
@@ -65,7 +65,7 @@ class TransOpSymmetryEliminationPass:
         again_around(node, site)
         if not bypass(node, source):
             return False
-        _remove_unread(first)
+        remove_unread(first)
         site.tally.count(f"removed {node.op_type} pairs")
         return True
 
@@ -85,7 +85,7 @@ class TransOpWithoutReshapeFusionPass:
         if not only_reader(first.output) or first._followers or not _merge(first, node, source):
             return False
         node.set_input(0, source)
-        _remove_unread(first)
+        remove_unread(first)
         again_around(node, site)
         site.again(node)
         site.tally.count(f"merged {node.op_type}")
@@ -127,9 +127,3 @@ def _together(first: Node, second: Node) -> tuple[int, ...] | None:
 
 def _kind(tensor: Tensor) -> DType:
     return tensor.origin_dtype or tensor.element_type
-
-
-def _remove_unread(node: Node) -> None:
-    graph = node.graph
-    if graph is not None and not node.output.uses and not node._followers and all(node.output is not t for t in graph.outputs):
-        remove(node)
