@@ -177,7 +177,9 @@ def outcome(block: Block, soc: SocSpec) -> object:
     return steps, demands, derived, totals, compiled.block.core
 
 
-@pytest.mark.parametrize("soc", [TOY, toy(generation="c220", ports={"l0c_to_gm": 64, "fixpipe_elements_per_cycle": 4})], ids=["v100", "c220"])
+@pytest.mark.parametrize(
+    "soc", [TOY, toy(generation="c220", ports={"l0c_to_gm": 64, "fixpipe_elements_per_cycle": 4})], ids=["v100", "c220"]
+)
 @pytest.mark.parametrize("sample", SAMPLES, ids=lambda sample: f"{type(sample).__name__}-{sample.pipe.value}")
 def test_blocks_with_the_same_key_take_the_same_time(sample: Instruction, soc: SocSpec) -> None:
     key, expected = block_key(around(sample))[0], outcome(around(sample), soc)
