@@ -15,7 +15,7 @@ from ascendsim.isa.instructions import Affine, Buffer, Move, Pipe, Scalar
 from ascendsim.isa.program import Block, BlockGroup
 from ascendsim.lower.emit import BlockBuilder, Ring, capacity, pieces, times
 from ascendsim.lower.templates.operands import fitted
-from ascendsim.lower.templates.sharing import even_bursts, worthwhile_cores
+from ascendsim.lower.templates.sharing import ELEMENTS_A_CORE, even_bursts, worthwhile_cores
 from ascendsim.lower.templates.stage import TRANSACTION_BYTES, Stage, Tile, shared, sizes_of, vector_core
 from ascendsim.lower.templates.steps import Expansion, emit_steps
 from ascendsim.lower.templates.vector import GOOD_TRANSFER_BYTES, TILES_TO_OVERLAP
@@ -44,7 +44,10 @@ def lower_movement(work: MoveWork, soc: SocSpec, expansion: Expansion) -> Stage:
 def _share(copy: Copy, soc: SocSpec) -> int:
     """Bytes of one core's share: whole bursts if they are short enough, 512 B pieces else."""
     total = copy.bytes or copy.written
-    parts = worthwhile_cores(total + copy.written, soc)
+    if copy.read_burst >= total and copy.write_burst >= copy.written:  # a plain copy, which CANN shares as elementwise work
+        parts = min(soc.vector_units, ceil_div(total // copy.src.dtype.itemsize, ELEMENTS_A_CORE))
+    else:
+        parts = worthwhile_cores(total + copy.written, soc)
     wanted = ceil_div(total, parts)
     grain = _grain(copy, wanted)
     return min(total, align(wanted, grain) if total > grain else total)
