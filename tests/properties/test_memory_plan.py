@@ -86,3 +86,18 @@ def test_spans_that_are_apart_belong_to_pieces_that_never_meet(board: Board) -> 
 @given(board=boards())
 def test_best_fit_is_not_worse_than_giving_each_its_own(board: Board) -> None:
     assert board.lower_bound() <= best_fit(board)[1] <= apart(board)[1]
+
+
+@given(board=boards())
+def test_live_bytes_are_those_of_pieces_used_before_and_after(board: Board) -> None:
+    order = board.order
+    for task, live in enumerate(board.live_bytes().tolist()):
+        alive = [
+            piece.whole
+            or (
+                any(user == task or order.happens_before(user, task) for user in piece.users)
+                and any(user == task or order.happens_before(task, user) for user in piece.users)
+            )
+            for piece in board.pieces
+        ]
+        assert live == sum(size for size, there in zip(board.sizes.tolist(), alive, strict=True) if there)
