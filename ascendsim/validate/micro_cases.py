@@ -12,7 +12,18 @@ from dataclasses import dataclass, field
 
 from ascendsim.core.dtypes import DType
 from ascendsim.isa.instructions import Buffer
-from ascendsim.validate.micro_programs import Build, Product, Walk, both_ways, matmul, matrix_reads, on_chip_moves, products, vector_calls
+from ascendsim.validate.micro_programs import (
+    Build,
+    Product,
+    Walk,
+    both_ways,
+    fills,
+    matmul,
+    matrix_reads,
+    on_chip_moves,
+    products,
+    vector_calls,
+)
 
 UNITS, MEMORY, MATMUL = "units of a core", "global memory", "matmul kernels"
 KIB = 1 << 10
@@ -118,7 +129,7 @@ def _unit_cases() -> tuple[Case, ...]:
 
 
 def _memory_cases() -> tuple[Case, ...]:
-    """A matrix of 12288 x 12288 halves, or a small one that all cores read, through MTE2."""
+    """A matrix of 12288 x 12288 halves, or a small one that all cores read, through MTE2; a tensor filled with zeros."""
     side = 12288
     kernels = (38, 40, 44, 1003)  # measured from the start of the kernel, the others while MTE2 was busy
     walks = {
@@ -143,7 +154,9 @@ def _memory_cases() -> tuple[Case, ...]:
     rates = tuple(
         Case(row, MEMORY, _LARGE, matrix_reads(walk), (_core_gb if row in kernels else _gb)(walk.bytes)) for row, walk in walks.items()
     )
-    return rates + tuple(Case(row, MEMORY, _LARGE, matrix_reads(walk), _us if row in kernels else _work_us) for row, walk in times.items())
+    filled = Case(163, MEMORY, _LARGE, fills(232138240 * 4, 64 * KIB, 48), _task_us)
+    spans = (Case(row, MEMORY, _LARGE, matrix_reads(walk), _us if row in kernels else _work_us) for row, walk in times.items())
+    return (filled, *rates, *spans)
 
 
 def _matmul_cases() -> tuple[Case, ...]:

@@ -103,6 +103,20 @@ def both_ways(count: int, size: int, cores: int) -> Build:
     return build
 
 
+def fills(size: int, tile: int, cores: int) -> Build:
+    """A tensor of `size` bytes written from UB in tiles, shared evenly by the cores."""
+
+    def build(soc: SocSpec) -> Program:
+        b = BlockBuilder(soc, CoreKind.VECTOR if soc.split_cores else CoreKind.AI)
+        value = b.allocate("value", Buffer.UB, tile)
+        with b.loop("i", size // cores // tile) as i:
+            out = Tile("filled", times(i, tile), 1, tile)
+            b.emit(Move(Pipe.MTE3, out.operand, Operand(Buffer.UB, value.name, tile), 1, tile))
+        return one_task([BlockGroup(b.build(), cores)], {"filled": size}, TaskKind.AI_VECTOR_CORE)
+
+    return build
+
+
 # --- a matrix through MTE2 --------------------------------------------------------------------------------------------
 
 

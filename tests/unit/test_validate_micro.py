@@ -38,13 +38,13 @@ def test_programs_fit_their_chip(case: object) -> None:
 
 
 def test_scores_hold(found: MicroComparison) -> None:
-    """Mean errors may fall, not rise: 0.2 %, 4.4 % without hand-written matmul kernels, and 6.7 % when this was written."""
+    """Mean errors may fall, not rise: 0.2 %, 4.2 % without hand-written matmul kernels, and 6.4 % when this was written."""
     table = [outcome for outcome in found.outcomes if not outcome.extra]
     small = [outcome for outcome in table if outcome.family == "Ascend310"]
     large = [outcome for outcome in table if outcome.family == "Ascend910B"]
     assert mean_error(small) < 0.01
     assert mean_error([outcome for outcome in large if outcome.group != MATMUL]) < 0.05
-    assert mean_error(large) < 0.075
+    assert mean_error(large) < 0.07
 
 
 def test_figures_name_rows_that_exist(found: MicroComparison) -> None:
