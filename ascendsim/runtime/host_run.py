@@ -273,7 +273,7 @@ class _Scope:
             raise InputError(
                 f"the shape of what node {node.name!r} ({node.op_type}) gives",
                 "depends on values",
-                remedy="give inputs: asim.run(model, inputs), or asim.simulate(model, inputs=...)",
+                remedy="give inputs: asim.run(model, inputs)",
             )
         if not all(value.on_host for value in values):
             self._owner.look()

@@ -241,7 +241,7 @@ def result_shapes(node: Node, value_of: Lookup, opset: OpSet) -> tuple[tuple[int
             raise InputError(
                 f"the shape of what node {node.name!r} ({node.op_type}) gives",
                 "depends on values",
-                remedy="give inputs: asim.run(model, inputs), or asim.simulate(model, inputs=...)",
+                remedy="give inputs: asim.run(model, inputs)",
             )
         arrays.append(None if value is None else value.array)
     wanted = [(tensor.origin_dtype or DType.FLOAT32).numpy for tensor in node.outputs]

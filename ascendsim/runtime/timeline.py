@@ -92,10 +92,11 @@ def timeline(steps: Iterable[Step], name: str, soc: str, mode: str, ends: Mappin
         _append(made, tasks, looks if mode != "sink" else 0, decisions if mode == "sink" else 0)
         looks = decisions = 0
     plan = _memory(made, ends, least)
-    tasks_of: dict[str, tuple[int, ...]] = {}
+    numbers: dict[str, list[int]] = {}
     for task in made.tasks:
         for node in task.nodes:
-            tasks_of[node] = (*tasks_of.get(node, ()), task.id) if len(tasks_of.get(node, ())) < 2 else tasks_of[node]
+            numbers.setdefault(node, []).append(task.id)
+    tasks_of = {node: tuple(ids) for node, ids in numbers.items()}
     marks = {key: tuple(names) for key, names in made.marked.items()}
     metadata = {"soc": soc, "graph": name, "tasks_of": tasks_of, "engine": made.engines, **marks}
     return made.graph, Program(tuple(made.tasks), plan, mode, metadata)

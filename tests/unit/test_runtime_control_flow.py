@@ -14,6 +14,7 @@ from onnx import TensorProto, helper, numpy_helper
 import ascendsim as asim
 from ascendsim.core.dtypes import DType
 from ascendsim.graph.ir import Graph
+from ascendsim.machine.block_key import block_key
 from ascendsim.ops import default_opset
 from ascendsim.passes.infer import infer
 
@@ -290,6 +291,31 @@ def test_options_that_do_not_go_with_open_shapes() -> None:
         asim.compile(asim.load(two_branches()), soc=SOC, output_type="FP16")
     static = asim.compile(asim.load(two_branches()), soc=SOC, schedule="host")
     assert asim.simulate(static, branches={"if": "then"}).schedule == "host"
+
+
+@pytest.mark.parametrize("growing", [False, True])
+def test_the_memory_of_a_run_holds_all_that_its_tasks_touch(growing: bool) -> None:
+    """Buffers between pieces and constants lie apart from each other and from the arena that the pieces share."""
+    program = check(halving_loop(None, growing), {"x": np.ones((4, 8), np.float32)}).model.program
+    regions = program.memory.regions
+    touched = {access.region for task in program.tasks for access in task.accesses}
+    touched |= {operand for task in program.tasks for group in task.groups for operand in block_key(group.block)[1]}
+    assert touched <= set(regions)
+    assert all(region.name == name for name, region in regions.items())
+    apart = [region for name, region in regions.items() if "/" not in name and region.alias_of is None and region.bytes]
+    assert {region.name for region in apart} >= {"x", "r"}
+    for one in apart:
+        for other in regions.values():
+            shares = one is other or (other.alias_of is not None and root(regions, other) is one)
+            assert shares or one.offset + one.bytes <= other.offset or other.offset + other.bytes <= one.offset, (one.name, other.name)
+    ends = [region.offset + region.bytes for region in regions.values()]
+    assert max(ends) <= program.memory.peak_bytes + program.memory.weight_bytes
+
+
+def root(regions: Any, region: Any) -> Any:
+    while region.alias_of is not None:
+        region = regions[region.alias_of]
+    return region
 
 
 def test_every_report_takes_such_a_run(tmp_path: Any) -> None:
