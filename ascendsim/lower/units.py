@@ -71,10 +71,18 @@ class Refusal:
     Attributes:
         error: As the first such scope has it.
         nodes: Of that scope.
+        named: Finds the quoted names of that scope, its nodes and tensors in a message.
     """
 
     error: CompileError
     nodes: tuple[Node, ...]
+    named: re.Pattern[str]
+
+    @classmethod
+    def first(cls, error: CompileError, nodes: Sequence[Node], tensors: Sequence[str]) -> Refusal:
+        """The refusal of the first scope with a key."""
+        names = dict.fromkeys([scope_name(nodes), *tensors, *(node.name for node in nodes)])
+        return cls(error, tuple(nodes), re.compile("|".join(re.escape(repr(name)) for name in names)))
 
     def of(self, nodes: Sequence[Node], tensors: Mapping[str, str]) -> CompileError | None:
         """The same refusal of an equal scope; messages quote names, so that one name is not found inside of another.
@@ -86,8 +94,7 @@ class Refusal:
         for old, new in zip(self.nodes, nodes, strict=True):
             if names.setdefault(repr(old.name), repr(new.name)) != repr(new.name):
                 return None
-        pattern = re.compile("|".join(map(re.escape, names)))
-        subject, rule = (pattern.sub(lambda found: names[found[0]], text) for text in (self.error.subject, self.error.rule))
+        subject, rule = (self.named.sub(lambda found: names[found[0]], text) for text in (self.error.subject, self.error.rule))
         return CompileError(subject, rule, self.error.actual, self.error.remedy)
 
 
@@ -150,7 +157,7 @@ class UnitLowering:
         try:
             scope = self._scopes.lower(nodes)
         except CompileError as error:
-            self._known.scopes[key] = names, Refusal(error, tuple(nodes))
+            self._known.scopes[key] = names, Refusal.first(error, nodes, names)
             raise
         self._known.scopes[key] = names, scope
         return scope

@@ -209,8 +209,7 @@ class Scheduler:
     def _replayed(self, run: TaskRun, outcome: Outcome, start: int) -> None:
         if self._replay is not None:
             self._replay.write(run, outcome, start)
-        self._leave(run, self.timeline.now)
-        self._place_later()
+        self._leave(run, self.timeline.now)  # took no cores, so that none become free
 
     def _run_on_ai_cpu(self, run: TaskRun, now: int) -> None:
         spec = self.soc.ai_cpu

@@ -113,8 +113,10 @@ class Matcher:
         before = self._before(pattern, part.name, parts)
         used = tuple(node for nodes in parts.values() for node in nodes)
         for candidate in before[0].output.consumers if before else ():
+            if candidate in used or not self._fits(candidate, part):
+                continue
             reads = {id(tensor) for tensor in candidate.inputs}
-            if candidate in used or not self._fits(candidate, part) or any(id(node.output) not in reads for node in before):
+            if any(id(node.output) not in reads for node in before):
                 continue
             for found in self._chains(candidate, part, used):
                 yield from self._complete(pattern, number + 1, parts | {part.name: found})
