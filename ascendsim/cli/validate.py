@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,7 +13,7 @@ from ascendsim.cli.model_options import check_folder, positive, progress
 from ascendsim.core.files import write_whole
 
 if TYPE_CHECKING:
-    from ascendsim.validate import Comparison, Score
+    from ascendsim.validate import Comparison, Point, Score
 
 NAME = "validate"
 HELP = "score the simulator against published measurements"
@@ -33,6 +34,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     models.add_argument("--max_batch", type=positive, metavar="N", help="leave out larger batch sizes")
     models.add_argument("--worst", type=positive, default=10, metavar="N", help="points to list, largest errors first (default: 10)")
     models.add_argument("--output", metavar="DIR", help="folder for models.csv and a correlation picture a chip")
+    models.add_argument(
+        "--leave_one_out", action="store_true", help="score each network with constants of the chip that were fitted without it"
+    )
     times = "times of single operators"
     validate_operators.configure(kinds.add_parser("operators", help=times, description="Scores the times of single operators."))
     short = "programs of a few instructions"
@@ -61,7 +65,7 @@ def _run_models(args: argparse.Namespace) -> int:
     if args.output is not None:
         Path(args.output).mkdir(parents=True, exist_ok=True)
     with progress("simulating", "points") as show:
-        outcome = compare_models(points, Path(args.models), args.fusion, show)
+        outcome = compare_models(points, Path(args.models), args.fusion, show, _values(groups) if args.leave_one_out else None)
     for group in groups:
         part = outcome.of(group)
         if part.simulated:
@@ -71,6 +75,14 @@ def _run_models(args: argparse.Namespace) -> int:
     if args.output is not None:
         print(f"wrote {write_whole(Path(args.output) / 'models.csv', _csv(outcome).encode())}")
     return 0
+
+
+def _values(groups: Sequence[str]) -> Callable[[Point], Mapping[str, float]]:
+    """Constants of a chip for a point of a network that their fit has not seen."""
+    from ascendsim.validate.calibrate import left_out_values
+
+    stored = {group: left_out_values(group) for group in groups}
+    return lambda point: stored[point.group].get(point.model, {})
 
 
 def _print(group: str, part: Comparison, count: int) -> None:

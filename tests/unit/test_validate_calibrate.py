@@ -1,0 +1,59 @@
+"""Fitting constants of a chip: the minimiser, the declared constants, and a fit that finds what was changed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from ascendsim import soc as chips
+from ascendsim.machine import run
+from ascendsim.validate import measured_points
+from ascendsim.validate.calibrate import CONSTANTS, Case, Constant, fit, left_out_values, minimise, prepare
+from ascendsim.validate.points import CHIPS
+
+
+def test_the_minimiser_solves_linear_errors_inside_the_bounds() -> None:
+    slopes = np.array([[1.0, 0.0], [0.0, 2.0], [1.0, 1.0]])
+    wanted = np.array([0.04, -0.02])
+    step = minimise(-slopes @ wanted, slopes, np.array([-1.0, -1.0]), np.array([1.0, 1.0]))
+    assert step == pytest.approx(wanted, abs=1e-4)
+    bound = minimise(-slopes @ wanted, slopes, np.array([-1.0, -1.0]), np.array([0.01, 1.0]))
+    assert bound[0] == pytest.approx(0.01)
+
+
+def test_an_outlier_moves_the_fit_less_than_in_least_squares() -> None:
+    errors, slopes = np.array([0.0, 0.0, 0.0, 0.0, -2.0]), np.ones((5, 1))
+    step = minimise(errors, slopes, np.array([-5.0]), np.array([5.0]))
+    assert 0 < step[0] < 0.05  # the mean is 0.4
+
+
+@pytest.mark.parametrize("group", sorted(CONSTANTS))
+def test_only_assumed_or_fitted_constants_are_declared_and_lie_in_their_ranges(group: str) -> None:
+    spec = chips.load(CHIPS[group])
+    for constant in CONSTANTS[group]:
+        assert constant.low < constant.high
+        for key in constant.keys:
+            value: object = spec
+            for part in key.split("."):
+                value = value[part] if isinstance(value, Mapping) else getattr(value, part)
+            assert constant.low <= float(str(value)) <= constant.high, key
+            assert key in spec.assumed or key in spec.fitted_on, key
+    assert set(left_out_values(group)) <= {point.model for point in measured_points([group])}
+
+
+def test_a_fit_finds_a_changed_gap_between_tasks_and_reports_networks_that_it_did_not_see() -> None:
+    folder = Path(__file__).parents[1] / "data" / "models"
+    points = [p for p in measured_points(["310P3"]) if (p.model, p.batch) in (("alexnet", 1), ("squeezenet1_1", 1), ("mobilenet_v1", 1))]
+    truth = chips.load("Ascend310P3", {"launch.task_gap_us": 1.3})
+    cases = [
+        Case(replace(case.point, throughput=1e6 / run(case.program, truth).duration_us), case.program) for case in prepare(points, folder)
+    ]
+    constant = Constant(("launch.task_gap_us",), 0.1, 1.5, "test")
+    found = fit(cases, (constant,), rounds=2)
+    assert found.values["launch.task_gap_us"] == pytest.approx(1.3, abs=0.02)
+    assert set(found.left_out) == {"alexnet", "squeezenet1_1", "mobilenet_v1"}
+    assert all(abs(prediction.error) < 0.01 for prediction in (*found.seen, *found.unseen))
