@@ -133,6 +133,18 @@ def test_a_map_that_fits_no_buffer_is_a_compile_error() -> None:
         lowered(convolution(64, 4096, 64, 7, 1, 3), soc)
 
 
+@pytest.mark.parametrize("chip", ["Ascend310", "Ascend310P3", "Ascend910A"])
+@pytest.mark.parametrize("sizes", [(64, 64, 16), (40, 64, 64), (16, 512, 1000), (1, 2048, 1000), (300, 100, 32)])
+def test_tiles_of_int8_matrices_hold_whole_blocks(chip: str, sizes: tuple[int, int, int]) -> None:
+    """Stored blocks are 32 columns wide there, twice as wide as a block of the Cube."""
+    soc, (m, k, n) = load(chip), sizes
+    kind, format = DType.INT8, Format.FRACTAL_NZ
+    a, b, out = ref("a", (m, k), format, kind), ref("b", (k, n), format, kind), ref("c", (m, n), format, DType.INT32)
+    stages = lowered(CubeWork(m, k, n, a, b, out, dtype=kind), soc)
+    verify(stages, soc)
+    assert product_of(CubeWork(m, k, n, a, b, out, dtype=kind), soc).b_blocks(16) == 2
+
+
 def test_window_counts_halo_rows() -> None:
     conv = convolution(64, 56, 64, 3, 1, 1).conv
     assert conv is not None

@@ -98,6 +98,7 @@ def product_of(work: CubeWork, soc: SocSpec) -> Product:
         a_rows,
         b_rows,
         brought,
+        max(ROWS, block) if conv is None and work.b.format is Format.FRACTAL_NZ and not work.transpose_b else ROWS,
     )
 
 
@@ -126,9 +127,9 @@ class CubeWriter:
         self.band_m = min(tiling.band_m, share[0])
         runs = unfold.run_lengths(product.m, tiling.share_m, tiling.band_m)
         a_chunk = unfold.largest_a_bytes(work.conv, runs, tiling.chunk_k)
-        b_chunk = n_blocks * unfold.FRACTAL_BYTES * tiling.chunk_k
+        b_chunk = product.b_blocks(tile_n) * unfold.FRACTAL_BYTES * tiling.chunk_k
         a_panel = unfold.largest_a_bytes(work.conv, runs, product.k_blocks)
-        b_panel = n_blocks * unfold.FRACTAL_BYTES * product.k_blocks
+        b_panel = product.b_blocks(tile_n) * unfold.FRACTAL_BYTES * product.k_blocks
         mte2, mte1 = Pipe.MTE2, Pipe.MTE1
         if tiling.hold == "b":
             self.a1 = self.streamed = b.ring("a_l1", mte2, mte1, 2, (Buffer.L1, a_chunk))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ascendsim.core.errors import CompileError
+from ascendsim.core.formats import align
 from ascendsim.opset.work import ConvGeometry
 from ascendsim.soc.spec import SocSpec
 
@@ -28,6 +29,7 @@ class Product:
         a_rows, b_rows: Axis along which a row-major operand is contiguous ("m", "k" or "n"), "" for blocked formats.
         extra_in_bytes: Bytes an output element that the epilogue reads.
         most_n: Columns that a tile may have at most (values in the bias table).
+        b_columns: Columns of a block in which B is stored: 16, or 32 for int8 matrices. A tile of B holds whole ones.
     """
 
     batch: int
@@ -44,6 +46,11 @@ class Product:
     a_rows: str = ""
     b_rows: str = ""
     extra_in_bytes: int = 0
+    b_columns: int = ROWS
+
+    def b_blocks(self, tile_n: int) -> int:
+        """Blocks of 16 columns that a tile of B holds in L1."""
+        return align(tile_n, self.b_columns) // ROWS
 
 
 @dataclass(frozen=True, slots=True)

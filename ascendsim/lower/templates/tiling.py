@@ -166,11 +166,11 @@ def _fill_l1(
     runs = run_lengths(product.m, share[2], tile_m)
     panel = 0
     if hold == "b":
-        panel = n_blocks * FRACTAL_BYTES * k_blocks
+        panel = product.b_blocks(tile_n) * FRACTAL_BYTES * k_blocks
     elif hold == "a":
         panel = largest_a_bytes(conv, runs, k_blocks)
     for unit in chunk_units(conv):
-        a_unit, b_unit = largest_a_bytes(conv, runs, unit), n_blocks * FRACTAL_BYTES * unit
+        a_unit, b_unit = largest_a_bytes(conv, runs, unit), product.b_blocks(tile_n) * FRACTAL_BYTES * unit
         streamed = (a_unit if hold != "a" else 0) + (b_unit if hold != "b" else 0)
         room = (rates.l1 - panel - align(share[3] * 4, 32)) // (2 * streamed)
         if room >= 1:
