@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from ascendsim.api.compiling import CompiledModel
-from ascendsim.api.dynamic import DynamicModel, ExecutedModel, compile_dynamic, input_values, shapes_only
+from ascendsim.api.dynamic import DynamicModel, ExecutedModel, compile_dynamic
+from ascendsim.api.dynamic_inputs import input_values, shapes_only
 from ascendsim.core.errors import AscendSimError, InputError
 from ascendsim.graph.ir import Graph
 from ascendsim.isa.program import Task

@@ -6,7 +6,8 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, Literal
 
 from ascendsim.api.compiling import CompiledModel
-from ascendsim.api.dynamic import DynamicModel, checked_choices, with_shapes
+from ascendsim.api.dynamic import DynamicModel, with_shapes
+from ascendsim.api.dynamic_inputs import checked_choices
 from ascendsim.api.result import Result
 from ascendsim.core.errors import InputError, suggest
 from ascendsim.graph.ir import Array

@@ -16,7 +16,8 @@ import numpy as np
 from ascendsim.core.formats import align
 from ascendsim.graph.ir import Graph, Tensor
 from ascendsim.isa.program import Access, BlockGroup, MemoryPlan, Program, Region, RenamedBlock, Task
-from ascendsim.runtime.host_run import Piece, Step
+from ascendsim.runtime.host_run import Step
+from ascendsim.runtime.pieces import Piece
 
 ALIGNMENT = 512  # of device memory, as `lower.memory` has it
 PLACED, KEPT = "l2_placed", "l2_kept"  # keys of Program.metadata: names of regions that L2 holds

@@ -1,0 +1,103 @@
+"""What a user gives a model with open shapes or control flow: arrays, shapes, branches and numbers of iterations, checked."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ascendsim.core.errors import InputError, suggest
+from ascendsim.graph.ir import Graph, Tensor
+from ascendsim.passes.control_flow import control_flow_nodes
+from ascendsim.runtime.control_flow import MAX_ITERATIONS, Value
+from ascendsim.runtime.host_run import Choices
+
+
+def shapes_only(graph: Graph, shapes: Mapping[str, Sequence[int]]) -> dict[str, Value]:
+    """Inputs without values, of the graph's own shapes or those that the user gives.
+
+    Raises:
+        InputError: If a shape is open and not given, or does not fit.
+    """
+    known = {tensor.name: tensor for tensor in graph.inputs}
+    for name in shapes:
+        if name not in known:
+            raise InputError(f"option shapes: input {name!r}", "is not an input of the model", remedy=suggest(str(name), known))
+    values = {}
+    for name, tensor in known.items():
+        given = shapes.get(name)
+        if given is None and not tensor.is_static:
+            raise InputError(
+                f"input {name!r}",
+                f"has the open shape {_text(tensor)}",
+                remedy=f'say which: shapes={{"{name}": (...)}}, --input_shape, or give inputs',
+            )
+        shape = tensor.static_shape if given is None else tuple(int(dim) for dim in given)
+        _check_shape(tensor, shape, f"option shapes: input {name!r}")
+        values[name] = Value((tensor.origin_dtype or tensor.element_type).numpy, shape)
+    return values
+
+
+def checked_choices(graph: Graph, branches: Mapping[str, str | int] | None, trips: Mapping[str, int] | None) -> Choices:
+    """The user's branches and numbers of iterations.
+
+    Raises:
+        InputError: If a name is no node with subgraphs, or a number is not usable.
+    """
+    nodes = {node.name: node.op_type for node in control_flow_nodes(graph)}
+    for option, given, kinds in (("branches", branches or {}, ("If", "Case")), ("trips", trips or {}, ("Loop", "While"))):
+        known = [name for name, kind in nodes.items() if kind in kinds]
+        for name, value in given.items():
+            if name not in known:
+                remedy = suggest(str(name), known) if known else f"the model has no {' or '.join(kinds)}"
+                raise InputError(f"option {option}: node {name!r}", f"must be one of the model's {' or '.join(kinds)} nodes", remedy=remedy)
+            if option == "trips" and (not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= MAX_ITERATIONS):
+                raise InputError(f"option trips: node {name!r}", f"must be a number from 0 to {MAX_ITERATIONS}", repr(value))
+    return Choices(dict(branches or {}), dict(trips or {}))
+
+
+def input_values(graph: Graph, inputs: Mapping[str, Any]) -> dict[str, Value]:
+    """The user's arrays, checked against the graph's inputs.
+
+    Raises:
+        InputError: If an input is missing, unknown, or of the wrong shape or type.
+    """
+    known = {tensor.name: tensor for tensor in graph.inputs}
+    for name in inputs:
+        if name not in known:
+            raise InputError(f"input {name!r}", "is not an input of the model", remedy=suggest(str(name), known))
+    values = {}
+    for name, tensor in known.items():
+        dtype = (tensor.origin_dtype or tensor.element_type).numpy
+        if name not in inputs:
+            raise InputError(f"input {name!r}", f"is missing; the model wants {dtype}{_text(tensor)}", remedy=f"pass {{{name!r}: array}}")
+        array = np.asarray(inputs[name])
+        _check_shape(tensor, array.shape, f"input {name!r}")
+        if array.dtype != dtype:
+            raise InputError(f"input {name!r}", f"must be of type {dtype}", str(array.dtype), f"convert it with .astype({str(dtype)!r})")
+        values[name] = Value(array.dtype, array.shape, array)
+    same: dict[str, tuple[int, str]] = {}
+    for name, tensor in known.items():
+        for dim, size in zip(tensor.shape or (), values[name].shape, strict=False):
+            if isinstance(dim, str) and same.setdefault(dim, (size, name))[0] != size:
+                other = same[dim]
+                raise InputError(f"input {name!r}", f"must have {dim} = {other[0]}, as input {other[1]!r} has", size)
+    return values
+
+
+def _check_shape(tensor: Tensor, shape: Sequence[int], subject: str) -> None:
+    declared = tensor.shape
+    if declared is None:
+        return
+    fits = len(declared) == len(shape) and all(
+        size > 0 and (not isinstance(dim, int) or dim == size) for dim, size in zip(declared, shape, strict=True)
+    )
+    if not fits:
+        raise InputError(subject, f"must have shape {_text(tensor)}", list(shape))
+
+
+def _text(tensor: Tensor) -> str:
+    if tensor.shape is None:
+        return "of unknown rank"
+    return "[" + ", ".join("?" if dim is None else str(dim) for dim in tensor.shape) + "]"

@@ -1,0 +1,90 @@
+"""The static pieces of a model with open shapes or control flow: compiled when their shapes come up, and kept."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from ascendsim.core.dtypes import DType
+from ascendsim.graph.ir import Graph, Tensor
+from ascendsim.isa.program import Program
+from ascendsim.opset import OpSet
+from ascendsim.runtime.memory import DeviceMemory, Values
+from ascendsim.runtime.specialise import Part, Plan
+
+
+class Compiled(Protocol):
+    """A piece that was compiled."""
+
+    @property
+    def graph(self) -> Graph:
+        """The device graph."""
+        ...
+
+    @property
+    def program(self) -> Program:
+        """Its program."""
+        ...
+
+
+@dataclass(eq=False, slots=True)
+class Piece:
+    """A static part of the graph, compiled.
+
+    Attributes:
+        compiled: Device graph and program.
+        prefix: Of the names of its tasks: "loop/body/".
+        memory: Device memory by kind of values, kept from one evaluation to the next.
+    """
+
+    compiled: Compiled
+    prefix: str
+    memory: dict[Values, DeviceMemory] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class Pieces:
+    """The plans and pieces of a model; they outlive its runs.
+
+    Attributes:
+        opset: The operators.
+        compile_piece: Compiles a static graph without control flow; float32 outputs at these positions may stay float16 on the device,
+            since they go to another piece.
+        casts: Plans that give an output of the model its type.
+    """
+
+    opset: OpSet
+    compile_piece: Callable[[Graph, Sequence[int]], Compiled]
+    parts: dict[str, Part] = field(default_factory=dict)
+    compiled: dict[Plan, Piece] = field(default_factory=dict)
+    casts: dict[tuple[str, tuple[int, ...]], Plan] = field(default_factory=dict)
+
+    def part(self, graph: Graph, prefix: str) -> Part:
+        """All of a graph, to be run under a prefix."""
+        part = self.parts.get(prefix)
+        if part is None:
+            part = self.parts[prefix] = Part(graph, tuple(graph.topological()), prefix)
+        return part
+
+    def piece(self, plan: Plan, prefix: str, ends: Collection[Tensor]) -> Piece:
+        """The compiled piece of a plan; `ends` are outputs of the model."""
+        piece = self.compiled.get(plan)
+        if piece is None:
+            assert plan.graph is not None
+            inner = [number for number, tensor in enumerate(plan.outputs) if tensor not in ends]
+            piece = self.compiled[plan] = Piece(self.compile_piece(plan.graph, inner), prefix)
+        return piece
+
+    def cast(self, tensor: Tensor, shape: tuple[int, ...]) -> Plan:
+        """A piece that turns an output of the model from float16, as the device has it, into its type."""
+        key = (tensor.name, shape)
+        if key not in self.casts:
+            graph = Graph(tensor.name)
+            half = graph.add_input(graph.fresh(f"{tensor.name}_float16"), DType.FLOAT16, shape)
+            result = graph.add_node("Identity", [half], [tensor.name], name=f"{tensor.name}_output").output
+            half.origin_dtype = result.origin_dtype = tensor.origin_dtype
+            result.dtype, result.shape = tensor.origin_dtype, shape
+            graph.outputs.append(result)
+            self.casts[key] = Plan(graph, (), (tensor,), {})
+        return self.casts[key]
