@@ -8,9 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import ascendsim as asim
+from ascendsim.graph.copying import copy_graph
 from ascendsim.graph.ir import Graph
 from ascendsim.graph.text import to_text
 from ascendsim.graph.verify import verify
+from ascendsim.passes.infer import Inference
 from tests.support.evaluate import evaluate
 from tests.support.random_networks import OPSET, inputs_for, networks
 
@@ -51,6 +53,52 @@ def test_values_stay_and_a_second_run_changes_nothing(graph: Graph, seed: int) -
 @given(networks(), st.integers(0, 99))
 def test_values_stay_and_a_second_run_changes_nothing_long(graph: Graph, seed: int) -> None:
     check(graph, seed)
+
+
+def opened(graph: Graph, data: st.DataObject) -> tuple[Graph, dict[str, tuple[int, ...]]]:
+    """The graph with some dimensions of its inputs left open, and the sizes that they had."""
+    sizes = {tensor.name: tensor.static_shape for tensor in graph.inputs}
+    inference = Inference(OPSET)
+    inference.restart(graph)
+    for number, tensor in enumerate(graph.inputs):
+        kept = data.draw(st.lists(st.booleans(), min_size=len(tensor.static_shape), max_size=len(tensor.static_shape)))
+        tensor.shape = tuple(
+            dim if keep else f"d{number}_{axis}" for axis, (dim, keep) in enumerate(zip(tensor.static_shape, kept, strict=True))
+        )
+    inference.visit_all(graph.topological())
+    inference.forget_values(graph)
+    return graph, sizes
+
+
+def check_open(graph: Graph, data: st.DataObject) -> None:
+    graph, sizes = opened(graph, data)
+    result = asim.optimize(graph)
+    verify(result.graph, OPSET)
+    twin = copy_graph(graph)
+    for tensor in twin.inputs:
+        tensor.shape = sizes[tensor.name]
+    inputs = inputs_for(twin, 0)
+    for old, new in zip(evaluate(graph, OPSET, inputs), evaluate(result.graph, OPSET, inputs), strict=True):
+        assert (old.dtype, old.shape) == (new.dtype, new.shape)
+        assert np.array_equal(old, new, equal_nan=old.dtype.kind == "f")
+    for tensor, array in zip(result.graph.outputs, evaluate(result.graph, OPSET, inputs), strict=True):
+        if tensor.shape is not None:  # whatever was inferred is true
+            assert len(tensor.shape) == array.ndim
+            assert all(dim == size for dim, size in zip(tensor.shape, array.shape, strict=True) if isinstance(dim, int))
+    assert to_text(asim.optimize(result.graph).graph) == to_text(result.graph)
+
+
+@settings(max_examples=50)
+@given(networks(), st.data())
+def test_open_shapes(graph: Graph, data: st.DataObject) -> None:
+    check_open(graph, data)
+
+
+@pytest.mark.slow
+@settings(max_examples=1500)
+@given(networks(), st.data())
+def test_open_shapes_long(graph: Graph, data: st.DataObject) -> None:
+    check_open(graph, data)
 
 
 @settings(max_examples=25)
