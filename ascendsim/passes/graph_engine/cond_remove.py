@@ -36,7 +36,7 @@ class CondRemovePass:
             return False
         condition = small_value(node.input(0), 1)
         if condition is None:
-            site.tally.count("left: condition not constant")
+            site.tally.leave(node, "condition not constant")
             return False
         number = _taken(node, condition.reshape(-1)[0].item(), len(branches))
         if number is None:

@@ -46,13 +46,13 @@ class ConstantFoldingPass:
             return False
         definition = site.opset.find(node.op_type, node.domain)
         if definition is None or not definition.foldable or any(True for _ in node.subgraphs):
-            site.tally.count("left: no host kernel")
+            site.tally.leave(node, "no host kernel")
             return False
         if (node.domain, node.op_type) in QUANTISING:
-            site.tally.count("left: quantisation")
+            site.tally.leave(node, "quantisation")
             return False
         if node.attr(KEEP, 0):
-            site.tally.count("left: marked no_const_folding")
+            site.tally.leave(node, "marked no_const_folding")
             if not self.potential:
                 return False
         values = self._values(node, definition, site)
@@ -73,7 +73,7 @@ class ConstantFoldingPass:
             return None
         results = sum(origin_bytes(tensor) for tensor in node.outputs)
         if results > operands + MAX_FOLDED_BYTES:
-            site.tally.count("left: larger folded")
+            site.tally.leave(node, "larger folded")
             site.tally.note(f"{node.name}: stays, its value takes {results} bytes and its inputs {operands}")
             return None
         return _later(node, definition)

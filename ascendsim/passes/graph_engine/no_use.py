@@ -91,7 +91,7 @@ class RemoveUnchanging:
             return False
         again_around(node, site)
         if not bypass(node, source):
-            site.tally.count("left: it names an output")
+            site.tally.leave(node, "it names an output")
             return False
         site.tally.count(f"removed {node.op_type}")
         return True

@@ -37,9 +37,16 @@ class Tally:
     counts: Counter[str] = field(default_factory=Counter)
     notes: dict[str, None] = field(default_factory=dict)
     seconds: float = 0.0
+    _left: set[tuple[Node, str]] = field(default_factory=set)
 
     def count(self, kind: str, number: int = 1) -> None:
         self.counts[kind] += number
+
+    def leave(self, node: Node, why: str) -> None:
+        """Counts a node that the pass left alone, once however often it was visited."""
+        if (node, why) not in self._left:
+            self._left.add((node, why))
+            self.counts[f"{LEFT}: {why}"] += 1
 
     def note(self, text: str) -> None:
         """Keeps a sentence once; beyond `MAX_NOTES` they are only counted."""

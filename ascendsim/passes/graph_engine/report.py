@@ -9,6 +9,7 @@ from ascendsim.graph.ir import Graph
 from ascendsim.passes.base import PassResult
 from ascendsim.passes.folding import origin_bytes
 from ascendsim.passes.graph_engine.edits import all_graphs
+from ascendsim.passes.graph_engine.node_pass import LEFT
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,11 +96,14 @@ class EngineReport:
         return sum(run.seconds for run in self.runs)
 
     def totals(self) -> dict[str, Counter[str]]:
-        """Counts by pass over all runs, passes in order of their first run."""
+        """Counts by pass over all runs, passes in order of their first run; what was left alone is that of the last run."""
         sums: dict[str, Counter[str]] = {}
         for run in self.runs:
             for record in run.records:
-                sums.setdefault(record.name, Counter()).update(record.result.counts)
+                total = sums.setdefault(record.name, Counter())
+                for kind in [kind for kind in total if kind.startswith(LEFT)]:
+                    del total[kind]
+                total.update(record.result.counts)
         return sums
 
     def notes(self) -> tuple[tuple[str, str], ...]:
