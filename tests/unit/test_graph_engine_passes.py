@@ -9,7 +9,6 @@ import ascendsim as asim
 from ascendsim.core.dtypes import DType
 from ascendsim.core.errors import InputError
 from ascendsim.graph.ir import Graph
-from ascendsim.graph.same_values import same_values
 from ascendsim.graph.text import to_text
 from ascendsim.ops import default_opset
 from ascendsim.passes.graph_engine import pass_names
