@@ -21,7 +21,8 @@ from ascendsim.lower import LowerOptions, lower_graph
 from ascendsim.ops import default_opset
 from ascendsim.ops.aicpu import aicpu_types
 from ascendsim.soc import SocSpec
-from ascendsim.validate.operators_graphs import OneOperator, one_operator
+from ascendsim.validate.operators_bench import OneOperator
+from ascendsim.validate.operators_graphs import one_operator
 from ascendsim.validate.operators_rows import LeftOut, OperatorRow, measured_operators
 from ascendsim.validate.roofline import CUBE_SHARE
 from ascendsim.validate.score import spearman
