@@ -1,0 +1,72 @@
+"""Constants of equal bytes, found level by level.
+
+Each level looks only within groups that agree so far, so that large weights are hardly ever read twice:
+
+    1  types, shape and format, or what the caller asks          no value is touched
+    2  a few bytes at regular distances and at the end           64 places
+    3  hash of all bytes
+    4  comparison of all bytes
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Hashable, Iterable
+
+import numpy as np
+
+from ascendsim.graph.ir import Array, Tensor
+
+SAMPLES = 64  # places at which level 2 looks
+
+
+def type_and_shape(tensor: Tensor) -> Hashable:
+    """What equal constants of a graph agree in."""
+    return (tensor.elements, tensor.shape, tensor.dtype, tensor.origin_dtype, tensor.format)
+
+
+def same_values(tensors: Iterable[Tensor], form: Callable[[Tensor], Hashable] = type_and_shape) -> list[list[Tensor]]:
+    """Groups of two or more constants with equal bytes; groups and members in the given order.
+
+    Args:
+        tensors: Constants whose values are at hand.
+        form: What must agree besides the bytes.
+    """
+    groups = [list(tensors)]
+    for level in (form, _sample_key, _hash_key):
+        groups = [part for group in groups for part in _split(group, level)]
+    return [part for group in groups for part in _equal(group)]
+
+
+def _split(group: list[Tensor], key: Callable[[Tensor], Hashable]) -> list[list[Tensor]]:
+    parts: dict[Hashable, list[Tensor]] = {}
+    for tensor in group:
+        parts.setdefault(key(tensor), []).append(tensor)
+    return [part for part in parts.values() if len(part) > 1]
+
+
+def _sample_key(tensor: Tensor) -> Hashable:
+    data = _bytes_of(tensor)
+    return data[:: max(1, data.size // SAMPLES)].tobytes() + data[-SAMPLES:].tobytes()
+
+
+def _hash_key(tensor: Tensor) -> Hashable:
+    return hashlib.blake2b(_bytes_of(tensor).data, digest_size=16).digest()
+
+
+def _equal(group: list[Tensor]) -> list[list[Tensor]]:
+    """The members that equal the first one to the byte; what does not (two texts of one hash) is tried again among itself."""
+    found = []
+    while len(group) > 1:
+        first = _bytes_of(group[0])
+        same = [tensor for tensor in group if np.array_equal(_bytes_of(tensor), first)]
+        if len(same) > 1:
+            found.append(same)
+        group = [tensor for tensor in group if tensor not in same]
+    return found
+
+
+def _bytes_of(tensor: Tensor) -> Array:
+    constant = tensor.constant
+    assert constant is not None
+    return np.ascontiguousarray(constant.array()).reshape(-1).view(np.uint8)
