@@ -139,7 +139,8 @@ def test_command(tmp_path: Path, capsys: pytest.CaptureFixture[str], timed: tupl
     assert (tmp_path / "correlation_operators_910A.png").stat().st_size > 10_000
     with (tmp_path / "own.csv").open() as source:
         rows = list(csv.DictReader(source))
-    timings, left = ([item for item in items if getattr(item, "row", item).group == "910A"] for items in timed)
+    timings = [timing for timing in timed[0] if timing.row.group == "910A"]
+    left = [item for item in timed[1] if item.group == "910A"]
     assert len(rows) == len(timings) + len(left)
     assert sum(bool(row["simulated_us"]) for row in rows) == len(timings)
 
