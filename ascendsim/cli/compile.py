@@ -74,5 +74,7 @@ def run(args: argparse.Namespace) -> int:
     print(
         f"{len(rows)} tasks; weights {memory.weight_bytes / 2**20:.1f} MiB, other device memory at most {memory.peak_bytes / 2**20:.1f} MiB"
     )
+    if model.optimized.removed_nodes:
+        print(f"the graph engine removed {model.optimized.removed_nodes} nodes (ascendsim optimize shows how)")
     print_summary(model)
     return 0

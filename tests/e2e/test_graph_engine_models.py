@@ -102,6 +102,16 @@ def test_the_command_prunes_to_out_nodes(models_dir: Path, capsys: pytest.Captur
     assert "is no node:index and no tensor of the model" in capsys.readouterr().err
 
 
+def test_compile_says_what_the_graph_engine_removed(models_dir: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    source = str(models_dir / "bert_tiny_s64_traced.onnx")
+    assert main(["compile", source]) == 0
+    assert "the graph engine removed 3 nodes" in capsys.readouterr().out
+    assert main(["compile", source, "--optimize", "off"]) == 0
+    assert "graph engine" not in capsys.readouterr().out
+    assert main(["compile", source, "--oo_constant_folding", "no"]) == 2
+    assert "invalid choice: 'no' (choose from 'true', 'false')" in capsys.readouterr().err
+
+
 def test_passes_are_listed_and_shown(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["passes", "list", "--all", "--oo_level", "O1"]) == 0
     lines = capsys.readouterr().out.splitlines()

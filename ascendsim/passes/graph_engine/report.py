@@ -95,6 +95,11 @@ class EngineReport:
         """Time of all passes, without the checks between them."""
         return sum(run.seconds for run in self.runs)
 
+    @property
+    def removed_nodes(self) -> int:
+        """By how many nodes the runs made the graph smaller; what graph fusion did between them does not count."""
+        return sum(run.before.nodes - run.after.nodes for run in self.runs)
+
     def totals(self) -> dict[str, Counter[str]]:
         """Counts by pass over all runs, passes in order of their first run; what was left alone is that of the last run."""
         sums: dict[str, Counter[str]] = {}
