@@ -9,6 +9,7 @@
 from __future__ import annotations
 
 import difflib
+import json
 import re
 import shutil
 from os import PathLike
@@ -25,7 +26,7 @@ from ascendsim.graph.verify import nodes_in
 MAX_DRAWN_NODES = 400  # Graphviz needs minutes for more
 DRAWING_SECONDS = 60
 NEW, GONE = "#c8f0c8", "#f5c6c6"
-_NODE_LINE = re.compile(r"\s*(\S+): ")
+_NODE_LINE = re.compile(r'\s*("(?:[^"\\]|\\.)*"|\S+): ')  # names that are not plain words are quoted as JSON
 
 
 class GraphDumps:
@@ -84,4 +85,8 @@ class GraphDumps:
 def _lines_by_node(text: str) -> dict[str, str]:
     """Lines of nodes by name, as the text form writes both."""
     found = ((_NODE_LINE.match(line), line.strip()) for line in text.splitlines())
-    return {match.group(1): line for match, line in found if match is not None}
+    return {_name(match.group(1)): line for match, line in found if match is not None}
+
+
+def _name(text: str) -> str:
+    return str(json.loads(text)) if text.startswith('"') else text

@@ -401,16 +401,17 @@ def test_dumps_show_the_graph_before_and_after_each_pass(tmp_path, monkeypatch):
     tool.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tool.parent}:/usr/bin:/bin")
     b = asim.GraphBuilder("picture")
-    b.output(b.op("Relu", b.op("Identity", b.input("x", (2,)), name="same"), name="relu"), "y")
+    b.output(b.op("Relu", b.op("Identity", b.input("x", (2,)), name="same"), name="my relu:0"), "y")
     folder = tmp_path / "dump"
     graph = b.build()
     asim.optimize(graph, dump=folder)
     assert (folder / "00_input.txt").read_text() == to_text(graph)
     diff = (folder / "01_prepare_traversal.txt").read_text()
     assert "-  same: " in diff
-    assert "+  relu: " in diff
+    assert '+  "my relu:0": ' in diff
     assert "#f5c6c6" in (folder / "01_prepare_traversal.before.dot").read_text()
-    assert "#c8f0c8" in (folder / "01_prepare_traversal.dot").read_text()
+    (green,) = [line for line in (folder / "01_prepare_traversal.dot").read_text().splitlines() if "#c8f0c8" in line]
+    assert "my relu:0" in green
     assert (folder / "01_prepare_traversal.svg").read_text().strip().isdigit()
 
 

@@ -12,6 +12,7 @@ from ascendsim.graph.copying import copy_graph
 from ascendsim.graph.ir import Graph
 from ascendsim.ops import default_opset
 from tests.support.evaluate import evaluate
+from tests.support.onnx_models import model, node, value
 
 
 def shape_chain() -> Graph:
@@ -145,3 +146,30 @@ def test_the_given_graph_stays_as_it_is():
     asim.optimize(graph)
     assert [node.op_type for node in graph.nodes] == [node.op_type for node in twin.nodes]
     assert graph.outputs[0].shape is None
+
+
+def test_outputs_named_on_loading_drop_operators_that_are_not_supported():
+    proto = model(
+        [node("Relu", "x", "body"), node("Nobody", "body", "y", domain="custom")],
+        [value("x", (2, 3))],
+        ["y"],
+        domains=[("custom", 1)],
+    )
+    with pytest.raises(asim.UnsupportedOperatorError, match="custom::Nobody"):
+        asim.load(proto)
+    graph = asim.load(proto, outputs=["body"])
+    assert [item.op_type for item in graph.nodes] == ["Relu"]
+
+
+def test_loading_without_folding_keeps_every_node_of_the_file():
+    proto = model(
+        [node("Shape", "x", "s"), node("Gather", "s i", "g"), node("Reshape", "x g", "y")],
+        [value("x", (2, 3, 4, 5))],
+        ["y"],
+        {"i": np.array([1, 0, 2, 3])},
+    )
+    graph = asim.load(proto, fold=False)
+    assert [item.op_type for item in graph.nodes] == ["Shape", "Gather", "Reshape"]
+    assert graph.outputs[0].shape == (3, 2, 4, 5)
+    assert [item.op_type for item in asim.load(proto).nodes] == ["Reshape"]
+    assert [item.op_type for item in asim.optimize(graph).graph.nodes] == ["Reshape"]
