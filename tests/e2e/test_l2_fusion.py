@@ -70,8 +70,8 @@ def test_a_cut_batch_saves_bytes_and_keeps_values() -> None:
 
 
 def test_a_cut_batch_stays_in_a_cache_too() -> None:
-    graph = residual_net(batch=16, size=128, channels=32)
-    small = {"l2.size": "2MiB"}
+    graph = residual_net(batch=64, size=64, channels=32)
+    small = {"l2.size": "4MiB"}
     whole, parts = (asim.compile(graph, "Ascend310P3", set=small, options={"l2_batch": how}) for how in ("whole", "split"))
     assert parts.buffers.blocks
     assert traffic(parts) < 0.8 * traffic(whole)
