@@ -23,8 +23,8 @@ class MemoryFigures:
         peak: Of the plan: inputs, outputs, activations, workspaces.
         lower_bound: The largest live set, results in place counted once: no plan can do with less.
         in_place: Bytes of results that lie where an input lay.
-        planners: What others come to on the same tensors, none of them in place: "binary-block" and "max-block" (GE takes the
-            smaller), "first fit" (an allocator that does not know what comes), "no reuse".
+        planners: What others come to on the same tensors, none of them in place: "binary-block", "max-block" and the smaller of
+            them, which GE takes; "first fit" (an allocator that does not know what comes), "no reuse".
         weights: Bytes of weights on the device.
         saved_weights: Bytes that equal weights would have taken too.
         live: By task: bytes alive while it runs.
@@ -49,9 +49,11 @@ def memory_figures(graph: Graph, program: Program) -> MemoryFigures:
     order = TaskOrder.of(program.tasks)
     own = Board(draft.own_pieces(), order)
     sizes = own.sizes.tolist()
+    binary, largest = (assign_blocks(own, classes(sizes))[1] for classes in (binary_classes, max_classes))
     planners = {
-        "binary-block": assign_blocks(own, binary_classes(sizes))[1],
-        "max-block": assign_blocks(own, max_classes(sizes))[1],
+        "GE: smaller of the two": min(binary, largest),
+        "binary-block": binary,
+        "max-block": largest,
         "first fit": first_fit(own)[1],
         "no reuse": apart(own)[1],
     }
