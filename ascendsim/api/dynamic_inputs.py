@@ -21,6 +21,7 @@ def shapes_only(graph: Graph, shapes: Mapping[str, Sequence[int]]) -> dict[str, 
         InputError: If a shape is open and not given, or does not fit.
     """
     known = {tensor.name: tensor for tensor in graph.inputs}
+    _check_mapping("shapes", shapes, '{"input": (1, 3, 224, 224)}')
     for name in shapes:
         if name not in known:
             raise InputError(f"option shapes: input {name!r}", "is not an input of the model", remedy=suggest(str(name), known))
@@ -33,7 +34,7 @@ def shapes_only(graph: Graph, shapes: Mapping[str, Sequence[int]]) -> dict[str, 
                 f"has the open shape {_text(tensor)}",
                 remedy=f'say which: shapes={{"{name}": (...)}}, --input_shape, or give inputs',
             )
-        shape = tensor.static_shape if given is None else tuple(int(dim) for dim in given)
+        shape = tensor.static_shape if given is None else _dims(name, given)
         _check_shape(tensor, shape, f"option shapes: input {name!r}")
         values[name] = Value((tensor.origin_dtype or tensor.element_type).numpy, shape)
     return values
@@ -46,6 +47,8 @@ def checked_choices(graph: Graph, branches: Mapping[str, str | int] | None, trip
         InputError: If a name is no node with subgraphs, or a number is not usable.
     """
     nodes = {node.name: node.op_type for node in control_flow_nodes(graph)}
+    _check_mapping("branches", branches or {}, '{"node": "then"}')
+    _check_mapping("trips", trips or {}, '{"node": 10}')
     for option, given, kinds in (("branches", branches or {}, ("If", "Case")), ("trips", trips or {}, ("Loop", "While"))):
         known = [name for name, kind in nodes.items() if kind in kinds]
         for name, value in given.items():
@@ -84,6 +87,19 @@ def input_values(graph: Graph, inputs: Mapping[str, Any]) -> dict[str, Value]:
                 other = same[dim]
                 raise InputError(f"input {name!r}", f"must have {dim} = {other[0]}, as input {other[1]!r} has", size)
     return values
+
+
+def _check_mapping(option: str, given: object, example: str) -> None:
+    if not isinstance(given, Mapping):
+        raise InputError(f"option {option}", "must be a dictionary by name", type(given).__name__, f"for example {option}={example}")
+
+
+def _dims(name: str, given: object) -> tuple[int, ...]:
+    """A shape that the user gives, as numbers."""
+    dims = tuple(given) if isinstance(given, Sequence) and not isinstance(given, (str, bytes)) else ()
+    if given != () and (not dims or any(not hasattr(dim, "__index__") or isinstance(dim, bool) for dim in dims)):
+        raise InputError(f"option shapes: input {name!r}", "must be a sequence of whole numbers", repr(given))
+    return tuple(int(dim) for dim in dims)
 
 
 def _check_shape(tensor: Tensor, shape: Sequence[int], subject: str) -> None:

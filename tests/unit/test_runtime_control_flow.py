@@ -229,6 +229,29 @@ def test_open_shapes_compile_once_a_shape() -> None:
     assert asim.random_inputs(compiled, shapes={"x": (3, 8)})["x"].shape == (3, 8)
 
 
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"shapes": {"y": (1,)}}, "option shapes: input 'y' is not an input of the model; known are x"),
+        ({"shapes": {"x": (1, 8, 1)}}, r"option shapes: input 'x' must have shape \[n, 8\], not \[1, 8, 1\]"),
+        ({"shapes": {"x": (0, 8)}}, r"option shapes: input 'x' must have shape \[n, 8\], not \[0, 8\]"),
+        ({"shapes": {"x": "abc"}}, "option shapes: input 'x' must be a sequence of whole numbers, not 'abc'"),
+        ({"shapes": {"x": (1.5, 8)}}, "option shapes: input 'x' must be a sequence of whole numbers"),
+        ({"shapes": {"x": 4}}, "option shapes: input 'x' must be a sequence of whole numbers, not 4"),
+        ({"shapes": [1, 8]}, "option shapes must be a dictionary by name, not list"),
+        ({"shapes": {"x": (1, 8)}, "branches": "then"}, "option branches must be a dictionary by name, not str"),
+        ({"shapes": {"x": (1, 8)}, "trips": {"if": 3}}, "option trips: node 'if' must be one of the model's Loop or While nodes"),
+    ],
+)
+def test_wrong_options(options: dict[str, Any], message: str) -> None:
+    compiled = asim.compile(asim.load(two_branches(("n", 8))), soc=SOC)
+    with pytest.raises(asim.InputError, match=message):
+        asim.simulate(compiled, **options)
+    static = asim.compile(asim.load(two_branches()), soc=SOC)
+    with pytest.raises(asim.InputError):
+        asim.simulate(static, **options)
+
+
 def ge_graph(index: int) -> Graph:
     """GE's operators: y = Case(index, x) of three branches, then While(y): add 1 until the sum is above 100, then PartitionedCall."""
     graph = Graph("ge")
