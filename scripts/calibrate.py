@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import json
+from dataclasses import asdict
 from pathlib import Path
 
 from ascendsim.core.files import write_whole
@@ -43,7 +44,8 @@ def main() -> None:
     known = json.loads(TARGET.read_text(encoding="utf-8")) if TARGET.exists() else {}
     for group in args.chips:
         found = run(group, batches)
-        known[group] = {"batches": list(batches), "values": found.values, "left_out": found.left_out}
+        scores = {"seen": asdict(score(found.seen)), "left_out": asdict(score(found.unseen))}
+        known[group] = {"batches": list(batches), "values": found.values, "left_out": found.left_out, "scores": scores}
     write_whole(TARGET, (json.dumps(known, indent=1, sort_keys=True) + "\n").encode())
     print(f"wrote {TARGET.relative_to(ROOT)}")
 
