@@ -136,9 +136,10 @@ def _rows_and_lanes(output: Tensor) -> tuple[int, int]:
 
 def _lower_window(kind: Kind) -> Callable[[Node, LowerContext], Work]:
     def lower(node: Node, context: LowerContext) -> Work:
-        """One vector instruction a tap and output row: vmax, or vadd and a final scale (vmul where border counts differ).
+        """One vector instruction a tap: vmax, or vadd and a final scale (vmul where border counts differ).
 
-        Input comes in pieces of one input row of a C1 block, which taps of the same window row share.
+        With strides it goes no further than an output row, whose windows are equally far apart; without, a tap is the plane shifted and
+        one instruction runs over all rows. Input comes in pieces of one input row of a C1 block, which taps of the same window row share.
         """
         source, output = node.required(0), node.output
         if output.elements == 0:
@@ -149,16 +150,17 @@ def _lower_window(kind: Kind) -> Callable[[Node, LowerContext], Work]:
         inside = computing_type(source.element_type, context)
         rows, lanes = _rows_and_lanes(output)
         power = int(node.attr("p", 2))
+        run = lanes if any(axis.stride > 1 for axis in axes) else 0
         steps: tuple[Step, ...]
         if kind == "max":
-            steps = (Step("vmax", inside, count=taps(axes)),)  # the first one against the lowest value, as padding has it
+            steps = (Step("vmax", inside, count=taps(axes), run=run),)  # the first one against the lowest value, as padding has it
         elif kind == "average":
-            steps = (Step("vadd", inside, count=taps(axes)), Step("vmul" if _uneven(node, axes) else "vmuls", inside))
+            steps = (Step("vadd", inside, count=taps(axes), run=run), Step("vmul" if _uneven(node, axes) else "vmuls", inside))
         else:
-            each = tuple(Step(s.op, s.dtype, s.over, s.count * taps(axes)) for s in _power_steps(power, inside))
-            steps = (*each, Step("vadd", inside, count=taps(axes)), *_root_steps(power, inside, "all"))
+            each = tuple(Step(s.op, s.dtype, s.over, s.count * taps(axes), run) for s in _power_steps(power, inside))
+            steps = (*each, Step("vadd", inside, count=taps(axes), run=run), *_root_steps(power, inside, "all"))
         if len(node.outputs) > 1:  # compare and select keep the position of the maximum beside it
-            steps += (Step("vcmpv", inside, count=taps(axes)), Step("vsel", inside, count=taps(axes)))
+            steps += (Step("vcmpv", inside, count=taps(axes), run=run), Step("vsel", inside, count=taps(axes), run=run))
         width = source.static_shape[-1] * (c0(source.element_type) if source.format is Format.NC1HWC0 else 1)
         return VectorWork(
             rows,

@@ -72,12 +72,14 @@ class Step:
         over: "all" = every element of the tile, "row" = one value a row (after a reduction), "col" = one a column, "one".
         dtype: Element type it computes in.
         count: How many times it is issued (Newton steps, polynomial terms).
+        run: Elements that one instruction takes at most, where it cannot go on from row to row (windows with strides); 0 = no such limit.
     """
 
     op: str
     dtype: DType = DType.FLOAT16
     over: Over = "all"
     count: int = 1
+    run: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,8 +9,13 @@ import pytest
 
 from ascendsim.core.errors import GraphError
 from ascendsim.core.formats import Format
+from ascendsim.isa.instructions import Vector
+from ascendsim.isa.walk import static, times
+from ascendsim.lower.templates.steps import Expansion
+from ascendsim.lower.templates.vector import lower_vector
 from ascendsim.ops import default_opset
 from ascendsim.opset.work import LowerContext, VectorWork
+from ascendsim.soc import load
 from tests.support.rounding import assert_device_rounding, assert_near_oracle
 from tests.support.single_node import infer, lower, make_node, run, with_onnxruntime
 
@@ -125,3 +130,26 @@ def test_blocked_maps_pool_rows_of_whole_blocks() -> None:
     work = definition.lower(node, LowerContext("v100"))
     assert isinstance(work, VectorWork)
     assert (work.rows, work.cols) == (2 * 3 * 4, 4 * 16)
+
+
+def test_strides_end_an_instruction_with_its_output_row() -> None:
+    """Without strides a tap is the plane shifted, which one instruction runs over."""
+    runs = {}
+    for stride in (1, 2):
+        node = make_node("MaxPool", [np.zeros((1, 32, 20, 20), np.float16)], kernel_shape=(2, 2), strides=(stride, stride))
+        node.required(0).format = node.output.format = Format.NC1HWC0
+        definition = default_opset().get(node)
+        assert definition.lower is not None
+        work = definition.lower(node, LowerContext("v100"))
+        assert isinstance(work, VectorWork)
+        runs[stride] = work.steps[0].run
+        soc = load("Ascend910A")
+        stage = lower_vector(work, soc, Expansion(soc))
+        calls = sum(
+            item.calls * times(around) * group.count
+            for group in stage.groups
+            for item, around in static(group.block.body)
+            if isinstance(item, Vector)
+        )
+        assert calls >= 4 * 2 * 10 if stride == 2 else calls < 4 * 2 * 10  # taps x channel blocks x rows
+    assert runs == {1: 0, 2: 10 * 16}
