@@ -60,11 +60,13 @@ def unit_key(nodes: Sequence[Node]) -> tuple[Key, tuple[str, ...]] | None:
 
 def _attribute(value: object) -> Hashable | None:
     """An attribute as something that can be compared; None if it is a subgraph."""
+    if isinstance(value, (int, float, str)):
+        return repr(value)  # tells 1, 1.0 and True apart, inside of lists too
     if isinstance(value, np.ndarray):
         return value.dtype.str, value.shape, value.tobytes()
     if isinstance(value, Graph) or (isinstance(value, tuple) and any(isinstance(item, Graph) for item in value)):
         return None
-    return repr(value)  # tells 1, 1.0 and True apart, inside of lists too
+    return repr(value)
 
 
 def _tensor(tensor: Tensor) -> Hashable:
@@ -87,4 +89,4 @@ def _readers(tensor: Tensor, inside: dict[Node, int], returned: Sequence[Tensor]
     for use in tensor.uses:
         number = inside.get(use.node)
         readers[use.node.op_type if number is None else number] = None
-    return tuple(readers), any(tensor is other for other in returned)
+    return tuple(readers), tensor in returned
