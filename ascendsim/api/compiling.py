@@ -215,7 +215,7 @@ def compile(
     composites = GraphKernelFlow.of(fusion, graph_kernel_flags, save_graphs)
     level = fusion if composites is None else composites.graph_level(graph)
     settings = replace(
-        FusionSettings.of(level, fusion_switch_file, passes, optimization_switch, oo_level, buffer_optimize),
+        FusionSettings.of(level, fusion_switch_file, passes, optimization_switch, oo_level, buffer_optimize, asked=fusion),
         options=chosen,
         dump=None if save_graphs is None else graph_saver(save_graphs),
     )

@@ -43,7 +43,8 @@ class FusionLevel(IntEnum):
         """
         names = fusion_levels()
         if name not in names:
-            raise InputError("option fusion", f"must be one of {', '.join(names)} or graph-kernel", repr(name), suggest(str(name), names))
+            known = (*names, "graph-kernel")
+            raise InputError("option fusion", "must name a level or a flow", repr(name), suggest(str(name), known))
         return cls[name.upper()]
 
     @property
@@ -78,6 +79,7 @@ class FusionSettings:
         buffer_optimize: ATC's option for L1 and L2 fusion.
         dump: Called with the name of a pass and the graph after each pass that changed it.
         options: Profile options that rules may ask for.
+        asked: What the user wrote for `fusion`, for messages: the name of the level, or of the flow that uses it.
     """
 
     level: FusionLevel = FusionLevel.ALL
@@ -86,6 +88,7 @@ class FusionSettings:
     buffer_optimize: str = "l2_optimize"
     dump: Dump | None = None
     options: Mapping[str, object] = field(default_factory=dict)
+    asked: str = "all"
 
     @classmethod
     def of(
@@ -97,6 +100,7 @@ class FusionSettings:
         oo_level: str = "O3",
         buffer_optimize: str = "l2_optimize",
         dump: Dump | None = None,
+        asked: str | None = None,
     ) -> FusionSettings:
         """Checks the options of `compile`.
 
@@ -104,9 +108,10 @@ class FusionSettings:
             InputError: If an option, the switch file or a pass breaks a rule.
         """
         level = FusionLevel.of(fusion)
+        asked = asked or fusion
         custom = check_custom(passes, (rule.name for rule in RULES))
         if custom and not level.graph:
-            raise InputError("option passes", 'needs fusion="graph" or more', repr(fusion), "leave out passes or choose a higher level")
+            raise InputError("option passes", 'needs fusion="graph" or more', repr(asked), "leave out passes or choose a higher level")
         if buffer_optimize not in BUFFER_OPTIMIZE:
             raise InputError("option buffer_optimize", f"must be one of {', '.join(BUFFER_OPTIMIZE)}", repr(buffer_optimize))
         switches = Switches.of(fusion_switch_file, optimization_switch, oo_level, (rule.name for rule in custom))
@@ -114,12 +119,12 @@ class FusionSettings:
         useless = [name for name, present in given.items() if present and not level.graph]
         if buffer_optimize != "l2_optimize" and not level.buffers:
             useless.append("buffer_optimize")
-        warnings = tuple(f"option {name} has no effect with fusion={fusion}" for name in useless)
-        return cls(level, replace(switches, warnings=(*switches.warnings, *warnings)), custom, buffer_optimize, dump)
+        warnings = tuple(f"option {name} has no effect with fusion={asked}" for name in useless)
+        return cls(level, replace(switches, warnings=(*switches.warnings, *warnings)), custom, buffer_optimize, dump, asked=asked)
 
     def new_report(self) -> FusionReport:
         """An empty report that holds the warnings: of the switches, and about options that have no effect at this level."""
-        useless = without_effect(self.options, self.level.name.lower(), fusion_levels())
+        useless = without_effect(self.options, self.level.name.lower(), fusion_levels(), self.asked)
         return FusionReport(warnings=[*self.switches.warnings, *useless])
 
     def fuse(self, graph: Graph, soc: SocSpec, opset: OpSet, report: FusionReport, *, second_round: bool = False) -> None:

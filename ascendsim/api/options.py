@@ -65,6 +65,8 @@ def profile_options(given: Mapping[str, Value] | None) -> dict[str, Value]:
         InputError: If an option or its value is not known.
     """
     chosen: dict[str, Value] = {name: option.values[0] for name, option in PROFILE_OPTIONS.items()}
+    if not isinstance(given, Mapping | None):
+        raise InputError("option options", "must be a mapping of profile options", type(given).__name__, 'write {"aicpu_pow": True}')
     for name, value in (given or {}).items():
         if name not in PROFILE_OPTIONS:
             raise InputError(f"profile option {name!r}", "does not exist", remedy=suggest(name, PROFILE_OPTIONS))
@@ -76,17 +78,18 @@ def profile_options(given: Mapping[str, Value] | None) -> dict[str, Value]:
     return chosen
 
 
-def without_effect(chosen: Mapping[str, object], level: str, levels: Sequence[str]) -> Iterator[str]:
+def without_effect(chosen: Mapping[str, object], level: str, levels: Sequence[str], asked: str) -> Iterator[str]:
     """Why options that are not at their default change nothing at a fusion level.
 
     Args:
         chosen: From `profile_options`.
         level: Of the compilation.
         levels: All levels, least first.
+        asked: What the user wrote for `fusion`; graph-kernel fusion uses level "graph".
     """
     for name, option in PROFILE_OPTIONS.items():
         if option.level and levels.index(level) < levels.index(option.level) and chosen.get(name, option.values[0]) != option.values[0]:
-            yield f"profile option {name} has no effect with fusion={level}: it counts from fusion={option.level} on"
+            yield f"profile option {name} has no effect with fusion={asked}: it counts from fusion={option.level} on"
 
 
 def parse_profile_options(texts: Mapping[str, str]) -> dict[str, Value]:

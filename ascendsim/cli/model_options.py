@@ -60,7 +60,7 @@ def add_chip_options(parser: argparse.ArgumentParser) -> None:
     add_set_option(parser)
     text = "how much is fused: off, graph, ub, all, each with those before it; or graph-kernel, MindSpore's flow (default: all)"
     parser.add_argument("--fusion", choices=(*FUSION_LEVELS, "graph-kernel"), default="all", help=text)
-    parser.add_argument("--graph_kernel_flags", metavar="TEXT", help='flags of graph-kernel fusion, for example "--opt_level=2"')
+    parser.add_argument("--graph_kernel_flags", metavar="TEXT", help='flags of graph-kernel fusion: --graph_kernel_flags="--opt_level=1"')
     parser.add_argument("--save_graphs", metavar="DIR", help="folder for Graphviz files of the graph after every stage of fusion")
     text = "static AIPP operators: inputs become uint8 images that are converted in front of the first convolution"
     parser.add_argument("--insert_op_conf", metavar="FILE", help=text)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,7 @@ from ascendsim.passes.fusion.engine import run_rules
 from ascendsim.passes.fusion.flow import fuse_graph
 from ascendsim.passes.fusion.pattern import Match
 from ascendsim.passes.fusion.report import FusionReport
-from ascendsim.passes.fusion.rule import FusionContext, FusionRule
+from ascendsim.passes.fusion.rule import FusionContext, FusionRule, replace_root
 from ascendsim.passes.fusion.switch_file import SwitchFile
 from ascendsim.passes.fusion.switches import Switches
 from tests.support.evaluate import evaluate
@@ -204,6 +204,22 @@ class Failing(JoinRelu):
         raise GraphError("tensor 'x'", "is not there")
 
 
+class Raising(JoinRelu):
+    def check(self, match: Match, context: FusionContext) -> str | None:
+        raise KeyError("no such tensor")
+
+
+class Searching(JoinRelu):
+    def find(self, graph: Graph, pattern: str) -> Iterator[Match]:
+        raise ValueError("not found")
+
+
+class Reshaping(JoinRelu):
+    def rewrite(self, graph: Graph, match: Match, context: FusionContext) -> None:
+        flat = context.add(graph, "Flatten", [match.root.required(0)], like=match.root)
+        replace_root(graph, match.root, context.add(graph, "ReduceMax", [flat.output], like=match.root).output)
+
+
 class Breaking(JoinRelu):
     def rewrite(self, graph: Graph, match: Match, context: FusionContext) -> None:
         match.nodes["inner"].set_input(0, match.root.output)
@@ -216,6 +232,9 @@ class Breaking(JoinRelu):
             Failing,
             "fusion pass 'Bad' failed at node 'second': tensor 'x' is not there; rules that had changed the graph before: DropNeutral",
         ),
+        (Raising, "fusion pass 'Bad' failed at node 'second': KeyError: 'no such tensor'; rules .*: DropNeutral"),
+        (Searching, "fusion pass 'Bad' failed when looking for pattern '.*': ValueError: not found; rules .*: DropNeutral"),
+        (Reshaping, "fusion pass 'Bad' failed at node 'second': tensor .* must have shape .* to stand for 'y', not"),
         (Breaking, "fusion pass 'Bad' left a broken graph: .*cycle.*this is a defect of the pass; changed before it: DropNeutral"),
     ],
 )
@@ -235,14 +254,16 @@ def test_levels_are_cumulative() -> None:
 
 
 BAD_OPTIONS: list[tuple[Mapping[str, Any], str]] = [
-    ({"fusion": "grph"}, "option fusion must be one of off, graph, ub, all or graph-kernel, not 'grph'; did you mean graph?"),
-    ({"fusion": None}, "option fusion must be one of"),
+    ({"fusion": "grph"}, "option fusion must name a level or a flow, not 'grph'; did you mean graph?"),
+    ({"fusion": None}, "option fusion must name a level or a flow, not None; known are all, graph, graph-kernel, off, ub"),
     ({"fusion": "off", "passes": [JoinRelu()]}, 'option passes needs fusion="graph" or more'),
     ({"buffer_optimize": "l3"}, "option buffer_optimize must be one of l2_optimize, l1_optimize, off_optimize"),
     ({"oo_level": "O2"}, "option oo_level must be O1 or O3"),
     ({"optimization_switch": "x"}, "option --optimization_switch must have the form"),
     ({"fusion_switch_file": "/nowhere/switch.cfg"}, "EM_OPEN_FILE_FAILED"),
     ({"passes": [JoinRelu]}, "option passes takes instances"),
+    ({"passes": JoinRelu()}, "option passes must be a list of passes, not JoinRelu; write passes="),
+    ({"options": 3}, "option options must be a mapping of profile options, not int"),
 ]
 
 
@@ -261,6 +282,15 @@ def test_profile_options_of_a_higher_level_are_warnings(options: Mapping[str, An
     wanted = f"profile option {name} has no effect with fusion={level}: it counts from fusion={needed} on"
     assert compile(relu_chain(1), soc="Ascend310", fusion=level, options=options).fusion.warnings == [wanted]
     assert compile(relu_chain(1), soc="Ascend310", fusion=needed, options=options).fusion.warnings == []
+
+
+def test_warnings_name_the_flow_that_was_asked_for() -> None:
+    options: dict[str, Any] = {"ub_conv": 2}
+    model = compile(relu_chain(1), soc="Ascend310", fusion="graph-kernel", buffer_optimize="off_optimize", options=options)
+    assert model.fusion.warnings == [
+        "option buffer_optimize has no effect with fusion=graph-kernel",
+        "profile option ub_conv has no effect with fusion=graph-kernel: it counts from fusion=ub on",
+    ]
 
 
 def test_options_that_conflict_are_warnings() -> None:

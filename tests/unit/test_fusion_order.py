@@ -114,6 +114,8 @@ BAD = [
     ({"stage": "Down", "priority": 5000}, r"must be in \[2000, 3000\), not 5000"),
     ({"stage": "Middle", "priority": 1}, "stage 'Middle' must be Top, Main or Down"),
     ({"stage": "Top"}, "needs both `stage` and `priority`, or neither"),
+    ({"stage": "Main", "priority": "1500"}, "priority must be a whole number, not '1500'"),
+    ({"patterns": {}}, "needs `patterns`, a mapping of names to patterns"),
     ({"priority": 5}, "needs both `stage` and `priority`, or neither"),
 ]
 
@@ -136,5 +138,7 @@ def test_users_passes_are_checked() -> None:
         check_custom(rules("SoftmaxFusionPass"), ())
     with pytest.raises(InputError, match="needs a `name` of letters, digits and underscores, not 'a b'"):
         check_custom(rules("a b"), ())
+    with pytest.raises(InputError, match="pass 'ALL' has a name that is taken"):
+        check_custom(rules("ALL"), ())
     with pytest.raises(InputError, match="pass FusionRule needs a `name`"):
         check_custom([FusionRule()], ())

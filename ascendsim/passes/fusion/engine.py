@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 
 from ascendsim.core.errors import AscendSimError, PassError
 from ascendsim.graph.ir import Graph, Node
@@ -58,32 +59,44 @@ def run_rules(
 
 def _run_pattern(graph: Graph, rule: FusionRule, pattern: str, context: FusionContext, before: list[str]) -> PatternRecord:
     record = PatternRecord("graph", rule.name, pattern)
-    matches = list(rule.find(graph, pattern))
+    with _failures_named(rule, f"when looking for pattern {pattern!r}", before):
+        matches = list(rule.find(graph, pattern))
     record.matched = len(matches)
     for found in matches:
-        match = rule.again(graph, found)
+        place = f"at node {found.root.name!r}"
+        with _failures_named(rule, place, before):
+            match = rule.again(graph, found)
         if match is None:
             record.refusals.append(Refusal(found.root.name, "an overlapping match was rewritten before"))
             continue
         control = ControlEdges.of(match)
-        reason = control.refusal(match) or rule.check(match, context)
+        with _failures_named(rule, place, before):
+            reason = control.refusal(match) or rule.check(match, context)
         if reason is not None:
             record.refusals.append(Refusal(match.root.name, reason))
             continue
         names = tuple(node.name for node in match.all_nodes)
         sources = _sources(match)
         additions = graph.additions
-        try:
+        with _failures_named(rule, place, before):
             rule.rewrite(graph, match, context)
-        except AscendSimError as error:
-            remedy = f"rules that had changed the graph before: {', '.join(before) or 'none'}"
-            raise PassError(f"fusion pass {rule.name!r}", f"failed at node {names[0]!r}: {error}", remedy=remedy) from error
         made = graph.added_since(additions)
         control.restore(graph, made)
         _keep_sources(graph, match, made, sources)
         record.effected += 1
         record.fused.append(names)
     return record
+
+
+@contextmanager
+def _failures_named(rule: FusionRule, place: str, before: Sequence[str]) -> Iterator[None]:
+    """Says in which pass and where something went wrong; passes are users' code too, so that can be any exception."""
+    try:
+        yield
+    except Exception as error:
+        what = str(error) if isinstance(error, AscendSimError) else f"{type(error).__name__}: {error}"
+        remedy = f"rules that had changed the graph before: {', '.join(before) or 'none'}"
+        raise PassError(f"fusion pass {rule.name!r}", f"failed {place}: {what}", remedy=remedy) from error
 
 
 def _sources(match: Match) -> tuple[str, ...]:

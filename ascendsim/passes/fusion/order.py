@@ -8,7 +8,7 @@ and fusion_config_parser.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 
@@ -114,9 +114,11 @@ def check_custom(passes: Iterable[object], taken: Iterable[str]) -> tuple[Fusion
         The passes.
 
     Raises:
-        InputError: If one is no pass, has no name or a name that is taken, or a stage or priority outside CANN's ranges.
+        InputError: If one is no pass, has no name, no patterns or a name that is taken, or a stage or priority outside CANN's ranges.
     """
-    used = set(taken)
+    if not isinstance(passes, Iterable):
+        raise InputError("option passes", "must be a list of passes", type(passes).__name__, "write passes=[MyPass()]")
+    used = {*taken, "ALL"}  # ALL stands for every pass in a switch file
     checked: list[FusionRule] = []
     for item in passes:
         if not isinstance(item, FusionRule):
@@ -129,6 +131,8 @@ def check_custom(passes: Iterable[object], taken: Iterable[str]) -> tuple[Fusion
         if name in used or find_fact(name) is not None:
             raise InputError(f"pass {name!r}", "has a name that is taken", remedy="choose another name")
         used.add(name)
+        if not (isinstance(item.patterns, Mapping) and item.patterns):
+            raise InputError(f"pass {name!r}", "needs `patterns`, a mapping of names to patterns", repr(item.patterns))
         if (item.stage is None) != (item.priority is None):
             raise InputError(
                 f"pass {name!r}", "needs both `stage` and `priority`, or neither", remedy="without both it runs behind Main, by name"

@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
+from ascendsim.core.errors import GraphError
 from ascendsim.graph.ir import AttributeValue, Graph, Node, Tensor
 from ascendsim.opset import InferContext, OpSet
 from ascendsim.passes.fusion.pattern import Match, Op, find_matches, match_at, operator_types
@@ -95,8 +96,13 @@ def replace_root(graph: Graph, root: Node, new: Tensor) -> None:
 
     If that output is a graph output, its name moves to `new`; where `new` has a name of its own to keep (a graph input, another graph
     output, a constant), an Identity takes the place of the root.
+
+    Raises:
+        GraphError: If both shapes are known and differ: readers of the old tensor could not read the new one.
     """
     old = root.outputs[0]
+    if old.shape is not None and new.shape is not None and old.shape != new.shape:
+        raise GraphError(f"tensor {new.name!r}", f"must have shape {list(old.shape)} to stand for {old.name!r}", list(new.shape))
     name = old.name
     was_output = any(tensor is old for tensor in graph.outputs)
     if was_output and (new.producer is None or new.producer.graph is not graph or any(tensor is new for tensor in graph.outputs)):

@@ -93,11 +93,13 @@ def check_priority(stage: str, priority: int, ranges: Mapping[str, tuple[int, in
     """Checks that a priority lies in the range of its stage.
 
     Raises:
-        InputError: If the stage is unknown or the priority outside its range.
+        InputError: If the stage is unknown, or the priority no whole number or outside its range.
     """
     if stage not in ranges:
         raise InputError(f"{subject}: stage {stage!r}", "must be Top, Main or Down")
     low, high = ranges[stage]
+    if type(priority) is not int:
+        raise InputError(f"{subject}: priority", "must be a whole number", repr(priority))
     if not low <= priority < high:
         raise InputError(f"{subject}: priority of stage {stage}", f"must be in [{low}, {high})", priority)
 
