@@ -20,7 +20,7 @@ from ascendsim.graph.scopes import units_in_order
 from ascendsim.isa.program import Program
 from ascendsim.lower import LowerOptions, lower_graph
 from ascendsim.lower.batch_split import BatchSearch, Block
-from ascendsim.lower.l2_placement import PLACED, L2Plan, plan_l2, with_placement
+from ascendsim.lower.l2_placement import PLACED, L2Plan, plan_l2, weights_of_steps, with_placement
 from ascendsim.lower.task_cost import TaskPrice
 from ascendsim.machine import run as run_machine
 from ascendsim.opset import OpSet
@@ -183,7 +183,7 @@ class L2Fusion:
             return None
         inner, weights = _inside_blocks(graph)
         candidates = None if self.options.edges == "every" else inner | seed_edges(graph, self.opset, program.metadata["engine"])
-        return plan_l2(program, self.soc.l2.size or 0, candidates, inner, weights)
+        return plan_l2(program, self.soc.l2.size or 0, candidates, inner, (*weights, *weights_of_steps(program)))
 
     def _prices(self, program: Program) -> dict[int, TaskPrice]:
         """What the machine says that tasks take with everything in L2 (whatever its size), and with nothing there."""

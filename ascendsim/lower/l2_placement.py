@@ -4,8 +4,9 @@ Tasks stay as they are; only addresses change. The rules are those of CANN's L2 
 l2_fusion_allocation.cc and l2_fusion_comm.cc of 2019/20, for the chip with 8 MiB): the buffer has 64 pages; tasks are walked in
 launch order; every result of an AI Core task that a later task reads gets pages if there are enough of them, else it stays in DDR;
 it keeps them until its last reader has run; no more than 8 pieces of data are in the buffer at a time. Inputs and outputs of the
-graph and weights stay in DDR. One thing differs: FE moves pages together after every task (by remapping, without copying), here
-a piece keeps its first-fit address for life, so that a program can be checked by one list of addresses.
+graph and weights stay in DDR. Two things differ: FE moves pages together after every task (by remapping, without copying), here
+a piece keeps its first-fit address for life, so that a program can be checked by one list of addresses; and weights that come again
+(with every pass of a cut batch, with every time step) take what room is left. That CANN keeps them so is assumed.
 """
 
 from __future__ import annotations
@@ -91,7 +92,8 @@ def plan_l2(
         capacity: Bytes of L2.
         candidates: Tensors that may be placed; None = all between tasks.
         preferred: Tensors that are placed before all others (those inside of blocks with a cut batch).
-        weights: Weights to keep from the first task that reads them to the last, where there is room beside all tensors.
+        weights: Weights to keep from the first task that reads them to the last, where there is room beside all tensors. They come from
+            DDR once; those that no task reads again are left there.
         pages: Granules of the buffer.
         pieces: Most tensors in the buffer at a time.
     """
@@ -119,13 +121,13 @@ def plan_l2(
     for name in sorted({root_of(program.memory, name) for name in weights}):
         uses = touched.get(name, [])
         region = program.memory.regions[name]
-        first, last = (uses[0][0].id, uses[-1][0].id) if uses else (0, 0)
-        if region.kind != "weight" or first == last:
+        again = sum(bytes for _, _, bytes in uses) - region.bytes
+        if region.kind != "weight" or again <= 0:
             continue
+        first, last = uses[0][0].id, uses[-1][0].id
         found = board.place(region.bytes, first, last)
         if not isinstance(found, str):
-            read = sum(bytes for task, _, bytes in uses if task.id != first)
-            placed.append(Placement(name, *found, first, last, read, 0, weight=True))
+            placed.append(Placement(name, *found, first, last, again, 0, weight=True))
     return L2Plan(capacity, tuple(placed), refused)
 
 
@@ -155,6 +157,18 @@ class _Board:
         for task in life:
             self._taken[task].append((offset, offset + size))
         return offset, size
+
+
+def weights_of_steps(program: Program) -> tuple[str, ...]:
+    """Weights that a task of several steps reads at every step, as recurrent layers do: more bytes than they have."""
+    found: list[str] = []
+    for node, engine in program.metadata["engine"].items():
+        if engine == "sequence":
+            numbers = frozenset(program.metadata["tasks_of"][node])
+            reads = (access for task in program.tasks if task.id in numbers for access in task.accesses if not access.write)
+            names = (root_of(program.memory, access.region) for access in reads if access.region in program.memory.regions)
+            found += [name for name in names if program.memory.regions[name].kind == "weight"]
+    return tuple(dict.fromkeys(found))
 
 
 def with_placement(program: Program, plan: L2Plan) -> Program:

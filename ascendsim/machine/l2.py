@@ -8,7 +8,7 @@ never reach DRAM. Slices of a region (parts of a batch, inputs of a Concat) are 
 Shares are exact fractions.
 
 On chips whose L2 is managed by software (Ascend310) nothing is resident but what the program placed
-(`Program.metadata["l2_placed"]`, names of regions), and weights that it keeps there once a task has read them ("l2_kept").
+(`Program.metadata["l2_placed"]`, names of regions), and weights that it keeps there once they were read ("l2_kept").
 """
 
 from __future__ import annotations
@@ -117,7 +117,8 @@ class L2State:
         """
         if self._bypass:
             miss = {access.region: NONE if self._regions.root(access.region) in self._placed else ALL for access in (*reads, *writes)}
-            self._placed.update(self._kept.intersection(self._regions.root(access.region) for access in reads))
+            for access in reads:
+                miss[access.region] = self._first_reads(access) if miss[access.region] else NONE
             return Shares(True, miss, {}, miss)
         self._written_back = 0
         touched = {self._regions.key(access.region): access.unique_bytes for access in (*reads, *writes)}
@@ -130,6 +131,15 @@ class L2State:
             allocated += sum(access.moved_bytes for access in writes)
             evicted = Fraction(self._written_back) / allocated if allocated else NONE
         return Shares(False, read_miss, spread, write_through, evicted)
+
+    def _first_reads(self, access: Access) -> Fraction:
+        """Share of what a task reads of a region outside of L2 that DDR delivers: of a kept weight each byte once, then L2 has it."""
+        root = self._regions.root(access.region)
+        if root not in self._kept:
+            return ALL
+        self._placed.add(root)
+        once = min(access.unique_bytes, self._regions.size(root) or access.unique_bytes)
+        return Fraction(once, access.moved_bytes) if once < access.moved_bytes else ALL
 
     def _read(
         self, reads: Sequence[Access], writes: Sequence[Access], fetched: Mapping[str, Fraction]

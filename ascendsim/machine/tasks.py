@@ -15,7 +15,7 @@ from ascendsim.isa.program import Access, CoreKind, Task
 from ascendsim.machine.clock import UNITS_PER_BYTE, Clock
 from ascendsim.machine.compiled import CompiledBlock
 from ascendsim.machine.core import CoreRun, Transfer
-from ascendsim.machine.l2 import NONE, L2State, Shares, part
+from ascendsim.machine.l2 import ALL, NONE, L2State, Shares, part
 from ascendsim.machine.links import WEIGHT, FlowClass, Link, Links, capacities
 from ascendsim.machine.reuse import fetched_bytes
 from ascendsim.soc.spec import SocSpec
@@ -129,8 +129,8 @@ class TaskRun:
         return {names[number]: size for number, size in fetched}
 
     def through_l2(self, moved: Mapping[str, int], to_dram: Mapping[str, Fraction]) -> int:
-        """Bytes that pass L2: all if it is a cache, those of placed regions if it is managed by software."""
-        return sum(size for name, size in moved.items() if not (self.shares.bypass and to_dram[name]))
+        """Bytes that pass L2: all if it is a cache, those of regions that it holds if it is managed by software."""
+        return sum(size for name, size in moved.items() if not (self.shares.bypass and to_dram[name] == ALL))
 
     def transfers(self, index: int, cores: int, soc: SocSpec, clock: Clock, links: Links) -> list[Transfer]:
         """Demands of block `index` as transfers of `cores` cores in lock-step."""
@@ -228,7 +228,8 @@ def bind(
     write = (to_dram if demand.write else Fraction(0)) + shares.evicted * useful * (1 if demand.write else miss)
     if soc.dram.half_duplex:
         read, write = read + write * Fraction(soc.dram.read_gb_per_s) / Fraction(soc.dram.write_gb_per_s), Fraction(0)
-    through_l2 = 0 if shares.bypass and miss else WEIGHT
+    around_l2 = shares.bypass and miss == ALL
+    through_l2 = 0 if around_l2 else WEIGHT
     weights = (
         0 if demand.write else math.ceil(through_l2 * slowdown),
         through_l2 if demand.write else 0,
@@ -236,7 +237,7 @@ def bind(
         math.ceil(write * WEIGHT),
     )
     latency = demand.hit_latency + math.ceil(max(0, demand.miss_latency - demand.hit_latency) * miss)
-    if shares.bypass and miss:
+    if around_l2:
         latency = demand.miss_latency
     width = clock.width(demand.port_bytes_per_cycle, cycle)
     if not demand.write and visits > 1 and 0 < miss * visits <= 1:

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from ascendsim.isa.program import Access, MemoryPlan, Program, Region, Task, TaskKind
-from ascendsim.lower.l2_placement import KEPT, PLACED, Placement, check_placement, plan_l2, root_of, with_placement
+from ascendsim.lower.l2_placement import KEPT, PLACED, Placement, check_placement, plan_l2, root_of, weights_of_steps, with_placement
 
 KIB = 1024
 PAGE = 4 * KIB
@@ -90,10 +90,26 @@ def test_weights_stay_if_there_is_room_beside_the_tensors() -> None:
     given = program(("w", "a"), ("a", "b"), ("wb", "c"), ("c", ""), kinds={"w": "weight"})
     plan = plan_l2(given, L2, weights=["w"])
     kept = plan.placed[-1]
-    assert (kept.region, kept.weight, kept.read_bytes, kept.first, kept.last) == ("w", True, 8 * PAGE, 0, 2)
+    assert (kept.region, kept.weight, kept.read_bytes, kept.first, kept.last) == (
+        "w",
+        True,
+        12 * PAGE,
+        0,
+        2,
+    )  # four reads, the first from DDR
     assert plan_l2(given, 8 * PAGE, weights=["w"], pages=8).placed[-1].region != "w"
     marked = with_placement(given, plan).metadata
     assert (marked[PLACED], marked[KEPT]) == (("a", "b", "c"), ("w",))
+
+
+def test_weights_of_every_time_step_stay_and_come_from_ddr_once() -> None:
+    given = program(("xw", "a"), ("a", "y"), kinds={"x": "input", "w": "weight", "y": "output"})
+    marked = replace(given, metadata={"engine": {"lstm": "sequence", "relu": "vector"}, "tasks_of": {"lstm": [0], "relu": [1]}})
+    assert weights_of_steps(marked) == ("w",)
+    kept = plan_l2(given, L2, weights=["w"]).placed[-1]
+    assert (kept.region, kept.weight, kept.first, kept.last, kept.read_bytes) == ("w", True, 0, 0, 4 * PAGE)
+    once = [replace(task, accesses=tuple(replace(a, moved_bytes=a.unique_bytes) for a in task.accesses)) for task in given.tasks]
+    assert "w" not in [item.region for item in plan_l2(replace(given, tasks=tuple(once)), L2, weights=["w"]).placed]
 
 
 def test_aliases_belong_to_the_region_that_owns_the_memory() -> None:

@@ -120,6 +120,13 @@ def test_without_a_cache_everything_goes_to_dram_but_what_is_placed() -> None:
     assert shares.write_through["a"] == 1
 
 
+def test_a_kept_weight_comes_from_dram_once_and_from_l2_after_that() -> None:
+    plan = MemoryPlan({"w": Region("w", 0, KIB, "weight")}, 0, 0)
+    l2 = L2State(replace(TOY.l2, software_managed=True), plan, kept=["w"])
+    assert enter(l2, {"w": (4, 4)}).read_miss == {"w": Fraction(1, 4)}  # a task that reads it four times
+    assert enter(l2, {"w": (4, 4)}).read_miss == {"w": 0}
+
+
 def test_short_bursts_cost_no_more_than_the_region_once() -> None:
     assert enter(state(a=40 * KIB), {"a": (10, 10)}).read_spread == {"a": 4}
 
