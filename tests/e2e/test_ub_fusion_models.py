@@ -1,4 +1,9 @@
-"""UB fusion on real networks: values bit by bit, bytes as predicted and never more, CANN's own counts of YOLOv5s."""
+"""UB fusion on real networks: values bit by bit, bytes as predicted and never more, CANN's own counts of YOLOv5s.
+
+Programs, bytes and times are checked for every network on three chips. Values are computed for networks that differ in what is fused
+(residual sums, depthwise and grouped convolutions, Sigmoid and Mul, Concat, attention, LSTM), on one chip for each profile of limits:
+scopes, and so values, depend on nothing else of a chip with one core type. The other networks are larger ones of the same kinds.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +20,20 @@ from tests.support.ub import Fused, check_programs, same_values
 MODELS = Path(__file__).parents[1] / "data" / "models"
 CHIPS = ("Ascend310", "Ascend310P3", "Ascend910A")
 SMALL = ("lenet5", "bert_tiny_s64", "mobilenet_v1")
+WITH_VALUES = (
+    "resnet18",
+    "se_resnet50",
+    "squeezenet1_1",
+    "googlenet",
+    "densenet121",
+    "ghostnet",
+    "shufflenet_v1",
+    "efficientnet_b1",
+    "vit_b_16",
+    "yolov5s",
+    "llama_mini",
+    "lstm_lm",
+)
 ALL = sorted(path.stem for path in MODELS.glob("*.onnx"))
 
 
@@ -44,11 +63,17 @@ def test_small_networks_keep_their_values(name: str, chip: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("chip", CHIPS)
 @pytest.mark.parametrize("name", [name for name in ALL if name not in SMALL])
-def test_all_networks_keep_their_values(name: str, chip: str) -> None:
-    fused = compiled(name, chip, values=True)
+def test_all_networks_move_less_and_take_less_time(name: str, chip: str) -> None:
+    fused = compiled(name, chip)
     check_programs(fused)
     check_times(fused)
-    assert same_values(fused)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("chip", ["Ascend310", "Ascend310P3"])
+@pytest.mark.parametrize("name", WITH_VALUES)
+def test_networks_of_each_kind_keep_their_values(name: str, chip: str) -> None:
+    assert same_values(compiled(name, chip, values=True))
 
 
 @pytest.mark.parametrize("chip", CHIPS)
