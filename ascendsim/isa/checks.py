@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from ascendsim.core.errors import CompileError, suggest
+from ascendsim.isa.capacity import capacity
 from ascendsim.isa.costs import cost
 from ascendsim.isa.flag_checks import check_flags
 from ascendsim.isa.instructions import Affine, Allocation, Buffer, Img2Col, Instruction, Loop, Mmad, Move, Operand, Pipe, Vector
@@ -34,16 +35,7 @@ def buffer_bytes(soc: SocSpec, buffer: Buffer) -> int:
     Raises:
         CompileError: The chip has no such buffer, or its size is not known.
     """
-    buffers = soc.buffers
-    sizes = {
-        Buffer.L1: buffers.l1,
-        Buffer.L0A: buffers.l0a,
-        Buffer.L0B: buffers.l0b,
-        Buffer.L0C: buffers.l0c,
-        Buffer.UB: buffers.ub,
-        Buffer.BT: buffers.bias_table,
-    }
-    size = sizes.get(buffer)
+    size = capacity(soc, buffer)
     if not size:
         raise CompileError(f"buffer {buffer.value}", f"does not exist on {soc.name}, or its size is not known", remedy="use another buffer")
     return size

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from ascendsim.core.errors import CompileError
 from ascendsim.core.formats import align
 from ascendsim.isa.banks import reads_conflict
+from ascendsim.isa.capacity import capacity
 from ascendsim.isa.instructions import (
     ZERO,
     Affine,
@@ -277,20 +278,6 @@ class BlockBuilder:
     def build(self) -> Block:
         """The finished block."""
         return Block(tuple(self._bodies[0]), tuple(self._allocations), tuple(self._flags.values()), self.core)
-
-
-def capacity(soc: SocSpec, buffer: Buffer) -> int:
-    """Bytes of an on-chip buffer, 0 if the chip has none."""
-    buffers = soc.buffers
-    sizes = {
-        Buffer.L1: buffers.l1,
-        Buffer.L0A: buffers.l0a,
-        Buffer.L0B: buffers.l0b,
-        Buffer.L0C: buffers.l0c,
-        Buffer.UB: buffers.ub,
-        Buffer.BT: buffers.bias_table,
-    }
-    return sizes.get(buffer) or 0
 
 
 def _advance(body: Sequence[Statement], variable: str, turns: dict[str, tuple[int, int]]) -> Iterator[Statement]:

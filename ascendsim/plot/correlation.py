@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from ascendsim.plot.figures import Picture, figure_of, new_axes
+from ascendsim.plot.figures import Picture, dress, figure_of, new_axes
 from ascendsim.plot.lanes import Floats
 from ascendsim.plot.palette import FAINT, INK
 
@@ -69,13 +69,8 @@ class CorrelationDisplay(Picture):
         ax.set_yscale("log")
         ax.set_xlim(low, high)
         ax.set_ylim(low, high)
-        ax.set_xlabel(f"measured ({self.unit})", loc="left", fontsize=9, color=INK)
-        ax.set_ylabel(f"simulated ({self.unit})", fontsize=9, color=INK)
-        ax.set_title(self.title, loc="left", fontsize=11, color=INK)
+        dress(ax, self.title, f"measured ({self.unit})", f"simulated ({self.unit})")
         ax.text(0.02, 0.98, self.note, transform=ax.transAxes, va="top", fontsize=9, color=INK)
-        ax.tick_params(labelsize=9, labelcolor=INK, color=FAINT)
-        for side in ("top", "right"):
-            ax.spines[side].set_visible(False)
         ax.legend(loc="center left", bbox_to_anchor=(1.01, 0.5), fontsize=8, frameon=False)
         return self
 

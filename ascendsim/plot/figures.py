@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from ascendsim.core.errors import InputError, suggest
 from ascendsim.core.files import write_whole
+from ascendsim.plot.palette import FAINT, INK
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -62,6 +63,16 @@ def new_axes(width: float, height: float) -> Axes:
     figure = Figure(figsize=(width, height), dpi=110, layout="constrained")
     FigureCanvasAgg(figure)
     return figure.add_subplot()
+
+
+def dress(ax: Axes, title: str, x_label: str, y_label: str) -> None:
+    """Gives axes of two measured quantities their texts, in the project's sizes and colours, and an open frame."""
+    ax.set_xlabel(x_label, loc="left", fontsize=9, color=INK)
+    ax.set_ylabel(y_label, fontsize=9, color=INK)
+    ax.set_title(title, loc="left", fontsize=11, color=INK)
+    ax.tick_params(labelsize=9, labelcolor=INK, color=FAINT)
+    for side in ("top", "right"):
+        ax.spines[side].set_visible(False)
 
 
 def figure_of(ax: Axes) -> Figure:

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
 from ascendsim.isa.program import Region
-from ascendsim.plot.figures import Picture, figure_of, fits, new_axes
-from ascendsim.plot.palette import FAINT, INK, ink_on
+from ascendsim.plot.figures import Picture, dress, figure_of, fits, new_axes
+from ascendsim.plot.palette import INK, ink_on
 
 if TYPE_CHECKING:
     from matplotlib.artist import Artist
@@ -83,12 +83,7 @@ class MemoryMapDisplay(Picture):
             ax.add_patch(Box(corner, *size, facecolor=COLOURS[item.kind], edgecolor="white", linewidth=0.4))
         ax.stairs([bytes / scale for bytes in self.live], self.edges, color=INK, linewidth=1.2, baseline=None)
         ax.axhline(self.lower_bound / scale, color=INK, linewidth=0.8, linestyle=(0, (4, 3)))
-        ax.set_xlabel(f"time ({self.unit})" if self.unit != "task" else "task, in launch order", loc="left", fontsize=9, color=INK)
-        ax.set_ylabel(f"address ({unit})", fontsize=9, color=INK)
-        ax.set_title(self.title, loc="left", fontsize=11, color=INK)
-        ax.tick_params(labelsize=9, labelcolor=INK, color=FAINT)
-        for side in ("top", "right"):
-            ax.spines[side].set_visible(False)
+        dress(ax, self.title, f"time ({self.unit})" if self.unit != "task" else "task, in launch order", f"address ({unit})")
         kinds = [kind for kind in COLOURS if any(item.kind == kind for item in self.rectangles)]
         handles: list[Artist] = [Patch(color=COLOURS[kind], label=kind) for kind in kinds]
         handles += [Line2D([], [], color=INK, label="alive"), Line2D([], [], color=INK, linestyle=(0, (4, 3)), label="largest live set")]

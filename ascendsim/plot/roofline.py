@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Self
 import numpy as np
 
 from ascendsim.plot.drawing import draw_legend
-from ascendsim.plot.figures import Picture, figure_of, new_axes
+from ascendsim.plot.figures import Picture, dress, figure_of, new_axes
 from ascendsim.plot.lanes import Floats
 from ascendsim.plot.palette import FAINT, INK, KIND_COLOURS
 from ascendsim.profiling.kinds import KINDS, kind_of
@@ -84,18 +84,13 @@ class RooflineDisplay(Picture):
         ax.set_xscale("log")
         ax.set_yscale("log")
         ax.set_xlim(low, high)
-        ax.set_xlabel("Cube operations a DDR byte", loc="left", fontsize=9, color=INK)
-        ax.set_ylabel("10¹² operations/s", fontsize=9, color=INK)
-        ax.set_title(self.title, loc="left", fontsize=11, color=INK)
+        dress(ax, self.title, "Cube operations a DDR byte", "10¹² operations/s")
         note = f"Cube {self.peak_tflops:.1f} TFLOP/s, DDR {self.peak_gb_per_s:.0f} GB/s, ridge {self.ridge:.0f} operations a byte"
         if self.left_out:
             note += f"\n{self.left_out} tasks without DDR bytes are not shown"
         ax.text(0.015, 0.98, note, transform=ax.transAxes, va="top", fontsize=8.5, color=FAINT)
         top = self.peak_tflops * 3.5
         ax.set_ylim(min(float(self.tflops.min()) / 2 if len(self.tflops) else top, self.peak_tflops / 100), top)
-        ax.tick_params(labelsize=9, labelcolor=INK, color=FAINT)
-        for side in ("top", "right"):
-            ax.spines[side].set_visible(False)
         draw_legend(ax, [kind for kind in KINDS if kind in self.kinds])
         return self
 

@@ -16,8 +16,9 @@ from typing import Protocol
 from ascendsim.core.dtypes import DType
 from ascendsim.core.errors import CompileError
 from ascendsim.core.formats import align
+from ascendsim.isa.capacity import capacity
 from ascendsim.isa.instructions import Affine, Buffer, Move, Pipe, SetFlag, Vector, WaitFlag
-from ascendsim.lower.emit import BlockBuilder, Piece, Ring, capacity, plus, times
+from ascendsim.lower.emit import BlockBuilder, Piece, Ring, plus, times
 from ascendsim.lower.templates.operands import bring_columns
 from ascendsim.lower.templates.product import ROWS
 from ascendsim.lower.templates.steps import Expansion

@@ -19,9 +19,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from ascendsim.core.formats import BLOCK_BYTES, Format, align, c0, ceil_div
+from ascendsim.isa.capacity import capacity
 from ascendsim.isa.instructions import ZERO, Affine, Buffer, Img2Col, Mmad, Move, Pipe
 from ascendsim.isa.program import Block, BlockGroup, CoreKind
-from ascendsim.lower.emit import BlockBuilder, Piece, Ring, capacity, pieces, plus, times
+from ascendsim.lower.emit import BlockBuilder, Piece, Ring, pieces, plus, times
 from ascendsim.lower.templates import conv as unfold
 from ascendsim.lower.templates.bias import ACCUMULATOR_ITEM, Extent, bias_of, bias_passes, in_turn, most_columns
 from ascendsim.lower.templates.operands import fitted, image_tile, matrix_tile, raw_tile, weight_tile

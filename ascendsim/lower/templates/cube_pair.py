@@ -19,10 +19,11 @@ from dataclasses import replace
 from ascendsim.core.dtypes import DType
 from ascendsim.core.errors import CompileError
 from ascendsim.core.formats import BLOCK_BYTES, Format, align, c0, ceil_div
+from ascendsim.isa.capacity import capacity
 from ascendsim.isa.instructions import ZERO, Affine, Buffer, Img2Col, Mmad, Move, Pipe
 from ascendsim.isa.program import Block, BlockGroup, CoreKind, Task, TaskKind
 from ascendsim.lower.accesses import accesses_of
-from ascendsim.lower.emit import BlockBuilder, Piece, Ring, capacity, pieces, plus, times
+from ascendsim.lower.emit import BlockBuilder, Piece, Ring, pieces, plus, times
 from ascendsim.lower.task_cost import closed_form
 from ascendsim.lower.templates import conv as unfold
 from ascendsim.lower.templates.bias import Bias, NoBias, bias_of

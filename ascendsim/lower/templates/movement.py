@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from ascendsim.core.formats import BLOCK_BYTES, align, ceil_div
+from ascendsim.isa.capacity import capacity
 from ascendsim.isa.instructions import Affine, Buffer, Move, Pipe, Scalar
 from ascendsim.isa.program import Block, BlockGroup
-from ascendsim.lower.emit import BlockBuilder, Ring, capacity, pieces, times
+from ascendsim.lower.emit import BlockBuilder, Ring, pieces, times
 from ascendsim.lower.templates.operands import fitted
 from ascendsim.lower.templates.sharing import ELEMENTS_A_CORE, even_bursts, worthwhile_cores
 from ascendsim.lower.templates.stage import TRANSACTION_BYTES, Stage, Tile, shared, sizes_of, vector_core

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import pairwise
 
+from ascendsim.isa.capacity import capacity
 from ascendsim.isa.instructions import (
     Allocation,
     Buffer,
@@ -28,7 +29,6 @@ from ascendsim.isa.instructions import (
     WaitFlag,
 )
 from ascendsim.isa.program import Block, BlockGroup, CoreKind
-from ascendsim.lower.emit import capacity
 from ascendsim.lower.templates.stage import Stage
 from ascendsim.soc.spec import SocSpec
 

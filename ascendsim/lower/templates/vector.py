@@ -16,9 +16,10 @@ from dataclasses import replace
 
 from ascendsim.core.errors import CompileError
 from ascendsim.core.formats import BLOCK_BYTES, Format, align, c0, ceil_div
+from ascendsim.isa.capacity import capacity
 from ascendsim.isa.instructions import ZERO, Affine, Buffer, Move, Operand, Pipe
 from ascendsim.isa.program import Block, BlockGroup
-from ascendsim.lower.emit import BlockBuilder, Ring, capacity, pieces, plus, times
+from ascendsim.lower.emit import BlockBuilder, Ring, pieces, plus, times
 from ascendsim.lower.templates.operands import fitted
 from ascendsim.lower.templates.sharing import Space, even_bursts, lanes_of, share_of, space_of
 from ascendsim.lower.templates.stage import TRANSACTION_BYTES, Stage, Tile, share_groups, sizes_of, vector_core

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from ascendsim.core.dtypes import DType
 from ascendsim.core.errors import CompileError
 from ascendsim.core.formats import align, ceil_div
+from ascendsim.isa.capacity import capacity
 from ascendsim.isa.instructions import ZERO, Affine, Buffer, Move, Operand, Pipe, Vector
-from ascendsim.lower.emit import BlockBuilder, Ring, capacity, pieces, plus, times
+from ascendsim.lower.emit import BlockBuilder, Ring, pieces, plus, times
 from ascendsim.lower.templates.bias import ACCUMULATOR_ITEM, Extent, accumulator_type, bias_passes
 from ascendsim.lower.templates.column_sums import ColumnSums, sum_passes, widest_step
 from ascendsim.lower.templates.operands import bring_columns, fitted, result_tile
