@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from os import PathLike
 from typing import Any
 
 from ascendsim.advise.advice import Advice, Proposal
 from ascendsim.advise.rules import slow_operators
-from ascendsim.api.compiling import compile
+from ascendsim.api.compiling import CompiledModel, compile
+from ascendsim.api.dynamic import DynamicModel
+from ascendsim.api.result import Result
 from ascendsim.api.running import simulate
 from ascendsim.core.errors import InputError
 from ascendsim.graph.ir import Graph
@@ -18,7 +21,16 @@ from ascendsim.soc import SocSpec
 LEAST_GAIN = 0.005  # share of the time below which a change does not count as a gain
 
 
-def advise(graph: Graph, soc: str | PathLike[str] | SocSpec = "Ascend310", *, trials: int = 8, **settings: Any) -> Advice:
+def advise(
+    graph: Graph,
+    soc: str | PathLike[str] | SocSpec = "Ascend310",
+    *,
+    trials: int = 8,
+    shapes: Mapping[str, Sequence[int]] | None = None,
+    branches: Mapping[str, str | int] | None = None,
+    trips: Mapping[str, int] | None = None,
+    **settings: Any,
+) -> Advice:
     """Finds what makes a model slow on a chip and what changing the model would bring.
 
     Every proposal is compiled and simulated: its gain is that of the whole model with this change alone.
@@ -28,6 +40,7 @@ def advise(graph: Graph, soc: str | PathLike[str] | SocSpec = "Ascend310", *, tr
         soc: Chip, as for `compile`.
         trials: A lever with at most that many sites is tried at each of them alone, and those that do not pay are left out; with more sites
             it is tried at all of them at once.
+        shapes, branches, trips: As for `simulate`, for models with open shapes or control flow.
         settings: Further arguments of `compile`: fusion, precision_mode, options ...
 
     Raises:
@@ -36,20 +49,27 @@ def advise(graph: Graph, soc: str | PathLike[str] | SocSpec = "Ascend310", *, tr
     """
     if trials < 0:
         raise InputError("option trials", "must not be negative", trials)
-    baseline = simulate(compile(graph, soc, **settings))
+
+    def simulated(model: CompiledModel) -> Result:
+        return simulate(model, shapes=shapes, branches=branches, trips=trips)
+
+    compiled = compile(graph, soc, **settings)
+    baseline = simulated(compiled)
     before = baseline.duration_us
     run = baseline.profile
     context = LeverContext(baseline.model.opset, _on_ai_cpu(graph, run))
 
     def timed(lever: Lever, sites: tuple[Site, ...]) -> float:
         changed = apply_lever(graph, lever, context, {site.node for site in sites}).graph
-        return simulate(compile(changed, soc, **{**settings, **lever.settings})).duration_us
+        return simulated(compile(changed, soc, **{**settings, **lever.settings})).duration_us
 
     proposals: list[Proposal] = []
     declined: list[tuple[str, str, str]] = []
     for lever in LEVERS:
         if any(settings.get(name) is not None for name in lever.settings):
             continue  # the user has decided on it
+        if "output_type" in lever.settings and isinstance(compiled, DynamicModel):
+            continue  # the option does not go with open shapes or control flow
         sites = find_sites(graph, lever, context)
         declined += [(lever.name, site.node, site.reason) for site in sites if not site.possible]
         possible = tuple(site for site in sites if site.possible)

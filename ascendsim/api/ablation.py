@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from os import PathLike
 from typing import Any
 
-from ascendsim.api.compiling import compile
+from ascendsim.api.compiling import CompiledModel, compile
 from ascendsim.api.result import Result
 from ascendsim.api.running import simulate
 from ascendsim.core.errors import CompileError, InputError, PassError
@@ -85,6 +85,9 @@ def ablate(
     soc: str | PathLike[str] | SocSpec = "Ascend310",
     *,
     fusion: str = "all",
+    shapes: Mapping[str, Sequence[int]] | None = None,
+    branches: Mapping[str, str | int] | None = None,
+    trips: Mapping[str, int] | None = None,
     progress: Progress | None = None,
     **options: Any,
 ) -> Ablation:
@@ -94,17 +97,22 @@ def ablate(
         graph: From `load` or `GraphBuilder`.
         soc: As for `compile`.
         fusion: Level with everything on; not "off".
+        shapes, branches, trips: As for `simulate`, for models with open shapes or control flow.
         progress: Called with (runs done, runs in all).
         **options: Further options of `compile`, the same for every run.
 
     Raises:
-        InputError: If fusion is "off" or an option breaks a rule.
+        InputError: If fusion is "off", an option breaks a rule, or shapes, branches or numbers of iterations are missing.
         CompileError: If the graph cannot be compiled.
     """
     if fusion == "off":
         raise InputError("option fusion", "must be a level with passes to leave out", "'off'", "try all")
-    base = simulate(compile(graph, soc, fusion=fusion, **options))
-    unfused = simulate(compile(graph, soc, fusion="off", **{name: value for name, value in options.items() if name not in _FUSION_ONLY}))
+
+    def timed(model: CompiledModel) -> Result:
+        return simulate(model, shapes=shapes, branches=branches, trips=trips)
+
+    base = timed(compile(graph, soc, fusion=fusion, **options))
+    unfused = timed(compile(graph, soc, fusion="off", **{name: value for name, value in options.items() if name not in _FUSION_ONLY}))
     effected = effected_passes(base.model.fusion)
     found = []
     for number, ((family, name), count) in enumerate(effected.items()):
@@ -119,13 +127,13 @@ def ablate(
         if (family, name) in effected_passes(without.fusion):
             found.append(replace(whole, note="has no switch"))
             continue
-        time_us, ddr_bytes, tasks = _saved(simulate(without), base)
+        time_us, ddr_bytes, tasks = _saved(timed(without), base)
         fact = find_fact(name)
         closed = fact is not None and fact.switchable != "yes"
         found.append(replace(whole, time_us=time_us, ddr_bytes=ddr_bytes, tasks=tasks, note=_CLOSED if closed else ""))
     buffers = options.get("buffer_optimize", "l2_optimize")
     if fusion == "all" and buffers != "off_optimize":
-        saved = _saved(simulate(compile(graph, soc, fusion=fusion, **{**options, "buffer_optimize": "off_optimize"})), base)
+        saved = _saved(timed(compile(graph, soc, fusion=fusion, **{**options, "buffer_optimize": "off_optimize"})), base)
         if any(saved):
             found.append(Contribution(f"buffer_optimize={buffers}", "buffer", None, *saved))
     if progress is not None:

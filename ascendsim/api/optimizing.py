@@ -58,6 +58,9 @@ class OptimizeResult:
     def _repr_html_(self) -> str:
         return f"<p>{self}</p>{self.table()._repr_html_()}"
 
+    def __repr__(self) -> str:
+        return f"OptimizeResult({self.graph.name!r}, {self.before.nodes} -> {self.after.nodes} nodes)"
+
     def __str__(self) -> str:
         before, after = self.before, self.after
         return (

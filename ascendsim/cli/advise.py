@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ascendsim.cli.common import print_table, whole_file
+from ascendsim.cli.dynamic_options import add_choice_options, choices
 from ascendsim.cli.model_options import add_chip_options, add_model_options, check_folder, chip_settings, load_graph, natural
 from ascendsim.cli.run import print_formatted
 from ascendsim.core.errors import InputError
@@ -23,6 +24,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add_model_options(parser)
     add_chip_options(parser)
     text = "pull a proposed lever (by name, or `exact` for all that keep the values) and write the model to --output; may be repeated"
+    add_choice_options(parser)
     parser.add_argument("--apply", action="append", metavar="LEVER", help=text)
     parser.add_argument("--output", metavar="DIR", help="folder for advice.csv, slow_operators.csv and the changed model (.onnx, .txt)")
     trials = "levers with at most that many sites are tried at each site alone (default: 8)"
@@ -38,8 +40,8 @@ def run(args: argparse.Namespace) -> int:
     check_folder(args.output)
     if args.apply and args.output is None:
         raise InputError("option --apply", "needs a folder to write the model to", remedy="add --output DIR")
-    settings = chip_settings(args)
-    advice = advise(load_graph(args), trials=args.trials, **settings)
+    settings, chosen = chip_settings(args), choices(args)
+    advice = advise(load_graph(args), trials=args.trials, **chosen, **settings)
     _print(advice, args.all)
     if args.output is None:
         return 0
@@ -51,7 +53,7 @@ def run(args: argparse.Namespace) -> int:
     if args.apply:
         names = () if args.apply == ["exact"] else args.apply
         changed, more = advice.apply(*names), advice.settings(*names)
-        after = simulate(compile(changed, **{**settings, **more})).duration_us
+        after = simulate(compile(changed, **{**settings, **more}), **chosen).duration_us
         print(f"{', '.join(args.apply)}: {advice.duration_us:,.1f} us -> {after:,.1f} us ({advice.duration_us / after:.2f}x)")
         for option, value in more.items():
             print(f"compile it with --{option} {value}")

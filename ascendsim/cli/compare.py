@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ascendsim.cli.common import print_table
-from ascendsim.cli.dynamic_options import gear_settings
+from ascendsim.cli.dynamic_options import add_choice_options, choices, gear_settings
 from ascendsim.cli.model_options import (
     FUSION_LEVELS,
     MODES,
@@ -68,6 +68,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "compute the outputs as the device does, in the model's own types, or not at all (default: device if the model has its weights)"
     )
     parser.add_argument("--values", choices=("device", "float32", "off"), help=values)
+    add_choice_options(parser)
     ablate = "leave-one-out: switch each pass that did something off in turn and show what it contributes (one fusion level, default: all)"
     parser.add_argument("--ablate", action="store_true", help=ablate)
     parser.add_argument("--output", metavar="DIR", help="folder for compare.csv and compare.png, or ablation.csv")
@@ -146,7 +147,7 @@ def _results(args: argparse.Namespace, variants: Sequence[Variant]) -> Iterator[
         shown.update(model.fusion.warnings)
         with progress(variant.name) as show:
             if values == "off":
-                yield variant.name, simulate(model, progress=show)
+                yield variant.name, simulate(model, **choices(args), progress=show)
             else:
                 yield variant.name, run(model, random_inputs(model, args.seed), values=values, progress=show)  # type: ignore[arg-type]
 
@@ -184,7 +185,7 @@ def _ablate(args: argparse.Namespace) -> None:
 
     graph, settings = _one_variant(args, "--ablate")
     with progress("switching passes off", "passes") as show:
-        found = ablate(graph, **settings, progress=show)
+        found = ablate(graph, **settings, **choices(args), progress=show)
     print(f"{graph.name} on {settings['soc']}, fusion {settings['fusion']}: what each pass contributes")
     table = found.table()
     print_table(table.columns, _cells(table))

@@ -26,11 +26,15 @@ def gear_settings(args: argparse.Namespace) -> dict[str, Any]:
 
 
 def add_choice_options(parser: argparse.ArgumentParser) -> None:
-    """Adds what to run of a model that leaves it open."""
-    parser.add_argument("--gear", metavar="GEAR", help='gear to run, as in the list of gears: "4" or "416,416" (default: the largest)')
+    """Adds what to run of a model with control flow where no values decide."""
     text = "without values: branch that an If (then, else) or Case (number) takes; may be repeated"
     parser.add_argument("--branch", action="append", metavar="NODE=BRANCH", help=text)
     parser.add_argument("--trips", action="append", metavar="NODE=N", help="without values: iterations of a loop; may be repeated")
+
+
+def add_gear_choice(parser: argparse.ArgumentParser) -> None:
+    """Adds which gear to run."""
+    parser.add_argument("--gear", metavar="GEAR", help='gear to run, as in the list of gears: "4" or "416,416" (default: the largest)')
 
 
 def choices(args: argparse.Namespace) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ascendsim.cli.common import parse_settings, print_table
-from ascendsim.cli.dynamic_options import add_choice_options, choices, run_shapes
+from ascendsim.cli.dynamic_options import add_choice_options, add_gear_choice, choices, run_shapes
 from ascendsim.cli.model_options import (
     add_chip_options,
     add_model_options,
@@ -43,6 +43,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--input", action="append", metavar="NAME=FILE.npy", help="values of an input; others are random; may be repeated")
     output = "folder for tables (.csv), timeline.png, trace.json, fusion results and log, outputs.npz"
     parser.add_argument("--output", metavar="DIR", help=output)
+    add_gear_choice(parser)
     add_choice_options(parser)
     parser.add_argument("--top", type=positive, default=10, metavar="N", help="operators in the printed table (default: 10)")
     text = "shortcuts that the machine takes, out of fast_forward,groups,replay, or none; the result is the same (default: all)"

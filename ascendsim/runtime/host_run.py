@@ -125,7 +125,7 @@ class HostRun:
             raise InputError(
                 f"node {node.name!r} ({node.op_type})",
                 "runs a number of iterations that depends on values",
-                remedy=f"give inputs, or say how many: trips={{{node.name!r}: 10}}",
+                remedy=f"give inputs, or say how many: trips={{{node.name!r}: 10}}, --trips {node.name}=10",
             )
         return wanted if limit is None else min(wanted, max(0, limit))
 

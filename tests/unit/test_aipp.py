@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -126,6 +127,21 @@ def test_inserting_changes_the_input_only() -> None:
 def test_sizes_must_fit_the_model(text: str, message: str) -> None:
     with pytest.raises(InputError, match=message):
         insert_aipp(_network(), parse_aipp_text(f"aipp_op {{ aipp_mode: static input_format: RGB888_U8 {text} }}"))
+
+
+def test_gears_may_set_the_batch_but_not_the_image(tmp_path: Path, models_dir: Path) -> None:
+    def network(*shape: int) -> Graph:
+        return asim.load(models_dir / "squeezenet1_1.onnx", weights="random", shapes={"input": shape})
+
+    options: dict[str, Any] = {"soc": "Ascend310P3", "insert_op_conf": _config(tmp_path)}
+    geared = asim.compile(network(-1, 3, 224, 224), dynamic_batch_size=[1, 2], **options)
+    images = asim.random_inputs(geared, shapes={"input": (2, 224, 224, 3)})
+    assert images["input"].dtype == np.uint8
+    static = asim.run(asim.compile(network(2, 3, 224, 224), **options), images)
+    for name, output in asim.run(geared, images).outputs.items():
+        np.testing.assert_array_equal(output, static.outputs[name])
+    with pytest.raises(InputError, match="AIPP for input 'input' needs channels, height and width that are known"):
+        asim.compile(network(1, 3, -1, -1), dynamic_image_size="224,224;448,448", **options)
 
 
 def test_channels_and_even_sizes_must_fit() -> None:

@@ -89,6 +89,19 @@ def test_time_without_values(capsys: pytest.CaptureFixture[str], loop: str) -> N
     assert "did you mean loop?" in fails(capsys, "run", loop, "--values", "off", "--trips", "lop=3")
 
 
+def test_advice_and_comparisons_without_values_take_numbers_of_iterations(capsys: pytest.CaptureFixture[str], loop: str) -> None:
+    assert "proposals:" in printed(capsys, "advise", loop, "--trips", "loop=3")
+    few, many = (printed(capsys, "compare", loop, "--values", "off", "--trips", f"loop={count}") for count in (1, 3))
+    tasks = [next(line.split()[1:] for line in text.splitlines() if line.startswith("Tasks")) for text in (few, many)]
+    assert all(int(a) < int(b) for a, b in zip(*tasks, strict=True))
+    assert "all together" in printed(capsys, "compare", loop, "--ablate", "--trips", "loop=3")
+    assert "--trips loop=10" in fails(capsys, "advise", loop)
+
+
+def test_advice_on_gears_keeps_to_options_that_go_with_them(capsys: pytest.CaptureFixture[str]) -> None:
+    assert "proposals:" in printed(capsys, "advise", NETWORK, *OPEN, "--dynamic_batch_size", "1,2")
+
+
 def test_compare_gears(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     out = printed(capsys, "compare", NETWORK, *OPEN, "--dynamic_batch_size", "1,4", "--output", str(tmp_path))
     assert all(f"{kind} {batch}" in out for kind in ("gear", "static", "host") for batch in (1, 4))

@@ -37,10 +37,15 @@ def insert_aipp(graph: Graph, settings: Sequence[AippSettings]) -> None:
 def _fitted(item: AippSettings, tensor: Tensor) -> AippSettings:
     """The settings with the image's size filled in."""
     subject = f"AIPP for input {tensor.name!r}"
-    if tensor.dtype not in (DType.FLOAT32, DType.FLOAT16) or not tensor.is_static or len(tensor.static_shape) != 4:
-        kind = "unknown" if tensor.dtype is None else tensor.dtype.value
-        raise InputError(subject, "needs a float input of shape [N, C, H, W]", f"{kind} {list(tensor.shape or ())}")
-    _, channels, height, width = tensor.static_shape
+    shape = tensor.shape or ()
+    if tensor.dtype not in (DType.FLOAT32, DType.FLOAT16) or len(shape) != 4:
+        raise InputError(subject, "needs a float input of shape [N, C, H, W]", repr(tensor))
+    _, channels, height, width = shape
+    if not (isinstance(channels, int) and isinstance(height, int) and isinstance(width, int)):
+        remedy = "give them with input_shape; gears may set the batch size (dynamic_batch_size)"
+        raise InputError(
+            subject, "needs channels, height and width that are known: a static AIPP is for one image size", repr(tensor), remedy
+        )
     if channels != item.channels:
         fitting = [name for name, count in CHANNELS.items() if count == channels]
         remedy = f"formats with {channels} channels: {', '.join(fitting)}" if fitting else suggest(item.input_format, CHANNELS)
@@ -62,9 +67,10 @@ def _fitted(item: AippSettings, tensor: Tensor) -> AippSettings:
 
 
 def _insert(graph: Graph, tensor: Tensor, item: AippSettings) -> None:
-    name, shape = tensor.name, tensor.static_shape
+    name = tensor.name
+    batch = tensor.shape[0] if tensor.shape else None  # open where gears set it
     graph.rename_tensor(tensor, graph.fresh(f"{name}_image"))
-    image = graph.add_input(name, DType.UINT8, item.raw_shape(shape[0]))
+    image = graph.add_input(name, DType.UINT8, (batch, *item.raw_shape(1)[1:]))
     graph.inputs[item.input_rank] = graph.inputs.pop()
     node = graph.add_node("Aipp", [image], [graph.fresh(f"{name}_converted")], name=graph.fresh(f"aipp_{name}"), domain="ascend")
     node.attributes.update(item.attributes())
