@@ -220,6 +220,16 @@ class Reshaping(JoinRelu):
         replace_root(graph, match.root, context.add(graph, "ReduceMax", [flat.output], like=match.root).output)
 
 
+class Retyping(JoinRelu):
+    def rewrite(self, graph: Graph, match: Match, context: FusionContext) -> None:
+        replace_root(graph, match.root, context.add(graph, "Cast", [match.root.required(0)], like=match.root, to=DType.INT32).output)
+
+
+class Allowing(JoinRelu):
+    def check(self, match: Match, context: FusionContext) -> str | None:
+        return True  # type: ignore[return-value]
+
+
 class Breaking(JoinRelu):
     def rewrite(self, graph: Graph, match: Match, context: FusionContext) -> None:
         match.nodes["inner"].set_input(0, match.root.output)
@@ -235,6 +245,8 @@ class Breaking(JoinRelu):
         (Raising, "fusion pass 'Bad' failed at node 'second': KeyError: 'no such tensor'; rules .*: DropNeutral"),
         (Searching, "fusion pass 'Bad' failed when looking for pattern '.*': ValueError: not found; rules .*: DropNeutral"),
         (Reshaping, "fusion pass 'Bad' failed at node 'second': tensor .* must have shape .* to stand for 'y', not"),
+        (Retyping, "fusion pass 'Bad' failed at node 'second': tensor .* must have type .* to stand for 'y', not"),
+        (Allowing, "fusion pass 'Bad' failed at node 'second': TypeError: check must return None or why not, as text, not True"),
         (Breaking, "fusion pass 'Bad' left a broken graph: .*cycle.*this is a defect of the pass; changed before it: DropNeutral"),
     ],
 )

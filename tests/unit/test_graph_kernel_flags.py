@@ -59,6 +59,7 @@ def test_lists_change() -> None:
         ("--cluster_limit=0", "must be a positive number"),
         ("--dump_as_text=maybe", "must be true or false"),
         ({"enable_expand_ops": 5}, "must be names joined by commas"),
+        (5, "must be text or a mapping, not int"),
     ],
 )
 def test_errors(flags: Any, message: str) -> None:

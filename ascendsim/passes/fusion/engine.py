@@ -72,6 +72,8 @@ def _run_pattern(graph: Graph, rule: FusionRule, pattern: str, context: FusionCo
         control = ControlEdges.of(match)
         with _failures_named(rule, place, before):
             reason = control.refusal(match) or rule.check(match, context)
+            if not isinstance(reason, str | None):
+                raise TypeError(f"check must return None or why not, as text, not {reason!r}")
         if reason is not None:
             record.refusals.append(Refusal(match.root.name, reason))
             continue

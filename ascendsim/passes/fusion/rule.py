@@ -98,11 +98,13 @@ def replace_root(graph: Graph, root: Node, new: Tensor) -> None:
     output, a constant), an Identity takes the place of the root.
 
     Raises:
-        GraphError: If both shapes are known and differ: readers of the old tensor could not read the new one.
+        GraphError: If shapes or types are known and differ: readers of the old tensor could not read the new one.
     """
     old = root.outputs[0]
     if old.shape is not None and new.shape is not None and old.shape != new.shape:
         raise GraphError(f"tensor {new.name!r}", f"must have shape {list(old.shape)} to stand for {old.name!r}", list(new.shape))
+    if old.dtype is not None and new.dtype is not None and old.dtype is not new.dtype:
+        raise GraphError(f"tensor {new.name!r}", f"must have type {old.dtype} to stand for {old.name!r}", new.dtype)
     name = old.name
     was_output = any(tensor is old for tensor in graph.outputs)
     if was_output and (new.producer is None or new.producer.graph is not graph or any(tensor is new for tensor in graph.outputs)):

@@ -118,6 +118,8 @@ def _parsed(flags: Flags) -> dict[str, Any]:
         flags = pairs
     known = (*_LISTS, *_SWITCHES, *_NUMBERS, *_WITHOUT_EFFECT)
     result: dict[str, Any] = {}
+    if not isinstance(flags, Mapping):
+        raise InputError("graph_kernel_flags", "must be text or a mapping", type(flags).__name__)
     for name, value in flags.items():
         if name not in known:
             raise InputError(f"graph_kernel_flags: {name!r}", "is no flag", remedy=suggest(str(name), known))
