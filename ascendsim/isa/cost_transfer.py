@@ -127,7 +127,8 @@ def _engine_cycles(move: Move, stride: int, efficiency: float, soc: SocSpec) -> 
     cycles = max(rounded_bytes(move, stride, BLOCK_BYTES) / efficiency / _gm_width(move, soc.ports, soc), _converting_cycles(move, soc))
     dma = soc.dma
     if move.kind != "nd2nz":
-        return max(cycles, (move.bursts - 1) * dma.burst_cycles)
+        by_row = Buffer.UB in (move.src.buffer, move.dst.buffer) and _is_ragged(move)
+        return max(cycles, (move.bursts - 1) * dma.burst_cycles, move.bursts * dma.ragged_row_cycles if by_row else 0.0)
     if _is_ragged(move) and dma.ragged_nd2nz_bytes_per_cycle is not None:
         return max(cycles, move.bytes / dma.ragged_nd2nz_bytes_per_cycle)
     return cycles + move.bursts * dma.nd2nz_row_cycles

@@ -78,6 +78,11 @@ def _turns(shape: Sequence[int], format: Format, itemsize: int, turn: Step) -> t
     return () if shape[-1] * itemsize % BLOCK_BYTES == 0 else (turn, turn)
 
 
+def _filter_bytes(shape: Sequence[int], format: Format, block: int, itemsize: int) -> int:
+    """Bytes of a filter's block of channels, which lie together in NCHW and fill whole 32 B blocks; 0 for other formats than FRACTAL_Z."""
+    return min(block, shape[1]) * shape[2] * shape[3] * itemsize if format is Format.FRACTAL_Z else 0
+
+
 def _lower(node: Node, ctx: LowerContext) -> Work:
     source, target = Ref.of(node.required(0)), Ref.of(node.output)
     before, after = _format(node, "src_format"), _format(node, "dst_format")
@@ -90,13 +95,13 @@ def _lower(node: Node, ctx: LowerContext) -> Work:
     if _is_blocked(shape, after) and after is not before:
         view, order = blocked_view(shape, after, block)
         longest_read, write = transpose_bursts(view, order, dtype.itemsize)
-        read = longest_read if not _is_blocked(shape, before) else read
+        read = max(longest_read, _filter_bytes(shape, after, block, dtype.itemsize)) if not _is_blocked(shape, before) else read
         steps += _turns(shape, after, dtype.itemsize, turn)
     if _is_blocked(shape, before) and after is not before:
         view, order = blocked_view(shape, before, block)
         inverse = tuple(order.index(axis) for axis in range(len(order)))
         read, longest_write = transpose_bursts([view[axis] for axis in order], inverse, dtype.itemsize)
-        write = longest_write if not _is_blocked(shape, after) else write
+        write = max(longest_write, _filter_bytes(shape, before, block, dtype.itemsize)) if not _is_blocked(shape, after) else write
         steps = _turns(shape, before, dtype.itemsize, turn) + steps
     if not steps and read == source.bytes and write == target.bytes and before in _PLAIN and after in _PLAIN:
         return NoTask(((target.region, source.region),))

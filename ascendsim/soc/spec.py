@@ -84,6 +84,7 @@ class DmaSpec:
     nd2nz_row_cycles: float  # extra time of one row whose layout changes to fractals on the way
     nd2nz_latency_cycles: int  # how much later the first result of such a transfer is there
     ragged_efficiency: float  # rate factor of rows that do not start and end with 32 B blocks
+    ragged_row_cycles: float  # least time of such a row on the way to or from UB, where it is an instruction of its own
     ragged_nd2nz_bytes_per_cycle: float | None  # rate of such rows where the layout changes; None = as ragged_efficiency says
 
 

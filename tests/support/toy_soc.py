@@ -74,7 +74,14 @@ TOY = SocSpec(
         load3d_least_l0b=2 / 9,
         fixpipe_elements_per_cycle=None,
     ),
-    dma=DmaSpec(burst_cycles=0, nd2nz_row_cycles=0, nd2nz_latency_cycles=0, ragged_efficiency=0.8, ragged_nd2nz_bytes_per_cycle=None),
+    dma=DmaSpec(
+        burst_cycles=0,
+        nd2nz_row_cycles=0,
+        nd2nz_latency_cycles=0,
+        ragged_efficiency=0.8,
+        ragged_row_cycles=0,
+        ragged_nd2nz_bytes_per_cycle=None,
+    ),
     l2=L2Spec(
         size=1 << 20,
         software_managed=False,

@@ -182,6 +182,22 @@ def test_ragged_rows_of_a_layout_change_go_at_their_own_rate(burst: int, stride:
     assert link.l2_bytes / link.port_bytes_per_cycle == pytest.approx(64 * burst / 16)
 
 
+def test_ragged_rows_to_and_from_ub_are_an_instruction_each() -> None:
+    """64 rows of 48 B are 64 B each in blocks: at 45 cycles a row the row decides, at half a cycle the path of 64 B a cycle does."""
+    for source, target, pipe in ((Buffer.GM, Buffer.UB, Pipe.MTE2), (Buffer.UB, Buffer.GM, Pipe.MTE3)):
+        stride = {"src_stride": 4096} if source is Buffer.GM else {"dst_stride": 4096}
+        for row_cycles, expected in ((45, 64 * 45), (0.5, 64 / 0.8)):
+            link = cost(move(pipe, source, target, 64, 48, **stride), toy(dma={"ragged_row_cycles": row_cycles})).link
+            assert link is not None
+            assert link.l2_bytes / link.port_bytes_per_cycle == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(("target", "burst"), [(Buffer.UB, 64), (Buffer.L1, 48)])
+def test_rows_of_whole_blocks_and_rows_to_l1_share_an_instruction(target: Buffer, burst: int) -> None:
+    ragged = move(Pipe.MTE2, Buffer.GM, target, 64, burst, src_stride=4096)
+    assert cost(ragged, toy(dma={"ragged_row_cycles": 45})).link == cost(ragged, TOY).link
+
+
 def test_layout_changes_on_the_way_show_late() -> None:
     chip = toy(dma={"nd2nz_latency_cycles": 601})
     plain = cost(move(Pipe.MTE2, Buffer.GM, Buffer.L1, 16, 512), chip).link

@@ -120,3 +120,11 @@ def test_lines_that_fill_no_whole_blocks_are_pieces_of_their_own() -> None:
     assert isinstance(even, MoveWork)
     assert ragged.copies[0].read_burst == 13 * 13 * 4
     assert even.copies[0].read_burst > 16 * 16 * 4
+
+
+def test_filters_are_read_in_blocks_of_channels() -> None:
+    """9 words of a 3 x 3 window are no whole block, but those of 8 channels, which lie together, are nine."""
+    there, back = (lowered((64, 32, 3, 3), *way, DType.FLOAT32, "c220") for way in (("NCHW", "FRACTAL_Z"), ("FRACTAL_Z", "NCHW")))
+    assert isinstance(there, MoveWork)
+    assert isinstance(back, MoveWork)
+    assert there.copies[0].read_burst == back.copies[0].write_burst == 8 * 9 * 4

@@ -88,7 +88,7 @@ def test_layout_changes_have_the_published_bytes() -> None:
 
 def test_fitted_figures_name_kinds_that_are_scored_apart() -> None:
     named = {name for chip in CHIPS.values() for names in soc.load(chip).fitted_on.values() for name in names if "operators" in name}
-    assert named == {"operators 910A elementwise", "operators 910B elementwise"}
+    assert named == {f"operators {chip} {kind}" for chip in CHIPS for kind in ("elementwise", "TransData")}
     kinds = {row.op_type for row in measured_operators()[0]}
     assert kinds >= FITTED_KINDS
     assert len(kinds - FITTED_KINDS) > 15
