@@ -85,7 +85,7 @@ def test_the_command_writes_a_model_that_onnxruntime_runs(models_dir: Path, tmp_
     text = capsys.readouterr().out
     assert "ConstantFoldingPass" in text
     assert "100 nodes -> " in text
-    assert sorted(path.suffix for path in dump.iterdir() if path.name.startswith("00_input"))[:2] == [".dot", ".txt"]
+    assert {".dot", ".txt"} <= {path.suffix for path in dump.iterdir() if path.name.startswith("00_input")}  # .svg too where Graphviz is
     graph = asim.load(source, weights="random")
     arrays = random_arrays(graph)
     session = onnxruntime.InferenceSession(str(target), providers=["CPUExecutionProvider"])

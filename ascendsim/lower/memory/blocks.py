@@ -39,7 +39,7 @@ def binary_classes(sizes: Sequence[int]) -> list[int]:
     Sizes at or below the lowest ceiling are in no class of their own; they take blocks of the lowest class that holds them.
 
     >>> binary_classes([512, 1024, 4096, 4096, 8192, 8192])
-    [1024, 4096, 8192]
+    [4096, 8192]
     """
     left = sorted(size for size in sizes if size > 0)
     if not left:
