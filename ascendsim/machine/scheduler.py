@@ -152,9 +152,13 @@ class Scheduler:
     def _launch_tick(self, run: TaskRun) -> int:
         """When the host has launched a task; it runs ahead of the device until it must read a value back before it can go on."""
         launched = self._launched[run.position]
-        if run.task.read_backs and self.program.mode != "sink":
+        if self.program.mode == "sink":
+            return launched
+        if run.task.read_backs:
             host = self.clock.us(self.soc.launch.host_launch_us)
             self._late = max(self._late, run.ready + (run.task.read_backs + 1) * host - launched)
+        before = self._launched[run.position - 1] if run.position else 0
+        run.launch = (before + self._late, launched + self._late)
         return launched + self._late
 
     def _begin(self, run: TaskRun) -> None:

@@ -86,6 +86,7 @@ class TaskRun:
         self.unfinished = sum(self.left)
         self.dispatched = False
         self.ready = self.start = self.end = 0
+        self.launch = (-1, -1)  # ticks between which the host launches it
         self.shares = Shares()
         self.running: list[CoreRun] = []
         self._bound: dict[tuple[int, int], list[Transfer]] = {}
@@ -192,6 +193,8 @@ class TaskRun:
             first_compute=self.work.first,
             last_compute=self.work.last,
             macs=sum(block.compiled.macs * block.count for block in self.blocks),
+            launch_start=self.launch[0],
+            launch_end=self.launch[1],
         )
 
 

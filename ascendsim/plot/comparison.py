@@ -14,7 +14,7 @@ from ascendsim.core.errors import InputError
 from ascendsim.plot.drawing import LaneArtist, draw_legend
 from ascendsim.plot.figures import Picture, figure_of, new_axes
 from ascendsim.plot.frame import MS_FROM_US, draw_frame, duration_text, lane_height, lane_tops, name_lanes, time_scale, write_shares
-from ascendsim.plot.lanes import Floats, Lane, phase_lanes, phases_recorded, share_lanes, stream_lanes
+from ascendsim.plot.lanes import Floats, Lane, host_lanes, phase_lanes, phases_recorded, share_lanes, stream_lanes
 from ascendsim.plot.palette import FAINT, INK
 from ascendsim.profiling.comparison import VariantFigures, compare_figures
 from ascendsim.profiling.kinds import KINDS
@@ -148,10 +148,10 @@ def comparison_timelines(
 
 def _lanes(run: ProfiledRun, by_phase: bool) -> tuple[Lane, ...]:
     if by_phase:
-        return (*stream_lanes(run, run.tasks), *phase_lanes(run))
+        return (*host_lanes(run), *stream_lanes(run, run.tasks), *phase_lanes(run))
     streams = (replace(lane, weight=_STREAM_WEIGHT) if lane.name.startswith("Stream") else lane for lane in stream_lanes(run, run.tasks))
     pipes = (lane for lane in share_lanes(run, run.tasks) if lane.name.split()[0] in _PIPES)
-    return (*streams, *pipes)
+    return (*host_lanes(run), *streams, *pipes)
 
 
 def _facts(figures: VariantFigures, first: VariantFigures) -> str:

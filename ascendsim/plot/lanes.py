@@ -88,6 +88,27 @@ def coverage(starts: Floats, ends: Floats, heights: Floats, edges: Floats) -> Fl
     return np.maximum(np.diff(total) / np.diff(edges), 0.0)
 
 
+def host_lanes(run: ProfiledRun, window: tuple[float, float] | None = None) -> list[Lane]:
+    """A lane of what the host launches, a slice a task; none if the device launches by itself.
+
+    Args:
+        run: The run.
+        window: Only what overlaps (start, end), in us: the host may be far ahead of the tasks that run then.
+    """
+    views = [view for view in run.tasks if view.record.launch_end >= 0]
+    if window is not None:
+        start, end = window
+        views = [view for view in views if run.us(view.record.launch_end) >= start and run.us(view.record.launch_start) <= end]
+    if not views:
+        return []
+    views.sort(key=lambda view: (view.record.launch_start, view.id))
+    lane = _lane(run, "Host launches", views, [1.0] * len(views), [0] * len(views), [view.name for view in views], False)
+    starts, ends = (
+        [run.us(tick) for tick in ticks] for ticks in zip(*((v.record.launch_start, v.record.launch_end) for v in views), strict=True)
+    )
+    return [replace(lane, starts=np.array(starts), ends=np.array(ends))]
+
+
 def stream_lanes(run: ProfiledRun, views: Sequence[TaskView]) -> list[Lane]:
     """A lane a stream with all its tasks, and one for the AI CPU if it has any."""
     streams = sorted({view.record.stream for view in views})

@@ -1,8 +1,8 @@
 """The timeline of a run: what ran when, and how busy each pipe was.
 
-Lanes from the top: streams, AI CPU, pipes. A task is a bar in its stream's lane, coloured by kind of operator; a pipe's lane shows
-the share of its time that each task kept it busy, or single instructions where the run recorded them. Bars narrower than a few
-pixels are added up, so that 5,000 tasks give a picture of densities and five give one of names.
+Lanes from the top: launches of the host if it launches task by task, streams, AI CPU, pipes. A task is a bar in its stream's lane, coloured
+by kind of operator; a pipe's lane shows the share of its time that each task kept it busy, or single instructions where the run recorded
+them. Bars narrower than a few pixels are added up, so that 5,000 tasks give a picture of densities and five give one of names.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from ascendsim.core.errors import InputError, suggest
 from ascendsim.plot.drawing import LaneArtist, draw_legend
 from ascendsim.plot.figures import Picture, figure_of, new_axes
 from ascendsim.plot.frame import draw_frame, duration_text, lane_height, lane_tops, name_lanes, time_scale, time_unit, write_shares
-from ascendsim.plot.lanes import Lane, instruction_lanes, share_lanes, stream_lanes
+from ascendsim.plot.lanes import Lane, host_lanes, instruction_lanes, share_lanes, stream_lanes
 from ascendsim.profiling.kinds import KINDS
 from ascendsim.profiling.select import Window, check_window, select
 from ascendsim.profiling.table import Table
@@ -125,7 +125,7 @@ def timeline(
         window = _window_of(run, run.tasks if chosen is None else chosen, zoomed=chosen is not None)
     window = check_window(window)
     views = select(run, window)
-    found = [*stream_lanes(run, views), *_pipe_lanes(run, views, chosen or views, window, level, cores)]
+    found = [*host_lanes(run, window), *stream_lanes(run, views), *_pipe_lanes(run, views, chosen or views, window, level, cores)]
     if lanes is not None:
         found = _choose(found, (lanes,) if isinstance(lanes, str) else tuple(lanes))
     if title is None:

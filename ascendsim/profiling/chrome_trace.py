@@ -1,8 +1,9 @@
 """Chrome trace (JSON) of a run, for Perfetto and MindStudio Insight.
 
-Processes are "Streams" (one thread a stream), "AI CPU", "AI Cores" (counters), and with level="instruction" one process a core
-with one thread a pipe. What Perfetto's trace processor demands is kept: no two events of a thread overlap (sub-lanes such as
-"MTE2_2" open where they would), time starts at 0 with three decimals of a microsecond, flows start and end inside slices.
+Processes are "Host" (where it launches task by task), "Streams" (one thread a stream), "AI CPU", "AI Cores" (counters), and with
+level="instruction" one process a core with one thread a pipe. What Perfetto's trace processor demands is kept: no two events of a
+thread overlap (sub-lanes such as "MTE2_2" open where they would), time starts at 0 with three decimals of a microsecond, flows start
+and end inside slices.
 Exact cycles are in the arguments, since cycles shorter than a nanosecond vanish in the time stamps.
 """
 
@@ -28,7 +29,7 @@ from ascendsim.trace.records import InstructionRecord
 Level = Literal["task", "instruction"]
 Event = dict[str, Any]
 
-STREAMS_PID, AI_CPU_PID, COUNTERS_PID, CORES_PID = 1, 2, 3, 10
+STREAMS_PID, AI_CPU_PID, COUNTERS_PID, HOST_PID, CORES_PID = 1, 2, 3, 4, 10
 LARGE_BYTES = 100 * 1000 * 1000  # viewers in a browser become slow above this size
 INSIGHT_BYTES = 1 << 30  # MindStudio Insight opens no larger JSON
 _TASK_BYTES, _INSTRUCTION_BYTES = 1500, 170  # measured: bytes of one task (slice, counters, arguments) and of one instruction
@@ -98,7 +99,7 @@ def chrome_trace(
         InputError: If an argument is not usable, or instructions are wanted of a run that recorded none.
     """
     views = select(run, window, operators)
-    events = [*_stream_events(run, views), *_flow_events(run, views), *_counter_events(run, views)]
+    events = [*_host_events(run, views), *_stream_events(run, views), *_flow_events(run, views), *_counter_events(run, views)]
     if _check_level(level) == "instruction":
         events.extend(_core_events(run, _instructions(run, views, window)))
     soc = run.soc
@@ -225,8 +226,23 @@ def _stream_events(run: ProfiledRun, views: Sequence[TaskView]) -> list[Event]:
     return events + slices
 
 
+def _host_events(run: ProfiledRun, views: Sequence[TaskView]) -> list[Event]:
+    launched = sorted((view for view in views if view.record.launch_end >= 0), key=lambda view: (view.record.launch_start, view.id))
+    if not launched:
+        return []
+    tid = HOST_PID * 100_000
+    slices = []
+    for view in launched:
+        start, end = run.ns(view.record.launch_start), run.ns(view.record.launch_end)
+        slices.append(_slice_between(HOST_PID, tid, view.name, "launch", start, end, {"task": view.id}))
+    return [*process_events(HOST_PID, "Host", -1), *thread_events(HOST_PID, tid, "Launches"), *slices]
+
+
 def _slice(run: ProfiledRun, pid: int, tid: int, name: str, category: str, record: Any, args: Event) -> Event:
-    start, end = run.ns(record.start), run.ns(record.end)
+    return _slice_between(pid, tid, name, category, run.ns(record.start), run.ns(record.end), args)
+
+
+def _slice_between(pid: int, tid: int, name: str, category: str, start: int, end: int, args: Event) -> Event:
     return {"ph": "X", "pid": pid, "tid": tid, "name": name, "cat": category, "ts": start / 1000, "dur": (end - start) / 1000, "args": args}
 
 

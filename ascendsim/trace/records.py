@@ -43,6 +43,7 @@ class TaskRecord:
         read_us ... : phases are derived by `profiling`.
         first_compute, last_compute: Ticks of first Cube/Vector start and last end, -1 if none (E/R/C/W phases).
         macs: Useful multiply-accumulates on the Cube.
+        launch_start, launch_end: Ticks between which the host launches it, -1 if the device launches it by itself.
     """
 
     task: int
@@ -62,6 +63,8 @@ class TaskRecord:
     first_compute: int = -1
     last_compute: int = -1
     macs: int = 0
+    launch_start: int = -1
+    launch_end: int = -1
 
 
 @dataclass(frozen=True, slots=True)

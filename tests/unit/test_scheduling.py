@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 
@@ -10,6 +11,7 @@ import ascendsim as asim
 from ascendsim.core.errors import InputError, SimulationError
 from ascendsim.machine.clock import Clock
 from ascendsim.machine.launches import launch_ticks
+from ascendsim.profiling.chrome_trace import chrome_trace
 from tests.support.toy_programs import copy_block, program_of, task_of
 from tests.support.toy_soc import bare
 
@@ -54,6 +56,29 @@ def duration(rows: int, schedule: str) -> float:
 def test_host_launches_show_where_tasks_are_short_and_hide_where_they_are_long() -> None:
     assert duration(1, "host") > 2 * duration(1, "sink")
     assert duration(20_000, "host") < 1.02 * duration(20_000, "sink")
+
+
+@pytest.mark.parametrize("schedule", ["host", "eager"])
+def test_launches_of_the_host_follow_each_other_and_end_before_their_tasks_start(schedule: str) -> None:
+    result = asim.simulate(asim.compile(graph(1), "Ascend310P3", schedule=schedule))
+    tasks = sorted(result.trace.tasks, key=lambda record: record.task)
+    assert tasks[0].launch_start == 0
+    assert all(before.launch_end == after.launch_start < after.launch_end for before, after in pairwise(tasks))
+    assert all(record.launch_end <= record.start for record in tasks)
+    host, *others = result.plot_timeline().lanes
+    assert (host.name, len(host)) == ("Host launches", len(tasks))
+    assert others[0].name == "Stream 0"
+    late = result.plot_timeline(window=(result.duration_us - 1, result.duration_us)).lanes[0]
+    assert 0 < len(late) < len(tasks)
+    events = chrome_trace(result.profile)["traceEvents"]
+    assert sum(event.get("cat") == "launch" for event in events) == len(tasks)
+
+
+def test_a_sunk_graph_has_no_launches_of_the_host() -> None:
+    result = asim.simulate(asim.compile(graph(1), "Ascend310P3"))
+    assert {(record.launch_start, record.launch_end) for record in result.trace.tasks} == {(-1, -1)}
+    assert result.plot_timeline().lanes[0].name == "Stream 0"
+    assert "Host" not in [event["args"].get("name") for event in chrome_trace(result.profile)["traceEvents"]]
 
 
 def test_eager_fuses_nothing() -> None:
