@@ -227,6 +227,19 @@ def test_unknown_names_are_warnings_with_suggestions(tmp_path: Path) -> None:
     assert Switches.of(path).warnings == ()
 
 
+@pytest.mark.parametrize("form", ["json", "old"])
+def test_a_pass_that_files_cannot_close_is_a_warning(form: str, tmp_path: Path) -> None:
+    name = "FusedBatchnormFusionPass"
+    path = tmp_path / "switch.cfg"
+    path.write_text(json.dumps(graph_switch(**{name: "off"})) if form == "json" else f"{name}:off")
+    kept = Switches.of(path)
+    assert kept.decide(name).on
+    assert kept.warnings == (f"fusion switch file: pass {name!r} stays on, files cannot close it; use --optimization_switch {name}:off",)
+    closed = Switches.of(path, f"{name}:off")
+    assert not closed.decide(name).on
+    assert closed.warnings == ()
+
+
 BAD_OPTIONS = [
     ("PassA", "must have the form"),
     (":on", "must have the form"),

@@ -30,6 +30,7 @@ from ascendsim.passes.fusion.catalogue import FAMILIES, Family, all_facts, find_
 from ascendsim.passes.fusion.switch_file import ALL, SwitchFile, read_switch_file
 
 FORBIDDEN = "forbidden_close_pass"
+CLOSED = ("no", "risky")  # what no switch file closes
 OO_LEVELS = ("O1", "O3")
 
 
@@ -64,7 +65,7 @@ class Switches:
         white_list: Built-in passes that the chip may run; None if it has no such list.
         unlicensed: Passes that the licence does not cover (there is no licence here: none).
         single_operator: Passes that run in the single-operator scene; None outside it.
-        warnings: What the user should know: unknown names, with suggestions.
+        warnings: What the user should know: unknown names, with suggestions; passes that a file cannot close.
     """
 
     file: SwitchFile = field(default_factory=SwitchFile)
@@ -99,13 +100,14 @@ class Switches:
         file = SwitchFile() if fusion_switch_file is None else read_switch_file(fusion_switch_file)
         option = parse_optimization_switch(optimization_switch)
         known = frozenset(custom)
-        warnings = (*_unknown_in_file(file, known), *_unknown(option, "option --optimization_switch", None, known | {FORBIDDEN}))
+        closed = _kept_on(file, option)
+        warnings = (*_unknown_in_file(file, known), *closed, *_unknown(option, "option --optimization_switch", None, known | {FORBIDDEN}))
         return cls(file, option, oo_level, warnings=warnings)
 
     def decide(self, name: str, family: Family = "graph") -> Decision:
         """Whether a pass runs; names that CANN does not have are the user's own passes."""
         known = find_fact(name, family)
-        closed = known is not None and known.switchable in ("no", "risky")
+        closed = known is not None and known.switchable in CLOSED
         if self.white_list is not None and known is not None and name not in self.white_list:
             return Decision(False, 0, "not on the chip's list of supported passes")
         if name in self.option:
@@ -181,6 +183,14 @@ def _unknown_in_file(file: SwitchFile, custom: frozenset[str]) -> Iterable[str]:
         names = dict.fromkeys([*file.switches.get(family, {}), *file.priorities.get(family, {})])
         yield from _unknown(names, subject, family, known)
     yield from _unknown(sorted(file.exceptional), subject, None, custom)
+
+
+def _kept_on(file: SwitchFile, option: Mapping[str, bool]) -> Iterable[str]:
+    for family in FAMILIES:
+        for name, on in file.switches.get(family, {}).items():
+            known = find_fact(name, family)
+            if known is not None and known.switchable in CLOSED and not on and name not in option:
+                yield f"fusion switch file: pass {name!r} stays on, files cannot close it; use --optimization_switch {name}:off"
 
 
 def _unknown(names: Iterable[str], subject: str, family: Family | None, known: frozenset[str]) -> Iterable[str]:
