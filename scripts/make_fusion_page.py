@@ -1,6 +1,7 @@
 """Writes docs/fusion_results.md: every network of tests/data/models on three chips, unfused against fused.
 
     python scripts/make_fusion_page.py                    all networks (about a quarter of an hour)
+    python scripts/make_fusion_page.py --times            times and bytes of all networks; the table of values stays as it is
     python scripts/make_fusion_page.py resnet50 unet      these only, printed
 
 Times and bytes are simulated and repeat exactly. Values are computed with seeded random weights, in float32 and as the chip does; they are
@@ -83,13 +84,20 @@ def compiled(graph: Graph, chip: str) -> dict[str, CompiledModel]:
     return {level: asim.compile(graph, soc=chip, fusion=level) for level in LEVELS}
 
 
-def rows(names: list[str]) -> Iterator[tuple[str, str]]:
-    """Rows of both tables, network by network."""
+def timing_rows(names: list[str]) -> Iterator[str]:
+    """Rows of the table of times."""
+    for name in names:
+        graph = asim.load(MODELS / f"{name}.onnx")
+        for chip in CHIPS:
+            yield timing_row(name, chip, {level: cost(model) for level, model in compiled(graph, chip).items()})
+
+
+def value_rows(names: list[str]) -> Iterator[str]:
+    """Rows of the table of values."""
     for name in names:
         graph = asim.load(MODELS / f"{name}.onnx", weights="random")
         for chip in CHIPS:
-            models = compiled(graph, chip)
-            yield timing_row(name, chip, {level: cost(model) for level, model in models.items()}), value_row(name, chip, models)
+            yield value_row(name, chip, compiled(graph, chip))
 
 
 HEAD = """\
@@ -117,14 +125,23 @@ algebra (weights are multiplied by the scale of the normalisation behind them), 
 
 def main(arguments: list[str]) -> None:
     """Prints the rows of some networks, or writes the page of all."""
-    names = arguments or sorted(path.stem for path in MODELS.glob("*.onnx"))
-    times, values = [], []
-    for time_row, values_row in rows(names):
-        print(time_row, values_row, sep="\n", flush=True)
-        times.append(time_row)
-        values.append(values_row)
-    if not arguments:
-        TARGET.write_text(HEAD + "\n".join(times) + "\n" + VALUES + "\n".join(values) + "\n", encoding="utf-8")
+    times_only = arguments == ["--times"]
+    chosen = [] if times_only else arguments
+    names = chosen or sorted(path.stem for path in MODELS.glob("*.onnx"))
+    times = list(_shown(timing_rows(names)))
+    if times_only:
+        values = TARGET.read_text(encoding="utf-8").split(VALUES, 1)[1]
+    else:
+        values = "\n".join(_shown(value_rows(names))) + "\n"
+    if not chosen:
+        TARGET.write_text(HEAD + "\n".join(times) + "\n" + VALUES + values, encoding="utf-8")
+
+
+def _shown(rows: Iterator[str]) -> Iterator[str]:
+    """The rows, each printed when it is there, since many take a while."""
+    for row in rows:
+        print(row, flush=True)
+        yield row
 
 
 if __name__ == "__main__":
