@@ -15,6 +15,10 @@ from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
 
 import ascendsim as asim
+from ascendsim.graph.ir import Graph, Node
+from ascendsim.graph.verify import verify
+from ascendsim.ops import default_opset
+from ascendsim.passes.infer import infer
 
 SHAPE = (3, 8)
 
@@ -165,13 +169,49 @@ def model_of(block: tuple[Statement, ...], open_rows: bool) -> onnx.ModelProto:
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
 
 
-def agrees(block: tuple[Statement, ...], seed: int, open_rows: bool) -> None:
+def loops_as_whiles(graph: Graph) -> None:
+    """Replaces every Loop of a graph, and of the subgraphs inside it, by GE's While over (iteration, condition, value)."""
+    for node in graph.nodes:
+        for _, inner in node.subgraphs:
+            loops_as_whiles(inner)
+        if node.op_type == "Loop":
+            one_as_while(graph, node)
+
+
+def one_as_while(graph: Graph, loop: Node) -> None:
+    body = loop.attributes.pop("body")
+    assert isinstance(body, Graph)
+    one = body.add_constant(body.fresh("one"), np.array(1, np.int64))
+    body.outputs.insert(0, body.add_node("Add", [body.inputs[0], one], [body.fresh("next")]).output)
+    cond = Graph(graph.fresh("cond"))
+    ports = [cond.add_input(f"{cond.name}_{place}", tensor.element_type, tensor.shape or ()) for place, tensor in enumerate(body.inputs)]
+    most = loop.required(0).constant
+    assert most is not None
+    below = cond.add_node("Less", [ports[0], cond.add_constant(f"{cond.name}_most", most.array())], [f"{cond.name}_below"]).output
+    cond.outputs.append(cond.add_node("And", [below, ports[1]], [f"{cond.name}_on"]).output)
+    start = [
+        graph.add_constant(graph.fresh("start"), np.array(0, np.int64)),
+        graph.add_constant(graph.fresh("going"), np.array(True)),
+        loop.required(2),
+    ]
+    names = [graph.fresh(f"{loop.name}_{port}") for port in range(3)]
+    node = graph.add_node("While", start, names, name=graph.fresh("while"), domain="ascend", cond=cond, body=body)
+    graph.place_before(node, loop)
+    graph.replace_uses(loop.output, node.outputs[2])
+    graph.remove_node(loop)
+
+
+def agrees(block: tuple[Statement, ...], seed: int, open_rows: bool, whiles: bool = False) -> None:
     proto = model_of(block, open_rows)
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 3
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     session = onnxruntime.InferenceSession(proto.SerializeToString(), options, providers=["CPUExecutionProvider"])
     graph = asim.load(proto)
+    if whiles:
+        loops_as_whiles(graph)
+        infer(graph, default_opset())
+        verify(graph)
     model = asim.compile(graph, soc="Ascend310P3")
     plain = asim.compile(graph, soc="Ascend310P3", optimize=False, fusion="off")
     for rows in (3, 5) if open_rows else (3,):
@@ -191,8 +231,14 @@ def test_random_networks_agree_with_onnxruntime(block: tuple[Statement, ...], se
     agrees(block, seed, open_rows)
 
 
+@settings(max_examples=15, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@given(blocks(2), st.integers(0, 1000), st.booleans())
+def test_loops_written_as_whiles_agree_with_onnxruntime(block: tuple[Statement, ...], seed: int, open_rows: bool) -> None:
+    agrees(block, seed, open_rows, whiles=True)
+
+
 @pytest.mark.slow
 @settings(max_examples=400, deadline=None, suppress_health_check=list(HealthCheck))
-@given(blocks(3), st.integers(0, 1000), st.booleans())
-def test_many_random_networks_agree_with_onnxruntime(block: tuple[Statement, ...], seed: int, open_rows: bool) -> None:
-    agrees(block, seed, open_rows)
+@given(blocks(3), st.integers(0, 1000), st.booleans(), st.booleans())
+def test_many_random_networks_agree_with_onnxruntime(block: tuple[Statement, ...], seed: int, open_rows: bool, whiles: bool) -> None:
+    agrees(block, seed, open_rows, whiles)
