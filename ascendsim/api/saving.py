@@ -86,8 +86,10 @@ def load_compiled(path: str | PathLike[str]) -> CompiledModel:
         origins_restored(graph, manifest.origins)
         _fill(graph, manifest.weights, content[_WEIGHTS])
         program = lowered(graph, manifest)
-    except InputError:
-        raise
+    except InputError as error:
+        if error.subject == subject:
+            raise
+        raise InputError(f"{subject}: {error.subject}", error.rule, error.actual, error.remedy or "save the model again") from None
     except AscendSimError as error:
         raise InputError(subject, f"holds a model that cannot be rebuilt: {error}", remedy="compile it again") from None
     except _NONSENSE as error:

@@ -126,8 +126,9 @@ def rewritten(source: Path, target: Path, **changes: object) -> Path:
     ],
 )
 def test_content_that_makes_no_sense_is_refused(saved: Path, tmp_path: Path, changes: dict[str, object], expected: str) -> None:
-    with pytest.raises(InputError, match=expected):
+    with pytest.raises(InputError, match=expected) as refused:
         asim.load_compiled(rewritten(saved, tmp_path / "other.asim", **changes))
+    assert "other.asim" in str(refused.value)
 
 
 def test_random_changes_of_the_manifest_never_raise_foreign_errors(saved: Path, tmp_path: Path) -> None:
