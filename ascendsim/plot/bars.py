@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 NAME_LETTERS = 40  # longer names lose their head; the tail tells operators apart
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class TopOperatorsDisplay(Picture):
     """The longest tasks as numbers, and the picture of them.
 

@@ -49,7 +49,7 @@ class VariantLanes:
     end_us: float
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class ComparisonDisplay(Picture):
     """Timelines of variants as numbers, and the picture of them.
 

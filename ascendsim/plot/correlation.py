@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 _MARKERS = "osD^vP"  # shapes tell networks apart where colours repeat
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class CorrelationDisplay(Picture):
     """Measurements with their predictions, as numbers, and the picture of them.
 

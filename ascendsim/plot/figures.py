@@ -23,8 +23,14 @@ FORMATS = ("png", "svg", "pdf")
 
 
 class Picture(ABC):
-    """What all displays can do once they can plot themselves."""
+    """What all displays can do once they can plot themselves.
 
+    Attributes:
+        title: What the picture shows.
+        figure_, ax_: Where it was drawn last; unset before `plot`.
+    """
+
+    title: str
     figure_: Figure
     ax_: Axes
 
@@ -45,6 +51,9 @@ class Picture(ABC):
         if not hasattr(self, "figure_"):
             self.plot()
         return self.figure_
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.title!r})"
 
     def _repr_png_(self) -> bytes:
         return png_bytes(self._drawn())

@@ -73,7 +73,7 @@ class Drawing:
     layout: Layout
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class GraphDisplay(Picture):
     """Graphs as boxes and arrows, and the picture of them.
 
@@ -83,6 +83,11 @@ class GraphDisplay(Picture):
     """
 
     drawings: tuple[Drawing, ...]
+
+    @property
+    def title(self) -> str:  # type: ignore[override]
+        """Titles of the graphs."""
+        return ", ".join(drawing.title for drawing in self.drawings)
 
     def plot(self, ax: Axes | None = None) -> Self:
         """Draws the graphs.

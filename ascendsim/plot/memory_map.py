@@ -36,7 +36,7 @@ class Rectangle:
     bytes: int
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class MemoryMapDisplay(Picture):
     """The map as numbers, and the picture of it.
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class RooflineDisplay(Picture):
     """Tasks with useful Cube work that move bytes through DDR, as numbers, and the picture of them.
 

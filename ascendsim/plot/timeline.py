@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 Level = Literal["auto", "task", "instruction"]
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class TimelineDisplay(Picture):
     """A timeline as numbers, and the picture of it.
 

@@ -92,3 +92,11 @@ def test_what_a_branch_reads_from_outside_points_to_its_operator() -> None:
     names = [box.lines for box in drawing.boxes]
     assert ("If", "then_branch, else_branch") in names
     assert len(drawing.layout.routes) == 3
+
+
+def test_pictures_say_in_one_line_what_they_show() -> None:
+    graph = shape_arithmetic()
+    result = asim.simulate(asim.compile(graph))
+    assert repr(plot_graphs({"before": graph, "after": graph})) == "GraphDisplay('before, after')"
+    assert repr(result.plot_timeline()).startswith("TimelineDisplay('")
+    assert "\n" not in repr(result.plot_timeline()) + repr(result.memory.plot())
