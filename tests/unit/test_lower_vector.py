@@ -239,3 +239,13 @@ def test_tiles_of_a_move_end_where_bursts_end() -> None:
     moves = [item for item, _ in executed([stage]) if isinstance(item, Move)]
     assert {item.burst_bytes for item in moves} == {1024, 2048}
     assert all(item.aligned for item in moves)
+
+
+def test_pieces_of_whole_blocks_lie_whole_blocks_apart() -> None:
+    """A picture twice as large reads each pixel's block where it needs it: no such read is ragged."""
+    soc = load("Ascend310")
+    x, y = ref("x", (1, 128, 40, 40), Format.NC1HWC0), ref("y", (1, 128, 80, 80), Format.NC1HWC0)
+    stage = lower_movement(MoveWork((Copy(x, y, y.bytes, 32, 80 * 32),)), soc, Expansion(soc))
+    reads = [item for item, _ in executed([stage]) if isinstance(item, Move) and item.bursts > 1 and item.burst_bytes % 32 == 0]
+    assert reads
+    assert all(item.src_stride % 32 == 0 and item.dst_stride % 32 == 0 for item in reads)

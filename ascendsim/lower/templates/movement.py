@@ -176,7 +176,8 @@ class MoveWriter:
         length = max(1, min(burst, bytes))
         bursts = even_bursts(bytes, length)  # a tile may end inside a burst: even pieces of nearly its length then
         length = bytes // bursts
-        stride = 0 if bursts == 1 else max(length + BLOCK_BYTES, min(ref.bytes // bursts, 8 * length))
+        grain = 1 if length % BLOCK_BYTES else BLOCK_BYTES  # pieces of whole blocks lie whole blocks apart
+        stride = 0 if bursts == 1 else max(length + BLOCK_BYTES, min(ref.bytes // bursts, 8 * length) // grain * grain)
         return fitted(self.b, Tile(ref.region, offset, bursts, length, stride), ref)
 
 
