@@ -18,6 +18,7 @@ from ascendsim.api.options import profile_options
 from ascendsim.api.scheduling import Scheduling
 from ascendsim.core.collection import without_collection
 from ascendsim.core.errors import InputError
+from ascendsim.core.files import path_option
 from ascendsim.frontends.aipp import read_aipp_file
 from ascendsim.graph.copying import copy_graph
 from ascendsim.graph.ir import Graph
@@ -198,7 +199,7 @@ def compile(
         engine.stop()
     device = copy_graph(graph)
     if insert_op_conf is not None:
-        insert_aipp(device, read_aipp_file(insert_op_conf))
+        insert_aipp(device, read_aipp_file(path_option("insert_op_conf", insert_op_conf)))
     if outputs is not None:
         select_outputs(device, outputs)
     result_types = output_types(device, output_type)

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from os import PathLike
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ascendsim.core.errors import InputError
-from ascendsim.core.files import write_whole
+from ascendsim.core.files import path_option, write_whole
 from ascendsim.graph.dot import to_dot
 from ascendsim.graph.ir import Array, Graph, Node, Tensor
 from ascendsim.graph.text import to_text
@@ -77,7 +76,7 @@ def graph_saver(folder: str | PathLike[str], as_text: bool = False) -> Callable[
     Raises:
         InputError: If the folder cannot be made or written.
     """
-    home = Path(folder)
+    home = path_option("save_graphs", folder)
 
     def save(name: str, graph: Graph) -> None:
         try:

@@ -61,6 +61,8 @@ def simulate(
 
 
 def _checked_shortcuts(shortcuts: Iterable[str]) -> frozenset[str]:
+    if not isinstance(shortcuts, Iterable):
+        raise InputError("option shortcuts", "must be names of shortcuts", repr(shortcuts), "() takes none")
     names = (shortcuts,) if isinstance(shortcuts, str) else tuple(shortcuts)
     for name in names:
         if name not in SHORTCUTS:

@@ -1,4 +1,4 @@
-"""Writing output files whole or not at all."""
+"""Paths that users give, and writing output files whole or not at all."""
 
 from __future__ import annotations
 
@@ -7,7 +7,20 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from os import PathLike
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
+
+from ascendsim.core.errors import InputError
+
+
+def path_option(name: str, value: Any) -> Path:
+    """The path that an option gives.
+
+    Raises:
+        InputError: If it is no path.
+    """
+    if not isinstance(value, (str, PathLike)):
+        raise InputError(f"option {name}", "must be a path", repr(value))
+    return Path(value)
 
 
 @contextmanager

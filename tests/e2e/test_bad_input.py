@@ -11,6 +11,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
+import ascendsim as asim
 from ascendsim.cli.main import main
 
 
@@ -216,3 +217,10 @@ def test_the_model_is_named_once(capsys: pytest.CaptureFixture[str], good: str) 
 def test_a_model_may_be_named_as_atc_does(capsys: pytest.CaptureFixture[str], good: str) -> None:
     assert main(("compile", f"--model={good}", "--framework=5", "--input_format=NCHW", "--soc_version=Ascend310")) == 0
     assert "relu" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("option", ["save_graphs", "fusion_switch_file", "insert_op_conf"])
+def test_a_path_that_is_none_is_told(option: str, models_dir: Path) -> None:
+    graph = asim.load(models_dir / "lenet5.onnx")
+    with pytest.raises(asim.InputError, match=f"option {option} must be a path, not 5"):
+        asim.compile(graph, **{option: 5})  # type: ignore[arg-type]

@@ -26,6 +26,7 @@ from os import PathLike
 from typing import Literal
 
 from ascendsim.core.errors import InputError, suggest
+from ascendsim.core.files import path_option
 from ascendsim.passes.fusion.catalogue import FAMILIES, Family, all_facts, find_fact
 from ascendsim.passes.fusion.switch_file import ALL, SwitchFile, read_switch_file
 
@@ -97,7 +98,7 @@ class Switches:
         """
         if oo_level not in OO_LEVELS:
             raise InputError("option oo_level", "must be O1 or O3", repr(oo_level))
-        file = SwitchFile() if fusion_switch_file is None else read_switch_file(fusion_switch_file)
+        file = SwitchFile() if fusion_switch_file is None else read_switch_file(path_option("fusion_switch_file", fusion_switch_file))
         option = parse_optimization_switch(optimization_switch)
         known = frozenset(custom)
         closed = _kept_on(file, option)
