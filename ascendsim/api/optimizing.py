@@ -8,6 +8,7 @@ from os import PathLike
 from typing import TYPE_CHECKING
 
 from ascendsim.api.graph_dumps import GraphDumps
+from ascendsim.core.collection import without_collection
 from ascendsim.core.errors import InputError
 from ascendsim.graph.copying import copy_graph
 from ascendsim.graph.ir import Graph
@@ -74,6 +75,7 @@ def _did(counts: object) -> str:
     return ", ".join(f"{kind} {number}" for kind, number in counts.items() if number)
 
 
+@without_collection
 def optimize(
     graph: Graph,
     *,

@@ -16,6 +16,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
+from itertools import cycle, islice
 from time import perf_counter
 
 from ascendsim.core.errors import AscendSimError, PassError
@@ -152,29 +154,33 @@ class GraphEngine:
         Raises:
             PassError: If a pass failed or broke the graph.
         """
-        self._run(graph, before_fusion(self.opset))
+        self._weight = None
+        for step in self._steps(before_fusion(self.opset)):
+            step(graph)
 
     def finish(self, graph: Graph) -> None:
-        """Stages after graph fusion, in place, again and again until they change nothing.
+        """Stages after graph fusion, in place, again and again until none changes anything.
 
         Raises:
             PassError: If a pass failed or broke the graph.
         """
-        stages = after_fusion(self.opset)
-        for _ in range(MAX_ROUNDS):
-            if not self._run(graph, stages):
+        steps = self._steps(after_fusion(self.opset))
+        self._weight = None
+        quiet = 0  # steps since the last change: once it is all of them, none would find anything
+        for step in islice(cycle(steps), MAX_ROUNDS * len(steps)):
+            quiet = 0 if step(graph) else quiet + 1
+            if quiet == len(steps):
                 break
 
-    def _run(self, graph: Graph, stages: Sequence[Stage]) -> bool:
-        changed, self._weight = False, None
+    def _steps(self, stages: Sequence[Stage]) -> list[Callable[[Graph], bool]]:
+        """What runs, in order: a stage's traversal, then its other passes. Each tells whether it changed the graph."""
+        steps: list[Callable[[Graph], bool]] = []
         for stage in stages:
             running = [item for item in stage.node_passes if self.settings.runs(item.name)]
             if running:
-                changed |= self._traverse(graph, stage, running)
-            for item in stage.passes:
-                if self.settings.runs(item.name):
-                    changed |= self._pass(graph, stage, item)
-        return changed
+                steps.append(partial(self._traverse, stage=stage, passes=running))
+            steps.extend(partial(self._pass, stage=stage, item=item) for item in stage.passes if self.settings.runs(item.name))
+        return steps
 
     def _pass(self, graph: Graph, stage: Stage, item: Pass) -> bool:
         before, started = self._weight or weigh(graph), perf_counter()
