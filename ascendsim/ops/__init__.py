@@ -33,6 +33,7 @@ FAMILIES: tuple[str, ...] = (
     "shape",
     "markers",
     "control_flow",
+    "switch",
     "movement",
     "padding",
     "indexing",

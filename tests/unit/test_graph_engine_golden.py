@@ -30,6 +30,11 @@ def conditional(b: GraphBuilder, x: Tensor) -> Tensor:
     return b.op("If", np.array(True), name="if", then_branch=branch("then", x, "Exp"), else_branch=branch("else", x, "Neg"))
 
 
+def switched(b: GraphBuilder, x: Tensor) -> Tensor:
+    no, yes = b.ops("Switch", x, np.array(True), outputs=2, name="switch", domain="ascend")
+    return b.op("Merge", b.op("Neg", no, name="dead"), b.op("Exp", yes, name="alive"), name="merge", domain="ascend")
+
+
 def call(b: GraphBuilder, x: Tensor) -> Tensor:
     return b.op("PartitionedCall", name="call", domain="ascend", f=branch("body", x, "Exp"))
 
@@ -55,6 +60,8 @@ def dead(b: GraphBuilder, x: Tensor) -> Tensor:
 
 BODIES: dict[str, Body] = {
     "CondRemovePass": conditional,
+    "SwitchDeadBranchElimination": switched,
+    "MergePass": lambda b, x: b.op("Merge", None, b.op("Exp", x, name="exp"), name="merge", domain="ascend"),
     "ReplaceWithEmptyConstPass": lambda b, x: b.op("Concat", b.op("Exp", b.op("Slice", x, [0], [0], [0])), x, axis=0, name="concat"),
     "DimensionComputePass": lambda b, x: b.op("Mul", x, b.op("Cast", b.op("Size", x, name="size"), to=DType.FLOAT32), name="mul"),
     "ConstantFoldingPass": lambda b, x: b.op("Mul", x, b.op("Add", b.constant(2.0), b.constant(3.0), name="five"), name="mul"),

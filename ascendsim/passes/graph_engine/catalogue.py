@@ -59,6 +59,8 @@ def ge_passes() -> tuple[GePass, ...]:
 
 SUMMARIES: dict[str, str] = {
     "CondRemovePass": "dead-edge elimination: If and Case with a constant condition become a call of the branch that is taken",
+    "SwitchDeadBranchElimination": "what the dead side of a Switch with a constant condition feeds goes",
+    "MergePass": "a Merge that has one input left hands it on",
     "InferShapePass": "types and shapes of outputs from what is known of inputs",
     "ReplaceWithEmptyConstPass": "nodes whose outputs have no elements become empty constants",
     "DimensionComputePass": "Shape and Size fold as soon as the shape of their input is known",

@@ -10,7 +10,7 @@ from ascendsim.core.errors import InputError, suggest
 # What keeps a graph and its shapes in order; these run in any case.
 ALWAYS = frozenset({"InferShapePass", "ConvertPotentialConstantToOfficialPass"})
 FOLDING = frozenset({"ConstantFoldingPass", "DimensionComputePass", "ReplaceWithEmptyConstPass", "InferValueRangePass"})
-DEAD_EDGES = frozenset({"CondRemovePass"})
+DEAD_EDGES = frozenset({"CondRemovePass", "SwitchDeadBranchElimination", "MergePass"})
 # --oo_level=O1 keeps shape inference, folding and dead-edge removal, and with them what tidies up after these.
 O1 = ALWAYS | FOLDING | DEAD_EDGES | {"InlinePartitionedCallPass", "PrunePass", "UnusedConstPass"}
 

@@ -42,6 +42,7 @@ from ascendsim.passes.graph_engine.report import EngineReport, PassRecord, PassR
 from ascendsim.passes.graph_engine.reshapes import DIMENSION_ADJUST, RESHAPE_REMOVE, Dim1TransposeToSqueezePass
 from ascendsim.passes.graph_engine.same_constants import ConstantFuseSamePass, RemoveSameConstPass
 from ascendsim.passes.graph_engine.settings import EngineSettings
+from ascendsim.passes.graph_engine.switch_dead_branch import MergePass, SwitchDeadBranchElimination
 from ascendsim.passes.graph_engine.trans_ops import TransOpSymmetryEliminationPass, TransOpWithoutReshapeFusionPass
 from ascendsim.passes.graph_engine.value_range import InferValueRangePass
 from ascendsim.passes.graph_engine.worklist import Traversal
@@ -75,8 +76,10 @@ class Stage:
 def before_fusion(opset: OpSet) -> tuple[Stage, ...]:
     """The stages before graph fusion."""
     traversal: tuple[NodePass, ...] = (
+        SwitchDeadBranchElimination(),
         CondRemovePass(),
         InferShapePass(),
+        MergePass(),
         ReplaceWithEmptyConstPass(potential=True),
         DimensionComputePass(potential=True),
         ConstantFoldingPass(potential=True),
@@ -94,8 +97,10 @@ def after_fusion(opset: OpSet) -> tuple[Stage, ...]:
     """The stages after graph fusion, one round."""
     second: tuple[NodePass, ...] = (
         ADD_N,
+        SwitchDeadBranchElimination(),
         CondRemovePass(),
         InferShapePass(),
+        MergePass(),
         CAST_REMOVE,
         NO_USE_RESHAPE,
         UNCHANGED_TRANSPOSE,

@@ -1,0 +1,107 @@
+"""SwitchDeadBranchElimination and MergePass: the dead side of a Switch with a constant condition, and what is left of its Merge.
+
+    data -> Switch(true) -> output_false -> A -> Merge -> y          data -> B -> y
+                         -> output_true  -> B ->
+
+Everything that the dead side feeds is dead too, up to the Merge, which loses that input. A Merge with one input left hands it on; its
+second output is then the constant number of that input. Both are operators of TensorFlow 1 (domain "ascend").
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ascendsim.graph.ir import Graph, Node, Tensor
+from ascendsim.graph.tensors import Constant
+from ascendsim.passes.graph_engine.edits import bypass, drop_constants, remove, small_value
+from ascendsim.passes.graph_engine.node_pass import Site, again_around
+
+DOMAIN = "ascend"
+MERGE = "Merge"
+
+
+@dataclass(frozen=True, slots=True)
+class SwitchDeadBranchElimination:
+    """Removes what the dead side of a Switch feeds, and the Switch."""
+
+    name: str = "SwitchDeadBranchElimination"
+    op_types: frozenset[tuple[str, str]] = frozenset({(DOMAIN, "Switch")})
+
+    def run(self, node: Node, site: Site) -> bool:
+        condition = small_value(node.input(1), 1)
+        if condition is None:
+            site.tally.leave(node, "condition not constant")
+            return False
+        live = int(bool(condition.reshape(-1)[0]))
+        dead = _dead_nodes(node.outputs[1 - live], site.graph)
+        if dead is None or any(node.outputs[live] is output for output in site.graph.outputs):
+            site.tally.leave(node, "a side is an output of the graph, read in a subgraph, or waited for")
+            return False
+        data, pred = node.required(0), node.required(1)
+        again_around(node, site)
+        merges = _cut(dead, node.outputs[1 - live])
+        site.graph.replace_uses(node.outputs[live], data)
+        remove(node)
+        drop_constants(site.graph, (pred,))
+        for merge in merges:
+            site.again(merge)
+        site.tally.count("dead sides removed")
+        site.tally.count("dead nodes removed", len(dead))
+        return True
+
+
+@dataclass(frozen=True, slots=True)
+class MergePass:
+    """Removes a Merge with a single input."""
+
+    name: str = "MergePass"
+    op_types: frozenset[tuple[str, str]] = frozenset({(DOMAIN, MERGE)})
+
+    def run(self, node: Node, site: Site) -> bool:
+        given = [(number, tensor) for number, tensor in enumerate(node.inputs) if tensor is not None]
+        if len(given) != 1:
+            return False
+        number, source = given[0]
+        again_around(node, site)
+        if len(node.outputs) > 1 and (node.outputs[1].uses or any(node.outputs[1] is output for output in site.graph.outputs)):
+            index = node.outputs.pop()
+            index.producer, index.index, index.constant = None, 0, Constant(np.array(number, np.int32))
+        if not bypass(node, source):
+            return False
+        site.tally.count("removed Merge")
+        return True
+
+
+def _dead_nodes(side: Tensor, graph: Graph) -> list[Node] | None:
+    """Nodes that get nothing if a tensor is dead, those before a Merge only; None if an output of the graph would be among what is lost."""
+    found: dict[Node, None] = {}
+    waiting = [side]
+    while waiting:
+        tensor = waiting.pop()
+        if any(tensor is output for output in graph.outputs):
+            return None
+        for reader in tensor.consumers:
+            if reader.graph is not graph:
+                return None
+            if reader not in found and (reader.domain, reader.op_type) != (DOMAIN, MERGE):
+                found[reader] = None
+                waiting.extend(reader.outputs)
+    return None if any(follower not in found for node in found for follower in node._followers) else list(found)
+
+
+def _cut(dead: list[Node], side: Tensor) -> list[Node]:
+    """Takes dead inputs off the Merges behind, and the dead nodes out of the graph; the Merges."""
+    merges: dict[Node, None] = {}
+    for tensor in (side, *(output for node in dead for output in node.outputs)):
+        for use in tensor.uses:
+            if (use.node.domain, use.node.op_type) == (DOMAIN, MERGE):
+                use.node.set_input(use.index, None)
+                merges[use.node] = None
+    left = dict.fromkeys(dead)
+    while left:
+        for node in [node for node in left if not any(tensor.uses for tensor in node.outputs)]:
+            del left[node]
+            remove(node)
+    return list(merges)
