@@ -23,7 +23,7 @@ _DAMAGE = (
     zlib.error,
     struct.error,
     EOFError,
-    NotImplementedError,
+    NotImplementedError,  # a compression or version that zipfile does not know
     RuntimeError,
     LookupError,
     ValueError,

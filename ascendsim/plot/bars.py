@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
 from ascendsim.plot.drawing import draw_legend
-from ascendsim.plot.figures import Picture, figure_of, new_axes
+from ascendsim.plot.figures import Picture
 from ascendsim.plot.palette import FAINT, INK, KIND_COLOURS
 from ascendsim.profiling.kinds import KINDS, kind_of
 from ascendsim.profiling.metrics import task_metrics
@@ -46,9 +46,7 @@ class TopOperatorsDisplay(Picture):
             Itself, with `ax_` and `figure_` set.
         """
         count = len(self.names)
-        if ax is None:
-            ax = new_axes(9.0, 1.5 + 0.3 * max(count, 1))
-        self.ax_, self.figure_ = ax, figure_of(ax)
+        ax = self._begin(ax, 9.0, 1.5 + 0.3 * max(count, 1))
         ax.barh(range(count), self.times_us, height=0.72, color=[KIND_COLOURS[kind] for kind in self.kinds])
         for place, (time, share, bound) in enumerate(zip(self.times_us, self.shares, self.bounds, strict=True)):
             note = f"{time:,.1f} us  {100 * share:.1f} %  {bound}"

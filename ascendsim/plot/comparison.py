@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 from ascendsim.core.errors import InputError
 from ascendsim.plot.drawing import LaneArtist, draw_legend
-from ascendsim.plot.figures import Picture, figure_of, new_axes
+from ascendsim.plot.figures import Picture
 from ascendsim.plot.frame import MS_FROM_US, draw_frame, duration_text, lane_height, lane_tops, name_lanes, time_scale, write_shares
 from ascendsim.plot.lanes import Floats, Lane, host_lanes, phase_lanes, phases_recorded, share_lanes, stream_lanes
 from ascendsim.plot.palette import FAINT, INK
@@ -79,9 +79,7 @@ class ComparisonDisplay(Picture):
             tops.append(lane_tops(variant.lanes, rows + _HEADS[bool(tops)]))
             rows = float(tops[-1][-1])
         own = ax is None
-        if ax is None:
-            ax = new_axes(13.0, 1.2 + _row_inches(rows) * rows)
-        self.ax_, self.figure_ = ax, figure_of(ax)
+        ax = self._begin(ax, 13.0, 1.2 + _row_inches(rows) * rows)
         draw_frame(ax, self.window, rows, self.title)
         placed = [
             (lane, float(top), variant)

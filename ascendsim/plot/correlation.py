@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from ascendsim.plot.figures import Picture, dress, figure_of, new_axes
+from ascendsim.plot.figures import Picture, dress
 from ascendsim.plot.lanes import Floats
 from ascendsim.plot.palette import FAINT, INK
 
@@ -49,9 +49,7 @@ class CorrelationDisplay(Picture):
         """
         import matplotlib
 
-        if ax is None:
-            ax = new_axes(8.6, 6.2)
-        self.ax_, self.figure_ = ax, figure_of(ax)
+        ax = self._begin(ax, 8.6, 6.2)
         low = min(float(self.measured.min()), float(self.predicted.min())) / 1.6
         high = max(float(self.measured.max()), float(self.predicted.max())) * 1.6
         line = np.array([low, high])

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Self
 from ascendsim.core.errors import InputError
 from ascendsim.graph.ir import Graph, Node, Tensor
 from ascendsim.graph.text import dims
-from ascendsim.plot.figures import Picture, figure_of, new_axes, shortened, text_width
+from ascendsim.plot.figures import Picture, shortened, text_width
 from ascendsim.plot.graph_layout import Layout, layered
 from ascendsim.plot.palette import FAINT, INK, LANE
 
@@ -98,9 +98,7 @@ class GraphDisplay(Picture):
         widths = [max(drawing.layout.width, text_width(drawing.title, SIZE + 2, DPI) / DPI) for drawing in self.drawings]
         width = sum(widths) + BETWEEN * (len(widths) - 1)
         height = max(drawing.layout.layers for drawing in self.drawings) * STEP + 0.3
-        if ax is None:
-            ax = new_axes(width + 0.4, height + 0.2)
-        self.ax_, self.figure_ = ax, figure_of(ax)
+        ax = self._begin(ax, width + 0.4, height + 0.2)
         ax.set_xlim(-0.1, width + 0.1)
         ax.set_ylim(height, 0)
         ax.set_aspect("equal")

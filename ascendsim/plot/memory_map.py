@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
 from ascendsim.isa.program import Region
-from ascendsim.plot.figures import Picture, dress, figure_of, fits, new_axes
+from ascendsim.plot.figures import Picture, dress, fits
 from ascendsim.plot.palette import INK, ink_on
 
 if TYPE_CHECKING:
@@ -71,9 +71,7 @@ class MemoryMapDisplay(Picture):
         from matplotlib.patches import Patch
         from matplotlib.patches import Rectangle as Box
 
-        if ax is None:
-            ax = new_axes(11.0, 6.0)
-        self.ax_, self.figure_ = ax, figure_of(ax)
+        ax = self._begin(ax, 11.0, 6.0)
         scale, unit = (2**20, "MiB") if self.peak >= 2**20 else (2**10, "KiB")
         top = max(self.peak, 1) / scale
         ax.set_xlim(self.edges[0], max(self.edges[-1], self.edges[0] + 1e-9))

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Self
 import numpy as np
 
 from ascendsim.plot.drawing import draw_legend
-from ascendsim.plot.figures import Picture, dress, figure_of, new_axes
+from ascendsim.plot.figures import Picture, dress
 from ascendsim.plot.lanes import Floats
 from ascendsim.plot.palette import FAINT, INK, KIND_COLOURS
 from ascendsim.profiling.kinds import KINDS, kind_of
@@ -67,9 +67,7 @@ class RooflineDisplay(Picture):
         Returns:
             Itself, with `ax_` and `figure_` set.
         """
-        if ax is None:
-            ax = new_axes(8.0, 5.2)
-        self.ax_, self.figure_ = ax, figure_of(ax)
+        ax = self._begin(ax, 8.0, 5.2)
         low = min(self.ridge / 30, float(self.intensity.min()) / 2 if len(self.intensity) else 1.0)
         high = max(self.ridge * 30, float(self.intensity.max()) * 2 if len(self.intensity) else 1.0)
         line = np.geomspace(low, high, 200)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 from ascendsim.core.errors import InputError, suggest
 from ascendsim.plot.drawing import LaneArtist, draw_legend
-from ascendsim.plot.figures import Picture, figure_of, new_axes
+from ascendsim.plot.figures import Picture
 from ascendsim.plot.frame import draw_frame, duration_text, lane_height, lane_tops, name_lanes, time_scale, time_unit, write_shares
 from ascendsim.plot.lanes import Lane, host_lanes, instruction_lanes, share_lanes, stream_lanes
 from ascendsim.profiling.kinds import KINDS
@@ -62,9 +62,7 @@ class TimelineDisplay(Picture):
         tops = lane_tops(self.lanes)
         rows = float(tops[-1])
         own = ax is None
-        if ax is None:
-            ax = new_axes(13.0, 1.5 + 0.42 * rows)
-        self.ax_, self.figure_ = ax, figure_of(ax)
+        ax = self._begin(ax, 13.0, 1.5 + 0.42 * rows)
         draw_frame(ax, self.window, rows, self.title)
         name_lanes(ax, self.lanes, [float(top) + lane_height(lane) / 2 for lane, top in zip(self.lanes, tops, strict=False)])
         present = sorted({int(kind) for lane in self.lanes for kind in lane.kinds})

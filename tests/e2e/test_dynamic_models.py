@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 from pathlib import Path
 from typing import Any
 
@@ -12,16 +11,10 @@ import pytest
 from numpy.typing import NDArray
 
 import ascendsim as asim
+from tests.support.packages import file_of
 
 SOC = "Ascend310P3"
 VOICE = ("silero_vad.onnx", "silero_vad_half.onnx", "silero_vad_op18_ifless.onnx", "silero_vad_16k_op15.onnx")
-
-
-def _file(package: str, name: str) -> Path:
-    found = importlib.util.find_spec(package)  # finds the folder, runs nothing of the package
-    if found is None or found.origin is None:
-        pytest.skip(f"package {package} is not installed (tests/requirements-models.txt)")
-    return Path(found.origin).parent / name
 
 
 def _reference(path: Path, inputs: dict[str, NDArray[Any]]) -> list[NDArray[Any]]:
@@ -55,7 +48,7 @@ def _page(height: int, width: int) -> NDArray[Any]:
 
 @pytest.mark.parametrize("name", VOICE)
 def test_silero_vad(name: str) -> None:
-    path = _file("silero_vad", f"data/{name}")
+    path = file_of("silero_vad", f"data/{name}")
     model = asim.compile(asim.load(path), soc=SOC)
     assert isinstance(model, asim.DynamicModel)
     for rate in (16000, 8000) if "16k" not in name else (16000,):
@@ -72,7 +65,7 @@ def test_silero_vad(name: str) -> None:
 
 def test_silero_vad_takes_the_branch_of_its_rate() -> None:
     """The outer If asks the sample rate: the host reads the condition back; with static shapes the device decides."""
-    path = _file("silero_vad", "data/silero_vad.onnx")
+    path = file_of("silero_vad", "data/silero_vad.onnx")
     model = asim.compile(asim.load(path), soc=SOC)
     for rate, branch in ((16000, "then_branch"), (8000, "else_branch")):
         result = asim.run(model, _voice(path, rate))
@@ -90,7 +83,7 @@ def test_silero_vad_takes_the_branch_of_its_rate() -> None:
 
 def test_pp_ocr_detection_with_gears() -> None:
     """Height and width from a list: sunk as a static model is, several times faster than open shapes at these sizes."""
-    path = _file("rapidocr_onnxruntime", "models/ch_PP-OCRv4_det_infer.onnx")
+    path = file_of("rapidocr_onnxruntime", "models/ch_PP-OCRv4_det_infer.onnx")
     graph = asim.load(path, shapes={"x": (1, 3, -1, -1)})
     model = asim.compile(graph, soc=SOC, dynamic_image_size="96,160;160,160")
     assert isinstance(model, asim.GearedModel)
@@ -112,7 +105,7 @@ def test_pp_ocr_detection_with_gears() -> None:
 
 def test_pp_ocr_recognition_with_gears() -> None:
     """A network with attention, over two widths; its shape arithmetic is folded gear by gear."""
-    path = _file("rapidocr_onnxruntime", "models/ch_PP-OCRv4_rec_infer.onnx")
+    path = file_of("rapidocr_onnxruntime", "models/ch_PP-OCRv4_rec_infer.onnx")
     graph = asim.load(path, shapes={"x": (1, 3, 48, -1)})
     model = asim.compile(graph, soc=SOC, dynamic_dims=[(64,), (128,)])
     assert isinstance(model, asim.GearedModel)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,16 +12,10 @@ from ascendsim.graph.text import to_text
 from ascendsim.graph.verify import nodes_in
 from ascendsim.ops import default_opset
 from tests.support.evaluate import evaluate
+from tests.support.packages import file_of
 
 OCR = "rapidocr_onnxruntime"
 VOICE = ("silero_vad", "data/silero_vad.onnx")
-
-
-def file_of(package: str, name: str) -> Path:
-    found = importlib.util.find_spec(package)  # finds the folder, runs nothing of the package
-    if found is None or found.origin is None:
-        pytest.skip(f"package {package} is not installed (tests/requirements-models.txt)")
-    return Path(found.origin).parent / name
 
 
 def voice(samples: int, rate: int) -> dict[str, Any]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,6 +10,7 @@ import pytest
 from numpy.typing import NDArray
 
 import ascendsim as asim
+from tests.support.packages import file_of
 
 MODELS = {
     "detector": ("ddddocr", "common_det.onnx", {"images": (1, 3, 416, 416)}),  # YOLOX-like, 279 nodes
@@ -23,13 +22,6 @@ MODELS = {
     ),  # convolution and attention, dynamic width
     "direction": ("rapidocr_onnxruntime", "models/ch_ppocr_mobile_v2.0_cls_infer.onnx", {"x": (1, 3, 48, 192)}),  # 566 nodes
 }
-
-
-def _file(package: str, name: str) -> Path:
-    found = importlib.util.find_spec(package)  # finds the folder, runs nothing of the package
-    if found is None or found.origin is None:
-        pytest.skip(f"package {package} is not installed (tests/requirements-models.txt)")
-    return Path(found.origin).parent / name
 
 
 def _picture(shape: tuple[int, ...]) -> NDArray[Any]:
@@ -44,7 +36,7 @@ def _picture(shape: tuple[int, ...]) -> NDArray[Any]:
 @pytest.mark.parametrize("name", MODELS)
 def test_values_equal_onnxruntime(name: str) -> None:
     package, file, shapes = MODELS[name]
-    path = _file(package, file)
+    path = file_of(package, file)
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 3
     session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])

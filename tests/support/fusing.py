@@ -119,3 +119,8 @@ def difference(before: Graph, after: Graph, seed: int = 0) -> float:
         spread = float(np.ptp(finite)) if finite.size else 0.0
         worst = max(worst, float(np.max(gap, initial=0) / max(spread, 1e-30)))
     return worst
+
+
+def types(graph: Graph) -> list[str]:
+    """Operators in execution order."""
+    return [node.op_type for node in graph.topological()]
