@@ -155,7 +155,7 @@ def compile(
         optimization_switch: "PassA:on;PassB:off", stronger than the file (ATC's option).
         oo_level: "O3", or "O1" for only those passes that CANN needs to work (ATC's option).
         buffer_optimize: "l2_optimize", "l1_optimize" or "off_optimize" (ATC's option); counts at fusion="all".
-            As in CANN, l1_optimize equals off_optimize (the option `l1_fusion` joins convolutions through L1).
+            As in CANN, l1_optimize equals off_optimize, unless the option `l1_fusion` joins convolutions through L1.
         output_type: Element type of floating-point outputs: "FP16", "FP32", or "node:index:type;..." (ATC's option).
         insert_op_conf: File of static AIPP operators (ATC's option): the inputs that it names become uint8 images, converted on the way
             into the first convolution; see `frontends.aipp`.
@@ -205,7 +205,7 @@ def compile(
     result_types = output_types(device, output_type)
     engine.prepare(device)
     gears = {"dynamic_batch_size": dynamic_batch_size, "dynamic_image_size": dynamic_image_size, "dynamic_dims": dynamic_dims}
-    if any(gears.values()) or is_dynamic(device):
+    if any(value is not None for value in gears.values()) or is_dynamic(device):
         from ascendsim.api.gears import compile_open
 
         engine.finish(device)

@@ -55,7 +55,7 @@ class MemoryReport:
         rows = [
             (
                 region.name,
-                "weight" if region.kind == "weight" else region.kind,
+                region.kind,
                 region.offset,
                 align(region.bytes, ALIGNMENT),
                 None if region.kind == "weight" else region.first,

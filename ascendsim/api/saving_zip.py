@@ -42,7 +42,7 @@ def write_entries(stream: BinaryIO, texts: Mapping[str, bytes], name: str, chunk
 
 
 def read_entries(path: str | PathLike[str], names: Iterable[str], large: str) -> dict[str, bytes]:
-    """Reads the named entries; all of them must be there and nothing else.
+    """Reads the named entries; all of them must be there, others are passed over.
 
     Args:
         path: The file.

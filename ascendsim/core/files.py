@@ -1,4 +1,4 @@
-"""Paths that users give, and writing output files whole or not at all."""
+"""Files that users name: paths, bounded reading, and writing whole or not at all."""
 
 from __future__ import annotations
 
@@ -21,6 +21,26 @@ def path_option(name: str, value: Any) -> Path:
     if not isinstance(value, (str, PathLike)):
         raise InputError(f"option {name}", "must be a path", repr(value))
     return Path(value)
+
+
+def read_bounded(path: str | PathLike[str], subject: str, most: int, code: str = "") -> bytes:
+    """Reads a file that a user names, but no more than one byte beyond a limit, so that the caller can tell what is too large.
+
+    Args:
+        path: The file.
+        subject: What messages call it.
+        most: Bytes that it may have.
+        code: Put behind the message, for example CANN's code.
+
+    Raises:
+        InputError: If it cannot be opened or read.
+    """
+    try:
+        with Path(path).open("rb") as stream:
+            return stream.read(most + 1)
+    except (OSError, ValueError) as error:  # ValueError: a NUL character in the path
+        why = getattr(error, "strerror", None) or str(error)
+        raise InputError(subject, f"cannot be opened ({why}){code}", remedy="give the path of a readable file") from None
 
 
 @contextmanager

@@ -15,10 +15,10 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping
 from os import PathLike
-from pathlib import Path
 from typing import Any
 
 from ascendsim.core.errors import InputError, suggest
+from ascendsim.core.files import read_bounded
 from ascendsim.passes.aipp.settings import CHANNELS, AippSettings
 
 MAX_BYTES = 64 * 1024  # a block with every field is below 2 KiB
@@ -99,12 +99,7 @@ def read_aipp_file(path: str | PathLike[str]) -> tuple[AippSettings, ...]:
         InputError: If it cannot be read or breaks a rule; names block, field and line.
     """
     subject = f"AIPP file {str(path)!r}"
-    try:
-        with Path(path).open("rb") as stream:
-            content = stream.read(MAX_BYTES + 1)
-    except (OSError, ValueError) as error:  # ValueError: a NUL character in the path
-        why = getattr(error, "strerror", None) or str(error)
-        raise InputError(subject, f"cannot be opened ({why})", remedy="give the path of a readable file") from None
+    content = read_bounded(path, subject, MAX_BYTES)
     if len(content) > MAX_BYTES:
         raise InputError(subject, f"must not be larger than {MAX_BYTES >> 10} KiB")
     try:

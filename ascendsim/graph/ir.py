@@ -275,6 +275,9 @@ class Graph:
             tensor.producer, tensor.index, tensor.constant = None, 0, constant
         for index in range(node.input_count):
             node.set_input(index, None)
+        for before in node.control:  # who waited for the node waits for what it waited for
+            for follower in tuple(node._followers):
+                follower.add_control(before)
         self._forget(node)
 
     def _forget(self, node: Node) -> None:

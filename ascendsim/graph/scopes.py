@@ -19,6 +19,11 @@ def clear_scopes(graph: Graph) -> None:
         node.origin.pop(SCOPE, None)
 
 
+def next_scope(graph: Graph) -> int:
+    """The first number behind those of all scopes."""
+    return 1 + max((int(node.origin[SCOPE]) for node in graph.nodes if SCOPE in node.origin), default=-1)
+
+
 def internal_tensors(nodes: Sequence[Node]) -> tuple[Tensor, ...]:
     """Tensors that are made in a scope and that nobody outside reads."""
     inside = set(nodes)

@@ -63,7 +63,7 @@ def _verify_scope(graph: Graph, outer: tuple[Graph, ...], depth: int) -> None:
         raise GraphError(f"graph {graph.name!r}", f"must not nest deeper than {MAX_NESTING} subgraphs", remedy="flatten the model")
     scopes = (graph, *outer)
     _verify_ends(graph, scopes)
-    _verify_tensors(graph, scopes)
+    _verify_tensors(graph)
     for node in graph.nodes:
         _verify_node(graph, node, scopes)
     graph.topological(anew=True)
@@ -96,7 +96,7 @@ def _verify_ends(graph: Graph, scopes: tuple[Graph, ...]) -> None:
             raise GraphError(subject, "must have an input, a constant or a source node", remedy="make an input with graph.add_input")
 
 
-def _verify_tensors(graph: Graph, scopes: tuple[Graph, ...]) -> None:
+def _verify_tensors(graph: Graph) -> None:
     inputs = set(graph.inputs)
     for name, tensor in graph.tensors.items():
         if tensor.name != name:

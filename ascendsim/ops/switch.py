@@ -17,10 +17,12 @@ import numpy as np
 from ascendsim.core.dtypes import DType
 from ascendsim.core.errors import CompileError, GraphError
 from ascendsim.graph.ir import Node
+from ascendsim.ops.control_flow_shapes import merge_shapes
 from ascendsim.opset import InferContext, OpDef
 from ascendsim.opset.work import LowerContext, Work
 
 DOMAIN = "ascend"
+WHY = "cannot run: its condition is not constant, or its dead side is an output of the graph or waited for"
 REMEDY = "make the condition constant, and leave optimisation on, or export the branches as If"
 
 
@@ -32,27 +34,24 @@ def _switch_infer(ctx: InferContext) -> None:
 def _merge_infer(ctx: InferContext) -> None:
     """Inputs agree in type; a dimension in which they differ is open, and so is the rank."""
     given = [tensor for tensor in ctx.node.inputs if tensor is not None]
-    kind, shape = given[0].dtype, given[0].shape
-    if kind is None:
+    if not given or given[0].dtype is None:
         raise ctx.fail("needs inputs of a known element type")
+    kind, shape = given[0].dtype, given[0].shape
     for tensor in given[1:]:
         if tensor.dtype is not kind:
             raise ctx.fail("needs inputs of one element type")
-        if shape is None or tensor.shape is None or len(shape) != len(tensor.shape):
-            shape = None
-        else:
-            shape = tuple(one if one == other else None for one, other in zip(shape, tensor.shape, strict=True))
+        shape = merge_shapes(shape, tensor.shape)
     ctx.set(0, kind, shape)
     if len(ctx.node.outputs) > 1:
         ctx.set(1, DType.INT32, ())
 
 
 def _no_values(node: Node, _inputs: Sequence[Any], _wanted: Sequence[np.dtype[Any]]) -> Sequence[Any]:
-    raise GraphError(f"node {node.name!r} ({node.op_type})", "has no values: its condition is not constant", remedy=REMEDY)
+    raise GraphError(f"node {node.name!r} ({node.op_type})", WHY, remedy=REMEDY)
 
 
 def _no_work(node: Node, _ctx: LowerContext) -> Work:
-    raise CompileError(f"node {node.name!r} ({node.op_type})", "cannot run: its condition is not constant", remedy=REMEDY)
+    raise CompileError(f"node {node.name!r} ({node.op_type})", WHY, remedy=REMEDY)
 
 
 OPERATORS: tuple[OpDef, ...] = (

@@ -37,7 +37,7 @@ def fold_small(node: Node, definition: OpDef) -> list[Array] | None:
     Raises:
         GraphError: If the operator fails on its constants; names the node.
     """
-    if not definition.foldable or any(True for _ in node.subgraphs) or not _operands_known(node) or not _results_small(node):
+    if not definition.foldable or node.subgraphs or not _operands_known(node) or not _results_small(node):
         return None
     arrays = [None if t is None or t.constant is None else t.constant.array() for t in node.inputs]
     dtypes: list[np.dtype[Any]] = [(t.origin_dtype or t.element_type).numpy for t in node.outputs]

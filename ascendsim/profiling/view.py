@@ -11,7 +11,6 @@ from functools import cached_property
 
 from ascendsim.core.errors import SimulationError
 from ascendsim.graph.ir import Graph, Node, Tensor
-from ascendsim.graph.scopes import FUSED_SEPARATOR as FUSED_SEPARATOR
 from ascendsim.isa.program import CoreKind, Program, Task, TaskKind
 from ascendsim.opset.definition import OpSet
 from ascendsim.soc.spec import SocSpec

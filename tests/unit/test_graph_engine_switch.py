@@ -65,3 +65,34 @@ def test_a_condition_that_is_computed_is_told() -> None:
 def test_dead_edges_stay_if_asked_for() -> None:
     result = asim.optimize(switching(True), oo_dead_code_elimination=False)
     assert {"Switch", "Merge"} <= {node.op_type for node in result.graph.nodes}
+
+
+def test_a_switch_inside_the_dead_side_goes_with_it() -> None:
+    b = asim.GraphBuilder()
+    x, inner = b.input("x", (2,)), b.input("inner", (), "bool")
+    no, yes = b.ops("Switch", x, np.array(True), outputs=2, name="outer", domain="ascend")
+    sides = b.ops("Switch", no, inner, outputs=2, name="nested", domain="ascend")
+    nested = b.op("Merge", b.op("Neg", sides[0]), b.op("Abs", sides[1]), name="joined", domain="ascend")
+    b.output(b.op("Merge", nested, b.op("Exp", yes), name="merge", domain="ascend"), "y")
+    result = asim.optimize(b.build())
+    assert [node.op_type for node in result.graph.nodes] == ["Exp"]
+
+
+def test_names_of_outputs_and_the_order_of_others_stay() -> None:
+    b = asim.GraphBuilder()
+    x = b.input("x", (2,))
+    no, yes = b.ops("Switch", x, np.array(True), outputs=2, name="switch", domain="ascend")
+    merged = b.ops("Merge", b.op("Neg", no, name="dead"), yes, outputs=2, name="merge", domain="ascend")
+    b.output(merged[0], "y")
+    b.output(merged[1], "n")
+    early, late = b.op("Abs", x, name="early"), b.op("Sqrt", x, name="late")
+    b.output(b.op("Add", early, late), "z")
+    graph = b.build()
+    graph.node("switch").add_control(graph.node("early"))
+    graph.node("late").add_control(graph.node("switch"))
+    result = asim.optimize(graph).graph
+    assert [tensor.name for tensor in result.outputs] == ["y", "n", "z"]
+    assert result.node("late").control == (result.node("early"),)
+    outputs = asim.run(asim.compile(graph), {"x": np.ones(2, np.float32)}, values="float32").outputs
+    assert outputs["n"] == 1
+    np.testing.assert_array_equal(outputs["y"], np.ones(2, np.float32))

@@ -163,3 +163,13 @@ def test_large_graphs_are_handled_in_linear_time(length):
         graph.remove_node(node)
     assert len(graph) == 0
     assert time.process_time() - start < 10  # a quadratic step takes minutes
+
+
+def test_who_waits_for_what_becomes_a_constant_waits_for_what_that_waited_for() -> None:
+    graph = Graph("waiting")
+    x = graph.add_input("x", DType.FLOAT32, (2,))
+    first, folded, last = (graph.add_node("Relu", [x], name=name) for name in ("first", "folded", "last"))
+    folded.add_control(first)
+    last.add_control(folded)
+    graph.make_constant(folded, [Constant(np.zeros(2, np.float32))])
+    assert last.control == (first,)

@@ -32,6 +32,12 @@ def scalar(tensor: Tensor | None) -> float | None:
     return None if values is None else float(np.asarray(values).reshape(-1)[0])
 
 
+def numbers(tensor: Tensor | None) -> list[float] | None:
+    """Values of a constant as plain numbers, else None."""
+    values = known_values(tensor)
+    return None if values is None else [float(value) for value in np.asarray(values).reshape(-1)]
+
+
 def not_scalar(match: Match, name: str, wanted: float, tolerance: float = 0.0) -> str | None:
     """Why a captured tensor is not the constant `wanted` (within an absolute tolerance)."""
     value = scalar(match.tensors[name])

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from ascendsim.core.errors import InputError
-from ascendsim.core.files import write_whole
+from ascendsim.core.files import read_bounded, write_whole
 from ascendsim.passes.fusion.catalogue import Family
 from ascendsim.passes.fusion.report import FusionReport
 
@@ -95,11 +95,7 @@ def read_result(path: str | PathLike[str]) -> tuple[FusionCounts, ...]:
         InputError: If the file cannot be read or is no such file.
     """
     subject = f"fusion result file {str(path)!r}"
-    try:
-        with Path(path).open("rb") as stream:
-            content = stream.read(MAX_BYTES + 1)
-    except (OSError, ValueError) as error:
-        raise InputError(subject, f"cannot be opened ({getattr(error, 'strerror', None) or error})") from None
+    content = read_bounded(path, subject, MAX_BYTES)
     if len(content) > MAX_BYTES:
         raise InputError(subject, f"must not be larger than {MAX_BYTES >> 20} MiB")
     try:

@@ -14,10 +14,10 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from os import PathLike
-from pathlib import Path
 from typing import Any, NoReturn
 
 from ascendsim.core.errors import InputError, suggest
+from ascendsim.core.files import read_bounded
 from ascendsim.passes.fusion.catalogue import Family
 
 ALL = "ALL"
@@ -53,12 +53,7 @@ def read_switch_file(path: str | PathLike[str]) -> SwitchFile:
         InputError: EM_OPEN_FILE_FAILED if it cannot be opened or is empty, EM_INVALID_CONTENT if its content breaks a rule.
     """
     subject = f"fusion switch file {str(path)!r}"
-    try:
-        with Path(path).open("rb") as stream:
-            content = stream.read(MAX_BYTES + 1)
-    except (OSError, ValueError) as error:  # ValueError: a NUL character in the path
-        why = getattr(error, "strerror", None) or str(error)
-        raise InputError(subject, f"cannot be opened ({why}) [EM_OPEN_FILE_FAILED]", remedy="give the path of a readable file") from None
+    content = read_bounded(path, subject, MAX_BYTES, " [EM_OPEN_FILE_FAILED]")
     if not content.strip():
         raise InputError(subject, "is empty [EM_OPEN_FILE_FAILED]", remedy='write {"Switch": {"GraphFusion": {"PassName": "off"}}}')
     if len(content) > MAX_BYTES:

@@ -100,8 +100,10 @@ def parse_gears(kind: Kind, value: GearOption, graph: Graph, limit: int = MAX_GE
     for gear in gears:
         if len(gear) != wanted:
             raise InputError(option, f"needs {wanted} numbers in every gear (E10037)", ",".join(map(str, gear)))
-        if any(not 0 < number < MAX_DIM for number in gear):
+        if any(number < 1 for number in gear):
             raise InputError(option, "needs numbers above 0 (E10038)", ",".join(map(str, gear)))
+        if any(number >= MAX_DIM for number in gear):
+            raise InputError(option, f"needs numbers up to {MAX_DIM - 1}", ",".join(map(str, gear)))
     doubles = [gear for number, gear in enumerate(gears) if gear in gears[:number]]
     if doubles:
         raise InputError(option, "must not name a gear twice (E10039)", ",".join(map(str, doubles[0])))

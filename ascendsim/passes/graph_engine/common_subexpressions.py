@@ -42,7 +42,7 @@ def _merge_in(graph: Graph, opset: OpSet) -> tuple[int, int]:
     outputs = set(graph.outputs)
     merged = kept = 0
     for node in graph.topological():
-        if any(True for _ in node.subgraphs):
+        if node.subgraphs:
             for _, subgraph in node.subgraphs:
                 inner_merged, inner_kept = _merge_in(subgraph, opset)
                 merged, kept = merged + inner_merged, kept + inner_kept

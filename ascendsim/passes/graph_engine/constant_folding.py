@@ -45,7 +45,7 @@ class ConstantFoldingPass:
         if is_folded(node) or not node.outputs or any(t is not None and t.constant is None for t in node.inputs):
             return False
         definition = site.opset.find(node.op_type, node.domain)
-        if definition is None or not definition.foldable or any(True for _ in node.subgraphs):
+        if definition is None or not definition.foldable or node.subgraphs:
             site.tally.leave(node, "no host kernel")
             return False
         if (node.domain, node.op_type) in QUANTISING:

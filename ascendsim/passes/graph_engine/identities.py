@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ascendsim.graph.ir import Node
-from ascendsim.passes.graph_engine.edits import bypass, is_standard, same_type, small_value
-from ascendsim.passes.graph_engine.node_pass import Site, again_around
+from ascendsim.passes.graph_engine.edits import is_standard, same_type, small_value
+from ascendsim.passes.graph_engine.node_pass import Site, replace_by
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,12 +38,7 @@ class RemoveForwarding:
         source = node.required(0)
         if not same_type(source, node.output):
             return False
-        again_around(node, site)
-        if not bypass(node, source):
-            site.tally.leave(node, "it names an output")
-            return False
-        site.tally.count(f"removed {self.op_type}")
-        return True
+        return replace_by(node, source, site)
 
 
 def _forwards(node: Node) -> bool:

@@ -18,7 +18,7 @@ def is_folded(node: Node) -> bool:
 
 def must_stay(node: Node) -> bool:
     """Whether a node is never folded: it carries the attribute for that, or has subgraphs."""
-    return bool(node.attr(KEEP, 0)) or any(True for _ in node.subgraphs)
+    return bool(node.attr(KEEP, 0)) or bool(node.subgraphs)
 
 
 def keep_values(node: Node, values: Sequence[Constant], site: Site, potential: bool) -> None:
@@ -39,9 +39,6 @@ def keep_values(node: Node, values: Sequence[Constant], site: Site, potential: b
             tensor.constant = value
         return
     graph, inputs = site.graph, node.inputs
-    for before in node.control:
-        for follower in tuple(node._followers):
-            follower.add_control(before)
     graph.make_constant(node, list(values))
     drop_constants(graph, (*inputs, *node.outputs))
 

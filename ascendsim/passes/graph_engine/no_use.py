@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from ascendsim.graph.ir import Node
-from ascendsim.passes.graph_engine.edits import bypass, same_type, small_value
-from ascendsim.passes.graph_engine.node_pass import Site, again_around, standard
+from ascendsim.passes.graph_engine.edits import same_type, small_value
+from ascendsim.passes.graph_engine.node_pass import Site, replace_by, standard
 
 RESHAPES = ("Reshape", "Flatten", "Squeeze", "Unsqueeze")
 
@@ -89,12 +89,7 @@ class RemoveUnchanging:
         source = node.required(0)
         if not same_type(source, node.output) or not rules[node.op_type](node):
             return False
-        again_around(node, site)
-        if not bypass(node, source):
-            site.tally.leave(node, "it names an output")
-            return False
-        site.tally.count(f"removed {node.op_type}")
-        return True
+        return replace_by(node, source, site)
 
 
 NO_USE_RESHAPE, UNCHANGED_TRANSPOSE, CAST_REMOVE, ADD_N, NO_USE_MOVEMENT = (RemoveUnchanging(name) for name in _RULES)

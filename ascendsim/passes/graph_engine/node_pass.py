@@ -10,6 +10,7 @@ from typing import Protocol
 from ascendsim.graph.ir import Dim, Graph, Node, Tensor
 from ascendsim.opset import OpSet
 from ascendsim.passes.base import PassResult
+from ascendsim.passes.graph_engine.edits import bypass
 
 LEFT = "left"  # beginning of the name of a count of what a pass left alone
 NOTES_LEFT_OUT = "notes left out"
@@ -121,3 +122,13 @@ def again_readers(node: Node, site: Site) -> None:
     for tensor in node.outputs:
         for reader in tensor.consumers:
             site.again(reader)
+
+
+def replace_by(node: Node, source: Tensor, site: Site) -> bool:
+    """Lets readers of a node read `source` instead and counts that; a node that names an output of the graph stays."""
+    again_around(node, site)
+    if not bypass(node, source):
+        site.tally.leave(node, "it names an output")
+        return False
+    site.tally.count(f"removed {node.op_type}")
+    return True

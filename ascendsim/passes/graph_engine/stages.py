@@ -73,7 +73,7 @@ class Stage:
         return (*self.node_passes, *self.closing, *self.passes)
 
 
-def before_fusion(opset: OpSet) -> tuple[Stage, ...]:
+def before_fusion() -> tuple[Stage, ...]:
     """The stages before graph fusion."""
     traversal: tuple[NodePass, ...] = (
         SwitchDeadBranchElimination(),
@@ -126,7 +126,7 @@ def after_fusion(opset: OpSet) -> tuple[Stage, ...]:
 
 def all_stages(opset: OpSet) -> tuple[Stage, ...]:
     """Every stage, in order."""
-    return (*before_fusion(opset), *after_fusion(opset))
+    return (*before_fusion(), *after_fusion(opset))
 
 
 def pass_names(opset: OpSet) -> tuple[str, ...]:
@@ -160,7 +160,7 @@ class GraphEngine:
             PassError: If a pass failed or broke the graph.
         """
         self._weight = None
-        for step in self._steps(before_fusion(self.opset)):
+        for step in self._steps(before_fusion()):
             step(graph)
 
     def finish(self, graph: Graph) -> None:

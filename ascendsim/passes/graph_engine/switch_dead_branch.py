@@ -31,19 +31,21 @@ class SwitchDeadBranchElimination:
 
     def run(self, node: Node, site: Site) -> bool:
         condition = small_value(node.input(1), 1)
-        if condition is None:
+        if condition is None or len(node.outputs) != 2:
             site.tally.leave(node, "condition not constant")
             return False
         live = int(bool(condition.reshape(-1)[0]))
-        dead = _dead_nodes(node.outputs[1 - live], site.graph)
-        if dead is None or any(node.outputs[live] is output for output in site.graph.outputs):
-            site.tally.leave(node, "a side is an output of the graph, read in a subgraph, or waited for")
+        alive, side = node.outputs[live], node.outputs[1 - live]
+        dead = _dead_nodes(side, site.graph)
+        if dead is None:
+            site.tally.leave(node, "its dead side is an output of the graph, read in a subgraph, or waited for")
             return False
         data, pred = node.required(0), node.required(1)
         again_around(node, site)
-        merges = _cut(dead, node.outputs[1 - live])
-        site.graph.replace_uses(node.outputs[live], data)
-        remove(node)
+        merges = _cut(dead, side)
+        node.outputs[:] = [alive, side]
+        alive.index, side.index = 0, 1
+        _hand_on(node, data)
         drop_constants(site.graph, (pred,))
         for merge in merges:
             site.again(merge)
@@ -68,14 +70,33 @@ class MergePass:
         if len(node.outputs) > 1 and (node.outputs[1].uses or any(node.outputs[1] is output for output in site.graph.outputs)):
             index = node.outputs.pop()
             index.producer, index.index, index.constant = None, 0, Constant(np.array(number, np.int32))
-        if not bypass(node, source):
-            return False
+        _hand_on(node, source)
         site.tally.count("removed Merge")
         return True
 
 
+def _is_merge(node: Node) -> bool:
+    return (node.domain, node.op_type) == (DOMAIN, MERGE)
+
+
+def _hand_on(node: Node, source: Tensor) -> None:
+    """Takes a node out whose first output is `source` and whose others nobody reads; an Identity stays where the output's name must."""
+    if bypass(node, source):
+        return
+    graph = node.graph
+    assert graph is not None
+    for unread in node.outputs[1:]:
+        unread.producer = None
+        graph.remove_tensor(unread)
+    del node.outputs[1:]
+    node.op_type, node.domain = "Identity", ""
+    node.attributes.clear()
+    node.set_input(0, source)
+    node.truncate_inputs(1)
+
+
 def _dead_nodes(side: Tensor, graph: Graph) -> list[Node] | None:
-    """Nodes that get nothing if a tensor is dead, those before a Merge only; None if an output of the graph would be among what is lost."""
+    """Nodes that get nothing if a tensor is dead, a Merge only if all its inputs are dead; None if more than such nodes would be lost."""
     found: dict[Node, None] = {}
     waiting = [side]
     while waiting:
@@ -85,21 +106,22 @@ def _dead_nodes(side: Tensor, graph: Graph) -> list[Node] | None:
         for reader in tensor.consumers:
             if reader.graph is not graph:
                 return None
-            if reader not in found and (reader.domain, reader.op_type) != (DOMAIN, MERGE):
-                found[reader] = None
-                waiting.extend(reader.outputs)
+            if reader in found or (_is_merge(reader) and not all(t in (None, side) or t.producer in found for t in reader.inputs)):
+                continue
+            found[reader] = None
+            waiting.extend(reader.outputs)
     return None if any(follower not in found for node in found for follower in node._followers) else list(found)
 
 
 def _cut(dead: list[Node], side: Tensor) -> list[Node]:
     """Takes dead inputs off the Merges behind, and the dead nodes out of the graph; the Merges."""
     merges: dict[Node, None] = {}
+    left = dict.fromkeys(dead)
     for tensor in (side, *(output for node in dead for output in node.outputs)):
         for use in tensor.uses:
-            if (use.node.domain, use.node.op_type) == (DOMAIN, MERGE):
+            if _is_merge(use.node) and use.node not in left:
                 use.node.set_input(use.index, None)
                 merges[use.node] = None
-    left = dict.fromkeys(dead)
     while left:
         for node in [node for node in left if not any(tensor.uses for tensor in node.outputs)]:
             del left[node]

@@ -128,7 +128,7 @@ class Groups:
 
 def may_join(node: Node, types: Collection[str]) -> bool:
     """Whether a node's operator is on a list and its tensors are static and of types that the vector unit has."""
-    if mindspore_type(node) not in types or node.control or any(True for _ in node.subgraphs) or len(node.outputs) != 1:
+    if mindspore_type(node) not in types or node.control or node.subgraphs or len(node.outputs) != 1:
         return False
     tensors = [tensor for tensor in (*node.inputs, *node.outputs) if tensor is not None and not lies_inside(tensor)]
     return all(tensor.is_static and tensor.dtype in _TYPES and tensor.elements > 0 for tensor in tensors)

@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ascendsim.graph.ir import Graph, Node, Tensor
-from ascendsim.graph.scopes import SCOPE, SECOND_STAGE, internal_tensors, units_in_order
+from ascendsim.graph.scopes import SCOPE, SECOND_STAGE, internal_tensors, next_scope, units_in_order
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ def find_pairs(graph: Graph) -> list[Pair]:
 
 def join_pair(graph: Graph, pair: Pair) -> tuple[Node, ...]:
     """Marks a pair as one scope; returns its nodes in execution order."""
-    number = 1 + max((int(node.origin[SCOPE]) for node in graph.nodes if SCOPE in node.origin), default=-1)
+    number = next_scope(graph)
     for node in (*pair.first, *pair.second):
         node.origin[SCOPE] = number
     pair.second[0].origin[SECOND_STAGE] = True

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 from ascendsim.core.formats import Format
 from ascendsim.graph.ir import Graph, Node, Tensor
+from ascendsim.passes.fusion.checks import numbers
 
 _ELEMENTWISE = frozenset(
     {
@@ -170,7 +171,7 @@ def _factor(node: Node, factors: Mapping[str, int], batch: int) -> int | None:
     """Rows a sample of a node's outputs, None if it cannot run on a part of the batch."""
     inputs = [tensor for tensor in node.inputs if tensor is not None]
     cut = [tensor for tensor in inputs if tensor.name in factors]
-    if not cut or node.control or any(True for _ in node.subgraphs):
+    if not cut or node.control or node.subgraphs:
         return None
     if not all(tensor.is_static and tensor.static_shape for tensor in node.outputs):
         return None
@@ -242,23 +243,15 @@ def _with_axes(node: Node, rank: int) -> bool:
     """Operators whose axes are in an input or an attribute: reductions, padding, slicing, resizing, squeezing."""
     kind = node.op_type
     if kind == "Resize":
-        scales = _values(node, 2)
+        scales = numbers(node.input(2))
         return node.input(3) is None and scales is not None and len(scales) == rank and scales[0] == 1
     if kind == "Pad":
-        pads = _values(node, 1)
+        pads = numbers(node.input(1))
         return node.input(3) is None and pads is not None and len(pads) == 2 * rank and pads[0] == 0 and pads[rank] == 0
-    axes = _values(node, 3 if kind == "Slice" else 1)
+    axes = numbers(node.input(3 if kind == "Slice" else 1))
     if kind in _REDUCTIONS or kind in ("Slice", "Squeeze"):
         return bool(axes) and axes is not None and all(int(axis) % rank != 0 for axis in axes)
     if kind == "Unsqueeze":
         wide = len(node.output.static_shape)
         return axes is not None and all(int(axis) % wide != 0 for axis in axes)
     return False
-
-
-def _values(node: Node, index: int) -> list[float] | None:
-    """Values of a constant input as plain numbers."""
-    tensor = node.input(index)
-    if tensor is None or tensor.constant is None or not tensor.constant.available:
-        return None
-    return [float(value) for value in tensor.constant.array().reshape(-1)]

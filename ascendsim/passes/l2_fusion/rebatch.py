@@ -20,7 +20,7 @@ import numpy as np
 from ascendsim.core.errors import CompileError
 from ascendsim.graph.copying import copy_graph
 from ascendsim.graph.ir import Graph, Node, Tensor
-from ascendsim.graph.scopes import SCOPE
+from ascendsim.graph.scopes import SCOPE, next_scope
 from ascendsim.passes.l2_fusion.batch_axis import BatchAxis, can_be_cut
 
 SUFFIX = "_l2split"
@@ -106,7 +106,7 @@ def cut_blocks(graph: Graph, axis: BatchAxis, blocks: Sequence[BatchBlock]) -> N
             pass does not divide the whole.
     """
     order: list[Node] = graph.topological()
-    scopes = max((int(node.origin[SCOPE]) for node in order if SCOPE in node.origin), default=-1) + 1
+    scopes = next_scope(graph)
     replaced: dict[Node, list[Node]] = {}
     for number, block in enumerate(blocks):
         nodes = [graph.node(name) for name in block.nodes]

@@ -10,9 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import Enum
 
-import numpy as np
-
 from ascendsim.graph.ir import Graph, Node, Tensor, Use
+from ascendsim.passes.fusion.checks import numbers
 
 BLOCK = 16  # C0 of float16
 
@@ -131,14 +130,14 @@ def _keeps_apart(node: Node) -> bool:
     if node.op_type == "PRelu":
         return node.required(1).is_constant and _broadcasts(node.required(1), node.output)
     if node.op_type == "Pad":
-        pads, rank = _known(node.input(1)), len(node.output.static_shape)
+        pads, rank = numbers(node.input(1)), len(node.output.static_shape)
         return node.input(3) is None and pads is not None and not pads[1] and not pads[rank + 1]
     if node.op_type == "Resize":
-        scales, sizes = _known(node.input(2)), _known(node.input(3))
+        scales, sizes = numbers(node.input(2)), numbers(node.input(3))
         given = scales if scales is not None and len(scales) else sizes
         return given is not None and not node.attr("axes", ()) and node.required(0).static_shape[1] == node.output.static_shape[1]
     if node.op_type == "ReduceMean":
-        axes, rank = _known(node.input(1)), len(node.output.static_shape)
+        axes, rank = numbers(node.input(1)), len(node.output.static_shape)
         return axes is not None and bool(node.attr("keepdims", 1)) and bool(len(axes)) and all(axis % rank > 1 for axis in axes)
     return False
 
@@ -173,12 +172,6 @@ def _broadcasts(tensor: Tensor, output: Tensor) -> bool:
         return False
     axis = channel_axis(tensor)
     return axis is None or ((tensor.is_constant or is_map(tensor)) and tensor.static_shape[axis] == output.static_shape[1])
-
-
-def _known(tensor: Tensor | None) -> list[float] | None:
-    if tensor is None or tensor.constant is None or not tensor.constant.available:
-        return None
-    return [float(value) for value in np.asarray(tensor.constant.array()).reshape(-1)]
 
 
 def shares_channels(tensor: Tensor | None, output: Tensor) -> bool:

@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import ClassVar
 
-import numpy as np
-
 from ascendsim.core.errors import AscendSimError, PassError
 from ascendsim.graph.copying import copy_graph
 from ascendsim.graph.ir import Graph, Tensor
@@ -138,13 +136,6 @@ def apply_lever(graph: Graph, lever: Lever, context: LeverContext, nodes: Collec
     except AscendSimError as error:
         raise PassError(f"lever {lever.name}", f"failed on {graph.name!r}: {error}", remedy="leave this lever out") from error
     return Rewritten(changed, tuple(done))
-
-
-def known_number(tensor: Tensor | None) -> float | None:
-    """The value of a constant with one element, None if it is anything else or its value is not known."""
-    if tensor is None or tensor.constant is None or not tensor.constant.available or not tensor.is_static or tensor.elements != 1:
-        return None
-    return float(np.asarray(tensor.constant.array()).reshape(-1)[0])
 
 
 def take_over(graph: Graph, old: Tensor, new: Tensor) -> None:

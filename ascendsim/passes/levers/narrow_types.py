@@ -89,7 +89,7 @@ class NarrowTypes(Lever):
                 continue
             for tensor in (*node.inputs, *node.outputs):
                 if tensor is not None and tensor.dtype in NARROW and not tensor.is_constant and tensor not in seen:
-                    group = _group(tensor, graph)
+                    group = _group(tensor)
                     seen.update(group.tensors)
                     found.append(_site(node, tensor, group, context))
                     break
@@ -99,7 +99,7 @@ class NarrowTypes(Lever):
         """Changes one group."""
         node = graph.node(site.node)
         start = next(t for t in (*node.inputs, *node.outputs) if t is not None and t.dtype in NARROW and not t.is_constant)
-        group = _group(start, graph)
+        group = _group(start)
         wide = start.element_type
         narrow = NARROW[wide]
         for use in group.constants:
@@ -126,7 +126,7 @@ def _site(node: Node, start: Tensor, group: _Group, context: LeverContext) -> Si
     return Site(node.name, names, reason, Relation.EXACT if exact else Relation.APPROXIMATE)
 
 
-def _group(start: Tensor, graph: Graph) -> _Group:
+def _group(start: Tensor) -> _Group:
     """The group of a wide tensor; `refused` says why it cannot change."""
     group, wide = _Group(), start.element_type
     stack = [start]

@@ -13,7 +13,8 @@ import math
 
 from ascendsim.core.dtypes import DType
 from ascendsim.graph.ir import Graph, Node, Tensor
-from ascendsim.passes.levers.lever import Lever, LeverContext, Relation, Site, known_number, take_over
+from ascendsim.passes.fusion.checks import scalar
+from ascendsim.passes.levers.lever import Lever, LeverContext, Relation, Site, take_over
 
 MAX_POWER = 64  # products beyond that many round too often to be the same function
 _NEVER_NEGATIVE = frozenset({"Abs", "Exp", "Relu", "Sigmoid", "Softmax", "Softplus", "Sqrt", "ReduceL1", "ReduceL2", "ReduceSumSquare"})
@@ -42,7 +43,7 @@ class PowToMul(Lever):
     def rewrite(self, graph: Graph, site: Site, context: LeverContext) -> None:
         """Replaces one Pow."""
         node = graph.node(site.node)
-        base, exponent = node.required(0), known_number(node.input(1))
+        base, exponent = node.required(0), scalar(node.input(1))
         if exponent is not None and _is_chain(exponent):
             result = _chain(graph, base, exponent, node.name, context)
         else:
@@ -53,7 +54,7 @@ class PowToMul(Lever):
 
     def _site(self, node: Node, context: LeverContext) -> Site:
         where = "runs on the AI CPU" if node.name in context.ai_cpu else "takes some 40 vector instructions"
-        base, exponent = node.required(0), known_number(node.input(1))
+        base, exponent = node.required(0), scalar(node.input(1))
         if node.output.shape != base.shape:
             return Site(node.name, (node.name,), "the exponent broadcasts the base to another shape", None)
         if exponent is not None and _is_chain(exponent):
