@@ -52,7 +52,7 @@ class Rates:
 
 
 def closed_form(task: Task, soc: SocSpec) -> TaskPrice:
-    """The price of a task by the closed form."""
+    """The price of a task by the closed form; the time to hand out blocks, one after another, is left out."""
     launch = soc.launch
     if task.kind is TaskKind.AI_CPU:
         time = (soc.ai_cpu.dispatch_us + soc.ai_cpu.overhead_us + launch.task_gap_us + task.cpu_us) * 1e-6

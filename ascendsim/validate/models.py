@@ -57,7 +57,7 @@ def compile_point(point: Point, folder: Path, fusion: str = "all", values: Mappi
 def compare_models(
     points: Sequence[Point],
     folder: Path,
-    fusion: str = "ub",
+    fusion: str = "all",
     progress: Callable[[int, int], None] | None = None,
     values: Callable[[Point], Mapping[str, float]] | None = None,
 ) -> Comparison:

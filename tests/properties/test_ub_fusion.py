@@ -58,7 +58,6 @@ def random_graph(steps: list[tuple[str, int]]) -> Graph:
 def test_values_bytes_and_scopes(steps: list[tuple[str, int]], profile: str, chip: str) -> None:
     fused = ub(random_graph(steps), chip, profile)  # checks programs and bytes
     assert same_values(fused)
-    assert fused.after.program.memory.peak_bytes >= 0
     for matched, effected in fused.counts.values():
         assert matched >= effected
     members = [name for scope in fused.report.scopes for name in scope.nodes]

@@ -136,10 +136,12 @@ def test_a_second_reader_keeps_them_apart() -> None:
     assert len(find_pairs(asim.compile(net(), "Ascend310", fusion="ub").graph)) == 1
 
 
-def test_a_tensor_that_fits_into_l2_may_as_well_go_there() -> None:
+def test_a_small_pair_is_joined_although_its_tensor_fits_into_l2() -> None:
     graph = net(batch=1, size=14)
     model = asim.compile(graph, "Ascend310", options=ON)
-    assert len(model.buffers.l1.pairs) + len(model.buffers.l1.refused) == 1
+    (pair,) = model.buffers.l1.pairs
+    assert pair.pair_us < pair.apart_us
+    assert not model.buffers.l1.refused
 
 
 def test_options_switch_it() -> None:
