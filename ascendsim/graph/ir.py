@@ -8,7 +8,7 @@ Operator names and semantics inside the graph are those of the newest ONNX opset
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Union
 
@@ -34,11 +34,12 @@ class Node:
         origin: Free facts that a pass or report wants to keep: "framework", "source_names", "inserted" ...
     """
 
-    __slots__ = ("_control", "_followers", "_inputs", "attributes", "domain", "graph", "name", "op_type", "origin", "outputs")
+    __slots__ = ("_control", "_followers", "_inputs", "_ports", "attributes", "domain", "graph", "name", "op_type", "origin", "outputs")
 
     def __init__(self, op_type: str, name: str, domain: str = "") -> None:
         self.op_type, self.name, self.domain = op_type, name, domain
         self._inputs: list[Tensor | None] = []
+        self._ports: list[Use] = []  # this node's end of each edge, made once
         self.outputs: list[Tensor] = []
         self.attributes: dict[str, AttributeValue] = {}
         self._control: dict[Node, None] = {}
@@ -74,19 +75,20 @@ class Node:
         """Connects an input port (extending the list with absent inputs if needed) and keeps both use lists right."""
         self._changed()
         while index >= len(self._inputs):
+            self._ports.append(Use(self, len(self._ports)))
             self._inputs.append(None)
-        old = self._inputs[index]
+        old, port = self._inputs[index], self._ports[index]
         if old is not None:
-            old._uses.pop(Use(self, index), None)
+            old._uses.pop(port, None)
         self._inputs[index] = tensor
         if tensor is not None:
-            tensor._uses[Use(self, index)] = None
+            tensor._uses[port] = None
 
     def truncate_inputs(self, count: int) -> None:
         """Drops input ports from `count` on."""
         for index in range(count, len(self._inputs)):
             self.set_input(index, None)
-        del self._inputs[count:]
+        del self._inputs[count:], self._ports[count:]
 
     @property
     def control(self) -> tuple[Node, ...]:
@@ -165,6 +167,11 @@ class Graph:
     @property
     def constants(self) -> Iterator[Tensor]:
         return (t for t in self._tensors.values() if t.constant is not None)
+
+    @property
+    def holders(self) -> list[Node]:
+        """Nodes that hold subgraphs, in insertion order."""
+        return [node for node in self._nodes if node.attributes and node.subgraphs]
 
     def __len__(self) -> int:
         return len(self._nodes)
@@ -313,16 +320,15 @@ class Graph:
         tensor.name = name
         self._tensors[name] = tensor
 
-    def predecessors(self, node: Node) -> Iterator[Node]:
+    def predecessors(self, node: Node) -> list[Node]:
         """Nodes that must run before `node`: producers of its inputs, of what its subgraphs read from outside, and control edges."""
-        for tensor in node._inputs:
-            if tensor is not None and tensor.producer is not None:
-                yield tensor.producer
-        yield from node._control
+        found = [tensor.producer for tensor in node._inputs if tensor is not None and tensor.producer is not None]
+        found += node._control
         for _, subgraph in node.subgraphs:
             for tensor in subgraph.captured():
                 if tensor.producer is not None and tensor.producer.graph is self:
-                    yield tensor.producer
+                    found.append(tensor.producer)
+        return found
 
     def captured(self) -> Iterator[Tensor]:
         """Tensors of outer graphs that this subgraph (or one inside it) reads."""
@@ -337,49 +343,48 @@ class Graph:
         """Nodes in execution order; ties keep insertion order.
 
         Args:
-            anew: Whether to sort even if no method of the graph or its nodes has changed anything since the last time.
+            anew: Whether to look at the edges even if no method of the graph or its nodes has changed anything since the last time.
 
         Raises:
             GraphError: If the graph has a cycle; names the nodes on it.
         """
-        if self._order is not None and not anew:
-            return list(self._order)
-        order = self._in_insertion_order() or self._sorted()
+        known = self._order
+        if known is not None and (not anew or self._can_run(known)):
+            return list(known)
+        order = list(self._nodes) if self._can_run(self._nodes) else self._sorted()
         # What a subgraph reads from outside can change without notice.
-        self._order = None if any(node.subgraphs for node in order) else order
+        self._order = None if self.holders else order
         return list(order)
 
-    def _in_insertion_order(self) -> list[Node] | None:
-        """The nodes if each one comes after those that it needs, which then is the execution order; else None."""
-        waiting = set(self._nodes)
-        for node in self._nodes:
-            waiting.discard(node)
-            for before in self.predecessors(node):
-                if before in waiting or before is node:
-                    return None
-        return list(self._nodes)
+    def _can_run(self, order: Collection[Node]) -> bool:
+        """Whether each of all nodes comes after those that it needs."""
+        waiting = set(order)
+        for node in order:
+            if not waiting.isdisjoint(self.predecessors(node)):
+                return False
+            waiting.remove(node)
+        return True
 
     def _sorted(self) -> list[Node]:
-        order = {node: number for number, node in enumerate(self._nodes)}
-        waiting = {node: 0 for node in self._nodes}
-        followers: dict[Node, list[Node]] = {}
-        for node in self._nodes:
-            for before in set(self.predecessors(node)):
-                if before in waiting:
-                    waiting[node] += 1
-                    followers.setdefault(before, []).append(node)
-        ready = [order[node] for node, count in waiting.items() if count == 0]
-        heapq.heapify(ready)
-        numbered = list(self._nodes)
+        nodes = list(self._nodes)
+        number_of = {node: number for number, node in enumerate(nodes)}
+        waiting = [0] * len(nodes)  # edges from nodes that have not run
+        followers: list[list[int]] = [[] for _ in nodes]
+        for number, node in enumerate(nodes):
+            for before in self.predecessors(node):
+                if before in number_of:
+                    waiting[number] += 1
+                    followers[number_of[before]].append(number)
+        ready = [number for number, count in enumerate(waiting) if count == 0]  # rising, so it is a heap
         result: list[Node] = []
         while ready:
-            node = numbered[heapq.heappop(ready)]
-            result.append(node)
-            for follower in followers.get(node, ()):
+            number = heapq.heappop(ready)
+            result.append(nodes[number])
+            for follower in followers[number]:
                 waiting[follower] -= 1
                 if waiting[follower] == 0:
-                    heapq.heappush(ready, order[follower])
-        if len(result) != len(self._nodes):
-            stuck = [node.name for node, count in waiting.items() if count > 0]
+                    heapq.heappush(ready, follower)
+        if len(result) != len(nodes):
+            stuck = [node.name for node, count in zip(nodes, waiting, strict=True) if count > 0]
             raise GraphError(f"graph {self.name!r}", f"has a cycle through nodes {', '.join(stuck[:8])}", remedy="break one of these edges")
         return result

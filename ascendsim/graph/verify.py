@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Protocol
 
 from ascendsim.core.errors import GraphError, UnsupportedOperatorError
-from ascendsim.graph.ir import Graph, Node, Tensor, Use
+from ascendsim.graph.ir import Graph, Node, Tensor
 
 MAX_NESTING = 32  # subgraphs in subgraphs; deeper ones are refused before recursion gets dangerous
 
@@ -67,7 +67,7 @@ def _verify_scope(graph: Graph, outer: tuple[Graph, ...], depth: int) -> None:
     for node in graph.nodes:
         _verify_node(graph, node, scopes)
     graph.topological(anew=True)
-    for node in graph.nodes:
+    for node in graph.holders:
         for _, subgraph in node.subgraphs:
             _verify_scope(subgraph, scopes, depth + 1)
 
@@ -97,14 +97,14 @@ def _verify_ends(graph: Graph, scopes: tuple[Graph, ...]) -> None:
 
 
 def _verify_tensors(graph: Graph) -> None:
-    inputs = set(graph.inputs)
+    inputs, outputs = set(graph.inputs), set(graph.outputs)
     for name, tensor in graph.tensors.items():
         if tensor.name != name:
             raise GraphError(
                 f"tensor {name!r}", "must be registered under its own name", repr(tensor.name), "rename with graph.rename_tensor"
             )
-        if tensor.producer is not None:
-            producer = tensor.producer
+        producer = tensor.producer
+        if producer is not None:
             if producer.graph is not graph:
                 raise GraphError(
                     f"tensor {name!r}", "must be made by a node of its own graph", repr(producer.name), "remove the tensor with its node"
@@ -119,59 +119,56 @@ def _verify_tensors(graph: Graph) -> None:
                 raise GraphError(
                     f"tensor {name!r}", "must not be both a constant and the output of a node", repr(producer.name), "drop one of the two"
                 )
-        elif tensor.constant is None and tensor not in inputs and (tensor.uses or tensor in graph.outputs):
+        elif tensor.constant is None and tensor not in inputs and (tensor._uses or tensor in outputs):
             raise GraphError(f"tensor {name!r}", "has no source", remedy="it must be a graph input, a constant or the output of a node")
         for dim in tensor.shape or ():
             if isinstance(dim, int) and dim < 0:
                 raise GraphError(f"tensor {name!r}", "must have dimensions that are not negative", list(tensor.shape or ()))
-        for use in tensor._uses:
-            _verify_use(tensor, use)
-
-
-def _verify_use(tensor: Tensor, use: Use) -> None:
-    if use.node.graph is None:
-        raise GraphError(
-            f"tensor {tensor.name!r}",
-            "is listed as read by a node that is in no graph",
-            repr(use.node.name),
-            "remove nodes with graph.remove_node",
-        )
-    if use.node.input(use.index) is not tensor:
-        raise GraphError(
-            f"tensor {tensor.name!r}",
-            f"is listed as input {use.index} of node {use.node.name!r}, which reads something else",
-            remedy="connect with node.set_input",
-        )
+        for reader, index in tensor._uses:
+            if reader.graph is None:
+                raise GraphError(
+                    f"tensor {name!r}",
+                    "is listed as read by a node that is in no graph",
+                    repr(reader.name),
+                    "remove nodes with graph.remove_node",
+                )
+            if reader.input(index) is not tensor:
+                raise GraphError(
+                    f"tensor {name!r}",
+                    f"is listed as input {index} of node {reader.name!r}, which reads something else",
+                    remedy="connect with node.set_input",
+                )
 
 
 def _verify_node(graph: Graph, node: Node, scopes: tuple[Graph, ...]) -> None:
+    tensors = graph.tensors
     if not node.op_type:
         raise GraphError(_named(node), "must have an operator type")
     if node.graph is not graph or graph.node(node.name) is not node:
         raise GraphError(_named(node), "must be registered under its own name in its own graph", remedy="make nodes with graph.add_node")
-    for index, tensor in enumerate(node.inputs):
+    for index, tensor in enumerate(node._inputs):
         if tensor is None:
             continue
-        if graph.tensors.get(tensor.name) is not tensor:
+        if tensors.get(tensor.name) is not tensor:
             _in_scope(tensor, f"input {index} of {_named(node)}", scopes)
-        if Use(node, index) not in tensor._uses:
+        if (node, index) not in tensor._uses:  # equals a `Use`
             subject = _named(node)
             raise GraphError(
                 f"input {index} of {subject}", f"is missing in the use list of tensor {tensor.name!r}", remedy="connect with node.set_input"
             )
     for index, tensor in enumerate(node.outputs):
-        if graph.tensors.get(tensor.name) is not tensor or tensor.producer is not node or tensor.index != index:
+        if tensors.get(tensor.name) is not tensor or tensor.producer is not node or tensor.index != index:
             raise GraphError(
                 f"output {index} of {_named(node)}",
                 f"must be made by this node alone: {tensor.name!r}",
                 remedy="give each output its own tensor",
             )
-    for before in node.control:
+    for before in node._control:
         if before.graph is not graph:
             raise GraphError(
                 _named(node), "has a control edge from a node outside its graph", repr(before.name), "remove it with node.remove_control"
             )
-    connected = any(node.inputs) or node.control or node._followers or any(t.uses for t in node.outputs) or node.subgraphs
+    connected = any(node._inputs) or node._control or node._followers or any(t._uses for t in node.outputs) or node.subgraphs
     if not connected and not any(tensor in graph.outputs for tensor in node.outputs):
         raise GraphError(_named(node), "has no edge at all", remedy="connect it or remove it")
 

@@ -57,7 +57,7 @@ def fuse_graph(
 
 def _subgraphs(graph: Graph) -> Iterator[Graph]:
     """Every subgraph, outer ones first."""
-    for node in graph.nodes:
+    for node in graph.holders:
         for _, subgraph in node.subgraphs:
             yield subgraph
             yield from _subgraphs(subgraph)

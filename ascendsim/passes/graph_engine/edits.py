@@ -13,7 +13,7 @@ from ascendsim.graph.tensors import Array
 def all_graphs(graph: Graph) -> Iterator[Graph]:
     """A graph and every subgraph in it, outer ones first."""
     yield graph
-    for node in graph.nodes:
+    for node in graph.holders:
         for _, subgraph in node.subgraphs:
             yield from all_graphs(subgraph)
 
