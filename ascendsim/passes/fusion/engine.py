@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 
 from ascendsim.core.errors import AscendSimError, PassError
 from ascendsim.graph.ir import Graph, Node
 from ascendsim.graph.verify import verify
+from ascendsim.passes.fusion.catalogue import find_fact
 from ascendsim.passes.fusion.control import ControlEdges
 from ascendsim.passes.fusion.pattern import Match
 from ascendsim.passes.fusion.report import FusionReport, PatternRecord, Refusal
@@ -24,7 +24,8 @@ def run_rules(
 ) -> None:
     """Applies rules in the given order, in place.
 
-    What a rewrite makes keeps the names of all operators that it stands for in `origin["source_names"]`.
+    What a rewrite makes keeps the names of all operators that it stands for in `origin["source_names"]`. The graph is verified after each
+    rule of a user that changed it, and at the end.
 
     Args:
         graph: With all shapes known.
@@ -38,6 +39,7 @@ def run_rules(
         PassError: If a rule failed or left a broken graph; names it and the rules that had changed the graph before.
     """
     changed_before: list[str] = []
+    checked = 0  # how many of them the last verification covered
     root = root or graph
     present = {node.op_type for node in graph.nodes}
     for rule in rules:
@@ -51,54 +53,56 @@ def run_rules(
                 report.records.append(record)
         if effected:
             present = {node.op_type for node in graph.nodes}
-            _verify(root, rule, changed_before)
             changed_before.append(rule.name)
+            if find_fact(rule.name, "graph") is None:
+                _verify(root, changed_before, checked)
+                checked = len(changed_before)
             if after is not None:
                 after(rule, root)
+    if checked < len(changed_before):
+        _verify(root, changed_before, checked)
 
 
 def _run_pattern(graph: Graph, rule: FusionRule, pattern: str, context: FusionContext, before: list[str]) -> PatternRecord:
+    """Finds and rewrites one pattern; says in which pass and where something went wrong."""
     record = PatternRecord("graph", rule.name, pattern)
-    with _failures_named(rule, f"when looking for pattern {pattern!r}", before):
-        matches = list(rule.find(graph, pattern))
-    record.matched = len(matches)
-    for found in matches:
-        place = f"at node {found.root.name!r}"
-        with _failures_named(rule, place, before):
-            match = rule.again(graph, found)
-        if match is None:
-            record.refusals.append(Refusal(found.root.name, "an overlapping match was rewritten before"))
-            continue
-        control = ControlEdges.of(match)
-        with _failures_named(rule, place, before):
-            reason = control.refusal(match) or rule.check(match, context)
-            if not isinstance(reason, str | None):
-                raise TypeError(f"check must return None or why not, as text, not {reason!r}")
-        if reason is not None:
-            record.refusals.append(Refusal(match.root.name, reason))
-            continue
-        names = tuple(node.name for node in match.all_nodes)
-        sources = _sources(match)
-        additions = graph.additions
-        with _failures_named(rule, place, before):
-            rule.rewrite(graph, match, context)
-        made = graph.added_since(additions)
-        control.restore(graph, made)
-        _keep_sources(graph, match, made, sources)
-        record.effected += 1
-        record.fused.append(names)
-    return record
-
-
-@contextmanager
-def _failures_named(rule: FusionRule, place: str, before: Sequence[str]) -> Iterator[None]:
-    """Says in which pass and where something went wrong; passes are users' code too, so that can be any exception."""
+    root: str | None = None  # of the match at hand
     try:
-        yield
-    except Exception as error:
+        matches = list(rule.find(graph, pattern))
+        record.matched = len(matches)
+        for found in matches:
+            root = found.root.name
+            match = rule.again(graph, found) if record.effected else found
+            if match is None:
+                record.refusals.append(Refusal(root, "an overlapping match was rewritten before"))
+            else:
+                _rewrite(graph, rule, match, context, record)
+    except Exception as error:  # passes are users' code too, so that can be any
+        place = f"when looking for pattern {pattern!r}" if root is None else f"at node {root!r}"
         what = str(error) if isinstance(error, AscendSimError) else f"{type(error).__name__}: {error}"
         remedy = f"rules that had changed the graph before: {', '.join(before) or 'none'}"
         raise PassError(f"fusion pass {rule.name!r}", f"failed {place}: {what}", remedy=remedy) from error
+    return record
+
+
+def _rewrite(graph: Graph, rule: FusionRule, match: Match, context: FusionContext, record: PatternRecord) -> None:
+    """Rewrites a match if the rule allows it, and records what came of it."""
+    control = ControlEdges.of(match)
+    reason = control.refusal(match) or rule.check(match, context)
+    if not isinstance(reason, str | None):
+        raise TypeError(f"check must return None or why not, as text, not {reason!r}")
+    if reason is not None:
+        record.refusals.append(Refusal(match.root.name, reason))
+        return
+    names = tuple([node.name for node in match.all_nodes])
+    sources = _sources(match)
+    additions = graph.additions
+    rule.rewrite(graph, match, context)
+    made = graph.added_since(additions)
+    control.restore(graph, made)
+    _keep_sources(graph, match, made, sources)
+    record.effected += 1
+    record.fused.append(names)
 
 
 def _sources(match: Match) -> tuple[str, ...]:
@@ -113,9 +117,12 @@ def _keep_sources(graph: Graph, match: Match, made: Sequence[Node], sources: tup
         node.origin["source_names"] = sources
 
 
-def _verify(graph: Graph, rule: FusionRule, before: list[str]) -> None:
+def _verify(graph: Graph, changed: Sequence[str], checked: int) -> None:
+    """Verifies a graph; the culprit is one of the rules that changed it since `checked` of them had."""
     try:
         verify(graph)
     except AscendSimError as error:
+        before, suspects = changed[:checked], changed[checked:]
+        subject = f"fusion pass {suspects[0]!r}" if len(suspects) == 1 else f"one of the fusion passes {', '.join(suspects)}"
         remedy = f"this is a defect of the pass; changed before it: {', '.join(before) or 'none'}"
-        raise PassError(f"fusion pass {rule.name!r}", f"left a broken graph: {error}", remedy=remedy) from error
+        raise PassError(subject, f"left a broken graph: {error}", remedy=remedy) from error

@@ -91,13 +91,12 @@ class Match:
 
 def find_matches(graph: Graph, name: str, pattern: Op) -> Iterator[Match]:
     """All places where a pattern stands, in execution order of their last nodes. Matches may overlap."""
-    if not any(node.op_type in pattern.types for node in graph.nodes):
-        return
     outputs = {id(tensor) for tensor in graph.outputs}
     for node in graph.topological():
-        match = match_at(node, name, pattern, outputs) if node.op_type in pattern.types else None
-        if match is not None:
-            yield match
+        if node.op_type in pattern.types and _fed(node, pattern):
+            match = match_at(node, name, pattern, outputs)
+            if match is not None:
+                yield match
 
 
 def operator_types(pattern: Op) -> Iterator[tuple[str, ...]]:
@@ -106,6 +105,17 @@ def operator_types(pattern: Op) -> Iterator[tuple[str, ...]]:
     for item in pattern.inputs:
         if isinstance(item, Op):
             yield from operator_types(item)
+
+
+def _fed(node: Node, pattern: Op) -> bool:
+    """Whether operators of the types that a pattern asks for make a node's inputs, which nearly all candidates fail."""
+    for port, wanted in enumerate(pattern.inputs):
+        if isinstance(wanted, Op):
+            tensors = node.inputs if pattern.commutative else (node.input(port),)
+            producers = [tensor.producer for tensor in tensors if tensor is not None]
+            if all(producer is None or producer.op_type not in wanted.types for producer in producers):
+                return False
+    return True
 
 
 def match_at(root: Node, name: str, pattern: Op, graph_outputs: set[int]) -> Match | None:
