@@ -57,7 +57,7 @@ class Regions:
         known = self._slices.get(key)
         if known is None:
             kin = self._kin.get(self.root(key), ())
-            known = self._slices[key] = tuple(name for name in kin if self._inside(name, key))
+            known = self._slices[key] = tuple(name for name in kin if self._inside(name, key)) if len(kin) > 1 else ()
         return known
 
     def _inside(self, name: str, key: str) -> bool:

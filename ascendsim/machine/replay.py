@@ -15,7 +15,7 @@ from fractions import Fraction
 from ascendsim.machine.fast_forward import Statistics
 from ascendsim.machine.l2 import Shares
 from ascendsim.machine.log import Copy, Item, Log
-from ascendsim.machine.tasks import TaskRun, Work
+from ascendsim.machine.tasks import Figures, TaskRun
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,12 +24,15 @@ class Outcome:
 
     Attributes:
         ticks: From its arrival at the cores to its end.
-        work: Busy ticks and first and last instructions; those relative to the arrival.
+        figures: What its record tells.
+        first, last: Ticks of the first start and the last end on a computing pipe, relative to the arrival; None if there are none.
         items: Its instruction records, if it was recorded, and `start`, the tick of the arrival in them.
     """
 
     ticks: int
-    work: Work
+    figures: Figures
+    first: int | None
+    last: int | None
     items: tuple[Item, ...]
     start: int
 
@@ -78,14 +81,15 @@ class Replay:
         recording = self._recording
         if recording is None or recording.run is not run:
             return
-        start = recording.start
-        self._known[recording.key] = Outcome(now - start, run.work.moved(-start), tuple(self._log.items[recording.logged :]), start)
+        start, items = recording.start, tuple(self._log.items[recording.logged :])
+        first, last = (None if tick < 0 else tick - start for tick in (run.work.first, run.work.last))
+        self._known[recording.key] = Outcome(now - start, run.figures, first, last, items, start)
         self._recording = None
 
     def write(self, run: TaskRun, outcome: Outcome, start: int) -> None:
         """Gives a replayed task that arrived at tick `start` its figures and records."""
-        run.work = outcome.work.moved(start)
-        run.unfinished = 0
+        first, last = (-1 if tick is None else tick + start for tick in (outcome.first, outcome.last))
+        run.repeat(outcome.figures, first, last)
         if outcome.items:
             self._log.items.append(Copy(outcome.items, start - outcome.start, run.task.id))
 

@@ -31,7 +31,7 @@ from ascendsim.machine.launches import launch_ticks
 from ascendsim.machine.links import Links
 from ascendsim.machine.log import Log
 from ascendsim.machine.replay import Outcome, Replay
-from ascendsim.machine.tasks import Fetches, PlacedBlock, TaskRun
+from ascendsim.machine.tasks import KnownTraffic, PlacedBlock, TaskRun
 from ascendsim.machine.timeline import Timeline
 from ascendsim.soc.spec import SocSpec
 from ascendsim.trace.records import TaskRecord
@@ -78,7 +78,7 @@ class Scheduler:
         self._ai_cpus = [0] * soc.ai_cpu.cores  # heap of ticks at which each becomes free
         self._compiled: dict[Key, CompiledBlock] = {}
         self._regions: dict[int, tuple[CompiledBlock, tuple[str, ...]]] = {}
-        self._fetches: Fetches = {}
+        self._traffic: KnownTraffic = {}
         self._on_cores = 0  # tasks that have arrived at the cores and not ended
         self._starting: list[TaskRun] = []
         self._arriving: list[TaskRun] = []
@@ -114,7 +114,7 @@ class Scheduler:
             blocks.append(PlacedBlock(*self._compile(group.block), group.count))
         if task.kind is TaskKind.AI_CPU and not self._ai_cpus:
             raise SimulationError(f"task {task.name!r}", "needs an AI CPU core", 0, "set ai_cpu.cores")
-        return TaskRun(position, task, blocks, Event(self.env))
+        return TaskRun(position, task, blocks, Event(self.env), self._count)
 
     def _compile(self, block: Block) -> tuple[CompiledBlock, tuple[str, ...]]:
         """The compiled form that all blocks like this one share, and this one's names of regions."""
@@ -187,7 +187,7 @@ class Scheduler:
         self._starting = []
         arriving, self._arriving = sorted(self._arriving, key=lambda run: run.position), []
         for run in arriving:
-            run.enter_l2(self.l2, self._count, self._fetches)
+            run.enter_l2(self.l2, self._traffic)
             if not run.unfinished:
                 self._end(run, now)
             elif not self._replays(run, now, alone=len(arriving) == 1):
@@ -295,7 +295,7 @@ class Scheduler:
 
     def _end(self, run: TaskRun, now: int) -> None:
         run.end = now
-        self.records.append(run.record(self._count))
+        self.records.append(run.record())
         run.done.succeed()
         if self._progress is not None:
             self._progress(len(self.records), len(self.runs))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import TypeAlias
 
@@ -22,6 +22,7 @@ from ascendsim.soc.spec import SocSpec
 from ascendsim.trace.records import TaskRecord
 
 COMPUTE_PIPES = ("M", "V")
+CoresOf: TypeAlias = Callable[[CoreKind], int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,14 +60,35 @@ class Work:
                 self.last = max(self.last, lane.last_tick)
         self.block_ticks += (run.end - dispatched) * cores
 
-    def moved(self, ticks: int) -> Work:
-        """The same work that many ticks later."""
-        if self.last < 0:
-            return replace(self)
-        return replace(self, first=self.first + ticks, last=self.last + ticks)
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """What a record tells of a finished task besides names and ticks: the same for all tasks that do the same; see `TaskRecord`."""
+
+    blocks: int
+    rounds: int
+    cores: int
+    busy: Mapping[str, int]
+    block_ticks: int
+    read_bytes: Mapping[str, int]
+    write_bytes: Mapping[str, int]
+    macs: int
 
 
-Fetches: TypeAlias = dict[Hashable, list[tuple[int, Fraction]]]
+@dataclass(frozen=True, slots=True)
+class Traffic:
+    """What follows from a task's blocks and accesses whatever the names of its regions.
+
+    Attributes:
+        fetched: Bytes that DRAM delivers if nothing is resident, by number of the region.
+        in_step: Whether all cores read the same lines together.
+    """
+
+    fetched: tuple[tuple[int, Fraction], ...]
+    in_step: bool
+
+
+KnownTraffic: TypeAlias = dict[Hashable, Traffic]
 
 
 class TaskRun:
@@ -77,11 +99,12 @@ class TaskRun:
         task: What to run.
         blocks: What runs, in the order of dispatch.
         done: Event of its end.
+        cores_of: Number of cores of a kind.
     """
 
-    def __init__(self, position: int, task: Task, blocks: list[PlacedBlock], done: Event) -> None:
+    def __init__(self, position: int, task: Task, blocks: list[PlacedBlock], done: Event, cores_of: CoresOf) -> None:
         self.position, self.task, self.done = position, task, done
-        self.blocks = blocks
+        self.blocks, self._cores_of = blocks, cores_of
         self.left = [block.count for block in blocks]
         self.unfinished = sum(self.left)
         self.dispatched = False
@@ -90,19 +113,29 @@ class TaskRun:
         self.shares = Shares()
         self.running: list[CoreRun] = []
         self._bound: dict[tuple[int, int], list[Transfer]] = {}
-        self._abreast = [1] * len(blocks)  # cores that run each kind of block side by side
-        self.in_step = False  # all of them read the same lines together
+        self.in_step = False  # all cores that run it read the same lines together
         self.work = Work()
+        self._figures: Figures | None = None
         self._read, self._written = self._moved(write=False), self._moved(write=True)
 
-    def enter_l2(self, state: L2State, cores_of: Callable[[CoreKind], int], known: Fetches) -> None:
+    def enter_l2(self, state: L2State, known: KnownTraffic) -> None:
         """Judges the task's traffic against what L2 holds now; `known` keeps what was worked out for tasks before."""
         reads = state.accesses(self.task, self._read, write=False)
         writes = state.accesses(self.task, self._written, write=True)
-        self._abreast = [min(block.count, cores_of(block.compiled.block.core)) for block in self.blocks]
-        self.in_step = state.same_line_is_slow and self._reads_in_step(reads)
-        cores = sum(cores_of(kind) for kind in {block.compiled.block.core for block in self.blocks})
-        self.shares = state.enter(reads, writes, self._fetched([*reads, *writes], state.capacity, cores, known))
+        accesses = [*reads, *writes]
+        numbers: dict[str, int] = {}
+        for access in accesses:
+            numbers.setdefault(access.region, len(numbers))
+        blocks = [(block.compiled.number, block.count, tuple([numbers[name] for name in block.regions])) for block in self.blocks]
+        key = (tuple(blocks), tuple([(numbers[access.region], access.unique_bytes, access.write) for access in accesses]))
+        traffic = known.get(key)
+        if traffic is None:
+            fetched = self._fetched(accesses, state.capacity)
+            in_step = state.same_line_is_slow and self._reads_in_step(reads)
+            traffic = known[key] = Traffic(tuple([(numbers[name], size) for name, size in fetched.items()]), in_step)
+        names = tuple(numbers)
+        self.in_step = traffic.in_step
+        self.shares = state.enter(reads, writes, {names[number]: size for number, size in traffic.fetched})
 
     def _moved(self, write: bool) -> dict[str, int]:
         """Useful bytes that all blocks move, by region."""
@@ -113,21 +146,18 @@ class TaskRun:
                 totals[regions[region]] = totals.get(regions[region], 0) + size * count
         return totals
 
-    def _fetched(self, accesses: Sequence[Access], capacity: int, cores: int, known: Fetches) -> dict[str, Fraction]:
-        """`fetched_bytes`, looked up if it was worked out before for a task that differs in names only."""
-        names = list(dict.fromkeys(access.region for access in accesses))
-        numbers = {name: number for number, name in enumerate(names)}
-        blocks = [(block.compiled.number, block.count, tuple([numbers[name] for name in block.regions])) for block in self.blocks]
-        key = (tuple(blocks), tuple([(numbers[access.region], access.unique_bytes, access.write) for access in accesses]))
-        fetched = known.get(key)
-        if fetched is None:
-            prints = [
-                (block.compiled.footprint.renamed(dict(zip(block.compiled.regions, block.regions, strict=True))), block.count)
-                for block in self.blocks
-            ]
-            result = fetched_bytes(prints, accesses, capacity, cores)
-            fetched = known[key] = [(numbers[name], size) for name, size in result.items()]
-        return {names[number]: size for number, size in fetched}
+    def _fetched(self, accesses: Sequence[Access], capacity: int) -> dict[str, Fraction]:
+        """See `fetched_bytes`."""
+        prints = [
+            (block.compiled.footprint.renamed(dict(zip(block.compiled.regions, block.regions, strict=True))), block.count)
+            for block in self.blocks
+        ]
+        cores = sum(self._cores_of(kind) for kind in {block.compiled.block.core for block in self.blocks})
+        return fetched_bytes(prints, accesses, capacity, cores)
+
+    def _abreast(self, block: PlacedBlock) -> int:
+        """Cores that run blocks of a kind side by side."""
+        return min(block.count, self._cores_of(block.compiled.block.core))
 
     def through_l2(self, moved: Mapping[str, int], to_dram: Mapping[str, Fraction]) -> int:
         """Bytes that pass L2: all if it is a cache, those of regions that it holds if it is managed by software."""
@@ -140,7 +170,7 @@ class TaskRun:
             compiled, regions = self.blocks[index].compiled, self.blocks[index].regions
             cycle = clock.cycle(compiled.block.core)
             slowdown = _same_line_slowdown(soc) if self.in_step else Fraction(1)
-            abreast = self._abreast[index]
+            abreast = self._abreast(self.blocks[index])
             known = [
                 bind(demand, regions[region], visits, abreast, self.shares, slowdown, soc, clock, cycle, cores, links.number_of)
                 for (region, demand), visits in zip(compiled.demands, compiled.visits, strict=True)
@@ -150,9 +180,9 @@ class TaskRun:
 
     def _reads_in_step(self, reads: Sequence[Access]) -> bool:
         """Whether all cores do the same and each reads all that the task reads, so that nothing sets them apart."""
-        if self._abreast[1:] or self._abreast == [1] or not reads:
+        if len(self.blocks) != 1 or self._abreast(self.blocks[0]) == 1 or not reads:
             return False
-        block = self.blocks[0]
+        (block,) = self.blocks
         names = dict(zip(block.compiled.regions, block.regions, strict=True))
         touched = {names[region]: size for region, size in block.compiled.footprint.touched().items()}
         return all(touched.get(access.region, 0) >= access.unique_bytes for access in reads)
@@ -162,8 +192,20 @@ class TaskRun:
         self.work.add(run, dispatched)
         self.unfinished -= len(run.cores)
 
-    def record(self, cores_of: Callable[[CoreKind], int]) -> TaskRecord:
-        """The finished task as a record."""
+    def repeat(self, figures: Figures, first: int, last: int) -> None:
+        """Ends the task with the figures of one that did the same, and its own first and last ticks on computing pipes."""
+        self._figures, self.work.first, self.work.last = figures, first, last
+        self.unfinished = 0
+
+    @property
+    def figures(self) -> Figures:
+        """Figures of the finished task."""
+        if self._figures is None:
+            self._figures = self._added_up()
+        return self._figures
+
+    def _added_up(self) -> Figures:
+        cores_of = self._cores_of
         read, write = self._read, self._written
         through = {name: self.shares.write_through.get(name, NONE) for name in write}
         missed = sum(part(size, self.shares.read_miss[name]) for name, size in read.items())
@@ -172,14 +214,7 @@ class TaskRun:
             kind = block.compiled.block.core
             wanted[kind] = wanted.get(kind, 0) + block.count
         to_dram = sum(part(size, through[name]) for name, size in write.items()) + (missed + sum(write.values())) * self.shares.evicted
-        return TaskRecord(
-            task=self.task.id,
-            name=self.task.name,
-            kind=self.task.kind.value,
-            stream=self.task.stream,
-            ready=self.ready,
-            start=self.start,
-            end=self.end,
+        return Figures(
             blocks=self.task.block_dim,
             rounds=max((-(-count // cores_of(kind)) for kind, count in wanted.items()), default=1),
             cores=sum(min(count, cores_of(kind)) for kind, count in wanted.items()),
@@ -190,9 +225,30 @@ class TaskRun:
                 "ddr": math.floor(missed),
             },
             write_bytes={"l2": self.through_l2(write, through), "ddr": math.floor(to_dram)},
+            macs=sum(block.compiled.macs * block.count for block in self.blocks),
+        )
+
+    def record(self) -> TaskRecord:
+        """The finished task as a record."""
+        task, figures = self.task, self.figures
+        return TaskRecord(
+            task=task.id,
+            name=task.name,
+            kind=task.kind.value,
+            stream=task.stream,
+            ready=self.ready,
+            start=self.start,
+            end=self.end,
+            blocks=figures.blocks,
+            rounds=figures.rounds,
+            cores=figures.cores,
+            busy=figures.busy,
+            block_ticks=figures.block_ticks,
+            read_bytes=figures.read_bytes,
+            write_bytes=figures.write_bytes,
             first_compute=self.work.first,
             last_compute=self.work.last,
-            macs=sum(block.compiled.macs * block.count for block in self.blocks),
+            macs=figures.macs,
             launch_start=self.launch[0],
             launch_end=self.launch[1],
         )
