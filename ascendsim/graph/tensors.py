@@ -117,7 +117,9 @@ class Tensor:
     @property
     def consumers(self) -> tuple[Node, ...]:
         """The distinct nodes that read it."""
-        return tuple(dict.fromkeys(use.node for use in self._uses))
+        if len(self._uses) == 1:
+            return tuple([reader for reader, _ in self._uses])
+        return tuple(dict.fromkeys([reader for reader, _ in self._uses]))
 
     @property
     def is_constant(self) -> bool:

@@ -123,7 +123,9 @@ class _Run:
 
     def _pattern(self, item: UbPass, pattern: UbPattern, matcher: Matcher) -> PatternRecord:
         record = PatternRecord("ub", item.name, pattern.name)
-        for node in self._heads(pattern):
+        heads = self._heads(pattern)
+        pattern = pattern.trimmed(self.by_kind)
+        for node in heads:
             match = matcher.match(node, pattern)
             if match is None:
                 continue

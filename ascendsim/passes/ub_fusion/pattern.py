@@ -9,8 +9,8 @@ tensor has no readers outside it unless its part is `shared`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Container, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 
 from ascendsim.graph.ir import Node
 from ascendsim.passes.ub_fusion.kinds import OpPattern, data_inputs
@@ -57,6 +57,24 @@ class UbPattern:
     edges: tuple[tuple[str, str], ...]
     most: int = 0
     needs_shared: bool = False
+
+    def feeders(self, name: str) -> list[str]:
+        """Names of the parts that feed a part."""
+        return [producer for producer, reader in self.edges if reader == name]
+
+    def trimmed(self, present: Container[OpPattern]) -> UbPattern:
+        """The pattern without parts that are always empty in a graph; a part that is empty hands on what feeds it.
+
+        Args:
+            present: Classes of the graph's nodes.
+        """
+        empty = {part.name for part in self.parts if not part.least and not any(kind in present for kind in part.kinds)}
+
+        def feeding(name: str) -> list[str]:
+            return [name] if name not in empty else [source for feeder in self.feeders(name) for source in feeding(feeder)]
+
+        edges = [(source, reader) for producer, reader in self.edges if reader not in empty for source in feeding(producer)]
+        return replace(self, parts=tuple(part for part in self.parts if part.name not in empty), edges=tuple(edges))
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,13 +129,14 @@ class Matcher:
             return
         part = pattern.parts[number]
         before = self._before(pattern, part.name, parts)
-        used = tuple(node for nodes in parts.values() for node in nodes)
+        used = tuple([node for nodes in parts.values() for node in nodes])
         for candidate in before[0].output.consumers if before else ():
             if candidate in used or not self._fits(candidate, part):
                 continue
-            reads = {id(tensor) for tensor in candidate.inputs}
-            if any(id(node.output) not in reads for node in before):
-                continue
+            if len(before) > 1:  # the candidate reads the first of them
+                reads = {id(tensor) for tensor in candidate.inputs}
+                if any(id(node.output) not in reads for node in before):
+                    continue
             for found in self._chains(candidate, part, used):
                 yield from self._complete(pattern, number + 1, parts | {part.name: found})
         if part.least == 0:
@@ -138,10 +157,9 @@ class Matcher:
     def _before(self, pattern: UbPattern, name: str, parts: Mapping[str, tuple[Node, ...]]) -> list[Node]:
         """Last nodes of the parts that feed a part; a part that is empty hands on what feeds it."""
         found: dict[Node, None] = {}
-        for producer, reader in pattern.edges:
-            if reader == name:
-                nodes = parts.get(producer, ())
-                found.update(dict.fromkeys([nodes[-1]] if nodes else self._before(pattern, producer, parts)))
+        for producer in pattern.feeders(name):
+            nodes = parts.get(producer, ())
+            found.update(dict.fromkeys([nodes[-1]] if nodes else self._before(pattern, producer, parts)))
         return list(found)
 
     def _fits(self, node: Node, part: Part) -> bool:
