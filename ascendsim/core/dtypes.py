@@ -27,6 +27,8 @@ class DType(Enum):
     UINT64 = "uint64"
     BOOL = "bool"
 
+    __hash__ = object.__hash__  # members are single objects; Enum would hash their names, in Python
+
     @property
     def itemsize(self) -> int:
         """Bytes of one element."""

@@ -23,6 +23,8 @@ class Format(Enum):
     FRACTAL_NZ = "FRACTAL_NZ"  # matrix in 16 x C0 fractals, column-major outside
     FRACTAL_Z = "FRACTAL_Z"  # convolution weights
 
+    __hash__ = object.__hash__  # as in `DType`
+
 
 def ceil_div(a: int, b: int) -> int:
     """Returns a / b rounded up, for b > 0."""

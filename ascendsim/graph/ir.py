@@ -324,7 +324,7 @@ class Graph:
         """Nodes that must run before `node`: producers of its inputs, of what its subgraphs read from outside, and control edges."""
         found = [tensor.producer for tensor in node._inputs if tensor is not None and tensor.producer is not None]
         found += node._control
-        for _, subgraph in node.subgraphs:
+        for _, subgraph in node.subgraphs if node.attributes else ():
             for tensor in subgraph.captured():
                 if tensor.producer is not None and tensor.producer.graph is self:
                     found.append(tensor.producer)

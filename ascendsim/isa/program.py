@@ -19,6 +19,8 @@ class CoreKind(Enum):
     CUBE = "CUBE"  # split: cube core (S, M, MTE1, MTE2, FIX)
     VECTOR = "VECTOR"  # split or extra vector core (S, V, MTE2, MTE3)
 
+    __hash__ = object.__hash__  # as in `DType`
+
 
 class TaskKind(Enum):
     """How a task is dispatched; the value is msprof's Task Type."""

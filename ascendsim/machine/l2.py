@@ -62,6 +62,9 @@ class Shares:
     evicted: Fraction = Fraction(0)
 
 
+UNDIVIDED = Shares()
+
+
 class L2State:
     """Residency between tasks; `enter` is called once a task, in the order in which tasks start."""
 
@@ -236,7 +239,7 @@ class L2State:
 
     def _keep(self, root: str, unique: int, dirty: int) -> None:
         """Makes a region the most recently used one and evicts others until all fit."""
-        entry = self._entries.pop(root, _Entry(0, 0))
+        entry = self._entries.pop(root, None) or _Entry(0, 0)
         self._used -= entry.resident
         stays = self._stays(unique)
         if stays < unique:

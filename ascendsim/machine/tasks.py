@@ -15,7 +15,7 @@ from ascendsim.isa.program import Access, CoreKind, Task
 from ascendsim.machine.clock import UNITS_PER_BYTE, Clock
 from ascendsim.machine.compiled import CompiledBlock
 from ascendsim.machine.core import CoreRun, Transfer
-from ascendsim.machine.l2 import ALL, NONE, L2State, Shares, part
+from ascendsim.machine.l2 import ALL, NONE, UNDIVIDED, L2State, Shares, part
 from ascendsim.machine.links import WEIGHT, FlowClass, Link, Links, capacities
 from ascendsim.machine.reuse import fetched_bytes
 from ascendsim.soc.spec import SocSpec
@@ -110,7 +110,7 @@ class TaskRun:
         self.dispatched = False
         self.ready = self.start = self.end = 0
         self.launch = (-1, -1)  # ticks between which the host launches it
-        self.shares = Shares()
+        self.shares = UNDIVIDED
         self.running: list[CoreRun] = []
         self._bound: dict[tuple[int, int], list[Transfer]] = {}
         self.in_step = False  # all cores that run it read the same lines together

@@ -24,6 +24,8 @@ class ControlEdges:
     @classmethod
     def of(cls, match: Match) -> ControlEdges:
         """Those of a match as it stands."""
+        if not any(node._control or node._followers for node in match.all_nodes):
+            return NO_EDGES
         inside = set(match.all_nodes)
         inwards = tuple((before, node) for node in match.all_nodes for before in node.control if before not in inside)
         outwards = tuple((node, after) for node in match.all_nodes for after in node._followers if after not in inside)
@@ -64,3 +66,6 @@ class ControlEdges:
             for after in outwards:
                 for before in inwards:
                     after.add_control(before)
+
+
+NO_EDGES = ControlEdges((), ())
