@@ -66,6 +66,17 @@ def test_no_more_than_eight_pieces_at_a_time() -> None:
     assert "i" in [item.region for item in plan_l2(given, L2, pieces=9).placed]
 
 
+def test_what_a_concat_without_a_task_joins_stays_in_ddr() -> None:
+    given = program(("", "ab"), ("c", "d"), ("d", ""))
+    regions = dict(given.memory.regions)
+    regions["c"] = replace(regions["c"], first=0)
+    regions["a"] = replace(regions["a"], alias_of="c", cut=(1, 0))
+    regions["b"] = replace(regions["b"], alias_of="c", cut=(1, 16))
+    plan = plan_l2(replace(given, memory=replace(given.memory, regions=regions)), L2)
+    assert [item.region for item in plan.placed] == ["d"]
+    assert plan.refused == {"c": "a Concat or Split without a task lies in it"}
+
+
 def test_pages_are_whole() -> None:
     plan = plan_l2(program(("", "ab"), ("ab", ""), sizes={"a": PAGE + 1, "b": 1}), L2)
     assert [(item.offset, item.bytes) for item in plan.placed] == [(0, 2 * PAGE), (2 * PAGE, PAGE)]
