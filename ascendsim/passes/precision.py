@@ -21,7 +21,7 @@ from dataclasses import dataclass
 
 from ascendsim.core.dtypes import DType
 from ascendsim.core.errors import InputError, suggest
-from ascendsim.graph.ir import Graph, Node, Tensor, Use
+from ascendsim.graph.ir import Graph, Node, Tensor
 from ascendsim.passes.base import PassResult
 
 CUBE_OPERATORS = frozenset({"Conv", "ConvTranspose", "FullyConnection", "MatMul", "BatchMatMul", "Gemm", "Einsum", "LSTM", "GRU", "RNN"})
@@ -170,7 +170,7 @@ def _is_single(tensor: Tensor | None) -> bool:
 def _assign(graph: Graph, wish: Wish, asked: Sequence[DType | None]) -> PassResult:
     half_tensors = 0
     wanted: dict[Node, DType] = {}
-    parameters = {tensor for tensor in graph.constants if tensor.uses and all(_is_parameter(use) for use in tensor.uses)}
+    parameters = {tensor for tensor in graph.constants if tensor.uses and all(_is_parameter(reader, port) for reader, port in tensor.uses)}
     for node in graph.topological():
         first = next((t.dtype for t in node.inputs if _is_single(t) and t is not None and not t.is_constant), None)
         taken, given = wish(node)
@@ -183,7 +183,7 @@ def _assign(graph: Graph, wish: Wish, asked: Sequence[DType | None]) -> PassResu
     casts: dict[tuple[Tensor, DType], Tensor] = {}
     for node in graph.nodes:  # a snapshot: inserted nodes are not visited
         for port, tensor in enumerate(node.inputs):
-            if tensor is None or not _is_single(tensor) or tensor in parameters or _is_parameter(Use(node, port)):
+            if tensor is None or not _is_single(tensor) or tensor in parameters or _is_parameter(node, port):
                 continue
             if tensor.is_constant or (tensor.dtype is not wanted[node] and node.op_type != "Cast"):
                 node.set_input(port, _in_type(graph, tensor, wanted[node], casts))
@@ -192,8 +192,8 @@ def _assign(graph: Graph, wish: Wish, asked: Sequence[DType | None]) -> PassResu
     return PassResult(bool(half_tensors or inserted), {"tensors changed": half_tensors, "inserted Cast": inserted})
 
 
-def _is_parameter(use: Use) -> bool:
-    return use.index in PARAMETER_PORTS.get(use.node.op_type, ())
+def _is_parameter(reader: Node, port: int) -> bool:
+    return port in PARAMETER_PORTS.get(reader.op_type, ())
 
 
 def _in_type(graph: Graph, tensor: Tensor, dtype: DType, casts: dict[tuple[Tensor, DType], Tensor]) -> Tensor:

@@ -74,24 +74,42 @@ def place(board: Board, sequence: Sequence[int] | Numbers, ceiling: int = 0, low
     Returns:
         Offsets by piece, and the end of the arena.
     """
-    sizes = board.sizes
-    offsets: Numbers = np.zeros(len(board), np.int64)
+    order: Numbers = np.asarray(sequence, np.int64)
+    sizes = board.sizes[order].tolist()
+    first, last = (ends[order] for ends in board.spans)
+    starts: Numbers = np.zeros(len(board), np.int64)  # by place in the sequence, as the arrays above
     ends: Numbers = np.zeros(len(board), np.int64)
-    placed: Numbers = np.zeros(len(board), np.int64)
-    for count, piece in enumerate(sequence):
-        others = board.clashing(int(piece), placed[:count])
-        offset, size = 0, int(sizes[piece])
-        if len(others) and size:
-            starts = offsets[others]
-            ascending = np.argsort(starts, kind="stable")
-            floors = np.concatenate([[0], np.maximum.accumulate(ends[others[ascending]])])
-            gaps = np.append(starts[ascending], max(ceiling, int(floors[-1]))) - floors
-            fitting = np.flatnonzero(gaps >= size)
-            chosen = -1 if not len(fitting) else int(fitting[0] if lowest else fitting[np.argmin(gaps[fitting])])
-            hanging = chosen == len(gaps) - 1 and floors[chosen] > 0
-            offset = ceiling - size if hanging else int(floors[chosen])
-        offsets[piece], ends[piece], placed[count] = offset, offset + size, piece
+    for count, (size, begin, end) in enumerate(zip(sizes, first.tolist(), last.tolist(), strict=True)):
+        near = np.flatnonzero((first[:count] <= end) & (last[:count] >= begin))
+        if board.order.streams > 1:
+            near = near[board.clash(int(order[count]), order[near])]
+        offset = _gap(size, sorted(zip(starts[near].tolist(), ends[near].tolist(), strict=True)), ceiling, lowest) if size else 0
+        starts[count], ends[count] = offset, offset + size
+    offsets: Numbers = np.zeros(len(board), np.int64)
+    offsets[order] = starts
     return offsets, int(ends.max(initial=0))
+
+
+def _gap(size: int, taken: Sequence[tuple[int, int]], ceiling: int, lowest: bool) -> int:
+    """Offset of a piece in the smallest gap (or the lowest one) that is large enough, else on top.
+
+    Args:
+        size: Of the piece.
+        taken: Starts and ends of what is there, by rising start.
+        ceiling: The topmost gap ends here; what fits in hangs from it.
+        lowest: See `place`.
+    """
+    floor, found, smallest = 0, -1, -1
+    for start, end in taken:
+        gap = start - floor
+        if gap >= size and (smallest < 0 or gap < smallest):
+            found, smallest = floor, gap
+            if lowest:
+                return found
+        floor = max(floor, end)
+    if ceiling - floor >= size and (smallest < 0 or ceiling - floor < smallest):
+        return ceiling - size if floor else 0
+    return floor if smallest < 0 else found
 
 
 def _orders(board: Board) -> Iterator[Numbers]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from functools import cached_property
 
 from ascendsim.core.formats import align
 from ascendsim.graph.ir import Graph
@@ -78,7 +79,7 @@ class Draft:
             self._roots[name] = known
         return known
 
-    @property
+    @cached_property
     def owners(self) -> list[str]:
         """Regions that own their bytes, weights left out, by first use and name: the order in which tensors were made has no say."""
         found = [name for name in self.sizes if name not in self._aliases and self.kinds[name] != "weight"]

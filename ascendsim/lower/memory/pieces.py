@@ -50,13 +50,16 @@ class Board:
     def __init__(self, pieces: Sequence[Piece], order: TaskOrder) -> None:
         self.pieces, self.order = tuple(pieces), order
         self.sizes: Numbers = np.array([align(piece.bytes, ALIGNMENT) for piece in pieces], np.int64)
-        self.begin: Numbers = np.zeros((len(pieces), order.streams), np.int64)
-        self.end: Numbers = np.full((len(pieces), order.streams), len(order) + 1, np.int64)
+        if order.streams == 1:
+            whole = (0, len(order) + 1)
+            lives = [whole if piece.whole or not len(order) else (piece.users[0], piece.users[-1] + 1) for piece in pieces]
+            ends: Numbers = np.array(lives, np.int64).reshape(len(pieces), 2)
+            self.begin, self.end = ends[:, :1], ends[:, 1:]
+            return
+        self.begin = np.zeros((len(pieces), order.streams), np.int64)
+        self.end = np.full((len(pieces), order.streams), len(order) + 1, np.int64)
         for number, piece in enumerate(pieces):
             if piece.whole or not len(order):
-                continue
-            if order.streams == 1:
-                self.begin[number, 0], self.end[number, 0] = piece.users[0], piece.users[-1] + 1
                 continue
             users = list(piece.users)
             self.begin[number] = order.before[users].min(axis=0)
@@ -66,16 +69,12 @@ class Board:
     def __len__(self) -> int:
         return len(self.pieces)
 
-    def clashing(self, piece: int, others: Numbers) -> Numbers:
-        """Those of other pieces that may be in use at the same time as a piece."""
-        first, last = self.spans
-        others = others[(first[others] <= last[piece]) & (first[piece] <= last[others])]
-        if self.order.streams == 1:
-            return others
+    def clash(self, piece: int, others: Numbers) -> NDArray[np.bool_]:
+        """By other piece: whether it may be in use at the same time as a piece. With one stream `spans` say the same."""
         earlier = (self.end[others] <= self.begin[piece]).all(axis=1)
         later = (self.end[piece] <= self.begin[others]).all(axis=1)
-        clash: Numbers = others[~(earlier | later)]
-        return clash
+        apart: NDArray[np.bool_] = earlier | later
+        return ~apart
 
     @cached_property
     def spans(self) -> tuple[Numbers, Numbers]:

@@ -24,12 +24,12 @@ class ReplaceWithEmptyConstPass:
     op_types: None = None
 
     def run(self, node: Node, site: Site) -> bool:
-        if not node.outputs or is_folded(node) or must_stay(node):
-            return False
         values = []
         for tensor in node.outputs:
             if tensor.origin_dtype is None or not tensor.is_static or 0 not in tensor.static_shape:
                 return False
             values.append(Constant(np.empty(tensor.static_shape, tensor.origin_dtype.numpy)))
+        if not values or is_folded(node) or must_stay(node):
+            return False
         keep_values(node, values, site, self.potential)
         return True

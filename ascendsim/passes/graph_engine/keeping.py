@@ -13,7 +13,7 @@ from ascendsim.passes.graph_engine.node_pass import Site, again_readers
 
 def is_folded(node: Node) -> bool:
     """Whether the values of all outputs are known already."""
-    return bool(node.outputs) and all(tensor.constant is not None for tensor in node.outputs)
+    return bool(node.outputs) and all([tensor.constant is not None for tensor in node.outputs])
 
 
 def must_stay(node: Node) -> bool:

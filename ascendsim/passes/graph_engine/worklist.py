@@ -130,8 +130,8 @@ class Traversal:
 
     def _run_passes(self, node: Node) -> bool:
         changed = False
+        started = perf_counter()
         for item in self._passes_for(node):
-            started = perf_counter()
             self.tally = self.tallies[item.name]
             try:
                 changed |= item.run(node, self)
@@ -139,7 +139,9 @@ class Traversal:
                 raise
             except AscendSimError as error:
                 raise PassError(f"pass {item.name!r}", f"failed at node {node.name!r}: {error}") from error
-            self.tally.seconds += perf_counter() - started
+            ended = perf_counter()
+            self.tally.seconds += ended - started
+            started = ended
             if node.graph is not self.graph:
                 break
         return changed

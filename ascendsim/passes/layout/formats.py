@@ -21,9 +21,9 @@ RECURRENT_OPERATORS = frozenset({"LSTM", "GRU", "RNN"})
 
 def storable(tensor: Tensor, format: Format) -> bool:
     """Whether the tensor has a rank that the format takes, and elements."""
-    if not tensor.is_static or tensor.dtype is None or tensor.elements == 0:
+    if not tensor.is_static or tensor.shape is None or tensor.dtype is None or 0 in tensor.shape:
         return False
-    rank = len(tensor.static_shape)
+    rank = len(tensor.shape)
     return rank == 4 if format in (Format.NC1HWC0, Format.FRACTAL_Z) else rank >= 2 if format is Format.FRACTAL_NZ else True
 
 
