@@ -10,10 +10,9 @@ def copy_graph(graph: Graph, outer: dict[Tensor, Tensor] | None = None) -> Graph
     new = Graph(graph.name, metadata=dict(graph.metadata))
     new._counter = graph._counter
     mapped: dict[Tensor, Tensor] = dict(outer or {})
-    for tensor in graph.tensors.values():
-        twin = Tensor(tensor.name, tensor.dtype, tensor.shape, tensor.format, tensor.constant)
+    for name, tensor in graph.tensors.items():
+        twin = mapped[tensor] = new._tensors[name] = Tensor(name, tensor.dtype, tensor.shape, tensor.format, tensor.constant)
         twin.origin_dtype = tensor.origin_dtype
-        mapped[tensor] = new.add_tensor(twin)
     new.inputs.extend(mapped[t] for t in graph.inputs)
     nodes: dict[Node, Node] = {}
     for node in graph.nodes:

@@ -84,6 +84,14 @@ class Node:
         if tensor is not None:
             tensor._uses[port] = None
 
+    def _connect(self, tensors: Iterable[Tensor | None]) -> None:
+        """Connects the inputs of a node that has none yet."""
+        self._inputs = list(tensors)
+        self._ports = [Use(self, index) for index in range(len(self._inputs))]
+        for tensor, port in zip(self._inputs, self._ports, strict=True):
+            if tensor is not None:
+                tensor._uses[port] = None
+
     def truncate_inputs(self, count: int) -> None:
         """Drops input ports from `count` on."""
         for index in range(count, len(self._inputs)):
@@ -219,8 +227,7 @@ class Graph:
         node = Node(op_type, name if name is not None and name not in self._node_names else self.fresh(name or op_type), domain)
         node.graph = self
         node.attributes.update(attributes)
-        for index, tensor in enumerate(inputs):
-            node.set_input(index, tensor)
+        node._connect(inputs)
         wanted: Iterable[str | Tensor] = (self.fresh(f"{node.name}_out") for _ in range(outputs)) if isinstance(outputs, int) else outputs
         for index, item in enumerate(wanted):
             if isinstance(item, str):

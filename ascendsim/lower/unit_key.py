@@ -18,7 +18,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from ascendsim.core.dtypes import DType
-from ascendsim.graph.ir import Graph, Node, Tensor
+from ascendsim.graph.ir import Node, Tensor
 from ascendsim.graph.scopes import SECOND_STAGE
 
 Key: TypeAlias = tuple[Hashable, ...]
@@ -36,12 +36,9 @@ def unit_key(nodes: Sequence[Node]) -> tuple[Key, tuple[str, ...]] | None:
     returned = [] if graph is None else graph.outputs
     parts: list[Hashable] = []
     for node in nodes:
-        attributes: list[Hashable] = []
-        for name, value in node.attributes.items():
-            known = _attribute(value)
-            if known is None:
-                return None
-            attributes.append((name, known))
+        if node.subgraphs:
+            return None
+        attributes = tuple([(name, _attribute(value)) for name, value in node.attributes.items()])
         ports: list[int] = []
         for tensor in (*node.inputs, *node.outputs):
             if tensor is None:
@@ -54,19 +51,15 @@ def unit_key(nodes: Sequence[Node]) -> tuple[Key, tuple[str, ...]] | None:
             ports.append(number)
         readers = tuple([_readers(tensor, inside, returned) for tensor in node.outputs])
         held = bool(node.control)
-        parts.append((node.op_type, node.domain, tuple(attributes), tuple(ports), readers, held, SECOND_STAGE in node.origin))
+        parts.append((node.op_type, node.domain, attributes, tuple(ports), readers, held, SECOND_STAGE in node.origin))
     return tuple(parts), tuple([tensor.name for tensor in numbers])
 
 
-def _attribute(value: object) -> Hashable | None:
-    """An attribute as something that can be compared; None if it is a subgraph."""
-    if isinstance(value, (int, float, str)):
-        return repr(value)  # tells 1, 1.0 and True apart, inside of lists too
+def _attribute(value: object) -> Hashable:
+    """An attribute as something that can be compared."""
     if isinstance(value, np.ndarray):
         return value.dtype.str, value.shape, value.tobytes()
-    if isinstance(value, Graph) or (isinstance(value, tuple) and any(isinstance(item, Graph) for item in value)):
-        return None
-    return repr(value)
+    return repr(value)  # tells 1, 1.0 and True apart, inside of lists too
 
 
 def _tensor(tensor: Tensor) -> Hashable:
@@ -86,7 +79,7 @@ def _tensor(tensor: Tensor) -> Hashable:
 
 def _readers(tensor: Tensor, inside: dict[Node, int], returned: Sequence[Tensor]) -> Hashable:
     readers: dict[Any, None] = {}
-    for use in tensor.uses:
-        number = inside.get(use.node)
-        readers[use.node.op_type if number is None else number] = None
+    for reader, _ in tensor._uses:
+        number = inside.get(reader)
+        readers[reader.op_type if number is None else number] = None
     return tuple(readers), tensor in returned

@@ -29,14 +29,14 @@ def broadcast_dims(dims: Iterable[Dim]) -> Dim:
     ('batch', 4, None)
     """
     others = [d for d in dict.fromkeys(dims) if d != 1]
+    if len(others) == 1:
+        return others[0]
     numbers = [d for d in others if isinstance(d, int)]
     if len(numbers) > 1:
         raise GraphError("shapes", "must broadcast: dimensions must be equal or 1", " and ".join(map(str, numbers)))
     if numbers:
         return numbers[0]
-    if not others:
-        return 1
-    return others[0] if len(others) == 1 else None
+    return None if others else 1
 
 
 def broadcast_shapes(shapes: Sequence[Shape | None]) -> Shape | None:
@@ -48,12 +48,12 @@ def broadcast_shapes(shapes: Sequence[Shape | None]) -> Shape | None:
     >>> broadcast_shapes([("n", 3, 1), (1, 5)])
     ('n', 3, 5)
     """
-    if not all(shape is not None for shape in shapes):
-        return None
     known = [shape for shape in shapes if shape is not None]
-    rank = max((len(shape) for shape in known), default=0)
+    if len(known) < len(shapes):
+        return None
+    rank = max([len(shape) for shape in known], default=0)
     padded = [(1,) * (rank - len(shape)) + tuple(shape) for shape in known]
-    return tuple(broadcast_dims(shape[axis] for shape in padded) for axis in range(rank))
+    return tuple([broadcast_dims(dims) for dims in zip(*padded, strict=True)])
 
 
 def normalise_axis(axis: int, rank: int, what: str = "axis") -> int:
