@@ -4,8 +4,8 @@ Tasks stay as they are; only addresses change. The rules are those of CANN's L2 
 l2_fusion_allocation.cc and l2_fusion_comm.cc of 2019/20, for the chip with 8 MiB): the buffer has 64 pages; tasks are walked in
 launch order; every result of an AI Core task that a later task reads gets pages if there are enough of them, else it stays in DDR;
 it keeps them until its last reader has run; no more than 8 pieces of data are in the buffer at a time. Inputs and outputs of the
-graph and weights stay in DDR, and so does memory that a Concat or Split without a task lies in (NoNeedAllocOutputs: no room for a
-result that a virtual node reads or makes). Two things differ: FE moves pages together after every task (by remapping, without copying), here
+graph and weights stay in DDR; so does memory that a Concat or Split without a task lies in (NoNeedAllocOutputs: no room for a result
+that a virtual node reads or makes). Two things differ: FE moves pages together after every task (by remapping, without copying), here
 a piece keeps its first-fit address for life, so that a program can be checked by one list of addresses; and weights that come again
 (with every pass of a cut batch, with every time step) take what room is left. That CANN keeps them so is assumed.
 """
