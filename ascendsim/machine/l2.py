@@ -110,13 +110,14 @@ class L2State:
             unique.setdefault(name, moved[name] if size is None else size)
         return [Access(name, min(size, moved[name]), moved[name], write) for name, size in unique.items()]
 
-    def enter(self, reads: Sequence[Access], writes: Sequence[Access], fetched: Mapping[str, Fraction]) -> Shares:
+    def enter(self, reads: Sequence[Access], writes: Sequence[Access], again: Mapping[str, Fraction]) -> Shares:
         """Judges a task and updates what L2 holds.
 
         Args:
             reads: What the task reads, one access a region.
             writes: What it writes.
-            fetched: By region, bytes that DRAM delivers if nothing is resident at the start; regions that are missing: each once.
+            again: Shares of the bytes read that DRAM delivers, for regions of which it delivers bytes more than once; see
+                `reuse.fetched_again`.
         """
         if self._bypass:
             miss = {access.region: NONE if self._regions.root(access.region) in self._placed else ALL for access in (*reads, *writes)}
@@ -124,10 +125,10 @@ class L2State:
                 miss[access.region] = self._first_reads(access) if miss[access.region] else NONE
             return Shares(True, miss, {}, miss)
         self._written_back = 0
-        touched = {self._regions.key(access.region): access.unique_bytes for access in (*reads, *writes)}
-        self._touched = sum(touched.values())
-        read_miss, spread = self._read(reads, writes, fetched)
-        write_through = self._write(writes)
+        keys = {access.region: self._regions.key(access.region) for access in (*reads, *writes)}
+        self._touched = sum({keys[access.region]: access.unique_bytes for access in (*reads, *writes)}.values())
+        read_miss, spread = self._read(reads, writes, keys, again)
+        write_through = self._write(writes, keys)
         evicted = NONE
         if self._written_back:
             allocated = sum(part(access.moved_bytes, read_miss[access.region]) for access in reads)
@@ -145,27 +146,27 @@ class L2State:
         return Fraction(once, access.moved_bytes) if once < access.moved_bytes else ALL
 
     def _read(
-        self, reads: Sequence[Access], writes: Sequence[Access], fetched: Mapping[str, Fraction]
+        self, reads: Sequence[Access], writes: Sequence[Access], keys: Mapping[str, str], again: Mapping[str, Fraction]
     ) -> tuple[dict[str, Fraction], dict[str, Fraction]]:
         misses, spread = {}, {}
         for access in reads:
-            self._claim(self._regions.key(access.region))
-        hits = self._hits([access for access in reads if fetched.get(access.region, access.unique_bytes) <= access.unique_bytes], writes)
+            self._claim(keys[access.region])
+        hits = self._hits([access for access in reads if access.region not in again], writes, keys)
         for access in reads:
-            unique, moved = access.unique_bytes, access.moved_bytes
-            once = access.region in hits
-            missed: Fraction | int = unique - hits.get(access.region, 0)
-            if not once:
-                missed = min(fetched[access.region], Fraction(moved))
-            misses[access.region] = (ALL if missed == moved else Fraction(missed) / moved) if missed and moved else NONE
-            size = self._regions.size(access.region)
-            if once and unique and size is not None:
-                spread[access.region] = ALL if size <= unique else Fraction(size, unique)
+            region, unique, moved = access.region, access.unique_bytes, access.moved_bytes
+            if region in again:
+                misses[region] = again[region]
+                continue
+            missed = unique - hits[region]
+            misses[region] = (ALL if missed == moved else Fraction(missed, moved)) if missed and moved else NONE
+            size = self._regions.size(region)
+            if unique and size is not None:
+                spread[region] = ALL if size <= unique else Fraction(size, unique)
         for access in reads:
-            self._keep(self._regions.key(access.region), access.unique_bytes, dirty=0)
+            self._keep(keys[access.region], access.unique_bytes, dirty=0)
         return misses, spread
 
-    def _hits(self, reads: Sequence[Access], writes: Sequence[Access]) -> dict[str, int]:
+    def _hits(self, reads: Sequence[Access], writes: Sequence[Access], keys: Mapping[str, str]) -> dict[str, int]:
         """By region, bytes that a task finds in L2 when it comes to them.
 
         Regions are read from their start to their end while results are written and what is missing is fetched, all in step. What is
@@ -174,29 +175,29 @@ class L2State:
         part, the end is there (the start was pushed out first).
         """
         inside = {access.region: min(access.unique_bytes, self.resident(access.region)) for access in reads}
-        keys = {self._regions.key(access.region) for access in reads}
-        allocated = sum(access.unique_bytes for access in writes if self._regions.key(access.region) not in keys)
-        allocated += sum(access.unique_bytes - inside[access.region] for access in reads)
+        read = {keys[access.region] for access in reads}
+        allocated = sum([access.unique_bytes for access in writes if keys[access.region] not in read])
+        allocated += sum([access.unique_bytes - inside[access.region] for access in reads])
         room, before = self._capacity - self._used, dict[str, int]()
         for name, entry in self._entries.items():
             if room >= allocated:  # all that is younger stays
                 break
-            if name in keys:
+            if name in read:
                 before[name] = room
             else:
                 room += entry.resident
         found = {}
         for access in reads:
             unique, there = access.unique_bytes, inside[access.region]
-            free = before.get(self._regions.key(access.region), room)
+            free = before.get(keys[access.region], room)
             reached = unique if allocated <= free else free * unique // allocated  # where the reader is when the room is used up
             found[access.region] = max(0, min(there, reached - (unique - there)))
         return found
 
-    def _write(self, writes: Sequence[Access]) -> dict[str, Fraction]:
+    def _write(self, writes: Sequence[Access], keys: Mapping[str, str]) -> dict[str, Fraction]:
         through = {}
         for access in writes:
-            key = self._regions.key(access.region)
+            key = keys[access.region]
             self._claim(key)
             self._overwrite(key)
             kept = self._stays(access.unique_bytes)

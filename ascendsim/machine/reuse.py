@@ -58,3 +58,18 @@ def fetched_bytes(blocks: Sequence[tuple[Footprint, int]], accesses: Sequence[Ac
                 size *= footprint.trips[loop] if moving else passes[loop]
             fetched[stream.region] = fetched.get(stream.region, Fraction(0)) + size / sharing[stream.region]
     return {region: max(size, Fraction(unique[region])) for region, size in fetched.items()}
+
+
+def fetched_again(reads: Sequence[Access], fetched: Mapping[str, Fraction]) -> dict[str, Fraction]:
+    """Shares of the bytes that a task reads which DRAM delivers, for regions of which it delivers bytes more than once.
+
+    Args:
+        reads: What the task reads, one access a region.
+        fetched: By region, bytes that DRAM delivers if nothing is resident at the start; regions that are missing: each once.
+    """
+    shares: dict[str, Fraction] = {}
+    for access in reads:
+        size, moved = fetched.get(access.region, Fraction(0)), access.moved_bytes
+        if size > access.unique_bytes:
+            shares[access.region] = min(size, Fraction(moved)) / moved if moved else Fraction(0)
+    return shares

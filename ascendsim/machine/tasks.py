@@ -17,7 +17,7 @@ from ascendsim.machine.compiled import CompiledBlock
 from ascendsim.machine.core import CoreRun, Transfer
 from ascendsim.machine.l2 import ALL, NONE, UNDIVIDED, L2State, Shares, part
 from ascendsim.machine.links import WEIGHT, FlowClass, Link, Links, capacities
-from ascendsim.machine.reuse import fetched_bytes
+from ascendsim.machine.reuse import fetched_again, fetched_bytes
 from ascendsim.soc.spec import SocSpec
 from ascendsim.trace.records import TaskRecord
 
@@ -80,11 +80,11 @@ class Traffic:
     """What follows from a task's blocks and accesses whatever the names of its regions.
 
     Attributes:
-        fetched: Bytes that DRAM delivers if nothing is resident, by number of the region.
+        again: By number of the region, see `reuse.fetched_again`.
         in_step: Whether all cores read the same lines together.
     """
 
-    fetched: tuple[tuple[int, Fraction], ...]
+    again: tuple[tuple[int, Fraction], ...]
     in_step: bool
 
 
@@ -130,12 +130,12 @@ class TaskRun:
         key = (tuple(blocks), tuple([(numbers[access.region], access.unique_bytes, access.write) for access in accesses]))
         traffic = known.get(key)
         if traffic is None:
-            fetched = self._fetched(accesses, state.capacity)
+            again = fetched_again(reads, self._fetched(accesses, state.capacity))
             in_step = state.same_line_is_slow and self._reads_in_step(reads)
-            traffic = known[key] = Traffic(tuple([(numbers[name], size) for name, size in fetched.items()]), in_step)
+            traffic = known[key] = Traffic(tuple([(numbers[name], share) for name, share in again.items()]), in_step)
         names = tuple(numbers)
         self.in_step = traffic.in_step
-        self.shares = state.enter(reads, writes, {names[number]: size for number, size in traffic.fetched})
+        self.shares = state.enter(reads, writes, {names[number]: share for number, share in traffic.again})
 
     def _moved(self, write: bool) -> dict[str, int]:
         """Useful bytes that all blocks move, by region."""

@@ -9,6 +9,7 @@ import pytest
 
 from ascendsim.isa.program import Access, MemoryPlan, Region, Task, TaskKind
 from ascendsim.machine.l2 import L2State, Shares
+from ascendsim.machine.reuse import fetched_again
 from tests.support.toy_soc import TOY
 
 KIB = 1024
@@ -28,7 +29,7 @@ def enter(
     """Runs a task that touches (unique, moved) KiB of regions and, if nothing was resident, would fetch so many KiB of them."""
     read = [Access(name, unique * KIB, moved * KIB, False) for name, (unique, moved) in (reads or {}).items()]
     written = [Access(name, unique * KIB, moved * KIB, True) for name, (unique, moved) in (writes or {}).items()]
-    return l2.enter(read, written, {name: Fraction(size * KIB) for name, size in fetched.items()})
+    return l2.enter(read, written, fetched_again(read, {name: Fraction(size * KIB) for name, size in fetched.items()}))
 
 
 def test_the_first_touch_misses_and_repeats_hit() -> None:
