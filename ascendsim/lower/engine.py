@@ -19,8 +19,9 @@ def check_static(graph: Graph) -> None:
         CompileError: Names the first tensor that has not.
     """
     for tensor in graph.tensors.values():
-        used = tensor.uses or tensor.producer is not None or tensor in graph.inputs
-        if not used:
+        if tensor.is_static and tensor.dtype is not None:
+            continue
+        if not (tensor.uses or tensor.producer is not None or tensor in graph.inputs):
             continue
         if not tensor.is_static:
             shape = "unknown rank" if tensor.shape is None else list(tensor.shape)

@@ -44,7 +44,7 @@ def takeovers_of(tasks: Sequence[Task], nodes: Sequence[Node], opset: OpSet) -> 
 
     Nothing where several tasks or the AI CPU do the work: what happens in which order is not known there.
     """
-    if len(tasks) != 1 or tasks[0].kind is TaskKind.AI_CPU:
+    if len(tasks) != 1 or tasks[0].kind is TaskKind.AI_CPU or not any([opset.get(node).in_place for node in nodes]):
         return []
     inside = set(nodes)
     hidden = {id(tensor) for tensor in internal_tensors(nodes)} if len(nodes) > 1 else set()

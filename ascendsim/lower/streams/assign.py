@@ -83,7 +83,8 @@ def with_streams(
         soc: The chip; its costs decide where modes balance.
         options: How to deal tasks out.
     """
-    if options.single or not tasks:
+    on_ai_cpu = [task.kind is TaskKind.AI_CPU for task in tasks]
+    if options.single or (not options.mode and len(set(on_ai_cpu)) < 2):  # one engine has one stream
         return list(tasks)
     needs = task_dependencies(graph, tasks, tasks_of)
     if options.mode == "cv":
@@ -91,7 +92,7 @@ def with_streams(
     elif options.mode:
         streams = _dealt_out(tasks, needs, soc, options)
     else:
-        streams = by_engine([task.kind is TaskKind.AI_CPU for task in tasks], needs)
+        streams = by_engine(on_ai_cpu, needs)
     numbers = {stream: number for number, stream in enumerate(dict.fromkeys(streams))}
     streams = [numbers[stream] for stream in streams]
     waits = needed_waits(streams, needs)
