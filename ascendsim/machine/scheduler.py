@@ -68,6 +68,7 @@ class Scheduler:
         self.env, self.program, self.soc, self.clock = env, program, soc, clock
         self._instructions, self._groups, self._log, self._progress = instructions, groups, log, progress
         self._cores = core_numbers(soc)
+        self._core_counts = {kind: len(numbers) for kind, numbers in self._cores.items()}
         self.timeline = Timeline(env)
         self.links = Links(env, soc, clock)
         self._forward = FastForward(self.timeline, self.links, log.items, statistics) if fast_forward else None
@@ -114,7 +115,7 @@ class Scheduler:
             blocks.append(PlacedBlock(*self._compile(group.block), group.count))
         if task.kind is TaskKind.AI_CPU and not self._ai_cpus:
             raise SimulationError(f"task {task.name!r}", "needs an AI CPU core", 0, "set ai_cpu.cores")
-        return TaskRun(position, task, blocks, Event(self.env), self._count)
+        return TaskRun(position, task, blocks, Event(self.env), self._core_counts)
 
     def _compile(self, block: Block) -> tuple[CompiledBlock, tuple[str, ...]]:
         """The compiled form that all blocks like this one share, and this one's names of regions."""
@@ -289,9 +290,6 @@ class Scheduler:
         """A task is through with the cores."""
         self._on_cores -= 1
         self._end(run, now)
-
-    def _count(self, kind: CoreKind) -> int:
-        return len(self._cores[kind])
 
     def _end(self, run: TaskRun, now: int) -> None:
         run.end = now

@@ -22,7 +22,6 @@ from ascendsim.soc.spec import SocSpec
 from ascendsim.trace.records import TaskRecord
 
 COMPUTE_PIPES = ("M", "V")
-CoresOf: TypeAlias = Callable[[CoreKind], int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,12 +98,12 @@ class TaskRun:
         task: What to run.
         blocks: What runs, in the order of dispatch.
         done: Event of its end.
-        cores_of: Number of cores of a kind.
+        core_counts: Number of cores by kind.
     """
 
-    def __init__(self, position: int, task: Task, blocks: list[PlacedBlock], done: Event, cores_of: CoresOf) -> None:
+    def __init__(self, position: int, task: Task, blocks: list[PlacedBlock], done: Event, core_counts: Mapping[CoreKind, int]) -> None:
         self.position, self.task, self.done = position, task, done
-        self.blocks, self._cores_of = blocks, cores_of
+        self.blocks, self._core_counts = blocks, core_counts
         self.left = [block.count for block in blocks]
         self.unfinished = sum(self.left)
         self.dispatched = False
@@ -152,12 +151,12 @@ class TaskRun:
             (block.compiled.footprint.renamed(dict(zip(block.compiled.regions, block.regions, strict=True))), block.count)
             for block in self.blocks
         ]
-        cores = sum(self._cores_of(kind) for kind in {block.compiled.block.core for block in self.blocks})
+        cores = sum(self._core_counts[kind] for kind in {block.compiled.block.core for block in self.blocks})
         return fetched_bytes(prints, accesses, capacity, cores)
 
     def _abreast(self, block: PlacedBlock) -> int:
         """Cores that run blocks of a kind side by side."""
-        return min(block.count, self._cores_of(block.compiled.block.core))
+        return min(block.count, self._core_counts[block.compiled.block.core])
 
     def through_l2(self, moved: Mapping[str, int], to_dram: Mapping[str, Fraction]) -> int:
         """Bytes that pass L2: all if it is a cache, those of regions that it holds if it is managed by software."""
@@ -205,7 +204,7 @@ class TaskRun:
         return self._figures
 
     def _added_up(self) -> Figures:
-        cores_of = self._cores_of
+        core_counts = self._core_counts
         read, write = self._read, self._written
         through = {name: self.shares.write_through.get(name, NONE) for name in write}
         missed = sum(part(size, self.shares.read_miss[name]) for name, size in read.items())
@@ -216,8 +215,8 @@ class TaskRun:
         to_dram = sum(part(size, through[name]) for name, size in write.items()) + (missed + sum(write.values())) * self.shares.evicted
         return Figures(
             blocks=self.task.block_dim,
-            rounds=max((-(-count // cores_of(kind)) for kind, count in wanted.items()), default=1),
-            cores=sum(min(count, cores_of(kind)) for kind, count in wanted.items()),
+            rounds=max((-(-count // core_counts[kind]) for kind, count in wanted.items()), default=1),
+            cores=sum(min(count, core_counts[kind]) for kind, count in wanted.items()),
             busy={name: self.work.busy[name] for name in sorted(self.work.busy)},
             block_ticks=self.work.block_ticks,
             read_bytes={
