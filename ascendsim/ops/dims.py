@@ -35,7 +35,7 @@ def wrapped_axes(ctx: InferContext, axes: Iterable[int], rank: int) -> tuple[int
 def known_ints(ctx: InferContext, index: int) -> tuple[int, ...] | None:
     """An input's values as integers if they are known, else None (also if the input is left out)."""
     value = ctx.value(index)
-    return None if value is None else tuple(int(item) for item in value.reshape(-1))
+    return None if value is None else tuple(map(int, value.reshape(-1).tolist()))
 
 
 def vector_length(ctx: InferContext, index: int) -> int | None:
@@ -67,18 +67,21 @@ def ratio(over: Sequence[Dim], under: Sequence[Dim]) -> Dim:
     """
     if any(dim is None for dim in (*over, *under)):
         return 0 if 0 in over and 0 not in under and None not in under else None
-    above, below = Counter(d for d in over if isinstance(d, str)), Counter(d for d in under if isinstance(d, str))
-    above, below = above - below, below - above
+    symbols: list[str] = []
+    if any(isinstance(dim, str) for dim in (*over, *under)):
+        above, below = (Counter(dim for dim in dims if isinstance(dim, str)) for dims in (over, under))
+        if below - above:
+            return None
+        symbols = list((above - below).elements())
     number, divisor = 1, 1
     for dim in over:
         number *= dim if isinstance(dim, int) else 1
     for dim in under:
         divisor *= dim if isinstance(dim, int) else 1
-    if below or divisor == 0 or number % divisor:
+    if divisor == 0 or number % divisor:
         return None
     if number == 0:
         return 0
-    symbols = list(above.elements())
     if not symbols:
         return number // divisor
     return symbols[0] if len(symbols) == 1 and number == divisor else None

@@ -68,7 +68,7 @@ def fuse_automatically(
 
 
 def _may_join(node: Node, scopes: Scopes, kind: Callable[[Node], OpPattern], limits: UbLimits) -> bool:
-    return scopes.free(node) and kind(node) in KINDS and not (node.op_type == "Sum" and node.input_count > limits.summands)
+    return kind(node) in KINDS and not (node.op_type == "Sum" and node.input_count > limits.summands) and scopes.free(node)
 
 
 def _grow(
