@@ -15,7 +15,6 @@ class Regions:
         self._roots: dict[str, str] = {}
         self._keys: dict[str, str] = {}
         self._slices: dict[str, tuple[str, ...]] = {}
-        self._alone: dict[str, bool] = {}
 
     def size(self, name: str) -> int | None:
         """Bytes of a region, None if the plan does not have it."""
@@ -47,17 +46,15 @@ class Regions:
 
     def alone(self, key: str) -> bool:
         """Whether lines of a region are kept under its own name only: it is no slice and has none."""
-        known = self._alone.get(key)
-        if known is None:
-            known = self._alone[key] = self.root(key) == key and not self.slices(key)
-        return known
+        kin = self._kin.get(key)
+        return self.root(key) == key if kin is None else kin == [key]
 
     def slices(self, key: str) -> tuple[str, ...]:
         """Keys of the regions whose lines are a slice of this one's, itself left out."""
         known = self._slices.get(key)
         if known is None:
             kin = self._kin.get(self.root(key), ())
-            known = self._slices[key] = tuple(name for name in kin if self._inside(name, key)) if len(kin) > 1 else ()
+            known = self._slices[key] = tuple(name for name in kin if self._inside(name, key))
         return known
 
     def _inside(self, name: str, key: str) -> bool:

@@ -38,7 +38,7 @@ class CommonSubexpressionEliminationPass:
 
 
 def _merge_in(graph: Graph, opset: OpSet) -> tuple[int, int]:
-    found: dict[Hashable, Node] = {}
+    found: dict[Hashable, list[Node]] = {}  # different nodes by what they do and read
     outputs = set(graph.outputs)
     merged = kept = 0
     for node in graph.topological():
@@ -50,9 +50,10 @@ def _merge_in(graph: Graph, opset: OpSet) -> tuple[int, int]:
         definition = opset.find(node.op_type, node.domain)
         if definition is None or not definition.foldable or node.attr(KEEP, 0) or not any(node.inputs):
             continue
-        key = _key(node)
-        first = found.setdefault(key, node)
-        if first is node:
+        alike = found.setdefault((node.domain, node.op_type, node.inputs), [])
+        first = next((other for other in alike if _rest(other) == _rest(node)), None)
+        if first is None:
+            alike.append(node)
             continue
         if any(old in outputs and new in outputs for old, new in zip(node.outputs, first.outputs, strict=True)):
             kept += 1
@@ -75,19 +76,13 @@ def _merge(graph: Graph, node: Node, first: Node, outputs: set[Tensor]) -> None:
     remove(node)
 
 
-def _key(node: Node) -> Hashable:
+def _rest(node: Node) -> Hashable:
+    """What of a node's key nodes with the same inputs may differ in."""
     return (
-        node.domain,
-        node.op_type,
-        tuple(None if tensor is None else _input_key(tensor) for tensor in node.inputs),
         tuple((tensor.dtype, tensor.origin_dtype, tensor.shape, tensor.format) for tensor in node.outputs),
         tuple(sorted(before.name for before in node.control)),
         tuple((key, _attribute_key(node.attributes[key])) for key in sorted(node.attributes)),
     )
-
-
-def _input_key(tensor: Tensor) -> Hashable:
-    return (tensor, tensor.dtype, tensor.origin_dtype, tensor.shape, tensor.format)
 
 
 def _attribute_key(value: AttributeValue) -> Hashable:
