@@ -85,6 +85,7 @@ class Scheduler:
         self._arriving: list[TaskRun] = []
         self._pending: list[TaskRun] = []
         self._placing = False
+        self._gap, self._launch = clock.us(soc.launch.task_gap_us), clock.us(soc.launch.task_launch_us)
         self._launched = launch_ticks(program, soc.launch, clock)
         self._late = 0  # ticks that the host has lost so far because it waited for values of the device
         self.runs = [self._prepare(position, task) for position, task in enumerate(program.tasks)]
@@ -135,8 +136,6 @@ class Scheduler:
         return known, regions
 
     def _stream(self, runs: list[TaskRun]) -> Generator[Event, None, None]:
-        launch = self.soc.launch
-        gap = self.clock.us(launch.task_gap_us)
         for number, run in enumerate(runs):
             for other in run.task.waits_for:
                 before = self._by_id.get(other)
@@ -145,8 +144,8 @@ class Scheduler:
                 if not before.done.processed:
                     yield before.done
             run.ready = self.timeline.now
-            decided = run.ready + run.task.decisions * (gap + self.clock.us(launch.task_launch_us))
-            run.start = max(decided + (gap if number else 0), self._launch_tick(run))
+            decided = run.ready + run.task.decisions * (self._gap + self._launch)
+            run.start = max(decided + (self._gap if number else 0), self._launch_tick(run))
             self.timeline.at(run.start, partial(self._begin, run))
             yield run.done
 
@@ -179,12 +178,11 @@ class Scheduler:
         """The dispatch phase of a tick: starts, arrivals, then blocks on free cores; ties go by launch order."""
         self._placing = False
         now = self.timeline.now
-        launch = self.soc.launch
         for run in sorted(self._starting, key=lambda run: run.position):
             if run.task.kind is TaskKind.AI_CPU:
                 self._run_on_ai_cpu(run, now)
             else:
-                self.timeline.at(now + self.clock.us(launch.task_launch_us), partial(self._arrive, run))
+                self.timeline.at(now + self._launch, partial(self._arrive, run))
         self._starting = []
         arriving, self._arriving = sorted(self._arriving, key=lambda run: run.position), []
         for run in arriving:

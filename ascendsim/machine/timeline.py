@@ -9,6 +9,7 @@ nearer by what is skipped.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 from simpy import Environment
 
@@ -52,7 +53,7 @@ class Timeline:
 
     def _arm(self, number: int) -> None:
         tick, priority, _ = self._appointments[number]
-        Call(self.env, lambda: self._keep(number), tick - self.now, priority)
+        Call(self.env, partial(self._keep, number), tick - self.now, priority)
 
     def _keep(self, number: int) -> None:
         appointment = self._appointments.pop(number, None)
