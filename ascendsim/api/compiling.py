@@ -16,6 +16,7 @@ from ascendsim.api.naming import tasks_named
 from ascendsim.api.optimizing import new_engine
 from ascendsim.api.options import profile_options
 from ascendsim.api.scheduling import Scheduling
+from ascendsim.api.tilings import tilings_of
 from ascendsim.core.collection import without_collection
 from ascendsim.core.errors import InputError
 from ascendsim.core.files import path_option
@@ -228,7 +229,7 @@ def compile(
     precision = ApplyPrecision(precision_mode, frozenset(spec.cube.cycles_per_block), result_types)
     PassManager((precision, AssignFormats(opset, spec, int(chosen["format_reach"])))).run(device)
     settings.fuse(device, spec, opset, report, second_round=True)
-    lowering = LowerOptions(aicpu_types=aicpu_types(spec.short_name), flags=chosen, chain=chain_work)
+    lowering = LowerOptions(aicpu_types=aicpu_types(spec.short_name), flags=chosen, chain=chain_work, tilings=tilings_of(spec, chosen))
     lowering = replace(lowering, memory=scheduling.memory, streams=scheduling.streams)
     made: GraphKernelReport | None = None
     if composites is None:
@@ -241,7 +242,9 @@ def compile(
     else:
         program, placed = lower_graph(device, spec, opset, options=lowering), BufferReport()
     program = replace(program, mode=scheduling.mode)
-    return CompiledModel(device, program, spec, opset, graph, report, made, placed, engine.report, replace(lowering, known=None))
+    return CompiledModel(
+        device, program, spec, opset, graph, report, made, placed, engine.report, replace(lowering, known=None, tilings=None)
+    )
 
 
 def _chip(soc: str | PathLike[str] | SocSpec, overrides: dict[str, str | int | float], aicore_num: int | None) -> SocSpec:

@@ -64,9 +64,9 @@ def fuse_l1(graph: Graph, soc: SocSpec, opset: OpSet, lowering: LowerOptions) ->
     for number, pair in enumerate(find_pairs(graph)):
         name = f"{pair.first[0].name} + {pair.second[0].name}"
         try:
-            apart = [maker.lower(pair.first), maker.lower(pair.second)]
+            apart = [maker.settled(pair.first), maker.settled(pair.second)]
             pair.second[0].origin[SECOND_STAGE] = True
-            joined = maker.lower((*pair.first, *pair.second))
+            joined = maker.settled((*pair.first, *pair.second))
         except CompileError as error:
             refused[name] = str(error)
             continue

@@ -55,6 +55,10 @@ PROFILE_OPTIONS: Mapping[str, ProfileOption] = {
     "matmul_bias_chips": ProfileOption(
         ("all", "listed"), "chips that join a bias to a matrix product: all, or those that CANN lists", "graph"
     ),
+    "tiling": ProfileOption(
+        ("verified", "closed_form"),
+        "tiles of products and convolutions: the quickest of the best few, which the machine runs, or the best by a formula",
+    ),
 }
 
 

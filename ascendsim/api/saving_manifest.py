@@ -16,6 +16,7 @@ from ascendsim.lower import LowerOptions, lower_graph
 from ascendsim.lower.l2_placement import KEPT, PLACED
 from ascendsim.lower.memory import MemoryOptions
 from ascendsim.lower.streams import StreamOptions
+from ascendsim.lower.tiling_search import CHOSEN, TILING
 from ascendsim.ops import default_opset
 from ascendsim.ops.fused_chain import chain_work
 from ascendsim.soc import SocSpec
@@ -61,7 +62,7 @@ class Manifest:
         lowering: How the graph was lowered.
         mode: Who launches tasks.
         l2_placed, l2_kept: Regions that L2 fusion placed.
-        origins: Facts about nodes that are not part of the graph's text: scopes, names in the source.
+        origins: Facts about nodes that are not part of the graph's text: scopes, names in the source, tilings that were picked.
         weights: Constants, in the order of the graph's text.
         program: Hash of the program.
     """
@@ -93,7 +94,7 @@ def manifest_of(model: CompiledModel, weights: tuple[Weight, ...]) -> Manifest:
         mode=program.mode,
         l2_placed=tuple(program.metadata.get(PLACED, ())),
         l2_kept=tuple(program.metadata.get(KEPT, ())),
-        origins={node.name: facts for node in model.graph.nodes if (facts := _plain(node.origin))},
+        origins=_origins(model),
         weights=weights,
         program=program_hash(program),
     )
@@ -160,6 +161,14 @@ def origins_restored(graph: Graph, origins: Mapping[str, Mapping[str, object]]) 
     """
     for name, facts in origins.items():
         graph.node(name).origin.update(facts)
+
+
+def _origins(model: CompiledModel) -> dict[str, dict[str, object]]:
+    """What is known of nodes besides the graph, and for the first node of a task which of several tilings it has."""
+    tilings = model.program.metadata.get(CHOSEN, {})
+    facts = {node.name: _plain(node.origin) for node in model.graph.nodes}
+    facts.update({name: {**facts[name], TILING: option} for name, option in tilings.items()})
+    return {name: known for name, known in facts.items() if known}
 
 
 def _plain(origin: Mapping[str, Any]) -> dict[str, object]:

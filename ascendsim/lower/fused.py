@@ -55,6 +55,10 @@ class StageMaker(Protocol):
         """One stage a task."""
         ...
 
+    def settled(self, work: Work, option: int | None) -> list[Stage]:
+        """The same with a tiling that is settled: the given option, or the quickest on the machine if that is asked for."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class FusedScope:
@@ -135,6 +139,11 @@ class ScopeLowering:
             more = f"{fused.operand_bytes - fused.saved_bytes} bytes more"
             raise CompileError(subject, "must not move more bytes than its nodes alone", more)
         return fused
+
+    def settled(self, scope: FusedScope, option: int | None) -> FusedScope:
+        """The scope with its tiling settled; see `StageMaker`. What it saves stays as it was counted when the nodes were joined."""
+        (stage,) = self._maker.settled(scope.work, option)
+        return replace(scope, stage=stage, accesses=accesses_of(stage.groups, stage.sizes))
 
     def _fused(
         self, nodes: Sequence[Node], work: CubeWork | CubePair | VectorWork, internal: tuple[Tensor, ...], alone: Counter[tuple[str, bool]]

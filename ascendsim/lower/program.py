@@ -14,13 +14,14 @@ from ascendsim.lower.engine import check_static, with_workspace, workspace_name
 from ascendsim.lower.fused import ChainWork, ScopeLowering
 from ascendsim.lower.memory import MemoryOptions, TaskOrder, plan_memory, takeovers
 from ascendsim.lower.streams import StreamOptions, with_streams
-from ascendsim.lower.templates.cube import lower_cube
-from ascendsim.lower.templates.cube_pair import lower_pair
+from ascendsim.lower.templates.cube import cube_options, lower_cube, vector_rest
+from ascendsim.lower.templates.cube_pair import lower_pair, pair_options
 from ascendsim.lower.templates.movement import lower_movement, lower_scalar
 from ascendsim.lower.templates.sequence import buffers_for, join_stages
 from ascendsim.lower.templates.stage import Stage
 from ascendsim.lower.templates.steps import Expansion
 from ascendsim.lower.templates.vector import lower_vector
+from ascendsim.lower.tiling_search import CHOSEN, Options, TilingSearch
 from ascendsim.lower.units import ENGINES, KnownUnits, UnitLowering, fused_task
 from ascendsim.opset import OpSet
 from ascendsim.opset.work import (
@@ -50,6 +51,7 @@ class LowerOptions:
         memory: How device memory is planned.
         streams: On which streams tasks run.
         known: Units that were lowered before; None = equal units are lowered again (slower, the program is the same).
+        tilings: Picks tilings of the chip by time; None = the closed form's first.
     """
 
     aicpu_types: frozenset[str] = frozenset()
@@ -58,12 +60,13 @@ class LowerOptions:
     memory: MemoryOptions = field(default_factory=MemoryOptions)
     streams: StreamOptions = field(default_factory=StreamOptions)
     known: KnownUnits | None = field(default_factory=KnownUnits)
+    tilings: TilingSearch | None = None
 
 
 def scope_lowering(soc: SocSpec, opset: OpSet, options: LowerOptions) -> UnitLowering:
     """What finds out whether several nodes can run as one task, as `lower_graph` would do it."""
     context = LowerContext(soc.generation, options.aicpu_types, dict(options.flags), soc.vector.intrinsics)
-    lowering = Lowering(soc)
+    lowering = Lowering(soc, options.tilings)
     scopes = ScopeLowering(soc, opset, context, lowering, options.chain)
     return UnitLowering(opset, context, lowering.tasks, scopes, options.known)
 
@@ -72,7 +75,8 @@ def lower_graph(graph: Graph, soc: SocSpec, opset: OpSet, *, options: LowerOptio
     """Lowers a compiled graph (precision and formats assigned) for a chip.
 
     Nodes with the same `origin["scope"]` become one task. The program's metadata names the chip ("soc") and, by node, its tasks
-    ("tasks_of") and its engine ("engine": "cube", "vector", "movement", "scalar", "sequence", "ai_cpu" or "none").
+    ("tasks_of") and its engine ("engine": "cube", "vector", "movement", "scalar", "sequence", "ai_cpu" or "none"), and by the first node
+    of a task which of several tilings it has ("tilings", 0 = the closed form's first).
 
     Raises:
         CompileError: If a shape is dynamic or work fits no tiling; names node or tensor and the remedy.
@@ -92,10 +96,12 @@ def lower_graph(graph: Graph, soc: SocSpec, opset: OpSet, *, options: LowerOptio
     tasks_of: dict[str, tuple[int, ...]] = {}
     engines: dict[str, str] = {}
     workspaces: dict[str, int] = {}
+    tilings: dict[str, int] = {}
     for unit in units_in_order(graph):
         touched = [tensor.name for node in unit for tensor in (*node.inputs, *node.outputs) if tensor is not None]
         if len(unit) > 1:
-            scope = units.lower(unit)
+            scope = units.settled(unit)
+            tilings[unit[0].name] = scope.stage.option
             hidden = {tensor.name for tensor in scope.internal}
             internal |= hidden
             uses.append([name for name in touched if name not in hidden])
@@ -106,6 +112,7 @@ def lower_graph(graph: Graph, soc: SocSpec, opset: OpSet, *, options: LowerOptio
         (node,) = unit
         lowered = units.node(node)
         engines[node.name] = lowered.engine
+        tilings[node.name] = lowered.option
         if lowered.nothing is not None:
             _share_memory(lowered.nothing, aliases, cuts)
         tasks_of[node.name] = tuple(range(len(tasks), len(tasks) + len(lowered.tasks)))
@@ -116,7 +123,9 @@ def lower_graph(graph: Graph, soc: SocSpec, opset: OpSet, *, options: LowerOptio
     tasks = with_streams(graph, tasks, tasks_of, soc, options.streams)
     order, in_place = TaskOrder.of(tasks), takeovers(graph, tasks, opset)
     plan = plan_memory(graph, uses, aliases, workspaces, cuts, internal, order, in_place, options.memory)
-    return Program(tuple(tasks), plan, metadata={"soc": soc.name, "graph": graph.name, "tasks_of": tasks_of, "engine": engines})
+    chosen = {name: option for name, option in tilings.items() if option >= 0}
+    metadata = {"soc": soc.name, "graph": graph.name, "tasks_of": tasks_of, "engine": engines, CHOSEN: chosen}
+    return Program(tuple(tasks), plan, metadata=metadata)
 
 
 def _share_memory(work: NoTask, aliases: dict[str, str], cuts: dict[str, tuple[int, int]]) -> None:
@@ -128,21 +137,27 @@ def _share_memory(work: NoTask, aliases: dict[str, str], cuts: dict[str, tuple[i
 
 
 class Lowering:
-    """Turns work into tasks for one chip."""
+    """Turns work into tasks for one chip.
 
-    def __init__(self, soc: SocSpec) -> None:
+    Args:
+        soc: The chip.
+        tilings: Picks tilings by time where they are settled; None = the closed form's first.
+    """
+
+    def __init__(self, soc: SocSpec, tilings: TilingSearch | None = None) -> None:
         self.soc = soc
         self.expansion = Expansion(soc)
+        self.tilings = tilings
 
-    def tasks(self, node: Node, work: Work) -> tuple[list[Task], dict[str, int]]:
-        """The tasks of a node, numbered from 0, and bytes of its scratch regions by name.
+    def tasks(self, node: Node, work: Work, option: int | None = None) -> tuple[list[Task], dict[str, int], int]:
+        """The tasks of a node, numbered from 0, bytes of its scratch regions by name, and which tiling it has (`settled`).
 
         Raises:
             CompileError: Names the node.
         """
         workspaces: dict[str, int] = {}
         if isinstance(work, AiCpuWork):
-            return [self._ai_cpu_task(node.name, work)], workspaces
+            return [self._ai_cpu_task(node.name, work)], workspaces, -1
         if isinstance(work, SequenceWork):
             name = workspace_name(node.name)
             work = with_workspace(work, name)
@@ -150,17 +165,38 @@ class Lowering:
             if work.workspace_bytes:
                 workspaces[name] = work.workspace_bytes
         try:
-            stages = self.stages(work)
+            stages = self.settled(work, option)
         except AscendSimError as error:
             raise CompileError(f"node {node.name!r} ({node.op_type})", f"cannot be lowered: {error}") from error
         tasks = [
             Task(number, node.name, stage.kind, groups=stage.groups, accesses=accesses_of(stage.groups, stage.sizes))
             for number, stage in enumerate(stages)
         ]
-        return tasks, workspaces
+        return tasks, workspaces, stages[0].option
+
+    def settled(self, work: Work, option: int | None) -> list[Stage]:
+        """Blocks with a tiling that is settled.
+
+        Args:
+            work: Of the AI Core.
+            option: Which of the tilings that are worth a look to take; None = the quickest, if tilings are picked by time.
+        """
+        if not isinstance(work, CubeWork | CubePair) or (self.tilings is None and option is None):
+            return self.stages(work)
+        options: Options
+        if isinstance(work, CubeWork):
+            options = cube_options(work, self.soc, self.expansion)
+        else:
+            options = pair_options(work, self.soc, self.expansion)
+        if option is None and self.tilings is not None:
+            option = self.tilings.choose(work, options)
+        number = option or 0
+        rest = vector_rest(work, self.soc) if isinstance(work, CubeWork) else None
+        stages = [replace(options[number](), option=number if len(options) > 1 else -1)]
+        return stages if rest is None else [*stages, lower_vector(rest, self.soc, self.expansion)]
 
     def stages(self, work: Work) -> list[Stage]:
-        """Blocks for any work of the AI Core, one stage a task."""
+        """Blocks for any work of the AI Core, one stage a task, with the closed form's tilings."""
         if isinstance(work, CubeWork):
             stages, rest = lower_cube(work, self.soc, self.expansion)
             return stages if rest is None else [*stages, lower_vector(rest, self.soc, self.expansion)]

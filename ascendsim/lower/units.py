@@ -16,7 +16,7 @@ from ascendsim.graph.scopes import internal_tensors
 from ascendsim.isa.program import Access, BlockGroup, RenamedBlock, Task
 from ascendsim.lower.engine import work_of, workspace_name
 from ascendsim.lower.fused import FusedScope, ScopeLowering, scope_name
-from ascendsim.lower.templates.stage import Stage
+from ascendsim.lower.tiling_search import TILING
 from ascendsim.lower.unit_key import unit_key
 from ascendsim.opset import OpSet
 from ascendsim.opset.work import (
@@ -33,7 +33,7 @@ from ascendsim.opset.work import (
     Work,
 )
 
-NodeTasks = Callable[[Node, Work], tuple[list[Task], Mapping[str, int]]]
+NodeTasks = Callable[[Node, Work, int | None], tuple[list[Task], Mapping[str, int], int]]
 
 ENGINES: dict[type, str] = {
     CubeWork: "cube",
@@ -56,12 +56,14 @@ class LoweredNode:
         tasks: Numbered from 0.
         nothing: Where its outputs lie if it runs nothing.
         workspaces: Bytes of its scratch regions.
+        option: Which tiling its Cube task has, as `Stage.option`.
     """
 
     engine: str
     tasks: tuple[Task, ...] = ()
     nothing: NoTask | None = None
     workspaces: Mapping[str, int] = field(default_factory=dict)
+    option: int = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,12 +106,14 @@ class KnownUnits:
 
     Attributes:
         nodes: Single nodes.
-        scopes: Scopes of several nodes, or why they have no program.
+        scopes: Scopes of several nodes with the closed form's tiling, or why they have no program.
+        settled: Scopes with the tiling that they keep.
         engines: What runs single nodes.
     """
 
     nodes: dict[Hashable, tuple[tuple[str, ...], LoweredNode]] = field(default_factory=dict)
     scopes: dict[Hashable, tuple[tuple[str, ...], FusedScope | Refusal]] = field(default_factory=dict)
+    settled: dict[Hashable, tuple[tuple[str, ...], FusedScope]] = field(default_factory=dict)
     engines: dict[Hashable, str] = field(default_factory=dict)
 
 
@@ -119,7 +123,7 @@ class UnitLowering:
     Args:
         opset: Operators.
         context: What operators may ask while they describe their work.
-        node_tasks: Makes the tasks of a node from its work, and its workspaces.
+        node_tasks: Makes the tasks of a node from its work and its tiling if that is given: the tasks, its workspaces, its tiling.
         scopes: Makes programs for scopes.
         known: What was lowered before; None = every unit is lowered by itself.
     """
@@ -151,6 +155,24 @@ class UnitLowering:
                 return self._scopes.lower(nodes)  # which refuses it in its own words
             raise error
         return _renamed_scope(outcome, nodes, dict(zip(before, names, strict=True)))
+
+    def settled(self, nodes: Sequence[Node]) -> FusedScope:
+        """The program of a scope that is not fused any further: its tiling may be picked by time.
+
+        Raises:
+            CompileError: If there is none.
+        """
+        scope, given = self.lower(nodes), nodes[0].origin.get(TILING)
+        named = unit_key(nodes) if self._known is not None else None
+        if named is None or self._known is None or named[0] not in self._known.scopes:
+            return self._scopes.settled(scope, given)
+        key, names = named
+        if key not in self._known.settled:
+            first, outcome = self._known.scopes[key]
+            assert isinstance(outcome, FusedScope)
+            self._known.settled[key] = first, self._scopes.settled(outcome, given)
+        before, settled = self._known.settled[key]
+        return _renamed_scope(settled, nodes, dict(zip(before, names, strict=True)))
 
     def _lower_scope(self, nodes: Sequence[Node], key: Hashable, names: tuple[str, ...]) -> FusedScope:
         assert self._known is not None
@@ -185,8 +207,8 @@ class UnitLowering:
         engine = ENGINES[type(work)]
         if isinstance(work, NoTask):
             return LoweredNode(engine, nothing=work)
-        tasks, workspaces = self._node_tasks(node, work)
-        return LoweredNode(engine, tuple(tasks), workspaces=workspaces)
+        tasks, workspaces, option = self._node_tasks(node, work, node.origin.get(TILING))
+        return LoweredNode(engine, tuple(tasks), workspaces=workspaces, option=option)
 
     def _engine(self, node: Node) -> str:
         named = unit_key((node,)) if self._known is not None else None
@@ -207,7 +229,7 @@ def fused_task(scope: FusedScope, number: int) -> Task:
 
 def _renamed_scope(scope: FusedScope, nodes: Sequence[Node], names: Mapping[str, str]) -> FusedScope:
     sizes = {names[region]: size for region, size in scope.stage.sizes.items()}
-    stage = Stage(_renamed_groups(scope.stage.groups, names), scope.stage.kind, sizes)
+    stage = replace(scope.stage, groups=_renamed_groups(scope.stage.groups, names), sizes=sizes)
     return replace(
         scope, nodes=tuple(nodes), stage=stage, accesses=_renamed_accesses(scope.accesses, names), internal=internal_tensors(nodes)
     )
@@ -234,7 +256,7 @@ def _renamed_node(lowered: LoweredNode, node: Node, names: dict[str, str]) -> Lo
             for task in lowered.tasks
         ]
     )
-    return LoweredNode(lowered.engine, tasks, workspaces=workspaces)
+    return replace(lowered, tasks=tasks, workspaces=workspaces)
 
 
 def _renamed_groups(groups: Sequence[BlockGroup], names: Mapping[str, str]) -> tuple[BlockGroup, ...]:

@@ -10,7 +10,8 @@ from ascendsim.core.formats import Format, ceil_div
 from ascendsim.isa.instructions import Affine, Buffer, Mmad, Move, Operand, Pipe, Vector
 from ascendsim.isa.program import BlockGroup, CoreKind, MemoryPlan, Program, Region, Task, TaskKind
 from ascendsim.lower.emit import BlockBuilder, plus, times
-from ascendsim.lower.templates.cube import CubeWriter, product_of
+from ascendsim.lower.templates.cube import product_of
+from ascendsim.lower.templates.cube_block import CubeWriter
 from ascendsim.lower.templates.product import ROWS
 from ascendsim.lower.templates.stage import Tile, share_groups
 from ascendsim.lower.templates.steps import Expansion

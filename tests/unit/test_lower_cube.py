@@ -15,7 +15,7 @@ from ascendsim.lower.templates.conv import run_lengths, window
 from ascendsim.lower.templates.cube import lower_cube, product_of
 from ascendsim.lower.templates.product import Product, rates_of
 from ascendsim.lower.templates.steps import Expansion
-from ascendsim.lower.templates.tiling import best_tiling, candidates
+from ascendsim.lower.templates.tiling import FEW, NEAR, best_tilings, candidates
 from ascendsim.machine import run
 from ascendsim.opset.work import ConvGeometry, CubeWork, Step, Stream
 from ascendsim.soc import SocSpec, load
@@ -162,12 +162,21 @@ def test_run_lengths_are_all_that_occur() -> None:
     assert run_lengths(96, 48, 48) == {48}
 
 
-def test_best_tiling_has_the_lowest_score_and_is_remembered() -> None:
+def test_the_best_tilings_have_the_lowest_scores_and_tiles_of_different_sizes_and_are_remembered() -> None:
     soc = load("Ascend910A")
     product = product_of(matmul(1024, 1024, 1024, soc), soc)
-    best = best_tiling(product, soc)
-    assert best.cycles == min(tiling.cycles for tiling in candidates(product, rates_of(soc, "float16")))
-    assert best_tiling(product, soc) is best
+    best = best_tilings(product, soc)
+    scores = [tiling.cycles for tiling in best]
+    every = list(candidates(product, rates_of(soc, "float16")))
+    assert scores[0] == min(tiling.cycles for tiling in every)
+    assert scores == sorted(scores)
+    assert scores[-1] <= NEAR * scores[0]
+    sizes = [(tiling.tile_m, tiling.tile_n) for tiling in best]
+    assert 1 < len(sizes) == len(set(sizes)) <= FEW
+    for tiling in best:  # each is the best of its size
+        same = [other.cycles for other in every if (other.tile_m, other.tile_n) == (tiling.tile_m, tiling.tile_n)]
+        assert tiling.cycles == min(same)
+    assert best_tilings(product, soc) is best
 
 
 def time_us(work: CubeWork, soc: SocSpec) -> float:
@@ -194,7 +203,7 @@ def test_the_score_predicts_the_machine_within_a_factor_of_two(chip: str) -> Non
     soc = load(chip)
     for name in ("3x3", "1x1", "wide", "one row"):
         work = WORKS[name](soc)
-        score = best_tiling(product_of(work, soc), soc).cycles / soc.frequency_mhz
+        score = best_tilings(product_of(work, soc), soc)[0].cycles / soc.frequency_mhz
         heads = soc.launch.kernel_init_ns / 1000 + soc.launch.task_launch_us
         assert 0.5 < (score + heads) / time_us(work, soc) < 2
 
@@ -203,7 +212,7 @@ def test_ties_at_the_dram_go_to_the_tiling_that_moves_least_through_l2() -> None
     soc = load("Ascend310P3")
     geometry = ConvGeometry(32, 256, 14, 14, 1, 1, 1, 1, 1, 1, (0, 0, 0, 0), 14, 14)
     product = Product(1, 32, 196, 1024, 16, geometry, 2, "float16", 3, extra_in_bytes=2)
-    tiling = best_tiling(product, soc)
+    tiling = best_tilings(product, soc)[0]
     assert tiling.hold in ("a", "b")
-    longer = best_tiling(replace(product, extra_in_bytes=0), soc)
+    longer = best_tilings(replace(product, extra_in_bytes=0), soc)[0]
     assert tiling.cycles > longer.cycles  # the second operand of the sum comes through the same pipe

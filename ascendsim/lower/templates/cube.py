@@ -1,57 +1,64 @@
-"""Cube work: matmul and img2col convolution, tiled over cores, L1, L0 and k.
+"""Cube work: how it is shared among cores and tiled, and the stage with a given tiling.
 
-One block runs, for its share of batch, images, m and n:
-
-    for each tile of n, for each tile of m (the held operand's panel is loaded in the outer loop):
-        for each chunk of k:   MTE2 brings the chunk of A and B into L1 (two slots)
-            for each step:     MTE1 makes L0A, L0B (two slots); M multiplies into L0C
-        way out:   coupled cores: V moves L0C -> UB and converts, runs the epilogue; MTE3 stores
-                   split cores:   FIX converts and stores; a ReLU is free;
-                                  further epilogue steps run as a second task on the vector cores, over the stored result
-
-Every stage hands over through a ring of slots, so MTE2, MTE1, M and the way out overlap. The order of m and n loops follows the
-held operand ("b": n outside). The bias is in L0C before the first mmad, see `bias`.
+The closed form picks the tiling. Callers that can time programs take the best few from `cube_options` (see `lower.tiling_search`). What a
+core does with its share is in `cube_block`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from functools import partial
 
-from ascendsim.core.formats import BLOCK_BYTES, Format, align, c0, ceil_div
-from ascendsim.isa.capacity import capacity
-from ascendsim.isa.instructions import ZERO, Affine, Buffer, Img2Col, Mmad, Move, Pipe
-from ascendsim.isa.program import Block, BlockGroup, CoreKind
-from ascendsim.lower.emit import BlockBuilder, Piece, Ring, pieces, plus, times
+from ascendsim.core.formats import Format, c0, ceil_div
+from ascendsim.isa.program import BlockGroup
 from ascendsim.lower.templates import conv as unfold
-from ascendsim.lower.templates.bias import ACCUMULATOR_ITEM, Extent, bias_of, bias_passes, in_turn, most_columns
-from ascendsim.lower.templates.operands import fitted, image_tile, matrix_tile, raw_tile, weight_tile
-from ascendsim.lower.templates.product import ACCUMULATOR_BYTES, ROWS, Product
-from ascendsim.lower.templates.score import lookahead
-from ascendsim.lower.templates.stage import Stage, Tile, share_groups, sizes_of
+from ascendsim.lower.templates.bias import bias_passes, most_columns
+from ascendsim.lower.templates.cube_block import CubeWriter
+from ascendsim.lower.templates.product import ROWS, Product
+from ascendsim.lower.templates.stage import Stage, share_groups, sizes_of
 from ascendsim.lower.templates.steps import Expansion
-from ascendsim.lower.templates.tiling import Tiling, best_tiling
-from ascendsim.lower.templates.way_out import FixpipeOut, UnifiedBufferOut, fixpipe_takes, vector_passes
-from ascendsim.opset.work import CubeWork, Ref, Stream, VectorWork
+from ascendsim.lower.templates.tiling import Tiling, best_tilings
+from ascendsim.lower.templates.way_out import fixpipe_takes, vector_passes
+from ascendsim.opset.work import CubeWork, Stream, VectorWork
 from ascendsim.soc.spec import SocSpec
 
 
 def lower_cube(work: CubeWork, soc: SocSpec, expansion: Expansion) -> tuple[list[Stage], VectorWork | None]:
-    """Blocks of Cube work.
+    """Blocks of Cube work, with the tiling that the closed form likes best.
 
     Returns:
-        The Cube's stage, and vector work that must follow it as a task of its own (split cores with an epilogue that FIXPIPE
-        cannot do), if any.
+        The Cube's stage, and vector work that must follow it as a task of its own, if any.
+
+    Raises:
+        CompileError: If the Cube lacks the type or no tile fits.
+    """
+    return [cube_options(work, soc, expansion)[0]()], vector_rest(work, soc)
+
+
+def cube_options(work: CubeWork, soc: SocSpec, expansion: Expansion) -> list[Callable[[], Stage]]:
+    """What makes the stage with each of the best few tilings, by the closed form's score.
 
     Raises:
         CompileError: If the Cube lacks the type or no tile fits.
     """
     product = product_of(work, soc)
-    tiling = best_tiling(product, soc)
-    rest: VectorWork | None = None
-    if soc.split_cores and not fixpipe_takes(work.epilogue):
-        result = Stream(work.out)
-        rest = VectorWork(work.m * work.batch, work.n, work.epilogue, (result, *work.epilogue_inputs), (result,))
+    return [partial(cube_stage, work, product, tiling, soc, expansion) for tiling in best_tilings(product, soc)]
+
+
+def vector_rest(work: CubeWork, soc: SocSpec) -> VectorWork | None:
+    """Vector work that must follow as a task of its own: on split cores an epilogue that FIXPIPE cannot do."""
+    if not soc.split_cores or fixpipe_takes(work.epilogue):
+        return None
+    result = Stream(work.out)
+    return VectorWork(work.m * work.batch, work.n, work.epilogue, (result, *work.epilogue_inputs), (result,))
+
+
+def cube_stage(work: CubeWork, product: Product, tiling: Tiling, soc: SocSpec, expansion: Expansion) -> Stage:
+    """Blocks of Cube work with a given tiling.
+
+    Raises:
+        CompileError: If the operands of its epilogue do not fit beside its tiles.
+    """
     axes = [
         (product.batch, tiling.share_batch),
         (product.images, tiling.share_images),
@@ -63,7 +70,7 @@ def lower_cube(work: CubeWork, soc: SocSpec, expansion: Expansion) -> tuple[list
         for (batch, images, m, n), count in share_groups(axes)
     ]
     refs = [*(stream.ref for stream in work.epilogue_inputs), *(side.ref for side in work.side_outputs), *(item.ref for item in work.sums)]
-    return [Stage(tuple(groups), sizes=sizes_of(work.a, work.b, work.bias, work.out, *refs))], rest
+    return Stage(tuple(groups), sizes=sizes_of(work.a, work.b, work.bias, work.out, *refs))
 
 
 def product_of(work: CubeWork, soc: SocSpec) -> Product:
@@ -84,6 +91,7 @@ def product_of(work: CubeWork, soc: SocSpec) -> Product:
     row_major = (Format.ND, Format.NCHW)
     a_rows = ("m" if work.transpose_a else "k") if conv is None and work.a.format in row_major else ""
     b_rows = ("k" if work.transpose_b else "n") if conv is None and work.b.format in row_major else ""
+    kept = [] if soc.split_cores else [stream for stream in work.epilogue_inputs if stream.over in ("col", "one")]
     return Product(
         batch,
         images,
@@ -100,301 +108,6 @@ def product_of(work: CubeWork, soc: SocSpec) -> Product:
         b_rows,
         brought,
         max(ROWS, block) if conv is None and work.b.format is Format.FRACTAL_NZ and not work.transpose_b else ROWS,
+        batch > 1 and (work.bias is not None or bool(kept)),
+        work.b.constant,
     )
-
-
-@dataclass(frozen=True, slots=True)
-class Where:
-    """Indices of the tile that is being computed: batch, image, first row and column."""
-
-    batch: Affine
-    image: Affine
-    m: Affine
-    n: Affine
-
-
-class CubeWriter:
-    """Writes the program of one share of m x n rows and columns."""
-
-    def __init__(
-        self, work: CubeWork, product: Product, tiling: Tiling, soc: SocSpec, expansion: Expansion, share: tuple[int, int]
-    ) -> None:
-        self.work, self.product, self.tiling = work, product, tiling
-        self.conv = None if unfold.is_direct(work.conv) else work.conv
-        self.b = b = BlockBuilder(soc, CoreKind.CUBE if soc.split_cores else CoreKind.AI)
-        self.share_n = share[1]
-        self.tile_m, self.tile_n = tile_m, tile_n = min(tiling.tile_m, share[0]), min(tiling.tile_n, share[1])
-        m_blocks, n_blocks = ceil_div(tile_m, ROWS), ceil_div(tile_n, ROWS)
-        self.band_m = min(tiling.band_m, share[0])
-        runs = unfold.run_lengths(product.m, tiling.share_m, tiling.band_m)
-        a_chunk = unfold.largest_a_bytes(work.conv, runs, tiling.chunk_k)
-        b_chunk = product.b_blocks(tile_n) * unfold.FRACTAL_BYTES * tiling.chunk_k
-        a_panel = unfold.largest_a_bytes(work.conv, runs, product.k_blocks)
-        b_panel = product.b_blocks(tile_n) * unfold.FRACTAL_BYTES * product.k_blocks
-        mte2, mte1 = Pipe.MTE2, Pipe.MTE1
-        if tiling.hold == "b":
-            self.a1 = self.streamed = b.ring("a_l1", mte2, mte1, 2, (Buffer.L1, a_chunk))
-            self.b1 = self.panel = b.ring("b_l1", mte2, mte1, self._panel_slots(2 * a_chunk, b_panel), (Buffer.L1, b_panel))
-        elif tiling.hold == "a":
-            self.b1 = self.streamed = b.ring("b_l1", mte2, mte1, 2, (Buffer.L1, b_chunk))
-            self.a1 = self.panel = b.ring("a_l1", mte2, mte1, self._panel_slots(2 * b_chunk, a_panel), (Buffer.L1, a_panel))
-        else:
-            self.a1 = self.b1 = self.streamed = b.ring("l1", mte2, mte1, tiling.l1_slots, (Buffer.L1, a_chunk), (Buffer.L1, b_chunk))
-        step = tiling.step_k * unfold.FRACTAL_BYTES
-        self.l0 = b.ring("l0", mte1, Pipe.M, 2, (Buffer.L0A, m_blocks * step), (Buffer.L0B, n_blocks * step))
-        out_pipe = Pipe.FIX if soc.split_cores else Pipe.V
-        self.l0c = b.ring("l0c", Pipe.M, out_pipe, tiling.accumulators, (Buffer.L0C, m_blocks * n_blocks * ACCUMULATOR_BYTES))
-        self.bias = bias_of(b, work, self.l0c, expansion, (tile_m, tile_n), share[1])
-        if soc.split_cores:
-            self.out: FixpipeOut | UnifiedBufferOut = FixpipeOut(b, work, self.l0c)
-        else:
-            self.out = UnifiedBufferOut(b, work, self.l0c, expansion, (tile_m, tile_n), share[1])
-
-    def _panel_slots(self, streamed: int, panel: int) -> int:
-        """Two if the next panel fits beside the current one (and the bias), so that it is brought in ahead."""
-        spare = align(self.share_n * ACCUMULATOR_ITEM, 32)
-        return 2 if streamed + 2 * panel + spare <= capacity(self.b.soc, Buffer.L1) else 1
-
-    def write(self, batch: int, images: int, m: int, n: int) -> Block:
-        """The program."""
-        b = self.b
-        with b.loop("batch", batch) as group:
-            for part in (self.bias, self.out):
-                part.start(times(group, self.product.n), n)
-            if self.tiling.hold == "a":
-                self.bias.enter((ZERO, min(n, self.tile_n)))
-                with b.loop("image", images) as image:
-                    self._rows_outside(group, image, m, n)
-                self.bias.leave()
-            else:
-                self._columns_outside(group, images, m, n)
-            for part in (self.bias, self.out):
-                part.finish()
-        return b.build()
-
-    def _rows_outside(self, group: Affine, image: Affine, m: int, n: int) -> None:
-        b, k = self.b, (ZERO, self.product.k_blocks)
-        for rows in pieces(m, self.tile_m):
-            with b.loop("m", rows.trips) as i:
-                b.acquire(self.panel)
-                self._load_a(Where(group, image, rows.at(i), ZERO), rows.size, rows.trips, k)
-                b.commit(self.panel)
-                b.receive(self.panel)
-                for columns, j, after in in_turn(b, self.bias, pieces(n, self.tile_n), "n"):
-                    self._tile(Where(group, image, rows.at(i), columns.at(j)), rows.size, columns.size, rows.trips, after=after)
-                b.release(self.panel)
-
-    def _columns_outside(self, group: Affine, images: int, m: int, n: int) -> None:
-        b, k = self.b, (ZERO, self.product.k_blocks)
-        held = self.tiling.hold == "b"
-        for columns in pieces(n, self.tile_n):
-            with b.loop("n", columns.trips) as j:
-                if held:
-                    b.acquire(self.panel)
-                    self._load_b(Where(group, ZERO, ZERO, columns.at(j)), columns.size, k)
-                    b.commit(self.panel)
-                    b.receive(self.panel)
-                self.bias.enter((columns.at(j), columns.size))
-                with b.loop("image", images) as image:
-                    if held and self.tiling.chunk_k == self.product.k_blocks:
-                        self._bands(Where(group, image, ZERO, columns.at(j)), m, columns.size)
-                    else:
-                        for rows in pieces(m, self.tile_m):
-                            with b.loop("m", rows.trips) as i:
-                                self._tile(Where(group, image, rows.at(i), columns.at(j)), rows.size, columns.size, rows.trips)
-                self.bias.leave()
-                if held:
-                    b.release(self.panel)
-
-    def _bands(self, where: Where, m: int, n: int) -> None:
-        """All rows of one image, while B's panel is held: A comes in bands of one or more tiles, with all of k."""
-        b, k = self.b, (ZERO, self.product.k_blocks)
-
-        def load(band: Piece, index: Affine, trips: int) -> None:
-            b.acquire(self.streamed)
-            self._load_a(replace(where, m=band.at(index)), band.size, trips, k)
-            b.commit(self.streamed)
-
-        def compute(band: Piece, index: Affine) -> None:
-            b.receive(self.streamed)
-            for rows in pieces(band.size, self.tile_m):
-                with b.loop("t", rows.trips) as t:
-                    at = plus(band.at(index), rows.at(t))
-                    self._tile(replace(where, m=at), rows.size, n, 1, band.size)
-            b.release(self.streamed)
-
-        self._pipelined(pieces(m, self.band_m), "m", load, compute)
-
-    def _pipelined(
-        self,
-        parts: Sequence[Piece],
-        name: str,
-        load: Callable[[Piece, Affine, int], None],
-        compute: Callable[[Piece, Affine], None],
-    ) -> None:
-        """Loads and computes pieces in turn; the next load goes before a computation that would fill the Cube's queue."""
-        b = self.b
-        if self.tiling.steps_of_load <= lookahead(b.soc.issue.queue_depth.get("M", 16)):
-            for part in parts:
-                with b.loop(name, part.trips) as i:
-                    load(part, i, part.trips)
-                    compute(part, i)
-            return
-        load(parts[0], ZERO, 1)
-        for number, part in enumerate(parts):
-            if part.trips > 1:
-                with b.loop(name, part.trips - 1) as i:
-                    load(part, plus(i, 1), part.trips - 1)
-                    compute(part, i)
-            if number + 1 < len(parts):
-                load(parts[number + 1], ZERO, 1)
-            compute(part, Affine(part.trips - 1))
-
-    def _tile(self, where: Where, m: int, n: int, trips: int, band: int = 0, after: Extent | None = None) -> None:
-        """One tile of the result. With a `band` its rows of A are in L1 already; `after`: columns of the next tile, by default the same."""
-        b, t, following = self.b, self.tiling, after or (where.n, n)
-        self.bias.bring((where.n, n))
-        self.out.bring((where.m, m))
-        b.acquire(self.l0c)
-        self.bias.begin()
-        if band:
-            self._steps((m, n), (ZERO, self.product.k_blocks), band)
-        else:
-
-            def load(chunk: Piece, index: Affine, _: int) -> None:
-                b.acquire(self.streamed)
-                k = (chunk.at(index), chunk.size)
-                if t.hold != "a":
-                    self._load_a(where, m, trips, k)
-                if t.hold != "b":
-                    self._load_b(where, n, k)
-                b.commit(self.streamed)
-
-            def compute(chunk: Piece, index: Affine) -> None:
-                b.receive(self.streamed)
-                self._steps((m, n), (chunk.at(index), chunk.size), m)
-                b.release(self.streamed)
-
-            self._pipelined(pieces(self.product.k_blocks, t.chunk_k), "k", load, compute)
-        b.commit(self.l0c)
-        self.bias.computed(following)
-        base, is_map = self._result_base(where)
-        self.out.write(base, (where.m, m), (where.n, n), (self.product.m, self.product.n, is_map))
-        self.bias.stored(following)
-
-    def _steps(self, size: tuple[int, int], k: tuple[Affine, int], rows: int) -> None:
-        """L1 -> L0 -> Cube for one chunk of k; `rows` of A are in L1."""
-        b, t = self.b, self.tiling
-        m, n = size
-        m_blocks, n_blocks = ceil_div(m, ROWS), ceil_div(n, ROWS)
-        for steps in pieces(k[1], t.step_k):
-            with b.loop("s", steps.trips) as s:
-                at = steps.at(s)
-                b.acquire(self.l0)
-                self._feed_a(m, at if t.hold != "a" else plus(k[0], at), steps.size, (rows, k[1]))
-                self._feed_b(n_blocks, at if t.hold != "b" else plus(k[0], at), steps.size)
-                b.commit(self.l0)
-                b.receive(self.l0)
-                self._multiply((m, m_blocks), (n, n_blocks), steps.size, plus(k[0], at))
-                b.release(self.l0)
-
-    def _multiply(self, m: tuple[int, int], n: tuple[int, int], k_blocks: int, at: Affine) -> None:
-        step = unfold.FRACTAL_BYTES * k_blocks
-        fresh = tuple(name for name, _ in at.terms) if at.base == 0 and not self.bias.preloads else None
-        self.b.emit(
-            Mmad(
-                dst=self.b.target(self.l0c, m[1] * n[1] * ACCUMULATOR_BYTES),
-                a=self.b.source(self.l0, m[1] * step, 0),
-                b=self.b.source(self.l0, n[1] * step, 1),
-                m=m[0],
-                k=k_blocks * c0(self.work.dtype),
-                n=n[0],
-                dtype=self.work.dtype.value,
-                accumulate=fresh != (),
-                fresh_at=fresh or (),
-            )
-        )
-
-    # --- operands ---------------------------------------------------------------------------------------------------
-
-    def _load_a(self, where: Where, m: int, trips: int, k: tuple[Affine, int]) -> None:
-        """GM -> L1."""
-        work, block = self.work, c0(self.work.dtype)
-        pairs = 1 if work.a_shared else self.product.batch
-        if work.image is not None and self.conv is not None:
-            tile, converted = raw_tile(work.a, work.image, self.conv, (where.m, m), k[1], where.image, trips)
-            self._load(tile, self.a1, 0, work.a.format, work.a, converted)
-            return
-        if work.conv is None:
-            base = plus(
-                times(where.batch, 0 if work.a_shared else work.a.bytes // pairs), times(where.image, work.a.bytes // self.product.images)
-            )
-            rows, columns = (where.m, m), (times(k[0], block), k[1] * block)
-            stored = (work.k, work.m) if work.transpose_a else (work.m, work.k)
-            tile = matrix_tile(work.a, stored, *((columns, rows) if work.transpose_a else (rows, columns)), base)
-        else:
-            group = unfold.channel_blocks(work.conv, block) * work.conv.height * work.conv.width * BLOCK_BYTES
-            base = plus(times(where.batch, group), times(where.image, work.a.bytes // self.product.images))
-            if self.conv is None:
-                plane = self.product.m * BLOCK_BYTES
-                offset = plus(base, times(where.m, BLOCK_BYTES), times(k[0], plane))
-                tile = Tile.strided(work.a.region, offset, k[1], m * BLOCK_BYTES, plane)
-            else:
-                tile = image_tile(work.a, self.conv, (where.m, m), k, base, trips)
-        self._load(tile, self.a1, 0, work.a.format, work.a)
-
-    def _load_b(self, where: Where, n: int, k: tuple[Affine, int]) -> None:
-        """GM -> L1."""
-        work, block = self.work, c0(self.work.dtype)
-        if work.conv is not None:
-            base = times(where.batch, ceil_div(self.product.n, ROWS) * unfold.FRACTAL_BYTES)
-            tile = weight_tile(work.b, self.product.n * self.product.batch, k, (where.n, n), base)
-        else:
-            base = times(where.batch, 0 if work.b_shared else work.b.bytes // self.product.batch)
-            depth, columns = (times(k[0], block), k[1] * block), (where.n, n)
-            stored = (work.n, work.k) if work.transpose_b else (work.k, work.n)
-            tile = matrix_tile(work.b, stored, *((columns, depth) if work.transpose_b else (depth, columns)), base)
-        self._load(tile, self.b1, len(self.b1.allocations) - 1, work.b.format, work.b)
-
-    def _load(self, tile: Tile, ring: Ring, part: int, format: Format, ref: Ref, converted: int = 0) -> None:
-        """MTE2 brings a tile; `converted` are the bytes that AIPP makes of it."""
-        tile = fitted(self.b, tile, ref)
-        kind = "nd2nz" if format is Format.ND and self.b.soc.split_cores and self.work.conv is None else "copy"
-        if converted:
-            kind = "aipp"
-        slot = ring.allocations[part].slot_bytes
-        target = self.b.target(ring, min(slot, converted or tile.bytes), part)
-        self.b.emit(
-            Move(Pipe.MTE2, target, tile.operand, tile.bursts, tile.burst_bytes, kind, src_stride=tile.stride, aligned=tile.aligned)
-        )
-
-    def _feed_a(self, m: int, at: Affine, k_blocks: int, held: tuple[int, int]) -> None:
-        """L1 -> L0A: load2d, or load3d where the map must be unfolded; `held` rows and k blocks are in L1."""
-        b, work = self.b, self.work
-        m_blocks = ceil_div(m, ROWS)
-        bytes = m_blocks * k_blocks * unfold.FRACTAL_BYTES
-        target = b.target(self.l0, bytes, 0)
-        if self.conv is not None:
-            rows, chunk = held
-            source = b.source(self.a1, unfold.a_bytes(work.conv, rows, self.product.k_blocks if self.tiling.hold == "a" else chunk))
-            b.emit(Img2Col(target, source, bytes, self.conv.stride_w, unfold.input_rows(self.conv)))
-            return
-        column = unfold.a_bytes(work.conv, m, 1)
-        source = b.source(self.a1, column * k_blocks, 0, times(at, column))
-        b.emit(Move(Pipe.MTE1, target, source, 1, bytes, "load2d"))
-
-    def _feed_b(self, n_blocks: int, at: Affine, k_blocks: int) -> None:
-        """L1 -> L0B."""
-        b = self.b
-        row = n_blocks * unfold.FRACTAL_BYTES
-        source = b.source(self.b1, row * k_blocks, len(self.b1.allocations) - 1, times(at, row))
-        b.emit(Move(Pipe.MTE1, b.target(self.l0, row * k_blocks, 1), source, 1, row * k_blocks, "load2d"))
-
-    def _result_base(self, where: Where) -> tuple[Affine, bool]:
-        """Byte offset of the product's result, and whether it is a feature map."""
-        work, product = self.work, self.product
-        if work.conv is None:
-            return plus(times(where.batch, work.out.bytes // product.batch), times(where.image, work.out.bytes // product.images)), False
-        block = c0(work.out.dtype)
-        group = ceil_div(product.n, block) * product.m * BLOCK_BYTES if product.batch > 1 else 0
-        return plus(times(where.batch, group), times(where.image, work.out.bytes // product.images)), True

@@ -13,8 +13,10 @@ through UB. Halo rows are computed again in every band; the height of a band is 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
+from operator import itemgetter
 
 from ascendsim.core.dtypes import DType
 from ascendsim.core.errors import CompileError
@@ -31,6 +33,7 @@ from ascendsim.lower.templates.operands import fitted, image_tile, weight_tile
 from ascendsim.lower.templates.product import ACCUMULATOR_BYTES, ROWS
 from ascendsim.lower.templates.stage import Stage, Tile, share_groups, sizes_of
 from ascendsim.lower.templates.steps import Expansion
+from ascendsim.lower.templates.tiling import FEW, NEAR
 from ascendsim.lower.templates.way_out import UnifiedBufferOut
 from ascendsim.opset.work import ConvGeometry, CubePair, CubeWork, Ref
 from ascendsim.soc.spec import SocSpec
@@ -40,36 +43,53 @@ SLACK = ROWS * BLOCK_BYTES  # fractals at the end of a band may reach beyond its
 
 
 def lower_pair(work: CubePair, soc: SocSpec, expansion: Expansion) -> Stage:
-    """Blocks of two convolutions.
+    """Blocks of two convolutions, in bands of the height that the closed form likes best.
 
     Raises:
         CompileError: If the chip has no way from UB to L1, the convolutions do not follow each other, or they do not fit into L1.
     """
+    return pair_options(work, soc, expansion)[0]()
+
+
+def pair_options(work: CubePair, soc: SocSpec, expansion: Expansion) -> list[Callable[[], Stage]]:
+    """What makes the stage with bands of each of the best few heights, by the closed form's price.
+
+    Raises:
+        CompileError: As `lower_pair`.
+    """
     _check(work, soc)
-    geometry = _geometry(work.second)
-    image_parts = min(geometry.batch, soc.ai_cores)
-    row_parts = min(geometry.out_h, soc.ai_cores // image_parts)
-    axes = [(geometry.batch, ceil_div(geometry.batch, image_parts)), (geometry.out_h, ceil_div(geometry.out_h, row_parts))]
-    best: Stage | None = None
-    least = float("inf")
     reason: CompileError | None = None
-    for rows in _band_heights(axes[1][1]):
+    priced: list[tuple[float, Callable[[], Stage]]] = []
+    for rows in _band_heights(_shares(work, soc)[1][1]):
+        make = partial(_stage, work, soc, expansion, rows)
         try:
-            groups = [
-                BlockGroup(_PairWriter(work, soc, expansion, min(rows, own)).write(images, own), n)
-                for (images, own), n in share_groups(axes)
-            ]
+            stage = make()
         except CompileError as error:
             reason = error
             continue
-        stage = Stage(tuple(groups), sizes=_sizes(work))
         task = Task(0, "", TaskKind.AI_CORE, groups=stage.groups, accesses=accesses_of(stage.groups, stage.sizes))
-        price = closed_form(task, soc).far
-        if price < least:
-            best, least = stage, price
-    if best is None:
+        priced.append((closed_form(task, soc).far, make))
+    if not priced:
         raise reason or CompileError("two convolutions", "must have rows")
-    return best
+    priced.sort(key=itemgetter(0))
+    return [make for price, make in priced[:FEW] if price <= NEAR * priced[0][0]]
+
+
+def _shares(work: CubePair, soc: SocSpec) -> list[tuple[int, int]]:
+    """Images and rows of the second convolution, with what one core takes of each."""
+    geometry = _geometry(work.second)
+    image_parts = min(geometry.batch, soc.ai_cores)
+    row_parts = min(geometry.out_h, soc.ai_cores // image_parts)
+    return [(geometry.batch, ceil_div(geometry.batch, image_parts)), (geometry.out_h, ceil_div(geometry.out_h, row_parts))]
+
+
+def _stage(work: CubePair, soc: SocSpec, expansion: Expansion, rows: int) -> Stage:
+    """Blocks with bands of so many rows."""
+    groups = [
+        BlockGroup(_PairWriter(work, soc, expansion, min(rows, own)).write(images, own), n)
+        for (images, own), n in share_groups(_shares(work, soc))
+    ]
+    return Stage(tuple(groups), sizes=_sizes(work))
 
 
 def _band_heights(rows: int) -> Iterator[int]:

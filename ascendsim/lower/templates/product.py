@@ -30,6 +30,9 @@ class Product:
         extra_in_bytes: Bytes an output element that the epilogue reads.
         most_n: Columns that a tile may have at most (values in the bias table).
         b_columns: Columns of a block in which B is stored: 16, or 32 for int8 matrices. A tile of B holds whole ones.
+        serial_batch: Whether a core begins a product of the batch only when the one before it has left, since both bring columns of their
+            own (bias, scale) to the same place.
+        b_constant: Whether B are weights, which no task before has brought into L2.
     """
 
     batch: int
@@ -47,6 +50,8 @@ class Product:
     b_rows: str = ""
     extra_in_bytes: int = 0
     b_columns: int = ROWS
+    serial_batch: bool = False
+    b_constant: bool = False
 
     def b_blocks(self, tile_n: int) -> int:
         """Blocks of 16 columns that a tile of B holds in L1."""
@@ -71,6 +76,7 @@ class Rates:
     dram: float  # whole chip
     half_duplex: bool
     l2_size: int
+    l2_managed: bool  # by software; else it is a cache
     latency: int
     start: float
     load2d_gap: float
@@ -117,7 +123,8 @@ def rates_of(soc: SocSpec, dtype: str) -> Rates:
         l2_share=soc.l2.read_bytes_per_cycle_per_core,
         dram=soc.dram.read_gb_per_s * 1e9 / hertz,
         half_duplex=soc.dram.half_duplex,
-        l2_size=0 if soc.l2.software_managed else soc.l2.size or 0,
+        l2_size=soc.l2.size or 0,
+        l2_managed=soc.l2.software_managed,
         latency=soc.dram.read_latency_cycles,
         start=soc.issue.instruction_start_ns * soc.frequency_mhz / 1000,
         load2d_gap=soc.ports.load2d_gap_cycles,

@@ -21,11 +21,13 @@ class Stage:
 
     Attributes:
         sizes: By region: bytes of it that the stage can touch at all.
+        option: Which of the tilings that were worth a look it has, by the closed form's rank; -1 = there was no choice.
     """
 
     groups: tuple[BlockGroup, ...]
     kind: TaskKind = TaskKind.AI_CORE
     sizes: Mapping[str, int] = field(default_factory=dict)
+    option: int = -1
 
 
 def vector_core(soc: SocSpec) -> tuple[CoreKind, TaskKind]:

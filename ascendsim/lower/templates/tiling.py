@@ -1,9 +1,10 @@
-"""Choice of a tiling for Cube work: candidates from the buffer sizes, scored by a closed form.
+"""Tilings for Cube work: candidates from the buffer sizes, ranked by a closed form.
 
 A candidate says how the product is shared among cores, how large the tile in L0C is, how much of k is in L1 at a time, and
 whether one operand's whole panel stays in L1 while the other streams. The score is the time of the busiest core in cycles:
 the slowest of Cube, MTE1, way out and global memory, plus what does not overlap (first load, last store, panels that change).
-Rates are those of the chip's description; no other constants enter.
+Rates are those of the chip's description; no other constants enter. The best few that have tiles of different sizes can be timed on the
+machine, which knows what the closed form leaves out; see `lower.tiling_search`.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
+from heapq import nsmallest
 
 from ascendsim.core.errors import CompileError
 from ascendsim.core.formats import align, ceil_div
@@ -19,6 +21,9 @@ from ascendsim.lower.templates.product import ACCUMULATOR_BYTES, ROWS, Product, 
 from ascendsim.lower.templates.score import lookahead, score
 from ascendsim.opset.work import ConvGeometry
 from ascendsim.soc.spec import SocSpec
+
+FEW = 4  # tilings that are worth a run on the machine
+NEAR = 1.15  # times the best score: worse ones were hardly ever the quickest
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +62,8 @@ class Tiling:
         return ceil_div(self.chunk_k, self.step_k) * ceil_div(self.band_m, self.tile_m)
 
 
-def best_tiling(product: Product, soc: SocSpec) -> Tiling:
-    """The candidate with the lowest score.
+def best_tilings(product: Product, soc: SocSpec) -> tuple[Tiling, ...]:
+    """The candidate with the lowest score, and few others that come near and have tiles of other sizes; by score.
 
     Raises:
         CompileError: If not even the smallest tile fits.
@@ -67,10 +72,15 @@ def best_tiling(product: Product, soc: SocSpec) -> Tiling:
 
 
 @lru_cache(maxsize=4096)
-def _search(product: Product, rates: Rates) -> Tiling:
+def _search(product: Product, rates: Rates) -> tuple[Tiling, ...]:
     for smallest in (4, 1):  # blocks; tiles below 64 x 64 only where the matrix is smaller or nothing else fits
-        best = min(candidates(product, rates, smallest), key=lambda tiling: tiling.cycles, default=None)
-        if best is not None:
+        by_size: dict[tuple[int, int], Tiling] = {}
+        for tiling in candidates(product, rates, smallest):
+            size = tiling.tile_m, tiling.tile_n
+            if size not in by_size or tiling.cycles < by_size[size].cycles:
+                by_size[size] = tiling
+        if by_size:
+            best = nsmallest(FEW, by_size.values(), key=lambda tiling: tiling.cycles)
             break
     else:
         least = a_bytes(product.conv, ROWS, 1) * 2
@@ -80,7 +90,7 @@ def _search(product: Product, rates: Rates) -> Tiling:
             f"about {least} bytes",
             "use narrower feature maps",
         )
-    return best
+    return tuple([tiling for tiling in best if tiling.cycles <= NEAR * best[0].cycles])
 
 
 def candidates(product: Product, rates: Rates, smallest: int = 4) -> Iterator[Tiling]:

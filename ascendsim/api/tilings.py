@@ -1,0 +1,75 @@
+"""Times tilings on the machine for `lower.tiling_search`, and keeps what was found for every chip of a process."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+
+from ascendsim.core.formats import align
+from ascendsim.isa.instructions import Buffer, Move, Operand, Pipe
+from ascendsim.isa.program import Access, Block, BlockGroup, MemoryPlan, Program, Region, Task
+from ascendsim.lower.accesses import accesses_of
+from ascendsim.lower.l2_placement import PLACED
+from ascendsim.lower.templates.stage import TRANSACTION_BYTES, Stage, vector_core
+from ascendsim.lower.tiling_search import TilingSearch, Timer
+from ascendsim.machine import run
+from ascendsim.soc import SocSpec
+
+MOST_CHIPS = 32  # whose searches are kept; sweeps over figures of a chip go through many
+_searches: dict[str, TilingSearch] = {}
+
+
+def tilings_of(soc: SocSpec, options: Mapping[str, object]) -> TilingSearch | None:
+    """What picks tilings for a chip as the profile option `tiling` says; None = the closed form."""
+    return tiling_search(soc) if options.get("tiling") == "verified" else None
+
+
+def tiling_search(soc: SocSpec) -> TilingSearch:
+    """The search of a chip: the same for all chips with equal figures, wherever these come from."""
+    figures = repr(replace(soc, sources={}, assumed=frozenset(), fitted_on={}, overrides={}))
+    if figures not in _searches:
+        if len(_searches) >= MOST_CHIPS:
+            del _searches[next(iter(_searches))]
+        _searches[figures] = TilingSearch(timer_of(soc))
+    return _searches[figures]
+
+
+def timer_of(soc: SocSpec) -> Timer:
+    """Runs a task in the state in which networks have it: L2 holds what it can of the tensors that it reads, but no weights.
+
+    Where L2 is a cache, a task before it has just written them; else those that fit are placed there, as L2 fusion would have it.
+    """
+
+    def ticks(stage: Stage, weights: Collection[str]) -> int:
+        accesses = accesses_of(stage.groups, stage.sizes)
+        tasks = [Task(0, "candidate", stage.kind, groups=stage.groups, accesses=accesses)]
+        read = {access.region: stage.sizes[access.region] for access in accesses if not access.write and access.region not in weights}
+        if read and not soc.l2.software_managed:
+            tasks.insert(0, _writer(soc, read))
+        regions, end = {}, 0
+        for name, size in stage.sizes.items():
+            regions[name] = Region(name, end, size, "activation")
+            end += align(size, TRANSACTION_BYTES)
+        placed = _fitting({**read, **stage.sizes}, weights, soc.l2.size or 0) if soc.l2.software_managed else []
+        trace = run(Program(tuple(tasks), MemoryPlan(regions, end, 0), metadata={PLACED: placed}), soc)
+        (measured,) = (record for record in trace.tasks if record.task == 0)
+        return measured.end - measured.start
+
+    return ticks
+
+
+def _writer(soc: SocSpec, sizes: Mapping[str, int]) -> Task:
+    """A task that writes regions as a whole, one instruction each."""
+    core, kind = vector_core(soc)
+    body = [Move(Pipe.MTE3, Operand(Buffer.GM, name, size), Operand(Buffer.UB, "tensor", size), 1, size) for name, size in sizes.items()]
+    accesses = tuple([Access(name, size, size, True) for name, size in sizes.items()])
+    return Task(1, "writer", kind, groups=(BlockGroup(Block(tuple(body), core=core), 1),), accesses=accesses)
+
+
+def _fitting(sizes: Mapping[str, int], weights: Collection[str], capacity: int) -> list[str]:
+    """The first of the tensors between tasks that fit into L2 together."""
+    fitting: list[str] = []
+    for name in sizes:
+        if name not in weights and sum(sizes[other] for other in (*fitting, name)) <= capacity:
+            fitting.append(name)
+    return fitting

@@ -1,0 +1,151 @@
+"""What a tiling moves between cores, L2 and DRAM, in bytes, and how fast: the memory part of the closed form.
+
+Where L2 is a cache, DRAM delivers once what cores share, and again what L2 could not hold from one turn of a loop to the next. Where it is
+managed by software, every core's reads go to DRAM, but those of tensors that were placed in L2.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ascendsim.core.formats import BLOCK_BYTES, ceil_div
+from ascendsim.lower.templates.conv import FRACTAL_BYTES, a_bytes, is_direct, taps
+from ascendsim.lower.templates.product import ROWS, Product, Rates
+from ascendsim.opset.work import ConvGeometry
+
+Share = tuple[int, int, int, int]  # what one core takes at most along batch, images, m and n
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """One of the two cases between which the truth lies: nothing is in L2, or all that other tasks have made is there.
+
+    Attributes:
+        dram: Cycles for which DRAM is busy.
+        rate_a, rate_b, rate_out: Bytes per cycle of a transfer of A, of B, and of the result.
+        reading: Cycles for which the busiest core brings operands, one transfer after the other.
+    """
+
+    dram: float
+    rate_a: float
+    rate_b: float
+    rate_out: float
+    reading: float
+
+
+@dataclass(frozen=True, slots=True)
+class Traffic:
+    """Of one product on one chip.
+
+    Attributes:
+        a_tile, b_tile: Bytes of the operands for one tile, all of k.
+        writing: Cycles for which the busiest core's way out is busy.
+        cores: That take part.
+        far, near: The two cases.
+        in_l2: How much of the second case there is, at most a half: what does not fit is never found in L2.
+    """
+
+    a_tile: float
+    b_tile: float
+    writing: float
+    cores: int
+    far: End
+    near: End
+    in_l2: float
+
+
+def traffic_of(product: Product, rates: Rates, share: Share, tile: tuple[int, int], chunk: int, hold: str, band: int) -> Traffic:
+    """Traffic of a tiling; see `score` for the arguments. A batch that runs in turn counts as a whole."""
+    conv, k_blocks = product.conv, product.k_blocks
+    sb, si, sm, sn = share
+    tile_m, tile_n = tile
+    m_tiles, n_tiles = ceil_div(sm, tile_m), ceil_div(sn, tile_n)
+    tiles = sb * si * m_tiles * n_tiles
+    a_tile = a_bytes(conv, band, chunk) * ceil_div(k_blocks, chunk)
+    b_tile = ceil_div(tile_n, ROWS) * FRACTAL_BYTES * k_blocks
+    a_loads = sb * si * ceil_div(sm, band) * (1 if hold == "a" else n_tiles)
+    b_loads = sb * n_tiles if hold == "b" else tiles
+    reach = {"m": (tile_m, product.m), "n": (tile_n, product.n), "k": (chunk if not hold else k_blocks, k_blocks)}
+    core_a = a_loads * a_tile * burst_loss(product.a_rows, reach, rates.unaligned)
+    core_b = b_loads * b_tile * (sn / (n_tiles * tile_n)) * burst_loss(product.b_rows, reach, rates.unaligned)
+    if conv is not None and not aligned_planes(conv, tile_m):
+        core_a /= rates.unaligned
+    outputs = product.m * product.n * product.images * product.batch
+    cores = ceil_div(product.batch, sb) * ceil_div(product.images, si) * ceil_div(product.m, sm) * ceil_div(product.n, sn)
+    extra_in = outputs * product.extra_in_bytes
+    out = outputs * (product.out_itemsize + product.extra_out_bytes) * 1.0
+    if conv is not None and tile_m % ROWS and tile_m < product.m:
+        out /= rates.unaligned  # a channel block of the tile does not end on a 512 B boundary
+    from_a, from_b = core_a * cores, core_b * cores
+    if not rates.l2_managed:
+        from_a, from_b = dram_bytes(product, rates.l2_size, share, tile, hold)
+
+    l2_rate = min(rates.port_in, rates.l2_share * rates.cores / cores)
+
+    def end(from_dram: float, written: float, rate_a: float, rate_b: float, rate_out: float) -> End:
+        dram = from_dram + written if rates.half_duplex else max(from_dram, written)
+        return End(dram / rates.dram, rate_a, rate_b, rate_out, (core_a + extra_in / cores) / rate_a + core_b / rate_b)
+
+    # cores that read the same bytes share what DRAM delivers
+    shared_a, shared_b = max(1.0, core_a * cores / from_a), max(1.0, core_b * cores / from_b)
+    far_a, far_b = min(l2_rate, rates.dram / cores * shared_a), min(l2_rate, rates.dram / cores * shared_b)
+    weights = product.b_constant
+    a, b = operand_bytes(product)
+    return Traffic(
+        a_tile,
+        b_tile,
+        writing=out / cores / rates.port_out,
+        cores=cores,
+        far=end(from_a + from_b + extra_in, out, far_a, far_b, min(rates.port_out, rates.dram / cores)),
+        near=end(from_b if weights else 0.0, 0.0, l2_rate, far_b if weights else l2_rate, rates.port_out),
+        in_l2=0.5 * min(1.0, rates.l2_size / (a + extra_in + out + (0 if rates.l2_managed else b))),
+    )
+
+
+def operand_bytes(product: Product) -> tuple[float, float]:
+    """Bytes of A and of B."""
+    conv = product.conv
+    if conv is None or is_direct(conv):
+        a = ceil_div(product.m, ROWS) * FRACTAL_BYTES * product.k_blocks
+    else:
+        a = conv.height * conv.width * BLOCK_BYTES * ceil_div(product.k_blocks, taps(conv))
+    return a * product.batch * product.images, product.batch * ceil_div(product.n, ROWS) * FRACTAL_BYTES * product.k_blocks
+
+
+def dram_bytes(product: Product, l2_size: int, share: Share, tile: tuple[int, int], hold: str) -> tuple[float, float]:
+    """Bytes of A and of B that a cache does not deliver, of all cores together, if it is empty at the start.
+
+    What a loop comes back to with every turn is still there if L2 holds all that the cores touch in one turn, else DRAM delivers it
+    again (as `machine.reuse` has it): A with every tile of columns, B with every tile of rows. A held operand comes once.
+    """
+    a, b = operand_bytes(product)
+    out = product.batch * product.images * product.m * product.n * product.out_itemsize
+    sb, si, sm, sn = share
+    turns_m, turns_n = si * ceil_div(sm, tile[0]), ceil_div(sn, tile[1])
+    # shares of the operands that all cores touch in one turn: of the batch loop, then of a tile of rows or columns
+    at_once, rows, columns = 1 / sb, 1 / turns_m, 1 / turns_n
+    if hold == "a":
+        return a, b * (turns_m if at_once * (a * rows + b + out * rows) > l2_size else 1)
+    again_a = turns_n if at_once * (a + b * columns + out * columns) > l2_size else 1
+    again_b = turns_m if hold == "" and at_once * (a * rows + b * columns + out * rows * columns) > l2_size else 1
+    return a * again_a, b * again_b
+
+
+def aligned_planes(conv: ConvGeometry, tile_m: int) -> bool:
+    """Whether every burst of a map's tile starts on a 512 B boundary: channel blocks are whole transactions apart, and so are tiles."""
+    plane, step = conv.height * conv.width, tile_m if is_direct(conv) else conv.width * conv.stride_h * max(1, tile_m // conv.out_w)
+    return plane % ROWS == 0 and (step % ROWS == 0 or step >= plane)
+
+
+def burst_loss(axis: str, reach: dict[str, tuple[int, int]], unaligned: float) -> float:
+    """What short bursts cost: a row-major operand moves in pieces as long as the tile along its contiguous axis.
+
+    DRAM rounds them up to 512 B, and pieces that do not start on such a boundary run at the share `unaligned` of the rate.
+    """
+    if not axis:
+        return 1.0
+    size, whole = reach[axis]
+    if size >= whole:
+        return 1.0
+    burst = size * (32 if axis == "k" else 2)
+    return ceil_div(burst, 512) * 512 / burst / (1.0 if burst % 512 == 0 else unaligned)

@@ -1,0 +1,90 @@
+"""Picks a tiling by time: the best few of the closed form run on the machine, and the quickest is taken.
+
+The closed form (`templates.score`) knows rates and what overlaps; the machine also knows queues, flags and what cores do to each other on
+shared links. Lowering does not know the machine: whoever compiles hands in a `Timer`. What was found is remembered by the work itself, with
+tensors by number, so that equal work is timed once however often it is compiled.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Hashable, Sequence
+from dataclasses import fields, is_dataclass
+from typing import Any, Protocol, TypeAlias
+
+from ascendsim.core.errors import CompileError
+from ascendsim.lower.templates.stage import Stage
+from ascendsim.opset.work import CubePair, CubeWork, Ref
+
+Options: TypeAlias = Sequence[Callable[[], Stage]]
+TILING = "tiling"  # key in Node.origin of a loaded model: which of the options its task takes
+CHOSEN = "tilings"  # key in Program.metadata: by task name, which option was taken, for tasks that had several
+MOST_KNOWN = 8192  # units of work that are remembered; those that came first are given up first
+
+
+class Timer(Protocol):
+    """What runs one task on the machine."""
+
+    def __call__(self, stage: Stage, weights: Collection[str]) -> int:
+        """Its time, in any unit that is the same for all stages of a chip; `weights` are regions that no task before it has touched."""
+        ...
+
+
+class TilingSearch:
+    """Finds the quickest option for work of one chip.
+
+    Args:
+        timer: Of that chip.
+    """
+
+    def __init__(self, timer: Timer) -> None:
+        self._timer = timer
+        self._known: dict[Hashable, int] = {}
+
+    def choose(self, work: CubeWork | CubePair, options: Options) -> int:
+        """Index of the quickest option; of equals the first, which is the one that the closed form likes better.
+
+        Options without a program (the operands of an epilogue do not fit beside the tile) are left out; if there are no others, it is 0.
+        """
+        if len(options) == 1:
+            return 0
+        key = anonymous(work)
+        if key not in self._known:
+            if len(self._known) >= MOST_KNOWN:
+                del self._known[next(iter(self._known))]
+            self._known[key] = self._quickest(options, weights_of(work))
+        return self._known[key]
+
+    def _quickest(self, options: Options, weights: Collection[str]) -> int:
+        best, least = 0, -1
+        for number, option in enumerate(options):
+            try:
+                time = self._timer(option(), weights)
+            except CompileError:
+                continue
+            if least < 0 or time < least:
+                best, least = number, time
+        return best
+
+
+def weights_of(work: CubeWork | CubePair) -> tuple[str, ...]:
+    """Regions of constants among the operands."""
+    parts = (work.first, work.second) if isinstance(work, CubePair) else (work,)
+    refs = [ref for part in parts for ref in (part.a, part.b, part.bias, *(stream.ref for stream in part.epilogue_inputs))]
+    return tuple(dict.fromkeys(ref.region for ref in refs if ref is not None and ref.constant))
+
+
+def anonymous(work: CubeWork | CubePair) -> Hashable:
+    """All that decides how long work takes: its fields, with regions numbered in the order of their first use."""
+    numbers: dict[str, int] = {}
+
+    def plain(value: Any) -> Hashable:
+        if isinstance(value, Ref):
+            number = numbers.setdefault(value.region, len(numbers))
+            return number, value.shape, value.dtype, value.format, value.bytes, value.constant
+        if isinstance(value, tuple):
+            return tuple([plain(item) for item in value])
+        if is_dataclass(value):
+            return type(value).__name__, tuple([plain(getattr(value, field.name)) for field in fields(value)])
+        return value  # type: ignore[no-any-return]
+
+    return plain(work)
