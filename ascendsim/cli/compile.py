@@ -30,6 +30,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from ascendsim.api.compiling import compile
+    from ascendsim.lower.tiling_search import CHOSEN
 
     check_target(args.output)
     model = compile(load_graph(args), **chip_settings(args))
@@ -74,6 +75,9 @@ def run(args: argparse.Namespace) -> int:
     print(
         f"{len(rows)} tasks; weights {memory.weight_bytes / 2**20:.1f} MiB, other device memory at most {memory.peak_bytes / 2**20:.1f} MiB"
     )
+    if tilings := model.program.metadata.get(CHOSEN):
+        overruled = sum(option > 0 for option in tilings.values())
+        print(f"tiles of {len(tilings)} tasks were timed; {overruled} have others than the closed form likes best")
     if model.optimized.removed_nodes:
         print(f"the graph engine removed {model.optimized.removed_nodes} nodes (ascendsim optimize shows how)")
     print_summary(model)

@@ -13,8 +13,10 @@ from statistics import fmean, median
 
 from ascendsim import soc as chips
 from ascendsim.api.compiling import CompiledModel, compile
+from ascendsim.api.options import profile_options
 from ascendsim.api.result import Result
 from ascendsim.api.running import simulate
+from ascendsim.api.tilings import tilings_of
 from ascendsim.core.dtypes import DType
 from ascendsim.graph.ir import Node
 from ascendsim.lower import LowerOptions, lower_graph
@@ -134,7 +136,8 @@ def _compiled(operator: OneOperator, spec: SocSpec) -> CompiledModel:
     if not operator.placed:
         return compile(operator.graph, soc=spec, fusion="off", optimize=False, precision_mode=operator.precision)
     opset = default_opset()
-    program = lower_graph(operator.graph, spec, opset, options=LowerOptions(aicpu_types=aicpu_types(spec.short_name)))
+    options = LowerOptions(aicpu_types=aicpu_types(spec.short_name), tilings=tilings_of(spec, profile_options(None)))
+    program = lower_graph(operator.graph, spec, opset, options=options)
     return CompiledModel(operator.graph, program, spec, opset, operator.graph)
 
 
