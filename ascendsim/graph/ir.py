@@ -10,6 +10,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import takewhile
 from typing import Any, Union
 
 import numpy as np
@@ -34,12 +35,11 @@ class Node:
         origin: Free facts that a pass or report wants to keep: "framework", "source_names", "inserted" ...
     """
 
-    __slots__ = ("_control", "_followers", "_inputs", "_ports", "attributes", "domain", "graph", "name", "op_type", "origin", "outputs")
+    __slots__ = ("_control", "_followers", "_inputs", "attributes", "domain", "graph", "name", "op_type", "origin", "outputs")
 
     def __init__(self, op_type: str, name: str, domain: str = "") -> None:
         self.op_type, self.name, self.domain = op_type, name, domain
         self._inputs: list[Tensor | None] = []
-        self._ports: list[Use] = []  # this node's end of each edge, made once
         self.outputs: list[Tensor] = []
         self.attributes: dict[str, AttributeValue] = {}
         self._control: dict[Node, None] = {}
@@ -75,28 +75,26 @@ class Node:
         """Connects an input port (extending the list with absent inputs if needed) and keeps both use lists right."""
         self._changed()
         while index >= len(self._inputs):
-            self._ports.append(Use(self, len(self._ports)))
             self._inputs.append(None)
-        old, port = self._inputs[index], self._ports[index]
+        old = self._inputs[index]
         if old is not None:
-            old._uses.pop(port, None)
+            old._uses.pop((self, index), None)  # a plain tuple equals a use, and is made faster
         self._inputs[index] = tensor
         if tensor is not None:
-            tensor._uses[port] = None
+            tensor._uses[Use(self, index)] = None
 
     def _connect(self, tensors: Iterable[Tensor | None]) -> None:
         """Connects the inputs of a node that has none yet."""
         self._inputs = list(tensors)
-        self._ports = [Use(self, index) for index in range(len(self._inputs))]
-        for tensor, port in zip(self._inputs, self._ports, strict=True):
+        for index, tensor in enumerate(self._inputs):
             if tensor is not None:
-                tensor._uses[port] = None
+                tensor._uses[Use(self, index)] = None
 
     def truncate_inputs(self, count: int) -> None:
         """Drops input ports from `count` on."""
         for index in range(count, len(self._inputs)):
             self.set_input(index, None)
-        del self._inputs[count:], self._ports[count:]
+        del self._inputs[count:]
 
     @property
     def control(self) -> tuple[Node, ...]:
@@ -157,7 +155,8 @@ class Graph:
     _node_names: dict[str, Node] = field(default_factory=dict)
     _counter: int = 0
     _order: list[Node] | None = None  # execution order, until something changes it
-    _added: list[Node] = field(default_factory=list)
+    _added: dict[Node, int] = field(default_factory=dict)  # nodes that are there, numbered in the order in which they were added
+    _additions: int = 0
 
     def __repr__(self) -> str:
         return f"Graph({self.name!r}, {len(self._nodes)} nodes, inputs={self.inputs}, outputs={self.outputs})"
@@ -236,18 +235,20 @@ class Graph:
             node.outputs.append(item)
         self._nodes[node] = None
         self._node_names[node.name] = node
-        self._added.append(node)
+        self._added[node] = self._additions
+        self._additions += 1
         self._order = None
         return node
 
     @property
     def additions(self) -> int:
         """How many nodes were ever added."""
-        return len(self._added)
+        return self._additions
 
     def added_since(self, additions: int) -> list[Node]:
         """Nodes that were added since the graph had so many additions, and are still there."""
-        return [node for node in self._added[additions:] if node.graph is self]
+        latest = takewhile(lambda node: self._added[node] >= additions, reversed(self._added))
+        return list(latest)[::-1]
 
     def place_before(self, node: Node, anchor: Node) -> None:
         """Moves a node to just before another one in insertion order, by which ties in execution order are settled."""
@@ -277,26 +278,26 @@ class Graph:
                 raise GraphError(
                     f"node {node.name!r}", f"cannot be removed: its output {tensor.name!r} is still used", remedy="replace its uses first"
                 )
-        for index in range(node.input_count):
-            node.set_input(index, None)
         for tensor in node.outputs:
             self._tensors.pop(tensor.name, None)
+            tensor.producer = None
         self._forget(node)
 
     def make_constant(self, node: Node, constants: Sequence[Constant]) -> None:
         """Replaces a node by the values of its outputs: each output tensor keeps its name and uses and becomes a constant."""
         for tensor, constant in zip(node.outputs, constants, strict=True):
             tensor.producer, tensor.index, tensor.constant = None, 0, constant
-        for index in range(node.input_count):
-            node.set_input(index, None)
         for before in node.control:  # who waited for the node waits for what it waited for
             for follower in tuple(node._followers):
                 follower.add_control(before)
         self._forget(node)
 
     def _forget(self, node: Node) -> None:
+        """Takes a node out, without the circles of references that would keep it and its tensors until the next collection."""
         self._order = None
+        node.truncate_inputs(0)
         self._nodes.pop(node)
+        self._added.pop(node)
         self._node_names.pop(node.name, None)
         for before in node.control:
             node.remove_control(before)

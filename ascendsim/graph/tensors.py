@@ -108,11 +108,11 @@ class Tensor:
         self.origin_dtype = dtype
         self.producer: Node | None = None
         self.index = 0
-        self._uses: dict[Use, None] = {}
+        self._uses: dict[tuple[Node, int], None] = {}  # the keys are uses
 
     @property
     def uses(self) -> tuple[Use, ...]:
-        return tuple(self._uses)
+        return tuple(self._uses)  # type: ignore[arg-type]
 
     @property
     def consumers(self) -> tuple[Node, ...]:
