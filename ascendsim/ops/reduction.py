@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from ascendsim.core.errors import GraphError
-from ascendsim.core.formats import Format
+from ascendsim.core.formats import Format, c0
 from ascendsim.graph.ir import Array, Node, Shape
 from ascendsim.ops.common import (
     StepSpec,
@@ -86,6 +86,7 @@ def fold(kind: str, array: Array, axes: tuple[int, ...], mean: bool = False) -> 
     return reduce(Reduction[kind], array, outer, length, inner, scale).reshape(shape)
 
 
+HALVED_PLANES = 32  # CANN, cce_schedule_distribution_rules.py: for so many planes of channel blocks there is a schedule of its own
 Folder = Callable[[Array, tuple[int, ...]], Array]
 
 
@@ -157,7 +158,8 @@ def reduction_work(
     """Vector work of a reduction of input 0 into output 0.
 
     Folded axes at the end: every row becomes one value. Folded axes at the front, or in the middle with kept axes behind them:
-    rows are added up element by element, read in pieces as long as the kept run.
+    rows are added up element by element, read in pieces as long as the kept run. In NC1HWC0 that is done as TBE's schedule does it
+    (`mix_reduce_nlast_schedule`): plane by plane, a repeat for every position; a few planes that need no float32 are folded in halves.
 
     Args:
         node: The node.
@@ -188,7 +190,10 @@ def reduction_work(
         run *= shape[axis]
     whole = run == (folded if last else kept)
     gather = 0 if whole else run * dtype.itemsize
-    body = (*make_steps(before, inside), Step(across if last else along, inside), *make_steps(after, inside, "row" if last else "col"))
+    planes = source.format is Format.NC1HWC0 and not last and folded == math.prod(source.static_shape[2:])
+    halving = inside is dtype and kept <= HALVED_PLANES * c0(dtype)
+    fold = Step(across if last else along, inside, lanes=c0(dtype) if planes and not halving else 0)
+    body = (*make_steps(before, inside), fold, *make_steps(after, inside, "row" if last else "col"))
     steps = converted(body, [dtype], inside, inside) + ((Step("vconv", inside, "row" if last else "col"),) if dtype is not inside else ())
     return VectorWork(
         rows=kept if last else folded,
@@ -198,6 +203,7 @@ def reduction_work(
         outputs=(Stream(Ref.of(target), "row" if last else "col"),),
         reduces="cols" if last else "rows",
         gather_bytes=gather,
+        planes=planes,
     )
 
 

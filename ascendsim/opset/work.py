@@ -73,6 +73,7 @@ class Step:
         dtype: Element type it computes in.
         count: How many times it is issued (Newton steps, polynomial terms).
         run: Elements that one instruction takes at most, where it cannot go on from row to row (windows with strides); 0 = no such limit.
+        lanes: Elements that a repeat takes where it cannot be filled (blocks of channels added up one position after the other); 0 = all.
     """
 
     op: str
@@ -80,6 +81,7 @@ class Step:
     over: Over = "all"
     count: int = 1
     run: int = 0
+    lanes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,6 +202,7 @@ class VectorWork:
         sweeps: How often the inputs are read if a whole row does not fit into UB (softmax 3, layer norm 3, reduce 1).
         gather_bytes: > 0 if reads come in pieces of this size instead of contiguous ones (pooling windows, strided slices).
         live_bytes: UB bytes that an element needs for values between steps, where they are several at once (fused chains).
+        planes: Whether rows are added up plane by plane (a plane = all positions of one channel block), each tile on its own in UB.
         inputs, outputs: What is read and written.
     """
 
@@ -212,6 +215,7 @@ class VectorWork:
     sweeps: int = 1
     gather_bytes: int = 0
     live_bytes: int = 0
+    planes: bool = False
 
 
 @dataclass(frozen=True, slots=True)

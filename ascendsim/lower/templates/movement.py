@@ -19,7 +19,7 @@ from ascendsim.lower.templates.operands import fitted
 from ascendsim.lower.templates.sharing import ELEMENTS_A_CORE, even_bursts, worthwhile_cores
 from ascendsim.lower.templates.stage import TRANSACTION_BYTES, Stage, Tile, shared, sizes_of, vector_core
 from ascendsim.lower.templates.steps import Expansion, emit_steps
-from ascendsim.lower.templates.vector import GOOD_TRANSFER_BYTES, TILES_TO_OVERLAP
+from ascendsim.lower.templates.vector_writer import GOOD_TRANSFER_BYTES, TILES_TO_OVERLAP
 from ascendsim.opset.work import Copy, MoveWork, Ref, ScalarWork, Step
 from ascendsim.soc.spec import SocSpec
 

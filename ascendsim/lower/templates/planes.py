@@ -1,0 +1,72 @@
+"""Sums over the positions of a map in NC1HWC0 (global pooling), as TBE's schedule makes them.
+
+`mix_reduce_nlast_schedule` of CANN's DSL walks the planes of a core's share (a plane = all positions of one image and one channel block)
+one after the other: a tile of positions comes in, its elements are converted and scaled, a repeat adds one position to the sums of the
+block's channels, and only then does the next tile come; kernels with a single reduction have no second slot. All sums of a share go
+out together. How many lanes the closed back end fills in a repeat is not public: those of one block are assumed.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from ascendsim.core.formats import BLOCK_BYTES, c0, ceil_div
+from ascendsim.isa.instructions import ZERO, Affine
+from ascendsim.isa.program import Block
+from ascendsim.lower.emit import pieces, plus, times
+from ascendsim.lower.templates.operands import fitted
+from ascendsim.lower.templates.stage import Tile
+from ascendsim.lower.templates.steps import emit_steps
+from ascendsim.lower.templates.vector_writer import VectorWriter, scaled
+from ascendsim.opset.work import Step, Stream
+
+
+class PlaneWriter(VectorWriter):
+    """Writes the program of a share of planes."""
+
+    slots: ClassVar[int] = 1
+
+    def _choose_tile(self) -> None:
+        block = c0(self.work.inputs[0].ref.dtype)
+        element = self._each("all") + self.scratch_item
+        room = self._room() - self.cols * self._each("col")
+        self.tile_cols, self.sweeping = min(self.cols, block), False
+        self.tile_rows = max(1, min(self.rows, int(room // (self.tile_cols * element))))
+
+    def _kept_columns(self) -> int:
+        return self.cols
+
+    def write(self) -> Block:
+        """The block."""
+        b = self.b
+        inner = tuple(step for step in self.steps if step.over == "all")
+        outer = tuple(step for step in self.steps if step.over == "col")
+        sums = [ring for _, ring in self.outputs]
+        for ring in sums:
+            b.acquire(ring)
+        for columns in pieces(self.cols, self.tile_cols):
+            with b.loop("c", columns.trips) as j:
+                for rows in pieces(self.rows, self.tile_rows):
+                    with b.loop("r", rows.trips) as i:
+                        self._bring("all", (rows.at(i), rows.size), (columns.at(j), columns.size))
+                        self._compute(inner, ("all",), rows.size, columns.size, held=sums)
+        if outer:
+            target = b.target(sums[0], sums[0].slot_bytes)
+            emit_steps(b, outer, self._counts(1, self.cols, False), target, (target,))
+        for ring in sums:
+            b.commit(ring)
+        self._save("col", (ZERO, 1), (ZERO, self.cols))
+        return b.build()
+
+    def _counts(self, rows: int, cols: int, binary: bool, step: Step | None = None) -> dict[str, tuple[int, int]]:
+        if step is not None and step.lanes:
+            return {"all": (ceil_div(rows * cols, step.lanes) * (self.b.soc.vector.repeat_bytes // step.dtype.itemsize), 1)}
+        return super()._counts(rows, cols, binary, step)
+
+    def _gm(self, stream: Stream, row: tuple[Affine, int], col: tuple[Affine, int]) -> Tile:
+        """Positions of one plane follow each other."""
+        if stream.over != "all":
+            return super()._gm(stream, row, col)
+        ref = stream.ref
+        start = plus(scaled(col[0], ref.bytes, self.space.cols), times(row[0], BLOCK_BYTES))
+        return fitted(self.b, Tile(ref.region, start, 1, ref.bytes * row[1] * col[1] // self.elements), ref)

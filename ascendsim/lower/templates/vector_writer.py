@@ -1,0 +1,365 @@
+"""Vector work: elementwise programs, broadcasts, reductions, normalisations, tiled by the size of UB.
+
+A block loops over tiles of its share: MTE2 brings the inputs (two slots each), V runs the steps, MTE3 stores the outputs. Four forms:
+    flat     no broadcast: one long row, cut anywhere
+    across   tiles of rows x columns; a row that is reduced or normalised is in UB as a whole
+    sweeping rows too long for UB are read `sweeps` times; the steps are dealt out to the sweeps, the last one stores
+    down     reduced over rows: tiles accumulate into one result a column, stored once
+Shares are whole rows if rows are reduced, 512 B pieces else; long reductions of few rows are cut along the row as well, and the
+partial results meet in global memory (atomic add of MTE3). Small work takes few cores: one more block costs its dispatch.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import ClassVar
+
+from ascendsim.core.errors import CompileError
+from ascendsim.core.formats import BLOCK_BYTES, Format, align, c0, ceil_div
+from ascendsim.isa.capacity import capacity
+from ascendsim.isa.instructions import ZERO, Affine, Buffer, Move, Operand, Pipe
+from ascendsim.isa.program import Block
+from ascendsim.lower.emit import BlockBuilder, Ring, pieces, plus, times
+from ascendsim.lower.templates.operands import fitted
+from ascendsim.lower.templates.sharing import Space, even_bursts, lanes_of
+from ascendsim.lower.templates.stage import TRANSACTION_BYTES, Tile
+from ascendsim.lower.templates.steps import emit_steps
+from ascendsim.opset.work import Step, Stream, VectorWork
+
+GOOD_TRANSFER_BYTES = 16 * 1024  # a transfer of this size reaches the peak rate (vendor guide; hardware notes on granularity)
+GOOD_BURST_BYTES = 2048  # bursts of several 512 B transactions lose little to rounding
+FRACTAL_COLUMNS = 16  # of a fractal of 16-bit elements; wider ones take two blocks a row, which the last fold joins
+TILES_TO_OVERLAP = 4  # a share is cut in at least so many tiles, if they stay above the size before
+BLOCK_REDUCTIONS = {"vcadd": "vcgadd", "vcmax": "vcgmax", "vcmin": "vcgmin"}  # one result for every 32 B block instead of one a repeat
+FOLDS = {"vcadd": "vadd", "vcmax": "vmax", "vcmin": "vmin", "vcgadd": "vadd", "vcgmax": "vmax", "vcgmin": "vmin"}
+BINARY = frozenset({"vadd", "vsub", "vmul", "vdiv", "vmax", "vmin", "vaddrelu", "vmla", "vmadd", "vsel", "vand", "vor"})
+
+
+class VectorWriter:
+    """Writes the program of one share."""
+
+    slots: ClassVar[int] = 2  # of what streams: the next tile comes while this one is worked on
+
+    def __init__(self, builder: BlockBuilder, work: VectorWork, space: Space, steps: tuple[Step, ...], rows: int, cols: int) -> None:
+        self.b, self.work, self.space, self.steps, self.rows, self.cols = builder, work, space, steps, rows, cols
+        self.elements = max(1, space.rows * space.cols)
+        widest = max([step.dtype.itemsize for step in steps], default=2)
+        narrow = min([stream.ref.dtype.itemsize for stream in work.inputs if stream.over == "all"], default=widest)
+        whole = [stream.ref for stream in (*work.inputs, *work.outputs) if stream.over == "all"]
+        self.blocked_rows = bool(whole) and all(ref.format is Format.FRACTAL_NZ for ref in whole)
+        self.scratch_item = max(work.live_bytes, 0 if len(steps) <= 1 else widest * (2 if widest > narrow else 1))
+        self._choose_tile()
+        self._allocate()
+
+    # --- tile and memory --------------------------------------------------------------------------------------------
+
+    def _item(self, stream: Stream) -> float:
+        """Bytes that a stream moves for one element of the iteration space."""
+        return stream.ref.bytes / self.elements if stream.over == "all" else float(stream.ref.dtype.itemsize)
+
+    def _each(self, over: str) -> float:
+        """UB bytes that an element (or row, or column) takes in all slots of the streams of one kind."""
+        streams = [stream for stream in (*self.work.inputs, *self.work.outputs) if stream.over == over]
+        return sum(self.slots * max(self._item(stream), stream.ref.dtype.itemsize) for stream in streams)
+
+    def _room(self) -> int:
+        """Bytes of UB for tiles."""
+        count = len(self.work.inputs) + len(self.work.outputs) + 1
+        return capacity(self.b.soc, Buffer.UB) - count * 4 * BLOCK_BYTES - 256
+
+    def _choose_tile(self) -> None:
+        element = self._each("all") + self.scratch_item or 2.0
+        row, column = self._each("row"), self._each("col")
+        room = self._room()
+        repeat = self.b.soc.vector.repeat_bytes
+        fitting = int((room - row) // (element + column))
+        if fitting < 1:
+            raise CompileError(f"UB of {self.b.soc.name}", "must hold one element of each input", f"{room} bytes", "use fewer fused inputs")
+        self.tile_cols = self.cols if self.cols <= fitting else max(1, fitting // repeat * repeat or fitting)
+        self.tile_cols = self._blocks_of_columns(int((room - column * self.tile_cols) // element) if element else self.tile_cols)
+        self.sweeping = self.work.reduces == "cols" and self.tile_cols < self.cols
+        moved = max(1.0, sum(self._item(stream) for stream in (*self.work.inputs, *self.work.outputs) if stream.over == "all"))
+        if self.sweeping:
+            self.tile_rows = 1
+        elif self.rows == 1:
+            self.tile_rows = 1
+            if self.space.flat:
+                wanted = max(ceil_div(self.cols, TILES_TO_OVERLAP), int(GOOD_TRANSFER_BYTES // moved) + 1)
+                self.tile_cols = min(self.tile_cols, align(wanted, repeat))
+        else:
+            most = int((room - self.tile_cols * column) // (self.tile_cols * element + row))
+            wanted = max(ceil_div(self.rows, TILES_TO_OVERLAP), int(GOOD_TRANSFER_BYTES // (self.tile_cols * moved)) + 1)
+            self.tile_rows = max(1, min(self.rows, most, wanted))
+            grain = self._row_grain()
+            even = align(ceil_div(self.rows, ceil_div(self.rows, self.tile_rows)), grain)
+            self.tile_rows = min(
+                self.rows, even if even <= most else max(grain, most // grain * grain) if most >= grain else self.tile_rows
+            )
+
+    def _kept_columns(self) -> int:
+        """Columns whose operands and results are in UB at a time."""
+        return self.tile_cols
+
+    def _blocks_of_columns(self, fitting: int) -> int:
+        """Fewer columns for blocked tensors if all of them leave room for few rows only: a burst is as long as the rows."""
+        if self._row_grain() == 1 or self.work.reduces == "cols" or self.cols < self.space.cols:
+            return self.tile_cols
+        rows = min(self.rows, GOOD_BURST_BYTES // BLOCK_BYTES)
+        block = max(c0(stream.ref.dtype) for stream in (*self.work.inputs, *self.work.outputs) if stream.over == "all")
+        return min(self.tile_cols, max(block, fitting // rows // block * block))
+
+    def _row_grain(self) -> int:
+        """Rows whose pieces of one channel block fill a 512 B transaction, for blocked tensors."""
+        blocked = any(lanes_of(stream.ref) == self.space.cols for stream in (*self.work.inputs, *self.work.outputs) if stream.over == "all")
+        return TRANSACTION_BYTES // BLOCK_BYTES if blocked else 1
+
+    def _allocate(self) -> None:
+        b, rows, cols = self.b, self.tile_rows, self.tile_cols
+
+        def size(stream: Stream) -> int:
+            counts = {"all": rows * cols, "row": rows, "col": self._kept_columns(), "one": 1}
+            return align(math.ceil(counts[stream.over] * max(self._item(stream), stream.ref.dtype.itemsize)), BLOCK_BYTES)
+
+        self.inputs: list[tuple[Stream, Ring]] = []
+        self.outputs: list[tuple[Stream, Ring]] = []
+        for number, stream in enumerate(self.work.inputs):
+            slots = self.slots if stream.over in ("all", "row") else 1
+            self.inputs.append((stream, b.ring(f"in{number}", Pipe.MTE2, Pipe.V, slots, (Buffer.UB, size(stream)))))
+        for number, stream in enumerate(self.work.outputs):
+            slots = 2 if stream.over in ("all", "row") else 1
+            self.outputs.append((stream, b.ring(f"out{number}", Pipe.V, Pipe.MTE3, slots, (Buffer.UB, size(stream)))))
+        self.scratch = (
+            b.ring("tmp", Pipe.V, Pipe.V, 1, (Buffer.UB, align(rows * cols * self.scratch_item, BLOCK_BYTES)))
+            if self.scratch_item
+            else None
+        )
+
+    # --- program ----------------------------------------------------------------------------------------------------
+
+    def write(self) -> Block:
+        """The block."""
+        self._bring("one", (ZERO, 1), (ZERO, 1))
+        if self.sweeping:
+            self._sweeps()
+        elif self.work.reduces == "rows":
+            self._down()
+        else:
+            self._across()
+        self._store("one", (ZERO, 1), (ZERO, 1))
+        self._finish("one")
+        return self.b.build()
+
+    def _across(self) -> None:
+        b = self.b
+        for columns in pieces(self.cols, self.tile_cols):
+            with b.loop("c", columns.trips) as j:
+                col = (columns.at(j), columns.size)
+                self._bring("col", (ZERO, 1), col)
+                for rows in pieces(self.rows, self.tile_rows):
+                    with b.loop("r", rows.trips) as i:
+                        row = (rows.at(i), rows.size)
+                        self._bring("row", row, col)
+                        self._bring("all", row, col)
+                        self._compute(self.steps, ("all", "row"), rows.size, columns.size)
+                        self._store("row", row, col)
+                        self._store("all", row, col)
+                self._finish("col")
+                self._store("col", (ZERO, 1), col)
+
+    def _down(self) -> None:
+        b = self.b
+        inner = tuple(step for step in self.steps if step.over in ("all", "row"))
+        outer = tuple(step for step in self.steps if step.over in ("col", "one"))
+        for columns in pieces(self.cols, self.tile_cols):
+            with b.loop("c", columns.trips) as j:
+                col = (columns.at(j), columns.size)
+                self._bring("col", (ZERO, 1), col)
+                sums = [ring for stream, ring in self.outputs if stream.over in ("col", "one")]
+                for ring in sums:
+                    b.acquire(ring)
+                for rows in pieces(self.rows, self.tile_rows):
+                    with b.loop("r", rows.trips) as i:
+                        row = (rows.at(i), rows.size)
+                        self._bring("row", row, col)
+                        self._bring("all", row, col)
+                        self._compute(inner, ("all", "row"), rows.size, columns.size, held=sums)
+                        self._store("row", row, col)
+                        self._store("all", row, col)
+                if outer and sums:
+                    target = b.target(sums[0], sums[0].slot_bytes)
+                    emit_steps(b, outer, self._counts(1, columns.size, False), target, (target,))
+                self._finish("col")
+                for ring in sums:
+                    b.commit(ring)
+                self._save("col", (ZERO, 1), col)
+
+    def _sweeps(self) -> None:
+        b, sweeps = self.b, max(1, self.work.sweeps)
+        dealt = [self.steps[len(self.steps) * k // sweeps : len(self.steps) * (k + 1) // sweeps] for k in range(sweeps)]
+        with b.loop("r", self.rows) as i:
+            row = (i, 1)
+            self._bring("row", row, (ZERO, self.cols))
+            for sweep, steps in enumerate(dealt):
+                last = sweep == sweeps - 1
+                for columns in pieces(self.cols, self.tile_cols):
+                    with b.loop("c", columns.trips) as j:
+                        col = (columns.at(j), columns.size)
+                        self._bring("col", row, col)
+                        self._bring("all", row, col)
+                        self._compute(steps, ("all",), 1, columns.size, stores=last)
+                        self._finish("col")
+                        if last:
+                            self._store("all", row, col)
+            self._finish("row")
+            self._store("row", row, (ZERO, self.cols))
+
+    # --- parts ------------------------------------------------------------------------------------------------------
+
+    def _bring(self, over: str, row: tuple[Affine, int], col: tuple[Affine, int]) -> None:
+        """Loads the inputs of one kind; those that stay for several tiles are received at once."""
+        b = self.b
+        for stream, ring in self.inputs:
+            if stream.over == over:
+                b.acquire(ring)
+                tile = self._gm(stream, row, col)
+                b.emit(
+                    Move(
+                        Pipe.MTE2,
+                        b.target(ring, min(tile.bytes, ring.slot_bytes)),
+                        tile.operand,
+                        tile.bursts,
+                        tile.burst_bytes,
+                        src_stride=tile.stride,
+                        aligned=tile.aligned,
+                    )
+                )
+                b.commit(ring)
+                if over in ("col", "one") or (over == "row" and self.sweeping):
+                    b.receive(ring)
+
+    def _finish(self, over: str) -> None:
+        """Gives back inputs that stayed."""
+        for stream, ring in self.inputs:
+            if stream.over == over:
+                self.b.release(ring)
+
+    def _compute(
+        self, steps: tuple[Step, ...], inputs: tuple[str, ...], rows: int, cols: int, held: list[Ring] | None = None, stores: bool = True
+    ) -> None:
+        """V's part of a tile."""
+        b = self.b
+        read = [(stream, ring) for stream, ring in self.inputs if stream.over in inputs and not (stream.over == "row" and self.sweeping)]
+        made = [ring for stream, ring in self.outputs if stores and stream.over in inputs]
+        for _, ring in read:
+            b.receive(ring)
+        for ring in made:
+            b.acquire(ring)
+        target = self._target([*made, *(held or [])])
+        sources = tuple(b.source(ring, ring.slot_bytes) for _, ring in self.inputs) or (target,)
+        for step in steps:
+            emit_steps(b, self._folded(step, cols), self._counts(rows, cols, step.op in BINARY, step), target, sources, self.scratch)
+            sources = (target, *sources[1:])
+        for _, ring in read:
+            b.release(ring)
+        for ring in made:
+            b.commit(ring)
+
+    def _target(self, rings: list[Ring]) -> Operand:
+        """Where a tile's result goes: an output, scratch, or an input in place."""
+        b = self.b
+        if rings:
+            return b.target(rings[0], rings[0].slot_bytes)
+        if self.scratch is not None:
+            return b.target(self.scratch, self.scratch.slot_bytes)
+        ring = self.inputs[0][1] if self.inputs else self.outputs[0][1]
+        return b.source(ring, ring.slot_bytes)
+
+    def _folded(self, step: Step, cols: int) -> tuple[Step, ...]:
+        """A reduction along a long row: binary steps fold it to one repeat, then one reducing repeat a row.
+
+        In blocked formats they fold it to one column of blocks, in which a reducing repeat has several rows.
+        """
+        fold, blocks = FOLDS.get(step.op), self._block_reduction(step)
+        supported = self.b.soc.vector.intrinsics.get(fold or "", ())
+        if self.work.reduces != "cols" or step.over != "all" or fold is None or step.dtype.value not in supported:
+            return (step,)
+        if blocks is not None:
+            return (replace(step, op=fold), replace(step, op=blocks, over="row"))
+        if cols > self.b.soc.vector.repeat_bytes // step.dtype.itemsize:
+            return (replace(step, op=fold), replace(step, over="row"))
+        return (step,)
+
+    def _block_reduction(self, step: Step) -> str | None:
+        """The instruction that reduces blocks in place of whole repeats, where rows lie in fractals."""
+        name = BLOCK_REDUCTIONS.get(step.op)
+        known = name is not None and step.dtype.value in self.b.soc.vector.intrinsics.get(name, ())
+        return name if known and self.blocked_rows else None
+
+    def _counts(self, rows: int, cols: int, binary: bool, step: Step | None = None) -> dict[str, tuple[int, int]]:
+        """Elements of one call and calls, by `over`.
+
+        A broadcast operand makes strips of one repeat's width, one call each with a repeat a row; or one call a row, if rows are
+        fewer. In blocked formats a strip is a channel block.
+        """
+        lanes = self.b.soc.vector.repeat_bytes // (step.dtype.itemsize if step is not None else 2)
+        calls = 1
+        broadcasts = any(stream.over in ("row", "col") for stream in self.work.inputs) and not self.space.flat
+        if binary and broadcasts and rows > 1 and cols > 1:
+            calls = min(rows, ceil_div(cols, lanes))
+        if step is not None and step.run:
+            calls = max(calls, ceil_div(rows * cols, step.run))
+        row = (rows, 1)
+        if step is not None and step.op in FOLDS and self.work.reduces == "cols":
+            row = (rows * (lanes if self._block_reduction(step) is None else FRACTAL_COLUMNS), 1)
+        return {"all": (ceil_div(rows * cols, calls), calls), "row": row, "col": (cols, 1), "one": (1, 1)}
+
+    def _store(self, over: str, row: tuple[Affine, int], col: tuple[Affine, int]) -> None:
+        """Stores the outputs of one kind that a tile has made."""
+        b = self.b
+        for stream, ring in self.outputs:
+            if stream.over == over and (over in ("col", "one") or (over == "row" and self.sweeping)):
+                b.acquire(ring)
+                b.commit(ring)
+        self._save(over, row, col)
+
+    def _save(self, over: str, row: tuple[Affine, int], col: tuple[Affine, int]) -> None:
+        b = self.b
+        for stream, ring in self.outputs:
+            if stream.over == over:
+                b.receive(ring)
+                tile = self._gm(stream, row, col)
+                source = b.source(ring, min(tile.bytes, ring.slot_bytes))
+                b.emit(Move(Pipe.MTE3, tile.operand, source, tile.bursts, tile.burst_bytes, dst_stride=tile.stride, aligned=tile.aligned))
+                b.release(ring)
+
+    def _gm(self, stream: Stream, row: tuple[Affine, int], col: tuple[Affine, int]) -> Tile:
+        """The tile's bytes in global memory."""
+        ref, cols = stream.ref, self.space.cols
+        if stream.over != "all":
+            first, count = {"row": row, "col": col}.get(stream.over, (ZERO, 1))
+            size = ref.dtype.itemsize
+            return fitted(self.b, Tile(ref.region, times(first, size), 1, max(size, min(count * size, ref.bytes))), ref)
+        count = row[1] * col[1]
+        bytes = ceil_div(ref.bytes * count, self.elements)
+        width = ref.bytes // self.space.rows
+        offset = plus(scaled(row[0], width, 1), scaled(col[0], ref.bytes, self.elements))
+        tile = Tile(ref.region, offset, 1, bytes)
+        gather = self.work.gather_bytes
+        if lanes_of(ref) == cols and not self.space.flat and col[1] % c0(ref.dtype) == 0:
+            bursts = col[1] // c0(ref.dtype)
+            plane = ref.bytes // (cols // c0(ref.dtype))
+            if bytes % bursts == 0 and plane >= bytes // bursts:
+                start = plus(times(row[0], BLOCK_BYTES), scaled(col[0], plane, c0(ref.dtype)))
+                tile = Tile.strided(ref.region, start, bursts, bytes // bursts, plane)
+        elif row[1] > 1 and col[1] < cols and bytes % row[1] == 0:
+            tile = Tile.strided(ref.region, offset, row[1], bytes // row[1], width)
+        elif 0 < gather < TRANSACTION_BYTES and bytes > gather and stream in self.work.inputs:
+            bursts = even_bursts(bytes, gather)
+            tile = Tile.strided(ref.region, offset, bursts, bytes // bursts, max(BLOCK_BYTES, 2 * (bytes // bursts)))
+        return fitted(self.b, tile, ref)
+
+
+def scaled(value: Affine, numerator: int, denominator: int) -> Affine:
+    """The value times numerator / denominator, each coefficient rounded down."""
+    return Affine(value.base * numerator // denominator, tuple((name, step * numerator // denominator) for name, step in value.terms))

@@ -1,0 +1,60 @@
+"""Global pooling over planes of channel blocks: every plane once, one slot, a repeat a position, sums stored together."""
+
+from __future__ import annotations
+
+import pytest
+
+import ascendsim as asim
+from ascendsim.core.dtypes import DType
+from ascendsim.core.formats import Format
+from ascendsim.isa.instructions import Move, Pipe, Vector
+from ascendsim.lower.templates.steps import Expansion
+from ascendsim.lower.templates.vector import lower_vector
+from ascendsim.opset.work import Step, Stream, VectorWork
+from ascendsim.soc import load
+from tests.support.fusing import build, random
+from tests.support.lowering import CHIPS, computed, executed, moved, ref, statements, verify
+
+
+def pooling(images: int, channels: int, height: int, width: int, lanes: int = 16) -> VectorWork:
+    x, y = ref("x", (images, channels, height, width), Format.NC1HWC0), ref("y", (images, channels, 1, 1), Format.NC1HWC0)
+    wide = DType.FLOAT32
+    steps = (Step("vconv", wide), Step("vmuls", wide), Step("vadd", wide, lanes=lanes), Step("vconv", wide, "col"))
+    columns = x.bytes // (2 * height * width)
+    return VectorWork(height * width, columns, steps, (Stream(x),), (Stream(y, "col"),), "rows", planes=True)
+
+
+@pytest.mark.parametrize("chip", CHIPS)
+@pytest.mark.parametrize("shape", [(1, 16, 7, 7), (2, 40, 15, 15), (8, 256, 56, 56), (1, 16, 240, 240)])
+def test_every_plane_is_read_once_by_itself_and_sums_go_out_together(chip: str, shape: tuple[int, int, int, int]) -> None:
+    soc = load(chip)
+    work = pooling(*shape)
+    stage = lower_vector(work, soc, Expansion(soc))
+    verify([stage], soc)
+    images, channels, height, width = shape
+    planes, blocks = images * -(-channels // 16), sum(group.count for group in stage.groups)
+    bytes = moved([stage])
+    assert bytes["x", False] == work.inputs[0].ref.bytes
+    assert bytes["y", True] == work.outputs[0].ref.bytes
+    loads = [item for item, _ in executed([stage]) if isinstance(item, Move) and item.pipe is Pipe.MTE2]
+    stores = sum(times for item, times in executed([stage]) if isinstance(item, Move) and item.pipe is Pipe.MTE3)
+    assert all(item.bursts == 1 and item.burst_bytes <= 32 * height * width for item in loads)
+    assert stores == blocks <= min(planes, soc.vector_units)
+    assert computed([stage], "vmuls") == planes * 16 * height * width
+    assert computed([stage], "vadd") == planes * (soc.vector.repeat_bytes // 4) * height * width  # a repeat a position
+    inputs = [slot for group in stage.groups for slot in group.block.allocations if slot.name.startswith("in")]
+    assert {slot.slots for slot in inputs} == {1}
+
+
+def test_few_planes_in_float16_fill_their_repeats() -> None:
+    def lanes(soc: str, images: int, channels: int) -> set[int]:
+        image = (images, 16, 14, 14)
+        graph = build(lambda b: b.op("GlobalAveragePool", b.op("Conv", b.input("x", image), random(channels, 16, 1, 1))))
+        program = asim.compile(graph, soc=soc).program
+        (task,) = (task for task in program.tasks if "GlobalAveragePool" in task.name)
+        blocks = [statements(group.block.body) for group in task.groups]
+        return {item.elements // 196 for block in blocks for item, _ in block if isinstance(item, Vector) and item.op == "vadd"}
+
+    assert lanes("Ascend310", 1, 512) == {16}  # 32 planes: halves are added, 128 lanes a repeat
+    assert lanes("Ascend310", 2, 512) == {128}  # a repeat a position
+    assert lanes("Ascend310P3", 1, 512) == {64}  # float32
