@@ -81,6 +81,17 @@ def test_depthwise_convolution() -> None:
     assert same_values(fused)
 
 
+def test_depthwise_convolution_and_its_gate() -> None:
+    def body(b: GraphBuilder) -> Tensor:
+        y = conv(b, b.input("x", MAP), 32, groups=32)
+        return b.op("Mul", y, b.op("Sigmoid", y))
+
+    fused = ub(build(body))
+    assert fused.counts == {"TbeDepthwiseConvElemwiseFusionPass": (1, 1)}
+    assert fused.scopes == [("Conv", "Sigmoid", "Mul")]
+    assert same_values(fused)
+
+
 def test_operator_with_readers_outside_is_stored_once() -> None:
     def body(b: GraphBuilder) -> list[Tensor]:
         y = b.op("Relu", conv(b, b.input("x", MAP), 32))

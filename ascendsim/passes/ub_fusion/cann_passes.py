@@ -141,6 +141,7 @@ def convolution_passes(limits: UbLimits) -> tuple[UbPass, ...]:
             (
                 chain("depthwise_eltwise_quant", depthwise, Part("eltwise", EITHER), maybe_quant),
                 chain("depthwise_eltwise_input", depthwise, Part("eltwise", EITHER, others=1)),
+                gated("depthwise_sigmoid_mul", depthwise),
             ),
         ),
         UbPass("TbeConvCommonRules2FusionPass", (chain("conv_common_several", conv, *several, needs_shared=True),)),
