@@ -16,7 +16,7 @@ from ascendsim import soc
 from ascendsim.core.files import write_whole
 
 TARGET = Path(__file__).resolve().parents[1] / "docs" / "how_time_is_modelled.md"
-CHIPS = ("Ascend310", "Ascend310P3", "Ascend910A", "Ascend910B2")
+CHIPS = ("Ascend310", "Ascend310P3", "Ascend910A", "Ascend910B1")
 _BLOCK = re.compile(r"(<!-- (figures [^>]*|fitted) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 

@@ -9,6 +9,9 @@ from ascendsim.isa.cost_model import Cost, path_width, start_cycles, with_start
 from ascendsim.isa.instructions import Mmad, Vector
 from ascendsim.soc.spec import SocSpec
 
+UNIT_BYTES = 512  # of L0C, by which UnitFlag orders mmad and FIXPIPE (Ascend C guide: MatmulConfig, enUnitFlag)
+L0C_ELEMENT_BYTES = 4  # float32 or int32
+
 
 def mmad_cost(mmad: Mmad, soc: SocSpec, megahertz: int) -> Cost:
     """Blocks of m0 x k0 x n0 times the cycles of a block, plus the gap to the next mmad; the result is visible after the latency.
@@ -30,6 +33,19 @@ def mmad_cost(mmad: Mmad, soc: SocSpec, megahertz: int) -> Cost:
         cycles += k1 - 2
     occupancy, head = with_start(cycles, start_cycles(soc, megahertz))
     return Cost(occupancy, cube.latency_cycles, head=head)
+
+
+def unit_flag_cycles(mmad: Mmad, soc: SocSpec) -> int:
+    """Cycles before the end of an mmad at which FIXPIPE may begin to store its tile, if the two are in step unit by unit.
+
+    FIXPIPE follows one unit of 512 B behind: it starts after the first unit if it is the slower one, else late enough to end with the
+    last one.
+    """
+    units = max(1, ceil_div(mmad.m * mmad.n * L0C_ELEMENT_BYTES, UNIT_BYTES))
+    occupancy = mmad_cost(mmad, soc, soc.frequency_mhz).occupancy
+    rate = soc.ports.fixpipe_elements_per_cycle
+    stored = occupancy if rate is None else min(occupancy, int(mmad.m * mmad.n / rate))
+    return stored * (units - 1) // units
 
 
 def vector_cost(vector: Vector, soc: SocSpec, megahertz: int) -> Cost:

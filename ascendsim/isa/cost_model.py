@@ -20,10 +20,12 @@ class LinkDemand:
         region: Global memory region that it reads or writes.
         write: Towards global memory.
         bytes: Useful bytes.
+        cached: Whether it goes through L2.
         l2_bytes: Bytes of L2 link time that it costs: bursts rounded up to whole requests, inflated by misalignment.
         dram_bytes: The same at DRAM, in bursts of `dram.transaction_bytes`, if every byte missed L2.
         least_dram_bytes: The same if L2 keeps the rest of every transaction until it is asked for.
         port_bytes_per_cycle: Width of the core's own path in bytes of L2: the path carries blocks of 32 B, and a burst takes a least time.
+        miss_slowdown: How much longer the path takes for what DRAM has to deliver.
         hit_latency: Cycles until the result is visible after the last byte passed, if L2 holds the data.
         miss_latency: The same if DRAM has to deliver it.
     """
@@ -37,6 +39,8 @@ class LinkDemand:
     port_bytes_per_cycle: float
     hit_latency: int
     miss_latency: int
+    miss_slowdown: float = 1.0
+    cached: bool = True
 
 
 @dataclass(frozen=True, slots=True)

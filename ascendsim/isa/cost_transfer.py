@@ -6,12 +6,12 @@ import math
 
 from ascendsim.core.errors import CompileError
 from ascendsim.core.formats import BLOCK_BYTES, align
+from ascendsim.isa.cost_compute import L0C_ELEMENT_BYTES
 from ascendsim.isa.cost_model import Cost, LinkDemand, path_width, start_cycles, whole_cycles, with_start
 from ascendsim.isa.instructions import Buffer, Img2Col, Move
 from ascendsim.soc.spec import PortSpec, SocSpec
 
 FRACTAL_BYTES = 512
-L0C_ELEMENT_BYTES = 4  # float32 or int32
 
 
 def move_cost(move: Move, soc: SocSpec, megahertz: int) -> Cost:
@@ -107,31 +107,55 @@ def _link_demand(move: Move, soc: SocSpec) -> LinkDemand:
     l2, dram = soc.l2, soc.dram
     l2_bytes = math.ceil(rounded_bytes(move, stride, l2.request_bytes) / efficiency)
     engine_cycles = _engine_cycles(move, stride, efficiency, soc)
-    in_dram = efficiency * (dram.short_burst_efficiency if stride and move.burst_bytes < dram.transaction_bytes else 1.0)
     hit, miss = (l2.write_latency_cycles, dram.write_latency_cycles) if write else (l2.read_latency_cycles, dram.read_latency_cycles)
+    grain = dram.transaction_bytes
+    in_dram = efficiency * (dram.short_burst_efficiency if stride and move.burst_bytes < grain else 1.0)
+    if not move.cached:
+        miss, grain, in_dram = dram.uncached_latency_cycles, l2.request_bytes, efficiency
     return LinkDemand(
         region=region,
         write=write,
         bytes=move.bytes,
         l2_bytes=l2_bytes,
-        dram_bytes=math.ceil(rounded_bytes(move, stride, dram.transaction_bytes) / in_dram),
+        dram_bytes=math.ceil(rounded_bytes(move, stride, grain) / in_dram),
         least_dram_bytes=math.ceil(move.bytes / in_dram),
         port_bytes_per_cycle=l2_bytes / engine_cycles if engine_cycles else _gm_width(move, soc.ports, soc),
         hit_latency=hit + extra,
         miss_latency=miss + extra,
+        miss_slowdown=max(1.0, miss / hit) if _holds_requests(move, soc) and hit else 1.0,
+        cached=move.cached,
     )
 
 
 def _engine_cycles(move: Move, stride: int, efficiency: float, soc: SocSpec) -> float:
-    """Cycles that the DMA engine and the core's own path need if every link had room: bytes / width, and what each burst or row costs."""
-    cycles = max(rounded_bytes(move, stride, BLOCK_BYTES) / efficiency / _gm_width(move, soc.ports, soc), _converting_cycles(move, soc))
-    dma = soc.dma
-    if move.kind != "nd2nz":
-        by_row = Buffer.UB in (move.src.buffer, move.dst.buffer) and _is_ragged(move)
-        return max(cycles, (move.bursts - 1) * dma.burst_cycles, move.bursts * dma.ragged_row_cycles if by_row else 0.0)
-    if _is_ragged(move) and dma.ragged_nd2nz_bytes_per_cycle is not None:
-        return max(cycles, move.bytes / dma.ragged_nd2nz_bytes_per_cycle)
-    return cycles + move.bursts * dma.nd2nz_row_cycles
+    """Cycles that the DMA engine and the core's own path need if every link had room and L2 all data: bytes / width, and least times."""
+    dma, width = soc.dma, _gm_width(move, soc.ports, soc)
+    cycles = max(rounded_bytes(move, stride, BLOCK_BYTES) / efficiency / width, _converting_cycles(move, soc))
+    if _holds_requests(move, soc):
+        cycles = max(cycles, requests(move, stride, soc.l2.line_bytes) * soc.l2.line_bytes / width)
+    if move.kind == "nd2nz":
+        rate = dma.ragged_nd2nz_bytes_per_cycle if _is_ragged(move) else None
+        return cycles if rate is None else max(cycles, move.bytes / rate)
+    if move.src.buffer is Buffer.UB:
+        cycles = max(cycles, (move.bursts - 1) * dma.burst_cycles)
+    by_row = Buffer.UB in (move.src.buffer, move.dst.buffer) and _is_ragged(move)
+    return max(cycles, move.bursts * dma.ragged_row_cycles) if by_row else cycles
+
+
+def _holds_requests(move: Move, soc: SocSpec) -> bool:
+    """Whether the engine keeps a fixed number of requests outstanding, so that latency and burst length decide its rate.
+
+    Not where each ragged row is changed in layout on the way: that is slower than any latency.
+    """
+    slow = move.kind == "nd2nz" and _is_ragged(move) and soc.dma.ragged_nd2nz_bytes_per_cycle is not None
+    return soc.dma.reads_hold_requests and move.src.buffer is Buffer.GM and not slow
+
+
+def requests(move: Move, stride: int, line: int) -> int:
+    """Requests of at most a line each that fetch the bursts; a burst that does not touch the one before starts a request of its own."""
+    if stride in (0, move.burst_bytes):
+        return math.ceil(move.bytes / line)
+    return move.bursts * math.ceil(move.burst_bytes / line)
 
 
 def _converting_cycles(move: Move, soc: SocSpec) -> float:

@@ -36,20 +36,24 @@ class Footprint:
     """All transfers of a block to and from global memory.
 
     Attributes:
+        streams: Those through L2.
         trips: Trips of each loop, by number.
+        uncached: Reads past L2.
     """
 
     streams: tuple[Stream, ...]
     trips: tuple[int, ...]
+    uncached: tuple[Stream, ...] = ()
 
     def renamed(self, names: Mapping[str, str]) -> Footprint:
         """The same with other names of regions."""
-        return Footprint(tuple(replace(stream, region=names[stream.region]) for stream in self.streams), self.trips)
+        streams, uncached = ([replace(stream, region=names[stream.region]) for stream in all] for all in (self.streams, self.uncached))
+        return Footprint(tuple(streams), self.trips, tuple(uncached))
 
-    def touched(self) -> dict[str, int]:
-        """Bytes of each region that the block touches at all (overlapping pieces count several times)."""
+    def touched(self, cached: bool = True) -> dict[str, int]:
+        """Bytes of each region that the block touches at all, through L2 or past it (overlapping pieces count several times)."""
         totals: dict[str, int] = {}
-        for stream in self.streams:
+        for stream in self.streams if cached else self.uncached:
             totals[stream.region] = totals.get(stream.region, 0) + self._distinct(stream, 0)
         return totals
 
@@ -72,6 +76,7 @@ class Footprint:
 def footprint(block: Block) -> Footprint:
     """The footprint of a block."""
     streams: list[Stream] = []
+    uncached: list[Stream] = []
     trips: list[int] = []
 
     def visit(body: Iterable[Statement], loops: tuple[int, ...], variables: tuple[str, ...]) -> None:
@@ -84,7 +89,8 @@ def footprint(block: Block) -> Footprint:
                 write = statement.dst.buffer is Buffer.GM
                 operand = statement.dst if write else statement.src
                 steps = {name for name, step in operand.offset.terms if step}
-                streams.append(Stream(operand.name, write, statement.bytes, loops, tuple(name in steps for name in variables)))
+                kind = streams if statement.cached else uncached
+                kind.append(Stream(operand.name, write, statement.bytes, loops, tuple(name in steps for name in variables)))
 
     visit(block.body, (), ())
-    return Footprint(tuple(streams), tuple(trips))
+    return Footprint(tuple(streams), tuple(trips), tuple(uncached))

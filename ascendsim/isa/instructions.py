@@ -108,6 +108,7 @@ class Move:
             "aipp" (images converted on the way into L1; the target gets more bytes than the bursts hold).
         src_stride, dst_stride: Bytes from the start of one burst to the next (0 = contiguous).
         aligned: Whether every burst starts on a GM transaction boundary (512 B).
+        cached: Whether a read goes through L2 (Ascend C: a tensor whose L2 cache hint is CACHE_MODE_DISABLE does not).
     """
 
     pipe: Pipe
@@ -119,6 +120,7 @@ class Move:
     src_stride: int = 0
     dst_stride: int = 0
     aligned: bool = True
+    cached: bool = True
 
     @property
     def bytes(self) -> int:
@@ -198,10 +200,16 @@ class Scalar:
 
 @dataclass(frozen=True, slots=True)
 class SetFlag:
-    """Adds one to a flag when everything before it in `pipe` is complete. Does not hold the pipe up."""
+    """Adds one to a flag when everything before it in `pipe` is complete. Does not hold the pipe up.
+
+    Attributes:
+        unit_flag: Ascend C's UnitFlag, from mmad to FIXPIPE on split cores: FIXPIPE follows the last mmad unit by unit of 512 B, so the
+            flag is there as soon as FIXPIPE, which stores at its own rate, will not overtake it.
+    """
 
     pipe: Pipe
     flag: str
+    unit_flag: bool = False
 
 
 @dataclass(frozen=True, slots=True)

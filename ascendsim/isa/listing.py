@@ -125,7 +125,8 @@ def _line(instruction: Instruction, slots: dict[str, int]) -> str:
                 f" {side} stride {stride}" for side, stride in (("src", instruction.src_stride), ("dst", instruction.dst_stride)) if stride
             )
             unaligned = "" if instruction.aligned else " unaligned"
-            size = f"{instruction.bursts} x {instruction.burst_bytes} B{strides}{unaligned}"
+            around = "" if instruction.cached else " uncached"
+            size = f"{instruction.bursts} x {instruction.burst_bytes} B{strides}{unaligned}{around}"
             return f"{pipe + '.' + instruction.kind:12s} {text(instruction.dst)} <- {text(instruction.src)}   {size}"
         case Img2Col():
             detail = f"{instruction.bytes} B, stride {instruction.stride_w}, {instruction.input_rows} input rows"

@@ -21,7 +21,7 @@ _FIELDS: dict[type, Callable[[Any], tuple[Any, ...]]] = {
     Vector: attrgetter("pipe._name_", "op", "dtype", "elements", "calls", "bank_conflict", "dst.name"),
     Img2Col: attrgetter("pipe._name_", "dst.buffer._name_", "bytes", "stride_w", "input_rows"),
     Scalar: attrgetter("pipe._name_", "cycles", "what"),
-    SetFlag: attrgetter("pipe._name_", "flag"),
+    SetFlag: attrgetter("pipe._name_", "flag", "unit_flag"),
     WaitFlag: attrgetter("pipe._name_", "flag"),
 }
 _MOVE = attrgetter(
@@ -32,6 +32,7 @@ _MOVE = attrgetter(
     "src_stride",
     "dst_stride",
     "aligned",
+    "cached",
     "src.buffer._name_",
     "dst.buffer._name_",
 )

@@ -5,7 +5,7 @@ to the loop's first step until its trips are done. An entry of a run is `(lane, 
 scalar unit itself), ticks that the scalar unit spends on issuing it, and the operation, a tuple that starts with its kind:
 
     (FIXED, occupancy, latency, head, reads, write, instruction)     a unit works for a known time
-    (SET, flag, instruction)    (WAIT, flag, instruction)
+    (SET, flag, ticks by which it fires early, instruction)    (WAIT, flag, instruction)
     (TRANSFER, occupancy, index of the link demand, instruction)
 """
 
@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from ascendsim.core.errors import CompileError, suggest
+from ascendsim.isa.cost_compute import unit_flag_cycles
 from ascendsim.isa.cost_model import LinkDemand
 from ascendsim.isa.costs import cost
 from ascendsim.isa.footprint import Footprint, footprint
@@ -67,7 +68,9 @@ class CompiledBlock:
         scalar_sets: Whether the scalar unit sets flags that pipes may wait for.
         demands: Link demands of the transfers, each with the number of its region.
         visits: Of each transfer, how often the loops around it come back to the same bytes.
-        read_bytes, write_bytes: Useful bytes by number of the region over the whole block.
+        read_bytes, uncached_bytes, write_bytes: Useful bytes by number of the region over the whole block: read through L2, read past
+            it, written.
+        touched: By number of the region, different bytes that the block reads or writes.
         footprint: What the block touches in global memory, for reuse in L2.
         macs: Useful multiply-accumulates of the whole block.
         operands: Vector operands that results are tracked for.
@@ -87,8 +90,10 @@ class CompiledBlock:
     demands: list[tuple[int, LinkDemand]] = field(default_factory=list)
     visits: list[int] = field(default_factory=list)
     read_bytes: dict[int, int] = field(default_factory=dict)
+    uncached_bytes: dict[int, int] = field(default_factory=dict)
     write_bytes: dict[int, int] = field(default_factory=dict)
     footprint: Footprint = field(default_factory=lambda: Footprint((), ()))
+    touched: dict[int, int] = field(default_factory=dict)
     macs: int = 0
     operands: int = 0
 
@@ -118,6 +123,7 @@ class _Compiler:
         self.code: list[Run | LoopEnd] = []
         self.trips: list[int] = []
         self.open: list[Loop] = []  # loops around the statement that is being compiled
+        self.mmad: Mmad | None = None  # the last one
         self.result = CompiledBlock(block, number, regions, flags=block.flags)
         self.regions = {name: number for number, name in enumerate(regions)}
 
@@ -133,6 +139,9 @@ class _Compiler:
             (self.lanes.get(flag.source, SCALAR_LANE), self.lanes.get(flag.target, SCALAR_LANE)) for flag in self.block.flags
         )
         result.footprint = footprint(self.block)
+        for cached in (True, False):
+            for region, size in result.footprint.touched(cached).items():
+                result.touched[self.regions[region]] = result.touched.get(self.regions[region], 0) + size
         result.operands = len(self.operands)
         return result
 
@@ -182,7 +191,8 @@ class _Compiler:
             region = self.regions[price.link.region]
             self.result.demands.append((region, price.link))
             self.result.visits.append(self.visits_of(instruction))
-            totals = self.result.write_bytes if price.link.write else self.result.read_bytes
+            result = self.result
+            totals = result.write_bytes if price.link.write else result.read_bytes if price.link.cached else result.uncached_bytes
             totals[region] = totals.get(region, 0) + price.link.bytes * times
             return lane, issue, (TRANSFER, occupancy, len(self.result.demands) - 1, instruction)
         self.heads[lane] = max(self.heads.get(lane, 0), price.head * self.cycle)
@@ -197,6 +207,7 @@ class _Compiler:
 
     def count(self, instruction: Instruction, times: int) -> None:
         if isinstance(instruction, Mmad):
+            self.mmad = instruction
             self.result.macs += instruction.m * instruction.k * instruction.n * times
 
     def visits_of(self, instruction: Instruction) -> int:
@@ -224,9 +235,21 @@ class _Compiler:
             raise CompileError(
                 f"flag {flag.name!r}", f"may be {verb} by {allowed.value} only", instruction.pipe.value, "declare another flag"
             )
-        kind = SET if is_set else WAIT
+        operation: Operation = (WAIT, number, instruction)
+        if isinstance(instruction, SetFlag):
+            operation = (SET, number, self.early_ticks(instruction), instruction)
         if instruction.pipe is Pipe.S:
             self.result.scalar_sets |= is_set
-            return SCALAR_LANE, self.issue_ticks(1), (kind, number, instruction)
+            return SCALAR_LANE, self.issue_ticks(1), operation
         lane = self.lanes.setdefault(instruction.pipe, len(self.lanes))
-        return lane, self.issue_ticks(1), (kind, number, instruction)
+        return lane, self.issue_ticks(1), operation
+
+    def early_ticks(self, instruction: SetFlag) -> int:
+        """By how much a flag fires before the end of the mmad ahead of it, if FIXPIPE follows that mmad unit by unit."""
+        if not instruction.unit_flag:
+            return 0
+        if self.mmad is None or instruction.pipe is not Pipe.M or not self.soc.cube.unit_flag:
+            raise CompileError(
+                f"flag {instruction.flag!r}", "can be a UnitFlag only after an mmad on chips that have it", remedy="set a plain flag"
+            )
+        return unit_flag_cycles(self.mmad, self.soc) * self.cycle

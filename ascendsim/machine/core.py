@@ -375,7 +375,7 @@ def _pipe(core: CoreRun, lane: Lane) -> Generator[Event, None, None]:
                 if at > local:
                     local = at
         elif kind == SET:
-            fire(core, operation[1], (complete if complete > local else local) + flag_ticks)
+            fire(core, operation[1], (complete if complete > local else local) - operation[2] + flag_ticks)
         else:
             _, occupancy, index, instruction = operation
             transfer = transfers[index]

@@ -70,7 +70,6 @@ class L2State:
 
     def __init__(self, spec: L2Spec, memory: MemoryPlan, placed: Iterable[str] = (), kept: Iterable[str] = ()) -> None:
         self._bypass = spec.software_managed
-        self.same_line_is_slow = spec.same_line_bytes_per_cycle is not None
         self._capacity = 0 if spec.software_managed else (spec.size or 0)
         self._regions = Regions(memory)
         self._placed = {self._regions.root(name) for name in placed}

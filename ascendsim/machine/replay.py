@@ -98,7 +98,7 @@ def _entry_key(run: TaskRun) -> Hashable:
     """All that decides a task's time on free cores."""
     shares = run.shares
     blocks = [(block.compiled.number, block.count, tuple([_region_key(shares, name) for name in block.regions])) for block in run.blocks]
-    return shares.bypass, run.in_step, shares.evicted.as_integer_ratio(), tuple(blocks)
+    return shares.bypass, run.readers, shares.evicted.as_integer_ratio(), tuple(blocks)
 
 
 def _region_key(shares: Shares, name: str) -> Hashable:

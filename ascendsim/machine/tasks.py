@@ -10,13 +10,13 @@ from typing import TypeAlias
 
 from simpy.events import Event
 
-from ascendsim.isa.cost_model import LinkDemand
 from ascendsim.isa.program import Access, CoreKind, Task
-from ascendsim.machine.clock import UNITS_PER_BYTE, Clock
+from ascendsim.machine.binding import Binding, Readers
+from ascendsim.machine.clock import Clock
 from ascendsim.machine.compiled import CompiledBlock
 from ascendsim.machine.core import CoreRun, Transfer
-from ascendsim.machine.l2 import ALL, NONE, UNDIVIDED, L2State, Shares, part
-from ascendsim.machine.links import WEIGHT, FlowClass, Link, Links, capacities
+from ascendsim.machine.l2 import ALL, NONE, UNDIVIDED, L2State, part
+from ascendsim.machine.links import Links
 from ascendsim.machine.reuse import fetched_again, fetched_bytes
 from ascendsim.soc.spec import SocSpec
 from ascendsim.trace.records import TaskRecord
@@ -80,11 +80,11 @@ class Traffic:
 
     Attributes:
         again: By number of the region, see `reuse.fetched_again`.
-        in_step: Whether all cores read the same lines together.
+        readers: By block and number of its region, who reads the same bytes.
     """
 
     again: tuple[tuple[int, Fraction], ...]
-    in_step: bool
+    readers: tuple[tuple[Readers, ...], ...]
 
 
 KnownTraffic: TypeAlias = dict[Hashable, Traffic]
@@ -112,16 +112,19 @@ class TaskRun:
         self.shares = UNDIVIDED
         self.running: list[CoreRun] = []
         self._bound: dict[tuple[int, int], list[Transfer]] = {}
-        self.in_step = False  # all cores that run it read the same lines together
+        self.readers: tuple[tuple[Readers, ...], ...] = ()  # see `Traffic`
         self.work = Work()
         self._figures: Figures | None = None
-        self._read, self._written = self._moved(write=False), self._moved(write=True)
+        self._read = self._moved(lambda compiled: compiled.read_bytes)
+        self._uncached = self._moved(lambda compiled: compiled.uncached_bytes)
+        self._written = self._moved(lambda compiled: compiled.write_bytes)
 
     def enter_l2(self, state: L2State, known: KnownTraffic) -> None:
         """Judges the task's traffic against what L2 holds now; `known` keeps what was worked out for tasks before."""
         reads = state.accesses(self.task, self._read, write=False)
         writes = state.accesses(self.task, self._written, write=True)
-        accesses = [*reads, *writes]
+        around = state.accesses(self.task, self._uncached, write=False) if self._uncached else []
+        accesses = [*reads, *writes, *around]
         numbers: dict[str, int] = {}
         for access in accesses:
             numbers.setdefault(access.region, len(numbers))
@@ -129,19 +132,18 @@ class TaskRun:
         key = (tuple(blocks), tuple([(numbers[access.region], access.unique_bytes, access.write) for access in accesses]))
         traffic = known.get(key)
         if traffic is None:
-            again = fetched_again(reads, self._fetched(accesses, state.capacity))
-            in_step = state.same_line_is_slow and self._reads_in_step(reads)
-            traffic = known[key] = Traffic(tuple([(numbers[name], share) for name, share in again.items()]), in_step)
+            again = fetched_again(reads, self._fetched([*reads, *writes], state.capacity))
+            traffic = known[key] = Traffic(tuple([(numbers[name], share) for name, share in again.items()]), self._sharing(accesses))
         names = tuple(numbers)
-        self.in_step = traffic.in_step
+        self.readers = traffic.readers
         self.shares = state.enter(reads, writes, {names[number]: share for number, share in traffic.again})
 
-    def _moved(self, write: bool) -> dict[str, int]:
-        """Useful bytes that all blocks move, by region."""
+    def _moved(self, bytes_of: Callable[[CompiledBlock], Mapping[int, int]]) -> dict[str, int]:
+        """Useful bytes that all blocks move in one way, by region."""
         totals: dict[str, int] = {}
         for block in self.blocks:
             compiled, regions, count = block.compiled, block.regions, block.count
-            for region, size in (compiled.write_bytes if write else compiled.read_bytes).items():
+            for region, size in bytes_of(compiled).items():
                 totals[regions[region]] = totals.get(regions[region], 0) + size * count
         return totals
 
@@ -168,23 +170,25 @@ class TaskRun:
         if known is None:
             compiled, regions = self.blocks[index].compiled, self.blocks[index].regions
             cycle = clock.cycle(compiled.block.core)
-            slowdown = _same_line_slowdown(soc) if self.in_step else Fraction(1)
-            abreast = self._abreast(self.blocks[index])
+            binding = Binding(self.shares, soc, clock, cycle, cores, self._abreast(self.blocks[index]))
             known = [
-                bind(demand, regions[region], visits, abreast, self.shares, slowdown, soc, clock, cycle, cores, links.number_of)
+                binding.transfer(demand, regions[region], visits, self.readers[index][region], links.number_of)
                 for (region, demand), visits in zip(compiled.demands, compiled.visits, strict=True)
             ]
             self._bound[index, cores] = known
         return known
 
-    def _reads_in_step(self, reads: Sequence[Access]) -> bool:
-        """Whether all cores do the same and each reads all that the task reads, so that nothing sets them apart."""
-        if len(self.blocks) != 1 or self._abreast(self.blocks[0]) == 1 or not reads:
-            return False
-        (block,) = self.blocks
-        names = dict(zip(block.compiled.regions, block.regions, strict=True))
-        touched = {names[region]: size for region, size in block.compiled.footprint.touched().items()}
-        return all(touched.get(access.region, 0) >= access.unique_bytes for access in reads)
+    def _sharing(self, accesses: Sequence[Access]) -> tuple[tuple[Readers, ...], ...]:
+        """See `Traffic.readers`; pieces of one core may overlap, so that several means twice as many bytes as there are."""
+        unique: dict[str, int] = {}
+        for access in accesses:
+            unique[access.region] = max(unique.get(access.region, 0), access.unique_bytes)
+        touched = [
+            {name: block.compiled.touched.get(number, 0) * self._abreast(block) for number, name in enumerate(block.regions)}
+            for block in self.blocks
+        ]
+        together = {name: sum(own.get(name, 0) for own in touched) for name in unique}
+        return tuple(tuple([Readers(together[name] >= 2 * unique[name], own[name] >= 2 * unique[name]) for name in own]) for own in touched)
 
     def absorb(self, run: CoreRun, dispatched: int) -> None:
         """Adds up what a finished run did; `dispatched` is the tick at which its cores got it."""
@@ -221,7 +225,7 @@ class TaskRun:
             block_ticks=self.work.block_ticks,
             read_bytes={
                 "l2": self.through_l2(read, self.shares.read_miss),
-                "ddr": math.floor(missed),
+                "ddr": math.floor(missed) + sum(self._uncached.values()),
             },
             write_bytes={"l2": self.through_l2(write, through), "ddr": math.floor(to_dram)},
             macs=sum(block.compiled.macs * block.count for block in self.blocks),
@@ -251,76 +255,3 @@ class TaskRun:
             launch_start=self.launch[0],
             launch_end=self.launch[1],
         )
-
-
-def bind(
-    demand: LinkDemand,
-    region: str,
-    visits: int,
-    abreast: int,
-    shares: Shares,
-    slowdown: Fraction,
-    soc: SocSpec,
-    clock: Clock,
-    cycle: int,
-    cores: int,
-    number_of: Callable[[FlowClass], int],
-) -> Transfer:
-    """A demand on a region as work, flow class and latency, given the share of its region that goes to DRAM.
-
-    Work is counted in L2 bytes. Where reads and writes share one DRAM bus, writes load it in proportion to the two rates.
-
-    Args:
-        visits: How often the block comes back to the same bytes.
-        abreast: Cores that run the block side by side, whether they are simulated as one group or each by itself.
-        slowdown: How much longer L2 takes for reads.
-    """
-    miss = (shares.write_through if demand.write else shares.read_miss)[region]
-    fetched = Fraction(demand.dram_bytes)
-    if not demand.write and region in shares.read_spread:
-        fetched = min(fetched, shares.read_spread[region] * demand.least_dram_bytes)
-    ratio = fetched / demand.l2_bytes if demand.l2_bytes else Fraction(1)
-    useful = Fraction(demand.bytes, demand.l2_bytes) if demand.l2_bytes else Fraction(1)
-    to_dram = miss * ratio
-    read = Fraction(0) if demand.write else to_dram
-    write = (to_dram if demand.write else Fraction(0)) + shares.evicted * useful * (1 if demand.write else miss)
-    if soc.dram.half_duplex:
-        read, write = read + write * Fraction(soc.dram.read_gb_per_s) / Fraction(soc.dram.write_gb_per_s), Fraction(0)
-    around_l2 = shares.bypass and miss == ALL
-    through_l2 = 0 if around_l2 else WEIGHT
-    weights = (
-        0 if demand.write else math.ceil(through_l2 * slowdown),
-        through_l2 if demand.write else 0,
-        math.ceil(read * WEIGHT),
-        math.ceil(write * WEIGHT),
-    )
-    latency = demand.hit_latency + math.ceil(max(0, demand.miss_latency - demand.hit_latency) * miss)
-    if around_l2:
-        latency = demand.miss_latency
-    width = clock.width(demand.port_bytes_per_cycle, cycle)
-    if not demand.write and visits > 1 and 0 < miss * visits <= 1:
-        width = min(width, _rate_over_visits(visits, miss * ratio * visits, capacities(soc, clock), abreast))
-    cap = max(1, width)
-    return Transfer(max(1, demand.l2_bytes * UNITS_PER_BYTE), number_of(FlowClass(cap, weights, cores)), latency * cycle)
-
-
-def _rate_over_visits(visits: int, first: Fraction, capacity: Sequence[int], abreast: int) -> int:
-    """Rate of a core that reads the same bytes `visits` times: from DRAM at first, from L2 after that, one after the other.
-
-    Cores in lock-step do so together, so neither link works while the other one is the bottleneck.
-
-    Args:
-        first: DRAM bytes for each L2 byte of the first visit.
-        capacity: Work units per tick of each link.
-        abreast: Cores that do so at the same time.
-    """
-    from_l2 = Fraction(abreast, capacity[Link.L2_READ])
-    from_dram = first * Fraction(abreast, capacity[Link.DRAM_READ])
-    return int(visits / (max(from_l2, from_dram) + (visits - 1) * from_l2))
-
-
-def _same_line_slowdown(soc: SocSpec) -> Fraction:
-    """How much longer L2 takes where all cores ask for the same lines at the same time."""
-    limit = soc.l2.same_line_bytes_per_cycle
-    whole = soc.l2.read_bytes_per_cycle_per_core * soc.ai_cores
-    return Fraction(1) if limit is None else max(Fraction(1), Fraction(whole) / Fraction(limit))

@@ -20,6 +20,7 @@ class CubeSpec:
     latency_cycles: int  # until a dependent read sees the result
     gap_cycles: int  # between independent mmads
     odd_size_penalty: bool  # v100: + (k1 - 2) cycles if k1 > 1 and m1 or n1 is odd
+    unit_flag: bool  # FIXPIPE can follow an mmad unit by unit of 512 B
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,9 +81,9 @@ class PortSpec:
 class DmaSpec:
     """DMA engines between global memory and the buffers of a core."""
 
-    burst_cycles: float  # least time of one burst of a strided transfer
-    nd2nz_row_cycles: float  # extra time of one row whose layout changes to fractals on the way
-    nd2nz_latency_cycles: int  # how much later the first result of such a transfer is there
+    reads_hold_requests: bool  # the path's width is what whole requests reach at L2's latency: short bursts and misses get less
+    burst_cycles: float  # least time of one burst of a strided store out of UB
+    nd2nz_latency_cycles: int  # how much later the first result is there if the layout changes to fractals on the way
     ragged_efficiency: float  # rate factor of rows that do not start and end with 32 B blocks
     ragged_row_cycles: float  # least time of such a row on the way to or from UB, where it is an instruction of its own
     ragged_nd2nz_bytes_per_cycle: float | None  # rate of such rows where the layout changes; None = as ragged_efficiency says
@@ -100,7 +101,7 @@ class L2Spec:
     read_bytes_per_cycle_per_core: float  # fair share with all cores busy; the chip has this times the core count
     write_bytes_per_cycle_per_core: float
     request_bytes: int  # what a core asks L2 for at a time; a burst is rounded up to it
-    same_line_bytes_per_cycle: float | None  # whole chip, while all cores read the same lines in step; None = no such limit is known
+    same_line_bytes_per_cycle: float | None  # whole chip, of lines that several cores read; None = no such limit is known
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +112,9 @@ class DramSpec:
     write_gb_per_s: float
     half_duplex: bool  # reads and writes share one bus
     read_latency_cycles: int
+    uncached_latency_cycles: int  # of reads that pass L2 by
     write_latency_cycles: int
+    same_line_bytes_per_cycle: float | None  # whole chip, of reads past L2 that several cores make in step; None = no such limit is known
     transaction_bytes: int  # smallest transfer; a burst is rounded up to it
     short_burst_efficiency: float  # rate factor of strided bursts below a transaction, whose rest L2 keeps
     unaligned_efficiency: float  # rate factor of bursts that do not start on a transaction boundary

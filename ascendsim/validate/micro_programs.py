@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ascendsim.core.dtypes import DType
 from ascendsim.core.formats import Format, ceil_div
-from ascendsim.isa.instructions import Affine, Buffer, Mmad, Move, Operand, Pipe, Vector
-from ascendsim.isa.program import BlockGroup, CoreKind, MemoryPlan, Program, Region, Task, TaskKind
+from ascendsim.isa.instructions import Affine, Buffer, Loop, Mmad, Move, Operand, Pipe, Scalar, SetFlag, Statement, Vector
+from ascendsim.isa.program import Block, BlockGroup, CoreKind, MemoryPlan, Program, Region, Task, TaskKind
 from ascendsim.lower.emit import BlockBuilder, plus, times
 from ascendsim.lower.templates.cube import product_of
 from ascendsim.lower.templates.cube_block import CubeWriter
@@ -20,6 +20,7 @@ from ascendsim.opset.work import CubeWork, Ref
 from ascendsim.soc import SocSpec
 
 _HALF = 2  # bytes of a float16 element
+_TILE_READY = "l0c_full"  # flag of the Cube template: a tile of the result is in L0C
 _MOST_LOADS = 8  # that a hand-written matmul keeps in L1 (the depth of the vendor's example)
 Build = Callable[[SocSpec], Program]
 
@@ -133,6 +134,7 @@ class Walk:
         pitch: Elements from row to row if not `columns`.
         shared: Every core reads the whole matrix, in blocks of rows; else a share of the rows.
         rotated: Core i starts at block i.
+        cached: Through L2.
     """
 
     rows: int
@@ -145,6 +147,7 @@ class Walk:
     pitch: int = 0
     shared: bool = False
     rotated: bool = False
+    cached: bool = True
 
     @property
     def bytes(self) -> int:
@@ -181,7 +184,8 @@ def _reader(soc: SocSpec, walk: Walk, first: int) -> BlockBuilder:
             tile = Tile.strided("matrix", offset, height, width * _HALF, pitch)
             into = Operand(target.buffer, target.name, tile.bytes)
             layout = "nd2nz" if walk.to_l1 else "copy"
-            b.emit(Move(Pipe.MTE2, into, tile.operand, tile.bursts, tile.burst_bytes, layout, src_stride=tile.stride, aligned=tile.aligned))
+            move = Move(Pipe.MTE2, into, tile.operand, tile.bursts, tile.burst_bytes, layout, src_stride=tile.stride, aligned=tile.aligned)
+            b.emit(replace(move, cached=walk.cached))
 
     with b.loop("slice", walk.slices) as s, b.loop("pass", walk.repeats):
         start = times(s, columns * _HALF)
@@ -205,10 +209,14 @@ class Product:
         share: Rows and columns of one core.
         base: m, n, k of one mmad.
         steps: mmads along k that one load of the operands serves.
-        keeps_a: A's panel stays in L1.
+        keeps: Operand whose panel stays in L1, "a" or "b". While B stays, the next load of A goes ahead of the work on this one.
 
-    L1 holds as many loads as fit, at most `_MOST_LOADS`.
         out: Element type of the result.
+        head_us: From the start of the kernel to its first transfer.
+        slots: Loads that L1 keeps, 0 = as many as fit, at most `_MOST_LOADS`.
+        unit_flag: FIXPIPE follows the last mmad of a tile unit by unit.
+        a_transposed, b_transposed: A lies as k x m, B as n x k.
+        staggered: Every core starts at a chunk of k of its own.
     """
 
     m: int
@@ -218,7 +226,13 @@ class Product:
     base: tuple[int, int, int]
     steps: int = 1
     out: DType = DType.FLOAT16
-    keeps_a: bool = False
+    keeps: str = ""
+    head_us: float = 0.0
+    slots: int = 0
+    unit_flag: bool = False
+    a_transposed: bool = False
+    b_transposed: bool = False
+    staggered: bool = False
 
 
 def matmul(product: Product) -> Build:
@@ -226,22 +240,39 @@ def matmul(product: Product) -> Build:
     p = product
 
     def build(soc: SocSpec) -> Program:
-        a = Ref("a", (p.m, p.k), DType.FLOAT16, Format.ND, p.m * p.k * _HALF)
-        b = Ref("b", (p.k, p.n), DType.FLOAT16, Format.ND, p.k * p.n * _HALF)
+        a = Ref("a", (p.k, p.m) if p.a_transposed else (p.m, p.k), DType.FLOAT16, Format.ND, p.m * p.k * _HALF)
+        b = Ref("b", (p.n, p.k) if p.b_transposed else (p.k, p.n), DType.FLOAT16, Format.ND, p.k * p.n * _HALF)
         c = Ref("c", (p.m, p.n), p.out, Format.ND, p.m * p.n * p.out.itemsize)
-        work = CubeWork(p.m, p.k, p.n, a, b, c)
+        work = CubeWork(p.m, p.k, p.n, a, b, c, transpose_a=p.a_transposed, transpose_b=p.b_transposed)
         wanted = product_of(work, soc)
         (share_m, share_n), (base_m, base_n, base_k) = p.share, p.base
         step = base_k // ROWS
         load = (base_m + base_n) * base_k * p.steps * _HALF
-        slots = min(_MOST_LOADS, (soc.buffers.l1 or 0) // load)
-        hold = "a" if p.keeps_a else ""
-        tiling = Tiling(1, 1, share_m, share_n, base_m, base_n, step * p.steps, step, hold, 1, 0.0, base_m, slots)
+        slots = p.slots or min(_MOST_LOADS, (soc.buffers.l1 or 0) // load)
+        tiling = Tiling(1, 1, share_m, share_n, base_m, base_n, step * p.steps, step, p.keeps, 1, 0.0, base_m, slots)
         axes = [(1, 1), (1, 1), (p.m, share_m), (p.n, share_n)]
-        groups = [
-            BlockGroup(CubeWriter(work, wanted, tiling, soc, Expansion(soc), (m, n)).write(1, 1, m, n), count)
-            for (_, _, m, n), count in share_groups(axes)
-        ]
+        head = Scalar(round(max(0.0, p.head_us - soc.launch.kernel_init_ns / 1e3) * soc.frequency_mhz), "initialise the library")
+
+        def block(m: int, n: int) -> Block:
+            written = CubeWriter(work, wanted, tiling, soc, Expansion(soc), (m, n)).write(1, 1, m, n)
+            body = _with_unit_flag(written.body) if p.unit_flag else written.body
+            return replace(written, body=(head, *body) if head.cycles else body)
+
+        groups = [BlockGroup(block(m, n), count) for (_, _, m, n), count in share_groups(axes)]
+        if p.staggered:
+            groups = [BlockGroup(group.block, 1) for group in groups for _ in range(group.count)]
         return one_task(groups, {"a": a.bytes, "b": b.bytes, "c": c.bytes})
 
     return build
+
+
+def _with_unit_flag(body: Sequence[Statement]) -> tuple[Statement, ...]:
+    """The same statements with UnitFlag between mmad and FIXPIPE."""
+    changed: list[Statement] = []
+    for statement in body:
+        if isinstance(statement, Loop):
+            statement = replace(statement, body=_with_unit_flag(statement.body))
+        elif isinstance(statement, SetFlag) and statement.pipe is Pipe.M and statement.flag == _TILE_READY:
+            statement = replace(statement, unit_flag=True)
+        changed.append(statement)
+    return tuple(changed)

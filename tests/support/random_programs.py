@@ -31,7 +31,7 @@ def random_chip(random: Random) -> SocSpec:
     changes["dram"] = dram
     l2: dict[str, object] = {"software_managed": random.random() < 0.3, "size": random.choice((0, 50_000, 1 << 20))}
     changes["l2"] = l2 | {"request_bytes": random.choice((32, 128)), "same_line_bytes_per_cycle": random.choice((None, 24.0))}
-    changes["dma"] = {"burst_cycles": random.choice((0, 9.4)), "nd2nz_row_cycles": random.choice((0, 1.35))}
+    changes["dma"] = {"burst_cycles": random.choice((0, 9.4)), "reads_hold_requests": random.random() < 0.5}
     changes["vector"] = {"bank_groups": random.choice((None, 16))}
     issue: dict[str, object] = {"scalar_cycles": random.choice((0, 1, 3)), "flag_cycles": random.choice((0, 4))}
     if random.random() < 0.5:

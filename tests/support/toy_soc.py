@@ -39,6 +39,7 @@ TOY = SocSpec(
         latency_cycles=15,
         gap_cycles=2,
         odd_size_penalty=False,
+        unit_flag=False,
     ),
     vector=VectorSpec(
         bytes_per_cycle=256,
@@ -75,8 +76,8 @@ TOY = SocSpec(
         fixpipe_elements_per_cycle=None,
     ),
     dma=DmaSpec(
+        reads_hold_requests=False,
         burst_cycles=0,
-        nd2nz_row_cycles=0,
         nd2nz_latency_cycles=0,
         ragged_efficiency=0.8,
         ragged_row_cycles=0,
@@ -100,6 +101,8 @@ TOY = SocSpec(
         read_latency_cycles=300,
         write_latency_cycles=200,
         transaction_bytes=512,
+        uncached_latency_cycles=400,
+        same_line_bytes_per_cycle=None,
         short_burst_efficiency=1,
         unaligned_efficiency=0.5,
         max_in_flight=4,

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from ascendsim.core.errors import CompileError
+from ascendsim.isa.cost_compute import unit_flag_cycles
 from ascendsim.isa.costs import cost
 from ascendsim.isa.instructions import Buffer, Img2Col, Mmad, Move, Operand, Pipe, Scalar, SetFlag, Vector
 from ascendsim.isa.program import CoreKind
@@ -196,6 +197,58 @@ def test_ragged_rows_to_and_from_ub_are_an_instruction_each() -> None:
 def test_rows_of_whole_blocks_and_rows_to_l1_share_an_instruction(target: Buffer, burst: int) -> None:
     ragged = move(Pipe.MTE2, Buffer.GM, target, 64, burst, src_stride=4096)
     assert cost(ragged, toy(dma={"ragged_row_cycles": 45})).link == cost(ragged, TOY).link
+
+
+HOLDING = {
+    "dma": {"reads_hold_requests": True},
+    "l2": {"line_bytes": 512, "read_latency_cycles": 100},
+    "dram": {"read_latency_cycles": 150},
+}
+
+
+@pytest.mark.parametrize(
+    ("bursts", "burst", "stride", "requests"),
+    [(64, 128, 4096, 64), (64, 512, 4096, 64), (64, 640, 4096, 128), (1, 4096, 0, 8), (8, 512, 512, 8), (1, 32, 0, 1)],
+)
+def test_a_short_burst_takes_a_request_of_its_own(bursts: int, burst: int, stride: int, requests: int) -> None:
+    """The path of 64 B a cycle carries a request of 512 B in 8 cycles, and a shorter one in as many."""
+    for kind, target in (("copy", Buffer.UB), ("nd2nz", Buffer.L1)):
+        link = cost(move(Pipe.MTE2, Buffer.GM, target, bursts, burst, kind=kind, src_stride=stride), toy(**HOLDING)).link
+        assert link is not None
+        assert link.l2_bytes / link.port_bytes_per_cycle == pytest.approx(8 * requests)
+        assert link.miss_slowdown == 1.5  # 150 cycles of DRAM over 100 of L2
+
+
+def test_stores_and_chips_without_the_figure_know_no_requests() -> None:
+    store = cost(move(Pipe.MTE3, Buffer.UB, Buffer.GM, 64, 128, dst_stride=4096), toy(**HOLDING)).link
+    load = cost(move(Pipe.MTE2, Buffer.GM, Buffer.UB, 64, 128, src_stride=4096), TOY).link
+    for link in (store, load):
+        assert link is not None
+        assert link.miss_slowdown == 1
+        assert link.l2_bytes / link.port_bytes_per_cycle == pytest.approx(64 * 128 / 64)
+
+
+def test_reads_past_l2_pay_requests_and_their_own_latency() -> None:
+    chip = toy(**(HOLDING | {"dram": {"read_latency_cycles": 150, "uncached_latency_cycles": 250}}))
+    read = move(Pipe.MTE2, Buffer.GM, Buffer.UB, 64, 128, src_stride=4096)
+    cached, around = cost(read, chip).link, cost(replace(read, cached=False), chip).link
+    assert cached is not None
+    assert around is not None
+    assert (cached.dram_bytes, around.dram_bytes) == (64 * 512, 64 * 128)  # whole transactions, requests
+    assert (around.cached, around.miss_latency, around.miss_slowdown) == (False, 250, 2.5)
+
+
+@pytest.mark.parametrize(
+    ("k", "rate", "early"),
+    [
+        (64, 64, 512 * 255 // 256),  # both take 512 cycles: FIXPIPE starts after the first of 256 units
+        (16, 64, 128 * 255 // 256),  # FIXPIPE is the slower one
+        (64, 256, 128 * 255 // 256),  # it starts late enough not to overtake
+    ],
+)
+def test_unit_flag_lets_fixpipe_follow_unit_by_unit(k: int, rate: int, early: int) -> None:
+    chip = toy(ports={"fixpipe_elements_per_cycle": rate}, cube={"gap_cycles": 0})
+    assert unit_flag_cycles(mmad(128, k, 256), chip) == early
 
 
 def test_layout_changes_on_the_way_show_late() -> None:

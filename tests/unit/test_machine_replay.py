@@ -129,6 +129,7 @@ SAMPLES: tuple[Instruction, ...] = (
     Vector("l0c_to_ub", "float32", 256, UB, (L0C,)),
     Scalar(7, "address"),
     SetFlag(Pipe.M, "f"),
+    Move(Pipe.MTE2, UB, gm("x", 64), 1, 64, cached=False),
 )
 FLAGS = (Flag("f", Pipe.M, Pipe.V, 0, 4), Flag("g", Pipe.M, Pipe.V, 1, 4))
 OTHER_NAMES = {"f": "g", "float16": "float32", "float32": "float16", "vadd": "vmuls", "copy": "nd2nz"}

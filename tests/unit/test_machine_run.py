@@ -212,9 +212,10 @@ def test_a_core_that_reads_the_same_bytes_again_waits_for_one_link_after_the_oth
     assert spans(trace, "MTE2")[-1][1] == pytest.approx(once / 32 + 3 * once / 64, abs=64)
 
 
-def test_cores_that_read_only_the_same_lines_in_step_share_a_narrow_path() -> None:
+def test_cores_that_read_the_same_lines_share_a_narrow_path() -> None:
     free, narrow = bare(), bare(l2={"same_line_bytes_per_cycle": 32})
     together = task_of((block(load(4096)), 2), accesses=(Access("x", 4096, 2 * 4096, False),))
+    one_by_one = task_of((block(load(4096)), 1), (block(load(4096), add(1)), 1), accesses=(Access("x", 4096, 2 * 4096, False),))
     apart = task_of((block(load(4096)), 2), accesses=(Access("x", 2 * 4096, 2 * 4096, False),))
 
     def end(task: Task, soc: SocSpec) -> int:
@@ -222,7 +223,69 @@ def test_cores_that_read_only_the_same_lines_in_step_share_a_narrow_path() -> No
 
     assert end(together, narrow) == pytest.approx(2 * 4096 / 32, abs=2)  # 16 B a cycle for each of two cores
     assert end(together, narrow) > end(together, free)
+    assert end(one_by_one, narrow) == pytest.approx(end(together, narrow), abs=2)  # cores that do different things share lines too
     assert end(apart, narrow) == end(apart, free)  # each has lines of its own
+
+
+def around(size: int = 4096) -> Move:
+    return replace(load(size), cached=False)
+
+
+def test_reads_past_l2_load_dram_and_leave_l2_alone() -> None:
+    soc = bare(l2={"read_bytes_per_cycle_per_core": 1}, dram={"uncached_latency_cycles": 70})
+    twice = program_of(
+        task_of((block(around()), 1)),
+        task_of((block(around(), SetFlag(Pipe.MTE2, "f"), WaitFlag(Pipe.V, "f"), add(1), flags=(Flag("f", Pipe.MTE2, Pipe.V),)), 1), id=1),
+        regions=BIG,
+    )
+    trace = run(twice, soc, instructions=True)
+    first, second = spans(trace, "MTE2")
+    assert first == (0, 128)  # 32 B a cycle from DRAM, not 1 from L2
+    assert second[1] - second[0] == 128  # nothing of it was kept
+    assert spans(trace, "V")[0][0] == second[1] + 70
+    assert [task.read_bytes for task in trace.tasks] == [{"l2": 0, "ddr": 4096}] * 2
+
+
+def test_cores_in_step_past_l2_wait_for_one_line_and_staggered_ones_do_not() -> None:
+    soc = bare(dram={"same_line_bytes_per_cycle": 8, "uncached_latency_cycles": 0})
+    in_step = task_of((block(around()), 2), accesses=(Access("x", 4096, 2 * 4096, False),))
+    staggered = task_of((block(around()), 1), (block(around()), 1), accesses=(Access("x", 4096, 2 * 4096, False),))
+    assert run(program_of(in_step, regions=BIG), soc).end == pytest.approx(2 * 4096 / 8, abs=2)
+    assert run(program_of(staggered, regions=BIG), soc).end == pytest.approx(2 * 4096 / 32, abs=2)
+
+
+def test_misses_lower_the_rate_of_an_engine_whose_requests_wait() -> None:
+    """With half of the bytes in DRAM, at twice the latency, the path of 64 B a cycle gets 64 / 1.5."""
+    figures = {"l2": {"read_latency_cycles": 100}, "dram": {"read_latency_cycles": 200, "read_gb_per_s": 1000}}
+    body = block(load(4096), load(4096))
+    task = task_of((body, 1), accesses=(Access("x", 4096, 8192, False),))
+    ends = {}
+    for holding in (False, True):
+        soc = bare(**figures, dma={"reads_hold_requests": holding})
+        ends[holding] = spans(run(program_of(task, regions=BIG), soc, instructions=True), "MTE2")[-1][1]
+    assert ends[False] == pytest.approx(8192 / 64, abs=1)
+    assert ends[True] == pytest.approx(8192 / 64 * 1.5, abs=2)
+
+
+def test_unit_flag_overlaps_mmad_and_fixpipe() -> None:
+    soc = bare(generation="c220", cube={"unit_flag": True}, ports={"l0c_to_gm": 64, "fixpipe_elements_per_cycle": 256})
+    tile = Operand(Buffer.L0C, "c", 128 * 256 * 4)
+    work = Mmad(tile, Operand(Buffer.L0A, "a", 512), Operand(Buffer.L0B, "b", 512), 128, 64, 256)
+    out = Move(Pipe.FIX, gm("y", 4096), tile, 1, 4096, "fixpipe")
+    starts = {}
+    for unit_flag in (False, True):
+        ready = SetFlag(Pipe.M, "f", unit_flag)
+        trace = simulate(block(work, ready, WaitFlag(Pipe.FIX, "f"), out, flags=(Flag("f", Pipe.M, Pipe.FIX),)), soc)
+        starts[unit_flag] = spans(trace, "FIX")[0][0]
+    assert starts == {False: 512, True: 512 - 128 * 255 // 256}  # FIXPIPE takes 128 cycles out of L0C and ends with the mmad
+
+
+def test_unit_flag_needs_an_mmad_and_a_chip_that_has_it() -> None:
+    wait = (WaitFlag(Pipe.FIX, "f"),)
+    flags = (Flag("f", Pipe.M, Pipe.FIX),)
+    for soc, body in ((bare(), (mmad(1), SetFlag(Pipe.M, "f", True))), (bare(cube={"unit_flag": True}), (SetFlag(Pipe.M, "f", True),))):
+        with pytest.raises(CompileError, match="UnitFlag"):
+            simulate(block(*body, *wait, flags=flags), soc)
 
 
 def test_few_transfers_are_in_flight() -> None:

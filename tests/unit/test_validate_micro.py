@@ -15,7 +15,7 @@ from ascendsim.validate.micro_cases import MATMUL, micro_cases
 from ascendsim.validate.micro_rows import LEFT_OUT, micro_rows
 
 _ROWS = 112  # of the published table
-_EXTRA = 6
+_EXTRA = 16
 
 
 @pytest.fixture(scope="module")
@@ -38,13 +38,14 @@ def test_programs_fit_their_chip(case: object) -> None:
 
 
 def test_scores_hold(found: MicroComparison) -> None:
-    """Mean errors may fall, not rise: 0.2 %, 4.2 % without hand-written matmul kernels, and 6.4 % when this was written."""
+    """Mean errors may fall, not rise: 0.2 %, 1.7 % without hand-written matmul kernels, 4.4 %, and 5.7 % where nothing was fitted."""
     table = [outcome for outcome in found.outcomes if not outcome.extra]
     small = [outcome for outcome in table if outcome.family == "Ascend310"]
     large = [outcome for outcome in table if outcome.family == "Ascend910B"]
     assert mean_error(small) < 0.01
-    assert mean_error([outcome for outcome in large if outcome.group != MATMUL]) < 0.05
-    assert mean_error(large) < 0.07
+    assert mean_error([outcome for outcome in large if outcome.group != MATMUL]) < 0.02
+    assert mean_error(large) < 0.05
+    assert mean_error([outcome for outcome in large if not outcome.fitted]) < 0.07
 
 
 def test_figures_name_rows_that_exist(found: MicroComparison) -> None:

@@ -1,0 +1,123 @@
+"""Transfers bound to the links: what the demand of an instruction becomes once it is known what L2 holds and who else reads the same.
+
+Work is counted in L2 bytes. Where reads and writes share one DRAM bus, writes load it in proportion to the two rates. Three effects are
+bound to a transfer's rate:
+
+    misses          where requests hold their place in the engine until they are served, DRAM's latency lowers the engine's rate
+    the same lines  L2, or the DRAM channel behind it, serves the requests of several cores for one address one after the other
+    first visits    a core that comes back to the same bytes waits for DRAM at first and for L2 after that, one after the other
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from fractions import Fraction
+from typing import NamedTuple
+
+from ascendsim.isa.cost_model import LinkDemand
+from ascendsim.machine.clock import UNITS_PER_BYTE, Clock
+from ascendsim.machine.core import Transfer
+from ascendsim.machine.l2 import ALL, Shares
+from ascendsim.machine.links import WEIGHT, FlowClass, Link, capacities
+from ascendsim.soc.spec import SocSpec
+
+
+class Readers(NamedTuple):
+    """Who else reads the bytes of a region.
+
+    Attributes:
+        shared: Whether several cores read them through L2 or past it.
+        in_step: Whether some of these do the same at the same time: cores that run the same kind of block.
+    """
+
+    shared: bool
+    in_step: bool
+
+
+class Binding:
+    """Binds the transfers of one kind of block of a task.
+
+    Args:
+        shares: What share of each region goes to DRAM.
+        cycle: Ticks of a cycle of the block's core.
+        cores: Cores in lock-step that the transfer stands for.
+        abreast: Cores that run the block side by side, whether they are simulated as one group or each by itself.
+    """
+
+    def __init__(self, shares: Shares, soc: SocSpec, clock: Clock, cycle: int, cores: int, abreast: int) -> None:
+        self.shares, self.soc, self.clock = shares, soc, clock
+        self.cycle, self.cores, self.abreast = cycle, cores, abreast
+
+    def transfer(self, demand: LinkDemand, region: str, visits: int, readers: Readers, number_of: Callable[[FlowClass], int]) -> Transfer:
+        """A demand on a region as work, flow class and latency.
+
+        Args:
+            visits: How often the block comes back to the same bytes.
+            readers: Who else reads the same bytes.
+            number_of: Number of a flow class.
+        """
+        shares = self.shares
+        miss = (shares.write_through if demand.write else shares.read_miss)[region] if demand.cached else ALL
+        around_l2 = not demand.cached or (shares.bypass and miss == ALL)
+        fetched = Fraction(demand.dram_bytes)
+        if not demand.write and demand.cached and region in shares.read_spread:
+            fetched = min(fetched, shares.read_spread[region] * demand.least_dram_bytes)
+        ratio = fetched / demand.l2_bytes if demand.l2_bytes else Fraction(1)
+        weights = self._weights(demand, miss, ratio, 0 if around_l2 else 1, readers)
+        latency = demand.hit_latency + math.ceil(max(0, demand.miss_latency - demand.hit_latency) * miss)
+        if around_l2:
+            latency = demand.miss_latency
+        width = self._width(demand, miss, ratio, visits)
+        flow_class = FlowClass(max(1, width), weights, self.cores)
+        return Transfer(max(1, demand.l2_bytes * UNITS_PER_BYTE), number_of(flow_class), latency * self.cycle)
+
+    def _weights(self, demand: LinkDemand, miss: Fraction, ratio: Fraction, through_l2: int, readers: Readers) -> tuple[int, int, int, int]:
+        """Load on each link per byte of L2."""
+        dram = self.soc.dram
+        useful = Fraction(demand.bytes, demand.l2_bytes) if demand.l2_bytes else Fraction(1)
+        to_dram = miss * ratio
+        read, write = (Fraction(0), to_dram) if demand.write else (to_dram, Fraction(0))
+        evicted = self.shares.evicted * useful * (1 if demand.write else miss) if demand.cached else Fraction(0)
+        write += evicted
+        from_l2 = Fraction(0 if demand.write else through_l2)
+        if readers.shared and not demand.write:
+            from_l2 *= self._same_line_slowdown(Link.L2_READ)
+        if readers.in_step and not demand.cached:
+            read *= self._same_line_slowdown(Link.DRAM_READ)
+        if dram.half_duplex:
+            read, write = read + write * Fraction(dram.read_gb_per_s) / Fraction(dram.write_gb_per_s), Fraction(0)
+        to_l2 = through_l2 if demand.write else 0
+        return math.ceil(from_l2 * WEIGHT), to_l2 * WEIGHT, math.ceil(read * WEIGHT), math.ceil(write * WEIGHT)
+
+    def _width(self, demand: LinkDemand, miss: Fraction, ratio: Fraction, visits: int) -> int:
+        """The largest rate of one core, work units per tick."""
+        port = demand.port_bytes_per_cycle
+        if demand.miss_slowdown > 1 and miss:  # such requests wait longer for their answers
+            port /= 1 + float(miss) * (demand.miss_slowdown - 1)
+        width = self.clock.width(port, self.cycle)
+        if demand.write or visits == 1 or not 0 < miss * visits <= 1:
+            return width
+        return min(width, self._rate_over_visits(visits, miss * ratio * visits))
+
+    def _rate_over_visits(self, visits: int, first: Fraction) -> int:
+        """Rate of a core that reads the same bytes `visits` times: from DRAM at first, from L2 after that, one after the other.
+
+        Cores in lock-step do so together, so neither link works while the other one is the bottleneck.
+
+        Args:
+            first: DRAM bytes for each L2 byte of the first visit.
+        """
+        capacity = capacities(self.soc, self.clock)
+        from_l2 = Fraction(self.abreast, capacity[Link.L2_READ])
+        from_dram = first * Fraction(self.abreast, capacity[Link.DRAM_READ])
+        return int(visits / (max(from_l2, from_dram) + (visits - 1) * from_l2))
+
+    def _same_line_slowdown(self, link: Link) -> Fraction:
+        """How much longer L2 or DRAM take where cores ask for the same lines at the same time."""
+        soc = self.soc
+        limit = soc.l2.same_line_bytes_per_cycle if link is Link.L2_READ else soc.dram.same_line_bytes_per_cycle
+        if limit is None:
+            return Fraction(1)
+        whole = Fraction(capacities(soc, self.clock)[link])
+        return max(Fraction(1), whole / (Fraction(limit) * UNITS_PER_BYTE / self.clock.ai_ticks))
