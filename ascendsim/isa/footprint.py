@@ -50,10 +50,17 @@ class Footprint:
         streams, uncached = ([replace(stream, region=names[stream.region]) for stream in all] for all in (self.streams, self.uncached))
         return Footprint(tuple(streams), self.trips, tuple(uncached))
 
-    def touched(self, cached: bool = True) -> dict[str, int]:
-        """Bytes of each region that the block touches at all, through L2 or past it (overlapping pieces count several times)."""
+    def touched(self) -> dict[str, int]:
+        """Bytes of each region that the block touches through L2 at all (overlapping pieces count several times)."""
+        return self._totals(self.streams)
+
+    def read(self) -> dict[str, int]:
+        """Bytes of each region that the block reads at all, through L2 or past it (overlapping pieces count several times)."""
+        return self._totals([stream for stream in (*self.streams, *self.uncached) if not stream.write])
+
+    def _totals(self, streams: Iterable[Stream]) -> dict[str, int]:
         totals: dict[str, int] = {}
-        for stream in self.streams if cached else self.uncached:
+        for stream in streams:
             totals[stream.region] = totals.get(stream.region, 0) + self._distinct(stream, 0)
         return totals
 

@@ -70,7 +70,7 @@ class CompiledBlock:
         visits: Of each transfer, how often the loops around it come back to the same bytes.
         read_bytes, uncached_bytes, write_bytes: Useful bytes by number of the region over the whole block: read through L2, read past
             it, written.
-        touched: By number of the region, different bytes that the block reads or writes.
+        distinct: By number of the region, different bytes that the block reads.
         footprint: What the block touches in global memory, for reuse in L2.
         macs: Useful multiply-accumulates of the whole block.
         operands: Vector operands that results are tracked for.
@@ -93,7 +93,7 @@ class CompiledBlock:
     uncached_bytes: dict[int, int] = field(default_factory=dict)
     write_bytes: dict[int, int] = field(default_factory=dict)
     footprint: Footprint = field(default_factory=lambda: Footprint((), ()))
-    touched: dict[int, int] = field(default_factory=dict)
+    distinct: dict[int, int] = field(default_factory=dict)
     macs: int = 0
     operands: int = 0
 
@@ -139,9 +139,7 @@ class _Compiler:
             (self.lanes.get(flag.source, SCALAR_LANE), self.lanes.get(flag.target, SCALAR_LANE)) for flag in self.block.flags
         )
         result.footprint = footprint(self.block)
-        for cached in (True, False):
-            for region, size in result.footprint.touched(cached).items():
-                result.touched[self.regions[region]] = result.touched.get(self.regions[region], 0) + size
+        result.distinct = {self.regions[region]: size for region, size in result.footprint.read().items()}
         result.operands = len(self.operands)
         return result
 

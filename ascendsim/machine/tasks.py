@@ -183,12 +183,12 @@ class TaskRun:
         unique: dict[str, int] = {}
         for access in accesses:
             unique[access.region] = max(unique.get(access.region, 0), access.unique_bytes)
-        touched = [
-            {name: block.compiled.touched.get(number, 0) * self._abreast(block) for number, name in enumerate(block.regions)}
+        read = [
+            {name: block.compiled.distinct.get(number, 0) * self._abreast(block) for number, name in enumerate(block.regions)}
             for block in self.blocks
         ]
-        together = {name: sum(own.get(name, 0) for own in touched) for name in unique}
-        return tuple(tuple([Readers(together[name] >= 2 * unique[name], own[name] >= 2 * unique[name]) for name in own]) for own in touched)
+        together = {name: sum(own.get(name, 0) for own in read) for name in unique}
+        return tuple(tuple([Readers(together[name] >= 2 * unique[name], own[name] >= 2 * unique[name]) for name in own]) for own in read)
 
     def absorb(self, run: CoreRun, dispatched: int) -> None:
         """Adds up what a finished run did; `dispatched` is the tick at which its cores got it."""
