@@ -110,15 +110,14 @@ def lower_graph(graph: Graph, soc: SocSpec, opset: OpSet, *, options: LowerOptio
             tasks.append(fused_task(scope, len(tasks)))
             continue
         (node,) = unit
-        lowered = units.node(node)
+        lowered = units.node(node, len(tasks))
         engines[node.name] = lowered.engine
         tilings[node.name] = lowered.option
         if lowered.nothing is not None:
             _share_memory(lowered.nothing, aliases, cuts)
         tasks_of[node.name] = tuple(range(len(tasks), len(tasks) + len(lowered.tasks)))
-        for task in lowered.tasks:
-            tasks.append(replace(task, id=len(tasks)))
-            uses.append([*touched, *(access.region for access in task.accesses)])
+        tasks += lowered.tasks
+        uses += [[*touched, *(access.region for access in task.accesses)] for task in lowered.tasks]
         workspaces.update(lowered.workspaces)
     tasks = with_streams(graph, tasks, tasks_of, soc, options.streams)
     order, in_place = TaskOrder.of(tasks), takeovers(graph, tasks, opset)

@@ -16,6 +16,7 @@ from ascendsim.graph.scopes import internal_tensors
 from ascendsim.isa.program import Access, BlockGroup, RenamedBlock, Task
 from ascendsim.lower.engine import work_of, workspace_name
 from ascendsim.lower.fused import FusedScope, ScopeLowering, scope_name
+from ascendsim.lower.templates.stage import Stage
 from ascendsim.lower.tiling_search import TILING
 from ascendsim.lower.unit_key import unit_key
 from ascendsim.opset import OpSet
@@ -68,35 +69,37 @@ class LoweredNode:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Why a scope has no program.
+    """Why a scope has no program, with the names that it quotes by number: tensors of the scope, the scope itself, its nodes.
 
     Attributes:
         error: As the first such scope has it.
-        nodes: Of that scope.
-        named: Finds the quoted names of that scope, its nodes and tensors in a message.
+        subject, rule: Of the error, in pieces: text, and numbers of names.
+        same: Pairs of numbers whose names are the same in the first scope.
     """
 
     error: CompileError
-    nodes: tuple[Node, ...]
-    named: re.Pattern[str]
+    subject: tuple[str | int, ...]
+    rule: tuple[str | int, ...]
+    same: tuple[tuple[int, int], ...]
 
     @classmethod
     def first(cls, error: CompileError, nodes: Sequence[Node], tensors: Sequence[str]) -> Refusal:
-        """The refusal of the first scope with a key."""
-        names = dict.fromkeys([scope_name(nodes), *tensors, *(node.name for node in nodes)])
-        return cls(error, tuple(nodes), re.compile("|".join(re.escape(repr(name)) for name in names)))
+        """The refusal of the first scope with a key; messages quote names, so that one name is not found inside of another."""
+        numbers = {name: number for number, name in enumerate([*tensors, scope_name(nodes)])}
+        named = [(numbers.setdefault(node.name, number), number) for number, node in enumerate(nodes, len(tensors) + 1)]
+        quoted = {repr(name): number for name, number in numbers.items()}
+        pattern = re.compile("(" + "|".join(re.escape(text) for text in quoted) + ")")
+        subject, rule = (tuple([quoted.get(piece, piece) for piece in pattern.split(text)]) for text in (error.subject, error.rule))
+        return cls(error, subject, rule, tuple([(known, number) for known, number in named if known != number]))
 
-    def of(self, nodes: Sequence[Node], tensors: Mapping[str, str]) -> CompileError | None:
-        """The same refusal of an equal scope; messages quote names, so that one name is not found inside of another.
-
-        None if a name of the first scope stands for a node and a tensor that have different names now.
-        """
-        names = {repr(old): repr(new) for old, new in tensors.items()}
-        names[repr(scope_name(self.nodes))] = repr(scope_name(nodes))
-        for old, new in zip(self.nodes, nodes, strict=True):
-            if names.setdefault(repr(old.name), repr(new.name)) != repr(new.name):
-                return None
-        subject, rule = (self.named.sub(lambda found: names[found[0]], text) for text in (self.error.subject, self.error.rule))
+    def of(self, nodes: Sequence[Node], tensors: Sequence[str]) -> CompileError | None:
+        """The same refusal of an equal scope; None if a name of the first one stands for a node and a tensor with different names now."""
+        names = [*tensors, scope_name(nodes), *(node.name for node in nodes)]
+        if any(names[one] != names[other] for one, other in self.same):
+            return None
+        subject, rule = (
+            "".join([piece if isinstance(piece, str) else repr(names[piece]) for piece in text]) for text in (self.subject, self.rule)
+        )
         return CompileError(subject, rule, self.error.actual, self.error.remedy)
 
 
@@ -136,7 +139,7 @@ class UnitLowering:
         return self._engine(node) not in ("ai_cpu", "none")
 
     def lower(self, nodes: Sequence[Node]) -> FusedScope:
-        """The program of a scope; see `ScopeLowering.lower`.
+        """The program of a scope, see `ScopeLowering.lower`, or that of an equal one, which saves as much.
 
         Raises:
             CompileError: If there is none.
@@ -148,13 +151,13 @@ class UnitLowering:
         found = self._known.scopes.get(key)
         if found is None:
             return self._lower_scope(nodes, key, names)
-        before, outcome = found
+        _, outcome = found
         if isinstance(outcome, Refusal):
-            error = outcome.of(nodes, dict(zip(before, names, strict=True)))
+            error = outcome.of(nodes, names)
             if error is None:
                 return self._scopes.lower(nodes)  # which refuses it in its own words
             raise error
-        return _renamed_scope(outcome, nodes, dict(zip(before, names, strict=True)))
+        return outcome
 
     def settled(self, nodes: Sequence[Node]) -> FusedScope:
         """The program of a scope that is not fused any further: its tiling may be picked by time.
@@ -162,15 +165,17 @@ class UnitLowering:
         Raises:
             CompileError: If there is none.
         """
-        scope, given = self.lower(nodes), nodes[0].origin.get(TILING)
+        given = nodes[0].origin.get(TILING)
         named = unit_key(nodes) if self._known is not None else None
-        if named is None or self._known is None or named[0] not in self._known.scopes:
-            return self._scopes.settled(scope, given)
+        if named is None or self._known is None:
+            return self._scopes.settled(self._scopes.lower(nodes), given)
         key, names = named
         if key not in self._known.settled:
+            scope = self.lower(nodes)
             first, outcome = self._known.scopes[key]
-            assert isinstance(outcome, FusedScope)
-            self._known.settled[key] = first, self._scopes.settled(outcome, given)
+            if outcome is not scope:  # another scope with the key was refused, this one was not
+                return self._scopes.settled(scope, given)
+            self._known.settled[key] = first, self._scopes.settled(scope, given)
         before, settled = self._known.settled[key]
         return _renamed_scope(settled, nodes, dict(zip(before, names, strict=True)))
 
@@ -184,23 +189,23 @@ class UnitLowering:
         self._known.scopes[key] = names, scope
         return scope
 
-    def node(self, node: Node) -> LoweredNode:
-        """A node by itself.
+    def node(self, node: Node, first: int = 0) -> LoweredNode:
+        """A node by itself, its tasks numbered from `first`.
 
         Raises:
             CompileError: If it cannot be lowered; names it.
         """
         named = unit_key((node,)) if self._known is not None else None
         if named is None or self._known is None:
-            return self._lower_node(node)
+            return _numbered(self._lower_node(node), first)
         key, names = named
         found = self._known.nodes.get(key)
         if found is None:
             lowered = self._lower_node(node)
             self._known.nodes[key] = names, lowered
-            return lowered
+            return _numbered(lowered, first)
         before, lowered = found
-        return _renamed_node(lowered, node, dict(zip(before, names, strict=True)))
+        return _renamed_node(lowered, node, dict(zip(before, names, strict=True)), first)
 
     def _lower_node(self, node: Node) -> LoweredNode:
         work = work_of(node, self._opset, self._context)
@@ -229,13 +234,16 @@ def fused_task(scope: FusedScope, number: int) -> Task:
 
 def _renamed_scope(scope: FusedScope, nodes: Sequence[Node], names: Mapping[str, str]) -> FusedScope:
     sizes = {names[region]: size for region, size in scope.stage.sizes.items()}
-    stage = replace(scope.stage, groups=_renamed_groups(scope.stage.groups, names), sizes=sizes)
-    return replace(
-        scope, nodes=tuple(nodes), stage=stage, accesses=_renamed_accesses(scope.accesses, names), internal=internal_tensors(nodes)
-    )
+    stage = Stage(_renamed_groups(scope.stage.groups, names), scope.stage.kind, sizes, scope.stage.option)
+    accesses = _renamed_accesses(scope.accesses, names)
+    return FusedScope(tuple(nodes), scope.work, stage, accesses, internal_tensors(nodes), scope.saved_bytes, scope.operand_bytes)
 
 
-def _renamed_node(lowered: LoweredNode, node: Node, names: dict[str, str]) -> LoweredNode:
+def _numbered(lowered: LoweredNode, first: int) -> LoweredNode:
+    return replace(lowered, tasks=tuple([replace(task, id=first + task.id) for task in lowered.tasks]))
+
+
+def _renamed_node(lowered: LoweredNode, node: Node, names: dict[str, str], first: int) -> LoweredNode:
     if lowered.nothing is not None:
         aliases = tuple([(names[shared], names[source]) for shared, source in lowered.nothing.aliases])
         slices = tuple([Slice(names[cut.region], names[cut.whole], cut.axis, cut.first) for cut in lowered.nothing.slices])
@@ -246,7 +254,7 @@ def _renamed_node(lowered: LoweredNode, node: Node, names: dict[str, str]) -> Lo
     tasks = tuple(
         [
             Task(
-                task.id,
+                first + task.id,
                 node.name,
                 task.kind,
                 groups=_renamed_groups(task.groups, names),
@@ -256,7 +264,7 @@ def _renamed_node(lowered: LoweredNode, node: Node, names: dict[str, str]) -> Lo
             for task in lowered.tasks
         ]
     )
-    return replace(lowered, tasks=tasks, workspaces=workspaces)
+    return LoweredNode(lowered.engine, tasks, workspaces=workspaces, option=lowered.option)
 
 
 def _renamed_groups(groups: Sequence[BlockGroup], names: Mapping[str, str]) -> tuple[BlockGroup, ...]:
