@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ascendsim.core.dtypes import DType
 from ascendsim.graph.ir import Array, Node
 from ascendsim.ops.common import StepSpec, as_float32, elementwise_lower, elementwise_work, finish, same_as, with_numpy
 from ascendsim.ops.elementwise import TANH_STEPS, by_kernel
@@ -15,6 +16,8 @@ from ascendsim.opset.definition import Compute
 from ascendsim.opset.work import LowerContext, Work
 
 SIGMOID_STEPS: tuple[StepSpec, ...] = ("vmuls", "vexp", "vadds", "vrec")
+_NEWTON_STEPS: tuple[StepSpec, ...] = ("vmul", "vmuls", "vadds", "vmul")  # y (2 - x y): y = 1 / x with more digits
+_DIVIDING = frozenset({"v100", "c220"})  # generations whose Sigmoid divides
 # x / (1 + e^-|y|) * e^min(y, 0) with y = 2 sqrt(2 / pi) (x + 0.044715 x^3): CANN's Gelu, in which both exponents stay negative
 _GELU_STEPS: tuple[StepSpec, ...] = (
     *(("vmul", 2), "vmuls", "vadd", "vmuls"),
@@ -27,6 +30,27 @@ _CUT_STEPS: tuple[StepSpec, ...] = ("vcmp", "vsel")
 
 def _sigmoid(x: Array) -> Array:
     return np.asarray(1 / (1 + np.exp(-x)))
+
+
+def sigmoid_steps(context: LowerContext, dtype: DType) -> tuple[StepSpec, ...]:
+    """Vector instructions of CANN's Sigmoid (canndev, tbe/impl/sigmoid.py and dynamic/sigmoid.py; DSL, compute/math.py, vrec).
+
+    Ascend310 runs the static kernel, which takes the reciprocal as it comes. Others run the dynamic one: it divides on Ascend910 and in
+    float32, else it makes the reciprocal precise by two steps of Newton's method.
+
+    Args:
+        context: The chip.
+        dtype: Type that it computes in.
+    """
+    if not context.supports("vexp", DType.FLOAT32):
+        return SIGMOID_STEPS
+    if dtype is DType.FLOAT32 or context.generation in _DIVIDING:
+        return ("vmuls", "vexp", "vadds", "vectordup", "vdiv")
+    return (*SIGMOID_STEPS, *_NEWTON_STEPS, *_NEWTON_STEPS)
+
+
+def _sigmoid_lower(node: Node, context: LowerContext) -> Work:
+    return elementwise_work(node, context, sigmoid_steps(context, node.required(0).element_type))
 
 
 def _number(node: Node, name: str, default: float) -> float:
@@ -138,7 +162,7 @@ OPERATORS: tuple[OpDef, ...] = (
     _make("LeakyRelu", by_kernel("LEAKY", lambda n: (_number(n, "alpha", 0.01), 0), _leaky), ["vlrelu"]),
     OpDef("PRelu", same_as(), _prelu, elementwise_lower(["vmins", "vmul", "vmaxs", "vadd"]), Layout.FOLLOW, in_place=True),
     OpDef("Clip", same_as(), _clip_compute, _clip_lower, Layout.FOLLOW, "ClipByValue", in_place=True),
-    _make("Sigmoid", by_kernel("SIGMOID", (0, 0), lambda _n, x: _sigmoid(x)), SIGMOID_STEPS),  # CANN's kernel stays in float16
+    OpDef("Sigmoid", same_as(), by_kernel("SIGMOID", (0, 0), lambda _n, x: _sigmoid(x)), _sigmoid_lower, Layout.FOLLOW, in_place=True),
     _make("Tanh", by_kernel("TANH", (0, 0), lambda _n, x: np.tanh(x)), TANH_STEPS, wide=True),
     _make(
         "HardSigmoid",
@@ -149,12 +173,13 @@ OPERATORS: tuple[OpDef, ...] = (
         "HardSwish",
         by_kernel("HARD_SWISH", (0, 0), lambda _n, x: x * np.clip(x / 6 + 0.5, 0, 1)),
         ["vadds", "vmaxs", "vmins", "vmul", "vmuls"],
+        wide=True,
     ),
     OpDef("Gelu", same_as(), _gelu, _gelu_lower, Layout.FOLLOW, in_place=True),
     _make(
         "Swish",
         by_kernel("SWISH", lambda n: (_number(n, "alpha", 1.0), 0), lambda n, x: x * _sigmoid(_number(n, "alpha", 1.0) * x)),
-        (*SIGMOID_STEPS, "vmul"),
+        ("vmuls", "vmins", "vexp", "vadds", "vdiv"),
         wide=True,
     ),
     OpDef("SwiGLU", same_as(), with_numpy(_swiglu), elementwise_lower((*SIGMOID_STEPS, ("vmul", 2)), wide=True), Layout.FOLLOW, "SwiGlu"),

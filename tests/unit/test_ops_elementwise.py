@@ -159,12 +159,13 @@ def test_types_that_the_ai_core_lacks_run_on_the_ai_cpu() -> None:
     assert isinstance(_lowered("Exp", [np.ones(4, np.float64)]), AiCpuWork)
 
 
-# Cycles per element of c220 library functions (cost_models section 6, ATT); instructions are counted at their table cost.
+# Cycles per element of c220 library functions (cost_models section 6, ATT); instructions are counted at their table cost. CANN's Sigmoid
+# writes the ones that it divides first.
 TABLE = {"vexp": 2, "vln": 2, "vsqrt": 2, "vdiv": 4}
 
 
 @pytest.mark.parametrize(
-    ("name", "low", "high"), [("Sigmoid", 0.05, 0.13), ("Tanh", 0.15, 0.20), ("Erf", 0.45, 0.70), ("Sign", 0.12, 0.18)]
+    ("name", "low", "high"), [("Sigmoid", 0.05, 0.145), ("Tanh", 0.15, 0.20), ("Erf", 0.45, 0.70), ("Sign", 0.12, 0.18)]
 )
 def test_float32_sequences_cost_what_the_library_functions_cost(name: str, low: float, high: float) -> None:
     work = _lowered(name, [np.ones(64, np.float32)])
