@@ -91,8 +91,7 @@ class GraphBuilder:
         **attributes: AttributeValue | list[int] | list[float] | None,
     ) -> list[Tensor]:
         """Like `op`, for a node with several outputs (`outputs` names or counts them); returns all of them."""
-        like = next((item.dtype for item in inputs if isinstance(item, Tensor)), None)
-        tensors = [self._operand(item, op_type, like) for item in inputs]
+        tensors = [item if isinstance(item, Tensor) else self._operand(item, op_type, inputs) for item in inputs]
         wanted: Sequence[str] | int = 1 if outputs is None else outputs
         node = self.graph.add_node(op_type, tensors, wanted, self._scoped(name or op_type), domain)
         for key, value in attributes.items():
@@ -126,9 +125,11 @@ class GraphBuilder:
         verify(self.graph)
         return self.graph
 
-    def _operand(self, item: Operand, op_type: str, like: DType | None) -> Tensor | None:
-        if item is None or isinstance(item, Tensor):
-            return item
+    def _operand(self, item: Any, op_type: str, inputs: Sequence[Operand]) -> Tensor | None:
+        """An input that is no tensor: a constant, whose type may follow the first tensor among the inputs."""
+        if item is None:
+            return None
+        like = next((other.dtype for other in inputs if isinstance(other, Tensor)), None)
         kind = None
         if like is not None and (isinstance(item, float) or (type(item) is int and like.is_integer)):
             kind = like

@@ -16,16 +16,11 @@ def copy_graph(graph: Graph, outer: dict[Tensor, Tensor] | None = None) -> Graph
     new.inputs.extend(mapped[t] for t in graph.inputs)
     nodes: dict[Node, Node] = {}
     for node in graph.nodes:
-        twin_node = new.add_node(
-            node.op_type,
-            [None if t is None else mapped.get(t, t) for t in node.inputs],
-            [mapped[t] for t in node.outputs],
-            name=node.name,
-            domain=node.domain,
-        )
-        twin_node.attributes.update({key: _copy_attribute(value, mapped) for key, value in node.attributes.items()})
+        twin_node = nodes[node] = Node(node.op_type, node.name, node.domain)
+        inputs = [None if t is None else mapped.get(t, t) for t in node.inputs]
+        new._append(twin_node, inputs, [mapped[t] for t in node.outputs])
+        twin_node.attributes = {key: _copy_attribute(value, mapped) for key, value in node.attributes.items()}
         twin_node.origin.update(node.origin)
-        nodes[node] = twin_node
     for node, twin_node in nodes.items():
         for before in node.control:
             twin_node.add_control(nodes[before])

@@ -224,15 +224,21 @@ class Graph:
     ) -> Node:
         """Appends a node; outputs are a count, names, or tensors that already belong to the graph and have no producer."""
         node = Node(op_type, name if name is not None and name not in self._node_names else self.fresh(name or op_type), domain)
-        node.graph = self
         node.attributes.update(attributes)
-        node._connect(inputs)
         wanted: Iterable[str | Tensor] = (self.fresh(f"{node.name}_out") for _ in range(outputs)) if isinstance(outputs, int) else outputs
-        for index, item in enumerate(wanted):
+        made: list[Tensor] = []
+        for item in wanted:
             if isinstance(item, str):
                 item = self.add_tensor(Tensor(item if item else self.fresh(f"{node.name}_unused")))
-            item.producer, item.index = node, index
-            node.outputs.append(item)
+            made.append(item)
+        return self._append(node, inputs, made)
+
+    def _append(self, node: Node, inputs: Iterable[Tensor | None], outputs: list[Tensor]) -> Node:
+        """Appends a node that has no edges yet and whose name is free."""
+        node.graph, node.outputs = self, outputs
+        node._connect(inputs)
+        for index, tensor in enumerate(outputs):
+            tensor.producer, tensor.index = node, index
         self._nodes[node] = None
         self._node_names[node.name] = node
         self._added[node] = self._additions

@@ -131,7 +131,7 @@ class Tensor:
         if self.shape is None:
             return False
         for dim in self.shape:  # noqa: SIM110 - a loop, since this is asked for all the time
-            if not isinstance(dim, int):
+            if type(dim) is not int:
                 return False
         return True
 

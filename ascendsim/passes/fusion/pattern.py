@@ -137,6 +137,9 @@ def _match_node(node: Node, pattern: Op, nodes: dict[str, Node], tensors: dict[s
     if held is not None and held is not node:
         return
     start = (nodes | {pattern.name: node}, tensors)
+    if not pattern.inputs:
+        yield start
+        return
     count = len(pattern.inputs)
     orders = permutations(range(count)) if pattern.commutative else [tuple(range(count))]
     for order in orders:

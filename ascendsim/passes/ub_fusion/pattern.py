@@ -110,12 +110,21 @@ class Matcher:
 
     def match(self, head: Node, pattern: UbPattern) -> UbMatch | None:
         """The match that starts at a node, longest chains first; None if there is none."""
+        if not self._followed(head, pattern):
+            return None
         for found in self._heads(head, pattern):
             for parts in self._complete(pattern, 1, {pattern.parts[0].name: found}):
                 nodes = tuple(node for part in pattern.parts for node in parts[part.name])
                 if len(nodes) > 1 and self._closed(pattern, parts, nodes):
                     return UbMatch(nodes, parts)
         return None
+
+    def _followed(self, head: Node, pattern: UbPattern) -> bool:
+        """Whether a head that is a single node has a reader of a class that the next part needs, which most heads have not."""
+        first, *others = pattern.parts
+        if first.most > 1 or not others or not others[0].least:
+            return True
+        return any([self._kind(reader) in others[0].kinds for reader in head.output.consumers])
 
     def _heads(self, node: Node, pattern: UbPattern) -> Iterator[tuple[Node, ...]]:
         part = pattern.parts[0]
