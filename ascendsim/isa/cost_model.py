@@ -25,7 +25,8 @@ class LinkDemand:
         dram_bytes: The same at DRAM, in bursts of `dram.transaction_bytes`, if every byte missed L2.
         least_dram_bytes: The same if L2 keeps the rest of every transaction until it is asked for.
         port_bytes_per_cycle: Width of the core's own path in bytes of L2: the path carries blocks of 32 B, and a burst takes a least time.
-        miss_slowdown: How much longer the path takes for what DRAM has to deliver.
+        request_bytes_per_cycle: What the engine's outstanding requests allow if L2 holds the data, in bytes of L2; None = all.
+        miss_slowdown: How much longer requests take for what DRAM has to deliver.
         hit_latency: Cycles until the result is visible after the last byte passed, if L2 holds the data.
         miss_latency: The same if DRAM has to deliver it.
     """
@@ -39,6 +40,7 @@ class LinkDemand:
     port_bytes_per_cycle: float
     hit_latency: int
     miss_latency: int
+    request_bytes_per_cycle: float | None = None
     miss_slowdown: float = 1.0
     cached: bool = True
 

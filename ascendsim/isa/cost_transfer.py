@@ -103,43 +103,47 @@ def _link_demand(move: Move, soc: SocSpec) -> LinkDemand:
     region = move.dst.name if write else move.src.name
     stride = move.dst_stride if write else move.src_stride
     efficiency = _efficiency(move, soc)
-    extra = soc.dma.nd2nz_latency_cycles if move.kind == "nd2nz" else 0
     l2, dram = soc.l2, soc.dram
     l2_bytes = math.ceil(rounded_bytes(move, stride, l2.request_bytes) / efficiency)
-    engine_cycles = _engine_cycles(move, stride, efficiency, soc)
+    engine_cycles, request_cycles = _engine_cycles(move, stride, efficiency, soc), _request_cycles(move, stride, soc)
     hit, miss = (l2.write_latency_cycles, dram.write_latency_cycles) if write else (l2.read_latency_cycles, dram.read_latency_cycles)
     grain = dram.transaction_bytes
-    in_dram = efficiency * (dram.short_burst_efficiency if stride and move.burst_bytes < grain else 1.0)
     if not move.cached:
-        miss, grain, in_dram = dram.uncached_latency_cycles, l2.request_bytes, efficiency
+        miss, grain = dram.uncached_latency_cycles, l2.request_bytes
     return LinkDemand(
         region=region,
         write=write,
         bytes=move.bytes,
         l2_bytes=l2_bytes,
-        dram_bytes=math.ceil(rounded_bytes(move, stride, grain) / in_dram),
-        least_dram_bytes=math.ceil(move.bytes / in_dram),
+        dram_bytes=math.ceil(rounded_bytes(move, stride, grain) / efficiency),
+        least_dram_bytes=math.ceil(move.bytes / efficiency),
         port_bytes_per_cycle=l2_bytes / engine_cycles if engine_cycles else _gm_width(move, soc.ports, soc),
-        hit_latency=hit + extra,
-        miss_latency=miss + extra,
-        miss_slowdown=max(1.0, miss / hit) if _holds_requests(move, soc) and hit else 1.0,
+        hit_latency=hit,
+        miss_latency=miss,
+        request_bytes_per_cycle=l2_bytes / request_cycles if request_cycles else None,
+        miss_slowdown=max(1.0, miss / hit) if hit else 1.0,
         cached=move.cached,
     )
 
 
 def _engine_cycles(move: Move, stride: int, efficiency: float, soc: SocSpec) -> float:
-    """Cycles that the DMA engine and the core's own path need if every link had room and L2 all data: bytes / width, and least times."""
+    """Cycles that the DMA engine and the core's own path need if all data came at once: bytes / width, and least times."""
     dma, width = soc.dma, _gm_width(move, soc.ports, soc)
     cycles = max(rounded_bytes(move, stride, BLOCK_BYTES) / efficiency / width, _converting_cycles(move, soc))
-    if _holds_requests(move, soc):
-        cycles = max(cycles, requests(move, stride, soc.l2.line_bytes) * soc.l2.line_bytes / width)
     if move.kind == "nd2nz":
-        rate = dma.ragged_nd2nz_bytes_per_cycle if _is_ragged(move) else None
+        ragged = _is_ragged(move) and dma.ragged_nd2nz_bytes_per_cycle is not None
+        rate = dma.ragged_nd2nz_bytes_per_cycle if ragged else dma.nd2nz_bytes_per_cycle
         return cycles if rate is None else max(cycles, move.bytes / rate)
-    if move.src.buffer is Buffer.UB:
-        cycles = max(cycles, (move.bursts - 1) * dma.burst_cycles)
+    cycles = max(cycles, (move.bursts - 1) * dma.burst_cycles)
     by_row = Buffer.UB in (move.src.buffer, move.dst.buffer) and _is_ragged(move)
     return max(cycles, move.bursts * dma.ragged_row_cycles) if by_row else cycles
+
+
+def _request_cycles(move: Move, stride: int, soc: SocSpec) -> float:
+    """Cycles that the requests of a read need if L2 has all data, 0 where they do not decide."""
+    if not _holds_requests(move, soc):
+        return 0.0
+    return requests(move, stride, soc.l2.line_bytes) * soc.l2.line_bytes / _gm_width(move, soc.ports, soc)
 
 
 def _holds_requests(move: Move, soc: SocSpec) -> bool:

@@ -93,8 +93,8 @@ class Binding:
     def _width(self, demand: LinkDemand, miss: Fraction, ratio: Fraction, visits: int) -> int:
         """The largest rate of one core, work units per tick."""
         port = demand.port_bytes_per_cycle
-        if demand.miss_slowdown > 1 and miss:  # such requests wait longer for their answers
-            port /= 1 + float(miss) * (demand.miss_slowdown - 1)
+        if demand.request_bytes_per_cycle is not None:  # those that miss wait longer for their answers
+            port = min(port, demand.request_bytes_per_cycle / (1 + float(miss) * (demand.miss_slowdown - 1)))
         width = self.clock.width(port, self.cycle)
         if demand.write or visits == 1 or not 0 < miss * visits <= 1:
             return width

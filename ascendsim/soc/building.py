@@ -111,7 +111,6 @@ def _check(spec: SocSpec, where: str) -> None:
         raise SocError(f"{where}: key vector_cores", "must be above 0 on a chip whose cube and vector cores are apart", 0)
     shares = {
         "dram.unaligned_efficiency": spec.dram.unaligned_efficiency,
-        "dram.short_burst_efficiency": spec.dram.short_burst_efficiency,
         "dma.ragged_efficiency": spec.dma.ragged_efficiency,
         "ports.load3d_least_l0a": spec.ports.load3d_least_l0a,
         "ports.load3d_least_l0b": spec.ports.load3d_least_l0b,

@@ -82,8 +82,8 @@ class DmaSpec:
     """DMA engines between global memory and the buffers of a core."""
 
     reads_hold_requests: bool  # the path's width is what whole requests reach at L2's latency: short bursts and misses get less
-    burst_cycles: float  # least time of one burst of a strided store out of UB
-    nd2nz_latency_cycles: int  # how much later the first result is there if the layout changes to fractals on the way
+    burst_cycles: float  # least time of one burst of a strided transfer without a change of layout
+    nd2nz_bytes_per_cycle: float | None  # rate at which rows are cut into fractals on the way; None = the path's
     ragged_efficiency: float  # rate factor of rows that do not start and end with 32 B blocks
     ragged_row_cycles: float  # least time of such a row on the way to or from UB, where it is an instruction of its own
     ragged_nd2nz_bytes_per_cycle: float | None  # rate of such rows where the layout changes; None = as ragged_efficiency says
@@ -116,7 +116,6 @@ class DramSpec:
     write_latency_cycles: int
     same_line_bytes_per_cycle: float | None  # whole chip, of reads past L2 that several cores make in step; None = no such limit is known
     transaction_bytes: int  # smallest transfer; a burst is rounded up to it
-    short_burst_efficiency: float  # rate factor of strided bursts below a transaction, whose rest L2 keeps
     unaligned_efficiency: float  # rate factor of bursts that do not start on a transaction boundary
     max_in_flight: int  # outstanding transfers of one MTE
 

@@ -6,8 +6,8 @@ the time of the task was measured, the head of the kernel where that of the core
 
 - Rows 49, 50, 1005 and 1006 read past L2: the example gives their tensor the hint CACHE_MODE_DISABLE.
 - Kernels of the vendor's matmul library keep two loads in L1 and use UnitFlag in the Norm template (one basic block a load), not in MDL
-  (`MatmulConfig`). Row 53 names no second load, and is not explained with one. The type of a result that a row does not name is that of
-  the operands.
+  (`MatmulConfig`). Rows 1017 to 1019 set the depth of both operands to one load; row 53 names no second one, and is not explained with
+  it. The type of a result that a row does not name is that of the operands.
 - With enableKdimReorderLoad (row 70) core i starts at chunk i of k; with doMTE2Preload (row 80) the next load goes ahead of the work on
   this one (`KLoop`, `MatmulSchedulerBase` of asc-devkit).
 """
@@ -181,6 +181,7 @@ def _matmul_cases() -> tuple[Case, ...]:
     thin = Product(128, 30720, 64, long, wide, slots=2, head_us=_CONSTANT_HEAD)
     fine = Product(4096, 5120, 4096, (1024, 1024), small, slots=2, unit_flag=True, out=DType.FLOAT32)
     coarse, few = replace(fine, base=wide), replace(fine, share=(2048, 2560))
+    alone = Product(8192, 8192, 8192, (8192, 8192), wide, slots=1, unit_flag=True, b_transposed=True)
     huge = Product(8192, 8192, 8192, (2048, 1536), wide, steps=4, slots=2, unit_flag=True, b_transposed=True)
     return (
         Case(53, MATMUL, _LARGE, matmul(ragged), _us),
@@ -202,6 +203,10 @@ def _matmul_cases() -> tuple[Case, ...]:
         Case(1014, MATMUL, _FAST, matmul(replace(coarse, steps=4, unit_flag=False)), _mte2, _MHZ),
         Case(1015, MATMUL, _LARGE, matmul(norm), _mte2),
         Case(1016, MATMUL, _LARGE, matmul(mdl), _us),
+        Case(1017, MATMUL, _LARGE, matmul(replace(alone, base=(64, 64, 64))), _us),
+        Case(1018, MATMUL, _LARGE, matmul(alone), _us),
+        Case(1019, MATMUL, _LARGE, matmul(replace(alone, share=huge.share)), _us),
+        Case(1020, MATMUL, _LARGE, matmul(replace(huge, unit_flag=False)), _us),
     )
 
 

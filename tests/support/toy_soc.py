@@ -78,7 +78,7 @@ TOY = SocSpec(
     dma=DmaSpec(
         reads_hold_requests=False,
         burst_cycles=0,
-        nd2nz_latency_cycles=0,
+        nd2nz_bytes_per_cycle=None,
         ragged_efficiency=0.8,
         ragged_row_cycles=0,
         ragged_nd2nz_bytes_per_cycle=None,
@@ -103,7 +103,6 @@ TOY = SocSpec(
         transaction_bytes=512,
         uncached_latency_cycles=400,
         same_line_bytes_per_cycle=None,
-        short_burst_efficiency=1,
         unaligned_efficiency=0.5,
         max_in_flight=4,
     ),

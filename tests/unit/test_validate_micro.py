@@ -15,7 +15,7 @@ from ascendsim.validate.micro_cases import MATMUL, micro_cases
 from ascendsim.validate.micro_rows import LEFT_OUT, micro_rows
 
 _ROWS = 112  # of the published table
-_EXTRA = 16
+_EXTRA = 20
 
 
 @pytest.fixture(scope="module")
