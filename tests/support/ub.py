@@ -90,11 +90,17 @@ def ub(
 
 
 def check_programs(fused: Fused) -> None:
-    """Programs are sound, bytes are as predicted and never more, and what is inside a scope has neither memory nor moves."""
+    """Programs are sound (`check_tasks`), bytes are as predicted, with the tilings that the prediction is about, and never more."""
     moved_before, moved_after = moved(fused.before.program), moved(fused.after.program)
     without_splits = sum(moved_before.values()) - split_bytes(fused)
     assert without_splits - sum(moved_after.values()) == fused.report.saved_bytes
     assert sum(moved_after.values()) <= sum(moved_before.values())
+    check_tasks(fused)
+
+
+def check_tasks(fused: Fused) -> None:
+    """Programs are sound, and what is inside a scope has neither memory nor moves."""
+    moved_after = moved(fused.after.program)
     for task in fused.fused_tasks:
         for group in task.groups:
             check_block(group.block, fused.after.soc)

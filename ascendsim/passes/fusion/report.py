@@ -41,7 +41,8 @@ class FusedScopeRecord:
         name: Of the pass.
         nodes: Names in execution order.
         saved_bytes: Bytes to and from global memory that are gone, since what is between the nodes stays in the Unified Buffer.
-        operand_bytes: Bytes of what they read besides that move more often than before (negative: less often).
+        operand_bytes: Bytes of what they read besides that move more often than before (negative: less often), with tilings of the
+            closed form, before and after; those that are picked by time may move others.
     """
 
     number: int
