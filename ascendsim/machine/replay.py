@@ -3,7 +3,8 @@
 What a task needs on cores that are all free follows from its blocks and from how its traffic splits between L2 and DRAM; all else
 (which regions L2 holds, in which order it would give them up) acts through these shares alone, and L2 itself is brought up to date
 for every task as if it ran. Blocks are compared by `machine.block_key`, so names of regions do not matter. A task is recorded if
-nothing else was on the cores while it ran, and replayed if no appointment comes up before its end.
+nothing else was on the cores while it ran, and replayed if no appointment comes up before its end. In a program of one stream nothing
+else can come up, so that replayed tasks cost no events at all: the machine's time is moved on.
 """
 
 from __future__ import annotations

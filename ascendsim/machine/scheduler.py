@@ -99,7 +99,7 @@ class Scheduler:
         for run in self.runs:
             streams.setdefault(run.task.stream, []).append(run)
         for runs in streams.values():
-            self.env.process(self._stream(runs))
+            self.env.process(self._stream(runs, alone=len(streams) == 1))
 
     def _prepare(self, position: int, task: Task) -> TaskRun:
         blocks = []
@@ -135,19 +135,42 @@ class Scheduler:
             known = self._compiled[key] = compile_block(block, self.soc, self.clock, len(self._compiled), regions)
         return known, regions
 
-    def _stream(self, runs: list[TaskRun]) -> Generator[Event, None, None]:
+    def _stream(self, runs: list[TaskRun], alone: bool) -> Generator[Event, None, None]:
+        """Starts tasks one after another; `alone` = there is no other stream, so that nothing happens between a task's steps."""
         for number, run in enumerate(runs):
             for other in run.task.waits_for:
                 before = self._by_id.get(other)
                 if before is None:
                     raise SimulationError(f"task {run.task.name!r}", "waits for a task that the program does not have", other)
-                if not before.done.processed:
+                if not before.ended:
                     yield before.done
             run.ready = self.timeline.now
             decided = run.ready + run.task.decisions * (self._gap + self._launch)
             run.start = max(decided + (self._gap if number else 0), self._launch_tick(run))
-            self.timeline.at(run.start, partial(self._begin, run))
+            if alone and self._replay is not None and run.task.kind is not TaskKind.AI_CPU and self.timeline.next_appointment is None:
+                self.timeline.skip(run.start + self._launch - run.ready)
+                if self._arrive_alone(run, self._replay):
+                    continue
+            else:
+                self.timeline.at(run.start, partial(self._begin, run))
             yield run.done
+
+    def _arrive_alone(self, run: TaskRun, replay: Replay) -> bool:
+        """A task arrives at the cores with nothing else in the machine; tells whether it has ended, since what it does is known."""
+        now = self.timeline.now
+        run.enter_l2(self.l2, self._traffic)
+        if run.unfinished:
+            outcome = replay.begin(run, now, None, self._recorder(run.task) is not None)
+            if outcome is None:
+                self._on_cores += 1
+                self._pending.append(run)
+                self._place_later()
+                return False
+            self.timeline.skip(outcome.ticks)
+            replay.write(run, outcome, now)
+        run.at_once = True
+        self._record(run, self.timeline.now)
+        return True
 
     def _launch_tick(self, run: TaskRun) -> int:
         """When the host has launched a task; it runs ahead of the device until it must read a value back before it can go on."""
@@ -290,15 +313,18 @@ class Scheduler:
         self._end(run, now)
 
     def _end(self, run: TaskRun, now: int) -> None:
+        self._record(run, now)
+        run.done.succeed()
+
+    def _record(self, run: TaskRun, now: int) -> None:
         run.end = now
         self.records.append(run.record())
-        run.done.succeed()
         if self._progress is not None:
             self._progress(len(self.records), len(self.runs))
 
     def check_finished(self) -> None:
         """Raises SimulationError with all that waits if tasks are left although nothing can happen any more."""
-        unfinished = [run for run in self.runs if not run.done.processed]
+        unfinished = [run for run in self.runs if not run.ended]
         if not unfinished:
             return
         lines = [

@@ -106,6 +106,7 @@ class TaskRun:
         self.blocks, self._core_counts = blocks, core_counts
         self.left = [block.count for block in blocks]
         self.unfinished = sum(self.left)
+        self.at_once = False  # it ended without events, since what it does was known
         self.dispatched = False
         self.ready = self.start = self.end = 0
         self.launch = (-1, -1)  # ticks between which the host launches it
@@ -194,6 +195,11 @@ class TaskRun:
         """Adds up what a finished run did; `dispatched` is the tick at which its cores got it."""
         self.work.add(run, dispatched)
         self.unfinished -= len(run.cores)
+
+    @property
+    def ended(self) -> bool:
+        """Whether it has ended and who waited for it knows."""
+        return self.at_once or self.done.processed
 
     def repeat(self, figures: Figures, first: int, last: int) -> None:
         """Ends the task with the figures of one that did the same, and its own first and last ticks on computing pipes."""
