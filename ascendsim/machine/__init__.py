@@ -2,7 +2,8 @@
 
     run        a program on a chip
     scheduler  streams, events between them, blocks on free cores, AI CPU
-    tasks      one task while it runs: its traffic bound to the links, its record
+    tasks      one task while it runs, and its record
+    binding    what a task's transfers ask of the links, given what L2 holds and who reads the same
     core       one core or a lock-step group: scalar unit, queues, flags, one process a pipe
     compiled   blocks as runs of tuples between ends of loops, every instruction costed once; block_key: which blocks are alike
     links      fair shares of L2 and DRAM
