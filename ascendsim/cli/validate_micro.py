@@ -53,7 +53,7 @@ def _print_rows(family: str, outcomes: Sequence[Outcome]) -> None:
         what = f"{row.operation}, {row.conditions or row.shape or row.cores}"
         figures = (
             f"{row.measured:g}",
-            f"{outcome.simulated:.5g}",
+            f"{outcome.simulated:.6g}",
             row.unit.replace(" of 50 MHz counter", ""),
             f"{100 * outcome.error:+.1f}",
         )
