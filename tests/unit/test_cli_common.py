@@ -4,12 +4,20 @@ from __future__ import annotations
 
 import re
 import stat
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from ascendsim.cli.common import parse_input_shape, parse_settings, print_table, whole_file
 from ascendsim.core.errors import InputError
+
+
+def test_the_package_runs_as_a_module() -> None:
+    command = [sys.executable, "-m", "ascendsim", "--version"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout.startswith("ascendsim ")
 
 
 def test_plain_table_aligns_numbers_right(capsys: pytest.CaptureFixture[str]) -> None:
