@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import json
-from dataclasses import asdict
 from pathlib import Path
 
 from ascendsim.core.files import write_whole
@@ -41,13 +40,12 @@ def main() -> None:
     parser.add_argument("--batches", default=",".join(map(str, BATCHES)), help="batch sizes to fit on")
     args = parser.parse_args()
     batches = tuple(int(text) for text in args.batches.split(","))
-    known = json.loads(TARGET.read_text(encoding="utf-8")) if TARGET.exists() else {}
     for group in args.chips:
         found = run(group, batches)
-        scores = {"seen": asdict(score(found.seen)), "left_out": asdict(score(found.unseen))}
-        known[group] = {"batches": list(batches), "values": found.values, "left_out": found.left_out, "scores": scores}
-    write_whole(TARGET, (json.dumps(known, indent=1, sort_keys=True) + "\n").encode())
-    print(f"wrote {TARGET.relative_to(ROOT)}")
+        known = json.loads(TARGET.read_text(encoding="utf-8")) if TARGET.exists() else {}
+        known[group] = {"batches": list(batches), "values": found.values, "left_out": found.left_out}
+        write_whole(TARGET, (json.dumps(known, indent=1, sort_keys=True) + "\n").encode())
+        print(f"wrote {TARGET.relative_to(ROOT)}")
 
 
 if __name__ == "__main__":

@@ -18,8 +18,8 @@ from pathlib import Path
 from ascendsim.cli.main import main as command_line
 from ascendsim.core.files import write_whole
 from ascendsim.plot import plot_correlation
-from ascendsim.validate import Comparison, Prediction, Score, compare_models, measured_points, score, worst
-from ascendsim.validate.calibrate import CONSTANTS
+from ascendsim.validate import Comparison, Point, Prediction, compare_models, measured_points, score, worst
+from ascendsim.validate.calibrate import CONSTANTS, left_out_values
 
 ROOT = Path(__file__).resolve().parents[1]
 MODELS = ROOT / "tests" / "data" / "models"
@@ -73,12 +73,8 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 def score_row(name: str, predictions: Sequence[Prediction]) -> tuple[str, ...]:
     """A row of the table of scores."""
-    return name, *cells(score(predictions))
-
-
-def cells(own: Score) -> tuple[str, ...]:
-    """The cells of a score."""
-    return str(own.points), f"{100 * own.mape:.1f}", f"{100 * own.median:.1f}", f"{100 * own.bias:+.1f}", f"{own.spearman:.3f}"
+    own = score(predictions)
+    return name, str(own.points), f"{100 * own.mape:.1f}", f"{100 * own.median:.1f}", f"{100 * own.bias:+.1f}", f"{own.spearman:.3f}"
 
 
 def networks(group: str, fitted: Comparison) -> str:
@@ -110,8 +106,21 @@ def by_batch(predictions: Sequence[Prediction]) -> str:
     return table(("network", *map(str, batches)), [(name, *(cells.get((name, batch), "") for batch in batches)) for name in names])
 
 
-def constants(group: str) -> str:
-    """What was fitted, in which range, and how far the fits without a network differ."""
+def unseen(points: Iterable[Point]) -> dict[str, tuple[Prediction, ...]]:
+    """By chip: predictions of the points that its constants were fitted on, each by the fit that did not see its network."""
+    left_out = {group: left_out_values(group) for group in CHIPS}
+    blind = compare_models(tuple(points), MODELS, "all", values=lambda point: left_out[point.group][point.model])
+    return {group: blind.of(group).simulated for group in CHIPS}
+
+
+def fitted_on(point: Point) -> bool:
+    """Whether the constants of the point's chip were fitted on it."""
+    known = json.loads(CALIBRATION.read_text(encoding="utf-8")).get(point.group, {})
+    return point.batch in known.get("batches", ())
+
+
+def constants(group: str, seen: Sequence[Prediction], blind: Sequence[Prediction]) -> str:
+    """What was fitted, in which range, how far the fits without a network differ, and what the fit is worth for unseen networks."""
     stored = json.loads(CALIBRATION.read_text(encoding="utf-8")).get(group)
     if stored is None:
         return ""
@@ -125,8 +134,10 @@ def constants(group: str) -> str:
 
     head = ("constant", "fitted", "with a network left out", "range", "what bounds the range")
     batches = ", ".join(map(str, stored["batches"]))
-    texts = {"seen": "by constants that were fitted on them", "left_out": "each by constants that were fitted without its network"}
-    scores = [(text, *cells(Score(**stored["scores"][kind]))) for kind, text in texts.items()]
+    scores = [
+        score_row("by constants that were fitted on them", seen),
+        score_row("each by constants that were fitted without its network", blind),
+    ]
     return "\n".join(
         (
             f"Constants fitted on batch {batches} (`scripts/calibrate.py`):\n",
@@ -152,11 +163,14 @@ def main() -> None:
     args = parser.parse_args()
     points = tuple(p for p in measured_points(CHIPS) if args.max_batch is None or p.batch <= args.max_batch)
     fitted = compare_models(points, MODELS, "all")
+    blind = unseen(point for point in points if fitted_on(point))
     parts = [INTRODUCTION]
     for group in CHIPS:
-        parts += [networks(group, fitted.of(group)), constants(group)]
+        own = fitted.of(group)
+        seen = [prediction for prediction in own.simulated if fitted_on(prediction.point)]
+        parts += [networks(group, own), constants(group, seen, blind[group])]
         if args.max_batch is None:
-            draw(group, fitted.of(group))
+            draw(group, own)
     if args.max_batch is not None:
         print("\n".join(parts))
         return

@@ -57,6 +57,7 @@ class Constant:
         return dict.fromkeys(self.keys, self.low + place * (self.high - self.low))
 
 
+_L2 = ("l2.read_bytes_per_cycle_per_core", "l2.write_bytes_per_cycle_per_core")
 _DRAM = ("dram.read_gb_per_s", "dram.write_gb_per_s")
 CONSTANTS: Mapping[str, tuple[Constant, ...]] = {
     "310P3": (
@@ -71,6 +72,7 @@ CONSTANTS: Mapping[str, tuple[Constant, ...]] = {
     "310": (
         Constant(("dram.unaligned_efficiency",), 0.4, 1.0, "no loss to a burst in two transactions"),
         Constant(("launch.task_gap_us",), 0.0, 3.0, "contained in the launch, or longer than it"),
+        Constant(_L2, 31.0, 64.0, "the rate of the bus to DDR, 42 GB/s for both cores, to the lower of the two nominal rates"),
     ),
 }
 
