@@ -386,9 +386,10 @@ class Graph:
         followers: list[list[int]] = [[] for _ in nodes]
         for number, node in enumerate(nodes):
             for before in self.predecessors(node):
-                if before in number_of:
+                place = number_of.get(before)
+                if place is not None:
                     waiting[number] += 1
-                    followers[number_of[before]].append(number)
+                    followers[place].append(number)
         ready = [number for number, count in enumerate(waiting) if count == 0]  # rising, so it is a heap
         result: list[Node] = []
         while ready:

@@ -64,8 +64,7 @@ def _verify_scope(graph: Graph, outer: tuple[Graph, ...], depth: int) -> None:
     scopes = (graph, *outer)
     _verify_ends(graph, scopes)
     _verify_tensors(graph)
-    for node in graph.nodes:
-        _verify_node(graph, node, scopes)
+    _verify_nodes(graph, scopes)
     graph.topological(anew=True)
     for node in graph.holders:
         for _, subgraph in node.subgraphs:
@@ -140,37 +139,33 @@ def _verify_tensors(graph: Graph) -> None:
                 )
 
 
-def _verify_node(graph: Graph, node: Node, scopes: tuple[Graph, ...]) -> None:
-    tensors = graph.tensors
-    if not node.op_type:
-        raise GraphError(_named(node), "must have an operator type")
-    if node.graph is not graph or graph.node(node.name) is not node:
-        raise GraphError(_named(node), "must be registered under its own name in its own graph", remedy="make nodes with graph.add_node")
-    for index, tensor in enumerate(node._inputs):
-        if tensor is None:
-            continue
-        if tensors.get(tensor.name) is not tensor:
-            _in_scope(tensor, f"input {index} of {_named(node)}", scopes)
-        if (node, index) not in tensor._uses:  # equals a `Use`
-            subject = _named(node)
-            raise GraphError(
-                f"input {index} of {subject}", f"is missing in the use list of tensor {tensor.name!r}", remedy="connect with node.set_input"
-            )
-    for index, tensor in enumerate(node.outputs):
-        if tensors.get(tensor.name) is not tensor or tensor.producer is not node or tensor.index != index:
-            raise GraphError(
-                f"output {index} of {_named(node)}",
-                f"must be made by this node alone: {tensor.name!r}",
-                remedy="give each output its own tensor",
-            )
-    for before in node._control:
-        if before.graph is not graph:
-            raise GraphError(
-                _named(node), "has a control edge from a node outside its graph", repr(before.name), "remove it with node.remove_control"
-            )
-    connected = any(node._inputs) or node._control or node._followers or any(t._uses for t in node.outputs) or node.subgraphs
-    if not connected and not any(tensor in graph.outputs for tensor in node.outputs):
-        raise GraphError(_named(node), "has no edge at all", remedy="connect it or remove it")
+def _verify_nodes(graph: Graph, scopes: tuple[Graph, ...]) -> None:
+    tensors, results = graph.tensors, set(graph.outputs)
+    for node in graph.nodes:
+        if not node.op_type:
+            raise GraphError(_named(node), "must have an operator type")
+        if node.graph is not graph or graph.node(node.name) is not node:
+            remedy = "make nodes with graph.add_node"
+            raise GraphError(_named(node), "must be registered under its own name in its own graph", remedy=remedy)
+        for index, tensor in enumerate(node._inputs):
+            if tensor is None:
+                continue
+            if tensors.get(tensor.name) is not tensor:
+                _in_scope(tensor, f"input {index} of {_named(node)}", scopes)
+            if (node, index) not in tensor._uses:  # equals a `Use`
+                subject, rule = f"input {index} of {_named(node)}", f"is missing in the use list of tensor {tensor.name!r}"
+                raise GraphError(subject, rule, remedy="connect with node.set_input")
+        for index, tensor in enumerate(node.outputs):
+            if tensors.get(tensor.name) is not tensor or tensor.producer is not node or tensor.index != index:
+                subject, rule = f"output {index} of {_named(node)}", f"must be made by this node alone: {tensor.name!r}"
+                raise GraphError(subject, rule, remedy="give each output its own tensor")
+        for before in node._control:
+            if before.graph is not graph:
+                rule = "has a control edge from a node outside its graph"
+                raise GraphError(_named(node), rule, repr(before.name), "remove it with node.remove_control")
+        connected = any(node._inputs) or node._control or node._followers or any(t._uses for t in node.outputs) or node.subgraphs
+        if not connected and results.isdisjoint(node.outputs):
+            raise GraphError(_named(node), "has no edge at all", remedy="connect it or remove it")
 
 
 def _named(node: Node) -> str:

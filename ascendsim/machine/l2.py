@@ -87,7 +87,9 @@ class L2State:
 
     def resident(self, region: str) -> int:
         """Bytes of a region that L2 holds now."""
-        key = self._regions.key(region)
+        return self._held(self._regions.key(region))
+
+    def _held(self, key: str) -> int:
         if self._regions.alone(key):
             entry = self._entries.get(key)
             return 0 if entry is None else entry.resident
@@ -173,7 +175,7 @@ class L2State:
         since the ones behind it are fresh. From that moment on the reader finds nothing any more. Of a region that is resident in
         part, the end is there (the start was pushed out first).
         """
-        inside = {access.region: min(access.unique_bytes, self.resident(access.region)) for access in reads}
+        inside = {access.region: min(access.unique_bytes, self._held(keys[access.region])) for access in reads}
         read = {keys[access.region] for access in reads}
         allocated = sum([access.unique_bytes for access in writes if keys[access.region] not in read])
         allocated += sum([access.unique_bytes - inside[access.region] for access in reads])
@@ -274,12 +276,14 @@ class L2State:
     def _overwrite(self, root: str) -> None:
         """Drops lines of other regions at the addresses of a region that is written anew."""
         regions, owner = self._regions, self._regions.root(root)
+        start, end = regions.addresses(root)
         for name in tuple(self._fleeting):
             entry = self._entries.get(name)
             if entry is None:
                 del self._fleeting[name]
                 continue
-            overlap = regions.overlap(root, name)
+            other_start, other_end = regions.addresses(name)
+            overlap = min(end, other_end) - max(start, other_start)
             if overlap <= 0 or regions.root(name) == owner:
                 continue
             left = min(entry.resident, max(0, (regions.size(name) or 0) - overlap))

@@ -15,6 +15,7 @@ class Regions:
         self._roots: dict[str, str] = {}
         self._keys: dict[str, str] = {}
         self._slices: dict[str, tuple[str, ...]] = {}
+        self._addresses: dict[str, tuple[int, int]] = {}
 
     def size(self, name: str) -> int | None:
         """Bytes of a region, None if the plan does not have it."""
@@ -68,12 +69,13 @@ class Regions:
             return False
         return whole.offset <= piece.offset and piece.offset + piece.bytes <= whole.offset + whole.bytes
 
-    def overlap(self, one: str, other: str) -> int:
-        """Bytes of the addresses that two regions share; not above 0 if there are none."""
-        first, second = self._regions.get(one), self._regions.get(other)
-        if first is None or second is None:
-            return 0
-        return min(first.offset + first.bytes, second.offset + second.bytes) - max(first.offset, second.offset)
+    def addresses(self, name: str) -> tuple[int, int]:
+        """Start and end of a region; nothing if the plan does not have it."""
+        known = self._addresses.get(name)
+        if known is None:
+            region = self._regions.get(name)
+            known = self._addresses[name] = (0, 0) if region is None else (region.offset, region.offset + region.bytes)
+        return known
 
     @cached_property
     def reused(self) -> frozenset[str]:
