@@ -240,6 +240,12 @@ def test_a_pass_that_breaks_the_graph_is_named_with_those_before_it():
         manager.run(simple())
 
 
+def test_a_manager_may_verify_behind_the_last_pass():
+    manager = PassManager([Toy("bad", lambda graph: graph.outputs.clear()), Toy("last")], check="last")
+    with pytest.raises(PassError, match=r"pass 'last' left a broken graph: .*defect of this pass or one before it; passes before it: bad"):
+        manager.run(simple())
+
+
 def test_a_pass_that_fails_is_named():
     def fail(graph):
         raise GraphError("node 'r'", "is not to its liking")
