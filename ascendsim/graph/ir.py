@@ -123,7 +123,8 @@ class Node:
     def subgraphs(self) -> tuple[tuple[str, Graph], ...]:
         """Subgraphs with the names of their attributes; an attribute holds one, or a tuple of them."""
         for value in self.attributes.values():  # asked for all the time, and nearly always there is none
-            if type(value) is Graph or (type(value) is tuple and value and type(value[0]) is Graph):
+            kind = type(value)
+            if kind is Graph or (kind is tuple and value and type(value[0]) is Graph):  # type: ignore[index]
                 break
         else:
             return ()

@@ -131,7 +131,7 @@ def _verify_tensors(graph: Graph) -> None:
                     repr(reader.name),
                     "remove nodes with graph.remove_node",
                 )
-            if reader.input(index) is not tensor:
+            if index >= len(reader._inputs) or reader._inputs[index] is not tensor:
                 raise GraphError(
                     f"tensor {name!r}",
                     f"is listed as input {index} of node {reader.name!r}, which reads something else",

@@ -36,11 +36,11 @@ def unit_key(nodes: Sequence[Node]) -> tuple[Key, tuple[str, ...]] | None:
     returned = [] if graph is None else graph.outputs
     parts: list[Hashable] = []
     for node in nodes:
-        if node.subgraphs:
+        if node.attributes and node.subgraphs:
             return None
         attributes = tuple([(name, _attribute(value)) for name, value in node.attributes.items()])
         ports: list[int] = []
-        for tensor in (*node.inputs, *node.outputs):
+        for tensor in (*node._inputs, *node.outputs):
             if tensor is None:
                 ports.append(-1)
                 continue

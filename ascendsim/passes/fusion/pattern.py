@@ -111,7 +111,7 @@ def _fed(node: Node, pattern: Op) -> bool:
     """Whether operators of the types that a pattern asks for make a node's inputs, which nearly all candidates fail."""
     for port, wanted in enumerate(pattern.inputs):
         if isinstance(wanted, Op):
-            tensors = node.inputs if pattern.commutative else (node.input(port),)
+            tensors = node._inputs if pattern.commutative else node._inputs[port : port + 1]
             producers = [tensor.producer for tensor in tensors if tensor is not None]
             if all(producer is None or producer.op_type not in wanted.types for producer in producers):
                 return False

@@ -42,7 +42,7 @@ class ConstantFoldingPass:
     op_types: None = None
 
     def run(self, node: Node, site: Site) -> bool:
-        if any([t is not None and t.constant is None for t in node.inputs]) or is_folded(node) or not node.outputs:
+        if any([t is not None and t.constant is None for t in node._inputs]) or is_folded(node) or not node.outputs:
             return False
         definition = site.opset.find(node.op_type, node.domain)
         if definition is None or not definition.foldable or node.subgraphs:

@@ -112,7 +112,7 @@ class Traversal:
 
     def _visit(self, node: Node) -> bool:
         changed = self._run_passes(node)
-        if node.graph is not self.graph or not node.subgraphs:
+        if node.graph is not self.graph or not node.attributes or not node.subgraphs:
             return changed
         before = _result_types(node)
         for _, subgraph in possible_subgraphs(node):
