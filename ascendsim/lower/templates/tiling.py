@@ -73,7 +73,7 @@ def best_tilings(product: Product, soc: SocSpec) -> tuple[Tiling, ...]:
 
 @lru_cache(maxsize=4096)
 def _search(product: Product, rates: Rates) -> tuple[Tiling, ...]:
-    for smallest in (4, 1):  # blocks; tiles below 64 x 64 only where the matrix is smaller or nothing else fits
+    for smallest in (2, 1):  # blocks; tiles below 32 x 32 only where the matrix is smaller or nothing else fits
         by_size: dict[tuple[int, int], Tiling] = {}
         for tiling in candidates(product, rates, smallest):
             size = tiling.tile_m, tiling.tile_n
@@ -93,7 +93,7 @@ def _search(product: Product, rates: Rates) -> tuple[Tiling, ...]:
     return tuple([tiling for tiling in best if tiling.cycles <= NEAR * best[0].cycles])
 
 
-def candidates(product: Product, rates: Rates, smallest: int = 4) -> Iterator[Tiling]:
+def candidates(product: Product, rates: Rates, smallest: int = 2) -> Iterator[Tiling]:
     """All tilings that fit the buffers, with their scores; tiles have at least `smallest` blocks along m and n if they can."""
     for share in shares(product, rates.cores):
         _, _, sm, sn = share
@@ -138,7 +138,7 @@ def shares(product: Product, cores: int) -> Iterator[tuple[int, int, int, int]]:
                     yield share
 
 
-def tile_sizes(elements: int, most_blocks: int, smallest: int = 4) -> list[int]:
+def tile_sizes(elements: int, most_blocks: int, smallest: int = 2) -> list[int]:
     """Tile sizes for an axis: near powers of two blocks, evened out so that tiles are as equal as can be.
 
     >>> tile_sizes(784, 64)
