@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from ascendsim.core.formats import align
 from ascendsim.graph.ir import Graph
-from ascendsim.isa.program import Program, Region
+from ascendsim.isa.program import Program, Region, owner_of
 from ascendsim.lower.memory.pieces import ALIGNMENT
 from ascendsim.lower.memory.report import MemoryFigures, memory_figures
 from ascendsim.profiling.table import Table
@@ -51,7 +51,7 @@ class MemoryReport:
         aliases: dict[str, list[str]] = {}
         for region in self.regions.values():
             if region.alias_of is not None:
-                aliases.setdefault(self._root(region.name), []).append(region.name)
+                aliases.setdefault(owner_of(self.regions, region.name), []).append(region.name)
         rows = [
             (
                 region.name,
@@ -94,11 +94,6 @@ class MemoryReport:
 
     def _owners(self) -> list[Region]:
         return [region for region in self.regions.values() if region.alias_of is None]
-
-    def _root(self, name: str) -> str:
-        while (source := self.regions[name].alias_of) is not None:
-            name = source
-        return name
 
     def __repr__(self) -> str:
         figures = self.figures

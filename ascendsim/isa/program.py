@@ -205,6 +205,23 @@ class Region:
     in_place_of: str | None = None
 
 
+def owner_of(regions: Mapping[str, Region], name: str, through_slices: bool = True) -> str:
+    """The region at the end of a chain of aliases, whose bytes a region shares; a name without a region stands for itself.
+
+    Args:
+        regions: By name.
+        name: Where the chain begins.
+        through_slices: Whether a slice leads on to the region that it was cut from, or ends the chain.
+    """
+    region = regions.get(name)
+    for _ in range(len(regions)):  # a chain that bites its tail ends too
+        if region is None or region.alias_of is None or (region.cut is not None and not through_slices):
+            break
+        name = region.alias_of
+        region = regions.get(name)
+    return name
+
+
 @dataclass(frozen=True, slots=True)
 class MemoryPlan:
     """Where everything lies in global memory."""

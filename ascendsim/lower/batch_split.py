@@ -12,8 +12,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from ascendsim.core.formats import align
-from ascendsim.isa.program import Program
-from ascendsim.lower.l2_placement import PAGES, PIECES, root_of, touched_roots
+from ascendsim.isa.program import Program, owner_of
+from ascendsim.lower.l2_placement import PAGES, PIECES, touched_roots
 from ascendsim.lower.task_cost import TaskPrice, closed_form
 from ascendsim.soc.spec import SocSpec
 
@@ -197,7 +197,7 @@ def _unit_costs(units: Sequence[Sequence[str]], program: Program, prices: Mappin
         for number in dict.fromkeys(number for name in names for number in program.metadata["tasks_of"][name]):
             moved: dict[str, int] = {}
             for access in by_id[number].accesses:
-                root = root_of(program.memory, access.region)
+                root = owner_of(program.memory.regions, access.region)
                 moved[root] = moved.get(root, 0) + access.moved_bytes
             costs.append(_Cost(prices[number], moved, max(1, sum(moved.values()))))
         result.append(costs)

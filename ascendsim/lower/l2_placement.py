@@ -17,7 +17,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 
 from ascendsim.core.formats import align
-from ascendsim.isa.program import MemoryPlan, Program, Region, Task, TaskKind
+from ascendsim.isa.program import Program, Task, TaskKind, owner_of
 
 PAGES = 64  # FE, GetL2PageNum
 PIECES = 8  # FE, max_data_num; rtL2Ctrl_t holds 8 descriptions
@@ -102,9 +102,9 @@ def plan_l2(
     board = _Board(capacity, pages, pieces)
     placed: list[Placement] = []
     refused: dict[str, str] = {}
-    allowed = None if candidates is None else {root_of(program.memory, name) for name in candidates}
-    shared = {root_of(program.memory, name) for name, region in program.memory.regions.items() if region.cut is not None}
-    before = {root_of(program.memory, name) for name in preferred}
+    allowed = None if candidates is None else {owner_of(program.memory.regions, name) for name in candidates}
+    shared = {owner_of(program.memory.regions, name) for name, region in program.memory.regions.items() if region.cut is not None}
+    before = {owner_of(program.memory.regions, name) for name in preferred}
     for name, uses in sorted(touched.items(), key=lambda item: (item[0] not in before, item[1][0][0].id, item[0])):
         region = program.memory.regions[name]
         if region.kind != "activation" or (allowed is not None and name not in allowed):
@@ -123,7 +123,7 @@ def plan_l2(
             continue
         read, written = (sum(bytes for _, write, bytes in uses if write is direction) for direction in (False, True))
         placed.append(Placement(name, *found, region.first, region.last, read, written))
-    for name in sorted({root_of(program.memory, name) for name in weights}):
+    for name in sorted({owner_of(program.memory.regions, name) for name in weights}):
         uses = touched.get(name, [])
         region = program.memory.regions[name]
         again = sum(bytes for _, _, bytes in uses) - region.bytes
@@ -171,7 +171,7 @@ def weights_of_steps(program: Program) -> tuple[str, ...]:
         if engine == "sequence":
             numbers = frozenset(program.metadata["tasks_of"][node])
             reads = (access for task in program.tasks if task.id in numbers for access in task.accesses if not access.write)
-            names = (root_of(program.memory, access.region) for access in reads if access.region in program.memory.regions)
+            names = (owner_of(program.memory.regions, access.region) for access in reads if access.region in program.memory.regions)
             found += [name for name in names if program.memory.regions[name].kind == "weight"]
     return tuple(dict.fromkeys(found))
 
@@ -204,14 +204,5 @@ def touched_roots(program: Program) -> dict[str, list[tuple[Task, bool, int]]]:
     for task in program.tasks:
         for access in task.accesses:
             if access.region in program.memory.regions:
-                touched[root_of(program.memory, access.region)].append((task, access.write, access.moved_bytes))
+                touched[owner_of(program.memory.regions, access.region)].append((task, access.write, access.moved_bytes))
     return dict(touched)
-
-
-def root_of(memory: MemoryPlan, name: str) -> str:
-    """The region whose bytes a region shares, at the end of its chain of aliases."""
-    region: Region | None = memory.regions.get(name)
-    while region is not None and region.alias_of is not None:
-        name = region.alias_of
-        region = memory.regions.get(name)
-    return name

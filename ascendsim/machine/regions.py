@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import cached_property
 
-from ascendsim.isa.program import MemoryPlan
+from ascendsim.isa.program import MemoryPlan, owner_of
 
 
 class Regions:
@@ -26,24 +26,15 @@ class Regions:
         """The region that owns the bytes (a reshaped tensor is an alias)."""
         known = self._roots.get(name)
         if known is None:
-            known = self._roots[name] = self._follow(name, through_slices=True)
+            known = self._roots[name] = owner_of(self._regions, name)
         return known
 
     def key(self, name: str) -> str:
         """The name under which lines of a region are kept: its slice's, or that of the region that owns the bytes."""
         known = self._keys.get(name)
         if known is None:
-            known = self._keys[name] = self._follow(name, through_slices=False)
+            known = self._keys[name] = owner_of(self._regions, name, through_slices=False)
         return known
-
-    def _follow(self, name: str, through_slices: bool) -> str:
-        region = self._regions.get(name)
-        for _ in range(len(self._regions)):
-            if region is None or region.alias_of is None or (region.cut is not None and not through_slices):
-                break
-            name = region.alias_of
-            region = self._regions.get(name)
-        return name
 
     def alone(self, key: str) -> bool:
         """Whether lines of a region are kept under its own name only: it is no slice and has none."""

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from ascendsim.core.dtypes import DType
 from ascendsim.core.errors import InputError
 from ascendsim.graph.ir import Graph, Node, Tensor
+from ascendsim.isa.program import owner_of
 from ascendsim.passes.control_flow import is_control_flow
 from ascendsim.runtime.control_flow import MAX_ITERATIONS, Value, run_control
 from ascendsim.runtime.evaluate import evaluate
@@ -259,9 +260,7 @@ def _result_homes(piece: Piece, sources: Sequence[str]) -> tuple[str, ...]:
     home_of = {tensor.name: home for tensor, home in zip(graph.inputs, sources, strict=True)}
     homes: list[str] = []
     for tensor in graph.outputs:
-        name = tensor.name
-        while regions[name].alias_of is not None and regions[name].cut is None:
-            name = str(regions[name].alias_of)
+        name = owner_of(regions, tensor.name, through_slices=False)
         own = f"{piece.prefix}{tensor.name}"
         while own in home_of.values():
             own += "'"

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from ascendsim.core.errors import GraphError, SimulationError
 from ascendsim.graph.ir import Graph, Tensor
-from ascendsim.isa.program import MemoryPlan, Region
+from ascendsim.isa.program import MemoryPlan, Region, owner_of
 from ascendsim.ops.common import finish
 
 Values = Literal["device", "float32"]
@@ -99,31 +99,25 @@ class DeviceMemory:
         return tensor.name in self._plan.regions
 
     def _region(self, tensor: Tensor) -> Region:
-        try:
-            region = self._plan.regions[tensor.name]
-        except KeyError:
+        region = self._plan.regions.get(owner_of(self._plan.regions, tensor.name, through_slices=False))
+        if region is None:
             raise SimulationError(
                 f"tensor {tensor.name!r}", "has no address in device memory", remedy="the memory plan misses it; please report this"
-            ) from None
-        while region.alias_of is not None and region.cut is None:
-            region = self._plan.regions[region.alias_of]
+            )
         return region
 
     def _root(self, tensor: Tensor) -> Tensor | None:
         """The constant behind a tensor, if it is one or an alias of one."""
         if tensor.is_constant:
             return tensor
-        region = self._plan.regions.get(tensor.name)
-        while region is not None and region.alias_of is not None:
-            region = self._plan.regions.get(region.alias_of)
-        root = self._tensors.get(region.name) if region is not None else None
+        if tensor.name not in self._plan.regions:
+            return None
+        root = self._tensors.get(owner_of(self._plan.regions, tensor.name))
         return root if root is not None and root.is_constant else None
 
     def _in_slice(self, tensor: Tensor) -> bool:
         """Whether the tensor's memory is a slice of another tensor's."""
-        region = self._plan.regions.get(tensor.name)
-        while region is not None and region.cut is None and region.alias_of is not None:
-            region = self._plan.regions.get(region.alias_of)
+        region = self._plan.regions.get(owner_of(self._plan.regions, tensor.name, through_slices=False))
         return region is not None and region.cut is not None
 
     def _view(self, tensor: Tensor) -> Array:

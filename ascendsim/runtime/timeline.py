@@ -15,7 +15,7 @@ import numpy as np
 
 from ascendsim.core.formats import align
 from ascendsim.graph.ir import Graph, Tensor
-from ascendsim.isa.program import Access, BlockGroup, MemoryPlan, Program, Region, RenamedBlock, Task
+from ascendsim.isa.program import Access, BlockGroup, MemoryPlan, Program, Region, RenamedBlock, Task, owner_of
 from ascendsim.runtime.host_run import Step
 from ascendsim.runtime.pieces import Piece
 
@@ -155,14 +155,14 @@ def _region_names(made: _Timeline, step: Step) -> dict[str, str]:
     graph, regions = piece.compiled.graph, piece.compiled.program.memory.regions
     homes = {tensor.name: made.home(home) for tensor, home in zip(graph.inputs, step.sources, strict=True)}
     for tensor, home in zip(graph.outputs, step.results, strict=True):
-        root = _root(regions, tensor.name)
+        root = owner_of(regions, tensor.name)
         if regions[root].kind != "weight":
             homes.setdefault(root, made.home(home))
     outside = _outside(regions, homes)
     taken: set[str] = set()
     names: dict[str, str] = {}
     for name, region in sorted(regions.items(), key=lambda item: item[1].alias_of is not None):  # owners of bytes first
-        root = _root(regions, name)
+        root = owner_of(regions, name)
         if name in homes and homes[name] not in taken:
             taken.add(homes[name])
             names[name] = homes[name]
@@ -186,16 +186,10 @@ def _region_names(made: _Timeline, step: Step) -> dict[str, str]:
 
 def _outside(regions: Mapping[str, Region], homes: Mapping[str, str]) -> list[tuple[int, int]]:
     """Address ranges of a piece's memory that its inputs and outputs have for themselves: they lie in buffers outside instead."""
-    rest = [r for name, r in regions.items() if _root(regions, name) not in homes and r.kind != "weight"]
+    rest = [r for name, r in regions.items() if owner_of(regions, name) not in homes and r.kind != "weight"]
     own = [regions[name] for name in homes]
     free = [r for r in own if all(r.offset + r.bytes <= other.offset or other.offset + other.bytes <= r.offset for other in rest)]
     return [(region.offset, align(region.bytes, ALIGNMENT)) for region in free]
-
-
-def _root(regions: Mapping[str, Region], name: str) -> str:
-    while regions[name].alias_of is not None:
-        name = str(regions[name].alias_of)
-    return name
 
 
 def _weight(made: _Timeline, piece: Piece, tensor: Tensor | None, region: Region) -> str:

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from ascendsim.isa.program import Access, MemoryPlan, Program, Region, Task, TaskKind
-from ascendsim.lower.l2_placement import KEPT, PLACED, Placement, check_placement, plan_l2, root_of, weights_of_steps, with_placement
+from ascendsim.isa.program import Access, MemoryPlan, Program, Region, Task, TaskKind, owner_of
+from ascendsim.lower.l2_placement import KEPT, PLACED, Placement, check_placement, plan_l2, weights_of_steps, with_placement
 
 KIB = 1024
 PAGE = 4 * KIB
@@ -127,7 +127,7 @@ def test_aliases_belong_to_the_region_that_owns_the_memory() -> None:
     given = program(("", "a"), ("b", ""))
     regions = {"a": replace(given.memory.regions["a"], last=1), "b": replace(given.memory.regions["b"], alias_of="a")}
     given = replace(given, memory=MemoryPlan(regions, 0, 0))
-    assert root_of(given.memory, "b") == "a"
+    assert owner_of(given.memory.regions, "b") == "a"
     assert [item.region for item in plan_l2(given, L2).placed] == ["a"]
 
 
