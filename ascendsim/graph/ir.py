@@ -7,8 +7,7 @@ Operator names and semantics inside the graph are those of the newest ONNX opset
 
 from __future__ import annotations
 
-import heapq
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import takewhile
 from typing import Any, Union
@@ -17,6 +16,7 @@ import numpy as np
 
 from ascendsim.core.dtypes import DType
 from ascendsim.core.errors import GraphError, suggest
+from ascendsim.graph.ordering import can_run, stable_order
 from ascendsim.graph.tensors import Array, Constant, Dim, Shape, Tensor, Use
 
 __all__ = ["Array", "AttributeValue", "Constant", "Dim", "Graph", "Node", "Shape", "Tensor", "Use"]
@@ -364,43 +364,15 @@ class Graph:
             GraphError: If the graph has a cycle; names the nodes on it.
         """
         known = self._order
-        if known is not None and (not anew or self._can_run(known)):
+        if known is not None and (not anew or can_run(known, self.predecessors)):
             return list(known)
-        order = list(self._nodes) if self._can_run(self._nodes) else self._sorted()
+        if can_run(self._nodes, self.predecessors):
+            order = list(self._nodes)
+        else:
+            order, stuck = stable_order(self._nodes, self.predecessors)
+            if stuck:
+                names = ", ".join(node.name for node in stuck[:8])
+                raise GraphError(f"graph {self.name!r}", f"has a cycle through nodes {names}", remedy="break one of these edges")
         # What a subgraph reads from outside can change without notice.
         self._order = None if self.holders else order
         return list(order)
-
-    def _can_run(self, order: Collection[Node]) -> bool:
-        """Whether each of all nodes comes after those that it needs."""
-        waiting = set(order)
-        for node in order:
-            if not waiting.isdisjoint(self.predecessors(node)):
-                return False
-            waiting.remove(node)
-        return True
-
-    def _sorted(self) -> list[Node]:
-        nodes = list(self._nodes)
-        number_of = {node: number for number, node in enumerate(nodes)}
-        waiting = [0] * len(nodes)  # edges from nodes that have not run
-        followers: list[list[int]] = [[] for _ in nodes]
-        for number, node in enumerate(nodes):
-            for before in self.predecessors(node):
-                place = number_of.get(before)
-                if place is not None:
-                    waiting[number] += 1
-                    followers[place].append(number)
-        ready = [number for number, count in enumerate(waiting) if count == 0]  # rising, so it is a heap
-        result: list[Node] = []
-        while ready:
-            number = heapq.heappop(ready)
-            result.append(nodes[number])
-            for follower in followers[number]:
-                waiting[follower] -= 1
-                if waiting[follower] == 0:
-                    heapq.heappush(ready, follower)
-        if len(result) != len(nodes):
-            stuck = [node.name for node, count in zip(nodes, waiting, strict=True) if count > 0]
-            raise GraphError(f"graph {self.name!r}", f"has a cycle through nodes {', '.join(stuck[:8])}", remedy="break one of these edges")
-        return result

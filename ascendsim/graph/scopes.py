@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Sequence
 
 from ascendsim.core.errors import GraphError
 from ascendsim.graph.ir import Graph, Node, Tensor
+from ascendsim.graph.ordering import stable_order
 
 SCOPE = "scope"
 SECOND_STAGE = "l1_second"  # key in Node.origin: the second convolution of a scope of L1 fusion
@@ -60,23 +60,11 @@ def units_in_order(graph: Graph) -> list[tuple[Node, ...]]:
     position = {node: number for number, node in enumerate(order)}
     units.sort(key=lambda unit: position[unit[-1]])
     unit_of = {node: number for number, unit in enumerate(units) for node in unit}
-    waiting, followers = [0] * len(units), [list[int]() for _ in units]
-    for number, unit in enumerate(units):
-        before = {unit_of[other] for node in unit for other in graph.predecessors(node) if other in unit_of} - {number}
-        waiting[number] = len(before)
-        for other in before:
-            followers[other].append(number)
-    ready = [number for number, count in enumerate(waiting) if not count]
-    heapq.heapify(ready)
-    result: list[tuple[Node, ...]] = []
-    while ready:
-        number = heapq.heappop(ready)
-        result.append(units[number])
-        for follower in followers[number]:
-            waiting[follower] -= 1
-            if not waiting[follower]:
-                heapq.heappush(ready, follower)
-    if len(result) != len(units):
-        stuck = [units[number][0].name for number, count in enumerate(waiting) if count]
-        raise GraphError("scopes", "must not wait for each other", ", ".join(stuck[:8]))
-    return result
+    needs = [
+        {unit_of[other] for node in unit for other in graph.predecessors(node) if other in unit_of} - {number}
+        for number, unit in enumerate(units)
+    ]
+    result, stuck = stable_order(range(len(units)), needs.__getitem__)
+    if stuck:
+        raise GraphError("scopes", "must not wait for each other", ", ".join(units[number][0].name for number in stuck[:8]))
+    return [units[number] for number in result]
