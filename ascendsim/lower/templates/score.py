@@ -7,6 +7,8 @@ chip's description.
 
 from __future__ import annotations
 
+import math
+
 from ascendsim.core.formats import ceil_div
 from ascendsim.lower.templates.conv import FRACTAL_BYTES, input_rows, is_direct
 from ascendsim.lower.templates.product import ACCUMULATOR_BYTES, ROWS, Product, Rates
@@ -28,8 +30,9 @@ def score(
     hold: str,
     accumulators: int,
     band: int,
+    limit: float = math.inf,
 ) -> float:
-    """Cycles of the busiest core; see the module's text."""
+    """Cycles of the busiest core; see the module's text. Infinite where computing alone takes more than `limit`."""
     conv, k_blocks = product.conv, product.k_blocks
     sb, si, sm, sn = share
     in_turn = sb if product.serial_batch else 1  # times that a core goes through all that follows
@@ -55,6 +58,8 @@ def score(
     out = m_average * n_average * ACCUMULATOR_BYTES * (1 / rates.out + product.out_passes / 2 / rates.vector) + 4 * rates.start
     compute = max(cube, mte1)
     busy = tiles * max(compute, out) if accumulators > 1 else tiles * (compute + out) - out  # the last way out comes below
+    if in_turn * busy > limit:
+        return math.inf
     t = traffic_of(product, rates, share, (tile_m, tile_n), chunk, hold, band)
     ahead = lookahead(rates.queue)
 

@@ -9,6 +9,7 @@ machine, which knows what the closed form leaves out; see `lower.tiling_search`.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
@@ -75,7 +76,7 @@ def best_tilings(product: Product, soc: SocSpec) -> tuple[Tiling, ...]:
 def _search(product: Product, rates: Rates) -> tuple[Tiling, ...]:
     for smallest in (2, 1):  # blocks; tiles below 32 x 32 only where the matrix is smaller or nothing else fits
         by_size: dict[tuple[int, int], Tiling] = {}
-        for tiling in candidates(product, rates, smallest):
+        for tiling in candidates(product, rates, smallest, NEAR):
             size = tiling.tile_m, tiling.tile_n
             if size not in by_size or tiling.cycles < by_size[size].cycles:
                 by_size[size] = tiling
@@ -93,10 +94,20 @@ def _search(product: Product, rates: Rates) -> tuple[Tiling, ...]:
     return tuple([tiling for tiling in best if tiling.cycles <= NEAR * best[0].cycles])
 
 
-def candidates(product: Product, rates: Rates, smallest: int = 2) -> Iterator[Tiling]:
-    """All tilings that fit the buffers, with their scores; tiles have at least `smallest` blocks along m and n if they can."""
+def candidates(product: Product, rates: Rates, smallest: int = 2, within: float = math.inf) -> Iterator[Tiling]:
+    """Tilings that fit the buffers, with their scores.
+
+    Args:
+        product: What is to be cut.
+        rates: Of the chip.
+        smallest: Blocks that tiles have at least along m and n, if they can.
+        within: Leaves out what must take more than so many times the best score before it.
+    """
+    best = math.inf
     for share in shares(product, rates.cores):
         _, _, sm, sn = share
+        if least_cycles(product, rates, share) > within * best:
+            continue
         for tile_n in tile_sizes(sn, min(rates.l0b // 2 // FRACTAL_BYTES, ceil_div(product.most_n, ROWS)), smallest):
             for tile_m in run_sizes(product.conv, sm, rates.l0a // 2 // FRACTAL_BYTES, smallest):
                 blocks = ceil_div(tile_m, ROWS) * ceil_div(tile_n, ROWS)
@@ -104,7 +115,15 @@ def candidates(product: Product, rates: Rates, smallest: int = 2) -> Iterator[Ti
                     continue
                 accumulators = 2 if 2 * blocks * ACCUMULATOR_BYTES <= rates.l0c else 1
                 for hold in ("", "b", "a"):
-                    yield from _fill_l1(product, rates, share, tile_m, tile_n, hold, accumulators)
+                    for tiling in _fill_l1(product, rates, share, tile_m, tile_n, hold, accumulators, within * best):
+                        best = min(best, tiling.cycles)
+                        yield tiling
+
+
+def least_cycles(product: Product, rates: Rates, share: tuple[int, int, int, int]) -> float:
+    """What a share takes on the Cube without any pause."""
+    batch, images, m, n = share
+    return batch * images * ceil_div(m, ROWS) * ceil_div(n, ROWS) * product.k_blocks * rates.per_block
 
 
 def shares(product: Product, cores: int) -> Iterator[tuple[int, int, int, int]]:
@@ -142,7 +161,7 @@ def tile_sizes(elements: int, most_blocks: int, smallest: int = 2) -> list[int]:
     """Tile sizes for an axis: near powers of two blocks, evened out so that tiles are as equal as can be.
 
     >>> tile_sizes(784, 64)
-    [784, 400, 272, 208, 160, 112, 64]
+    [784, 400, 272, 208, 160, 112, 64, 32]
     """
     blocks = ceil_div(elements, ROWS)
     sizes: dict[int, None] = {}
@@ -165,9 +184,9 @@ def run_sizes(conv: ConvGeometry | None, elements: int, most_blocks: int, smalle
 
 
 def _fill_l1(
-    product: Product, rates: Rates, share: tuple[int, int, int, int], tile_m: int, tile_n: int, hold: str, accumulators: int
+    product: Product, rates: Rates, share: tuple[int, int, int, int], tile_m: int, tile_n: int, hold: str, accumulators: int, limit: float
 ) -> Iterator[Tiling]:
-    """Chooses step and chunk of k, and bands of tiles, so that all fits; scores the results."""
+    """Chooses step and chunk of k, and bands of tiles, so that all fits; scores the results and leaves out what is above the limit."""
     conv, k_blocks = product.conv, product.k_blocks
     m_blocks, n_blocks = ceil_div(tile_m, ROWS), ceil_div(tile_n, ROWS)
     step = min(rates.l0a // 2 // (m_blocks * FRACTAL_BYTES), rates.l0b // 2 // (n_blocks * FRACTAL_BYTES), k_blocks)
@@ -200,8 +219,9 @@ def _fill_l1(
             band = min(share[2], tiles * tile_m)
             slot = largest_a_bytes(conv, run_lengths(product.m, share[2], band), chunk) if hold == "b" else 0
             if panel + 2 * slot + align(share[3] * 4, 32) <= rates.l1:
-                cycles = score(product, rates, share, tile_m, tile_n, chunk, even_step, hold, accumulators, band)
-                yield Tiling(*share, tile_m, tile_n, chunk, even_step, hold, accumulators, cycles, band)
+                cycles = score(product, rates, share, tile_m, tile_n, chunk, even_step, hold, accumulators, band, limit)
+                if cycles < math.inf:
+                    yield Tiling(*share, tile_m, tile_n, chunk, even_step, hold, accumulators, cycles, band)
 
 
 def bands(product: Product, share_m: int, tile_m: int, hold: str, chunk: int) -> tuple[int, ...]:
