@@ -2,16 +2,22 @@
 
 A transfer inside loops touches new bytes with every trip of a loop whose variable moves its offset, and the same bytes again with
 every trip of a loop whose variable does not. Between two such visits the block touches what one trip of that loop touches: if that
-fits in L2 the second visit hits.
+fits in L2 the second visit hits. A later transfer of the text may come back to the bytes of an earlier one, too: the same tiles of B
+pass for the rows that are left over when the tiles of A are done.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from typing import TypeAlias
 
 from ascendsim.isa.instructions import Buffer, Loop, Move, Statement
 from ascendsim.isa.program import Block
+
+Piece: TypeAlias = tuple[int, int, int, int]  # offset, number of bursts, bytes of one, bytes from one to the next
+Extent: TypeAlias = tuple[tuple[str, bool, Piece], tuple[tuple[int, int], ...], tuple[tuple[int, int], ...]]  # see `Footprint._extent`
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,16 +25,31 @@ class Stream:
     """One transfer of the text.
 
     Attributes:
-        bytes: Useful bytes of one execution.
+        piece: What the first execution moves; its offset counts from the block's first transfer to or from the region.
         loops: Numbers of the loops around it, outermost first.
-        moving: For each of them, whether its variable moves the offset.
+        steps: For each of them, by how many bytes a trip moves the offset.
     """
 
     region: str
     write: bool
-    bytes: int
+    piece: Piece
     loops: tuple[int, ...]
-    moving: tuple[bool, ...]
+    steps: tuple[int, ...]
+
+    @property
+    def bytes(self) -> int:
+        """Useful bytes of one execution."""
+        _, bursts, burst_bytes, _ = self.piece
+        return bursts * burst_bytes
+
+    def shared_depth(self, other: Stream) -> int:
+        """Number of outer loops around both streams that move both alike."""
+        depth = 0
+        for loop, step, others_loop, others_step in zip(self.loops, self.steps, other.loops, other.steps, strict=False):
+            if (loop, step) != (others_loop, others_step):
+                break
+            depth += 1
+        return depth
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,33 +72,71 @@ class Footprint:
         return Footprint(tuple(streams), self.trips, tuple(uncached))
 
     def touched(self) -> dict[str, int]:
-        """Bytes of each region that the block touches through L2 at all (overlapping pieces count several times)."""
-        return self._totals(self.streams)
+        """Bytes of each region that the block touches through L2 at all (pieces that overlap in part count several times)."""
+        return self._totals((stream, 0) for stream in self.streams)
 
     def read(self) -> dict[str, int]:
-        """Bytes of each region that the block reads at all, through L2 or past it (overlapping pieces count several times)."""
-        return self._totals([stream for stream in (*self.streams, *self.uncached) if not stream.write])
+        """Bytes of each region that the block reads at all, through L2 or past it (pieces that overlap in part count several times)."""
+        return self._totals((stream, 0) for stream in (*self.streams, *self.uncached) if not stream.write)
 
-    def _totals(self, streams: Iterable[Stream]) -> dict[str, int]:
-        totals: dict[str, int] = {}
-        for stream in streams:
-            totals[stream.region] = totals.get(stream.region, 0) + self._distinct(stream, 0)
-        return totals
+    def repeating(self) -> set[int]:
+        """Loops that come back to the same bytes of a stream with every trip."""
+        return {loop for stream in self.streams for loop, step in zip(stream.loops, stream.steps, strict=True) if not step}
 
     def working_set(self, loop: int) -> dict[str, int]:
         """Bytes of each region that one trip of a loop touches."""
+        return self._totals((stream, stream.loops.index(loop) + 1) for stream in self.streams if loop in stream.loops)
+
+    def earlier(self) -> list[int | None]:
+        """For each of `streams` the number of the one before it, if any, that goes the same way through the very same bytes."""
+        last: dict[Extent, int] = {}
+        result: list[int | None] = []
+        for number, stream in enumerate(self.streams):
+            key = self._extent(stream, 0)
+            result.append(last.get(key))
+            last[key] = number
+        return result
+
+    def between(self, first: int, second: int) -> tuple[dict[str, int], dict[str, int]]:
+        """What lies between the last visits of a stream and a later one that comes to the same bytes: part of either result.
+
+        Returns:
+            Bytes of each region in the last turn of the first stream, which is one trip of the loop that repeats it if there is one, and
+            from there to the end of the second one's turn (in a matmul: a tile of rows, and the rows that are left over).
+        """
+        steps, depth = self.streams[first].steps, self.streams[first].shared_depth(self.streams[second])
+        start, end = self._around(first, depth)
+        _, last = self._around(second, depth)
+        inner = depth + 1 if len(steps) > depth and not steps[depth] else depth
+        turn = self._totals((stream, inner) for stream in self.streams[start:end])
+        return turn, self._totals((stream, depth) for stream in self.streams[end:last])
+
+    def _around(self, number: int, depth: int) -> tuple[int, int]:
+        """First and last (exclusive) number of the streams in the loop at a depth around one of them; itself if there is none."""
+        loops = self.streams[number].loops
+        if len(loops) <= depth:
+            return number, number + 1
+        inside = [other for other, stream in enumerate(self.streams) if loops[depth] in stream.loops]
+        return inside[0], inside[-1] + 1
+
+    def _totals(self, streams: Iterable[tuple[Stream, int]]) -> dict[str, int]:
+        """Different bytes of each region that streams touch in the loops from a depth inwards."""
         totals: dict[str, int] = {}
-        for stream in self.streams:
-            if loop in stream.loops:
-                totals[stream.region] = totals.get(stream.region, 0) + self._distinct(stream, stream.loops.index(loop) + 1)
+        seen: set[Extent] = set()
+        for stream, depth in streams:
+            extent = self._extent(stream, depth)
+            if extent not in seen:
+                seen.add(extent)
+                _, _, inner = extent
+                totals[stream.region] = totals.get(stream.region, 0) + stream.bytes * math.prod([trips for _, trips in inner])
         return totals
 
-    def _distinct(self, stream: Stream, depth: int) -> int:
-        """Different bytes of a transfer over the loops from `depth` inwards."""
-        result = stream.bytes
-        for loop, moving in zip(stream.loops[depth:], stream.moving[depth:], strict=True):
-            result *= self.trips[loop] if moving else 1
-        return result
+    def _extent(self, stream: Stream, depth: int) -> Extent:
+        """Equal for streams that touch the same bytes in the loops from `depth` inwards, whatever the order of these."""
+        steps = list(zip(stream.loops, stream.steps, strict=True))
+        outer = tuple([(loop, step) for loop, step in steps[:depth] if step])
+        inner = tuple(sorted([(step, self.trips[loop]) for loop, step in steps[depth:] if step]))
+        return (stream.region, stream.write, stream.piece), outer, inner
 
 
 def footprint(block: Block) -> Footprint:
@@ -85,6 +144,7 @@ def footprint(block: Block) -> Footprint:
     streams: list[Stream] = []
     uncached: list[Stream] = []
     trips: list[int] = []
+    starts: dict[str, int] = {}
 
     def visit(body: Iterable[Statement], loops: tuple[int, ...], variables: tuple[str, ...]) -> None:
         for statement in body:
@@ -95,9 +155,12 @@ def footprint(block: Block) -> Footprint:
             elif isinstance(statement, Move) and Buffer.GM in (statement.src.buffer, statement.dst.buffer):
                 write = statement.dst.buffer is Buffer.GM
                 operand = statement.dst if write else statement.src
-                steps = {name for name, step in operand.offset.terms if step}
+                offset = operand.offset.base - starts.setdefault(operand.name, operand.offset.base)
+                stride = statement.dst_stride if write else statement.src_stride
+                piece = offset, statement.bursts, statement.burst_bytes, stride
+                steps = dict(operand.offset.terms)
                 kind = streams if statement.cached else uncached
-                kind.append(Stream(operand.name, write, statement.bytes, loops, tuple(name in steps for name in variables)))
+                kind.append(Stream(operand.name, write, piece, loops, tuple(steps.get(name, 0) for name in variables)))
 
     visit(block.body, (), ())
     return Footprint(tuple(streams), tuple(trips), tuple(uncached))

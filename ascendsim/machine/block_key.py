@@ -1,7 +1,8 @@
 """What decides the time of a block, as a key: equal keys mean equal times, whatever their regions of global memory are called.
 
 Layers of a network repeat the same work on tensors of other names. The key holds all that `compile_block` reads, with regions numbered
-in the order of their first use; a test changes every field of every instruction and proves that nothing is missing.
+in the order of their first use, and offsets counted from the first one in their region; a test changes every field of every
+instruction and proves that nothing is missing.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from ascendsim.isa.instructions import Buffer, Flag, Img2Col, Loop, Mmad, Move, 
 from ascendsim.isa.program import Block
 
 Key: TypeAlias = tuple[Hashable, ...]
+_Regions: TypeAlias = dict[str, tuple[int, int]]  # by name: number, and offset of the first operand
 
 # `_name_` is the plain attribute behind an enumeration member's `name`: this is done for every instruction of a program.
 _FIELDS: dict[type, Callable[[Any], tuple[Any, ...]]] = {
@@ -41,13 +43,13 @@ _FLAG: Callable[[Flag], tuple[Any, ...]] = attrgetter("name", "source._name_", "
 
 def block_key(block: Block) -> tuple[Key, tuple[str, ...]]:
     """The key of a block, and the names of the regions that the key knows by number."""
-    regions: dict[str, int] = {}
+    regions: _Regions = {}
     parts: list[Hashable] = [block.core.name, tuple([_FLAG(flag) for flag in block.flags])]
     _add(block.body, parts, regions)
     return tuple(parts), tuple(regions)
 
 
-def _add(body: Iterable[Statement], parts: list[Hashable], regions: dict[str, int]) -> None:
+def _add(body: Iterable[Statement], parts: list[Hashable], regions: _Regions) -> None:
     for statement in body:
         kind = type(statement)
         if isinstance(statement, Loop):
@@ -75,7 +77,8 @@ def stays(operand: Operand) -> bool:
     return not operand.slot.terms and not operand.offset.terms
 
 
-def _in_memory(operand: Operand, regions: dict[str, int]) -> Hashable:
-    """Number of an operand's region and the loops that move its offset."""
-    moving = [name for name, step in operand.offset.terms if step]
-    return regions.setdefault(operand.name, len(regions)), tuple(moving)
+def _in_memory(operand: Operand, regions: _Regions) -> Hashable:
+    """Number of an operand's region, its offset from the first operand there, and by how much loops move it."""
+    offset = operand.offset
+    number, start = regions.setdefault(operand.name, (len(regions), offset.base))
+    return number, offset.base - start, offset.terms

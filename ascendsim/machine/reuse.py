@@ -2,8 +2,9 @@
 
 Cores that run side by side read what they share at about the same time, so one fetch serves them all. A block comes back to the
 same bytes after one trip of the loop that does not move the transfer: that visit hits if what all cores touch in such a trip fits
-in L2, and is another fetch if it does not (least-recently-used replacement has then pushed the bytes out). Blocks of a later round
-find what an earlier round shared with them only if a round's bytes fit.
+in L2, and is another fetch if it does not (least-recently-used replacement has then pushed the bytes out). So it is with a later
+transfer of the text to the same bytes, and what is touched in between. Blocks of a later round find what an earlier round shared with
+them only if a round's bytes fit.
 """
 
 from __future__ import annotations
@@ -49,13 +50,13 @@ def fetched_bytes(blocks: Sequence[tuple[Footprint, int]], accesses: Sequence[Ac
 
     fetched: dict[str, Fraction] = {}
     for footprint, times in blocks:
-        passes = [1 if fits(footprint.working_set(loop)) else trips for loop, trips in enumerate(footprint.trips)]
-        for stream in footprint.streams:
-            if stream.write:
+        passes = {loop: 1 if fits(footprint.working_set(loop)) else footprint.trips[loop] for loop in footprint.repeating()}
+        for number, (stream, earlier) in enumerate(zip(footprint.streams, footprint.earlier(), strict=True)):
+            if stream.write or (earlier is not None and all(map(fits, footprint.between(earlier, number)))):
                 continue
             size = stream.bytes * times
-            for loop, moving in zip(stream.loops, stream.moving, strict=True):
-                size *= footprint.trips[loop] if moving else passes[loop]
+            for loop, step in zip(stream.loops, stream.steps, strict=True):
+                size *= footprint.trips[loop] if step else passes[loop]
             fetched[stream.region] = fetched.get(stream.region, Fraction(0)) + size / sharing[stream.region]
     return {region: max(size, Fraction(unique[region])) for region, size in fetched.items()}
 

@@ -116,6 +116,18 @@ def test_keys_number_regions_in_the_order_of_their_first_use() -> None:
     assert block_key(same)[0] != block_key(two)[0]
 
 
+def test_keys_know_which_transfers_come_back_to_the_same_bytes() -> None:
+    def block(base: int, distance: int, step: int = 64) -> Block:
+        loads = [Move(Pipe.MTE2, UB, gm("x", 64, Affine(at, (("i", step),))), 1, 64) for at in (base, base + distance)]
+        return Block((Loop("i", 3, tuple(loads)),))
+
+    key, same = block_key(block(0, 0))[0], outcome(block(0, 0), TOY)
+    assert (block_key(block(512, 0))[0], outcome(block(512, 0), TOY)) == (key, same)  # a slice of another tensor
+    for other in (block(0, 192), block(0, 0, step=128)):
+        assert block_key(other)[0] != key
+        assert outcome(other, TOY) != same
+
+
 UB, UB2, L1 = Operand(Buffer.UB, "u", 64), Operand(Buffer.UB, "v", 64), Operand(Buffer.L1, "l", 512)
 L0A, L0B, L0C = Operand(Buffer.L0A, "a", 512), Operand(Buffer.L0B, "b", 512), Operand(Buffer.L0C, "c", 1024)
 SAMPLES: tuple[Instruction, ...] = (

@@ -14,9 +14,15 @@ from tests.support.toy_programs import gm
 KIB = 1024
 
 
-def load(region: str, *variables: str, size: int = KIB) -> Move:
-    offset = Affine(0, tuple((name, size) for name in variables))
-    return Move(Pipe.MTE2, Operand(Buffer.L1, "l", size), gm(region, size, offset), 1, size)
+def load(region: str, *variables: str) -> Move:
+    """1 KiB, which each loop moves by 1 KiB."""
+    return load_at(region, 0, **dict.fromkeys(variables, 1))
+
+
+def load_at(region: str, base: int, **steps: int) -> Move:
+    """1 KiB from a base on, which loops move by their steps, all in KiB."""
+    offset = Affine(base * KIB, tuple((name, step * KIB) for name, step in steps.items()))
+    return Move(Pipe.MTE2, Operand(Buffer.L1, "l", KIB), gm(region, KIB, offset), 1, KIB)
 
 
 def block(*body: Statement) -> Footprint:
@@ -28,6 +34,12 @@ def matmul() -> Footprint:
     return block(Loop("m", 4, (load("a", "m"), Loop("n", 10, (load("b", "n"),)))))
 
 
+def ragged_matmul() -> Footprint:
+    """The same, and then a fifth row of tiles by itself, for which all of b passes once more."""
+    columns = Loop("n", 10, (load("b", "n"),))
+    return block(Loop("m", 4, (load("a", "m"), columns)), load_at("a", 4), columns)
+
+
 def fetched(blocks: list[tuple[Footprint, int]], unique: Mapping[str, int], capacity: int, cores: int = 1) -> dict[str, Fraction]:
     accesses = [Access(name, size * KIB, 0, False) for name, size in unique.items()]
     return {name: size / KIB for name, size in fetched_bytes(blocks, accesses, capacity * KIB, cores).items()}
@@ -36,7 +48,8 @@ def fetched(blocks: list[tuple[Footprint, int]], unique: Mapping[str, int], capa
 def test_a_footprint_tells_new_bytes_from_old_ones() -> None:
     print_of = matmul()
     assert print_of.trips == (4, 10)
-    assert print_of.streams == (Stream("a", False, KIB, (0,), (True,)), Stream("b", False, KIB, (0, 1), (False, True)))
+    piece = (0, 1, KIB, 0)
+    assert print_of.streams == (Stream("a", False, piece, (0,), (KIB,)), Stream("b", False, piece, (0, 1), (0, KIB)))
     assert print_of.touched() == {"a": 4 * KIB, "b": 10 * KIB}
     assert print_of.working_set(0) == {"a": KIB, "b": 10 * KIB}
     assert print_of.working_set(1) == {"b": KIB}
@@ -78,3 +91,41 @@ def test_results_take_room_but_are_not_fetched() -> None:
     accesses = [Access("b", 10 * KIB, 0, False), Access("c", 20 * KIB, 0, True)]
     assert fetched_bytes([(program, 1)], accesses, 15 * KIB, 1) == {"b": 10 * KIB}
     assert fetched_bytes([(program, 1)], accesses, 14 * KIB, 1) == {"b": 40 * KIB}
+
+
+def test_what_passes_again_for_rows_that_are_left_over_is_touched_once() -> None:
+    print_of = ragged_matmul()
+    assert print_of.touched() == print_of.read() == {"a": 5 * KIB, "b": 10 * KIB}
+    assert print_of.earlier() == [None, None, None, 1]
+    assert print_of.between(1, 3) == ({"a": KIB, "b": 10 * KIB}, {"a": KIB, "b": 10 * KIB})
+
+
+def test_rows_that_are_left_over_are_one_turn_more() -> None:
+    assert fetched([(ragged_matmul(), 1)], {"a": 5, "b": 10}, capacity=11) == {"a": 5, "b": 10}
+    assert fetched([(ragged_matmul(), 1)], {"a": 5, "b": 10}, capacity=10) == {"a": 5, "b": 50}
+
+
+def test_columns_of_cores_are_not_shared_because_rows_are_left_over() -> None:
+    # Two cores with all of a and half of 20 KiB of b each: a turn touches 1 + 2 x 10 KiB.
+    assert fetched([(ragged_matmul(), 2)], {"a": 5, "b": 20}, capacity=21, cores=2) == {"a": 5, "b": 20}
+    assert fetched([(ragged_matmul(), 2)], {"a": 5, "b": 20}, capacity=20, cores=2) == {"a": 5, "b": 100}
+
+
+def test_only_what_comes_in_between_pushes_out() -> None:
+    """Two passes over each of four rows hit if a row fits, two passes over all rows only if all fit."""
+    rows = block(Loop("i", 4, tuple(Loop(name, 10, (load_at("x", 0, i=10, **{name: 1}),)) for name in ("j", "k"))))
+    assert fetched([(rows, 1)], {"x": 40}, capacity=10) == {"x": 40}
+    assert fetched([(rows, 1)], {"x": 40}, capacity=9) == {"x": 80}
+    everything = block(*(Loop(name, 40, (load("x", name),)) for name in ("j", "k")))
+    assert fetched([(everything, 1)], {"x": 40}, capacity=40) == {"x": 40}
+    assert fetched([(everything, 1)], {"x": 40}, capacity=39) == {"x": 80}
+
+
+def test_the_order_of_loops_does_not_make_other_bytes() -> None:
+    """Columns after rows: between the visits lies all, not one row."""
+    tiles = load_at("x", 0, i=4, j=1), load_at("x", 0, j=4, i=1)
+    program = block(Loop("i", 4, tuple(Loop("j", 4, (tile,)) for tile in tiles)))
+    assert program.touched() == {"x": 16 * KIB}
+    assert program.working_set(0) == {"x": 8 * KIB}
+    assert fetched([(program, 1)], {"x": 16}, capacity=16) == {"x": 16}
+    assert fetched([(program, 1)], {"x": 16}, capacity=15) == {"x": 32}

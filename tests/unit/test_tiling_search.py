@@ -190,7 +190,14 @@ def fetched(work: CubeWork, tiling: Tiling) -> tuple[float, int]:
 
 @pytest.mark.parametrize(
     ("tile", "share", "times_read"),
-    [((256, 256), 4096, 9), ((128, 512), 4096, 16.5), ((256, 256), 2048, 2.5), ((512, 128), 4096, 2.5)],
+    [
+        ((256, 256), 4096, 9),
+        ((128, 512), 4096, 16.5),
+        ((256, 256), 2048, 2.5),
+        ((512, 128), 4096, 2.5),
+        ((192, 256), 4096, 12),  # 64 rows are left over
+        ((192, 176), 4096, 2),  # 64 rows and 160 columns are left over, and a turn fits
+    ],
 )
 def test_bytes_from_dram_are_those_of_the_machine(tile: tuple[int, int], share: int, times_read: float) -> None:
     """Also where a turn of the loop over rows touches a little more than L2 holds, so that B comes again with every turn."""
