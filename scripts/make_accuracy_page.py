@@ -56,8 +56,8 @@ OPEN = """## What is not explained
 - *Batch 1*: networks of many small tasks (DenseNet-121, GhostNet on 310P3) are too slow, those of few (SqueezeNet, RegNetX, YOLOv3) too
   fast, as if a call of the model cost the host 50 to 100 us and a task less than simulated. What a host measures around a model is not
   simulated.
-- *The vector cores of 310P3* help with eight operators (Softmax, LayerNorm, Gelu and others in CANN 8.1); they are idle here. With them BERT
-  and ViT come 1 to 7 % faster: better from batch 16 on, worse below, the same in all (tried).
+- *The vector cores of 310P3* help with eight operators (Softmax, LayerNorm, Gelu and others in CANN 8.1); they are idle here. With them
+  BERT and ViT come 1 to 7 % faster: better from batch 16 on, worse below, the same in all (tried).
 - *Constants at an end of their range*: the gap between tasks on both chips and the efficiency of unaligned bursts. The gaps stand for
   launch costs that the networks cannot tell apart.
 """
