@@ -10,7 +10,7 @@ printed as one significant digit, since the last bits may differ from machine to
 
 from __future__ import annotations
 
-import sys
+import argparse
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -123,16 +123,22 @@ algebra (weights are multiplied by the scale of the normalisation behind them), 
 """
 
 
-def main(arguments: list[str]) -> None:
+def main() -> None:
     """Prints the rows of some networks, or writes the page of all."""
-    times_only = arguments == ["--times"]
-    chosen = [] if times_only else arguments
-    names = chosen or sorted(path.stem for path in MODELS.glob("*.onnx"))
+    known = sorted(path.stem for path in MODELS.glob("*.onnx"))
+    parser = argparse.ArgumentParser(description="Writes docs/fusion_results.md.")
+    parser.add_argument("networks", nargs="*", metavar="NETWORK", help="print the rows of these, and write nothing")
+    parser.add_argument("--times", action="store_true", help="leave the table of values as it is")
+    args = parser.parse_args()
+    if unknown := [name for name in args.networks if name not in known]:
+        parser.error(f"no network {unknown[0]!r}; there are {', '.join(known)}")
+    chosen = args.networks
+    names = chosen or known
     times = list(_shown(timing_rows(names)))
-    if times_only:
+    if args.times and not chosen:
         values = TARGET.read_text(encoding="utf-8").split(VALUES, 1)[1]
     else:
-        values = "\n".join(_shown(value_rows(names))) + "\n"
+        values = "" if args.times else "\n".join(_shown(value_rows(names))) + "\n"
     if not chosen:
         TARGET.write_text(HEAD + "\n".join(times) + "\n" + VALUES + values, encoding="utf-8")
 
@@ -145,4 +151,4 @@ def _shown(rows: Iterator[str]) -> Iterator[str]:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()

@@ -137,8 +137,8 @@ def test_three_tasks_become_one_that_writes_the_output_once(soc: str) -> None:
         assert sum(float(str(row[phase])) for row in fused) < sum(float(str(row[phase])) for row in unfused)
     saved = 2 * 2 * 512 * 512 * 2  # the output, written twice less and read twice less, in float16
     accesses = ([access for task in model.program.tasks for access in task.accesses] for model in models.values())
-    before, after = (sum(access.moved_bytes for access in found if access.region != "bias") for found in accesses)
-    assert before - after >= saved  # the bias is read once a core, in the one as in the other
+    before, after = (sum(access.moved_bytes for access in found if access.region[0] not in "xwb") for found in accesses)
+    assert before - after >= saved  # how often cores read the operands is up to the tiling, which may be another one
     difference = comparison.figures[1].difference
     assert difference.relative is not None
     assert difference.relative < 2e-3

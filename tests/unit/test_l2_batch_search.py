@@ -11,7 +11,7 @@ from ascendsim.isa.program import Access, MemoryPlan, Program, Region, Task, Tas
 from ascendsim.lower.batch_split import BatchSearch
 from ascendsim.lower.task_cost import Rates, TaskPrice, closed_form
 
-SOC = chips.load("Ascend310")
+SOC = chips.load("Ascend310", {"l2.read_bytes_per_cycle_per_core": 128, "l2.write_bytes_per_cycle_per_core": 64})  # nominal rates
 KIB = 1024
 L2 = 1024 * KIB
 
