@@ -113,6 +113,8 @@ def candidates(product: Product, rates: Rates, smallest: int = 2, within: float 
                 blocks = ceil_div(tile_m, ROWS) * ceil_div(tile_n, ROWS)
                 if blocks * ACCUMULATOR_BYTES > rates.l0c:
                     continue
+                if loading_cycles(product, rates, share, tile_m, tile_n) > within * best:
+                    continue
                 accumulators = 2 if 2 * blocks * ACCUMULATOR_BYTES <= rates.l0c else 1
                 for hold in ("", "b", "a"):
                     for tiling in _fill_l1(product, rates, share, tile_m, tile_n, hold, accumulators, within * best):
@@ -124,6 +126,13 @@ def least_cycles(product: Product, rates: Rates, share: tuple[int, int, int, int
     """What a share takes on the Cube without any pause."""
     batch, images, m, n = share
     return batch * images * ceil_div(m, ROWS) * ceil_div(n, ROWS) * product.k_blocks * rates.per_block
+
+
+def loading_cycles(product: Product, rates: Rates, share: tuple[int, int, int, int], tile_m: int, tile_n: int) -> float:
+    """What MTE1 takes at least to bring a share's operands to the Cube, tile by tile."""
+    batch, images, m, n = share
+    rows, columns = ceil_div(tile_m, ROWS) / rates.l1_to_l0a, ceil_div(tile_n, ROWS) / rates.l1_to_l0b
+    return batch * images * ceil_div(m, tile_m) * ceil_div(n, tile_n) * (rows + columns) * product.k_blocks * FRACTAL_BYTES
 
 
 def shares(product: Product, cores: int) -> Iterator[tuple[int, int, int, int]]:
