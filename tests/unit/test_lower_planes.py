@@ -25,7 +25,7 @@ def pooling(images: int, channels: int, height: int, width: int, lanes: int = 16
 
 
 @pytest.mark.parametrize("chip", CHIPS)
-@pytest.mark.parametrize("shape", [(1, 16, 7, 7), (2, 40, 15, 15), (8, 256, 56, 56), (1, 16, 240, 240)])
+@pytest.mark.parametrize("shape", [(1, 16, 7, 7), (2, 40, 15, 15), (8, 256, 56, 56), (1, 16, 240, 240), (1, 3, 1, 1)])
 def test_every_plane_is_read_once_by_itself_and_sums_go_out_together(chip: str, shape: tuple[int, int, int, int]) -> None:
     soc = load(chip)
     work = pooling(*shape)
@@ -44,6 +44,17 @@ def test_every_plane_is_read_once_by_itself_and_sums_go_out_together(chip: str, 
     assert computed([stage], "vadd") == planes * (soc.vector.repeat_bytes // 4) * height * width  # a repeat a position
     inputs = [slot for group in stage.groups for slot in group.block.allocations if slot.name.startswith("in")]
     assert {slot.slots for slot in inputs} == {1}
+
+
+@pytest.mark.parametrize("chip", CHIPS)
+def test_sums_that_would_fill_ub_go_out_in_parts(chip: str) -> None:
+    soc = load(chip)
+    work = pooling(512, 2048, 7, 7)
+    stage = lower_vector(work, soc, Expansion(soc))
+    verify([stage], soc)
+    bytes = moved([stage])
+    assert bytes["x", False] == work.inputs[0].ref.bytes
+    assert bytes["y", True] == work.outputs[0].ref.bytes
 
 
 def test_few_planes_in_float16_fill_their_repeats() -> None:

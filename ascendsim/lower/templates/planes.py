@@ -2,8 +2,9 @@
 
 `mix_reduce_nlast_schedule` of CANN's DSL walks the planes of a core's share (a plane = all positions of one image and one channel block)
 one after the other: a tile of positions comes in, its elements are converted and scaled, a repeat adds one position to the sums of the
-block's channels, and only then does the next tile come; kernels with a single reduction have no second slot. All sums of a share go
-out together. How many lanes the closed back end fills in a repeat is not public: those of one block are assumed.
+block's channels, and only then does the next tile come; kernels with a single reduction have no second slot. The sums of a share go
+out together, or in parts where they would fill more than half of UB. How many lanes the closed back end fills in a repeat is not
+public: those of one block are assumed.
 """
 
 from __future__ import annotations
@@ -28,35 +29,41 @@ class PlaneWriter(VectorWriter):
 
     def _choose_tile(self) -> None:
         block = c0(self.work.inputs[0].ref.dtype)
-        element = self._each("all") + self.scratch_item
-        room = self._room() - self.cols * self._each("col")
+        element, column, room = self._each("all") + self.scratch_item, self._each("col"), self._room()
+        self.kept = min(self.cols, max(block, int(room // 2 // column) // block * block))
         self.tile_cols, self.sweeping = min(self.cols, block), False
-        self.tile_rows = max(1, min(self.rows, int(room // (self.tile_cols * element))))
+        self.tile_rows = max(1, min(self.rows, int((room - self.kept * column) // (self.tile_cols * element))))
 
     def _kept_columns(self) -> int:
-        return self.cols
+        return self.kept
 
     def write(self) -> Block:
         """The block."""
+        for part in pieces(self.cols, self.kept):
+            with self.b.loop("p", part.trips) as k:
+                self._part(part.at(k), part.size)
+        return self.b.build()
+
+    def _part(self, first: Affine, columns: int) -> None:
+        """The planes whose sums go out together."""
         b = self.b
         inner = tuple(step for step in self.steps if step.over == "all")
         outer = tuple(step for step in self.steps if step.over == "col")
         sums = [ring for _, ring in self.outputs]
         for ring in sums:
             b.acquire(ring)
-        for columns in pieces(self.cols, self.tile_cols):
-            with b.loop("c", columns.trips) as j:
+        for blocks in pieces(columns, self.tile_cols):
+            with b.loop("c", blocks.trips) as j:
                 for rows in pieces(self.rows, self.tile_rows):
                     with b.loop("r", rows.trips) as i:
-                        self._bring("all", (rows.at(i), rows.size), (columns.at(j), columns.size))
-                        self._compute(inner, ("all",), rows.size, columns.size, held=sums)
+                        self._bring("all", (rows.at(i), rows.size), (plus(first, blocks.at(j)), blocks.size))
+                        self._compute(inner, ("all",), rows.size, blocks.size, held=sums)
         if outer:
             target = b.target(sums[0], sums[0].slot_bytes)
-            emit_steps(b, outer, self._counts(1, self.cols, False), target, (target,))
+            emit_steps(b, outer, self._counts(1, columns, False), target, (target,))
         for ring in sums:
             b.commit(ring)
-        self._save("col", (ZERO, 1), (ZERO, self.cols))
-        return b.build()
+        self._save("col", (ZERO, 1), (first, columns))
 
     def _counts(self, rows: int, cols: int, binary: bool, step: Step | None = None) -> dict[str, tuple[int, int]]:
         if step is not None and step.lanes:
