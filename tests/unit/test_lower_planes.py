@@ -1,4 +1,4 @@
-"""Global pooling over planes of channel blocks: every plane once, one slot, a repeat a position, sums stored together."""
+"""Global pooling over planes of channel blocks: every plane once, one slot, a repeat a position, sums stored together or in parts."""
 
 from __future__ import annotations
 
@@ -55,6 +55,34 @@ def test_sums_that_would_fill_ub_go_out_in_parts(chip: str) -> None:
     bytes = moved([stage])
     assert bytes["x", False] == work.inputs[0].ref.bytes
     assert bytes["y", True] == work.outputs[0].ref.bytes
+
+
+@pytest.mark.parametrize("chip", CHIPS)
+@pytest.mark.parametrize("shape", [(8, 256, 7, 7), (512, 2048, 7, 7)])
+def test_float32_sums_have_room(chip: str, shape: tuple[int, int, int, int]) -> None:
+    soc = load(chip)
+    stage = lower_vector(pooling(*shape), soc, Expansion(soc))
+    for group in stage.groups:
+        (slots,) = (allocation for allocation in group.block.allocations if allocation.name == "out0")
+        wide = [
+            item for item, _ in statements(group.block.body) if isinstance(item, Vector) and item.op == "vconv" and item.dst.name == "out0"
+        ]
+        assert wide
+        assert all(4 * item.elements <= slots.bytes for item in wide)
+        folds = [item for item, _ in statements(group.block.body) if isinstance(item, Vector) and item.dst.name == "tmp"]
+        assert {item.op for item in folds} == {"vconv", "vmuls"}  # only sums go where sums are
+
+
+@pytest.mark.parametrize("chip", CHIPS)
+def test_planes_of_8_bit_types_stay_whole(chip: str) -> None:
+    soc = load(chip)
+    x = ref("x", (1, 96, 58, 58), Format.NC1HWC0, DType.INT8)
+    y = ref("y", (1, 96, 1, 1), Format.NC1HWC0, DType.INT8)
+    steps = (Step("vconv"), Step("vmax", lanes=32))
+    stage = lower_vector(VectorWork(58 * 58, 96, steps, (Stream(x),), (Stream(y, "col"),), "rows", planes=True), soc, Expansion(soc))
+    verify([stage], soc)
+    assert sum(group.count for group in stage.groups) <= 3  # blocks of 32 channels
+    assert moved([stage])["x", False] == x.bytes
 
 
 def test_few_planes_in_float16_fill_their_repeats() -> None:

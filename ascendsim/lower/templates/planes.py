@@ -14,7 +14,7 @@ from typing import ClassVar
 from ascendsim.core.formats import BLOCK_BYTES, c0, ceil_div
 from ascendsim.isa.instructions import ZERO, Affine
 from ascendsim.isa.program import Block
-from ascendsim.lower.emit import pieces, plus, times
+from ascendsim.lower.emit import Ring, pieces, plus, times
 from ascendsim.lower.templates.operands import fitted
 from ascendsim.lower.templates.stage import Tile
 from ascendsim.lower.templates.steps import emit_steps
@@ -37,6 +37,12 @@ class PlaneWriter(VectorWriter):
     def _kept_columns(self) -> int:
         return self.kept
 
+    def _item(self, stream: Stream) -> float:
+        """Sums have the type that they are added up in until they go out."""
+        if stream.over == "all":
+            return super()._item(stream)
+        return float(max(stream.ref.dtype.itemsize, *(step.dtype.itemsize for step in self.steps)))
+
     def write(self) -> Block:
         """The block."""
         for part in pieces(self.cols, self.kept):
@@ -57,13 +63,26 @@ class PlaneWriter(VectorWriter):
                 for rows in pieces(self.rows, self.tile_rows):
                     with b.loop("r", rows.trips) as i:
                         self._bring("all", (rows.at(i), rows.size), (plus(first, blocks.at(j)), blocks.size))
-                        self._compute(inner, ("all",), rows.size, blocks.size, held=sums)
+                        self._add(inner, rows.size, blocks.size, sums)
         if outer:
             target = b.target(sums[0], sums[0].slot_bytes)
             emit_steps(b, outer, self._counts(1, columns, False), target, (target,))
         for ring in sums:
             b.commit(ring)
         self._save("col", (ZERO, 1), (first, columns))
+
+    def _add(self, steps: tuple[Step, ...], rows: int, columns: int, sums: list[Ring]) -> None:
+        """Adds a tile to the sums: the last step folds, what is before it stays in scratch."""
+        b = self.b
+        ring = self.inputs[0][1]
+        b.receive(ring)
+        source = b.source(ring, ring.slot_bytes)
+        for number, step in enumerate(steps):
+            last = number == len(steps) - 1
+            target = self._target(sums if last else [])
+            emit_steps(b, (step,), self._counts(rows, columns, False, step), target, (source,))
+            source = target
+        b.release(ring)
 
     def _counts(self, rows: int, cols: int, binary: bool, step: Step | None = None) -> dict[str, tuple[int, int]]:
         if step is not None and step.lanes:

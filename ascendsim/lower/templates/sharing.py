@@ -52,7 +52,8 @@ def share_of(work: VectorWork, space: Space, soc: SocSpec) -> tuple[int, int]:
             return share_rows, align(ceil_div(space.cols, parts // used or 1), piece)
         return share_rows, space.cols
     if work.reduces == "rows":
-        return space.rows, min(space.cols, align(ceil_div(space.cols, parts), min(piece, 16)))
+        block = c0(work.inputs[0].ref.dtype) if work.planes else min(piece, 16)
+        return space.rows, min(space.cols, align(ceil_div(space.cols, parts), block))
     if space.rows >= parts:
         grain = TRANSACTION_BYTES // BLOCK_BYTES if any(lanes_of(stream.ref) == space.cols for stream in streams) else 1
         return min(space.rows, align(ceil_div(space.rows, parts), grain)), space.cols
