@@ -51,8 +51,8 @@ OPEN = """## What is not explained
   cut (`l2_batch=split`) the peaks come out, but not the falls, and other networks become too fast; which blocks the real compiler cuts
   is not public (some published runs were tuned), so whole batches are the default. Replacing lines of L2 at random instead of the oldest
   does not explain it (tried; errors changed by 1 to 2 %).
-- *The rate of L2 on 310* came out at about that of the bus to DDR, a quarter of the nominal one: without L2 SE-ResNet-50 would fit at all
-  batches, with it at the nominal rate ResNet-101 and MobileNetV1 do.
+- *The rate of L2 on 310* came out at about that of the bus to DDR, far below the nominal one (128 bytes a cycle and core for reads, 64 for
+  writes): without L2 SE-ResNet-50 would fit at all batches, with it at the nominal rate ResNet-101 and MobileNetV1 do.
 - *Batch 1*: networks of many small tasks (DenseNet-121, GhostNet on 310P3) are too slow, those of few (SqueezeNet, RegNetX, YOLOv3) too
   fast, as if a call of the model cost the host 50 to 100 us and a task less than simulated. What a host measures around a model is not
   simulated.

@@ -190,6 +190,8 @@ class Lowering:
         if option is None and self.tilings is not None:
             option = self.tilings.choose(work, options)
         number = option or 0
+        if number >= len(options):
+            raise CompileError("the tiling of a task", f"must be one of {len(options)}", str(number), "compile the model again")
         rest = vector_rest(work, self.soc) if isinstance(work, CubeWork) else None
         stages = [replace(options[number](), option=number if len(options) > 1 else -1)]
         return stages if rest is None else [*stages, lower_vector(rest, self.soc, self.expansion)]

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from ascendsim.core.dtypes import DType
 from ascendsim.core.errors import GraphError
 from ascendsim.core.formats import Format, c0
 from ascendsim.graph.ir import Array, Node, Shape
@@ -159,7 +160,7 @@ def reduction_work(
 
     Folded axes at the end: every row becomes one value. Folded axes at the front, or in the middle with kept axes behind them:
     rows are added up element by element, read in pieces as long as the kept run. In NC1HWC0 that is done as TBE's schedule does it
-    (`mix_reduce_nlast_schedule`): plane by plane, a repeat for every position; a few planes that need no float32 are folded in halves.
+    (`mix_reduce_nlast_schedule`): plane by plane, a repeat for every position; means of a few planes in float16 are folded in halves.
 
     Args:
         node: The node.
@@ -191,7 +192,7 @@ def reduction_work(
     whole = run == (folded if last else kept)
     gather = 0 if whole else run * dtype.itemsize
     planes = source.format is Format.NC1HWC0 and not last and folded == math.prod(source.static_shape[2:])
-    halving = inside is dtype and kept <= HALVED_PLANES * c0(dtype)
+    halving = node.op_type == "ReduceMean" and inside is dtype is DType.FLOAT16 and kept <= HALVED_PLANES * c0(dtype)
     fold = Step(across if last else along, inside, lanes=c0(dtype) if planes and not halving else 0)
     body = (*make_steps(before, inside), fold, *make_steps(after, inside, "row" if last else "col"))
     steps = converted(body, [dtype], inside, inside) + ((Step("vconv", inside, "row" if last else "col"),) if dtype is not inside else ())
