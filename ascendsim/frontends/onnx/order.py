@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Sequence
 
 import onnx
 
 from ascendsim.core.errors import GraphError
+from ascendsim.graph.ordering import stable_order
 
 
 def execution_order(nodes: Sequence[onnx.NodeProto], subject: str) -> list[onnx.NodeProto]:
@@ -23,26 +23,12 @@ def execution_order(nodes: Sequence[onnx.NodeProto], subject: str) -> list[onnx.
                 raise GraphError(
                     f"value {name!r} of {subject}", "must be made by one node only", remedy="the file is damaged; export it again"
                 )
-    waiting = [0] * len(nodes)
-    followers: list[list[int]] = [[] for _ in nodes]
-    for index, node in enumerate(nodes):
-        before = {producer[name] for name in _reads(node) if name in producer}
-        waiting[index] = len(before)
-        for other in before:
-            followers[other].append(index)
-    ready = [index for index, count in enumerate(waiting) if count == 0]
-    order: list[onnx.NodeProto] = []
-    while ready:
-        index = heapq.heappop(ready)
-        order.append(nodes[index])
-        for follower in followers[index]:
-            waiting[follower] -= 1
-            if waiting[follower] == 0:
-                heapq.heappush(ready, follower)
-    if len(order) != len(nodes):
-        stuck = [node.name or node.op_type for node, count in zip(nodes, waiting, strict=True) if count > 0]
-        raise GraphError(subject, f"has a cycle through nodes {', '.join(stuck[:8])}", remedy="the file is damaged; export it again")
-    return order
+    needed = [{producer[name] for name in _reads(node) if name in producer} for node in nodes]
+    order, stuck = stable_order(range(len(nodes)), needed.__getitem__)
+    if stuck:
+        names = ", ".join(nodes[index].name or nodes[index].op_type for index in stuck[:8])
+        raise GraphError(subject, f"has a cycle through nodes {names}", remedy="the file is damaged; export it again")
+    return [nodes[index] for index in order]
 
 
 def _reads(node: onnx.NodeProto) -> set[str]:
