@@ -28,7 +28,6 @@ from ascendsim.graph.ir import Constant, Graph, Tensor
 from ascendsim.graph.text import parse_text, to_text
 from ascendsim.ops import default_opset
 
-SUFFIX = ".asim"
 _MANIFEST, _GRAPH, _WEIGHTS = "manifest.json", "graph.txt", "weights.bin"
 _ALIGNMENT = 64  # bytes, of each weight in its entry
 # Raised where a file is whole but its content makes no sense: something else wrote it.

@@ -11,7 +11,7 @@ from ascendsim.core.errors import InputError
 if TYPE_CHECKING:
     from ascendsim.api.compiling import CompiledModel
 
-SUFFIX = ".asim"  # as ascendsim.api.saving has it
+SUFFIX = ".asim"
 _KEPT = ("model", "model_option", "framework", "seed")  # options that a saved model leaves open
 
 

@@ -154,7 +154,14 @@ def _root_of_squares(array: Array, axes: tuple[int, ...]) -> Array:
 
 
 def reduction_work(
-    node: Node, context: LowerContext, axes: tuple[int, ...], before: Sequence[StepSpec], across: str, along: str, after: Sequence[StepSpec]
+    node: Node,
+    context: LowerContext,
+    axes: tuple[int, ...],
+    before: Sequence[StepSpec],
+    across: str,
+    along: str,
+    after: Sequence[StepSpec],
+    halves: bool = False,
 ) -> Work:
     """Vector work of a reduction of input 0 into output 0.
 
@@ -170,6 +177,7 @@ def reduction_work(
         across: Instruction that folds a row into one value ("vcadd").
         along: Instruction that folds a row into another row ("vadd").
         after: Instructions on every result.
+        halves: Whether few planes in float16 are folded in halves.
     """
     source, target = node.required(0), node.output
     shape = walking_shape(source)
@@ -192,7 +200,7 @@ def reduction_work(
     whole = run == (folded if last else kept)
     gather = 0 if whole else run * dtype.itemsize
     planes = source.format is Format.NC1HWC0 and not last and folded == math.prod(source.static_shape[2:])
-    halving = node.op_type == "ReduceMean" and inside is dtype is DType.FLOAT16 and kept <= HALVED_PLANES * c0(dtype)
+    halving = halves and inside is dtype is DType.FLOAT16 and kept <= HALVED_PLANES * c0(dtype)
     fold = Step(across if last else along, inside, lanes=c0(dtype) if planes and not halving else 0)
     body = (*make_steps(before, inside), fold, *make_steps(after, inside, "row" if last else "col"))
     steps = converted(body, [dtype], inside, inside) + ((Step("vconv", inside, "row" if last else "col"),) if dtype is not inside else ())
@@ -217,7 +225,9 @@ def over_positions(node: Node, format: Format) -> bool:
     return bool(folded) and all(axis in (2, 3) for axis in folded)
 
 
-def _lower(before: Sequence[StepSpec], across: str, along: str, after: Sequence[StepSpec]) -> Callable[[Node, LowerContext], Work]:
+def _lower(
+    before: Sequence[StepSpec], across: str, along: str, after: Sequence[StepSpec], halves: bool = False
+) -> Callable[[Node, LowerContext], Work]:
     def lower(node: Node, context: LowerContext) -> Work:
         given = node.input(1)
         values = given.constant.array() if given is not None and given.constant is not None and given.constant.available else None
@@ -225,7 +235,8 @@ def _lower(before: Sequence[StepSpec], across: str, along: str, after: Sequence[
             raise GraphError(
                 f"node {node.name!r} ({node.op_type})", "needs constant axes", remedy="fold them into the model before compiling"
             )
-        return reduction_work(node, context, reduced_axes(node, values, len(node.required(0).static_shape)), before, across, along, after)
+        axes = reduced_axes(node, values, len(node.required(0).static_shape))
+        return reduction_work(node, context, axes, before, across, along, after, halves)
 
     return lower
 
@@ -244,7 +255,7 @@ OPERATORS: tuple[OpDef, ...] = (
         "ReduceMean",
         _infer,
         _reduction(lambda x, a: fold("SUM", x, a, mean=True), _mean),
-        _lower(("vmuls",), "vcadd", "vadd", ()),  # scaled first, so that a float16 sum stays in range
+        _lower(("vmuls",), "vcadd", "vadd", (), halves=True),  # scaled first, so that a float16 sum stays in range
         Layout.FOLLOW,
         "ReduceMeanD",
         in_blocks=over_positions,

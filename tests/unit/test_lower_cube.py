@@ -129,7 +129,7 @@ def test_a_type_that_the_cube_lacks_names_the_remedy() -> None:
 
 def test_a_map_that_fits_no_buffer_is_a_compile_error() -> None:
     soc = load("Ascend310", {"buffers.l1": 65536})
-    with pytest.raises(CompileError, match="must fit its smallest tile into L1"):
+    with pytest.raises(CompileError, match="must fit its smallest tile and 4 bytes a column"):
         lowered(convolution(64, 4096, 64, 7, 1, 3), soc)
 
 

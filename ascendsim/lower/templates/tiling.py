@@ -84,12 +84,13 @@ def _search(product: Product, rates: Rates) -> tuple[Tiling, ...]:
             best = nsmallest(FEW, by_size.values(), key=lambda tiling: tiling.cycles)
             break
     else:
-        least = a_bytes(product.conv, ROWS, 1) * 2
+        columns = min(share[3] for share in shares(product, rates.cores))
+        least = a_bytes(product.conv, ROWS, 1) * 2 + column_bytes(columns)
         raise CompileError(
             "a convolution or matmul",
-            f"must fit its smallest tile into L1 ({rates.l1} bytes)",
+            f"must fit its smallest tile and 4 bytes a column of a core's share into L1 ({rates.l1} bytes)",
             f"about {least} bytes",
-            "use narrower feature maps",
+            "use narrower feature maps, or fewer columns (output channels)",
         )
     return tuple([tiling for tiling in best if tiling.cycles <= NEAR * best[0].cycles])
 
@@ -120,6 +121,11 @@ def candidates(product: Product, rates: Rates, smallest: int = 2, within: float 
                     for tiling in _fill_l1(product, rates, share, tile_m, tile_n, hold, accumulators, within * best):
                         best = min(best, tiling.cycles)
                         yield tiling
+
+
+def column_bytes(columns: int) -> int:
+    """Room in L1 that a core keeps for a value a column (a bias, whether there is one or not)."""
+    return align(columns * 4, 32)
 
 
 def least_cycles(product: Product, rates: Rates, share: tuple[int, int, int, int]) -> float:
@@ -210,7 +216,7 @@ def _fill_l1(
     for unit in chunk_units(conv):
         a_unit, b_unit = largest_a_bytes(conv, runs, unit), product.b_blocks(tile_n) * FRACTAL_BYTES * unit
         streamed = (a_unit if hold != "a" else 0) + (b_unit if hold != "b" else 0)
-        room = (rates.l1 - panel - align(share[3] * 4, 32)) // (2 * streamed)
+        room = (rates.l1 - panel - column_bytes(share[3])) // (2 * streamed)
         if room >= 1:
             break
     else:
@@ -227,7 +233,7 @@ def _fill_l1(
         for tiles in bands(product, share[2], tile_m, hold, chunk):
             band = min(share[2], tiles * tile_m)
             slot = largest_a_bytes(conv, run_lengths(product.m, share[2], band), chunk) if hold == "b" else 0
-            if panel + 2 * slot + align(share[3] * 4, 32) <= rates.l1:
+            if panel + 2 * slot + column_bytes(share[3]) <= rates.l1:
                 cycles = score(product, rates, share, tile_m, tile_n, chunk, even_step, hold, accumulators, band, limit)
                 if cycles < math.inf:
                     yield Tiling(*share, tile_m, tile_n, chunk, even_step, hold, accumulators, cycles, band)
