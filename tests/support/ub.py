@@ -28,7 +28,9 @@ from ascendsim.passes.layout import AssignFormats
 from ascendsim.passes.manager import PassManager
 from ascendsim.passes.precision import ApplyPrecision
 from ascendsim.passes.ub_fusion import fuse_buffers, limits_of
-from tests.support.fusing import random
+from tests.support.fusing import build, random
+
+MAP, ROWS = (1, 32, 12, 12), (64, 48)  # shapes of a feature map and a matrix
 
 
 @dataclass(frozen=True)
@@ -158,3 +160,17 @@ def conv(b: GraphBuilder, x: Tensor, outputs: int, kernel: int = 3, groups: int 
 def matmul(b: GraphBuilder, x: Tensor, columns: int) -> Tensor:
     """A product with a constant matrix."""
     return b.op("MatMul", x, random(int(x.static_shape[-1]), columns, seed=columns) * np.float32(0.2))
+
+
+def elementwise(b: GraphBuilder, x: Tensor, *types: str) -> Tensor:
+    for op_type in types:
+        x = b.op(op_type, x)
+    return x
+
+
+def one_convolution(*types: str, groups: int = 1) -> Graph:
+    return build(lambda b: elementwise(b, conv(b, b.input("x", MAP), 32, groups=groups), *types))
+
+
+def vectors(*types: str, shape: tuple[int, ...] = ROWS) -> Graph:
+    return build(lambda b: elementwise(b, b.input("x", shape, "float16"), *types))

@@ -1,4 +1,4 @@
-"""The UB-fusion passes on small graphs: what they fuse, what they leave and why, limits, switches, order."""
+"""The UB-fusion passes on small graphs: what they fuse, what they leave and why, switches, order."""
 
 from __future__ import annotations
 
@@ -7,30 +7,13 @@ import pytest
 
 import ascendsim as asim
 from ascendsim.core.dtypes import DType
-from ascendsim.core.errors import InputError
 from ascendsim.graph.builder import GraphBuilder
 from ascendsim.graph.ir import Graph, Tensor
 from ascendsim.passes.fusion.switch_file import SwitchFile
 from ascendsim.passes.fusion.switches import Switches
-from ascendsim.passes.ub_fusion import PROFILES, limits_of, ub_passes
+from ascendsim.passes.ub_fusion import PROFILES, ub_passes
 from tests.support.fusing import build, random
-from tests.support.ub import Fused, conv, matmul, same_values, ub
-
-MAP, ROWS = (1, 32, 12, 12), (64, 48)
-
-
-def elementwise(b: GraphBuilder, x: Tensor, *types: str) -> Tensor:
-    for op_type in types:
-        x = b.op(op_type, x)
-    return x
-
-
-def one_convolution(*types: str, groups: int = 1) -> Graph:
-    return build(lambda b: elementwise(b, conv(b, b.input("x", MAP), 32, groups=groups), *types))
-
-
-def vectors(*types: str, shape: tuple[int, ...] = ROWS) -> Graph:
-    return build(lambda b: elementwise(b, b.input("x", shape, "float16"), *types))
+from tests.support.ub import MAP, ROWS, Fused, conv, elementwise, matmul, one_convolution, same_values, ub, vectors
 
 
 def test_convolution_and_relu() -> None:
@@ -161,47 +144,6 @@ def test_reductions_of_caffe_are_left() -> None:
     left = ub(graph("caffe"))
     assert left.scopes == []
     assert left.reasons == ["a reduction of Caffe cannot be fused (one of TensorFlow can)"]
-
-
-def test_elementwise_chain_is_cut_at_the_limit() -> None:
-    names = ("Exp", "Abs", "Neg", "Relu", "Sqrt", "Tanh", "Sigmoid")
-    assert ub(vectors(*names), "Ascend310").scopes[0] == names[:5], "the first node, with input in other type, belongs to the chain"
-
-
-@pytest.mark.parametrize(("chip", "most"), [("Ascend310", 3), ("Ascend310P3", 5)])
-def test_convolution_is_cut_at_the_limit(chip: str, most: int) -> None:
-    names = ("Relu", "Exp", "Abs", "Neg", "Sqrt", "Tanh", "Sigmoid")
-    assert ub(one_convolution(*names), chip).scopes[0] == ("Conv", *names[:most])
-
-
-def test_limits_can_be_changed() -> None:
-    graph = one_convolution("Relu", "Exp", "Abs", "Neg")
-    for most in (1, 2, 4):
-        fused = ub(graph, changes={"conv_elementwise": most})
-        assert len(fused.scopes[0]) == most + 1
-        assert same_values(fused)
-
-
-@pytest.mark.parametrize("value", [0, -1, 65, 2.5, True, "3"])
-def test_limits_out_of_bounds(value: object) -> None:
-    with pytest.raises(InputError, match="must be a whole number from 1 to 64"):
-        limits_of("Ascend310", changes={"elementwise": value})  # type: ignore[dict-item]
-
-
-def test_unknown_limit_and_profile() -> None:
-    with pytest.raises(InputError, match="did you mean elementwise"):
-        limits_of("Ascend310", changes={"elementwis": 3})
-    with pytest.raises(InputError, match="must be one of"):
-        limits_of("Ascend310", "CANN")
-
-
-def test_options_of_compile() -> None:
-    graph = one_convolution("Relu", "Exp", "Abs", "Neg")
-    for option, length in (({"ub_conv": 2}, 3), ({"ub_limits": "MindSpore"}, 4), ({}, 4)):
-        model = asim.compile(graph, soc="Ascend310", fusion="ub", options=option)
-        assert len(model.fusion.scopes[0].nodes) == length
-    with pytest.raises(InputError, match="ub_conv"):
-        asim.compile(graph, soc="Ascend310", fusion="ub", options={"ub_conv": 0})
 
 
 def test_head_of_several_outputs() -> None:
