@@ -1,0 +1,167 @@
+"""The call map: which tests run a line, and how long they take. Built once by `scripts/mutate --map`, kept as one compressed file."""
+
+from __future__ import annotations
+
+import base64
+import difflib
+import gzip
+import hashlib
+import json
+import os
+import sqlite3
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from mutation.recorder import FOLDER
+
+# Tests of files and pages and not of behaviour, and tests that run the project in other processes: they see no mutant or are changed by any.
+IGNORED = ("tests/architecture", "tests/e2e/test_notebooks.py", "tests/unit/test_mutate.py", "tests/unit/test_docs_performance.py")
+IMPORT = ""  # stands for the time at which modules are imported and tests collected
+
+
+def record(root: Path, path: Path, scratch: Path | None = None) -> int:
+    """Runs the default tests under coverage in two processes, and writes the map; returns how many tests it holds."""
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = scratch or Path(temporary)
+        folder.mkdir(parents=True, exist_ok=True)
+        command = [
+            sys.executable,
+            "-m",
+            "pytest",
+            "-q",
+            "-n",
+            "2",
+            "--dist",
+            "worksteal",
+            "-p",
+            "mutation.recorder",
+            "-p",
+            "no:cacheprovider",
+        ]
+        command += [f"--ignore={name}" for name in IGNORED]
+        subprocess.run(command, cwd=root, env=environment(root) | {FOLDER: str(folder)}, check=False)
+        found = _merge(root, folder)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(gzip.compress(json.dumps(found).encode(), 6))
+    return len(found["tests"]) - 1
+
+
+def environment(root: Path) -> dict[str, str]:
+    """Variables with which the tests of a checkout run."""
+    paths = [str(root), str(root / "kernels"), str(Path(__file__).resolve().parents[1])]
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(paths), "OPENBLAS_NUM_THREADS": "1", "MPLBACKEND": "Agg"}
+
+
+def _merge(root: Path, folder: Path) -> dict[str, Any]:
+    """One table of what all workers recorded."""
+    reports = [json.loads(path.read_text()) for path in sorted(folder.glob("*.json"))]
+    seconds = {IMPORT: 0.0}
+    users: dict[str, list[str]] = {}
+    for report in reports:
+        seconds |= report["seconds"]
+        users |= report["users"]
+    number = {name: index for index, name in enumerate(seconds)}
+    lines: dict[str, np.ndarray] = {}
+    for path in sorted(folder.glob("*.coverage")):
+        _add(lines, path, root, number, users)
+    sets: dict[bytes, int] = {}
+    files = {}
+    for name, matrix in sorted(lines.items()):
+        rows = np.packbits(matrix, axis=1)
+        of_line = {int(line): sets.setdefault(rows[line].tobytes(), len(sets)) for line in np.flatnonzero(matrix.any(axis=1))}
+        files[name] = {"text": (root / name).read_text(encoding="utf-8"), "lines": of_line}
+    modules = {name.split("::")[0] for name in seconds if name}
+    digests = {name: hashlib.sha256((root / name).read_bytes()).hexdigest() for name in sorted(modules)}
+    packed = [base64.b85encode(row).decode() for row in sets]
+    return {
+        "tests": list(seconds),
+        "seconds": [round(value, 4) for value in seconds.values()],
+        "digests": digests,
+        "files": files,
+        "sets": packed,
+    }
+
+
+def _add(lines: dict[str, np.ndarray], path: Path, root: Path, number: Mapping[str, int], users: Mapping[str, list[str]]) -> None:
+    with sqlite3.connect(path) as database:
+        contexts = dict(database.execute("select id, context from context"))
+        for file, name in database.execute("select id, path from file").fetchall():
+            columns = []
+            for context, bits in database.execute("select context_id, numbits from line_bits where file_id = ?", (file,)):
+                tests = users.get(contexts[context], [contexts[context]])
+                columns.append(([number[test] for test in tests if test in number], np.frombuffer(bits, np.uint8)))
+            relative = Path(name).relative_to(root).as_posix()
+            height = len(Path(name).read_text(encoding="utf-8").splitlines()) + 16
+            matrix = lines.setdefault(relative, np.zeros((height, len(number)), bool))
+            for tests, bits in columns:
+                seen = np.unpackbits(bits, bitorder="little").astype(bool)
+                matrix[: len(seen), tests] |= seen[:height, None]
+
+
+@dataclass
+class CallMap:
+    """A map that was read.
+
+    Attributes:
+        tests: Node ids; the first stands for the time of import.
+        seconds: Recorded time by node id.
+        files: By path: text when the map was recorded, and numbers of sets by line.
+        sets: Packed bits, one a test.
+    """
+
+    tests: list[str]
+    seconds: dict[str, float]
+    files: dict[str, tuple[str, dict[int, int]]]
+    sets: list[bytes]
+
+    @classmethod
+    def read(cls, path: Path) -> CallMap:
+        """Reads what `record` wrote."""
+        found = json.loads(gzip.decompress(path.read_bytes()))
+        files = {
+            name: (entry["text"], {int(line): number for line, number in entry["lines"].items()}) for name, entry in found["files"].items()
+        }
+        seconds = dict(zip(found["tests"], found["seconds"], strict=True))
+        return cls(found["tests"], seconds, files, [base64.b85decode(row) for row in found["sets"]])
+
+    def covering(self, path: str, text: str, lines: Iterable[int]) -> set[str]:
+        """Tests that run any of these lines of a file as it is now; the empty name is among them if importing runs them."""
+        recorded = self._recorded(path)
+        if recorded is None:
+            return set()
+        before, sets = self.files[recorded]
+        wanted = set(lines)
+        if before != text:
+            wanted = _moved(before, text, wanted)
+        rows = [np.frombuffer(self.sets[sets[line]], np.uint8) for line in wanted if line in sets]
+        if not rows:
+            return set()
+        bits = np.unpackbits(np.bitwise_or.reduce(rows))
+        return {self.tests[index] for index in np.flatnonzero(bits)}
+
+    def _recorded(self, path: str) -> str | None:
+        """Name under which a file was recorded: its own, or that of the only file of this name if it has moved."""
+        if path in self.files:
+            return path
+        alike = [name for name in self.files if Path(name).name == Path(path).name]
+        return alike[0] if len(alike) == 1 else None
+
+
+def _moved(before: str, after: str, lines: set[int]) -> set[int]:
+    """Lines of an old text for lines of a new one; a changed line is where the lines that it replaced were."""
+    found: set[int] = set()
+    matcher = difflib.SequenceMatcher(None, before.splitlines(), after.splitlines(), autojunk=False)
+    for tag, first, last, start, end in matcher.get_opcodes():
+        for line in lines & set(range(start + 1, end + 1)):
+            if tag == "equal":
+                found.add(line - start + first)
+            else:  # the lines around stand for one that is new
+                found |= set(range(max(1, first), last + 2))
+    return found

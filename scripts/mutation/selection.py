@@ -1,0 +1,173 @@
+"""Which tests to run against a mutant, and whether it needs a fresh process."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+
+from mutation.callmap import IGNORED, IMPORT, CallMap
+from mutation.mutants import Mutant
+
+KERNELS = "kernels/ascendsim_kernels"
+MAX_FILES = 12  # test files that a fresh process collects
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Tests for a mutant.
+
+    Attributes:
+        tests: Node ids, the quickest first.
+        fresh: Whether the mutated line runs when modules are imported or is compiled.
+    """
+
+    tests: list[str]
+    fresh: bool
+
+
+@dataclass
+class Selector:
+    """Chooses tests by the call map.
+
+    Attributes:
+        root: Checkout.
+        calls: The call map.
+        budget: Seconds of recorded test time for a mutant.
+        extra: Test files that are run in any case, for instance new ones.
+    """
+
+    root: Path
+    calls: CallMap
+    budget: float = 60.0
+    extra: tuple[str, ...] = ()
+    texts: dict[str, str] = field(default_factory=dict)
+
+    def choose(self, mutant: Mutant) -> Choice:
+        """Tests that see a mutant, as many as the budget allows."""
+        text = self.text(mutant.path)
+        lines = range(mutant.line, mutant.last + 1)
+        seen = self.calls.covering(mutant.path, text, lines)
+        bound = _import_time(ast.parse(text), mutant)
+        kernel = mutant.path.startswith(KERNELS)
+        fresh = kernel or bound is not None or IMPORT in seen
+        seen.discard(IMPORT)
+        groups = [seen]
+        if kernel:
+            groups.append(self._of_kernel(mutant))
+        elif fresh:
+            groups += [self._named(mutant), self._using(mutant, bound or ""), self._of_module(mutant.path)]
+        return Choice([*self.extra, *self._within_budget(groups, fresh)], fresh)
+
+    def text(self, path: str) -> str:
+        """Source of a file."""
+        if path not in self.texts:
+            self.texts[path] = (self.root / path).read_text(encoding="utf-8")
+        return self.texts[path]
+
+    def _within_budget(self, groups: Iterable[set[str]], fresh: bool) -> list[str]:
+        chosen: dict[str, None] = {}
+        files: set[str] = set()
+        left = self.budget
+        for test in (test for group in groups for test in sorted(group, key=lambda name: (self.calls.seconds[name], name))):
+            seconds, file = self.calls.seconds[test], test.split("::")[0]
+            if test in chosen or test.startswith(IGNORED) or seconds > max(left, 0) or not (self.root / file).is_file():
+                continue
+            if fresh and file not in files and len(files) >= MAX_FILES:
+                continue
+            files.add(file)
+            chosen[test] = None
+            left -= seconds
+        return list(chosen)
+
+    def _named(self, mutant: Mutant) -> set[str]:
+        """Tests that have a text of the line in their name, as those of operators do."""
+        words = {word.lower() for word in re.findall(r"[\"'](\w{4,})[\"']", mutant.original)}
+        return {test for test in self.calls.tests if any(word in test.lower() for word in words)}
+
+    def _of_module(self, path: str) -> set[str]:
+        text = self.text(path)
+        return self.calls.covering(path, text, range(1, text.count("\n") + 2)) - {IMPORT}
+
+    def _using(self, mutant: Mutant, name: str) -> set[str]:
+        """Tests that run functions in which a name of module level occurs, in this file and in those that import it."""
+        if not name:
+            return set()
+        module = ".".join(Path(mutant.path).with_suffix("").parts).removesuffix(".__init__")
+        word = re.compile(rf"\b{re.escape(name)}\b")
+        found: set[str] = set()
+        for path in self.sources:
+            text = self.text(path)
+            if path == mutant.path or (module in text and word.search(text)):
+                lines = [number for number, line in enumerate(text.splitlines(), 1) if word.search(line)]
+                found |= self.calls.covering(path, text, lines)
+        return found - {IMPORT}
+
+    @cached_property
+    def sources(self) -> list[str]:
+        """All files of the package."""
+        return [path.relative_to(self.root).as_posix() for path in sorted((self.root / "ascendsim").rglob("*.py"))]
+
+    @cached_property
+    def kernel_callers(self) -> dict[str, set[str]]:
+        """Names of kernel functions whose text mentions a name, by name."""
+        bodies = {}
+        for path in sorted((self.root / KERNELS).glob("*.py")):
+            for node in ast.parse(path.read_text(encoding="utf-8")).body:
+                if isinstance(node, ast.FunctionDef):
+                    bodies[node.name] = {inner.id for inner in ast.walk(node) if isinstance(inner, ast.Name)}
+        names = {name for body in bodies.values() for name in body}
+        return {name: {caller for caller, body in bodies.items() if name in body} for name in names}
+
+    def _of_kernel(self, mutant: Mutant) -> set[str]:
+        """Tests that run an operator that imports a kernel into which the mutant is compiled, and those that import it themselves."""
+        names = {
+            node.name
+            for node in ast.parse(self.text(mutant.path)).body
+            if isinstance(node, ast.FunctionDef) and node.lineno <= mutant.line <= (node.end_lineno or 0)
+        }
+        names = names or set(re.findall(r"^(?:def )?(\w+)", self.text(mutant.path).splitlines()[mutant.line - 1]))
+        while wider := {caller for name in names for caller in self.kernel_callers.get(name, ())} - names:
+            names |= wider
+        importing = re.compile(rf"from ascendsim_kernels.*\b(?:{'|'.join(sorted(names))})\b")
+        found: set[str] = set()
+        for path in self.sources:
+            text = self.text(path)
+            found |= self.calls.covering(path, text, [row for row, line in enumerate(text.splitlines(), 1) if importing.search(line)])
+        files = {
+            path.relative_to(self.root).as_posix() for path in (self.root / "tests").rglob("*.py") if importing.search(path.read_text())
+        }
+        return (found | {test for test in self.calls.tests if test.split("::")[0] in files or test.startswith(mutant.path)}) - {IMPORT}
+
+
+def _import_time(tree: ast.Module, mutant: Mutant) -> str | None:
+    """None if the mutant is in the body of a function; else the name that its statement binds, or an empty text."""
+    body, name = tree.body, ""
+    while True:
+        inside = [node for node in body if _first(node) <= mutant.line <= (node.end_lineno or 0)]
+        if not inside:
+            return name
+        (node, *_) = inside
+        if isinstance(node, ast.FunctionDef):
+            if mutant.line >= node.body[0].lineno and not _in_header(node, mutant.line):
+                return None
+            return node.name
+        if isinstance(node, ast.ClassDef):
+            body, name = node.body, node.name
+            continue
+        if isinstance(node, ast.Assign | ast.AnnAssign):
+            target = node.targets[0] if isinstance(node, ast.Assign) else node.target
+            return name or (target.id if isinstance(target, ast.Name) else "")
+        return name
+
+
+def _in_header(node: ast.FunctionDef, line: int) -> bool:
+    return node.lineno == node.body[0].lineno == line
+
+
+def _first(node: ast.stmt) -> int:
+    decorators = getattr(node, "decorator_list", [])
+    return min([node.lineno, *(decorator.lineno for decorator in decorators)])
