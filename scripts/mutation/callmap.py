@@ -21,7 +21,7 @@ import numpy as np
 
 from mutation.recorder import FOLDER
 
-# Tests of files and pages and not of behaviour, and tests that run the project in other processes: they see no mutant or are changed by any.
+# Tests of files and pages, which say nothing of behaviour, and of notebooks, which run in other processes and see no mutant.
 IGNORED = ("tests/architecture", "tests/e2e/test_notebooks.py", "tests/unit/test_mutate.py", "tests/unit/test_docs_performance.py")
 IMPORT = ""  # stands for the time at which modules are imported and tests collected
 

@@ -1,7 +1,7 @@
 """One-line mutants of a source file: small edits that change what the code does, found in the syntax tree and applied to the text.
 
-Everything outside the edit stays as it is, byte by byte. Left alone: docstrings, texts, annotations, decorators, `__all__`, what `raise` and `assert`
-say, blocks for type checkers, values of enumerations.
+Everything outside the edit stays as it is, byte by byte. Left alone: docstrings, texts, annotations, decorators, `__all__`, what `raise`
+and `assert` say, blocks for type checkers, values of enumerations.
 """
 
 from __future__ import annotations
@@ -9,9 +9,10 @@ from __future__ import annotations
 import ast
 import hashlib
 import io
+import random
 import re
 import tokenize
-from collections.abc import Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -114,17 +115,24 @@ def _flat(text: str) -> str:
 
 def mutants_of(path: str, text: str) -> list[Mutant]:
     """All mutants of a file in order of place, each once."""
+    return [edit(path, text, *change) for change in _changes(text)]
+
+
+def sample(root: Path, folders: Iterable[str], count: int, seed: int) -> list[Mutant]:
+    """Mutants drawn from all those of the files of some folders, each with the same chance."""
+    files = [path for folder in folders for path in sorted((root / folder).rglob("*.py"))]
+    texts = {path: path.read_text(encoding="utf-8") for path in files}
+    everything = [(path, change) for path, text in texts.items() for change in _changes(text)]
+    drawn = random.Random(seed).sample(everything, min(count, len(everything)))
+    return [edit(path.relative_to(root).as_posix(), texts[path], *change) for path, change in sorted(drawn)]
+
+
+def _changes(text: str) -> list[tuple[int, int, str, str]]:
+    """Start, end, replacement and kind of each edit."""
     finder = _Finder(text)
     finder.visit(ast.parse(text))
-    found = {(start, end, new): edit(path, text, start, end, new, kind) for start, end, new, kind in finder.edits if text[start:end] != new}
-    return [mutant for _, mutant in sorted(found.items())]
-
-
-def mutants_below(root: Path, folders: list[str]) -> Iterator[Mutant]:
-    """Mutants of all files of some folders."""
-    for folder in folders:
-        for path in sorted((root / folder).rglob("*.py")):
-            yield from mutants_of(path.relative_to(root).as_posix(), path.read_text(encoding="utf-8"))
+    found = {(start, end, new): kind for start, end, new, kind in finder.edits if text[start:end] != new}
+    return sorted((*place, kind) for place, kind in found.items())
 
 
 class _Finder(ast.NodeVisitor):
@@ -333,40 +341,37 @@ def _without_comments(text: str) -> str:
 _ENTRY = re.compile(r"^\s*(?:- )?(?P<path>[\w./-]+\.py):(?P<line>\d+):? `(?P<original>.*?)` -> `(?P<mutated>.*)`\s*$")
 
 
-def read_list(root: Path, path: Path) -> list[Mutant]:
-    """Mutants of a file with lines ``path:line `before` -> `after` ``; other lines are comments.
+def read_list(root: Path, path: Path) -> tuple[list[Mutant], list[str]]:
+    """Mutants of a file with lines ``path:line `before` -> `after` ``, and the lines whose code is gone; other lines are comments.
 
     `before` is the whole line or a part of it that occurs once. The line that holds it nearest to the number is meant.
-
-    Raises:
-        ValueError: If no line holds it, or more than once.
     """
-    found = []
+    found, gone = [], []
     for row in path.read_text(encoding="utf-8").splitlines():
-        entry = _ENTRY.match(row)
-        if entry:
-            found.append(locate(root, entry["path"], int(entry["line"]), entry["original"], entry["mutated"]))
-    return found
+        if entry := _ENTRY.match(row):
+            mutant = locate(root, entry["path"], int(entry["line"]), entry["original"], entry["mutated"])
+            if mutant is None:
+                gone.append(row)
+            else:
+                found.append(mutant)
+    return found, gone
 
 
-def locate(root: Path, path: str, line: int, original: str, mutated: str) -> Mutant:
-    """The mutant that replaces a text on a line, or nearest to it."""
+def locate(root: Path, path: str, line: int, original: str, mutated: str) -> Mutant | None:
+    """The mutant that replaces a text on the line nearest to a number; None if no line holds it, or that line more than once."""
+    if not (root / path).is_file():
+        return None
     text = (root / path).read_text(encoding="utf-8")
-    parts = original.split(NEWLINE.strip())
-    pattern = r"\s*\n\s*".join(re.escape(part.strip()) for part in parts)
-    places = list(re.finditer(pattern, text))
-    if not places:
-        raise ValueError(f"{path}:{line}: no line holds `{original}`")
-    numbers = [text.count("\n", 0, place.start()) + 1 for place in places]
-    nearest = min(numbers, key=lambda number: (abs(number - line), number))
-    here = [place for place, number in zip(places, numbers, strict=True) if number == nearest]
-    if len(here) > 1:
-        raise ValueError(f"{path}:{line}: `{original}` occurs {len(here)} times; give more of the line")
-    start, end = here[0].span()
+    pattern = r"\s*\n\s*".join(re.escape(part.strip()) for part in original.split(NEWLINE.strip()))
+    places = {place.span(): text.count("\n", 0, place.start()) + 1 for place in re.finditer(pattern, text)}
+    nearest = min(places.values(), key=lambda number: (abs(number - line), number), default=0)
+    held = [span for span, number in places.items() if number == nearest]
+    if len(held) != 1:
+        return None
+    start, end = held[0]
     new = mutated.replace(NEWLINE, "\n")
-    before = text[start:end]
-    while before and new and before[0] == new[0]:
-        before, new, start = before[1:], new[1:], start + 1
-    while before and new and before[-1] == new[-1]:
-        before, new, end = before[:-1], new[:-1], end - 1
+    while start < end and new and text[start] == new[0]:
+        new, start = new[1:], start + 1
+    while start < end and new and text[end - 1] == new[-1]:
+        new, end = new[:-1], end - 1
     return edit(path, text, start, end, new, "given")

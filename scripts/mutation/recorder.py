@@ -1,8 +1,8 @@
 """A pytest plugin that records which lines every test runs; `scripts/mutate --map` loads it into each worker of pytest-xdist.
 
 Contexts of coverage.py are node ids of tests, or `fixture NAME` for what fixtures of wider scope than a test run; the empty context is what
-runs when modules are imported and tests collected. Results of functions that are cached are forgotten before each test, so that each test that needs
-one is seen to run it.
+runs when modules are imported and tests collected. Results of functions that are cached are forgotten before each test, so that each test
+that needs one is seen to run it.
 """
 
 from __future__ import annotations
@@ -36,6 +36,7 @@ def import_all() -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    """Starts to measure, in workers only."""
     worker = os.environ.get("PYTEST_XDIST_WORKER")
     if worker and FOLDER in os.environ:
         config.pluginmanager.register(Recorder(Path(os.environ[FOLDER]), worker, config.rootpath))
@@ -45,7 +46,7 @@ class Recorder:
     """Measures one worker.
 
     Attributes:
-        seconds: Time of each test with its fixtures, under measurement.
+        seconds: Processor time of each test with its fixtures, under measurement: it does not depend on what else the machine does.
         users: Tests by the context of the fixture that they use.
     """
 
@@ -74,11 +75,11 @@ class Recorder:
         for cached in self.caches:
             cached.cache_clear()
         self._switch(item.nodeid)
-        start = time.perf_counter()
+        start = time.process_time()
         try:
             return (yield)
         finally:
-            self.seconds[item.nodeid] = time.perf_counter() - start
+            self.seconds[item.nodeid] = time.process_time() - start
             self._switch("")
 
     @pytest.hookimpl(wrapper=True)

@@ -1,8 +1,9 @@
 """Runs tests against mutants, each in a forked process; the files on disk are never touched.
 
-Collecting all tests takes far longer than running the few that see a line. So the tests are collected once, and each child of that process gives the
-functions that a mutant changes their new code. What runs while modules are imported (tables, class bodies, and functions that these call) cannot be changed
-afterwards, nor can compiled kernels: those mutants run in a child of a process that has not imported the project yet, which loads the mutated source.
+Collecting all tests takes far longer than running the few that see a line. So the tests are collected once, and each child of that
+process gives the functions that a mutant changes their new code. What runs while modules are imported (tables, class bodies, and functions
+that these call) cannot be changed afterwards, nor can compiled kernels: those mutants run in a child of a process that has not imported the
+project yet, which loads the mutated source.
 """
 
 from __future__ import annotations
@@ -36,6 +37,21 @@ OPTIONS = ("-q", "-p", "no:cacheprovider", "-p", "no:xdist", "--capture=no", "-W
 
 
 @dataclass
+class Outcome:
+    """What became of a mutant.
+
+    Attributes:
+        status: `killed`, `survived`, `timeout`, `not covered`, `error` or `equivalent`.
+        test: The test that failed, or what went wrong.
+        seconds: Time until then.
+    """
+
+    status: str
+    test: str = ""
+    seconds: float = 0.0
+
+
+@dataclass
 class Job:
     """A mutant and the tests to run against it.
 
@@ -44,7 +60,7 @@ class Job:
         text: Source of the mutated file.
         tests: Node ids in order.
         seconds: Recorded time of each.
-        asked_by: The job that waits for this one.
+        asked_by: The job that was killed by the last of these tests, and how.
         left_out: Tests that fail on the code as it is.
     """
 
@@ -52,7 +68,7 @@ class Job:
     text: str
     tests: list[str]
     seconds: list[float]
-    asked_by: Job | None = None
+    asked_by: tuple[Job, Outcome] | None = None
     left_out: set[str] = field(default_factory=set)
 
     def chosen(self, items: list[pytest.Item]) -> list[pytest.Item]:
@@ -63,19 +79,15 @@ class Job:
             of_name.setdefault(item.nodeid.split("::")[0], []).append(item)
         return list(dict.fromkeys(item for test in self.tests for item in of_name.get(test, ()) if item.nodeid not in self.left_out))
 
-    def limit(self, test: str) -> int:
-        """Seconds after which a test is taken to hang."""
-        seconds = dict(zip(self.tests, self.seconds, strict=True))
-        return max(30, int(10 * seconds.get(test, 0)))
+    def watch(self, test: str) -> None:
+        """Ends this process if it uses far more processor time than the test took when it was recorded."""
+        seconds = dict(zip(self.tests, self.seconds, strict=True)).get(test, 10.0)
+        signal.setitimer(signal.ITIMER_PROF, (120 if self.compiled else 20) + 8 * seconds)
 
-
-@dataclass
-class Outcome:
-    """What became of a mutant: `killed`, `survived`, `timeout`, `not covered`, `error` or `equivalent`; and by which test, and after which time."""
-
-    status: str
-    test: str = ""
-    seconds: float = 0.0
+    @property
+    def compiled(self) -> bool:
+        """Whether the mutant is in a kernel, which the first test compiles."""
+        return self.mutant is not None and self.mutant.path.startswith("kernels/")
 
 
 @dataclass
@@ -90,7 +102,8 @@ class _Child:
 class Pool:
     """Forks a child for each job and tells what became of it.
 
-    A test that kills is run once on the code as it is, after the same tests before it: if it fails there as well it says nothing about mutants and is left out.
+    A test that kills is run once on the code as it is, after the same tests before it: if it fails there as well it says nothing about
+    mutants and is left out.
 
     Attributes:
         work: What a child does with a job; returns the test that failed, or an empty text.
@@ -127,7 +140,7 @@ class Pool:
         if pid == 0:
             self._child(job, folder)
         start = time.monotonic()
-        self.children[pid] = _Child(job, folder, start, start + 120 + 4 * sum(job.seconds))
+        self.children[pid] = _Child(job, folder, start, start + 300 + 20 * sum(job.seconds))
 
     def _child(self, job: Job, folder: Path) -> None:
         code = 1
@@ -138,11 +151,9 @@ class Pool:
             for target, source in ((0, nowhere), (1, nowhere), (2, log)):
                 os.dup2(source, target)
             resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
-            os.environ |= {"PYTEST_DEBUG_TEMPROOT": str(folder), "NUMBA_CACHE_DIR": os.environ.get("NUMBA_CACHE_DIR", "")}
-            if job.mutant is not None and job.mutant.path.startswith("kernels/"):
+            os.environ["PYTEST_DEBUG_TEMPROOT"] = str(folder)
+            if job.compiled:
                 os.environ["NUMBA_CACHE_DIR"] = str(folder / "numba")
-            elif not os.environ["NUMBA_CACHE_DIR"]:
-                del os.environ["NUMBA_CACHE_DIR"]
             (folder / "result").write_text(self.work(job))
             code = 0
         except BaseException as error:
@@ -155,7 +166,7 @@ class Pool:
         try:
             seconds = time.monotonic() - child.start
             if os.WIFSIGNALED(status):
-                outcome = Outcome("timeout" if os.WTERMSIG(status) in (signal.SIGALRM, signal.SIGKILL) else "killed", "(crash)", seconds)
+                outcome = Outcome("timeout" if os.WTERMSIG(status) in (signal.SIGPROF, signal.SIGKILL) else "killed", "(crash)", seconds)
             elif (child.folder / "result").is_file():
                 test = (child.folder / "result").read_text()
                 outcome = Outcome("killed" if test else "survived", test, seconds)
@@ -168,17 +179,21 @@ class Pool:
 
     def _judge(self, job: Job, outcome: Outcome) -> Iterator[Job]:
         if job.asked_by is not None:  # the code as it is
-            asked = job.asked_by
+            asked, killed = job.asked_by
             if outcome.status == "survived":
-                self.sound.add(job.tests[-1])
-                self.done(asked.mutant, Outcome("killed", job.tests[-1], outcome.seconds))
+                self.sound.add(killed.test)
+                self._tell(asked, killed)
             else:
-                self.broken.add(outcome.test or job.tests[-1])
+                self.broken.add(outcome.test if "::" in outcome.test else killed.test)
                 yield asked
         elif outcome.status == "killed" and "::" in outcome.test and outcome.test not in self.sound:
             last = job.tests.index(outcome.test) if outcome.test in job.tests else 0
-            yield Job(None, "", [*job.tests[:last], outcome.test], [*job.seconds[:last], 10.0], asked_by=job)
+            yield Job(None, "", [*job.tests[:last], outcome.test], [*job.seconds[:last], 10.0], asked_by=(job, outcome))
         else:
+            self._tell(job, outcome)
+
+    def _tell(self, job: Job, outcome: Outcome) -> None:
+        if job.mutant is not None:
             self.done(job.mutant, outcome)
 
 
@@ -215,9 +230,8 @@ class _Quick:
 def run_fresh(job: Job) -> str:
     """Runs the tests of a job in this process, which has not imported the project; returns the first that fails."""
     if job.mutant is not None:
-        sys.meta_path.insert(0, _Importer(job.mutant.path, job.text))
+        sys.meta_path.insert(0, Importer(job.mutant.path, job.text))
     failures = _Failures()
-    signal.alarm(300)
     files = dict.fromkeys(test.split("::")[0] for test in job.tests)
     code = pytest.main([*OPTIONS, "-x", *files], plugins=[failures, _Quick(), _Only(job)])
     if not failures.first and code not in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED):
@@ -236,23 +250,36 @@ class _Only:
         items[:] = self.job.chosen(items)
 
     def pytest_runtest_logstart(self, nodeid: str) -> None:
-        signal.alarm(self.job.limit(nodeid))
+        self.job.watch(nodeid)
 
 
-class _Importer(importlib.abc.MetaPathFinder, importlib.machinery.SourceFileLoader):
-    """Loads one module from a text instead of its file."""
+class _Loader(importlib.machinery.SourceFileLoader):
+    """Loads a module from a text instead of its file."""
 
-    def __init__(self, path: str, text: str) -> None:
-        self.text = text
-        parts = list(Path(path).with_suffix("").parts)
-        parts = parts[1:] if parts[0] == "kernels" else parts
-        super().__init__(".".join(parts[:-1] if parts[-1] == "__init__" else parts), str(Path(path).resolve()))
-
-    def find_spec(self, fullname: str, path: Any = None, target: Any = None) -> importlib.machinery.ModuleSpec | None:
-        return importlib.util.spec_from_file_location(fullname, self.path, loader=self) if fullname == self.name else None
+    text = ""
 
     def get_code(self, fullname: str) -> types.CodeType:
         return compile(self.text, self.path, "exec", dont_inherit=True)
+
+
+class Importer(importlib.abc.MetaPathFinder):
+    """Finds one module, and gives it a changed source.
+
+    Args:
+        path: The module's file, below the working directory.
+        text: The source to load instead.
+    """
+
+    def __init__(self, path: str, text: str) -> None:
+        parts = list(Path(path).with_suffix("").parts)
+        parts = parts[1:] if parts[0] == "kernels" else parts
+        self.loader = _Loader(".".join(parts[:-1] if parts[-1] == "__init__" else parts), str(Path(path).resolve()))
+        self.loader.text = text
+
+    def find_spec(self, fullname: str, path: Any = None, target: Any = None) -> importlib.machinery.ModuleSpec | None:
+        if fullname != self.loader.name:
+            return None
+        return importlib.util.spec_from_file_location(fullname, self.loader.path, loader=self.loader)
 
 
 # Bodies of functions: one process with all tests collected
@@ -274,14 +301,18 @@ class Collected:
         import_all()
         self.items = session.items
         session.config.pluginmanager.register(self.failures)
-        for item in gc.get_objects():
-            if isinstance(item, types.FunctionType) and "ascendsim" in item.__code__.co_filename:
-                self.functions.setdefault(_key(item.__code__), []).append(item)
+        self.index()
         gc.collect()
         gc.freeze()
         self.pool.work = self.work
         self.pool.run(self.queue)
         return True
+
+    def index(self) -> None:
+        """Notes all functions of the project that exist, wherever they are held."""
+        for item in gc.get_objects():
+            if isinstance(item, types.FunctionType) and "ascendsim" in item.__code__.co_filename:
+                self.functions.setdefault(_key(item.__code__), []).append(item)
 
     def work(self, job: Job) -> str:
         """What a child does."""
@@ -289,7 +320,7 @@ class Collected:
             self.change(job.mutant, job.text)
         items = job.chosen(self.items)
         for item, following in zip(items, [*items[1:], None], strict=True):
-            signal.alarm(job.limit(item.nodeid))
+            job.watch(item.nodeid)
             item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
             if self.failures.first:
                 break
