@@ -11,6 +11,7 @@ import pytest
 from hypothesis import settings
 
 TESTS = Path(__file__).parent
+_RENEWED = "golden file renewed"
 
 # Derandomised: the same examples on every run, so that a failure is a change of the code and never of the seed.
 settings.register_profile("quick", derandomize=True, deadline=None, max_examples=50)
@@ -22,27 +23,37 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", help="write what the tests produced into tests/golden/ instead of comparing")
 
 
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Prints what --update-golden changed, for a person to read."""
+    for report in terminalreporter.getreports(""):
+        for title, text in report.sections:
+            if _RENEWED in title:
+                terminalreporter.section(f"{_RENEWED} by {report.nodeid}")
+                terminalreporter.write_line(text)
+
+
 @pytest.fixture
 def golden(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
     """Returns a function (name, text) that compares text with the file tests/golden/<name>.
 
-    With --update-golden the file is written instead; the change then shows in `git diff`.
+    With --update-golden the file is written instead, and the difference is printed at the end of the run.
     """
     update = bool(request.config.getoption("--update-golden"))
 
     def compare(name: str, text: str) -> None:
         path = TESTS / "golden" / name
-        if update:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(text, encoding="utf-8")
-            return
-        if not path.is_file():
+        if not path.is_file() and not update:
             pytest.fail(f"tests/golden/{name} does not exist; look at the output, then run pytest with --update-golden", pytrace=False)
-        expected = path.read_text(encoding="utf-8")
-        if text != expected:
-            lines = difflib.unified_diff(expected.splitlines(), text.splitlines(), f"golden/{name}", "this run", lineterm="")
-            difference = "\n".join(lines) or "only the line ends differ"
+        expected = path.read_text(encoding="utf-8") if path.is_file() else ""
+        if text == expected:
+            return
+        lines = difflib.unified_diff(expected.splitlines(), text.splitlines(), f"golden/{name}", "this run", lineterm="")
+        difference = "\n".join(lines) or "only the line ends differ"
+        if not update:
             pytest.fail(f"{difference}\n\nif this change is meant, run pytest with --update-golden", pytrace=False)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+        request.node.add_report_section("call", _RENEWED, difference)
 
     return compare
 
