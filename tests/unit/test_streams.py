@@ -78,6 +78,30 @@ def test_the_ai_cpu_leaves_the_stream_only_if_something_can_run_beside_it() -> N
     assert by_engine([False] * 4, [(), (0,), (0,), (1, 2)]) == [0] * 4
 
 
+def test_a_part_may_be_launched_before_the_first_task_of_a_part_that_it_needs() -> None:
+    """The third core task needs both others; the one without predecessors is launched last of the three."""
+    on_ai_cpu, needs = [True, False, False, False], [(), (0,), (), (1, 2)]
+    streams = by_engine(on_ai_cpu, needs)
+    assert streams[1] == streams[3] != streams[0]
+
+
+def test_streams_by_engine_hold_for_every_graph_and_launch_order() -> None:
+    """Every task gets a stream, and one stream serves both engines only if the one's tasks wait for the other's."""
+    generator = np.random.default_rng(0)
+    for count in np.repeat(range(2, 12), 20):
+        on_ai_cpu = [bool(item) for item in generator.random(count) < 0.4]
+        needs = [tuple(other for other in range(task) if generator.random() < 0.3) for task in range(count)]
+        streams = by_engine(on_ai_cpu, needs)
+        assert len(streams) == count
+        reached: list[set[int]] = []
+        for needed in needs:
+            reached.append(set(needed).union(*(reached[other] for other in needed)))
+        for stream in set(streams):
+            tasks = [task for task in range(count) if streams[task] == stream]
+            if len({on_ai_cpu[task] for task in tasks}) == 2:
+                assert any(one in reached[other] and on_ai_cpu[one] != on_ai_cpu[other] for one in tasks for other in tasks)
+
+
 @pytest.mark.parametrize(
     ("streams", "needs", "waits"),
     [

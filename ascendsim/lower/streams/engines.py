@@ -40,7 +40,7 @@ def by_engine(on_ai_cpu: Sequence[bool], needs: Sequence[Sequence[int]]) -> list
                 after[other][part] = None
     stream: dict[int, int] = {}
     origin: dict[int, int] = {}  # the part that a stream was made for
-    for part in dict.fromkeys(parts):
+    for part in sorted(engine):  # what a part depends on has a smaller number, though its first task may be launched later
         taken = next((other for other in before[part] if _may_reuse(part, other, engine, after, origin)), None)
         origin[part] = part if taken is None else origin[taken]
         stream[part] = len(set(stream.values())) if taken is None else stream[taken]
