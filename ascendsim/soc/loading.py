@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache
 from os import PathLike
 from pathlib import Path
 
 from ascendsim.core.errors import SocError, suggest
 from ascendsim.soc.building import build_spec
-from ascendsim.soc.figures import DATA, read_chip_file
+from ascendsim.soc.figures import DATA, ChipFile, read_chip_file
 from ascendsim.soc.spec import SocSpec
 
 # Family names that tools accept where a chip is meant. "Ascend910B" is none: it is a chip of the first generation.
@@ -38,7 +39,19 @@ def load(name_or_path: str | PathLike[str], overrides: Mapping[str, str | int | 
         SocError: If the chip is unknown, a file or an override breaks a rule; the message names file and key.
     """
     path = _path_of(name_or_path)
-    return build_spec(read_chip_file(path), overrides or {}, path.name)
+    if path.parent != DATA:  # a user's file may change between two calls
+        return build_spec(read_chip_file(path), overrides or {}, path.name)
+    return build_spec(_built_in_file(path), overrides, path.name) if overrides else _built_in(path)
+
+
+@cache
+def _built_in_file(path: Path) -> ChipFile:
+    return read_chip_file(path)
+
+
+@cache
+def _built_in(path: Path) -> SocSpec:
+    return build_spec(_built_in_file(path), {}, path.name)
 
 
 def require_runnable(spec: SocSpec) -> None:
