@@ -1,4 +1,4 @@
-"""What a user gives a model with open shapes or control flow: arrays, shapes, branches and numbers of iterations, checked."""
+"""What a user gives a run: arrays, and for models with open shapes or control flow shapes, branches and numbers of iterations; checked."""
 
 from __future__ import annotations
 
@@ -8,10 +8,37 @@ from typing import Any
 import numpy as np
 
 from ascendsim.core.errors import InputError, suggest
-from ascendsim.graph.ir import Graph, Tensor
+from ascendsim.graph.ir import Array, Graph, Tensor
 from ascendsim.passes.control_flow import control_flow_nodes
 from ascendsim.runtime.control_flow import MAX_ITERATIONS, Value
 from ascendsim.runtime.host_run import Choices
+
+
+def user_arrays(inputs: object) -> dict[str, Array]:
+    """The user's inputs as arrays: what NumPy makes arrays of, and `onnx.TensorProto`.
+
+    Raises:
+        InputError: If one is something else, or they are not given by name.
+    """
+    if not isinstance(inputs, Mapping):
+        remedy = 'pass {"input": array}, or asim.random_inputs(model)'
+        raise InputError("inputs", "must be arrays by input name", type(inputs).__name__, remedy)
+    return {name: _user_array(name, given) for name, given in inputs.items()}
+
+
+def _user_array(name: object, given: Any) -> Array:
+    if type(given).__name__ == "TensorProto":  # without loading onnx for those who have none
+        from ascendsim.frontends.onnx import tensor_values
+
+        return tensor_values(given)
+    try:
+        array = np.asarray(given)
+    except Exception:  # ragged lists, tensors of a framework on its device: they fail in any way
+        array = np.asarray(None)
+    if array.dtype.kind in "OUSMm":  # objects, texts, times
+        accepted = "must be an array of numbers: NumPy's, what np.asarray makes one of, or an onnx.TensorProto"
+        raise InputError(f"input {name!r}", accepted, f"{type(given).__name__} of {array.dtype}")
+    return array
 
 
 def shapes_only(graph: Graph, shapes: Mapping[str, Sequence[int]]) -> dict[str, Value]:
@@ -35,7 +62,7 @@ def shapes_only(graph: Graph, shapes: Mapping[str, Sequence[int]]) -> dict[str, 
                 remedy=f'say which: shapes={{"{name}": (...)}}, --input_shape, or give inputs',
             )
         shape = tensor.static_shape if given is None else _dims(name, given)
-        _check_shape(tensor, shape, f"option shapes: input {name!r}")
+        _check_shape(tensor, shape, f"option shapes: input {name!r}", least=1)
         values[name] = Value((tensor.origin_dtype or tensor.element_type).numpy, shape)
     return values
 
@@ -76,7 +103,7 @@ def input_values(graph: Graph, inputs: Mapping[str, Any]) -> dict[str, Value]:
         if name not in inputs:
             raise InputError(f"input {name!r}", f"is missing; the model wants {dtype}{_text(tensor)}", remedy=f"pass {{{name!r}: array}}")
         array = np.asarray(inputs[name])
-        _check_shape(tensor, array.shape, f"input {name!r}")
+        _check_shape(tensor, array.shape, f"input {name!r}", least=0)
         if array.dtype != dtype:
             raise InputError(f"input {name!r}", f"must be of type {dtype}", str(array.dtype), f"convert it with .astype({str(dtype)!r})")
         values[name] = Value(array.dtype, array.shape, array)
@@ -102,12 +129,13 @@ def _dims(name: str, given: object) -> tuple[int, ...]:
     return tuple(int(dim) for dim in dims)
 
 
-def _check_shape(tensor: Tensor, shape: Sequence[int], subject: str) -> None:
+def _check_shape(tensor: Tensor, shape: Sequence[int], subject: str, least: int) -> None:
+    """Checks a shape against the declared one; an open dimension may have sizes from `least` on."""
     declared = tensor.shape
     if declared is None:
         return
     fits = len(declared) == len(shape) and all(
-        size > 0 and (not isinstance(dim, int) or dim == size) for dim, size in zip(declared, shape, strict=True)
+        size == dim if isinstance(dim, int) else size >= least for dim, size in zip(declared, shape, strict=True)
     )
     if not fits:
         raise InputError(subject, f"must have shape {_text(tensor)}", list(shape))

@@ -7,12 +7,12 @@ from typing import Any, Literal
 
 from ascendsim.api.compiling import CompiledModel
 from ascendsim.api.dynamic import DynamicModel, with_shapes
-from ascendsim.api.dynamic_inputs import checked_choices
+from ascendsim.api.dynamic_inputs import checked_choices, user_arrays
 from ascendsim.api.result import Result
 from ascendsim.core.errors import InputError, suggest
 from ascendsim.graph.ir import Array
 from ascendsim.machine import run as run_machine
-from ascendsim.runtime import evaluate
+from ascendsim.runtime import checked_inputs, evaluate
 from ascendsim.runtime import random_inputs as _random_inputs
 from ascendsim.runtime.host_run import Choices
 
@@ -102,7 +102,7 @@ def run(
 
     Args:
         model: From `compile`.
-        inputs: Arrays by graph input name, in the model's own types.
+        inputs: Arrays by graph input name, in the model's own types; what NumPy makes arrays of, or `onnx.TensorProto`.
         values: "device" computes as the chip would (float16 with float32 accumulation on the Cube, one float16 rounding an
             operator on Vector); "float32" in the model's own types.
         instructions: As in `simulate`.
@@ -115,18 +115,16 @@ def run(
     """
     if values not in ("device", "float32"):
         raise InputError("option values", 'must be "device" or "float32"', repr(values))
-    if not isinstance(inputs, Mapping):
-        raise InputError(
-            "inputs", "must be arrays by input name", type(inputs).__name__, 'pass {"input": array}, or asim.random_inputs(model)'
-        )
     _check_model(model)
+    arrays = user_arrays(inputs)
     taken = _checked_shortcuts(shortcuts)
     if isinstance(model, DynamicModel):
-        ran, found = model.execute(model.values_of(inputs), values, Choices(), progress)
+        ran, found = model.execute(model.values_of(arrays), values, Choices(), progress)
         return Result(ran, _timed(ran, instructions, progress, taken).trace, found)
+    arrays = checked_inputs(model.graph, arrays)  # before the machine has spent its time
     result = _timed(model, instructions, progress, taken)
     order = [record.task for record in result.trace.tasks]
-    outputs: dict[str, Array] = evaluate(model.graph, model.program, model.opset, order, inputs, values, progress)
+    outputs: dict[str, Array] = evaluate(model.graph, model.program, model.opset, order, arrays, values, progress)
     return Result(model, result.trace, outputs)
 
 

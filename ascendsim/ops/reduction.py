@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -241,7 +242,7 @@ def _lower(
     return lower
 
 
-OPERATORS: tuple[OpDef, ...] = (
+_REDUCTIONS: tuple[OpDef, ...] = (
     OpDef(
         "ReduceSum",
         _infer,
@@ -308,3 +309,5 @@ OPERATORS: tuple[OpDef, ...] = (
     ),
     OpDef("ReduceLogSumExp", _infer, _reduction(None, _log_sum_exp), _lower(("vexp",), "vcadd", "vadd", ("vln",))),
 )
+
+OPERATORS: tuple[OpDef, ...] = tuple(replace(definition, steered_by=(1,)) for definition in _REDUCTIONS)

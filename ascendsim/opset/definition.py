@@ -114,6 +114,8 @@ class OpDef:
         infers_bodies: Whether `infer` has the node's subgraphs inferred itself (control flow: their input types come from the node).
         in_place: Whether an output may take the address of an input that nobody needs any more and that has its shape, format and width:
             element i of the result is made from element i of that input.
+        steered_by: Input ports whose values it cannot be lowered without (the axes of a reduction). While one of them is unknown, so are
+            the output shapes, whatever a file declares: the node then waits for the values of a run.
     """
 
     name: str
@@ -129,6 +131,7 @@ class OpDef:
     compute_body: ComputeBody | None = None
     infers_bodies: bool = False
     in_place: bool = False
+    steered_by: tuple[int, ...] = ()
 
     @property
     def key(self) -> tuple[str, str]:
@@ -165,6 +168,12 @@ class OpSet:
         except KeyError:
             operator = f"{node.domain}::{node.op_type}" if node.domain else node.op_type
             raise UnsupportedOperatorError([(operator, node.name)]) from None
+
+    def waits_for_values(self, node: Node) -> bool:
+        """Whether a node can be lowered only when a run gives the values of some of its inputs (`OpDef.steered_by`)."""
+        definition = self._table.get((node.domain, node.op_type))
+        steering = [node.input(port) for port in definition.steered_by] if definition is not None else []
+        return any(tensor is not None and tensor.constant is None for tensor in steering)
 
     def find(self, name: str, domain: str = "") -> OpDef | None:
         return self._table.get((domain, name))

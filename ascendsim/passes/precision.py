@@ -81,6 +81,8 @@ PARAMETER_PORTS: Mapping[str, tuple[int, ...]] = {
     "AscendDequant": (1,),
     "AscendRequant": (1,),
 }
+# Operators that read or make the bits of the user's model, whatever the mode
+BIT_OPERATORS = frozenset({"BitCast"})
 # Operators that give float32 whatever they take: sums over a batch leave float16
 SINGLE_RESULTS = frozenset({"BNTrainingReduce", "BNTrainingUpdateGrad"})
 
@@ -173,7 +175,7 @@ def _assign(graph: Graph, wish: Wish, asked: Sequence[DType | None]) -> PassResu
     parameters = {tensor for tensor in graph.constants if tensor.uses and all(_is_parameter(reader, port) for reader, port in tensor.uses)}
     for node in graph.topological():
         first = next((t.dtype for t in node.inputs if _is_single(t) and t is not None and not t.is_constant), None)
-        taken, given = wish(node)
+        taken, given = (DType.FLOAT32, DType.FLOAT32) if node.op_type in BIT_OPERATORS else wish(node)
         wanted[node] = taken or first or DType.FLOAT16
         out = given or taken or first or DType.FLOAT16
         for result in node.outputs:

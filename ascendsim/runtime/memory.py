@@ -77,6 +77,8 @@ class DeviceMemory:
                 f"{array.dtype}{list(array.shape)}",
                 "its operator's shape rule and its kernel disagree; please report this",
             )
+        if not array.size:
+            return
         view = self._view(tensor)
         if not np.may_share_memory(view, self._bytes):
             raise SimulationError(

@@ -5,5 +5,6 @@ in the newest ONNX operator set. Constant nodes and initialisers are constant te
 """
 
 from ascendsim.frontends.onnx.loading import load_onnx
+from ascendsim.frontends.onnx.tensors import tensor_values
 
-__all__ = ["load_onnx"]
+__all__ = ["load_onnx", "tensor_values"]

@@ -226,7 +226,7 @@ class Importer:
         return node
 
     def _declare(self, tensor: Tensor, frame: Frame, subject: str) -> None:
-        """Fills what inference does not know with what the file declares (outputs of operators that have no definition)."""
+        """Fills what inference does not know with what the file declares."""
         value = frame.declared.get(tensor.name)
         if value is None:
             return
@@ -236,7 +236,7 @@ class Importer:
             return
         if tensor.origin_dtype is None:
             tensor.dtype = tensor.origin_dtype = dtype
-        if tensor.shape is None:
+        if tensor.shape is None and (tensor.producer is None or not self._opset.waits_for_values(tensor.producer)):
             tensor.shape = shape
 
     def _input(self, name: str, frame: Frame, subject: str) -> Tensor | None:

@@ -57,6 +57,19 @@ def read_tensor(proto: onnx.TensorProto, folder: Path | None, absent: Absent) ->
     return dtype, shape, Constant(loader=lambda: _inline_values(proto, dtype, shape))
 
 
+def tensor_values(proto: onnx.TensorProto) -> Array:
+    """Values of a tensor proto that stands alone.
+
+    Raises:
+        AscendSimError: As `read_tensor`, and if its values are in a file.
+    """
+
+    def refuse(proto: onnx.TensorProto, dtype: DType, shape: tuple[int, ...], reason: str) -> Constant:
+        raise InputError(f"tensor {proto.name!r}", "must hold its values itself", reason, "load them with onnx.load_tensor")
+
+    return read_tensor(proto, None, refuse)[2].array()
+
+
 def _check_size(proto: onnx.TensorProto, dtype: DType, elements: int, subject: str) -> None:
     """Compares what the tensor claims with what the file holds, before anything is allocated."""
     if proto.HasField("raw_data"):

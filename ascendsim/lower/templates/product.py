@@ -98,9 +98,10 @@ def rates_of(soc: SocSpec, dtype: str) -> Rates:
     """
     if dtype not in soc.cube.cycles_per_block:
         known = ", ".join(sorted(soc.cube.cycles_per_block))
-        raise CompileError(
-            f"Cube of {soc.name}", f"multiplies {known}", dtype, "compile with precision_mode force_fp16 or allow_fp32_to_fp16"
-        )
+        remedy = "export the model in float32 or float16"
+        if dtype == "float32":
+            remedy = "compile with precision_mode force_fp16 or allow_fp32_to_fp16"
+        raise CompileError(f"Cube of {soc.name}", f"multiplies {known}", dtype, remedy)
     hertz = soc.frequency_mhz * 1e6
     buffers, ports = soc.buffers, soc.ports
     if ports.l0c_to_ub is not None:
