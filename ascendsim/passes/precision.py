@@ -204,7 +204,8 @@ def _in_type(graph: Graph, tensor: Tensor, dtype: DType, casts: dict[tuple[Tenso
     if key in casts:
         return casts[key]
     if tensor.is_constant:
-        if any((tensor, other) in casts for other in (DType.FLOAT32, DType.FLOAT16)):  # the other type is in use already
+        used = any((tensor, other) in casts for other in (DType.FLOAT32, DType.FLOAT16))  # in the other type
+        if used or any(tensor is output for output in graph.outputs):
             twin = graph.add_tensor(
                 Tensor(graph.fresh(f"{tensor.name}_{dtype.value}"), dtype, tensor.shape, tensor.format, tensor.constant)
             )

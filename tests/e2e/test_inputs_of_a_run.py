@@ -141,3 +141,11 @@ def test_a_tensor_without_its_values_is_refused() -> None:
     compiled = asim.compile(asim.load(model([node("Neg", "x", "y")], [value("x", (2, 3))], ["y"])), SOC)
     with pytest.raises(asim.InputError, match=r"tensor 't' must hold its values itself.*onnx\.load_tensor"):
         asim.run(compiled, {"x": proto})
+
+
+def test_a_constant_that_is_read_and_handed_out_keeps_its_type() -> None:
+    weight = np.array([1, 1e6, 0.1], np.float32)
+    proto = model([node("Add", "x w", "y")], [value("x", (3,))], ["y", "w"], {"w": weight})
+    found = asim.run(asim.compile(asim.load(proto), SOC), {"x": np.zeros(3, np.float32)}).outputs
+    assert found["w"].dtype == np.float32
+    np.testing.assert_array_equal(found["w"], weight)

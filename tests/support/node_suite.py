@@ -1,13 +1,16 @@
-"""The node cases of the ONNX backend suite, run on this project's front end and operators.
+"""The node cases of the ONNX backend suite, run as a user runs a model: load, compile, run.
 
     python -m tests.support.node_suite                    all cases: a line for each operator that has failures, and totals
     python -m tests.support.node_suite --op Conv Pad      cases whose model holds one of these operators; prints every failure
     python -m tests.support.node_suite --case test_pad    cases whose name holds this text
+    ... --soc Ascend910B1                                 on another chip
     ... --traceback                                       with the traceback of each failure
-    ... --unsupported                                     lists the operators (and types) that are refused, with counts
+    ... --refused                                         lists what is refused, with counts
 
-A case passes if the model loads, is evaluated in its own types and agrees at the case's own tolerance; it is refused if loading
-says that an operator or type is not supported; all else is a failure. The run is single-threaded and takes some seconds.
+A case passes if its model loads, compiles with default options and runs twice: in the model's own types, where outputs must agree at
+the case's own tolerance, and in the device's types, where they must agree as far as float16 carries. It is refused if loading says that
+an operator or a type is not supported, or compiling that the chip's Cube does not multiply a type; all else is a failure. Runs on one
+thread, some 15 ms a case.
 """
 
 from __future__ import annotations
@@ -16,7 +19,7 @@ import argparse
 import traceback
 import warnings
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -27,23 +30,40 @@ from onnx import numpy_helper
 from onnx.backend.test.case.test_case import TestCase
 from onnx.backend.test.loader import load_model_tests
 
-from ascendsim.core.errors import UnsupportedOperatorError, UnsupportedTypeError
-from ascendsim.frontends.onnx import load_onnx
-from ascendsim.opset import OpSet
+import ascendsim as asim
+from ascendsim.core.errors import CompileError, UnsupportedOperatorError, UnsupportedTypeError
+from ascendsim.ops import default_opset
+from ascendsim.soc import load as load_soc
 from tests.support.evaluate import evaluate
 
 PASS, REFUSED, FAIL = "pass", "refused", "FAIL"
+SOC = "Ascend310P3"
+DEVICE_SHARE = 5e-3  # of the largest wanted value: some float16 roundings
+LARGEST_HALF = 65504
+# Cases whose inputs float16 cannot tell apart, so that the device's values are others.
+BEYOND_HALF: Mapping[str, str] = {
+    "test_softmax_large_number": "10000 and 10001 are one number",
+    "test_logsoftmax_large_number": "10000 and 10001 are one number",
+    "test_tan": "an argument near a pole",
+    "test_ai_onnx_ml_tree_ensemble_set_membership": "members of sets are rounded",
+}
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of a case; `reason` is the refusal or failure in one line."""
+    """What became of a case.
+
+    Attributes:
+        reason: The refusal or failure in one line.
+        lacks: What is refused, without the names of the case: "operator ImageDecoder", "has element type INT4 ...".
+    """
 
     case: str
     operators: tuple[str, ...]
     status: str
     reason: str = ""
     trace: str = ""
+    lacks: str = ""
 
 
 @cache
@@ -52,6 +72,14 @@ def all_cases() -> tuple[TestCase, ...]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return tuple(sorted(load_model_tests(kind="node"), key=lambda case: case.name))
+
+
+def representative_cases() -> tuple[TestCase, ...]:
+    """The first case of every set of operators and number of inputs."""
+    found: dict[Any, TestCase] = {}
+    for case in all_cases():
+        found.setdefault((operators_of(case.model), len(case.model.graph.input)), case)
+    return tuple(found.values())
 
 
 def operators_of(model: onnx.ModelProto) -> tuple[str, ...]:
@@ -68,35 +96,109 @@ def _nodes(graph: onnx.GraphProto) -> Iterator[onnx.NodeProto]:
                 yield from _nodes(subgraph)
 
 
-def run_case(case: TestCase, opset: OpSet) -> Outcome:
+def run_case(case: TestCase, soc: str = SOC) -> Outcome:
     """Runs one case with all its data sets."""
     operators = operators_of(case.model)
+    stage = "load"
     try:
-        graph = load_onnx(case.model, opset=opset)
+        graph = asim.load(case.model)
+        stage = "compile"
+        compiled = asim.compile(graph, soc=soc)
+        stage = "run"
+        problem = _problem(case, graph, compiled)
     except (UnsupportedOperatorError, UnsupportedTypeError) as error:
-        return Outcome(case.name, operators, REFUSED, str(error))
+        if stage == "load":
+            return Outcome(case.name, operators, REFUSED, str(error), lacks=_lacks(error))
+        return _failed(case, operators, stage, error)
+    except CompileError as error:
+        if stage == "compile" and _cube_lacks_bfloat16(graph, soc):
+            return Outcome(case.name, operators, REFUSED, str(error), lacks=f"bfloat16 on the Cube of {soc}")
+        return _failed(case, operators, stage, error)
     except Exception as error:
-        return Outcome(case.name, operators, FAIL, f"load: {type(error).__name__}: {error}", traceback.format_exc())
+        return _failed(case, operators, stage, error)
+    return Outcome(case.name, operators, FAIL if problem else PASS, problem)
+
+
+def evaluate_case(case: TestCase) -> str:
+    """What is wrong with the values of a case by the operators alone, without a chip; empty if nothing is, or if loading refuses it."""
     try:
-        for given, wanted in case.data_sets or ():
-            arrays = [_array(item) for item in given]
-            names = [value.name for value in case.model.graph.input]
-            found = evaluate(graph, opset, dict(zip(names, arrays, strict=False)))
-            problem = "" if random_case(case.name) else compare(found, [_array(item) for item in wanted], case.rtol, case.atol)
+        graph = asim.load(case.model)
+    except (UnsupportedOperatorError, UnsupportedTypeError):
+        return ""
+    for given, wanted in case.data_sets or ():
+        names = [value.name for value in case.model.graph.input]
+        found = evaluate(graph, default_opset(), dict(zip(names, [_array(item) for item in given], strict=False)))
+        if not random_case(case.name):
+            with np.errstate(all="ignore"):
+                problem = compare(found, [_array(item) for item in wanted], case.rtol, case.atol)
             if problem:
-                return Outcome(case.name, operators, FAIL, problem)
-            declared = [t.shape for t in graph.outputs]
-            for tensor, array in zip(graph.outputs, found, strict=True):
-                problem = _shape_problem(tensor.shape, array.shape)
-                if problem:
-                    return Outcome(case.name, operators, FAIL, f"inferred shape {declared} of {tensor.name}: {problem}")
-                if tensor.origin_dtype is not None and tensor.origin_dtype.numpy != array.dtype:
-                    return Outcome(
-                        case.name, operators, FAIL, f"inferred type {tensor.origin_dtype} of {tensor.name}, computed {array.dtype}"
-                    )
-    except Exception as error:
-        return Outcome(case.name, operators, FAIL, f"values: {type(error).__name__}: {error}", traceback.format_exc())
-    return Outcome(case.name, operators, PASS)
+                return f"{case.name}: {problem}"
+    return ""
+
+
+def _failed(case: TestCase, operators: tuple[str, ...], stage: str, error: Exception) -> Outcome:
+    return Outcome(case.name, operators, FAIL, f"{stage}: {type(error).__name__}: {error}", traceback.format_exc())
+
+
+def _lacks(error: asim.AscendSimError) -> str:
+    if isinstance(error, UnsupportedOperatorError):
+        return "operator " + ", ".join(sorted({name for name, _ in error.operators}))
+    return error.rule
+
+
+def _cube_lacks_bfloat16(graph: asim.Graph, soc: str) -> bool:
+    """Whether a model has values of a type that the chip's Cube does not multiply."""
+    types = {tensor.origin_dtype.value for tensor in graph.tensors.values() if tensor.origin_dtype is not None}
+    return "bfloat16" in types and "bfloat16" not in load_soc(soc).cube.cycles_per_block
+
+
+def _problem(case: TestCase, graph: asim.Graph, compiled: asim.CompiledModel) -> str:
+    """What is wrong with the values of a case; empty if nothing is."""
+    names = [value.name for value in case.model.graph.input]
+    outputs = [value.name for value in case.model.graph.output]
+    for given, wanted in case.data_sets or ():
+        inputs = dict(zip(names, given, strict=False))
+        device = asim.run(compiled, inputs).outputs
+        exact = asim.run(compiled, inputs, values="float32").outputs
+        expected = [_array(item) for item in wanted]
+        problem = _inferred(graph, exact)
+        if not problem and not random_case(case.name):
+            with np.errstate(all="ignore"):  # infinities meet; the project's own code must not warn
+                problem = compare([exact[name] for name in outputs], expected, case.rtol, case.atol)
+                problem = problem or _on_device([device[name] for name in outputs], expected, case.name)
+        if problem:
+            return problem
+    return ""
+
+
+def _inferred(graph: asim.Graph, found: Mapping[str, Any]) -> str:
+    """Where types and shapes that loading inferred are not those of the values."""
+    for tensor in graph.outputs:
+        array, shape = found[tensor.name], tensor.shape
+        if tensor.origin_dtype is not None and tensor.origin_dtype.numpy != array.dtype:
+            return f"inferred type {tensor.origin_dtype} of {tensor.name}, computed {array.dtype}"
+        if shape is None:
+            continue
+        fits = len(shape) == array.ndim
+        if not fits or any(isinstance(dim, int) and dim != size for dim, size in zip(shape, array.shape, strict=True)):
+            return f"inferred shape {shape} of {tensor.name}, computed {list(array.shape)}"
+    return ""
+
+
+def _on_device(found: Sequence[Any], wanted: Sequence[Any], name: str) -> str:
+    """What differs in the device's types; only types and shapes count where float16 cannot hold what the case is about."""
+    for index, (ours, theirs) in enumerate(zip(found, wanted, strict=True)):
+        if (ours.dtype, ours.shape) != (theirs.dtype, theirs.shape):
+            return f"device: output {index} is {ours.dtype}{list(ours.shape)}, wanted {theirs.dtype}{list(theirs.shape)}"
+        if any(name.startswith(case) for case in BEYOND_HALF):
+            continue
+        ours, theirs = ours.astype(np.float64), theirs.astype(np.float64)
+        held = np.isfinite(theirs) & (np.abs(theirs) <= LARGEST_HALF)
+        most = DEVICE_SHARE * max(np.max(np.abs(theirs), where=held, initial=0), 1e-3)
+        same = np.isclose(ours, theirs, rtol=0, atol=most, equal_nan=True) | (np.abs(theirs) > LARGEST_HALF)
+        if not same.all():
+            return f"device: output {index} differs in {np.sum(~same)} of {same.size} by more than {most:.3g}"
+    return ""
 
 
 def compare(found: Sequence[Any], wanted: Sequence[Any], rtol: float, atol: float) -> str:
@@ -118,14 +220,6 @@ def compare(found: Sequence[Any], wanted: Sequence[Any], rtol: float, atol: floa
     return ""
 
 
-def _shape_problem(shape: Any, actual: tuple[int, ...]) -> str:
-    if shape is None:
-        return ""
-    if len(shape) != len(actual) or any(isinstance(dim, int) and dim != size for dim, size in zip(shape, actual, strict=True)):
-        return f"values have shape {list(actual)}"
-    return ""
-
-
 def _array(item: Any) -> Any:
     """A case's data as an array; bfloat16 protos become ml_dtypes arrays."""
     return numpy_helper.to_array(item) if isinstance(item, onnx.TensorProto) else np.asarray(item)
@@ -136,32 +230,27 @@ def random_case(name: str) -> bool:
     return "bernoulli" in name
 
 
-def run(cases: Iterable[TestCase], opset: OpSet) -> list[Outcome]:
-    return [run_case(case, opset) for case in cases]
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
     """Command line; see the module's docstring."""
-    from ascendsim.ops import default_opset
-
     parser = argparse.ArgumentParser(description="Run the node cases of the ONNX backend suite.")
     parser.add_argument("--op", nargs="+", default=[], help="only cases whose model holds one of these operators")
     parser.add_argument("--case", default="", help="only cases whose name holds this text")
+    parser.add_argument("--soc", default=SOC)
     parser.add_argument("--traceback", action="store_true")
-    parser.add_argument("--unsupported", action="store_true")
+    parser.add_argument("--refused", action="store_true")
     options = parser.parse_args(arguments)
     cases = [case for case in all_cases() if options.case in case.name]
     if options.op:
         cases = [case for case in cases if set(options.op) & set(operators_of(case.model))]
-    outcomes = run(cases, default_opset())
+    outcomes = [run_case(case, options.soc) for case in cases]
     failures = [item for item in outcomes if item.status == FAIL]
     for item in failures:
         print(f"{','.join(item.operators[:4])}: {item.case}: {item.reason[:300]}")
         if options.traceback:
             print(item.trace)
-    if options.unsupported:
-        for reason, count in Counter(item.reason.split(" (nodes")[0][:120] for item in outcomes if item.status == REFUSED).most_common():
-            print(f"refused {count}: {reason}")
+    if options.refused:
+        for lacks, count in Counter(item.lacks for item in outcomes if item.status == REFUSED).most_common():
+            print(f"refused {count}: {lacks}")
     for operator, count in sorted(Counter(operator for item in failures for operator in item.operators[:1]).items()):
         print(f"failures of {operator}: {count}")
     totals = Counter(item.status for item in outcomes)
