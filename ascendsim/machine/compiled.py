@@ -196,7 +196,7 @@ class _Compiler:
         self.heads[lane] = max(self.heads.get(lane, 0), price.head * self.cycle)
         reads: tuple[int, ...] = ()
         write = -1
-        if isinstance(instruction, Vector) and price.latency:
+        if isinstance(instruction, Vector):
             reads = tuple(sorted({self.operand(operand.name) for operand in instruction.srcs}))
             write = self.operand(instruction.dst.name)
             if stays(instruction.dst) and write not in reads:

@@ -153,7 +153,7 @@ class FastForward:
             period = now.tick - snapshot.tick
             times = _trips_left(self._cores, snapshot.counters, now.counters)
             if appointment is not None:
-                times = min(times, (appointment - 1 - now.tick) // period)
+                times = min(times, (appointment - now.tick) // period)
             if times > 0 and (best is None or times * period > best[0]):
                 best = (times * period, times, snapshot)
         if best is not None:

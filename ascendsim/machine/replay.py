@@ -66,7 +66,7 @@ class Replay:
         outcome = self._known.get(key)
         if outcome is None:
             self._recording = _Recording(run, key, now, len(self._log.items))
-        elif appointment is None or appointment > now + outcome.ticks:
+        elif appointment is None or appointment >= now + outcome.ticks:
             self._statistics.replayed += 1
             return outcome
         self._statistics.simulated += 1

@@ -88,7 +88,7 @@ def _if(node: Node, inputs: Sequence[Value | None], host: Host) -> list[Value]:
     names = ("then_branch", "else_branch")
     condition = _scalar(inputs[0])
     chosen = names[host.branch(node, names) if condition is None else 0 if condition else 1]
-    host.decided(node, _known(inputs, 0))
+    host.decided(node, _known(inputs[0]))
     return host.run(_graph(node, chosen), (), chosen)
 
 
@@ -103,7 +103,7 @@ def _case(node: Node, inputs: Sequence[Value | None], host: Host) -> list[Value]
         raise GraphError(f"node {node.name!r} (Case)", "needs a branch index that is not negative", number, f"branches: {', '.join(names)}")
     branch = branches[number]
     assert isinstance(branch, Graph)
-    host.decided(node, _known(inputs, 0))
+    host.decided(node, _known(inputs[0]))
     return host.run(branch, _given(node, inputs[1:]), branch.name)
 
 
@@ -144,7 +144,7 @@ def _loop(node: Node, inputs: Sequence[Value | None], host: Host) -> list[Value]
     while bound is None or trip < int(bound):
         _check_iterations(node, trip)
         going = True if condition is None else _scalar(condition)
-        host.decided(node, condition is None or condition.on_host)
+        host.decided(node, _known(condition))
         if going is None and planned is None:
             planned = host.trips(node, None if bound is None else int(bound))
         if not (going if planned is None else trip < planned):
@@ -222,9 +222,8 @@ def _scalar(value: Value | None) -> Any:
     return value.array.reshape(-1)[0]
 
 
-def _known(inputs: Sequence[Value | None], port: int) -> bool:
-    """Whether the host needs not look at the device for an input."""
-    value = inputs[port] if port < len(inputs) else None
+def _known(value: Value | None) -> bool:
+    """Whether the host needs not look at the device for a value."""
     return value is None or value.on_host
 
 
