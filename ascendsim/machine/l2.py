@@ -127,14 +127,16 @@ class L2State:
             return Shares(True, miss, {}, miss)
         self._written_back = 0
         keys = {access.region: self._regions.key(access.region) for access in (*reads, *writes)}
-        self._touched = sum({keys[access.region]: access.unique_bytes for access in (*reads, *writes)}.values())
+        touched: dict[str, int] = {}
+        for access in (*reads, *writes):
+            key = keys[access.region]
+            touched[key] = max(touched.get(key, 0), access.unique_bytes)
+        self._touched = sum(touched.values())
         read_miss, spread = self._read(reads, writes, keys, again)
         write_through = self._write(writes, keys)
-        evicted = NONE
-        if self._written_back:
-            allocated = sum(part(access.moved_bytes, read_miss[access.region]) for access in reads)
-            allocated += sum(access.moved_bytes for access in writes)
-            evicted = Fraction(self._written_back) / allocated if allocated else NONE
+        allocated = sum(part(access.moved_bytes, read_miss[access.region]) for access in reads)
+        allocated += sum(access.moved_bytes for access in writes)
+        evicted = Fraction(self._written_back) / allocated if allocated else NONE
         return Shares(False, read_miss, spread, write_through, evicted)
 
     def _first_reads(self, access: Access) -> Fraction:
@@ -159,10 +161,10 @@ class L2State:
                 misses[region] = again[region]
                 continue
             missed = unique - hits[region]
-            misses[region] = (ALL if missed == moved else Fraction(missed, moved)) if missed and moved else NONE
+            misses[region] = Fraction(missed, moved) if moved else NONE
             size = self._regions.size(region)
             if unique and size is not None:
-                spread[region] = ALL if size <= unique else Fraction(size, unique)
+                spread[region] = max(ALL, Fraction(size, unique))
         for access in reads:
             self._keep(keys[access.region], access.unique_bytes, dirty=0)
         return misses, spread
@@ -181,8 +183,6 @@ class L2State:
         allocated += sum([access.unique_bytes - inside[access.region] for access in reads])
         room, before = self._capacity - self._used, dict[str, int]()
         for name, entry in self._entries.items():
-            if room >= allocated:  # all that is younger stays
-                break
             if name in read:
                 before[name] = room
             else:
@@ -203,7 +203,7 @@ class L2State:
             self._overwrite(key)
             kept = self._stays(access.unique_bytes)
             excess = access.moved_bytes - kept if access.unique_bytes > kept else 0
-            through[access.region] = Fraction(excess, access.moved_bytes) if excess and access.moved_bytes else NONE
+            through[access.region] = Fraction(excess, access.moved_bytes) if access.moved_bytes else NONE
             self._keep(key, access.unique_bytes, dirty=kept)
         return through
 
@@ -230,7 +230,7 @@ class L2State:
 
     def _share(self, key: str, whole: str) -> _Entry:
         """What of a whole's lines belongs to one of its slices."""
-        entry, all_bytes = self._entries[whole], max(1, self._regions.size(whole) or 1)
+        entry, all_bytes = self._entries[whole], self._regions.size(whole) or 1
         size = min(self._regions.size(key) or 0, all_bytes)
         return _Entry(entry.resident * size // all_bytes, entry.dirty * size // all_bytes)
 
@@ -249,14 +249,13 @@ class L2State:
             entry = _Entry(stays, dirty or min(entry.dirty, stays))
         else:
             entry = _Entry(max(entry.resident, unique), max(entry.dirty, dirty))
-        needed = min(entry.resident, self._capacity)
-        while self._entries and self._used + needed > self._capacity:
+        while self._used + entry.resident > self._capacity:
             oldest = next(iter(self._entries.values()))
-            surplus = min(oldest.resident, self._used + needed - self._capacity)
+            surplus = min(oldest.resident, self._used + entry.resident - self._capacity)
             pushed = min(oldest.dirty, surplus)
             self._written_back += pushed
             oldest.resident -= surplus
-            oldest.dirty = min(oldest.dirty - pushed, oldest.resident)
+            oldest.dirty -= pushed
             self._used -= surplus
             if not oldest.resident:
                 self._entries.popitem(last=False)
