@@ -87,7 +87,8 @@ class Scheduler:
         self._placing = False
         self._gap, self._launch = clock.us(soc.launch.task_gap_us), clock.us(soc.launch.task_launch_us)
         self._launched = launch_ticks(program, soc.launch, clock)
-        self._late = 0  # ticks that the host has lost so far because it waited for values of the device
+        # Where the host reads values of the device before it launches on, by launch order: the ticks that it loses there, once known.
+        self._looks: dict[int, Event] = {}
         self.runs = [self._prepare(position, task) for position, task in enumerate(program.tasks)]
         self._by_id = {run.task.id: run for run in self.runs}
         if len(self._by_id) != len(self.runs):
@@ -95,6 +96,8 @@ class Scheduler:
 
     def start(self) -> None:
         """Starts one process a stream, in the order in which streams first appear."""
+        if self.program.mode != "sink":
+            self._looks = {run.position: Event(self.env) for run in self.runs if run.task.read_backs}
         streams: dict[int, list[TaskRun]] = {}
         for run in self.runs:
             streams.setdefault(run.task.stream, []).append(run)
@@ -145,6 +148,9 @@ class Scheduler:
                 if not before.ended:
                     yield before.done
             run.ready = self.timeline.now
+            for position, look in self._looks.items():
+                if position < run.position and not look.triggered:
+                    yield look
             decided = run.ready + run.task.decisions * (self._gap + self._launch)
             run.start = max(decided + (self._gap if number else 0), self._launch_tick(run))
             if alone and self._replay is not None and run.task.kind is not TaskKind.AI_CPU and self.timeline.next_appointment is None:
@@ -179,10 +185,11 @@ class Scheduler:
             return launched
         if run.task.read_backs:
             host = self.clock.us(self.soc.launch.host_launch_us)
-            self._late = max(self._late, run.ready + (run.task.read_backs + 1) * host - launched)
+            self._looks[run.position].succeed(run.ready + (run.task.read_backs + 1) * host - launched)
+        late = max([0] + [look.value for position, look in self._looks.items() if position <= run.position])
         before = self._launched[run.position - 1] if run.position else 0
-        run.launch = (before + self._late, launched + self._late)
-        return launched + self._late
+        run.launch = (before + late, launched + late)
+        return launched + late
 
     def _begin(self, run: TaskRun) -> None:
         self._starting.append(run)
