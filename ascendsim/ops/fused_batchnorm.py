@@ -16,7 +16,17 @@ import numpy as np
 
 from ascendsim.core.dtypes import DType
 from ascendsim.graph.ir import Array, Node
-from ascendsim.ops.common import StepSpec, as_float32, computing_type, converted, finish, make_steps, on_ai_cpu, runs_on_ai_core, same_as
+from ascendsim.ops.common import (
+    StepSpec,
+    as_float32,
+    check_channels,
+    computing_type,
+    converted,
+    finish,
+    make_steps,
+    on_ai_cpu,
+    runs_on_ai_core,
+)
 from ascendsim.ops.normalisation_work import channel_split, summing_type
 from ascendsim.opset import InferContext, Layout, OpDef
 from ascendsim.opset.work import LowerContext, NoTask, Ref, Step, Stream, VectorWork, Work
@@ -68,7 +78,13 @@ def _sums(_node: Node, inputs: Sequence[Any], wanted: Wanted) -> Sequence[Any]:
     return [finish(wide.sum(axis=axes), wanted[0]), finish(np.square(wide).sum(axis=axes), wanted[1])]
 
 
+def _infer_scaled(context: InferContext) -> None:
+    check_channels(context)
+    context.set(0, context.dtype(0), context.shape(0))
+
+
 def _infer_update(context: InferContext) -> None:
+    check_channels(context)
     context.set(0, context.dtype(0), context.shape(0))
     for index in (1, 2):
         context.set(index, context.dtype(5), context.shape(5))
@@ -127,9 +143,9 @@ _JOINED = ["vadds", "vsqrt", "vdiv", "vmul", "vsub"]  # factor and offset from f
 _FROM_SUMS = ["vmuls", "vmuls", "vmul", "vsub", *_JOINED]  # mean and variance first
 
 OPERATORS: tuple[OpDef, ...] = (
-    OpDef("BNInference", same_as(), _inference, _lower(_JOINED), Layout.FEATURE, domain="ascend"),
-    OpDef("BNInferenceD", same_as(), _scaled, _lower(()), Layout.FEATURE, domain="ascend"),
-    OpDef("Scale", same_as(), _scaled, _lower(()), Layout.FEATURE, domain="ascend"),
+    OpDef("BNInference", _infer_scaled, _inference, _lower(_JOINED), Layout.FEATURE, domain="ascend"),
+    OpDef("BNInferenceD", _infer_scaled, _scaled, _lower(()), Layout.FEATURE, domain="ascend"),
+    OpDef("Scale", _infer_scaled, _scaled, _lower(()), Layout.FEATURE, domain="ascend"),
     OpDef("BNTrainingReduce", _infer_sums, _sums, _lower_sums, Layout.FEATURE, domain="ascend"),
     OpDef("BNTrainingUpdate", _infer_update, _update, _lower(_FROM_SUMS), Layout.FEATURE, domain="ascend"),
 )

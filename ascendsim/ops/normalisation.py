@@ -10,7 +10,7 @@ import numpy as np
 
 from ascendsim.core.dtypes import DType
 from ascendsim.graph.ir import Array, Node, Shape
-from ascendsim.ops.common import as_float32, finish, normalise_axes, normalise_axis, same_as, with_numpy
+from ascendsim.ops.common import as_float32, check_channels, finish, normalise_axes, normalise_axis, same_as, with_numpy
 from ascendsim.ops.normalisation_work import (
     batch_norm_lower,
     channel_norm_lower,
@@ -39,10 +39,8 @@ def _kernel_input(array: Array, wanted: np.dtype[Any]) -> Array:
 
 
 def _batch_infer(context: InferContext) -> None:
-    shape = context.shape(0)
-    if shape is not None and len(shape) < 2:
-        raise context.fail("needs an input of rank 2 or more", list(shape))
-    context.set(0, context.dtype(0), shape)
+    check_channels(context)
+    context.set(0, context.dtype(0), context.shape(0))
     for index in (1, 2):
         context.set(index, context.dtype(3), context.shape(3))
 
