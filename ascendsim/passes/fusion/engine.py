@@ -97,9 +97,10 @@ def _rewrite(graph: Graph, rule: FusionRule, match: Match, context: FusionContex
     names = tuple([node.name for node in match.all_nodes])
     sources = _sources(match)
     additions = graph.additions
+    control.detach()
     rule.rewrite(graph, match, context)
     made = graph.added_since(additions)
-    control.restore(graph, made)
+    control.restore(graph, match, made)
     _keep_sources(graph, match, made, sources)
     record.effected += 1
     record.fused.append(names)

@@ -122,11 +122,11 @@ def replace_root(graph: Graph, root: Node, new: Tensor) -> None:
 
 
 def remove_dead_from(graph: Graph, node: Node) -> None:
-    """Removes a node nobody reads any more, then its producers and constants as far as they are dead too."""
+    """Removes a node nobody reads or waits for any more, then its producers and constants as far as they are dead too."""
     stack = [node]
     while stack:
         item = stack.pop()
-        if item.graph is None or any(t.uses or any(t is o for o in graph.outputs) for t in item.outputs):
+        if item.graph is None or item._followers or any(t.uses or any(t is o for o in graph.outputs) for t in item.outputs):
             continue
         sources = [t for t in item.inputs if t is not None]
         graph.remove_node(item)

@@ -90,9 +90,9 @@ def _of_matrices(matmul: Node) -> bool:
 
 
 def _is_turn(tensor: Tensor, reader: Node) -> bool:
-    """Whether a tensor is the transpose, for this reader alone, of the last two axes of another one."""
+    """Whether a tensor is the transpose, for this reader alone, of the last two axes of another one; no control edge holds it."""
     node = tensor.producer
-    if node is None or node.op_type != "Transpose" or node.domain or not tensor.is_static:
+    if node is None or node.op_type != "Transpose" or node.domain or not tensor.is_static or node.control or node._followers:
         return False
     graph, rank = node.graph, len(tensor.static_shape)
     if graph is None or any(tensor is output for output in graph.outputs) or len(tensor.uses) != 1 or reader.graph is not graph:
