@@ -75,7 +75,9 @@ class ZConcatExt2FusionPass(FusionRule):
         return (match for match in super().find(graph, pattern) if match.root.input_count > MOST_M200)
 
     def check(self, match: Match, context: FusionContext) -> str | None:
-        """Leaves those that the chip's operator takes."""
+        """Leaves those that the chip's operator takes, and those whose inputs are written in place."""
+        if match.root.attr("no_task", 0):
+            return "the concatenation has no task"
         tensors = [tensor for tensor in match.root.inputs if tensor is not None]
         most = most_tensors(context, tensors)
         return None if len(tensors) > most else f"the operator takes {most} inputs"

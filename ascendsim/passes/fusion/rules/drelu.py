@@ -23,7 +23,10 @@ class DreluFusionPass(FusionRule):
         x, relu = match.tensors["x"], match.nodes["relu"]
         if sum(use.node.op_type == "ReluGrad" for use in relu.output.uses) > 1:
             return "the activation serves several gradients"
-        return not_static([x, match.tensors["gradient"]]) or ("the activation is a scalar" if not x.static_shape else None)
+        reason = not_static([x, match.tensors["gradient"]])
+        if reason is None and match.tensors["gradient"].static_shape != x.static_shape:
+            reason = "the gradient has another shape"
+        return reason or ("the activation is a scalar" if not x.static_shape else None)
 
     def rewrite(self, graph: Graph, match: Match, context: FusionContext) -> None:
         relu, root = match.nodes["relu"], match.root

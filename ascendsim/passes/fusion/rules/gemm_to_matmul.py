@@ -35,7 +35,7 @@ class GemmToMatmulFusionPass(FusionRule):
     def check(self, match: Match, context: FusionContext) -> str | None:
         if context.generation not in FIXPIPE_GENERATIONS:
             return "the chip has no FIXPIPE and keeps GEMM"
-        return not_static(match.root.inputs)
+        return not_static(match.root.inputs) or (None if match.root.output.element_type.is_float else "the product is one of integers")
 
     def rewrite(self, graph: Graph, match: Match, context: FusionContext) -> None:
         gemm, third = match.root, match.root.input(2)

@@ -68,7 +68,7 @@ def _layer_norm_refusal(match: Match) -> str | None:
         return "Mul_1 is not the product of gamma and the inverse deviation"
     if any(match.nodes[name].output.shape != gamma.shape for name in ("ReduceSumD2", "ReduceSumD3")):
         return "the gradients of gamma and beta have another shape"
-    return None
+    return None if _results(match)[0].shape == x.shape else "a constant broadcasts the result"
 
 
 def _folded(node: Node) -> tuple[int, ...]:

@@ -39,7 +39,8 @@ class MatMulBiasAddFusionPass(FusionRule):
 
     def check(self, match: Match, context: FusionContext) -> str | None:
         matmul, bias = match.nodes["matmul"], match.tensors["bias"]
-        return chip_refusal(context) or not_static([matmul.output, bias]) or _product_refusal(matmul, bias) or read_outside(match)
+        reason = chip_refusal(context) or not_static([matmul.output, *matmul.inputs, bias])
+        return reason or _product_refusal(matmul, bias) or read_outside(match)
 
     def rewrite(self, graph: Graph, match: Match, context: FusionContext) -> None:
         made = with_bias(graph, match.nodes["matmul"], match.tensors["bias"], context)
@@ -62,7 +63,8 @@ class MatMulReshapeBiasAddFusionPass(FusionRule):
 
     def check(self, match: Match, context: FusionContext) -> str | None:
         matmul, bias, reshaped = match.nodes["matmul"], match.tensors["bias"], match.nodes["reshape"].output
-        reason = chip_refusal(context) or not_static([matmul.output, bias, reshaped]) or _product_refusal(matmul, bias)
+        reason = chip_refusal(context) or not_static([matmul.output, *matmul.inputs, bias, reshaped])
+        reason = reason or _product_refusal(matmul, bias)
         if reason is not None:
             return reason
         if len(matmul.output.static_shape) != 2:

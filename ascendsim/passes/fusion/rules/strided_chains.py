@@ -32,7 +32,7 @@ def convolution_chain(tensor: Tensor) -> tuple[Node, ...] | None:
 
 def slice_refusal(whole: Tensor, parts: Sequence[Tensor], axis: int) -> str | None:
     """Why parts cannot be slices of a map along its channels, None if they can."""
-    if not whole.is_static or len(whole.static_shape) != 4:
+    if not all(tensor.is_static for tensor in (whole, *parts)) or len(whole.static_shape) != 4:
         return "it is not a static one of planes"
     if axis % 4 != CHANNELS:
         return "it is not along the channels"

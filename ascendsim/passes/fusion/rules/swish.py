@@ -36,6 +36,8 @@ class SwishFusionPass(FusionRule):
     def check(self, match: Match, context: FusionContext) -> str | None:
         if "alpha" in match.tensors and scalar(match.tensors["alpha"]) is None:
             return "alpha is not one known number"
+        if match.root.output.shape != match.tensors["x"].shape:
+            return "alpha broadcasts the result"
         return read_outside(match) or not_float(match.tensors["x"])
 
     def rewrite(self, graph: Graph, match: Match, context: FusionContext) -> None:
