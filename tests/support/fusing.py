@@ -116,7 +116,7 @@ def difference(before: Graph, after: Graph, seed: int = 0) -> float:
         with np.errstate(invalid="ignore"):  # equal infinities
             gap = np.where((wide[0] == wide[1]) | np.isnan(wide[0]) & np.isnan(wide[1]), 0.0, np.abs(wide[0] - wide[1]))
         finite = wide[0][np.isfinite(wide[0])]
-        spread = float(np.ptp(finite)) if finite.size else 0.0
+        spread = float(np.ptp(finite)) if finite.size > 1 else float(np.abs(finite).sum())
         worst = max(worst, float(np.max(gap, initial=0) / max(spread, 1e-30)))
     return worst
 
