@@ -74,10 +74,15 @@ FURTHER: Mapping[str, Mapping[str, tuple[Any, ...]]] = {
 }
 
 
-def near_misses(graph: Graph) -> Iterator[tuple[str, Graph]]:
-    """The graph itself and its neighbours, each with what is different; those that the operators' rules do not allow are left out."""
+def near_misses(graph: Graph, edits: Callable[[Graph], Iterator[tuple[str, Edit]]] | None = None) -> Iterator[tuple[str, Graph]]:
+    """The graph itself and its neighbours, each with what is different; those that the operators' rules do not allow are left out.
+
+    Args:
+        graph: Not changed.
+        edits: What is tried; by default everything.
+    """
     seen: Counter[str] = Counter()
-    for label, edit in [("as it is", lambda copy: None), *_edits(graph)]:
+    for label, edit in [("as it is", lambda copy: None), *(edits or all_edits)(graph)]:
         copy = copy_graph(graph)
         try:
             edit(copy)
@@ -195,13 +200,10 @@ def _some(items: Iterable[Any], kind: Callable[[Any], Any]) -> list[Any]:
     return [item for group in groups.values() for item in group if item in chosen]
 
 
-def _edits(graph: Graph) -> Iterator[tuple[str, Edit]]:
-    nodes = _some(graph.nodes, lambda node: (node.op_type, len(node.outputs)))
-    inputs = _some(graph.inputs, lambda tensor: (tensor.dtype, tensor.shape))
-    constants = _some(graph.constants, lambda tensor: (tensor.dtype, tensor.shape))
-    for node in nodes:
-        yield from _readers(node)
-    yield from _orders(graph)
+def all_edits(graph: Graph) -> Iterator[tuple[str, Edit]]:
+    """Everything."""
+    nodes, inputs, constants = _chosen(graph)
+    yield from structure_edits(graph)
     for kind in (DType.FLOAT16, DType.FLOAT64, DType.INT32, DType.INT8):
         yield f"all floats are {kind.value}", lambda copy, kind=kind: _all_floats(copy, kind)
     for tensor in (*inputs, *constants):
@@ -211,7 +213,21 @@ def _edits(graph: Graph) -> Iterator[tuple[str, Edit]]:
         yield from _ports(node)
     for tensor in constants:
         yield from _constants(tensor)
-    yield from _sizes(graph, inputs)
+    yield from size_edits(graph)
+
+
+def structure_edits(graph: Graph) -> Iterator[tuple[str, Edit]]:
+    """Readers, outputs and control edges."""
+    for node in _chosen(graph)[0]:
+        yield from _readers(node)
+    yield from _orders(graph)
+
+
+def _chosen(graph: Graph) -> tuple[list[Node], list[Tensor], list[Tensor]]:
+    """Nodes, inputs and constants of which changes are tried."""
+    nodes = _some(graph.nodes, lambda node: (node.op_type, len(node.outputs)))
+    inputs = _some(graph.inputs, lambda tensor: (tensor.dtype, tensor.shape))
+    return nodes, inputs, _some(graph.constants, lambda tensor: (tensor.dtype, tensor.shape))
 
 
 def _readers(node: Node) -> Iterator[tuple[str, Edit]]:
@@ -354,12 +370,13 @@ def _other_arrays(array: Array) -> Iterator[tuple[str, Array]]:
             yield "with one axis less", array[0]
 
 
-def _sizes(graph: Graph, inputs: Iterable[Tensor]) -> Iterator[tuple[str, Edit]]:
+def size_edits(graph: Graph) -> Iterator[tuple[str, Edit]]:
+    """Dimensions that are one smaller, one larger or twice as large, and open ones."""
     sizes = {dim for tensor in (*graph.inputs, *graph.constants) for dim in tensor.static_shape if 1 < dim <= 4096}
     for size in sorted(sizes):
         for other in (size - 1, size + 1, 2 * size):
             yield f"{size} -> {other}", partial(_resize, size=size, other=other)
-    for tensor in inputs:
+    for tensor in _chosen(graph)[1]:
         for axis, size in enumerate(tensor.static_shape):
             yield f"{tensor.name} axis {axis}: {size} -> {size + 1}", partial(_dim, name=tensor.name, axis=axis, size=size + 1)
             yield f"{tensor.name} axis {axis} is open", partial(_dim, name=tensor.name, axis=axis, size=None)

@@ -78,7 +78,7 @@ class Scopes:
     def circle(self, nodes: Sequence[Node]) -> str | None:
         """Why nodes cannot run as one: something outside needs one of them and is needed by another. None if nothing is.
 
-        Only tensors that are read outside and inside can begin such a way round, so most scopes need no search.
+        Only tensors that are read outside and inside, and control edges, can begin such a way round, so most scopes need no search.
         """
         inside = set(nodes)
         private = set(internal_tensors(nodes))
@@ -94,6 +94,7 @@ class Scopes:
         ends = [node for node in nodes if not any(set(tensor.consumers) & inside for tensor in node.outputs)]
         if len(ends) > 1:
             stack += [consumer for node in ends for tensor in node.outputs for consumer in tensor.consumers]
+        stack += [follower for node in nodes for follower in node._followers if follower not in inside]
         seen: set[Node] = set()
         while stack:
             node = stack.pop()
