@@ -30,6 +30,7 @@ from tests.support.near_misses import Edit, has_values, near_misses, size_edits,
 from tests.support.ub import MAP, conv
 from tests.unit.test_ub_fusion_every_pass import EXAMPLES, LEFT, OFF
 
+Body = Callable[[GraphBuilder], "Tensor | Sequence[Tensor]"]
 OPSET, SOC = default_opset(), chips.load("Ascend310P3")
 PREPARED = (FusedBatchnormFusionPass(), V200RequantFusionPass())
 
@@ -91,7 +92,8 @@ def test_a_way_round_by_a_control_edge_keeps_operators_apart() -> None:
 
     def body(b: GraphBuilder) -> Tensor:
         made, other = conv(b, b.input("x", MAP), 32), b.op("Abs", b.input("z", MAP))
-        assert made.producer is not None and other.producer is not None
+        assert made.producer is not None
+        assert other.producer is not None
         other.producer.add_control(made.producer)
         return b.op("Relu", b.op("Add", made, other))
 
