@@ -96,7 +96,9 @@ def near_misses(graph: Graph, edits: Callable[[Graph], Iterator[tuple[str, Edit]
 
 
 def has_values(graph: Graph) -> bool:
-    """Whether shapes and constants are known, so that the graph can be evaluated."""
+    """Whether shapes and constants are known, so that the graph can be evaluated, which does not know of dead values."""
+    if any((node.domain, node.op_type) == ("ascend", "Merge") for node in graph.nodes):
+        return False
     known = all(tensor.constant.available for tensor in graph.constants if tensor.constant is not None)
     return known and all(tensor.is_static for tensor in graph.inputs)
 

@@ -35,12 +35,17 @@ def bypass(node: Node, source: Tensor) -> bool:
 
     A graph output keeps its name: `source` takes it over, if a node of the same graph makes it and it is no output itself.
 
+    Who read the node waits for what it waited for; who waited for it waits for that and for what makes `source`.
+
     Returns:
-        False, and nothing changed, if the output's name cannot be kept or another output of the node is used.
+        False, and nothing changed, if the output's name cannot be kept, another output of the node is used, or a control edge holds a
+        node that makes an output of the graph or that a subgraph reads.
     """
     graph = node.graph
     assert graph is not None
     old = node.output
+    if node._control and (_is_output(graph, old) or any(reader.graph is not graph for reader in old.consumers)):
+        return False
     if any(tensor.uses or _is_output(graph, tensor) for tensor in node.outputs[1:]):
         return False
     if _is_output(graph, old):
@@ -49,8 +54,11 @@ def bypass(node: Node, source: Tensor) -> bool:
         name = old.name
         graph.rename_tensor(old, graph.fresh(f"{name}_replaced"))
         graph.rename_tensor(source, name)
+    for reader in old.consumers if node._control else ():
+        for before in node.control:
+            reader.add_control(before)
     graph.replace_uses(old, source)
-    for follower in tuple(node._followers):  # who waited for this node waits for what it waited for
+    for follower in tuple(node._followers):
         for before in (*node.control, source.producer):
             if before is not None and before.graph is graph:
                 follower.add_control(before)

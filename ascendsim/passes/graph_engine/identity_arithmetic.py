@@ -72,7 +72,7 @@ class IdentityArithmeticPass:
             if array is None or array.size == 0:
                 continue
             if is_neutral(array):
-                return node.required(1 - port)
+                return node.input(1 - port)
             if node.op_type == "Add" and np.all(array == 0):
                 site.tally.note(f"{node.name}: x + 0.0 stays, it would turn -0.0 into 0.0")
         return None

@@ -31,6 +31,8 @@ class JoinReshapes:
         first = node.required(0).producer
         if first is None or first.graph is not node.graph or not is_standard(first, *RESHAPES) or not node.output.is_static:
             return False
+        if first._control:
+            return False  # who reads the second operator waits for what the first one waits for
         source = first.required(0)
         if same_type(source, node.output):
             again_around(first, site)

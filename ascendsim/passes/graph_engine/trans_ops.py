@@ -93,9 +93,9 @@ class TransOpWithoutReshapeFusionPass:
 
 
 def _pair(node: Node) -> tuple[Node, Tensor] | None:
-    """The operator of the same kind before a Cast or Transpose in the same graph, and what it reads."""
+    """The operator of the same kind before a Cast or Transpose in the same graph that waits for nothing else, and what it reads."""
     first = node.required(0).producer
-    if first is None or first.graph is not node.graph or not is_standard(first, node.op_type):
+    if first is None or first.graph is not node.graph or not is_standard(first, node.op_type) or first._control:
         return None
     return first, first.required(0)
 
