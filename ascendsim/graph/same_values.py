@@ -69,4 +69,4 @@ def _equal(group: list[Tensor]) -> list[list[Tensor]]:
 def _bytes_of(tensor: Tensor) -> Array:
     constant = tensor.constant
     assert constant is not None
-    return np.ascontiguousarray(constant.array()).reshape(-1).view(np.uint8)
+    return np.ascontiguousarray(constant.array()).ravel().view(np.uint8)

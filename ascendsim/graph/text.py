@@ -117,7 +117,7 @@ def _constant(tensor: Tensor, inline: int) -> str:
 
 def _values(array: Array) -> str:
     kind = DType.of(array.dtype)
-    flat = array.reshape(-1)
+    flat = array.ravel()
     if kind.is_float:
         items = [str(value) for value in flat]  # NumPy writes the shortest text that reads back as the same value of the type
     elif kind is DType.BOOL:

@@ -29,13 +29,13 @@ def scalar(tensor: Tensor | None) -> float | None:
     if tensor is None or not tensor.is_static or tensor.elements != 1:
         return None
     values = known_values(tensor)
-    return None if values is None else float(np.asarray(values).reshape(-1)[0])
+    return None if values is None else float(np.asarray(values).ravel()[0])
 
 
 def numbers(tensor: Tensor | None) -> list[float] | None:
     """Values of a constant as plain numbers, else None."""
     values = known_values(tensor)
-    return None if values is None else [float(value) for value in np.asarray(values).reshape(-1)]
+    return None if values is None else [float(value) for value in np.asarray(values).ravel()]
 
 
 def not_scalar(match: Match, name: str, wanted: float, tolerance: float = 0.0) -> str | None:

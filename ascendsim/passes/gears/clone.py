@@ -52,7 +52,7 @@ def clone_gears(graph: Graph, settings: GearSettings, opset: OpSet) -> Graph:
         twin.origin_dtype = tensor.origin_dtype
     numbers = np.array(settings.gears, np.int32)
     actual = outer.add_input(outer.fresh(SHAPE_DATA), DType.INT32, (numbers.shape[1],))
-    table = outer.add_constant(outer.fresh("ascend_mbatch_shape_table"), numbers.reshape(-1))
+    table = outer.add_constant(outer.fresh("ascend_mbatch_shape_table"), numbers.ravel())
     index = outer.add_node("MapIndex", [actual, table], ["ascend_mbatch_index"], name="ascend_mbatch_map_index", domain="ascend")
     index.output.dtype = index.output.origin_dtype = DType.INT32
     index.output.shape = ()

@@ -38,9 +38,9 @@ class CondRemovePass:
         if condition is None:
             site.tally.leave(node, "condition not constant")
             return False
-        number = _taken(node, condition.reshape(-1)[0].item(), len(branches))
+        number = _taken(node, condition.ravel()[0].item(), len(branches))
         if number is None:
-            site.tally.note(f"{node.name}: left, its condition {condition.reshape(-1)[0]} is negative")
+            site.tally.note(f"{node.name}: left, its condition {condition.ravel()[0]} is negative")
             return False
         again_around(node, site)
         _call(node, branches, number)

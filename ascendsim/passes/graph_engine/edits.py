@@ -54,9 +54,9 @@ def bypass(node: Node, source: Tensor) -> bool:
         name = old.name
         graph.rename_tensor(old, graph.fresh(f"{name}_replaced"))
         graph.rename_tensor(source, name)
-    for reader in old.consumers if node._control else ():
-        for before in node.control:
-            reader.add_control(before)
+    for needed in node.control:
+        for reader in old.consumers:
+            reader.add_control(needed)
     graph.replace_uses(old, source)
     for follower in tuple(node._followers):
         for before in (*node.control, source.producer):

@@ -34,7 +34,7 @@ class SwitchDeadBranchElimination:
         if condition is None or len(node.outputs) != 2:
             site.tally.leave(node, "condition not constant")
             return False
-        live = int(bool(condition.reshape(-1)[0]))
+        live = int(bool(condition.ravel()[0]))
         alive, side = node.outputs[live], node.outputs[1 - live]
         dead = _dead_nodes(side, site.graph)
         if dead is None:

@@ -104,16 +104,16 @@ def _known(tensor: Tensor | None, site: Site) -> Parts | None:
     if tensor is None or tensor.origin_dtype is None or tensor.origin_dtype.is_float:
         return None
     array = small_value(tensor, MAX_ELEMENTS)
-    return site.parts.get(tensor) if array is None else tuple(int(value) for value in array.reshape(-1))
+    return site.parts.get(tensor) if array is None else tuple(int(value) for value in array.ravel())
 
 
 def _gathered(node: Node, parts: Parts | None) -> Parts | None:
     indices = small_value(node.input(1), MAX_ELEMENTS)
     if parts is None or indices is None or node.required(0).shape != (len(parts),):
         return None
-    if any(not -len(parts) <= index < len(parts) for index in indices.reshape(-1)):
+    if any(not -len(parts) <= index < len(parts) for index in indices.ravel()):
         return None
-    return tuple(parts[int(index)] for index in indices.reshape(-1))
+    return tuple(parts[int(index)] for index in indices.ravel())
 
 
 def _sliced(node: Node, parts: Parts | None) -> Parts | None:
@@ -121,7 +121,7 @@ def _sliced(node: Node, parts: Parts | None) -> Parts | None:
     steps = np.ones(1, np.int64) if node.input(4) is None else small_value(node.input(4), 1)
     if parts is None or node.required(0).shape != (len(parts),) or any(item is None or item.size != 1 for item in (*bounds, steps)):
         return None
-    start, stop, step = (int(item.reshape(-1)[0]) for item in (*bounds, steps) if item is not None)
+    start, stop, step = (int(item.ravel()[0]) for item in (*bounds, steps) if item is not None)
     return parts[start:stop:step] if step > 0 else None
 
 

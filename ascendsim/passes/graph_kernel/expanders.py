@@ -180,7 +180,7 @@ def _folded_axes(w: Writer) -> list[int] | None:
         return list(range(rank)) if not w.node.attr("noop_with_empty_axes", 0) else None
     if given.constant is None or not given.constant.available or given.elements == 0:
         return None
-    return [int(axis) % rank for axis in given.constant.array().reshape(-1)]
+    return [int(axis) % rank for axis in given.constant.array().ravel()]
 
 
 def _reduce_mean(w: Writer) -> Tensor | None:

@@ -171,4 +171,4 @@ def _float64(array: Array) -> Array:
 
 
 def _in_float64(channels: int) -> Callable[[Array], Array]:
-    return lambda array: np.broadcast_to(np.asarray(array, np.float64).reshape(-1), (channels,))
+    return lambda array: np.broadcast_to(np.asarray(array, np.float64).ravel(), (channels,))

@@ -73,7 +73,7 @@ def _layer_norm_refusal(match: Match) -> str | None:
 
 def _folded(node: Node) -> tuple[int, ...]:
     rank, axes = len(node.required(0).static_shape), known_values(node.input(1))
-    return tuple(range(rank)) if axes is None else tuple(sorted(int(axis) % rank for axis in axes.reshape(-1)))
+    return tuple(range(rank)) if axes is None else tuple(sorted(int(axis) % rank for axis in axes.ravel()))
 
 
 @dataclass(frozen=True, slots=True)

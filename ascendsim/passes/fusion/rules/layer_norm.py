@@ -116,7 +116,7 @@ def _axes(node: Node) -> tuple[int, ...] | None:
     if node.input(1) is None:
         return tuple(range(rank))
     values = known_values(node.input(1))
-    return None if values is None else tuple(sorted(int(axis) % rank for axis in values.reshape(-1)))
+    return None if values is None else tuple(sorted(int(axis) % rank for axis in values.ravel()))
 
 
 def _axes_refusal(match: Match) -> str | None:

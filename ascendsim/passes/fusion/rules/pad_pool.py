@@ -61,7 +61,7 @@ def _is_never_negative(tensor: Tensor) -> bool:
     if producer.op_type == "Clip":
         least = producer.input(1)
         known = least is not None and least.constant is not None and least.constant.available
-        return known and least is not None and least.constant is not None and float(least.constant.array().reshape(-1)[0]) >= 0
+        return known and least is not None and least.constant is not None and float(least.constant.array().ravel()[0]) >= 0
     return producer.op_type in NEVER_NEGATIVE
 
 

@@ -37,7 +37,7 @@ def constant_padding(pad: Node) -> Padding | str:
     named = list(range(rank)) if axes is None else [int(axis) % rank for axis in _values(axes)]
     numbers = [] if widths is None else [int(number) for number in _values(widths)]
     by_axis = dict(zip(named, zip(numbers, numbers[len(named) :], strict=False), strict=True))
-    return Padding(tuple(by_axis.get(axis, (0, 0)) for axis in range(rank)), 0.0 if fill is None else float(_values(fill).reshape(-1)[0]))
+    return Padding(tuple(by_axis.get(axis, (0, 0)) for axis in range(rank)), 0.0 if fill is None else float(_values(fill).ravel()[0]))
 
 
 def window_refusal(padding: Padding, window: Node) -> str | None:

@@ -85,4 +85,4 @@ def _axis(node: Node) -> int | None:
     axes = known_values(node.input(1))
     if axes is None or axes.size != 1 or not node.attr("keepdims", 1):
         return None
-    return int(axes.reshape(-1)[0]) % len(node.required(0).static_shape)
+    return int(axes.ravel()[0]) % len(node.required(0).static_shape)
