@@ -89,7 +89,7 @@ def same_as(index: int = 0, dtype: DType | None = None) -> Infer:
 
 
 def check_channels(context: InferContext) -> None:
-    """Checks that the first input has channels and each other one a value for every channel, as far as shapes are known.
+    """Checks that the first input has channels and each other one is a list of one value a channel, as far as shapes are known.
 
     Raises:
         GraphError: If not; names the node and the input.
@@ -100,8 +100,8 @@ def check_channels(context: InferContext) -> None:
     if len(shape) < 2:
         raise context.fail("needs an input of rank 2 or more", list(shape))
     for tensor in context.node.inputs[1:]:
-        if tensor is not None and tensor.is_static and isinstance(shape[1], int) and tensor.elements != shape[1]:
-            rule = f"needs one value a channel ({shape[1]}) in input {tensor.name!r}"
+        if tensor is not None and tensor.is_static and isinstance(shape[1], int) and tensor.static_shape != (shape[1],):
+            rule = f"needs one value a channel, shape [{shape[1]}], in input {tensor.name!r}"
             raise context.fail(rule, list(tensor.static_shape), "check the model")
 
 

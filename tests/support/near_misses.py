@@ -218,6 +218,12 @@ def all_edits(graph: Graph) -> Iterator[tuple[str, Edit]]:
     yield from size_edits(graph)
 
 
+def port_edits(graph: Graph) -> Iterator[tuple[str, Edit]]:
+    """Operands that are left out, change places or are the same."""
+    for node in _chosen(graph)[0]:
+        yield from _ports(node)
+
+
 def structure_edits(graph: Graph) -> Iterator[tuple[str, Edit]]:
     """Readers, outputs and control edges."""
     for node in _chosen(graph)[0]:
@@ -362,7 +368,7 @@ def _other_arrays(array: Array) -> Iterator[tuple[str, Array]]:
                 other = array.copy()
                 other.reshape(-1)[index] += change
                 yield f"[{index}] {change:+}", other
-    if array.dtype.kind in "fi" and array.ndim <= 4:
+    if array.dtype.kind == "f" and array.ndim <= 4:
         yield "with one axis more", array[None]
         if array.ndim == 1 and array.size > 1:
             yield "is one number", array[:1].reshape(())

@@ -135,7 +135,9 @@ def _keeps_apart(node: Node) -> bool:
     if node.op_type == "Resize":
         scales, sizes = numbers(node.input(2)), numbers(node.input(3))
         given = scales if scales is not None and len(scales) else sizes
-        return given is not None and not node.attr("axes", ()) and node.required(0).static_shape[1] == node.output.static_shape[1]
+        source = node.required(0)
+        same = source.is_static and source.static_shape[1] == node.output.static_shape[1]
+        return given is not None and not node.attr("axes", ()) and same
     if node.op_type == "ReduceMean":
         axes, rank = numbers(node.input(1)), len(node.output.static_shape)
         return axes is not None and bool(node.attr("keepdims", 1)) and bool(len(axes)) and all(axis % rank > 1 for axis in axes)
