@@ -224,6 +224,12 @@ def port_edits(graph: Graph) -> Iterator[tuple[str, Edit]]:
         yield from _ports(node)
 
 
+def attribute_edits(graph: Graph) -> Iterator[tuple[str, Edit]]:
+    """Other values of attributes, and those that are left out."""
+    for node in _chosen(graph)[0]:
+        yield from _attributes(node)
+
+
 def structure_edits(graph: Graph) -> Iterator[tuple[str, Edit]]:
     """Readers, outputs and control edges."""
     for node in _chosen(graph)[0]:

@@ -125,8 +125,8 @@ class _Cutter:
 
     def __init__(self, graph: Graph, axis: BatchAxis, block: BatchBlock, nodes: list[Node], number: int, scopes: int) -> None:
         self.graph, self.axis, self.block, self.nodes, self.number, self.scopes = graph, axis, block, nodes, number, scopes
-        self.passes = axis.batch // block.batch
         self._check()
+        self.passes = axis.batch // block.batch
 
     def _check(self) -> None:
         if not 1 <= self.block.batch < self.axis.batch or self.axis.batch % self.block.batch:
