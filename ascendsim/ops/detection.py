@@ -128,11 +128,11 @@ def _bin(number: int, size: Any, start: int, limit: int) -> slice:
 
 
 def _lower_roi(node: Node, context: LowerContext) -> Work:
-    """Vector work on every output element: four gathered neighbours and their weighted sum, for each of 2 x 2 samples."""
-    image, rois, output = node.required(0), node.required(1), node.output
+    """Vector work on every output element: four gathered neighbours and their weighted sum, each sample (2 x 2 if regions decide)."""
+    image, output = node.required(0), node.output
     if output.elements == 0:
         return NoTask()
-    samples = 4 * max(1, int(node.attr("sampling_ratio", 2)) ** 2)
+    samples = 4 * (int(node.attr("sampling_ratio", 0)) or 2) ** 2
     if not image.element_type.is_float or image.element_type is DType.FLOAT64:
         return on_ai_cpu(node, float(samples))
     inside = computing_type(image.element_type, context)
@@ -142,7 +142,7 @@ def _lower_roi(node: Node, context: LowerContext) -> Work:
         shape[0],
         math.prod(shape[1:]),
         steps,
-        (Stream(Ref.of(image)), Stream(Ref.of(rois), "row")),
+        (Stream(Ref.of(image)), *(Stream(Ref.of(tensor), "row") for tensor in node.inputs[1:] if tensor is not None)),
         (Stream(Ref.of(output)),),
         gather_bytes=image.element_type.itemsize,
     )
@@ -200,7 +200,7 @@ def _lower_deform(node: Node, context: LowerContext) -> Work:
         positions,
         x.static_shape[1],
         (Step("vgather", inside, count=4), Step("vaxpy", inside, count=4)),
-        (Stream(Ref.of(x)), Stream(Ref.of(node.required(2)), "row")),
+        (Stream(Ref.of(x)), *(Stream(Ref.of(tensor), "row") for tensor in (node.required(2), node.input(4)) if tensor is not None)),
         (Stream(Ref.of(output)),),
         gather_bytes=x.element_type.itemsize,
     )
