@@ -127,10 +127,10 @@ def evaluate_case(case: TestCase) -> str:
         return ""
     for given, wanted in case.data_sets or ():
         names = [value.name for value in case.model.graph.input]
-        found = evaluate(graph, default_opset(), dict(zip(names, [_array(item) for item in given], strict=False)))
+        found = evaluate(graph, default_opset(), dict(zip(names, [case_array(item) for item in given], strict=False)))
         if not random_case(case.name):
             with np.errstate(all="ignore"):
-                problem = compare(found, [_array(item) for item in wanted], case.rtol, case.atol)
+                problem = compare(found, [case_array(item) for item in wanted], case.rtol, case.atol)
             if problem:
                 return f"{case.name}: {problem}"
     return ""
@@ -160,7 +160,7 @@ def _problem(case: TestCase, graph: asim.Graph, compiled: asim.CompiledModel) ->
         inputs = dict(zip(names, given, strict=False))
         device = asim.run(compiled, inputs).outputs
         exact = asim.run(compiled, inputs, values="float32").outputs
-        expected = [_array(item) for item in wanted]
+        expected = [case_array(item) for item in wanted]
         problem = _inferred(graph, exact)
         if not problem and not random_case(case.name):
             with np.errstate(all="ignore"):  # infinities meet; the project's own code must not warn
@@ -220,7 +220,7 @@ def compare(found: Sequence[Any], wanted: Sequence[Any], rtol: float, atol: floa
     return ""
 
 
-def _array(item: Any) -> Any:
+def case_array(item: Any) -> Any:
     """A case's data as an array; bfloat16 protos become ml_dtypes arrays."""
     return numpy_helper.to_array(item) if isinstance(item, onnx.TensorProto) else np.asarray(item)
 

@@ -1,0 +1,278 @@
+"""What operators ask of the chip: laws that hold for each of them, and a table of instructions that a person reads."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterator
+from functools import cache
+
+from ascendsim.core.formats import Format
+from ascendsim.graph.ir import Node, Tensor
+from ascendsim.ops import default_opset
+from ascendsim.ops.common import walking_shape
+from ascendsim.opset.work import (
+    WORKSPACE,
+    AiCpuWork,
+    CubeWork,
+    MoveWork,
+    NoTask,
+    Ref,
+    ScalarWork,
+    SequenceWork,
+    VectorWork,
+    Work,
+)
+from tests.support.operator_cases import CHIPS, Case, all_operator_cases, blocked, narrowed, ports_of_values, settled, work_of
+from tests.support.work_text import describe
+
+# Made of subgraphs, or decided before anything is lowered; LabelEncoder has attributes that only a file of another domain has.
+WITHOUT_CASES = {"If", "Loop", "Scan", "ai.onnx.ml::LabelEncoder"} | {
+    f"ascend::{name}" for name in ("Case", "GraphKernel", "Merge", "PartitionedCall", "Switch", "While")
+}
+
+
+@cache
+def works() -> tuple[tuple[Case, str, Node, tuple[Work | None, ...]], ...]:
+    """Every case in several forms, with its work on each chip."""
+    found = []
+    for case in all_operator_cases():
+        for form in ("own types", "float16", "blocked", "values unknown"):
+            if form == "blocked":
+                node = blocked(case)
+            else:
+                if form == "values unknown" and case.op_type.startswith("Reduce"):
+                    continue  # lowered with axes that are known
+                node = settled(case, () if form == "values unknown" else None)
+                if form == "float16" and not narrowed(node):
+                    continue
+            if node is not None:
+                found.append((case, form, node, tuple(work_of(node, chip) for chip in CHIPS)))
+    return tuple(found)
+
+
+def test_every_operator_has_cases() -> None:
+    have = {case.operator for case in all_operator_cases()}
+    names = {f"{item.domain}::{item.name}" if item.domain else item.name for item in default_opset()}
+    assert names - have == WITHOUT_CASES
+
+
+def test_works_are_those_of_the_table(golden: Callable[[str, str], None]) -> None:
+    """One line for every form that an operator's work takes, with the sizes of one case."""
+    seen: dict[tuple[str, tuple[str, ...]], list[str]] = {}
+    for case, form, node, work in works():
+        key = (case.operator, tuple(describe(item, sizes=False) for item in work))
+        seen.setdefault(key, _lines(case, form, node, work))
+    lines = [line for key in sorted(seen, key=lambda key: key[0]) for line in seen[key]]
+    golden("ops_work.txt", "\n".join(lines) + "\n")
+
+
+# ------------------------------------------------------------------------------------------------------------- traffic
+
+STATES = "the scalar unit reads the starting state, the last step's result is the final one"
+CONSTANTS = "folded into the bias or the instructions when the graph is compiled"
+SCALARS = "numbers that the scalar unit reads"
+UNREAD: dict[str, tuple[set[int], str]] = {
+    **{name: ({3, 4, 5, 6, 7}, STATES + "; bias and peepholes lie with the weights") for name in ("RNN", "GRU", "LSTM")},
+    **{name: ({2, 3}, CONSTANTS) for name in ("ConvInteger", "MatMulInteger")},
+    **{name: ({1, 2, 4, 5, 6, 7}, CONSTANTS) for name in ("QLinearConv", "QLinearMatMul")},
+    "ascend::QuantConv": ({3}, "FIXPIPE holds the scale"),
+    "LinearAttention": ({3}, "the state that is given is where the new one goes"),
+    "CastLike": ({1}, "only its type counts"),
+    "EyeLike": ({0}, "only its shape counts"),
+    "ascend::Assign": ({0}, "overwritten"),
+    "Dropout": ({1, 2}, SCALARS),
+    "CumSum": ({1}, SCALARS),
+    "CumProd": ({1}, SCALARS),
+    "NonMaxSuppression": ({2, 3, 4}, SCALARS),
+    "OneHot": ({2}, SCALARS),
+    "Pad": ({2}, SCALARS),
+    "Resize": ({1}, SCALARS),
+    "Trilu": ({1}, SCALARS),
+    **{f"ai.onnx.preview.training::{name}": ({0, 1}, SCALARS) for name in ("Adam", "Adagrad", "Momentum")},
+    "ascend::FusedMulApplyMomentum": ({0, 1}, SCALARS),
+}
+UNWRITTEN: dict[str, tuple[set[int], str]] = {
+    **{name: ({1, 2}, STATES) for name in ("RNN", "GRU", "LSTM")},
+    "NonMaxSuppression": ({0}, "its size is known after the run"),
+}
+OTHER_REFS = {
+    **{name: "slices of a step" for name in ("RNN", "GRU", "LSTM")},
+    "ascend::CompositeMatMul": "tiled tensors are named as the matrices that they hold",
+    "ascend::FullyConnection": "images as rows of a matrix",
+    "ascend::ReluV2": "bits",
+    "ascend::ReluGradV2": "bits",
+}
+
+
+def _parts(work: Work) -> Iterator[Work]:
+    if isinstance(work, SequenceWork):
+        for part in work.parts:
+            yield from _parts(part)
+    else:
+        yield work
+
+
+def _traffic(work: Work) -> tuple[list[Ref], list[Ref]]:
+    """What is read and what is written."""
+    reads: list[Ref] = []
+    writes: list[Ref] = []
+    for part in _parts(work):
+        if isinstance(part, VectorWork):
+            reads += [stream.ref for stream in part.inputs]
+            writes += [stream.ref for stream in part.outputs]
+        elif isinstance(part, CubeWork):
+            reads += [part.a, part.b, *([part.bias] if part.bias else []), *(stream.ref for stream in part.epilogue_inputs)]
+            writes.append(part.out)
+        elif isinstance(part, MoveWork):
+            reads += [*(copy.src for copy in part.copies), *part.extra_inputs]
+            writes += [copy.dst for copy in part.copies]
+        elif isinstance(part, ScalarWork | AiCpuWork):
+            reads += part.inputs
+            writes += part.outputs
+    return reads, writes
+
+
+def test_every_data_input_is_read_and_every_output_written() -> None:
+    missing: Counter[str] = Counter()
+    needed: set[str] = set()
+    for case, _, node, on_chips in works():
+        for work in on_chips:
+            if work is None or isinstance(work, NoTask):
+                continue
+            reads, writes = ({ref.region for ref in refs} for refs in _traffic(work))
+            unread = {
+                port for port, tensor in enumerate(node.inputs) if tensor is not None and tensor.elements and tensor.name not in reads
+            }
+            unread -= set(ports_of_values(case))
+            unwritten = {port for port, tensor in enumerate(node.outputs) if tensor.elements and tensor.name not in writes}
+            for kind, ports, table in (("input", unread, UNREAD), ("output", unwritten, UNWRITTEN)):
+                allowed, _why = table.get(case.operator, (set(), ""))
+                needed |= {case.operator} if ports else set()
+                missing.update(f"{case.operator}: {kind} {port}" for port in ports - allowed)
+    assert not missing
+    assert needed == set(UNREAD) | set(UNWRITTEN)
+
+
+def test_bytes_are_those_of_the_tensors() -> None:
+    for case, _, node, on_chips in works():
+        tensors = {tensor.name: tensor for tensor in (*node.inputs, *node.outputs) if tensor is not None}
+        for work in on_chips:
+            for ref in [] if work is None else [*_traffic(work)[0], *_traffic(work)[1]]:
+                if ref.region != WORKSPACE and case.operator not in OTHER_REFS:
+                    assert ref == Ref.of(tensors[ref.region]), case.name
+
+
+def test_results_without_elements_ask_for_nothing_and_others_for_something() -> None:
+    for case, _, node, on_chips in works():
+        elements = sum(tensor.elements for tensor in node.outputs)
+        for work in on_chips:
+            if isinstance(work, NoTask):
+                assert work.aliases or not elements or case.op_type in ("Shape", "Size"), case.name
+            elif work is not None:
+                assert elements, case.name
+
+
+WRITTEN_TWICE = {"ScatterND", "TensorScatter"}  # the data first, then the updates over them
+
+
+def test_copies_bring_every_byte_of_a_result() -> None:
+    for case, _, node, on_chips in works():
+        stored = {tensor.name: tensor.storage_bytes for tensor in node.outputs}
+        for part in (part for work in on_chips if work is not None for part in _parts(work) if isinstance(part, MoveWork)):
+            written: Counter[str] = Counter()
+            for copy in part.copies:
+                written[copy.dst.region] += copy.written
+                assert 0 < copy.write_burst <= copy.written, case.name
+                assert copy.read_burst > 0 or not copy.bytes, case.name
+                assert copy.read_burst <= max(copy.bytes, copy.src.bytes), case.name
+            if case.op_type not in WRITTEN_TWICE:
+                assert all(count == stored[name] for name, count in written.items()), case.name
+
+
+# Results that are less than the space: the best of a row, folded columns, one loss or one value a channel for all images; sequences whose
+# last part makes the result.
+LOOSE = {
+    "BNTrainingReduce",
+    "BNTrainingUpdateGrad",
+    "BatchNormGrad",
+    "TopK",
+    "ArgMax",
+    "ArgMin",
+    "Col2Im",
+    "SoftmaxCrossEntropyLoss",
+    "DeformConv",
+    "LinearAttention",
+    "RNN",
+    "GRU",
+    "LSTM",
+}
+
+
+def test_vector_programs_go_over_all_of_their_results() -> None:
+    """A full result has rows x cols elements, one value a row as many as rows, one a column as many as columns; no input has more."""
+    for case, _, node, on_chips in works():
+        tensors = {tensor.name: tensor for tensor in (*node.inputs, *node.outputs) if tensor is not None}
+        for part in (part for work in on_chips if work is not None for part in _parts(work) if isinstance(part, VectorWork)):
+            assert part.steps, case.name
+            if case.op_type in LOOSE:
+                continue
+            space = {"all": part.rows * part.cols, "row": part.rows, "col": part.cols, "one": 1}
+            for stream in part.outputs:
+                if stream.ref.region == node.output.name:
+                    assert _elements(tensors[stream.ref.region]) == space[stream.over], case.name
+            if not part.gather_bytes:
+                assert all(_elements(tensors[stream.ref.region]) <= space["all"] for stream in part.inputs), case.name
+
+
+def _elements(tensor: Tensor) -> int:
+    return math.prod(walking_shape(tensor))
+
+
+def test_the_cube_multiplies_as_much_as_the_mathematics_ask_for() -> None:
+    """Products are at least those of the operator itself, and what is padded is less than what is multiplied."""
+    checked = set()
+    for case, _, _, on_chips in works():
+        for part in (part for work in on_chips if work is not None for part in _parts(work) if isinstance(part, CubeWork)):
+            products = _products(case)
+            if products is not None:
+                assert (part.useful_macs or part.batch * part.m * part.k * part.n) == products, case.name
+                checked.add(case.op_type)
+            if case.op_type != "ConvTranspose":
+                assert part.useful_macs <= part.batch * part.m * part.k * part.n, case.name
+    assert {"Conv", "MatMul", "Gemm", "BatchMatMul", "ConvInteger", "QLinearConv", "FullyConnection", "ConvTranspose"} <= checked
+
+
+def _products(case: Case) -> int | None:
+    """Multiplications of a product of matrices or a convolution by its definition; None for others."""
+    arrays, result = case.inputs, math.prod(settled(case).output.static_shape)
+    match case.op_type:
+        case "Conv" | "ConvInteger" | "QuantConv" | "QLinearConv" | "AippConv" | "FullyConnection":
+            weight = arrays[3 if case.op_type == "QLinearConv" else 1]
+            return result * math.prod(weight.shape[1:])
+        case "MatMul" | "MatMulInteger" | "QLinearMatMul":
+            return result * arrays[0].shape[-1]
+        case "Gemm" | "BatchMatMul":
+            turned = case.attributes.get("transA", case.attributes.get("adj_x1", 0))
+            return result * arrays[0].shape[-2 if turned else -1]
+        case "ConvTranspose":  # those that pads cut off count, as a Conv's with padding do
+            return math.prod(arrays[0].shape) * math.prod(arrays[1].shape[1:])
+        case _:
+            return None
+
+
+def _lines(case: Case, form: str, node: Node, works: tuple[Work | None, ...]) -> list[str]:
+    """A line for each chip that is different: operator, inputs, chips, work."""
+    inputs = " ".join(map(_input, node.inputs))
+    by_text: dict[str, list[str]] = {}
+    for chip, work in zip(CHIPS, works, strict=True):
+        by_text.setdefault(describe(work), []).append(chip.removeprefix("Ascend"))
+    start = f"{case.operator} {inputs}" + (" (values unknown)" if form == "values unknown" else "")
+    return [f"{start}{'' if len(by_text) == 1 else ' on ' + ', '.join(chips)}: {text}" for text, chips in by_text.items()]
+
+
+def _input(tensor: Tensor | None) -> str:
+    if tensor is None:
+        return "-"
+    format = "" if tensor.format is Format.ND else f"@{tensor.format.value}"
+    return f"{tensor.element_type.value}[{','.join(map(str, tensor.static_shape))}]{format}"
