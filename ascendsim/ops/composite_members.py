@@ -19,6 +19,7 @@ from ascendsim.core.formats import FRACTAL_ROWS, Format
 from ascendsim.graph.ir import Array, Dim, Node, Shape, Tensor
 from ascendsim.ops.common import as_float32, broadcast_shapes, elementwise_lower, finish, on_ai_cpu, same_as, with_numpy
 from ascendsim.ops.cube import cube_type
+from ascendsim.ops.dims import may_equal
 from ascendsim.ops.matmul import cube_runs
 from ascendsim.opset import InferContext, Layout, OpDef
 from ascendsim.opset.work import Copy, CubeWork, LowerContext, MoveWork, NoTask, Ref, Work
@@ -142,7 +143,7 @@ def _rsqrt(_node: Node, x: Array) -> Array:
 
 def _assign_infer(context: InferContext) -> None:
     target, value = context.shape(0), context.shape(1)
-    if target is not None and value is not None and target != value:
+    if target is not None and value is not None and not may_equal(target, value):
         raise context.fail("needs a value of the target's shape", f"{list(target)} and {list(value)}")
     context.set(0, context.dtype(1), value)
 

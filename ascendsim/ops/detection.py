@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ascendsim.core.dtypes import DType
-from ascendsim.graph.ir import Dim, Node
+from ascendsim.graph.ir import Dim, Node, Shape
 from ascendsim.ops.common import as_float32, computing_type, finish, on_ai_cpu, runs_on_ai_core
 from ascendsim.ops.conv import conv_axes, conv_shape
 from ascendsim.ops.cube import convolution_work
@@ -76,8 +76,21 @@ def _infer_roi(context: InferContext) -> None:
     pooled = context.node.attr("pooled_shape") or (context.node.attr("output_height", 1), context.node.attr("output_width", 1))
     if len(pooled) != 2 or any(int(p) < 1 for p in pooled):
         raise context.fail("needs two positive output sizes", pooled)
+    _check_rois(context, rois)
     channels: Dim = None if x is None else x[1]
     context.set(0, context.dtype(0), (None if rois is None else rois[0], channels, int(pooled[0]), int(pooled[1])))
+
+
+def _check_rois(context: InferContext, rois: Shape | None) -> None:
+    """Regions have 4 numbers and an image each, or (MaxRoiPool) 5 with that of the image in front."""
+    images = context.shape(2) if context.has(2) else None
+    numbers = 4 if context.has(2) else 5
+    if rois is not None and (len(rois) != 2 or (isinstance(rois[1], int) and rois[1] != numbers)):
+        raise context.fail(f"needs {numbers} numbers a region", f"shape {rois}")
+    if images is not None and len(images) != 1:
+        raise context.fail("needs a vector of image numbers", f"shape {images}")
+    if images and rois and isinstance(images[0], int) and isinstance(rois[0], int) and images[0] != rois[0]:
+        raise context.fail("needs an image number for every region", f"{images[0]} for {rois[0]}")
 
 
 def _compute_roi_align(node: Node, inputs: Sequence[Any], wanted: Sequence[np.dtype[Any]]) -> Sequence[Any]:

@@ -45,6 +45,18 @@ def vector_length(ctx: InferContext, index: int) -> int | None:
     return length if isinstance(length, int) else None
 
 
+def may_equal(first: Shape | None, second: Shape | None) -> bool:
+    """Whether two shapes may be the same: their ranks and all dimensions that are numbers on both sides agree.
+
+    >>> may_equal((2, "n"), (2, 3)), may_equal((2, 3), (2, 4)), may_equal((2,), (2, 1)), may_equal(None, (2,))
+    (True, False, False, True)
+    """
+    if first is None or second is None:
+        return True
+    pairs = zip(first, second, strict=False)
+    return len(first) == len(second) and all(a == b for a, b in pairs if isinstance(a, int) and isinstance(b, int))
+
+
 def unknown_shape(rank: int | None) -> Shape | None:
     """A shape of unknown dimensions, None if even the rank is unknown."""
     return None if rank is None else (None,) * rank

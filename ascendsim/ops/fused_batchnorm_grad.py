@@ -20,6 +20,7 @@ import numpy as np
 from ascendsim.core.dtypes import DType
 from ascendsim.graph.ir import Array, Node, Tensor
 from ascendsim.ops.common import StepSpec, computing_type, converted, make_steps, on_ai_cpu, runs_on_ai_core, same_as, with_numpy
+from ascendsim.ops.dims import may_equal
 from ascendsim.ops.normalisation_work import channel_split, summing_type
 from ascendsim.opset import InferContext, Layout, OpDef
 from ascendsim.opset.work import LowerContext, NoTask, Over, Ref, SequenceWork, Stream, VectorWork, Work
@@ -66,11 +67,11 @@ def _gradient(node: Node, dy: Array, x: Array, scale: Array, mean: Array, varian
 
 def _check(context: InferContext, parameters: Sequence[int]) -> None:
     gradient, data = context.shape(0), context.shape(1)
-    if gradient is not None and data is not None and gradient != data:
+    if not may_equal(gradient, data):
         raise context.fail("needs a gradient of the shape of x", f"{gradient} for {data}")
     for port in parameters:
         shape = context.shape(port)
-        if data is not None and shape is not None and shape != data[1:2]:
+        if data is not None and not may_equal(shape, data[1:2]):
             raise context.fail("needs one value a channel in every parameter", f"{shape} for {data}")
 
 

@@ -17,6 +17,7 @@ from ascendsim.core.formats import Format, align, c0
 from ascendsim.graph.ir import Node
 from ascendsim.ops.common import as_float32, computing_type, finish, on_ai_cpu, runs_on_ai_core
 from ascendsim.ops.cube import cube_type
+from ascendsim.ops.dims import may_equal
 from ascendsim.opset import InferContext, Layout, OpDef
 from ascendsim.opset.work import CubeWork, LowerContext, NoTask, Ref, Step, Work
 
@@ -25,12 +26,7 @@ from ascendsim.opset.work import CubeWork, LowerContext, NoTask, Ref, Step, Work
 
 def _infer_fully(context: InferContext) -> None:
     x, w = context.shape(0), context.shape(1)
-    if (
-        x is not None
-        and w is not None
-        and len(x) == len(w)
-        and any(a != b for a, b in zip(x[1:], w[1:], strict=True) if None not in (a, b))
-    ):
+    if x is not None and w is not None and len(x) == len(w) and not may_equal(x[1:], w[1:]):
         raise context.fail("needs a filter as large as the input", f"{x} and {w}")
     if x is None or w is None:
         context.set(0, context.dtype(0), None)

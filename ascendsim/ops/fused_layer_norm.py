@@ -20,6 +20,7 @@ import numpy as np
 from ascendsim.core.dtypes import DType
 from ascendsim.graph.ir import Array, Node, Tensor
 from ascendsim.ops.common import computing_type, make_steps, on_ai_cpu, runs_on_ai_core, with_numpy
+from ascendsim.ops.dims import may_equal
 from ascendsim.opset import InferContext, OpDef
 from ascendsim.opset.work import LowerContext, NoTask, Over, Ref, SequenceWork, Stream, VectorWork, Work
 
@@ -28,7 +29,7 @@ DOMAIN = "ascend"
 
 def _check(context: InferContext, gamma: int) -> None:
     data, scale = context.shape(1), context.shape(gamma)
-    if data is not None and scale is not None and data[len(data) - len(scale) :] != scale:
+    if data is not None and scale is not None and not may_equal(data[max(0, len(data) - len(scale)) :], scale):
         raise context.fail("needs gamma of the shape of the last axes", f"{scale} for {data}")
 
 

@@ -15,6 +15,7 @@ from ascendsim.core.errors import GraphError
 from ascendsim.graph.ir import Node, Shape
 from ascendsim.ops.common import as_float32, broadcast_shapes, finish, on_ai_cpu
 from ascendsim.ops.cube import cube_type
+from ascendsim.ops.dims import may_equal
 from ascendsim.ops.matmul import cube_runs
 from ascendsim.opset import InferContext, Layout, OpDef
 from ascendsim.opset.work import CubeWork, LowerContext, NoTask, Ref, Work
@@ -38,7 +39,7 @@ def _infer(context: InferContext) -> None:
         batch = broadcast_shapes([left[:-2], right[:-2]]) or ()
     except GraphError as error:
         raise context.fail("needs batch axes that broadcast", f"shapes {left} and {right}") from error
-    if context.has(2) and context.shape(2) not in (None, (n,)):
+    if context.has(2) and not may_equal(context.shape(2), (n,)):
         raise context.fail(f"needs a bias of shape ({n},)", context.shape(2))
     context.set(0, context.dtype(0), (*batch, m, n))
 

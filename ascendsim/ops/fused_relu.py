@@ -19,6 +19,7 @@ from ascendsim.core.dtypes import DType
 from ascendsim.core.formats import Format, ceil_div
 from ascendsim.graph.ir import Array, Node, Shape, Tensor
 from ascendsim.ops.common import elementwise_lower, make_steps, on_ai_cpu, runs_on_ai_core, same_as, with_numpy
+from ascendsim.ops.dims import may_equal
 from ascendsim.opset import InferContext, Layout, OpDef
 from ascendsim.opset.work import LowerContext, NoTask, Ref, Stream, VectorWork, Work
 
@@ -45,7 +46,7 @@ def _infer_relu(context: InferContext) -> None:
 
 def _infer_grad(context: InferContext) -> None:
     wanted = _mask_shape(context.shape(0))
-    if wanted is not None and context.shape(1) not in (None, wanted):
+    if not may_equal(wanted, context.shape(1)):
         raise context.fail(f"needs a mask of shape {wanted}", context.shape(1))
     context.set(0, context.dtype(0), context.shape(0))
 

@@ -18,7 +18,6 @@ from ascendsim.core.formats import Format
 from ascendsim.graph.ir import Array, Node
 from ascendsim.ops.common import (
     StepSpec,
-    broadcast_shapes,
     computing_type,
     converted,
     make_steps,
@@ -28,6 +27,7 @@ from ascendsim.ops.common import (
     walking_shape,
     with_numpy,
 )
+from ascendsim.ops.dims import may_equal
 from ascendsim.ops.softmax import rows_in_blocks, walking_axis
 from ascendsim.opset import InferContext, Layout, OpDef
 from ascendsim.opset.definition import Lower
@@ -38,7 +38,7 @@ def _infer(context: InferContext) -> None:
     shape = context.shape(0)
     if shape is not None:
         normalise_axis(int(context.node.attr("axis", -1)), len(shape), f"axis of node {context.node.name!r}")
-    if broadcast_shapes([shape, context.shape(1)]) not in (None, shape):
+    if not may_equal(shape, context.shape(1)):
         raise context.fail("needs inputs of one shape", f"{shape} and {context.shape(1)}")
     context.set(0, context.dtype(0), shape)
 

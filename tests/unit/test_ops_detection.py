@@ -106,3 +106,19 @@ def test_work_gathers_on_the_vector_unit() -> None:
     deformed = lower("DeformConv", [image, np.zeros((8, 8, 3, 3), np.float16), np.zeros((1, 18, 14, 14), np.float16)])
     assert isinstance(deformed, SequenceWork)
     assert len(deformed.parts) == 2
+
+
+@pytest.mark.parametrize(
+    ("op_type", "shapes", "message"),
+    [
+        ("RoiAlign", [(1, 2, 5, 5), (6, 4), (3,)], "needs an image number for every region.*3 for 6"),
+        ("RoiAlign", [(1, 2, 5, 5), (3, 5), (3,)], "needs 4 numbers a region"),
+        ("RoiAlign", [(1, 2, 5, 5), (3, 4), (3, 1)], "needs a vector of image numbers"),
+        ("MaxRoiPool", [(1, 2, 5, 5), (3, 4)], "needs 5 numbers a region"),
+    ],
+)
+def test_regions_that_do_not_fit_are_refused(op_type: str, shapes: list[tuple[int, ...]], message: str) -> None:
+    with pytest.raises(GraphError, match=message):
+        infer(op_type, shapes, pooled_shape=(2, 2))
+    known = [(1, 2, 5, 5), ("n", 5 if op_type == "MaxRoiPool" else 4), *[("m",)] * (len(shapes) - 2)]
+    assert infer(op_type, known, pooled_shape=(2, 2)) == [("n", 2, 2, 2)]
