@@ -1,0 +1,132 @@
+"""Shape rules: what they say with unknown dimensions holds for every size, and what they accept can be computed."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from functools import cache
+
+import pytest
+
+from ascendsim.core.errors import GraphError
+from ascendsim.graph.ir import Dim, Shape
+from tests.support.operator_cases import Case, all_operator_cases, build, computed, ports_of_values
+
+CASES_OF_ONE = 4  # of an operator, in the suites that change every dimension
+
+# The number of results depends on values.
+COUNTS = {"NonMaxSuppression", "Unique"}
+# What is known only if all sizes of the axes are, or cannot be said of a lone symbol.
+VAGUE = {
+    **dict.fromkeys(
+        ("Conv", "ConvInteger", "QLinearConv", "DeformConv", "ConvTranspose"), "windows: the kernel is known or unknown as a whole"
+    ),
+    **dict.fromkeys(("ascend::AippConv", "ascend::QuantConv"), "windows: the kernel is known or unknown as a whole"),
+    **dict.fromkeys(("AveragePool", "MaxPool", "LpPool"), "a window that gives as many results as it had inputs"),
+    "MaxUnpool": "sizes follow only if all of them are known",
+    "Resize": "keep_aspect_ratio_policy needs all sizes",
+    "LinearAttention": "a head's share of an axis",
+    "ascend::CompositeMatMul": "blocks of an axis",
+    "GatherND": "the rank follows from the last axis of the indices",
+    "Squeeze": "without axes, the rank follows from the sizes",
+}
+
+
+@cache
+def few_cases() -> tuple[Case, ...]:
+    """Some cases of every operator, evenly spread over all of its."""
+    by_operator: dict[str, list[Case]] = {}
+    for case in all_operator_cases():
+        by_operator.setdefault(case.operator, []).append(case)
+    return tuple(case for cases in by_operator.values() for case in cases[:: -(-len(cases) // CASES_OF_ONE)])
+
+
+def _shapes(case: Case, port: int, shape: Shape | None) -> list[Shape | None]:
+    """Output shapes where an input, of unknown values, has another shape."""
+    others = [number for number in range(len(case.inputs)) if number != port]
+    return [tensor.shape for tensor in build(case, others, {port: shape}).outputs]
+
+
+def _data_ports(case: Case) -> list[int]:
+    values = ports_of_values(case)
+    return [port for port, array in enumerate(case.inputs) if array is not None and port not in values]
+
+
+def _agrees(shape: Shape | None, actual: Sequence[int]) -> bool:
+    if shape is None:
+        return True
+    return len(shape) == len(actual) and all(not isinstance(dim, int) or dim == size for dim, size in zip(shape, actual, strict=True))
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_known_inputs_give_known_shapes() -> None:
+    for case in all_operator_cases():
+        for tensor, array in zip(build(case).outputs, computed(case), strict=True):
+            assert _agrees(tensor.shape, array.shape), case.name
+            assert tensor.is_static or case.op_type in COUNTS, case.name
+            assert tensor.dtype is tensor.origin_dtype is not None, case.name
+            assert array.dtype == tensor.element_type.numpy, case.name
+
+
+def test_unknown_values_and_ranks_leave_a_rule_silent_or_right() -> None:
+    for case in all_operator_cases():
+        actual = [tensor.shape for tensor in build(case).outputs]
+        said = [_values_unknown(case, ports_of_values(case))]
+        said += [_shapes(case, port, None) for port in _data_ports(case)]
+        for shapes in said:
+            for shape, known in zip(shapes, actual, strict=True):
+                assert known is None or _agrees(shape, [dim if isinstance(dim, int) else -1 for dim in known]), case.name
+
+
+def _values_unknown(case: Case, ports: Sequence[int]) -> list[Shape | None]:
+    known = [port for port in range(len(case.inputs)) if port not in ports]
+    return [tensor.shape for tensor in build(case, known).outputs]
+
+
+def _with_symbols() -> Iterator[tuple[Case, int, int]]:
+    for case in few_cases():
+        for port in _data_ports(case):
+            for axis in range(case.inputs[port].ndim):
+                yield case, port, axis
+
+
+def test_a_symbol_stands_for_every_size() -> None:
+    """Where sizes differ the rule with a symbol gives no number, where they agree that one, and the symbol where it is the size."""
+    vague: Counter[str] = Counter()
+    for case, port, axis in _with_symbols():
+        array = case.inputs[port]
+        by_size: dict[int, list[Shape | None]] = {}
+        for size in (array.shape[axis], array.shape[axis] + 1, 2 * array.shape[axis], 1):
+            try:
+                by_size[size] = _shapes(case, port, (*array.shape[:axis], size, *array.shape[axis + 1 :]))
+            except GraphError:
+                continue  # a size that the operator cannot take says nothing
+        for symbol in (None, "n"):
+            found = _shapes(case, port, (*array.shape[:axis], symbol, *array.shape[axis + 1 :]))
+            for number, shape in enumerate(found):
+                forms = {size: shapes[number] for size, shapes in by_size.items()}
+                vague[case.operator] += not _holds(case, shape, forms, symbol)
+    operators = {name for name, count in vague.items() if count}
+    assert operators <= set(VAGUE) | COUNTS | {"Slice"}
+
+
+def _holds(case: Case, shape: Shape | None, by_size: dict[int, Shape | None], symbol: str | None) -> bool:
+    """Asserts that nothing false is said; returns whether all that is sure is said."""
+    if shape is None:
+        return all(form is None for form in by_size.values())
+    precise = True
+    for place, dim in enumerate(shape):
+        sizes: dict[int, Dim] = {}
+        for size, form in by_size.items():
+            assert form is not None, case.name
+            assert len(form) == len(shape), case.name
+            sizes[size] = form[place]
+        if isinstance(dim, int):
+            assert set(sizes.values()) <= {dim, None}, case.name
+        elif dim == "n":
+            assert all(size == value for size, value in sizes.items()), case.name
+        elif len(sizes) > 2:
+            constant = len(set(sizes.values())) == 1 and None not in sizes.values()
+            same = symbol is not None and all(size == value for size, value in sizes.items())
+            precise = precise and not constant and not same
+    return precise
