@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from ascendsim.core.dtypes import DType
 from ascendsim.core.formats import BLOCK_BYTES, FRACTAL_ROWS, Format, c0, storage_shape
 from ascendsim.graph.ir import Tensor
-from ascendsim.opset.work import Copy, LowerContext, MoveWork, Ref, ScalarWork, Step
+from ascendsim.opset.work import Copy, LowerContext, MoveWork, NoTask, Ref, ScalarWork, Step, Stream, VectorWork, Work
 
 TILE_BYTES = 64 * 1024  # assumed: a quarter of the 256 KiB of UB that most chips have, so that source and result double-buffer
 SCALAR_CYCLES_PER_INDEX = 8  # assumed: load, bounds check, multiply, add and issue at 1-2 cycles each
@@ -84,6 +84,14 @@ def vector_dtype(dtype: DType) -> DType:
 def filling(dtype: DType) -> Step:
     """Duplicates a scalar over all elements."""
     return Step(DUPLICATE, vector_dtype(dtype), count=max(1, dtype.itemsize // 4))
+
+
+def fill_work(target: Ref) -> Work:
+    """One value over the whole result, then out."""
+    elements = math.prod(target.shape)
+    if elements == 0:
+        return NoTask()
+    return VectorWork(1, elements, (filling(target.dtype),), (), (Stream(target),))
 
 
 def moving(dtype: DType) -> Step:

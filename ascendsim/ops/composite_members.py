@@ -17,6 +17,7 @@ from ascendsim.core.dtypes import DType
 from ascendsim.core.errors import GraphError
 from ascendsim.core.formats import FRACTAL_ROWS, Format
 from ascendsim.graph.ir import Array, Dim, Node, Shape, Tensor
+from ascendsim.ops.bursts import fill_work
 from ascendsim.ops.common import as_float32, broadcast_shapes, elementwise_lower, finish, on_ai_cpu, same_as, with_numpy
 from ascendsim.ops.cube import cube_type
 from ascendsim.ops.dims import may_equal
@@ -113,7 +114,7 @@ def _matmul_lower(node: Node, _context: LowerContext) -> Work:
     """One product a batch entry."""
     left, right, output = node.required(0), node.required(1), node.output
     if output.elements == 0 or left.elements == 0:
-        return NoTask()
+        return fill_work(Ref.of(output))  # a sum of nothing is 0
     formats = _formats(node)
     a, b, out = (_matrix_ref(tensor, format) for tensor, format in zip((left, right, output), formats, strict=True))
     transpose_a, transpose_b = bool(node.attr("transpose_a", 0)), bool(node.attr("transpose_b", 0))

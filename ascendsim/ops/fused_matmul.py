@@ -13,12 +13,13 @@ import numpy as np
 
 from ascendsim.core.errors import GraphError
 from ascendsim.graph.ir import Node, Shape
+from ascendsim.ops.bursts import fill_work
 from ascendsim.ops.common import as_float32, broadcast_shapes, finish, on_ai_cpu
 from ascendsim.ops.cube import cube_type
 from ascendsim.ops.dims import may_equal
 from ascendsim.ops.matmul import cube_runs
 from ascendsim.opset import InferContext, Layout, OpDef
-from ascendsim.opset.work import CubeWork, LowerContext, NoTask, Ref, Work
+from ascendsim.opset.work import CubeWork, LowerContext, Ref, Work
 
 
 def _transposed(node: Node, port: int) -> bool:
@@ -66,7 +67,7 @@ def _lower(node: Node, _context: LowerContext) -> Work:
     m, n = output.static_shape[-2:]
     k = a[-2] if _transposed(node, 0) else a[-1]
     if output.elements == 0 or left.elements == 0:
-        return NoTask()
+        return fill_work(Ref.of(output))  # a sum of nothing is 0
     if not cube_runs(node):
         return on_ai_cpu(node, float(k))
     batch = output.elements // (m * n)

@@ -11,12 +11,12 @@ import numpy as np
 from ascendsim.core.dtypes import DType
 from ascendsim.core.errors import GraphError
 from ascendsim.graph.ir import Array, Dim, Node
-from ascendsim.ops.bursts import DUPLICATE, SCALAR_CYCLES_PER_INDEX, vector_dtype
+from ascendsim.ops.bursts import SCALAR_CYCLES_PER_INDEX, fill_work
 from ascendsim.ops.common import as_float32, finish, on_ai_cpu
 from ascendsim.ops.dims import known_ints, unknown_shape, vector_length, wrapped_axis
 from ascendsim.opset import InferContext, OpDef
 from ascendsim.opset.definition import Compute
-from ascendsim.opset.work import LowerContext, NoTask, Ref, ScalarWork, SequenceWork, Step, Stream, VectorWork, Work
+from ascendsim.opset.work import LowerContext, NoTask, Ref, ScalarWork, SequenceWork, VectorWork, Work
 
 Wanted = Sequence["np.dtype[Any]"]
 
@@ -27,17 +27,8 @@ def dtype_attribute(node: Node, name: str, default: DType) -> DType:
     return value if isinstance(value, DType) else default
 
 
-def _fill_work(target: Ref, count: int = 1) -> Work:
-    """`count` vectordup-like sweeps over the result, then out."""
-    elements = math.prod(target.shape)
-    if elements == 0:
-        return NoTask()
-    step = Step(DUPLICATE, vector_dtype(target.dtype), count=count * max(1, target.dtype.itemsize // 4))
-    return VectorWork(1, elements, (step,), (), (Stream(target),))
-
-
 def _fill_lower(node: Node, _ctx: LowerContext) -> Work:
-    return _fill_work(Ref.of(node.output))
+    return fill_work(Ref.of(node.output))
 
 
 def _fill_value(node: Node) -> Array:
@@ -87,7 +78,7 @@ def _range(node: Node, inputs: Sequence[Any], wanted: Wanted) -> Sequence[Array]
 
 def _range_lower(node: Node, _ctx: LowerContext) -> Work:
     """A first block of indices, then vadds doubles it."""
-    return _fill_work(Ref.of(node.output))
+    return fill_work(Ref.of(node.output))
 
 
 def _eye_infer(ctx: InferContext) -> None:
@@ -104,7 +95,7 @@ def _eye(node: Node, inputs: Sequence[Any], wanted: Wanted) -> Sequence[Array]:
 
 def _eye_lower(node: Node, _ctx: LowerContext) -> Work:
     target = Ref.of(node.output)
-    fill = _fill_work(target)
+    fill = fill_work(target)
     if isinstance(fill, NoTask):
         return fill
     diagonal = ScalarWork(min(target.shape), SCALAR_CYCLES_PER_INDEX, (), (target,))
@@ -133,7 +124,7 @@ def _one_hot(node: Node, inputs: Sequence[Any], _wanted: Wanted) -> Sequence[Arr
 
 def _one_hot_lower(node: Node, _ctx: LowerContext) -> Work:
     indices, target = Ref.of(node.required(0)), Ref.of(node.output)
-    fill = _fill_work(target)
+    fill = fill_work(target)
     if not isinstance(fill, VectorWork):
         return fill
     return SequenceWork((fill, ScalarWork(max(1, math.prod(indices.shape)), SCALAR_CYCLES_PER_INDEX, (indices,), (target,))))

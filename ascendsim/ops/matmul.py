@@ -10,10 +10,11 @@ import numpy as np
 
 from ascendsim.core.errors import GraphError
 from ascendsim.graph.ir import Dim, Node, Shape, Tensor
+from ascendsim.ops.bursts import fill_work
 from ascendsim.ops.common import as_float32, broadcast_dims, broadcast_shapes, computing_type, finish, on_ai_cpu, runs_on_ai_core
 from ascendsim.ops.cube import cube_type
 from ascendsim.opset import InferContext, Layout, OpDef
-from ascendsim.opset.work import CubeWork, LowerContext, NoTask, Over, Ref, Step, Stream, Work
+from ascendsim.opset.work import CubeWork, LowerContext, Over, Ref, Step, Stream, Work
 
 
 def matmul_shape(context: InferContext, left: int = 0, right: int = 1) -> Shape | None:
@@ -86,7 +87,7 @@ def _lower_matmul(node: Node, context: LowerContext) -> Work:
     """One product a batch entry."""
     left, right, output = node.required(0), node.required(1), node.output
     if output.elements == 0 or left.elements == 0:
-        return NoTask()
+        return fill_work(Ref.of(output))  # a sum of nothing is 0
     if not cube_runs(node):
         return on_ai_cpu(node, float(left.static_shape[-1]))
     return matmul_work(left, right, output)
@@ -149,7 +150,7 @@ def _lower_gemm(node: Node, context: LowerContext) -> Work:
     m, k = (columns, rows) if transpose_a else (rows, columns)
     n = output.static_shape[1]
     if output.elements == 0 or left.elements == 0:
-        return NoTask()
+        return fill_work(Ref.of(output))  # a sum of nothing is 0
     if not cube_runs(node):
         return on_ai_cpu(node, float(k))
     alpha, beta = float(node.attr("alpha", 1.0)), float(node.attr("beta", 1.0))

@@ -15,6 +15,7 @@ import numpy as np
 
 from ascendsim.core.dtypes import DType
 from ascendsim.graph.ir import Array, Node
+from ascendsim.ops.bursts import fill_work
 from ascendsim.ops.common import as_float32
 from ascendsim.ops.conv import conv_axes, conv_shape
 from ascendsim.ops.cube import convolution_work
@@ -151,7 +152,7 @@ def _lower_matmul(left: int, right: int, requantises: bool) -> Lower:
     def lower(node: Node, context: LowerContext) -> Work:
         """int8 product; corrections for zero points are column sums of constants and go into the bias at compile time."""
         if node.output.elements == 0 or node.required(left).elements == 0:
-            return NoTask()
+            return fill_work(Ref.of(node.output))  # a sum of nothing is 0
         epilogue, streams = _requantise(node, 4) if requantises else ((), ())
         return matmul_work(node.required(left), node.required(right), node.output, epilogue=epilogue, epilogue_inputs=streams)
 

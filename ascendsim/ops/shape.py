@@ -15,6 +15,7 @@ from ascendsim.core.dtypes import DType
 from ascendsim.core.errors import GraphError
 from ascendsim.graph.ir import Array, Dim, Node, Shape
 from ascendsim.ops.bursts import filling, moving
+from ascendsim.ops.common import as_float32, finish
 from ascendsim.ops.dims import known_ints, product, ratio, unknown_shape, vector_length, wrapped_axes
 from ascendsim.opset import InferContext, Layout, OpDef
 from ascendsim.opset.work import Copy, LowerContext, MoveWork, NoTask, Ref, Work
@@ -172,7 +173,7 @@ def _dropout(node: Node, inputs: Sequence[Any], wanted: Wanted) -> Sequence[Arra
         return [data, np.ones(data.shape, np.bool_)][: len(wanted)]
     draws = np.random.RandomState(int(node.attr("seed", 0))).uniform(0, 1, data.shape)  # the ONNX reference draws so
     mask = draws >= share
-    return [(mask * data * (1 / (1 - share))).astype(wanted[0]), mask][: len(wanted)]
+    return [finish(mask * as_float32(data) * (1 / (1 - share)), wanted[0]), mask][: len(wanted)]
 
 
 def _dropout_lower(node: Node, ctx: LowerContext) -> Work:
