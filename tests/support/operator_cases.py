@@ -90,9 +90,9 @@ def _case(name: str, node: Node, given: Mapping[Tensor, Array]) -> Case:
 @cache
 def all_operator_cases() -> tuple[Case, ...]:
     """ONNX's and our own."""
-    from tests.support.own_cases import own_cases
+    from tests.support.own_cases import edge_cases, own_cases
 
-    return own_cases() + onnx_cases()
+    return own_cases() + onnx_cases() + edge_cases()
 
 
 def build(case: Case, known: Iterable[int] | None = None, shapes: Mapping[int, Shape | None] | None = None) -> Node:

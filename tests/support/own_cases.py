@@ -39,8 +39,12 @@ def one(value: float, dtype: Any = np.float32) -> Array:
 
 
 class _List(list[Case]):
+    def __init__(self, prefix: str) -> None:
+        super().__init__()
+        self.prefix = prefix
+
     def add(self, op_type: str, *inputs: Array | None, outputs: int = 1, domain: str = "", **attributes: Any) -> None:
-        self.append(Case(f"own_{op_type}_{len(self)}", op_type, inputs, outputs, domain, attributes))
+        self.append(Case(f"{self.prefix}_{op_type}_{len(self)}", op_type, inputs, outputs, domain, attributes))
 
     def ascend(self, op_type: str, *inputs: Array | None, outputs: int = 1, **attributes: Any) -> None:
         self.add(op_type, *inputs, outputs=outputs, domain="ascend", **attributes)
@@ -48,12 +52,20 @@ class _List(list[Case]):
 
 @cache
 def own_cases() -> tuple[Case, ...]:
-    """All of them."""
-    cases = _List()
+    """Those with sizes of every kind."""
+    cases = _List("own")
     for write in (_elementwise, _windows, _products, _reductions, _normalisations, _movement, _indexing, _made, _recurrent, _quantised):
         write(cases)
     for write in (_fused, _gradients, _updates, _markers, _images):
         write(cases)
+    return tuple(cases)
+
+
+@cache
+def edge_cases() -> tuple[Case, ...]:
+    """Those with values and sizes at the ends of what there is."""
+    cases = _List("edge")
+    _edges(cases)
     return tuple(cases)
 
 
@@ -65,8 +77,8 @@ def _elementwise(cases: _List) -> None:
         cases.add(name, positive, some(40, 1, 1, positive=True))
         cases.add(name, positive, some(1, 40, 1, 5, positive=True))
         cases.add(name, some(7, 1, positive=True), some(33, positive=True))
-        cases.add(name, some(4, 6, dtype=np.int32, positive=True) + 1, some(4, 6, dtype=np.int32, positive=True) + 1)
-        cases.add(name, some(4, 6, dtype=np.int8, positive=True) + 1, some(4, 6, dtype=np.int8, positive=True) + 1)
+        for dtype in (np.int32, np.int8):
+            cases.add(name, some(4, 6, dtype=dtype, positive=True) + dtype(1), some(4, 6, dtype=dtype, positive=True) % dtype(3) + dtype(1))
         cases.add(name, some(4, 6, dtype=np.float64, positive=True), some(6, dtype=np.float64, positive=True))
     for exponent in (2.0, 3.0, 4.0, 0.5, -1.0, -0.5, 1.0, 1.7):
         cases.add("Pow", some(3, 9, positive=True), one(exponent))
@@ -444,8 +456,16 @@ def _recurrent(cases: _List) -> None:
     gru = (some(5, 2, 3), some(1, 12, 3), some(1, 12, 4), some(1, 24))
     for after in (0, 1):
         cases.add("GRU", *gru, outputs=2, hidden_size=4, linear_before_reset=after, activations=("HardSigmoid", "Softsign"))
-    for function in ("Affine", "LeakyRelu", "ThresholdedRelu", "ScaledTanh", "Elu", "Softplus", "Relu"):
-        cases.add("RNN", some(5, 2, 3), some(1, 4, 3), some(1, 4, 4), outputs=2, hidden_size=4, activations=(function,))
+    numbers = {
+        "Affine": ((0.5,), (0.25,)),
+        "ThresholdedRelu": ((0.75,), ()),
+        "ScaledTanh": ((1.5,), (0.5,)),
+        "HardSigmoid": ((0.3,), (0.4,)),
+    }
+    for function in (*numbers, "LeakyRelu", "Elu", "Softplus", "Softsign", "Relu"):
+        alpha, beta = numbers.get(function, ((), ()))
+        more: dict[str, Any] = {name: value for name, value in (("activation_alpha", alpha), ("activation_beta", beta)) if value}
+        cases.add("RNN", some(5, 2, 3), some(1, 4, 3), some(1, 4, 4), outputs=2, hidden_size=4, activations=(function,), **more)
     for heads, rule in product(((2, 2), (4, 2)), ("linear", "gated", "delta", "gated_delta")):
         queries, keys = heads
         more = [some(2, 5, keys * 3), some(2, 5, keys, positive=True)]
@@ -570,3 +590,96 @@ def _images(cases: _List) -> None:
         cases.ascend("Aipp", images, **settings.attributes())
         weight = some(7, settings.channels, 3, 2)
         cases.ascend("AippConv", images, weight, some(7), strides=(2, 1), pads=(1, 0, 0, 1), activation="relu", **settings.attributes())
+
+
+SPECIAL = np.array([np.nan, np.inf, -np.inf, 0.0, -0.0, 1e-40, -1e-40, 3.4e38, -3.4e38, 1.0, -1.0, 0.5, -2.5, 1e-5, 89.0], np.float32)
+UNARY = ("Abs", "Neg", "Sqrt", "Reciprocal", "Exp", "Log", "Floor", "Ceil", "Round", "Sign", "Erf", "Sin", "Cos", "Tan", "Asin", "Acos")
+UNARY += (
+    "Atan",
+    "Sinh",
+    "Cosh",
+    "Asinh",
+    "Acosh",
+    "Atanh",
+    "Relu",
+    "LeakyRelu",
+    "Sigmoid",
+    "Tanh",
+    "HardSigmoid",
+    "HardSwish",
+    "Elu",
+    "Celu",
+)
+UNARY += ("Selu", "Softplus", "Softsign", "Mish", "ThresholdedRelu", "Shrink", "IsNaN", "IsInf", "Gelu", "Identity")
+
+
+def _edges(cases: _List) -> None:
+    """Infinities, NaN, zeros of both signs, ends of integer ranges, tensors without elements and of rank 0."""
+    left, right = np.meshgrid(SPECIAL, SPECIAL)
+    for name in UNARY:
+        cases.add(name, SPECIAL)
+        cases.add(name, np.float32(0.75).reshape(()))
+        cases.add(name, np.empty((2, 0, 3), np.float32))
+    for name in ("Add", "Sub", "Mul", "Div", "Equal", "Greater", "Less", "GreaterOrEqual", "LessOrEqual"):
+        cases.add(name, left, right)
+        cases.add(name, np.empty((2, 0, 3), np.float32), some(3))
+        cases.add(name, one(2.0), one(0.5))
+    for name in ("Max", "Min"):
+        cases.add(name, left[:, 1:], right[:, 1:])
+    for dtype in (np.int8, np.uint8, np.int16, np.int32, np.int64):
+        ends = np.array([np.iinfo(dtype).min, np.iinfo(dtype).max, 1, 2, 7], dtype)
+        a, b = (array.reshape(-1) for array in np.meshgrid(ends, ends[1:]))
+        for name in ("Add", "Sub", "Mul", "Div", "Mod", "Max", "Min", "Equal", "Greater"):
+            cases.add(name, a, b)
+        if dtype is not np.int16:
+            cases.add("Abs" if dtype != np.uint8 else "Sign", ends[1:])
+        cases.add("Cast", ends, to=DType.FLOAT32)
+        cases.add("Clip", ends, np.array(2, dtype), np.array(7, dtype))
+    cases.add("Mod", SPECIAL[9:], SPECIAL[9:][::-1].copy(), fmod=1)
+    for direction, dtype in product(("LEFT", "RIGHT"), (np.uint8, np.uint32, np.uint64)):
+        cases.add("BitShift", np.array([1, 200, 16], dtype), np.array([3, 1, 7], dtype), direction=direction)
+    for name in ("ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin", "ReduceProd", "ReduceL1", "ReduceL2"):
+        cases.add(name, left[:, 1:] if name != "ReduceMean" else left[:, 9:], ints(0))  # sums of means are wider than those of others
+        cases.add(name, np.float32(2.5).reshape(()), keepdims=0)
+    for name in ("ReduceSum", "ReduceProd", "ReduceL1", "ReduceL2", "ReduceSumSquare"):
+        cases.add(name, np.empty((2, 0, 3), np.float32), ints(1))
+        cases.add(name, np.empty((2, 0, 3), np.float32), ints(2))
+    for name in ("Softmax", "LogSoftmax"):
+        cases.add(name, np.array([[1e30, 0, -1e30], [-np.inf, 0, 0], [np.nan, 0, 0], [-0.0, 0.0, 1.0]], np.float32))
+        cases.add(name, np.empty((0, 3), np.float32))
+        cases.add(name, some(3, 0, 2), axis=0)
+    cases.add("MatMul", some(3, 0), some(0, 4))
+    cases.add("MatMul", some(2, 0, 3), some(3, 4))
+    cases.add("Gemm", some(3, 0), some(0, 4), some(4))
+    for name in ("ArgMax", "ArgMin"):
+        for last in (0, 1):
+            cases.add(name, np.array([[3, 1, 3], [1, 1, 2]], np.float32), axis=1, select_last_index=last)
+    cases.add("TopK", np.array([[3, 1, 3, 2], [1, 1, 2, 1]], np.float32), ints(3), outputs=2, largest=0)
+    cases.add("Concat", np.empty((0, 3), np.float32), np.empty((0, 3), np.float32), axis=0)
+    cases.add("Split", np.empty((0, 4), np.float32), ints(1, 3), outputs=2, axis=1)
+    cases.add("Slice", some(3, 4), ints(2), ints(2))
+    cases.add("Gather", some(3, 4), np.empty((0,), np.int64))
+    cases.add("Tile", some(3, 4), ints(0, 2))
+    cases.add("Expand", some(1, 4), ints(0, 4))
+    cases.add("Pad", np.empty((0, 2), np.float32), ints(1, 0, 1, 1), one(2.0))
+    cases.add("Transpose", np.empty((2, 0, 3), np.float32), perm=(2, 0, 1))
+    cases.add("Transpose", one(2.0))
+    cases.add("Where", np.array(True), one(2.0), some(3))
+    cases.add("Resize", some(1, 1, 2, 2), None, np.array([1, 1, 0.4, 1], np.float32))
+    cases.add("CumSum", np.empty((2, 0), np.float32), np.array(1, np.int64))
+    cases.add("OneHot", np.array([-1, 0, 9, -9], np.int64), np.array(5, np.int64), np.array([0, 1], np.float32))
+    cases.add("QuantizeLinear", np.append(SPECIAL[1:], [0.5, 1.5, 2.5, -0.5, 127.5]).astype(np.float32), one(1.0), one(1, np.int8))
+    cases.add("DequantizeLinear", np.array([-128, 127, 0], np.int8), one(0.5), one(-128, np.int8))
+    cases.add("Cast", np.array([0.5, 1.5, 2.5, -1.5, 65519.9, 65520.0, 1e-8, np.nan, np.inf], np.float32), to=DType.FLOAT16)
+    cases.add("Cast", np.array([0.0, -0.0, 0.1, np.nan, -3], np.float32), to=DType.BOOL)
+    cases.add("Cast", np.array([1.9, -1.9, 100.5, -0.4], np.float32), to=DType.INT32)
+    cases.add("Pow", np.array([-8.0, -2.0, 0.0, 4.0, 2.0], np.float32), np.array([1 / 3, 3.0, 0.0, -0.5, 0.0], np.float32))
+    cases.add("PRelu", SPECIAL[1:], one(0.25))
+    cases.add("BatchNormalization", np.empty((0, 4, 2), np.float32), *(some(4, positive=True) for _ in range(4)))
+    cases.add("LayerNormalization", np.full((2, 3), 7, np.float32), some(3), some(3))
+    cases.add("MaxPool", np.array([[[np.inf, -np.inf, 1, 2, 3]]], np.float32), kernel_shape=(2,))
+    cases.add("MaxPool", np.array([[[5, -3, 100]]], np.int8), kernel_shape=(2,))
+    cases.add("AveragePool", some(1, 1, 4, 4), kernel_shape=(3, 3), strides=(2, 2), pads=(1, 1, 1, 1), ceil_mode=1, count_include_pad=1)
+    cases.add("NonZero", np.float32(3).reshape(()))
+    cases.add("EyeLike", some(4, 3), k=-1)
+    cases.add("Trilu", np.empty((2, 0, 3), np.float32))
