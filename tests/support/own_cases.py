@@ -564,6 +564,7 @@ def _updates(cases: _List) -> None:
         more = {"alpha": 0.9, "beta": 0.7, "mode": mode, "norm_coefficient": 0.01}
         cases.ascend("FusedMulApplyMomentum", *momentum, outputs=2, **more)
         cases.add("Momentum", one(0.1), np.array(0, np.int64), *tensors(3), outputs=2, domain="ai.onnx.preview.training", **more)
+    cases.ascend("FusedMulApplyMomentum", *momentum, outputs=2, alpha=0.9, beta=0.7, mode="standard")
     adam = (one(0.1), np.array(3, np.int64), *tensors(8))
     more = {"alpha": 0.8, "beta": 0.7, "epsilon": 0.01, "norm_coefficient": 0.01, "norm_coefficient_post": 0.1}
     cases.add("Adam", *adam, outputs=6, domain="ai.onnx.preview.training", **more)

@@ -1,0 +1,85 @@
+"""Attributes that a node leaves out mean what ONNX's schemas say, in the shape rule, the values and the work."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+
+from ascendsim.core.dtypes import DType
+from tests.support.operator_cases import CHIPS, Case, all_operator_cases, build, compute, settled, work_of
+from tests.support.work_text import describe
+
+pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
+
+# Defaults of the schema that say nothing of a node: found out from another attribute, or read by another operator set.
+UNUSED = {("RNN", "activations"), ("Resize", "cubic_coeff_a")}
+
+# Operators of our own have no schema; their defaults are those of CANN's prototypes and of the ONNX operators that they stand for.
+OWN: dict[str, dict[str, Any]] = {
+    "ascend::BNInference": {"epsilon": 1e-5},
+    "ascend::BNTrainingUpdate": {"epsilon": 1e-5, "momentum": 0.9},
+    "ascend::BatchNormGrad": {"epsilon": 1e-5, "training_mode": 1},
+    "ascend::BNTrainingUpdateGrad": {"epsilon": 1e-5},
+    "ascend::BNTrainingReduceGrad": {"epsilon": 1e-5},
+    "ascend::SoftmaxGrad": {"axis": -1},
+    "ascend::ConfusionSoftmaxGrad": {"axis": -1},
+    "ascend::BatchMatMul": {"adj_x1": 0, "adj_x2": 0},
+    "ascend::CompositeMatMul": {"transpose_a": 0, "transpose_b": 0, "format_a": "ND", "format_b": "ND", "format_out": "ND"},
+    "ascend::ConfusionTransposeD": {"transpose_first": 0},
+    "ascend::AscendQuant": {"scale": 1.0, "offset": 0.0, "dtype": DType.INT8},
+    "ascend::AscendDequant": {"relu_flag": 0, "dtype": DType.FLOAT32},
+    "ascend::AscendRequant": {"relu_flag": 0, "offset": 0.0, "dtype": DType.INT8},
+    "ascend::QuantConv": {"offset_x": 0, "offset_in_bias": 0, "relu_flag": 0, "group": 1, "dtype": DType.FLOAT32},
+    "ascend::FusedMulApplyMomentum": {"norm_coefficient": 0.0},
+    "ascend::AippConv": {"group": 1},
+}
+
+
+def _defaults(case: Case) -> Mapping[str, Any]:
+    """Values that attributes of the newest form of an operator have if they are left out."""
+    if case.operator in OWN:
+        return OWN[case.operator]
+    if not onnx.defs.has(case.op_type, case.domain):
+        return {}
+    schema = onnx.defs.get_schema(case.op_type, domain=case.domain)
+    given = {name: attribute.default_value for name, attribute in schema.attributes.items()}
+    stated = {name: onnx.helper.get_attribute_value(value) for name, value in given.items() if value.type}
+    return {name: _plain(name, value) for name, value in stated.items() if (case.op_type, name) not in UNUSED}
+
+
+def _plain(name: str, value: Any) -> Any:
+    """An attribute as graphs hold it."""
+    if name in ("dtype", "output_datatype"):
+        return DType.of(onnx.helper.tensor_dtype_to_np_dtype(value))
+    if isinstance(value, list):
+        return tuple(_plain(name, item) for item in value)
+    if isinstance(value, float):
+        return float(str(np.float32(value)))  # 0.01, not the float32 next to it
+    return value.decode() if isinstance(value, bytes) else value
+
+
+def _behaviour(case: Case) -> tuple[Any, ...]:
+    node = settled(case)
+    shapes = [(tensor.shape, tensor.dtype) for tensor in build(case).outputs]
+    return shapes, [array.tobytes() for array in compute(node, case.inputs)], [describe(work_of(node, chip)) for chip in CHIPS]
+
+
+def test_left_out_attributes_are_those_of_the_schema() -> None:
+    checked = set()
+    for case in all_operator_cases():
+        defaults = _defaults(case)
+        absent = {name: value for name, value in defaults.items() if name not in case.attributes}
+        stated = {name for name, value in defaults.items() if case.attributes.get(name) == value}
+        if not absent and not stated:
+            continue
+        bare = replace(case, attributes={name: value for name, value in case.attributes.items() if name not in stated})
+        full = replace(case, attributes={**case.attributes, **absent})
+        assert _behaviour(bare) == _behaviour(full), f"{case.name}: {absent} {stated}"
+        checked.add(case.operator)
+    assert set(OWN) <= checked
+    assert len(checked) > 80
