@@ -9,7 +9,7 @@ from ascendsim.core.errors import CompileError, suggest
 from ascendsim.isa.capacity import capacity
 from ascendsim.isa.costs import cost
 from ascendsim.isa.flag_checks import check_flags
-from ascendsim.isa.instructions import Affine, Allocation, Buffer, Img2Col, Instruction, Loop, Mmad, Move, Operand, Pipe, Vector
+from ascendsim.isa.instructions import Affine, Allocation, Buffer, Img2Col, Instruction, Loop, Mmad, Move, Operand, Pipe, Scalar, Vector
 from ascendsim.isa.listing import instruction_name
 from ascendsim.isa.program import Block, MemoryPlan, Program
 from ascendsim.isa.walk import bounds, reads, static, writes
@@ -170,8 +170,13 @@ def _check_path(instruction: Instruction) -> None:
         case Mmad():
             for operand, buffer in ((instruction.dst, Buffer.L0C), (instruction.a, Buffer.L0A), (instruction.b, Buffer.L0B)):
                 _expect(instruction, operand, buffer)
+            if instruction.bias is not None:
+                _expect(instruction, instruction.bias, Buffer.BT)
             if min(instruction.m, instruction.k, instruction.n) < 1:
                 raise _error(instruction, "must have sizes of at least 1", f"{instruction.m}x{instruction.k}x{instruction.n}")
+        case Scalar():
+            for operand in (*instruction.dsts, *instruction.srcs):
+                _expect(instruction, operand, Buffer.UB)
         case Vector():
             for operand in (instruction.dst, *instruction.srcs):
                 if operand.buffer not in (Buffer.UB, Buffer.L0C):

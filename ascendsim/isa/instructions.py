@@ -152,6 +152,7 @@ class Mmad:
     Attributes:
         accumulate: Whether it adds to what is in `dst`.
         fresh_at: Loop variables; while all of them are 0 it starts anew in spite of `accumulate` (the first step of k).
+        bias: Columns of the bias table that it takes when it starts anew.
     """
 
     dst: Operand  # L0C
@@ -164,6 +165,7 @@ class Mmad:
     accumulate: bool = True
     pipe: Pipe = Pipe.M
     fresh_at: tuple[str, ...] = ()
+    bias: Operand | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,11 +193,17 @@ class Vector:
 
 @dataclass(frozen=True, slots=True)
 class Scalar:
-    """Work of the scalar unit itself, for example address computation or an element-by-element path."""
+    """Work of the scalar unit itself, for example address computation or an element-by-element path.
+
+    Attributes:
+        dsts, srcs: What it writes and reads in UB, if anything.
+    """
 
     cycles: int
     what: str = ""
     pipe: Pipe = Pipe.S
+    dsts: tuple[Operand, ...] = ()
+    srcs: tuple[Operand, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -135,7 +135,8 @@ def _line(instruction: Instruction, slots: dict[str, int]) -> str:
             sign = "+=" if instruction.accumulate else "="
             fresh = f", anew at {', '.join(f'{name}=0' for name in instruction.fresh_at)}" if instruction.fresh_at else ""
             sizes = f"{instruction.m}x{instruction.k}x{instruction.n} {instruction.dtype}{fresh}"
-            return f"{pipe + '.mmad':12s} {text(instruction.dst)} {sign} {text(instruction.a)} @ {text(instruction.b)}   {sizes}"
+            bias = "" if instruction.bias is None else f" + {text(instruction.bias)}"
+            return f"{pipe + '.mmad':12s} {text(instruction.dst)} {sign} {text(instruction.a)} @ {text(instruction.b)}{bias}   {sizes}"
         case Vector():
             sources = ", ".join(text(source) for source in instruction.srcs)
             times = f" x {instruction.calls}" if instruction.calls > 1 else ""
@@ -143,7 +144,9 @@ def _line(instruction: Instruction, slots: dict[str, int]) -> str:
             size = f"{instruction.elements}{times} {instruction.dtype}{conflict}"
             return f"{pipe + '.' + instruction.op:12s} {text(instruction.dst)} <- {sources}   {size}"
         case Scalar():
-            return f"{pipe + '.scalar':12s} {instruction.cycles} cycles {instruction.what}"
+            sides = [", ".join(text(operand) for operand in side) for side in (instruction.dsts, instruction.srcs)]
+            operands = f"   {' <- '.join(sides)}".rstrip() if any(sides) else ""
+            return f"{pipe + '.scalar':12s} {instruction.cycles} cycles {instruction.what}{operands}"
         case SetFlag():
             return f"{pipe + '.set':12s} {instruction.flag}"
         case WaitFlag():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from ascendsim.isa.instructions import Affine, Img2Col, Instruction, Loop, Mmad, Move, Operand, Statement, Vector
+from ascendsim.isa.instructions import Affine, Img2Col, Instruction, Loop, Mmad, Move, Operand, Scalar, Statement, Vector
 
 
 def static(body: Iterable[Statement], around: tuple[Loop, ...] = ()) -> Iterator[tuple[Instruction, tuple[Loop, ...]]]:
@@ -51,8 +51,10 @@ def reads(instruction: Instruction) -> tuple[Operand, ...]:
         case Move() | Img2Col():
             return (instruction.src,)
         case Mmad():
-            return (instruction.a, instruction.b, instruction.dst) if instruction.accumulate else (instruction.a, instruction.b)
-        case Vector():
+            more = [instruction.dst] if instruction.accumulate else []
+            more += [] if instruction.bias is None else [instruction.bias]
+            return (instruction.a, instruction.b, *more)
+        case Vector() | Scalar():
             return instruction.srcs
         case _:
             return ()
@@ -60,4 +62,6 @@ def reads(instruction: Instruction) -> tuple[Operand, ...]:
 
 def writes(instruction: Instruction) -> tuple[Operand, ...]:
     """Operands that an instruction writes."""
+    if isinstance(instruction, Scalar):
+        return instruction.dsts
     return (instruction.dst,) if isinstance(instruction, (Move, Img2Col, Mmad, Vector)) else ()

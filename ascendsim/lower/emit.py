@@ -28,6 +28,7 @@ from ascendsim.isa.instructions import (
     Move,
     Operand,
     Pipe,
+    Scalar,
     SetFlag,
     Statement,
     Vector,
@@ -295,8 +296,12 @@ def _advance(body: Sequence[Statement], variable: str, turns: dict[str, tuple[in
         elif isinstance(item, Move | Img2Col):
             yield replace(item, dst=shift(item.dst), src=shift(item.src))
         elif isinstance(item, Mmad):
-            yield replace(item, dst=shift(item.dst), a=shift(item.a), b=shift(item.b))
+            bias = None if item.bias is None else shift(item.bias)
+            yield replace(item, dst=shift(item.dst), a=shift(item.a), b=shift(item.b), bias=bias)
         elif isinstance(item, Vector):
             yield replace(item, dst=shift(item.dst), srcs=tuple(shift(source) for source in item.srcs))
+        elif isinstance(item, Scalar):
+            dsts, srcs = (tuple(shift(operand) for operand in side) for side in (item.dsts, item.srcs))
+            yield replace(item, dsts=dsts, srcs=srcs)
         else:
             yield item

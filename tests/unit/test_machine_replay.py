@@ -136,10 +136,10 @@ SAMPLES: tuple[Instruction, ...] = (
     Move(Pipe.MTE1, L0A, L1, 1, 512, "load2d"),
     Move(Pipe.FIX, gm("y", 512, Affine(0, (("i", 512),))), L0C, 1, 512, "fixpipe"),
     Img2Col(L0B, L1, 1024, 2, 3),
-    Mmad(L0C, L0A, L0B, 16, 32, 48, fresh_at=("i",)),
+    Mmad(L0C, L0A, L0B, 16, 32, 48, fresh_at=("i",), bias=Operand(Buffer.BT, "t", 64)),
     Vector("vadd", "float16", 300, UB, (UB2, UB), calls=2),
     Vector("l0c_to_ub", "float32", 256, UB, (L0C,)),
-    Scalar(7, "address"),
+    Scalar(7, "address", dsts=(UB,), srcs=(UB2,)),
     SetFlag(Pipe.M, "f"),
     Move(Pipe.MTE2, UB, gm("x", 64), 1, 64, cached=False),
 )

@@ -17,7 +17,7 @@ from ascendsim.core.dtypes import DType
 from ascendsim.core.errors import CompileError
 from ascendsim.core.formats import align
 from ascendsim.isa.capacity import capacity
-from ascendsim.isa.instructions import Affine, Buffer, Move, Pipe, SetFlag, Vector, WaitFlag
+from ascendsim.isa.instructions import Affine, Buffer, Move, Operand, Pipe, SetFlag, Vector, WaitFlag
 from ascendsim.lower.emit import BlockBuilder, Piece, Ring, plus, times
 from ascendsim.lower.templates.operands import bring_columns
 from ascendsim.lower.templates.product import ROWS
@@ -77,6 +77,10 @@ class Bias(Protocol):
 
     def begin(self) -> None:
         """Before the tile's first mmad."""
+        ...
+
+    def taken(self, n: int) -> Operand | None:
+        """Where the first mmad of a tile of so many columns finds the bias, if it is in the table."""
         ...
 
     def computed(self, following: Extent) -> None:
@@ -141,6 +145,9 @@ class NoBias:
 
     def begin(self) -> None: ...
 
+    def taken(self, n: int) -> Operand | None:
+        return None
+
     def computed(self, following: Extent) -> None: ...
 
     def stored(self, following: Extent) -> None: ...
@@ -178,6 +185,9 @@ class BiasTable:
 
     def begin(self) -> None:
         self.b.receive(self.table)
+
+    def taken(self, n: int) -> Operand | None:
+        return self.b.source(self.table, n * ACCUMULATOR_ITEM)
 
     def computed(self, following: Extent) -> None:
         self.b.release(self.table)
@@ -226,6 +236,10 @@ class BroadcastBias:
 
     def begin(self) -> None:
         self.b.emit(WaitFlag(Pipe.M, self.ready))
+
+    def taken(self, n: int) -> Operand | None:
+        """It is in L0C already."""
+        return None
 
     def computed(self, following: Extent) -> None:
         if self.l0c.slots > 1:

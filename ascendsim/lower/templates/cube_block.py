@@ -245,6 +245,7 @@ class CubeWriter:
                 dtype=self.work.dtype.value,
                 accumulate=fresh != (),
                 fresh_at=fresh or (),
+                bias=self.bias.taken(n[0]) if at.base == 0 else None,
             )
         )
 

@@ -12,7 +12,7 @@ from itertools import pairwise
 
 from ascendsim.core.formats import BLOCK_BYTES, align, ceil_div
 from ascendsim.isa.capacity import capacity
-from ascendsim.isa.instructions import Affine, Buffer, Move, Pipe, Scalar
+from ascendsim.isa.instructions import Affine, Buffer, Move, Operand, Pipe, Scalar
 from ascendsim.isa.program import Block, BlockGroup
 from ascendsim.lower.emit import BlockBuilder, Ring, pieces, times
 from ascendsim.lower.templates.operands import fitted
@@ -168,6 +168,7 @@ class MoveWriter:
                 b.emit(Move(Pipe.MTE2, b.target(ring, piece.size), tile.operand, 1, piece.size, aligned=tile.aligned))
                 b.commit(ring)
                 b.receive(ring)
+                b.emit(Scalar(0, "indices", srcs=(b.source(ring, piece.size),)))
                 b.release(ring)
 
     def _gm(self, ref: Ref, at: Affine, bytes: int, burst: int, ratio: tuple[int, int]) -> Tile:
@@ -200,6 +201,7 @@ def _scalar_block(b: BlockBuilder, work: ScalarWork, elements: int) -> Block:
         pipes = (Pipe.MTE2, Pipe.S) if number < len([r for r in work.inputs if r.bytes]) else (Pipe.S, Pipe.MTE3)
         rings.append((ref, size, b.ring(f"part{number}", *pipes, 2, (Buffer.UB, align(size, BLOCK_BYTES)))))
     with b.loop("t", tiles) as i:
+        read: list[Operand] = []
         for ref, size, ring in rings:
             b.acquire(ring)
             if ring.producer is Pipe.MTE2:
@@ -207,7 +209,9 @@ def _scalar_block(b: BlockBuilder, work: ScalarWork, elements: int) -> Block:
                 b.emit(Move(Pipe.MTE2, b.target(ring, tile.bytes), tile.operand, 1, tile.bytes, aligned=tile.aligned))
                 b.commit(ring)
                 b.receive(ring)
-        b.emit(Scalar(ceil_div(elements, tiles) * work.cycles_per_element, "element by element"))
+                read.append(b.source(ring, size))
+        made = tuple(b.target(ring, size) for _, size, ring in rings if ring.producer is Pipe.S)
+        b.emit(Scalar(ceil_div(elements, tiles) * work.cycles_per_element, "element by element", dsts=made, srcs=tuple(read)))
         for ref, size, ring in rings:
             if ring.producer is Pipe.MTE2:
                 b.release(ring)

@@ -23,6 +23,7 @@ from ascendsim.isa.instructions import (
     Move,
     Operand,
     Pipe,
+    Scalar,
     SetFlag,
     Statement,
     Vector,
@@ -113,9 +114,13 @@ def _renamed(body: Iterable[Statement], prefix: str) -> Iterator[Statement]:
             case Move() | Img2Col():
                 yield replace(item, dst=name(item.dst), src=name(item.src))
             case Mmad():
-                yield replace(item, dst=name(item.dst), a=name(item.a), b=name(item.b))
+                bias = None if item.bias is None else name(item.bias)
+                yield replace(item, dst=name(item.dst), a=name(item.a), b=name(item.b), bias=bias)
             case Vector():
                 yield replace(item, dst=name(item.dst), srcs=tuple(name(source) for source in item.srcs))
+            case Scalar():
+                dsts, srcs = (tuple(name(operand) for operand in side) for side in (item.dsts, item.srcs))
+                yield replace(item, dsts=dsts, srcs=srcs)
             case SetFlag() | WaitFlag():
                 yield replace(item, flag=prefix + item.flag)
             case _:

@@ -124,11 +124,6 @@ def emit_steps(
     """
     for number, step in enumerate(steps):
         elements, calls = counts[step.over]
-        if step.op == SCALAR:
-            b.order(Pipe.V, Pipe.S, "scalar")
-            b.emit(Scalar(elements * calls * step.count * b.soc.issue.scalar_element_cycles, "element by element"))
-            b.order(Pipe.S, Pipe.V, "scalar")
-            continue
         into = (
             target
             if scratch is None or number == len(steps) - 1
@@ -139,4 +134,12 @@ def emit_steps(
             if number == 0 or scratch is None
             else (b.source(scratch, min(elements * calls * step.dtype.itemsize, scratch.slot_bytes)), *sources[1:])
         )
-        b.emit(Vector(step.op, step.dtype.value, elements, into, read, calls * step.count))
+        if step.op != SCALAR:
+            b.emit(Vector(step.op, step.dtype.value, elements, into, read, calls * step.count))
+            continue
+        if number == 0 or steps[number - 1].op != SCALAR:
+            b.order(Pipe.V, Pipe.S, "scalar")
+        cycles = elements * calls * step.count * b.soc.issue.scalar_element_cycles
+        b.emit(Scalar(cycles, "element by element", dsts=(into,), srcs=read))
+        if number == len(steps) - 1 or steps[number + 1].op != SCALAR:
+            b.order(Pipe.S, Pipe.V, "scalar")
