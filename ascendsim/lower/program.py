@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from ascendsim.core.errors import AscendSimError, CompileError, UnsupportedOperatorError
 from ascendsim.graph.ir import Graph, Node
@@ -13,6 +14,7 @@ from ascendsim.lower.accesses import accesses_of
 from ascendsim.lower.engine import check_static, with_workspace, workspace_name
 from ascendsim.lower.fused import ChainWork, ScopeLowering
 from ascendsim.lower.memory import MemoryOptions, TaskOrder, plan_memory, takeovers
+from ascendsim.lower.needed_flags import with_needed_flags
 from ascendsim.lower.streams import StreamOptions, with_streams
 from ascendsim.lower.templates.cube import cube_options, lower_cube, vector_rest
 from ascendsim.lower.templates.cube_pair import lower_pair, pair_options
@@ -187,6 +189,7 @@ class Lowering:
             options = cube_options(work, self.soc, self.expansion)
         else:
             options = pair_options(work, self.soc, self.expansion)
+        options = [partial(_trimmed, make) for make in options]
         if option is None and self.tilings is not None:
             option = self.tilings.choose(work, options)
         number = option or 0
@@ -194,10 +197,14 @@ class Lowering:
             raise CompileError("the tiling of a task", f"must be one of {len(options)}", str(number), "compile the model again")
         rest = vector_rest(work, self.soc) if isinstance(work, CubeWork) else None
         stages = [replace(options[number](), option=number if len(options) > 1 else -1)]
-        return stages if rest is None else [*stages, lower_vector(rest, self.soc, self.expansion)]
+        return stages if rest is None else [*stages, with_needed_flags(lower_vector(rest, self.soc, self.expansion))]
 
     def stages(self, work: Work) -> list[Stage]:
         """Blocks for any work of the AI Core, one stage a task, with the closed form's tilings."""
+        return [with_needed_flags(stage) for stage in self._with_all_flags(work)]
+
+    def _with_all_flags(self, work: Work) -> list[Stage]:
+        """The same; what orders nothing in a part of a sequence may do so when it runs again."""
         if isinstance(work, CubeWork):
             stages, rest = lower_cube(work, self.soc, self.expansion)
             return stages if rest is None else [*stages, lower_vector(rest, self.soc, self.expansion)]
@@ -210,26 +217,29 @@ class Lowering:
         if isinstance(work, ScalarWork):
             return [lower_scalar(work, self.soc)]
         if isinstance(work, SequenceWork):
-            return [self._bounded(stage, work) for stage in self._sequence(work)]
+            return [_bounded(stage, work.repeat) for stage in self._sequence(work)]
         raise CompileError("work", "must be work of the AI Core", type(work).__name__)
 
     def _sequence(self, work: SequenceWork) -> list[Stage]:
         inside = Lowering(buffers_for(self.soc, len(work.parts)))
-        parts = [inside.stages(part) for part in work.parts]
+        parts = [inside._with_all_flags(part) for part in work.parts]
         if any(len(stages) != 1 for stages in parts) or len({stages[0].kind for stages in parts}) != 1:
-            return [stage for _ in range(work.repeat) for part in work.parts for stage in self.stages(part)]
+            return [stage for _ in range(work.repeat) for part in work.parts for stage in self._with_all_flags(part)]
         return join_stages([stages[0] for stages in parts], work.repeat, inside.soc)
-
-    def _bounded(self, stage: Stage, work: SequenceWork) -> Stage:
-        """Repeats walk over slices of tensors: what is touched in all is bounded by the bytes that move."""
-        if work.repeat == 1:
-            return stage
-        return replace(stage, sizes={region: bytes * work.repeat for region, bytes in stage.sizes.items()})
 
     def _ai_cpu_task(self, name: str, work: AiCpuWork) -> Task:
         accesses = _whole(work.inputs, False) + _whole(work.outputs, True)
         micros = work.elements * work.operations / self.soc.ai_cpu.elements_per_us
         return Task(0, name, TaskKind.AI_CPU, accesses=accesses, cpu_us=micros)
+
+
+def _bounded(stage: Stage, repeat: int) -> Stage:
+    """Repeats walk over slices of tensors: what is touched in all is bounded by the bytes that move."""
+    return replace(stage, sizes={region: bytes * repeat for region, bytes in stage.sizes.items()})
+
+
+def _trimmed(make: Callable[[], Stage]) -> Stage:
+    return with_needed_flags(make())
 
 
 def _whole(refs: Sequence[Ref], write: bool) -> tuple[Access, ...]:

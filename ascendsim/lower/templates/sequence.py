@@ -96,7 +96,8 @@ def _joined(blocks: Sequence[tuple[int, Block]], repeat: int, pieces_soc: SocSpe
     for number, block in blocks:
         prefix = f"p{number}_"
         body.extend(_renamed(block.body, prefix))
-        body += [SetFlag(store, drain.name), WaitFlag(Pipe.MTE2, drain.name)]
+        if repeat > 1 or number < blocks[-1][0]:
+            body += [SetFlag(store, drain.name), WaitFlag(Pipe.MTE2, drain.name)]
         allocations.extend(replace(allocation, name=prefix + allocation.name) for allocation in moved_to_piece(block, number, pieces_soc))
         flags.extend(replace(flag, name=prefix + flag.name) for flag in block.flags)
     whole = (Loop("step", repeat, tuple(body)),) if repeat > 1 else tuple(body)
@@ -123,5 +124,3 @@ def _renamed(body: Iterable[Statement], prefix: str) -> Iterator[Statement]:
                 yield replace(item, dsts=dsts, srcs=srcs)
             case SetFlag() | WaitFlag():
                 yield replace(item, flag=prefix + item.flag)
-            case _:
-                yield item
