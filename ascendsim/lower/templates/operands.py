@@ -2,37 +2,46 @@
 
 from __future__ import annotations
 
+from operator import itemgetter
+
 from ascendsim.core.formats import BLOCK_BYTES, FRACTAL_ROWS, Format, c0, ceil_div
 from ascendsim.isa.instructions import ZERO, Affine, Move, Pipe
 from ascendsim.lower.emit import BlockBuilder, Ring, plus, times
 from ascendsim.lower.templates.conv import FRACTAL_BYTES, kernel_rows, skips_rows, taps, window
-from ascendsim.lower.templates.stage import Tile
+from ascendsim.lower.templates.stage import TRANSACTION_BYTES, Tile
 from ascendsim.opset.work import ConvGeometry, RawImage, Ref
 
 
 def fitted(builder: BlockBuilder, tile: Tile, ref: Ref) -> Tile:
-    """The tile moved inside its region.
+    """The tile moved inside its region, so that it still is somewhere else with every trip of a loop that moves it.
 
-    Runs at the border of a feature map (halo) and operands that the device stores in a packed form (grouped weights) may reach
-    beyond the tensor; their bytes are moved all the same, from inside of it.
+    Runs at the border of a feature map (halo), chunks of k that end in padding, and operands that the device stores in a packed form
+    (grouped weights) may reach beyond the tensor; their bytes are moved all the same, from inside of it.
     """
-    span = tile.operand.bytes
-    if builder.largest(tile.offset) + span <= ref.bytes:
+    if builder.largest(tile.offset) + tile.operand.bytes <= ref.bytes:
         return tile
-    if span <= ref.bytes:
-        last = builder.largest(Affine(0, tile.offset.terms))
-        if last + span <= ref.bytes:
-            return Tile(tile.region, Affine(ref.bytes - span - last, tile.offset.terms), tile.bursts, tile.burst_bytes, tile.stride)
-        return Tile(tile.region, ZERO, tile.bursts, tile.burst_bytes, tile.stride)
-    if tile.bytes <= ref.bytes:
-        return Tile(
-            tile.region,
-            ZERO,
-            tile.bursts,
-            tile.burst_bytes,
-            max(tile.burst_bytes, (ref.bytes - tile.burst_bytes) // max(1, tile.bursts - 1)),
-        )
-    return Tile(tile.region, ZERO, 1, ref.bytes)
+    if tile.bytes >= ref.bytes:
+        return Tile(tile.region, ZERO, 1, ref.bytes)
+    grain = TRANSACTION_BYTES if tile.aligned else 1
+    offset = _within(builder, tile.offset, ref.bytes - tile.bytes, grain)
+    if not tile.stride:
+        return Tile(tile.region, offset, tile.bursts, tile.burst_bytes)
+    between = (ref.bytes - builder.largest(offset) - tile.burst_bytes) // max(1, tile.bursts - 1)
+    stride = max(tile.burst_bytes, min(tile.stride, between // grain * grain))
+    return Tile(tile.region, offset, tile.bursts, tile.burst_bytes, stride)
+
+
+def _within(builder: BlockBuilder, offset: Affine, room: int, grain: int) -> Affine:
+    """The offset, never above `room`: what is too much goes off the constant part first, then off the shortest steps."""
+    base = max(0, offset.base - max(0, builder.largest(offset) - room)) // grain * grain
+    excess = builder.largest(Affine(base, offset.terms)) - room
+    steps = []
+    for name, step in sorted(offset.terms, key=itemgetter(1)):
+        turns = builder.largest(Affine(0, ((name, 1),)))
+        shorter = max(0, step - ceil_div(excess, turns)) // grain * grain if excess > 0 else step
+        excess -= (step - shorter) * turns
+        steps.append((name, shorter))
+    return plus(Affine(base, tuple(steps)))
 
 
 def matrix_tile(ref: Ref, stored: tuple[int, int], rows: tuple[Affine, int], cols: tuple[Affine, int], base: Affine) -> Tile:
