@@ -14,6 +14,7 @@ from ascendsim.isa.program import CoreKind, TaskKind
 from ascendsim.lower.templates.conv import run_lengths, window
 from ascendsim.lower.templates.cube import lower_cube, product_of
 from ascendsim.lower.templates.product import Product, rates_of
+from ascendsim.lower.templates.stage import Stage
 from ascendsim.lower.templates.steps import Expansion
 from ascendsim.lower.templates.tiling import FEW, NEAR, best_tilings, candidates
 from ascendsim.machine import run
@@ -131,6 +132,20 @@ def test_a_map_that_fits_no_buffer_is_a_compile_error() -> None:
     soc = load("Ascend310", {"buffers.l1": 65536})
     with pytest.raises(CompileError, match="must fit its smallest tile and 4 bytes a column"):
         lowered(convolution(64, 4096, 64, 7, 1, 3), soc)
+
+
+@pytest.mark.parametrize("sizes", [(64, 64, 30000), (16, 16, 16), (300, 200, 100), (40, 2000, 16)])
+def test_the_bytes_that_are_missing_are_those_that_would_do(sizes: tuple[int, int, int]) -> None:
+    def lower(bytes: int) -> list[Stage]:
+        soc = load("Ascend310", {"buffers.l1": bytes})
+        return lowered(matmul(*sizes, soc), soc)
+
+    with pytest.raises(CompileError, match="must fit its smallest tile") as caught:
+        lower(1024)
+    wanted = int(str(caught.value).split("about ")[1].split()[0])
+    assert lower(wanted)
+    with pytest.raises(CompileError, match="must fit its smallest tile"):
+        lower(wanted - 1)
 
 
 @pytest.mark.parametrize("chip", ["Ascend310", "Ascend310P3", "Ascend910A"])

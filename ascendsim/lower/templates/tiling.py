@@ -85,7 +85,7 @@ def _search(product: Product, rates: Rates) -> tuple[Tiling, ...]:
             break
     else:
         columns = min(share[3] for share in shares(product, rates.cores))
-        least = a_bytes(product.conv, ROWS, 1) * 2 + column_bytes(columns)
+        least = smallest_tile_bytes(product) + column_bytes(columns)
         raise CompileError(
             "a convolution or matmul",
             f"must fit its smallest tile and 4 bytes a column of a core's share into L1 ({rates.l1} bytes)",
@@ -121,6 +121,14 @@ def candidates(product: Product, rates: Rates, smallest: int = 2, within: float 
                     for tiling in _fill_l1(product, rates, share, tile_m, tile_n, hold, accumulators, within * best):
                         best = min(best, tiling.cycles)
                         yield tiling
+
+
+def smallest_tile_bytes(product: Product) -> int:
+    """Room in L1 for the operands of 16 x 16 results: two chunks of what streams, beside what is held if that is less."""
+    unit = chunk_units(product.conv)[-1]
+    a, b = a_bytes(product.conv, ROWS, unit), product.b_blocks(ROWS) * FRACTAL_BYTES * unit
+    held_a, held_b = a_bytes(product.conv, ROWS, product.k_blocks), product.b_blocks(ROWS) * FRACTAL_BYTES * product.k_blocks
+    return min(2 * (a + b), 2 * a + held_b, held_a + 2 * b)
 
 
 def column_bytes(columns: int) -> int:

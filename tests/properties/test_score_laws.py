@@ -1,0 +1,212 @@
+"""The closed form of tilings against what their programs do: if one figure of the chip counts and all others are free, they agree.
+
+What an instruction takes is asked of `isa.costs`, what moves is read off the program. A tiling whose tiles and chunks cut everything
+evenly is counted exactly; others nearly, since the closed form takes all tiles for whole ones in places.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import fields, replace
+from functools import cache
+from random import Random
+
+import pytest
+
+from ascendsim.isa.costs import cost
+from ascendsim.isa.instructions import Mmad, Pipe, SetFlag, WaitFlag
+from ascendsim.isa.program import CoreKind
+from ascendsim.isa.walk import in_order
+from ascendsim.lower.templates.cube import cube_stage, product_of
+from ascendsim.lower.templates.product import Product, Rates, rates_of
+from ascendsim.lower.templates.score import score
+from ascendsim.lower.templates.steps import Expansion
+from ascendsim.lower.templates.tiling import NEAR, Tiling, candidates, least_cycles, loading_cycles
+from ascendsim.lower.templates.traffic import dram_bytes
+from ascendsim.soc import load
+from tests.support.coverage import length, transfers, union
+from tests.support.random_cubes import CHIPS, CubeProgram, convolution, cube_programs, matmul
+
+RATES = ("l1_to_l0a", "l1_to_l0b", "out", "port_in", "port_out", "l2_share", "dram", "vector", "cut_rows", "cut_ragged")
+CYCLES = ("latency", "start", "load2d_gap", "load3d_head", "mmad_gap", "per_block", "dispatch")
+
+
+def free(rates: Rates) -> Rates:
+    """A chip on which nothing takes time."""
+    names = {field.name for field in fields(rates)}
+    changes = {**dict.fromkeys(RATES, math.inf), **dict.fromkeys(CYCLES, 0), "odd_penalty": False, "unaligned": 1.0}
+    return replace(rates, **{name: value for name, value in changes.items() if name in names})  # type: ignore[arg-type]
+
+
+def cycles_of(made: CubeProgram, rates: Rates) -> float:
+    return tiling_cycles(made.product, made.tiling, rates)
+
+
+def tiling_cycles(product: Product, tiling: Tiling, rates: Rates) -> float:
+    share = tiling.share_batch, tiling.share_images, tiling.share_m, tiling.share_n
+    sizes = tiling.tile_m, tiling.tile_n, tiling.chunk_k, tiling.step_k
+    return score(product, rates, share, *sizes, tiling.hold, tiling.accumulators, tiling.band_m)
+
+
+def is_even(made: CubeProgram) -> bool:
+    """Whether the tiling cuts everything evenly."""
+    tiling, product = made.tiling, made.product
+    axes = (
+        (tiling.share_m, tiling.tile_m),
+        (tiling.share_n, tiling.tile_n),
+        (product.k_blocks, tiling.chunk_k),
+        (tiling.chunk_k, tiling.step_k),
+    )
+    return not any(whole % part for whole, part in axes)
+
+
+@cache
+def busy() -> tuple[tuple[CubeProgram, Rates, Counter[Pipe], int], ...]:
+    """Programs with their rates, what each pipe is busy for if instructions start at no cost, and their mmads."""
+    found = []
+    for made in cube_programs():
+        soc = load(made.soc.name, {"ai_cores": 1, "issue.instruction_start_ns": 0})
+        pipes: Counter[Pipe] = Counter()
+        mmads = 0
+        for item, _ in in_order(made.block.body):
+            if not isinstance(item, SetFlag | WaitFlag):
+                pipes[item.pipe] += cost(item, soc, made.block.core).occupancy
+                mmads += isinstance(item, Mmad)
+        found.append((made, rates_of(soc, "float16"), pipes, mmads))
+    return tuple(found)
+
+
+def test_computing() -> None:
+    for made, rates, pipes, mmads in busy():
+        counted = replace(free(rates), per_block=rates.per_block, mmad_gap=rates.mmad_gap, odd_penalty=rates.odd_penalty)
+        slack = 1e-9 if is_even(made) else 0.1
+        assert cycles_of(made, counted) == pytest.approx(pipes[Pipe.M], rel=slack), made
+        starts = cycles_of(made, replace(free(rates), start=1.0))
+        if is_even(made):  # two loads start for every mmad, and a few things once a tile
+            assert 2 * mmads <= starts <= 2 * mmads + 4 * mmads + 8, made
+
+
+def test_bringing_operands_to_the_cube() -> None:
+    for made, rates, pipes, _ in busy():
+        ports = {name: getattr(rates, name) for name in ("l1_to_l0a", "l1_to_l0b", "load2d_gap", "load3d_head")}
+        slack = 1e-9 if is_even(made) and made.work.bias is None else 0.1 if is_even(made) else 0.26
+        assert cycles_of(made, replace(free(rates), **ports)) == pytest.approx(pipes[Pipe.MTE1], rel=slack), made
+
+
+def test_the_way_out_through_the_vector_unit() -> None:
+    for made, rates, pipes, _ in busy():
+        if made.block.core is CoreKind.AI and made.product.m * made.product.n >= 4000 and not made.work.epilogue and not made.work.sums:
+            counted = replace(free(rates), out=rates.out, vector=rates.vector)
+            assert cycles_of(made, counted) == pytest.approx(pipes[Pipe.V], rel=0.15), made
+
+
+def moved(made: CubeProgram, *regions: str) -> tuple[int, int]:
+    """Bytes that the program moves of some regions, and different ones."""
+    spans = [transfers(made.block, region, region in ("c", "side")) for region in regions]
+    return int(sum((span[:, 1] - span[:, 0]).sum() for span in spans)), sum(length(union(span)) for span in spans)
+
+
+def blocked() -> Iterator[tuple[CubeProgram, Rates]]:
+    """Programs whose operands come in whole blocks and that read no halo: what they move is exactly what the closed form counts."""
+    for made, rates, *_ in busy():
+        if not made.soc.split_cores and made.work.conv is None and not made.work.a_shared:
+            yield made, rates
+
+
+def test_moving_through_the_ports_of_a_core() -> None:
+    for made, rates in blocked():
+        slack = 1e-9 if is_even(made) else 0.3
+        read = cycles_of(made, replace(free(rates), port_in=2.0, l2_size=0))
+        assert read == pytest.approx(moved(made, "a", "b", "e_all")[0] / 2, rel=max(slack, 0.13)), made
+        stored = cycles_of(made, replace(free(rates), port_out=2.0, l2_size=0))
+        tile = made.tiling.tile_m * made.tiling.tile_n
+        whole = made.product.m * made.product.n * made.product.batch * made.product.images
+        padding = moved(made, "c")[0] / (whole * made.work.out.dtype.itemsize)
+        wanted = moved(made, "c", "side")[0] / 2 / padding
+        assert (
+            wanted <= stored <= 1.3 * wanted + 2 * (tile + 512 + 16 * max(made.tiling.tile_m, made.tiling.tile_n)) * made.product.batch
+        ), made
+
+
+def test_bytes_from_dram() -> None:
+    """Without L2 all that moves comes from DRAM, with a large one each byte once."""
+    for made, rates in blocked():
+        if rates.l2_managed:
+            continue
+        tiling = made.tiling
+        share = tiling.share_batch, tiling.share_images, tiling.share_m, tiling.share_n
+        sizes = (tiling.tile_m, tiling.tile_n), tiling.hold
+        assert sum(dram_bytes(made.product, 1 << 50, share, *sizes)) == moved(made, "a", "b")[1], made
+        assert sum(dram_bytes(made.product, 0, share, *sizes)) == moved(made, "a", "b")[0], made
+
+
+def test_what_is_hidden_behind_the_slowest_pipe_counts_an_eighth() -> None:
+    """16 x 16 x 16 once: 800 cycles on the Cube, 400 of loading, 80 on the way out, and so with memory."""
+    product = Product(1, 1, 16, 16, 1, None, 2, "float16")
+    nothing = free(rates_of(load("Ascend310"), "float16"))
+    tiling = Tiling(1, 1, 16, 16, 16, 16, 1, 1, "", 2, 0.0, 16)
+    cube, loads = replace(nothing, per_block=800), replace(nothing, l1_to_l0a=512 / 400)
+    assert tiling_cycles(product, tiling, cube) == 800
+    assert tiling_cycles(product, tiling, loads) == 400
+    assert tiling_cycles(product, tiling, replace(cube, l1_to_l0a=512 / 400)) == 850
+    assert (
+        tiling_cycles(product, tiling, replace(cube, l1_to_l0a=512 / 400, out=1024 / 80)) == 800 + (400 + 80) / 8 + 80
+    )  # and the last one leaves
+
+
+@cache
+def searched() -> tuple[tuple[Product, Rates, tuple[Tiling, ...]], ...]:
+    """Products on whole chips with all their tilings."""
+    random, found = Random(3), []
+    for number in range(16):
+        soc = load(CHIPS[number % len(CHIPS)])
+        work = matmul(random, soc, 900) if number % 8 < 4 else convolution(random)
+        product, rates = product_of(work, soc), rates_of(soc, "float16")
+        found.append((product, rates, tuple(candidates(product, rates, 1))))
+    return tuple(found)
+
+
+def test_nothing_is_left_out_that_could_be_best() -> None:
+    for product, rates, every in searched():
+        best = min(tiling.cycles for tiling in every)
+        for tiling in every:
+            share = tiling.share_batch, tiling.share_images, tiling.share_m, tiling.share_n
+            assert tiling.cycles >= least_cycles(product, rates, share) * (1 - 1e-9)
+            assert tiling.cycles >= loading_cycles(product, rates, share, tiling.tile_m, tiling.tile_n) * 0.7
+            assert tiling.cycles == tiling_cycles(product, tiling, rates)
+        near = {tiling for tiling in every if tiling.cycles <= NEAR * best}
+        assert {tiling for tiling in candidates(product, rates, 1, NEAR) if tiling.cycles <= NEAR * best} == near
+
+
+def test_a_chip_that_is_twice_as_fast_takes_half_the_cycles() -> None:
+    for product, rates, every in searched():
+        faster = replace(rates, **{name: getattr(rates, name) * 2 for name in RATES if hasattr(rates, name)})
+        faster = replace(faster, **{name: getattr(rates, name) / 2 for name in CYCLES})
+        for tiling in Random(5).sample(every, min(20, len(every))):
+            if not rates.odd_penalty:
+                assert tiling_cycles(product, tiling, faster) == pytest.approx(tiling.cycles / 2)
+
+
+def test_no_figure_that_gets_better_makes_a_tiling_slower() -> None:
+    """But for a little: loads that wait for a full queue wait for longer behind a Cube that is quicker."""
+    for product, rates, every in searched():
+        for tiling in Random(7).sample(every, min(6, len(every))):
+            for name in (*RATES, *CYCLES, "unaligned", "queue"):
+                if hasattr(rates, name):
+                    value = getattr(rates, name)
+                    better = replace(rates, **{name: value * 2 if name not in CYCLES else value / 2})
+                    assert tiling_cycles(product, tiling, better) <= tiling.cycles * 1.03, (name, tiling)
+
+
+def test_one_more_block_costs_its_dispatch() -> None:
+    for number in range(12):
+        random, soc = Random(number), load(CHIPS[number % len(CHIPS)])
+        work = matmul(random, soc) if number % 2 else convolution(random)
+        product = product_of(work, soc)
+        every = list(candidates(product, rates_of(soc, "float16"), 1))
+        tiling = random.choice(every)
+        blocks = sum(group.count for group in cube_stage(work, product, tiling, soc, Expansion(soc)).groups)
+        assert 1 <= blocks <= soc.ai_cores
+        assert tiling_cycles(product, tiling, replace(free(rates_of(soc, "float16")), dispatch=3)) == 3 * blocks
