@@ -13,6 +13,7 @@ from dataclasses import fields, replace
 from functools import cache
 from random import Random
 
+import numpy as np
 import pytest
 
 from ascendsim.isa.costs import cost
@@ -25,8 +26,12 @@ from ascendsim.lower.templates.score import score
 from ascendsim.lower.templates.steps import Expansion
 from ascendsim.lower.templates.tiling import NEAR, Tiling, candidates, least_cycles, loading_cycles
 from ascendsim.lower.templates.traffic import dram_bytes
+from ascendsim.machine import run
 from ascendsim.soc import load
 from tests.support.coverage import length, transfers, union
+from tests.support.lowering import convolution as square_convolution
+from tests.support.lowering import matmul as plain_matmul
+from tests.support.lowering import program_of
 from tests.support.random_cubes import CHIPS, CubeProgram, convolution, cube_programs, matmul
 
 RATES = ("l1_to_l0a", "l1_to_l0b", "out", "port_in", "port_out", "l2_share", "dram", "vector", "cut_rows", "cut_ragged")
@@ -210,3 +215,48 @@ def test_one_more_block_costs_its_dispatch() -> None:
         blocks = sum(group.count for group in cube_stage(work, product, tiling, soc, Expansion(soc)).groups)
         assert 1 <= blocks <= soc.ai_cores
         assert tiling_cycles(product, tiling, replace(free(rates_of(soc, "float16")), dispatch=3)) == 3 * blocks
+
+
+@pytest.mark.parametrize("l2", ["256KiB", "512KiB", "1MiB", "3MiB"])
+def test_bytes_from_dram_are_those_of_the_machine(l2: str) -> None:
+    """Also where L2 holds a part of what a loop comes back to, for one core and for several."""
+    random = Random(2)
+    for cores in (1, 8):
+        soc = load("Ascend310P3", {"l2.size": l2, "ai_cores": cores})
+        work = plain_matmul(1024, 512, 768, soc)
+        product, rates = product_of(work, soc), rates_of(soc, "float16")
+        every = list(candidates(product, rates))
+        for hold in ("", "a", "b"):
+            for tiling in random.sample([one for one in every if one.hold == hold], 5):
+                share = tiling.share_batch, tiling.share_images, tiling.share_m, tiling.share_n
+                formula = dram_bytes(product, rates.l2_size, share, (tiling.tile_m, tiling.tile_n), hold)
+                trace = run(program_of([cube_stage(work, product, tiling, soc, Expansion(soc))]), soc)
+                assert sum(formula) == pytest.approx(trace.tasks[0].read_bytes["ddr"], rel=1e-6), tiling
+
+
+WORKS = (
+    lambda soc: plain_matmul(512, 768, 512, soc),
+    lambda soc: plain_matmul(16, 2048, 1000, soc),
+    lambda soc: square_convolution(64, 28, 128, 3, 1, 1),
+    lambda soc: square_convolution(256, 14, 512, 1),
+    lambda soc: square_convolution(3, 112, 64, 7, 2, 3),
+)
+
+
+@pytest.mark.parametrize(("chip", "rank"), [("Ascend310", 0.95), ("Ascend310P3", 0.9), ("Ascend910A", 0.85)])
+def test_tilings_are_ranked_as_on_the_machine(chip: str, rank: float) -> None:
+    soc, random = load(chip), Random(2)
+    scores, times = [], []
+    for make in WORKS:
+        work = make(soc)
+        product = product_of(work, soc)
+        every = sorted(candidates(product, rates_of(soc, "float16")), key=lambda tiling: tiling.cycles)
+        near = [tiling for tiling in every if tiling.cycles < 4 * every[0].cycles]
+        for tiling in random.sample(near, min(8, len(near))):
+            trace = run(program_of([cube_stage(work, product, tiling, soc, Expansion(soc))]), soc)
+            record = trace.tasks[0]
+            scores.append(tiling.cycles)
+            times.append(float((record.end - record.start) * trace.tick_seconds) * soc.frequency_mhz * 1e6)
+    assert all(0.55 < score / time < 1.7 for score, time in zip(scores, times, strict=True))
+    ranks = np.argsort(np.argsort(scores)), np.argsort(np.argsort(times))
+    assert np.corrcoef(*ranks)[0, 1] > rank
