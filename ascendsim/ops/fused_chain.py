@@ -205,18 +205,24 @@ def _channel_rows(members: Sequence[_Member], root: Callable[[Tensor], Tensor], 
 
 
 def _cut(space: ChainSpace, made: Collection[Tensor], channel_rows: frozenset[int] = frozenset()) -> _Cut | None:
-    """Rows and columns: reductions decide; else the place where the fewest tensors lie across, by preference that of the channels."""
+    """Rows and columns: reductions decide; else the place where the fewest tensors lie across, by preference that of the channels.
+
+    Of equal places it is the one where the most tensors have one value for every column or for every row: what has fewer would be
+    repeated inside of a row, whose tiles then are as long as UB allows and hold such operands at their full length.
+    """
     last = len(space.sizes) - 1
     if space.folded:
         columns = space.folded if last in space.folded else frozenset(range(last + 1)) - space.folded
         return _Cut(columns, "cols" if last in space.folded else "rows")
     parts = [tensor for tensor, axes in space.axes.items() if 0 < len(axes) <= last]
-    best: tuple[tuple[int, bool, int], _Cut] | None = None
+    best: tuple[tuple[int, bool, int, int], _Cut] | None = None
     for start in range(last + 1):
         cut = _Cut(frozenset(range(start, last + 1)), "none")
         across = [tensor for tensor in parts if cut.over(space, tensor) is None]
         elsewhere = bool(channel_rows) and math.prod(space.sizes[:start]) not in channel_rows
-        price = (sum(tensor in made for tensor in across), elsewhere, sum(tensor.elements for tensor in across))
+        whole = (tuple(range(start)), tuple(range(start, last + 1)))
+        misfits = sum(space.axes[tensor] not in whole for tensor in parts)
+        price = (sum(tensor in made for tensor in across), elsewhere, sum(tensor.elements for tensor in across), misfits)
         if best is None or price < best[0]:
             best = (price, cut)
     if best is None:

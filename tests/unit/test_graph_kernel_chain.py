@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import numpy as np
@@ -70,6 +71,33 @@ def test_steps_follow_each_other_and_only_ends_are_streams() -> None:
     assert overs(work) == {"x": "all", "y": "all"}
     assert (work.rows * work.cols, work.reduces, work.sweeps) == (800, "none", 1)
     assert len(overs(work_of(graph))) == 4  # constants that are read from memory
+
+
+@pytest.mark.parametrize(
+    ("shape", "small", "rows", "over"), [((6, 4, 8), (8,), 24, "col"), ((6, 4, 8), (6, 1, 1), 6, "row"), ((6, 4, 8), (4, 8), 6, "col")]
+)
+def test_a_small_operand_has_one_value_for_every_row_or_every_column(
+    shape: tuple[int, ...], small: tuple[int, ...], rows: int, over: str
+) -> None:
+    """Whatever the shapes before and behind are, the cut is that of the sum by itself."""
+    b = builder()
+    x, y = b.input("x", (math.prod(shape),)), b.input("y", small)
+    total = b.op("Add", b.op("Reshape", x, list(shape)), y)
+    b.output(b.op("Reshape", total, [math.prod(shape[:-1]), shape[-1]]), "z")
+    work = work_of(b.build())
+    assert work is not None
+    assert (work.rows, overs(work)["y"]) == (rows, over)
+
+
+def test_the_cut_is_where_most_small_operands_fit() -> None:
+    b = builder()
+    x = b.input("x", (6, 4, 8))
+    for number, shape in enumerate([(6, 1, 1), (8,), (6, 4, 1)]):
+        x = b.op("Add", x, b.input(f"y{number}", shape))
+    b.output(x, "z")
+    work = work_of(b.build())
+    assert work is not None
+    assert (work.rows, overs(work)) == (24, {"x": "all", "y0": "row", "y1": "col", "y2": "row", "z": "all"})
 
 
 def test_a_tensor_that_is_read_outside_is_written_once_and_still_used_inside() -> None:
