@@ -80,7 +80,7 @@ def check_block(block: Block, soc: SocSpec, memory: MemoryPlan | None = None) ->
 
 def _check_allocations(allocations: Sequence[Allocation], soc: SocSpec) -> None:
     names: set[str] = set()
-    by_buffer: dict[Buffer, list[Allocation]] = {}
+    by_buffer: dict[tuple[int, Buffer], list[Allocation]] = {}
     for allocation in allocations:
         subject = f"allocation {allocation.name!r}"
         if allocation.name in names:
@@ -96,8 +96,8 @@ def _check_allocations(allocations: Sequence[Allocation], soc: SocSpec) -> None:
         if allocation.offset % grain or (allocation.slots > 1 and allocation.slot_bytes % grain):
             where = f"{allocation.slots} x {allocation.slot_bytes} at {allocation.offset}"
             raise CompileError(subject, f"must start at multiples of {grain} B in {allocation.buffer.value}", where, "round it up")
-        by_buffer.setdefault(allocation.buffer, []).append(allocation)
-    for buffer, inside in by_buffer.items():
+        by_buffer.setdefault((allocation.part, allocation.buffer), []).append(allocation)
+    for (_, buffer), inside in by_buffer.items():
         size = buffer_bytes(soc, buffer)
         inside.sort(key=lambda allocation: allocation.offset)
         for first, second in pairwise(inside):

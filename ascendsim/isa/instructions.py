@@ -67,6 +67,7 @@ class Allocation:
     Attributes:
         offset: Byte offset of slot 0 in the buffer.
         slot_bytes: Bytes of one slot.
+        part: Which of the parts of a block it serves that run one after the other; those of different parts may share bytes.
     """
 
     name: str
@@ -74,6 +75,7 @@ class Allocation:
     offset: int
     slot_bytes: int
     slots: int = 1
+    part: int = 0
 
     @property
     def bytes(self) -> int:

@@ -19,7 +19,7 @@ from ascendsim.lower.streams import StreamOptions, with_streams
 from ascendsim.lower.templates.cube import cube_options, lower_cube, vector_rest
 from ascendsim.lower.templates.cube_pair import lower_pair, pair_options
 from ascendsim.lower.templates.movement import lower_movement, lower_scalar
-from ascendsim.lower.templates.sequence import buffers_for, join_stages
+from ascendsim.lower.templates.sequence import join_stages
 from ascendsim.lower.templates.stage import Stage
 from ascendsim.lower.templates.steps import Expansion
 from ascendsim.lower.templates.vector import lower_vector
@@ -221,11 +221,8 @@ class Lowering:
         raise CompileError("work", "must be work of the AI Core", type(work).__name__)
 
     def _sequence(self, work: SequenceWork) -> list[Stage]:
-        inside = Lowering(buffers_for(self.soc, len(work.parts)))
-        parts = [inside._with_all_flags(part) for part in work.parts]
-        if any(len(stages) != 1 for stages in parts) or len({stages[0].kind for stages in parts}) != 1:
-            return [stage for _ in range(work.repeat) for part in work.parts for stage in self._with_all_flags(part)]
-        return join_stages([stages[0] for stages in parts], work.repeat, inside.soc)
+        stages = [stage for part in work.parts for stage in self._with_all_flags(part)]
+        return join_stages(stages, work.repeat)
 
     def _ai_cpu_task(self, name: str, work: AiCpuWork) -> Task:
         accesses = _whole(work.inputs, False) + _whole(work.outputs, True)

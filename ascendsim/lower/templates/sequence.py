@@ -1,18 +1,17 @@
 """Sequence work: parts that run one after the other on the same cores, repeated (recurrent layers).
 
 Where one kind of core runs all parts, they become one block program: the parts' bodies in a loop, and between them a drain (the
-next part's loads wait until the stores before them are complete). Every part has a piece of the on-chip buffers of its own. Cores
-are assumed to reach the end of a part together; the chip's cross-core barrier has no published cost. Where cube and vector cores
-are apart, they meet in global memory, and every part is a task of its own.
+next part's loads wait until the stores before them are complete). What a part leaves in the on-chip buffers is done with by then, so each
+part has them as a whole. Cores are assumed to reach the end of a part together; the chip's cross-core barrier has no published cost. Where
+cube and vector cores are apart, they meet in global memory, and every part is a task of its own.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from itertools import pairwise
+from itertools import groupby, pairwise
 
-from ascendsim.isa.capacity import capacity
 from ascendsim.isa.instructions import (
     Allocation,
     Buffer,
@@ -30,44 +29,28 @@ from ascendsim.isa.instructions import (
     WaitFlag,
 )
 from ascendsim.isa.program import Block, BlockGroup, CoreKind
+from ascendsim.isa.walk import static
 from ascendsim.lower.templates.stage import Stage
-from ascendsim.soc.spec import SocSpec
-
-GRAIN = 512  # bytes; a fractal
 
 
-def buffers_for(soc: SocSpec, parts: int) -> SocSpec:
-    """The chip as one of several parts sees it: its piece of each buffer, in whole fractals."""
+def join_stages(stages: Sequence[Stage], repeat: int) -> list[Stage]:
+    """One stage out of several if their cores are of one kind, else the stages in order, `repeat` times.
 
-    def piece(size: int | None) -> int | None:
-        return None if size is None else size // parts // GRAIN * GRAIN or size
-
-    buffers = soc.buffers
-    smaller = replace(
-        buffers, l0a=piece(buffers.l0a), l0b=piece(buffers.l0b), l0c=piece(buffers.l0c), l1=piece(buffers.l1), ub=piece(buffers.ub)
-    )
-    return replace(soc, buffers=smaller)
-
-
-def moved_to_piece(block: Block, part: int, pieces_soc: SocSpec) -> tuple[Allocation, ...]:
-    """The allocations of a part, in its piece of the buffers."""
-    return tuple(
-        replace(allocation, offset=allocation.offset + part * capacity(pieces_soc, allocation.buffer)) for allocation in block.allocations
-    )
-
-
-def join_stages(stages: Sequence[Stage], repeat: int, pieces_soc: SocSpec) -> list[Stage]:
-    """One stage out of several if their cores are of one kind, else the stages in order, `repeat` times."""
+    Without repeats neighbours on one kind of core are one stage even if others run elsewhere.
+    """
     kinds = {group.block.core for stage in stages for group in stage.groups}
     if len(stages) == 1 and repeat == 1:
         return list(stages)
     if len(kinds) != 1:
-        return [stage for _ in range(repeat) for stage in stages]
+        if repeat > 1:
+            return list(stages) * repeat
+        runs = [list(run) for _, run in groupby(stages, key=lambda stage: stage.groups[0].block.core)]
+        return [stage for run in runs for stage in join_stages(run, 1)]
     sizes: dict[str, int] = {}
     for stage in stages:
         for region, bytes in stage.sizes.items():
             sizes[region] = max(bytes, sizes.get(region, 0))
-    groups = tuple(BlockGroup(_joined(blocks, repeat, pieces_soc), count) for blocks, count in _side_by_side(stages))
+    groups = tuple(BlockGroup(_joined(blocks, repeat), count) for blocks, count in _side_by_side(stages))
     return [Stage(groups, stages[0].kind, sizes)]
 
 
@@ -86,22 +69,40 @@ def _side_by_side(stages: Sequence[Stage]) -> Iterator[tuple[list[tuple[int, Blo
         yield [(part, block) for part, run in enumerate(runs) for start, stop, block in run if start <= first < stop], end - first
 
 
-def _joined(blocks: Sequence[tuple[int, Block]], repeat: int, pieces_soc: SocSpec) -> Block:
+def _joined(blocks: Sequence[tuple[int, Block]], repeat: int) -> Block:
     """The blocks' bodies one after the other, drained in between, in a loop."""
     body: list[Statement] = []
     allocations: list[Allocation] = []
     flags: list[Flag] = []
     store = Pipe.FIX if blocks[0][1].core is CoreKind.CUBE else Pipe.MTE3
-    drain = Flag("drained", store, Pipe.MTE2, 0, 1)
-    for number, block in blocks:
+    drains: dict[Pipe, Flag] = {}
+    for place, (number, block) in enumerate(blocks):
         prefix = f"p{number}_"
         body.extend(_renamed(block.body, prefix))
-        if repeat > 1 or number < blocks[-1][0]:
-            body += [SetFlag(store, drain.name), WaitFlag(Pipe.MTE2, drain.name)]
-        allocations.extend(replace(allocation, name=prefix + allocation.name) for allocation in moved_to_piece(block, number, pieces_soc))
+        if place < len(blocks) - 1 or repeat > 1:
+            for pipe in _starters(blocks[(place + 1) % len(blocks)][1]):
+                drain = drains.setdefault(pipe, Flag(f"drained_{pipe.value}", store, pipe, 0, 1))
+                body += [SetFlag(store, drain.name), WaitFlag(pipe, drain.name)]
+        allocations.extend(replace(allocation, name=prefix + allocation.name, part=number) for allocation in block.allocations)
         flags.extend(replace(flag, name=prefix + flag.name) for flag in block.flags)
     whole = (Loop("step", repeat, tuple(body)),) if repeat > 1 else tuple(body)
-    return Block(whole, tuple(allocations), (*flags, drain), blocks[0][1].core)
+    return Block(whole, tuple(allocations), (*flags, *drains.values()), blocks[0][1].core)
+
+
+def _starters(block: Block) -> list[Pipe]:
+    """Pipes that work on buffers before another pipe of the block tells them to: those that load, or make values of nothing."""
+    signals = {flag.name for flag in block.flags if not flag.initial}
+    told: set[Pipe] = {Pipe.S}  # which counts and works out addresses, or waits for what it reads
+    starters: list[Pipe] = []
+    for item, _ in static(block.body):
+        if item.pipe in told:
+            continue
+        if isinstance(item, WaitFlag):
+            told |= {item.pipe} if item.flag in signals else set()
+        elif not isinstance(item, SetFlag):
+            told.add(item.pipe)
+            starters.append(item.pipe)
+    return starters
 
 
 def _renamed(body: Iterable[Statement], prefix: str) -> Iterator[Statement]:
