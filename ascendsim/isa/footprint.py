@@ -28,6 +28,7 @@ class Stream:
         piece: What the first execution moves; its offset counts from the block's first transfer to or from the region.
         loops: Numbers of the loops around it, outermost first.
         steps: For each of them, by how many bytes a trip moves the offset.
+        phase: Which part of the block it belongs to, where the parts run one after the other and are not repeated.
     """
 
     region: str
@@ -35,6 +36,7 @@ class Stream:
     piece: Piece
     loops: tuple[int, ...]
     steps: tuple[int, ...]
+    phase: int = 0
 
     @property
     def bytes(self) -> int:
@@ -70,6 +72,19 @@ class Footprint:
         """The same with other names of regions."""
         streams, uncached = ([replace(stream, region=names[stream.region]) for stream in all] for all in (self.streams, self.uncached))
         return Footprint(tuple(streams), self.trips, tuple(uncached))
+
+    def in_phase(self, phase: int) -> Footprint:
+        """The transfers through L2 of one phase."""
+        return Footprint(tuple([stream for stream in self.streams if stream.phase == phase]), self.trips)
+
+    def moved(self, write: bool) -> dict[str, int]:
+        """Bytes that pass L2 one way, by region, every visit counted."""
+        totals: dict[str, int] = {}
+        for stream in self.streams:
+            if stream.write is write:
+                size = stream.bytes * math.prod([self.trips[loop] for loop in stream.loops])
+                totals[stream.region] = totals.get(stream.region, 0) + size
+        return totals
 
     def touched(self) -> dict[str, int]:
         """Bytes of each region that the block touches through L2 at all (pieces that overlap in part count several times)."""
@@ -145,6 +160,7 @@ def footprint(block: Block) -> Footprint:
     uncached: list[Stream] = []
     trips: list[int] = []
     starts: dict[str, int] = {}
+    parts = {allocation.name: allocation.part for allocation in block.allocations}
 
     def visit(body: Iterable[Statement], loops: tuple[int, ...], variables: tuple[str, ...]) -> None:
         for statement in body:
@@ -154,13 +170,17 @@ def footprint(block: Block) -> Footprint:
                     visit(statement.body, (*loops, len(trips) - 1), (*variables, statement.variable))
             elif isinstance(statement, Move) and Buffer.GM in (statement.src.buffer, statement.dst.buffer):
                 write = statement.dst.buffer is Buffer.GM
-                operand = statement.dst if write else statement.src
+                operand, inside = (statement.dst, statement.src) if write else (statement.src, statement.dst)
                 offset = operand.offset.base - starts.setdefault(operand.name, operand.offset.base)
                 stride = statement.dst_stride if write else statement.src_stride
                 piece = offset, statement.bursts, statement.burst_bytes, stride
                 steps = dict(operand.offset.terms)
                 kind = streams if statement.cached else uncached
-                kind.append(Stream(operand.name, write, piece, loops, tuple(steps.get(name, 0) for name in variables)))
+                moves = tuple(steps.get(name, 0) for name in variables)
+                kind.append(Stream(operand.name, write, piece, loops, moves, parts.get(inside.name, 0)))
 
     visit(block.body, (), ())
+    outer = {(stream.loops[0], stream.phase) for stream in streams if stream.loops}
+    if len(outer) > len({loop for loop, _ in outer}):  # parts in a loop around them come again and again
+        streams = [replace(stream, phase=0) for stream in streams]
     return Footprint(tuple(streams), tuple(trips), tuple(uncached))

@@ -5,7 +5,7 @@ is resident and not pushed out before it is read hits, what is not is fetched as
 task comes back to it only after more than the capacity has passed). Dirty bytes that the task's own allocations push out load the
 DRAM write link while those allocations run. New data at addresses of a dead region overwrites its lines, so dead intermediate results
 never reach DRAM. Slices of a region (parts of a batch, inputs of a Concat) are kept by themselves and join when the whole is touched.
-Shares are exact fractions.
+A task of several parts is judged part by part, so that a part may find what the one before it has written. Shares are exact fractions.
 
 On chips whose L2 is managed by software (Ascend310) nothing is resident but what the program placed
 (`Program.metadata["l2_placed"]`, names of regions), and weights that it keeps there once they were read ("l2_kept").
@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
 from ascendsim.isa.program import Access, MemoryPlan, Task
@@ -61,8 +61,49 @@ class Shares:
     write_through: Mapping[str, Fraction] = field(default_factory=dict)
     evicted: Fraction = Fraction(0)
 
+    def allocated(self, reads: Iterable[Access], writes: Iterable[Access]) -> Fraction | int:
+        """Bytes for which lines are taken: what misses, and what is written."""
+        missed = sum(part(access.moved_bytes, self.read_miss[access.region]) for access in reads)
+        return missed + sum(access.moved_bytes for access in writes)
+
 
 UNDIVIDED = Shares()
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """Shares of a part of a task, and what it reads and writes."""
+
+    shares: Shares
+    reads: Sequence[Access]
+    writes: Sequence[Access]
+
+
+def in_all(parts: Sequence[Judged]) -> Shares:
+    """The shares of a task whose parts were judged one after the other: of each region on the average over its bytes."""
+    if len(parts) == 1:
+        return parts[0].shares
+    missed = _mean([(access, part.shares.read_miss[access.region]) for part in parts for access in part.reads])
+    through = _mean([(access, part.shares.write_through[access.region]) for part in parts for access in part.writes])
+    spread: dict[str, Fraction] = {}
+    for region in missed:
+        found = [part.shares.read_spread.get(region) for part in parts if any(access.region == region for access in part.reads)]
+        listed = [most for most in found if most is not None]
+        if len(listed) == len(found):
+            spread[region] = max(listed)
+    allocated = [part.shares.allocated(part.reads, part.writes) for part in parts]
+    pushed = sum((part.shares.evicted * size for part, size in zip(parts, allocated, strict=True)), NONE)
+    return Shares(parts[0].shares.bypass, missed, spread, through, pushed / sum(allocated) if pushed else NONE)
+
+
+def _mean(shares: Sequence[tuple[Access, Fraction]]) -> dict[str, Fraction]:
+    """By region the mean share of the bytes that move."""
+    moved: dict[str, int] = {}
+    total: dict[str, Fraction] = {}
+    for access, share in shares:
+        moved[access.region] = moved.get(access.region, 0) + access.moved_bytes
+        total[access.region] = total.get(access.region, NONE) + share * access.moved_bytes
+    return {region: size / moved[region] if moved[region] else NONE for region, size in total.items()}
 
 
 class L2State:
@@ -128,10 +169,9 @@ class L2State:
         self._touched = sum(touched.values())
         read_miss, spread = self._read(reads, writes, keys, again)
         write_through = self._write(writes, keys)
-        allocated = sum(part(access.moved_bytes, read_miss[access.region]) for access in reads)
-        allocated += sum(access.moved_bytes for access in writes)
-        evicted = Fraction(self._written_back) / allocated if allocated else NONE
-        return Shares(False, read_miss, spread, write_through, evicted)
+        shares = Shares(False, read_miss, spread, write_through)
+        allocated = shares.allocated(reads, writes)
+        return replace(shares, evicted=Fraction(self._written_back) / allocated) if allocated else shares
 
     def _first_reads(self, access: Access) -> Fraction:
         """Share of what a task reads of a region outside of L2 that DDR delivers: of a kept weight each byte once, then L2 has it."""

@@ -10,12 +10,13 @@ from typing import TypeAlias
 
 from simpy.events import Event
 
+from ascendsim.isa.footprint import Footprint
 from ascendsim.isa.program import Access, CoreKind, Task
 from ascendsim.machine.binding import Binding, Readers
 from ascendsim.machine.clock import Clock
 from ascendsim.machine.compiled import CompiledBlock
 from ascendsim.machine.core import CoreRun, Transfer
-from ascendsim.machine.l2 import ALL, NONE, UNDIVIDED, L2State, part
+from ascendsim.machine.l2 import ALL, NONE, UNDIVIDED, Judged, L2State, in_all, part
 from ascendsim.machine.links import Links
 from ascendsim.machine.reuse import fetched_again, fetched_bytes
 from ascendsim.soc.spec import SocSpec
@@ -75,19 +76,46 @@ class Figures:
 
 
 @dataclass(frozen=True, slots=True)
+class Phase:
+    """What a part of a task does to L2; most tasks have one.
+
+    Attributes:
+        reads, writes: Number of the region, different bytes and all bytes.
+        again: By number of the region, see `reuse.fetched_again`.
+    """
+
+    reads: tuple[tuple[int, int, int], ...]
+    writes: tuple[tuple[int, int, int], ...]
+    again: tuple[tuple[int, Fraction], ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Traffic:
     """What follows from a task's blocks and accesses whatever the names of its regions.
 
     Attributes:
-        again: By number of the region, see `reuse.fetched_again`.
+        phases: One after the other; what one leaves in L2 the next ones find there.
         readers: By block and number of its region, who reads the same bytes.
     """
 
-    again: tuple[tuple[int, Fraction], ...]
+    phases: tuple[Phase, ...]
     readers: tuple[tuple[Readers, ...], ...]
 
 
 KnownTraffic: TypeAlias = dict[Hashable, Traffic]
+
+
+def _of_phase(accesses: Sequence[Access], prints: Sequence[tuple[Footprint, int]], write: bool) -> list[Access]:
+    """The part of a task's accesses that falls into the phase of some footprints."""
+    moved: dict[str, int] = {}
+    for footprint, count in prints:
+        for region, size in footprint.moved(write).items():
+            moved[region] = moved.get(region, 0) + size * count
+    return [
+        Access(access.region, min(access.unique_bytes, moved[access.region]), moved[access.region], write)
+        for access in accesses
+        if access.region in moved
+    ]
 
 
 class TaskRun:
@@ -133,11 +161,18 @@ class TaskRun:
         key = (tuple(blocks), tuple([(numbers[access.region], access.unique_bytes, access.write) for access in accesses]))
         traffic = known.get(key)
         if traffic is None:
-            again = fetched_again(reads, self._fetched([*reads, *writes], state.capacity))
-            traffic = known[key] = Traffic(tuple([(numbers[name], share) for name, share in again.items()]), self._sharing(accesses))
+            phases = self._phases(reads, writes, numbers, state.capacity)
+            traffic = known[key] = Traffic(phases, self._sharing(accesses))
         names = tuple(numbers)
         self.readers = traffic.readers
-        self.shares = state.enter(reads, writes, {names[number]: share for number, share in traffic.again})
+        judged: list[Judged] = []
+        for phase in traffic.phases:
+            reads, writes = (
+                [Access(names[number], unique, moved, write) for number, unique, moved in listed]
+                for listed, write in ((phase.reads, False), (phase.writes, True))
+            )
+            judged.append(Judged(state.enter(reads, writes, {names[number]: share for number, share in phase.again}), reads, writes))
+        self.shares = in_all(judged)
 
     def _moved(self, bytes_of: Callable[[CompiledBlock], Mapping[int, int]]) -> dict[str, int]:
         """Useful bytes that all blocks move in one way, by region."""
@@ -148,14 +183,27 @@ class TaskRun:
                 totals[regions[region]] = totals.get(regions[region], 0) + size * count
         return totals
 
-    def _fetched(self, accesses: Sequence[Access], capacity: int) -> dict[str, Fraction]:
-        """See `fetched_bytes`."""
+    def _phases(self, reads: Sequence[Access], writes: Sequence[Access], numbers: Mapping[str, int], capacity: int) -> tuple[Phase, ...]:
+        """What the parts of the task do to L2, each by itself."""
         prints = [
             (block.compiled.footprint.renamed(dict(zip(block.compiled.regions, block.regions, strict=True))), block.count)
             for block in self.blocks
         ]
         cores = sum(self._core_counts[kind] for kind in {block.compiled.block.core for block in self.blocks})
-        return fetched_bytes(prints, accesses, capacity, cores)
+        steps = sorted({stream.phase for footprint, _ in prints for stream in footprint.streams})
+        phases = []
+        for step in steps if len(steps) > 1 else (None,):
+            inside = prints if step is None else [(footprint.in_phase(step), count) for footprint, count in prints]
+            own_reads, own_writes = (
+                all_of if step is None else _of_phase(all_of, inside, write) for all_of, write in ((reads, False), (writes, True))
+            )
+            again = fetched_again(own_reads, fetched_bytes(inside, [*own_reads, *own_writes], capacity, cores))
+            listed = [
+                tuple([(numbers[access.region], access.unique_bytes, access.moved_bytes) for access in accesses])
+                for accesses in (own_reads, own_writes)
+            ]
+            phases.append(Phase(listed[0], listed[1], tuple([(numbers[name], share) for name, share in again.items()])))
+        return tuple(phases)
 
     def _abreast(self, block: PlacedBlock) -> int:
         """Cores that run blocks of a kind side by side."""
