@@ -13,6 +13,7 @@ from pathlib import Path
 
 from ascendsim.core.errors import InputError
 
+INTERRUPTED = 130  # exit code: 128 + SIGINT, as shells have it
 Cell = str | int | float
 _NUMBER = re.compile(r"[-+]?[\d,]*\.?\d+([eE][-+]?\d+)?\s?%?")
 _MAX_RANK = 32  # dimensions of a tensor; ONNX files in use have at most 8

@@ -13,13 +13,13 @@ from importlib import import_module
 from typing import NoReturn, Protocol, cast
 
 from ascendsim import __version__
+from ascendsim.cli.common import INTERRUPTED
 from ascendsim.core.errors import AscendSimError, InputError, suggest
 
 # One module of ascendsim.cli each, imported when it is asked for; listed in the order of the help.
 COMMANDS: tuple[str, ...] = ("run", "compile", "optimize", "advise", "compare", "passes", "fusion", "validate", "soc", "ops")
 
 _USAGE_ERROR = 2
-_INTERRUPTED = 130  # 128 + SIGINT, as shells have it
 
 
 class Command(Protocol):
@@ -63,7 +63,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _fail(f"{error.filename or 'file'}: {error.strerror or error}")
     except KeyboardInterrupt:
         print("ascendsim: interrupted", file=sys.stderr)
-        return _INTERRUPTED
+        return INTERRUPTED
     except SystemExit as stop:  # argparse leaves this way after --help
         return stop.code if isinstance(stop.code, int) else 0
     return code

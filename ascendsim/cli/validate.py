@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Mapping, Sequence
+import os
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ascendsim.cli import validate_micro, validate_operators
-from ascendsim.cli.common import print_table
+from ascendsim.cli.common import INTERRUPTED, print_table
 from ascendsim.cli.model_options import check_folder, positive, progress
 from ascendsim.core.files import write_whole
 
 if TYPE_CHECKING:
-    from ascendsim.validate import Comparison, Point, Score
+    from ascendsim.validate import Comparison, Point, Prediction, Score
+
+    Pair = tuple[Prediction, Prediction]
 
 NAME = "validate"
 HELP = "score the simulator against published measurements"
 
+MOST_PROCESSES = 2  # each holds a network and its program: some hundred megabytes
 _MODELS = Path(__file__).parents[2] / "tests" / "data" / "models"  # in a checkout
 
 
@@ -53,7 +58,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _run_models(args: argparse.Namespace) -> int:
     from ascendsim.core.errors import InputError, suggest
-    from ascendsim.validate import compare_models, measured_points
+    from ascendsim.validate import Comparison, measured_points, predictions
     from ascendsim.validate.points import CHIPS
 
     check_folder(args.output)
@@ -64,17 +69,38 @@ def _run_models(args: argparse.Namespace) -> int:
     points = tuple(point for point in measured_points(groups) if args.max_batch is None or point.batch <= args.max_batch)
     if args.output is not None:
         Path(args.output).mkdir(parents=True, exist_ok=True)
-    with progress("simulating", "points") as show:
-        outcome = compare_models(points, Path(args.models), args.fusion, show, _values(groups) if args.leave_one_out else None)
+    processes = min(MOST_PROCESSES, os.cpu_count() or 1, len(points))
+    coming = predictions(points, Path(args.models), args.fusion, _values(groups) if args.leave_one_out else None, processes)
+    done, stopped = _collected(coming, len(points))
+    outcome = Comparison.of_pairs(done)
     for group in groups:
         part = outcome.of(group)
         if part.simulated:
-            _print(group, part, args.worst)
-            if args.output is not None:
-                _draw(group, part, Path(args.output))
+            _print(group, part, sum(point.group == group for point in points), args.worst)
+    if stopped:
+        written = ", and no file is written" if args.output is not None else ""
+        print(f"ascendsim: interrupted: {len(done)} of {len(points)} points are done{written}", file=sys.stderr)
+        return INTERRUPTED
     if args.output is not None:
+        for group in groups:
+            if outcome.of(group).simulated:
+                _draw(group, outcome.of(group), Path(args.output))
         print(f"wrote {write_whole(Path(args.output) / 'models.csv', _csv(outcome).encode())}")
     return 0
+
+
+def _collected(coming: Iterator[Pair], total: int) -> tuple[list[Pair], bool]:
+    """The predictions until the user interrupts, and whether that was so."""
+    done: list[Pair] = []
+    with progress("simulating", "points") as show:
+        try:
+            for pair in coming:
+                done.append(pair)
+                if show is not None:
+                    show(len(done), total)
+        except KeyboardInterrupt:
+            return done, True
+    return done, False
 
 
 def _values(groups: Sequence[str]) -> Callable[[Point], Mapping[str, float]]:
@@ -85,11 +111,13 @@ def _values(groups: Sequence[str]) -> Callable[[Point], Mapping[str, float]]:
     return lambda point: stored[point.group].get(point.model, {})
 
 
-def _print(group: str, part: Comparison, count: int) -> None:
+def _print(group: str, part: Comparison, total: int, count: int) -> None:
+    """The scores of a chip and its worst points; `total` points there are."""
     from ascendsim.validate import score, worst
 
+    share = f", {len(part.simulated)} of {total} points" if len(part.simulated) < total else ""
     rows = [(name, *_cells(score(list(predictions)))) for name, predictions in (("ascendsim", part.simulated), ("roofline", part.roofline))]
-    print_table(("", "points", "MAPE %", "median %", "bias %", "Spearman"), rows, title=f"chip {group}")
+    print_table(("", "points", "MAPE %", "median %", "bias %", "Spearman"), rows, title=f"chip {group}{share}")
     listed = [
         (p.point.model, p.point.batch, f"{p.point.throughput:.1f}", f"{p.throughput:.1f}", f"{100 * p.error:+.1f}")
         for p in worst(part.simulated, count)

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
+from typing import Any
 
 
 class AscendSimError(Exception):
@@ -37,6 +38,10 @@ class AscendSimError(Exception):
         if remedy:
             text += f"; {remedy}"
         super().__init__(text if text.isprintable() else _one_line(text))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """An error may come from another process."""
+        return _received, (type(self), self.args, self.__dict__)
 
 
 class GraphError(AscendSimError):
@@ -60,6 +65,13 @@ class UnsupportedOperatorError(GraphError):
             f"unsupported operators: {listed}",
             remedy="see `ascendsim ops list` for what is supported",
         )
+
+
+def _received(kind: type[AscendSimError], args: tuple[Any, ...], parts: dict[str, Any]) -> AscendSimError:
+    error = kind.__new__(kind, *args)
+    error.args = args
+    error.__dict__.update(parts)
+    return error
 
 
 def _one_line(text: str) -> str:

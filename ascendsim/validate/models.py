@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
+from functools import partial
+from multiprocessing import get_context
 from pathlib import Path
+from signal import SIG_IGN, SIGINT, signal
 
 from ascendsim import soc as chips
 from ascendsim.api.compiling import CompiledModel, compile
@@ -24,6 +28,11 @@ class Comparison:
 
     simulated: tuple[Prediction, ...]
     roofline: tuple[Prediction, ...]
+
+    @staticmethod
+    def of_pairs(pairs: Sequence[tuple[Prediction, Prediction]]) -> Comparison:
+        """The comparison of what `predictions` gave."""
+        return Comparison(tuple(own for own, _ in pairs), tuple(base for _, base in pairs))
 
     def of(self, group: str) -> Comparison:
         """The part that belongs to one chip."""
@@ -45,39 +54,62 @@ def compile_point(point: Point, folder: Path, fusion: str = "all", values: Mappi
     Raises:
         InputError: If the structure file is missing.
     """
-    path = folder / point.file
-    if not path.is_file():
-        raise InputError(
-            f"network structure {point.file!r}", f"is not in {str(folder)!r}", remedy="name the folder that holds it with --models"
-        )
     changes = dict(values) if values else None
-    return compile(load(path, batch=point.batch), soc=point.soc, set=changes, fusion=fusion, insert_op_conf=AIPP if point.aipp else None)
+    graph = load(_structure(point, folder), batch=point.batch)
+    return compile(graph, soc=point.soc, set=changes, fusion=fusion, insert_op_conf=AIPP if point.aipp else None)
 
 
-def compare_models(
+def predictions(
     points: Sequence[Point],
     folder: Path,
     fusion: str = "all",
-    progress: Callable[[int, int], None] | None = None,
     values: Callable[[Point], Mapping[str, float]] | None = None,
-) -> Comparison:
-    """Simulates every point.
+    processes: int = 1,
+) -> Iterator[tuple[Prediction, Prediction]]:
+    """The predictions of the simulator and of the roofline, point by point and in their order, each as soon as it is there.
 
     Args:
         points: What to simulate.
         folder: Where the structure files are.
         fusion: Fusion level of `compile`.
-        progress: Called with (points done, points in all).
         values: Changes to the chip for a point, by dotted key; None = the chip files as they are.
+        processes: How many points are simulated at a time; results do not depend on it. Interrupts are left to the calling process.
 
     Raises:
         InputError: If a structure file is missing.
     """
-    simulated, base = [], []
-    for done, point in enumerate(points):
-        model = compile_point(point, folder, fusion, values(point) if values is not None else None)
-        simulated.append(Prediction(point, point.batch / simulate(model).duration_us * 1e6))
-        base.append(Prediction(point, point.batch / roofline_us(model.source, chips.load(point.soc)) * 1e6))
-        if progress is not None:
-            progress(done + 1, len(points))
-    return Comparison(tuple(simulated), tuple(base))
+    for point in points:
+        _structure(point, folder)
+    work = partial(_predict, folder, fusion)
+    changes = [values(point) if values is not None else None for point in points]
+    if processes < 2:
+        yield from map(work, points, changes)
+        return
+    context = get_context("spawn")  # the progress bar's thread must not be copied
+    workers = ProcessPoolExecutor(processes, context, initializer=signal, initargs=(SIGINT, SIG_IGN))
+    try:
+        yield from workers.map(work, points, changes)
+    finally:
+        workers.shutdown(wait=False, cancel_futures=True)
+
+
+def _predict(folder: Path, fusion: str, point: Point, values: Mapping[str, float] | None) -> tuple[Prediction, Prediction]:
+    model = compile_point(point, folder, fusion, values)
+    simulated = Prediction(point, point.batch / simulate(model).duration_us * 1e6)
+    return simulated, Prediction(point, point.batch / roofline_us(model.source, chips.load(point.soc)) * 1e6)
+
+
+def compare_models(
+    points: Sequence[Point], folder: Path, fusion: str = "all", values: Callable[[Point], Mapping[str, float]] | None = None
+) -> Comparison:
+    """All `predictions`, in one process."""
+    return Comparison.of_pairs(list(predictions(points, folder, fusion, values)))
+
+
+def _structure(point: Point, folder: Path) -> Path:
+    path = folder / point.file
+    if not path.is_file():
+        raise InputError(
+            f"network structure {point.file!r}", f"is not in {str(folder)!r}", remedy="name the folder that holds it with --models"
+        )
+    return path

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pickle
+
 import pytest
 
 from ascendsim.core import errors
@@ -31,6 +33,13 @@ def test_unsupported_operators_are_listed_at_once_and_sorted() -> None:
     assert str(error).startswith("unsupported operators: Loop (nodes a, b); Zeta (nodes z1);")
     assert error.operators == [("Loop", "a"), ("Loop", "b"), ("Zeta", "z1")]
     assert isinstance(error, GraphError)
+
+
+@pytest.mark.parametrize("error", [AscendSimError("chip 'X'", "is unknown", 3, "take Y"), UnsupportedOperatorError([("Loop", "a")])])
+def test_an_error_reaches_another_process_whole(error: AscendSimError) -> None:
+    arrived = pickle.loads(pickle.dumps(error))
+    assert type(arrived) is type(error)
+    assert (str(arrived), vars(arrived)) == (str(error), vars(error))
 
 
 @pytest.mark.parametrize(("name", "remedy"), [("l2.sise", "did you mean l2.size?"), ("zzz", "known are a, l2.size")])

@@ -2,8 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import pty
+import re
+import signal
+import subprocess
+import sys
+import threading
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,8 +20,9 @@ from scipy import stats
 
 from ascendsim import soc
 from ascendsim.api.loading import load
+from ascendsim.api.running import simulate
 from ascendsim.cli.main import main
-from ascendsim.validate import Point, Prediction, compare_models, measured_points, score, worst
+from ascendsim.validate import Point, Prediction, compare_models, measured_points, predictions, score, worst
 from ascendsim.validate.roofline import roofline_us
 from ascendsim.validate.score import spearman
 
@@ -83,3 +93,58 @@ def test_unknown_chip(capsys: pytest.CaptureFixture[str]) -> None:
 def test_missing_structures(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     assert main(["validate", "models", "--models", str(tmp_path)]) == 2
     assert "--models" in capsys.readouterr().err
+
+
+def small_points(*batches: int) -> tuple[Point, ...]:
+    return tuple(Point("310", "Ascend310", "lenet5", "lenet5.onnx", batch, 1000.0 * batch, False) for batch in batches)
+
+
+def test_predictions_do_not_depend_on_the_number_of_processes(models_dir: Path) -> None:
+    points = small_points(1, 4, 2)
+    alone, together = (list(predictions(points, models_dir, processes=count)) for count in (1, 2))
+    assert [own.point for own, _ in alone] == list(points)
+    assert alone == together
+
+
+def test_an_interrupt_prints_what_is_done(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    times = iter(range(3))
+
+    def impatient(*arguments: Any, **options: Any) -> Any:
+        if next(times) == 2:
+            raise KeyboardInterrupt
+        return simulate(*arguments, **options)
+
+    monkeypatch.setattr("ascendsim.validate.measured_points", lambda _groups: small_points(1, 2, 4, 8))
+    monkeypatch.setattr("ascendsim.validate.models.simulate", impatient)
+    monkeypatch.setattr("os.cpu_count", lambda: 1)
+    assert main(["validate", "models", "--output", str(tmp_path)]) == 130
+    printed = capsys.readouterr()
+    assert "chip 310, 2 of 4 points" in printed.out
+    assert [line.split()[:2] for line in printed.out.splitlines() if line.startswith("lenet5")] == [["lenet5", "1"], ["lenet5", "2"]]
+    assert printed.err == "ascendsim: interrupted: 2 of 4 points are done, and no file is written\n"
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.slow
+def test_an_interrupt_of_the_process_group_ends_with_a_table(models_dir: Path) -> None:
+    """As Ctrl-C in a terminal does: every process gets the signal, while a progress bar is on standard error."""
+    terminal, inside = pty.openpty()
+    command = [sys.executable, "-m", "ascendsim", "validate", "models", "--chips", "310", "--models", str(models_dir)]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=inside, text=True, start_new_session=True)
+    os.close(inside)
+    seen = ""
+    while not re.search(r"[1-9]\d*/\d+", seen):
+        seen += os.read(terminal, 4096).decode()
+    os.killpg(process.pid, signal.SIGINT)
+    reader = threading.Thread(target=lambda: _drain(terminal), daemon=True)
+    reader.start()
+    out, _ = process.communicate(timeout=120)
+    assert process.returncode == 130
+    assert re.search(r"chip 310, \d+ of \d+ points", out)
+    assert "Traceback" not in out
+
+
+def _drain(terminal: int) -> None:
+    with contextlib.suppress(OSError):  # the other end is closed
+        while os.read(terminal, 4096):
+            pass
