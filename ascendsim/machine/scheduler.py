@@ -186,7 +186,7 @@ class Scheduler:
         if run.task.read_backs:
             host = self.clock.us(self.soc.launch.host_launch_us)
             self._looks[run.position].succeed(run.ready + (run.task.read_backs + 1) * host - launched)
-        late = max([0] + [look.value for position, look in self._looks.items() if position <= run.position])
+        late = max([0, *(int(look.value or 0) for position, look in self._looks.items() if position <= run.position)])
         before = self._launched[run.position - 1] if run.position else 0
         run.launch = (before + late, launched + late)
         return launched + late
