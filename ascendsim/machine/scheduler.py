@@ -87,8 +87,9 @@ class Scheduler:
         self._placing = False
         self._gap, self._launch = clock.us(soc.launch.task_gap_us), clock.us(soc.launch.task_launch_us)
         self._launched = launch_ticks(program, soc.launch, clock)
-        # Where the host reads values of the device before it launches on, by launch order: the ticks that it loses there, once known.
+        # Where the host reads values of the device before it launches on, by launch order: when it has, and the ticks that it is late by then.
         self._looks: dict[int, Event] = {}
+        self._late: dict[int, int] = {}
         self.runs = [self._prepare(position, task) for position, task in enumerate(program.tasks)]
         self._by_id = {run.task.id: run for run in self.runs}
         if len(self._by_id) != len(self.runs):
@@ -185,8 +186,9 @@ class Scheduler:
             return launched
         if run.task.read_backs:
             host = self.clock.us(self.soc.launch.host_launch_us)
-            self._looks[run.position].succeed(run.ready + (run.task.read_backs + 1) * host - launched)
-        late = max([0, *(int(look.value or 0) for position, look in self._looks.items() if position <= run.position)])
+            self._late[run.position] = run.ready + (run.task.read_backs + 1) * host - launched
+            self._looks[run.position].succeed()
+        late = max([0] + [ticks for position, ticks in self._late.items() if position <= run.position])
         before = self._launched[run.position - 1] if run.position else 0
         run.launch = (before + late, launched + late)
         return launched + late
