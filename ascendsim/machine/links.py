@@ -166,14 +166,10 @@ class Links:
         rates = self._known.get(key)
         if rates is None:
             rates = self._known[key] = shares([self._by_number[number] for number in key], self._capacity)
-        soonest = None
         for flow, rate in zip(active, rates, strict=True):
             flow.rate = rate
-            ticks = -(-flow.remaining // rate)
-            if soonest is None or ticks < soonest:
-                soonest = ticks
-        version = self._version
-        Call(self._env, lambda: self._complete(version), soonest or 1)
+        version, soonest = self._version, min([-(-flow.remaining // flow.rate) for flow in active])
+        Call(self._env, lambda: self._complete(version), soonest)
 
     def _complete(self, version: int) -> None:
         if version != self._version:

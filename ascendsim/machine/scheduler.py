@@ -87,7 +87,7 @@ class Scheduler:
         self._placing = False
         self._gap, self._launch = clock.us(soc.launch.task_gap_us), clock.us(soc.launch.task_launch_us)
         self._launched = launch_ticks(program, soc.launch, clock)
-        # Where the host reads values of the device before it launches on, by launch order: when it has, and the ticks that it is late by then.
+        # By launch order of tasks before which the host reads values of the device: when it has, and by how many ticks it is late then.
         self._looks: dict[int, Event] = {}
         self._late: dict[int, int] = {}
         self.runs = [self._prepare(position, task) for position, task in enumerate(program.tasks)]
