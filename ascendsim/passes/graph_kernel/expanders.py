@@ -55,7 +55,9 @@ class Writer:
     def _constant(self, value: float | Sequence[int], like: Tensor) -> Tensor:
         if isinstance(value, (int, float)):
             wide = like.origin_dtype or like.element_type
-            tensor = self.graph.add_constant(self.graph.fresh(f"{self.node.name}/number"), np.asarray(value, wide.numpy).reshape(1))
+            shape = (1,) if like.static_shape else ()  # a scalar stays one
+            array = np.asarray(value, wide.numpy).reshape(shape)
+            tensor = self.graph.add_constant(self.graph.fresh(f"{self.node.name}/number"), array)
             tensor.dtype, tensor.origin_dtype = like.dtype, wide
             return tensor
         return self.graph.add_constant(self.graph.fresh(f"{self.node.name}/axes"), np.asarray(value, np.int64))
@@ -232,6 +234,8 @@ def expand(graph: Graph, node: Node, name: str, opset: OpSet) -> list[Node] | No
     floats = (DType.FLOAT16, DType.FLOAT32)
     data = [tensor for tensor in node.inputs if tensor is not None and tensor.element_type is not DType.INT64]
     if expander is None or node.output.element_type not in floats or any(tensor.element_type not in floats for tensor in data):
+        return None
+    if not all(tensor.is_static for tensor in (*data, node.output)):
         return None
     writer = Writer(graph, opset, node)
     result = expander(writer)
