@@ -41,7 +41,7 @@ def _is_plain(tensor: Tensor, format: Format) -> bool:
     if math.prod(storage_shape(shape, format, dtype)) != math.prod(shape):
         return False
     if format is Format.NC1HWC0:
-        return shape[2] * shape[3] == 1 or shape[1] == c0(dtype) == 1
+        return shape[2] * shape[3] == 1
     return shape[-1] == c0(dtype)
 
 
