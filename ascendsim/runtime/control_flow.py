@@ -147,7 +147,7 @@ def _loop(node: Node, inputs: Sequence[Value | None], host: Host) -> list[Value]
         host.decided(node, _known(condition))
         if going is None and planned is None:
             planned = host.trips(node, None if bound is None else int(bound))
-        if not (going if planned is None else trip < planned):
+        if (going is not None and not going) or (planned is not None and trip >= planned):
             break
         number = Value.of(np.full(body.inputs[0].static_shape, trip, np.int64))
         outputs = host.run(body, [number, condition or Value.of(np.array(True)), *state], "body")
