@@ -122,7 +122,7 @@ def test_what_is_accepted_as_an_array(form: Any, rows: Any) -> None:
 
 
 @pytest.mark.parametrize("rows", [2, "rows"])
-@pytest.mark.parametrize("given", [None, "text", [[1.0, 2.0], [3.0]], {"a": 1}, object()], ids=str)
+@pytest.mark.parametrize("given", [None, "text", [[1.0, 2.0], [3.0]], {"a": 1}, object()], ids=lambda given: type(given).__name__)
 def test_what_is_no_array_is_named_before_time_is_spent(given: Any, rows: Any) -> None:
     compiled = asim.compile(asim.load(model([node("Neg", "x", "y")], [value("x", (rows, 3))], ["y"])), SOC)
 
