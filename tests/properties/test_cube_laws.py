@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
+import numpy as np
+
 from ascendsim.core.formats import align, ceil_div
 from ascendsim.isa.checks import check_block
 from ascendsim.isa.instructions import Buffer, Img2Col, Instruction, Mmad, Move, Vector
 from ascendsim.isa.walk import in_order
 from ascendsim.lower.templates.bias import BROADCAST, has_table
 from ascendsim.opset.work import ConvGeometry
-from tests.support.coverage import length, transfers, union
+from tests.support.coverage import length, on_chip, transfers, union
 from tests.support.flags import few_trips, has_race
 from tests.support.random_cubes import CubeProgram, cube_programs
 
@@ -137,3 +139,14 @@ def test_the_epilogue_sees_every_element_that_leaves() -> None:
             count = sum(step.op == op for step in made.work.epilogue)
             if not made.soc.split_cores and op in made.soc.vector.intrinsics:
                 assert elements[op] == count * elements["l0c_to_ub"], made
+
+
+def test_all_that_comes_into_l1_and_l0_is_used_and_nothing_else() -> None:
+    """Rows of a matrix that is not stored in blocks are padded on the way in: more is used than has come."""
+    for made in cube_programs():
+        for buffer in (Buffer.L1, Buffer.L0A, Buffer.L0B):
+            for name, (used, brought) in on_chip(made.block, buffer).items():
+                if made.soc.split_cores and made.work.conv is None:
+                    assert union(np.array(used + brought)) == used, f"{name} of {made}"
+                else:
+                    assert used == brought, f"{name} of {made}"
