@@ -103,8 +103,8 @@ def _gelu_tanh(x: Array) -> Array:
     return np.asarray(0.5 * x * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3))))
 
 
-_EXACT = by_kernel("GELU", (0, 0), lambda _node, x: _gelu_exact(x))
-_APPROXIMATE = by_kernel("GELU_TANH", (0, 0), lambda _node, x: _gelu_tanh(x))
+_EXACT = by_kernel("GELU", lambda _node, x: _gelu_exact(x))
+_APPROXIMATE = by_kernel("GELU_TANH", lambda _node, x: _gelu_tanh(x))
 
 
 def _gelu(node: Node, inputs: Sequence[Any], wanted: Sequence[np.dtype[Any]]) -> Sequence[Any]:
@@ -131,8 +131,8 @@ def _clip_compute(node: Node, inputs: Sequence[Any], wanted: Sequence[np.dtype[A
         return _CLIP_OTHERS(node, inputs, wanted)
     from ascendsim_kernels.elementwise import Unary, unary
 
-    a = -np.inf if low is None else float(np.asarray(low).reshape(-1)[0])
-    b = np.inf if high is None else float(np.asarray(high).reshape(-1)[0])
+    a = -np.inf if low is None else float(np.asarray(low).item())
+    b = np.inf if high is None else float(np.asarray(high).item())
     return [unary(Unary.CLIP, array, a, b)]
 
 
@@ -158,27 +158,27 @@ def _make(name: str, compute: Compute, steps: Sequence[StepSpec], wide: bool = F
 
 
 OPERATORS: tuple[OpDef, ...] = (
-    _make("Relu", by_kernel("CLIP", (0, np.inf), lambda _n, x: np.maximum(x, x.dtype.type(0))), ["vrelu"]),
-    _make("LeakyRelu", by_kernel("LEAKY", lambda n: (_number(n, "alpha", 0.01), 0), _leaky), ["vlrelu"]),
+    _make("Relu", by_kernel("CLIP", lambda _n, x: np.maximum(x, x.dtype.type(0)), (0, np.inf)), ["vrelu"]),
+    _make("LeakyRelu", by_kernel("LEAKY", _leaky, lambda n: (_number(n, "alpha", 0.01),)), ["vlrelu"]),
     OpDef("PRelu", same_as(), _prelu, elementwise_lower(["vmins", "vmul", "vmaxs", "vadd"]), Layout.FOLLOW, in_place=True),
     OpDef("Clip", same_as(), _clip_compute, _clip_lower, Layout.FOLLOW, "ClipByValue", in_place=True),
-    OpDef("Sigmoid", same_as(), by_kernel("SIGMOID", (0, 0), lambda _n, x: _sigmoid(x)), _sigmoid_lower, Layout.FOLLOW, in_place=True),
-    _make("Tanh", by_kernel("TANH", (0, 0), lambda _n, x: np.tanh(x)), TANH_STEPS, wide=True),
+    OpDef("Sigmoid", same_as(), by_kernel("SIGMOID", lambda _n, x: _sigmoid(x)), _sigmoid_lower, Layout.FOLLOW, in_place=True),
+    _make("Tanh", by_kernel("TANH", lambda _n, x: np.tanh(x)), TANH_STEPS, wide=True),
     _make(
         "HardSigmoid",
-        by_kernel("HARD_SIGMOID", lambda n: (_number(n, "alpha", 0.2), _number(n, "beta", 0.5)), _hard_sigmoid),
+        by_kernel("HARD_SIGMOID", _hard_sigmoid, lambda n: (_number(n, "alpha", 0.2), _number(n, "beta", 0.5))),
         ["vmuls", "vadds", "vmaxs", "vmins"],
     ),
     _make(
         "HardSwish",
-        by_kernel("HARD_SWISH", (0, 0), lambda _n, x: x * np.clip(x / 6 + 0.5, 0, 1)),
+        by_kernel("HARD_SWISH", lambda _n, x: x * np.clip(x / 6 + 0.5, 0, 1)),
         ["vadds", "vmaxs", "vmins", "vmul", "vmuls"],
         wide=True,
     ),
     OpDef("Gelu", same_as(), _gelu, _gelu_lower, Layout.FOLLOW, in_place=True),
     _make(
         "Swish",
-        by_kernel("SWISH", lambda n: (_number(n, "alpha", 1.0), 0), lambda n, x: x * _sigmoid(_number(n, "alpha", 1.0) * x)),
+        by_kernel("SWISH", lambda n, x: x * _sigmoid(_number(n, "alpha", 1.0) * x), lambda n: (_number(n, "alpha", 1.0),)),
         ("vmuls", "vmins", "vexp", "vadds", "vdiv"),
         wide=True,
     ),

@@ -35,7 +35,7 @@ def _if_infer(ctx: InferContext) -> None:
     branches = [_branch(ctx, "then_branch"), _branch(ctx, "else_branch")]
     known = ctx.value(0)
     if known is not None:
-        branches = [branches[0 if bool(known.reshape(-1)[0]) else 1]]
+        branches = [branches[0 if bool(known.item()) else 1]]
     infer_branches(ctx, branches, ())
 
 

@@ -137,9 +137,9 @@ def _known_trips(ctx: InferContext, body: Graph) -> Dim:
     trips, cond = ctx.value(0), ctx.value(1) if ctx.has(1) else None
     if trips is None or (ctx.has(1) and cond is None):
         return None
-    if cond is not None and not cond.reshape(-1)[0]:
+    if cond is not None and not cond.item():
         return 0
-    return max(0, int(trips.reshape(-1)[0])) if goes_on(body) else None
+    return max(0, int(trips.item())) if goes_on(body) else None
 
 
 def goes_on(body: Graph) -> bool:

@@ -18,7 +18,7 @@ _TYPES = frozenset({DType.FLOAT16, DType.FLOAT32, DType.INT32, DType.BFLOAT16})
 
 def _cumulative(function: Callable[..., Array], neutral: int) -> Callable[..., Array]:
     def values(node: Node, array: Array, axis: Array) -> Array:
-        where = normalise_axis(int(np.asarray(axis).reshape(-1)[0]), array.ndim, f"axis of node {node.name!r} ({node.op_type})")
+        where = normalise_axis(int(np.asarray(axis).item()), array.ndim, f"axis of node {node.name!r} ({node.op_type})")
         moved = np.moveaxis(array, where, 0)
         moved = moved[::-1] if node.attr("reverse", 0) else moved
         if node.attr("exclusive", 0):
@@ -42,7 +42,7 @@ def _cumulative_lower(op: str) -> Callable[[Node, LowerContext], Work]:
             return on_ai_cpu(node)
         assert axis.constant is not None
         shape = source.static_shape
-        where = int(axis.constant.array().reshape(-1)[0]) % len(shape)
+        where = int(axis.constant.array().item()) % len(shape)
         inner = math.prod(shape[where + 1 :])
         inside = computing_type(source.element_type, context)
         steps = converted((Step(op, inside),), [source.element_type], source.element_type, inside)

@@ -32,7 +32,7 @@ def _infer_nms(context: InferContext) -> None:
 
 
 def _number(array: Any, default: float) -> float:
-    return default if array is None or np.size(array) == 0 else float(np.asarray(array).reshape(-1)[0])
+    return default if array is None or np.size(array) == 0 else float(np.asarray(array).item())
 
 
 def _compute_nms(node: Node, inputs: Sequence[Any], wanted: Sequence[np.dtype[Any]]) -> Sequence[Any]:

@@ -29,7 +29,7 @@ from ascendsim.opset import Layout, OpDef
 from ascendsim.opset.definition import Compute, Infer
 from ascendsim.opset.work import LowerContext, NoTask, Ref, Work
 
-Parameters = Callable[[Node], tuple[float, float]]
+Parameters = Callable[[Node], tuple[float, ...]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,16 +38,16 @@ class KernelCompute:
 
     Attributes:
         kernel: Name in `ascendsim_kernels.elementwise.Unary`.
-        parameters: Its numbers a, b, or a function of the node that gives them.
         others: Values for all other types.
+        parameters: Those of its numbers a, b that it reads, or a function of the node that gives them.
     """
 
     kernel: str
-    parameters: tuple[float, float] | Parameters
     others: Compute
+    parameters: tuple[float, ...] | Parameters = ()
 
-    def numbers(self, node: Node) -> tuple[float, float]:
-        """The kernel's a and b for a node."""
+    def numbers(self, node: Node) -> tuple[float, ...]:
+        """The kernel's a and b for a node, as far as it reads them."""
         return self.parameters(node) if callable(self.parameters) else self.parameters
 
     def __call__(self, node: Node, inputs: Sequence[Any], wanted: Sequence[np.dtype[Any]]) -> Sequence[Any]:
@@ -61,15 +61,15 @@ class KernelCompute:
         return [finish(unary(Unary[self.kernel], wide, *self.numbers(node)), wanted[0])]
 
 
-def by_kernel(kernel: str, parameters: tuple[float, float] | Parameters, fallback: Callable[..., Any]) -> Compute:
+def by_kernel(kernel: str, fallback: Callable[..., Any], parameters: tuple[float, ...] | Parameters = ()) -> Compute:
     """Values by the jitted kernel for 16- and 32-bit floats, by NumPy for all other types.
 
     Args:
         kernel: Name in `ascendsim_kernels.elementwise.Unary`.
-        parameters: Its numbers a, b, or a function of the node that gives them.
         fallback: (node, array) -> array in the array's own type.
+        parameters: Those of its numbers a, b that it reads, or a function of the node that gives them.
     """
-    return KernelCompute(kernel, parameters, with_numpy(fallback))
+    return KernelCompute(kernel, with_numpy(fallback), parameters)
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,8 +125,8 @@ _POWERS: dict[float, Callable[[Array], Array]] = {
 def _power(_node: Node, base: Array, exponent: Array) -> Array:
     """The power base ** exponent in the type of the base; integers that need it go through float64."""
     if np.issubdtype(base.dtype, np.floating):
-        if exponent.size == 1 and exponent.ndim <= base.ndim and float(exponent.reshape(-1)[0]) in _POWERS:
-            return _POWERS[float(exponent.reshape(-1)[0])](base)
+        if exponent.size == 1 and exponent.ndim <= base.ndim and float(exponent.item()) in _POWERS:
+            return _POWERS[float(exponent.item())](base)
         return np.asarray(np.power(base, exponent.astype(base.dtype)))
     if np.issubdtype(exponent.dtype, np.integer) and (exponent >= 0).all():
         return np.asarray(np.power(base, exponent.astype(base.dtype)))
@@ -156,7 +156,7 @@ def _constant_exponent(node: Node) -> float | None:
     tensor = node.required(1)
     if tensor.constant is None or not tensor.constant.available or tensor.elements != 1:
         return None
-    return float(tensor.constant.array().reshape(-1)[0])
+    return float(tensor.constant.array().item())
 
 
 # x^y = e^(y ln|x|) with the sign of negative bases, special values, and refinement of ln: 40 cycles per 64 float32 elements
@@ -229,9 +229,9 @@ def _function(
 
 
 def _kernel(
-    name: str, kernel: str, function: Callable[[Array], Array], steps: Sequence[StepSpec], a: float = 0, b: float = 0, wide: bool = False
+    name: str, kernel: str, function: Callable[[Array], Array], steps: Sequence[StepSpec], *parameters: float, wide: bool = False
 ) -> OpDef:
-    return _function(name, by_kernel(kernel, (a, b), lambda _node, x: function(x)), steps, wide)
+    return _function(name, by_kernel(kernel, lambda _node, x: function(x), parameters), steps, wide)
 
 
 OPERATORS: tuple[OpDef, ...] = (
@@ -257,7 +257,7 @@ OPERATORS: tuple[OpDef, ...] = (
     _function("Ceil", numpy_unary(np.ceil), [("vconv", 2)]),
     _function("Round", numpy_unary(np.rint), [("vconv", 2)]),
     _function("Sign", numpy_unary(np.sign), _SIGN_STEPS),
-    _function("Erf", by_kernel("ERF", (0, 0), _erf), ERF_STEPS, wide=True),
+    _function("Erf", by_kernel("ERF", _erf), ERF_STEPS, wide=True),
     _function("Sin", numpy_unary(np.sin), _PERIODIC, wide=True),
     _function("Cos", numpy_unary(np.cos), _PERIODIC, wide=True),
     _function("Tan", numpy_unary(np.tan), (*_PERIODIC, ("vmul", 4), ("vadds", 4), "vdiv"), wide=True),

@@ -37,7 +37,7 @@ OPERATORS: tuple[OpDef, ...] = (
     OpDef(
         "Square",
         same_as(),
-        by_kernel("SQUARE", (0, 0), lambda _node, x: x * x),
+        by_kernel("SQUARE", lambda _node, x: x * x),
         elementwise_lower(["vmul"]),
         Layout.FOLLOW,
         domain=DOMAIN,

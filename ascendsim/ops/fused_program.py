@@ -134,4 +134,4 @@ def _number(node: Node, port: int) -> float | None:
     tensor = node.input(port)
     if tensor is None or tensor.constant is None or not tensor.constant.available or tensor.elements != 1:
         return None
-    return float(tensor.constant.array().reshape(-1)[0])
+    return float(tensor.constant.array().item())

@@ -110,7 +110,7 @@ def _momentum_infer(context: InferContext) -> None:
 
 def _momentum(node: Node, inputs: Sequence[Any], wanted: Sequence[np.dtype[Any]]) -> Sequence[Array]:
     """ONNX's Momentum with gradient g scale: v' = alpha v + beta g', w' = w - r v' (nesterov: r (g' + alpha v'))."""
-    rate, step = float(inputs[0].reshape(-1)[0]), int(inputs[1].reshape(-1)[0])
+    rate, step = float(inputs[0].item()), int(inputs[1].item())
     weight, gradient, velocity, scale = (as_float32(array) for array in inputs[2:])
     alpha, beta = node.attr("alpha"), node.attr("beta") if step > 0 else 1.0
     gradient = np.float32(node.attr("norm_coefficient", 0.0)) * weight + gradient * scale.reshape(())

@@ -44,7 +44,7 @@ def _constant_infer(ctx: InferContext) -> None:
 
 
 def _constant(node: Node, inputs: Sequence[Any], wanted: Wanted) -> Sequence[Array]:
-    return [np.full([int(dim) for dim in inputs[0].reshape(-1)], _fill_value(node)[0], wanted[0])]
+    return [np.full([int(dim) for dim in inputs[0].reshape(-1)], _fill_value(node), wanted[0])]
 
 
 def _range_infer(ctx: InferContext) -> None:
@@ -61,7 +61,7 @@ def range_length(node: Node, start: Array, limit: Array, delta: Array) -> int:
     Raises:
         GraphError: If delta is 0.
     """
-    first, last, step = (array.reshape(-1)[0].item() for array in (start, limit, delta))
+    first, last, step = (array.item() for array in (start, limit, delta))
     if step == 0:
         raise GraphError(f"node {node.name!r} (Range)", "needs a delta other than 0")
     if isinstance(step, int):
@@ -114,7 +114,7 @@ def _one_hot_infer(ctx: InferContext) -> None:
 
 def _one_hot(node: Node, inputs: Sequence[Any], _wanted: Wanted) -> Sequence[Array]:
     indices, size, values = inputs
-    depth = int(np.asarray(size).reshape(-1)[0])
+    depth = int(np.asarray(size).item())
     axis = int(node.attr("axis", -1)) % (indices.ndim + 1)
     if np.issubdtype(indices.dtype, np.signedinteger) or np.issubdtype(indices.dtype, np.floating):
         indices = np.where(indices < 0, indices + depth, indices)  # out of [-depth, depth) stays all "off"
@@ -141,7 +141,7 @@ def _window(coefficients: Sequence[float]) -> Compute:
     """Sum of (-1)^j * c_j * cos(2 pi j n / N), N = size (periodic) or size - 1 (symmetric)."""
 
     def compute(node: Node, inputs: Sequence[Any], wanted: Wanted) -> Sequence[Array]:
-        size = int(np.asarray(inputs[0]).reshape(-1)[0])
+        size = int(np.asarray(inputs[0]).item())
         period = size if node.attr("periodic", 1) else size - 1
         angle = 2 * np.pi * np.arange(size) / max(1, period)
         values = sum((-1) ** order * c * np.cos(order * angle) for order, c in enumerate(coefficients))

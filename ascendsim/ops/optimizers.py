@@ -42,7 +42,7 @@ def _infer(states: int) -> Infer:
 
 def _compute(update: Update, states: int) -> Compute:
     def compute(node: Node, inputs: Sequence[Any], wanted: Wanted) -> Sequence[Array]:
-        rate, step = float(inputs[0].reshape(-1)[0]), int(inputs[1].reshape(-1)[0])
+        rate, step = float(inputs[0].item()), int(inputs[1].item())
         tensors = [as_float32(array) for array in inputs[2:]]
         count = len(tensors) // (2 + states)
         with np.errstate(all="ignore"):

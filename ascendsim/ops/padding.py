@@ -58,7 +58,7 @@ def _pad(node: Node, inputs: Sequence[Any], wanted: Wanted) -> Sequence[Array]:
     widths = [(0, 0)] * data.ndim
     for number, axis in enumerate(named):
         widths[axis] = (int(pads[number]), int(pads[number + len(named)]))
-    value = wanted[0].type(0) if fill is None else np.asarray(fill).reshape(-1)[0]
+    value = wanted[0].type(0) if fill is None else np.asarray(fill).item()
     try:
         return [pad_array(data, widths, node.attr("mode", "constant"), value)]
     except ValueError as error:

@@ -148,7 +148,7 @@ def _reverse_lower(node: Node, _ctx: LowerContext) -> Work:
 
 def _trilu(node: Node, inputs: Sequence[Any], _wanted: Wanted) -> Sequence[Array]:
     data, diagonal = (*inputs, None)[:2]
-    k = 0 if diagonal is None else int(diagonal.reshape(-1)[0])
+    k = 0 if diagonal is None else int(diagonal.item())
     rows, cols = data.shape[-2:]
     distance = np.arange(cols)[None, :] - np.arange(rows)[:, None]
     keep = distance >= k if node.attr("upper", 1) else distance <= k

@@ -158,9 +158,9 @@ def _dropout_infer(ctx: InferContext) -> None:
 
 def _dropout_ratio(node: Node, ratio: Any, training: Any) -> float:
     """Share of elements that are dropped: 0 unless training mode is on."""
-    if training is None or not bool(np.asarray(training).reshape(-1)[0]):
+    if training is None or not bool(np.asarray(training).item()):
         return 0.0
-    share = 0.5 if ratio is None else float(np.asarray(ratio).reshape(-1)[0])
+    share = 0.5 if ratio is None else float(np.asarray(ratio).item())
     if not 0 <= share < 1:
         raise GraphError(f"node {node.name!r} (Dropout)", "needs a ratio in [0, 1)", share)
     return share

@@ -21,7 +21,7 @@ Wanted = Sequence["np.dtype[Any]"]
 
 
 def _scalar(value: Any, default: int) -> int:
-    return default if value is None else int(np.asarray(value).reshape(-1)[0])
+    return default if value is None else int(np.asarray(value).item())
 
 
 def _complex(array: Array) -> Array:
@@ -122,8 +122,8 @@ def _mel_infer(ctx: InferContext) -> None:
 
 def _mel(_node: Node, inputs: Sequence[Any], wanted: Wanted) -> Sequence[Array]:
     """Triangles over spectrogram bins, evenly spaced on the mel scale 2595 log10(1 + f / 700)."""
-    bins, length, rate = (int(np.asarray(item).reshape(-1)[0]) for item in inputs[:3])
-    low, high = (2595 * np.log10(1 + float(np.asarray(item).reshape(-1)[0]) / 700) for item in inputs[3:])
+    bins, length, rate = (int(np.asarray(item).item()) for item in inputs[:3])
+    low, high = (2595 * np.log10(1 + float(np.asarray(item).item()) / 700) for item in inputs[3:])
     spectrum = length // 2 + 1
     mel = np.arange(bins + 2) * ((high - low) / (bins + 2)) + low
     edges = ((length + 1) * (700 * (10 ** (mel / 2595) - 1)) // rate).astype(np.int64)

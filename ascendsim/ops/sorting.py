@@ -46,7 +46,7 @@ def descending_order(data: Array, axis: int) -> Array:
 
 
 def _topk(node: Node, inputs: Sequence[Any], _wanted: Wanted) -> Sequence[Array]:
-    data, count = inputs[0], int(inputs[1].reshape(-1)[0])
+    data, count = inputs[0], int(inputs[1].item())
     axis = int(node.attr("axis", -1)) % data.ndim
     if not 0 <= count <= data.shape[axis]:
         raise GraphError(f"node {node.name!r} (TopK)", f"needs K between 0 and {data.shape[axis]}", count)
