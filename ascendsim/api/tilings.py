@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 
 from ascendsim.core.formats import align
 from ascendsim.isa.instructions import Buffer, Move, Operand, Pipe
 from ascendsim.isa.program import Access, Block, BlockGroup, MemoryPlan, Program, Region, Task
-from ascendsim.lower.accesses import accesses_of
+from ascendsim.lower.accesses import accesses_of, task_of
 from ascendsim.lower.l2_placement import PLACED
 from ascendsim.lower.templates.stage import TRANSACTION_BYTES, Stage, vector_core
 from ascendsim.lower.tiling_search import TilingSearch, Timer
@@ -30,7 +30,7 @@ def tiling_search(soc: SocSpec) -> TilingSearch:
     if figures not in _searches:
         if len(_searches) >= MOST_CHIPS:
             del _searches[next(iter(_searches))]
-        _searches[figures] = TilingSearch(timer_of(soc))
+        _searches[figures] = TilingSearch(timer_of(soc), alone_on(soc))
     return _searches[figures]
 
 
@@ -54,6 +54,23 @@ def timer_of(soc: SocSpec) -> Timer:
         trace = run(Program(tuple(tasks), MemoryPlan(regions, end, 0), metadata={PLACED: placed}), soc)
         (measured,) = (record for record in trace.tasks if record.task == 0)
         return measured.end - measured.start
+
+    return ticks
+
+
+def alone_on(soc: SocSpec) -> Callable[[Sequence[Stage]], int]:
+    """Runs tasks one after the other on a chip that has done nothing before."""
+
+    def ticks(stages: Sequence[Stage]) -> int:
+        tasks = []
+        regions, end = dict[str, Region](), 0
+        for number, stage in enumerate(stages):
+            tasks.append(task_of(stage, number, f"candidate{number}", soc))
+            for name, size in stage.sizes.items():
+                if name not in regions:
+                    regions[name] = Region(name, end, size, "activation")
+                    end += align(size, TRANSACTION_BYTES)
+        return max(record.end for record in run(Program(tuple(tasks), MemoryPlan(regions, end, 0)), soc).tasks)
 
     return ticks
 

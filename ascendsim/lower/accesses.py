@@ -5,7 +5,29 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 
 from ascendsim.isa.instructions import Buffer, Loop, Move, Statement
-from ascendsim.isa.program import Access, BlockGroup
+from ascendsim.isa.program import Access, BlockGroup, Task, TaskKind
+from ascendsim.lower.templates.stage import Stage, sizes_of
+from ascendsim.opset.work import AiCpuWork, Ref
+from ascendsim.soc.spec import SocSpec
+
+
+def task_of(stage: Stage, number: int, name: str, soc: SocSpec) -> Task:
+    """A stage as a task."""
+    if stage.cpu is None:
+        return Task(number, name, stage.kind, groups=stage.groups, accesses=accesses_of(stage.groups, stage.sizes))
+    micros = stage.cpu.elements * stage.cpu.operations / soc.ai_cpu.elements_per_us
+    accesses = _whole(stage.cpu.inputs, False) + _whole(stage.cpu.outputs, True)
+    return Task(number, name, TaskKind.AI_CPU, accesses=accesses, cpu_us=micros)
+
+
+def ai_cpu_stage(work: AiCpuWork) -> Stage:
+    """Work of the AI CPU."""
+    return Stage((), TaskKind.AI_CPU, sizes_of(*work.inputs, *work.outputs), cpu=work)
+
+
+def _whole(refs: Iterable[Ref], write: bool) -> tuple[Access, ...]:
+    sizes = {ref.region: ref.bytes for ref in refs if ref.bytes}
+    return tuple(Access(region, bytes, bytes, write) for region, bytes in sizes.items())
 
 
 def gm_moves(body: Iterable[Statement], times: int = 1) -> Iterator[tuple[Move, int]]:

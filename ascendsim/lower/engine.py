@@ -9,7 +9,7 @@ from typing import Any
 from ascendsim.core.errors import CompileError
 from ascendsim.graph.ir import Graph, Node
 from ascendsim.opset import OpSet
-from ascendsim.opset.work import WORKSPACE, AiCpuWork, LowerContext, NoTask, Ref, Work
+from ascendsim.opset.work import WORKSPACE, AiCpuWork, LowerContext, NoTask, Ref, SequenceWork, Work
 
 
 def check_static(graph: Graph) -> None:
@@ -76,12 +76,31 @@ def workspace_name(node: str) -> str:
 
 
 def with_workspace(work: Any, name: str) -> Any:
-    """The work with the scratch region under a name of its own."""
+    """The work with the scratch regions under names of their own."""
     if isinstance(work, Ref):
-        return replace(work, region=name) if work.region == WORKSPACE else work
+        return replace(work, region=name + work.region[len(WORKSPACE) :]) if work.region.startswith(WORKSPACE) else work
     if isinstance(work, tuple):
         return tuple(with_workspace(item, name) for item in work)
     if is_dataclass(work) and not isinstance(work, type):
         changed = {field.name: with_workspace(getattr(work, field.name), name) for field in fields(work)}
         return replace(work, **changed)
     return work
+
+
+def workspaces_of(work: SequenceWork, name: str) -> dict[str, int]:
+    """Bytes of the scratch regions of work whose region is called `name`: the common one, and those of single tensors."""
+    found: dict[str, int] = {name: work.workspace_bytes} if work.workspace_bytes else {}
+
+    def visit(item: Any) -> None:
+        if isinstance(item, Ref):
+            if item.region.startswith(f"{name}/"):
+                found[item.region] = max(item.bytes, found.get(item.region, 0))
+        elif isinstance(item, tuple):
+            for one in item:
+                visit(one)
+        elif is_dataclass(item):
+            for field in fields(item):
+                visit(getattr(item, field.name))
+
+    visit(work.parts)
+    return found

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 
 from ascendsim.core.errors import AscendSimError, CompileError, UnsupportedOperatorError
 from ascendsim.graph.ir import Graph, Node
 from ascendsim.graph.scopes import units_in_order
-from ascendsim.isa.program import Access, Program, Task, TaskKind
-from ascendsim.lower.accesses import accesses_of
-from ascendsim.lower.engine import check_static, with_workspace, workspace_name
+from ascendsim.isa.program import Program, Task
+from ascendsim.lower.accesses import ai_cpu_stage, task_of
+from ascendsim.lower.engine import check_static, with_workspace, workspace_name, workspaces_of
 from ascendsim.lower.fused import ChainWork, ScopeLowering
 from ascendsim.lower.memory import MemoryOptions, TaskOrder, plan_memory, takeovers
 from ascendsim.lower.needed_flags import with_needed_flags
@@ -25,6 +25,7 @@ from ascendsim.lower.templates.steps import Expansion
 from ascendsim.lower.templates.vector import lower_vector
 from ascendsim.lower.tiling_search import CHOSEN, Options, TilingSearch
 from ascendsim.lower.units import ENGINES, KnownUnits, UnitLowering, fused_task
+from ascendsim.lower.ways import WayPicker
 from ascendsim.opset import OpSet
 from ascendsim.opset.work import (
     AiCpuWork,
@@ -33,11 +34,11 @@ from ascendsim.opset.work import (
     LowerContext,
     MoveWork,
     NoTask,
-    Ref,
     ScalarWork,
     SequenceWork,
     VectorWork,
     Work,
+    WorkChoice,
 )
 from ascendsim.soc.spec import SocSpec
 
@@ -149,6 +150,7 @@ class Lowering:
         self.soc = soc
         self.expansion = Expansion(soc)
         self.tilings = tilings
+        self.ways = WayPicker(self)
 
     def tasks(self, node: Node, work: Work, option: int | None = None) -> tuple[list[Task], dict[str, int], int]:
         """The tasks of a node, numbered from 0, bytes of its scratch regions by name, and which tiling it has (`settled`).
@@ -157,22 +159,21 @@ class Lowering:
             CompileError: Names the node.
         """
         workspaces: dict[str, int] = {}
-        if isinstance(work, AiCpuWork):
-            return [self._ai_cpu_task(node.name, work)], workspaces, -1
-        if isinstance(work, SequenceWork):
-            name = workspace_name(node.name)
+        name = workspace_name(node.name)
+        if isinstance(work, SequenceWork | WorkChoice):
             work = with_workspace(work, name)
-            assert isinstance(work, SequenceWork)
-            if work.workspace_bytes:
-                workspaces[name] = work.workspace_bytes
         try:
-            stages = self.settled(work, option)
+            if isinstance(work, WorkChoice):
+                option = self.ways.pick(work) if option is None else option
+                work, stages = self.ways.way(work, option)
+                stages[0] = replace(stages[0], option=option)
+            else:
+                stages = self.settled(work, option)
         except AscendSimError as error:
             raise CompileError(f"node {node.name!r} ({node.op_type})", f"cannot be lowered: {error}") from error
-        tasks = [
-            Task(number, node.name, stage.kind, groups=stage.groups, accesses=accesses_of(stage.groups, stage.sizes))
-            for number, stage in enumerate(stages)
-        ]
+        if isinstance(work, SequenceWork):
+            workspaces = workspaces_of(work, name)
+        tasks = [task_of(stage, number, node.name, self.soc) for number, stage in enumerate(stages)]
         return tasks, workspaces, stages[0].option
 
     def settled(self, work: Work, option: int | None) -> list[Stage]:
@@ -200,11 +201,13 @@ class Lowering:
         return stages if rest is None else [*stages, with_needed_flags(lower_vector(rest, self.soc, self.expansion))]
 
     def stages(self, work: Work) -> list[Stage]:
-        """Blocks for any work of the AI Core, one stage a task, with the closed form's tilings."""
+        """Blocks for any work, one stage a task, with the closed form's tilings."""
         return [with_needed_flags(stage) for stage in self._with_all_flags(work)]
 
     def _with_all_flags(self, work: Work) -> list[Stage]:
         """The same; what orders nothing in a part of a sequence may do so when it runs again."""
+        if isinstance(work, AiCpuWork):
+            return [ai_cpu_stage(work)]
         if isinstance(work, CubeWork):
             stages, rest = lower_cube(work, self.soc, self.expansion)
             return stages if rest is None else [*stages, lower_vector(rest, self.soc, self.expansion)]
@@ -224,11 +227,6 @@ class Lowering:
         stages = [stage for part in work.parts for stage in self._with_all_flags(part)]
         return join_stages(stages, work.repeat)
 
-    def _ai_cpu_task(self, name: str, work: AiCpuWork) -> Task:
-        accesses = _whole(work.inputs, False) + _whole(work.outputs, True)
-        micros = work.elements * work.operations / self.soc.ai_cpu.elements_per_us
-        return Task(0, name, TaskKind.AI_CPU, accesses=accesses, cpu_us=micros)
-
 
 def _bounded(stage: Stage, repeat: int) -> Stage:
     """Repeats walk over slices of tensors: what is touched in all is bounded by the bytes that move."""
@@ -237,8 +235,3 @@ def _bounded(stage: Stage, repeat: int) -> Stage:
 
 def _trimmed(make: Callable[[], Stage]) -> Stage:
     return with_needed_flags(make())
-
-
-def _whole(refs: Sequence[Ref], write: bool) -> tuple[Access, ...]:
-    sizes = {ref.region: ref.bytes for ref in refs if ref.bytes}
-    return tuple(Access(region, bytes, bytes, write) for region, bytes in sizes.items())

@@ -13,9 +13,10 @@ from typing import Any, Protocol, TypeAlias
 
 from ascendsim.core.errors import CompileError
 from ascendsim.lower.templates.stage import Stage
-from ascendsim.opset.work import CubePair, CubeWork, Ref
+from ascendsim.opset.work import CubePair, CubeWork, Ref, WorkChoice
 
 Options: TypeAlias = Sequence[Callable[[], Stage]]
+Ways: TypeAlias = Sequence[Callable[[], Sequence[Stage]]]  # one stage a task
 TILING = "tiling"  # key in Node.origin of a loaded model: which of the options its task takes
 CHOSEN = "tilings"  # key in Program.metadata: by task name, which option was taken, for tasks that had several
 MOST_KNOWN = 8192  # units of work that are remembered; those that came first are given up first
@@ -34,10 +35,11 @@ class TilingSearch:
 
     Args:
         timer: Of that chip.
+        alone: Runs tasks one after the other with nothing before them; returns their time in any unit. Needed for ways.
     """
 
-    def __init__(self, timer: Timer) -> None:
-        self._timer = timer
+    def __init__(self, timer: Timer, alone: Callable[[Sequence[Stage]], int] | None = None) -> None:
+        self._timer, self._alone = timer, alone
         self._known: dict[Hashable, int] = {}
 
     def choose(self, work: CubeWork | CubePair, options: Options) -> int:
@@ -54,6 +56,17 @@ class TilingSearch:
             self._known[key] = self._quickest(options, weights_of(work))
         return self._known[key]
 
+    def choose_way(self, work: WorkChoice, ways: Ways) -> int:
+        """Index of the quickest way to do work, with nothing in L2 before; of equals the first. Ways without a program are left out."""
+        if self._alone is None:
+            return 0
+        key = anonymous(work)
+        if key not in self._known:
+            if len(self._known) >= MOST_KNOWN:
+                del self._known[next(iter(self._known))]
+            self._known[key] = quickest(ways, self._alone)
+        return self._known[key]
+
     def _quickest(self, options: Options, weights: Collection[str]) -> int:
         best, least = 0, -1
         for number, option in enumerate(options):
@@ -66,6 +79,19 @@ class TilingSearch:
         return best
 
 
+def quickest(ways: Ways, time: Callable[[Sequence[Stage]], float]) -> int:
+    """Index of the way with the least time; of equals the first. Ways without a program are left out; if there are no others, it is 0."""
+    best, least = 0, -1.0
+    for number, way in enumerate(ways):
+        try:
+            taken = time(way())
+        except CompileError:
+            continue
+        if least < 0 or taken < least:
+            best, least = number, taken
+    return best
+
+
 def weights_of(work: CubeWork | CubePair) -> tuple[str, ...]:
     """Regions of constants among the operands."""
     parts = (work.first, work.second) if isinstance(work, CubePair) else (work,)
@@ -73,7 +99,7 @@ def weights_of(work: CubeWork | CubePair) -> tuple[str, ...]:
     return tuple(dict.fromkeys(ref.region for ref in refs if ref is not None and ref.constant))
 
 
-def anonymous(work: CubeWork | CubePair) -> Hashable:
+def anonymous(work: CubeWork | CubePair | WorkChoice) -> Hashable:
     """All that decides how long work takes: its fields, with regions numbered in the order of their first use."""
     numbers: dict[str, int] = {}
 

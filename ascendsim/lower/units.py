@@ -32,6 +32,7 @@ from ascendsim.opset.work import (
     Slice,
     VectorWork,
     Work,
+    WorkChoice,
 )
 
 NodeTasks = Callable[[Node, Work, int | None], tuple[list[Task], Mapping[str, int], int]]
@@ -43,6 +44,7 @@ ENGINES: dict[type, str] = {
     MoveWork: "movement",
     ScalarWork: "scalar",
     SequenceWork: "sequence",
+    WorkChoice: "sequence",
     AiCpuWork: "ai_cpu",
     NoTask: "none",
 }

@@ -207,8 +207,8 @@ def _channel_rows(members: Sequence[_Member], root: Callable[[Tensor], Tensor], 
 def _cut(space: ChainSpace, made: Collection[Tensor], channel_rows: frozenset[int] = frozenset()) -> _Cut | None:
     """Rows and columns: reductions decide; else the place where the fewest tensors lie across, by preference that of the channels.
 
-    Of equal places it is the one where the most tensors have one value for every column or for every row: what has fewer would be
-    repeated inside of a row, whose tiles then are as long as UB allows and hold such operands at their full length.
+    Of equal places it is the one where the most tensors have one value for every column or for every row. What has fewer had best be
+    repeated over rows: inside of a row it makes rows long, whose tiles then hold it at their full length.
     """
     last = len(space.sizes) - 1
     if space.folded:
@@ -221,7 +221,8 @@ def _cut(space: ChainSpace, made: Collection[Tensor], channel_rows: frozenset[in
         across = [tensor for tensor in parts if cut.over(space, tensor) is None]
         elsewhere = bool(channel_rows) and math.prod(space.sizes[:start]) not in channel_rows
         whole = (tuple(range(start)), tuple(range(start, last + 1)))
-        misfits = sum(space.axes[tensor] not in whole for tensor in parts)
+        partial = [space.axes[tensor] for tensor in parts if space.axes[tensor] not in whole]
+        misfits = sum(2 if last not in axes and cut.columns.issuperset(axes) else 1 for axes in partial)
         price = (sum(tensor in made for tensor in across), elsewhere, sum(tensor.elements for tensor in across), misfits)
         if best is None or price < best[0]:
             best = (price, cut)

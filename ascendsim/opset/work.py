@@ -18,6 +18,15 @@ from ascendsim.graph.ir import Tensor
 WORKSPACE = "<workspace>"  # region of a Ref that lies in the task's own scratch memory (SequenceWork.workspace_bytes)
 
 
+def workspace_of(tensor: str) -> str:
+    """Region of a Ref that is scratch memory for one tensor alone.
+
+    >>> workspace_of("mean")
+    '<workspace>/mean'
+    """
+    return f"{WORKSPACE}/{tensor}"
+
+
 @dataclass(frozen=True, slots=True)
 class Ref:
     """A tensor as lowering sees it: a GM region with a size."""
@@ -311,15 +320,30 @@ class SequenceWork:
     """Several pieces of work in one task, one after the other on the same cores (LSTM steps, attention as one kernel).
 
     Attributes:
+        parts: In order; one on the AI CPU is a task of its own, between those on the cores.
         repeat: How often the list runs (time steps).
     """
 
-    parts: tuple[Union[CubeWork, VectorWork, MoveWork, ScalarWork], ...]
+    parts: tuple[Union[CubeWork, VectorWork, MoveWork, ScalarWork, AiCpuWork], ...]
     repeat: int = 1
     workspace_bytes: int = 0
 
 
-Work = Union[CubeWork, CubePair, VectorWork, MoveWork, ScalarWork, AiCpuWork, NoTask, SequenceWork]
+Way = Union[CubeWork, VectorWork, MoveWork, ScalarWork, AiCpuWork, SequenceWork]
+
+
+@dataclass(frozen=True, slots=True)
+class WorkChoice:
+    """Several ways to do the same, of which the lowering takes the quickest on the chip.
+
+    Attributes:
+        ways: At least two, all different.
+    """
+
+    ways: tuple[Way, ...]
+
+
+Work = Union[CubeWork, CubePair, VectorWork, MoveWork, ScalarWork, AiCpuWork, NoTask, SequenceWork, WorkChoice]
 
 
 @dataclass(frozen=True, slots=True)

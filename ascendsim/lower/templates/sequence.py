@@ -3,7 +3,7 @@
 Where one kind of core runs all parts, they become one block program: the parts' bodies in a loop, and between them a drain (the
 next part's loads wait until the stores before them are complete). What a part leaves in the on-chip buffers is done with by then, so each
 part has them as a whole. Cores are assumed to reach the end of a part together; the chip's cross-core barrier has no published cost. Where
-cube and vector cores are apart, they meet in global memory, and every part is a task of its own.
+cube and vector cores are apart, they meet in global memory, and every part is a task of its own, as are parts on the AI CPU.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ def join_stages(stages: Sequence[Stage], repeat: int) -> list[Stage]:
 
     Without repeats neighbours on one kind of core are one stage even if others run elsewhere.
     """
-    kinds = {group.block.core for stage in stages for group in stage.groups}
+    kinds = {stage.core for stage in stages}
     if len(stages) == 1 and repeat == 1:
         return list(stages)
-    if len(kinds) != 1:
+    if None in kinds or len(kinds) != 1:
         if repeat > 1:
             return list(stages) * repeat
-        runs = [list(run) for _, run in groupby(stages, key=lambda stage: stage.groups[0].block.core)]
-        return [stage for run in runs for stage in join_stages(run, 1)]
+        runs = [(core, list(run)) for core, run in groupby(stages, key=lambda stage: stage.core)]
+        return [stage for core, run in runs for stage in (run if core is None else join_stages(run, 1))]
     sizes: dict[str, int] = {}
     for stage in stages:
         for region, bytes in stage.sizes.items():

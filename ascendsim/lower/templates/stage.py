@@ -9,7 +9,7 @@ from itertools import product as combinations
 from ascendsim.core.formats import BLOCK_BYTES
 from ascendsim.isa.instructions import ZERO, Affine, Buffer, Operand
 from ascendsim.isa.program import BlockGroup, CoreKind, TaskKind
-from ascendsim.opset.work import Ref
+from ascendsim.opset.work import AiCpuWork, Ref
 from ascendsim.soc.spec import SocSpec
 
 TRANSACTION_BYTES = 512
@@ -22,12 +22,19 @@ class Stage:
     Attributes:
         sizes: By region: bytes of it that the stage can touch at all.
         option: Which of the tilings that were worth a look it has, by the closed form's rank; -1 = there was no choice.
+        cpu: What an AI CPU does, in a stage without blocks.
     """
 
     groups: tuple[BlockGroup, ...]
     kind: TaskKind = TaskKind.AI_CORE
     sizes: Mapping[str, int] = field(default_factory=dict)
     option: int = -1
+    cpu: AiCpuWork | None = None
+
+    @property
+    def core(self) -> CoreKind | None:
+        """The kind of core that its blocks need; None for an AI CPU."""
+        return self.groups[0].block.core if self.groups else None
 
 
 def vector_core(soc: SocSpec) -> tuple[CoreKind, TaskKind]:
