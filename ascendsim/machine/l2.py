@@ -195,7 +195,7 @@ class L2State:
                 misses[region] = again[region]
                 continue
             missed = unique - hits[region]
-            misses[region] = Fraction(missed, moved) if moved else NONE
+            misses[region] = Fraction(missed, moved)
             size = self._regions.size(region)
             if unique and size is not None:
                 spread[region] = max(ALL, Fraction(size, unique))
@@ -237,7 +237,7 @@ class L2State:
             self._overwrite(key)
             kept = self._stays(access.unique_bytes)
             excess = access.moved_bytes - kept if access.unique_bytes > kept else 0
-            through[access.region] = Fraction(excess, access.moved_bytes) if access.moved_bytes else NONE
+            through[access.region] = Fraction(excess, access.moved_bytes)
             self._keep(key, access.unique_bytes, dirty=kept)
         return through
 
@@ -259,8 +259,8 @@ class L2State:
 
     def _share(self, key: str, whole: str) -> _Entry:
         """What of a whole's lines belongs to one of its slices."""
-        entry, all_bytes = self._entries[whole], self._regions.size(whole) or 1
-        size = min(self._regions.size(key) or 0, all_bytes)
+        entry, all_bytes = self._entries[whole], self._regions.bytes(whole)
+        size = min(self._regions.bytes(key), all_bytes)
         return _Entry(entry.resident * size // all_bytes, entry.dirty * size // all_bytes)
 
     def _around(self, key: str) -> str | None:
@@ -314,7 +314,7 @@ class L2State:
             overlap = min(end, other_end) - max(start, other_start)
             if overlap <= 0 or regions.root(name) == owner:
                 continue
-            left = min(entry.resident, max(0, (regions.size(name) or 0) - overlap))
+            left = min(entry.resident, other_end - other_start - overlap)
             self._used -= entry.resident - left
             entry.resident = left
             entry.dirty = min(entry.dirty, left)

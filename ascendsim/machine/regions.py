@@ -62,6 +62,11 @@ class Regions:
             known = self._addresses[name] = (0, 0) if region is None else (region.offset, region.offset + region.bytes)
         return known
 
+    def bytes(self, name: str) -> int:
+        """Length of a region; 0 if the plan does not have it."""
+        start, end = self.addresses(name)
+        return end - start
+
     @cached_property
     def reused(self) -> frozenset[str]:
         """Keys of regions whose addresses may belong to another owner too; all others need not be looked at when that one writes."""

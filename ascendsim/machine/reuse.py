@@ -72,5 +72,5 @@ def fetched_again(reads: Sequence[Access], fetched: Mapping[str, Fraction]) -> d
     for access in reads:
         size, moved = fetched.get(access.region, Fraction(0)), access.moved_bytes
         if size > access.unique_bytes:
-            shares[access.region] = min(size, Fraction(moved)) / moved if moved else Fraction(0)
+            shares[access.region] = min(size / moved, Fraction(1))
     return shares

@@ -208,9 +208,10 @@ def _graph(node: Node, name: str) -> Graph:
 
 
 def _given(node: Node, inputs: Sequence[Value | None]) -> list[Value]:
-    if any(value is None for value in inputs):
+    given = [value for value in inputs if value is not None]
+    if len(given) < len(inputs):
         raise GraphError(f"node {node.name!r} ({node.op_type})", "needs a value for every input of its subgraph")
-    return [value for value in inputs if value is not None]
+    return given
 
 
 def _scalar(value: Value | None) -> Any:
@@ -233,7 +234,7 @@ def _item(node: Node, name: str, index: int) -> int:
 
 
 def _axis(node: Node, name: str, index: int, rank: int) -> int:
-    return _item(node, name, index) % max(1, rank)
+    return _item(node, name, index) % rank
 
 
 def _slice(value: Value, axis: int, place: int) -> Value:

@@ -128,6 +128,21 @@ def test_a_kept_weight_comes_from_dram_once_and_from_l2_after_that() -> None:
     assert enter(l2, {"w": (4, 4)}).read_miss == {"w": 0}
 
 
+def test_a_kept_weight_counts_no_more_bytes_than_it_has() -> None:
+    plan = MemoryPlan({"w": Region("w", 0, KIB, "weight"), "v": Region("v", 0, KIB, "weight", alias_of="w")}, 0, 0)
+    for name, unique, share in (
+        ("w", 4, Fraction(1, 8)),
+        ("v", 4, Fraction(1, 8)),
+        ("w", 8, Fraction(1, 8)),
+        ("unknown", 4, Fraction(1, 2)),
+    ):
+        l2 = L2State(replace(TOY.l2, software_managed=True), plan, kept=["w", "unknown"])
+        assert enter(l2, {name: (unique, 8)}).read_miss == {name: share}
+        assert enter(l2, {name: (unique, 8)}).read_miss == {name: 0}
+    once = L2State(replace(TOY.l2, software_managed=True), plan, kept=["unknown"])
+    assert enter(once, {"unknown": (8, 8)}).read_miss == {"unknown": 1}
+
+
 def test_short_bursts_cost_no_more_than_the_region_once() -> None:
     assert enter(state(a=40 * KIB), {"a": (10, 10)}).read_spread == {"a": 4}
 

@@ -317,6 +317,15 @@ def test_scan_cuts_and_stacks_along_any_axis_in_any_direction(axes: Any, back: A
     assert sum(task.decisions for task in result.model.program.tasks) == 3
 
 
+def test_an_axis_counts_from_the_back_of_a_vector_too() -> None:
+    body = Graph("body")
+    body.outputs.append(body.add_input("p", DType.FLOAT32, ()))
+    node = node_of("Scan", body=body, num_scan_inputs=1, scan_input_axes=(-1,), scan_output_axes=(-1,))
+    (result,) = run_control(node, [Value.of(np.arange(3.0))], Script({"body": list}))
+    assert result.array is not None
+    assert result.array.tolist() == [0, 1, 2]
+
+
 def test_scan_knows_its_number_of_iterations_without_a_look() -> None:
     half = Value(np.dtype(np.float32), (3, 2), None, False, half=True)
     line = Value(np.dtype(np.float32), (2,))
