@@ -301,6 +301,18 @@ def test_ragged_rows_hold_requests_unless_their_layout_changes_on_the_way() -> N
 
 
 @pytest.mark.parametrize(
+    ("burst", "ragged", "whole", "rate"), [(64, 16, None, 1024), (64, 16, 32, 32), (48, 16, 32, 16), (48, None, 32, 32)]
+)
+def test_a_change_of_layout_has_one_rate_for_whole_rows_and_one_for_ragged_ones(
+    burst: int, ragged: float | None, whole: float | None, rate: float
+) -> None:
+    chip = toy(ports=WIDTHS, dma={"ragged_nd2nz_bytes_per_cycle": ragged, "nd2nz_bytes_per_cycle": whole, "ragged_efficiency": 1})
+    link = cost(Move(Pipe.MTE2, at(Buffer.L1), at(Buffer.GM), 4, burst, "nd2nz", src_stride=4096), chip).link
+    assert link is not None
+    assert link.l2_bytes / link.port_bytes_per_cycle == pytest.approx(4 * burst / rate)
+
+
+@pytest.mark.parametrize(
     ("burst", "stride", "span"), [(64, 32, 4 * 64), (64, 64, 256), (64, 96, 3 * 96 + 64), (64, -96, 3 * 96 + 64), (64, 512, 256)]
 )
 def test_rows_that_overlap_count_each_and_neighbours_share_their_grain(burst: int, stride: int, span: int) -> None:

@@ -1,0 +1,125 @@
+"""Values of a compiled graph: in the order of the machine, from checked inputs; inputs where the user has none."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from onnx import TensorProto, helper
+
+import ascendsim as asim
+from ascendsim.core.dtypes import DType
+from ascendsim.graph.ir import Graph
+from ascendsim.isa.program import MemoryPlan, Program, Region, Task, TaskKind
+from ascendsim.ops import default_opset
+from ascendsim.runtime.evaluate import checked_inputs, evaluate, random_inputs
+from ascendsim.runtime.memory import DeviceMemory
+
+X = np.array([-1, 0, 3], np.float32)
+
+
+def chain() -> tuple[Graph, MemoryPlan]:
+    """y = sigmoid(relu(x)), each tensor at an address of its own."""
+    graph = Graph("chain")
+    x = graph.add_input("x", DType.FLOAT32, (3,))
+    r = graph.add_node("Relu", [x], ["r"], name="relu").output
+    y = graph.add_node("Sigmoid", [r], ["y"], name="sigmoid").output
+    for tensor in (x, r, y):
+        tensor.dtype = tensor.origin_dtype = DType.FLOAT32
+        tensor.shape = (3,)
+    graph.outputs.append(y)
+    plan = MemoryPlan({name: Region(name, 512 * place, 12, "activation") for place, name in enumerate("xry")}, 1536, 0)
+    return graph, plan
+
+
+def tasks_of(*nodes: tuple[str, ...]) -> tuple[Task, ...]:
+    return tuple(Task(10 + number, names[0], TaskKind.AI_CORE, fused=names) for number, names in enumerate(nodes))
+
+
+def outputs(program: Program, graph: Graph, order: list[int], **more: Any) -> list[float]:
+    return [float(value) for value in evaluate(graph, program, default_opset(), order, {"x": X}, "float32", **more)["y"]]
+
+
+WANTED = [0.5, 0.5, float(1 / (1 + np.exp(np.float32(-3))))]
+
+
+def test_each_node_is_computed_when_the_last_of_its_tasks_ends() -> None:
+    graph, plan = chain()
+    two_tasks = Program(tasks_of(("relu",), ("relu",), ("sigmoid",)), plan)
+    assert outputs(two_tasks, graph, [10, 11, 12]) == pytest.approx(WANTED)
+    assert np.isnan(outputs(two_tasks, graph, [10, 12, 11])).all()  # the first of the two alone leaves nothing to read
+    assert outputs(Program(tasks_of(("relu",), ("sigmoid",)), plan), graph, [10, 11]) == pytest.approx(WANTED)
+    assert np.isnan(outputs(Program(tasks_of(("sigmoid",), ("relu",)), plan), graph, [10, 11])).all()
+
+
+def test_what_fused_nodes_hand_to_each_other_never_gets_to_memory() -> None:
+    graph, plan = chain()
+    fused = Program(tasks_of(("relu", "sigmoid")), replace(plan, regions={name: plan.regions[name] for name in "xy"}))
+    assert outputs(fused, graph, [10]) == pytest.approx(WANTED)
+
+
+def test_progress_and_memory_that_is_used_again() -> None:
+    graph, plan = chain()
+    program, seen = Program(tasks_of(("relu",), ("sigmoid",)), plan), list[tuple[int, int]]()
+    memory = DeviceMemory(graph, plan, "float32")
+    assert outputs(program, graph, [10, 11], progress=lambda *at: seen.append(at), memory=memory) == pytest.approx(WANTED)
+    assert seen == [(1, 2), (2, 2)]
+    assert np.isnan(outputs(program, graph, [], memory=memory)).all()  # wiped before
+    first = evaluate(graph, program, default_opset(), [10, 11], {"x": X}, "float32", memory=memory)["y"]
+    memory.wipe()
+    assert first.tolist() == pytest.approx(WANTED)  # outputs are copies
+
+
+def test_runs_of_open_shapes_count_their_steps() -> None:
+    ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["n", 4]) for name in "xy"]
+    graph = helper.make_graph([helper.make_node("Relu", ["x"], ["y"])], "g", ends[:1], ends[1:])
+    model = asim.compile(asim.load(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)), soc="Ascend310P3")
+    seen: list[tuple[int, int]] = []
+    result = asim.run(model, {"x": np.ones((2, 4), np.float32)}, progress=lambda *at: seen.append(at))
+    assert seen[0] == (1, 0)
+    assert seen[-1] == (len(result.trace.tasks), len(result.trace.tasks))
+
+
+@pytest.mark.parametrize(
+    ("inputs", "message"),
+    [
+        ({}, r"input 'x' is missing; the model wants float32\[2, 3\]; pass"),
+        ({"x": np.ones((2, 3), np.float32), "z": X}, r"input 'z' is not an input of the model"),
+        ({"x": np.ones((3, 2), np.float32)}, r"input 'x' must have shape \[2, 3\], not \[3, 2\]"),
+        ({"x": np.ones((2, 3))}, r"input 'x' must be of type float32, not float64; convert it with .astype\('float32'\)"),
+    ],
+)
+def test_inputs_are_checked(inputs: dict[str, Any], message: str) -> None:
+    graph = Graph("g")
+    graph.add_input("x", DType.FLOAT16, (2, 3)).origin_dtype = DType.FLOAT32
+    with pytest.raises(asim.InputError) as caught:
+        checked_inputs(graph, inputs)
+    assert caught.match(message.split("; pass")[0])
+    assert checked_inputs(graph, {"x": np.ones((2, 3), np.float32).tolist()} | {"x": np.ones((2, 3), np.float32)})["x"].shape == (2, 3)
+
+
+def test_random_inputs_are_seeded_and_valid_for_their_type() -> None:
+    graph = Graph("g")
+    floats = graph.add_input("floats", DType.FLOAT16, (64, 64))
+    floats.origin_dtype = DType.FLOAT32
+    graph.add_input("flags", DType.BOOL, (64,))
+    graph.add_input("ids", DType.INT64, (256,))
+    image = graph.add_input("image", DType.UINT8, (256, 16))
+    graph.add_node("Aipp", [image], 1, name="aipp")
+    arrays = random_inputs(graph)
+    assert {name: (array.dtype, array.shape) for name, array in arrays.items()} == {
+        "floats": (np.dtype(np.float32), (64, 64)),
+        "flags": (np.dtype(bool), (64,)),
+        "ids": (np.dtype(np.int64), (256,)),
+        "image": (np.dtype(np.uint8), (256, 16)),
+    }
+    assert abs(arrays["floats"].mean()) < 0.1
+    assert 0.9 < arrays["floats"].std() < 1.1
+    assert (arrays["ids"].min(), arrays["ids"].max()) == (0, 1)
+    assert set(arrays["flags"].tolist()) == {False, True}
+    assert (arrays["image"].min(), arrays["image"].max()) == (0, 255)
+    again, other = random_inputs(graph), random_inputs(graph, 1)
+    assert all(np.array_equal(array, again[name]) for name, array in arrays.items())
+    assert not np.array_equal(other["floats"], arrays["floats"])
