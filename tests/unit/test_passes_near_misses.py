@@ -13,12 +13,15 @@ import numpy as np
 import pytest
 
 from ascendsim.core.dtypes import DType
+from ascendsim.core.errors import GraphError
 from ascendsim.core.formats import Format
 from ascendsim.graph.builder import GraphBuilder
 from ascendsim.graph.copying import copy_graph
 from ascendsim.graph.ir import Graph, Tensor
+from ascendsim.graph.scopes import SCOPE, SECOND_STAGE
 from ascendsim.graph.verify import verify
 from ascendsim.ops import default_opset
+from ascendsim.passes.l1_fusion import find_pairs, join_pair
 from ascendsim.passes.layout import assign_formats
 from ascendsim.passes.levers import (
     AlignChannels,
@@ -232,3 +235,49 @@ def pulled(lever: Lever, graph: Graph) -> str:
 def test_where_a_lever_can_be_pulled(golden: Golden, name: str) -> None:
     lever, make = SITES[name]
     golden(f"passes_near_misses/{lever.name}_{name}.txt", sorted_outcomes((label, pulled(lever, v)) for label, v in near_misses(make())))
+
+
+# ------------------------------------------------------------------------------------------------------------------ pairs
+
+
+def two_convolutions(b: GraphBuilder) -> Tensor:
+    return b.op("Relu", conv(b, b.op("Relu", conv(b, b.input("x", (1, 16, 8, 8)), 16)), 32, 1))
+
+
+def gated_pair(b: GraphBuilder) -> Tensor:
+    first = conv(b, b.input("x", (1, 16, 8, 8)), 16)
+    return b.op("Add", conv(b, b.op("Mul", first, b.op("Sigmoid", first)), 16), b.input("y", (1, 16, 8, 8)))
+
+
+@pytest.mark.parametrize("body", [two_convolutions, gated_pair])
+def test_which_convolutions_may_be_one_task(golden: Golden, body: Body) -> None:
+    """With what UB fusion put behind them."""
+    outcomes = []
+    for label, variant in near_misses(build(body), edits):
+        number = -1
+        for node in variant.topological():
+            if node.op_type == "Conv":
+                number += 1
+            if number >= 0 and node.op_type in ("Conv", "Relu", "Sigmoid", "Mul", "Add"):
+                node.origin[SCOPE] = number
+        try:
+            pairs = find_pairs(variant)
+        except GraphError as error:
+            outcomes.append((label, str(error)))
+            continue
+        words = [" + ".join(",".join(node.op_type for node in unit) for unit in (pair.first, pair.second)) for pair in pairs]
+        assert all(pair.between.producer is pair.first[-1] for pair in pairs)
+        assert all(pair.second[0].input(0) is pair.between for pair in pairs)
+        outcomes.append((label, "; ".join(words) or "none"))
+    golden(f"passes_near_misses/pairs_{body.__name__}.txt", sorted_outcomes(outcomes))
+
+
+def test_a_joined_pair_is_one_scope_behind_all_others() -> None:
+    graph = build(two_convolutions)
+    first, relu, second, last = graph.topological()
+    first.origin[SCOPE] = relu.origin[SCOPE] = 4
+    (pair,) = find_pairs(graph)
+    assert (pair.first, pair.second) == ((first, relu), (second,))
+    assert join_pair(graph, pair) == (first, relu, second)
+    assert [node.origin.get(SCOPE) for node in (first, relu, second, last)] == [5, 5, 5, None]
+    assert [SECOND_STAGE in node.origin for node in (first, relu, second, last)] == [False, False, True, False]

@@ -4,7 +4,8 @@
     after    x -> [Conv -> Relu  -> t ->  Conv -> Add -> Relu] -> y      one task, t stays in L1
 
 A pair is two units (scopes of UB fusion or single nodes), each with a convolution in front. The second one must be the only reader of
-the first one's result. Whether there is a program, and whether it pays, is found out by lowering.
+the first one's result; no control edge may lead out of the first one or into the second one. Whether there is a program, and whether it
+pays, is found out by lowering.
 """
 
 from __future__ import annotations
@@ -42,7 +43,9 @@ def find_pairs(graph: Graph) -> list[Pair]:
             continue
         uses = visible[0].uses
         if len(uses) == 1 and uses[0].index == 0 and uses[0].node in heads:
-            pairs.append(Pair(unit, heads[uses[0].node], visible[0]))
+            second = heads[uses[0].node]
+            if not any(node._followers for node in unit) and not any(node._control for node in second):
+                pairs.append(Pair(unit, second, visible[0]))
     return pairs
 
 
