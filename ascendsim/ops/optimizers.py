@@ -16,7 +16,7 @@ from ascendsim.graph.ir import Array, Node
 from ascendsim.ops.common import as_float32, finish, make_steps, on_ai_cpu
 from ascendsim.opset import InferContext, OpDef
 from ascendsim.opset.definition import Compute, Infer, Lower
-from ascendsim.opset.work import LowerContext, Ref, SequenceWork, Stream, VectorWork, Work
+from ascendsim.opset.work import LowerContext, NoTask, Ref, SequenceWork, Stream, VectorWork, Work
 
 Wanted = Sequence["np.dtype[Any]"]
 Update = Callable[[Node, float, int, Sequence[Array]], tuple[Array, ...]]
@@ -100,8 +100,9 @@ def _lower(specs: Sequence[str | tuple[str, int]], states: int) -> Lower:
             results = tuple(Stream(Ref.of(tensor)) for tensor in node.outputs[number::count])
             elements = node.outputs[number].elements
             steps = make_steps(specs, group[0].dtype)
-            parts.append(VectorWork(1, elements, steps, tuple(Stream(ref) for ref in group), results))
-        return SequenceWork(tuple(parts))
+            if elements:
+                parts.append(VectorWork(1, elements, steps, tuple(Stream(ref) for ref in group), results))
+        return SequenceWork(tuple(parts)) if parts else NoTask()
 
     return lower
 

@@ -11,7 +11,7 @@ import numpy as np
 from ascendsim.core.dtypes import DType
 from ascendsim.core.formats import Format, c0
 from ascendsim.graph.ir import Array, Node, Tensor
-from ascendsim.ops.common import as_float32, computing_type, converted, finish, on_ai_cpu, runs_on_ai_core
+from ascendsim.ops.common import AI_CORE_TYPES, as_float32, computing_type, converted, finish, on_ai_cpu, runs_on_ai_core
 from ascendsim.ops.cube import by_rank
 from ascendsim.ops.windows import Axis, as_volume, kernel_window, outputs, slide, taps
 from ascendsim.opset import InferContext, Layout, OpDef
@@ -145,7 +145,7 @@ def _lower_window(kind: Kind) -> Callable[[Node, LowerContext], Work]:
         if output.elements == 0:
             return NoTask()
         axes = _axes(node, source.static_shape[2:])
-        if not runs_on_ai_core(node) and len(node.outputs) < 2:
+        if source.element_type not in AI_CORE_TYPES:
             return on_ai_cpu(node, float(taps(axes)))
         inside = computing_type(source.element_type, context)
         rows, lanes = _rows_and_lanes(output)

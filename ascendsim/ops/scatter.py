@@ -139,6 +139,8 @@ def _tensor_scatter(node: Node, inputs: Sequence[Any], _wanted: Wanted) -> Seque
 
 def _tensor_scatter_lower(node: Node, _ctx: LowerContext) -> Work:
     cache, update, target = Ref.of(node.required(0)), Ref.of(node.required(1)), Ref.of(node.output)
+    if target.bytes == 0:
+        return NoTask()
     starts = node.input(2)
     axis = _cache_axis(node, len(cache.shape))
     run = run_bytes(update.shape, axis, update.dtype.itemsize)
@@ -184,6 +186,8 @@ def _max_unpool(node: Node, inputs: Sequence[Any], _wanted: Wanted) -> Sequence[
 
 def _max_unpool_lower(node: Node, _ctx: LowerContext) -> Work:
     data, indices, target = Ref.of(node.required(0)), Ref.of(node.required(1)), Ref.of(node.output)
+    if target.bytes == 0:
+        return NoTask()
     return ScalarWork(max(1, math.prod(data.shape)), SCALAR_CYCLES_PER_INDEX, (data, indices), (target,))
 
 

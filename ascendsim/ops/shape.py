@@ -179,6 +179,8 @@ def _dropout(node: Node, inputs: Sequence[Any], wanted: Wanted) -> Sequence[Arra
 def _dropout_lower(node: Node, ctx: LowerContext) -> Work:
     """In inference the data stay in place and a mask, if somebody reads it, is filled with ones; in training the mask is a third stream."""
     data, result = Ref.of(node.required(0)), Ref.of(node.output)
+    if data.bytes == 0:
+        return NoTask()
     training = node.input(2)
     trains = training is not None and not (
         training.constant is not None and training.constant.available and not training.constant.array().any()
