@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from functools import cache
 
 import pytest
 
 from ascendsim.core.errors import GraphError
 from ascendsim.graph.ir import Dim, Shape
-from tests.support.operator_cases import Case, all_operator_cases, build, computed, ports_of_values
-
-CASES_OF_ONE = 4  # of an operator, in the suites that change every dimension
+from tests.support.operator_cases import Case, all_operator_cases, build, computed, few_cases, ports_of_values
 
 # The number of results depends on values.
 COUNTS = {"NonMaxSuppression", "Unique"}
@@ -30,15 +27,6 @@ VAGUE = {
     "GatherND": "the rank follows from the last axis of the indices",
     "Squeeze": "without axes, the rank follows from the sizes",
 }
-
-
-@cache
-def few_cases() -> tuple[Case, ...]:
-    """Some cases of every operator, evenly spread over all of its."""
-    by_operator: dict[str, list[Case]] = {}
-    for case in all_operator_cases():
-        by_operator.setdefault(case.operator, []).append(case)
-    return tuple(case for cases in by_operator.values() for case in cases[:: -(-len(cases) // CASES_OF_ONE)])
 
 
 def _shapes(case: Case, port: int, shape: Shape | None) -> list[Shape | None]:

@@ -6,8 +6,13 @@ import math
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import cache
 
+import numpy as np
+
+from ascendsim.core.dtypes import DType
+from ascendsim.core.errors import GraphError
 from ascendsim.core.formats import Format
 from ascendsim.graph.ir import Node, Tensor
 from ascendsim.ops import default_opset
@@ -24,7 +29,18 @@ from ascendsim.opset.work import (
     VectorWork,
     Work,
 )
-from tests.support.operator_cases import CHIPS, Case, all_operator_cases, blocked, narrowed, ports_of_values, settled, work_of
+from tests.support.operator_cases import (
+    CHIPS,
+    Case,
+    all_operator_cases,
+    as_type,
+    blocked,
+    build,
+    few_cases,
+    ports_of_values,
+    settled,
+    work_of,
+)
 from tests.support.work_text import describe
 
 # Made of subgraphs, or decided before anything is lowered; LabelEncoder has attributes that only a file of another domain has.
@@ -33,19 +49,22 @@ WITHOUT_CASES = {"If", "Loop", "Scan", "ai.onnx.ml::LabelEncoder"} | {
 }
 
 
+TYPES = {dtype.value: dtype for dtype in (DType.FLOAT16, DType.BFLOAT16, DType.FLOAT64)}
+
+
 @cache
 def works() -> tuple[tuple[Case, str, Node, tuple[Work | None, ...]], ...]:
     """Every case in several forms, with its work on each chip."""
     found = []
     for case in all_operator_cases():
-        for form in ("own types", "float16", "blocked", "values unknown"):
+        for form in ("own types", "float16", "bfloat16", "float64", "blocked", "values unknown"):
             if form == "blocked":
                 node = blocked(case)
             else:
                 if form == "values unknown" and case.op_type.startswith("Reduce"):
                     continue  # lowered with axes that are known
                 node = settled(case, () if form == "values unknown" else None)
-                if form == "float16" and not narrowed(node):
+                if form in TYPES and not as_type(node, TYPES[form]):
                     continue
             if node is not None:
                 found.append((case, form, node, tuple(work_of(node, chip) for chip in CHIPS)))
@@ -174,6 +193,31 @@ def test_results_without_elements_ask_for_nothing_and_others_for_something() -> 
                 assert work.aliases or not elements or case.op_type in ("Shape", "Size"), case.name
             elif work is not None:
                 assert elements, case.name
+
+
+def test_an_axis_without_elements_asks_for_nothing() -> None:
+    """On the AI Core: kernels of the AI CPU are started all the same."""
+    checked = set()
+    for case in few_cases():
+        for axis in range(case.inputs[0].ndim if case.inputs and case.inputs[0] is not None else 0):
+            node = _without_elements(case, axis)
+            if node is None or not node.outputs or any(tensor.elements for tensor in node.outputs):
+                continue
+            checked.add(case.operator)
+            for chip in CHIPS:
+                assert isinstance(work_of(node, chip), NoTask | AiCpuWork | None), f"{case.name} without elements on axis {axis}"
+    assert len(checked) > 190
+
+
+def _without_elements(case: Case, axis: int) -> Node | None:
+    """A node whose first input, and those of its shape, have no elements along an axis; None if it cannot be."""
+    first = case.inputs[0].shape
+    arrays = [np.take(array, [], axis) if array is not None and array.shape == first else array for array in case.inputs]
+    try:
+        node = build(replace(case, inputs=tuple(arrays)))
+    except GraphError:
+        return None
+    return node if all(tensor.is_static for tensor in node.outputs) else None
 
 
 WRITTEN_TWICE = {"ScatterND", "TensorScatter"}  # the data first, then the updates over them

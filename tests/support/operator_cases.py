@@ -10,7 +10,7 @@ import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 
@@ -95,6 +95,15 @@ def all_operator_cases() -> tuple[Case, ...]:
     return own_cases() + onnx_cases() + edge_cases()
 
 
+@cache
+def few_cases(most: int = 4) -> tuple[Case, ...]:
+    """Up to so many cases of every operator, evenly spread over all of its."""
+    by_operator: dict[str, list[Case]] = {}
+    for case in all_operator_cases():
+        by_operator.setdefault(case.operator, []).append(case)
+    return tuple(case for cases in by_operator.values() for case in cases[:: -(-len(cases) // most)])
+
+
 def build(case: Case, known: Iterable[int] | None = None, shapes: Mapping[int, Shape | None] | None = None) -> Node:
     """A node of a case with inferred outputs.
 
@@ -153,12 +162,12 @@ def settled(case: Case, known: Iterable[int] | None = None) -> Node:
     return node
 
 
-def narrowed(node: Node) -> bool:
-    """Gives float32 tensors of a node float16 on the device, as the default precision mode does; whether there are any."""
-    wide = [tensor for tensor in (*node.inputs, *node.outputs) if tensor is not None and tensor.dtype is DType.FLOAT32]
-    for tensor in wide:
-        tensor.dtype = DType.FLOAT16
-    return bool(wide)
+def as_type(node: Node, dtype: DType) -> bool:
+    """Gives float32 tensors of a node another type on the device; whether there are any."""
+    singles = [tensor for tensor in (*node.inputs, *node.outputs) if tensor is not None and tensor.dtype is DType.FLOAT32]
+    for tensor in singles:
+        tensor.dtype = dtype
+    return bool(singles)
 
 
 def blocked(case: Case) -> Node | None:
@@ -168,7 +177,7 @@ def blocked(case: Case) -> Node | None:
         return None
     data = {port for port, array in enumerate(case.inputs) if array is not None and (port == 0 or array.shape == first.shape)}
     node = settled(case, [port for port in range(len(case.inputs)) if port not in data])
-    narrowed(node)
+    as_type(node, DType.FLOAT16)
     definition = default_opset().get(node)
     ends = [*(tensor for port, tensor in enumerate(node.inputs) if port in data), *node.outputs]
     for format in (Format.NC1HWC0, Format.FRACTAL_NZ):
@@ -198,4 +207,8 @@ def context_of(chip: str) -> LowerContext:
 def work_of(node: Node, chip: str) -> Work | None:
     """The work of a node on a chip; None where the operator has no rule of its own."""
     lower = default_opset().get(node).lower
-    return None if lower is None else lower(node, context_of(chip))
+    if lower is None:
+        return None
+    work = lower(node, context_of(chip))
+    assert isinstance(work, get_args(Work)), f"{node.op_type} gives {work}"
+    return work
