@@ -14,9 +14,10 @@ from ascendsim.lower.templates.movement import aligned_shares, lower_movement, l
 from ascendsim.lower.templates.sharing import even_bursts, worthwhile_cores
 from ascendsim.lower.templates.steps import SCALAR, Expansion
 from ascendsim.lower.templates.vector import lower_vector
+from ascendsim.machine import run
 from ascendsim.opset.work import Copy, MoveWork, ScalarWork, SequenceWork, Step, Stream, VectorWork
 from ascendsim.soc import SocSpec, load
-from tests.support.lowering import CHIPS, computed, executed, matmul, moved, ref, verify
+from tests.support.lowering import CHIPS, computed, executed, matmul, moved, program_of, ref, verify
 
 HALF = DType.FLOAT16
 
@@ -249,3 +250,19 @@ def test_pieces_of_whole_blocks_lie_whole_blocks_apart() -> None:
     reads = [item for item, _ in executed([stage]) if isinstance(item, Move) and item.bursts > 1 and item.burst_bytes % 32 == 0]
     assert reads
     assert all(item.src_stride % 32 == 0 and item.dst_stride % 32 == 0 for item in reads)
+
+
+@pytest.mark.parametrize("chip", CHIPS)
+def test_a_single_value_beside_sums_of_columns_is_stored_once(chip: str) -> None:
+    """However many tiles of columns a share has: 30,522 columns of float32 are two on Ascend310."""
+    soc = load(chip)
+    x, scale = ref("x", (64, 30522), dtype=DType.FLOAT32), ref("s", (1,), dtype=DType.FLOAT32)
+    total, inverse = ref("t", (30522,), dtype=DType.FLOAT32), ref("i", (1,), dtype=DType.FLOAT32)
+    single = DType.FLOAT32
+    steps = (Step("vrec", single, "one"), Step("vadd", single), Step("vmul", single, "col"))
+    outputs = (Stream(inverse, "one"), Stream(total, "col"))
+    stage = check(VectorWork(64, 30522, steps, (Stream(scale, "one"), Stream(x)), outputs, "rows"), soc)
+    blocks = sum(group.count for group in stage.groups)
+    assert moved([stage])["i", True] == 4 * blocks
+    assert moved([stage])["t", True] == total.bytes
+    run(program_of([stage]), soc)

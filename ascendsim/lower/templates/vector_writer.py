@@ -175,7 +175,7 @@ class VectorWriter:
             with b.loop("c", columns.trips) as j:
                 col = (columns.at(j), columns.size)
                 self._bring("col", (ZERO, 1), col)
-                sums = [ring for stream, ring in self.outputs if stream.over in ("col", "one")]
+                sums = [ring for stream, ring in self.outputs if stream.over == "col"]
                 for ring in sums:
                     b.acquire(ring)
                 for rows in pieces(self.rows, self.tile_rows):
