@@ -23,6 +23,7 @@ import tempfile
 import time
 import types
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -121,16 +122,22 @@ class Pool:
     def run(self, queue: list[Job]) -> None:
         """Runs all jobs."""
         waiting = list(reversed(queue))
-        while waiting or self.children:
-            while waiting and len(self.children) < self.jobs:
-                self._start(waiting.pop())
-            for pid in list(self.children):
-                found = os.waitpid(pid, os.WNOHANG)
-                if found[0] == pid:
-                    waiting += self._ended(self.children.pop(pid), found[1])
-                elif time.monotonic() > self.children[pid].deadline:
+        try:
+            while waiting or self.children:
+                while waiting and len(self.children) < self.jobs:
+                    self._start(waiting.pop())
+                for pid in list(self.children):
+                    found, status = os.waitpid(pid, os.WNOHANG)
+                    if found == pid:
+                        waiting += self._ended(self.children.pop(pid), status)
+                    elif time.monotonic() > self.children[pid].deadline:
+                        os.killpg(pid, signal.SIGKILL)
+                time.sleep(0.02)
+        finally:  # interrupted
+            for pid, child in self.children.items():
+                with suppress(ProcessLookupError):
                     os.killpg(pid, signal.SIGKILL)
-            time.sleep(0.02)
+                shutil.rmtree(child.folder, ignore_errors=True)
 
     def _start(self, job: Job) -> None:
         job.left_out = self.broken
@@ -146,6 +153,7 @@ class Pool:
         code = 1
         try:
             os.setsid()
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
             nowhere = os.open(os.devnull, os.O_RDWR)
             log = os.open(folder / "log", os.O_WRONLY | os.O_CREAT)
             for target, source in ((0, nowhere), (1, nowhere), (2, log)):
@@ -367,6 +375,7 @@ def warm() -> None:
 
 def run(queue: list[Job], fresh: list[Job], ignored: tuple[str, ...], done: Callable[[Mutant, Outcome], None], jobs: int) -> None:
     """Runs all jobs; the working directory is the root of the checkout."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended"))  # children are ended as well
     warm()
     pool = Pool(run_fresh, done, jobs)
     pool.run(fresh)
