@@ -94,6 +94,7 @@ def test_kinds_lifetimes_and_weights_behind_the_arena() -> None:
     assert kinds == {"x": "input", "w": "weight", "a": "activation", "b": "activation", "c": "output", "scratch": "workspace"}
     assert (plan.regions["a"].first, plan.regions["a"].last) == (0, 1)
     assert plan.regions["w"].offset >= plan.peak_bytes
+    assert (plan.regions["w"].first, plan.regions["w"].last) == (0, 2)
     assert plan.weight_bytes == 1024
     assert all(region.offset % 512 == 0 for region in plan.regions.values())
 

@@ -114,6 +114,31 @@ def test_everything_else_counts(change: str) -> None:
     assert before[0] != after[0]
 
 
+@pytest.mark.parametrize(("kind", "count", "counts"), [(np.float16, 16, True), (np.float16, 17, False), (np.int64, 17, True)])
+def test_values_count_up_to_sixteen_and_always_if_they_are_indices(kind: type, count: int, counts: bool) -> None:
+    keys = []
+    for last in (0, 1):
+        b = asim.GraphBuilder("list", dtype=DType.FLOAT16)
+        values = np.zeros(count, kind)
+        values[-1] = last
+        b.output(b.op("Add", b.input("x", (count,), DType.of(kind)), b.constant(values, "list"), name="add"), "y")
+        key = unit_key((b.build().node("add"),))
+        assert key is not None
+        keys.append(key[0])
+    assert (keys[0] != keys[1]) == counts
+
+
+def test_the_operator_that_makes_an_input_counts() -> None:
+    keys = []
+    for maker in ("Abs", "Exp"):
+        b = asim.GraphBuilder("made", dtype=DType.FLOAT16)
+        b.output(b.op("Softmax", b.op(maker, b.input("x", (4, 32))), name="softmax"), "y")
+        key = unit_key((b.build().node("softmax"),))
+        assert key is not None
+        keys.append(key[0])
+    assert keys[0] != keys[1]
+
+
 def test_units_with_subgraphs_have_no_key() -> None:
     graph = chain()
     graph.node("abs").attributes["body"] = chain()

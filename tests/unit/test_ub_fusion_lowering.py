@@ -56,6 +56,23 @@ def test_a_full_operand_is_read_once_beside_the_tiles() -> None:
     assert found.operand_bytes == 0
 
 
+@pytest.mark.parametrize("chip", ["Ascend310", "Ascend910A"])
+def test_other_operands_are_not_read_more_often_for_the_sake_of_an_epilogue(chip: str) -> None:
+    """Tiles that are chosen with a view to it could be smaller, and weights come again with every tile: then those without it are taken."""
+    retried = 0
+    for channels, size, outputs, kernel in ((64, 56, 64, 3), (128, 28, 128, 3), (16, 55, 64, 3), (64, 56, 256, 1)):
+
+        def body(b: GraphBuilder, shape: tuple[int, ...] = (channels, size, outputs, kernel)) -> Tensor:
+            made = conv(b, b.input("x", (1, shape[0], shape[1], shape[1])), shape[2], kernel=shape[3])
+            return b.op("Relu", b.op("Add", made, b.input("y", made.static_shape)))
+
+        found = scope(build(body), "Conv", "Add", "Relu", chip=chip)
+        assert found.operand_bytes <= 0
+        assert isinstance(found.work, CubeWork)
+        retried += found.work.plain_tiling
+    assert retried
+
+
 def test_operands_that_lie_across_tiles_are_refused() -> None:
     def body(b: GraphBuilder) -> Tensor:
         rows = b.op("Conv", b.input("x", (1, 16, 100)), random(32, 16, 1))
