@@ -10,8 +10,9 @@ import numpy as np
 from ascendsim.core.dtypes import DType
 from ascendsim.graph.ir import Array, Node
 from ascendsim.ops.common import StepSpec, as_float32, elementwise_lower, elementwise_work, finish, same_as, with_numpy
+from ascendsim.ops.dims import need_shape, need_within
 from ascendsim.ops.elementwise import TANH_STEPS, by_kernel
-from ascendsim.opset import Layout, OpDef
+from ascendsim.opset import InferContext, Layout, OpDef
 from ascendsim.opset.definition import Compute
 from ascendsim.opset.work import LowerContext, Work
 
@@ -149,6 +150,14 @@ def _prelu(node: Node, inputs: Sequence[Any], wanted: Sequence[np.dtype[Any]]) -
     return [finish(binary(Binary.PRELU, x, slope), wanted[0])]
 
 
+def _prelu_check(context: InferContext) -> None:
+    need_within(context, 1, context.shape(0))
+
+
+def _same_shapes(context: InferContext) -> None:
+    need_shape(context, 1, context.shape(0))
+
+
 def _swiglu(node: Node, a: Array, b: Array) -> Array:
     return np.asarray(a * _sigmoid(_number(node, "alpha", 1.0) * a) * b)
 
@@ -160,7 +169,9 @@ def _make(name: str, compute: Compute, steps: Sequence[StepSpec], wide: bool = F
 OPERATORS: tuple[OpDef, ...] = (
     _make("Relu", by_kernel("CLIP", lambda _n, x: np.maximum(x, x.dtype.type(0)), (0, np.inf)), ["vrelu"]),
     _make("LeakyRelu", by_kernel("LEAKY", _leaky, lambda n: (_number(n, "alpha", 0.01),)), ["vlrelu"]),
-    OpDef("PRelu", same_as(), _prelu, elementwise_lower(["vmins", "vmul", "vmaxs", "vadd"]), Layout.FOLLOW, in_place=True),
+    OpDef(
+        "PRelu", same_as(check=_prelu_check), _prelu, elementwise_lower(["vmins", "vmul", "vmaxs", "vadd"]), Layout.FOLLOW, in_place=True
+    ),
     OpDef("Clip", same_as(), _clip_compute, _clip_lower, Layout.FOLLOW, "ClipByValue", in_place=True),
     OpDef("Sigmoid", same_as(), by_kernel("SIGMOID", lambda _n, x: _sigmoid(x)), _sigmoid_lower, Layout.FOLLOW, in_place=True),
     _make("Tanh", by_kernel("TANH", lambda _n, x: np.tanh(x)), TANH_STEPS, wide=True),
@@ -182,7 +193,14 @@ OPERATORS: tuple[OpDef, ...] = (
         ("vmuls", "vmins", "vexp", "vadds", "vdiv"),
         wide=True,
     ),
-    OpDef("SwiGLU", same_as(), with_numpy(_swiglu), elementwise_lower((*SIGMOID_STEPS, ("vmul", 2)), wide=True), Layout.FOLLOW, "SwiGlu"),
+    OpDef(
+        "SwiGLU",
+        same_as(check=_same_shapes),
+        with_numpy(_swiglu),
+        elementwise_lower((*SIGMOID_STEPS, ("vmul", 2)), wide=True),
+        Layout.FOLLOW,
+        "SwiGlu",
+    ),
     _make("Elu", with_numpy(_elu), _EXPONENTIAL_STEPS, wide=True),
     _make("Celu", with_numpy(_celu), ("vmuls", *_EXPONENTIAL_STEPS), wide=True, cann="CeluV2"),
     _make("Selu", with_numpy(_selu), (*_EXPONENTIAL_STEPS, "vmuls"), wide=True),

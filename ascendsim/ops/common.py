@@ -79,10 +79,12 @@ def normalise_axes(axes: Iterable[int], rank: int, what: str = "axes") -> tuple[
     return tuple(result)
 
 
-def same_as(index: int = 0, dtype: DType | None = None) -> Infer:
-    """A shape rule: the first output has the shape of input `index`, and its type unless `dtype` is given."""
+def same_as(index: int = 0, dtype: DType | None = None, check: Infer | None = None) -> Infer:
+    """A shape rule: the first output has the shape of input `index`, and its type unless `dtype` is given; `check` looks at the others."""
 
     def infer(context: InferContext) -> None:
+        if check is not None:
+            check(context)
         context.set(0, dtype or context.dtype(index), context.shape(index))
 
     return infer

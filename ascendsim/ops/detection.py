@@ -28,6 +28,8 @@ def _infer_nms(context: InferContext) -> None:
         raise context.fail("needs 4 numbers a box", boxes[2])
     if boxes is not None and scores is not None and isinstance(boxes[1], int) and isinstance(scores[2], int) and boxes[1] != scores[2]:
         raise context.fail("needs a score for every box", f"{boxes[1]} boxes and {scores[2]} scores")
+    if boxes is not None and scores is not None and isinstance(boxes[0], int) and isinstance(scores[0], int) and boxes[0] != scores[0]:
+        raise context.fail("needs boxes and scores of as many images", f"{boxes[0]} and {scores[0]}")
     context.set(0, DType.INT64, (None, 3))
 
 

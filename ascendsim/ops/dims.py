@@ -57,6 +57,29 @@ def may_equal(first: Shape | None, second: Shape | None) -> bool:
     return len(first) == len(second) and all(a == b for a, b in pairs if isinstance(a, int) and isinstance(b, int))
 
 
+def need_shape(ctx: InferContext, port: int, wanted: Shape | None) -> None:
+    """Refuses an input (if it is there) that cannot have the wanted shape."""
+    if ctx.has(port) and not may_equal(ctx.shape(port), wanted):
+        raise ctx.fail(f"needs input {port} of shape {wanted}", ctx.shape(port))
+
+
+def need_channels(ctx: InferContext, ports: Iterable[int], axis: int = 1) -> None:
+    """Refuses inputs that cannot be vectors with one value for each index of an axis of input 0."""
+    shape = ctx.shape(0)
+    for port in ports:
+        need_shape(ctx, port, (shape[axis] if shape is not None and axis < len(shape) else None,))
+
+
+def need_within(ctx: InferContext, port: int, shape: Shape | None) -> None:
+    """Refuses an input (if it is there) that does not broadcast to a shape without making it larger."""
+    part = ctx.shape(port) if ctx.has(port) else None
+    if part is None or shape is None:
+        return
+    pairs = zip(reversed(part), reversed(shape), strict=False)
+    if len(part) > len(shape) or any(a not in (1, b) for a, b in pairs if isinstance(a, int) and isinstance(b, int)):
+        raise ctx.fail(f"needs input {port} to broadcast to {shape}", part)
+
+
 def unknown_shape(rank: int | None) -> Shape | None:
     """A shape of unknown dimensions, None if even the rank is unknown."""
     return None if rank is None else (None,) * rank

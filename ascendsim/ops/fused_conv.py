@@ -17,7 +17,7 @@ from ascendsim.core.formats import Format, align, c0
 from ascendsim.graph.ir import Node
 from ascendsim.ops.common import as_float32, computing_type, finish, on_ai_cpu, runs_on_ai_core
 from ascendsim.ops.cube import cube_type
-from ascendsim.ops.dims import may_equal
+from ascendsim.ops.dims import may_equal, need_shape
 from ascendsim.opset import InferContext, Layout, OpDef
 from ascendsim.opset.work import CubeWork, LowerContext, NoTask, Ref, Step, Work
 
@@ -31,6 +31,7 @@ def _infer_fully(context: InferContext) -> None:
     if x is None or w is None:
         context.set(0, context.dtype(0), None)
         return
+    need_shape(context, 2, (w[0],))
     context.set(0, context.dtype(0), (x[0], w[0], *(1,) * (len(x) - 2)))
 
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from ascendsim.graph.ir import Array, Node
 from ascendsim.ops.common import elementwise_lower, infer_broadcast, same_as, with_numpy
+from ascendsim.ops.dims import need_shape
 from ascendsim.ops.elementwise import by_kernel
 from ascendsim.opset import Layout, OpDef
 
@@ -53,6 +54,12 @@ OPERATORS: tuple[OpDef, ...] = (
         in_place=True,
     ),
     OpDef(
-        "FusedMulAddN", same_as(), with_numpy(_mul_add_n), elementwise_lower(["vmuls", "vadd"]), Layout.FOLLOW, domain=DOMAIN, in_place=True
+        "FusedMulAddN",
+        same_as(check=lambda context: need_shape(context, 1, context.shape(0))),
+        with_numpy(_mul_add_n),
+        elementwise_lower(["vmuls", "vadd"]),
+        Layout.FOLLOW,
+        domain=DOMAIN,
+        in_place=True,
     ),
 )

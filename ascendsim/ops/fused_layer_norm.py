@@ -20,7 +20,7 @@ import numpy as np
 from ascendsim.core.dtypes import DType
 from ascendsim.graph.ir import Array, Node, Tensor
 from ascendsim.ops.common import computing_type, make_steps, on_ai_cpu, runs_on_ai_core, with_numpy
-from ascendsim.ops.dims import may_equal
+from ascendsim.ops.dims import may_equal, need_shape, need_within
 from ascendsim.opset import InferContext, OpDef
 from ascendsim.opset.work import LowerContext, NoTask, Over, Ref, SequenceWork, Stream, VectorWork, Work
 
@@ -28,6 +28,9 @@ DOMAIN = "ascend"
 
 
 def _check(context: InferContext, gamma: int) -> None:
+    need_shape(context, 0, context.shape(1))
+    for port in (2, 3):
+        need_within(context, port, context.shape(1))
     data, scale = context.shape(1), context.shape(gamma)
     if data is not None and scale is not None and not may_equal(data[max(0, len(data) - len(scale)) :], scale):
         raise context.fail("needs gamma of the shape of the last axes", f"{scale} for {data}")
@@ -47,6 +50,7 @@ def _x_infer(context: InferContext) -> None:
 
 
 def _parameters_infer(context: InferContext) -> None:
+    need_shape(context, 1, context.shape(0))
     shape, rank = context.shape(0), len(context.node.attr("shape_gamma"))
     result = None if shape is None else shape[len(shape) - rank :]
     for index in (0, 1):

@@ -19,7 +19,7 @@ from ascendsim.core.dtypes import DType
 from ascendsim.core.formats import Format, ceil_div
 from ascendsim.graph.ir import Array, Node, Shape, Tensor
 from ascendsim.ops.common import elementwise_lower, make_steps, on_ai_cpu, runs_on_ai_core, same_as, with_numpy
-from ascendsim.ops.dims import may_equal
+from ascendsim.ops.dims import may_equal, need_shape
 from ascendsim.opset import InferContext, Layout, OpDef
 from ascendsim.opset.work import LowerContext, NoTask, Ref, Stream, VectorWork, Work
 
@@ -102,7 +102,7 @@ def _in_blocks(node: Node, format: Format) -> bool:
 OPERATORS: tuple[OpDef, ...] = (
     OpDef(
         "ReluGrad",
-        same_as(),
+        same_as(check=lambda context: need_shape(context, 1, context.shape(0))),
         with_numpy(lambda _node, grad, y: np.where(y > 0, grad, grad.dtype.type(0))),
         elementwise_lower(["vcmp", "vsel"]),
         Layout.FOLLOW,

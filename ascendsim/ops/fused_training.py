@@ -28,6 +28,7 @@ from ascendsim.ops.common import (
     walking_shape,
     with_numpy,
 )
+from ascendsim.ops.dims import need_shape
 from ascendsim.opset import InferContext, Layout, OpDef
 from ascendsim.opset.definition import Infer, Lower
 from ascendsim.opset.work import LowerContext, NoTask, Ref, Stream, VectorWork, Work
@@ -104,6 +105,8 @@ def _rsqrt_grad(_node: Node, y: Array, dy: Array) -> Array:
 
 
 def _momentum_infer(context: InferContext) -> None:
+    for port in (3, 4):
+        need_shape(context, port, context.shape(2))
     context.set(0, context.dtype(2), context.shape(2))
     context.set(1, context.dtype(4), context.shape(4))
 

@@ -13,7 +13,7 @@ from ascendsim.core.errors import GraphError
 from ascendsim.graph.ir import Array, Dim, Node
 from ascendsim.ops.bursts import SCALAR_CYCLES_PER_INDEX, fill_work
 from ascendsim.ops.common import as_float32, finish, on_ai_cpu
-from ascendsim.ops.dims import known_ints, unknown_shape, vector_length, wrapped_axis
+from ascendsim.ops.dims import known_ints, need_shape, unknown_shape, vector_length, wrapped_axis
 from ascendsim.opset import InferContext, OpDef
 from ascendsim.opset.definition import Compute
 from ascendsim.opset.work import LowerContext, NoTask, Ref, ScalarWork, SequenceWork, VectorWork, Work
@@ -104,6 +104,7 @@ def _eye_lower(node: Node, _ctx: LowerContext) -> Work:
 
 def _one_hot_infer(ctx: InferContext) -> None:
     indices, depth = ctx.shape(0), known_ints(ctx, 1)
+    need_shape(ctx, 2, (2,))
     if indices is None:
         ctx.set(0, ctx.dtype(2), None)
         return

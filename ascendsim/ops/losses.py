@@ -13,7 +13,7 @@ from ascendsim.core.errors import GraphError
 from ascendsim.graph.ir import Array, Node
 from ascendsim.ops.bursts import SCALAR_CYCLES_PER_INDEX
 from ascendsim.ops.common import as_float32, finish, on_ai_cpu, runs_on_ai_core
-from ascendsim.ops.dims import unknown_shape
+from ascendsim.ops.dims import need_channels, need_shape, unknown_shape
 from ascendsim.opset import InferContext, OpDef
 from ascendsim.opset.work import LowerContext, NoTask, Ref, ScalarWork, SequenceWork, Step, Stream, VectorWork, Work
 
@@ -30,6 +30,10 @@ def _reduction(node: Node) -> str:
 
 def _loss_infer(ctx: InferContext) -> None:
     scores, labels = ctx.shape(0), ctx.shape(1)
+    if scores is not None and len(scores) < 2:
+        raise ctx.fail("needs scores of shape (batch, classes, ...)", scores)
+    need_shape(ctx, 1, None if scores is None else (scores[0], *scores[2:]))
+    need_channels(ctx, (2,))
     rank = None if scores is None else len(scores) - 1
     unreduced = labels if labels is not None else unknown_shape(rank)
     ctx.set(0, ctx.dtype(0), unreduced if _reduction(ctx.node) == "none" else ())

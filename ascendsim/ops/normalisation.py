@@ -11,6 +11,7 @@ import numpy as np
 from ascendsim.core.dtypes import DType
 from ascendsim.graph.ir import Array, Node, Shape
 from ascendsim.ops.common import as_float32, check_channels, finish, normalise_axes, normalise_axis, same_as, with_numpy
+from ascendsim.ops.dims import need_channels, need_within
 from ascendsim.ops.normalisation_work import (
     batch_norm_lower,
     channel_norm_lower,
@@ -77,6 +78,8 @@ def _layer_infer(context: InferContext) -> None:
     if shape is not None:
         axis = normalise_axis(int(context.node.attr("axis", -1)), len(shape), f"axis of node {context.node.name!r}")
         reduced = (*shape[:axis], *(1,) * (len(shape) - axis))
+    for port in (1, 2):
+        need_within(context, port, shape)
     stash = DType.FLOAT64 if context.dtype(0) is DType.FLOAT64 else DType.FLOAT32
     for index in (1, 2):
         context.set(index, stash, reduced)
@@ -134,11 +137,21 @@ def _group(node: Node, inputs: Sequence[Any], wanted: Wanted) -> Sequence[Any]:
     return [finish(_rows(wide, x.shape[0] * groups, factors, offsets, _epsilon(node), inner)[0], wanted[0])]
 
 
+def _instance_check(context: InferContext) -> None:
+    need_channels(context, (1, 2))
+
+
+def _rms_check(context: InferContext) -> None:
+    need_within(context, 1, context.shape(0))
+
+
 def _group_infer(context: InferContext) -> None:
     shape = context.shape(0)
     groups = context.node.attr("num_groups", 1)
     if shape is not None and len(shape) > 1 and isinstance(shape[1], int) and (groups < 1 or shape[1] % groups):
         raise context.fail(f"needs num_groups that divides {shape[1]} channels", groups)
+    if context.shape(1) != (groups,):  # opset 18 had one value a group
+        need_channels(context, (1, 2))
     context.set(0, context.dtype(0), shape)
 
 
@@ -183,9 +196,17 @@ def _mean_variance(node: Node, x: Array) -> Array:
 OPERATORS: tuple[OpDef, ...] = (
     OpDef("BatchNormalization", _batch_infer, _batch, batch_norm_lower, Layout.FEATURE, "BNInference"),
     OpDef("LayerNormalization", _layer_infer, _layer(centred=True), layer_norm_lower, Layout.FOLLOW, "LayerNorm", in_blocks=rows_in_blocks),
-    OpDef("RMSNormalization", same_as(), _layer(centred=False), layer_norm_lower, Layout.FOLLOW, "RmsNorm", in_blocks=rows_in_blocks),
+    OpDef(
+        "RMSNormalization",
+        same_as(check=_rms_check),
+        _layer(centred=False),
+        layer_norm_lower,
+        Layout.FOLLOW,
+        "RmsNorm",
+        in_blocks=rows_in_blocks,
+    ),
     OpDef("GroupNormalization", _group_infer, _group, channel_norm_lower, Layout.ND, "GroupNorm"),
-    OpDef("InstanceNormalization", same_as(), _group, channel_norm_lower, Layout.ND, "InstanceNorm"),
+    OpDef("InstanceNormalization", same_as(check=_instance_check), _group, channel_norm_lower, Layout.ND, "InstanceNorm"),
     OpDef("LRN", same_as(), with_numpy(_local_response), local_response_lower, Layout.ND),
     OpDef("LpNormalization", _lp_infer, with_numpy(_lp_norm), lp_norm_lower, Layout.ND, "L2Normalize"),
     OpDef("MeanVarianceNormalization", same_as(), with_numpy(_mean_variance), mean_variance_lower, Layout.ND, "MVNV2"),

@@ -14,6 +14,7 @@ import numpy as np
 from ascendsim.core.dtypes import DType
 from ascendsim.graph.ir import Array, Node
 from ascendsim.ops.common import as_float32, finish, make_steps, on_ai_cpu
+from ascendsim.ops.dims import need_shape
 from ascendsim.opset import InferContext, OpDef
 from ascendsim.opset.definition import Compute, Infer, Lower
 from ascendsim.opset.work import LowerContext, NoTask, Ref, SequenceWork, Stream, VectorWork, Work
@@ -32,9 +33,11 @@ def _infer(states: int) -> Infer:
             raise ctx.fail(f"needs a rate, a count and groups of {kinds} tensors", ctx.node.input_count)
         count = given // kinds
         for number in range(count):
+            need_shape(ctx, 2 + count + number, ctx.shape(2 + number))
             ctx.set(number, ctx.dtype(2 + number), ctx.shape(2 + number))
             for state in range(states):
                 source = 2 + (2 + state) * count + number
+                need_shape(ctx, source, ctx.shape(2 + number))
                 ctx.set((1 + state) * count + number, ctx.dtype(source), ctx.shape(source))
 
     return infer

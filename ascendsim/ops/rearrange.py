@@ -14,7 +14,7 @@ from ascendsim.core.errors import GraphError
 from ascendsim.graph.ir import Array, Dim, Node, Shape
 from ascendsim.ops.bursts import SCALAR_CYCLES_PER_INDEX, filling, repacking, run_bytes, transpose_work, vector_dtype
 from ascendsim.ops.common import as_float32, finish
-from ascendsim.ops.dims import known_ints
+from ascendsim.ops.dims import known_ints, need_channels
 from ascendsim.opset import InferContext, OpDef
 from ascendsim.opset.work import Copy, LowerContext, MoveWork, NoTask, Ref, Step, Stream, VectorWork, Work
 
@@ -121,7 +121,8 @@ def _sequence_axes(node: Node) -> tuple[int, int]:
 
 
 def _reverse_infer(ctx: InferContext) -> None:
-    _sequence_axes(ctx.node)
+    batch, _ = _sequence_axes(ctx.node)
+    need_channels(ctx, (1,), axis=batch)
     _same(ctx)
 
 

@@ -12,7 +12,7 @@ from ascendsim.core.errors import GraphError
 from ascendsim.graph.ir import Array, Node
 from ascendsim.ops.bursts import SCALAR_CYCLES_PER_INDEX, run_bytes
 from ascendsim.ops.common import as_float32, finish
-from ascendsim.ops.dims import wrapped_axis
+from ascendsim.ops.dims import need_shape, wrapped_axis
 from ascendsim.ops.indexing import wrapped_indices
 from ascendsim.opset import InferContext, OpDef
 from ascendsim.opset.work import Copy, LowerContext, MoveWork, NoTask, Ref, ScalarWork, SequenceWork, Work
@@ -39,6 +39,7 @@ def _scatter_elements_infer(ctx: InferContext) -> None:
         wrapped_axis(ctx, int(ctx.node.attr("axis", 0)), len(source))
         if indices is not None and len(indices) != len(source):
             raise ctx.fail("needs indices of the rank of its data", f"{len(indices)} and {len(source)}")
+    need_shape(ctx, 2, indices)
     _like_data(ctx)
 
 
@@ -99,6 +100,8 @@ def _scatter_nd_infer(ctx: InferContext) -> None:
     depth = indices[-1] if indices else None
     if source is not None and isinstance(depth, int) and not 0 < depth <= len(source):
         raise ctx.fail(f"needs indices of 1 to {len(source)} parts", depth)
+    if indices and source is not None and isinstance(depth, int):
+        need_shape(ctx, 2, (*indices[:-1], *source[depth:]))
     _like_data(ctx)
 
 
@@ -118,7 +121,12 @@ def _cache_axis(node: Node, rank: int) -> int:
 def _tensor_scatter_infer(ctx: InferContext) -> None:
     source = ctx.shape(0)
     if source is not None:
-        _cache_axis(ctx.node, len(source))
+        axis, update = _cache_axis(ctx.node, len(source)), ctx.shape(1)
+        need_shape(ctx, 1, tuple(None if at == axis else dim for at, dim in enumerate(source)))
+        most, given = source[axis], None if update is None else update[axis]
+        if isinstance(most, int) and isinstance(given, int) and given > most:
+            raise ctx.fail(f"needs at most {most} new entries", given)
+        need_shape(ctx, 2, (source[0],))
     if ctx.node.attr("mode", "linear") not in ("linear", "circular"):
         raise ctx.fail("needs mode linear or circular", repr(ctx.node.attr("mode")))
     ctx.set(0, ctx.dtype(0), source)
@@ -160,6 +168,7 @@ def _max_unpool_shape(node: Node, source: Sequence[int]) -> tuple[int, ...]:
 
 def _max_unpool_infer(ctx: InferContext) -> None:
     source, wanted = ctx.shape(0), ctx.value(2)
+    need_shape(ctx, 1, source)
     if ctx.has(2):
         rank = None if source is None else len(source)
         shape = tuple(int(dim) for dim in wanted) if wanted is not None else (None,) * rank if rank is not None else None
