@@ -159,6 +159,15 @@ def test_the_host_of_a_loop_knows_the_number_of_the_iteration_and_its_own_condit
     assert (condition.array, second.on_host) == (np.array(True), False)
 
 
+@pytest.mark.parametrize("shape", [(), (1,)])
+def test_the_number_of_the_iteration_has_the_shape_that_the_body_wants(shape: tuple[int, ...]) -> None:
+    body = body_of(2, 1)
+    body.inputs[0].shape = shape
+    host = Script({"body": lambda inputs: [truth(True)]})
+    run_control(node_of("Loop", body=body), [Value.of(np.array(2))], host)
+    assert [(given[0].shape, given[0].dtype) for given in host.given] == [(shape, np.dtype(np.int64))] * 2
+
+
 def test_absent_inputs_of_a_loop_may_be_left_out() -> None:
     host = Script({"body": lambda inputs: [truth(False)]})
     assert run_control(node_of("Loop", body=body_of(2, 1, own_condition=False)), [], host) == []

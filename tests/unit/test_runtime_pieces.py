@@ -253,3 +253,13 @@ def test_a_loop_variable_changes_between_two_buffers(open_rows: bool) -> None:
                 one, two = regions[read], regions[write]
                 apart = one.offset + one.bytes <= two.offset or two.offset + two.bytes <= one.offset
                 assert apart or two.in_place_of is not None, (read, write)
+
+
+def test_what_an_iteration_has_for_itself_lies_in_the_same_place_in_every_one() -> None:
+    """The buffers at its ends change from one iteration to the next, what is between them does not."""
+    _, results = run_both(False, fusion="off")
+    tasks = [task for task in results[0].model.program.tasks if task.name.startswith("loop/body/")]
+    for name in ("left", "right"):
+        places = [{access.region for access in task.accesses if access.write} for task in tasks if task.name.endswith(name)]
+        assert len(places) == 3
+        assert places[0] == places[1] == places[2]
