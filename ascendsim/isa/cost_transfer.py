@@ -93,8 +93,10 @@ def _gm_width(move: Move, ports: PortSpec, soc: SocSpec) -> float:
         (Buffer.L0C, Buffer.GM): ports.l0c_to_gm,
     }
     width = path_width(widths.get((source, target)), f"{source.value} -> {target.value}", soc)
-    if move.kind == "aipp" and move.dst.bytes > move.bytes:
-        return width * move.bytes / move.dst.bytes  # blocks of C0 channels a pixel leave the port, only the image's bytes come in
+    if move.kind == "aipp":
+        return (
+            width * move.bytes / max(move.bytes, move.dst.bytes)
+        )  # blocks of C0 channels a pixel leave the port, only the image's bytes come in
     return width
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import prod
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ascendsim.core.errors import CompileError
@@ -167,8 +167,9 @@ def racy_blocks(draw: st.DrawFn) -> Block:
     """Work of three pipes on two slots of a buffer and a workspace, with flags that order some of it."""
     flags = (Flag("a", Pipe.MTE2, Pipe.V, draw(st.integers(0, 1))), Flag("b", Pipe.V, Pipe.MTE3), Flag("c", Pipe.MTE3, Pipe.MTE2, 1))
     places = st.builds(
-        lambda base, moving, slot: Operand(Buffer.UB, "u", 64, Affine(base), Affine(slot, (("i0", 1),) if moving else ())),
+        lambda base, size, moving, slot: Operand(Buffer.UB, "u", size, Affine(base), Affine(slot, (("i0", 1),) if moving else ())),
         st.sampled_from([0, 32, 64]),
+        st.sampled_from([32, 64]),
         st.booleans(),
         st.integers(0, 2),
     )
@@ -189,6 +190,7 @@ def racy_blocks(draw: st.DrawFn) -> Block:
     return Block(block, (Allocation("u", Buffer.UB, 0, 128, 2),), flags)
 
 
+@settings(max_examples=200)
 @given(racy_blocks())
 def test_races_are_found_exactly_where_nothing_orders_two_accesses(block: Block) -> None:
     found = races(block)
@@ -208,6 +210,33 @@ def test_only_so_many_instructions_are_walked(block: Block) -> None:
         check_hazards(block, limit=first)
         with pytest.raises(CompileError, match="must not be"):
             check_hazards(block, limit=first + 1)
+
+
+def test_part_of_what_was_read_may_still_be_read_when_another_part_is_written() -> None:
+    """MTE3 reads three blocks; V, which waits for it, writes the first two; MTE2, which waits for nobody, must not write the third."""
+    place = Allocation("u", Buffer.UB, 0, 96)
+    done = Flag("done", Pipe.MTE3, Pipe.V)
+
+    def part(first: int, blocks: int) -> Operand:
+        return Operand(Buffer.UB, "u", 32 * blocks, Affine(32 * first))
+
+    for start, other in ((0, 2), (1, 0)):
+        reader = Move(Pipe.MTE3, gm("w", 96), part(0, 3), 1, 96)
+        writer = Vector("vadd", "float16", 32, part(start, 2), ())
+        late = Move(Pipe.MTE2, part(other, 1), gm("x", 32), 1, 32)
+        body = (reader, SetFlag(Pipe.MTE3, "done"), WaitFlag(Pipe.V, "done"), writer)
+        check_hazards(Block(body, (place,), (done,)))
+        with pytest.raises(CompileError, match="UB.u must not be written by MTE2"):
+            check_hazards(Block((*body, late), (place,), (done,)))
+
+
+def test_twenty_thousand_instructions_are_walked_if_nobody_says_otherwise() -> None:
+    write = Vector("vadd", "float16", 16, Operand(Buffer.UB, "u", 32), ())
+    read = Move(Pipe.MTE3, gm("w", 32), Operand(Buffer.UB, "u", 32), 1, 32)
+    place = (Allocation("u", Buffer.UB, 0, 32),)
+    check_hazards(Block((Loop("i", 20_000, (write,)), read), place))
+    with pytest.raises(CompileError, match="must not be read"):
+        check_hazards(Block((Loop("i", 19_999, (write,)), read), place))
 
 
 # -------------------------------------------------------------------------------------------------------------- banks

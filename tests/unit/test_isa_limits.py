@@ -9,6 +9,7 @@ import pytest
 
 from ascendsim.core.errors import CompileError
 from ascendsim.isa.checks import buffer_bytes, check_block, check_program
+from ascendsim.isa.cost_model import whole_cycles
 from ascendsim.isa.costs import core_megahertz, cost, pipes_of
 from ascendsim.isa.instructions import (
     Affine,
@@ -323,6 +324,11 @@ def test_rows_that_overlap_count_each_and_neighbours_share_their_grain(burst: in
     assert link.dram_bytes == min(-(-span // 64) * 64, 4 * 64)
 
 
+@pytest.mark.parametrize(("cycles", "whole"), [(3, 3), (3.0000004, 3), (3.0000006, 4), (2.9999996, 3), (0, 0), (0.5, 1)])
+def test_cycles_are_whole_but_for_the_last_bits(cycles: float, whole: int) -> None:
+    assert whole_cycles(cycles) == whole
+
+
 # --------------------------------------------------------------------------------------------------------------- programs
 
 
@@ -384,3 +390,21 @@ def test_texts_of_operands_and_sizes() -> None:
     ]
     assert instruction_name(vector(8, 1, Buffer.UB)) == "vadd 8 float16"
     assert instruction_name(Scalar(3, "addresses")) == "addresses"
+
+
+def test_what_instructions_are_where_nothing_is_said() -> None:
+    """One slot, no flags set, a contiguous aligned copy through L2, stride 1 on one row, one call, float16 that adds up."""
+    assert Allocation("a", Buffer.UB, 0, 32) == Allocation("a", Buffer.UB, 0, 32, slots=1)
+    assert Flag("f", Pipe.M, Pipe.V) == Flag("f", Pipe.M, Pipe.V, initial=0, limit=16)
+    one, two = at(Buffer.UB), at(Buffer.GM)
+    assert Move(Pipe.MTE2, one, two, 1, 32) == Move(Pipe.MTE2, one, two, 1, 32, "copy", 0, 0, True, True)
+    assert Img2Col(one, two, 512) == Img2Col(one, two, 512, stride_w=1, input_rows=1, pipe=Pipe.MTE1)
+    assert Mmad(one, one, two, 1, 2, 3) == Mmad(one, one, two, 1, 2, 3, "float16", True, Pipe.M, ())
+    assert Vector("vadd", "float16", 8, one, ()) == Vector("vadd", "float16", 8, one, (), calls=1, bank_conflict=False, pipe=Pipe.V)
+    assert (Scalar(3), SetFlag(Pipe.M, "f")) == (Scalar(3, "", Pipe.S), SetFlag(Pipe.M, "f", unit_flag=False))
+    assert Operand(Buffer.UB, "u", 8) == Operand(Buffer.UB, "u", 8, Affine(0, ()), Affine(0, ()))
+    block = copy_block(1)
+    assert Block(block.body) == Block(block.body, (), (), CoreKind.AI)
+    plain = Task(1, "t", TaskKind.AI_CORE)
+    assert plain == Task(1, "t", TaskKind.AI_CORE, 0, (), (), (), 0.0, (), decisions=0, read_backs=0)
+    assert Region("r", 0, 8, "weight") == Region("r", 0, 8, "weight", None, 0, 0, None, None)
