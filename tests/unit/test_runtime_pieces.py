@@ -15,7 +15,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 import ascendsim as asim
 from ascendsim.graph.verify import verify
-from ascendsim.isa.program import Program
+from ascendsim.isa.program import Program, Region
 
 SOC = "Ascend310P3"
 FLOAT, INT64, BOOL = TensorProto.FLOAT, TensorProto.INT64, TensorProto.BOOL
@@ -263,3 +263,28 @@ def test_what_an_iteration_has_for_itself_lies_in_the_same_place_in_every_one() 
         places = [{access.region for access in task.accesses if access.write} for task in tasks if task.name.endswith(name)]
         assert len(places) == 3
         assert places[0] == places[1] == places[2]
+
+
+@pytest.mark.parametrize("fusion", ["off", "all"])
+@pytest.mark.parametrize("open_rows", [False, True])
+def test_pieces_share_one_arena_without_holes_and_keep_apart_what_they_had_apart(open_rows: bool, fusion: str) -> None:
+    compiled, results = run_both(open_rows, fusion=fusion)
+    for result in results:
+        regions, peak = result.model.program.memory.regions, result.model.program.memory.peak_bytes
+        taken = {block for item in regions.values() if item.kind != "weight" for block in range(item.offset, item.offset + item.bytes, 512)}
+        assert {block // 512 for block in taken} == set(range(peak // 512))
+        compared = 0
+        for piece in compiled.pieces.compiled.values():
+            own = {name: item for name, item in piece.compiled.program.memory.regions.items() if item.kind != "weight"}
+            for one, first in own.items():
+                for other, second in own.items():
+                    names = [f"{piece.prefix}{name}" for name in (one, other)]
+                    if one == other or not regions.keys() >= set(names) or overlap(first, second):
+                        continue
+                    assert not overlap(*(regions[name] for name in names)), names
+                    compared += 1
+        assert compared > 4
+
+
+def overlap(first: Region, second: Region) -> bool:
+    return first.offset < second.offset + second.bytes and second.offset < first.offset + first.bytes
