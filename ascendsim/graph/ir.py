@@ -57,7 +57,7 @@ class Node:
 
     def input(self, index: int) -> Tensor | None:
         """The tensor at an input port, None where it is absent or left out."""
-        return self._inputs[index] if index < len(self._inputs) else None
+        return self._inputs[index] if 0 <= index < len(self._inputs) else None
 
     def required(self, index: int) -> Tensor:
         """The tensor at an input port that the operator cannot do without."""

@@ -177,7 +177,7 @@ def _assign(graph: Graph, wish: Wish, asked: Sequence[DType | None]) -> PassResu
         first = next((t.dtype for t in node.inputs if _is_single(t) and t is not None and not t.is_constant), None)
         taken, given = (DType.FLOAT32, DType.FLOAT32) if node.op_type in BIT_OPERATORS else wish(node)
         wanted[node] = taken or first or DType.FLOAT16
-        out = given or taken or first or DType.FLOAT16
+        out = given or first or DType.FLOAT16
         for result in node.outputs:
             if _is_single(result) and result.dtype is not out and node.op_type not in SINGLE_RESULTS:
                 result.dtype = out

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 import pytest
@@ -20,6 +21,7 @@ from ascendsim.passes.graph_engine.common_subexpressions import CommonSubexpress
 from ascendsim.passes.graph_engine.edits import bypass, same_type
 from ascendsim.passes.graph_engine.infer_shape import InferShapePass
 from ascendsim.passes.graph_engine.node_pass import Site
+from ascendsim.passes.graph_engine.settings import EngineSettings
 from ascendsim.passes.graph_engine.value_range import InferValueRangePass
 from ascendsim.passes.graph_engine.worklist import Traversal
 from tests.support.evaluate import evaluate
@@ -394,3 +396,44 @@ def test_results_fold_up_to_1_mib(surplus: int, folds: bool) -> None:
     assert node is not None
     assert MAX_FOLDED_BYTES == 1 << 20
     assert (fold_small(node, OPSET.get(node)) is not None) is folds
+
+
+@pytest.mark.parametrize(("surplus", "folds"), [(-1, True), (0, True), (1, False)])
+def test_a_value_may_take_1_mib_more_than_what_it_is_made_of(surplus: int, folds: bool) -> None:
+    """Of values that are computed when they are asked for: those of whole weights."""
+    operand = 2 << 20
+    b = new_builder()
+    weight = b.weight("w", (operand,), lambda: np.zeros(operand, np.int8), DType.INT8)
+    size = operand + (1 << 20) + 16 + surplus  # the pads are two numbers of int64
+    padded = b.op("Pad", weight, np.array([0, size - operand]))
+    b.output(b.op("Identity", padded), "y")
+    after = asim.optimize(b.graph, passes=["ConstantFoldingPass"]).graph
+    assert ("Pad" not in [node.op_type for node in after.nodes]) is folds
+
+
+# ------------------------------------------------------------------------------------------------------------- settings
+
+TABLE = [  # options -> whether shape inference, folding, dead edges, pruning, common subexpressions run
+    ({}, "yes yes yes yes yes"),
+    ({"oo_level": "O1"}, "yes yes yes yes no"),
+    ({"constant_folding": False}, "yes no yes yes yes"),
+    ({"dead_code_elimination": False}, "yes yes no yes yes"),
+    ({"chosen": frozenset({"PrunePass"})}, "yes no no yes no"),
+    ({"chosen": frozenset({"ConstantFoldingPass"}), "constant_folding": False}, "yes no no no no"),
+    ({"chosen": frozenset({"CommonSubexpressionEliminationPass"}), "oo_level": "O1"}, "yes no no no no"),
+    ({"off": True}, "no no no no no"),
+]
+NAMES = ("InferShapePass", "ConstantFoldingPass", "CondRemovePass", "PrunePass", "CommonSubexpressionEliminationPass")
+
+
+@pytest.mark.parametrize(("options", "wanted"), TABLE)
+def test_which_passes_run(options: dict[str, Any], wanted: str) -> None:
+    settings = EngineSettings(**options)
+    assert [settings.runs(name) for name in NAMES] == [word == "yes" for word in wanted.split()]
+    assert all((settings.why_not(name) == "") is settings.runs(name) for name in NAMES)
+
+
+def test_the_defaults_of_options_are_those_of_settings() -> None:
+    assert EngineSettings.of(None, NAMES) == EngineSettings() == EngineSettings.of(True, NAMES)
+    assert EngineSettings.of(False, NAMES) == EngineSettings(off=True)
+    assert EngineSettings.of(["PrunePass"], NAMES) == EngineSettings(chosen=frozenset({"PrunePass"}))

@@ -15,16 +15,21 @@ import pytest
 
 import ascendsim as asim
 from ascendsim.core.dtypes import DType
+from ascendsim.graph.copying import copy_graph
 from ascendsim.graph.ir import Array, Graph
 from ascendsim.graph.text import to_text
 from ascendsim.graph.verify import verify
 from ascendsim.ops import default_opset
+from ascendsim.passes.graph_engine.prune import PrunePass
 from ascendsim.passes.graph_engine.settings import DEAD_EDGES, FOLDING
+from ascendsim.passes.graph_engine.stages import all_stages
+from ascendsim.passes.graph_engine.worklist import Traversal
 from tests.support.evaluate import evaluate
 from tests.support.fusing import new_builder
 from tests.support.near_misses import control_edges, has_values, near_misses, operators_changed, order_is_kept, sorted_outcomes
 from tests.unit.test_graph_engine_golden import BODIES, Body
 
+OPSET = default_opset()
 NO_BRANCHES = {name: body for name, body in BODIES.items() if name not in ("CondRemovePass", "InlinePartitionedCallPass")}
 FORMS: dict[str, tuple[str, Body]] = {
     "Dropout in training": ("DropOutPass", lambda b, x: b.op("Dropout", x, 0.5, np.array(False), name="dropout")),
@@ -115,3 +120,30 @@ def test_what_a_pass_asks_for(golden: Callable[[str, str], None], name: str) -> 
     outcomes = [(label, outcome(pass_name, variant)) for label, variant in near_misses(small(body))]
     assert outcomes[0][0] == "as it is"
     golden(f"graph_engine_near_misses/{name.replace(' ', '_').replace('/', 'by')}.txt", sorted_outcomes(outcomes))
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_pass_says_whether_it_changed_the_graph(name: str) -> None:
+    """The engine goes on until nothing says so: a change that nobody tells of would end it too early."""
+    pass_name, body = CASES[name]
+    changes = set()
+    for _, variant in near_misses(small(body)):
+        for stage in all_stages(OPSET):
+            for item in stage.all_passes:
+                if item.name != pass_name:
+                    continue
+                after = copy_graph(variant)
+                changed = Traversal(after, [item], OPSET).run() if item in stage.node_passes else item.run(after).changed  # type: ignore
+                known = {tensor.name for tensor in after.constants if tensor.producer is not None}
+                assert changed is (to_text(after) != to_text(variant) or bool(known))
+                changes.add(changed)
+    assert True in changes
+
+
+def test_one_dead_node_is_a_change() -> None:
+    graph = small(lambda b, x: x)
+    dead = graph.add_node("Exp", [graph.inputs[0]], 1, name="dead")
+    dead.output.dtype, dead.output.origin_dtype, dead.output.shape = DType.FLOAT32, DType.FLOAT32, (2, 3)
+    assert PrunePass().run(graph).changed
+    assert [node.name for node in graph.nodes] == ["relu"]
+    assert not PrunePass().run(graph).changed

@@ -168,6 +168,21 @@ def test_on_the_device_sums_and_exponentials_are_taken_in_float32_and_rounded_on
     assert after.outputs[0].dtype is DType.FLOAT16
 
 
+def test_what_a_float16_model_computes_in_between_is_float32_for_its_own_types_too() -> None:
+    """Else `values="float32"`, which computes in the user's types, would round each step."""
+    graph = build(lambda b: b.op("Softmax", b.input("x", SHAPE, DType.FLOAT16)))
+    after = expanded(graph)
+    assert after is not None
+    assert {node.op_type: node.output.origin_dtype for node in after.topological()[:-1]} == {
+        "ReduceMax": DType.FLOAT16,
+        "Cast": DType.FLOAT32,
+        "Sub": DType.FLOAT32,
+        "Exp": DType.FLOAT32,
+        "ReduceSum": DType.FLOAT32,
+        "Div": DType.FLOAT32,
+    }
+
+
 # ----------------------------------------------------------------------------------------------------------------- groups
 
 

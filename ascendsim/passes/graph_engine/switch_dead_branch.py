@@ -116,14 +116,12 @@ def _dead_nodes(side: Tensor, graph: Graph) -> list[Node] | None:
 def _cut(dead: list[Node], side: Tensor) -> list[Node]:
     """Takes dead inputs off the Merges behind, and the dead nodes out of the graph; the Merges."""
     merges: dict[Node, None] = {}
-    left = dict.fromkeys(dead)
+    left = set(dead)
     for tensor in (side, *(output for node in dead for output in node.outputs)):
         for use in tensor.uses:
-            if _is_merge(use.node) and use.node not in left:
-                use.node.set_input(use.index, None)
+            use.node.set_input(use.index, None)
+            if use.node not in left:
                 merges[use.node] = None
-    while left:
-        for node in [node for node in left if not any(tensor.uses for tensor in node.outputs)]:
-            del left[node]
-            remove(node)
+    for node in dead:
+        remove(node)
     return list(merges)

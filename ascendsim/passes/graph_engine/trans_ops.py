@@ -28,7 +28,7 @@ def is_lossless(source: DType, target: DType) -> bool:
     >>> is_lossless(DType.FLOAT16, DType.FLOAT32), is_lossless(DType.INT32, DType.FLOAT32), is_lossless(DType.UINT8, DType.INT16)
     (True, False, True)
     """
-    if source is target or source is DType.BOOL:
+    if source is DType.BOOL:
         return True
     if target is DType.BOOL:
         return False

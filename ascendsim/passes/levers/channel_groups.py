@@ -170,8 +170,6 @@ def channel_axis(tensor: Tensor) -> int | None:
 
 def _broadcasts(tensor: Tensor, output: Tensor) -> bool:
     """Whether an operand is a map with all channels, a constant, or the same for all channels."""
-    if not tensor.is_static or len(tensor.static_shape) > 4:
-        return False
     axis = channel_axis(tensor)
     return axis is None or ((tensor.is_constant or is_map(tensor)) and tensor.static_shape[axis] == output.static_shape[1])
 

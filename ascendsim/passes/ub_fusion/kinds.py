@@ -95,7 +95,6 @@ _BY_TYPE: dict[str, OpPattern] = {
     "ConfusionSoftmaxGrad": OpPattern.OPAQUE,
 }
 _CONVOLUTIONS = frozenset({"Conv", "AippConv", "ConvInteger", "QuantConv"})
-_SEGMENT = frozenset({"ScatterElements", "ScatterND"})
 
 
 def pattern_of(node: Node, opset: OpSet) -> OpPattern:
@@ -110,7 +109,7 @@ def pattern_of(node: Node, opset: OpSet) -> OpPattern:
         return OpPattern.BATCH_MATMUL
     if kind is not None:
         return kind
-    if node.op_type in _SEGMENT and node.attr("reduction", "none") == "add":
+    if node.attr("reduction", "none") == "add":  # ScatterElements and ScatterND; no other operator has it
         return OpPattern.SEGMENT
     if opset.get(node).layout is not Layout.FOLLOW or len(node.outputs) != 1 or not node.output.is_static:
         return OpPattern.OPAQUE

@@ -72,8 +72,6 @@ def lazy_constant(
 
 def is_per_channel(tensor: Tensor, channels: int, rank: int) -> bool:
     """Whether a constant that meets a map of `rank` axes by broadcasting holds one value in all, or one a channel (axis 1)."""
-    if not tensor.is_constant or not tensor.is_static or len(tensor.static_shape) > rank:
-        return False
     padded = (1,) * (rank - len(tensor.static_shape)) + tensor.static_shape
     return padded == (1,) * rank or padded == (1, channels, *(1,) * (rank - 2))
 

@@ -141,5 +141,5 @@ def _offset_refusal(tensors: Sequence[Tensor]) -> str | None:
         return None
     weight, first, second = (constant.array().astype(np.int32) for constant in held)
     steps = (weight - first, weight - first - second, first + second)
-    inside = all(step.min(initial=0) >= -128 and step.max(initial=0) <= 127 for step in steps)
+    inside = all(np.all((step >= -128) & (step <= 127)) for step in steps)
     return None if inside else "a difference leaves int8"
