@@ -6,6 +6,7 @@ import html
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from ascendsim.core.arguments import checked
 from ascendsim.core.errors import InputError, suggest
 from ascendsim.graph.ir import Graph
 from ascendsim.passes.levers import LEVERS, LeverContext, Relation, Site, apply_lever
@@ -94,6 +95,7 @@ class Advice:
         """One row a change that cannot be done or does not pay."""
         return Table("declined", ("Lever", "Operator", "Why not"), self.declined)
 
+    @checked()
     def apply(self, *levers: str) -> Graph:
         """The graph with proposals taken; the graph that was given stays as it is.
 
@@ -110,6 +112,7 @@ class Advice:
                 graph = apply_lever(graph, lever, self.context, {site.node for site in chosen[lever.name].sites}).graph
         return graph
 
+    @checked()
     def settings(self, *levers: str) -> dict[str, str]:
         """Arguments of `compile` that go with the graph of `apply(*levers)`.
 

@@ -12,6 +12,7 @@ from ascendsim.api.compiling import CompiledModel, compile
 from ascendsim.api.dynamic import DynamicModel
 from ascendsim.api.result import Result
 from ascendsim.api.running import simulate
+from ascendsim.core.arguments import checked
 from ascendsim.core.errors import InputError
 from ascendsim.graph.ir import Graph
 from ascendsim.passes.levers import LEVERS, Lever, LeverContext, Site, apply_lever, find_sites
@@ -21,6 +22,7 @@ from ascendsim.soc import SocSpec
 LEAST_GAIN = 0.005  # share of the time below which a change does not count as a gain
 
 
+@checked(graph="asim.load and asim.GraphBuilder make one")
 def advise(
     graph: Graph,
     soc: str | PathLike[str] | SocSpec = "Ascend310",

@@ -10,6 +10,7 @@ from typing import Any
 from ascendsim.api.compiling import CompiledModel, compile
 from ascendsim.api.result import Result
 from ascendsim.api.running import simulate
+from ascendsim.core.arguments import checked
 from ascendsim.core.errors import CompileError, InputError, PassError
 from ascendsim.graph.ir import Graph
 from ascendsim.passes.fusion.catalogue import find_fact
@@ -80,6 +81,7 @@ class Ablation:
         return f"Ablation({self.base.model.source.name!r}, {len(self.contributions)} passes)"
 
 
+@checked(graph="asim.load and asim.GraphBuilder make one")
 def ablate(
     graph: Graph,
     soc: str | PathLike[str] | SocSpec = "Ascend310",

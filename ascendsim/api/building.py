@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from ascendsim.core.arguments import checked
 from ascendsim.core.dtypes import DType
 from ascendsim.graph import builder
 from ascendsim.graph.ir import Node
@@ -29,6 +30,7 @@ class GraphBuilder(builder.GraphBuilder):
         GraphError: By `op`, if the inputs do not fit the operator.
     """
 
+    @checked()
     def __init__(self, name: str = "graph", infer: Callable[[Node], None] | None = None, dtype: DType = DType.FLOAT32) -> None:
         super().__init__(name, infer or infer_node, dtype)
 

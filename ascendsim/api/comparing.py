@@ -13,6 +13,7 @@ from ascendsim.api.compiling import CompiledModel
 from ascendsim.api.result import Result
 from ascendsim.api.running import run as run_model
 from ascendsim.api.running import simulate
+from ascendsim.core.arguments import checked
 from ascendsim.core.errors import InputError
 from ascendsim.profiling.comparison import (
     NO_VALUES,
@@ -58,6 +59,7 @@ class Comparison:
         """One row a task of each variant: time to emit, read, compute and write, and the tensors in global memory read and written."""
         return phase_table(self._profiles())
 
+    @checked()
     def plot_timelines(self, ax: Axes | None = None, **options: Any) -> ComparisonDisplay:
         """Draws the timelines under each other on one time axis.
 
@@ -75,6 +77,7 @@ class Comparison:
         profiles = self._recorded() if wanted == "phases" or (wanted == "auto" and few) else self._profiles()
         return comparison_timelines(profiles, **options).plot(ax)
 
+    @checked()
     def save(self, folder: str | PathLike[str]) -> tuple[Path, ...]:
         """Writes the table, compare.csv, and the picture, compare.png, into a folder.
 
@@ -95,6 +98,7 @@ class Comparison:
             ) from None
         return (target / "compare.csv", picture)
 
+    @checked()
     def to_csv(self, path: str | PathLike[str] | None = None) -> str:
         """The table as CSV, written to a file as well if a path is given."""
         return self.table().to_csv(path)
@@ -121,6 +125,7 @@ class Comparison:
         return f"Comparison({parts})"
 
 
+@checked(variants='write asim.compare({"unfused": a, "fused": b})')
 def compare(
     variants: Mapping[str, Result | CompiledModel],
     *,
@@ -140,9 +145,8 @@ def compare(
     Raises:
         InputError: If there are fewer than two variants, one is neither a result nor a model, or the inputs do not fit a model.
     """
-    if not isinstance(variants, Mapping) or len(variants) < 2:
-        count = f"{len(variants)}" if isinstance(variants, Mapping) else type(variants).__name__
-        raise InputError("compare", "takes a dictionary of at least two variants", count, 'write asim.compare({"unfused": a, "fused": b})')
+    if len(variants) < 2:
+        raise InputError("compare", "takes at least two variants", len(variants), 'write asim.compare({"unfused": a, "fused": b})')
     results: dict[str, Result] = {}
     for name, variant in variants.items():
         if isinstance(variant, Result):

@@ -9,12 +9,14 @@ from ascendsim.api.compiling import CompiledModel, compile
 from ascendsim.api.gears import GearedModel
 from ascendsim.api.result import Result
 from ascendsim.api.running import simulate
+from ascendsim.core.arguments import checked
 from ascendsim.core.errors import InputError
 from ascendsim.graph.ir import Graph
 from ascendsim.ops import default_opset
 from ascendsim.passes.gears import KINDS, with_input_shapes
 
 
+@checked(graph="asim.load and asim.GraphBuilder make one")
 def compare_gears(graph: Graph, **options: Any) -> Comparison:
     """Simulates every gear three times: in the model with gears, as a static model of its own, and with open shapes.
 

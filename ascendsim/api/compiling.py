@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from os import PathLike
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ascendsim import soc as chips
 from ascendsim.api.buffers import BufferReport, fuse_l1_and_l2
@@ -17,6 +17,7 @@ from ascendsim.api.optimizing import new_engine
 from ascendsim.api.options import profile_options
 from ascendsim.api.scheduling import Scheduling
 from ascendsim.api.tilings import tilings_of
+from ascendsim.core.arguments import checked
 from ascendsim.core.collection import without_collection
 from ascendsim.core.errors import InputError
 from ascendsim.core.files import path_option
@@ -45,7 +46,6 @@ from ascendsim.soc import SocSpec
 
 if TYPE_CHECKING:
     from ascendsim.passes.graph_kernel import GraphKernelReport
-    from ascendsim.passes.graph_kernel.flags import Flags
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +76,7 @@ class CompiledModel:
     optimized: EngineReport = field(default_factory=EngineReport)
     lowering: LowerOptions = field(default_factory=LowerOptions)
 
+    @checked()
     def tasks_of(self, node: str) -> tuple[Task, ...]:
         """The tasks that run a node, a fused operator, a scope or what matches a shell pattern; see `api.naming.tasks_named`.
 
@@ -89,6 +90,7 @@ class CompiledModel:
         """Where everything lies in device memory, against the largest live set and other planners."""
         return MemoryReport.of(self.source.name, self.graph, self.program)
 
+    @checked()
     def listing(self, node: str) -> str:
         """The block programs of a node (any name that `tasks_of` takes), to be read by a person."""
         tasks = self.tasks_of(node)
@@ -108,6 +110,13 @@ class CompiledModel:
 
 
 @without_collection
+@checked(
+    graph="asim.load and asim.GraphBuilder make one",
+    soc="`ascendsim soc list` shows the names of chips",
+    passes="write passes=[MyRule()]",
+    set='write set={"l2.size": "16MiB"}',
+    options='write options={"aicpu_pow": True}',
+)
 def compile(
     graph: Graph,
     soc: str | PathLike[str] | SocSpec = "Ascend310",
@@ -132,7 +141,7 @@ def compile(
     dynamic_image_size: GearOption | None = None,
     dynamic_dims: GearOption | None = None,
     options: Mapping[str, bool | int | str] | None = None,
-    graph_kernel_flags: Flags = None,
+    graph_kernel_flags: str | Mapping[str, Any] | None = None,
     save_graphs: str | PathLike[str] | None = None,
     optimize: bool | Sequence[str] = True,
     outputs: Sequence[str] | str | None = None,
@@ -189,8 +198,6 @@ def compile(
         PassError: If a pass failed.
     """
     given = dict(locals())  # pieces of a dynamic model are compiled with the same options
-    if not isinstance(graph, Graph):
-        raise InputError("compile", "takes a graph from asim.load or GraphBuilder", type(graph).__name__, "load the model first")
     spec = soc if isinstance(soc, SocSpec) and not set and aicore_num is None else _chip(soc, dict(set or {}), aicore_num)
     chips.require_runnable(spec)
     scheduling = Scheduling.of(schedule, enable_single_stream, multi_stream_parallel_mode, topo_sorting_mode, disable_reuse_memory)

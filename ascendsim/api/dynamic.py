@@ -16,6 +16,7 @@ from ascendsim.api.compiling import CompiledModel
 from ascendsim.api.dynamic_inputs import input_values, shapes_only
 from ascendsim.api.graph_kernel import graph_saver
 from ascendsim.api.memory import MemoryReport
+from ascendsim.core.arguments import checked
 from ascendsim.core.dtypes import DType
 from ascendsim.core.errors import InputError
 from ascendsim.graph.ir import Array, Graph, Tensor
@@ -72,6 +73,7 @@ class DynamicModel(CompiledModel):
         """
         raise _no_memory_report(self.source)
 
+    @checked()
     def tasks_of(self, node: str) -> tuple[Task, ...]:
         """Tasks are made when shapes are known and the way is clear, so a result has them.
 
@@ -80,6 +82,7 @@ class DynamicModel(CompiledModel):
         """
         raise InputError(f"model {self.source.name!r}", "has tasks only when it runs", remedy="ask a result: result.model.tasks_of(...)")
 
+    @checked()
     def execute(
         self,
         inputs: Mapping[str, Value],
@@ -110,6 +113,7 @@ class DynamicModel(CompiledModel):
         outputs = {t.name: v.array for t, v in zip(self.graph.outputs, results, strict=True) if v.array is not None}
         return done, outputs if known and values is not None else None
 
+    @checked()
     def values_of(self, inputs: Mapping[str, Any]) -> dict[str, Value]:
         """The user's arrays as inputs of `graph`.
 
@@ -118,6 +122,7 @@ class DynamicModel(CompiledModel):
         """
         return input_values(self.graph, inputs)
 
+    @checked()
     def shapes_of(self, shapes: Mapping[str, Sequence[int]]) -> dict[str, Value]:
         """Inputs of `graph` without values, of its own shapes or those that the user gives.
 
@@ -126,10 +131,12 @@ class DynamicModel(CompiledModel):
         """
         return shapes_only(self.graph, shapes)
 
+    @checked()
     def decided(self, inputs: Mapping[str, Value], choices: Choices) -> Choices:
         """The user's choices and those that follow from the inputs."""
         return choices
 
+    @checked()
     def facts(self, inputs: Mapping[str, Value]) -> dict[str, str]:
         """What a result should say about the run, for the metadata of its program."""
         return {}

@@ -14,15 +14,12 @@ from ascendsim.runtime.control_flow import MAX_ITERATIONS, Value
 from ascendsim.runtime.host_run import Choices
 
 
-def user_arrays(inputs: object) -> dict[str, Array]:
+def user_arrays(inputs: Mapping[str, Any]) -> dict[str, Array]:
     """The user's inputs as arrays: what NumPy makes arrays of, and `onnx.TensorProto`.
 
     Raises:
-        InputError: If one is something else, or they are not given by name.
+        InputError: If one is something else.
     """
-    if not isinstance(inputs, Mapping):
-        remedy = 'pass {"input": array}, or asim.random_inputs(model)'
-        raise InputError("inputs", "must be arrays by input name", type(inputs).__name__, remedy)
     return {name: _user_array(name, given) for name, given in inputs.items()}
 
 
@@ -48,7 +45,6 @@ def shapes_only(graph: Graph, shapes: Mapping[str, Sequence[int]]) -> dict[str, 
         InputError: If a shape is open and not given, or does not fit.
     """
     known = {tensor.name: tensor for tensor in graph.inputs}
-    _check_mapping("shapes", shapes, '{"input": (1, 3, 224, 224)}')
     for name in shapes:
         if name not in known:
             raise InputError(f"option shapes: input {name!r}", "is not an input of the model", remedy=suggest(str(name), known))
@@ -74,8 +70,6 @@ def checked_choices(graph: Graph, branches: Mapping[str, str | int] | None, trip
         InputError: If a name is no node with subgraphs, or a number is not usable.
     """
     nodes = {node.name: node.op_type for node in control_flow_nodes(graph)}
-    _check_mapping("branches", branches or {}, '{"node": "then"}')
-    _check_mapping("trips", trips or {}, '{"node": 10}')
     for option, given, kinds in (("branches", branches or {}, ("If", "Case")), ("trips", trips or {}, ("Loop", "While"))):
         known = [name for name, kind in nodes.items() if kind in kinds]
         for name, value in given.items():
@@ -114,11 +108,6 @@ def input_values(graph: Graph, inputs: Mapping[str, Any]) -> dict[str, Value]:
                 other = same[dim]
                 raise InputError(f"input {name!r}", f"must have {dim} = {other[0]}, as input {other[1]!r} has", size)
     return values
-
-
-def _check_mapping(option: str, given: object, example: str) -> None:
-    if not isinstance(given, Mapping):
-        raise InputError(f"option {option}", "must be a dictionary by name", type(given).__name__, f"for example {option}={example}")
 
 
 def _dims(name: str, given: object) -> tuple[int, ...]:

@@ -11,6 +11,7 @@ import numpy as np
 from ascendsim.api.compiling import CompiledModel
 from ascendsim.api.dynamic import DynamicModel, ExecutedModel, compile_dynamic
 from ascendsim.api.dynamic_inputs import input_values, shapes_only
+from ascendsim.core.arguments import checked
 from ascendsim.core.errors import AscendSimError, InputError
 from ascendsim.graph.ir import Graph
 from ascendsim.isa.program import Task
@@ -60,11 +61,13 @@ class GearedModel(DynamicModel):
         """Device memory for weights; what the gears have in common lies there once."""
         return self.program.memory.weight_bytes
 
+    @checked()
     def tasks_of(self, node: str) -> tuple[Task, ...]:
         """The tasks of all gears that run a node; names as a run of the gear has them: "ascend_mbatch_case/ascend_mbatch_batch_0/conv"."""
         assert self.loaded is not None
         return self.loaded.tasks_of(node)
 
+    @checked()
     def shapes_of_gear(self, gear: Sequence[int]) -> dict[str, tuple[int, ...]]:
         """Input shapes under a gear, by name."""
         return self.settings.shapes(self.network, gear)
@@ -77,10 +80,12 @@ class GearedModel(DynamicModel):
             rows.append((",".join(map(str, gear)), shapes, arena / 2**20, weights / 2**20))
         return Table("gears", ("Gear", "Inputs", "Memory(MiB)", "Weights(MiB)"), tuple(rows))
 
+    @checked()
     def values_of(self, inputs: Mapping[str, Any]) -> dict[str, Value]:
         """The user's arrays and the extra input, which says which gear they are of."""
         return self._with_gear(input_values(self.network, inputs))
 
+    @checked()
     def shapes_of(self, shapes: Mapping[str, Sequence[int]]) -> dict[str, Value]:
         """Inputs without values; without shapes those of the largest gear."""
         if not shapes:
@@ -93,10 +98,12 @@ class GearedModel(DynamicModel):
         actual = np.array(self.gears[number], np.int32)
         return {**values, SHAPE_DATA: Value(actual.dtype, actual.shape, actual)}
 
+    @checked()
     def decided(self, inputs: Mapping[str, Value], choices: Choices) -> Choices:
         """The gear that the inputs say."""
         return replace(choices, branches={**choices.branches, CASE: self.gears.index(_gear(inputs))})
 
+    @checked()
     def facts(self, inputs: Mapping[str, Value]) -> dict[str, str]:
         """The gear that runs."""
         return {GEAR: ",".join(map(str, _gear(inputs))) + f" of {self.settings.text()}"}

@@ -7,6 +7,7 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Union
 
+from ascendsim.core.arguments import checked
 from ascendsim.core.collection import without_collection
 from ascendsim.core.errors import InputError
 from ascendsim.graph.ir import Graph
@@ -19,6 +20,7 @@ Source = Union[str, "PathLike[str]", bytes, "onnx.ModelProto"]
 
 
 @without_collection
+@checked(shapes='pass {"input": (8, 3, 224, 224)}')
 def load(
     source: Source,
     *,
@@ -47,12 +49,8 @@ def load(
         GraphError: If the model is malformed or a shape rule is broken.
         UnsupportedOperatorError: Lists all unsupported operators at once.
     """
-    if weights not in ("file", "random"):
-        raise InputError("option weights", 'must be "file" or "random"', repr(weights))
-    if batch is not None and (not isinstance(batch, int) or isinstance(batch, bool) or batch < 1):
+    if batch is not None and batch < 1:
         raise InputError("option batch", "must be a positive integer", repr(batch))
-    if shapes is not None and not isinstance(shapes, Mapping):
-        raise InputError("option shapes", "must be shapes by input name", type(shapes).__name__, 'pass {"input": (8, 3, 224, 224)}')
     options: dict[str, Any] = {"batch": batch, "shapes": shapes, "weights": weights, "seed": seed, "outputs": outputs, "fold": fold}
     held = Path(source) if isinstance(source, PathLike) else source
     composite = _composite_text(held)

@@ -8,8 +8,8 @@ from os import PathLike
 from typing import TYPE_CHECKING
 
 from ascendsim.api.graph_dumps import GraphDumps
+from ascendsim.core.arguments import checked
 from ascendsim.core.collection import without_collection
-from ascendsim.core.errors import InputError
 from ascendsim.graph.copying import copy_graph
 from ascendsim.graph.ir import Graph
 from ascendsim.ops import default_opset
@@ -76,6 +76,7 @@ def _did(counts: object) -> str:
 
 
 @without_collection
+@checked(graph="asim.load and asim.GraphBuilder make one")
 def optimize(
     graph: Graph,
     *,
@@ -101,8 +102,6 @@ def optimize(
         InputError: If an option is not valid, or `outputs` names something that the graph lacks.
         PassError: If a pass failed; names it.
     """
-    if not isinstance(graph, Graph):
-        raise InputError("optimize", "takes a graph from asim.load or GraphBuilder", type(graph).__name__, "load the model first")
     opset = default_opset()
     settings = EngineSettings.of(passes, pass_names(opset), oo_level, oo_constant_folding, oo_dead_code_elimination)
     work = copy_graph(graph)

@@ -69,8 +69,6 @@ def profile_options(given: Mapping[str, Value] | None) -> dict[str, Value]:
         InputError: If an option or its value is not known.
     """
     chosen: dict[str, Value] = {name: option.values[0] for name, option in PROFILE_OPTIONS.items()}
-    if not isinstance(given, Mapping | None):
-        raise InputError("option options", "must be a mapping of profile options", type(given).__name__, 'write {"aicpu_pow": True}')
     for name, value in (given or {}).items():
         if name not in PROFILE_OPTIONS:
             raise InputError(f"profile option {name!r}", "does not exist", remedy=suggest(name, PROFILE_OPTIONS))

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from ascendsim.api.compiling import CompiledModel
 from ascendsim.api.dynamic import REASONS
 from ascendsim.api.memory import MemoryReport
+from ascendsim.core.arguments import checked
 from ascendsim.core.errors import InputError
 from ascendsim.graph.ir import Array
 from ascendsim.passes.fusion.plog import write_plog
@@ -91,6 +92,7 @@ class Result:
 
         return profiling.summarise(self.profile)
 
+    @checked()
     def top_operators(self, count: int = 10) -> Table:
         """The operators that take the most time: engine, what bounds them, share, achieved against peak."""
         from ascendsim import profiling
@@ -103,6 +105,7 @@ class Result:
 
         return profiling.op_summary(self.profile)
 
+    @checked()
     def op_statistic(self, *, task_ids: bool = False) -> Table:
         """One row an operator type, msprof's columns.
 
@@ -135,6 +138,7 @@ class Result:
         """`op_summary()` as a pandas data frame (needs the extra `ascendsim[dataframe]`)."""
         return self.op_summary().to_dataframe()
 
+    @checked()
     def plot_timeline(self, ax: Axes | None = None, **options: Any) -> TimelineDisplay:
         """Draws the timeline: lanes for streams, AI CPU and pipes.
 
@@ -146,6 +150,7 @@ class Result:
 
         return plot_timeline(self.profile, ax, **options)
 
+    @checked()
     def save_trace(self, path: str | PathLike[str], **options: Any) -> Path:
         """Writes a Chrome trace (.json or .json.gz) that Perfetto and MindStudio Insight open.
 
@@ -158,6 +163,7 @@ class Result:
         profiling.write_trace(self.profile, path, **options)
         return Path(path)
 
+    @checked()
     def save(self, folder: str | PathLike[str]) -> tuple[Path, ...]:
         """Writes what there is to know about the run into a folder.
 

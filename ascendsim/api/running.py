@@ -9,6 +9,7 @@ from ascendsim.api.compiling import CompiledModel
 from ascendsim.api.dynamic import DynamicModel, with_shapes
 from ascendsim.api.dynamic_inputs import checked_choices, user_arrays
 from ascendsim.api.result import Result
+from ascendsim.core.arguments import checked
 from ascendsim.core.errors import InputError, suggest
 from ascendsim.graph.ir import Array
 from ascendsim.machine import run as run_machine
@@ -17,9 +18,11 @@ from ascendsim.runtime import random_inputs as _random_inputs
 from ascendsim.runtime.host_run import Choices
 
 Progress = Callable[[int, int], None]
+SHAPES = 'write shapes={"input": (1, 3, 224, 224)}'
 SHORTCUTS = ("fast_forward", "groups", "replay")  # of the machine; none of them changes a result
 
 
+@checked(model="asim.compile makes one", shapes=SHAPES, branches='write branches={"node": "then"}', trips='write trips={"node": 10}')
 def simulate(
     model: CompiledModel,
     *,
@@ -50,7 +53,6 @@ def simulate(
         InputError: If shapes, branches or numbers of iterations are missing or do not fit.
         SimulationError: If the program deadlocks.
     """
-    _check_model(model)
     taken = _checked_shortcuts(shortcuts)
     if isinstance(model, DynamicModel):
         choices = checked_choices(model.graph, branches, trips)
@@ -61,8 +63,6 @@ def simulate(
 
 
 def _checked_shortcuts(shortcuts: Iterable[str]) -> frozenset[str]:
-    if not isinstance(shortcuts, Iterable):
-        raise InputError("option shortcuts", "must be names of shortcuts", repr(shortcuts), "() takes none")
     names = (shortcuts,) if isinstance(shortcuts, str) else tuple(shortcuts)
     for name in names:
         if name not in SHORTCUTS:
@@ -89,6 +89,7 @@ def _timed(model: CompiledModel, instructions: bool | str | Iterable[str], progr
     return Result(model, trace)
 
 
+@checked(model="asim.compile makes one", inputs='pass {"input": array}, or asim.random_inputs(model)')
 def run(
     model: CompiledModel,
     inputs: Mapping[str, Any],
@@ -113,9 +114,6 @@ def run(
         InputError: If an input is missing, unknown, or of the wrong shape or type.
         GraphError: If a weight has no values.
     """
-    if values not in ("device", "float32"):
-        raise InputError("option values", 'must be "device" or "float32"', repr(values))
-    _check_model(model)
     arrays = user_arrays(inputs)
     taken = _checked_shortcuts(shortcuts)
     if isinstance(model, DynamicModel):
@@ -128,6 +126,7 @@ def run(
     return Result(model, result.trace, outputs)
 
 
+@checked(model="asim.compile makes one", shapes=SHAPES)
 def random_inputs(model: CompiledModel, seed: int = 0, *, shapes: Mapping[str, Sequence[int]] | None = None) -> dict[str, Array]:
     """Seeded inputs for a model: standard normal floats, integers 0 or 1.
 
@@ -139,10 +138,4 @@ def random_inputs(model: CompiledModel, seed: int = 0, *, shapes: Mapping[str, S
     Raises:
         InputError: If a shape is open and not given, or does not fit.
     """
-    _check_model(model)
     return _random_inputs(with_shapes(model, shapes), seed)
-
-
-def _check_model(model: object) -> None:
-    if not isinstance(model, CompiledModel):
-        raise InputError("the model", "must come from asim.compile", type(model).__name__, "call asim.compile(graph, soc=...) first")

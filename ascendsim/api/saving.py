@@ -20,6 +20,7 @@ from ascendsim.api.compiling import CompiledModel
 from ascendsim.api.saving_codec import encode
 from ascendsim.api.saving_manifest import Weight, checked_manifest, lowered, lowering_of, manifest_of, origins_restored, program_hash
 from ascendsim.api.saving_zip import read_entries, write_entries
+from ascendsim.core.arguments import checked
 from ascendsim.core.dtypes import DType
 from ascendsim.core.errors import AscendSimError, InputError
 from ascendsim.core.files import open_whole
@@ -34,6 +35,7 @@ _ALIGNMENT = 64  # bytes, of each weight in its entry
 _NONSENSE = (ArithmeticError, AttributeError, LookupError, MemoryError, RecursionError, TypeError, ValueError)
 
 
+@checked(model="asim.compile makes one")
 def save(model: CompiledModel, path: str | PathLike[str]) -> Path:
     """Writes a compiled model into a file, whole or not at all. Random weights are written with the values that they have.
 
@@ -68,6 +70,7 @@ def save(model: CompiledModel, path: str | PathLike[str]) -> Path:
     return target
 
 
+@checked()
 def load_compiled(path: str | PathLike[str]) -> CompiledModel:
     """Reads a model that `save` wrote. Nothing in the file is executed.
 

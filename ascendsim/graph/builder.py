@@ -15,12 +15,13 @@ from typing import Any, Union
 
 import numpy as np
 
+from ascendsim.core.arguments import checked
 from ascendsim.core.dtypes import DType
 from ascendsim.core.errors import GraphError
-from ascendsim.graph.ir import Array, AttributeValue, Constant, Dim, Graph, Node, Tensor
+from ascendsim.graph.ir import Array, AttributeValue, Constant, Dim, Graph, Node, Shape, Tensor
 from ascendsim.graph.verify import verify
 
-Operand = Union[Tensor, "Array", float, int, bool, Sequence[int], Sequence[float], None]
+Operand = Union[Tensor, "Array", np.generic, float, int, bool, Sequence[Any], None]
 
 
 class GraphBuilder:
@@ -39,11 +40,13 @@ class GraphBuilder:
         self._infer = infer
         self._scope: list[str] = []
 
+    @checked()
     def input(self, name: str, shape: Sequence[Dim], dtype: DType | str | None = None) -> Tensor:
         """Adds a graph input; a dimension may be a number, a symbol or None."""
         kind = self.dtype if dtype is None else DType.of(dtype)
-        return self.graph.add_input(name, kind, tuple(shape))
+        return self.graph.add_input(name, kind, _shape(shape))
 
+    @checked()
     def constant(self, value: Any, name: str = "constant", dtype: DType | str | None = None) -> Tensor:
         """Adds a constant from an array, a number or a list (integers become int64, floats the builder's type)."""
         array = np.asarray(value)
@@ -53,12 +56,14 @@ class GraphBuilder:
             array = array.astype(self.dtype.numpy if array.dtype.kind == "f" else np.bool_ if array.dtype.kind == "b" else np.int64)
         return self.graph.add_constant(self.graph.fresh(self._scoped(name)), array)
 
+    @checked()
     def weight(self, name: str, shape: Sequence[int], fill: Callable[[], Array] | None = None, dtype: DType | str | None = None) -> Tensor:
         """Adds a constant whose values come later: from `fill` when they are asked for, or never (shape-only, enough for timing)."""
         kind = self.dtype if dtype is None else DType.of(dtype)
         constant = Constant(loader=fill) if fill is not None else Constant(absent_because="built without values")
-        return self.graph.add_tensor(Tensor(self.graph.fresh(self._scoped(name)), kind, tuple(shape), constant=constant))
+        return self.graph.add_tensor(Tensor(self.graph.fresh(self._scoped(name)), kind, _shape(shape), constant=constant))
 
+    @checked()
     def op(
         self,
         op_type: str,
@@ -81,6 +86,7 @@ class GraphBuilder:
         """
         return self.ops(op_type, *inputs, outputs=outputs, name=name, domain=domain, **attributes)[0]
 
+    @checked()
     def ops(
         self,
         op_type: str,
@@ -101,6 +107,7 @@ class GraphBuilder:
             self._infer(node)
         return node.outputs
 
+    @checked()
     def output(self, tensor: Tensor, name: str | None = None) -> Tensor:
         """Marks a graph output; `name` renames the tensor (inputs keep their names)."""
         if name is not None and name != tensor.name:
@@ -112,6 +119,7 @@ class GraphBuilder:
         self.graph.outputs.append(tensor)
         return tensor
 
+    @checked()
     def scope(self, name: str) -> _Scope:
         """A `with` block in which names of nodes and constants get the prefix `name/`."""
         return _Scope(self._scope, name)
@@ -137,6 +145,11 @@ class GraphBuilder:
 
     def _scoped(self, name: str) -> str:
         return "/".join((*self._scope, name))
+
+
+def _shape(dims: Sequence[Dim]) -> Shape:
+    """A shape with numbers of Python's own, whatever the user has them from."""
+    return tuple(int(dim) if hasattr(dim, "__index__") else dim for dim in dims)
 
 
 class _Scope:

@@ -14,6 +14,7 @@ from typing import Any, Union
 
 import numpy as np
 
+from ascendsim.core.arguments import checked
 from ascendsim.core.dtypes import DType
 from ascendsim.core.errors import GraphError, suggest
 from ascendsim.graph.ordering import can_run, stable_order
@@ -184,12 +185,14 @@ class Graph:
     def __len__(self) -> int:
         return len(self._nodes)
 
+    @checked()
     def node(self, name: str) -> Node:
         try:
             return self._node_names[name]
         except KeyError:
             raise GraphError(f"node {name!r}", "is not in the graph", remedy=suggest(name, self._node_names)) from None
 
+    @checked()
     def fresh(self, stem: str) -> str:
         """A tensor or node name that nothing in the graph has yet."""
         name = stem
@@ -198,22 +201,26 @@ class Graph:
             name = f"{stem}_{self._counter}"
         return name
 
+    @checked()
     def add_tensor(self, tensor: Tensor) -> Tensor:
         if tensor.name in self._tensors:
             raise GraphError(f"tensor {tensor.name!r}", "must be defined once", remedy="rename one of the two")
         self._tensors[tensor.name] = tensor
         return tensor
 
+    @checked()
     def add_input(self, name: str, dtype: DType, shape: Shape) -> Tensor:
         tensor = self.add_tensor(Tensor(name, dtype, shape))
         self.inputs.append(tensor)
         return tensor
 
+    @checked()
     def add_constant(self, name: str, array: Array) -> Tensor:
         """Adds a constant from an array."""
         array = np.asarray(array)
         return self.add_tensor(Tensor(name, DType.of(array.dtype), tuple(array.shape), constant=Constant(array)))
 
+    @checked()
     def add_node(
         self,
         op_type: str,
@@ -252,11 +259,13 @@ class Graph:
         """How many nodes were ever added."""
         return self._additions
 
+    @checked()
     def added_since(self, additions: int) -> list[Node]:
         """Nodes that were added since the graph had so many additions, and are still there."""
         latest = takewhile(lambda node: self._added[node] >= additions, reversed(self._added))
         return list(latest)[::-1]
 
+    @checked()
     def place_before(self, node: Node, anchor: Node) -> None:
         """Moves a node to just before another one in insertion order, by which ties in execution order are settled."""
         order: dict[Node, None] = {}
@@ -267,6 +276,7 @@ class Graph:
                 order[other] = None
         self._nodes, self._order = order, None
 
+    @checked()
     def replace_uses(self, old: Tensor, new: Tensor, outputs_too: bool = True) -> None:
         """Lets every reader of `old` read `new` (and the graph outputs too)."""
         for use in old.uses:
@@ -274,6 +284,7 @@ class Graph:
         if outputs_too:
             self.outputs[:] = [new if t is old else t for t in self.outputs]
 
+    @checked()
     def remove_node(self, node: Node) -> None:
         """Removes a node whose outputs nobody reads, with its output tensors.
 
@@ -290,6 +301,7 @@ class Graph:
             tensor.producer = None
         self._forget(node)
 
+    @checked()
     def make_constant(self, node: Node, constants: Sequence[Constant]) -> None:
         """Replaces a node by the values of its outputs: each output tensor keeps its name and uses and becomes a constant."""
         for tensor, constant in zip(node.outputs, constants, strict=True):
@@ -312,12 +324,14 @@ class Graph:
             follower.remove_control(node)
         node.graph = None
 
+    @checked()
     def remove_tensor(self, tensor: Tensor) -> None:
         """Forgets a tensor that nobody makes or reads (a dead constant)."""
         if tensor.uses or tensor.producer is not None or any(tensor is t for t in [*self.inputs, *self.outputs]):
             raise GraphError(f"tensor {tensor.name!r}", "cannot be removed: it is still used")
         self._tensors.pop(tensor.name, None)
 
+    @checked()
     def reorder(self, order: Sequence[Node]) -> None:
         """Puts the nodes in another insertion order, which settles ties of execution order.
 
@@ -328,6 +342,7 @@ class Graph:
             raise GraphError(f"graph {self.name!r}", "can only be reordered with all of its nodes", f"{len(order)} of {len(self._nodes)}")
         self._nodes, self._order = dict.fromkeys(order), None
 
+    @checked()
     def rename_tensor(self, tensor: Tensor, name: str) -> None:
         if name in self._tensors and self._tensors[name] is not tensor:
             raise GraphError(f"tensor name {name!r}", "is taken")
@@ -335,6 +350,7 @@ class Graph:
         tensor.name = name
         self._tensors[name] = tensor
 
+    @checked()
     def predecessors(self, node: Node) -> list[Node]:
         """Nodes that must run before `node`: producers of its inputs, of what its subgraphs read from outside, and control edges."""
         found = [tensor.producer for tensor in node._inputs if tensor is not None and tensor.producer is not None]
@@ -354,6 +370,7 @@ class Graph:
             for _, subgraph in node.subgraphs:
                 yield from (t for t in subgraph.captured() if self._tensors.get(t.name) is not t)
 
+    @checked()
     def topological(self, anew: bool = False) -> list[Node]:
         """Nodes in execution order; ties keep insertion order.
 

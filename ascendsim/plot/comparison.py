@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, Self
 
+from ascendsim.core.arguments import checked
 from ascendsim.core.errors import InputError
 from ascendsim.plot.drawing import LaneArtist, draw_legend
 from ascendsim.plot.figures import Picture
@@ -113,6 +114,7 @@ class ComparisonDisplay(Picture):
         ax.plot([place, place], [top, bottom], color=INK, lw=1.0, zorder=5, clip_on=False)
 
 
+@checked()
 def comparison_timelines(
     runs: Mapping[str, ProfiledRun], *, lanes: Lanes = "auto", window: Window | None = None, title: str | None = None
 ) -> ComparisonDisplay:

@@ -10,6 +10,7 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
+from ascendsim.core.arguments import checked
 from ascendsim.core.errors import InputError, suggest
 from ascendsim.core.files import write_whole
 from ascendsim.plot.palette import FAINT, INK
@@ -38,12 +39,14 @@ class Picture(ABC):
     def plot(self, ax: Axes | None = None) -> Self:
         """Draws on axes (a new figure if None), sets `figure_` and `ax_`, returns itself."""
 
+    @checked()
     def _begin(self, ax: Axes | None, width: float, height: float) -> Axes:
         """The axes to draw on, a new figure of this size in inches if None; notes where the picture is."""
         self.ax_ = new_axes(width, height) if ax is None else ax
         self.figure_ = figure_of(self.ax_)
         return self.ax_
 
+    @checked()
     def save(self, path: str | PathLike[str]) -> Path:
         """Writes the picture as .png, .svg or .pdf (drawn first if it was not yet).
 

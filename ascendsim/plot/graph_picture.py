@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
+from ascendsim.core.arguments import checked
 from ascendsim.core.errors import InputError
 from ascendsim.graph.ir import Graph, Node, Tensor
 from ascendsim.graph.text import dims
@@ -113,6 +114,7 @@ class GraphDisplay(Picture):
         return self
 
 
+@checked()
 def plot_graphs(graphs: Graph | Mapping[str, Graph], ax: Axes | None = None) -> GraphDisplay:
     """Draws a graph, or several side by side, for example before and after a pass.
 

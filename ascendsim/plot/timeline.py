@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, Literal, Self
 
+from ascendsim.core.arguments import checked
 from ascendsim.core.errors import InputError, suggest
 from ascendsim.plot.drawing import LaneArtist, draw_legend
 from ascendsim.plot.figures import Picture
@@ -93,6 +94,7 @@ class TimelineDisplay(Picture):
         return Table("timeline", ("Lane", "Label", "Task ID", "Kind", "Start(us)", "End(us)", "Share"), rows)
 
 
+@checked()
 def timeline(
     run: ProfiledRun,
     *,
@@ -132,6 +134,7 @@ def timeline(
     return TimelineDisplay(tuple(found), window, title, highlighted)
 
 
+@checked()
 def plot_timeline(run: ProfiledRun, ax: Axes | None = None, **options: Any) -> TimelineDisplay:
     """Draws the timeline of a run.
 

@@ -17,6 +17,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, Literal
 
+from ascendsim.core.arguments import checked
 from ascendsim.core.errors import InputError
 from ascendsim.core.files import write_whole
 from ascendsim.profiling.kinds import kind_of
@@ -119,6 +120,7 @@ def chrome_trace(
     }
 
 
+@checked()
 def write_trace(
     run: ProfiledRun,
     path: str | PathLike[str],

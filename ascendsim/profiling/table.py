@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Union
 
+from ascendsim.core.arguments import checked
 from ascendsim.core.errors import InputError, suggest
 from ascendsim.core.files import write_whole
 
@@ -46,6 +47,7 @@ class Table:
     def __iter__(self) -> Iterator[Row]:
         return iter(self.rows)
 
+    @checked()
     def index(self, column: str) -> int:
         """Position of a column.
 
@@ -56,6 +58,7 @@ class Table:
             raise InputError(f"column {column!r}", f"is not in table {self.name}", remedy=suggest(column, self.columns))
         return self.columns.index(column)
 
+    @checked()
     def column(self, column: str) -> tuple[Cell, ...]:
         """All cells of a column."""
         index = self.index(column)
@@ -65,6 +68,7 @@ class Table:
         """Rows as dictionaries."""
         return [dict(zip(self.columns, row, strict=True)) for row in self.rows]
 
+    @checked()
     def sort(self, column: str, descending: bool = False) -> Table:
         """The table ordered by a column; missing cells come last, equal cells keep their order."""
         index = self.index(column)
@@ -77,6 +81,7 @@ class Table:
 
         return replace(self, rows=(*sorted(present, key=key, reverse=descending), *missing))
 
+    @checked()
     def top(self, count: int, column: str | None = None) -> Table:
         """The first `count` rows, or those with the largest values of a column."""
         if count < 0:
@@ -84,6 +89,7 @@ class Table:
         ordered = self if column is None else self.sort(column, descending=True)
         return replace(self, rows=ordered.rows[:count])
 
+    @checked()
     def filter(self, predicate: Callable[[dict[str, Cell]], bool] | None = None, /, **equal: Cell) -> Table:
         """The rows for which a function of the row (as a dictionary) is true and the named columns have the given values."""
         wanted = {self.index(column): value for column, value in equal.items()}
@@ -95,6 +101,7 @@ class Table:
                 rows.append(row)
         return replace(self, rows=tuple(rows))
 
+    @checked()
     def to_csv(self, path: str | PathLike[str] | None = None) -> str:
         """The table as CSV in msprof's conventions: three decimals, N/A for missing cells, TAB after time stamps, quoted shapes.
 

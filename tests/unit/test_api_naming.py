@@ -51,7 +51,7 @@ def test_instructions_are_recorded_by_any_of_these_names(model: asim.CompiledMod
 
 
 def test_arguments_of_the_wrong_kind_are_refused(model: asim.CompiledModel, models_dir: Path) -> None:
-    with pytest.raises(InputError, match="arrays by input name"):
+    with pytest.raises(InputError, match=r"argument inputs must be a dictionary by name, not None; pass \{\"input\": array\}"):
         asim.run(model, None)  # type: ignore[arg-type]
-    with pytest.raises(InputError, match="shapes by input name"):
+    with pytest.raises(InputError, match="option shapes must be a dictionary by name"):
         asim.load(models_dir / "lenet5.onnx", shapes="input:1,1,28,28")  # type: ignore[arg-type]

@@ -39,5 +39,5 @@ def test_a_wrong_name_is_told() -> None:
     with pytest.raises(asim.InputError, match="option shortcuts must be out of fast_forward, groups, replay, not 'fast-forward'; did you"):
         asim.simulate(model, shortcuts=["fast-forward"])
     assert asim.simulate(model, shortcuts="groups").cycles == asim.simulate(model).cycles
-    with pytest.raises(asim.InputError, match="option shortcuts must be names of shortcuts, not False"):
+    with pytest.raises(asim.InputError, match="option shortcuts must be a sequence of texts, not False"):
         asim.simulate(model, shortcuts=False)  # type: ignore[arg-type]

@@ -133,9 +133,9 @@ def test_names_are_escaped_in_html():
 @pytest.mark.parametrize(
     ("variants", "message"),
     [
-        ({}, r"compare takes a dictionary of at least two variants, not 0"),
-        ({"a": None}, r"compare takes a dictionary of at least two variants, not 1"),
-        ([], r"compare takes a dictionary of at least two variants, not list"),
+        ({}, r"compare takes at least two variants, not 0"),
+        ({"a": None}, r"compare takes at least two variants, not 1"),
+        ([], r"argument variants must be a dictionary by name, not list; write asim.compare"),
         ({"a": None, "b": 3}, r"variant 'a' must be a result or a compiled model, not NoneType"),
     ],
 )

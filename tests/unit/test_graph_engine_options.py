@@ -37,7 +37,7 @@ def test_pruning_walks_over_control_edges():
         (["x"], "must be computed by a node, not an input or a weight"),
         ([], 'must name tensors or "node:index"'),
         (";", 'must have the form "node1:0;node2:1"'),
-        ([7], 'must name tensors or "node:index"'),
+        ([7], "must be a sequence of texts or text, not list"),
     ],
 )
 def test_wrong_outputs_are_errors(outputs, message):
@@ -75,7 +75,7 @@ def test_oo_level_o1_keeps_folding_and_no_common_subexpressions():
     ("options", "message"),
     [
         ({"passes": ["ConstantFoldingPas"]}, "did you mean ConstantFoldingPass?"),
-        ({"passes": "ConstantFoldingPass"}, "must be a list of names of passes"),
+        ({"passes": "ConstantFoldingPass"}, "must be a sequence of texts, not 'ConstantFoldingPass'"),
         ({"oo_level": "O2"}, "must be O1 or O3"),
         ({"oo_constant_folding": "false"}, "must be True or False"),
     ],

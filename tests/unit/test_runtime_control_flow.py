@@ -239,7 +239,7 @@ def test_open_shapes_compile_once_a_shape() -> None:
         ({"shapes": {"x": (1.5, 8)}}, "option shapes: input 'x' must be a sequence of whole numbers"),
         ({"shapes": {"x": 4}}, "option shapes: input 'x' must be a sequence of whole numbers, not 4"),
         ({"shapes": [1, 8]}, "option shapes must be a dictionary by name, not list"),
-        ({"shapes": {"x": (1, 8)}, "branches": "then"}, "option branches must be a dictionary by name, not str"),
+        ({"shapes": {"x": (1, 8)}, "branches": "then"}, "option branches must be a dictionary by name, not 'then'"),
         ({"shapes": {"x": (1, 8)}, "trips": {"if": 3}}, "option trips: node 'if' must be one of the model's Loop or While nodes"),
     ],
 )

@@ -116,8 +116,6 @@ def check_custom(passes: Iterable[object], taken: Iterable[str]) -> tuple[Fusion
     Raises:
         InputError: If one is no pass, has no name, no patterns or a name that is taken, or a stage or priority outside CANN's ranges.
     """
-    if not isinstance(passes, Iterable):
-        raise InputError("option passes", "must be a list of passes", type(passes).__name__, "write passes=[MyPass()]")
     used = {*taken, "ALL"}  # ALL stands for every pass in a switch file
     checked: list[FusionRule] = []
     for item in passes:

@@ -112,7 +112,7 @@ def name_outputs(graph: Graph, outputs: Sequence[str] | str) -> None:
         InputError: If something is no node or tensor of the graph, has no such output, is an input or a weight, or comes twice.
     """
     names = parse_out_nodes(outputs) if isinstance(outputs, str) else tuple(outputs)
-    if not names or not all(isinstance(name, str) for name in names):
+    if not names:
         raise InputError(SUBJECT, 'must name tensors or "node:index"', repr(outputs))
     chosen: list[Tensor] = []
     for name in names:

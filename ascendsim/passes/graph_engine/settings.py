@@ -52,17 +52,12 @@ class EngineSettings:
             oo_dead_code_elimination: Whether branches that cannot be taken are removed.
 
         Raises:
-            InputError: If a name is not known, or an option has another value than these.
+            InputError: If a name is not known, or the level is another.
         """
         if oo_level not in ("O1", "O3"):
             raise InputError("option oo_level", "must be O1 or O3", repr(oo_level))
-        for name, value in (("oo_constant_folding", oo_constant_folding), ("oo_dead_code_elimination", oo_dead_code_elimination)):
-            if not isinstance(value, bool):
-                raise InputError(f"option {name}", "must be True or False", repr(value))
         chosen: frozenset[str] | None = None
         if passes is not None and not isinstance(passes, bool):
-            if isinstance(passes, str) or not all(isinstance(name, str) for name in passes):
-                raise InputError("option passes", "must be a list of names of passes", repr(passes))
             names = tuple(known)
             for name in passes:
                 if name not in names:

@@ -1,0 +1,176 @@
+"""Every public function and method refuses arguments of a wrong type, and its message names the argument.
+
+What is public is found by looking: the names of `ascendsim` and the methods of its classes. A value is wrong for a parameter if no type
+that its annotation names accepts it, as the tables below have it.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import ascendsim as asim
+from ascendsim.graph.ir import Constant
+from ascendsim.runtime.host_run import Choices
+
+
+class Strange:
+    """Of no type that anything takes."""
+
+
+# Wrong unless the annotation of the parameter has one of these words
+WRONG: tuple[tuple[Any, str], ...] = (
+    (Strange(), "Any"),
+    (None, r"None|Any|Operand|AttributeValue"),
+    ("a", r"str|Any|Source|GearOption|AttributeValue|Literal|Cell"),
+    (3, r"int|float|Any|Operand|AttributeValue|Cell"),
+    (2.5, r"float|Any|Operand|AttributeValue|Cell"),
+    (b"a", r"Any|Source"),
+    ([Strange()], r"Iterable\b(?!\[)|Any|Operand"),
+    ({}, r"Mapping|Any|Iterable"),
+)
+
+
+def subjects(tmp_path: Path) -> Iterator[tuple[str, Callable[..., Any]]]:
+    """Public functions, and methods bound to an object of each public class."""
+    builder = asim.GraphBuilder("small")
+    builder.output(builder.op("Relu", builder.input("x", (1, 4)), name="relu"), "y")
+    graph = builder.build()
+    model = asim.compile(graph, "Ascend310")
+    result = asim.simulate(model)
+    opened = asim.GraphBuilder("opened")
+    opened.output(opened.op("Relu", opened.input("x", ("n", 4))), "y")
+    objects = {
+        "CompiledModel": model,
+        "DynamicModel": asim.compile(opened.graph, "Ascend310"),
+        "GearedModel": asim.compile(opened.graph, "Ascend310", dynamic_dims="1;2"),
+        "Result": result,
+        "Comparison": asim.compare({"a": result, "b": result}),
+        "Ablation": asim.ablate(graph, "Ascend310"),
+        "Advice": asim.advise(graph, "Ascend310"),
+        "OptimizeResult": asim.optimize(graph),
+        "Graph": graph,
+        "GraphBuilder": builder,
+        "GraphDisplay": asim.plot_graphs(graph),
+    }
+    for name in asim.__all__:
+        public = getattr(asim, name)
+        if not inspect.isclass(public):
+            if callable(public):
+                yield name, public
+        elif not issubclass(public, Exception):
+            instance = objects.pop(name)
+            assert isinstance(instance, public)
+            yield from methods(name, instance)
+    yield from methods("Table", result.op_summary())
+    yield "GraphBuilder", asim.GraphBuilder
+    assert not objects
+
+
+def methods(name: str, instance: object) -> Iterator[tuple[str, Callable[..., Any]]]:
+    for attribute, _ in inspect.getmembers(type(instance), inspect.isfunction):
+        if not attribute.startswith("_"):
+            yield f"{name}.{attribute}", getattr(instance, attribute)
+
+
+def given(note: str, tmp_path: Path) -> Any:
+    """A value that fits an annotation, for parameters before the wrong one."""
+    graph = asim.Graph("other")
+    tensor = graph.add_constant("c", np.zeros(1, np.float32))
+    node = graph.add_node("Relu", [tensor], name="n")
+    model = asim.compile(asim.load("tests/data/models/lenet5.onnx"), "Ascend310") if "CompiledModel" in note else None
+    choices: tuple[tuple[str, Any], ...] = (
+        (r"Sequence\[Tensor", [tensor]),
+        (r"Mapping", {}),
+        (r"Sequence\[Node", [node]),
+        (r"Sequence\[Constant", [Constant(np.zeros(1))]),
+        (r"Sequence|Shape", (1,)),
+        (r"CompiledModel", model),
+        (r"Graph\b", graph),
+        (r"Literal|None", None),
+        (r"str|Cell", str(tmp_path / "none")),
+        (r"int", 1),
+        (r"DType", tensor.dtype),
+        (r"Tensor", tensor),
+        (r"Node", node),
+        (r"Array", np.zeros(1)),
+        (r"Source", b""),
+        (r"Choices", Choices()),
+        (r"Any", 1.0),
+    )
+    return next(value for pattern, value in choices if re.search(pattern, note))
+
+
+def test_every_public_function_names_the_argument_of_a_wrong_type(tmp_path: Path) -> None:
+    tried: dict[str, int] = {}
+    silent = []
+    for name, function in subjects(tmp_path):
+        before: list[Any] = []
+        for parameter in inspect.signature(function).parameters.values():
+            note = "Any" if parameter.annotation is parameter.empty else str(parameter.annotation)
+            for wrong, fine in WRONG:
+                if re.search(fine, note):
+                    continue
+                keyword = parameter.kind not in (parameter.VAR_POSITIONAL, parameter.POSITIONAL_ONLY)
+                label = "extra" if parameter.kind is parameter.VAR_KEYWORD else parameter.name
+                arguments = before if keyword else [*before, wrong]
+                tried[name] = tried.get(name, 0) + 1
+                problem = outcome(function, arguments, {label: wrong} if keyword else {}, label)
+                if problem:
+                    silent.append(f"{name}({label}={wrong!r}: {note}): {problem}")
+            if parameter.default is parameter.empty and parameter.kind is parameter.POSITIONAL_OR_KEYWORD:
+                before.append(given(note, tmp_path))
+    assert not silent, "\n".join(silent)
+    assert len(tried) >= 70
+    assert sum(tried.values()) > 700
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda graph, model: asim.advise(graph, trials="a"), "option trials must be a whole number, not 'a'"),
+        (lambda graph, model: asim.advise(graph, precision_mode=3), "option precision_mode must be text, not 3"),
+        (lambda graph, model: asim.ablate(graph, set=3), "option set must be a dictionary by name, not 3; write set="),
+        (lambda graph, model: asim.compare_gears(graph, dynamic_dims=2.5), "option dynamic_dims must be"),
+        (lambda graph, model: model.listing(3), "argument node must be text, not 3"),
+        (lambda graph, model: asim.simulate(model).top_operators("a"), "argument count must be a whole number, not 'a'"),
+        (lambda graph, model: asim.simulate(model).top_operators(True), "argument count must be a whole number, not True"),
+        (lambda graph, model: asim.save(model, None), "argument path must be a path, not None"),
+        (lambda graph, model: asim.simulate(model).save_trace("x.json", level=3), 'option level must be "task" or "instruction", not 3'),
+        (lambda graph, model: asim.simulate(model).plot_timeline(window="a"), r"option window must be \(a number, a number\), not 'a'"),
+        (lambda graph, model: asim.simulate(model).plot_timeline(ax=3), "argument ax must be an Axes, not 3"),
+        (lambda graph, model: asim.simulate(graph), "argument model must be a CompiledModel, not Graph; asim.compile makes one"),
+        (lambda graph, model: asim.optimize(graph, passes=[3]), "option passes must be a sequence of texts, not list"),
+        (lambda graph, model: asim.compile(graph, oo_constant_folding=1), "option oo_constant_folding must be True or False, not 1"),
+    ],
+)
+def test_messages(call: Callable[..., Any], message: str) -> None:
+    builder = asim.GraphBuilder("small")
+    builder.output(builder.op("Relu", builder.input("x", (1, 4)), name="relu"), "y")
+    graph = builder.build()
+    with pytest.raises(asim.InputError, match=f"^{message}"):
+        call(graph, asim.compile(graph, "Ascend310"))
+
+
+def test_numbers_of_numpy_are_numbers() -> None:
+    builder = asim.GraphBuilder(dtype=asim.GraphBuilder().dtype)
+    builder.output(builder.op("Relu", builder.input("x", np.array([1, 4]))), "y")
+    model = asim.compile(builder.build(), "Ascend310", topo_sorting_mode=np.int64(1), oo_constant_folding=np.bool_(True))
+    assert len(asim.simulate(model).top_operators(np.int32(1))) == 1
+
+
+def outcome(function: Callable[..., Any], arguments: list[Any], named: dict[str, Any], label: str) -> str:
+    """What is wrong with the way in which a call is refused; empty if nothing is."""
+    try:
+        function(*arguments, **named)
+    except asim.AscendSimError as error:
+        return "" if re.search(rf"\b{label}\b", str(error)) else f"does not name it: {error}"
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
+    return "is accepted"
