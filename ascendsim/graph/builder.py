@@ -10,8 +10,9 @@ graph = b.build()
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Sequence
-from typing import Any, Union
+from typing import Any, SupportsIndex, Union
 
 import numpy as np
 
@@ -149,7 +150,7 @@ class GraphBuilder:
 
 def _shape(dims: Sequence[Dim]) -> Shape:
     """A shape with numbers of Python's own, whatever the user has them from."""
-    return tuple(int(dim) if hasattr(dim, "__index__") else dim for dim in dims)
+    return tuple(operator.index(dim) if isinstance(dim, SupportsIndex) else dim for dim in dims)
 
 
 class _Scope:
