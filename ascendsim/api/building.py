@@ -37,4 +37,6 @@ class GraphBuilder(builder.GraphBuilder):
 
 def infer_node(node: Node) -> None:
     """Sets types and shapes of a node's outputs by its operator's rule."""
-    default_opset().get(node).infer(InferContext(node))
+    definition = default_opset().get(node)
+    definition.check_inputs(node)
+    definition.infer(InferContext(node))

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
 from importlib import import_module
 
+from ascendsim.ops.arity import MOST_INPUTS
 from ascendsim.opset import InferContext, Layout, OpDef, OpSet
 
 # Each module defines OPERATORS: tuple[OpDef, ...]. Order does not matter; a name may appear once.
@@ -68,7 +70,8 @@ FAMILIES: tuple[str, ...] = (
 @cache
 def default_opset() -> OpSet:
     """All built-in operators."""
-    return OpSet(operator for family in FAMILIES for operator in import_module(f"ascendsim.ops.{family}").OPERATORS)
+    operators = (operator for family in FAMILIES for operator in import_module(f"ascendsim.ops.{family}").OPERATORS)
+    return OpSet(replace(operator, most_inputs=MOST_INPUTS.get(operator.name)) for operator in operators)
 
 
 __all__ = ["InferContext", "Layout", "OpDef", "OpSet", "default_opset"]

@@ -116,6 +116,7 @@ class OpDef:
             element i of the result is made from element i of that input.
         steered_by: Input ports whose values it cannot be lowered without (the axes of a reduction). While one of them is unknown, so are
             the output shapes, whatever a file declares: the node then waits for the values of a run.
+        most_inputs: How many inputs a node may have; None = any number.
     """
 
     name: str
@@ -132,10 +133,22 @@ class OpDef:
     infers_bodies: bool = False
     in_place: bool = False
     steered_by: tuple[int, ...] = ()
+    most_inputs: int | None = None
 
     @property
     def key(self) -> tuple[str, str]:
         return (self.domain, self.name)
+
+    def check_inputs(self, node: Node) -> None:
+        """Makes sure that a node has no more inputs than the operator takes; what is left out at the end does not count.
+
+        Raises:
+            GraphError: If it has more.
+        """
+        given = max((port + 1 for port, tensor in enumerate(node.inputs) if tensor is not None), default=0)
+        if self.most_inputs is not None and given > self.most_inputs:
+            rule = f"takes at most {self.most_inputs} input{'s' * (self.most_inputs != 1)}"
+            raise GraphError(f"node {node.name!r} ({node.op_type})", rule, given, "leave out the further ones")
 
 
 class OpSet:

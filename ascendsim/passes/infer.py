@@ -73,6 +73,7 @@ class Inference:
         """
         if any(tensor is not None and tensor.origin_dtype is None for tensor in node.inputs):
             return False  # nothing can be said behind an operator without a definition; loading lists all of those
+        definition.check_inputs(node)
         _apply_rule(node, definition, self._infer_body)
         return True
 

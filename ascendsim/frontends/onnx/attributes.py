@@ -35,6 +35,27 @@ def _attribute_kinds(op_type: str, version: int) -> dict[str, int]:
     return {name: int(kind) for name, kind in kinds.items()}
 
 
+@cache
+def _most_inputs(op_type: str, version: int) -> int | None:
+    """How many inputs a standard operator takes; None if it is not known."""
+    try:
+        return int(defs.get_schema(op_type, version).max_input)
+    except (defs.SchemaError, TypeError):
+        return None
+
+
+def check_inputs(count: int, op_type: str, version: int, subject: str) -> None:
+    """Checks that a node of a standard operator has no more inputs than its schema says.
+
+    Raises:
+        GraphError: If it has more.
+    """
+    most = _most_inputs(op_type, version)
+    if most is not None and count > most:
+        rule = f"takes at most {most} input{'s' * (most != 1)} in operator set {version}"
+        raise GraphError(subject, rule, count, "the file is damaged; export it again")
+
+
 def check_kind(attribute: onnx.AttributeProto, op_type: str, version: int, subject: str) -> None:
     """Checks that an attribute of a standard operator has the type that its schema says.
 

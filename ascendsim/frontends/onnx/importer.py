@@ -16,7 +16,7 @@ import onnx
 
 from ascendsim.core.dtypes import DType
 from ascendsim.core.errors import GraphError, UnsupportedTypeError
-from ascendsim.frontends.onnx.attributes import check_kind, read_attribute, with_values
+from ascendsim.frontends.onnx.attributes import check_inputs, check_kind, read_attribute, with_values
 from ascendsim.frontends.onnx.bodies import body_attributes, call_attributes, schema_body
 from ascendsim.frontends.onnx.order import execution_order
 from ascendsim.frontends.onnx.tensors import Absent, read_tensor
@@ -176,10 +176,14 @@ class Importer:
         function = self._functions.get((domain, proto.op_type, proto.overload))
         attributes = [*proto.attribute] if frame.arguments is None else with_values(proto, frame.arguments)
         if function is not None:
+            if len(inputs) > len(function.input):
+                raise GraphError(subject, f"takes at most the {len(function.input)} of its function as inputs", len(inputs))
             call = {attribute.name: attribute for attribute in attributes}
             self._call(function, call, inputs, list(proto.output), frame, name)
             return
         draft = Draft(proto.op_type, domain, name, inputs, list(proto.output), {}, frame.versions.get(domain, 1))
+        if not domain:
+            check_inputs(len(inputs), proto.op_type, draft.version, subject)
         for attribute in attributes:
             if not domain:
                 check_kind(attribute, proto.op_type, draft.version, subject)
