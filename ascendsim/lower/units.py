@@ -147,8 +147,9 @@ class UnitLowering:
             CompileError: If there is none.
         """
         named = unit_key(nodes) if self._known is not None else None
-        if named is None or self._known is None:
+        if named is None:
             return self._scopes.lower(nodes)
+        assert self._known is not None
         key, names = named
         found = self._known.scopes.get(key)
         if found is None:
@@ -169,8 +170,9 @@ class UnitLowering:
         """
         given = nodes[0].origin.get(TILING)
         named = unit_key(nodes) if self._known is not None else None
-        if named is None or self._known is None:
+        if named is None:
             return self._scopes.settled(self._scopes.lower(nodes), given)
+        assert self._known is not None
         key, names = named
         if key not in self._known.settled:
             scope = self.lower(nodes)
@@ -198,8 +200,9 @@ class UnitLowering:
             CompileError: If it cannot be lowered; names it.
         """
         named = unit_key((node,)) if self._known is not None else None
-        if named is None or self._known is None:
+        if named is None:
             return _numbered(self._lower_node(node), first)
+        assert self._known is not None
         key, names = named
         found = self._known.nodes.get(key)
         if found is None:
@@ -219,12 +222,13 @@ class UnitLowering:
 
     def _engine(self, node: Node) -> str:
         named = unit_key((node,)) if self._known is not None else None
-        known = self._known.engines.get(named[0]) if named is not None and self._known is not None else None
-        if known is None:
-            known = ENGINES[type(work_of(node, self._opset, self._context))]
-            if named is not None and self._known is not None:
-                self._known.engines[named[0]] = known
-        return known
+        if named is None:
+            return ENGINES[type(work_of(node, self._opset, self._context))]
+        assert self._known is not None
+        engines, (key, _) = self._known.engines, named
+        if key not in engines:
+            engines[key] = ENGINES[type(work_of(node, self._opset, self._context))]
+        return engines[key]
 
 
 def fused_task(scope: FusedScope, number: int) -> Task:

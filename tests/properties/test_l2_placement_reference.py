@@ -22,7 +22,7 @@ def program_of(seed: int) -> Program:
     regions: dict[str, Region] = {}
     for number in range(random.randint(1, 14)):
         users = sorted(random.sample(range(count), random.randint(1, min(3, count))))
-        bytes, name = random.randint(1, PAGE * 12), f"r{number}"
+        bytes, name = random.choice((1, random.randint(1, PAGE * 12))), f"r{number}"
         kind = random.choice(("activation", "activation", "activation", "weight", "weight", "output"))
         regions[name] = Region(name, 0, bytes, kind, first=users[0], last=users[-1])
         if kind == "activation" and random.random() < 0.2:

@@ -107,6 +107,21 @@ def test_every_burst_of_an_indexed_read_has_its_address() -> None:
         assert cycles == made.work.scalar_per_burst * bursts, made.work
 
 
+def test_single_bursts_have_no_stride_and_others_lie_apart() -> None:
+    for made in movements():
+        for item, _ in in_order(made.block.body):
+            if isinstance(item, Move):
+                (stride, other) = sorted((item.src_stride, item.dst_stride), reverse=True)
+                assert other == 0
+                assert stride == 0 if item.bursts == 1 else stride > item.burst_bytes or stride in (0, item.burst_bytes)
+
+
+def test_scalar_work_without_operands_still_takes_its_time() -> None:
+    soc = load("Ascend310")
+    stage = lower_scalar(ScalarWork(100, 8, (), ()), soc)
+    assert sum(item.cycles * times for item, times in executed([stage]) if isinstance(item, Scalar)) == 800
+
+
 def test_tiles_fill_what_they_can_use() -> None:
     """At least about 16 KB, or the whole tensor, or a good part of UB; never so large that nothing overlaps."""
     for made in movements():

@@ -94,7 +94,7 @@ def test_tiles_are_large_unless_that_would_leave_nothing_to_overlap() -> None:
         used = sum(allocation.bytes for allocation in made.block.allocations if allocation.buffer is Buffer.UB)
         others = len(made.work.inputs) + len(made.work.outputs)
         wanted = min(full, max(ceil_div(full, 4), 16 * 1024 // others))
-        assert largest >= 0.8 * wanted or used >= 0.5 * capacity(made.soc, Buffer.UB), made.work
+        assert largest >= 0.7 * wanted or used >= 0.5 * capacity(made.soc, Buffer.UB), made.work
         row = full // made.work.rows
         assert largest <= max(2 * wanted, wanted + 16 * row, wanted + 1024), made.work
 
@@ -106,6 +106,8 @@ def test_values_between_steps_have_room() -> None:
         narrow = min(stream.ref.dtype.itemsize for stream in made.work.inputs if stream.over == "all")
         tile = made.room("in0") / narrow
         each = widest * (2 if widest > narrow else 1)
-        if len(made.work.steps) > 1 and not made.work.planes:
+        if len(made.steps) > 1 and not made.work.planes:
             assert tile * each * 0.9 - 64 <= made.room("tmp") <= tile * each + 32, made.work
+        elif len(made.steps) == 1:
+            assert made.room("tmp") == 0, made.work
     assert {step.dtype for made in vector_programs() for step in made.work.steps} == {DType.FLOAT16, DType.FLOAT32}

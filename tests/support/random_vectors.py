@@ -29,6 +29,11 @@ class VectorProgram:
     block: Block
     sizes: Mapping[str, int]
 
+    @property
+    def steps(self) -> tuple[Step, ...]:
+        """As the chip has them."""
+        return Expansion(self.soc).expand(self.work.steps)
+
     def room(self, name: str) -> int:
         """Bytes of one slot of an allocation, 0 if there is none."""
         return next((allocation.slot_bytes for allocation in self.block.allocations if allocation.name == name), 0)
@@ -60,6 +65,9 @@ def vector_work(random: Random) -> VectorWork:
     elif format is Format.FRACTAL_NZ:
         rows, cols, kind = align(rows, 16), align(cols, 16), NARROW
         whole = (rows, cols)
+    if reduces == "cols" and format is Format.ND and random.random() < 0.3:
+        rows, cols = random.randint(1, 3), random.randint(100_000, 200_000)  # rows that do not fit into UB
+        whole = (rows, cols)
     shapes: dict[Over, tuple[int, ...]] = {"all": whole, "row": (rows,), "col": (cols,), "one": (1,)}
 
     def stream(name: str, over: Over) -> Stream:
@@ -88,4 +96,4 @@ def planes(random: Random) -> VectorWork:
 
 def extent(random: Random) -> int:
     """A length of an axis: tiny, short or long."""
-    return random.choice((random.randint(1, 20), random.randint(1, 300), random.randint(1, 3000)))
+    return random.choice((1, random.randint(1, 20), random.randint(1, 300), random.randint(1, 3000)))

@@ -37,6 +37,13 @@ def test_best_fit_takes_the_smallest_gap_that_is_large_enough() -> None:
     assert sorted(offsets[4:]) == sorted(offsets[[1, 3]])
 
 
+def test_nothing_takes_no_room() -> None:
+    board = Board([], TaskOrder.single(0))
+    for planner in (best_fit, first_fit, apart):
+        offsets, peak = planner(board)
+        assert (len(offsets), peak) == (0, 0)
+
+
 def test_neighbours_of_a_chain_lie_at_opposite_ends() -> None:
     sizes = [9, 5, 6, 8, 2, 12, 1, 10]
     board = board_of(*((f"t{number}", size * 512, number, number + 1) for number, size in enumerate(sizes)))

@@ -99,6 +99,23 @@ def test_dynamic_shapes_name_tensor_and_remedy() -> None:
         lower_graph(graph, load("Ascend310"), OPSET)
 
 
+def test_only_inputs_with_open_shapes_are_named() -> None:
+    graph = two_layers(("batch", 64))
+    graph.add_input("fixed", DType.FLOAT16, (1,))
+    with pytest.raises(CompileError, match=r"for its inputs \(x\)"):
+        lower_graph(graph, load("Ascend310"), OPSET)
+    graph.tensors["x"].shape = None
+    with pytest.raises(CompileError, match="tensor 'x' must have a static shape, not unknown rank"):
+        lower_graph(graph, load("Ascend310"), OPSET)
+
+
+def test_a_tensor_without_type_is_named() -> None:
+    graph = two_layers()
+    graph.tensors["r"].dtype = None
+    with pytest.raises(CompileError, match="tensor 'r' must have an element type; run shape inference first"):
+        lower_graph(graph, load("Ascend310"), OPSET)
+
+
 def test_unknown_operators_are_listed_all_at_once() -> None:
     graph = two_layers()
     graph.node("relu").op_type = "Frobnicate"

@@ -12,7 +12,7 @@ from ascendsim.isa.program import CoreKind, TaskKind
 from ascendsim.lower.program import Lowering
 from ascendsim.lower.templates.movement import aligned_shares, lower_movement, lower_scalar
 from ascendsim.lower.templates.sharing import even_bursts, worthwhile_cores
-from ascendsim.lower.templates.steps import SCALAR, Expansion
+from ascendsim.lower.templates.steps import REPLACEMENTS, SCALAR, Expansion
 from ascendsim.lower.templates.vector import lower_vector
 from ascendsim.machine import run
 from ascendsim.opset.work import Copy, MoveWork, ScalarWork, SequenceWork, Step, Stream, VectorWork
@@ -139,6 +139,16 @@ def test_ascend310_divides_by_a_refined_reciprocal_and_computes_exp_in_float16()
     assert expansion.expand((Step("vgather"),))[0].op == SCALAR
     with pytest.raises(CompileError, match="intrinsic 'vexpp' does not exist on Ascend310; did you mean vexp"):
         expansion.expand((Step("vexpp"),))
+
+
+def test_replacements_end() -> None:
+    """No intrinsic is built from itself."""
+    for op in REPLACEMENTS:
+        waiting, depth = {op}, 0
+        while waiting := {part for one in waiting for part in REPLACEMENTS.get(one, ())}:
+            depth += 1
+            assert op not in waiting
+            assert depth < len(REPLACEMENTS)
 
 
 def test_scalar_steps_drain_the_vector_unit_around_them() -> None:

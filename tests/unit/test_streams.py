@@ -173,6 +173,8 @@ def test_depth_first_ends_a_branch_before_the_next_begins() -> None:
         ({"multi_stream_parallel_mode": "Balance:4"}, "must be cv, LoadBalance:N or MainStream:N, not 'Balance:4'"),
         ({"multi_stream_parallel_mode": "MainStream:65"}, "needs a number from 1 to 64"),
         ({"multi_stream_parallel_mode": "MainStream"}, "needs a number from 1 to 64"),
+        ({"multi_stream_parallel_mode": "MainStream:0"}, "needs a number from 1 to 64"),
+        ({"multi_stream_parallel_mode": "cv:3"}, "must be cv, LoadBalance:N or MainStream:N, not 'cv:3'"),
         ({"multi_stream_parallel_mode": "cv", "enable_single_stream": True}, "goes without enable_single_stream"),
         ({"topo_sorting_mode": 4}, "topo_sorting_mode must be one of 0, 1, 2, 3, not 4"),
     ],
@@ -184,3 +186,6 @@ def test_options_that_make_no_sense_are_refused(options: dict[str, object], expe
 
 def test_stream_options_read_the_number() -> None:
     assert StreamOptions.of(multi_stream_parallel_mode="LoadBalance:8") == StreamOptions(False, "LoadBalance", 8)
+    assert StreamOptions.of(multi_stream_parallel_mode="MainStream:64") == StreamOptions(False, "MainStream", 64)
+    assert StreamOptions.of(True) == StreamOptions(single=True)
+    assert StreamOptions.of(multi_stream_parallel_mode="cv") == StreamOptions(mode="cv")

@@ -15,6 +15,7 @@ from ascendsim.api.tilings import tiling_search, timer_of
 from ascendsim.core.errors import CompileError
 from ascendsim.core.formats import Format
 from ascendsim.lower import LowerOptions, lower_graph
+from ascendsim.lower.program import Lowering
 from ascendsim.lower.templates.cube import cube_options, cube_stage, product_of
 from ascendsim.lower.templates.product import rates_of
 from ascendsim.lower.templates.stage import Stage
@@ -73,6 +74,16 @@ def test_nothing_is_timed_where_there_is_no_choice() -> None:
     clock = Clock([1])
     assert TilingSearch(clock).choose(matmul(64, 64, 64, SOC), options(1)) == 0
     assert clock.asked == 0
+
+
+def test_work_without_a_choice_keeps_no_number() -> None:
+    for size, several in ((16, False), (512, True)):
+        work = matmul(size, size, size, SOC)
+        (stage,) = Lowering(SOC).settled(work, 0)
+        assert (len(cube_options(work, SOC, Expansion(SOC))) > 1) == several == (stage.option == 0)
+        assert several or stage.option == -1
+        with pytest.raises(CompileError, match="the tiling of a task must be one of"):
+            Lowering(SOC).settled(work, 9)
 
 
 def test_options_without_a_program_are_left_out() -> None:

@@ -39,8 +39,8 @@ def best_fit(board: Board) -> tuple[Numbers, int]:
     assert best is not None
     (order, ceiling), now = found, best
     for _ in range(tries):
-        offsets, peak = now
-        high = offsets + board.sizes > min(goal, peak - 1)
+        offsets, _ = now
+        high = offsets + board.sizes > goal
         order = np.concatenate([order[high[order]], order[~high[order]]])
         now = place(board, order, ceiling)
         if now[1] < best[1]:
@@ -132,6 +132,6 @@ def _by_breadth(board: Board) -> Numbers:
     live = board.live_bytes()
     fullest = np.zeros(len(board), np.int64)
     for number, piece in enumerate(board.pieces):
-        users = [0] if piece.whole else piece.users
-        fullest[number] = live[users[0] : users[-1] + 1].max(initial=0) if not piece.whole else live.max(initial=0)
+        during = live if piece.whole else live[piece.users[0] : piece.users[-1] + 1]
+        fullest[number] = during.max(initial=0)
     return np.lexsort((np.arange(len(board)), -board.sizes, -fullest))

@@ -73,22 +73,22 @@ class Expansion:
         for step in steps:
             known = self._known.get(step)
             if known is None:
-                known = self._known[step] = self._one(step, 0)
+                known = self._known[step] = self._one(step)
             result.extend(known)
         return tuple(result)
 
-    def _one(self, step: Step, depth: int) -> tuple[Step, ...]:
+    def _one(self, step: Step) -> tuple[Step, ...]:
         if step.op == SCALAR or self.supports(step.op, step.dtype):
             return (step,)
         if step.dtype in _WIDE:
-            return self._one(replace(step, dtype=_WIDE[step.dtype], count=step.count * _WIDE_PARTS), depth)
+            return self._one(replace(step, dtype=_WIDE[step.dtype], count=step.count * _WIDE_PARTS))
         if step.dtype in _ALIKE:
-            return self._one(replace(step, dtype=_ALIKE[step.dtype]), depth)
+            return self._one(replace(step, dtype=_ALIKE[step.dtype]))
         if step.op not in self._table or not self._table[step.op]:
             parts = REPLACEMENTS.get(step.op)
-            if parts is None or depth > 4:
+            if parts is None:
                 raise CompileError(f"intrinsic {step.op!r}", f"does not exist on {self._soc.name}", remedy=suggest(step.op, self._table))
-            return tuple(part for op in parts for part in self._one(replace(step, op=op), depth + 1))
+            return tuple(part for op in parts for part in self._one(replace(step, op=op)))
         for dtype in _FALLBACK:
             if self.supports(step.op, dtype):
                 wide = dtype if dtype.itemsize >= step.dtype.itemsize else step.dtype

@@ -200,6 +200,9 @@ class VectorWriter:
         with b.loop("r", self.rows) as i:
             row = (i, 1)
             self._bring("row", row, (ZERO, self.cols))
+            results = [ring for stream, ring in self.outputs if stream.over == "row"]
+            for ring in results:
+                b.acquire(ring)
             for sweep, steps in enumerate(dealt):
                 last = sweep == sweeps - 1
                 for columns in pieces(self.cols, self.tile_cols):
@@ -207,12 +210,14 @@ class VectorWriter:
                         col = (columns.at(j), columns.size)
                         self._bring("col", row, col)
                         self._bring("all", row, col)
-                        self._compute(steps, ("all",), 1, columns.size, stores=last)
+                        self._compute(steps, ("all",), 1, columns.size, results, last)
                         self._finish("col")
                         if last:
                             self._store("all", row, col)
             self._finish("row")
-            self._store("row", row, (ZERO, self.cols))
+            for ring in results:
+                b.commit(ring)
+            self._save("row", row, (ZERO, self.cols))
 
     # --- parts ------------------------------------------------------------------------------------------------------
 
@@ -318,7 +323,7 @@ class VectorWriter:
         """Stores the outputs of one kind that a tile has made."""
         b = self.b
         for stream, ring in self.outputs:
-            if stream.over == over and (over in ("col", "one") or (over == "row" and self.sweeping)):
+            if stream.over == over and over in ("col", "one"):
                 b.acquire(ring)
                 b.commit(ring)
         self._save(over, row, col)
