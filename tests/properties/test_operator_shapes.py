@@ -118,3 +118,42 @@ def _holds(case: Case, shape: Shape | None, by_size: dict[int, Shape | None], sy
             same = symbol is not None and all(size == value for size, value in sizes.items())
             precise = precise and not constant and not same
     return precise
+
+
+# Operands whose shapes are tied to those of others: one dimension more on the last axis of the input at a port does not fit.
+TIED = {
+    "BatchNormalization": (1, 2, 3, 4),
+    "InstanceNormalization": (1, 2),
+    "LayerNormalization": (1,),
+    "RMSNormalization": (1,),
+    "PRelu": (1,),
+    "SwiGLU": (0, 1),
+    "ScatterElements": (2,),
+    "NegativeLogLikelihoodLoss": (1,),
+    "SoftmaxCrossEntropyLoss": (1,),
+    "MaxUnpool": (0, 1),
+    "ReverseSequence": (1,),
+    "OneHot": (2,),
+    "ai.onnx.preview.training::Adam": (2, 3, 4, 5, 6, 7, 8, 9),
+    "ai.onnx.preview.training::Momentum": (2, 3, 4),
+    "ascend::BNInference": (1, 2, 3, 4),
+    "ascend::BNInferenceD": (1, 2),
+    "ascend::Scale": (1,),
+    "ascend::BNTrainingUpdate": (1, 2, 3, 4, 5, 6),
+    "ascend::ReluGrad": (0, 1),
+    "ascend::FusedMulAddN": (0, 1),
+    "ascend::FusedMulApplyMomentum": (2, 3, 4),
+    "ascend::LayerNormGrad": (0, 1, 2, 3, 4),
+}
+
+
+@pytest.mark.parametrize("operator", TIED)
+def test_operands_that_do_not_fit_each_other_are_refused(operator: str) -> None:
+    """Before the run, and so before a kernel reads beyond its arrays; a symbol in that place is taken."""
+    case = next(case for case in all_operator_cases() if case.operator == operator)
+    for port in TIED[operator]:
+        shape = case.inputs[port].shape
+        larger = (*shape[:-1], shape[-1] + 1)
+        with pytest.raises(GraphError, match=r"needs .*, not "):
+            _shapes(case, port, larger)
+        assert len(_shapes(case, port, (*shape[:-1], "n"))) == case.outputs
