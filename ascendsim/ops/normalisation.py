@@ -86,7 +86,7 @@ def _layer_infer(context: InferContext) -> None:
 
 
 def _rows(
-    array: Array, count: int, scale: Array, bias: Array, epsilon: float, inner: int = 1, centred: bool = True
+    array: Array, count: int, scale: Array, bias: Array, epsilon: float, inner: int, centred: bool = True
 ) -> tuple[Array, Array, Array]:
     """Normalised rows, mean and 1 / standard deviation of each, by the jitted kernel or (float64) by NumPy."""
     if array.dtype.name in _JITTED:

@@ -80,7 +80,7 @@ def _normalise_rows(
 
 
 def normalise_rows(
-    array: NDArray[Any], rows: int, scale: NDArray[Any], bias: NDArray[Any], epsilon: float, inner: int = 1, centred: bool = True
+    array: NDArray[Any], rows: int, scale: NDArray[Any], bias: NDArray[Any], epsilon: float, inner: int, centred: bool
 ) -> tuple[NDArray[Any], NDArray[np.float64], NDArray[np.float64]]:
     """(x - mean) / sqrt(variance + epsilon) * scale + bias, mean and variance taken over each of `rows` equal parts.
 

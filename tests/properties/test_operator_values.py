@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from collections import Counter
 from functools import cache
 from typing import Any
@@ -99,7 +100,8 @@ def test_own_cases_give_what_onnxruntime_gives() -> None:
 # Steps between float16 numbers by which the device may differ from float32 rounded once, and why.
 STEPWISE = {
     "Softmax": (5, "each of its instructions rounds"),
-    "BNTrainingUpdateGrad": (1, "its results are float32, here rounded twice"),
+    "BNTrainingUpdateGrad": (1, "its sums are float64, which the reference rounds to float32 first"),
+    "BatchNormGrad": (1, "as BNTrainingUpdateGrad"),
     "LogSoftmax": (15, "each of its instructions rounds; differences of the largest cancel"),
 }
 FEEDBACK = {"RNN": "the state is rounded at every step", "GRU": "as RNN", "LSTM": "as RNN"}
@@ -136,12 +138,12 @@ def _float_cases() -> tuple[tuple[Case, Node, frozenset[int]], ...]:
 def test_float16_is_float32_rounded_once(special: bool) -> None:
     """Device values differ from those of the same inputs in float32 by one rounding alone."""
     wrong = []
-    for number, (case, node, steering) in enumerate(_float_cases()):
+    for case, node, steering in _float_cases():
         if special and case.op_type == "Unique":  # counts of NaN
             continue
         narrow = [array if port in steering else _half(array) for port, array in enumerate(case.inputs)]
         if special and narrow[0] is not None and narrow[0].dtype == np.float16:
-            narrow[0] = _with_special(narrow[0], number)
+            narrow[0] = _with_special(narrow[0], zlib.crc32(case.op_type.encode()))
         wide = [_single(array, given) for array, given in zip(narrow, case.inputs, strict=True)]
         before = [None if array is None else array.copy() for array in narrow]
         types = [tensor.element_type.numpy for tensor in node.outputs]

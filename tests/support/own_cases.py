@@ -155,7 +155,7 @@ def _windows(cases: _List) -> None:
             cases.add(name, some(*shape))
     rois = np.array([[0, 0, 0, 6, 4], [1, 2, 1, 9, 7], [1, 3, 3, 3, 3]], np.float32)
     cases.add("MaxRoiPool", some(2, 5, 9, 11), rois, pooled_shape=(2, 3), spatial_scale=0.75)
-    for mode, sampling in (("avg", 2), ("max", 0)):
+    for mode, sampling in (("avg", 2), ("max", 0), ("avg", 3)):
         cases.add(
             "RoiAlign", some(2, 5, 9, 11), rois[:, 1:], rois[:, 0].astype(np.int64), mode=mode, sampling_ratio=sampling, output_height=2
         )
@@ -454,6 +454,8 @@ def _recurrent(cases: _List) -> None:
     for couples in (0, 1):
         cases.add("LSTM", *lstm, outputs=3, hidden_size=4, input_forget=couples)
     gru = (some(5, 2, 3), some(1, 12, 3), some(1, 12, 4), some(1, 24))
+    both = (some(5, 2, 3), some(2, 4, 3), some(2, 4, 4))
+    cases.add("RNN", *both, outputs=2, hidden_size=4, direction="bidirectional", activations=("Relu", "Tanh"))
     for after in (0, 1):
         cases.add("GRU", *gru, outputs=2, hidden_size=4, linear_before_reset=after, activations=("HardSigmoid", "Softsign"))
     numbers = {
