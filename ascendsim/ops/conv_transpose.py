@@ -66,6 +66,8 @@ def _forward_axes(node: Node, sizes: tuple[Dim, ...], kernel: tuple[int, ...]) -
 def _infer(context: InferContext) -> None:
     x, w = context.shape(0), context.shape(1)
     groups = int(context.node.attr("group", 1))
+    if groups < 1:
+        raise context.fail("needs a positive group", groups)
     if x is not None and w is not None:
         if len(x) < 3 or len(x) != len(w):
             raise context.fail("needs input and weight of equal rank >= 3", f"{len(x)} and {len(w)}")

@@ -67,6 +67,8 @@ def _scaled(_node: Node, inputs: Sequence[Any], wanted: Wanted) -> Sequence[Any]
 
 def _infer_sums(context: InferContext) -> None:
     shape = context.shape(0)
+    if shape is not None and len(shape) < 2:
+        raise context.fail("needs an input of rank 2 or more", list(shape))
     for index in (0, 1):
         context.set(index, DType.FLOAT32, None if shape is None else (shape[1],))
 

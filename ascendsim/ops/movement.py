@@ -144,7 +144,10 @@ def split_sizes(ctx: InferContext, length: Dim) -> tuple[Dim, ...]:
         return sizes
     if not isinstance(length, int):
         return (length,) if parts == 1 else (None,) * parts
-    chunk = -(-length // int(ctx.node.attr("num_outputs", parts)))
+    count = int(ctx.node.attr("num_outputs", parts))
+    if count < 1:
+        raise ctx.fail("needs a positive number of outputs", count)
+    chunk = -(-length // count)
     even = tuple(max(0, min(chunk, length - number * chunk)) for number in range(parts))
     if sum(even) != length:
         raise ctx.fail(f"cannot cut {length} elements into", f"{parts} outputs")

@@ -99,6 +99,8 @@ def _crop_infer(ctx: InferContext) -> None:
         ctx.set(0, ctx.dtype(0), None)
         return
     named = _crop_targets(ctx, len(source))
+    if target is not None and len(target) != len(named):
+        raise ctx.fail(f"needs {len(named)} sizes, one an axis", target)
     dims: list[Dim] = list(source)
     for number, axis in enumerate(named):
         dims[axis] = None if target is None else target[number]

@@ -48,7 +48,7 @@ def _quantize_infer(context: InferContext) -> None:
     wanted = context.node.attr("output_dtype")
     dtype = context.dtype(2) if context.has(2) else wanted if isinstance(wanted, DType) else DType.UINT8
     if not dtype.is_integer:
-        raise context.fail("quantizes to integers", dtype.value)
+        raise context.fail("needs an integer type to quantize to", dtype.value)
     context.set(0, dtype, context.shape(0))
 
 

@@ -15,6 +15,7 @@ from ascendsim.graph.ir import Array, Dim, Node, Shape
 from ascendsim.ops.bursts import SCALAR_CYCLES_PER_INDEX, filling, repacking, run_bytes, transpose_work, vector_dtype
 from ascendsim.ops.common import as_float32, finish
 from ascendsim.ops.dims import known_ints, need_channels
+from ascendsim.ops.windows import spatial_ints
 from ascendsim.opset import InferContext, OpDef
 from ascendsim.opset.work import Copy, LowerContext, MoveWork, NoTask, Ref, Step, Stream, VectorWork, Work
 
@@ -193,6 +194,12 @@ def _col2im_infer(ctx: InferContext) -> None:
     if source is None or image is None or block is None:
         ctx.set(0, ctx.dtype(0), None)
         return
+    if len(image) != len(block) or len(source) != 3:
+        raise ctx.fail("needs columns of rank 3, and an image and a block of one rank", (list(source), image, block))
+    for name, count in (("strides", len(image)), ("dilations", len(image)), ("pads", 2 * len(image))):
+        spatial_ints(ctx.node, name, len(image), 1, 0 if name == "pads" else 1, count)
+    if min((*image, *block)) < 1:
+        raise ctx.fail("needs positive sizes of image and block", (image, block))
     windows, taps = math.prod(_taps(ctx.node, image, block)[3]), math.prod(block)
     channels = _divided(ctx, source[1], taps)
     if isinstance(source[2], int) and source[2] != windows:

@@ -14,6 +14,7 @@ from ascendsim.ops.bursts import SCALAR_CYCLES_PER_INDEX, run_bytes
 from ascendsim.ops.common import as_float32, finish
 from ascendsim.ops.dims import need_shape, wrapped_axis
 from ascendsim.ops.indexing import wrapped_indices
+from ascendsim.ops.windows import spatial_ints
 from ascendsim.opset import InferContext, OpDef
 from ascendsim.opset.work import Copy, LowerContext, MoveWork, NoTask, Ref, ScalarWork, SequenceWork, Work
 
@@ -169,8 +170,14 @@ def _max_unpool_shape(node: Node, source: Sequence[int]) -> tuple[int, ...]:
 def _max_unpool_infer(ctx: InferContext) -> None:
     source, wanted = ctx.shape(0), ctx.value(2)
     need_shape(ctx, 1, source)
+    axes = len(ctx.node.attr("kernel_shape", ()))
+    for name, count in (("kernel_shape", axes), ("strides", axes), ("pads", 2 * axes)):
+        spatial_ints(ctx.node, name, axes, 1, 0 if name == "pads" else 1, count)
+    if source is not None and len(source) != 2 + axes:
+        raise ctx.fail(f"needs an input of rank {2 + axes}", list(source))
     if ctx.has(2):
         rank = None if source is None else len(source)
+        need_shape(ctx, 2, (rank,))
         shape = tuple(int(dim) for dim in wanted) if wanted is not None else (None,) * rank if rank is not None else None
         ctx.set(0, ctx.dtype(0), shape)
     elif source is not None and all(isinstance(dim, int) for dim in source):

@@ -84,6 +84,10 @@ def _stft_frames(ctx_length: int, frame: int, step: int) -> int:
 
 def _stft_infer(ctx: InferContext) -> None:
     signal, step, frame, window = ctx.shape(0), known_ints(ctx, 1), known_ints(ctx, 3), ctx.shape(2) if ctx.has(2) else None
+    if window is not None and len(window) != 1:
+        raise ctx.fail("needs a window of rank 1", list(window))
+    if step is not None and step[0] < 1:
+        raise ctx.fail("needs a frame step above 0", step[0])
     size: Dim = frame[0] if frame is not None else window[0] if window is not None else None
     batch = signal[0] if signal else None
     if not isinstance(size, int) or ctx.has(3) is (frame is None):

@@ -30,6 +30,8 @@ def _topk_infer(ctx: InferContext) -> None:
         shape = None
     else:
         axis = wrapped_axis(ctx, int(ctx.node.attr("axis", -1)), len(source))
+        if count is not None and len(count) != 1:
+            raise ctx.fail("needs one number K", count)
         size, kept = source[axis], None if count is None else count[0]
         if kept is not None and (kept < 0 or (isinstance(size, int) and kept > size)):
             raise ctx.fail(f"needs K between 0 and {size}", kept)
