@@ -1,0 +1,111 @@
+"""What shape rules refuse: every operator under inputs and attributes that are wrong in one place.
+
+The table is read for two things: each message says what the operator needs, and each rule that refuses something has a line.
+A line that goes, or a count that falls, means that something wrong is now taken; renew the file only if that was the purpose.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+
+from ascendsim.core.dtypes import DType
+from ascendsim.core.errors import AscendSimError
+from tests.support.operator_cases import Case, build, few_cases
+
+pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
+
+
+def _resized(array: Any) -> Iterator[Any]:
+    """The array with one axis a little longer, shorter, doubled, of size 1 or gone, and with one more in front."""
+    for axis, size in enumerate(array.shape):
+        for other in sorted({size + 1, max(0, size - 1), 2 * size, 1, 3} - {size}):
+            yield np.resize(array, (*array.shape[:axis], other, *array.shape[axis + 1 :]))
+    yield np.resize(array, (1, *array.shape))
+    if array.ndim:
+        yield np.resize(array, array.shape[1:])
+
+
+def _retyped(array: Any) -> Iterator[Any]:
+    for dtype in (np.int32, np.float32, np.int8):
+        if array.dtype != dtype:
+            yield array.astype(dtype)
+
+
+def _changed(value: Any) -> Iterator[Any]:
+    """Other values of an attribute: next to it, far away, of another length, no word that is known."""
+    match value:
+        case bool() | DType():
+            return
+        case int():
+            yield from (value - 1, value + 1, -value - 3, 0, 99)
+        case str():
+            yield "nonsense"
+        case tuple() if value and all(isinstance(item, int) for item in value):
+            yield from ((*value, 1), value[:-1], (value[0] + 1, *value[1:]), (-7, *value[1:]), (0, *value[1:]), (99, *value[1:]))
+        case _:
+            return
+
+
+def _mistakes(case: Case) -> Iterator[Case]:
+    for port, array in enumerate(case.inputs):
+        if array is None:
+            continue
+        others = [*_resized(array), *_retyped(array)]
+        if array.dtype.kind == "i" and array.size and array.ndim <= 1:
+            others += [array - 7, array + 99, -array, np.zeros_like(array)]
+        for other in others:
+            yield replace(case, inputs=(*case.inputs[:port], other, *case.inputs[port + 1 :]))
+    for name, value in case.attributes.items():
+        for other in () if name.startswith("aipp_") else _changed(value):  # those are checked where a configuration is read
+            yield replace(case, attributes={**case.attributes, name: other})
+
+
+@cache
+def refusals() -> dict[str, Counter[str]]:
+    """By operator, what it says of mistakes (numbers and names left out) and how often; an empty text where it takes them."""
+    found: dict[str, Counter[str]] = {}
+    for case in few_cases():
+        counts = found.setdefault(case.operator, Counter())
+        for wrong in _mistakes(case):
+            try:
+                build(wrong)
+            except AscendSimError as error:
+                counts[re.sub(r"-?\d+(\.\d+)?(e[-+]?\d+)?", "N", str(error).removeprefix(f"node '{case.op_type}' ({case.op_type}) "))] += 1
+            except Exception as error:
+                counts[f"CRASH {type(error).__name__}: {error}"] += 1
+            else:
+                counts[""] += 1
+    return found
+
+
+def test_rules_refuse_in_their_own_words() -> None:
+    crashes = {name: [text for text in counts if text.startswith("CRASH")] for name, counts in refusals().items()}
+    assert not {name: texts for name, texts in crashes.items() if texts}
+    for name, counts in refusals().items():
+        for text in counts:
+            assert not text or re.search(r"\b(must|needs|need|cannot|can|supports|has|is)\b", text), f"{name}: {text}"
+
+
+def test_refusals_are_those_of_the_table(golden: Callable[[str, str], None]) -> None:
+    lines = []
+    for name in sorted(refusals()):
+        counts = refusals()[name]
+        lines.append(f"{name}: takes {counts['']} of {counts.total()}")
+        by_rule: Counter[str] = Counter()
+        for text, count in counts.items():
+            by_rule[_rule(text)] += count
+        lines += [f"    {count:4} {text}" for text, count in sorted(by_rule.items()) if text]
+    golden("ops_refusals.txt", "\n".join(lines) + "\n")
+
+
+def _rule(text: str) -> str:
+    """The rule without what was found in its place."""
+    return re.sub(r"(N, )+N|N(?= [a-z])", "N..", text.split(", not ")[0])
