@@ -234,7 +234,7 @@ class _Finder(ast.NodeVisitor):
             self.visit(child)
 
     def condition(self, test: ast.expr, *values: str) -> None:
-        if not isinstance(test, ast.Constant):
+        if not isinstance(test, ast.Constant | ast.Tuple | ast.List | ast.Dict):
             for value in values:
                 self.replace(test, value, "condition")
 

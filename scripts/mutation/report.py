@@ -6,7 +6,7 @@ import json
 from collections import Counter
 from pathlib import Path
 
-DETECTED = ("killed", "timeout")
+DETECTED = ("killed", "timeout", "crashed")
 
 
 def report(path: Path) -> str:
@@ -15,7 +15,9 @@ def report(path: Path) -> str:
     packages: dict[str, Counter[str]] = {}
     for row in rows.values():
         packages.setdefault(_package(row["file"]), Counter())[row["status"]] += 1
-    lines = [f"{'package':<12}{'mutants':>8}{'killed':>8}{'timeout':>8}{'alive':>8}{'unseen':>8}{'error':>8}{'equal':>8}{'rate':>8}"]
+    lines = [
+        f"{'package':<12}{'mutants':>8}{'killed':>8}{'timeout':>8}{'crashed':>8}{'alive':>8}{'unseen':>8}{'error':>8}{'equal':>8}{'rate':>8}"
+    ]
     total: Counter[str] = Counter()
     for name, counts in sorted(packages.items()):
         total += counts
@@ -35,5 +37,5 @@ def _package(path: str) -> str:
 def _row(name: str, counts: Counter[str]) -> str:
     judged = counts.total() - counts["equivalent"] - counts["error"]
     rate = f"{100 * sum(counts[status] for status in DETECTED) / judged:7.1f}%" if judged else f"{'-':>8}"
-    shown = ("killed", "timeout", "survived", "not covered", "error", "equivalent")
+    shown = ("killed", "timeout", "crashed", "survived", "not covered", "error", "equivalent")
     return f"{name:<12}{counts.total():>8}" + "".join(f"{counts[status]:>8}" for status in shown) + rate

@@ -42,7 +42,7 @@ class Outcome:
     """What became of a mutant.
 
     Attributes:
-        status: `killed`, `survived`, `timeout`, `not covered`, `error` or `equivalent`.
+        status: `killed`, `crashed`, `survived`, `timeout`, `not covered`, `error` or `equivalent`.
         test: The test that failed, or what went wrong.
         seconds: Time until then.
     """
@@ -63,6 +63,7 @@ class Job:
         seconds: Recorded time of each.
         asked_by: The job that was killed by the last of these tests, and how.
         left_out: Tests that fail on the code as it is.
+        folder: Where the child that runs it keeps its files.
     """
 
     mutant: Mutant | None
@@ -71,6 +72,7 @@ class Job:
     seconds: list[float]
     asked_by: tuple[Job, Outcome] | None = None
     left_out: set[str] = field(default_factory=set)
+    folder: Path = Path(os.devnull)
 
     def chosen(self, items: list[pytest.Item]) -> list[pytest.Item]:
         """The tests that were collected, in order; the name of a file stands for all of its tests."""
@@ -81,7 +83,8 @@ class Job:
         return list(dict.fromkeys(item for test in self.tests for item in of_name.get(test, ()) if item.nodeid not in self.left_out))
 
     def watch(self, test: str) -> None:
-        """Ends this process if it uses far more processor time than the test took when it was recorded."""
+        """Notes which test begins, and ends this process if it uses far more processor time than when it was recorded."""
+        (self.folder / "running").write_text(test)
         seconds = dict(zip(self.tests, self.seconds, strict=True)).get(test, 10.0)
         signal.setitimer(signal.ITIMER_PROF, (120 if self.compiled else 20) + 8 * seconds)
 
@@ -141,7 +144,7 @@ class Pool:
 
     def _start(self, job: Job) -> None:
         job.left_out = self.broken
-        folder = Path(tempfile.mkdtemp(prefix="mutant-"))
+        job.folder = folder = Path(tempfile.mkdtemp(prefix="mutant-"))
         sys.stdout.flush()
         pid = os.fork()
         if pid == 0:
@@ -174,7 +177,10 @@ class Pool:
         try:
             seconds = time.monotonic() - child.start
             if os.WIFSIGNALED(status):
-                outcome = Outcome("timeout" if os.WTERMSIG(status) in (signal.SIGPROF, signal.SIGKILL) else "killed", "(crash)", seconds)
+                running = child.folder / "running"
+                test = running.read_text() if running.is_file() else "(import)"
+                late = os.WTERMSIG(status) in (signal.SIGPROF, signal.SIGKILL)
+                outcome = Outcome("timeout" if late else "crashed", test, seconds)
             elif (child.folder / "result").is_file():
                 test = (child.folder / "result").read_text()
                 outcome = Outcome("killed" if test else "survived", test, seconds)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import os
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -41,6 +42,7 @@ def _mutated(source: str) -> set[str]:
         ("work(a)", {"pass"}),
         ("y += a", {"pass", "y -= a"}),
         ("y = a if b else c", {"y = a if True else c", "y = a if False else c"}),
+        ("y = a or ()", {"y = a and ()", "y = False or ()"}),
         ("y = a and b", {"y = a or b", "y = True and b", "y = a and True"}),
         ("y = not a", {"y = a"}),
         ("y = sorted(a, key=f)", {"y = (a)"}),
@@ -218,6 +220,8 @@ def _fate(job: Job) -> str:
     if name == "hangs":
         while True:
             pass
+    if name == "crashes":
+        os.abort()
     if name == "raises":
         raise LookupError("why")
     failing = {"t::bad"} | ({"t::law"} if name == "wrong" else set())
@@ -228,10 +232,10 @@ def test_the_pool_tells_what_became_of_each_mutant(monkeypatch: pytest.MonkeyPat
     """In a process of its own, for a fork of a process with threads (BLAS, numba) is not safe."""
     program = (
         "import json, signal\nfrom tests.unit.test_mutate import _fate, _job, Pool, Job\n"
-        "def work(job):\n    signal.setitimer(signal.ITIMER_PROF, 0.2)\n    return _fate(job)\n"
+        "def work(job):\n    job.watch(job.tests[-1])\n    signal.setitimer(signal.ITIMER_PROF, 0.2)\n    return _fate(job)\n"
         "found = {}\n"
         "def done(mutant, outcome): found[mutant.original] = [outcome.status, outcome.test]\n"
-        "jobs = [('wrong', 't::a', 't::law'), ('same', 't::a', 't::law'), ('hangs', 't::a'), ('raises', 't::a')]\n"
+        "jobs = [('wrong', 't::a', 't::law'), ('same', 't::a', 't::law'), ('hangs', 't::a'), ('crashes', 't::a'), ('raises', 't::a')]\n"
         "jobs.append(('only bad', 't::bad', 't::a'))\n"
         "Pool(work, done).run([_job(*job) for job in jobs])\nprint(json.dumps(found))"
     )
@@ -241,7 +245,8 @@ def test_the_pool_tells_what_became_of_each_mutant(monkeypatch: pytest.MonkeyPat
     assert json.loads(done.stdout) == {
         "wrong": ["killed", "t::law"],
         "same": ["survived", ""],
-        "hangs": ["timeout", "(crash)"],
+        "hangs": ["timeout", "t::a"],
+        "crashes": ["crashed", "t::a"],
         "raises": ["error", "LookupError: why"],
         "only bad": ["survived", ""],
     }
