@@ -86,8 +86,8 @@ class Mutant:
 
     @property
     def id(self) -> str:
-        """Eight digits that stay when lines move."""
-        return hashlib.sha256(f"{self.path}|{self.original}|{self.mutated}|{self.kind}".encode()).hexdigest()[:8]
+        """Eight digits that stay when lines move, and are the same for a mutant that was drawn and one that a list names."""
+        return hashlib.sha256(f"{self.path}|{self.original}|{self.mutated}".encode()).hexdigest()[:8]
 
     def apply(self, text: str) -> str:
         """The mutated file, with as many lines as before."""

@@ -11,7 +11,8 @@ DETECTED = ("killed", "timeout", "crashed")
 
 def report(path: Path) -> str:
     """A table by package and the list of survivors; of a mutant that ran more than once the last result counts."""
-    rows = {row["id"]: row for row in map(json.loads, path.read_text(encoding="utf-8").splitlines())}
+    runs = map(json.loads, path.read_text(encoding="utf-8").splitlines())
+    rows = {(row["file"], row["original"], row["mutated"]): row for row in runs}
     packages: dict[str, Counter[str]] = {}
     for row in rows.values():
         packages.setdefault(_package(row["file"]), Counter())[row["status"]] += 1

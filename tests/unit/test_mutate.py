@@ -128,6 +128,7 @@ def test_a_list_gives_back_the_mutants_that_were_written(tmp_path: Path) -> None
     (tmp_path / "list.txt").write_text("Mutants of the toy:\n" + "".join(f"{mutant}\n" for mutant in everything))
     found, gone = read_list(tmp_path, tmp_path / "list.txt")
     assert gone == []
+    assert [mutant.id for mutant in found] == [one.id for one in everything]
     texts = {path: (tmp_path / path).read_text() for path in ("ascendsim/toy/a.py", "ascendsim/toy/b.py")}
     assert [compact(mutant.apply(texts[mutant.path])) for mutant in found] == [compact(one.apply(texts[one.path])) for one in everything]
 
