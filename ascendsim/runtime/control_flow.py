@@ -220,7 +220,7 @@ def _scalar(value: Value | None) -> Any:
         return None
     if value.array.size != 1:
         raise GraphError("a condition or number of iterations", "must be one element", list(value.shape))
-    return value.array.reshape(-1)[0]
+    return value.array.item()
 
 
 def _known(value: Value | None) -> bool:

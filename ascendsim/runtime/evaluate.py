@@ -49,7 +49,7 @@ def evaluate(
         memory.wipe()
     for name, array in checked_inputs(graph, inputs).items():
         tensor = graph.tensors[name]
-        memory.write(tensor, array.astype(memory.dtype(tensor), copy=False))
+        memory.write(tensor, np.asarray(array, memory.dtype(tensor)))
     nodes_of = {task.id: task.nodes for task in program.tasks}
     unfinished = Counter(nodes_of.values())  # a node that runs as several tasks has its values when the last of them ends
     todo = list(order)

@@ -36,8 +36,8 @@ class Step:
     piece: Piece
     sources: tuple[str, ...]
     results: tuple[str, ...]
-    looks: int = 0
-    decisions: int = 0
+    looks: int
+    decisions: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from ascendsim.isa.instructions import Affine, Flag, Loop, Move, Pipe, SetFlag, WaitFlag
+from ascendsim.isa.instructions import Affine, Buffer, Flag, Loop, Move, Operand, Pipe, SetFlag, WaitFlag
 from ascendsim.isa.program import Access, Task
 from ascendsim.machine import run
 from ascendsim.soc.spec import SocSpec
@@ -150,6 +150,16 @@ def test_misses_lower_the_rate_of_an_engine_whose_requests_wait() -> None:
         ends[holding] = spans(run(program_of(task, regions=BIG), soc, instructions=True), "MTE2")[-1][1]
     assert ends[False] == pytest.approx(8192 / 64, abs=1)
     assert ends[True] == pytest.approx(8192 / 64 * 1.5, abs=2)
+
+
+def test_a_flag_waits_for_a_store_behind_which_a_quicker_move_went_through_the_same_unit() -> None:
+    soc = bare(dram={"write_latency_cycles": 500}, l2={"software_managed": True}, ports={"ub_to_l1": 64})
+    inside = Move(Pipe.MTE3, Operand(Buffer.L1, "l", 64), UB, 1, 64)
+    for first, second in ((store(512), inside), (inside, store(512))):
+        body = block(first, second, SetFlag(Pipe.MTE3, "f"), WaitFlag(Pipe.V, "f"), add(1), flags=(Flag("f", Pipe.MTE3, Pipe.V),))
+        trace = simulate(body, soc)
+        stored = max(end for start, end in spans(trace, "MTE3") if end - start == 16)
+        assert spans(trace, "V")[0][0] == stored + 500
 
 
 def test_few_transfers_are_in_flight() -> None:

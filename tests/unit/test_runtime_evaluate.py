@@ -66,6 +66,7 @@ def test_progress_and_memory_that_is_used_again() -> None:
     memory = DeviceMemory(graph, plan, "float32")
     assert outputs(program, graph, [10, 11], progress=lambda *at: seen.append(at), memory=memory) == pytest.approx(WANTED)
     assert seen == [(1, 2), (2, 2)]
+    assert memory.read(graph.tensors["y"]).tolist() == pytest.approx(WANTED)  # computed there and nowhere else
     assert np.isnan(outputs(program, graph, [], memory=memory)).all()  # wiped before
     first = evaluate(graph, program, default_opset(), [10, 11], {"x": X}, "float32", memory=memory)["y"]
     memory.wipe()

@@ -183,6 +183,14 @@ def test_an_output_of_the_model_gets_its_type_by_a_task_of_its_own_where_it_come
     assert sum(task.name == program.tasks[-1].name for task in program.tasks) == 1
 
 
+def test_time_without_values_needs_no_other_pieces_than_values_do() -> None:
+    compiled, results = run_both(False)
+    known = len(compiled.pieces.compiled)
+    for way, result in zip(("then", "else"), results, strict=True):
+        assert asim.simulate(compiled, branches={"if": way}).duration_us == result.duration_us
+    assert len(compiled.pieces.compiled) == known
+
+
 def ended_before(program: Program) -> list[set[int]]:
     """By task, all that have ended for sure when it starts: those before it in its stream, those it waits for, and theirs."""
     number = {task.id: place for place, task in enumerate(program.tasks)}
