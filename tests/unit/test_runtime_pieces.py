@@ -296,3 +296,23 @@ def test_pieces_share_one_arena_without_holes_and_keep_apart_what_they_had_apart
 
 def overlap(first: Region, second: Region) -> bool:
     return first.offset < second.offset + second.bytes and second.offset < first.offset + first.bytes
+
+
+def test_inputs_that_are_left_out_stay_out_where_a_result_is_computed_for_its_shape() -> None:
+    """NonMaxSuppression without a number of boxes at most, and without an overlap that is allowed."""
+    rng = np.random.default_rng(4)
+    corner = rng.uniform(0, 1, (1, 6, 2))
+    inputs = {
+        "boxes": np.concatenate([corner, corner + rng.uniform(0.1, 1, (1, 6, 2))], 2).astype(np.float32),
+        "scores": rng.uniform(0, 1, (1, 2, 6)).astype(np.float32),
+    }
+    for left_out, count in ((["most", ""], 3), (["most", "overlap"], 9)):
+        nodes = [
+            helper.make_node("NonMaxSuppression", ["boxes", "scores", *left_out, "least"], ["chosen"], name="nms"),
+            helper.make_node("Cast", ["chosen"], ["y"], name="cast", to=FLOAT),
+        ]
+        constants = {"most": np.array([count], np.int64), "overlap": np.array([0.9], np.float32), "least": np.array([0.3], np.float32)}
+        weights = [numpy_helper.from_array(array, name) for name, array in constants.items() if name in [*left_out, "least"]]
+        ports = [line("boxes", FLOAT, [1, 6, 4]), line("scores", FLOAT, [1, 2, 6])]
+        proto = model(nodes, ports, [line("y", FLOAT, ["n", 3])], weights)
+        agrees(asim.compile(asim.load(proto), soc=SOC), proto, inputs)
