@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
+from itertools import combinations, pairwise
+from random import Random
 
 import pytest
 
 from ascendsim import soc as chips
 from ascendsim.isa.program import Access, MemoryPlan, Program, Region, Task, TaskKind
+from ascendsim.lower import batch_split
 from ascendsim.lower.batch_split import BatchSearch
 from ascendsim.lower.task_cost import Rates, TaskPrice, closed_form
 
@@ -38,6 +40,74 @@ def search(sizes: list[int], weight: int, legal: bool = True, batches: tuple[int
     found = BatchSearch(units, programs, SOC, L2, lambda first, end: legal).run()
     assert all(block.seconds < block.whole_seconds for block in found)
     return [(block.first, block.end, block.batch) for block in found]
+
+
+def searcher(sizes: list[int], weight: int, batches: tuple[int, ...] = (1, 2, 4, 8)) -> BatchSearch:
+    programs = {batch: chain(batch, sizes, weight) for batch in batches}
+    return BatchSearch([[f"t{number}"] for number in range(len(sizes) - 1)], programs, SOC, L2, lambda first, end: True)
+
+
+def quiet_places(sizes: list[int]) -> list[int]:
+    """Places between tasks where no neighbour has less alive, and both ends."""
+    inner = [place for place in range(1, len(sizes) - 1) if sizes[place] <= min(sizes[place - 1], sizes[place + 1])]
+    return [0, *inner, len(sizes) - 1]
+
+
+def test_no_way_to_cut_at_quiet_places_is_quicker() -> None:
+    """Every way is tried; a smaller batch must make its block at least 1 % quicker."""
+    found_some = 0
+    for seed in range(25):
+        random = Random(seed)
+        sizes = [random.choice((8, 32, 64, 128, 256, 400)) for _ in range(random.randint(2, 7))]
+        search_ = searcher(sizes, random.choice((1, 16, 200)))
+        places = quiet_places(sizes)
+
+        def piece(first: int, end: int, search_: BatchSearch = search_) -> float:
+            whole = search_.seconds(first, end, 8)
+            paying = [cut for batch in (1, 2, 4) if (cut := search_.seconds(first, end, batch)) < 0.99 * whole]
+            return min([whole, *paying])
+
+        ways = (way for count in range(len(places) - 1) for way in combinations(places[1:-1], count))
+        best = min(sum(piece(first, end) for first, end in pairwise([0, *way, places[-1]])) for way in ways)
+        blocks = search_.run()
+        edges = [0, *(edge for block in blocks for edge in (block.first, block.end)), len(sizes) - 1]
+
+        def whole(start: int, stop: int, search_: BatchSearch = search_, places: list[int] = places) -> float:
+            """The least that a stretch takes with the whole batch, in one block or in several."""
+            inner = [place for place in places if start < place < stop]
+            ways = (way for count in range(len(inner) + 1) for way in combinations(inner, count))
+            return min(sum(search_.seconds(*ends, 8) for ends in pairwise([start, *way, stop])) for way in ways)
+
+        between = [whole(start, stop) for start, stop in zip(edges[::2], edges[1::2], strict=True) if start < stop]
+        assert sum(block.seconds for block in blocks) + sum(between) == pytest.approx(best), seed
+        assert {edge for block in blocks for edge in (block.first, block.end)} <= set(places)
+        assert all(block.seconds < 0.99 * block.whole_seconds for block in blocks)
+        assert all(block.seconds == search_.seconds(block.first, block.end, block.batch) for block in blocks)
+        found_some += len(blocks)
+    assert found_some > 5
+
+
+def test_of_many_quiet_places_those_with_least_alive_are_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes = [256, 256, 256, 9, *[3] * 20, 9, 256, 256, 256]  # of equal ones the first
+    few = {0, 4, 5, len(sizes) - 1}
+
+    def borders() -> set[int]:
+        return {edge for block in searcher(sizes, 1).run() for edge in (block.first, block.end)}
+
+    assert borders() - few
+    monkeypatch.setattr(batch_split, "MOST_CUTS", 2)
+    assert borders() <= few
+
+
+def test_passes_bring_weights_again_unless_they_stay() -> None:
+    """Two tasks at batch 4 of 8, all tensors in L2: what is left is weights, and their second coming if L2 is full."""
+    light, heavy = searcher([8, 8, 8], 16), searcher([8, 8, 8], 900)
+    for search_, stays in ((light, True), (heavy, False)):
+        once, twice = search_.seconds(0, 2, 8), search_.seconds(0, 2, 4)
+        launches = 2 * (SOC.launch.task_launch_us + SOC.launch.task_gap_us) * 1e-6
+        assert twice > once
+        again = twice - once - launches
+        assert (again < 16e-6) == stays
 
 
 def test_a_chain_that_does_not_fit_runs_with_the_largest_batch_that_does() -> None:
@@ -81,3 +151,9 @@ def test_the_closed_form_takes_bytes_at_the_rate_of_their_memory() -> None:
     start = (SOC.launch.task_launch_us + SOC.launch.task_gap_us) * 1e-6 + SOC.launch.kernel_init_ns * 1e-9
     assert price.far - start == pytest.approx(2048 * KIB / rates.ddr)
     assert price.near - start == pytest.approx(2048 * KIB / rates.l2)
+
+
+@pytest.mark.parametrize(("seconds", "batches"), [(98.9, [4]), (99.1, []), (100.5, [])])
+def test_a_cut_must_pay_one_percent(monkeypatch: pytest.MonkeyPatch, seconds: float, batches: list[int]) -> None:
+    monkeypatch.setattr(BatchSearch, "seconds", lambda _, first, end, batch: 100.0 if batch == 8 else seconds if batch == 4 else 200.0)
+    assert [block.batch for block in searcher([256, 256], 1).run()] == batches
