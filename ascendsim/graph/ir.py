@@ -209,14 +209,14 @@ class Graph:
         return tensor
 
     @checked()
-    def add_input(self, name: str, dtype: DType, shape: Shape) -> Tensor:
+    def add_input(self, name: str, dtype: DType, shape: Shape | None) -> Tensor:
         tensor = self.add_tensor(Tensor(name, dtype, shape))
         self.inputs.append(tensor)
         return tensor
 
     @checked()
-    def add_constant(self, name: str, array: Array) -> Tensor:
-        """Adds a constant from an array."""
+    def add_constant(self, name: str, array: Any) -> Tensor:
+        """Adds a constant from what NumPy makes an array of."""
         array = np.asarray(array)
         return self.add_tensor(Tensor(name, DType.of(array.dtype), tuple(array.shape), constant=Constant(array)))
 

@@ -15,7 +15,6 @@ import pytest
 from onnx import defs, helper
 from onnx.backend.test.case.test_case import TestCase
 
-from ascendsim.ops import default_opset
 from tests.support.node_suite import FAIL, all_cases, random_case, run_case
 
 MOST = 2  # cases of an operator, attribute and direction
@@ -69,8 +68,7 @@ def _changed(case: TestCase, default: onnx.AttributeProto, what: str) -> TestCas
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("shard", range(SHARDS))
 def test_a_default_may_be_written_out_or_left_out(shard: int) -> None:
-    opset = default_opset()
-    outcomes = [(label, run_case(case, opset)) for label, case in changed_cases()[shard::SHARDS]]
+    outcomes = [(label, run_case(case)) for label, case in changed_cases()[shard::SHARDS]]
     assert not [f"{label}: {outcome.reason}" for label, outcome in outcomes if outcome.status == FAIL]
 
 
