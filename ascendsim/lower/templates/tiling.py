@@ -17,14 +17,12 @@ from heapq import nsmallest
 
 from ascendsim.core.errors import CompileError
 from ascendsim.core.formats import align, ceil_div
-from ascendsim.lower.templates.conv import FRACTAL_BYTES, a_bytes, is_direct, taps
+from ascendsim.lower.templates.conv import FRACTAL_BYTES, a_bytes, is_direct, largest_a_bytes, run_lengths, taps
 from ascendsim.lower.templates.product import ACCUMULATOR_BYTES, ROWS, Product, Rates, rates_of
-from ascendsim.lower.templates.score import IMPERFECT_OVERLAP, lookahead, score
-from ascendsim.lower.templates.traffic import Share
+from ascendsim.lower.templates.score import lookahead, score
 from ascendsim.opset.work import ConvGeometry
 from ascendsim.soc.spec import SocSpec
 
-MOST_SHARES = 10  # ways to cut a product that are looked at closely
 FEW = 4  # tilings that are worth a run on the machine
 NEAR = 1.08  # times the best score: worse ones are hardly ever the quickest
 
@@ -107,8 +105,7 @@ def candidates(product: Product, rates: Rates, smallest: int = 2, within: float 
         within: Leaves out what must take more than so many times the best score before it.
     """
     best = math.inf
-    cuts = sorted(shares(product, rates.cores), key=lambda share: (likely_cycles(product, rates, share), share))
-    for share in cuts if within == math.inf else cuts[:MOST_SHARES]:
+    for share in shares(product, rates.cores):
         _, _, sm, sn = share
         if least_cycles(product, rates, share) > within * best:
             continue
@@ -139,72 +136,48 @@ def column_bytes(columns: int) -> int:
     return align(columns * 4, 32)
 
 
-def cores_of(product: Product, share: Share) -> int:
-    """Cores that get a share."""
+def least_cycles(product: Product, rates: Rates, share: tuple[int, int, int, int]) -> float:
+    """What a share takes on the Cube without any pause."""
     batch, images, m, n = share
-    return ceil_div(product.batch, batch) * ceil_div(product.images, images) * ceil_div(product.m, m) * ceil_div(product.n, n)
+    return batch * images * ceil_div(m, ROWS) * ceil_div(n, ROWS) * product.k_blocks * rates.per_block
 
 
-def least_cycles(product: Product, rates: Rates, share: Share) -> float:
-    """What a share takes on the Cube without any pause, once its core has been given it."""
-    batch, images, m, n = share
-    computing = batch * images * ceil_div(m, ROWS) * ceil_div(n, ROWS) * product.k_blocks * rates.per_block
-    return computing + cores_of(product, share) * rates.dispatch
-
-
-def likely_cycles(product: Product, rates: Rates, share: Share) -> float:
-    """What a share takes about: computing, bringing its operands and storing its result, whichever is longest, and a part of the rest."""
-    batch, images, m, n = share
-    a = batch * images * a_bytes(product.conv, m, product.k_blocks)
-    b = batch * ceil_div(n, ROWS) * FRACTAL_BYTES * product.k_blocks
-    dispatch = cores_of(product, share) * rates.dispatch
-    parts = (
-        least_cycles(product, rates, share) - dispatch,
-        a / rates.way_in(product.a_cut) + b / rates.way_in(product.b_cut),
-        batch * images * m * n * (ACCUMULATOR_BYTES / ROWS**2 / rates.out + product.out_itemsize / rates.port_out),
-    )
-    return max(parts) + (sum(parts) - max(parts)) * IMPERFECT_OVERLAP + dispatch
-
-
-def loading_cycles(product: Product, rates: Rates, share: Share, tile_m: int, tile_n: int) -> float:
+def loading_cycles(product: Product, rates: Rates, share: tuple[int, int, int, int], tile_m: int, tile_n: int) -> float:
     """What MTE1 takes at least to bring a share's operands to the Cube, tile by tile."""
     batch, images, m, n = share
     rows, columns = ceil_div(tile_m, ROWS) / rates.l1_to_l0a, ceil_div(tile_n, ROWS) / rates.l1_to_l0b
     return batch * images * ceil_div(m, tile_m) * ceil_div(n, tile_n) * (rows + columns) * product.k_blocks * FRACTAL_BYTES
 
 
-def shares(product: Product, cores: int) -> Iterator[Share]:
-    """Ways to cut a product for at most so many cores: the largest share along batch, images, m, n.
-
-    Axes are cut from the outside in, images only where every core has one product of the batch. What fewer cores can do is among them.
-    """
+def shares(product: Product, cores: int) -> Iterator[tuple[int, int, int, int]]:
+    """Ways to cut a product for the cores: the largest share along batch, images, m, n."""
+    seen: set[tuple[int, int, int, int]] = set()
     m_blocks, n_blocks = ceil_div(product.m, ROWS), ceil_div(product.n, ROWS)
-    conv = product.conv
-    rows = conv.out_h if conv is not None and not is_direct(conv) else 0
-    seen: set[Share] = set()
-    for batch_parts in even_parts(product.batch, cores):
-        left = cores // batch_parts
-        for image_parts in even_parts(product.images, left if batch_parts == product.batch else 1):
-            left_m = left // image_parts
-            cuts = {min(product.m, ceil_div(m_blocks, parts) * ROWS): parts for parts in even_parts(m_blocks, left_m)}
-            if conv is not None:
-                cuts |= {min(product.m, ceil_div(rows, parts) * conv.out_w): parts for parts in even_parts(rows, left_m)}
-            for share_m in cuts:
-                for n_parts in even_parts(n_blocks, left_m // ceil_div(product.m, share_m)):
-                    share_n = min(product.n, ceil_div(n_blocks, n_parts) * ROWS)
-                    share = ceil_div(product.batch, batch_parts), ceil_div(product.images, image_parts), share_m, share_n
-                    if share not in seen:
-                        seen.add(share)
-                        yield share
-
-
-def even_parts(size: int, most: int) -> list[int]:
-    """Numbers of parts that an axis can be cut in, where one part more makes the largest part smaller.
-
-    >>> even_parts(10, 8)
-    [1, 2, 3, 4, 5]
-    """
-    return [parts for parts in range(1, min(size, most) + 1) if parts == 1 or ceil_div(size, parts) < ceil_div(size, parts - 1)]
+    factors = sorted({d for d in range(1, cores + 1) if cores % d == 0} | {1 << e for e in range(cores.bit_length()) if 1 << e <= cores})
+    for outer in factors:
+        batch_parts = min(product.batch, outer)
+        image_parts = min(product.images, max(1, outer // batch_parts))
+        if batch_parts * image_parts > cores:
+            continue
+        left = cores // (batch_parts * image_parts)
+        for wanted in factors:
+            if wanted > left:
+                break
+            m_parts = min(m_blocks, wanted)
+            n_parts = min(n_blocks, left // m_parts)
+            share_ms = [min(product.m, ceil_div(m_blocks, m_parts) * ROWS)]
+            if product.conv is not None and not is_direct(product.conv) and product.conv.out_h >= m_parts:
+                share_ms.append(min(product.m, ceil_div(product.conv.out_h, m_parts) * product.conv.out_w))
+            for share_m in share_ms:
+                share = (
+                    ceil_div(product.batch, batch_parts),
+                    ceil_div(product.images, image_parts),
+                    share_m,
+                    min(product.n, ceil_div(n_blocks, n_parts) * ROWS),
+                )
+                if share not in seen:
+                    seen.add(share)
+                    yield share
 
 
 def tile_sizes(elements: int, most_blocks: int, smallest: int = 2) -> list[int]:
@@ -234,7 +207,7 @@ def run_sizes(conv: ConvGeometry | None, elements: int, most_blocks: int, smalle
 
 
 def _fill_l1(
-    product: Product, rates: Rates, share: Share, tile_m: int, tile_n: int, hold: str, accumulators: int, limit: float
+    product: Product, rates: Rates, share: tuple[int, int, int, int], tile_m: int, tile_n: int, hold: str, accumulators: int, limit: float
 ) -> Iterator[Tiling]:
     """Chooses step and chunk of k, and bands of tiles, so that all fits; scores the results and leaves out what is above the limit."""
     conv, k_blocks = product.conv, product.k_blocks
@@ -242,13 +215,14 @@ def _fill_l1(
     step = min(rates.l0a // 2 // (m_blocks * FRACTAL_BYTES), rates.l0b // 2 // (n_blocks * FRACTAL_BYTES), k_blocks)
     if step < 1:
         return
+    runs = run_lengths(product.m, share[2], tile_m)
     panel = 0
     if hold == "b":
         panel = product.b_blocks(tile_n) * FRACTAL_BYTES * k_blocks
     elif hold == "a":
-        panel = product.a_bytes(share[2], tile_m, k_blocks)
+        panel = largest_a_bytes(conv, runs, k_blocks)
     for unit in chunk_units(conv):
-        a_unit, b_unit = product.a_bytes(share[2], tile_m, unit), product.b_blocks(tile_n) * FRACTAL_BYTES * unit
+        a_unit, b_unit = largest_a_bytes(conv, runs, unit), product.b_blocks(tile_n) * FRACTAL_BYTES * unit
         streamed = (a_unit if hold != "a" else 0) + (b_unit if hold != "b" else 0)
         room = (rates.l1 - panel - column_bytes(share[3])) // (2 * streamed)
         if room >= 1:
@@ -266,7 +240,7 @@ def _fill_l1(
         even_step = ceil_div(chunk, ceil_div(chunk, step))
         for tiles in bands(product, share[2], tile_m, hold, chunk):
             band = min(share[2], tiles * tile_m)
-            slot = product.a_bytes(share[2], band, chunk) if hold == "b" else 0
+            slot = largest_a_bytes(conv, run_lengths(product.m, share[2], band), chunk) if hold == "b" else 0
             if panel + 2 * slot + column_bytes(share[3]) <= rates.l1:
                 cycles = score(product, rates, share, tile_m, tile_n, chunk, even_step, hold, accumulators, band, limit)
                 if cycles < math.inf:
