@@ -14,6 +14,8 @@ from ascendsim.ops.dims import need_shape, need_within
 from ascendsim.ops.elementwise import TANH_STEPS, by_kernel
 from ascendsim.opset import InferContext, Layout, OpDef
 from ascendsim.opset.definition import Compute
+from ascendsim.opset.facts import Facts, Kind, OpPattern, Precision, Sign
+from ascendsim.opset.structure import ELEMENTWISE, elementwise
 from ascendsim.opset.work import LowerContext, Work
 
 SIGMOID_STEPS: tuple[StepSpec, ...] = ("vmuls", "vexp", "vadds", "vrec")
@@ -162,18 +164,44 @@ def _swiglu(node: Node, a: Array, b: Array) -> Array:
     return np.asarray(a * _sigmoid(_number(node, "alpha", 1.0) * a) * b)
 
 
-def _make(name: str, compute: Compute, steps: Sequence[StepSpec], wide: bool = False, cann: str = "") -> OpDef:
-    return OpDef(name, same_as(), compute, elementwise_lower(steps, wide), Layout.FOLLOW, cann, in_place=True)
+def _make(name: str, compute: Compute, steps: Sequence[StepSpec], wide: bool = False, cann: str = "", facts: Facts = ELEMENTWISE) -> OpDef:
+    return OpDef(name, same_as(), compute, elementwise_lower(steps, wide), Layout.FOLLOW, cann, in_place=True, facts=facts)
 
+
+_RECTIFIED = Facts(elementwise(), Kind.ELEMENTWISE, Precision.GRAY, sign=Sign.NEVER_NEGATIVE)
+_POSITIVE = Facts(elementwise(), Kind.ELEMENTWISE, Precision.GRAY, sign=Sign.POSITIVE)
 
 OPERATORS: tuple[OpDef, ...] = (
-    _make("Relu", by_kernel("CLIP", lambda _n, x: np.maximum(x, x.dtype.type(0)), (0, np.inf)), ["vrelu"]),
+    _make("Relu", by_kernel("CLIP", lambda _n, x: np.maximum(x, x.dtype.type(0)), (0, np.inf)), ["vrelu"], facts=_RECTIFIED),
     _make("LeakyRelu", by_kernel("LEAKY", _leaky, lambda n: (_number(n, "alpha", 0.01),)), ["vlrelu"]),
     OpDef(
-        "PRelu", same_as(check=_prelu_check), _prelu, elementwise_lower(["vmins", "vmul", "vmaxs", "vadd"]), Layout.FOLLOW, in_place=True
+        "PRelu",
+        same_as(check=_prelu_check),
+        _prelu,
+        elementwise_lower(["vmins", "vmul", "vmaxs", "vadd"]),
+        Layout.FOLLOW,
+        in_place=True,
+        facts=ELEMENTWISE,
     ),
-    OpDef("Clip", same_as(), _clip_compute, _clip_lower, Layout.FOLLOW, "ClipByValue", in_place=True),
-    OpDef("Sigmoid", same_as(), by_kernel("SIGMOID", lambda _n, x: _sigmoid(x)), _sigmoid_lower, Layout.FOLLOW, in_place=True),
+    OpDef(
+        "Clip",
+        same_as(),
+        _clip_compute,
+        _clip_lower,
+        Layout.FOLLOW,
+        "ClipByValue",
+        in_place=True,
+        facts=Facts(elementwise(0), Kind.ELEMENTWISE, Precision.GRAY, parameters=(1, 2)),
+    ),
+    OpDef(
+        "Sigmoid",
+        same_as(),
+        by_kernel("SIGMOID", lambda _n, x: _sigmoid(x)),
+        _sigmoid_lower,
+        Layout.FOLLOW,
+        in_place=True,
+        facts=Facts(elementwise(), Kind.ELEMENTWISE, Precision.GRAY, sign=Sign.POSITIVE),
+    ),
     _make("Tanh", by_kernel("TANH", lambda _n, x: np.tanh(x)), TANH_STEPS, wide=True),
     _make(
         "HardSigmoid",
@@ -186,7 +214,7 @@ OPERATORS: tuple[OpDef, ...] = (
         ["vadds", "vmaxs", "vmins", "vmul", "vmuls"],
         wide=True,
     ),
-    OpDef("Gelu", same_as(), _gelu, _gelu_lower, Layout.FOLLOW, in_place=True),
+    OpDef("Gelu", same_as(), _gelu, _gelu_lower, Layout.FOLLOW, in_place=True, facts=ELEMENTWISE),
     _make(
         "Swish",
         by_kernel("SWISH", lambda n, x: x * _sigmoid(_number(n, "alpha", 1.0) * x), lambda n: (_number(n, "alpha", 1.0),)),
@@ -200,11 +228,12 @@ OPERATORS: tuple[OpDef, ...] = (
         elementwise_lower((*SIGMOID_STEPS, ("vmul", 2)), wide=True),
         Layout.FOLLOW,
         "SwiGlu",
+        facts=Facts(elementwise(), Kind.ELEMENTWISE, Precision.GRAY, pattern=OpPattern.OPAQUE),
     ),
     _make("Elu", with_numpy(_elu), _EXPONENTIAL_STEPS, wide=True),
     _make("Celu", with_numpy(_celu), ("vmuls", *_EXPONENTIAL_STEPS), wide=True, cann="CeluV2"),
     _make("Selu", with_numpy(_selu), (*_EXPONENTIAL_STEPS, "vmuls"), wide=True),
-    _make("Softplus", with_numpy(lambda _n, x: _softplus(x)), _SOFTPLUS_STEPS, wide=True),
+    _make("Softplus", with_numpy(lambda _n, x: _softplus(x)), _SOFTPLUS_STEPS, wide=True, facts=_POSITIVE),
     _make("Softsign", with_numpy(lambda _n, x: x / (1 + np.abs(x))), ["vabs", "vadds", "vdiv"]),
     _make("Mish", with_numpy(lambda _n, x: x * np.tanh(_softplus(x))), (*_SOFTPLUS_STEPS, *TANH_STEPS, "vmul"), wide=True),
     _make("ThresholdedRelu", with_numpy(_threshold), _CUT_STEPS),

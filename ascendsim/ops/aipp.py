@@ -24,9 +24,11 @@ import numpy as np
 from ascendsim.core.formats import Format
 from ascendsim.graph.ir import Array, Node, Tensor
 from ascendsim.ops.common import as_float32, computing_type, finish
-from ascendsim.ops.conv import conv_axes, conv_shape, convolve_arrays
+from ascendsim.ops.conv import conv_axes, conv_pattern, conv_shape, convolve_arrays
 from ascendsim.ops.cube import convolution_work
 from ascendsim.opset import InferContext, Layout, OpDef
+from ascendsim.opset.axes import NOTHING_SAID, AxisMap, by_labels, rank_of
+from ascendsim.opset.facts import Facts, Kind, OpPattern, Precision, movement
 from ascendsim.opset.work import Copy, LowerContext, MoveWork, NoTask, RawImage, Ref, Step, Work
 from ascendsim.passes.aipp.settings import AippSettings
 
@@ -139,7 +141,34 @@ def _lower_conv(node: Node, context: LowerContext) -> Work:
     return replace(work, a=Ref.of(source), image=raw_image(settings))
 
 
+def _links(node: Node) -> AxisMap:
+    """Images are converted one by one; where their pixels come to lie depends on the format."""
+    rank, result = rank_of(node, 0), node.output.shape
+    if rank is None or result is None:
+        return NOTHING_SAID
+    return by_labels(node, {0: ("n", *range(rank - 1))}, {0: ("n", *(("result", axis) for axis in range(len(result) - 1)))})
+
+
 OPERATORS: tuple[OpDef, ...] = (
-    OpDef("Aipp", _infer, _compute, _lower, Layout.ND, domain="ascend", foldable=False),
-    OpDef("AippConv", _infer_conv, _compute_conv, _lower_conv, Layout.ND, cann="Conv2D", domain="ascend", foldable=False),
+    OpDef(
+        "Aipp",
+        _infer,
+        _compute,
+        _lower,
+        Layout.ND,
+        domain="ascend",
+        foldable=False,
+        facts=movement(_links, pattern=OpPattern.AIPP, makes_maps=True),
+    ),
+    OpDef(
+        "AippConv",
+        _infer_conv,
+        _compute_conv,
+        _lower_conv,
+        Layout.ND,
+        cann="Conv2D",
+        domain="ascend",
+        foldable=False,
+        facts=Facts(_links, Kind.CONVOLUTION, Precision.GRAY, pattern=conv_pattern),
+    ),
 )

@@ -16,6 +16,9 @@ from ascendsim.core.errors import GraphError
 from ascendsim.graph.ir import Array, Dim, Node
 from ascendsim.ops.common import as_float32, elementwise_lower, finish, on_ai_cpu
 from ascendsim.opset import InferContext, Layout, OpDef
+from ascendsim.opset.axes import AxisMap, by_labels, rank_of
+from ascendsim.opset.facts import Facts, Kind, Precision
+from ascendsim.opset.structure import ELEMENTWISE, elementwise
 from ascendsim.opset.work import LowerContext, Work
 
 Wanted = Sequence["np.dtype[Any]"]
@@ -195,9 +198,17 @@ def _tfidf(node: Node, inputs: Sequence[Any], wanted: Wanted) -> Sequence[Array]
     return [result.astype(wanted[0]).reshape((*inputs[0].shape[:-1], result.shape[1]))]
 
 
+def _row_links(node: Node) -> AxisMap:
+    """Rows of features are looked at one by one."""
+    rank = rank_of(node, 0) or 0
+    return by_labels(node, {0: ("n", "feature")[2 - rank :]}, {0: ("n", "result")[2 - rank :]})
+
+
+_FACTS = Facts(_row_links, Kind.OTHER, Precision.GRAY)
+
 OPERATORS: tuple[OpDef, ...] = (
-    OpDef("Binarizer", _same, _binarize, elementwise_lower(["vcmpv_gt", "vsel"]), Layout.FOLLOW, domain=ML),
-    OpDef("LabelEncoder", _encoder_infer, _encode, _search_lower, domain=ML),
-    OpDef("TreeEnsemble", _trees_infer, _trees, _trees_lower, domain=ML),
-    OpDef("TfIdfVectorizer", _tfidf_infer, _tfidf, _search_lower),
+    OpDef("Binarizer", _same, _binarize, elementwise_lower(["vcmpv_gt", "vsel"]), Layout.FOLLOW, domain=ML, facts=ELEMENTWISE),
+    OpDef("LabelEncoder", _encoder_infer, _encode, _search_lower, domain=ML, facts=Facts(elementwise(), Kind.OTHER, Precision.GRAY)),
+    OpDef("TreeEnsemble", _trees_infer, _trees, _trees_lower, domain=ML, facts=_FACTS),
+    OpDef("TfIdfVectorizer", _tfidf_infer, _tfidf, _search_lower, facts=_FACTS),
 )

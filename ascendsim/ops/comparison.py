@@ -23,6 +23,8 @@ from ascendsim.ops.common import (
     with_numpy,
 )
 from ascendsim.opset import InferContext, Layout, OpDef
+from ascendsim.opset.facts import movement
+from ascendsim.opset.structure import ELEMENTWISE, elementwise
 from ascendsim.opset.work import LowerContext, NoTask, Ref, Stream, VectorWork, Work
 
 _BITWISE_TYPES = frozenset({DType.INT8, DType.UINT8, DType.INT16, DType.UINT16, DType.INT32, DType.UINT32})
@@ -101,12 +103,20 @@ def _compare_lower(steps: Sequence[StepSpec]) -> Callable[[Node, LowerContext], 
 
 def _compare(name: str, function: Callable[[Array, Array], Array], steps: Sequence[StepSpec] = _COMPARE, cann: str = "") -> OpDef:
     return OpDef(
-        name, infer_broadcast(DType.BOOL), with_numpy(lambda _node, a, b: function(a, b)), _compare_lower(steps), Layout.FOLLOW, cann
+        name,
+        infer_broadcast(DType.BOOL),
+        with_numpy(lambda _node, a, b: function(a, b)),
+        _compare_lower(steps),
+        Layout.FOLLOW,
+        cann,
+        facts=ELEMENTWISE,
     )
 
 
 def _bitwise(name: str, function: Callable[[Array, Array], Array], steps: Sequence[StepSpec]) -> OpDef:
-    return OpDef(name, infer_broadcast(), with_numpy(lambda _node, a, b: function(a, b)), _bitwise_lower(steps), Layout.FOLLOW)
+    return OpDef(
+        name, infer_broadcast(), with_numpy(lambda _node, a, b: function(a, b)), _bitwise_lower(steps), Layout.FOLLOW, facts=ELEMENTWISE
+    )
 
 
 OPERATORS: tuple[OpDef, ...] = (
@@ -118,13 +128,31 @@ OPERATORS: tuple[OpDef, ...] = (
     _compare("And", np.logical_and, ("vmul",), "LogicalAnd"),
     _compare("Or", np.logical_or, ("vmax",), "LogicalOr"),
     _compare("Xor", np.logical_xor, ("vsub", "vabs"), "LogicalXor"),
-    OpDef("Not", same_as(), with_numpy(lambda _n, x: ~x), elementwise_lower(["vmuls", "vadds"]), Layout.FOLLOW, "LogicalNot"),
-    OpDef("IsNaN", same_as(dtype=DType.BOOL), with_numpy(lambda _n, x: np.isnan(x)), elementwise_lower(_COMPARE), Layout.FOLLOW, "IsNan"),
-    OpDef("IsInf", same_as(dtype=DType.BOOL), with_numpy(_is_inf), elementwise_lower(["vabs", *_COMPARE]), Layout.FOLLOW),
+    OpDef(
+        "Not",
+        same_as(),
+        with_numpy(lambda _n, x: ~x),
+        elementwise_lower(["vmuls", "vadds"]),
+        Layout.FOLLOW,
+        "LogicalNot",
+        facts=ELEMENTWISE,
+    ),
+    OpDef(
+        "IsNaN",
+        same_as(dtype=DType.BOOL),
+        with_numpy(lambda _n, x: np.isnan(x)),
+        elementwise_lower(_COMPARE),
+        Layout.FOLLOW,
+        "IsNan",
+        facts=ELEMENTWISE,
+    ),
+    OpDef(
+        "IsInf", same_as(dtype=DType.BOOL), with_numpy(_is_inf), elementwise_lower(["vabs", *_COMPARE]), Layout.FOLLOW, facts=ELEMENTWISE
+    ),
     _bitwise("BitwiseAnd", np.bitwise_and, ("vand",)),
     _bitwise("BitwiseOr", np.bitwise_or, ("vor",)),
     _bitwise("BitwiseXor", np.bitwise_xor, _XOR),
-    OpDef("BitwiseNot", same_as(), with_numpy(lambda _n, x: ~x), _bitwise_lower(("vnot",)), Layout.FOLLOW, "Invert"),
-    OpDef("BitShift", infer_broadcast(), with_numpy(_shift), _shift_lower, Layout.FOLLOW, "LeftShift"),
-    OpDef("Where", _where_infer, _where, _where_lower, Layout.FOLLOW, "SelectV2", in_place=True),
+    OpDef("BitwiseNot", same_as(), with_numpy(lambda _n, x: ~x), _bitwise_lower(("vnot",)), Layout.FOLLOW, "Invert", facts=ELEMENTWISE),
+    OpDef("BitShift", infer_broadcast(), with_numpy(_shift), _shift_lower, Layout.FOLLOW, "LeftShift", facts=ELEMENTWISE),
+    OpDef("Where", _where_infer, _where, _where_lower, Layout.FOLLOW, "SelectV2", in_place=True, facts=movement(elementwise())),
 )

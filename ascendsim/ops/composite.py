@@ -16,6 +16,8 @@ from ascendsim.graph.ir import Array, Node, Tensor
 from ascendsim.ops.composite_work import composite_work
 from ascendsim.ops.fused_values import run_chain
 from ascendsim.opset import InferContext, Layout, OpDef
+from ascendsim.opset.facts import Facts, Kind, Precision
+from ascendsim.opset.structure import opaque
 from ascendsim.opset.work import LowerContext, Ref, Work
 
 
@@ -65,5 +67,16 @@ def _name(node: Node) -> str:
 
 
 OPERATORS: tuple[OpDef, ...] = (
-    OpDef(GRAPH_KERNEL, _infer, _compute, _lower, Layout.ND, domain=DOMAIN, foldable=False, cann_of=_name, compute_body=_compute_body),
+    OpDef(
+        GRAPH_KERNEL,
+        _infer,
+        _compute,
+        _lower,
+        Layout.ND,
+        domain=DOMAIN,
+        foldable=False,
+        cann_of=_name,
+        compute_body=_compute_body,
+        facts=Facts(opaque(), Kind.OTHER, Precision.GRAY),
+    ),
 )

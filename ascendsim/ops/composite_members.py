@@ -23,6 +23,8 @@ from ascendsim.ops.cube import cube_type
 from ascendsim.ops.dims import may_equal
 from ascendsim.ops.matmul import cube_runs
 from ascendsim.opset import InferContext, Layout, OpDef
+from ascendsim.opset.facts import Facts, Kind, Precision, movement
+from ascendsim.opset.structure import ELEMENTWISE, elementwise, product
 from ascendsim.opset.work import Copy, CubeWork, LowerContext, MoveWork, NoTask, Ref, Work
 
 DOMAIN = "ascend"
@@ -160,7 +162,16 @@ def _assign_lower(node: Node, _context: LowerContext) -> Work:
 
 
 OPERATORS: tuple[OpDef, ...] = (
-    OpDef("Rsqrt", same_as(), with_numpy(_rsqrt), elementwise_lower(["vrsqrt"]), Layout.FOLLOW, domain=DOMAIN),
-    OpDef("Assign", _assign_infer, _assign, _assign_lower, Layout.ND, domain=DOMAIN, foldable=False),
-    OpDef("CompositeMatMul", _matmul_infer, _matmul_compute, _matmul_lower, Layout.ND, "MatMulV2", domain=DOMAIN),
+    OpDef("Rsqrt", same_as(), with_numpy(_rsqrt), elementwise_lower(["vrsqrt"]), Layout.FOLLOW, domain=DOMAIN, facts=ELEMENTWISE),
+    OpDef("Assign", _assign_infer, _assign, _assign_lower, Layout.ND, domain=DOMAIN, foldable=False, facts=movement(elementwise())),
+    OpDef(
+        "CompositeMatMul",
+        _matmul_infer,
+        _matmul_compute,
+        _matmul_lower,
+        Layout.ND,
+        "MatMulV2",
+        domain=DOMAIN,
+        facts=Facts(product(flipped=("transpose_a", "transpose_b")), Kind.MATMUL, Precision.GRAY),
+    ),
 )

@@ -24,6 +24,8 @@ from ascendsim.graph.ir import Array, Graph, Node
 from ascendsim.ops.bursts import SCALAR_CYCLES_PER_INDEX
 from ascendsim.ops.control_flow_shapes import infer_branches, infer_loop, infer_scan, infer_while
 from ascendsim.opset import InferContext, OpDef
+from ascendsim.opset.facts import Facts, Kind, Precision
+from ascendsim.opset.structure import opaque
 from ascendsim.opset.work import LowerContext, Ref, ScalarWork, Work
 
 DOMAIN = "ascend"  # of GE's operators
@@ -87,8 +89,11 @@ def _no_work(node: Node, _ctx: LowerContext) -> Work:
     )
 
 
+_FACTS = Facts(opaque(), Kind.OTHER, Precision.GRAY)
+
+
 def _control(name: str, infer: Any, domain: str = "") -> OpDef:
-    return OpDef(name, infer, _no_values, _no_work, domain=domain, foldable=False, infers_bodies=True)
+    return OpDef(name, infer, _no_values, _no_work, domain=domain, foldable=False, infers_bodies=True, facts=_FACTS)
 
 
 OPERATORS: tuple[OpDef, ...] = (
@@ -98,5 +103,5 @@ OPERATORS: tuple[OpDef, ...] = (
     _control("PartitionedCall", _call_infer, DOMAIN),
     _control("Case", _case_infer, DOMAIN),
     _control("While", infer_while, DOMAIN),
-    OpDef("MapIndex", _map_index_infer, _map_index, _map_index_lower, domain=DOMAIN),
+    OpDef("MapIndex", _map_index_infer, _map_index, _map_index_lower, domain=DOMAIN, facts=Facts(opaque(), Kind.OTHER, Precision.GRAY)),
 )

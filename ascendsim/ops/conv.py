@@ -14,8 +14,11 @@ import numpy as np
 from ascendsim.graph.ir import Node
 from ascendsim.ops.common import as_float32, computing_type, finish, on_ai_cpu, runs_on_ai_core
 from ascendsim.ops.cube import convolution_work
-from ascendsim.ops.windows import Axis, as_volume, kernel_window, outputs, slide
+from ascendsim.ops.windows import Axis, as_volume, kernel_window, outputs, slide, window_links
 from ascendsim.opset import InferContext, Layout, OpDef
+from ascendsim.opset.axes import Link, shape_of
+from ascendsim.opset.facts import Facts, Kind, OpPattern, Precision
+from ascendsim.opset.structure import convolution
 from ascendsim.opset.work import LowerContext, NoTask, Step, Work
 
 
@@ -128,4 +131,27 @@ def _cann(node: Node) -> str:
     return "DepthwiseConv2D" if groups > 1 and weight is not None and weight[1] == 1 else "Conv2D"
 
 
-OPERATORS = (OpDef("Conv", _infer, _compute, _lower, Layout.FEATURE, cann="Conv2D", cann_of=_cann),)
+def conv_windows(node: Node, weight: int = 1) -> tuple[Link, ...]:
+    """Links of the positions of a convolution whose weight is at an input port; none where sizes are not known."""
+    shape = shape_of(node, 0)
+    kernel = None if shape is None else conv_kernel(node, shape_of(node, weight))
+    return () if shape is None or kernel is None else window_links(slide(node, shape[2:], kernel))
+
+
+def conv_pattern(node: Node) -> OpPattern:
+    """The class that UB fusion has for a convolution."""
+    return {"DepthwiseConv2D": OpPattern.DEPTHWISE, "Conv3D": OpPattern.CONV3D}.get(_cann(node), OpPattern.CONVOLUTION)
+
+
+OPERATORS = (
+    OpDef(
+        "Conv",
+        _infer,
+        _compute,
+        _lower,
+        Layout.FEATURE,
+        cann="Conv2D",
+        cann_of=_cann,
+        facts=Facts(convolution(windows=conv_windows), Kind.CONVOLUTION, Precision.WHITE, pattern=conv_pattern, operands=(0, 1)),
+    ),
+)

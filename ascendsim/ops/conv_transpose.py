@@ -20,6 +20,8 @@ from ascendsim.ops.conv import conv_kernel
 from ascendsim.ops.cube import by_rank, convolution_work
 from ascendsim.ops.windows import MAX_SPATIAL_AXES, Axis, as_volume, kernel_window, spatial_ints
 from ascendsim.opset import InferContext, Layout, OpDef
+from ascendsim.opset.facts import Facts, Kind, OpPattern, Precision
+from ascendsim.opset.structure import convolution
 from ascendsim.opset.work import LowerContext, NoTask, Work
 
 
@@ -138,5 +140,6 @@ OPERATORS = (
         Layout.FEATURE,
         cann="Conv2DTranspose",
         cann_of=by_rank("Conv2DTranspose", "Conv2DTranspose", "Conv3DTranspose"),
+        facts=Facts(convolution(flipped=True), Kind.CONVOLUTION, Precision.WHITE, pattern=OpPattern.CONV_BACKPROP, operands=(0, 1)),
     ),
 )

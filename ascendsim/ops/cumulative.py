@@ -11,6 +11,8 @@ from ascendsim.core.dtypes import DType
 from ascendsim.graph.ir import Array, Node
 from ascendsim.ops.common import computing_type, converted, normalise_axis, on_ai_cpu, same_as, with_numpy
 from ascendsim.opset import OpDef
+from ascendsim.opset.facts import Facts, Kind, Precision
+from ascendsim.opset.structure import along_axes, constant_ints
 from ascendsim.opset.work import LowerContext, NoTask, Ref, Step, Stream, VectorWork, Work
 
 _TYPES = frozenset({DType.FLOAT16, DType.FLOAT32, DType.INT32, DType.BFLOAT16})
@@ -52,7 +54,26 @@ def _cumulative_lower(op: str) -> Callable[[Node, LowerContext], Work]:
     return lower
 
 
+def _stated_axis(node: Node, rank: int) -> tuple[int, ...] | None:
+    given = constant_ints(node.input(1))
+    return None if given is None or not rank else (given[0] % rank,)
+
+
 OPERATORS: tuple[OpDef, ...] = (
-    OpDef("CumSum", same_as(), with_numpy(_cumulative(np.cumsum, 0)), _cumulative_lower("vadd"), cann="CumsumD"),
-    OpDef("CumProd", same_as(), with_numpy(_cumulative(np.cumprod, 1)), _cumulative_lower("vmul"), cann="CumprodD"),
+    OpDef(
+        "CumSum",
+        same_as(),
+        with_numpy(_cumulative(np.cumsum, 0)),
+        _cumulative_lower("vadd"),
+        cann="CumsumD",
+        facts=Facts(along_axes(_stated_axis), Kind.REDUCTION, Precision.BLACK, parameters=(1,)),
+    ),
+    OpDef(
+        "CumProd",
+        same_as(),
+        with_numpy(_cumulative(np.cumprod, 1)),
+        _cumulative_lower("vmul"),
+        cann="CumprodD",
+        facts=Facts(along_axes(_stated_axis), Kind.REDUCTION, Precision.GRAY, parameters=(1,)),
+    ),
 )

@@ -15,6 +15,8 @@ from ascendsim.ops.conv import conv_axes, conv_shape
 from ascendsim.ops.cube import convolution_work
 from ascendsim.ops.windows import kernel_window, static_outputs, taps
 from ascendsim.opset import InferContext, Layout, OpDef
+from ascendsim.opset.axes import CHOSEN, AxisMap, Labels, by_labels
+from ascendsim.opset.facts import Facts, Kind, Precision
 from ascendsim.opset.work import AiCpuWork, LowerContext, NoTask, Ref, SequenceWork, Step, Stream, VectorWork, Work
 
 
@@ -222,9 +224,42 @@ def _lower_deform(node: Node, context: LowerContext) -> Work:
     return SequenceWork((sampling, convolution_work(x, w, node.input(3), output, axes, int(node.attr("group", 1)))))
 
 
+def _nms_links(_node: Node) -> AxisMap:
+    """Which boxes stay, and of which image, depends on all scores."""
+    return AxisMap({(0, 0): (CHOSEN,) * 3, (1, 0): (CHOSEN,) * 3})
+
+
+def _roi_links(node: Node) -> AxisMap:
+    return by_labels(node, {0: ("image", "c", "h", "w"), 1: ("box", "corner"), 2: ("box",)}, {0: ("box", "c", "y", "x")}, {"image": CHOSEN})
+
+
+def _deform_links(node: Node) -> AxisMap:
+    """Offsets and masks belong to positions of the result; which positions of the image they mean depends on their values."""
+    inputs: dict[int, Labels] = {0: ("n", "i", "y", "x"), 1: ("o", "of a group", "v", "u"), 2: ("n", "offset", "h", "w")}
+    return by_labels(node, {**inputs, 3: ("o",), 4: ("n", "mask", "h", "w")}, {0: ("n", "o", "h", "w")}, {"y": CHOSEN, "x": CHOSEN})
+
+
+_FACTS = Facts(_roi_links, Kind.REDUCTION, Precision.GRAY)
+
 OPERATORS = (
-    OpDef("NonMaxSuppression", _infer_nms, _compute_nms, _lower_nms, Layout.ND, "NonMaxSuppressionV3"),
-    OpDef("RoiAlign", _infer_roi, _compute_roi_align, _lower_roi, Layout.ND, "ROIAlign"),
-    OpDef("MaxRoiPool", _infer_roi, _compute_max_roi_pool, _lower_roi, Layout.ND, "ROIPooling"),
-    OpDef("DeformConv", _infer_deform, _compute_deform, _lower_deform, Layout.ND, "DeformableConv2D"),
+    OpDef(
+        "NonMaxSuppression",
+        _infer_nms,
+        _compute_nms,
+        _lower_nms,
+        Layout.ND,
+        "NonMaxSuppressionV3",
+        facts=Facts(_nms_links, Kind.OTHER, Precision.GRAY, parameters=(2, 3, 4)),
+    ),
+    OpDef("RoiAlign", _infer_roi, _compute_roi_align, _lower_roi, Layout.ND, "ROIAlign", facts=_FACTS),
+    OpDef("MaxRoiPool", _infer_roi, _compute_max_roi_pool, _lower_roi, Layout.ND, "ROIPooling", facts=_FACTS),
+    OpDef(
+        "DeformConv",
+        _infer_deform,
+        _compute_deform,
+        _lower_deform,
+        Layout.ND,
+        "DeformableConv2D",
+        facts=Facts(_deform_links, Kind.CONVOLUTION, Precision.GRAY),
+    ),
 )

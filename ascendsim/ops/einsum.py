@@ -15,6 +15,8 @@ from ascendsim.ops.common import as_float32, broadcast_dims, computing_type, fin
 from ascendsim.ops.cube import cube_type
 from ascendsim.ops.matmul import cube_runs
 from ascendsim.opset import InferContext, Layout, OpDef
+from ascendsim.opset.axes import NOTHING_SAID, AxisMap, by_labels, rank_of
+from ascendsim.opset.facts import Facts, Kind, Precision
 from ascendsim.opset.work import CubeWork, LowerContext, NoTask, Ref, Step, Stream, VectorWork, Work
 
 
@@ -156,4 +158,12 @@ def _lower(node: Node, context: LowerContext) -> Work:
     )
 
 
-OPERATORS = (OpDef("Einsum", _infer, _compute, _lower, Layout.ND),)
+def _links(node: Node) -> AxisMap:
+    ranks = [rank_of(node, port) for port in range(node.input_count)]
+    if any(rank is None for rank in ranks):
+        return NOTHING_SAID
+    equation = parse(node, [rank for rank in ranks if rank is not None])
+    return by_labels(node, dict(enumerate(equation.operands)), {0: equation.output})
+
+
+OPERATORS = (OpDef("Einsum", _infer, _compute, _lower, Layout.ND, facts=Facts(_links, Kind.MATMUL, Precision.WHITE)),)

@@ -26,7 +26,9 @@ from ascendsim.ops.common import (
     with_numpy,
 )
 from ascendsim.opset import Layout, OpDef
-from ascendsim.opset.definition import Compute, Infer
+from ascendsim.opset.definition import Compute
+from ascendsim.opset.facts import Facts, Kind, Precision, Sign
+from ascendsim.opset.structure import ELEMENTWISE, SENSITIVE, elementwise
 from ascendsim.opset.work import LowerContext, NoTask, Ref, Work
 
 Parameters = Callable[[Node], tuple[float, ...]]
@@ -219,19 +221,32 @@ _SIGN_STEPS: tuple[StepSpec, ...] = (("vmuls", 2), "vabs", ("vadds", 2), "vdiv",
 
 
 def _binary(name: str, kernel: str, function: Callable[[Array, Array], Array], step: str, cann: str = "") -> OpDef:
-    return OpDef(name, infer_broadcast(), PairwiseCompute(kernel, function), elementwise_lower([step]), Layout.FOLLOW, cann, in_place=True)
+    return OpDef(
+        name,
+        infer_broadcast(),
+        PairwiseCompute(kernel, function),
+        elementwise_lower([step]),
+        Layout.FOLLOW,
+        cann,
+        in_place=True,
+        facts=ELEMENTWISE,
+    )
 
 
-def _function(
-    name: str, compute: Compute, steps: Sequence[StepSpec], wide: bool = False, infer: Infer | None = None, cann: str = ""
-) -> OpDef:
-    return OpDef(name, infer or same_as(), compute, elementwise_lower(steps, wide), Layout.FOLLOW, cann, in_place=True)
+def _function(name: str, compute: Compute, steps: Sequence[StepSpec], wide: bool = False, facts: Facts = ELEMENTWISE) -> OpDef:
+    return OpDef(name, same_as(), compute, elementwise_lower(steps, wide), Layout.FOLLOW, in_place=True, facts=facts)
 
 
 def _kernel(
-    name: str, kernel: str, function: Callable[[Array], Array], steps: Sequence[StepSpec], *parameters: float, wide: bool = False
+    name: str,
+    kernel: str,
+    function: Callable[[Array], Array],
+    steps: Sequence[StepSpec],
+    numbers: tuple[float, ...] = (),
+    wide: bool = False,
+    facts: Facts = ELEMENTWISE,
 ) -> OpDef:
-    return _function(name, by_kernel(kernel, lambda _node, x: function(x), parameters), steps, wide)
+    return _function(name, by_kernel(kernel, lambda _node, x: function(x), numbers), steps, wide, facts)
 
 
 OPERATORS: tuple[OpDef, ...] = (
@@ -239,25 +254,76 @@ OPERATORS: tuple[OpDef, ...] = (
     _binary("Sub", "SUB", np.subtract, "vsub"),
     _binary("Mul", "MUL", np.multiply, "vmul"),
     _binary("Div", "DIV", _divide, "vdiv", "RealDiv"),
-    OpDef("Max", infer_broadcast(), PairwiseCompute("MAX", np.maximum), _fold_lower("vmax"), Layout.FOLLOW, "Maximum", in_place=True),
-    OpDef("Min", infer_broadcast(), PairwiseCompute("MIN", np.minimum), _fold_lower("vmin"), Layout.FOLLOW, "Minimum", in_place=True),
-    OpDef("Sum", infer_broadcast(), PairwiseCompute("ADD", np.add), _fold_lower("vadd"), Layout.FOLLOW, "AddN", in_place=True),
-    OpDef("Mean", infer_broadcast(), with_numpy(_mean), _fold_lower("vadd", ("vmuls",)), Layout.FOLLOW, "AccumulateNV2", in_place=True),
-    OpDef("Pow", infer_broadcast(), with_numpy(_power), _pow_lower, Layout.FOLLOW, in_place=True),
     OpDef(
-        "Mod", infer_broadcast(), with_numpy(_modulo), elementwise_lower(_MOD_STEPS, wide=True), Layout.FOLLOW, "FloorMod", in_place=True
+        "Max",
+        infer_broadcast(),
+        PairwiseCompute("MAX", np.maximum),
+        _fold_lower("vmax"),
+        Layout.FOLLOW,
+        "Maximum",
+        in_place=True,
+        facts=ELEMENTWISE,
     ),
-    _kernel("Abs", "ABS", np.abs, ["vabs"]),
-    _kernel("Neg", "LINEAR", np.negative, ["vmuls"], -1, -0.0),
-    _kernel("Sqrt", "SQRT", np.sqrt, ["vsqrt"]),
-    _kernel("Reciprocal", "RECIPROCAL", np.reciprocal, ["vrec"]),
-    _kernel("Exp", "EXP", np.exp, ["vexp"], wide=True),
-    _function("Log", numpy_unary(np.log), ["vln"], wide=True),
+    OpDef(
+        "Min",
+        infer_broadcast(),
+        PairwiseCompute("MIN", np.minimum),
+        _fold_lower("vmin"),
+        Layout.FOLLOW,
+        "Minimum",
+        in_place=True,
+        facts=ELEMENTWISE,
+    ),
+    OpDef(
+        "Sum",
+        infer_broadcast(),
+        PairwiseCompute("ADD", np.add),
+        _fold_lower("vadd"),
+        Layout.FOLLOW,
+        "AddN",
+        in_place=True,
+        facts=ELEMENTWISE,
+    ),
+    OpDef(
+        "Mean",
+        infer_broadcast(),
+        with_numpy(_mean),
+        _fold_lower("vadd", ("vmuls",)),
+        Layout.FOLLOW,
+        "AccumulateNV2",
+        in_place=True,
+        facts=ELEMENTWISE,
+    ),
+    OpDef(
+        "Pow",
+        infer_broadcast(),
+        with_numpy(_power),
+        _pow_lower,
+        Layout.FOLLOW,
+        in_place=True,
+        facts=SENSITIVE,
+    ),
+    OpDef(
+        "Mod",
+        infer_broadcast(),
+        with_numpy(_modulo),
+        elementwise_lower(_MOD_STEPS, wide=True),
+        Layout.FOLLOW,
+        "FloorMod",
+        in_place=True,
+        facts=ELEMENTWISE,
+    ),
+    _kernel("Abs", "ABS", np.abs, ["vabs"], facts=Facts(elementwise(), Kind.ELEMENTWISE, Precision.GRAY, sign=Sign.NEVER_NEGATIVE)),
+    _kernel("Neg", "LINEAR", np.negative, ["vmuls"], (-1, -0.0)),
+    _kernel("Sqrt", "SQRT", np.sqrt, ["vsqrt"], facts=Facts(elementwise(), Kind.ELEMENTWISE, Precision.BLACK, sign=Sign.NEVER_NEGATIVE)),
+    _kernel("Reciprocal", "RECIPROCAL", np.reciprocal, ["vrec"], facts=SENSITIVE),
+    _kernel("Exp", "EXP", np.exp, ["vexp"], wide=True, facts=Facts(elementwise(), Kind.ELEMENTWISE, Precision.BLACK, sign=Sign.POSITIVE)),
+    _function("Log", numpy_unary(np.log), ["vln"], wide=True, facts=SENSITIVE),
     _function("Floor", numpy_unary(np.floor), [("vconv", 2)]),
     _function("Ceil", numpy_unary(np.ceil), [("vconv", 2)]),
     _function("Round", numpy_unary(np.rint), [("vconv", 2)]),
     _function("Sign", numpy_unary(np.sign), _SIGN_STEPS),
-    _function("Erf", by_kernel("ERF", _erf), ERF_STEPS, wide=True),
+    _function("Erf", by_kernel("ERF", _erf), ERF_STEPS, wide=True, facts=SENSITIVE),
     _function("Sin", numpy_unary(np.sin), _PERIODIC, wide=True),
     _function("Cos", numpy_unary(np.cos), _PERIODIC, wide=True),
     _function("Tan", numpy_unary(np.tan), (*_PERIODIC, ("vmul", 4), ("vadds", 4), "vdiv"), wide=True),

@@ -29,6 +29,9 @@ from ascendsim.ops.common import (
 )
 from ascendsim.ops.normalisation_work import channel_split, summing_type
 from ascendsim.opset import InferContext, Layout, OpDef
+from ascendsim.opset.axes import NOTHING_SAID, AxisMap, Labels, by_labels, rank_of
+from ascendsim.opset.facts import Facts, Kind, OpPattern, Precision
+from ascendsim.opset.structure import per_channel
 from ascendsim.opset.work import LowerContext, NoTask, Ref, Step, Stream, VectorWork, Work
 
 Wanted = Sequence["np.dtype[Any]"]
@@ -144,10 +147,64 @@ def _lower_sums(node: Node, context: LowerContext) -> Work:
 _JOINED = ["vadds", "vsqrt", "vdiv", "vmul", "vsub"]  # factor and offset from four parameters
 _FROM_SUMS = ["vmuls", "vmuls", "vmul", "vsub", *_JOINED]  # mean and variance first
 
+
+def _sum_links(node: Node) -> AxisMap:
+    rank = rank_of(node, 0)
+    return NOTHING_SAID if rank is None else by_labels(node, {0: range(rank)}, {0: (1,), 1: (1,)})
+
+
+def _update_links(node: Node) -> AxisMap:
+    rank = rank_of(node, 0)
+    if rank is None:
+        return NOTHING_SAID
+    outputs: dict[int, Labels] = {0: range(rank), **{number: (1,) for number in range(1, len(node.outputs))}}
+    return by_labels(node, {0: range(rank), **{port: (1,) for port in range(1, node.input_count)}}, outputs)
+
+
 OPERATORS: tuple[OpDef, ...] = (
-    OpDef("BNInference", _infer_scaled, _inference, _lower(_JOINED), Layout.FEATURE, domain="ascend"),
-    OpDef("BNInferenceD", _infer_scaled, _scaled, _lower(()), Layout.FEATURE, domain="ascend"),
-    OpDef("Scale", _infer_scaled, _scaled, _lower(()), Layout.FEATURE, domain="ascend"),
-    OpDef("BNTrainingReduce", _infer_sums, _sums, _lower_sums, Layout.FEATURE, domain="ascend"),
-    OpDef("BNTrainingUpdate", _infer_update, _update, _lower(_FROM_SUMS), Layout.FEATURE, domain="ascend"),
+    OpDef(
+        "BNInference",
+        _infer_scaled,
+        _inference,
+        _lower(_JOINED),
+        Layout.FEATURE,
+        domain="ascend",
+        facts=Facts(per_channel(1, 2, 3, 4), Kind.REDUCTION, Precision.BLACK, pattern=OpPattern.BROADCAST),
+    ),
+    OpDef(
+        "BNInferenceD",
+        _infer_scaled,
+        _scaled,
+        _lower(()),
+        Layout.FEATURE,
+        domain="ascend",
+        facts=Facts(per_channel(1, 2), Kind.REDUCTION, Precision.BLACK, pattern=OpPattern.BROADCAST),
+    ),
+    OpDef(
+        "Scale",
+        _infer_scaled,
+        _scaled,
+        _lower(()),
+        Layout.FEATURE,
+        domain="ascend",
+        facts=Facts(per_channel(1, 2), Kind.ELEMENTWISE, Precision.GRAY, pattern=OpPattern.BROADCAST),
+    ),
+    OpDef(
+        "BNTrainingReduce",
+        _infer_sums,
+        _sums,
+        _lower_sums,
+        Layout.FEATURE,
+        domain="ascend",
+        facts=Facts(_sum_links, Kind.REDUCTION, Precision.SUMS, pattern=OpPattern.BN_REDUCE),
+    ),
+    OpDef(
+        "BNTrainingUpdate",
+        _infer_update,
+        _update,
+        _lower(_FROM_SUMS),
+        Layout.FEATURE,
+        domain="ascend",
+        facts=Facts(_update_links, Kind.REDUCTION, Precision.BLACK, pattern=OpPattern.BN_UPDATE, parameters=(1, 2)),
+    ),
 )

@@ -23,6 +23,8 @@ from ascendsim.ops.common import StepSpec, computing_type, converted, make_steps
 from ascendsim.ops.dims import may_equal
 from ascendsim.ops.normalisation_work import channel_split, summing_type
 from ascendsim.opset import InferContext, Layout, OpDef
+from ascendsim.opset.facts import Facts, Kind, OpPattern, Precision
+from ascendsim.opset.structure import opaque
 from ascendsim.opset.work import LowerContext, NoTask, Over, Ref, SequenceWork, Stream, VectorWork, Work
 
 DOMAIN = "ascend"
@@ -148,12 +150,16 @@ def _lower_data(node: Node, context: LowerContext) -> Work:
     return _data_work(node, context, [node.required(port) for port in range(2, 7)], node.output, training=True)
 
 
-def _op(name: str, infer: Any, function: Any, lower: Any) -> OpDef:
-    return OpDef(name, infer, with_numpy(function), lower, Layout.FEATURE, domain=DOMAIN)
+def _facts(*parameters: int, precision: Precision = Precision.BLACK) -> Facts:
+    return Facts(opaque(), Kind.REDUCTION, precision, pattern=OpPattern.OPAQUE, parameters=parameters)
+
+
+def _op(name: str, infer: Any, function: Any, lower: Any, facts: Facts) -> OpDef:
+    return OpDef(name, infer, with_numpy(function), lower, Layout.FEATURE, domain=DOMAIN, facts=facts)
 
 
 OPERATORS: tuple[OpDef, ...] = (
-    _op("BatchNormGrad", _infer_gradient, _gradient, _lower_gradient),
-    _op("BNTrainingUpdateGrad", _infer_parameters, _parameters, _lower_parameters),
-    _op("BNTrainingReduceGrad", _infer_data, _data, _lower_data),
+    _op("BatchNormGrad", _infer_gradient, _gradient, _lower_gradient, _facts(2, 3, 4)),
+    _op("BNTrainingUpdateGrad", _infer_parameters, _parameters, _lower_parameters, _facts(2, 3, precision=Precision.SUMS)),
+    _op("BNTrainingReduceGrad", _infer_data, _data, _lower_data, _facts(2, 3, 4, 5, 6)),
 )

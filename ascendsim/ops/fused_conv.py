@@ -19,6 +19,8 @@ from ascendsim.ops.common import as_float32, computing_type, finish, on_ai_cpu, 
 from ascendsim.ops.cube import cube_type
 from ascendsim.ops.dims import may_equal, need_shape
 from ascendsim.opset import InferContext, Layout, OpDef
+from ascendsim.opset.axes import NOTHING_SAID, AxisMap, by_labels, rank_of
+from ascendsim.opset.facts import Facts, Kind, OpPattern, Precision
 from ascendsim.opset.work import CubeWork, LowerContext, NoTask, Ref, Step, Work
 
 # ---------------------------------------------------------------------------------------------------- FullyConnection
@@ -73,4 +75,22 @@ def _lower_fully(node: Node, context: LowerContext) -> Work:
     )
 
 
-OPERATORS: tuple[OpDef, ...] = (OpDef("FullyConnection", _infer_fully, _compute_fully, _lower_fully, Layout.FEATURE, domain="ascend"),)
+def _links(node: Node) -> AxisMap:
+    rank = rank_of(node, 0)
+    if rank is None or rank < 2:
+        return NOTHING_SAID
+    inside = [("k", axis) for axis in range(rank - 1)]
+    return by_labels(node, {0: ("n", *inside), 1: ("o", *inside), 2: ("o",)}, {0: ("n", "o", *(("one", axis) for axis in range(rank - 2)))})
+
+
+OPERATORS: tuple[OpDef, ...] = (
+    OpDef(
+        "FullyConnection",
+        _infer_fully,
+        _compute_fully,
+        _lower_fully,
+        Layout.FEATURE,
+        domain="ascend",
+        facts=Facts(_links, Kind.MATMUL, Precision.WHITE, pattern=OpPattern.MATMUL, operands=(0, 1)),
+    ),
+)

@@ -14,6 +14,7 @@ from ascendsim.ops.common import elementwise_lower, infer_broadcast, same_as, wi
 from ascendsim.ops.dims import need_shape
 from ascendsim.ops.elementwise import by_kernel
 from ascendsim.opset import Layout, OpDef
+from ascendsim.opset.structure import ELEMENTWISE, SENSITIVE
 
 DOMAIN = "ascend"
 
@@ -42,8 +43,11 @@ OPERATORS: tuple[OpDef, ...] = (
         elementwise_lower(["vmul"]),
         Layout.FOLLOW,
         domain=DOMAIN,
+        facts=SENSITIVE,
     ),
-    OpDef("Muls", same_as(), with_numpy(_muls), elementwise_lower(["vmuls"]), Layout.FOLLOW, domain=DOMAIN, in_place=True),
+    OpDef(
+        "Muls", same_as(), with_numpy(_muls), elementwise_lower(["vmuls"]), Layout.FOLLOW, domain=DOMAIN, in_place=True, facts=ELEMENTWISE
+    ),
     OpDef(
         "FusedMulAdd",
         infer_broadcast(),
@@ -52,6 +56,7 @@ OPERATORS: tuple[OpDef, ...] = (
         Layout.FOLLOW,
         domain=DOMAIN,
         in_place=True,
+        facts=ELEMENTWISE,
     ),
     OpDef(
         "FusedMulAddN",
@@ -61,5 +66,6 @@ OPERATORS: tuple[OpDef, ...] = (
         Layout.FOLLOW,
         domain=DOMAIN,
         in_place=True,
+        facts=ELEMENTWISE,
     ),
 )

@@ -22,6 +22,8 @@ from ascendsim.graph.ir import Array, Node, Tensor
 from ascendsim.ops.common import computing_type, make_steps, on_ai_cpu, runs_on_ai_core, with_numpy
 from ascendsim.ops.dims import may_equal, need_shape, need_within
 from ascendsim.opset import InferContext, OpDef
+from ascendsim.opset.facts import Facts, Kind, Precision
+from ascendsim.opset.structure import opaque
 from ascendsim.opset.work import LowerContext, NoTask, Over, Ref, SequenceWork, Stream, VectorWork, Work
 
 DOMAIN = "ascend"
@@ -144,7 +146,7 @@ def _lower_parameters(node: Node, context: LowerContext) -> Work:
 
 
 def _op(name: str, infer: Any, function: Any, lower: Any) -> OpDef:
-    return OpDef(name, infer, with_numpy(function), lower, domain=DOMAIN)
+    return OpDef(name, infer, with_numpy(function), lower, domain=DOMAIN, facts=Facts(opaque(), Kind.REDUCTION, Precision.GRAY))
 
 
 OPERATORS: tuple[OpDef, ...] = (

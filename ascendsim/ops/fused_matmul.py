@@ -19,6 +19,8 @@ from ascendsim.ops.cube import cube_type
 from ascendsim.ops.dims import may_equal
 from ascendsim.ops.matmul import cube_runs
 from ascendsim.opset import InferContext, Layout, OpDef
+from ascendsim.opset.facts import Facts, Kind, OpPattern, Precision
+from ascendsim.opset.structure import product
 from ascendsim.opset.work import CubeWork, LowerContext, Ref, Work
 
 
@@ -88,4 +90,17 @@ def _lower(node: Node, _context: LowerContext) -> Work:
     )
 
 
-OPERATORS: tuple[OpDef, ...] = (OpDef("BatchMatMul", _infer, _compute, _lower, Layout.MATMUL, "BatchMatMulV2", "ascend"),)
+OPERATORS: tuple[OpDef, ...] = (
+    OpDef(
+        "BatchMatMul",
+        _infer,
+        _compute,
+        _lower,
+        Layout.MATMUL,
+        "BatchMatMulV2",
+        "ascend",
+        facts=Facts(
+            product(added=(2,), flipped=("adj_x1", "adj_x2")), Kind.MATMUL, Precision.WHITE, pattern=OpPattern.BATCH_MATMUL, operands=(0, 1)
+        ),
+    ),
+)

@@ -18,6 +18,8 @@ from ascendsim.core.formats import FRACTAL_ROWS, Format
 from ascendsim.graph.ir import Array, Node, Shape
 from ascendsim.ops.bursts import transpose_work
 from ascendsim.opset import InferContext, Layout, OpDef
+from ascendsim.opset.facts import OpPattern, movement
+from ascendsim.opset.structure import opaque
 from ascendsim.opset.work import LowerContext, NoTask, Ref, Work
 
 
@@ -105,5 +107,14 @@ def fractal_permutation(
 
 
 OPERATORS: tuple[OpDef, ...] = (
-    OpDef("ConfusionTransposeD", _infer, _compute, _lower, Layout.FOLLOW, domain="ascend", in_blocks=_in_blocks),
+    OpDef(
+        "ConfusionTransposeD",
+        _infer,
+        _compute,
+        _lower,
+        Layout.FOLLOW,
+        domain="ascend",
+        in_blocks=_in_blocks,
+        facts=movement(opaque(), pattern=OpPattern.CONFUSION_TRANSPOSE),
+    ),
 )

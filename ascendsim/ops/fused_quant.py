@@ -23,12 +23,14 @@ from ascendsim.core.dtypes import DType
 from ascendsim.core.formats import Format, c0
 from ascendsim.graph.ir import Array, Node
 from ascendsim.ops.common import as_float32, computing_type, finish, make_steps, on_ai_cpu, same_as
-from ascendsim.ops.conv import conv_axes, conv_shape
+from ascendsim.ops.conv import conv_axes, conv_pattern, conv_shape, conv_windows
 from ascendsim.ops.cube import convolution_work
 from ascendsim.ops.normalisation_work import channel_split
 from ascendsim.ops.quantize import saturated
 from ascendsim.ops.windows import as_volume, kernel_window
 from ascendsim.opset import InferContext, Layout, OpDef
+from ascendsim.opset.facts import Facts, Kind, OpPattern, Precision
+from ascendsim.opset.structure import ELEMENTWISE, convolution, elementwise, per_channel
 from ascendsim.opset.work import LowerContext, NoTask, Over, Ref, Step, Stream, VectorWork, Work
 
 Wanted = Sequence["np.dtype[Any]"]
@@ -185,9 +187,47 @@ def _in_blocks(node: Node, format: Format) -> bool:
 
 _FOLLOW = Layout.FOLLOW
 OPERATORS: tuple[OpDef, ...] = (
-    OpDef("AscendQuant", _infer_integers, _quant, _lower(_quant_steps, 0), _FOLLOW, domain="ascend", in_blocks=_in_blocks),
-    OpDef("AscendDequant", _infer_floats, _dequant, _lower(_dequant_steps, 1), _FOLLOW, domain="ascend", in_blocks=_in_blocks),
-    OpDef("AscendRequant", _infer_integers, _requant, _lower(_requant_steps, 2), _FOLLOW, domain="ascend", in_blocks=_in_blocks),
-    OpDef("AscendWeightQuant", same_as(), _weight_quant, _lower(_weight_steps, 2), Layout.ND, domain="ascend"),
-    OpDef("QuantConv", _infer_conv, _conv, _lower_conv, Layout.FEATURE, "Conv2D", domain="ascend"),
+    OpDef(
+        "AscendQuant",
+        _infer_integers,
+        _quant,
+        _lower(_quant_steps, 0),
+        _FOLLOW,
+        domain="ascend",
+        in_blocks=_in_blocks,
+        facts=Facts(elementwise(0), Kind.ELEMENTWISE, Precision.GRAY, pattern=OpPattern.QUANT),
+    ),
+    OpDef(
+        "AscendDequant",
+        _infer_floats,
+        _dequant,
+        _lower(_dequant_steps, 1),
+        _FOLLOW,
+        domain="ascend",
+        in_blocks=_in_blocks,
+        facts=Facts(per_channel(1), Kind.ELEMENTWISE, Precision.GRAY, pattern=OpPattern.DEQUANT, parameters=(1,)),
+    ),
+    OpDef(
+        "AscendRequant",
+        _infer_integers,
+        _requant,
+        _lower(_requant_steps, 2),
+        _FOLLOW,
+        domain="ascend",
+        in_blocks=_in_blocks,
+        facts=Facts(per_channel(1), Kind.ELEMENTWISE, Precision.GRAY, pattern=OpPattern.REQUANT, parameters=(1,)),
+    ),
+    OpDef("AscendWeightQuant", same_as(), _weight_quant, _lower(_weight_steps, 2), Layout.ND, domain="ascend", facts=ELEMENTWISE),
+    OpDef(
+        "QuantConv",
+        _infer_conv,
+        _conv,
+        _lower_conv,
+        Layout.FEATURE,
+        "Conv2D",
+        domain="ascend",
+        facts=Facts(
+            convolution(bias=(2, 3), windows=conv_windows), Kind.CONVOLUTION, Precision.GRAY, pattern=conv_pattern, operands=(0, 1)
+        ),
+    ),
 )

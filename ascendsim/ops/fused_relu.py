@@ -21,6 +21,8 @@ from ascendsim.graph.ir import Array, Node, Shape, Tensor
 from ascendsim.ops.common import elementwise_lower, make_steps, on_ai_cpu, runs_on_ai_core, same_as, with_numpy
 from ascendsim.ops.dims import may_equal, need_shape
 from ascendsim.opset import InferContext, Layout, OpDef
+from ascendsim.opset.facts import Facts, Kind, Precision
+from ascendsim.opset.structure import ELEMENTWISE, elementwise
 from ascendsim.opset.work import LowerContext, NoTask, Ref, Stream, VectorWork, Work
 
 Wanted = Sequence["np.dtype[Any]"]
@@ -99,6 +101,8 @@ def _in_blocks(node: Node, format: Format) -> bool:
     return format is Format.NC1HWC0
 
 
+_FACTS = Facts(elementwise(0), Kind.ELEMENTWISE, Precision.GRAY)
+
 OPERATORS: tuple[OpDef, ...] = (
     OpDef(
         "ReluGrad",
@@ -107,7 +111,8 @@ OPERATORS: tuple[OpDef, ...] = (
         elementwise_lower(["vcmp", "vsel"]),
         Layout.FOLLOW,
         domain="ascend",
+        facts=ELEMENTWISE,
     ),
-    OpDef("ReluV2", _infer_relu, _relu, _lower_relu, Layout.FOLLOW, domain="ascend", in_blocks=_in_blocks),
-    OpDef("ReluGradV2", _infer_grad, _relu_grad_bits, _lower_grad, Layout.FOLLOW, domain="ascend", in_blocks=_in_blocks),
+    OpDef("ReluV2", _infer_relu, _relu, _lower_relu, Layout.FOLLOW, domain="ascend", in_blocks=_in_blocks, facts=_FACTS),
+    OpDef("ReluGradV2", _infer_grad, _relu_grad_bits, _lower_grad, Layout.FOLLOW, domain="ascend", in_blocks=_in_blocks, facts=_FACTS),
 )

@@ -31,6 +31,8 @@ from ascendsim.ops.dims import may_equal
 from ascendsim.ops.softmax import rows_in_blocks, walking_axis
 from ascendsim.opset import InferContext, Layout, OpDef
 from ascendsim.opset.definition import Lower
+from ascendsim.opset.facts import Facts, Kind, Precision
+from ascendsim.opset.structure import along
 from ascendsim.opset.work import LowerContext, NoTask, Ref, Step, Stream, VectorWork, Work
 
 
@@ -83,7 +85,20 @@ def _in_blocks(node: Node, format: Format) -> bool:
     return same and rows_in_blocks(node, format)
 
 
+_FACTS = Facts(along(ports=(0, 1)), Kind.REDUCTION, Precision.GRAY)
+
 OPERATORS: tuple[OpDef, ...] = (
-    OpDef("ConfusionSoftmaxGrad", _infer, with_numpy(_centred), _lower(()), Layout.FOLLOW, domain="ascend", in_blocks=_in_blocks),
-    OpDef("SoftmaxGrad", _infer, with_numpy(_softmax_grad), _lower(("vmul",)), Layout.FOLLOW, domain="ascend", in_blocks=_in_blocks),
+    OpDef(
+        "ConfusionSoftmaxGrad", _infer, with_numpy(_centred), _lower(()), Layout.FOLLOW, domain="ascend", in_blocks=_in_blocks, facts=_FACTS
+    ),
+    OpDef(
+        "SoftmaxGrad",
+        _infer,
+        with_numpy(_softmax_grad),
+        _lower(("vmul",)),
+        Layout.FOLLOW,
+        domain="ascend",
+        in_blocks=_in_blocks,
+        facts=_FACTS,
+    ),
 )

@@ -17,6 +17,8 @@ import numpy as np
 from ascendsim.graph.ir import Node
 from ascendsim.ops.common import same_as
 from ascendsim.opset import Layout, OpDef
+from ascendsim.opset.facts import OpPattern, movement
+from ascendsim.opset.structure import elementwise
 from ascendsim.opset.work import LowerContext, NoTask, Work
 
 
@@ -35,6 +37,22 @@ def _lower_read(node: Node, _context: LowerContext) -> Work:
 
 
 OPERATORS: tuple[OpDef, ...] = (
-    OpDef("StridedWrite", same_as(), _compute, _lower_write, Layout.FOLLOW, domain="ascend"),
-    OpDef("StridedRead", same_as(), _compute, _lower_read, Layout.FOLLOW, domain="ascend"),
+    OpDef(
+        "StridedWrite",
+        same_as(),
+        _compute,
+        _lower_write,
+        Layout.FOLLOW,
+        domain="ascend",
+        facts=movement(elementwise(), pattern=OpPattern.STRIDED_WRITE),
+    ),
+    OpDef(
+        "StridedRead",
+        same_as(),
+        _compute,
+        _lower_read,
+        Layout.FOLLOW,
+        domain="ascend",
+        facts=movement(elementwise(), pattern=OpPattern.STRIDED_READ),
+    ),
 )

@@ -31,6 +31,7 @@ from ascendsim.ops.common import (
 from ascendsim.ops.dims import need_shape
 from ascendsim.opset import InferContext, Layout, OpDef
 from ascendsim.opset.definition import Infer, Lower
+from ascendsim.opset.structure import ELEMENTWISE
 from ascendsim.opset.work import LowerContext, NoTask, Ref, Stream, VectorWork, Work
 
 DOMAIN = "ascend"
@@ -162,7 +163,7 @@ def _infer(outputs: int) -> Infer:
 
 
 def _op(name: str, outputs: int, function: Callable[..., Any], specs: Sequence[StepSpec]) -> OpDef:
-    return OpDef(name, _infer(outputs), with_numpy(function), _lower(specs), Layout.FOLLOW, domain=DOMAIN)
+    return OpDef(name, _infer(outputs), with_numpy(function), _lower(specs), Layout.FOLLOW, domain=DOMAIN, facts=ELEMENTWISE)
 
 
 _ADAM: tuple[StepSpec, ...] = (("vmul", 2), ("vmuls", 4), ("vadd", 2), "vsqrt", "vadds", "vdiv", "vsub")
@@ -178,6 +179,14 @@ OPERATORS: tuple[OpDef, ...] = (
     _op("LambUpdateWithLr", 1, _lamb_update, (*_CHOICE, "vmins", "vmaxs", ("vmuls", 2), "vsub")),
     _op("LambUpdateWithLrV2", 1, _lamb_update_v2, (*_CHOICE, ("vmuls", 2), "vsub")),
     _op("ClipByNormNoDivSum", 1, _clip_by_norm, ("vcmp", ("vsel", 2), "vsqrt", "vmaxs")),
-    OpDef("RsqrtGrad", infer_broadcast(), with_numpy(_rsqrt_grad), elementwise_lower(["vmuls", ("vmul", 3)]), Layout.FOLLOW, domain=DOMAIN),
-    OpDef("FusedMulApplyMomentum", _momentum_infer, _momentum, _momentum_lower, domain=DOMAIN),
+    OpDef(
+        "RsqrtGrad",
+        infer_broadcast(),
+        with_numpy(_rsqrt_grad),
+        elementwise_lower(["vmuls", ("vmul", 3)]),
+        Layout.FOLLOW,
+        domain=DOMAIN,
+        facts=ELEMENTWISE,
+    ),
+    OpDef("FusedMulApplyMomentum", _momentum_infer, _momentum, _momentum_lower, domain=DOMAIN, facts=ELEMENTWISE),
 )

@@ -15,7 +15,10 @@ from ascendsim.ops.bursts import SCALAR_CYCLES_PER_INDEX, fill_work
 from ascendsim.ops.common import as_float32, finish, on_ai_cpu
 from ascendsim.ops.dims import known_ints, need_shape, unknown_shape, vector_length, wrapped_axis
 from ascendsim.opset import InferContext, OpDef
+from ascendsim.opset.axes import NOTHING_SAID, AxisMap, Label, by_labels, rank_of
 from ascendsim.opset.definition import Compute
+from ascendsim.opset.facts import Facts, Kind, Precision, movement
+from ascendsim.opset.structure import opaque, unread
 from ascendsim.opset.work import LowerContext, NoTask, Ref, ScalarWork, SequenceWork, VectorWork, Work
 
 Wanted = Sequence["np.dtype[Any]"]
@@ -184,16 +187,50 @@ def _affine_grid_lower(node: Node, _ctx: LowerContext) -> Work:
     return on_ai_cpu(node, 2.0 * (node.required(0).static_shape[-1]))
 
 
+_WINDOW = Facts(opaque(), Kind.ELEMENTWISE, Precision.GRAY, parameters=(0,))
+
+
 def _make_window(name: str, coefficients: Sequence[float]) -> OpDef:
-    return OpDef(name, _window_infer, _window(coefficients), _cosine_lower)
+    return OpDef(name, _window_infer, _window(coefficients), _cosine_lower, facts=_WINDOW)
+
+
+def _one_hot_links(node: Node) -> AxisMap:
+    rank = rank_of(node, 0)
+    if rank is None:
+        return NOTHING_SAID
+    labels: list[Label] = list(range(rank))
+    labels.insert(int(node.attr("axis", -1)) % (rank + 1), "class")
+    return by_labels(node, {0: range(rank)}, {0: labels})
+
+
+def _affine_links(node: Node) -> AxisMap:
+    result = node.output.shape
+    if result is None:
+        return NOTHING_SAID
+    return by_labels(node, {0: ("n", "xy", "k")}, {0: ("n", *(("at", axis) for axis in range(len(result) - 2)), "xy")})
 
 
 OPERATORS: tuple[OpDef, ...] = (
-    OpDef("ConstantOfShape", _constant_infer, _constant, _fill_lower, cann="FillD"),
-    OpDef("Range", _range_infer, _range, _range_lower, cann="RangeD"),
-    OpDef("EyeLike", _eye_infer, _eye, _eye_lower, cann="Eye"),
-    OpDef("OneHot", _one_hot_infer, _one_hot, _one_hot_lower, cann="OneHotD"),
-    OpDef("AffineGrid", _affine_grid_infer, _affine_grid, _affine_grid_lower),
+    OpDef(
+        "ConstantOfShape", _constant_infer, _constant, _fill_lower, cann="FillD", facts=movement(opaque(), parameters=(0,), shape_port=0)
+    ),
+    OpDef(
+        "Range",
+        _range_infer,
+        _range,
+        _range_lower,
+        cann="RangeD",
+        facts=Facts(opaque(), Kind.ELEMENTWISE, Precision.GRAY, parameters=(0, 1, 2)),
+    ),
+    OpDef("EyeLike", _eye_infer, _eye, _eye_lower, cann="Eye", facts=movement(unread())),
+    OpDef("OneHot", _one_hot_infer, _one_hot, _one_hot_lower, cann="OneHotD", facts=movement(_one_hot_links, parameters=(1, 2))),
+    OpDef(
+        "AffineGrid",
+        _affine_grid_infer,
+        _affine_grid,
+        _affine_grid_lower,
+        facts=Facts(_affine_links, Kind.ELEMENTWISE, Precision.GRAY, parameters=(1,)),
+    ),
     _make_window("HannWindow", (0.5, 0.5)),
     _make_window("HammingWindow", (25 / 46, 21 / 46)),
     _make_window("BlackmanWindow", (0.42, 0.5, 0.08)),

@@ -12,6 +12,8 @@ import numpy as np
 from ascendsim.graph.ir import Array, Node
 from ascendsim.ops.common import as_float32, computing_type, finish, on_ai_cpu, runs_on_ai_core
 from ascendsim.opset import InferContext, Layout, OpDef
+from ascendsim.opset.axes import CHOSEN, NOTHING_SAID, AxisMap, by_labels, rank_of
+from ascendsim.opset.facts import movement
 from ascendsim.opset.work import LowerContext, NoTask, Ref, Step, Stream, VectorWork, Work
 
 CUBIC_A = -0.75  # ONNX fixes it
@@ -142,4 +144,13 @@ def _cann(node: Node) -> str:
     return "GridSampler3D" if shape is not None and len(shape) == 5 else "GridSampler2D"
 
 
-OPERATORS = (OpDef("GridSample", _infer, _compute, _lower, Layout.ND, "GridSampler2D", cann_of=_cann),)
+def _links(node: Node) -> AxisMap:
+    rank = rank_of(node, 0)
+    if rank is None or rank < 2:
+        return NOTHING_SAID
+    places = [("at", axis) for axis in range(rank - 2)]
+    image = by_labels(node, {0: ("n", "c", *places)}, {0: ("n", "c", *places)}, dict.fromkeys(places, CHOSEN))
+    return AxisMap({**image.links, **by_labels(node, {1: ("n", *places, "xy")}, {0: ("n", "c", *places)}).links})
+
+
+OPERATORS = (OpDef("GridSample", _infer, _compute, _lower, Layout.ND, "GridSampler2D", cann_of=_cann, facts=movement(_links)),)

@@ -14,6 +14,9 @@ from ascendsim.ops.bursts import row_gather_work, run_bytes
 from ascendsim.ops.common import on_ai_cpu
 from ascendsim.ops.dims import unknown_shape, wrapped_axis
 from ascendsim.opset import InferContext, OpDef
+from ascendsim.opset.axes import CHOSEN, NOTHING_SAID, AxisMap, Label, Labels, by_labels, rank_of, shape_of
+from ascendsim.opset.facts import movement
+from ascendsim.opset.structure import along_axes, gathering, opaque
 from ascendsim.opset.work import LowerContext, NoTask, Ref, Work
 
 Wanted = Sequence["np.dtype[Any]"]
@@ -154,10 +157,40 @@ def _features(node: Node, inputs: Sequence[Any], _wanted: Wanted) -> Sequence[Ar
     return [data.take(wrapped_indices(node, inputs[1].reshape(-1), data.shape[-1]), axis=-1)]
 
 
+def _element_links(node: Node) -> AxisMap:
+    rank = rank_of(node, 0)
+    if not rank:
+        return NOTHING_SAID
+    labels: list[Label] = list(range(rank))
+    labels[int(node.attr("axis", 0)) % rank] = "picked"
+    return by_labels(node, {0: labels, 1: range(rank)}, {0: range(rank)}, {"picked": CHOSEN})
+
+
+def _nd_links(node: Node) -> AxisMap:
+    """The first axes go together, indices pick along those behind, whole slices are taken of the rest."""
+    rank, indices = rank_of(node, 0), shape_of(node, 1)
+    if rank is None or not indices or not isinstance(indices[-1], int):
+        return NOTHING_SAID
+    shared, depth = int(node.attr("batch_dims", 0)), indices[-1]
+    common = [("shared", axis) for axis in range(shared)]
+    picks = [("pick", axis) for axis in range(len(indices) - 1 - shared)]
+    given = [("along", axis) for axis in range(depth)]
+    rest = [("rest", axis) for axis in range(rank - shared - depth)]
+    inputs: dict[int, Labels] = {0: [*common, *given, *rest], 1: [*common, *picks, "parts"]}
+    return by_labels(node, inputs, {0: [*common, *picks, *rest]}, dict.fromkeys(given, CHOSEN))
+
+
+def _compress_links(node: Node) -> AxisMap:
+    axis = node.attr("axis")
+    return NOTHING_SAID if axis is None else along_axes(lambda node, rank: (int(axis) % rank,), chosen=True)(node)
+
+
 OPERATORS: tuple[OpDef, ...] = (
-    OpDef("Gather", _gather_infer, _gather, _gather_lower, cann="GatherV2"),
-    OpDef("GatherElements", _gather_elements_infer, _gather_elements, _pick_lower),
-    OpDef("GatherND", _gather_nd_infer, _gather_nd, _gather_nd_lower, cann="GatherNd"),
-    OpDef("Compress", _compress_infer, _compress, _on_ai_cpu),
-    OpDef("ArrayFeatureExtractor", _features_infer, _features, _pick_lower, domain="ai.onnx.ml"),
+    OpDef(
+        "Gather", _gather_infer, _gather, _gather_lower, cann="GatherV2", facts=movement(gathering(lambda node: int(node.attr("axis", 0))))
+    ),
+    OpDef("GatherElements", _gather_elements_infer, _gather_elements, _pick_lower, facts=movement(_element_links)),
+    OpDef("GatherND", _gather_nd_infer, _gather_nd, _gather_nd_lower, cann="GatherNd", facts=movement(_nd_links)),
+    OpDef("Compress", _compress_infer, _compress, _on_ai_cpu, facts=movement(_compress_links)),
+    OpDef("ArrayFeatureExtractor", _features_infer, _features, _pick_lower, domain="ai.onnx.ml", facts=movement(opaque())),
 )

@@ -16,6 +16,8 @@ from ascendsim.core.dtypes import DType
 from ascendsim.graph.ir import Array, Dim, Node, Shape
 from ascendsim.ops.common import as_float32, finish, make_steps, on_ai_cpu
 from ascendsim.opset import InferContext, OpDef
+from ascendsim.opset.axes import WHOLE, AxisMap, Label, Labels, Link, by_labels
+from ascendsim.opset.facts import Facts, Kind, Precision
 from ascendsim.opset.work import LowerContext, NoTask, Over, Ref, SequenceWork, Stream, VectorWork, Work
 
 _OVERS: tuple[tuple[int, Over], ...] = ((0, "row"), (1, "row"), (2, "col"), (4, "row"), (5, "one"))  # of query, key, value, decay, beta
@@ -109,4 +111,12 @@ def _lower(node: Node, ctx: LowerContext) -> Work:
     return SequenceWork((VectorWork(rows, cols, steps, (*held, *given), (*held, Stream(output, "col")), reduces="rows"),), repeat=length)
 
 
-OPERATORS: tuple[OpDef, ...] = (OpDef("LinearAttention", _infer, _compute, _lower),)
+def _links(node: Node) -> AxisMap:
+    """Sequences of a batch are independent; a token needs those before it."""
+    inputs: dict[int, Labels] = {0: ("n", "t", "q"), 1: ("n", "t", "k"), 2: ("n", "t", "v"), 4: ("n", "t", "decay"), 5: ("n", "t", "beta")}
+    state = ("n", "head", "key", "value")
+    special: dict[Label, Link] = dict.fromkeys(("t", "head", "key", "value"), WHOLE)
+    return by_labels(node, {**inputs, 3: state}, {0: ("n", "t", "o"), 1: state}, special)
+
+
+OPERATORS: tuple[OpDef, ...] = (OpDef("LinearAttention", _infer, _compute, _lower, facts=Facts(_links, Kind.REDUCTION, Precision.GRAY)),)

@@ -15,6 +15,8 @@ from ascendsim.ops.bursts import SCALAR_CYCLES_PER_INDEX
 from ascendsim.ops.common import as_float32, finish, on_ai_cpu, runs_on_ai_core
 from ascendsim.ops.dims import need_channels, need_shape, unknown_shape
 from ascendsim.opset import InferContext, OpDef
+from ascendsim.opset.axes import NOTHING_SAID, UNREAD, WHOLE, AxisMap, by_labels, rank_of
+from ascendsim.opset.facts import Facts, Kind, Precision
 from ascendsim.opset.work import LowerContext, NoTask, Ref, ScalarWork, SequenceWork, Step, Stream, VectorWork, Work
 
 Wanted = Sequence["np.dtype[Any]"]
@@ -106,7 +108,24 @@ def _cross_entropy_lower(node: Node, ctx: LowerContext) -> Work:
 
 _VECTOR_FLOATS = frozenset({DType.FLOAT16, DType.FLOAT32})
 
+
+def _links(node: Node) -> AxisMap:
+    """Losses of single items keep all axes but the classes; a sum or mean of them keeps none."""
+    rank = rank_of(node, 0)
+    if rank is None or rank < 2:
+        return NOTHING_SAID
+    places = [0, *range(2, rank)]
+    result = places if _reduction(node) == "none" else ()
+    loss = by_labels(node, {0: range(rank), 1: places, 2: ("weight",)}, {0: result})
+    logs = by_labels(node, {0: range(rank)}, {1: range(rank)}, {1: WHOLE})
+    others = {1: rank - 1, 2: 1} if len(node.outputs) > 1 else {}
+    unread = {(port, 1): (UNREAD,) * own for port, own in others.items() if node.input(port) is not None}
+    return AxisMap({**loss.links, **logs.links, **unread})
+
+
+_FACTS = Facts(_links, Kind.REDUCTION, Precision.BLACK)
+
 OPERATORS: tuple[OpDef, ...] = (
-    OpDef("NegativeLogLikelihoodLoss", _loss_infer, _nll, _nll_lower, cann="NLLLoss"),
-    OpDef("SoftmaxCrossEntropyLoss", _loss_infer, _cross_entropy, _cross_entropy_lower, cann="SoftmaxCrossEntropyWithLogits"),
+    OpDef("NegativeLogLikelihoodLoss", _loss_infer, _nll, _nll_lower, cann="NLLLoss", facts=_FACTS),
+    OpDef("SoftmaxCrossEntropyLoss", _loss_infer, _cross_entropy, _cross_entropy_lower, cann="SoftmaxCrossEntropyWithLogits", facts=_FACTS),
 )

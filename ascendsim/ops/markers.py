@@ -13,6 +13,8 @@ import numpy as np
 
 from ascendsim.graph.ir import Node
 from ascendsim.opset import InferContext, Layout, OpDef
+from ascendsim.opset.facts import Facts, Kind, Precision
+from ascendsim.opset.structure import ELEMENTWISE, opaque
 from ascendsim.opset.work import LowerContext, NoTask
 
 DOMAIN = "ascend"
@@ -32,6 +34,6 @@ def _lower(node: Node, _context: LowerContext) -> NoTask:
 
 
 OPERATORS: tuple[OpDef, ...] = (
-    *(OpDef(name, _infer, _compute, _lower, Layout.FOLLOW, domain=DOMAIN) for name in FORWARDING),
-    OpDef("Assert", _infer, _compute, _lower, domain=DOMAIN, foldable=False),
+    *(OpDef(name, _infer, _compute, _lower, Layout.FOLLOW, domain=DOMAIN, facts=ELEMENTWISE) for name in FORWARDING),
+    OpDef("Assert", _infer, _compute, _lower, domain=DOMAIN, foldable=False, facts=Facts(opaque(), Kind.OTHER, Precision.GRAY)),
 )

@@ -14,6 +14,8 @@ from ascendsim.ops.bursts import fill_work
 from ascendsim.ops.common import as_float32, broadcast_dims, broadcast_shapes, computing_type, finish, on_ai_cpu, runs_on_ai_core
 from ascendsim.ops.cube import cube_type
 from ascendsim.opset import InferContext, Layout, OpDef
+from ascendsim.opset.facts import Facts, Kind, OpPattern, Precision
+from ascendsim.opset.structure import product
 from ascendsim.opset.work import CubeWork, LowerContext, Over, Ref, Step, Stream, Work
 
 
@@ -193,7 +195,31 @@ def _over(shape: tuple[int, ...], m: int, n: int) -> Over:
     return "row" if height == m and m > 1 else "one"
 
 
+def matmul_pattern(node: Node) -> OpPattern:
+    """The class that UB fusion has for a product: by its rank, as CANN's type."""
+    return OpPattern.BATCH_MATMUL if _matmul_type(node).startswith("BatchMatMul") else OpPattern.MATMUL
+
+
 OPERATORS = (
-    OpDef("MatMul", _infer_matmul, _compute_matmul, _lower_matmul, Layout.MATMUL, cann="BatchMatMulV2", cann_of=_matmul_type),
-    OpDef("Gemm", _infer_gemm, _compute_gemm, _lower_gemm, Layout.MATMUL, cann="MatMulV2"),
+    OpDef(
+        "MatMul",
+        _infer_matmul,
+        _compute_matmul,
+        _lower_matmul,
+        Layout.MATMUL,
+        cann="BatchMatMulV2",
+        cann_of=_matmul_type,
+        facts=Facts(product(), Kind.MATMUL, Precision.WHITE, pattern=matmul_pattern, operands=(0, 1)),
+    ),
+    OpDef(
+        "Gemm",
+        _infer_gemm,
+        _compute_gemm,
+        _lower_gemm,
+        Layout.MATMUL,
+        cann="MatMulV2",
+        facts=Facts(
+            product(added=(2,), flipped=("transA", "transB")), Kind.MATMUL, Precision.WHITE, pattern=OpPattern.GEMM, operands=(0, 1)
+        ),
+    ),
 )

@@ -15,6 +15,9 @@ from ascendsim.ops.bursts import DUPLICATE, cuts_whole_blocks, repacking, run_by
 from ascendsim.ops.common import broadcast_shapes, split_broadcast
 from ascendsim.ops.dims import known_ints, merged, total, unknown_shape, vector_length, wrapped_axes, wrapped_axis
 from ascendsim.opset import InferContext, Layout, OpDef
+from ascendsim.opset.axes import shape_of
+from ascendsim.opset.facts import movement
+from ascendsim.opset.structure import along, along_axes, constant_ints, elementwise, permutation
 from ascendsim.opset.work import Copy, LowerContext, MoveWork, NoTask, Ref, Slice, Step, Stream, VectorWork, Work
 
 Wanted = Sequence["np.dtype[Any]"]
@@ -373,11 +376,44 @@ def _tile_lower(node: Node, _ctx: LowerContext) -> Work:
     return replicate_work(source, target, [new // old if old else 1 for new, old in zip(target.shape, source.shape, strict=True)])
 
 
+def _sliced_axes(node: Node, rank: int) -> tuple[int, ...] | None:
+    named, starts = node.input(3), shape_of(node, 1)
+    if named is None:
+        return tuple(range(starts[0])) if starts and isinstance(starts[0], int) else None
+    axes = constant_ints(named)
+    return None if axes is None else tuple([axis % rank for axis in axes])
+
+
+def _repeated_axes(node: Node, rank: int) -> tuple[int, ...] | None:
+    repeats = constant_ints(node.input(1))
+    return None if repeats is None or len(repeats) != rank else tuple([axis for axis, times in enumerate(repeats) if times != 1])
+
+
 OPERATORS: tuple[OpDef, ...] = (
-    OpDef("Transpose", _transpose_infer, _transpose, _transpose_lower, cann="TransposeD"),
-    OpDef("Concat", _concat_infer, _concat, _concat_lower, Layout.FOLLOW, "ConcatD", in_blocks=_concat_in_blocks),
-    OpDef("Split", _split_infer, _split, _split_lower, Layout.FOLLOW, cann_of=_split_type, in_blocks=_split_in_blocks),
-    OpDef("Slice", _slice_infer, _slice, _slice_lower, cann="StridedSliceD"),
-    OpDef("Expand", _expand_infer, _expand, _expand_lower, cann="ExpandD"),
-    OpDef("Tile", _tile_infer, _tile, _tile_lower, cann="TileD"),
+    OpDef("Transpose", _transpose_infer, _transpose, _transpose_lower, cann="TransposeD", facts=movement(permutation(_permutation))),
+    OpDef(
+        "Concat",
+        _concat_infer,
+        _concat,
+        _concat_lower,
+        Layout.FOLLOW,
+        "ConcatD",
+        in_blocks=_concat_in_blocks,
+        facts=movement(along(default=0, ports=())),
+    ),
+    OpDef(
+        "Split",
+        _split_infer,
+        _split,
+        _split_lower,
+        Layout.FOLLOW,
+        cann_of=_split_type,
+        in_blocks=_split_in_blocks,
+        facts=movement(along(default=0), parameters=(1,)),
+    ),
+    OpDef(
+        "Slice", _slice_infer, _slice, _slice_lower, cann="StridedSliceD", facts=movement(along_axes(_sliced_axes), parameters=(1, 2, 3, 4))
+    ),
+    OpDef("Expand", _expand_infer, _expand, _expand_lower, cann="ExpandD", facts=movement(elementwise(0), parameters=(1,), shape_port=1)),
+    OpDef("Tile", _tile_infer, _tile, _tile_lower, cann="TileD", facts=movement(along_axes(_repeated_axes), parameters=(1,))),
 )

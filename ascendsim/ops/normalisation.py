@@ -22,6 +22,9 @@ from ascendsim.ops.normalisation_work import (
 )
 from ascendsim.ops.softmax import rows_in_blocks
 from ascendsim.opset import InferContext, Layout, OpDef
+from ascendsim.opset.axes import NOTHING_SAID, WHOLE, AxisMap, Label, Labels, Link, Relation, by_labels, rank_of, shape_of
+from ascendsim.opset.facts import Facts, Kind, OpPattern, Precision
+from ascendsim.opset.structure import along, along_axes, normalised_from, per_channel
 
 Wanted = Sequence["np.dtype[Any]"]
 _JITTED = frozenset({"float16", "float32"})
@@ -193,9 +196,73 @@ def _mean_variance(node: Node, x: Array) -> Array:
     return np.asarray(centred / (np.sqrt(np.square(centred).mean(axis=axes, keepdims=True)) + 1e-9)).astype(x.dtype)
 
 
+def _links(node: Node) -> AxisMap:
+    """In training everything but the channel is averaged over."""
+    rank = rank_of(node, 0)
+    if rank is None or rank < 2 or not (node.attr("training_mode", 0) or len(node.outputs) > 1):
+        return per_channel(1, 2, 3, 4)(node)
+    averaged: dict[Label, Link] = {axis: WHOLE for axis in range(rank) if axis != 1}
+    inputs: dict[int, Labels] = {0: range(rank), 1: (1,), 2: (1,), 3: (1,), 4: (1,)}
+    return by_labels(node, inputs, {0: range(rank), 1: (1,), 2: (1,)}, averaged)
+
+
+def _layer_links(node: Node) -> AxisMap:
+    """Mean and deviation, where they are asked for, keep the normalised axes with size 1."""
+    first, rank = normalised_from()(node), rank_of(node, 0)
+    if rank is None:
+        return first
+    kept = int(node.attr("axis", -1)) % max(1, rank)
+    labels: Labels = [*range(kept), *(("one", axis) for axis in range(kept, rank))]
+    statistics = by_labels(node, {0: range(rank)}, {1: labels, 2: labels})
+    return AxisMap({**{key: links for key, links in first.links.items() if key[1] == 0}, **statistics.links})
+
+
+def _group_links(node: Node) -> AxisMap:
+    """Channels of a group and all positions are averaged over."""
+    shape = shape_of(node, 0)
+    if shape is None or len(shape) < 2 or not isinstance(shape[1], int):
+        return NOTHING_SAID
+    groups = shape[1] if node.op_type == "InstanceNormalization" else int(node.attr("num_groups", 1))
+    size = shape[1] // max(1, groups)
+    special: dict[Label, Link] = dict.fromkeys(range(2, len(shape)), WHOLE)
+    special[1] = Link(Relation.GROUP, None, size, size) if size > 1 else Link(Relation.PARALLEL)
+    per_channel_links = by_labels(node, {1: (1,), 2: (1,)}, {0: range(len(shape))})
+    return AxisMap({**per_channel_links.links, **by_labels(node, {0: range(len(shape))}, {0: range(len(shape))}, special).links})
+
+
+def _response_links(node: Node) -> AxisMap:
+    rank, size = rank_of(node, 0), int(node.attr("size", 1))
+    if rank is None:
+        return NOTHING_SAID
+    return by_labels(node, {0: range(rank)}, {0: range(rank)}, {1: Link(Relation.WINDOW, before=(size - 1) // 2, reach=size)})
+
+
+def _normalised_axes(node: Node, rank: int) -> tuple[int, ...]:
+    return tuple(axis % rank for axis in node.attr("axes", (0, 2, 3)) if -rank <= axis < rank)
+
+
+_FACTS = Facts(_group_links, Kind.REDUCTION, Precision.BLACK)
+
 OPERATORS: tuple[OpDef, ...] = (
-    OpDef("BatchNormalization", _batch_infer, _batch, batch_norm_lower, Layout.FEATURE, "BNInference"),
-    OpDef("LayerNormalization", _layer_infer, _layer(centred=True), layer_norm_lower, Layout.FOLLOW, "LayerNorm", in_blocks=rows_in_blocks),
+    OpDef(
+        "BatchNormalization",
+        _batch_infer,
+        _batch,
+        batch_norm_lower,
+        Layout.FEATURE,
+        "BNInference",
+        facts=Facts(_links, Kind.REDUCTION, Precision.BLACK, pattern=OpPattern.BROADCAST),
+    ),
+    OpDef(
+        "LayerNormalization",
+        _layer_infer,
+        _layer(centred=True),
+        layer_norm_lower,
+        Layout.FOLLOW,
+        "LayerNorm",
+        in_blocks=rows_in_blocks,
+        facts=Facts(_layer_links, Kind.REDUCTION, Precision.BLACK),
+    ),
     OpDef(
         "RMSNormalization",
         same_as(check=_rms_check),
@@ -204,10 +271,34 @@ OPERATORS: tuple[OpDef, ...] = (
         Layout.FOLLOW,
         "RmsNorm",
         in_blocks=rows_in_blocks,
+        facts=Facts(normalised_from(scales=(1,)), Kind.REDUCTION, Precision.BLACK),
     ),
-    OpDef("GroupNormalization", _group_infer, _group, channel_norm_lower, Layout.ND, "GroupNorm"),
-    OpDef("InstanceNormalization", same_as(check=_instance_check), _group, channel_norm_lower, Layout.ND, "InstanceNorm"),
-    OpDef("LRN", same_as(), with_numpy(_local_response), local_response_lower, Layout.ND),
-    OpDef("LpNormalization", _lp_infer, with_numpy(_lp_norm), lp_norm_lower, Layout.ND, "L2Normalize"),
-    OpDef("MeanVarianceNormalization", same_as(), with_numpy(_mean_variance), mean_variance_lower, Layout.ND, "MVNV2"),
+    OpDef("GroupNormalization", _group_infer, _group, channel_norm_lower, Layout.ND, "GroupNorm", facts=_FACTS),
+    OpDef("InstanceNormalization", same_as(check=_instance_check), _group, channel_norm_lower, Layout.ND, "InstanceNorm", facts=_FACTS),
+    OpDef(
+        "LRN",
+        same_as(),
+        with_numpy(_local_response),
+        local_response_lower,
+        Layout.ND,
+        facts=Facts(_response_links, Kind.REDUCTION, Precision.GRAY),
+    ),
+    OpDef(
+        "LpNormalization",
+        _lp_infer,
+        with_numpy(_lp_norm),
+        lp_norm_lower,
+        Layout.ND,
+        "L2Normalize",
+        facts=Facts(along(), Kind.REDUCTION, Precision.BLACK),
+    ),
+    OpDef(
+        "MeanVarianceNormalization",
+        same_as(),
+        with_numpy(_mean_variance),
+        mean_variance_lower,
+        Layout.ND,
+        "MVNV2",
+        facts=Facts(along_axes(_normalised_axes), Kind.REDUCTION, Precision.BLACK),
+    ),
 )

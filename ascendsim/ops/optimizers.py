@@ -17,6 +17,8 @@ from ascendsim.ops.common import as_float32, finish, make_steps, on_ai_cpu
 from ascendsim.ops.dims import need_shape
 from ascendsim.opset import InferContext, OpDef
 from ascendsim.opset.definition import Compute, Infer, Lower
+from ascendsim.opset.facts import Facts, Kind, Precision
+from ascendsim.opset.structure import opaque
 from ascendsim.opset.work import LowerContext, NoTask, Ref, SequenceWork, Stream, VectorWork, Work
 
 Wanted = Sequence["np.dtype[Any]"]
@@ -114,8 +116,10 @@ _STEPS_MOMENTUM = (("vmuls", 4), ("vadd", 3))
 _STEPS_ADAGRAD = ("vmul", ("vmuls", 2), ("vadd", 3), "vsqrt", "vadds", "vdiv")
 _STEPS_ADAM = ("vmul", ("vmuls", 7), ("vadd", 4), "vsqrt", "vadds", "vdiv")
 
+_FACTS = Facts(opaque(), Kind.ELEMENTWISE, Precision.GRAY)
+
 OPERATORS: tuple[OpDef, ...] = (
-    OpDef("Momentum", _infer(1), _compute(_momentum, 1), _lower(_STEPS_MOMENTUM, 1), cann="ApplyMomentumD", domain=DOMAIN),
-    OpDef("Adagrad", _infer(1), _compute(_adagrad, 1), _lower(_STEPS_ADAGRAD, 1), cann="ApplyAdagradD", domain=DOMAIN),
-    OpDef("Adam", _infer(2), _compute(_adam, 2), _lower(_STEPS_ADAM, 2), cann="ApplyAdamD", domain=DOMAIN),
+    OpDef("Momentum", _infer(1), _compute(_momentum, 1), _lower(_STEPS_MOMENTUM, 1), cann="ApplyMomentumD", domain=DOMAIN, facts=_FACTS),
+    OpDef("Adagrad", _infer(1), _compute(_adagrad, 1), _lower(_STEPS_ADAGRAD, 1), cann="ApplyAdagradD", domain=DOMAIN, facts=_FACTS),
+    OpDef("Adam", _infer(2), _compute(_adam, 2), _lower(_STEPS_ADAM, 2), cann="ApplyAdamD", domain=DOMAIN, facts=_FACTS),
 )

@@ -13,6 +13,9 @@ from ascendsim.graph.ir import Array, Dim, Node
 from ascendsim.ops.bursts import filling, moving, repacking
 from ascendsim.ops.dims import known_ints, unknown_shape, wrapped_axes
 from ascendsim.opset import InferContext, Layout, OpDef
+from ascendsim.opset.axes import shape_of
+from ascendsim.opset.facts import movement
+from ascendsim.opset.structure import along_axes, constant_ints
 from ascendsim.opset.work import Copy, LowerContext, MoveWork, NoTask, Ref, Work
 
 Wanted = Sequence["np.dtype[Any]"]
@@ -118,7 +121,30 @@ def _crop(node: Node, inputs: Sequence[Any], _wanted: Wanted) -> Sequence[Array]
     return [pad_array(data, widths, "constant", 0)]
 
 
+def _padded_axes(node: Node, rank: int) -> tuple[int, ...] | None:
+    pads, axes = constant_ints(node.input(1)), node.input(3)
+    named = range(rank) if axes is None else constant_ints(axes)
+    if pads is None or named is None or len(pads) != 2 * len(named):
+        return None
+    return tuple([axis % rank for number, axis in enumerate(named) if pads[number] or pads[number + len(named)]])
+
+
+def _cropped_axes(node: Node, rank: int) -> tuple[int, ...]:
+    before, after = shape_of(node, 0) or (), node.output.shape or ()
+    same = [isinstance(a, int) and a == b for a, b in zip(before, after, strict=False)]
+    return tuple([axis for axis in range(rank) if axis >= len(same) or not same[axis]])
+
+
 OPERATORS: tuple[OpDef, ...] = (
-    OpDef("Pad", _pad_infer, _pad, _pad_lower, Layout.FOLLOW, cann_of=_pad_type, in_blocks=_in_blocks),
-    OpDef("CenterCropPad", _crop_infer, _crop, _pad_lower),
+    OpDef(
+        "Pad",
+        _pad_infer,
+        _pad,
+        _pad_lower,
+        Layout.FOLLOW,
+        cann_of=_pad_type,
+        in_blocks=_in_blocks,
+        facts=movement(along_axes(_padded_axes), parameters=(1, 2, 3)),
+    ),
+    OpDef("CenterCropPad", _crop_infer, _crop, _pad_lower, facts=movement(along_axes(_cropped_axes), parameters=(1,))),
 )

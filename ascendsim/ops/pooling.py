@@ -13,11 +13,14 @@ from ascendsim.core.formats import Format, c0
 from ascendsim.graph.ir import Array, Node, Tensor
 from ascendsim.ops.common import AI_CORE_TYPES, as_float32, computing_type, converted, finish, on_ai_cpu, runs_on_ai_core
 from ascendsim.ops.cube import by_rank
-from ascendsim.ops.windows import Axis, as_volume, kernel_window, outputs, slide, taps
+from ascendsim.ops.windows import Axis, as_volume, kernel_window, outputs, slide, taps, window_links
 from ascendsim.opset import InferContext, Layout, OpDef
+from ascendsim.opset.axes import Link, shape_of
+from ascendsim.opset.facts import Facts, Kind, OpPattern, Precision
+from ascendsim.opset.structure import pooling
 from ascendsim.opset.work import LowerContext, NoTask, Ref, Step, Stream, VectorWork, Work
 
-Kind = Literal["max", "average", "lp"]
+Fold = Literal["max", "average", "lp"]
 
 
 def _axes(node: Node, spatial: tuple[Any, ...]) -> tuple[Axis, ...]:
@@ -96,7 +99,7 @@ def _compute_lp(node: Node, inputs: Sequence[Any], wanted: Sequence[np.dtype[Any
     return [finish((total ** total.dtype.type(1.0 / power)).reshape(*array.shape[:2], *(axis.output for axis in axes)), wanted[0])]
 
 
-def _compute_global(kind: Kind) -> Callable[[Node, Sequence[Any], Sequence[np.dtype[Any]]], Sequence[Any]]:
+def _compute_global(kind: Fold) -> Callable[[Node, Sequence[Any], Sequence[np.dtype[Any]]], Sequence[Any]]:
     def compute(node: Node, inputs: Sequence[Any], wanted: Sequence[np.dtype[Any]]) -> Sequence[Any]:
         array = inputs[0]
         planes = as_float32(array).reshape(*array.shape[:2], -1)
@@ -134,7 +137,7 @@ def _rows_and_lanes(output: Tensor) -> tuple[int, int]:
     return math.prod(shape[:-1]), shape[-1]
 
 
-def _lower_window(kind: Kind) -> Callable[[Node, LowerContext], Work]:
+def _lower_window(kind: Fold) -> Callable[[Node, LowerContext], Work]:
     def lower(node: Node, context: LowerContext) -> Work:
         """One vector instruction a tap: vmax, or vadd and a final scale (vmul where border counts differ).
 
@@ -179,7 +182,7 @@ def _uneven(node: Node, axes: tuple[Axis, ...]) -> bool:
     return not node.attr("count_include_pad", 0) and any(axis.before or axis.after for axis in axes)
 
 
-def _lower_global(kind: Kind) -> Callable[[Node, LowerContext], Work]:
+def _lower_global(kind: Fold) -> Callable[[Node, LowerContext], Work]:
     def lower(node: Node, context: LowerContext) -> Work:
         """A reduction over positions: down the rows of C0 lanes in blocked maps, along each plane's row else."""
         source, output = node.required(0), node.output
@@ -218,8 +221,24 @@ def _max_type(node: Node) -> str:
     return by_rank("MaxPool", "MaxPool", "MaxPool3D")(node)
 
 
+def _windows(node: Node) -> tuple[Link, ...]:
+    shape = shape_of(node, 0)
+    return () if shape is None else window_links(_axes(node, shape[2:]))
+
+
+_FACTS = Facts(pooling(), Kind.REDUCTION, Precision.GRAY)
+
 OPERATORS = (
-    OpDef("MaxPool", _infer, _compute_max, _lower_window("max"), Layout.FEATURE, cann="MaxPool", cann_of=_max_type),
+    OpDef(
+        "MaxPool",
+        _infer,
+        _compute_max,
+        _lower_window("max"),
+        Layout.FEATURE,
+        cann="MaxPool",
+        cann_of=_max_type,
+        facts=Facts(pooling(_windows), Kind.REDUCTION, Precision.GRAY, pattern=OpPattern.MAX_POOL),
+    ),
     OpDef(
         "AveragePool",
         _infer,
@@ -228,9 +247,20 @@ OPERATORS = (
         Layout.FEATURE,
         "AvgPool",
         cann_of=by_rank("AvgPool", "AvgPool", "AvgPool3D"),
+        facts=Facts(pooling(_windows), Kind.REDUCTION, Precision.GRAY, pattern=OpPattern.POOL2D),
     ),
-    OpDef("LpPool", _infer, _compute_lp, _lower_window("lp"), Layout.FEATURE),
-    OpDef("GlobalMaxPool", _infer_global, _compute_global("max"), _lower_global("max"), Layout.FEATURE, "GlobalMaxPool"),
-    OpDef("GlobalAveragePool", _infer_global, _compute_global("average"), _lower_global("average"), Layout.FEATURE, "GlobalAveragePool"),
-    OpDef("GlobalLpPool", _infer_global, _compute_global("lp"), _lower_global("lp"), Layout.FEATURE),
+    OpDef(
+        "LpPool", _infer, _compute_lp, _lower_window("lp"), Layout.FEATURE, facts=Facts(pooling(_windows), Kind.REDUCTION, Precision.GRAY)
+    ),
+    OpDef("GlobalMaxPool", _infer_global, _compute_global("max"), _lower_global("max"), Layout.FEATURE, "GlobalMaxPool", facts=_FACTS),
+    OpDef(
+        "GlobalAveragePool",
+        _infer_global,
+        _compute_global("average"),
+        _lower_global("average"),
+        Layout.FEATURE,
+        "GlobalAveragePool",
+        facts=_FACTS,
+    ),
+    OpDef("GlobalLpPool", _infer_global, _compute_global("lp"), _lower_global("lp"), Layout.FEATURE, facts=_FACTS),
 )

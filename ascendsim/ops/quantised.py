@@ -17,12 +17,14 @@ from ascendsim.core.dtypes import DType
 from ascendsim.graph.ir import Array, Node
 from ascendsim.ops.bursts import fill_work
 from ascendsim.ops.common import as_float32
-from ascendsim.ops.conv import conv_axes, conv_shape
+from ascendsim.ops.conv import conv_axes, conv_pattern, conv_shape, conv_windows
 from ascendsim.ops.cube import convolution_work
-from ascendsim.ops.matmul import matmul_shape, matmul_work
+from ascendsim.ops.matmul import matmul_pattern, matmul_shape, matmul_work
 from ascendsim.ops.windows import as_volume, kernel_window
 from ascendsim.opset import InferContext, Layout, OpDef
 from ascendsim.opset.definition import Lower
+from ascendsim.opset.facts import Facts, Kind, Precision
+from ascendsim.opset.structure import convolution, product
 from ascendsim.opset.work import LowerContext, NoTask, Ref, Step, Stream, Work
 
 
@@ -175,8 +177,53 @@ def _lower_conv(image: int, weight: int, requantises: bool) -> Lower:
 
 
 OPERATORS = (
-    OpDef("MatMulInteger", _infer_matmul_integer, _compute_matmul_integer, _lower_matmul(0, 1, False), Layout.MATMUL, "BatchMatMulV2"),
-    OpDef("QLinearMatMul", _infer_qlinear_matmul, _compute_qlinear_matmul, _lower_matmul(0, 3, True), Layout.MATMUL, "BatchMatMulV2"),
-    OpDef("ConvInteger", _infer_conv_integer, _compute_conv_integer, _lower_conv(0, 1, False), Layout.FEATURE, "Conv2D"),
-    OpDef("QLinearConv", _infer_qlinear_conv, _compute_qlinear_conv, _lower_conv(0, 3, True), Layout.FEATURE, "Conv2D"),
+    OpDef(
+        "MatMulInteger",
+        _infer_matmul_integer,
+        _compute_matmul_integer,
+        _lower_matmul(0, 1, False),
+        Layout.MATMUL,
+        "BatchMatMulV2",
+        facts=Facts(product(), Kind.MATMUL, Precision.GRAY, pattern=matmul_pattern, operands=(0, 1), parameters=(2, 3)),
+    ),
+    OpDef(
+        "QLinearMatMul",
+        _infer_qlinear_matmul,
+        _compute_qlinear_matmul,
+        _lower_matmul(0, 3, True),
+        Layout.MATMUL,
+        "BatchMatMulV2",
+        facts=Facts(product(0, 3), Kind.MATMUL, Precision.GRAY, operands=(0, 3), parameters=(1, 2, 4, 5, 6, 7)),
+    ),
+    OpDef(
+        "ConvInteger",
+        _infer_conv_integer,
+        _compute_conv_integer,
+        _lower_conv(0, 1, False),
+        Layout.FEATURE,
+        "Conv2D",
+        facts=Facts(
+            convolution(bias=(), windows=conv_windows),
+            Kind.CONVOLUTION,
+            Precision.GRAY,
+            pattern=conv_pattern,
+            operands=(0, 1),
+            parameters=(2, 3),
+        ),
+    ),
+    OpDef(
+        "QLinearConv",
+        _infer_qlinear_conv,
+        _compute_qlinear_conv,
+        _lower_conv(0, 3, True),
+        Layout.FEATURE,
+        "Conv2D",
+        facts=Facts(
+            convolution(0, 3, (8,), lambda node: conv_windows(node, 3)),
+            Kind.CONVOLUTION,
+            Precision.GRAY,
+            operands=(0, 3),
+            parameters=(1, 2, 4, 5, 6, 7),
+        ),
+    ),
 )

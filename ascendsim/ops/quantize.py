@@ -22,6 +22,9 @@ from ascendsim.ops.common import (
 )
 from ascendsim.ops.softmax import walking_axis
 from ascendsim.opset import InferContext, Layout, OpDef
+from ascendsim.opset.axes import NOTHING_SAID, AxisMap, by_labels, rank_of
+from ascendsim.opset.facts import Facts, Kind, OpPattern, Precision
+from ascendsim.opset.structure import opaque
 from ascendsim.opset.work import LowerContext, NoTask, Over, Ref, Step, Stream, VectorWork, Work
 
 
@@ -159,8 +162,41 @@ def _dynamic_lower(node: Node, context: LowerContext) -> Work:
     return VectorWork(1, data.elements, steps, (Stream(Ref.of(data)),), outputs, reduces="cols", sweeps=2)
 
 
+def _links(node: Node) -> AxisMap:
+    """Element by element; a vector of scales lies along an axis. Scales of blocks are not followed."""
+    rank, scales = rank_of(node, 0), rank_of(node, 1)
+    if rank is None or scales is None or scales > 1:
+        return NOTHING_SAID
+    vector = (_axis(node, rank),) if scales and node.required(1).shape != (1,) else ("one",) * scales
+    return by_labels(node, {0: range(rank), 1: vector, 2: vector}, {0: range(rank)})
+
+
 OPERATORS: tuple[OpDef, ...] = (
-    OpDef("QuantizeLinear", _quantize_infer, _quantize, _lower("vrec", ["vmul", "vadds"], 0), Layout.FOLLOW, "AscendQuant"),
-    OpDef("DequantizeLinear", _dequantize_infer, _dequantize, _lower("", ["vsub", "vmul"], 1), Layout.FOLLOW, "AscendDequant"),
-    OpDef("DynamicQuantizeLinear", _dynamic_infer, _dynamic, _dynamic_lower, Layout.ND, "DynamicQuant"),
+    OpDef(
+        "QuantizeLinear",
+        _quantize_infer,
+        _quantize,
+        _lower("vrec", ["vmul", "vadds"], 0),
+        Layout.FOLLOW,
+        "AscendQuant",
+        facts=Facts(_links, Kind.ELEMENTWISE, Precision.GRAY, pattern=OpPattern.QUANT, parameters=(1, 2)),
+    ),
+    OpDef(
+        "DequantizeLinear",
+        _dequantize_infer,
+        _dequantize,
+        _lower("", ["vsub", "vmul"], 1),
+        Layout.FOLLOW,
+        "AscendDequant",
+        facts=Facts(_links, Kind.ELEMENTWISE, Precision.GRAY, pattern=OpPattern.DEQUANT, parameters=(1, 2)),
+    ),
+    OpDef(
+        "DynamicQuantizeLinear",
+        _dynamic_infer,
+        _dynamic,
+        _dynamic_lower,
+        Layout.ND,
+        "DynamicQuant",
+        facts=Facts(opaque(), Kind.REDUCTION, Precision.GRAY),
+    ),
 )

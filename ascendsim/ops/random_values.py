@@ -12,6 +12,8 @@ from ascendsim.core.dtypes import DType
 from ascendsim.graph.ir import Array, Node, Shape
 from ascendsim.ops.common import as_float32, on_ai_cpu
 from ascendsim.opset import InferContext, OpDef
+from ascendsim.opset.facts import Facts, Kind, Precision
+from ascendsim.opset.structure import opaque, unread
 from ascendsim.opset.work import LowerContext, NoTask, Work
 
 Draw = Callable[[Node, np.random.Generator, tuple[int, ...]], Array]
@@ -80,11 +82,14 @@ def _lower(node: Node, _context: LowerContext) -> Work:
     return on_ai_cpu(node, _OPERATIONS) if node.output.elements else NoTask()
 
 
+_FACTS0 = Facts(unread(), Kind.OTHER, Precision.GRAY)
+_FACTS1 = Facts(opaque(), Kind.OTHER, Precision.GRAY)
+
 OPERATORS: tuple[OpDef, ...] = (
-    OpDef("RandomUniform", _infer_shape, _filled(_uniform), _lower, foldable=False),
-    OpDef("RandomNormal", _infer_shape, _filled(_normal), _lower, cann="RandomStandardNormal", foldable=False),
-    OpDef("RandomUniformLike", _infer_like, _filled(_uniform), _lower, cann="RandomUniform", foldable=False),
-    OpDef("RandomNormalLike", _infer_like, _filled(_normal), _lower, cann="RandomStandardNormal", foldable=False),
-    OpDef("Bernoulli", _infer_like, _bernoulli, _lower, cann="StatelessBernoulli", foldable=False),
-    OpDef("Multinomial", _multinomial_infer, _multinomial, _lower, foldable=False),
+    OpDef("RandomUniform", _infer_shape, _filled(_uniform), _lower, foldable=False, facts=_FACTS0),
+    OpDef("RandomNormal", _infer_shape, _filled(_normal), _lower, cann="RandomStandardNormal", foldable=False, facts=_FACTS0),
+    OpDef("RandomUniformLike", _infer_like, _filled(_uniform), _lower, cann="RandomUniform", foldable=False, facts=_FACTS0),
+    OpDef("RandomNormalLike", _infer_like, _filled(_normal), _lower, cann="RandomStandardNormal", foldable=False, facts=_FACTS0),
+    OpDef("Bernoulli", _infer_like, _bernoulli, _lower, cann="StatelessBernoulli", foldable=False, facts=_FACTS1),
+    OpDef("Multinomial", _multinomial_infer, _multinomial, _lower, foldable=False, facts=_FACTS1),
 )

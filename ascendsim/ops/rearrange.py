@@ -17,6 +17,9 @@ from ascendsim.ops.common import as_float32, finish
 from ascendsim.ops.dims import known_ints, need_channels
 from ascendsim.ops.windows import spatial_ints
 from ascendsim.opset import InferContext, OpDef
+from ascendsim.opset.axes import NOTHING_SAID, WHOLE, AxisMap, by_labels, rank_of
+from ascendsim.opset.facts import Facts, Kind, Precision, movement
+from ascendsim.opset.structure import along_axes
 from ascendsim.opset.work import Copy, LowerContext, MoveWork, NoTask, Ref, Step, Stream, VectorWork, Work
 
 Wanted = Sequence["np.dtype[Any]"]
@@ -234,10 +237,32 @@ def _col2im_lower(node: Node, _ctx: LowerContext) -> Work:
     return VectorWork(math.prod(source.shape) // cols, cols, (Step("vadd", inside),), (Stream(source),), (Stream(target),))
 
 
+def _reverse_links(node: Node) -> AxisMap:
+    rank = rank_of(node, 0)
+    if rank is None or rank < 2:
+        return NOTHING_SAID
+    batch, time = _sequence_axes(node)
+    return by_labels(node, {0: range(rank), 1: (batch,)}, {0: range(rank)}, {time: WHOLE})
+
+
+def _col2im_links(node: Node) -> AxisMap:
+    result = node.output.shape
+    return NOTHING_SAID if result is None else by_labels(node, {0: ("n", "column", "at")}, {0: ("n", *range(len(result) - 1))})
+
+
+_FACTS = movement(along_axes(lambda _node, rank: range(1, rank)))
+
 OPERATORS: tuple[OpDef, ...] = (
-    OpDef("DepthToSpace", _depth_to_space_infer, _depth_to_space, _depth_to_space_lower),
-    OpDef("SpaceToDepth", _space_to_depth_infer, _space_to_depth, _space_to_depth_lower),
-    OpDef("ReverseSequence", _reverse_infer, _reverse, _reverse_lower),
-    OpDef("Trilu", _trilu_infer, _trilu, _trilu_lower, cann_of=_trilu_type),
-    OpDef("Col2Im", _col2im_infer, _col2im, _col2im_lower, cann="Col2im"),
+    OpDef("DepthToSpace", _depth_to_space_infer, _depth_to_space, _depth_to_space_lower, facts=_FACTS),
+    OpDef("SpaceToDepth", _space_to_depth_infer, _space_to_depth, _space_to_depth_lower, facts=_FACTS),
+    OpDef("ReverseSequence", _reverse_infer, _reverse, _reverse_lower, facts=movement(_reverse_links)),
+    OpDef(
+        "Trilu",
+        _trilu_infer,
+        _trilu,
+        _trilu_lower,
+        cann_of=_trilu_type,
+        facts=Facts(along_axes(lambda _node, rank: (rank - 2, rank - 1)), Kind.ELEMENTWISE, Precision.GRAY, parameters=(1,)),
+    ),
+    OpDef("Col2Im", _col2im_infer, _col2im, _col2im_lower, cann="Col2im", facts=movement(_col2im_links, parameters=(1, 2))),
 )

@@ -17,6 +17,8 @@ from ascendsim.ops.activations_recurrent import Activation, activation_steps, ac
 from ascendsim.ops.common import as_float32, computing_type, finish, on_ai_cpu, runs_on_ai_core
 from ascendsim.ops.cube import cube_type
 from ascendsim.opset import InferContext, Layout, OpDef
+from ascendsim.opset.axes import WHOLE, AxisMap, Labels, by_labels
+from ascendsim.opset.facts import Facts, Kind, Precision
 from ascendsim.opset.work import WORKSPACE, CubeWork, LowerContext, NoTask, Ref, SequenceWork, Step, Stream, VectorWork, Work
 
 GATES = {"RNN": 1, "GRU": 3, "LSTM": 4}
@@ -271,7 +273,22 @@ def _lower(node: Node, context: LowerContext) -> Work:
     )
 
 
+def _links(node: Node) -> AxisMap:
+    """Sequences of a batch are independent; every step may need all steps, every hidden value all features."""
+    first = bool(node.attr("layout", 0))
+    states: Labels = ("n", "way", "h") if first else ("way", "n", "h")
+    inputs: dict[int, Labels] = {
+        0: ("n", "t", "x") if first else ("t", "n", "x"),
+        1: ("way", "w", "x"),
+        2: ("way", "w", "r"),
+        3: ("way", "w"),
+    }
+    inputs |= {4: ("n",), 5: ("n", "way", "r") if first else ("way", "n", "r"), 6: ("n", "way", "r") if first else ("way", "n", "r")}
+    inputs |= dict.fromkeys((3, 7), ("way", "w"))
+    return by_labels(node, inputs, {0: ("n", "t", "way", "h") if first else ("t", "way", "n", "h"), 1: states, 2: states}, {"t": WHOLE})
+
+
 OPERATORS = tuple(
-    OpDef(name, _infer, _compute, _lower, Layout.ND, cann)
+    OpDef(name, _infer, _compute, _lower, Layout.ND, cann, facts=Facts(_links, Kind.MATMUL, Precision.WHITE, operands=(1, 2)))
     for name, cann in (("LSTM", "DynamicRNN"), ("GRU", "DynamicGRUV2"), ("RNN", "CommonRNN"))
 )

@@ -30,6 +30,8 @@ from ascendsim.ops.common import (
     walking_shape,
 )
 from ascendsim.opset import InferContext, Layout, OpDef
+from ascendsim.opset.facts import Facts, Kind, OpPattern, Precision, Sign
+from ascendsim.opset.structure import constant_ints, reduction
 from ascendsim.opset.work import LowerContext, NoTask, Ref, Step, Stream, VectorWork, Work
 
 # --------------------------------------------------------------------------------------------------------------- axes
@@ -242,6 +244,20 @@ def _lower(
     return lower
 
 
+def _stated_axes(node: Node, rank: int) -> tuple[int, ...] | None:
+    given = node.input(1)
+    values = None if given is None else constant_ints(given)
+    return None if given is not None and values is None else reduced_axes(node, None if values is None else np.array(values), rank)
+
+
+_FACTS0 = Facts(reduction(_stated_axes), Kind.REDUCTION, Precision.BLACK, pattern=OpPattern.COMM_REDUCE, parameters=(1,))
+_FACTS1 = Facts(reduction(_stated_axes), Kind.REDUCTION, Precision.GRAY, pattern=OpPattern.COMM_REDUCE, parameters=(1,))
+_FACTS2 = Facts(
+    reduction(_stated_axes), Kind.REDUCTION, Precision.BLACK, sign=Sign.NEVER_NEGATIVE, pattern=OpPattern.COMM_REDUCE, parameters=(1,)
+)
+_FACTS3 = Facts(reduction(_stated_axes), Kind.REDUCTION, Precision.BLACK, parameters=(1,))
+
+
 _REDUCTIONS: tuple[OpDef, ...] = (
     OpDef(
         "ReduceSum",
@@ -251,6 +267,7 @@ _REDUCTIONS: tuple[OpDef, ...] = (
         Layout.FOLLOW,
         "ReduceSumD",
         in_blocks=over_positions,
+        facts=_FACTS0,
     ),
     OpDef(
         "ReduceMean",
@@ -260,6 +277,7 @@ _REDUCTIONS: tuple[OpDef, ...] = (
         Layout.FOLLOW,
         "ReduceMeanD",
         in_blocks=over_positions,
+        facts=_FACTS0,
     ),
     OpDef(
         "ReduceMax",
@@ -269,6 +287,7 @@ _REDUCTIONS: tuple[OpDef, ...] = (
         Layout.FOLLOW,
         "ReduceMaxD",
         in_blocks=over_positions,
+        facts=_FACTS1,
     ),
     OpDef(
         "ReduceMin",
@@ -278,14 +297,16 @@ _REDUCTIONS: tuple[OpDef, ...] = (
         Layout.FOLLOW,
         "ReduceMinD",
         in_blocks=over_positions,
+        facts=_FACTS1,
     ),
-    OpDef("ReduceProd", _infer, _reduction(None, _product), _lower((), "vmul", "vmul", ()), cann="ReduceProdD"),
+    OpDef("ReduceProd", _infer, _reduction(None, _product), _lower((), "vmul", "vmul", ()), cann="ReduceProdD", facts=_FACTS0),
     OpDef(
         "ReduceL1",
         _infer,
         _reduction(lambda x, a: fold("SUM_ABS", x, a), lambda x, a: _sum(np.abs(x), a)),
         _lower(("vabs",), "vcadd", "vadd", ()),
         cann="LpNorm",
+        facts=_FACTS2,
     ),
     OpDef(
         "ReduceL2",
@@ -293,6 +314,7 @@ _REDUCTIONS: tuple[OpDef, ...] = (
         _reduction(_root_of_squares, lambda x, a: np.sqrt(_sum(x * x, a))),
         _lower(("vmul",), "vcadd", "vadd", ("vsqrt",)),
         cann="LpNorm",
+        facts=_FACTS2,
     ),
     OpDef(
         "ReduceSumSquare",
@@ -300,14 +322,16 @@ _REDUCTIONS: tuple[OpDef, ...] = (
         _reduction(lambda x, a: fold("SUM_SQUARE", x, a), lambda x, a: _sum(x * x, a)),
         _lower(("vmul",), "vcadd", "vadd", ()),
         cann="SquareSumV1",
+        facts=_FACTS2,
     ),
     OpDef(
         "ReduceLogSum",
         _infer,
         _reduction(lambda x, a: np.log(fold("SUM", as_float32(x), a)), lambda x, a: np.log(_sum(x, a))),
         _lower((), "vcadd", "vadd", ("vln",)),
+        facts=_FACTS3,
     ),
-    OpDef("ReduceLogSumExp", _infer, _reduction(None, _log_sum_exp), _lower(("vexp",), "vcadd", "vadd", ("vln",))),
+    OpDef("ReduceLogSumExp", _infer, _reduction(None, _log_sum_exp), _lower(("vexp",), "vcadd", "vadd", ("vln",)), facts=_FACTS3),
 )
 
 OPERATORS: tuple[OpDef, ...] = tuple(replace(definition, steered_by=(1,)) for definition in _REDUCTIONS)

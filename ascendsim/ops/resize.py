@@ -16,6 +16,9 @@ from ascendsim.core.formats import Format, c0, ceil_div
 from ascendsim.graph.ir import Array, Dim, Node, Tensor
 from ascendsim.ops.common import AI_CORE_TYPES, as_float32, computing_type, converted, finish, normalise_axis, on_ai_cpu
 from ascendsim.opset import InferContext, Layout, OpDef
+from ascendsim.opset.axes import shape_of
+from ascendsim.opset.facts import movement
+from ascendsim.opset.structure import along_axes
 from ascendsim.opset.work import Copy, LowerContext, MoveWork, NoTask, Ref, ScalarWork, Step, Stream, VectorWork, Work
 
 _TRANSFORMS = ("half_pixel", "half_pixel_symmetric", "pytorch_half_pixel", "align_corners", "asymmetric", "tf_crop_and_resize")
@@ -297,4 +300,28 @@ def _cann(node: Node) -> str:
     return {"nearest": "ResizeNearestNeighborV2", "linear": "ResizeBilinearV2"}.get(str(node.attr("mode", "nearest")), "Resize")
 
 
-OPERATORS = (OpDef("Resize", _infer, _compute, _lower, Layout.FEATURE, cann="Resize", cann_of=_cann),)
+def _resized_axes(node: Node, rank: int) -> tuple[int, ...] | None:
+    """All axes but those with a scale of exactly 1; a crop may move any of them."""
+    order = [int(axis) % rank for axis in node.attr("axes", ()) or range(rank)]
+    shape, result, scales = shape_of(node, 0), node.output.shape, node.input(2)
+    if node.attr("coordinate_transformation_mode", "half_pixel") == "tf_crop_and_resize" or shape is None or result is None:
+        return None
+    if scales is not None and scales.constant is not None and scales.constant.available and scales.elements:
+        factors = scales.constant.array().reshape(-1)
+        return tuple([axis for axis, factor in zip(order, factors, strict=False) if factor != 1])
+    kept = node.attr("keep_aspect_ratio_policy", "stretch") == "stretch"
+    return tuple([axis for axis in order if not kept or not isinstance(shape[axis], int) or shape[axis] != result[axis]])
+
+
+OPERATORS = (
+    OpDef(
+        "Resize",
+        _infer,
+        _compute,
+        _lower,
+        Layout.FEATURE,
+        cann="Resize",
+        cann_of=_cann,
+        facts=movement(along_axes(_resized_axes), parameters=(1, 2, 3), shape_port=3),
+    ),
+)

@@ -11,6 +11,8 @@ from ascendsim.core.errors import GraphError
 from ascendsim.graph.ir import Array, Node
 from ascendsim.ops.common import as_float32, elementwise_work, finish
 from ascendsim.opset import InferContext, OpDef
+from ascendsim.opset.axes import NOTHING_SAID, WHOLE, AxisMap, by_labels, rank_of
+from ascendsim.opset.facts import Facts, Kind, Precision
 from ascendsim.opset.work import LowerContext, Ref, Stream, VectorWork, Work
 
 Wanted = Sequence["np.dtype[Any]"]
@@ -64,4 +66,17 @@ def _lower(node: Node, ctx: LowerContext) -> Work:
     return VectorWork(work.rows, work.cols, work.steps, (Stream(Ref.of(node.required(0))), *small), work.outputs)
 
 
-OPERATORS: tuple[OpDef, ...] = (OpDef("RotaryEmbedding", _infer, _compute, _lower, cann="RotaryMul"),)
+def _links(node: Node) -> AxisMap:
+    """Positions are turned one by one, each as a whole."""
+    rank = rank_of(node, 0)
+    if rank not in (3, 4):
+        return NOTHING_SAID
+    data = ("n", "head", "t", "size") if rank == 4 else ("n", "t", "size")
+    turned = by_labels(node, {0: data}, {0: data}, {"size": WHOLE})
+    caches = ("n", "t", "angle") if rank_of(node, 1) == 3 else ("position", "angle")
+    return AxisMap({**by_labels(node, {1: caches, 2: caches, 3: ("n", "t")}, {0: data}).links, **turned.links})
+
+
+OPERATORS: tuple[OpDef, ...] = (
+    OpDef("RotaryEmbedding", _infer, _compute, _lower, cann="RotaryMul", facts=Facts(_links, Kind.ELEMENTWISE, Precision.GRAY)),
+)

@@ -16,6 +16,9 @@ from ascendsim.ops.dims import need_shape, wrapped_axis
 from ascendsim.ops.indexing import wrapped_indices
 from ascendsim.ops.windows import spatial_ints
 from ascendsim.opset import InferContext, OpDef
+from ascendsim.opset.axes import CHOSEN, NOTHING_SAID, AxisMap, Label, by_labels, rank_of
+from ascendsim.opset.facts import OpPattern, movement
+from ascendsim.opset.structure import elementwise, opaque
 from ascendsim.opset.work import Copy, LowerContext, MoveWork, NoTask, Ref, ScalarWork, SequenceWork, Work
 
 Wanted = Sequence["np.dtype[Any]"]
@@ -207,9 +210,45 @@ def _max_unpool_lower(node: Node, _ctx: LowerContext) -> Work:
     return ScalarWork(max(1, math.prod(data.shape)), SCALAR_CYCLES_PER_INDEX, (data, indices), (target,))
 
 
+def _element_links(node: Node) -> AxisMap:
+    """Updates land in their own slices along all axes but one, along which indices say where."""
+    rank = rank_of(node, 0)
+    if not rank:
+        return NOTHING_SAID
+    labels: list[Label] = list(range(rank))
+    labels[int(node.attr("axis", 0)) % rank] = "picked"
+    return by_labels(node, {0: range(rank), 1: labels, 2: labels}, {0: range(rank)}, {"picked": CHOSEN})
+
+
+def _tensor_links(node: Node) -> AxisMap:
+    rank = rank_of(node, 0)
+    if not rank:
+        return NOTHING_SAID
+    labels: list[Label] = list(range(rank))
+    labels[int(node.attr("axis", -2)) % rank] = "picked"
+    return by_labels(node, {0: range(rank), 1: labels, 2: (0,)}, {0: range(rank)}, {"picked": CHOSEN})
+
+
+def _pattern(node: Node) -> OpPattern:
+    return OpPattern.SEGMENT if _reduction(node) == "add" else OpPattern.OPAQUE
+
+
 OPERATORS: tuple[OpDef, ...] = (
-    OpDef("ScatterElements", _scatter_elements_infer, _scatter_elements, _scatter_elements_lower),
-    OpDef("ScatterND", _scatter_nd_infer, _scatter_nd, _scatter_nd_lower, cann="ScatterNdUpdate"),
-    OpDef("TensorScatter", _tensor_scatter_infer, _tensor_scatter, _tensor_scatter_lower),
-    OpDef("MaxUnpool", _max_unpool_infer, _max_unpool, _max_unpool_lower),
+    OpDef(
+        "ScatterElements",
+        _scatter_elements_infer,
+        _scatter_elements,
+        _scatter_elements_lower,
+        facts=movement(_element_links, pattern=_pattern),
+    ),
+    OpDef(
+        "ScatterND",
+        _scatter_nd_infer,
+        _scatter_nd,
+        _scatter_nd_lower,
+        cann="ScatterNdUpdate",
+        facts=movement(elementwise(0), pattern=_pattern),
+    ),
+    OpDef("TensorScatter", _tensor_scatter_infer, _tensor_scatter, _tensor_scatter_lower, facts=movement(_tensor_links)),
+    OpDef("MaxUnpool", _max_unpool_infer, _max_unpool, _max_unpool_lower, facts=movement(opaque())),
 )

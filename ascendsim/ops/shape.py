@@ -18,6 +18,9 @@ from ascendsim.ops.bursts import filling, moving
 from ascendsim.ops.common import as_float32, finish
 from ascendsim.ops.dims import known_ints, product, ratio, unknown_shape, vector_length, wrapped_axes
 from ascendsim.opset import InferContext, Layout, OpDef
+from ascendsim.opset.axes import NOTHING_SAID, AxisMap
+from ascendsim.opset.facts import Facts, Kind, OpPattern, Precision, movement
+from ascendsim.opset.structure import constant_ints, elementwise, regrouping, unread
 from ascendsim.opset.work import Copy, LowerContext, MoveWork, NoTask, Ref, Work
 
 Wanted = Sequence["np.dtype[Any]"]
@@ -220,13 +223,30 @@ def _constant_result(_node: Node, _ctx: LowerContext) -> NoTask:
     return NoTask()  # shapes are static when a graph is lowered
 
 
+def _dropout_links(node: Node) -> AxisMap:
+    """Element by element in inference; in training what is dropped depends on the place."""
+    training = node.input(2)
+    values = None if training is None else constant_ints(training)
+    return elementwise(0)(node) if training is None or (values is not None and not any(values)) else NOTHING_SAID
+
+
+_FACTS0 = movement(regrouping(), parameters=(1,))
+
 OPERATORS: tuple[OpDef, ...] = (
-    OpDef("Reshape", _reshape_infer, _reshape, _alias),
-    OpDef("Flatten", _flatten_infer, _flatten, _alias),
-    OpDef("Squeeze", _squeeze_infer, _squeeze, _alias),
-    OpDef("Unsqueeze", _unsqueeze_infer, _unsqueeze, _alias),
-    OpDef("Identity", _identity_infer, _identity, _alias, Layout.FOLLOW),
-    OpDef("Dropout", _dropout_infer, _dropout, _dropout_lower, Layout.FOLLOW, foldable=False),
-    OpDef("Shape", _shape_infer, _shape, _constant_result),
-    OpDef("Size", _size_infer, _size, _constant_result),
+    OpDef("Reshape", _reshape_infer, _reshape, _alias, facts=movement(regrouping(), parameters=(1,), shape_port=1)),
+    OpDef("Flatten", _flatten_infer, _flatten, _alias, facts=movement(regrouping())),
+    OpDef("Squeeze", _squeeze_infer, _squeeze, _alias, facts=_FACTS0),
+    OpDef("Unsqueeze", _unsqueeze_infer, _unsqueeze, _alias, facts=_FACTS0),
+    OpDef("Identity", _identity_infer, _identity, _alias, Layout.FOLLOW, facts=movement(elementwise(), pattern=OpPattern.OPAQUE)),
+    OpDef(
+        "Dropout",
+        _dropout_infer,
+        _dropout,
+        _dropout_lower,
+        Layout.FOLLOW,
+        foldable=False,
+        facts=Facts(_dropout_links, Kind.ELEMENTWISE, Precision.GRAY, pattern=OpPattern.OPAQUE, parameters=(1, 2)),
+    ),
+    OpDef("Shape", _shape_infer, _shape, _constant_result, facts=movement(unread())),
+    OpDef("Size", _size_infer, _size, _constant_result, facts=movement(unread())),
 )

@@ -15,6 +15,9 @@ from ascendsim.ops.common import as_float32, finish, on_ai_cpu
 from ascendsim.ops.dims import known_ints, unknown_shape, wrapped_axis
 from ascendsim.ops.generators import dtype_attribute
 from ascendsim.opset import InferContext, OpDef
+from ascendsim.opset.axes import NOTHING_SAID, AxisMap, by_labels, rank_of
+from ascendsim.opset.facts import Facts, Kind, Precision
+from ascendsim.opset.structure import along_axes, constant_ints, opaque
 from ascendsim.opset.work import LowerContext, Ref, Work
 
 Wanted = Sequence["np.dtype[Any]"]
@@ -166,9 +169,26 @@ def _det_lower(node: Node, _ctx: LowerContext) -> Work:
     return on_ai_cpu(node, 2 / 3 * node.required(0).static_shape[-1])  # LU: 2/3 n^3 operations for n^2 elements
 
 
+def _transformed_axes(node: Node, rank: int) -> tuple[int, ...] | None:
+    """The transformed axis, and the last one, which holds real and imaginary parts."""
+    given = constant_ints(node.input(2))
+    axis = -2 if node.input(2) is None else None if given is None else given[0]
+    return None if axis is None or not rank else (axis % rank, rank - 1)
+
+
+def _stft_links(node: Node) -> AxisMap:
+    rank = rank_of(node, 0) or 0
+    return by_labels(node, {0: ("n", "t", "parts")[:rank], 2: ("w",)}, {0: ("n", "frame", "bin", "complex")})
+
+
+def _det_links(node: Node) -> AxisMap:
+    rank = rank_of(node, 0)
+    return NOTHING_SAID if rank is None else by_labels(node, {0: (*range(rank - 2), "row", "column")}, {0: range(rank - 2)})
+
+
 OPERATORS: tuple[OpDef, ...] = (
-    OpDef("DFT", _dft_infer, _dft, _fft_lower),
-    OpDef("STFT", _stft_infer, _stft, _fft_lower),
-    OpDef("MelWeightMatrix", _mel_infer, _mel, _mel_lower),
-    OpDef("Det", _det_infer, _det, _det_lower, cann="MatrixDeterminant"),
+    OpDef("DFT", _dft_infer, _dft, _fft_lower, facts=Facts(along_axes(_transformed_axes), Kind.OTHER, Precision.GRAY, parameters=(1, 2))),
+    OpDef("STFT", _stft_infer, _stft, _fft_lower, facts=Facts(_stft_links, Kind.OTHER, Precision.GRAY, parameters=(1, 3))),
+    OpDef("MelWeightMatrix", _mel_infer, _mel, _mel_lower, facts=Facts(opaque(), Kind.OTHER, Precision.GRAY, parameters=(0, 1, 2, 3, 4))),
+    OpDef("Det", _det_infer, _det, _det_lower, cann="MatrixDeterminant", facts=Facts(_det_links, Kind.OTHER, Precision.GRAY)),
 )

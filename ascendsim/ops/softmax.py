@@ -22,6 +22,8 @@ from ascendsim.ops.common import (
     with_numpy,
 )
 from ascendsim.opset import InferContext, Layout, OpDef
+from ascendsim.opset.facts import Facts, Kind, Precision, Sign
+from ascendsim.opset.structure import along
 from ascendsim.opset.work import LowerContext, NoTask, Ref, Step, Stream, VectorWork, Work
 
 
@@ -157,7 +159,27 @@ def _hardmax_lower(node: Node, context: LowerContext) -> Work:
 
 
 OPERATORS: tuple[OpDef, ...] = (
-    OpDef("Softmax", _infer, _softmax(logarithm=False), _softmax_lower, Layout.FOLLOW, "SoftmaxV2", in_blocks=_softmax_in_blocks),
-    OpDef("LogSoftmax", _infer, _softmax(logarithm=True), _log_softmax_lower, Layout.FOLLOW, "LogSoftmaxV2", in_blocks=rows_in_blocks),
-    OpDef("Hardmax", _infer, with_numpy(_hardmax), _hardmax_lower, Layout.ND, "HardMax"),
+    OpDef(
+        "Softmax",
+        _infer,
+        _softmax(logarithm=False),
+        _softmax_lower,
+        Layout.FOLLOW,
+        "SoftmaxV2",
+        in_blocks=_softmax_in_blocks,
+        facts=Facts(along(), Kind.REDUCTION, Precision.BLACK, sign=Sign.POSITIVE),
+    ),
+    OpDef(
+        "LogSoftmax",
+        _infer,
+        _softmax(logarithm=True),
+        _log_softmax_lower,
+        Layout.FOLLOW,
+        "LogSoftmaxV2",
+        in_blocks=rows_in_blocks,
+        facts=Facts(along(), Kind.REDUCTION, Precision.BLACK),
+    ),
+    OpDef(
+        "Hardmax", _infer, with_numpy(_hardmax), _hardmax_lower, Layout.ND, "HardMax", facts=Facts(along(), Kind.REDUCTION, Precision.GRAY)
+    ),
 )

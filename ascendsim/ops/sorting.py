@@ -18,6 +18,8 @@ from ascendsim.ops.common import as_float32, on_ai_cpu
 from ascendsim.ops.dims import known_ints, unknown_shape, wrapped_axis
 from ascendsim.opset import InferContext, OpDef
 from ascendsim.opset.definition import Compute, Lower
+from ascendsim.opset.facts import Facts, Kind, Precision
+from ascendsim.opset.structure import along, opaque, reduction
 from ascendsim.opset.work import LowerContext, NoTask, Ref, Step, Stream, VectorWork, Work
 
 Wanted = Sequence["np.dtype[Any]"]
@@ -178,10 +180,17 @@ def _scan_on_ai_cpu(node: Node, _ctx: LowerContext) -> Work:
     return on_ai_cpu(node, 2)
 
 
+def _arg_axis(node: Node, rank: int) -> tuple[int, ...]:
+    return (int(node.attr("axis", 0)) % rank,) if rank else ()
+
+
+_FACTS0 = Facts(reduction(_arg_axis), Kind.REDUCTION, Precision.GRAY)
+_FACTS1 = Facts(opaque(), Kind.OTHER, Precision.GRAY)
+
 OPERATORS: tuple[OpDef, ...] = (
-    OpDef("TopK", _topk_infer, _topk, _topk_lower, cann="TopKD"),
-    OpDef("ArgMax", _arg_infer, _arg_compute(np.argmax), _arg_lower("vcmax", "vcmpv_gt"), cann="ArgMaxD"),
-    OpDef("ArgMin", _arg_infer, _arg_compute(np.argmin), _arg_lower("vcmin", "vcmpv_lt"), cann="ArgMinD"),
-    OpDef("NonZero", _nonzero_infer, _nonzero, _scan_on_ai_cpu),
-    OpDef("Unique", _unique_infer, _unique, _sorting_on_ai_cpu),
+    OpDef("TopK", _topk_infer, _topk, _topk_lower, cann="TopKD", facts=Facts(along(), Kind.REDUCTION, Precision.GRAY, parameters=(1,))),
+    OpDef("ArgMax", _arg_infer, _arg_compute(np.argmax), _arg_lower("vcmax", "vcmpv_gt"), cann="ArgMaxD", facts=_FACTS0),
+    OpDef("ArgMin", _arg_infer, _arg_compute(np.argmin), _arg_lower("vcmin", "vcmpv_lt"), cann="ArgMinD", facts=_FACTS0),
+    OpDef("NonZero", _nonzero_infer, _nonzero, _scan_on_ai_cpu, facts=_FACTS1),
+    OpDef("Unique", _unique_infer, _unique, _sorting_on_ai_cpu, facts=_FACTS1),
 )

@@ -19,6 +19,8 @@ from ascendsim.core.errors import CompileError, GraphError
 from ascendsim.graph.ir import Node
 from ascendsim.ops.control_flow_shapes import merge_shapes
 from ascendsim.opset import InferContext, OpDef
+from ascendsim.opset.facts import Facts, Kind, Precision
+from ascendsim.opset.structure import opaque
 from ascendsim.opset.work import LowerContext, Work
 
 DOMAIN = "ascend"
@@ -54,7 +56,9 @@ def _no_work(node: Node, _ctx: LowerContext) -> Work:
     raise CompileError(f"node {node.name!r} ({node.op_type})", WHY, remedy=REMEDY)
 
 
+_FACTS = Facts(opaque(), Kind.OTHER, Precision.GRAY)
+
 OPERATORS: tuple[OpDef, ...] = (
-    OpDef("Switch", _switch_infer, _no_values, _no_work, domain=DOMAIN, foldable=False),
-    OpDef("Merge", _merge_infer, _no_values, _no_work, domain=DOMAIN, foldable=False),
+    OpDef("Switch", _switch_infer, _no_values, _no_work, domain=DOMAIN, foldable=False, facts=_FACTS),
+    OpDef("Merge", _merge_infer, _no_values, _no_work, domain=DOMAIN, foldable=False, facts=_FACTS),
 )

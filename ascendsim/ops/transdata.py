@@ -17,6 +17,8 @@ from ascendsim.core.formats import BLOCK_BYTES, FRACTAL_ROWS, Format, align, c0,
 from ascendsim.graph.ir import Array, Node
 from ascendsim.ops.bursts import transpose_bursts, transposing
 from ascendsim.opset import InferContext, OpDef
+from ascendsim.opset.facts import OpPattern, movement
+from ascendsim.opset.structure import elementwise
 from ascendsim.opset.work import Copy, LowerContext, MoveWork, NoTask, Ref, Step, Work
 
 Wanted = Sequence["np.dtype[Any]"]
@@ -109,4 +111,6 @@ def _lower(node: Node, ctx: LowerContext) -> Work:
     return MoveWork((copy,), steps)
 
 
-OPERATORS: tuple[OpDef, ...] = (OpDef("TransData", _infer, _compute, _lower, domain="ascend"),)
+OPERATORS: tuple[OpDef, ...] = (
+    OpDef("TransData", _infer, _compute, _lower, domain="ascend", facts=movement(elementwise(), pattern=OpPattern.TRANSDATA)),
+)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ascendsim.core.formats import ceil_div
 from ascendsim.graph.ir import Array, Dim, Node, Shape
+from ascendsim.opset.axes import Link, Relation
 from ascendsim.opset.definition import InferContext
 
 if TYPE_CHECKING:
@@ -125,3 +127,8 @@ def as_volume(array: Array, leading: int) -> Array:
 def taps(axes: tuple[Axis, ...]) -> int:
     """Input positions under one window."""
     return math.prod(axis.kernel for axis in axes)
+
+
+def window_links(axes: Sequence[Axis]) -> tuple[Link, ...]:
+    """How positions of a result hang together with those of the input."""
+    return tuple([Link(Relation.WINDOW, None, stride=axis.stride, before=axis.before, reach=axis.span) for axis in axes])

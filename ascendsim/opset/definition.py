@@ -7,7 +7,7 @@ newest ONNX opset; chip-side helpers (TransData ...) have domain "ascend".
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
@@ -17,6 +17,7 @@ from ascendsim.core.dtypes import DType
 from ascendsim.core.errors import GraphError, UnsupportedOperatorError
 from ascendsim.core.formats import Format
 from ascendsim.graph.ir import Array, Graph, Node, Shape, Tensor
+from ascendsim.opset.facts import Facts
 from ascendsim.opset.work import LowerContext, Work
 
 
@@ -112,6 +113,7 @@ class OpDef:
         compute_body: For operators that are made of a subgraph: (node, input arrays, NumPy type of any tensor in this run) ->
             output arrays. The runtime takes it instead of `compute`, since a body's inner types depend on the run.
         infers_bodies: Whether `infer` has the node's subgraphs inferred itself (control flow: their input types come from the node).
+        facts: What other layers ask about it: how axes hang together, kind, precision; every operator says it.
         in_place: Whether an output may take the address of an input that nobody needs any more and that has its shape, format and width:
             element i of the result is made from element i of that input.
         steered_by: Input ports whose values it cannot be lowered without (the axes of a reduction). While one of them is unknown, so are
@@ -134,6 +136,7 @@ class OpDef:
     in_place: bool = False
     steered_by: tuple[int, ...] = ()
     most_inputs: int | None = None
+    facts: Facts = field(kw_only=True)
 
     @property
     def key(self) -> tuple[str, str]:

@@ -1,0 +1,115 @@
+"""What an operator says of itself besides shapes, values, work and axes: small facts that other layers ask for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+
+from ascendsim.graph.ir import Node
+from ascendsim.opset.axes import AxesRule
+
+
+class Kind(Enum):
+    """What an operator is for, for colours and groups in reports."""
+
+    CONVOLUTION = "Convolution"
+    MATMUL = "Matrix product"
+    ELEMENTWISE = "Elementwise"
+    REDUCTION = "Normalisation, pooling, reduction"
+    MOVEMENT = "Data movement"
+    OTHER = "Other"
+
+
+class Precision(Enum):
+    """Which of CANN's lists for mixed precision an operator is on (ATC documentation of --modify_mixlist).
+
+    WHITE operators gain by float16 and bear it: products on the Cube. BLACK operators lose by it: sums, exponentials, normalisations.
+    GRAY operators follow what they are given. SUMS are black, and give float32 whatever they take, since sums over a batch leave float16.
+    """
+
+    WHITE = "white"
+    BLACK = "black"
+    GRAY = "gray"
+    SUMS = "sums"
+
+    @property
+    def sensitive(self) -> bool:
+        return self in (Precision.BLACK, Precision.SUMS)
+
+
+class Sign(Enum):
+    """What is known of the sign of an operator's results."""
+
+    ANY = "any"
+    NEVER_NEGATIVE = "never negative"
+    POSITIVE = "positive"
+
+
+class OpPattern(Enum):
+    """FE's classes of operators for UB fusion; the value is CANN's spelling."""
+
+    ELEMWISE = "ElemWise"
+    BROADCAST = "Broadcast"
+    COMM_REDUCE = "CommReduce"
+    SEGMENT = "Segment"
+    CONVOLUTION = "Convolution"
+    DEPTHWISE = "DepthwiseConvolution"
+    CONV3D = "Conv3d"
+    CONV_BACKPROP = "Conv2d_backprop_input"
+    MATMUL = "Matmul"
+    GEMM = "GEMM"
+    BATCH_MATMUL = "BatchMatmul"
+    BN_UPDATE = "bn_update"
+    BN_REDUCE = "bn_reduce"
+    DEQUANT = "dequant"
+    QUANT = "quant"
+    REQUANT = "requant"
+    POOL2D = "Pool2d"
+    MAX_POOL = "MaxPool"
+    STRIDED_READ = "strided_read"
+    STRIDED_WRITE = "strided_write"
+    CONFUSION_TRANSPOSE = "confusiontranspose"
+    FIXPIPE = "fixpipe"
+    AIPP = "aipp"
+    TRANSDATA = "TransData"
+    OPAQUE = "Opaque"
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What other layers ask about an operator.
+
+    Attributes:
+        axes: How its outputs' axes come from its inputs'; see `opset.axes` and the families in `opset.structure`.
+        kind: What it is for.
+        precision: CANN's list for mixed precision.
+        pattern: Its class in UB fusion where CANN names one (a function of the node where that depends on it); None = by its axes, see
+            `opset.patterns`.
+        sign: Of its results.
+        parameters: Ports of inputs that steer it and are read as numbers, not as data.
+        operands: Ports of matrices and filters that the Cube takes.
+        shape_port: Port of the input that holds the shape of the result, if there is one.
+        makes_maps: Whether it makes feature maps in blocked format out of something else.
+    """
+
+    axes: AxesRule
+    kind: Kind
+    precision: Precision
+    pattern: OpPattern | Callable[[Node], OpPattern] | None = None
+    sign: Sign = Sign.ANY
+    parameters: tuple[int, ...] = ()
+    operands: tuple[int, ...] = ()
+    shape_port: int | None = None
+    makes_maps: bool = False
+
+
+def movement(
+    axes: AxesRule,
+    pattern: OpPattern | Callable[[Node], OpPattern] | None = None,
+    parameters: tuple[int, ...] = (),
+    shape_port: int | None = None,
+    makes_maps: bool = False,
+) -> Facts:
+    """Facts of an operator that only moves data, whatever their type."""
+    return Facts(axes, Kind.MOVEMENT, Precision.GRAY, pattern, parameters=parameters, shape_port=shape_port, makes_maps=makes_maps)

@@ -1,0 +1,42 @@
+"""What operators say of their axes holds for their values: on every node of the ONNX backend cases, and on cases of our own operators."""
+
+from __future__ import annotations
+
+import warnings
+
+import pytest
+
+from ascendsim.core.errors import AscendSimError
+from ascendsim.frontends.onnx import load_onnx
+from ascendsim.ops import default_opset
+from tests.support.axes_law import broken_links
+from tests.support.node_suite import _array, all_cases
+
+OPSET = default_opset()
+
+
+def broken_in(case):
+    try:
+        graph = load_onnx(case.model, opset=OPSET)
+    except AscendSimError:
+        return
+    for given, _ in (case.data_sets or ())[:1]:
+        names = [value.name for value in case.model.graph.input]
+        values = dict(zip(names, [_array(item) for item in given], strict=False))
+        values |= {tensor.name: tensor.constant.array() for tensor in graph.constants if tensor.constant.available}
+        for node in graph.topological():
+            arrays = [None if tensor is None else values.get(tensor.name) for tensor in node.inputs]
+            if node.subgraphs or any(t is not None and a is None for t, a in zip(node.inputs, arrays, strict=True)):
+                return
+            yield from broken_links(node.op_type, arrays, len(node.outputs), node.domain, **node.attributes)
+            wanted = [tensor.origin_dtype.numpy for tensor in node.outputs]
+            results = OPSET.get(node).compute(node, arrays, wanted)
+            values |= {tensor.name: array for tensor, array in zip(node.outputs, results, strict=True)}
+
+
+@pytest.mark.parametrize("part", range(8))
+def test_changes_stay_where_the_map_says(part):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        problems = [f"{case.name}: {text}" for case in all_cases()[part::8] for text in broken_in(case)]
+    assert not problems, "\n".join(problems[:20])
