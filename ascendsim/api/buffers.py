@@ -140,7 +140,7 @@ class L2Fusion:
         return program if plan is None else with_placement(program, plan)
 
     def _cut(self, graph: Graph, program: Program, capacity: int) -> tuple[SplitBlock, ...]:
-        axis = find_batch(graph)
+        axis = find_batch(graph, self.opset)
         if axis.batch < 2 or _all_fit(program, capacity):
             return ()
         programs = {axis.batch: program, **self._smaller(graph, axis)}

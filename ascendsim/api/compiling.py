@@ -233,7 +233,7 @@ def compile(
     engine.finish(device)
     if composites is not None:
         composites.mark(device)
-    precision = ApplyPrecision(precision_mode, frozenset(spec.cube.cycles_per_block), result_types)
+    precision = ApplyPrecision(opset, precision_mode, frozenset(spec.cube.cycles_per_block), result_types)
     PassManager((precision, AssignFormats(opset, spec, int(chosen["format_reach"]))), check="last").run(device)
     settings.fuse(device, spec, opset, report, second_round=True)
     lowering = LowerOptions(aicpu_types=aicpu_types(spec.short_name), flags=chosen, chain=chain_work, tilings=tilings_of(spec, chosen))

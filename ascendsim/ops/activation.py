@@ -143,6 +143,12 @@ def _clip_lower(node: Node, context: LowerContext) -> Work:
     return elementwise_work(node, context, [op for index, op in ((1, "vmaxs"), (2, "vmins")) if node.input(index) is not None] or ["vadds"])
 
 
+def _clipped_sign(node: Node) -> Sign:
+    low = node.input(1)
+    known = low is not None and low.constant is not None and low.constant.available
+    return Sign.NEVER_NEGATIVE if known and low is not None and low.constant is not None and low.constant.array().min() >= 0 else Sign.ANY
+
+
 def _prelu(node: Node, inputs: Sequence[Any], wanted: Sequence[np.dtype[Any]]) -> Sequence[Any]:
     from ascendsim_kernels.pairwise import Binary, binary
 
@@ -191,7 +197,7 @@ OPERATORS: tuple[OpDef, ...] = (
         Layout.FOLLOW,
         "ClipByValue",
         in_place=True,
-        facts=Facts(elementwise(0), Kind.ELEMENTWISE, Precision.GRAY, parameters=(1, 2)),
+        facts=Facts(elementwise(0), Kind.ELEMENTWISE, Precision.GRAY, sign=_clipped_sign, parameters=(1, 2)),
     ),
     OpDef(
         "Sigmoid",
@@ -207,6 +213,7 @@ OPERATORS: tuple[OpDef, ...] = (
         "HardSigmoid",
         by_kernel("HARD_SIGMOID", _hard_sigmoid, lambda n: (_number(n, "alpha", 0.2), _number(n, "beta", 0.5))),
         ["vmuls", "vadds", "vmaxs", "vmins"],
+        facts=_RECTIFIED,
     ),
     _make(
         "HardSwish",

@@ -12,7 +12,7 @@ from ascendsim.core.dtypes import DType
 from ascendsim.graph.ir import Array, Node, Tensor
 from ascendsim.ops.common import AI_CORE_TYPES, as_float32, finish, on_ai_cpu, walking_shape
 from ascendsim.opset import InferContext, Layout, OpDef
-from ascendsim.opset.facts import movement
+from ascendsim.opset.facts import Facts, Kind, Precision, movement
 from ascendsim.opset.structure import elementwise, opaque
 from ascendsim.opset.work import Copy, LowerContext, MoveWork, NoTask, Ref, Step, Stream, VectorWork, Work
 
@@ -107,5 +107,7 @@ def _bit_cast_lower(node: Node, _context: LowerContext) -> Work:
 OPERATORS: tuple[OpDef, ...] = (
     OpDef("Cast", _cast_infer, _cast, _cast_lower, Layout.FOLLOW, facts=movement(elementwise())),
     OpDef("CastLike", _cast_like_infer, _cast, _cast_lower, Layout.FOLLOW, "Cast", facts=movement(elementwise(0))),
-    OpDef("BitCast", _bit_cast_infer, _bit_cast, _bit_cast_lower, Layout.ND, "Bitcast", facts=movement(opaque())),
+    OpDef(
+        "BitCast", _bit_cast_infer, _bit_cast, _bit_cast_lower, Layout.ND, "Bitcast", facts=Facts(opaque(), Kind.MOVEMENT, Precision.BITS)
+    ),
 )

@@ -24,7 +24,7 @@ from ascendsim.ops.dims import may_equal
 from ascendsim.ops.matmul import cube_runs
 from ascendsim.opset import InferContext, Layout, OpDef
 from ascendsim.opset.facts import Facts, Kind, Precision, movement
-from ascendsim.opset.structure import ELEMENTWISE, elementwise, product
+from ascendsim.opset.structure import PARTIAL, elementwise, product
 from ascendsim.opset.work import Copy, CubeWork, LowerContext, MoveWork, NoTask, Ref, Work
 
 DOMAIN = "ascend"
@@ -162,7 +162,7 @@ def _assign_lower(node: Node, _context: LowerContext) -> Work:
 
 
 OPERATORS: tuple[OpDef, ...] = (
-    OpDef("Rsqrt", same_as(), with_numpy(_rsqrt), elementwise_lower(["vrsqrt"]), Layout.FOLLOW, domain=DOMAIN, facts=ELEMENTWISE),
+    OpDef("Rsqrt", same_as(), with_numpy(_rsqrt), elementwise_lower(["vrsqrt"]), Layout.FOLLOW, domain=DOMAIN, facts=PARTIAL),
     OpDef("Assign", _assign_infer, _assign, _assign_lower, Layout.ND, domain=DOMAIN, foldable=False, facts=movement(elementwise())),
     OpDef(
         "CompositeMatMul",

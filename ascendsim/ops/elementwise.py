@@ -28,7 +28,7 @@ from ascendsim.ops.common import (
 from ascendsim.opset import Layout, OpDef
 from ascendsim.opset.definition import Compute
 from ascendsim.opset.facts import Facts, Kind, Precision, Sign
-from ascendsim.opset.structure import ELEMENTWISE, SENSITIVE, elementwise
+from ascendsim.opset.structure import ELEMENTWISE, PARTIAL, SENSITIVE, SENSITIVE_PARTIAL, elementwise
 from ascendsim.opset.work import LowerContext, NoTask, Ref, Work
 
 Parameters = Callable[[Node], tuple[float, ...]]
@@ -220,7 +220,9 @@ ERF_STEPS: tuple[StepSpec, ...] = ("vmins", "vmaxs", "vmuls", ("vmul", 12), ("va
 _SIGN_STEPS: tuple[StepSpec, ...] = (("vmuls", 2), "vabs", ("vadds", 2), "vdiv", ("vconv", 2))
 
 
-def _binary(name: str, kernel: str, function: Callable[[Array, Array], Array], step: str, cann: str = "") -> OpDef:
+def _binary(
+    name: str, kernel: str, function: Callable[[Array, Array], Array], step: str, cann: str = "", facts: Facts = ELEMENTWISE
+) -> OpDef:
     return OpDef(
         name,
         infer_broadcast(),
@@ -249,11 +251,15 @@ def _kernel(
     return _function(name, by_kernel(kernel, lambda _node, x: function(x), numbers), steps, wide, facts)
 
 
+_MAGNITUDE = Facts(elementwise(), Kind.ELEMENTWISE, Precision.GRAY, sign=Sign.NEVER_NEGATIVE)
+_ROOT = Facts(elementwise(), Kind.ELEMENTWISE, Precision.BLACK, sign=Sign.NEVER_NEGATIVE, finite=False)
+_POWER = Facts(elementwise(), Kind.ELEMENTWISE, Precision.BLACK, sign=Sign.POSITIVE, finite=False)
+
 OPERATORS: tuple[OpDef, ...] = (
     _binary("Add", "ADD", np.add, "vadd"),
     _binary("Sub", "SUB", np.subtract, "vsub"),
     _binary("Mul", "MUL", np.multiply, "vmul"),
-    _binary("Div", "DIV", _divide, "vdiv", "RealDiv"),
+    _binary("Div", "DIV", _divide, "vdiv", "RealDiv", PARTIAL),
     OpDef(
         "Max",
         infer_broadcast(),
@@ -301,7 +307,7 @@ OPERATORS: tuple[OpDef, ...] = (
         _pow_lower,
         Layout.FOLLOW,
         in_place=True,
-        facts=SENSITIVE,
+        facts=SENSITIVE_PARTIAL,
     ),
     OpDef(
         "Mod",
@@ -311,14 +317,27 @@ OPERATORS: tuple[OpDef, ...] = (
         Layout.FOLLOW,
         "FloorMod",
         in_place=True,
-        facts=ELEMENTWISE,
+        facts=PARTIAL,
     ),
-    _kernel("Abs", "ABS", np.abs, ["vabs"], facts=Facts(elementwise(), Kind.ELEMENTWISE, Precision.GRAY, sign=Sign.NEVER_NEGATIVE)),
+    _kernel("Abs", "ABS", np.abs, ["vabs"], facts=_MAGNITUDE),
     _kernel("Neg", "LINEAR", np.negative, ["vmuls"], (-1, -0.0)),
-    _kernel("Sqrt", "SQRT", np.sqrt, ["vsqrt"], facts=Facts(elementwise(), Kind.ELEMENTWISE, Precision.BLACK, sign=Sign.NEVER_NEGATIVE)),
-    _kernel("Reciprocal", "RECIPROCAL", np.reciprocal, ["vrec"], facts=SENSITIVE),
-    _kernel("Exp", "EXP", np.exp, ["vexp"], wide=True, facts=Facts(elementwise(), Kind.ELEMENTWISE, Precision.BLACK, sign=Sign.POSITIVE)),
-    _function("Log", numpy_unary(np.log), ["vln"], wide=True, facts=SENSITIVE),
+    _kernel(
+        "Sqrt",
+        "SQRT",
+        np.sqrt,
+        ["vsqrt"],
+        facts=_ROOT,
+    ),
+    _kernel("Reciprocal", "RECIPROCAL", np.reciprocal, ["vrec"], facts=SENSITIVE_PARTIAL),
+    _kernel(
+        "Exp",
+        "EXP",
+        np.exp,
+        ["vexp"],
+        wide=True,
+        facts=_POWER,
+    ),
+    _function("Log", numpy_unary(np.log), ["vln"], wide=True, facts=SENSITIVE_PARTIAL),
     _function("Floor", numpy_unary(np.floor), [("vconv", 2)]),
     _function("Ceil", numpy_unary(np.ceil), [("vconv", 2)]),
     _function("Round", numpy_unary(np.rint), [("vconv", 2)]),
@@ -326,13 +345,13 @@ OPERATORS: tuple[OpDef, ...] = (
     _function("Erf", by_kernel("ERF", _erf), ERF_STEPS, wide=True, facts=SENSITIVE),
     _function("Sin", numpy_unary(np.sin), _PERIODIC, wide=True),
     _function("Cos", numpy_unary(np.cos), _PERIODIC, wide=True),
-    _function("Tan", numpy_unary(np.tan), (*_PERIODIC, ("vmul", 4), ("vadds", 4), "vdiv"), wide=True),
-    _function("Asin", numpy_unary(np.arcsin), _INVERSE, wide=True),
-    _function("Acos", numpy_unary(np.arccos), (*_INVERSE, "vmuls", "vadds"), wide=True),
+    _function("Tan", numpy_unary(np.tan), (*_PERIODIC, ("vmul", 4), ("vadds", 4), "vdiv"), wide=True, facts=PARTIAL),
+    _function("Asin", numpy_unary(np.arcsin), _INVERSE, wide=True, facts=PARTIAL),
+    _function("Acos", numpy_unary(np.arccos), (*_INVERSE, "vmuls", "vadds"), wide=True, facts=PARTIAL),
     _function("Atan", numpy_unary(np.arctan), _INVERSE, wide=True),
-    _function("Sinh", numpy_unary(np.sinh), _HYPERBOLIC, wide=True),
-    _function("Cosh", numpy_unary(np.cosh), _HYPERBOLIC, wide=True),
+    _function("Sinh", numpy_unary(np.sinh), _HYPERBOLIC, wide=True, facts=PARTIAL),
+    _function("Cosh", numpy_unary(np.cosh), _HYPERBOLIC, wide=True, facts=PARTIAL),
     _function("Asinh", numpy_unary(np.arcsinh), _LOGARITHMIC, wide=True),
-    _function("Acosh", numpy_unary(np.arccosh), _LOGARITHMIC, wide=True),
-    _function("Atanh", numpy_unary(np.arctanh), ("vmuls", ("vadds", 2), "vdiv", "vln", "vmuls"), wide=True),
+    _function("Acosh", numpy_unary(np.arccosh), _LOGARITHMIC, wide=True, facts=PARTIAL),
+    _function("Atanh", numpy_unary(np.arctanh), ("vmuls", ("vadds", 2), "vdiv", "vln", "vmuls"), wide=True, facts=PARTIAL),
 )

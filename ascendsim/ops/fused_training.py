@@ -31,7 +31,7 @@ from ascendsim.ops.common import (
 from ascendsim.ops.dims import need_shape
 from ascendsim.opset import InferContext, Layout, OpDef
 from ascendsim.opset.definition import Infer, Lower
-from ascendsim.opset.structure import ELEMENTWISE
+from ascendsim.opset.structure import ELEMENTWISE, PARTIAL
 from ascendsim.opset.work import LowerContext, NoTask, Ref, Stream, VectorWork, Work
 
 DOMAIN = "ascend"
@@ -186,7 +186,7 @@ OPERATORS: tuple[OpDef, ...] = (
         elementwise_lower(["vmuls", ("vmul", 3)]),
         Layout.FOLLOW,
         domain=DOMAIN,
-        facts=ELEMENTWISE,
+        facts=PARTIAL,
     ),
     OpDef("FusedMulApplyMomentum", _momentum_infer, _momentum, _momentum_lower, domain=DOMAIN, facts=ELEMENTWISE),
 )

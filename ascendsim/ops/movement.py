@@ -377,11 +377,22 @@ def _tile_lower(node: Node, _ctx: LowerContext) -> Work:
 
 
 def _sliced_axes(node: Node, rank: int) -> tuple[int, ...] | None:
-    named, starts = node.input(3), shape_of(node, 1)
-    if named is None:
-        return tuple(range(starts[0])) if starts and isinstance(starts[0], int) else None
-    axes = constant_ints(named)
-    return None if axes is None else tuple([axis % rank for axis in axes])
+    """Axes that are cut; those of which everything is taken do not count."""
+    starts, ends, steps = (constant_ints(node.input(port)) for port in (1, 2, 4))
+    length, shape = shape_of(node, 1), shape_of(node, 0) or ()
+    if not length or not isinstance(length[0], int):
+        return None
+    axes = tuple(range(length[0])) if node.input(3) is None else constant_ints(node.input(3))
+    if axes is None:
+        return None
+    whole = [False] * len(axes)
+    if starts is not None and ends is not None and (node.input(4) is None or steps is not None):
+        sizes = [shape[axis] for axis in axes]
+        whole = [
+            start == 0 and step == 1 and isinstance(size, int) and end >= size
+            for start, end, step, size in zip(starts, ends, steps or (1,) * len(axes), sizes, strict=True)
+        ]
+    return tuple([axis % rank for axis, everything in zip(axes, whole, strict=True) if not everything])
 
 
 def _repeated_axes(node: Node, rank: int) -> tuple[int, ...] | None:

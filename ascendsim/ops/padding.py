@@ -14,7 +14,7 @@ from ascendsim.ops.bursts import filling, moving, repacking
 from ascendsim.ops.dims import known_ints, unknown_shape, wrapped_axes
 from ascendsim.opset import InferContext, Layout, OpDef
 from ascendsim.opset.axes import shape_of
-from ascendsim.opset.facts import movement
+from ascendsim.opset.facts import OpPattern, movement
 from ascendsim.opset.structure import along_axes, constant_ints
 from ascendsim.opset.work import Copy, LowerContext, MoveWork, NoTask, Ref, Work
 
@@ -144,7 +144,7 @@ OPERATORS: tuple[OpDef, ...] = (
         Layout.FOLLOW,
         cann_of=_pad_type,
         in_blocks=_in_blocks,
-        facts=movement(along_axes(_padded_axes), parameters=(1, 2, 3)),
+        facts=movement(along_axes(_padded_axes), OpPattern.OPAQUE, parameters=(1, 2, 3)),
     ),
     OpDef("CenterCropPad", _crop_infer, _crop, _pad_lower, facts=movement(along_axes(_cropped_axes), parameters=(1,))),
 )

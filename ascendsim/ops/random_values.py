@@ -82,14 +82,14 @@ def _lower(node: Node, _context: LowerContext) -> Work:
     return on_ai_cpu(node, _OPERATIONS) if node.output.elements else NoTask()
 
 
-_FACTS0 = Facts(unread(), Kind.OTHER, Precision.GRAY)
-_FACTS1 = Facts(opaque(), Kind.OTHER, Precision.GRAY)
+_DRAWN = Facts(unread(), Kind.OTHER, Precision.GRAY)
+_DRAWN_BY_VALUE = Facts(opaque(), Kind.OTHER, Precision.GRAY)
 
 OPERATORS: tuple[OpDef, ...] = (
-    OpDef("RandomUniform", _infer_shape, _filled(_uniform), _lower, foldable=False, facts=_FACTS0),
-    OpDef("RandomNormal", _infer_shape, _filled(_normal), _lower, cann="RandomStandardNormal", foldable=False, facts=_FACTS0),
-    OpDef("RandomUniformLike", _infer_like, _filled(_uniform), _lower, cann="RandomUniform", foldable=False, facts=_FACTS0),
-    OpDef("RandomNormalLike", _infer_like, _filled(_normal), _lower, cann="RandomStandardNormal", foldable=False, facts=_FACTS0),
-    OpDef("Bernoulli", _infer_like, _bernoulli, _lower, cann="StatelessBernoulli", foldable=False, facts=_FACTS1),
-    OpDef("Multinomial", _multinomial_infer, _multinomial, _lower, foldable=False, facts=_FACTS1),
+    OpDef("RandomUniform", _infer_shape, _filled(_uniform), _lower, foldable=False, facts=_DRAWN),
+    OpDef("RandomNormal", _infer_shape, _filled(_normal), _lower, cann="RandomStandardNormal", foldable=False, facts=_DRAWN),
+    OpDef("RandomUniformLike", _infer_like, _filled(_uniform), _lower, cann="RandomUniform", foldable=False, facts=_DRAWN),
+    OpDef("RandomNormalLike", _infer_like, _filled(_normal), _lower, cann="RandomStandardNormal", foldable=False, facts=_DRAWN),
+    OpDef("Bernoulli", _infer_like, _bernoulli, _lower, cann="StatelessBernoulli", foldable=False, facts=_DRAWN_BY_VALUE),
+    OpDef("Multinomial", _multinomial_infer, _multinomial, _lower, foldable=False, facts=_DRAWN_BY_VALUE),
 )

@@ -250,12 +250,10 @@ def _stated_axes(node: Node, rank: int) -> tuple[int, ...] | None:
     return None if given is not None and values is None else reduced_axes(node, None if values is None else np.array(values), rank)
 
 
-_FACTS0 = Facts(reduction(_stated_axes), Kind.REDUCTION, Precision.BLACK, pattern=OpPattern.COMM_REDUCE, parameters=(1,))
-_FACTS1 = Facts(reduction(_stated_axes), Kind.REDUCTION, Precision.GRAY, pattern=OpPattern.COMM_REDUCE, parameters=(1,))
-_FACTS2 = Facts(
-    reduction(_stated_axes), Kind.REDUCTION, Precision.BLACK, sign=Sign.NEVER_NEGATIVE, pattern=OpPattern.COMM_REDUCE, parameters=(1,)
-)
-_FACTS3 = Facts(reduction(_stated_axes), Kind.REDUCTION, Precision.BLACK, parameters=(1,))
+_SUM = Facts(reduction(_stated_axes), Kind.REDUCTION, Precision.BLACK, OpPattern.COMM_REDUCE, parameters=(1,))
+_EXTREME = Facts(reduction(_stated_axes), Kind.REDUCTION, Precision.GRAY, OpPattern.COMM_REDUCE, parameters=(1,))
+_NORM = Facts(reduction(_stated_axes), Kind.REDUCTION, Precision.BLACK, OpPattern.COMM_REDUCE, Sign.NEVER_NEGATIVE, parameters=(1,))
+_LOGARITHM = Facts(reduction(_stated_axes), Kind.REDUCTION, Precision.BLACK, finite=False, parameters=(1,))
 
 
 _REDUCTIONS: tuple[OpDef, ...] = (
@@ -267,7 +265,7 @@ _REDUCTIONS: tuple[OpDef, ...] = (
         Layout.FOLLOW,
         "ReduceSumD",
         in_blocks=over_positions,
-        facts=_FACTS0,
+        facts=_SUM,
     ),
     OpDef(
         "ReduceMean",
@@ -277,7 +275,7 @@ _REDUCTIONS: tuple[OpDef, ...] = (
         Layout.FOLLOW,
         "ReduceMeanD",
         in_blocks=over_positions,
-        facts=_FACTS0,
+        facts=_SUM,
     ),
     OpDef(
         "ReduceMax",
@@ -287,7 +285,7 @@ _REDUCTIONS: tuple[OpDef, ...] = (
         Layout.FOLLOW,
         "ReduceMaxD",
         in_blocks=over_positions,
-        facts=_FACTS1,
+        facts=_EXTREME,
     ),
     OpDef(
         "ReduceMin",
@@ -297,16 +295,16 @@ _REDUCTIONS: tuple[OpDef, ...] = (
         Layout.FOLLOW,
         "ReduceMinD",
         in_blocks=over_positions,
-        facts=_FACTS1,
+        facts=_EXTREME,
     ),
-    OpDef("ReduceProd", _infer, _reduction(None, _product), _lower((), "vmul", "vmul", ()), cann="ReduceProdD", facts=_FACTS0),
+    OpDef("ReduceProd", _infer, _reduction(None, _product), _lower((), "vmul", "vmul", ()), cann="ReduceProdD", facts=_SUM),
     OpDef(
         "ReduceL1",
         _infer,
         _reduction(lambda x, a: fold("SUM_ABS", x, a), lambda x, a: _sum(np.abs(x), a)),
         _lower(("vabs",), "vcadd", "vadd", ()),
         cann="LpNorm",
-        facts=_FACTS2,
+        facts=_NORM,
     ),
     OpDef(
         "ReduceL2",
@@ -314,7 +312,7 @@ _REDUCTIONS: tuple[OpDef, ...] = (
         _reduction(_root_of_squares, lambda x, a: np.sqrt(_sum(x * x, a))),
         _lower(("vmul",), "vcadd", "vadd", ("vsqrt",)),
         cann="LpNorm",
-        facts=_FACTS2,
+        facts=_NORM,
     ),
     OpDef(
         "ReduceSumSquare",
@@ -322,16 +320,16 @@ _REDUCTIONS: tuple[OpDef, ...] = (
         _reduction(lambda x, a: fold("SUM_SQUARE", x, a), lambda x, a: _sum(x * x, a)),
         _lower(("vmul",), "vcadd", "vadd", ()),
         cann="SquareSumV1",
-        facts=_FACTS2,
+        facts=_NORM,
     ),
     OpDef(
         "ReduceLogSum",
         _infer,
         _reduction(lambda x, a: np.log(fold("SUM", as_float32(x), a)), lambda x, a: np.log(_sum(x, a))),
         _lower((), "vcadd", "vadd", ("vln",)),
-        facts=_FACTS3,
+        facts=_LOGARITHM,
     ),
-    OpDef("ReduceLogSumExp", _infer, _reduction(None, _log_sum_exp), _lower(("vexp",), "vcadd", "vadd", ("vln",)), facts=_FACTS3),
+    OpDef("ReduceLogSumExp", _infer, _reduction(None, _log_sum_exp), _lower(("vexp",), "vcadd", "vadd", ("vln",)), facts=_LOGARITHM),
 )
 
 OPERATORS: tuple[OpDef, ...] = tuple(replace(definition, steered_by=(1,)) for definition in _REDUCTIONS)

@@ -16,9 +16,9 @@ from ascendsim.ops.dims import need_shape, wrapped_axis
 from ascendsim.ops.indexing import wrapped_indices
 from ascendsim.ops.windows import spatial_ints
 from ascendsim.opset import InferContext, OpDef
-from ascendsim.opset.axes import CHOSEN, NOTHING_SAID, AxisMap, Label, by_labels, rank_of
+from ascendsim.opset.axes import CHOSEN, NOTHING_SAID, AxisMap, Label, by_labels, rank_of, shape_of
 from ascendsim.opset.facts import OpPattern, movement
-from ascendsim.opset.structure import elementwise, opaque
+from ascendsim.opset.structure import along_axes, opaque
 from ascendsim.opset.work import Copy, LowerContext, MoveWork, NoTask, Ref, ScalarWork, SequenceWork, Work
 
 Wanted = Sequence["np.dtype[Any]"]
@@ -217,7 +217,7 @@ def _element_links(node: Node) -> AxisMap:
         return NOTHING_SAID
     labels: list[Label] = list(range(rank))
     labels[int(node.attr("axis", 0)) % rank] = "picked"
-    return by_labels(node, {0: range(rank), 1: labels, 2: labels}, {0: range(rank)}, {"picked": CHOSEN})
+    return by_labels(node, {0: labels, 1: labels, 2: labels}, {0: labels}, {"picked": CHOSEN})
 
 
 def _tensor_links(node: Node) -> AxisMap:
@@ -226,7 +226,12 @@ def _tensor_links(node: Node) -> AxisMap:
         return NOTHING_SAID
     labels: list[Label] = list(range(rank))
     labels[int(node.attr("axis", -2)) % rank] = "picked"
-    return by_labels(node, {0: range(rank), 1: labels, 2: (0,)}, {0: range(rank)}, {"picked": CHOSEN})
+    return by_labels(node, {0: labels, 1: labels, 2: (0,)}, {0: labels}, {"picked": CHOSEN})
+
+
+def _indexed_axes(node: Node, rank: int) -> tuple[int, ...] | None:
+    indices = shape_of(node, 1)
+    return tuple(range(min(rank, indices[-1]))) if indices and isinstance(indices[-1], int) else None
 
 
 def _pattern(node: Node) -> OpPattern:
@@ -247,7 +252,7 @@ OPERATORS: tuple[OpDef, ...] = (
         _scatter_nd,
         _scatter_nd_lower,
         cann="ScatterNdUpdate",
-        facts=movement(elementwise(0), pattern=_pattern),
+        facts=movement(along_axes(_indexed_axes, chosen=True), pattern=_pattern),
     ),
     OpDef("TensorScatter", _tensor_scatter_infer, _tensor_scatter, _tensor_scatter_lower, facts=movement(_tensor_links)),
     OpDef("MaxUnpool", _max_unpool_infer, _max_unpool, _max_unpool_lower, facts=movement(opaque())),

@@ -230,13 +230,13 @@ def _dropout_links(node: Node) -> AxisMap:
     return elementwise(0)(node) if training is None or (values is not None and not any(values)) else NOTHING_SAID
 
 
-_FACTS0 = movement(regrouping(), parameters=(1,))
+_REGROUPED = movement(regrouping(), parameters=(1,))
 
 OPERATORS: tuple[OpDef, ...] = (
     OpDef("Reshape", _reshape_infer, _reshape, _alias, facts=movement(regrouping(), parameters=(1,), shape_port=1)),
     OpDef("Flatten", _flatten_infer, _flatten, _alias, facts=movement(regrouping())),
-    OpDef("Squeeze", _squeeze_infer, _squeeze, _alias, facts=_FACTS0),
-    OpDef("Unsqueeze", _unsqueeze_infer, _unsqueeze, _alias, facts=_FACTS0),
+    OpDef("Squeeze", _squeeze_infer, _squeeze, _alias, facts=_REGROUPED),
+    OpDef("Unsqueeze", _unsqueeze_infer, _unsqueeze, _alias, facts=_REGROUPED),
     OpDef("Identity", _identity_infer, _identity, _alias, Layout.FOLLOW, facts=movement(elementwise(), pattern=OpPattern.OPAQUE)),
     OpDef(
         "Dropout",

@@ -184,13 +184,13 @@ def _arg_axis(node: Node, rank: int) -> tuple[int, ...]:
     return (int(node.attr("axis", 0)) % rank,) if rank else ()
 
 
-_FACTS0 = Facts(reduction(_arg_axis), Kind.REDUCTION, Precision.GRAY)
-_FACTS1 = Facts(opaque(), Kind.OTHER, Precision.GRAY)
+_ARGUMENT = Facts(reduction(_arg_axis), Kind.REDUCTION, Precision.GRAY)
+_BY_VALUE = Facts(opaque(), Kind.OTHER, Precision.GRAY)
 
 OPERATORS: tuple[OpDef, ...] = (
     OpDef("TopK", _topk_infer, _topk, _topk_lower, cann="TopKD", facts=Facts(along(), Kind.REDUCTION, Precision.GRAY, parameters=(1,))),
-    OpDef("ArgMax", _arg_infer, _arg_compute(np.argmax), _arg_lower("vcmax", "vcmpv_gt"), cann="ArgMaxD", facts=_FACTS0),
-    OpDef("ArgMin", _arg_infer, _arg_compute(np.argmin), _arg_lower("vcmin", "vcmpv_lt"), cann="ArgMinD", facts=_FACTS0),
-    OpDef("NonZero", _nonzero_infer, _nonzero, _scan_on_ai_cpu, facts=_FACTS1),
-    OpDef("Unique", _unique_infer, _unique, _sorting_on_ai_cpu, facts=_FACTS1),
+    OpDef("ArgMax", _arg_infer, _arg_compute(np.argmax), _arg_lower("vcmax", "vcmpv_gt"), cann="ArgMaxD", facts=_ARGUMENT),
+    OpDef("ArgMin", _arg_infer, _arg_compute(np.argmin), _arg_lower("vcmin", "vcmpv_lt"), cann="ArgMinD", facts=_ARGUMENT),
+    OpDef("NonZero", _nonzero_infer, _nonzero, _scan_on_ai_cpu, facts=_BY_VALUE),
+    OpDef("Unique", _unique_infer, _unique, _sorting_on_ai_cpu, facts=_BY_VALUE),
 )

@@ -26,12 +26,14 @@ class Precision(Enum):
 
     WHITE operators gain by float16 and bear it: products on the Cube. BLACK operators lose by it: sums, exponentials, normalisations.
     GRAY operators follow what they are given. SUMS are black, and give float32 whatever they take, since sums over a batch leave float16.
+    BITS are those that read or make the bits of the user's model, so its types stay in every mode.
     """
 
     WHITE = "white"
     BLACK = "black"
     GRAY = "gray"
     SUMS = "sums"
+    BITS = "bits"
 
     @property
     def sensitive(self) -> bool:
@@ -86,7 +88,8 @@ class Facts:
         precision: CANN's list for mixed precision.
         pattern: Its class in UB fusion where CANN names one (a function of the node where that depends on it); None = by its axes, see
             `opset.patterns`.
-        sign: Of its results.
+        sign: Of its results (a function of the node where it depends on that).
+        finite: Whether all finite arguments give finite results, overflow of sums, products and squares apart.
         parameters: Ports of inputs that steer it and are read as numbers, not as data.
         operands: Ports of matrices and filters that the Cube takes.
         shape_port: Port of the input that holds the shape of the result, if there is one.
@@ -97,11 +100,16 @@ class Facts:
     kind: Kind
     precision: Precision
     pattern: OpPattern | Callable[[Node], OpPattern] | None = None
-    sign: Sign = Sign.ANY
+    sign: Sign | Callable[[Node], Sign] = Sign.ANY
+    finite: bool = True
     parameters: tuple[int, ...] = ()
     operands: tuple[int, ...] = ()
     shape_port: int | None = None
     makes_maps: bool = False
+
+    def sign_of(self, node: Node) -> Sign:
+        """What is known of the sign of a node's results."""
+        return self.sign if isinstance(self.sign, Sign) else self.sign(node)
 
 
 def movement(

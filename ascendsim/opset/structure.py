@@ -317,4 +317,6 @@ def _outputs(node: Node) -> dict[int, Sequence[Label]]:
 
 
 ELEMENTWISE = Facts(elementwise(), Kind.ELEMENTWISE, Precision.GRAY)  # most functions of single elements
+PARTIAL = Facts(elementwise(), Kind.ELEMENTWISE, Precision.GRAY, finite=False)  # not defined everywhere, or beyond all bounds
 SENSITIVE = Facts(elementwise(), Kind.ELEMENTWISE, Precision.BLACK)  # those that lose too much by float16
+SENSITIVE_PARTIAL = Facts(elementwise(), Kind.ELEMENTWISE, Precision.BLACK, finite=False)

@@ -16,75 +16,15 @@ A Cast of the user's own from integers beyond 2048 to float loses digits in floa
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from ascendsim.core.dtypes import DType
 from ascendsim.core.errors import InputError, suggest
 from ascendsim.graph.ir import Graph, Node, Tensor
+from ascendsim.opset import OpSet
+from ascendsim.opset.facts import Precision
 from ascendsim.passes.base import PassResult
-
-CUBE_OPERATORS = frozenset({"Conv", "ConvTranspose", "FullyConnection", "MatMul", "BatchMatMul", "Gemm", "Einsum", "LSTM", "GRU", "RNN"})
-SENSITIVE_OPERATORS = frozenset(
-    {
-        "BatchNormalization",
-        "BNInference",
-        "BNInferenceD",
-        "BNTrainingReduce",
-        "BNTrainingReduceGrad",
-        "BNTrainingUpdate",
-        "BNTrainingUpdateGrad",
-        "BatchNormGrad",
-        "LayerNormalization",
-        "RMSNormalization",
-        "GroupNormalization",
-        "InstanceNormalization",
-        "MeanVarianceNormalization",
-        "LpNormalization",
-        "Softmax",
-        "LogSoftmax",
-        "SoftmaxCrossEntropyLoss",
-        "NegativeLogLikelihoodLoss",
-        "ReduceSum",
-        "ReduceMean",
-        "ReduceSumSquare",
-        "ReduceL1",
-        "ReduceL2",
-        "ReduceLogSum",
-        "ReduceLogSumExp",
-        "ReduceProd",
-        "CumSum",
-        "Exp",
-        "Log",
-        "Pow",
-        "Square",
-        "Sqrt",
-        "Reciprocal",
-        "Erf",
-    }
-)
-# Inputs that steer an operator and are read as numbers, not as data: they keep their type where nothing else reads them.
-PARAMETER_PORTS: Mapping[str, tuple[int, ...]] = {
-    "Resize": (1, 2),
-    "Upsample": (1,),
-    "NonMaxSuppression": (3, 4),
-    "Range": (0, 1, 2),
-    "QuantizeLinear": (1,),
-    "DequantizeLinear": (1,),
-    "QLinearConv": (1, 4, 6),
-    "QLinearMatMul": (1, 4, 6),
-    "Dropout": (1,),
-    "BNTrainingUpdate": (1, 2),
-    "BatchNormGrad": (2, 3, 4),
-    "BNTrainingUpdateGrad": (2, 3),
-    "BNTrainingReduceGrad": (2, 3, 4, 5, 6),
-    "AscendDequant": (1,),
-    "AscendRequant": (1,),
-}
-# Operators that read or make the bits of the user's model, whatever the mode
-BIT_OPERATORS = frozenset({"BitCast"})
-# Operators that give float32 whatever they take: sums over a batch leave float16
-SINGLE_RESULTS = frozenset({"BNTrainingReduce", "BNTrainingUpdateGrad"})
 
 Wish = Callable[[Node], "tuple[DType | None, DType | None]"]  # wanted type of inputs and of outputs; None = as the first input
 
@@ -94,12 +34,14 @@ class ApplyPrecision:
     """Pass form of a precision mode.
 
     Attributes:
+        opset: Operators, which know the list that they are on (`opset.facts.Precision`).
         mode: ATC's option.
         cube_types: Names of element types that the chip's Cube multiplies (`SocSpec.cube.cycles_per_block`); only
             allow_fp32_to_fp16 asks for them.
         output_types: Type asked for of each graph output (`passes.output_type`), None = the model's own.
     """
 
+    opset: OpSet
     mode: str = "force_fp16"
     cube_types: frozenset[str] = frozenset({"float16", "int8"})
     output_types: tuple[DType | None, ...] = ()
@@ -115,11 +57,12 @@ class ApplyPrecision:
         Raises:
             InputError: If the mode is unknown.
         """
-        return apply_precision(graph, self.mode, self.cube_types, self.output_types)
+        return apply_precision(graph, self.opset, self.mode, self.cube_types, self.output_types)
 
 
 def apply_precision(
     graph: Graph,
+    opset: OpSet,
     mode: str = "force_fp16",
     cube_types: frozenset[str] = frozenset({"float16", "int8"}),
     output_types: Sequence[DType | None] = (),
@@ -128,6 +71,7 @@ def apply_precision(
 
     Args:
         graph: Changed in place.
+        opset: Operators.
         mode: ATC's option.
         cube_types: Names of element types that the chip's Cube multiplies.
         output_types: Type asked for of each graph output; None or nothing = the model's own.
@@ -137,16 +81,19 @@ def apply_precision(
     """
     half, single = DType.FLOAT16, DType.FLOAT32
 
+    def on_cube(node: Node) -> bool:
+        return opset.get(node).facts.precision is Precision.WHITE
+
     def keep_single(node: Node) -> tuple[DType | None, DType | None]:
-        return (half, half) if node.op_type in CUBE_OPERATORS and "float32" not in cube_types else (single, single)
+        return (half, half) if on_cube(node) and "float32" not in cube_types else (single, single)
 
     def cube_half(node: Node) -> tuple[DType | None, DType | None]:
-        return (half, single) if node.op_type in CUBE_OPERATORS else (single, single)
+        return (half, single) if on_cube(node) else (single, single)
 
     def mixed(node: Node) -> tuple[DType | None, DType | None]:
-        if node.op_type in CUBE_OPERATORS:
+        if on_cube(node):
             return half, half
-        return (single, single) if node.op_type in SENSITIVE_OPERATORS else (None, None)
+        return (single, single) if opset.get(node).facts.precision.sensitive else (None, None)
 
     wishes: dict[str, Wish | None] = {
         "force_fp16": lambda node: (half, half),
@@ -162,40 +109,40 @@ def apply_precision(
     asked = (*output_types, *(None,) * (len(graph.outputs) - len(output_types)))
     if wish is None:
         return PassResult(_hand_out(graph, asked))
-    return _assign(graph, wish, asked)
+    return _assign(graph, opset, wish, asked)
 
 
 def _is_single(tensor: Tensor | None) -> bool:
     return tensor is not None and tensor.origin_dtype is DType.FLOAT32 and tensor.dtype in (DType.FLOAT32, DType.FLOAT16)
 
 
-def _assign(graph: Graph, wish: Wish, asked: Sequence[DType | None]) -> PassResult:
+def _assign(graph: Graph, opset: OpSet, wish: Wish, asked: Sequence[DType | None]) -> PassResult:
+    def is_parameter(reader: Node, port: int) -> bool:
+        """Inputs that steer an operator are read as numbers: they keep their type where nothing else reads them."""
+        return port in opset.get(reader).facts.parameters
+
     half_tensors = 0
     wanted: dict[Node, DType] = {}
-    parameters = {tensor for tensor in graph.constants if tensor.uses and all(_is_parameter(reader, port) for reader, port in tensor.uses)}
+    parameters = {tensor for tensor in graph.constants if tensor.uses and all(is_parameter(reader, port) for reader, port in tensor.uses)}
     for node in graph.topological():
         first = next((t.dtype for t in node.inputs if _is_single(t) and t is not None and not t.is_constant), None)
-        taken, given = (DType.FLOAT32, DType.FLOAT32) if node.op_type in BIT_OPERATORS else wish(node)
+        taken, given = (DType.FLOAT32, DType.FLOAT32) if opset.get(node).facts.precision is Precision.BITS else wish(node)
         wanted[node] = taken or first or DType.FLOAT16
         out = given or first or DType.FLOAT16
         for result in node.outputs:
-            if _is_single(result) and result.dtype is not out and node.op_type not in SINGLE_RESULTS:
+            if _is_single(result) and result.dtype is not out and opset.get(node).facts.precision is not Precision.SUMS:
                 result.dtype = out
                 half_tensors += 1
     casts: dict[tuple[Tensor, DType], Tensor] = {}
     for node in graph.nodes:  # a snapshot: inserted nodes are not visited
         for port, tensor in enumerate(node.inputs):
-            if tensor is None or not _is_single(tensor) or tensor in parameters or _is_parameter(node, port):
+            if tensor is None or not _is_single(tensor) or tensor in parameters or is_parameter(node, port):
                 continue
             if tensor.is_constant or (tensor.dtype is not wanted[node] and node.op_type != "Cast"):
                 node.set_input(port, _in_type(graph, tensor, wanted[node], casts))
     _hand_out(graph, [dtype or (DType.FLOAT32 if _is_single(tensor) else None) for tensor, dtype in zip(graph.outputs, asked, strict=True)])
     inserted = sum(node.origin.get("inserted") == "precision" for node in graph.nodes)
     return PassResult(bool(half_tensors or inserted), {"tensors changed": half_tensors, "inserted Cast": inserted})
-
-
-def _is_parameter(reader: Node, port: int) -> bool:
-    return port in PARAMETER_PORTS.get(reader.op_type, ())
 
 
 def _in_type(graph: Graph, tensor: Tensor, dtype: DType, casts: dict[tuple[Tensor, DType], Tensor]) -> Tensor:

@@ -5,15 +5,16 @@ The palette is that of Okabe and Ito (Color Universal Design, 2008), without its
 
 from __future__ import annotations
 
-from ascendsim.profiling.kinds import AI_CPU, CONVOLUTION, ELEMENTWISE, MATMUL, MOVEMENT, OTHER, REDUCTION
+from ascendsim.opset.facts import Kind
+from ascendsim.profiling.kinds import AI_CPU
 
 KIND_COLOURS = {
-    CONVOLUTION: "#0072b2",
-    MATMUL: "#56b4e9",
-    ELEMENTWISE: "#009e73",
-    REDUCTION: "#e69f00",
-    MOVEMENT: "#d55e00",
-    OTHER: "#8c8c8c",
+    Kind.CONVOLUTION.value: "#0072b2",
+    Kind.MATMUL.value: "#56b4e9",
+    Kind.ELEMENTWISE.value: "#009e73",
+    Kind.REDUCTION.value: "#e69f00",
+    Kind.MOVEMENT.value: "#d55e00",
+    Kind.OTHER.value: "#8c8c8c",
     AI_CPU: "#cc79a7",
 }
 LANE = "#f1f2f4"  # background of a lane

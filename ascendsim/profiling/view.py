@@ -5,14 +5,15 @@ A `TaskRecord` knows a task id; the `Program` knows the task of that id; the tas
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
 from ascendsim.core.errors import SimulationError
 from ascendsim.graph.ir import Graph, Node, Tensor
 from ascendsim.isa.program import CoreKind, Program, Task, TaskKind
-from ascendsim.opset.definition import OpSet
+from ascendsim.opset import OpSet
+from ascendsim.opset.facts import Kind
 from ascendsim.soc.spec import SocSpec
 from ascendsim.trace.records import TaskRecord, Trace
 
@@ -28,12 +29,14 @@ class TaskView:
         task: Its program.
         nodes: The graph nodes it runs, in order; empty if the graph has none of that name.
         op_type: CANN operator type of its first node; "N/A" if it has no node.
+        kinds: What each node is for.
     """
 
     record: TaskRecord
     task: Task
     nodes: tuple[Node, ...]
     op_type: str
+    kinds: tuple[Kind, ...] = ()
 
     @property
     def id(self) -> int:
@@ -94,18 +97,18 @@ class ProfiledRun:
         program: What ran.
         trace: What happened when.
         soc: The chip.
-        opset: Names operators as CANN's tools print them: an `OpSet` or a function of a node.
+        opset: Operators, which know their names in CANN's tools and what they are for.
     """
 
     graph: Graph
     program: Program
     trace: Trace
     soc: SocSpec
-    opset: OpSet | Callable[[Node], str]
+    opset: OpSet
 
     def cann_type(self, node: Node) -> str:
         """Operator type of a node as CANN's tools print it."""
-        return self.opset.cann_type(node) if isinstance(self.opset, OpSet) else self.opset(node)
+        return self.opset.cann_type(node)
 
     @cached_property
     def tasks(self) -> tuple[TaskView, ...]:
@@ -124,7 +127,8 @@ class ProfiledRun:
                 )
             task = tasks[record.task]
             joined = tuple(nodes[name] for name in task.nodes if name in nodes)
-            views.append(TaskView(record, task, joined, self.cann_type(joined[0]) if joined else NOT_KNOWN))
+            kinds = tuple([self.opset.get(node).facts.kind for node in joined])
+            views.append(TaskView(record, task, joined, self.cann_type(joined[0]) if joined else NOT_KNOWN, kinds))
         return tuple(views)
 
     def us(self, ticks: int) -> float:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from fractions import Fraction
 
 from ascendsim.core.dtypes import DType
 from ascendsim.core.formats import Format
 from ascendsim.graph.ir import Graph, Node, Tensor
 from ascendsim.isa.program import Block, BlockGroup, CoreKind, MemoryPlan, Program, Task, TaskKind
+from ascendsim.ops import default_opset
+from ascendsim.opset import OpSet
 from ascendsim.profiling.view import ProfiledRun
 from ascendsim.soc.spec import SocSpec
 from ascendsim.trace.records import InstructionRecord, TaskRecord, Trace
@@ -28,6 +31,13 @@ SHAPES: dict[str, tuple[dict[str, float] | None, float]] = {
     "TransData": ({"V": 0.2, "MTE2": 0.5, "MTE3": 0.5, "S": 0.3}, 25),
     "NonZero": (None, 80),
 }
+NAMES = OpSet(
+    [
+        replace(op, domain="", cann=CANN[op.name], cann_of=None) if op.name in CANN else replace(op, domain="")
+        for op in default_opset()
+        if op.name in SHAPES
+    ]
+)
 SPREAD = (0.3, 0.5, 0.7, 0.9, 1.1, 1.5, 2.2)
 CHAIN = ("Conv", "Relu", "Conv", "Add", "Relu", "MaxPool", "Conv", "TransData", "MatMul", "Softmax", "NonZero", "Add")
 
@@ -131,7 +141,7 @@ def synthetic_run(count: int = 60, *, streams: int = 2, instructions: bool = Fal
         TICK, CORE_TICKS, tuple(sorted(records, key=lambda r: (r.end, r.task))), tuple(listed), max((r.end for r in records), default=0)
     )
     program = Program(tuple(tasks), MemoryPlan({}, 0, 0))
-    return ProfiledRun(graph, program, trace, soc, lambda node: CANN.get(node.op_type, node.op_type))
+    return ProfiledRun(graph, program, trace, soc, NAMES)
 
 
 def _ticks(us: float) -> int:

@@ -78,7 +78,7 @@ def ub(
     """Compiles a graph twice; checks the programs of fused tasks, and that the bytes that move are those that the report says."""
     soc, opset, report = chips.load(chip), default_opset(), FusionReport()
     device = copy_graph(graph)
-    PassManager((ApplyPrecision("force_fp16"), AssignFormats(opset, soc))).run(device)
+    PassManager((ApplyPrecision(default_opset(), "force_fp16"), AssignFormats(opset, soc))).run(device)
     clear_scopes(device)
     options = LowerOptions(aicpu_types=aicpu_types(soc.short_name), chain=chain_work)
     before = CompiledModel(device, lower_graph(device, soc, opset, options=options), soc, opset, graph)

@@ -16,6 +16,7 @@ from ascendsim.graph.ir import Graph, Tensor
 from ascendsim.graph.scopes import units_in_order
 from ascendsim.graph.verify import verify
 from ascendsim.lower import lower_graph
+from ascendsim.ops import default_opset
 from ascendsim.passes.l2_fusion import BLOCK, BatchBlock, at_batch, cut_blocks, find_batch, refusal
 from tests.support.batched import residual_net
 from tests.support.fusing import build, new_builder, random
@@ -27,7 +28,7 @@ Body = Callable[..., Tensor]
 def splits(body: Body, *shape: int) -> bool:
     """Whether the last operator of a graph on x[4, ...] can run on a part of the batch."""
     graph = build(lambda b: body(b, b.input("x", (B, *shape))))
-    return graph.topological()[-1].name in find_batch(graph).nodes
+    return graph.topological()[-1].name in find_batch(graph, default_opset()).nodes
 
 
 @pytest.mark.parametrize(
@@ -81,8 +82,8 @@ def test_there_is_no_batch_if_inputs_disagree() -> None:
     def body(b: object) -> Tensor:
         return b.op("Concat", b.input("x", (4, 3)), b.input("y", (2, 3)), axis=0)  # type: ignore[attr-defined]
 
-    assert find_batch(build(body)).batch == 1
-    assert find_batch(residual_net(1)).batch == 1
+    assert find_batch(build(body), default_opset()).batch == 1
+    assert find_batch(residual_net(1), default_opset()).batch == 1
 
 
 def compiled(graph: Graph) -> asim.CompiledModel:
@@ -93,7 +94,7 @@ def cut(model: asim.CompiledModel, first: int, end: int, batch: int) -> asim.Com
     """The model with some units run in passes."""
     graph = copy_graph(model.graph)
     names = tuple(node.name for unit in units_in_order(graph)[first:end] for node in unit)
-    cut_blocks(graph, find_batch(graph), [BatchBlock(names, batch)])
+    cut_blocks(graph, find_batch(graph, default_opset()), [BatchBlock(names, batch)])
     verify(graph)
     return replace(model, graph=graph, program=lower_graph(graph, model.soc, model.opset))
 
@@ -131,7 +132,7 @@ def test_slices_lie_one_behind_the_other_in_the_whole() -> None:
 
 def test_a_graph_at_another_batch_has_the_same_operators() -> None:
     model = compiled(residual_net())
-    small = at_batch(model.graph, find_batch(model.graph), 2)
+    small = at_batch(model.graph, find_batch(model.graph, default_opset()), 2)
     assert [node.name for node in small.topological()] == [node.name for node in model.graph.topological()]
     assert {tensor.static_shape[0] for tensor in small.inputs} == {2}
     assert small.outputs[0].static_shape == (2, 10)
@@ -142,7 +143,7 @@ def test_blocks_that_cannot_be_cut_are_refused() -> None:
     x = b.input("x", (4, 64))
     b.output(b.op("Softmax", b.op("Relu", b.op("Relu", x)), axis=0), "y")
     graph = b.build()
-    axis = find_batch(graph)
+    axis = find_batch(graph, default_opset())
     assert "cannot run on a part" in (refusal(graph, axis, graph.topological()) or "")
     relus = graph.topological()[:2]
     assert refusal(graph, axis, relus) is None

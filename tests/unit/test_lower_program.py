@@ -138,7 +138,7 @@ def test_errors_of_templates_name_the_node() -> None:
 def test_networks_lower_check_and_run_above_their_bounds(chip: str, model: str, models_dir: Path) -> None:
     soc = load(chip)
     graph = load_onnx(models_dir / f"{model}.onnx", opset=OPSET)
-    apply_precision(graph)
+    apply_precision(graph, default_opset())
     program = program_for(graph, soc)
     check_program(program, soc)
     trace = run(program, soc)
@@ -156,7 +156,7 @@ def test_lowering_is_deterministic(models_dir: Path) -> None:
     programs = []
     for _ in range(2):
         graph = load_onnx(models_dir / "squeezenet1_1.onnx", opset=OPSET)
-        apply_precision(graph)
+        apply_precision(graph, default_opset())
         programs.append(program_for(graph, soc))
     assert programs[0].tasks == programs[1].tasks
     assert programs[0].memory == programs[1].memory

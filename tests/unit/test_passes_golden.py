@@ -37,10 +37,10 @@ def check(golden: Golden, name: str, graph: Graph, *passes: Pass) -> None:
 
 
 def test_precision(golden: Golden) -> None:
-    check(golden, "precision_force_fp16", network(), ApplyPrecision("force_fp16"))
+    check(golden, "precision_force_fp16", network(), ApplyPrecision(default_opset(), "force_fp16"))
 
 
 def test_formats(golden: Golden) -> None:
     graph = network()
-    PassManager((ApplyPrecision("force_fp16"),)).run(graph)
+    PassManager((ApplyPrecision(default_opset(), "force_fp16"),)).run(graph)
     check(golden, "formats_Ascend310", graph, AssignFormats(default_opset(), load("Ascend310")))

@@ -12,6 +12,7 @@ from ascendsim.core.errors import GraphError, PassError
 from ascendsim.graph.ir import Constant, Graph
 from ascendsim.graph.text import parse_text, to_text
 from ascendsim.opset import InferContext, OpDef, OpSet
+from ascendsim.opset.structure import ELEMENTWISE
 from ascendsim.passes.base import PassResult
 from ascendsim.passes.cleanup import RemoveDead, remove_dead
 from ascendsim.passes.infer import infer
@@ -53,17 +54,17 @@ def unary(function):
 
 OPS = OpSet(
     [
-        OpDef("Relu", same, unary(lambda x: np.maximum(x, 0))),
-        OpDef("Reshape", reshape, lambda node, inputs, dtypes: [inputs[0].reshape(inputs[1])]),
-        OpDef("Shape", to_int64, unary(lambda x: np.array(x.shape))),
-        OpDef("Concat", concat, lambda node, inputs, dtypes: [np.concatenate(inputs)]),
-        OpDef("Gather", gather, lambda node, inputs, dtypes: [inputs[0][inputs[1]]]),
-        OpDef("ConstantOfShape", fill, lambda node, inputs, dtypes: [np.zeros(inputs[0], dtypes[0])]),
-        OpDef("RandomNormalLike", same, unary(lambda x: x), foldable=False),
-        OpDef("Broken", same, unary(lambda x: 1 / 0)),
-        OpDef("Malformed", lambda ctx: ctx.set(0, ctx.dtype(0), (ctx.node.attributes["missing"],)), unary(lambda x: x)),
-        OpDef("Negative", lambda ctx: ctx.set(0, ctx.dtype(0), (-1,)), unary(lambda x: x)),
-        OpDef("Huge", lambda ctx: ctx.set(0, ctx.dtype(0), (1 << 30, 1 << 30)), unary(lambda x: x)),
+        OpDef("Relu", same, unary(lambda x: np.maximum(x, 0)), facts=ELEMENTWISE),
+        OpDef("Reshape", reshape, lambda node, inputs, dtypes: [inputs[0].reshape(inputs[1])], facts=ELEMENTWISE),
+        OpDef("Shape", to_int64, unary(lambda x: np.array(x.shape)), facts=ELEMENTWISE),
+        OpDef("Concat", concat, lambda node, inputs, dtypes: [np.concatenate(inputs)], facts=ELEMENTWISE),
+        OpDef("Gather", gather, lambda node, inputs, dtypes: [inputs[0][inputs[1]]], facts=ELEMENTWISE),
+        OpDef("ConstantOfShape", fill, lambda node, inputs, dtypes: [np.zeros(inputs[0], dtypes[0])], facts=ELEMENTWISE),
+        OpDef("RandomNormalLike", same, unary(lambda x: x), foldable=False, facts=ELEMENTWISE),
+        OpDef("Broken", same, unary(lambda x: 1 / 0), facts=ELEMENTWISE),
+        OpDef("Malformed", lambda ctx: ctx.set(0, ctx.dtype(0), (ctx.node.attributes["missing"],)), unary(lambda x: x), facts=ELEMENTWISE),
+        OpDef("Negative", lambda ctx: ctx.set(0, ctx.dtype(0), (-1,)), unary(lambda x: x), facts=ELEMENTWISE),
+        OpDef("Huge", lambda ctx: ctx.set(0, ctx.dtype(0), (1 << 30, 1 << 30)), unary(lambda x: x), facts=ELEMENTWISE),
     ]
 )
 
@@ -113,7 +114,7 @@ def test_part_of_a_shape_folds_if_that_part_is_static():
 
 
 def test_size_folds():
-    ops = OpSet([OpDef("Size", lambda ctx: ctx.set(0, DType.INT64, ()), unary(np.size))])
+    ops = OpSet([OpDef("Size", lambda ctx: ctx.set(0, DType.INT64, ()), unary(np.size), facts=ELEMENTWISE)])
     graph = parse_text("graph g { input %x: float32[5,3,4] s: %s: ?[*] = Size(%x) output %s }")
     infer(graph, ops)
     assert int(graph.outputs[0].constant.array()) == 60

@@ -166,7 +166,7 @@ def test_few_products_of_many_rows_and_batched_weights_stay() -> None:
 @pytest.mark.parametrize(("model", "most"), [("resnet50", 3), ("yolov5s", 4), ("squeezenet1_1", 2)])
 def test_feature_networks_convert_at_their_borders_only(model: str, most: int, models_dir: Path) -> None:
     graph = load_onnx(models_dir / f"{model}.onnx", opset=OPSET)
-    apply_precision(graph)
+    apply_precision(graph, default_opset())
     AssignFormats(OPSET, load("Ascend310")).run(graph)
     verify(graph)
     assert len(transdata(graph)) <= most

@@ -9,6 +9,7 @@ from ascendsim.core.dtypes import DType
 from ascendsim.core.errors import InputError
 from ascendsim.graph.ir import Graph, Tensor
 from ascendsim.graph.verify import verify
+from ascendsim.ops import default_opset
 from ascendsim.passes.manager import PassManager
 from ascendsim.passes.precision import ApplyPrecision, apply_precision
 
@@ -45,7 +46,7 @@ def casts(graph: Graph) -> list[tuple[str, str]]:
 
 def test_force_fp16_turns_everything_but_the_borders() -> None:
     graph = network()
-    result = apply_precision(graph)
+    result = apply_precision(graph, default_opset())
     verify(graph)
     assert graph.tensors["x"].dtype is SINGLE
     assert all(graph.tensors[name].dtype is HALF for name in ("p", "r", "s", "w", "b"))
@@ -63,20 +64,20 @@ def test_one_cast_serves_all_readers_of_an_input() -> None:
     second = graph.add_node("Relu", [graph.tensors["x"]], ["q"], name="second")
     typed(graph, "q", (4, 8))
     graph.outputs.append(second.output)
-    apply_precision(graph)
+    apply_precision(graph, default_opset())
     assert graph.node("second").required(0) is graph.node("matmul").required(0)
 
 
 def test_must_keep_origin_dtype_changes_nothing() -> None:
     graph = network()
-    assert not apply_precision(graph, "must_keep_origin_dtype").changed
+    assert not apply_precision(graph, default_opset(), "must_keep_origin_dtype").changed
     assert casts(graph) == []
 
 
 @pytest.mark.parametrize("mode", ["force_fp32", "cube_fp16in_fp32out"])
 def test_cube_operators_take_halves_and_give_floats(mode: str) -> None:
     graph = network()
-    apply_precision(graph, mode)
+    apply_precision(graph, default_opset(), mode)
     assert graph.node("matmul").required(0).dtype is HALF
     assert graph.tensors["w"].dtype is HALF
     assert [graph.tensors[name].dtype for name in ("p", "r", "s", "y", "b")] == [SINGLE] * 5
@@ -85,8 +86,8 @@ def test_cube_operators_take_halves_and_give_floats(mode: str) -> None:
 
 def test_allow_fp32_to_fp16_asks_what_the_cube_multiplies() -> None:
     without, with_single = network(), network()
-    apply_precision(without, "allow_fp32_to_fp16")
-    apply_precision(with_single, "allow_fp32_to_fp16", frozenset({"float16", "float32"}))
+    apply_precision(without, default_opset(), "allow_fp32_to_fp16")
+    apply_precision(with_single, default_opset(), "allow_fp32_to_fp16", frozenset({"float16", "float32"}))
     assert without.tensors["p"].dtype is HALF
     assert without.node("relu").required(0).dtype is SINGLE
     assert casts(without) == [("float32", "float16"), ("float16", "float32")]
@@ -95,7 +96,7 @@ def test_allow_fp32_to_fp16_asks_what_the_cube_multiplies() -> None:
 
 def test_mixed_precision_keeps_sensitive_operators_wide() -> None:
     graph = network()
-    apply_precision(graph, "allow_mix_precision")
+    apply_precision(graph, default_opset(), "allow_mix_precision")
     assert [graph.tensors[name].dtype for name in ("p", "r", "s")] == [HALF] * 3  # Relu and Add follow the MatMul
     assert graph.node("softmax").required(0).dtype is SINGLE
     assert graph.tensors["y"].dtype is SINGLE
@@ -106,7 +107,7 @@ def test_a_constant_with_readers_of_both_types_is_split() -> None:
     graph.add_node("Exp", [graph.tensors["w"]], ["e"], name="exp")
     typed(graph, "e", (8, 8))
     graph.outputs.append(graph.tensors["e"])
-    apply_precision(graph, "allow_mix_precision")
+    apply_precision(graph, default_opset(), "allow_mix_precision")
     assert graph.node("matmul").required(1).dtype is HALF
     assert graph.node("exp").required(0).dtype is SINGLE
     assert graph.node("exp").required(0).constant is graph.node("matmul").required(1).constant
@@ -118,7 +119,7 @@ def test_numbers_that_steer_an_operator_keep_their_type() -> None:
     scales = graph.add_constant("scales", np.array([1, 1, 4 / 3, 4 / 3], np.float32))
     graph.add_node("Resize", [x, None, scales], ["y"], name="resize")
     graph.outputs.append(typed(graph, "y", (1, 1, 5, 5)))
-    apply_precision(graph)
+    apply_precision(graph, default_opset())
     assert scales.dtype is SINGLE
     assert graph.node("resize").required(2) is scales
 
@@ -130,16 +131,16 @@ def test_float64_and_integers_stay() -> None:
     graph.add_node("Abs", [x], ["y"], name="a")
     graph.add_node("Abs", [i], ["j"], name="b")
     graph.outputs += [typed(graph, "y", (4,), DType.FLOAT64), typed(graph, "j", (4,), DType.INT64)]
-    assert not apply_precision(graph).changed
+    assert not apply_precision(graph, default_opset()).changed
 
 
 def test_an_unknown_mode_is_suggested_against() -> None:
     with pytest.raises(InputError, match="option precision_mode must be a mode of ATC, not 'force_fp61'; did you mean force_fp16"):
-        apply_precision(network(), "force_fp61")
+        apply_precision(network(), default_opset(), "force_fp61")
 
 
 def test_runs_under_the_pass_manager() -> None:
     graph = network()
-    ((name, result),) = PassManager((ApplyPrecision(),)).run(graph)
+    ((name, result),) = PassManager((ApplyPrecision(default_opset()),)).run(graph)
     assert name == "precision"
     assert result.changed

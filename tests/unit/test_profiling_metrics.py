@@ -21,7 +21,7 @@ from ascendsim.profiling.metrics import (
 )
 from ascendsim.profiling.view import TaskView
 from ascendsim.trace.records import TaskRecord, Trace
-from tests.support.synthetic_run import CORE_TICKS, TICK, chain_graph, synthetic_run, tiny_soc
+from tests.support.synthetic_run import CORE_TICKS, NAMES, TICK, chain_graph, synthetic_run, tiny_soc
 
 
 def record(**changes) -> TaskRecord:
@@ -128,7 +128,7 @@ def test_pipe_units(split, extra, units):
 def run_of(task_record: TaskRecord) -> ProfiledRun:
     graph, _ = chain_graph(1)
     program = Program((Task(0, "/layer0/conv_0", TaskKind(task_record.kind)),), MemoryPlan({}, 0, 0))
-    return ProfiledRun(graph, program, Trace(TICK, CORE_TICKS, (task_record,), end=task_record.end), tiny_soc(), lambda node: "Conv2D")
+    return ProfiledRun(graph, program, Trace(TICK, CORE_TICKS, (task_record,), end=task_record.end), tiny_soc(), NAMES)
 
 
 def test_task_metrics_by_hand():

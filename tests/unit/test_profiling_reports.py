@@ -13,7 +13,7 @@ from ascendsim.isa.program import MemoryPlan, Program, Task, TaskKind
 from ascendsim.profiling import ProfiledRun, ai_core_metrics, op_statistic, op_summary, select, task_time
 from ascendsim.profiling.view import TaskView
 from ascendsim.trace.records import TaskRecord, Trace
-from tests.support.synthetic_run import CORE_TICKS, TICK, synthetic_run, tiny_soc
+from tests.support.synthetic_run import CORE_TICKS, NAMES, TICK, synthetic_run, tiny_soc
 
 # Headers of real exports: Ascend/msprof@9ba1ac7 op_summary_assembler.cpp with the column masks of each chip.
 HEADER_COUPLED = (
@@ -66,7 +66,7 @@ def one_task_run(**changes) -> ProfiledRun:
     )
     task = Task(7, "product", TaskKind.AI_CORE)
     trace = Trace(TICK, CORE_TICKS, (replace(record, **changes),), end=20_400)
-    return ProfiledRun(graph, Program((task,), MemoryPlan({}, 0, 0)), trace, tiny_soc(), lambda node: "MatMulV2")
+    return ProfiledRun(graph, Program((task,), MemoryPlan({}, 0, 0)), trace, tiny_soc(), NAMES)
 
 
 def test_pmu_formulas_by_hand():

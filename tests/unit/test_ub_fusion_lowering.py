@@ -31,7 +31,7 @@ MAP = (1, 32, 12, 12)
 def scope(graph: Graph, *types: str, chip: str = "Ascend310P3") -> FusedScope:
     """The program of all nodes of these types."""
     soc = chips.load(chip)
-    ApplyPrecision("force_fp16").run(graph)
+    ApplyPrecision(default_opset(), "force_fp16").run(graph)
     AssignFormats(default_opset(), soc).run(graph)
     lowering = scope_lowering(soc, default_opset(), LowerOptions(chain=chain_work))
     return lowering.lower([node for node in graph.topological() if node.op_type in types])

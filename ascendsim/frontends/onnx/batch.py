@@ -131,7 +131,8 @@ class BatchFlow:
         if not sources or node.graph is not self._graph:
             return
         for port, _, place in sources:
-            if port not in self._rewriter.indexed.get(node, ()) and mixes(node, port, place.axis):
+            followed = node.op_type in _RESHAPES or port in self._rewriter.indexed.get(node, ())
+            if not followed and mixes(node, port, place.axis, self._opset):
                 self._problem(node, f"combines samples of the batch along axis {place.axis} of input {port}")
                 return
         for tensor in node.outputs:

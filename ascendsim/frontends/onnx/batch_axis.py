@@ -10,6 +10,8 @@ import math
 from dataclasses import dataclass
 
 from ascendsim.graph.ir import Node
+from ascendsim.opset import OpSet
+from ascendsim.opset.axes import Relation
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,53 +63,13 @@ def preferred(candidates: list[BatchAxis], shape: tuple[int, ...], batch: int) -
     return plain + (merged if len(shape) <= 2 else merged[::-1])
 
 
-_ALONG_AXIS = {
-    "Softmax": -1, "LogSoftmax": -1, "Hardmax": -1, "ArgMax": 0, "ArgMin": 0, "TopK": -1, "Concat": 0, "Split": 0, "LpNormalization": -1,
-    "Unique": 0, "Compress": 0, "GatherElements": 0, "ScatterElements": 0,
-}  # fmt: skip
-_FROM_AXIS = {"LayerNormalization": -1, "RMSNormalization": -1}
-_ALL_BUT_FIRST = frozenset({
-    "Conv", "ConvTranspose", "ConvInteger", "QLinearConv", "DeformConv", "AveragePool", "MaxPool", "LpPool", "GlobalAveragePool",
-    "GlobalMaxPool", "GlobalLpPool", "InstanceNormalization", "GroupNormalization", "BatchNormalization", "LRN", "DepthToSpace",
-    "SpaceToDepth", "Col2Im", "GridSample",
-})  # fmt: skip
-_MATRIX = frozenset({"MatMul", "MatMulInteger", "QLinearMatMul"})
-_RECURRENT = frozenset({"LSTM", "GRU", "RNN"})
-
-
-def mixes(node: Node, port: int, axis: int) -> bool:
+def mixes(node: Node, port: int, axis: int, opset: OpSet) -> bool:
     """Whether an operator combines elements of different samples if the batch lies on `axis` of input `port`.
 
-    Operators without an entry work element by element, or only move data.
+    Operators that do not say how they read an input get the benefit of the doubt, and so do those that pick slices by values into an
+    axis of their own: the shapes of what they make still have to show the batch.
     """
-    data = node.required(port)
-    rank = len(data.shape or ())
-    op = node.op_type
-    if op in _ALONG_AXIS and (port == 0 or op == "Concat"):
-        return bool(axis == int(node.attr("axis", _ALONG_AXIS[op])) % rank)
-    if op in _FROM_AXIS and port == 0:
-        return bool(axis >= int(node.attr("axis", _FROM_AXIS[op])) % rank)
-    if op.startswith("Reduce") and port == 0:
-        return _reduces(node, axis, rank)
-    if op in ("CumSum", "CumProd") and port == 0:
-        which = node.required(1).constant
-        return which is None or not which.available or int(which.array()) % rank == axis
-    if op in _ALL_BUT_FIRST and port == 0:
-        return axis != 0
-    if op in _MATRIX:
-        return rank >= 2 and (axis == rank - 1 if data is node.required(0) and port == 0 else axis == rank - 2)
-    if op == "Gemm" and port < 2:
-        transposed = bool(node.attr("transA" if port == 0 else "transB", 0))
-        return axis == (1 if port == 0 else 0) - (1 if transposed and port == 0 else 0) + (1 if transposed and port == 1 else 0)
-    if op in _RECURRENT and port == 0:
-        return axis != (0 if node.attr("layout", 0) else 1)
-    return False
-
-
-def _reduces(node: Node, axis: int, rank: int) -> bool:
-    axes = node.input(1)
-    if axes is None or axes.elements == 0:
-        return not node.attr("noop_with_empty_axes", 0)
-    if axes.constant is None or not axes.constant.available:
-        return True
-    return any(int(item) % rank == axis for item in axes.constant.array().reshape(-1))
+    links = opset.get(node).facts.axes(node).of(port)
+    if axis >= len(links) or links[axis].by_slices or links[axis].relation is Relation.UNREAD:
+        return False
+    return links[axis].relation is not Relation.CHOSEN or links[axis].axis is not None

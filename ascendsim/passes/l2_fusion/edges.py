@@ -6,7 +6,8 @@ from collections.abc import Mapping
 
 from ascendsim.graph.ir import Graph
 from ascendsim.opset import OpSet
-from ascendsim.passes.ub_fusion.kinds import OpPattern, pattern_of
+from ascendsim.opset.facts import OpPattern
+from ascendsim.opset.patterns import pattern_of
 
 _OTHER = frozenset({"ai_cpu"})
 

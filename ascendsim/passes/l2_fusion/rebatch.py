@@ -195,9 +195,11 @@ class _Cutter:
 
 
 def _fit_shape_input(graph: Graph, node: Node, axis: BatchAxis, batch: int, original: Node | None = None) -> None:
-    """Gives a Reshape the shape of a smaller batch."""
-    if node.op_type != "Reshape":
+    """Gives a node that is told the shape of its result that of a smaller batch."""
+    whole = original or node
+    port = axis.shape_ports.get(whole.name)
+    if port is None:
         return
-    output = (original or node).output
-    wanted = np.asarray(axis.rows(output, batch), np.int64)
-    node.set_input(1, graph.add_constant(graph.fresh(f"{node.name}_shape"), wanted))
+    rows = axis.rows(whole.output, batch)
+    wanted = np.asarray([rows[int(at)] for at in node.attr("axes") or range(len(rows))], np.int64)
+    node.set_input(port, graph.add_constant(graph.fresh(f"{node.name}_shape"), wanted))

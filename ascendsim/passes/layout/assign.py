@@ -19,7 +19,7 @@ from ascendsim.graph.ir import Graph, Node, Tensor
 from ascendsim.opset import Layout, OpDef, OpSet
 from ascendsim.passes.base import PassResult
 from ascendsim.passes.layout.fold_batch import fold_batches
-from ascendsim.passes.layout.formats import BLOCKED, MAP_MAKERS, follows_in, same_bytes, storable, weight_format, wished
+from ascendsim.passes.layout.formats import BLOCKED, follows_in, same_bytes, storable, weight_format, wished
 from ascendsim.soc.spec import SocSpec
 
 
@@ -97,7 +97,7 @@ class _Assignment:
                 want = chosen if storable(tensor, chosen) else Format.ND
             node.set_input(port, self.in_format(tensor, want))
         for tensor in node.outputs:
-            if node.op_type in MAP_MAKERS and storable(tensor, Format.NC1HWC0):
+            if definition.facts.makes_maps and storable(tensor, Format.NC1HWC0):
                 tensor.format = Format.NC1HWC0
             elif definition.layout is Layout.FEATURE and storable(tensor, Format.NC1HWC0) and node.input(0) is not None:
                 tensor.format = Format.NC1HWC0 if node.required(0).format is Format.NC1HWC0 else Format.ND

@@ -4,19 +4,11 @@ from __future__ import annotations
 
 import math
 
-from ascendsim.core.formats import FRACTAL_ROWS, Format, c0, storage_shape
+from ascendsim.core.formats import Format, c0, storage_shape
 from ascendsim.graph.ir import Node, Tensor
 from ascendsim.opset import Layout, OpDef
 
 BLOCKED = (Format.NC1HWC0, Format.FRACTAL_NZ)
-# Operators along the last axis: they take FRACTAL_NZ where no row is padded.
-LAST_AXIS_OPERATORS = frozenset({"Softmax", "LogSoftmax", "LayerNormalization", "RMSNormalization"})
-
-# Operators that read something else and make feature maps.
-MAP_MAKERS = frozenset({"Aipp"})
-
-# Input and recurrent weights at ports 1 and 2 are operands of the Cube (CANN stores them in fractals as well).
-RECURRENT_OPERATORS = frozenset({"LSTM", "GRU", "RNN"})
 
 
 def storable(tensor: Tensor, format: Format) -> bool:
@@ -59,30 +51,19 @@ def wished(node: Node, definition: OpDef, port: int, matmul: Format) -> Format |
         if port == 0 and storable(tensor, Format.NC1HWC0) and not tensor.is_constant:
             return Format.NC1HWC0
         return Format.ND
-    if definition.layout is Layout.MATMUL:
-        return matmul if port in matrix_ports(node) and storable(tensor, matmul) else Format.ND
     if definition.layout is Layout.FOLLOW:
         return None
-    return matmul if node.op_type in RECURRENT_OPERATORS and port in (1, 2) and storable(tensor, matmul) else Format.ND
-
-
-def matrix_ports(node: Node) -> tuple[int, int]:
-    """Ports of a matrix product's operands."""
-    return (0, 3) if node.op_type == "QLinearMatMul" else (0, 1)
+    return matmul if port in definition.facts.operands and storable(tensor, matmul) else Format.ND
 
 
 def weight_format(node: Node, definition: OpDef, port: int, matmul: Format) -> Format:
     """The format of a constant operand, into which it is converted before the run."""
     tensor = node.required(port)
-    weights = 3 if node.op_type == "QLinearConv" else 1
-    filters = "Conv" in node.op_type or node.op_type == "FullyConnection"
-    if definition.layout is Layout.FEATURE and filters and port == weights and storable(tensor, Format.FRACTAL_Z):
-        return Format.FRACTAL_Z
-    if definition.layout is Layout.MATMUL and port in matrix_ports(node) and storable(tensor, matmul):
-        return matmul
-    if node.op_type in RECURRENT_OPERATORS and port in (1, 2):
-        return matmul
-    return Format.ND
+    if port not in definition.facts.operands:
+        return Format.ND
+    if definition.layout is Layout.FEATURE:
+        return Format.FRACTAL_Z if port != definition.facts.operands[0] and storable(tensor, Format.FRACTAL_Z) else Format.ND
+    return matmul if storable(tensor, matmul) else Format.ND
 
 
 def follows_in(node: Node, definition: OpDef, format: Format) -> bool:
@@ -100,10 +81,6 @@ def follows_in(node: Node, definition: OpDef, format: Format) -> bool:
     if len({tensor.element_type.itemsize for tensor in (*outputs, *data)}) != 1:
         return False  # another element size has other blocks
     shape = node.output.static_shape
-    if node.op_type in LAST_AXIS_OPERATORS:
-        axis = int(node.attr("axis", -1)) % len(shape)
-        unpadded = shape[-1] % c0(node.output.element_type) == 0 and shape[-2] % FRACTAL_ROWS == 0
-        return format is Format.FRACTAL_NZ and axis == len(shape) - 1 and unpadded
     return all(_broadcasts(tensor, shape, format) for tensor in node.inputs if tensor is not None)
 
 

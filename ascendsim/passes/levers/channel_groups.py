@@ -11,9 +11,12 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from ascendsim.graph.ir import Graph, Node, Tensor, Use
-from ascendsim.passes.fusion.checks import numbers
+from ascendsim.opset import OpSet
+from ascendsim.opset.axes import AxisMap, Link, Relation
+from ascendsim.opset.facts import Facts
 
 BLOCK = 16  # C0 of float16
+CHANNELS = Link(Relation.PARALLEL, 1)  # channels stay channels
 
 
 class Kind(Enum):
@@ -75,36 +78,7 @@ class ChannelGroup:
         return -(-self.channels // BLOCK) * BLOCK
 
 
-_SAME = frozenset(
-    {
-        "Relu",
-        "LeakyRelu",
-        "Sigmoid",
-        "HardSigmoid",
-        "HardSwish",
-        "Tanh",
-        "Clip",
-        "Elu",
-        "Selu",
-        "Softplus",
-        "Mish",
-        "Swish",
-        "Gelu",
-        "Erf",
-        "Identity",
-        "Abs",
-        "Neg",
-        "MaxPool",
-        "AveragePool",
-        "GlobalAveragePool",
-        "GlobalMaxPool",
-        "Dropout",
-    }
-)
-BINARY = frozenset({"Add", "Sub", "Mul", "Max", "Min"})  # finite for finite operands, so that added channels never hold NaN
-
-
-def kind_of(node: Node) -> Kind:
+def kind_of(node: Node, opset: OpSet) -> Kind:
     """What a node does with the channels of its first output."""
     if node.domain or not node.outputs or any(not is_map(tensor) for tensor in node.outputs[:1]):
         return Kind.OTHER
@@ -117,31 +91,26 @@ def kind_of(node: Node) -> Kind:
         return Kind.CONV if int(node.attr("group", 1)) == 1 else Kind.OTHER
     if node.op_type == "Concat":
         return Kind.CONCAT if int(node.attr("axis", 0)) in (1, 1 - len(node.output.static_shape)) else Kind.OTHER
-    return Kind.SAME if _keeps_apart(node) else Kind.OTHER
+    return Kind.SAME if _keeps_apart(node, opset.get(node).facts) else Kind.OTHER
 
 
-def _keeps_apart(node: Node) -> bool:
-    others_unread = not any(tensor.uses for tensor in node.outputs[1:])
-    if node.op_type in _SAME or node.op_type == "BatchNormalization":
-        parameters = all(tensor is None or tensor.is_constant for tensor in node.inputs[1:])
-        return parameters and others_unread and not node.attr("training_mode", 0)
-    if node.op_type in BINARY:
-        return all(tensor is not None and _broadcasts(tensor, node.output) for tensor in node.inputs)
-    if node.op_type == "PRelu":
-        return node.required(1).is_constant and _broadcasts(node.required(1), node.output)
-    if node.op_type == "Pad":
-        pads, rank = numbers(node.input(1)), len(node.output.static_shape)
-        return node.input(3) is None and pads is not None and not pads[1] and not pads[rank + 1]
-    if node.op_type == "Resize":
-        scales, sizes = numbers(node.input(2)), numbers(node.input(3))
-        given = scales if scales is not None and len(scales) else sizes
-        source = node.required(0)
-        same = source.is_static and source.static_shape[1] == node.output.static_shape[1]
-        return given is not None and not node.attr("axes", ()) and same
-    if node.op_type == "ReduceMean":
-        axes, rank = numbers(node.input(1)), len(node.output.static_shape)
-        return axes is not None and bool(node.attr("keepdims", 1)) and bool(len(axes)) and all(axis % rank > 1 for axis in axes)
-    return False
+def _keeps_apart(node: Node, facts: Facts) -> bool:
+    """Whether channels stay apart, and added ones, which are zeros at first, never become NaN: their weights behind are zeros as well."""
+    axes = facts.axes(node)
+    if not facts.finite or any(tensor.uses for tensor in node.outputs[1:]) or axes.link(0, 1) != CHANNELS:
+        return False
+    return all(_serves_channels(node, port, axes, facts) for port in range(node.input_count))
+
+
+def _serves_channels(node: Node, port: int, axes: AxisMap, facts: Facts) -> bool:
+    """Whether an input is a map with all channels, a constant, or the same for all channels."""
+    tensor = node.input(port)
+    if tensor is None or tensor.is_constant:
+        return tensor is None or tensor.is_static
+    if port in facts.parameters or not tensor.is_static:
+        return False
+    met = [axis for axis, link in axes.towards(port, 1) if tensor.static_shape[axis] != 1]
+    return not met or shares_channels(tensor, node.output)
 
 
 def is_map(tensor: Tensor | None) -> bool:
@@ -162,26 +131,14 @@ def is_depthwise(node: Node) -> bool:
     return groups > 1 and weight.is_static and weight.static_shape[:2] == (groups, 1)
 
 
-def channel_axis(tensor: Tensor) -> int | None:
-    """The axis of an operand that meets the channels of a map; None if it is the same for all channels."""
-    axis = len(tensor.static_shape) - 3
-    return axis if axis >= 0 and tensor.static_shape[axis] != 1 else None
-
-
-def _broadcasts(tensor: Tensor, output: Tensor) -> bool:
-    """Whether an operand is a map with all channels, a constant, or the same for all channels."""
-    axis = channel_axis(tensor)
-    return axis is None or ((tensor.is_constant or is_map(tensor)) and tensor.static_shape[axis] == output.static_shape[1])
-
-
 def shares_channels(tensor: Tensor | None, output: Tensor) -> bool:
     """Whether an input of an operator that keeps channels apart has them all."""
     return tensor is not None and is_map(tensor) and tensor.static_shape[1] == output.static_shape[1]
 
 
-def channel_groups(graph: Graph) -> tuple[ChannelGroup, ...]:
+def channel_groups(graph: Graph, opset: OpSet) -> tuple[ChannelGroup, ...]:
     """All groups with a convolution whose output channels are no multiple of 16, with their solved positions."""
-    kinds = {node: kind_of(node) for node in graph.topological()}
+    kinds = {node: kind_of(node, opset) for node in graph.topological()}
     classes = _classes(graph, kinds)
     ordered = list(dict.fromkeys(classes.values()))
     joined = _joined(kinds, classes, ordered)

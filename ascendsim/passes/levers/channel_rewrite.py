@@ -7,7 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from ascendsim.graph.ir import Array, Constant, Graph, Node, Tensor, Use
-from ascendsim.passes.levers.channel_groups import ChannelClass, ChannelGroup, Kind, channel_axis, is_depthwise, kind_of
+from ascendsim.opset.facts import Facts
+from ascendsim.passes.levers.channel_groups import ChannelClass, ChannelGroup, Kind, is_depthwise, kind_of
 from ascendsim.passes.levers.lever import LeverContext, hand_out
 
 _VARIANCE = 4  # port of BatchNormalization; ones, so that nothing is divided by zero
@@ -29,10 +30,10 @@ def _widen_class(graph: Graph, item: ChannelClass, context: LeverContext) -> Non
         _spread(graph, node, 2, 0, item.places, item.total)
     members = {tensor.producer: None for tensor in item.tensors if tensor.producer is not None}
     for node in members:
-        if kind_of(node) is Kind.SAME:
-            _widen_inside(graph, node, item.places, item.total)
+        if kind_of(node, context.opset) is Kind.SAME:
+            _widen_inside(graph, node, context.opset.get(node).facts, item.places, item.total)
     for node in readers:
-        if kind_of(node) is Kind.CONV and (node, 0) not in leaks:
+        if kind_of(node, context.opset) is Kind.CONV and (node, 0) not in leaks:
             _spread(graph, node, 1, 1, item.places, item.total)
     for tensor in item.tensors:
         shape = tensor.static_shape
@@ -40,27 +41,27 @@ def _widen_class(graph: Graph, item: ChannelClass, context: LeverContext) -> Non
     _close_leaks(graph, item, context)
 
 
-def _widen_inside(graph: Graph, node: Node, places: Sequence[int], total: int) -> None:
+def _widen_inside(graph: Graph, node: Node, facts: Facts, places: Sequence[int], total: int) -> None:
     """Parameters of an operator that keeps channels apart."""
     if node.op_type == "Conv" and is_depthwise(node):
         node.attributes["group"] = total
         _spread(graph, node, 1, 0, places, total)
         _spread(graph, node, 2, 0, places, total)
-    elif node.op_type == "BatchNormalization":
-        for port in range(1, 5):
-            _spread(graph, node, port, 0, places, total, fill=1.0 if port == _VARIANCE else 0.0)
-    elif node.op_type == "Resize":
-        sizes = node.input(3)
-        if sizes is not None and sizes.constant is not None and sizes.elements:
-            made = sizes.constant.array().copy()
-            made[1] = total
-            node.set_input(3, graph.add_constant(graph.fresh(f"{sizes.name}_wide"), made))
-    else:
-        for port, tensor in enumerate(node.inputs):
-            if tensor is not None and tensor.is_constant and node.op_type not in ("Pad", "ReduceMean", "Clip"):
-                axis = channel_axis(tensor)
-                if axis is not None:
-                    _spread(graph, node, port, axis, places, total)
+        return
+    axes = facts.axes(node)
+    for port, tensor in enumerate(node.inputs):
+        if tensor is None or not tensor.is_constant:
+            continue
+        for axis, _ in axes.towards(port, 1):
+            if tensor.static_shape[axis] != 1:
+                variance = node.op_type == "BatchNormalization" and port == _VARIANCE
+                _spread(graph, node, port, axis, places, total, fill=1.0 if variance else 0.0)
+    told = None if facts.shape_port is None else node.input(facts.shape_port)
+    if facts.shape_port is not None and told is not None and told.constant is not None and told.elements:
+        made = told.constant.array().copy()
+        named = node.attr("axes") or range(len(made))
+        made[[axis == 1 for axis in named]] = total
+        node.set_input(facts.shape_port, graph.add_constant(graph.fresh(f"{told.name}_wide"), made))
 
 
 def _spread(graph: Graph, node: Node, port: int, axis: int, places: Sequence[int], total: int, fill: float = 0.0) -> None:

@@ -25,11 +25,11 @@ class AlignChannels(Lever):
 
     def sites(self, graph: Graph, context: LeverContext) -> tuple[Site, ...]:
         """Every group of maps that share their channels and have no multiple of 16 of them; a convolution that makes them names it."""
-        return tuple(site for group in channel_groups(graph) for site in _sites(group))
+        return tuple(site for group in channel_groups(graph, context.opset) for site in _sites(group))
 
     def rewrite(self, graph: Graph, site: Site, context: LeverContext) -> None:
         """Widens one group."""
-        group = next(group for group in channel_groups(graph) if group.makers and group.makers[0].name == site.node)
+        group = next(group for group in channel_groups(graph, context.opset) if group.makers and group.makers[0].name == site.node)
         widen(graph, group, context)
 
 

@@ -13,12 +13,11 @@ import math
 
 from ascendsim.core.dtypes import DType
 from ascendsim.graph.ir import Graph, Node, Tensor
+from ascendsim.opset.facts import Sign
 from ascendsim.passes.fusion.checks import scalar
 from ascendsim.passes.levers.lever import Lever, LeverContext, Relation, Site, take_over
 
 MAX_POWER = 64  # products beyond that many round too often to be the same function
-_NEVER_NEGATIVE = frozenset({"Abs", "Exp", "Relu", "Sigmoid", "Softmax", "Softplus", "Sqrt", "ReduceL1", "ReduceL2", "ReduceSumSquare"})
-_POSITIVE = frozenset({"Exp", "Sigmoid", "Softplus", "Softmax"})
 
 
 def products(power: int) -> int:
@@ -62,11 +61,14 @@ class PowToMul(Lever):
                 return Site(node.name, (node.name,), f"x^{exponent:g} of integers is no product", None)
             count = products(max(1, int(abs(exponent))))
             return Site(node.name, (node.name,), f"{where}; x^{exponent:g} is {_words(exponent, count)}", Relation.EXACT)
-        producer = base.producer.op_type if base.producer is not None else ""
+        source = base.producer
+        sign = Sign.ANY if source is None else context.opset.get(source).facts.sign_of(source)
         if base.dtype not in (DType.FLOAT32, DType.FLOAT16) or node.required(1).dtype is not base.dtype:
             return Site(node.name, (node.name,), "exp(y ln x) needs base and exponent of one floating-point type", None)
-        if producer in _POSITIVE or (producer in _NEVER_NEGATIVE and exponent is not None and exponent > 0):
-            return Site(node.name, (node.name,), f"{where}; x^y = exp(y ln x), as x comes from {producer}", Relation.APPROXIMATE)
+        if sign is Sign.POSITIVE or (sign is Sign.NEVER_NEGATIVE and exponent is not None and exponent > 0):
+            return Site(
+                node.name, (node.name,), f"{where}; x^y = exp(y ln x), as x comes from {source and source.op_type}", Relation.APPROXIMATE
+            )
         if exponent is None:
             return Site(node.name, (node.name,), "the exponent is not one known number and the base may be negative", None)
         return Site(node.name, (node.name,), f"x^{exponent:g} is no short product and the base may be negative", None)

@@ -11,8 +11,8 @@ from collections.abc import Callable
 from ascendsim.core.errors import CompileError
 from ascendsim.graph.ir import Node
 from ascendsim.graph.scopes import SCOPE
+from ascendsim.opset.facts import OpPattern
 from ascendsim.passes.fusion.report import FusedScopeRecord, PatternRecord, Refusal
-from ascendsim.passes.ub_fusion.kinds import OpPattern
 from ascendsim.passes.ub_fusion.legality import ScopeProgram, Scopes
 from ascendsim.passes.ub_fusion.limits import UbLimits
 

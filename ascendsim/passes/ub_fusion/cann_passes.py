@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from ascendsim.graph.ir import Node
-from ascendsim.passes.ub_fusion.kinds import OpPattern as K
+from ascendsim.opset.facts import OpPattern as K
 from ascendsim.passes.ub_fusion.limits import UbLimits
 from ascendsim.passes.ub_fusion.pattern import ANY, Part, UbPattern, chain
 

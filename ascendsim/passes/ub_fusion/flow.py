@@ -13,6 +13,8 @@ from functools import cache
 from ascendsim.core.errors import CompileError
 from ascendsim.graph.ir import Graph, Node
 from ascendsim.opset import OpSet
+from ascendsim.opset.facts import OpPattern
+from ascendsim.opset.patterns import pattern_of
 from ascendsim.passes.aipp.join import NAME as AIPP
 from ascendsim.passes.aipp.join import join_aipp
 from ascendsim.passes.fusion.catalogue import PassFact, all_facts
@@ -23,7 +25,6 @@ from ascendsim.passes.fusion.switches import Switches
 from ascendsim.passes.ub_fusion.automatic import NAME as AUTOMATIC
 from ascendsim.passes.ub_fusion.automatic import fuse_automatically
 from ascendsim.passes.ub_fusion.cann_passes import UbPass, cann_passes
-from ascendsim.passes.ub_fusion.kinds import OpPattern, pattern_of
 from ascendsim.passes.ub_fusion.legality import ScopeMaker, Scopes
 from ascendsim.passes.ub_fusion.limits import UbLimits
 from ascendsim.passes.ub_fusion.mindspore_passes import mindspore_passes

@@ -7,8 +7,8 @@ elementwise operator behind a convolution alone before it sees the chain (inferr
 
 from __future__ import annotations
 
+from ascendsim.opset.facts import OpPattern as K
 from ascendsim.passes.ub_fusion.cann_passes import UbPass, bn_add_relu, head
-from ascendsim.passes.ub_fusion.kinds import OpPattern as K
 from ascendsim.passes.ub_fusion.limits import UbLimits
 from ascendsim.passes.ub_fusion.pattern import ANY, Part, UbPattern, chain
 

@@ -13,7 +13,8 @@ from collections.abc import Callable, Container, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from ascendsim.graph.ir import Node
-from ascendsim.passes.ub_fusion.kinds import OpPattern, data_inputs
+from ascendsim.opset.facts import OpPattern
+from ascendsim.opset.patterns import data_inputs
 
 ANY = -1  # any number of inputs from outside
 

@@ -12,11 +12,11 @@ import numpy as np
 
 from ascendsim.core.dtypes import DType
 from ascendsim.graph.ir import Graph, Node, Tensor
+from ascendsim.opset import OpSet
+from ascendsim.opset.facts import Sign
 from ascendsim.passes.fusion.pattern import Match, Op
 from ascendsim.passes.fusion.rule import FusionContext, FusionRule, remove_dead_from
 from ascendsim.passes.fusion.rules.pad_windows import Padding, constant_padding, merged_pads, spatial, taps_inside, window_refusal
-
-NEVER_NEGATIVE = frozenset({"Relu", "Sigmoid", "HardSigmoid", "Softmax", "Softplus", "Abs", "Exp", "Sqrt"})
 
 
 class PadMaxPoolFusionPass(FusionRule):
@@ -37,7 +37,7 @@ class PadMaxPoolFusionPass(FusionRule):
         if len(pool.outputs) > 1 or pool.attr("ceil_mode", 0):
             return "the pooling gives positions, or rounds its size up"
         lowest = float(np.finfo(np.float16 if data.element_type is DType.FLOAT16 else np.float32).min)
-        if padding.value > lowest and not (padding.value == 0 and _is_never_negative(data)):
+        if padding.value > lowest and not (padding.value == 0 and _is_never_negative(data, context.opset)):
             return "the padding may be larger than an element"
         reason = window_refusal(padding, pool)
         return reason or (None if _every_window_meets(padding, pool, data) else "a window holds padding alone")
@@ -54,15 +54,9 @@ class PadMaxPoolFusionPass(FusionRule):
         remove_dead_from(graph, pad)
 
 
-def _is_never_negative(tensor: Tensor) -> bool:
+def _is_never_negative(tensor: Tensor, opset: OpSet) -> bool:
     producer = tensor.producer
-    if producer is None:
-        return False
-    if producer.op_type == "Clip":
-        least = producer.input(1)
-        known = least is not None and least.constant is not None and least.constant.available
-        return known and least is not None and least.constant is not None and float(least.constant.array().ravel()[0]) >= 0
-    return producer.op_type in NEVER_NEGATIVE
+    return producer is not None and opset.get(producer).facts.sign_of(producer) is not Sign.ANY
 
 
 def _every_window_meets(padding: Padding, pool: Node, data: Tensor) -> bool:
