@@ -47,7 +47,7 @@ def work_of(node: Node, opset: OpSet, context: LowerContext) -> Work:
     """
     definition = opset.get(node)
     on_cpu = opset.cann_type(node) in context.aicpu_types
-    work: Work | None = definition.lower(node, context) if definition.lower is not None else None
+    work = definition.work(node, context)
     if isinstance(work, NoTask):
         return work if _is_free(node, work) else ai_cpu_work(node)
     if all(tensor.elements == 0 for tensor in node.outputs):

@@ -7,6 +7,8 @@ numbered in the order of their first use, and for each tensor all that an operat
     type, shape, format    the device's and the user's type
     constant               whether it is one; the values themselves if they are few or integers (axes, pads, indices)
     neighbours             the operator that makes it, those that read it, inside or outside the unit, and whether the graph returns it
+
+An operator's `lower` gets a view that holds just that (`opset.view`).
 """
 
 from __future__ import annotations
@@ -17,14 +19,12 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from ascendsim.core.dtypes import DType
 from ascendsim.graph.ir import Node, Tensor
 from ascendsim.graph.scopes import SECOND_STAGE
+from ascendsim.opset.view import values_are_seen
 
 Key: TypeAlias = tuple[Hashable, ...]
 
-FEW_VALUES = 16  # operators ask for single values and for lists with one entry an axis; of larger constants only for index lists
-INDICES = (DType.INT32, DType.INT64)
 _TYPE = attrgetter("shape", "dtype", "origin_dtype", "format")
 
 
@@ -65,13 +65,13 @@ def _attribute(value: object) -> Hashable:
 def _tensor(tensor: Tensor) -> Hashable:
     producer = tensor.producer
     if producer is not None:
-        return _TYPE(tensor), producer.op_type
+        return _TYPE(tensor), producer.op_type, producer.domain
     constant = tensor.constant
     if constant is None:
         return _TYPE(tensor), ""
     if not constant.available:
         return _TYPE(tensor), "absent"
-    if not tensor.is_static or (tensor.elements > FEW_VALUES and tensor.origin_dtype not in INDICES):
+    if not values_are_seen(tensor):
         return _TYPE(tensor), "weight"
     values = constant.array()
     return _TYPE(tensor), values.dtype.str, values.tobytes()
@@ -81,5 +81,5 @@ def _readers(tensor: Tensor, inside: dict[Node, int], returned: Sequence[Tensor]
     readers: dict[Any, None] = {}
     for reader, _ in tensor._uses:
         number = inside.get(reader)
-        readers[reader.op_type if number is None else number] = None
+        readers[(reader.op_type, reader.domain) if number is None else number] = None
     return tuple(readers), tensor in returned

@@ -86,7 +86,7 @@ class Body:
         if node not in self._works:
             definition = self.opset.get(node)
             on_cpu = self.opset.cann_type(node) in self.context.aicpu_types
-            work = definition.lower(node, self.context) if definition.lower is not None and not on_cpu else None
+            work = None if on_cpu else definition.work(node, self.context)
             if work is None:
                 inputs = tuple(Ref.of(tensor) for tensor in node.inputs if tensor is not None)
                 outputs = tuple(Ref.of(tensor) for tensor in node.outputs)

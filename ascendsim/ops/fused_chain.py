@@ -136,7 +136,7 @@ def _members(nodes: Sequence[Node], opset: OpSet, context: LowerContext, roots: 
             else:
                 members.append(_Member(node, None))
             continue
-        work = definition.lower(node, context) if definition.lower is not None else None
+        work = definition.work(node, context)
         if isinstance(work, NoTask) and (node.op_type in RENAMING or work.aliases) and node.input_count:
             roots[node.output] = node.required(0)
         elif isinstance(work, VectorWork) and _may_join(node, work):

@@ -43,7 +43,7 @@ def window_chain(nodes: Sequence[Node], opset: OpSet, context: LowerContext) -> 
 def _plain_work(node: Node, opset: OpSet, context: LowerContext) -> VectorWork | None:
     """Vector work that makes one full result and reduces nothing."""
     definition = opset.get(node)
-    work = definition.lower(node, context) if definition.lower is not None and not node.control else None
+    work = definition.work(node, context) if not node.control else None
     if not isinstance(work, VectorWork) or work.reduces != "none" or [stream.over for stream in work.outputs] != ["all"]:
         return None
     return work

@@ -18,6 +18,7 @@ from ascendsim.core.errors import GraphError, UnsupportedOperatorError
 from ascendsim.core.formats import Format
 from ascendsim.graph.ir import Array, Graph, Node, Shape, Tensor
 from ascendsim.opset.facts import Facts
+from ascendsim.opset.view import view_of
 from ascendsim.opset.work import LowerContext, Work
 
 
@@ -137,6 +138,10 @@ class OpDef:
     steered_by: tuple[int, ...] = ()
     most_inputs: int | None = None
     facts: Facts = field(kw_only=True)
+
+    def work(self, node: Node, context: LowerContext) -> Work | None:
+        """What the node asks of the chip, by `lower`, which sees a view of the node (`opset.view`); None = it runs on the AI CPU."""
+        return None if self.lower is None else self.lower(view_of(node), context)
 
     @property
     def key(self) -> tuple[str, str]:
