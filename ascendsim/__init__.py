@@ -20,14 +20,15 @@ if TYPE_CHECKING:
     from ascendsim.api.ablation import Ablation, ablate
     from ascendsim.api.comparing import Comparison, compare
     from ascendsim.api.comparing_gears import compare_gears
-    from ascendsim.api.compiling import CompiledModel, compile
-    from ascendsim.api.dynamic import DynamicModel
-    from ascendsim.api.gears import GearedModel
+    from ascendsim.api.compiling import compile
     from ascendsim.api.loading import load
     from ascendsim.api.optimizing import OptimizeResult, optimize
     from ascendsim.api.result import Result
     from ascendsim.api.running import random_inputs, run, simulate
     from ascendsim.api.saving import load_compiled, save
+    from ascendsim.compiler.dynamic import DynamicModel
+    from ascendsim.compiler.gears import GearedModel
+    from ascendsim.compiler.model import CompiledModel
     from ascendsim.core.errors import (
         AscendSimError,
         CompileError,
@@ -49,15 +50,15 @@ _HOMES = {
     "Advice": "ascendsim.advise.advice",
     "load": "ascendsim.api.loading",
     "compile": "ascendsim.api.compiling",
-    "CompiledModel": "ascendsim.api.compiling",
+    "CompiledModel": "ascendsim.compiler.model",
     "simulate": "ascendsim.api.running",
     "ablate": "ascendsim.api.ablation",
     "Ablation": "ascendsim.api.ablation",
     "compare": "ascendsim.api.comparing",
     "Comparison": "ascendsim.api.comparing",
     "compare_gears": "ascendsim.api.comparing_gears",
-    "DynamicModel": "ascendsim.api.dynamic",
-    "GearedModel": "ascendsim.api.gears",
+    "DynamicModel": "ascendsim.compiler.dynamic",
+    "GearedModel": "ascendsim.compiler.gears",
     "optimize": "ascendsim.api.optimizing",
     "OptimizeResult": "ascendsim.api.optimizing",
     "plot_graphs": "ascendsim.plot.graph_picture",

@@ -14,7 +14,7 @@ import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
 import ascendsim
-from ascendsim.api.compiling import CompiledModel
+from ascendsim.compiler.model import CompiledModel
 from ascendsim.machine import Statistics, run
 from benchmarks.workloads import CHIPS, WORKLOADS
 

@@ -23,7 +23,7 @@ import onnx
 
 import ascendsim as asim
 from ascendsim import soc as chips
-from ascendsim.api.fusion import FusionSettings
+from ascendsim.compiler.fusion import FusionSettings
 from ascendsim.api.optimizing import new_engine
 from ascendsim.core.dtypes import DType
 from ascendsim.frontends.onnx.weights import random_weight, roles

@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 
 import ascendsim as asim
-from ascendsim.api.compiling import CompiledModel
+from ascendsim.compiler.model import CompiledModel
 from ascendsim.graph.ir import Graph
 from ascendsim.profiling.comparison import largest_difference
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import ascendsim as asim
-from ascendsim.api.compiling import CompiledModel
+from ascendsim.compiler.model import CompiledModel
 from ascendsim.graph.ir import Graph
 
 ROOT = Path(__file__).resolve().parents[1]

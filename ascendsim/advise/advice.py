@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 
 from ascendsim.core.arguments import checked
 from ascendsim.core.errors import InputError, suggest
+from ascendsim.core.table import Row, Table
 from ascendsim.graph.ir import Graph
 from ascendsim.passes.levers import LEVERS, LeverContext, Relation, Site, apply_lever
-from ascendsim.profiling.table import Row, Table
 
 
 @dataclass(frozen=True, slots=True)

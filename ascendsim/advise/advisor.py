@@ -8,10 +8,11 @@ from typing import Any
 
 from ascendsim.advise.advice import Advice, Proposal
 from ascendsim.advise.rules import slow_operators
-from ascendsim.api.compiling import CompiledModel, compile
-from ascendsim.api.dynamic import DynamicModel
+from ascendsim.api.compiling import compile
 from ascendsim.api.result import Result
 from ascendsim.api.running import simulate
+from ascendsim.compiler.dynamic import DynamicModel
+from ascendsim.compiler.model import CompiledModel
 from ascendsim.core.arguments import checked
 from ascendsim.core.errors import InputError
 from ascendsim.graph.ir import Graph

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections import Counter
 
+from ascendsim.core.table import Row
 from ascendsim.profiling import ProfiledRun, Table, TaskView, ai_core_metrics, op_statistic
 from ascendsim.profiling.metrics import PIPE_NAMES
-from ascendsim.profiling.table import Row
 
 AI_CPU_US = 20.0  # rules/en/aicpu_rules.yaml: tasks of the AI CPU above it are reported
 NO_BOUND = 0.80  # config/config.ini operator_bound_ratio: no pipe busier than this = "no bound" operator

@@ -7,16 +7,17 @@ from dataclasses import dataclass, replace
 from os import PathLike
 from typing import Any
 
-from ascendsim.api.compiling import CompiledModel, compile
+from ascendsim.api.compiling import compile
 from ascendsim.api.result import Result
 from ascendsim.api.running import simulate
+from ascendsim.compiler.model import CompiledModel
 from ascendsim.core.arguments import checked
 from ascendsim.core.errors import CompileError, InputError, PassError
+from ascendsim.core.table import Row, Table
 from ascendsim.graph.ir import Graph
 from ascendsim.passes.fusion.catalogue import find_fact
 from ascendsim.passes.fusion.report import FusionReport
 from ascendsim.passes.fusion.switches import parse_optimization_switch
-from ascendsim.profiling.table import Row, Table
 from ascendsim.soc import SocSpec
 
 _FUSION_ONLY = {"fusion_switch_file", "optimization_switch", "passes", "buffer_optimize"}  # options without a meaning at fusion="off"

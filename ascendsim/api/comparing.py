@@ -9,12 +9,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from ascendsim import profiling
-from ascendsim.api.compiling import CompiledModel
 from ascendsim.api.result import Result
 from ascendsim.api.running import run as run_model
 from ascendsim.api.running import simulate
+from ascendsim.compiler.model import CompiledModel
 from ascendsim.core.arguments import checked
 from ascendsim.core.errors import InputError
+from ascendsim.core.table import Table
 from ascendsim.profiling.comparison import (
     NO_VALUES,
     REFERENCE,
@@ -26,7 +27,6 @@ from ascendsim.profiling.comparison import (
     largest_difference,
     phase_table,
 )
-from ascendsim.profiling.table import Table
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from ascendsim.api.comparing import Comparison, compare
-from ascendsim.api.compiling import CompiledModel, compile
-from ascendsim.api.gears import GearedModel
+from ascendsim.api.compiling import compile
 from ascendsim.api.result import Result
 from ascendsim.api.running import simulate
+from ascendsim.compiler.gears import GearedModel
+from ascendsim.compiler.model import CompiledModel
 from ascendsim.core.arguments import checked
 from ascendsim.core.errors import InputError
 from ascendsim.graph.ir import Graph

@@ -13,12 +13,10 @@ from ascendsim.core.collection import without_collection
 from ascendsim.graph.copying import copy_graph
 from ascendsim.graph.ir import Graph
 from ascendsim.ops import default_opset
-from ascendsim.opset import OpSet
 from ascendsim.passes.graph_engine import EngineReport, EngineSettings, GraphEngine, Weight, pass_names, select_outputs, weigh
-from ascendsim.passes.graph_engine.stages import Dump
 
 if TYPE_CHECKING:
-    from ascendsim.profiling.table import Cell, Table
+    from ascendsim.core.table import Cell, Table
 
 MIB = 1 << 20
 
@@ -40,7 +38,7 @@ class OptimizeResult:
 
     def table(self) -> Table:
         """What each pass did, summed over its runs, in the order of the first runs; sizes are those around whole runs of a stage's part."""
-        from ascendsim.profiling.table import Table
+        from ascendsim.core.table import Table
 
         columns = ("stage", "pass", "what it did", "nodes before", "nodes after", "weights before(MiB)", "weights after(MiB)", "time(ms)")
         rows: list[tuple[Cell, ...]] = []
@@ -115,20 +113,3 @@ def optimize(
     engine.prepare(work)
     engine.finish(work)
     return OptimizeResult(work, before, weigh(work), engine.report)
-
-
-def new_engine(
-    opset: OpSet,
-    optimize: bool | Sequence[str],
-    oo_level: str,
-    oo_constant_folding: bool,
-    oo_dead_code_elimination: bool,
-    dump: Dump | None = None,
-) -> GraphEngine:
-    """The graph engine for `compile`, with ATC's options.
-
-    Raises:
-        InputError: If an option is not valid.
-    """
-    settings = EngineSettings.of(optimize, pass_names(opset), oo_level, oo_constant_folding, oo_dead_code_elimination)
-    return GraphEngine(opset, settings, dump)

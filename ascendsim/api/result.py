@@ -8,9 +8,9 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ascendsim.api.compiling import CompiledModel
-from ascendsim.api.dynamic import REASONS
-from ascendsim.api.memory import MemoryReport
+from ascendsim.compiler.dynamic import REASONS
+from ascendsim.compiler.memory import MemoryReport
+from ascendsim.compiler.model import CompiledModel
 from ascendsim.core.arguments import checked
 from ascendsim.core.errors import InputError
 from ascendsim.graph.ir import Array
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes  # noqa: TID251 - only for the type checker, nothing is loaded
 
     from ascendsim import profiling
+    from ascendsim.core.table import Table
     from ascendsim.plot.timeline import TimelineDisplay
-    from ascendsim.profiling.table import Table
 
 
 @dataclass(frozen=True)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, Literal
 
-from ascendsim.api.compiling import CompiledModel
-from ascendsim.api.dynamic import DynamicModel, with_shapes
-from ascendsim.api.dynamic_inputs import checked_choices, user_arrays
 from ascendsim.api.result import Result
+from ascendsim.compiler.dynamic import DynamicModel, with_shapes
+from ascendsim.compiler.dynamic_inputs import checked_choices, user_arrays
+from ascendsim.compiler.model import CompiledModel
 from ascendsim.core.arguments import checked
 from ascendsim.core.errors import InputError, suggest
 from ascendsim.graph.ir import Array

@@ -16,10 +16,10 @@ from pathlib import Path
 
 import numpy as np
 
-from ascendsim.api.compiling import CompiledModel
 from ascendsim.api.saving_codec import encode
 from ascendsim.api.saving_manifest import Weight, checked_manifest, lowered, lowering_of, manifest_of, origins_restored, program_hash
 from ascendsim.api.saving_zip import read_entries, write_entries
+from ascendsim.compiler.model import CompiledModel
 from ascendsim.core.arguments import checked
 from ascendsim.core.dtypes import DType
 from ascendsim.core.errors import AscendSimError, InputError
@@ -49,7 +49,7 @@ def save(model: CompiledModel, path: str | PathLike[str]) -> Path:
     Raises:
         InputError: If this is no compiled model of static shapes, or the file cannot be written.
     """
-    if type(model) is not CompiledModel:
+    if not isinstance(model, CompiledModel) or not model.planned:
         raise InputError("the model to save", "must be a model of fixed shapes from asim.compile", type(model).__name__)
     target = Path(path)
     constants = list(constants_of(model.graph))

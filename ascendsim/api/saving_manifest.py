@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ascendsim.api.compiling import CompiledModel
 from ascendsim.api.saving_codec import decode
+from ascendsim.compiler.model import CompiledModel
 from ascendsim.core.errors import InputError
 from ascendsim.graph.ir import Graph
 from ascendsim.isa.program import MODES, Program

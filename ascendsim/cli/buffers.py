@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from ascendsim.cli.common import print_table
 
 if TYPE_CHECKING:
-    from ascendsim.api.compiling import CompiledModel
+    from ascendsim.compiler.model import CompiledModel
     from ascendsim.lower.l2_placement import L2Plan
 
 MIB = 2**20

@@ -13,8 +13,6 @@ from typing import TYPE_CHECKING, Any
 from ascendsim.cli.common import print_table
 from ascendsim.cli.dynamic_options import add_choice_options, choices, gear_settings
 from ascendsim.cli.model_options import (
-    FUSION_LEVELS,
-    MODES,
     add_chip_options,
     add_model_options,
     check_folder,
@@ -24,15 +22,16 @@ from ascendsim.cli.model_options import (
     print_warnings,
     progress,
 )
+from ascendsim.compiler.options import FUSION_LEVELS, GRAPH_KERNEL, SCHEDULES
 from ascendsim.core.errors import InputError, suggest
 
 if TYPE_CHECKING:
     from ascendsim.api.comparing import Comparison
     from ascendsim.api.result import Result
+    from ascendsim.core.table import Cell, Table
     from ascendsim.graph.ir import Graph
-    from ascendsim.profiling.table import Cell, Table
 
-LEVELS = tuple(dict.fromkeys((*FUSION_LEVELS, "graph-kernel")))  # of which graph-kernel does not add to the one before
+LEVELS = tuple(dict.fromkeys((*FUSION_LEVELS, GRAPH_KERNEL)))  # of which graph-kernel does not add to the one before
 _COLUMNS = 6  # more variants than this are rows of the printed table instead of columns
 
 NAME = "compare"
@@ -93,14 +92,14 @@ def variants_of(args: argparse.Namespace) -> tuple[Variant, ...]:
     Raises:
         InputError: If a list is empty or names something twice, a level does not exist, or there are fewer than two variants.
     """
-    from ascendsim.api.fusion import fusion_levels
+    from ascendsim.compiler.fusion import fusion_levels
 
     batches = _batches(args.batch)
     chips = _parts(args.soc_version, "--soc_version")
     modes = _parts(args.mode, "--mode")
     for mode in modes:
-        if mode not in MODES:
-            raise InputError("option --mode", f"must list some of {', '.join(MODES)}", repr(mode), suggest(mode, MODES))
+        if mode not in SCHEDULES:
+            raise InputError("option --mode", f"must list some of {', '.join(SCHEDULES)}", repr(mode), suggest(mode, SCHEDULES))
     several = len(batches) * len(chips) * len(modes) > 1
     levels = _parts(args.fusion, "--fusion") if args.fusion is not None else ("all",) if several else fusion_levels()
     for level in levels:
@@ -214,7 +213,7 @@ def _print(comparison: Comparison) -> None:
 
 def _cells(table: Table) -> list[list[str]]:
     """Cells as people read them: fewer decimals for larger numbers, "-" for missing ones."""
-    from ascendsim.profiling.table import GENERAL
+    from ascendsim.core.table import GENERAL
 
     return [[_cell(cell, table.styles.get(column) == GENERAL) for column, cell in zip(table.columns, row, strict=True)] for row in table]
 

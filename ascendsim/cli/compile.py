@@ -16,7 +16,7 @@ HELP = "compile a model for a chip and show its tasks or the program of one oper
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    add_model_options(parser)
+    add_model_options(parser, optional=True)
     add_chip_options(parser)
     shown = parser.add_mutually_exclusive_group()
     shown.add_argument("--listing", metavar="NODE", help="print the block programs of this operator instead of the task table")
@@ -24,6 +24,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--buffers", action="store_true", help="print what L1 and L2 fusion did instead of the task table, and what they left"
     )
     shown.add_argument("--memory", action="store_true", help="print where every tensor lies, and what other planners come to")
+    shown.add_argument("--stages", action="store_true", help="print the stages of a compilation instead; needs no model")
+    parser.add_argument("--stop_after", metavar="STAGE", help="stop behind a stage (--stages) and print the graph as it is there")
+    parser.add_argument("--dump_stages", metavar="DIR", help="folder for the graph after each stage, as text and for Graphviz")
     parser.add_argument("--memory_map", metavar="FILE.png", help="draw the memory map, address against time (.png, .svg or .pdf)")
     parser.add_argument("--output", metavar="FILE.asim", help="save the compiled model; ascendsim run takes it in place of the network")
 
@@ -32,6 +35,10 @@ def run(args: argparse.Namespace) -> int:
     from ascendsim.api.compiling import compile
     from ascendsim.lower.tiling_search import CHOSEN
 
+    if args.stages:
+        return _print_stages()
+    if args.stop_after is not None or args.dump_stages is not None:
+        return _stop(args)
     check_target(args.output)
     model = compile(load_graph(args), **chip_settings(args))
     print_warnings(model.fusion.warnings)
@@ -81,4 +88,24 @@ def run(args: argparse.Namespace) -> int:
     if model.optimized.removed_nodes:
         print(f"the graph engine removed {model.optimized.removed_nodes} nodes (ascendsim optimize shows how)")
     print_summary(model)
+    return 0
+
+
+def _print_stages() -> int:
+    from ascendsim.compiler.pipeline import table
+
+    stages = table()
+    print_table(stages.columns, [tuple(map(str, row)) for row in stages.rows])
+    return 0
+
+
+def _stop(args: argparse.Namespace) -> int:
+    """Runs the stages up to one, and prints the graph, or where the dumps are."""
+    from ascendsim.compiler.compiling import compile_until
+    from ascendsim.compiler.options import CompileOptions
+    from ascendsim.graph.text import to_text
+
+    work = compile_until(load_graph(args), CompileOptions(**chip_settings(args)), args.stop_after, args.dump_stages)
+    print_warnings(work.fusion.warnings)
+    print(to_text(work.graph) if args.dump_stages is None else f"wrote the graph after each stage to {args.dump_stages}")
     return 0

@@ -9,7 +9,7 @@ from ascendsim.cli.common import parse_settings, print_table
 from ascendsim.core.errors import InputError
 
 if TYPE_CHECKING:
-    from ascendsim.api.compiling import CompiledModel
+    from ascendsim.compiler.model import CompiledModel
 
 
 def add_gear_options(parser: argparse.ArgumentParser) -> None:
@@ -60,7 +60,7 @@ def run_shapes(model: CompiledModel, args: argparse.Namespace) -> dict[str, tupl
     Raises:
         InputError: If the model has no such gear, or no gears.
     """
-    from ascendsim.api.gears import GearedModel
+    from ascendsim.compiler.gears import GearedModel
 
     if args.gear is None:
         return None
@@ -74,8 +74,8 @@ def run_shapes(model: CompiledModel, args: argparse.Namespace) -> dict[str, tupl
 
 def print_open_model(model: CompiledModel) -> bool:
     """Prints what a model with gears, open shapes or control flow is made of; says whether it is one."""
-    from ascendsim.api.dynamic import DynamicModel
-    from ascendsim.api.gears import GearedModel
+    from ascendsim.compiler.dynamic import DynamicModel
+    from ascendsim.compiler.gears import GearedModel
 
     if isinstance(model, GearedModel):
         table = model.table()

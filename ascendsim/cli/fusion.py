@@ -27,7 +27,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from ascendsim.api.compiling import compile
-    from ascendsim.api.fusion import FusionSettings, pass_states
+    from ascendsim.compiler.fusion import FusionSettings, pass_states
 
     switches = (args.fusion_switch_file, (), args.optimization_switch, args.oo_level, args.buffer_optimize)
     settings = FusionSettings.of(args.fusion, *switches)

@@ -9,7 +9,7 @@ from ascendsim.cli.common import print_table
 from ascendsim.core.errors import InputError
 
 if TYPE_CHECKING:
-    from ascendsim.api.compiling import CompiledModel
+    from ascendsim.compiler.model import CompiledModel
 
 
 def print_memory(model: CompiledModel) -> None:

@@ -5,31 +5,18 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ascendsim.cli.common import add_set_option, parse_input_shape, parse_settings
 from ascendsim.cli.dynamic_options import add_gear_options, gear_settings
+from ascendsim.compiler.options import cli_options, default_of
 from ascendsim.core.errors import InputError
 
 if TYPE_CHECKING:
     from ascendsim.graph.ir import Graph
-
-PRECISION_MODES = (
-    "force_fp16",
-    "allow_fp32_to_fp16",
-    "must_keep_origin_dtype",
-    "force_fp32",
-    "cube_fp16in_fp32out",
-    "allow_mix_precision",
-)
-# As ascendsim.api.fusion and ascendsim.passes.fusion.switches have them; written out so that --help loads neither.
-FUSION_LEVELS = ("off", "graph", "ub", "all")
-BUFFER_OPTIMIZE = ("l2_optimize", "l1_optimize", "off_optimize")
-OO_LEVELS = ("O1", "O3")
-MODES = ("sink", "host", "eager")  # ascendsim.isa.program has them
 
 
 def add_model_options(parser: argparse.ArgumentParser, optional: bool = False) -> None:
@@ -48,62 +35,42 @@ def add_model_options(parser: argparse.ArgumentParser, optional: bool = False) -
     parser.add_argument("--seed", type=natural, default=0, metavar="N", help="seed of random weights and inputs (default: 0)")
 
 
+SWITCHES = ("fusion_switch_file", "optimization_switch", "oo_level", "buffer_optimize")
+ENGINE = ("oo_constant_folding", "oo_dead_code_elimination")
+
+
 def add_chip_options(parser: argparse.ArgumentParser) -> None:
-    """Adds the chip and how the model is compiled for it."""
-    parser.add_argument(
-        "--soc_version", default="Ascend310", metavar="CHIP", help="chip (ascendsim soc list) or chip file (default: Ascend310)"
-    )
-    parser.add_argument(
-        "--precision_mode", choices=PRECISION_MODES, default="force_fp16", help="precision of the network (default: force_fp16)"
-    )
-    parser.add_argument("--aicore_num", type=positive, metavar="N", help="number of AI Cores to use (default: all)")
+    """Adds the chip and how the model is compiled for it: the fields of `CompileOptions`."""
+    add_compile_options(parser, tuple(cli_options()))
     add_set_option(parser)
-    text = "how much is fused: off, graph, ub, all, each with those before it; or graph-kernel, MindSpore's flow (default: all)"
-    parser.add_argument("--fusion", choices=(*FUSION_LEVELS, "graph-kernel"), default="all", help=text)
-    parser.add_argument("--graph_kernel_flags", metavar="TEXT", help='flags of graph-kernel fusion: --graph_kernel_flags="--opt_level=1"')
-    parser.add_argument("--save_graphs", metavar="DIR", help="folder for Graphviz files of the graph after every stage of fusion")
-    text = "static AIPP operators: inputs become uint8 images that are converted in front of the first convolution"
-    parser.add_argument("--insert_op_conf", metavar="FILE", help=text)
-    parser.add_argument("--output_type", metavar="TYPE", help="type of floating-point outputs: FP16, FP32, or node:index:type;...")
-    text = "who launches tasks: the device (sink), the host, or a framework operator by operator (eager) (default: sink)"
-    parser.add_argument("--mode", choices=MODES, default="sink", help=text)
-    parser.add_argument(
-        "--enable_single_stream", choices=("true", "false"), default="false", help="all tasks on one stream (default: false)"
-    )
-    text = "streams for independent operators: cv, LoadBalance:N or MainStream:N (default: none)"
-    parser.add_argument("--multi_stream_parallel_mode", default="", metavar="MODE", help=text)
-    text = "order of operators: 0 breadth first, 1 depth first, 2 reverse depth first, 3 as the model lists them (default: 3)"
-    parser.add_argument("--topo_sorting_mode", type=int, choices=(0, 1, 2, 3), default=3, help=text)
-    text = "1 = every tensor has memory of its own (default: 0)"
-    parser.add_argument("--disable_reuse_memory", choices=("0", "1"), default="0", help=text)
     text = "how the release behaves where releases differ, for example aicpu_pow=on; may be repeated"
     parser.add_argument("--option", action="append", metavar="KEY=VALUE", help=text)
-    text = "whether the graph engine optimises the graph around fusion (default: on)"
-    parser.add_argument("--optimize", choices=("on", "off"), default="on", help=text)
-    add_engine_options(parser)
-    add_switch_options(parser)
     add_gear_options(parser)
 
 
-def add_switch_options(parser: argparse.ArgumentParser) -> None:
-    """Adds ATC's options that switch fusion passes on and off."""
-    parser.add_argument("--fusion_switch_file", metavar="FILE", help="fusion switch file, JSON as for ATC or lines Name:on")
-    parser.add_argument("--optimization_switch", metavar="TEXT", help='passes by name, "PassA:on;PassB:off"; stronger than the file')
-    parser.add_argument("--oo_level", choices=OO_LEVELS, default="O3", help="O1 runs only the passes that CANN needs to work (default: O3)")
-    parser.add_argument(
-        "--buffer_optimize", choices=BUFFER_OPTIMIZE, default="l2_optimize", help="data buffer optimisation (default: l2_optimize)"
-    )
+def add_compile_options(parser: argparse.ArgumentParser, names: Sequence[str]) -> None:
+    """Adds options of `compile`, by the names of the fields of `CompileOptions`."""
+    known = cli_options()
+    for name in names:
+        option, default = known[name], default_of(name)
+        more: dict[str, Any] = {}
+        if option.words:
+            more = {"choices": option.words, "default": option.words[default]}
+        elif option.choices:
+            more = {"choices": option.choices, "default": default, "type": type(default)}
+        else:
+            more = {"default": default, "metavar": option.metavar, "type": positive if option.metavar == "N" else str}
+        parser.add_argument(f"--{option.name}", help=option.help, **more)
 
 
-def add_engine_options(parser: argparse.ArgumentParser) -> None:
-    """Adds ATC's options of the graph engine."""
-    for option, text in (("constant_folding", "constants are folded"), ("dead_code_elimination", "branches of constant conditions go")):
-        parser.add_argument(f"--oo_{option}", choices=("true", "false"), default="true", help=f"whether {text} (default: true)")
-
-
-def engine_settings(args: argparse.Namespace) -> dict[str, Any]:
-    """Keyword arguments for `optimize` and `compile`."""
-    return {name: getattr(args, name) == "true" for name in ("oo_constant_folding", "oo_dead_code_elimination")}
+def compile_settings(args: argparse.Namespace, names: Sequence[str]) -> dict[str, Any]:
+    """What the command line says of options of `compile`, as its keyword arguments."""
+    known = cli_options()
+    settings = {}
+    for name in names:
+        option, value = known[name], getattr(args, known[name].name)
+        settings[name] = option.words.index(value) == 1 if option.words else value
+    return settings
 
 
 def print_warnings(warnings: Iterable[str]) -> None:
@@ -137,31 +104,13 @@ def load_graph(args: argparse.Namespace, fold: bool = True) -> Graph:
 
 def chip_settings(args: argparse.Namespace) -> dict[str, Any]:
     """Keyword arguments for `compile`."""
-    from ascendsim.api.options import parse_profile_options
+    from ascendsim.compiler.profile_options import parse_profile_options
 
     return {
-        "soc": args.soc_version,
+        **compile_settings(args, tuple(cli_options())),
         "set": parse_settings(args.set),
-        "precision_mode": args.precision_mode,
-        "aicore_num": args.aicore_num,
-        "fusion": args.fusion,
-        "fusion_switch_file": args.fusion_switch_file,
-        "optimization_switch": args.optimization_switch,
-        "oo_level": args.oo_level,
-        "buffer_optimize": args.buffer_optimize,
-        "insert_op_conf": args.insert_op_conf,
-        "output_type": args.output_type,
-        "schedule": args.mode,
-        "enable_single_stream": args.enable_single_stream == "true",
-        "multi_stream_parallel_mode": args.multi_stream_parallel_mode,
-        "topo_sorting_mode": args.topo_sorting_mode,
-        "disable_reuse_memory": args.disable_reuse_memory == "1",
         **gear_settings(args),
         "options": parse_profile_options(parse_settings(args.option, option="--option")),
-        "graph_kernel_flags": args.graph_kernel_flags,
-        "save_graphs": args.save_graphs,
-        "optimize": args.optimize == "on",
-        **engine_settings(args),
     }
 
 

@@ -6,7 +6,8 @@ import argparse
 from collections.abc import Iterator
 
 from ascendsim.cli.common import print_table
-from ascendsim.cli.model_options import FUSION_LEVELS, add_engine_options, add_switch_options, engine_settings
+from ascendsim.cli.model_options import ENGINE, SWITCHES, add_compile_options, compile_settings
+from ascendsim.compiler.options import FUSION_LEVELS
 from ascendsim.core.errors import InputError, suggest
 
 NAME = "passes"
@@ -18,8 +19,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     listing = actions.add_parser("list", help="every pass with its family, stage, state and summary")
     listing.add_argument("--all", action="store_true", help="list CANN's passes too that have no counterpart here")
     listing.add_argument("--fusion", choices=FUSION_LEVELS, default="all", help="how much is fused (default: all)")
-    add_switch_options(listing)
-    add_engine_options(listing)
+    add_compile_options(listing, (*SWITCHES, *ENGINE))
     show = actions.add_parser("show", help="what one pass does, when it runs, and where it comes from")
     show.add_argument("name", help="name of a pass")
 
@@ -39,7 +39,7 @@ def _engine_rows(args: argparse.Namespace) -> Iterator[tuple[str, str, str, str,
     from ascendsim.passes.graph_engine import EngineSettings
     from ascendsim.passes.graph_engine.catalogue import built_passes, ge_passes
 
-    settings = EngineSettings.of(None, (), args.oo_level, **engine_settings(args))
+    settings = EngineSettings.of(None, (), args.oo_level, **compile_settings(args, ENGINE))
     built = built_passes(default_opset())
     for item in built:
         why = settings.why_not(item.name)
@@ -53,7 +53,7 @@ def _engine_rows(args: argparse.Namespace) -> Iterator[tuple[str, str, str, str,
 
 
 def _fusion_rows(args: argparse.Namespace) -> Iterator[tuple[str, str, str, str, str]]:
-    from ascendsim.api.fusion import FusionSettings, pass_states
+    from ascendsim.compiler.fusion import FusionSettings, pass_states
     from ascendsim.passes.fusion.catalogue import find_fact
 
     switches = (args.fusion_switch_file, (), args.optimization_switch, args.oo_level, args.buffer_optimize)

@@ -24,10 +24,10 @@ from ascendsim.cli.saved import saved_model
 from ascendsim.core.errors import InputError, suggest
 
 if TYPE_CHECKING:
-    from ascendsim.api.compiling import CompiledModel
     from ascendsim.api.result import Result
+    from ascendsim.compiler.model import CompiledModel
+    from ascendsim.core.table import Table
     from ascendsim.graph.ir import Array
-    from ascendsim.profiling.table import Table
 
 NAME = "run"
 HELP = "run a model on a chip: where the time goes, and the outputs"
@@ -54,7 +54,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from ascendsim.api.compiling import CompiledModel, compile
+    from ascendsim.api.compiling import compile
+    from ascendsim.compiler.model import CompiledModel
 
     started = time.perf_counter()
     check_folder(args.output)

@@ -9,7 +9,7 @@ from ascendsim.cli.model_options import add_chip_options, add_model_options, mod
 from ascendsim.core.errors import InputError
 
 if TYPE_CHECKING:
-    from ascendsim.api.compiling import CompiledModel
+    from ascendsim.compiler.model import CompiledModel
 
 SUFFIX = ".asim"
 _KEPT = ("model", "model_option", "framework", "seed")  # options that a saved model leaves open

@@ -52,6 +52,22 @@ def output_types(graph: Graph, text: str | None) -> tuple[DType | None, ...]:
     return tuple(result)
 
 
+def check_form(text: str | None) -> None:
+    """Checks what can be checked of the option without a graph.
+
+    Raises:
+        InputError: If the form is wrong or a type is not FP16 or FP32.
+    """
+    if text is not None and not isinstance(text, str):
+        raise InputError(_OPTION, "must be FP16, FP32 or node:index:type;node:index:type", repr(text))
+    if not text:
+        return
+    for part in filter(None, (piece.strip() for piece in text.split(";"))) if ":" in text else (text,):
+        if ":" in part and part.count(":") < 2:
+            raise InputError(_OPTION, "must be FP16, FP32 or node:index:type;node:index:type", repr(part))
+        _type(part.rpartition(":")[2])
+
+
 def _type(text: str) -> DType:
     if text not in TYPES:
         raise InputError(_OPTION, "must name FP16 or FP32", repr(text))

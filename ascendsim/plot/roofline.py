@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
+from ascendsim.core.table import Table
 from ascendsim.plot.drawing import draw_legend
 from ascendsim.plot.figures import Picture, dress
 from ascendsim.plot.lanes import Floats
 from ascendsim.plot.palette import FAINT, INK, KIND_COLOURS
 from ascendsim.profiling.kinds import KINDS, kind_of
 from ascendsim.profiling.metrics import ddr_peak_gb_per_s, peak_tflops, task_metrics
-from ascendsim.profiling.table import Table
 from ascendsim.profiling.view import ProfiledRun
 
 if TYPE_CHECKING:

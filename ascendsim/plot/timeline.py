@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 from ascendsim.core.arguments import checked
 from ascendsim.core.errors import InputError, suggest
+from ascendsim.core.table import Table
 from ascendsim.plot.drawing import LaneArtist, draw_legend
 from ascendsim.plot.figures import Picture
 from ascendsim.plot.frame import draw_frame, duration_text, lane_height, lane_tops, name_lanes, time_scale, time_unit, write_shares
 from ascendsim.plot.lanes import Lane, host_lanes, instruction_lanes, share_lanes, stream_lanes
 from ascendsim.profiling.kinds import KINDS
 from ascendsim.profiling.select import Window, check_window, select
-from ascendsim.profiling.table import Table
 from ascendsim.profiling.view import ProfiledRun, TaskView
 
 if TYPE_CHECKING:

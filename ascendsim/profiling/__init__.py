@@ -3,6 +3,7 @@
 Every report starts from a `ProfiledRun`. Times in tables are microseconds of simulated time from 0.
 """
 
+from ascendsim.core.table import Table
 from ascendsim.profiling.chrome_trace import TraceFile, TraceSize, chrome_trace, estimate_trace, write_trace
 from ascendsim.profiling.fusion_op import fusion_op
 from ascendsim.profiling.kinds import KINDS, kind_of
@@ -14,7 +15,6 @@ from ascendsim.profiling.phases import Phases, phases, task_phases
 from ascendsim.profiling.select import select
 from ascendsim.profiling.statistics import op_statistic, task_time
 from ascendsim.profiling.summary import Summary, summarise, top_operators
-from ascendsim.profiling.table import Table
 from ascendsim.profiling.view import ProfiledRun, TaskView
 
 __all__ = [

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ascendsim.core.table import GENERAL, Row, Table
 from ascendsim.profiling.notebook import STYLE, bar
 from ascendsim.profiling.phases import launch_ticks, phases
-from ascendsim.profiling.table import GENERAL, Row, Table
 from ascendsim.profiling.view import ProfiledRun
 
 REFERENCE = "reference"

@@ -5,9 +5,9 @@ Columns and order: Ascend/msprof, summary/fusion_op_assembler.cpp. Device_id is 
 
 from __future__ import annotations
 
+from ascendsim.core.table import Row, Table
 from ascendsim.graph.ir import Tensor
 from ascendsim.profiling.op_summary import MODEL_ID
-from ascendsim.profiling.table import Row, Table
 from ascendsim.profiling.view import ProfiledRun, TaskView
 
 COLUMNS = (

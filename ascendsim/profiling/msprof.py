@@ -19,9 +19,9 @@ from pathlib import Path
 from typing import Any
 
 from ascendsim.core.files import write_whole
+from ascendsim.core.table import Table
 from ascendsim.profiling.op_summary import MODEL_ID, START_COLUMN, op_summary
 from ascendsim.profiling.statistics import op_statistic, task_time
-from ascendsim.profiling.table import Table
 from ascendsim.profiling.view import ProfiledRun
 
 EPOCH = datetime(2026, 1, 1, tzinfo=UTC)

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from ascendsim.core.table import QUOTED, TAB, Cell, Row, Table
 from ascendsim.graph.ir import Tensor
-from ascendsim.profiling.table import QUOTED, TAB, Cell, Row, Table
 from ascendsim.profiling.view import NOT_KNOWN, ProfiledRun, TaskView
 
 MODEL_ID = 1

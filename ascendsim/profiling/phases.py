@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ascendsim.profiling.table import Row, Table
+from ascendsim.core.table import Row, Table
 from ascendsim.profiling.view import ProfiledRun, TaskView
 from ascendsim.trace.records import TaskRecord
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from ascendsim.core.table import TAB, Cell, Row, Table
 from ascendsim.profiling.op_summary import DEVICE_ID
-from ascendsim.profiling.table import TAB, Cell, Row, Table
 from ascendsim.profiling.view import ProfiledRun, TaskView
 
 _KERNEL_TYPES = {"AI_CORE": "KERNEL_AICORE", "AI_VECTOR_CORE": "KERNEL_AIVEC", "AI_CPU": "KERNEL_AICPU"}

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from ascendsim.core.table import Row, Table
 from ascendsim.profiling.metrics import PIPE_NAMES, ddr_utilisation, engine_of, peak_tflops, pipe_units, task_metrics
-from ascendsim.profiling.table import Row, Table
 from ascendsim.profiling.view import ProfiledRun
 
 

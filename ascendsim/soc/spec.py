@@ -141,6 +141,7 @@ class LaunchSpec:
     block_dispatch_ns: float  # per block after the first
     host_launch_us: float  # per task when the host launches it
     eager_launch_us: float  # per operator when a framework calls operator by operator
+    max_gears: int  # input shapes that one model can hold
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,9 +11,10 @@ from pathlib import Path
 from signal import SIG_IGN, SIGINT, signal
 
 from ascendsim import soc as chips
-from ascendsim.api.compiling import CompiledModel, compile
+from ascendsim.api.compiling import compile
 from ascendsim.api.loading import load
 from ascendsim.api.running import simulate
+from ascendsim.compiler.model import CompiledModel
 from ascendsim.core.errors import InputError
 from ascendsim.validate.points import Point
 from ascendsim.validate.roofline import roofline_us

@@ -12,11 +12,12 @@ from dataclasses import dataclass
 from statistics import fmean, median
 
 from ascendsim import soc as chips
-from ascendsim.api.compiling import CompiledModel, compile
-from ascendsim.api.options import profile_options
+from ascendsim.api.compiling import compile
 from ascendsim.api.result import Result
 from ascendsim.api.running import simulate
-from ascendsim.api.tilings import tilings_of
+from ascendsim.compiler.model import CompiledModel
+from ascendsim.compiler.profile_options import profile_options
+from ascendsim.compiler.tilings import tilings_of
 from ascendsim.core.dtypes import DType
 from ascendsim.graph.ir import Node
 from ascendsim.lower import LowerOptions, lower_graph

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 import ascendsim as asim
-from ascendsim.api.fusion import fusion_levels
 from ascendsim.cli.main import main
+from ascendsim.compiler.fusion import fusion_levels
 from ascendsim.models.seed_examples import matmul_bias_relu
 
 

@@ -14,7 +14,7 @@ import pytest
 from numpy.typing import NDArray
 
 import ascendsim as asim
-from ascendsim.api.compiling import CompiledModel
+from ascendsim.compiler.model import CompiledModel
 from ascendsim.graph.ir import Graph
 from ascendsim.isa.program import MemoryPlan, Program, Region
 from ascendsim.runtime.evaluate import evaluate

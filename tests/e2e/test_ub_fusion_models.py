@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import ascendsim as asim
-from ascendsim.api.compiling import CompiledModel
+from ascendsim.compiler.model import CompiledModel
 from ascendsim.passes.fusion.switches import Switches
 from ascendsim.passes.ub_fusion import PROFILES, ub_passes
 from tests.support.ub import Fused, check_programs, check_tasks, same_values

@@ -9,7 +9,7 @@ import pytest
 
 import ascendsim
 from ascendsim.api import compiling
-from ascendsim.api.compiling import CompiledModel
+from ascendsim.compiler.model import CompiledModel
 from ascendsim.core.errors import AscendSimError
 from ascendsim.isa.listing import listing
 from ascendsim.isa.program import RenamedBlock

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import ascendsim
-from ascendsim.api.compiling import CompiledModel
+from ascendsim.compiler.model import CompiledModel
 from ascendsim.isa.checks import check_program
 from ascendsim.isa.hazards import check_hazards
 from ascendsim.isa.instructions import Mmad

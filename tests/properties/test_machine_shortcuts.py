@@ -9,7 +9,7 @@ from random import Random
 import pytest
 
 import ascendsim
-from ascendsim.api.compiling import CompiledModel
+from ascendsim.compiler.model import CompiledModel
 from ascendsim.machine import Statistics, run
 from tests.support.random_programs import random_chip, random_program
 

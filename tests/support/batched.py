@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ascendsim.api.compiling import CompiledModel
 from ascendsim.api.running import simulate
+from ascendsim.compiler.model import CompiledModel
 from ascendsim.graph.ir import Graph, Tensor
 from tests.support.fusing import new_builder, random
 

@@ -113,7 +113,9 @@ TOY = SocSpec(
         flag_cycles=4,
         queue_depth={"M": 16, "V": 16, "MTE1": 16, "MTE2": 16, "MTE3": 16, "FIX": 16},
     ),
-    launch=LaunchSpec(kernel_init_ns=100, task_launch_us=1, task_gap_us=2, block_dispatch_ns=10, host_launch_us=5, eager_launch_us=50),
+    launch=LaunchSpec(
+        kernel_init_ns=100, task_launch_us=1, task_gap_us=2, block_dispatch_ns=10, host_launch_us=5, eager_launch_us=50, max_gears=100
+    ),
     ai_cpu=AiCpuSpec(cores=2, dispatch_us=80, overhead_us=140, elements_per_us=1000),
     sources={},
     assumed=frozenset(),

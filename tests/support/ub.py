@@ -10,7 +10,7 @@ import numpy as np
 
 import ascendsim as asim
 from ascendsim import soc as chips
-from ascendsim.api.compiling import CompiledModel
+from ascendsim.compiler.model import CompiledModel
 from ascendsim.graph.builder import GraphBuilder
 from ascendsim.graph.copying import copy_graph
 from ascendsim.graph.ir import Graph, Tensor

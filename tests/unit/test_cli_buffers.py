@@ -54,8 +54,8 @@ def test_cut_batches_and_joined_convolutions_are_listed(capsys: pytest.CaptureFi
     from dataclasses import replace
 
     from ascendsim.api import compiling
-    from ascendsim.api.buffers import BufferReport, SplitBlock
-    from ascendsim.api.l1_fusion import L1Pair, L1Report
+    from ascendsim.compiler.buffers import BufferReport, SplitBlock
+    from ascendsim.compiler.l1_fusion import L1Pair, L1Report
 
     real = compiling.compile
     pairs = L1Report((L1Pair(("conv1", "conv2"), 4096, 0, 10.0, 12.5),), {"conv3 + conv4": "the first one has another reader"})

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import ascendsim as asim
-from ascendsim.api.compiling import CompiledModel
+from ascendsim.compiler.model import CompiledModel
 from tests.support.akg import DATA, FILES, SHAPES, Array, interpret, random_inputs, read_smaller
 
 CHIPS = ("Ascend910A", "Ascend310P3")

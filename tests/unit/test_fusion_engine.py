@@ -11,9 +11,9 @@ import pytest
 
 from ascendsim import soc
 from ascendsim.api.compiling import compile
-from ascendsim.api.fusion import FusionLevel, FusionSettings, pass_states
 from ascendsim.api.running import random_inputs, run
 from ascendsim.cli.main import main
+from ascendsim.compiler.fusion import FusionLevel, FusionSettings, pass_states
 from ascendsim.core.dtypes import DType
 from ascendsim.core.errors import GraphError, InputError, PassError
 from ascendsim.graph.ir import Graph
@@ -257,7 +257,7 @@ def test_a_failing_rule_is_named_with_those_before_it(rule: type[FusionRule], me
 
 def test_levels_are_cumulative() -> None:
     levels = [FusionLevel.of(name) for name in ("off", "graph", "ub", "all")]
-    assert [(level.graph, level.ub, level.buffers) for level in levels] == [
+    assert [(level.graph, level.ub, level.l1_and_l2) for level in levels] == [
         (False, False, False),
         (True, False, False),
         (True, True, False),

@@ -12,8 +12,9 @@ from typing import Any
 
 import pytest
 
-from ascendsim.api.compiling import CompiledModel, compile
+from ascendsim.api.compiling import compile
 from ascendsim.api.running import simulate
+from ascendsim.compiler.model import CompiledModel
 from ascendsim.core.errors import InputError
 from ascendsim.passes.fusion.plog import LINE, PlogLine, plog_lines, read_plog, write_plog
 from ascendsim.passes.fusion.report import FusionReport, PatternRecord

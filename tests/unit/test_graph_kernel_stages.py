@@ -262,7 +262,7 @@ def test_an_operator_that_is_better_whole_is_not_expanded() -> None:
 
 
 def test_the_price_comes_from_the_simulated_chip_and_names_do_not_matter() -> None:
-    from ascendsim.api.graph_kernel import structure
+    from ascendsim.compiler.composites import structure
 
     first, second = net_composite_fuse(), net_composite_fuse()
     second.rename_tensor(second.inputs[0], "other")

@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from ascendsim.core.errors import InputError
-from ascendsim.profiling.table import QUOTED, TAB, Table
+from ascendsim.core.table import QUOTED, TAB, Table
 
 TABLE = Table(
     "sample",

@@ -11,7 +11,7 @@ import pytest
 import ascendsim as asim
 from ascendsim.api import tilings
 from ascendsim.api.saving_manifest import program_hash
-from ascendsim.api.tilings import tiling_search, timer_of
+from ascendsim.compiler.tilings import tiling_search, timer_of
 from ascendsim.core.errors import CompileError
 from ascendsim.core.formats import Format
 from ascendsim.lower import LowerOptions, lower_graph

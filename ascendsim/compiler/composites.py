@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from os import PathLike
 from typing import TYPE_CHECKING
 
+from ascendsim.compiler.options import GRAPH_KERNEL
 from ascendsim.core.errors import InputError
 from ascendsim.core.files import path_option, write_whole
 from ascendsim.graph.dot import to_dot
@@ -21,8 +22,6 @@ from ascendsim.soc import SocSpec
 if TYPE_CHECKING:  # loaded by those who use this flow only
     from ascendsim.passes.graph_kernel import CostOracle, Dump, GraphKernelFlags, GraphKernelReport
     from ascendsim.passes.graph_kernel.flags import Flags
-
-GRAPH_KERNEL = "graph-kernel"  # the value of option `fusion`: graph fusion, then composites in place of UB fusion
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,9 +52,13 @@ class GraphKernelFlow:
         checked = GraphKernelFlags.of(flags)
         return cls(checked, None if save_graphs is None else graph_saver(save_graphs, checked.dump_as_text))
 
-    def graph_level(self, graph: Graph) -> str:
+    def graph_level(self, single_kernel: bool) -> str:
         """The level of fusion besides composites: a composite file holds one kernel, which stays as it was generated."""
-        return "off" if graph.metadata.get("format") == "composite" else "graph"
+        return "off" if single_kernel else "graph"
+
+    def saving(self, folder: str | PathLike[str]) -> GraphKernelFlow:
+        """The same flow with its dumps in another folder."""
+        return replace(self, dump=graph_saver(folder, self.flags.dump_as_text))
 
     def mark(self, graph: Graph) -> None:
         """Round 0, on the user's graph: marks nodes."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 
-from ascendsim.api.l1_fusion import L1Report, fuse_l1
+from ascendsim.compiler.l1_fusion import L1Report, fuse_l1
 from ascendsim.core.errors import CompileError
 from ascendsim.graph.copying import copy_graph
 from ascendsim.graph.ir import Graph

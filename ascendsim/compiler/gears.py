@@ -2,28 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
-from ascendsim.api.compiling import CompiledModel
-from ascendsim.api.dynamic import DynamicModel, ExecutedModel, compile_dynamic
-from ascendsim.api.dynamic_inputs import input_values, shapes_only
+from ascendsim.compiler.dynamic import CompilePiece, DynamicModel, compile_dynamic, executed_model
+from ascendsim.compiler.dynamic_inputs import input_values, shapes_only
+from ascendsim.compiler.model import CompiledModel
+from ascendsim.compiler.settings import Settings
 from ascendsim.core.arguments import checked
-from ascendsim.core.errors import AscendSimError, InputError
+from ascendsim.core.errors import AscendSimError
+from ascendsim.core.table import Table
 from ascendsim.graph.ir import Graph
 from ascendsim.isa.program import Task
 from ascendsim.ops import default_opset
 from ascendsim.passes.control_flow import control_flow_nodes
-from ascendsim.passes.gears import CASE, SHAPE_DATA, GearOption, GearSettings, clone_gears, parse_gears
-from ascendsim.passes.gears.settings import KINDS, MAX_GEARS, MAX_GEARS_950, Kind
-from ascendsim.profiling.table import Table
+from ascendsim.passes.gears import CASE, SHAPE_DATA, GearSettings, clone_gears, parse_gears
 from ascendsim.runtime.control_flow import Value
 from ascendsim.runtime.host_run import Choices, HostRun, Step
 from ascendsim.runtime.timeline import timeline
-from ascendsim.soc import SocSpec
 
 GEAR = "gear"  # key of Program.metadata: the gear that ran, and all there are
 
@@ -44,7 +43,7 @@ class GearedModel(DynamicModel):
     network: Graph = field(default_factory=Graph)
     settings: GearSettings = field(default_factory=lambda: GearSettings("dynamic_dims", (), ()))
     gear_bytes: Mapping[tuple[int, ...], tuple[int, int]] = field(default_factory=dict)
-    loaded: ExecutedModel | None = None
+    loaded: CompiledModel | None = None
 
     @property
     def gears(self) -> tuple[tuple[int, ...], ...]:
@@ -122,43 +121,25 @@ def _gear(inputs: Mapping[str, Value]) -> tuple[int, ...]:
     return tuple(actual.tolist())
 
 
-def compile_gears(
-    graph: Graph, soc: SocSpec, gears: Mapping[Kind, GearOption], options: Mapping[str, Any], compile_static: Callable[..., CompiledModel]
-) -> GearedModel:
+def compile_gears(graph: Graph, settings: Settings, compile_piece: CompilePiece) -> GearedModel:
     """Compiles a graph once for every gear.
 
     Args:
         graph: With open dimensions in its inputs.
-        soc: The chip.
-        gears: ATC's options that were given, by name: exactly one.
-        options: All other options, by the names that `compile` has for them.
-        compile_static: Compiles a static graph with such options.
+        settings: Of the whole; the gear option that it holds says which gears.
+        compile_piece: Compiles a static graph.
 
     Raises:
-        InputError: If more than one of the options is given, or one breaks ATC's rules; has ATC's error code.
+        InputError: If the option breaks ATC's rules; has ATC's error code.
         CompileError: If shapes inside the network depend on data.
     """
-    if len(gears) != 1:
-        raise InputError(f"options {', '.join(gears)}", "exclude each other", remedy="give one of them")
-    (kind, value), limit = next(iter(gears.items())), MAX_GEARS_950 if "950" in soc.name else MAX_GEARS
-    settings = parse_gears(kind, value, graph, limit)
-    geared = clone_gears(graph, settings, default_opset())
-    base = compile_dynamic(geared, soc, options, compile_static)
-    fields = {name: getattr(base, name) for name in ("program", "soc", "opset", "fusion", "pieces", "schedule", "reasons")}
-    model = GearedModel(graph=geared, source=graph, network=graph, settings=settings, **fields)
+    ((kind, value),) = settings.gears.items()
+    gears = parse_gears(kind, value, graph, settings.soc.launch.max_gears)
+    geared = clone_gears(graph, gears, default_opset())
+    base = compile_dynamic(geared, settings, compile_piece)
+    names = ("program", "soc", "opset", "options", "fusion", "planned", "pieces", "schedule", "reasons")
+    model = GearedModel(graph=geared, source=graph, network=graph, settings=gears, **{name: getattr(base, name) for name in names})
     return _loaded(model)
-
-
-def compile_open(
-    graph: Graph,
-    soc: SocSpec,
-    gears: Mapping[str, GearOption | None],
-    options: Mapping[str, Any],
-    compile_static: Callable[..., CompiledModel],
-) -> DynamicModel:
-    """The model of a graph with gears, open shapes or control flow; arguments as `compile_gears`, options that were not given are None."""
-    given = {kind: value for kind in KINDS if (value := gears[kind]) is not None}
-    return compile_gears(graph, soc, given, options, compile_static) if given else compile_dynamic(graph, soc, options, compile_static)
 
 
 def _loaded(model: GearedModel) -> GearedModel:
@@ -173,7 +154,7 @@ def _loaded(model: GearedModel) -> GearedModel:
         memory[gear] = (program.memory.peak_bytes, program.memory.weight_bytes)
         steps += run
     graph, program = timeline(steps, model.source.name, model.soc.name, model.schedule, {})
-    loaded = ExecutedModel(graph, program, model.soc, model.opset, model.source)
+    loaded = executed_model(model, graph, program)
     return replace(model, gear_bytes=memory, program=replace(program, tasks=()), loaded=loaded)
 
 

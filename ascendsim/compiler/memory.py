@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ascendsim.core.formats import align
+from ascendsim.core.table import Table
 from ascendsim.graph.ir import Graph
 from ascendsim.isa.program import Program, Region, owner_of
 from ascendsim.lower.memory.pieces import ALIGNMENT
 from ascendsim.lower.memory.report import MemoryFigures, memory_figures
-from ascendsim.profiling.table import Table
 from ascendsim.trace.records import Trace
 
 if TYPE_CHECKING:

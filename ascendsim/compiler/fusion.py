@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from os import PathLike
 
-from ascendsim.api.options import without_effect
+from ascendsim.compiler.profile_options import without_effect
 from ascendsim.core.errors import InputError, suggest
 from ascendsim.graph.ir import Graph
 from ascendsim.graph.scopes import clear_scopes
@@ -58,7 +58,7 @@ class FusionLevel(IntEnum):
         return self >= FusionLevel.UB
 
     @property
-    def buffers(self) -> bool:
+    def l1_and_l2(self) -> bool:
         """Whether tensors between tasks are placed in L1 or L2 (L1 and L2 fusion)."""
         return self >= FusionLevel.ALL
 
@@ -117,7 +117,7 @@ class FusionSettings:
         switches = Switches.of(fusion_switch_file, optimization_switch, oo_level, (rule.name for rule in custom))
         given = {"fusion_switch_file": fusion_switch_file is not None, "optimization_switch": bool(optimization_switch)}
         useless = [name for name, present in given.items() if present and not level.graph]
-        if buffer_optimize != "l2_optimize" and not level.buffers:
+        if buffer_optimize != "l2_optimize" and not level.l1_and_l2:
             useless.append("buffer_optimize")
         warnings = tuple(f"option {name} has no effect with fusion={asked}" for name in useless)
         return cls(level, replace(switches, warnings=(*switches.warnings, *warnings)), custom, buffer_optimize, dump, asked=asked)
@@ -144,7 +144,7 @@ class FusionSettings:
             context = FusionContext(opset, soc.generation, soc.short_name, self.options)
             fuse_graph(graph, (*RULES, *self.passes), context, self.switches, report, self.dump, second_round=second_round)
 
-    def fuse_buffers(self, graph: Graph, soc: SocSpec, opset: OpSet, report: FusionReport, lowering: LowerOptions) -> None:
+    def join_tasks(self, graph: Graph, soc: SocSpec, opset: OpSet, report: FusionReport, lowering: LowerOptions) -> None:
         """UB fusion, in place, if the level asks for it.
 
         Args:

@@ -12,10 +12,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from ascendsim.api.compiling import CompiledModel
-from ascendsim.api.dynamic_inputs import input_values, shapes_only
-from ascendsim.api.graph_kernel import graph_saver
-from ascendsim.api.memory import MemoryReport
+from ascendsim.compiler.composites import graph_saver
+from ascendsim.compiler.dynamic_inputs import input_values, shapes_only
+from ascendsim.compiler.model import CompiledModel
+from ascendsim.compiler.settings import Settings
 from ascendsim.core.arguments import checked
 from ascendsim.core.dtypes import DType
 from ascendsim.core.errors import InputError
@@ -29,23 +29,9 @@ from ascendsim.runtime.control_flow import Value
 from ascendsim.runtime.host_run import Choices, HostRun
 from ascendsim.runtime.pieces import Pieces
 from ascendsim.runtime.timeline import timeline
-from ascendsim.soc import SocSpec
 
+CompilePiece = Callable[[Graph, Settings], CompiledModel]
 REASONS = "host_reasons"  # key of Program.metadata: why the host scheduled what was asked to go to the device
-
-
-@dataclass(frozen=True, slots=True)
-class ExecutedModel(CompiledModel):
-    """All that one run of a dynamic model executed, as one model: `program` has each task as often as it ran, `graph` each node once."""
-
-    @property
-    def memory(self) -> MemoryReport:
-        """Only models of fixed shapes have a report on their memory plan; `program.memory` has the addresses of this run.
-
-        Raises:
-            InputError: Always.
-        """
-        raise _no_memory_report(self.source)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,15 +49,6 @@ class DynamicModel(CompiledModel):
     pieces: Pieces = field(default_factory=lambda: Pieces(OpSet(()), _nothing))
     schedule: str = "host"
     reasons: tuple[str, ...] = ()
-
-    @property
-    def memory(self) -> MemoryReport:
-        """Only models of fixed shapes have a report on their memory plan.
-
-        Raises:
-            InputError: Always.
-        """
-        raise _no_memory_report(self.source)
 
     @checked()
     def tasks_of(self, node: str) -> tuple[Task, ...]:
@@ -108,7 +85,7 @@ class DynamicModel(CompiledModel):
         own = [value_tensor(graph, name, value) for name, value in inputs.items()]
         graph.inputs[:] = [*own, *(tensor for tensor in graph.inputs if tensor not in own)]
         program = replace(program, metadata={**program.metadata, REASONS: self.reasons, **self.facts(inputs)})
-        done = ExecutedModel(graph, program, self.soc, self.opset, self.source, self._report(run))
+        done = executed_model(self, graph, program, self._report(run))
         known = all(value.array is not None for value in results)
         outputs = {t.name: v.array for t, v in zip(self.graph.outputs, results, strict=True) if v.array is not None}
         return done, outputs if known and values is not None else None
@@ -162,12 +139,10 @@ class DynamicModel(CompiledModel):
         return f"DynamicModel({self.source.name!r}, soc={self.soc.name}, schedule={self.schedule}{why})"
 
 
-def _no_memory_report(graph: Graph) -> InputError:
-    return InputError(
-        f"model {graph.name!r}",
-        "has no report on memory",
-        remedy="compile it with fixed shapes and without control flow; see program.memory",
-    )
+def executed_model(model: CompiledModel, graph: Graph, program: Program, report: FusionReport | None = None) -> CompiledModel:
+    """All that one run of a dynamic model executed, as one model: `program` has each task as often as it ran, `graph` each node once."""
+    fusion = FusionReport() if report is None else report
+    return CompiledModel(graph, program, model.soc, model.opset, model.source, model.options, fusion, planned=False)
 
 
 def _nothing(graph: Graph, inner: Sequence[int]) -> CompiledModel:
@@ -182,44 +157,44 @@ def value_tensor(graph: Graph, name: str, value: Value) -> Tensor:
     return graph.add_tensor(Tensor(graph.fresh(name), DType.of(value.dtype), value.shape))
 
 
-def compile_dynamic(graph: Graph, soc: SocSpec, options: Mapping[str, Any], compile_static: Callable[..., CompiledModel]) -> DynamicModel:
+def compile_dynamic(graph: Graph, settings: Settings, compile_piece: CompilePiece) -> DynamicModel:
     """The model of a graph with open shapes or control flow.
 
     Args:
-        graph: The user's graph.
-        soc: The chip.
-        options: The user's options, by the names that `compile` has for them.
-        compile_static: Compiles a static graph without control flow with such options.
+        graph: The user's graph, prepared.
+        settings: Of the whole.
+        compile_piece: Compiles a static graph without control flow.
 
     Raises:
         InputError: If an option does not go with such a graph.
     """
-    if options["output_type"] is not None:
-        raise InputError("option output_type", "does not go with control flow or open shapes", options["output_type"], "leave it out")
+    options = settings.options
+    if options.output_type is not None:
+        raise InputError("option output_type", "does not go with control flow or open shapes", options.output_type, "leave it out")
     reasons = host_reasons(graph)
-    schedule = options["schedule"]
-    if schedule == "sink" and reasons:
-        schedule = "host"
-    settings = {**options, "schedule": schedule}
+    schedule = "host" if options.schedule == "sink" and reasons else options.schedule
+    whole = settings.scheduled(schedule)
     dumps = 0
 
-    def compile_piece(piece: Graph, inner: Sequence[int]) -> CompiledModel:
+    def compiled(piece: Graph, inner: Sequence[int]) -> CompiledModel:
         nonlocal dumps
         kept = ""
-        if options["precision_mode"] == "force_fp16":  # the other modes decide operator by operator
+        if options.precision_mode == "force_fp16":  # the other modes decide operator by operator
             ends = [piece.outputs[number] for number in inner if piece.outputs[number].origin_dtype is DType.FLOAT32]
             kept = ";".join(f"{end.producer.name}:{end.index}:FP16" for end in ends if end.producer is not None)
-        own: dict[str, Any] = {"graph": piece, "output_type": kept or None}
-        if options["save_graphs"] is not None:  # a folder for each piece
+        own: dict[str, Any] = {"output_type": kept or None}
+        if options.save_graphs is not None:  # a folder for each piece
             dumps += 1
-            own["save_graphs"] = Path(options["save_graphs"]) / f"{dumps:03}_{piece.name}".replace("/", "_")
-        return compile_static(**{**settings, **own})
+            own["save_graphs"] = Path(options.save_graphs) / f"{dumps:03}_{piece.name}".replace("/", "_")
+        return compile_piece(piece, whole.for_piece(**own))
 
-    if options["save_graphs"] is not None:
-        graph_saver(options["save_graphs"])("whole_graph", graph)
+    if options.save_graphs is not None:
+        graph_saver(options.save_graphs)("whole_graph", graph)
     program = Program((), MemoryPlan({}, 0, 0), schedule)
-    pieces = Pieces(default_opset(), compile_piece)
-    return DynamicModel(graph, program, soc, pieces.opset, graph, pieces=pieces, schedule=schedule, reasons=reasons)
+    pieces = Pieces(default_opset(), compiled)
+    return DynamicModel(
+        graph, program, settings.soc, pieces.opset, graph, options, planned=False, pieces=pieces, schedule=schedule, reasons=reasons
+    )
 
 
 def with_shapes(model: CompiledModel, shapes: Mapping[str, Sequence[int]] | None) -> Graph:

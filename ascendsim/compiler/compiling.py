@@ -1,0 +1,73 @@
+"""Runs the stages of the pipeline on a graph."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from os import PathLike
+
+from ascendsim.compiler.composites import graph_saver
+from ascendsim.compiler.dynamic import compile_dynamic
+from ascendsim.compiler.gears import compile_gears
+from ascendsim.compiler.model import CompiledModel
+from ascendsim.compiler.options import CompileOptions
+from ascendsim.compiler.pipeline import PREPARATION, STAGES, Compilation, is_single_kernel, run_stages, up_to
+from ascendsim.compiler.settings import Settings
+from ascendsim.core.errors import InputError
+from ascendsim.graph.ir import Graph
+from ascendsim.ops import default_opset
+from ascendsim.passes.control_flow import is_dynamic
+
+
+def compile_graph(graph: Graph, options: CompileOptions) -> CompiledModel:
+    """Compiles a graph; see `api.compiling.compile`.
+
+    Raises:
+        SocError, CompileError, InputError, PassError, UnsupportedOperatorError: As there.
+    """
+    _check_graph(graph)
+    opset = default_opset()
+    settings = Settings.of(options, opset, is_single_kernel(graph))
+    work = Compilation.of(graph, settings, opset)
+    run_stages(work, PREPARATION)
+    if not settings.gears and not is_dynamic(work.graph):
+        run_stages(work, STAGES[len(PREPARATION) :])
+        return work.model()
+    work.engine.finish(work.graph)
+    compile_open = compile_gears if settings.gears else compile_dynamic
+    model = compile_open(work.graph, settings, compile_piece)
+    return replace(model, optimized=work.engine.report, source=graph)
+
+
+def compile_piece(graph: Graph, settings: Settings) -> CompiledModel:
+    """Compiles a part of a graph with open shapes or control flow, whose shapes are known by now, with options that were checked."""
+    work = Compilation.of(graph, settings, default_opset())
+    run_stages(work, STAGES)
+    return work.model()
+
+
+def compile_until(
+    graph: Graph, options: CompileOptions, stop_after: str | None = None, dump: str | PathLike[str] | None = None
+) -> Compilation:
+    """Runs the stages up to and with one and hands out everything that there is by then.
+
+    Args:
+        graph: With static shapes and without control flow.
+        options: As for `compile`.
+        stop_after: Name of the last stage (`pipeline.table()`); None = all.
+        dump: Folder that receives the graph after each stage as Graphviz file and text.
+
+    Raises:
+        InputError: If there is no such stage, or the graph is not static.
+    """
+    _check_graph(graph)
+    opset, stages = default_opset(), up_to(stop_after)
+    work = Compilation.of(graph, Settings.of(options, opset, is_single_kernel(graph)), opset)
+    if work.settings.gears or is_dynamic(graph):
+        raise InputError("option stop_after", "goes with fixed shapes and without control flow", graph.name)
+    run_stages(work, stages, None if dump is None else graph_saver(dump, as_text=True))
+    return work
+
+
+def _check_graph(graph: object) -> None:
+    if not isinstance(graph, Graph):
+        raise InputError("compile", "takes a graph from asim.load or GraphBuilder", type(graph).__name__, "load the model first")

@@ -1,0 +1,246 @@
+"""The stages of a compilation, in their order: the one place that says what happens when.
+
+A stage works on a `Compilation`, which holds the graph as it is by then and what was found out on the way. `table()` prints the stages;
+`docs/architecture.md` has that table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from ascendsim.compiler.buffers import BufferReport, fuse_l1_and_l2
+from ascendsim.compiler.model import CompiledModel
+from ascendsim.compiler.settings import Settings
+from ascendsim.compiler.tilings import tilings_of
+from ascendsim.core.errors import CompileError, InputError, UnsupportedOperatorError, suggest
+from ascendsim.core.table import Table
+from ascendsim.graph.copying import copy_graph
+from ascendsim.graph.ir import Graph, Node
+from ascendsim.isa.program import Program
+from ascendsim.lower import LowerOptions, lower_graph
+from ascendsim.ops.aicpu import aicpu_types
+from ascendsim.ops.fused_chain import chain_work
+from ascendsim.opset import OpSet
+from ascendsim.passes.aipp import insert_aipp
+from ascendsim.passes.fusion.report import FusionReport
+from ascendsim.passes.graph_engine import GraphEngine, select_outputs
+from ascendsim.passes.layout import AssignFormats
+from ascendsim.passes.manager import PassManager
+from ascendsim.passes.output_type import output_types
+from ascendsim.passes.precision import ApplyPrecision
+
+if TYPE_CHECKING:
+    from ascendsim.core.dtypes import DType
+    from ascendsim.passes.graph_kernel import GraphKernelReport
+
+
+@dataclass(slots=True)
+class Compilation:
+    """A graph on its way through the stages.
+
+    Attributes:
+        source: The user's graph, which stays as it is.
+        settings: The options, checked.
+        opset: Operators.
+        graph: The graph as the stages so far left it.
+        engine: The graph engine, with its report.
+        fusion: What fusion did.
+        result_types: Type asked for of each output.
+        lowering: How the graph is lowered.
+        composites: What graph-kernel fusion made.
+        buffers: What L1 and L2 fusion did.
+        program: The program, after the last stage.
+    """
+
+    source: Graph
+    settings: Settings
+    opset: OpSet
+    graph: Graph
+    engine: GraphEngine
+    fusion: FusionReport
+    result_types: tuple[DType | None, ...] = ()
+    lowering: LowerOptions = field(default_factory=LowerOptions)
+    composites: GraphKernelReport | None = None
+    buffers: BufferReport = field(default_factory=BufferReport)
+    program: Program | None = None
+
+    @classmethod
+    def of(cls, graph: Graph, settings: Settings, opset: OpSet) -> Compilation:
+        """The start: a copy of the user's graph.
+
+        Raises:
+            UnsupportedOperatorError: If operators are unknown; lists all of them.
+        """
+        unsupported = [(node.op_type, node.name) for node in _all_nodes(graph) if node not in opset]
+        if unsupported:
+            raise UnsupportedOperatorError(unsupported)
+        engine = GraphEngine(opset, settings.engine)
+        if settings.scheduling.mode == "eager" or is_single_kernel(graph):
+            engine.stop()
+        chip, profile, scheduling = settings.soc, settings.profile, settings.scheduling
+        lowering = LowerOptions(
+            aicpu_types=aicpu_types(chip.short_name),
+            flags=profile,
+            chain=chain_work,
+            memory=scheduling.memory,
+            streams=scheduling.streams,
+            tilings=tilings_of(chip, profile),
+        )
+        return cls(graph, settings, opset, copy_graph(graph), engine, settings.fusion.new_report(), lowering=lowering)
+
+    def model(self) -> CompiledModel:
+        """What the stages have made.
+
+        Raises:
+            CompileError: If the last stage has not run.
+        """
+        if self.program is None:
+            raise CompileError(f"graph {self.source.name!r}", "has no program before the last stage", remedy="run all stages")
+        return CompiledModel(
+            self.graph,
+            self.program,
+            self.settings.soc,
+            self.opset,
+            self.source,
+            self.settings.options,
+            self.fusion,
+            self.composites,
+            self.buffers,
+            self.engine.report,
+            replace(self.lowering, known=None, tilings=None),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """One step.
+
+    Attributes:
+        name: What users call it.
+        takes, gives: What the graph is before and after.
+        run: Does it, in place.
+    """
+
+    name: str
+    takes: str
+    gives: str
+    run: Callable[[Compilation], None]
+
+
+def is_single_kernel(graph: Graph) -> bool:
+    """Whether a graph is a composite file: one kernel, which stays as it was generated."""
+    return bool(graph.metadata.get("format") == "composite")
+
+
+def _ends(work: Compilation) -> None:
+    options = work.settings.options
+    if work.settings.aipp:
+        insert_aipp(work.graph, work.settings.aipp)
+    if options.outputs is not None:
+        select_outputs(work.graph, options.outputs)
+    work.result_types = output_types(work.graph, options.output_type)
+
+
+def _engine_before(work: Compilation) -> None:
+    work.engine.prepare(work.graph)
+
+
+def _graph_fusion(work: Compilation) -> None:
+    work.settings.fusion.fuse(work.graph, work.settings.soc, work.opset, work.fusion)
+
+
+def _engine_after(work: Compilation) -> None:
+    work.engine.finish(work.graph)
+
+
+def _composite_marks(work: Compilation) -> None:
+    if work.settings.composites is not None:
+        work.settings.composites.mark(work.graph)
+
+
+def _types_and_formats(work: Compilation) -> None:
+    soc, settings = work.settings.soc, work.settings
+    precision = ApplyPrecision(work.opset, settings.options.precision_mode, frozenset(soc.cube.cycles_per_block), work.result_types)
+    formats = AssignFormats(work.opset, soc, int(settings.profile["format_reach"]))
+    PassManager((precision, formats), check="last").run(work.graph)
+
+
+def _device_fusion(work: Compilation) -> None:
+    work.settings.fusion.fuse(work.graph, work.settings.soc, work.opset, work.fusion, second_round=True)
+
+
+def _tasks(work: Compilation) -> None:
+    settings = work.settings
+    if settings.composites is None:
+        settings.fusion.join_tasks(work.graph, settings.soc, work.opset, work.fusion, work.lowering)
+    else:
+        work.graph, work.composites = settings.composites.fuse(work.graph, settings.soc, work.opset, work.lowering)
+
+
+def _order(work: Compilation) -> None:
+    work.settings.scheduling.sort(work.graph)
+
+
+def _lower(work: Compilation) -> None:
+    settings = work.settings
+    if settings.fusion.level.l1_and_l2:
+        buffers = settings.options.buffer_optimize
+        program, work.buffers = fuse_l1_and_l2(work.graph, settings.soc, work.opset, work.lowering, buffers)
+    else:
+        program = lower_graph(work.graph, settings.soc, work.opset, options=work.lowering)
+    work.program = replace(program, mode=settings.scheduling.mode)
+
+
+# What runs for every graph; one with open shapes or control flow leaves the pipeline behind these, its pieces run through all stages.
+PREPARATION: tuple[Stage, ...] = (
+    Stage("ends", "the user's graph", "images by AIPP in front, the outputs that are asked for", _ends),
+    Stage("engine", "operators of the model", "constants folded, common and dead parts gone", _engine_before),
+)
+STAGES: tuple[Stage, ...] = (
+    *PREPARATION,
+    Stage("graph-fusion", "operators of the model", "operators of CANN, joined by algebra", _graph_fusion),
+    Stage("engine-after", "what fusion left", "the same, cleaned up", _engine_after),
+    Stage("composite-marks", "operators", "operators that graph-kernel fusion may take are marked (fusion=graph-kernel)", _composite_marks),
+    Stage("types-and-formats", "the model's types", "the device's types and formats, Cast and TransData in between", _types_and_formats),
+    Stage("device-fusion", "types and formats", "rules that look at them have run", _device_fusion),
+    Stage("tasks", "one operator a task", "scopes of UB fusion, or composites (fusion=graph-kernel)", _tasks),
+    Stage("order", "any order", "the order of execution", _order),
+    Stage("program", "tasks", "tiles, L1 and L2 fusion, streams, memory plan: the program", _lower),
+)  # fmt: skip
+
+
+def run_stages(work: Compilation, stages: tuple[Stage, ...], dump: Callable[[str, Graph], None] | None = None) -> None:
+    """Runs stages one after the other.
+
+    Args:
+        work: Changed in place.
+        stages: In order.
+        dump: Called with "<number>_<stage>" and the graph after each.
+    """
+    for stage in stages:
+        stage.run(work)
+        if dump is not None:
+            dump(f"{STAGES.index(stage):02}_{stage.name}", work.graph)
+
+
+def up_to(name: str | None) -> tuple[Stage, ...]:
+    """The stages up to and with one; all for None.
+
+    Raises:
+        InputError: If there is no such stage.
+    """
+    names = [stage.name for stage in STAGES]
+    if name is not None and name not in names:
+        raise InputError("option stop_after", "must name a stage", repr(name), suggest(str(name), names))
+    return STAGES if name is None else STAGES[: names.index(name) + 1]
+
+
+def table() -> Table:
+    """The stages, to be printed."""
+    return Table("stages", ("Stage", "Takes", "Gives"), tuple((stage.name, stage.takes, stage.gives) for stage in STAGES))
+
+
+def _all_nodes(graph: Graph) -> list[Node]:
+    return [inner for node in graph.nodes for inner in (node, *(n for _, body in node.subgraphs for n in _all_nodes(body)))]

@@ -1,0 +1,141 @@
+"""`CompileOptions`, checked: everything that a compilation asks while it runs, made once and before anything else happens."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from os import PathLike
+from typing import Any
+
+from ascendsim import soc as chips
+from ascendsim.compiler.composites import GraphKernelFlow, graph_saver
+from ascendsim.compiler.fusion import FusionSettings
+from ascendsim.compiler.options import PRECISION_MODES, CompileOptions
+from ascendsim.compiler.profile_options import Value, profile_options
+from ascendsim.compiler.scheduling import Scheduling
+from ascendsim.core.errors import InputError, suggest
+from ascendsim.core.files import path_option
+from ascendsim.frontends.aipp import read_aipp_file
+from ascendsim.opset import OpSet
+from ascendsim.passes.aipp.settings import AippSettings
+from ascendsim.passes.gears import GearOption
+from ascendsim.passes.gears.settings import KINDS, Kind
+from ascendsim.passes.graph_engine import EngineSettings, pass_names
+from ascendsim.passes.output_type import check_form
+from ascendsim.soc import SocSpec
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Options of one compilation, checked.
+
+    Attributes:
+        options: As they were given.
+        soc: The chip, changes applied.
+        scheduling: Who launches tasks, streams, memory, order.
+        engine: Which passes of the graph engine run.
+        profile: Profile options, defaults filled in.
+        fusion: Level, switches and own passes.
+        composites: Flow of graph-kernel fusion, None in others.
+        aipp: AIPP operators of a file.
+        gears: The one of ATC's gear options that is given, by name; empty if none is.
+    """
+
+    options: CompileOptions
+    soc: SocSpec
+    scheduling: Scheduling
+    engine: EngineSettings
+    profile: Mapping[str, Value]
+    fusion: FusionSettings
+    composites: GraphKernelFlow | None
+    aipp: tuple[AippSettings, ...]
+    gears: Mapping[Kind, GearOption]
+
+    @classmethod
+    def of(cls, options: CompileOptions, opset: OpSet, single_kernel: bool = False) -> Settings:
+        """Checks options.
+
+        Args:
+            options: To be checked.
+            opset: Operators.
+            single_kernel: Whether the graph is a composite file, which stays as it was generated.
+
+        Raises:
+            SocError: If the chip or a change is not valid, or the chip lacks figures that a run needs.
+            InputError: If an option, a file or a pass breaks a rule.
+        """
+        soc = _chip(options)
+        chips.require_runnable(soc)
+        scheduling = Scheduling.of(
+            options.schedule,
+            options.enable_single_stream,
+            options.multi_stream_parallel_mode,
+            options.topo_sorting_mode,
+            options.disable_reuse_memory,
+        )
+        engine = EngineSettings.of(
+            options.optimize, pass_names(opset), options.oo_level, options.oo_constant_folding, options.oo_dead_code_elimination
+        )
+        if options.precision_mode not in PRECISION_MODES:
+            remedy = suggest(str(options.precision_mode), PRECISION_MODES)
+            raise InputError("option precision_mode", "must be a mode of ATC", repr(options.precision_mode), remedy)
+        check_form(options.output_type)
+        aipp = () if options.insert_op_conf is None else read_aipp_file(path_option("insert_op_conf", options.insert_op_conf))
+        gears = {name: value for name in KINDS if (value := getattr(options, name)) is not None}
+        if len(gears) > 1:
+            raise InputError(f"options {', '.join(gears)}", "exclude each other", remedy="give one of them")
+        profile = profile_options(options.options)
+        asked = scheduling.fusion_level(options.fusion)
+        composites = GraphKernelFlow.of(asked, options.graph_kernel_flags, options.save_graphs)
+        level = asked if composites is None else composites.graph_level(single_kernel)
+        fusion = FusionSettings.of(
+            level,
+            options.fusion_switch_file,
+            options.passes,
+            options.optimization_switch,
+            options.oo_level,
+            options.buffer_optimize,
+            asked=asked,
+        )
+        dump = None if options.save_graphs is None else graph_saver(options.save_graphs)
+        return cls(options, soc, scheduling, engine, profile, replace(fusion, options=profile, dump=dump), composites, aipp, gears)
+
+    def for_piece(self, **changes: Any) -> Settings:
+        """Settings for a piece of the graph: what concerned the whole graph is done, `changes` are options of the piece's own."""
+        done = dict.fromkeys((*KINDS, "insert_op_conf", "outputs"))
+        options = replace(self.options, **{**done, **changes})
+        fusion, composites = self.fusion, self.composites
+        if options.save_graphs != self.options.save_graphs and options.save_graphs is not None:
+            fusion = replace(fusion, dump=graph_saver(options.save_graphs))
+            composites = None if composites is None else composites.saving(options.save_graphs)
+        return replace(self, options=options, fusion=fusion, composites=composites, aipp=(), gears={})
+
+    def scheduled(self, schedule: str) -> Settings:
+        """The same with another launcher of tasks."""
+        if schedule == self.options.schedule:
+            return self
+        options = replace(self.options, schedule=schedule)
+        scheduling = Scheduling.of(
+            schedule,
+            options.enable_single_stream,
+            options.multi_stream_parallel_mode,
+            options.topo_sorting_mode,
+            options.disable_reuse_memory,
+        )
+        return replace(self, options=options, scheduling=scheduling)
+
+
+def _chip(options: CompileOptions) -> SocSpec:
+    soc: str | PathLike[str] | SocSpec = options.soc
+    overrides, cores = dict(options.set or {}), options.aicore_num
+    if isinstance(soc, SocSpec):
+        if not overrides and cores is None:
+            return soc
+        remedy = "apply the changes with ascendsim.soc.load(name, overrides)"
+        raise InputError("option set", "needs the chip by name or file", "a SocSpec", remedy)
+    if cores is not None:
+        available = chips.load(soc).ai_cores
+        if not 1 <= cores <= available:
+            raise InputError("option aicore_num", f"must be between 1 and {available} on this chip", cores)
+        overrides["ai_cores"] = cores
+    return chips.load(soc, overrides or None)
