@@ -15,6 +15,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from ascendsim.core.version import __version__
+
 if TYPE_CHECKING:
     from ascendsim.advise import Advice, advise
     from ascendsim.api.ablation import Ablation, ablate
@@ -43,7 +45,6 @@ if TYPE_CHECKING:
     from ascendsim.graph.ir import Graph
     from ascendsim.plot.graph_picture import GraphDisplay, plot_graphs
 
-__version__ = "0.1.0"
 
 _HOMES = {
     "advise": "ascendsim.advise.advisor",

@@ -10,6 +10,7 @@ from typing import Any
 from ascendsim.api.saving_codec import decode
 from ascendsim.compiler.model import CompiledModel
 from ascendsim.core.errors import InputError
+from ascendsim.core.version import __version__
 from ascendsim.graph.ir import Graph
 from ascendsim.isa.program import MODES, Program
 from ascendsim.lower import LowerOptions, lower_graph
@@ -82,8 +83,6 @@ class Manifest:
 
 def manifest_of(model: CompiledModel, weights: tuple[Weight, ...]) -> Manifest:
     """The manifest of a model."""
-    from ascendsim import __version__
-
     program, options = model.program, model.lowering
     return Manifest(
         format=FORMAT,

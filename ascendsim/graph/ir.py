@@ -7,22 +7,132 @@ Operator names and semantics inside the graph are those of the newest ONNX opset
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import takewhile
-from typing import Any, Union
+from typing import Any, NamedTuple, Union
 
 import numpy as np
 
 from ascendsim.core.arguments import checked
 from ascendsim.core.dtypes import DType
 from ascendsim.core.errors import GraphError, suggest
+from ascendsim.core.formats import Format, storage_bytes, storage_shape
+from ascendsim.graph.constants import Array, Constant, Dim, Shape
 from ascendsim.graph.ordering import can_run, stable_order
-from ascendsim.graph.tensors import Array, Constant, Dim, Shape, Tensor, Use
 
 __all__ = ["Array", "AttributeValue", "Constant", "Dim", "Graph", "Node", "Shape", "Tensor", "Use"]
 
 AttributeValue = Union[int, float, str, tuple[int, ...], tuple[float, ...], tuple[str, ...], Array, "Graph", tuple["Graph", ...], DType]
+
+
+class Use(NamedTuple):
+    """One edge end: `node.inputs[index]` is the tensor."""
+
+    node: Node
+    index: int  # type: ignore[assignment]  # hides a method of tuples
+
+
+class Tensor:
+    """A value of the graph: produced by one node output, or a graph input, or a constant.
+
+    Attributes:
+        name: Unique in its graph.
+        shape: Logical shape, ONNX axis order; None if even the rank is unknown.
+        dtype: Element type on the device (passes may change it, see `origin_dtype`).
+        origin_dtype: Element type of the user's model; `values="float32"` computes in it.
+        format: Layout in global memory.
+        constant: The value if this is a constant, else None.
+        producer, index: The node output that makes it, else (None, 0).
+        uses: Every (node, input port) that reads it, in insertion order.
+    """
+
+    __slots__ = ("_uses", "constant", "dtype", "format", "index", "name", "origin_dtype", "producer", "shape")
+
+    def __init__(
+        self,
+        name: str,
+        dtype: DType | None = None,
+        shape: Shape | None = None,
+        format: Format = Format.ND,
+        constant: Constant | None = None,
+    ) -> None:
+        self.name, self.shape, self.format, self.constant = name, shape, format, constant
+        self.dtype = dtype
+        self.origin_dtype = dtype
+        self.producer: Node | None = None
+        self.index = 0
+        self._uses: dict[tuple[Node, int], None] = {}  # the keys are uses
+
+    @property
+    def uses(self) -> tuple[Use, ...]:
+        return tuple(self._uses)  # type: ignore[arg-type]
+
+    @property
+    def consumers(self) -> tuple[Node, ...]:
+        """The distinct nodes that read it."""
+        if len(self._uses) == 1:
+            return tuple([reader for reader, _ in self._uses])
+        return tuple(dict.fromkeys([reader for reader, _ in self._uses]))
+
+    @property
+    def is_constant(self) -> bool:
+        return self.constant is not None
+
+    @property
+    def is_static(self) -> bool:
+        """Whether every dimension is a number."""
+        if self.shape is None:
+            return False
+        for dim in self.shape:  # noqa: SIM110 - a loop, since this is asked for all the time
+            if type(dim) is not int:
+                return False
+        return True
+
+    @property
+    def static_shape(self) -> tuple[int, ...]:
+        """The shape, all numbers.
+
+        Raises:
+            GraphError: If a dimension is unknown.
+        """
+        if not self.is_static:
+            raise GraphError(f"tensor {self.name!r}", "needs a static shape", self.shape, 'give input shapes with shapes={"name": (...)}')
+        return self.shape  # type: ignore[return-value]
+
+    @property
+    def element_type(self) -> DType:
+        """The dtype.
+
+        Raises:
+            GraphError: If it is not known yet.
+        """
+        if self.dtype is None:
+            raise GraphError(f"tensor {self.name!r}", "has no element type", remedy="run shape inference first")
+        return self.dtype
+
+    @property
+    def elements(self) -> int:
+        """Logical element count."""
+        return math.prod(self.static_shape)
+
+    @property
+    def logical_bytes(self) -> int:
+        return self.elements * self.element_type.itemsize
+
+    @property
+    def storage_shape(self) -> tuple[int, ...]:
+        return storage_shape(self.static_shape, self.format, self.element_type)
+
+    @property
+    def storage_bytes(self) -> int:
+        """Bytes in global memory, padding of the format included."""
+        return storage_bytes(self.static_shape, self.format, self.element_type)
+
+    def __repr__(self) -> str:
+        dims = "?" if self.shape is None else ",".join("?" if d is None else str(d) for d in self.shape)
+        return f"%{self.name}: {self.dtype.value if self.dtype else '?'}[{dims}]"
 
 
 class Node:

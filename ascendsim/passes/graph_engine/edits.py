@@ -6,8 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from ascendsim.graph.ir import Graph, Node, Tensor
-from ascendsim.graph.tensors import Array
+from ascendsim.graph.ir import Array, Graph, Node, Tensor
 
 
 def all_graphs(graph: Graph) -> Iterator[Graph]:

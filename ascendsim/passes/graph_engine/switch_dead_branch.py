@@ -13,8 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ascendsim.graph.ir import Graph, Node, Tensor
-from ascendsim.graph.tensors import Constant
+from ascendsim.graph.ir import Constant, Graph, Node, Tensor
 from ascendsim.passes.graph_engine.edits import bypass, drop_constants, remove, small_value
 from ascendsim.passes.graph_engine.node_pass import Site, again_around
 

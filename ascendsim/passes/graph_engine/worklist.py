@@ -15,8 +15,7 @@ from time import perf_counter
 
 from ascendsim.core.errors import AscendSimError, PassError
 from ascendsim.graph.branches import possible_subgraphs
-from ascendsim.graph.ir import Dim, Graph, Node, Tensor
-from ascendsim.graph.tensors import Shape
+from ascendsim.graph.ir import Dim, Graph, Node, Shape, Tensor
 from ascendsim.opset import OpSet
 from ascendsim.passes.graph_engine.edits import all_graphs
 from ascendsim.passes.graph_engine.node_pass import NodePass, Tally, When

@@ -1,0 +1,3 @@
+"""The release, once."""
+
+__version__ = "0.1.0"
