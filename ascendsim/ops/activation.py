@@ -197,7 +197,7 @@ OPERATORS: tuple[OpDef, ...] = (
         Layout.FOLLOW,
         "ClipByValue",
         in_place=True,
-        facts=Facts(elementwise(0), Kind.ELEMENTWISE, Precision.GRAY, sign=_clipped_sign, parameters=(1, 2)),
+        facts=Facts(elementwise(0), Kind.ELEMENTWISE, Precision.GRAY, sign=_clipped_sign),
     ),
     OpDef(
         "Sigmoid",

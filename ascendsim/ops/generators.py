@@ -223,7 +223,7 @@ OPERATORS: tuple[OpDef, ...] = (
         facts=Facts(opaque(), Kind.ELEMENTWISE, Precision.GRAY, parameters=(0, 1, 2)),
     ),
     OpDef("EyeLike", _eye_infer, _eye, _eye_lower, cann="Eye", facts=movement(unread())),
-    OpDef("OneHot", _one_hot_infer, _one_hot, _one_hot_lower, cann="OneHotD", facts=movement(_one_hot_links, parameters=(1, 2))),
+    OpDef("OneHot", _one_hot_infer, _one_hot, _one_hot_lower, cann="OneHotD", facts=movement(_one_hot_links, parameters=(1,))),
     OpDef(
         "AffineGrid",
         _affine_grid_infer,

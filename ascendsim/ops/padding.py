@@ -144,7 +144,7 @@ OPERATORS: tuple[OpDef, ...] = (
         Layout.FOLLOW,
         cann_of=_pad_type,
         in_blocks=_in_blocks,
-        facts=movement(along_axes(_padded_axes), OpPattern.OPAQUE, parameters=(1, 2, 3)),
+        facts=movement(along_axes(_padded_axes), OpPattern.OPAQUE, parameters=(1, 3)),
     ),
     OpDef("CenterCropPad", _crop_infer, _crop, _pad_lower, facts=movement(along_axes(_cropped_axes), parameters=(1,))),
 )

@@ -189,6 +189,6 @@ def _det_links(node: Node) -> AxisMap:
 OPERATORS: tuple[OpDef, ...] = (
     OpDef("DFT", _dft_infer, _dft, _fft_lower, facts=Facts(along_axes(_transformed_axes), Kind.OTHER, Precision.GRAY, parameters=(1, 2))),
     OpDef("STFT", _stft_infer, _stft, _fft_lower, facts=Facts(_stft_links, Kind.OTHER, Precision.GRAY, parameters=(1, 3))),
-    OpDef("MelWeightMatrix", _mel_infer, _mel, _mel_lower, facts=Facts(opaque(), Kind.OTHER, Precision.GRAY, parameters=(0, 1, 2, 3, 4))),
+    OpDef("MelWeightMatrix", _mel_infer, _mel, _mel_lower, facts=Facts(opaque(), Kind.OTHER, Precision.GRAY, parameters=(0, 1, 2))),
     OpDef("Det", _det_infer, _det, _det_lower, cann="MatrixDeterminant", facts=Facts(_det_links, Kind.OTHER, Precision.GRAY)),
 )

@@ -90,7 +90,7 @@ class Facts:
             `opset.patterns`.
         sign: Of its results (a function of the node where it depends on that).
         finite: Whether all finite arguments give finite results, overflow of sums, products and squares apart.
-        parameters: Ports of inputs that steer it and are read as numbers, not as data.
+        parameters: Ports of inputs that steer it and are read as numbers, not as data: whatever the precision mode, they keep their type.
         operands: Ports of matrices and filters that the Cube takes.
         shape_port: Port of the input that holds the shape of the result, if there is one.
         makes_maps: Whether it makes feature maps in blocked format out of something else.

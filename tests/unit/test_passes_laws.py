@@ -25,9 +25,9 @@ from ascendsim.passes.graph_engine.report import weigh
 from ascendsim.passes.graph_engine.trans_ops import is_lossless
 from ascendsim.passes.infer import MAX_ELEMENTS, infer
 from ascendsim.passes.layout.fold_batch import fold_batches
-from ascendsim.passes.layout.formats import matrix_ports, same_bytes, storable, weight_format, wished
+from ascendsim.passes.layout.formats import same_bytes, storable, weight_format, wished
 from ascendsim.passes.output_type import output_types
-from ascendsim.passes.precision import CUBE_OPERATORS, PARAMETER_PORTS, SENSITIVE_OPERATORS, apply_precision
+from ascendsim.passes.precision import apply_precision
 from tests.support.evaluate import evaluate
 from tests.support.fusing import build, fused, new_builder, random
 
@@ -60,7 +60,7 @@ def test_types_by_mode_and_operator(mode: str, wide_cube: bool) -> None:
             b.op("Add", b.input("z", (4, 8)), random(8), name="other"),
         ]
     )
-    apply_precision(graph, mode, frozenset({"float16", "float32"} if wide_cube else {"float16"}))
+    apply_precision(graph, default_opset(), mode, frozenset({"float16", "float32"} if wide_cube else {"float16"}))
     for name, (taken, given) in zip(("cube", "sensitive", "other"), TYPES[mode, wide_cube], strict=True):
         node = graph.node(name)
         assert {tensor.dtype for tensor in node.inputs if tensor is not None} == {taken}, name
@@ -75,18 +75,15 @@ def test_with_mixed_precision_the_rest_follows_its_first_input() -> None:
             b.op("MatMul", b.input("x", (4, 8)), random(8, 8)), b.op("Exp", b.input("y", (4, 8)))
         )
     )
-    apply_precision(graph, "allow_mix_precision")
+    apply_precision(graph, default_opset(), "allow_mix_precision")
     assert [graph.node(name).output.dtype for name in "ab"] == [HALF, SINGLE]
     assert [{tensor.dtype for tensor in graph.node(name).inputs if tensor is not None} for name in "ab"] == [{HALF}, {SINGLE}]
 
 
-def test_an_operator_is_of_one_class() -> None:
-    assert not CUBE_OPERATORS & SENSITIVE_OPERATORS
-
-
 # What ONNX and CANN call inputs that are numbers to steer by; their ports follow from the operators' own input lists
-STEERING = {"scales", "roi", "iou_threshold", "score_threshold", "start", "limit", "delta", "ratio", "scale"}
-STEERING |= {"y_scale", "x_scale", "w_scale", "a_scale", "b_scale"}
+STEERING = {"scales", "sizes", "roi", "iou_threshold", "score_threshold", "max_output_boxes_per_class", "start", "limit", "delta", "ratio"}
+STEERING |= {"training_mode", "axes", "axis", "shape", "split", "starts", "ends", "steps", "repeats", "pads", "K", "k", "depth", "size"}
+STEERING |= {"image_shape", "block_shape", "dft_length", "frame_step", "frame_length", "num_mel_bins", "sample_rate"}
 CANN_INPUTS = {
     "BNTrainingUpdate": ("x", "*sum", "*square_sum", "scale", "offset", "mean", "variance"),
     "BatchNormGrad": ("y_backprop", "x", "*scale", "*reserve_space_1", "*reserve_space_2"),
@@ -95,29 +92,36 @@ CANN_INPUTS = {
     "AscendDequant": ("x", "*deq_scale"),
     "AscendRequant": ("x", "*req_scale"),
 }
+DEFINITIONS = {(item.domain, item.name): item for item in default_opset() if item.domain in ("", "ascend")}
 
 
-@pytest.mark.parametrize("operator", sorted(PARAMETER_PORTS))
-def test_parameters_are_the_inputs_that_are_named_so(operator: str) -> None:
-    if operator in CANN_INPUTS:
-        wanted = [port for port, name in enumerate(CANN_INPUTS[operator]) if name.startswith("*")]
+@pytest.mark.parametrize(("domain", "operator"), sorted(DEFINITIONS))
+def test_parameters_are_the_inputs_that_are_named_so(domain: str, operator: str) -> None:
+    if domain:
+        wanted = [port for port, name in enumerate(CANN_INPUTS.get(operator, ())) if name.startswith("*")]
     else:
-        schema = onnx.defs.get_schema(operator, 9 if operator == "Upsample" else 21, "")
-        wanted = [port for port, item in enumerate(schema.inputs) if item.name in STEERING or item.name.endswith("_scale")]
-    assert list(PARAMETER_PORTS[operator]) == wanted
+        names = [item.name for item in onnx.defs.get_schema(operator, "").inputs] if onnx.defs.has(operator, "") else []
+        wanted = [port for port, name in enumerate(names) if name in STEERING or name.endswith(("_scale", "_zero_point"))]
+        if operator == "ConstantOfShape":  # its one input is the shape of the result
+            wanted = [0]
+    assert list(DEFINITIONS[domain, operator].facts.parameters) == wanted
 
 
-@pytest.mark.parametrize("operator", sorted(PARAMETER_PORTS))
+FLOATS = [operator for operator in sorted(CANN_INPUTS)] + ["Resize", "NonMaxSuppression", "QuantizeLinear", "QLinearConv", "Dropout"]
+
+
+@pytest.mark.parametrize("operator", FLOATS)
 def test_a_constant_parameter_keeps_its_type(operator: str) -> None:
     """Whatever else the operator does with types: data becomes float16 where parameters stay float32."""
     graph = Graph("steered")
-    ports = PARAMETER_PORTS[operator]
+    domain = "ascend" if operator in CANN_INPUTS else ""
+    ports = DEFINITIONS[domain, operator].facts.parameters
     inputs = [graph.add_input("x", SINGLE, (2,))]
     inputs += [graph.add_constant(f"p{port}", np.ones(2, np.float32)) for port in range(1, max(ports) + 2)]
-    node = graph.add_node(operator, inputs, ["y"], name="node")
+    node = graph.add_node(operator, inputs, ["y"], name="node", domain=domain)
     node.output.dtype, node.output.origin_dtype, node.output.shape = SINGLE, SINGLE, (2,)
     graph.outputs.append(node.output)
-    apply_precision(graph, "force_fp16")
+    apply_precision(graph, default_opset(), "force_fp16")
     kept = [port for port, tensor in enumerate(node.inputs) if tensor is not None and tensor.dtype is SINGLE]
     assert kept == list(ports)
 
@@ -285,7 +289,6 @@ def test_formats_that_operators_want(number: int) -> None:
     node = build(make).topological()[-1]
     assert wishes(node) == wanted
     assert wishes(node, Format.ND) == wanted.replace("FRACTAL_NZ", "ND")
-    assert matrix_ports(node) == ((0, 3) if node.op_type == "QLinearMatMul" else (0, 1))
 
 
 # At least 50 products of at most 32 rows, or 4096 of at most 64 (CANN's BatchMatMulV2ReshapeFusionPass)

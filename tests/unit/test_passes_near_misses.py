@@ -140,7 +140,7 @@ def test_element_types(golden: Golden, name: str, mode: str) -> None:
     for label, variant in near_misses(build(NETWORKS[name]), structure_edits):
         for types in (frozenset({"float16"}), frozenset({"float16", "float32"}))[: 2 if mode == "allow_fp32_to_fp16" else 1]:
             after = copy_graph(variant)
-            apply_precision(after, mode, types)
+            apply_precision(after, default_opset(), mode, types)
             outcomes.append((label if len(types) == 1 else f"{label}, with a Cube for float32", check(variant, after)))
     golden(f"passes_near_misses/types_{name}_{mode}.txt", sorted_outcomes(outcomes))
 

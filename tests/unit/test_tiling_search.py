@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 import ascendsim as asim
-from ascendsim.compiler import tilings
 from ascendsim.api.saving_manifest import program_hash
+from ascendsim.compiler import tilings
 from ascendsim.compiler.tilings import tiling_search, timer_of
 from ascendsim.core.errors import CompileError
 from ascendsim.core.formats import Format
