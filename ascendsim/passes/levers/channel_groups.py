@@ -97,7 +97,8 @@ def kind_of(node: Node, opset: OpSet) -> Kind:
 def _keeps_apart(node: Node, facts: Facts) -> bool:
     """Whether channels stay apart, and added ones, which are zeros at first, never become NaN: their weights behind are zeros as well."""
     axes = facts.axes(node)
-    if not facts.finite or any(tensor.uses for tensor in node.outputs[1:]) or axes.link(0, 1) != CHANNELS:
+    kept = any(is_map(tensor) and axes.link(port, 1) == CHANNELS for port, tensor in enumerate(node.inputs))
+    if not facts.finite or not kept or any(tensor.uses for tensor in node.outputs[1:]):
         return False
     return all(_serves_channels(node, port, axes, facts) for port in range(node.input_count))
 
@@ -109,8 +110,8 @@ def _serves_channels(node: Node, port: int, axes: AxisMap, facts: Facts) -> bool
         return tensor is None or tensor.is_static
     if port in facts.parameters or not tensor.is_static:
         return False
-    met = [axis for axis, link in axes.towards(port, 1) if tensor.static_shape[axis] != 1]
-    return not met or shares_channels(tensor, node.output)
+    met = [link for axis, link in axes.towards(port, 1) if tensor.static_shape[axis] != 1]
+    return not met or (met == [CHANNELS] and shares_channels(tensor, node.output))
 
 
 def is_map(tensor: Tensor | None) -> bool:
