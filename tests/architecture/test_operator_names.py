@@ -1,0 +1,93 @@
+"""Who knows operators by name: operators, rules about named operators, front ends and models; all others are listed here with their reason.
+
+What another layer wants to know of an operator belongs on the operator (`opset.facts`, `opset.axes`): a list of names elsewhere is wrong for
+the next operator without a word.
+"""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+from ascendsim.ops import default_opset
+
+ROOT = Path(__file__).resolve().parents[2]
+FREE = ("ops/", "passes/fusion/rules/", "frontends/", "models/", "validate/")
+
+_CONTROL = "control flow: these nodes hold subgraphs, whose meaning is the operator itself"
+_SHAPES = "algebra on shape vectors: each operator of it has a rule of its own"
+_MAKES = "makes nodes of these operators"
+_LEVER = "a rewrite of this operator by others"
+_RULE = "CANN's patterns, which name operators"
+REASONS: dict[str, str] = {
+    "compiler/dynamic_inputs.py": _CONTROL,
+    "graph/branches.py": _CONTROL,
+    "graph/composites.py": "the operator that holds a composite",
+    "graph/ir.py": "the word Shape, which is a type there",
+    "opset/facts.py": "texts that explain",
+    "passes/aipp/insert.py": _MAKES,
+    "passes/aipp/join.py": _RULE,
+    "passes/control_flow/nodes.py": _CONTROL,
+    "passes/folding.py": _SHAPES,
+    "passes/fusion/edges.py": _RULE,
+    "passes/fusion/rule.py": _MAKES,
+    "passes/fusion/switch_file.py": "a key of CANN's files, no operator",
+    "passes/gears/clone.py": _MAKES,
+    "passes/graph_engine/cond_remove.py": _CONTROL,
+    "passes/graph_engine/constant_folding.py": "GE's exceptions from folding",
+    "passes/graph_engine/dimension_compute.py": _SHAPES,
+    "passes/graph_engine/edits.py": _MAKES,
+    "passes/graph_engine/identities.py": "GE's list of operators that hand their input on",
+    "passes/graph_engine/identity_arithmetic.py": "GE's rules: x + 0, x * 1 ...",
+    "passes/graph_engine/inlining.py": _CONTROL,
+    "passes/graph_engine/no_use.py": "GE's rules for operators that change nothing",
+    "passes/graph_engine/reshapes.py": "GE's rules for chains of reshapes",
+    "passes/graph_engine/switch_dead_branch.py": _CONTROL,
+    "passes/graph_engine/trans_ops.py": "GE's rules for pairs of transposes and casts",
+    "passes/graph_engine/value_range.py": _SHAPES,
+    "passes/graph_kernel/expanders.py": "writes operators out as others: the formulas of MindSpore's expanders",
+    "passes/graph_kernel/flags.py": "examples of values",
+    "passes/graph_kernel/flow.py": _MAKES,
+    "passes/graph_kernel/lists.py": "MindSpore's lists of what graph-kernel fusion takes",
+    "passes/l1_fusion/pairs.py": _RULE,
+    "passes/l2_fusion/rebatch.py": _MAKES,
+    "passes/layout/assign.py": _MAKES,
+    "passes/layout/fold_batch.py": "CANN's rewrite of batched products",
+    "passes/levers/channel_groups.py": "a convolution mixes channels by constant weights; a Concat puts them one behind the other",
+    "passes/levers/channel_rewrite.py": _LEVER,
+    "passes/levers/identity_conv.py": _LEVER,
+    "passes/levers/narrow_types.py": "which operators give the same integers in 32 bits, a question that only this lever asks",
+    "passes/levers/pow_to_mul.py": _LEVER,
+    "passes/levers/resize_sizes.py": _LEVER,
+    "passes/precision.py": _MAKES,
+    "passes/ub_fusion/automatic.py": _RULE,
+    "passes/ub_fusion/cann_passes.py": _RULE,
+    "passes/ub_fusion/no_task.py": _RULE,
+    "runtime/control_flow.py": _CONTROL,
+    "runtime/evaluate.py": "images that AIPP reads are bytes",
+    "runtime/host_run.py": _CONTROL,
+    "runtime/pieces.py": _CONTROL,
+    "advise/rules.py": "names products in its advice",
+}
+
+
+def knowing() -> dict[str, set[str]]:
+    """Files outside of the free folders that hold names of operators as literals."""
+    names = {definition.name for definition in default_opset()}
+    found = {}
+    for path in sorted((ROOT / "ascendsim").rglob("*.py")):
+        name = path.relative_to(ROOT / "ascendsim").as_posix()
+        literals = {node.value for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Constant)}
+        known = {value for value in literals if isinstance(value, str)} & names
+        if known and not name.startswith(FREE):
+            found[name] = known
+    return found
+
+
+def test_who_knows_operators_by_name_says_why() -> None:
+    assert knowing().keys() == REASONS.keys()
+
+
+def test_these_floors_know_none() -> None:
+    floors = ("machine/", "lower/", "isa/", "profiling/", "plot/", "soc/", "trace/", "core/")
+    assert not [name for name in knowing() if name.startswith(floors)]
