@@ -1,7 +1,7 @@
 """Who knows operators by name: operators, rules about named operators, front ends and models; all others are listed here with their reason.
 
-What another layer wants to know of an operator belongs on the operator (`opset.facts`, `opset.axes`): a list of names elsewhere is wrong for
-the next operator without a word.
+What another layer wants to know of an operator belongs on the operator (`opset.facts`, `opset.axes`): a list of names elsewhere is wrong
+for the next operator without a word.
 """
 
 from __future__ import annotations
