@@ -4,8 +4,8 @@
     python scripts/fingerprint.py --compare before.txt    prints the lines that differ; exit code 1 if there are any
     ... resnet18 lenet5 --soc_version Ascend310 --fusion off,all --values
 
-Each line has a digest of the programs (listings), of the timing (every task's record), of the tables and of the fusion report; with --values
-of the outputs that device arithmetic gives for seeded weights and inputs (the same on one machine at one number of threads).
+Each line has a digest of the programs (listings), of the timing (every record of a task), of the tables and of the fusion report;
+--values adds one of the outputs that device arithmetic gives for seeded weights and inputs (the same on one machine and number of threads).
 """
 
 from __future__ import annotations

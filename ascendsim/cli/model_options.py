@@ -55,7 +55,7 @@ def add_compile_options(parser: argparse.ArgumentParser, names: Sequence[str]) -
         option, default = known[name], default_of(name)
         more: dict[str, Any] = {}
         if option.words:
-            more = {"choices": option.words, "default": option.words[default]}
+            more = {"choices": sorted(option.words, reverse=option.words[0] != "0"), "default": option.words[default]}
         elif option.choices:
             more = {"choices": option.choices, "default": default, "type": type(default)}
         else:

@@ -83,12 +83,7 @@ class Tensor:
     @property
     def is_static(self) -> bool:
         """Whether every dimension is a number."""
-        if self.shape is None:
-            return False
-        for dim in self.shape:  # noqa: SIM110 - a loop, since this is asked for all the time
-            if type(dim) is not int:
-                return False
-        return True
+        return self.shape is not None and all([type(dim) is int for dim in self.shape])
 
     @property
     def static_shape(self) -> tuple[int, ...]:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import ascendsim
-from ascendsim.api import compiling
+from ascendsim.compiler import pipeline
 from ascendsim.compiler.model import CompiledModel
 from ascendsim.core.errors import AscendSimError
 from ascendsim.isa.listing import listing
@@ -34,7 +34,7 @@ def compiled(name: str, chip: str, fusion: str) -> CompiledModel | str:
 @pytest.mark.parametrize("name", NETWORKS)
 def test_programs_are_equal(name: str, chip: str, fusion: str, monkeypatch: pytest.MonkeyPatch) -> None:
     reused = compiled(name, chip, fusion)
-    monkeypatch.setattr(compiling, "LowerOptions", partial(LowerOptions, known=None))
+    monkeypatch.setattr(pipeline, "LowerOptions", partial(LowerOptions, known=None))
     alone = compiled(name, chip, fusion)
     if isinstance(reused, str) or isinstance(alone, str):
         assert reused == alone

@@ -10,7 +10,7 @@ from ascendsim.core.errors import AscendSimError
 from ascendsim.frontends.onnx import load_onnx
 from ascendsim.ops import default_opset
 from tests.support.axes_law import broken_links
-from tests.support.node_suite import _array, all_cases
+from tests.support.node_suite import all_cases, case_array
 
 OPSET = default_opset()
 
@@ -22,7 +22,7 @@ def broken_in(case):
         return
     for given, _ in (case.data_sets or ())[:1]:
         names = [value.name for value in case.model.graph.input]
-        values = dict(zip(names, [_array(item) for item in given], strict=False))
+        values = dict(zip(names, [case_array(item) for item in given], strict=False))
         values |= {tensor.name: tensor.constant.array() for tensor in graph.constants if tensor.constant.available}
         for node in graph.topological():
             arrays = [None if tensor is None else values.get(tensor.name) for tensor in node.inputs]

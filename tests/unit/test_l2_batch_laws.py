@@ -113,7 +113,7 @@ def check_parts(graph: Graph, axis: BatchAxis) -> None:
 
 def cut(graph: Graph) -> str:
     """Operators that are said to work by sample; asserts that they do."""
-    axis = find_batch(graph)
+    axis = find_batch(graph, default_opset())
     if axis.nodes and has_values(graph):
         assert axis.batch == graph.inputs[0].static_shape[0]
         if axis.batch % 2 == 0:
@@ -135,7 +135,7 @@ def test_the_batch_of_a_pass_divides_the_whole(batch: int) -> None:
     b = new_builder()
     b.output(b.op("Exp", b.op("Relu", b.input("x", (12, 3)), name="relu"), name="exp"), "y")
     graph = b.build()
-    axis = find_batch(graph)
+    axis = find_batch(graph, default_opset())
     assert axis.batch == 12
     assert refusal(graph, axis, graph.topological()) is None
     if batch in (0, 12, 24):
@@ -159,7 +159,7 @@ def test_a_result_that_is_read_inside_and_outside_a_block_is_joined_and_stays_in
     graph = b.build()
     x = random(4, 3)
     before = evaluate(graph, OPSET, {"x": x})
-    cut_blocks(graph, find_batch(graph), [BatchBlock(("first", "second"), 2)])
+    cut_blocks(graph, find_batch(graph, default_opset()), [BatchBlock(("first", "second"), 2)])
     for old, new in zip(before, evaluate(graph, OPSET, {"x": x}), strict=True):
         np.testing.assert_array_equal(old, new)
     assert [node.op_type for node in graph.nodes].count("Concat") == 2

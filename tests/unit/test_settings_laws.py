@@ -12,7 +12,8 @@ from ascendsim.core.errors import InputError
 from ascendsim.graph.ir import Graph
 from ascendsim.passes.aipp.insert import insert_aipp
 from ascendsim.passes.aipp.settings import AippSettings
-from ascendsim.passes.gears.settings import MAX_GEARS, MAX_GEARS_950, parse_gears
+from ascendsim.passes.gears.settings import MAX_GEARS, parse_gears
+from ascendsim.soc import load as load_chip
 from tests.unit.test_gears import inputs_of
 
 # ----------------------------------------------------------------------------------------------------------------- gears
@@ -21,7 +22,8 @@ from tests.unit.test_gears import inputs_of
 @pytest.mark.parametrize(("count", "fits"), [(1, False), (2, True), (3, True), (99, True), (100, True), (101, False)])
 def test_there_are_2_to_100_gears(count: int, fits: bool) -> None:
     graph = inputs_of((None, 3))
-    assert (MAX_GEARS, MAX_GEARS_950) == (100, 256)
+    assert MAX_GEARS == 100
+    assert [load_chip(name).launch.max_gears for name in ("Ascend310", "Ascend910_95")] == [100, 256]
     if fits:
         assert len(parse_gears("dynamic_batch_size", list(range(1, count + 1)), graph).gears) == count
     else:

@@ -56,7 +56,7 @@ class EverythingHasAProgram:
 def on_device(graph: Graph) -> Graph:
     """The graph in device types and formats."""
     device = copy_graph(graph)
-    ApplyPrecision("force_fp16").run(device)
+    ApplyPrecision(default_opset(), "force_fp16").run(device)
     AssignFormats(OPSET, SOC).run(device)
     return device
 
