@@ -23,8 +23,8 @@ import onnx
 
 import ascendsim as asim
 from ascendsim import soc as chips
-from ascendsim.compiler.fusion import FusionSettings
 from ascendsim.api.optimizing import new_engine
+from ascendsim.compiler.fusion import FusionSettings
 from ascendsim.core.dtypes import DType
 from ascendsim.frontends.onnx.weights import random_weight, roles
 from ascendsim.graph.copying import copy_graph
