@@ -68,6 +68,9 @@ def test_a_result_is_computed_where_its_shape_depends_on_all_of_its_inputs() -> 
         tasks = result.model.program.tasks
         assert [task.read_backs for task in tasks if task.name == "unique"] == [1]
         assert sum(task.read_backs for task in tasks) == 1
+        engines = result.model.program.metadata["engine"]
+        assert {name: engines[name] for name in ("relu", "unique", "square")} == {"relu": "vector", "unique": "ai_cpu", "square": "vector"}
+        assert all(node in engines for task in tasks for node in task.nodes)
         before = {task.name for task in tasks[: [task.name for task in tasks].index("unique")]}
         assert {"relu", "sigmoid"} <= before  # all that depends on nothing else goes first
     check_pieces(compiled)
@@ -103,12 +106,30 @@ def test_values_that_are_a_shape_are_read_back_once_and_remembered() -> None:
     check_pieces(compiled)
 
 
+def test_a_number_that_the_host_counts_itself_is_not_read_back() -> None:
+    """Sums of x[i:] in a loop: the shape asks for the number of the iteration, while x is on the device."""
+    nodes = [
+        helper.make_node("Slice", ["v", "i", "end"], ["part"], name="slice"),
+        helper.make_node("ReduceSum", ["part"], ["total"], name="total", keepdims=0),
+        helper.make_node("Relu", ["v"], ["vo"], name="relu"),
+        helper.make_node("Identity", ["c"], ["co"]),
+    ]
+    results = [line("co", BOOL, []), line("vo", FLOAT, [6]), line("total", FLOAT, [])]
+    end, trips = (numpy_helper.from_array(np.array(value), name) for name, value in (("end", [9]), ("trips", 4)))
+    body = helper.make_graph(nodes, "body", [line("i", INT64, [1]), line("c", BOOL, []), line("v", FLOAT, [6])], results, [end])
+    loop = helper.make_node("Loop", ["trips", "", "x"], ["y", "totals"], name="loop", body=body)
+    proto = model([loop], [line("x", FLOAT, [6])], [line("y", FLOAT, [6]), line("totals", FLOAT, ["t"])], [trips])
+    result = agrees(asim.compile(asim.load(proto), soc=SOC), proto, {"x": np.arange(6, dtype=np.float32) - 2})
+    assert result.schedule == "host"
+    assert sum(task.read_backs for task in result.model.program.tasks) == 0
+
+
 # ------------------------------------------------------------------------------------------------------ pieces by themselves
 
 
 def branches(open_rows: bool) -> onnx.ModelProto:
     """Two branches that multiply by the same weight and by one of their own, then a loop whose body has two ways side by side."""
-    rows: Any = "n" if open_rows else 4
+    rows: Any = "n" if open_rows else 16
     random = np.random.default_rng(1)
     common = random.standard_normal((16, 16)).astype(np.float32)
     arrays = {"w_then": common, "w_else": common.copy(), "only": common[::-1].copy()}
@@ -148,7 +169,7 @@ def run_both(open_rows: bool, **options: Any) -> tuple[asim.DynamicModel, list[a
     proto = branches(open_rows)
     compiled = asim.compile(asim.load(proto), soc=SOC, **options)
     assert isinstance(compiled, asim.DynamicModel)
-    x = np.abs(np.random.default_rng(2).standard_normal((4, 16))).astype(np.float32)
+    x = np.abs(np.random.default_rng(2).standard_normal((16, 16))).astype(np.float32)
     return compiled, [agrees(compiled, proto, {"x": sign * x}) for sign in (np.float32(1), np.float32(-1))]
 
 
@@ -178,7 +199,7 @@ def test_an_output_of_the_model_gets_its_type_by_a_task_of_its_own_where_it_come
     """Values go round the loop in half precision."""
     _, results = run_both(open_rows)
     program = results[0].model.program
-    assert [access.unique_bytes for access in program.tasks[-1].accesses] == [4 * 16 * 2, 4 * 16 * 4]
+    assert [access.unique_bytes for access in program.tasks[-1].accesses] == [16 * 16 * 2, 16 * 16 * 4]
     assert program.memory.regions[program.tasks[-1].accesses[-1].region].kind == "output"
     assert sum(task.name == program.tasks[-1].name for task in program.tasks) == 1
 
