@@ -1,4 +1,5 @@
-"""Speed of the graph engine: BERT-large, graphs of up to 20,000 nodes, and 1 GiB of weights of which half are copies.
+"""Speed of the graph engine: BERT-large, graphs of up to 20,000 nodes, and 1 GiB of weights of which half are
+copies.
 
 python -m pytest benchmarks/bench_graph_engine.py -m benchmark --benchmark-enable
 python -m benchmarks.bench_graph_engine

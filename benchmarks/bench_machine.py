@@ -1,10 +1,12 @@
-"""Speed of the machine: pipe operations a second on the plain path (tracing and fast-forward off, shared links on).
+"""Speed of the machine: pipe operations a second on the plain path (tracing and fast-forward off, shared
+links on).
 
     python -m pytest benchmarks/bench_machine.py -m benchmark --benchmark-enable
     python -m benchmarks.bench_machine
 
-One pipe operation is one instruction on one pipe, flag statements included. `groups=False` simulates every core by itself. Rates are by
-CPU time of the process (one thread), which other load of the machine changes less than wall time.
+One pipe operation is one instruction on one pipe, flag statements included. `groups=False` simulates every
+core by itself. Rates are by CPU time of the process (one thread), which other load of the machine changes
+less than wall time.
 """
 
 from __future__ import annotations
@@ -38,7 +40,11 @@ def operations(block: Block) -> int:
 def case(name: str) -> tuple[Program, bool, int]:
     """A benchmark's program, whether cores are grouped, and its number of simulated pipe operations."""
     block, count, groups = CASES[name]
-    return program_of(task_of((block, count)), regions=REGIONS), groups, operations(block) * (1 if groups else count)
+    return (
+        program_of(task_of((block, count)), regions=REGIONS),
+        groups,
+        operations(block) * (1 if groups else count),
+    )
 
 
 @pytest.mark.benchmark(timer=time.process_time)

@@ -1,10 +1,11 @@
-"""Time of values: ResNet-50 and BERT-base in device values against onnxruntime's CPU provider, on the same machine, in the same run.
+"""Time of values: ResNet-50 and BERT-base in device values against onnxruntime's CPU provider, on the same
+machine, in the same run.
 
     OPENBLAS_NUM_THREADS=1 python -m pytest benchmarks/bench_values.py -m benchmark --benchmark-enable -n0 -s
 
-Both are warm (weights converted, kernels compiled) and use as many threads as the variable says. CPU time counts, of the best round of
-each: other work on the machine disturbs it least (with several threads OpenBLAS waits busily, which counts too). The ratio is the result
-(`extra_info`) and must stay below the goal of 4.
+Both are warm (weights converted, kernels compiled) and use as many threads as the variable says. CPU time
+counts, of the best round of each: other work on the machine disturbs it least (with several threads OpenBLAS
+waits busily, which counts too). The ratio is the result (`extra_info`) and must stay below the goal of 4.
 """
 
 from __future__ import annotations
@@ -44,7 +45,9 @@ def test_device_values(benchmark: BenchmarkFixture, network: str) -> None:
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 3
     options.intra_op_num_threads = int(os.environ.get("OPENBLAS_NUM_THREADS", "0"))  # 0: all cores
-    options.add_session_config_entry("session.intra_op.allow_spinning", "0")  # waiting threads would slow down the other side
+    options.add_session_config_entry(
+        "session.intra_op.allow_spinning", "0"
+    )  # waiting threads would slow down the other side
     session = onnxruntime.InferenceSession(export_onnx(graph), options, providers=["CPUExecutionProvider"])
 
     def ours() -> dict[str, np.ndarray]:
@@ -66,5 +69,8 @@ def test_device_values(benchmark: BenchmarkFixture, network: str) -> None:
     benchmark.extra_info["values_ms"] = 1e3 * mine
     benchmark.extra_info["onnxruntime_ms"] = 1e3 * other
     benchmark.extra_info["ratio"] = mine / other
-    print(f"\n{network}: {1e3 * mine:.1f} ms, onnxruntime {1e3 * other:.1f} ms, {mine / other:.2f} times as long")
+    print(
+        f"\n{network}: {1e3 * mine:.1f} ms, onnxruntime {1e3 * other:.1f} ms, {mine / other:.2f} times as "
+        f"long"
+    )
     assert mine <= GOAL * other

@@ -1,12 +1,14 @@
-"""Counts the nodes that graph optimisers leave of the same files: the graph engine here, onnxruntime, onnxscript, onnxslim, onnxoptimizer.
+"""Counts the nodes that graph optimisers leave of the same files: the graph engine here, onnxruntime,
+onnxscript, onnxslim, onnxoptimizer.
 
     python benchmarks/graph_optimisers.py                       every network in tests/data/models
     python benchmarks/graph_optimisers.py resnet50 vit_b_16     these
 
-Weights that a file only names get seeded values first. Constant nodes do not count. Optimisers that are not installed show "-".
-onnxruntime runs at its basic level, which fuses too (Conv + BatchNormalization, MatMul + Add); the column "with fusion" is the graph
-engine with graph fusion between its stages, as `compile` runs them, and is the one to compare with it; StridedWrite does not count
-there, since it only says that a convolution writes into its slice of a Concat's result.
+Weights that a file only names get seeded values first. Constant nodes do not count. Optimisers that are not
+installed show "-". onnxruntime runs at its basic level, which fuses too (Conv + BatchNormalization, MatMul +
+Add); the column "with fusion" is the graph engine with graph fusion between its stages, as `compile` runs
+them, and is the one to compare with it; StridedWrite does not count there, since it only says that a
+convolution writes into its slice of a Concat's result.
 """
 
 from __future__ import annotations
@@ -142,7 +144,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     for name in names:
         path = Path(name) if name.endswith(".onnx") else MODELS / f"{name}.onnx"
         model = filled(path)
-        cells = (f"{count:>12} {seconds:>7.2f} s" for count, seconds in (measure(run, model) for run in OPTIMISERS.values()))
+        cells = (
+            f"{count:>12} {seconds:>7.2f} s"
+            for count, seconds in (measure(run, model) for run in OPTIMISERS.values())
+        )
         print(f"{path.stem:24}{proto_nodes(model):>6}" + "".join(f"{cell:>22}" for cell in cells), flush=True)
 
 

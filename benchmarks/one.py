@@ -28,5 +28,7 @@ def main(workload: str, chip: str) -> None:
 
 if __name__ == "__main__":
     if len(sys.argv) != 3 or sys.argv[1] not in WORKLOADS:
-        raise SystemExit(f"usage: python -m benchmarks.one WORKLOAD CHIP, with a workload out of {', '.join(WORKLOADS)}")
+        raise SystemExit(
+            f"usage: python -m benchmarks.one WORKLOAD CHIP, with a workload out of {', '.join(WORKLOADS)}"
+        )
     main(*sys.argv[1:])

@@ -19,10 +19,14 @@ def gemm(m: int, k: int, n: int) -> Graph:
 
 
 def bert_large_gemms(tokens: int = 512, hidden: int = 1024, heads: int = 16) -> Graph:
-    """The 38 products of one BERT-large layer, none of which waits for another: projections, attention by head, feed-forward."""
+    """The 38 products of one BERT-large layer, none of which waits for another: projections, attention by
+    head, feed-forward.
+    """
     b = ascendsim.GraphBuilder("bert_large_gemms", dtype=DType.FLOAT16)
     size = hidden // heads
-    shapes = [(tokens, hidden, hidden)] * 4 + [(tokens, size, tokens)] * heads + [(tokens, tokens, size)] * heads
+    shapes = (
+        [(tokens, hidden, hidden)] * 4 + [(tokens, size, tokens)] * heads + [(tokens, tokens, size)] * heads
+    )
     shapes += [(tokens, hidden, 4 * hidden), (tokens, 4 * hidden, hidden)]
     for number, (m, k, n) in enumerate(shapes):
         product = b.op("MatMul", b.input(f"a{number}", (m, k)), b.weight(f"w{number}", (k, n)))
@@ -30,8 +34,12 @@ def bert_large_gemms(tokens: int = 512, hidden: int = 1024, heads: int = 16) -> 
     return b.build()
 
 
-def transformer(layers: int, hidden: int = 768, heads: int = 12, sequence: int = 128, batch: int = 1) -> Graph:
-    """Encoder layers as in BERT: attention and a network of four times the width, each with a residual and a normalisation."""
+def transformer(
+    layers: int, hidden: int = 768, heads: int = 12, sequence: int = 128, batch: int = 1
+) -> Graph:
+    """Encoder layers as in BERT: attention and a network of four times the width, each with a residual and a
+    normalisation.
+    """
     b = ascendsim.GraphBuilder(f"transformer{layers}")
 
     def dense(x: Tensor, inputs: int, outputs: int) -> Tensor:
@@ -46,9 +54,16 @@ def transformer(layers: int, hidden: int = 768, heads: int = 12, sequence: int =
     x = b.input("x", (batch, sequence, hidden))
     for number in range(layers):
         with b.scope(f"layer{number}"):
-            q, k, v = (split(dense(x, hidden, hidden), [0, 2, 3, 1] if name == "k" else [0, 2, 1, 3]) for name in "qkv")
+            q, k, v = (
+                split(dense(x, hidden, hidden), [0, 2, 3, 1] if name == "k" else [0, 2, 1, 3])
+                for name in "qkv"
+            )
             weights = b.op("Softmax", b.op("Mul", b.op("MatMul", q, k), (hidden // heads) ** -0.5), axis=-1)
-            mixed = b.op("Reshape", b.op("Transpose", b.op("MatMul", weights, v), perm=[0, 2, 1, 3]), [batch, sequence, hidden])
+            mixed = b.op(
+                "Reshape",
+                b.op("Transpose", b.op("MatMul", weights, v), perm=[0, 2, 1, 3]),
+                [batch, sequence, hidden],
+            )
             x = norm(b.op("Add", x, dense(mixed, hidden, hidden)))
             x = norm(b.op("Add", x, dense(b.op("Gelu", dense(x, hidden, 4 * hidden)), 4 * hidden, hidden)))
     b.output(x, "y")

@@ -1,10 +1,12 @@
-"""Fits the constants that `validate/calibrate.py` declares and writes ascendsim/validate/data/calibration.json.
+"""Fits the constants that `validate/calibrate.py` declares and writes
+ascendsim/validate/data/calibration.json.
 
     python scripts/calibrate.py 310P3                 batch 1, 8 and 32 (some minutes)
     python scripts/calibrate.py 310 --batches 1,4,16  other batch sizes
 
-The file holds the values of the fit on all networks and of those that left one out; `ascendsim validate models --leave_one_out` scores each
-network with the values that did not see it. The values of the fit on all belong into the chip's file, with `fitted_on`.
+The file holds the values of the fit on all networks and of those that left one out; `ascendsim validate
+models --leave_one_out` scores each network with the values that did not see it. The values of the fit on all
+belong into the chip's file, with `fitted_on`.
 """
 
 from __future__ import annotations
@@ -29,7 +31,10 @@ def run(group: str, batches: tuple[int, ...]) -> Fit:
     found = fit(prepare(points, MODELS), CONSTANTS[group], report=print)
     for name, predictions in (("seen", found.seen), ("left out", found.unseen)):
         value = score(predictions)
-        print(f"{group} {name}: MAPE {value.mape:.1%}, median {value.median:.1%}, bias {value.bias:+.1%}, Spearman {value.spearman:.3f}")
+        print(
+            f"{group} {name}: MAPE {value.mape:.1%}, median {value.median:.1%}, bias {value.bias:+.1%}, "
+            f"Spearman {value.spearman:.3f}"
+        )
     return found
 
 

@@ -1,11 +1,14 @@
-"""Digests of what the project makes of every network of tests/data/models, to see that a change of form changes nothing else.
+"""Digests of what the project makes of every network of tests/data/models, to see that a change of form
+changes nothing else.
 
     python scripts/fingerprint.py > before.txt            a line for each network, chip and fusion level
-    python scripts/fingerprint.py --compare before.txt    prints the lines that differ; exit code 1 if there are any
+    python scripts/fingerprint.py --compare before.txt    prints the lines that differ; exit code 1 if there
+    are any
     ... resnet18 lenet5 --soc_version Ascend310 --fusion off,all --values
 
-Each line has a digest of the programs (listings), of the timing (every record of a task), of the tables and of the fusion report;
---values adds one of the outputs that device arithmetic gives for seeded weights and inputs (the same on one machine and number of threads).
+Each line has a digest of the programs (listings), of the timing (every record of a task), of the tables and
+of the fusion report; --values adds one of the outputs that device arithmetic gives for seeded weights and
+inputs (the same on one machine and number of threads).
 """
 
 from __future__ import annotations
@@ -38,10 +41,14 @@ def digests(graph: asim.Graph, chip: str, level: str, values: bool) -> Iterator[
     yield "program=" + digest(*(task_listing(task) for task in model.program.tasks))
     yield "memory=" + digest(model.memory)
     yield "timing=" + digest(result.duration_us, *result.trace.tasks)
-    yield "tables=" + digest(*(table.to_csv() for table in (result.op_summary(), result.op_statistic(), result.task_time())))
+    yield "tables=" + digest(
+        *(table.to_csv() for table in (result.op_summary(), result.op_statistic(), result.task_time()))
+    )
     yield "fusion=" + digest(model.fusion, *((item.name, item.op_type) for item in model.graph.topological()))
     if values:
-        yield "values=" + digest(*(hashlib.sha256(array.tobytes()).hexdigest() for array in result.outputs.values()))
+        yield "values=" + digest(
+            *(hashlib.sha256(array.tobytes()).hexdigest() for array in result.outputs.values())
+        )
 
 
 def lines(args: argparse.Namespace) -> Iterator[str]:
@@ -61,7 +68,9 @@ def lines(args: argparse.Namespace) -> Iterator[str]:
 
 def main() -> int:
     """Prints the lines, or those that differ from a file."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("networks", nargs="*")
     parser.add_argument("--soc_version", default=CHIPS)
     parser.add_argument("--fusion", default=LEVELS)

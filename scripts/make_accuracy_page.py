@@ -1,9 +1,11 @@
-"""Writes docs/how_accurate_is_it.md and its pictures: simulated against published, as `ascendsim validate` scores it.
+"""Writes docs/how_accurate_is_it.md and its pictures: simulated against published, as `ascendsim validate`
+scores it.
 
     python scripts/make_accuracy_page.py                  everything (some minutes)
     python scripts/make_accuracy_page.py --max_batch 4    small batches only, printed
 
-The sections on single operators and on micro-benchmarks hold what `ascendsim validate operators` and `ascendsim validate micro` print.
+The sections on single operators and on micro-benchmarks hold what `ascendsim validate operators` and
+`ascendsim validate micro` print.
 """
 
 from __future__ import annotations
@@ -77,7 +79,14 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 def score_row(name: str, predictions: Sequence[Prediction]) -> tuple[str, ...]:
     """A row of the table of scores."""
     own = score(predictions)
-    return name, str(own.points), f"{100 * own.mape:.1f}", f"{100 * own.median:.1f}", f"{100 * own.bias:+.1f}", f"{own.spearman:.3f}"
+    return (
+        name,
+        str(own.points),
+        f"{100 * own.mape:.1f}",
+        f"{100 * own.median:.1f}",
+        f"{100 * own.bias:+.1f}",
+        f"{own.spearman:.3f}",
+    )
 
 
 def networks(group: str, fitted: Comparison) -> str:
@@ -86,12 +95,21 @@ def networks(group: str, fitted: Comparison) -> str:
     rows = [("simulator", fitted.simulated), ("simulator, up to batch 64", to_64)]
     rows += [("roofline", fitted.roofline)]
     listed = [
-        (p.point.model, str(p.point.batch), f"{p.point.throughput:.0f}", f"{p.throughput:.0f}", f"{100 * p.error:+.0f}")
+        (
+            p.point.model,
+            str(p.point.batch),
+            f"{p.point.throughput:.0f}",
+            f"{p.throughput:.0f}",
+            f"{100 * p.error:+.0f}",
+        )
         for p in worst(fitted.simulated)
     ]
     parts = [
         heading(CHIPS[group]),
-        table(("", "points", "MAPE %", "median %", "bias %", "Spearman"), [score_row(*row) for row in rows if row[1]]),
+        table(
+            ("", "points", "MAPE %", "median %", "bias %", "Spearman"),
+            [score_row(*row) for row in rows if row[1]],
+        ),
         f"![simulated against published throughput](images/correlation_{group}.png)\n",
         "The ten largest errors:\n",
         table(("network", "batch", "published /s", "simulated /s", "error %"), listed),
@@ -106,13 +124,20 @@ def by_batch(predictions: Sequence[Prediction]) -> str:
     batches = sorted({p.point.batch for p in predictions})
     cells = {(p.point.model, p.point.batch): f"{100 * p.error:+.0f}" for p in predictions}
     names = sorted({p.point.model for p in predictions})
-    return table(("network", *map(str, batches)), [(name, *(cells.get((name, batch), "") for batch in batches)) for name in names])
+    return table(
+        ("network", *map(str, batches)),
+        [(name, *(cells.get((name, batch), "") for batch in batches)) for name in names],
+    )
 
 
 def unseen(points: Iterable[Point]) -> dict[str, tuple[Prediction, ...]]:
-    """By chip: predictions of the points that its constants were fitted on, each by the fit that did not see its network."""
+    """By chip: predictions of the points that its constants were fitted on, each by the fit that did not see
+    its network.
+    """
     left_out = {group: left_out_values(group) for group in CHIPS}
-    blind = compare_models(tuple(points), MODELS, "all", values=lambda point: left_out[point.group][point.model])
+    blind = compare_models(
+        tuple(points), MODELS, "all", values=lambda point: left_out[point.group][point.model]
+    )
     return {group: blind.of(group).simulated for group in CHIPS}
 
 
@@ -123,7 +148,9 @@ def fitted_on(point: Point) -> bool:
 
 
 def constants(group: str, seen: Sequence[Prediction], blind: Sequence[Prediction]) -> str:
-    """What was fitted, in which range, how far the fits without a network differ, and what the fit is worth for unseen networks."""
+    """What was fitted, in which range, how far the fits without a network differ, and what the fit is worth
+    for unseen networks.
+    """
     stored = json.loads(CALIBRATION.read_text(encoding="utf-8")).get(group)
     if stored is None:
         return ""
@@ -133,7 +160,13 @@ def constants(group: str, seen: Sequence[Prediction], blind: Sequence[Prediction
             key = constant.keys[0]
             others = [values[key] for values in stored["left_out"].values()]
             span = f"{min(others):g} to {max(others):g}"
-            yield f"`{key}`", f"{stored['values'][key]:g}", span, f"{constant.low:g} to {constant.high:g}", constant.why
+            yield (
+                f"`{key}`",
+                f"{stored['values'][key]:g}",
+                span,
+                f"{constant.low:g} to {constant.high:g}",
+                constant.why,
+            )
 
     head = ("constant", "fitted", "with a network left out", "range", "what bounds the range")
     batches = ", ".join(map(str, stored["batches"]))
@@ -156,7 +189,9 @@ def printed(kind: str) -> str:
     out = io.StringIO()
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(io.StringIO()):
         code = command_line(["validate", kind])
-    return f"```text\n{out.getvalue().strip()}\n```\n" if code == 0 else f"`ascendsim validate {kind}` failed.\n"
+    return (
+        f"```text\n{out.getvalue().strip()}\n```\n" if code == 0 else f"`ascendsim validate {kind}` failed.\n"
+    )
 
 
 def main() -> None:
@@ -177,7 +212,13 @@ def main() -> None:
     if args.max_batch is not None:
         print("\n".join(parts))
         return
-    parts += [OPEN, heading("Single operators"), printed("operators"), heading("Micro-benchmarks"), printed("micro")]
+    parts += [
+        OPEN,
+        heading("Single operators"),
+        printed("operators"),
+        heading("Micro-benchmarks"),
+        printed("micro"),
+    ]
     text = "\n".join(part.rstrip("\n") + "\n" for part in parts if part)
     print(f"wrote {write_whole(TARGET, text.encode())}")
 

@@ -1,11 +1,12 @@
 """Writes docs/fusion_results.md: every network of tests/data/models on three chips, unfused against fused.
 
     python scripts/make_fusion_page.py                    all networks (about a quarter of an hour)
-    python scripts/make_fusion_page.py --times            times and bytes of all networks; the table of values stays as it is
-    python scripts/make_fusion_page.py resnet50 unet      these only, printed
+    python scripts/make_fusion_page.py --times            times and bytes of all networks; the table of values
+    stays as it is python scripts/make_fusion_page.py resnet50 unet      these only, printed
 
-Times and bytes are simulated and repeat exactly. Values are computed with seeded random weights, in float32 and as the chip does; they are
-printed as one significant digit, since the last bits may differ from machine to machine.
+Times and bytes are simulated and repeat exactly. Values are computed with seeded random weights, in float32
+and as the chip does; they are printed as one significant digit, since the last bits may differ from machine
+to machine.
 """
 
 from __future__ import annotations
@@ -56,7 +57,8 @@ def timing_row(name: str, chip: str, costs: Mapping[str, Cost]) -> str:
     cells = [f"{costs[level].time_us / 1e3:.3g}" for level in LEVELS]
     moved = [f"{costs[level].ddr_bytes / 1e6:.3g}" for level in ("off", "all")]
     return (
-        f"| {name} | {chip} | {' | '.join(cells)} | {off.time_us / full.time_us:.2f} | {' | '.join(moved)} | {off.tasks} | {full.tasks} |"
+        f"| {name} | {chip} | {' | '.join(cells)} | {off.time_us / full.time_us:.2f} | "
+        f"{' | '.join(moved)} | {off.tasks} | {full.tasks} |"
     )
 
 
@@ -69,13 +71,19 @@ def difference(reference: Values, other: Values) -> str:
 
 
 def value_row(name: str, chip: str, models: Mapping[str, CompiledModel]) -> str:
-    """A row of the table of values: off against graph, graph against ub and all, in float32 and as the chip computes."""
+    """A row of the table of values: off against graph, graph against ub and all, in float32 and as the chip
+    computes.
+    """
     inputs = asim.random_inputs(models["off"])
     cells = []
     for kind in ("float32", "device"):
         results = {level: asim.run(model, inputs, values=kind).values for level, model in models.items()}
         known = {level: values for level, values in results.items() if values is not None}
-        cells += [difference(known["off"], known["graph"]), difference(known["graph"], known["ub"]), difference(known["ub"], known["all"])]
+        cells += [
+            difference(known["off"], known["graph"]),
+            difference(known["graph"], known["ub"]),
+            difference(known["ub"], known["all"]),
+        ]
     return f"| {name} | {chip} | {' | '.join(cells)} |"
 
 
@@ -89,7 +97,9 @@ def timing_rows(names: list[str]) -> Iterator[str]:
     for name in names:
         graph = asim.load(MODELS / f"{name}.onnx")
         for chip in CHIPS:
-            yield timing_row(name, chip, {level: cost(model) for level, model in compiled(graph, chip).items()})
+            yield timing_row(
+                name, chip, {level: cost(model) for level, model in compiled(graph, chip).items()}
+            )
 
 
 def value_rows(names: list[str]) -> Iterator[str]:
@@ -127,7 +137,9 @@ def main() -> None:
     """Prints the rows of some networks, or writes the page of all."""
     known = sorted(path.stem for path in MODELS.glob("*.onnx"))
     parser = argparse.ArgumentParser(description="Writes docs/fusion_results.md.")
-    parser.add_argument("networks", nargs="*", metavar="NETWORK", help="print the rows of these, and write nothing")
+    parser.add_argument(
+        "networks", nargs="*", metavar="NETWORK", help="print the rows of these, and write nothing"
+    )
     parser.add_argument("--times", action="store_true", help="leave the table of values as it is")
     args = parser.parse_args()
     if unknown := [name for name in args.networks if name not in known]:

@@ -1,9 +1,10 @@
-"""Writes docs/operators.md: the supported operators, where each runs on the chip, and the ONNX node cases that each passes.
+"""Writes docs/operators.md: the supported operators, where each runs on the chip, and the ONNX node cases
+that each passes.
 
     python scripts/make_operator_table.py
 
-The table is generated from the operator set and from a run of the node cases of the ONNX backend suite (half a minute); a test fails
-while it is out of date.
+The table is generated from the operator set and from a run of the node cases of the ONNX backend suite (half
+a minute); a test fails while it is out of date.
 """
 
 from __future__ import annotations
@@ -23,17 +24,26 @@ TARGET = ROOT / "docs" / "operators.md"
 if str(ROOT) not in sys.path:
     sys.path.insert(0, str(ROOT))  # tests.support
 
-from ascendsim.core.errors import AscendSimError  # noqa: E402
-from ascendsim.frontends.onnx import load_onnx  # noqa: E402
-from ascendsim.graph.ir import Constant  # noqa: E402
-from ascendsim.lower.engine import work_of  # noqa: E402
-from ascendsim.ops import default_opset  # noqa: E402
-from ascendsim.ops.aicpu import aicpu_types  # noqa: E402
-from ascendsim.opset import OpDef, OpSet  # noqa: E402
-from ascendsim.opset.work import AiCpuWork, CubeWork, LowerContext, MoveWork, NoTask, ScalarWork, SequenceWork, VectorWork  # noqa: E402
-from ascendsim.passes.infer import infer  # noqa: E402
-from ascendsim.passes.precision import ApplyPrecision  # noqa: E402
-from tests.support.node_suite import FAIL, PASS, REFUSED, Outcome, all_cases, operators_of, run_case  # noqa: E402
+from ascendsim.core.errors import AscendSimError
+from ascendsim.frontends.onnx import load_onnx
+from ascendsim.graph.ir import Constant
+from ascendsim.lower.engine import work_of
+from ascendsim.ops import default_opset
+from ascendsim.ops.aicpu import aicpu_types
+from ascendsim.opset import OpDef, OpSet
+from ascendsim.opset.work import (
+    AiCpuWork,
+    CubeWork,
+    LowerContext,
+    MoveWork,
+    NoTask,
+    ScalarWork,
+    SequenceWork,
+    VectorWork,
+)
+from ascendsim.passes.infer import infer
+from ascendsim.passes.precision import ApplyPrecision
+from tests.support.node_suite import FAIL, PASS, REFUSED, Outcome, all_cases, operators_of, run_case
 
 SUITE_SOC = "Ascend910B1"  # its Cube takes every type that the operators have
 
@@ -57,13 +67,20 @@ def table() -> str:
         if outcome.status == PASS:
             for operator, unit in _units(case, opset):
                 units[operator].add(unit)
-    numbers = {"total": totals.total(), "passed": totals[PASS], "refused": totals[REFUSED], "failed": totals[FAIL]}
+    numbers = {
+        "total": totals.total(),
+        "passed": totals[PASS],
+        "refused": totals[REFUSED],
+        "failed": totals[FAIL],
+    }
     lines = _HEAD.format(count=len(opset), soc=SUITE_SOC, **numbers).splitlines()
     names = set()
     for item in sorted(opset, key=lambda item: (item.domain, item.name.lower())):
         name, layout, cann = row_start(item)
         names.add(name)
-        unit = ", ".join(sorted(units[name])) or ("AI CPU" if item.lower is None or cann in on_cpu else "AI Core")
+        unit = ", ".join(sorted(units[name])) or (
+            "AI CPU" if item.lower is None or cann in on_cpu else "AI Core"
+        )
         suite = f"{passed[name]} of {cases[name]}" if cases[name] else ""
         lines.append(f"| {name} | {layout} | {unit} | {cann} | {suite} |")
     lines += _OTHERS.splitlines()
@@ -77,7 +94,11 @@ def table() -> str:
 def row_start(item: OpDef) -> tuple[str, str, str]:
     """What a row says of an operator without a run: its name, layout and CANN type."""
     name = f"{item.domain}::{item.name}" if item.domain else item.name
-    return name, item.layout.value, item.cann or (item.name if item.cann_of is None else "depends on the node")
+    return (
+        name,
+        item.layout.value,
+        item.cann or (item.name if item.cann_of is None else "depends on the node"),
+    )
 
 
 def _refused(outcomes: list[Outcome]) -> Iterator[str]:
@@ -94,10 +115,17 @@ def _refused(outcomes: list[Outcome]) -> Iterator[str]:
 def _units(case: TestCase, opset: OpSet) -> Iterator[tuple[str, str]]:
     """Operator and unit of each node of a case, compiled for an Ascend 310 under force_fp16.
 
-    Small operands (axes, sizes, scales) are given as constants, as models have them, so that shapes are static.
+    Small operands (axes, sizes, scales) are given as constants, as models have them, so that shapes are
+    static.
     """
     graph = load_onnx(case.model, opset=opset)
-    given = dict(zip([value.name for value in case.model.graph.input], (case.data_sets or [([], [])])[0][0], strict=False))
+    given = dict(
+        zip(
+            [value.name for value in case.model.graph.input],
+            (case.data_sets or [([], [])])[0][0],
+            strict=False,
+        )
+    )
     for tensor in graph.inputs[1:]:
         array = given.get(tensor.name)
         if isinstance(array, np.ndarray) and array.ndim <= 1:
@@ -110,7 +138,10 @@ def _units(case: TestCase, opset: OpSet) -> Iterator[tuple[str, str]]:
     context = LowerContext("v100", aicpu_types("Ascend310"))
     for node in graph.nodes:
         with contextlib.suppress(AscendSimError):  # a type that the chip does not have
-            yield (f"{node.domain}::{node.op_type}" if node.domain else node.op_type), _UNITS[type(work_of(node, opset, context))]
+            yield (
+                (f"{node.domain}::{node.op_type}" if node.domain else node.op_type),
+                _UNITS[type(work_of(node, opset, context))],
+            )
 
 
 _EXPANDED = re.compile(r"_expanded(_ver\d+)?$")

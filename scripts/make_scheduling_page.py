@@ -1,9 +1,11 @@
-"""Writes docs/scheduling_results.md: what each technique of the graph engine adds, and what it costs to compile.
+"""Writes docs/scheduling_results.md: what each technique of the graph engine adds, and what it costs to
+compile.
 
     python scripts/make_scheduling_page.py                 all (a few minutes)
     python scripts/make_scheduling_page.py googlenet       these only, printed
 
-Times, bytes and tasks are simulated and repeat exactly; times of compilation are those of this machine, the best of three.
+Times, bytes and tasks are simulated and repeat exactly; times of compilation are those of this machine, the
+best of three.
 """
 
 from __future__ import annotations
@@ -26,7 +28,13 @@ NETWORKS = ("resnet50", "googlenet", "bert_base_s128", "yolov5s")
 CHIPS = ("Ascend310", "Ascend310P3")
 STREAMS = "MainStream:4"
 
-_BARE: dict[str, Any] = {"schedule": "host", "fusion": "off", "optimize": False, "disable_reuse_memory": True, "enable_single_stream": True}
+_BARE: dict[str, Any] = {
+    "schedule": "host",
+    "fusion": "off",
+    "optimize": False,
+    "disable_reuse_memory": True,
+    "enable_single_stream": True,
+}
 # Each step does what those before it do; the first stands for itself.
 STEPS: Mapping[str, dict[str, Any]] = {
     "eager": {"schedule": "eager"},
@@ -41,7 +49,9 @@ STEPS: Mapping[str, dict[str, Any]] = {
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """One execution in microseconds, the seconds that compiling took, MiB of memory without weights, and tasks."""
+    """One execution in microseconds, the seconds that compiling took, MiB of memory without weights, and
+    tasks.
+    """
 
     time_us: float
     compile_s: float
@@ -69,14 +79,28 @@ def cost(graph: Graph, chip: str, options: Mapping[str, Any]) -> Cost:
 
 
 def rows(name: str, chip: str) -> Iterator[str]:
-    """The lines of a table: a step each, against the graph that the host launches, and against the step before."""
+    """The lines of a table: a step each, against the graph that the host launches, and against the step
+    before.
+    """
     graph = asim.load(MODELS / f"{name}.onnx")
     costs = {step: cost(graph, chip, options) for step, options in settings()}
     base, last = costs["graph, launched by the host"], None
     for step, found in costs.items():
-        gain = f"{(last.time_us / found.time_us - 1) * 100:+.1f} %" if last is not None and step.startswith("+") else ""
-        extra = f"{found.compile_s - last.compile_s:+.2f}" if last is not None and step.startswith("+") else ""
-        cells = (f"{found.time_us:,.0f}", f"{base.time_us / found.time_us:.2f}", gain, found.tasks, f"{found.memory_mib:.2f}")
+        gain = (
+            f"{(last.time_us / found.time_us - 1) * 100:+.1f} %"
+            if last is not None and step.startswith("+")
+            else ""
+        )
+        extra = (
+            f"{found.compile_s - last.compile_s:+.2f}" if last is not None and step.startswith("+") else ""
+        )
+        cells = (
+            f"{found.time_us:,.0f}",
+            f"{base.time_us / found.time_us:.2f}",
+            gain,
+            found.tasks,
+            f"{found.memory_mib:.2f}",
+        )
         yield f"| {step} | {' | '.join(map(str, cells))} | {found.compile_s:.2f} | {extra} |"
         last = found
 
@@ -85,8 +109,14 @@ def page(names: tuple[str, ...]) -> Iterator[str]:
     """The lines of the page."""
     yield "# What the graph engine adds, step by step"
     yield ""
-    yield "Written by `scripts/make_scheduling_page.py`; docs/scheduling.md says what the steps are and what to make of the figures."
-    yield "Batch 1. Speed is against the graph that the host launches unoptimised; gain is the throughput that a step adds to the one"
+    yield (
+        "Written by `scripts/make_scheduling_page.py`; docs/scheduling.md says what the steps are and "
+        "what to make of the figures."
+    )
+    yield (
+        "Batch 1. Speed is against the graph that the host launches unoptimised; gain is the throughput "
+        "that a step adds to the one"
+    )
     yield "before; compile times are seconds on the machine that wrote this page."
     for chip in CHIPS:
         for name in names:

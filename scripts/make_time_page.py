@@ -2,8 +2,9 @@
 
     python scripts/make_time_page.py
 
-A line `<!-- figures KEY KEY ... -->` is followed by a table of these keys for a chip of each kind, `<!-- fitted -->` by the figures that
-were fitted and on what; `<!-- end -->` closes either. A test fails while the page is out of date.
+A line `<!-- figures KEY KEY ... -->` is followed by a table of these keys for a chip of each kind, `<!--
+fitted -->` by the figures that were fitted and on what; `<!-- end -->` closes either. A test fails while the
+page is out of date.
 """
 
 from __future__ import annotations

@@ -13,14 +13,19 @@ from hypothesis import settings
 TESTS = Path(__file__).parent
 _RENEWED = "golden file renewed"
 
-# Derandomised: the same examples on every run, so that a failure is a change of the code and never of the seed.
+# Derandomised: the same examples on every run, so that a failure is a change of the code and never of the
+# seed.
 settings.register_profile("quick", derandomize=True, deadline=None, max_examples=50)
 settings.register_profile("long", derandomize=True, deadline=None, max_examples=500)
 settings.load_profile(os.environ.get("ASCENDSIM_TEST_PROFILE", "quick"))
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--update-golden", action="store_true", help="write what the tests produced into tests/golden/ instead of comparing")
+    parser.addoption(
+        "--update-golden",
+        action="store_true",
+        help="write what the tests produced into tests/golden/ instead of comparing",
+    )
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
@@ -43,14 +48,22 @@ def golden(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
     def compare(name: str, text: str) -> None:
         path = TESTS / "golden" / name
         if not path.is_file() and not update:
-            pytest.fail(f"tests/golden/{name} does not exist; look at the output, then run pytest with --update-golden", pytrace=False)
+            pytest.fail(
+                f"tests/golden/{name} does not exist; look at the output, then run pytest with "
+                f"--update-golden",
+                pytrace=False,
+            )
         expected = path.read_text(encoding="utf-8") if path.is_file() else ""
         if text == expected:
             return
-        lines = difflib.unified_diff(expected.splitlines(), text.splitlines(), f"golden/{name}", "this run", lineterm="")
+        lines = difflib.unified_diff(
+            expected.splitlines(), text.splitlines(), f"golden/{name}", "this run", lineterm=""
+        )
         difference = "\n".join(lines) or "only the line ends differ"
         if not update:
-            pytest.fail(f"{difference}\n\nif this change is meant, run pytest with --update-golden", pytrace=False)
+            pytest.fail(
+                f"{difference}\n\nif this change is meant, run pytest with --update-golden", pytrace=False
+            )
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
         request.node.add_report_section("call", _RENEWED, difference)

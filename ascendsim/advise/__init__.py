@@ -1,7 +1,8 @@
-"""From a model to advice: which operators are slow and why, and what changing the model would bring, each proposal simulated.
+"""From a model to advice: which operators are slow and why, and what changing the model would bring, each
+proposal simulated.
 
-`ascendsim.advise` is both this package and the function of that name: importing a part of the package binds the name to the package, so the
-package can be called as the function.
+`ascendsim.advise` is both this package and the function of that name: importing a part of the package binds
+the name to the package, so the package can be called as the function.
 """
 
 import sys

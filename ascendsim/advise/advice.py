@@ -1,4 +1,6 @@
-"""What the advisor says: slow operators, proposals with their simulated gain, and the graph after taking them."""
+"""What the advisor says: slow operators, proposals with their simulated gain, and the graph after taking
+them.
+"""
 
 from __future__ import annotations
 
@@ -85,10 +87,30 @@ class Advice:
     def table(self) -> Table:
         """One row a proposal, most gain first."""
         rows: tuple[Row, ...] = tuple(
-            (p.lever, len(p.sites), p.sites[0].node, p.reason, p.before_us, p.after_us, p.gain_us, p.speedup, p.relation.value)
+            (
+                p.lever,
+                len(p.sites),
+                p.sites[0].node,
+                p.reason,
+                p.before_us,
+                p.after_us,
+                p.gain_us,
+                p.speedup,
+                p.relation.value,
+            )
             for p in self.proposals
         )
-        columns = ("Lever", "Sites", "Operator", "Reason", "Before(us)", "After(us)", "Gain(us)", "Speed-up", "Values")
+        columns = (
+            "Lever",
+            "Sites",
+            "Operator",
+            "Reason",
+            "Before(us)",
+            "After(us)",
+            "Gain(us)",
+            "Speed-up",
+            "Values",
+        )
         return Table("advice", columns, rows)
 
     def declined_table(self) -> Table:
@@ -109,7 +131,9 @@ class Advice:
         graph = self.graph
         for lever in LEVERS:
             if lever.name in chosen:
-                graph = apply_lever(graph, lever, self.context, {site.node for site in chosen[lever.name].sites}).graph
+                graph = apply_lever(
+                    graph, lever, self.context, {site.node for site in chosen[lever.name].sites}
+                ).graph
         return graph
 
     @checked()
@@ -119,22 +143,34 @@ class Advice:
         Raises:
             InputError: If nothing of that name is proposed.
         """
-        return {name: value for proposal in self._chosen(levers).values() for name, value in proposal.settings.items()}
+        return {
+            name: value
+            for proposal in self._chosen(levers).values()
+            for name, value in proposal.settings.items()
+        }
 
     def _chosen(self, levers: Sequence[str]) -> dict[str, Proposal]:
         proposed = {proposal.lever: proposal for proposal in self.proposals}
         for name in levers:
             if name not in proposed:
-                raise InputError(f"lever {name!r}", "is not proposed for this model", remedy=_remedy(name, proposed))
+                raise InputError(
+                    f"lever {name!r}", "is not proposed for this model", remedy=_remedy(name, proposed)
+                )
         exact = tuple(name for name, proposal in proposed.items() if proposal.relation is Relation.EXACT)
         return {name: proposed[name] for name in levers or exact}
 
     def _repr_html_(self) -> str:
         head = f"<p>{html.escape(self.graph.name)} on {html.escape(self.soc)}: {self.duration_us:,.1f} us</p>"
-        return f"{head}{self.table().to_html()}<details><summary>slow operators</summary>{self.operators.to_html()}</details>"
+        return (
+            f"{head}{self.table().to_html()}<details><summary>slow "
+            f"operators</summary>{self.operators.to_html()}</details>"
+        )
 
     def __repr__(self) -> str:
-        return f"Advice({self.graph.name!r} on {self.soc}: {self.duration_us:.1f} us, {len(self.proposals)} proposals)"
+        return (
+            f"Advice({self.graph.name!r} on {self.soc}: {self.duration_us:.1f} us, {len(self.proposals)} "
+            f"proposals)"
+        )
 
 
 def _remedy(name: str, proposed: dict[str, Proposal]) -> str:

@@ -41,8 +41,8 @@ def advise(
     Args:
         graph: From `load` or `GraphBuilder`; stays as it is.
         soc: Chip, as for `compile`.
-        trials: A lever with at most that many sites is tried at each of them alone, and those that do not pay are left out; with more sites
-            it is tried at all of them at once.
+        trials: A lever with at most that many sites is tried at each of them alone, and those that do not pay
+            are left out; with more sites it is tried at all of them at once.
         shapes, branches, trips: As for `simulate`, for models with open shapes or control flow.
         settings: Further arguments of `compile`: fusion, precision_mode, options ...
 
@@ -78,7 +78,11 @@ def advise(
         possible = tuple(site for site in sites if site.possible)
         if 1 < len(possible) <= trials and not lever.settings:
             alone = {site: timed(lever, (site,)) for site in possible}
-            declined += [(lever.name, site.node, _no_gain(before, us)) for site, us in alone.items() if not _pays(before, us)]
+            declined += [
+                (lever.name, site.node, _no_gain(before, us))
+                for site, us in alone.items()
+                if not _pays(before, us)
+            ]
             possible = tuple(site for site in possible if _pays(before, alone[site]))
         if not possible:
             continue
@@ -88,7 +92,15 @@ def advise(
         else:
             declined.append((lever.name, possible[0].node, _no_gain(before, after)))
     proposals.sort(key=lambda proposal: (-proposal.gain_us, proposal.lever))
-    return Advice(graph, baseline.model.soc.name, before, slow_operators(run), tuple(proposals), tuple(declined), context)
+    return Advice(
+        graph,
+        baseline.model.soc.name,
+        before,
+        slow_operators(run),
+        tuple(proposals),
+        tuple(declined),
+        context,
+    )
 
 
 def _pays(before: float, after: float) -> bool:
@@ -102,4 +114,6 @@ def _no_gain(before: float, after: float) -> str:
 def _on_ai_cpu(graph: Graph, run: ProfiledRun) -> frozenset[str]:
     """The user's operators among those that ran on the AI CPU."""
     names = {node.name for node in graph.nodes}
-    return frozenset(node.name for view in run.tasks if not view.on_ai_core for node in view.nodes if node.name in names)
+    return frozenset(
+        node.name for view in run.tasks if not view.on_ai_core for node in view.nodes if node.name in names
+    )

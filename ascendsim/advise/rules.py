@@ -1,7 +1,8 @@
-"""Which operators are slow and why: the thresholds of the vendor's advisor (msprof-analyze, msopprof) on the simulated counters.
+"""Which operators are slow and why: the thresholds of the vendor's advisor (msprof-analyze, msopprof) on the
+simulated counters.
 
-The method is that of the Ascend 310 tuning guide: find the operator types that take the time in Op Statistic, note their task ids, and look
-these up in the AI Core Metrics: an id that is missing there ran on the AI CPU.
+The method is that of the Ascend 310 tuning guide: find the operator types that take the time in Op Statistic,
+note their task ids, and look these up in the AI Core Metrics: an id that is missing there ran on the AI CPU.
 """
 
 from __future__ import annotations
@@ -23,13 +24,16 @@ MEMORY_BOUND = 1.0  # msprof: mte2_ratio / max(mac_ratio, vec_ratio)
 LOW_COMPUTE = 0.20  # msopprof storage_access.cpp: compute usage below it
 INNER_AXIS = 256  # ai_core_performance_checker.py INNER_AXIS_256, matrix products
 _SHOWN = 4  # findings of one operator type in the table, most frequent first
-LEAST_SHARE = 1.0  # percent of the time that an operator type takes to be listed (relevance rule of fusible_operator.yaml)
+# percent of the time that an operator type takes to be listed (relevance rule of fusible_operator.yaml)
+LEAST_SHARE = 1.0
 
 
 def slow_operators(run: ProfiledRun) -> Table:
-    """Operator types that take at least 1 % of the time or run on the AI CPU for more than 20 us, with what the rules say of them.
+    """Operator types that take at least 1 % of the time or run on the AI CPU for more than 20 us, with what
+    the rules say of them.
 
-    Columns: type, task count, total time, share, task ids, engine ("AI CPU" for ids that the AI Core metrics lack), findings.
+    Columns: type, task count, total time, share, task ids, engine ("AI CPU" for ids that the AI Core metrics
+    lack), findings.
     """
     on_core = set(ai_core_metrics(run).column("Task"))
     views = {view.id: view for view in run.tasks}
@@ -50,10 +54,16 @@ def slow_operators(run: ProfiledRun) -> Table:
                 share,
                 record["Task IDs"],
                 engine,
-                "; ".join(text if len(ids) == 1 else f"{text} ({count} of {len(ids)})" for text, count in found),
+                "; ".join(
+                    text if len(ids) == 1 else f"{text} ({count} of {len(ids)})" for text, count in found
+                ),
             )
         )
-    return Table("slow_operators", ("Type", "Count", "Time(us)", "Share(%)", "Task IDs", "Engine", "Findings"), tuple(rows))
+    return Table(
+        "slow_operators",
+        ("Type", "Count", "Time(us)", "Share(%)", "Task IDs", "Engine", "Findings"),
+        tuple(rows),
+    )
 
 
 def findings(run: ProfiledRun, view: TaskView) -> tuple[str, ...]:
@@ -84,9 +94,17 @@ def findings(run: ProfiledRun, view: TaskView) -> tuple[str, ...]:
 
 def _bound(view: TaskView, ratios: dict[str, float]) -> str:
     if view.busy("M"):
-        names = [name for name, pipe, limit in (("mac", "M", CUBE_MAC), ("mte2", "MTE2", CUBE_MTE2)) if ratios[pipe] >= limit]
+        names = [
+            name
+            for name, pipe, limit in (("mac", "M", CUBE_MAC), ("mte2", "MTE2", CUBE_MTE2))
+            if ratios[pipe] >= limit
+        ]
     else:
-        names = [name for name, pipe in (("vec", "V"), ("mte2", "MTE2"), ("mte3", "MTE3")) if ratios[pipe] >= VECTOR]
+        names = [
+            name
+            for name, pipe in (("vec", "V"), ("mte2", "MTE2"), ("mte3", "MTE3"))
+            if ratios[pipe] >= VECTOR
+        ]
         if not names and ratios["V"] + ratios["MTE2"] + ratios["MTE3"] >= VECTOR_SUM:
             names = ["vec_mte2_mte3"]
         if not names and ratios["S"] >= NO_BOUND:
@@ -95,6 +113,12 @@ def _bound(view: TaskView, ratios: dict[str, float]) -> str:
 
 
 def _types(view: TaskView) -> str:
-    wide = sorted({tensor.element_type.value for tensor in (*view.inputs(), *view.outputs()) if tensor.element_type.itemsize > 4})
+    wide = sorted(
+        {
+            tensor.element_type.value
+            for tensor in (*view.inputs(), *view.outputs())
+            if tensor.element_type.itemsize > 4
+        }
+    )
     reason = f" because of {' and '.join(wide)}" if wide else ""
     return f"runs on the AI CPU{reason}"

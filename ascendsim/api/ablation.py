@@ -20,7 +20,12 @@ from ascendsim.passes.fusion.report import FusionReport
 from ascendsim.passes.fusion.switches import parse_optimization_switch
 from ascendsim.soc import SocSpec
 
-_FUSION_ONLY = {"fusion_switch_file", "optimization_switch", "passes", "buffer_optimize"}  # options without a meaning at fusion="off"
+_FUSION_ONLY = {
+    "fusion_switch_file",
+    "optimization_switch",
+    "passes",
+    "buffer_optimize",
+}  # options without a meaning at fusion="off"
 _CLOSED = "closed to switch files; --optimization_switch reaches it"
 
 Progress = Callable[[int, int], None]
@@ -33,7 +38,8 @@ class Contribution:
     Attributes:
         name: Of the pass.
         family: "graph", "ub", or "buffer" for L1 and L2 fusion.
-        effected: How often it took effect with everything on; None for L1 and L2 fusion, which places tensors instead of joining nodes.
+        effected: How often it took effect with everything on; None for L1 and L2 fusion, which places tensors
+            instead of joining nodes.
         time_us: Time that it saves; negative if it costs time.
         ddr_bytes: DDR traffic that it saves.
         tasks: Tasks that it saves.
@@ -53,7 +59,8 @@ class Contribution:
 class Ablation:
     """Contributions of the passes that took effect, the largest first, those without figures last.
 
-    Contributions need not add up to the gain of all together: one pass may take over what another leaves, or prepare it.
+    Contributions need not add up to the gain of all together: one pass may take over what another leaves, or
+    prepare it.
 
     Attributes:
         base: The run with everything on.
@@ -70,9 +77,22 @@ class Ablation:
         together = _saved(self.unfused, self.base)
         rows: list[Row] = [("all together", "", None, *_cells(together, self.base), "")]
         for item in self.contributions:
-            cells = (None,) * 4 if item.time_us is None else _cells((item.time_us, item.ddr_bytes or 0, item.tasks or 0), self.base)
+            cells = (
+                (None,) * 4
+                if item.time_us is None
+                else _cells((item.time_us, item.ddr_bytes or 0, item.tasks or 0), self.base)
+            )
             rows.append((item.name, item.family, item.effected, *cells, item.note))
-        columns = ("Pass", "Family", "Effected", "Saves(us)", "Of time(%)", "Saves DDR(MB)", "Saves tasks", "Note")
+        columns = (
+            "Pass",
+            "Family",
+            "Effected",
+            "Saves(us)",
+            "Of time(%)",
+            "Saves DDR(MB)",
+            "Saves tasks",
+            "Note",
+        )
         return Table("ablation", columns, tuple(rows))
 
     def _repr_html_(self) -> str:
@@ -105,7 +125,8 @@ def ablate(
         **options: Further options of `compile`, the same for every run.
 
     Raises:
-        InputError: If fusion is "off", an option breaks a rule, or shapes, branches or numbers of iterations are missing.
+        InputError: If fusion is "off", an option breaks a rule, or shapes, branches or numbers of iterations
+            are missing.
         CompileError: If the graph cannot be compiled.
     """
     if fusion == "off":
@@ -115,7 +136,14 @@ def ablate(
         return simulate(model, shapes=shapes, branches=branches, trips=trips)
 
     base = timed(compile(graph, soc, fusion=fusion, **options))
-    unfused = timed(compile(graph, soc, fusion="off", **{name: value for name, value in options.items() if name not in _FUSION_ONLY}))
+    unfused = timed(
+        compile(
+            graph,
+            soc,
+            fusion="off",
+            **{name: value for name, value in options.items() if name not in _FUSION_ONLY},
+        )
+    )
     effected = effected_passes(base.model.fusion)
     found = []
     for number, ((family, name), count) in enumerate(effected.items()):
@@ -123,7 +151,9 @@ def ablate(
             progress(number, len(effected))
         whole = Contribution(name, family, count)
         try:
-            without = compile(graph, soc, fusion=fusion, **{**options, "optimization_switch": _switched_off(options, name)})
+            without = compile(
+                graph, soc, fusion=fusion, **{**options, "optimization_switch": _switched_off(options, name)}
+            )
         except (CompileError, PassError) as error:
             found.append(replace(whole, note=f"without it: {error}"))
             continue
@@ -133,10 +163,14 @@ def ablate(
         time_us, ddr_bytes, tasks = _saved(timed(without), base)
         fact = find_fact(name)
         closed = fact is not None and fact.switchable != "yes"
-        found.append(replace(whole, time_us=time_us, ddr_bytes=ddr_bytes, tasks=tasks, note=_CLOSED if closed else ""))
+        found.append(
+            replace(whole, time_us=time_us, ddr_bytes=ddr_bytes, tasks=tasks, note=_CLOSED if closed else "")
+        )
     buffers = options.get("buffer_optimize", "l2_optimize")
     if fusion == "all" and buffers != "off_optimize":
-        saved = _saved(timed(compile(graph, soc, fusion=fusion, **{**options, "buffer_optimize": "off_optimize"})), base)
+        saved = _saved(
+            timed(compile(graph, soc, fusion=fusion, **{**options, "buffer_optimize": "off_optimize"})), base
+        )
         if any(saved):
             found.append(Contribution(f"buffer_optimize={buffers}", "buffer", None, *saved))
     if progress is not None:

@@ -1,4 +1,6 @@
-"""The graph builder that users hold: it knows all operators, so that every step infers types and shapes and finds mistakes."""
+"""The graph builder that users hold: it knows all operators, so that every step infers types and shapes and
+finds mistakes.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,8 @@ class GraphBuilder(builder.GraphBuilder):
 
     Args:
         name: Of the graph.
-        infer: Called with each new node to set types and shapes of its outputs; by default the operators' own shape rules.
+        infer: Called with each new node to set types and shapes of its outputs; by default the operators' own
+            shape rules.
         dtype: Element type of inputs, weights and plain numbers that do not say otherwise.
 
     Raises:
@@ -31,7 +34,9 @@ class GraphBuilder(builder.GraphBuilder):
     """
 
     @checked()
-    def __init__(self, name: str = "graph", infer: Callable[[Node], None] | None = None, dtype: DType = DType.FLOAT32) -> None:
+    def __init__(
+        self, name: str = "graph", infer: Callable[[Node], None] | None = None, dtype: DType = DType.FLOAT32
+    ) -> None:
         super().__init__(name, infer or infer_node, dtype)
 
 

@@ -48,27 +48,32 @@ class Comparison:
     figures: tuple[VariantFigures, ...]
 
     def table(self) -> Table:
-        """One row a variant: time, speed-up, bytes, tasks, launches, memory, and the largest difference of the outputs.
+        """One row a variant: time, speed-up, bytes, tasks, launches, memory, and the largest difference of
+        the outputs.
 
-        "Block launches" are blocks that started on a core, "Launch(us)" what the starts of all tasks cost, "Memory" is all device
-        memory but weights, "Of range" the largest difference over the range of the output that it is in.
+        "Block launches" are blocks that started on a core, "Launch(us)" what the starts of all tasks cost,
+        "Memory" is all device memory but weights, "Of range" the largest difference over the range of the
+        output that it is in.
         """
         return comparison_table(self.figures)
 
     def phases(self) -> Table:
-        """One row a task of each variant: time to emit, read, compute and write, and the tensors in global memory read and written."""
+        """One row a task of each variant: time to emit, read, compute and write, and the tensors in global
+        memory read and written.
+        """
         return phase_table(self._profiles())
 
     @checked()
     def plot_timelines(self, ax: Axes | None = None, **options: Any) -> ComparisonDisplay:
         """Draws the timelines under each other on one time axis.
 
-        Variants of at most 12 tasks get lanes for emit, read, compute and write (E, R, C, W); what their pipes did is simulated once more
-        if it was not recorded.
+        Variants of at most 12 tasks get lanes for emit, read, compute and write (E, R, C, W); what their
+        pipes did is simulated once more if it was not recorded.
 
         Args:
             ax: Axes to draw on; a new figure if None.
-            **options: `lanes="phases"` or `"pipes"`, `window=(start_us, end_us)`, `title=...`; see `ascendsim.plot.comparison`.
+            **options: `lanes="phases"` or `"pipes"`, `window=(start_us, end_us)`, `title=...`; see
+                `ascendsim.plot.comparison`.
         """
         from ascendsim.plot.comparison import PHASE_TASKS, comparison_timelines
 
@@ -94,7 +99,9 @@ class Comparison:
             picture = self.plot_timelines().save(target / "compare.png")
         except OSError as error:
             raise InputError(
-                f"output folder {str(target)!r}", f"cannot be written ({error.strerror})", remedy="choose another folder"
+                f"output folder {str(target)!r}",
+                f"cannot be written ({error.strerror})",
+                remedy="choose another folder",
             ) from None
         return (target / "compare.csv", picture)
 
@@ -111,7 +118,9 @@ class Comparison:
         return {name: result.profile for name, result in self.results.items()}
 
     def _recorded(self) -> dict[str, profiling.ProfiledRun]:
-        """Profiles with all instructions. Simulation repeats exactly, so the times are those of the results."""
+        """Profiles with all instructions. Simulation repeats exactly, so the times are those of the
+        results.
+        """
         return {
             name: (result if result.trace.instructions else simulate(result.model, instructions=True)).profile
             for name, result in self.results.items()
@@ -136,30 +145,44 @@ def compare(
     """Compares runs: of one network fused in several ways, on several chips, at several batches ...
 
     Args:
-        variants: By name, at least two; the others are measured against the first. Results of `simulate` or `run` are taken as they are,
-            compiled models are simulated.
+        variants: By name, at least two; the others are measured against the first. Results of `simulate` or
+            `run` are taken as they are, compiled models are simulated.
         inputs: Arrays by graph input name: compiled models are run on them, so that outputs can be compared.
         values: How those runs compute, see `run`.
         progress: Called with (tasks done, tasks in all) by every simulation.
 
     Raises:
-        InputError: If there are fewer than two variants, one is neither a result nor a model, or the inputs do not fit a model.
+        InputError: If there are fewer than two variants, one is neither a result nor a model, or the inputs
+            do not fit a model.
     """
     if len(variants) < 2:
-        raise InputError("compare", "takes at least two variants", len(variants), 'write asim.compare({"unfused": a, "fused": b})')
+        raise InputError(
+            "compare",
+            "takes at least two variants",
+            len(variants),
+            'write asim.compare({"unfused": a, "fused": b})',
+        )
     results: dict[str, Result] = {}
     for name, variant in variants.items():
         if isinstance(variant, Result):
             results[name] = variant
         elif isinstance(variant, CompiledModel):
             results[name] = (
-                simulate(variant, progress=progress) if inputs is None else run_model(variant, inputs, values=values, progress=progress)
+                simulate(variant, progress=progress)
+                if inputs is None
+                else run_model(variant, inputs, values=values, progress=progress)
             )
         else:
             raise InputError(
-                f"variant {name!r}", "must be a result or a compiled model", type(variant).__name__, "see asim.compile, asim.run"
+                f"variant {name!r}",
+                "must be a result or a compiled model",
+                type(variant).__name__,
+                "see asim.compile, asim.run",
             )
-    return Comparison(results, compare_figures({name: result.profile for name, result in results.items()}, _differences(results)))
+    return Comparison(
+        results,
+        compare_figures({name: result.profile for name, result in results.items()}, _differences(results)),
+    )
 
 
 def _differences(results: Mapping[str, Result]) -> dict[str, Difference]:

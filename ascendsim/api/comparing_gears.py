@@ -1,4 +1,6 @@
-"""Gears against the other ways to run several input shapes: one static model a shape, and open shapes scheduled by the host."""
+"""Gears against the other ways to run several input shapes: one static model a shape, and open shapes
+scheduled by the host.
+"""
 
 from __future__ import annotations
 
@@ -19,15 +21,16 @@ from ascendsim.passes.gears import KINDS, with_input_shapes
 
 @checked(graph="asim.load and asim.GraphBuilder make one")
 def compare_gears(graph: Graph, **options: Any) -> Comparison:
-    """Simulates every gear three times: in the model with gears, as a static model of its own, and with open shapes.
+    """Simulates every gear three times: in the model with gears, as a static model of its own, and with open
+    shapes.
 
     Args:
         graph: With open dimensions in its inputs.
         **options: Of `compile`, one of dynamic_batch_size, dynamic_image_size and dynamic_dims among them.
 
     Returns:
-        A comparison whose rows are "gear 4", "static 4" and "host 4" for every gear; times only. The memory of a model with gears is that
-        of its largest gear in all rows.
+        A comparison whose rows are "gear 4", "static 4" and "host 4" for every gear; times only. The memory
+        of a model with gears is that of its largest gear in all rows.
 
     Raises:
         InputError: If there are no gears, or an option breaks a rule.

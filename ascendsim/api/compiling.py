@@ -60,46 +60,55 @@ def compile(
     oo_constant_folding: bool = True,
     oo_dead_code_elimination: bool = True,
 ) -> CompiledModel:
-    """Compiles a graph for a chip: fusion, precision, formats, tiling, tasks and memory plan. The graph itself stays as it is.
+    """Compiles a graph for a chip: fusion, precision, formats, tiling, tasks and memory plan. The graph
+    itself stays as it is.
 
     Args:
-        graph: From `load` or `GraphBuilder`. If it has control flow or open shapes, the result is a `DynamicModel`, which compiles the
-            pieces of the graph when their shapes are known; see `compiler.dynamic`.
+        graph: From `load` or `GraphBuilder`. If it has control flow or open shapes, the result is a
+            `DynamicModel`, which compiles the pieces of the graph when their shapes are known; see
+            `compiler.dynamic`.
         soc: Name of a chip (`ascendsim soc list`), path of a chip's TOML file, or a `SocSpec`.
         set: Changes to the chip by dotted key, for example `{"l2.size": "16MiB"}`.
-        precision_mode: ATC's option: "force_fp16", "allow_fp32_to_fp16", "must_keep_origin_dtype", "force_fp32",
-            "cube_fp16in_fp32out", "allow_mix_precision".
+        precision_mode: ATC's option: "force_fp16", "allow_fp32_to_fp16", "must_keep_origin_dtype",
+            "force_fp32", "cube_fp16in_fp32out", "allow_mix_precision".
         aicore_num: Number of AI Cores to use (ATC's option); all by default.
-        fusion: How much is fused, each level with those before it: "off", "graph", "ub", "all"; or "graph-kernel", MindSpore's flow,
-            which makes composites of basic operators in place of UB fusion.
+        fusion: How much is fused, each level with those before it: "off", "graph", "ub", "all"; or
+            "graph-kernel", MindSpore's flow, which makes composites of basic operators in place of UB fusion.
         fusion_switch_file: File that switches passes on and off, in CANN's form (ATC's option).
         passes: Graph-fusion passes of your own, instances of `FusionRule` subclasses.
         optimization_switch: "PassA:on;PassB:off", stronger than the file (ATC's option).
         oo_level: "O3", or "O1" for only those passes that CANN needs to work (ATC's option).
-        buffer_optimize: "l2_optimize", "l1_optimize" or "off_optimize" (ATC's option); counts at fusion="all".
-            As in CANN, l1_optimize equals off_optimize, unless the option `l1_fusion` joins convolutions through L1.
-        output_type: Element type of floating-point outputs: "FP16", "FP32", or "node:index:type;..." (ATC's option).
-        insert_op_conf: File of static AIPP operators (ATC's option): the inputs that it names become uint8 images, converted on the way
-            into the first convolution; see `frontends.aipp`.
-        schedule: Who launches tasks: "sink" = the device, the graph with all its tasks lies there; "host" = the host, task by task;
-            "eager" = a framework that calls operator by operator, so nothing is fused whatever `fusion` says.
-        dynamic_batch_size: Gears, input shapes that are compiled into one model: batch sizes, "1,2,4,8" or [1, 2, 4, 8] (ATC's option).
+        buffer_optimize: "l2_optimize", "l1_optimize" or "off_optimize" (ATC's option); counts at
+            fusion="all". As in CANN, l1_optimize equals off_optimize, unless the option `l1_fusion` joins
+            convolutions through L1.
+        output_type: Element type of floating-point outputs: "FP16", "FP32", or "node:index:type;..." (ATC's
+            option).
+        insert_op_conf: File of static AIPP operators (ATC's option): the inputs that it names become uint8
+            images, converted on the way into the first convolution; see `frontends.aipp`.
+        schedule: Who launches tasks: "sink" = the device, the graph with all its tasks lies there; "host" =
+            the host, task by task; "eager" = a framework that calls operator by operator, so nothing is fused
+            whatever `fusion` says.
+        dynamic_batch_size: Gears, input shapes that are compiled into one model: batch sizes, "1,2,4,8" or
+            [1, 2, 4, 8] (ATC's option).
         dynamic_image_size: Gears: heights and widths, "416,416;832,832" (ATC's option).
         dynamic_dims: Gears: all open dimensions, "20,20;40,40" (ATC's option).
-        enable_single_stream: All tasks on one stream (ATC's option). By default the AI CPU gets a stream of its own where it can run
-            beside the AI Cores.
-        multi_stream_parallel_mode: "LoadBalance:N", "MainStream:N" (independent branches on N streams) or "cv" (Cube and Vector
-            operators on a stream each); ATC's option.
-        topo_sorting_mode: Order of operators: 0 breadth first, 1 depth first, 2 reverse depth first, 3 as the model lists them
-            (ATC's option).
+        enable_single_stream: All tasks on one stream (ATC's option). By default the AI CPU gets a stream of
+            its own where it can run beside the AI Cores.
+        multi_stream_parallel_mode: "LoadBalance:N", "MainStream:N" (independent branches on N streams) or
+            "cv" (Cube and Vector operators on a stream each); ATC's option.
+        topo_sorting_mode: Order of operators: 0 breadth first, 1 depth first, 2 reverse depth first, 3 as the
+            model lists them (ATC's option).
         disable_reuse_memory: Every tensor has memory of its own (ATC's option).
-        options: How the release behaves where releases differ, for example `{"aicpu_pow": True}`; see `compiler.profile_options`.
-        graph_kernel_flags: MindSpore's flags of graph-kernel fusion, "--opt_level=2 ..." or a mapping; see `passes.graph_kernel.flags`.
-        save_graphs: Folder for Graphviz files: the graph after each fusion pass that changed it, and after the stages of graph-kernel
-            fusion under MindSpore's names.
-        optimize: Whether the graph engine optimises the graph around graph fusion, or names of its passes (`ascendsim passes list`).
-            Composite JSON and schedule="eager" are left as they are.
-        outputs: What to keep, "node:index" or tensor names, in this order (ATC's --out_nodes); all outputs by default.
+        options: How the release behaves where releases differ, for example `{"aicpu_pow": True}`; see
+            `compiler.profile_options`.
+        graph_kernel_flags: MindSpore's flags of graph-kernel fusion, "--opt_level=2 ..." or a mapping; see
+            `passes.graph_kernel.flags`.
+        save_graphs: Folder for Graphviz files: the graph after each fusion pass that changed it, and after
+            the stages of graph-kernel fusion under MindSpore's names.
+        optimize: Whether the graph engine optimises the graph around graph fusion, or names of its passes
+            (`ascendsim passes list`). Composite JSON and schedule="eager" are left as they are.
+        outputs: What to keep, "node:index" or tensor names, in this order (ATC's --out_nodes); all outputs by
+            default.
         oo_constant_folding: Whether constants are folded (ATC's option).
         oo_dead_code_elimination: Whether branches of constant conditions are resolved (ATC's option).
 

@@ -1,4 +1,5 @@
-"""A folder that shows how a graph changed pass by pass: a diff as text, Graphviz files, and pictures where Graphviz is installed.
+"""A folder that shows how a graph changed pass by pass: a diff as text, Graphviz files, and pictures where
+Graphviz is installed.
 
 00_input.txt, .dot, .svg            the graph before the first pass
 01_<stage>_<pass>.txt               lines that went (-) and came (+), in the graph's text form
@@ -47,7 +48,9 @@ class GraphDumps:
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise InputError(f"option dump: {str(self.folder)!r}", f"cannot be made: {error.strerror or error}") from error
+            raise InputError(
+                f"option dump: {str(self.folder)!r}", f"cannot be made: {error.strerror or error}"
+            ) from error
         self._write("00_input.txt", self._text)
         self._draw("00_input", graph, {})
 
@@ -55,10 +58,16 @@ class GraphDumps:
         """Writes what a pass changed."""
         name = re.sub(r"[^A-Za-z0-9_.-]", "_", name)
         text = to_text(graph)
-        diff = difflib.unified_diff(self._text.splitlines(), text.splitlines(), "before", "after", n=1, lineterm="")
+        diff = difflib.unified_diff(
+            self._text.splitlines(), text.splitlines(), "before", "after", n=1, lineterm=""
+        )
         self._write(f"{name}.txt", "\n".join(diff) + "\n")
         before, after = _lines_by_node(self._text), _lines_by_node(text)
-        self._draw(f"{name}.before", self._graph, {node: GONE for node, line in before.items() if after.get(node) != line})
+        self._draw(
+            f"{name}.before",
+            self._graph,
+            {node: GONE for node, line in before.items() if after.get(node) != line},
+        )
         self._draw(name, graph, {node: NEW for node, line in after.items() if before.get(node) != line})
         self._text, self._graph = text, copy_graph(graph)
 
@@ -70,7 +79,13 @@ class GraphDumps:
         import subprocess
 
         try:
-            done = subprocess.run([self._dot, "-Tsvg"], input=text.encode(), capture_output=True, timeout=DRAWING_SECONDS, check=True)
+            done = subprocess.run(
+                [self._dot, "-Tsvg"],
+                input=text.encode(),
+                capture_output=True,
+                timeout=DRAWING_SECONDS,
+                check=True,
+            )
         except (OSError, subprocess.SubprocessError):
             return  # the .dot file is there; the picture is an extra
         self._write(f"{name}.svg", done.stdout)
@@ -79,7 +94,9 @@ class GraphDumps:
         try:
             write_whole(self.folder / name, content.encode() if isinstance(content, str) else content)
         except OSError as error:
-            raise InputError(f"option dump: {str(self.folder)!r}", f"cannot be written: {error.strerror or error}") from error
+            raise InputError(
+                f"option dump: {str(self.folder)!r}", f"cannot be written: {error.strerror or error}"
+            ) from error
 
 
 def _lines_by_node(text: str) -> dict[str, str]:

@@ -31,18 +31,21 @@ def load(
     outputs: Sequence[str] | str | None = None,
     fold: bool = True,
 ) -> Graph:
-    """Reads an ONNX model, infers every shape and folds its shape arithmetic; or a fused sub-graph in AKG's composite JSON.
+    """Reads an ONNX model, infers every shape and folds its shape arithmetic; or a fused sub-graph in AKG's
+    composite JSON.
 
     Args:
-        source: Path of an .onnx, .info or .json file, its bytes, or a loaded `onnx.ModelProto`. The content decides.
+        source: Path of an .onnx, .info or .json file, its bytes, or a loaded `onnx.ModelProto`. The content
+            decides.
         batch: New batch size; everything that depends on it is inferred again.
         shapes: New shapes by input name, for example `{"input": (8, 3, 224, 224)}`.
-        weights: "file" takes the values from the file (weights whose external file is missing become shape-only, which is
-            enough for timing); "random" fills those missing ones with seeded values.
+        weights: "file" takes the values from the file (weights whose external file is missing become
+            shape-only, which is enough for timing); "random" fills those missing ones with seeded values.
         seed: Seed of the random weights.
-        outputs: What to keep, "node:index" or tensor names, in this order (ATC's --out_nodes); all outputs by default. What it does not
-            need is dropped, operators that are not supported too.
-        fold: Whether shape arithmetic that is known becomes constants; False keeps every node of the file, for `optimize` to fold.
+        outputs: What to keep, "node:index" or tensor names, in this order (ATC's --out_nodes); all outputs by
+            default. What it does not need is dropped, operators that are not supported too.
+        fold: Whether shape arithmetic that is known becomes constants; False keeps every node of the file,
+            for `optimize` to fold.
 
     Raises:
         InputError: If the file cannot be read or an option does not fit the model.
@@ -51,14 +54,26 @@ def load(
     """
     if batch is not None and batch < 1:
         raise InputError("option batch", "must be a positive integer", repr(batch))
-    options: dict[str, Any] = {"batch": batch, "shapes": shapes, "weights": weights, "seed": seed, "outputs": outputs, "fold": fold}
+    options: dict[str, Any] = {
+        "batch": batch,
+        "shapes": shapes,
+        "weights": weights,
+        "seed": seed,
+        "outputs": outputs,
+        "fold": fold,
+    }
     held = Path(source) if isinstance(source, PathLike) else source
     composite = _composite_text(held)
     if composite is not None:
         from ascendsim.frontends.composite import load_composite
 
         if batch is not None:
-            raise InputError("option batch", "does not go with composite JSON", batch, "give shapes= for its dynamic inputs")
+            raise InputError(
+                "option batch",
+                "does not go with composite JSON",
+                batch,
+                "give shapes= for its dynamic inputs",
+            )
         if outputs is not None:
             raise InputError("option outputs", "does not go with composite JSON", repr(outputs))
         return load_composite(composite, opset=default_opset(), shapes=shapes)

@@ -13,7 +13,15 @@ from ascendsim.core.collection import without_collection
 from ascendsim.graph.copying import copy_graph
 from ascendsim.graph.ir import Graph
 from ascendsim.ops import default_opset
-from ascendsim.passes.graph_engine import EngineReport, EngineSettings, GraphEngine, Weight, pass_names, select_outputs, weigh
+from ascendsim.passes.graph_engine import (
+    EngineReport,
+    EngineSettings,
+    GraphEngine,
+    Weight,
+    pass_names,
+    select_outputs,
+    weigh,
+)
 
 if TYPE_CHECKING:
     from ascendsim.core.table import Cell, Table
@@ -37,21 +45,42 @@ class OptimizeResult:
     report: EngineReport
 
     def table(self) -> Table:
-        """What each pass did, summed over its runs, in the order of the first runs; sizes are those around whole runs of a stage's part."""
+        """What each pass did, summed over its runs, in the order of the first runs; sizes are those around
+        whole runs of a stage's part.
+        """
         from ascendsim.core.table import Table
 
-        columns = ("stage", "pass", "what it did", "nodes before", "nodes after", "weights before(MiB)", "weights after(MiB)", "time(ms)")
+        columns = (
+            "stage",
+            "pass",
+            "what it did",
+            "nodes before",
+            "nodes after",
+            "weights before(MiB)",
+            "weights after(MiB)",
+            "time(ms)",
+        )
         rows: list[tuple[Cell, ...]] = []
         for run in self.report.runs:
             acted = [record for record in run.records if record.result.counts]
             if not acted:
                 continue
-            sizes = (run.before.nodes, run.after.nodes, run.before.constant_bytes / MIB, run.after.constant_bytes / MIB)
+            sizes = (
+                run.before.nodes,
+                run.after.nodes,
+                run.before.constant_bytes / MIB,
+                run.after.constant_bytes / MIB,
+            )
             if len(run.records) > 1:
                 rows.append((run.stage, run.name, "together:", *sizes, run.seconds * 1e3))
-                rows.extend((run.stage, f"  {item.name}", _did(item.result.counts), *(None,) * 4, item.seconds * 1e3) for item in acted)
+                rows.extend(
+                    (run.stage, f"  {item.name}", _did(item.result.counts), *(None,) * 4, item.seconds * 1e3)
+                    for item in acted
+                )
             else:
-                rows.append((run.stage, acted[0].name, _did(acted[0].result.counts), *sizes, run.seconds * 1e3))
+                rows.append(
+                    (run.stage, acted[0].name, _did(acted[0].result.counts), *sizes, run.seconds * 1e3)
+                )
         return Table("optimize", columns, tuple(rows))
 
     def _repr_html_(self) -> str:
@@ -63,8 +92,10 @@ class OptimizeResult:
     def __str__(self) -> str:
         before, after = self.before, self.after
         return (
-            f"{before.nodes} nodes -> {after.nodes}, {before.constants} constants ({before.constant_bytes / MIB:.2f} MiB)"
-            f" -> {after.constants} ({after.constant_bytes / MIB:.2f} MiB), {self.report.seconds * 1e3:.1f} ms in passes"
+            f"{before.nodes} nodes -> {after.nodes}, {before.constants} constants "
+            f"({before.constant_bytes / MIB:.2f} MiB)"
+            f" -> {after.constants} ({after.constant_bytes / MIB:.2f} MiB), {self.report.seconds * 1e3:.1f} "
+            f"ms in passes"
         )
 
 
@@ -85,13 +116,18 @@ def optimize(
     oo_constant_folding: bool = True,
     oo_dead_code_elimination: bool = True,
 ) -> OptimizeResult:
-    """Optimises a graph as CANN's graph engine does, apart from fusion; values stay the same under == (NaN = NaN).
+    """Optimises a graph as CANN's graph engine does, apart from fusion; values stay the same under == (NaN =
+    NaN).
 
     Args:
-        graph: From `load` or `GraphBuilder`; stays as it is. `load(fold=False)` leaves shape arithmetic for the passes to fold.
-        passes: Names of the only passes that run (`ascendsim passes list`); all by default. Shape inference always runs.
-        outputs: What to keep, "node:index" or tensor names, in this order (ATC's --out_nodes); all outputs by default.
-        dump: Folder that receives the graph before and after each pass that changed it: diff, Graphviz files, pictures.
+        graph: From `load` or `GraphBuilder`; stays as it is. `load(fold=False)` leaves shape arithmetic for
+            the passes to fold.
+        passes: Names of the only passes that run (`ascendsim passes list`); all by default. Shape inference
+            always runs.
+        outputs: What to keep, "node:index" or tensor names, in this order (ATC's --out_nodes); all outputs by
+            default.
+        dump: Folder that receives the graph before and after each pass that changed it: diff, Graphviz files,
+            pictures.
         oo_level: "O3", or "O1" for shape inference, folding and dead-edge elimination only (ATC's option).
         oo_constant_folding: Whether constants are folded (ATC's option).
         oo_dead_code_elimination: Whether branches of constant conditions are resolved (ATC's option).
@@ -101,7 +137,9 @@ def optimize(
         PassError: If a pass failed; names it.
     """
     opset = default_opset()
-    settings = EngineSettings.of(passes, pass_names(opset), oo_level, oo_constant_folding, oo_dead_code_elimination)
+    settings = EngineSettings.of(
+        passes, pass_names(opset), oo_level, oo_constant_folding, oo_dead_code_elimination
+    )
     work = copy_graph(graph)
     dumps = None if dump is None else GraphDumps(dump, work)
     before = weigh(work)

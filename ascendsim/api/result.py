@@ -58,7 +58,9 @@ class Result:
 
     @property
     def schedule_reasons(self) -> tuple[str, ...]:
-        """Why the host had to launch a graph that was meant for the device: open shapes; empty if it did not have to."""
+        """Why the host had to launch a graph that was meant for the device: open shapes; empty if it did not
+        have to.
+        """
         return tuple(self.model.program.metadata.get(REASONS, ()))
 
     @property
@@ -69,7 +71,11 @@ class Result:
             InputError: If the run computed no values.
         """
         if self.values is None:
-            raise InputError("this result", "has no outputs, it was simulated for timing only", remedy="use asim.run(model, inputs)")
+            raise InputError(
+                "this result",
+                "has no outputs, it was simulated for timing only",
+                remedy="use asim.run(model, inputs)",
+            )
         return self.values
 
     @property
@@ -77,7 +83,9 @@ class Result:
         """What the functions of `ascendsim.profiling` and `ascendsim.plot` take."""
         from ascendsim import profiling
 
-        return profiling.ProfiledRun(self.model.graph, self.model.program, self.trace, self.model.soc, self.model.opset)
+        return profiling.ProfiledRun(
+            self.model.graph, self.model.program, self.trace, self.model.soc, self.model.opset
+        )
 
     @property
     def memory(self) -> MemoryReport:
@@ -110,7 +118,8 @@ class Result:
         """One row an operator type, msprof's columns.
 
         Args:
-            task_ids: Adds the column "Task IDs", which joins the table to `ai_core_metrics()`: ids that are not there ran on the AI CPU.
+            task_ids: Adds the column "Task IDs", which joins the table to `ai_core_metrics()`: ids that are
+                not there ran on the AI CPU.
         """
         from ascendsim import profiling
 
@@ -144,7 +153,8 @@ class Result:
 
         Args:
             ax: Axes to draw on; a new figure if None.
-            **options: `window=(start_us, end_us)`, `operators=[...]`, `title=...`; see `ascendsim.plot.plot_timeline`.
+            **options: `window=(start_us, end_us)`, `operators=[...]`, `title=...`; see
+                `ascendsim.plot.plot_timeline`.
         """
         from ascendsim.plot import plot_timeline
 
@@ -156,7 +166,8 @@ class Result:
 
         Args:
             path: File to write.
-            **options: `level="instruction"`, `window=(start_us, end_us)`, `operators=[...]`; see `ascendsim.profiling.write_trace`.
+            **options: `level="instruction"`, `window=(start_us, end_us)`, `operators=[...]`; see
+                `ascendsim.profiling.write_trace`.
         """
         from ascendsim import profiling
 
@@ -167,8 +178,9 @@ class Result:
     def save(self, folder: str | PathLike[str]) -> tuple[Path, ...]:
         """Writes what there is to know about the run into a folder.
 
-        op_summary.csv, op_statistic.csv, task_time.csv and fusion_op.csv, timeline.png, trace.json, fusion_result.json and CANN's log lines
-        about fusion, plog/plog-*.log. Each file is written whole or not at all.
+        op_summary.csv, op_statistic.csv, task_time.csv and fusion_op.csv, timeline.png, trace.json,
+        fusion_result.json and CANN's log lines about fusion, plog/plog-*.log. Each file is written whole or
+        not at all.
 
         Returns:
             The files written.
@@ -189,9 +201,17 @@ class Result:
             log = write_plog(self.model.fusion, target / "plog")
         except OSError as error:
             raise InputError(
-                f"output folder {str(target)!r}", f"cannot be written ({error.strerror})", remedy="choose another folder"
+                f"output folder {str(target)!r}",
+                f"cannot be written ({error.strerror})",
+                remedy="choose another folder",
             ) from None
-        return (*(target / f"{table.name}.csv" for table in tables), target / "timeline.png", target / "trace.json", results, log)
+        return (
+            *(target / f"{table.name}.csv" for table in tables),
+            target / "timeline.png",
+            target / "trace.json",
+            results,
+            log,
+        )
 
     def _repr_html_(self) -> str:
         from ascendsim import profiling
@@ -200,4 +220,7 @@ class Result:
 
     def __repr__(self) -> str:
         subject = f"{self.model.source.name!r} on {self.model.soc.name}"
-        return f"Result({subject}: {self.duration_us:.3f} us, {self.cycles} cycles, {len(self.trace.tasks)} tasks)"
+        return (
+            f"Result({subject}: {self.duration_us:.3f} us, {self.cycles} cycles, {len(self.trace.tasks)} "
+            f"tasks)"
+        )

@@ -22,7 +22,12 @@ SHAPES = 'write shapes={"input": (1, 3, 224, 224)}'
 SHORTCUTS = ("fast_forward", "groups", "replay")  # of the machine; none of them changes a result
 
 
-@checked(model="asim.compile makes one", shapes=SHAPES, branches='write branches={"node": "then"}', trips='write trips={"node": 10}')
+@checked(
+    model="asim.compile makes one",
+    shapes=SHAPES,
+    branches='write branches={"node": "then"}',
+    trips='write trips={"node": 10}',
+)
 def simulate(
     model: CompiledModel,
     *,
@@ -38,15 +43,17 @@ def simulate(
     Args:
         model: From `compile`.
         shapes: Shapes of inputs by name, for a model with open shapes.
-        branches: For a model with control flow: by node name the branch that runs, "then" or "else" of an If, the number of a Case,
-            where a value decides.
-        trips: The same for loops: number of iterations by node name. Without it a Loop runs as often as its own limit says.
-        instructions: True records every instruction of every task; names record those tasks only (any name that
-            `CompiledModel.tasks_of` takes).
+        branches: For a model with control flow: by node name the branch that runs, "then" or "else" of an If,
+            the number of a Case, where a value decides.
+        trips: The same for loops: number of iterations by node name. Without it a Loop runs as often as its
+            own limit says.
+        instructions: True records every instruction of every task; names record those tasks only (any name
+            that `CompiledModel.tasks_of` takes).
         progress: Called with (tasks done, tasks in all).
-        shortcuts: Which shortcuts the machine takes: "fast_forward" skips the periods of a machine that repeats itself, "groups"
-            simulates equal blocks that start together once, "replay" looks up tasks that ran before from the same state. They save
-            time and change no result, so that leaving one out is a check of it (docs/performance.md).
+        shortcuts: Which shortcuts the machine takes: "fast_forward" skips the periods of a machine that
+            repeats itself, "groups" simulates equal blocks that start together once, "replay" looks up tasks
+            that ran before from the same state. They save time and change no result, so that leaving one out
+            is a check of it (docs/performance.md).
 
     Raises:
         GraphError: If nothing has a name in `instructions`.
@@ -58,7 +65,11 @@ def simulate(
         choices = checked_choices(model.graph, branches, trips)
         model, _ = model.execute(model.shapes_of(shapes or {}), None, choices, progress)
     elif shapes or branches or trips:
-        raise InputError("options shapes, branches and trips", "go with open shapes or control flow", remedy="this model has neither")
+        raise InputError(
+            "options shapes, branches and trips",
+            "go with open shapes or control flow",
+            remedy="this model has neither",
+        )
     return _timed(model, instructions, progress, taken)
 
 
@@ -66,11 +77,21 @@ def _checked_shortcuts(shortcuts: Iterable[str]) -> frozenset[str]:
     names = (shortcuts,) if isinstance(shortcuts, str) else tuple(shortcuts)
     for name in names:
         if name not in SHORTCUTS:
-            raise InputError("option shortcuts", f"must be out of {', '.join(SHORTCUTS)}", repr(name), suggest(str(name), SHORTCUTS))
+            raise InputError(
+                "option shortcuts",
+                f"must be out of {', '.join(SHORTCUTS)}",
+                repr(name),
+                suggest(str(name), SHORTCUTS),
+            )
     return frozenset(names)
 
 
-def _timed(model: CompiledModel, instructions: bool | str | Iterable[str], progress: Progress | None, shortcuts: Collection[str]) -> Result:
+def _timed(
+    model: CompiledModel,
+    instructions: bool | str | Iterable[str],
+    progress: Progress | None,
+    shortcuts: Collection[str],
+) -> Result:
     wanted: bool | frozenset[int]
     if isinstance(instructions, bool):
         wanted = instructions
@@ -103,9 +124,10 @@ def run(
 
     Args:
         model: From `compile`.
-        inputs: Arrays by graph input name, in the model's own types; what NumPy makes arrays of, or `onnx.TensorProto`.
-        values: "device" computes as the chip would (float16 with float32 accumulation on the Cube, one float16 rounding an
-            operator on Vector); "float32" in the model's own types.
+        inputs: Arrays by graph input name, in the model's own types; what NumPy makes arrays of, or
+            `onnx.TensorProto`.
+        values: "device" computes as the chip would (float16 with float32 accumulation on the Cube, one
+            float16 rounding an operator on Vector); "float32" in the model's own types.
         instructions: As in `simulate`.
         progress: As in `simulate`; counts the timing first, then the values.
         shortcuts: As in `simulate`.
@@ -122,12 +144,16 @@ def run(
     arrays = checked_inputs(model.graph, arrays)  # before the machine has spent its time
     result = _timed(model, instructions, progress, taken)
     order = [record.task for record in result.trace.tasks]
-    outputs: dict[str, Array] = evaluate(model.graph, model.program, model.opset, order, arrays, values, progress)
+    outputs: dict[str, Array] = evaluate(
+        model.graph, model.program, model.opset, order, arrays, values, progress
+    )
     return Result(model, result.trace, outputs)
 
 
 @checked(model="asim.compile makes one", shapes=SHAPES)
-def random_inputs(model: CompiledModel, seed: int = 0, *, shapes: Mapping[str, Sequence[int]] | None = None) -> dict[str, Array]:
+def random_inputs(
+    model: CompiledModel, seed: int = 0, *, shapes: Mapping[str, Sequence[int]] | None = None
+) -> dict[str, Array]:
     """Seeded inputs for a model: standard normal floats, integers 0 or 1.
 
     Args:

@@ -1,9 +1,10 @@
 """Saved models: a compiled model in a file, and back (docs/file_format.md).
 
-A file holds the device graph, its weights, the chip with all figures, and how the graph was lowered. Tasks are made again by lowering
-when it is loaded, which is quick; passes, searches and measurements are not repeated. A hash over all tasks and the memory plan makes
-sure that the result is the program that was saved, tick for tick; a release that would lower the graph differently refuses the file.
-Reports of passes are not in it.
+A file holds the device graph, its weights, the chip with all figures, and how the graph was lowered. Tasks
+are made again by lowering when it is loaded, which is quick; passes, searches and measurements are not
+repeated. A hash over all tasks and the memory plan makes sure that the result is the program that was saved,
+tick for tick; a release that would lower the graph differently refuses the file. Reports of passes are not in
+it.
 """
 
 from __future__ import annotations
@@ -17,7 +18,15 @@ from pathlib import Path
 import numpy as np
 
 from ascendsim.api.saving_codec import encode
-from ascendsim.api.saving_manifest import Weight, checked_manifest, lowered, lowering_of, manifest_of, origins_restored, program_hash
+from ascendsim.api.saving_manifest import (
+    Weight,
+    checked_manifest,
+    lowered,
+    lowering_of,
+    manifest_of,
+    origins_restored,
+    program_hash,
+)
 from ascendsim.api.saving_zip import read_entries, write_entries
 from ascendsim.compiler.model import CompiledModel
 from ascendsim.core.arguments import checked
@@ -37,7 +46,8 @@ _NONSENSE = (ArithmeticError, AttributeError, LookupError, MemoryError, Recursio
 
 @checked(model="asim.compile makes one")
 def save(model: CompiledModel, path: str | PathLike[str]) -> Path:
-    """Writes a compiled model into a file, whole or not at all. Random weights are written with the values that they have.
+    """Writes a compiled model into a file, whole or not at all. Random weights are written with the values
+    that they have.
 
     Args:
         model: From `compile`.
@@ -50,7 +60,9 @@ def save(model: CompiledModel, path: str | PathLike[str]) -> Path:
         InputError: If this is no compiled model of static shapes, or the file cannot be written.
     """
     if not isinstance(model, CompiledModel) or not model.planned:
-        raise InputError("the model to save", "must be a model of fixed shapes from asim.compile", type(model).__name__)
+        raise InputError(
+            "the model to save", "must be a model of fixed shapes from asim.compile", type(model).__name__
+        )
     target = Path(path)
     constants = list(constants_of(model.graph))
     manifest = manifest_of(model, _described(constants))
@@ -60,13 +72,17 @@ def save(model: CompiledModel, path: str | PathLike[str]) -> Path:
     for tensor, original in zip(constants_of(twin), constants, strict=True):
         tensor.constant = original.constant
     if program_hash(lowered(twin, manifest)) != manifest.program:
-        raise InputError(f"model {model.source.name!r}", "cannot be rebuilt from its parts", remedy="please report this")
+        raise InputError(
+            f"model {model.source.name!r}", "cannot be rebuilt from its parts", remedy="please report this"
+        )
     texts = {_MANIFEST: json.dumps(encode(manifest), indent=1).encode(), _GRAPH: text.encode()}
     try:
         with open_whole(target) as stream:
             write_entries(stream, texts, _WEIGHTS, _stored(constants))
     except OSError as error:
-        raise InputError(f"file {str(target)!r}", f"cannot be written ({error.strerror})", remedy="choose another place") from None
+        raise InputError(
+            f"file {str(target)!r}", f"cannot be written ({error.strerror})", remedy="choose another place"
+        ) from None
     return target
 
 
@@ -74,11 +90,12 @@ def save(model: CompiledModel, path: str | PathLike[str]) -> Path:
 def load_compiled(path: str | PathLike[str]) -> CompiledModel:
     """Reads a model that `save` wrote. Nothing in the file is executed.
 
-    The model simulates and computes exactly as the saved one did. Its reports of fusion and optimisation are empty, and its
-    `source` is the device graph.
+    The model simulates and computes exactly as the saved one did. Its reports of fusion and optimisation are
+    empty, and its `source` is the device graph.
 
     Raises:
-        InputError: If the file cannot be read, is damaged, is no saved model, or comes from a release that makes other programs.
+        InputError: If the file cannot be read, is damaged, is no saved model, or comes from a release that
+            makes other programs.
     """
     subject = f"file {str(path)!r}"
     content = read_entries(path, (_MANIFEST, _GRAPH, _WEIGHTS), _WEIGHTS)
@@ -91,15 +108,28 @@ def load_compiled(path: str | PathLike[str]) -> CompiledModel:
     except InputError as error:
         if error.subject == subject:
             raise
-        raise InputError(f"{subject}: {error.subject}", error.rule, error.actual, error.remedy or "save the model again") from None
+        raise InputError(
+            f"{subject}: {error.subject}", error.rule, error.actual, error.remedy or "save the model again"
+        ) from None
     except AscendSimError as error:
-        raise InputError(subject, f"holds a model that cannot be rebuilt: {error}", remedy="compile it again") from None
+        raise InputError(
+            subject, f"holds a model that cannot be rebuilt: {error}", remedy="compile it again"
+        ) from None
     except _NONSENSE as error:
-        raise InputError(subject, f"holds no model ({type(error).__name__}: {error})", remedy="save the model again") from None
+        raise InputError(
+            subject, f"holds no model ({type(error).__name__}: {error})", remedy="save the model again"
+        ) from None
     if program_hash(program) != manifest.program:
         rule = f"was saved by release {manifest.made_by}, whose programs differ from those of this one"
         raise InputError(subject, rule, remedy="compile the model again")
-    return CompiledModel(graph, program, manifest.soc, default_opset(), graph, lowering=replace(lowering_of(manifest), known=None))
+    return CompiledModel(
+        graph,
+        program,
+        manifest.soc,
+        default_opset(),
+        graph,
+        lowering=replace(lowering_of(manifest), known=None),
+    )
 
 
 def constants_of(graph: Graph) -> Iterator[Tensor]:
@@ -140,13 +170,19 @@ def _fill(graph: Graph, weights: tuple[Weight, ...], content: bytes) -> None:
     """
     constants = list(constants_of(graph))
     if len(constants) != len(weights):
-        raise InputError("the manifest", f"must describe the {len(constants)} constants of the graph", len(weights))
+        raise InputError(
+            "the manifest", f"must describe the {len(constants)} constants of the graph", len(weights)
+        )
     for tensor, weight in zip(constants, weights, strict=True):
         if weight.offset < 0:
             tensor.constant = Constant(absent_because=weight.absent)
             continue
         dtype = DType.of(weight.dtype).numpy
         count = int(np.prod(weight.shape, dtype=object)) if weight.shape else 1
-        if min(weight.shape, default=0) < 0 or weight.offset + count * dtype.itemsize > len(content) or weight.shape != tensor.static_shape:
+        if (
+            min(weight.shape, default=0) < 0
+            or weight.offset + count * dtype.itemsize > len(content)
+            or weight.shape != tensor.static_shape
+        ):
             raise InputError(f"weight {tensor.name!r}", "does not lie within the file", weight.offset)
         tensor.constant = Constant(np.frombuffer(content, dtype, count, weight.offset).reshape(weight.shape))

@@ -1,4 +1,6 @@
-"""Dataclasses of plain values to JSON and back, checked field by field: what saved models hold besides graph and weights."""
+"""Dataclasses of plain values to JSON and back, checked field by field: what saved models hold besides graph
+and weights.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +47,11 @@ def _decode(kind: Any, data: Any, where: str) -> Any:
         hints = get_type_hints(kind)
         names = [field.name for field in fields(kind)]
         if not isinstance(data, dict) or set(data) != set(names):
-            raise InputError(where, f"must have exactly {', '.join(names)}", ", ".join(map(str, data)) if isinstance(data, dict) else data)
+            raise InputError(
+                where,
+                f"must have exactly {', '.join(names)}",
+                ", ".join(map(str, data)) if isinstance(data, dict) else data,
+            )
         return kind(**{name: _decode(hints[name], data[name], f"{where}.{name}") for name in names})
     origin, arguments = get_origin(kind), get_args(kind)
     if origin in (Union, types.UnionType):
@@ -56,7 +62,9 @@ def _decode(kind: Any, data: Any, where: str) -> Any:
     if origin is tuple and isinstance(data, list):
         return tuple(_decode(arguments[0], item, f"{where}[{number}]") for number, item in enumerate(data))
     if origin is frozenset and isinstance(data, list):
-        return frozenset(_decode(arguments[0], item, f"{where}[{number}]") for number, item in enumerate(data))
+        return frozenset(
+            _decode(arguments[0], item, f"{where}[{number}]") for number, item in enumerate(data)
+        )
     if origin is not None and issubclass(origin, Mapping) and isinstance(data, dict):
         return {key: _decode(arguments[1], item, f"{where}.{key}") for key, item in data.items()}
     if kind is object and isinstance(data, list):

@@ -63,7 +63,8 @@ class Manifest:
         lowering: How the graph was lowered.
         mode: Who launches tasks.
         l2_placed, l2_kept: Regions that L2 fusion placed.
-        origins: Facts about nodes that are not part of the graph's text: scopes, names in the source, tilings that were picked.
+        origins: Facts about nodes that are not part of the graph's text: scopes, names in the source, tilings
+            that were picked.
         weights: Constants, in the order of the graph's text.
         program: Hash of the program.
     """
@@ -103,7 +104,8 @@ def checked_manifest(data: Any, subject: str) -> Manifest:
     """The manifest from parsed JSON.
 
     Raises:
-        InputError: If it is of another format or a newer version, or something in it is missing or of another type.
+        InputError: If it is of another format or a newer version, or something in it is missing or of another
+            type.
     """
     if not isinstance(data, dict) or data.get("format") != FORMAT or not isinstance(data.get("version"), int):
         raise InputError(subject, "is no saved model of ascendsim", remedy="see asim.save")
@@ -129,16 +131,29 @@ def lowered(graph: Graph, manifest: Manifest) -> Program:
         CompileError: If the graph cannot be lowered for the chip.
     """
     program = lower_graph(graph, manifest.soc, default_opset(), options=lowering_of(manifest))
-    placed = {PLACED: manifest.l2_placed, KEPT: manifest.l2_kept} if manifest.l2_placed or manifest.l2_kept else {}
+    placed = (
+        {PLACED: manifest.l2_placed, KEPT: manifest.l2_kept} if manifest.l2_placed or manifest.l2_kept else {}
+    )
     return replace(program, mode=manifest.mode, metadata={**program.metadata, **placed})
 
 
 def program_hash(program: Program) -> str:
-    """A hash of all that decides time and values: tasks with their blocks, streams and events, memory, mode and placement in L2."""
+    """A hash of all that decides time and values: tasks with their blocks, streams and events, memory, mode
+    and placement in L2.
+    """
     digest = hashlib.sha256(program.mode.encode())
     blocks: dict[int, str] = {}
     for task in program.tasks:
-        plain = (task.id, task.name, task.kind, task.stream, task.waits_for, task.cpu_us, task.fused, task.accesses)
+        plain = (
+            task.id,
+            task.name,
+            task.kind,
+            task.stream,
+            task.waits_for,
+            task.cpu_us,
+            task.fused,
+            task.accesses,
+        )
         digest.update(repr(plain).encode())
         for group in task.groups:
             block = group.block
@@ -163,7 +178,9 @@ def origins_restored(graph: Graph, origins: Mapping[str, Mapping[str, object]]) 
 
 
 def _origins(model: CompiledModel) -> dict[str, dict[str, object]]:
-    """What is known of nodes besides the graph, and for the first node of a task which of several tilings it has."""
+    """What is known of nodes besides the graph, and for the first node of a task which of several tilings it
+    has.
+    """
     tilings = model.program.metadata.get(CHOSEN, {})
     facts = {node.name: _plain(node.origin) for node in model.graph.nodes}
     facts.update({name: {**facts[name], TILING: option} for name, option in tilings.items()})
@@ -175,5 +192,6 @@ def _plain(origin: Mapping[str, Any]) -> dict[str, object]:
     return {
         key: value
         for key, value in origin.items()
-        if isinstance(value, bool | int | str) or (isinstance(value, tuple) and all(isinstance(item, str) for item in value))
+        if isinstance(value, bool | int | str)
+        or (isinstance(value, tuple) and all(isinstance(item, str) for item in value))
     }

@@ -56,17 +56,30 @@ def read_entries(path: str | PathLike[str], names: Iterable[str], large: str) ->
     try:
         size = Path(path).stat().st_size
         with zipfile.ZipFile(path) as archive:
-            return {name: _content(archive, name, size if name == large else min(size, MAX_TEXT), subject) for name in names}
+            return {
+                name: _content(archive, name, size if name == large else min(size, MAX_TEXT), subject)
+                for name in names
+            }
     except OSError as error:
-        raise InputError(subject, f"cannot be read ({error.strerror or error})", remedy="check the name") from None
+        raise InputError(
+            subject, f"cannot be read ({error.strerror or error})", remedy="check the name"
+        ) from None
     except _DAMAGE as error:
-        raise InputError(subject, f"is no saved model, or damaged ({error})", remedy="save the model again") from None
+        raise InputError(
+            subject, f"is no saved model, or damaged ({error})", remedy="save the model again"
+        ) from None
 
 
 def _content(archive: zipfile.ZipFile, name: str, limit: int, subject: str) -> bytes:
     info = archive.getinfo(name)
-    if info.compress_type != zipfile.ZIP_STORED or info.file_size != info.compress_size or info.file_size > limit:
-        raise InputError(subject, f"has an entry {name} that no saved model has", remedy="save the model again")
+    if (
+        info.compress_type != zipfile.ZIP_STORED
+        or info.file_size != info.compress_size
+        or info.file_size > limit
+    ):
+        raise InputError(
+            subject, f"has an entry {name} that no saved model has", remedy="save the model again"
+        )
     content = archive.read(info)  # compares the checksum
     if len(content) != info.file_size:
         raise InputError(subject, f"ends within its entry {name}", remedy="save the model again")

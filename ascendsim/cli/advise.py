@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING
 
 from ascendsim.cli.common import print_table, whole_file
 from ascendsim.cli.dynamic_options import add_choice_options, choices
-from ascendsim.cli.model_options import add_chip_options, add_model_options, check_folder, chip_settings, load_graph, natural
+from ascendsim.cli.model_options import (
+    add_chip_options,
+    add_model_options,
+    check_folder,
+    chip_settings,
+    load_graph,
+    natural,
+)
 from ascendsim.cli.run import print_formatted
 from ascendsim.core.errors import InputError
 
@@ -23,10 +30,17 @@ HELP = "say what makes a model slow and what changing it would bring"
 def configure(parser: argparse.ArgumentParser) -> None:
     add_model_options(parser)
     add_chip_options(parser)
-    text = "pull a proposed lever (by name, or `exact` for all that keep the values) and write the model to --output; may be repeated"
+    text = (
+        "pull a proposed lever (by name, or `exact` for all that keep the values) and write the model to "
+        "--output; may be repeated"
+    )
     add_choice_options(parser)
     parser.add_argument("--apply", action="append", metavar="LEVER", help=text)
-    parser.add_argument("--output", metavar="DIR", help="folder for advice.csv, slow_operators.csv and the changed model (.onnx, .txt)")
+    parser.add_argument(
+        "--output",
+        metavar="DIR",
+        help="folder for advice.csv, slow_operators.csv and the changed model (.onnx, .txt)",
+    )
     trials = "levers with at most that many sites are tried at each site alone (default: 8)"
     parser.add_argument("--trials", type=natural, default=8, metavar="N", help=trials)
     parser.add_argument("--all", action="store_true", help="list as well what cannot be done or does not pay")
@@ -54,7 +68,10 @@ def run(args: argparse.Namespace) -> int:
         names = () if args.apply == ["exact"] else args.apply
         changed, more = advice.apply(*names), advice.settings(*names)
         after = simulate(compile(changed, **{**settings, **more}), **chosen).duration_us
-        print(f"{', '.join(args.apply)}: {advice.duration_us:,.1f} us -> {after:,.1f} us ({advice.duration_us / after:.2f}x)")
+        print(
+            f"{', '.join(args.apply)}: {advice.duration_us:,.1f} us -> {after:,.1f} us "
+            f"({advice.duration_us / after:.2f}x)"
+        )
         for option, value in more.items():
             print(f"compile it with --{option} {value}")
         _write(changed, folder)

@@ -1,4 +1,6 @@
-"""What several sub-commands need: tables, output files that are whole or absent, and ATC's way to write options."""
+"""What several sub-commands need: tables, output files that are whole or absent, and ATC's way to write
+options.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,8 @@ _MAX_DIM = 1 << 40
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[Cell]], title: str = "") -> None:
-    """Prints a table: with rules and bold heads on a terminal, plain aligned text elsewhere. Columns of numbers stand right.
+    """Prints a table: with rules and bold heads on a terminal, plain aligned text elsewhere. Columns of
+    numbers stand right.
 
     Args:
         columns: Heads.
@@ -36,7 +39,9 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[Cell]], title: s
         sys.stdout.write(plain_table(columns, cells, right, title))
 
 
-def plain_table(columns: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[bool], title: str = "") -> str:
+def plain_table(
+    columns: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[bool], title: str = ""
+) -> str:
     """The table as plain text.
 
     >>> print(plain_table(("name", "us"), [("conv", "1.5"), ("relu", "10.2")], (False, True)), end="")
@@ -49,7 +54,10 @@ def plain_table(columns: Sequence[str], rows: Sequence[Sequence[str]], right: Se
     rule = ["-" * width for width in widths]
     lines = [title] if title else []
     for row in (columns, rule, *rows):
-        padded = [text.rjust(width) if number else text.ljust(width) for text, width, number in zip(row, widths, right, strict=True)]
+        padded = [
+            text.rjust(width) if number else text.ljust(width)
+            for text, width, number in zip(row, widths, right, strict=True)
+        ]
         lines.append("  ".join(padded).rstrip())
     return "\n".join(lines) + "\n"
 
@@ -58,7 +66,8 @@ def plain_table(columns: Sequence[str], rows: Sequence[Sequence[str]], right: Se
 def whole_file(path: Path | str) -> Iterator[Path]:
     """Gives a temporary path to write to; the file appears under its own name only if the block ends well.
 
-    The folder is made if need be. On an error nothing is left behind and an older file of that name stays as it was.
+    The folder is made if need be. On an error nothing is left behind and an older file of that name stays as
+    it was.
     """
     final = Path(path)
     final.parent.mkdir(parents=True, exist_ok=True)
@@ -94,7 +103,9 @@ def parse_input_shape(text: str | None) -> dict[str, tuple[int, ...]]:
     return shapes
 
 
-def parse_settings(settings: Sequence[str] | None, option: str = "--set", form: str = "key=value") -> dict[str, str]:
+def parse_settings(
+    settings: Sequence[str] | None, option: str = "--set", form: str = "key=value"
+) -> dict[str, str]:
     """Reads a repeated option of the form key=value.
 
     Raises:
@@ -116,7 +127,10 @@ def parse_settings(settings: Sequence[str] | None, option: str = "--set", form: 
 
 def add_set_option(parser: argparse.ArgumentParser) -> None:
     """Adds the repeatable --set KEY=VALUE (`args.set`, for `parse_settings`)."""
-    text = "change a figure of the chip, for example l2.size=16MiB or ai_cores=1 (keys: ascendsim soc show); may be repeated"
+    text = (
+        "change a figure of the chip, for example l2.size=16MiB or ai_cores=1 (keys: ascendsim soc "
+        "show); may be repeated"
+    )
     parser.add_argument("--set", action="append", metavar="KEY=VALUE", help=text)
 
 
@@ -128,7 +142,11 @@ def _dims(name: str, text: str) -> tuple[int, ...]:
     for part in parts:
         whole = part.isascii() and part.isdigit() and len(part) < 14 and 0 < int(part) < _MAX_DIM
         if not whole and part != "-1":
-            raise InputError("option --input_shape", f"must give input {name!r} whole positive dimensions, or -1 for open ones", repr(part))
+            raise InputError(
+                "option --input_shape",
+                f"must give input {name!r} whole positive dimensions, or -1 for open ones",
+                repr(part),
+            )
         dims.append(int(part))
     return tuple(dims)
 
@@ -138,8 +156,12 @@ def _is_numeric(texts: Iterable[str]) -> bool:
     return bool(filled) and all(_NUMBER.fullmatch(text) for text in filled)
 
 
-def _print_rich(columns: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[bool], title: str) -> None:
-    """Where the terminal is narrow, text goes on in the next line and numbers stay whole: a name cut short names nothing."""
+def _print_rich(
+    columns: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[bool], title: str
+) -> None:
+    """Where the terminal is narrow, text goes on in the next line and numbers stay whole: a name cut short
+    names nothing.
+    """
     from rich.box import SIMPLE_HEAD
     from rich.console import Console
     from rich.table import Table
@@ -147,7 +169,9 @@ def _print_rich(columns: Sequence[str], rows: Sequence[Sequence[str]], right: Se
 
     table = Table(title=title or None, title_justify="left", box=SIMPLE_HEAD, pad_edge=False)
     for column, number in zip(columns, right, strict=True):
-        head = column.replace("(", "\n(") if number else column  # the unit below the name: narrow columns leave room for text
+        head = (
+            column.replace("(", "\n(") if number else column
+        )  # the unit below the name: narrow columns leave room for text
         table.add_column(Text(head), justify="right" if number else "left", overflow="fold", no_wrap=number)
     for row in rows:
         table.add_row(*(Text(cell) for cell in row))  # Text: names may contain [brackets]

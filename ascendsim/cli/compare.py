@@ -1,4 +1,6 @@
-"""`ascendsim compare MODEL`: one model compiled in several ways (fusion levels, chips, batches, modes), in one table and one picture."""
+"""`ascendsim compare MODEL`: one model compiled in several ways (fusion levels, chips, batches, modes), in
+one table and one picture.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,9 @@ if TYPE_CHECKING:
     from ascendsim.core.table import Cell, Table
     from ascendsim.graph.ir import Graph
 
-LEVELS = tuple(dict.fromkeys((*FUSION_LEVELS, GRAPH_KERNEL)))  # of which graph-kernel does not add to the one before
+LEVELS = tuple(
+    dict.fromkeys((*FUSION_LEVELS, GRAPH_KERNEL))
+)  # of which graph-kernel does not add to the one before
 _COLUMNS = 6  # more variants than this are rows of the printed table instead of columns
 
 NAME = "compare"
@@ -56,21 +60,39 @@ class Variant:
 def configure(parser: argparse.ArgumentParser) -> None:
     add_model_options(parser)
     add_chip_options(parser)
-    variants = parser.add_argument_group("variants", "every combination is one", conflict_handler="resolve")  # lists replace single values
-    variants.add_argument("--batch", metavar="N,N", help="batch sizes of every input; baked-in batch sizes are rewritten")
-    variants.add_argument("--soc_version", default="Ascend310", metavar="CHIP,CHIP", help="chips (ascendsim soc list) (default: Ascend310)")
-    levels = f"fusion levels of {', '.join(LEVELS)} (default: those that add to the one before; all with several chips or batches)"
+    variants = parser.add_argument_group(
+        "variants", "every combination is one", conflict_handler="resolve"
+    )  # lists replace single values
+    variants.add_argument(
+        "--batch", metavar="N,N", help="batch sizes of every input; baked-in batch sizes are rewritten"
+    )
+    variants.add_argument(
+        "--soc_version",
+        default="Ascend310",
+        metavar="CHIP,CHIP",
+        help="chips (ascendsim soc list) (default: Ascend310)",
+    )
+    levels = (
+        f"fusion levels of {', '.join(LEVELS)} (default: those that add to the one before; all with "
+        f"several chips or batches)"
+    )
     variants.add_argument("--fusion", metavar="LEVEL,LEVEL", help=levels)
     text = "who launches tasks, some of sink, host, eager (default: sink)"
     variants.add_argument("--mode", default="sink", metavar="MODE,MODE", help=text)
     values = (
-        "compute the outputs as the device does, in the model's own types, or not at all (default: device if the model has its weights)"
+        "compute the outputs as the device does, in the model's own types, or not at all (default: "
+        "device if the model has its weights)"
     )
     parser.add_argument("--values", choices=("device", "float32", "off"), help=values)
     add_choice_options(parser)
-    ablate = "leave-one-out: switch each pass that did something off in turn and show what it contributes (one fusion level, default: all)"
+    ablate = (
+        "leave-one-out: switch each pass that did something off in turn and show what it contributes "
+        "(one fusion level, default: all)"
+    )
     parser.add_argument("--ablate", action="store_true", help=ablate)
-    parser.add_argument("--output", metavar="DIR", help="folder for compare.csv and compare.png, or ablation.csv")
+    parser.add_argument(
+        "--output", metavar="DIR", help="folder for compare.csv and compare.png, or ablation.csv"
+    )
 
 
 def run(args: argparse.Namespace) -> int:
@@ -90,7 +112,8 @@ def variants_of(args: argparse.Namespace) -> tuple[Variant, ...]:
     """Every combination of batches, chips, fusion levels and modes, named by what differs.
 
     Raises:
-        InputError: If a list is empty or names something twice, a level does not exist, or there are fewer than two variants.
+        InputError: If a list is empty or names something twice, a level does not exist, or there are fewer
+            than two variants.
     """
     from ascendsim.compiler.fusion import fusion_levels
 
@@ -99,20 +122,46 @@ def variants_of(args: argparse.Namespace) -> tuple[Variant, ...]:
     modes = _parts(args.mode, "--mode")
     for mode in modes:
         if mode not in SCHEDULES:
-            raise InputError("option --mode", f"must list some of {', '.join(SCHEDULES)}", repr(mode), suggest(mode, SCHEDULES))
+            raise InputError(
+                "option --mode",
+                f"must list some of {', '.join(SCHEDULES)}",
+                repr(mode),
+                suggest(mode, SCHEDULES),
+            )
     several = len(batches) * len(chips) * len(modes) > 1
-    levels = _parts(args.fusion, "--fusion") if args.fusion is not None else ("all",) if several else fusion_levels()
+    levels = (
+        _parts(args.fusion, "--fusion")
+        if args.fusion is not None
+        else ("all",)
+        if several
+        else fusion_levels()
+    )
     for level in levels:
         if level not in LEVELS:
-            raise InputError("option --fusion", f"must list some of {', '.join(LEVELS)}", repr(level), suggest(level, LEVELS))
+            raise InputError(
+                "option --fusion",
+                f"must list some of {', '.join(LEVELS)}",
+                repr(level),
+                suggest(level, LEVELS),
+            )
     found = []
     for batch, chip, level, mode in product(batches, chips, levels, modes):
-        facets = ((len(batches), f"batch {batch}"), (len(chips), chip), (len(levels), level), (len(modes), mode))
+        facets = (
+            (len(batches), f"batch {batch}"),
+            (len(chips), chip),
+            (len(levels), level),
+            (len(modes), mode),
+        )
         name = ", ".join(text for count, text in facets if count > 1)
-        found.append(Variant(name, batch, {**chip_settings(args), "soc": chip, "fusion": level, "schedule": mode}))
+        found.append(
+            Variant(name, batch, {**chip_settings(args), "soc": chip, "fusion": level, "schedule": mode})
+        )
     if len(found) < 2:
         raise InputError(
-            "compare", "needs at least two variants", f"{len(found)}", "give several to --fusion, --soc_version, --batch or --mode"
+            "compare",
+            "needs at least two variants",
+            f"{len(found)}",
+            "give several to --fusion, --soc_version, --batch or --mode",
         )
     return tuple(found)
 
@@ -140,7 +189,9 @@ def _results(args: argparse.Namespace, variants: Sequence[Variant]) -> Iterator[
         if variant.batch not in graphs:
             graphs[variant.batch] = load_graph(argparse.Namespace(**{**vars(args), "batch": variant.batch}))
         graph = graphs[variant.batch]
-        values = args.values or ("device" if has_values(graph) and len({v.batch for v in variants}) == 1 else "off")
+        values = args.values or (
+            "device" if has_values(graph) and len({v.batch for v in variants}) == 1 else "off"
+        )
         model = compile(graph, **variant.options)
         print_warnings(warning for warning in model.fusion.warnings if warning not in shown)
         shown.update(model.fusion.warnings)
@@ -161,7 +212,9 @@ def _one_variant(args: argparse.Namespace, option: str) -> tuple[Graph, dict[str
     levels = _parts(args.fusion, "--fusion") if args.fusion is not None else ("all",)
     modes = _parts(args.mode, "--mode")
     if len(chips) * len(batches) * len(levels) * len(modes) > 1:
-        raise InputError(f"option {option}", "takes one fusion level, chip, batch and mode", remedy="leave the others out")
+        raise InputError(
+            f"option {option}", "takes one fusion level, chip, batch and mode", remedy="leave the others out"
+        )
     graph = load_graph(argparse.Namespace(**{**vars(args), "batch": batches[0]}))
     return graph, {**chip_settings(args), "soc": chips[0], "fusion": levels[0], "schedule": modes[0]}
 
@@ -172,7 +225,10 @@ def _compare_gears(args: argparse.Namespace) -> None:
     option = next(name for name, value in gear_settings(args).items() if value is not None)
     graph, settings = _one_variant(args, f"--{option}")
     comparison = compare_gears(graph, **settings)
-    print("each gear in the model with gears, as a static model of its own, and with open shapes that the host schedules")
+    print(
+        "each gear in the model with gears, as a static model of its own, and with open shapes that the "
+        "host schedules"
+    )
     _print(comparison)
     if args.output is not None:
         for path in comparison.save(Path(args.output)):
@@ -196,7 +252,9 @@ def _ablate(args: argparse.Namespace) -> None:
 
 
 def _print(comparison: Comparison) -> None:
-    """Prints the table, one column a variant as long as that is narrow; then why differences of values are missing, if they are."""
+    """Prints the table, one column a variant as long as that is narrow; then why differences of values are
+    missing, if they are.
+    """
     print(next(iter(comparison.results.values())).model.source.name)
     table = comparison.table()
     *figures, _ = table.columns  # without the notes on values
@@ -206,7 +264,11 @@ def _print(comparison: Comparison) -> None:
         print_table(names, columns)
     else:
         print_table(figures, rows)
-    reasons = {figure.difference.note: figure.name for figure in reversed(comparison.figures) if figure.difference.absolute is None}
+    reasons = {
+        figure.difference.note: figure.name
+        for figure in reversed(comparison.figures)
+        if figure.difference.absolute is None
+    }
     for reason, name in reasons.items():
         print(f"outputs not compared ({name}): {reason}")
 
@@ -215,7 +277,13 @@ def _cells(table: Table) -> list[list[str]]:
     """Cells as people read them: fewer decimals for larger numbers, "-" for missing ones."""
     from ascendsim.core.table import GENERAL
 
-    return [[_cell(cell, table.styles.get(column) == GENERAL) for column, cell in zip(table.columns, row, strict=True)] for row in table]
+    return [
+        [
+            _cell(cell, table.styles.get(column) == GENERAL)
+            for column, cell in zip(table.columns, row, strict=True)
+        ]
+        for row in table
+    ]
 
 
 def _cell(cell: Cell, general: bool) -> str:

@@ -8,7 +8,13 @@ from ascendsim.cli.buffers import print_details, print_summary
 from ascendsim.cli.common import print_table
 from ascendsim.cli.dynamic_options import print_open_model
 from ascendsim.cli.memory import print_memory, save_map
-from ascendsim.cli.model_options import add_chip_options, add_model_options, chip_settings, load_graph, print_warnings
+from ascendsim.cli.model_options import (
+    add_chip_options,
+    add_model_options,
+    chip_settings,
+    load_graph,
+    print_warnings,
+)
 from ascendsim.cli.saved import check_target
 
 NAME = "compile"
@@ -19,16 +25,40 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add_model_options(parser, optional=True)
     add_chip_options(parser)
     shown = parser.add_mutually_exclusive_group()
-    shown.add_argument("--listing", metavar="NODE", help="print the block programs of this operator instead of the task table")
     shown.add_argument(
-        "--buffers", action="store_true", help="print what L1 and L2 fusion did instead of the task table, and what they left"
+        "--listing",
+        metavar="NODE",
+        help="print the block programs of this operator instead of the task table",
     )
-    shown.add_argument("--memory", action="store_true", help="print where every tensor lies, and what other planners come to")
-    shown.add_argument("--stages", action="store_true", help="print the stages of a compilation instead; needs no model")
-    parser.add_argument("--stop_after", metavar="STAGE", help="stop behind a stage (--stages) and print the graph as it is there")
-    parser.add_argument("--dump_stages", metavar="DIR", help="folder for the graph after each stage, as text and for Graphviz")
-    parser.add_argument("--memory_map", metavar="FILE.png", help="draw the memory map, address against time (.png, .svg or .pdf)")
-    parser.add_argument("--output", metavar="FILE.asim", help="save the compiled model; ascendsim run takes it in place of the network")
+    shown.add_argument(
+        "--buffers",
+        action="store_true",
+        help="print what L1 and L2 fusion did instead of the task table, and what they left",
+    )
+    shown.add_argument(
+        "--memory", action="store_true", help="print where every tensor lies, and what other planners come to"
+    )
+    shown.add_argument(
+        "--stages", action="store_true", help="print the stages of a compilation instead; needs no model"
+    )
+    parser.add_argument(
+        "--stop_after",
+        metavar="STAGE",
+        help="stop behind a stage (--stages) and print the graph as it is there",
+    )
+    parser.add_argument(
+        "--dump_stages", metavar="DIR", help="folder for the graph after each stage, as text and for Graphviz"
+    )
+    parser.add_argument(
+        "--memory_map",
+        metavar="FILE.png",
+        help="draw the memory map, address against time (.png, .svg or .pdf)",
+    )
+    parser.add_argument(
+        "--output",
+        metavar="FILE.asim",
+        help="save the compiled model; ascendsim run takes it in place of the network",
+    )
 
 
 def run(args: argparse.Namespace) -> int:
@@ -80,13 +110,19 @@ def run(args: argparse.Namespace) -> int:
     print_table(("task", "operator", "type", "kind", "blocks", "output", "format", "moved KiB"), rows)
     memory = model.program.memory
     print(
-        f"{len(rows)} tasks; weights {memory.weight_bytes / 2**20:.1f} MiB, other device memory at most {memory.peak_bytes / 2**20:.1f} MiB"
+        f"{len(rows)} tasks; weights {memory.weight_bytes / 2**20:.1f} MiB, other device memory at most "
+        f"{memory.peak_bytes / 2**20:.1f} MiB"
     )
     if tilings := model.program.metadata.get(CHOSEN):
         overruled = sum(option > 0 for option in tilings.values())
-        print(f"tiles of {len(tilings)} tasks were timed; {overruled} have others than the closed form likes best")
+        print(
+            f"tiles of {len(tilings)} tasks were timed; {overruled} have others than the closed form likes "
+            f"best"
+        )
     if model.optimized.removed_nodes:
-        print(f"the graph engine removed {model.optimized.removed_nodes} nodes (ascendsim optimize shows how)")
+        print(
+            f"the graph engine removed {model.optimized.removed_nodes} nodes (ascendsim optimize shows how)"
+        )
     print_summary(model)
     return 0
 
@@ -105,7 +141,13 @@ def _stop(args: argparse.Namespace) -> int:
     from ascendsim.compiler.options import CompileOptions
     from ascendsim.graph.text import to_text
 
-    work = compile_until(load_graph(args), CompileOptions(**chip_settings(args)), args.stop_after, args.dump_stages)
+    work = compile_until(
+        load_graph(args), CompileOptions(**chip_settings(args)), args.stop_after, args.dump_stages
+    )
     print_warnings(work.fusion.warnings)
-    print(to_text(work.graph) if args.dump_stages is None else f"wrote the graph after each stage to {args.dump_stages}")
+    print(
+        to_text(work.graph)
+        if args.dump_stages is None
+        else f"wrote the graph after each stage to {args.dump_stages}"
+    )
     return 0

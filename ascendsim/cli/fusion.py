@@ -7,7 +7,14 @@ from typing import TYPE_CHECKING
 
 from ascendsim.cli.buffers import print_summary
 from ascendsim.cli.common import print_table
-from ascendsim.cli.model_options import add_chip_options, add_model_options, chip_settings, load_graph, model_path, print_warnings
+from ascendsim.cli.model_options import (
+    add_chip_options,
+    add_model_options,
+    chip_settings,
+    load_graph,
+    model_path,
+    print_warnings,
+)
 
 if TYPE_CHECKING:
     from ascendsim.passes.fusion.report import FusionReport
@@ -18,11 +25,15 @@ HELP = "list the fusion passes: whether each runs and why, and what it did in a 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action", required=True, metavar="list")
-    listing = actions.add_parser("list", help="every pass with kind, state and reason; with a model what it matched and effected")
+    listing = actions.add_parser(
+        "list", help="every pass with kind, state and reason; with a model what it matched and effected"
+    )
     add_model_options(listing, optional=True)
     add_chip_options(listing)
     listing.add_argument("--all", action="store_true", help="list CANN's passes too that have no rule here")
-    listing.add_argument("--refusals", action="store_true", help="say for each match that was left as it is why")
+    listing.add_argument(
+        "--refusals", action="store_true", help="say for each match that was left as it is why"
+    )
 
 
 def run(args: argparse.Namespace) -> int:
@@ -36,7 +47,10 @@ def run(args: argparse.Namespace) -> int:
     print_warnings(settings.switches.warnings if report is None else report.warnings)
     states = pass_states(settings, report, args.all)
     columns = ("pass", "kind", "state", "why", "matched", "effected")
-    rows = [(item.name, item.kind, item.state, item.why, _count(item.matched), _count(item.effected)) for item in states]
+    rows = [
+        (item.name, item.kind, item.state, item.why, _count(item.matched), _count(item.effected))
+        for item in states
+    ]
     print_table(columns, rows)
     running = sum(item.state == "on" for item in states)
     print(f"{len(states)} passes, {running} on")
@@ -48,7 +62,11 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _print_refusals(report: FusionReport) -> None:
-    rows = [(record.name, record.pattern, refusal.node, refusal.reason) for record in report.records for refusal in record.refusals]
+    rows = [
+        (record.name, record.pattern, refusal.node, refusal.reason)
+        for record in report.records
+        for refusal in record.refusals
+    ]
     print()
     print_table(("pass", "pattern", "node", "why it was left"), rows)
 

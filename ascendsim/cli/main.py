@@ -1,6 +1,7 @@
 """The `ascendsim` command: finds the sub-command, runs it, turns errors into one line and an exit code.
 
-Exit codes: 0 done, 1 the command found something wrong with what it checked, 2 wrong input or usage, 130 interrupted.
+Exit codes: 0 done, 1 the command found something wrong with what it checked, 2 wrong input or usage, 130
+interrupted.
 """
 
 from __future__ import annotations
@@ -17,7 +18,18 @@ from ascendsim.cli.common import INTERRUPTED
 from ascendsim.core.errors import AscendSimError, InputError, suggest
 
 # One module of ascendsim.cli each, imported when it is asked for; listed in the order of the help.
-COMMANDS: tuple[str, ...] = ("run", "compile", "optimize", "advise", "compare", "passes", "fusion", "validate", "soc", "ops")
+COMMANDS: tuple[str, ...] = (
+    "run",
+    "compile",
+    "optimize",
+    "advise",
+    "compare",
+    "passes",
+    "fusion",
+    "validate",
+    "soc",
+    "ops",
+)
 
 _USAGE_ERROR = 2
 
@@ -98,7 +110,10 @@ def _command(name: str) -> Command:
 
 
 def _help_text() -> str:
-    options = (("--help", "show this text; `ascendsim COMMAND --help` shows the command's options"), ("--version", "show the version"))
+    options = (
+        ("--help", "show this text; `ascendsim COMMAND --help` shows the command's options"),
+        ("--version", "show the version"),
+    )
     lines = [
         "usage: ascendsim COMMAND ...",
         "",

@@ -19,12 +19,15 @@ def print_memory(model: CompiledModel) -> None:
     print_table(table.columns, [["-" if cell is None else str(cell) for cell in row] for row in table])
     print()
     planners = report.planners()
-    print_table(planners.columns, [(str(name), f"{size:,}", f"{share:.3f}") for name, size, share in planners])
+    print_table(
+        planners.columns, [(str(name), f"{size:,}", f"{share:.3f}") for name, size, share in planners]
+    )
     figures = report.figures
     print()
     print(
         f"results in place: {figures.in_place / 2**20:,.2f} MiB; "
-        f"weights {figures.weights / 2**20:,.2f} MiB, equal ones once saves {figures.saved_weights / 2**20:,.2f} MiB"
+        f"weights {figures.weights / 2**20:,.2f} MiB, equal ones once saves "
+        f"{figures.saved_weights / 2**20:,.2f} MiB"
     )
 
 
@@ -37,4 +40,6 @@ def save_map(model: CompiledModel, path: str) -> Path:
     try:
         return model.memory.plot().save(path)
     except OSError as error:
-        raise InputError(f"file {path!r}", f"cannot be written ({error.strerror})", remedy="choose another place") from None
+        raise InputError(
+            f"file {path!r}", f"cannot be written ({error.strerror})", remedy="choose another place"
+        ) from None

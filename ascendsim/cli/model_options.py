@@ -1,4 +1,6 @@
-"""Options that every command on a model shares: which model, which shapes, which chip. ATC's names where ATC has the option."""
+"""Options that every command on a model shares: which model, which shapes, which chip. ATC's names where ATC
+has the option.
+"""
 
 from __future__ import annotations
 
@@ -21,18 +23,34 @@ if TYPE_CHECKING:
 
 def add_model_options(parser: argparse.ArgumentParser, optional: bool = False) -> None:
     """Adds the model itself (which may be left out if it is `optional`) and how it is loaded."""
-    parser.add_argument("model", nargs="?", help="path of an .onnx file" + (" (optional)" if optional else ""))
+    parser.add_argument(
+        "model", nargs="?", help="path of an .onnx file" + (" (optional)" if optional else "")
+    )
     parser.add_argument("--model", dest="model_option", metavar="FILE", help="the same, as ATC writes it")
     parser.add_argument("--framework", choices=("5",), help="ATC's number of the source framework: 5, ONNX")
-    text = "ATC's layout of the inputs; taken so that its command lines work: ONNX operators say their layout themselves"
+    text = (
+        "ATC's layout of the inputs; taken so that its command lines work: ONNX operators say their "
+        "layout themselves"
+    )
     parser.add_argument("--input_format", choices=("NCHW", "ND", "NCDHW"), help=text)
-    parser.add_argument("--input_shape", metavar="NAME:DIMS", help='shapes of inputs, for example "input:8,3,224,224;mask:8,128"')
-    parser.add_argument("--batch", type=positive, metavar="N", help="batch size of every input; baked-in batch sizes are rewritten")
+    parser.add_argument(
+        "--input_shape",
+        metavar="NAME:DIMS",
+        help='shapes of inputs, for example "input:8,3,224,224;mask:8,128"',
+    )
+    parser.add_argument(
+        "--batch",
+        type=positive,
+        metavar="N",
+        help="batch size of every input; baked-in batch sizes are rewritten",
+    )
     text = 'what to keep, "node:index;node:index" or tensor names; all outputs by default'
     parser.add_argument("--out_nodes", metavar="NAMES", help=text)
     weights = "take weights from the file, or fill missing ones with seeded values (default: file)"
     parser.add_argument("--weights", choices=("file", "random"), default="file", help=weights)
-    parser.add_argument("--seed", type=natural, default=0, metavar="N", help="seed of random weights and inputs (default: 0)")
+    parser.add_argument(
+        "--seed", type=natural, default=0, metavar="N", help="seed of random weights and inputs (default: 0)"
+    )
 
 
 SWITCHES = ("fusion_switch_file", "optimization_switch", "oo_level", "buffer_optimize")
@@ -55,11 +73,18 @@ def add_compile_options(parser: argparse.ArgumentParser, names: Sequence[str]) -
         option, default = known[name], default_of(name)
         more: dict[str, Any] = {}
         if option.words:
-            more = {"choices": sorted(option.words, reverse=option.words[0] != "0"), "default": option.words[default]}
+            more = {
+                "choices": sorted(option.words, reverse=option.words[0] != "0"),
+                "default": option.words[default],
+            }
         elif option.choices:
             more = {"choices": option.choices, "default": default, "type": type(default)}
         else:
-            more = {"default": default, "metavar": option.metavar, "type": positive if option.metavar == "N" else str}
+            more = {
+                "default": default,
+                "metavar": option.metavar,
+                "type": positive if option.metavar == "N" else str,
+            }
         parser.add_argument(f"--{option.name}", help=option.help, **more)
 
 
@@ -86,7 +111,9 @@ def model_path(args: argparse.Namespace) -> str | None:
         InputError: If both name one.
     """
     if args.model is not None and args.model_option is not None:
-        raise InputError("option --model", "goes without a second model", repr(args.model), "name the model once")
+        raise InputError(
+            "option --model", "goes without a second model", repr(args.model), "name the model once"
+        )
     path: str | None = args.model if args.model_option is None else args.model_option
     return path
 
@@ -99,7 +126,15 @@ def load_graph(args: argparse.Namespace, fold: bool = True) -> Graph:
     if path is None:
         raise InputError("no model is given", remedy="name an .onnx file; --help lists the options")
     shapes = parse_input_shape(args.input_shape) or None
-    return load(path, batch=args.batch, shapes=shapes, weights=args.weights, seed=args.seed, outputs=args.out_nodes, fold=fold)
+    return load(
+        path,
+        batch=args.batch,
+        shapes=shapes,
+        weights=args.weights,
+        seed=args.seed,
+        outputs=args.out_nodes,
+        fold=fold,
+    )
 
 
 def chip_settings(args: argparse.Namespace) -> dict[str, Any]:
@@ -137,14 +172,22 @@ def has_values(graph: Graph) -> bool:
 
 @contextmanager
 def progress(label: str, unit: str = "tasks") -> Iterator[Callable[[int, int], None] | None]:
-    """A progress bar on standard error while the block runs; nothing (None) where standard error is no terminal."""
+    """A progress bar on standard error while the block runs; nothing (None) where standard error is no
+    terminal.
+    """
     if not sys.stderr.isatty():
         yield None
         return
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn(unit), TimeElapsedColumn())
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn(unit),
+        TimeElapsedColumn(),
+    )
     with Progress(*columns, console=Console(stderr=True), transient=True) as bars:
         bar = bars.add_task(label, total=None)
 
@@ -155,11 +198,17 @@ def progress(label: str, unit: str = "tasks") -> Iterator[Callable[[int, int], N
 
 
 def check_folder(path: str | None) -> None:
-    """Refuses an output folder that is a file or cannot be written, before any work is done; makes nothing."""
+    """Refuses an output folder that is a file or cannot be written, before any work is done; makes
+    nothing.
+    """
     if path is None:
         return
     if Path(path).exists() and not Path(path).is_dir():
         raise InputError("option --output", "must be a folder", repr(path), "choose another name")
     existing = next(folder for folder in (Path(path), *Path(path).absolute().parents) if folder.exists())
     if not existing.is_dir() or not os.access(existing, os.W_OK | os.X_OK):
-        raise InputError(f"option --output: {str(existing)!r}", "is no folder that can be written", remedy="choose another folder")
+        raise InputError(
+            f"option --output: {str(existing)!r}",
+            "is no folder that can be written",
+            remedy="choose another folder",
+        )

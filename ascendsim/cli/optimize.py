@@ -7,7 +7,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ascendsim.cli.common import whole_file
-from ascendsim.cli.model_options import ENGINE, add_compile_options, add_model_options, compile_settings, load_graph
+from ascendsim.cli.model_options import (
+    ENGINE,
+    add_compile_options,
+    add_model_options,
+    compile_settings,
+    load_graph,
+)
 from ascendsim.cli.run import print_formatted
 from ascendsim.compiler.options import OO_LEVELS
 
@@ -21,19 +27,44 @@ HELP = "optimise a model as the graph engine does, and show what each pass did"
 def configure(parser: argparse.ArgumentParser) -> None:
     add_model_options(parser)
     add_compile_options(parser, ENGINE)
-    parser.add_argument("--oo_level", choices=OO_LEVELS, default="O3", help="O1: shapes, folding and dead edges only (default: O3)")
-    parser.add_argument("--passes", metavar="NAMES", help='only these passes, "PassA;PassB" (ascendsim passes list); shapes always')
-    parser.add_argument("--dump", metavar="DIR", help="folder for the graph before and after each pass: diff, Graphviz, pictures")
-    parser.add_argument("--save", metavar="FILE", help="write the result as .onnx (needs weights: --weights random fills missing ones)")
-    parser.add_argument("--notes", action="store_true", help="print what passes say about what they left alone")
+    parser.add_argument(
+        "--oo_level",
+        choices=OO_LEVELS,
+        default="O3",
+        help="O1: shapes, folding and dead edges only (default: O3)",
+    )
+    parser.add_argument(
+        "--passes",
+        metavar="NAMES",
+        help='only these passes, "PassA;PassB" (ascendsim passes list); shapes always',
+    )
+    parser.add_argument(
+        "--dump",
+        metavar="DIR",
+        help="folder for the graph before and after each pass: diff, Graphviz, pictures",
+    )
+    parser.add_argument(
+        "--save",
+        metavar="FILE",
+        help="write the result as .onnx (needs weights: --weights random fills missing ones)",
+    )
+    parser.add_argument(
+        "--notes", action="store_true", help="print what passes say about what they left alone"
+    )
 
 
 def run(args: argparse.Namespace) -> int:
     from ascendsim.api.optimizing import optimize
 
     graph = load_graph(args, fold=False)
-    passes = None if args.passes is None else tuple(filter(None, (name.strip() for name in args.passes.split(";"))))
-    result = optimize(graph, passes=passes, dump=args.dump, oo_level=args.oo_level, **compile_settings(args, ENGINE))
+    passes = (
+        None
+        if args.passes is None
+        else tuple(filter(None, (name.strip() for name in args.passes.split(";"))))
+    )
+    result = optimize(
+        graph, passes=passes, dump=args.dump, oo_level=args.oo_level, **compile_settings(args, ENGINE)
+    )
     print_formatted(result.table())
     print(result)
     if args.notes:

@@ -1,4 +1,6 @@
-"""`ascendsim passes list` and `ascendsim passes show NAME`: what rewrites graphs, in which order, and what each pass does."""
+"""`ascendsim passes list` and `ascendsim passes show NAME`: what rewrites graphs, in which order, and what
+each pass does.
+"""
 
 from __future__ import annotations
 
@@ -17,8 +19,12 @@ HELP = "list all passes (graph engine, graph fusion, UB fusion) or describe one"
 def configure(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action", required=True, metavar="list|show")
     listing = actions.add_parser("list", help="every pass with its family, stage, state and summary")
-    listing.add_argument("--all", action="store_true", help="list CANN's passes too that have no counterpart here")
-    listing.add_argument("--fusion", choices=FUSION_LEVELS, default="all", help="how much is fused (default: all)")
+    listing.add_argument(
+        "--all", action="store_true", help="list CANN's passes too that have no counterpart here"
+    )
+    listing.add_argument(
+        "--fusion", choices=FUSION_LEVELS, default="all", help="how much is fused (default: all)"
+    )
     add_compile_options(listing, (*SWITCHES, *ENGINE))
     show = actions.add_parser("show", help="what one pass does, when it runs, and where it comes from")
     show.add_argument("name", help="name of a pass")
@@ -83,14 +89,23 @@ def _show(name: str) -> None:
         raise InputError(f"pass {name!r}", "is not known", remedy=suggest(name, known))
     print(name)
     if name in built:
-        print(f"graph engine, runs in {', '.join(built[name].stages)}: {built[name].summary}\n\n{built[name].description}")
+        print(
+            f"graph engine, runs in {', '.join(built[name].stages)}: "
+            f"{built[name].summary}\n\n{built[name].description}"
+        )
     for ge in engine:
-        print(f"GE: number {ge.order}, stage {ge.stage}{': ' + ge.semantics if ge.semantics else ''} ({ge.source})")
+        print(
+            f"GE: number {ge.order}, stage {ge.stage}{': ' + ge.semantics if ge.semantics else ''} "
+            f"({ge.source})"
+        )
     if engine and name not in built:
         print("has no counterpart here")
     rules = {rule.name: rule for rule in RULES}
     for fact in fusion:
-        print(f"{fact.family} fusion, {fact.kind}; switchable: {fact.switchable}; by default {'on' if fact.default else 'off'}")
+        print(
+            f"{fact.family} fusion, {fact.kind}; switchable: {fact.switchable}; by default "
+            f"{'on' if fact.default else 'off'}"
+        )
         print(f"pattern: {fact.pattern}")
         if fact.family == "graph":
             rule = rules.get(name)

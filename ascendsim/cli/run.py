@@ -1,4 +1,6 @@
-"""`ascendsim run MODEL`: compile a model for a chip, run it, say where the time goes and write tables, picture and trace."""
+"""`ascendsim run MODEL`: compile a model for a chip, run it, say where the time goes and write tables,
+picture and trace.
+"""
 
 from __future__ import annotations
 
@@ -37,19 +39,33 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add_model_options(parser)
     add_chip_options(parser)
     values = (
-        "compute the outputs as the device does, in the model's own types, or not at all (default: device if the model has its weights)"
+        "compute the outputs as the device does, in the model's own types, or not at all (default: "
+        "device if the model has its weights)"
     )
     parser.add_argument("--values", choices=("device", "float32", "off"), help=values)
-    parser.add_argument("--input", action="append", metavar="NAME=FILE.npy", help="values of an input; others are random; may be repeated")
+    parser.add_argument(
+        "--input",
+        action="append",
+        metavar="NAME=FILE.npy",
+        help="values of an input; others are random; may be repeated",
+    )
     output = "folder for tables (.csv), timeline.png, trace.json, fusion results and log, outputs.npz"
     parser.add_argument("--output", metavar="DIR", help=output)
     add_gear_choice(parser)
     add_choice_options(parser)
-    parser.add_argument("--top", type=positive, default=10, metavar="N", help="operators in the printed table (default: 10)")
-    text = "shortcuts that the machine takes, out of fast_forward,groups,replay, or none; the result is the same (default: all)"
+    parser.add_argument(
+        "--top", type=positive, default=10, metavar="N", help="operators in the printed table (default: 10)"
+    )
+    text = (
+        "shortcuts that the machine takes, out of fast_forward,groups,replay, or none; the result is the "
+        "same (default: all)"
+    )
     parser.add_argument("--shortcuts", metavar="LIST", help=text)
     parser.add_argument(
-        "--instructions", action="append", metavar="NODE", help="record every instruction of this operator in the trace; may be repeated"
+        "--instructions",
+        action="append",
+        metavar="NODE",
+        help="record every instruction of this operator in the trace; may be repeated",
     )
 
 
@@ -82,9 +98,13 @@ def print_result(result: Result, top: int) -> None:
     """Prints the totals and the operators that take the most time."""
     total, memory = result.summary(), result.model.program.memory
     print(f"{total.model} on {total.soc}, batch {total.batch}: {total.tasks} tasks")
-    print(f"device time {total.duration_us:,.1f} us = {total.cycles:,} cycles, {total.samples_per_s:,.1f} samples/s")
     print(
-        f"Cube {total.achieved_tflops:.2f} of {total.peak_tflops:.1f} TFLOP/s ({percent(total.achieved_tflops, total.peak_tflops)}), "
+        f"device time {total.duration_us:,.1f} us = {total.cycles:,} cycles, {total.samples_per_s:,.1f} "
+        f"samples/s"
+    )
+    print(
+        f"Cube {total.achieved_tflops:.2f} of {total.peak_tflops:.1f} TFLOP/s "
+        f"({percent(total.achieved_tflops, total.peak_tflops)}), "
         f"DDR {total.ddr_bytes / 1e6:,.1f} MB ({total.ddr_utilisation:.0%} of its bandwidth), "
         f"device memory {memory.peak_bytes / 2**20:.1f} MiB + weights {memory.weight_bytes / 2**20:.1f} MiB"
     )
@@ -92,7 +112,10 @@ def print_result(result: Result, top: int) -> None:
         print(f"gear {result.model.program.metadata['gear']}")
     if result.schedule_reasons:
         print("scheduled by the host, task by task: " + "; ".join(result.schedule_reasons))
-    print("time by engine: " + ", ".join(f"{engine} {share:.0%}" for engine, share in total.engine_shares.items()))
+    print(
+        "time by engine: "
+        + ", ".join(f"{engine} {share:.0%}" for engine, share in total.engine_shares.items())
+    )
     print()
     print_formatted(result.top_operators(top))
     print()
@@ -126,13 +149,29 @@ def _execute(model: CompiledModel, args: argparse.Namespace, values: str) -> Res
     from ascendsim.api import running
 
     recorded = frozenset(args.instructions or ())
-    shortcuts = running.SHORTCUTS if args.shortcuts is None else tuple(name for name in args.shortcuts.split(",") if name != "none")
+    shortcuts = (
+        running.SHORTCUTS
+        if args.shortcuts is None
+        else tuple(name for name in args.shortcuts.split(",") if name != "none")
+    )
     with progress("running") as show:
         if values == "off":
             return running.simulate(
-                model, shapes=run_shapes(model, args), **choices(args), instructions=recorded, progress=show, shortcuts=shortcuts
+                model,
+                shapes=run_shapes(model, args),
+                **choices(args),
+                instructions=recorded,
+                progress=show,
+                shortcuts=shortcuts,
             )
-        return running.run(model, _inputs(model, args), values=values, instructions=recorded, progress=show, shortcuts=shortcuts)  # type: ignore[arg-type]
+        return running.run(
+            model,
+            _inputs(model, args),
+            values=values,  # type: ignore[arg-type]
+            instructions=recorded,
+            progress=show,
+            shortcuts=shortcuts,
+        )
 
 
 def _inputs(model: CompiledModel, args: argparse.Namespace) -> dict[str, Array]:
@@ -158,10 +197,15 @@ def read_array(path: str) -> Array:
         array: Any = np.load(path, allow_pickle=False)
     except FileNotFoundError:
         raise InputError(f"file {path!r}", "does not exist") from None
-    except Exception as error:  # damaged headers end in all sorts: TokenError, SyntaxError, MemoryError for a claimed size ...
-        raise InputError(f"file {path!r}", f"is no .npy array ({error})", remedy="write it with numpy.save") from None
+    except Exception as error:
+        # damaged headers end in all sorts: TokenError, SyntaxError, MemoryError for a claimed size ...
+        raise InputError(
+            f"file {path!r}", f"is no .npy array ({error})", remedy="write it with numpy.save"
+        ) from None
     if not isinstance(array, np.ndarray):
-        raise InputError(f"file {path!r}", "must hold one array", "an archive of several", "write it with numpy.save")
+        raise InputError(
+            f"file {path!r}", "must hold one array", "an archive of several", "write it with numpy.save"
+        )
     return array
 
 
@@ -170,7 +214,10 @@ def _print_outputs(result: Result, values: str) -> None:
     for name, array in result.outputs.items():
         shape = ",".join(map(str, array.shape))
         spread = f"from {array.min():.6g} to {array.max():.6g}" if array.size else "empty"
-        print(f"  {name} {array.dtype}[{shape}] {spread}" + (f", largest at {int(array.argmax())}" if array.size else ""))
+        print(
+            f"  {name} {array.dtype}[{shape}] {spread}"
+            + (f", largest at {int(array.argmax())}" if array.size else "")
+        )
 
 
 def _write(result: Result, folder: Path, values: str) -> list[Path]:

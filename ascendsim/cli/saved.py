@@ -1,4 +1,6 @@
-"""Saved models on the command line: `ascendsim compile --output model.asim` and `ascendsim run model.asim`."""
+"""Saved models on the command line: `ascendsim compile --output model.asim` and `ascendsim run
+model.asim`.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,11 @@ def saved_model(args: argparse.Namespace) -> CompiledModel | None:
     add_chip_options(parser)
     for name, default in vars(parser.parse_args([])).items():
         if name not in _KEPT and getattr(args, name) != default:
-            raise InputError(f"option --{name}", "has no effect on a compiled model", remedy="compile the network again with it")
+            raise InputError(
+                f"option --{name}",
+                "has no effect on a compiled model",
+                remedy="compile the network again with it",
+            )
     from ascendsim.api.saving import load_compiled
 
     return load_compiled(path)

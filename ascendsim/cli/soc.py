@@ -15,7 +15,11 @@ HELP = "list the chips, or show every figure of one with its source"
 def configure(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action", required=True, metavar="list|show")
     actions.add_parser("list", help="the built-in chips", description="Lists the built-in chips.")
-    show = actions.add_parser("show", help="every figure of a chip", description="Shows every figure of a chip with unit and source.")
+    show = actions.add_parser(
+        "show",
+        help="every figure of a chip",
+        description="Shows every figure of a chip with unit and source.",
+    )
     show.add_argument("chip", help="name of a chip, or path of a chip file (.toml)")
     add_set_option(show)
 
@@ -32,19 +36,40 @@ def _list() -> None:
     rows = []
     for name in soc.names():
         spec = soc.load(name)
-        cores = f"{spec.ai_cores} cube + {spec.vector_cores} vector" if spec.split_cores else str(spec.ai_cores)
+        cores = (
+            f"{spec.ai_cores} cube + {spec.vector_cores} vector" if spec.split_cores else str(spec.ai_cores)
+        )
         l2 = format_size(spec.l2.size) if spec.l2.size else "unknown"
         bandwidth = f"{spec.dram.read_gb_per_s:g}" if spec.dram.read_gb_per_s else "unknown"
         runs = "no" if spec.missing else "yes"
-        rows.append((name, spec.generation, cores, spec.frequency_mhz, f"{spec.peak_fp16_tflops:.1f}", l2, bandwidth, runs))
-    print_table(("chip", "generation", "AI cores", "MHz", "fp16 TFLOPS", "L2", "DRAM GB/s", "can be run"), rows)
+        rows.append(
+            (
+                name,
+                spec.generation,
+                cores,
+                spec.frequency_mhz,
+                f"{spec.peak_fp16_tflops:.1f}",
+                l2,
+                bandwidth,
+                runs,
+            )
+        )
+    print_table(
+        ("chip", "generation", "AI cores", "MHz", "fp16 TFLOPS", "L2", "DRAM GB/s", "can be run"), rows
+    )
     aliases = ", ".join(f"{alias} = {name}" for alias, name in soc.ALIASES.items())
     print(f"also: {aliases}")
 
 
 def _show(spec: soc.SocSpec) -> None:
-    print(f"{spec.name}: {spec.architecture}, generation {spec.generation}, fp16 peak {spec.peak_fp16_tflops:.1f} TFLOPS")
-    rows = [(row.key, row.value, row.unit, "assumed" if row.assumed else "", row.source) for row in soc.spec_table(spec)]
+    print(
+        f"{spec.name}: {spec.architecture}, generation {spec.generation}, fp16 peak "
+        f"{spec.peak_fp16_tflops:.1f} TFLOPS"
+    )
+    rows = [
+        (row.key, row.value, row.unit, "assumed" if row.assumed else "", row.source)
+        for row in soc.spec_table(spec)
+    ]
     print_table(("key", "value", "unit", "", "source"), rows)
     print(f"{len(spec.assumed)} figures are assumed")
     if spec.missing:

@@ -1,4 +1,6 @@
-"""`ascendsim validate models | operators | micro`: simulated against published networks, operators and micro-benchmarks."""
+"""`ascendsim validate models | operators | micro`: simulated against published networks, operators and
+micro-benchmarks.
+"""
 
 from __future__ import annotations
 
@@ -28,24 +30,48 @@ _MODELS = Path(__file__).parents[2] / "tests" / "data" / "models"  # in a checko
 
 def configure(parser: argparse.ArgumentParser) -> None:
     kinds = parser.add_subparsers(dest="kind", required=True, metavar="models | operators | micro")
-    models = kinds.add_parser("models", help="throughput of whole networks", description="Scores the throughput of whole networks.")
-    models.add_argument(
-        "--chips", default="310,310P3", metavar="LIST", help="chips as published: 310, 310P3, 310P, 310B1, 910B4 (default: 310,310P3)"
+    models = kinds.add_parser(
+        "models", help="throughput of whole networks", description="Scores the throughput of whole networks."
     )
     models.add_argument(
-        "--models", default=str(_MODELS), metavar="DIR", help="folder with the network structures (default: that of a checkout)"
+        "--chips",
+        default="310,310P3",
+        metavar="LIST",
+        help="chips as published: 310, 310P3, 310P, 310B1, 910B4 (default: 310,310P3)",
+    )
+    models.add_argument(
+        "--models",
+        default=str(_MODELS),
+        metavar="DIR",
+        help="folder with the network structures (default: that of a checkout)",
     )
     models.add_argument("--fusion", default="all", metavar="LEVEL", help="fusion level (default: all)")
     models.add_argument("--max_batch", type=positive, metavar="N", help="leave out larger batch sizes")
-    models.add_argument("--worst", type=positive, default=10, metavar="N", help="points to list, largest errors first (default: 10)")
-    models.add_argument("--output", metavar="DIR", help="folder for models.csv and a correlation picture a chip")
     models.add_argument(
-        "--leave_one_out", action="store_true", help="score each network with constants of the chip that were fitted without it"
+        "--worst",
+        type=positive,
+        default=10,
+        metavar="N",
+        help="points to list, largest errors first (default: 10)",
+    )
+    models.add_argument(
+        "--output", metavar="DIR", help="folder for models.csv and a correlation picture a chip"
+    )
+    models.add_argument(
+        "--leave_one_out",
+        action="store_true",
+        help="score each network with constants of the chip that were fitted without it",
     )
     times = "times of single operators"
-    validate_operators.configure(kinds.add_parser("operators", help=times, description="Scores the times of single operators."))
+    validate_operators.configure(
+        kinds.add_parser("operators", help=times, description="Scores the times of single operators.")
+    )
     short = "programs of a few instructions"
-    validate_micro.configure(kinds.add_parser("micro", help=short, description="Scores instruction programs against micro-benchmarks."))
+    validate_micro.configure(
+        kinds.add_parser(
+            "micro", help=short, description="Scores instruction programs against micro-benchmarks."
+        )
+    )
 
 
 def run(args: argparse.Namespace) -> int:
@@ -65,12 +91,18 @@ def _run_models(args: argparse.Namespace) -> int:
     groups = [name.strip() for name in args.chips.split(",") if name.strip()]
     for group in groups:
         if group not in CHIPS:
-            raise InputError(f"option --chips: {group!r}", "has no published measurements", remedy=suggest(group, CHIPS))
-    points = tuple(point for point in measured_points(groups) if args.max_batch is None or point.batch <= args.max_batch)
+            raise InputError(
+                f"option --chips: {group!r}", "has no published measurements", remedy=suggest(group, CHIPS)
+            )
+    points = tuple(
+        point for point in measured_points(groups) if args.max_batch is None or point.batch <= args.max_batch
+    )
     if args.output is not None:
         Path(args.output).mkdir(parents=True, exist_ok=True)
     processes = min(MOST_PROCESSES, os.cpu_count() or 1, len(points))
-    coming = predictions(points, Path(args.models), args.fusion, _values(groups) if args.leave_one_out else None, processes)
+    coming = predictions(
+        points, Path(args.models), args.fusion, _values(groups) if args.leave_one_out else None, processes
+    )
     done, stopped = _collected(coming, len(points))
     outcome = Comparison.of_pairs(done)
     for group in groups:
@@ -79,7 +111,9 @@ def _run_models(args: argparse.Namespace) -> int:
             _print(group, part, sum(point.group == group for point in points), args.worst)
     if stopped:
         written = ", and no file is written" if args.output is not None else ""
-        print(f"ascendsim: interrupted: {len(done)} of {len(points)} points are done{written}", file=sys.stderr)
+        print(
+            f"ascendsim: interrupted: {len(done)} of {len(points)} points are done{written}", file=sys.stderr
+        )
         return INTERRUPTED
     if args.output is not None:
         for group in groups:
@@ -116,10 +150,21 @@ def _print(group: str, part: Comparison, total: int, count: int) -> None:
     from ascendsim.validate import score, worst
 
     share = f", {len(part.simulated)} of {total} points" if len(part.simulated) < total else ""
-    rows = [(name, *_cells(score(list(predictions)))) for name, predictions in (("ascendsim", part.simulated), ("roofline", part.roofline))]
-    print_table(("", "points", "MAPE %", "median %", "bias %", "Spearman"), rows, title=f"chip {group}{share}")
+    rows = [
+        (name, *_cells(score(list(predictions))))
+        for name, predictions in (("ascendsim", part.simulated), ("roofline", part.roofline))
+    ]
+    print_table(
+        ("", "points", "MAPE %", "median %", "bias %", "Spearman"), rows, title=f"chip {group}{share}"
+    )
     listed = [
-        (p.point.model, p.point.batch, f"{p.point.throughput:.1f}", f"{p.throughput:.1f}", f"{100 * p.error:+.1f}")
+        (
+            p.point.model,
+            p.point.batch,
+            f"{p.point.throughput:.1f}",
+            f"{p.throughput:.1f}",
+            f"{100 * p.error:+.1f}",
+        )
         for p in worst(part.simulated, count)
     ]
     print_table(("network", "batch", "measured/s", "simulated/s", "error %"), listed)

@@ -18,9 +18,19 @@ if TYPE_CHECKING:
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Adds the options."""
-    parser.add_argument("--left_out", action="store_true", help="list every row that is left out, not only how many for which reason")
-    parser.add_argument("--csv", metavar="FILE", help="write every row with the simulated figure, or the reason why it has none")
-    parser.add_argument("--output", metavar="DIR", help="folder for micro.csv and a correlation picture a chip family")
+    parser.add_argument(
+        "--left_out",
+        action="store_true",
+        help="list every row that is left out, not only how many for which reason",
+    )
+    parser.add_argument(
+        "--csv",
+        metavar="FILE",
+        help="write every row with the simulated figure, or the reason why it has none",
+    )
+    parser.add_argument(
+        "--output", metavar="DIR", help="folder for micro.csv and a correlation picture a chip family"
+    )
 
 
 def run(args: argparse.Namespace) -> int:
@@ -39,7 +49,9 @@ def run(args: argparse.Namespace) -> int:
         Path(args.output).mkdir(parents=True, exist_ok=True)
         tables.append(Path(args.output) / "micro.csv")
         for family in found.families:
-            _draw(family, [outcome for outcome in found.outcomes if outcome.family == family], Path(args.output))
+            _draw(
+                family, [outcome for outcome in found.outcomes if outcome.family == family], Path(args.output)
+            )
     for path in tables:
         print(f"wrote {write_whole(path, _csv(found).encode())}")
     return 0
@@ -70,10 +82,23 @@ def _print_scores(found: MicroComparison) -> None:
     for family in found.families:
         mine = [outcome for outcome in found.outcomes if outcome.family == family]
         table = [outcome for outcome in mine if not outcome.extra]
-        parts = [("all", table), ("that no figure was fitted on", [outcome for outcome in table if not outcome.fitted])]
-        parts += [(kind, [outcome for outcome in table if outcome.group == kind]) for kind in dict.fromkeys(o.group for o in table)]
-        parts.append(("beside the table, not fitted on", [outcome for outcome in mine if outcome.extra and not outcome.fitted]))
-        rows += [(family, name, str(len(part)), f"{100 * mean_error(part):.1f}") for name, part in parts if part]
+        parts = [
+            ("all", table),
+            ("that no figure was fitted on", [outcome for outcome in table if not outcome.fitted]),
+        ]
+        parts += [
+            (kind, [outcome for outcome in table if outcome.group == kind])
+            for kind in dict.fromkeys(o.group for o in table)
+        ]
+        parts.append(
+            (
+                "beside the table, not fitted on",
+                [outcome for outcome in mine if outcome.extra and not outcome.fitted],
+            )
+        )
+        rows += [
+            (family, name, str(len(part)), f"{100 * mean_error(part):.1f}") for name, part in parts if part
+        ]
     print_table(("chip family", "rows", "number", "mean |error| %"), rows)
     print()
 
@@ -85,7 +110,9 @@ def _print_left(found: MicroComparison, every: bool) -> None:
         return
     reasons = dict.fromkeys(reason for _, reason in found.left_out)
     counted = [(str(sum(reason == own for _, own in found.left_out)), reason) for reason in reasons]
-    print_table(("rows", "left out because (--left_out lists them)"), sorted(counted, key=lambda row: -int(row[0])))
+    print_table(
+        ("rows", "left out because (--left_out lists them)"), sorted(counted, key=lambda row: -int(row[0]))
+    )
 
 
 def _draw(family: str, outcomes: Sequence[Outcome], folder: Path) -> None:
@@ -94,9 +121,14 @@ def _draw(family: str, outcomes: Sequence[Outcome], folder: Path) -> None:
 
     note = f"{len(outcomes)} rows, mean |error| {mean_error(outcomes):.1%}"
     names = [outcome.group for outcome in outcomes]
-    measured, simulated = [outcome.row.measured for outcome in outcomes], [outcome.simulated for outcome in outcomes]
+    measured, simulated = (
+        [outcome.row.measured for outcome in outcomes],
+        [outcome.simulated for outcome in outcomes],
+    )
     path = folder / f"correlation_micro_{family}.png"
-    plot_correlation(names, measured, simulated, f"Micro-benchmarks of {family}", note, unit="in the unit of the row").save(path)
+    plot_correlation(
+        names, measured, simulated, f"Micro-benchmarks of {family}", note, unit="in the unit of the row"
+    ).save(path)
     print(f"wrote {path}")
 
 

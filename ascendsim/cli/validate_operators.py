@@ -19,11 +19,27 @@ if TYPE_CHECKING:
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Adds the options."""
-    parser.add_argument("--chips", default="910A,910B", metavar="LIST", help="chips as published: 910A, 910B (default: both)")
-    parser.add_argument("--worst", type=positive, default=10, metavar="N", help="rows to list, largest errors first (default: 10)")
-    parser.add_argument("--left_out", action="store_true", help="list every row that is left out, not only how many for which reason")
-    parser.add_argument("--csv", metavar="FILE", help="write every row with its prediction, or the reason why it has none")
-    parser.add_argument("--output", metavar="DIR", help="folder for operators.csv and a correlation picture a chip")
+    parser.add_argument(
+        "--chips", default="910A,910B", metavar="LIST", help="chips as published: 910A, 910B (default: both)"
+    )
+    parser.add_argument(
+        "--worst",
+        type=positive,
+        default=10,
+        metavar="N",
+        help="rows to list, largest errors first (default: 10)",
+    )
+    parser.add_argument(
+        "--left_out",
+        action="store_true",
+        help="list every row that is left out, not only how many for which reason",
+    )
+    parser.add_argument(
+        "--csv", metavar="FILE", help="write every row with its prediction, or the reason why it has none"
+    )
+    parser.add_argument(
+        "--output", metavar="DIR", help="folder for operators.csv and a correlation picture a chip"
+    )
 
 
 def run(args: argparse.Namespace) -> int:
@@ -36,7 +52,9 @@ def run(args: argparse.Namespace) -> int:
     groups = list(dict.fromkeys(name.strip() for name in args.chips.split(",") if name.strip()))
     for group in groups:
         if group not in CHIPS:
-            raise InputError(f"option --chips: {group!r}", "has no published operators", remedy=suggest(group, CHIPS))
+            raise InputError(
+                f"option --chips: {group!r}", "has no published operators", remedy=suggest(group, CHIPS)
+            )
     with progress("simulating", "rows") as show:
         timings, left = compare_operators(groups, show)
     for group in groups:
@@ -60,7 +78,10 @@ def _print(group: str, timings: Sequence[Timing], count: int) -> None:
 
     kinds = sorted({timing.row.op_type for timing in timings})
     rows = []
-    parts = [("all", list(timings)), ("not fitted on", [t for t in timings if t.row.op_type not in FITTED_KINDS])]
+    parts = [
+        ("all", list(timings)),
+        ("not fitted on", [t for t in timings if t.row.op_type not in FITTED_KINDS]),
+    ]
     for name, part in (*parts, *((kind, [t for t in timings if t.row.op_type == kind]) for kind in kinds)):
         if not part:
             continue
@@ -73,7 +94,14 @@ def _print(group: str, timings: Sequence[Timing], count: int) -> None:
     print()
     worst = sorted(timings, key=lambda t: (-abs(t.error), t.row.line))[:count]
     listed = [
-        (t.row.op_type, _shapes(t), f"{t.row.duration_us:.2f}", f"{t.simulated_us:.2f}", f"{100 * t.error:+.0f}", str(t.row.line))
+        (
+            t.row.op_type,
+            _shapes(t),
+            f"{t.row.duration_us:.2f}",
+            f"{t.simulated_us:.2f}",
+            f"{100 * t.error:+.0f}",
+            str(t.row.line),
+        )
         for t in worst
     ]
     print_table(("operator", "inputs", "measured us", "simulated us", "error %", "line"), listed)
@@ -87,7 +115,9 @@ def _print_left(left: Sequence[LeftOut], every: bool) -> None:
         return
     reasons = dict.fromkeys(item.reason for item in left)
     counted = [(str(sum(item.reason == reason for item in left)), reason) for reason in reasons]
-    print_table(("rows", "left out because (--left_out lists them)"), sorted(counted, key=lambda row: -int(row[0])))
+    print_table(
+        ("rows", "left out because (--left_out lists them)"), sorted(counted, key=lambda row: -int(row[0]))
+    )
 
 
 def _shapes(timing: Timing) -> str:
@@ -106,7 +136,9 @@ def _draw(group: str, timings: Sequence[Timing], folder: Path) -> None:
     measured, simulated = [t.row.duration_us for t in ordered], [t.simulated_us for t in ordered]
     path = folder / f"correlation_operators_{group}.png"
     names = [t.row.op_type for t in ordered]
-    plot_correlation(names, measured, simulated, f"Times of operators on chip {group}", note, unit="us").save(path)
+    plot_correlation(names, measured, simulated, f"Times of operators on chip {group}", note, unit="us").save(
+        path
+    )
     print(f"wrote {path}")
 
 

@@ -1,10 +1,12 @@
-"""L1 and L2 fusion as `compile` does it: join convolutions through L1 if asked, cut the batch where that pays, lower, place what fits.
+"""L1 and L2 fusion as `compile` does it: join convolutions through L1 if asked, cut the batch where that
+pays, lower, place what fits.
 
 software-managed L2 (Ascend310)   tensors are placed; batches are cut if the profile option `l2_batch` asks
 L2 cache (all other chips)        what is resident is the cache's business; batches are cut if the option asks
 
-Batches stay whole by default. The tuning guide of the Ascend 310 says that ResNet-50 at batch 8 runs in part as 4 x 2, but published
-throughput of later releases falls with the batch just as it does without (docs/fusion.md, "L2 and L1 fusion").
+Batches stay whole by default. The tuning guide of the Ascend 310 says that ResNet-50 at batch 8 runs in part
+as 4 x 2, but published throughput of later releases falls with the batch just as it does without
+(docs/fusion.md, "L2 and L1 fusion").
 """
 
 from __future__ import annotations
@@ -24,7 +26,17 @@ from ascendsim.lower.l2_placement import PLACED, L2Plan, plan_l2, weights_of_ste
 from ascendsim.lower.task_cost import TaskPrice
 from ascendsim.machine import run as run_machine
 from ascendsim.opset import OpSet
-from ascendsim.passes.l2_fusion import BLOCK, TWIN_OF, BatchAxis, BatchBlock, at_batch, cut_blocks, find_batch, refusal, seed_edges
+from ascendsim.passes.l2_fusion import (
+    BLOCK,
+    TWIN_OF,
+    BatchAxis,
+    BatchBlock,
+    at_batch,
+    cut_blocks,
+    find_batch,
+    refusal,
+    seed_edges,
+)
 from ascendsim.soc import SocSpec
 from ascendsim.trace.records import Trace
 
@@ -71,9 +83,10 @@ class L2Options:
     """How far L2 fusion goes.
 
     Attributes:
-        edges: "every" = every tensor between tasks that fits while it lives, as CANN's optimizer has it; "listed" = only the kinds
-            that the tuning guide of the Ascend 310 lists: a reduction into a segment-wise operator, an AI Core operator into
-            another engine, and what is inside of blocks with a cut batch.
+        edges: "every" = every tensor between tasks that fits while it lives, as CANN's optimizer has it;
+            "listed" = only the kinds that the tuning guide of the Ascend 310 lists: a reduction into a
+            segment-wise operator, an AI Core operator into another engine, and what is inside of blocks with
+            a cut batch.
         batch: "whole", or "split" = blocks are cut into smaller batches where that pays.
     """
 
@@ -153,10 +166,19 @@ class L2Fusion:
                 return False
             return refusal(graph, axis, [node for unit in units[first:end] for node in unit], none) is None
 
-        prices = {size: self._prices(small) for size, small in programs.items()} if self.soc.l2.software_managed else None
-        search = BatchSearch([[node.name for node in unit] for unit in units], programs, self.soc, capacity, legal, prices)
+        prices = (
+            {size: self._prices(small) for size, small in programs.items()}
+            if self.soc.l2.software_managed
+            else None
+        )
+        search = BatchSearch(
+            [[node.name for node in unit] for unit in units], programs, self.soc, capacity, legal, prices
+        )
         found = search.run()
-        names = {block: tuple(node.name for unit in units[block.first : block.end] for node in unit) for block in found}
+        names = {
+            block: tuple(node.name for unit in units[block.first : block.end] for node in unit)
+            for block in found
+        }
 
         def blocks() -> list[BatchBlock]:
             return [BatchBlock(names[block], block.batch) for block in found]
@@ -182,23 +204,37 @@ class L2Fusion:
         if not self.soc.l2.software_managed:
             return None
         inner, weights = _inside_blocks(graph)
-        candidates = None if self.options.edges == "every" else inner | seed_edges(graph, self.opset, program.metadata["engine"])
-        return plan_l2(program, self.soc.l2.size or 0, candidates, inner, (*weights, *weights_of_steps(program)))
+        candidates = (
+            None
+            if self.options.edges == "every"
+            else inner | seed_edges(graph, self.opset, program.metadata["engine"])
+        )
+        return plan_l2(
+            program, self.soc.l2.size or 0, candidates, inner, (*weights, *weights_of_steps(program))
+        )
 
     def _prices(self, program: Program) -> dict[int, TaskPrice]:
-        """What the machine says that tasks take with everything in L2 (whatever its size), and with nothing there."""
+        """What the machine says that tasks take with everything in L2 (whatever its size), and with nothing
+        there.
+        """
         tensors = tuple(name for name, region in program.memory.regions.items() if region.alias_of is None)
-        near = _durations(run_machine(replace(program, metadata={**program.metadata, PLACED: tensors}), self.soc))
+        near = _durations(
+            run_machine(replace(program, metadata={**program.metadata, PLACED: tensors}), self.soc)
+        )
         far = _durations(run_machine(program, self.soc))
         return {task: TaskPrice(near[task], far[task]) for task in near}
 
     def _smaller(self, graph: Graph, axis: BatchAxis) -> dict[int, Program]:
-        """The graph lowered at every batch that divides the whole; those at which a task has no program are left out."""
+        """The graph lowered at every batch that divides the whole; those at which a task has no program are
+        left out.
+        """
         programs = {}
         for batch in range(1, axis.batch):
             if axis.batch % batch == 0:
                 try:
-                    programs[batch] = lower_graph(at_batch(graph, axis, batch), self.soc, self.opset, options=self.lowering)
+                    programs[batch] = lower_graph(
+                        at_batch(graph, axis, batch), self.soc, self.opset, options=self.lowering
+                    )
                 except CompileError:  # a fused task may not pay at this size
                     continue
         return programs
@@ -210,7 +246,9 @@ def _durations(trace: Trace) -> dict[int, float]:
 
 
 def _reported(nodes: tuple[str, ...], block: Block, batch: int) -> SplitBlock:
-    return SplitBlock(nodes, block.batch, batch // block.batch, block.seconds * 1e6, block.whole_seconds * 1e6)
+    return SplitBlock(
+        nodes, block.batch, batch // block.batch, block.seconds * 1e6, block.whole_seconds * 1e6
+    )
 
 
 def _all_fit(program: Program, capacity: int) -> bool:
@@ -218,7 +256,9 @@ def _all_fit(program: Program, capacity: int) -> bool:
 
 
 def _inside_blocks(graph: Graph) -> tuple[frozenset[str], Collection[str]]:
-    """Tensors between the nodes of passes, and the weights that the passes share. Parts of border tensors are not among them."""
+    """Tensors between the nodes of passes, and the weights that the passes share. Parts of border tensors are
+    not among them.
+    """
     inner: list[str] = []
     weights: list[str] = []
     for node in graph.nodes:
@@ -226,7 +266,9 @@ def _inside_blocks(graph: Graph) -> tuple[frozenset[str], Collection[str]]:
             continue
         for tensor in node.outputs:
             users = tensor.consumers
-            if users and all(TWIN_OF in user.origin and user.origin[BLOCK] == node.origin[BLOCK] for user in users):
+            if users and all(
+                TWIN_OF in user.origin and user.origin[BLOCK] == node.origin[BLOCK] for user in users
+            ):
                 inner.append(tensor.name)
         weights += [tensor.name for tensor in node.inputs if tensor is not None and tensor.is_constant]
     return frozenset(inner), tuple(dict.fromkeys(weights))

@@ -39,14 +39,19 @@ def compile_graph(graph: Graph, options: CompileOptions) -> CompiledModel:
 
 
 def compile_piece(graph: Graph, settings: Settings) -> CompiledModel:
-    """Compiles a part of a graph with open shapes or control flow, whose shapes are known by now, with options that were checked."""
+    """Compiles a part of a graph with open shapes or control flow, whose shapes are known by now, with
+    options that were checked.
+    """
     work = Compilation.of(graph, settings, default_opset())
     run_stages(work, STAGES)
     return work.model()
 
 
 def compile_until(
-    graph: Graph, options: CompileOptions, stop_after: str | None = None, dump: str | PathLike[str] | None = None
+    graph: Graph,
+    options: CompileOptions,
+    stop_after: str | None = None,
+    dump: str | PathLike[str] | None = None,
 ) -> Compilation:
     """Runs the stages up to and with one and hands out everything that there is by then.
 
@@ -70,4 +75,9 @@ def compile_until(
 
 def _check_graph(graph: object) -> None:
     if not isinstance(graph, Graph):
-        raise InputError("compile", "takes a graph from asim.load or GraphBuilder", type(graph).__name__, "load the model first")
+        raise InputError(
+            "compile",
+            "takes a graph from asim.load or GraphBuilder",
+            type(graph).__name__,
+            "load the model first",
+        )

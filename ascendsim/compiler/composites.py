@@ -1,4 +1,6 @@
-"""Graph-kernel fusion as the user asks for it: flags, dumps, and the price of a composite from the simulated chip."""
+"""Graph-kernel fusion as the user asks for it: flags, dumps, and the price of a composite from the simulated
+chip.
+"""
 
 from __future__ import annotations
 
@@ -53,7 +55,9 @@ class GraphKernelFlow:
         return cls(checked, None if save_graphs is None else graph_saver(save_graphs, checked.dump_as_text))
 
     def graph_level(self, single_kernel: bool) -> str:
-        """The level of fusion besides composites: a composite file holds one kernel, which stays as it was generated."""
+        """The level of fusion besides composites: a composite file holds one kernel, which stays as it was
+        generated.
+        """
         return "off" if single_kernel else "graph"
 
     def saving(self, folder: str | PathLike[str]) -> GraphKernelFlow:
@@ -66,7 +70,9 @@ class GraphKernelFlow:
 
         mark_graph(graph, self.flags, self.dump)
 
-    def fuse(self, graph: Graph, soc: SocSpec, opset: OpSet, lowering: LowerOptions) -> tuple[Graph, GraphKernelReport]:
+    def fuse(
+        self, graph: Graph, soc: SocSpec, opset: OpSet, lowering: LowerOptions
+    ) -> tuple[Graph, GraphKernelReport]:
         """Round 1, on the device graph: returns the graph with composites."""
         from ascendsim.passes.graph_kernel import fuse_marked
 
@@ -88,13 +94,17 @@ def graph_saver(folder: str | PathLike[str], as_text: bool = False) -> Callable[
             if as_text:
                 write_whole(home / f"{name}.ir", to_text(graph).encode())
         except OSError as error:
-            raise InputError(f"option save_graphs: {str(home)!r}", f"cannot be written: {error.strerror or error}") from error
+            raise InputError(
+                f"option save_graphs: {str(home)!r}", f"cannot be written: {error.strerror or error}"
+            ) from error
 
     return save
 
 
 def cost_oracle(soc: SocSpec, opset: OpSet, lowering: LowerOptions) -> CostOracle:
-    """What says how long a small device graph takes on a chip, alone on it, in microseconds; equal graphs are run once."""
+    """What says how long a small device graph takes on a chip, alone on it, in microseconds; equal graphs are
+    run once.
+    """
     known: dict[str, float] = {}
 
     def price(graph: Graph) -> float:
@@ -108,7 +118,9 @@ def cost_oracle(soc: SocSpec, opset: OpSet, lowering: LowerOptions) -> CostOracl
 
 
 def structure(graph: Graph) -> str:
-    """A text that is equal for graphs of equal operators, attributes, shapes, types and formats, whatever their names."""
+    """A text that is equal for graphs of equal operators, attributes, shapes, types and formats, whatever
+    their names.
+    """
     numbers: dict[Tensor, int] = {}
     lines: list[str] = []
 
@@ -124,8 +136,16 @@ def structure(graph: Graph) -> str:
     def visit(node: Node) -> None:
         operands = ",".join(tensor(item) for item in node.inputs)
         results = ",".join(tensor(item) for item in node.outputs)
-        attributes = [f"{key}={value!r}" for key, value in sorted(node.attributes.items()) if not isinstance(value, (Graph, str))]
-        names = [f"{key}={value}" for key, value in sorted(node.attributes.items()) if isinstance(value, str) and key != "graph_kernel"]
+        attributes = [
+            f"{key}={value!r}"
+            for key, value in sorted(node.attributes.items())
+            if not isinstance(value, (Graph, str))
+        ]
+        names = [
+            f"{key}={value}"
+            for key, value in sorted(node.attributes.items())
+            if isinstance(value, str) and key != "graph_kernel"
+        ]
         bodies = "".join(f"{{{structure(body)}}}" for _, body in node.subgraphs)
         lines.append(f"{node.domain}:{node.op_type} {operands} -> {results} {attributes}{names}{bodies}")
 

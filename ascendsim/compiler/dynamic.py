@@ -1,8 +1,9 @@
 """Models that the host runs: graphs with open shapes, and graphs with control flow.
 
-`compile` gives a `DynamicModel` for them. Its pieces are compiled when their shapes come up and are kept, so a second run with equal
-shapes compiles nothing. A graph whose shapes are all static in every branch and body goes to the device as a whole ("sink"), where the
-task scheduler takes the decisions; all others are scheduled by the host ("host"), which `reasons` explains.
+`compile` gives a `DynamicModel` for them. Its pieces are compiled when their shapes come up and are kept, so
+a second run with equal shapes compiles nothing. A graph whose shapes are all static in every branch and body
+goes to the device as a whole ("sink"), where the task scheduler takes the decisions; all others are scheduled
+by the host ("host"), which `reasons` explains.
 """
 
 from __future__ import annotations
@@ -38,7 +39,8 @@ REASONS = "host_reasons"  # key of Program.metadata: why the host scheduled what
 class DynamicModel(CompiledModel):
     """A graph compiled as far as its shapes are known; the rest follows when they are.
 
-    `source` is the user's graph, `graph` the one that runs, and `program` is empty; a result's `model` has what was really run.
+    `source` is the user's graph, `graph` the one that runs, and `program` is empty; a result's `model` has
+    what was really run.
 
     Attributes:
         pieces: What was compiled so far.
@@ -57,7 +59,11 @@ class DynamicModel(CompiledModel):
         Raises:
             InputError: Always.
         """
-        raise InputError(f"model {self.source.name!r}", "has tasks only when it runs", remedy="ask a result: result.model.tasks_of(...)")
+        raise InputError(
+            f"model {self.source.name!r}",
+            "has tasks only when it runs",
+            remedy="ask a result: result.model.tasks_of(...)",
+        )
 
     @checked()
     def execute(
@@ -76,18 +82,30 @@ class DynamicModel(CompiledModel):
             progress: Called with (steps done, 0).
 
         Returns:
-            What ran as one compiled model, for the machine and the reports, and the outputs if they were computed.
+            What ran as one compiled model, for the machine and the reports, and the outputs if they were
+            computed.
         """
-        run = HostRun(self.pieces, values, self.decided(inputs, choices), None if progress is None else lambda done: progress(done, 0))
+        run = HostRun(
+            self.pieces,
+            values,
+            self.decided(inputs, choices),
+            None if progress is None else lambda done: progress(done, 0),
+        )
         results = run.run(self.graph, [inputs[tensor.name] for tensor in self.graph.inputs])
-        ends = {tensor.name: "input" for tensor in self.graph.inputs} | {value.home: "output" for value in results}
-        graph, program = timeline(run.steps, self.source.name, self.soc.name, self.schedule, ends, self.arena())
+        ends = {tensor.name: "input" for tensor in self.graph.inputs} | {
+            value.home: "output" for value in results
+        }
+        graph, program = timeline(
+            run.steps, self.source.name, self.soc.name, self.schedule, ends, self.arena()
+        )
         own = [value_tensor(graph, name, value) for name, value in inputs.items()]
         graph.inputs[:] = [*own, *(tensor for tensor in graph.inputs if tensor not in own)]
         program = replace(program, metadata={**program.metadata, REASONS: self.reasons, **self.facts(inputs)})
         done = executed_model(self, graph, program, self._report(run))
         known = all(value.array is not None for value in results)
-        outputs = {t.name: v.array for t, v in zip(self.graph.outputs, results, strict=True) if v.array is not None}
+        outputs = {
+            t.name: v.array for t, v in zip(self.graph.outputs, results, strict=True) if v.array is not None
+        }
         return done, outputs if known and values is not None else None
 
     @checked()
@@ -131,7 +149,9 @@ class DynamicModel(CompiledModel):
                 total.records += compiled.fusion.records
                 total.scopes += compiled.fusion.scopes
                 total.switched_off.update(compiled.fusion.switched_off)
-                total.warnings += [warning for warning in compiled.fusion.warnings if warning not in total.warnings]
+                total.warnings += [
+                    warning for warning in compiled.fusion.warnings if warning not in total.warnings
+                ]
         return total
 
     def __repr__(self) -> str:
@@ -139,10 +159,16 @@ class DynamicModel(CompiledModel):
         return f"DynamicModel({self.source.name!r}, soc={self.soc.name}, schedule={self.schedule}{why})"
 
 
-def executed_model(model: CompiledModel, graph: Graph, program: Program, report: FusionReport | None = None) -> CompiledModel:
-    """All that one run of a dynamic model executed, as one model: `program` has each task as often as it ran, `graph` each node once."""
+def executed_model(
+    model: CompiledModel, graph: Graph, program: Program, report: FusionReport | None = None
+) -> CompiledModel:
+    """All that one run of a dynamic model executed, as one model: `program` has each task as often as it ran,
+    `graph` each node once.
+    """
     fusion = FusionReport() if report is None else report
-    return CompiledModel(graph, program, model.soc, model.opset, model.source, model.options, fusion, planned=False)
+    return CompiledModel(
+        graph, program, model.soc, model.opset, model.source, model.options, fusion, planned=False
+    )
 
 
 def _nothing(graph: Graph, inner: Sequence[int]) -> CompiledModel:
@@ -170,7 +196,12 @@ def compile_dynamic(graph: Graph, settings: Settings, compile_piece: CompilePiec
     """
     options = settings.options
     if options.output_type is not None:
-        raise InputError("option output_type", "does not go with control flow or open shapes", options.output_type, "leave it out")
+        raise InputError(
+            "option output_type",
+            "does not go with control flow or open shapes",
+            options.output_type,
+            "leave it out",
+        )
     reasons = host_reasons(graph)
     schedule = "host" if options.schedule == "sink" and reasons else options.schedule
     whole = settings.scheduled(schedule)
@@ -180,8 +211,14 @@ def compile_dynamic(graph: Graph, settings: Settings, compile_piece: CompilePiec
         nonlocal dumps
         kept = ""
         if options.precision_mode == "force_fp16":  # the other modes decide operator by operator
-            ends = [piece.outputs[number] for number in inner if piece.outputs[number].origin_dtype is DType.FLOAT32]
-            kept = ";".join(f"{end.producer.name}:{end.index}:FP16" for end in ends if end.producer is not None)
+            ends = [
+                piece.outputs[number]
+                for number in inner
+                if piece.outputs[number].origin_dtype is DType.FLOAT32
+            ]
+            kept = ";".join(
+                f"{end.producer.name}:{end.index}:FP16" for end in ends if end.producer is not None
+            )
         own: dict[str, Any] = {"output_type": kept or None}
         if options.save_graphs is not None:  # a folder for each piece
             dumps += 1
@@ -193,7 +230,16 @@ def compile_dynamic(graph: Graph, settings: Settings, compile_piece: CompilePiec
     program = Program((), MemoryPlan({}, 0, 0), schedule)
     pieces = Pieces(default_opset(), compiled)
     return DynamicModel(
-        graph, program, settings.soc, pieces.opset, graph, options, planned=False, pieces=pieces, schedule=schedule, reasons=reasons
+        graph,
+        program,
+        settings.soc,
+        pieces.opset,
+        graph,
+        options,
+        planned=False,
+        pieces=pieces,
+        schedule=schedule,
+        reasons=reasons,
     )
 
 

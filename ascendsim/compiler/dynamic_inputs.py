@@ -1,4 +1,6 @@
-"""What a user gives a run: arrays, and for models with open shapes or control flow shapes, branches and numbers of iterations; checked."""
+"""What a user gives a run: arrays, and for models with open shapes or control flow shapes, branches and
+numbers of iterations; checked.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,9 @@ def _user_array(name: object, given: Any) -> Array:
     except Exception:  # ragged lists, tensors of a framework on its device: they fail in any way
         array = np.asarray(None)
     if array.dtype.kind in "OUSMm":  # objects, texts, times
-        accepted = "must be an array of numbers: NumPy's, what np.asarray makes one of, or an onnx.TensorProto"
+        accepted = (
+            "must be an array of numbers: NumPy's, what np.asarray makes one of, or an onnx.TensorProto"
+        )
         raise InputError(f"input {name!r}", accepted, f"{type(given).__name__} of {array.dtype}")
     return array
 
@@ -47,7 +51,11 @@ def shapes_only(graph: Graph, shapes: Mapping[str, Sequence[int]]) -> dict[str, 
     known = {tensor.name: tensor for tensor in graph.inputs}
     for name in shapes:
         if name not in known:
-            raise InputError(f"option shapes: input {name!r}", "is not an input of the model", remedy=suggest(str(name), known))
+            raise InputError(
+                f"option shapes: input {name!r}",
+                "is not an input of the model",
+                remedy=suggest(str(name), known),
+            )
     values = {}
     for name, tensor in known.items():
         given = shapes.get(name)
@@ -63,21 +71,36 @@ def shapes_only(graph: Graph, shapes: Mapping[str, Sequence[int]]) -> dict[str, 
     return values
 
 
-def checked_choices(graph: Graph, branches: Mapping[str, str | int] | None, trips: Mapping[str, int] | None) -> Choices:
+def checked_choices(
+    graph: Graph, branches: Mapping[str, str | int] | None, trips: Mapping[str, int] | None
+) -> Choices:
     """The user's branches and numbers of iterations.
 
     Raises:
         InputError: If a name is no node with subgraphs, or a number is not usable.
     """
     nodes = {node.name: node.op_type for node in control_flow_nodes(graph)}
-    for option, given, kinds in (("branches", branches or {}, ("If", "Case")), ("trips", trips or {}, ("Loop", "While"))):
+    for option, given, kinds in (
+        ("branches", branches or {}, ("If", "Case")),
+        ("trips", trips or {}, ("Loop", "While")),
+    ):
         known = [name for name, kind in nodes.items() if kind in kinds]
         for name, value in given.items():
             if name not in known:
                 remedy = suggest(str(name), known) if known else f"the model has no {' or '.join(kinds)}"
-                raise InputError(f"option {option}: node {name!r}", f"must be one of the model's {' or '.join(kinds)} nodes", remedy=remedy)
-            if option == "trips" and (not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= MAX_ITERATIONS):
-                raise InputError(f"option trips: node {name!r}", f"must be a number from 0 to {MAX_ITERATIONS}", repr(value))
+                raise InputError(
+                    f"option {option}: node {name!r}",
+                    f"must be one of the model's {' or '.join(kinds)} nodes",
+                    remedy=remedy,
+                )
+            if option == "trips" and (
+                not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= MAX_ITERATIONS
+            ):
+                raise InputError(
+                    f"option trips: node {name!r}",
+                    f"must be a number from 0 to {MAX_ITERATIONS}",
+                    repr(value),
+                )
     return Choices(dict(branches or {}), dict(trips or {}))
 
 
@@ -90,30 +113,45 @@ def input_values(graph: Graph, inputs: Mapping[str, Any]) -> dict[str, Value]:
     known = {tensor.name: tensor for tensor in graph.inputs}
     for name in inputs:
         if name not in known:
-            raise InputError(f"input {name!r}", "is not an input of the model", remedy=suggest(str(name), known))
+            raise InputError(
+                f"input {name!r}", "is not an input of the model", remedy=suggest(str(name), known)
+            )
     values = {}
     for name, tensor in known.items():
         dtype = (tensor.origin_dtype or tensor.element_type).numpy
         if name not in inputs:
-            raise InputError(f"input {name!r}", f"is missing; the model wants {dtype}{_text(tensor)}", remedy=f"pass {{{name!r}: array}}")
+            raise InputError(
+                f"input {name!r}",
+                f"is missing; the model wants {dtype}{_text(tensor)}",
+                remedy=f"pass {{{name!r}: array}}",
+            )
         array = np.asarray(inputs[name])
         _check_shape(tensor, array.shape, f"input {name!r}", least=0)
         if array.dtype != dtype:
-            raise InputError(f"input {name!r}", f"must be of type {dtype}", str(array.dtype), f"convert it with .astype({str(dtype)!r})")
+            raise InputError(
+                f"input {name!r}",
+                f"must be of type {dtype}",
+                str(array.dtype),
+                f"convert it with .astype({str(dtype)!r})",
+            )
         values[name] = Value(array.dtype, array.shape, array)
     same: dict[str, tuple[int, str]] = {}
     for name, tensor in known.items():
         for dim, size in zip(tensor.shape or (), values[name].shape, strict=False):
             if isinstance(dim, str) and same.setdefault(dim, (size, name))[0] != size:
                 other = same[dim]
-                raise InputError(f"input {name!r}", f"must have {dim} = {other[0]}, as input {other[1]!r} has", size)
+                raise InputError(
+                    f"input {name!r}", f"must have {dim} = {other[0]}, as input {other[1]!r} has", size
+                )
     return values
 
 
 def _dims(name: str, given: object) -> tuple[int, ...]:
     """A shape that the user gives, as numbers."""
     dims = tuple(given) if isinstance(given, Sequence) and not isinstance(given, (str, bytes)) else ()
-    if given != () and (not dims or any(not hasattr(dim, "__index__") or isinstance(dim, bool) for dim in dims)):
+    if given != () and (
+        not dims or any(not hasattr(dim, "__index__") or isinstance(dim, bool) for dim in dims)
+    ):
         raise InputError(f"option shapes: input {name!r}", "must be a sequence of whole numbers", repr(given))
     return tuple(int(dim) for dim in dims)
 
@@ -124,7 +162,8 @@ def _check_shape(tensor: Tensor, shape: Sequence[int], subject: str, least: int)
     if declared is None:
         return
     fits = len(declared) == len(shape) and all(
-        size == dim if isinstance(dim, int) else size >= least for dim, size in zip(declared, shape, strict=True)
+        size == dim if isinstance(dim, int) else size >= least
+        for dim, size in zip(declared, shape, strict=True)
     )
     if not fits:
         raise InputError(subject, f"must have shape {_text(tensor)}", list(shape))

@@ -44,7 +44,9 @@ class FusionLevel(IntEnum):
         names = fusion_levels()
         if name not in names:
             known = (*names, "graph-kernel")
-            raise InputError("option fusion", "must name a level or a flow", repr(name), suggest(str(name), known))
+            raise InputError(
+                "option fusion", "must name a level or a flow", repr(name), suggest(str(name), known)
+            )
         return cls[name.upper()]
 
     @property
@@ -79,7 +81,8 @@ class FusionSettings:
         buffer_optimize: ATC's option for L1 and L2 fusion.
         dump: Called with the name of a pass and the graph after each pass that changed it.
         options: Profile options that rules may ask for.
-        asked: What the user wrote for `fusion`, for messages: the name of the level, or of the flow that uses it.
+        asked: What the user wrote for `fusion`, for messages: the name of the level, or of the flow that uses
+            it.
     """
 
     level: FusionLevel = FusionLevel.ALL
@@ -111,23 +114,48 @@ class FusionSettings:
         asked = asked or fusion
         custom = check_custom(passes, (rule.name for rule in RULES))
         if custom and not level.graph:
-            raise InputError("option passes", 'needs fusion="graph" or more', repr(asked), "leave out passes or choose a higher level")
+            raise InputError(
+                "option passes",
+                'needs fusion="graph" or more',
+                repr(asked),
+                "leave out passes or choose a higher level",
+            )
         if buffer_optimize not in BUFFER_OPTIMIZE:
-            raise InputError("option buffer_optimize", f"must be one of {', '.join(BUFFER_OPTIMIZE)}", repr(buffer_optimize))
-        switches = Switches.of(fusion_switch_file, optimization_switch, oo_level, (rule.name for rule in custom))
-        given = {"fusion_switch_file": fusion_switch_file is not None, "optimization_switch": bool(optimization_switch)}
+            raise InputError(
+                "option buffer_optimize",
+                f"must be one of {', '.join(BUFFER_OPTIMIZE)}",
+                repr(buffer_optimize),
+            )
+        switches = Switches.of(
+            fusion_switch_file, optimization_switch, oo_level, (rule.name for rule in custom)
+        )
+        given = {
+            "fusion_switch_file": fusion_switch_file is not None,
+            "optimization_switch": bool(optimization_switch),
+        }
         useless = [name for name, present in given.items() if present and not level.graph]
         if buffer_optimize != "l2_optimize" and not level.l1_and_l2:
             useless.append("buffer_optimize")
         warnings = tuple(f"option {name} has no effect with fusion={asked}" for name in useless)
-        return cls(level, replace(switches, warnings=(*switches.warnings, *warnings)), custom, buffer_optimize, dump, asked=asked)
+        return cls(
+            level,
+            replace(switches, warnings=(*switches.warnings, *warnings)),
+            custom,
+            buffer_optimize,
+            dump,
+            asked=asked,
+        )
 
     def new_report(self) -> FusionReport:
-        """An empty report that holds the warnings: of the switches, and about options that have no effect at this level."""
+        """An empty report that holds the warnings: of the switches, and about options that have no effect at
+        this level.
+        """
         useless = without_effect(self.options, self.level.name.lower(), fusion_levels(), self.asked)
         return FusionReport(warnings=[*self.switches.warnings, *useless])
 
-    def fuse(self, graph: Graph, soc: SocSpec, opset: OpSet, report: FusionReport, *, second_round: bool = False) -> None:
+    def fuse(
+        self, graph: Graph, soc: SocSpec, opset: OpSet, report: FusionReport, *, second_round: bool = False
+    ) -> None:
         """Graph fusion, in place, if the level asks for it.
 
         Args:
@@ -142,9 +170,19 @@ class FusionSettings:
         """
         if self.level.graph:
             context = FusionContext(opset, soc.generation, soc.short_name, self.options)
-            fuse_graph(graph, (*RULES, *self.passes), context, self.switches, report, self.dump, second_round=second_round)
+            fuse_graph(
+                graph,
+                (*RULES, *self.passes),
+                context,
+                self.switches,
+                report,
+                self.dump,
+                second_round=second_round,
+            )
 
-    def join_tasks(self, graph: Graph, soc: SocSpec, opset: OpSet, report: FusionReport, lowering: LowerOptions) -> None:
+    def join_tasks(
+        self, graph: Graph, soc: SocSpec, opset: OpSet, report: FusionReport, lowering: LowerOptions
+    ) -> None:
         """UB fusion, in place, if the level asks for it.
 
         Args:
@@ -157,7 +195,9 @@ class FusionSettings:
         clear_scopes(graph)  # a device graph that is compiled again has some
         if self.level.ub:
             maker = scope_lowering(soc, opset, lowering)
-            fuse_buffers(graph, opset, ub_limits(soc.short_name, self.options), maker, self.switches, report, self.dump)
+            fuse_buffers(
+                graph, opset, ub_limits(soc.short_name, self.options), maker, self.switches, report, self.dump
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,7 +220,9 @@ class PassState:
     effected: int | None = None
 
 
-def pass_states(settings: FusionSettings, report: FusionReport | None = None, everything: bool = False) -> tuple[PassState, ...]:
+def pass_states(
+    settings: FusionSettings, report: FusionReport | None = None, everything: bool = False
+) -> tuple[PassState, ...]:
     """Every pass, graph passes first, with its state and its counts in a compilation.
 
     Args:
@@ -194,8 +236,18 @@ def pass_states(settings: FusionSettings, report: FusionReport | None = None, ev
         totals = report.totals(family) if report is not None else {}
         names = {fact.name for fact in all_facts(family)}.union(built) if everything else set(built)
         for name in sorted(names):
-            matched, effected = totals.get(name, (0, 0)) if report is not None and name in built else (None, None)
-            states.append(PassState(name, _kind(name, family), *_state(settings, name, family, name in built), matched, effected))
+            matched, effected = (
+                totals.get(name, (0, 0)) if report is not None and name in built else (None, None)
+            )
+            states.append(
+                PassState(
+                    name,
+                    _kind(name, family),
+                    *_state(settings, name, family, name in built),
+                    matched,
+                    effected,
+                )
+            )
     return tuple(states)
 
 
@@ -220,7 +272,9 @@ def ub_limits(soc: str | None, options: Mapping[str, object]) -> UbLimits:
         "segment_all": "ub_segment",
         "automatic": "ub_automatic",
     }
-    changes = {limit: value for limit, option in numbers.items() if isinstance(value := options.get(option), int)}
+    changes = {
+        limit: value for limit, option in numbers.items() if isinstance(value := options.get(option), int)
+    }
     if profile == "chip" and soc is None:
         profile = "documents"
     return limits_of(soc or "", None if profile == "chip" else str(profile), changes)

@@ -1,4 +1,6 @@
-"""Models with dynamic gears: a few known input shapes in one compiled model, loaded once; a run takes the gear that its inputs fit."""
+"""Models with dynamic gears: a few known input shapes in one compiled model, loaded once; a run takes the
+gear that its inputs fit.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,8 @@ class GearedModel(DynamicModel):
     Attributes:
         network: The graph that was copied, with open dimensions.
         settings: The gears.
-        gear_bytes: By gear: bytes of device memory for inputs, outputs, activations and workspaces, and for weights.
+        gear_bytes: By gear: bytes of device memory for inputs, outputs, activations and workspaces, and for
+            weights.
         loaded: The tasks of all gears, one gear after the other.
     """
 
@@ -52,7 +55,9 @@ class GearedModel(DynamicModel):
 
     @property
     def arena_bytes(self) -> int:
-        """Device memory for activations, inputs and outputs: that of the largest gear, since one runs at a time."""
+        """Device memory for activations, inputs and outputs: that of the largest gear, since one runs at a
+        time.
+        """
         return max(arena for arena, _ in self.gear_bytes.values())
 
     @property
@@ -62,7 +67,9 @@ class GearedModel(DynamicModel):
 
     @checked()
     def tasks_of(self, node: str) -> tuple[Task, ...]:
-        """The tasks of all gears that run a node; names as a run of the gear has them: "ascend_mbatch_case/ascend_mbatch_batch_0/conv"."""
+        """The tasks of all gears that run a node; names as a run of the gear has them:
+        "ascend_mbatch_case/ascend_mbatch_batch_0/conv".
+        """
         assert self.loaded is not None
         return self.loaded.tasks_of(node)
 
@@ -112,7 +119,10 @@ class GearedModel(DynamicModel):
         return self.arena_bytes
 
     def __repr__(self) -> str:
-        return f"GearedModel({self.source.name!r}, soc={self.soc.name}, {self.settings.kind}={self.settings.text()})"
+        return (
+            f"GearedModel({self.source.name!r}, soc={self.soc.name}, "
+            f"{self.settings.kind}={self.settings.text()})"
+        )
 
 
 def _gear(inputs: Mapping[str, Value]) -> tuple[int, ...]:
@@ -138,7 +148,13 @@ def compile_gears(graph: Graph, settings: Settings, compile_piece: CompilePiece)
     geared = clone_gears(graph, gears, default_opset())
     base = compile_dynamic(geared, settings, compile_piece)
     names = ("program", "soc", "opset", "options", "fusion", "planned", "pieces", "schedule", "reasons")
-    model = GearedModel(graph=geared, source=graph, network=graph, settings=gears, **{name: getattr(base, name) for name in names})
+    model = GearedModel(
+        graph=geared,
+        source=graph,
+        network=graph,
+        settings=gears,
+        **{name: getattr(base, name) for name in names},
+    )
     return _loaded(model)
 
 
@@ -159,7 +175,9 @@ def _loaded(model: GearedModel) -> GearedModel:
 
 
 def _any_way(model: GearedModel, values: Mapping[str, Value]) -> list[Step]:
-    """Steps of a gear with every branch of the network taken once, one way after the other; a branch that does not fit is left out."""
+    """Steps of a gear with every branch of the network taken once, one way after the other; a branch that
+    does not fit is left out.
+    """
     most = max((len([*node.subgraphs]) for node in control_flow_nodes(model.network)), default=1)
     steps: list[Step] = []
     failure: AscendSimError | None = None

@@ -1,4 +1,6 @@
-"""L1 fusion as `compile` does it: consecutive convolutions become one task where the simulated chip says that it pays."""
+"""L1 fusion as `compile` does it: consecutive convolutions become one task where the simulated chip says that
+it pays.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,8 @@ class L1Pair:
     Attributes:
         nodes: Names in execution order.
         saved_bytes: Bytes to and from global memory of what is between them, which are gone.
-        operand_bytes: Bytes of maps and weights that move more often than in two tasks (negative: less often).
+        operand_bytes: Bytes of maps and weights that move more often than in two tasks (negative: less
+            often).
         pair_us, apart_us: Time of the one task, and of the two.
     """
 
@@ -80,7 +83,9 @@ def fuse_l1(graph: Graph, soc: SocSpec, opset: OpSet, lowering: LowerOptions) ->
         names = tuple(node.name for node in (*pair.first, *pair.second))
         before, after = moved_bytes(scope.stage for scope in apart), moved_bytes([joined.stage])
         saved = before[inside, True] + before[inside, False]
-        gains.append((two - one, number, pair, L1Pair(names, saved, after.total() - before.total() + saved, one, two)))
+        gains.append(
+            (two - one, number, pair, L1Pair(names, saved, after.total() - before.total() + saved, one, two))
+        )
     taken: set[Node] = set()
     pairs = []
     for _, _, pair, made in sorted(gains, key=lambda item: (-item[0], item[1])):
@@ -93,15 +98,27 @@ def fuse_l1(graph: Graph, soc: SocSpec, opset: OpSet, lowering: LowerOptions) ->
 
 
 def _time(scopes: list[FusedScope], soc: SocSpec, between: str) -> float:
-    """Microseconds of some tasks one after the other; what is between them lies in a software-managed L2 if it fits."""
+    """Microseconds of some tasks one after the other; what is between them lies in a software-managed L2 if
+    it fits.
+    """
     tasks, regions, end = [], dict[str, Region](), 0
     for number, scope in enumerate(scopes):
         stage = scope.stage
-        tasks.append(Task(number, scope.name, stage.kind, groups=stage.groups, accesses=accesses_of(stage.groups, stage.sizes)))
+        tasks.append(
+            Task(
+                number,
+                scope.name,
+                stage.kind,
+                groups=stage.groups,
+                accesses=accesses_of(stage.groups, stage.sizes),
+            )
+        )
         for name, size in stage.sizes.items():
             if name not in regions:
                 regions[name] = Region(name, end, size, "activation")
                 end += -(-size // 512) * 512
     fits = between in regions and 2 * regions[between].bytes <= (soc.l2.size or 0)
-    program = Program(tuple(tasks), MemoryPlan(regions, end, 0), metadata={PLACED: (between,) if fits else ()})
+    program = Program(
+        tuple(tasks), MemoryPlan(regions, end, 0), metadata={PLACED: (between,) if fits else ()}
+    )
     return run_machine(program, soc).duration_us

@@ -42,12 +42,19 @@ class MemoryReport:
         spans: tuple[tuple[float, float], ...] = ()
         if trace is not None:
             records = {record.task: record for record in trace.tasks}
-            spans = tuple((trace.us(records[task.id].start), trace.us(records[task.id].end)) for task in program.tasks)
+            spans = tuple(
+                (trace.us(records[task.id].start), trace.us(records[task.id].end)) for task in program.tasks
+            )
         return cls(name, memory_figures(graph, program), program.memory.regions, spans)
 
     def table(self) -> Table:
-        """One row a tensor or workspace that owns its bytes: kind, address, bytes, first and last task, and what it shares."""
-        names = sorted(self._owners(), key=lambda region: (region.kind == "weight", region.offset, region.first, region.name))
+        """One row a tensor or workspace that owns its bytes: kind, address, bytes, first and last task, and
+        what it shares.
+        """
+        names = sorted(
+            self._owners(),
+            key=lambda region: (region.kind == "weight", region.offset, region.first, region.name),
+        )
         aliases: dict[str, list[str]] = {}
         for region in self.regions.values():
             if region.alias_of is not None:
@@ -65,18 +72,36 @@ class MemoryReport:
             )
             for region in names
         ]
-        columns = ("Tensor", "Kind", "Offset(B)", "Size(B)", "First task", "Last task", "In place of", "Same memory")
+        columns = (
+            "Tensor",
+            "Kind",
+            "Offset(B)",
+            "Size(B)",
+            "First task",
+            "Last task",
+            "In place of",
+            "Same memory",
+        )
         return Table("memory_map", columns, tuple(rows))
 
     def planners(self) -> Table:
         """Peaks of this plan and of other planners on the same tensors, each against the largest live set."""
         figures = self.figures
-        rows = [("best fit", figures.peak), ("largest live set", figures.lower_bound), *figures.planners.items()]
+        rows = [
+            ("best fit", figures.peak),
+            ("largest live set", figures.lower_bound),
+            *figures.planners.items(),
+        ]
         bound = max(figures.lower_bound, 1)
-        return Table("memory_planners", ("Planner", "Peak(B)", "Of the bound"), tuple((name, size, size / bound) for name, size in rows))
+        return Table(
+            "memory_planners",
+            ("Planner", "Peak(B)", "Of the bound"),
+            tuple((name, size, size / bound) for name, size in rows),
+        )
 
     def plot(self, ax: Axes | None = None) -> MemoryMapDisplay:
-        """Draws the map: address against time, a rectangle a tensor. Weights are left out: they lie behind all others all the time.
+        """Draws the map: address against time, a rectangle a tensor. Weights are left out: they lie behind
+        all others all the time.
 
         Args:
             ax: Axes to draw on; a new figure if None.
@@ -84,9 +109,19 @@ class MemoryReport:
         from ascendsim.plot.memory_map import memory_map
 
         figures = self.figures
-        spans: Sequence[tuple[float, float]] = self.spans or [(number, number + 1) for number in range(len(figures.live))]
-        share = f" ({figures.peak / figures.lower_bound:.2f} of the largest live set)" if figures.lower_bound else ""
-        size = f"{figures.peak / 2**20:,.2f} MiB" if figures.peak >= 2**20 else f"{figures.peak / 2**10:,.1f} KiB"
+        spans: Sequence[tuple[float, float]] = self.spans or [
+            (number, number + 1) for number in range(len(figures.live))
+        ]
+        share = (
+            f" ({figures.peak / figures.lower_bound:.2f} of the largest live set)"
+            if figures.lower_bound
+            else ""
+        )
+        size = (
+            f"{figures.peak / 2**20:,.2f} MiB"
+            if figures.peak >= 2**20
+            else f"{figures.peak / 2**10:,.1f} KiB"
+        )
         title = f"{self.name}: device memory, {size} at most{share}"
         shown = [region for region in self._owners() if region.kind != "weight"]
         unit = "us" if self.spans else "task"
@@ -97,4 +132,7 @@ class MemoryReport:
 
     def __repr__(self) -> str:
         figures = self.figures
-        return f"MemoryReport({self.name!r}: {figures.peak:,} bytes, bound {figures.lower_bound:,}, weights {figures.weights:,})"
+        return (
+            f"MemoryReport({self.name!r}: {figures.peak:,} bytes, bound {figures.lower_bound:,}, weights "
+            f"{figures.weights:,})"
+        )

@@ -37,10 +37,12 @@ class CompiledModel:
         options: What was asked for.
         fusion: What fusion matched and changed, and which passes were off.
         graph_kernel: The composites of graph-kernel fusion and their price; None in other flows.
-        buffers: What L1 and L2 fusion did: convolutions joined through L1, tensors in L2, blocks cut into smaller batches.
+        buffers: What L1 and L2 fusion did: convolutions joined through L1, tensors in L2, blocks cut into
+            smaller batches.
         optimized: What the graph engine did.
         lowering: How the device graph was lowered.
-        planned: Whether `program` is the whole of it, with a memory plan of its own: not so where pieces follow when shapes are known.
+        planned: Whether `program` is the whole of it, with a memory plan of its own: not so where pieces
+            follow when shapes are known.
     """
 
     graph: Graph
@@ -58,7 +60,8 @@ class CompiledModel:
 
     @checked()
     def tasks_of(self, node: str) -> tuple[Task, ...]:
-        """The tasks that run a node, a fused operator, a scope or what matches a shell pattern; see `compiler.naming.tasks_named`.
+        """The tasks that run a node, a fused operator, a scope or what matches a shell pattern; see
+        `compiler.naming.tasks_named`.
 
         Raises:
             GraphError: If nothing has that name (suggests the nearest one).
@@ -92,7 +95,9 @@ class CompiledModel:
             if not task.groups:
                 parts.append(f"  {task.cpu_us:.3f} us of one AI CPU core\n")
             for number, group in enumerate(task.groups):
-                parts.append(f"block group {number}: {group.count} x {group.block.core.value}\n{listing(group.block)}")
+                parts.append(
+                    f"block group {number}: {group.count} x {group.block.core.value}\n{listing(group.block)}"
+                )
         return "".join(parts)
 
     def __repr__(self) -> str:

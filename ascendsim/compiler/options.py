@@ -1,4 +1,5 @@
-"""What can be asked of a compilation: one frozen object, whose fields are the arguments of `compile` and the options of the command line.
+"""What can be asked of a compilation: one frozen object, whose fields are the arguments of `compile` and the
+options of the command line.
 
 Light to import: `ascendsim COMMAND --help` reads it. `settings` checks the values.
 """
@@ -27,7 +28,8 @@ PRECISION_MODES = (
     "allow_mix_precision",
 )
 FUSION_LEVELS = ("off", "graph", "ub", "all")
-GRAPH_KERNEL = "graph-kernel"  # the value of `fusion` for MindSpore's flow: graph fusion, then composites in place of UB fusion
+# the value of `fusion` for MindSpore's flow: graph fusion, then composites in place of UB fusion
+GRAPH_KERNEL = "graph-kernel"
 BUFFER_OPTIMIZE = ("l2_optimize", "l1_optimize", "off_optimize")
 OO_LEVELS = ("O1", "O3")
 SCHEDULES = ("sink", "host", "eager")
@@ -41,7 +43,8 @@ class Cli:
     Attributes:
         name: Without the dashes, in ATC's spelling where ATC has it.
         help: One line.
-        words: What the values are called, False before True, for options that are written as words; () = the text itself.
+        words: What the values are called, False before True, for options that are written as words; () = the
+            text itself.
         choices: Values to choose from; () = any.
         metavar: What stands for the value in the help.
     """
@@ -56,7 +59,13 @@ class Cli:
 TRUE_FALSE, DIGITS, ON_OFF = ("false", "true"), ("0", "1"), ("off", "on")
 
 
-def _cli(name: str, help: str, words: tuple[str, ...] = (), choices: tuple[Any, ...] = (), metavar: str | None = None) -> Mapping[str, Any]:
+def _cli(
+    name: str,
+    help: str,
+    words: tuple[str, ...] = (),
+    choices: tuple[Any, ...] = (),
+    metavar: str | None = None,
+) -> Mapping[str, Any]:
     return {"cli": Cli(name, help, words, choices, metavar)}
 
 
@@ -65,47 +74,77 @@ class CompileOptions:
     """All that `compile` takes besides the graph; see there for what each means."""
 
     soc: str | PathLike[str] | SocSpec = field(
-        default="Ascend310", metadata=_cli("soc_version", "chip (ascendsim soc list) or chip file (default: Ascend310)", metavar="CHIP")
+        default="Ascend310",
+        metadata=_cli(
+            "soc_version", "chip (ascendsim soc list) or chip file (default: Ascend310)", metavar="CHIP"
+        ),
     )
     set: Mapping[str, Setting] | None = None
     precision_mode: str = field(
-        default="force_fp16", metadata=_cli("precision_mode", "precision of the network (default: force_fp16)", choices=PRECISION_MODES)
+        default="force_fp16",
+        metadata=_cli(
+            "precision_mode", "precision of the network (default: force_fp16)", choices=PRECISION_MODES
+        ),
     )
-    aicore_num: int | None = field(default=None, metadata=_cli("aicore_num", "number of AI Cores to use (default: all)", metavar="N"))
+    aicore_num: int | None = field(
+        default=None, metadata=_cli("aicore_num", "number of AI Cores to use (default: all)", metavar="N")
+    )
     fusion: str = field(
         default="all",
         metadata=_cli(
             "fusion",
-            "how much is fused: off, graph, ub, all, each with those before it; or graph-kernel, MindSpore's flow (default: all)",
+            "how much is fused: off, graph, ub, all, each with those before it; or graph-kernel, "
+            "MindSpore's flow (default: all)",
             choices=(*FUSION_LEVELS, GRAPH_KERNEL),
         ),
     )
     fusion_switch_file: str | PathLike[str] | None = field(
-        default=None, metadata=_cli("fusion_switch_file", "fusion switch file, JSON as for ATC or lines Name:on", metavar="FILE")
+        default=None,
+        metadata=_cli(
+            "fusion_switch_file", "fusion switch file, JSON as for ATC or lines Name:on", metavar="FILE"
+        ),
     )
     passes: Sequence[FusionRule] = ()
     optimization_switch: str | None = field(
-        default=None, metadata=_cli("optimization_switch", 'passes by name, "PassA:on;PassB:off"; stronger than the file', metavar="TEXT")
+        default=None,
+        metadata=_cli(
+            "optimization_switch",
+            'passes by name, "PassA:on;PassB:off"; stronger than the file',
+            metavar="TEXT",
+        ),
     )
     oo_level: str = field(
-        default="O3", metadata=_cli("oo_level", "O1 runs only the passes that CANN needs to work (default: O3)", choices=OO_LEVELS)
+        default="O3",
+        metadata=_cli(
+            "oo_level", "O1 runs only the passes that CANN needs to work (default: O3)", choices=OO_LEVELS
+        ),
     )
     buffer_optimize: str = field(
-        default="l2_optimize", metadata=_cli("buffer_optimize", "data buffer optimisation (default: l2_optimize)", choices=BUFFER_OPTIMIZE)
+        default="l2_optimize",
+        metadata=_cli(
+            "buffer_optimize", "data buffer optimisation (default: l2_optimize)", choices=BUFFER_OPTIMIZE
+        ),
     )
     output_type: str | None = field(
-        default=None, metadata=_cli("output_type", "type of floating-point outputs: FP16, FP32, or node:index:type;...", metavar="TYPE")
+        default=None,
+        metadata=_cli(
+            "output_type",
+            "type of floating-point outputs: FP16, FP32, or node:index:type;...",
+            metavar="TYPE",
+        ),
     )
     schedule: str = field(
         default="sink",
         metadata=_cli(
             "mode",
-            "who launches tasks: the device (sink), the host, or a framework operator by operator (eager) (default: sink)",
+            "who launches tasks: the device (sink), the host, or a framework operator by operator (eager) "
+            "(default: sink)",
             choices=SCHEDULES,
         ),
     )
     enable_single_stream: bool = field(
-        default=False, metadata=_cli("enable_single_stream", "all tasks on one stream (default: false)", TRUE_FALSE)
+        default=False,
+        metadata=_cli("enable_single_stream", "all tasks on one stream (default: false)", TRUE_FALSE),
     )
     multi_stream_parallel_mode: str = field(
         default="",
@@ -119,18 +158,21 @@ class CompileOptions:
         default=3,
         metadata=_cli(
             "topo_sorting_mode",
-            "order of operators: 0 breadth first, 1 depth first, 2 reverse depth first, 3 as the model lists them (default: 3)",
+            "order of operators: 0 breadth first, 1 depth first, 2 reverse depth first, 3 as the model "
+            "lists them (default: 3)",
             choices=SORTING_MODES,
         ),
     )
     disable_reuse_memory: bool = field(
-        default=False, metadata=_cli("disable_reuse_memory", "1 = every tensor has memory of its own (default: 0)", DIGITS)
+        default=False,
+        metadata=_cli("disable_reuse_memory", "1 = every tensor has memory of its own (default: 0)", DIGITS),
     )
     insert_op_conf: str | PathLike[str] | None = field(
         default=None,
         metadata=_cli(
             "insert_op_conf",
-            "static AIPP operators: inputs become uint8 images that are converted in front of the first convolution",
+            "static AIPP operators: inputs become uint8 images that are converted in front of the first "
+            "convolution",
             metavar="FILE",
         ),
     )
@@ -140,25 +182,45 @@ class CompileOptions:
     options: Mapping[str, bool | int | str] | None = None
     graph_kernel_flags: Flags = field(
         default=None,
-        metadata=_cli("graph_kernel_flags", 'flags of graph-kernel fusion: --graph_kernel_flags="--opt_level=1"', metavar="TEXT"),
+        metadata=_cli(
+            "graph_kernel_flags",
+            'flags of graph-kernel fusion: --graph_kernel_flags="--opt_level=1"',
+            metavar="TEXT",
+        ),
     )
     save_graphs: str | PathLike[str] | None = field(
-        default=None, metadata=_cli("save_graphs", "folder for Graphviz files of the graph after every stage of fusion", metavar="DIR")
+        default=None,
+        metadata=_cli(
+            "save_graphs", "folder for Graphviz files of the graph after every stage of fusion", metavar="DIR"
+        ),
     )
     optimize: bool | Sequence[str] = field(
-        default=True, metadata=_cli("optimize", "whether the graph engine optimises the graph around fusion (default: on)", ON_OFF)
+        default=True,
+        metadata=_cli(
+            "optimize", "whether the graph engine optimises the graph around fusion (default: on)", ON_OFF
+        ),
     )
     outputs: Sequence[str] | str | None = None
     oo_constant_folding: bool = field(
-        default=True, metadata=_cli("oo_constant_folding", "whether constants are folded (default: true)", TRUE_FALSE)
+        default=True,
+        metadata=_cli("oo_constant_folding", "whether constants are folded (default: true)", TRUE_FALSE),
     )
     oo_dead_code_elimination: bool = field(
-        default=True, metadata=_cli("oo_dead_code_elimination", "whether branches of constant conditions go (default: true)", TRUE_FALSE)
+        default=True,
+        metadata=_cli(
+            "oo_dead_code_elimination",
+            "whether branches of constant conditions go (default: true)",
+            TRUE_FALSE,
+        ),
     )
 
     def changed(self) -> dict[str, Any]:
         """The options that differ from their defaults, by name."""
-        return {item.name: value for item in fields(self) if (value := getattr(self, item.name)) != item.default and value is not None}
+        return {
+            item.name: value
+            for item in fields(self)
+            if (value := getattr(self, item.name)) != item.default and value is not None
+        }
 
     def plain(self) -> dict[str, str]:
         """The changed options as text, for reports and saved models: chips and passes by name."""
@@ -187,4 +249,10 @@ def _text(value: Any) -> str:
     if isinstance(value, (list, tuple)):
         return "[" + ", ".join(_text(item) for item in value) + "]"
     name = getattr(value, "name", None)  # a chip or a pass
-    return repr(name) if isinstance(name, str) else repr(str(value)) if isinstance(value, PathLike) else repr(value)
+    return (
+        repr(name)
+        if isinstance(name, str)
+        else repr(str(value))
+        if isinstance(value, PathLike)
+        else repr(value)
+    )

@@ -1,7 +1,7 @@
 """The stages of a compilation, in their order: the one place that says what happens when.
 
-A stage works on a `Compilation`, which holds the graph as it is by then and what was found out on the way. `table()` prints the stages;
-`docs/architecture.md` has that table.
+A stage works on a `Compilation`, which holds the graph as it is by then and what was found out on the way.
+`table()` prints the stages; `docs/architecture.md` has that table.
 """
 
 from __future__ import annotations
@@ -88,7 +88,9 @@ class Compilation:
             streams=scheduling.streams,
             tilings=tilings_of(chip, profile),
         )
-        return cls(graph, settings, opset, copy_graph(graph), engine, settings.fusion.new_report(), lowering=lowering)
+        return cls(
+            graph, settings, opset, copy_graph(graph), engine, settings.fusion.new_report(), lowering=lowering
+        )
 
     def model(self) -> CompiledModel:
         """What the stages have made.
@@ -97,7 +99,9 @@ class Compilation:
             CompileError: If the last stage has not run.
         """
         if self.program is None:
-            raise CompileError(f"graph {self.source.name!r}", "has no program before the last stage", remedy="run all stages")
+            raise CompileError(
+                f"graph {self.source.name!r}", "has no program before the last stage", remedy="run all stages"
+            )
         return CompiledModel(
             self.graph,
             self.program,
@@ -162,7 +166,9 @@ def _composite_marks(work: Compilation) -> None:
 
 def _types_and_formats(work: Compilation) -> None:
     soc, settings = work.settings.soc, work.settings
-    precision = ApplyPrecision(work.opset, settings.options.precision_mode, frozenset(soc.cube.cycles_per_block), work.result_types)
+    precision = ApplyPrecision(
+        work.opset, settings.options.precision_mode, frozenset(soc.cube.cycles_per_block), work.result_types
+    )
     formats = AssignFormats(work.opset, soc, int(settings.profile["format_reach"]))
     PassManager((precision, formats), check="last").run(work.graph)
 
@@ -176,7 +182,9 @@ def _tasks(work: Compilation) -> None:
     if settings.composites is None:
         settings.fusion.join_tasks(work.graph, settings.soc, work.opset, work.fusion, work.lowering)
     else:
-        work.graph, work.composites = settings.composites.fuse(work.graph, settings.soc, work.opset, work.lowering)
+        work.graph, work.composites = settings.composites.fuse(
+            work.graph, settings.soc, work.opset, work.lowering
+        )
 
 
 def _order(work: Compilation) -> None:
@@ -193,7 +201,8 @@ def _lower(work: Compilation) -> None:
     work.program = replace(program, mode=settings.scheduling.mode)
 
 
-# What runs for every graph; one with open shapes or control flow leaves the pipeline behind these, its pieces run through all stages.
+# What runs for every graph; one with open shapes or control flow leaves the pipeline behind these, its pieces
+# run through all stages.
 PREPARATION: tuple[Stage, ...] = (
     Stage("ends", "the user's graph", "images by AIPP in front, the outputs that are asked for", _ends),
     Stage("engine", "operators of the model", "constants folded, common and dead parts gone", _engine_before),
@@ -202,8 +211,14 @@ STAGES: tuple[Stage, ...] = (
     *PREPARATION,
     Stage("graph-fusion", "operators of the model", "operators of CANN, joined by algebra", _graph_fusion),
     Stage("engine-after", "what fusion left", "the same, cleaned up", _engine_after),
-    Stage("composite-marks", "operators", "operators that graph-kernel fusion may take are marked (fusion=graph-kernel)", _composite_marks),
-    Stage("types-and-formats", "the model's types", "the device's types and formats, Cast and TransData in between", _types_and_formats),
+    Stage(
+        "composite-marks", "operators", "marks of what graph-kernel fusion may take (fusion=graph-kernel)",
+        _composite_marks,
+    ),
+    Stage(
+        "types-and-formats", "the model's types", "the device's, Cast and TransData in between",
+        _types_and_formats,
+    ),
     Stage("device-fusion", "types and formats", "rules that look at them have run", _device_fusion),
     Stage("tasks", "one operator a task", "scopes of UB fusion, or composites (fusion=graph-kernel)", _tasks),
     Stage("order", "any order", "the order of execution", _order),
@@ -211,7 +226,9 @@ STAGES: tuple[Stage, ...] = (
 )  # fmt: skip
 
 
-def run_stages(work: Compilation, stages: tuple[Stage, ...], dump: Callable[[str, Graph], None] | None = None) -> None:
+def run_stages(
+    work: Compilation, stages: tuple[Stage, ...], dump: Callable[[str, Graph], None] | None = None
+) -> None:
     """Runs stages one after the other.
 
     Args:
@@ -239,8 +256,16 @@ def up_to(name: str | None) -> tuple[Stage, ...]:
 
 def table() -> Table:
     """The stages, to be printed."""
-    return Table("stages", ("Stage", "Takes", "Gives"), tuple((stage.name, stage.takes, stage.gives) for stage in STAGES))
+    return Table(
+        "stages",
+        ("Stage", "Takes", "Gives"),
+        tuple((stage.name, stage.takes, stage.gives) for stage in STAGES),
+    )
 
 
 def _all_nodes(graph: Graph) -> list[Node]:
-    return [inner for node in graph.nodes for inner in (node, *(n for _, body in node.subgraphs for n in _all_nodes(body)))]
+    return [
+        inner
+        for node in graph.nodes
+        for inner in (node, *(n for _, body in node.subgraphs for n in _all_nodes(body)))
+    ]

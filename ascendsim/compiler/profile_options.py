@@ -26,38 +26,67 @@ class ProfileOption:
 
 
 PROFILE_OPTIONS: Mapping[str, ProfileOption] = {
-    "aicpu_pow": ProfileOption((False, True), "Pow runs on the AI CPU, as in the releases that the Ascend 310 tuning guide describes"),
+    "aicpu_pow": ProfileOption(
+        (False, True), "Pow runs on the AI CPU, as in the releases that the Ascend 310 tuning guide describes"
+    ),
     "format_reach": ProfileOption(
         (0, 1, 2, 3, 4),
-        "operators between a convolution and those that take over its blocked format, 0 = no limit (old releases: inferred)",
+        "operators between a convolution and those that take over its blocked format, 0 = no limit (old "
+        "releases: inferred)",
     ),
-    "group_conv": ProfileOption(("packed", "split"), "grouped convolutions: packed into one, or split into one each", "graph"),
+    "group_conv": ProfileOption(
+        ("packed", "split"), "grouped convolutions: packed into one, or split into one each", "graph"
+    ),
     "ub_limits": ProfileOption(
-        ("chip", "Ascend310", "MindSpore", "documents"), "limits of UB fusion: those of the chip's time, or of a source by name", "ub"
+        ("chip", "Ascend310", "MindSpore", "documents"),
+        "limits of UB fusion: those of the chip's time, or of a source by name",
+        "ub",
     ),
-    "ub_conv": ProfileOption(("profile", *range(1, 17)), "elementwise operators behind a convolution in one task", "ub"),
-    "ub_elementwise": ProfileOption(("profile", *range(1, 33)), "operators of an elementwise chain in one task", "ub"),
-    "ub_reduce": ProfileOption(("profile", *range(1, 17)), "elementwise operators around a reduction in one task", "ub"),
-    "ub_segment": ProfileOption(("profile", *range(1, 17)), "elementwise operators around a segment operator in one task", "ub"),
-    "ub_automatic": ProfileOption(("profile", *range(2, 65)), "operators of a task of the automatic pass", "ub"),
-    "l1_fusion": ProfileOption((False, True), "consecutive convolutions in one task, what is between them in L1, where it pays", "all"),
+    "ub_conv": ProfileOption(
+        ("profile", *range(1, 17)), "elementwise operators behind a convolution in one task", "ub"
+    ),
+    "ub_elementwise": ProfileOption(
+        ("profile", *range(1, 33)), "operators of an elementwise chain in one task", "ub"
+    ),
+    "ub_reduce": ProfileOption(
+        ("profile", *range(1, 17)), "elementwise operators around a reduction in one task", "ub"
+    ),
+    "ub_segment": ProfileOption(
+        ("profile", *range(1, 17)), "elementwise operators around a segment operator in one task", "ub"
+    ),
+    "ub_automatic": ProfileOption(
+        ("profile", *range(2, 65)), "operators of a task of the automatic pass", "ub"
+    ),
+    "l1_fusion": ProfileOption(
+        (False, True),
+        "consecutive convolutions in one task, what is between them in L1, where it pays",
+        "all",
+    ),
     "l2_edges": ProfileOption(
         ("every", "listed"),
-        "L2 fusion: every tensor between tasks that fits, or only the kinds that the Ascend 310 tuning guide lists",
+        "L2 fusion: every tensor between tasks that fits, or only the kinds that the Ascend 310 tuning "
+        "guide lists",
         "all",
     ),
     "l2_batch": ProfileOption(
-        ("whole", "split"), "L2 fusion: blocks run with the whole batch, or in passes of smaller batches where it pays", "all"
+        ("whole", "split"),
+        "L2 fusion: blocks run with the whole batch, or in passes of smaller batches where it pays",
+        "all",
     ),
     "mul_add_names": ProfileOption(
-        ("bert", "any"), "products that MulAddFusionPass joins with a sum: those with bert in their name, as in CANN, or all", "graph"
+        ("bert", "any"),
+        "products that MulAddFusionPass joins with a sum: those with bert in their name, as in CANN, or all",
+        "graph",
     ),
     "matmul_bias_chips": ProfileOption(
-        ("all", "listed"), "chips that join a bias to a matrix product: all, or those that CANN lists", "graph"
+        ("all", "listed"),
+        "chips that join a bias to a matrix product: all, or those that CANN lists",
+        "graph",
     ),
     "tiling": ProfileOption(
         ("verified", "closed_form"),
-        "tiles of products and convolutions: the quickest of the best few, which the machine runs, or the best by a formula",
+        "tiles of products and convolutions: the quickest of the best few, which the machine runs, or the "
+        "best by a formula",
     ),
 }
 
@@ -71,7 +100,9 @@ def profile_options(given: Mapping[str, Value] | None) -> dict[str, Value]:
     chosen: dict[str, Value] = {name: option.values[0] for name, option in PROFILE_OPTIONS.items()}
     for name, value in (given or {}).items():
         if name not in PROFILE_OPTIONS:
-            raise InputError(f"profile option {name!r}", "does not exist", remedy=suggest(name, PROFILE_OPTIONS))
+            raise InputError(
+                f"profile option {name!r}", "does not exist", remedy=suggest(name, PROFILE_OPTIONS)
+            )
         allowed = PROFILE_OPTIONS[name].values
         if not any(type(value) is type(known) and value == known for known in allowed):
             listed = ", ".join(map(str, allowed))
@@ -80,7 +111,9 @@ def profile_options(given: Mapping[str, Value] | None) -> dict[str, Value]:
     return chosen
 
 
-def without_effect(chosen: Mapping[str, object], level: str, levels: Sequence[str], asked: str) -> Iterator[str]:
+def without_effect(
+    chosen: Mapping[str, object], level: str, levels: Sequence[str], asked: str
+) -> Iterator[str]:
     """Why options that are not at their default change nothing at a fusion level.
 
     Args:
@@ -90,8 +123,15 @@ def without_effect(chosen: Mapping[str, object], level: str, levels: Sequence[st
         asked: What the user wrote for `fusion`; graph-kernel fusion uses level "graph".
     """
     for name, option in PROFILE_OPTIONS.items():
-        if option.level and levels.index(level) < levels.index(option.level) and chosen.get(name, option.values[0]) != option.values[0]:
-            yield f"profile option {name} has no effect with fusion={asked}: it counts from fusion={option.level} on"
+        if (
+            option.level
+            and levels.index(level) < levels.index(option.level)
+            and chosen.get(name, option.values[0]) != option.values[0]
+        ):
+            yield (
+                f"profile option {name} has no effect with fusion={asked}: it counts from "
+                f"fusion={option.level} on"
+            )
 
 
 def parse_profile_options(texts: Mapping[str, str]) -> dict[str, Value]:
@@ -108,5 +148,7 @@ def _value(name: str, text: str) -> Value:
     if known is None or all(isinstance(value, str) for value in known.values):
         return text
     if isinstance(known.values[0], bool):
-        return {"on": True, "true": True, "1": True, "off": False, "false": False, "0": False}.get(text.lower(), text)
+        return {"on": True, "true": True, "1": True, "off": False, "false": False, "0": False}.get(
+            text.lower(), text
+        )
     return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else text

@@ -1,4 +1,6 @@
-"""Scheduling as the user asks for it: who launches tasks, on how many streams, in which order, and how they share memory."""
+"""Scheduling as the user asks for it: who launches tasks, on how many streams, in which order, and how they
+share memory.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,8 @@ class Scheduling:
     Attributes:
         mode: "sink", "host" or "eager".
         streams: Streams; one if the host launches, as CANN has it for graphs that are not sunk.
-        memory: How memory is planned; operator by operator it is given out as an allocator does that knows nothing of what comes.
+        memory: How memory is planned; operator by operator it is given out as an allocator does that knows
+            nothing of what comes.
         sorting: ATC's number of the order of operators.
     """
 
@@ -44,12 +47,25 @@ class Scheduling:
             InputError: If a mode does not exist, or options exclude each other.
         """
         if schedule not in MODES:
-            raise InputError("option schedule", f"must be one of {', '.join(MODES)}", repr(schedule), suggest(str(schedule), MODES))
+            raise InputError(
+                "option schedule",
+                f"must be one of {', '.join(MODES)}",
+                repr(schedule),
+                suggest(str(schedule), MODES),
+            )
         if isinstance(topo_sorting_mode, bool) or topo_sorting_mode not in SORTING_MODES:
-            raise InputError("option topo_sorting_mode", f"must be one of {', '.join(map(str, SORTING_MODES))}", repr(topo_sorting_mode))
+            raise InputError(
+                "option topo_sorting_mode",
+                f"must be one of {', '.join(map(str, SORTING_MODES))}",
+                repr(topo_sorting_mode),
+            )
         streams = StreamOptions.of(enable_single_stream, multi_stream_parallel_mode)
         if schedule == "eager" and multi_stream_parallel_mode:
-            raise InputError("option multi_stream_parallel_mode", 'has no meaning with schedule="eager"', remedy="leave one of them out")
+            raise InputError(
+                "option multi_stream_parallel_mode",
+                'has no meaning with schedule="eager"',
+                remedy="leave one of them out",
+            )
         if schedule != "sink" and not multi_stream_parallel_mode:
             streams = StreamOptions(single=True)
         memory = MemoryOptions(reuse=not disable_reuse_memory, online=schedule == "eager")

@@ -1,4 +1,6 @@
-"""`CompileOptions`, checked: everything that a compilation asks while it runs, made once and before anything else happens."""
+"""`CompileOptions`, checked: everything that a compilation asks while it runs, made once and before anything
+else happens.
+"""
 
 from __future__ import annotations
 
@@ -74,13 +76,23 @@ class Settings:
             options.disable_reuse_memory,
         )
         engine = EngineSettings.of(
-            options.optimize, pass_names(opset), options.oo_level, options.oo_constant_folding, options.oo_dead_code_elimination
+            options.optimize,
+            pass_names(opset),
+            options.oo_level,
+            options.oo_constant_folding,
+            options.oo_dead_code_elimination,
         )
         if options.precision_mode not in PRECISION_MODES:
             remedy = suggest(str(options.precision_mode), PRECISION_MODES)
-            raise InputError("option precision_mode", "must be a mode of ATC", repr(options.precision_mode), remedy)
+            raise InputError(
+                "option precision_mode", "must be a mode of ATC", repr(options.precision_mode), remedy
+            )
         check_form(options.output_type)
-        aipp = () if options.insert_op_conf is None else read_aipp_file(path_option("insert_op_conf", options.insert_op_conf))
+        aipp = (
+            ()
+            if options.insert_op_conf is None
+            else read_aipp_file(path_option("insert_op_conf", options.insert_op_conf))
+        )
         gears = {name: value for name in KINDS if (value := getattr(options, name)) is not None}
         if len(gears) > 1:
             raise InputError(f"options {', '.join(gears)}", "exclude each other", remedy="give one of them")
@@ -98,10 +110,22 @@ class Settings:
             asked=asked,
         )
         dump = None if options.save_graphs is None else graph_saver(options.save_graphs)
-        return cls(options, soc, scheduling, engine, profile, replace(fusion, options=profile, dump=dump), composites, aipp, gears)
+        return cls(
+            options,
+            soc,
+            scheduling,
+            engine,
+            profile,
+            replace(fusion, options=profile, dump=dump),
+            composites,
+            aipp,
+            gears,
+        )
 
     def for_piece(self, **changes: Any) -> Settings:
-        """Settings for a piece of the graph: what concerned the whole graph is done, `changes` are options of the piece's own."""
+        """Settings for a piece of the graph: what concerned the whole graph is done, `changes` are options of
+        the piece's own.
+        """
         done = dict.fromkeys((*KINDS, "insert_op_conf", "outputs"))
         options = replace(self.options, **{**done, **changes})
         fusion, composites = self.fusion, self.composites

@@ -1,4 +1,6 @@
-"""Times tilings on the machine for `lower.tiling_search`, and keeps what was found for every chip of a process."""
+"""Times tilings on the machine for `lower.tiling_search`, and keeps what was found for every chip of a
+process.
+"""
 
 from __future__ import annotations
 
@@ -35,22 +37,30 @@ def tiling_search(soc: SocSpec) -> TilingSearch:
 
 
 def timer_of(soc: SocSpec) -> Timer:
-    """Runs a task in the state in which networks have it: L2 holds what it can of the tensors that it reads, but no weights.
+    """Runs a task in the state in which networks have it: L2 holds what it can of the tensors that it reads,
+    but no weights.
 
-    Where L2 is a cache, a task before it has just written them; else those that fit are placed there, as L2 fusion would have it.
+    Where L2 is a cache, a task before it has just written them; else those that fit are placed there, as L2
+    fusion would have it.
     """
 
     def ticks(stage: Stage, weights: Collection[str]) -> int:
         accesses = accesses_of(stage.groups, stage.sizes)
         tasks = [Task(0, "candidate", stage.kind, groups=stage.groups, accesses=accesses)]
-        read = {access.region: stage.sizes[access.region] for access in accesses if not access.write and access.region not in weights}
+        read = {
+            access.region: stage.sizes[access.region]
+            for access in accesses
+            if not access.write and access.region not in weights
+        }
         if read and not soc.l2.software_managed:
             tasks.insert(0, _writer(soc, read))
         regions, end = {}, 0
         for name, size in stage.sizes.items():
             regions[name] = Region(name, end, size, "activation")
             end += align(size, TRANSACTION_BYTES)
-        placed = _fitting({**read, **stage.sizes}, weights, soc.l2.size or 0) if soc.l2.software_managed else []
+        placed = (
+            _fitting({**read, **stage.sizes}, weights, soc.l2.size or 0) if soc.l2.software_managed else []
+        )
         trace = run(Program(tuple(tasks), MemoryPlan(regions, end, 0), metadata={PLACED: placed}), soc)
         (measured,) = (record for record in trace.tasks if record.task == 0)
         return measured.end - measured.start
@@ -70,7 +80,9 @@ def alone_on(soc: SocSpec) -> Callable[[Sequence[Stage]], int]:
                 if name not in regions:
                     regions[name] = Region(name, end, size, "activation")
                     end += align(size, TRANSACTION_BYTES)
-        return max(record.end for record in run(Program(tuple(tasks), MemoryPlan(regions, end, 0)), soc).tasks)
+        return max(
+            record.end for record in run(Program(tuple(tasks), MemoryPlan(regions, end, 0)), soc).tasks
+        )
 
     return ticks
 
@@ -78,7 +90,10 @@ def alone_on(soc: SocSpec) -> Callable[[Sequence[Stage]], int]:
 def _writer(soc: SocSpec, sizes: Mapping[str, int]) -> Task:
     """A task that writes regions as a whole, one instruction each."""
     core, kind = vector_core(soc)
-    body = [Move(Pipe.MTE3, Operand(Buffer.GM, name, size), Operand(Buffer.UB, "tensor", size), 1, size) for name, size in sizes.items()]
+    body = [
+        Move(Pipe.MTE3, Operand(Buffer.GM, name, size), Operand(Buffer.UB, "tensor", size), 1, size)
+        for name, size in sizes.items()
+    ]
     accesses = tuple([Access(name, size, size, True) for name, size in sizes.items()])
     return Task(1, "writer", kind, groups=(BlockGroup(Block(tuple(body), core=core), 1),), accesses=accesses)
 

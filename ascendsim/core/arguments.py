@@ -1,12 +1,15 @@
-"""Arguments of public functions, checked against their annotations: who passes a wrong type hears which argument it was.
+"""Arguments of public functions, checked against their annotations: who passes a wrong type hears which
+argument it was.
 
     @checked(model="asim.compile makes one")
     def simulate(model: CompiledModel, *, seed: int = 0) -> Result: ...
 
-    simulate("lenet.onnx")   InputError: argument model must be a CompiledModel, not 'lenet.onnx'; asim.compile makes one
+    simulate("lenet.onnx")   InputError: argument model must be a CompiledModel, not 'lenet.onnx';
+    asim.compile makes one
 
-What an annotation says of elements is checked in lists and tuples only, so that nothing is consumed; a class that is imported for the type
-checker alone is known by its name. Numbers are what Python's `numbers` calls so, NumPy's among them, and a bool is none.
+What an annotation says of elements is checked in lists and tuples only, so that nothing is consumed; a class
+that is imported for the type checker alone is known by its name. Numbers are what Python's `numbers` calls
+so, NumPy's among them, and a bool is none.
 """
 
 from __future__ import annotations
@@ -74,7 +77,9 @@ class _Rule:
     """What one parameter takes."""
 
     def __init__(self, parameter: Parameter, kind: Any, remedy: str) -> None:
-        self._word = "option" if parameter.kind in (Parameter.KEYWORD_ONLY, Parameter.VAR_KEYWORD) else "argument"
+        self._word = (
+            "option" if parameter.kind in (Parameter.KEYWORD_ONLY, Parameter.VAR_KEYWORD) else "argument"
+        )
         self._name, self._kind, self._remedy = parameter.name, kind, remedy
 
     def check(self, value: Any, name: str = "") -> None:
@@ -82,10 +87,14 @@ class _Rule:
         if self._kind is not Any and not _fits(value, self._kind):
             shown = repr(value) if isinstance(value, (str, int, float, types.NoneType)) else ""
             actual = shown if 0 < len(shown) <= _LONGEST else type(value).__name__
-            raise InputError(f"{self._word} {name or self._name}", f"must be {_said(self._kind)}", actual, self._remedy)
+            raise InputError(
+                f"{self._word} {name or self._name}", f"must be {_said(self._kind)}", actual, self._remedy
+            )
 
 
-def _rules(function: Callable[..., Any], remedies: Mapping[str, str]) -> tuple[list[_Rule], dict[str, _Rule], _Rule | None, _Rule | None]:
+def _rules(
+    function: Callable[..., Any], remedies: Mapping[str, str]
+) -> tuple[list[_Rule], dict[str, _Rule], _Rule | None, _Rule | None]:
     """Rules by position, by name, of further positional arguments and of further named ones."""
     names = _Names(function)
     in_order: list[_Rule] = []
@@ -133,7 +142,9 @@ class _Names(dict[str, Any]):
             return Union[tuple(self.resolved(part) for part in typing.get_args(note))]
         origin = typing.get_origin(note)
         if origin in (tuple, list, Sequence, Iterable):
-            return origin[tuple(part if part is ... else self.resolved(part) for part in typing.get_args(note))]
+            return origin[
+                tuple(part if part is ... else self.resolved(part) for part in typing.get_args(note))
+            ]
         return note
 
 
@@ -151,7 +162,11 @@ def _fits(value: Any, kind: Any) -> bool:
     if plain is tuple and len(parts) > 1 and parts[1] is not ...:
         return _listed(value) and len(value) == len(parts) and all(map(_fits, value, parts))
     if plain in (Sequence, Iterable, tuple, list):
-        right = isinstance(value, Iterable) and not isinstance(value, bytes) if plain is Iterable else _listed(value)
+        right = (
+            isinstance(value, Iterable) and not isinstance(value, bytes)
+            if plain is Iterable
+            else _listed(value)
+        )
         known = isinstance(value, (list, tuple)) and len(parts) > 0
         return right and not (known and not all(_fits(item, parts[0]) for item in value))
     if kind is None or kind is Any or not isinstance(plain, type):
@@ -161,7 +176,11 @@ def _fits(value: Any, kind: Any) -> bool:
 
 def _listed(value: Any) -> bool:
     """Whether a value is a sequence other than text: a list, a tuple, an array."""
-    return isinstance(value, Iterable) and hasattr(value, "__getitem__") and not isinstance(value, (str, bytes, Mapping))
+    return (
+        isinstance(value, Iterable)
+        and hasattr(value, "__getitem__")
+        and not isinstance(value, (str, bytes, Mapping))
+    )
 
 
 def _plain(kind: Any) -> Any:

@@ -1,8 +1,9 @@
 """Keeps Python's collector of cyclic garbage from running while much is built and little is thrown away.
 
-Compiling and simulating make hundreds of thousands of small objects that stay. The collector walks all of them each time their number has
-grown by a quarter, which costs a fifth to a third of the time and frees next to nothing; reference counts free the rest as ever. What the
-pause leaves behind is collected by the first collection after it.
+Compiling and simulating make hundreds of thousands of small objects that stay. The collector walks all of
+them each time their number has grown by a quarter, which costs a fifth to a third of the time and frees next
+to nothing; reference counts free the rest as ever. What the pause leaves behind is collected by the first
+collection after it.
 """
 
 from __future__ import annotations
@@ -19,7 +20,9 @@ Result = TypeVar("Result")
 
 @contextmanager
 def paused_collection() -> Iterator[None]:
-    """Pauses the collector of cyclic garbage; inside of another pause, or where the user has switched it off, nothing changes."""
+    """Pauses the collector of cyclic garbage; inside of another pause, or where the user has switched it off,
+    nothing changes.
+    """
     running = gc.isenabled()
     gc.disable()
     try:

@@ -55,7 +55,9 @@ class DType(Enum):
     @property
     def cann(self) -> str:
         """The name that CANN's tools print (DT_ prefix left out), for example FLOAT16."""
-        return {"float32": "FLOAT", "float64": "DOUBLE", "bfloat16": "BF16"}.get(self.value, self.value.upper())
+        return {"float32": "FLOAT", "float64": "DOUBLE", "bfloat16": "BF16"}.get(
+            self.value, self.value.upper()
+        )
 
     @classmethod
     def of(cls, dtype: object) -> DType:
@@ -70,7 +72,9 @@ class DType(Enum):
         try:
             return cls(name)
         except ValueError:
-            raise UnsupportedTypeError(f"element type {name!r}", "is not supported", remedy="cast the tensor to a numeric type") from None
+            raise UnsupportedTypeError(
+                f"element type {name!r}", "is not supported", remedy="cast the tensor to a numeric type"
+            ) from None
 
 
 _SIZES = {

@@ -3,7 +3,8 @@
     AscendSimError
         GraphError          a malformed graph: unknown name, wrong shape, failed verify
             UnsupportedOperatorError   every unsupported operator of a model, listed at once
-            UnsupportedTypeError       a tensor of a kind that the IR does not have: strings, sequences, 4-bit, float8
+            UnsupportedTypeError       a tensor of a kind that the IR does not have: strings, sequences,
+            4-bit, float8
         PassError           a pass failed; names the pass and those before it
         CompileError        a graph that cannot be lowered: tiling, buffer overflow, dynamic shape
         SocError            a chip file or an override that breaks a rule
@@ -52,7 +53,8 @@ class UnsupportedOperatorError(GraphError):
     """Operators that no rule exists for.
 
     Args:
-        operators: Pairs of operator name ("Loop", "com.microsoft::Gelu") and node name; the message shows some nodes of each.
+        operators: Pairs of operator name ("Loop", "com.microsoft::Gelu") and node name; the message shows
+            some nodes of each.
     """
 
     def __init__(self, operators: Iterable[tuple[str, str]]) -> None:
@@ -76,7 +78,9 @@ def _received(kind: type[AscendSimError], args: tuple[Any, ...], parts: dict[str
 
 def _one_line(text: str) -> str:
     """Text with what a terminal would not print (names in damaged files hold anything) as escapes."""
-    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode("ascii") for char in text)
+    return "".join(
+        char if char.isprintable() else char.encode("unicode_escape").decode("ascii") for char in text
+    )
 
 
 def _some(names: list[str], shown: int = 8) -> str:

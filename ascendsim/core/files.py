@@ -24,7 +24,8 @@ def path_option(name: str, value: Any) -> Path:
 
 
 def read_bounded(path: str | PathLike[str], subject: str, most: int, code: str = "") -> bytes:
-    """Reads a file that a user names, but no more than one byte beyond a limit, so that the caller can tell what is too large.
+    """Reads a file that a user names, but no more than one byte beyond a limit, so that the caller can tell
+    what is too large.
 
     Args:
         path: The file.
@@ -40,12 +41,15 @@ def read_bounded(path: str | PathLike[str], subject: str, most: int, code: str =
             return stream.read(most + 1)
     except (OSError, ValueError) as error:  # ValueError: a NUL character in the path
         why = getattr(error, "strerror", None) or str(error)
-        raise InputError(subject, f"cannot be opened ({why}){code}", remedy="give the path of a readable file") from None
+        raise InputError(
+            subject, f"cannot be opened ({why}){code}", remedy="give the path of a readable file"
+        ) from None
 
 
 @contextmanager
 def open_whole(path: str | PathLike[str]) -> Iterator[BinaryIO]:
-    """Opens a file to write so that it appears under its name only if the block ends well; a reader never sees a part of it.
+    """Opens a file to write so that it appears under its name only if the block ends well; a reader never
+    sees a part of it.
 
     Args:
         path: File to write; its folder must exist.

@@ -1,6 +1,7 @@
 """Data layouts in global memory and the shapes that tensors take in them.
 
-Source: Ascend C data-layout page (block sizes: C0 = 32 B / element size, N0 = M0 = 16); see docs/how_time_is_modelled.md.
+Source: Ascend C data-layout page (block sizes: C0 = 32 B / element size, N0 = M0 = 16); see
+docs/how_time_is_modelled.md.
 """
 
 from __future__ import annotations

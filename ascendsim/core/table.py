@@ -20,9 +20,12 @@ if TYPE_CHECKING:
 Cell = Union[str, int, float, None]
 Row = tuple[Cell, ...]
 
-TAB = "tab"  # style of a time stamp column: msprof ends such cells with a TAB so that spreadsheets do not round them
+# style of a time stamp column: msprof ends such cells with a TAB so that spreadsheets do not round them
+TAB = "tab"
 QUOTED = "quoted"  # style of a shape column: msprof puts quotation marks inside the cell
-GENERAL = "general"  # style of a column whose floats span many orders of magnitude: three significant digits instead of three decimals
+# style of a column whose floats span many orders of magnitude: three significant digits instead of three
+# decimals
+GENERAL = "general"
 
 
 @dataclass(frozen=True)
@@ -55,7 +58,9 @@ class Table:
             InputError: If there is no such column (suggests the nearest one).
         """
         if column not in self.columns:
-            raise InputError(f"column {column!r}", f"is not in table {self.name}", remedy=suggest(column, self.columns))
+            raise InputError(
+                f"column {column!r}", f"is not in table {self.name}", remedy=suggest(column, self.columns)
+            )
         return self.columns.index(column)
 
     @checked()
@@ -91,7 +96,9 @@ class Table:
 
     @checked()
     def filter(self, predicate: Callable[[dict[str, Cell]], bool] | None = None, /, **equal: Cell) -> Table:
-        """The rows for which a function of the row (as a dictionary) is true and the named columns have the given values."""
+        """The rows for which a function of the row (as a dictionary) is true and the named columns have the
+        given values.
+        """
         wanted = {self.index(column): value for column, value in equal.items()}
         rows = []
         for row in self.rows:
@@ -103,7 +110,8 @@ class Table:
 
     @checked()
     def to_csv(self, path: str | PathLike[str] | None = None) -> str:
-        """The table as CSV in msprof's conventions: three decimals, N/A for missing cells, TAB after time stamps, quoted shapes.
+        """The table as CSV in msprof's conventions: three decimals, N/A for missing cells, TAB after time
+        stamps, quoted shapes.
 
         Args:
             path: File to write as well (whole or not at all).
@@ -118,7 +126,9 @@ class Table:
         writer = csv.writer(buffer, lineterminator="\n")
         writer.writerow(self.columns)
         styles = [self.styles.get(column) for column in self.columns]
-        writer.writerows([_csv_cell(cell, style) for cell, style in zip(row, styles, strict=True)] for row in self.rows)
+        writer.writerows(
+            [_csv_cell(cell, style) for cell, style in zip(row, styles, strict=True)] for row in self.rows
+        )
         text = buffer.getvalue()
         if path is not None:
             write_whole(path, text.encode())
@@ -134,7 +144,9 @@ class Table:
             import pandas as pd
         except ImportError:
             raise InputError(
-                "to_dataframe()", "needs pandas, which is not installed", remedy='install it with pip install "ascendsim[dataframe]"'
+                "to_dataframe()",
+                "needs pandas, which is not installed",
+                remedy='install it with pip install "ascendsim[dataframe]"',
             ) from None
         return pd.DataFrame.from_records([list(row) for row in self.rows], columns=list(self.columns))
 
@@ -142,13 +154,19 @@ class Table:
         """The table as a self-contained, escaped HTML fragment."""
         head = "".join(f"<th>{html.escape(column)}</th>" for column in self.columns)
         styles = [self.styles.get(column) for column in self.columns]
-        cells = [[_html_cell(cell, style) for cell, style in zip(row, styles, strict=True)] for row in self.rows]
+        cells = [
+            [_html_cell(cell, style) for cell, style in zip(row, styles, strict=True)] for row in self.rows
+        ]
         body = "".join(f"<tr>{''.join(row)}</tr>" for row in cells)
         return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
 
     def _repr_html_(self) -> str:
         shown = self.top(60)
-        more = f"<p>{len(self) - 60} more rows; see .rows, .to_csv(path) or .to_dataframe()</p>" if len(self) > 60 else ""
+        more = (
+            f"<p>{len(self) - 60} more rows; see .rows, .to_csv(path) or .to_dataframe()</p>"
+            if len(self) > 60
+            else ""
+        )
         return shown.to_html() + more
 
     def __repr__(self) -> str:
@@ -156,7 +174,8 @@ class Table:
 
 
 def cell_text(cell: Cell, style: str | None = None) -> str:
-    """A cell as people read it: floats with three decimals (or three significant digits, `GENERAL`), N/A for a missing one.
+    """A cell as people read it: floats with three decimals (or three significant digits, `GENERAL`), N/A for
+    a missing one.
 
     >>> cell_text(1.23456), cell_text(7), cell_text(None), cell_text(1.23456e-7, GENERAL)
     ('1.235', '7', 'N/A', '1.23e-07')

@@ -1,4 +1,5 @@
-"""Reads the configuration file of ATC's --insert_op_conf: static AIPP operators, in the text form of protocol buffers.
+"""Reads the configuration file of ATC's --insert_op_conf: static AIPP operators, in the text form of protocol
+buffers.
 
     aipp_op {
         aipp_mode: static
@@ -7,7 +8,8 @@
         var_reci_chn_0: 0.0171
     }
 
-Names, ranges and defaults are those of CANN's ATC guide. What this project lacks (dynamic AIPP, resizing, 16-bit formats) is refused.
+Names, ranges and defaults are those of CANN's ATC guide. What this project lacks (dynamic AIPP, resizing,
+16-bit formats) is refused.
 """
 
 from __future__ import annotations
@@ -148,7 +150,9 @@ def _tokens(text: str, subject: str) -> Iterator[tuple[str, int]]:
         if found is None:
             blank = len(text[at:]) - len(text[at:].lstrip())
             line += text.count("\n", at, at + blank)
-            raise InputError(f"{subject}, line {line}", f"cannot be read at {text[at + blank : at + blank + 12]!r}")
+            raise InputError(
+                f"{subject}, line {line}", f"cannot be read at {text[at + blank : at + blank + 12]!r}"
+            )
         line += found.group().count("\n")
         token = found["sign"] or found["word"]
         if token is not None and token not in ",;":
@@ -183,10 +187,20 @@ def _block(tokens: list[tuple[str, int]], at: int, subject: str) -> tuple[dict[s
 def _settings(fields: dict[str, Any], subject: str) -> AippSettings:
     mode, kind = fields.get("aipp_mode"), fields.get("input_format")
     if mode != "static":
-        raise InputError(f"{subject}: aipp_mode", "must be static", "missing" if mode is None else mode, "dynamic AIPP is not supported")
+        raise InputError(
+            f"{subject}: aipp_mode",
+            "must be static",
+            "missing" if mode is None else mode,
+            "dynamic AIPP is not supported",
+        )
     if not isinstance(kind, str) or kind not in CHANNELS:
         remedy = f"supported are {', '.join(CHANNELS)}"
-        raise InputError(f"{subject}: input_format", "must be a supported format", "missing" if kind is None else kind, remedy)
+        raise InputError(
+            f"{subject}: input_format",
+            "must be a supported format",
+            "missing" if kind is None else kind,
+            remedy,
+        )
     source = _pair(fields, "src_image_size_h", "src_image_size_w", subject)
     crop: tuple[int, ...] = ()
     if fields.get("crop"):

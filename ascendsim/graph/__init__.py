@@ -1,1 +1,3 @@
-"""What is computed: nodes, tensors and edges (`ir`), their rules (`verify`), text form (`text`), pictures (`dot`), `builder`."""
+"""What is computed: nodes, tensors and edges (`ir`), their rules (`verify`), text form (`text`), pictures
+(`dot`), `builder`.
+"""

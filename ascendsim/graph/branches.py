@@ -10,9 +10,20 @@ IMPOSSIBLE = "impossible"  # key of Graph.metadata: why a branch cannot run with
 
 
 def possible_subgraphs(node: Node) -> Iterator[tuple[str, Graph]]:
-    """The subgraphs of a node that may run: not those that a constant condition of an If never takes, or that do not fit its inputs."""
+    """The subgraphs of a node that may run: not those that a constant condition of an If never takes, or that
+    do not fit its inputs.
+    """
     condition = node.input(0)
     taken = None
-    if node.op_type == "If" and condition is not None and condition.constant is not None and condition.constant.available:
+    if (
+        node.op_type == "If"
+        and condition is not None
+        and condition.constant is not None
+        and condition.constant.available
+    ):
         taken = "then_branch" if condition.constant.array().all() else "else_branch"
-    return ((name, graph) for name, graph in node.subgraphs if taken in (None, name) and IMPOSSIBLE not in graph.metadata)
+    return (
+        (name, graph)
+        for name, graph in node.subgraphs
+        if taken in (None, name) and IMPOSSIBLE not in graph.metadata
+    )

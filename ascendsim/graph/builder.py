@@ -35,7 +35,9 @@ class GraphBuilder:
         dtype: Element type of inputs, weights and plain numbers that do not say otherwise.
     """
 
-    def __init__(self, name: str = "graph", infer: Callable[[Node], None] | None = None, dtype: DType = DType.FLOAT32) -> None:
+    def __init__(
+        self, name: str = "graph", infer: Callable[[Node], None] | None = None, dtype: DType = DType.FLOAT32
+    ) -> None:
         self.graph = Graph(name)
         self.dtype = dtype
         self._infer = infer
@@ -49,20 +51,40 @@ class GraphBuilder:
 
     @checked()
     def constant(self, value: Any, name: str = "constant", dtype: DType | str | None = None) -> Tensor:
-        """Adds a constant from an array, a number or a list (integers become int64, floats the builder's type)."""
+        """Adds a constant from an array, a number or a list (integers become int64, floats the builder's
+        type).
+        """
         array = np.asarray(value)
         if dtype is not None:
             array = array.astype(DType.of(dtype).numpy)
         elif not isinstance(value, (np.ndarray, np.generic)):
-            array = array.astype(self.dtype.numpy if array.dtype.kind == "f" else np.bool_ if array.dtype.kind == "b" else np.int64)
+            array = array.astype(
+                self.dtype.numpy
+                if array.dtype.kind == "f"
+                else np.bool_
+                if array.dtype.kind == "b"
+                else np.int64
+            )
         return self.graph.add_constant(self.graph.fresh(self._scoped(name)), array)
 
     @checked()
-    def weight(self, name: str, shape: Sequence[int], fill: Callable[[], Array] | None = None, dtype: DType | str | None = None) -> Tensor:
-        """Adds a constant whose values come later: from `fill` when they are asked for, or never (shape-only, enough for timing)."""
+    def weight(
+        self,
+        name: str,
+        shape: Sequence[int],
+        fill: Callable[[], Array] | None = None,
+        dtype: DType | str | None = None,
+    ) -> Tensor:
+        """Adds a constant whose values come later: from `fill` when they are asked for, or never (shape-only,
+        enough for timing).
+        """
         kind = self.dtype if dtype is None else DType.of(dtype)
-        constant = Constant(loader=fill) if fill is not None else Constant(absent_because="built without values")
-        return self.graph.add_tensor(Tensor(self.graph.fresh(self._scoped(name)), kind, _shape(shape), constant=constant))
+        constant = (
+            Constant(loader=fill) if fill is not None else Constant(absent_because="built without values")
+        )
+        return self.graph.add_tensor(
+            Tensor(self.graph.fresh(self._scoped(name)), kind, _shape(shape), constant=constant)
+        )
 
     @checked()
     def op(
@@ -78,9 +100,11 @@ class GraphBuilder:
 
         Args:
             op_type: Operator in its newest ONNX form.
-            inputs: Tensors; arrays, numbers and lists become constants; None leaves an optional input out. A float takes the type
-                of the first tensor among the inputs (write 2.0, not 2), an integer too if that is an integer type, else int64.
-            outputs: Names of the outputs, if the node has several or the name matters; one made-up name by default.
+            inputs: Tensors; arrays, numbers and lists become constants; None leaves an optional input out. A
+                float takes the type of the first tensor among the inputs (write 2.0, not 2), an integer too
+                if that is an integer type, else int64.
+            outputs: Names of the outputs, if the node has several or the name matters; one made-up name by
+                default.
             name: Of the node; by default the operator's, numbered.
             domain: Of the operator.
             attributes: By ONNX name; lists become tuples, None leaves an attribute out.
@@ -97,8 +121,12 @@ class GraphBuilder:
         domain: str = "",
         **attributes: AttributeValue | list[int] | list[float] | None,
     ) -> list[Tensor]:
-        """Like `op`, for a node with several outputs (`outputs` names or counts them); returns all of them."""
-        tensors = [item if isinstance(item, Tensor) else self._operand(item, op_type, inputs) for item in inputs]
+        """Like `op`, for a node with several outputs (`outputs` names or counts them); returns all of
+        them.
+        """
+        tensors = [
+            item if isinstance(item, Tensor) else self._operand(item, op_type, inputs) for item in inputs
+        ]
         wanted: Sequence[str] | int = 1 if outputs is None else outputs
         node = self.graph.add_node(op_type, tensors, wanted, self._scoped(name or op_type), domain)
         for key, value in attributes.items():
@@ -114,7 +142,9 @@ class GraphBuilder:
         if name is not None and name != tensor.name:
             if tensor in self.graph.inputs:
                 raise GraphError(
-                    f"input {tensor.name!r}", f"cannot be renamed to output {name!r}", remedy="pass it through an Identity node"
+                    f"input {tensor.name!r}",
+                    f"cannot be renamed to output {name!r}",
+                    remedy="pass it through an Identity node",
                 )
             self.graph.rename_tensor(tensor, name)
         self.graph.outputs.append(tensor)

@@ -1,7 +1,8 @@
 """Composites: several nodes held as one node with a subgraph, as MindSpore's graph kernels are.
 
-The node is `ascend::GraphKernel`; attribute `body` holds the subgraph, whose inputs and outputs are those of the node in order, and
-`graph_kernel` the name. Constants that are part of the instructions (one element) or that steer an operator (axes, shapes) lie in the body.
+The node is `ascend::GraphKernel`; attribute `body` holds the subgraph, whose inputs and outputs are those of
+the node in order, and `graph_kernel` the name. Constants that are part of the instructions (one element) or
+that steer an operator (axes, shapes) lie in the body.
 """
 
 from __future__ import annotations
@@ -35,7 +36,9 @@ def outside_tensors(nodes: Collection[Node]) -> tuple[Tensor, ...]:
 
     def is_read(node: Node, tensor: Tensor) -> bool:
         outputs = node.graph.outputs if node.graph is not None else []
-        return any(tensor is output for output in outputs) or any(use.node not in inside for use in tensor.uses)
+        return any(tensor is output for output in outputs) or any(
+            use.node not in inside for use in tensor.uses
+        )
 
     return tuple(tensor for node in nodes for tensor in node.outputs if is_read(node, tensor))
 
@@ -118,7 +121,9 @@ def outline(graph: Graph, nodes: Iterable[Node], name: str) -> Node:
     graph.place_before(composite, last)
     sources = [source for node in members for source in node.origin.get("source_names", (node.name,))]
     composite.origin["source_names"] = tuple(dict.fromkeys(sources))
-    constants = [tensor for node in members for tensor in node.inputs if tensor is not None and tensor.is_constant]
+    constants = [
+        tensor for node in members for tensor in node.inputs if tensor is not None and tensor.is_constant
+    ]
     for node in reversed(members):
         graph.remove_node(node)
     for tensor in dict.fromkeys(constants):

@@ -18,19 +18,30 @@ Array = NDArray[Any]
 class Constant:
     """The value of a constant tensor, held lazily: an array, a loader, or shape only.
 
-    Shape-only constants (weights that a file names but does not hold) are enough for timing; asking for their values raises.
+    Shape-only constants (weights that a file names but does not hold) are enough for timing; asking for their
+    values raises.
 
     Attributes:
         absent_because: Why there are no values.
-        computed: Whether the loader computes the values (random weights, folded ones) instead of reading them from where they are.
+        computed: Whether the loader computes the values (random weights, folded ones) instead of reading them
+            from where they are.
     """
 
     __slots__ = ("_array", "_forms", "_loader", "absent_because", "computed")
 
     def __init__(
-        self, array: Array | None = None, loader: Callable[[], Array] | None = None, absent_because: str = "", computed: bool = False
+        self,
+        array: Array | None = None,
+        loader: Callable[[], Array] | None = None,
+        absent_because: str = "",
+        computed: bool = False,
     ) -> None:
-        self._array, self._loader, self.absent_because, self.computed = array, loader, absent_because, computed
+        self._array, self._loader, self.absent_because, self.computed = (
+            array,
+            loader,
+            absent_because,
+            computed,
+        )
         self._forms: dict[np.dtype[Any], Array] = {}
 
     @property
@@ -51,13 +62,17 @@ class Constant:
         if self._array is None:
             if self._loader is None:
                 raise GraphError(
-                    "a constant", f"has no values ({self.absent_because})", remedy='load with weights="random" or give the weight file'
+                    "a constant",
+                    f"has no values ({self.absent_because})",
+                    remedy='load with weights="random" or give the weight file',
                 )
             self._array, self._loader = self._loader(), None
         return self._array
 
     def in_type(self, dtype: np.dtype[Any], convert: Callable[[Array], Array]) -> Array:
-        """The values in another type, converted on first use and kept for the next run; do not write to them."""
+        """The values in another type, converted on first use and kept for the next run; do not write to
+        them.
+        """
         values = self.array()
         if values.dtype == dtype:
             return values

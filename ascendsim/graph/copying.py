@@ -11,7 +11,9 @@ def copy_graph(graph: Graph, outer: dict[Tensor, Tensor] | None = None) -> Graph
     new._counter = graph._counter
     mapped: dict[Tensor, Tensor] = dict(outer or {})
     for name, tensor in graph.tensors.items():
-        twin = mapped[tensor] = new._tensors[name] = Tensor(name, tensor.dtype, tensor.shape, tensor.format, tensor.constant)
+        twin = mapped[tensor] = new._tensors[name] = Tensor(
+            name, tensor.dtype, tensor.shape, tensor.format, tensor.constant
+        )
         twin.origin_dtype = tensor.origin_dtype
     new.inputs.extend(mapped[t] for t in graph.inputs)
     nodes: dict[Node, Node] = {}

@@ -11,8 +11,8 @@ from ascendsim.graph.text import dims
 def to_dot(graph: Graph, constants: bool = False, colours: Mapping[str, str] | None = None) -> str:
     """Returns the graph in Graphviz' DOT language; the same graph gives the same text.
 
-    Nodes are boxes with operator and name, inputs and outputs ellipses, edges carry element type and shape (one edge a use, so
-    multiple edges show), control edges are dashed, subgraphs are clusters.
+    Nodes are boxes with operator and name, inputs and outputs ellipses, edges carry element type and shape
+    (one edge a use, so multiple edges show), control edges are dashed, subgraphs are clusters.
 
     Args:
         graph: Any graph.
@@ -30,7 +30,9 @@ def to_dot(graph: Graph, constants: bool = False, colours: Mapping[str, str] | N
     return "\n".join(lines) + "\n"
 
 
-def _body(graph: Graph, constants: bool, names: dict[Tensor | Node, str], prefix: str, colours: Mapping[str, str]) -> Iterator[str]:
+def _body(
+    graph: Graph, constants: bool, names: dict[Tensor | Node, str], prefix: str, colours: Mapping[str, str]
+) -> Iterator[str]:
     for given in graph.inputs:
         yield _declared(given, names, "ellipse", f"{given.name}\n{_type(given)}")
     if constants:
@@ -64,7 +66,9 @@ def _body(graph: Graph, constants: bool, names: dict[Tensor | Node, str], prefix
             yield f"{source} -> {end} [label={_quoted(_type(output))}];"
 
 
-def _declared(item: Tensor | Node, names: dict[Tensor | Node, str], shape: str, label: str, colour: str = "") -> str:
+def _declared(
+    item: Tensor | Node, names: dict[Tensor | Node, str], shape: str, label: str, colour: str = ""
+) -> str:
     names[item] = f"n{len(names)}"
     filled = f", style=filled, fillcolor={_quoted(colour)}" if colour else ""
     return f"{names[item]} [shape={shape}, label={_quoted(label)}{filled}];"

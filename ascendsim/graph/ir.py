@@ -1,8 +1,9 @@
 """The graph: C = {N, E, I, O}, nodes, edges, input edges and output edges.
 
-An edge is a `Use`: it joins an output port of one node to an input port of another, so two nodes may be joined by several
-edges. Tensors keep their use lists, so a rewrite costs what it touches and not the size of the graph.
-Operator names and semantics inside the graph are those of the newest ONNX opset (front ends upgrade older forms).
+An edge is a `Use`: it joins an output port of one node to an input port of another, so two nodes may be
+joined by several edges. Tensors keep their use lists, so a rewrite costs what it touches and not the size of
+the graph. Operator names and semantics inside the graph are those of the newest ONNX opset (front ends
+upgrade older forms).
 """
 
 from __future__ import annotations
@@ -24,7 +25,18 @@ from ascendsim.graph.ordering import can_run, stable_order
 
 __all__ = ["Array", "AttributeValue", "Constant", "Dim", "Graph", "Node", "Shape", "Tensor", "Use"]
 
-AttributeValue = Union[int, float, str, tuple[int, ...], tuple[float, ...], tuple[str, ...], Array, "Graph", tuple["Graph", ...], DType]
+AttributeValue = Union[
+    int,
+    float,
+    str,
+    tuple[int, ...],
+    tuple[float, ...],
+    tuple[str, ...],
+    Array,
+    "Graph",
+    tuple["Graph", ...],
+    DType,
+]
 
 
 class Use(NamedTuple):
@@ -93,7 +105,12 @@ class Tensor:
             GraphError: If a dimension is unknown.
         """
         if not self.is_static:
-            raise GraphError(f"tensor {self.name!r}", "needs a static shape", self.shape, 'give input shapes with shapes={"name": (...)}')
+            raise GraphError(
+                f"tensor {self.name!r}",
+                "needs a static shape",
+                self.shape,
+                'give input shapes with shapes={"name": (...)}',
+            )
         return self.shape  # type: ignore[return-value]
 
     @property
@@ -104,7 +121,9 @@ class Tensor:
             GraphError: If it is not known yet.
         """
         if self.dtype is None:
-            raise GraphError(f"tensor {self.name!r}", "has no element type", remedy="run shape inference first")
+            raise GraphError(
+                f"tensor {self.name!r}", "has no element type", remedy="run shape inference first"
+            )
         return self.dtype
 
     @property
@@ -141,7 +160,18 @@ class Node:
         origin: Free facts that a pass or report wants to keep: "framework", "source_names", "inserted" ...
     """
 
-    __slots__ = ("_control", "_followers", "_inputs", "attributes", "domain", "graph", "name", "op_type", "origin", "outputs")
+    __slots__ = (
+        "_control",
+        "_followers",
+        "_inputs",
+        "attributes",
+        "domain",
+        "graph",
+        "name",
+        "op_type",
+        "origin",
+        "outputs",
+    )
 
     def __init__(self, op_type: str, name: str, domain: str = "") -> None:
         self.op_type, self.name, self.domain = op_type, name, domain
@@ -169,7 +199,9 @@ class Node:
         """The tensor at an input port that the operator cannot do without."""
         tensor = self.input(index)
         if tensor is None:
-            raise GraphError(f"node {self.name!r} ({self.op_type})", f"needs input {index}", remedy="connect it")
+            raise GraphError(
+                f"node {self.name!r} ({self.op_type})", f"needs input {index}", remedy="connect it"
+            )
         return tensor
 
     @property
@@ -178,7 +210,9 @@ class Node:
         return self.outputs[0]
 
     def set_input(self, index: int, tensor: Tensor | None) -> None:
-        """Connects an input port (extending the list with absent inputs if needed) and keeps both use lists right."""
+        """Connects an input port (extending the list with absent inputs if needed) and keeps both use lists
+        right.
+        """
         self._changed()
         while index >= len(self._inputs):
             self._inputs.append(None)
@@ -248,7 +282,8 @@ class Node:
 
 @dataclass(slots=True, eq=False)
 class Graph:
-    """C = {N, E, I, O}: nodes in insertion order, input and output tensors; edges live in the tensors' use lists.
+    """C = {N, E, I, O}: nodes in insertion order, input and output tensors; edges live in the tensors' use
+    lists.
 
     A subgraph may read tensors of the graph around it (outer scope); its outputs are its own tensors.
     """
@@ -262,7 +297,9 @@ class Graph:
     _node_names: dict[str, Node] = field(default_factory=dict)
     _counter: int = 0
     _order: list[Node] | None = None  # execution order, until something changes it
-    _added: dict[Node, int] = field(default_factory=dict)  # nodes that are there, numbered in the order in which they were added
+    _added: dict[Node, int] = field(
+        default_factory=dict
+    )  # nodes that are there, numbered in the order in which they were added
     _additions: int = 0
 
     def __repr__(self) -> str:
@@ -295,7 +332,9 @@ class Graph:
         try:
             return self._node_names[name]
         except KeyError:
-            raise GraphError(f"node {name!r}", "is not in the graph", remedy=suggest(name, self._node_names)) from None
+            raise GraphError(
+                f"node {name!r}", "is not in the graph", remedy=suggest(name, self._node_names)
+            ) from None
 
     @checked()
     def fresh(self, stem: str) -> str:
@@ -309,7 +348,9 @@ class Graph:
     @checked()
     def add_tensor(self, tensor: Tensor) -> Tensor:
         if tensor.name in self._tensors:
-            raise GraphError(f"tensor {tensor.name!r}", "must be defined once", remedy="rename one of the two")
+            raise GraphError(
+                f"tensor {tensor.name!r}", "must be defined once", remedy="rename one of the two"
+            )
         self._tensors[tensor.name] = tensor
         return tensor
 
@@ -323,7 +364,9 @@ class Graph:
     def add_constant(self, name: str, array: Any) -> Tensor:
         """Adds a constant from what NumPy makes an array of."""
         array = np.asarray(array)
-        return self.add_tensor(Tensor(name, DType.of(array.dtype), tuple(array.shape), constant=Constant(array)))
+        return self.add_tensor(
+            Tensor(name, DType.of(array.dtype), tuple(array.shape), constant=Constant(array))
+        )
 
     @checked()
     def add_node(
@@ -335,10 +378,18 @@ class Graph:
         domain: str = "",
         **attributes: AttributeValue,
     ) -> Node:
-        """Appends a node; outputs are a count, names, or tensors that already belong to the graph and have no producer."""
-        node = Node(op_type, name if name is not None and name not in self._node_names else self.fresh(name or op_type), domain)
+        """Appends a node; outputs are a count, names, or tensors that already belong to the graph and have no
+        producer.
+        """
+        node = Node(
+            op_type,
+            name if name is not None and name not in self._node_names else self.fresh(name or op_type),
+            domain,
+        )
         node.attributes.update(attributes)
-        wanted: Iterable[str | Tensor] = (self.fresh(f"{node.name}_out") for _ in range(outputs)) if isinstance(outputs, int) else outputs
+        wanted: Iterable[str | Tensor] = (
+            (self.fresh(f"{node.name}_out") for _ in range(outputs)) if isinstance(outputs, int) else outputs
+        )
         made: list[Tensor] = []
         for item in wanted:
             if isinstance(item, str):
@@ -372,7 +423,9 @@ class Graph:
 
     @checked()
     def place_before(self, node: Node, anchor: Node) -> None:
-        """Moves a node to just before another one in insertion order, by which ties in execution order are settled."""
+        """Moves a node to just before another one in insertion order, by which ties in execution order are
+        settled.
+        """
         order: dict[Node, None] = {}
         for other in self._nodes:
             if other is anchor:
@@ -399,7 +452,9 @@ class Graph:
         for tensor in node.outputs:
             if tensor.uses or any(tensor is t for t in self.outputs):
                 raise GraphError(
-                    f"node {node.name!r}", f"cannot be removed: its output {tensor.name!r} is still used", remedy="replace its uses first"
+                    f"node {node.name!r}",
+                    f"cannot be removed: its output {tensor.name!r} is still used",
+                    remedy="replace its uses first",
                 )
         for tensor in node.outputs:
             self._tensors.pop(tensor.name, None)
@@ -408,7 +463,9 @@ class Graph:
 
     @checked()
     def make_constant(self, node: Node, constants: Sequence[Constant]) -> None:
-        """Replaces a node by the values of its outputs: each output tensor keeps its name and uses and becomes a constant."""
+        """Replaces a node by the values of its outputs: each output tensor keeps its name and uses and
+        becomes a constant.
+        """
         for tensor, constant in zip(node.outputs, constants, strict=True):
             tensor.producer, tensor.index, tensor.constant = None, 0, constant
         for before in node.control:  # who waited for the node waits for what it waited for
@@ -417,7 +474,9 @@ class Graph:
         self._forget(node)
 
     def _forget(self, node: Node) -> None:
-        """Takes a node out, without the circles of references that would keep it and its tensors until the next collection."""
+        """Takes a node out, without the circles of references that would keep it and its tensors until the
+        next collection.
+        """
         self._order = None
         node.truncate_inputs(0)
         self._nodes.pop(node)
@@ -432,7 +491,11 @@ class Graph:
     @checked()
     def remove_tensor(self, tensor: Tensor) -> None:
         """Forgets a tensor that nobody makes or reads (a dead constant)."""
-        if tensor.uses or tensor.producer is not None or any(tensor is t for t in [*self.inputs, *self.outputs]):
+        if (
+            tensor.uses
+            or tensor.producer is not None
+            or any(tensor is t for t in [*self.inputs, *self.outputs])
+        ):
             raise GraphError(f"tensor {tensor.name!r}", "cannot be removed: it is still used")
         self._tensors.pop(tensor.name, None)
 
@@ -444,7 +507,11 @@ class Graph:
             GraphError: If `order` does not hold exactly the nodes of the graph.
         """
         if len(order) != len(self._nodes) or set(order) != set(self._nodes):
-            raise GraphError(f"graph {self.name!r}", "can only be reordered with all of its nodes", f"{len(order)} of {len(self._nodes)}")
+            raise GraphError(
+                f"graph {self.name!r}",
+                "can only be reordered with all of its nodes",
+                f"{len(order)} of {len(self._nodes)}",
+            )
         self._nodes, self._order = dict.fromkeys(order), None
 
     @checked()
@@ -457,8 +524,12 @@ class Graph:
 
     @checked()
     def predecessors(self, node: Node) -> list[Node]:
-        """Nodes that must run before `node`: producers of its inputs, of what its subgraphs read from outside, and control edges."""
-        found = [tensor.producer for tensor in node._inputs if tensor is not None and tensor.producer is not None]
+        """Nodes that must run before `node`: producers of its inputs, of what its subgraphs read from
+        outside, and control edges.
+        """
+        found = [
+            tensor.producer for tensor in node._inputs if tensor is not None and tensor.producer is not None
+        ]
         found += node._control
         for _, subgraph in node.subgraphs if node.attributes else ():
             for tensor in subgraph.captured():
@@ -480,7 +551,8 @@ class Graph:
         """Nodes in execution order; ties keep insertion order.
 
         Args:
-            anew: Whether to look at the edges even if no method of the graph or its nodes has changed anything since the last time.
+            anew: Whether to look at the edges even if no method of the graph or its nodes has changed
+                anything since the last time.
 
         Raises:
             GraphError: If the graph has a cycle; names the nodes on it.
@@ -494,7 +566,11 @@ class Graph:
             order, stuck = stable_order(self._nodes, self.predecessors)
             if stuck:
                 names = ", ".join(node.name for node in stuck[:8])
-                raise GraphError(f"graph {self.name!r}", f"has a cycle through nodes {names}", remedy="break one of these edges")
+                raise GraphError(
+                    f"graph {self.name!r}",
+                    f"has a cycle through nodes {names}",
+                    remedy="break one of these edges",
+                )
         # What a subgraph reads from outside can change without notice.
         self._order = None if self.holders else order
         return list(order)

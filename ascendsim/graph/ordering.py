@@ -23,8 +23,11 @@ def can_run(order: Collection[Item], needs: Callable[[Item], Iterable[Item]]) ->
     return True
 
 
-def stable_order(items: Iterable[Item], needs: Callable[[Item], Iterable[Item]]) -> tuple[list[Item], list[Item]]:
-    """Items in an order in which they can run, of those that are ready always the first; and those on or behind a cycle.
+def stable_order(
+    items: Iterable[Item], needs: Callable[[Item], Iterable[Item]]
+) -> tuple[list[Item], list[Item]]:
+    """Items in an order in which they can run, of those that are ready always the first; and those on or
+    behind a cycle.
 
     >>> stable_order("cab", {"a": "", "b": "a", "c": "b"}.__getitem__)
     (['a', 'b', 'c'], [])

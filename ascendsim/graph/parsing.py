@@ -67,7 +67,8 @@ def parse_text(text: str) -> Graph:
         The graph. It is not verified, so that broken graphs can be written down too.
 
     Raises:
-        GraphError: If the text does not follow the grammar, or a name is not defined or defined twice; names line and column.
+        GraphError: If the text does not follow the grammar, or a name is not defined or defined twice; names
+            line and column.
     """
     if len(text) > MAX_TEXT:
         raise GraphError("text form", f"must have at most {MAX_TEXT} characters", len(text))
@@ -94,8 +95,12 @@ def _tokens(text: str) -> list[_Token]:
     return found
 
 
-def _error(token: _Token, rule: str, actual: object = None, remedy: str = "see ascendsim.graph.text for the grammar") -> GraphError:
-    return GraphError(f"text form, line {token.line} column {token.column}: {token.text[:60]!r}", rule, actual, remedy)
+def _error(
+    token: _Token, rule: str, actual: object = None, remedy: str = "see ascendsim.graph.text for the grammar"
+) -> GraphError:
+    return GraphError(
+        f"text form, line {token.line} column {token.column}: {token.text[:60]!r}", rule, actual, remedy
+    )
 
 
 class _Parser:
@@ -225,17 +230,31 @@ class _Parser:
         controls: list[tuple[Node, _Token]] = []
         for pending in scope.nodes:
             domain, operator = pending.operator
-            node = graph.add_node(operator, [None] * len(pending.inputs), pending.outputs, pending.name, domain)
+            node = graph.add_node(
+                operator, [None] * len(pending.inputs), pending.outputs, pending.name, domain
+            )
             if node.name != pending.name:
-                raise GraphError(f"text form: node {pending.name!r}", "must be defined once", remedy="rename one of the two")
+                raise GraphError(
+                    f"text form: node {pending.name!r}",
+                    "must be defined once",
+                    remedy="rename one of the two",
+                )
             node.attributes.update(pending.attributes)
-            self._unresolved.extend((node, index, token, graphs) for index, token in enumerate(pending.inputs) if token is not None)
+            self._unresolved.extend(
+                (node, index, token, graphs)
+                for index, token in enumerate(pending.inputs)
+                if token is not None
+            )
             controls.extend((node, token) for token in pending.control)
         for node, token in controls:
             try:
                 node.add_control(graph.node(token.text))
             except GraphError:
-                raise _error(token, "is not a node of this graph", remedy=suggest(token.text, [n.name for n in graph.nodes])) from None
+                raise _error(
+                    token,
+                    "is not a node of this graph",
+                    remedy=suggest(token.text, [n.name for n in graph.nodes]),
+                ) from None
         for token in scope.outputs:
             graph.outputs.append(self._lookup(token, (graph,)))
 
@@ -248,7 +267,11 @@ class _Parser:
             tensor = graph.tensors.get(token.text)
             if tensor is not None:
                 return tensor
-        raise _error(token, "is not a tensor here", remedy=suggest(token.text, [name for graph in graphs for name in graph.tensors]))
+        raise _error(
+            token,
+            "is not a tensor here",
+            remedy=suggest(token.text, [name for graph in graphs for name in graph.tensors]),
+        )
 
     # tensors and values
 
@@ -278,17 +301,25 @@ class _Parser:
         try:
             return DType(token.text)
         except ValueError:
-            raise _error(token, "must be an element type", remedy=suggest(token.text, [kind.value for kind in DType])) from None
+            raise _error(
+                token, "must be an element type", remedy=suggest(token.text, [kind.value for kind in DType])
+            ) from None
 
     def _format(self) -> Format:
         token = self._take()
         try:
             return Format(token.text)
         except ValueError:
-            raise _error(token, "must be a format", remedy=suggest(token.text, [item.value for item in Format])) from None
+            raise _error(
+                token, "must be a format", remedy=suggest(token.text, [item.value for item in Format])
+            ) from None
 
     def _shape(self) -> Shape | None:
-        if self._tokens[self._at + 1 : self._at + 2] and self._tokens[self._at + 1].text == "*" and self._next.text == "[":
+        if (
+            self._tokens[self._at + 1 : self._at + 2]
+            and self._tokens[self._at + 1].text == "*"
+            and self._next.text == "["
+        ):
             self._at += 2
             self._expect("]")
             return None
@@ -319,7 +350,11 @@ class _Parser:
         if len(values) != math.prod(shape):
             raise _error(start, f"must hold {math.prod(shape)} values", len(values))
         try:
-            return np.array(values, np.float64 if dtype.is_float else dtype.numpy).astype(dtype.numpy).reshape(shape)
+            return (
+                np.array(values, np.float64 if dtype.is_float else dtype.numpy)
+                .astype(dtype.numpy)
+                .reshape(shape)
+            )
         except (OverflowError, ValueError) as error:
             raise _error(start, f"does not fit {dtype.value}: {error}") from None
 

@@ -25,7 +25,9 @@ def type_and_shape(tensor: Tensor) -> Hashable:
     return (tensor.elements, tensor.shape, tensor.dtype, tensor.origin_dtype, tensor.format)
 
 
-def same_values(tensors: Iterable[Tensor], form: Callable[[Tensor], Hashable] = type_and_shape) -> list[list[Tensor]]:
+def same_values(
+    tensors: Iterable[Tensor], form: Callable[[Tensor], Hashable] = type_and_shape
+) -> list[list[Tensor]]:
     """Groups of two or more constants with equal bytes; groups and members in the given order.
 
     Args:
@@ -55,7 +57,9 @@ def _hash_key(tensor: Tensor) -> Hashable:
 
 
 def _equal(group: list[Tensor]) -> list[list[Tensor]]:
-    """The members that equal the first one to the byte; what does not (two texts of one hash) is tried again among itself."""
+    """The members that equal the first one to the byte; what does not (two texts of one hash) is tried again
+    among itself.
+    """
     found = []
     while len(group) > 1:
         first = _bytes_of(group[0])

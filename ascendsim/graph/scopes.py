@@ -1,4 +1,6 @@
-"""Scopes: nodes that stay visible but run as one task (UB fusion). A scope is a number in `Node.origin["scope"]`."""
+"""Scopes: nodes that stay visible but run as one task (UB fusion). A scope is a number in
+`Node.origin["scope"]`.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +49,8 @@ def scopes_of(graph: Graph) -> dict[int, tuple[Node, ...]]:
 
 
 def units_in_order(graph: Graph) -> list[tuple[Node, ...]]:
-    """Nodes and scopes in an order in which they can run; each scope as one unit. Ties keep the order of last nodes.
+    """Nodes and scopes in an order in which they can run; each scope as one unit. Ties keep the order of last
+    nodes.
 
     Raises:
         GraphError: If scopes wait for each other.
@@ -56,7 +59,9 @@ def units_in_order(graph: Graph) -> list[tuple[Node, ...]]:
     scopes = scopes_of(graph)
     if not scopes:
         return [(node,) for node in order]
-    units: list[tuple[Node, ...]] = list(dict.fromkeys(scopes[node.origin[SCOPE]] if SCOPE in node.origin else (node,) for node in order))
+    units: list[tuple[Node, ...]] = list(
+        dict.fromkeys(scopes[node.origin[SCOPE]] if SCOPE in node.origin else (node,) for node in order)
+    )
     position = {node: number for number, node in enumerate(order)}
     units.sort(key=lambda unit: position[unit[-1]])
     unit_of = {node: number for number, unit in enumerate(units) for node in unit}
@@ -66,5 +71,7 @@ def units_in_order(graph: Graph) -> list[tuple[Node, ...]]:
     ]
     result, stuck = stable_order(range(len(units)), needs.__getitem__)
     if stuck:
-        raise GraphError("scopes", "must not wait for each other", ", ".join(units[number][0].name for number in stuck[:8]))
+        raise GraphError(
+            "scopes", "must not wait for each other", ", ".join(units[number][0].name for number in stuck[:8])
+        )
     return [units[number] for number in result]

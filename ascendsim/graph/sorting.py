@@ -5,7 +5,8 @@
     2  reverse depth first: from the outputs backwards, each node right after all that it needs
     3  stable: ready nodes in the order in which the model lists them
 
-Which order is best is a matter of memory and of what is still in L2: depth first keeps few branches alive at a time.
+Which order is best is a matter of memory and of what is still in L2: depth first keeps few branches alive at
+a time.
 """
 
 from __future__ import annotations
@@ -27,7 +28,9 @@ def sorted_nodes(graph: Graph, mode: int) -> list[Node]:
         GraphError: If the graph has a cycle.
     """
     if isinstance(mode, bool) or mode not in MODES:
-        raise InputError("option topo_sorting_mode", f"must be one of {', '.join(map(str, MODES))}", repr(mode))
+        raise InputError(
+            "option topo_sorting_mode", f"must be one of {', '.join(map(str, MODES))}", repr(mode)
+        )
     stable = graph.topological()
     if mode == STABLE:
         return stable
@@ -36,7 +39,10 @@ def sorted_nodes(graph: Graph, mode: int) -> list[Node]:
 
 def _forwards(graph: Graph, stable: list[Node], depth_first: bool) -> list[Node]:
     here = set(stable)
-    waiting = {node: [before for before in dict.fromkeys(graph.predecessors(node)) if before in here] for node in stable}
+    waiting = {
+        node: [before for before in dict.fromkeys(graph.predecessors(node)) if before in here]
+        for node in stable
+    }
     followers: dict[Node, list[Node]] = {node: [] for node in stable}
     for node in stable:
         for before in waiting[node]:
@@ -58,7 +64,9 @@ def _forwards(graph: Graph, stable: list[Node], depth_first: bool) -> list[Node]
 
 
 def _backwards(graph: Graph, stable: list[Node]) -> list[Node]:
-    """Each node right after all that it needs, beginning with what the outputs need (post-order without recursion)."""
+    """Each node right after all that it needs, beginning with what the outputs need (post-order without
+    recursion).
+    """
     place = {node: number for number, node in enumerate(stable)}
     producers = [tensor.producer for tensor in graph.outputs if tensor.producer is not None]
     done: dict[Node, None] = {}
@@ -73,5 +81,8 @@ def _backwards(graph: Graph, stable: list[Node]) -> list[Node]:
                 continue
             stack.append((node, True))
             needed = dict.fromkeys(graph.predecessors(node))
-            stack += [(before, False) for before in sorted(needed, key=lambda item: place.get(item, -1), reverse=True)]
+            stack += [
+                (before, False)
+                for before in sorted(needed, key=lambda item: place.get(item, -1), reverse=True)
+            ]
     return list(done)

@@ -9,11 +9,12 @@
       output %z
     }
 
-A tensor is `%name: type<origin type>[dims] @FORMAT`; the origin type is written where it differs, `?` is an unknown type or
-dimension, `[*]` an unknown rank, a dimension that is a word is a symbol, the format ND is left out. `_` is an input that is left
-out. Constants of up to 16 elements hold their values; `large` and `absent "why"` are shape-only after parsing. Names that are not
-plain words are quoted as JSON strings. Operators of other domains are `domain::Name`. Attributes are numbers, strings, lists,
-types (`type float16`), arrays (`array float32[2] [1.0, 2.0]`) and graphs; `after (...)` are control edges. A `#` starts a comment.
+A tensor is `%name: type<origin type>[dims] @FORMAT`; the origin type is written where it differs, `?` is an
+unknown type or dimension, `[*]` an unknown rank, a dimension that is a word is a symbol, the format ND is
+left out. `_` is an input that is left out. Constants of up to 16 elements hold their values; `large` and
+`absent "why"` are shape-only after parsing. Names that are not plain words are quoted as JSON strings.
+Operators of other domains are `domain::Name`. Attributes are numbers, strings, lists, types (`type float16`),
+arrays (`array float32[2] [1.0, 2.0]`) and graphs; `after (...)` are control edges. A `#` starts a comment.
 What is not part of a graph's meaning is left out: `origin` of nodes and `metadata`.
 """
 
@@ -76,7 +77,11 @@ def _node(node: Node, inline: int, indent: str) -> str:
     text = f"{quote(node.name)}: {outputs}{' ' if outputs else ''}= {operator}({inputs})"
     if node.attributes:
         items = sorted(node.attributes.items())
-        text += " {" + ", ".join(f"{quote(key)} = {_attribute(value, inline, indent)}" for key, value in items) + "}"
+        text += (
+            " {"
+            + ", ".join(f"{quote(key)} = {_attribute(value, inline, indent)}" for key, value in items)
+            + "}"
+        )
     if node.control:
         text += f" after ({', '.join(quote(before.name) for before in node.control)})"
     return text
@@ -98,7 +103,13 @@ def dims(shape: Iterable[Dim] | None) -> str:
     """
     if shape is None:
         return "[*]"
-    return "[" + ",".join("?" if dim is None else str(dim) if isinstance(dim, int) else _symbol(dim) for dim in shape) + "]"
+    return (
+        "["
+        + ",".join(
+            "?" if dim is None else str(dim) if isinstance(dim, int) else _symbol(dim) for dim in shape
+        )
+        + "]"
+    )
 
 
 def _symbol(name: str) -> str:
@@ -119,7 +130,9 @@ def _values(array: Array) -> str:
     kind = DType.of(array.dtype)
     flat = array.ravel()
     if kind.is_float:
-        items = [str(value) for value in flat]  # NumPy writes the shortest text that reads back as the same value of the type
+        items = [
+            str(value) for value in flat
+        ]  # NumPy writes the shortest text that reads back as the same value of the type
     elif kind is DType.BOOL:
         items = ["true" if value else "false" for value in flat]
     else:

@@ -1,6 +1,8 @@
-"""The three parts that every instruction cost keeps apart: how long the unit is busy, when the result may be read, what links carry.
+"""The three parts that every instruction cost keeps apart: how long the unit is busy, when the result may be
+read, what links carry.
 
-Units are cycles of the clock of the core that executes the instruction. Docs: docs/how_time_is_modelled.md; figures come from `SocSpec`.
+Units are cycles of the clock of the core that executes the instruction. Docs: docs/how_time_is_modelled.md;
+figures come from `SocSpec`.
 """
 
 from __future__ import annotations
@@ -21,11 +23,14 @@ class LinkDemand:
         write: Towards global memory.
         bytes: Useful bytes.
         cached: Whether it goes through L2.
-        l2_bytes: Bytes of L2 link time that it costs: bursts rounded up to whole requests, inflated by misalignment.
+        l2_bytes: Bytes of L2 link time that it costs: bursts rounded up to whole requests, inflated by
+            misalignment.
         dram_bytes: The same at DRAM, in bursts of `dram.transaction_bytes`, if every byte missed L2.
         least_dram_bytes: The same if L2 keeps the rest of every transaction until it is asked for.
-        port_bytes_per_cycle: Width of the core's own path in bytes of L2: the path carries blocks of 32 B, and a burst takes a least time.
-        request_bytes_per_cycle: What the engine's outstanding requests allow if L2 holds the data, in bytes of L2; None = all.
+        port_bytes_per_cycle: Width of the core's own path in bytes of L2: the path carries blocks of 32 B,
+            and a burst takes a least time.
+        request_bytes_per_cycle: What the engine's outstanding requests allow if L2 holds the data, in bytes
+            of L2; None = all.
         miss_slowdown: How much longer requests take for what DRAM has to deliver.
         hit_latency: Cycles until the result is visible after the last byte passed, if L2 holds the data.
         miss_latency: The same if DRAM has to deliver it.
@@ -53,7 +58,8 @@ class Cost:
         occupancy: Cycles for which the pipe is busy; with a link demand, those before the transfer itself.
         latency: Further cycles until a flag set after it may fire; they do not hold the pipe.
         issues: Machine instructions that the scalar unit issues for it.
-        head: Cycles to fill the unit before the pipe gets busy; hidden behind the instruction before if that is still running.
+        head: Cycles to fill the unit before the pipe gets busy; hidden behind the instruction before if that
+            is still running.
         bytes: Bytes moved, 0 if none.
         link: Demand on shared links, if it touches global memory.
     """
@@ -72,10 +78,12 @@ def start_cycles(soc: SocSpec, megahertz: int) -> float:
 
 
 def with_start(cycles: float, start: float, calls: int = 1) -> tuple[int, int]:
-    """Occupancy and head of `calls` equal instructions of `cycles` each, whose start is a stage of its own ahead of the work.
+    """Occupancy and head of `calls` equal instructions of `cycles` each, whose start is a stage of its own
+    ahead of the work.
 
-    One instruction alone takes start + cycles; back to back each takes the longer of the two, since the next one starts while this one
-    works. Measured on Ascend310: long moves and products run at the full width of their path although each takes 40 ns to start.
+    One instruction alone takes start + cycles; back to back each takes the longer of the two, since the next
+    one starts while this one works. Measured on Ascend310: long moves and products run at the full width of
+    their path although each takes 40 ns to start.
 
     >>> with_start(100, 28), with_start(10, 28), with_start(10, 28, 3)
     ((100, 28), (28, 10), (84, 10))
@@ -95,5 +103,9 @@ def whole_cycles(cycles: float) -> int:
 def path_width(width: float | None, what: str, soc: SocSpec) -> float:
     """Returns the width of a path, or raises CompileError if the chip has no such path."""
     if not width:
-        raise CompileError(f"path {what}", f"does not exist on {soc.name}", remedy="route the data through a buffer that the chip connects")
+        raise CompileError(
+            f"path {what}",
+            f"does not exist on {soc.name}",
+            remedy="route the data through a buffer that the chip connects",
+        )
     return width

@@ -1,4 +1,6 @@
-"""Costs of moving data: load2d and load3d on MTE1, moves between on-chip buffers, transfers to and from global memory."""
+"""Costs of moving data: load2d and load3d on MTE1, moves between on-chip buffers, transfers to and from
+global memory.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,8 @@ FRACTAL_BYTES = 512
 
 
 def move_cost(move: Move, soc: SocSpec, megahertz: int) -> Cost:
-    """A DMA: on-chip moves take bytes / port width; transfers to and from GM become a demand on the shared links.
+    """A DMA: on-chip moves take bytes / port width; transfers to and from GM become a demand on the shared
+    links.
 
     Raises:
         CompileError: The chip has no such path.
@@ -37,15 +40,17 @@ def move_cost(move: Move, soc: SocSpec, megahertz: int) -> Cost:
 def img2col_cost(load: Img2Col, soc: SocSpec, megahertz: int) -> Cost:
     """load3d: bytes produced / rate + head.
 
-    c220 follows the vendor's rate table by stride and input rows. v100 makes a fractal at the port's full width at stride 1;
-    other generations and strides take the same relative slowdown (assumed).
+    c220 follows the vendor's rate table by stride and input rows. v100 makes a fractal at the port's full
+    width at stride 1; other generations and strides take the same relative slowdown (assumed).
 
     Raises:
         CompileError: The target is neither L0A nor L0B, or the chip has no such path.
     """
     to_a = load.dst.buffer is Buffer.L0A
     if not to_a and load.dst.buffer is not Buffer.L0B:
-        raise CompileError("load3d", "must write L0A or L0B", load.dst.buffer.value, "use a Move for other buffers")
+        raise CompileError(
+            "load3d", "must write L0A or L0B", load.dst.buffer.value, "use a Move for other buffers"
+        )
     port = soc.ports.l1_to_l0a if to_a else soc.ports.l1_to_l0b
     width = path_width(port, f"L1 -> {load.dst.buffer.value}", soc) * load3d_efficiency(load, to_a, soc.ports)
     cycles = align(load.bytes, FRACTAL_BYTES) / width + soc.ports.load3d_head_cycles
@@ -56,8 +61,9 @@ def img2col_cost(load: Img2Col, soc: SocSpec, megahertz: int) -> Cost:
 def load3d_efficiency(load: Img2Col, to_a: bool, ports: PortSpec) -> float:
     """Rate of a load3d relative to the full width of its port.
 
-    A fractal takes 2 cycles of L0A or 4 of L0B if it comes from one input row, and one more for each row it spans if there are
-    several; a stride s of 2, 4 or 8 takes 2 s. It is never slower than the chip's least share (c220, vendor documentation).
+    A fractal takes 2 cycles of L0A or 4 of L0B if it comes from one input row, and one more for each row it
+    spans if there are several; a stride s of 2, 4 or 8 takes 2 s. It is never slower than the chip's least
+    share (c220, vendor documentation).
     """
     rows, stride = load.input_rows, load.stride_w
     spanned = rows if rows > 1 else 0
@@ -107,8 +113,15 @@ def _link_demand(move: Move, soc: SocSpec) -> LinkDemand:
     efficiency = _efficiency(move, soc)
     l2, dram = soc.l2, soc.dram
     l2_bytes = math.ceil(rounded_bytes(move, stride, l2.request_bytes) / efficiency)
-    engine_cycles, request_cycles = _engine_cycles(move, stride, efficiency, soc), _request_cycles(move, stride, soc)
-    hit, miss = (l2.write_latency_cycles, dram.write_latency_cycles) if write else (l2.read_latency_cycles, dram.read_latency_cycles)
+    engine_cycles, request_cycles = (
+        _engine_cycles(move, stride, efficiency, soc),
+        _request_cycles(move, stride, soc),
+    )
+    hit, miss = (
+        (l2.write_latency_cycles, dram.write_latency_cycles)
+        if write
+        else (l2.read_latency_cycles, dram.read_latency_cycles)
+    )
     grain = dram.transaction_bytes
     if not move.cached:
         miss, grain = dram.uncached_latency_cycles, l2.request_bytes
@@ -129,7 +142,9 @@ def _link_demand(move: Move, soc: SocSpec) -> LinkDemand:
 
 
 def _engine_cycles(move: Move, stride: int, efficiency: float, soc: SocSpec) -> float:
-    """Cycles that the DMA engine and the core's own path need if all data came at once: bytes / width, and least times."""
+    """Cycles that the DMA engine and the core's own path need if all data came at once: bytes / width, and
+    least times.
+    """
     dma, width = soc.dma, _gm_width(move, soc.ports, soc)
     cycles = max(rounded_bytes(move, stride, BLOCK_BYTES) / efficiency / width, _converting_cycles(move, soc))
     if move.kind == "nd2nz":
@@ -149,7 +164,8 @@ def _request_cycles(move: Move, stride: int, soc: SocSpec) -> float:
 
 
 def _holds_requests(move: Move, soc: SocSpec) -> bool:
-    """Whether the engine keeps a fixed number of requests outstanding, so that latency and burst length decide its rate.
+    """Whether the engine keeps a fixed number of requests outstanding, so that latency and burst length
+    decide its rate.
 
     Not where each ragged row is changed in layout on the way: that is slower than any latency.
     """
@@ -158,7 +174,9 @@ def _holds_requests(move: Move, soc: SocSpec) -> bool:
 
 
 def requests(move: Move, stride: int, line: int) -> int:
-    """Requests of at most a line each that fetch the bursts; a burst that does not touch the one before starts a request of its own."""
+    """Requests of at most a line each that fetch the bursts; a burst that does not touch the one before
+    starts a request of its own.
+    """
     if stride in (0, move.burst_bytes):
         return math.ceil(move.bytes / line)
     return move.bursts * math.ceil(move.burst_bytes / line)
@@ -167,11 +185,17 @@ def requests(move: Move, stride: int, line: int) -> int:
 def _converting_cycles(move: Move, soc: SocSpec) -> float:
     """Cycles that FIXPIPE needs for the elements that it takes out of L0C."""
     rate = soc.ports.fixpipe_elements_per_cycle
-    return move.src.bytes / L0C_ELEMENT_BYTES / rate if rate is not None and move.src.buffer is Buffer.L0C else 0.0
+    return (
+        move.src.bytes / L0C_ELEMENT_BYTES / rate
+        if rate is not None and move.src.buffer is Buffer.L0C
+        else 0.0
+    )
 
 
 def rounded_bytes(move: Move, stride: int, grain: int) -> int:
-    """Bytes of whole grains that the bursts touch; bursts closer than a grain share theirs, so the span bounds the sum."""
+    """Bytes of whole grains that the bursts touch; bursts closer than a grain share theirs, so the span
+    bounds the sum.
+    """
     if stride in (0, move.burst_bytes):
         return align(move.bytes, grain)
     apart = move.bursts * align(move.burst_bytes, grain)
@@ -181,9 +205,13 @@ def rounded_bytes(move: Move, stride: int, grain: int) -> int:
 
 
 def _efficiency(move: Move, soc: SocSpec) -> float:
-    """Share of the rate that alignment leaves; ragged rows are measured with the misalignment that they bring."""
+    """Share of the rate that alignment leaves; ragged rows are measured with the misalignment that they
+    bring.
+    """
     if _is_ragged(move):
-        slow = move.kind == "nd2nz" and soc.dma.ragged_nd2nz_bytes_per_cycle is not None  # the engine is slower than any link then
+        slow = (
+            move.kind == "nd2nz" and soc.dma.ragged_nd2nz_bytes_per_cycle is not None
+        )  # the engine is slower than any link then
         return 1.0 if slow else soc.dma.ragged_efficiency
     return 1.0 if move.aligned else soc.dram.unaligned_efficiency
 

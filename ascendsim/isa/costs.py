@@ -1,6 +1,7 @@
 """What every instruction costs on a chip: pure functions of the instruction and the chip's figures.
 
-The formulas stand per unit in `cost_compute` and `cost_transfer`; every constant comes from `SocSpec`, where its source is.
+The formulas stand per unit in `cost_compute` and `cost_transfer`; every constant comes from `SocSpec`, where
+its source is.
 """
 
 from __future__ import annotations
@@ -9,7 +10,17 @@ from ascendsim.core.errors import CompileError
 from ascendsim.isa.cost_compute import mmad_cost, vector_cost
 from ascendsim.isa.cost_model import Cost, LinkDemand
 from ascendsim.isa.cost_transfer import img2col_cost, move_cost
-from ascendsim.isa.instructions import Img2Col, Instruction, Mmad, Move, Pipe, Scalar, SetFlag, Vector, WaitFlag
+from ascendsim.isa.instructions import (
+    Img2Col,
+    Instruction,
+    Mmad,
+    Move,
+    Pipe,
+    Scalar,
+    SetFlag,
+    Vector,
+    WaitFlag,
+)
 from ascendsim.isa.program import CoreKind
 from ascendsim.soc.spec import SocSpec
 

@@ -1,7 +1,8 @@
-"""Checks of flags: every flag is set and waited for by its pipes, and its sets and waits balance over the whole program.
+"""Checks of flags: every flag is set and waited for by its pipes, and its sets and waits balance over the
+whole program.
 
-Counts over loops are worked out by algebra: a body changes a flag's count by a fixed amount and reaches a fixed height on the way,
-so a loop's height is that of its first or its last trip.
+Counts over loops are worked out by algebra: a body changes a flag's count by a fixed amount and reaches a
+fixed height on the way, so a loop's height is that of its first or its last trip.
 """
 
 from __future__ import annotations
@@ -61,8 +62,8 @@ def check_flags(block: Block) -> None:
     """Checks a block's flags.
 
     Raises:
-        CompileError: A flag that is unknown, declared twice, used by a pipe that it does not belong to, waited for more often
-            than it is set, or set so often in a row that its counter overflows.
+        CompileError: A flag that is unknown, declared twice, used by a pipe that it does not belong to,
+            waited for more often than it is set, or set so often in a row that its counter overflows.
     """
     flags: dict[str, Flag] = {}
     for flag in block.flags:
@@ -70,12 +71,18 @@ def check_flags(block: Block) -> None:
             raise CompileError(f"flag {flag.name!r}", "must be declared once", remedy="rename one of the two")
         if not 0 <= flag.initial <= flag.limit:
             raise CompileError(
-                f"initial count of flag {flag.name!r}", f"must lie between 0 and its limit {flag.limit}", flag.initial, "correct it"
+                f"initial count of flag {flag.name!r}",
+                f"must lie between 0 and its limit {flag.limit}",
+                flag.initial,
+                "correct it",
             )
         for pipe in (flag.source, flag.target):
             if pipe not in pipes_of(block.core):
                 raise CompileError(
-                    f"flag {flag.name!r}", f"uses a pipe that a {block.core.value} core has not", pipe.value, "use another pipe"
+                    f"flag {flag.name!r}",
+                    f"uses a pipe that a {block.core.value} core has not",
+                    pipe.value,
+                    "use another pipe",
                 )
         flags[flag.name] = flag
     for instruction, _ in static(block.body):
@@ -83,13 +90,20 @@ def check_flags(block: Block) -> None:
             continue
         declared = flags.get(instruction.flag)
         if declared is None:
-            raise CompileError(f"flag {instruction.flag!r}", "is not declared in its block", remedy=suggest(instruction.flag, flags))
+            raise CompileError(
+                f"flag {instruction.flag!r}",
+                "is not declared in its block",
+                remedy=suggest(instruction.flag, flags),
+            )
         is_set = isinstance(instruction, SetFlag)
         allowed = declared.source if is_set else declared.target
         if instruction.pipe is not allowed:
             verb = "set" if is_set else "waited for"
             raise CompileError(
-                f"flag {declared.name!r}", f"may be {verb} by {allowed.value} only", instruction.pipe.value, "declare another flag"
+                f"flag {declared.name!r}",
+                f"may be {verb} by {allowed.value} only",
+                instruction.pipe.value,
+                "declare another flag",
             )
     for flag in flags.values():
         _check_balance(block, flag)
@@ -100,7 +114,10 @@ def _check_balance(block: Block, flag: Flag) -> None:
     left = flag.initial + total.change
     if left < 0:
         raise CompileError(
-            f"flag {flag.name!r}", "must be set at least as often as it is waited for", f"{-left} times too few", "add the missing set"
+            f"flag {flag.name!r}",
+            "must be set at least as often as it is waited for",
+            f"{-left} times too few",
+            "add the missing set",
         )
     if flag.initial + total.highest > flag.limit:
         raise CompileError(

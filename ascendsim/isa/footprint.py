@@ -1,9 +1,11 @@
-"""What a block touches in global memory, read off its text: how far apart in time it comes back to the same bytes.
+"""What a block touches in global memory, read off its text: how far apart in time it comes back to the same
+bytes.
 
-A transfer inside loops touches new bytes with every trip of a loop whose variable moves its offset, and the same bytes again with
-every trip of a loop whose variable does not. Between two such visits the block touches what one trip of that loop touches: if that
-fits in L2 the second visit hits. A later transfer of the text may come back to the bytes of an earlier one, too: the same tiles of B
-pass for the rows that are left over when the tiles of A are done.
+A transfer inside loops touches new bytes with every trip of a loop whose variable moves its offset, and the
+same bytes again with every trip of a loop whose variable does not. Between two such visits the block touches
+what one trip of that loop touches: if that fits in L2 the second visit hits. A later transfer of the text may
+come back to the bytes of an earlier one, too: the same tiles of B pass for the rows that are left over when
+the tiles of A are done.
 """
 
 from __future__ import annotations
@@ -16,8 +18,12 @@ from typing import TypeAlias
 from ascendsim.isa.instructions import Buffer, Loop, Move, Statement
 from ascendsim.isa.program import Block
 
-Piece: TypeAlias = tuple[int, int, int, int]  # offset, number of bursts, bytes of one, bytes from one to the next
-Extent: TypeAlias = tuple[tuple[str, bool, Piece], tuple[tuple[int, int], ...], tuple[tuple[int, int], ...]]  # see `Footprint._extent`
+Piece: TypeAlias = tuple[
+    int, int, int, int
+]  # offset, number of bursts, bytes of one, bytes from one to the next
+Extent: TypeAlias = tuple[
+    tuple[str, bool, Piece], tuple[tuple[int, int], ...], tuple[tuple[int, int], ...]
+]  # see `Footprint._extent`
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,10 +31,12 @@ class Stream:
     """One transfer of the text.
 
     Attributes:
-        piece: What the first execution moves; its offset counts from the block's first transfer to or from the region.
+        piece: What the first execution moves; its offset counts from the block's first transfer to or from
+            the region.
         loops: Numbers of the loops around it, outermost first.
         steps: For each of them, by how many bytes a trip moves the offset.
-        phase: Which part of the block it belongs to, where the parts run one after the other and are not repeated.
+        phase: Which part of the block it belongs to, where the parts run one after the other and are not
+            repeated.
     """
 
     region: str
@@ -47,7 +55,9 @@ class Stream:
     def shared_depth(self, other: Stream) -> int:
         """Number of outer loops around both streams that move both alike."""
         depth = 0
-        for loop, step, others_loop, others_step in zip(self.loops, self.steps, other.loops, other.steps, strict=False):
+        for loop, step, others_loop, others_step in zip(
+            self.loops, self.steps, other.loops, other.steps, strict=False
+        ):
             if (loop, step) != (others_loop, others_step):
                 break
             depth += 1
@@ -70,7 +80,10 @@ class Footprint:
 
     def renamed(self, names: Mapping[str, str]) -> Footprint:
         """The same with other names of regions."""
-        streams, uncached = ([replace(stream, region=names[stream.region]) for stream in all] for all in (self.streams, self.uncached))
+        streams, uncached = (
+            [replace(stream, region=names[stream.region]) for stream in all]
+            for all in (self.streams, self.uncached)
+        )
         return Footprint(tuple(streams), self.trips, tuple(uncached))
 
     def in_phase(self, phase: int) -> Footprint:
@@ -87,23 +100,36 @@ class Footprint:
         return totals
 
     def touched(self) -> dict[str, int]:
-        """Bytes of each region that the block touches through L2 at all (pieces that overlap in part count several times)."""
+        """Bytes of each region that the block touches through L2 at all (pieces that overlap in part count
+        several times).
+        """
         return self._totals((stream, 0) for stream in self.streams)
 
     def read(self) -> dict[str, int]:
-        """Bytes of each region that the block reads at all, through L2 or past it (pieces that overlap in part count several times)."""
+        """Bytes of each region that the block reads at all, through L2 or past it (pieces that overlap in
+        part count several times).
+        """
         return self._totals((stream, 0) for stream in (*self.streams, *self.uncached) if not stream.write)
 
     def repeating(self) -> set[int]:
         """Loops that come back to the same bytes of a stream with every trip."""
-        return {loop for stream in self.streams for loop, step in zip(stream.loops, stream.steps, strict=True) if not step}
+        return {
+            loop
+            for stream in self.streams
+            for loop, step in zip(stream.loops, stream.steps, strict=True)
+            if not step
+        }
 
     def working_set(self, loop: int) -> dict[str, int]:
         """Bytes of each region that one trip of a loop touches."""
-        return self._totals((stream, stream.loops.index(loop) + 1) for stream in self.streams if loop in stream.loops)
+        return self._totals(
+            (stream, stream.loops.index(loop) + 1) for stream in self.streams if loop in stream.loops
+        )
 
     def earlier(self) -> list[int | None]:
-        """For each of `streams` the number of the one before it, if any, that goes the same way through the very same bytes."""
+        """For each of `streams` the number of the one before it, if any, that goes the same way through the
+        very same bytes.
+        """
         last: dict[Extent, int] = {}
         result: list[int | None] = []
         for number, stream in enumerate(self.streams):
@@ -113,11 +139,13 @@ class Footprint:
         return result
 
     def between(self, first: int, second: int) -> tuple[dict[str, int], dict[str, int]]:
-        """What lies between the last visits of a stream and a later one that comes to the same bytes: part of either result.
+        """What lies between the last visits of a stream and a later one that comes to the same bytes: part of
+        either result.
 
         Returns:
-            Bytes of each region in the last turn of the first stream, which is one trip of the loop that repeats it if there is one, and
-            from there to the end of the second one's turn (in a matmul: a tile of rows, and the rows that are left over).
+            Bytes of each region in the last turn of the first stream, which is one trip of the loop that
+            repeats it if there is one, and from there to the end of the second one's turn (in a matmul: a
+            tile of rows, and the rows that are left over).
         """
         steps, depth = self.streams[first].steps, self.streams[first].shared_depth(self.streams[second])
         start, end = self._around(first, depth)
@@ -127,7 +155,9 @@ class Footprint:
         return turn, self._totals((stream, depth) for stream in self.streams[end:last])
 
     def _around(self, number: int, depth: int) -> tuple[int, int]:
-        """First and last (exclusive) number of the streams in the loop at a depth around one of them; itself if there is none."""
+        """First and last (exclusive) number of the streams in the loop at a depth around one of them; itself
+        if there is none.
+        """
         loops = self.streams[number].loops
         if len(loops) <= depth:
             return number, number + 1
@@ -143,11 +173,15 @@ class Footprint:
             if extent not in seen:
                 seen.add(extent)
                 _, _, inner = extent
-                totals[stream.region] = totals.get(stream.region, 0) + stream.bytes * math.prod([trips for _, trips in inner])
+                totals[stream.region] = totals.get(stream.region, 0) + stream.bytes * math.prod(
+                    [trips for _, trips in inner]
+                )
         return totals
 
     def _extent(self, stream: Stream, depth: int) -> Extent:
-        """Equal for streams that touch the same bytes in the loops from `depth` inwards, whatever the order of these."""
+        """Equal for streams that touch the same bytes in the loops from `depth` inwards, whatever the order
+        of these.
+        """
         steps = list(zip(stream.loops, stream.steps, strict=True))
         outer = tuple([(loop, step) for loop, step in steps[:depth] if step])
         inner = tuple(sorted([(step, self.trips[loop]) for loop, step in steps[depth:] if step]))

@@ -1,8 +1,9 @@
 """What a core executes: instructions with operands, loops, flags.
 
-A block program is a nest of `Loop`s over instructions in program order. The scalar unit walks it and puts every instruction
-into the queue of its pipe; pipes run in order and are ordered among each other by counting flags only. Operands name
-buffer, allocation, slot and offset, so capacity and hazards can be checked on the same text that is timed.
+A block program is a nest of `Loop`s over instructions in program order. The scalar unit walks it and puts
+every instruction into the queue of its pipe; pipes run in order and are ordered among each other by counting
+flags only. Operands name buffer, allocation, slot and offset, so capacity and hazards can be checked on the
+same text that is timed.
 """
 
 from __future__ import annotations
@@ -67,7 +68,8 @@ class Allocation:
     Attributes:
         offset: Byte offset of slot 0 in the buffer.
         slot_bytes: Bytes of one slot.
-        part: Which of the parts of a block it serves that run one after the other; those of different parts may share bytes.
+        part: Which of the parts of a block it serves that run one after the other; those of different parts
+            may share bytes.
     """
 
     name: str
@@ -106,11 +108,13 @@ class Move:
     """DMA: `bursts` pieces of `burst_bytes` each, between GM and a buffer or between two buffers.
 
     Attributes:
-        kind: "copy", "nd2nz" (layout change on the way in), "load2d" (fractals L1 -> L0), "fixpipe" (L0C out), "bias",
-            "aipp" (images converted on the way into L1; the target gets more bytes than the bursts hold).
+        kind: "copy", "nd2nz" (layout change on the way in), "load2d" (fractals L1 -> L0), "fixpipe" (L0C
+            out), "bias", "aipp" (images converted on the way into L1; the target gets more bytes than the
+            bursts hold).
         src_stride, dst_stride: Bytes from the start of one burst to the next (0 = contiguous).
         aligned: Whether every burst starts on a GM transaction boundary (512 B).
-        cached: Whether a read goes through L2 (Ascend C: a tensor whose L2 cache hint is CACHE_MODE_DISABLE does not).
+        cached: Whether a read goes through L2 (Ascend C: a tensor whose L2 cache hint is CACHE_MODE_DISABLE
+            does not).
     """
 
     pipe: Pipe
@@ -149,11 +153,13 @@ class Img2Col:
 
 @dataclass(frozen=True, slots=True)
 class Mmad:
-    """c[m, n] (+)= a[m, k] @ b[k, n] on the Cube; sizes are the useful ones, the unit rounds up to whole blocks.
+    """c[m, n] (+)= a[m, k] @ b[k, n] on the Cube; sizes are the useful ones, the unit rounds up to whole
+    blocks.
 
     Attributes:
         accumulate: Whether it adds to what is in `dst`.
-        fresh_at: Loop variables; while all of them are 0 it starts anew in spite of `accumulate` (the first step of k).
+        fresh_at: Loop variables; while all of them are 0 it starts anew in spite of `accumulate` (the first
+            step of k).
         bias: Columns of the bias table that it takes when it starts anew.
     """
 
@@ -179,8 +185,8 @@ class Vector:
         dtype: Name of the widest operand's element type.
         elements: Elements of one call.
         bank_conflict: Whether two reads hit the same bank groups of UB (`isa.banks`).
-        calls: Number of instructions of this kind that the item stands for (a short inner loop that is issued in
-            one go, for example rows of a reduction); each pays its own repeat rounding.
+        calls: Number of instructions of this kind that the item stands for (a short inner loop that is issued
+            in one go, for example rows of a reduction); each pays its own repeat rounding.
     """
 
     op: str
@@ -213,8 +219,9 @@ class SetFlag:
     """Adds one to a flag when everything before it in `pipe` is complete. Does not hold the pipe up.
 
     Attributes:
-        unit_flag: Ascend C's UnitFlag, from mmad to FIXPIPE on split cores: FIXPIPE follows the last mmad unit by unit of 512 B, so the
-            flag is there as soon as FIXPIPE, which stores at its own rate, will not overtake it.
+        unit_flag: Ascend C's UnitFlag, from mmad to FIXPIPE on split cores: FIXPIPE follows the last mmad
+            unit by unit of 512 B, so the flag is there as soon as FIXPIPE, which stores at its own rate, will
+            not overtake it.
     """
 
     pipe: Pipe

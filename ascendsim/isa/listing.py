@@ -62,7 +62,10 @@ def instruction_name(instruction: Instruction) -> str:
             times = f" x{instruction.calls}" if instruction.calls > 1 else ""
             return f"{instruction.op} {instruction.elements} {instruction.dtype}{times}"
         case Move():
-            return f"{instruction.kind} {instruction.src.buffer.value}->{instruction.dst.buffer.value} {instruction.bytes} B"
+            return (
+                f"{instruction.kind} {instruction.src.buffer.value}->{instruction.dst.buffer.value} "
+                f"{instruction.bytes} B"
+            )
         case Img2Col():
             return f"load3d {instruction.dst.buffer.value} {instruction.bytes} B"
         case Scalar():
@@ -88,7 +91,13 @@ def operand_text(operand: Operand, slots: int = 1) -> str:
     text = f"{operand.buffer.value}.{operand.name}"
     if operand.buffer is not Buffer.GM and slots > 1:
         slot = str(operand.slot)
-        text += f"[slot {slot}]" if not operand.slot.terms else f"[slot {slot}%{slots}]" if " " not in slot else f"[slot ({slot})%{slots}]"
+        text += (
+            f"[slot {slot}]"
+            if not operand.slot.terms
+            else f"[slot {slot}%{slots}]"
+            if " " not in slot
+            else f"[slot ({slot})%{slots}]"
+        )
     if operand.offset != ZERO:
         text += f"+{str(operand.offset).replace(' ', '')}"
     return text
@@ -122,21 +131,35 @@ def _line(instruction: Instruction, slots: dict[str, int]) -> str:
     match instruction:
         case Move():
             strides = "".join(
-                f" {side} stride {stride}" for side, stride in (("src", instruction.src_stride), ("dst", instruction.dst_stride)) if stride
+                f" {side} stride {stride}"
+                for side, stride in (("src", instruction.src_stride), ("dst", instruction.dst_stride))
+                if stride
             )
             unaligned = "" if instruction.aligned else " unaligned"
             around = "" if instruction.cached else " uncached"
             size = f"{instruction.bursts} x {instruction.burst_bytes} B{strides}{unaligned}{around}"
-            return f"{pipe + '.' + instruction.kind:12s} {text(instruction.dst)} <- {text(instruction.src)}   {size}"
+            return (
+                f"{pipe + '.' + instruction.kind:12s} {text(instruction.dst)} <- {text(instruction.src)} "
+                f"  {size}"
+            )
         case Img2Col():
-            detail = f"{instruction.bytes} B, stride {instruction.stride_w}, {instruction.input_rows} input rows"
+            detail = (
+                f"{instruction.bytes} B, stride {instruction.stride_w}, {instruction.input_rows} input rows"
+            )
             return f"{pipe + '.load3d':12s} {text(instruction.dst)} <- {text(instruction.src)}   {detail}"
         case Mmad():
             sign = "+=" if instruction.accumulate else "="
-            fresh = f", anew at {', '.join(f'{name}=0' for name in instruction.fresh_at)}" if instruction.fresh_at else ""
+            fresh = (
+                f", anew at {', '.join(f'{name}=0' for name in instruction.fresh_at)}"
+                if instruction.fresh_at
+                else ""
+            )
             sizes = f"{instruction.m}x{instruction.k}x{instruction.n} {instruction.dtype}{fresh}"
             bias = "" if instruction.bias is None else f" + {text(instruction.bias)}"
-            return f"{pipe + '.mmad':12s} {text(instruction.dst)} {sign} {text(instruction.a)} @ {text(instruction.b)}{bias}   {sizes}"
+            return (
+                f"{pipe + '.mmad':12s} {text(instruction.dst)} {sign} {text(instruction.a)} @ "
+                f"{text(instruction.b)}{bias}   {sizes}"
+            )
         case Vector():
             sources = ", ".join(text(source) for source in instruction.srcs)
             times = f" x {instruction.calls}" if instruction.calls > 1 else ""
@@ -144,7 +167,9 @@ def _line(instruction: Instruction, slots: dict[str, int]) -> str:
             size = f"{instruction.elements}{times} {instruction.dtype}{conflict}"
             return f"{pipe + '.' + instruction.op:12s} {text(instruction.dst)} <- {sources}   {size}"
         case Scalar():
-            sides = [", ".join(text(operand) for operand in side) for side in (instruction.dsts, instruction.srcs)]
+            sides = [
+                ", ".join(text(operand) for operand in side) for side in (instruction.dsts, instruction.srcs)
+            ]
             operands = f"   {' <- '.join(sides)}".rstrip() if any(sides) else ""
             return f"{pipe + '.scalar':12s} {instruction.cycles} cycles {instruction.what}{operands}"
         case SetFlag():

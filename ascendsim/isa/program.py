@@ -9,7 +9,11 @@ from typing import Any
 
 from ascendsim.isa.instructions import Allocation, Buffer, Flag, Img2Col, Loop, Move, Operand, Statement
 
-MODES = ("sink", "host", "eager")  # who launches tasks: the device, the host, or a framework that calls operator by operator
+MODES = (
+    "sink",
+    "host",
+    "eager",
+)  # who launches tasks: the device, the host, or a framework that calls operator by operator
 
 
 class CoreKind(Enum):
@@ -53,13 +57,15 @@ class Block:
 
 
 class RenamedBlock(Block):
-    """A block that differs from another one in the names of global-memory regions only, as equal layers of a network do.
+    """A block that differs from another one in the names of global-memory regions only, as equal layers of a
+    network do.
 
     It costs nothing until somebody reads `body`, which is then made from the template's.
 
     Args:
         template: The other block.
-        names: Its names of regions -> those of this block, without two regions becoming one; regions that are left out keep theirs.
+        names: Its names of regions -> those of this block, without two regions becoming one; regions that are
+            left out keep theirs.
     """
 
     __slots__ = ("_body", "_names", "_template")
@@ -113,7 +119,11 @@ def _renamed(body: tuple[Statement, ...], names: Mapping[str, str]) -> tuple[Sta
     def statement(old: Statement) -> Statement:
         if isinstance(old, Loop):
             return replace(old, body=_renamed(old.body, names))
-        return replace(old, dst=operand(old.dst), src=operand(old.src)) if isinstance(old, Move | Img2Col) else old
+        return (
+            replace(old, dst=operand(old.dst), src=operand(old.src))
+            if isinstance(old, Move | Img2Col)
+            else old
+        )
 
     return tuple(statement(old) for old in body)
 
@@ -152,10 +162,13 @@ class Task:
         name: Name of the node it runs, or a name for the fused nodes.
         groups: Blocks by group; empty for AI CPU tasks.
         waits_for: Tasks of other streams that must have ended (stream events).
-        cpu_us: AI CPU work in microseconds of one core at the chip's rate (dispatch and overhead come on top).
+        cpu_us: AI CPU work in microseconds of one core at the chip's rate (dispatch and overhead come on
+            top).
         fused: Names of the graph nodes it runs, in order, if they are several.
-        decisions: Branches chosen and loops tested by the task scheduler before it starts (graphs with control flow on the device).
-        read_backs: Values of the device that the host reads before it launches the task (such graphs scheduled by the host).
+        decisions: Branches chosen and loops tested by the task scheduler before it starts (graphs with
+            control flow on the device).
+        read_backs: Values of the device that the host reads before it launches the task (such graphs
+            scheduled by the host).
     """
 
     id: int
@@ -189,8 +202,10 @@ class Region:
         offset: Byte offset in device memory, 512 B aligned (of a slice: of its first element).
         kind: "weight", "input", "output", "activation" or "workspace".
         alias_of: Name of the region this one shares its bytes with (reshape), if any.
-        first, last: Task ids of the first and last use (inclusive), tasks that may run at the same time counted in; weights live for ever.
-        cut: Logical axis and index of the first element if this is a slice of `alias_of`, None if it is all of it.
+        first, last: Task ids of the first and last use (inclusive), tasks that may run at the same time
+            counted in; weights live for ever.
+        cut: Logical axis and index of the first element if this is a slice of `alias_of`, None if it is all
+            of it.
         in_place_of: Name of the region whose address this one takes over with its first task, if any.
     """
 
@@ -206,7 +221,8 @@ class Region:
 
 
 def owner_of(regions: Mapping[str, Region], name: str, through_slices: bool = True) -> str:
-    """The region at the end of a chain of aliases, whose bytes a region shares; a name without a region stands for itself.
+    """The region at the end of a chain of aliases, whose bytes a region shares; a name without a region
+    stands for itself.
 
     Args:
         regions: By name.

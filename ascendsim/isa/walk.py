@@ -1,14 +1,31 @@
-"""Walks over block programs: statically with the loops around each instruction, or in program order with loop variables bound."""
+"""Walks over block programs: statically with the loops around each instruction, or in program order with loop
+variables bound.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from ascendsim.isa.instructions import Affine, Img2Col, Instruction, Loop, Mmad, Move, Operand, Scalar, Statement, Vector
+from ascendsim.isa.instructions import (
+    Affine,
+    Img2Col,
+    Instruction,
+    Loop,
+    Mmad,
+    Move,
+    Operand,
+    Scalar,
+    Statement,
+    Vector,
+)
 
 
-def static(body: Iterable[Statement], around: tuple[Loop, ...] = ()) -> Iterator[tuple[Instruction, tuple[Loop, ...]]]:
-    """Every instruction of the text once, with the loops around it, outermost first; loops that never run are left out."""
+def static(
+    body: Iterable[Statement], around: tuple[Loop, ...] = ()
+) -> Iterator[tuple[Instruction, tuple[Loop, ...]]]:
+    """Every instruction of the text once, with the loops around it, outermost first; loops that never run are
+    left out.
+    """
     for statement in body:
         if not isinstance(statement, Loop):
             yield statement, around
@@ -16,8 +33,12 @@ def static(body: Iterable[Statement], around: tuple[Loop, ...] = ()) -> Iterator
             yield from static(statement.body, (*around, statement))
 
 
-def in_order(body: Iterable[Statement], variables: Mapping[str, int] | None = None) -> Iterator[tuple[Instruction, Mapping[str, int]]]:
-    """Every instruction as often as it runs, in program order, with the values of the loop variables around it."""
+def in_order(
+    body: Iterable[Statement], variables: Mapping[str, int] | None = None
+) -> Iterator[tuple[Instruction, Mapping[str, int]]]:
+    """Every instruction as often as it runs, in program order, with the values of the loop variables around
+    it.
+    """
     bound = variables or {}
     for statement in body:
         if isinstance(statement, Loop):

@@ -14,7 +14,9 @@ from ascendsim.soc.spec import SocSpec
 def task_of(stage: Stage, number: int, name: str, soc: SocSpec) -> Task:
     """A stage as a task."""
     if stage.cpu is None:
-        return Task(number, name, stage.kind, groups=stage.groups, accesses=accesses_of(stage.groups, stage.sizes))
+        return Task(
+            number, name, stage.kind, groups=stage.groups, accesses=accesses_of(stage.groups, stage.sizes)
+        )
     micros = stage.cpu.elements * stage.cpu.operations / soc.ai_cpu.elements_per_us
     accesses = _whole(stage.cpu.inputs, False) + _whole(stage.cpu.outputs, True)
     return Task(number, name, TaskKind.AI_CPU, accesses=accesses, cpu_us=micros)
@@ -44,7 +46,8 @@ def accesses_of(groups: Iterable[BlockGroup], sizes: Mapping[str, int]) -> tuple
 
     Args:
         groups: The blocks of a task.
-        sizes: Bytes of each region that the task can touch at all (for example the part of a tensor that a slice reads).
+        sizes: Bytes of each region that the task can touch at all (for example the part of a tensor that a
+            slice reads).
     """
     moved: dict[tuple[str, bool], int] = {}
     for group in groups:
@@ -53,4 +56,7 @@ def accesses_of(groups: Iterable[BlockGroup], sizes: Mapping[str, int]) -> tuple
             write = move.dst.buffer is Buffer.GM
             key = (block.region(move.dst.name if write else move.src.name), write)
             moved[key] = moved.get(key, 0) + move.bytes * times
-    return tuple(Access(region, min(total, sizes.get(region, total)), total, write) for (region, write), total in moved.items())
+    return tuple(
+        Access(region, min(total, sizes.get(region, total)), total, write)
+        for (region, write), total in moved.items()
+    )

@@ -1,9 +1,11 @@
-"""Where to cut a batch: blocks of consecutive units that run B/b times with batch b, so that what is between them stays in L2.
+"""Where to cut a batch: blocks of consecutive units that run B/b times with batch b, so that what is between
+them stays in L2.
 
-Whether that pays is a matter of bytes: a block saves the DDR traffic of its inner tensors and costs B/b times the launches and the
-weights (unless those stay in L2 too), and smaller tiles. The choice is the cheapest way to cover all units by runs, each with a
-batch of its own, found by dynamic programming over cut positions; tasks are priced by the machine or in closed form (`task_cost`).
-Only positions at which few bytes are alive come into question as cuts (local minima of the live bytes).
+Whether that pays is a matter of bytes: a block saves the DDR traffic of its inner tensors and costs B/b times
+the launches and the weights (unless those stay in L2 too), and smaller tiles. The choice is the cheapest way
+to cover all units by runs, each with a batch of its own, found by dynamic programming over cut positions;
+tasks are priced by the machine or in closed form (`task_cost`). Only positions at which few bytes are alive
+come into question as cuts (local minima of the live bytes).
 """
 
 from __future__ import annotations
@@ -18,7 +20,9 @@ from ascendsim.lower.task_cost import TaskPrice, closed_form
 from ascendsim.soc.spec import SocSpec
 
 MOST_CUTS = 40  # positions that are tried as borders of blocks; bounds the search
-PAYS = 0.99  # a cut must make a block at least 1 % faster by the estimate: below that the estimate says nothing
+PAYS = (
+    0.99  # a cut must make a block at least 1 % faster by the estimate: below that the estimate says nothing
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,17 +91,25 @@ class BatchSearch:
         self._count, self._legal = len(units), legal
         self._capacity, self._page = capacity, max(1, capacity // PAGES)
         self._whole = max(programs)
-        known = prices or {batch: {task.id: closed_form(task, soc) for task in program.tasks} for batch, program in programs.items()}
-        self._costs = {batch: _unit_costs(units, program, known[batch]) for batch, program in programs.items()}
+        known = prices or {
+            batch: {task.id: closed_form(task, soc) for task in program.tasks}
+            for batch, program in programs.items()
+        }
+        self._costs = {
+            batch: _unit_costs(units, program, known[batch]) for batch, program in programs.items()
+        }
         self._sizes = {
-            batch: {name: region.bytes for name, region in program.memory.regions.items()} for batch, program in programs.items()
+            batch: {name: region.bytes for name, region in program.memory.regions.items()}
+            for batch, program in programs.items()
         }
         self._tensors = _tensors(units, programs[self._whole])
         between = {name: tensor for name, tensor in self._tensors.items() if tensor.between}
         places = range(self._count)
         self._made = [[name for name, tensor in between.items() if tensor.made == unit] for unit in places]
         self._ended = [[name for name, tensor in between.items() if tensor.last == unit] for unit in places]
-        self._alive = [[name for name, tensor in between.items() if tensor.made < unit <= tensor.last] for unit in places]
+        self._alive = [
+            [name for name, tensor in between.items() if tensor.made < unit <= tensor.last] for unit in places
+        ]
 
     def run(self) -> list[Block]:
         """Blocks that are worth cutting, in order."""
@@ -109,8 +121,15 @@ class BatchSearch:
                 whole = self.seconds(first, end, self._whole)
                 options = [(whole, self._whole)]
                 if self._legal(first, end):
-                    options += [(self.seconds(first, end, batch), batch) for batch in self._costs if batch != self._whole]
-                least, batch = min(options, key=lambda item: (item[0] if item[1] == self._whole else item[0] / PAYS, -item[1]))
+                    options += [
+                        (self.seconds(first, end, batch), batch)
+                        for batch in self._costs
+                        if batch != self._whole
+                    ]
+                least, batch = min(
+                    options,
+                    key=lambda item: (item[0] if item[1] == self._whole else item[0] / PAYS, -item[1]),
+                )
                 if best[first] + least < best.get(end, float("inf")):
                     best[end] = best[first] + least
                     choice[end] = first, batch, least, whole
@@ -137,18 +156,24 @@ class BatchSearch:
                         close += size
                     elif name in weights:
                         again += size
-                total += cost.price.seconds(close / cost.bytes) + (passes - 1) * cost.price.seconds((close + again) / cost.bytes)
+                total += cost.price.seconds(close / cost.bytes) + (passes - 1) * cost.price.seconds(
+                    (close + again) / cost.bytes
+                )
         return total
 
     def _weights_that_stay(self, first: int, end: int, batch: int, room: int) -> frozenset[str]:
         """Weights of a run if all of them fit beside its tensors."""
-        moved = {name for unit in range(first, end) for cost in self._costs[batch][unit] for name in cost.moved}
+        moved = {
+            name for unit in range(first, end) for cost in self._costs[batch][unit] for name in cost.moved
+        }
         weights = frozenset(name for name in moved if name in self._tensors and self._tensors[name].weight)
         bytes = sum(align(self._sizes[batch][name], self._page) for name in weights)
         return weights if bytes <= room and len(weights) <= PIECES // 2 else frozenset()
 
     def _placed(self, first: int, end: int, batch: int) -> tuple[set[str], int]:
-        """Tensors of a run that fit into L2, those inside first, as `plan_l2` has them, and the bytes that are always free."""
+        """Tensors of a run that fit into L2, those inside first, as `plan_l2` has them, and the bytes that
+        are always free.
+        """
         near: set[str] = set()
         used = most = count = full = 0
         small, whole = self._sizes[batch], self._sizes[self._whole]
@@ -174,7 +199,9 @@ class BatchSearch:
         return near, self._capacity - most
 
     def _cuts(self) -> list[int]:
-        """Positions between units that may be borders of blocks: local minima of the bytes that are alive there."""
+        """Positions between units that may be borders of blocks: local minima of the bytes that are alive
+        there.
+        """
         alive = [0] * (self._count + 1)
         sizes = self._sizes[self._whole]
         for name, tensor in self._tensors.items():
@@ -182,19 +209,27 @@ class BatchSearch:
                 continue
             for place in range(tensor.made + 1, tensor.last + 1):
                 alive[place] += sizes[name]
-        inner = [place for place in range(1, self._count) if alive[place] <= alive[place - 1] and alive[place] <= alive[place + 1]]
+        inner = [
+            place
+            for place in range(1, self._count)
+            if alive[place] <= alive[place - 1] and alive[place] <= alive[place + 1]
+        ]
         if len(inner) > MOST_CUTS:
             inner = sorted(sorted(inner, key=lambda place: (alive[place], place))[:MOST_CUTS])
         return [0, *inner, self._count]
 
 
-def _unit_costs(units: Sequence[Sequence[str]], program: Program, prices: Mapping[int, TaskPrice]) -> list[list[_Cost]]:
+def _unit_costs(
+    units: Sequence[Sequence[str]], program: Program, prices: Mapping[int, TaskPrice]
+) -> list[list[_Cost]]:
     """Costs of the tasks of each unit; traffic by the regions that own the memory."""
     by_id = {task.id: task for task in program.tasks}
     result = []
     for names in units:
         costs = []
-        for number in dict.fromkeys(number for name in names for number in program.metadata["tasks_of"][name]):
+        for number in dict.fromkeys(
+            number for name in names for number in program.metadata["tasks_of"][name]
+        ):
             moved: dict[str, int] = {}
             for access in by_id[number].accesses:
                 root = owner_of(program.memory.regions, access.region)
@@ -205,7 +240,12 @@ def _unit_costs(units: Sequence[Sequence[str]], program: Program, prices: Mappin
 
 
 def _tensors(units: Sequence[Sequence[str]], program: Program) -> dict[str, _Tensor]:
-    unit_of = {number: place for place, names in enumerate(units) for name in names for number in program.metadata["tasks_of"][name]}
+    unit_of = {
+        number: place
+        for place, names in enumerate(units)
+        for name in names
+        for number in program.metadata["tasks_of"][name]
+    }
     tensors = {}
     for name, uses in touched_roots(program).items():
         places = [unit_of[task.id] for task, _, _ in uses]

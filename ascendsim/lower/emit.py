@@ -1,8 +1,9 @@
 """A small builder for block programs: buffers, rings of slots with their flags, loops.
 
-A `Ring` is a piece of on-chip memory cut in equal slots that one pipe fills and another empties. Filling and emptying are
-ordered by two counting flags ("full", "empty"); the builder writes the four flag statements and keeps track of the slot that
-each side is at, as an affine function of the loop variables, so that templates read like the text of an operator.
+A `Ring` is a piece of on-chip memory cut in equal slots that one pipe fills and another empties. Filling and
+emptying are ordered by two counting flags ("full", "empty"); the builder writes the four flag statements and
+keeps track of the slot that each side is at, as an affine function of the loop variables, so that templates
+read like the text of an operator.
 """
 
 from __future__ import annotations
@@ -37,7 +38,8 @@ from ascendsim.isa.instructions import (
 from ascendsim.isa.program import Block, CoreKind
 from ascendsim.soc.spec import SocSpec
 
-# Start addresses of allocations; source: shared alignment rules of the architecture (fractals in L0, blocks in UB and L1).
+# Start addresses of allocations; source: shared alignment rules of the architecture (fractals in L0, blocks
+# in UB and L1).
 ALIGNMENT = {Buffer.L1: 32, Buffer.UB: 32, Buffer.L0A: 512, Buffer.L0B: 512, Buffer.L0C: 64, Buffer.BT: 64}
 
 
@@ -134,7 +136,7 @@ class BlockBuilder:
     _flags: dict[str, Flag] = field(default_factory=dict)
     _rings: dict[str, Ring] = field(default_factory=dict)
 
-    # --- memory -----------------------------------------------------------------------------------------------------
+    # --- memory ---------------------------------------------------------------------------------------------
 
     def allocate(self, name: str, buffer: Buffer, slot_bytes: int, slots: int = 1) -> Allocation:
         """Takes the next bytes of a buffer.
@@ -144,7 +146,11 @@ class BlockBuilder:
         """
         alignment = ALIGNMENT[buffer]
         allocation = Allocation(
-            self._fresh(name, {a.name for a in self._allocations}), buffer, self._used.get(buffer, 0), align(slot_bytes, alignment), slots
+            self._fresh(name, {a.name for a in self._allocations}),
+            buffer,
+            self._used.get(buffer, 0),
+            align(slot_bytes, alignment),
+            slots,
         )
         end = allocation.offset + allocation.bytes
         size = capacity(self.soc, buffer)
@@ -168,7 +174,8 @@ class BlockBuilder:
         unique = self._fresh(name, set(self._rings))
         suffixes = [""] if len(parts) == 1 else [f"_{number}" for number in range(len(parts))]
         allocations = tuple(
-            self.allocate(unique + suffix, buffer, size, slots) for suffix, (buffer, size) in zip(suffixes, parts, strict=True)
+            self.allocate(unique + suffix, buffer, size, slots)
+            for suffix, (buffer, size) in zip(suffixes, parts, strict=True)
         )
         ring = Ring(unique, allocations, producer, consumer)
         self._rings[unique] = ring
@@ -201,11 +208,13 @@ class BlockBuilder:
         allocation = ring.allocations[part]
         return Operand(allocation.buffer, allocation.name, bytes, offset, Affine(slot % allocation.slots))
 
-    # --- statements -------------------------------------------------------------------------------------------------
+    # --- statements -----------------------------------------------------------------------------------------
 
     def emit(self, *instructions: Instruction) -> None:
         """Appends instructions; vector instructions learn whether their reads conflict in the banks of UB."""
-        self._bodies[-1].extend(self._with_banks(item) if isinstance(item, Vector) else item for item in instructions)
+        self._bodies[-1].extend(
+            self._with_banks(item) if isinstance(item, Vector) else item for item in instructions
+        )
 
     def _with_banks(self, vector: Vector) -> Vector:
         groups = self.soc.vector.bank_groups
@@ -244,7 +253,9 @@ class BlockBuilder:
 
     @contextmanager
     def loop(self, name: str, trips: int) -> Iterator[Affine]:
-        """Repeats what is emitted inside `trips` times; yields the loop variable (the constant 0 if it runs once)."""
+        """Repeats what is emitted inside `trips` times; yields the loop variable (the constant 0 if it runs
+        once).
+        """
         if trips == 1:
             yield ZERO
             return
@@ -261,12 +272,16 @@ class BlockBuilder:
             turn = ring.filled - filled
             if turn != ring.emptied - emptied:
                 raise CompileError(
-                    f"ring {ring.name!r}", "must be filled as often as it is emptied in a loop", f"{turn} and {ring.emptied - emptied}"
+                    f"ring {ring.name!r}",
+                    "must be filled as often as it is emptied in a loop",
+                    f"{turn} and {ring.emptied - emptied}",
                 )
             if turn % ring.slots:
                 turns.update({allocation.name: (turn, ring.slots) for allocation in ring.allocations})
             ring.filled, ring.emptied = filled + trips * turn, emptied + trips * turn
-        self.emit_loop(Loop(variable, trips, tuple(_advance(body, variable, turns)) if turns else tuple(body)))
+        self.emit_loop(
+            Loop(variable, trips, tuple(_advance(body, variable, turns)) if turns else tuple(body))
+        )
 
     def emit_loop(self, loop: Loop) -> None:
         """Appends a finished loop."""
@@ -281,7 +296,9 @@ class BlockBuilder:
         return Block(tuple(self._bodies[0]), tuple(self._allocations), tuple(self._flags.values()), self.core)
 
 
-def _advance(body: Sequence[Statement], variable: str, turns: dict[str, tuple[int, int]]) -> Iterator[Statement]:
+def _advance(
+    body: Sequence[Statement], variable: str, turns: dict[str, tuple[int, int]]
+) -> Iterator[Statement]:
     """Adds `turn * variable` to the slot of every operand whose ring turns in the loop over `variable`."""
 
     def shift(operand: Operand) -> Operand:

@@ -25,7 +25,9 @@ def check_static(graph: Graph) -> None:
             continue
         if not tensor.is_static:
             shape = "unknown rank" if tensor.shape is None else list(tensor.shape)
-            inputs = ", ".join(t.name for t in graph.inputs if not t.is_static) or ", ".join(t.name for t in graph.inputs)
+            inputs = ", ".join(t.name for t in graph.inputs if not t.is_static) or ", ".join(
+                t.name for t in graph.inputs
+            )
             raise CompileError(
                 f"tensor {tensor.name!r}",
                 "must have a static shape",
@@ -33,14 +35,16 @@ def check_static(graph: Graph) -> None:
                 f'load the model with batch= or shapes={{"name": (...)}} for its inputs ({inputs})',
             )
         if tensor.dtype is None:
-            raise CompileError(f"tensor {tensor.name!r}", "must have an element type", remedy="run shape inference first")
+            raise CompileError(
+                f"tensor {tensor.name!r}", "must have an element type", remedy="run shape inference first"
+            )
 
 
 def work_of(node: Node, opset: OpSet, context: LowerContext) -> Work:
     """The node's work.
 
-    An operator without a `lower` function, and one that CANN runs on the AI CPU of this chip, is AI CPU work, unless it asks for
-    nothing to run at all. Nodes whose results are empty run nothing.
+    An operator without a `lower` function, and one that CANN runs on the AI CPU of this chip, is AI CPU work,
+    unless it asks for nothing to run at all. Nodes whose results are empty run nothing.
 
     Raises:
         UnsupportedOperatorError: If the operator is not in the set.
@@ -59,14 +63,21 @@ def work_of(node: Node, opset: OpSet, context: LowerContext) -> Work:
 
 def _is_free(node: Node, work: NoTask) -> bool:
     """Whether all outputs that anybody reads are empty or share their memory with inputs."""
-    named = {name for pair in work.aliases for name in pair} | {name for piece in work.slices for name in (piece.region, piece.whole)}
-    return all(tensor.name in named or tensor.elements == 0 or not tensor.uses for tensor in node.outputs) or node.input_count == 0
+    named = {name for pair in work.aliases for name in pair} | {
+        name for piece in work.slices for name in (piece.region, piece.whole)
+    }
+    return (
+        all(tensor.name in named or tensor.elements == 0 or not tensor.uses for tensor in node.outputs)
+        or node.input_count == 0
+    )
 
 
 def ai_cpu_work(node: Node) -> AiCpuWork:
     """One operation for each element of the larger side."""
     inputs = tuple(Ref.of(tensor) for tensor in node.inputs if tensor is not None)
-    outputs = tuple(Ref.of(tensor) for tensor in node.outputs if tensor.is_static and tensor.dtype is not None)
+    outputs = tuple(
+        Ref.of(tensor) for tensor in node.outputs if tensor.is_static and tensor.dtype is not None
+    )
     return AiCpuWork(max((math.prod(ref.shape) for ref in inputs + outputs), default=0), 1.0, inputs, outputs)
 
 
@@ -78,7 +89,11 @@ def workspace_name(node: str) -> str:
 def with_workspace(work: Any, name: str) -> Any:
     """The work with the scratch regions under names of their own."""
     if isinstance(work, Ref):
-        return replace(work, region=name + work.region[len(WORKSPACE) :]) if work.region.startswith(WORKSPACE) else work
+        return (
+            replace(work, region=name + work.region[len(WORKSPACE) :])
+            if work.region.startswith(WORKSPACE)
+            else work
+        )
     if isinstance(work, tuple):
         return tuple(with_workspace(item, name) for item in work)
     if is_dataclass(work) and not isinstance(work, type):
@@ -88,7 +103,9 @@ def with_workspace(work: Any, name: str) -> Any:
 
 
 def workspaces_of(work: SequenceWork, name: str) -> dict[str, int]:
-    """Bytes of the scratch regions of work whose region is called `name`: the common one, and those of single tensors."""
+    """Bytes of the scratch regions of work whose region is called `name`: the common one, and those of single
+    tensors.
+    """
     found: dict[str, int] = {name: work.workspace_bytes} if work.workspace_bytes else {}
 
     def visit(item: Any) -> None:

@@ -1,14 +1,16 @@
 """Several nodes as one task: UB fusion's lowering.
 
-A scope (graph/scopes.py) is a set of nodes that run as one task. What its nodes hand to each other stays in the Unified Buffer:
+A scope (graph/scopes.py) is a set of nodes that run as one task. What its nodes hand to each other stays in
+the Unified Buffer:
 
-    head on the Cube    the elementwise nodes behind it become epilogue steps of its program, on every tile on its way out; sums over
+    head on the Cube    the elementwise nodes behind it become epilogue steps of its program, on every tile on
+    its way out; sums over
                         its rows are made there too
     vector work only    the programs of the nodes join to one (`ChainWork`), tile by tile
     two convolutions    (L1 fusion) each with its epilogue; what the first one hands to the second stays in L1
 
-A tensor that somebody outside the scope reads is still written once; all others get no memory and no Move. What that saves is
-counted in bytes, from the programs of the single nodes and that of the scope.
+A tensor that somebody outside the scope reads is still written once; all others get no memory and no Move.
+What that saves is counted in bytes, from the programs of the single nodes and that of the scope.
 """
 
 from __future__ import annotations
@@ -56,7 +58,9 @@ class StageMaker(Protocol):
         ...
 
     def settled(self, work: Work, option: int | None) -> list[Stage]:
-        """The same with a tiling that is settled: the given option, or the quickest on the machine if that is asked for."""
+        """The same with a tiling that is settled: the given option, or the quickest on the machine if that is
+        asked for.
+        """
         ...
 
 
@@ -70,9 +74,10 @@ class FusedScope:
         stage: The program.
         accesses: What it does to global memory.
         internal: Tensors that live in the Unified Buffer only.
-        saved_bytes: Moves of tensors made inside the scope that are gone: writes and reads of the single nodes less those that stay.
-        operand_bytes: Bytes of all other tensors that the scope moves more than its nodes alone (tiles chosen with a view to the
-            epilogue), or less if negative (two nodes read the same tensor).
+        saved_bytes: Moves of tensors made inside the scope that are gone: writes and reads of the single
+            nodes less those that stay.
+        operand_bytes: Bytes of all other tensors that the scope moves more than its nodes alone (tiles chosen
+            with a view to the epilogue), or less if negative (two nodes read the same tensor).
     """
 
     nodes: tuple[Node, ...]
@@ -105,7 +110,14 @@ class ScopeLowering:
         chain: Joins the vector work of several nodes; None = scopes without a Cube operator have no program.
     """
 
-    def __init__(self, soc: SocSpec, opset: OpSet, context: LowerContext, maker: StageMaker, chain: ChainWork | None = None) -> None:
+    def __init__(
+        self,
+        soc: SocSpec,
+        opset: OpSet,
+        context: LowerContext,
+        maker: StageMaker,
+        chain: ChainWork | None = None,
+    ) -> None:
         self._soc, self._opset, self._context, self._maker, self._chain = soc, opset, context, maker, chain
         self._alone: dict[str, tuple[Work, Counter[tuple[str, bool]]]] = {}
 
@@ -116,7 +128,8 @@ class ScopeLowering:
             nodes: In execution order, all in one graph.
 
         Raises:
-            CompileError: If there is none, or it would move more bytes than the nodes alone; the rule says why.
+            CompileError: If there is none, or it would move more bytes than the nodes alone; the rule says
+                why.
         """
         subject = f"scope {scope_name(nodes)!r}"
         moved_alone: Counter[tuple[str, bool]] = Counter()
@@ -130,7 +143,11 @@ class ScopeLowering:
             work = self._joined(nodes, works, internal)
             fused = self._fused(nodes, work, internal, moved_alone)
             if fused.operand_bytes > 0 and isinstance(work, CubeWork):
-                fused = min(fused, self._fused(nodes, replace(work, plain_tiling=True), internal, moved_alone), key=_operand_bytes)
+                fused = min(
+                    fused,
+                    self._fused(nodes, replace(work, plain_tiling=True), internal, moved_alone),
+                    key=_operand_bytes,
+                )
         except CompileError:
             raise
         except AscendSimError as error:
@@ -141,16 +158,24 @@ class ScopeLowering:
         return fused
 
     def settled(self, scope: FusedScope, option: int | None) -> FusedScope:
-        """The scope with its tiling settled; see `StageMaker`. What it saves stays as it was counted when the nodes were joined."""
+        """The scope with its tiling settled; see `StageMaker`. What it saves stays as it was counted when the
+        nodes were joined.
+        """
         (stage,) = self._maker.settled(scope.work, option)
         return replace(scope, stage=stage, accesses=accesses_of(stage.groups, stage.sizes))
 
     def _fused(
-        self, nodes: Sequence[Node], work: CubeWork | CubePair | VectorWork, internal: tuple[Tensor, ...], alone: Counter[tuple[str, bool]]
+        self,
+        nodes: Sequence[Node],
+        work: CubeWork | CubePair | VectorWork,
+        internal: tuple[Tensor, ...],
+        alone: Counter[tuple[str, bool]],
     ) -> FusedScope:
         stages = self._maker.stages(work)
         if len(stages) != 1:
-            raise CompileError(f"work of node {nodes[0].name!r} and others", "must run as one task", f"{len(stages)} tasks")
+            raise CompileError(
+                f"work of node {nodes[0].name!r} and others", "must run as one task", f"{len(stages)} tasks"
+            )
         accesses = accesses_of(stages[0].groups, stages[0].sizes)
         moved = _moved(accesses)
         made = {tensor.name for node in nodes for tensor in node.outputs}
@@ -164,26 +189,40 @@ class ScopeLowering:
         if known is None:
             work = work_of(node, self._opset, self._context)
             if not isinstance(work, CubeWork | VectorWork):
-                what = {MoveWork: "it rearranges data", ScalarWork: "it runs on the scalar unit", SequenceWork: "it has several parts"}
+                what = {
+                    MoveWork: "it rearranges data",
+                    ScalarWork: "it runs on the scalar unit",
+                    SequenceWork: "it has several parts",
+                }
                 rule = "must be one program of the Cube or the vector unit to share a task"
-                raise CompileError(f"node {node.name!r} ({node.op_type})", rule, what.get(type(work), type(work).__name__))
+                raise CompileError(
+                    f"node {node.name!r} ({node.op_type})", rule, what.get(type(work), type(work).__name__)
+                )
             known = self._alone[node.name] = work, moved_bytes(self._maker.stages(work))
         return known
 
-    def _joined(self, nodes: Sequence[Node], works: Sequence[Work], internal: Sequence[Tensor]) -> CubeWork | CubePair | VectorWork:
+    def _joined(
+        self, nodes: Sequence[Node], works: Sequence[Work], internal: Sequence[Tensor]
+    ) -> CubeWork | CubePair | VectorWork:
         cubes = [number for number, work in enumerate(works) if isinstance(work, CubeWork)]
         if len(cubes) == 2 and cubes[0] == 0 and nodes[cubes[1]].origin.get(SECOND_STAGE):
             return self._pair(nodes, works, internal, cubes[1])
         if cubes:
             if cubes != [0]:
-                raise CompileError("a fused task", "has one Cube operator, in front", f"{len(cubes)} at positions {cubes}")
+                raise CompileError(
+                    "a fused task", "has one Cube operator, in front", f"{len(cubes)} at positions {cubes}"
+                )
             return join_epilogue(nodes, works, internal, self._soc)
         joined = self._chain(nodes, self._opset, self._context) if self._chain is not None else None
         if joined is None:
-            raise CompileError("vector work", "must join to one program", " and ".join(node.op_type for node in nodes))
+            raise CompileError(
+                "vector work", "must join to one program", " and ".join(node.op_type for node in nodes)
+            )
         return joined
 
-    def _pair(self, nodes: Sequence[Node], works: Sequence[Work], internal: Sequence[Tensor], second: int) -> CubePair:
+    def _pair(
+        self, nodes: Sequence[Node], works: Sequence[Work], internal: Sequence[Tensor], second: int
+    ) -> CubePair:
         """Two convolutions, each with the elementwise work behind it."""
         handed = nodes[second].required(0)
         inside = [tensor for tensor in internal if tensor is not handed]
@@ -196,7 +235,9 @@ def _operand_bytes(scope: FusedScope) -> int:
 
 
 def moved_bytes(stages: Iterable[Stage]) -> Counter[tuple[str, bool]]:
-    """Bytes that programs move between global memory and the chip, by region and direction (True = written)."""
+    """Bytes that programs move between global memory and the chip, by region and direction (True =
+    written).
+    """
     return _moved(access for stage in stages for access in accesses_of(stage.groups, stage.sizes))
 
 
@@ -207,10 +248,12 @@ def _moved(accesses: Iterable[Access]) -> Counter[tuple[str, bool]]:
     return moved
 
 
-# ------------------------------------------------------------------------------------------------------- Cube and epilogue
+# ------------------------------------------------------------------------------------------------------- Cube
 
 
-def join_epilogue(nodes: Sequence[Node], works: Sequence[Work], internal: Sequence[Tensor], soc: SocSpec) -> CubeWork:
+def join_epilogue(
+    nodes: Sequence[Node], works: Sequence[Work], internal: Sequence[Tensor], soc: SocSpec
+) -> CubeWork:
     """Elementwise work behind Cube work as its epilogue.
 
     Args:
@@ -233,23 +276,47 @@ def join_epilogue(nodes: Sequence[Node], works: Sequence[Work], internal: Sequen
     sums: tuple[ColumnSum, ...] = ()
     for node, work in zip(nodes[1:], works[1:], strict=True):
         if sums:
-            raise CompileError(f"node {node.name!r} ({node.op_type})", "must not follow sums over the Cube's result in one task")
-        if isinstance(work, VectorWork) and work.reduces == "rows" and all(stream.over == "col" for stream in work.outputs):
+            raise CompileError(
+                f"node {node.name!r} ({node.op_type})",
+                "must not follow sums over the Cube's result in one task",
+            )
+        if (
+            isinstance(work, VectorWork)
+            and work.reduces == "rows"
+            and all(stream.over == "col" for stream in work.outputs)
+        ):
             sums = _column_sums(node, work, last, columns)
             continue
-        if not isinstance(work, VectorWork) or work.reduces != "none" or work.gather_bytes or len(work.outputs) != 1:
-            raise CompileError(f"node {node.name!r} ({node.op_type})", "must be elementwise to run on the Cube's result")
+        if (
+            not isinstance(work, VectorWork)
+            or work.reduces != "none"
+            or work.gather_bytes
+            or len(work.outputs) != 1
+        ):
+            raise CompileError(
+                f"node {node.name!r} ({node.op_type})", "must be elementwise to run on the Cube's result"
+            )
         for stream in work.inputs:
             if stream.ref.region in made:
                 if stream.over != "all":
-                    raise CompileError(f"node {node.name!r} ({node.op_type})", "must not broadcast what the Cube made", stream.over)
+                    raise CompileError(
+                        f"node {node.name!r} ({node.op_type})",
+                        "must not broadcast what the Cube made",
+                        stream.over,
+                    )
                 continue
             _check_operand(node, work, stream, head, (rows, columns))
             if stream not in inputs:
                 inputs.append(stream)
         result = work.outputs[0].ref
-        if work.outputs[0].over != "all" or result.format is not head.out.format or result.shape != head.out.shape:
-            raise CompileError(f"node {node.name!r} ({node.op_type})", "must keep shape and format of the Cube's result")
+        if (
+            work.outputs[0].over != "all"
+            or result.format is not head.out.format
+            or result.shape != head.out.shape
+        ):
+            raise CompileError(
+                f"node {node.name!r} ({node.op_type})", "must keep shape and format of the Cube's result"
+            )
         steps += work.steps
         made[result.region] = last = result
         if result.region not in hidden:
@@ -281,7 +348,9 @@ def _column_sums(node: Node, work: VectorWork, result: Ref, columns: int) -> tup
     """
     subject = f"node {node.name!r} ({node.op_type})"
     if [stream.ref.region for stream in work.inputs] != [result.region] or work.cols != columns:
-        raise CompileError(subject, "must add up the columns of what the Cube made", f"{work.cols} columns for {columns}")
+        raise CompileError(
+            subject, "must add up the columns of what the Cube made", f"{work.cols} columns for {columns}"
+        )
     sums: list[ColumnSum] = []
     steps: list[Step] = []
     for step in work.steps:
@@ -309,23 +378,37 @@ def _rows_and_columns(head: CubeWork) -> tuple[int, int]:
     return total // columns, columns
 
 
-def _check_operand(node: Node, work: VectorWork, stream: Stream, head: CubeWork, size: tuple[int, int]) -> None:
+def _check_operand(
+    node: Node, work: VectorWork, stream: Stream, head: CubeWork, size: tuple[int, int]
+) -> None:
     """Whether a second operand can be brought next to a tile of the Cube's result.
 
     Raises:
         CompileError: If not.
     """
     subject = f"operand {stream.ref.region!r} of node {node.name!r} ({node.op_type})"
-    if stream.over == "all" and (stream.ref.format is not head.out.format or stream.ref.shape != head.out.shape):
-        raise CompileError(subject, f"must have format {head.out.format.value} and the shape of the Cube's result", stream.ref.format.value)
+    if stream.over == "all" and (
+        stream.ref.format is not head.out.format or stream.ref.shape != head.out.shape
+    ):
+        raise CompileError(
+            subject,
+            f"must have format {head.out.format.value} and the shape of the Cube's result",
+            stream.ref.format.value,
+        )
     if stream.over == "col" and work.cols != size[1]:
-        raise CompileError(subject, "must be full, one value or one value a channel", f"{work.cols} values for {size[1]} channels")
+        raise CompileError(
+            subject,
+            "must be full, one value or one value a channel",
+            f"{work.cols} values for {size[1]} channels",
+        )
     if stream.over == "row":
         raise CompileError(subject, "must be full, one value or one value a channel", "one value a position")
 
 
 def most_values(nodes: Sequence[Node], hidden: Iterable[str]) -> int:
-    """How many tensors made in a scope are needed at once besides the one that a node writes (at least 1, the scratch tile)."""
+    """How many tensors made in a scope are needed at once besides the one that a node writes (at least 1, the
+    scratch tile).
+    """
     own = set(nodes)
     position = {node: number for number, node in enumerate(nodes)}
     del hidden

@@ -1,13 +1,15 @@
 """L2 fusion: which tensors between tasks lie in the L2 buffer instead of DDR, and where.
 
-Tasks stay as they are; only addresses change. The rules are those of CANN's L2 optimizer (FE, l2_fusion_parser.cc,
-l2_fusion_allocation.cc and l2_fusion_comm.cc of 2019/20, for the chip with 8 MiB): the buffer has 64 pages; tasks are walked in
-launch order; every result of an AI Core task that a later task reads gets pages if there are enough of them, else it stays in DDR;
-it keeps them until its last reader has run; no more than 8 pieces of data are in the buffer at a time. Inputs and outputs of the
-graph and weights stay in DDR; so does memory that a Concat or Split without a task lies in (NoNeedAllocOutputs: no room for a result
-that a virtual node reads or makes). Two things differ: FE moves pages together after every task (by remapping, without copying), here
-a piece keeps its first-fit address for life, so that a program can be checked by one list of addresses; and weights that come again
-(with every pass of a cut batch, with every time step) take what room is left. That CANN keeps them so is assumed.
+Tasks stay as they are; only addresses change. The rules are those of CANN's L2 optimizer (FE,
+l2_fusion_parser.cc, l2_fusion_allocation.cc and l2_fusion_comm.cc of 2019/20, for the chip with 8 MiB): the
+buffer has 64 pages; tasks are walked in launch order; every result of an AI Core task that a later task reads
+gets pages if there are enough of them, else it stays in DDR; it keeps them until its last reader has run; no
+more than 8 pieces of data are in the buffer at a time. Inputs and outputs of the graph and weights stay in
+DDR; so does memory that a Concat or Split without a task lies in (NoNeedAllocOutputs: no room for a result
+that a virtual node reads or makes). Two things differ: FE moves pages together after every task (by
+remapping, without copying), here a piece keeps its first-fit address for life, so that a program can be
+checked by one list of addresses; and weights that come again (with every pass of a cut batch, with every time
+step) take what room is left. That CANN keeps them so is assumed.
 """
 
 from __future__ import annotations
@@ -93,8 +95,8 @@ def plan_l2(
         capacity: Bytes of L2.
         candidates: Tensors that may be placed; None = all between tasks.
         preferred: Tensors that are placed before all others (those inside of blocks with a cut batch).
-        weights: Weights to keep from the first task that reads them to the last, where there is room beside all tensors. They come from
-            DDR once; those that no task reads again are left there.
+        weights: Weights to keep from the first task that reads them to the last, where there is room beside
+            all tensors. They come from DDR once; those that no task reads again are left there.
         pages: Granules of the buffer.
         pieces: Most tensors in the buffer at a time.
     """
@@ -103,9 +105,15 @@ def plan_l2(
     placed: list[Placement] = []
     refused: dict[str, str] = {}
     allowed = None if candidates is None else {owner_of(program.memory.regions, name) for name in candidates}
-    shared = {owner_of(program.memory.regions, name) for name, region in program.memory.regions.items() if region.cut is not None}
+    shared = {
+        owner_of(program.memory.regions, name)
+        for name, region in program.memory.regions.items()
+        if region.cut is not None
+    }
     before = {owner_of(program.memory.regions, name) for name in preferred}
-    for name, uses in sorted(touched.items(), key=lambda item: (item[0] not in before, item[1][0][0].id, item[0])):
+    for name, uses in sorted(
+        touched.items(), key=lambda item: (item[0] not in before, item[1][0][0].id, item[0])
+    ):
         region = program.memory.regions[name]
         if region.kind != "activation" or (allowed is not None and name not in allowed):
             continue
@@ -121,7 +129,9 @@ def plan_l2(
         if isinstance(found, str):
             refused[name] = found
             continue
-        read, written = (sum(bytes for _, write, bytes in uses if write is direction) for direction in (False, True))
+        read, written = (
+            sum(bytes for _, write, bytes in uses if write is direction) for direction in (False, True)
+        )
         placed.append(Placement(name, *found, region.first, region.last, read, written))
     for name in sorted({owner_of(program.memory.regions, name) for name in weights}):
         uses = touched.get(name, [])
@@ -142,10 +152,14 @@ class _Board:
     def __init__(self, capacity: int, pages: int, pieces: int) -> None:
         self._capacity, self._pieces = capacity, pieces
         self._page = max(1, capacity // pages)
-        self._taken: dict[int, list[tuple[int, int]]] = defaultdict(list)  # by task: pieces of the buffer in use
+        self._taken: dict[int, list[tuple[int, int]]] = defaultdict(
+            list
+        )  # by task: pieces of the buffer in use
 
     def place(self, bytes: int, first: int, last: int) -> tuple[int, int] | str:
-        """Offset and size of a new piece at the lowest gap that is free in all tasks from `first` to `last`, or why there is none."""
+        """Offset and size of a new piece at the lowest gap that is free in all tasks from `first` to `last`,
+        or why there is none.
+        """
         size = align(bytes, self._page)
         if size > self._capacity:
             return "larger than L2"
@@ -165,13 +179,25 @@ class _Board:
 
 
 def weights_of_steps(program: Program) -> tuple[str, ...]:
-    """Weights that a task of several steps reads at every step, as recurrent layers do: more bytes than they have."""
+    """Weights that a task of several steps reads at every step, as recurrent layers do: more bytes than they
+    have.
+    """
     found: list[str] = []
     for node, engine in program.metadata["engine"].items():
         if engine == "sequence":
             numbers = frozenset(program.metadata["tasks_of"][node])
-            reads = (access for task in program.tasks if task.id in numbers for access in task.accesses if not access.write)
-            names = (owner_of(program.memory.regions, access.region) for access in reads if access.region in program.memory.regions)
+            reads = (
+                access
+                for task in program.tasks
+                if task.id in numbers
+                for access in task.accesses
+                if not access.write
+            )
+            names = (
+                owner_of(program.memory.regions, access.region)
+                for access in reads
+                if access.region in program.memory.regions
+            )
             found += [name for name in names if program.memory.regions[name].kind == "weight"]
     return tuple(dict.fromkeys(found))
 
@@ -184,8 +210,14 @@ def with_placement(program: Program, plan: L2Plan) -> Program:
 
 
 def check_placement(program: Program, plan: L2Plan) -> list[str]:
-    """Breaches of the plan: pieces outside the buffer, pieces that share bytes at one time, lives that do not cover all uses."""
-    breaches = [f"{item.region} ends beyond L2" for item in plan.placed if item.offset < 0 or item.offset + item.bytes > plan.capacity]
+    """Breaches of the plan: pieces outside the buffer, pieces that share bytes at one time, lives that do not
+    cover all uses.
+    """
+    breaches = [
+        f"{item.region} ends beyond L2"
+        for item in plan.placed
+        if item.offset < 0 or item.offset + item.bytes > plan.capacity
+    ]
     for number, one in enumerate(plan.placed):
         for other in plan.placed[number + 1 :]:
             together = one.first <= other.last and other.first <= one.last
@@ -199,10 +231,14 @@ def check_placement(program: Program, plan: L2Plan) -> list[str]:
 
 
 def touched_roots(program: Program) -> dict[str, list[tuple[Task, bool, int]]]:
-    """By region that owns memory: the tasks that touch it, whether they write, and the bytes that they move."""
+    """By region that owns memory: the tasks that touch it, whether they write, and the bytes that they
+    move.
+    """
     touched: dict[str, list[tuple[Task, bool, int]]] = defaultdict(list)
     for task in program.tasks:
         for access in task.accesses:
             if access.region in program.memory.regions:
-                touched[owner_of(program.memory.regions, access.region)].append((task, access.write, access.moved_bytes))
+                touched[owner_of(program.memory.regions, access.region)].append(
+                    (task, access.write, access.moved_bytes)
+                )
     return dict(touched)

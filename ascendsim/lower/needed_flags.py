@@ -1,13 +1,15 @@
 """Takes flags that order nothing out of finished blocks.
 
-Templates guard every ring of slots by flags of its own, which makes them easy to read. Much of that order follows from other flags: slots
-that are not filled a second time need not be given back, of two inputs that are waited for together the one that comes last is enough,
-and a tile of L0C that the vector unit has fetched is free once the bias of the next one is ready. Code generators for the chip leave such
-flags out (AKG's `inject_sync.cc` links two pipes only where one does not reach the other already): every flag takes a place in a queue.
+Templates guard every ring of slots by flags of its own, which makes them easy to read. Much of that order
+follows from other flags: slots that are not filled a second time need not be given back, of two inputs that
+are waited for together the one that comes last is enough, and a tile of L0C that the vector unit has fetched
+is free once the bias of the next one is ready. Code generators for the chip leave such flags out (AKG's
+`inject_sync.cc` links two pipes only where one does not reach the other already): every flag takes a place in
+a queue.
 
-A block is walked once, with few trips of its loops, every pipe with a vector clock of what it knows to be complete (as `isa.hazards` does).
-A wait counts if it tells its pipe something that the pipe's other waits before its next instruction do not; a flag of whose waits none
-counts goes.
+A block is walked once, with few trips of its loops, every pipe with a vector clock of what it knows to be
+complete (as `isa.hazards` does). A wait counts if it tells its pipe something that the pipe's other waits
+before its next instruction do not; a flag of whose waits none counts goes.
 """
 
 from __future__ import annotations
@@ -28,7 +30,9 @@ _NUMBERS = {pipe: number for number, pipe in enumerate(Pipe)}
 
 def with_needed_flags(stage: Stage) -> Stage:
     """The stage without flags that order nothing."""
-    return replace(stage, groups=tuple([BlockGroup(_trimmed(group.block), group.count) for group in stage.groups]))
+    return replace(
+        stage, groups=tuple([BlockGroup(_trimmed(group.block), group.count) for group in stage.groups])
+    )
 
 
 def _trimmed(block: Block) -> Block:
@@ -52,7 +56,9 @@ def needed_flags(block: Block) -> set[str]:
     nothing = [0] * len(Pipe)
     clocks = {pipe: nothing for pipe in Pipe}
     tokens = {flag.name: deque([nothing] * flag.initial) for flag in block.flags}
-    taken: dict[Pipe, list[tuple[str, Clock]]] = {pipe: [] for pipe in Pipe}  # by its waits since its last instruction
+    taken: dict[Pipe, list[tuple[str, Clock]]] = {
+        pipe: [] for pipe in Pipe
+    }  # by its waits since its last instruction
     needed: set[str] = set()
     for instruction in _run(shortened(block)):
         pipe = instruction.pipe
@@ -82,7 +88,11 @@ def shortened(block: Block) -> tuple[Statement, ...]:
     def short(body: Iterable[Statement]) -> tuple[Statement, ...]:
         return tuple(
             [
-                Loop(item.variable, item.trips if item.trips < most else most + (item.trips - most) % turn, short(item.body))
+                Loop(
+                    item.variable,
+                    item.trips if item.trips < most else most + (item.trips - most) % turn,
+                    short(item.body),
+                )
                 if isinstance(item, Loop)
                 else item
                 for item in body

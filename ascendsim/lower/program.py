@@ -1,4 +1,6 @@
-"""From a graph to a program: every node becomes tasks, in topological order; a scope of UB fusion becomes one task."""
+"""From a graph to a program: every node becomes tasks, in topological order; a scope of UB fusion becomes one
+task.
+"""
 
 from __future__ import annotations
 
@@ -53,7 +55,8 @@ class LowerOptions:
         chain: Joins the vector work of the nodes of a scope.
         memory: How device memory is planned.
         streams: On which streams tasks run.
-        known: Units that were lowered before; None = equal units are lowered again (slower, the program is the same).
+        known: Units that were lowered before; None = equal units are lowered again (slower, the program is
+            the same).
         tilings: Picks tilings of the chip by time; None = the closed form's first.
     """
 
@@ -77,9 +80,10 @@ def scope_lowering(soc: SocSpec, opset: OpSet, options: LowerOptions) -> UnitLow
 def lower_graph(graph: Graph, soc: SocSpec, opset: OpSet, *, options: LowerOptions | None = None) -> Program:
     """Lowers a compiled graph (precision and formats assigned) for a chip.
 
-    Nodes with the same `origin["scope"]` become one task. The program's metadata names the chip ("soc") and, by node, its tasks
-    ("tasks_of") and its engine ("engine": "cube", "vector", "movement", "scalar", "sequence", "ai_cpu" or "none"), and by the first node
-    of a task which of several tilings it has ("tilings", 0 = the closed form's first).
+    Nodes with the same `origin["scope"]` become one task. The program's metadata names the chip ("soc") and,
+    by node, its tasks ("tasks_of") and its engine ("engine": "cube", "vector", "movement", "scalar",
+    "sequence", "ai_cpu" or "none"), and by the first node of a task which of several tilings it has
+    ("tilings", 0 = the closed form's first).
 
     Raises:
         CompileError: If a shape is dynamic or work fits no tiling; names node or tensor and the remedy.
@@ -101,7 +105,9 @@ def lower_graph(graph: Graph, soc: SocSpec, opset: OpSet, *, options: LowerOptio
     workspaces: dict[str, int] = {}
     tilings: dict[str, int] = {}
     for unit in units_in_order(graph):
-        touched = [tensor.name for node in unit for tensor in (*node.inputs, *node.outputs) if tensor is not None]
+        touched = [
+            tensor.name for node in unit for tensor in (*node.inputs, *node.outputs) if tensor is not None
+        ]
         if len(unit) > 1:
             scope = units.settled(unit)
             tilings[unit[0].name] = scope.stage.option
@@ -134,7 +140,11 @@ def _share_memory(work: NoTask, aliases: dict[str, str], cuts: dict[str, tuple[i
     """Notes which tensors share memory where a node runs nothing."""
     for shared, source in [*work.aliases, *((piece.region, piece.whole) for piece in work.slices)]:
         if shared != source and aliases.setdefault(shared, source) != source:
-            raise CompileError(f"tensor {shared!r}", f"cannot lie in both {aliases[shared]!r} and {source!r}", remedy="please report this")
+            raise CompileError(
+                f"tensor {shared!r}",
+                f"cannot lie in both {aliases[shared]!r} and {source!r}",
+                remedy="please report this",
+            )
     cuts.update((piece.region, (piece.axis, piece.first)) for piece in work.slices)
 
 
@@ -152,8 +162,11 @@ class Lowering:
         self.tilings = tilings
         self.ways = WayPicker(self)
 
-    def tasks(self, node: Node, work: Work, option: int | None = None) -> tuple[list[Task], dict[str, int], int]:
-        """The tasks of a node, numbered from 0, bytes of its scratch regions by name, and which tiling it has (`settled`).
+    def tasks(
+        self, node: Node, work: Work, option: int | None = None
+    ) -> tuple[list[Task], dict[str, int], int]:
+        """The tasks of a node, numbered from 0, bytes of its scratch regions by name, and which tiling it has
+        (`settled`).
 
         Raises:
             CompileError: Names the node.
@@ -170,7 +183,9 @@ class Lowering:
             else:
                 stages = self.settled(work, option)
         except AscendSimError as error:
-            raise CompileError(f"node {node.name!r} ({node.op_type})", f"cannot be lowered: {error}") from error
+            raise CompileError(
+                f"node {node.name!r} ({node.op_type})", f"cannot be lowered: {error}"
+            ) from error
         if isinstance(work, SequenceWork):
             workspaces = workspaces_of(work, name)
         tasks = [task_of(stage, number, node.name, self.soc) for number, stage in enumerate(stages)]
@@ -181,7 +196,8 @@ class Lowering:
 
         Args:
             work: Of the AI Core.
-            option: Which of the tilings that are worth a look to take; None = the quickest, if tilings are picked by time.
+            option: Which of the tilings that are worth a look to take; None = the quickest, if tilings are
+                picked by time.
         """
         if not isinstance(work, CubeWork | CubePair) or (self.tilings is None and option is None):
             return self.stages(work)
@@ -195,10 +211,19 @@ class Lowering:
             option = self.tilings.choose(work, options)
         number = option or 0
         if number >= len(options):
-            raise CompileError("the tiling of a task", f"must be one of {len(options)}", str(number), "compile the model again")
+            raise CompileError(
+                "the tiling of a task",
+                f"must be one of {len(options)}",
+                str(number),
+                "compile the model again",
+            )
         rest = vector_rest(work, self.soc) if isinstance(work, CubeWork) else None
         stages = [replace(options[number](), option=number if len(options) > 1 else -1)]
-        return stages if rest is None else [*stages, with_needed_flags(lower_vector(rest, self.soc, self.expansion))]
+        return (
+            stages
+            if rest is None
+            else [*stages, with_needed_flags(lower_vector(rest, self.soc, self.expansion))]
+        )
 
     def stages(self, work: Work) -> list[Stage]:
         """Blocks for any work, one stage a task, with the closed form's tilings."""

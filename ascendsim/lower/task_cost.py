@@ -1,10 +1,12 @@
 """What a task costs, for decisions: its time with all that it touches in L2, and with all of it in DDR.
 
-In between the time is taken as linear in the bytes. The two ends come from the machine, or from a closed form:
+In between the time is taken as linear in the bytes. The two ends come from the machine, or from a closed
+form:
 
     time = start + max(busiest unit, bytes / rate)
 
-whose units overlap perfectly, which the machine does not grant; what two plans differ by is right to first order.
+whose units overlap perfectly, which the machine does not grant; what two plans differ by is right to first
+order.
 """
 
 from __future__ import annotations
@@ -48,7 +50,9 @@ class Rates:
         """Rates of a chip; reads and writes together."""
         per_core = soc.ai_cores * soc.frequency_mhz * 1e6
         ddr = soc.dram.read_gb_per_s * 1e9 * (1 if soc.dram.half_duplex else 2)
-        return cls(ddr, (soc.l2.read_bytes_per_cycle_per_core + soc.l2.write_bytes_per_cycle_per_core) * per_core)
+        return cls(
+            ddr, (soc.l2.read_bytes_per_cycle_per_core + soc.l2.write_bytes_per_cycle_per_core) * per_core
+        )
 
 
 def closed_form(task: Task, soc: SocSpec) -> TaskPrice:

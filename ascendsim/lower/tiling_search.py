@@ -1,8 +1,9 @@
 """Picks a tiling by time: the best few of the closed form run on the machine, and the quickest is taken.
 
-The closed form (`templates.score`) knows rates and what overlaps; the machine also knows queues, flags and what cores do to each other on
-shared links. Lowering does not know the machine: whoever compiles hands in a `Timer`. What was found is remembered by the work itself, with
-tensors by number, so that equal work is timed once however often it is compiled.
+The closed form (`templates.score`) knows rates and what overlaps; the machine also knows queues, flags and
+what cores do to each other on shared links. Lowering does not know the machine: whoever compiles hands in a
+`Timer`. What was found is remembered by the work itself, with tensors by number, so that equal work is timed
+once however often it is compiled.
 """
 
 from __future__ import annotations
@@ -18,7 +19,9 @@ from ascendsim.opset.work import CubePair, CubeWork, Ref, WorkChoice
 Options: TypeAlias = Sequence[Callable[[], Stage]]
 Ways: TypeAlias = Sequence[Callable[[], Sequence[Stage]]]  # one stage a task
 TILING = "tiling"  # key in Node.origin of a loaded model: which of the options its task takes
-CHOSEN = "tilings"  # key in Program.metadata: by task name, which option was taken, for tasks that had several
+CHOSEN = (
+    "tilings"  # key in Program.metadata: by task name, which option was taken, for tasks that had several
+)
 MOST_KNOWN = 8192  # units of work that are remembered; those that came first are given up first
 
 
@@ -26,7 +29,9 @@ class Timer(Protocol):
     """What runs one task on the machine."""
 
     def __call__(self, stage: Stage, weights: Collection[str]) -> int:
-        """Its time, in any unit that is the same for all stages of a chip; `weights` are regions that no task before it has touched."""
+        """Its time, in any unit that is the same for all stages of a chip; `weights` are regions that no task
+        before it has touched.
+        """
         ...
 
 
@@ -35,7 +40,8 @@ class TilingSearch:
 
     Args:
         timer: Of that chip.
-        alone: Runs tasks one after the other with nothing before them; returns their time in any unit. Needed for ways.
+        alone: Runs tasks one after the other with nothing before them; returns their time in any unit. Needed
+            for ways.
     """
 
     def __init__(self, timer: Timer, alone: Callable[[Sequence[Stage]], int] | None = None) -> None:
@@ -43,9 +49,11 @@ class TilingSearch:
         self._known: dict[Hashable, int] = {}
 
     def choose(self, work: CubeWork | CubePair, options: Options) -> int:
-        """Index of the quickest option; of equals the first, which is the one that the closed form likes better.
+        """Index of the quickest option; of equals the first, which is the one that the closed form likes
+        better.
 
-        Options without a program (the operands of an epilogue do not fit beside the tile) are left out; if there are no others, it is 0.
+        Options without a program (the operands of an epilogue do not fit beside the tile) are left out; if
+        there are no others, it is 0.
         """
         if len(options) == 1:
             return 0
@@ -57,7 +65,9 @@ class TilingSearch:
         return self._known[key]
 
     def choose_way(self, work: WorkChoice, ways: Ways) -> int:
-        """Index of the quickest way to do work, with nothing in L2 before; of equals the first. Ways without a program are left out."""
+        """Index of the quickest way to do work, with nothing in L2 before; of equals the first. Ways without
+        a program are left out.
+        """
         if self._alone is None:
             return 0
         key = anonymous(work)
@@ -80,7 +90,9 @@ class TilingSearch:
 
 
 def quickest(ways: Ways, time: Callable[[Sequence[Stage]], float]) -> int:
-    """Index of the way with the least time; of equals the first. Ways without a program are left out; if there are no others, it is 0."""
+    """Index of the way with the least time; of equals the first. Ways without a program are left out; if
+    there are no others, it is 0.
+    """
     best, least = 0, -1.0
     for number, way in enumerate(ways):
         try:
@@ -95,12 +107,18 @@ def quickest(ways: Ways, time: Callable[[Sequence[Stage]], float]) -> int:
 def weights_of(work: CubeWork | CubePair) -> tuple[str, ...]:
     """Regions of constants among the operands."""
     parts = (work.first, work.second) if isinstance(work, CubePair) else (work,)
-    refs = [ref for part in parts for ref in (part.a, part.b, part.bias, *(stream.ref for stream in part.epilogue_inputs))]
+    refs = [
+        ref
+        for part in parts
+        for ref in (part.a, part.b, part.bias, *(stream.ref for stream in part.epilogue_inputs))
+    ]
     return tuple(dict.fromkeys(ref.region for ref in refs if ref is not None and ref.constant))
 
 
 def anonymous(work: CubeWork | CubePair | WorkChoice) -> Hashable:
-    """All that decides how long work takes: its fields, with regions numbered in the order of their first use."""
+    """All that decides how long work takes: its fields, with regions numbered in the order of their first
+    use.
+    """
     numbers: dict[str, int] = {}
 
     def plain(value: Any) -> Hashable:

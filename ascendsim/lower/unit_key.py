@@ -1,12 +1,15 @@
-"""What decides how a unit (a node, or the nodes of a scope) is lowered, as a key: equal keys mean equal programs.
+"""What decides how a unit (a node, or the nodes of a scope) is lowered, as a key: equal keys mean equal
+programs.
 
-Lowering reads operators, attributes, the tensors' types, shapes, formats and small constants, and how nodes hang together. Networks repeat
-their layers, so most units have a key that was seen before. The key holds, for each node, its operator, attributes and ports, with tensors
-numbered in the order of their first use, and for each tensor all that an operator may ask of it:
+Lowering reads operators, attributes, the tensors' types, shapes, formats and small constants, and how nodes
+hang together. Networks repeat their layers, so most units have a key that was seen before. The key holds, for
+each node, its operator, attributes and ports, with tensors numbered in the order of their first use, and for
+each tensor all that an operator may ask of it:
 
     type, shape, format    the device's and the user's type
-    constant               whether it is one; the values themselves if they are few or integers (axes, pads, indices)
-    neighbours             the operator that makes it, those that read it, inside or outside the unit, and whether the graph returns it
+    constant               whether it is one; the values themselves if they are few or integers (axes, pads,
+    indices) neighbours             the operator that makes it, those that read it, inside or outside the
+    unit, and whether the graph returns it
 
 An operator's `lower` gets a view that holds just that (`opset.view`).
 """
@@ -29,7 +32,9 @@ _TYPE = attrgetter("shape", "dtype", "origin_dtype", "format")
 
 
 def unit_key(nodes: Sequence[Node]) -> tuple[Key, tuple[str, ...]] | None:
-    """The key of a unit, and the names of the tensors that the key knows by number; None for units that hold subgraphs."""
+    """The key of a unit, and the names of the tensors that the key knows by number; None for units that hold
+    subgraphs.
+    """
     numbers: dict[Tensor, int] = {}
     inside = {node: number for number, node in enumerate(nodes)}
     graph = nodes[0].graph
@@ -51,7 +56,9 @@ def unit_key(nodes: Sequence[Node]) -> tuple[Key, tuple[str, ...]] | None:
             ports.append(number)
         readers = tuple([_readers(tensor, inside, returned) for tensor in node.outputs])
         held = bool(node.control)
-        parts.append((node.op_type, node.domain, attributes, tuple(ports), readers, held, SECOND_STAGE in node.origin))
+        parts.append(
+            (node.op_type, node.domain, attributes, tuple(ports), readers, held, SECOND_STAGE in node.origin)
+        )
     return tuple(parts), tuple([tensor.name for tensor in numbers])
 
 

@@ -1,7 +1,9 @@
-"""Lowers units, a single node or the nodes of a scope, each kind once: what repeats is copied under other names.
+"""Lowers units, a single node or the nodes of a scope, each kind once: what repeats is copied under other
+names.
 
-The first unit with a key (`unit_key`) is lowered; the tasks of all others with that key are its tasks with their own names of tensors and
-nodes, whose blocks share its statements (`isa.program.RenamedBlock`). That saves nearly all of the work on networks with equal layers.
+The first unit with a key (`unit_key`) is lowered; the tasks of all others with that key are its tasks with
+their own names of tensors and nodes, whose blocks share its statements (`isa.program.RenamedBlock`). That
+saves nearly all of the work on networks with equal layers.
 """
 
 from __future__ import annotations
@@ -71,7 +73,8 @@ class LoweredNode:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Why a scope has no program, with the names that it quotes by number: tensors of the scope, the scope itself, its nodes.
+    """Why a scope has no program, with the names that it quotes by number: tensors of the scope, the scope
+    itself, its nodes.
 
     Attributes:
         error: As the first such scope has it.
@@ -86,28 +89,42 @@ class Refusal:
 
     @classmethod
     def first(cls, error: CompileError, nodes: Sequence[Node], tensors: Sequence[str]) -> Refusal:
-        """The refusal of the first scope with a key; messages quote names, so that one name is not found inside of another."""
+        """The refusal of the first scope with a key; messages quote names, so that one name is not found
+        inside of another.
+        """
         numbers = {name: number for number, name in enumerate([*tensors, scope_name(nodes)])}
-        named = [(numbers.setdefault(node.name, number), number) for number, node in enumerate(nodes, len(tensors) + 1)]
+        named = [
+            (numbers.setdefault(node.name, number), number)
+            for number, node in enumerate(nodes, len(tensors) + 1)
+        ]
         quoted = {repr(name): number for name, number in numbers.items()}
         pattern = re.compile("(" + "|".join(re.escape(text) for text in quoted) + ")")
-        subject, rule = (tuple([quoted.get(piece, piece) for piece in pattern.split(text)]) for text in (error.subject, error.rule))
-        return cls(error, subject, rule, tuple([(known, number) for known, number in named if known != number]))
+        subject, rule = (
+            tuple([quoted.get(piece, piece) for piece in pattern.split(text)])
+            for text in (error.subject, error.rule)
+        )
+        return cls(
+            error, subject, rule, tuple([(known, number) for known, number in named if known != number])
+        )
 
     def of(self, nodes: Sequence[Node], tensors: Sequence[str]) -> CompileError | None:
-        """The same refusal of an equal scope; None if a name of the first one stands for a node and a tensor with different names now."""
+        """The same refusal of an equal scope; None if a name of the first one stands for a node and a tensor
+        with different names now.
+        """
         names = [*tensors, scope_name(nodes), *(node.name for node in nodes)]
         if any(names[one] != names[other] for one, other in self.same):
             return None
         subject, rule = (
-            "".join([piece if isinstance(piece, str) else repr(names[piece]) for piece in text]) for text in (self.subject, self.rule)
+            "".join([piece if isinstance(piece, str) else repr(names[piece]) for piece in text])
+            for text in (self.subject, self.rule)
         )
         return CompileError(subject, rule, self.error.actual, self.error.remedy)
 
 
 @dataclass(slots=True)
 class KnownUnits:
-    """Units of one compilation by key, each with the names of its tensors; for one chip, one opset and one set of options.
+    """Units of one compilation by key, each with the names of its tensors; for one chip, one opset and one
+    set of options.
 
     Attributes:
         nodes: Single nodes.
@@ -128,13 +145,27 @@ class UnitLowering:
     Args:
         opset: Operators.
         context: What operators may ask while they describe their work.
-        node_tasks: Makes the tasks of a node from its work and its tiling if that is given: the tasks, its workspaces, its tiling.
+        node_tasks: Makes the tasks of a node from its work and its tiling if that is given: the tasks, its
+            workspaces, its tiling.
         scopes: Makes programs for scopes.
         known: What was lowered before; None = every unit is lowered by itself.
     """
 
-    def __init__(self, opset: OpSet, context: LowerContext, node_tasks: NodeTasks, scopes: ScopeLowering, known: KnownUnits | None) -> None:
-        self._opset, self._context, self._node_tasks, self._scopes, self._known = opset, context, node_tasks, scopes, known
+    def __init__(
+        self,
+        opset: OpSet,
+        context: LowerContext,
+        node_tasks: NodeTasks,
+        scopes: ScopeLowering,
+        known: KnownUnits | None,
+    ) -> None:
+        self._opset, self._context, self._node_tasks, self._scopes, self._known = (
+            opset,
+            context,
+            node_tasks,
+            scopes,
+            known,
+        )
 
     def fusible(self, node: Node) -> bool:
         """Whether a node runs a task on the AI Core."""
@@ -242,7 +273,15 @@ def _renamed_scope(scope: FusedScope, nodes: Sequence[Node], names: Mapping[str,
     sizes = {names[region]: size for region, size in scope.stage.sizes.items()}
     stage = Stage(_renamed_groups(scope.stage.groups, names), scope.stage.kind, sizes, scope.stage.option)
     accesses = _renamed_accesses(scope.accesses, names)
-    return FusedScope(tuple(nodes), scope.work, stage, accesses, internal_tensors(nodes), scope.saved_bytes, scope.operand_bytes)
+    return FusedScope(
+        tuple(nodes),
+        scope.work,
+        stage,
+        accesses,
+        internal_tensors(nodes),
+        scope.saved_bytes,
+        scope.operand_bytes,
+    )
 
 
 def _numbered(lowered: LoweredNode, first: int) -> LoweredNode:
@@ -252,7 +291,12 @@ def _numbered(lowered: LoweredNode, first: int) -> LoweredNode:
 def _renamed_node(lowered: LoweredNode, node: Node, names: dict[str, str], first: int) -> LoweredNode:
     if lowered.nothing is not None:
         aliases = tuple([(names[shared], names[source]) for shared, source in lowered.nothing.aliases])
-        slices = tuple([Slice(names[cut.region], names[cut.whole], cut.axis, cut.first) for cut in lowered.nothing.slices])
+        slices = tuple(
+            [
+                Slice(names[cut.region], names[cut.whole], cut.axis, cut.first)
+                for cut in lowered.nothing.slices
+            ]
+        )
         return LoweredNode(lowered.engine, nothing=NoTask(aliases, slices))
     for task in lowered.tasks[:1]:
         names[workspace_name(task.name)] = workspace_name(node.name)
@@ -278,4 +322,9 @@ def _renamed_groups(groups: Sequence[BlockGroup], names: Mapping[str, str]) -> t
 
 
 def _renamed_accesses(accesses: Sequence[Access], names: Mapping[str, str]) -> tuple[Access, ...]:
-    return tuple([Access(names[access.region], access.unique_bytes, access.moved_bytes, access.write) for access in accesses])
+    return tuple(
+        [
+            Access(names[access.region], access.unique_bytes, access.moved_bytes, access.write)
+            for access in accesses
+        ]
+    )

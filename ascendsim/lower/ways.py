@@ -1,6 +1,7 @@
 """Work that can be done in several ways: which is the quickest, and the stages of the one that was taken.
 
-A way is settled by one number, which a saved model keeps: the way, and for each product in it which of its tilings it has.
+A way is settled by one number, which a saved model keeps: the way, and for each product in it which of its
+tilings it has.
 """
 
 from __future__ import annotations
@@ -61,7 +62,9 @@ class WayPicker:
             options.append(code % TILINGS)
             code //= TILINGS
         if code:
-            raise CompileError("the tiling of a task", "must be one that it can have", number, "compile the model again")
+            raise CompileError(
+                "the tiling of a task", "must be one that it can have", number, "compile the model again"
+            )
         return way, self._stages(way, options)
 
     def _stages(self, way: Way, options: Sequence[int] | None) -> list[Stage]:

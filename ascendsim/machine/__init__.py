@@ -5,26 +5,28 @@
     tasks      one task while it runs, and its record
     binding    what a task's transfers ask of the links, given what L2 holds and who reads the same
     core       one core or a lock-step group: scalar unit, queues, flags, one process a pipe
-    compiled   blocks as runs of tuples between ends of loops, every instruction costed once; block_key: which blocks are alike
-    links      fair shares of L2 and DRAM
+    compiled   blocks as runs of tuples between ends of loops, every instruction costed once; block_key: which
+    blocks are alike links      fair shares of L2 and DRAM
     l2, reuse  what L2 holds between tasks, and what a task comes back to within itself
-    clock      ticks; events: what happens when within a tick; timeline: the machine's time, from which periods can be left out
-    fast_forward   skips periods of a machine that comes back to an earlier state
+    clock      ticks; events: what happens when within a tick; timeline: the machine's time, from which
+    periods can be left out fast_forward   skips periods of a machine that comes back to an earlier state
     replay     looks up tasks that were simulated before
     log        instruction records, repeated stretches kept once
 
-How it works. Inside a core everything that orders pipes is a token with a time: an issued instruction, a free queue slot, a flag.
-A pipe takes its tokens, computes start and end, and goes on, ahead of the simulated clock, until a token is missing; so most
-instructions cost no event at all, and who runs first makes no difference. Only transfers to and from global memory take place in
-simulated time, because their speed depends on what other cores do. Within a tick, whatever ends or arrives is handled until
-nothing changes, then free cores get blocks, and last the shares of the links are computed, once.
+How it works. Inside a core everything that orders pipes is a token with a time: an issued instruction, a free
+queue slot, a flag. A pipe takes its tokens, computes start and end, and goes on, ahead of the simulated
+clock, until a token is missing; so most instructions cost no event at all, and who runs first makes no
+difference. Only transfers to and from global memory take place in simulated time, because their speed depends
+on what other cores do. Within a tick, whatever ends or arrives is handled until nothing changes, then free
+cores get blocks, and last the shares of the links are computed, once.
 
-Three shortcuts, each with a switch, give the result of the plain simulation tick for tick: cores that do the same are one group,
-periods of a steady state are skipped, repeated tasks are looked up (`Statistics` counts what they save).
+Three shortcuts, each with a switch, give the result of the plain simulation tick for tick: cores that do the
+same are one group, periods of a steady state are skipped, repeated tasks are looked up (`Statistics` counts
+what they save).
 
-What follows from it, and is tested on random programs: a run is the same to the byte every time; a group of cores in lock-step
-equals its members; task ids, the order of regions and the order of processes do not matter; one core by itself equals a plain
-recurrence in program order.
+What follows from it, and is tested on random programs: a run is the same to the byte every time; a group of
+cores in lock-step equals its members; task ids, the order of regions and the order of processes do not
+matter; one core by itself equals a plain recurrence in program order.
 """
 
 from ascendsim.machine.fast_forward import Statistics

@@ -1,11 +1,13 @@
-"""Transfers bound to the links: what the demand of an instruction becomes once it is known what L2 holds and who else reads the same.
+"""Transfers bound to the links: what the demand of an instruction becomes once it is known what L2 holds and
+who else reads the same.
 
-Work is counted in L2 bytes. Where reads and writes share one DRAM bus, writes load it in proportion to the two rates. Three effects are
-bound to a transfer's rate:
+Work is counted in L2 bytes. Where reads and writes share one DRAM bus, writes load it in proportion to the
+two rates. Three effects are bound to a transfer's rate:
 
-    misses          where requests hold their place in the engine until they are served, DRAM's latency lowers the engine's rate
-    the same lines  L2, or the DRAM channel behind it, serves the requests of several cores for one address one after the other
-    first visits    a core that comes back to the same bytes waits for DRAM at first and for L2 after that, one after the other
+    misses          where requests hold their place in the engine until they are served, DRAM's latency lowers
+    the engine's rate the same lines  L2, or the DRAM channel behind it, serves the requests of several cores
+    for one address one after the other first visits    a core that comes back to the same bytes waits for
+    DRAM at first and for L2 after that, one after the other
 """
 
 from __future__ import annotations
@@ -42,14 +44,24 @@ class Binding:
         shares: What share of each region goes to DRAM.
         cycle: Ticks of a cycle of the block's core.
         cores: Cores in lock-step that the transfer stands for.
-        abreast: Cores that run the block side by side, whether they are simulated as one group or each by itself.
+        abreast: Cores that run the block side by side, whether they are simulated as one group or each by
+            itself.
     """
 
-    def __init__(self, shares: Shares, soc: SocSpec, clock: Clock, cycle: int, cores: int, abreast: int) -> None:
+    def __init__(
+        self, shares: Shares, soc: SocSpec, clock: Clock, cycle: int, cores: int, abreast: int
+    ) -> None:
         self.shares, self.soc, self.clock = shares, soc, clock
         self.cycle, self.cores, self.abreast = cycle, cores, abreast
 
-    def transfer(self, demand: LinkDemand, region: str, visits: int, readers: Readers, number_of: Callable[[FlowClass], int]) -> Transfer:
+    def transfer(
+        self,
+        demand: LinkDemand,
+        region: str,
+        visits: int,
+        readers: Readers,
+        number_of: Callable[[FlowClass], int],
+    ) -> Transfer:
         """A demand on a region as work, flow class and latency.
 
         Args:
@@ -72,13 +84,17 @@ class Binding:
         flow_class = FlowClass(max(1, width), weights, self.cores)
         return Transfer(max(1, demand.l2_bytes * UNITS_PER_BYTE), number_of(flow_class), latency * self.cycle)
 
-    def _weights(self, demand: LinkDemand, miss: Fraction, ratio: Fraction, through_l2: int, readers: Readers) -> tuple[int, int, int, int]:
+    def _weights(
+        self, demand: LinkDemand, miss: Fraction, ratio: Fraction, through_l2: int, readers: Readers
+    ) -> tuple[int, int, int, int]:
         """Load on each link per byte of L2."""
         dram = self.soc.dram
         useful = Fraction(demand.bytes, demand.l2_bytes) if demand.l2_bytes else Fraction(1)
         to_dram = miss * ratio
         read, write = (Fraction(0), to_dram) if demand.write else (to_dram, Fraction(0))
-        evicted = self.shares.evicted * useful * (1 if demand.write else miss) if demand.cached else Fraction(0)
+        evicted = (
+            self.shares.evicted * useful * (1 if demand.write else miss) if demand.cached else Fraction(0)
+        )
         write += evicted
         from_l2 = Fraction(0 if demand.write else through_l2)
         if readers.shared and not demand.write:
@@ -86,9 +102,17 @@ class Binding:
         if readers.in_step and not demand.cached:
             read *= self._same_line_slowdown(Link.DRAM_READ)
         if dram.half_duplex:
-            read, write = read + write * Fraction(dram.read_gb_per_s) / Fraction(dram.write_gb_per_s), Fraction(0)
+            read, write = (
+                read + write * Fraction(dram.read_gb_per_s) / Fraction(dram.write_gb_per_s),
+                Fraction(0),
+            )
         to_l2 = through_l2 if demand.write else 0
-        return math.ceil(from_l2 * WEIGHT), to_l2 * WEIGHT, math.ceil(read * WEIGHT), math.ceil(write * WEIGHT)
+        return (
+            math.ceil(from_l2 * WEIGHT),
+            to_l2 * WEIGHT,
+            math.ceil(read * WEIGHT),
+            math.ceil(write * WEIGHT),
+        )
 
     def _width(self, demand: LinkDemand, miss: Fraction, ratio: Fraction, visits: int) -> int:
         """The largest rate of one core, work units per tick."""
@@ -101,7 +125,8 @@ class Binding:
         return min(width, self._rate_over_visits(visits, miss * ratio * visits))
 
     def _rate_over_visits(self, visits: int, first: Fraction) -> int:
-        """Rate of a core that reads the same bytes `visits` times: from DRAM at first, from L2 after that, one after the other.
+        """Rate of a core that reads the same bytes `visits` times: from DRAM at first, from L2 after that,
+        one after the other.
 
         Cores in lock-step do so together, so neither link works while the other one is the bottleneck.
 
@@ -116,7 +141,9 @@ class Binding:
     def _same_line_slowdown(self, link: Link) -> Fraction:
         """How much longer L2 or DRAM take where cores ask for the same lines at the same time."""
         soc = self.soc
-        limit = soc.l2.same_line_bytes_per_cycle if link is Link.L2_READ else soc.dram.same_line_bytes_per_cycle
+        limit = (
+            soc.l2.same_line_bytes_per_cycle if link is Link.L2_READ else soc.dram.same_line_bytes_per_cycle
+        )
         if limit is None:
             return Fraction(1)
         whole = Fraction(capacities(soc, self.clock)[link])

@@ -1,8 +1,9 @@
-"""What decides the time of a block, as a key: equal keys mean equal times, whatever their regions of global memory are called.
+"""What decides the time of a block, as a key: equal keys mean equal times, whatever their regions of global
+memory are called.
 
-Layers of a network repeat the same work on tensors of other names. The key holds all that `compile_block` reads, with regions numbered
-in the order of their first use, and offsets counted from the first one in their region; a test changes every field of every
-instruction and proves that nothing is missing.
+Layers of a network repeat the same work on tensors of other names. The key holds all that `compile_block`
+reads, with regions numbered in the order of their first use, and offsets counted from the first one in their
+region; a test changes every field of every instruction and proves that nothing is missing.
 """
 
 from __future__ import annotations
@@ -11,13 +12,27 @@ from collections.abc import Callable, Hashable, Iterable
 from operator import attrgetter
 from typing import Any, TypeAlias
 
-from ascendsim.isa.instructions import Buffer, Flag, Img2Col, Loop, Mmad, Move, Operand, Scalar, SetFlag, Statement, Vector, WaitFlag
+from ascendsim.isa.instructions import (
+    Buffer,
+    Flag,
+    Img2Col,
+    Loop,
+    Mmad,
+    Move,
+    Operand,
+    Scalar,
+    SetFlag,
+    Statement,
+    Vector,
+    WaitFlag,
+)
 from ascendsim.isa.program import Block
 
 Key: TypeAlias = tuple[Hashable, ...]
 _Regions: TypeAlias = dict[str, tuple[int, int]]  # by name: number, and offset of the first operand
 
-# `_name_` is the plain attribute behind an enumeration member's `name`: this is done for every instruction of a program.
+# `_name_` is the plain attribute behind an enumeration member's `name`: this is done for every instruction of
+# a program.
 _FIELDS: dict[type, Callable[[Any], tuple[Any, ...]]] = {
     Mmad: attrgetter("pipe._name_", "m", "k", "n", "dtype"),
     Vector: attrgetter("pipe._name_", "op", "dtype", "elements", "calls", "bank_conflict", "dst.name"),
@@ -38,7 +53,9 @@ _MOVE = attrgetter(
     "src.buffer._name_",
     "dst.buffer._name_",
 )
-_FLAG: Callable[[Flag], tuple[Any, ...]] = attrgetter("name", "source._name_", "target._name_", "initial", "limit")
+_FLAG: Callable[[Flag], tuple[Any, ...]] = attrgetter(
+    "name", "source._name_", "target._name_", "initial", "limit"
+)
 
 
 def block_key(block: Block) -> tuple[Key, tuple[str, ...]]:
@@ -79,7 +96,9 @@ def stays(operand: Operand) -> bool:
 
 
 def _in_memory(operand: Operand, regions: _Regions) -> Hashable:
-    """Number of an operand's region, its offset from the first operand there, and by how much loops move it."""
+    """Number of an operand's region, its offset from the first operand there, and by how much loops move
+    it.
+    """
     offset = operand.offset
     number, start = regions.setdefault(operand.name, (len(regions), offset.base))
     return number, offset.base - start, offset.terms

@@ -10,7 +10,8 @@ from ascendsim.core.errors import SimulationError
 from ascendsim.isa.program import CoreKind
 from ascendsim.soc.spec import SocSpec
 
-# Transfers count their remaining work in this fraction of a byte, so that rates in bytes per tick are integers.
+# Transfers count their remaining work in this fraction of a byte, so that rates in bytes per tick are
+# integers.
 UNITS_PER_BYTE = 1 << 20
 
 
@@ -37,7 +38,12 @@ class Clock:
         """
         vector = soc.vector_frequency_mhz or soc.frequency_mhz
         if soc.frequency_mhz <= 0 or vector <= 0:
-            raise SimulationError(f"clock of {soc.name}", "must be above 0 MHz", min(soc.frequency_mhz, vector), "set frequency_mhz")
+            raise SimulationError(
+                f"clock of {soc.name}",
+                "must be above 0 MHz",
+                min(soc.frequency_mhz, vector),
+                "set frequency_mhz",
+            )
         common = math.lcm(soc.frequency_mhz, vector)
         return cls(common, common // soc.frequency_mhz, common // vector)
 

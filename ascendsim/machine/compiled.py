@@ -1,8 +1,10 @@
-"""Blocks in the compact form that the machine walks: runs of plain tuples between ends of loops, each instruction costed once.
+"""Blocks in the compact form that the machine walks: runs of plain tuples between ends of loops, each
+instruction costed once.
 
-The code of a block is a flat list of steps: a run of entries that are issued one after the other, or the end of a loop, which goes back
-to the loop's first step until its trips are done. An entry of a run is `(lane, issue, op)`: the pipe's number in the block (-1 = the
-scalar unit itself), ticks that the scalar unit spends on issuing it, and the operation, a tuple that starts with its kind:
+The code of a block is a flat list of steps: a run of entries that are issued one after the other, or the end
+of a loop, which goes back to the loop's first step until its trips are done. An entry of a run is `(lane,
+issue, op)`: the pipe's number in the block (-1 = the scalar unit itself), ticks that the scalar unit spends
+on issuing it, and the operation, a tuple that starts with its kind:
 
     (FIXED, occupancy, latency, head, reads, write, instruction)     a unit works for a known time
     (SET, flag, ticks by which it fires early, instruction)    (WAIT, flag, instruction)
@@ -21,7 +23,19 @@ from ascendsim.isa.cost_compute import unit_flag_cycles
 from ascendsim.isa.cost_model import LinkDemand
 from ascendsim.isa.costs import cost
 from ascendsim.isa.footprint import Footprint, footprint
-from ascendsim.isa.instructions import Buffer, Flag, Instruction, Loop, Mmad, Move, Pipe, SetFlag, Statement, Vector, WaitFlag
+from ascendsim.isa.instructions import (
+    Buffer,
+    Flag,
+    Instruction,
+    Loop,
+    Mmad,
+    Move,
+    Pipe,
+    SetFlag,
+    Statement,
+    Vector,
+    WaitFlag,
+)
 from ascendsim.isa.program import Block
 from ascendsim.machine.block_key import block_key, stays
 from ascendsim.machine.clock import Clock
@@ -64,12 +78,13 @@ class CompiledBlock:
         depths: Queue depth of each lane.
         heads: Longest time that an instruction of each lane takes to fill its unit.
         flags: The block's flags; an operation's flag indexes this.
-        ends: By flag, numbers of the lanes that set it and wait for it; -1 is the scalar unit, also for a lane that does not exist.
+        ends: By flag, numbers of the lanes that set it and wait for it; -1 is the scalar unit, also for a
+            lane that does not exist.
         scalar_sets: Whether the scalar unit sets flags that pipes may wait for.
         demands: Link demands of the transfers, each with the number of its region.
         visits: Of each transfer, how often the loops around it come back to the same bytes.
-        read_bytes, uncached_bytes, write_bytes: Useful bytes by number of the region over the whole block: read through L2, read past
-            it, written.
+        read_bytes, uncached_bytes, write_bytes: Useful bytes by number of the region over the whole block:
+            read through L2, read past it, written.
         distinct: By number of the region, different bytes that the block reads.
         footprint: What the block touches in global memory, for reuse in L2.
         macs: Useful multiply-accumulates of the whole block.
@@ -98,7 +113,9 @@ class CompiledBlock:
     operands: int = 0
 
 
-def compile_block(block: Block, soc: SocSpec, clock: Clock, number: int = 0, regions: Sequence[str] | None = None) -> CompiledBlock:
+def compile_block(
+    block: Block, soc: SocSpec, clock: Clock, number: int = 0, regions: Sequence[str] | None = None
+) -> CompiledBlock:
     """Costs every instruction of a block once and resolves pipes, flags and regions to numbers.
 
     Args:
@@ -106,14 +123,17 @@ def compile_block(block: Block, soc: SocSpec, clock: Clock, number: int = 0, reg
         regions: Names of the block's regions in the order of `block_key`, if they are known.
 
     Raises:
-        CompileError: An instruction does not exist on the chip or the core, a flag is unknown or used by the wrong pipe.
+        CompileError: An instruction does not exist on the chip or the core, a flag is unknown or used by the
+            wrong pipe.
     """
     names = block_key(block)[1] if regions is None else tuple(regions)
     return _Compiler(block, soc, clock, number, names).compile()
 
 
 class _Compiler:
-    def __init__(self, block: Block, soc: SocSpec, clock: Clock, number: int, regions: tuple[str, ...]) -> None:
+    def __init__(
+        self, block: Block, soc: SocSpec, clock: Clock, number: int, regions: tuple[str, ...]
+    ) -> None:
         self.block, self.soc, self.clock = block, soc, clock
         self.cycle = clock.cycle(block.core)
         self.lanes: dict[Pipe, int] = {}
@@ -136,7 +156,8 @@ class _Compiler:
         result.depths = tuple(self.depth(pipe) for pipe in self.lanes)
         result.heads = tuple(self.heads.get(lane, 0) for lane in range(len(self.lanes)))
         result.ends = tuple(
-            (self.lanes.get(flag.source, SCALAR_LANE), self.lanes.get(flag.target, SCALAR_LANE)) for flag in self.block.flags
+            (self.lanes.get(flag.source, SCALAR_LANE), self.lanes.get(flag.target, SCALAR_LANE))
+            for flag in self.block.flags
         )
         result.footprint = footprint(self.block)
         result.distinct = {self.regions[region]: size for region, size in result.footprint.read().items()}
@@ -146,11 +167,18 @@ class _Compiler:
     def depth(self, pipe: Pipe) -> int:
         depth = self.soc.issue.queue_depth.get(pipe.value, 16)
         if depth < 1:
-            raise CompileError(f"issue.queue_depth of {pipe.value}", "must be at least 1", depth, "the pipe could never get an instruction")
+            raise CompileError(
+                f"issue.queue_depth of {pipe.value}",
+                "must be at least 1",
+                depth,
+                "the pipe could never get an instruction",
+            )
         return depth
 
     def body(self, statements: tuple[Statement, ...], times: int) -> None:
-        """Appends statements that run `times` times in all to the code; consecutive instructions become one run."""
+        """Appends statements that run `times` times in all to the code; consecutive instructions become one
+        run.
+        """
         run: list[Entry] = []
 
         def close() -> None:
@@ -163,7 +191,12 @@ class _Compiler:
                 run.append(self.entry(statement, times))
                 continue
             if statement.trips < 0:
-                raise CompileError(f"loop {statement.variable}", "must not run a negative number of times", statement.trips, "clip it at 0")
+                raise CompileError(
+                    f"loop {statement.variable}",
+                    "must not run a negative number of times",
+                    statement.trips,
+                    "clip it at 0",
+                )
             if statement.trips:
                 close()
                 first = len(self.code)
@@ -190,7 +223,13 @@ class _Compiler:
             self.result.demands.append((region, price.link))
             self.result.visits.append(self.visits_of(instruction))
             result = self.result
-            totals = result.write_bytes if price.link.write else result.read_bytes if price.link.cached else result.uncached_bytes
+            totals = (
+                result.write_bytes
+                if price.link.write
+                else result.read_bytes
+                if price.link.cached
+                else result.uncached_bytes
+            )
             totals[region] = totals.get(region, 0) + price.link.bytes * times
             return lane, issue, (TRANSFER, occupancy, len(self.result.demands) - 1, instruction)
         self.heads[lane] = max(self.heads.get(lane, 0), price.head * self.cycle)
@@ -201,7 +240,19 @@ class _Compiler:
             write = self.operand(instruction.dst.name)
             if stays(instruction.dst) and write not in reads:
                 reads = (*reads, write)  # it overwrites what the last one wrote, in order
-        return lane, issue, (FIXED, occupancy, price.latency * self.cycle, price.head * self.cycle, reads, write, instruction)
+        return (
+            lane,
+            issue,
+            (
+                FIXED,
+                occupancy,
+                price.latency * self.cycle,
+                price.head * self.cycle,
+                reads,
+                write,
+                instruction,
+            ),
+        )
 
     def count(self, instruction: Instruction, times: int) -> None:
         if isinstance(instruction, Mmad):
@@ -225,13 +276,20 @@ class _Compiler:
     def flag_entry(self, instruction: SetFlag | WaitFlag) -> Entry:
         number = self.flags.get(instruction.flag)
         if number is None:
-            raise CompileError(f"flag {instruction.flag!r}", "is not declared in its block", remedy=suggest(instruction.flag, self.flags))
+            raise CompileError(
+                f"flag {instruction.flag!r}",
+                "is not declared in its block",
+                remedy=suggest(instruction.flag, self.flags),
+            )
         flag, is_set = self.block.flags[number], isinstance(instruction, SetFlag)
         allowed = flag.source if is_set else flag.target
         if instruction.pipe is not allowed:
             verb = "set" if is_set else "waited for"
             raise CompileError(
-                f"flag {flag.name!r}", f"may be {verb} by {allowed.value} only", instruction.pipe.value, "declare another flag"
+                f"flag {flag.name!r}",
+                f"may be {verb} by {allowed.value} only",
+                instruction.pipe.value,
+                "declare another flag",
             )
         operation: Operation = (WAIT, number, instruction)
         if isinstance(instruction, SetFlag):
@@ -243,11 +301,15 @@ class _Compiler:
         return lane, self.issue_ticks(1), operation
 
     def early_ticks(self, instruction: SetFlag) -> int:
-        """By how much a flag fires before the end of the mmad ahead of it, if FIXPIPE follows that mmad unit by unit."""
+        """By how much a flag fires before the end of the mmad ahead of it, if FIXPIPE follows that mmad unit
+        by unit.
+        """
         if not instruction.unit_flag:
             return 0
         if self.mmad is None or instruction.pipe is not Pipe.M or not self.soc.cube.unit_flag:
             raise CompileError(
-                f"flag {instruction.flag!r}", "can be a UnitFlag only after an mmad on chips that have it", remedy="set a plain flag"
+                f"flag {instruction.flag!r}",
+                "can be a UnitFlag only after an mmad on chips that have it",
+                remedy="set a plain flag",
             )
         return unit_flag_cycles(self.mmad, self.soc) * self.cycle

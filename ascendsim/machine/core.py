@@ -1,12 +1,15 @@
-"""One core, or a group of cores in lock-step, that runs a block: a scalar unit, its queues, and one process a pipe.
+"""One core, or a group of cores in lock-step, that runs a block: a scalar unit, its queues, and one process a
+pipe.
 
-Everything inside a core is ordered by tokens that carry the tick at which they may be used: an instruction its issue time, a free
-queue slot the time at which it became free, a flag the time at which it fires. A pipe therefore runs ahead of the simulated clock
-as far as its tokens allow and computes start and end times by plain arithmetic; the result does not depend on who runs first (a
-Kahn network). Only transfers to and from global memory, whose duration depends on other cores, enter SimPy's time.
+Everything inside a core is ordered by tokens that carry the tick at which they may be used: an instruction
+its issue time, a free queue slot the time at which it became free, a flag the time at which it fires. A pipe
+therefore runs ahead of the simulated clock as far as its tokens allow and computes start and end times by
+plain arithmetic; the result does not depend on who runs first (a Kahn network). Only transfers to and from
+global memory, whose duration depends on other cores, enter SimPy's time.
 
-Ticks in here are SimPy's; what goes in (`begin`) and comes out (`end`, records, first and last) are ticks of the machine, which counts
-skipped periods too (`machine.timeline`). Before a pipe waits it leaves its state in its `Lane`, where `machine.fast_forward` reads it.
+Ticks in here are SimPy's; what goes in (`begin`) and comes out (`end`, records, first and last) are ticks of
+the machine, which counts skipped periods too (`machine.timeline`). Before a pipe waits it leaves its state in
+its `Lane`, where `machine.fast_forward` reads it.
 """
 
 from __future__ import annotations
@@ -48,11 +51,13 @@ class Lane:
         free: Ticks at which the free queue slots became free.
         sleep: Set while the pipe has no instruction.
         doing: The operation that holds it up, an empty one while it has none, None if nothing does.
-        times: Of the last wait: end of the last instruction, arrival, completion, start of the transfer (as in `_pipe`).
+        times: Of the last wait: end of the last instruction, arrival, completion, start of the transfer (as
+            in `_pipe`).
         ready: Tick at which each vector operand's last result is visible.
         in_flight: Ticks at which the last transfers were complete.
         busy: Busy ticks up to the last wait, and `skipped_busy` those in skipped periods.
-        first, last: Start of the first and end of the last instruction since `settle`, -1 if none, in SimPy's ticks.
+        first, last: Start of the first and end of the last instruction since `settle`, -1 if none, in SimPy's
+            ticks.
         first_tick, last_tick: The same over everything up to `settle`, in ticks of the machine.
         touched: Number of times that `settle` found something new.
     """
@@ -93,7 +98,9 @@ class Lane:
         self.touched = 0
 
     def settle(self, skipped: int) -> None:
-        """Turns `first` and `last` into ticks of the machine; due before the number of skipped ticks changes."""
+        """Turns `first` and `last` into ticks of the machine; due before the number of skipped ticks
+        changes.
+        """
         if self.last >= 0:
             if self.first_tick < 0:
                 self.first_tick = self.first + skipped
@@ -110,7 +117,8 @@ class CoreRun:
         flag_ticks: From the completion of everything before a set_flag to the waiting pipe going on.
         max_in_flight: Transfers of one pipe whose results may be outstanding at a time.
         record: Called with every instruction if the task is recorded.
-        passed: Called with the run and the number of a loop when the scalar unit goes back to the loop's start.
+        passed: Called with the run and the number of a loop when the scalar unit goes back to the loop's
+            start.
         finished: Called with the run when its last instruction has been placed in time; `end` is known then.
     """
 
@@ -128,7 +136,13 @@ class CoreRun:
         passed: Callable[[CoreRun, int], None] | None,
         finished: Callable[[CoreRun], None],
     ) -> None:
-        self.timeline, self.env, self.links, self.block, self.cores = timeline, timeline.env, links, block, cores
+        self.timeline, self.env, self.links, self.block, self.cores = (
+            timeline,
+            timeline.env,
+            links,
+            block,
+            cores,
+        )
         self.begin = begin = begin - timeline.skipped
         self.transfers, self.flag_ticks = transfers, flag_ticks
         self.record, self.passed, self.finished = record, passed, finished
@@ -159,7 +173,11 @@ class CoreRun:
     def waiting(self) -> list[str]:
         """What every pipe that has not come to its end waits for."""
         lines = [] if self.scalar.done else [f"S waits for {self.scalar.waiting()}"]
-        return lines + [f"{lane.name} waits for {self._reason(lane.doing)}" for lane in self.lanes if lane.doing is not None]
+        return lines + [
+            f"{lane.name} waits for {self._reason(lane.doing)}"
+            for lane in self.lanes
+            if lane.doing is not None
+        ]
 
     def _reason(self, doing: Operation) -> str:
         if not doing:
@@ -170,9 +188,9 @@ class CoreRun:
 class ScalarUnit:
     """Walks the block in program order and puts instructions into the queues.
 
-    It has no process: it walks when a pipe runs dry, until a queue is full or it waits for a flag itself, and computes the issue
-    times from the ticks at which queue slots became free. `wanted` is the full queue's slots while some pipe sleeps, so that the
-    pipe that frees one calls back.
+    It has no process: it walks when a pipe runs dry, until a queue is full or it waits for a flag itself, and
+    computes the issue times from the ticks at which queue slots became free. `wanted` is the full queue's
+    slots while some pipe sleeps, so that the pipe that frees one calls back.
 
     Attributes:
         step: Index of the next step of the block's code.
@@ -183,7 +201,20 @@ class ScalarUnit:
         flag: Number of the flag that it waits for, -1 if none.
     """
 
-    __slots__ = ("_core", "asleep", "busy", "counters", "done", "flag", "full", "position", "run", "step", "time", "wanted")
+    __slots__ = (
+        "_core",
+        "asleep",
+        "busy",
+        "counters",
+        "done",
+        "flag",
+        "full",
+        "position",
+        "run",
+        "step",
+        "time",
+        "wanted",
+    )
 
     def __init__(self, core: CoreRun) -> None:
         self._core = core
@@ -202,7 +233,9 @@ class ScalarUnit:
         """What stopped it."""
         core = self._core
         return (
-            f"flag {core.block.flags[self.flag].name!r}" if self.flag >= 0 else f"a free slot in the queue of {core.lanes[self.full].name}"
+            f"flag {core.block.flags[self.flag].name!r}"
+            if self.flag >= 0
+            else f"a free slot in the queue of {core.lanes[self.full].name}"
         )
 
     def feed(self) -> None:
@@ -269,7 +302,9 @@ class ScalarUnit:
         return step
 
     def _own(self, operation: Operation, issue: int, time: int) -> tuple[int, int] | None:
-        """An instruction of the scalar unit itself; returns busy ticks and the time after it, None if it must wait for a flag."""
+        """An instruction of the scalar unit itself; returns busy ticks and the time after it, None if it must
+        wait for a flag.
+        """
         core = self._core
         kind, detail = operation[0], operation[1]
         if kind == FIXED:
@@ -312,7 +347,9 @@ def _pipe(core: CoreRun, lane: Lane) -> Generator[Event, None, None]:
     queue, free, ready, in_flight = lane.queue, lane.free, lane.ready, lane.in_flight
     tokens, waiters, transfers = core.tokens, core.waiters, core.transfers
     flag_ticks, record, cores, name = core.flag_ticks, core.record, core.cores, lane.name
-    local = arrival = complete = core.begin  # end of the last instruction or wait; when the next one could have begun on an idle unit
+    local = arrival = complete = (
+        core.begin
+    )  # end of the last instruction or wait; when the next one could have begun on an idle unit
     busy = 0
     while True:
         if not queue:

@@ -1,15 +1,18 @@
-"""Exact fast-forward: when the machine comes back to a state that it was in before, whole periods are skipped.
+"""Exact fast-forward: when the machine comes back to a state that it was in before, whole periods are
+skipped.
 
-Between two appointments of the timeline (a start of a task, an end of a block, AI CPU work) the running cores and the links are a
-closed system: deterministic, with integer state, and without any use of absolute time or of addresses, whose cost is bound to the
-instructions when a task starts. So if all of it, relative to now, is the same at two ticks, it goes on from the second as it did
-from the first, for as long as every loop that moved on has trips left and no appointment comes up. That many periods are skipped
-at once: the counters of those loops, busy ticks and records move on by as many periods, the machine's time with them.
+Between two appointments of the timeline (a start of a task, an end of a block, AI CPU work) the running cores
+and the links are a closed system: deterministic, with integer state, and without any use of absolute time or
+of addresses, whose cost is bound to the instructions when a task starts. So if all of it, relative to now, is
+the same at two ticks, it goes on from the second as it did from the first, for as long as every loop that
+moved on has trips left and no appointment comes up. That many periods are skipped at once: the counters of
+those loops, busy ticks and records move on by as many periods, the machine's time with them.
 
-A state is taken at the end of a tick in which a core's scalar unit passed the boundary of a loop, when nothing more can happen in
-that tick. It holds, for every running core, the place in the program without the trips of the loops, queues, free queue slots, flags,
-results and transfers that are outstanding, and what is left of the transfer on the links. A tick that lies so far back that nothing
-can depend on it any more counts as the latest such tick; otherwise old values would make equal states look different.
+A state is taken at the end of a tick in which a core's scalar unit passed the boundary of a loop, when
+nothing more can happen in that tick. It holds, for every running core, the place in the program without the
+trips of the loops, queues, free queue slots, flags, results and transfers that are outstanding, and what is
+left of the transfer on the links. A tick that lies so far back that nothing can depend on it any more counts
+as the latest such tick; otherwise old values would make equal states look different.
 """
 
 from __future__ import annotations
@@ -27,8 +30,8 @@ from ascendsim.machine.timeline import Timeline
 
 State: TypeAlias = tuple[Any, ...]
 
-# States are taken at every boundary of a loop at first, and then at every eighth, so that a program that never repeats itself is
-# not slowed down much. The number that is kept at a time is bounded.
+# States are taken at every boundary of a loop at first, and then at every eighth, so that a program that
+# never repeats itself is not slowed down much. The number that is kept at a time is bounded.
 EAGER = 48
 SELDOM = 8
 LARGEST_TABLE = 2048
@@ -100,7 +103,9 @@ class FastForward:
         self._forget()
 
     def passed(self, core: CoreRun, loop: int) -> None:
-        """A scalar unit goes back to the start of a loop; boundaries of the first core decide when states are taken."""
+        """A scalar unit goes back to the start of a loop; boundaries of the first core decide when states are
+        taken.
+        """
         if self._due or core is not self._cores[0]:
             return
         count = self._passed[loop] = self._passed.get(loop, 0) + 1
@@ -140,7 +145,12 @@ class FastForward:
         return _Snapshot(
             self._timeline.now,
             tuple([tuple(core.scalar.counters) for core in cores]),
-            tuple([(core.scalar.busy, *[lane.busy + lane.skipped_busy for lane in core.lanes]) for core in cores]),
+            tuple(
+                [
+                    (core.scalar.busy, *[lane.busy + lane.skipped_busy for lane in core.lanes])
+                    for core in cores
+                ]
+            ),
             tuple([tuple([lane.touched for lane in core.lanes]) for core in cores]),
             len(self._log),
         )
@@ -165,7 +175,9 @@ class FastForward:
             counters = core.scalar.counters
             for loop, (old, new) in enumerate(zip(before.counters[index], now.counters[index], strict=True)):
                 counters[loop] = new + times * (new - old)
-            scalar, *lanes = [times * (new - old) for old, new in zip(before.busy[index], now.busy[index], strict=True)]
+            scalar, *lanes = [
+                times * (new - old) for old, new in zip(before.busy[index], now.busy[index], strict=True)
+            ]
             core.scalar.busy += scalar
             for number, lane in enumerate(core.lanes):
                 lane.skipped_busy += lanes[number]
@@ -180,8 +192,12 @@ class FastForward:
         self._statistics.ticks += times * period
 
 
-def _trips_left(cores: Sequence[CoreRun], before: tuple[tuple[int, ...], ...], now: tuple[tuple[int, ...], ...]) -> int:
-    """Periods for which every core stays in the loop that moved on in the last one; 0 if several loops of one core did."""
+def _trips_left(
+    cores: Sequence[CoreRun], before: tuple[tuple[int, ...], ...], now: tuple[tuple[int, ...], ...]
+) -> int:
+    """Periods for which every core stays in the loop that moved on in the last one; 0 if several loops of one
+    core did.
+    """
     left: int | None = None
     for core, old, new in zip(cores, before, now, strict=True):
         if old == new:
@@ -212,7 +228,9 @@ def core_state(core: CoreRun, now: int) -> State:
     for number, lane in enumerate(lanes):
         doing = lane.doing
         earliest = lanes_from[number]
-        reach = earliest - block.heads[number]  # an arrival before this is hidden by the work that was before it
+        reach = (
+            earliest - block.heads[number]
+        )  # an arrival before this is hidden by the work that was before it
         _, arrival, complete, start = lane.times
         parts += [
             -1 if doing is None else id(doing),
@@ -240,7 +258,10 @@ def _earliest(core: CoreRun, now: int) -> tuple[int, list[int]]:
     scalar, lanes, ends = core.scalar, core.lanes, core.block.ends
     own = scalar.time
     earliest = [
-        max(lane.times[3], now) if lane.doing is None or (lane.doing and lane.doing[0] == TRANSFER) else lane.times[0] for lane in lanes
+        max(lane.times[3], now)
+        if lane.doing is None or (lane.doing and lane.doing[0] == TRANSFER)
+        else lane.times[0]
+        for lane in lanes
     ]
     waits: list[tuple[int, int]] = []  # who waits for whom, -1 = the scalar unit
     for number, lane in enumerate(lanes):

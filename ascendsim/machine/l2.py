@@ -1,14 +1,17 @@
 """What L2 holds, by region of global memory, and what share of a task's bytes therefore goes to DRAM.
 
-A cache by whole regions with least-recently-used replacement, write-allocate and write-back. A task is judged when it starts: what
-is resident and not pushed out before it is read hits, what is not is fetched as often as `machine.reuse` says (once, unless the
-task comes back to it only after more than the capacity has passed). Dirty bytes that the task's own allocations push out load the
-DRAM write link while those allocations run. New data at addresses of a dead region overwrites its lines, so dead intermediate results
-never reach DRAM. Slices of a region (parts of a batch, inputs of a Concat) are kept by themselves and join when the whole is touched.
-A task of several parts is judged part by part, so that a part may find what the one before it has written. Shares are exact fractions.
+A cache by whole regions with least-recently-used replacement, write-allocate and write-back. A task is judged
+when it starts: what is resident and not pushed out before it is read hits, what is not is fetched as often as
+`machine.reuse` says (once, unless the task comes back to it only after more than the capacity has passed).
+Dirty bytes that the task's own allocations push out load the DRAM write link while those allocations run. New
+data at addresses of a dead region overwrites its lines, so dead intermediate results never reach DRAM. Slices
+of a region (parts of a batch, inputs of a Concat) are kept by themselves and join when the whole is touched.
+A task of several parts is judged part by part, so that a part may find what the one before it has written.
+Shares are exact fractions.
 
 On chips whose L2 is managed by software (Ascend310) nothing is resident but what the program placed
-(`Program.metadata["l2_placed"]`, names of regions), and weights that it keeps there once they were read ("l2_kept").
+(`Program.metadata["l2_placed"]`, names of regions), and weights that it keeps there once they were read
+("l2_kept").
 """
 
 from __future__ import annotations
@@ -49,8 +52,9 @@ class Shares:
     Attributes:
         bypass: L2 is not on the way (software-managed).
         read_miss: By region, share of the bytes read that DRAM delivers.
-        read_spread: By region, most DRAM bytes a missed byte can cost: whole lines are fetched, but L2 keeps them, so short bursts
-            cost no more than the region once; regions that are not listed pay for every burst.
+        read_spread: By region, most DRAM bytes a missed byte can cost: whole lines are fetched, but L2 keeps
+            them, so short bursts cost no more than the region once; regions that are not listed pay for every
+            burst.
         write_through: By region, share of the bytes written that go straight to DRAM.
         evicted: DRAM bytes written back for every byte that the task allocates in L2.
     """
@@ -80,20 +84,32 @@ class Judged:
 
 
 def in_all(parts: Sequence[Judged]) -> Shares:
-    """The shares of a task whose parts were judged one after the other: of each region on the average over its bytes."""
+    """The shares of a task whose parts were judged one after the other: of each region on the average over
+    its bytes.
+    """
     if len(parts) == 1:
         return parts[0].shares
-    missed = _mean([(access, part.shares.read_miss[access.region]) for part in parts for access in part.reads])
-    through = _mean([(access, part.shares.write_through[access.region]) for part in parts for access in part.writes])
+    missed = _mean(
+        [(access, part.shares.read_miss[access.region]) for part in parts for access in part.reads]
+    )
+    through = _mean(
+        [(access, part.shares.write_through[access.region]) for part in parts for access in part.writes]
+    )
     spread: dict[str, Fraction] = {}
     for region in missed:
-        found = [part.shares.read_spread.get(region) for part in parts if any(access.region == region for access in part.reads)]
+        found = [
+            part.shares.read_spread.get(region)
+            for part in parts
+            if any(access.region == region for access in part.reads)
+        ]
         listed = [most for most in found if most is not None]
         if len(listed) == len(found):
             spread[region] = max(listed)
     allocated = [part.shares.allocated(part.reads, part.writes) for part in parts]
     pushed = sum((part.shares.evicted * size for part, size in zip(parts, allocated, strict=True)), NONE)
-    return Shares(parts[0].shares.bypass, missed, spread, through, pushed / sum(allocated) if pushed else NONE)
+    return Shares(
+        parts[0].shares.bypass, missed, spread, through, pushed / sum(allocated) if pushed else NONE
+    )
 
 
 def _mean(shares: Sequence[tuple[Access, Fraction]]) -> dict[str, Fraction]:
@@ -109,14 +125,18 @@ def _mean(shares: Sequence[tuple[Access, Fraction]]) -> dict[str, Fraction]:
 class L2State:
     """Residency between tasks; `enter` is called once a task, in the order in which tasks start."""
 
-    def __init__(self, spec: L2Spec, memory: MemoryPlan, placed: Iterable[str] = (), kept: Iterable[str] = ()) -> None:
+    def __init__(
+        self, spec: L2Spec, memory: MemoryPlan, placed: Iterable[str] = (), kept: Iterable[str] = ()
+    ) -> None:
         self._bypass = spec.software_managed
         self._capacity = spec.size or 0
         self._regions = Regions(memory)
         self._placed = {self._regions.root(name) for name in placed}
         self._kept = {self._regions.root(name) for name in kept}
         self._entries: OrderedDict[str, _Entry] = OrderedDict()  # least recently used first
-        self._fleeting: dict[str, None] = {}  # entries whose addresses another region may take over, and some that are gone by now
+        self._fleeting: dict[
+            str, None
+        ] = {}  # entries whose addresses another region may take over, and some that are gone by now
         self._used = 0  # bytes of all entries
         self._written_back = 0
         self._touched = 0  # bytes of all that the current task touches
@@ -131,12 +151,18 @@ class L2State:
         return self._held(self._regions.key(region))
 
     def _held(self, key: str) -> int:
-        held = sum(self._entries[name].resident for name in (key, *self._regions.slices(key)) if name in self._entries)
+        held = sum(
+            self._entries[name].resident
+            for name in (key, *self._regions.slices(key))
+            if name in self._entries
+        )
         whole = self._around(key)
         return held + (self._share(key, whole).resident if whole is not None else 0)
 
     def accesses(self, task: Task, moved: Mapping[str, int], write: bool) -> list[Access]:
-        """One access a region with the bytes that the instructions really move; regions that the task does not list come last."""
+        """One access a region with the bytes that the instructions really move; regions that the task does
+        not list come last.
+        """
         unique: dict[str, int] = {}
         for access in task.accesses:
             if access.write is write and access.region in moved:
@@ -146,17 +172,22 @@ class L2State:
             unique.setdefault(name, moved[name] if size is None else size)
         return [Access(name, min(size, moved[name]), moved[name], write) for name, size in unique.items()]
 
-    def enter(self, reads: Sequence[Access], writes: Sequence[Access], again: Mapping[str, Fraction]) -> Shares:
+    def enter(
+        self, reads: Sequence[Access], writes: Sequence[Access], again: Mapping[str, Fraction]
+    ) -> Shares:
         """Judges a task and updates what L2 holds.
 
         Args:
             reads: What the task reads, one access a region.
             writes: What it writes.
-            again: Shares of the bytes read that DRAM delivers, for regions of which it delivers bytes more than once; see
-                `reuse.fetched_again`.
+            again: Shares of the bytes read that DRAM delivers, for regions of which it delivers bytes more
+                than once; see `reuse.fetched_again`.
         """
         if self._bypass:
-            miss = {access.region: NONE if self._regions.root(access.region) in self._placed else ALL for access in (*reads, *writes)}
+            miss = {
+                access.region: NONE if self._regions.root(access.region) in self._placed else ALL
+                for access in (*reads, *writes)
+            }
             for access in reads:
                 miss[access.region] = self._first_reads(access) if miss[access.region] else NONE
             return Shares(True, miss, {}, miss)
@@ -174,7 +205,9 @@ class L2State:
         return replace(shares, evicted=Fraction(self._written_back) / allocated) if allocated else shares
 
     def _first_reads(self, access: Access) -> Fraction:
-        """Share of what a task reads of a region outside of L2 that DDR delivers: of a kept weight each byte once, then L2 has it."""
+        """Share of what a task reads of a region outside of L2 that DDR delivers: of a kept weight each byte
+        once, then L2 has it.
+        """
         root = self._regions.root(access.region)
         if root not in self._kept:
             return ALL
@@ -183,7 +216,11 @@ class L2State:
         return Fraction(once, max(once, access.moved_bytes))
 
     def _read(
-        self, reads: Sequence[Access], writes: Sequence[Access], keys: Mapping[str, str], again: Mapping[str, Fraction]
+        self,
+        reads: Sequence[Access],
+        writes: Sequence[Access],
+        keys: Mapping[str, str],
+        again: Mapping[str, Fraction],
     ) -> tuple[dict[str, Fraction], dict[str, Fraction]]:
         misses, spread = {}, {}
         for access in reads:
@@ -203,15 +240,20 @@ class L2State:
             self._keep(keys[access.region], access.unique_bytes, dirty=0)
         return misses, spread
 
-    def _hits(self, reads: Sequence[Access], writes: Sequence[Access], keys: Mapping[str, str]) -> dict[str, int]:
+    def _hits(
+        self, reads: Sequence[Access], writes: Sequence[Access], keys: Mapping[str, str]
+    ) -> dict[str, int]:
         """By region, bytes that a task finds in L2 when it comes to them.
 
-        Regions are read from their start to their end while results are written and what is missing is fetched, all in step. What is
-        allocated pushes out the oldest lines: first those of regions that were used before, then those just ahead of the reader,
-        since the ones behind it are fresh. From that moment on the reader finds nothing any more. Of a region that is resident in
-        part, the end is there (the start was pushed out first).
+        Regions are read from their start to their end while results are written and what is missing is
+        fetched, all in step. What is allocated pushes out the oldest lines: first those of regions that were
+        used before, then those just ahead of the reader, since the ones behind it are fresh. From that moment
+        on the reader finds nothing any more. Of a region that is resident in part, the end is there (the
+        start was pushed out first).
         """
-        inside = {access.region: min(access.unique_bytes, self._held(keys[access.region])) for access in reads}
+        inside = {
+            access.region: min(access.unique_bytes, self._held(keys[access.region])) for access in reads
+        }
         read = {keys[access.region] for access in reads}
         allocated = sum([access.unique_bytes for access in writes if keys[access.region] not in read])
         allocated += sum([access.unique_bytes - inside[access.region] for access in reads])
@@ -225,7 +267,9 @@ class L2State:
         for access in reads:
             unique, there = access.unique_bytes, inside[access.region]
             free = before.get(keys[access.region], room)
-            reached = unique if allocated <= free else free * unique // allocated  # where the reader is when the room is used up
+            reached = (
+                unique if allocated <= free else free * unique // allocated
+            )  # where the reader is when the room is used up
             found[access.region] = max(0, min(there, reached - (unique - there)))
         return found
 
@@ -242,7 +286,9 @@ class L2State:
         return through
 
     def _claim(self, key: str) -> None:
-        """Moves lines of a region that are kept under its slices, or under the whole that it is a slice of, to its own name."""
+        """Moves lines of a region that are kept under its slices, or under the whole that it is a slice of,
+        to its own name.
+        """
         inner = [name for name in self._regions.slices(key) if name in self._entries]
         whole = self._around(key)
         own = self._entries.get(key, _Entry(0, 0))
@@ -293,7 +339,9 @@ class L2State:
             self._used += entry.resident
 
     def _stays(self, unique: int) -> int:
-        """Bytes of a region that are still there when the task ends: the end of all that it touches, in proportion, if that is too much."""
+        """Bytes of a region that are still there when the task ends: the end of all that it touches, in
+        proportion, if that is too much.
+        """
         return unique if self._touched <= self._capacity else unique * self._capacity // self._touched
 
     def _put(self, key: str, entry: _Entry) -> None:

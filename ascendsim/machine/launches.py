@@ -1,11 +1,13 @@
-"""When the host has launched a task: at once if the whole graph is on the device, one after another otherwise.
+"""When the host has launched a task: at once if the whole graph is on the device, one after another
+otherwise.
 
     sink    the graph with all of its tasks was loaded before; one launch starts everything
     host    the host runs through the compiled graph and launches task by task, `host_launch_us` each
-    eager   a framework calls operator by operator, `eager_launch_us` each; further tasks of the same operator cost `host_launch_us`
+    eager   a framework calls operator by operator, `eager_launch_us` each; further tasks of the same operator
+    cost `host_launch_us`
 
-The host does not wait for the device: it runs ahead where tasks take longer than their launch, and the device waits where they are
-shorter. Each value is a tick at which a task may start at the earliest.
+The host does not wait for the device: it runs ahead where tasks take longer than their launch, and the device
+waits where they are shorter. Each value is a tick at which a task may start at the earliest.
 """
 
 from __future__ import annotations
@@ -23,7 +25,9 @@ def launch_ticks(program: Program, launch: LaunchSpec, clock: Clock) -> list[int
         SimulationError: If the program's mode is unknown.
     """
     if program.mode not in MODES:
-        raise SimulationError("the mode of a program", f"must be one of {', '.join(MODES)}", repr(program.mode))
+        raise SimulationError(
+            "the mode of a program", f"must be one of {', '.join(MODES)}", repr(program.mode)
+        )
     if program.mode == "sink":
         return [0] * len(program.tasks)
     task_ticks, call_ticks = clock.us(launch.host_launch_us), clock.us(launch.eager_launch_us)

@@ -1,8 +1,8 @@
 """Links that all cores share (L2 and DRAM, each way): max-min fair rates among the transfers that are active.
 
-Rates change only when a transfer begins or ends and are computed once at the end of such a tick, from the set of active transfers
-alone; so a result does not depend on the order in which transfers were announced, and n equal transfers behave as one of
-multiplicity n. All arithmetic is on integers.
+Rates change only when a transfer begins or ends and are computed once at the end of such a tick, from the set
+of active transfers alone; so a result does not depend on the order in which transfers were announced, and n
+equal transfers behave as one of multiplicity n. All arithmetic is on integers.
 """
 
 from __future__ import annotations
@@ -78,7 +78,8 @@ def capacities(soc: SocSpec, clock: Clock) -> tuple[int, int, int, int]:
 
 
 def shares(flows: Sequence[FlowClass], capacity: Sequence[int]) -> list[int]:
-    """Max-min fair rates: all rates rise together; a flow stops at its cap or when a link that it uses is full.
+    """Max-min fair rates: all rates rise together; a flow stops at its cap or when a link that it uses is
+    full.
 
     Args:
         flows: The active transfers.
@@ -129,7 +130,9 @@ class Links:
         return number
 
     def enter(self, flow: Flow, at: int) -> Event:
-        """Puts a flow on the links at tick `at`; returns the event of its end. `remaining` and `kind` must be set."""
+        """Puts a flow on the links at tick `at`; returns the event of its end. `remaining` and `kind` must be
+        set.
+        """
         done = flow.done = Event(self._env)
         delay = at - int(self._env.now)
         if delay > 0:

@@ -49,9 +49,13 @@ class Log:
         self.items: list[Item] = []
         self._names: dict[int, tuple[str, int]] = {}
 
-    def add(self, task: int, cores: tuple[int, ...], pipe: str, instruction: Instruction, start: int, end: int) -> None:
+    def add(
+        self, task: int, cores: tuple[int, ...], pipe: str, instruction: Instruction, start: int, end: int
+    ) -> None:
         """Adds an instruction of a task on a group of cores."""
-        known = self._names.get(id(instruction))  # the program keeps every instruction alive, so ids stay unique
+        known = self._names.get(
+            id(instruction)
+        )  # the program keeps every instruction alive, so ids stay unique
         if known is None:
             known = self._names[id(instruction)] = (instruction_name(instruction), moved_bytes(instruction))
         self.items.append(InstructionRecord(task, cores, pipe, known[0], start, end, known[1]))
@@ -76,4 +80,6 @@ def expand(items: Iterable[Item], later: int = 0, task: int | None = None) -> It
             yield from expand(item.items, later + item.later, item.task)
         else:
             number = item.task if task is None else task
-            yield InstructionRecord(number, item.cores, item.pipe, item.name, item.start + later, item.end + later, item.bytes)
+            yield InstructionRecord(
+                number, item.cores, item.pipe, item.name, item.start + later, item.end + later, item.bytes
+            )

@@ -1,4 +1,6 @@
-"""How regions of a memory plan lie to each other, worked out once: who owns the bytes, what is a slice, who shares addresses."""
+"""How regions of a memory plan lie to each other, worked out once: who owns the bytes, what is a slice, who
+shares addresses.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,9 @@ class Regions:
         return known
 
     def key(self, name: str) -> str:
-        """The name under which lines of a region are kept: its slice's, or that of the region that owns the bytes."""
+        """The name under which lines of a region are kept: its slice's, or that of the region that owns the
+        bytes.
+        """
         known = self._keys.get(name)
         if known is None:
             known = self._keys[name] = owner_of(self._regions, name, through_slices=False)
@@ -59,7 +63,9 @@ class Regions:
         known = self._addresses.get(name)
         if known is None:
             region = self._regions.get(name)
-            known = self._addresses[name] = (0, 0) if region is None else (region.offset, region.offset + region.bytes)
+            known = self._addresses[name] = (
+                (0, 0) if region is None else (region.offset, region.offset + region.bytes)
+            )
         return known
 
     def bytes(self, name: str) -> int:
@@ -69,7 +75,9 @@ class Regions:
 
     @cached_property
     def reused(self) -> frozenset[str]:
-        """Keys of regions whose addresses may belong to another owner too; all others need not be looked at when that one writes."""
+        """Keys of regions whose addresses may belong to another owner too; all others need not be looked at
+        when that one writes.
+        """
         reused: list[str] = []
         run: list[str] = []  # regions that hang together by overlaps, by rising address
         end = 0

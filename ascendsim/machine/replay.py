@@ -1,10 +1,12 @@
-"""Task replay: a task that was simulated before, from the same state and with nothing else on the cores, is not simulated again.
+"""Task replay: a task that was simulated before, from the same state and with nothing else on the cores, is
+not simulated again.
 
-What a task needs on cores that are all free follows from its blocks and from how its traffic splits between L2 and DRAM; all else
-(which regions L2 holds, in which order it would give them up) acts through these shares alone, and L2 itself is brought up to date
-for every task as if it ran. Blocks are compared by `machine.block_key`, so names of regions do not matter. A task is recorded if
-nothing else was on the cores while it ran, and replayed if no appointment comes up before its end. In a program of one stream nothing
-else can come up, so that replayed tasks cost no events at all: the machine's time is moved on.
+What a task needs on cores that are all free follows from its blocks and from how its traffic splits between
+L2 and DRAM; all else (which regions L2 holds, in which order it would give them up) acts through these shares
+alone, and L2 itself is brought up to date for every task as if it ran. Blocks are compared by
+`machine.block_key`, so names of regions do not matter. A task is recorded if nothing else was on the cores
+while it ran, and replayed if no appointment comes up before its end. In a program of one stream nothing else
+can come up, so that replayed tasks cost no events at all: the machine's time is moved on.
 """
 
 from __future__ import annotations
@@ -26,7 +28,8 @@ class Outcome:
     Attributes:
         ticks: From its arrival at the cores to its end.
         figures: What its record tells.
-        first, last: Ticks of the first start and the last end on a computing pipe, relative to the arrival; None if there are none.
+        first, last: Ticks of the first start and the last end on a computing pipe, relative to the arrival;
+            None if there are none.
         items: Its instruction records, if it was recorded, and `start`, the tick of the arrival in them.
     """
 
@@ -98,12 +101,19 @@ class Replay:
 def _entry_key(run: TaskRun) -> Hashable:
     """All that decides a task's time on free cores."""
     shares = run.shares
-    blocks = [(block.compiled.number, block.count, tuple([_region_key(shares, name) for name in block.regions])) for block in run.blocks]
+    blocks = [
+        (block.compiled.number, block.count, tuple([_region_key(shares, name) for name in block.regions]))
+        for block in run.blocks
+    ]
     return shares.bypass, run.readers, shares.evicted.as_integer_ratio(), tuple(blocks)
 
 
 def _region_key(shares: Shares, name: str) -> Hashable:
-    return _ratio(shares.read_miss.get(name)), _ratio(shares.read_spread.get(name)), _ratio(shares.write_through.get(name))
+    return (
+        _ratio(shares.read_miss.get(name)),
+        _ratio(shares.read_spread.get(name)),
+        _ratio(shares.write_through.get(name)),
+    )
 
 
 def _ratio(share: Fraction | None) -> tuple[int, int] | None:

@@ -1,10 +1,11 @@
 """How often DRAM delivers the bytes that a task reads several times.
 
-Cores that run side by side read what they share at about the same time, so one fetch serves them all. A block comes back to the
-same bytes after one trip of the loop that does not move the transfer: that visit hits if what all cores touch in such a trip fits
-in L2, and is another fetch if it does not (least-recently-used replacement has then pushed the bytes out). So it is with a later
-transfer of the text to the same bytes, and what is touched in between. Blocks of a later round find what an earlier round shared with
-them only if a round's bytes fit.
+Cores that run side by side read what they share at about the same time, so one fetch serves them all. A block
+comes back to the same bytes after one trip of the loop that does not move the transfer: that visit hits if
+what all cores touch in such a trip fits in L2, and is another fetch if it does not (least-recently-used
+replacement has then pushed the bytes out). So it is with a later transfer of the text to the same bytes, and
+what is touched in between. Blocks of a later round find what an earlier round shared with them only if a
+round's bytes fit.
 """
 
 from __future__ import annotations
@@ -16,8 +17,11 @@ from ascendsim.isa.footprint import Footprint
 from ascendsim.isa.program import Access
 
 
-def fetched_bytes(blocks: Sequence[tuple[Footprint, int]], accesses: Sequence[Access], capacity: int, cores: int) -> dict[str, Fraction]:
-    """Bytes of each region read that DRAM delivers in the course of a task, if nothing is resident at its start.
+def fetched_bytes(
+    blocks: Sequence[tuple[Footprint, int]], accesses: Sequence[Access], capacity: int, cores: int
+) -> dict[str, Fraction]:
+    """Bytes of each region read that DRAM delivers in the course of a task, if nothing is resident at its
+    start.
 
     Args:
         blocks: Footprints of the task's blocks and how often each runs.
@@ -38,19 +42,27 @@ def fetched_bytes(blocks: Sequence[tuple[Footprint, int]], accesses: Sequence[Ac
     for footprint, times in blocks:
         for region, size in footprint.touched().items():
             touched[region] = touched.get(region, 0) + size * times
-    sharing = {region: max(Fraction(1), Fraction(size, max(1, unique[region]))) for region, size in touched.items()}
+    sharing = {
+        region: max(Fraction(1), Fraction(size, max(1, unique[region]))) for region, size in touched.items()
+    }
     if rounds > 1 and sum(min(unique[region], size // rounds) for region, size in touched.items()) > capacity:
         sharing = {region: max(Fraction(1), share / rounds) for region, share in sharing.items()}
 
     def fits(working_set: Mapping[str, int]) -> bool:
         total = Fraction(0)
         for region, size in working_set.items():
-            total += min(Fraction(unique[region]), Fraction(size * side_by_side) / min(sharing[region], Fraction(side_by_side)))
+            total += min(
+                Fraction(unique[region]),
+                Fraction(size * side_by_side) / min(sharing[region], Fraction(side_by_side)),
+            )
         return total <= capacity
 
     fetched: dict[str, Fraction] = {}
     for footprint, times in blocks:
-        passes = {loop: 1 if fits(footprint.working_set(loop)) else footprint.trips[loop] for loop in footprint.repeating()}
+        passes = {
+            loop: 1 if fits(footprint.working_set(loop)) else footprint.trips[loop]
+            for loop in footprint.repeating()
+        }
         for number, (stream, earlier) in enumerate(zip(footprint.streams, footprint.earlier(), strict=True)):
             if stream.write or (earlier is not None and all(map(fits, footprint.between(earlier, number)))):
                 continue
@@ -62,11 +74,13 @@ def fetched_bytes(blocks: Sequence[tuple[Footprint, int]], accesses: Sequence[Ac
 
 
 def fetched_again(reads: Sequence[Access], fetched: Mapping[str, Fraction]) -> dict[str, Fraction]:
-    """Shares of the bytes that a task reads which DRAM delivers, for regions of which it delivers bytes more than once.
+    """Shares of the bytes that a task reads which DRAM delivers, for regions of which it delivers bytes more
+    than once.
 
     Args:
         reads: What the task reads, one access a region.
-        fetched: By region, bytes that DRAM delivers if nothing is resident at the start; regions that are missing: each once.
+        fetched: By region, bytes that DRAM delivers if nothing is resident at the start; regions that are
+            missing: each once.
     """
     shares: dict[str, Fraction] = {}
     for access in reads:

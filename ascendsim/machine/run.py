@@ -34,10 +34,12 @@ def run(
     Args:
         program: Streams of tasks.
         soc: The chip.
-        instructions: Whether to keep a record of every instruction; a container of task ids keeps those tasks' only.
-        groups: Simulate equal blocks that start together once, with their number on the shared links. The result is the same
-            without; False is the slow way to check that.
-        fast_forward: Skip whole periods when the machine comes back to a state that it was in before. The result is the same without.
+        instructions: Whether to keep a record of every instruction; a container of task ids keeps those
+            tasks' only.
+        groups: Simulate equal blocks that start together once, with their number on the shared links. The
+            result is the same without; False is the slow way to check that.
+        fast_forward: Skip whole periods when the machine comes back to a state that it was in before. The
+            result is the same without.
         replay: Look up tasks that were simulated before from the same state. The result is the same without.
         statistics: Counts what the shortcuts saved.
         progress: Called with the number of finished tasks and of all tasks after each task.
@@ -46,11 +48,14 @@ def run(
         The trace; times are ticks that divide every clock of the chip.
 
     Raises:
-        SimulationError: A deadlock, a chip that cannot be run, or a task that needs cores which the chip lacks.
+        SimulationError: A deadlock, a chip that cannot be run, or a task that needs cores which the chip
+            lacks.
         CompileError: An instruction that the chip lacks.
     """
     if soc.missing:
-        raise SimulationError(f"{soc.name}", "cannot be run", remedy="set what is not known: " + ", ".join(soc.missing))
+        raise SimulationError(
+            f"{soc.name}", "cannot be run", remedy="set what is not known: " + ", ".join(soc.missing)
+        )
     clock = Clock.of(soc)
     log = Log()
     env = Environment()
@@ -76,6 +81,11 @@ def run(
         tick_seconds=clock.tick_seconds,
         core_ticks=clock.ai_ticks,
         tasks=tasks,
-        instructions=tuple(sorted(log.expanded(), key=lambda item: (item.start, item.end, order[item.task], item.cores, item.pipe))),
+        instructions=tuple(
+            sorted(
+                log.expanded(),
+                key=lambda item: (item.start, item.end, order[item.task], item.cores, item.pipe),
+            )
+        ),
         end=max((task.end for task in tasks), default=0),
     )

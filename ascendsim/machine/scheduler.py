@@ -1,12 +1,13 @@
 """The task scheduler: streams in order, events between streams, blocks on free cores, AI CPU tasks.
 
-A task of a stream may start when the one before it and the tasks it waits for have ended. With the whole graph on the device
-(sink) the next task follows after `task_gap_us`; in the other modes the host launches the tasks one by one and a task starts no
-earlier than its launch (`machine.launches`). Control flow: a branch chosen or a loop tested on the device is a task of the scheduler
-itself, so it costs a gap and a launch; a host that must look at a value waits for the device, reads the value with one more launch (a
-copy) and only then launches on. From the start of a task to its blocks it takes `task_launch_us`, and `block_dispatch_ns`
-for every block dispatched together with the first: all of them begin at the same tick, so equal blocks stay in lock-step. When
-cores become free, the next blocks follow, again all that fit at that tick together.
+A task of a stream may start when the one before it and the tasks it waits for have ended. With the whole
+graph on the device (sink) the next task follows after `task_gap_us`; in the other modes the host launches the
+tasks one by one and a task starts no earlier than its launch (`machine.launches`). Control flow: a branch
+chosen or a loop tested on the device is a task of the scheduler itself, so it costs a gap and a launch; a
+host that must look at a value waits for the device, reads the value with one more launch (a copy) and only
+then launches on. From the start of a task to its blocks it takes `task_launch_us`, and `block_dispatch_ns`
+for every block dispatched together with the first: all of them begin at the same tick, so equal blocks stay
+in lock-step. When cores become free, the next blocks follow, again all that fit at that tick together.
 """
 
 from __future__ import annotations
@@ -71,11 +72,17 @@ class Scheduler:
         self._core_counts = {kind: len(numbers) for kind, numbers in self._cores.items()}
         self.timeline = Timeline(env)
         self.links = Links(env, soc, clock)
-        self._forward = FastForward(self.timeline, self.links, log.items, statistics) if fast_forward else None
+        self._forward = (
+            FastForward(self.timeline, self.links, log.items, statistics) if fast_forward else None
+        )
         self._replay = Replay(log, statistics) if replay else None
-        self.l2 = L2State(soc.l2, program.memory, program.metadata.get("l2_placed", ()), program.metadata.get("l2_kept", ()))
+        self.l2 = L2State(
+            soc.l2, program.memory, program.metadata.get("l2_placed", ()), program.metadata.get("l2_kept", ())
+        )
         self.records: list[TaskRecord] = []
-        self._free = {kind: list(numbers) for kind, numbers in self._cores.items()}  # heaps: the lowest number first
+        self._free = {
+            kind: list(numbers) for kind, numbers in self._cores.items()
+        }  # heaps: the lowest number first
         self._ai_cpus = [0] * soc.ai_cpu.cores  # heap of ticks at which each becomes free
         self._compiled: dict[Key, CompiledBlock] = {}
         self._regions: dict[int, tuple[CompiledBlock, tuple[str, ...]]] = {}
@@ -87,7 +94,8 @@ class Scheduler:
         self._placing = False
         self._gap, self._launch = clock.us(soc.launch.task_gap_us), clock.us(soc.launch.task_launch_us)
         self._launched = launch_ticks(program, soc.launch, clock)
-        # By launch order of tasks before which the host reads values of the device: when it has, and by how many ticks it is late then.
+        # By launch order of tasks before which the host reads values of the device: when it has, and by how
+        # many ticks it is late then.
         self._looks: dict[int, Event] = {}
         self._late: dict[int, int] = {}
         self.runs = [self._prepare(position, task) for position, task in enumerate(program.tasks)]
@@ -109,7 +117,9 @@ class Scheduler:
         blocks = []
         for group in task.groups:
             if group.count < 1:
-                raise SimulationError(f"task {task.name!r}", "must have at least one block in every group", group.count)
+                raise SimulationError(
+                    f"task {task.name!r}", "must have at least one block in every group", group.count
+                )
             if not self._cores[group.block.core]:
                 raise SimulationError(
                     f"task {task.name!r}",
@@ -136,16 +146,22 @@ class Scheduler:
         key, regions = block_key(block)
         known = self._compiled.get(key)
         if known is None:
-            known = self._compiled[key] = compile_block(block, self.soc, self.clock, len(self._compiled), regions)
+            known = self._compiled[key] = compile_block(
+                block, self.soc, self.clock, len(self._compiled), regions
+            )
         return known, regions
 
     def _stream(self, runs: list[TaskRun], alone: bool) -> Generator[Event, None, None]:
-        """Starts tasks one after another; `alone` = there is no other stream, so that nothing happens between a task's steps."""
+        """Starts tasks one after another; `alone` = there is no other stream, so that nothing happens between
+        a task's steps.
+        """
         for number, run in enumerate(runs):
             for other in run.task.waits_for:
                 before = self._by_id.get(other)
                 if before is None:
-                    raise SimulationError(f"task {run.task.name!r}", "waits for a task that the program does not have", other)
+                    raise SimulationError(
+                        f"task {run.task.name!r}", "waits for a task that the program does not have", other
+                    )
                 if not before.ended:
                     yield before.done
             run.ready = self.timeline.now
@@ -154,7 +170,12 @@ class Scheduler:
                     yield look
             decided = run.ready + run.task.decisions * (self._gap + self._launch)
             run.start = max(decided + (self._gap if number else 0), self._launch_tick(run))
-            if alone and self._replay is not None and run.task.kind is not TaskKind.AI_CPU and self.timeline.next_appointment is None:
+            if (
+                alone
+                and self._replay is not None
+                and run.task.kind is not TaskKind.AI_CPU
+                and self.timeline.next_appointment is None
+            ):
                 self.timeline.skip(run.start + self._launch - run.ready)
                 if self._arrive_alone(run, self._replay):
                     continue
@@ -163,7 +184,9 @@ class Scheduler:
             yield run.done
 
     def _arrive_alone(self, run: TaskRun, replay: Replay) -> bool:
-        """A task arrives at the cores with nothing else in the machine; tells whether it has ended, since what it does is known."""
+        """A task arrives at the cores with nothing else in the machine; tells whether it has ended, since
+        what it does is known.
+        """
         now = self.timeline.now
         run.enter_l2(self.l2, self._traffic)
         if run.unfinished:
@@ -180,7 +203,9 @@ class Scheduler:
         return True
 
     def _launch_tick(self, run: TaskRun) -> int:
-        """When the host has launched a task; it runs ahead of the device until it must read a value back before it can go on."""
+        """When the host has launched a task; it runs ahead of the device until it must read a value back
+        before it can go on.
+        """
         launched = self._launched[run.position]
         if self.program.mode == "sink":
             return launched
@@ -207,7 +232,9 @@ class Scheduler:
             Call(self.env, self._place, 0, DISPATCH)
 
     def _place(self) -> None:
-        """The dispatch phase of a tick: starts, arrivals, then blocks on free cores; ties go by launch order."""
+        """The dispatch phase of a tick: starts, arrivals, then blocks on free cores; ties go by launch
+        order.
+        """
         self._placing = False
         now = self.timeline.now
         for run in sorted(self._starting, key=lambda run: run.position):
@@ -236,7 +263,9 @@ class Scheduler:
         if not alone:
             self._replay.disturb()
             return False
-        outcome = self._replay.begin(run, now, self.timeline.next_appointment, self._recorder(run.task) is not None)
+        outcome = self._replay.begin(
+            run, now, self.timeline.next_appointment, self._recorder(run.task) is not None
+        )
         if outcome is not None:
             self.timeline.at(now + outcome.ticks, partial(self._replayed, run, outcome, now))
         return outcome is not None
@@ -268,7 +297,11 @@ class Scheduler:
             return
         further = sum(len(cores) for _, cores in batch) - (0 if run.dispatched else 1)
         run.dispatched = True
-        begin = now + further * self.clock.ns(self.soc.launch.block_dispatch_ns) + self.clock.ns(self.soc.launch.kernel_init_ns)
+        begin = (
+            now
+            + further * self.clock.ns(self.soc.launch.block_dispatch_ns)
+            + self.clock.ns(self.soc.launch.kernel_init_ns)
+        )
         for index, cores in batch:
             self._run_block(run, index, cores, now, begin)
 
@@ -332,7 +365,9 @@ class Scheduler:
             self._progress(len(self.records), len(self.runs))
 
     def check_finished(self) -> None:
-        """Raises SimulationError with all that waits if tasks are left although nothing can happen any more."""
+        """Raises SimulationError with all that waits if tasks are left although nothing can happen any
+        more.
+        """
         unfinished = [run for run in self.runs if not run.ended]
         if not unfinished:
             return
@@ -343,9 +378,14 @@ class Scheduler:
             for line in core.waiting()
         ]
         if not lines:
-            lines = [f"task {run.task.id} ({run.task.name}) waits for tasks {list(run.task.waits_for)}" for run in unfinished]
+            lines = [
+                f"task {run.task.id} ({run.task.name}) waits for tasks {list(run.task.waits_for)}"
+                for run in unfinished
+            ]
         raise SimulationError(
-            "deadlock:", "; ".join(lines), remedy="every wait needs a set, and a queue must not fill before its flag is set"
+            "deadlock:",
+            "; ".join(lines),
+            remedy="every wait needs a set, and a queue must not fill before its flag is set",
         )
 
 

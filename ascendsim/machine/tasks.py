@@ -27,7 +27,9 @@ COMPUTE_PIPES = ("M", "V")
 
 @dataclass(frozen=True, slots=True)
 class PlacedBlock:
-    """Blocks of a task that do the same: how many, what they do, and the names of the regions that it knows by number."""
+    """Blocks of a task that do the same: how many, what they do, and the names of the regions that it knows
+    by number.
+    """
 
     compiled: CompiledBlock
     regions: tuple[str, ...]
@@ -63,7 +65,9 @@ class Work:
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """What a record tells of a finished task besides names and ticks: the same for all tasks that do the same; see `TaskRecord`."""
+    """What a record tells of a finished task besides names and ticks: the same for all tasks that do the
+    same; see `TaskRecord`.
+    """
 
     blocks: int
     rounds: int
@@ -105,7 +109,9 @@ class Traffic:
 KnownTraffic: TypeAlias = dict[Hashable, Traffic]
 
 
-def _of_phase(accesses: Sequence[Access], prints: Sequence[tuple[Footprint, int]], write: bool) -> list[Access]:
+def _of_phase(
+    accesses: Sequence[Access], prints: Sequence[tuple[Footprint, int]], write: bool
+) -> list[Access]:
     """The part of a task's accesses that falls into the phase of some footprints."""
     moved: dict[str, int] = {}
     for footprint, count in prints:
@@ -129,7 +135,14 @@ class TaskRun:
         core_counts: Number of cores by kind.
     """
 
-    def __init__(self, position: int, task: Task, blocks: list[PlacedBlock], done: Event, core_counts: Mapping[CoreKind, int]) -> None:
+    def __init__(
+        self,
+        position: int,
+        task: Task,
+        blocks: list[PlacedBlock],
+        done: Event,
+        core_counts: Mapping[CoreKind, int],
+    ) -> None:
         self.position, self.task, self.done = position, task, done
         self.blocks, self._core_counts = blocks, core_counts
         self.left = [block.count for block in blocks]
@@ -149,7 +162,9 @@ class TaskRun:
         self._written = self._moved(lambda compiled: compiled.write_bytes)
 
     def enter_l2(self, state: L2State, known: KnownTraffic) -> None:
-        """Judges the task's traffic against what L2 holds now; `known` keeps what was worked out for tasks before."""
+        """Judges the task's traffic against what L2 holds now; `known` keeps what was worked out for tasks
+        before.
+        """
         reads = state.accesses(self.task, self._read, write=False)
         writes = state.accesses(self.task, self._written, write=True)
         around = state.accesses(self.task, self._uncached, write=False) if self._uncached else []
@@ -157,8 +172,14 @@ class TaskRun:
         numbers: dict[str, int] = {}
         for access in accesses:
             numbers.setdefault(access.region, len(numbers))
-        blocks = [(block.compiled.number, block.count, tuple([numbers[name] for name in block.regions])) for block in self.blocks]
-        key = (tuple(blocks), tuple([(numbers[access.region], access.unique_bytes, access.write) for access in accesses]))
+        blocks = [
+            (block.compiled.number, block.count, tuple([numbers[name] for name in block.regions]))
+            for block in self.blocks
+        ]
+        key = (
+            tuple(blocks),
+            tuple([(numbers[access.region], access.unique_bytes, access.write) for access in accesses]),
+        )
         traffic = known.get(key)
         if traffic is None:
             phases = self._phases(reads, writes, numbers, state.capacity)
@@ -171,7 +192,13 @@ class TaskRun:
                 [Access(names[number], unique, moved, write) for number, unique, moved in listed]
                 for listed, write in ((phase.reads, False), (phase.writes, True))
             )
-            judged.append(Judged(state.enter(reads, writes, {names[number]: share for number, share in phase.again}), reads, writes))
+            judged.append(
+                Judged(
+                    state.enter(reads, writes, {names[number]: share for number, share in phase.again}),
+                    reads,
+                    writes,
+                )
+            )
         self.shares = in_all(judged)
 
     def _moved(self, bytes_of: Callable[[CompiledBlock], Mapping[int, int]]) -> dict[str, int]:
@@ -183,26 +210,42 @@ class TaskRun:
                 totals[regions[region]] = totals.get(regions[region], 0) + size * count
         return totals
 
-    def _phases(self, reads: Sequence[Access], writes: Sequence[Access], numbers: Mapping[str, int], capacity: int) -> tuple[Phase, ...]:
+    def _phases(
+        self, reads: Sequence[Access], writes: Sequence[Access], numbers: Mapping[str, int], capacity: int
+    ) -> tuple[Phase, ...]:
         """What the parts of the task do to L2, each by itself."""
         prints = [
-            (block.compiled.footprint.renamed(dict(zip(block.compiled.regions, block.regions, strict=True))), block.count)
+            (
+                block.compiled.footprint.renamed(
+                    dict(zip(block.compiled.regions, block.regions, strict=True))
+                ),
+                block.count,
+            )
             for block in self.blocks
         ]
         cores = sum(self._core_counts[kind] for kind in {block.compiled.block.core for block in self.blocks})
         steps = sorted({stream.phase for footprint, _ in prints for stream in footprint.streams})
         phases = []
         for step in steps if len(steps) > 1 else (None,):
-            inside = prints if step is None else [(footprint.in_phase(step), count) for footprint, count in prints]
-            own_reads, own_writes = (
-                all_of if step is None else _of_phase(all_of, inside, write) for all_of, write in ((reads, False), (writes, True))
+            inside = (
+                prints if step is None else [(footprint.in_phase(step), count) for footprint, count in prints]
             )
-            again = fetched_again(own_reads, fetched_bytes(inside, [*own_reads, *own_writes], capacity, cores))
+            own_reads, own_writes = (
+                all_of if step is None else _of_phase(all_of, inside, write)
+                for all_of, write in ((reads, False), (writes, True))
+            )
+            again = fetched_again(
+                own_reads, fetched_bytes(inside, [*own_reads, *own_writes], capacity, cores)
+            )
             listed = [
-                tuple([(numbers[access.region], access.unique_bytes, access.moved_bytes) for access in accesses])
+                tuple(
+                    [(numbers[access.region], access.unique_bytes, access.moved_bytes) for access in accesses]
+                )
                 for accesses in (own_reads, own_writes)
             ]
-            phases.append(Phase(listed[0], listed[1], tuple([(numbers[name], share) for name, share in again.items()])))
+            phases.append(
+                Phase(listed[0], listed[1], tuple([(numbers[name], share) for name, share in again.items()]))
+            )
         return tuple(phases)
 
     def _abreast(self, block: PlacedBlock) -> int:
@@ -210,7 +253,9 @@ class TaskRun:
         return min(block.count, self._core_counts[block.compiled.block.core])
 
     def through_l2(self, moved: Mapping[str, int], to_dram: Mapping[str, Fraction]) -> int:
-        """Bytes that pass L2: all if it is a cache, those of regions that it holds if it is managed by software."""
+        """Bytes that pass L2: all if it is a cache, those of regions that it holds if it is managed by
+        software.
+        """
         return sum(size for name, size in moved.items() if not (self.shares.bypass and to_dram[name] == ALL))
 
     def transfers(self, index: int, cores: int, soc: SocSpec, clock: Clock, links: Links) -> list[Transfer]:
@@ -221,23 +266,35 @@ class TaskRun:
             cycle = clock.cycle(compiled.block.core)
             binding = Binding(self.shares, soc, clock, cycle, cores, self._abreast(self.blocks[index]))
             known = [
-                binding.transfer(demand, regions[region], visits, self.readers[index][region], links.number_of)
+                binding.transfer(
+                    demand, regions[region], visits, self.readers[index][region], links.number_of
+                )
                 for (region, demand), visits in zip(compiled.demands, compiled.visits, strict=True)
             ]
             self._bound[index, cores] = known
         return known
 
     def _sharing(self, accesses: Sequence[Access]) -> tuple[tuple[Readers, ...], ...]:
-        """See `Traffic.readers`; pieces of one core may overlap, so that several means twice as many bytes as there are."""
+        """See `Traffic.readers`; pieces of one core may overlap, so that several means twice as many bytes as
+        there are.
+        """
         unique: dict[str, int] = {}
         for access in accesses:
             unique[access.region] = max(unique.get(access.region, 0), access.unique_bytes)
         read = [
-            {name: block.compiled.distinct.get(number, 0) * self._abreast(block) for number, name in enumerate(block.regions)}
+            {
+                name: block.compiled.distinct.get(number, 0) * self._abreast(block)
+                for number, name in enumerate(block.regions)
+            }
             for block in self.blocks
         ]
         together = {name: sum(own.get(name, 0) for own in read) for name in unique}
-        return tuple(tuple([Readers(together[name] >= 2 * unique[name], own[name] >= 2 * unique[name]) for name in own]) for own in read)
+        return tuple(
+            tuple(
+                [Readers(together[name] >= 2 * unique[name], own[name] >= 2 * unique[name]) for name in own]
+            )
+            for own in read
+        )
 
     def absorb(self, run: CoreRun, dispatched: int) -> None:
         """Adds up what a finished run did; `dispatched` is the tick at which its cores got it."""
@@ -250,7 +307,9 @@ class TaskRun:
         return self.at_once or self.done.processed
 
     def repeat(self, figures: Figures, first: int, last: int) -> None:
-        """Ends the task with the figures of one that did the same, and its own first and last ticks on computing pipes."""
+        """Ends the task with the figures of one that did the same, and its own first and last ticks on
+        computing pipes.
+        """
         self._figures, self.work.first, self.work.last = figures, first, last
         self.unfinished = 0
 
@@ -270,7 +329,10 @@ class TaskRun:
         for block in self.blocks:
             kind = block.compiled.block.core
             wanted[kind] = wanted.get(kind, 0) + block.count
-        to_dram = sum(part(size, through[name]) for name, size in write.items()) + (missed + sum(write.values())) * self.shares.evicted
+        to_dram = (
+            sum(part(size, through[name]) for name, size in write.items())
+            + (missed + sum(write.values())) * self.shares.evicted
+        )
         return Figures(
             blocks=self.task.block_dim,
             rounds=max((-(-count // core_counts[kind]) for kind, count in wanted.items()), default=1),

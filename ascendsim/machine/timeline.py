@@ -1,9 +1,9 @@
 """The machine's time, from which whole periods can be left out.
 
-SimPy's clock counts the ticks that are simulated. `Timeline.now` adds those that were skipped because nothing new would have happened
-in them. What goes on inside running cores and on the links is kept in SimPy's ticks and need not be touched by a skip: all of it
-moves along. What stands at a fixed tick of the machine (starts of tasks, ends of blocks, AI CPU work) is registered here and comes
-nearer by what is skipped.
+SimPy's clock counts the ticks that are simulated. `Timeline.now` adds those that were skipped because nothing
+new would have happened in them. What goes on inside running cores and on the links is kept in SimPy's ticks
+and need not be touched by a skip: all of it moves along. What stands at a fixed tick of the machine (starts
+of tasks, ends of blocks, AI CPU work) is registered here and comes nearer by what is skipped.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""Small graphs on which fusion is explained: products, convolutions, a split, and the two networks of MindSpore's tutorial.
+"""Small graphs on which fusion is explained: products, convolutions, a split, and the two networks of
+MindSpore's tutorial.
 
 Weights are seeded, float16 unless said otherwise, so that no Cast stands around the operators that matter.
 """
@@ -26,7 +27,9 @@ def matmul_bias_relu(m: int = 512, k: int = 512, n: int = 512) -> Graph:
     """
     b, random = _builder("MatMul + Bias + Relu"), np.random.default_rng(0)
     x = b.input("x", (m, k))
-    product = b.op("MatMul", x, b.constant(_half(random.standard_normal((k, n)) / np.sqrt(k)), "w"), name="MatMul")
+    product = b.op(
+        "MatMul", x, b.constant(_half(random.standard_normal((k, n)) / np.sqrt(k)), "w"), name="MatMul"
+    )
     biased = b.op("Add", product, b.constant(_half(random.standard_normal(n)), "bias"), name="Bias")
     b.output(b.op("Relu", biased, name="Relu"), "y")
     return b.build()
@@ -36,26 +39,39 @@ def conv_bias(channels: int = 64, size: int = 56) -> Graph:
     """A 3x3 convolution and an Add of one number a channel, which L0C can do while it accumulates."""
     b, random = _builder("Conv + Bias"), np.random.default_rng(0)
     made = _conv(b, b.input("x", (1, channels, size, size)), channels, random)
-    b.output(b.op("Add", made, b.constant(_half(random.standard_normal((1, channels, 1, 1))), "bias"), name="Bias"), "y")
+    b.output(
+        b.op(
+            "Add", made, b.constant(_half(random.standard_normal((1, channels, 1, 1))), "bias"), name="Bias"
+        ),
+        "y",
+    )
     return b.build()
 
 
 def conv_bn_relu(channels: int = 64, size: int = 56, *, training: bool = False) -> Graph:
     """A 3x3 convolution, batch normalisation and Relu.
 
-    In inference the normalisation disappears into the weights. In training it needs the sums of what the convolution makes, so that it is
-    split in two: one part belongs to the convolution, the other to the Relu.
+    In inference the normalisation disappears into the weights. In training it needs the sums of what the
+    convolution makes, so that it is split in two: one part belongs to the convolution, the other to the Relu.
 
     Args:
         channels: In and out.
         size: Height and width.
         training: Whether the normalisation computes mean and variance.
     """
-    b, random = _builder("Conv + BatchNorm + Relu" + (" in training" if training else "")), np.random.default_rng(0)
+    b, random = (
+        _builder("Conv + BatchNorm + Relu" + (" in training" if training else "")),
+        np.random.default_rng(0),
+    )
     made = _conv(b, b.input("x", (1, channels, size, size)), channels, random)
-    constants = [b.constant(_half(random.uniform(0.5, 1.5, channels)), name) for name in ("scale", "offset", "mean", "variance")]
+    constants = [
+        b.constant(_half(random.uniform(0.5, 1.5, channels)), name)
+        for name in ("scale", "offset", "mean", "variance")
+    ]
     names = ["normalised", "running_mean", "running_variance"] if training else ["normalised"]
-    normalised = b.ops("BatchNormalization", made, *constants, outputs=names, name="BatchNorm", training_mode=int(training))
+    normalised = b.ops(
+        "BatchNormalization", made, *constants, outputs=names, name="BatchNorm", training_mode=int(training)
+    )
     b.output(b.op("Relu", normalised[0], name="Relu"), "y")
     for statistic in normalised[1:]:
         b.output(statistic)
@@ -74,7 +90,8 @@ def net_basic_fuse(shape: Sequence[int] = (4, 4)) -> Graph:
 
 
 def net_composite_fuse(shape: Sequence[int] = (4, 4)) -> Graph:
-    """NetCompositeFuse, y = (x * 2 + 1) ^ 3 in float32: Pow is no basic operator, it joins in the composite stage.
+    """NetCompositeFuse, y = (x * 2 + 1) ^ 3 in float32: Pow is no basic operator, it joins in the composite
+    stage.
 
     Args:
         shape: Of input "x" and output "y".

@@ -70,7 +70,9 @@ FAMILIES: tuple[str, ...] = (
 @cache
 def default_opset() -> OpSet:
     """All built-in operators."""
-    operators = (operator for family in FAMILIES for operator in import_module(f"ascendsim.ops.{family}").OPERATORS)
+    operators = (
+        operator for family in FAMILIES for operator in import_module(f"ascendsim.ops.{family}").OPERATORS
+    )
     return OpSet(replace(operator, most_inputs=MOST_INPUTS.get(operator.name)) for operator in operators)
 
 

@@ -9,7 +9,15 @@ import numpy as np
 
 from ascendsim.core.dtypes import DType
 from ascendsim.graph.ir import Array, Node
-from ascendsim.ops.common import StepSpec, as_float32, elementwise_lower, elementwise_work, finish, same_as, with_numpy
+from ascendsim.ops.common import (
+    StepSpec,
+    as_float32,
+    elementwise_lower,
+    elementwise_work,
+    finish,
+    same_as,
+    with_numpy,
+)
 from ascendsim.ops.dims import need_shape, need_within
 from ascendsim.ops.elementwise import TANH_STEPS, by_kernel
 from ascendsim.opset import InferContext, Layout, OpDef
@@ -19,15 +27,36 @@ from ascendsim.opset.structure import ELEMENTWISE, elementwise
 from ascendsim.opset.work import LowerContext, Work
 
 SIGMOID_STEPS: tuple[StepSpec, ...] = ("vmuls", "vexp", "vadds", "vrec")
-_NEWTON_STEPS: tuple[StepSpec, ...] = ("vmul", "vmuls", "vadds", "vmul")  # y (2 - x y): y = 1 / x with more digits
+_NEWTON_STEPS: tuple[StepSpec, ...] = (
+    "vmul",
+    "vmuls",
+    "vadds",
+    "vmul",
+)  # y (2 - x y): y = 1 / x with more digits
 _DIVIDING = frozenset({"v100", "c220"})  # generations whose Sigmoid divides
-# x / (1 + e^-|y|) * e^min(y, 0) with y = 2 sqrt(2 / pi) (x + 0.044715 x^3): CANN's Gelu, in which both exponents stay negative
+# x / (1 + e^-|y|) * e^min(y, 0) with y = 2 sqrt(2 / pi) (x + 0.044715 x^3): CANN's Gelu, in which both
+# exponents stay negative
 _GELU_STEPS: tuple[StepSpec, ...] = (
     *(("vmul", 2), "vmuls", "vadd", "vmuls"),
     *("vmins", "vexp", "vabs", "vmuls", "vexp", "vadds", "vdiv", "vmul"),
 )
-_SOFTPLUS_STEPS: tuple[StepSpec, ...] = ("vabs", "vmuls", "vexp", "vadds", "vln", "vmaxs", "vadd")  # max(x, 0) + ln(1 + e^-|x|)
-_EXPONENTIAL_STEPS: tuple[StepSpec, ...] = ("vmins", "vexp", "vadds", "vmuls", "vmaxs", "vadd")  # max(x, 0) + a (e^min(x, 0) - 1)
+_SOFTPLUS_STEPS: tuple[StepSpec, ...] = (
+    "vabs",
+    "vmuls",
+    "vexp",
+    "vadds",
+    "vln",
+    "vmaxs",
+    "vadd",
+)  # max(x, 0) + ln(1 + e^-|x|)
+_EXPONENTIAL_STEPS: tuple[StepSpec, ...] = (
+    "vmins",
+    "vexp",
+    "vadds",
+    "vmuls",
+    "vmaxs",
+    "vadd",
+)  # max(x, 0) + a (e^min(x, 0) - 1)
 _CUT_STEPS: tuple[StepSpec, ...] = ("vcmp", "vsel")
 
 
@@ -36,10 +65,11 @@ def _sigmoid(x: Array) -> Array:
 
 
 def sigmoid_steps(context: LowerContext, dtype: DType) -> tuple[StepSpec, ...]:
-    """Vector instructions of CANN's Sigmoid (canndev, tbe/impl/sigmoid.py and dynamic/sigmoid.py; DSL, compute/math.py, vrec).
+    """Vector instructions of CANN's Sigmoid (canndev, tbe/impl/sigmoid.py and dynamic/sigmoid.py; DSL,
+    compute/math.py, vrec).
 
-    Ascend310 runs the static kernel, which takes the reciprocal as it comes. Others run the dynamic one: it divides on Ascend910 and in
-    float32, else it makes the reciprocal precise by two steps of Newton's method.
+    Ascend310 runs the static kernel, which takes the reciprocal as it comes. Others run the dynamic one: it
+    divides on Ascend910 and in float32, else it makes the reciprocal precise by two steps of Newton's method.
 
     Args:
         context: The chip.
@@ -74,7 +104,10 @@ def _celu(node: Node, x: Array) -> Array:
 
 
 def _selu(node: Node, x: Array) -> Array:
-    alpha, gamma = _number(node, "alpha", 1.67326319217681884765625), _number(node, "gamma", 1.05070102214813232421875)
+    alpha, gamma = (
+        _number(node, "alpha", 1.67326319217681884765625),
+        _number(node, "gamma", 1.05070102214813232421875),
+    )
     return np.asarray(gamma * np.where(x > 0, x, alpha * np.expm1(np.minimum(x, 0))))
 
 
@@ -115,7 +148,9 @@ def _gelu(node: Node, inputs: Sequence[Any], wanted: Sequence[np.dtype[Any]]) ->
 
 
 def _gelu_lower(node: Node, context: LowerContext) -> Work:
-    """Both forms: CANN has one kernel, that of the form with tanh (values keep the form that the model asks for)."""
+    """Both forms: CANN has one kernel, that of the form with tanh (values keep the form that the model asks
+    for).
+    """
     return elementwise_work(node, context, _GELU_STEPS, wide=True)
 
 
@@ -140,13 +175,21 @@ def _clip_compute(node: Node, inputs: Sequence[Any], wanted: Sequence[np.dtype[A
 
 
 def _clip_lower(node: Node, context: LowerContext) -> Work:
-    return elementwise_work(node, context, [op for index, op in ((1, "vmaxs"), (2, "vmins")) if node.input(index) is not None] or ["vadds"])
+    return elementwise_work(
+        node,
+        context,
+        [op for index, op in ((1, "vmaxs"), (2, "vmins")) if node.input(index) is not None] or ["vadds"],
+    )
 
 
 def _clipped_sign(node: Node) -> Sign:
     low = node.input(1)
     known = low is not None and low.constant is not None and low.constant.available
-    return Sign.NEVER_NEGATIVE if known and low is not None and low.constant is not None and low.constant.array().min() >= 0 else Sign.ANY
+    return (
+        Sign.NEVER_NEGATIVE
+        if known and low is not None and low.constant is not None and low.constant.array().min() >= 0
+        else Sign.ANY
+    )
 
 
 def _prelu(node: Node, inputs: Sequence[Any], wanted: Sequence[np.dtype[Any]]) -> Sequence[Any]:
@@ -170,15 +213,36 @@ def _swiglu(node: Node, a: Array, b: Array) -> Array:
     return np.asarray(a * _sigmoid(_number(node, "alpha", 1.0) * a) * b)
 
 
-def _make(name: str, compute: Compute, steps: Sequence[StepSpec], wide: bool = False, cann: str = "", facts: Facts = ELEMENTWISE) -> OpDef:
-    return OpDef(name, same_as(), compute, elementwise_lower(steps, wide), Layout.FOLLOW, cann, in_place=True, facts=facts)
+def _make(
+    name: str,
+    compute: Compute,
+    steps: Sequence[StepSpec],
+    wide: bool = False,
+    cann: str = "",
+    facts: Facts = ELEMENTWISE,
+) -> OpDef:
+    return OpDef(
+        name,
+        same_as(),
+        compute,
+        elementwise_lower(steps, wide),
+        Layout.FOLLOW,
+        cann,
+        in_place=True,
+        facts=facts,
+    )
 
 
 _RECTIFIED = Facts(elementwise(), Kind.ELEMENTWISE, Precision.GRAY, sign=Sign.NEVER_NEGATIVE)
 _POSITIVE = Facts(elementwise(), Kind.ELEMENTWISE, Precision.GRAY, sign=Sign.POSITIVE)
 
 OPERATORS: tuple[OpDef, ...] = (
-    _make("Relu", by_kernel("CLIP", lambda _n, x: np.maximum(x, x.dtype.type(0)), (0, np.inf)), ["vrelu"], facts=_RECTIFIED),
+    _make(
+        "Relu",
+        by_kernel("CLIP", lambda _n, x: np.maximum(x, x.dtype.type(0)), (0, np.inf)),
+        ["vrelu"],
+        facts=_RECTIFIED,
+    ),
     _make("LeakyRelu", by_kernel("LEAKY", _leaky, lambda n: (_number(n, "alpha", 0.01),)), ["vlrelu"]),
     OpDef(
         "PRelu",
@@ -211,7 +275,9 @@ OPERATORS: tuple[OpDef, ...] = (
     _make("Tanh", by_kernel("TANH", lambda _n, x: np.tanh(x)), TANH_STEPS, wide=True),
     _make(
         "HardSigmoid",
-        by_kernel("HARD_SIGMOID", _hard_sigmoid, lambda n: (_number(n, "alpha", 0.2), _number(n, "beta", 0.5))),
+        by_kernel(
+            "HARD_SIGMOID", _hard_sigmoid, lambda n: (_number(n, "alpha", 0.2), _number(n, "beta", 0.5))
+        ),
         ["vmuls", "vadds", "vmaxs", "vmins"],
         facts=_RECTIFIED,
     ),
@@ -224,7 +290,11 @@ OPERATORS: tuple[OpDef, ...] = (
     OpDef("Gelu", same_as(), _gelu, _gelu_lower, Layout.FOLLOW, in_place=True, facts=ELEMENTWISE),
     _make(
         "Swish",
-        by_kernel("SWISH", lambda n, x: x * _sigmoid(_number(n, "alpha", 1.0) * x), lambda n: (_number(n, "alpha", 1.0),)),
+        by_kernel(
+            "SWISH",
+            lambda n, x: x * _sigmoid(_number(n, "alpha", 1.0) * x),
+            lambda n: (_number(n, "alpha", 1.0),),
+        ),
         ("vmuls", "vmins", "vexp", "vadds", "vdiv"),
         wide=True,
     ),
@@ -242,7 +312,12 @@ OPERATORS: tuple[OpDef, ...] = (
     _make("Selu", with_numpy(_selu), (*_EXPONENTIAL_STEPS, "vmuls"), wide=True),
     _make("Softplus", with_numpy(lambda _n, x: _softplus(x)), _SOFTPLUS_STEPS, wide=True, facts=_POSITIVE),
     _make("Softsign", with_numpy(lambda _n, x: x / (1 + np.abs(x))), ["vabs", "vadds", "vdiv"]),
-    _make("Mish", with_numpy(lambda _n, x: x * np.tanh(_softplus(x))), (*_SOFTPLUS_STEPS, *TANH_STEPS, "vmul"), wide=True),
+    _make(
+        "Mish",
+        with_numpy(lambda _n, x: x * np.tanh(_softplus(x))),
+        (*_SOFTPLUS_STEPS, *TANH_STEPS, "vmul"),
+        wide=True,
+    ),
     _make("ThresholdedRelu", with_numpy(_threshold), _CUT_STEPS),
     _make("Shrink", with_numpy(_shrink), ("vadds", *_CUT_STEPS, "vadds", *_CUT_STEPS)),
 )

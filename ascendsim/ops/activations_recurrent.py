@@ -31,7 +31,12 @@ _TABLE: dict[str, tuple[Function, float | None, float | None, tuple[str, ...]]] 
     "affine": (lambda x, a, b: a * x + b, 1.0, 0.0, ("vmuls", "vadds")),
     "leakyrelu": (lambda x, a, b: np.where(x >= 0, x, a * x), 0.01, None, ("vmuls", "vmax")),
     "thresholdedrelu": (lambda x, a, b: np.where(x >= a, x, 0), 1.0, None, ("vcmpv", "vsel")),
-    "scaledtanh": (lambda x, a, b: a * np.tanh(b * x), 1.0, 1.0, ("vmuls", "vexp", "vadds", "vadds", "vdiv", "vmuls")),
+    "scaledtanh": (
+        lambda x, a, b: a * np.tanh(b * x),
+        1.0,
+        1.0,
+        ("vmuls", "vexp", "vadds", "vadds", "vdiv", "vmuls"),
+    ),
     "hardsigmoid": (lambda x, a, b: np.clip(a * x + b, 0, 1), 0.2, 0.5, ("vmuls", "vadds", "vmins", "vmaxs")),
     "elu": (
         lambda x, a, b: np.where(x >= 0, x, a * np.expm1(np.minimum(x, 0))),
@@ -53,13 +58,16 @@ class Activation:
     beta: float
 
     def __call__(self, values: Array) -> Array:
-        return np.asarray(_TABLE[self.name][0](values, self.alpha, self.beta)).astype(values.dtype, copy=False)
+        return np.asarray(_TABLE[self.name][0](values, self.alpha, self.beta)).astype(
+            values.dtype, copy=False
+        )
 
 
 def activations(node: Node, default: tuple[str, ...], directions: int) -> tuple[tuple[Activation, ...], ...]:
     """The activations of each direction.
 
-    activation_alpha and activation_beta are handed out in order to those functions that take them, as onnxruntime does.
+    activation_alpha and activation_beta are handed out in order to those functions that take them, as
+    onnxruntime does.
 
     Raises:
         GraphError: If a name is unknown or the count does not fit.
@@ -69,7 +77,10 @@ def activations(node: Node, default: tuple[str, ...], directions: int) -> tuple[
         names = names[:1]  # the schema's default lists two whatever the direction
     if len(names) != len(default) * directions:
         raise InferContext(node).fail(f"needs {len(default) * directions} activations", len(names))
-    alphas, betas = iter(node.attr("activation_alpha", ()) or ()), iter(node.attr("activation_beta", ()) or ())
+    alphas, betas = (
+        iter(node.attr("activation_alpha", ()) or ()),
+        iter(node.attr("activation_beta", ()) or ()),
+    )
     result = []
     for name in names:
         key = str(name).lower()

@@ -1,4 +1,6 @@
-"""Which CANN operator types run on the AI CPU of a chip, from the table `data/aicpu_ops.csv` (its source is in its head)."""
+"""Which CANN operator types run on the AI CPU of a chip, from the table `data/aicpu_ops.csv` (its source is
+in its head).
+"""
 
 from __future__ import annotations
 
@@ -6,8 +8,8 @@ import csv
 from functools import cache
 from importlib.resources import files
 
-# Chip families and their column. The longest prefix counts. Chips that the table lacks take the column of the chip with the nearest
-# generation of cores (assumed).
+# Chip families and their column. The longest prefix counts. Chips that the table lacks take the column of the
+# chip with the nearest generation of cores (assumed).
 _COLUMNS = {
     "Ascend310": "ascend310",
     "Ascend310P": "ascend310p",
@@ -23,7 +25,8 @@ _COLUMNS = {
 def column(name: str) -> str:
     """The table's column for a chip, by its short name (full names do as well).
 
-    "Ascend910B" counts as the short name of the 910B1 .. 910B4 family, not as the first-generation chip that was sold under it.
+    "Ascend910B" counts as the short name of the 910B1 .. 910B4 family, not as the first-generation chip that
+    was sold under it.
 
     >>> column("Ascend310P3"), column("Ascend910A"), column("Ascend910B1")
     ('ascend310p', 'ascend910', 'ascend910b')
@@ -52,5 +55,7 @@ def aicpu_types(name: str) -> frozenset[str]:
 
 @cache
 def constant_forms() -> dict[str, str]:
-    """AI Core types of Ascend310 by the type they stand in for when axes, sizes and the like are constants ("ReduceSum": "ReduceSumD")."""
+    """AI Core types of Ascend310 by the type they stand in for when axes, sizes and the like are constants
+    ("ReduceSum": "ReduceSumD").
+    """
     return {row["op"]: row["const_attribute_form"] for row in _rows() if row["const_attribute_form"]}

@@ -1,16 +1,18 @@
-"""Aipp and AippConv (domain "ascend"): image conversion in front of a network, alone or on the way into the first convolution.
+"""Aipp and AippConv (domain "ascend"): image conversion in front of a network, alone or on the way into the
+first convolution.
 
 Values, in CANN's order, for a pixel of channels x0, x1, x2 (bytes; YUV420SP: the U and V of its 2x2 square):
 
     crop     the window of the image
     swap     x0 <-> x2 of RGB, x1 <-> x2 of YUV (rbuv_swap_switch)
     csc      y = (M (x - input_bias)) >> 8, plus output_bias, cut to 0..255 (matrix M in 1/256)
-    norm     z = (y - mean - min) * var_reci                            in float32, rounded once to the result's type
-    border   rows and columns of one value around it
+    norm     z = (y - mean - min) * var_reci                            in float32, rounded once to the
+    result's type border   rows and columns of one value around it
 
-Time: AIPP is a part of MTE2's way from global memory into L1: bytes of the image come in, blocks of C0 channels a pixel go out. It is taken
-to keep pace with whichever side is slower (assumed: no rate of the unit itself is published). An Aipp that no convolution takes along runs
-as a task that carries the image through the core and writes NC1HWC0.
+Time: AIPP is a part of MTE2's way from global memory into L1: bytes of the image come in, blocks of C0
+channels a pixel go out. It is taken to keep pace with whichever side is slower (assumed: no rate of the unit
+itself is published). An Aipp that no convolution takes along runs as a task that carries the image through
+the core and writes NC1HWC0.
 """
 
 from __future__ import annotations
@@ -36,7 +38,9 @@ Wanted = Sequence["np.dtype[Any]"]
 
 
 def _infer(context: InferContext) -> None:
-    """The result's type is that of the input which the image replaced; the pass that inserts the node sets it."""
+    """The result's type is that of the input which the image replaced; the pass that inserts the node sets
+    it.
+    """
     settings = AippSettings.of(context.node)
     shape = context.shape(0)
     kind = context.node.output.origin_dtype
@@ -62,7 +66,9 @@ def convert(settings: AippSettings, images: Array) -> Array:
         mixed = np.einsum("rc,nchw->nrhw", matrix, centred) >> 8
         pixels = np.clip(mixed + np.array(settings.output_bias, np.int32).reshape(1, 3, 1, 1), 0, 255)
     count = settings.channels
-    offset = np.array([m + n for m, n in zip(settings.mean, settings.minimum, strict=True)], np.float32)[:count].reshape(1, -1, 1, 1)
+    offset = np.array([m + n for m, n in zip(settings.mean, settings.minimum, strict=True)], np.float32)[
+        :count
+    ].reshape(1, -1, 1, 1)
     scale = np.array(settings.scale, np.float32)[:count].reshape(1, -1, 1, 1)
     result = (pixels.astype(np.float32) - offset) * scale
     above, before, below, behind = settings.border
@@ -114,7 +120,9 @@ def _infer_conv(context: InferContext) -> None:
     if images is None or weight is None:
         context.set(0, context.dtype(1), None)
         return
-    context.set(0, context.dtype(1), conv_shape(context, seen=(images[0], settings.channels, *settings.result)))
+    context.set(
+        0, context.dtype(1), conv_shape(context, seen=(images[0], settings.channels, *settings.result))
+    )
 
 
 def _compute_conv(node: Node, inputs: Sequence[Any], wanted: Wanted) -> Sequence[Array]:
@@ -129,15 +137,23 @@ def _compute_conv(node: Node, inputs: Sequence[Any], wanted: Wanted) -> Sequence
 
 
 def _lower_conv(node: Node, context: LowerContext) -> Work:
-    """The convolution's work on the converted image, whose bytes in global memory are those of the raw one."""
+    """The convolution's work on the converted image, whose bytes in global memory are those of the raw
+    one.
+    """
     settings, weight, output = AippSettings.of(node), node.required(1), node.output
     if output.elements == 0:
         return NoTask()
     source = node.required(0)
     seen = (source.static_shape[0], settings.channels, *settings.result)
     image = Tensor(source.name, weight.dtype, seen, Format.NC1HWC0)
-    epilogue = (Step("vrelu", computing_type(output.element_type, context)),) if node.attr("activation") == "relu" else ()
-    work = convolution_work(image, weight, node.input(2), output, conv_axes(node, seen, weight.static_shape), 1, epilogue=epilogue)
+    epilogue = (
+        (Step("vrelu", computing_type(output.element_type, context)),)
+        if node.attr("activation") == "relu"
+        else ()
+    )
+    work = convolution_work(
+        image, weight, node.input(2), output, conv_axes(node, seen, weight.static_shape), 1, epilogue=epilogue
+    )
     return replace(work, a=Ref.of(source), image=raw_image(settings))
 
 
@@ -146,7 +162,9 @@ def _links(node: Node) -> AxisMap:
     rank, result = rank_of(node, 0), node.output.shape
     if rank is None or result is None:
         return NOTHING_SAID
-    return by_labels(node, {0: ("n", *range(rank - 1))}, {0: ("n", *(("result", axis) for axis in range(len(result) - 1)))})
+    return by_labels(
+        node, {0: ("n", *range(rank - 1))}, {0: ("n", *(("result", axis) for axis in range(len(result) - 1)))}
+    )
 
 
 OPERATORS: tuple[OpDef, ...] = (

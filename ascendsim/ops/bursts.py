@@ -1,8 +1,9 @@
 """Movement as the DMA sees it: lengths of contiguous pieces in global memory, and the vector work on the way.
 
-A movement kernel holds one tile in UB, reads it in pieces that are contiguous in the source and writes it in pieces that are
-contiguous in the destination. Sources: Ascend C data-layout page (TransData = read, vnchwconv, write; blocks of 32 B) and
-intrinsic tables (vnchwconv of 32-bit elements and vgather exist from m200 on). Chip-independent figures are marked assumed.
+A movement kernel holds one tile in UB, reads it in pieces that are contiguous in the source and writes it in
+pieces that are contiguous in the destination. Sources: Ascend C data-layout page (TransData = read,
+vnchwconv, write; blocks of 32 B) and intrinsic tables (vnchwconv of 32-bit elements and vgather exist from
+m200 on). Chip-independent figures are marked assumed.
 """
 
 from __future__ import annotations
@@ -13,16 +14,31 @@ from collections.abc import Sequence
 from ascendsim.core.dtypes import DType
 from ascendsim.core.formats import BLOCK_BYTES, FRACTAL_ROWS, Format, c0, storage_shape
 from ascendsim.graph.ir import Tensor
-from ascendsim.opset.work import Copy, LowerContext, MoveWork, NoTask, Ref, ScalarWork, Step, Stream, VectorWork, Work
+from ascendsim.opset.work import (
+    Copy,
+    LowerContext,
+    MoveWork,
+    NoTask,
+    Ref,
+    ScalarWork,
+    Step,
+    Stream,
+    VectorWork,
+    Work,
+)
 
-TILE_BYTES = 64 * 1024  # assumed: a quarter of the 256 KiB of UB that most chips have, so that source and result double-buffer
+TILE_BYTES = (
+    64 * 1024
+)  # assumed: a quarter of the 256 KiB of UB that most chips have, so that source and result double-buffer
 SCALAR_CYCLES_PER_INDEX = 8  # assumed: load, bounds check, multiply, add and issue at 1-2 cycles each
 DUPLICATE = "vectordup"
 MOVE = "vadds"  # copy inside UB: add zero
 
 
 def stored_axis(ref: Ref, axis: int) -> tuple[tuple[int, ...], int]:
-    """The physical shape of a tensor and where its logical axis begins in it (in blocks for axes that are cut in blocks)."""
+    """The physical shape of a tensor and where its logical axis begins in it (in blocks for axes that are cut
+    in blocks).
+    """
     stored, rank = storage_shape(ref.shape, ref.format, ref.dtype), len(ref.shape)
     if ref.format is Format.FRACTAL_NZ and axis >= rank - 2:
         return stored, 2 * rank - 3 - axis  # the last two axes change places: (..., N1, M1, M0, N0)
@@ -77,7 +93,9 @@ def transposing(dtype: DType, ctx: LowerContext) -> Step:
 
 
 def vector_dtype(dtype: DType) -> DType:
-    """A type of the same width that plain moves and duplicates run in (two 32-bit parts for 64-bit elements)."""
+    """A type of the same width that plain moves and duplicates run in (two 32-bit parts for 64-bit
+    elements).
+    """
     return {1: DType.FLOAT16, 2: DType.FLOAT16}.get(dtype.itemsize, DType.FLOAT32)
 
 
@@ -123,14 +141,18 @@ def merged_permutation(shape: Sequence[int], permutation: Sequence[int]) -> tupl
         else:
             groups.append([axis])
     by_source = sorted(groups)
-    return [math.prod(shape[axis] for axis in group) for group in by_source], [by_source.index(group) for group in groups]
+    return [math.prod(shape[axis] for axis in group) for group in by_source], [
+        by_source.index(group) for group in groups
+    ]
 
 
 def transpose_bursts(shape: Sequence[int], permutation: Sequence[int], itemsize: int) -> tuple[int, int]:
-    """Bytes of the longest contiguous pieces that a tile of `TILE_BYTES` allows on the read and the write side.
+    """Bytes of the longest contiguous pieces that a tile of `TILE_BYTES` allows on the read and the write
+    side.
 
-    The tile grows along the trailing axes of source and result in turns, the side with the shorter pieces first. Lines join to
-    one piece only if they fill whole 32 B blocks: in UB, vector instructions want every line to start at a block.
+    The tile grows along the trailing axes of source and result in turns, the side with the shorter pieces
+    first. Lines join to one piece only if they fill whole 32 B blocks: in UB, vector instructions want every
+    line to start at a block.
 
     Args:
         shape: Source shape.
@@ -159,18 +181,24 @@ def transpose_bursts(shape: Sequence[int], permutation: Sequence[int], itemsize:
 
     while True:
         for _, axis in sorted((piece(0), piece(1)), key=lambda found: found[0]):
-            if axis is not None and math.prod(extent) // extent[axis] * min(2 * extent[axis], sizes[axis]) * itemsize <= TILE_BYTES:
+            if (
+                axis is not None
+                and math.prod(extent) // extent[axis] * min(2 * extent[axis], sizes[axis]) * itemsize
+                <= TILE_BYTES
+            ):
                 extent[axis] = min(2 * extent[axis], sizes[axis])
                 break
         else:
             return piece(0)[0], piece(1)[0]
 
 
-def transpose_work(source: Ref, target: Ref, shape: Sequence[int], permutation: Sequence[int], ctx: LowerContext) -> MoveWork:
+def transpose_work(
+    source: Ref, target: Ref, shape: Sequence[int], permutation: Sequence[int], ctx: LowerContext
+) -> MoveWork:
     """Work of a transpose of `source`, seen as row-major `shape`, into `target`.
 
-    The last axis moves: vnchwconv turns blocks. It stays and its run fills whole blocks: DMA alone. It stays and is shorter
-    than a block: vnchwconv there and back, as runs below 32 B cannot be addressed by the DMA.
+    The last axis moves: vnchwconv turns blocks. It stays and its run fills whole blocks: DMA alone. It stays
+    and is shorter than a block: vnchwconv there and back, as runs below 32 B cannot be addressed by the DMA.
     """
     itemsize = source.dtype.itemsize
     read, write = transpose_bursts(shape, permutation, itemsize)
@@ -188,20 +216,33 @@ def transpose_work(source: Ref, target: Ref, shape: Sequence[int], permutation: 
 
 
 def row_gather_work(
-    source: Ref, target: Ref, count: int, run: int, indices: tuple[Ref, ...], ctx: LowerContext, write_run: int | None = None
+    source: Ref,
+    target: Ref,
+    count: int,
+    run: int,
+    indices: tuple[Ref, ...],
+    ctx: LowerContext,
+    write_run: int | None = None,
 ) -> MoveWork | ScalarWork:
     """Work of copying `count` indexed pieces of `run` bytes into `target`.
 
-    Pieces of at least one 32 B block go by DMA with a scalar address computation each. Shorter ones are picked in UB by
-    vgather where the chip has it, else by the scalar unit, one element at a time.
+    Pieces of at least one 32 B block go by DMA with a scalar address computation each. Shorter ones are
+    picked in UB by vgather where the chip has it, else by the scalar unit, one element at a time.
     """
     total = count * run
     if run >= BLOCK_BYTES:
         copy = Copy(source, target, total, run, write_run or total)
-        return MoveWork((copy,), repacking(run, source.dtype), scalar_per_burst=SCALAR_CYCLES_PER_INDEX, extra_inputs=indices)
+        return MoveWork(
+            (copy,),
+            repacking(run, source.dtype),
+            scalar_per_burst=SCALAR_CYCLES_PER_INDEX,
+            extra_inputs=indices,
+        )
     picking = vector_dtype(source.dtype)
     if not ctx.supports("vgather", picking):
-        return ScalarWork(total // source.dtype.itemsize, SCALAR_CYCLES_PER_INDEX, (source, *indices), (target,))
+        return ScalarWork(
+            total // source.dtype.itemsize, SCALAR_CYCLES_PER_INDEX, (source, *indices), (target,)
+        )
     pick = Step("vgather", picking, count=max(1, source.dtype.itemsize // 4))
     copy = Copy(source, target, source.bytes, source.bytes, write_run or total, write_bytes=total)
     return MoveWork((copy,), (pick,), extra_inputs=indices)

@@ -52,11 +52,17 @@ def converted_values(array: Array, dtype: np.dtype[Any]) -> Array:
 
 def _same_bytes(source: Tensor, target: Tensor) -> bool:
     """Whether neither the device nor the user's model sees a change of type."""
-    return source.element_type is target.element_type and source.origin_dtype is target.origin_dtype and source.format is target.format
+    return (
+        source.element_type is target.element_type
+        and source.origin_dtype is target.origin_dtype
+        and source.format is target.format
+    )
 
 
 def _cast_lower(node: Node, context: LowerContext) -> Work:
-    """One vconv; 8-bit types and wide ones meet in float16, so they take two; int64 meets 32-bit types where the chip has it."""
+    """One vconv; 8-bit types and wide ones meet in float16, so they take two; int64 meets 32-bit types where
+    the chip has it.
+    """
     source, target = node.required(0), node.output
     if target.elements == 0:
         return NoTask()
@@ -94,20 +100,41 @@ def _bit_cast(_node: Node, inputs: Sequence[Any], wanted: Sequence[np.dtype[Any]
 def _bit_cast_infer(context: InferContext) -> None:
     target = _target(context)
     if target.itemsize != context.dtype(0).itemsize:
-        raise context.fail(f"needs types of one width, {context.dtype(0).value} has {context.dtype(0).itemsize} bytes", target.value)
+        raise context.fail(
+            f"needs types of one width, {context.dtype(0).value} has {context.dtype(0).itemsize} bytes",
+            target.value,
+        )
     context.set(0, target, context.shape(0))
 
 
 def _bit_cast_lower(node: Node, _context: LowerContext) -> Work:
     """A copy: the two names differ in type, so they keep their own memory."""
     source, target = Ref.of(node.required(0)), Ref.of(node.output)
-    return MoveWork((Copy(source, target, target.bytes, target.bytes, target.bytes),)) if target.bytes else NoTask()
+    return (
+        MoveWork((Copy(source, target, target.bytes, target.bytes, target.bytes),))
+        if target.bytes
+        else NoTask()
+    )
 
 
 OPERATORS: tuple[OpDef, ...] = (
     OpDef("Cast", _cast_infer, _cast, _cast_lower, Layout.FOLLOW, facts=movement(elementwise())),
-    OpDef("CastLike", _cast_like_infer, _cast, _cast_lower, Layout.FOLLOW, "Cast", facts=movement(elementwise(0))),
     OpDef(
-        "BitCast", _bit_cast_infer, _bit_cast, _bit_cast_lower, Layout.ND, "Bitcast", facts=Facts(opaque(), Kind.MOVEMENT, Precision.BITS)
+        "CastLike",
+        _cast_like_infer,
+        _cast,
+        _cast_lower,
+        Layout.FOLLOW,
+        "Cast",
+        facts=movement(elementwise(0)),
+    ),
+    OpDef(
+        "BitCast",
+        _bit_cast_infer,
+        _bit_cast,
+        _bit_cast_lower,
+        Layout.ND,
+        "Bitcast",
+        facts=Facts(opaque(), Kind.MOVEMENT, Precision.BITS),
     ),
 )

@@ -1,8 +1,9 @@
 """The iteration space that a chain of vector operators shares, and where each tensor lies in it.
 
-Shapes of the largest tensors are cut into common axes, so that (12288, 1024) and (24, 512, 1024) are one space of the axes
-24, 512, 1024. Every other tensor has some of these axes: one value a row has those in front, a bias those at the end, a scalar none.
-A tensor's axes follow from how operators broadcast or reduce it, forwards and backwards through the chain.
+Shapes of the largest tensors are cut into common axes, so that (12288, 1024) and (24, 512, 1024) are one
+space of the axes 24, 512, 1024. Every other tensor has some of these axes: one value a row has those in
+front, a bias those at the end, a scalar none. A tensor's axes follow from how operators broadcast or reduce
+it, forwards and backwards through the chain.
 """
 
 from __future__ import annotations
@@ -18,7 +19,18 @@ from ascendsim.ops.reduction import reduced_axes
 
 Axes = tuple[int, ...]  # axes of the space that a tensor has, in the order of its elements
 RENAMING = frozenset({"Reshape", "Flatten", "Squeeze", "Unsqueeze", "Identity", "Dropout"})
-REDUCTIONS = frozenset({"ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin", "ReduceProd", "ReduceL1", "ReduceL2", "ReduceSumSquare"})
+REDUCTIONS = frozenset(
+    {
+        "ReduceSum",
+        "ReduceMean",
+        "ReduceMax",
+        "ReduceMin",
+        "ReduceProd",
+        "ReduceL1",
+        "ReduceL2",
+        "ReduceSumSquare",
+    }
+)
 
 
 def common_axes(shapes: Iterable[tuple[int, ...]]) -> tuple[int, ...] | None:
@@ -67,7 +79,8 @@ class ChainSpace:
 
     Attributes:
         sizes: Length of each axis, all above 1.
-        axes: By tensor (renamed ones under the tensor whose elements they are); tensors that broadcast irregularly are absent.
+        axes: By tensor (renamed ones under the tensor whose elements they are); tensors that broadcast
+            irregularly are absent.
         folded: Axes that the chain's reductions fold; empty if there is none.
     """
 
@@ -85,8 +98,11 @@ class ChainSpace:
         return len(self.axes.get(tensor, ())) == len(self.sizes)
 
 
-def space_of_chain(nodes: Sequence[Node], root: Callable[[Tensor], Tensor], row_operators: Mapping[Node, int]) -> ChainSpace | None:
-    """The space of elementwise operators, reductions and operators along rows; None if they have none in common.
+def space_of_chain(
+    nodes: Sequence[Node], root: Callable[[Tensor], Tensor], row_operators: Mapping[Node, int]
+) -> ChainSpace | None:
+    """The space of elementwise operators, reductions and operators along rows; None if they have none in
+    common.
 
     Args:
         nodes: In execution order; operators that only rename a tensor may be among them.
@@ -99,10 +115,14 @@ def space_of_chain(nodes: Sequence[Node], root: Callable[[Tensor], Tensor], row_
     largest = max(math.prod(walking_shape(tensor)) for tensor in tensors)
     full = [tensor for tensor in tensors if math.prod(walking_shape(tensor)) == largest]
     plain = not row_operators and all(node.op_type not in REDUCTIONS for node in nodes)
-    if plain and all(tensor in full or tensor.elements == 1 for tensor in tensors):  # one long row, whatever the shapes
+    if plain and all(
+        tensor in full or tensor.elements == 1 for tensor in tensors
+    ):  # one long row, whatever the shapes
         everything = (0,) if largest > 1 else ()
         return ChainSpace(
-            everything and (largest,), {root(tensor): everything if tensor in full else () for tensor in tensors}, frozenset()
+            everything and (largest,),
+            {root(tensor): everything if tensor in full else () for tensor in tensors},
+            frozenset(),
         )
     sizes = common_axes(walking_shape(tensor) for tensor in full)
     if sizes is None:
@@ -138,7 +158,11 @@ def space_of_chain(nodes: Sequence[Node], root: Callable[[Tensor], Tensor], row_
 def data_inputs(node: Node) -> list[Tensor]:
     """Inputs that hold data, not axes or shapes."""
     inputs = [tensor for tensor in node.inputs if tensor is not None]
-    return inputs[:1] if node.op_type in RENAMING or node.op_type in REDUCTIONS or node.op_type == "Expand" else inputs
+    return (
+        inputs[:1]
+        if node.op_type in RENAMING or node.op_type in REDUCTIONS or node.op_type == "Expand"
+        else inputs
+    )
 
 
 def _tensors(nodes: Sequence[Node]) -> list[Tensor]:
@@ -147,7 +171,11 @@ def _tensors(nodes: Sequence[Node]) -> list[Tensor]:
 
 
 def _spread(
-    node: Node, root: Callable[[Tensor], Tensor], axes: dict[Tensor, Axes], sizes: tuple[int, ...], folded: set[frozenset[int]]
+    node: Node,
+    root: Callable[[Tensor], Tensor],
+    axes: dict[Tensor, Axes],
+    sizes: tuple[int, ...],
+    folded: set[frozenset[int]],
 ) -> bool:
     """Tells the axes of a node's tensors from each other; False if they contradict."""
     if node.op_type in RENAMING:
@@ -158,7 +186,9 @@ def _spread(
     shape = walking_shape(output)
     own = axes.get(root(output))
     if own is None:
-        own = next((axes[root(t)] for t in data_inputs(node) if walking_shape(t) == shape and root(t) in axes), None)
+        own = next(
+            (axes[root(t)] for t in data_inputs(node) if walking_shape(t) == shape and root(t) in axes), None
+        )
         if own is None:
             return True
         axes[root(output)] = own
@@ -168,16 +198,26 @@ def _spread(
     for tensor in data_inputs(node):
         given = walking_shape(tensor, output)
         padded = (1,) * (len(shape) - len(given)) + given
-        if tensor.elements == 1 or len(padded) != len(shape) or any(p not in (1, s) for p, s in zip(padded, shape, strict=True)):
+        if (
+            tensor.elements == 1
+            or len(padded) != len(shape)
+            or any(p not in (1, s) for p, s in zip(padded, shape, strict=True))
+        ):
             continue
-        part = tuple(axis for group, p, s in zip(groups, padded, shape, strict=True) if p == s for axis in group)
+        part = tuple(
+            axis for group, p, s in zip(groups, padded, shape, strict=True) if p == s for axis in group
+        )
         if axes.setdefault(root(tensor), part) != part:
             return False
     return True
 
 
 def _spread_reduction(
-    node: Node, root: Callable[[Tensor], Tensor], axes: dict[Tensor, Axes], sizes: tuple[int, ...], folded: set[frozenset[int]]
+    node: Node,
+    root: Callable[[Tensor], Tensor],
+    axes: dict[Tensor, Axes],
+    sizes: tuple[int, ...],
+    folded: set[frozenset[int]],
 ) -> bool:
     """Reductions of the whole space: what is folded, and what the result keeps."""
     source = node.required(0)
@@ -192,7 +232,9 @@ def _spread_reduction(
     shape = walking_shape(source)
     if shape != source.static_shape:
         return False  # blocked formats reorder the axes
-    away = reduced_axes(node, None if given is None or given.constant is None else given.constant.array(), len(shape))
+    away = reduced_axes(
+        node, None if given is None or given.constant is None else given.constant.array(), len(shape)
+    )
     groups = grouped(shape, own, sizes)
     if groups is None:
         return False

@@ -1,4 +1,5 @@
-"""Classical machine learning on numbers: Binarizer, LabelEncoder, TreeEnsemble (domain "ai.onnx.ml") and TfIdfVectorizer.
+"""Classical machine learning on numbers: Binarizer, LabelEncoder, TreeEnsemble (domain "ai.onnx.ml") and
+TfIdfVectorizer.
 
 All of it runs on the AI CPU, except Binarizer, which is a compare and a select. Strings are not supported.
 """
@@ -47,10 +48,16 @@ def _mapping(node: Node) -> tuple[Array, Array, Array]:
 
     keys, values = given("keys"), given("values")
     if keys is None or values is None or keys.size != values.size:
-        raise GraphError(f"node {node.name!r} (LabelEncoder)", "needs as many numeric keys as values", remedy="strings are not supported")
+        raise GraphError(
+            f"node {node.name!r} (LabelEncoder)",
+            "needs as many numeric keys as values",
+            remedy="strings are not supported",
+        )
     default = node.attr("default_tensor")
     if default is None:
-        default = node.attr("default_int64", -1) if values.dtype == np.int64 else node.attr("default_float", -0.0)
+        default = (
+            node.attr("default_int64", -1) if values.dtype == np.int64 else node.attr("default_float", -0.0)
+        )
     return keys, values, np.asarray(default, values.dtype).reshape(-1)
 
 
@@ -63,7 +70,11 @@ def _encode(node: Node, inputs: Sequence[Any], wanted: Wanted) -> Sequence[Array
     order = np.argsort(keys, kind="stable")
     data = inputs[0].astype(keys.dtype)
     places = order[np.minimum(np.searchsorted(keys, data, sorter=order), keys.size - 1)]
-    found = (keys[places] == data) | (np.isnan(keys[places]) & np.isnan(data)) if keys.dtype.kind == "f" else keys[places] == data
+    found = (
+        (keys[places] == data) | (np.isnan(keys[places]) & np.isnan(data))
+        if keys.dtype.kind == "f"
+        else keys[places] == data
+    )
     return [np.where(found, values[places], default[0]).astype(wanted[0])]
 
 
@@ -100,8 +111,16 @@ def _goes_true(mode: int, values: Array, split: Any, members: frozenset[float]) 
 
 def _leaves(node: Node, data: Array, root: int) -> Array:
     """The leaf that each row of `data` ends in, down from one root; all rows go one level a step."""
-    names = ("nodes_featureids", "nodes_truenodeids", "nodes_falsenodeids", "nodes_trueleafs", "nodes_falseleafs")
-    feature, if_true, if_false, true_leaf, false_leaf = (np.asarray(node.attr(name), np.int64) for name in names)
+    names = (
+        "nodes_featureids",
+        "nodes_truenodeids",
+        "nodes_falsenodeids",
+        "nodes_trueleafs",
+        "nodes_falseleafs",
+    )
+    feature, if_true, if_false, true_leaf, false_leaf = (
+        np.asarray(node.attr(name), np.int64) for name in names
+    )
     modes, splits = np.asarray(node.attr("nodes_modes")), np.asarray(node.attr("nodes_splits"))
     missing = np.asarray(node.attr("nodes_missing_value_tracks_true", (0,) * feature.size), np.bool_)
     sets = iter(_members(node))
@@ -111,7 +130,9 @@ def _leaves(node: Node, data: Array, root: int) -> Array:
         for at in np.unique(place[~done]):
             rows = np.flatnonzero(~done & (place == at))
             values = data[rows, feature[at]]
-            goes = _goes_true(int(modes[at]), values, splits[at], members[at]) | (np.isnan(values) & missing[at])
+            goes = _goes_true(int(modes[at]), values, splits[at], members[at]) | (
+                np.isnan(values) & missing[at]
+            )
             place[rows] = np.where(goes, if_true[at], if_false[at])
             done[rows] = np.where(goes, true_leaf[at], false_leaf[at]) != 0
         if done.all():
@@ -121,7 +142,10 @@ def _leaves(node: Node, data: Array, root: int) -> Array:
 
 def _trees(node: Node, inputs: Sequence[Any], wanted: Wanted) -> Sequence[Array]:
     data = as_float32(inputs[0])
-    targets, weights = np.asarray(node.attr("leaf_targetids"), np.int64), np.asarray(node.attr("leaf_weights"), data.dtype)
+    targets, weights = (
+        np.asarray(node.attr("leaf_targetids"), np.int64),
+        np.asarray(node.attr("leaf_weights"), data.dtype),
+    )
     roots, aggregate = node.attr("tree_roots"), int(node.attr("aggregate_function", 1))
     count = int(node.attr("n_targets", 1))
     start = {2: np.inf, 3: -np.inf}.get(aggregate, 0.0)
@@ -152,7 +176,10 @@ def _transformed(node: Node, scores: Array) -> Array:
 
 
 def _trees_lower(node: Node, _ctx: LowerContext) -> Work:
-    depth = max(1.0, math.log2(1 + len(node.attr("nodes_featureids", ())) / max(1, len(node.attr("tree_roots", (0,))))))
+    depth = max(
+        1.0,
+        math.log2(1 + len(node.attr("nodes_featureids", ())) / max(1, len(node.attr("tree_roots", (0,))))),
+    )
     return on_ai_cpu(node, 4 * depth * len(node.attr("tree_roots", (0,))))
 
 
@@ -192,7 +219,9 @@ def _tfidf(node: Node, inputs: Sequence[Any], wanted: Wanted) -> Sequence[Array]
                     if number is not None:
                         counts[row, number] += 1
     mode = node.attr("mode")
-    scores = counts if mode == "TF" else np.asarray(weights) * (np.minimum(counts, 1) if mode == "IDF" else counts)
+    scores = (
+        counts if mode == "TF" else np.asarray(weights) * (np.minimum(counts, 1) if mode == "IDF" else counts)
+    )
     result = np.zeros((len(data), max(indexes, default=-1) + 1))
     result[:, list(indexes)] = scores
     return [result.astype(wanted[0]).reshape((*inputs[0].shape[:-1], result.shape[1]))]
@@ -207,8 +236,23 @@ def _row_links(node: Node) -> AxisMap:
 _FACTS = Facts(_row_links, Kind.OTHER, Precision.GRAY)
 
 OPERATORS: tuple[OpDef, ...] = (
-    OpDef("Binarizer", _same, _binarize, elementwise_lower(["vcmpv_gt", "vsel"]), Layout.FOLLOW, domain=ML, facts=ELEMENTWISE),
-    OpDef("LabelEncoder", _encoder_infer, _encode, _search_lower, domain=ML, facts=Facts(elementwise(), Kind.OTHER, Precision.GRAY)),
+    OpDef(
+        "Binarizer",
+        _same,
+        _binarize,
+        elementwise_lower(["vcmpv_gt", "vsel"]),
+        Layout.FOLLOW,
+        domain=ML,
+        facts=ELEMENTWISE,
+    ),
+    OpDef(
+        "LabelEncoder",
+        _encoder_infer,
+        _encode,
+        _search_lower,
+        domain=ML,
+        facts=Facts(elementwise(), Kind.OTHER, Precision.GRAY),
+    ),
     OpDef("TreeEnsemble", _trees_infer, _trees, _trees_lower, domain=ML, facts=_FACTS),
     OpDef("TfIdfVectorizer", _tfidf_infer, _tfidf, _search_lower, facts=_FACTS),
 )

@@ -1,4 +1,6 @@
-"""What operator families share: shape rules, number conversions and descriptions of elementwise vector work."""
+"""What operator families share: shape rules, number conversions and descriptions of elementwise vector
+work.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,7 @@ from ascendsim.graph.ir import Array, Dim, Node, Shape, Tensor
 from ascendsim.opset.definition import Compute, Infer, InferContext, Lower
 from ascendsim.opset.work import AiCpuWork, LowerContext, NoTask, Over, Ref, Step, Stream, VectorWork, Work
 
-# ---------------------------------------------------------------------------------------------------------- shapes
+# ---------------------------------------------------------------------------------------------------------- s
 
 
 def broadcast_dims(dims: Iterable[Dim]) -> Dim:
@@ -33,7 +35,9 @@ def broadcast_dims(dims: Iterable[Dim]) -> Dim:
         return others[0]
     numbers = [d for d in others if isinstance(d, int)]
     if len(numbers) > 1:
-        raise GraphError("shapes", "must broadcast: dimensions must be equal or 1", " and ".join(map(str, numbers)))
+        raise GraphError(
+            "shapes", "must broadcast: dimensions must be equal or 1", " and ".join(map(str, numbers))
+        )
     if numbers:
         return numbers[0]
     return None if others else 1
@@ -80,7 +84,9 @@ def normalise_axes(axes: Iterable[int], rank: int, what: str = "axes") -> tuple[
 
 
 def same_as(index: int = 0, dtype: DType | None = None, check: Infer | None = None) -> Infer:
-    """A shape rule: the first output has the shape of input `index`, and its type unless `dtype` is given; `check` looks at the others."""
+    """A shape rule: the first output has the shape of input `index`, and its type unless `dtype` is given;
+    `check` looks at the others.
+    """
 
     def infer(context: InferContext) -> None:
         if check is not None:
@@ -91,7 +97,8 @@ def same_as(index: int = 0, dtype: DType | None = None, check: Infer | None = No
 
 
 def check_channels(context: InferContext) -> None:
-    """Checks that the first input has channels and each other one is a list of one value a channel, as far as shapes are known.
+    """Checks that the first input has channels and each other one is a list of one value a channel, as far as
+    shapes are known.
 
     Raises:
         GraphError: If not; names the node and the input.
@@ -102,7 +109,12 @@ def check_channels(context: InferContext) -> None:
     if len(shape) < 2:
         raise context.fail("needs an input of rank 2 or more", list(shape))
     for tensor in context.node.inputs[1:]:
-        if tensor is not None and tensor.is_static and isinstance(shape[1], int) and tensor.static_shape != (shape[1],):
+        if (
+            tensor is not None
+            and tensor.is_static
+            and isinstance(shape[1], int)
+            and tensor.static_shape != (shape[1],)
+        ):
             rule = f"needs one value a channel, shape [{shape[1]}], in input {tensor.name!r}"
             raise context.fail(rule, list(tensor.static_shape), "check the model")
 
@@ -121,7 +133,7 @@ def infer_broadcast(dtype: DType | None = None, type_from: int = 0) -> Infer:
     return infer
 
 
-# --------------------------------------------------------------------------------------------------------- numbers
+# --------------------------------------------------------------------------------------------------------- nu
 
 
 def as_float32(array: Array) -> Array:
@@ -164,10 +176,21 @@ def with_numpy(function: Callable[..., Any]) -> Compute:
     return compute
 
 
-# -------------------------------------------------------------------------------------------------------- lowering
+# -------------------------------------------------------------------------------------------------------- low
 
 StepSpec = Union[str, tuple[str, int]]
-AI_CORE_TYPES = frozenset({DType.FLOAT16, DType.FLOAT32, DType.BFLOAT16, DType.INT32, DType.INT16, DType.INT8, DType.UINT8, DType.BOOL})
+AI_CORE_TYPES = frozenset(
+    {
+        DType.FLOAT16,
+        DType.FLOAT32,
+        DType.BFLOAT16,
+        DType.INT32,
+        DType.INT16,
+        DType.INT8,
+        DType.UINT8,
+        DType.BOOL,
+    }
+)
 _NARROW = frozenset({DType.INT8, DType.UINT8, DType.BOOL})
 
 
@@ -181,16 +204,21 @@ class Split:
 
 
 def walking_shape(tensor: Tensor, like: Tensor | None = None) -> tuple[int, ...]:
-    """Storage shape with the blocks joined to their axis: (N, H, W, C1*C0) for NC1HWC0, (..., M, N) padded for FRACTAL_NZ.
+    """Storage shape with the blocks joined to their axis: (N, H, W, C1*C0) for NC1HWC0, (..., M, N) padded
+    for FRACTAL_NZ.
 
     Vector work walks storage, padding included; this order keeps "one value a channel" a column.
 
     Args:
         tensor: Any tensor.
-        like: The blocked tensor that a row-major one (a constant) meets element by element: its axes in the same order, those that are
-            not broadcast padded alike.
+        like: The blocked tensor that a row-major one (a constant) meets element by element: its axes in the
+            same order, those that are not broadcast padded alike.
     """
-    if like is not None and tensor.format in (Format.ND, Format.NCHW) and len(tensor.static_shape) <= len(like.static_shape):
+    if (
+        like is not None
+        and tensor.format in (Format.ND, Format.NCHW)
+        and len(tensor.static_shape) <= len(like.static_shape)
+    ):
         shape = (1,) * (len(like.static_shape) - len(tensor.static_shape)) + tensor.static_shape
         block = c0(like.element_type)
         if like.format is Format.NC1HWC0 and len(shape) == 4:
@@ -210,10 +238,11 @@ def walking_shape(tensor: Tensor, like: Tensor | None = None) -> tuple[int, ...]
 
 
 def split_broadcast(output: tuple[int, ...], inputs: Sequence[tuple[int, ...]]) -> Split:
-    """Cuts an elementwise iteration space so that inputs smaller than it are "one", "row" or "col" where possible.
+    """Cuts an elementwise iteration space so that inputs smaller than it are "one", "row" or "col" where
+    possible.
 
-    The first partly broadcast input decides the cut: where its last axis is kept, the run of kept axes at the end makes
-    the columns; where it is 1, the run of ones does. What fits neither way is read in full ("all").
+    The first partly broadcast input decides the cut: where its last axis is kept, the run of kept axes at the
+    end makes the columns; where it is 1, the run of ones does. What fits neither way is read in full ("all").
 
     >>> split_broadcast((2, 8, 5, 5), [(2, 8, 5, 5), (8, 1, 1)])
     Split(rows=16, cols=25, overs=('all', 'row'))
@@ -259,38 +288,55 @@ def on_ai_cpu(node: Node, operations: float = 1.0) -> AiCpuWork:
 
 
 def runs_on_ai_core(node: Node, ignored: Collection[int] = ()) -> bool:
-    """Whether the AI Core has vector instructions for the types of all outputs and inputs but those ports (axes and the like)."""
-    inputs = [tensor for index, tensor in enumerate(node.inputs) if tensor is not None and index not in ignored]
+    """Whether the AI Core has vector instructions for the types of all outputs and inputs but those ports
+    (axes and the like).
+    """
+    inputs = [
+        tensor for index, tensor in enumerate(node.inputs) if tensor is not None and index not in ignored
+    ]
     return all(tensor.element_type in AI_CORE_TYPES for tensor in (*inputs, *node.outputs))
 
 
 def computing_type(dtype: DType, context: LowerContext, wide: bool = False) -> DType:
     """The type in which a vector program for `dtype` computes.
 
-    8-bit types compute in float16; bfloat16 in float32; `wide` asks for float32 instead of float16 for the sake of accuracy, as
-    CANN's operators do on chips whose vexp takes float32 (cost_models section 12: all but Ascend310).
+    8-bit types compute in float16; bfloat16 in float32; `wide` asks for float32 instead of float16 for the
+    sake of accuracy, as CANN's operators do on chips whose vexp takes float32 (cost_models section 12: all
+    but Ascend310).
     """
     if dtype in _NARROW:
         return DType.FLOAT16
-    if dtype is DType.BFLOAT16 or (wide and dtype is DType.FLOAT16 and context.supports("vexp", DType.FLOAT32)):
+    if dtype is DType.BFLOAT16 or (
+        wide and dtype is DType.FLOAT16 and context.supports("vexp", DType.FLOAT32)
+    ):
         return DType.FLOAT32
     return dtype
 
 
 def make_steps(specs: Iterable[StepSpec], dtype: DType, over: Over = "all") -> tuple[Step, ...]:
     """Steps of one type from names or (name, count) pairs."""
-    return tuple(Step(spec, dtype, over) if isinstance(spec, str) else Step(spec[0], dtype, over, spec[1]) for spec in specs)
+    return tuple(
+        Step(spec, dtype, over) if isinstance(spec, str) else Step(spec[0], dtype, over, spec[1])
+        for spec in specs
+    )
 
 
-def converted(steps: tuple[Step, ...], inputs: Sequence[DType], output: DType, inside: DType) -> tuple[Step, ...]:
-    """The steps between the vconv instructions that bring every input to the computing type and the result back."""
+def converted(
+    steps: tuple[Step, ...], inputs: Sequence[DType], output: DType, inside: DType
+) -> tuple[Step, ...]:
+    """The steps between the vconv instructions that bring every input to the computing type and the result
+    back.
+    """
     before = tuple(Step("vconv", inside) for dtype in inputs if dtype is not inside)
     after = (Step("vconv", inside),) if output is not inside else ()
     return before + steps + after
 
 
-def elementwise_work(node: Node, context: LowerContext, specs: Sequence[StepSpec], wide: bool = False, type_from: int = 0) -> Work:
-    """Vector work on every element of the first output, its inputs broadcast; on the AI CPU if a type asks for it.
+def elementwise_work(
+    node: Node, context: LowerContext, specs: Sequence[StepSpec], wide: bool = False, type_from: int = 0
+) -> Work:
+    """Vector work on every element of the first output, its inputs broadcast; on the AI CPU if a type asks
+    for it.
 
     Args:
         node: The node.

@@ -34,7 +34,9 @@ _XOR: tuple[StepSpec, ...] = ("vor", "vand", "vnot", "vand")  # (a | b) & ~(a & 
 
 
 def _is_inf(node: Node, x: Array) -> Array:
-    return (np.isposinf(x) & bool(node.attr("detect_positive", 1))) | (np.isneginf(x) & bool(node.attr("detect_negative", 1)))
+    return (np.isposinf(x) & bool(node.attr("detect_positive", 1))) | (
+        np.isneginf(x) & bool(node.attr("detect_negative", 1))
+    )
 
 
 def _shift(node: Node, x: Array, by: Array) -> Array:
@@ -43,7 +45,9 @@ def _shift(node: Node, x: Array, by: Array) -> Array:
 
 def _where_infer(context: InferContext) -> None:
     if context.dtype(1) is not context.dtype(2):
-        raise context.fail("needs two branches of one type", f"{context.dtype(1).value} and {context.dtype(2).value}")
+        raise context.fail(
+            "needs two branches of one type", f"{context.dtype(1).value} and {context.dtype(2).value}"
+        )
     infer_broadcast(type_from=1)(context)
 
 
@@ -70,8 +74,13 @@ def _bitwise_lower(specs: Sequence[StepSpec]) -> Callable[[Node, LowerContext], 
         tensors = [tensor for tensor in node.inputs if tensor is not None]
         split = split_broadcast(walking_shape(output), [walking_shape(tensor, output) for tensor in tensors])
         lanes = max(1, dtype.itemsize // DType.INT16.itemsize)
-        steps = make_steps([(spec, lanes) if isinstance(spec, str) else (spec[0], spec[1] * lanes) for spec in specs], DType.INT16)
-        streams = tuple(Stream(Ref.of(tensor), over) for tensor, over in zip(tensors, split.overs, strict=True))
+        steps = make_steps(
+            [(spec, lanes) if isinstance(spec, str) else (spec[0], spec[1] * lanes) for spec in specs],
+            DType.INT16,
+        )
+        streams = tuple(
+            Stream(Ref.of(tensor), over) for tensor, over in zip(tensors, split.overs, strict=True)
+        )
         return VectorWork(split.rows, split.cols, steps, streams, (Stream(Ref.of(output)),))
 
     return lower
@@ -83,7 +92,8 @@ def _shift_lower(node: Node, _context: LowerContext) -> Work:
 
 
 def _compare_lower(steps: Sequence[StepSpec]) -> Callable[[Node, LowerContext], Work]:
-    """Compares elements; 64-bit ones in 32-bit halves, on chips that handle them on the AI Core at all (their vconv takes int64).
+    """Compares elements; 64-bit ones in 32-bit halves, on chips that handle them on the AI Core at all (their
+    vconv takes int64).
 
     Measured: Equal of int64 takes 2.7 us on one vector core of an Ascend910B.
     """
@@ -91,17 +101,25 @@ def _compare_lower(steps: Sequence[StepSpec]) -> Callable[[Node, LowerContext], 
     def lower(node: Node, context: LowerContext) -> Work:
         tensors = [tensor for tensor in node.inputs if tensor is not None]
         output = node.output
-        long = all(tensor.element_type is DType.INT64 for tensor in tensors) and context.supports("vconv", DType.INT64)
+        long = all(tensor.element_type is DType.INT64 for tensor in tensors) and context.supports(
+            "vconv", DType.INT64
+        )
         if not long or output.elements == 0:
             return elementwise_work(node, context, steps)
         split = split_broadcast(walking_shape(output), [walking_shape(tensor, output) for tensor in tensors])
-        streams = tuple(Stream(Ref.of(tensor), over) for tensor, over in zip(tensors, split.overs, strict=True))
-        return VectorWork(split.rows, split.cols, make_steps(_LONG_COMPARE, DType.INT32), streams, (Stream(Ref.of(output)),))
+        streams = tuple(
+            Stream(Ref.of(tensor), over) for tensor, over in zip(tensors, split.overs, strict=True)
+        )
+        return VectorWork(
+            split.rows, split.cols, make_steps(_LONG_COMPARE, DType.INT32), streams, (Stream(Ref.of(output)),)
+        )
 
     return lower
 
 
-def _compare(name: str, function: Callable[[Array, Array], Array], steps: Sequence[StepSpec] = _COMPARE, cann: str = "") -> OpDef:
+def _compare(
+    name: str, function: Callable[[Array, Array], Array], steps: Sequence[StepSpec] = _COMPARE, cann: str = ""
+) -> OpDef:
     return OpDef(
         name,
         infer_broadcast(DType.BOOL),
@@ -115,7 +133,12 @@ def _compare(name: str, function: Callable[[Array, Array], Array], steps: Sequen
 
 def _bitwise(name: str, function: Callable[[Array, Array], Array], steps: Sequence[StepSpec]) -> OpDef:
     return OpDef(
-        name, infer_broadcast(), with_numpy(lambda _node, a, b: function(a, b)), _bitwise_lower(steps), Layout.FOLLOW, facts=ELEMENTWISE
+        name,
+        infer_broadcast(),
+        with_numpy(lambda _node, a, b: function(a, b)),
+        _bitwise_lower(steps),
+        Layout.FOLLOW,
+        facts=ELEMENTWISE,
     )
 
 
@@ -147,12 +170,42 @@ OPERATORS: tuple[OpDef, ...] = (
         facts=ELEMENTWISE,
     ),
     OpDef(
-        "IsInf", same_as(dtype=DType.BOOL), with_numpy(_is_inf), elementwise_lower(["vabs", *_COMPARE]), Layout.FOLLOW, facts=ELEMENTWISE
+        "IsInf",
+        same_as(dtype=DType.BOOL),
+        with_numpy(_is_inf),
+        elementwise_lower(["vabs", *_COMPARE]),
+        Layout.FOLLOW,
+        facts=ELEMENTWISE,
     ),
     _bitwise("BitwiseAnd", np.bitwise_and, ("vand",)),
     _bitwise("BitwiseOr", np.bitwise_or, ("vor",)),
     _bitwise("BitwiseXor", np.bitwise_xor, _XOR),
-    OpDef("BitwiseNot", same_as(), with_numpy(lambda _n, x: ~x), _bitwise_lower(("vnot",)), Layout.FOLLOW, "Invert", facts=ELEMENTWISE),
-    OpDef("BitShift", infer_broadcast(), with_numpy(_shift), _shift_lower, Layout.FOLLOW, "LeftShift", facts=ELEMENTWISE),
-    OpDef("Where", _where_infer, _where, _where_lower, Layout.FOLLOW, "SelectV2", in_place=True, facts=movement(elementwise())),
+    OpDef(
+        "BitwiseNot",
+        same_as(),
+        with_numpy(lambda _n, x: ~x),
+        _bitwise_lower(("vnot",)),
+        Layout.FOLLOW,
+        "Invert",
+        facts=ELEMENTWISE,
+    ),
+    OpDef(
+        "BitShift",
+        infer_broadcast(),
+        with_numpy(_shift),
+        _shift_lower,
+        Layout.FOLLOW,
+        "LeftShift",
+        facts=ELEMENTWISE,
+    ),
+    OpDef(
+        "Where",
+        _where_infer,
+        _where,
+        _where_lower,
+        Layout.FOLLOW,
+        "SelectV2",
+        in_place=True,
+        facts=movement(elementwise()),
+    ),
 )

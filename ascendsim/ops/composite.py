@@ -1,7 +1,8 @@
 """GraphKernel: several operators as one, held as a subgraph (MindSpore's composite operator).
 
-Attributes of the node: `body`, the subgraph, whose inputs and outputs are those of the node in order; `graph_kernel`, its name as
-MindSpore prints it ("Mul_TensorAdd_"). Constants of one element lie in the body and are part of the instructions, larger ones are inputs.
+Attributes of the node: `body`, the subgraph, whose inputs and outputs are those of the node in order;
+`graph_kernel`, its name as MindSpore prints it ("Mul_TensorAdd_"). Constants of one element lie in the body
+and are part of the instructions, larger ones are inputs.
 """
 
 from __future__ import annotations
@@ -27,24 +28,33 @@ def _infer(context: InferContext) -> None:
             context.set(index, tensor.origin_dtype, tensor.shape)
 
 
-def _compute_body(node: Node, inputs: Sequence[Any], dtype_of: Callable[[Tensor], np.dtype[Any]]) -> Sequence[Any]:
+def _compute_body(
+    node: Node, inputs: Sequence[Any], dtype_of: Callable[[Tensor], np.dtype[Any]]
+) -> Sequence[Any]:
     from ascendsim.ops import default_opset
 
     body = body_of(node)
     arrays: dict[Tensor, Array] = dict(zip(body.inputs, inputs, strict=True))
     with np.errstate(all="ignore"):
         arrays.update(
-            (tensor, tensor.constant.array().astype(dtype_of(tensor))) for tensor in body.constants if tensor.constant is not None
+            (tensor, tensor.constant.array().astype(dtype_of(tensor)))
+            for tensor in body.constants
+            if tensor.constant is not None
         )
     results = run_chain(body.topological(), arrays, default_opset(), dtype_of, body.outputs)
     return [results[tensor] for tensor in body.outputs]
 
 
 def _compute(node: Node, inputs: Sequence[Any], wanted: Sequence[np.dtype[Any]]) -> Sequence[Any]:
-    """Values where nobody says which types the run has: the device's if an array has one that differs from the model's."""
+    """Values where nobody says which types the run has: the device's if an array has one that differs from
+    the model's.
+    """
     ends = [*zip(node.inputs, inputs, strict=True), *zip(node.outputs, wanted, strict=True)]
     device = all(
-        tensor is None or array is None or np.dtype(getattr(array, "dtype", array)) == tensor.element_type.numpy for tensor, array in ends
+        tensor is None
+        or array is None
+        or np.dtype(getattr(array, "dtype", array)) == tensor.element_type.numpy
+        for tensor, array in ends
     )
 
     def dtype_of(tensor: Tensor) -> np.dtype[Any]:
@@ -57,7 +67,11 @@ def _lower(node: Node, context: LowerContext) -> Work:
     from ascendsim.ops import default_opset
 
     body = body_of(node)
-    outer = {inner: Ref.of(tensor) for inner, tensor in zip(body.inputs, node.inputs, strict=True) if tensor is not None}
+    outer = {
+        inner: Ref.of(tensor)
+        for inner, tensor in zip(body.inputs, node.inputs, strict=True)
+        if tensor is not None
+    }
     outer.update((inner, Ref.of(tensor)) for inner, tensor in zip(body.outputs, node.outputs, strict=True))
     return composite_work(body, outer, default_opset(), context)
 

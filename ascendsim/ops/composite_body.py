@@ -1,4 +1,6 @@
-"""The body of a composite as work: sets of its nodes as phases of one task, with what passes between phases in workspace."""
+"""The body of a composite as work: sets of its nodes as phases of one task, with what passes between phases
+in workspace.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,9 @@ class Body:
         context: The chip.
     """
 
-    def __init__(self, graph: Graph, outer: Mapping[Tensor, Ref], opset: OpSet, context: LowerContext) -> None:
+    def __init__(
+        self, graph: Graph, outer: Mapping[Tensor, Ref], opset: OpSet, context: LowerContext
+    ) -> None:
         self.graph, self.opset, self.context = graph, opset, context
         self.order = graph.topological()
         self.renaming: dict[Tensor, tuple[Node, Tensor]] = {}
@@ -74,7 +78,12 @@ class Body:
         if (node.domain, node.op_type) in COPIES:
             return True
         work = self.lowered(node)
-        return isinstance(work, VectorWork) and work.reduces == "none" and not work.gather_bytes and node.op_type not in REDUCTIONS
+        return (
+            isinstance(work, VectorWork)
+            and work.reduces == "none"
+            and not work.gather_bytes
+            and node.op_type not in REDUCTIONS
+        )
 
     def reduces(self, node: Node) -> bool:
         """Whether a node folds or normalises."""
@@ -90,17 +99,27 @@ class Body:
             if work is None:
                 inputs = tuple(Ref.of(tensor) for tensor in node.inputs if tensor is not None)
                 outputs = tuple(Ref.of(tensor) for tensor in node.outputs)
-                work = AiCpuWork(max((math.prod(ref.shape) for ref in inputs + outputs), default=0), 1.0, inputs, outputs)
+                work = AiCpuWork(
+                    max((math.prod(ref.shape) for ref in inputs + outputs), default=0), 1.0, inputs, outputs
+                )
             self._works[node] = work
         return self._works[node]
 
     def single(self, node: Node) -> Work:
         """A node that is a phase alone: its own work, constants of one element in the instructions."""
-        tensors = {t.name: self.ref(self.root(t)).region for t in (*node.inputs, *node.outputs) if t is not None}
+        tensors = {
+            t.name: self.ref(self.root(t)).region for t in (*node.inputs, *node.outputs) if t is not None
+        }
         work: Work = renamed_regions(self.lowered(node), tensors)
         if isinstance(work, VectorWork):
-            numbers = {t.name for t in node.inputs if t is not None and t.constant is not None and t.constant.available and t.elements == 1}
-            kept = tuple(stream for stream in work.inputs if stream.over != "one" or stream.ref.region not in numbers)
+            numbers = {
+                t.name
+                for t in node.inputs
+                if t is not None and t.constant is not None and t.constant.available and t.elements == 1
+            }
+            kept = tuple(
+                stream for stream in work.inputs if stream.over != "one" or stream.ref.region not in numbers
+            )
             return replace(work, inputs=kept)
         return work
 
@@ -109,7 +128,11 @@ class Body:
         key = tuple(nodes), tuple(written)
         if key not in self._chains:
             head = self.lowered(nodes[0]) if len(nodes) > 1 else None
-            self._chains[key] = self._with_epilogue(head, nodes, written) if isinstance(head, CubeWork) else self._chain(nodes, written)
+            self._chains[key] = (
+                self._with_epilogue(head, nodes, written)
+                if isinstance(head, CubeWork)
+                else self._chain(nodes, written)
+            )
         return self._chains[key]
 
     def copies(self) -> VectorWork | None:
@@ -117,18 +140,34 @@ class Body:
         return self._chain((), self.copied)
 
     def _chain(self, nodes: Sequence[Node], written: Sequence[Tensor]) -> VectorWork | None:
-        return chain_work(self._with_names(nodes, written), self.opset, self.context, outputs=written, ref=self.ref, immediates=True)
+        return chain_work(
+            self._with_names(nodes, written),
+            self.opset,
+            self.context,
+            outputs=written,
+            ref=self.ref,
+            immediates=True,
+        )
 
-    def _with_epilogue(self, head: CubeWork, nodes: Sequence[Node], written: Sequence[Tensor]) -> CubeWork | None:
+    def _with_epilogue(
+        self, head: CubeWork, nodes: Sequence[Node], written: Sequence[Tensor]
+    ) -> CubeWork | None:
         """A Cube operator with elementwise ones behind it, on every tile on its way out."""
         product = nodes[0].output
         rest = self._with_names(nodes[1:], written)
         chain = chain_work(
-            rest, self.opset, self.context, outputs=written, ref=lambda t: Ref.of(t) if t is product else self.ref(t), immediates=True
+            rest,
+            self.opset,
+            self.context,
+            outputs=written,
+            ref=lambda t: Ref.of(t) if t is product else self.ref(t),
+            immediates=True,
         )
         if chain is None or len(chain.outputs) != 1 or chain.reduces != "none" or product in written:
             return None
-        if chain.rows * chain.cols != product.elements or any(stream.over not in ("all", "one") for stream in chain.inputs):
+        if chain.rows * chain.cols != product.elements or any(
+            stream.over not in ("all", "one") for stream in chain.inputs
+        ):
             return None
         others = tuple(stream for stream in chain.inputs if stream.ref.region != product.name)
         if len(others) == len(chain.inputs):
@@ -149,7 +188,9 @@ class Body:
         return [node for node in self.order if node in chosen]
 
     def stored(self, made: Collection[Tensor], wanted: Collection[Tensor]) -> list[Tensor]:
-        """What a phase stores: outputs of the body among the tensors that it makes, and those that are wanted by others."""
+        """What a phase stores: outputs of the body among the tensors that it makes, and those that are wanted
+        by others.
+        """
         chosen: dict[str, Tensor] = {}
         for tensor in self.graph.outputs:
             if self.root(tensor) in made:
@@ -169,7 +210,9 @@ def renamed_regions(work: AnyWork, regions: Mapping[str, str]) -> AnyWork:
         if isinstance(item, tuple):
             return tuple(renamed_in(one) for one in item)
         if is_dataclass(item) and not isinstance(item, type):
-            return replace(item, **{field.name: renamed_in(getattr(item, field.name)) for field in fields(item)})
+            return replace(
+                item, **{field.name: renamed_in(getattr(item, field.name)) for field in fields(item)}
+            )
         return item
 
     changed: AnyWork = renamed_in(work)

@@ -1,7 +1,9 @@
-"""Operators that graph-kernel composites have and ONNX has not: Rsqrt, Assign, and MatMul on matrices as the file stores them.
+"""Operators that graph-kernel composites have and ONNX has not: Rsqrt, Assign, and MatMul on matrices as the
+file stores them.
 
-`Assign(a, b)` overwrites the memory of a graph input with b; its output is the new value. `CompositeMatMul` takes matrices of shape
-[M, N], or in FRACTAL_NZ as [N/16, M/16, 16, 16], batch axes in front, with transposes and an output type of its own.
+`Assign(a, b)` overwrites the memory of a graph input with b; its output is the new value. `CompositeMatMul`
+takes matrices of shape [M, N], or in FRACTAL_NZ as [N/16, M/16, 16, 16], batch axes in front, with transposes
+and an output type of its own.
 """
 
 from __future__ import annotations
@@ -18,7 +20,15 @@ from ascendsim.core.errors import GraphError
 from ascendsim.core.formats import FRACTAL_ROWS, Format
 from ascendsim.graph.ir import Array, Dim, Node, Shape, Tensor
 from ascendsim.ops.bursts import fill_work
-from ascendsim.ops.common import as_float32, broadcast_shapes, elementwise_lower, finish, on_ai_cpu, same_as, with_numpy
+from ascendsim.ops.common import (
+    as_float32,
+    broadcast_shapes,
+    elementwise_lower,
+    finish,
+    on_ai_cpu,
+    same_as,
+    with_numpy,
+)
 from ascendsim.ops.cube import cube_type
 from ascendsim.ops.dims import may_equal
 from ascendsim.ops.matmul import cube_runs
@@ -57,7 +67,11 @@ def _matrix(shape: Shape, format: str) -> tuple[Shape, Dim, Dim]:
 
 
 def _formats(node: Node) -> tuple[str, str, str]:
-    return str(node.attr("format_a", "ND")), str(node.attr("format_b", "ND")), str(node.attr("format_out", "ND"))
+    return (
+        str(node.attr("format_a", "ND")),
+        str(node.attr("format_b", "ND")),
+        str(node.attr("format_out", "ND")),
+    )
 
 
 def _matmul_infer(context: InferContext) -> None:
@@ -74,7 +88,10 @@ def _matmul_infer(context: InferContext) -> None:
             raise context.fail(f"needs matrices in {format}", list(shape))
     batch_a, *left = _matrix(a, a_format)
     batch_b, *right = _matrix(b, b_format)
-    (m, k), (k2, n) = left[:: -1 if node.attr("transpose_a", 0) else 1], right[:: -1 if node.attr("transpose_b", 0) else 1]
+    (m, k), (k2, n) = (
+        left[:: -1 if node.attr("transpose_a", 0) else 1],
+        right[:: -1 if node.attr("transpose_b", 0) else 1],
+    )
     if isinstance(k, int) and isinstance(k2, int) and k != k2:
         raise context.fail("needs equal inner dimensions", f"{k} and {k2}")
     try:
@@ -118,7 +135,9 @@ def _matmul_lower(node: Node, _context: LowerContext) -> Work:
     if output.elements == 0 or left.elements == 0:
         return fill_work(Ref.of(output))  # a sum of nothing is 0
     formats = _formats(node)
-    a, b, out = (_matrix_ref(tensor, format) for tensor, format in zip((left, right, output), formats, strict=True))
+    a, b, out = (
+        _matrix_ref(tensor, format) for tensor, format in zip((left, right, output), formats, strict=True)
+    )
     transpose_a, transpose_b = bool(node.attr("transpose_a", 0)), bool(node.attr("transpose_b", 0))
     k = a.shape[-2] if transpose_a else a.shape[-1]
     if not cube_runs(node):
@@ -158,12 +177,33 @@ def _assign(_node: Node, inputs: Sequence[Any], wanted: Sequence[np.dtype[Any]])
 def _assign_lower(node: Node, _context: LowerContext) -> Work:
     """A copy of the value into the target's memory (its new value has a name of its own here)."""
     source, target = Ref.of(node.required(1)), Ref.of(node.output)
-    return MoveWork((Copy(source, target, source.bytes, source.bytes, target.bytes),)) if target.bytes else NoTask()
+    return (
+        MoveWork((Copy(source, target, source.bytes, source.bytes, target.bytes),))
+        if target.bytes
+        else NoTask()
+    )
 
 
 OPERATORS: tuple[OpDef, ...] = (
-    OpDef("Rsqrt", same_as(), with_numpy(_rsqrt), elementwise_lower(["vrsqrt"]), Layout.FOLLOW, domain=DOMAIN, facts=PARTIAL),
-    OpDef("Assign", _assign_infer, _assign, _assign_lower, Layout.ND, domain=DOMAIN, foldable=False, facts=movement(elementwise())),
+    OpDef(
+        "Rsqrt",
+        same_as(),
+        with_numpy(_rsqrt),
+        elementwise_lower(["vrsqrt"]),
+        Layout.FOLLOW,
+        domain=DOMAIN,
+        facts=PARTIAL,
+    ),
+    OpDef(
+        "Assign",
+        _assign_infer,
+        _assign,
+        _assign_lower,
+        Layout.ND,
+        domain=DOMAIN,
+        foldable=False,
+        facts=movement(elementwise()),
+    ),
     OpDef(
         "CompositeMatMul",
         _matmul_infer,

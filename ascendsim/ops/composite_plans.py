@@ -1,8 +1,9 @@
 """Ways to cut the body of a composite into phases.
 
-A phase is a set of nodes that run together, tile by tile; what later phases read of it passes through workspace. Which cut is quickest
-depends on the chip: one sweep over the data with everything in it, whose tiles are small and whose shares are those of its reductions, or
-several that are free to choose theirs. So there are several plans:
+A phase is a set of nodes that run together, tile by tile; what later phases read of it passes through
+workspace. Which cut is quickest depends on the chip: one sweep over the data with everything in it, whose
+tiles are small and whose shares are those of its reductions, or several that are free to choose theirs. So
+there are several plans:
 
     whole         all nodes in one phase
     early, late   each node in the first phase that takes it, or in the last one before its readers
@@ -21,7 +22,9 @@ from ascendsim.graph.ir import Node, Tensor
 from ascendsim.ops.composite_body import Body
 from ascendsim.opset.work import CubeWork, VectorWork
 
-Plan: TypeAlias = tuple[tuple[Node, ...], ...]  # phases; a node's results are stored by the first phase that has it
+Plan: TypeAlias = tuple[
+    tuple[Node, ...], ...
+]  # phases; a node's results are stored by the first phase that has it
 
 
 def plans_of(body: Body) -> list[Plan]:
@@ -51,7 +54,9 @@ def _all_plans(body: Body) -> Iterator[Plan]:
 
 
 def works_of(body: Body, plan: Plan) -> list[VectorWork | CubeWork | None] | None:
-    """The work of each phase of a plan, None for a node that only runs as it would alone; None if a phase does not fit together."""
+    """The work of each phase of a plan, None for a node that only runs as it would alone; None if a phase
+    does not fit together.
+    """
     works: list[VectorWork | CubeWork | None] = []
     for number, phase in enumerate(plan):
         work = body.joined(phase, stores(body, plan, number))
@@ -62,7 +67,9 @@ def works_of(body: Body, plan: Plan) -> list[VectorWork | CubeWork | None] | Non
 
 
 def stores(body: Body, plan: Plan, number: int) -> list[Tensor]:
-    """What a phase of a plan writes: results that no phase before it has and others read that do not make them again."""
+    """What a phase of a plan writes: results that no phase before it has and others read that do not make
+    them again.
+    """
     before = {node for phase in plan[:number] for node in phase}
     own = [node for node in plan[number] if node not in before]
     made = {tensor for node in own for tensor in node.outputs}
@@ -90,12 +97,19 @@ def _sorted(body: Body, nodes: Collection[Node]) -> tuple[Node, ...]:
 
 def _early(body: Body, nodes: Sequence[Node], ended: bool) -> Plan:
     """Each node in the first phase that takes it, behind all that it reads."""
-    return _placed(body, nodes, ended, lambda node: [t.producer for t in body.reads(node) if t.producer is not None])
+    return _placed(
+        body, nodes, ended, lambda node: [t.producer for t in body.reads(node) if t.producer is not None]
+    )
 
 
 def _late(body: Body, nodes: Sequence[Node], ended: bool) -> Plan:
     """Each node in the last phase that takes it, before all that reads it."""
-    plan = _placed(body, list(reversed(nodes)), ended, lambda node: [reader for t in node.outputs for reader in body.readers.get(t, ())])
+    plan = _placed(
+        body,
+        list(reversed(nodes)),
+        ended,
+        lambda node: [reader for t in node.outputs for reader in body.readers.get(t, ())],
+    )
     return plan[::-1]
 
 
@@ -139,10 +153,14 @@ def _ends_with_reductions(body: Body, phase: Collection[Node]) -> bool:
 
 
 def repeated(body: Body, plan: Plan) -> Plan:
-    """The plan with nodes repeated in phases that would read their results, where their operands are no more bytes than these."""
+    """The plan with nodes repeated in phases that would read their results, where their operands are no more
+    bytes than these.
+    """
     phases = [set(phase) for phase in plan]
     for number, phase in enumerate(phases):
-        given = {tensor for node in phase for tensor in body.reads(node)} - {tensor for node in phase for tensor in node.outputs}
+        given = {tensor for node in phase for tensor in body.reads(node)} - {
+            tensor for node in phase for tensor in node.outputs
+        }
         for node in reversed(body.nodes):
             (made, *others) = node.outputs
             if made not in given or others or node in phase or not body.is_elementwise(node):
@@ -161,11 +179,19 @@ def _needed(body: Body, plan: Plan) -> Plan:
     returned = {body.root(tensor) for tensor in body.graph.outputs}
     for number in reversed(range(len(plan))):
         before = {node for phase in plan[:number] for node in phase}
-        wanted = {tensor for phase in kept for node in phase for tensor in body.reads(node) if tensor.producer not in phase}
+        wanted = {
+            tensor
+            for phase in kept
+            for node in phase
+            for tensor in body.reads(node)
+            if tensor.producer not in phase
+        }
         phase: list[Node] = []
         for node in reversed(plan[number]):
             inside = {tensor for other in phase for tensor in body.reads(other)}
-            stored = node not in before and any(tensor in returned or tensor in wanted for tensor in node.outputs)
+            stored = node not in before and any(
+                tensor in returned or tensor in wanted for tensor in node.outputs
+            )
             if stored or any(tensor in inside for tensor in node.outputs):
                 phase.append(node)
         if phase:

@@ -1,8 +1,9 @@
 """The work of a composite: its body in phases, all in one task.
 
-Most bodies are one chain and so one phase: nothing but their inputs and outputs touches global memory. Reductions over different axes,
-matrix products and transposes start phases of their own; what passes from phase to phase lies in the task's workspace. Where a body can be
-cut in several ways (`composite_plans`) the lowering takes the quickest, so that a composite is never slower than its parts one by one.
+Most bodies are one chain and so one phase: nothing but their inputs and outputs touches global memory.
+Reductions over different axes, matrix products and transposes start phases of their own; what passes from
+phase to phase lies in the task's workspace. Where a body can be cut in several ways (`composite_plans`) the
+lowering takes the quickest, so that a composite is never slower than its parts one by one.
 """
 
 from __future__ import annotations
@@ -74,21 +75,30 @@ def _of_plan(body: Body, plan: Plan) -> Way | NoTask | None:
             parts.append(item)
         elif not isinstance(item, NoTask):
             node = plan[number][0]
-            raise GraphError(f"node {node.name!r} ({node.op_type})", "cannot be part of a composite", remedy="leave it out")
+            raise GraphError(
+                f"node {node.name!r} ({node.op_type})", "cannot be part of a composite", remedy="leave it out"
+            )
     if len(parts) <= 1:
         return parts[0] if parts else NoTask()
     return SequenceWork(renamed_regions(tuple(parts), shared_scratch(body, plan)))
 
 
 def shared_scratch(body: Body, plan: Plan) -> dict[str, str]:
-    """New names for workspace: a tensor takes the place of one that no later phase reads, as L2 then has nothing to save of that."""
+    """New names for workspace: a tensor takes the place of one that no later phase reads, as L2 then has
+    nothing to save of that.
+    """
     made: dict[Tensor, int] = {}
     last: dict[Tensor, int] = {}
     for number, phase in enumerate(plan):
         for tensor in stores(body, plan, number):
             if body.ref(tensor).region == workspace_of(tensor.name):
                 made[tensor] = last[tensor] = number
-        last.update((tensor, number) for node in phase for tensor in body.reads(node) if tensor in made and tensor.producer not in phase)
+        last.update(
+            (tensor, number)
+            for node in phase
+            for tensor in body.reads(node)
+            if tensor in made and tensor.producer not in phase
+        )
     free_from: list[tuple[int, int]] = []  # by place: the first phase that may write it anew, and its bytes
     names: dict[str, str] = {}
     for tensor, number in made.items():

@@ -1,14 +1,17 @@
-"""Operators that run subgraphs: ONNX If, Loop and Scan; GE's PartitionedCall, Case and While; and MapIndex, which finds a gear.
+"""Operators that run subgraphs: ONNX If, Loop and Scan; GE's PartitionedCall, Case and While; and MapIndex,
+which finds a gear.
 
     operator                     subgraphs                      what a subgraph sees
     If                           then_branch, else_branch       tensors around it (no inputs of its own)
-    Loop, Scan                   body                           its inputs (iteration, condition, state, slices) and tensors around it
-    ascend::PartitionedCall      f                              its inputs, in the order of the node's inputs
-    ascend::Case                 branches (a tuple)             its inputs, in the order of the node's inputs behind the branch index
-    ascend::While                cond, body                     its inputs, in the order of the node's inputs
+    Loop, Scan                   body                           its inputs (iteration, condition, state,
+    slices) and tensors around it ascend::PartitionedCall      f                              its inputs, in
+    the order of the node's inputs ascend::Case                 branches (a tuple)             its inputs, in
+    the order of the node's inputs behind the branch index ascend::While                cond, body
+    its inputs, in the order of the node's inputs
 
-GE's three are those of its operator prototypes (`PartitionedCall`, `Case`, `While` of the functional operators). They are never lowered
-as a whole: the runtime runs the subgraphs, `passes` may replace them by what they hold.
+GE's three are those of its operator prototypes (`PartitionedCall`, `Case`, `While` of the functional
+operators). They are never lowered as a whole: the runtime runs the subgraphs, `passes` may replace them by
+what they hold.
 """
 
 from __future__ import annotations
@@ -43,7 +46,11 @@ def _if_infer(ctx: InferContext) -> None:
 
 def _case_infer(ctx: InferContext) -> None:
     branches = ctx.node.attr("branches")
-    if not isinstance(branches, tuple) or not branches or not all(isinstance(branch, Graph) for branch in branches):
+    if (
+        not isinstance(branches, tuple)
+        or not branches
+        or not all(isinstance(branch, Graph) for branch in branches)
+    ):
         raise ctx.fail("needs a tuple of subgraphs in attribute branches")
     infer_branches(ctx, branches, ctx.node.inputs[1:], largest=bool(ctx.node.attr("gears", 0)))
 
@@ -64,28 +71,44 @@ def _map_index_infer(ctx: InferContext) -> None:
 
 
 def _map_index(node: Node, inputs: Sequence[Any], wanted: Sequence[np.dtype[Any]]) -> Sequence[Array]:
-    """Number of the row of the table `data_seq` (N x len(x), flat or not) that equals `x`, -1 if none does."""
+    """Number of the row of the table `data_seq` (N x len(x), flat or not) that equals `x`, -1 if none
+    does.
+    """
     actual = np.asarray(inputs[0]).reshape(-1)
     table = np.asarray(inputs[1])
     if actual.size == 0 or table.size % actual.size:
-        raise GraphError(f"node {node.name!r} (MapIndex)", "needs a table of whole rows", f"{table.size} values for rows of {actual.size}")
+        raise GraphError(
+            f"node {node.name!r} (MapIndex)",
+            "needs a table of whole rows",
+            f"{table.size} values for rows of {actual.size}",
+        )
     equal = np.flatnonzero((table.reshape(-1, actual.size) == actual).all(axis=1))
     return [np.asarray(equal[0] if equal.size else NO_GEAR, wanted[0])]
 
 
 def _map_index_lower(node: Node, _ctx: LowerContext) -> Work:
-    """One comparison a number of the table, on the AI Core: CANN has a fusion pass for it there, and the AI CPU does not list it."""
+    """One comparison a number of the table, on the AI Core: CANN has a fusion pass for it there, and the AI
+    CPU does not list it.
+    """
     ends = (Ref.of(node.required(0)), Ref.of(node.required(1)))
-    return ScalarWork(max(1, node.required(1).elements), SCALAR_CYCLES_PER_INDEX, ends, (Ref.of(node.output),))
+    return ScalarWork(
+        max(1, node.required(1).elements), SCALAR_CYCLES_PER_INDEX, ends, (Ref.of(node.output),)
+    )
 
 
 def _no_values(node: Node, _inputs: Sequence[Any], _wanted: Sequence[np.dtype[Any]]) -> Sequence[Any]:
-    raise GraphError(f"node {node.name!r} ({node.op_type})", "has values only where its subgraphs run", remedy="run the compiled model")
+    raise GraphError(
+        f"node {node.name!r} ({node.op_type})",
+        "has values only where its subgraphs run",
+        remedy="run the compiled model",
+    )
 
 
 def _no_work(node: Node, _ctx: LowerContext) -> Work:
     raise CompileError(
-        f"node {node.name!r} ({node.op_type})", "cannot be lowered as one piece of work", remedy="compile the whole graph with asim.compile"
+        f"node {node.name!r} ({node.op_type})",
+        "cannot be lowered as one piece of work",
+        remedy="compile the whole graph with asim.compile",
     )
 
 
@@ -93,7 +116,9 @@ _FACTS = Facts(opaque(), Kind.OTHER, Precision.GRAY)
 
 
 def _control(name: str, infer: Any, domain: str = "") -> OpDef:
-    return OpDef(name, infer, _no_values, _no_work, domain=domain, foldable=False, infers_bodies=True, facts=_FACTS)
+    return OpDef(
+        name, infer, _no_values, _no_work, domain=domain, foldable=False, infers_bodies=True, facts=_FACTS
+    )
 
 
 OPERATORS: tuple[OpDef, ...] = (
@@ -103,5 +128,12 @@ OPERATORS: tuple[OpDef, ...] = (
     _control("PartitionedCall", _call_infer, DOMAIN),
     _control("Case", _case_infer, DOMAIN),
     _control("While", infer_while, DOMAIN),
-    OpDef("MapIndex", _map_index_infer, _map_index, _map_index_lower, domain=DOMAIN, facts=Facts(opaque(), Kind.OTHER, Precision.GRAY)),
+    OpDef(
+        "MapIndex",
+        _map_index_infer,
+        _map_index,
+        _map_index_lower,
+        domain=DOMAIN,
+        facts=Facts(opaque(), Kind.OTHER, Precision.GRAY),
+    ),
 )

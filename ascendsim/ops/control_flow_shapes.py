@@ -1,14 +1,16 @@
 """Shapes through subgraphs: branches merge, loops go round until the shapes stand still.
 
-A shape rule of an operator with subgraphs gives them their input shapes, has them inferred (`InferContext.infer_body`) and reads their
-output shapes. Branches: another rank gives an unknown rank (GE's -2, here None), another dimension an unknown dimension (GE's -1).
-Loops, by loop variable, as GE does for While (shape_refiner.cc, UpdateParentNodeForWhile):
+A shape rule of an operator with subgraphs gives them their input shapes, has them inferred
+(`InferContext.infer_body`) and reads their output shapes. Branches: another rank gives an unknown rank (GE's
+-2, here None), another dimension an unknown dimension (GE's -1). Loops, by loop variable, as GE does for
+While (shape_refiner.cc, UpdateParentNodeForWhile):
 
     body output against input    what happens                      inferred again
     another element type         error                             -
     equal                        done                              no
-    another rank                 unknown rank                      only if that changes what the body was inferred with
-    another dimension            that dimension unknown            if the dimension was known before
+    another rank                 unknown rank                      only if that changes what the body was
+    inferred with another dimension            that dimension unknown            if the dimension was known
+    before
 
 Every round makes at least one dimension or rank unknown, so the rounds end.
 """
@@ -37,7 +39,9 @@ def merge_shapes(first: Shape | None, second: Shape | None) -> Shape | None:
 
 
 def larger_shape(first: Shape | None, second: Shape | None) -> Shape | None:
-    """The larger of two static shapes by elements (gears: one of them runs, memory holds any); else what is sure of both."""
+    """The larger of two static shapes by elements (gears: one of them runs, memory holds any); else what is
+    sure of both.
+    """
     if first is None or second is None:
         return None
     sizes = []
@@ -51,17 +55,21 @@ def larger_shape(first: Shape | None, second: Shape | None) -> Shape | None:
     return second if sizes[1] > sizes[0] else first
 
 
-def infer_branches(ctx: InferContext, branches: Sequence[Graph], arguments: Sequence[Tensor | None], largest: bool = False) -> None:
+def infer_branches(
+    ctx: InferContext, branches: Sequence[Graph], arguments: Sequence[Tensor | None], largest: bool = False
+) -> None:
     """Output types of a node that runs one of some subgraphs.
 
-    A branch that breaks a shape rule with these inputs is not for them: the others decide. It is an error when it is taken all the same,
-    and here if it is the only one. Its graph's metadata says why (`graph.branches.IMPOSSIBLE`).
+    A branch that breaks a shape rule with these inputs is not for them: the others decide. It is an error
+    when it is taken all the same, and here if it is the only one. Its graph's metadata says why
+    (`graph.branches.IMPOSSIBLE`).
 
     Args:
         ctx: Of the node.
         branches: The subgraphs that may run.
         arguments: What the subgraphs get, by port; empty if they only look around.
-        largest: Whether outputs take the largest shape of all branches instead of what all have in common (gears).
+        largest: Whether outputs take the largest shape of all branches instead of what all have in common
+            (gears).
     """
     count = len(ctx.node.outputs)
     found: list[tuple[DType, Shape | None] | None] = [None] * count
@@ -86,7 +94,10 @@ def infer_branches(ctx: InferContext, branches: Sequence[Graph], arguments: Sequ
                 found[index] = (tensor.origin_dtype, tensor.shape)
                 continue
             if before[0] is not tensor.origin_dtype:
-                raise ctx.fail(f"needs one type for output {index} in all branches", f"{before[0].value} and {tensor.origin_dtype.value}")
+                raise ctx.fail(
+                    f"needs one type for output {index} in all branches",
+                    f"{before[0].value} and {tensor.origin_dtype.value}",
+                )
             merge = larger_shape if largest else merge_shapes
             found[index] = (before[0], merge(before[1], tensor.shape))
     for index, item in enumerate(found):
@@ -112,15 +123,22 @@ def infer_while(ctx: InferContext) -> None:
 
 
 def infer_loop(ctx: InferContext) -> None:
-    """ONNX Loop: inputs M, cond, variables; body inputs iteration, cond, variables; body outputs cond, variables, scan outputs."""
+    """ONNX Loop: inputs M, cond, variables; body inputs iteration, cond, variables; body outputs cond,
+    variables, scan outputs.
+    """
     body = _body(ctx)
     variables = max(0, ctx.node.input_count - 2)
     _expect(ctx, "inputs", body, len(body.inputs), 2 + variables)
     if len(body.outputs) < 1 + variables or len(ctx.node.outputs) > len(body.outputs) - 1:
-        raise ctx.fail(f"needs a body with a condition, {variables} variables and its scan outputs", f"{len(body.outputs)} outputs")
+        raise ctx.fail(
+            f"needs a body with a condition, {variables} variables and its scan outputs",
+            f"{len(body.outputs)} outputs",
+        )
     for tensor, dtype in zip(body.inputs, (DType.INT64, DType.BOOL), strict=False):
         tensor.dtype = tensor.origin_dtype = dtype
-        tensor.shape = tensor.shape if tensor.shape == (1,) else ()  # older exporters declare one element instead of a scalar
+        tensor.shape = (
+            tensor.shape if tensor.shape == (1,) else ()
+        )  # older exporters declare one element instead of a scalar
     _assign(ctx, body.inputs[2:], ctx.node.inputs[2:])
     _settle(ctx, body, body.inputs[2:], body.outputs[1 : 1 + variables])
     if body.outputs[0].origin_dtype not in (None, DType.BOOL):
@@ -133,7 +151,9 @@ def infer_loop(ctx: InferContext) -> None:
 
 
 def _known_trips(ctx: InferContext, body: Graph) -> Dim:
-    """The number of iterations if it does not depend on values: M is known, and nothing ends the loop before."""
+    """The number of iterations if it does not depend on values: M is known, and nothing ends the loop
+    before.
+    """
     trips, cond = ctx.value(0), ctx.value(1) if ctx.has(1) else None
     if trips is None or (ctx.has(1) and cond is None):
         return None
@@ -143,9 +163,15 @@ def _known_trips(ctx: InferContext, body: Graph) -> Dim:
 
 
 def goes_on(body: Graph) -> bool:
-    """Whether the body of an ONNX Loop never ends the loop by itself: it hands its condition through, or says true."""
+    """Whether the body of an ONNX Loop never ends the loop by itself: it hands its condition through, or says
+    true.
+    """
     result = body.outputs[0]
-    while result.producer is not None and result.producer.op_type in ("Identity", "Cast") and not result.is_constant:
+    while (
+        result.producer is not None
+        and result.producer.op_type in ("Identity", "Cast")
+        and not result.is_constant
+    ):
         source = result.producer.required(0)
         if source is body.inputs[1]:
             return True
@@ -156,14 +182,18 @@ def goes_on(body: Graph) -> bool:
 
 
 def infer_scan(ctx: InferContext) -> None:
-    """ONNX Scan (version 9 and newer): states go round, scanned inputs are cut along an axis, results stacked along one."""
+    """ONNX Scan (version 9 and newer): states go round, scanned inputs are cut along an axis, results stacked
+    along one.
+    """
     body, slices = _body(ctx), int(ctx.node.attr("num_scan_inputs", 0))
     states = ctx.node.input_count - slices
     if slices < 1 or states < 0:
         raise ctx.fail("needs num_scan_inputs from 1 to the number of inputs", slices)
     _expect(ctx, "inputs", body, len(body.inputs), states + slices)
     if len(ctx.node.outputs) > len(body.outputs) or len(body.outputs) < states:
-        raise ctx.fail(f"needs a body with {states} states and its scan outputs", f"{len(body.outputs)} outputs")
+        raise ctx.fail(
+            f"needs a body with {states} states and its scan outputs", f"{len(body.outputs)} outputs"
+        )
     _assign(ctx, body.inputs[:states], ctx.node.inputs[:states])
     length: Dim = None
     for number in range(slices):
@@ -210,7 +240,9 @@ def _expect(ctx: InferContext, what: str, body: Graph, actual: int, wanted: int)
 
 def _bind(ctx: InferContext, body: Graph, arguments: Sequence[Tensor | None], what: str) -> None:
     _expect(ctx, f"inputs as its {what}", body, len(body.inputs), len(arguments))
-    if not ctx.node.attr("gears", 0):  # gears were made with static shapes of their own; the node's inputs have those of the largest
+    if not ctx.node.attr(
+        "gears", 0
+    ):  # gears were made with static shapes of their own; the node's inputs have those of the largest
         _assign(ctx, body.inputs, arguments)
 
 
@@ -233,7 +265,9 @@ def _settle(ctx: InferContext, body: Graph, variables: Sequence[Tensor], results
             if variable.origin_dtype is not result.origin_dtype:
                 wanted = variable.origin_dtype.value if variable.origin_dtype else "unknown"
                 raise ctx.fail(
-                    f"needs a body that keeps the type of loop variable {variable.name!r} ({wanted})", result.origin_dtype.value, "cast it"
+                    f"needs a body that keeps the type of loop variable {variable.name!r} ({wanted})",
+                    result.origin_dtype.value,
+                    "cast it",
                 )
             sure = merge_shapes(variable.shape, result.shape)
             again = again or sure != variable.shape

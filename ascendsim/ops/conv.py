@@ -23,7 +23,11 @@ from ascendsim.opset.work import LowerContext, NoTask, Step, Work
 
 
 def conv_shape(
-    context: InferContext, image: int = 0, weight: int = 1, bias: int | None = 2, seen: tuple[Any, ...] | None = None
+    context: InferContext,
+    image: int = 0,
+    weight: int = 1,
+    bias: int | None = 2,
+    seen: tuple[Any, ...] | None = None,
 ) -> tuple[Any, ...] | None:
     """Output shape of a convolution whose operands are at these input ports; None if a rank is unknown.
 
@@ -47,7 +51,9 @@ def conv_shape(
         channels, per_group = x[1], w[1]
         if isinstance(channels, int) and isinstance(per_group, int) and channels != per_group * groups:
             raise context.fail(
-                f"needs {per_group} x {groups} input channels (weight channels x group)", channels, "check the weight or group"
+                f"needs {per_group} x {groups} input channels (weight channels x group)",
+                channels,
+                "check the weight or group",
             )
     if w is not None and isinstance(w[0], int) and w[0] % groups:
         raise context.fail(f"needs output channels that are a multiple of group {groups}", w[0])
@@ -98,7 +104,9 @@ def convolve_arrays(node: Node, image: Any, weight: Any) -> Any:
 
 
 def _compute(node: Node, inputs: Sequence[Any], wanted: Sequence[np.dtype[Any]]) -> Sequence[Any]:
-    """Device rule: exact products of halves, float32 accumulation, bias added in float32 (L0C), one rounding."""
+    """Device rule: exact products of halves, float32 accumulation, bias added in float32 (L0C), one
+    rounding.
+    """
     result = convolve_arrays(node, as_float32(inputs[0]), as_float32(inputs[1]))
     if len(inputs) > 2 and inputs[2] is not None:
         result += as_float32(inputs[2]).reshape(-1, *(1,) * (result.ndim - 2))
@@ -108,9 +116,11 @@ def _compute(node: Node, inputs: Sequence[Any], wanted: Sequence[np.dtype[Any]])
 
 
 def _lower(node: Node, context: LowerContext) -> Work:
-    """Cube work; groups are packed as TBE's FRACTAL_Z group form does (`enlarged_groups`), bias is preloaded in L0C.
+    """Cube work; groups are packed as TBE's FRACTAL_Z group form does (`enlarged_groups`), bias is preloaded
+    in L0C.
 
-    A 3-d convolution multiplies its depth taps one after the other (`kernel_d`); its output depth counts as batch.
+    A 3-d convolution multiplies its depth taps one after the other (`kernel_d`); its output depth counts as
+    batch.
     """
     image, weight, output = node.required(0), node.required(1), node.output
     if output.elements == 0:
@@ -118,12 +128,20 @@ def _lower(node: Node, context: LowerContext) -> Work:
     if not runs_on_ai_core(node):
         return on_ai_cpu(node, float(math.prod(weight.static_shape[1:])))
     axes = conv_axes(node, image.static_shape, weight.static_shape)
-    epilogue = (Step("vrelu", computing_type(output.element_type, context)),) if node.attr("activation") == "relu" else ()
-    return convolution_work(image, weight, node.input(2), output, axes, int(node.attr("group", 1)), epilogue=epilogue)
+    epilogue = (
+        (Step("vrelu", computing_type(output.element_type, context)),)
+        if node.attr("activation") == "relu"
+        else ()
+    )
+    return convolution_work(
+        image, weight, node.input(2), output, axes, int(node.attr("group", 1)), epilogue=epilogue
+    )
 
 
 def _cann(node: Node) -> str:
-    """Conv3D for volumes, DepthwiseConv2D if every group has one input channel, else Conv2D (1-d too: height 1)."""
+    """Conv3D for volumes, DepthwiseConv2D if every group has one input channel, else Conv2D (1-d too: height
+    1).
+    """
     shape, weight = node.required(0).shape, node.required(1).shape
     if shape is not None and len(shape) == 5:
         return "Conv3D"
@@ -132,7 +150,9 @@ def _cann(node: Node) -> str:
 
 
 def conv_windows(node: Node, weight: int = 1) -> tuple[Link, ...]:
-    """Links of the positions of a convolution whose weight is at an input port; none where sizes are not known."""
+    """Links of the positions of a convolution whose weight is at an input port; none where sizes are not
+    known.
+    """
     shape = shape_of(node, 0)
     kernel = None if shape is None else conv_kernel(node, shape_of(node, weight))
     return () if shape is None or kernel is None else window_links(slide(node, shape[2:], kernel))
@@ -140,7 +160,9 @@ def conv_windows(node: Node, weight: int = 1) -> tuple[Link, ...]:
 
 def conv_pattern(node: Node) -> OpPattern:
     """The class that UB fusion has for a convolution."""
-    return {"DepthwiseConv2D": OpPattern.DEPTHWISE, "Conv3D": OpPattern.CONV3D}.get(_cann(node), OpPattern.CONVOLUTION)
+    return {"DepthwiseConv2D": OpPattern.DEPTHWISE, "Conv3D": OpPattern.CONV3D}.get(
+        _cann(node), OpPattern.CONVOLUTION
+    )
 
 
 OPERATORS = (
@@ -152,6 +174,12 @@ OPERATORS = (
         Layout.FEATURE,
         cann="Conv2D",
         cann_of=_cann,
-        facts=Facts(convolution(windows=conv_windows), Kind.CONVOLUTION, Precision.WHITE, pattern=conv_pattern, operands=(0, 1)),
+        facts=Facts(
+            convolution(windows=conv_windows),
+            Kind.CONVOLUTION,
+            Precision.WHITE,
+            pattern=conv_pattern,
+            operands=(0, 1),
+        ),
     ),
 )

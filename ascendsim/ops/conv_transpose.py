@@ -1,8 +1,9 @@
 """ConvTranspose: the data gradient of a convolution.
 
-Before: y = ConvTranspose(x, w). On the Cube: z = x with stride - 1 zeros between neighbours; y = Conv(z, w turned by 180 degrees),
-stride 1, pads = span - 1 - pads. That is what TBE's conv2d_backprop_input does (it dilates dy on the way into L1). Splitting into
-stride_h * stride_w dense phase convolutions would spare the products with zeros, but is not what the general TBE schedule runs.
+Before: y = ConvTranspose(x, w). On the Cube: z = x with stride - 1 zeros between neighbours; y = Conv(z, w
+turned by 180 degrees), stride 1, pads = span - 1 - pads. That is what TBE's conv2d_backprop_input does (it
+dilates dy on the way into L1). Splitting into stride_h * stride_w dense phase convolutions would spare the
+products with zeros, but is not what the general TBE schedule runs.
 """
 
 from __future__ import annotations
@@ -25,11 +26,15 @@ from ascendsim.opset.structure import convolution
 from ascendsim.opset.work import LowerContext, NoTask, Work
 
 
-def _forward_axes(node: Node, sizes: tuple[Dim, ...], kernel: tuple[int, ...]) -> tuple[tuple[Axis, ...], tuple[Dim, ...]]:
-    """Windows of the forward convolution (whose outputs are `sizes`) and the sizes of the volume that it ran over.
+def _forward_axes(
+    node: Node, sizes: tuple[Dim, ...], kernel: tuple[int, ...]
+) -> tuple[tuple[Axis, ...], tuple[Dim, ...]]:
+    """Windows of the forward convolution (whose outputs are `sizes`) and the sizes of the volume that it ran
+    over.
 
-    Size without output_shape: stride * (in - 1) + output_padding + span - pads. With output_shape, or auto_pad SAME (size = in *
-    stride), the total padding follows from it and its odd part goes behind (SAME_UPPER) or in front (else).
+    Size without output_shape: stride * (in - 1) + output_padding + span - pads. With output_shape, or
+    auto_pad SAME (size = in * stride), the total padding follows from it and its odd part goes behind
+    (SAME_UPPER) or in front (else).
     """
     axes = len(sizes)
     context = InferContext(node)
@@ -59,8 +64,19 @@ def _forward_axes(node: Node, sizes: tuple[Dim, ...], kernel: tuple[int, ...]) -
                 before = total // 2 if mode == "SAME_UPPER" else ceil_div(total, 2)
                 after = total - before
             if output < 1:
-                raise context.fail(f"needs pads smaller than the output along spatial axis {axis}", before + after)
-        windows.append(Axis(kernel[axis], strides[axis], dilations[axis], before, after, size if isinstance(size, int) else None))
+                raise context.fail(
+                    f"needs pads smaller than the output along spatial axis {axis}", before + after
+                )
+        windows.append(
+            Axis(
+                kernel[axis],
+                strides[axis],
+                dilations[axis],
+                before,
+                after,
+                size if isinstance(size, int) else None,
+            )
+        )
         made.append(output)
     return tuple(windows), tuple(made)
 
@@ -82,7 +98,12 @@ def _infer(context: InferContext) -> None:
         return
     channels: Dim = w[1] * groups if w is not None and isinstance(w[1], int) else None
     bias = context.shape(2) if context.has(2) else None
-    if bias is not None and isinstance(channels, int) and bias != (channels,) and all(isinstance(d, int) for d in bias):
+    if (
+        bias is not None
+        and isinstance(channels, int)
+        and bias != (channels,)
+        and all(isinstance(d, int) for d in bias)
+    ):
         raise context.fail(f"needs a bias of shape ({channels},)", bias)
     kernel = conv_kernel(context.node, w)
     spatial = (None,) * len(x[2:]) if kernel is None else _forward_axes(context.node, x[2:], kernel)[1]
@@ -99,16 +120,20 @@ def _compute(node: Node, inputs: Sequence[Any], wanted: Sequence[np.dtype[Any]])
     volume = (1,) * (3 - len(made)) + made
     groups = int(node.attr("group", 1))
     image5, weight5 = (np.ascontiguousarray(as_volume(array, 2)) for array in (image, weight))
-    result = convolve_transposed(image5, weight5, kernel_window(axes), groups, (volume[0], volume[1], volume[2]))
+    result = convolve_transposed(
+        image5, weight5, kernel_window(axes), groups, (volume[0], volume[1], volume[2])
+    )
     if len(inputs) > 2 and inputs[2] is not None:
         result += as_float32(inputs[2]).reshape(-1, 1, 1, 1)
     return [finish(result.reshape(result.shape[:2] + made), wanted[0])]
 
 
 def _lower(node: Node, context: LowerContext) -> Work:
-    """One stride-1 convolution over the stride-expanded input; useful products are those with real input elements.
+    """One stride-1 convolution over the stride-expanded input; useful products are those with real input
+    elements.
 
-    Padding of the expanded input may be negative (pads larger than the kernel reaches): then the input is cropped.
+    Padding of the expanded input may be negative (pads larger than the kernel reaches): then the input is
+    cropped.
     """
     image, weight, output = node.required(0), node.required(1), node.output
     if output.elements == 0:
@@ -128,7 +153,16 @@ def _lower(node: Node, context: LowerContext) -> Work:
         expanded.append(length + min(0, before) + min(0, after))
         axes.append(Axis(axis.kernel, 1, axis.dilation, max(0, before), max(0, after), made))
     groups = int(node.attr("group", 1))
-    return convolution_work(image, weight, node.input(2), output, tuple(axes), groups, shape=(*shape[:2], *expanded), useful_macs=macs)
+    return convolution_work(
+        image,
+        weight,
+        node.input(2),
+        output,
+        tuple(axes),
+        groups,
+        shape=(*shape[:2], *expanded),
+        useful_macs=macs,
+    )
 
 
 OPERATORS = (
@@ -140,6 +174,12 @@ OPERATORS = (
         Layout.FEATURE,
         cann="Conv2DTranspose",
         cann_of=by_rank("Conv2DTranspose", "Conv2DTranspose", "Conv3DTranspose"),
-        facts=Facts(convolution(flipped=True), Kind.CONVOLUTION, Precision.WHITE, pattern=OpPattern.CONV_BACKPROP, operands=(0, 1)),
+        facts=Facts(
+            convolution(flipped=True),
+            Kind.CONVOLUTION,
+            Precision.WHITE,
+            pattern=OpPattern.CONV_BACKPROP,
+            operands=(0, 1),
+        ),
     ),
 )

@@ -15,16 +15,18 @@ N0 = 16  # output channels of one fractal, whatever the type
 
 
 def cube_type(dtype: DType) -> DType:
-    """Operand type on the Cube: 8-bit types are int8 (unsigned ones are shifted by their zero point), floats as they are."""
+    """Operand type on the Cube: 8-bit types are int8 (unsigned ones are shifted by their zero point), floats
+    as they are.
+    """
     return DType.INT8 if dtype in (DType.INT8, DType.UINT8) else dtype
 
 
 def enlarged_groups(groups: int, channels: int, outputs: int, block: int) -> int:
     """How many groups of a grouped convolution are packed into one product.
 
-    FRACTAL_Z of a grouped convolution in TBE packs E groups onto the diagonal of one weight block, so that neither C0 nor the
-    16 columns run empty: E = min(lcm(lcm(c, C0) / c, lcm(n, 16) / n), groups) with c, n channels of one group. The blocks off
-    the diagonal are zeros that the Cube multiplies all the same.
+    FRACTAL_Z of a grouped convolution in TBE packs E groups onto the diagonal of one weight block, so that
+    neither C0 nor the 16 columns run empty: E = min(lcm(lcm(c, C0) / c, lcm(n, 16) / n), groups) with c, n
+    channels of one group. The blocks off the diagonal are zeros that the Cube multiplies all the same.
 
     Args:
         groups: Groups of the convolution.
@@ -41,7 +43,9 @@ def enlarged_groups(groups: int, channels: int, outputs: int, block: int) -> int
 
 
 def geometry(shape: tuple[int, ...], axes: tuple[Axis, ...], channels: int) -> ConvGeometry:
-    """Geometry of a convolution over an input of shape (N, C, *spatial): 1-d has height 1, output depth counts as batch."""
+    """Geometry of a convolution over an input of shape (N, C, *spatial): 1-d has height 1, output depth
+    counts as batch.
+    """
     sizes = (1,) * (2 - len(shape[2:])) + shape[2:]
     one = Axis(1, 1, 1, 0, 0, 1)
     padded = (one,) * (3 - len(axes)) + axes
@@ -110,7 +114,9 @@ def convolution_work(
         dtype=dtype,
         epilogue=epilogue,
         epilogue_inputs=epilogue_inputs,
-        useful_macs=positions * taps(axes) * channels * outputs * groups if useful_macs is None else useful_macs,
+        useful_macs=positions * taps(axes) * channels * outputs * groups
+        if useful_macs is None
+        else useful_macs,
     )
 
 

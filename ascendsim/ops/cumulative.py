@@ -20,7 +20,9 @@ _TYPES = frozenset({DType.FLOAT16, DType.FLOAT32, DType.INT32, DType.BFLOAT16})
 
 def _cumulative(function: Callable[..., Array], neutral: int) -> Callable[..., Array]:
     def values(node: Node, array: Array, axis: Array) -> Array:
-        where = normalise_axis(int(np.asarray(axis).item()), array.ndim, f"axis of node {node.name!r} ({node.op_type})")
+        where = normalise_axis(
+            int(np.asarray(axis).item()), array.ndim, f"axis of node {node.name!r} ({node.op_type})"
+        )
         moved = np.moveaxis(array, where, 0)
         moved = moved[::-1] if node.attr("reverse", 0) else moved
         if node.attr("exclusive", 0):
@@ -49,7 +51,14 @@ def _cumulative_lower(op: str) -> Callable[[Node, LowerContext], Work]:
         inside = computing_type(source.element_type, context)
         steps = converted((Step(op, inside),), [source.element_type], source.element_type, inside)
         piece = inner * source.element_type.itemsize
-        return VectorWork(source.elements // inner, inner, steps, (Stream(Ref.of(source)),), (Stream(Ref.of(target)),), gather_bytes=piece)
+        return VectorWork(
+            source.elements // inner,
+            inner,
+            steps,
+            (Stream(Ref.of(source)),),
+            (Stream(Ref.of(target)),),
+            gather_bytes=piece,
+        )
 
     return lower
 

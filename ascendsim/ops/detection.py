@@ -17,7 +17,17 @@ from ascendsim.ops.windows import kernel_window, static_outputs, taps
 from ascendsim.opset import InferContext, Layout, OpDef
 from ascendsim.opset.axes import CHOSEN, AxisMap, Labels, by_labels
 from ascendsim.opset.facts import Facts, Kind, Precision
-from ascendsim.opset.work import AiCpuWork, LowerContext, NoTask, Ref, SequenceWork, Step, Stream, VectorWork, Work
+from ascendsim.opset.work import (
+    AiCpuWork,
+    LowerContext,
+    NoTask,
+    Ref,
+    SequenceWork,
+    Step,
+    Stream,
+    VectorWork,
+    Work,
+)
 
 
 def _infer_nms(context: InferContext) -> None:
@@ -28,9 +38,21 @@ def _infer_nms(context: InferContext) -> None:
             raise context.fail(f"needs input {port} of rank 3", f"shape {shape}")
     if boxes is not None and isinstance(boxes[2], int) and boxes[2] != 4:
         raise context.fail("needs 4 numbers a box", boxes[2])
-    if boxes is not None and scores is not None and isinstance(boxes[1], int) and isinstance(scores[2], int) and boxes[1] != scores[2]:
+    if (
+        boxes is not None
+        and scores is not None
+        and isinstance(boxes[1], int)
+        and isinstance(scores[2], int)
+        and boxes[1] != scores[2]
+    ):
         raise context.fail("needs a score for every box", f"{boxes[1]} boxes and {scores[2]} scores")
-    if boxes is not None and scores is not None and isinstance(boxes[0], int) and isinstance(scores[0], int) and boxes[0] != scores[0]:
+    if (
+        boxes is not None
+        and scores is not None
+        and isinstance(boxes[0], int)
+        and isinstance(scores[0], int)
+        and boxes[0] != scores[0]
+    ):
         raise context.fail("needs boxes and scores of as many images", f"{boxes[0]} and {scores[0]}")
     context.set(0, DType.INT64, (None, 3))
 
@@ -48,7 +70,10 @@ def _compute_nms(node: Node, inputs: Sequence[Any], wanted: Sequence[np.dtype[An
         x, y, w, h = (corners[..., i] for i in range(4))
         corners = np.stack([y - h / 2, x - w / 2, y + h / 2, x + w / 2], axis=-1)
     else:
-        corners = np.concatenate([np.minimum(corners[..., :2], corners[..., 2:]), np.maximum(corners[..., :2], corners[..., 2:])], axis=-1)
+        corners = np.concatenate(
+            [np.minimum(corners[..., :2], corners[..., 2:]), np.maximum(corners[..., :2], corners[..., 2:])],
+            axis=-1,
+        )
     values = as_float32(scores).astype(np.float32)
     if least is not None and np.size(least):
         values = np.where(values > np.float32(_number(least, 0.0)), values, np.float32(-np.inf))
@@ -56,13 +81,17 @@ def _compute_nms(node: Node, inputs: Sequence[Any], wanted: Sequence[np.dtype[An
     chosen = [np.empty((0, 3), np.int64)]
     for batch in range(values.shape[0]):
         for group in range(values.shape[1]):
-            kept = suppress(np.ascontiguousarray(corners[batch]), values[batch, group], _number(overlap, 0.0), count)
+            kept = suppress(
+                np.ascontiguousarray(corners[batch]), values[batch, group], _number(overlap, 0.0), count
+            )
             chosen.append(np.stack([np.full_like(kept, batch), np.full_like(kept, group), kept], axis=1))
     return [np.concatenate(chosen)]
 
 
 def _lower_nms(node: Node, context: LowerContext) -> Work:
-    """AI CPU: sorting, then every candidate against those kept (bounded by max_output_boxes_per_class where that is constant)."""
+    """AI CPU: sorting, then every candidate against those kept (bounded by max_output_boxes_per_class where
+    that is constant).
+    """
     boxes, scores = node.required(0), node.required(1)
     limit = node.input(2)
     count = scores.static_shape[2]
@@ -77,12 +106,17 @@ def _infer_roi(context: InferContext) -> None:
     x, rois = context.shape(0), context.shape(1)
     if x is not None and len(x) != 4:
         raise context.fail("needs an input of rank 4", f"shape {x}")
-    pooled = context.node.attr("pooled_shape") or (context.node.attr("output_height", 1), context.node.attr("output_width", 1))
+    pooled = context.node.attr("pooled_shape") or (
+        context.node.attr("output_height", 1),
+        context.node.attr("output_width", 1),
+    )
     if len(pooled) != 2 or any(int(p) < 1 for p in pooled):
         raise context.fail("needs two positive output sizes", pooled)
     _check_rois(context, rois)
     channels: Dim = None if x is None else x[1]
-    context.set(0, context.dtype(0), (None if rois is None else rois[0], channels, int(pooled[0]), int(pooled[1])))
+    context.set(
+        0, context.dtype(0), (None if rois is None else rois[0], channels, int(pooled[0]), int(pooled[1]))
+    )
 
 
 def _check_rois(context: InferContext, rois: Shape | None) -> None:
@@ -100,9 +134,15 @@ def _check_rois(context: InferContext, rois: Shape | None) -> None:
 def _compute_roi_align(node: Node, inputs: Sequence[Any], wanted: Sequence[np.dtype[Any]]) -> Sequence[Any]:
     from ascendsim_kernels.detection import roi_align
 
-    image, rois, batches = as_float32(inputs[0]), as_float32(inputs[1]), np.asarray(inputs[2]).astype(np.int64)
+    image, rois, batches = (
+        as_float32(inputs[0]),
+        as_float32(inputs[1]),
+        np.asarray(inputs[2]).astype(np.int64),
+    )
     if batches.size and (batches.min() < 0 or batches.max() >= image.shape[0]):
-        raise InferContext(node).fail(f"needs batch indices from 0 to {image.shape[0] - 1}", int(batches.max()))
+        raise InferContext(node).fail(
+            f"needs batch indices from 0 to {image.shape[0] - 1}", int(batches.max())
+        )
     result = roi_align(
         np.ascontiguousarray(image),
         rois,
@@ -116,8 +156,12 @@ def _compute_roi_align(node: Node, inputs: Sequence[Any], wanted: Sequence[np.dt
     return [finish(result, wanted[0])]
 
 
-def _compute_max_roi_pool(node: Node, inputs: Sequence[Any], wanted: Sequence[np.dtype[Any]]) -> Sequence[Any]:
-    """Maximum of the positions of each bin; region corners rounded to positions, empty bins 0 (Fast R-CNN's pooling)."""
+def _compute_max_roi_pool(
+    node: Node, inputs: Sequence[Any], wanted: Sequence[np.dtype[Any]]
+) -> Sequence[Any]:
+    """Maximum of the positions of each bin; region corners rounded to positions, empty bins 0 (Fast R-CNN's
+    pooling).
+    """
     image, rois = as_float32(inputs[0]), as_float32(inputs[1])
     high, wide = (int(v) for v in node.attr("pooled_shape"))
     scale = np.float32(node.attr("spatial_scale", 1.0))
@@ -128,7 +172,10 @@ def _compute_max_roi_pool(node: Node, inputs: Sequence[Any], wanted: Sequence[np
         if not 0 <= batch < image.shape[0]:
             raise InferContext(node).fail(f"needs batch indices from 0 to {image.shape[0] - 1}", batch)
         left, top, right, bottom = (int(np.floor(v * scale + np.float32(0.5))) for v in roi[1:5])
-        bin_h, bin_w = np.float32(max(bottom - top + 1, 1)) / np.float32(high), np.float32(max(right - left + 1, 1)) / np.float32(wide)
+        bin_h, bin_w = (
+            np.float32(max(bottom - top + 1, 1)) / np.float32(high),
+            np.float32(max(right - left + 1, 1)) / np.float32(wide),
+        )
         for ph in range(high):
             rows = _bin(ph, bin_h, top, height)
             for pw in range(wide):
@@ -145,7 +192,9 @@ def _bin(number: int, size: Any, start: int, limit: int) -> slice:
 
 
 def _lower_roi(node: Node, context: LowerContext) -> Work:
-    """Vector work on every output element: four gathered neighbours and their weighted sum, each sample (2 x 2 if regions decide)."""
+    """Vector work on every output element: four gathered neighbours and their weighted sum, each sample (2 x
+    2 if regions decide).
+    """
     image, output = node.required(0), node.output
     if output.elements == 0:
         return NoTask()
@@ -153,13 +202,20 @@ def _lower_roi(node: Node, context: LowerContext) -> Work:
     if not image.element_type.is_float or image.element_type is DType.FLOAT64:
         return on_ai_cpu(node, float(samples))
     inside = computing_type(image.element_type, context)
-    steps = (Step("vgather", inside, count=samples), Step("vaxpy", inside, count=samples), Step("vmuls", inside))
+    steps = (
+        Step("vgather", inside, count=samples),
+        Step("vaxpy", inside, count=samples),
+        Step("vmuls", inside),
+    )
     shape = output.static_shape
     return VectorWork(
         shape[0],
         math.prod(shape[1:]),
         steps,
-        (Stream(Ref.of(image)), *(Stream(Ref.of(tensor), "row") for tensor in node.inputs[1:] if tensor is not None)),
+        (
+            Stream(Ref.of(image)),
+            *(Stream(Ref.of(tensor), "row") for tensor in node.inputs[1:] if tensor is not None),
+        ),
         (Stream(Ref.of(output)),),
         gather_bytes=image.element_type.itemsize,
     )
@@ -176,7 +232,9 @@ def _compute_deform(node: Node, inputs: Sequence[Any], wanted: Sequence[np.dtype
     """Device rule: sampling rounds nothing before the product; float32 sums, bias, one rounding."""
     from ascendsim_kernels.detection import deformed_columns
 
-    x, w, offset, b, mask = (None if a is None else as_float32(a) for a in [*inputs, *[None] * (5 - len(inputs))])
+    x, w, offset, b, mask = (
+        None if a is None else as_float32(a) for a in [*inputs, *[None] * (5 - len(inputs))]
+    )
     assert x is not None
     assert w is not None
     assert offset is not None
@@ -184,10 +242,16 @@ def _compute_deform(node: Node, inputs: Sequence[Any], wanted: Sequence[np.dtype
     out, count, shifts = static_outputs(axes), taps(axes), int(node.attr("offset_group", 1))
     batch, channels = x.shape[:2]
     if offset.shape != (batch, shifts * count * 2, *out) or channels % shifts:
-        raise InferContext(node).fail(f"needs offsets of shape {(batch, shifts * count * 2, *out)}", offset.shape)
+        raise InferContext(node).fail(
+            f"needs offsets of shape {(batch, shifts * count * 2, *out)}", offset.shape
+        )
     groups, outputs = int(node.attr("group", 1)), w.shape[0]
     moved = offset.reshape(batch, shifts, count, 2, *out)
-    factors = np.ones((batch, shifts, count, *out), x.dtype) if mask is None else mask.reshape(batch, shifts, count, *out)
+    factors = (
+        np.ones((batch, shifts, count, *out), x.dtype)
+        if mask is None
+        else mask.reshape(batch, shifts, count, *out)
+    )
     table = kernel_window(axes).table()
     result = np.empty((batch, outputs, math.prod(out)), x.dtype)
     matrices = w.reshape(groups, outputs // groups, -1)
@@ -195,7 +259,9 @@ def _compute_deform(node: Node, inputs: Sequence[Any], wanted: Sequence[np.dtype
         columns = np.empty((channels, count, math.prod(out)), x.dtype)
         for c in range(channels):
             shift = c * shifts // channels
-            plane, move, factor = (np.ascontiguousarray(a) for a in (x[n, c], moved[n, shift], factors[n, shift]))
+            plane, move, factor = (
+                np.ascontiguousarray(a) for a in (x[n, c], moved[n, shift], factors[n, shift])
+            )
             columns[c] = deformed_columns(plane, move, factor, table)
         result[n] = np.matmul(matrices, columns.reshape(groups, -1, math.prod(out))).reshape(outputs, -1)
     if b is not None:
@@ -204,7 +270,9 @@ def _compute_deform(node: Node, inputs: Sequence[Any], wanted: Sequence[np.dtype
 
 
 def _lower_deform(node: Node, context: LowerContext) -> Work:
-    """CANN's two parts in one task: DeformableOffsets gathers the samples on the vector unit, Conv2D multiplies them."""
+    """CANN's two parts in one task: DeformableOffsets gathers the samples on the vector unit, Conv2D
+    multiplies them.
+    """
     x, w, output = node.required(0), node.required(1), node.output
     if output.elements == 0:
         return NoTask()
@@ -217,11 +285,20 @@ def _lower_deform(node: Node, context: LowerContext) -> Work:
         positions,
         x.static_shape[1],
         (Step("vgather", inside, count=4), Step("vaxpy", inside, count=4)),
-        (Stream(Ref.of(x)), *(Stream(Ref.of(tensor), "row") for tensor in (node.required(2), node.input(4)) if tensor is not None)),
+        (
+            Stream(Ref.of(x)),
+            *(
+                Stream(Ref.of(tensor), "row")
+                for tensor in (node.required(2), node.input(4))
+                if tensor is not None
+            ),
+        ),
         (Stream(Ref.of(output)),),
         gather_bytes=x.element_type.itemsize,
     )
-    return SequenceWork((sampling, convolution_work(x, w, node.input(3), output, axes, int(node.attr("group", 1)))))
+    return SequenceWork(
+        (sampling, convolution_work(x, w, node.input(3), output, axes, int(node.attr("group", 1))))
+    )
 
 
 def _nms_links(_node: Node) -> AxisMap:
@@ -230,13 +307,29 @@ def _nms_links(_node: Node) -> AxisMap:
 
 
 def _roi_links(node: Node) -> AxisMap:
-    return by_labels(node, {0: ("image", "c", "h", "w"), 1: ("box", "corner"), 2: ("box",)}, {0: ("box", "c", "y", "x")}, {"image": CHOSEN})
+    return by_labels(
+        node,
+        {0: ("image", "c", "h", "w"), 1: ("box", "corner"), 2: ("box",)},
+        {0: ("box", "c", "y", "x")},
+        {"image": CHOSEN},
+    )
 
 
 def _deform_links(node: Node) -> AxisMap:
-    """Offsets and masks belong to positions of the result; which positions of the image they mean depends on their values."""
-    inputs: dict[int, Labels] = {0: ("n", "i", "y", "x"), 1: ("o", "of a group", "v", "u"), 2: ("n", "offset", "h", "w")}
-    return by_labels(node, {**inputs, 3: ("o",), 4: ("n", "mask", "h", "w")}, {0: ("n", "o", "h", "w")}, {"y": CHOSEN, "x": CHOSEN})
+    """Offsets and masks belong to positions of the result; which positions of the image they mean depends on
+    their values.
+    """
+    inputs: dict[int, Labels] = {
+        0: ("n", "i", "y", "x"),
+        1: ("o", "of a group", "v", "u"),
+        2: ("n", "offset", "h", "w"),
+    }
+    return by_labels(
+        node,
+        {**inputs, 3: ("o",), 4: ("n", "mask", "h", "w")},
+        {0: ("n", "o", "h", "w")},
+        {"y": CHOSEN, "x": CHOSEN},
+    )
 
 
 _FACTS = Facts(_roi_links, Kind.REDUCTION, Precision.GRAY)

@@ -1,4 +1,6 @@
-"""Shape arithmetic that inference rules share: axes, products and ratios of dimensions that may be symbols or unknown."""
+"""Shape arithmetic that inference rules share: axes, products and ratios of dimensions that may be symbols or
+unknown.
+"""
 
 from __future__ import annotations
 
@@ -39,14 +41,17 @@ def known_ints(ctx: InferContext, index: int) -> tuple[int, ...] | None:
 
 
 def vector_length(ctx: InferContext, index: int) -> int | None:
-    """Number of elements of a one-dimensional input, if it is known (the rank of a result whose shape is not)."""
+    """Number of elements of a one-dimensional input, if it is known (the rank of a result whose shape is
+    not).
+    """
     shape = ctx.shape(index)
     length = shape[0] if shape is not None and len(shape) == 1 else None
     return length if isinstance(length, int) else None
 
 
 def may_equal(first: Shape | None, second: Shape | None) -> bool:
-    """Whether two shapes may be the same: their ranks and all dimensions that are numbers on both sides agree.
+    """Whether two shapes may be the same: their ranks and all dimensions that are numbers on both sides
+    agree.
 
     >>> may_equal((2, "n"), (2, 3)), may_equal((2, 3), (2, 4)), may_equal((2,), (2, 1)), may_equal(None, (2,))
     (True, False, False, True)
@@ -54,7 +59,9 @@ def may_equal(first: Shape | None, second: Shape | None) -> bool:
     if first is None or second is None:
         return True
     pairs = zip(first, second, strict=False)
-    return len(first) == len(second) and all(a == b for a, b in pairs if isinstance(a, int) and isinstance(b, int))
+    return len(first) == len(second) and all(
+        a == b for a, b in pairs if isinstance(a, int) and isinstance(b, int)
+    )
 
 
 def need_shape(ctx: InferContext, port: int, wanted: Shape | None) -> None:
@@ -76,7 +83,9 @@ def need_within(ctx: InferContext, port: int, shape: Shape | None) -> None:
     if part is None or shape is None:
         return
     pairs = zip(reversed(part), reversed(shape), strict=False)
-    if len(part) > len(shape) or any(a not in (1, b) for a, b in pairs if isinstance(a, int) and isinstance(b, int)):
+    if len(part) > len(shape) or any(
+        a not in (1, b) for a, b in pairs if isinstance(a, int) and isinstance(b, int)
+    ):
         raise ctx.fail(f"needs input {port} to broadcast to {shape}", part)
 
 
@@ -95,7 +104,8 @@ def product(dims: Iterable[Dim]) -> Dim:
 
 
 def ratio(over: Sequence[Dim], under: Sequence[Dim]) -> Dim:
-    """prod(over) / prod(under), with equal symbols cancelled; None where that is no number and no lone symbol.
+    """prod(over) / prod(under), with equal symbols cancelled; None where that is no number and no lone
+    symbol.
 
     >>> ratio(("n", 4, 6), (8,)), ratio(("n", 12), ("n", 3)), ratio(("n", 5), (5,))
     (None, 4, 'n')

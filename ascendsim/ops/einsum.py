@@ -11,7 +11,14 @@ import numpy as np
 
 from ascendsim.core.errors import GraphError
 from ascendsim.graph.ir import Dim, Node, Shape
-from ascendsim.ops.common import as_float32, broadcast_dims, computing_type, finish, on_ai_cpu, runs_on_ai_core
+from ascendsim.ops.common import (
+    as_float32,
+    broadcast_dims,
+    computing_type,
+    finish,
+    on_ai_cpu,
+    runs_on_ai_core,
+)
 from ascendsim.ops.cube import cube_type
 from ascendsim.ops.matmul import cube_runs
 from ascendsim.opset import InferContext, Layout, OpDef
@@ -22,7 +29,9 @@ from ascendsim.opset.work import CubeWork, LowerContext, NoTask, Ref, Step, Stre
 
 @dataclass(frozen=True, slots=True)
 class Equation:
-    """An equation with its ellipses spelled out: axis labels of each operand and of the output ("0", "1" ... for ellipsis axes)."""
+    """An equation with its ellipses spelled out: axis labels of each operand and of the output ("0", "1" ...
+    for ellipsis axes).
+    """
 
     operands: tuple[tuple[str, ...], ...]
     output: tuple[str, ...]
@@ -39,7 +48,9 @@ def parse(node: Node, ranks: Sequence[int]) -> Equation:
     left, arrow, right = text.partition("->")
     terms = left.split(",")
     if len(terms) != len(ranks):
-        raise context.fail(f"needs as many terms in {text!r} as inputs", f"{len(terms)} terms, {len(ranks)} inputs")
+        raise context.fail(
+            f"needs as many terms in {text!r} as inputs", f"{len(terms)} terms, {len(ranks)} inputs"
+        )
     widest = 0
     for term, rank in zip(terms, ranks, strict=True):
         if "..." in term:
@@ -61,7 +72,11 @@ def parse(node: Node, ranks: Sequence[int]) -> Equation:
     if arrow:
         output = labels(right, widest)
     else:
-        count = {label: sum(operand.count(label) for operand in operands) for operand in operands for label in operand}
+        count = {
+            label: sum(operand.count(label) for operand in operands)
+            for operand in operands
+            for label in operand
+        }
         output = (
             *(str(axis) for axis in range(widest)),
             *sorted(label for label, times in count.items() if times == 1 and label.isalpha()),
@@ -110,7 +125,8 @@ def _compute(node: Node, inputs: Sequence[Any], wanted: Sequence[np.dtype[Any]])
 
 
 def _lower(node: Node, context: LowerContext) -> Work:
-    """Two operands with common summed letters: a product with m, k, n, batch by where each letter occurs; else vector work.
+    """Two operands with common summed letters: a product with m, k, n, batch by where each letter occurs;
+    else vector work.
 
     Bringing operands into (batch, m, k) order is left to the MTE's strides and is not charged.
     """
@@ -120,7 +136,11 @@ def _lower(node: Node, context: LowerContext) -> Work:
         return NoTask()
     shapes = [tensor.static_shape for tensor in tensors]
     equation = parse(node, [len(shape) for shape in shapes])
-    sizes = {label: int(size or 0) for label, size in _sizes(node, equation, shapes).items() if isinstance(size, int)}
+    sizes = {
+        label: int(size or 0)
+        for label, size in _sizes(node, equation, shapes).items()
+        if isinstance(size, int)
+    }
     total = math.prod(sizes.values())
     if not runs_on_ai_core(node):
         return on_ai_cpu(node, max(1.0, total / output.elements))
@@ -144,10 +164,14 @@ def _lower(node: Node, context: LowerContext) -> Work:
                 dtype=cube_type(tensors[0].element_type),
             )
     inside = computing_type(tensors[0].element_type, context)
-    products = (Step("vmul", inside, count=len(tensors) - 1),) if len(tensors) > 1 else (Step("vadds", inside),)
+    products = (
+        (Step("vmul", inside, count=len(tensors) - 1),) if len(tensors) > 1 else (Step("vadds", inside),)
+    )
     summed = total // output.elements
     sums = (Step("vcadd", inside),) if summed > 1 else ()
-    streams = tuple(Stream(Ref.of(tensor), "all" if tensor.elements == total else "row") for tensor in tensors)
+    streams = tuple(
+        Stream(Ref.of(tensor), "all" if tensor.elements == total else "row") for tensor in tensors
+    )
     return VectorWork(
         output.elements if summed > 1 else 1,
         summed if summed > 1 else total,
@@ -166,4 +190,6 @@ def _links(node: Node) -> AxisMap:
     return by_labels(node, dict(enumerate(equation.operands)), {0: equation.output})
 
 
-OPERATORS = (OpDef("Einsum", _infer, _compute, _lower, Layout.ND, facts=Facts(_links, Kind.MATMUL, Precision.WHITE)),)
+OPERATORS = (
+    OpDef("Einsum", _infer, _compute, _lower, Layout.ND, facts=Facts(_links, Kind.MATMUL, Precision.WHITE)),
+)

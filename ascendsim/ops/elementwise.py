@@ -1,8 +1,9 @@
 """Arithmetic and mathematical functions, element by element, with broadcasting.
 
-Costs: instruction sequences are those of the vector unit (lower/templates replaces what a chip lacks). Where a function is a
-polynomial or an algorithm, its length agrees with the published cycles per element of the c220 library functions
-(cost_models section 6, ATT): sigmoid 0.10-0.13, tanh 0.16-0.20, erf 0.60-0.70, pow 0.62-0.70, sign 0.17 (float32).
+Costs: instruction sequences are those of the vector unit (lower/templates replaces what a chip lacks). Where
+a function is a polynomial or an algorithm, its length agrees with the published cycles per element of the
+c220 library functions (cost_models section 6, ATT): sigmoid 0.10-0.13, tanh 0.16-0.20, erf 0.60-0.70, pow
+0.62-0.70, sign 0.17 (float32).
 """
 
 from __future__ import annotations
@@ -63,7 +64,9 @@ class KernelCompute:
         return [finish(unary(Unary[self.kernel], wide, *self.numbers(node)), wanted[0])]
 
 
-def by_kernel(kernel: str, fallback: Callable[..., Any], parameters: tuple[float, ...] | Parameters = ()) -> Compute:
+def by_kernel(
+    kernel: str, fallback: Callable[..., Any], parameters: tuple[float, ...] | Parameters = ()
+) -> Compute:
     """Values by the jitted kernel for 16- and 32-bit floats, by NumPy for all other types.
 
     Args:
@@ -78,7 +81,8 @@ def by_kernel(kernel: str, fallback: Callable[..., Any], parameters: tuple[float
 class PairwiseCompute:
     """Values of a function of two or more arrays that broadcast, folded from the left.
 
-    float16: widened to float32, rounded once at the end of the operator. Other types: `function` in their own type.
+    float16: widened to float32, rounded once at the end of the operator. Other types: `function` in their own
+    type.
 
     Attributes:
         kernel: Name in `ascendsim_kernels.pairwise.Binary`.
@@ -161,7 +165,8 @@ def _constant_exponent(node: Node) -> float | None:
     return float(tensor.constant.array().item())
 
 
-# x^y = e^(y ln|x|) with the sign of negative bases, special values, and refinement of ln: 40 cycles per 64 float32 elements
+# x^y = e^(y ln|x|) with the sign of negative bases, special values, and refinement of ln: 40 cycles per 64
+# float32 elements
 POW_STEPS: tuple[StepSpec, ...] = (
     "vabs",
     "vln",
@@ -200,7 +205,11 @@ def _fold_lower(op: str, after: Sequence[StepSpec] = ()) -> Callable[[Node, Lowe
     def lower(node: Node, context: LowerContext) -> Work:
         if node.input_count == 1:
             source, target = node.required(0), node.output
-            return NoTask(((target.name, source.name),)) if Ref.of(source).bytes == Ref.of(target).bytes else on_ai_cpu(node)
+            return (
+                NoTask(((target.name, source.name),))
+                if Ref.of(source).bytes == Ref.of(target).bytes
+                else on_ai_cpu(node)
+            )
         return elementwise_work(node, context, [(op, node.input_count - 1), *after])
 
     return lower
@@ -215,13 +224,19 @@ _INVERSE: tuple[StepSpec, ...] = (("vcmp", 2), ("vsel", 2), "vsqrt", "vdiv", ("v
 _HYPERBOLIC: tuple[StepSpec, ...] = ("vexp", "vrec", "vadd", "vmuls")  # (e^x +- e^-x) / 2
 _LOGARITHMIC: tuple[StepSpec, ...] = ("vmul", "vadds", "vsqrt", "vadd", "vln")  # ln(x + sqrt(x^2 +- 1))
 TANH_STEPS: tuple[StepSpec, ...] = ("vmins", "vmaxs", "vmuls", "vexp", ("vadds", 2), "vdiv")
-# Clamp, two polynomials in x^2 (6 and 5 coefficients) and their quotient; "vmul" counts 2 cycles where its reads meet in one bank
+# Clamp, two polynomials in x^2 (6 and 5 coefficients) and their quotient; "vmul" counts 2 cycles where its
+# reads meet in one bank
 ERF_STEPS: tuple[StepSpec, ...] = ("vmins", "vmaxs", "vmuls", ("vmul", 12), ("vadds", 11), "vdiv")
 _SIGN_STEPS: tuple[StepSpec, ...] = (("vmuls", 2), "vabs", ("vadds", 2), "vdiv", ("vconv", 2))
 
 
 def _binary(
-    name: str, kernel: str, function: Callable[[Array, Array], Array], step: str, cann: str = "", facts: Facts = ELEMENTWISE
+    name: str,
+    kernel: str,
+    function: Callable[[Array, Array], Array],
+    step: str,
+    cann: str = "",
+    facts: Facts = ELEMENTWISE,
 ) -> OpDef:
     return OpDef(
         name,
@@ -235,8 +250,12 @@ def _binary(
     )
 
 
-def _function(name: str, compute: Compute, steps: Sequence[StepSpec], wide: bool = False, facts: Facts = ELEMENTWISE) -> OpDef:
-    return OpDef(name, same_as(), compute, elementwise_lower(steps, wide), Layout.FOLLOW, in_place=True, facts=facts)
+def _function(
+    name: str, compute: Compute, steps: Sequence[StepSpec], wide: bool = False, facts: Facts = ELEMENTWISE
+) -> OpDef:
+    return OpDef(
+        name, same_as(), compute, elementwise_lower(steps, wide), Layout.FOLLOW, in_place=True, facts=facts
+    )
 
 
 def _kernel(
@@ -345,7 +364,9 @@ OPERATORS: tuple[OpDef, ...] = (
     _function("Erf", by_kernel("ERF", _erf), ERF_STEPS, wide=True, facts=SENSITIVE),
     _function("Sin", numpy_unary(np.sin), _PERIODIC, wide=True),
     _function("Cos", numpy_unary(np.cos), _PERIODIC, wide=True),
-    _function("Tan", numpy_unary(np.tan), (*_PERIODIC, ("vmul", 4), ("vadds", 4), "vdiv"), wide=True, facts=PARTIAL),
+    _function(
+        "Tan", numpy_unary(np.tan), (*_PERIODIC, ("vmul", 4), ("vadds", 4), "vdiv"), wide=True, facts=PARTIAL
+    ),
     _function("Asin", numpy_unary(np.arcsin), _INVERSE, wide=True, facts=PARTIAL),
     _function("Acos", numpy_unary(np.arccos), (*_INVERSE, "vmuls", "vadds"), wide=True, facts=PARTIAL),
     _function("Atan", numpy_unary(np.arctan), _INVERSE, wide=True),
@@ -353,5 +374,11 @@ OPERATORS: tuple[OpDef, ...] = (
     _function("Cosh", numpy_unary(np.cosh), _HYPERBOLIC, wide=True, facts=PARTIAL),
     _function("Asinh", numpy_unary(np.arcsinh), _LOGARITHMIC, wide=True),
     _function("Acosh", numpy_unary(np.arccosh), _LOGARITHMIC, wide=True, facts=PARTIAL),
-    _function("Atanh", numpy_unary(np.arctanh), ("vmuls", ("vadds", 2), "vdiv", "vln", "vmuls"), wide=True, facts=PARTIAL),
+    _function(
+        "Atanh",
+        numpy_unary(np.arctanh),
+        ("vmuls", ("vadds", 2), "vdiv", "vln", "vmuls"),
+        wide=True,
+        facts=PARTIAL,
+    ),
 )

@@ -2,9 +2,10 @@
 
 BNInference(x, mean, variance, scale, offset)                         the inference form
 BNInferenceD(x, alpha, beta) = x * alpha + beta                       its constants joined on the host
-Scale(x, alpha, beta)                                                 the same, as Caffe calls it; beta may be left out
-BNTrainingReduce(x) -> sum, square_sum                                first half of training: one value a channel, float32
-BNTrainingUpdate(x, sum, square_sum, scale, offset, mean, variance) -> y, mean, variance       second half
+Scale(x, alpha, beta)                                                 the same, as Caffe calls it; beta may be
+left out BNTrainingReduce(x) -> sum, square_sum                                first half of training: one
+value a channel, float32 BNTrainingUpdate(x, sum, square_sum, scale, offset, mean, variance) -> y, mean,
+variance       second half
 """
 
 from __future__ import annotations
@@ -43,7 +44,9 @@ def _affine(x: Array, mean: Array, factor: Array, offset: Array, wanted: np.dtyp
     if x.dtype in _JITTED:
         from ascendsim_kernels.normalisation import affine_channels
 
-        return finish(affine_channels(x if x.dtype == wanted else as_float32(x), mean, factor, offset), wanted)
+        return finish(
+            affine_channels(x if x.dtype == wanted else as_float32(x), mean, factor, offset), wanted
+        )
     along = (-1,) + (1,) * (x.ndim - 2)
     wide = as_float32(x)
     return finish((wide - mean.reshape(along)) * factor.reshape(along) + offset.reshape(along), wanted)
@@ -59,13 +62,25 @@ def _wide(array: Any) -> Array:
 
 def _inference(node: Node, inputs: Sequence[Any], wanted: Wanted) -> Sequence[Any]:
     x, mean, variance, scale, offset = inputs
-    return [_affine(x, _wide(mean), _wide(scale) / np.sqrt(_wide(variance) + _epsilon(node)), _wide(offset), wanted[0])]
+    return [
+        _affine(
+            x, _wide(mean), _wide(scale) / np.sqrt(_wide(variance) + _epsilon(node)), _wide(offset), wanted[0]
+        )
+    ]
 
 
 def _scaled(_node: Node, inputs: Sequence[Any], wanted: Wanted) -> Sequence[Any]:
     x, alpha, beta = (*inputs, None)[:3]
     factor = _wide(alpha)
-    return [_affine(x, np.zeros_like(factor), factor, np.zeros_like(factor) if beta is None else _wide(beta), wanted[0])]
+    return [
+        _affine(
+            x,
+            np.zeros_like(factor),
+            factor,
+            np.zeros_like(factor) if beta is None else _wide(beta),
+            wanted[0],
+        )
+    ]
 
 
 def _infer_sums(context: InferContext) -> None:
@@ -120,7 +135,12 @@ def _lower(factors: Sequence[StepSpec], shifted: bool = True) -> Callable[[Node,
         rows, cols, over = channel_split(data)
         inside = computing_type(data.element_type, context)
         each = ["vmul", "vadd"] if shifted and node.input_count > 2 else ["vmul"]
-        steps = converted(make_steps(factors, inside, over) + make_steps(each, inside), [data.element_type], target.element_type, inside)
+        steps = converted(
+            make_steps(factors, inside, over) + make_steps(each, inside),
+            [data.element_type],
+            target.element_type,
+            inside,
+        )
         parameters = tuple(Stream(Ref.of(tensor), over) for tensor in node.inputs[1:] if tensor is not None)
         outputs = (Stream(Ref.of(target)), *(Stream(Ref.of(tensor), over) for tensor in node.outputs[1:]))
         return VectorWork(rows, cols, steps, (Stream(Ref.of(data)), *parameters), outputs)
@@ -141,7 +161,9 @@ def _lower_sums(node: Node, context: LowerContext) -> Work:
     convert = (Step("vconv", inside),) if inside is not data.element_type else ()
     steps = (*convert, *make_steps([fold, "vmul", fold], inside))
     outputs = tuple(Stream(Ref.of(tensor), over) for tensor in node.outputs)
-    return VectorWork(rows, cols, steps, (Stream(Ref.of(data)),), outputs, reduces="rows" if over == "col" else "cols")
+    return VectorWork(
+        rows, cols, steps, (Stream(Ref.of(data)),), outputs, reduces="rows" if over == "col" else "cols"
+    )
 
 
 _JOINED = ["vadds", "vsqrt", "vdiv", "vmul", "vsub"]  # factor and offset from four parameters
@@ -205,6 +227,8 @@ OPERATORS: tuple[OpDef, ...] = (
         _lower(_FROM_SUMS),
         Layout.FEATURE,
         domain="ascend",
-        facts=Facts(_update_links, Kind.REDUCTION, Precision.BLACK, pattern=OpPattern.BN_UPDATE, parameters=(1, 2)),
+        facts=Facts(
+            _update_links, Kind.REDUCTION, Precision.BLACK, pattern=OpPattern.BN_UPDATE, parameters=(1, 2)
+        ),
     ),
 )

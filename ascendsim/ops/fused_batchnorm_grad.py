@@ -1,13 +1,16 @@
-"""Gradients of batch normalisation in training (domain "ascend"): BatchNormGrad and the two halves it comes apart into.
+"""Gradients of batch normalisation in training (domain "ascend"): BatchNormGrad and the two halves it comes
+apart into.
 
-y = (x - mean) h scale + offset by channel, with h = 1 / sqrt(variance + epsilon); mean and variance (biased) are those of the batch, as the
-forward operator made them. With n = (x - mean) h and m elements in a channel:
+y = (x - mean) h scale + offset by channel, with h = 1 / sqrt(variance + epsilon); mean and variance (biased)
+are those of the batch, as the forward operator made them. With n = (x - mean) h and m elements in a channel:
 
-    doffset = sum of dy,    dscale = sum of dy n                                BNTrainingUpdateGrad(dy, x, mean, variance)
-    dx = scale h (dy - doffset / m - n dscale / m)            BNTrainingReduceGrad(dy, x, dscale, doffset, scale, mean, variance)
+    doffset = sum of dy,    dscale = sum of dy n                                BNTrainingUpdateGrad(dy, x,
+    mean, variance) dx = scale h (dy - doffset / m - n dscale / m)            BNTrainingReduceGrad(dy, x,
+    dscale, doffset, scale, mean, variance)
 
-BatchNormGrad(dy, x, scale, mean, variance) -> dx, dscale, doffset does both. With `training_mode` 0 the statistics are constants and
-dx = scale h dy. Ports and names are CANN's; sums are float64 and every result is rounded once.
+BatchNormGrad(dy, x, scale, mean, variance) -> dx, dscale, doffset does both. With `training_mode` 0 the
+statistics are constants and dx = scale h dy. Ports and names are CANN's; sums are float64 and every result is
+rounded once.
 """
 
 from __future__ import annotations
@@ -19,7 +22,16 @@ import numpy as np
 
 from ascendsim.core.dtypes import DType
 from ascendsim.graph.ir import Array, Node, Tensor
-from ascendsim.ops.common import StepSpec, computing_type, converted, make_steps, on_ai_cpu, runs_on_ai_core, same_as, with_numpy
+from ascendsim.ops.common import (
+    StepSpec,
+    computing_type,
+    converted,
+    make_steps,
+    on_ai_cpu,
+    runs_on_ai_core,
+    same_as,
+    with_numpy,
+)
 from ascendsim.ops.dims import may_equal
 from ascendsim.ops.normalisation_work import channel_split, summing_type
 from ascendsim.opset import InferContext, Layout, OpDef
@@ -50,16 +62,22 @@ def _parameters(node: Node, dy: Array, x: Array, mean: Array, variance: Array) -
     return np.sum(wide * normal, axis=axes), np.sum(wide, axis=axes)
 
 
-def _data(node: Node, dy: Array, x: Array, dscale: Array, doffset: Array, scale: Array, mean: Array, variance: Array) -> Array:
+def _data(
+    node: Node, dy: Array, x: Array, dscale: Array, doffset: Array, scale: Array, mean: Array, variance: Array
+) -> Array:
     """Gradient of x from the sums."""
     inverse = _by_channel(_deviation(node, variance), x)
     count = x.size // max(1, x.shape[1])
     normal = (x.astype(np.float64) - _by_channel(mean, x)) * inverse
-    centred = dy.astype(np.float64) - _by_channel(doffset, x) / count - normal * _by_channel(dscale, x) / count
+    centred = (
+        dy.astype(np.float64) - _by_channel(doffset, x) / count - normal * _by_channel(dscale, x) / count
+    )
     return np.asarray(_by_channel(scale, x) * inverse * centred, dtype=x.dtype)
 
 
-def _gradient(node: Node, dy: Array, x: Array, scale: Array, mean: Array, variance: Array) -> tuple[Array, ...]:
+def _gradient(
+    node: Node, dy: Array, x: Array, scale: Array, mean: Array, variance: Array
+) -> tuple[Array, ...]:
     dscale, doffset = _parameters(node, dy, x, mean, variance)
     if node.attr("training_mode", 1):
         return _data(node, dy, x, dscale, doffset, scale, mean, variance), dscale, doffset
@@ -99,7 +117,9 @@ def _streams(tensors: Sequence[Tensor], over: Over) -> tuple[Stream, ...]:
     return tuple(Stream(Ref.of(tensor), over) for tensor in tensors)
 
 
-def _parameter_work(node: Node, context: LowerContext, parameters: Sequence[Tensor], outputs: Sequence[Tensor]) -> VectorWork:
+def _parameter_work(
+    node: Node, context: LowerContext, parameters: Sequence[Tensor], outputs: Sequence[Tensor]
+) -> VectorWork:
     """One sweep over dy and x: x is normalised, products and gradients are added up."""
     big = [node.required(0), node.required(1)]
     rows, cols, over = channel_split(big[1])
@@ -108,10 +128,14 @@ def _parameter_work(node: Node, context: LowerContext, parameters: Sequence[Tens
     steps = make_steps(_DEVIATION, inside, over) + make_steps(["vsub", "vmul", "vmul", (fold, 2)], inside)
     inputs = _streams(big, "all") + _streams(parameters, over)
     steps = converted(steps, [tensor.element_type for tensor in big], inside, inside)
-    return VectorWork(rows, cols, steps, inputs, _streams(outputs, over), reduces="rows" if over == "col" else "cols")
+    return VectorWork(
+        rows, cols, steps, inputs, _streams(outputs, over), reduces="rows" if over == "col" else "cols"
+    )
 
 
-def _data_work(node: Node, context: LowerContext, parameters: Sequence[Tensor], output: Tensor, training: bool) -> VectorWork:
+def _data_work(
+    node: Node, context: LowerContext, parameters: Sequence[Tensor], output: Tensor, training: bool
+) -> VectorWork:
     """Factors by channel from the parameters, then a few instructions on every element."""
     big = [node.required(0), node.required(1)] if training else [node.required(0)]
     rows, cols, over = channel_split(output)
@@ -119,7 +143,9 @@ def _data_work(node: Node, context: LowerContext, parameters: Sequence[Tensor], 
     factors, each = (_FACTORS, _EACH) if training else ((*_DEVIATION, "vmul"), ("vmul",))
     steps = make_steps(factors, inside, over) + make_steps(each, inside)
     steps = converted(steps, [tensor.element_type for tensor in big], output.element_type, inside)
-    return VectorWork(rows, cols, steps, _streams(big, "all") + _streams(parameters, over), _streams([output], "all"))
+    return VectorWork(
+        rows, cols, steps, _streams(big, "all") + _streams(parameters, over), _streams([output], "all")
+    )
 
 
 def _lower_gradient(node: Node, context: LowerContext) -> Work:
@@ -131,7 +157,12 @@ def _lower_gradient(node: Node, context: LowerContext) -> Work:
     scale, mean, variance = (node.required(port) for port in (2, 3, 4))
     dx, sums, training = node.output, node.outputs[1:3], bool(node.attr("training_mode", 1))
     read = [*sums, scale, mean, variance] if training else [scale, variance]
-    return SequenceWork((_parameter_work(node, context, [mean, variance], sums), _data_work(node, context, read, dx, training)))
+    return SequenceWork(
+        (
+            _parameter_work(node, context, [mean, variance], sums),
+            _data_work(node, context, read, dx, training),
+        )
+    )
 
 
 def _lower_parameters(node: Node, context: LowerContext) -> Work:
@@ -147,7 +178,9 @@ def _lower_data(node: Node, context: LowerContext) -> Work:
         return NoTask()
     if not runs_on_ai_core(node):
         return on_ai_cpu(node, 10.0)
-    return _data_work(node, context, [node.required(port) for port in range(2, 7)], node.output, training=True)
+    return _data_work(
+        node, context, [node.required(port) for port in range(2, 7)], node.output, training=True
+    )
 
 
 def _facts(*parameters: int, precision: Precision = Precision.BLACK) -> Facts:
@@ -160,6 +193,12 @@ def _op(name: str, infer: Any, function: Any, lower: Any, facts: Facts) -> OpDef
 
 OPERATORS: tuple[OpDef, ...] = (
     _op("BatchNormGrad", _infer_gradient, _gradient, _lower_gradient, _facts(2, 3, 4)),
-    _op("BNTrainingUpdateGrad", _infer_parameters, _parameters, _lower_parameters, _facts(2, 3, precision=Precision.SUMS)),
+    _op(
+        "BNTrainingUpdateGrad",
+        _infer_parameters,
+        _parameters,
+        _lower_parameters,
+        _facts(2, 3, precision=Precision.SUMS),
+    ),
     _op("BNTrainingReduceGrad", _infer_data, _data, _lower_data, _facts(2, 3, 4, 5, 6)),
 )

@@ -1,8 +1,9 @@
 """A chain of vector operators as one piece of work: what is between them stays in the Unified Buffer.
 
-The members' instructions follow each other on every tile; only tensors that come from outside are read, and only those that somebody
-outside reads are written. UB fusion and graph-kernel composites share this description, however they hold their groups. Reductions may
-be members: a row that is reduced and used again is swept once more for every such step, as in softmax.
+The members' instructions follow each other on every tile; only tensors that come from outside are read, and
+only those that somebody outside reads are written. UB fusion and graph-kernel composites share this
+description, however they hold their groups. Reductions may be members: a row that is reduced and used again
+is swept once more for every such step, as in softmax.
 """
 
 from __future__ import annotations
@@ -20,7 +21,9 @@ from ascendsim.ops.fused_windows import window_chain
 from ascendsim.opset import OpSet
 from ascendsim.opset.work import LowerContext, NoTask, Over, Ref, Step, Stream, VectorWork
 
-COPIES = frozenset({("", "Expand"), ("ascend", "Assign")})  # their result is an input's elements: inside a tile there is nothing to do
+COPIES = frozenset(
+    {("", "Expand"), ("ascend", "Assign")}
+)  # their result is an input's elements: inside a tile there is nothing to do
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,9 +45,10 @@ def chain_work(
 ) -> VectorWork | None:
     """The work of a group of nodes that one task computes; None where they have no iteration space in common.
 
-    Members: elementwise operators, reductions over one set of axes, operators along rows (softmax, normalisations), and operators that
-    only rename or broadcast; or a pooling and elementwise operators behind it. Refused are other operators, those of the AI CPU,
-    reductions of different axes, and values that are neither one a row, one a column nor one in all but are made inside.
+    Members: elementwise operators, reductions over one set of axes, operators along rows (softmax,
+    normalisations), and operators that only rename or broadcast; or a pooling and elementwise operators
+    behind it. Refused are other operators, those of the AI CPU, reductions of different axes, and values that
+    are neither one a row, one a column nor one in all but are made inside.
 
     Args:
         nodes: In execution order.
@@ -71,7 +75,9 @@ def chain_work(
     space = space_of_chain(nodes, root, row_operators)
     if space is None:
         return None
-    written = [tensor for tensor in (outside_tensors(nodes) if outputs is None else outputs) if tensor.elements]
+    written = [
+        tensor for tensor in (outside_tensors(nodes) if outputs is None else outputs) if tensor.elements
+    ]
     made = {root(member.node.output) for member in members}
     beside = _beside(members)
     cut = _cut(space, made, _channel_rows(members, root, space))
@@ -120,7 +126,9 @@ def chain_work(
     )
 
 
-def _members(nodes: Sequence[Node], opset: OpSet, context: LowerContext, roots: dict[Tensor, Tensor]) -> list[_Member] | None:
+def _members(
+    nodes: Sequence[Node], opset: OpSet, context: LowerContext, roots: dict[Tensor, Tensor]
+) -> list[_Member] | None:
     """Nodes that compute; the others are noted in `roots`. None if one cannot be a member."""
     members = []
     inside = set(nodes)
@@ -147,10 +155,16 @@ def _members(nodes: Sequence[Node], opset: OpSet, context: LowerContext, roots: 
 
 
 def _beside(members: Sequence[_Member]) -> dict[Tensor, tuple[int, Over]]:
-    """Further outputs of members (running mean and variance), with the rows of the member's own work and how they lie in it."""
+    """Further outputs of members (running mean and variance), with the rows of the member's own work and how
+    they lie in it.
+    """
     found: dict[Tensor, tuple[int, Over]] = {}
     for member in members:
-        overs = {stream.ref.region: stream.over for stream in member.work.outputs} if member.work is not None else {}
+        overs = (
+            {stream.ref.region: stream.over for stream in member.work.outputs}
+            if member.work is not None
+            else {}
+        )
         for tensor in member.node.outputs[1:]:
             if member.work is not None and tensor.name in overs:
                 found[tensor] = member.work.rows, overs[tensor.name]
@@ -192,23 +206,35 @@ class _Cut:
         return "row" if self.columns.isdisjoint(axes) else None
 
 
-def _channel_rows(members: Sequence[_Member], root: Callable[[Tensor], Tensor], space: ChainSpace) -> frozenset[int]:
-    """Rows of members that have one value a channel, which is no broadcast: the tensor's axis is not the last one of the space."""
+def _channel_rows(
+    members: Sequence[_Member], root: Callable[[Tensor], Tensor], space: ChainSpace
+) -> frozenset[int]:
+    """Rows of members that have one value a channel, which is no broadcast: the tensor's axis is not the last
+    one of the space.
+    """
     found = set()
     for member in members:
         if member.work is not None:
-            regions = {stream.ref.region for stream in (*member.work.inputs, *member.work.outputs) if stream.over in ("row", "col")}
+            regions = {
+                stream.ref.region
+                for stream in (*member.work.inputs, *member.work.outputs)
+                if stream.over in ("row", "col")
+            }
             tensors = (*data_inputs(member.node), *member.node.outputs)
             if any(tensor.name in regions and root(tensor) not in space.axes for tensor in tensors):
                 found.add(member.work.rows)
     return frozenset(found)
 
 
-def _cut(space: ChainSpace, made: Collection[Tensor], channel_rows: frozenset[int] = frozenset()) -> _Cut | None:
-    """Rows and columns: reductions decide; else the place where the fewest tensors lie across, by preference that of the channels.
+def _cut(
+    space: ChainSpace, made: Collection[Tensor], channel_rows: frozenset[int] = frozenset()
+) -> _Cut | None:
+    """Rows and columns: reductions decide; else the place where the fewest tensors lie across, by preference
+    that of the channels.
 
-    Of equal places it is the one where the most tensors have one value for every column or for every row. What has fewer had best be
-    repeated over rows: inside of a row it makes rows long, whose tiles then hold it at their full length.
+    Of equal places it is the one where the most tensors have one value for every column or for every row.
+    What has fewer had best be repeated over rows: inside of a row it makes rows long, whose tiles then hold
+    it at their full length.
     """
     last = len(space.sizes) - 1
     if space.folded:
@@ -223,7 +249,12 @@ def _cut(space: ChainSpace, made: Collection[Tensor], channel_rows: frozenset[in
         whole = (tuple(range(start)), tuple(range(start, last + 1)))
         partial = [space.axes[tensor] for tensor in parts if space.axes[tensor] not in whole]
         misfits = sum(2 if last not in axes and cut.columns.issuperset(axes) else 1 for axes in partial)
-        price = (sum(tensor in made for tensor in across), elsewhere, sum(tensor.elements for tensor in across), misfits)
+        price = (
+            sum(tensor in made for tensor in across),
+            elsewhere,
+            sum(tensor.elements for tensor in across),
+            misfits,
+        )
         if best is None or price < best[0]:
             best = (price, cut)
     if best is None:
@@ -250,8 +281,12 @@ def _touches_all(member: _Member, root: Callable[[Tensor], Tensor], space: Chain
     return any(space.is_full(root(tensor)) for tensor in (*data_inputs(member.node), member.node.output))
 
 
-def _in_order(members: Sequence[_Member], space: ChainSpace, root: Callable[[Tensor], Tensor], cut: _Cut) -> bool:
-    """Whether one pass will do: sums over rows are known only after the last tile, so nothing may use them on every element."""
+def _in_order(
+    members: Sequence[_Member], space: ChainSpace, root: Callable[[Tensor], Tensor], cut: _Cut
+) -> bool:
+    """Whether one pass will do: sums over rows are known only after the last tile, so nothing may use them on
+    every element.
+    """
     if cut.reduces != "rows":
         return True
     levels = _levels(members, root)
@@ -293,7 +328,12 @@ def _streams_in(
             source = root(tensor)
             if source in made or source in streams:
                 continue
-            if immediates and source.constant is not None and source.constant.available and source.elements == 1:
+            if (
+                immediates
+                and source.constant is not None
+                and source.constant.available
+                and source.elements == 1
+            ):
                 continue
             over = cut.over(space, source)
             if over is None:
@@ -306,7 +346,9 @@ def _streams_in(
 
 
 def _piece(space: ChainSpace, itemsize: int) -> int:
-    """Length of the contiguous pieces of a row that is reduced; 0 where rows, or what lies between them, are contiguous as a whole."""
+    """Length of the contiguous pieces of a row that is reduced; 0 where rows, or what lies between them, are
+    contiguous as a whole.
+    """
     if not space.folded:
         return 0
     axes = range(len(space.sizes))
@@ -316,8 +358,12 @@ def _piece(space: ChainSpace, itemsize: int) -> int:
     return 0 if run == inner else math.prod(space.sizes[axis] for axis in run) * itemsize
 
 
-def _live_bytes(members: Sequence[_Member], root: Callable[[Tensor], Tensor], space: ChainSpace, written: Sequence[Tensor]) -> int:
-    """The most bytes an element of the space takes for values that lie in UB between their making and their last use."""
+def _live_bytes(
+    members: Sequence[_Member], root: Callable[[Tensor], Tensor], space: ChainSpace, written: Sequence[Tensor]
+) -> int:
+    """The most bytes an element of the space takes for values that lie in UB between their making and their
+    last use.
+    """
     kept = {root(tensor) for tensor in written}
     last: dict[Tensor, int] = {}
     for place, member in enumerate(members):
@@ -329,7 +375,10 @@ def _live_bytes(members: Sequence[_Member], root: Callable[[Tensor], Tensor], sp
         held = [
             tensor
             for number, tensor in enumerate(born[: place + 1])
-            if members[number].work is not None and tensor not in kept and space.is_full(tensor) and last.get(tensor, -1) >= place
+            if members[number].work is not None
+            and tensor not in kept
+            and space.is_full(tensor)
+            and last.get(tensor, -1) >= place
         ]
         most = max(most, sum(tensor.element_type.itemsize for tensor in held))
     return most

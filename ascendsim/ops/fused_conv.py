@@ -23,7 +23,7 @@ from ascendsim.opset.axes import NOTHING_SAID, AxisMap, by_labels, rank_of
 from ascendsim.opset.facts import Facts, Kind, OpPattern, Precision
 from ascendsim.opset.work import CubeWork, LowerContext, NoTask, Ref, Step, Work
 
-# ---------------------------------------------------------------------------------------------------- FullyConnection
+# ---------------------------------------------------------------------------------------------------- FullyCo
 
 
 def _infer_fully(context: InferContext) -> None:
@@ -69,7 +69,9 @@ def _lower_fully(node: Node, context: LowerContext) -> Work:
         out=Ref.of(output),
         bias=None if bias is None else Ref.of(bias),
         transpose_b=True,
-        epilogue=(Step("vrelu", computing_type(output.element_type, context)),) if node.attr("activation") == "relu" else (),
+        epilogue=(Step("vrelu", computing_type(output.element_type, context)),)
+        if node.attr("activation") == "relu"
+        else (),
         dtype=dtype,
         useful_macs=images * channels * math.prod(space) * w.static_shape[0],
     )
@@ -80,7 +82,11 @@ def _links(node: Node) -> AxisMap:
     if rank is None or rank < 2:
         return NOTHING_SAID
     inside = [("k", axis) for axis in range(rank - 1)]
-    return by_labels(node, {0: ("n", *inside), 1: ("o", *inside), 2: ("o",)}, {0: ("n", "o", *(("one", axis) for axis in range(rank - 2)))})
+    return by_labels(
+        node,
+        {0: ("n", *inside), 1: ("o", *inside), 2: ("o",)},
+        {0: ("n", "o", *(("one", axis) for axis in range(rank - 2)))},
+    )
 
 
 OPERATORS: tuple[OpDef, ...] = (

@@ -1,8 +1,9 @@
-"""Elementwise operators that only graph fusion makes (domain "ascend"): Square, Muls, FusedMulAdd, FusedMulAddN.
+"""Elementwise operators that only graph fusion makes (domain "ascend"): Square, Muls, FusedMulAdd,
+FusedMulAddN.
 
-Names are CANN's. Each computes in float32 and rounds once at its end, so that float16 results carry one rounding instead of one
-for each operator that it stands for; float32 results are those of the unfused operators bit by bit (Muls: of the product with
-the rounded reciprocal).
+Names are CANN's. Each computes in float32 and rounds once at its end, so that float16 results carry one
+rounding instead of one for each operator that it stands for; float32 results are those of the unfused
+operators bit by bit (Muls: of the product with the rounded reciprocal).
 """
 
 from __future__ import annotations
@@ -46,7 +47,14 @@ OPERATORS: tuple[OpDef, ...] = (
         facts=SENSITIVE,
     ),
     OpDef(
-        "Muls", same_as(), with_numpy(_muls), elementwise_lower(["vmuls"]), Layout.FOLLOW, domain=DOMAIN, in_place=True, facts=ELEMENTWISE
+        "Muls",
+        same_as(),
+        with_numpy(_muls),
+        elementwise_lower(["vmuls"]),
+        Layout.FOLLOW,
+        domain=DOMAIN,
+        in_place=True,
+        facts=ELEMENTWISE,
     ),
     OpDef(
         "FusedMulAdd",

@@ -1,12 +1,15 @@
-"""Gradients of layer normalisation (domain "ascend"): LayerNormGrad, LayerNormXBackpropV2, LayerNormBetaGammaBackpropV2.
+"""Gradients of layer normalisation (domain "ascend"): LayerNormGrad, LayerNormXBackpropV2,
+LayerNormBetaGammaBackpropV2.
 
-y = (x - mean) inverse gamma + beta with inverse = 1 / sqrt(variance + epsilon), over the last axes, those that gamma has. With
-n = (x - mean) inverse and h = dy gamma:
+y = (x - mean) inverse gamma + beta with inverse = 1 / sqrt(variance + epsilon), over the last axes, those
+that gamma has. With n = (x - mean) inverse and h = dy gamma:
 
-    dx = inverse (h - mean of h - n mean of (h n)),    dgamma = sum over rows of dy n,    dbeta = sum over rows of dy
+    dx = inverse (h - mean of h - n mean of (h n)),    dgamma = sum over rows of dy n,    dbeta = sum over
+    rows of dy
 
-LayerNormGrad gives all three; the two others share the work: the first gives dx and n (float32), the second reads n. The third input is
-`inverse`, as the edges of CANN's LayerNormGradFusionRule have it at that place. Sums are float64, results are rounded once.
+LayerNormGrad gives all three; the two others share the work: the first gives dx and n (float32), the second
+reads n. The third input is `inverse`, as the edges of CANN's LayerNormGradFusionRule have it at that place.
+Sums are float64, results are rounded once.
 """
 
 from __future__ import annotations
@@ -34,7 +37,11 @@ def _check(context: InferContext, gamma: int) -> None:
     for port in (2, 3):
         need_within(context, port, context.shape(1))
     data, scale = context.shape(1), context.shape(gamma)
-    if data is not None and scale is not None and not may_equal(data[max(0, len(data) - len(scale)) :], scale):
+    if (
+        data is not None
+        and scale is not None
+        and not may_equal(data[max(0, len(data) - len(scale)) :], scale)
+    ):
         raise context.fail("needs gamma of the shape of the last axes", f"{scale} for {data}")
 
 
@@ -64,7 +71,9 @@ def _x_part(dy: Array, x: Array, inverse: Array, mean: Array, gamma: Array) -> t
     wide = [array.astype(np.float64) for array in (dy, x, inverse, mean, gamma)]
     normal = (wide[1] - wide[3]) * wide[2]
     h = wide[0] * wide[4]
-    dx = wide[2] * (h - h.mean(axis=axes, keepdims=True) - normal * (h * normal).mean(axis=axes, keepdims=True))
+    dx = wide[2] * (
+        h - h.mean(axis=axes, keepdims=True) - normal * (h * normal).mean(axis=axes, keepdims=True)
+    )
     return dx.astype(x.dtype), normal
 
 
@@ -78,7 +87,9 @@ def _grad(_node: Node, dy: Array, x: Array, inverse: Array, mean: Array, gamma: 
     return (dx, *_parameter_part(dy, normal, gamma.ndim))
 
 
-def _x_backprop(_node: Node, dy: Array, x: Array, inverse: Array, mean: Array, gamma: Array) -> tuple[Array, ...]:
+def _x_backprop(
+    _node: Node, dy: Array, x: Array, inverse: Array, mean: Array, gamma: Array
+) -> tuple[Array, ...]:
     return _x_part(dy, x, inverse, mean, gamma)
 
 
@@ -100,20 +111,29 @@ def _x_work(node: Node, context: LowerContext, outputs: Sequence[Tensor]) -> Vec
     data = node.required(1)
     rows, cols = _rows(data, len(node.required(4).static_shape))
     inside = computing_type(data.element_type, context, wide=True)
-    steps = make_steps(["vsub", "vmul", "vmul", "vcadd", "vmul", "vcadd", "vmul", ("vsub", 2), "vmul"], inside)
+    steps = make_steps(
+        ["vsub", "vmul", "vmul", "vcadd", "vmul", "vcadd", "vmul", ("vsub", 2), "vmul"], inside
+    )
     inputs = _streams([node.required(port) for port in range(5)], ("all", "all", "row", "row", "col"))
     results = tuple(Stream(Ref.of(tensor)) for tensor in outputs)
     return VectorWork(rows, cols, steps, inputs, results, reduces="cols", sweeps=3)
 
 
 def _parameter_work(
-    node: Node, context: LowerContext, sources: Sequence[Tensor], overs: Sequence[Over], outputs: Sequence[Tensor], again: bool
+    node: Node,
+    context: LowerContext,
+    sources: Sequence[Tensor],
+    overs: Sequence[Over],
+    outputs: Sequence[Tensor],
+    again: bool,
 ) -> VectorWork:
     """Columns are added up over all rows; `again` makes the normalised rows a second time."""
     rows, cols = _rows(node.required(0), len(outputs[0].static_shape))
     inside = computing_type(node.required(0).element_type, context, wide=True)
     steps = make_steps([*(["vsub", "vmul"] if again else []), "vmul", ("vadd", 2)], inside)
-    return VectorWork(rows, cols, steps, _streams(sources, overs), _streams(outputs, ("col", "col")), reduces="rows")
+    return VectorWork(
+        rows, cols, steps, _streams(sources, overs), _streams(outputs, ("col", "col")), reduces="rows"
+    )
 
 
 def _lower_grad(node: Node, context: LowerContext) -> Work:
@@ -146,7 +166,14 @@ def _lower_parameters(node: Node, context: LowerContext) -> Work:
 
 
 def _op(name: str, infer: Any, function: Any, lower: Any) -> OpDef:
-    return OpDef(name, infer, with_numpy(function), lower, domain=DOMAIN, facts=Facts(opaque(), Kind.REDUCTION, Precision.GRAY))
+    return OpDef(
+        name,
+        infer,
+        with_numpy(function),
+        lower,
+        domain=DOMAIN,
+        facts=Facts(opaque(), Kind.REDUCTION, Precision.GRAY),
+    )
 
 
 OPERATORS: tuple[OpDef, ...] = (

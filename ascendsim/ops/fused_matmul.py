@@ -1,6 +1,8 @@
-"""BatchMatMul of the chip (domain "ascend"): operands may be transposed in their last two axes, and a bias may start in L0C.
+"""BatchMatMul of the chip (domain "ascend"): operands may be transposed in their last two axes, and a bias
+may start in L0C.
 
-ONNX's MatMul knows neither; its Gemm knows both for matrices. Graph fusion makes this operator from MatMul, Transpose and Add.
+ONNX's MatMul knows neither; its Gemm knows both for matrices. Graph fusion makes this operator from MatMul,
+Transpose and Add.
 """
 
 from __future__ import annotations
@@ -54,7 +56,8 @@ def _matrix(node: Node, port: int, shape: Shape) -> Shape:
 def _compute(node: Node, inputs: Sequence[Any], wanted: Sequence[np.dtype[Any]]) -> Sequence[Any]:
     """Exact products of halves, float32 sums that start at the bias, one rounding."""
     operands = [
-        as_float32(array).swapaxes(-1, -2) if _transposed(node, port) else as_float32(array) for port, array in enumerate(inputs[:2])
+        as_float32(array).swapaxes(-1, -2) if _transposed(node, port) else as_float32(array)
+        for port, array in enumerate(inputs[:2])
     ]
     product = np.matmul(*operands)
     if len(inputs) > 2 and inputs[2] is not None:
@@ -100,7 +103,11 @@ OPERATORS: tuple[OpDef, ...] = (
         "BatchMatMulV2",
         "ascend",
         facts=Facts(
-            product(added=(2,), flipped=("adj_x1", "adj_x2")), Kind.MATMUL, Precision.WHITE, pattern=OpPattern.BATCH_MATMUL, operands=(0, 1)
+            product(added=(2,), flipped=("adj_x1", "adj_x2")),
+            Kind.MATMUL,
+            Precision.WHITE,
+            pattern=OpPattern.BATCH_MATMUL,
+            operands=(0, 1),
         ),
     ),
 )

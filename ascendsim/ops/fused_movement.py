@@ -1,9 +1,11 @@
 """ConfusionTransposeD (domain "ascend"): a transpose and a reshape in one transfer.
 
-transpose_first: reshape(transpose(x, perm), shape), else transpose(reshape(x, shape), perm). `shape` is what the reshape gives.
+transpose_first: reshape(transpose(x, perm), shape), else transpose(reshape(x, shape), perm). `shape` is what
+the reshape gives.
 
-Works on fractals (FRACTAL_NZ at both ends) where CANN's kernel does: four axes of which the last one stays, split or joined in pairs,
-and no padding. Heads of attention then move in whole runs of fractals, and no TransData is needed on either side.
+Works on fractals (FRACTAL_NZ at both ends) where CANN's kernel does: four axes of which the last one stays,
+split or joined in pairs, and no padding. Heads of attention then move in whole runs of fractals, and no
+TransData is needed on either side.
 """
 
 from __future__ import annotations
@@ -36,7 +38,9 @@ def _infer(context: InferContext) -> None:
         turned = len(source) if _first(node) else len(shape)
         if sorted(node.attr("perm")) != list(range(turned)):
             raise context.fail(f"needs perm to be an order of {turned} axes", node.attr("perm"))
-    context.set(0, context.dtype(0), shape if _first(node) else tuple(shape[axis] for axis in node.attr("perm")))
+    context.set(
+        0, context.dtype(0), shape if _first(node) else tuple(shape[axis] for axis in node.attr("perm"))
+    )
 
 
 def _compute(node: Node, inputs: Sequence[Any], _wanted: Sequence[np.dtype[Any]]) -> Sequence[Array]:
@@ -57,7 +61,9 @@ def _lower(node: Node, context: LowerContext) -> Work:
 
 
 def _in_blocks(node: Node, format: Format) -> bool:
-    """Conditions of CANN's kernel for FRACTAL_NZ: four axes, the last one stays, pairs join or split, ends unpadded."""
+    """Conditions of CANN's kernel for FRACTAL_NZ: four axes, the last one stays, pairs join or split, ends
+    unpadded.
+    """
     perm, source, result = tuple(node.attr("perm")), node.required(0).static_shape, node.output.static_shape
     if format is not Format.FRACTAL_NZ or len(perm) != 4 or perm[3] != 3:
         return False
@@ -66,7 +72,11 @@ def _in_blocks(node: Node, format: Format) -> bool:
     four = source if _first(node) else tuple(node.attr("shape"))
     split = tuple(four[axis] for axis in perm) if _first(node) else four
     joined = result if _first(node) else source
-    return joined in ((split[0], split[1] * split[2], split[3]), (split[0], split[1], split[2] * split[3]), _pairs(split))
+    return joined in (
+        (split[0], split[1] * split[2], split[3]),
+        (split[0], split[1], split[2] * split[3]),
+        _pairs(split),
+    )
 
 
 def _pairs(shape: tuple[int, ...]) -> tuple[int, int]:
@@ -76,7 +86,8 @@ def _pairs(shape: tuple[int, ...]) -> tuple[int, int]:
 def fractal_permutation(
     source: tuple[int, ...], result: tuple[int, ...], four: tuple[int, ...], perm: tuple[int, ...]
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """The storage of both ends as one list of axes: their sizes in the order of the source, and the order that the result has.
+    """The storage of both ends as one list of axes: their sizes in the order of the source, and the order
+    that the result has.
 
     Args:
         source: Logical shape of the input, in FRACTAL_NZ.
@@ -87,8 +98,12 @@ def fractal_permutation(
     >>> fractal_permutation((2, 32, 96), (2, 3, 32, 32), (2, 32, 3, 32), (0, 2, 1, 3))
     ((2, 3, 2, 2, 16, 16), (0, 1, 2, 3, 4, 5))
     """
-    pieces = [[(axis, 0), (axis, 1)] if size % FRACTAL_ROWS == 0 else [(axis, 0)] for axis, size in enumerate(four)]
-    sizes = {(axis, 0): size // (FRACTAL_ROWS if len(pieces[axis]) > 1 else 1) for axis, size in enumerate(four)}
+    pieces = [
+        [(axis, 0), (axis, 1)] if size % FRACTAL_ROWS == 0 else [(axis, 0)] for axis, size in enumerate(four)
+    ]
+    sizes = {
+        (axis, 0): size // (FRACTAL_ROWS if len(pieces[axis]) > 1 else 1) for axis, size in enumerate(four)
+    }
     sizes |= {(axis, 1): FRACTAL_ROWS for axis in range(4) if len(pieces[axis]) > 1}
 
     def storage(shape: tuple[int, ...], axes: tuple[int, ...]) -> list[tuple[int, int]]:

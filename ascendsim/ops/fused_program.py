@@ -1,6 +1,7 @@
 """Elementwise operators as instructions of the fused interpreter (`ascendsim_kernels.fused`).
 
-What is not here (logarithms, powers of any exponent, integers, float64) is computed by its operator, one node at a time.
+What is not here (logarithms, powers of any exponent, integers, float64) is computed by its operator, one node
+at a time.
 """
 
 from __future__ import annotations
@@ -50,7 +51,9 @@ class Micro:
 
 @dataclass(frozen=True, slots=True)
 class Expression:
-    """A node as instructions on its operands; none at all for a tensor under another name or another type of the same values."""
+    """A node as instructions on its operands; none at all for a tensor under another name or another type of
+    the same values.
+    """
 
     operands: tuple[Tensor, ...]
     code: tuple[Micro, ...]
@@ -79,7 +82,11 @@ def expression(node: Node, opset: OpSet, dtype_of: DTypeOf) -> Expression | None
     elif node.op_type == "Expand":
         operands, micro = operands[:1], [] if types[0] in _FLOATS | {"bool"} and types[0] == out else None
     elif node.op_type == "Where":
-        micro = [Micro("SELECT", sources=(0, 1, 2))] if types[0] == "bool" and types[1] == types[2] == out and out in _FLOATS else None
+        micro = (
+            [Micro("SELECT", sources=(0, 1, 2))]
+            if types[0] == "bool" and types[1] == types[2] == out and out in _FLOATS
+            else None
+        )
     elif node.op_type in _COMPARISONS:
         micro = [Micro("COMPARE", _COMPARISONS[node.op_type], (0, 1))] if set(types) <= _FLOATS else None
     elif node.op_type in _LOGIC:
@@ -90,7 +97,11 @@ def expression(node: Node, opset: OpSet, dtype_of: DTypeOf) -> Expression | None
         operands, micro = _arithmetic(node, opset, operands, types[0] == out)
     if micro is None:
         return None
-    rounded = [Micro("ROUND", sources=(-1,) if micro else (0,))] if out == "float16" and (micro or types[0] == "float32") else []
+    rounded = (
+        [Micro("ROUND", sources=(-1,) if micro else (0,))]
+        if out == "float16" and (micro or types[0] == "float32")
+        else []
+    )
     if node.op_type == "Where":
         rounded = []  # a choice, not arithmetic
     return Expression(operands, (*micro, *rounded))
@@ -113,7 +124,8 @@ def _arithmetic(
         exponent = _number(node, 1)
         op = (
             _POWERS.get(exponent)
-            if exponent is not None and len(node.required(1).static_shape) <= len(node.required(0).static_shape)
+            if exponent is not None
+            and len(node.required(1).static_shape) <= len(node.required(0).static_shape)
             else None
         )
         micro = None if op is None else [Micro(op) if op in ("CUBE", "COPY") else _unary(op)]

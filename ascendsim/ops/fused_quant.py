@@ -1,12 +1,15 @@
-"""Quantisation as CANN's graph has it (domain "ascend"); the formulas are those of the vendor's quantisation guide.
+"""Quantisation as CANN's graph has it (domain "ascend"); the formulas are those of the vendor's quantisation
+guide.
 
     AscendQuant(x)              sat(round(x * scale + offset)) to int8, ties to even; scale is 1 / step
-    AscendDequant(acc, deq)     acc * deq, deq = step of the data * step of the weights, one value or one a channel; relu_flag: max(., 0)
-    AscendRequant(acc, req)     sat(round(acc * req + offset)) to int8; relu_flag: max(acc * req, 0) before the offset
-    AscendWeightQuant(w, o)     w - o in int8
-    QuantConv(x, w, bias, deq)  int8 convolution: conv(x - offset_x, w) + bias; offset_in_bias: the bias holds -offset_x * sum(w)
-                                already, the Cube multiplies x as it is and pads with offset_x. The result is int32, or with deq
-                                (and relu_flag) what AscendDequant makes of it on the way out
+    AscendDequant(acc, deq)     acc * deq, deq = step of the data * step of the weights, one value or one a
+    channel; relu_flag: max(., 0) AscendRequant(acc, req)     sat(round(acc * req + offset)) to int8;
+    relu_flag: max(acc * req, 0) before the offset AscendWeightQuant(w, o)     w - o in int8
+    QuantConv(x, w, bias, deq)  int8 convolution: conv(x - offset_x, w) + bias; offset_in_bias: the bias holds
+    -offset_x * sum(w)
+                                already, the Cube multiplies x as it is and pads with offset_x. The result is
+                                int32, or with deq (and relu_flag) what AscendDequant makes of it on the way
+                                out
 
 Prepared scales are uint64: the chip's parameter registers hold the float32 bits in their low half.
 """
@@ -53,7 +56,9 @@ def _along_channels(scale: Array, rank: int) -> Array:
 
 
 def _quant(node: Node, inputs: Sequence[Any], wanted: Wanted) -> Sequence[Any]:
-    scaled = as_float32(inputs[0]) * np.float32(node.attr("scale", 1.0)) + np.float32(node.attr("offset", 0.0))
+    scaled = as_float32(inputs[0]) * np.float32(node.attr("scale", 1.0)) + np.float32(
+        node.attr("offset", 0.0)
+    )
     return [saturated(np.rint(scaled), wanted[0])]
 
 
@@ -109,7 +114,9 @@ def _conv(node: Node, inputs: Sequence[Any], wanted: Wanted) -> Sequence[Any]:
     total = total.reshape(total.shape[:2] + total.shape[5 - len(axes) :])
     along = (-1,) + (1,) * (total.ndim - 2)
     if node.attr("offset_in_bias", 0):
-        total = total + offset * weight.reshape(weight.shape[0], -1).sum(axis=1, dtype=np.int32).reshape(along)
+        total = total + offset * weight.reshape(weight.shape[0], -1).sum(axis=1, dtype=np.int32).reshape(
+            along
+        )
     if bias is not None:
         total = total + bias.reshape(along)
     total = total.astype(np.int32)
@@ -117,7 +124,8 @@ def _conv(node: Node, inputs: Sequence[Any], wanted: Wanted) -> Sequence[Any]:
 
 
 def _lower_conv(node: Node, _context: LowerContext) -> Work:
-    """int8 convolution, bias in L0C; a correction that is not in the bias is one more vector step on the way out.
+    """int8 convolution, bias in L0C; a correction that is not in the bias is one more vector step on the way
+    out.
 
     FIXPIPE multiplies by the scale and cuts at zero as it stores.
     """
@@ -132,12 +140,15 @@ def _lower_conv(node: Node, _context: LowerContext) -> Work:
     return convolution_work(x, w, node.input(2), output, axes, int(node.attr("group", 1)), epilogue=epilogue)
 
 
-def _lower(steps: Callable[[Node, DType, Over], tuple[Step, ...]], float_side: int) -> Callable[[Node, LowerContext], Work]:
+def _lower(
+    steps: Callable[[Node, DType, Over], tuple[Step, ...]], float_side: int
+) -> Callable[[Node, LowerContext], Work]:
     """Elementwise work with conversions at both ends.
 
     Args:
         steps: Node, computing type and place of the scale -> steps between the conversions.
-        float_side: 0 if the input is the floating-point side, 1 if the output is, 2 if neither is (float16 inside).
+        float_side: 0 if the input is the floating-point side, 1 if the output is, 2 if neither is (float16
+            inside).
     """
 
     def lower(node: Node, context: LowerContext) -> Work:
@@ -146,14 +157,24 @@ def _lower(steps: Callable[[Node, DType, Over], tuple[Step, ...]], float_side: i
             return NoTask()
         if len(target.static_shape) < 2:
             return on_ai_cpu(node, 3.0)
-        inside = DType.FLOAT16 if float_side == 2 else computing_type((data, target)[float_side].element_type, context)
+        inside = (
+            DType.FLOAT16
+            if float_side == 2
+            else computing_type((data, target)[float_side].element_type, context)
+        )
         rows, cols, by_channel = channel_split(target)
         scale = node.input(1)
         over: Over = "one" if scale is None or scale.elements == 1 else by_channel
         streams = (Stream(Ref.of(data)), *(() if scale is None else (Stream(Ref.of(scale), over),)))
         convert = (Step("vconv", inside),)
         body = steps(node, inside, over)
-        return VectorWork(rows, cols, (*convert, *body, *(convert if float_side != 1 else ())), streams, (Stream(Ref.of(target)),))
+        return VectorWork(
+            rows,
+            cols,
+            (*convert, *body, *(convert if float_side != 1 else ())),
+            streams,
+            (Stream(Ref.of(target)),),
+        )
 
     return lower
 
@@ -163,7 +184,9 @@ def _quant_steps(_node: Node, inside: DType, _over: Over) -> tuple[Step, ...]:
 
 
 def _dequant_steps(node: Node, inside: DType, over: Over) -> tuple[Step, ...]:
-    return make_steps(["vmuls" if over == "one" else "vmul", *(["vrelu"] if node.attr("relu_flag", 0) else [])], inside)
+    return make_steps(
+        ["vmuls" if over == "one" else "vmul", *(["vrelu"] if node.attr("relu_flag", 0) else [])], inside
+    )
 
 
 def _requant_steps(node: Node, inside: DType, over: Over) -> tuple[Step, ...]:
@@ -175,7 +198,8 @@ def _weight_steps(_node: Node, inside: DType, over: Over) -> tuple[Step, ...]:
 
 
 def _in_blocks(node: Node, format: Format) -> bool:
-    """Feature maps change the size of their blocks with the element type: the operators repack them as they store.
+    """Feature maps change the size of their blocks with the element type: the operators repack them as they
+    store.
 
     Matrices do so too where their columns fill the largest blocks, those of int8.
     """
@@ -205,7 +229,9 @@ OPERATORS: tuple[OpDef, ...] = (
         _FOLLOW,
         domain="ascend",
         in_blocks=_in_blocks,
-        facts=Facts(per_channel(1), Kind.ELEMENTWISE, Precision.GRAY, pattern=OpPattern.DEQUANT, parameters=(1,)),
+        facts=Facts(
+            per_channel(1), Kind.ELEMENTWISE, Precision.GRAY, pattern=OpPattern.DEQUANT, parameters=(1,)
+        ),
     ),
     OpDef(
         "AscendRequant",
@@ -215,9 +241,19 @@ OPERATORS: tuple[OpDef, ...] = (
         _FOLLOW,
         domain="ascend",
         in_blocks=_in_blocks,
-        facts=Facts(per_channel(1), Kind.ELEMENTWISE, Precision.GRAY, pattern=OpPattern.REQUANT, parameters=(1,)),
+        facts=Facts(
+            per_channel(1), Kind.ELEMENTWISE, Precision.GRAY, pattern=OpPattern.REQUANT, parameters=(1,)
+        ),
     ),
-    OpDef("AscendWeightQuant", same_as(), _weight_quant, _lower(_weight_steps, 2), Layout.ND, domain="ascend", facts=ELEMENTWISE),
+    OpDef(
+        "AscendWeightQuant",
+        same_as(),
+        _weight_quant,
+        _lower(_weight_steps, 2),
+        Layout.ND,
+        domain="ascend",
+        facts=ELEMENTWISE,
+    ),
     OpDef(
         "QuantConv",
         _infer_conv,
@@ -227,7 +263,11 @@ OPERATORS: tuple[OpDef, ...] = (
         "Conv2D",
         domain="ascend",
         facts=Facts(
-            convolution(bias=(2, 3), windows=conv_windows), Kind.CONVOLUTION, Precision.GRAY, pattern=conv_pattern, operands=(0, 1)
+            convolution(bias=(2, 3), windows=conv_windows),
+            Kind.CONVOLUTION,
+            Precision.GRAY,
+            pattern=conv_pattern,
+            operands=(0, 1),
         ),
     ),
 )

@@ -2,10 +2,11 @@
 
     ReluGrad(dy, y)  = dy where y > 0, else 0                    reads the activation
     ReluV2(x)        -> max(x, 0), mask                          one bit an element: x > 0
-    ReluGradV2(dy, mask)                                         reads 1/16 of the bytes of a float16 activation
+    ReluGradV2(dy, mask)                                         reads 1/16 of the bytes of a float16
+    activation
 
-The mask is uint8 and packs eight neighbours of axis 1 (the channels; axis 0 of a vector), least significant bit first. Its traffic is
-that of its bits also where its channels are padded.
+The mask is uint8 and packs eight neighbours of axis 1 (the channels; axis 0 of a vector), least significant
+bit first. Its traffic is that of its bits also where its channels are padded.
 """
 
 from __future__ import annotations
@@ -18,7 +19,14 @@ import numpy as np
 from ascendsim.core.dtypes import DType
 from ascendsim.core.formats import Format, ceil_div
 from ascendsim.graph.ir import Array, Node, Shape, Tensor
-from ascendsim.ops.common import elementwise_lower, make_steps, on_ai_cpu, runs_on_ai_core, same_as, with_numpy
+from ascendsim.ops.common import (
+    elementwise_lower,
+    make_steps,
+    on_ai_cpu,
+    runs_on_ai_core,
+    same_as,
+    with_numpy,
+)
 from ascendsim.ops.dims import may_equal, need_shape
 from ascendsim.opset import InferContext, Layout, OpDef
 from ascendsim.opset.facts import Facts, Kind, Precision
@@ -113,6 +121,24 @@ OPERATORS: tuple[OpDef, ...] = (
         domain="ascend",
         facts=ELEMENTWISE,
     ),
-    OpDef("ReluV2", _infer_relu, _relu, _lower_relu, Layout.FOLLOW, domain="ascend", in_blocks=_in_blocks, facts=_FACTS),
-    OpDef("ReluGradV2", _infer_grad, _relu_grad_bits, _lower_grad, Layout.FOLLOW, domain="ascend", in_blocks=_in_blocks, facts=_FACTS),
+    OpDef(
+        "ReluV2",
+        _infer_relu,
+        _relu,
+        _lower_relu,
+        Layout.FOLLOW,
+        domain="ascend",
+        in_blocks=_in_blocks,
+        facts=_FACTS,
+    ),
+    OpDef(
+        "ReluGradV2",
+        _infer_grad,
+        _relu_grad_bits,
+        _lower_grad,
+        Layout.FOLLOW,
+        domain="ascend",
+        in_blocks=_in_blocks,
+        facts=_FACTS,
+    ),
 )

@@ -55,7 +55,9 @@ def _softmax_grad(node: Node, softmax: Array, grad: Array) -> Array:
 
 
 def _lower(after: Sequence[StepSpec]) -> Lower:
-    """Product, sum of a row, difference, and what comes after; two sweeps over both inputs if a row does not fit."""
+    """Product, sum of a row, difference, and what comes after; two sweeps over both inputs if a row does not
+    fit.
+    """
 
     def lower(node: Node, context: LowerContext) -> Work:
         first, target = node.required(0), node.output
@@ -69,19 +71,28 @@ def _lower(after: Sequence[StepSpec]) -> Lower:
         inside = computing_type(first.element_type, context, wide=True)
         fold = Step("vcadd" if behind == 1 else "vadd", inside)
         body = (*make_steps(["vmul"], inside), fold, *make_steps(["vsub", *after], inside))
-        steps = converted(body, [tensor.element_type for tensor in node.inputs if tensor is not None], target.element_type, inside)
+        steps = converted(
+            body,
+            [tensor.element_type for tensor in node.inputs if tensor is not None],
+            target.element_type,
+            inside,
+        )
         length = shape[axis]
         rows, cols = (elements // length, length) if behind == 1 else (length, elements // length)
         piece = behind * first.element_type.itemsize if behind > 1 and behind != elements // length else 0
         inputs = tuple(Stream(Ref.of(node.required(port))) for port in (0, 1))
-        work = VectorWork(rows, cols, steps, inputs, (Stream(Ref.of(target)),), reduces="cols", sweeps=2, gather_bytes=piece)
+        work = VectorWork(
+            rows, cols, steps, inputs, (Stream(Ref.of(target)),), reduces="cols", sweeps=2, gather_bytes=piece
+        )
         return work if behind == 1 else replace(work, reduces="rows")
 
     return lower
 
 
 def _in_blocks(node: Node, format: Format) -> bool:
-    same = node.required(0).shape == node.required(1).shape and not any(t is not None and t.is_constant for t in node.inputs)
+    same = node.required(0).shape == node.required(1).shape and not any(
+        t is not None and t.is_constant for t in node.inputs
+    )
     return same and rows_in_blocks(node, format)
 
 
@@ -89,7 +100,14 @@ _FACTS = Facts(along(ports=(0, 1)), Kind.REDUCTION, Precision.GRAY)
 
 OPERATORS: tuple[OpDef, ...] = (
     OpDef(
-        "ConfusionSoftmaxGrad", _infer, with_numpy(_centred), _lower(()), Layout.FOLLOW, domain="ascend", in_blocks=_in_blocks, facts=_FACTS
+        "ConfusionSoftmaxGrad",
+        _infer,
+        with_numpy(_centred),
+        _lower(()),
+        Layout.FOLLOW,
+        domain="ascend",
+        in_blocks=_in_blocks,
+        facts=_FACTS,
     ),
     OpDef(
         "SoftmaxGrad",

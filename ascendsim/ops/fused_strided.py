@@ -1,10 +1,13 @@
-"""StridedWrite and StridedRead (domain "ascend"): a task writes into, or reads from, a slice of a larger tensor.
+"""StridedWrite and StridedRead (domain "ascend"): a task writes into, or reads from, a slice of a larger
+tensor.
 
-    Conv -> StridedWrite -> Concat      the convolution stores its channels where the Concat would have copied them
-    Split -> StridedRead -> Conv        the convolution loads its channels from where the Split found them
+    Conv -> StridedWrite -> Concat      the convolution stores its channels where the Concat would have copied
+    them Split -> StridedRead -> Conv        the convolution loads its channels from where the Split found
+    them
 
-Neither moves anything: the stride is a parameter of the neighbour's own store or load. With them, a Concat or Split whose attribute
-`no_task` is set has nothing left to do (`ops/movement.py`): its parts share the memory of the whole.
+Neither moves anything: the stride is a parameter of the neighbour's own store or load. With them, a Concat or
+Split whose attribute `no_task` is set has nothing left to do (`ops/movement.py`): its parts share the memory
+of the whole.
 """
 
 from __future__ import annotations

@@ -1,8 +1,10 @@
-"""Weight updates as single operators (domain "ascend"): Adam and LAMB steps, momentum with loss scale, and parts of clipping.
+"""Weight updates as single operators (domain "ascend"): Adam and LAMB steps, momentum with loss scale, and
+parts of clipping.
 
-Formulas follow the edges of CANN's built-in graph rules (`passes/fusion/data/json_rules.csv`), operator by operator and in the same
-order, so that float32 results are those of the unfused graph bit by bit. float16 enters as float32 and every result is rounded once.
-Input order: Input0, Input1 ..., then the named constants. Names are CANN's.
+Formulas follow the edges of CANN's built-in graph rules (`passes/fusion/data/json_rules.csv`), operator by
+operator and in the same order, so that float32 results are those of the unfused graph bit by bit. float16
+enters as float32 and every result is rounded once. Input order: Input0, Input1 ..., then the named constants.
+Names are CANN's.
 """
 
 from __future__ import annotations
@@ -38,7 +40,9 @@ DOMAIN = "ascend"
 Arrays = tuple[Array, ...]
 
 
-def _moments(g: Array, v: Array, m: Array, mul0: Array, mul1: Array, mul2: Array, mul3: Array) -> tuple[Array, Array]:
+def _moments(
+    g: Array, v: Array, m: Array, mul0: Array, mul1: Array, mul2: Array, mul3: Array
+) -> tuple[Array, Array]:
     """New second and first moment: mul2 v + mul3 g^2, mul0 m + mul1 g."""
     return mul2 * v + mul3 * (g * g), mul0 * m + mul1 * g
 
@@ -49,7 +53,9 @@ def _adam(_node: Node, g: Array, v: Array, m: Array, w: Array, rate: Array, *con
     return second, first, w - rate * (first / (np.sqrt(second) + add2))
 
 
-def _adam_decay(_node: Node, g: Array, v: Array, m: Array, w: Array, rate: Array, *constants: Array) -> Arrays:
+def _adam_decay(
+    _node: Node, g: Array, v: Array, m: Array, w: Array, rate: Array, *constants: Array
+) -> Arrays:
     mul0, mul1, mul2, mul3, mul4, add2 = constants
     second, first = _moments(g, v, m, mul0, mul1, mul2, mul3)
     return second, first, w - rate * (mul4 * w + first / (np.sqrt(second) + add2))
@@ -75,7 +81,9 @@ def _lamb_next_decay(_node: Node, *tensors: Array) -> Arrays:
     return decay + outer, first, second, decay + inner
 
 
-def _lamb_right(_node: Node, g: Array, v: Array, mul2: Array, mul3: Array, reciprocal: Array, add2: Array) -> Arrays:
+def _lamb_right(
+    _node: Node, g: Array, v: Array, mul2: Array, mul3: Array, reciprocal: Array, add2: Array
+) -> Arrays:
     second = mul2 * v + mul3 * (g * g)
     return second, np.sqrt(reciprocal * second) + add2
 
@@ -102,7 +110,7 @@ def _rsqrt_grad(_node: Node, y: Array, dy: Array) -> Array:
     return np.asarray(np.float32(-0.5) * dy * (y * y * y))
 
 
-# ------------------------------------------------------------------------------------------------------------ momentum
+# ------------------------------------------------------------------------------------------------------------
 
 
 def _momentum_infer(context: InferContext) -> None:
@@ -113,25 +121,32 @@ def _momentum_infer(context: InferContext) -> None:
 
 
 def _momentum(node: Node, inputs: Sequence[Any], wanted: Sequence[np.dtype[Any]]) -> Sequence[Array]:
-    """ONNX's Momentum with gradient g scale: v' = alpha v + beta g', w' = w - r v' (nesterov: r (g' + alpha v'))."""
+    """ONNX's Momentum with gradient g scale: v' = alpha v + beta g', w' = w - r v' (nesterov: r (g' + alpha
+    v')).
+    """
     rate, step = float(inputs[0].item()), int(inputs[1].item())
     weight, gradient, velocity, scale = (as_float32(array) for array in inputs[2:])
     alpha, beta = node.attr("alpha"), node.attr("beta") if step > 0 else 1.0
     gradient = np.float32(node.attr("norm_coefficient", 0.0)) * weight + gradient * scale.reshape(())
     velocity = alpha * velocity + beta * gradient
     direction = gradient + alpha * velocity if node.attr("mode") == "nesterov" else velocity
-    return [finish(array, dtype) for array, dtype in zip((weight - rate * direction, velocity), wanted, strict=False)]
+    return [
+        finish(array, dtype)
+        for array, dtype in zip((weight - rate * direction, velocity), wanted, strict=False)
+    ]
 
 
 def _momentum_lower(node: Node, context: LowerContext) -> Work:
     return _several(node, context, (("vmuls", 5), ("vadd", 3)), first=2)
 
 
-# ----------------------------------------------------------------------------------------------------------- all others
+# -----------------------------------------------------------------------------------------------------------
 
 
 def _several(node: Node, context: LowerContext, specs: Sequence[StepSpec], first: int = 0) -> Work:
-    """Elementwise work with several results of one size; inputs before `first` are read by the scalar unit."""
+    """Elementwise work with several results of one size; inputs before `first` are read by the scalar
+    unit.
+    """
     target = node.output
     if target.elements == 0:
         return NoTask()
@@ -143,7 +158,9 @@ def _several(node: Node, context: LowerContext, specs: Sequence[StepSpec], first
     big = [tensor.element_type for tensor, over in zip(tensors, split.overs, strict=True) if over == "all"]
     steps = converted(make_steps(specs, inside), big, target.element_type, inside)
     streams = tuple(Stream(Ref.of(tensor), over) for tensor, over in zip(tensors, split.overs, strict=True))
-    return VectorWork(split.rows, split.cols, steps, streams, tuple(Stream(Ref.of(tensor)) for tensor in node.outputs))
+    return VectorWork(
+        split.rows, split.cols, steps, streams, tuple(Stream(Ref.of(tensor)) for tensor in node.outputs)
+    )
 
 
 def _lower(specs: Sequence[StepSpec]) -> Lower:
@@ -163,11 +180,28 @@ def _infer(outputs: int) -> Infer:
 
 
 def _op(name: str, outputs: int, function: Callable[..., Any], specs: Sequence[StepSpec]) -> OpDef:
-    return OpDef(name, _infer(outputs), with_numpy(function), _lower(specs), Layout.FOLLOW, domain=DOMAIN, facts=ELEMENTWISE)
+    return OpDef(
+        name,
+        _infer(outputs),
+        with_numpy(function),
+        _lower(specs),
+        Layout.FOLLOW,
+        domain=DOMAIN,
+        facts=ELEMENTWISE,
+    )
 
 
 _ADAM: tuple[StepSpec, ...] = (("vmul", 2), ("vmuls", 4), ("vadd", 2), "vsqrt", "vadds", "vdiv", "vsub")
-_LAMB: tuple[StepSpec, ...] = (("vmuls", 7), ("vadd", 2), ("vadds", 2), ("vsqrt", 2), "vrec", "vmul", "vdiv", "vadd")
+_LAMB: tuple[StepSpec, ...] = (
+    ("vmuls", 7),
+    ("vadd", 2),
+    ("vadds", 2),
+    ("vsqrt", 2),
+    "vrec",
+    "vmul",
+    "vdiv",
+    "vadd",
+)
 _CHOICE: tuple[StepSpec, ...] = (("vcmp", 2), "vdiv", ("vsel", 2))
 
 OPERATORS: tuple[OpDef, ...] = (
@@ -188,5 +222,7 @@ OPERATORS: tuple[OpDef, ...] = (
         domain=DOMAIN,
         facts=PARTIAL,
     ),
-    OpDef("FusedMulApplyMomentum", _momentum_infer, _momentum, _momentum_lower, domain=DOMAIN, facts=ELEMENTWISE),
+    OpDef(
+        "FusedMulApplyMomentum", _momentum_infer, _momentum, _momentum_lower, domain=DOMAIN, facts=ELEMENTWISE
+    ),
 )

@@ -1,6 +1,8 @@
-"""Values of a group of nodes: elementwise members in one pass over the data, the others one by one in between.
+"""Values of a group of nodes: elementwise members in one pass over the data, the others one by one in
+between.
 
-The result has the same bits as the nodes computed one after the other, float16 roundings between them included.
+The result has the same bits as the nodes computed one after the other, float16 roundings between them
+included.
 """
 
 from __future__ import annotations
@@ -33,7 +35,9 @@ Unit = Union[Pass, Node]
 
 
 def plan_chain(nodes: Sequence[Node], opset: OpSet, dtype_of: DTypeOf) -> list[Unit]:
-    """Deals nodes out to passes over the data, in order; nodes that the interpreter does not have stand alone."""
+    """Deals nodes out to passes over the data, in order; nodes that the interpreter does not have stand
+    alone.
+    """
     units: list[Unit] = []
     place: dict[Tensor, tuple[int, int]] = {}  # where a tensor is made, and its elements there
     for node in nodes:
@@ -52,7 +56,14 @@ def plan_chain(nodes: Sequence[Node], opset: OpSet, dtype_of: DTypeOf) -> list[U
         for tensor in code.operands:
             at, elements = place.get(tensor, (-1, -1))
             first = max(first, at if elements == size else at + 1)
-        chosen = next((n for n in range(first, len(units)) if isinstance(unit := units[n], Pass) and unit.elements == size), len(units))
+        chosen = next(
+            (
+                n
+                for n in range(first, len(units))
+                if isinstance(unit := units[n], Pass) and unit.elements == size
+            ),
+            len(units),
+        )
         if chosen == len(units):
             units.append(Pass(size))
         home = units[chosen]
@@ -63,13 +74,18 @@ def plan_chain(nodes: Sequence[Node], opset: OpSet, dtype_of: DTypeOf) -> list[U
 
 
 def run_chain(
-    nodes: Sequence[Node], arrays: Mapping[Tensor, Array], opset: OpSet, dtype_of: DTypeOf, outputs: Sequence[Tensor]
+    nodes: Sequence[Node],
+    arrays: Mapping[Tensor, Array],
+    opset: OpSet,
+    dtype_of: DTypeOf,
+    outputs: Sequence[Tensor],
 ) -> dict[Tensor, Array]:
     """Computes a group of nodes.
 
     Args:
         nodes: In execution order.
-        arrays: Values of every tensor that comes from outside, constants included, in the types of `dtype_of`.
+        arrays: Values of every tensor that comes from outside, constants included, in the types of
+            `dtype_of`.
         opset: Operators.
         dtype_of: NumPy type of any tensor in this run.
         outputs: Whose values are wanted.
@@ -100,11 +116,19 @@ def run_chain(
         given = [None if tensor is None else value(tensor) for tensor in unit.inputs]
         with np.errstate(all="ignore"):
             results = opset.get(unit).compute(unit, given, [dtype_of(tensor) for tensor in unit.outputs])
-        values.update({tensor: np.asarray(result) for tensor, result in zip(unit.outputs, results, strict=False) if result is not None})
+        values.update(
+            {
+                tensor: np.asarray(result)
+                for tensor, result in zip(unit.outputs, results, strict=False)
+                if result is not None
+            }
+        )
     return {tensor: value(tensor) for tensor in outputs}
 
 
-def _read_after(units: Sequence[Unit], root: Callable[[Tensor], Tensor], outputs: Sequence[Tensor]) -> list[set[Tensor]]:
+def _read_after(
+    units: Sequence[Unit], root: Callable[[Tensor], Tensor], outputs: Sequence[Tensor]
+) -> list[set[Tensor]]:
     """For each unit: tensors that later units or the caller read."""
     wanted = {root(tensor) for tensor in outputs}
     result: list[set[Tensor]] = []
@@ -118,7 +142,11 @@ def _read_after(units: Sequence[Unit], root: Callable[[Tensor], Tensor], outputs
 
 
 def _run_pass(
-    unit: Pass, value: Callable[[Tensor], Array], root: Callable[[Tensor], Tensor], dtype_of: DTypeOf, wanted: set[Tensor]
+    unit: Pass,
+    value: Callable[[Tensor], Array],
+    root: Callable[[Tensor], Tensor],
+    dtype_of: DTypeOf,
+    wanted: set[Tensor],
 ) -> dict[Tensor, Array]:
     from ascendsim_kernels.elementwise import Unary
     from ascendsim_kernels.fused import Compare, Instruction, Kind, run_program
@@ -139,7 +167,13 @@ def _run_pass(
         key = (source, None if tensor.elements == unit.elements else shape)
         if not registers.holds(key):
             registers.give(key)
-            loads.append((registers.of(key), value(tensor), shape if tensor.elements != unit.elements else tensor.static_shape))
+            loads.append(
+                (
+                    registers.of(key),
+                    value(tensor),
+                    shape if tensor.elements != unit.elements else tensor.static_shape,
+                )
+            )
         return registers.of(key)
 
     for position, (node, expr) in enumerate(unit.nodes):
@@ -148,13 +182,23 @@ def _run_pass(
         for micro in expr.code:
             target = registers.fresh()
             operation = int(numbers[micro.kind][micro.op]) if micro.op else 0
-            code.append(Instruction(Kind[micro.kind], operation, target, _places(micro, operands, last), micro.a, micro.b))
+            code.append(
+                Instruction(
+                    Kind[micro.kind], operation, target, _places(micro, operands, last), micro.a, micro.b
+                )
+            )
             if last not in operands:
                 registers.free(last)
             last = target
         registers.name(node.output, last, shared=not expr.code)
         registers.release(position)
-    results = run_program(code, registers.count, loads, [(registers.of(tensor), dtype_of(tensor)) for tensor in kept], unit.elements)
+    results = run_program(
+        code,
+        registers.count,
+        loads,
+        [(registers.of(tensor), dtype_of(tensor)) for tensor in kept],
+        unit.elements,
+    )
     return {tensor: result.reshape(tensor.static_shape) for tensor, result in zip(kept, results, strict=True)}
 
 

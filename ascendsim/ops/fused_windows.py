@@ -1,4 +1,6 @@
-"""Elementwise operators behind one that gathers windows (pooling) as one piece of work: they run on each tile before it is stored."""
+"""Elementwise operators behind one that gathers windows (pooling) as one piece of work: they run on each tile
+before it is stored.
+"""
 
 from __future__ import annotations
 
@@ -44,6 +46,10 @@ def _plain_work(node: Node, opset: OpSet, context: LowerContext) -> VectorWork |
     """Vector work that makes one full result and reduces nothing."""
     definition = opset.get(node)
     work = definition.work(node, context) if not node.control else None
-    if not isinstance(work, VectorWork) or work.reduces != "none" or [stream.over for stream in work.outputs] != ["all"]:
+    if (
+        not isinstance(work, VectorWork)
+        or work.reduces != "none"
+        or [stream.over for stream in work.outputs] != ["all"]
+    ):
         return None
     return work

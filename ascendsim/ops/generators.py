@@ -1,4 +1,6 @@
-"""Tensors made from little: ConstantOfShape, Range, EyeLike, OneHot, HannWindow, HammingWindow, BlackmanWindow, AffineGrid."""
+"""Tensors made from little: ConstantOfShape, Range, EyeLike, OneHot, HannWindow, HammingWindow,
+BlackmanWindow, AffineGrid.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +45,11 @@ def _constant_infer(ctx: InferContext) -> None:
     shape = known_ints(ctx, 0)
     if shape is not None and any(dim < 0 for dim in shape):
         raise ctx.fail("needs sizes that are not negative", shape)
-    ctx.set(0, DType.of(_fill_value(ctx.node).dtype), shape if shape is not None else unknown_shape(vector_length(ctx, 0)))
+    ctx.set(
+        0,
+        DType.of(_fill_value(ctx.node).dtype),
+        shape if shape is not None else unknown_shape(vector_length(ctx, 0)),
+    )
 
 
 def _constant(node: Node, inputs: Sequence[Any], wanted: Wanted) -> Sequence[Array]:
@@ -131,14 +137,18 @@ def _one_hot_lower(node: Node, _ctx: LowerContext) -> Work:
     fill = fill_work(target)
     if not isinstance(fill, VectorWork):
         return fill
-    return SequenceWork((fill, ScalarWork(max(1, math.prod(indices.shape)), SCALAR_CYCLES_PER_INDEX, (indices,), (target,))))
+    return SequenceWork(
+        (fill, ScalarWork(max(1, math.prod(indices.shape)), SCALAR_CYCLES_PER_INDEX, (indices,), (target,)))
+    )
 
 
 def _window_infer(ctx: InferContext) -> None:
     size = known_ints(ctx, 0)
     if size is not None and size[0] < 0:
         raise ctx.fail("needs a size that is not negative", size[0])
-    ctx.set(0, dtype_attribute(ctx.node, "output_datatype", DType.FLOAT32), (None if size is None else size[0],))
+    ctx.set(
+        0, dtype_attribute(ctx.node, "output_datatype", DType.FLOAT32), (None if size is None else size[0],)
+    )
 
 
 def _window(coefficients: Sequence[float]) -> Compute:
@@ -170,12 +180,18 @@ def _affine_grid_infer(ctx: InferContext) -> None:
 
 
 def _affine_grid(node: Node, inputs: Sequence[Any], wanted: Wanted) -> Sequence[Array]:
-    """Parameters theta (N, d, d + 1) applied to the homogeneous positions of an evenly spaced grid over [-1, 1]."""
+    """Parameters theta (N, d, d + 1) applied to the homogeneous positions of an evenly spaced grid over [-1,
+    1].
+    """
     theta, size = as_float32(inputs[0]), [int(dim) for dim in inputs[1]]
     spatial = size[2:]
     axes = []
     for length in spatial:
-        line = np.linspace(-1, 1, length) if node.attr("align_corners", 0) else (2 * np.arange(length) + 1) / length - 1
+        line = (
+            np.linspace(-1, 1, length)
+            if node.attr("align_corners", 0)
+            else (2 * np.arange(length) + 1) / length - 1
+        )
         axes.append(line if length > 1 else np.zeros(1))
     mesh = np.meshgrid(*axes, indexing="ij")
     points = np.stack([*reversed(mesh), np.ones(spatial)], axis=-1).astype(theta.dtype)
@@ -207,12 +223,19 @@ def _affine_links(node: Node) -> AxisMap:
     result = node.output.shape
     if result is None:
         return NOTHING_SAID
-    return by_labels(node, {0: ("n", "xy", "k")}, {0: ("n", *(("at", axis) for axis in range(len(result) - 2)), "xy")})
+    return by_labels(
+        node, {0: ("n", "xy", "k")}, {0: ("n", *(("at", axis) for axis in range(len(result) - 2)), "xy")}
+    )
 
 
 OPERATORS: tuple[OpDef, ...] = (
     OpDef(
-        "ConstantOfShape", _constant_infer, _constant, _fill_lower, cann="FillD", facts=movement(opaque(), parameters=(0,), shape_port=0)
+        "ConstantOfShape",
+        _constant_infer,
+        _constant,
+        _fill_lower,
+        cann="FillD",
+        facts=movement(opaque(), parameters=(0,), shape_port=0),
     ),
     OpDef(
         "Range",
@@ -223,7 +246,14 @@ OPERATORS: tuple[OpDef, ...] = (
         facts=Facts(opaque(), Kind.ELEMENTWISE, Precision.GRAY, parameters=(0, 1, 2)),
     ),
     OpDef("EyeLike", _eye_infer, _eye, _eye_lower, cann="Eye", facts=movement(unread())),
-    OpDef("OneHot", _one_hot_infer, _one_hot, _one_hot_lower, cann="OneHotD", facts=movement(_one_hot_links, parameters=(1,))),
+    OpDef(
+        "OneHot",
+        _one_hot_infer,
+        _one_hot,
+        _one_hot_lower,
+        cann="OneHotD",
+        facts=movement(_one_hot_links, parameters=(1,)),
+    ),
     OpDef(
         "AffineGrid",
         _affine_grid_infer,

@@ -1,4 +1,6 @@
-"""GridSample: values at the positions that a grid names; nearest, linear and cubic over 1 to 3 spatial axes."""
+"""GridSample: values at the positions that a grid names; nearest, linear and cubic over 1 to 3 spatial
+axes.
+"""
 
 from __future__ import annotations
 
@@ -21,11 +23,15 @@ _TAPS = {"nearest": 1, "linear": 2, "cubic": 4}
 
 
 def _mode(node: Node) -> str:
-    mode = {"bilinear": "linear", "bicubic": "cubic"}.get(str(node.attr("mode", "linear")), str(node.attr("mode", "linear")))
+    mode = {"bilinear": "linear", "bicubic": "cubic"}.get(
+        str(node.attr("mode", "linear")), str(node.attr("mode", "linear"))
+    )
     if mode not in _TAPS:
         raise InferContext(node).fail("needs mode nearest, linear or cubic", mode)
     if node.attr("padding_mode", "zeros") not in ("zeros", "border", "reflection"):
-        raise InferContext(node).fail("needs padding_mode zeros, border or reflection", node.attr("padding_mode"))
+        raise InferContext(node).fail(
+            "needs padding_mode zeros, border or reflection", node.attr("padding_mode")
+        )
     return mode
 
 
@@ -40,7 +46,9 @@ def _infer(context: InferContext) -> None:
         if isinstance(x[0], int) and isinstance(grid[0], int) and x[0] != grid[0]:
             raise context.fail("needs as many grids as images", f"{grid[0]} and {x[0]}")
     known = x is not None and grid is not None
-    context.set(0, context.dtype(0), (*x[:2], *grid[1:-1]) if known and x is not None and grid is not None else None)
+    context.set(
+        0, context.dtype(0), (*x[:2], *grid[1:-1]) if known and x is not None and grid is not None else None
+    )
 
 
 def _reflect(values: Array, low: float, high: float) -> Array:
@@ -77,8 +85,16 @@ def _weights(fraction: Array, taps: int) -> list[Array]:
 
 def _compute(node: Node, inputs: Sequence[Any], wanted: Sequence[np.dtype[Any]]) -> Sequence[Any]:
     """Device rule: coordinates, weights and sums in float32, one rounding."""
-    mode, padding, corners = _mode(node), node.attr("padding_mode", "zeros"), bool(node.attr("align_corners", 0))
-    image = as_float32(inputs[0]) if inputs[0].dtype.kind == "f" or inputs[0].dtype.name == "bfloat16" else inputs[0].astype(np.float64)
+    mode, padding, corners = (
+        _mode(node),
+        node.attr("padding_mode", "zeros"),
+        bool(node.attr("align_corners", 0)),
+    )
+    image = (
+        as_float32(inputs[0])
+        if inputs[0].dtype.kind == "f" or inputs[0].dtype.name == "bfloat16"
+        else inputs[0].astype(np.float64)
+    )
     grid = as_float32(inputs[1])
     sizes = image.shape[2:]
     taps = _TAPS[mode]
@@ -91,7 +107,9 @@ def _compute(node: Node, inputs: Sequence[Any], wanted: Sequence[np.dtype[Any]])
             position = (stated + 1) / 2 * (size - 1) if corners else ((stated + 1) * size - 1) / 2
             if mode == "nearest":
                 position = np.rint(position)
-            if mode != "cubic":  # PyTorch, whence the operator comes, brings only the neighbours of cubic samples inside
+            if (
+                mode != "cubic"
+            ):  # PyTorch, whence the operator comes, brings only the neighbours of cubic samples inside
                 position = _pad(position, size, padding, corners)
             base = np.floor(position)
             offsets = range(1) if taps == 1 else range(1 - taps // 2, taps // 2 + 1)
@@ -150,7 +168,20 @@ def _links(node: Node) -> AxisMap:
         return NOTHING_SAID
     places = [("at", axis) for axis in range(rank - 2)]
     image = by_labels(node, {0: ("n", "c", *places)}, {0: ("n", "c", *places)}, dict.fromkeys(places, CHOSEN))
-    return AxisMap({**image.links, **by_labels(node, {1: ("n", *places, "xy")}, {0: ("n", "c", *places)}).links})
+    return AxisMap(
+        {**image.links, **by_labels(node, {1: ("n", *places, "xy")}, {0: ("n", "c", *places)}).links}
+    )
 
 
-OPERATORS = (OpDef("GridSample", _infer, _compute, _lower, Layout.ND, "GridSampler2D", cann_of=_cann, facts=movement(_links)),)
+OPERATORS = (
+    OpDef(
+        "GridSample",
+        _infer,
+        _compute,
+        _lower,
+        Layout.ND,
+        "GridSampler2D",
+        cann_of=_cann,
+        facts=movement(_links),
+    ),
+)

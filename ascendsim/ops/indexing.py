@@ -102,7 +102,11 @@ def gather_nd(node: Node, data: Array, indices: Array, batch: int) -> Array:
     tuples = indices.reshape(batches, math.prod(indices.shape[batch:-1]), depth)
     parts = [wrapped_indices(node, tuples[..., part], data.shape[batch + part]) for part in range(depth)]
     rows = data.reshape(batches, *data.shape[batch:])
-    picked = rows[(np.arange(batches)[:, None], *parts)] if depth else np.repeat(rows[:, None], tuples.shape[1], axis=1)
+    picked = (
+        rows[(np.arange(batches)[:, None], *parts)]
+        if depth
+        else np.repeat(rows[:, None], tuples.shape[1], axis=1)
+    )
     return np.ascontiguousarray(picked.reshape(indices.shape[:-1] + data.shape[batch + depth :]))
 
 
@@ -182,15 +186,39 @@ def _nd_links(node: Node) -> AxisMap:
 
 def _compress_links(node: Node) -> AxisMap:
     axis = node.attr("axis")
-    return NOTHING_SAID if axis is None else along_axes(lambda node, rank: (int(axis) % rank,), chosen=True)(node)
+    return (
+        NOTHING_SAID
+        if axis is None
+        else along_axes(lambda node, rank: (int(axis) % rank,), chosen=True)(node)
+    )
 
 
 OPERATORS: tuple[OpDef, ...] = (
     OpDef(
-        "Gather", _gather_infer, _gather, _gather_lower, cann="GatherV2", facts=movement(gathering(lambda node: int(node.attr("axis", 0))))
+        "Gather",
+        _gather_infer,
+        _gather,
+        _gather_lower,
+        cann="GatherV2",
+        facts=movement(gathering(lambda node: int(node.attr("axis", 0)))),
     ),
-    OpDef("GatherElements", _gather_elements_infer, _gather_elements, _pick_lower, facts=movement(_element_links)),
-    OpDef("GatherND", _gather_nd_infer, _gather_nd, _gather_nd_lower, cann="GatherNd", facts=movement(_nd_links)),
+    OpDef(
+        "GatherElements",
+        _gather_elements_infer,
+        _gather_elements,
+        _pick_lower,
+        facts=movement(_element_links),
+    ),
+    OpDef(
+        "GatherND", _gather_nd_infer, _gather_nd, _gather_nd_lower, cann="GatherNd", facts=movement(_nd_links)
+    ),
     OpDef("Compress", _compress_infer, _compress, _on_ai_cpu, facts=movement(_compress_links)),
-    OpDef("ArrayFeatureExtractor", _features_infer, _features, _pick_lower, domain="ai.onnx.ml", facts=movement(opaque())),
+    OpDef(
+        "ArrayFeatureExtractor",
+        _features_infer,
+        _features,
+        _pick_lower,
+        domain="ai.onnx.ml",
+        facts=movement(opaque()),
+    ),
 )

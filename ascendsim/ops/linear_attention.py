@@ -1,7 +1,8 @@
-"""LinearAttention: a state of outer products, updated token by token instead of a row of scores for each token.
+"""LinearAttention: a state of outer products, updated token by token instead of a row of scores for each
+token.
 
-With decay a = exp(g) (1 where the rule has none), S' = a S: linear and gated: S = S' + k v^T; delta and gated_delta:
-S = S' + b k (v - S'^T k)^T; the output is scale * S^T q. Source: the ONNX operator page.
+With decay a = exp(g) (1 where the rule has none), S' = a S: linear and gated: S = S' + k v^T; delta and
+gated_delta: S = S' + b k (v - S'^T k)^T; the output is scale * S^T q. Source: the ONNX operator page.
 """
 
 from __future__ import annotations
@@ -20,9 +21,20 @@ from ascendsim.opset.axes import WHOLE, AxisMap, Label, Labels, Link, by_labels
 from ascendsim.opset.facts import Facts, Kind, Precision
 from ascendsim.opset.work import LowerContext, NoTask, Over, Ref, SequenceWork, Stream, VectorWork, Work
 
-_OVERS: tuple[tuple[int, Over], ...] = ((0, "row"), (1, "row"), (2, "col"), (4, "row"), (5, "one"))  # of query, key, value, decay, beta
+_OVERS: tuple[tuple[int, Over], ...] = (
+    (0, "row"),
+    (1, "row"),
+    (2, "col"),
+    (4, "row"),
+    (5, "one"),
+)  # of query, key, value, decay, beta
 Wanted = Sequence["np.dtype[Any]"]
-_RULES = {"linear": (False, False), "gated": (True, False), "delta": (False, True), "gated_delta": (True, True)}  # decays, corrects
+_RULES = {
+    "linear": (False, False),
+    "gated": (True, False),
+    "delta": (False, True),
+    "gated_delta": (True, True),
+}  # decays, corrects
 
 
 def _heads(ctx: InferContext) -> tuple[int, int]:
@@ -71,8 +83,14 @@ def _compute(node: Node, inputs: Sequence[Any], wanted: Wanted) -> Sequence[Arra
     q, k, v = _unpacked(query, query_heads), _unpacked(key, heads), _unpacked(value, heads)
     steps, batch, _, size = k.shape
     scale = node.attr("scale", 0.0) or 1 / math.sqrt(q.shape[-1])
-    state = np.zeros((batch, heads, size, v.shape[-1]), k.dtype) if past is None else as_float32(past).astype(k.dtype)
-    gates = np.exp(_unpacked(decay, heads)) if decays else None  # last axis: one a key component, or one for all
+    state = (
+        np.zeros((batch, heads, size, v.shape[-1]), k.dtype)
+        if past is None
+        else as_float32(past).astype(k.dtype)
+    )
+    gates = (
+        np.exp(_unpacked(decay, heads)) if decays else None
+    )  # last axis: one a key component, or one for all
     rates = np.broadcast_to(as_float32(beta).transpose(1, 0, 2), (steps, batch, heads)) if corrects else None
     group, outputs = query_heads // heads, []
     for step in range(steps):
@@ -84,12 +102,18 @@ def _compute(node: Node, inputs: Sequence[Any], wanted: Wanted) -> Sequence[Arra
         state = state + k[step][..., None] * fresh[:, :, None, :]
         asked = q[step].reshape(batch, heads, group, size)
         outputs.append(np.einsum("bhkv,bhgk->bhgv", state, asked).reshape(batch, -1))
-    result = np.stack(outputs, axis=1) * np.asarray(scale, k.dtype) if outputs else np.zeros((batch, 0, query_heads * v.shape[-1]))
+    result = (
+        np.stack(outputs, axis=1) * np.asarray(scale, k.dtype)
+        if outputs
+        else np.zeros((batch, 0, query_heads * v.shape[-1]))
+    )
     return [finish(array, dtype) for array, dtype in zip((result, state), wanted, strict=False)]
 
 
 def _lower(node: Node, ctx: LowerContext) -> Work:
-    """One pass over the state a token, vector work throughout: its products are outer products and reductions over rows."""
+    """One pass over the state a token, vector work throughout: its products are outer products and reductions
+    over rows.
+    """
     tensors = {port: Ref.of(tensor) for port, tensor in enumerate(node.inputs) if tensor is not None}
     output = Ref.of(node.output)
     if output.bytes == 0:
@@ -101,22 +125,39 @@ def _lower(node: Node, ctx: LowerContext) -> Work:
     if inside not in (DType.FLOAT16, DType.FLOAT32):
         return on_ai_cpu(node, 4.0 * cols)
     decays, corrects = _RULES[node.attr("update_rule", "gated_delta")]
-    gates = make_steps(["vexp"], inside if ctx.supports("vexp", inside) else DType.FLOAT16, "row") if decays else ()
+    gates = (
+        make_steps(["vexp"], inside if ctx.supports("vexp", inside) else DType.FLOAT16, "row")
+        if decays
+        else ()
+    )
     correction = ["vmul", "vadd"] if corrects else []
     reading = ("vmul", query_heads // heads), ("vadd", query_heads // heads)
     steps = gates + make_steps([*(["vmul"] if decays else []), *correction, "vmul", "vadd", *reading], inside)
-    states = [Ref.of(tensor) for tensor in node.outputs[1:]] or [tensors[port] for port in (3,) if port in tensors]
+    states = [Ref.of(tensor) for tensor in node.outputs[1:]] or [
+        tensors[port] for port in (3,) if port in tensors
+    ]
     held = tuple(Stream(ref) for ref in states)
     given = tuple(Stream(tensors[port], over) for port, over in _OVERS if port in tensors)
-    return SequenceWork((VectorWork(rows, cols, steps, (*held, *given), (*held, Stream(output, "col")), reduces="rows"),), repeat=length)
+    return SequenceWork(
+        (VectorWork(rows, cols, steps, (*held, *given), (*held, Stream(output, "col")), reduces="rows"),),
+        repeat=length,
+    )
 
 
 def _links(node: Node) -> AxisMap:
     """Sequences of a batch are independent; a token needs those before it."""
-    inputs: dict[int, Labels] = {0: ("n", "t", "q"), 1: ("n", "t", "k"), 2: ("n", "t", "v"), 4: ("n", "t", "decay"), 5: ("n", "t", "beta")}
+    inputs: dict[int, Labels] = {
+        0: ("n", "t", "q"),
+        1: ("n", "t", "k"),
+        2: ("n", "t", "v"),
+        4: ("n", "t", "decay"),
+        5: ("n", "t", "beta"),
+    }
     state = ("n", "head", "key", "value")
     special: dict[Label, Link] = dict.fromkeys(("t", "head", "key", "value"), WHOLE)
     return by_labels(node, {**inputs, 3: state}, {0: ("n", "t", "o"), 1: state}, special)
 
 
-OPERATORS: tuple[OpDef, ...] = (OpDef("LinearAttention", _infer, _compute, _lower, facts=Facts(_links, Kind.REDUCTION, Precision.GRAY)),)
+OPERATORS: tuple[OpDef, ...] = (
+    OpDef("LinearAttention", _infer, _compute, _lower, facts=Facts(_links, Kind.REDUCTION, Precision.GRAY)),
+)

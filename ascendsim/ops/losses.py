@@ -17,7 +17,17 @@ from ascendsim.ops.dims import need_channels, need_shape, unknown_shape
 from ascendsim.opset import InferContext, OpDef
 from ascendsim.opset.axes import NOTHING_SAID, UNREAD, WHOLE, AxisMap, by_labels, rank_of
 from ascendsim.opset.facts import Facts, Kind, Precision
-from ascendsim.opset.work import LowerContext, NoTask, Ref, ScalarWork, SequenceWork, Step, Stream, VectorWork, Work
+from ascendsim.opset.work import (
+    LowerContext,
+    NoTask,
+    Ref,
+    ScalarWork,
+    SequenceWork,
+    Step,
+    Stream,
+    VectorWork,
+    Work,
+)
 
 Wanted = Sequence["np.dtype[Any]"]
 _REDUCTIONS = ("none", "mean", "sum")
@@ -26,7 +36,11 @@ _REDUCTIONS = ("none", "mean", "sum")
 def _reduction(node: Node) -> str:
     name = str(node.attr("reduction", "mean"))
     if name not in _REDUCTIONS:
-        raise GraphError(f"node {node.name!r} ({node.op_type})", f"needs a reduction out of {', '.join(_REDUCTIONS)}", repr(name))
+        raise GraphError(
+            f"node {node.name!r} ({node.op_type})",
+            f"needs a reduction out of {', '.join(_REDUCTIONS)}",
+            repr(name),
+        )
     return name
 
 
@@ -48,7 +62,9 @@ def _picked(node: Node, logs: Array, labels: Array, weight: Array | None) -> Arr
     keep = np.ones(labels.shape, np.bool_) if ignored is None else labels != ignored
     safe = np.where(keep, labels, 0).astype(np.int64)
     if safe.size and (safe.min() < 0 or safe.max() >= classes):
-        raise GraphError(f"node {node.name!r} ({node.op_type})", f"needs labels from 0 to {classes - 1}", int(safe.max()))
+        raise GraphError(
+            f"node {node.name!r} ({node.op_type})", f"needs labels from 0 to {classes - 1}", int(safe.max())
+        )
     factors = (np.ones(classes, logs.dtype) if weight is None else weight)[safe] * keep
     losses = -np.take_along_axis(logs, safe[:, None], axis=1)[:, 0] * factors
     reduction = _reduction(node)
@@ -82,7 +98,9 @@ def _classes_rows(node: Node) -> tuple[int, int]:
 def _pick_work(node: Node) -> ScalarWork:
     """One indexed read a label (and one weight), by the scalar unit."""
     inputs = tuple(Ref.of(tensor) for tensor in node.inputs if tensor is not None)
-    return ScalarWork(max(1, math.prod(inputs[1].shape)), SCALAR_CYCLES_PER_INDEX, inputs, (Ref.of(node.output),))
+    return ScalarWork(
+        max(1, math.prod(inputs[1].shape)), SCALAR_CYCLES_PER_INDEX, inputs, (Ref.of(node.output),)
+    )
 
 
 def _nll_lower(node: Node, _ctx: LowerContext) -> Work:
@@ -90,18 +108,25 @@ def _nll_lower(node: Node, _ctx: LowerContext) -> Work:
 
 
 def _cross_entropy_lower(node: Node, ctx: LowerContext) -> Work:
-    """Log-softmax over the classes, then the indexed reads; on the AI CPU for types that the vector unit lacks."""
+    """Log-softmax over the classes, then the indexed reads; on the AI CPU for types that the vector unit
+    lacks.
+    """
     scores = Ref.of(node.required(0))
     if scores.bytes == 0:
         return NoTask()
-    floats = all(tensor is None or tensor.element_type.is_integer or tensor.element_type in _VECTOR_FLOATS for tensor in node.inputs)
+    floats = all(
+        tensor is None or tensor.element_type.is_integer or tensor.element_type in _VECTOR_FLOATS
+        for tensor in node.inputs
+    )
     if not (floats and (scores.dtype in _VECTOR_FLOATS or runs_on_ai_core(node))):
         return on_ai_cpu(node, 10)
     inside = scores.dtype if ctx.supports("vexp", scores.dtype) else DType.FLOAT16
     rows, classes = _classes_rows(node)
     spread = [Step("vcmax", inside), Step("vsub", inside), Step("vexp", inside), Step("vcadd", inside)]
     steps = (*spread, Step("vln", inside, "row"), Step("vsub", inside))
-    logs = tuple(Stream(Ref.of(tensor)) for tensor in node.outputs[1:]) or (Stream(Ref.of(node.output), "one"),)
+    logs = tuple(Stream(Ref.of(tensor)) for tensor in node.outputs[1:]) or (
+        Stream(Ref.of(node.output), "one"),
+    )
     softmax = VectorWork(rows, classes, steps, (Stream(scores),), logs, reduces="cols", sweeps=3)
     return SequenceWork((softmax, _pick_work(node)))
 
@@ -127,5 +152,12 @@ _FACTS = Facts(_links, Kind.REDUCTION, Precision.BLACK)
 
 OPERATORS: tuple[OpDef, ...] = (
     OpDef("NegativeLogLikelihoodLoss", _loss_infer, _nll, _nll_lower, cann="NLLLoss", facts=_FACTS),
-    OpDef("SoftmaxCrossEntropyLoss", _loss_infer, _cross_entropy, _cross_entropy_lower, cann="SoftmaxCrossEntropyWithLogits", facts=_FACTS),
+    OpDef(
+        "SoftmaxCrossEntropyLoss",
+        _loss_infer,
+        _cross_entropy,
+        _cross_entropy_lower,
+        cann="SoftmaxCrossEntropyWithLogits",
+        facts=_FACTS,
+    ),
 )

@@ -1,7 +1,9 @@
-"""Markers that frameworks leave in graphs: StopGradient, PreventGradient, Snapshot, GuaranteeConst, PlaceholderWithDefault, Print, Assert.
+"""Markers that frameworks leave in graphs: StopGradient, PreventGradient, Snapshot, GuaranteeConst,
+PlaceholderWithDefault, Print, Assert.
 
-They concern training, debugging or the framework's own compiler. When a trained model is run they hand their first input on (Assert
-gives nothing), so the graph engine removes them; a graph that is not optimised keeps them as another name of the same memory.
+They concern training, debugging or the framework's own compiler. When a trained model is run they hand their
+first input on (Assert gives nothing), so the graph engine removes them; a graph that is not optimised keeps
+them as another name of the same memory.
 """
 
 from __future__ import annotations
@@ -18,7 +20,14 @@ from ascendsim.opset.structure import ELEMENTWISE, opaque
 from ascendsim.opset.work import LowerContext, NoTask
 
 DOMAIN = "ascend"
-FORWARDING = ("StopGradient", "PreventGradient", "Snapshot", "GuaranteeConst", "PlaceholderWithDefault", "Print")
+FORWARDING = (
+    "StopGradient",
+    "PreventGradient",
+    "Snapshot",
+    "GuaranteeConst",
+    "PlaceholderWithDefault",
+    "Print",
+)
 
 
 def _infer(context: InferContext) -> None:
@@ -34,6 +43,17 @@ def _lower(node: Node, _context: LowerContext) -> NoTask:
 
 
 OPERATORS: tuple[OpDef, ...] = (
-    *(OpDef(name, _infer, _compute, _lower, Layout.FOLLOW, domain=DOMAIN, facts=ELEMENTWISE) for name in FORWARDING),
-    OpDef("Assert", _infer, _compute, _lower, domain=DOMAIN, foldable=False, facts=Facts(opaque(), Kind.OTHER, Precision.GRAY)),
+    *(
+        OpDef(name, _infer, _compute, _lower, Layout.FOLLOW, domain=DOMAIN, facts=ELEMENTWISE)
+        for name in FORWARDING
+    ),
+    OpDef(
+        "Assert",
+        _infer,
+        _compute,
+        _lower,
+        domain=DOMAIN,
+        foldable=False,
+        facts=Facts(opaque(), Kind.OTHER, Precision.GRAY),
+    ),
 )

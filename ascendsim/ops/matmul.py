@@ -11,7 +11,15 @@ import numpy as np
 from ascendsim.core.errors import GraphError
 from ascendsim.graph.ir import Dim, Node, Shape, Tensor
 from ascendsim.ops.bursts import fill_work
-from ascendsim.ops.common import as_float32, broadcast_dims, broadcast_shapes, computing_type, finish, on_ai_cpu, runs_on_ai_core
+from ascendsim.ops.common import (
+    as_float32,
+    broadcast_dims,
+    broadcast_shapes,
+    computing_type,
+    finish,
+    on_ai_cpu,
+    runs_on_ai_core,
+)
 from ascendsim.ops.cube import cube_type
 from ascendsim.opset import InferContext, Layout, OpDef
 from ascendsim.opset.facts import Facts, Kind, OpPattern, Precision
@@ -127,9 +135,13 @@ def _infer_gemm(context: InferContext) -> None:
 
 
 def _compute_gemm(node: Node, inputs: Sequence[Any], wanted: Sequence[np.dtype[Any]]) -> Sequence[Any]:
-    """Computes alpha * A' @ B' + beta * C in float32, one rounding at the end (C is in L0C or an epilogue of the same kernel)."""
+    """Computes alpha * A' @ B' + beta * C in float32, one rounding at the end (C is in L0C or an epilogue of
+    the same kernel).
+    """
     left, right = as_float32(inputs[0]), as_float32(inputs[1])
-    result = np.matmul(left.T if node.attr("transA", 0) else left, right.T if node.attr("transB", 0) else right)
+    result = np.matmul(
+        left.T if node.attr("transA", 0) else left, right.T if node.attr("transB", 0) else right
+    )
     alpha, beta = float(node.attr("alpha", 1.0)), float(node.attr("beta", 1.0))
     if alpha != 1.0:
         result = _scaled(result, alpha)
@@ -145,7 +157,9 @@ def _scaled(array: Any, factor: float) -> Any:
 
 
 def _lower_gemm(node: Node, context: LowerContext) -> Work:
-    """MatMulV2 with C as bias in L0C where it is one value a column and alpha = beta = 1; else vector steps on the way out."""
+    """MatMulV2 with C as bias in L0C where it is one value a column and alpha = beta = 1; else vector steps
+    on the way out.
+    """
     left, right, third, output = node.required(0), node.required(1), node.input(2), node.output
     transpose_a, transpose_b = bool(node.attr("transA", 0)), bool(node.attr("transB", 0))
     rows, columns = left.static_shape
@@ -219,7 +233,11 @@ OPERATORS = (
         Layout.MATMUL,
         cann="MatMulV2",
         facts=Facts(
-            product(added=(2,), flipped=("transA", "transB")), Kind.MATMUL, Precision.WHITE, pattern=OpPattern.GEMM, operands=(0, 1)
+            product(added=(2,), flipped=("transA", "transB")),
+            Kind.MATMUL,
+            Precision.WHITE,
+            pattern=OpPattern.GEMM,
+            operands=(0, 1),
         ),
     ),
 )

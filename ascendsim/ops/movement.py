@@ -11,17 +11,45 @@ import numpy as np
 from ascendsim.core.errors import GraphError
 from ascendsim.core.formats import Format, c0
 from ascendsim.graph.ir import Array, Dim, Node, Shape, Tensor
-from ascendsim.ops.bursts import DUPLICATE, cuts_whole_blocks, repacking, run_bytes, stored_axis, transpose_work, vector_dtype
+from ascendsim.ops.bursts import (
+    DUPLICATE,
+    cuts_whole_blocks,
+    repacking,
+    run_bytes,
+    stored_axis,
+    transpose_work,
+    vector_dtype,
+)
 from ascendsim.ops.common import broadcast_shapes, split_broadcast
-from ascendsim.ops.dims import known_ints, merged, total, unknown_shape, vector_length, wrapped_axes, wrapped_axis
+from ascendsim.ops.dims import (
+    known_ints,
+    merged,
+    total,
+    unknown_shape,
+    vector_length,
+    wrapped_axes,
+    wrapped_axis,
+)
 from ascendsim.opset import InferContext, Layout, OpDef
 from ascendsim.opset.axes import shape_of
 from ascendsim.opset.facts import movement
 from ascendsim.opset.structure import along, along_axes, constant_ints, elementwise, permutation
-from ascendsim.opset.work import Copy, LowerContext, MoveWork, NoTask, Ref, Slice, Step, Stream, VectorWork, Work
+from ascendsim.opset.work import (
+    Copy,
+    LowerContext,
+    MoveWork,
+    NoTask,
+    Ref,
+    Slice,
+    Step,
+    Stream,
+    VectorWork,
+    Work,
+)
 
 Wanted = Sequence["np.dtype[Any]"]
-MOST_GROWTH = 256  # beyond, what one block of a source becomes would crowd UB, so the result is walked instead of the source
+# beyond, what one block of a source becomes would crowd UB, so the result is walked instead of the source
+MOST_GROWTH = 256
 
 
 def _permutation(node: Node, rank: int) -> tuple[int, ...]:
@@ -31,7 +59,11 @@ def _permutation(node: Node, rank: int) -> tuple[int, ...]:
 def _transpose_infer(ctx: InferContext) -> None:
     source = ctx.shape(0)
     if source is None:
-        ctx.set(0, ctx.dtype(0), unknown_shape(len(ctx.node.attr("perm"))) if "perm" in ctx.node.attributes else None)
+        ctx.set(
+            0,
+            ctx.dtype(0),
+            unknown_shape(len(ctx.node.attr("perm"))) if "perm" in ctx.node.attributes else None,
+        )
         return
     permutation = _permutation(ctx.node, len(source))
     if sorted(permutation) != list(range(len(source))):
@@ -47,7 +79,9 @@ def _transpose_lower(node: Node, ctx: LowerContext) -> Work:
     source = Ref.of(node.required(0))
     if source.bytes == 0:
         return NoTask()
-    return transpose_work(source, Ref.of(node.output), source.shape, _permutation(node, len(source.shape)), ctx)
+    return transpose_work(
+        source, Ref.of(node.output), source.shape, _permutation(node, len(source.shape)), ctx
+    )
 
 
 def _concat_infer(ctx: InferContext) -> None:
@@ -62,7 +96,10 @@ def _concat_infer(ctx: InferContext) -> None:
     axis = wrapped_axis(ctx, int(ctx.node.attr("axis", 0)), rank)
     dims: list[Dim] = list(known[0])
     for shape in known[1:]:
-        dims = [merged(ctx, a, b) if number != axis else None for number, (a, b) in enumerate(zip(dims, shape, strict=True))]
+        dims = [
+            merged(ctx, a, b) if number != axis else None
+            for number, (a, b) in enumerate(zip(dims, shape, strict=True))
+        ]
     dims[axis] = total(shape[axis] for shape in known) if len(known) == len(shapes) else None
     ctx.set(0, ctx.dtype(0), tuple(dims))
 
@@ -71,17 +108,23 @@ def _concat(node: Node, inputs: Sequence[Any], wanted: Wanted) -> Sequence[Array
     try:
         return [np.concatenate(inputs, axis=int(node.attr("axis", 0)), dtype=wanted[0])]
     except ValueError as error:
-        raise GraphError(f"node {node.name!r} (Concat)", "needs inputs that fit together", str(error)) from None
+        raise GraphError(
+            f"node {node.name!r} (Concat)", "needs inputs that fit together", str(error)
+        ) from None
 
 
 def _concat_lower(node: Node, _ctx: LowerContext) -> Work:
-    """Each input is read as it lies; its rows land between those of the others unless the axis is the outermost.
+    """Each input is read as it lies; its rows land between those of the others unless the axis is the
+    outermost.
 
-    With the attribute `no_task`, inputs are slices of the output already: along the outermost axis any, else those from StridedWrite.
+    With the attribute `no_task`, inputs are slices of the output already: along the outermost axis any, else
+    those from StridedWrite.
     """
     target = Ref.of(node.output)
     axis = int(node.attr("axis", 0)) % len(target.shape)
-    if node.attr("no_task", 0) and (_outermost(node.output, axis) or all(_made_by(tensor, "StridedWrite") for tensor in node.inputs)):
+    if node.attr("no_task", 0) and (
+        _outermost(node.output, axis) or all(_made_by(tensor, "StridedWrite") for tensor in node.inputs)
+    ):
         slices = _slices_of(node.output, [tensor for tensor in node.inputs if tensor is not None], axis)
         if slices is not None:
             return NoTask(slices=slices)
@@ -142,7 +185,11 @@ def split_sizes(ctx: InferContext, length: Dim) -> tuple[Dim, ...]:
         sizes = known_ints(ctx, 1)
         if sizes is None:
             return (None,) * parts
-        if len(sizes) != parts or min(sizes, default=0) < 0 or (isinstance(length, int) and sum(sizes) != length):
+        if (
+            len(sizes) != parts
+            or min(sizes, default=0) < 0
+            or (isinstance(length, int) and sum(sizes) != length)
+        ):
             raise ctx.fail(f"needs {parts} sizes that add up to {length}", sizes)
         return sizes
     if not isinstance(length, int):
@@ -174,16 +221,23 @@ def _split(node: Node, inputs: Sequence[Any], wanted: Wanted) -> Sequence[Array]
     if len(inputs) > 1 and inputs[1] is not None:
         ends = np.cumsum(inputs[1])
     else:
-        ends = np.minimum(np.arange(1, parts + 1) * -(-length // int(node.attr("num_outputs", parts))), length)
+        ends = np.minimum(
+            np.arange(1, parts + 1) * -(-length // int(node.attr("num_outputs", parts))), length
+        )
     if len(ends) != parts or ends[-1] != length:
-        raise GraphError(f"node {node.name!r} (Split)", f"needs {parts} sizes that add up to {length}", np.diff(ends, prepend=0).tolist())
+        raise GraphError(
+            f"node {node.name!r} (Split)",
+            f"needs {parts} sizes that add up to {length}",
+            np.diff(ends, prepend=0).tolist(),
+        )
     return [part.copy() for part in np.split(data, ends[:-1], axis)]
 
 
 def _split_lower(node: Node, _ctx: LowerContext) -> Work:
     """Parts are written one after the other.
 
-    With the attribute `no_task` they stay where they are: along the outermost axis all, else those that StridedRead takes.
+    With the attribute `no_task` they stay where they are: along the outermost axis all, else those that
+    StridedRead takes.
     """
     source = Ref.of(node.required(0))
     axis = int(node.attr("axis", 0)) % len(source.shape)
@@ -213,7 +267,9 @@ def _split_type(node: Node) -> str:
     return "SplitD" if len({tensor.shape for tensor in node.outputs}) == 1 else "SplitVD"
 
 
-def _slices(node: Node, shape: Sequence[int], starts: Any, ends: Any, axes: Any, steps: Any) -> tuple[slice, ...]:
+def _slices(
+    node: Node, shape: Sequence[int], starts: Any, ends: Any, axes: Any, steps: Any
+) -> tuple[slice, ...]:
     """Python slices, one an axis, with ONNX's clamping."""
     result = [slice(0, dim, 1) for dim in shape]
     names = range(len(starts)) if axes is None else [int(axis) for axis in axes]
@@ -245,14 +301,18 @@ def _slice_infer(ctx: InferContext) -> None:
     if axes is None:
         count = len(starts) if starts is not None else vector_length(ctx, 1)
         axes = tuple(range(count if count is not None else len(source)))
-    if starts is not None and any(values is not None and len(values) != len(starts) for values in (ends, axes, steps)):
+    if starts is not None and any(
+        values is not None and len(values) != len(starts) for values in (ends, axes, steps)
+    ):
         raise ctx.fail("needs as many ends, axes and steps as starts", len(starts))
     dims: list[Dim] = list(source)
     for number, axis in enumerate(wrapped_axes(ctx, axes, len(source))):
         if starts is None or ends is None or (ctx.has(4) and steps is None):
             dims[axis] = None
             continue
-        dims[axis] = _sliced(ctx, source[axis], starts[number], ends[number], 1 if steps is None else steps[number])
+        dims[axis] = _sliced(
+            ctx, source[axis], starts[number], ends[number], 1 if steps is None else steps[number]
+        )
     ctx.set(0, ctx.dtype(0), tuple(dims))
 
 
@@ -275,13 +335,17 @@ def _slice_lower(node: Node, ctx: LowerContext) -> Work:
     if target.bytes == 0:
         return NoTask()
     values = [
-        tensor.constant.array() if tensor is not None and tensor.constant is not None and tensor.constant.available else None
+        tensor.constant.array()
+        if tensor is not None and tensor.constant is not None and tensor.constant.available
+        else None
         for tensor in node.inputs[1:]
     ]
     starts, ends, axes, steps = (*values, None, None)[:4]
     if starts is None or ends is None:
         run = run_bytes(target.shape, len(target.shape) - 1, target.dtype.itemsize)
-        return MoveWork((Copy(source, target, target.bytes, run, target.bytes),), repacking(run, target.dtype))
+        return MoveWork(
+            (Copy(source, target, target.bytes, run, target.bytes),), repacking(run, target.dtype)
+        )
     slices = _slices(node, source.shape, starts, ends, axes, steps)
     run, inner = target.dtype.itemsize, len(slices) - 1
     step = abs(slices[inner].step) if slices else 1
@@ -289,27 +353,40 @@ def _slice_lower(node: Node, ctx: LowerContext) -> Work:
         span = (target.shape[inner] - 1) * step * run + run
         rows = math.prod(target.shape[:inner])
         picking = vector_dtype(target.dtype)
-        pick = Step("vreducev2" if ctx.supports("vreducev2", picking) else "vgather", picking)  # patterns, else by index
-        return MoveWork((Copy(source, target, rows * span, span, target.bytes, write_bytes=target.bytes),), (pick,))
+        pick = Step(
+            "vreducev2" if ctx.supports("vreducev2", picking) else "vgather", picking
+        )  # patterns, else by index
+        return MoveWork(
+            (Copy(source, target, rows * span, span, target.bytes, write_bytes=target.bytes),), (pick,)
+        )
     for axis in range(inner, -1, -1):
         run *= target.shape[axis]
         if target.shape[axis] != source.shape[axis]:
             break
-    return MoveWork((Copy(source, target, target.bytes, run, target.bytes),), repacking(run, target.dtype) if run < target.bytes else ())
+    return MoveWork(
+        (Copy(source, target, target.bytes, run, target.bytes),),
+        repacking(run, target.dtype) if run < target.bytes else (),
+    )
 
 
 def _expand_infer(ctx: InferContext) -> None:
     source, target = ctx.shape(0), known_ints(ctx, 1)
     if source is None or target is None:
         length = vector_length(ctx, 1)
-        ctx.set(0, ctx.dtype(0), None if source is None or length is None else unknown_shape(max(len(source), length)))
+        ctx.set(
+            0,
+            ctx.dtype(0),
+            None if source is None or length is None else unknown_shape(max(len(source), length)),
+        )
         return
     if any(dim < 0 for dim in target):
         raise ctx.fail("needs sizes that are not negative", target)
     try:
         ctx.set(0, ctx.dtype(0), broadcast_shapes([source, target]))
     except GraphError:
-        raise ctx.fail("needs a shape that its input broadcasts to", f"{list(source)} -> {list(target)}") from None
+        raise ctx.fail(
+            "needs a shape that its input broadcasts to", f"{list(source)} -> {list(target)}"
+        ) from None
 
 
 def _expand(node: Node, inputs: Sequence[Any], _wanted: Wanted) -> Sequence[Array]:
@@ -318,12 +395,15 @@ def _expand(node: Node, inputs: Sequence[Any], _wanted: Wanted) -> Sequence[Arra
         return [np.broadcast_to(data, np.broadcast_shapes(data.shape, target)).copy(order="C")]
     except ValueError:
         raise GraphError(
-            f"node {node.name!r} (Expand)", "needs a shape that its input broadcasts to", f"{data.shape} -> {target}"
+            f"node {node.name!r} (Expand)",
+            "needs a shape that its input broadcasts to",
+            f"{data.shape} -> {target}",
         ) from None
 
 
 def replicate_work(source: Ref, target: Ref, repeats: Sequence[int]) -> Work:
-    """Work of repeating `source` along axes: read once, repeated in UB where the innermost repeat is not a whole block run.
+    """Work of repeating `source` along axes: read once, repeated in UB where the innermost repeat is not a
+    whole block run.
 
     Args:
         source: What is repeated.
@@ -336,7 +416,9 @@ def replicate_work(source: Ref, target: Ref, repeats: Sequence[int]) -> Work:
     if target.bytes > MOST_GROWTH * source.bytes:
         split = split_broadcast(target.shape, [padded])
         fill = Step(DUPLICATE, vector_dtype(source.dtype), count=max(1, source.dtype.itemsize // 4))
-        return VectorWork(split.rows, split.cols, (fill,), (Stream(source, split.overs[0]),), (Stream(target),))
+        return VectorWork(
+            split.rows, split.cols, (fill,), (Stream(source, split.overs[0]),), (Stream(target),)
+        )
     repeated = [axis for axis, count in enumerate(repeats) if count != 1]
     run = run_bytes(padded, repeated[-1], source.dtype.itemsize) if repeated else target.bytes
     steps: tuple[Step, ...] = ()
@@ -344,13 +426,17 @@ def replicate_work(source: Ref, target: Ref, repeats: Sequence[int]) -> Work:
         steps = (Step(DUPLICATE, vector_dtype(source.dtype)),)
     elif repeated and run < target.bytes:
         steps = repacking(run, source.dtype)
-    return MoveWork((Copy(source, target, source.bytes, source.bytes, target.bytes, write_bytes=target.bytes),), steps)
+    return MoveWork(
+        (Copy(source, target, source.bytes, source.bytes, target.bytes, write_bytes=target.bytes),), steps
+    )
 
 
 def _expand_lower(node: Node, _ctx: LowerContext) -> Work:
     source, target = Ref.of(node.required(0)), Ref.of(node.output)
     padded = (1,) * (len(target.shape) - len(source.shape)) + source.shape
-    return replicate_work(source, target, [new // old if old else 1 for new, old in zip(target.shape, padded, strict=True)])
+    return replicate_work(
+        source, target, [new // old if old else 1 for new, old in zip(target.shape, padded, strict=True)]
+    )
 
 
 def _tile_infer(ctx: InferContext) -> None:
@@ -373,7 +459,11 @@ def _tile(_node: Node, inputs: Sequence[Any], _wanted: Wanted) -> Sequence[Array
 
 def _tile_lower(node: Node, _ctx: LowerContext) -> Work:
     source, target = Ref.of(node.required(0)), Ref.of(node.output)
-    return replicate_work(source, target, [new // old if old else 1 for new, old in zip(target.shape, source.shape, strict=True)])
+    return replicate_work(
+        source,
+        target,
+        [new // old if old else 1 for new, old in zip(target.shape, source.shape, strict=True)],
+    )
 
 
 def _sliced_axes(node: Node, rank: int) -> tuple[int, ...] | None:
@@ -397,11 +487,22 @@ def _sliced_axes(node: Node, rank: int) -> tuple[int, ...] | None:
 
 def _repeated_axes(node: Node, rank: int) -> tuple[int, ...] | None:
     repeats = constant_ints(node.input(1))
-    return None if repeats is None or len(repeats) != rank else tuple([axis for axis, times in enumerate(repeats) if times != 1])
+    return (
+        None
+        if repeats is None or len(repeats) != rank
+        else tuple([axis for axis, times in enumerate(repeats) if times != 1])
+    )
 
 
 OPERATORS: tuple[OpDef, ...] = (
-    OpDef("Transpose", _transpose_infer, _transpose, _transpose_lower, cann="TransposeD", facts=movement(permutation(_permutation))),
+    OpDef(
+        "Transpose",
+        _transpose_infer,
+        _transpose,
+        _transpose_lower,
+        cann="TransposeD",
+        facts=movement(permutation(_permutation)),
+    ),
     OpDef(
         "Concat",
         _concat_infer,
@@ -423,8 +524,27 @@ OPERATORS: tuple[OpDef, ...] = (
         facts=movement(along(default=0), parameters=(1,)),
     ),
     OpDef(
-        "Slice", _slice_infer, _slice, _slice_lower, cann="StridedSliceD", facts=movement(along_axes(_sliced_axes), parameters=(1, 2, 3, 4))
+        "Slice",
+        _slice_infer,
+        _slice,
+        _slice_lower,
+        cann="StridedSliceD",
+        facts=movement(along_axes(_sliced_axes), parameters=(1, 2, 3, 4)),
     ),
-    OpDef("Expand", _expand_infer, _expand, _expand_lower, cann="ExpandD", facts=movement(elementwise(0), parameters=(1,), shape_port=1)),
-    OpDef("Tile", _tile_infer, _tile, _tile_lower, cann="TileD", facts=movement(along_axes(_repeated_axes), parameters=(1,))),
+    OpDef(
+        "Expand",
+        _expand_infer,
+        _expand,
+        _expand_lower,
+        cann="ExpandD",
+        facts=movement(elementwise(0), parameters=(1,), shape_port=1),
+    ),
+    OpDef(
+        "Tile",
+        _tile_infer,
+        _tile,
+        _tile_lower,
+        cann="TileD",
+        facts=movement(along_axes(_repeated_axes), parameters=(1,)),
+    ),
 )

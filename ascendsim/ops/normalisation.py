@@ -10,7 +10,15 @@ import numpy as np
 
 from ascendsim.core.dtypes import DType
 from ascendsim.graph.ir import Array, Node, Shape
-from ascendsim.ops.common import as_float32, check_channels, finish, normalise_axes, normalise_axis, same_as, with_numpy
+from ascendsim.ops.common import (
+    as_float32,
+    check_channels,
+    finish,
+    normalise_axes,
+    normalise_axis,
+    same_as,
+    with_numpy,
+)
 from ascendsim.ops.dims import need_channels, need_within
 from ascendsim.ops.normalisation_work import (
     batch_norm_lower,
@@ -22,7 +30,18 @@ from ascendsim.ops.normalisation_work import (
 )
 from ascendsim.ops.softmax import rows_in_blocks
 from ascendsim.opset import InferContext, Layout, OpDef
-from ascendsim.opset.axes import NOTHING_SAID, WHOLE, AxisMap, Label, Labels, Link, Relation, by_labels, rank_of, shape_of
+from ascendsim.opset.axes import (
+    NOTHING_SAID,
+    WHOLE,
+    AxisMap,
+    Label,
+    Labels,
+    Link,
+    Relation,
+    by_labels,
+    rank_of,
+    shape_of,
+)
 from ascendsim.opset.facts import Facts, Kind, OpPattern, Precision
 from ascendsim.opset.structure import along, along_axes, normalised_from, per_channel
 
@@ -39,7 +58,7 @@ def _kernel_input(array: Array, wanted: np.dtype[Any]) -> Array:
     return array if array.dtype == wanted == np.float16 else as_float32(array).astype(np.float32, copy=False)
 
 
-# ------------------------------------------------------------------------------------------------------------- batch
+# ------------------------------------------------------------------------------------------------------------
 
 
 def _batch_infer(context: InferContext) -> None:
@@ -50,7 +69,9 @@ def _batch_infer(context: InferContext) -> None:
 
 
 def _batch(node: Node, inputs: Sequence[Any], wanted: Wanted) -> Sequence[Any]:
-    """(x - mean) / sqrt(variance + epsilon) * scale + B; training mode takes both from the batch and returns running values."""
+    """(x - mean) / sqrt(variance + epsilon) * scale + B; training mode takes both from the batch and returns
+    running values.
+    """
     x, scale, bias, mean, variance = (as_float32(array) for array in inputs)
     running: list[Array] = []
     if node.attr("training_mode", 0):
@@ -71,7 +92,7 @@ def _batch(node: Node, inputs: Sequence[Any], wanted: Wanted) -> Sequence[Any]:
     return [finish(array, dtype) for array, dtype in zip([result, *running], wanted, strict=False)]
 
 
-# ------------------------------------------------------------------------------------------------------ layer and rms
+# ------------------------------------------------------------------------------------------------------ layer
 
 
 def _layer_infer(context: InferContext) -> None:
@@ -79,7 +100,9 @@ def _layer_infer(context: InferContext) -> None:
     context.set(0, context.dtype(0), shape)
     reduced: Shape | None = None
     if shape is not None:
-        axis = normalise_axis(int(context.node.attr("axis", -1)), len(shape), f"axis of node {context.node.name!r}")
+        axis = normalise_axis(
+            int(context.node.attr("axis", -1)), len(shape), f"axis of node {context.node.name!r}"
+        )
         reduced = (*shape[:axis], *(1,) * (len(shape) - axis))
     for port in (1, 2):
         need_within(context, port, shape)
@@ -91,7 +114,9 @@ def _layer_infer(context: InferContext) -> None:
 def _rows(
     array: Array, count: int, scale: Array, bias: Array, epsilon: float, inner: int, centred: bool = True
 ) -> tuple[Array, Array, Array]:
-    """Normalised rows, mean and 1 / standard deviation of each, by the jitted kernel or (float64) by NumPy."""
+    """Normalised rows, mean and 1 / standard deviation of each, by the jitted kernel or (float64) by
+    NumPy.
+    """
     if array.dtype.name in _JITTED:
         from ascendsim_kernels.normalisation import normalise_rows
 
@@ -100,7 +125,11 @@ def _rows(
     mean = rows.mean(axis=(1, 2), keepdims=True) if centred else np.zeros((count, 1, 1), array.dtype)
     inverse = 1 / np.sqrt(np.square(rows - mean).mean(axis=(1, 2), keepdims=True) + epsilon)
     channels = [np.resize(v, count * rows.shape[1]).reshape(count, rows.shape[1], 1) for v in (scale, bias)]
-    return ((rows - mean) * inverse * channels[0] + channels[1]).reshape(array.shape), mean.reshape(-1), inverse.reshape(-1)
+    return (
+        ((rows - mean) * inverse * channels[0] + channels[1]).reshape(array.shape),
+        mean.reshape(-1),
+        inverse.reshape(-1),
+    )
 
 
 def _layer(centred: bool) -> Any:
@@ -115,17 +144,24 @@ def _layer(centred: bool) -> Any:
         wide = as_float32(x) if x.dtype == np.float64 else _kernel_input(x, wanted[0])
         if simple:
             offsets = zero if bias is None else as_float32(bias)
-            result, mean, inverse = _rows(wide, count, as_float32(scale).reshape(-1), offsets.reshape(-1), _epsilon(node), 1, centred)
+            result, mean, inverse = _rows(
+                wide, count, as_float32(scale).reshape(-1), offsets.reshape(-1), _epsilon(node), 1, centred
+            )
         else:  # scale or bias broadcast into the rows, or along them
             plain, mean, inverse = _rows(as_float32(x), count, unit, zero, _epsilon(node), 1, centred)
             result = plain * as_float32(scale) + (0 if bias is None else as_float32(bias))
         shape = (*x.shape[:axis], *(1,) * (x.ndim - axis))
-        return [finish(array, dtype) for array, dtype in zip([result, mean.reshape(shape), inverse.reshape(shape)], wanted, strict=False)]
+        return [
+            finish(array, dtype)
+            for array, dtype in zip(
+                [result, mean.reshape(shape), inverse.reshape(shape)], wanted, strict=False
+            )
+        ]
 
     return compute
 
 
-# ------------------------------------------------------------------------------------------------- group and instance
+# ------------------------------------------------------------------------------------------------- group and
 
 
 def _group(node: Node, inputs: Sequence[Any], wanted: Wanted) -> Sequence[Any]:
@@ -151,33 +187,48 @@ def _rms_check(context: InferContext) -> None:
 def _group_infer(context: InferContext) -> None:
     shape = context.shape(0)
     groups = context.node.attr("num_groups", 1)
-    if shape is not None and len(shape) > 1 and isinstance(shape[1], int) and (groups < 1 or shape[1] % groups):
+    if (
+        shape is not None
+        and len(shape) > 1
+        and isinstance(shape[1], int)
+        and (groups < 1 or shape[1] % groups)
+    ):
         raise context.fail(f"needs num_groups that divides {shape[1]} channels", groups)
     if context.shape(1) != (groups,):  # opset 18 had one value a group
         need_channels(context, (1, 2))
     context.set(0, context.dtype(0), shape)
 
 
-# ------------------------------------------------------------------------------------------------------------- others
+# ------------------------------------------------------------------------------------------------------------
 
 
 def _local_response(node: Node, x: Array) -> Array:
     """Divides: x / (bias + alpha / size * sum of squares over `size` neighbouring channels) ^ beta."""
     size = int(node.attr("size"))
-    alpha, beta, bias = float(node.attr("alpha", 1e-4)), float(node.attr("beta", 0.75)), float(node.attr("bias", 1.0))
+    alpha, beta, bias = (
+        float(node.attr("alpha", 1e-4)),
+        float(node.attr("beta", 0.75)),
+        float(node.attr("bias", 1.0)),
+    )
     before, channels = (size - 1) // 2, x.shape[1]
     squares = np.zeros((x.shape[0], channels + size - 1, *x.shape[2:]), x.dtype)
     squares[:, before : before + channels] = x * x
     total = np.zeros_like(x)
     for tap in range(size):
         total += squares[:, tap : tap + channels]
-    return np.asarray(x / np.power(x.dtype.type(bias) + x.dtype.type(alpha / size) * total, x.dtype.type(beta)))
+    return np.asarray(
+        x / np.power(x.dtype.type(bias) + x.dtype.type(alpha / size) * total, x.dtype.type(beta))
+    )
 
 
 def _lp_norm(node: Node, x: Array) -> Array:
     """Divides: x / |x|_p along an axis; 0 where the norm is 0."""
     axis, order = int(node.attr("axis", -1)), int(node.attr("p", 2))
-    norm = np.sum(np.abs(x), axis=axis, keepdims=True) if order == 1 else np.sqrt(np.sum(x * x, axis=axis, keepdims=True))
+    norm = (
+        np.sum(np.abs(x), axis=axis, keepdims=True)
+        if order == 1
+        else np.sqrt(np.sum(x * x, axis=axis, keepdims=True))
+    )
     return np.where(norm == 0, np.zeros_like(x), x / norm)
 
 
@@ -193,7 +244,9 @@ def _mean_variance(node: Node, x: Array) -> Array:
     axes = normalise_axes(node.attr("axes", (0, 2, 3)), x.ndim, f"axes of node {node.name!r}")
     wide = x.astype(np.float64)
     centred = wide - wide.mean(axis=axes, keepdims=True)
-    return np.asarray(centred / (np.sqrt(np.square(centred).mean(axis=axes, keepdims=True)) + 1e-9)).astype(x.dtype)
+    return np.asarray(centred / (np.sqrt(np.square(centred).mean(axis=axes, keepdims=True)) + 1e-9)).astype(
+        x.dtype
+    )
 
 
 def _links(node: Node) -> AxisMap:
@@ -227,14 +280,24 @@ def _group_links(node: Node) -> AxisMap:
     special: dict[Label, Link] = dict.fromkeys(range(2, len(shape)), WHOLE)
     special[1] = Link(Relation.GROUP, None, size, size) if size > 1 else Link(Relation.PARALLEL)
     per_channel_links = by_labels(node, {1: (1,), 2: (1,)}, {0: range(len(shape))})
-    return AxisMap({**per_channel_links.links, **by_labels(node, {0: range(len(shape))}, {0: range(len(shape))}, special).links})
+    return AxisMap(
+        {
+            **per_channel_links.links,
+            **by_labels(node, {0: range(len(shape))}, {0: range(len(shape))}, special).links,
+        }
+    )
 
 
 def _response_links(node: Node) -> AxisMap:
     rank, size = rank_of(node, 0), int(node.attr("size", 1))
     if rank is None:
         return NOTHING_SAID
-    return by_labels(node, {0: range(rank)}, {0: range(rank)}, {1: Link(Relation.WINDOW, before=(size - 1) // 2, reach=size)})
+    return by_labels(
+        node,
+        {0: range(rank)},
+        {0: range(rank)},
+        {1: Link(Relation.WINDOW, before=(size - 1) // 2, reach=size)},
+    )
 
 
 def _normalised_axes(node: Node, rank: int) -> tuple[int, ...]:
@@ -273,8 +336,18 @@ OPERATORS: tuple[OpDef, ...] = (
         in_blocks=rows_in_blocks,
         facts=Facts(normalised_from(scales=(1,)), Kind.REDUCTION, Precision.BLACK),
     ),
-    OpDef("GroupNormalization", _group_infer, _group, channel_norm_lower, Layout.ND, "GroupNorm", facts=_FACTS),
-    OpDef("InstanceNormalization", same_as(check=_instance_check), _group, channel_norm_lower, Layout.ND, "InstanceNorm", facts=_FACTS),
+    OpDef(
+        "GroupNormalization", _group_infer, _group, channel_norm_lower, Layout.ND, "GroupNorm", facts=_FACTS
+    ),
+    OpDef(
+        "InstanceNormalization",
+        same_as(check=_instance_check),
+        _group,
+        channel_norm_lower,
+        Layout.ND,
+        "InstanceNorm",
+        facts=_FACTS,
+    ),
     OpDef(
         "LRN",
         same_as(),

@@ -1,4 +1,6 @@
-"""Vector work of the normalisations: which instructions run on every element, on one value a row, on one value a channel."""
+"""Vector work of the normalisations: which instructions run on every element, on one value a row, on one
+value a channel.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,9 @@ _AI_CPU_OPERATIONS = 8.0  # subtract, square, add, root, divide, scale, shift, s
 
 
 def channel_split(data: Tensor) -> tuple[int, int, Over]:
-    """Rows, columns and the place of one value a channel: a column in blocked storage, a row of the plane else."""
+    """Rows, columns and the place of one value a channel: a column in blocked storage, a row of the plane
+    else.
+    """
     shape = walking_shape(data)
     if len(shape) == 2 or (data.format is Format.NC1HWC0 and len(shape) == 4):
         return math.prod(shape[:-1]), shape[-1], "col"
@@ -35,12 +39,15 @@ def channel_split(data: Tensor) -> tuple[int, int, Over]:
 
 
 def summing_type(dtype: DType, context: LowerContext) -> DType:
-    """The type of sums over a batch, whose squares leave the range of float16: float32 wherever the chip adds it."""
+    """The type of sums over a batch, whose squares leave the range of float16: float32 wherever the chip adds
+    it.
+    """
     return DType.FLOAT32 if context.supports("vadd", DType.FLOAT32) else computing_type(dtype, context)
 
 
 def batch_norm_lower(node: Node, context: LowerContext) -> Work:
-    """Factor and offset of each channel from its four parameters, then one multiply and one add on every element.
+    """Factor and offset of each channel from its four parameters, then one multiply and one add on every
+    element.
 
     In training mode the statistics come first: sums of x and of x^2 over everything but the channel.
     """
@@ -54,9 +61,18 @@ def batch_norm_lower(node: Node, context: LowerContext) -> Work:
     factor = make_steps(["vadds", "vsqrt", "vdiv", "vmul", "vsub"], inside, over)
     training = bool(node.attr("training_mode", 0))
     statistics = (
-        make_steps(["vadd" if over == "col" else "vcadd", "vmul", "vadd" if over == "col" else "vcadd"], inside) if training else ()
+        make_steps(
+            ["vadd" if over == "col" else "vcadd", "vmul", "vadd" if over == "col" else "vcadd"], inside
+        )
+        if training
+        else ()
     )
-    steps = converted(statistics + factor + make_steps(["vmul", "vadd"], inside), [data.element_type], target.element_type, inside)
+    steps = converted(
+        statistics + factor + make_steps(["vmul", "vadd"], inside),
+        [data.element_type],
+        target.element_type,
+        inside,
+    )
     parameters = tuple(Stream(Ref.of(node.required(index)), over) for index in range(1, 5))
     outputs = (Stream(Ref.of(target)), *(Stream(Ref.of(tensor), over) for tensor in node.outputs[1:]))
     return VectorWork(
@@ -71,28 +87,49 @@ def batch_norm_lower(node: Node, context: LowerContext) -> Work:
 
 
 def _rows_work(
-    node: Node, context: LowerContext, rows: int, cols: int, statistics: Sequence[Step], tail: Sequence[StepSpec], overs: Sequence[Over]
+    node: Node,
+    context: LowerContext,
+    rows: int,
+    cols: int,
+    statistics: Sequence[Step],
+    tail: Sequence[StepSpec],
+    overs: Sequence[Over],
 ) -> Work:
-    """Rows that are normalised as a whole: statistics, then `tail` on every element; parameters lie as `overs` says."""
+    """Rows that are normalised as a whole: statistics, then `tail` on every element; parameters lie as
+    `overs` says.
+    """
     data, target = node.required(0), node.output
     inside = computing_type(data.element_type, context, wide=True)
-    steps = converted((*statistics, *make_steps(tail, inside)), [data.element_type], target.element_type, inside)
+    steps = converted(
+        (*statistics, *make_steps(tail, inside)), [data.element_type], target.element_type, inside
+    )
     tensors = [tensor for tensor in node.inputs[1:] if tensor is not None]
     parameters = tuple(Stream(Ref.of(tensor), over) for tensor, over in zip(tensors, overs, strict=True))
     outputs = (Stream(Ref.of(target)), *(Stream(Ref.of(tensor), "row") for tensor in node.outputs[1:]))
-    return VectorWork(rows, cols, steps, (Stream(Ref.of(data)), *parameters), outputs, reduces="cols", sweeps=3)
+    return VectorWork(
+        rows, cols, steps, (Stream(Ref.of(data)), *parameters), outputs, reduces="cols", sweeps=3
+    )
 
 
 def _statistics(node: Node, context: LowerContext, centred: bool) -> tuple[Step, ...]:
     """Mean of a row, its subtraction, mean of squares, 1 / root, product."""
     inside = computing_type(node.required(0).element_type, context, wide=True)
-    mean = (*make_steps(["vcadd"], inside), *make_steps(["vmuls"], inside, "row"), *make_steps(["vsub"], inside)) if centred else ()
-    spread = (*make_steps(["vmul", "vcadd"], inside), *make_steps(["vmuls", "vadds", "vsqrt", "vrec"], inside, "row"))
+    mean = (
+        (*make_steps(["vcadd"], inside), *make_steps(["vmuls"], inside, "row"), *make_steps(["vsub"], inside))
+        if centred
+        else ()
+    )
+    spread = (
+        *make_steps(["vmul", "vcadd"], inside),
+        *make_steps(["vmuls", "vadds", "vsqrt", "vrec"], inside, "row"),
+    )
     return (*mean, *spread, *make_steps(["vmul"], inside))
 
 
 def layer_norm_lower(node: Node, context: LowerContext) -> Work:
-    """Layer and root-mean-square normalisation over the axes from `axis` on; scale and bias are one value a column."""
+    """Layer and root-mean-square normalisation over the axes from `axis` on; scale and bias are one value a
+    column.
+    """
     data = node.required(0)
     if data.elements == 0:
         return NoTask()
@@ -104,13 +141,16 @@ def layer_norm_lower(node: Node, context: LowerContext) -> Work:
     tail: list[StepSpec] = ["vmul"] if node.input(2) is None else ["vmul", "vadd"]
     rows, cols = math.prod(shape[:axis]), math.prod(shape[axis:])
     overs = split_broadcast(
-        (rows, cols), [(1, cols) if tensor.elements > 1 else (1,) for tensor in node.inputs[1:] if tensor is not None]
+        (rows, cols),
+        [(1, cols) if tensor.elements > 1 else (1,) for tensor in node.inputs[1:] if tensor is not None],
     ).overs
     return _rows_work(node, context, rows, cols, _statistics(node, context, centred), tail, overs)
 
 
 def channel_norm_lower(node: Node, context: LowerContext) -> Work:
-    """Group and instance normalisation: a row is a group; scale and bias are one value a channel, that is a few a row."""
+    """Group and instance normalisation: a row is a group; scale and bias are one value a channel, that is a
+    few a row.
+    """
     data = node.required(0)
     if data.elements == 0:
         return NoTask()
@@ -120,7 +160,13 @@ def channel_norm_lower(node: Node, context: LowerContext) -> Work:
     groups = shape[1] if node.op_type == "InstanceNormalization" else int(node.attr("num_groups"))
     rows = shape[0] * groups
     return _rows_work(
-        node, context, rows, data.elements // rows, _statistics(node, context, centred=True), ["vmul", "vadd"], ("row", "row")
+        node,
+        context,
+        rows,
+        data.elements // rows,
+        _statistics(node, context, centred=True),
+        ["vmul", "vadd"],
+        ("row", "row"),
     )
 
 
@@ -128,7 +174,10 @@ def local_response_lower(node: Node, context: LowerContext) -> Work:
     """Squares, a sum over `size` channels, and (bias + alpha / size * sum) ^ -beta as e^(-beta ln(..))."""
     size = int(node.attr("size"))
     return elementwise_work(
-        node, context, ["vmul", ("vadd", max(1, size - 1)), "vmuls", "vadds", "vln", "vmuls", "vexp", "vmul"], wide=True
+        node,
+        context,
+        ["vmul", ("vadd", max(1, size - 1)), "vmuls", "vadds", "vln", "vmuls", "vexp", "vmul"],
+        wide=True,
     )
 
 
@@ -148,9 +197,22 @@ def mean_variance_lower(node: Node, context: LowerContext) -> Work:
     shape = data.static_shape
     axes = normalise_axes(node.attr("axes", (0, 2, 3)), len(shape), f"axes of node {node.name!r}")
     kept = math.prod(size for axis, size in enumerate(shape) if axis not in axes)
-    run = math.prod(shape[axis] for axis in range(len(shape)) if all(later in axes for later in range(axis, len(shape))))
+    run = math.prod(
+        shape[axis] for axis in range(len(shape)) if all(later in axes for later in range(axis, len(shape)))
+    )
     inside = computing_type(data.element_type, context, wide=True)
-    steps = converted(_statistics(node, context, centred=True), [data.element_type], target.element_type, inside)
+    steps = converted(
+        _statistics(node, context, centred=True), [data.element_type], target.element_type, inside
+    )
     cols = data.elements // kept
     gather = 0 if run == cols else run * data.element_type.itemsize
-    return VectorWork(kept, cols, steps, (Stream(Ref.of(data)),), (Stream(Ref.of(target)),), reduces="cols", sweeps=3, gather_bytes=gather)
+    return VectorWork(
+        kept,
+        cols,
+        steps,
+        (Stream(Ref.of(data)),),
+        (Stream(Ref.of(target)),),
+        reduces="cols",
+        sweeps=3,
+        gather_bytes=gather,
+    )

@@ -1,7 +1,9 @@
-"""Weight updates (domain "ai.onnx.preview.training"): Momentum, Adagrad, Adam. Formulas: the ONNX operator pages.
+"""Weight updates (domain "ai.onnx.preview.training"): Momentum, Adagrad, Adam. Formulas: the ONNX operator
+pages.
 
-Inputs are the learning rate R, the update count T, then all weights, all gradients, then all of each state; outputs are all new
-weights, then all of each new state. Arithmetic is float32 inside the operator; each result is rounded once.
+Inputs are the learning rate R, the update count T, then all weights, all gradients, then all of each state;
+outputs are all new weights, then all of each new state. Arithmetic is float32 inside the operator; each
+result is rounded once.
 """
 
 from __future__ import annotations
@@ -119,7 +121,31 @@ _STEPS_ADAM = ("vmul", ("vmuls", 7), ("vadd", 4), "vsqrt", "vadds", "vdiv")
 _FACTS = Facts(opaque(), Kind.ELEMENTWISE, Precision.GRAY)
 
 OPERATORS: tuple[OpDef, ...] = (
-    OpDef("Momentum", _infer(1), _compute(_momentum, 1), _lower(_STEPS_MOMENTUM, 1), cann="ApplyMomentumD", domain=DOMAIN, facts=_FACTS),
-    OpDef("Adagrad", _infer(1), _compute(_adagrad, 1), _lower(_STEPS_ADAGRAD, 1), cann="ApplyAdagradD", domain=DOMAIN, facts=_FACTS),
-    OpDef("Adam", _infer(2), _compute(_adam, 2), _lower(_STEPS_ADAM, 2), cann="ApplyAdamD", domain=DOMAIN, facts=_FACTS),
+    OpDef(
+        "Momentum",
+        _infer(1),
+        _compute(_momentum, 1),
+        _lower(_STEPS_MOMENTUM, 1),
+        cann="ApplyMomentumD",
+        domain=DOMAIN,
+        facts=_FACTS,
+    ),
+    OpDef(
+        "Adagrad",
+        _infer(1),
+        _compute(_adagrad, 1),
+        _lower(_STEPS_ADAGRAD, 1),
+        cann="ApplyAdagradD",
+        domain=DOMAIN,
+        facts=_FACTS,
+    ),
+    OpDef(
+        "Adam",
+        _infer(2),
+        _compute(_adam, 2),
+        _lower(_STEPS_ADAM, 2),
+        cann="ApplyAdamD",
+        domain=DOMAIN,
+        facts=_FACTS,
+    ),
 )

@@ -48,7 +48,10 @@ def _pad_infer(ctx: InferContext) -> None:
 
 def pad_array(data: Array, widths: Sequence[tuple[int, int]], mode: str, fill: Any) -> Array:
     """Pads `data` by `widths` (before, after) an axis; negative widths cut."""
-    cut = tuple(slice(max(0, -before), size - max(0, -after)) for size, (before, after) in zip(data.shape, widths, strict=True))
+    cut = tuple(
+        slice(max(0, -before), size - max(0, -after))
+        for size, (before, after) in zip(data.shape, widths, strict=True)
+    )
     grown = [(max(0, before), max(0, after)) for before, after in widths]
     if mode == "constant":
         return np.pad(data[cut], grown, mode="constant", constant_values=fill)
@@ -69,13 +72,17 @@ def _pad(node: Node, inputs: Sequence[Any], wanted: Wanted) -> Sequence[Array]:
 
 
 def _pad_lower(node: Node, _ctx: LowerContext) -> Work:
-    """Rows are read into a tile of fill values and leave as one contiguous piece; other modes copy borders inside UB."""
+    """Rows are read into a tile of fill values and leave as one contiguous piece; other modes copy borders
+    inside UB.
+    """
     source, target = Ref.of(node.required(0)), Ref.of(node.output)
     if target.bytes == 0:
         return NoTask()
     blocked = source.format is Format.NC1HWC0  # a position is a block there, so rows never break one
     row = 0 if blocked else (source.shape[-1] if source.shape else 1) * source.dtype.itemsize
-    first = (filling(source.dtype),) if node.attr("mode", "constant") == "constant" else (moving(source.dtype),)
+    first = (
+        (filling(source.dtype),) if node.attr("mode", "constant") == "constant" else (moving(source.dtype),)
+    )
     same_rows = bool(source.shape) and source.shape[-1] == target.shape[-1]
     copy = Copy(source, target, source.bytes, source.bytes, target.bytes, write_bytes=target.bytes)
     return MoveWork((copy,), first if same_rows else (*first, *repacking(row, source.dtype)))
@@ -116,7 +123,9 @@ def _crop(node: Node, inputs: Sequence[Any], _wanted: Wanted) -> Sequence[Array]
     widths = [(0, 0)] * data.ndim
     for axis, size in zip(range(data.ndim) if axes is None else axes, target, strict=True):
         grown = int(size) - data.shape[axis]
-        before = grown // 2 if grown > 0 else -(-grown // 2)  # the odd element goes to the end in both directions
+        before = (
+            grown // 2 if grown > 0 else -(-grown // 2)
+        )  # the odd element goes to the end in both directions
         widths[axis] = (before, grown - before)
     return [pad_array(data, widths, "constant", 0)]
 
@@ -126,7 +135,9 @@ def _padded_axes(node: Node, rank: int) -> tuple[int, ...] | None:
     named = range(rank) if axes is None else constant_ints(axes)
     if pads is None or named is None or len(pads) != 2 * len(named):
         return None
-    return tuple([axis % rank for number, axis in enumerate(named) if pads[number] or pads[number + len(named)]])
+    return tuple(
+        [axis % rank for number, axis in enumerate(named) if pads[number] or pads[number + len(named)]]
+    )
 
 
 def _cropped_axes(node: Node, rank: int) -> tuple[int, ...]:
@@ -146,5 +157,11 @@ OPERATORS: tuple[OpDef, ...] = (
         in_blocks=_in_blocks,
         facts=movement(along_axes(_padded_axes), OpPattern.OPAQUE, parameters=(1, 3)),
     ),
-    OpDef("CenterCropPad", _crop_infer, _crop, _pad_lower, facts=movement(along_axes(_cropped_axes), parameters=(1,))),
+    OpDef(
+        "CenterCropPad",
+        _crop_infer,
+        _crop,
+        _pad_lower,
+        facts=movement(along_axes(_cropped_axes), parameters=(1,)),
+    ),
 )

@@ -11,7 +11,15 @@ import numpy as np
 from ascendsim.core.dtypes import DType
 from ascendsim.core.formats import Format, c0
 from ascendsim.graph.ir import Array, Node, Tensor
-from ascendsim.ops.common import AI_CORE_TYPES, as_float32, computing_type, converted, finish, on_ai_cpu, runs_on_ai_core
+from ascendsim.ops.common import (
+    AI_CORE_TYPES,
+    as_float32,
+    computing_type,
+    converted,
+    finish,
+    on_ai_cpu,
+    runs_on_ai_core,
+)
 from ascendsim.ops.cube import by_rank
 from ascendsim.ops.windows import Axis, as_volume, kernel_window, outputs, slide, taps, window_links
 from ascendsim.opset import InferContext, Layout, OpDef
@@ -50,15 +58,25 @@ def _infer_global(context: InferContext) -> None:
 def _planes(array: Array) -> Array:
     """The array in its computing type as (planes, d, h, w)."""
     volume = as_volume(array, 2)
-    floats = as_float32(volume) if array.dtype.kind == "f" or array.dtype.name == "bfloat16" else volume.astype(np.float32)
+    floats = (
+        as_float32(volume)
+        if array.dtype.kind == "f" or array.dtype.name == "bfloat16"
+        else volume.astype(np.float32)
+    )
     return np.ascontiguousarray(floats).reshape(-1, *volume.shape[2:])
 
 
 def _counts(axes: tuple[Axis, ...], sizes: tuple[int, ...], with_padding: bool) -> Array:
-    """Divisor of every output position: input positions under the window, with padding (but not beyond it) if asked for."""
+    """Divisor of every output position: input positions under the window, with padding (but not beyond it) if
+    asked for.
+    """
     result = np.ones((), np.int64)
     for axis, size in zip(axes, sizes, strict=True):
-        first = np.arange(axis.output or 0)[:, None] * axis.stride - axis.before + np.arange(axis.kernel) * axis.dilation
+        first = (
+            np.arange(axis.output or 0)[:, None] * axis.stride
+            - axis.before
+            + np.arange(axis.kernel) * axis.dilation
+        )
         low, high = (-axis.before, size + axis.after) if with_padding else (0, size)
         result = np.multiply.outer(result, ((first >= low) & (first < high)).sum(axis=1))
     return result
@@ -96,7 +114,14 @@ def _compute_lp(node: Node, inputs: Sequence[Any], wanted: Sequence[np.dtype[Any
     array, power = inputs[0], int(node.attr("p", 2))
     axes = _axes(node, array.shape[2:])
     total = window_sum(np.abs(_planes(array)) ** power, kernel_window(axes))
-    return [finish((total ** total.dtype.type(1.0 / power)).reshape(*array.shape[:2], *(axis.output for axis in axes)), wanted[0])]
+    return [
+        finish(
+            (total ** total.dtype.type(1.0 / power)).reshape(
+                *array.shape[:2], *(axis.output for axis in axes)
+            ),
+            wanted[0],
+        )
+    ]
 
 
 def _compute_global(kind: Fold) -> Callable[[Node, Sequence[Any], Sequence[np.dtype[Any]]], Sequence[Any]]:
@@ -130,7 +155,9 @@ def _root_steps(power: int, dtype: DType, over: Literal["all", "row", "col"]) ->
 
 
 def _rows_and_lanes(output: Tensor) -> tuple[int, int]:
-    """Rows and elements a row of an output map: rows of out_w * C0 elements in blocked maps, of out_w elements else."""
+    """Rows and elements a row of an output map: rows of out_w * C0 elements in blocked maps, of out_w
+    elements else.
+    """
     shape = output.storage_shape
     if output.format is Format.NC1HWC0 and len(shape) == 5:
         return math.prod(shape[:3]), shape[3] * shape[4]
@@ -141,8 +168,9 @@ def _lower_window(kind: Fold) -> Callable[[Node, LowerContext], Work]:
     def lower(node: Node, context: LowerContext) -> Work:
         """One vector instruction a tap: vmax, or vadd and a final scale (vmul where border counts differ).
 
-        With strides it goes no further than an output row, whose windows are equally far apart; without, a tap is the plane shifted and
-        one instruction runs over all rows. Input comes in pieces of one input row of a C1 block, which taps of the same window row share.
+        With strides it goes no further than an output row, whose windows are equally far apart; without, a
+        tap is the plane shifted and one instruction runs over all rows. Input comes in pieces of one input
+        row of a C1 block, which taps of the same window row share.
         """
         source, output = node.required(0), node.output
         if output.elements == 0:
@@ -156,14 +184,28 @@ def _lower_window(kind: Fold) -> Callable[[Node, LowerContext], Work]:
         run = lanes if any(axis.stride > 1 for axis in axes) else 0
         steps: tuple[Step, ...]
         if kind == "max":
-            steps = (Step("vmax", inside, count=taps(axes), run=run),)  # the first one against the lowest value, as padding has it
+            steps = (
+                Step("vmax", inside, count=taps(axes), run=run),
+            )  # the first one against the lowest value, as padding has it
         elif kind == "average":
-            steps = (Step("vadd", inside, count=taps(axes), run=run), Step("vmul" if _uneven(node, axes) else "vmuls", inside))
+            steps = (
+                Step("vadd", inside, count=taps(axes), run=run),
+                Step("vmul" if _uneven(node, axes) else "vmuls", inside),
+            )
         else:
-            each = tuple(Step(s.op, s.dtype, s.over, s.count * taps(axes), run) for s in _power_steps(power, inside))
-            steps = (*each, Step("vadd", inside, count=taps(axes), run=run), *_root_steps(power, inside, "all"))
+            each = tuple(
+                Step(s.op, s.dtype, s.over, s.count * taps(axes), run) for s in _power_steps(power, inside)
+            )
+            steps = (
+                *each,
+                Step("vadd", inside, count=taps(axes), run=run),
+                *_root_steps(power, inside, "all"),
+            )
         if len(node.outputs) > 1:  # compare and select keep the position of the maximum beside it
-            steps += (Step("vcmpv", inside, count=taps(axes), run=run), Step("vsel", inside, count=taps(axes), run=run))
+            steps += (
+                Step("vcmpv", inside, count=taps(axes), run=run),
+                Step("vsel", inside, count=taps(axes), run=run),
+            )
         width = source.static_shape[-1] * (c0(source.element_type) if source.format is Format.NC1HWC0 else 1)
         return VectorWork(
             rows,
@@ -184,7 +226,9 @@ def _uneven(node: Node, axes: tuple[Axis, ...]) -> bool:
 
 def _lower_global(kind: Fold) -> Callable[[Node, LowerContext], Work]:
     def lower(node: Node, context: LowerContext) -> Work:
-        """A reduction over positions: down the rows of C0 lanes in blocked maps, along each plane's row else."""
+        """A reduction over positions: down the rows of C0 lanes in blocked maps, along each plane's row
+        else.
+        """
         source, output = node.required(0), node.output
         if source.elements == 0:
             return NoTask()
@@ -250,9 +294,22 @@ OPERATORS = (
         facts=Facts(pooling(_windows), Kind.REDUCTION, Precision.GRAY, pattern=OpPattern.POOL2D),
     ),
     OpDef(
-        "LpPool", _infer, _compute_lp, _lower_window("lp"), Layout.FEATURE, facts=Facts(pooling(_windows), Kind.REDUCTION, Precision.GRAY)
+        "LpPool",
+        _infer,
+        _compute_lp,
+        _lower_window("lp"),
+        Layout.FEATURE,
+        facts=Facts(pooling(_windows), Kind.REDUCTION, Precision.GRAY),
     ),
-    OpDef("GlobalMaxPool", _infer_global, _compute_global("max"), _lower_global("max"), Layout.FEATURE, "GlobalMaxPool", facts=_FACTS),
+    OpDef(
+        "GlobalMaxPool",
+        _infer_global,
+        _compute_global("max"),
+        _lower_global("max"),
+        Layout.FEATURE,
+        "GlobalMaxPool",
+        facts=_FACTS,
+    ),
     OpDef(
         "GlobalAveragePool",
         _infer_global,
@@ -262,5 +319,12 @@ OPERATORS = (
         "GlobalAveragePool",
         facts=_FACTS,
     ),
-    OpDef("GlobalLpPool", _infer_global, _compute_global("lp"), _lower_global("lp"), Layout.FEATURE, facts=_FACTS),
+    OpDef(
+        "GlobalLpPool",
+        _infer_global,
+        _compute_global("lp"),
+        _lower_global("lp"),
+        Layout.FEATURE,
+        facts=_FACTS,
+    ),
 )

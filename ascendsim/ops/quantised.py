@@ -1,8 +1,8 @@
 """Integer products: MatMulInteger, ConvInteger, QLinearMatMul, QLinearConv.
 
-Values are exact in int32; the QLinear forms scale the sum in float32, round to nearest even, add the zero point and saturate.
-On the chip the Cube multiplies int8 (unsigned operands are shifted by their zero point when they are stored), accumulates in
-int32, and the vector unit requantises on the way out.
+Values are exact in int32; the QLinear forms scale the sum in float32, round to nearest even, add the zero
+point and saturate. On the chip the Cube multiplies int8 (unsigned operands are shifted by their zero point
+when they are stored), accumulates in int32, and the vector unit requantises on the way out.
 """
 
 from __future__ import annotations
@@ -59,7 +59,9 @@ def _infer_qlinear_conv(context: InferContext) -> None:
 
 
 def _shifted(array: Array, zero_point: Any, axis: int | None) -> Array:
-    """The array minus its zero point as int32; a vector of zero points runs along `axis` (or has the array's rank already)."""
+    """The array minus its zero point as int32; a vector of zero points runs along `axis` (or has the array's
+    rank already).
+    """
     values = array.astype(np.int32)
     if zero_point is None:
         return values
@@ -92,14 +94,18 @@ def _rows_axis(array: Array) -> int | None:
     return array.ndim - 2 if array.ndim > 1 else None
 
 
-def _compute_matmul_integer(node: Node, inputs: Sequence[Any], wanted: Sequence[np.dtype[Any]]) -> Sequence[Any]:
+def _compute_matmul_integer(
+    node: Node, inputs: Sequence[Any], wanted: Sequence[np.dtype[Any]]
+) -> Sequence[Any]:
     from ascendsim_kernels.gemm import integer_matmul
 
     a, b, a_zero, b_zero = list(inputs) + [None] * (4 - len(inputs))
     return [integer_matmul(_shifted(a, a_zero, _rows_axis(a)), _shifted(b, b_zero, b.ndim - 1))]
 
 
-def _compute_qlinear_matmul(node: Node, inputs: Sequence[Any], wanted: Sequence[np.dtype[Any]]) -> Sequence[Any]:
+def _compute_qlinear_matmul(
+    node: Node, inputs: Sequence[Any], wanted: Sequence[np.dtype[Any]]
+) -> Sequence[Any]:
     from ascendsim_kernels.gemm import integer_matmul
 
     a, a_scale, a_zero, b, b_scale, b_zero, y_scale, y_zero = inputs[:8]
@@ -124,12 +130,16 @@ def _integer_conv(node: Node, image: Array, weight: Array) -> Array:
     return result.reshape(result.shape[:2] + result.shape[5 - len(axes) :])
 
 
-def _compute_conv_integer(node: Node, inputs: Sequence[Any], wanted: Sequence[np.dtype[Any]]) -> Sequence[Any]:
+def _compute_conv_integer(
+    node: Node, inputs: Sequence[Any], wanted: Sequence[np.dtype[Any]]
+) -> Sequence[Any]:
     x, w, x_zero, w_zero = list(inputs) + [None] * (4 - len(inputs))
     return [_integer_conv(node, _shifted(x, x_zero, None), _shifted(w, w_zero, 0))]
 
 
-def _compute_qlinear_conv(node: Node, inputs: Sequence[Any], wanted: Sequence[np.dtype[Any]]) -> Sequence[Any]:
+def _compute_qlinear_conv(
+    node: Node, inputs: Sequence[Any], wanted: Sequence[np.dtype[Any]]
+) -> Sequence[Any]:
     x, x_scale, x_zero, w, w_scale, w_zero, y_scale, y_zero = inputs[:8]
     total = _integer_conv(node, _shifted(x, x_zero, None), _shifted(w, w_zero, 0))
     if len(inputs) > 8 and inputs[8] is not None:
@@ -152,11 +162,15 @@ def _requantise(node: Node, scale_port: int) -> tuple[tuple[Step, ...], tuple[St
 
 def _lower_matmul(left: int, right: int, requantises: bool) -> Lower:
     def lower(node: Node, context: LowerContext) -> Work:
-        """int8 product; corrections for zero points are column sums of constants and go into the bias at compile time."""
+        """int8 product; corrections for zero points are column sums of constants and go into the bias at
+        compile time.
+        """
         if node.output.elements == 0 or node.required(left).elements == 0:
             return fill_work(Ref.of(node.output))  # a sum of nothing is 0
         epilogue, streams = _requantise(node, 4) if requantises else ((), ())
-        return matmul_work(node.required(left), node.required(right), node.output, epilogue=epilogue, epilogue_inputs=streams)
+        return matmul_work(
+            node.required(left), node.required(right), node.output, epilogue=epilogue, epilogue_inputs=streams
+        )
 
     return lower
 
@@ -171,7 +185,9 @@ def _lower_conv(image: int, weight: int, requantises: bool) -> Lower:
         axes = conv_axes(node, x.static_shape, w.static_shape)
         bias = node.input(8) if requantises else None
         groups = int(node.attr("group", 1))
-        return convolution_work(x, w, bias, node.output, axes, groups, epilogue=epilogue, epilogue_inputs=streams)
+        return convolution_work(
+            x, w, bias, node.output, axes, groups, epilogue=epilogue, epilogue_inputs=streams
+        )
 
     return lower
 
@@ -184,7 +200,9 @@ OPERATORS = (
         _lower_matmul(0, 1, False),
         Layout.MATMUL,
         "BatchMatMulV2",
-        facts=Facts(product(), Kind.MATMUL, Precision.GRAY, pattern=matmul_pattern, operands=(0, 1), parameters=(2, 3)),
+        facts=Facts(
+            product(), Kind.MATMUL, Precision.GRAY, pattern=matmul_pattern, operands=(0, 1), parameters=(2, 3)
+        ),
     ),
     OpDef(
         "QLinearMatMul",
@@ -193,7 +211,9 @@ OPERATORS = (
         _lower_matmul(0, 3, True),
         Layout.MATMUL,
         "BatchMatMulV2",
-        facts=Facts(product(0, 3), Kind.MATMUL, Precision.GRAY, operands=(0, 3), parameters=(1, 2, 4, 5, 6, 7)),
+        facts=Facts(
+            product(0, 3), Kind.MATMUL, Precision.GRAY, operands=(0, 3), parameters=(1, 2, 4, 5, 6, 7)
+        ),
     ),
     OpDef(
         "ConvInteger",

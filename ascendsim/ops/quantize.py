@@ -35,7 +35,8 @@ def _axis(node: Node, rank: int) -> int:
 def spread(node: Node, parameter: Array, shape: tuple[int, ...]) -> Array:
     """A scale or zero point in a form that broadcasts over a tensor of shape `shape`.
 
-    A scalar stays one; a vector lies along the node's axis; a tensor of the same rank is repeated along the axis by its block size.
+    A scalar stays one; a vector lies along the node's axis; a tensor of the same rank is repeated along the
+    axis by its block size.
     """
     if parameter.size == 1 and parameter.ndim <= 1:
         return parameter.reshape(())
@@ -140,7 +141,10 @@ def _lower(scale_op: str, specs: Sequence[str], wide_from: int) -> Callable[[Nod
         rows, cols, overs = _overs(node, data)
         scaling = make_steps([scale_op] if scale_op else [], inside, overs[0])
         steps = (*scaling, Step("vconv", inside), *make_steps(specs, inside), Step("vconv", inside))
-        streams = (Stream(Ref.of(data)), *(Stream(Ref.of(tensor), over) for tensor, over in zip(tensors[1:], overs, strict=True)))
+        streams = (
+            Stream(Ref.of(data)),
+            *(Stream(Ref.of(tensor), over) for tensor, over in zip(tensors[1:], overs, strict=True)),
+        )
         return VectorWork(rows, cols, steps, streams, (Stream(Ref.of(target)),))
 
     return lower

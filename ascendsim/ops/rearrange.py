@@ -12,7 +12,14 @@ import numpy as np
 from ascendsim.core.dtypes import DType
 from ascendsim.core.errors import GraphError
 from ascendsim.graph.ir import Array, Dim, Node, Shape
-from ascendsim.ops.bursts import SCALAR_CYCLES_PER_INDEX, filling, repacking, run_bytes, transpose_work, vector_dtype
+from ascendsim.ops.bursts import (
+    SCALAR_CYCLES_PER_INDEX,
+    filling,
+    repacking,
+    run_bytes,
+    transpose_work,
+    vector_dtype,
+)
 from ascendsim.ops.common import as_float32, finish
 from ascendsim.ops.dims import known_ints, need_channels
 from ascendsim.ops.windows import spatial_ints
@@ -72,7 +79,11 @@ def _depth_to_space(node: Node, inputs: Sequence[Any], _wanted: Wanted) -> Seque
     n, c, h, w = inputs[0].shape
     block = int(node.attr("blocksize"))
     view, order = _depth_to_space_view(node, inputs[0].shape)
-    return [np.ascontiguousarray(inputs[0].reshape(view).transpose(order)).reshape(n, c // (block * block), h * block, w * block)]
+    return [
+        np.ascontiguousarray(inputs[0].reshape(view).transpose(order)).reshape(
+            n, c // (block * block), h * block, w * block
+        )
+    ]
 
 
 def _depth_to_space_lower(node: Node, ctx: LowerContext) -> Work:
@@ -103,7 +114,11 @@ def _space_to_depth(node: Node, inputs: Sequence[Any], _wanted: Wanted) -> Seque
     n, c, h, w = inputs[0].shape
     block = int(node.attr("blocksize"))
     view, order = _space_to_depth_view(node, inputs[0].shape)
-    return [np.ascontiguousarray(inputs[0].reshape(view).transpose(order)).reshape(n, c * block * block, h // block, w // block)]
+    return [
+        np.ascontiguousarray(inputs[0].reshape(view).transpose(order)).reshape(
+            n, c * block * block, h // block, w // block
+        )
+    ]
 
 
 def _space_to_depth_lower(node: Node, ctx: LowerContext) -> Work:
@@ -120,7 +135,11 @@ def _same(ctx: InferContext) -> None:
 def _sequence_axes(node: Node) -> tuple[int, int]:
     batch, time = int(node.attr("batch_axis", 1)), int(node.attr("time_axis", 0))
     if {batch, time} != {0, 1}:
-        raise GraphError(f"node {node.name!r} (ReverseSequence)", "needs batch_axis and time_axis to be 0 and 1", (batch, time))
+        raise GraphError(
+            f"node {node.name!r} (ReverseSequence)",
+            "needs batch_axis and time_axis to be 0 and 1",
+            (batch, time),
+        )
     return batch, time
 
 
@@ -134,7 +153,11 @@ def _reverse(node: Node, inputs: Sequence[Any], _wanted: Wanted) -> Sequence[Arr
     data, lengths = inputs
     batch, time = _sequence_axes(node)
     if lengths.size and (lengths.min() < 0 or lengths.max() > data.shape[time]):
-        raise GraphError(f"node {node.name!r} (ReverseSequence)", f"needs lengths from 0 to {data.shape[time]}", lengths.tolist())
+        raise GraphError(
+            f"node {node.name!r} (ReverseSequence)",
+            f"needs lengths from 0 to {data.shape[time]}",
+            lengths.tolist(),
+        )
     result = data.copy()
     source, target = np.moveaxis(data, (batch, time), (0, 1)), np.moveaxis(result, (batch, time), (0, 1))
     for number, length in enumerate(lengths):
@@ -176,7 +199,9 @@ def _trilu_lower(node: Node, _ctx: LowerContext) -> Work:
     source, target = Ref.of(node.required(0)), Ref.of(node.output)
     if target.bytes == 0:
         return NoTask()
-    return MoveWork((Copy(source, target, source.bytes, source.bytes, target.bytes),), (filling(source.dtype),))
+    return MoveWork(
+        (Copy(source, target, source.bytes, source.bytes, target.bytes),), (filling(source.dtype),)
+    )
 
 
 def _taps(node: Node, image: Sequence[int], block: Sequence[int]) -> tuple[tuple[int, ...], ...]:
@@ -186,7 +211,9 @@ def _taps(node: Node, image: Sequence[int], block: Sequence[int]) -> tuple[tuple
     dilations = tuple(node.attr("dilations", (1,) * count))
     pads = tuple(node.attr("pads", (0,) * 2 * count))
     windows = tuple(
-        (image[axis] + pads[axis] + pads[axis + count] - dilations[axis] * (block[axis] - 1) - 1) // strides[axis] + 1
+        (image[axis] + pads[axis] + pads[axis + count] - dilations[axis] * (block[axis] - 1) - 1)
+        // strides[axis]
+        + 1
         for axis in range(count)
     )
     return strides, dilations, pads, windows
@@ -198,7 +225,9 @@ def _col2im_infer(ctx: InferContext) -> None:
         ctx.set(0, ctx.dtype(0), None)
         return
     if len(image) != len(block) or len(source) != 3:
-        raise ctx.fail("needs columns of rank 3, and an image and a block of one rank", (list(source), image, block))
+        raise ctx.fail(
+            "needs columns of rank 3, and an image and a block of one rank", (list(source), image, block)
+        )
     for name, count in (("strides", len(image)), ("dilations", len(image)), ("pads", 2 * len(image))):
         spatial_ints(ctx.node, name, len(image), 1, 0 if name == "pads" else 1, count)
     if min((*image, *block)) < 1:
@@ -220,7 +249,10 @@ def _col2im(node: Node, inputs: Sequence[Any], wanted: Wanted) -> Sequence[Array
     result = np.zeros((*columns.shape[:2], *padded), columns.dtype)
     for tap in product(*map(range, block)):
         first = [tap[axis] * dilations[axis] for axis in range(count)]
-        places = tuple(slice(first[axis], first[axis] + (windows[axis] - 1) * strides[axis] + 1, strides[axis]) for axis in range(count))
+        places = tuple(
+            slice(first[axis], first[axis] + (windows[axis] - 1) * strides[axis] + 1, strides[axis])
+            for axis in range(count)
+        )
         chosen: tuple[Any, ...] = (slice(None), slice(None), *tap)
         result[(slice(None), slice(None), *places)] += columns[chosen]
     inside = tuple(slice(pads[axis], pads[axis] + image[axis]) for axis in range(count))
@@ -228,13 +260,17 @@ def _col2im(node: Node, inputs: Sequence[Any], wanted: Wanted) -> Sequence[Array
 
 
 def _col2im_lower(node: Node, _ctx: LowerContext) -> Work:
-    """Every column element is added to its place: one vadd an element of the columns, rows of windows at a time."""
+    """Every column element is added to its place: one vadd an element of the columns, rows of windows at a
+    time.
+    """
     source, target = Ref.of(node.required(0)), Ref.of(node.output)
     if math.prod(source.shape) == 0:
         return NoTask()
     cols = source.shape[-1]
     inside = DType.FLOAT32 if vector_dtype(source.dtype) is DType.FLOAT32 else DType.FLOAT16
-    return VectorWork(math.prod(source.shape) // cols, cols, (Step("vadd", inside),), (Stream(source),), (Stream(target),))
+    return VectorWork(
+        math.prod(source.shape) // cols, cols, (Step("vadd", inside),), (Stream(source),), (Stream(target),)
+    )
 
 
 def _reverse_links(node: Node) -> AxisMap:
@@ -247,7 +283,11 @@ def _reverse_links(node: Node) -> AxisMap:
 
 def _col2im_links(node: Node) -> AxisMap:
     result = node.output.shape
-    return NOTHING_SAID if result is None else by_labels(node, {0: ("n", "column", "at")}, {0: ("n", *range(len(result) - 1))})
+    return (
+        NOTHING_SAID
+        if result is None
+        else by_labels(node, {0: ("n", "column", "at")}, {0: ("n", *range(len(result) - 1))})
+    )
 
 
 _FACTS = movement(along_axes(lambda _node, rank: range(1, rank)))
@@ -262,7 +302,19 @@ OPERATORS: tuple[OpDef, ...] = (
         _trilu,
         _trilu_lower,
         cann_of=_trilu_type,
-        facts=Facts(along_axes(lambda _node, rank: (rank - 2, rank - 1)), Kind.ELEMENTWISE, Precision.GRAY, parameters=(1,)),
+        facts=Facts(
+            along_axes(lambda _node, rank: (rank - 2, rank - 1)),
+            Kind.ELEMENTWISE,
+            Precision.GRAY,
+            parameters=(1,),
+        ),
     ),
-    OpDef("Col2Im", _col2im_infer, _col2im, _col2im_lower, cann="Col2im", facts=movement(_col2im_links, parameters=(1, 2))),
+    OpDef(
+        "Col2Im",
+        _col2im_infer,
+        _col2im,
+        _col2im_lower,
+        cann="Col2im",
+        facts=movement(_col2im_links, parameters=(1, 2)),
+    ),
 )

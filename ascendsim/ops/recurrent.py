@@ -1,7 +1,8 @@
 """LSTM, GRU and RNN: all directions and layouts, sequence lengths, activations, peepholes, clipping.
 
-Values: the input part of all steps is one product; each step adds the recurrent part. On the device the state that feeds the Cube
-is float16 (rounded every step), products accumulate in float32, gates and the LSTM's cell stay in float32 until the end.
+Values: the input part of all steps is one product; each step adds the recurrent part. On the device the state
+that feeds the Cube is float16 (rounded every step), products accumulate in float32, gates and the LSTM's cell
+stay in float32 until the end.
 """
 
 from __future__ import annotations
@@ -19,7 +20,18 @@ from ascendsim.ops.cube import cube_type
 from ascendsim.opset import InferContext, Layout, OpDef
 from ascendsim.opset.axes import WHOLE, AxisMap, Labels, by_labels
 from ascendsim.opset.facts import Facts, Kind, Precision
-from ascendsim.opset.work import WORKSPACE, CubeWork, LowerContext, NoTask, Ref, SequenceWork, Step, Stream, VectorWork, Work
+from ascendsim.opset.work import (
+    WORKSPACE,
+    CubeWork,
+    LowerContext,
+    NoTask,
+    Ref,
+    SequenceWork,
+    Step,
+    Stream,
+    VectorWork,
+    Work,
+)
 
 GATES = {"RNN": 1, "GRU": 3, "LSTM": 4}
 DEFAULT_ACTIVATIONS = {"RNN": ("Tanh",), "GRU": ("Sigmoid", "Tanh"), "LSTM": ("Sigmoid", "Tanh", "Tanh")}
@@ -69,7 +81,8 @@ class _Cell:
     Attributes:
         kind: Operator type.
         recurrent: R, (gates * hidden, hidden).
-        bias: Bias of the recurrent part that must not be added to the input part (GRU with linear_before_reset), else zeros.
+        bias: Bias of the recurrent part that must not be added to the input part (GRU with
+            linear_before_reset), else zeros.
         peepholes: (3, hidden) for i, o, f, or None.
         functions: Activations in the operator's order.
         clip: Bound on the activations' inputs, or None.
@@ -87,7 +100,9 @@ class _Cell:
     resets_after: bool
 
     def step(self, projected: Array, hidden: Array, memory: Array) -> tuple[Array, Array]:
-        """New (hidden, memory) of one step; `projected` (batch, gates * hidden) is the input part with all biases."""
+        """New (hidden, memory) of one step; `projected` (batch, gates * hidden) is the input part with all
+        biases.
+        """
         if self.kind == "LSTM":
             return self._lstm(projected + hidden @ self.recurrent.T, memory)
         if self.kind == "GRU":
@@ -123,8 +138,12 @@ class _Cell:
         return self.rounding((1 - update) * proposal + update * hidden)
 
 
-def _run(cell: _Cell, projected: Array, hidden: Array, memory: Array, lengths: Array, backwards: bool) -> tuple[Array, Array, Array]:
-    """All steps of one direction: outputs (steps, batch, hidden), last hidden, last memory; zeros behind a sequence's end."""
+def _run(
+    cell: _Cell, projected: Array, hidden: Array, memory: Array, lengths: Array, backwards: bool
+) -> tuple[Array, Array, Array]:
+    """All steps of one direction: outputs (steps, batch, hidden), last hidden, last memory; zeros behind a
+    sequence's end.
+    """
     steps, batch = projected.shape[:2]
     result = np.zeros((steps, batch, hidden.shape[1]), hidden.dtype)
     ragged = bool((lengths != steps).any())
@@ -193,7 +212,10 @@ def _compute(node: Node, inputs: Sequence[Any], wanted: Sequence[np.dtype[Any]])
     last = [np.stack([item[part] for item in finished]) for part in (1, 2)]
     if batch_first:
         sequence, last = sequence.transpose(2, 0, 1, 3), [array.swapaxes(0, 1) for array in last]
-    return [finish(np.ascontiguousarray(array), dtype) for array, dtype in zip((sequence, *last), wanted, strict=False)]
+    return [
+        finish(np.ascontiguousarray(array), dtype)
+        for array, dtype in zip((sequence, *last), wanted, strict=False)
+    ]
 
 
 def _gate_steps(node: Node, context: LowerContext) -> tuple[Step, ...]:
@@ -226,7 +248,8 @@ def _slice(ref: Ref, shape: tuple[int, ...], parts: int) -> Ref:
 
 
 def _lower(node: Node, context: LowerContext) -> Work:
-    """Per step and direction: x_t W and h R on the Cube, then the gates on the Vector unit, as DynamicRNN and DynamicGRUV2 do.
+    """Per step and direction: x_t W and h R on the Cube, then the gates on the Vector unit, as DynamicRNN and
+    DynamicGRUV2 do.
 
     The pre-activations pass through workspace; cell state stays beside them.
     """
@@ -246,7 +269,9 @@ def _lower(node: Node, context: LowerContext) -> Work:
     state = _slice(output, (batch, hidden), steps * count)
 
     def product(a: Ref, b: Ref, k: int) -> CubeWork:
-        return CubeWork(m=batch, k=k, n=rows, a=a, b=b, out=from_input, transpose_b=True, dtype=cube_type(dtype))
+        return CubeWork(
+            m=batch, k=k, n=rows, a=a, b=b, out=from_input, transpose_b=True, dtype=cube_type(dtype)
+        )
 
     memory = (Stream(Ref(WORKSPACE, (batch, hidden), dtype, x.format, batch * hidden * dtype.itemsize)),)
     gates = VectorWork(
@@ -274,7 +299,9 @@ def _lower(node: Node, context: LowerContext) -> Work:
 
 
 def _links(node: Node) -> AxisMap:
-    """Sequences of a batch are independent; every step may need all steps, every hidden value all features."""
+    """Sequences of a batch are independent; every step may need all steps, every hidden value all
+    features.
+    """
     first = bool(node.attr("layout", 0))
     states: Labels = ("n", "way", "h") if first else ("way", "n", "h")
     inputs: dict[int, Labels] = {
@@ -283,12 +310,29 @@ def _links(node: Node) -> AxisMap:
         2: ("way", "w", "r"),
         3: ("way", "w"),
     }
-    inputs |= {4: ("n",), 5: ("n", "way", "r") if first else ("way", "n", "r"), 6: ("n", "way", "r") if first else ("way", "n", "r")}
+    inputs |= {
+        4: ("n",),
+        5: ("n", "way", "r") if first else ("way", "n", "r"),
+        6: ("n", "way", "r") if first else ("way", "n", "r"),
+    }
     inputs |= dict.fromkeys((3, 7), ("way", "w"))
-    return by_labels(node, inputs, {0: ("n", "t", "way", "h") if first else ("t", "way", "n", "h"), 1: states, 2: states}, {"t": WHOLE})
+    return by_labels(
+        node,
+        inputs,
+        {0: ("n", "t", "way", "h") if first else ("t", "way", "n", "h"), 1: states, 2: states},
+        {"t": WHOLE},
+    )
 
 
 OPERATORS = tuple(
-    OpDef(name, _infer, _compute, _lower, Layout.ND, cann, facts=Facts(_links, Kind.MATMUL, Precision.WHITE, operands=(1, 2)))
+    OpDef(
+        name,
+        _infer,
+        _compute,
+        _lower,
+        Layout.ND,
+        cann,
+        facts=Facts(_links, Kind.MATMUL, Precision.WHITE, operands=(1, 2)),
+    )
     for name, cann in (("LSTM", "DynamicRNN"), ("GRU", "DynamicGRUV2"), ("RNN", "CommonRNN"))
 )

@@ -1,7 +1,7 @@
 """Reductions over axes.
 
-Sums of 16- and 32-bit floats are accumulated in float64 and rounded once; the chip accumulates in float32, which differs far below
-a unit in the last place of its float16 results.
+Sums of 16- and 32-bit floats are accumulated in float64 and rounded once; the chip accumulates in float32,
+which differs far below a unit in the last place of its float16 results.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from ascendsim.opset.facts import Facts, Kind, OpPattern, Precision, Sign
 from ascendsim.opset.structure import constant_ints, reduction
 from ascendsim.opset.work import LowerContext, NoTask, Ref, Step, Stream, VectorWork, Work
 
-# --------------------------------------------------------------------------------------------------------------- axes
+# ------------------------------------------------------------------------------------------------------------
 
 
 def reduced_axes(node: Node, given: Array | None, rank: int) -> tuple[int, ...]:
@@ -57,11 +57,13 @@ def _infer(context: InferContext) -> None:
         result = (None,) * len(shape)
     else:
         folded = reduced_axes(node, axes, len(shape))
-        result = tuple(1 if axis in folded else dim for axis, dim in enumerate(shape) if keep or axis not in folded)
+        result = tuple(
+            1 if axis in folded else dim for axis, dim in enumerate(shape) if keep or axis not in folded
+        )
     context.set(0, context.dtype(0), result)
 
 
-# ------------------------------------------------------------------------------------------------------------- values
+# ------------------------------------------------------------------------------------------------------------
 
 
 def fold(kind: str, array: Array, axes: tuple[int, ...], mean: bool = False) -> Array:
@@ -90,12 +92,18 @@ def fold(kind: str, array: Array, axes: tuple[int, ...], mean: bool = False) -> 
     return reduce(Reduction[kind], array, outer, length, inner, scale).reshape(shape)
 
 
-HALVED_PLANES = 32  # CANN, cce_schedule_distribution_rules.py: for so many planes of channel blocks there is a schedule of its own
+# CANN, cce_schedule_distribution_rules.py: for so many planes of channel blocks there is a schedule of its
+# own
+HALVED_PLANES = 32
 Folder = Callable[[Array, tuple[int, ...]], Array]
 
 
-def _reduction(kernel: Folder | None, function: Folder) -> Callable[[Node, Sequence[Any], Sequence[np.dtype[Any]]], Sequence[Any]]:
-    """Values by `kernel` for float16 and float32 and by `function` (NumPy) for the rest; both keep folded axes with size 1."""
+def _reduction(
+    kernel: Folder | None, function: Folder
+) -> Callable[[Node, Sequence[Any], Sequence[np.dtype[Any]]], Sequence[Any]]:
+    """Values by `kernel` for float16 and float32 and by `function` (NumPy) for the rest; both keep folded
+    axes with size 1.
+    """
 
     def compute(node: Node, inputs: Sequence[Any], wanted: Sequence[np.dtype[Any]]) -> Sequence[Any]:
         array = inputs[0]
@@ -105,7 +113,11 @@ def _reduction(kernel: Folder | None, function: Folder) -> Callable[[Node, Seque
                 result = kernel(array, axes)
             else:
                 result = function(as_float32(array), axes)
-        shape = tuple(1 if a in axes else size for a, size in enumerate(array.shape) if node.attr("keepdims", 1) or a not in axes)
+        shape = tuple(
+            1 if a in axes else size
+            for a, size in enumerate(array.shape)
+            if node.attr("keepdims", 1) or a not in axes
+        )
         return [finish(np.asarray(result).reshape(shape), wanted[0])]
 
     return compute
@@ -153,7 +165,7 @@ def _root_of_squares(array: Array, axes: tuple[int, ...]) -> Array:
     return np.sqrt(fold("SUM_SQUARE", as_float32(array), axes))
 
 
-# ----------------------------------------------------------------------------------------------------------- lowering
+# -----------------------------------------------------------------------------------------------------------
 
 
 def reduction_work(
@@ -168,9 +180,10 @@ def reduction_work(
 ) -> Work:
     """Vector work of a reduction of input 0 into output 0.
 
-    Folded axes at the end: every row becomes one value. Folded axes at the front, or in the middle with kept axes behind them:
-    rows are added up element by element, read in pieces as long as the kept run. In NC1HWC0 that is done as TBE's schedule does it
-    (`mix_reduce_nlast_schedule`): plane by plane, a repeat for every position; means of a few planes in float16 are folded in halves.
+    Folded axes at the end: every row becomes one value. Folded axes at the front, or in the middle with kept
+    axes behind them: rows are added up element by element, read in pieces as long as the kept run. In NC1HWC0
+    that is done as TBE's schedule does it (`mix_reduce_nlast_schedule`): plane by plane, a repeat for every
+    position; means of a few planes in float16 are folded in halves.
 
     Args:
         node: The node.
@@ -206,7 +219,9 @@ def reduction_work(
     halving = halves and inside is dtype is DType.FLOAT16 and kept <= HALVED_PLANES * c0(dtype)
     fold = Step(across if last else along, inside, lanes=c0(dtype) if planes and not halving else 0)
     body = (*make_steps(before, inside), fold, *make_steps(after, inside, "row" if last else "col"))
-    steps = converted(body, [dtype], inside, inside) + ((Step("vconv", inside, "row" if last else "col"),) if dtype is not inside else ())
+    steps = converted(body, [dtype], inside, inside) + (
+        (Step("vconv", inside, "row" if last else "col"),) if dtype is not inside else ()
+    )
     return VectorWork(
         rows=kept if last else folded,
         cols=folded if last else kept,
@@ -222,7 +237,13 @@ def reduction_work(
 def over_positions(node: Node, format: Format) -> bool:
     """Whether a reduction can work in NC1HWC0: it folds rows or columns, and they stay as axes of size 1."""
     axes = node.input(1)
-    if format is not Format.NC1HWC0 or axes is None or axes.constant is None or not axes.constant.available or not node.attr("keepdims", 1):
+    if (
+        format is not Format.NC1HWC0
+        or axes is None
+        or axes.constant is None
+        or not axes.constant.available
+        or not node.attr("keepdims", 1)
+    ):
         return False
     folded = reduced_axes(node, axes.constant.array(), len(node.required(0).static_shape))
     return bool(folded) and all(axis in (2, 3) for axis in folded)
@@ -233,10 +254,16 @@ def _lower(
 ) -> Callable[[Node, LowerContext], Work]:
     def lower(node: Node, context: LowerContext) -> Work:
         given = node.input(1)
-        values = given.constant.array() if given is not None and given.constant is not None and given.constant.available else None
+        values = (
+            given.constant.array()
+            if given is not None and given.constant is not None and given.constant.available
+            else None
+        )
         if given is not None and values is None:
             raise GraphError(
-                f"node {node.name!r} ({node.op_type})", "needs constant axes", remedy="fold them into the model before compiling"
+                f"node {node.name!r} ({node.op_type})",
+                "needs constant axes",
+                remedy="fold them into the model before compiling",
             )
         axes = reduced_axes(node, values, len(node.required(0).static_shape))
         return reduction_work(node, context, axes, before, across, along, after, halves)
@@ -247,12 +274,25 @@ def _lower(
 def _stated_axes(node: Node, rank: int) -> tuple[int, ...] | None:
     given = node.input(1)
     values = None if given is None else constant_ints(given)
-    return None if given is not None and values is None else reduced_axes(node, None if values is None else np.array(values), rank)
+    return (
+        None
+        if given is not None and values is None
+        else reduced_axes(node, None if values is None else np.array(values), rank)
+    )
 
 
 _SUM = Facts(reduction(_stated_axes), Kind.REDUCTION, Precision.BLACK, OpPattern.COMM_REDUCE, parameters=(1,))
-_EXTREME = Facts(reduction(_stated_axes), Kind.REDUCTION, Precision.GRAY, OpPattern.COMM_REDUCE, parameters=(1,))
-_NORM = Facts(reduction(_stated_axes), Kind.REDUCTION, Precision.BLACK, OpPattern.COMM_REDUCE, Sign.NEVER_NEGATIVE, parameters=(1,))
+_EXTREME = Facts(
+    reduction(_stated_axes), Kind.REDUCTION, Precision.GRAY, OpPattern.COMM_REDUCE, parameters=(1,)
+)
+_NORM = Facts(
+    reduction(_stated_axes),
+    Kind.REDUCTION,
+    Precision.BLACK,
+    OpPattern.COMM_REDUCE,
+    Sign.NEVER_NEGATIVE,
+    parameters=(1,),
+)
 _LOGARITHM = Facts(reduction(_stated_axes), Kind.REDUCTION, Precision.BLACK, finite=False, parameters=(1,))
 
 
@@ -271,7 +311,9 @@ _REDUCTIONS: tuple[OpDef, ...] = (
         "ReduceMean",
         _infer,
         _reduction(lambda x, a: fold("SUM", x, a, mean=True), _mean),
-        _lower(("vmuls",), "vcadd", "vadd", (), halves=True),  # scaled first, so that a float16 sum stays in range
+        _lower(
+            ("vmuls",), "vcadd", "vadd", (), halves=True
+        ),  # scaled first, so that a float16 sum stays in range
         Layout.FOLLOW,
         "ReduceMeanD",
         in_blocks=over_positions,
@@ -297,7 +339,14 @@ _REDUCTIONS: tuple[OpDef, ...] = (
         in_blocks=over_positions,
         facts=_EXTREME,
     ),
-    OpDef("ReduceProd", _infer, _reduction(None, _product), _lower((), "vmul", "vmul", ()), cann="ReduceProdD", facts=_SUM),
+    OpDef(
+        "ReduceProd",
+        _infer,
+        _reduction(None, _product),
+        _lower((), "vmul", "vmul", ()),
+        cann="ReduceProdD",
+        facts=_SUM,
+    ),
     OpDef(
         "ReduceL1",
         _infer,
@@ -329,7 +378,13 @@ _REDUCTIONS: tuple[OpDef, ...] = (
         _lower((), "vcadd", "vadd", ("vln",)),
         facts=_LOGARITHM,
     ),
-    OpDef("ReduceLogSumExp", _infer, _reduction(None, _log_sum_exp), _lower(("vexp",), "vcadd", "vadd", ("vln",)), facts=_LOGARITHM),
+    OpDef(
+        "ReduceLogSumExp",
+        _infer,
+        _reduction(None, _log_sum_exp),
+        _lower(("vexp",), "vcadd", "vadd", ("vln",)),
+        facts=_LOGARITHM,
+    ),
 )
 
 OPERATORS: tuple[OpDef, ...] = tuple(replace(definition, steered_by=(1,)) for definition in _REDUCTIONS)

@@ -1,6 +1,7 @@
 """Resize: nearest, linear and cubic along any axes, all coordinate transformations, antialias, crop.
 
-Interpolation is separable: along every resized axis each output point is a weighted sum of a few input points (`_Plan`).
+Interpolation is separable: along every resized axis each output point is a weighted sum of a few input points
+(`_Plan`).
 """
 
 from __future__ import annotations
@@ -14,16 +15,43 @@ import numpy as np
 
 from ascendsim.core.formats import Format, c0, ceil_div
 from ascendsim.graph.ir import Array, Dim, Node, Tensor
-from ascendsim.ops.common import AI_CORE_TYPES, as_float32, computing_type, converted, finish, normalise_axis, on_ai_cpu
+from ascendsim.ops.common import (
+    AI_CORE_TYPES,
+    as_float32,
+    computing_type,
+    converted,
+    finish,
+    normalise_axis,
+    on_ai_cpu,
+)
 from ascendsim.opset import InferContext, Layout, OpDef
 from ascendsim.opset.axes import shape_of
 from ascendsim.opset.facts import movement
 from ascendsim.opset.structure import along_axes
-from ascendsim.opset.work import Copy, LowerContext, MoveWork, NoTask, Ref, ScalarWork, Step, Stream, VectorWork, Work
+from ascendsim.opset.work import (
+    Copy,
+    LowerContext,
+    MoveWork,
+    NoTask,
+    Ref,
+    ScalarWork,
+    Step,
+    Stream,
+    VectorWork,
+    Work,
+)
 
-_TRANSFORMS = ("half_pixel", "half_pixel_symmetric", "pytorch_half_pixel", "align_corners", "asymmetric", "tf_crop_and_resize")
-# Scalar cycles of one output point of one C0 block: coordinates, four addresses, issue of the products. Derived from the tuning guide's
-# Interp example: 20 ms before, 1.6 ms after, 350 * 350 points of 2 channel blocks on 2 cores at 680 MHz.
+_TRANSFORMS = (
+    "half_pixel",
+    "half_pixel_symmetric",
+    "pytorch_half_pixel",
+    "align_corners",
+    "asymmetric",
+    "tf_crop_and_resize",
+)
+# Scalar cycles of one output point of one C0 block: coordinates, four addresses, issue of the products.
+# Derived from the tuning guide's Interp example: 20 ms before, 1.6 ms after, 350 * 350 points of 2 channel
+# blocks on 2 cores at 680 MHz.
 _SCALAR_CYCLES = 100
 
 
@@ -45,7 +73,10 @@ def _target(node: Node, shape: tuple[int, ...], scales: Any, sizes: Any) -> _Tar
     context = InferContext(node)
     rank = len(shape)
     order = [normalise_axis(int(axis), rank) for axis in node.attr("axes", ()) or range(rank)]
-    has_scales, has_sizes = scales is not None and np.size(scales) > 0, sizes is not None and np.size(sizes) > 0
+    has_scales, has_sizes = (
+        scales is not None and np.size(scales) > 0,
+        sizes is not None and np.size(sizes) > 0,
+    )
     if has_scales == has_sizes:
         raise context.fail("needs exactly one of scales and sizes", "both" if has_scales else "none")
     given = np.asarray(scales if has_scales else sizes).reshape(-1)
@@ -67,14 +98,18 @@ def _target(node: Node, shape: tuple[int, ...], scales: Any, sizes: Any) -> _Tar
             factors = [factor] * len(order)
             made = [math.floor(factor * shape[axis] + 0.5) for axis in order]
     by_axis = sorted(zip(order, factors, made, strict=True))
-    return _Target(tuple(a for a, _, _ in by_axis), tuple(f for _, f, _ in by_axis), tuple(s for _, _, s in by_axis))
+    return _Target(
+        tuple(a for a, _, _ in by_axis), tuple(f for _, f, _ in by_axis), tuple(s for _, _, s in by_axis)
+    )
 
 
 def _infer(context: InferContext) -> None:
     shape = context.shape(0)
     transform = context.node.attr("coordinate_transformation_mode", "half_pixel")
     if transform not in _TRANSFORMS:
-        raise context.fail(f"needs a coordinate_transformation_mode out of {', '.join(_TRANSFORMS)}", transform)
+        raise context.fail(
+            f"needs a coordinate_transformation_mode out of {', '.join(_TRANSFORMS)}", transform
+        )
     if shape is None:
         context.set(0, context.dtype(0), None)
         return
@@ -86,8 +121,15 @@ def _infer(context: InferContext) -> None:
         target = _target(context.node, tuple(d if isinstance(d, int) else 1 for d in shape), scales, sizes)
         made: list[Dim] = [dict(zip(target.axes, target.sizes, strict=True))[axis] for axis in order]
     elif scales is not None and scales.size == len(order):
-        made = [_scaled(shape[axis], float(factor)) for axis, factor in zip(order, scales.reshape(-1), strict=True)]
-    elif sizes is not None and sizes.size == len(order) and context.node.attr("keep_aspect_ratio_policy", "stretch") == "stretch":
+        made = [
+            _scaled(shape[axis], float(factor))
+            for axis, factor in zip(order, scales.reshape(-1), strict=True)
+        ]
+    elif (
+        sizes is not None
+        and sizes.size == len(order)
+        and context.node.attr("keep_aspect_ratio_policy", "stretch") == "stretch"
+    ):
         made = [int(size) for size in sizes.reshape(-1)]
     else:
         made = [None] * len(order)
@@ -150,7 +192,9 @@ def _cubic(distance: Array, a: float) -> Array:
 
 @dataclass(frozen=True, slots=True)
 class _Plan:
-    """One axis: output point i = sum over t of weights[i, t] * input[taps[i, t]]; `outside` points take the extrapolation value."""
+    """One axis: output point i = sum over t of weights[i, t] * input[taps[i, t]]; `outside` points take the
+    extrapolation value.
+    """
 
     taps: Array
     weights: Array
@@ -170,11 +214,17 @@ def _plan(node: Node, mode: str, size: int, made: int, scale: float, roi: tuple[
     offsets = np.arange(-math.ceil(reach) + 1, math.ceil(reach) + 1)
     points = base[:, None] + offsets
     distance = (points - positions[:, None]) * shrink
-    weights = np.clip(1 - np.abs(distance), 0, 1) if mode == "linear" else _cubic(distance, float(node.attr("cubic_coeff_a", -0.75)))
+    weights = (
+        np.clip(1 - np.abs(distance), 0, 1)
+        if mode == "linear"
+        else _cubic(distance, float(node.attr("cubic_coeff_a", -0.75)))
+    )
     if node.attr("exclude_outside", 0):
         weights = np.where((points < 0) | (points >= size), 0.0, weights)
     total = weights.sum(axis=1, keepdims=True)
-    return _Plan(np.clip(points, 0, size - 1).astype(np.int64), weights / np.where(total == 0, 1, total), outside)
+    return _Plan(
+        np.clip(points, 0, size - 1).astype(np.int64), weights / np.where(total == 0, 1, total), outside
+    )
 
 
 def _apply(array: Array, axis: int, plan: _Plan, value: float) -> Array:
@@ -213,7 +263,10 @@ def _compute(node: Node, inputs: Sequence[Any], wanted: Sequence[np.dtype[Any]])
         if size == 0:
             raise InferContext(node).fail("needs an input that is not empty", array.shape)
         values = _apply(
-            values, axis, _plan(node, mode, size, made, scale, roi.get(axis, (0.0, 1.0))), float(node.attr("extrapolation_value", 0.0))
+            values,
+            axis,
+            _plan(node, mode, size, made, scale, roi.get(axis, (0.0, 1.0))),
+            float(node.attr("extrapolation_value", 0.0)),
         )
     if values is array:
         values = array.copy()
@@ -237,8 +290,8 @@ def _roi(node: Node, given: Any, rank: int) -> dict[int, tuple[float, float]]:
 def _regular(node: Node, source: tuple[int, ...], output: tuple[int, ...]) -> bool:
     """Whether addresses repeat along every resized axis, so that a vector form exists.
 
-    With align_corners both (dst - 1) / (src - 1) must be integers (rule of the Interp operator); all other transformations step
-    evenly.
+    With align_corners both (dst - 1) / (src - 1) must be integers (rule of the Interp operator); all other
+    transformations step evenly.
     """
     if node.attr("coordinate_transformation_mode", "half_pixel") != "align_corners":
         return True
@@ -246,7 +299,9 @@ def _regular(node: Node, source: tuple[int, ...], output: tuple[int, ...]) -> bo
 
 
 def _points(output: Tensor) -> int:
-    """Output points that need an address: one for each block of C0 channels in images, one for each element else."""
+    """Output points that need an address: one for each block of C0 channels in images, one for each element
+    else.
+    """
     shape = output.static_shape
     if len(shape) != 4:
         return output.elements
@@ -256,8 +311,9 @@ def _points(output: Tensor) -> int:
 def _lower(node: Node, context: LowerContext) -> Work:
     """Movement for nearest, vector work for linear and cubic.
 
-    Nearest moves one element at a time (one C0 block in blocked maps, a whole row where rows are kept). Linear and cubic do the taps
-    of one axis after the other; align_corners with a ratio that is no integer computes addresses point by point on the scalar unit.
+    Nearest moves one element at a time (one C0 block in blocked maps, a whole row where rows are kept).
+    Linear and cubic do the taps of one axis after the other; align_corners with a ratio that is no integer
+    computes addresses point by point on the scalar unit.
     """
     source, output = node.required(0), node.output
     if output.elements == 0:
@@ -267,11 +323,23 @@ def _lower(node: Node, context: LowerContext) -> Work:
     mode = node.attr("mode", "nearest")
     a, b = Ref.of(source), Ref.of(output)
     item = source.element_type.itemsize
-    lanes = output.storage_shape[-1] if output.format is Format.NC1HWC0 and len(output.storage_shape) == 5 else 1
+    lanes = (
+        output.storage_shape[-1] if output.format is Format.NC1HWC0 and len(output.storage_shape) == 5 else 1
+    )
     if mode == "nearest":
         if lanes == 1 and source.static_shape[-1] == output.static_shape[-1]:
             lanes = output.static_shape[-1]
-        return MoveWork((Copy(a, b, b.bytes, lanes * item, max(lanes, output.static_shape[-1] * lanes if lanes > 1 else 1) * item),))
+        return MoveWork(
+            (
+                Copy(
+                    a,
+                    b,
+                    b.bytes,
+                    lanes * item,
+                    max(lanes, output.static_shape[-1] * lanes if lanes > 1 else 1) * item,
+                ),
+            )
+        )
     if not _regular(node, source.static_shape, output.static_shape):
         return ScalarWork(_points(output), _SCALAR_CYCLES, (a,), (b,))
     inside = computing_type(source.element_type, context)
@@ -297,20 +365,32 @@ def _lower(node: Node, context: LowerContext) -> Work:
 
 def _cann(node: Node) -> str:
     """CANN's operator by mode."""
-    return {"nearest": "ResizeNearestNeighborV2", "linear": "ResizeBilinearV2"}.get(str(node.attr("mode", "nearest")), "Resize")
+    return {"nearest": "ResizeNearestNeighborV2", "linear": "ResizeBilinearV2"}.get(
+        str(node.attr("mode", "nearest")), "Resize"
+    )
 
 
 def _resized_axes(node: Node, rank: int) -> tuple[int, ...] | None:
     """All axes but those with a scale of exactly 1; a crop may move any of them."""
     order = [int(axis) % rank for axis in node.attr("axes", ()) or range(rank)]
     shape, result, scales = shape_of(node, 0), node.output.shape, node.input(2)
-    if node.attr("coordinate_transformation_mode", "half_pixel") == "tf_crop_and_resize" or shape is None or result is None:
+    if (
+        node.attr("coordinate_transformation_mode", "half_pixel") == "tf_crop_and_resize"
+        or shape is None
+        or result is None
+    ):
         return None
     if scales is not None and scales.constant is not None and scales.constant.available and scales.elements:
         factors = scales.constant.array().reshape(-1)
         return tuple([axis for axis, factor in zip(order, factors, strict=False) if factor != 1])
     kept = node.attr("keep_aspect_ratio_policy", "stretch") == "stretch"
-    return tuple([axis for axis in order if not kept or not isinstance(shape[axis], int) or shape[axis] != result[axis]])
+    return tuple(
+        [
+            axis
+            for axis in order
+            if not kept or not isinstance(shape[axis], int) or shape[axis] != result[axis]
+        ]
+    )
 
 
 OPERATORS = (

@@ -28,7 +28,9 @@ def _infer(ctx: InferContext) -> None:
 
 
 def rotate(data: Array, cosine: Array, sine: Array, interleaved: bool) -> Array:
-    """Turns pairs of the last axis of (batch, sequence, heads, size) by angles given as (batch, sequence, size / 2)."""
+    """Turns pairs of the last axis of (batch, sequence, heads, size) by angles given as (batch, sequence,
+    size / 2).
+    """
     cosine, sine = cosine[:, :, None], sine[:, :, None]
     first, second = (data[..., 0::2], data[..., 1::2]) if interleaved else np.split(data, 2, axis=-1)
     real, imaginary = cosine * first - sine * second, sine * first + cosine * second
@@ -43,14 +45,24 @@ def _compute(node: Node, inputs: Sequence[Any], wanted: Wanted) -> Sequence[Arra
     if positions is not None:
         if positions.size and not 0 <= positions.min() <= positions.max() < cosine.shape[0]:
             raise GraphError(
-                f"node {node.name!r} (RotaryEmbedding)", f"needs positions from 0 to {cosine.shape[0] - 1}", int(positions.max())
+                f"node {node.name!r} (RotaryEmbedding)",
+                f"needs positions from 0 to {cosine.shape[0] - 1}",
+                int(positions.max()),
             )
         cosine, sine = cosine[positions], sine[positions]
     heads = int(node.attr("num_heads", 0))
-    by_head = wide.transpose(0, 2, 1, 3) if data.ndim == 4 else wide.reshape(*data.shape[:2], heads, data.shape[2] // heads)
+    by_head = (
+        wide.transpose(0, 2, 1, 3)
+        if data.ndim == 4
+        else wide.reshape(*data.shape[:2], heads, data.shape[2] // heads)
+    )
     size = int(node.attr("rotary_embedding_dim", 0)) or by_head.shape[-1]
     if cosine.shape[-1] != size // 2:
-        raise GraphError(f"node {node.name!r} (RotaryEmbedding)", f"needs caches with {size // 2} columns", cosine.shape[-1])
+        raise GraphError(
+            f"node {node.name!r} (RotaryEmbedding)",
+            f"needs caches with {size // 2} columns",
+            cosine.shape[-1],
+        )
     turned = rotate(by_head[..., :size], cosine, sine, bool(node.attr("interleaved", 0)))
     result = np.concatenate([turned, by_head[..., size:]], axis=-1)
     result = result.transpose(0, 2, 1, 3) if data.ndim == 4 else result.reshape(data.shape)
@@ -58,12 +70,16 @@ def _compute(node: Node, inputs: Sequence[Any], wanted: Wanted) -> Sequence[Arra
 
 
 def _lower(node: Node, ctx: LowerContext) -> Work:
-    """Four products and two sums on half of the elements each: two vmul and one vadd on all of them; caches are read once."""
+    """Four products and two sums on half of the elements each: two vmul and one vadd on all of them; caches
+    are read once.
+    """
     work = elementwise_work(node, ctx, (("vmul", 2), "vadd"))
     if not isinstance(work, VectorWork):
         return work
     small = tuple(Stream(Ref.of(tensor), "col") for tensor in node.inputs[1:] if tensor is not None)
-    return VectorWork(work.rows, work.cols, work.steps, (Stream(Ref.of(node.required(0))), *small), work.outputs)
+    return VectorWork(
+        work.rows, work.cols, work.steps, (Stream(Ref.of(node.required(0))), *small), work.outputs
+    )
 
 
 def _links(node: Node) -> AxisMap:
@@ -74,9 +90,18 @@ def _links(node: Node) -> AxisMap:
     data = ("n", "head", "t", "size") if rank == 4 else ("n", "t", "size")
     turned = by_labels(node, {0: data}, {0: data}, {"size": WHOLE})
     caches = ("n", "t", "angle") if rank_of(node, 1) == 3 else ("position", "angle")
-    return AxisMap({**by_labels(node, {1: caches, 2: caches, 3: ("n", "t")}, {0: data}).links, **turned.links})
+    return AxisMap(
+        {**by_labels(node, {1: caches, 2: caches, 3: ("n", "t")}, {0: data}).links, **turned.links}
+    )
 
 
 OPERATORS: tuple[OpDef, ...] = (
-    OpDef("RotaryEmbedding", _infer, _compute, _lower, cann="RotaryMul", facts=Facts(_links, Kind.ELEMENTWISE, Precision.GRAY)),
+    OpDef(
+        "RotaryEmbedding",
+        _infer,
+        _compute,
+        _lower,
+        cann="RotaryMul",
+        facts=Facts(_links, Kind.ELEMENTWISE, Precision.GRAY),
+    ),
 )

@@ -22,13 +22,22 @@ from ascendsim.opset.structure import along_axes, opaque
 from ascendsim.opset.work import Copy, LowerContext, MoveWork, NoTask, Ref, ScalarWork, SequenceWork, Work
 
 Wanted = Sequence["np.dtype[Any]"]
-_REDUCTIONS: dict[str, Callable[..., None]] = {"add": np.add.at, "mul": np.multiply.at, "max": np.maximum.at, "min": np.minimum.at}
+_REDUCTIONS: dict[str, Callable[..., None]] = {
+    "add": np.add.at,
+    "mul": np.multiply.at,
+    "max": np.maximum.at,
+    "min": np.minimum.at,
+}
 
 
 def _reduction(node: Node) -> str:
     name = str(node.attr("reduction", "none"))
     if name != "none" and name not in _REDUCTIONS:
-        raise GraphError(f"node {node.name!r} ({node.op_type})", f"needs a reduction out of none, {', '.join(_REDUCTIONS)}", repr(name))
+        raise GraphError(
+            f"node {node.name!r} ({node.op_type})",
+            f"needs a reduction out of none, {', '.join(_REDUCTIONS)}",
+            repr(name),
+        )
     return name
 
 
@@ -72,7 +81,9 @@ def _scatter_elements(node: Node, inputs: Sequence[Any], _wanted: Wanted) -> Seq
 
 
 def _scatter_work(data: Ref, indices: Ref, updates: Ref, target: Ref, run: int) -> Work:
-    """The data are copied, then every indexed piece of `run` bytes is written; pieces below 32 B go through the scalar unit."""
+    """The data are copied, then every indexed piece of `run` bytes is written; pieces below 32 B go through
+    the scalar unit.
+    """
     if target.bytes == 0:
         return NoTask()
     copying = MoveWork((Copy(data, target, data.bytes, data.bytes, target.bytes),))
@@ -80,9 +91,13 @@ def _scatter_work(data: Ref, indices: Ref, updates: Ref, target: Ref, run: int) 
         return copying
     if run < 32:
         elements = max(1, math.prod(updates.shape))
-        return SequenceWork((copying, ScalarWork(elements, SCALAR_CYCLES_PER_INDEX, (updates, indices), (target,))))
+        return SequenceWork(
+            (copying, ScalarWork(elements, SCALAR_CYCLES_PER_INDEX, (updates, indices), (target,)))
+        )
     writing = Copy(updates, target, updates.bytes, run, run)
-    return SequenceWork((copying, MoveWork((writing,), scalar_per_burst=SCALAR_CYCLES_PER_INDEX, extra_inputs=(indices,))))
+    return SequenceWork(
+        (copying, MoveWork((writing,), scalar_per_burst=SCALAR_CYCLES_PER_INDEX, extra_inputs=(indices,)))
+    )
 
 
 def _scatter_elements_lower(node: Node, _ctx: LowerContext) -> Work:
@@ -118,7 +133,9 @@ def _scatter_nd_lower(node: Node, _ctx: LowerContext) -> Work:
 def _cache_axis(node: Node, rank: int) -> int:
     axis = int(node.attr("axis", -2))
     if not -rank <= axis < rank or axis % rank == 0:
-        raise GraphError(f"node {node.name!r} (TensorScatter)", "needs an axis other than the batch axis", axis)
+        raise GraphError(
+            f"node {node.name!r} (TensorScatter)", "needs an axis other than the batch axis", axis
+        )
     return axis % rank
 
 
@@ -157,7 +174,10 @@ def _tensor_scatter_lower(node: Node, _ctx: LowerContext) -> Work:
     axis = _cache_axis(node, len(cache.shape))
     run = run_bytes(update.shape, axis, update.dtype.itemsize)
     copying = MoveWork((Copy(cache, target, cache.bytes, cache.bytes, target.bytes),))
-    writing = MoveWork((Copy(update, target, update.bytes, update.bytes, run),), extra_inputs=() if starts is None else (Ref.of(starts),))
+    writing = MoveWork(
+        (Copy(update, target, update.bytes, update.bytes, run),),
+        extra_inputs=() if starts is None else (Ref.of(starts),),
+    )
     return SequenceWork((copying, writing))
 
 
@@ -166,7 +186,10 @@ def _max_unpool_shape(node: Node, source: Sequence[int]) -> tuple[int, ...]:
     kernel = node.attr("kernel_shape", ())
     count = len(kernel)
     strides, pads = node.attr("strides", (1,) * count), node.attr("pads", (0,) * 2 * count)
-    spatial = [(source[2 + axis] - 1) * strides[axis] + kernel[axis] - pads[axis] - pads[axis + count] for axis in range(count)]
+    spatial = [
+        (source[2 + axis] - 1) * strides[axis] + kernel[axis] - pads[axis] - pads[axis + count]
+        for axis in range(count)
+    ]
     return (*source[:2], *spatial)
 
 
@@ -181,16 +204,26 @@ def _max_unpool_infer(ctx: InferContext) -> None:
     if ctx.has(2):
         rank = None if source is None else len(source)
         need_shape(ctx, 2, (rank,))
-        shape = tuple(int(dim) for dim in wanted) if wanted is not None else (None,) * rank if rank is not None else None
+        shape = (
+            tuple(int(dim) for dim in wanted)
+            if wanted is not None
+            else (None,) * rank
+            if rank is not None
+            else None
+        )
         ctx.set(0, ctx.dtype(0), shape)
     elif source is not None and all(isinstance(dim, int) for dim in source):
-        ctx.set(0, ctx.dtype(0), _max_unpool_shape(ctx.node, [int(dim) for dim in source if isinstance(dim, int)]))
+        ctx.set(
+            0, ctx.dtype(0), _max_unpool_shape(ctx.node, [int(dim) for dim in source if isinstance(dim, int)])
+        )
     else:
         ctx.set(0, ctx.dtype(0), None if source is None else (*source[:2], *(None,) * (len(source) - 2)))
 
 
 def _max_unpool(node: Node, inputs: Sequence[Any], _wanted: Wanted) -> Sequence[Array]:
-    """Values go to the flat positions that MaxPool gave, in the shape without `output_shape`; that then grows at its ends."""
+    """Values go to the flat positions that MaxPool gave, in the shape without `output_shape`; that then grows
+    at its ends.
+    """
     data, indices, wanted = (*inputs, None)[:3]
     inferred = _max_unpool_shape(node, data.shape)
     flat = np.zeros(math.prod(inferred), data.dtype)
@@ -254,6 +287,12 @@ OPERATORS: tuple[OpDef, ...] = (
         cann="ScatterNdUpdate",
         facts=movement(along_axes(_indexed_axes, chosen=True), pattern=_pattern),
     ),
-    OpDef("TensorScatter", _tensor_scatter_infer, _tensor_scatter, _tensor_scatter_lower, facts=movement(_tensor_links)),
+    OpDef(
+        "TensorScatter",
+        _tensor_scatter_infer,
+        _tensor_scatter,
+        _tensor_scatter_lower,
+        facts=movement(_tensor_links),
+    ),
     OpDef("MaxUnpool", _max_unpool_infer, _max_unpool, _max_unpool_lower, facts=movement(opaque())),
 )

@@ -1,4 +1,5 @@
-"""Operators that keep the elements and change what they are called: Reshape, Flatten, Squeeze, Unsqueeze, Identity, Dropout, Shape, Size.
+"""Operators that keep the elements and change what they are called: Reshape, Flatten, Squeeze, Unsqueeze,
+Identity, Dropout, Shape, Size.
 
 Their result is the input's memory (compute may return views), so they ask for no task.
 """
@@ -39,7 +40,11 @@ def _reshape_infer(ctx: InferContext) -> None:
 
 
 def _reshaped(ctx: InferContext, source: Shape | None, target: tuple[int, ...], allow_zero: bool) -> Shape:
-    if any(dim < -1 for dim in target) or target.count(-1) > 1 or (allow_zero and 0 in target and -1 in target):
+    if (
+        any(dim < -1 for dim in target)
+        or target.count(-1) > 1
+        or (allow_zero and 0 in target and -1 in target)
+    ):
         raise ctx.fail("needs a shape of sizes with at most one -1", target)
     dims: list[Dim] = []
     for axis, dim in enumerate(target):
@@ -61,7 +66,11 @@ def _reshaped(ctx: InferContext, source: Shape | None, target: tuple[int, ...], 
             raise ctx.fail(f"cannot fit {math.prod(source)} elements into shape", target)  # type: ignore[arg-type]
     before, after = product(source), product(dims)
     if isinstance(before, int) and isinstance(after, int) and before != after:
-        raise ctx.fail("must keep the number of elements", f"{before} -> {after} (shape {list(target)})", "correct the shape input")
+        raise ctx.fail(
+            "must keep the number of elements",
+            f"{before} -> {after} (shape {list(target)})",
+            "correct the shape input",
+        )
     return tuple(dims)
 
 
@@ -69,13 +78,17 @@ def _reshape(node: Node, inputs: Sequence[Any], _wanted: Wanted) -> Sequence[Arr
     data, allow_zero = inputs[0], bool(node.attr("allowzero", 0))
     target = [int(dim) for dim in inputs[1].reshape(-1)]
     if not allow_zero:
-        target = [data.shape[axis] if dim == 0 and axis < data.ndim else dim for axis, dim in enumerate(target)]
+        target = [
+            data.shape[axis] if dim == 0 and axis < data.ndim else dim for axis, dim in enumerate(target)
+        ]
     if -1 in target and math.prod(dim for dim in target if dim != -1) == 0:
         target[target.index(-1)] = 0
     try:
         return [data.reshape(target)]
     except ValueError:
-        raise GraphError(f"node {node.name!r} (Reshape)", "must keep the number of elements", f"{data.shape} -> {target}") from None
+        raise GraphError(
+            f"node {node.name!r} (Reshape)", "must keep the number of elements", f"{data.shape} -> {target}"
+        ) from None
 
 
 def _flatten_axis(node: Node, rank: int) -> int:
@@ -104,7 +117,9 @@ def _squeeze_infer(ctx: InferContext) -> None:
     source, axes = ctx.shape(0), known_ints(ctx, 1)
     if source is None or (ctx.has(1) and axes is None):
         length = vector_length(ctx, 1) if ctx.has(1) else None
-        ctx.set(0, ctx.dtype(0), None if source is None or length is None else unknown_shape(len(source) - length))
+        ctx.set(
+            0, ctx.dtype(0), None if source is None or length is None else unknown_shape(len(source) - length)
+        )
         return
     if axes is None:
         known = all(isinstance(dim, int) for dim in source)
@@ -123,7 +138,11 @@ def _squeeze(node: Node, inputs: Sequence[Any], _wanted: Wanted) -> Sequence[Arr
         return [data.reshape([dim for dim in data.shape if dim != 1])]
     axes = {int(axis) % data.ndim for axis in inputs[1].reshape(-1)} if data.ndim else set()
     if any(data.shape[axis] != 1 for axis in axes):
-        raise GraphError(f"node {node.name!r} (Squeeze)", "can drop only axes of size 1", f"axes {sorted(axes)} of {data.shape}")
+        raise GraphError(
+            f"node {node.name!r} (Squeeze)",
+            "can drop only axes of size 1",
+            f"axes {sorted(axes)} of {data.shape}",
+        )
     return [data.reshape([dim for axis, dim in enumerate(data.shape) if axis not in axes])]
 
 
@@ -131,11 +150,15 @@ def _unsqueeze_infer(ctx: InferContext) -> None:
     source, axes = ctx.shape(0), known_ints(ctx, 1)
     if source is None or axes is None:
         length = vector_length(ctx, 1)
-        ctx.set(0, ctx.dtype(0), None if source is None or length is None else unknown_shape(len(source) + length))
+        ctx.set(
+            0, ctx.dtype(0), None if source is None or length is None else unknown_shape(len(source) + length)
+        )
         return
     added = wrapped_axes(ctx, axes, len(source) + len(axes))
     rest = iter(source)
-    ctx.set(0, ctx.dtype(0), tuple(1 if axis in added else next(rest) for axis in range(len(source) + len(axes))))
+    ctx.set(
+        0, ctx.dtype(0), tuple(1 if axis in added else next(rest) for axis in range(len(source) + len(axes)))
+    )
 
 
 def _unsqueeze(_node: Node, inputs: Sequence[Any], _wanted: Wanted) -> Sequence[Array]:
@@ -174,13 +197,17 @@ def _dropout(node: Node, inputs: Sequence[Any], wanted: Wanted) -> Sequence[Arra
     share = _dropout_ratio(node, rate, training)
     if share == 0:
         return [data, np.ones(data.shape, np.bool_)][: len(wanted)]
-    draws = np.random.RandomState(int(node.attr("seed", 0))).uniform(0, 1, data.shape)  # the ONNX reference draws so
+    draws = np.random.RandomState(int(node.attr("seed", 0))).uniform(
+        0, 1, data.shape
+    )  # the ONNX reference draws so
     mask = draws >= share
     return [finish(mask * as_float32(data) * (1 / (1 - share)), wanted[0]), mask][: len(wanted)]
 
 
 def _dropout_lower(node: Node, ctx: LowerContext) -> Work:
-    """In inference the data stay in place and a mask, if somebody reads it, is filled with ones; in training the mask is a third stream."""
+    """In inference the data stay in place and a mask, if somebody reads it, is filled with ones; in training
+    the mask is a third stream.
+    """
     data, result = Ref.of(node.required(0)), Ref.of(node.output)
     if data.bytes == 0:
         return NoTask()
@@ -188,7 +215,11 @@ def _dropout_lower(node: Node, ctx: LowerContext) -> Work:
     trains = training is not None and not (
         training.constant is not None and training.constant.available and not training.constant.array().any()
     )
-    masks = [Ref.of(tensor) for tensor in node.outputs[1:] if tensor.uses or (node.graph is not None and tensor in node.graph.outputs)]
+    masks = [
+        Ref.of(tensor)
+        for tensor in node.outputs[1:]
+        if tensor.uses or (node.graph is not None and tensor in node.graph.outputs)
+    ]
     if not trains and not masks:
         return _alias(node, ctx)
     copies = [Copy(data, result, data.bytes, data.bytes, result.bytes)]
@@ -198,13 +229,18 @@ def _dropout_lower(node: Node, ctx: LowerContext) -> Work:
 
 def _shape_slice(node: Node, rank: int) -> slice:
     start, end = int(node.attr("start", 0)), node.attr("end")
-    clamp = [min(max(bound + rank if bound < 0 else bound, 0), rank) for bound in (start, rank if end is None else int(end))]
+    clamp = [
+        min(max(bound + rank if bound < 0 else bound, 0), rank)
+        for bound in (start, rank if end is None else int(end))
+    ]
     return slice(clamp[0], max(clamp))
 
 
 def _shape_infer(ctx: InferContext) -> None:
     source = ctx.shape(0)
-    ctx.set(0, DType.INT64, (None,) if source is None else (len(source[_shape_slice(ctx.node, len(source))]),))
+    ctx.set(
+        0, DType.INT64, (None,) if source is None else (len(source[_shape_slice(ctx.node, len(source))]),)
+    )
 
 
 def _shape(node: Node, inputs: Sequence[Any], _wanted: Wanted) -> Sequence[Array]:
@@ -227,17 +263,32 @@ def _dropout_links(node: Node) -> AxisMap:
     """Element by element in inference; in training what is dropped depends on the place."""
     training = node.input(2)
     values = None if training is None else constant_ints(training)
-    return elementwise(0)(node) if training is None or (values is not None and not any(values)) else NOTHING_SAID
+    return (
+        elementwise(0)(node) if training is None or (values is not None and not any(values)) else NOTHING_SAID
+    )
 
 
 _REGROUPED = movement(regrouping(), parameters=(1,))
 
 OPERATORS: tuple[OpDef, ...] = (
-    OpDef("Reshape", _reshape_infer, _reshape, _alias, facts=movement(regrouping(), parameters=(1,), shape_port=1)),
+    OpDef(
+        "Reshape",
+        _reshape_infer,
+        _reshape,
+        _alias,
+        facts=movement(regrouping(), parameters=(1,), shape_port=1),
+    ),
     OpDef("Flatten", _flatten_infer, _flatten, _alias, facts=movement(regrouping())),
     OpDef("Squeeze", _squeeze_infer, _squeeze, _alias, facts=_REGROUPED),
     OpDef("Unsqueeze", _unsqueeze_infer, _unsqueeze, _alias, facts=_REGROUPED),
-    OpDef("Identity", _identity_infer, _identity, _alias, Layout.FOLLOW, facts=movement(elementwise(), pattern=OpPattern.OPAQUE)),
+    OpDef(
+        "Identity",
+        _identity_infer,
+        _identity,
+        _alias,
+        Layout.FOLLOW,
+        facts=movement(elementwise(), pattern=OpPattern.OPAQUE),
+    ),
     OpDef(
         "Dropout",
         _dropout_infer,
@@ -245,7 +296,9 @@ OPERATORS: tuple[OpDef, ...] = (
         _dropout_lower,
         Layout.FOLLOW,
         foldable=False,
-        facts=Facts(_dropout_links, Kind.ELEMENTWISE, Precision.GRAY, pattern=OpPattern.OPAQUE, parameters=(1, 2)),
+        facts=Facts(
+            _dropout_links, Kind.ELEMENTWISE, Precision.GRAY, pattern=OpPattern.OPAQUE, parameters=(1, 2)
+        ),
     ),
     OpDef("Shape", _shape_infer, _shape, _constant_result, facts=movement(unread())),
     OpDef("Size", _size_infer, _size, _constant_result, facts=movement(unread())),

@@ -30,7 +30,11 @@ def _scalar(value: Any, default: int) -> int:
 def _complex(array: Array) -> Array:
     """(..., 1) real or (..., 2) complex parts as complex numbers."""
     wide = as_float32(array)
-    return wide[..., 0] + 1j * wide[..., 1] if wide.shape[-1] == 2 else wide[..., 0].astype(np.result_type(wide.dtype, np.complex64))
+    return (
+        wide[..., 0] + 1j * wide[..., 1]
+        if wide.shape[-1] == 2
+        else wide[..., 0].astype(np.result_type(wide.dtype, np.complex64))
+    )
 
 
 def _parts(array: Array, dtype: np.dtype[Any]) -> Array:
@@ -78,7 +82,9 @@ def _dft(node: Node, inputs: Sequence[Any], wanted: Wanted) -> Sequence[Array]:
 
 def _fft_lower(node: Node, _ctx: LowerContext) -> Work:
     elements = math.prod(Ref.of(node.output).shape)
-    return on_ai_cpu(node, 5 * max(1.0, math.log2(max(2, elements))))  # butterflies: about 5 operations an element and stage
+    return on_ai_cpu(
+        node, 5 * max(1.0, math.log2(max(2, elements)))
+    )  # butterflies: about 5 operations an element and stage
 
 
 def _stft_frames(ctx_length: int, frame: int, step: int) -> int:
@@ -86,7 +92,12 @@ def _stft_frames(ctx_length: int, frame: int, step: int) -> int:
 
 
 def _stft_infer(ctx: InferContext) -> None:
-    signal, step, frame, window = ctx.shape(0), known_ints(ctx, 1), known_ints(ctx, 3), ctx.shape(2) if ctx.has(2) else None
+    signal, step, frame, window = (
+        ctx.shape(0),
+        known_ints(ctx, 1),
+        known_ints(ctx, 3),
+        ctx.shape(2) if ctx.has(2) else None,
+    )
     if window is not None and len(window) != 1:
         raise ctx.fail("needs a window of rank 1", list(window))
     if step is not None and step[0] < 1:
@@ -107,7 +118,11 @@ def _stft(node: Node, inputs: Sequence[Any], wanted: Wanted) -> Sequence[Array]:
     step = _scalar(hop, 1)
     size = _scalar(frame, window.shape[0] if window is not None else data.shape[1])
     if step < 1 or not 1 <= size <= data.shape[1]:
-        raise GraphError(f"node {node.name!r} (STFT)", "needs a frame step above 0 and frames inside the signal", (step, size))
+        raise GraphError(
+            f"node {node.name!r} (STFT)",
+            "needs a frame step above 0 and frames inside the signal",
+            (step, size),
+        )
     signal = _complex(data) if data.ndim == 3 else as_float32(data)
     places = np.arange(_stft_frames(data.shape[1], size, step))[:, None] * step + np.arange(size)
     frames = signal[:, places]
@@ -155,7 +170,8 @@ def _mel_lower(node: Node, _ctx: LowerContext) -> Work:
 def _det_infer(ctx: InferContext) -> None:
     source = ctx.shape(0)
     if source is not None and (
-        len(source) < 2 or (isinstance(source[-1], int) and isinstance(source[-2], int) and source[-1] != source[-2])
+        len(source) < 2
+        or (isinstance(source[-1], int) and isinstance(source[-2], int) and source[-1] != source[-2])
     ):
         raise ctx.fail("needs square matrices", list(source))
     ctx.set(0, ctx.dtype(0), None if source is None else source[:-2])
@@ -166,7 +182,9 @@ def _det(_node: Node, inputs: Sequence[Any], wanted: Wanted) -> Sequence[Array]:
 
 
 def _det_lower(node: Node, _ctx: LowerContext) -> Work:
-    return on_ai_cpu(node, 2 / 3 * node.required(0).static_shape[-1])  # LU: 2/3 n^3 operations for n^2 elements
+    return on_ai_cpu(
+        node, 2 / 3 * node.required(0).static_shape[-1]
+    )  # LU: 2/3 n^3 operations for n^2 elements
 
 
 def _transformed_axes(node: Node, rank: int) -> tuple[int, ...] | None:
@@ -183,12 +201,41 @@ def _stft_links(node: Node) -> AxisMap:
 
 def _det_links(node: Node) -> AxisMap:
     rank = rank_of(node, 0)
-    return NOTHING_SAID if rank is None else by_labels(node, {0: (*range(rank - 2), "row", "column")}, {0: range(rank - 2)})
+    return (
+        NOTHING_SAID
+        if rank is None
+        else by_labels(node, {0: (*range(rank - 2), "row", "column")}, {0: range(rank - 2)})
+    )
 
 
 OPERATORS: tuple[OpDef, ...] = (
-    OpDef("DFT", _dft_infer, _dft, _fft_lower, facts=Facts(along_axes(_transformed_axes), Kind.OTHER, Precision.GRAY, parameters=(1, 2))),
-    OpDef("STFT", _stft_infer, _stft, _fft_lower, facts=Facts(_stft_links, Kind.OTHER, Precision.GRAY, parameters=(1, 3))),
-    OpDef("MelWeightMatrix", _mel_infer, _mel, _mel_lower, facts=Facts(opaque(), Kind.OTHER, Precision.GRAY, parameters=(0, 1, 2))),
-    OpDef("Det", _det_infer, _det, _det_lower, cann="MatrixDeterminant", facts=Facts(_det_links, Kind.OTHER, Precision.GRAY)),
+    OpDef(
+        "DFT",
+        _dft_infer,
+        _dft,
+        _fft_lower,
+        facts=Facts(along_axes(_transformed_axes), Kind.OTHER, Precision.GRAY, parameters=(1, 2)),
+    ),
+    OpDef(
+        "STFT",
+        _stft_infer,
+        _stft,
+        _fft_lower,
+        facts=Facts(_stft_links, Kind.OTHER, Precision.GRAY, parameters=(1, 3)),
+    ),
+    OpDef(
+        "MelWeightMatrix",
+        _mel_infer,
+        _mel,
+        _mel_lower,
+        facts=Facts(opaque(), Kind.OTHER, Precision.GRAY, parameters=(0, 1, 2)),
+    ),
+    OpDef(
+        "Det",
+        _det_infer,
+        _det,
+        _det_lower,
+        cann="MatrixDeterminant",
+        facts=Facts(_det_links, Kind.OTHER, Precision.GRAY),
+    ),
 )

@@ -30,12 +30,18 @@ from ascendsim.opset.work import LowerContext, NoTask, Ref, Step, Stream, Vector
 def _infer(context: InferContext) -> None:
     shape = context.shape(0)
     if shape is not None:
-        normalise_axis(int(context.node.attr("axis", -1)), len(shape), f"axis of node {context.node.name!r} ({context.node.op_type})")
+        normalise_axis(
+            int(context.node.attr("axis", -1)),
+            len(shape),
+            f"axis of node {context.node.name!r} ({context.node.op_type})",
+        )
     context.set(0, context.dtype(0), shape)
 
 
 def _stepwise(array: Array, axis: int, logarithm: bool) -> Array:
-    """As the jitted kernel, for types that it does not take: every step, each addition of the sum too, rounds to the array's own type."""
+    """As the jitted kernel, for types that it does not take: every step, each addition of the sum too, rounds
+    to the array's own type.
+    """
     own = array.dtype
     shifted = array - np.max(array, axis=axis, keepdims=True)
     powers = np.exp(shifted).astype(own)
@@ -68,7 +74,11 @@ def _hardmax(node: Node, array: Array) -> Array:
 
 def walking_axis(tensor: Tensor, axis: int) -> int:
     """Where an axis lies in `walking_shape`: channels are last in NC1HWC0."""
-    return {0: 0, 1: 3, 2: 1, 3: 2}[axis] if tensor.format is Format.NC1HWC0 and len(tensor.static_shape) == 4 else axis
+    return (
+        {0: 0, 1: 3, 2: 1, 3: 2}[axis]
+        if tensor.format is Format.NC1HWC0 and len(tensor.static_shape) == 4
+        else axis
+    )
 
 
 def axis_work(
@@ -79,7 +89,8 @@ def axis_work(
     sweeps: int,
     narrow: Sequence[StepSpec] = (),
 ) -> Work:
-    """Vector work that normalises along the node's `axis`: stages of elementwise instructions with reductions between them.
+    """Vector work that normalises along the node's `axis`: stages of elementwise instructions with reductions
+    between them.
 
     Args:
         node: The node, with one big input and output.
@@ -87,7 +98,8 @@ def axis_work(
         reductions: Pairs: instruction that folds a row, instruction that adds rows up.
         stages: One more than reductions.
         sweeps: Reads of the input if a row does not fit into UB.
-        narrow: Instructions behind the first reduction that run in the input's own type, as that reduction then does.
+        narrow: Instructions behind the first reduction that run in the input's own type, as that reduction
+            then does.
     """
     source, target = node.required(0), node.output
     if source.elements == 0:
@@ -101,7 +113,10 @@ def axis_work(
     behind = int(np.prod(shape[axis + 1 :], dtype=np.int64)) if rank else 1
     inside = computing_type(source.element_type, context, wide=True)
     own = computing_type(source.element_type, context) if narrow else inside
-    folds = [Step(names[0 if behind == 1 else 1], own if number == 0 else inside) for number, names in enumerate(reductions)]
+    folds = [
+        Step(names[0 if behind == 1 else 1], own if number == 0 else inside)
+        for number, names in enumerate(reductions)
+    ]
     first = (*make_steps(stages[0], own), folds[0], *make_steps(narrow, own))
     rest: list[Step] = []
     for stage, fold in zip(stages[1:], [*folds[1:], None], strict=True):
@@ -114,22 +129,37 @@ def axis_work(
     rows, cols = (elements // length, length) if behind == 1 else (length, elements // length)
     piece = behind * source.element_type.itemsize if behind > 1 and behind != elements // length else 0
     streams = (Stream(Ref.of(source)),), (Stream(Ref.of(target)),)
-    return VectorWork(rows, cols, steps, *streams, reduces="cols" if behind == 1 else "rows", sweeps=sweeps, gather_bytes=piece)
+    return VectorWork(
+        rows,
+        cols,
+        steps,
+        *streams,
+        reduces="cols" if behind == 1 else "rows",
+        sweeps=sweeps,
+        gather_bytes=piece,
+    )
 
 
 def rows_in_blocks(node: Node, format: Format) -> bool:
-    """Whether rows can be reduced in a blocked format: along the last axis of FRACTAL_NZ, if no fractal is padded.
+    """Whether rows can be reduced in a blocked format: along the last axis of FRACTAL_NZ, if no fractal is
+    padded.
 
     Padding would have to be masked out of every reduction; CANN's operators fall back to ND for such shapes.
     """
     shape = node.required(0).static_shape
-    if format is not Format.FRACTAL_NZ or len(shape) < 2 or int(node.attr("axis", -1)) % len(shape) != len(shape) - 1:
+    if (
+        format is not Format.FRACTAL_NZ
+        or len(shape) < 2
+        or int(node.attr("axis", -1)) % len(shape) != len(shape) - 1
+    ):
         return False
     return shape[-1] % c0(node.required(0).element_type) == 0 and shape[-2] % FRACTAL_ROWS == 0
 
 
 def _softmax_in_blocks(node: Node, format: Format) -> bool:
-    """As `rows_in_blocks`, and for tensors of rank 3 or more with padded fractals too: CANN's kernel sets the padding itself."""
+    """As `rows_in_blocks`, and for tensors of rank 3 or more with padded fractals too: CANN's kernel sets the
+    padding itself.
+    """
     shape = node.required(0).static_shape
     last = len(shape) > 2 and int(node.attr("axis", -1)) % len(shape) == len(shape) - 1
     return rows_in_blocks(node, format) or (format is Format.FRACTAL_NZ and last)
@@ -141,11 +171,19 @@ _MAX, _SUM = ("vcmax", "vmax"), ("vcadd", "vadd")
 def _softmax_lower(node: Node, context: LowerContext) -> Work:
     """Maximum; subtract, exp; sum; divide.
 
-    In CANN's high-performance form (its default) maximum and difference stay float16. On fractals, and on m200 in every format, rows
-    are multiplied by the reciprocal of their sum, so that there is one division a row (too few to count).
+    In CANN's high-performance form (its default) maximum and difference stay float16. On fractals, and on
+    m200 in every format, rows are multiplied by the reciprocal of their sum, so that there is one division a
+    row (too few to count).
     """
     once = context.generation == "m200" or node.required(0).format is Format.FRACTAL_NZ
-    return axis_work(node, context, (_MAX, _SUM), ((), ("vexp",), ("vmul" if once else "vdiv",)), sweeps=3, narrow=("vsub",))
+    return axis_work(
+        node,
+        context,
+        (_MAX, _SUM),
+        ((), ("vexp",), ("vmul" if once else "vdiv",)),
+        sweeps=3,
+        narrow=("vsub",),
+    )
 
 
 def _log_softmax_lower(node: Node, context: LowerContext) -> Work:
@@ -180,6 +218,12 @@ OPERATORS: tuple[OpDef, ...] = (
         facts=Facts(along(), Kind.REDUCTION, Precision.BLACK),
     ),
     OpDef(
-        "Hardmax", _infer, with_numpy(_hardmax), _hardmax_lower, Layout.ND, "HardMax", facts=Facts(along(), Kind.REDUCTION, Precision.GRAY)
+        "Hardmax",
+        _infer,
+        with_numpy(_hardmax),
+        _hardmax_lower,
+        Layout.ND,
+        "HardMax",
+        facts=Facts(along(), Kind.REDUCTION, Precision.GRAY),
     ),
 )

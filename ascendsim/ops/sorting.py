@@ -1,6 +1,7 @@
 """Ordering and searching: TopK, ArgMax, ArgMin, NonZero, Unique.
 
-Ties follow the ONNX rules: TopK prefers the lower index, ArgMax and ArgMin the first or (select_last_index) the last.
+Ties follow the ONNX rules: TopK prefers the lower index, ArgMax and ArgMin the first or (select_last_index)
+the last.
 """
 
 from __future__ import annotations
@@ -43,9 +44,13 @@ def _topk_infer(ctx: InferContext) -> None:
 
 
 def descending_order(data: Array, axis: int) -> Array:
-    """Indices that sort along an axis from the largest value down, equal values by rising index, NaN first."""
+    """Indices that sort along an axis from the largest value down, equal values by rising index, NaN
+    first.
+    """
     flipped = np.flip(data, axis)
-    order = np.flip(np.argsort(flipped, axis=axis, kind="stable"), axis)  # reversing twice keeps ties in index order
+    order = np.flip(
+        np.argsort(flipped, axis=axis, kind="stable"), axis
+    )  # reversing twice keeps ties in index order
     return np.asarray(data.shape[axis] - 1 - order)
 
 
@@ -55,7 +60,11 @@ def _topk(node: Node, inputs: Sequence[Any], _wanted: Wanted) -> Sequence[Array]
     if not 0 <= count <= data.shape[axis]:
         raise GraphError(f"node {node.name!r} (TopK)", f"needs K between 0 and {data.shape[axis]}", count)
     comparable = as_float32(data)
-    order = descending_order(comparable, axis) if node.attr("largest", 1) else np.argsort(comparable, axis=axis, kind="stable")
+    order = (
+        descending_order(comparable, axis)
+        if node.attr("largest", 1)
+        else np.argsort(comparable, axis=axis, kind="stable")
+    )
     indices = np.ascontiguousarray(order.take(np.arange(count), axis=axis)).astype(np.int64)
     return [np.take_along_axis(data, indices, axis), indices]
 
@@ -65,7 +74,8 @@ def _rows_along(shape: Sequence[int], axis: int) -> tuple[int, int]:
 
 
 def _topk_lower(node: Node, ctx: LowerContext) -> Work:
-    """Sort runs of 32 with their indices, then merge four sorted lists at a time; on the AI CPU without these instructions.
+    """Sort runs of 32 with their indices, then merge four sorted lists at a time; on the AI CPU without these
+    instructions.
 
     Values travel with their index as pairs (two elements each), as vmrgsort4 takes them.
     """
@@ -81,7 +91,9 @@ def _topk_lower(node: Node, ctx: LowerContext) -> Work:
     merges = max(1, math.ceil(math.log(max(1, -(-length // SORT_RUN)), 4))) if length > SORT_RUN else 0
     steps = (Step(sort, source.dtype), *((Step(merge, source.dtype, count=2 * merges),) if merges else ()))
     outputs = tuple(Stream(Ref.of(tensor), "row") for tensor in node.outputs)
-    gather = source.dtype.itemsize * math.prod(source.shape[axis + 1 :]) if axis + 1 < len(source.shape) else 0
+    gather = (
+        source.dtype.itemsize * math.prod(source.shape[axis + 1 :]) if axis + 1 < len(source.shape) else 0
+    )
     return VectorWork(rows, length, steps, (Stream(source),), outputs, reduces="cols", gather_bytes=gather)
 
 
@@ -100,7 +112,9 @@ def _arg_compute(search: Callable[..., Any]) -> Compute:
         data = as_float32(inputs[0])
         axis = int(node.attr("axis", 0)) % data.ndim
         if data.shape[axis] == 0:
-            raise GraphError(f"node {node.name!r} ({node.op_type})", "needs at least one element to search", data.shape)
+            raise GraphError(
+                f"node {node.name!r} ({node.op_type})", "needs at least one element to search", data.shape
+            )
         keep = bool(node.attr("keepdims", 1))
         if node.attr("select_last_index", 0):
             found = data.shape[axis] - 1 - search(np.flip(data, axis), axis=axis, keepdims=keep)
@@ -112,14 +126,19 @@ def _arg_compute(search: Callable[..., Any]) -> Compute:
 
 
 def _arg_lower(reduce: str, compare: str) -> Lower:
-    """One vcmax or vcmin gives value and index of a repeat; wide rows fold repeats by compare and select first (both on axis 0)."""
+    """One vcmax or vcmin gives value and index of a repeat; wide rows fold repeats by compare and select
+    first (both on axis 0).
+    """
 
     def lower(node: Node, ctx: LowerContext) -> Work:
         source, target = Ref.of(node.required(0)), Ref.of(node.output)
         if math.prod(source.shape) == 0:
             return NoTask()
         axis = int(node.attr("axis", 0)) % len(source.shape)
-        inside = next((dtype for dtype in (source.dtype, DType.FLOAT16, DType.FLOAT32) if ctx.supports(reduce, dtype)), None)
+        inside = next(
+            (dtype for dtype in (source.dtype, DType.FLOAT16, DType.FLOAT32) if ctx.supports(reduce, dtype)),
+            None,
+        )
         if inside is None or source.dtype.itemsize > 4:
             return on_ai_cpu(node)
         cast = () if inside is source.dtype else (Step("vconv", inside),)
@@ -127,9 +146,22 @@ def _arg_lower(reduce: str, compare: str) -> Lower:
         if inner == 1:
             rows, length = _rows_along(source.shape, axis)
             steps = (*cast, Step(reduce, inside), Step(reduce, inside, "row"))
-            return VectorWork(rows, length, steps, (Stream(source),), (Stream(target, "row"),), reduces="cols")
-        steps = (*cast, Step(compare, inside), Step("vsel", inside, count=2))  # keep the better value and its index
-        return VectorWork(math.prod(source.shape) // inner, inner, steps, (Stream(source),), (Stream(target, "col"),), reduces="rows")
+            return VectorWork(
+                rows, length, steps, (Stream(source),), (Stream(target, "row"),), reduces="cols"
+            )
+        steps = (
+            *cast,
+            Step(compare, inside),
+            Step("vsel", inside, count=2),
+        )  # keep the better value and its index
+        return VectorWork(
+            math.prod(source.shape) // inner,
+            inner,
+            steps,
+            (Stream(source),),
+            (Stream(target, "col"),),
+            reduces="rows",
+        )
 
     return lower
 
@@ -162,7 +194,9 @@ def _unique(node: Node, inputs: Sequence[Any], _wanted: Wanted) -> Sequence[Arra
     axis = node.attr("axis")
     data = inputs[0].reshape(-1) if axis is None else inputs[0]
     along = 0 if axis is None else int(axis)
-    values, first, inverse, counts = np.unique(data, return_index=True, return_inverse=True, return_counts=True, axis=along)
+    values, first, inverse, counts = np.unique(
+        data, return_index=True, return_inverse=True, return_counts=True, axis=along
+    )
     inverse = inverse.reshape(-1)
     if not node.attr("sorted", 1):
         order = np.argsort(first, kind="stable")  # order of first appearance
@@ -188,9 +222,30 @@ _ARGUMENT = Facts(reduction(_arg_axis), Kind.REDUCTION, Precision.GRAY)
 _BY_VALUE = Facts(opaque(), Kind.OTHER, Precision.GRAY)
 
 OPERATORS: tuple[OpDef, ...] = (
-    OpDef("TopK", _topk_infer, _topk, _topk_lower, cann="TopKD", facts=Facts(along(), Kind.REDUCTION, Precision.GRAY, parameters=(1,))),
-    OpDef("ArgMax", _arg_infer, _arg_compute(np.argmax), _arg_lower("vcmax", "vcmpv_gt"), cann="ArgMaxD", facts=_ARGUMENT),
-    OpDef("ArgMin", _arg_infer, _arg_compute(np.argmin), _arg_lower("vcmin", "vcmpv_lt"), cann="ArgMinD", facts=_ARGUMENT),
+    OpDef(
+        "TopK",
+        _topk_infer,
+        _topk,
+        _topk_lower,
+        cann="TopKD",
+        facts=Facts(along(), Kind.REDUCTION, Precision.GRAY, parameters=(1,)),
+    ),
+    OpDef(
+        "ArgMax",
+        _arg_infer,
+        _arg_compute(np.argmax),
+        _arg_lower("vcmax", "vcmpv_gt"),
+        cann="ArgMaxD",
+        facts=_ARGUMENT,
+    ),
+    OpDef(
+        "ArgMin",
+        _arg_infer,
+        _arg_compute(np.argmin),
+        _arg_lower("vcmin", "vcmpv_lt"),
+        cann="ArgMinD",
+        facts=_ARGUMENT,
+    ),
     OpDef("NonZero", _nonzero_infer, _nonzero, _scan_on_ai_cpu, facts=_BY_VALUE),
     OpDef("Unique", _unique_infer, _unique, _sorting_on_ai_cpu, facts=_BY_VALUE),
 )

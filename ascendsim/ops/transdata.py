@@ -1,7 +1,8 @@
 """TransData (domain "ascend"): a tensor in another layout. Values stay, bytes move.
 
-Cost shape (hardware notes on formats, section 5): read through MTE2, turn in UB with vnchwconv, write through MTE3; padding of
-both layouts is moved as well. Feature-map rows are neighbours in either layout, so runs join over H as far as a tile in UB goes.
+Cost shape (hardware notes on formats, section 5): read through MTE2, turn in UB with vnchwconv, write through
+MTE3; padding of both layouts is moved as well. Feature-map rows are neighbours in either layout, so runs join
+over H as far as a tile in UB goes.
 """
 
 from __future__ import annotations
@@ -31,7 +32,10 @@ def _format(node: Node, name: str) -> Format:
         return value if isinstance(value, Format) else Format(value)
     except ValueError:
         raise GraphError(
-            f"node {node.name!r} (TransData)", f"needs a known {name}", repr(value), suggest(str(value), [f.value for f in Format])
+            f"node {node.name!r} (TransData)",
+            f"needs a known {name}",
+            repr(value),
+            suggest(str(value), [f.value for f in Format]),
         ) from None
 
 
@@ -48,7 +52,8 @@ def _compute(_node: Node, inputs: Sequence[Any], _wanted: Wanted) -> Sequence[Ar
 
 
 def blocked_view(shape: Sequence[int], format: Format, block: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """How a blocked layout comes out of the row-major one: a padded row-major view and the order of its axes in the blocks.
+    """How a blocked layout comes out of the row-major one: a padded row-major view and the order of its axes
+    in the blocks.
 
     Args:
         shape: Logical shape, of a rank that the format takes.
@@ -69,19 +74,27 @@ def blocked_view(shape: Sequence[int], format: Format, block: int) -> tuple[tupl
 
 
 def _is_blocked(shape: Sequence[int], format: Format) -> bool:
-    needed = {Format.NC1HWC0: len(shape) == 4, Format.FRACTAL_Z: len(shape) == 4, Format.FRACTAL_NZ: len(shape) >= 2}
+    needed = {
+        Format.NC1HWC0: len(shape) == 4,
+        Format.FRACTAL_Z: len(shape) == 4,
+        Format.FRACTAL_NZ: len(shape) >= 2,
+    }
     return needed.get(format, False)
 
 
 def _turns(shape: Sequence[int], format: Format, itemsize: int, turn: Step) -> tuple[Step, ...]:
-    """FRACTAL_NZ keeps rows of whole blocks, which the DMA places; ragged rows go through vnchwconv there and back."""
+    """FRACTAL_NZ keeps rows of whole blocks, which the DMA places; ragged rows go through vnchwconv there and
+    back.
+    """
     if format is not Format.FRACTAL_NZ:
         return (turn,)
     return () if shape[-1] * itemsize % BLOCK_BYTES == 0 else (turn, turn)
 
 
 def _filter_bytes(shape: Sequence[int], format: Format, block: int, itemsize: int) -> int:
-    """Bytes of a filter's block of channels, which lie together in NCHW and fill whole 32 B blocks; 0 for other formats than FRACTAL_Z."""
+    """Bytes of a filter's block of channels, which lie together in NCHW and fill whole 32 B blocks; 0 for
+    other formats than FRACTAL_Z.
+    """
     return min(block, shape[1]) * shape[2] * shape[3] * itemsize if format is Format.FRACTAL_Z else 0
 
 
@@ -97,20 +110,42 @@ def _lower(node: Node, ctx: LowerContext) -> Work:
     if _is_blocked(shape, after) and after is not before:
         view, order = blocked_view(shape, after, block)
         longest_read, write = transpose_bursts(view, order, dtype.itemsize)
-        read = max(longest_read, _filter_bytes(shape, after, block, dtype.itemsize)) if not _is_blocked(shape, before) else read
+        read = (
+            max(longest_read, _filter_bytes(shape, after, block, dtype.itemsize))
+            if not _is_blocked(shape, before)
+            else read
+        )
         steps += _turns(shape, after, dtype.itemsize, turn)
     if _is_blocked(shape, before) and after is not before:
         view, order = blocked_view(shape, before, block)
         inverse = tuple(order.index(axis) for axis in range(len(order)))
         read, longest_write = transpose_bursts([view[axis] for axis in order], inverse, dtype.itemsize)
-        write = max(longest_write, _filter_bytes(shape, before, block, dtype.itemsize)) if not _is_blocked(shape, after) else write
+        write = (
+            max(longest_write, _filter_bytes(shape, before, block, dtype.itemsize))
+            if not _is_blocked(shape, after)
+            else write
+        )
         steps = _turns(shape, before, dtype.itemsize, turn) + steps
     if not steps and read == source.bytes and write == target.bytes and before in _PLAIN and after in _PLAIN:
         return NoTask(((target.region, source.region),))
-    copy = Copy(source, target, source.bytes, min(read, source.bytes), min(write, target.bytes), write_bytes=target.bytes)
+    copy = Copy(
+        source,
+        target,
+        source.bytes,
+        min(read, source.bytes),
+        min(write, target.bytes),
+        write_bytes=target.bytes,
+    )
     return MoveWork((copy,), steps)
 
 
 OPERATORS: tuple[OpDef, ...] = (
-    OpDef("TransData", _infer, _compute, _lower, domain="ascend", facts=movement(elementwise(), pattern=OpPattern.TRANSDATA)),
+    OpDef(
+        "TransData",
+        _infer,
+        _compute,
+        _lower,
+        domain="ascend",
+        facts=movement(elementwise(), pattern=OpPattern.TRANSDATA),
+    ),
 )

@@ -1,4 +1,6 @@
-"""Sliding windows: the attributes that convolutions and poolings share, and the sizes that follow from them."""
+"""Sliding windows: the attributes that convolutions and poolings share, and the sizes that follow from
+them.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,9 @@ MAX_SPATIAL_AXES = 3
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """A window along one axis: `before` and `after` are padding, `output` is None if the input size is unknown."""
+    """A window along one axis: `before` and `after` are padding, `output` is None if the input size is
+    unknown.
+    """
 
     kernel: int
     stride: int
@@ -35,7 +39,9 @@ class Axis:
         return self.dilation * (self.kernel - 1) + 1
 
 
-def spatial_ints(node: Node, name: str, axes: int, default: int, least: int, count: int | None = None) -> tuple[int, ...]:
+def spatial_ints(
+    node: Node, name: str, axes: int, default: int, least: int, count: int | None = None
+) -> tuple[int, ...]:
     """An attribute with `count` numbers (one a spatial axis unless told), or defaults.
 
     Raises:
@@ -51,10 +57,11 @@ def spatial_ints(node: Node, name: str, axes: int, default: int, least: int, cou
 
 
 def slide(node: Node, sizes: Shape, kernel: tuple[int, ...], rounds_up: bool = False) -> tuple[Axis, ...]:
-    """Windows of a node over spatial `sizes` (numbers or unknown), from strides, dilations, pads and auto_pad.
+    """Windows of a node over spatial `sizes` (numbers or unknown), from strides, dilations, pads and
+    auto_pad.
 
-    Output sizes follow ONNX: floor or (ceil_mode) ceil of (size + pads - span) / stride, plus one; in ceil mode a last window
-    that would start behind the input and its front padding is dropped.
+    Output sizes follow ONNX: floor or (ceil_mode) ceil of (size + pads - span) / stride, plus one; in ceil
+    mode a last window that would start behind the input and its front padding is dropped.
 
     Raises:
         GraphError: If an attribute does not fit, or the window is larger than the padded input.
@@ -83,7 +90,10 @@ def slide(node: Node, sizes: Shape, kernel: tuple[int, ...], rounds_up: bool = F
             else:
                 room = size + before + after - span
                 if room < 0:
-                    raise context.fail(f"needs a padded input of at least {span} along spatial axis {axis}", size + before + after)
+                    raise context.fail(
+                        f"needs a padded input of at least {span} along spatial axis {axis}",
+                        size + before + after,
+                    )
                 output = (ceil_div(room, strides[axis]) if rounds_up else room // strides[axis]) + 1
                 if rounds_up and (output - 1) * strides[axis] >= size + before:
                     output -= 1
@@ -131,4 +141,9 @@ def taps(axes: tuple[Axis, ...]) -> int:
 
 def window_links(axes: Sequence[Axis]) -> tuple[Link, ...]:
     """How positions of a result hang together with those of the input."""
-    return tuple([Link(Relation.WINDOW, None, stride=axis.stride, before=axis.before, reach=axis.span) for axis in axes])
+    return tuple(
+        [
+            Link(Relation.WINDOW, None, stride=axis.stride, before=axis.before, reach=axis.span)
+            for axis in axes
+        ]
+    )

@@ -1,4 +1,6 @@
-"""What an operator is: its definition (`OpDef`, `OpSet`) and the language in which it describes its work (`work`)."""
+"""What an operator is: its definition (`OpDef`, `OpSet`) and the language in which it describes its work
+(`work`).
+"""
 
 from ascendsim.opset.definition import InferContext, Layout, OpDef, OpSet
 

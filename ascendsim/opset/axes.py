@@ -1,15 +1,17 @@
 """How an operator's outputs hang together with its inputs, axis by axis.
 
-For each axis of an input an operator says what becomes of it in an output, in the words of MLIR's Linalg dialect (indexing maps, iterator
-types). Whoever wants to cut, pad, fuse or classify an operator asks this map, so nobody keeps a list of operators:
+For each axis of an input an operator says what becomes of it in an output, in the words of MLIR's Linalg
+dialect (indexing maps, iterator types). Whoever wants to cut, pad, fuse or classify an operator asks this
+map, so nobody keeps a list of operators:
 
-    parallel   slice i of the output needs slice i of the input, nothing else of it       batch of a Conv, every axis of Relu
-    group      `take` slices of the input make `make` slices of the output                Reshape [n, h*w] -> [n*h, w]
-    window     slice i needs slices i*stride - before and the `reach` - 1 behind it        height and width of Conv, pooling
-    whole      every slice of the output may need all of it                               the axis of Softmax, CumSum, Sort
-    reduced    the output needs all of it and has no such axis, or one of size 1          k of MatMul, axes of ReduceSum
-    chosen     which slices are needed depends on values                                  Gather, ScatterND
-    unread     the output depends on no element of it                                     Shape
+    parallel   slice i of the output needs slice i of the input, nothing else of it       batch of a Conv,
+    every axis of Relu group      `take` slices of the input make `make` slices of the output
+    Reshape [n, h*w] -> [n*h, w] window     slice i needs slices i*stride - before and the `reach` - 1 behind
+    it        height and width of Conv, pooling whole      every slice of the output may need all of it
+    the axis of Softmax, CumSum, Sort reduced    the output needs all of it and has no such axis, or one of
+    size 1          k of MatMul, axes of ReduceSum chosen     which slices are needed depends on values
+    Gather, ScatterND unread     the output depends on no element of it
+    Shape
 
 The map states the most that an output can need: an operator that says "whole" may well need less.
 """
@@ -44,7 +46,8 @@ class Link:
         relation: Which of its slices a slice of the output needs.
         axis: The output's axis that it speaks of; None where the output has none.
         take, make: Slices of the input and of the output in a group.
-        stride, before, reach: Of a window: slice i of the output needs `reach` slices of the input from i * stride - before on.
+        stride, before, reach: Of a window: slice i of the output needs `reach` slices of the input from i *
+            stride - before on.
     """
 
     relation: Relation
@@ -72,7 +75,8 @@ class AxisMap:
     """The links of a node.
 
     Attributes:
-        links: By input port and output: one link an axis of the input. Pairs that are not there: the output may need all of the input.
+        links: By input port and output: one link an axis of the input. Pairs that are not there: the output
+            may need all of the input.
     """
 
     links: Mapping[tuple[int, int], tuple[Link, ...]] = field(default_factory=lambda: MappingProxyType({}))
@@ -110,12 +114,16 @@ def rank_of(node: Node, port: int) -> int | None:
 
 
 def by_labels(
-    node: Node, inputs: Mapping[int, Labels], outputs: Mapping[int, Labels], special: Mapping[Label, Link] | None = None
+    node: Node,
+    inputs: Mapping[int, Labels],
+    outputs: Mapping[int, Labels],
+    special: Mapping[Label, Link] | None = None,
 ) -> AxisMap:
     """Links of axes that have names, as in an Einstein sum.
 
-    An axis of an input goes to the output's axis of its name (parallel; a size of 1 that is repeated is "whole") and is reduced where there
-    is none. Ports and outputs whose rank is not that of their names are left out.
+    An axis of an input goes to the output's axis of its name (parallel; a size of 1 that is repeated is
+    "whole") and is reduced where there is none. Ports and outputs whose rank is not that of their names are
+    left out.
 
     Args:
         node: The node.
@@ -135,11 +143,15 @@ def by_labels(
         for port, own in inputs.items():
             shape = shape_of(node, port)
             if shape is not None and len(shape) == len(own):
-                links[port, number] = tuple([_link(name, dim, place, result, special) for name, dim in zip(own, shape, strict=True)])
+                links[port, number] = tuple(
+                    [_link(name, dim, place, result, special) for name, dim in zip(own, shape, strict=True)]
+                )
     return AxisMap(links)
 
 
-def _link(name: Label, dim: Dim, place: Mapping[Label, int], result: Shape | None, special: Mapping[Label, Link]) -> Link:
+def _link(
+    name: Label, dim: Dim, place: Mapping[Label, int], result: Shape | None, special: Mapping[Label, Link]
+) -> Link:
     axis = place.get(name)
     if name in special:
         return replace(special[name], axis=axis)

@@ -1,7 +1,7 @@
 """The operator table: one `OpDef` an operator, collected in an `OpSet`.
 
-An operator is a vertical slice: shape rule, values, and the work it asks of the chip. Names and semantics are those of the
-newest ONNX opset; chip-side helpers (TransData ...) have domain "ascend".
+An operator is a vertical slice: shape rule, values, and the work it asks of the chip. Names and semantics are
+those of the newest ONNX opset; chip-side helpers (TransData ...) have domain "ascend".
 """
 
 from __future__ import annotations
@@ -36,10 +36,12 @@ class InferContext:
 
     Args:
         node: The node.
-        infer_body: Infers a subgraph anew from the types that its inputs have now. Without it subgraphs keep what they have.
+        infer_body: Infers a subgraph anew from the types that its inputs have now. Without it subgraphs keep
+            what they have.
 
     Attributes:
-        asked: Input ports whose values the rule has asked for: what the output shapes depend on besides the input shapes.
+        asked: Input ports whose values the rule has asked for: what the output shapes depend on besides the
+            input shapes.
     """
 
     def __init__(self, node: Node, infer_body: Callable[[Graph], None] | None = None) -> None:
@@ -101,24 +103,30 @@ class OpDef:
 
     Attributes:
         infer: Shape and type rule. Must accept unknown dimensions (and give unknown ones).
-        compute: (node, input arrays with None for absent ones, NumPy dtypes wanted for the outputs) -> output arrays.
-            Driven by dtypes: float16 arrays mean device arithmetic (Cube: exact products, float32 accumulation, one
-            rounding; Vector: float32 inside one operator, rounded to float16 at its end). Never changes its inputs.
+        compute: (node, input arrays with None for absent ones, NumPy dtypes wanted for the outputs) -> output
+            arrays. Driven by dtypes: float16 arrays mean device arithmetic (Cube: exact products, float32
+            accumulation, one rounding; Vector: float32 inside one operator, rounded to float16 at its end).
+            Never changes its inputs.
         lower: Describes the work; None = runs on the AI CPU, one operation per output element.
         layout: Format wish.
         cann: Operator type that CANN's tools print ("Conv2D"); empty = the ONNX name.
         cann_of: The same where it depends on the node (DepthwiseConv2D, Conv3D); wins over `cann`.
         foldable: Whether it may be computed at compile time from constants (False for random generators).
-        in_blocks: For Layout.FOLLOW: whether this node can work in a blocked format that its inputs have (a Concat of channels
-            only if the parts fill whole blocks); None = the rule for elementwise operators.
-        compute_body: For operators that are made of a subgraph: (node, input arrays, NumPy type of any tensor in this run) ->
-            output arrays. The runtime takes it instead of `compute`, since a body's inner types depend on the run.
-        infers_bodies: Whether `infer` has the node's subgraphs inferred itself (control flow: their input types come from the node).
-        facts: What other layers ask about it: how axes hang together, kind, precision; every operator says it.
-        in_place: Whether an output may take the address of an input that nobody needs any more and that has its shape, format and width:
-            element i of the result is made from element i of that input.
-        steered_by: Input ports whose values it cannot be lowered without (the axes of a reduction). While one of them is unknown, so are
-            the output shapes, whatever a file declares: the node then waits for the values of a run.
+        in_blocks: For Layout.FOLLOW: whether this node can work in a blocked format that its inputs have (a
+            Concat of channels only if the parts fill whole blocks); None = the rule for elementwise
+            operators.
+        compute_body: For operators that are made of a subgraph: (node, input arrays, NumPy type of any tensor
+            in this run) -> output arrays. The runtime takes it instead of `compute`, since a body's inner
+            types depend on the run.
+        infers_bodies: Whether `infer` has the node's subgraphs inferred itself (control flow: their input
+            types come from the node).
+        facts: What other layers ask about it: how axes hang together, kind, precision; every operator says
+            it.
+        in_place: Whether an output may take the address of an input that nobody needs any more and that has
+            its shape, format and width: element i of the result is made from element i of that input.
+        steered_by: Input ports whose values it cannot be lowered without (the axes of a reduction). While one
+            of them is unknown, so are the output shapes, whatever a file declares: the node then waits for
+            the values of a run.
         most_inputs: How many inputs a node may have; None = any number.
     """
 
@@ -140,7 +148,9 @@ class OpDef:
     facts: Facts = field(kw_only=True)
 
     def work(self, node: Node, context: LowerContext) -> Work | None:
-        """What the node asks of the chip, by `lower`, which sees a view of the node (`opset.view`); None = it runs on the AI CPU."""
+        """What the node asks of the chip, by `lower`, which sees a view of the node (`opset.view`); None = it
+        runs on the AI CPU.
+        """
         return None if self.lower is None else self.lower(view_of(node), context)
 
     @property
@@ -148,7 +158,8 @@ class OpDef:
         return (self.domain, self.name)
 
     def check_inputs(self, node: Node) -> None:
-        """Makes sure that a node has no more inputs than the operator takes; what is left out at the end does not count.
+        """Makes sure that a node has no more inputs than the operator takes; what is left out at the end does
+        not count.
 
         Raises:
             GraphError: If it has more.
@@ -156,7 +167,9 @@ class OpDef:
         given = max((port + 1 for port, tensor in enumerate(node.inputs) if tensor is not None), default=0)
         if self.most_inputs is not None and given > self.most_inputs:
             rule = f"takes at most {self.most_inputs} input{'s' * (self.most_inputs != 1)}"
-            raise GraphError(f"node {node.name!r} ({node.op_type})", rule, given, "leave out the further ones")
+            raise GraphError(
+                f"node {node.name!r} ({node.op_type})", rule, given, "leave out the further ones"
+            )
 
 
 class OpSet:
@@ -191,7 +204,9 @@ class OpSet:
             raise UnsupportedOperatorError([(operator, node.name)]) from None
 
     def waits_for_values(self, node: Node) -> bool:
-        """Whether a node can be lowered only when a run gives the values of some of its inputs (`OpDef.steered_by`)."""
+        """Whether a node can be lowered only when a run gives the values of some of its inputs
+        (`OpDef.steered_by`).
+        """
         definition = self._table.get((node.domain, node.op_type))
         steering = [node.input(port) for port in definition.steered_by] if definition is not None else []
         return any(tensor is not None and tensor.constant is None for tensor in steering)

@@ -1,4 +1,6 @@
-"""What an operator says of itself besides shapes, values, work and axes: small facts that other layers ask for."""
+"""What an operator says of itself besides shapes, values, work and axes: small facts that other layers ask
+for.
+"""
 
 from __future__ import annotations
 
@@ -24,9 +26,10 @@ class Kind(Enum):
 class Precision(Enum):
     """Which of CANN's lists for mixed precision an operator is on (ATC documentation of --modify_mixlist).
 
-    WHITE operators gain by float16 and bear it: products on the Cube. BLACK operators lose by it: sums, exponentials, normalisations.
-    GRAY operators follow what they are given. SUMS are black, and give float32 whatever they take, since sums over a batch leave float16.
-    BITS are those that read or make the bits of the user's model, so its types stay in every mode.
+    WHITE operators gain by float16 and bear it: products on the Cube. BLACK operators lose by it: sums,
+    exponentials, normalisations. GRAY operators follow what they are given. SUMS are black, and give float32
+    whatever they take, since sums over a batch leave float16. BITS are those that read or make the bits of
+    the user's model, so its types stay in every mode.
     """
 
     WHITE = "white"
@@ -83,14 +86,17 @@ class Facts:
     """What other layers ask about an operator.
 
     Attributes:
-        axes: How its outputs' axes come from its inputs'; see `opset.axes` and the families in `opset.structure`.
+        axes: How its outputs' axes come from its inputs'; see `opset.axes` and the families in
+            `opset.structure`.
         kind: What it is for.
         precision: CANN's list for mixed precision.
-        pattern: Its class in UB fusion where CANN names one (a function of the node where that depends on it); None = by its axes, see
-            `opset.patterns`.
+        pattern: Its class in UB fusion where CANN names one (a function of the node where that depends on
+            it); None = by its axes, see `opset.patterns`.
         sign: Of its results (a function of the node where it depends on that).
-        finite: Whether all finite arguments give finite results, overflow of sums, products and squares apart.
-        parameters: Ports of inputs that steer it and are read as numbers, not as data: whatever the precision mode, they keep their type.
+        finite: Whether all finite arguments give finite results, overflow of sums, products and squares
+            apart.
+        parameters: Ports of inputs that steer it and are read as numbers, not as data: whatever the precision
+            mode, they keep their type.
         operands: Ports of matrices and filters that the Cube takes.
         shape_port: Port of the input that holds the shape of the result, if there is one.
         makes_maps: Whether it makes feature maps in blocked format out of something else.
@@ -120,4 +126,12 @@ def movement(
     makes_maps: bool = False,
 ) -> Facts:
     """Facts of an operator that only moves data, whatever their type."""
-    return Facts(axes, Kind.MOVEMENT, Precision.GRAY, pattern, parameters=parameters, shape_port=shape_port, makes_maps=makes_maps)
+    return Facts(
+        axes,
+        Kind.MOVEMENT,
+        Precision.GRAY,
+        pattern,
+        parameters=parameters,
+        shape_port=shape_port,
+        makes_maps=makes_maps,
+    )

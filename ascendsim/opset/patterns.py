@@ -1,8 +1,9 @@
 """Operator patterns: the class by which CANN's UB-fusion passes name a node.
 
-What CANN has a name for, an operator says itself (`Facts.pattern`). Of the others, those are ElemWise whose every axis is parallel, or
-Broadcast if an operand is smaller; a constant of one element counts as a parameter of the instruction, not as a broadcast operand, as
-CANN's own forms have it (Muls, Adds). All else is Opaque: no pass names it.
+What CANN has a name for, an operator says itself (`Facts.pattern`). Of the others, those are ElemWise whose
+every axis is parallel, or Broadcast if an operand is smaller; a constant of one element counts as a parameter
+of the instruction, not as a broadcast operand, as CANN's own forms have it (Muls, Adds). All else is Opaque:
+no pass names it.
 """
 
 from __future__ import annotations
@@ -26,11 +27,17 @@ def pattern_of(node: Node, opset: OpSet) -> OpPattern:
     if not _element_by_element(node, definition.facts.axes(node)):
         return OpPattern.OPAQUE
     shape = node.output.static_shape
-    return OpPattern.BROADCAST if any(tensor.shape != shape for tensor in data_inputs(node)) else OpPattern.ELEMWISE
+    return (
+        OpPattern.BROADCAST
+        if any(tensor.shape != shape for tensor in data_inputs(node))
+        else OpPattern.ELEMWISE
+    )
 
 
 def _element_by_element(node: Node, axes: AxisMap) -> bool:
-    """Whether every axis of what is read is parallel, or one slice that is repeated; the first input must be read so."""
+    """Whether every axis of what is read is parallel, or one slice that is repeated; the first input must be
+    read so.
+    """
     if (0, 0) not in axes.links:
         return False
     result = node.output.static_shape
@@ -44,4 +51,8 @@ def _element_by_element(node: Node, axes: AxisMap) -> bool:
 
 def data_inputs(node: Node) -> tuple[Tensor, ...]:
     """Inputs by port that are read element by element: all but constants of one element."""
-    return tuple(tensor for tensor in node.inputs if tensor is not None and not (tensor.is_constant and tensor.elements == 1))
+    return tuple(
+        tensor
+        for tensor in node.inputs
+        if tensor is not None and not (tensor.is_constant and tensor.elements == 1)
+    )

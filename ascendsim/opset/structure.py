@@ -1,6 +1,8 @@
-"""Families of operators by how their outputs hang together with their inputs: ready-made rules for `OpDef.axes`.
+"""Families of operators by how their outputs hang together with their inputs: ready-made rules for
+`OpDef.axes`.
 
-Each function gives a rule: node -> `AxisMap`. An operator that fits no family writes its own with `by_labels`.
+Each function gives a rule: node -> `AxisMap`. An operator that fits no family writes its own with
+`by_labels`.
 """
 
 from __future__ import annotations
@@ -25,7 +27,9 @@ from ascendsim.opset.axes import (
 )
 from ascendsim.opset.facts import Facts, Kind, Precision
 
-AxesOf = Callable[[Node, int], "Sequence[int] | None"]  # (node, rank) -> axes that an operator names, None if they are not known
+AxesOf = Callable[
+    [Node, int], "Sequence[int] | None"
+]  # (node, rank) -> axes that an operator names, None if they are not known
 
 
 def opaque() -> AxesRule:
@@ -38,7 +42,13 @@ def unread() -> AxesRule:
 
     def rule(node: Node) -> AxisMap:
         ports = range(node.input_count)
-        return AxisMap({(port, out): (UNREAD,) * (rank_of(node, port) or 0) for port in ports for out in range(len(node.outputs))})
+        return AxisMap(
+            {
+                (port, out): (UNREAD,) * (rank_of(node, port) or 0)
+                for port in ports
+                for out in range(len(node.outputs))
+            }
+        )
 
     return rule
 
@@ -51,18 +61,26 @@ def elementwise(*ports: int) -> AxesRule:
     """
 
     def rule(node: Node) -> AxisMap:
-        inputs = {port: _from_the_right(rank) for port in ports or range(node.input_count) if (rank := rank_of(node, port)) is not None}
+        inputs = {
+            port: _from_the_right(rank)
+            for port in ports or range(node.input_count)
+            if (rank := rank_of(node, port)) is not None
+        }
         return by_labels(node, inputs, _outputs(node))
 
     return rule
 
 
 def along(attribute: str = "axis", default: int = -1, ports: Sequence[int] = (0,)) -> AxesRule:
-    """Whole along the axis that an attribute names, parallel along all others: Softmax, Concat, Split, CumSum."""
+    """Whole along the axis that an attribute names, parallel along all others: Softmax, Concat, Split,
+    CumSum.
+    """
     return along_axes(lambda node, rank: (int(node.attr(attribute, default)) % rank,) if rank else (), ports)
 
 
-def along_axes(axes_of: AxesOf, ports: Sequence[int] = (0,), chosen: bool = False, scales: Sequence[int] = ()) -> AxesRule:
+def along_axes(
+    axes_of: AxesOf, ports: Sequence[int] = (0,), chosen: bool = False, scales: Sequence[int] = ()
+) -> AxesRule:
     """Whole along some axes, parallel along all others; inputs and outputs have one rank.
 
     Args:
@@ -81,8 +99,17 @@ def along_axes(axes_of: AxesOf, ports: Sequence[int] = (0,), chosen: bool = Fals
         inputs = dict.fromkeys(ports or range(node.input_count), labels)
         inputs |= {port: _from_the_right(own) for port in scales if (own := rank_of(node, port)) is not None}
         special: dict[Label, Link] = {labels[axis]: CHOSEN if chosen else WHOLE for axis in axes}
-        full = by_labels(node, {port: inputs[port] for port in inputs if port not in scales}, _outputs(node), special)
-        return AxisMap({**by_labels(node, {port: inputs[port] for port in scales if port in inputs}, _outputs(node)).links, **full.links})
+        full = by_labels(
+            node, {port: inputs[port] for port in inputs if port not in scales}, _outputs(node), special
+        )
+        return AxisMap(
+            {
+                **by_labels(
+                    node, {port: inputs[port] for port in scales if port in inputs}, _outputs(node)
+                ).links,
+                **full.links,
+            }
+        )
 
     return rule
 
@@ -97,7 +124,9 @@ def normalised_from(attribute: str = "axis", default: int = -1, scales: Sequence
 
 
 def reduction(axes_of: AxesOf) -> AxesRule:
-    """Reduced along some axes, which vanish or stay with size 1 (attribute `keepdims`), parallel along all others."""
+    """Reduced along some axes, which vanish or stay with size 1 (attribute `keepdims`), parallel along all
+    others.
+    """
 
     def rule(node: Node) -> AxisMap:
         rank = rank_of(node, 0)
@@ -105,20 +134,26 @@ def reduction(axes_of: AxesOf) -> AxesRule:
         if rank is None or axes is None:
             return NOTHING_SAID
         kept = bool(node.attr("keepdims", 1))
-        result: list[Label] = [("one", axis) if axis in axes else axis for axis in range(rank) if kept or axis not in axes]
+        result: list[Label] = [
+            ("one", axis) if axis in axes else axis for axis in range(rank) if kept or axis not in axes
+        ]
         return by_labels(node, {0: range(rank)}, dict.fromkeys(range(len(node.outputs)), result))
 
     return rule
 
 
 def per_channel(*parameters: int) -> AxesRule:
-    """Parallel along every axis of input 0 (batch, channels, positions); parameters hold one value a channel."""
+    """Parallel along every axis of input 0 (batch, channels, positions); parameters hold one value a
+    channel.
+    """
 
     def rule(node: Node) -> AxisMap:
         rank = rank_of(node, 0)
         if rank is None:
             return NOTHING_SAID
-        inputs: dict[int, Sequence[Label]] = {0: range(rank)} | {port: (min(1, rank - 1),) for port in parameters}
+        inputs: dict[int, Sequence[Label]] = {0: range(rank)} | {
+            port: (min(1, rank - 1),) for port in parameters
+        }
         return by_labels(node, inputs, {0: range(rank)})
 
     return rule
@@ -129,7 +164,11 @@ def permutation(order_of: Callable[[Node, int], Sequence[int]]) -> AxesRule:
 
     def rule(node: Node) -> AxisMap:
         rank = rank_of(node, 0)
-        return NOTHING_SAID if rank is None else by_labels(node, {0: range(rank)}, {0: tuple(order_of(node, rank))})
+        return (
+            NOTHING_SAID
+            if rank is None
+            else by_labels(node, {0: range(rank)}, {0: tuple(order_of(node, rank))})
+        )
 
     return rule
 
@@ -137,8 +176,8 @@ def permutation(order_of: Callable[[Node, int], Sequence[int]]) -> AxesRule:
 def regrouping() -> AxesRule:
     """The same elements in row-major order under another shape: Reshape, Flatten, Squeeze, Unsqueeze.
 
-    Axes are taken together, from the outermost on, until both shapes have as many elements; of such a run the outermost axes of both
-    shapes are groups of each other, what is behind them is whole.
+    Axes are taken together, from the outermost on, until both shapes have as many elements; of such a run the
+    outermost axes of both shapes are groups of each other, what is behind them is whole.
     """
 
     def rule(node: Node) -> AxisMap:
@@ -167,7 +206,9 @@ def _grouped(before: Shape, after: Shape, sources: Sequence[int], targets: Seque
 
 
 def _runs(before: Shape, after: Shape) -> Iterator[tuple[list[int], list[int]]]:
-    """Runs of axes, as short as possible, that hold as many elements in both shapes; unknown sizes end the search."""
+    """Runs of axes, as short as possible, that hold as many elements in both shapes; unknown sizes end the
+    search.
+    """
     sources, targets = _larger(before), _larger(after)
     while sources and targets:
         left, right = [sources.pop(0)], [targets.pop(0)]
@@ -188,7 +229,11 @@ def _larger(shape: Shape) -> list[int]:
 
 def _size(shape: Shape, axes: Sequence[int]) -> int | None:
     sizes: list[Dim] = [shape[axis] for axis in axes]
-    return None if not all(isinstance(dim, int) for dim in sizes) else math.prod([dim for dim in sizes if isinstance(dim, int)])
+    return (
+        None
+        if not all(isinstance(dim, int) for dim in sizes)
+        else math.prod([dim for dim in sizes if isinstance(dim, int)])
+    )
 
 
 def _same_size(before: Shape, left: Sequence[int], after: Shape, right: Sequence[int]) -> bool:
@@ -199,7 +244,9 @@ def _same_size(before: Shape, left: Sequence[int], after: Shape, right: Sequence
     return size is not None and size == _size(after, right)
 
 
-def product(a: int = 0, b: int = 1, added: Sequence[int] = (), flipped: tuple[str, str] = ("", "")) -> AxesRule:
+def product(
+    a: int = 0, b: int = 1, added: Sequence[int] = (), flipped: tuple[str, str] = ("", "")
+) -> AxesRule:
     """Matrix products with stacks that broadcast: [..., m, k] x [..., k, n].
 
     Args:
@@ -219,7 +266,9 @@ def product(a: int = 0, b: int = 1, added: Sequence[int] = (), flipped: tuple[st
             if attribute and node.attr(attribute, 0):
                 labels[-2:] = labels[:-3:-1]
         inputs = {a: first, b: second}
-        inputs |= {port: result[len(result) - own :] for port in added if (own := rank_of(node, port)) is not None}
+        inputs |= {
+            port: result[len(result) - own :] for port in added if (own := rank_of(node, port)) is not None
+        }
         return by_labels(node, inputs, {0: result})
 
     return rule
@@ -252,25 +301,39 @@ def convolution(
             return NOTHING_SAID
         slides = list(windows(node)) if windows is not None else []
         places = [("at", axis) for axis in range(rank - 2)]
-        special: dict[Label, Link] = {place: slides[axis] if slides else WHOLE for axis, place in enumerate(places)}
+        special: dict[Label, Link] = {
+            place: slides[axis] if slides else WHOLE for axis, place in enumerate(places)
+        }
         shape, result = shape_of(node, image), node.output.shape
         groups = int(node.attr(group, 1)) if group else 1
         channels: Label = "c"
         if groups > 1 and shape is not None and result is not None:
             inside, made = shape[1], result[1]
-            if isinstance(inside, int) and isinstance(made, int) and not inside % groups and not made % groups:
+            if (
+                isinstance(inside, int)
+                and isinstance(made, int)
+                and not inside % groups
+                and not made % groups
+            ):
                 channels, special["o"] = "o", Link(Relation.GROUP, None, inside // groups, made // groups)
         taps = [("tap", axis) for axis in range(rank - 2)]
         output = ("n", "o", *places)
         filters = ("i", "o" if groups == 1 else "of a group", *taps) if flipped else ("o", "i", *taps)
         weights = by_labels(node, {weight: filters} | dict.fromkeys(bias, ("o",)), {0: output})
-        return AxisMap({**weights.links, **by_labels(node, {image: ("n", channels, *places)}, {0: output}, special).links})
+        return AxisMap(
+            {
+                **weights.links,
+                **by_labels(node, {image: ("n", channels, *places)}, {0: output}, special).links,
+            }
+        )
 
     return rule
 
 
 def pooling(windows: Callable[[Node], Sequence[Link]] | None = None) -> AxesRule:
-    """Batch and channels parallel, positions windows; without `windows` all positions are reduced (global pooling)."""
+    """Batch and channels parallel, positions windows; without `windows` all positions are reduced (global
+    pooling).
+    """
 
     def rule(node: Node) -> AxisMap:
         rank = rank_of(node, 0)
@@ -313,10 +376,16 @@ def _from_the_right(rank: int) -> Sequence[int]:
 
 
 def _outputs(node: Node) -> dict[int, Sequence[Label]]:
-    return {number: _from_the_right(len(tensor.shape)) for number, tensor in enumerate(node.outputs) if tensor.shape is not None}
+    return {
+        number: _from_the_right(len(tensor.shape))
+        for number, tensor in enumerate(node.outputs)
+        if tensor.shape is not None
+    }
 
 
 ELEMENTWISE = Facts(elementwise(), Kind.ELEMENTWISE, Precision.GRAY)  # most functions of single elements
-PARTIAL = Facts(elementwise(), Kind.ELEMENTWISE, Precision.GRAY, finite=False)  # not defined everywhere, or beyond all bounds
+PARTIAL = Facts(
+    elementwise(), Kind.ELEMENTWISE, Precision.GRAY, finite=False
+)  # not defined everywhere, or beyond all bounds
 SENSITIVE = Facts(elementwise(), Kind.ELEMENTWISE, Precision.BLACK)  # those that lose too much by float16
 SENSITIVE_PARTIAL = Facts(elementwise(), Kind.ELEMENTWISE, Precision.BLACK, finite=False)

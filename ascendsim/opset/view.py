@@ -1,8 +1,10 @@
-"""What an operator sees of its node while it describes its work: the node itself, and of everything around it only what a unit's key holds.
+"""What an operator sees of its node while it describes its work: the node itself, and of everything around it
+only what a unit's key holds.
 
-Networks repeat their layers, so the program of a node is made once and taken for every node with the same key (`lower.unit_key`). That is
-right only if `lower` reads nothing that is not in the key. So it gets a view: operator, attributes, tensors with types, shapes, formats and
-small constants; of neighbours their operator, and whether the graph returns a result. All else raises an error.
+Networks repeat their layers, so the program of a node is made once and taken for every node with the same key
+(`lower.unit_key`). That is right only if `lower` reads nothing that is not in the key. So it gets a view:
+operator, attributes, tensors with types, shapes, formats and small constants; of neighbours their operator,
+and whether the graph returns a result. All else raises an error.
 """
 
 from __future__ import annotations
@@ -13,7 +15,9 @@ from ascendsim.core.dtypes import DType
 from ascendsim.core.errors import CompileError
 from ascendsim.graph.ir import Array, Constant, Graph, Node, Tensor, Use
 
-FEW_VALUES = 16  # operators ask for single values and for lists with one entry an axis; of larger constants only for index lists
+# operators ask for single values and for lists with one entry an axis; of larger constants only for index
+# lists
+FEW_VALUES = 16
 INDICES = (DType.INT32, DType.INT64)
 
 
@@ -95,7 +99,9 @@ def _constant(tensor: Tensor) -> Constant | None:
 
     def hidden() -> Array:
         raise CompileError(
-            f"constant {tensor.name!r}", f"hides its values from `lower`: it has more than {FEW_VALUES}", remedy="ask for its shape"
+            f"constant {tensor.name!r}",
+            f"hides its values from `lower`: it has more than {FEW_VALUES}",
+            remedy="ask for its shape",
         )
 
     return Constant(loader=hidden)

@@ -1,8 +1,8 @@
 """What an operator asks of the chip, before tiling: the language between `ops` and the lowering templates.
 
-An operator's `lower` function describes its work; a template (`lower/templates/`) cuts it into tiles and blocks and emits
-instructions. No cost is computed here. Fusion composes these descriptions: steps of a vector operator become the epilogue of
-a cube operator, chains of vector work join.
+An operator's `lower` function describes its work; a template (`lower/templates/`) cuts it into tiles and
+blocks and emits instructions. No cost is computed here. Fusion composes these descriptions: steps of a vector
+operator become the epilogue of a cube operator, chains of vector work join.
 """
 
 from __future__ import annotations
@@ -15,7 +15,9 @@ from ascendsim.core.dtypes import DType
 from ascendsim.core.formats import Format
 from ascendsim.graph.ir import Tensor
 
-WORKSPACE = "<workspace>"  # region of a Ref that lies in the task's own scratch memory (SequenceWork.workspace_bytes)
+WORKSPACE = (
+    "<workspace>"  # region of a Ref that lies in the task's own scratch memory (SequenceWork.workspace_bytes)
+)
 
 
 def workspace_of(tensor: str) -> str:
@@ -40,12 +42,20 @@ class Ref:
 
     @classmethod
     def of(cls, tensor: Tensor) -> Ref:
-        return cls(tensor.name, tensor.static_shape, tensor.element_type, tensor.format, tensor.storage_bytes, tensor.is_constant)
+        return cls(
+            tensor.name,
+            tensor.static_shape,
+            tensor.element_type,
+            tensor.format,
+            tensor.storage_bytes,
+            tensor.is_constant,
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class ConvGeometry:
-    """A convolution on one group of channels as the Cube sees it (2-d; 1-d has height 1, 3-d folds depth into `batch` and `k`).
+    """A convolution on one group of channels as the Cube sees it (2-d; 1-d has height 1, 3-d folds depth into
+    `batch` and `k`).
 
     Attributes:
         channels: Input channels of one (enlarged) group, padded to C0 by the template.
@@ -76,13 +86,16 @@ class Step:
     """One vector intrinsic of a vector program.
 
     Attributes:
-        op: Intrinsic ("vadd", "vexp", "vcadd" ...). If the chip lacks it for the dtype, the template expands it
-            (vdiv -> vrec, vmul; vsqrt -> vrsqrt, vrec; vgather -> scalar path).
-        over: "all" = every element of the tile, "row" = one value a row (after a reduction), "col" = one a column, "one".
+        op: Intrinsic ("vadd", "vexp", "vcadd" ...). If the chip lacks it for the dtype, the template expands
+            it (vdiv -> vrec, vmul; vsqrt -> vrsqrt, vrec; vgather -> scalar path).
+        over: "all" = every element of the tile, "row" = one value a row (after a reduction), "col" = one a
+            column, "one".
         dtype: Element type it computes in.
         count: How many times it is issued (Newton steps, polynomial terms).
-        run: Elements that one instruction takes at most, where it cannot go on from row to row (windows with strides); 0 = no such limit.
-        lanes: Elements that a repeat takes where it cannot be filled (blocks of channels added up one position after the other); 0 = all.
+        run: Elements that one instruction takes at most, where it cannot go on from row to row (windows with
+            strides); 0 = no such limit.
+        lanes: Elements that a repeat takes where it cannot be filled (blocks of channels added up one
+            position after the other); 0 = all.
     """
 
     op: str
@@ -95,7 +108,9 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Stream:
-    """A tensor that a vector program reads or writes: full size, one value a row or a column, or one value."""
+    """A tensor that a vector program reads or writes: full size, one value a row or a column, or one
+    value.
+    """
 
     ref: Ref
     over: Over = "all"
@@ -107,7 +122,8 @@ class ColumnSum:
 
     Attributes:
         ref: Where it goes.
-        steps: On every element before it is added; the first sum's read the result, those of later ones what the ones before made.
+        steps: On every element before it is added; the first sum's read the result, those of later ones what
+            the ones before made.
         fold: How elements are added up.
     """
 
@@ -138,7 +154,8 @@ class RawImage:
         used_bytes: Bytes of a stored row that are read (crop).
         first_byte: Offset of the first used byte in an image.
         image_bytes: Bytes of one image.
-        rows, per: Stored rows that `per` rows of pixels take: 3 rows for 2 where half-size chroma planes follow (YUV420SP).
+        rows, per: Stored rows that `per` rows of pixels take: 3 rows for 2 where half-size chroma planes
+            follow (YUV420SP).
     """
 
     row_bytes: int
@@ -151,10 +168,12 @@ class RawImage:
 
 @dataclass(frozen=True, slots=True)
 class CubeWork:
-    """batch x (m x k) @ (k x n) on the Cube, as matmul or convolution, with bias in L0C and vector steps on the way out.
+    """batch x (m x k) @ (k x n) on the Cube, as matmul or convolution, with bias in L0C and vector steps on
+    the way out.
 
     Attributes:
-        m, k, n: Useful sizes of one product. For a convolution m = N * out_h * out_w, k = kernel taps * channels.
+        m, k, n: Useful sizes of one product. For a convolution m = N * out_h * out_w, k = kernel taps *
+            channels.
         batch: Independent products (batched matmul, or groups of a convolution).
         conv: Geometry if A is unfolded by img2col, else None.
         image: How A lies in global memory where that is not NC1HWC0 but an image for AIPP to convert.
@@ -163,7 +182,8 @@ class CubeWork:
         epilogue: Vector steps on every output tile while it is in UB, and what else they read.
         epilogue_values: Tiles that the epilogue holds at once besides the one that it stores.
         plain_tiling: Whether tiles are chosen as if there were no epilogue.
-        side_outputs: Values inside the epilogue that are stored too, by rising `after`; `out` is what the last step makes.
+        side_outputs: Values inside the epilogue that are stored too, by rising `after`; `out` is what the
+            last step makes.
         sums: Sums over the rows of `out` that are made as well.
     """
 
@@ -208,10 +228,14 @@ class VectorWork:
         steps: In order, on each tile.
         reduces: "none"; "cols" = each row is reduced or normalised (a row wants to be in UB as a whole);
             "rows" = reduced over rows, one result a column.
-        sweeps: How often the inputs are read if a whole row does not fit into UB (softmax 3, layer norm 3, reduce 1).
-        gather_bytes: > 0 if reads come in pieces of this size instead of contiguous ones (pooling windows, strided slices).
-        live_bytes: UB bytes that an element needs for values between steps, where they are several at once (fused chains).
-        planes: Whether rows are added up plane by plane (a plane = all positions of one channel block), each tile on its own in UB.
+        sweeps: How often the inputs are read if a whole row does not fit into UB (softmax 3, layer norm 3,
+            reduce 1).
+        gather_bytes: > 0 if reads come in pieces of this size instead of contiguous ones (pooling windows,
+            strided slices).
+        live_bytes: UB bytes that an element needs for values between steps, where they are several at once
+            (fused chains).
+        planes: Whether rows are added up plane by plane (a plane = all positions of one channel block), each
+            tile on its own in UB.
         inputs, outputs: What is read and written.
     """
 
@@ -234,7 +258,8 @@ class Copy:
     Attributes:
         bytes: Bytes read; more than the source holds where pieces are read again (Gather of the same rows).
         read_burst, write_burst: Length of the contiguous pieces in GM on either side.
-        write_bytes: Bytes written where they differ from those read (padding, broadcast, strided slices); 0 = as many.
+        write_bytes: Bytes written where they differ from those read (padding, broadcast, strided slices); 0 =
+            as many.
     """
 
     src: Ref
@@ -255,8 +280,10 @@ class MoveWork:
     """Rearranging data: transpose, concat, slice, pad, gather, TransData.
 
     Attributes:
-        steps: Vector work on every element on the way (vnchwconv for transposes, vconv for casts, vectordup for padding).
-        scalar_per_burst: Scalar cycles of address computation per read burst (indexed access), 0 for affine patterns.
+        steps: Vector work on every element on the way (vnchwconv for transposes, vconv for casts, vectordup
+            for padding).
+        scalar_per_burst: Scalar cycles of address computation per read burst (indexed access), 0 for affine
+            patterns.
     """
 
     copies: tuple[Copy, ...]
@@ -304,10 +331,12 @@ class Slice:
 
 @dataclass(frozen=True, slots=True)
 class NoTask:
-    """Nothing to run: the output is the input's memory under another shape (Reshape, Identity), or a constant.
+    """Nothing to run: the output is the input's memory under another shape (Reshape, Identity), or a
+    constant.
 
     Attributes:
-        aliases: (region, region whose memory it shares): an output and its input, or an input that its producer writes into the output.
+        aliases: (region, region whose memory it shares): an output and its input, or an input that its
+            producer writes into the output.
         slices: Inputs that lie inside the output (Concat), or outputs that lie inside the input (Split).
     """
 
@@ -317,7 +346,8 @@ class NoTask:
 
 @dataclass(frozen=True, slots=True)
 class SequenceWork:
-    """Several pieces of work in one task, one after the other on the same cores (LSTM steps, attention as one kernel).
+    """Several pieces of work in one task, one after the other on the same cores (LSTM steps, attention as one
+    kernel).
 
     Attributes:
         parts: In order; one on the AI CPU is a task of its own, between those on the cores.
@@ -343,7 +373,9 @@ class WorkChoice:
     ways: tuple[Way, ...]
 
 
-Work = Union[CubeWork, CubePair, VectorWork, MoveWork, ScalarWork, AiCpuWork, NoTask, SequenceWork, WorkChoice]
+Work = Union[
+    CubeWork, CubePair, VectorWork, MoveWork, ScalarWork, AiCpuWork, NoTask, SequenceWork, WorkChoice
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -354,7 +386,8 @@ class LowerContext:
         generation: The chip's generation ("v100", "m200", "c220" ...).
         aicpu_types: CANN operator types that the chip runs on the AI CPU.
         options: Profile flags ("aicpu_pow" ...).
-        intrinsics: Vector instructions of the chip with the names of the types they take; empty = take all for granted.
+        intrinsics: Vector instructions of the chip with the names of the types they take; empty = take all
+            for granted.
     """
 
     generation: str

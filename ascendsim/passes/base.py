@@ -25,7 +25,9 @@ class PassResult:
 
 
 class Pass(Protocol):
-    """A rewrite of a graph in place. Implementations are small frozen dataclasses: their fields are their options."""
+    """A rewrite of a graph in place. Implementations are small frozen dataclasses: their fields are their
+    options.
+    """
 
     @property
     def name(self) -> str:

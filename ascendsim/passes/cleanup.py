@@ -9,7 +9,8 @@ from ascendsim.passes.base import PassResult
 
 
 def remove_dead(graph: Graph) -> tuple[int, int]:
-    """Removes nodes whose outputs nobody reads and constants that nobody reads (operators have no side effects).
+    """Removes nodes whose outputs nobody reads and constants that nobody reads (operators have no side
+    effects).
 
     Subgraphs are cleaned as well. A node that another one waits for by a control edge stays.
 
@@ -25,7 +26,9 @@ def remove_dead(graph: Graph) -> tuple[int, int]:
             continue
         if _is_dead(node, kept):
             inner = [tensor for _, subgraph in node.subgraphs for tensor in subgraph.captured()]
-            producers = [t.producer for t in [*node.inputs, *inner] if t is not None and t.producer is not None]
+            producers = [
+                t.producer for t in [*node.inputs, *inner] if t is not None and t.producer is not None
+            ]
             for _, subgraph in node.subgraphs:
                 _disconnect(subgraph)
             graph.remove_node(node)

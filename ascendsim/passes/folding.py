@@ -14,14 +14,16 @@ from ascendsim.opset import OpDef
 
 MAX_FOLDED_BYTES = 1 << 20  # results of one node: shape arithmetic and masks fold, weights do not
 KEEP = "no_const_folding"  # attribute of nodes that must stay though their inputs are constant
-MAX_SOURCE_BYTES = 64 << 20  # operands of one node: a lookup in a table folds, arithmetic on whole weights does not
+MAX_SOURCE_BYTES = (
+    64 << 20
+)  # operands of one node: a lookup in a table folds, arithmetic on whole weights does not
 
 
 def fold(node: Node, definition: OpDef) -> list[Array] | None:
     """The values of a node's outputs if they can be known now, else None.
 
-    Shape and Size of a static tensor are known; other operators are computed in the model's own types if they are foldable, all
-    inputs have values, and the outputs are small (at most 1 MiB in all).
+    Shape and Size of a static tensor are known; other operators are computed in the model's own types if they
+    are foldable, all inputs have values, and the outputs are small (at most 1 MiB in all).
 
     Raises:
         GraphError: If the operator fails on its constants; names the node.
@@ -48,13 +50,17 @@ def fold_small(node: Node, definition: OpDef) -> list[Array] | None:
         raise
     except Exception as error:
         raise GraphError(
-            f"node {node.name!r} ({node.op_type})", f"fails on its constant inputs: {error}", remedy="check the model"
+            f"node {node.name!r} ({node.op_type})",
+            f"fails on its constant inputs: {error}",
+            remedy="check the model",
         ) from error
     return [np.asarray(result) for result in results] if _complete(node, results) else None
 
 
 def shape_values(node: Node) -> list[Array] | None:
-    """The value of a Shape or Size if the dimensions that it asks for are numbers; None for other operators."""
+    """The value of a Shape or Size if the dimensions that it asks for are numbers; None for other
+    operators.
+    """
     if node.domain or node.op_type not in ("Shape", "Size"):
         return None
     data = node.required(0)
@@ -80,7 +86,9 @@ def _operands_known(node: Node) -> bool:
 
 
 def _results_small(node: Node) -> bool:
-    """Whether every output has a known type and all of them together are small; unknown sizes count as small if operands are."""
+    """Whether every output has a known type and all of them together are small; unknown sizes count as small
+    if operands are.
+    """
     total = 0
     for tensor in node.outputs:
         if tensor.origin_dtype is None:
@@ -98,4 +106,6 @@ def origin_bytes(tensor: Tensor) -> int:
 
 
 def _complete(node: Node, results: Any) -> bool:
-    return len(results) >= len(node.outputs) and all(result is not None for result in results[: len(node.outputs)])
+    return len(results) >= len(node.outputs) and all(
+        result is not None for result in results[: len(node.outputs)]
+    )

@@ -1,7 +1,8 @@
 """Types and shapes forward through the graph, with the folding of shape arithmetic on the way.
 
-Exporters write chains such as Shape -> Gather -> Concat -> Reshape. For static inputs every link of such a chain is known once the
-shapes before it are, so inference and folding go hand in hand, node by node in execution order.
+Exporters write chains such as Shape -> Gather -> Concat -> Reshape. For static inputs every link of such a
+chain is known once the shapes before it are, so inference and folding go hand in hand, node by node in
+execution order.
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ MAX_BODY_VISITS = 1_000_000  # nodes in subgraphs, each time round: loops in loo
 class Inference:
     """Infers node by node; values that become known are kept aside until `finish` turns them into constants.
 
-    While it runs, an output whose value is known carries it as `constant` besides its producer, so that shape rules see it.
+    While it runs, an output whose value is known carries it as `constant` besides its producer, so that shape
+    rules see it.
 
     Args:
         opset: The operators. Nodes of others get no types (their outputs keep what they have).
@@ -30,7 +32,12 @@ class Inference:
         after: Called with each node after it was inferred.
     """
 
-    def __init__(self, opset: OpSet, before: Callable[[Node], None] | None = None, after: Callable[[Node], None] | None = None) -> None:
+    def __init__(
+        self,
+        opset: OpSet,
+        before: Callable[[Node], None] | None = None,
+        after: Callable[[Node], None] | None = None,
+    ) -> None:
         self._opset, self._before, self._after = opset, before, after
         self._body_visits = 0
 
@@ -66,13 +73,15 @@ class Inference:
             tensor.dtype = tensor.origin_dtype = DType.of(value.dtype)
 
     def apply_rule(self, node: Node, definition: OpDef) -> bool:
-        """Sets types and shapes of a node's outputs by the operator's rule, values aside; False if an input has no type yet.
+        """Sets types and shapes of a node's outputs by the operator's rule, values aside; False if an input
+        has no type yet.
 
         Raises:
             GraphError: If a rule of the operator is broken; names the node.
         """
         if any(tensor is not None and tensor.origin_dtype is None for tensor in node.inputs):
-            return False  # nothing can be said behind an operator without a definition; loading lists all of those
+            # nothing can be said behind an operator without a definition; loading lists all of those
+            return False
         definition.check_inputs(node)
         _apply_rule(node, definition, self._infer_body)
         return True
@@ -85,7 +94,11 @@ class Inference:
         """
         self._body_visits += len(body)
         if self._body_visits > MAX_BODY_VISITS:
-            raise GraphError(f"graph {body.name!r}", f"must settle within {MAX_BODY_VISITS} node visits", remedy="nest loops less deeply")
+            raise GraphError(
+                f"graph {body.name!r}",
+                f"must settle within {MAX_BODY_VISITS} node visits",
+                remedy="nest loops less deeply",
+            )
         self.restart(body)
         self.visit_all(body.topological())
 
@@ -98,7 +111,9 @@ class Inference:
         before = len(graph)
         for node in graph.nodes:
             if node.outputs and all(tensor.constant is not None for tensor in node.outputs):
-                graph.make_constant(node, [tensor.constant for tensor in node.outputs if tensor.constant is not None])
+                graph.make_constant(
+                    node, [tensor.constant for tensor in node.outputs if tensor.constant is not None]
+                )
                 continue
             for _, subgraph in node.subgraphs:
                 self.finish(subgraph)
@@ -106,7 +121,9 @@ class Inference:
         return before - len(graph)
 
     def forget_values(self, graph: Graph) -> None:
-        """Forgets the values that were kept aside, so that nodes stay as they are; types and shapes stay too."""
+        """Forgets the values that were kept aside, so that nodes stay as they are; types and shapes stay
+        too.
+        """
         for node in graph.nodes:
             for tensor in node.outputs:
                 tensor.constant = None
@@ -114,7 +131,9 @@ class Inference:
                 self.forget_values(subgraph)
 
     def restart(self, graph: Graph) -> None:
-        """Forgets the shapes and values that were inferred, so that other input shapes can be tried; types stay."""
+        """Forgets the shapes and values that were inferred, so that other input shapes can be tried; types
+        stay.
+        """
         for node in graph.nodes:
             known = self._opset.find(node.op_type, node.domain) is not None
             for tensor in node.outputs:
@@ -127,8 +146,8 @@ class Inference:
 def infer(graph: Graph, opset: OpSet) -> None:
     """Infers every type and shape of a graph in place and folds what is known.
 
-    Nodes whose operator is not in `opset` keep the types that their outputs have. Shapes that depend on values or on symbols stay
-    unknown or symbolic.
+    Nodes whose operator is not in `opset` keep the types that their outputs have. Shapes that depend on
+    values or on symbols stay unknown or symbolic.
 
     Args:
         graph: With types and shapes of inputs and constants set.
@@ -148,8 +167,14 @@ def _apply_rule(node: Node, definition: OpDef, infer_body: Callable[[Graph], Non
         definition.infer(InferContext(node, infer_body))
     except AscendSimError:
         raise
-    except Exception as error:  # a malformed node can break a rule in any way: the user must hear which node it was
-        raise GraphError(subject, f"is malformed: {type(error).__name__}: {error}", remedy="check its inputs and attributes") from error
+    except (
+        Exception
+    ) as error:  # a malformed node can break a rule in any way: the user must hear which node it was
+        raise GraphError(
+            subject,
+            f"is malformed: {type(error).__name__}: {error}",
+            remedy="check its inputs and attributes",
+        ) from error
     for tensor in node.outputs:
         if tensor.shape is None:
             continue
@@ -158,8 +183,16 @@ def _apply_rule(node: Node, definition: OpDef, infer_body: Callable[[Graph], Non
             if isinstance(dim, int):
                 if dim < 0:
                     raise GraphError(
-                        subject, f"gives output {tensor.name!r} a negative dimension", list(tensor.shape), "check the input shapes"
+                        subject,
+                        f"gives output {tensor.name!r} a negative dimension",
+                        list(tensor.shape),
+                        "check the input shapes",
                     )
                 elements *= max(dim, 1)
         if elements > MAX_ELEMENTS:
-            raise GraphError(subject, f"must give outputs of at most {MAX_ELEMENTS} elements", list(tensor.shape), "check the input shapes")
+            raise GraphError(
+                subject,
+                f"must give outputs of at most {MAX_ELEMENTS} elements",
+                list(tensor.shape),
+                "check the input shapes",
+            )

@@ -18,7 +18,8 @@ class PassManager:
         passes: In the order in which they run.
         known_ops: If given, a pass that leaves behind an operator that this set lacks is an error.
         after: Called with (pass, result, graph) after each pass: dumps, timing.
-        check: When to verify the graph: after "each" pass, or behind the "last", for passes that are tested by themselves.
+        check: When to verify the graph: after "each" pass, or behind the "last", for passes that are tested
+            by themselves.
     """
 
     def __init__(
@@ -48,14 +49,18 @@ class PassManager:
             except PassError:
                 raise
             except AscendSimError as error:
-                raise PassError(f"pass {item.name!r}", f"failed: {error}", remedy=f"passes before it: {before}") from error
+                raise PassError(
+                    f"pass {item.name!r}", f"failed: {error}", remedy=f"passes before it: {before}"
+                ) from error
             if self._check == "each" or item is self.passes[-1]:
                 try:
                     verify(graph, self._known_ops)
                 except AscendSimError as error:
                     culprit = "the pass" if self._check == "each" else "this pass or one before it"
                     remedy = f"this is a defect of {culprit}; passes before it: {before}"
-                    raise PassError(f"pass {item.name!r}", f"left a broken graph: {error}", remedy=remedy) from error
+                    raise PassError(
+                        f"pass {item.name!r}", f"left a broken graph: {error}", remedy=remedy
+                    ) from error
             results.append((item.name, result))
             if self._after is not None:
                 self._after(item, result, graph)

@@ -1,8 +1,8 @@
 """ATC's --output_type: the element type in which the network hands out its floating-point results.
 
-"FP16" or "FP32" for all outputs, or "node:index:type;node:index:type" for the named ones. With force_fp16 the device computes in float16;
-float16 outputs then leave as they are, float32 outputs (a float32 model's default) cost a Cast, and the format conversion before or after
-it moves twice the bytes.
+"FP16" or "FP32" for all outputs, or "node:index:type;node:index:type" for the named ones. With force_fp16 the
+device computes in float16; float16 outputs then leave as they are, float32 outputs (a float32 model's
+default) cost a Cast, and the format conversion before or after it moves twice the bytes.
 """
 
 from __future__ import annotations
@@ -25,15 +25,20 @@ def output_types(graph: Graph, text: str | None) -> tuple[DType | None, ...]:
         text: The option; None or "" asks for nothing.
 
     Raises:
-        InputError: If the form is wrong, a type is not FP16 or FP32, or a named node output is no output of the network.
+        InputError: If the form is wrong, a type is not FP16 or FP32, or a named node output is no output of
+            the network.
     """
     if not text:
         return (None,) * len(graph.outputs)
     if ":" not in text:
         wanted = _type(text)
-        return tuple(wanted if tensor.dtype is not None and tensor.dtype.is_float else None for tensor in graph.outputs)
+        return tuple(
+            wanted if tensor.dtype is not None and tensor.dtype.is_float else None for tensor in graph.outputs
+        )
     places = {
-        (tensor.producer.name, tensor.index): position for position, tensor in enumerate(graph.outputs) if tensor.producer is not None
+        (tensor.producer.name, tensor.index): position
+        for position, tensor in enumerate(graph.outputs)
+        if tensor.producer is not None
     }
     result: list[DType | None] = [None] * len(graph.outputs)
     for part in filter(None, (piece.strip() for piece in text.split(";"))):
@@ -44,10 +49,18 @@ def output_types(graph: Graph, text: str | None) -> tuple[DType | None, ...]:
         place = places.get((node, int(index[:9])))
         if place is None:
             known = [f"{name}:{number}" for name, number in places]
-            raise InputError(f"{_OPTION}: output {node}:{index}", "is no output of the network", remedy=suggest(f"{node}:{index}", known))
+            raise InputError(
+                f"{_OPTION}: output {node}:{index}",
+                "is no output of the network",
+                remedy=suggest(f"{node}:{index}", known),
+            )
         dtype = graph.outputs[place].dtype
         if dtype is None or not dtype.is_float:
-            raise InputError(f"{_OPTION}: output {node}:{index}", "must be floating-point", dtype.value if dtype else "unknown")
+            raise InputError(
+                f"{_OPTION}: output {node}:{index}",
+                "must be floating-point",
+                dtype.value if dtype else "unknown",
+            )
         result[place] = _type(rest)
     return tuple(result)
 

@@ -1,15 +1,17 @@
 """ATC's precision modes: which element types the device computes in.
 
-Only tensors that are float32 in the user's model change (`Tensor.dtype`; `origin_dtype` stays, so `values="float32"` still
-computes in the model's own types). Graph inputs and outputs keep their type; Cast nodes are inserted at the borders and wherever
-neighbours disagree. Constants change without a node: the runtime converts them once. float64 and integers stay.
+Only tensors that are float32 in the user's model change (`Tensor.dtype`; `origin_dtype` stays, so
+`values="float32"` still computes in the model's own types). Graph inputs and outputs keep their type; Cast
+nodes are inserted at the borders and wherever neighbours disagree. Constants change without a node: the
+runtime converts them once. float64 and integers stay.
 
 Modes (ATC documentation of --precision_mode):
     force_fp16              everything in float16
-    allow_fp32_to_fp16      float32 where the chip's operator takes it, else float16 (Cube operators of chips without float32 mmad)
-    must_keep_origin_dtype  nothing changes
+    allow_fp32_to_fp16      float32 where the chip's operator takes it, else float16 (Cube operators of chips
+    without float32 mmad) must_keep_origin_dtype  nothing changes
     force_fp32, cube_fp16in_fp32out   Cube operators take float16 and give float32, everything else in float32
-    allow_mix_precision     Cube and other insensitive operators in float16; sums, exponentials and normalisations in float32;
+    allow_mix_precision     Cube and other insensitive operators in float16; sums, exponentials and
+    normalisations in float32;
                             the rest follows its first input
 A Cast of the user's own from integers beyond 2048 to float loses digits in float16, as it does on the device.
 """
@@ -26,7 +28,9 @@ from ascendsim.opset import OpSet
 from ascendsim.opset.facts import Precision
 from ascendsim.passes.base import PassResult
 
-Wish = Callable[[Node], "tuple[DType | None, DType | None]"]  # wanted type of inputs and of outputs; None = as the first input
+Wish = Callable[
+    [Node], "tuple[DType | None, DType | None]"
+]  # wanted type of inputs and of outputs; None = as the first input
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,8 +40,8 @@ class ApplyPrecision:
     Attributes:
         opset: Operators, which know the list that they are on (`opset.facts.Precision`).
         mode: ATC's option.
-        cube_types: Names of element types that the chip's Cube multiplies (`SocSpec.cube.cycles_per_block`); only
-            allow_fp32_to_fp16 asks for them.
+        cube_types: Names of element types that the chip's Cube multiplies (`SocSpec.cube.cycles_per_block`);
+            only allow_fp32_to_fp16 asks for them.
         output_types: Type asked for of each graph output (`passes.output_type`), None = the model's own.
     """
 
@@ -113,24 +117,44 @@ def apply_precision(
 
 
 def _is_single(tensor: Tensor | None) -> bool:
-    return tensor is not None and tensor.origin_dtype is DType.FLOAT32 and tensor.dtype in (DType.FLOAT32, DType.FLOAT16)
+    return (
+        tensor is not None
+        and tensor.origin_dtype is DType.FLOAT32
+        and tensor.dtype in (DType.FLOAT32, DType.FLOAT16)
+    )
 
 
 def _assign(graph: Graph, opset: OpSet, wish: Wish, asked: Sequence[DType | None]) -> PassResult:
     def is_parameter(reader: Node, port: int) -> bool:
-        """Inputs that steer an operator are read as numbers: they keep their type where nothing else reads them."""
+        """Inputs that steer an operator are read as numbers: they keep their type where nothing else reads
+        them.
+        """
         return port in opset.get(reader).facts.parameters
 
     half_tensors = 0
     wanted: dict[Node, DType] = {}
-    parameters = {tensor for tensor in graph.constants if tensor.uses and all(is_parameter(reader, port) for reader, port in tensor.uses)}
+    parameters = {
+        tensor
+        for tensor in graph.constants
+        if tensor.uses and all(is_parameter(reader, port) for reader, port in tensor.uses)
+    }
     for node in graph.topological():
-        first = next((t.dtype for t in node.inputs if _is_single(t) and t is not None and not t.is_constant), None)
-        taken, given = (DType.FLOAT32, DType.FLOAT32) if opset.get(node).facts.precision is Precision.BITS else wish(node)
+        first = next(
+            (t.dtype for t in node.inputs if _is_single(t) and t is not None and not t.is_constant), None
+        )
+        taken, given = (
+            (DType.FLOAT32, DType.FLOAT32)
+            if opset.get(node).facts.precision is Precision.BITS
+            else wish(node)
+        )
         wanted[node] = taken or first or DType.FLOAT16
         out = given or first or DType.FLOAT16
         for result in node.outputs:
-            if _is_single(result) and result.dtype is not out and opset.get(node).facts.precision is not Precision.SUMS:
+            if (
+                _is_single(result)
+                and result.dtype is not out
+                and opset.get(node).facts.precision is not Precision.SUMS
+            ):
                 result.dtype = out
                 half_tensors += 1
     casts: dict[tuple[Tensor, DType], Tensor] = {}
@@ -140,13 +164,23 @@ def _assign(graph: Graph, opset: OpSet, wish: Wish, asked: Sequence[DType | None
                 continue
             if tensor.is_constant or (tensor.dtype is not wanted[node] and node.op_type != "Cast"):
                 node.set_input(port, _in_type(graph, tensor, wanted[node], casts))
-    _hand_out(graph, [dtype or (DType.FLOAT32 if _is_single(tensor) else None) for tensor, dtype in zip(graph.outputs, asked, strict=True)])
+    _hand_out(
+        graph,
+        [
+            dtype or (DType.FLOAT32 if _is_single(tensor) else None)
+            for tensor, dtype in zip(graph.outputs, asked, strict=True)
+        ],
+    )
     inserted = sum(node.origin.get("inserted") == "precision" for node in graph.nodes)
-    return PassResult(bool(half_tensors or inserted), {"tensors changed": half_tensors, "inserted Cast": inserted})
+    return PassResult(
+        bool(half_tensors or inserted), {"tensors changed": half_tensors, "inserted Cast": inserted}
+    )
 
 
 def _in_type(graph: Graph, tensor: Tensor, dtype: DType, casts: dict[tuple[Tensor, DType], Tensor]) -> Tensor:
-    """The tensor in another type: the constant itself, a second constant, or a Cast that all readers of this type share."""
+    """The tensor in another type: the constant itself, a second constant, or a Cast that all readers of this
+    type share.
+    """
     key = (tensor, dtype)
     if key in casts:
         return casts[key]
@@ -154,7 +188,13 @@ def _in_type(graph: Graph, tensor: Tensor, dtype: DType, casts: dict[tuple[Tenso
         used = any((tensor, other) in casts for other in (DType.FLOAT32, DType.FLOAT16))  # in the other type
         if used or any(tensor is output for output in graph.outputs):
             twin = graph.add_tensor(
-                Tensor(graph.fresh(f"{tensor.name}_{dtype.value}"), dtype, tensor.shape, tensor.format, tensor.constant)
+                Tensor(
+                    graph.fresh(f"{tensor.name}_{dtype.value}"),
+                    dtype,
+                    tensor.shape,
+                    tensor.format,
+                    tensor.constant,
+                )
             )
             twin.origin_dtype = tensor.origin_dtype
         else:
@@ -170,7 +210,12 @@ def _cast(graph: Graph, tensor: Tensor, dtype: DType, name: str) -> Tensor:
     node = graph.add_node("Cast", [tensor], [name], name=graph.fresh(f"{tensor.name}_cast"), to=dtype)
     node.origin["inserted"] = "precision"
     result = node.output
-    result.shape, result.dtype, result.origin_dtype, result.format = tensor.shape, dtype, tensor.origin_dtype, tensor.format
+    result.shape, result.dtype, result.origin_dtype, result.format = (
+        tensor.shape,
+        dtype,
+        tensor.origin_dtype,
+        tensor.format,
+    )
     return result
 
 

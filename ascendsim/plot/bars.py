@@ -48,9 +48,13 @@ class TopOperatorsDisplay(Picture):
         count = len(self.names)
         ax = self._begin(ax, 9.0, 1.5 + 0.3 * max(count, 1))
         ax.barh(range(count), self.times_us, height=0.72, color=[KIND_COLOURS[kind] for kind in self.kinds])
-        for place, (time, share, bound) in enumerate(zip(self.times_us, self.shares, self.bounds, strict=True)):
+        for place, (time, share, bound) in enumerate(
+            zip(self.times_us, self.shares, self.bounds, strict=True)
+        ):
             note = f"{time:,.1f} us  {100 * share:.1f} %  {bound}"
-            ax.annotate(note, (time, place), (5, 0), textcoords="offset points", va="center", fontsize=8.5, color=INK)
+            ax.annotate(
+                note, (time, place), (5, 0), textcoords="offset points", va="center", fontsize=8.5, color=INK
+            )
         ax.set_yticks(range(count), [_short(name) for name in self.names], fontsize=9, color=INK)
         ax.set_ylim(max(count, 1) - 0.5, -0.5)
         ax.set_xlim(0, 1.35 * max(self.times_us, default=1.0))  # room for the note of the longest bar

@@ -1,7 +1,8 @@
 """Timelines of several runs under each other on one time axis.
 
-Runs of a few tasks show what each task does: lanes for emit, read, compute and write (E, R, C, W), in which the phases of a task that
-fusion removed are seen to be gone. Longer runs show streams and the busy shares of the pipes that matter for fusion.
+Runs of a few tasks show what each task does: lanes for emit, read, compute and write (E, R, C, W), in which
+the phases of a task that fusion removed are seen to be gone. Longer runs show streams and the busy shares of
+the pipes that matter for fusion.
 """
 
 from __future__ import annotations
@@ -14,8 +15,25 @@ from ascendsim.core.arguments import checked
 from ascendsim.core.errors import InputError
 from ascendsim.plot.drawing import LaneArtist, draw_legend
 from ascendsim.plot.figures import Picture
-from ascendsim.plot.frame import MS_FROM_US, draw_frame, duration_text, lane_height, lane_tops, name_lanes, time_scale, write_shares
-from ascendsim.plot.lanes import Floats, Lane, host_lanes, phase_lanes, phases_recorded, share_lanes, stream_lanes
+from ascendsim.plot.frame import (
+    MS_FROM_US,
+    draw_frame,
+    duration_text,
+    lane_height,
+    lane_tops,
+    name_lanes,
+    time_scale,
+    write_shares,
+)
+from ascendsim.plot.lanes import (
+    Floats,
+    Lane,
+    host_lanes,
+    phase_lanes,
+    phases_recorded,
+    share_lanes,
+    stream_lanes,
+)
 from ascendsim.plot.palette import FAINT, INK
 from ascendsim.profiling.comparison import VariantFigures, compare_figures
 from ascendsim.profiling.kinds import KINDS
@@ -27,7 +45,13 @@ if TYPE_CHECKING:
 
 Lanes = Literal["auto", "phases", "pipes"]
 PHASE_TASKS = 12  # runs of more tasks are shown by pipes
-_PIPES = ("Cube", "Vector", "MTE2", "MTE3", "FixPipe")  # first words of the lanes shown; MTE1 and Scalar follow the Cube
+_PIPES = (
+    "Cube",
+    "Vector",
+    "MTE2",
+    "MTE3",
+    "FixPipe",
+)  # first words of the lanes shown; MTE1 and Scalar follow the Cube
 _STREAM_WEIGHT = 2.2  # height of a stream's lane beside pipes, so that upright names of fused tasks fit
 _HEADS = (0.85, 1.4)  # height of the line above the lanes of the first variant, and of the others
 _ROW_INCHES = (0.40, 0.24)  # height of a row in pictures of up to 12 rows and of 40 or more
@@ -87,12 +111,17 @@ class ComparisonDisplay(Picture):
             for variant, own_tops in zip(self.variants, tops, strict=True)
             for lane, top in zip(variant.lanes, own_tops, strict=False)
         ]
-        name_lanes(ax, [lane for lane, _, _ in placed], [top + lane_height(lane) / 2 for lane, top, _ in placed])
-        draw_legend(ax, [KINDS[kind] for kind in sorted({int(kind) for lane, _, _ in placed for kind in lane.kinds})])
+        name_lanes(
+            ax, [lane for lane, _, _ in placed], [top + lane_height(lane) / 2 for lane, top, _ in placed]
+        )
+        draw_legend(
+            ax, [KINDS[kind] for kind in sorted({int(kind) for lane, _, _ in placed for kind in lane.kinds})]
+        )
         for variant, own_tops in zip(self.variants, tops, strict=True):
             write_shares(ax, variant.lanes, own_tops, (0.0, max(variant.end_us, 1e-3)))
         if own:
-            self.figure_.draw_without_rendering()  # settles the layout, so that pixel widths are those of the final picture
+            # settles the layout, so that pixel widths are those of the final picture
+            self.figure_.draw_without_rendering()
         artist = LaneArtist(ax, self.window, time_scale(self.window), None)
         for lane, top, variant in placed:
             artist.draw(lane, top, lane_height(lane), variant.end_us)
@@ -105,8 +134,12 @@ class ComparisonDisplay(Picture):
         """The name of a variant in bold, its facts behind it."""
         across = ax.get_yaxis_transform()  # x from 0 to 1, y in rows
         style: dict[str, Any] = {"textcoords": "offset points", "va": "baseline"}
-        name = ax.annotate(variant.name, (0, bottom), (0, 5), xycoords=across, fontsize=10, color=INK, weight="bold", **style)
-        ax.annotate(variant.facts, (1, bottom), (10, 5), xycoords=(name, across), fontsize=9, color=FAINT, **style)
+        name = ax.annotate(
+            variant.name, (0, bottom), (0, 5), xycoords=across, fontsize=10, color=INK, weight="bold", **style
+        )
+        ax.annotate(
+            variant.facts, (1, bottom), (10, 5), xycoords=(name, across), fontsize=9, color=FAINT, **style
+        )
 
     def _end(self, ax: Axes, variant: VariantLanes, top: float, bottom: float) -> None:
         """A line where the variant was done."""
@@ -116,14 +149,19 @@ class ComparisonDisplay(Picture):
 
 @checked()
 def comparison_timelines(
-    runs: Mapping[str, ProfiledRun], *, lanes: Lanes = "auto", window: Window | None = None, title: str | None = None
+    runs: Mapping[str, ProfiledRun],
+    *,
+    lanes: Lanes = "auto",
+    window: Window | None = None,
+    title: str | None = None,
 ) -> ComparisonDisplay:
     """Timelines of several runs as numbers; `.plot()` draws them.
 
     Args:
         runs: By name of the variant; the first is the one that the others are measured against.
-        lanes: "phases" for emit, read, compute and write of each task (needs recorded instructions), "pipes" for the busy shares of pipes;
-            "auto" takes phases if every run has them and at most `PHASE_TASKS` tasks.
+        lanes: "phases" for emit, read, compute and write of each task (needs recorded instructions), "pipes"
+            for the busy shares of pipes; "auto" takes phases if every run has them and at most `PHASE_TASKS`
+            tasks.
         window: Show this part only, (start, end) in us; up to the end of the longest run if None.
         title: Line above the picture.
 
@@ -134,7 +172,11 @@ def comparison_timelines(
         raise InputError("option lanes", 'must be "auto", "phases" or "pipes"', repr(lanes))
     lacking = next((name for name, run in runs.items() if not phases_recorded(run)), None)
     if lanes == "phases" and lacking is not None:
-        raise InputError('lanes="phases"', f"needs the instructions of variant {lacking!r}", remedy="simulate with instructions=True")
+        raise InputError(
+            'lanes="phases"',
+            f"needs the instructions of variant {lacking!r}",
+            remedy="simulate with instructions=True",
+        )
     few = all(len(run.tasks) <= PHASE_TASKS for run in runs.values())
     by_phase = lanes == "phases" or (lanes == "auto" and few and lacking is None)
     figures = compare_figures(runs)
@@ -149,7 +191,10 @@ def comparison_timelines(
 def _lanes(run: ProfiledRun, by_phase: bool) -> tuple[Lane, ...]:
     if by_phase:
         return (*host_lanes(run), *stream_lanes(run, run.tasks), *phase_lanes(run))
-    streams = (replace(lane, weight=_STREAM_WEIGHT) if lane.name.startswith("Stream") else lane for lane in stream_lanes(run, run.tasks))
+    streams = (
+        replace(lane, weight=_STREAM_WEIGHT) if lane.name.startswith("Stream") else lane
+        for lane in stream_lanes(run, run.tasks)
+    )
     pipes = (lane for lane in share_lanes(run, run.tasks) if lane.name.split()[0] in _PIPES)
     return (*host_lanes(run), *streams, *pipes)
 

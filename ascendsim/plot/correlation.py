@@ -1,4 +1,6 @@
-"""Predicted against measured: a point a measurement, on logarithmic axes, with the line on which both are equal."""
+"""Predicted against measured: a point a measurement, on logarithmic axes, with the line on which both are
+equal.
+"""
 
 from __future__ import annotations
 
@@ -61,7 +63,14 @@ class CorrelationDisplay(Picture):
             chosen = [index for index, own in enumerate(self.names) if own == name]
             marker = _MARKERS[number // len(colours) % len(_MARKERS)]
             colour = colours[number % len(colours)]
-            style: dict[str, Any] = {"color": colour, "marker": marker, "s": 26, "lw": 0, "alpha": 0.85, "zorder": 3}
+            style: dict[str, Any] = {
+                "color": colour,
+                "marker": marker,
+                "s": 26,
+                "lw": 0,
+                "alpha": 0.85,
+                "zorder": 3,
+            }
             ax.scatter(self.measured[chosen], self.predicted[chosen], label=name, **style)
         ax.set_xscale("log")
         ax.set_yscale("log")
@@ -92,4 +101,6 @@ def plot_correlation(
         ax: Axes to draw on; a new figure if None.
         unit: Of both axes.
     """
-    return CorrelationDisplay(tuple(names), np.array(measured, float), np.array(predicted, float), title, note, unit).plot(ax)
+    return CorrelationDisplay(
+        tuple(names), np.array(measured, float), np.array(predicted, float), title, note, unit
+    ).plot(ax)

@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 Chosen = NDArray[np.bool_]
 
 BAR_PIXELS = 2.5  # narrower bars are added up into densities
-CROWDED_BAR_PIXELS = 9.0  # the same in a row where most bars are that narrow anyway, so that a few do not stand out by chance
+CROWDED_BAR_PIXELS = (
+    9.0  # the same in a row where most bars are that narrow anyway, so that a few do not stand out by chance
+)
 LABEL_PIXELS = 14.0  # narrower bars get no label
 EDGE_PIXELS = 5.0  # wider bars get an edge that parts them from their neighbours
 DENSITY_PIXELS = 3.0  # width of a column of densities
@@ -39,7 +41,9 @@ class LaneArtist:
         highlighted: Task ids that stand out; None = all.
     """
 
-    def __init__(self, ax: Axes, window: tuple[float, float], scale: float, highlighted: frozenset[int] | None) -> None:
+    def __init__(
+        self, ax: Axes, window: tuple[float, float], scale: float, highlighted: frozenset[int] | None
+    ) -> None:
         self.ax, self.window, self.scale, self.highlighted = ax, window, scale, highlighted
         box = ax.get_window_extent()
         self.dpi = figure_of(ax).dpi
@@ -48,17 +52,30 @@ class LaneArtist:
         self.us_of_pixel = (window[1] - window[0]) / self.pixels
 
     def draw(self, lane: Lane, top: float, height: float, until: float | None = None) -> None:
-        """Draws one lane between y = top and y = top + height, its background up to a time in us (the end of the window if None)."""
+        """Draws one lane between y = top and y = top + height, its background up to a time in us (the end of
+        the window if None).
+        """
         inner = top + height * (1 - FILL) / 2
         share = 1.0 if until is None else (until - self.window[0]) / (self.window[1] - self.window[0])
-        self.ax.axhspan(inner, inner + height * FILL, 0.0, min(max(share, 0.0), 1.0), color=LANE, lw=0, zorder=0)
+        self.ax.axhspan(
+            inner, inner + height * FILL, 0.0, min(max(share, 0.0), 1.0), color=LANE, lw=0, zorder=0
+        )
         for faded in (True, False):
             chosen = self._part(lane, faded)
             if not chosen.any():
                 continue
             if lane.shares:
-                narrow = float(np.median((lane.ends - lane.starts)[chosen])) < DENSITY_PIXELS * self.us_of_pixel
-                self._columns(lane, chosen, inner, height * FILL, DENSITY_PIXELS if narrow else 1.0, FADED if faded else 1.0)
+                narrow = (
+                    float(np.median((lane.ends - lane.starts)[chosen])) < DENSITY_PIXELS * self.us_of_pixel
+                )
+                self._columns(
+                    lane,
+                    chosen,
+                    inner,
+                    height * FILL,
+                    DENSITY_PIXELS if narrow else 1.0,
+                    FADED if faded else 1.0,
+                )
             else:
                 self._bars(lane, chosen, inner, height * FILL / lane.row_count, FADED if faded else 1.0)
 
@@ -82,7 +99,9 @@ class LaneArtist:
             if (in_row & wide).any():
                 self._rectangles(lane, np.flatnonzero(in_row & wide), upper, height, alpha)
 
-    def _rectangles(self, lane: Lane, indices: NDArray[np.int64], top: float, height: float, alpha: float) -> None:
+    def _rectangles(
+        self, lane: Lane, indices: NDArray[np.int64], top: float, height: float, alpha: float
+    ) -> None:
         starts, ends = lane.starts[indices] * self.scale, lane.ends[indices] * self.scale
         widths = (lane.ends[indices] - lane.starts[indices]) / self.us_of_pixel
         colours = [KIND_COLOURS[KINDS[lane.kinds[i]]] for i in indices]
@@ -90,10 +109,14 @@ class LaneArtist:
         boxes = _boxes(starts, ends, np.full(len(indices), top), np.full(len(indices), top + height))
         self._add(boxes, facecolors=colours, edgecolors="white", linewidths=edges, alpha=alpha, zorder=3)
         for i in indices[widths >= LABEL_PIXELS]:
-            self._label(lane, int(i), top, height, INK if alpha < 1 else ink_on(KIND_COLOURS[KINDS[lane.kinds[i]]]))
+            self._label(
+                lane, int(i), top, height, INK if alpha < 1 else ink_on(KIND_COLOURS[KINDS[lane.kinds[i]]])
+            )
 
     def _label(self, lane: Lane, index: int, top: float, height: float, ink: str) -> None:
-        """The name of a bar (with its time if there is room) inside its visible part; upright in a narrow bar."""
+        """The name of a bar (with its time if there is room) inside its visible part; upright in a narrow
+        bar.
+        """
         start, end = max(lane.starts[index], self.window[0]), min(lane.ends[index], self.window[1])
         width, lane_pixels = (end - start) / self.us_of_pixel, height * self.pixels_of_lane
         large = min(8.0, 0.62 * lane_pixels * 72 / self.dpi)
@@ -116,7 +139,13 @@ class LaneArtist:
         for size, angle, text in ways:
             if text:
                 place = ((start + end) / 2 * self.scale, top + height / 2)
-                style: dict[str, Any] = {"ha": "center", "va": "center", "rotation": angle, "clip_on": True, "zorder": 4}
+                style: dict[str, Any] = {
+                    "ha": "center",
+                    "va": "center",
+                    "rotation": angle,
+                    "clip_on": True,
+                    "zorder": 4,
+                }
                 self.ax.text(*place, text, fontsize=size, color=ink, **style)
                 return
 
@@ -136,11 +165,20 @@ class LaneArtist:
             part = chosen & (lane.kinds == kind)
             share = coverage(lane.starts[part], lane.ends[part], lane.heights[part], edges)
             upper = np.maximum(base - share * height, top)
-            first = np.flatnonzero(np.concatenate([[True], (np.diff(upper) != 0) | (np.diff(base) != 0)]))  # equal columns join
+            first = np.flatnonzero(
+                np.concatenate([[True], (np.diff(upper) != 0) | (np.diff(base) != 0)])
+            )  # equal columns join
             last = np.concatenate([first[1:], [len(upper)]])
             times = edges * self.scale
             boxes = _boxes(times[first], times[last], upper[first], base[first])[upper[first] < base[first]]
-            self._add(boxes, facecolors=KIND_COLOURS[KINDS[kind]], linewidths=0, alpha=alpha, antialiaseds=False, zorder=2)
+            self._add(
+                boxes,
+                facecolors=KIND_COLOURS[KINDS[kind]],
+                linewidths=0,
+                alpha=alpha,
+                antialiaseds=False,
+                zorder=2,
+            )
             base = upper
 
     def _add(self, boxes: Floats, **style: Any) -> None:
@@ -156,7 +194,8 @@ def _boxes(left: Floats, right: Floats, top: Floats, bottom: Floats) -> Floats:
 
 
 def label_texts(name: str) -> tuple[str, str]:
-    """The shortest form of a task's name that still says what it is, and one with its scope; the parts of a fused task stay joined.
+    """The shortest form of a task's name that still says what it is, and one with its scope; the parts of a
+    fused task stay joined.
 
     >>> label_texts("/layer1/conv1/Conv"), label_texts("/layer1/conv1/Conv+/layer1/relu/Relu")
     (('Conv', 'conv1/Conv'), ('Conv+Relu', 'conv1/Conv+Relu'))
@@ -176,7 +215,9 @@ def draw_legend(ax: Axes, kinds: Sequence[str]) -> None:
     dpi, room = figure_of(ax).dpi, float(ax.get_window_extent().width)
     widths = [text_width(kind, LEGEND_SIZE, dpi) + 3.2 * LEGEND_SIZE * dpi / 72 for kind in kinds]
     columns = next((count for count in range(len(kinds), 1, -1) if _legend_width(widths, count) <= room), 1)
-    beside = columns == len(kinds) and sum(widths) < room - 90  # next to the label of the time axis, else below it
+    beside = (
+        columns == len(kinds) and sum(widths) < room - 90
+    )  # next to the label of the time axis, else below it
     below = ax.transAxes + ScaledTranslation(0, -(24 if beside else 38) / 72, figure_of(ax).dpi_scale_trans)
     ax.legend(
         handles=[Patch(facecolor=KIND_COLOURS[kind], label=kind) for kind in kinds],

@@ -84,7 +84,9 @@ def new_axes(width: float, height: float) -> Axes:
 
 
 def dress(ax: Axes, title: str, x_label: str, y_label: str) -> None:
-    """Gives axes of two measured quantities their texts, in the project's sizes and colours, and an open frame."""
+    """Gives axes of two measured quantities their texts, in the project's sizes and colours, and an open
+    frame.
+    """
     ax.set_xlabel(x_label, loc="left", fontsize=9, color=INK)
     ax.set_ylabel(y_label, fontsize=9, color=INK)
     ax.set_title(title, loc="left", fontsize=11, color=INK)
@@ -144,10 +146,17 @@ def save_figure(figure: Figure, path: str | PathLike[str]) -> Path:
     kind = target.suffix.lower().lstrip(".")
     if kind not in FORMATS:
         raise InputError(
-            f"picture file {target.name!r}", "must end with .png, .svg or .pdf", kind or "a name without ending", suggest(kind, FORMATS)
+            f"picture file {target.name!r}",
+            "must end with .png, .svg or .pdf",
+            kind or "a name without ending",
+            suggest(kind, FORMATS),
         )
     buffer = io.BytesIO()
-    undated: dict[str, Any] = {"png": {"Software": None}, "svg": {"Date": None}, "pdf": {"CreationDate": None}}[kind]
+    undated: dict[str, Any] = {
+        "png": {"Software": None},
+        "svg": {"Date": None},
+        "pdf": {"CreationDate": None},
+    }[kind]
     with mpl.rc_context({"svg.hashsalt": "ascendsim"}):
         figure.savefig(buffer, format=kind, metadata=undated)
     return write_whole(target, buffer.getvalue())

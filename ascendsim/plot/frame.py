@@ -1,4 +1,6 @@
-"""What pictures over time have in common: the time axis, the heights and names of lanes, the busy shares at their right end."""
+"""What pictures over time have in common: the time axis, the heights and names of lanes, the busy shares at
+their right end.
+"""
 
 from __future__ import annotations
 
@@ -66,7 +68,15 @@ def name_lanes(ax: Axes, lanes: Sequence[Lane], centres: Sequence[float]) -> Non
 
 def write_shares(ax: Axes, lanes: Sequence[Lane], tops: Floats, window: Window) -> None:
     """The average busy share of each lane over the window, at its right end, under the word "busy"."""
-    ax.text(1.006, float(tops[0]) - 0.02, "busy", transform=ax.get_yaxis_transform(), va="bottom", fontsize=8.5, color=FAINT)
+    ax.text(
+        1.006,
+        float(tops[0]) - 0.02,
+        "busy",
+        transform=ax.get_yaxis_transform(),
+        va="bottom",
+        fontsize=8.5,
+        color=FAINT,
+    )
     for lane, top in zip(lanes, tops, strict=False):
         percent = 100 * lane.busy_share(window)
         share = f"{percent:.0f} %" if percent >= 9.95 or percent == 0 else f"{percent:.1f} %"

@@ -1,8 +1,10 @@
-"""Where the boxes of a small graph go: layers from top to bottom, few crossings, straight edges where there is room.
+"""Where the boxes of a small graph go: layers from top to bottom, few crossings, straight edges where there
+is room.
 
-The method of Sugiyama, Tagawa and Toda, "Methods for visual understanding of hierarchical system structures", IEEE SMC 11(2), 1981:
-layers by longest path, order within a layer by the mean position of neighbours, swept downwards and upwards. Edges over several layers
-pass through places that are kept free for them. Equal graphs get equal pictures.
+The method of Sugiyama, Tagawa and Toda, "Methods for visual understanding of hierarchical system structures",
+IEEE SMC 11(2), 1981: layers by longest path, order within a layer by the mean position of neighbours, swept
+downwards and upwards. Edges over several layers pass through places that are kept free for them. Equal graphs
+get equal pictures.
 """
 
 from __future__ import annotations
@@ -65,11 +67,18 @@ def layered(widths: Sequence[float], edges: Sequence[tuple[int, int]]) -> Layout
     left = min((centre[v] - sizes[v] / 2 for v in range(len(sizes))), default=0.0)
     right = max((centre[v] + sizes[v] / 2 for v in range(len(sizes))), default=0.0)
     points = [(centre[vertex] - left, level[vertex]) for vertex in range(len(sizes))]
-    return Layout(tuple(points[: len(widths)]), tuple(tuple(points[v] for v in chain) for chain in chains), right - left, len(rows))
+    return Layout(
+        tuple(points[: len(widths)]),
+        tuple(tuple(points[v] for v in chain) for chain in chains),
+        right - left,
+        len(rows),
+    )
 
 
 def _levels(count: int, edges: Sequence[tuple[int, int]]) -> list[int]:
-    """Layer of each vertex: the longest path from a source; sources then move down to just above their first reader."""
+    """Layer of each vertex: the longest path from a source; sources then move down to just above their first
+    reader.
+    """
     level = [0] * count
     readers: list[list[int]] = [[] for _ in range(count)]
     fed = [False] * count
@@ -84,7 +93,9 @@ def _levels(count: int, edges: Sequence[tuple[int, int]]) -> list[int]:
 
 
 def _order(rows: list[list[int]], above: list[list[int]], below: list[list[int]]) -> None:
-    """Sorts each row by the mean position of neighbours in the row before it, downwards and upwards in turn."""
+    """Sorts each row by the mean position of neighbours in the row before it, downwards and upwards in
+    turn.
+    """
     position: dict[int, float] = {}
     for row in rows:
         position.update((vertex, place) for place, vertex in enumerate(row))
@@ -97,8 +108,12 @@ def _order(rows: list[list[int]], above: list[list[int]], below: list[list[int]]
             position.update((vertex, place) for place, vertex in enumerate(row))
 
 
-def _centres(rows: list[list[int]], sizes: list[float], above: list[list[int]], below: list[list[int]]) -> list[float]:
-    """Centre of each vertex: as near as possible to the mean of its neighbours without touching the box beside it."""
+def _centres(
+    rows: list[list[int]], sizes: list[float], above: list[list[int]], below: list[list[int]]
+) -> list[float]:
+    """Centre of each vertex: as near as possible to the mean of its neighbours without touching the box
+    beside it.
+    """
     centre = [0.0] * len(sizes)
     for row in rows:
         edge = 0.0

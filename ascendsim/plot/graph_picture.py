@@ -1,6 +1,7 @@
 """Pictures of small graphs, side by side: what a pass made of a graph.
 
-For graphs of some dozen nodes, without any program beside Python; `graph.dot` writes graphs of every size for Graphviz.
+For graphs of some dozen nodes, without any program beside Python; `graph.dot` writes graphs of every size for
+Graphviz.
 """
 
 from __future__ import annotations
@@ -29,7 +30,12 @@ HEIGHT = 0.42  # of a box
 BETWEEN = 0.9  # inches between graphs
 GONE, NEW = "#f6d5c3", "#cdebdf"  # lighter forms of the palette's orange and green
 VALUES_SHOWN = 6
-_UNDERLAY = {"facecolor": "white", "lw": 0, "pad": 0.4, "alpha": 0.8}  # so that an arrow behind a label does not cross it out
+_UNDERLAY = {
+    "facecolor": "white",
+    "lw": 0,
+    "pad": 0.4,
+    "alpha": 0.8,
+}  # so that an arrow behind a label does not cross it out
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +102,10 @@ class GraphDisplay(Picture):
         Args:
             ax: Axes to draw on; a new figure that is just large enough if None.
         """
-        widths = [max(drawing.layout.width, text_width(drawing.title, SIZE + 2, DPI) / DPI) for drawing in self.drawings]
+        widths = [
+            max(drawing.layout.width, text_width(drawing.title, SIZE + 2, DPI) / DPI)
+            for drawing in self.drawings
+        ]
         width = sum(widths) + BETWEEN * (len(widths) - 1)
         height = max(drawing.layout.layers for drawing in self.drawings) * STEP + 0.3
         ax = self._begin(ax, width + 0.4, height + 0.2)
@@ -109,7 +118,9 @@ class GraphDisplay(Picture):
             before = _names(self.drawings[number - 1]) if number else None
             after = _names(self.drawings[number + 1]) if number + 1 < len(self.drawings) else None
             _draw(ax, drawing, left + (room - drawing.layout.width) / 2, before, after)
-            ax.text(left + room / 2, 0.12, drawing.title, ha="center", va="center", fontsize=SIZE + 2, color=INK)
+            ax.text(
+                left + room / 2, 0.12, drawing.title, ha="center", va="center", fontsize=SIZE + 2, color=INK
+            )
             left += room + BETWEEN
         return self
 
@@ -118,9 +129,10 @@ class GraphDisplay(Picture):
 def plot_graphs(graphs: Graph | Mapping[str, Graph], ax: Axes | None = None) -> GraphDisplay:
     """Draws a graph, or several side by side, for example before and after a pass.
 
-    Boxes are operators (their names below where these say more), rounded ends inputs and outputs, grey text constants; arrows carry type
-    and shape. Operators that the next graph lacks are orange, those that the graph before lacked are green. Subgraphs are not drawn: give
-    them as graphs of their own; arrows to the operator that holds one show what it reads from outside.
+    Boxes are operators (their names below where these say more), rounded ends inputs and outputs, grey text
+    constants; arrows carry type and shape. Operators that the next graph lacks are orange, those that the
+    graph before lacked are green. Subgraphs are not drawn: give them as graphs of their own; arrows to the
+    operator that holds one show what it reads from outside.
 
     Args:
         graphs: A graph, or graphs by title, from left to right.
@@ -165,7 +177,9 @@ def drawing_of(title: str, graph: Graph) -> Drawing:
         for operand in node.inputs:
             if operand is not None:
                 join(operand, number)
-        for outer in dict.fromkeys(tensor for _, subgraph in node.subgraphs for tensor in subgraph.captured()):
+        for outer in dict.fromkeys(
+            tensor for _, subgraph in node.subgraphs for tensor in subgraph.captured()
+        ):
             join(outer, number)
     for tensor in graph.outputs:
         if tensor.constant is not None and tensor not in numbers:
@@ -173,7 +187,9 @@ def drawing_of(title: str, graph: Graph) -> Drawing:
         join(tensor, add(None, Box((tensor.name,), "end", tensor.name)))
     if len(boxes) > MOST_BOXES:
         rule = f"must have at most {MOST_BOXES} boxes to be drawn"
-        raise InputError(f"graph {title!r}", rule, len(boxes), "write it with graph.dot for Graphviz, or take out a part")
+        raise InputError(
+            f"graph {title!r}", rule, len(boxes), "write it with graph.dot for Graphviz, or take out a part"
+        )
     texts = tuple(labels.get(number, "") for number in range(len(boxes)))
     return Drawing(title, tuple(boxes), texts, layered([box.width for box in boxes], edges))
 
@@ -185,15 +201,31 @@ def _draw(ax: Axes, drawing: Drawing, left: float, before: set[str] | None, afte
     def y(layer: int) -> float:
         return 0.3 + (layer + 0.5) * STEP
 
-    tops = {place: (0.1 if box.kind == "constant" else HEIGHT / 2) for box, place in zip(drawing.boxes, drawing.layout.places, strict=True)}
+    tops = {
+        place: (0.1 if box.kind == "constant" else HEIGHT / 2)
+        for box, place in zip(drawing.boxes, drawing.layout.places, strict=True)
+    }
     for route in drawing.layout.routes:
         points = [(left + x, y(layer)) for x, layer in route]
         points[0] = (points[0][0], points[0][1] + tops[route[0]])
         points[-1] = (points[-1][0], points[-1][1] - HEIGHT / 2 - 0.02)
-        ax.add_patch(FancyArrowPatch(path=Path(points), arrowstyle="-|>", mutation_scale=8, color=FAINT, lw=0.9, zorder=1))
+        ax.add_patch(
+            FancyArrowPatch(
+                path=Path(points), arrowstyle="-|>", mutation_scale=8, color=FAINT, lw=0.9, zorder=1
+            )
+        )
     for label, (x, layer) in zip(drawing.labels, drawing.layout.places, strict=True):
         below = y(layer) + HEIGHT / 2 + 0.11
-        ax.text(left + x + 0.06, below, label, fontsize=SMALL - 0.5, color=FAINT, va="center", zorder=3, bbox=_UNDERLAY)
+        ax.text(
+            left + x + 0.06,
+            below,
+            label,
+            fontsize=SMALL - 0.5,
+            color=FAINT,
+            va="center",
+            zorder=3,
+            bbox=_UNDERLAY,
+        )
     for box, (x, layer) in zip(drawing.boxes, drawing.layout.places, strict=True):
         colour = LANE
         if box.kind == "node" and before is not None and box.name not in before:
@@ -201,14 +233,36 @@ def _draw(ax: Axes, drawing: Drawing, left: float, before: set[str] | None, afte
         elif box.kind == "node" and after is not None and box.name not in after:
             colour = GONE
         if box.kind != "constant":
-            style = "round,pad=0,rounding_size=0.21" if box.kind == "end" else "round,pad=0,rounding_size=0.05"
+            style = (
+                "round,pad=0,rounding_size=0.21" if box.kind == "end" else "round,pad=0,rounding_size=0.05"
+            )
             corner = (left + x - box.width / 2, y(layer) - HEIGHT / 2)
             face = "white" if box.kind == "end" else colour
-            ax.add_patch(FancyBboxPatch(corner, box.width, HEIGHT, boxstyle=style, facecolor=face, edgecolor=FAINT, lw=0.8, zorder=2))
+            ax.add_patch(
+                FancyBboxPatch(
+                    corner,
+                    box.width,
+                    HEIGHT,
+                    boxstyle=style,
+                    facecolor=face,
+                    edgecolor=FAINT,
+                    lw=0.8,
+                    zorder=2,
+                )
+            )
         for row, text in enumerate(box.lines):
             shift = (row - (len(box.lines) - 1) / 2) * 0.17
             tone = FAINT if row or box.kind == "constant" else INK
-            ax.text(left + x, y(layer) + shift, text, ha="center", va="center", fontsize=box.size(row), color=tone, zorder=3)
+            ax.text(
+                left + x,
+                y(layer) + shift,
+                text,
+                ha="center",
+                va="center",
+                fontsize=box.size(row),
+                color=tone,
+                zorder=3,
+            )
 
 
 def _names(drawing: Drawing) -> set[str]:
@@ -218,7 +272,10 @@ def _names(drawing: Drawing) -> set[str]:
 def _node_lines(node: Node) -> tuple[str, ...]:
     held = Counter(key for key, _ in node.subgraphs)
     if held:
-        return (node.op_type, ", ".join(key if count == 1 else f"{count} {key}" for key, count in held.items()))
+        return (
+            node.op_type,
+            ", ".join(key if count == 1 else f"{count} {key}" for key, count in held.items()),
+        )
     if node.name.rstrip("_0123456789") in (node.op_type, ""):
         return (node.op_type,)
     return (node.op_type, node.name if len(node.name) <= 24 else shortened(node.name, SMALL, DPI, 150.0))
@@ -236,4 +293,6 @@ def _constant(tensor: Tensor) -> str:
 
 
 def _type(tensor: Tensor) -> str:
-    return f"{tensor.dtype.value if tensor.dtype else '?'} {dims(tensor.shape)}".replace("float", "f").replace("int", "i")
+    return f"{tensor.dtype.value if tensor.dtype else '?'} {dims(tensor.shape)}".replace(
+        "float", "f"
+    ).replace("int", "i")

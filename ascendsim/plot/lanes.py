@@ -1,4 +1,6 @@
-"""The numbers behind a timeline: lanes of slices, and how much of each pixel column they cover. No matplotlib here."""
+"""The numbers behind a timeline: lanes of slices, and how much of each pixel column they cover. No matplotlib
+here.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,8 @@ class Lane:
 
     Attributes:
         name: Label ("Stream 0", "MTE2 (GM in)", "Core 0 Cube").
-        shares: Whether slices are shares of a pipe's time (drawn as heights, added where they overlap) or whole bars.
+        shares: Whether slices are shares of a pipe's time (drawn as heights, added where they overlap) or
+            whole bars.
         starts, ends: Slices in us.
         heights: Share 0..1 of each slice; 1 for bars.
         kinds: Index into `profiling.KINDS` of each slice.
@@ -64,8 +67,8 @@ class Lane:
 def coverage(starts: Floats, ends: Floats, heights: Floats, edges: Floats) -> Floats:
     """Average height of the slices in each bin, added where they overlap.
 
-    The sum of height * overlap from the left up to x is W(s<x)*x - S(s<x) - (W(e<x)*x - S(e<x)), with W the sum of heights and S
-    that of height * time over the starts (ends) before x; bins are differences of it.
+    The sum of height * overlap from the left up to x is W(s<x)*x - S(s<x) - (W(e<x)*x - S(e<x)), with W the
+    sum of heights and S that of height * time over the starts (ends) before x; bins are differences of it.
 
     Args:
         starts: Starts of slices.
@@ -98,13 +101,26 @@ def host_lanes(run: ProfiledRun, window: tuple[float, float] | None = None) -> l
     views = [view for view in run.tasks if view.record.launch_end >= 0]
     if window is not None:
         start, end = window
-        views = [view for view in views if run.us(view.record.launch_end) >= start and run.us(view.record.launch_start) <= end]
+        views = [
+            view
+            for view in views
+            if run.us(view.record.launch_end) >= start and run.us(view.record.launch_start) <= end
+        ]
     if not views:
         return []
     views.sort(key=lambda view: (view.record.launch_start, view.id))
-    lane = _lane(run, "Host launches", views, [1.0] * len(views), [0] * len(views), [view.name for view in views], False)
+    lane = _lane(
+        run,
+        "Host launches",
+        views,
+        [1.0] * len(views),
+        [0] * len(views),
+        [view.name for view in views],
+        False,
+    )
     starts, ends = (
-        [run.us(tick) for tick in ticks] for ticks in zip(*((v.record.launch_start, v.record.launch_end) for v in views), strict=True)
+        [run.us(tick) for tick in ticks]
+        for ticks in zip(*((v.record.launch_start, v.record.launch_end) for v in views), strict=True)
     )
     return [replace(lane, starts=np.array(starts), ends=np.array(ends))]
 
@@ -112,13 +128,18 @@ def host_lanes(run: ProfiledRun, window: tuple[float, float] | None = None) -> l
 def stream_lanes(run: ProfiledRun, views: Sequence[TaskView]) -> list[Lane]:
     """A lane a stream with all its tasks, and one for the AI CPU if it has any."""
     streams = sorted({view.record.stream for view in views})
-    lanes = [_bars(run, f"Stream {stream}", [view for view in views if view.record.stream == stream], 1.5) for stream in streams]
+    lanes = [
+        _bars(run, f"Stream {stream}", [view for view in views if view.record.stream == stream], 1.5)
+        for stream in streams
+    ]
     on_cpu = [view for view in views if not view.on_ai_core]
     return [*lanes, _bars(run, "AI CPU", on_cpu)] if on_cpu else lanes
 
 
 def share_lanes(run: ProfiledRun, views: Sequence[TaskView]) -> list[Lane]:
-    """A lane a pipe that worked: for each task the pipe's busy share, over the task's duration and all units of the chip."""
+    """A lane a pipe that worked: for each task the pipe's busy share, over the task's duration and all units
+    of the chip.
+    """
     lanes = []
     shares = {view.id: pipe_shares(run, view) for view in views}
     for pipe, name in PIPE_NAMES.items():
@@ -130,7 +151,9 @@ def share_lanes(run: ProfiledRun, views: Sequence[TaskView]) -> list[Lane]:
     return lanes
 
 
-def instruction_lanes(run: ProfiledRun, records: Sequence[InstructionRecord], cores: Sequence[int] | None = None) -> list[Lane]:
+def instruction_lanes(
+    run: ProfiledRun, records: Sequence[InstructionRecord], cores: Sequence[int] | None = None
+) -> list[Lane]:
     """A lane a pipe of some cores (the first of each kind if None) with one slice an instruction."""
     kinds = {view.id: KINDS.index(kind_of(view)) for view in run.tasks}
     present = sorted({core for record in records for core in record.cores})
@@ -140,7 +163,10 @@ def instruction_lanes(run: ProfiledRun, records: Sequence[InstructionRecord], co
     lanes = []
     for core in [core for core in present if core in cores]:
         for pipe, name in PIPE_NAMES.items():
-            members = sorted((r for r in records if r.pipe == pipe and core in r.cores), key=lambda r: (r.start, r.end, r.task))
+            members = sorted(
+                (r for r in records if r.pipe == pipe and core in r.cores),
+                key=lambda r: (r.start, r.end, r.task),
+            )
             if not members:
                 continue
             lanes.append(
@@ -160,11 +186,12 @@ def instruction_lanes(run: ProfiledRun, records: Sequence[InstructionRecord], co
 
 
 def phase_lanes(run: ProfiledRun) -> list[Lane]:
-    """Four lanes, one a phase: when each task was emitted, and when at least one core read, computed and wrote for it.
+    """Four lanes, one a phase: when each task was emitted, and when at least one core read, computed and
+    wrote for it.
 
-    Emit is the time from `ready` to work on the cores. The other three come from the instructions of MTE2, of Cube and Vector, and of
-    MTE3 and FixPipe, joined where they touch; so the run must have recorded them (`phases_recorded`). A task of the AI CPU emits and
-    computes.
+    Emit is the time from `ready` to work on the cores. The other three come from the instructions of MTE2, of
+    Cube and Vector, and of MTE3 and FixPipe, joined where they touch; so the run must have recorded them
+    (`phases_recorded`). A task of the AI CPU emits and computes.
     """
     slices: dict[tuple[int, int], list[tuple[int, int]]] = {}  # (phase, task) -> ticks
     for record in run.trace.instructions:
@@ -176,7 +203,9 @@ def phase_lanes(run: ProfiledRun) -> list[Lane]:
         if not view.on_ai_core:
             slices[2, view.id] = [(begun, view.record.end)]
     return [
-        _phase_lane(run, phase, {task: joined(parts) for (own, task), parts in slices.items() if own == phase})
+        _phase_lane(
+            run, phase, {task: joined(parts) for (own, task), parts in slices.items() if own == phase}
+        )
         for phase in range(len(PHASES))
     ]
 

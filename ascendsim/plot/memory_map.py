@@ -14,7 +14,13 @@ if TYPE_CHECKING:
     from matplotlib.artist import Artist
     from matplotlib.axes import Axes
 
-COLOURS = {"input": "#56b4e9", "output": "#e69f00", "activation": "#009e73", "in place": "#8fd3bd", "workspace": "#cc79a7"}
+COLOURS = {
+    "input": "#56b4e9",
+    "output": "#e69f00",
+    "activation": "#009e73",
+    "in place": "#8fd3bd",
+    "workspace": "#cc79a7",
+}
 _LEAST_NAMED = 0.02  # share of the height below which a rectangle gets no name
 
 
@@ -81,10 +87,18 @@ class MemoryMapDisplay(Picture):
             ax.add_patch(Box(corner, *size, facecolor=COLOURS[item.kind], edgecolor="white", linewidth=0.4))
         ax.stairs([bytes / scale for bytes in self.live], self.edges, color=INK, linewidth=1.2, baseline=None)
         ax.axhline(self.lower_bound / scale, color=INK, linewidth=0.8, linestyle=(0, (4, 3)))
-        dress(ax, self.title, f"time ({self.unit})" if self.unit != "task" else "task, in launch order", f"address ({unit})")
+        dress(
+            ax,
+            self.title,
+            f"time ({self.unit})" if self.unit != "task" else "task, in launch order",
+            f"address ({unit})",
+        )
         kinds = [kind for kind in COLOURS if any(item.kind == kind for item in self.rectangles)]
         handles: list[Artist] = [Patch(color=COLOURS[kind], label=kind) for kind in kinds]
-        handles += [Line2D([], [], color=INK, label="alive"), Line2D([], [], color=INK, linestyle=(0, (4, 3)), label="largest live set")]
+        handles += [
+            Line2D([], [], color=INK, label="alive"),
+            Line2D([], [], color=INK, linestyle=(0, (4, 3)), label="largest live set"),
+        ]
         ax.legend(handles=handles, loc="center left", bbox_to_anchor=(1.01, 0.5), fontsize=8, frameon=False)
         self._write_names(ax, scale, top)
         return self
@@ -100,7 +114,15 @@ class MemoryMapDisplay(Picture):
             text = fits((item.name,), 7, dpi, pixels * (item.stop - item.start) / width - 6)
             if text:
                 middle = ((item.start + item.stop) / 2, (item.offset + item.bytes / 2) / scale)
-                ax.text(*middle, text, ha="center", va="center", fontsize=7, color=ink_on(COLOURS[item.kind]), clip_on=True)
+                ax.text(
+                    *middle,
+                    text,
+                    ha="center",
+                    va="center",
+                    fontsize=7,
+                    color=ink_on(COLOURS[item.kind]),
+                    clip_on=True,
+                )
 
 
 def memory_map(
@@ -136,7 +158,9 @@ def memory_map(
 
 
 def _taken(rectangles: Sequence[Rectangle], end: float) -> tuple[tuple[float, ...], tuple[int, ...]]:
-    """Edges in time, and bytes of all addresses that are taken between them; those of results in place count once."""
+    """Edges in time, and bytes of all addresses that are taken between them; those of results in place count
+    once.
+    """
     edges = sorted({0.0, end, *(edge for item in rectangles for edge in (item.start, item.stop))})
     begin: dict[float, list[Rectangle]] = {}
     for item in rectangles:
@@ -144,7 +168,10 @@ def _taken(rectangles: Sequence[Rectangle], end: float) -> tuple[tuple[float, ..
     alive: list[Rectangle] = []
     taken = []
     for edge in edges[:-1]:
-        alive = sorted([*(item for item in alive if item.stop > edge), *begin.get(edge, ())], key=lambda item: item.offset)
+        alive = sorted(
+            [*(item for item in alive if item.stop > edge), *begin.get(edge, ())],
+            key=lambda item: item.offset,
+        )
         top = total = 0
         for item in alive:
             total += max(0, item.offset + item.bytes - max(top, item.offset))

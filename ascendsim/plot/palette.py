@@ -1,6 +1,7 @@
 """Colours of pictures: one fixed colour a kind of operator, told apart by people with any colour vision.
 
-The palette is that of Okabe and Ito (Color Universal Design, 2008), without its yellow, which is too light for thin bars.
+The palette is that of Okabe and Ito (Color Universal Design, 2008), without its yellow, which is too light
+for thin bars.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The roofline of a run: what tasks of the Cube achieve against what DDR bandwidth and the Cube allow.
 
-Williams, Waterman and Patterson, "Roofline: an insightful visual performance model", CACM 52(4), 2009: at an intensity of I
-operations a byte, at most min(peak, I * bandwidth) operations a second are possible.
+Williams, Waterman and Patterson, "Roofline: an insightful visual performance model", CACM 52(4), 2009: at an
+intensity of I operations a byte, at most min(peak, I * bandwidth) operations a second are possible.
 """
 
 from __future__ import annotations
@@ -78,17 +78,30 @@ class RooflineDisplay(Picture):
             chosen = [i for i, name in enumerate(self.kinds) if name == kind]
             if chosen:
                 areas = 12 + 240 * self.times_us[chosen] / longest
-                ax.scatter(self.intensity[chosen], self.tflops[chosen], s=areas, color=KIND_COLOURS[kind], alpha=0.75, lw=0, zorder=4)
+                ax.scatter(
+                    self.intensity[chosen],
+                    self.tflops[chosen],
+                    s=areas,
+                    color=KIND_COLOURS[kind],
+                    alpha=0.75,
+                    lw=0,
+                    zorder=4,
+                )
         ax.set_xscale("log")
         ax.set_yscale("log")
         ax.set_xlim(low, high)
         dress(ax, self.title, "Cube operations a DDR byte", "10¹² operations/s")
-        note = f"Cube {self.peak_tflops:.1f} TFLOP/s, DDR {self.peak_gb_per_s:.0f} GB/s, ridge {self.ridge:.0f} operations a byte"
+        note = (
+            f"Cube {self.peak_tflops:.1f} TFLOP/s, DDR {self.peak_gb_per_s:.0f} GB/s, ridge "
+            f"{self.ridge:.0f} operations a byte"
+        )
         if self.left_out:
             note += f"\n{self.left_out} tasks without DDR bytes are not shown"
         ax.text(0.015, 0.98, note, transform=ax.transAxes, va="top", fontsize=8.5, color=FAINT)
         top = self.peak_tflops * 3.5
-        ax.set_ylim(min(float(self.tflops.min()) / 2 if len(self.tflops) else top, self.peak_tflops / 100), top)
+        ax.set_ylim(
+            min(float(self.tflops.min()) / 2 if len(self.tflops) else top, self.peak_tflops / 100), top
+        )
         draw_legend(ax, [kind for kind in KINDS if kind in self.kinds])
         return self
 

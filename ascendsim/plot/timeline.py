@@ -1,8 +1,9 @@
 """The timeline of a run: what ran when, and how busy each pipe was.
 
-Lanes from the top: launches of the host if it launches task by task, streams, AI CPU, pipes. A task is a bar in its stream's lane, coloured
-by kind of operator; a pipe's lane shows the share of its time that each task kept it busy, or single instructions where the run recorded
-them. Bars narrower than a few pixels are added up, so that 5,000 tasks give a picture of densities and five give one of names.
+Lanes from the top: launches of the host if it launches task by task, streams, AI CPU, pipes. A task is a bar
+in its stream's lane, coloured by kind of operator; a pipe's lane shows the share of its time that each task
+kept it busy, or single instructions where the run recorded them. Bars narrower than a few pixels are added
+up, so that 5,000 tasks give a picture of densities and five give one of names.
 """
 
 from __future__ import annotations
@@ -17,7 +18,16 @@ from ascendsim.core.errors import InputError, suggest
 from ascendsim.core.table import Table
 from ascendsim.plot.drawing import LaneArtist, draw_legend
 from ascendsim.plot.figures import Picture
-from ascendsim.plot.frame import draw_frame, duration_text, lane_height, lane_tops, name_lanes, time_scale, time_unit, write_shares
+from ascendsim.plot.frame import (
+    draw_frame,
+    duration_text,
+    lane_height,
+    lane_tops,
+    name_lanes,
+    time_scale,
+    time_unit,
+    write_shares,
+)
 from ascendsim.plot.lanes import Lane, host_lanes, instruction_lanes, share_lanes, stream_lanes
 from ascendsim.profiling.kinds import KINDS
 from ascendsim.profiling.select import Window, check_window, select
@@ -65,12 +75,17 @@ class TimelineDisplay(Picture):
         own = ax is None
         ax = self._begin(ax, 13.0, 1.5 + 0.42 * rows)
         draw_frame(ax, self.window, rows, self.title)
-        name_lanes(ax, self.lanes, [float(top) + lane_height(lane) / 2 for lane, top in zip(self.lanes, tops, strict=False)])
+        name_lanes(
+            ax,
+            self.lanes,
+            [float(top) + lane_height(lane) / 2 for lane, top in zip(self.lanes, tops, strict=False)],
+        )
         present = sorted({int(kind) for lane in self.lanes for kind in lane.kinds})
         draw_legend(ax, [KINDS[kind] for kind in present])
         write_shares(ax, self.lanes, tops, self.window)
         if own:
-            self.figure_.draw_without_rendering()  # settles the layout, so that pixel widths are those of the final picture
+            # settles the layout, so that pixel widths are those of the final picture
+            self.figure_.draw_without_rendering()
         artist = LaneArtist(ax, self.window, time_scale(self.window), self.highlighted)
         for lane, top in zip(self.lanes, tops, strict=False):
             artist.draw(lane, float(top), lane_height(lane))
@@ -110,10 +125,11 @@ def timeline(
     Args:
         run: The run.
         window: Show this part only, (start, end) in us.
-        operators: Task names, node names or operator types (shell patterns allowed): zooms to them and fades everything else.
+        operators: Task names, node names or operator types (shell patterns allowed): zooms to them and fades
+            everything else.
         lanes: Show these lanes only, by name or shell pattern ("Stream *").
-        level: "task" shows the pipes' busy shares a task, "instruction" single instructions; "auto" takes instructions if the run
-            recorded them for every AI Core task in the window.
+        level: "task" shows the pipes' busy shares a task, "instruction" single instructions; "auto" takes
+            instructions if the run recorded them for every AI Core task in the window.
         cores: Numbers of the cores whose instructions to show; the first of each kind if None.
         title: Line above the picture; says model, chip and time if None.
 
@@ -125,7 +141,11 @@ def timeline(
         window = _window_of(run, run.tasks if chosen is None else chosen, zoomed=chosen is not None)
     window = check_window(window)
     views = select(run, window)
-    found = [*host_lanes(run, window), *stream_lanes(run, views), *_pipe_lanes(run, views, chosen or views, window, level, cores)]
+    found = [
+        *host_lanes(run, window),
+        *stream_lanes(run, views),
+        *_pipe_lanes(run, views, chosen or views, window, level, cores),
+    ]
     if lanes is not None:
         found = _choose(found, (lanes,) if isinstance(lanes, str) else tuple(lanes))
     if title is None:
@@ -161,16 +181,29 @@ def _window_of(run: ProfiledRun, views: Sequence[TaskView], zoomed: bool) -> Win
 
 
 def _pipe_lanes(
-    run: ProfiledRun, views: Sequence[TaskView], wanted: Sequence[TaskView], window: Window, level: Level, cores: Sequence[int] | None
+    run: ProfiledRun,
+    views: Sequence[TaskView],
+    wanted: Sequence[TaskView],
+    window: Window,
+    level: Level,
+    cores: Sequence[int] | None,
 ) -> list[Lane]:
-    """Lanes of instructions if every wanted AI Core task has them (or they are asked for), else of busy shares."""
+    """Lanes of instructions if every wanted AI Core task has them (or they are asked for), else of busy
+    shares.
+    """
     if level not in ("auto", "task", "instruction"):
         raise InputError("option level", 'must be "auto", "task" or "instruction"', repr(level))
-    records = [r for r in run.trace.instructions if run.us(r.end) >= window[0] and run.us(r.start) <= window[1]]
+    records = [
+        r for r in run.trace.instructions if run.us(r.end) >= window[0] and run.us(r.start) <= window[1]
+    ]
     recorded = {record.task for record in records}
     complete = bool(records) and all(view.id in recorded for view in wanted if view.on_ai_core)
     if level == "instruction" and not records:
-        raise InputError('level="instruction"', "needs instructions recorded in the window", remedy="simulate with instructions=True")
+        raise InputError(
+            'level="instruction"',
+            "needs instructions recorded in the window",
+            remedy="simulate with instructions=True",
+        )
     if level == "instruction" or (level == "auto" and complete):
         return instruction_lanes(run, records, cores)
     return share_lanes(run, views)
@@ -186,5 +219,9 @@ def _choose(lanes: Sequence[Lane], wanted: Sequence[str]) -> list[Lane]:
 
 def _title(run: ProfiledRun, views: Sequence[TaskView]) -> str:
     time = duration_text(run.trace.duration_us)
-    tasks = f"{len(run.tasks):,} tasks" if len(views) == len(run.tasks) else f"{len(views):,} of {len(run.tasks):,} tasks"
+    tasks = (
+        f"{len(run.tasks):,} tasks"
+        if len(views) == len(run.tasks)
+        else f"{len(views):,} of {len(run.tasks):,} tasks"
+    )
     return f"{run.graph.name} on {run.soc.name}: {time}, {tasks}"

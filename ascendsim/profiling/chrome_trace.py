@@ -1,9 +1,9 @@
 """Chrome trace (JSON) of a run, for Perfetto and MindStudio Insight.
 
-Processes are "Host" (where it launches task by task), "Streams" (one thread a stream), "AI CPU", "AI Cores" (counters), and with
-level="instruction" one process a core with one thread a pipe. What Perfetto's trace processor demands is kept: no two events of a
-thread overlap (sub-lanes such as "MTE2_2" open where they would), time starts at 0 with three decimals of a microsecond, flows start
-and end inside slices.
+Processes are "Host" (where it launches task by task), "Streams" (one thread a stream), "AI CPU", "AI Cores"
+(counters), and with level="instruction" one process a core with one thread a pipe. What Perfetto's trace
+processor demands is kept: no two events of a thread overlap (sub-lanes such as "MTE2_2" open where they
+would), time starts at 0 with three decimals of a microsecond, flows start and end inside slices.
 Exact cycles are in the arguments, since cycles shorter than a nanosecond vanish in the time stamps.
 """
 
@@ -33,7 +33,10 @@ Event = dict[str, Any]
 STREAMS_PID, AI_CPU_PID, COUNTERS_PID, HOST_PID, CORES_PID = 1, 2, 3, 4, 10
 LARGE_BYTES = 100 * 1000 * 1000  # viewers in a browser become slow above this size
 INSIGHT_BYTES = 1 << 30  # MindStudio Insight opens no larger JSON
-_TASK_BYTES, _INSTRUCTION_BYTES = 1500, 170  # measured: bytes of one task (slice, counters, arguments) and of one instruction
+_TASK_BYTES, _INSTRUCTION_BYTES = (
+    1500,
+    170,
+)  # measured: bytes of one task (slice, counters, arguments) and of one instruction
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +72,11 @@ class TraceFile:
 
 
 def estimate_trace(
-    run: ProfiledRun, *, level: Level = "task", window: Window | None = None, operators: str | Iterable[str] | None = None
+    run: ProfiledRun,
+    *,
+    level: Level = "task",
+    window: Window | None = None,
+    operators: str | Iterable[str] | None = None,
 ) -> TraceSize:
     """The size of a trace, before it is made. Arguments as in `chrome_trace`."""
     views = select(run, window, operators)
@@ -81,18 +88,25 @@ def estimate_trace(
     if size > INSIGHT_BYTES:
         advice = "larger than 1 GB: MindStudio Insight will not open it; narrow it with window= or operators="
     elif size > LARGE_BYTES:
-        advice = f"larger than {LARGE_BYTES // 10**6} MB: write .json.gz, or narrow it with window= or operators="
+        advice = (
+            f"larger than {LARGE_BYTES // 10**6} MB: write .json.gz, or narrow it with window= or operators="
+        )
     return TraceSize(len(views) + slices, size, advice)
 
 
 def chrome_trace(
-    run: ProfiledRun, *, level: Level = "task", window: Window | None = None, operators: str | Iterable[str] | None = None
+    run: ProfiledRun,
+    *,
+    level: Level = "task",
+    window: Window | None = None,
+    operators: str | Iterable[str] | None = None,
 ) -> dict[str, Any]:
     """The trace as the object that a .json file holds.
 
     Args:
         run: The run.
-        level: "task" = one slice a task; "instruction" adds one slice an instruction, core and pipe, where the run recorded them.
+        level: "task" = one slice a task; "instruction" adds one slice an instruction, core and pipe, where
+            the run recorded them.
         window: Only what overlaps (start, end), in us.
         operators: Only tasks of these names, name patterns or operator types.
 
@@ -100,7 +114,12 @@ def chrome_trace(
         InputError: If an argument is not usable, or instructions are wanted of a run that recorded none.
     """
     views = select(run, window, operators)
-    events = [*_host_events(run, views), *_stream_events(run, views), *_flow_events(run, views), *_counter_events(run, views)]
+    events = [
+        *_host_events(run, views),
+        *_stream_events(run, views),
+        *_flow_events(run, views),
+        *_counter_events(run, views),
+    ]
     if _check_level(level) == "instruction":
         events.extend(_core_events(run, _instructions(run, views, window)))
     soc = run.soc
@@ -155,8 +174,15 @@ def write_trace(
 def trace_text(trace: dict[str, Any]) -> str:
     """JSON text with one event a line: small, and readable with `grep` and `diff`."""
     head = {key: value for key, value in trace.items() if key != "traceEvents"}
-    lines = ",\n".join(json.dumps(event, separators=(",", ":"), ensure_ascii=False) for event in trace["traceEvents"])
-    return json.dumps(head, separators=(",", ":"), ensure_ascii=False)[:-1] + ',"traceEvents":[\n' + lines + "\n]}\n"
+    lines = ",\n".join(
+        json.dumps(event, separators=(",", ":"), ensure_ascii=False) for event in trace["traceEvents"]
+    )
+    return (
+        json.dumps(head, separators=(",", ":"), ensure_ascii=False)[:-1]
+        + ',"traceEvents":[\n'
+        + lines
+        + "\n]}\n"
+    )
 
 
 def process_events(pid: int, name: str, sort_index: int) -> list[Event]:
@@ -181,12 +207,22 @@ def _check_level(level: str) -> str:
     return level
 
 
-def _instructions(run: ProfiledRun, views: Sequence[TaskView], window: Window | None) -> list[InstructionRecord]:
+def _instructions(
+    run: ProfiledRun, views: Sequence[TaskView], window: Window | None
+) -> list[InstructionRecord]:
     if not run.trace.instructions:
-        raise InputError('level="instruction"', "needs a run that recorded instructions", remedy="simulate with instructions=True")
+        raise InputError(
+            'level="instruction"',
+            "needs a run that recorded instructions",
+            remedy="simulate with instructions=True",
+        )
     wanted = {view.id for view in views}
     start, end = (float("-inf"), float("inf")) if window is None else check_window(window)
-    return [r for r in run.trace.instructions if r.task in wanted and run.us(r.end) >= start and run.us(r.start) <= end]
+    return [
+        r
+        for r in run.trace.instructions
+        if r.task in wanted and run.us(r.end) >= start and run.us(r.start) <= end
+    ]
 
 
 def _stream_tid(stream: int, lane: int) -> int:
@@ -216,7 +252,10 @@ def _stream_events(run: ProfiledRun, views: Sequence[TaskView]) -> list[Event]:
     for tid in sorted({tid for _, tid in placed}):
         stream, lane = divmod(tid - _stream_tid(0, 0), 100)
         events += thread_events(STREAMS_PID, tid, f"Stream {stream}" + (f" ({lane + 1})" if lane else ""))
-    slices = [_slice(run, STREAMS_PID, tid, view.name, kind_of(view), view.record, _task_args(run, view)) for view, tid in placed]
+    slices = [
+        _slice(run, STREAMS_PID, tid, view.name, kind_of(view), view.record, _task_args(run, view))
+        for view, tid in placed
+    ]
     on_cpu = [view for view in views if not view.on_ai_core]
     if on_cpu:
         events += process_events(AI_CPU_PID, "AI CPU", 1)
@@ -224,12 +263,25 @@ def _stream_events(run: ProfiledRun, views: Sequence[TaskView]) -> list[Event]:
         for lane in range(max(lanes) + 1):
             events += thread_events(AI_CPU_PID, AI_CPU_PID * 100_000 + lane, f"AI CPU {lane}")
         for view, lane in zip(on_cpu, lanes, strict=True):
-            slices.append(_slice(run, AI_CPU_PID, AI_CPU_PID * 100_000 + lane, view.name, kind_of(view), view.record, {"task": view.id}))
+            slices.append(
+                _slice(
+                    run,
+                    AI_CPU_PID,
+                    AI_CPU_PID * 100_000 + lane,
+                    view.name,
+                    kind_of(view),
+                    view.record,
+                    {"task": view.id},
+                )
+            )
     return events + slices
 
 
 def _host_events(run: ProfiledRun, views: Sequence[TaskView]) -> list[Event]:
-    launched = sorted((view for view in views if view.record.launch_end >= 0), key=lambda view: (view.record.launch_start, view.id))
+    launched = sorted(
+        (view for view in views if view.record.launch_end >= 0),
+        key=lambda view: (view.record.launch_start, view.id),
+    )
     if not launched:
         return []
     tid = HOST_PID * 100_000
@@ -245,7 +297,16 @@ def _slice(run: ProfiledRun, pid: int, tid: int, name: str, category: str, recor
 
 
 def _slice_between(pid: int, tid: int, name: str, category: str, start: int, end: int, args: Event) -> Event:
-    return {"ph": "X", "pid": pid, "tid": tid, "name": name, "cat": category, "ts": start / 1000, "dur": (end - start) / 1000, "args": args}
+    return {
+        "ph": "X",
+        "pid": pid,
+        "tid": tid,
+        "name": name,
+        "cat": category,
+        "ts": start / 1000,
+        "dur": (end - start) / 1000,
+        "args": args,
+    }
 
 
 def _task_args(run: ProfiledRun, view: TaskView) -> Event:
@@ -265,7 +326,9 @@ def _task_args(run: ProfiledRun, view: TaskView) -> Event:
         args["macs"] = record.macs
     for what, levels in (("read", record.read_bytes), ("write", record.write_bytes)):
         args.update({f"{what}_{level}_bytes": count for level, count in sorted(levels.items()) if count})
-    args.update({f"{PIPE_NAMES[pipe]}(%)": round(100 * share, 1) for pipe, share in pipe_shares(run, view).items()})
+    args.update(
+        {f"{PIPE_NAMES[pipe]}(%)": round(100 * share, 1) for pipe, share in pipe_shares(run, view).items()}
+    )
     shapes = ["x".join(map(str, tensor.shape)) for tensor in view.inputs()[:8] if tensor.shape is not None]
     if shapes:
         args["input_shapes"] = "; ".join(shapes)
@@ -273,7 +336,9 @@ def _task_args(run: ProfiledRun, view: TaskView) -> Event:
 
 
 def _flow_events(run: ProfiledRun, views: Sequence[TaskView]) -> list[Event]:
-    """One arrow for each stream event: from the last nanosecond of the task awaited to the first of the task that waited."""
+    """One arrow for each stream event: from the last nanosecond of the task awaited to the first of the task
+    that waited.
+    """
     placed = {view.id: (view, tid) for view, tid in _placed(run, views)}
     events: list[Event] = []
     for view, tid in sorted(placed.values(), key=lambda item: item[0].id):
@@ -285,20 +350,32 @@ def _flow_events(run: ProfiledRun, views: Sequence[TaskView]) -> list[Event]:
             flow = len(events) // 2 + 1
             common = {"cat": "stream event", "name": "stream event", "id": flow, "pid": STREAMS_PID}
             events.append({"ph": "s", **common, "tid": source_tid, "ts": leave / 1000})
-            events.append({"ph": "f", "bp": "e", **common, "tid": tid, "ts": run.ns(view.record.start) / 1000})
+            events.append(
+                {"ph": "f", "bp": "e", **common, "tid": tid, "ts": run.ns(view.record.start) / 1000}
+            )
     return events
 
 
 def _counter_events(run: ProfiledRun, views: Sequence[TaskView]) -> list[Event]:
-    """Bandwidth by level and direction, and busy share by pipe: averages over each task, added where tasks overlap."""
+    """Bandwidth by level and direction, and busy share by pipe: averages over each task, added where tasks
+    overlap.
+    """
     changes: dict[str, dict[int, float]] = {}
     for view in views:
         start, end = run.ns(view.record.start), run.ns(view.record.end)
         if end <= start:
             continue
-        values = {f"{PIPE_NAMES[pipe]} busy (%)": 100 * share for pipe, share in pipe_shares(run, view).items()}
+        values = {
+            f"{PIPE_NAMES[pipe]} busy (%)": 100 * share for pipe, share in pipe_shares(run, view).items()
+        }
         for what, levels in (("read", view.record.read_bytes), ("write", view.record.write_bytes)):
-            values.update({f"{level.upper()} {what} (GB/s)": count / (end - start) for level, count in levels.items() if count})
+            values.update(
+                {
+                    f"{level.upper()} {what} (GB/s)": count / (end - start)
+                    for level, count in levels.items()
+                    if count
+                }
+            )
         for name, value in values.items():
             steps = changes.setdefault(name, {})
             steps[start] = steps.get(start, 0.0) + value
@@ -310,7 +387,16 @@ def _counter_events(run: ProfiledRun, views: Sequence[TaskView]) -> list[Event]:
             level += step
             shown = round(abs(level), 3)
             if shown != last:
-                events.append({"ph": "C", "pid": COUNTERS_PID, "tid": 0, "name": name, "ts": time / 1000, "args": {"value": shown}})
+                events.append(
+                    {
+                        "ph": "C",
+                        "pid": COUNTERS_PID,
+                        "tid": 0,
+                        "name": name,
+                        "ts": time / 1000,
+                        "args": {"value": shown},
+                    }
+                )
                 last = shown
     return events
 
@@ -333,9 +419,15 @@ def _core_events(run: ProfiledRun, records: Sequence[InstructionRecord]) -> list
             lanes = sub_lanes([(run.ns(r.start), run.ns(r.end)) for r in members])
             first = pid * 100_000 + order.index(pipe) * 1000
             for lane in range(max(lanes) + 1):
-                events += thread_events(pid, first + lane, PIPE_NAMES[pipe] + (f"_{lane + 1}" if lane else ""))
+                events += thread_events(
+                    pid, first + lane, PIPE_NAMES[pipe] + (f"_{lane + 1}" if lane else "")
+                )
             for record, lane in zip(members, lanes, strict=True):
-                args: Event = {"task": record.task, "operator": names[record.task], "cycles": run.cycles(record.end - record.start)}
+                args: Event = {
+                    "task": record.task,
+                    "operator": names[record.task],
+                    "cycles": run.cycles(record.end - record.start),
+                }
                 if record.bytes:
                     args["bytes"] = record.bytes
                 slices.append(_slice(run, pid, first + lane, record.name, pipe, record, args))

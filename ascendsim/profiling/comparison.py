@@ -1,4 +1,6 @@
-"""Several runs side by side: one row a variant, what each task of each variant reads and writes, and how far outputs differ."""
+"""Several runs side by side: one row a variant, what each task of each variant reads and writes, and how far
+outputs differ.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +43,8 @@ class Difference:
 
     Attributes:
         absolute: Largest difference of two elements over all outputs; None if the outputs cannot be compared.
-        relative: Largest difference over the range (largest less smallest element) of the reference's output; None as before.
+        relative: Largest difference over the range (largest less smallest element) of the reference's output;
+            None as before.
         note: `REFERENCE` for the reference itself, `COMPARED`, or why there is no difference to give.
     """
 
@@ -62,7 +65,8 @@ class VariantFigures:
         duration_us: Device time of one execution.
         speed_up: Throughput over that of the first variant: of samples a second, so that batches compare.
         ddr_read_bytes, ddr_write_bytes: Useful bytes from and to DDR.
-        l2_bytes: Bytes between the cores and L2, reads and writes added (0 on chips whose transfers pass L2 by).
+        l2_bytes: Bytes between the cores and L2, reads and writes added (0 on chips whose transfers pass L2
+            by).
         tasks: Tasks that the scheduler dispatched.
         block_launches: Blocks of those tasks that started on a core, or on the AI CPU.
         launch_us: Time from the start of each task to work on its cores, added up: what launching costs.
@@ -93,7 +97,9 @@ class VariantFigures:
         return (self.name, self.duration_us, self.speed_up, *traffic, *counts, *memory, *values)
 
 
-def compare_figures(runs: Mapping[str, ProfiledRun], differences: Mapping[str, Difference] | None = None) -> tuple[VariantFigures, ...]:
+def compare_figures(
+    runs: Mapping[str, ProfiledRun], differences: Mapping[str, Difference] | None = None
+) -> tuple[VariantFigures, ...]:
     """Figures of every variant, in the order given.
 
     Args:
@@ -112,11 +118,14 @@ def comparison_table(figures: tuple[VariantFigures, ...]) -> Table:
 
 
 def comparison_html(table: Table) -> str:
-    """The table of a comparison as a self-contained, escaped HTML fragment: a bar of time in front of each row."""
+    """The table of a comparison as a self-contained, escaped HTML fragment: a bar of time in front of each
+    row.
+    """
     times = [time for time in table.column("Time(us)") if isinstance(time, float)]
     longest = max(times, default=0.0) or 1.0
     bars = "".join(
-        f'<tr><td>{escape(str(name))}</td><td style="min-width:310px">{bar(time / longest, 300)}</td><td>{time:,.1f} us</td></tr>'
+        f"<tr><td>{escape(str(name))}</td><td "
+        f'style="min-width:310px">{bar(time / longest, 300)}</td><td>{time:,.1f} us</td></tr>'
         for name, time in zip(table.column("Variant"), times, strict=True)
     )
     return f'{STYLE}<div class="asim"><table>{bars}</table>{table.to_html()}</div>'
@@ -125,7 +134,8 @@ def comparison_html(table: Table) -> str:
 def phase_table(runs: Mapping[str, ProfiledRun]) -> Table:
     """Phases of every task of every variant, and the tensors in global memory that it reads and writes.
 
-    Emit is on the clock; read, compute and write are what the pipes of an average core worked, overlapped or not (see `Phases`).
+    Emit is on the clock; read, compute and write are what the pipes of an average core worked, overlapped or
+    not (see `Phases`).
     """
     rows: list[Row] = []
     for name, run in runs.items():
@@ -133,18 +143,23 @@ def phase_table(runs: Mapping[str, ProfiledRun]) -> Table:
             spent = phases(view.record, launch_ticks(run, view))
             ticks = (spent.emit, spent.read_busy, spent.compute_busy, spent.write_busy)
             touched = [
-                ", ".join(dict.fromkeys(access.region for access in view.task.accesses if access.write == write)) for write in (False, True)
+                ", ".join(
+                    dict.fromkeys(access.region for access in view.task.accesses if access.write == write)
+                )
+                for write in (False, True)
             ]
             rows.append((name, view.name, *map(run.us, ticks), *touched))
     columns = ("Variant", "Task", "Emit(us)", "Read(us)", "Compute(us)", "Write(us)", "Reads", "Writes")
     return Table("phases", columns, tuple(rows))
 
 
-def largest_difference(reference: Mapping[str, NDArray[Any]], other: Mapping[str, NDArray[Any]]) -> Difference:
+def largest_difference(
+    reference: Mapping[str, NDArray[Any]], other: Mapping[str, NDArray[Any]]
+) -> Difference:
     """How far outputs are from those of a reference.
 
-    Equal infinities and NaN at the same place count as equal; other elements that are not finite give an infinite difference. An output
-    whose range is 0 is measured by its largest magnitude instead.
+    Equal infinities and NaN at the same place count as equal; other elements that are not finite give an
+    infinite difference. An output whose range is 0 is measured by its largest magnitude instead.
 
     Args:
         reference: Output arrays by name.

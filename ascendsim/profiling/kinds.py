@@ -1,7 +1,7 @@
 """Kinds of tasks, for colours and groups in reports.
 
-A kind says what an operator is for, and the operator says it (`opset.facts.Kind`); where its time goes is another question (`metrics`),
-answered from the trace alone.
+A kind says what an operator is for, and the operator says it (`opset.facts.Kind`); where its time goes is
+another question (`metrics`), answered from the trace alone.
 """
 
 from __future__ import annotations
@@ -16,8 +16,9 @@ KINDS = (*[kind.value for kind in Kind], AI_CPU)  # the order of legends and sta
 def kind_of(view: TaskView) -> str:
     """The kind of a task, one of `KINDS`.
 
-    A task of the AI CPU is "AI CPU" whatever it computes. A task that used the Cube is a convolution if one of its nodes is
-    one, else a matrix product. The rest goes by the operator of its first node; "Other" are tasks without a node.
+    A task of the AI CPU is "AI CPU" whatever it computes. A task that used the Cube is a convolution if one
+    of its nodes is one, else a matrix product. The rest goes by the operator of its first node; "Other" are
+    tasks without a node.
     """
     if not view.on_ai_core:
         return AI_CPU

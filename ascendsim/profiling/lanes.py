@@ -9,7 +9,8 @@ from collections.abc import Sequence
 def sub_lanes(intervals: Sequence[tuple[int, int]]) -> list[int]:
     """The lane of each interval: the lowest that is free at its start.
 
-    Perfetto drops an event that partly overlaps another on its thread, so overlapping ones get threads of their own.
+    Perfetto drops an event that partly overlaps another on its thread, so overlapping ones get threads of
+    their own.
 
     Args:
         intervals: (start, end) in any order, start <= end.

@@ -9,11 +9,21 @@ from ascendsim.core.dtypes import DType
 from ascendsim.profiling.view import ProfiledRun, TaskView
 from ascendsim.soc.spec import SocSpec
 
-PIPE_NAMES = {"M": "Cube", "V": "Vector", "S": "Scalar", "MTE1": "MTE1", "MTE2": "MTE2", "MTE3": "MTE3", "FIX": "FixPipe"}
+PIPE_NAMES = {
+    "M": "Cube",
+    "V": "Vector",
+    "S": "Scalar",
+    "MTE1": "MTE1",
+    "MTE2": "MTE2",
+    "MTE3": "MTE3",
+    "FIX": "FixPipe",
+}
 """Pipes as people call them, in the order of reports."""
 
 BOUND_RATIO = 0.80  # a pipe this busy bounds its task: MindStudio's "no bound" rule (operator_bound_ratio)
-MEMORY_RATIO = 0.60  # bandwidth of DDR or L2 this well used is the bottleneck behind a busy MTE (speed-of-light convention, > 60 %)
+# bandwidth of DDR or L2 this well used is the bottleneck behind a busy MTE (speed-of-light convention, > 60
+# %)
+MEMORY_RATIO = 0.60
 LAUNCH_RATIO = 0.50  # this much of the time without a running block: launch and dispatch bound
 AI_CPU = "AI CPU"
 
@@ -31,7 +41,8 @@ class TaskMetrics:
         peak_tflops: The whole chip's peak in the task's Cube type.
         ddr_gb_per_s: Useful bytes from and to DDR / time, in 10^9 B/s, reads and writes added.
         l2_gb_per_s: Bytes between the cores and L2 / time (0 on chips whose transfers pass L2 by).
-        ddr_utilisation: Share of the chip's DDR bandwidth, 0..1: of the bus if it is half duplex, else of its busier direction.
+        ddr_utilisation: Share of the chip's DDR bandwidth, 0..1: of the bus if it is half duplex, else of its
+            busier direction.
         l2_utilisation: Share of the chip's L2 bandwidth, 0..1, of the busier direction.
     """
 
@@ -48,27 +59,44 @@ class TaskMetrics:
 
     @property
     def of_peak(self) -> float:
-        """Achieved / peak, 0..1: of the Cube's for tasks with useful multiply-adds, of the busier of DDR and L2 for the others."""
+        """Achieved / peak, 0..1: of the Cube's for tasks with useful multiply-adds, of the busier of DDR and
+        L2 for the others.
+        """
         if self.tflops and self.peak_tflops:
             return self.tflops / self.peak_tflops
         return max(self.ddr_utilisation, self.l2_utilisation)
 
 
 def peak_tflops(soc: SocSpec, dtype: str = "float16") -> float:
-    """Peak of the chip's Cube units in 10^12 operations a second: 2 * m0 * k0 * n0 * cores * clock / cycles of a block.
+    """Peak of the chip's Cube units in 10^12 operations a second: 2 * m0 * k0 * n0 * cores * clock / cycles
+    of a block.
 
     0 if the chip has no Cube instruction of that type.
     """
     cube = soc.cube
     if dtype not in cube.cycles_per_block or dtype not in cube.k0:
         return 0.0
-    return 2 * cube.m0 * cube.k0[dtype] * cube.n0 * soc.ai_cores * soc.frequency_mhz * 1e6 / cube.cycles_per_block[dtype] / 1e12
+    return (
+        2
+        * cube.m0
+        * cube.k0[dtype]
+        * cube.n0
+        * soc.ai_cores
+        * soc.frequency_mhz
+        * 1e6
+        / cube.cycles_per_block[dtype]
+        / 1e12
+    )
 
 
 def ddr_peak_gb_per_s(soc: SocSpec) -> float:
     """What reads and writes together can reach: the bus if it is half duplex, else both directions."""
     dram = soc.dram
-    return max(dram.read_gb_per_s, dram.write_gb_per_s) if dram.half_duplex else dram.read_gb_per_s + dram.write_gb_per_s
+    return (
+        max(dram.read_gb_per_s, dram.write_gb_per_s)
+        if dram.half_duplex
+        else dram.read_gb_per_s + dram.write_gb_per_s
+    )
 
 
 def ddr_utilisation(soc: SocSpec, read_bytes: int, write_bytes: int, us: float) -> float:
@@ -81,11 +109,19 @@ def ddr_utilisation(soc: SocSpec, read_bytes: int, write_bytes: int, us: float) 
 
 
 def l2_utilisation(soc: SocSpec, read_bytes: int, write_bytes: int, us: float) -> float:
-    """Share 0..1 of the L2 bandwidth (bytes per cycle and core x cores x clock) that some bytes in some time use."""
+    """Share 0..1 of the L2 bandwidth (bytes per cycle and core x cores x clock) that some bytes in some time
+    use.
+    """
     cycles = us * soc.frequency_mhz * soc.ai_cores
     if cycles <= 0:
         return 0.0
-    return max(read_bytes / soc.l2.read_bytes_per_cycle_per_core, write_bytes / soc.l2.write_bytes_per_cycle_per_core) / cycles
+    return (
+        max(
+            read_bytes / soc.l2.read_bytes_per_cycle_per_core,
+            write_bytes / soc.l2.write_bytes_per_cycle_per_core,
+        )
+        / cycles
+    )
 
 
 def pipe_units(soc: SocSpec, pipe: str) -> int:
@@ -99,7 +135,9 @@ def pipe_units(soc: SocSpec, pipe: str) -> int:
 
 
 def core_name(soc: SocSpec, core: int) -> str:
-    """Name of a core by its number in instruction records: AI or cube cores come first, vector cores after them."""
+    """Name of a core by its number in instruction records: AI or cube cores come first, vector cores after
+    them.
+    """
     if core >= soc.ai_cores:
         return f"Vector core {core - soc.ai_cores}"
     return f"Cube core {core}" if soc.split_cores else f"Core {core}"
@@ -108,8 +146,8 @@ def core_name(soc: SocSpec, core: int) -> str:
 def engine_of(view: TaskView) -> str:
     """The engine that a task runs on.
 
-    "AI CPU" for its tasks; "Cube" if the Cube worked; else "Scalar" if the scalar unit was the busiest pipe; else "Vector" if the
-    Vector unit worked; else "MTE" (nothing but transfers); "-" if no pipe was busy.
+    "AI CPU" for its tasks; "Cube" if the Cube worked; else "Scalar" if the scalar unit was the busiest pipe;
+    else "Vector" if the Vector unit worked; else "MTE" (nothing but transfers); "-" if no pipe was busy.
     """
     if not view.on_ai_core:
         return AI_CPU
@@ -126,14 +164,15 @@ def engine_of(view: TaskView) -> str:
 def bound_by(view: TaskView, ddr_share: float, l2_share: float, launch_share: float) -> str:
     """What keeps a task from being faster.
 
-    The figures compared are the busy ratios of the pipes (busy ticks / ticks that blocks held their cores) and the shares of the
-    chip's DDR and L2 bandwidth that the task used. In this order:
+    The figures compared are the busy ratios of the pipes (busy ticks / ticks that blocks held their cores)
+    and the shares of the chip's DDR and L2 bandwidth that the task used. In this order:
 
     1. a task of the AI CPU is bound by "AI CPU";
     2. "launch" if more than half of its duration went into dispatch and the start of blocks on their cores;
-    3. the largest of the pipe ratios, if it is at least 0.80, names the bound: "Cube", "Vector", "Scalar", "MTE1", "MTE2", "MTE3",
-       "FixPipe". But a pipe that waits for memory counts as busy: if the largest is MTE2, MTE3 or FixPipe and the share of
-       DDR or L2 is at least 0.60, the bound is the fuller of the two, "DDR" or "L2";
+    3. the largest of the pipe ratios, if it is at least 0.80, names the bound: "Cube", "Vector", "Scalar",
+      "MTE1", "MTE2", "MTE3",
+       "FixPipe". But a pipe that waits for memory counts as busy: if the largest is MTE2, MTE3 or FixPipe and
+       the share of DDR or L2 is at least 0.60, the bound is the fuller of the two, "DDR" or "L2";
     4. "DDR" or "L2", the fuller one, if its share is at least 0.60;
     5. else "latency": nothing is near its limit, the pipes wait for each other.
 
@@ -161,7 +200,9 @@ def task_metrics(run: ProfiledRun, view: TaskView) -> TaskMetrics:
     us, record, soc = run.us(view.duration), view.record, run.soc
     ddr = ddr_utilisation(soc, record.read_bytes.get("ddr", 0), record.write_bytes.get("ddr", 0), us)
     l2 = l2_utilisation(soc, record.read_bytes.get("l2", 0), record.write_bytes.get("l2", 0), us)
-    working = run.mean_block_us(view, record.block_ticks) - max(record.rounds, 1) * soc.launch.kernel_init_ns / 1000
+    working = (
+        run.mean_block_us(view, record.block_ticks) - max(record.rounds, 1) * soc.launch.kernel_init_ns / 1000
+    )
     launch = 1 - min(max(working, 0.0) / us, 1.0) if us else 0.0
     per_us = 1 / us if us else 0.0
     return TaskMetrics(
@@ -179,10 +220,16 @@ def task_metrics(run: ProfiledRun, view: TaskView) -> TaskMetrics:
 
 
 def pipe_shares(run: ProfiledRun, view: TaskView) -> Mapping[str, float]:
-    """Busy share of each pipe over the task's duration and all units of the chip, 0..1, for pipes that worked."""
+    """Busy share of each pipe over the task's duration and all units of the chip, 0..1, for pipes that
+    worked.
+    """
     if not view.duration:
         return {}
-    return {pipe: view.busy(pipe) / (view.duration * pipe_units(run.soc, pipe)) for pipe in PIPE_NAMES if view.busy(pipe)}
+    return {
+        pipe: view.busy(pipe) / (view.duration * pipe_units(run.soc, pipe))
+        for pipe in PIPE_NAMES
+        if view.busy(pipe)
+    }
 
 
 def _cube_dtype(view: TaskView) -> str:

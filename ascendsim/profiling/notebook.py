@@ -1,4 +1,6 @@
-"""What a result shows of itself in a notebook: a line of totals, bars of utilisation, and the operators that take the most time."""
+"""What a result shows of itself in a notebook: a line of totals, bars of utilisation, and the operators that
+take the most time.
+"""
 
 from __future__ import annotations
 
@@ -8,18 +10,29 @@ from ascendsim.profiling.summary import Summary, summarise, top_operators
 from ascendsim.profiling.view import ProfiledRun
 
 STYLE = (
-    "<style>.asim{font-family:sans-serif;font-size:13px}.asim table{border-collapse:collapse}.asim td,.asim th{padding:2px 10px;"
-    "border-bottom:1px solid #8884}.asim .bar{display:inline-block;height:9px;background:#0072b2}.asim .note{opacity:.7}</style>"
+    "<style>.asim{font-family:sans-serif;font-size:13px}.asim table{border-collapse:collapse}.asim td,.asim "
+    "th{padding:2px 10px;"
+    "border-bottom:1px solid #8884}.asim .bar{display:inline-block;height:9px;background:#0072b2}.asim "
+    ".note{opacity:.7}</style>"
 )
 
 
 def html(run: ProfiledRun, count: int = 8) -> str:
     """A self-contained, escaped HTML fragment: totals, utilisation and the `count` longest tasks."""
     summary = summarise(run)
-    parts = [STYLE, '<div class="asim">', _headline(summary), _bars(summary), top_operators(run, count).to_html()]
+    parts = [
+        STYLE,
+        '<div class="asim">',
+        _headline(summary),
+        _bars(summary),
+        top_operators(run, count).to_html(),
+    ]
     if summary.assumed:
         listed = escape(", ".join(summary.assumed))
-        parts.append(f'<details class="note"><summary>{len(summary.assumed)} chip figures are assumed</summary>{listed}</details>')
+        parts.append(
+            f'<details class="note"><summary>{len(summary.assumed)} chip figures are '
+            f"assumed</summary>{listed}</details>"
+        )
     return "".join([*parts, "</div>"])
 
 
@@ -38,7 +51,8 @@ def _bars(summary: Summary) -> str:
     """One row a pipe, and DDR: busy share of the whole run."""
     shares = {**summary.pipe_utilisation, "DDR bandwidth": summary.ddr_utilisation}
     rows = [
-        f'<tr><td>{escape(name)}</td><td style="min-width:210px">{bar(share)}</td><td>{100 * share:.1f} %</td></tr>'
+        f'<tr><td>{escape(name)}</td><td style="min-width:210px">{bar(share)}</td><td>{100 * share:.1f} '
+        f"%</td></tr>"
         for name, share in shares.items()
     ]
     return f"<table>{''.join(rows)}</table>"

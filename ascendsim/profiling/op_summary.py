@@ -1,8 +1,8 @@
 """op_summary: one row a task, with msprof's columns for the chip's generation; and the AI Core metrics table.
 
 Columns and formulas follow msprof's PipeUtilization group: x_ratio = busy cycles of pipe x / total cycles,
-x_time = (busy cycles / clock) / blocks * rounds. Chips with coupled cores have one set of columns, chips with split cores
-one for cube cores (aic_) and one for vector cores (aiv_).
+x_time = (busy cycles / clock) / blocks * rounds. Chips with coupled cores have one set of columns, chips with
+split cores one for cube cores (aic_) and one for vector cores (aiv_).
 """
 
 from __future__ import annotations
@@ -31,7 +31,14 @@ _HEAD = [
     "Task Wait Time(us)",
     "Block Dim",
 ]
-_TENSORS = ["Input Shapes", "Input Data Types", "Input Formats", "Output Shapes", "Output Data Types", "Output Formats"]
+_TENSORS = [
+    "Input Shapes",
+    "Input Data Types",
+    "Input Formats",
+    "Output Shapes",
+    "Output Data Types",
+    "Output Formats",
+]
 
 # msprof's name of a pipe -> ours, in column order
 COUPLED_PIPES = {"vec": "V", "mac": "M", "scalar": "S", "mte1": "MTE1", "mte2": "MTE2", "mte3": "MTE3"}
@@ -42,8 +49,8 @@ VECTOR_CORE_PIPES = {"vec": "V", "scalar": "S", "mte2": "MTE2", "mte3": "MTE3"}
 def op_summary(run: ProfiledRun) -> Table:
     """One row a task in order of start, with the columns of msprof's op_summary for the chip.
 
-    Start times are simulated time from 0. What the simulator has no model of (instruction-cache misses) is N/A, and so is every
-    core column of an AI CPU task.
+    Start times are simulated time from 0. What the simulator has no model of (instruction-cache misses) is
+    N/A, and so is every core column of an AI CPU task.
     """
     columns, rows = _columns(run.soc.split_cores), []
     previous_end: int | None = None
@@ -56,10 +63,28 @@ def op_summary(run: ProfiledRun) -> Table:
 
 
 def ai_core_metrics(run: ProfiledRun) -> Table:
-    """One row a task that ran on the cores: a task id of `op_statistic` that is missing here ran on the AI CPU."""
-    columns = ("Task", "Op Name", "OP Type", "Task Type", "Task Duration(us)", "Block Dim", *_pmu_columns(run.soc.split_cores))
+    """One row a task that ran on the cores: a task id of `op_statistic` that is missing here ran on the AI
+    CPU.
+    """
+    columns = (
+        "Task",
+        "Op Name",
+        "OP Type",
+        "Task Type",
+        "Task Duration(us)",
+        "Block Dim",
+        *_pmu_columns(run.soc.split_cores),
+    )
     rows = tuple(
-        (view.id, view.name, view.op_type, view.task.kind.value, run.us(view.duration), view.record.blocks, *_pmu_cells(run, view))
+        (
+            view.id,
+            view.name,
+            view.op_type,
+            view.task.kind.value,
+            run.us(view.duration),
+            view.record.blocks,
+            *_pmu_cells(run, view),
+        )
         for view in run.tasks
         if view.on_ai_core
     )
@@ -67,7 +92,13 @@ def ai_core_metrics(run: ProfiledRun) -> Table:
 
 
 def _columns(split: bool) -> tuple[str, ...]:
-    head = [*_HEAD, *(["Mix Block Dim"] if split else []), "HF32 Eligible", *_TENSORS, *(["Context ID"] if split else [])]
+    head = [
+        *_HEAD,
+        *(["Mix Block Dim"] if split else []),
+        "HF32 Eligible",
+        *_TENSORS,
+        *(["Context ID"] if split else []),
+    ]
     return (*head, *_pmu_columns(split))
 
 
@@ -114,8 +145,18 @@ def _pmu_columns(split: bool) -> tuple[str, ...]:
             "memory_bound",
             "cube_utilization(%)",
         )
-    cube = ("aicore_time(us)", "aic_total_cycles", *_pipe_columns("aic_", CUBE_CORE_PIPES), "aic_icache_miss_rate")
-    vector = ("aiv_time(us)", "aiv_total_cycles", *_pipe_columns("aiv_", VECTOR_CORE_PIPES), "aiv_icache_miss_rate")
+    cube = (
+        "aicore_time(us)",
+        "aic_total_cycles",
+        *_pipe_columns("aic_", CUBE_CORE_PIPES),
+        "aic_icache_miss_rate",
+    )
+    vector = (
+        "aiv_time(us)",
+        "aiv_total_cycles",
+        *_pipe_columns("aiv_", VECTOR_CORE_PIPES),
+        "aiv_icache_miss_rate",
+    )
     return (*cube, *vector, "cube_utilization(%)")
 
 
@@ -134,7 +175,14 @@ def _pmu_cells(run: ProfiledRun, view: TaskView) -> tuple[Cell, ...]:
         memory_bound = view.ratio("MTE2") / compute if compute else None
         times = _pipe_cells(run, view, COUPLED_PIPES)
         core_time = run.mean_block_us(view, view.record.block_ticks)
-        return (core_time, cycles, *times, None, memory_bound, _cube_utilisation(run, view, cycles, run.soc.ai_cores))
+        return (
+            core_time,
+            cycles,
+            *times,
+            None,
+            memory_bound,
+            _cube_utilisation(run, view, cycles, run.soc.ai_cores),
+        )
     on_cube, on_vector = view.vector_blocks < view.task.block_dim, view.vector_blocks > 0
     cube: tuple[Cell, ...] = (0.0, 0, *[0.0] * (2 * len(CUBE_CORE_PIPES)), None)
     vector: tuple[Cell, ...] = (0.0, 0, *[0.0] * (2 * len(VECTOR_CORE_PIPES)), None)
@@ -148,11 +196,17 @@ def _pmu_cells(run: ProfiledRun, view: TaskView) -> tuple[Cell, ...]:
 
 
 def _pipe_cells(run: ProfiledRun, view: TaskView, pipes: dict[str, str]) -> list[Cell]:
-    return [cell for pipe in pipes.values() for cell in (run.mean_block_us(view, view.busy(pipe)), view.ratio(pipe))]
+    return [
+        cell
+        for pipe in pipes.values()
+        for cell in (run.mean_block_us(view, view.busy(pipe)), view.ratio(pipe))
+    ]
 
 
 def _cube_utilisation(run: ProfiledRun, view: TaskView, cycles: int, cores: int) -> Cell:
-    """total_cycles / (clock * cores * duration) in percent, as msprof defines it: how full the cores were, not the Cube."""
+    """total_cycles / (clock * cores * duration) in percent, as msprof defines it: how full the cores were,
+    not the Cube.
+    """
     us = run.us(view.duration)
     return 100 * cycles / (run.soc.frequency_mhz * cores * us) if us and cores else None
 
@@ -162,7 +216,11 @@ def _list(tensors: Sequence[Tensor], text: Callable[[Tensor], str]) -> Cell:
 
 
 def _shape(tensor: Tensor) -> str:
-    return ",".join(map(str, tensor.storage_shape)) if tensor.is_static and tensor.dtype is not None else NOT_KNOWN
+    return (
+        ",".join(map(str, tensor.storage_shape))
+        if tensor.is_static and tensor.dtype is not None
+        else NOT_KNOWN
+    )
 
 
 def _dtype(tensor: Tensor) -> str:

@@ -1,6 +1,7 @@
 """The phases of a task: emit, read, compute, write (E, R, C, W).
 
-What a fusion saves can be read off them: it deletes the write of one operator and the emit and read of the next.
+What a fusion saves can be read off them: it deletes the write of one operator and the emit and read of the
+next.
 """
 
 from __future__ import annotations
@@ -16,11 +17,13 @@ from ascendsim.trace.records import TaskRecord
 class Phases:
     """Emit, read, compute, write of one task, in ticks.
 
-    `emit`, `read`, `compute` and `write` follow one another and add up to `end - ready`: what a task costs on the clock.
-    `read_busy`, `compute_busy` and `write_busy` are what the pipes worked, overlapped or not, on an average core.
+    `emit`, `read`, `compute` and `write` follow one another and add up to `end - ready`: what a task costs on
+    the clock. `read_busy`, `compute_busy` and `write_busy` are what the pipes worked, overlapped or not, on
+    an average core.
 
     Attributes:
-        emit: From `ready` until the blocks run on their cores: waiting for the launch, dispatch, start of the block.
+        emit: From `ready` until the blocks run on their cores: waiting for the launch, dispatch, start of the
+            block.
         read: From there to the first Cube or Vector instruction.
         compute: From there to the end of the last one; reads and writes overlap with it.
         write: From there to `end`.
@@ -38,8 +41,9 @@ class Phases:
 def phases(record: TaskRecord, launch: int = 0) -> Phases:
     """Phases of a task.
 
-    An AI CPU task only emits and computes. A task that moves data without computing has no compute phase; its time is cut into
-    read and write in the proportion of the work of MTE2 and of MTE3 (all read if there was none).
+    An AI CPU task only emits and computes. A task that moves data without computing has no compute phase; its
+    time is cut into read and write in the proportion of the work of MTE2 and of MTE3 (all read if there was
+    none).
 
     Args:
         record: The task.
@@ -56,7 +60,10 @@ def phases(record: TaskRecord, launch: int = 0) -> Phases:
     if record.kind == "AI_CPU":
         return Phases(emit, 0, span, 0, 0, span, 0)
     if works:
-        read, compute = record.first_compute - record.start - launch, record.last_compute - record.first_compute
+        read, compute = (
+            record.first_compute - record.start - launch,
+            record.last_compute - record.first_compute,
+        )
         write = record.end - record.last_compute
     else:
         read = span * read_busy // (read_busy + write_busy) if read_busy + write_busy else span
@@ -66,14 +73,22 @@ def phases(record: TaskRecord, launch: int = 0) -> Phases:
 
 
 def launch_ticks(run: ProfiledRun, view: TaskView) -> int:
-    """Ticks from the start of a task to work on its cores: task launch and start of a block, or the dispatch to the AI CPU."""
+    """Ticks from the start of a task to work on its cores: task launch and start of a block, or the dispatch
+    to the AI CPU.
+    """
     launch = run.soc.launch
-    us = launch.task_launch_us + launch.kernel_init_ns / 1000 if view.on_ai_core else run.soc.ai_cpu.dispatch_us
+    us = (
+        launch.task_launch_us + launch.kernel_init_ns / 1000
+        if view.on_ai_core
+        else run.soc.ai_cpu.dispatch_us
+    )
     return round(us / 1e6 / run.trace.tick_seconds)
 
 
 def task_phases(run: ProfiledRun) -> Table:
-    """Phases of every task in us: on the clock (they add up to the time from ready to end), and busy on an average core."""
+    """Phases of every task in us: on the clock (they add up to the time from ready to end), and busy on an
+    average core.
+    """
     columns = ("Task ID", "Op Name", "OP Type", "Emit(us)", "Read(us)", "Compute(us)", "Write(us)")
     busy = ("Read busy(us)", "Compute busy(us)", "Write busy(us)")
     rows: list[Row] = []

@@ -11,13 +11,16 @@ from ascendsim.profiling.view import ProfiledRun, TaskView
 Window = tuple[float, float]
 
 
-def select(run: ProfiledRun, window: Window | None = None, operators: str | Iterable[str] | None = None) -> tuple[TaskView, ...]:
+def select(
+    run: ProfiledRun, window: Window | None = None, operators: str | Iterable[str] | None = None
+) -> tuple[TaskView, ...]:
     """Tasks that overlap a window and belong to an operator, in order of start.
 
     Args:
         run: The run.
         window: Start and end in us of simulated time; None = everything.
-        operators: Names or shell patterns ("/layer1/*") of task names, node names or operator types; None = all.
+        operators: Names or shell patterns ("/layer1/*") of task names, node names or operator types; None =
+            all.
 
     Raises:
         InputError: If the window is empty or a name matches no task (suggests the nearest one).
@@ -30,12 +33,16 @@ def select(run: ProfiledRun, window: Window | None = None, operators: str | Iter
             hits = {view.id for view in views if _matches(view, name)}
             if not hits:
                 known = [*dict.fromkeys(view.op_type for view in views), *(view.name for view in views)]
-                raise InputError(f"operator {name!r}", "matches no task of the run", remedy=suggest(name, known))
+                raise InputError(
+                    f"operator {name!r}", "matches no task of the run", remedy=suggest(name, known)
+                )
             chosen |= hits
         views = tuple(view for view in views if view.id in chosen)
     if window is not None:
         start, end = check_window(window)
-        views = tuple(view for view in views if run.us(view.record.end) >= start and run.us(view.record.start) <= end)
+        views = tuple(
+            view for view in views if run.us(view.record.end) >= start and run.us(view.record.start) <= end
+        )
     return views
 
 
@@ -51,11 +58,19 @@ def check_window(window: Window) -> Window:
         raise InputError("option window", "must be (start_us, end_us)", repr(window)) from None
     if not start < end:
         raise InputError(
-            "option window", "must have its start before its end", f"({start:g}, {end:g})", "times are in us from the start of the run"
+            "option window",
+            "must have its start before its end",
+            f"({start:g}, {end:g})",
+            "times are in us from the start of the run",
         )
     return start, end
 
 
 def _matches(view: TaskView, name: str) -> bool:
-    candidates = (view.name, view.op_type, *(node.name for node in view.nodes), *(node.op_type for node in view.nodes))
+    candidates = (
+        view.name,
+        view.op_type,
+        *(node.name for node in view.nodes),
+        *(node.op_type for node in view.nodes),
+    )
     return any(name == candidate or fnmatchcase(candidate, name) for candidate in candidates)

@@ -1,4 +1,6 @@
-"""op_statistic (by operator type) and task_time (by task of the scheduler), with msprof's columns for the chip's generation."""
+"""op_statistic (by operator type) and task_time (by task of the scheduler), with msprof's columns for the
+chip's generation.
+"""
 
 from __future__ import annotations
 
@@ -16,8 +18,8 @@ def op_statistic(run: ProfiledRun, *, task_ids: bool = False) -> Table:
 
     Args:
         run: The run.
-        task_ids: Adds a column "Task IDs" (joined by ";"), which joins this table to `ai_core_metrics`: an id that is not
-            there belongs to a task of the AI CPU.
+        task_ids: Adds a column "Task IDs" (joined by ";"), which joins this table to `ai_core_metrics`: an id
+            that is not there belongs to a task of the AI CPU.
     """
     groups: dict[tuple[str, str], list[TaskView]] = {}
     for view in run.tasks:
@@ -57,16 +59,26 @@ def op_statistic(run: ProfiledRun, *, task_ids: bool = False) -> Table:
 
 
 def task_time(run: ProfiledRun) -> Table:
-    """One row a task as the scheduler saw it: the old layout on chips with coupled cores, the 8-column layout on split cores.
+    """One row a task as the scheduler saw it: the old layout on chips with coupled cores, the 8-column layout
+    on split cores.
 
-    In the old layout Waiting is the time from the moment the stream and its events allowed the task to its dispatch; Pending is
-    N/A, since dispatch is one event here.
+    In the old layout Waiting is the time from the moment the stream and its events allowed the task to its
+    dispatch; Pending is N/A, since dispatch is one event here.
     """
     return _new_layout(run) if run.soc.split_cores else _old_layout(run)
 
 
 def _new_layout(run: ProfiledRun) -> Table:
-    columns = ("Device_id", "kernel_name", "kernel_type", "stream_id", "task_id", "task_time(us)", "task_start(us)", "task_stop(us)")
+    columns = (
+        "Device_id",
+        "kernel_name",
+        "kernel_type",
+        "stream_id",
+        "task_id",
+        "task_time(us)",
+        "task_start(us)",
+        "task_stop(us)",
+    )
     rows = tuple(
         (
             DEVICE_ID,
@@ -107,5 +119,22 @@ def _old_layout(run: ProfiledRun) -> Table:
         us = run.us(view.duration)
         waiting = run.us(view.record.start - view.record.ready)
         share = 100 * view.duration / total if total else 0.0
-        rows.append((share, us, 1, us, us, us, waiting, us, None, view.op_type, call, view.id, view.name, view.record.stream))
+        rows.append(
+            (
+                share,
+                us,
+                1,
+                us,
+                us,
+                us,
+                waiting,
+                us,
+                None,
+                view.op_type,
+                call,
+                view.id,
+                view.name,
+                view.record.stream,
+            )
+        )
     return Table("task_time", tuple(columns), tuple(rows))

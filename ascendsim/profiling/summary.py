@@ -6,7 +6,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ascendsim.core.table import Row, Table
-from ascendsim.profiling.metrics import PIPE_NAMES, ddr_utilisation, engine_of, peak_tflops, pipe_units, task_metrics
+from ascendsim.profiling.metrics import (
+    PIPE_NAMES,
+    ddr_utilisation,
+    engine_of,
+    peak_tflops,
+    pipe_units,
+    task_metrics,
+)
 from ascendsim.profiling.view import ProfiledRun
 
 
@@ -24,7 +31,8 @@ class Summary:
         l2_bytes: Bytes between the cores and L2 (0 on chips whose transfers pass L2 by).
         ddr_utilisation: Average share of the DDR bandwidth over the whole run, 0..1.
         cube_utilisation: Busy Cube time / (duration x Cube units), 0..1.
-        achieved_tflops, peak_tflops: Useful multiply-adds on the Cube x 2 / duration, and the chip's float16 peak.
+        achieved_tflops, peak_tflops: Useful multiply-adds on the Cube x 2 / duration, and the chip's float16
+            peak.
         pipe_utilisation: As `cube_utilisation`, by pipe name, for pipes that worked.
         engine_shares: Share of the summed task time by engine (`metrics.engine_of`), largest first.
         idle_share: Part of the duration in which no task was dispatched, 0..1.
@@ -63,7 +71,11 @@ def summarise(run: ProfiledRun) -> Summary:
     for view in run.tasks:
         engines[engine_of(view)] = engines.get(engine_of(view), 0) + view.duration
     task_ticks = sum(engines.values())
-    pipes = {PIPE_NAMES[pipe]: ticks / (end * pipe_units(run.soc, pipe)) for pipe, ticks in busy.items() if ticks and end}
+    pipes = {
+        PIPE_NAMES[pipe]: ticks / (end * pipe_units(run.soc, pipe))
+        for pipe, ticks in busy.items()
+        if ticks and end
+    }
     ordered = sorted(engines.items(), key=lambda item: (-item[1], item[0]))
     return Summary(
         model=run.graph.name,
@@ -90,9 +102,10 @@ def summarise(run: ProfiledRun) -> Summary:
 def top_operators(run: ProfiledRun, count: int = 10) -> Table:
     """The tasks that take the most time.
 
-    Columns: operator, type, engine (`metrics.engine_of`), time, share of the run's summed task time, what bounds it (the
-    rule is that of `metrics.bound_by`), Cube rate in 10^12 operations/s, rates at DDR and L2 in 10^9 B/s, and achieved against peak
-    in percent: of the Cube for tasks with useful multiply-adds, of the busier of DDR and L2 for the others (N/A for the AI CPU).
+    Columns: operator, type, engine (`metrics.engine_of`), time, share of the run's summed task time, what
+    bounds it (the rule is that of `metrics.bound_by`), Cube rate in 10^12 operations/s, rates at DDR and L2
+    in 10^9 B/s, and achieved against peak in percent: of the Cube for tasks with useful multiply-adds, of the
+    busier of DDR and L2 for the others (N/A for the AI CPU).
     """
     total = sum(view.duration for view in run.tasks)
     views = sorted(run.tasks, key=lambda view: (-view.duration, view.id))[: max(count, 0)]
@@ -103,8 +116,31 @@ def top_operators(run: ProfiledRun, count: int = 10) -> Table:
         tflops = figures.tflops if view.record.macs else None
         peak = 100 * figures.of_peak if view.on_ai_core else None
         rates = (figures.ddr_gb_per_s, figures.l2_gb_per_s) if view.on_ai_core else (None, None)
-        rows.append((view.name, view.op_type, figures.engine, figures.time_us, share, figures.bound, tflops, *rates, peak))
-    columns = ("Operator", "Type", "Engine", "Time(us)", "Share(%)", "Bound by", "TFLOP/s", "DDR(GB/s)", "L2(GB/s)", "Of peak(%)")
+        rows.append(
+            (
+                view.name,
+                view.op_type,
+                figures.engine,
+                figures.time_us,
+                share,
+                figures.bound,
+                tflops,
+                *rates,
+                peak,
+            )
+        )
+    columns = (
+        "Operator",
+        "Type",
+        "Engine",
+        "Time(us)",
+        "Share(%)",
+        "Bound by",
+        "TFLOP/s",
+        "DDR(GB/s)",
+        "L2(GB/s)",
+        "Of peak(%)",
+    )
     return Table("top_operators", columns, tuple(rows))
 
 

@@ -1,6 +1,7 @@
 """What every report starts from: a run whose records, tasks and graph nodes are joined.
 
-A `TaskRecord` knows a task id; the `Program` knows the task of that id; the task knows the names of the nodes that it runs.
+A `TaskRecord` knows a task id; the `Program` knows the task of that id; the task knows the names of the nodes
+that it runs.
 """
 
 from __future__ import annotations
@@ -76,7 +77,12 @@ class TaskView:
     def inputs(self) -> tuple[Tensor, ...]:
         """Tensors that the task reads from outside itself, by node and port, each once."""
         own = set(self.nodes)
-        tensors = (tensor for node in self.nodes for tensor in node.inputs if tensor is not None and tensor.producer not in own)
+        tensors = (
+            tensor
+            for node in self.nodes
+            for tensor in node.inputs
+            if tensor is not None and tensor.producer not in own
+        )
         return tuple(dict.fromkeys(tensors)) if len(self.nodes) > 1 else tuple(tensors)
 
     def outputs(self) -> tuple[Tensor, ...]:
@@ -84,8 +90,14 @@ class TaskView:
         own = set(self.nodes)
         made = [tensor for node in self.nodes for tensor in node.outputs]
         last = self.nodes[-1] if self.nodes else None
-        results = {id(tensor) for node in self.nodes if node.graph is not None for tensor in node.graph.outputs}
-        return tuple(t for t in made if t.producer is last or id(t) in results or any(consumer not in own for consumer in t.consumers))
+        results = {
+            id(tensor) for node in self.nodes if node.graph is not None for tensor in node.graph.outputs
+        }
+        return tuple(
+            t
+            for t in made
+            if t.producer is last or id(t) in results or any(consumer not in own for consumer in t.consumers)
+        )
 
 
 @dataclass(frozen=True)
@@ -123,12 +135,16 @@ class ProfiledRun:
         for record in sorted(self.trace.tasks, key=lambda r: (r.start, r.task)):
             if record.task not in tasks:
                 raise SimulationError(
-                    f"trace record of task {record.task}", "has no task in the program", remedy="profile a trace with its own program"
+                    f"trace record of task {record.task}",
+                    "has no task in the program",
+                    remedy="profile a trace with its own program",
                 )
             task = tasks[record.task]
             joined = tuple(nodes[name] for name in task.nodes if name in nodes)
             kinds = tuple([self.opset.get(node).facts.kind for node in joined])
-            views.append(TaskView(record, task, joined, self.cann_type(joined[0]) if joined else NOT_KNOWN, kinds))
+            views.append(
+                TaskView(record, task, joined, self.cann_type(joined[0]) if joined else NOT_KNOWN, kinds)
+            )
         return tuple(views)
 
     def us(self, ticks: int) -> float:

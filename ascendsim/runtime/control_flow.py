@@ -1,7 +1,8 @@
 """What nodes with subgraphs mean: which subgraph runs how often, on what, and what becomes of its results.
 
-The rules are those of the ONNX operators (If, Loop, Scan) and of GE's functional operators (PartitionedCall, Case, While). How a subgraph
-runs is left to the caller, the `Host`; a value may be known by its type and shape alone, and then the host is asked how it goes on.
+The rules are those of the ONNX operators (If, Loop, Scan) and of GE's functional operators (PartitionedCall,
+Case, While). How a subgraph runs is left to the caller, the `Host`; a value may be known by its type and
+shape alone, and then the host is asked how it goes on.
 """
 
 from __future__ import annotations
@@ -17,7 +18,9 @@ from ascendsim.graph.ir import Array, Graph, Node
 from ascendsim.ops.control_flow_shapes import goes_on
 from ascendsim.passes.control_flow import is_control_flow as is_control_flow
 
-MAX_ITERATIONS = 100_000  # of one loop: some minutes and gigabytes of records; more is a condition that never comes true
+MAX_ITERATIONS = (
+    100_000  # of one loop: some minutes and gigabytes of records; more is a condition that never comes true
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +31,8 @@ class Value:
         dtype: Element type in the user's model.
         shape: Its shape now.
         array: Its values; None if only type and shape are known (timing without values).
-        on_host: Whether the host knows the values without asking the device: constants, numbers of iterations.
+        on_host: Whether the host knows the values without asking the device: constants, numbers of
+            iterations.
         home: Name of the piece of device memory that holds it; empty until somebody needs one.
         half: Whether the device holds float32 values of the model in float16.
     """
@@ -63,7 +67,9 @@ class Host(Protocol):
         ...
 
     def trips(self, node: Node, limit: int | None) -> int:
-        """Number of iterations where conditions have no value; `limit` is what the model allows at most, if that is known."""
+        """Number of iterations where conditions have no value; `limit` is what the model allows at most, if
+        that is known.
+        """
         ...
 
 
@@ -79,7 +85,8 @@ def run_control(node: Node, inputs: Sequence[Value | None], host: Host) -> list[
         Its outputs.
 
     Raises:
-        GraphError: If a rule of the operator is broken (a branch index below 0, results of another shape each iteration).
+        GraphError: If a rule of the operator is broken (a branch index below 0, results of another shape each
+            iteration).
     """
     return _RULES[node.op_type](node, inputs, host)
 
@@ -100,7 +107,12 @@ def _case(node: Node, inputs: Sequence[Value | None], host: Host) -> list[Value]
     index = _scalar(inputs[0])
     number = host.branch(node, names) if index is None else min(int(index), len(branches) - 1)
     if number < 0:
-        raise GraphError(f"node {node.name!r} (Case)", "needs a branch index that is not negative", number, f"branches: {', '.join(names)}")
+        raise GraphError(
+            f"node {node.name!r} (Case)",
+            "needs a branch index that is not negative",
+            number,
+            f"branches: {', '.join(names)}",
+        )
     branch = branches[number]
     assert isinstance(branch, Graph)
     host.decided(node, _known(inputs[0]))
@@ -130,7 +142,9 @@ def _while(node: Node, inputs: Sequence[Value | None], host: Host) -> list[Value
 
 
 def _loop(node: Node, inputs: Sequence[Value | None], host: Host) -> list[Value]:
-    """Iterations end when their number is reached or the condition is false; a host that knows both beforehand never looks."""
+    """Iterations end when their number is reached or the condition is false; a host that knows both
+    beforehand never looks.
+    """
     body, state = _graph(node, "body"), _given(node, inputs[2:])
     limit, condition = (inputs[port] if port < len(inputs) else None for port in (0, 1))
     bound = _scalar(limit)
@@ -171,12 +185,16 @@ def _scan(node: Node, inputs: Sequence[Value | None], host: Host) -> list[Value]
     back = [bool(_item(node, "scan_input_directions", index)) for index in range(count)]
     lengths = {value.shape[axis] for value, axis in zip(scanned, axes, strict=True)}
     if len(lengths) != 1:
-        raise GraphError(f"node {node.name!r} (Scan)", "needs one length for all scanned inputs", sorted(lengths))
+        raise GraphError(
+            f"node {node.name!r} (Scan)", "needs one length for all scanned inputs", sorted(lengths)
+        )
     length = lengths.pop()
     stacks: list[list[Value]] = [[] for _ in body.outputs[first:]]
     for trip in range(length):
         places = [length - 1 - trip if backwards else trip for backwards in back]
-        slices = [_slice(value, axis, place) for value, axis, place in zip(scanned, axes, places, strict=True)]
+        slices = [
+            _slice(value, axis, place) for value, axis, place in zip(scanned, axes, places, strict=True)
+        ]
         host.decided(node, True)
         outputs = host.run(body, [*state, *slices], "body")
         state = outputs[:first]
@@ -186,7 +204,9 @@ def _scan(node: Node, inputs: Sequence[Value | None], host: Host) -> list[Value]
     for index, stack in enumerate(stacks):
         ordered = stack[::-1] if _item(node, "scan_output_directions", index) else stack
         rank = 1 + len(stack[0].shape if stack else body.outputs[first + index].shape or ())
-        results.append(_stacked(node, ordered, _axis(node, "scan_output_axes", index, rank), body, first + index))
+        results.append(
+            _stacked(node, ordered, _axis(node, "scan_output_axes", index, rank), body, first + index)
+        )
     return [*state, *results]
 
 
@@ -210,7 +230,9 @@ def _graph(node: Node, name: str) -> Graph:
 def _given(node: Node, inputs: Sequence[Value | None]) -> list[Value]:
     given = [value for value in inputs if value is not None]
     if len(given) < len(inputs):
-        raise GraphError(f"node {node.name!r} ({node.op_type})", "needs a value for every input of its subgraph")
+        raise GraphError(
+            f"node {node.name!r} ({node.op_type})", "needs a value for every input of its subgraph"
+        )
     return given
 
 
@@ -239,7 +261,12 @@ def _axis(node: Node, name: str, index: int, rank: int) -> int:
 
 def _slice(value: Value, axis: int, place: int) -> Value:
     shape = (*value.shape[:axis], *value.shape[axis + 1 :])
-    return Value(value.dtype, shape, None if value.array is None else np.take(value.array, place, axis), half=value.half)
+    return Value(
+        value.dtype,
+        shape,
+        None if value.array is None else np.take(value.array, place, axis),
+        half=value.half,
+    )
 
 
 def _stacked(node: Node, items: Sequence[Value], axis: int, body: Graph, output: int) -> Value:
@@ -247,11 +274,15 @@ def _stacked(node: Node, items: Sequence[Value], axis: int, body: Graph, output:
     if not items:
         tensor = body.outputs[output]
         dims = [dim if isinstance(dim, int) else 0 for dim in tensor.shape or ()]
-        return Value.of(np.zeros((*dims[:axis], 0, *dims[axis:]), (tensor.origin_dtype or tensor.element_type).numpy))
+        return Value.of(
+            np.zeros((*dims[:axis], 0, *dims[axis:]), (tensor.origin_dtype or tensor.element_type).numpy)
+        )
     shapes = {item.shape for item in items}
     if len(shapes) > 1:
         raise GraphError(
-            f"node {node.name!r} ({node.op_type})", f"needs scan output {body.outputs[output].name!r} of one shape", sorted(shapes)
+            f"node {node.name!r} ({node.op_type})",
+            f"needs scan output {body.outputs[output].name!r} of one shape",
+            sorted(shapes),
         )
     first = items[0]
     arrays = [item.array for item in items if item.array is not None]
@@ -263,5 +294,7 @@ def _stacked(node: Node, items: Sequence[Value], axis: int, body: Graph, output:
 def _check_iterations(node: Node, trip: int) -> None:
     if trip >= MAX_ITERATIONS:
         raise GraphError(
-            f"node {node.name!r} ({node.op_type})", f"must end within {MAX_ITERATIONS} iterations", remedy="check its condition"
+            f"node {node.name!r} ({node.op_type})",
+            f"must end within {MAX_ITERATIONS} iterations",
+            remedy="check its condition",
         )

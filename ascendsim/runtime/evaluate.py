@@ -1,4 +1,6 @@
-"""Values: every task's operators are computed in device memory, in the order in which the machine finished the tasks."""
+"""Values: every task's operators are computed in device memory, in the order in which the machine finished
+the tasks.
+"""
 
 from __future__ import annotations
 
@@ -51,7 +53,9 @@ def evaluate(
         tensor = graph.tensors[name]
         memory.write(tensor, np.asarray(array, memory.dtype(tensor)))
     nodes_of = {task.id: task.nodes for task in program.tasks}
-    unfinished = Counter(nodes_of.values())  # a node that runs as several tasks has its values when the last of them ends
+    unfinished = Counter(
+        nodes_of.values()
+    )  # a node that runs as several tasks has its values when the last of them ends
     todo = list(order)
     for done, task in enumerate(todo):
         names = nodes_of[task]
@@ -64,12 +68,19 @@ def evaluate(
 
 
 def compute_nodes(nodes: Sequence[Node], opset: OpSet, memory: DeviceMemory) -> None:
-    """Computes the nodes of one task from device memory into device memory; what several nodes hand to each other never gets there."""
+    """Computes the nodes of one task from device memory into device memory; what several nodes hand to each
+    other never gets there.
+    """
     if len(nodes) == 1:
         compute_node(nodes[0], opset, memory)
         return
     inside = {tensor for node in nodes for tensor in node.outputs}
-    arrays = {tensor: memory.read(tensor) for node in nodes for tensor in node.inputs if tensor is not None and tensor not in inside}
+    arrays = {
+        tensor: memory.read(tensor)
+        for node in nodes
+        for tensor in node.inputs
+        if tensor is not None and tensor not in inside
+    }
     outputs = [tensor for node in nodes for tensor in node.outputs if memory.holds(tensor)]
     memory.write_all(run_chain(nodes, arrays, opset, memory.dtype, outputs))
 
@@ -84,7 +95,13 @@ def compute_node(node: Node, opset: OpSet, memory: DeviceMemory) -> None:
         else:
             results = definition.compute(node, arrays, [memory.dtype(tensor) for tensor in node.outputs])
     pairs = zip(node.outputs, results, strict=False)
-    memory.write_all({tensor: np.asarray(result) for tensor, result in pairs if result is not None and memory.holds(tensor)})
+    memory.write_all(
+        {
+            tensor: np.asarray(result)
+            for tensor, result in pairs
+            if result is not None and memory.holds(tensor)
+        }
+    )
 
 
 def checked_inputs(graph: Graph, inputs: Mapping[str, Any]) -> dict[str, Array]:
@@ -102,7 +119,9 @@ def checked_inputs(graph: Graph, inputs: Mapping[str, Any]) -> dict[str, Array]:
         dtype = (tensor.origin_dtype or tensor.element_type).numpy
         form = f"{dtype}{list(tensor.static_shape)}"
         if name not in inputs:
-            raise InputError(f"input {name!r}", f"is missing; the model wants {form}", remedy=f"pass {{{name!r}: array}}")
+            raise InputError(
+                f"input {name!r}", f"is missing; the model wants {form}", remedy=f"pass {{{name!r}: array}}"
+            )
         array = np.asarray(inputs[name])
         if array.shape != tensor.static_shape:
             raise InputError(
@@ -112,7 +131,12 @@ def checked_inputs(graph: Graph, inputs: Mapping[str, Any]) -> dict[str, Array]:
                 "reshape it, or load the model with shapes=",
             )
         if array.dtype != dtype:
-            raise InputError(f"input {name!r}", f"must be of type {dtype}", str(array.dtype), f"convert it with .astype({str(dtype)!r})")
+            raise InputError(
+                f"input {name!r}",
+                f"must be of type {dtype}",
+                str(array.dtype),
+                f"convert it with .astype({str(dtype)!r})",
+            )
         arrays[name] = array
     return arrays
 
@@ -120,7 +144,8 @@ def checked_inputs(graph: Graph, inputs: Mapping[str, Any]) -> dict[str, Array]:
 def random_inputs(graph: Graph, seed: int = 0) -> dict[str, Array]:
     """Seeded inputs for a model when the user has none.
 
-    Floats are standard normal. Integers are 0 or 1, which is valid for token ids, masks and types alike; images for AIPP 0 to 255.
+    Floats are standard normal. Integers are 0 or 1, which is valid for token ids, masks and types alike;
+    images for AIPP 0 to 255.
     """
     generator = np.random.default_rng(seed)
     arrays: dict[str, Array] = {}
@@ -128,6 +153,8 @@ def random_inputs(graph: Graph, seed: int = 0) -> dict[str, Array]:
         kind = tensor.origin_dtype or tensor.element_type
         shape = tensor.static_shape
         largest = 255 if any(node.op_type in ("Aipp", "AippConv") for node in tensor.consumers) else 1
-        draw = generator.standard_normal(shape) if kind.is_float else generator.integers(0, largest + 1, shape)
+        draw = (
+            generator.standard_normal(shape) if kind.is_float else generator.integers(0, largest + 1, shape)
+        )
         arrays[tensor.name] = np.asarray(draw).astype(kind.numpy)
     return arrays

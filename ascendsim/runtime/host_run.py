@@ -1,8 +1,9 @@
-"""The host runs a graph with control flow or open shapes: piece after piece, branch by branch, iteration by iteration.
+"""The host runs a graph with control flow or open shapes: piece after piece, branch by branch, iteration by
+iteration.
 
-A piece is compiled the first time that its shapes come up and then kept (`compile_piece`). What the run leaves behind is the list of its
-`Step`s, from which `runtime.timeline` makes one program for the machine; values are computed on the way, each piece in device memory of
-its own, since they decide what runs next.
+A piece is compiled the first time that its shapes come up and then kept (`compile_piece`). What the run
+leaves behind is the list of its `Step`s, from which `runtime.timeline` makes one program for the machine;
+values are computed on the way, each piece in device memory of its own, since they decide what runs next.
 """
 
 from __future__ import annotations
@@ -47,7 +48,8 @@ class Choices:
     Attributes:
         branches: Branch by node name: "then" or "else" for If, a number for Case.
         trips: Number of iterations by name of a Loop or While.
-        other: Number of the branch that all other nodes take (the last one if they have fewer), whose loops run once; None: an error.
+        other: Number of the branch that all other nodes take (the last one if they have fewer), whose loops
+            run once; None: an error.
     """
 
     branches: Mapping[str, str | int] = field(default_factory=dict)
@@ -65,7 +67,13 @@ class HostRun:
         progress: Called with the number of steps so far.
     """
 
-    def __init__(self, pieces: Pieces, values: Values | None, choices: Choices, progress: Callable[[int], None] | None = None) -> None:
+    def __init__(
+        self,
+        pieces: Pieces,
+        values: Values | None,
+        choices: Choices,
+        progress: Callable[[int], None] | None = None,
+    ) -> None:
         self._pieces, self._values, self._choices, self._progress = pieces, values, choices, progress
         self.steps: list[Step] = []
         self._looks = self._decisions = 0
@@ -86,7 +94,9 @@ class HostRun:
         self._looks += 1
 
     def enter(self, node: Node, branch: Graph) -> None:
-        """A branch runs: what it gives may be an output of the model, in contrast to what a loop's body gives, with which it goes on."""
+        """A branch runs: what it gives may be an output of the model, in contrast to what a loop's body
+        gives, with which it goes on.
+        """
         if node.op_type in ("If", "Case", "PartitionedCall"):
             given = zip(node.outputs, branch.outputs, strict=False)
             self._ends.update(inner for outer, inner in given if outer in self._ends)
@@ -103,7 +113,11 @@ class HostRun:
             return min(self._choices.other, len(names) - 1)
         short = [name.removesuffix("_branch") for name in names]
         if chosen is None:
-            listed = " or ".join(repr(name) for name in short) if node.op_type == "If" else f"a number from 0 to {len(names) - 1}"
+            listed = (
+                " or ".join(repr(name) for name in short)
+                if node.op_type == "If"
+                else f"a number from 0 to {len(names) - 1}"
+            )
             raise InputError(
                 f"node {node.name!r} ({node.op_type})",
                 "takes a branch that depends on values",
@@ -113,10 +127,14 @@ class HostRun:
             return names.index(str(chosen)) if chosen in names else short.index(str(chosen))
         if isinstance(chosen, int) and 0 <= chosen < len(names):
             return chosen
-        raise InputError(f"option branches of node {node.name!r}", f"must be one of {', '.join(short)}", repr(chosen))
+        raise InputError(
+            f"option branches of node {node.name!r}", f"must be one of {', '.join(short)}", repr(chosen)
+        )
 
     def count(self, node: Node, limit: int | None) -> int:
-        """The number of iterations that the user asked for; else as many as the model itself allows, if it says."""
+        """The number of iterations that the user asked for; else as many as the model itself allows, if it
+        says.
+        """
         wanted = self._choices.trips.get(node.name)
         if wanted is None and self._choices.other is not None:
             return 1 if limit is None else min(1, limit)
@@ -143,14 +161,27 @@ class HostRun:
         arrays = {tensor.name: value.array for tensor, value in zip(graph.inputs, values, strict=True)}
         if self._values is None or any(array is None for array in arrays.values()):
             return [
-                Value((tensor.origin_dtype or tensor.element_type).numpy, tensor.static_shape, home=home, half=_is_half(tensor))
+                Value(
+                    (tensor.origin_dtype or tensor.element_type).numpy,
+                    tensor.static_shape,
+                    home=home,
+                    half=_is_half(tensor),
+                )
                 for tensor, home in zip(graph.outputs, results, strict=True)
             ]
         if self._values not in piece.memory:
             piece.memory[self._values] = DeviceMemory(graph, piece.compiled.program.memory, self._values)
         order = [task.id for task in piece.compiled.program.tasks]
         known = {name: array for name, array in arrays.items() if array is not None}
-        found = evaluate(graph, piece.compiled.program, self._pieces.opset, order, known, self._values, memory=piece.memory[self._values])
+        found = evaluate(
+            graph,
+            piece.compiled.program,
+            self._pieces.opset,
+            order,
+            known,
+            self._values,
+            memory=piece.memory[self._values],
+        )
         outputs = []
         for tensor, home in zip(graph.outputs, results, strict=True):
             array = found[tensor.name].astype((tensor.origin_dtype or tensor.element_type).numpy, copy=False)
@@ -161,7 +192,9 @@ class HostRun:
 class _Scope:
     """A graph while it runs: the values of its tensors, and the scope around it."""
 
-    def __init__(self, owner: HostRun, graph: Graph, inputs: Sequence[Value], prefix: str, around: _Scope | None) -> None:
+    def __init__(
+        self, owner: HostRun, graph: Graph, inputs: Sequence[Value], prefix: str, around: _Scope | None
+    ) -> None:
         self._owner, self._graph, self.prefix, self._around = owner, graph, prefix, around
         self._values: dict[Tensor, Value] = {}
         for tensor, value in zip(graph.inputs, inputs, strict=True):
@@ -203,7 +236,9 @@ class _Scope:
 
     def _run_node(self, node: Node) -> None:
         inputs = [None if tensor is None else self._value(tensor) for tensor in node.inputs]
-        for tensor, value in zip(node.outputs, run_control(node, inputs, _NodeHost(self._owner, self, node)), strict=False):
+        for tensor, value in zip(
+            node.outputs, run_control(node, inputs, _NodeHost(self._owner, self, node)), strict=False
+        ):
             self._bind(tensor, value)
 
     def _value(self, tensor: Tensor) -> Value:
@@ -228,7 +263,9 @@ class _NodeHost:
 
     def run(self, body: Graph, inputs: Sequence[Value], name: str) -> list[Value]:
         self._owner.enter(self._node, body)
-        return _Scope(self._owner, body, inputs, f"{self._scope.prefix}{self._node.name}/{name}/", self._scope).finish()
+        return _Scope(
+            self._owner, body, inputs, f"{self._scope.prefix}{self._node.name}/{name}/", self._scope
+        ).finish()
 
     def decided(self, node: Node, on_host: bool) -> None:
         self._owner.decided(on_host)
@@ -247,11 +284,18 @@ def _is_half(tensor: Tensor) -> bool:
 def _constant(tensor: Tensor) -> Value:
     constant = tensor.constant
     array = constant.array() if constant is not None and constant.available else None
-    return Value((tensor.origin_dtype or tensor.element_type).numpy, tensor.static_shape, array, on_host=True, home=f"{tensor.name}")
+    return Value(
+        (tensor.origin_dtype or tensor.element_type).numpy,
+        tensor.static_shape,
+        array,
+        on_host=True,
+        home=f"{tensor.name}",
+    )
 
 
 def _result_homes(piece: Piece, sources: Sequence[str]) -> tuple[str, ...]:
-    """Buffers for the outputs of a piece: that of an input if they share its memory, else one that no input is in.
+    """Buffers for the outputs of a piece: that of an input if they share its memory, else one that no input
+    is in.
 
     A loop variable so changes between two buffers from one iteration to the next, and nothing is copied.
     """

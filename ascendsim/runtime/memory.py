@@ -1,7 +1,9 @@
-"""The simulated device memory: one byte array in which every activation lives at the address that the planner gave it.
+"""The simulated device memory: one byte array in which every activation lives at the address that the planner
+gave it.
 
-Values are kept row-major (logical order) whatever the format of the tensor: a blocked format only adds padding, so the logical
-bytes always fit into the region. Weights are read-only and stay outside the array, converted once for all runs.
+Values are kept row-major (logical order) whatever the format of the tensor: a blocked format only adds
+padding, so the logical bytes always fit into the region. Weights are read-only and stay outside the array,
+converted once for all runs.
 """
 
 from __future__ import annotations
@@ -26,8 +28,9 @@ _POISON = 0xFF  # every float type reads as NaN, so a read of memory that nobody
 class DeviceMemory:
     """Reads and writes tensors at their planned addresses.
 
-    Under `values="float32"` elements are as wide as in the user's model (float32 where the device has float16), so all
-    addresses are stretched by one common factor: tensors that overlap on the device overlap here too.
+    Under `values="float32"` elements are as wide as in the user's model (float32 where the device has
+    float16), so all addresses are stretched by one common factor: tensors that overlap on the device overlap
+    here too.
 
     Args:
         graph: The compiled graph.
@@ -42,7 +45,12 @@ class DeviceMemory:
         self._stretch = 1
         if not self._device:
             self._stretch = max(
-                (-(-self.dtype(t).itemsize // t.element_type.itemsize) for t in self._tensors.values() if t.dtype), default=1
+                (
+                    -(-self.dtype(t).itemsize // t.element_type.itemsize)
+                    for t in self._tensors.values()
+                    if t.dtype
+                ),
+                default=1,
             )
         size = max((r.offset + r.bytes for r in plan.regions.values() if r.kind != "weight"), default=0)
         self._bytes = np.full(size * self._stretch, _POISON, np.uint8)
@@ -82,17 +90,23 @@ class DeviceMemory:
         view = self._view(tensor)
         if not np.may_share_memory(view, self._bytes):
             raise SimulationError(
-                f"tensor {tensor.name!r}", "is a slice under another shape, which no task can write", remedy="please report this"
+                f"tensor {tensor.name!r}",
+                "is a slice under another shape, which no task can write",
+                remedy="please report this",
             )
         view[...] = array
 
     def write_all(self, results: Mapping[Tensor, Array]) -> None:
         """Stores the results of a task, which may lie where its inputs lay.
 
-        Of several results, those that are views of device memory are copied first: writing one could change another.
+        Of several results, those that are views of device memory are copied first: writing one could change
+        another.
         """
         if len(results) > 1:
-            results = {t: array.copy() if np.may_share_memory(array, self._bytes) else array for t, array in results.items()}
+            results = {
+                t: array.copy() if np.may_share_memory(array, self._bytes) else array
+                for t, array in results.items()
+            }
         for tensor, array in results.items():
             self.write(tensor, array)
 
@@ -104,7 +118,9 @@ class DeviceMemory:
         region = self._plan.regions.get(owner_of(self._plan.regions, tensor.name, through_slices=False))
         if region is None:
             raise SimulationError(
-                f"tensor {tensor.name!r}", "has no address in device memory", remedy="the memory plan misses it; please report this"
+                f"tensor {tensor.name!r}",
+                "has no address in device memory",
+                remedy="the memory plan misses it; please report this",
             )
         return region
 
@@ -125,7 +141,11 @@ class DeviceMemory:
     def _view(self, tensor: Tensor) -> Array:
         region, dtype = self._region(tensor), self.dtype(tensor)
         if region.cut is not None and region.alias_of is not None:
-            whole, piece, (axis, first) = self._tensors[region.alias_of], self._tensors[region.name], region.cut
+            whole, piece, (axis, first) = (
+                self._tensors[region.alias_of],
+                self._tensors[region.name],
+                region.cut,
+            )
             inside = (slice(None),) * axis + (slice(first, first + piece.static_shape[axis]),)
             return self._view(whole)[inside].reshape(tensor.static_shape)
         start = region.offset * self._stretch
@@ -142,24 +162,33 @@ class DeviceMemory:
         held = self._constants.get(tensor.name)
         if held is None:
             if tensor.constant is None or not tensor.constant.available:
-                because = tensor.constant.absent_because if tensor.constant is not None else "it is no constant"
+                because = (
+                    tensor.constant.absent_because if tensor.constant is not None else "it is no constant"
+                )
                 raise GraphError(
                     f"weight {tensor.name!r}",
                     f"has no values ({because})",
                     remedy='load the model with weights="random", or give the weight file',
                 )
             dtype = self.dtype(tensor)
-            held = np.ascontiguousarray(tensor.constant.in_type(dtype, lambda values: _converted(values, dtype)))
+            held = np.ascontiguousarray(
+                tensor.constant.in_type(dtype, lambda values: _converted(values, dtype))
+            )
             self._constants[tensor.name] = held
         return held
 
 
 def _converted(values: Array, dtype: np.dtype[Any]) -> Array:
-    """A weight in the device's type; what a narrower float cannot hold becomes its largest number (GE's ConstantClip).
+    """A weight in the device's type; what a narrower float cannot hold becomes its largest number (GE's
+    ConstantClip).
 
     ATC's --is_weight_clip, on by default: an infinite mask of float32 is -65504 in float16.
     """
-    if values.dtype.kind == "f" and np.issubdtype(dtype, np.floating) and dtype.itemsize < values.dtype.itemsize:
+    if (
+        values.dtype.kind == "f"
+        and np.issubdtype(dtype, np.floating)
+        and dtype.itemsize < values.dtype.itemsize
+    ):
         limit = np.finfo(dtype).max
         values = np.clip(values, -values.dtype.type(limit), values.dtype.type(limit))
     if values.dtype == np.float32 and dtype == np.float16:

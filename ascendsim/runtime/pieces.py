@@ -1,4 +1,6 @@
-"""The static pieces of a model with open shapes or control flow: compiled when their shapes come up, and kept."""
+"""The static pieces of a model with open shapes or control flow: compiled when their shapes come up, and
+kept.
+"""
 
 from __future__ import annotations
 
@@ -49,8 +51,8 @@ class Pieces:
 
     Attributes:
         opset: The operators.
-        compile_piece: Compiles a static graph without control flow; float32 outputs at these positions may stay float16 on the device,
-            since they go to another piece.
+        compile_piece: Compiles a static graph without control flow; float32 outputs at these positions may
+            stay float16 on the device, since they go to another piece.
         casts: Plans that give an output of the model its type.
     """
 

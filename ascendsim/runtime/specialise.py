@@ -1,12 +1,14 @@
-"""From a graph with open shapes to pieces with static ones: as much as can be compiled at once for the shapes at hand, then a stop.
+"""From a graph with open shapes to pieces with static ones: as much as can be compiled at once for the shapes
+at hand, then a stop.
 
-A `Part` is what is left to run of a graph (a model, a branch, a body). For the shapes (and some values) of the tensors that it reads it
-has a `Plan`: one piece without control flow whose shapes are all static, made of every node that depends on nothing else; then the
-node at which the host must step in, and the part behind it. Plans are kept, so a loop body is looked at once for each shape.
+A `Part` is what is left to run of a graph (a model, a branch, a body). For the shapes (and some values) of
+the tensors that it reads it has a `Plan`: one piece without control flow whose shapes are all static, made of
+every node that depends on nothing else; then the node at which the host must step in, and the part behind it.
+Plans are kept, so a loop body is looked at once for each shape.
 
-The host steps in at a node with subgraphs, and where the shape of a result depends on values: on values of some inputs, which the
-shape rule asks for (Range, Reshape, Expand: their values become constants of the next plan), or on all (NonZero: its result is
-computed to learn its shape).
+The host steps in at a node with subgraphs, and where the shape of a result depends on values: on values of
+some inputs, which the shape rule asks for (Range, Reshape, Expand: their values become constants of the next
+plan), or on all (NonZero: its result is computed to learn its shape).
 """
 
 from __future__ import annotations
@@ -60,11 +62,13 @@ class Plan:
     """How a part goes on for given shapes.
 
     Attributes:
-        graph: The piece to compile and run first: static, without control flow; None if there is nothing to run.
+        graph: The piece to compile and run first: static, without control flow; None if there is nothing to
+            run.
         inputs, outputs: Tensors of the part's graph behind the piece's inputs and outputs.
         known: Tensors whose values turned out to be constant.
         stop: The node at which the host steps in; None at the end.
-        asked: Tensors whose values the shape of the stop's result depends on; None: on all, or it is control flow.
+        asked: Tensors whose values the shape of the stop's result depends on; None: on all, or it is control
+            flow.
         rest: What is left then.
     """
 
@@ -77,7 +81,9 @@ class Plan:
     rest: Part | None = None
 
 
-def plan_part(part: Part, value_of: Lookup, opset: OpSet, forced: tuple[tuple[int, ...], ...] | None = None) -> Plan:
+def plan_part(
+    part: Part, value_of: Lookup, opset: OpSet, forced: tuple[tuple[int, ...], ...] | None = None
+) -> Plan:
     """The plan of a part for the values at hand; made once for each signature.
 
     Args:
@@ -100,13 +106,24 @@ def plan_part(part: Part, value_of: Lookup, opset: OpSet, forced: tuple[tuple[in
 
 
 def _signature(value: Value, by_value: bool) -> Any:
-    return value.shape, value.dtype.str, value.half, value.array.tobytes() if by_value and value.array is not None else None
+    return (
+        value.shape,
+        value.dtype.str,
+        value.half,
+        value.array.tobytes() if by_value and value.array is not None else None,
+    )
 
 
 class _Specialiser:
     """Makes one plan."""
 
-    def __init__(self, part: Part, values: Mapping[Tensor, Value], opset: OpSet, forced: tuple[tuple[int, ...], ...] | None) -> None:
+    def __init__(
+        self,
+        part: Part,
+        values: Mapping[Tensor, Value],
+        opset: OpSet,
+        forced: tuple[tuple[int, ...], ...] | None,
+    ) -> None:
         self._part, self._opset, self._forced = part, opset, forced
         self._work = Graph(part.graph.name)
         self._inference = Inference(opset)
@@ -142,18 +159,37 @@ class _Specialiser:
         if is_control_flow(stop):
             return Plan(work, inputs, tuple(outputs), known, stop, None, Part(part.graph, left, part.prefix))
         tensors = [stop.input(port) for port in sorted(ports or ())]
-        asked_tensors = frozenset(t for t in tensors if t is not None and not t.is_constant and t not in part.pinned)
+        asked_tensors = frozenset(
+            t for t in tensors if t is not None and not t.is_constant and t not in part.pinned
+        )
         if asked_tensors:
             rest = Part(part.graph, left, part.prefix, part.pinned | asked_tensors)
             return Plan(work, inputs, tuple(outputs), known, stop, asked_tensors, rest)
         if part.forced is stop:
-            raise GraphError(f"node {stop.name!r} ({stop.op_type})", "gives results of unknown type", remedy="export the model again")
-        return Plan(work, inputs, tuple(outputs), known, stop, None, Part(part.graph, left, part.prefix, part.pinned, stop))
+            raise GraphError(
+                f"node {stop.name!r} ({stop.op_type})",
+                "gives results of unknown type",
+                remedy="export the model again",
+            )
+        return Plan(
+            work,
+            inputs,
+            tuple(outputs),
+            known,
+            stop,
+            None,
+            Part(part.graph, left, part.prefix, part.pinned, stop),
+        )
 
     def _twin(self, tensor: Tensor, shape: tuple[int, ...] | None = None) -> Tensor:
         twin = self._twins.get(tensor)
         if twin is None:
-            twin = Tensor(self._work.fresh(tensor.name), tensor.dtype, tensor.shape if shape is None else shape, constant=tensor.constant)
+            twin = Tensor(
+                self._work.fresh(tensor.name),
+                tensor.dtype,
+                tensor.shape if shape is None else shape,
+                constant=tensor.constant,
+            )
             twin.origin_dtype = tensor.origin_dtype
             self._twins[tensor] = self._work.add_tensor(twin)
         return twin
@@ -162,7 +198,8 @@ class _Specialiser:
         """Takes a node into the piece.
 
         Returns:
-            `_RUNS` if that is possible, else the input ports whose values its result's shape depends on (None: not its own fault).
+            `_RUNS` if that is possible, else the input ports whose values its result's shape depends on
+            (None: not its own fault).
         """
         if is_control_flow(node) or any(tensor in behind for tensor in node.inputs if tensor is not None):
             return None
@@ -194,7 +231,9 @@ class _Specialiser:
             del self._twins[tensor]
 
     def _results(self, blocked: Iterable[Node]) -> tuple[list[Tensor], dict[Tensor, Array]]:
-        """Tensors of the piece that somebody reads later, and those of them whose values are known already."""
+        """Tensors of the piece that somebody reads later, and those of them whose values are known
+        already.
+        """
         later = [tensor for node in blocked for tensor in (*node.inputs, *_captured(node))]
         wanted = [*self._part.graph.outputs, *later]
         outputs: list[Tensor] = []

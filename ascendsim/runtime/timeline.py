@@ -1,8 +1,9 @@
 """The steps of a host run as one program, so that the machine runs them on one timeline.
 
-Every task appears as often as it ran, under the name `<node>/<branch>/<task>`; its blocks are those of the compiled piece with other names
-of regions (`isa.program.RenamedBlock`), so repeated iterations cost the machine a look-up. What pieces hand to each other lies in buffers
-of its own in front of one arena that all pieces share, since one runs at a time; constants that several pieces use lie there once.
+Every task appears as often as it ran, under the name `<node>/<branch>/<task>`; its blocks are those of the
+compiled piece with other names of regions (`isa.program.RenamedBlock`), so repeated iterations cost the
+machine a look-up. What pieces hand to each other lies in buffers of its own in front of one arena that all
+pieces share, since one runs at a time; constants that several pieces use lie there once.
 """
 
 from __future__ import annotations
@@ -15,7 +16,16 @@ import numpy as np
 
 from ascendsim.core.formats import align
 from ascendsim.graph.ir import Graph, Tensor
-from ascendsim.isa.program import Access, BlockGroup, MemoryPlan, Program, Region, RenamedBlock, Task, owner_of
+from ascendsim.isa.program import (
+    Access,
+    BlockGroup,
+    MemoryPlan,
+    Program,
+    Region,
+    RenamedBlock,
+    Task,
+    owner_of,
+)
 from ascendsim.runtime.host_run import Step
 from ascendsim.runtime.pieces import Piece
 
@@ -34,12 +44,16 @@ class _Timeline:
     weights: dict[str, int] = field(default_factory=dict)  # bytes by name
     weight_names: dict[Hashable, str] = field(default_factory=dict)  # by content, bytes and format
     digests: dict[int, bytes] = field(default_factory=dict)  # of values, by identity of the constant
-    inner: dict[str, tuple[Region, str | None]] = field(default_factory=dict)  # region of a piece, name of what it shares bytes with
+    inner: dict[str, tuple[Region, str | None]] = field(
+        default_factory=dict
+    )  # region of a piece, name of what it shares bytes with
     taken: set[str] = field(default_factory=set)  # names of regions
     homes: dict[str, str] = field(default_factory=dict)  # names of buffers as regions
     names: dict[tuple[Piece, str], str] = field(default_factory=dict)  # names of a piece's regions
     nodes: dict[Piece, dict[str, str]] = field(default_factory=dict)
-    bindings: dict[tuple[Piece, tuple[str, ...], tuple[str, ...]], tuple[Task, ...]] = field(default_factory=dict)
+    bindings: dict[tuple[Piece, tuple[str, ...], tuple[str, ...]], tuple[Task, ...]] = field(
+        default_factory=dict
+    )
     last: dict[int, int] = field(default_factory=dict)  # last task by stream
     marked: dict[str, dict[str, None]] = field(default_factory=lambda: {PLACED: {}, KEPT: {}})
     engines: dict[str, str] = field(default_factory=dict)
@@ -66,7 +80,9 @@ class _Timeline:
         return self.names[(piece, name)]
 
 
-def timeline(steps: Iterable[Step], name: str, soc: str, mode: str, ends: Mapping[str, str], least: int = 0) -> tuple[Graph, Program]:
+def timeline(
+    steps: Iterable[Step], name: str, soc: str, mode: str, ends: Mapping[str, str], least: int = 0
+) -> tuple[Graph, Program]:
     """One graph and one program for all that ran.
 
     Args:
@@ -134,7 +150,11 @@ def _bind(made: _Timeline, step: Step) -> tuple[Task, ...]:
     nodes = made.nodes[piece]
     numbers = {task.id: number for number, task in enumerate(piece.compiled.program.tasks)}
     for key, marked in made.marked.items():
-        marked.update((names[region], None) for region in piece.compiled.program.metadata.get(key, ()) if region in names)
+        marked.update(
+            (names[region], None)
+            for region in piece.compiled.program.metadata.get(key, ())
+            if region in names
+        )
     return tuple(
         replace(
             task,
@@ -143,7 +163,10 @@ def _bind(made: _Timeline, step: Step) -> tuple[Task, ...]:
             fused=tuple(nodes[node] for node in task.fused),
             waits_for=tuple(numbers[other] for other in task.waits_for),
             groups=tuple(BlockGroup(RenamedBlock(group.block, names), group.count) for group in task.groups),
-            accesses=tuple(Access(names.get(a.region, a.region), a.unique_bytes, a.moved_bytes, a.write) for a in task.accesses),
+            accesses=tuple(
+                Access(names.get(a.region, a.region), a.unique_bytes, a.moved_bytes, a.write)
+                for a in task.accesses
+            ),
         )
         for task in piece.compiled.program.tasks
     )
@@ -161,7 +184,9 @@ def _region_names(made: _Timeline, step: Step) -> dict[str, str]:
     outside = _outside(regions, homes)
     taken: set[str] = set()
     names: dict[str, str] = {}
-    for name, region in sorted(regions.items(), key=lambda item: item[1].alias_of is not None):  # owners of bytes first
+    for name, region in sorted(
+        regions.items(), key=lambda item: item[1].alias_of is not None
+    ):  # owners of bytes first
         root = owner_of(regions, name)
         if name in homes and homes[name] not in taken:
             taken.add(homes[name])
@@ -171,10 +196,15 @@ def _region_names(made: _Timeline, step: Step) -> dict[str, str]:
             names[name] = _weight(made, piece, graph.tensors.get(name), region)
         elif root in homes:
             names[name] = made.fresh(piece.prefix + name)
-            made.inner[names[name]] = (replace(region, offset=region.offset - regions[root].offset), homes[root])
+            made.inner[names[name]] = (
+                replace(region, offset=region.offset - regions[root].offset),
+                homes[root],
+            )
         else:
             names[name] = made.region(piece, name)
-            moved = replace(region, offset=region.offset - sum(size for start, size in outside if start < region.offset))
+            moved = replace(
+                region, offset=region.offset - sum(size for start, size in outside if start < region.offset)
+            )
             made.inner.setdefault(names[name], (moved, None))
             made.arena = max(made.arena, moved.offset + (0 if region.kind == "weight" else moved.bytes))
     for name, region in regions.items():  # now that all have names: what shares whose bytes
@@ -185,10 +215,16 @@ def _region_names(made: _Timeline, step: Step) -> dict[str, str]:
 
 
 def _outside(regions: Mapping[str, Region], homes: Mapping[str, str]) -> list[tuple[int, int]]:
-    """Address ranges of a piece's memory that its inputs and outputs have for themselves: they lie in buffers outside instead."""
+    """Address ranges of a piece's memory that its inputs and outputs have for themselves: they lie in buffers
+    outside instead.
+    """
     rest = [r for name, r in regions.items() if owner_of(regions, name) not in homes and r.kind != "weight"]
     own = [regions[name] for name in homes]
-    free = [r for r in own if all(r.offset + r.bytes <= other.offset or other.offset + other.bytes <= r.offset for other in rest)]
+    free = [
+        r
+        for r in own
+        if all(r.offset + r.bytes <= other.offset or other.offset + other.bytes <= r.offset for other in rest)
+    ]
     return [(region.offset, align(region.bytes, ALIGNMENT)) for region in free]
 
 
@@ -203,14 +239,18 @@ def _weight(made: _Timeline, piece: Piece, tensor: Tensor | None, region: Region
 
 
 def _content(made: _Timeline, tensor: Tensor | None, name: str) -> Hashable:
-    """What tells a constant from others: its values in their device type; its name if a file lacks the values."""
+    """What tells a constant from others: its values in their device type; its name if a file lacks the
+    values.
+    """
     constant = tensor.constant if tensor is not None else None
     if tensor is None or constant is None or not constant.available:
         return name
     digest = made.digests.get(id(constant))
     if digest is None:
         array = np.ascontiguousarray(constant.array())
-        digest = made.digests[id(constant)] = hashlib.blake2b(array.reshape(-1).view(np.uint8).data, digest_size=16).digest()
+        digest = made.digests[id(constant)] = hashlib.blake2b(
+            array.reshape(-1).view(np.uint8).data, digest_size=16
+        ).digest()
     return digest, tensor.dtype, tensor.shape
 
 
@@ -219,7 +259,9 @@ def _add_nodes(made: _Timeline, piece: Piece) -> dict[str, str]:
     graph, into = piece.compiled.graph, made.graph
     twins: dict[Tensor, Tensor] = {}
     for tensor in graph.tensors.values():
-        twin = Tensor(into.fresh(piece.prefix + tensor.name), tensor.dtype, tensor.shape, tensor.format, tensor.constant)
+        twin = Tensor(
+            into.fresh(piece.prefix + tensor.name), tensor.dtype, tensor.shape, tensor.format, tensor.constant
+        )
         twin.origin_dtype = tensor.origin_dtype
         twins[tensor] = into.add_tensor(twin)
     names: dict[str, str] = {}
@@ -258,5 +300,7 @@ def _memory(made: _Timeline, ends: Mapping[str, str], least: int) -> MemoryPlan:
     for name, (region, home) in made.inner.items():
         base = arena if home is None else regions[home].offset
         shared = region.alias_of
-        regions[name] = replace(region, name=name, offset=base + region.offset, alias_of=shared, first=0, last=last)
+        regions[name] = replace(
+            region, name=name, offset=base + region.offset, alias_of=shared, first=0, last=last
+        )
     return MemoryPlan(regions, end, at - end)

@@ -38,9 +38,19 @@ def build_spec(chip: ChipFile, overrides: Mapping[str, str | int | float], where
     split = figures.get("split_cores", Figure(False)).value is True
     missing = tuple(_gaps(figures, split))
     records = {
-        "sources": {key: figure.source for key, figure in figures.items() if figure.value is not None and figure.source},
-        "fitted_on": {key: figure.fitted_on for key, figure in figures.items() if figure.value is not None and figure.fitted_on},
-        "assumed": frozenset(key for key, figure in figures.items() if figure.assumed and figure.value is not None),
+        "sources": {
+            key: figure.source
+            for key, figure in figures.items()
+            if figure.value is not None and figure.source
+        },
+        "fitted_on": {
+            key: figure.fitted_on
+            for key, figure in figures.items()
+            if figure.value is not None and figure.fitted_on
+        },
+        "assumed": frozenset(
+            key for key, figure in figures.items() if figure.assumed and figure.value is not None
+        ),
         "overrides": {key: str(given) for key, given in overrides.items()},
         "missing": missing,
     }
@@ -83,7 +93,9 @@ def _gaps(figures: Mapping[str, Figure], split: bool) -> list[str]:
 
 
 def _build(owner: type, prefix: str, values: Mapping[str, Value], records: Mapping[str, Any]) -> Any:
-    """Fills a dataclass; an unknown number reads 0 (its key is in `missing`), an unknown optional one None."""
+    """Fills a dataclass; an unknown number reads 0 (its key is in `missing`), an unknown optional one
+    None.
+    """
     hints = get_type_hints(owner)
     filled: dict[str, Any] = {}
     for field in fields(owner):
@@ -95,9 +107,15 @@ def _build(owner: type, prefix: str, values: Mapping[str, Value], records: Mappi
         else:
             rule = schema()[key]
             if rule.table:
-                filled[field.name] = {name[len(key) + 1 :]: value for name, value in values.items() if name.startswith(key + ".")}
+                filled[field.name] = {
+                    name[len(key) + 1 :]: value
+                    for name, value in values.items()
+                    if name.startswith(key + ".")
+                }
             else:
-                empty = None if rule.optional else {"int": 0, "float": 0.0, "bool": False, "str": ""}[rule.kind]
+                empty = (
+                    None if rule.optional else {"int": 0, "float": 0.0, "bool": False, "str": ""}[rule.kind]
+                )
                 filled[field.name] = values.get(key, empty)
     return owner(**filled)
 
@@ -108,7 +126,9 @@ def _check(spec: SocSpec, where: str) -> None:
         if not getattr(spec, key):
             raise SocError(f"{where}: key {key}", "is missing")
     if spec.split_cores and not spec.vector_cores:
-        raise SocError(f"{where}: key vector_cores", "must be above 0 on a chip whose cube and vector cores are apart", 0)
+        raise SocError(
+            f"{where}: key vector_cores", "must be above 0 on a chip whose cube and vector cores are apart", 0
+        )
     shares = {
         "dram.unaligned_efficiency": spec.dram.unaligned_efficiency,
         "dma.ragged_efficiency": spec.dma.ragged_efficiency,
@@ -121,10 +141,16 @@ def _check(spec: SocSpec, where: str) -> None:
     for key, dtypes in _dtype_names(spec):
         for dtype in dtypes:
             if dtype not in _DTYPES:
-                raise SocError(f"{where}: key {key}", "must name element types", repr(dtype), suggest(dtype, _DTYPES))
+                raise SocError(
+                    f"{where}: key {key}", "must name element types", repr(dtype), suggest(dtype, _DTYPES)
+                )
     for dtype in spec.cube.cycles_per_block:
         if dtype not in spec.cube.k0:
-            raise SocError(f"{where}: key cube.k0.{dtype}", "is missing", remedy=f"cube.cycles_per_block.{dtype} needs it")
+            raise SocError(
+                f"{where}: key cube.k0.{dtype}",
+                "is missing",
+                remedy=f"cube.cycles_per_block.{dtype} needs it",
+            )
         _check_tile(spec, dtype, where)
     if spec.buffers.ub is not None and spec.buffers.ub < spec.vector.repeat_bytes:
         rule = f"must hold one repeat of the vector unit ({spec.vector.repeat_bytes} B)"
@@ -147,4 +173,8 @@ def _check_tile(spec: SocSpec, dtype: str, where: str) -> None:
     }
     for name, (available, needed) in needs.items():
         if available is not None and available < needed:
-            raise SocError(f"{where}: key buffers.{name}", f"must hold one {dtype} block of the Cube ({needed} B)", f"{available} B")
+            raise SocError(
+                f"{where}: key buffers.{name}",
+                f"must hold one {dtype} block of the Cube ({needed} B)",
+                f"{available} B",
+            )

@@ -1,8 +1,9 @@
 """Reading chip files: TOML text becomes figures by dotted key, each with its source.
 
-A file may build on another (`extends = "v100"`, a family or a chip); its figures replace the inherited ones key by key, a table
-of intrinsics as a whole. `assumed = ["vector.latency_cycles", ...]` marks inherited figures that were found on other hardware,
-`fitted_on = ["microbenchmark 47"]` of a figure names the measurements that its value was chosen to meet.
+A file may build on another (`extends = "v100"`, a family or a chip); its figures replace the inherited ones
+key by key, a table of intrinsics as a whole. `assumed = ["vector.latency_cycles", ...]` marks inherited
+figures that were found on other hardware, `fitted_on = ["microbenchmark 47"]` of a figure names the
+measurements that its value was chosen to meet.
 """
 
 from __future__ import annotations
@@ -49,20 +50,25 @@ def read_chip_file(path: Path, depth: int = 0) -> ChipFile:
     """Reads a chip or family file with all that it builds on.
 
     Raises:
-        SocError: If a file cannot be read, is no TOML, has an unknown key, a wrong type, or a number without source.
+        SocError: If a file cannot be read, is no TOML, has an unknown key, a wrong type, or a number without
+            source.
     """
     where = path.name
     document = _read_toml(path)
     chip = ChipFile()
     parent = document.pop("extends", None)
     if parent is not None:
-        chip = read_chip_file(_parent_path(parent, path), depth + 1) if depth < _MAX_DEPTH else _too_deep(where)
+        chip = (
+            read_chip_file(_parent_path(parent, path), depth + 1) if depth < _MAX_DEPTH else _too_deep(where)
+        )
     for name, text in _string_table(document.pop("references", {}), where, "references"):
         chip.references[name] = text
     _mark_assumed(chip, document.pop("assumed", []), where)
     found = dict(_figures(document, "", where, chip.references))
     if any(key.startswith(_WHOLE_TABLE + ".") for key in found):
-        chip.figures = {key: figure for key, figure in chip.figures.items() if not key.startswith(_WHOLE_TABLE + ".")}
+        chip.figures = {
+            key: figure for key, figure in chip.figures.items() if not key.startswith(_WHOLE_TABLE + ".")
+        }
     chip.figures.update(found)
     return chip
 
@@ -70,13 +76,26 @@ def read_chip_file(path: Path, depth: int = 0) -> ChipFile:
 def _read_toml(path: Path) -> dict[str, Any]:
     try:
         if path.exists() and not path.is_file():
-            raise SocError(f"chip file {path}", "is no regular file", remedy="see `ascendsim soc list` for built-in chips")
+            raise SocError(
+                f"chip file {path}",
+                "is no regular file",
+                remedy="see `ascendsim soc list` for built-in chips",
+            )
         if path.stat().st_size > _MAX_BYTES:
-            raise SocError(f"chip file {path}", f"must not be above {_MAX_BYTES} bytes", f"{path.stat().st_size}", "is it a chip file?")
+            raise SocError(
+                f"chip file {path}",
+                f"must not be above {_MAX_BYTES} bytes",
+                f"{path.stat().st_size}",
+                "is it a chip file?",
+            )
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         reason = error.strerror or "cannot be read"
-        raise SocError(f"chip file {path}", f"cannot be read ({reason})", remedy="see `ascendsim soc list` for built-in chips") from None
+        raise SocError(
+            f"chip file {path}",
+            f"cannot be read ({reason})",
+            remedy="see `ascendsim soc list` for built-in chips",
+        ) from None
     except UnicodeDecodeError:
         raise SocError(f"chip file {path}", "must be UTF-8 text") from None
     except tomllib.TOMLDecodeError as error:
@@ -84,17 +103,27 @@ def _read_toml(path: Path) -> dict[str, Any]:
 
 
 def _parent_path(parent: object, path: Path) -> Path:
-    candidates = [DATA / "families" / f"{parent}.toml", DATA / f"{parent}.toml", path.parent / f"{parent}.toml"]
+    candidates = [
+        DATA / "families" / f"{parent}.toml",
+        DATA / f"{parent}.toml",
+        path.parent / f"{parent}.toml",
+    ]
     if isinstance(parent, str):
         for candidate in candidates:
             if candidate.is_file() and candidate.resolve() != path.resolve():
                 return candidate
     known = [file.stem for file in (*DATA.glob("*.toml"), *(DATA / "families").glob("*.toml"))]
-    raise SocError(f"{path.name}: key extends", "must name a chip or family", repr(parent), suggest(str(parent), known))
+    raise SocError(
+        f"{path.name}: key extends", "must name a chip or family", repr(parent), suggest(str(parent), known)
+    )
 
 
 def _too_deep(where: str) -> ChipFile:
-    raise SocError(f"{where}: key extends", f"builds on more than {_MAX_DEPTH} files", remedy="look for files that extend each other")
+    raise SocError(
+        f"{where}: key extends",
+        f"builds on more than {_MAX_DEPTH} files",
+        remedy="look for files that extend each other",
+    )
 
 
 def _string_table(table: object, where: str, key: str) -> Iterator[tuple[str, str]]:
@@ -110,12 +139,16 @@ def _mark_assumed(chip: ChipFile, prefixes: object, where: str) -> None:
     for prefix in prefixes:
         hits = [key for key in chip.figures if key == prefix or key.startswith(prefix + ".")]
         if not hits:
-            raise SocError(f"{where}: key assumed", "names no inherited key", repr(prefix), suggest(prefix, schema()))
+            raise SocError(
+                f"{where}: key assumed", "names no inherited key", repr(prefix), suggest(prefix, schema())
+            )
         for key in hits:
             chip.figures[key] = replace(chip.figures[key], assumed=True)
 
 
-def _figures(table: Mapping[str, Any], prefix: str, where: str, references: Mapping[str, str]) -> Iterator[tuple[str, Figure]]:
+def _figures(
+    table: Mapping[str, Any], prefix: str, where: str, references: Mapping[str, str]
+) -> Iterator[tuple[str, Figure]]:
     for name, item in table.items():
         key = prefix + name
         if isinstance(item, dict) and not _FIGURE_KEYS & item.keys():
@@ -138,16 +171,25 @@ def _figure(item: Any, key: str, where: str, references: Mapping[str, str]) -> F
     source, assumed, missing = item.get("source", ""), item.get("assumed", False), item.get("missing")
     fitted_on = item.get("fitted_on", [])
     if not isinstance(fitted_on, list) or not all(isinstance(name, str) and name for name in fitted_on):
-        raise SocError(subject, "must list the measurements that it was fitted on", repr(fitted_on)[:80], 'write ["microbenchmark 47"]')
+        raise SocError(
+            subject,
+            "must list the measurements that it was fitted on",
+            repr(fitted_on)[:80],
+            'write ["microbenchmark 47"]',
+        )
     if not isinstance(source, str) or not isinstance(assumed, bool) or not isinstance(missing, str | None):
-        raise SocError(subject, "must have text as source and missing, and true or false as assumed", repr(item)[:80])
+        raise SocError(
+            subject, "must have text as source and missing, and true or false as assumed", repr(item)[:80]
+        )
     if missing is not None:
         return Figure(None, missing)
     if "value" not in item:
         raise SocError(subject, "has no value", remedy="add value = ..., or missing = why")
     if not source and not assumed:
         raise SocError(subject, "has no source", remedy='add source = "...", or assumed = true')
-    return Figure(check_type(item["value"], rule, where, key), _expand(source, references), assumed, tuple(fitted_on))
+    return Figure(
+        check_type(item["value"], rule, where, key), _expand(source, references), assumed, tuple(fitted_on)
+    )
 
 
 def _expand(source: str, references: Mapping[str, str]) -> str:

@@ -12,7 +12,8 @@ from ascendsim.soc.building import build_spec
 from ascendsim.soc.figures import DATA, ChipFile, read_chip_file
 from ascendsim.soc.spec import SocSpec
 
-# Family names that tools accept where a chip is meant. "Ascend910B" is none: it is a chip of the first generation.
+# Family names that tools accept where a chip is meant. "Ascend910B" is none: it is a chip of the first
+# generation.
 ALIASES: Mapping[str, str] = {
     "Ascend310B": "Ascend310B1",
     "Ascend310P": "Ascend310P3",
@@ -25,12 +26,16 @@ def names() -> tuple[str, ...]:
     return tuple(sorted(path.stem for path in DATA.glob("*.toml")))
 
 
-def load(name_or_path: str | PathLike[str], overrides: Mapping[str, str | int | float] | None = None) -> SocSpec:
+def load(
+    name_or_path: str | PathLike[str], overrides: Mapping[str, str | int | float] | None = None
+) -> SocSpec:
     """Loads a chip.
 
     Args:
-        name_or_path: A built-in name, an alias (`ALIASES`), or the path of a TOML file in the same form (a path ends in .toml).
-        overrides: New values by dotted key of `SocSpec`, as text with unit ("l2.size": "16MiB") or as plain number.
+        name_or_path: A built-in name, an alias (`ALIASES`), or the path of a TOML file in the same form (a
+            path ends in .toml).
+        overrides: New values by dotted key of `SocSpec`, as text with unit ("l2.size": "16MiB") or as plain
+            number.
 
     Returns:
         The chip. If figures are missing it can be shown but not run; `spec.missing` lists them.
@@ -62,7 +67,10 @@ def require_runnable(spec: SocSpec) -> None:
     """
     if spec.missing:
         listed = ", ".join(spec.missing)
-        remedy = f"give each by override (--set {spec.missing[0].partition(' ')[0]}=...) or in a chip file that extends {spec.name}"
+        remedy = (
+            f"give each by override (--set {spec.missing[0].partition(' ')[0]}=...) or in a chip file "
+            f"that extends {spec.name}"
+        )
         raise SocError(f"chip {spec.name}", f"can be shown but not run, it lacks {listed}", remedy=remedy)
 
 

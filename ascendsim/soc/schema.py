@@ -1,4 +1,6 @@
-"""The dotted keys of `SocSpec`, derived from its dataclasses: which kind of value each key takes and in which unit."""
+"""The dotted keys of `SocSpec`, derived from its dataclasses: which kind of value each key takes and in which
+unit.
+"""
 
 from __future__ import annotations
 
@@ -36,9 +38,24 @@ _ENDINGS = (
     ("_ns", "ns"),
     ("_us", "us"),
 )
-_SECTION_UNITS = {"buffers": "B", "ports": "B/cycle", "cube.cycles_per_block": "cycles", "vector.cycles_per_repeat": "cycles"}
-# Far above anything that could be built; keeps a slip of the keyboard from becoming hours of simulation. "" = counts (cores, queue slots).
-_MOST = {"": 4096, "B": 1 << 40, "B/cycle": 1 << 20, "GB/s": 10**6, "MHz": 10**5, "cycles": 10**6, "ns": 10**9, "us": 10**9}
+_SECTION_UNITS = {
+    "buffers": "B",
+    "ports": "B/cycle",
+    "cube.cycles_per_block": "cycles",
+    "vector.cycles_per_repeat": "cycles",
+}
+# Far above anything that could be built; keeps a slip of the keyboard from becoming hours of simulation. "" =
+# counts (cores, queue slots).
+_MOST = {
+    "": 4096,
+    "B": 1 << 40,
+    "B/cycle": 1 << 20,
+    "GB/s": 10**6,
+    "MHz": 10**5,
+    "cycles": 10**6,
+    "ns": 10**9,
+    "us": 10**9,
+}
 _ZERO_UNITS = {"cycles", "ns", "us"}  # a latency or an overhead may be 0, a size, a rate or a count may not
 
 
@@ -85,14 +102,20 @@ def field_of(key: str, where: str) -> Field:
     if table is not None and table.table and entry:
         return table
     if key in known:
-        raise SocError(f"{where}: key {key}", "is a table", remedy=f"name an entry, for example {key}.float16")
+        raise SocError(
+            f"{where}: key {key}", "is a table", remedy=f"name an entry, for example {key}.float16"
+        )
     raise SocError(f"{where}: key {key}", "does not exist", remedy=suggest(key, known))
 
 
 def needed_keys(split_cores: bool) -> tuple[str, ...]:
     """Keys without which a chip cannot be run, in schema order."""
     extra = _NEEDED_SPLIT if split_cores else _NEEDED_COUPLED
-    keys = [field.key for field in schema().values() if not field.table and (not field.optional or field.key in _NEEDED | {extra})]
+    keys = [
+        field.key
+        for field in schema().values()
+        if not field.table and (not field.optional or field.key in _NEEDED | {extra})
+    ]
     return (*keys, *_NEEDED_ENTRIES)
 
 
@@ -100,7 +123,8 @@ def check_type(value: Any, field: Field, where: str, key: str) -> Value:
     """Returns a value in the field's type.
 
     Raises:
-        SocError: If the value has another type or, as a number, is not positive where it has to be or absurdly large.
+        SocError: If the value has another type or, as a number, is not positive where it has to be or
+            absurdly large.
     """
     subject = f"{where}: key {key}"
     if field.kind == "strings":
@@ -110,14 +134,22 @@ def check_type(value: Any, field: Field, where: str, key: str) -> Value:
     if field.kind == "bool" or field.kind == "str":
         if type(value).__name__ == field.kind:
             return value  # type: ignore[no-any-return]
-        raise SocError(subject, "must be true or false" if field.kind == "bool" else "must be text", repr(value))
+        raise SocError(
+            subject, "must be true or false" if field.kind == "bool" else "must be text", repr(value)
+        )
     whole = field.kind == "int"
     if isinstance(value, bool) or not isinstance(value, int if whole else int | float):
         raise SocError(subject, "must be a whole number" if whole else "must be a number", repr(value))
     if not (0 <= value < float("inf")) or (value == 0 and not field.may_be_zero):
-        raise SocError(subject, "must be a finite number that is not negative" if field.may_be_zero else "must be above 0", value)
+        raise SocError(
+            subject,
+            "must be a finite number that is not negative" if field.may_be_zero else "must be above 0",
+            value,
+        )
     if field.most is not None and value > field.most:
-        raise SocError(subject, f"must not be above {field.most}{' ' + field.unit if field.unit else ''}", value)
+        raise SocError(
+            subject, f"must not be above {field.most}{' ' + field.unit if field.unit else ''}", value
+        )
     return value if whole else float(value)
 
 

@@ -1,6 +1,8 @@
-"""What the machine model knows about a chip: frozen, validated, each number with its source (see `SocSpec.sources`).
+"""What the machine model knows about a chip: frozen, validated, each number with its source (see
+`SocSpec.sources`).
 
-Units are in the names; "per cycle" means cycles of the core clock. All figures are per core unless the name says chip.
+Units are in the names; "per cycle" means cycles of the core clock. All figures are per core unless the name
+says chip.
 """
 
 from __future__ import annotations
@@ -36,7 +38,9 @@ class VectorSpec:
     intrinsics: Mapping[str, tuple[str, ...]]  # instruction -> dtype names that exist on the chip
     mask_cycles: int  # extra for a length that is no multiple of a repeat
     minimum_cycles: int  # between the starts of independent instructions
-    bank_groups: int | None  # of UB, each serves one 32 B block a cycle; None = unknown, no conflict is charged
+    bank_groups: (
+        int | None
+    )  # of UB, each serves one 32 B block a cycle; None = unknown, no conflict is charged
     bank_conflict_cycles: float  # extra cycles per repeat when two reads hit one bank group
 
 
@@ -81,12 +85,19 @@ class PortSpec:
 class DmaSpec:
     """DMA engines between global memory and the buffers of a core."""
 
-    reads_hold_requests: bool  # the path's width is what whole requests reach at L2's latency: short bursts and misses get less
+    # the path's width is what whole requests reach at L2's latency: short bursts and misses get less
+    reads_hold_requests: bool
     burst_cycles: float  # least time of one burst of a strided transfer without a change of layout
-    nd2nz_bytes_per_cycle: float | None  # rate at which rows are cut into fractals on the way; None = the path's
+    nd2nz_bytes_per_cycle: (
+        float | None
+    )  # rate at which rows are cut into fractals on the way; None = the path's
     ragged_efficiency: float  # rate factor of rows that do not start and end with 32 B blocks
-    ragged_row_cycles: float  # least time of such a row on the way to or from UB, where it is an instruction of its own
-    ragged_nd2nz_bytes_per_cycle: float | None  # rate of such rows where the layout changes; None = as ragged_efficiency says
+    ragged_row_cycles: (
+        float  # least time of such a row on the way to or from UB, where it is an instruction of its own
+    )
+    ragged_nd2nz_bytes_per_cycle: (
+        float | None
+    )  # rate of such rows where the layout changes; None = as ragged_efficiency says
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,10 +109,14 @@ class L2Spec:
     line_bytes: int
     read_latency_cycles: int
     write_latency_cycles: int
-    read_bytes_per_cycle_per_core: float  # fair share with all cores busy; the chip has this times the core count
+    read_bytes_per_cycle_per_core: (
+        float  # fair share with all cores busy; the chip has this times the core count
+    )
     write_bytes_per_cycle_per_core: float
     request_bytes: int  # what a core asks L2 for at a time; a burst is rounded up to it
-    same_line_bytes_per_cycle: float | None  # whole chip, of lines that several cores read; None = no such limit is known
+    same_line_bytes_per_cycle: (
+        float | None
+    )  # whole chip, of lines that several cores read; None = no such limit is known
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +129,9 @@ class DramSpec:
     read_latency_cycles: int
     uncached_latency_cycles: int  # of reads that pass L2 by
     write_latency_cycles: int
-    same_line_bytes_per_cycle: float | None  # whole chip, of reads past L2 that several cores make in step; None = no such limit is known
+    same_line_bytes_per_cycle: (
+        float | None
+    )  # whole chip, of reads past L2 that several cores make in step; None = no such limit is known
     transaction_bytes: int  # smallest transfer; a burst is rounded up to it
     unaligned_efficiency: float  # rate factor of bursts that do not start on a transaction boundary
     max_in_flight: int  # outstanding transfers of one MTE
@@ -165,8 +182,8 @@ class SocSpec:
         assumed: Dotted keys of figures without a source.
         fitted_on: By dotted key of a fitted figure: the measurements it was fitted on ("microbenchmark 47").
         overrides: Dotted keys that the user changed, with their text.
-        missing: Keys without a figure, with the reason where there is one. Their numbers read 0, optional ones None;
-            `soc.require_runnable` refuses such a chip.
+        missing: Keys without a figure, with the reason where there is one. Their numbers read 0, optional
+            ones None; `soc.require_runnable` refuses such a chip.
     """
 
     name: str
@@ -204,5 +221,7 @@ class SocSpec:
 
     @property
     def vector_units(self) -> int:
-        """Cores that can run vector blocks of an AI Core task: the vector cores if split, the AI cores otherwise."""
+        """Cores that can run vector blocks of an AI Core task: the vector cores if split, the AI cores
+        otherwise.
+        """
         return self.vector_cores if self.split_cores else self.ai_cores

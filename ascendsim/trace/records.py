@@ -39,11 +39,14 @@ class TaskRecord:
         cores: Cores used, 0 for AI CPU.
         busy: Busy ticks by pipe, summed over blocks.
         block_ticks: Ticks from block start to block end, summed over blocks (msprof's total cycles).
-        gm_read_bytes, gm_write_bytes: Bytes moved from and to global memory, by level: {"l2": ..., "ddr": ...}.
+        gm_read_bytes, gm_write_bytes: Bytes moved from and to global memory, by level: {"l2": ..., "ddr":
+            ...}.
         read_us ... : phases are derived by `profiling`.
-        first_compute, last_compute: Ticks of first Cube/Vector start and last end, -1 if none (E/R/C/W phases).
+        first_compute, last_compute: Ticks of first Cube/Vector start and last end, -1 if none (E/R/C/W
+            phases).
         macs: Useful multiply-accumulates on the Cube.
-        launch_start, launch_end: Ticks between which the host launches it, -1 if the device launches it by itself.
+        launch_start, launch_end: Ticks between which the host launches it, -1 if the device launches it by
+            itself.
     """
 
     task: int

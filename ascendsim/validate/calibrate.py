@@ -1,14 +1,19 @@
-"""Fitting the assumed constants of a chip on published networks, and what that is worth for networks that were not seen.
+"""Fitting the assumed constants of a chip on published networks, and what that is worth for networks that
+were not seen.
 
-Only physical constants are declared, with the range in which each is plausible: bandwidths, latencies, launch costs, the cost of starting
-an instruction, the efficiency of a unit. Programs are compiled once, with the chip file as it is; only the machine runs again. One round:
+Only physical constants are declared, with the range in which each is plausible: bandwidths, latencies, launch
+costs, the cost of starting an instruction, the efficiency of a unit. Programs are compiled once, with the
+chip file as it is; only the machine runs again. One round:
 
     1  run all points with the current values, and once more with each constant moved by a step of its range
-    2  errors e = log(simulated time / published time) are then linear in the constants: e + J d; d minimises the sum of Huber's
-       function of them (squares up to 10 %, absolute values beyond, so that outliers count no more than they must), inside the ranges
+    2  errors e = log(simulated time / published time) are then linear in the constants: e + J d; d minimises
+    the sum of Huber's
+       function of them (squares up to 10 %, absolute values beyond, so that outliers count no more than they
+       must), inside the ranges
 
-A fit that leaves a network out uses the last round's J without that network's rows; the network is then run with what came out. These
-are the scores by which the fit must be judged: the constants have not seen what they predict.
+A fit that leaves a network out uses the last round's J without that network's rows; the network is then run
+with what came out. These are the scores by which the fit must be judged: the constants have not seen what
+they predict.
 """
 
 from __future__ import annotations
@@ -62,7 +67,9 @@ _DRAM = ("dram.read_gb_per_s", "dram.write_gb_per_s")
 CONSTANTS: Mapping[str, tuple[Constant, ...]] = {
     "310P3": (
         Constant(_DRAM, 120.0, 204.8, "60 % of the nominal rate to all of it"),
-        Constant(("launch.kernel_init_ns",), 100.0, 1500.0, "a whole small task of Ascend910A takes 1.0 to 1.3 us"),
+        Constant(
+            ("launch.kernel_init_ns",), 100.0, 1500.0, "a whole small task of Ascend910A takes 1.0 to 1.3 us"
+        ),
         Constant(("launch.task_gap_us",), 0.1, 1.5, "gap between queued tasks of Ascend910A: about 1.2 us"),
         Constant(("issue.instruction_start_ns",), 0.0, 40.0, "none to that of Ascend310"),
         Constant(("cube.gap_cycles",), 0.0, 40.0, "none to 38 ns between instructions"),
@@ -71,7 +78,12 @@ CONSTANTS: Mapping[str, tuple[Constant, ...]] = {
     "310": (
         Constant(("dram.unaligned_efficiency",), 0.4, 1.0, "no loss to a burst in two transactions"),
         Constant(("launch.task_gap_us",), 0.0, 3.0, "contained in the launch, or longer than it"),
-        Constant(_L2, 31.0, 64.0, "the rate of the bus to DDR, 42 GB/s for both cores, to the lower of the two nominal rates"),
+        Constant(
+            _L2,
+            31.0,
+            64.0,
+            "the rate of the bus to DDR, 42 GB/s for both cores, to the lower of the two nominal rates",
+        ),
     ),
 }
 
@@ -96,7 +108,8 @@ class Fit:
     Attributes:
         values: By dotted key.
         left_out: By network: the values of the fit that did not see it.
-        seen, unseen: Predictions of the fitted points, with the values of all and with those that did not see the network.
+        seen, unseen: Predictions of the fitted points, with the values of all and with those that did not see
+            the network.
     """
 
     values: Values
@@ -117,7 +130,9 @@ def prepare(points: Iterable[Point], folder: Path, fusion: str = "all") -> list[
     return [Case(point, compile_point(point, folder, fusion).program) for point in points]
 
 
-def fit(cases: Sequence[Case], constants: Sequence[Constant], rounds: int = 2, report: Report = lambda line: None) -> Fit:
+def fit(
+    cases: Sequence[Case], constants: Sequence[Constant], rounds: int = 2, report: Report = lambda line: None
+) -> Fit:
     """Fits constants on all cases of one chip, and on all networks but one.
 
     Args:
@@ -192,7 +207,9 @@ def _values(constants: Sequence[Constant], places: Iterable[float]) -> Values:
     values: Values = {}
     for constant, place in zip(constants, places, strict=True):
         for key, value in constant.at(float(place)).items():
-            values[key] = round(value) if key.endswith("_cycles") else min(constant.high, float(f"{value:.3g}"))
+            values[key] = (
+                round(value) if key.endswith("_cycles") else min(constant.high, float(f"{value:.3g}"))
+            )
     return values
 
 
@@ -204,7 +221,10 @@ def _errors(cases: Sequence[Case], constants: Sequence[Constant], places: Iterab
 
 
 def _predictions(cases: Sequence[Case], errors: Iterable[float]) -> list[Prediction]:
-    return [Prediction(case.point, case.point.throughput * math.exp(-error)) for case, error in zip(cases, errors, strict=True)]
+    return [
+        Prediction(case.point, case.point.throughput * math.exp(-error))
+        for case, error in zip(cases, errors, strict=True)
+    ]
 
 
 def _described(constants: Sequence[Constant], places: Iterable[float]) -> str:

@@ -70,7 +70,9 @@ def compare_micro(progress: Callable[[int, int], None] | None = None) -> MicroCo
         row = rows[case.row]
         name = f"{PREFIX}{row.id}"
         fitted = tuple(key for key, on in spec.fitted_on.items() if name in on)
-        outcomes.append(Outcome(row, _family(case.chip), case.group, case.read(_simulate(case, spec)), fitted))
+        outcomes.append(
+            Outcome(row, _family(case.chip), case.group, case.read(_simulate(case, spec)), fitted)
+        )
         if progress is not None:
             progress(done + 1, len(cases))
     have = {case.row for case in cases}
@@ -94,5 +96,8 @@ def _simulate(case: Case, spec: SocSpec) -> Run:
     us = tick / task.blocks
     core = task.block_ticks * us - (task.cores - 1) * spec.launch.block_dispatch_ns / 1e3
     return Run(
-        (task.end - task.start) * tick, core, core - spec.launch.kernel_init_ns / 1e3, {pipe: busy * us for pipe, busy in task.busy.items()}
+        (task.end - task.start) * tick,
+        core,
+        core - spec.launch.kernel_init_ns / 1e3,
+        {pipe: busy * us for pipe, busy in task.busy.items()},
     )

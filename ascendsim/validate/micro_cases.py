@@ -1,15 +1,17 @@
 """Which program stands for which row, and what of its run is compared.
 
-The rows of the vendor's examples come from Ascend910B1: they say so or run on 24 cube cores at 1.85 GHz (total cycles over the time of
-the cores in the same tables); those of the matmul with 4 and 20 cores from a part with 20 at 1.85 GHz. Launch and dispatch count where
-the time of the task was measured, the head of the kernel where that of the cores was. Conditions that the table does not repeat:
+The rows of the vendor's examples come from Ascend910B1: they say so or run on 24 cube cores at 1.85 GHz
+(total cycles over the time of the cores in the same tables); those of the matmul with 4 and 20 cores from a
+part with 20 at 1.85 GHz. Launch and dispatch count where the time of the task was measured, the head of the
+kernel where that of the cores was. Conditions that the table does not repeat:
 
 - Rows 49, 50, 1005 and 1006 read past L2: the example gives their tensor the hint CACHE_MODE_DISABLE.
-- Kernels of the vendor's matmul library keep two loads in L1 and use UnitFlag in the Norm template (one basic block a load), not in MDL
-  (`MatmulConfig`). Rows 1017 to 1019 set the depth of both operands to one load; row 53 names no second one, and is not explained with
-  it. The type of a result that a row does not name is that of the operands.
-- With enableKdimReorderLoad (row 70) core i starts at chunk i of k; with doMTE2Preload (row 80) the next load goes ahead of the work on
-  this one (`KLoop`, `MatmulSchedulerBase` of asc-devkit).
+- Kernels of the vendor's matmul library keep two loads in L1 and use UnitFlag in the Norm template (one basic
+  block a load), not in MDL (`MatmulConfig`). Rows 1017 to 1019 set the depth of both operands to one load;
+  row 53 names no second one, and is not explained with it. The type of a result that a row does not name is
+  that of the operands.
+- With enableKdimReorderLoad (row 70) core i starts at chunk i of k; with doMTE2Preload (row 80) the next load
+  goes ahead of the work on this one (`KLoop`, `MatmulSchedulerBase` of asc-devkit).
 """
 
 from __future__ import annotations
@@ -107,7 +109,8 @@ def _mte2(run: Run) -> float:
 
 _SMALL, _LARGE, _FAST = "Ascend310", "Ascend910B1", "Ascend910B3"
 _MHZ = {"frequency_mhz": 1850}
-# us until the vendor's library has worked out its addresses (source of row 106): with its tiling in memory, and compiled in
+# us until the vendor's library has worked out its addresses (source of row 106): with its tiling in memory,
+# and compiled in
 _HEAD, _CONSTANT_HEAD = 3.536, 2.185
 _RUNS = 1000
 
@@ -117,27 +120,63 @@ def _unit_cases() -> tuple[Case, ...]:
     flops = 7936 * 16 * 8 * 16  # of 256 x 128 x 256, counted as the paper does
     found = [Case(1, MEMORY, _SMALL, both_ways(200, 64 * KIB, 2), _gb(200 * 64 * KIB * 4))]
     for row, cores in ((2, 1), (4, 1), (25, 2)):
-        found.append(Case(row, UNITS, _SMALL, products(_RUNS, (256, 128, 256), cores), _gflops(_RUNS * flops * cores)))
-    for row, target, cores in ((5, Buffer.L0A, 1), (7, Buffer.L0B, 1), (26, Buffer.L0A, 2), (28, Buffer.L0B, 2)):
+        found.append(
+            Case(row, UNITS, _SMALL, products(_RUNS, (256, 128, 256), cores), _gflops(_RUNS * flops * cores))
+        )
+    for row, target, cores in (
+        (5, Buffer.L0A, 1),
+        (7, Buffer.L0B, 1),
+        (26, Buffer.L0A, 2),
+        (28, Buffer.L0B, 2),
+    ):
         size = 64 * KIB
-        found.append(Case(row, UNITS, _SMALL, on_chip_moves(_RUNS, Buffer.L1, target, size, cores), _gb(_RUNS * size * cores)))
+        found.append(
+            Case(
+                row,
+                UNITS,
+                _SMALL,
+                on_chip_moves(_RUNS, Buffer.L1, target, size, cores),
+                _gb(_RUNS * size * cores),
+            )
+        )
     for row, cores in ((10, 1), (29, 2)):
         size = 255 * 256 // 2  # source and target fit into UB
-        found.append(Case(row, UNITS, _SMALL, on_chip_moves(_RUNS, Buffer.UB, Buffer.UB, size, cores), _gb(_RUNS * size * cores)))
-    found.append(Case(8, UNITS, _SMALL, vector_calls(_RUNS, "vconv", DType.FLOAT32, 255 * 64, ()), _gb(_RUNS * 255 * 256)))
-    # Ascend910B: 64 repeats of an addition; addresses of result and sources as published, or any that conflict in the stated way
+        found.append(
+            Case(
+                row,
+                UNITS,
+                _SMALL,
+                on_chip_moves(_RUNS, Buffer.UB, Buffer.UB, size, cores),
+                _gb(_RUNS * size * cores),
+            )
+        )
+    found.append(
+        Case(
+            8,
+            UNITS,
+            _SMALL,
+            vector_calls(_RUNS, "vconv", DType.FLOAT32, 255 * 64, ()),
+            _gb(_RUNS * 255 * 256),
+        )
+    )
+    # Ascend910B: 64 repeats of an addition; addresses of result and sources as published, or any that
+    # conflict in the stated way
     for row, addresses in (
         (32, (0x10100, 0, 0x10100)),
         (34, (0x14100, 0, 0x10000)),
         (35, (0x10000, 0, 0x4000)),
         (37, (0x4000, 0, 0x10100)),
     ):
-        found.append(Case(row, UNITS, _LARGE, vector_calls(_RUNS, "vadd", DType.FLOAT32, 4096, addresses), _ticks))
+        found.append(
+            Case(row, UNITS, _LARGE, vector_calls(_RUNS, "vadd", DType.FLOAT32, 4096, addresses), _ticks)
+        )
     return tuple(found)
 
 
 def _memory_cases() -> tuple[Case, ...]:
-    """A matrix of 12288 x 12288 halves, or a small one that all cores read, through MTE2; a tensor filled with zeros."""
+    """A matrix of 12288 x 12288 halves, or a small one that all cores read, through MTE2; a tensor filled
+    with zeros.
+    """
     side = 12288
     kernels = (38, 40, 44, 1003)  # measured from the start of the kernel, the others while MTE2 was busy
     walks = {
@@ -160,10 +199,14 @@ def _memory_cases() -> tuple[Case, ...]:
         1006: Walk(6144, 512, (256, 64), 24, to_l1=True, shared=True, cached=False, rotated=True),
     }
     rates = tuple(
-        Case(row, MEMORY, _LARGE, matrix_reads(walk), (_core_gb if row in kernels else _gb)(walk.bytes)) for row, walk in walks.items()
+        Case(row, MEMORY, _LARGE, matrix_reads(walk), (_core_gb if row in kernels else _gb)(walk.bytes))
+        for row, walk in walks.items()
     )
     filled = Case(163, MEMORY, _LARGE, fills(232138240 * 4, 64 * KIB, 48), _task_us)
-    spans = (Case(row, MEMORY, _LARGE, matrix_reads(walk), _us if row in kernels else _work_us) for row, walk in times.items())
+    spans = (
+        Case(row, MEMORY, _LARGE, matrix_reads(walk), _us if row in kernels else _work_us)
+        for row, walk in times.items()
+    )
     return (filled, *rates, *spans)
 
 
@@ -175,8 +218,20 @@ def _matmul_cases() -> tuple[Case, ...]:
     ragged = Product(1024, 4095, 1024, (128, 1408), wide, steps=4, slots=1, head_us=_HEAD)
     deep = Product(768, 2048, 6144, (128, 512), wide, steps=4, slots=2, head_us=_HEAD)
     staggered = replace(deep, staggered=True)
-    # the operand that stays in L1 is the right one here and the left one in the row: the mirror image loads ahead
-    ahead = Product(24576, 128, 512, (1024, 128), (128, 128, 64), steps=8, keeps="b", a_transposed=True, b_transposed=True, head_us=_HEAD)
+    # the operand that stays in L1 is the right one here and the left one in the row: the mirror image loads
+    # ahead
+    ahead = Product(
+        24576,
+        128,
+        512,
+        (1024, 128),
+        (128, 128, 64),
+        steps=8,
+        keeps="b",
+        a_transposed=True,
+        b_transposed=True,
+        head_us=_HEAD,
+    )
     behind = Product(128, 24576, 512, (128, 1024), (128, 128, 64), steps=8, keeps="a", head_us=_HEAD)
     thin = Product(128, 30720, 64, long, wide, slots=2, head_us=_CONSTANT_HEAD)
     fine = Product(4096, 5120, 4096, (1024, 1024), small, slots=2, unit_flag=True, out=DType.FLOAT32)

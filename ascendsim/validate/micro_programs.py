@@ -1,4 +1,6 @@
-"""Instruction programs of published micro-benchmarks, written with the builder and the templates that lowering uses."""
+"""Instruction programs of published micro-benchmarks, written with the builder and the templates that
+lowering uses.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,19 @@ from dataclasses import dataclass, replace
 
 from ascendsim.core.dtypes import DType
 from ascendsim.core.formats import Format, ceil_div
-from ascendsim.isa.instructions import Affine, Buffer, Loop, Mmad, Move, Operand, Pipe, Scalar, SetFlag, Statement, Vector
+from ascendsim.isa.instructions import (
+    Affine,
+    Buffer,
+    Loop,
+    Mmad,
+    Move,
+    Operand,
+    Pipe,
+    Scalar,
+    SetFlag,
+    Statement,
+    Vector,
+)
 from ascendsim.isa.program import Block, BlockGroup, CoreKind, MemoryPlan, Program, Region, Task, TaskKind
 from ascendsim.lower.emit import BlockBuilder, plus, times
 from ascendsim.lower.templates.cube import product_of
@@ -25,7 +39,9 @@ _MOST_LOADS = 8  # that a hand-written matmul keeps in L1 (the depth of the vend
 Build = Callable[[SocSpec], Program]
 
 
-def one_task(groups: Sequence[BlockGroup], regions: dict[str, int], kind: TaskKind = TaskKind.AI_CORE) -> Program:
+def one_task(
+    groups: Sequence[BlockGroup], regions: dict[str, int], kind: TaskKind = TaskKind.AI_CORE
+) -> Program:
     """A program of one task on regions of the given sizes, one after the other in global memory."""
     plan, at = {}, 0
     for name, size in regions.items():
@@ -34,7 +50,7 @@ def one_task(groups: Sequence[BlockGroup], regions: dict[str, int], kind: TaskKi
     return Program((Task(0, "micro-benchmark", kind, groups=tuple(groups)),), MemoryPlan(plan, at, 0))
 
 
-# --- units by themselves ----------------------------------------------------------------------------------------------
+# --- units by themselves ------------------------------------------------------------------------------------
 
 
 def products(count: int, size: tuple[int, int, int], cores: int) -> Build:
@@ -61,14 +77,18 @@ def on_chip_moves(count: int, source: Buffer, target: Buffer, size: int, cores: 
         start, end = b.allocate("source", source, size), b.allocate("target", target, size)
         pipe, kind = (Pipe.V, "copy") if source is Buffer.UB else (Pipe.MTE1, "load2d")
         with b.loop("i", count):
-            b.emit(Move(pipe, Operand(target, end.name, size), Operand(source, start.name, size), 1, size, kind))
+            b.emit(
+                Move(pipe, Operand(target, end.name, size), Operand(source, start.name, size), 1, size, kind)
+            )
         return one_task([BlockGroup(b.build(), cores)], {})
 
     return build
 
 
 def vector_calls(count: int, op: str, dtype: DType, elements: int, addresses: Sequence[int]) -> Build:
-    """`count` calls of a vector instruction; byte addresses in UB of its result and then of its sources (none = wherever)."""
+    """`count` calls of a vector instruction; byte addresses in UB of its result and then of its sources (none
+    = wherever).
+    """
 
     def build(soc: SocSpec) -> Program:
         core = CoreKind.VECTOR if soc.split_cores else CoreKind.AI
@@ -89,7 +109,9 @@ def vector_calls(count: int, op: str, dtype: DType, elements: int, addresses: Se
 
 
 def both_ways(count: int, size: int, cores: int) -> Build:
-    """Reads of `size` bytes on MTE2 and writes of `size` bytes on MTE3 at the same time, independent of each other."""
+    """Reads of `size` bytes on MTE2 and writes of `size` bytes on MTE3 at the same time, independent of each
+    other.
+    """
 
     def build(soc: SocSpec) -> Program:
         b = BlockBuilder(soc)
@@ -119,7 +141,7 @@ def fills(size: int, tile: int, cores: int) -> Build:
     return build
 
 
-# --- a matrix through MTE2 --------------------------------------------------------------------------------------------
+# --- a matrix through MTE2 ----------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,7 +206,16 @@ def _reader(soc: SocSpec, walk: Walk, first: int) -> BlockBuilder:
             tile = Tile.strided("matrix", offset, height, width * _HALF, pitch)
             into = Operand(target.buffer, target.name, tile.bytes)
             layout = "nd2nz" if walk.to_l1 else "copy"
-            move = Move(Pipe.MTE2, into, tile.operand, tile.bursts, tile.burst_bytes, layout, src_stride=tile.stride, aligned=tile.aligned)
+            move = Move(
+                Pipe.MTE2,
+                into,
+                tile.operand,
+                tile.bursts,
+                tile.burst_bytes,
+                layout,
+                src_stride=tile.stride,
+                aligned=tile.aligned,
+            )
             b.emit(replace(move, cached=walk.cached))
 
     with b.loop("slice", walk.slices) as s, b.loop("pass", walk.repeats):
@@ -198,7 +229,7 @@ def _reader(soc: SocSpec, walk: Walk, first: int) -> BlockBuilder:
     return b
 
 
-# --- matrix products with a given tiling ------------------------------------------------------------------------------
+# --- matrix products with a given tiling --------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,7 +240,8 @@ class Product:
         share: Rows and columns of one core.
         base: m, n, k of one mmad.
         steps: mmads along k that one load of the operands serves.
-        keeps: Operand whose panel stays in L1, "a" or "b". While B stays, the next load of A goes ahead of the work on this one.
+        keeps: Operand whose panel stays in L1, "a" or "b". While B stays, the next load of A goes ahead of
+            the work on this one.
 
         out: Element type of the result.
         head_us: From the start of the kernel to its first transfer.
@@ -240,8 +272,12 @@ def matmul(product: Product) -> Build:
     p = product
 
     def build(soc: SocSpec) -> Program:
-        a = Ref("a", (p.k, p.m) if p.a_transposed else (p.m, p.k), DType.FLOAT16, Format.ND, p.m * p.k * _HALF)
-        b = Ref("b", (p.n, p.k) if p.b_transposed else (p.k, p.n), DType.FLOAT16, Format.ND, p.k * p.n * _HALF)
+        a = Ref(
+            "a", (p.k, p.m) if p.a_transposed else (p.m, p.k), DType.FLOAT16, Format.ND, p.m * p.k * _HALF
+        )
+        b = Ref(
+            "b", (p.n, p.k) if p.b_transposed else (p.k, p.n), DType.FLOAT16, Format.ND, p.k * p.n * _HALF
+        )
         c = Ref("c", (p.m, p.n), p.out, Format.ND, p.m * p.n * p.out.itemsize)
         work = CubeWork(p.m, p.k, p.n, a, b, c, transpose_a=p.a_transposed, transpose_b=p.b_transposed)
         wanted = product_of(work, soc)
@@ -249,9 +285,14 @@ def matmul(product: Product) -> Build:
         step = base_k // ROWS
         load = (base_m + base_n) * base_k * p.steps * _HALF
         slots = p.slots or min(_MOST_LOADS, (soc.buffers.l1 or 0) // load)
-        tiling = Tiling(1, 1, share_m, share_n, base_m, base_n, step * p.steps, step, p.keeps, 1, 0.0, base_m, slots)
+        tiling = Tiling(
+            1, 1, share_m, share_n, base_m, base_n, step * p.steps, step, p.keeps, 1, 0.0, base_m, slots
+        )
         axes = [(1, 1), (1, 1), (p.m, share_m), (p.n, share_n)]
-        head = Scalar(round(max(0.0, p.head_us - soc.launch.kernel_init_ns / 1e3) * soc.frequency_mhz), "initialise the library")
+        head = Scalar(
+            round(max(0.0, p.head_us - soc.launch.kernel_init_ns / 1e3) * soc.frequency_mhz),
+            "initialise the library",
+        )
 
         def block(m: int, n: int) -> Block:
             written = CubeWriter(work, wanted, tiling, soc, Expansion(soc), (m, n)).write(1, 1, m, n)

@@ -1,4 +1,6 @@
-"""Rows of the published micro-benchmarks: what was measured, where, and why a row has no program of its own."""
+"""Rows of the published micro-benchmarks: what was measured, where, and why a row has no program of its
+own.
+"""
 
 from __future__ import annotations
 
@@ -45,14 +47,27 @@ def micro_rows() -> tuple[Row, ...]:
 
 
 def _row(cells: Mapping[str, str]) -> Row:
-    texts = ("soc", "operation", "shape", "tiling_or_conditions", "cores", "metric", "value", "unit", "source")
+    texts = (
+        "soc",
+        "operation",
+        "shape",
+        "tiling_or_conditions",
+        "cores",
+        "metric",
+        "value",
+        "unit",
+        "source",
+    )
     return Row(int(cells["id"]), *(cells[name] for name in texts))
 
 
 _NO_SHAPE = "gives no shape, or no program of instructions"
 _CHIP_FIGURE = "is a figure of the chip file itself, not a program"
 _OTHER_TOOL = "comes from another simulator (its tables, or a pipeline diagram that it drew), not from a chip"
-_SCALAR = "most of the time is address arithmetic of the vendor's matmul library, which the row does not describe (see rows 100 and 103)"
+_SCALAR = (
+    "most of the time is address arithmetic of the vendor's matmul library, which the row does not "
+    "describe (see rows 100 and 103)"
+)
 _MESSAGES = "most of the time is messages between vector and cube cores, which the row does not describe"
 _OPERATOR = "is an operator of a network without its program: see `ascendsim validate operators`"
 _NO_TILING = "gives no tiling"
@@ -70,7 +85,28 @@ LEFT_OUT: dict[str, tuple[int, ...]] = {
     "gives work for two cores, a time of a hundred times as much and 24 cores: the batch is missing": (86,),
     _SCALAR: (88, 89, 91, 100, 101, 103, 104),
     _SEQUENCE: (92, 94, 95, 97),
-    _NETWORK: (107, 109, 110, 112, 113, 115, 116, 118, 119, 121, 122, 124, 125, 127, 128, 130, 131, 133, 134, 136),
+    _NETWORK: (
+        107,
+        109,
+        110,
+        112,
+        113,
+        115,
+        116,
+        118,
+        119,
+        121,
+        122,
+        124,
+        125,
+        127,
+        128,
+        130,
+        131,
+        133,
+        134,
+        136,
+    ),
     _OPERATOR: (151, 152, 154, 155, 157, 158, 160, 161),
     _APPLICATION: (164, 166, 167),
 }

@@ -41,10 +41,14 @@ class Comparison:
         return Comparison(tuple(self.simulated[i] for i in mine), tuple(self.roofline[i] for i in mine))
 
 
-def compile_point(point: Point, folder: Path, fusion: str = "all", values: Mapping[str, float] | None = None) -> CompiledModel:
-    """A point's network, compiled as ATC would by default: float16, graph and UB fusion on, the whole graph on the device.
+def compile_point(
+    point: Point, folder: Path, fusion: str = "all", values: Mapping[str, float] | None = None
+) -> CompiledModel:
+    """A point's network, compiled as ATC would by default: float16, graph and UB fusion on, the whole graph
+    on the device.
 
-    Where the published run had its images converted by AIPP, so has this one (uint8 RGB); all others take float32 in NCHW.
+    Where the published run had its images converted by AIPP, so has this one (uint8 RGB); all others take
+    float32 in NCHW.
 
     Args:
         point: What to compile.
@@ -57,7 +61,9 @@ def compile_point(point: Point, folder: Path, fusion: str = "all", values: Mappi
     """
     changes = dict(values) if values else None
     graph = load(_structure(point, folder), batch=point.batch)
-    return compile(graph, soc=point.soc, set=changes, fusion=fusion, insert_op_conf=AIPP if point.aipp else None)
+    return compile(
+        graph, soc=point.soc, set=changes, fusion=fusion, insert_op_conf=AIPP if point.aipp else None
+    )
 
 
 def predictions(
@@ -67,14 +73,16 @@ def predictions(
     values: Callable[[Point], Mapping[str, float]] | None = None,
     processes: int = 1,
 ) -> Iterator[tuple[Prediction, Prediction]]:
-    """The predictions of the simulator and of the roofline, point by point and in their order, each as soon as it is there.
+    """The predictions of the simulator and of the roofline, point by point and in their order, each as soon
+    as it is there.
 
     Args:
         points: What to simulate.
         folder: Where the structure files are.
         fusion: Fusion level of `compile`.
         values: Changes to the chip for a point, by dotted key; None = the chip files as they are.
-        processes: How many points are simulated at a time; results do not depend on it. Interrupts are left to the calling process.
+        processes: How many points are simulated at a time; results do not depend on it. Interrupts are left
+            to the calling process.
 
     Raises:
         InputError: If a structure file is missing.
@@ -94,14 +102,19 @@ def predictions(
         workers.shutdown(wait=False, cancel_futures=True)
 
 
-def _predict(folder: Path, fusion: str, point: Point, values: Mapping[str, float] | None) -> tuple[Prediction, Prediction]:
+def _predict(
+    folder: Path, fusion: str, point: Point, values: Mapping[str, float] | None
+) -> tuple[Prediction, Prediction]:
     model = compile_point(point, folder, fusion, values)
     simulated = Prediction(point, point.batch / simulate(model).duration_us * 1e6)
     return simulated, Prediction(point, point.batch / roofline_us(model.source, chips.load(point.soc)) * 1e6)
 
 
 def compare_models(
-    points: Sequence[Point], folder: Path, fusion: str = "all", values: Callable[[Point], Mapping[str, float]] | None = None
+    points: Sequence[Point],
+    folder: Path,
+    fusion: str = "all",
+    values: Callable[[Point], Mapping[str, float]] | None = None,
 ) -> Comparison:
     """All `predictions`, in one process."""
     return Comparison.of_pairs(list(predictions(points, folder, fusion, values)))
@@ -111,6 +124,8 @@ def _structure(point: Point, folder: Path) -> Path:
     path = folder / point.file
     if not path.is_file():
         raise InputError(
-            f"network structure {point.file!r}", f"is not in {str(folder)!r}", remedy="name the folder that holds it with --models"
+            f"network structure {point.file!r}",
+            f"is not in {str(folder)!r}",
+            remedy="name the folder that holds it with --models",
         )
     return path

@@ -1,8 +1,9 @@
 """Single operators: simulated task times against published ones.
 
-Each row becomes a graph of one operator (`operators_graphs`), which is compiled and simulated like any other; the time of the operator's
-own task counts. Beside it stands a roofline: the longer of its multiply-adds at 80 % of the Cube's peak for the element type and its
-bytes at DRAM bandwidth, plus 2 us a task, the fixed time of the roofline for networks (`roofline`).
+Each row becomes a graph of one operator (`operators_graphs`), which is compiled and simulated like any other;
+the time of the operator's own task counts. Beside it stands a roofline: the longer of its multiply-adds at 80
+% of the Cube's peak for the element type and its bytes at DRAM bandwidth, plus 2 us a task, the fixed time of
+the roofline for networks (`roofline`).
 """
 
 from __future__ import annotations
@@ -30,8 +31,8 @@ from ascendsim.validate.operators_rows import LeftOut, OperatorRow, measured_ope
 from ascendsim.validate.roofline import CUBE_SHARE
 from ascendsim.validate.score import spearman
 
-# Kinds whose small tasks the launch figures of 910A and 910B were fitted on, and TransData for ragged rows (`fitted_on` in the chip files):
-# scored with all, and apart.
+# Kinds whose small tasks the launch figures of 910A and 910B were fitted on, and TransData for ragged rows
+# (`fitted_on` in the chip files): scored with all, and apart.
 _SMALL_TASKS = {
     "Add",
     "ApplyMomentumD",
@@ -49,7 +50,9 @@ _SMALL_TASKS = {
 FITTED_KINDS = frozenset(_SMALL_TASKS | {"TransData"})
 
 _FIXED_US = 2.0
-_CUBE_SLOWDOWN = {DType.FLOAT32: 4}  # multiply-adds a cycle of the 16x16x16 float16 array over those of its 16x16x4 float32 form
+_CUBE_SLOWDOWN = {
+    DType.FLOAT32: 4
+}  # multiply-adds a cycle of the 16x16x16 float16 array over those of its 16x16x4 float32 form
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +75,9 @@ class Timing:
 
 @dataclass(frozen=True, slots=True)
 class OperatorScore:
-    """Errors of a set of timings: median of |error|, mean of the signed error, rank correlation of times; ours and the roofline's."""
+    """Errors of a set of timings: median of |error|, mean of the signed error, rank correlation of times;
+    ours and the roofline's.
+    """
 
     count: int
     median: float
@@ -123,7 +128,9 @@ def score_operators(timings: Sequence[Timing]) -> OperatorScore:
 
 
 def _simulated_us(row: OperatorRow, operator: OneOperator, spec: SocSpec) -> float:
-    """Time of the operator's tasks, from dispatch to the end of the last block; without launch where the row has it so."""
+    """Time of the operator's tasks, from dispatch to the end of the last block; without launch where the row
+    has it so.
+    """
     model = _compiled(operator, spec)
     result: Result = simulate(model)
     tasks = {task.id for task in model.tasks_of(operator.node)}
@@ -135,16 +142,24 @@ def _simulated_us(row: OperatorRow, operator: OneOperator, spec: SocSpec) -> flo
 
 def _compiled(operator: OneOperator, spec: SocSpec) -> CompiledModel:
     if not operator.placed:
-        return compile(operator.graph, soc=spec, fusion="off", optimize=False, precision_mode=operator.precision)
+        return compile(
+            operator.graph, soc=spec, fusion="off", optimize=False, precision_mode=operator.precision
+        )
     opset = default_opset()
-    options = LowerOptions(aicpu_types=aicpu_types(spec.short_name), tilings=tilings_of(spec, profile_options(None)))
+    options = LowerOptions(
+        aicpu_types=aicpu_types(spec.short_name), tilings=tilings_of(spec, profile_options(None))
+    )
     program = lower_graph(operator.graph, spec, opset, options=options)
     return CompiledModel(operator.graph, program, spec, opset, operator.graph)
 
 
 def _roofline_us(operator: OneOperator, spec: SocSpec) -> float:
     node = next(node for node in operator.graph.nodes if node.name == operator.node)
-    slowdown = _CUBE_SLOWDOWN.get(node.required(0).element_type, 1) if operator.precision == "must_keep_origin_dtype" else 1
+    slowdown = (
+        _CUBE_SLOWDOWN.get(node.required(0).element_type, 1)
+        if operator.precision == "must_keep_origin_dtype"
+        else 1
+    )
     compute = 2 * operator.macs * slowdown / (CUBE_SHARE * spec.peak_fp16_tflops) / 1e6
     return max(compute, _bytes(node) / spec.dram.read_gb_per_s / 1e3) + _FIXED_US
 

@@ -1,8 +1,8 @@
 """What graphs of one operator are built with: where inputs come from, and the graph that comes out.
 
-Inputs that another operator made a moment ago lie in L2 if they fit. In rows of a network's profile every activation is therefore the
-output of an operator in front (a Neg), whose time is not counted; weights, activations that the forward pass kept for a gradient, and
-the inputs of stand-alone samples come from DRAM.
+Inputs that another operator made a moment ago lie in L2 if they fit. In rows of a network's profile every
+activation is therefore the output of an operator in front (a Neg), whose time is not counted; weights,
+activations that the forward pass kept for a gradient, and the inputs of stand-alone samples come from DRAM.
 """
 
 from __future__ import annotations
@@ -43,7 +43,9 @@ class Bench:
     builder: GraphBuilder = field(default_factory=lambda: GraphBuilder("operator"))
 
     def made(self, shape: tuple[int, ...], dtype: DType | None, format: Format = Format.ND) -> Tensor:
-        """An input that an operator in front made; a plain graph input for samples and types that no vector operator negates."""
+        """An input that an operator in front made; a plain graph input for samples and types that no vector
+        operator negates.
+        """
         kind = dtype or DType.FLOAT32
         given = self.stored(shape, kind, format)
         if not self.row.profiled or kind not in (DType.FLOAT32, DType.FLOAT16, DType.INT32):
@@ -58,7 +60,9 @@ class Bench:
         given.format = format
         return given
 
-    def finish(self, *outputs: Tensor, precision: str = "must_keep_origin_dtype", placed: bool = False, macs: int = 0) -> OneOperator:
+    def finish(
+        self, *outputs: Tensor, precision: str = "must_keep_origin_dtype", placed: bool = False, macs: int = 0
+    ) -> OneOperator:
         for tensor in outputs:
             self.builder.output(tensor)
         node = outputs[0].producer

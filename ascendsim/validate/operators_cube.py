@@ -1,7 +1,7 @@
 """Graphs of one convolution or matrix product, from the rows of a profile.
 
-Profiles print no attributes: the kernel follows from the weight, stride and padding from input and output, and what is turned from the
-shapes of a product.
+Profiles print no attributes: the kernel follows from the weight, stride and padding from input and output,
+and what is turned from the shapes of a product.
 """
 
 from __future__ import annotations
@@ -22,7 +22,9 @@ def convolution(row: OperatorRow, bench: Bench) -> OneOperator:
     bias = bench.builder.weight("b", (out[1],), dtype=DType.FLOAT32) if len(row.inputs) > 2 else None
     made = bench.made(image, DType.FLOAT32)
     result = bench.builder.op("Conv", made, taps, bias, strides=(stride, stride), pads=(pad,) * 4)
-    return bench.finish(result, precision=_mode(row.inputs[0].dtype), macs=math.prod(out) * image[1] * kernel * kernel)
+    return bench.finish(
+        result, precision=_mode(row.inputs[0].dtype), macs=math.prod(out) * image[1] * kernel * kernel
+    )
 
 
 def convolution_gradient(row: OperatorRow, bench: Bench) -> OneOperator:
@@ -34,15 +36,21 @@ def convolution_gradient(row: OperatorRow, bench: Bench) -> OneOperator:
     taps = bench.builder.weight("w", (gradient[1], out[1], kernel, kernel), dtype=DType.FLOAT32)
     made = bench.made(gradient, DType.FLOAT32)
     result = bench.builder.op("ConvTranspose", made, taps, strides=(stride, stride), pads=(pad,) * 4)
-    return bench.finish(result, precision=_mode(maps[0].dtype), macs=math.prod(gradient) * out[1] * kernel * kernel)
+    return bench.finish(
+        result, precision=_mode(maps[0].dtype), macs=math.prod(gradient) * out[1] * kernel * kernel
+    )
 
 
 def _mode(dtype: DType | None) -> str:
     return "cube_fp16in_fp32out" if dtype is DType.FLOAT16 else "must_keep_origin_dtype"
 
 
-def _window(image: tuple[int, ...], weight: tuple[int, ...], out: tuple[int, ...], blocks: int) -> tuple[int, int, int]:
-    """Kernel, stride and padding of a square convolution: FRACTAL_Z has blocks x kernel^2 rows of fractals."""
+def _window(
+    image: tuple[int, ...], weight: tuple[int, ...], out: tuple[int, ...], blocks: int
+) -> tuple[int, int, int]:
+    """Kernel, stride and padding of a square convolution: FRACTAL_Z has blocks x kernel^2 rows of
+    fractals.
+    """
     kernel = math.isqrt(weight[0] // blocks)
     stride = round(image[2] / out[2])
     pad = next(p for p in range(kernel) if (image[2] + 2 * p - kernel) // stride + 1 == out[2])
@@ -50,7 +58,9 @@ def _window(image: tuple[int, ...], weight: tuple[int, ...], out: tuple[int, ...
 
 
 def product(row: OperatorRow, bench: Bench) -> OneOperator:
-    """Left [m, k] (or turned) times right, which is a weight unless left is turned (then both are activations)."""
+    """Left [m, k] (or turned) times right, which is a weight unless left is turned (then both are
+    activations).
+    """
     a, b, out = row.inputs[0], row.inputs[1], row.outputs[0].shape
     turned = a.shape[0] != out[0]
     depth = a.shape[0 if turned else 1]

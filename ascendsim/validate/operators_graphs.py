@@ -1,7 +1,8 @@
 """Graphs of one operator, from the rows of a profile.
 
-A profile prints stored shapes. Operators that do not care about the layout get them as they are (a Cast of an NC1HWC0 tensor is a Cast
-of a tensor of rank 5); convolutions and pooling get the logical shape back and the compiler puts the layout on again.
+A profile prints stored shapes. Operators that do not care about the layout get them as they are (a Cast of an
+NC1HWC0 tensor is a Cast of a tensor of rank 5); convolutions and pooling get the logical shape back and the
+compiler puts the layout on again.
 """
 
 from __future__ import annotations
@@ -44,11 +45,17 @@ def _relu_grad(row: OperatorRow, bench: Bench) -> OneOperator:
     gradient, kept = row.inputs
     assert kept.dtype is not None
     made = bench.made(gradient.shape, gradient.dtype)
-    return bench.finish(bench.builder.op("ReluGrad", made, bench.stored(kept.shape, kept.dtype), domain="ascend"))
+    return bench.finish(
+        bench.builder.op("ReluGrad", made, bench.stored(kept.shape, kept.dtype), domain="ascend")
+    )
 
 
 def _relu_v2(row: OperatorRow, bench: Bench) -> OneOperator:
-    return bench.finish(*bench.builder.ops("ReluV2", bench.made(logical(row.inputs[0]), row.inputs[0].dtype), outputs=2, domain="ascend"))
+    return bench.finish(
+        *bench.builder.ops(
+            "ReluV2", bench.made(logical(row.inputs[0]), row.inputs[0].dtype), outputs=2, domain="ascend"
+        )
+    )
 
 
 def _copy(row: OperatorRow, bench: Bench) -> OneOperator:
@@ -66,7 +73,9 @@ def _filled(row: OperatorRow, bench: Bench) -> OneOperator:
 
 def _expand(row: OperatorRow, bench: Bench) -> OneOperator:
     source = row.inputs[0]
-    return bench.finish(bench.builder.op("Expand", bench.made(source.shape, source.dtype), list(row.outputs[0].shape)))
+    return bench.finish(
+        bench.builder.op("Expand", bench.made(source.shape, source.dtype), list(row.outputs[0].shape))
+    )
 
 
 def _transpose(row: OperatorRow, bench: Bench) -> OneOperator:
@@ -103,7 +112,16 @@ def _momentum(row: OperatorRow, bench: Bench) -> OneOperator:
     tensors = [bench.made(o.shape, o.dtype) for o in (weight, gradient, velocity)]
     rate, count = bench.builder.constant(0.1), bench.builder.constant(1)
     updated = bench.builder.ops(
-        "Momentum", rate, count, *tensors, outputs=2, domain=_GRADIENTS, alpha=0.9, beta=1.0, mode="standard", norm_coefficient=0.0
+        "Momentum",
+        rate,
+        count,
+        *tensors,
+        outputs=2,
+        domain=_GRADIENTS,
+        alpha=0.9,
+        beta=1.0,
+        mode="standard",
+        norm_coefficient=0.0,
     )
     return bench.finish(*updated)
 
@@ -112,13 +130,23 @@ def _max_pool(row: OperatorRow, bench: Bench) -> OneOperator:
     """Windows of the networks in the data: LeNet-5 2x2 (halves exactly), AlexNet 3x3; both with stride 2."""
     source, target = logical(row.inputs[0]), logical(row.outputs[0])
     kernel = 2 if source[2] == 2 * target[2] else 3
-    pooled = bench.builder.ops("MaxPool", bench.made(source, row.inputs[0].dtype), outputs=2, kernel_shape=(kernel, kernel), strides=(2, 2))
+    pooled = bench.builder.ops(
+        "MaxPool",
+        bench.made(source, row.inputs[0].dtype),
+        outputs=2,
+        kernel_shape=(kernel, kernel),
+        strides=(2, 2),
+    )
     return bench.finish(*pooled)
 
 
 def _one_hot(row: OperatorRow, bench: Bench) -> OneOperator:
     values = bench.builder.constant([0.0, 1.0])
-    return bench.finish(bench.builder.op("OneHot", bench.made(row.inputs[0].shape, DType.INT32), row.outputs[0].shape[-1], values))
+    return bench.finish(
+        bench.builder.op(
+            "OneHot", bench.made(row.inputs[0].shape, DType.INT32), row.outputs[0].shape[-1], values
+        )
+    )
 
 
 def _top_k(row: OperatorRow, bench: Bench) -> OneOperator:
@@ -135,15 +163,22 @@ _LAYOUTS = {"FRACTAL_Z": Format.FRACTAL_Z, "NC1HWC0": Format.NC1HWC0, "FRACTAL_N
 
 
 def _trans_data(row: OperatorRow, bench: Bench) -> OneOperator | str:
-    """Formats are what is asked for here, so the graph is lowered as it is. The row-major side has the logical shape."""
+    """Formats are what is asked for here, so the graph is lowered as it is. The row-major side has the
+    logical shape.
+    """
     source, target = row.inputs[0], row.outputs[0]
     before, after = _LAYOUTS.get(source.format, Format.ND), _LAYOUTS.get(target.format, Format.ND)
     shape, blocked = (source.shape, target) if before is Format.ND else (target.shape, source)
     assert source.dtype is not None
-    if storage_bytes(shape, before if before is not Format.ND else after, source.dtype) != math.prod(blocked.shape) * source.dtype.itemsize:
+    if (
+        storage_bytes(shape, before if before is not Format.ND else after, source.dtype)
+        != math.prod(blocked.shape) * source.dtype.itemsize
+    ):
         return "its blocked form has other sizes than C0 = 32 bytes gives (float32 in blocks of 16)"
     made = bench.made(shape, source.dtype, before)
-    turned = bench.builder.op("TransData", made, domain="ascend", src_format=before.value, dst_format=after.value)
+    turned = bench.builder.op(
+        "TransData", made, domain="ascend", src_format=before.value, dst_format=after.value
+    )
     return bench.finish(turned, placed=True)
 
 

@@ -1,7 +1,9 @@
-"""Published times of single operators: the rows of `data/measured_operators.csv` and which of them can be run here.
+"""Published times of single operators: the rows of `data/measured_operators.csv` and which of them can be run
+here.
 
-A row is left out with a reason where it does not say what was computed (no shapes, no element types), where the operator has no
-counterpart in this project, or where it is one step of a tuning series whose tiling was chosen badly on purpose.
+A row is left out with a reason where it does not say what was computed (no shapes, no element types), where
+the operator has no counterpart in this project, or where it is one step of a tuning series whose tiling was
+chosen badly on purpose.
 """
 
 from __future__ import annotations
@@ -14,8 +16,8 @@ from importlib.resources import files
 from ascendsim.core.dtypes import DType
 from ascendsim.core.errors import UnsupportedTypeError
 
-# 910B is the name of a family. These chips have 24 Cube cores (the block counts of the rows), and the Cube time of the published 8192^3
-# products (3080 us at 24 cores) needs more than 1.81 GHz, which only the B1 has.
+# 910B is the name of a family. These chips have 24 Cube cores (the block counts of the rows), and the Cube
+# time of the published 8192^3 products (3080 us at 24 cores) needs more than 1.81 GHz, which only the B1 has.
 CHIPS = {"910A": "Ascend910A", "910B": "Ascend910B1"}
 
 _TYPES = {"FLOAT": DType.FLOAT32, "FLOAT32": DType.FLOAT32, "FLOAT16": DType.FLOAT16, "HALF": DType.FLOAT16}
@@ -37,7 +39,8 @@ _ABSENT = {
     "GroupedMatmul+dequant+GELU",
 }
 _SEVERAL = {"ForeachAddList", "ForeachMulScalar", "FusionOp_ReluGradV2_Cast", "MatMul+GELU"}
-# Of a tuning series the last step stands for what a compiler emits; the steps before it show what a bad tiling costs.
+# Of a tuning series the last step stands for what a compiler emits; the steps before it show what a bad
+# tiling costs.
 _BEST_STEPS = {
     "step 6: UB bank conflicts removed",
     "Case 7: constant tiling",
@@ -105,7 +108,9 @@ class LeftOut:
     reason: str
 
 
-def measured_operators(groups: Iterable[str] | None = None) -> tuple[tuple[OperatorRow, ...], tuple[LeftOut, ...]]:
+def measured_operators(
+    groups: Iterable[str] | None = None,
+) -> tuple[tuple[OperatorRow, ...], tuple[LeftOut, ...]]:
     """Rows to run and rows left out, in the order of the file.
 
     Args:
@@ -179,7 +184,11 @@ def _why_not(fields: dict[str, str], row: OperatorRow) -> str:
         return "no shapes published"
     if fields["phase"] == "single operator":
         return "" if row.name in _BEST_STEPS else "a step of a tuning series with a tiling no compiler picks"
-    if "NUMBER_TYPE" in fields["in_dtypes"] or any(o.dtype is None for o in (*row.inputs, *row.outputs)) or not row.inputs:
+    if (
+        "NUMBER_TYPE" in fields["in_dtypes"]
+        or any(o.dtype is None for o in (*row.inputs, *row.outputs))
+        or not row.inputs
+    ):
         return "no element types published"
     if fields["trust"] == "low":
         return "trust low: " + fields["note"].partition(";")[0]

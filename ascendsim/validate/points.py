@@ -8,7 +8,13 @@ from dataclasses import dataclass
 from importlib.resources import files
 from statistics import median
 
-CHIPS = {"310": "Ascend310", "310P3": "Ascend310P3", "310P": "Ascend310P3", "310B1": "Ascend310B1", "910B4": "Ascend910B4"}
+CHIPS = {
+    "310": "Ascend310",
+    "310P3": "Ascend310P3",
+    "310P": "Ascend310P3",
+    "310B1": "Ascend310B1",
+    "910B4": "Ascend910B4",
+}
 _TRUST = {"high": 2, "medium": 1}  # rows of any other trust are not scored
 
 

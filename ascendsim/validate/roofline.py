@@ -1,9 +1,9 @@
 """The base line to beat: a plain roofline a layer.
 
-Each convolution or matrix product takes the longer of its multiply-adds at 80 % of the Cube's peak (channels padded to 16) and
-its bytes at the DRAM bandwidth, plus a fixed time a layer; everything else is free. Figures: 45.6 GB/s and 8 us a layer on the
-Ascend 310, 204 GB/s and 2 us on the 310P3 (those with which this base line was published beside the measurements); other chips
-take their own bandwidth and 2 us.
+Each convolution or matrix product takes the longer of its multiply-adds at 80 % of the Cube's peak (channels
+padded to 16) and its bytes at the DRAM bandwidth, plus a fixed time a layer; everything else is free.
+Figures: 45.6 GB/s and 8 us a layer on the Ascend 310, 204 GB/s and 2 us on the 310P3 (those with which this
+base line was published beside the measurements); other chips take their own bandwidth and 2 us.
 """
 
 from __future__ import annotations
@@ -43,10 +43,14 @@ def _bytes(tensor: Tensor) -> int:
 
 
 def _padded_macs(node: Node) -> int:
-    """Multiply-adds with the layer's input and output channels padded to 16 (a group's input channels too)."""
+    """Multiply-adds with the layer's input and output channels padded to 16 (a group's input channels
+    too).
+    """
     weight, out = node.required(1).static_shape, node.output.static_shape
     if node.op_type == "Conv":
-        return node.output.elements // out[1] * align(out[1], 16) * align(weight[1], 16) * math.prod(weight[2:])
+        return (
+            node.output.elements // out[1] * align(out[1], 16) * align(weight[1], 16) * math.prod(weight[2:])
+        )
     if node.op_type == "ConvTranspose":
         source = node.required(0)
         return source.elements * (node.required(1).elements // weight[0])

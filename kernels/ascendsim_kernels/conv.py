@@ -1,7 +1,8 @@
-"""Convolution: img2col in bounded blocks and a matrix product, a direct kernel where a group has one input channel.
+"""Convolution: img2col in bounded blocks and a matrix product, a direct kernel where a group has one input
+channel.
 
-All arrays are float32 (or float64); halves are widened before and rounded after, once, with the bias already added, as the Cube does.
-Volumes are (channels, depth, height, width); flat images have depth 1.
+All arrays are float32 (or float64); halves are widened before and rounded after, once, with the bias already
+added, as the Cube does. Volumes are (channels, depth, height, width); flat images have depth 1.
 """
 
 from __future__ import annotations
@@ -21,7 +22,9 @@ COLUMN_BYTES = 4 << 20  # one block of unfolded input stays within a second leve
 
 @kernel
 def _unfold(image: Any, table: Any, first: int, rows: int, columns: Any) -> None:
-    """columns[(c, kd, kh, kw), (row, ow)] = image under the tap, 0 outside; `rows` output rows (od * out_h + oh) from `first` on."""
+    """columns[(c, kd, kh, kw), (row, ow)] = image under the tap, 0 outside; `rows` output rows (od * out_h +
+    oh) from `first` on.
+    """
     channels, depth, height, width = image.shape
     out_h, out_w = table[4, 1], table[4, 2]
     stride_w = table[1, 2]
@@ -44,7 +47,9 @@ def _unfold(image: Any, table: Any, first: int, rows: int, columns: Any) -> None
                         source = image[c, d, h]
                         target[start : start + low] = 0
                         piece = target[start + low : start + high]
-                        seen = source[left + low * stride_w :]  # indices from 0 on need no check for negative ones
+                        seen = source[
+                            left + low * stride_w :
+                        ]  # indices from 0 on need no check for negative ones
                         if stride_w == 1:
                             for w in range(piece.size):
                                 piece[w] = seen[w]
@@ -57,7 +62,8 @@ def _unfold(image: Any, table: Any, first: int, rows: int, columns: Any) -> None
 
 @kernel
 def _unfold_same(image: Any, table: Any, first: int, rows: int, columns: Any) -> None:
-    """As `_unfold` for flat images and steps of 1 where output rows are as long as input rows: a tap is the whole plane, shifted.
+    """As `_unfold` for flat images and steps of 1 where output rows are as long as input rows: a tap is the
+    whole plane, shifted.
 
     What the shift carries over from one row to the next is overwritten with zeros.
     """
@@ -91,7 +97,8 @@ def _unfold_same(image: Any, table: Any, first: int, rows: int, columns: Any) ->
 def _depthwise(image: Any, weight: Any, table: Any, result: Any) -> None:
     """result[n, c * multiplier + j] = sum over taps of weight * image channel c; taps in row-major order.
 
-    image (n, c, d, h, w), weight (c * multiplier, kd, kh, kw), result (n, c * multiplier, od, oh, ow) zeroed by the caller.
+    image (n, c, d, h, w), weight (c * multiplier, kd, kh, kw), result (n, c * multiplier, od, oh, ow) zeroed
+    by the caller.
     """
     depth, height, width = image.shape[2:]
     multiplier = weight.shape[0] // image.shape[1]
@@ -175,7 +182,9 @@ def _shifts_planes(window: Window, image: tuple[int, ...]) -> bool:
     return flat and window.output[2] == image[2] and window.stride[1:] == (1, 1)
 
 
-def _unfold_in_two(unfold: Any, image: NDArray[Any], table: NDArray[Any], first: int, rows: int, columns: NDArray[Any]) -> None:
+def _unfold_in_two(
+    unfold: Any, image: NDArray[Any], table: NDArray[Any], first: int, rows: int, columns: NDArray[Any]
+) -> None:
     """Unfolds both halves of the channels at once."""
     per_channel = columns.size // image.shape[0]
     taps = columns.shape[0] // image.shape[0]
@@ -189,7 +198,9 @@ def _unfold_in_two(unfold: Any, image: NDArray[Any], table: NDArray[Any], first:
 
 @kernel
 def _scatter(columns: Any, table: Any, image: Any) -> None:
-    """The reverse of `_unfold`: adds columns[(c, kd, kh, kw), (od, oh, ow)] to the image position under the tap."""
+    """The reverse of `_unfold`: adds columns[(c, kd, kh, kw), (od, oh, ow)] to the image position under the
+    tap.
+    """
     channels, depth, height, width = image.shape
     out_d, out_h, out_w = table[4, 0], table[4, 1], table[4, 2]
     k = 0
@@ -230,7 +241,9 @@ def fold(columns: NDArray[Any], window: Window, shape: tuple[int, int, int, int]
     return image
 
 
-def convolve_transposed(image: NDArray[Any], weight: NDArray[Any], window: Window, groups: int, size: tuple[int, int, int]) -> NDArray[Any]:
+def convolve_transposed(
+    image: NDArray[Any], weight: NDArray[Any], window: Window, groups: int, size: tuple[int, int, int]
+) -> NDArray[Any]:
     """The data gradient of a convolution: each input position spreads weight * value over the output.
 
     Args:
@@ -255,11 +268,13 @@ def convolve_transposed(image: NDArray[Any], weight: NDArray[Any], window: Windo
     return result
 
 
-def integer_convolve(image: NDArray[Any], weight: NDArray[Any], window: Window, groups: int) -> NDArray[np.int32]:
+def integer_convolve(
+    image: NDArray[Any], weight: NDArray[Any], window: Window, groups: int
+) -> NDArray[np.int32]:
     """Exact convolution of small integers (8 bit, zero points already taken off); shapes as in `convolve`.
 
-    Channels are cut so that every partial sum is an integer that float32 holds exactly; where that is not possible
-    (a group of a grouped convolution too deep) the sums run in float64.
+    Channels are cut so that every partial sum is an integer that float32 holds exactly; where that is not
+    possible (a group of a grouped convolution too deep) the sums run in float64.
     """
     limit = exact_terms(image, weight) // window.taps
     channels = weight.shape[1]
@@ -270,7 +285,14 @@ def integer_convolve(image: NDArray[Any], weight: NDArray[Any], window: Window, 
     total = np.zeros((image.shape[0], weight.shape[0], *window.output), np.int32)
     for start in range(0, channels, limit):
         part = slice(start, start + limit)
-        total += _as_int32(convolve(image[:, part].astype(np.float32, order="C"), weight[:, part].astype(np.float32, order="C"), window, 1))
+        total += _as_int32(
+            convolve(
+                image[:, part].astype(np.float32, order="C"),
+                weight[:, part].astype(np.float32, order="C"),
+                window,
+                1,
+            )
+        )
     return total
 
 

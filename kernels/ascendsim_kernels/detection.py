@@ -12,7 +12,9 @@ from ascendsim_kernels.jit import kernel
 
 @kernel
 def _suppress(boxes: Any, order: Any, threshold: Any, limit: int, kept: Any) -> int:
-    """Greedy suppression over boxes (low_y, low_x, high_y, high_x) in `order`; writes kept numbers, returns their count."""
+    """Greedy suppression over boxes (low_y, low_x, high_y, high_x) in `order`; writes kept numbers, returns
+    their count.
+    """
     count = 0
     for number in order:
         if count >= limit:
@@ -35,7 +37,9 @@ def _suppress(boxes: Any, order: Any, threshold: Any, limit: int, kept: Any) -> 
     return count
 
 
-def suppress(boxes: NDArray[np.float32], scores: NDArray[np.float32], threshold: float, limit: int) -> NDArray[np.int64]:
+def suppress(
+    boxes: NDArray[np.float32], scores: NDArray[np.float32], threshold: float, limit: int
+) -> NDArray[np.int64]:
     """Numbers of the boxes that survive greedy non-max suppression, best score first; equal scores by number.
 
     Args:
@@ -53,7 +57,9 @@ def suppress(boxes: NDArray[np.float32], scores: NDArray[np.float32], threshold:
 
 @kernel
 def _sample(plane: Any, y: Any, x: Any, maximum: bool) -> Any:
-    """Bilinear value at (y, x) of a plane; 0 beyond one position outside. `maximum`: the largest weighted neighbour instead."""
+    """Bilinear value at (y, x) of a plane; 0 beyond one position outside. `maximum`: the largest weighted
+    neighbour instead.
+    """
     height, width = plane.shape
     if y < -1.0 or y > height or x < -1.0 or x > width:
         return 0.0
@@ -78,7 +84,9 @@ def _sample(plane: Any, y: Any, x: Any, maximum: bool) -> Any:
 
 
 @kernel
-def _roi_align(image: Any, rois: Any, batches: Any, scale: float, shift: float, sampling: int, maximum: bool, result: Any) -> None:
+def _roi_align(
+    image: Any, rois: Any, batches: Any, scale: float, shift: float, sampling: int, maximum: bool, result: Any
+) -> None:
     for r in range(rois.shape[0]):
         left, top = rois[r, 0] * scale - shift, rois[r, 1] * scale - shift
         wide, high = rois[r, 2] * scale - shift - left, rois[r, 3] * scale - shift - top
@@ -157,7 +165,9 @@ def _deform(plane: Any, offset: Any, mask: Any, table: Any, columns: Any) -> Non
                     columns[tap, oh * table[4, 2] + ow] = value * mask[tap, oh, ow]
 
 
-def deformed_columns(plane: NDArray[Any], offset: NDArray[Any], mask: NDArray[Any], table: NDArray[np.int64]) -> NDArray[Any]:
+def deformed_columns(
+    plane: NDArray[Any], offset: NDArray[Any], mask: NDArray[Any], table: NDArray[np.int64]
+) -> NDArray[Any]:
     """Unfolded samples of one channel whose taps are moved by offsets.
 
     Args:

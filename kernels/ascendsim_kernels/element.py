@@ -1,4 +1,6 @@
-"""Reading and writing array elements inside jitted code that serves float32 arrays and float16 bits (uint16) alike."""
+"""Reading and writing array elements inside jitted code that serves float32 arrays and float16 bits (uint16)
+alike.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,9 @@ def store(_context: Any, value: Any, like: Any) -> Any:
 
 
 def kernel_view(array: NDArray[Any], shape: tuple[int, ...]) -> NDArray[Any]:
-    """A contiguous writable view or copy in a shape, float16 as bits: one kind of argument means one compilation."""
+    """A contiguous writable view or copy in a shape, float16 as bits: one kind of argument means one
+    compilation.
+    """
     view = np.ascontiguousarray(array).reshape(shape)
     if not view.flags.writeable:
         view = view.copy()

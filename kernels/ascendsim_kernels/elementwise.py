@@ -1,7 +1,8 @@
 """Elementwise kernels: op-code interpreters for functions of one array, for float32 and for float16 bits.
 
-A float16 call widens a block to float32, applies the operation and rounds once, all in the L1 cache. Few kernels with a
-switch on the op-code, instead of one for each operator, keep the time of the first compilation short.
+A float16 call widens a block to float32, applies the operation and rounds once, all in the L1 cache. Few
+kernels with a switch on the op-code, instead of one for each operator, keep the time of the first compilation
+short.
 """
 
 from __future__ import annotations
@@ -43,9 +44,13 @@ class Unary(IntEnum):
 
 
 _LINEAR, _CLIP, _LEAKY, _ABS, _SQRT, _RECIPROCAL, _EXP, _SIGMOID = (int(op) for op in list(Unary)[:8])
-_TANH, _ERF, _GELU, _SWISH, _GELU_TANH, _HARD_SIGMOID, _HARD_SWISH, _SQUARE = (int(op) for op in list(Unary)[8:])
+_TANH, _ERF, _GELU, _SWISH, _GELU_TANH, _HARD_SIGMOID, _HARD_SWISH, _SQUARE = (
+    int(op) for op in list(Unary)[8:]
+)
 
-_CURVED = frozenset({Unary.EXP, Unary.SIGMOID, Unary.TANH, Unary.ERF, Unary.GELU, Unary.SWISH, Unary.GELU_TANH})
+_CURVED = frozenset(
+    {Unary.EXP, Unary.SIGMOID, Unary.TANH, Unary.ERF, Unary.GELU, Unary.SWISH, Unary.GELU_TANH}
+)
 BLOCK = 1024  # elements; three float32 blocks lie in the L1 cache
 _SHARE = 1 << 17  # elements below which a second thread does not pay
 _SIXTH = np.float32(1 / 6)
@@ -54,7 +59,9 @@ _GELU_SCALE, _GELU_CUBE = np.float32((2 / np.pi) ** 0.5), np.float32(0.044715)
 
 @kernel
 def _plain32(op: Any, x: Any, y: Any, n: Any, a: Any, b: Any) -> None:
-    """y[i] = op(x[i]) for the first n elements of float32 vectors that do not overlap: arithmetic and choices."""
+    """y[i] = op(x[i]) for the first n elements of float32 vectors that do not overlap: arithmetic and
+    choices.
+    """
     if op == _LINEAR:
         for i in range(n):
             y[i] = a * x[i] + b
@@ -119,7 +126,9 @@ def _curved32(op: Any, x: Any, y: Any, n: Any, a: Any, b: Any) -> None:
 @inlined
 def widen_block(x: Any, start: Any, count: Any, wide: Any) -> None:
     """wide[0 : count] = x[start : start + count] of float16 bits (jitted code only)."""
-    seen = x[start : start + count]  # indices from 0 on need no check for negative ones, so that the loop becomes vector code
+    seen = x[
+        start : start + count
+    ]  # indices from 0 on need no check for negative ones, so that the loop becomes vector code
     for i in range(seen.size):
         wide[i] = half_to_float(seen[i])
 
@@ -158,7 +167,9 @@ def _helper() -> ThreadPoolExecutor:
 
 
 def in_two(run: Callable[[int, int], None], size: int, step: int) -> None:
-    """Calls run(start, stop) for both halves of a long array at once, cut at a multiple of `step`; for a short one only once."""
+    """Calls run(start, stop) for both halves of a long array at once, cut at a multiple of `step`; for a
+    short one only once.
+    """
     middle = size // 2 // step * step if size >= _SHARE else 0
     if middle == 0:
         run(0, size)
@@ -174,7 +185,9 @@ def scratch() -> NDArray[np.float32]:
 
 
 def unary(op: Unary, array: NDArray[Any], a: float = 0.0, b: float = 0.0) -> NDArray[Any]:
-    """Applies op to every element of a float32 or float16 array; float16 is computed in float32 and rounded once."""
+    """Applies op to every element of a float32 or float16 array; float16 is computed in float32 and rounded
+    once.
+    """
     result = np.empty(array.shape, array.dtype)
     x, y = kernel_view(array, (array.size,)), kernel_view(result, (array.size,))
     first, second = np.float32(a), np.float32(b)

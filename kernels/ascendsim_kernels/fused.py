@@ -1,8 +1,9 @@
-"""A group of elementwise functions in one pass over the data: an interpreter of short programs on blocks that stay in the L1 cache.
+"""A group of elementwise functions in one pass over the data: an interpreter of short programs on blocks that
+stay in the L1 cache.
 
-Registers are float32 blocks. An instruction is a row (kind, op, target, first, second, third); the arithmetic is that of
-`elementwise` and `pairwise`, so a program gives the same bits as one call after the other. Where a value is float16 on the device,
-the program rounds it right after it was computed (`Kind.ROUND`).
+Registers are float32 blocks. An instruction is a row (kind, op, target, first, second, third); the arithmetic
+is that of `elementwise` and `pairwise`, so a program gives the same bits as one call after the other. Where a
+value is float16 on the device, the program rounds it right after it was computed (`Kind.ROUND`).
 """
 
 from __future__ import annotations
@@ -92,7 +93,8 @@ def _bytes(_context: Any, _address: Any) -> Any:
 def _bring(address: Any, code: Any, size: Any, first: Any, at: Any, count: Any, register: Any) -> None:
     """register[at : at + count] = elements first .. first + count of an array, as float32.
 
-    Loops run over slices: an index that counts from 0 needs no check for negative ones, so they become vector code.
+    Loops run over slices: an index that counts from 0 needs no check for negative ones, so they become vector
+    code.
     """
     target = register[at : at + count]
     if code == _HALF:
@@ -194,7 +196,9 @@ def _other(kind: Any, x: Any, y: Any, z: Any, target: Any, n: Any) -> None:
 
 
 @kernel
-def _interpret(code: Any, numbers: Any, loads: Any, stores: Any, registers: Any, start: Any, stop: Any) -> None:
+def _interpret(
+    code: Any, numbers: Any, loads: Any, stores: Any, registers: Any, start: Any, stop: Any
+) -> None:
     """Runs a program on elements start .. stop, block by block."""
     for begin in range(start, stop, BLOCK):
         n = min(BLOCK, stop - begin)
@@ -202,7 +206,12 @@ def _interpret(code: Any, numbers: Any, loads: Any, stores: Any, registers: Any,
             _load(loads[k, 0], loads[k, 1], loads[k, 2], loads[k, 3], begin, n, registers[loads[k, 4]])
         for k in range(code.shape[0]):
             kind, op = code[k, 0], code[k, 1]
-            target, x, y, z = registers[code[k, 2]], registers[code[k, 3]], registers[code[k, 4]], registers[code[k, 5]]
+            target, x, y, z = (
+                registers[code[k, 2]],
+                registers[code[k, 3]],
+                registers[code[k, 4]],
+                registers[code[k, 5]],
+            )
             if kind == _PLAIN:
                 _plain32(op, x, target, n, numbers[k, 0], numbers[k, 1])
             elif kind == _CURVED:
@@ -246,7 +255,8 @@ def run_program(
     Args:
         instructions: In order.
         registers: How many there are.
-        inputs: Register, array (float16, float32 or bool), and the shape of `size` elements that it broadcasts to.
+        inputs: Register, array (float16, float32 or bool), and the shape of `size` elements that it
+            broadcasts to.
         outputs: Register and element type of the results.
         size: Elements.
 
@@ -275,7 +285,9 @@ def run_program(
         numbers[number] = (item.a, item.b)
 
     def run(start: int, stop: int) -> None:
-        _interpret(code, numbers, loads, stores, np.zeros((max(1, registers), BLOCK), np.float32), start, stop)
+        _interpret(
+            code, numbers, loads, stores, np.zeros((max(1, registers), BLOCK), np.float32), start, stop
+        )
 
     if size:
         in_two(run, size, BLOCK)

@@ -1,7 +1,7 @@
 """Exact products of small integers through float32 BLAS.
 
-Float products need no kernel of their own: a product of two halves is exact in float32 (11 + 11 bits), so `numpy.matmul` of widened
-operands differs from the Cube only in the order of accumulation.
+Float products need no kernel of their own: a product of two halves is exact in float32 (11 + 11 bits), so
+`numpy.matmul` of widened operands differs from the Cube only in the order of accumulation.
 """
 
 from __future__ import annotations
@@ -15,7 +15,9 @@ EXACT_FLOAT32 = 1 << 24  # every integer up to here is a float32
 
 
 def exact_terms(left: NDArray[Any], right: NDArray[Any]) -> int:
-    """How many products of elements of the two arrays float32 can sum without rounding (1024 for full-range int8)."""
+    """How many products of elements of the two arrays float32 can sum without rounding (1024 for full-range
+    int8).
+    """
     largest = _magnitude(left) * _magnitude(right)
     return max(1, EXACT_FLOAT32 // largest) if largest else EXACT_FLOAT32
 
@@ -37,7 +39,9 @@ def integer_matmul(a: NDArray[Any], b: NDArray[Any]) -> NDArray[np.int32]:
     left, right = a.astype(np.float32), b.astype(np.float32)
     total = np.matmul(left[..., :step], _rows(right, 0, step)).astype(np.int64)
     for start in range(step, inner, step):
-        total = total + np.matmul(left[..., start : start + step], _rows(right, start, start + step)).astype(np.int64)
+        total = total + np.matmul(left[..., start : start + step], _rows(right, start, start + step)).astype(
+            np.int64
+        )
     return np.asarray(total).astype(np.int32)
 
 

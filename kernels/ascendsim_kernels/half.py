@@ -1,6 +1,8 @@
-"""float16 inside jitted code: numba takes no float16 arrays, so kernels take uint16 views and convert element by element.
+"""float16 inside jitted code: numba takes no float16 arrays, so kernels take uint16 views and convert element
+by element.
 
-Both directions are one instruction on hosts with half-precision conversion and round to nearest even, as NumPy does.
+Both directions are one instruction on hosts with half-precision conversion and round to nearest even, as
+NumPy does.
 """
 
 from __future__ import annotations

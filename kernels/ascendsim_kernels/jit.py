@@ -1,7 +1,9 @@
-"""The one way in which kernels are compiled: `@kernel`, cached on disk under a key made of all kernel sources.
+"""The one way in which kernels are compiled: `@kernel`, cached on disk under a key made of all kernel
+sources.
 
-Numba keys its cache on the file that holds a function, so an edited helper in another file would leave a stale result behind.
-Here the cache folder is named after a hash of every source file of the package; any edit starts a new one.
+Numba keys its cache on the file that holds a function, so an edited helper in another file would leave a
+stale result behind. Here the cache folder is named after a hash of every source file of the package; any edit
+starts a new one.
 """
 
 from __future__ import annotations
@@ -21,7 +23,9 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 @cache
 def cache_folder() -> Path:
-    """Where compiled kernels are kept: `$NUMBA_CACHE_DIR`, else `$XDG_CACHE_HOME/ascendsim`, else `~/.cache/ascendsim`."""
+    """Where compiled kernels are kept: `$NUMBA_CACHE_DIR`, else `$XDG_CACHE_HOME/ascendsim`, else
+    `~/.cache/ascendsim`.
+    """
     digest = hashlib.sha256(numba.__version__.encode())
     for source in sorted(Path(__file__).parent.glob("*.py")):
         digest.update(source.name.encode() + source.read_bytes())
@@ -32,7 +36,8 @@ def cache_folder() -> Path:
 
 
 def kernel(function: Function) -> Function:
-    """Compiles a function of arrays and numbers on first call: nopython, cached, without the interpreter lock.
+    """Compiles a function of arrays and numbers on first call: nopython, cached, without the interpreter
+    lock.
 
     Divisions by zero follow IEEE (no Python exception), as on the chip.
     """
@@ -45,7 +50,9 @@ def parallel_kernel(function: Function) -> Function:
 
 
 def inlined(function: Function) -> Function:
-    """Compiles a small function of numbers into every kernel that calls it, so that the caller's loop can become vector code."""
+    """Compiles a small function of numbers into every kernel that calls it, so that the caller's loop can
+    become vector code.
+    """
     compiled: Function = numba.njit(forceinline=True, nogil=True, error_model="numpy")(function)
     return compiled
 
@@ -54,7 +61,9 @@ def _compile(function: Function, parallel: bool) -> Function:
     previous = config.CACHE_DIR
     config.CACHE_DIR = str(cache_folder())  # read when the decorator runs; other numba users keep their own
     try:
-        compiled: Function = numba.njit(cache=True, nogil=True, error_model="numpy", parallel=parallel)(function)
+        compiled: Function = numba.njit(cache=True, nogil=True, error_model="numpy", parallel=parallel)(
+            function
+        )
     finally:
         config.CACHE_DIR = previous
     return compiled

@@ -1,7 +1,9 @@
-"""float32 functions for use inside jitted loops: free of branches and calls, so that the compiler turns them into vector code.
+"""float32 functions for use inside jitted loops: free of branches and calls, so that the compiler turns them
+into vector code.
 
-The polynomials are weighted least-squares fits on Chebyshev points made for this file (reference: float64 SciPy); every
-function stays within a few units in the last place, see tests/unit/test_kernels_elementwise.py for the bounds.
+The polynomials are weighted least-squares fits on Chebyshev points made for this file (reference: float64
+SciPy); every function stays within a few units in the last place, see tests/unit/test_kernels_elementwise.py
+for the bounds.
 """
 
 from __future__ import annotations
@@ -23,16 +25,28 @@ _LN2_HIGH = np.float32(0.693359375)  # nine significant bits: its product with a
 _LN2_LOW = np.float32(-2.12194440054690583e-4)
 _ROUNDER = np.float32(12582912.0)  # 1.5 * 2^23: adding it leaves the nearest integer in the low bits
 _EXP_MAX, _EXP_MIN = np.float32(89.0), np.float32(-104.0)  # beyond: infinity, zero
-_EXP_2, _EXP_3, _EXP_4, _EXP_5, _EXP_6 = (np.float32(c) for c in (0.5, 0.166665733, 0.0416663624, 0.00836377591, 0.00139421632))
+_EXP_2, _EXP_3, _EXP_4, _EXP_5, _EXP_6 = (
+    np.float32(c) for c in (0.5, 0.166665733, 0.0416663624, 0.00836377591, 0.00139421632)
+)
 
 _TANH_SMALL = np.float32(0.55)
 _TANH_3, _TANH_5, _TANH_7, _TANH_9, _TANH_11, _TANH_13 = (
-    np.float32(c) for c in (-0.333333313, 0.133332476, -0.0539524741, 0.0217344388, -0.00826708972, 0.00223106286)
+    np.float32(c)
+    for c in (-0.333333313, 0.133332476, -0.0539524741, 0.0217344388, -0.00826708972, 0.00223106286)
 )
 
 _ERF_SMALL, _ERF_MAX = np.float32(0.95), np.float32(4.3)
 _ERF_1, _ERF_3, _ERF_5, _ERF_7, _ERF_9, _ERF_11, _ERF_13 = (
-    np.float32(c) for c in (1.12837911, -0.37612626, 0.112836003, -0.0268544443, 0.00518953521, -0.000802084222, 7.88912148e-05)
+    np.float32(c)
+    for c in (
+        1.12837911,
+        -0.37612626,
+        0.112836003,
+        -0.0268544443,
+        0.00518953521,
+        -0.000802084222,
+        7.88912148e-05,
+    )
 )
 _LOG_ERFC = (
     0.000234752762,

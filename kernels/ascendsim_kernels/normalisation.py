@@ -1,4 +1,6 @@
-"""Normalisation of float32 or float16 arrays: statistics and the affine map in float64, one rounding at the end."""
+"""Normalisation of float32 or float16 arrays: statistics and the affine map in float64, one rounding at the
+end.
+"""
 
 from __future__ import annotations
 
@@ -80,22 +82,30 @@ def _normalise_rows(
 
 
 def normalise_rows(
-    array: NDArray[Any], rows: int, scale: NDArray[Any], bias: NDArray[Any], epsilon: float, inner: int, centred: bool
+    array: NDArray[Any],
+    rows: int,
+    scale: NDArray[Any],
+    bias: NDArray[Any],
+    epsilon: float,
+    inner: int,
+    centred: bool,
 ) -> tuple[NDArray[Any], NDArray[np.float64], NDArray[np.float64]]:
-    """(x - mean) / sqrt(variance + epsilon) * scale + bias, mean and variance taken over each of `rows` equal parts.
+    """(x - mean) / sqrt(variance + epsilon) * scale + bias, mean and variance taken over each of `rows` equal
+    parts.
 
     Args:
         array: float32 or float16.
         rows: Parts; each is contiguous.
-        scale: Factors. One for each channel of `inner` elements. Channels are counted through all parts and repeat after `scale.size` of
-            them; a part holds `scale.size / k` of them for a whole k.
+        scale: Factors. One for each channel of `inner` elements. Channels are counted through all parts and
+            repeat after `scale.size` of them; a part holds `scale.size / k` of them for a whole k.
         bias: As `scale`.
         epsilon: Added to the variance.
         inner: Elements of a channel.
         centred: Whether the mean is subtracted (False: root mean square normalisation).
 
     Returns:
-        The result in the array's type and shape, the mean and the factor 1 / sqrt(variance + epsilon) of each part.
+        The result in the array's type and shape, the mean and the factor 1 / sqrt(variance + epsilon) of each
+        part.
     """
     result = np.empty(array.shape, array.dtype)
     mean, inverse = np.empty(rows, np.float64), np.empty(rows, np.float64)
@@ -103,7 +113,9 @@ def normalise_rows(
     factors, offsets = (kernel_view(np.asarray(v, np.float64), (v.size,)) for v in (scale, bias))
     cols = array.size // max(rows, 1)
     lanes, wide = np.empty(_LANES, np.float64), np.empty(cols, np.float32)
-    _normalise_rows(x, y, cols, inner, factors, offsets, np.float64(epsilon), centred, mean, inverse, lanes, wide)
+    _normalise_rows(
+        x, y, cols, inner, factors, offsets, np.float64(epsilon), centred, mean, inverse, lanes, wide
+    )
     return result, mean, inverse
 
 
@@ -121,8 +133,12 @@ def _affine_channels(x: Any, y: Any, inner: Any, centre: Any, factor: Any, offse
         _affine(x, y, part * inner, inner, centre[c], factor[c], offset[c])
 
 
-def affine_channels(array: NDArray[Any], centre: NDArray[Any], factor: NDArray[Any], offset: NDArray[Any]) -> NDArray[Any]:
-    """(x - centre) * factor + offset with one value for each channel of an array (N, C, ...), in the array's type."""
+def affine_channels(
+    array: NDArray[Any], centre: NDArray[Any], factor: NDArray[Any], offset: NDArray[Any]
+) -> NDArray[Any]:
+    """(x - centre) * factor + offset with one value for each channel of an array (N, C, ...), in the array's
+    type.
+    """
     result = np.empty(array.shape, array.dtype)
     x, y = kernel_view(array, (array.size,)), kernel_view(result, (array.size,))
     inner = int(np.prod(array.shape[2:], dtype=np.int64))

@@ -1,4 +1,6 @@
-"""Functions of two arrays that broadcast: an op-code interpreter for float16 bits; NumPy computes all other types."""
+"""Functions of two arrays that broadcast: an op-code interpreter for float16 bits; NumPy computes all other
+types.
+"""
 
 from __future__ import annotations
 
@@ -68,7 +70,9 @@ def _binary32(op: Any, x: Any, y: Any, z: Any, n: Any) -> None:
 
 
 @kernel
-def binary16(op: Any, x: Any, y: Any, z: Any, period: Any, inner: Any, left: Any, right: Any, result: Any) -> None:
+def binary16(
+    op: Any, x: Any, y: Any, z: Any, period: Any, inner: Any, left: Any, right: Any, result: Any
+) -> None:
     """z[i] = op(x[i], y[i // inner % period]) for vectors of float16 bits; the last three are scratch."""
     run = period if inner == 1 else inner  # elements over which y is one piece, or one value
     start = 0
@@ -99,7 +103,8 @@ _NUMPY: dict[Binary, Callable[..., NDArray[Any]]] = {
 
 
 def pattern(full: tuple[int, ...], part: tuple[int, ...]) -> tuple[int, int] | None:
-    """(period, inner) such that a broadcast operand is part[i // inner % period] of the flat result; None if it is not so regular.
+    """(period, inner) such that a broadcast operand is part[i // inner % period] of the flat result; None if
+    it is not so regular.
 
     >>> pattern((2, 3, 4, 4), (3, 1, 1)), pattern((2, 5), (5,)), pattern((2, 3, 4), (2, 1, 4))
     ((3, 16), (5, 1), None)
@@ -115,7 +120,9 @@ def pattern(full: tuple[int, ...], part: tuple[int, ...]) -> tuple[int, int] | N
 
 
 def binary(op: Binary, left: NDArray[Any], right: NDArray[Any]) -> NDArray[Any]:
-    """Applies op to two arrays that broadcast; float16 is computed in float32 and rounded once, all else in its own type by NumPy."""
+    """Applies op to two arrays that broadcast; float16 is computed in float32 and rounded once, all else in
+    its own type by NumPy.
+    """
     if left.dtype != np.float16:
         if op is Binary.PRELU:
             return np.where(left < 0, left * right, left)

@@ -35,7 +35,9 @@ def _pool(image: Any, table: Any, maximum: bool, result: Any) -> None:
                             low = min(max(0, (stride_w - 1 - left) // stride_w), out_w)
                             high = max(low, min(out_w, (width - left + stride_w - 1) // stride_w))
                             piece = target[low:high]
-                            seen = source[left + low * stride_w :]  # indices from 0 on need no check for negative ones
+                            seen = source[
+                                left + low * stride_w :
+                            ]  # indices from 0 on need no check for negative ones
                             if maximum:
                                 for w in range(piece.size):
                                     piece[w] = max(piece[w], seen[w * stride_w])
@@ -67,7 +69,11 @@ def _argmax(image: Any, table: Any, column_major: bool, result: Any, where: Any)
                                 w = ow * table[1, 2] + kw * table[2, 2] - table[3, 2]
                                 if 0 <= w < width and (place < 0 or image[plane, d, h, w] > best):
                                     best = image[plane, d, h, w]
-                                    place = d + depth * (h + height * w) if column_major else w + width * (h + height * d)
+                                    place = (
+                                        d + depth * (h + height * w)
+                                        if column_major
+                                        else w + width * (h + height * d)
+                                    )
                     result[plane, od, oh, ow] = best
                     where[plane, od, oh, ow] = plane * depth * height * width + place
 
@@ -94,13 +100,16 @@ def window_sum(image: NDArray[Any], window: Window) -> NDArray[Any]:
     return result
 
 
-def window_argmax(image: NDArray[Any], window: Window, column_major: bool = False) -> tuple[NDArray[Any], NDArray[np.int64]]:
+def window_argmax(
+    image: NDArray[Any], window: Window, column_major: bool = False
+) -> tuple[NDArray[Any], NDArray[np.int64]]:
     """Maximum of every window and its position in the flattened image.
 
     Args:
         image: (planes, d, h, w), float32 or float64.
         window: Geometry.
-        column_major: Flatten the spatial axes of a plane with the first axis fastest (ONNX storage_order = 1).
+        column_major: Flatten the spatial axes of a plane with the first axis fastest (ONNX storage_order =
+            1).
 
     Returns:
         Maxima and int64 positions (planes * plane size counted row by row), both (planes, od, oh, ow).

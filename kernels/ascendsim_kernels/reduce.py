@@ -1,4 +1,6 @@
-"""Reductions of float32 or float16 arrays over one axis of (outer, length, inner), accumulated in float64, rounded once."""
+"""Reductions of float32 or float16 arrays over one axis of (outer, length, inner), accumulated in float64,
+rounded once.
+"""
 
 from __future__ import annotations
 
@@ -91,8 +93,11 @@ def _reduce(op: Any, x: Any, y: Any, outer: Any, length: Any, inner: Any, scale:
             y[o * inner + i] = store(total[i] * scale, y[o])
 
 
-def reduce(op: Reduction, array: NDArray[Any], outer: int, length: int, inner: int, scale: float = 1.0) -> NDArray[Any]:
-    """Folds axis 1 of an array seen as (outer, length, inner); result (outer, inner) = scale * fold, in the array's type.
+def reduce(
+    op: Reduction, array: NDArray[Any], outer: int, length: int, inner: int, scale: float = 1.0
+) -> NDArray[Any]:
+    """Folds axis 1 of an array seen as (outer, length, inner); result (outer, inner) = scale * fold, in the
+    array's type.
 
     Args:
         op: The fold; sums start at 0, maximum at -inf, minimum at +inf.

@@ -1,7 +1,7 @@
 """Softmax and log-softmax of rows of float32 or float16.
 
-The operator is a sequence of vector instructions (maximum, subtract, exponential, sum, divide), and each rounds its result to the array's
-type, as the vector unit does; the sum is accumulated wide and rounded once.
+The operator is a sequence of vector instructions (maximum, subtract, exponential, sum, divide), and each
+rounds its result to the array's type, as the vector unit does; the sum is accumulated wide and rounded once.
 """
 
 from __future__ import annotations
@@ -21,7 +21,16 @@ _LANES = 8
 
 @kernel
 def _softmax_rows(
-    x: Any, y: Any, rows: Any, cols: Any, logarithm: Any, narrow: Any, work: Any, powers: Any, lanes: Any, peaks: Any
+    x: Any,
+    y: Any,
+    rows: Any,
+    cols: Any,
+    logarithm: Any,
+    narrow: Any,
+    work: Any,
+    powers: Any,
+    lanes: Any,
+    peaks: Any,
 ) -> None:
     whole = cols // _LANES * _LANES
     for row in range(rows):
@@ -33,7 +42,9 @@ def _softmax_rows(
         for start in range(0, whole, _LANES):
             for lane in range(_LANES):
                 v = work[start + lane]
-                peaks[lane] = v if v > peaks[lane] else peaks[lane]  # a NaN comes out of the sum below, whatever the peak
+                peaks[lane] = (
+                    v if v > peaks[lane] else peaks[lane]
+                )  # a NaN comes out of the sum below, whatever the peak
         peak = _LOWEST
         for i in range(whole, cols):
             peak = work[i] if work[i] > peak else peak
@@ -65,7 +76,9 @@ def _softmax_rows(
 
 
 def softmax(array: NDArray[Any], axis: int, logarithm: bool = False) -> NDArray[Any]:
-    """e^(x - max) / sum e^(x - max) along an axis, or its logarithm, in the array's type (float32 or float16)."""
+    """e^(x - max) / sum e^(x - max) along an axis, or its logarithm, in the array's type (float32 or
+    float16).
+    """
     if array.size == 0:
         return np.empty(array.shape, array.dtype)
     moved = np.moveaxis(array, axis, -1)
@@ -74,5 +87,7 @@ def softmax(array: NDArray[Any], axis: int, logarithm: bool = False) -> NDArray[
     x, y = kernel_view(moved, (moved.size,)), kernel_view(result, (moved.size,))
     work, powers = np.empty((2, cols), np.float32)
     lanes, peaks = np.empty(_LANES, np.float64), np.empty(_LANES, np.float32)
-    _softmax_rows(x, y, moved.size // cols, cols, logarithm, array.dtype == np.float16, work, powers, lanes, peaks)
+    _softmax_rows(
+        x, y, moved.size // cols, cols, logarithm, array.dtype == np.float16, work, powers, lanes, peaks
+    )
     return np.ascontiguousarray(np.moveaxis(result, -1, axis))

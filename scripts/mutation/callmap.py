@@ -1,4 +1,6 @@
-"""The call map: which tests run a line, and how long they take. Built once by `scripts/mutate --map`, kept as one compressed file."""
+"""The call map: which tests run a line, and how long they take. Built once by `scripts/mutate --map`, kept as
+one compressed file.
+"""
 
 from __future__ import annotations
 
@@ -21,13 +23,21 @@ import numpy as np
 
 from mutation.recorder import FOLDER
 
-# Tests of files and pages, which say nothing of behaviour, and of notebooks, which run in other processes and see no mutant.
-IGNORED = ("tests/architecture", "tests/e2e/test_notebooks.py", "tests/unit/test_mutate.py", "tests/unit/test_docs_performance.py")
+# Tests of files and pages, which say nothing of behaviour, and of notebooks, which run in other processes and
+# see no mutant.
+IGNORED = (
+    "tests/architecture",
+    "tests/e2e/test_notebooks.py",
+    "tests/unit/test_mutate.py",
+    "tests/unit/test_docs_performance.py",
+)
 IMPORT = ""  # stands for the time at which modules are imported and tests collected
 
 
 def record(root: Path, path: Path, scratch: Path | None = None) -> int:
-    """Runs the default tests under coverage in two processes, and writes the map; returns how many tests it holds."""
+    """Runs the default tests under coverage in two processes, and writes the map; returns how many tests it
+    holds.
+    """
     with tempfile.TemporaryDirectory() as temporary:
         folder = scratch or Path(temporary)
         folder.mkdir(parents=True, exist_ok=True)
@@ -56,7 +66,12 @@ def record(root: Path, path: Path, scratch: Path | None = None) -> int:
 def environment(root: Path) -> dict[str, str]:
     """Variables with which the tests of a checkout run."""
     paths = [str(root), str(root / "kernels"), str(Path(__file__).resolve().parents[1])]
-    return {**os.environ, "PYTHONPATH": os.pathsep.join(paths), "OPENBLAS_NUM_THREADS": "1", "MPLBACKEND": "Agg"}
+    return {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join(paths),
+        "OPENBLAS_NUM_THREADS": "1",
+        "MPLBACKEND": "Agg",
+    }
 
 
 def _merge(root: Path, folder: Path) -> dict[str, Any]:
@@ -75,7 +90,10 @@ def _merge(root: Path, folder: Path) -> dict[str, Any]:
     files = {}
     for name, matrix in sorted(lines.items()):
         rows = np.packbits(matrix, axis=1)
-        of_line = {int(line): sets.setdefault(rows[line].tobytes(), len(sets)) for line in np.flatnonzero(matrix.any(axis=1))}
+        of_line = {
+            int(line): sets.setdefault(rows[line].tobytes(), len(sets))
+            for line in np.flatnonzero(matrix.any(axis=1))
+        }
         files[name] = {"text": (root / name).read_text(encoding="utf-8"), "lines": of_line}
     modules = {name.split("::")[0] for name in seconds if name}
     digests = {name: hashlib.sha256((root / name).read_bytes()).hexdigest() for name in sorted(modules)}
@@ -89,14 +107,24 @@ def _merge(root: Path, folder: Path) -> dict[str, Any]:
     }
 
 
-def _add(lines: dict[str, np.ndarray], path: Path, root: Path, number: Mapping[str, int], users: Mapping[str, list[str]]) -> None:
+def _add(
+    lines: dict[str, np.ndarray],
+    path: Path,
+    root: Path,
+    number: Mapping[str, int],
+    users: Mapping[str, list[str]],
+) -> None:
     with sqlite3.connect(path) as database:
         contexts = dict(database.execute("select id, context from context"))
         for file, name in database.execute("select id, path from file").fetchall():
             columns = []
-            for context, bits in database.execute("select context_id, numbits from line_bits where file_id = ?", (file,)):
+            for context, bits in database.execute(
+                "select context_id, numbits from line_bits where file_id = ?", (file,)
+            ):
                 tests = users.get(contexts[context], [contexts[context]])
-                columns.append(([number[test] for test in tests if test in number], np.frombuffer(bits, np.uint8)))
+                columns.append(
+                    ([number[test] for test in tests if test in number], np.frombuffer(bits, np.uint8))
+                )
             relative = Path(name).relative_to(root).as_posix()
             height = len(Path(name).read_text(encoding="utf-8").splitlines()) + 16
             matrix = lines.setdefault(relative, np.zeros((height, len(number)), bool))
@@ -126,13 +154,16 @@ class CallMap:
         """Reads what `record` wrote."""
         found = json.loads(gzip.decompress(path.read_bytes()))
         files = {
-            name: (entry["text"], {int(line): number for line, number in entry["lines"].items()}) for name, entry in found["files"].items()
+            name: (entry["text"], {int(line): number for line, number in entry["lines"].items()})
+            for name, entry in found["files"].items()
         }
         seconds = dict(zip(found["tests"], found["seconds"], strict=True))
         return cls(found["tests"], seconds, files, [base64.b85decode(row) for row in found["sets"]])
 
     def covering(self, path: str, text: str, lines: Iterable[int]) -> set[str]:
-        """Tests that run any of these lines of a file as it is now; the empty name is among them if importing runs them."""
+        """Tests that run any of these lines of a file as it is now; the empty name is among them if importing
+        runs them.
+        """
         recorded = self._recorded(path)
         if recorded is None:
             return set()
@@ -147,7 +178,9 @@ class CallMap:
         return {self.tests[index] for index in np.flatnonzero(bits)}
 
     def _recorded(self, path: str) -> str | None:
-        """Name under which a file was recorded: its own, or that of the only file of this name if it has moved."""
+        """Name under which a file was recorded: its own, or that of the only file of this name if it has
+        moved.
+        """
         if path in self.files:
             return path
         alike = [name for name in self.files if Path(name).name == Path(path).name]
@@ -155,7 +188,9 @@ class CallMap:
 
 
 def _moved(before: str, after: str, lines: set[int]) -> set[int]:
-    """Lines of an old text for lines of a new one; a changed line is where the lines that it replaced were."""
+    """Lines of an old text for lines of a new one; a changed line is where the lines that it replaced
+    were.
+    """
     found: set[int] = set()
     matcher = difflib.SequenceMatcher(None, before.splitlines(), after.splitlines(), autojunk=False)
     for tag, first, last, start, end in matcher.get_opcodes():

@@ -1,7 +1,8 @@
-"""One-line mutants of a source file: small edits that change what the code does, found in the syntax tree and applied to the text.
+"""One-line mutants of a source file: small edits that change what the code does, found in the syntax tree and
+applied to the text.
 
-Everything outside the edit stays as it is, byte by byte. Left alone: docstrings, texts, annotations, decorators, `__all__`, what `raise`
-and `assert` say, blocks for type checkers, values of enumerations.
+Everything outside the edit stays as it is, byte by byte. Left alone: docstrings, texts, annotations,
+decorators, `__all__`, what `raise` and `assert` say, blocks for type checkers, values of enumerations.
 """
 
 from __future__ import annotations
@@ -86,7 +87,9 @@ class Mutant:
 
     @property
     def id(self) -> str:
-        """Eight digits that stay when lines move, and are the same for a mutant that was drawn and one that a list names."""
+        """Eight digits that stay when lines move, and are the same for a mutant that was drawn and one that a
+        list names.
+        """
         return hashlib.sha256(f"{self.path}|{self.original}|{self.mutated}".encode()).hexdigest()[:8]
 
     def apply(self, text: str) -> str:
@@ -163,7 +166,9 @@ class _Finder(ast.NodeVisitor):
     def replace(self, node: ast.expr | ast.stmt, new: str, kind: str) -> None:
         self.edits.append((self.start(node), self.end(node), new, kind))
 
-    def operator(self, left: ast.expr, right: ast.expr, old: str, new: str, kind: str) -> tuple[int, int] | None:
+    def operator(
+        self, left: ast.expr, right: ast.expr, old: str, new: str, kind: str
+    ) -> tuple[int, int] | None:
         """Replaces the operator that stands between two operands; says where it is."""
         low = self.end(left)
         pattern = r"\b" + old.replace(" ", r"\s+") + r"\b" if old[0].isalpha() else re.escape(old)
@@ -265,9 +270,14 @@ class _Finder(ast.NodeVisitor):
             old, new = _OPERATORS[type(node.op)]
             place = self.operator(node.left, node.right, old, new, "arithmetic")
             if place and isinstance(node.op, _SWAPPED):
-                left, right = self.text[self.start(node) : place[0]].strip(), self.text[place[1] : self.end(node)].strip()
+                left, right = (
+                    self.text[self.start(node) : place[0]].strip(),
+                    self.text[place[1] : self.end(node)].strip(),
+                )
                 compound = isinstance(node.left, ast.BinOp) and not left.endswith(")")
-                self.replace(node, f"{right} {old} ({left})" if compound else f"{right} {old} {left}", "operands")
+                self.replace(
+                    node, f"{right} {old} ({left})" if compound else f"{right} {old} {left}", "operands"
+                )
         self.generic_visit(node)
 
     def visit_AugAssign(self, node: ast.AugAssign) -> None:
@@ -291,7 +301,11 @@ class _Finder(ast.NodeVisitor):
             if len(node.args) == 2 and not any(isinstance(value, ast.Starred) for value in node.args):
                 for value in node.args:
                     self.replace(node, f"({self.source(value)})", "min/max")
-        if name in ("sorted", "reversed") and node.args and not isinstance(node.args[0], ast.GeneratorExp | ast.Starred):
+        if (
+            name in ("sorted", "reversed")
+            and node.args
+            and not isinstance(node.args[0], ast.GeneratorExp | ast.Starred)
+        ):
             self.replace(node, f"({self.source(node.args[0])})", "order")
         if name == "isinstance":
             self.visit(node.args[0])
@@ -338,13 +352,17 @@ def _without_comments(text: str) -> str:
     return "".join("".join(line) for line in lines)
 
 
-_ENTRY = re.compile(r"^\s*(?:- )?(?P<path>[\w./-]+\.py):(?P<line>\d+):? `(?P<original>.*?)` -> `(?P<mutated>.*)`\s*$")
+_ENTRY = re.compile(
+    r"^\s*(?:- )?(?P<path>[\w./-]+\.py):(?P<line>\d+):? `(?P<original>.*?)` -> `(?P<mutated>.*)`\s*$"
+)
 
 
 def read_list(root: Path, path: Path) -> tuple[list[Mutant], list[str]]:
-    """Mutants of a file with lines ``path:line `before` -> `after` ``, and the lines whose code is gone; other lines are comments.
+    """Mutants of a file with lines ``path:line `before` -> `after` ``, and the lines whose code is gone;
+    other lines are comments.
 
-    `before` is the whole line or a part of it that occurs once. The line that holds it nearest to the number is meant.
+    `before` is the whole line or a part of it that occurs once. The line that holds it nearest to the number
+    is meant.
     """
     found, gone = [], []
     for row in path.read_text(encoding="utf-8").splitlines():
@@ -358,7 +376,9 @@ def read_list(root: Path, path: Path) -> tuple[list[Mutant], list[str]]:
 
 
 def locate(root: Path, path: str, line: int, original: str, mutated: str) -> Mutant | None:
-    """The mutant that replaces a text on the line nearest to a number; None if no line holds it, or that line more than once."""
+    """The mutant that replaces a text on the line nearest to a number; None if no line holds it, or that line
+    more than once.
+    """
     if not (root / path).is_file():
         return None
     text = (root / path).read_text(encoding="utf-8")

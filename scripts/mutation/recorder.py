@@ -1,8 +1,9 @@
-"""A pytest plugin that records which lines every test runs; `scripts/mutate --map` loads it into each worker of pytest-xdist.
+"""A pytest plugin that records which lines every test runs; `scripts/mutate --map` loads it into each worker
+of pytest-xdist.
 
-Contexts of coverage.py are node ids of tests, or `fixture NAME` for what fixtures of wider scope than a test run; the empty context is what
-runs when modules are imported and tests collected. Results of functions that are cached are forgotten before each test, so that each test
-that needs one is seen to run it.
+Contexts of coverage.py are node ids of tests, or `fixture NAME` for what fixtures of wider scope than a test
+run; the empty context is what runs when modules are imported and tests collected. Results of functions that
+are cached are forgotten before each test, so that each test that needs one is seen to run it.
 """
 
 from __future__ import annotations
@@ -46,14 +47,17 @@ class Recorder:
     """Measures one worker.
 
     Attributes:
-        seconds: Processor time of each test with its fixtures, under measurement: it does not depend on what else the machine does.
+        seconds: Processor time of each test with its fixtures, under measurement: it does not depend on what
+            else the machine does.
         users: Tests by the context of the fixture that they use.
     """
 
     def __init__(self, folder: Path, worker: str, root: Path) -> None:
         self.path = folder / f"{worker}.json"
         sources = [str(root / "ascendsim"), str(root / "kernels" / "ascendsim_kernels")]
-        self.coverage = coverage.Coverage(data_file=str(folder / f"{worker}.coverage"), source=sources, config_file=False)
+        self.coverage = coverage.Coverage(
+            data_file=str(folder / f"{worker}.coverage"), source=sources, config_file=False
+        )
         self.seconds: dict[str, float] = {}
         self.users: dict[str, list[str]] = {}
         self.caches: list[Any] = []

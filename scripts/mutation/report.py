@@ -10,7 +10,9 @@ DETECTED = ("killed", "timeout", "crashed")
 
 
 def report(path: Path) -> str:
-    """A table by package and the list of survivors; of a mutant that ran more than once the last result counts."""
+    """A table by package and the list of survivors; of a mutant that ran more than once the last result
+    counts.
+    """
     runs = map(json.loads, path.read_text(encoding="utf-8").splitlines())
     rows = {(row["file"], row["original"], row["mutated"]): row for row in runs}
     packages: dict[str, Counter[str]] = {}
@@ -25,9 +27,19 @@ def report(path: Path) -> str:
         lines.append(_row(name, counts))
     lines += [_row("all", total), ""]
     for status in ("survived", "not covered", "error"):
-        found = sorted((row for row in rows.values() if row["status"] == status), key=lambda row: (row["file"], row["line"]))
+        found = sorted(
+            (row for row in rows.values() if row["status"] == status),
+            key=lambda row: (row["file"], row["line"]),
+        )
         if found:
-            lines += [f"{status}:", *(f"- {row['file']}:{row['line']} `{row['original']}` -> `{row['mutated']}`" for row in found), ""]
+            lines += [
+                f"{status}:",
+                *(
+                    f"- {row['file']}:{row['line']} `{row['original']}` -> `{row['mutated']}`"
+                    for row in found
+                ),
+                "",
+            ]
     return "\n".join(lines)
 
 

@@ -1,9 +1,10 @@
 """Runs tests against mutants, each in a forked process; the files on disk are never touched.
 
-Collecting all tests takes far longer than running the few that see a line. So the tests are collected once, and each child of that
-process gives the functions that a mutant changes their new code. What runs while modules are imported (tables, class bodies, and functions
-that these call) cannot be changed afterwards, nor can compiled kernels: those mutants run in a child of a process that has not imported the
-project yet, which loads the mutated source.
+Collecting all tests takes far longer than running the few that see a line. So the tests are collected once,
+and each child of that process gives the functions that a mutant changes their new code. What runs while
+modules are imported (tables, class bodies, and functions that these call) cannot be changed afterwards, nor
+can compiled kernels: those mutants run in a child of a process that has not imported the project yet, which
+loads the mutated source.
 """
 
 from __future__ import annotations
@@ -32,9 +33,29 @@ import pytest
 
 from mutation.mutants import Mutant
 
-THIRD_PARTY = ("numpy", "scipy.optimize", "numba", "onnx", "onnxruntime", "matplotlib.pyplot", "pandas", "simpy", "rich", "ml_dtypes")
+THIRD_PARTY = (
+    "numpy",
+    "scipy.optimize",
+    "numba",
+    "onnx",
+    "onnxruntime",
+    "matplotlib.pyplot",
+    "pandas",
+    "simpy",
+    "rich",
+    "ml_dtypes",
+)
 MEMORY = 12 << 30  # bytes of address space of a child: a mutant may ask for any amount
-OPTIONS = ("-q", "-p", "no:cacheprovider", "-p", "no:xdist", "--capture=no", "-W", "ignore::pytest.PytestAssertRewriteWarning")
+OPTIONS = (
+    "-q",
+    "-p",
+    "no:cacheprovider",
+    "-p",
+    "no:xdist",
+    "--capture=no",
+    "-W",
+    "ignore::pytest.PytestAssertRewriteWarning",
+)
 
 
 @dataclass
@@ -80,10 +101,19 @@ class Job:
         for item in items:
             of_name.setdefault(item.nodeid, []).append(item)
             of_name.setdefault(item.nodeid.split("::")[0], []).append(item)
-        return list(dict.fromkeys(item for test in self.tests for item in of_name.get(test, ()) if item.nodeid not in self.left_out))
+        return list(
+            dict.fromkeys(
+                item
+                for test in self.tests
+                for item in of_name.get(test, ())
+                if item.nodeid not in self.left_out
+            )
+        )
 
     def watch(self, test: str) -> None:
-        """Notes which test begins, and ends this process if it uses far more processor time than when it was recorded."""
+        """Notes which test begins, and ends this process if it uses far more processor time than when it was
+        recorded.
+        """
         (self.folder / "running").write_text(test)
         seconds = dict(zip(self.tests, self.seconds, strict=True)).get(test, 10.0)
         signal.setitimer(signal.ITIMER_PROF, (120 if self.compiled else 20) + 8 * seconds)
@@ -106,8 +136,8 @@ class _Child:
 class Pool:
     """Forks a child for each job and tells what became of it.
 
-    A test that kills is run once on the code as it is, after the same tests before it: if it fails there as well it says nothing about
-    mutants and is left out.
+    A test that kills is run once on the code as it is, after the same tests before it: if it fails there as
+    well it says nothing about mutants and is left out.
 
     Attributes:
         work: What a child does with a job; returns the test that failed, or an empty text.
@@ -185,7 +215,11 @@ class Pool:
                 test = (child.folder / "result").read_text()
                 outcome = Outcome("killed" if test else "survived", test, seconds)
             else:
-                reason = (child.folder / "error").read_text() if (child.folder / "error").is_file() else f"exit {status}"
+                reason = (
+                    (child.folder / "error").read_text()
+                    if (child.folder / "error").is_file()
+                    else f"exit {status}"
+                )
                 outcome = Outcome("error", reason, seconds)
         finally:
             shutil.rmtree(child.folder, ignore_errors=True)
@@ -202,7 +236,13 @@ class Pool:
                 yield asked
         elif outcome.status == "killed" and "::" in outcome.test and outcome.test not in self.sound:
             last = job.tests.index(outcome.test) if outcome.test in job.tests else 0
-            yield Job(None, "", [*job.tests[:last], outcome.test], [*job.seconds[:last], 10.0], asked_by=(job, outcome))
+            yield Job(
+                None,
+                "",
+                [*job.tests[:last], outcome.test],
+                [*job.seconds[:last], 10.0],
+                asked_by=(job, outcome),
+            )
         else:
             self._tell(job, outcome)
 
@@ -242,7 +282,9 @@ class _Quick:
 
 
 def run_fresh(job: Job) -> str:
-    """Runs the tests of a job in this process, which has not imported the project; returns the first that fails."""
+    """Runs the tests of a job in this process, which has not imported the project; returns the first that
+    fails.
+    """
     if job.mutant is not None:
         sys.meta_path.insert(0, Importer(job.mutant.path, job.text))
     failures = _Failures()
@@ -287,10 +329,14 @@ class Importer(importlib.abc.MetaPathFinder):
     def __init__(self, path: str, text: str) -> None:
         parts = list(Path(path).with_suffix("").parts)
         parts = parts[1:] if parts[0] == "kernels" else parts
-        self.loader = _Loader(".".join(parts[:-1] if parts[-1] == "__init__" else parts), str(Path(path).resolve()))
+        self.loader = _Loader(
+            ".".join(parts[:-1] if parts[-1] == "__init__" else parts), str(Path(path).resolve())
+        )
         self.loader.text = text
 
-    def find_spec(self, fullname: str, path: Any = None, target: Any = None) -> importlib.machinery.ModuleSpec | None:
+    def find_spec(
+        self, fullname: str, path: Any = None, target: Any = None
+    ) -> importlib.machinery.ModuleSpec | None:
         if fullname != self.loader.name:
             return None
         return importlib.util.spec_from_file_location(fullname, self.loader.path, loader=self.loader)
@@ -300,7 +346,9 @@ class Importer(importlib.abc.MetaPathFinder):
 
 
 class Collected:
-    """A pytest plugin that, in place of running the collected tests, runs the jobs on forks of this process."""
+    """A pytest plugin that, in place of running the collected tests, runs the jobs on forks of this
+    process.
+    """
 
     def __init__(self, pool: Pool, queue: list[Job]) -> None:
         self.pool, self.queue = pool, queue
@@ -366,7 +414,10 @@ def _codes(code: types.CodeType) -> Iterator[types.CodeType]:
 
 
 def _span(code: types.CodeType) -> tuple[int, int]:
-    last = max((end for inner in _codes(code) for _, end, *_ in inner.co_positions() if end), default=code.co_firstlineno)
+    last = max(
+        (end for inner in _codes(code) for _, end, *_ in inner.co_positions() if end),
+        default=code.co_firstlineno,
+    )
     return code.co_firstlineno, last
 
 
@@ -379,7 +430,13 @@ def warm() -> None:
             continue
 
 
-def run(queue: list[Job], fresh: list[Job], ignored: tuple[str, ...], done: Callable[[Mutant, Outcome], None], jobs: int) -> None:
+def run(
+    queue: list[Job],
+    fresh: list[Job],
+    ignored: tuple[str, ...],
+    done: Callable[[Mutant, Outcome], None],
+    jobs: int,
+) -> None:
     """Runs all jobs; the working directory is the root of the checkout."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended"))  # children are ended as well
     warm()
@@ -406,5 +463,10 @@ def _collect(plugins: list[object], ignored: tuple[str, ...]) -> None:
 def report_line(mutant: Mutant, outcome: Outcome) -> str:
     """A result as a line of JSON."""
     where = {"id": mutant.id, "file": mutant.path, "line": mutant.line, "kind": mutant.kind}
-    what = {"original": mutant.original, "mutated": mutant.mutated, "status": outcome.status, "test": outcome.test}
+    what = {
+        "original": mutant.original,
+        "mutated": mutant.mutated,
+        "status": outcome.status,
+        "test": outcome.test,
+    }
     return json.dumps({**where, **what, "seconds": round(outcome.seconds, 2)}, ensure_ascii=False)

@@ -72,9 +72,18 @@ class Selector:
         chosen: dict[str, None] = {}
         files: set[str] = set()
         left = self.budget
-        for test in (test for group in groups for test in sorted(group, key=lambda name: (self.calls.seconds[name], name))):
+        for test in (
+            test
+            for group in groups
+            for test in sorted(group, key=lambda name: (self.calls.seconds[name], name))
+        ):
             seconds, file = self.calls.seconds[test], test.split("::")[0]
-            if test in chosen or test.startswith(IGNORED) or seconds > max(left, 0) or not (self.root / file).is_file():
+            if (
+                test in chosen
+                or test.startswith(IGNORED)
+                or seconds > max(left, 0)
+                or not (self.root / file).is_file()
+            ):
                 continue
             if fresh and file not in files and len(files) >= MAX_FILES:
                 continue
@@ -93,7 +102,9 @@ class Selector:
         return self.calls.covering(path, text, range(1, text.count("\n") + 2)) - {IMPORT}
 
     def _using(self, mutant: Mutant, name: str) -> set[str]:
-        """Tests that run functions in which a name of module level occurs, in this file and in those that import it."""
+        """Tests that run functions in which a name of module level occurs, in this file and in those that
+        import it.
+        """
         if not name:
             return set()
         module = ".".join(Path(mutant.path).with_suffix("").parts).removesuffix(".__init__")
@@ -109,7 +120,9 @@ class Selector:
     @cached_property
     def sources(self) -> list[str]:
         """All files of the package."""
-        return [path.relative_to(self.root).as_posix() for path in sorted((self.root / "ascendsim").rglob("*.py"))]
+        return [
+            path.relative_to(self.root).as_posix() for path in sorted((self.root / "ascendsim").rglob("*.py"))
+        ]
 
     @cached_property
     def kernel_callers(self) -> dict[str, set[str]]:
@@ -123,28 +136,45 @@ class Selector:
         return {name: {caller for caller, body in bodies.items() if name in body} for name in names}
 
     def _of_kernel(self, mutant: Mutant) -> set[str]:
-        """Tests that run an operator that imports a kernel into which the mutant is compiled, and those that import it themselves."""
+        """Tests that run an operator that imports a kernel into which the mutant is compiled, and those that
+        import it themselves.
+        """
         names = {
             node.name
             for node in ast.parse(self.text(mutant.path)).body
             if isinstance(node, ast.FunctionDef) and node.lineno <= mutant.line <= (node.end_lineno or 0)
         }
-        names = names or set(re.findall(r"^(?:def )?(\w+)", self.text(mutant.path).splitlines()[mutant.line - 1]))
+        names = names or set(
+            re.findall(r"^(?:def )?(\w+)", self.text(mutant.path).splitlines()[mutant.line - 1])
+        )
         while wider := {caller for name in names for caller in self.kernel_callers.get(name, ())} - names:
             names |= wider
         importing = re.compile(rf"from ascendsim_kernels.*\b(?:{'|'.join(sorted(names))})\b")
         found: set[str] = set()
         for path in self.sources:
             text = self.text(path)
-            found |= self.calls.covering(path, text, [row for row, line in enumerate(text.splitlines(), 1) if importing.search(line)])
+            found |= self.calls.covering(
+                path, text, [row for row, line in enumerate(text.splitlines(), 1) if importing.search(line)]
+            )
         files = {
-            path.relative_to(self.root).as_posix() for path in (self.root / "tests").rglob("*.py") if importing.search(path.read_text())
+            path.relative_to(self.root).as_posix()
+            for path in (self.root / "tests").rglob("*.py")
+            if importing.search(path.read_text())
         }
-        return (found | {test for test in self.calls.tests if test.split("::")[0] in files or test.startswith(mutant.path)}) - {IMPORT}
+        return (
+            found
+            | {
+                test
+                for test in self.calls.tests
+                if test.split("::")[0] in files or test.startswith(mutant.path)
+            }
+        ) - {IMPORT}
 
 
 def _import_time(tree: ast.Module, mutant: Mutant) -> str | None:
-    """None if the mutant is in the body of a function; else the name that its statement binds, or an empty text."""
+    """None if the mutant is in the body of a function; else the name that its statement binds, or an empty
+    text.
+    """
     body, name = tree.body, ""
     while True:
         inside = [node for node in body if _first(node) <= mutant.line <= (node.end_lineno or 0)]

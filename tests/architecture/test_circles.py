@@ -1,4 +1,5 @@
-"""No file needs, by way of others, a file that needs it: neither at run time nor for the type checker alone."""
+"""No file needs, by way of others, a file that needs it: neither at run time nor for the type checker
+alone."""
 
 from __future__ import annotations
 
@@ -20,13 +21,17 @@ def modules() -> dict[str, Path]:
 
 
 def imports(name: str, path: Path, known: dict[str, Path]) -> set[str]:
-    """Modules that a file imports, wherever in the file; those of a package's own front door count as the modules behind it."""
+    """Modules that a file imports, wherever in the file; those of a package's own front door count as the
+    modules behind it."""
     wanted = set()
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
             wanted |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module is not None:
-            wanted |= {f"{node.module}.{alias.name}" if f"{node.module}.{alias.name}" in known else node.module for alias in node.names}
+            wanted |= {
+                f"{node.module}.{alias.name}" if f"{node.module}.{alias.name}" in known else node.module
+                for alias in node.names
+            }
     return {module for module in wanted if module in known and module != name}
 
 

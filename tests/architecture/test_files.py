@@ -28,13 +28,19 @@ def _tracked() -> list[Path]:
 
 
 def test_no_source_file_is_too_long() -> None:
-    lengths = {str(path.relative_to(ROOT)): len(path.read_text(encoding="utf-8").splitlines()) for path in _sources()}
+    lengths = {
+        str(path.relative_to(ROOT)): len(path.read_text(encoding="utf-8").splitlines()) for path in _sources()
+    }
     assert lengths
     assert {name: lines for name, lines in lengths.items() if lines > MAX_LINES} == {}
 
 
 def test_every_source_file_says_what_it_is() -> None:
-    without = [str(path.relative_to(ROOT)) for path in _sources() if not ast.get_docstring(ast.parse(path.read_text(encoding="utf-8")))]
+    without = [
+        str(path.relative_to(ROOT))
+        for path in _sources()
+        if not ast.get_docstring(ast.parse(path.read_text(encoding="utf-8")))
+    ]
     assert without == []
 
 
@@ -53,6 +59,9 @@ def test_the_rule_about_paths_finds_them(text: str) -> None:
     assert MACHINE_PATH.search(text)
 
 
-@pytest.mark.parametrize("text", ["a/work/b", "frontends/onnx", "~/.cache", "/dev/null", "/usr/bin/env", "and/or", "rows / work / 2"])
+@pytest.mark.parametrize(
+    "text",
+    ["a/work/b", "frontends/onnx", "~/.cache", "/dev/null", "/usr/bin/env", "and/or", "rows / work / 2"],
+)
 def test_the_rule_about_paths_lets_others_pass(text: str) -> None:
     assert not MACHINE_PATH.search(text)

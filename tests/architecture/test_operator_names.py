@@ -1,7 +1,8 @@
-"""Who knows operators by name: operators, rules about named operators, front ends and models; all others are listed here with their reason.
+"""Who knows operators by name: operators, rules about named operators, front ends and models; all others are
+listed here with their reason.
 
-What another layer wants to know of an operator belongs on the operator (`opset.facts`, `opset.axes`): a list of names elsewhere is wrong
-for the next operator without a word.
+What another layer wants to know of an operator belongs on the operator (`opset.facts`, `opset.axes`): a list
+of names elsewhere is wrong for the next operator without a word.
 """
 
 from __future__ import annotations
@@ -45,7 +46,9 @@ REASONS: dict[str, str] = {
     "passes/graph_engine/switch_dead_branch.py": _CONTROL,
     "passes/graph_engine/trans_ops.py": "GE's rules for pairs of transposes and casts",
     "passes/graph_engine/value_range.py": _SHAPES,
-    "passes/graph_kernel/expanders.py": "writes operators out as others: the formulas of MindSpore's expanders",
+    "passes/graph_kernel/expanders.py": (
+        "writes operators out as others: the formulas of MindSpore's expanders"
+    ),
     "passes/graph_kernel/flags.py": "examples of values",
     "passes/graph_kernel/flow.py": _MAKES,
     "passes/graph_kernel/lists.py": "MindSpore's lists of what graph-kernel fusion takes",
@@ -53,10 +56,14 @@ REASONS: dict[str, str] = {
     "passes/l2_fusion/rebatch.py": _MAKES,
     "passes/layout/assign.py": _MAKES,
     "passes/layout/fold_batch.py": "CANN's rewrite of batched products",
-    "passes/levers/channel_groups.py": "a convolution mixes channels by constant weights; a Concat puts them one behind the other",
+    "passes/levers/channel_groups.py": (
+        "a convolution mixes channels by constant weights; a Concat puts them one behind the other"
+    ),
     "passes/levers/channel_rewrite.py": _LEVER,
     "passes/levers/identity_conv.py": _LEVER,
-    "passes/levers/narrow_types.py": "which operators give the same integers in 32 bits, a question that only this lever asks",
+    "passes/levers/narrow_types.py": (
+        "which operators give the same integers in 32 bits, a question that only this lever asks"
+    ),
     "passes/levers/pow_to_mul.py": _LEVER,
     "passes/levers/resize_sizes.py": _LEVER,
     "passes/precision.py": _MAKES,
@@ -77,7 +84,9 @@ def knowing() -> dict[str, set[str]]:
     found = {}
     for path in sorted((ROOT / "ascendsim").rglob("*.py")):
         name = path.relative_to(ROOT / "ascendsim").as_posix()
-        literals = {node.value for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Constant)}
+        literals = {
+            node.value for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Constant)
+        }
         known = {value for value in literals if isinstance(value, str)} & names
         if known and not name.startswith(FREE):
             found[name] = known

@@ -29,7 +29,9 @@ def test_every_public_name_exists(name: str) -> None:
 
 def _loaded_by(statement: str) -> list[str]:
     program = f"import sys\n{statement}\nprint(*(name for name in {HEAVY!r} if name in sys.modules))"
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60
+    )
     return done.stdout.split()
 
 
@@ -38,11 +40,17 @@ def test_import_is_light() -> None:
 
 
 def test_chips_and_graphs_are_light() -> None:
-    assert _loaded_by("import ascendsim; from ascendsim import soc; soc.load('Ascend310'); ascendsim.GraphBuilder") == []
+    assert (
+        _loaded_by(
+            "import ascendsim; from ascendsim import soc; soc.load('Ascend310'); ascendsim.GraphBuilder"
+        )
+        == []
+    )
 
 
 def test_help_of_the_command_is_light() -> None:
     statement = (
-        "import contextlib, io\nfrom ascendsim.cli.main import main\nwith contextlib.redirect_stdout(io.StringIO()): main(['--help'])"
+        "import contextlib, io\nfrom ascendsim.cli.main import main\nwith "
+        "contextlib.redirect_stdout(io.StringIO()): main(['--help'])"
     )
     assert _loaded_by(statement) == []

@@ -1,4 +1,5 @@
-"""What a user can get wrong ends in one line with a remedy and exit code 2: no traceback, nothing half-written."""
+"""What a user can get wrong ends in one line with a remedy and exit code 2: no traceback, nothing
+half-written."""
 
 from __future__ import annotations
 
@@ -31,7 +32,9 @@ def save(path: Path, nodes: list[onnx.NodeProto], **changes: object) -> str:
     inputs = [helper.make_tensor_value_info("x", TensorProto.FLOAT, [2, 3])]
     outputs = [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)]
     graph = helper.make_graph(nodes, "g", inputs, outputs, initializer=changes.get("initializer"))  # type: ignore[arg-type]
-    path.write_bytes(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)]).SerializeToString())
+    path.write_bytes(
+        helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)]).SerializeToString()
+    )
     return str(path)
 
 
@@ -44,7 +47,9 @@ def test_missing_file(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Non
     assert "nothing.onnx" in fails(capsys, "run", str(tmp_path / "nothing.onnx"))
 
 
-@pytest.mark.parametrize("content", [b"", b"hello", b"\x08\x07\x12\xff\xff\xff\xff\x0f", bytes(range(256)) * 8])
+@pytest.mark.parametrize(
+    "content", [b"", b"hello", b"\x08\x07\x12\xff\xff\xff\xff\x0f", bytes(range(256)) * 8]
+)
 def test_file_that_is_no_model(capsys: pytest.CaptureFixture[str], tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "bad.onnx"
     path.write_bytes(content)
@@ -62,7 +67,10 @@ def test_folder_instead_of_a_file(capsys: pytest.CaptureFixture[str], tmp_path: 
 
 
 def test_cyclic_graph(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    nodes = [helper.make_node("Add", ["x", "b"], ["a"], name="first"), helper.make_node("Relu", ["a"], ["b"], name="second")]
+    nodes = [
+        helper.make_node("Add", ["x", "b"], ["a"], name="first"),
+        helper.make_node("Relu", ["a"], ["b"], name="second"),
+    ]
     nodes.append(helper.make_node("Relu", ["b"], ["y"], name="third"))
     line = fails(capsys, "run", save(tmp_path / "cycle.onnx", nodes))
     assert "first" in line
@@ -72,7 +80,9 @@ def test_cyclic_graph(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Non
 def test_two_gigabytes_claimed_in_a_small_file(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     huge = TensorProto(name="w", data_type=TensorProto.FLOAT, dims=[1 << 29])
     huge.raw_data = b"\0" * 16
-    path = save(tmp_path / "huge.onnx", [helper.make_node("Add", ["x", "w"], ["y"], name="add")], initializer=[huge])
+    path = save(
+        tmp_path / "huge.onnx", [helper.make_node("Add", ["x", "w"], ["y"], name="add")], initializer=[huge]
+    )
     assert "'w'" in fails(capsys, "run", path)
 
 
@@ -119,7 +129,9 @@ def test_unsupported_operators_are_listed_at_once(capsys: pytest.CaptureFixture[
         (("--top", "many"), "--top"),
     ],
 )
-def test_wrong_options(capsys: pytest.CaptureFixture[str], good: str, arguments: tuple[str, ...], expected: str) -> None:
+def test_wrong_options(
+    capsys: pytest.CaptureFixture[str], good: str, arguments: tuple[str, ...], expected: str
+) -> None:
     assert expected in fails(capsys, "run", good, *arguments)
 
 
@@ -155,7 +167,9 @@ def test_nothing_is_left_behind(capsys: pytest.CaptureFixture[str], good: str, t
     assert sorted(path.name for path in tmp_path.iterdir()) == ["good.onnx", "out"]
 
 
-def test_an_output_below_a_file_is_refused_before_the_run(capsys: pytest.CaptureFixture[str], good: str, tmp_path: Path) -> None:
+def test_an_output_below_a_file_is_refused_before_the_run(
+    capsys: pytest.CaptureFixture[str], good: str, tmp_path: Path
+) -> None:
     (tmp_path / "file").write_text("in the way")
     assert main(("run", good, "--output", str(tmp_path / "file" / "out"))) == 2
     captured = capsys.readouterr()
@@ -194,7 +208,9 @@ def test_an_interrupted_run_writes_nothing(
 
 
 @pytest.mark.parametrize("option", ["model", "chip"])
-def test_a_device_that_never_ends_is_not_read(capsys: pytest.CaptureFixture[str], good: str, tmp_path: Path, option: str) -> None:
+def test_a_device_that_never_ends_is_not_read(
+    capsys: pytest.CaptureFixture[str], good: str, tmp_path: Path, option: str
+) -> None:
     endless = tmp_path / ("endless.toml" if option == "chip" else "endless.onnx")
     endless.symlink_to("/dev/zero")
     arguments = (str(endless),) if option == "model" else (good, "--soc_version", str(endless))
@@ -202,9 +218,13 @@ def test_a_device_that_never_ends_is_not_read(capsys: pytest.CaptureFixture[str]
 
 
 @pytest.mark.parametrize("shape", ["(1099511627776,)", "(2, 3", "(-2, 3)", "'x'"])
-def test_an_array_file_with_a_damaged_header(capsys: pytest.CaptureFixture[str], good: str, tmp_path: Path, shape: str) -> None:
+def test_an_array_file_with_a_damaged_header(
+    capsys: pytest.CaptureFixture[str], good: str, tmp_path: Path, shape: str
+) -> None:
     header = f"{{'descr': '<f4', 'fortran_order': False, 'shape': {shape}, }}".ljust(117).encode() + b"\n"
-    (tmp_path / "x.npy").write_bytes(b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header + bytes(64))
+    (tmp_path / "x.npy").write_bytes(
+        b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header + bytes(64)
+    )
     assert "x.npy" in fails(capsys, "run", good, "--input", f"x={tmp_path / 'x.npy'}")
 
 
@@ -215,7 +235,12 @@ def test_the_model_is_named_once(capsys: pytest.CaptureFixture[str], good: str) 
 
 
 def test_a_model_may_be_named_as_atc_does(capsys: pytest.CaptureFixture[str], good: str) -> None:
-    assert main(("compile", f"--model={good}", "--framework=5", "--input_format=NCHW", "--soc_version=Ascend310")) == 0
+    assert (
+        main(
+            ("compile", f"--model={good}", "--framework=5", "--input_format=NCHW", "--soc_version=Ascend310")
+        )
+        == 0
+    )
     assert "relu" in capsys.readouterr().out
 
 

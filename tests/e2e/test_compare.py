@@ -31,7 +31,9 @@ def fails(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
     return captured.err
 
 
-def test_levels_of_a_network_with_values(models_dir: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_levels_of_a_network_with_values(
+    models_dir: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     arguments = ["compare", str(models_dir / "resnet18.onnx"), "--weights", "random", "--values", "float32"]
     assert main([*arguments, "--fusion", "off,all", "--output", str(tmp_path)]) == 0
     printed = capsys.readouterr().out
@@ -41,7 +43,9 @@ def test_levels_of_a_network_with_values(models_dir: Path, tmp_path: Path, capsy
     assert int(fused["Tasks"]) < int(off["Tasks"])
     assert float(fused["Time(us)"]) < float(off["Time(us)"])
     assert float(fused["DDR write(MB)"]) < float(off["DDR write(MB)"])
-    assert float(fused["Of range"]) <= 1e-5  # normalisation folded into weights changes the order of roundings, no more
+    assert (
+        float(fused["Of range"]) <= 1e-5
+    )  # normalisation folded into weights changes the order of roundings, no more
     assert (tmp_path / "compare.png").read_bytes().startswith(b"\x89PNG")
 
 
@@ -56,7 +60,16 @@ def test_all_levels_by_default_and_no_values_without_weights(lenet: str, tmp_pat
 
 
 def test_graph_kernel_is_a_level_too(models_dir: Path, tmp_path: Path) -> None:
-    arguments = ["--fusion", "off,all,graph-kernel", "--weights", "random", "--values", "float32", "--output", str(tmp_path)]
+    arguments = [
+        "--fusion",
+        "off,all,graph-kernel",
+        "--weights",
+        "random",
+        "--values",
+        "float32",
+        "--output",
+        str(tmp_path),
+    ]
     assert main(["compare", str(models_dir / "bert_tiny_s64.onnx"), *arguments]) == 0
     off, fused, composites = rows_of(tmp_path / "compare.csv")
     assert int(composites["Tasks"]) < int(off["Tasks"])
@@ -80,7 +93,9 @@ def test_outputs_that_cannot_be_compared_say_why(lenet: str, tmp_path: Path) -> 
     assert "has shapes" in rows_of(tmp_path / "compare.csv")[1]["Values"]
 
 
-def test_ablation_lists_passes_by_what_they_save(models_dir: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_ablation_lists_passes_by_what_they_save(
+    models_dir: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     arguments = ["--ablate", "--fusion", "graph", "--output", str(tmp_path)]
     assert main(["compare", str(models_dir / "mobilenet_v1.onnx"), *arguments]) == 0
     assert "what each pass contributes" in capsys.readouterr().out
@@ -94,7 +109,11 @@ def test_ablation_lists_passes_by_what_they_save(models_dir: Path, tmp_path: Pat
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
-        (("--fusion", "off"), "compare needs at least two variants, not 1; give several to --fusion, --soc_version, --batch or --mode"),
+        (
+            ("--fusion", "off"),
+            "compare needs at least two variants, not 1; give several to --fusion, --soc_version, --batch "
+            "or --mode",
+        ),
         (("--fusion", "off,grahp"), "did you mean graph?"),
         (("--fusion", "off,off"), "option --fusion names 'off' twice"),
         (("--fusion", ","), "option --fusion must name something"),
@@ -125,8 +144,13 @@ def test_three_tasks_become_one_that_writes_the_output_once(soc: str) -> None:
     table = comparison.phases()
 
     def core(variant: str) -> list[dict[str, object]]:
-        """Rows of the product, the bias and the relu, whatever they became; not those that only change a format."""
-        return [row for row in table.records() if row["Variant"] == variant and "transdata" not in str(row["Task"])]
+        """Rows of the product, the bias and the relu, whatever they became; not those that only change a
+        format."""
+        return [
+            row
+            for row in table.records()
+            if row["Variant"] == variant and "transdata" not in str(row["Task"])
+        ]
 
     unfused, fused = core("off"), core("all")
     assert [row["Task"] for row in unfused] == ["MatMul", "Bias", "Relu"]
@@ -136,9 +160,15 @@ def test_three_tasks_become_one_that_writes_the_output_once(soc: str) -> None:
     for phase in ("Emit(us)", "Read(us)", "Write(us)"):
         assert sum(float(str(row[phase])) for row in fused) < sum(float(str(row[phase])) for row in unfused)
     saved = 2 * 2 * 512 * 512 * 2  # the output, written twice less and read twice less, in float16
-    accesses = ([access for task in model.program.tasks for access in task.accesses] for model in models.values())
-    before, after = (sum(access.moved_bytes for access in found if access.region[0] not in "xwb") for found in accesses)
-    assert before - after >= saved  # how often cores read the operands is up to the tiling, which may be another one
+    accesses = (
+        [access for task in model.program.tasks for access in task.accesses] for model in models.values()
+    )
+    before, after = (
+        sum(access.moved_bytes for access in found if access.region[0] not in "xwb") for found in accesses
+    )
+    assert (
+        before - after >= saved
+    )  # how often cores read the operands is up to the tiling, which may be another one
     difference = comparison.figures[1].difference
     assert difference.relative is not None
     assert difference.relative < 2e-3

@@ -1,4 +1,5 @@
-"""ONNX's node cases with If, Loop and Scan, compiled and run on the simulated device, values in the model's own types."""
+"""ONNX's node cases with If, Loop and Scan, compiled and run on the simulated device, values in the model's
+own types."""
 
 from __future__ import annotations
 
@@ -10,7 +11,13 @@ from ascendsim.core.errors import UnsupportedOperatorError, UnsupportedTypeError
 from tests.support.node_suite import all_cases, case_array, compare, operators_of
 
 CONTROL_FLOW = {"If", "Loop", "Scan"}
-REFUSED = ("sequence", "optional", "Sequence", "TYPE_PROTO", "version 8")  # kinds of tensors that the device lacks; the oldest Scan
+REFUSED = (
+    "sequence",
+    "optional",
+    "Sequence",
+    "TYPE_PROTO",
+    "version 8",
+)  # kinds of tensors that the device lacks; the oldest Scan
 
 
 def cases() -> list[TestCase]:
@@ -28,9 +35,16 @@ def test_cases_with_control_flow_run_on_the_device() -> None:
             continue
         model = asim.compile(graph, soc="Ascend310P3")
         for given, wanted in case.data_sets or ():
-            inputs = dict(zip([value.name for value in case.model.graph.input], map(case_array, given), strict=False))
+            inputs = dict(
+                zip([value.name for value in case.model.graph.input], map(case_array, given), strict=False)
+            )
             result = asim.run(model, inputs, values="float32")
-            problem = compare([result.outputs[t.name] for t in graph.outputs], [*map(case_array, wanted)], case.rtol, case.atol)
+            problem = compare(
+                [result.outputs[t.name] for t in graph.outputs],
+                [*map(case_array, wanted)],
+                case.rtol,
+                case.atol,
+            )
             failures += [f"{case.name}: {problem}"] if problem else []
         ran += 1
     assert not failures, "\n".join(failures)

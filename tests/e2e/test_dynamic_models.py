@@ -1,4 +1,5 @@
-"""Real networks with control flow and open shapes: silero-vad with its If, PP-OCR with gears; values equal onnxruntime's."""
+"""Real networks with control flow and open shapes: silero-vad with its If, PP-OCR with gears; values equal
+onnxruntime's."""
 
 from __future__ import annotations
 
@@ -20,13 +21,17 @@ VOICE = ("silero_vad.onnx", "silero_vad_half.onnx", "silero_vad_op18_ifless.onnx
 def _reference(path: Path, inputs: dict[str, NDArray[Any]]) -> list[NDArray[Any]]:
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 3
-    return list(onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"]).run(None, inputs))
+    return list(
+        onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"]).run(None, inputs)
+    )
 
 
 def _check(result: asim.Result, wanted: list[NDArray[Any]], share: float) -> None:
     for name, reference in zip(result.outputs, wanted, strict=True):
         assert result.outputs[name].shape == reference.shape
-        assert np.abs(result.outputs[name] - reference).max() <= share * max(float(np.abs(reference).max()), 1e-3)
+        assert np.abs(result.outputs[name] - reference).max() <= share * max(
+            float(np.abs(reference).max()), 1e-3
+        )
 
 
 def _voice(path: Path, rate: int) -> dict[str, NDArray[Any]]:
@@ -35,7 +40,10 @@ def _voice(path: Path, rate: int) -> dict[str, NDArray[Any]]:
     noise = np.random.default_rng(1).standard_normal((1, samples)) * 0.05
     sound = (np.sin(np.arange(samples) * 2 * np.pi * 220 / rate) * 0.5 + noise).astype(np.float32)
     inputs = {"input": sound, "state": np.zeros((2, 1, 128), np.float32), "sr": np.array(rate, np.int64)}
-    names = {item.name for item in onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"]).get_inputs()}
+    names = {
+        item.name
+        for item in onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"]).get_inputs()
+    }
     return {name: array for name, array in inputs.items() if name in names}
 
 
@@ -64,12 +72,17 @@ def test_silero_vad(name: str) -> None:
 
 
 def test_silero_vad_takes_the_branch_of_its_rate() -> None:
-    """The outer If asks the sample rate: the host reads the condition back; with static shapes the device decides."""
+    """The outer If asks the sample rate: the host reads the condition back; with static shapes the device
+    decides."""
     path = file_of("silero_vad", "data/silero_vad.onnx")
     model = asim.compile(asim.load(path), soc=SOC)
     for rate, branch in ((16000, "then_branch"), (8000, "else_branch")):
         result = asim.run(model, _voice(path, rate))
-        heads = {name.split("/")[1] for name in (record.name for record in result.trace.tasks) if name.startswith("If_0/")}
+        heads = {
+            name.split("/")[1]
+            for name in (record.name for record in result.trace.tasks)
+            if name.startswith("If_0/")
+        }
         assert heads == {branch}
         assert sum(task.read_backs for task in result.model.program.tasks) == 1
     static = asim.compile(asim.load(path, shapes={"input": (1, 576), "state": (2, 1, 128)}), soc=SOC)
@@ -82,7 +95,8 @@ def test_silero_vad_takes_the_branch_of_its_rate() -> None:
 
 
 def test_pp_ocr_detection_with_gears() -> None:
-    """Height and width from a list: sunk as a static model is, several times faster than open shapes at these sizes."""
+    """Height and width from a list: sunk as a static model is, several times faster than open shapes at these
+    sizes."""
     path = file_of("rapidocr_onnxruntime", "models/ch_PP-OCRv4_det_infer.onnx")
     graph = asim.load(path, shapes={"x": (1, 3, -1, -1)})
     model = asim.compile(graph, soc=SOC, dynamic_image_size="96,160;160,160")
@@ -99,7 +113,9 @@ def test_pp_ocr_detection_with_gears() -> None:
         assert static.duration_us < result.duration_us < static.duration_us * 1.05
         assert host.duration_us > 2 * result.duration_us
         assert host.schedule_reasons[0].startswith("input 'x' has the open shape [1, 3, -1, -1]")
-    with pytest.raises(asim.InputError, match=r"must be those of a gear \(96,160;160,160\), not x: \[1, 3, 128, 128\]"):
+    with pytest.raises(
+        asim.InputError, match=r"must be those of a gear \(96,160;160,160\), not x: \[1, 3, 128, 128\]"
+    ):
         asim.simulate(model, shapes={"x": (1, 3, 128, 128)})
 
 
@@ -111,6 +127,9 @@ def test_pp_ocr_recognition_with_gears() -> None:
     assert isinstance(model, asim.GearedModel)
     inputs = asim.random_inputs(model, shapes={"x": (1, 3, 48, 64)})
     _check(asim.run(model, inputs, values="float32"), _reference(path, inputs), 1e-3)
-    alone = [asim.compile(asim.load(path, shapes={"x": (1, 3, 48, width)}), soc=SOC).program.memory for (width,) in model.gears]
+    alone = [
+        asim.compile(asim.load(path, shapes={"x": (1, 3, 48, width)}), soc=SOC).program.memory
+        for (width,) in model.gears
+    ]
     assert model.weight_bytes < 1.05 * max(memory.weight_bytes for memory in alone)
     assert model.arena_bytes < 1.05 * max(memory.peak_bytes for memory in alone)

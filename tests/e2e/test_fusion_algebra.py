@@ -1,4 +1,5 @@
-"""Fused operators from the graph to the device: compiled, simulated and computed on several chips, against the unfused graph."""
+"""Fused operators from the graph to the device: compiled, simulated and computed on several chips, against
+the unfused graph."""
 
 from __future__ import annotations
 
@@ -21,7 +22,10 @@ CHIPS = ("Ascend310", "Ascend310P3", "Ascend910B4")
 
 def largest_difference(graph: Graph, soc: str, values: str, precision_mode: str = "force_fp16") -> float:
     """Largest difference of outputs, fused against unfused, in terms of their range."""
-    models = [asim.compile(graph, soc=soc, fusion=fusion, precision_mode=precision_mode) for fusion in ("off", "graph")]
+    models = [
+        asim.compile(graph, soc=soc, fusion=fusion, precision_mode=precision_mode)
+        for fusion in ("off", "graph")
+    ]
     inputs = asim.random_inputs(models[0])
     results = [asim.run(model, inputs, values=values).outputs for model in models]  # type: ignore[arg-type]
     worst = 0.0
@@ -34,10 +38,14 @@ def largest_difference(graph: Graph, soc: str, values: str, precision_mode: str 
 @pytest.mark.parametrize("soc", CHIPS)
 def test_bert_runs_faster_with_the_same_values(soc: str) -> None:
     graph = asim.load(MODELS / "bert_tiny_s64_traced.onnx", weights="random")
-    unfused, fused = (asim.simulate(asim.compile(graph, soc=soc, fusion=fusion)) for fusion in ("off", "graph"))
+    unfused, fused = (
+        asim.simulate(asim.compile(graph, soc=soc, fusion=fusion)) for fusion in ("off", "graph")
+    )
     assert fused.duration_us < unfused.duration_us
     assert largest_difference(graph, soc, "float32") <= 1e-5
-    assert largest_difference(graph, soc, "device") <= 2**-8  # 12 products and 2 Gelus of two layers, each rounded once less
+    assert (
+        largest_difference(graph, soc, "device") <= 2**-8
+    )  # 12 products and 2 Gelus of two layers, each rounded once less
 
 
 def training_step(name: str) -> Graph:
@@ -52,14 +60,18 @@ def training_step(name: str) -> Graph:
 
 
 @pytest.mark.parametrize("soc", CHIPS)
-@pytest.mark.parametrize("name", ["AdamApplyOneRuleCond1", "LambNextMVWithDecayRuleCond1", "LambUpdateWithLrRuleCond1"])
+@pytest.mark.parametrize(
+    "name", ["AdamApplyOneRuleCond1", "LambNextMVWithDecayRuleCond1", "LambUpdateWithLrRuleCond1"]
+)
 def test_optimizer_steps_run_as_one_task(name: str, soc: str) -> None:
     graph = training_step(name)
     compiled = asim.compile(graph, soc=soc, fusion="graph", precision_mode="must_keep_origin_dtype")
     inner = [node for node in compiled.graph.nodes if node.op_type not in ("Abs", "Cast", "TransData")]
     assert len(inner) == 1
     assert len(compiled.tasks_of(inner[0].name)) == 1
-    unfused = asim.simulate(asim.compile(graph, soc=soc, fusion="off", precision_mode="must_keep_origin_dtype"))
+    unfused = asim.simulate(
+        asim.compile(graph, soc=soc, fusion="off", precision_mode="must_keep_origin_dtype")
+    )
     assert asim.simulate(compiled).duration_us < unfused.duration_us
     assert largest_difference(graph, soc, "float32", "must_keep_origin_dtype") == 0
 
@@ -83,7 +95,8 @@ def test_the_mask_of_relu_saves_traffic_between_convolutions(soc: str) -> None:
 
 
 def test_two_casts_of_the_device_graph_become_one() -> None:
-    """float32 between an int32 input and force_fp16's float16 leaves Cast pairs only where the user's model has them."""
+    """float32 between an int32 input and force_fp16's float16 leaves Cast pairs only where the user's model
+    has them."""
 
     def body(b: GraphBuilder) -> list:  # type: ignore[type-arg]
         x = b.input("x", (4, 16), DType.FLOAT16)

@@ -1,4 +1,5 @@
-"""Rules around convolutions, poolings, concatenations and quantisation, all together, on the model structures."""
+"""Rules around convolutions, poolings, concatenations and quantisation, all together, on the model
+structures."""
 
 from __future__ import annotations
 
@@ -40,7 +41,9 @@ def test_values_stay_and_a_second_run_changes_nothing(name: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", [path.stem for path in sorted(MODELS.glob("*.onnx")) if path.stem not in QUICK])
+@pytest.mark.parametrize(
+    "name", [path.stem for path in sorted(MODELS.glob("*.onnx")) if path.stem not in QUICK]
+)
 def test_values_stay_on_every_model(name: str) -> None:
     _, result = on_model(name)
     assert result.error <= CHANGED_ALGEBRA
@@ -53,7 +56,10 @@ def test_values_stay_on_every_model(name: str) -> None:
         ("googlenet", {"ConvBatchnormFusionPass": (57, 57), "ConvConcatFusionPass": (9, 9)}),
         ("squeezenet1_1", {"ConvConcatFusionPass": (8, 8)}),
         ("mobilenet_v1", {"ConvBatchnormFusionPass": (27, 27)}),
-        ("densenet121", {"ConvBatchnormFusionPass": (59, 59), "HostBNFusionPass": (62, 62), "AvgPoolFusionPass": (3, 3)}),
+        (
+            "densenet121",
+            {"ConvBatchnormFusionPass": (59, 59), "HostBNFusionPass": (62, 62), "AvgPoolFusionPass": (3, 3)},
+        ),
         (
             "yolov5s",
             {
@@ -76,5 +82,7 @@ def test_counts(name: str, wanted: dict[str, tuple[int, int]]) -> None:
 def test_networks_without_weights_are_timed_fused(name: str) -> None:
     graph = asim.load(MODELS / f"{name}.onnx")
     assert not all(tensor.constant.available for tensor in graph.constants if tensor.constant is not None)
-    plain, result = (asim.simulate(asim.compile(graph, "Ascend310", fusion=level)) for level in ("off", "graph"))
+    plain, result = (
+        asim.simulate(asim.compile(graph, "Ascend310", fusion=level)) for level in ("off", "graph")
+    )
     assert result.duration_us < plain.duration_us

@@ -1,4 +1,5 @@
-"""The graph engine on real network structures: values stay, a second run changes nothing, compiled models run the optimised graph."""
+"""The graph engine on real network structures: values stay, a second run changes nothing, compiled models run
+the optimised graph."""
 
 from __future__ import annotations
 
@@ -26,7 +27,11 @@ def random_arrays(graph: Graph) -> dict[str, np.ndarray]:
     arrays = {}
     for tensor in graph.inputs:
         kind = tensor.element_type
-        values = generator.standard_normal(tensor.static_shape) if kind.is_float else generator.integers(0, 2, tensor.static_shape)
+        values = (
+            generator.standard_normal(tensor.static_shape)
+            if kind.is_float
+            else generator.integers(0, 2, tensor.static_shape)
+        )
         arrays[tensor.name] = np.asarray(values).astype(kind.numpy)
     return arrays
 
@@ -38,7 +43,9 @@ def check_values(path: Path) -> None:
     assert result.after.nodes <= result.before.nodes
     assert result.after.constant_bytes <= result.before.constant_bytes + (1 << 20)
     arrays = random_arrays(graph)
-    for old, new in zip(evaluate(graph, default_opset(), arrays), evaluate(result.graph, default_opset(), arrays), strict=True):
+    for old, new in zip(
+        evaluate(graph, default_opset(), arrays), evaluate(result.graph, default_opset(), arrays), strict=True
+    ):
         assert (old.dtype, old.shape) == (new.dtype, new.shape)
         assert np.array_equal(old, new, equal_nan=True)
     assert [tensor.name for tensor in result.graph.outputs] == [tensor.name for tensor in graph.outputs]
@@ -78,18 +85,27 @@ def test_a_compiled_model_gives_the_named_outputs(models_dir: Path) -> None:
     assert asim.simulate(asim.compile(pruned)).duration_us == asim.simulate(model).duration_us
 
 
-def test_the_command_writes_a_model_that_onnxruntime_runs(models_dir: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_writes_a_model_that_onnxruntime_runs(
+    models_dir: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     source, target = models_dir / "bert_tiny_s64_traced.onnx", tmp_path / "smaller.onnx"
     dump = tmp_path / "dump"
-    assert main(["optimize", str(source), "--weights", "random", "--save", str(target), "--dump", str(dump)]) == 0
+    assert (
+        main(["optimize", str(source), "--weights", "random", "--save", str(target), "--dump", str(dump)])
+        == 0
+    )
     text = capsys.readouterr().out
     assert "ConstantFoldingPass" in text
     assert "100 nodes -> " in text
-    assert {".dot", ".txt"} <= {path.suffix for path in dump.iterdir() if path.name.startswith("00_input")}  # .svg too where Graphviz is
+    assert {".dot", ".txt"} <= {
+        path.suffix for path in dump.iterdir() if path.name.startswith("00_input")
+    }  # .svg too where Graphviz is
     graph = asim.load(source, weights="random")
     arrays = random_arrays(graph)
     session = onnxruntime.InferenceSession(str(target), providers=["CPUExecutionProvider"])
-    for expected, got in zip(evaluate(graph, default_opset(), arrays), session.run(None, arrays), strict=True):
+    for expected, got in zip(
+        evaluate(graph, default_opset(), arrays), session.run(None, arrays), strict=True
+    ):
         np.testing.assert_allclose(got, expected, rtol=1e-3, atol=1e-4)
 
 
@@ -102,7 +118,9 @@ def test_the_command_prunes_to_out_nodes(models_dir: Path, capsys: pytest.Captur
     assert "is no node:index and no tensor of the model" in capsys.readouterr().err
 
 
-def test_compile_says_what_the_graph_engine_removed(models_dir: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_compile_says_what_the_graph_engine_removed(
+    models_dir: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     source = str(models_dir / "bert_tiny_s64_traced.onnx")
     assert main(["compile", source]) == 0
     assert "the graph engine removed 3 nodes" in capsys.readouterr().out
@@ -141,5 +159,9 @@ def test_the_node_suite_passes_with_optimisation(monkeypatch: pytest.MonkeyPatch
         return graph
 
     monkeypatch.setattr(node_suite, "load_onnx", load_and_optimise)
-    failures = [f"{item.case}: {item.reason}" for item in (run_case(case, default_opset()) for case in all_cases()) if item.status == FAIL]
+    failures = [
+        f"{item.case}: {item.reason}"
+        for item in (run_case(case, default_opset()) for case in all_cases())
+        if item.status == FAIL
+    ]
     assert not failures, "\n".join(failures)

@@ -1,4 +1,5 @@
-"""The graph engine on real networks with their real weights, open shapes and control flow: values stay, a second run changes nothing."""
+"""The graph engine on real networks with their real weights, open shapes and control flow: values stay, a
+second run changes nothing."""
 
 from __future__ import annotations
 
@@ -27,10 +28,22 @@ def picture(*shape: int) -> Any:
     return np.random.default_rng(0).standard_normal(shape).astype(np.float32)
 
 
-CASES: dict[str, tuple[str, str, list[dict[str, Any]], int]] = {  # package, file, inputs, most nodes that may be left
+CASES: dict[
+    str, tuple[str, str, list[dict[str, Any]], int]
+] = {  # package, file, inputs, most nodes that may be left
     "voice, two rates": (*VOICE, [voice(512, 16000), voice(256, 8000)], 170),
-    "text direction": (OCR, "models/ch_ppocr_mobile_v2.0_cls_infer.onnx", [{"x": picture(1, 3, 48, 192)}], 240),
-    "text, two widths": (OCR, "models/ch_PP-OCRv4_rec_infer.onnx", [{"x": picture(1, 3, 48, width)} for width in (96, 160)], 425),
+    "text direction": (
+        OCR,
+        "models/ch_ppocr_mobile_v2.0_cls_infer.onnx",
+        [{"x": picture(1, 3, 48, 192)}],
+        240,
+    ),
+    "text, two widths": (
+        OCR,
+        "models/ch_PP-OCRv4_rec_infer.onnx",
+        [{"x": picture(1, 3, 48, width)} for width in (96, 160)],
+        425,
+    ),
     "letters": ("ddddocr", "common.onnx", [{"input1": picture(1, 1, 64, 96)}], 70),
 }
 
@@ -59,7 +72,9 @@ def test_a_known_sampling_rate_leaves_no_branch() -> None:
     result = asim.optimize(graph)
     assert not [node for node in nodes_in(result.graph) if node.op_type in ("If", "PartitionedCall")]
     arrays = voice(512, 16000)
-    for old, new in zip(*(evaluate(item, default_opset(), arrays) for item in (graph, result.graph)), strict=True):
+    for old, new in zip(
+        *(evaluate(item, default_opset(), arrays) for item in (graph, result.graph)), strict=True
+    ):
         assert np.array_equal(old, new)
     model = asim.compile(graph)
     assert "DynamicModel" not in repr(model)

@@ -18,7 +18,10 @@ SMALL = {"l2.size": "1MiB", "l2.read_bytes_per_cycle_per_core": 128, "l2.write_b
 
 def test_ddr_bytes_become_l2_bytes() -> None:
     graph = residual_net()
-    without, placed = asim.compile(graph, "Ascend310", fusion="ub"), asim.compile(graph, "Ascend310", fusion="all")
+    without, placed = (
+        asim.compile(graph, "Ascend310", fusion="ub"),
+        asim.compile(graph, "Ascend310", fusion="all"),
+    )
     plan = placed.buffers.l2
     assert plan is not None
     assert plan.placed
@@ -32,7 +35,8 @@ def test_ddr_bytes_become_l2_bytes() -> None:
 def test_a_larger_buffer_takes_more() -> None:
     graph = residual_net()
     saved = [
-        asim.compile(graph, "Ascend310", set={"l2.size": size}).buffers.saved_bytes for size in ("64KiB", "512KiB", "2MiB", "8MiB", "64MiB")
+        asim.compile(graph, "Ascend310", set={"l2.size": size}).buffers.saved_bytes
+        for size in ("64KiB", "512KiB", "2MiB", "8MiB", "64MiB")
     ]
     assert saved == sorted(saved)
     assert saved[0] < saved[-1]
@@ -60,7 +64,9 @@ def test_the_listed_kinds_alone_place_little() -> None:
 
 def test_a_cut_batch_saves_bytes_and_keeps_values() -> None:
     graph = residual_net(batch=8, size=64)
-    whole, parts = (asim.compile(graph, "Ascend310", set=SMALL, options={"l2_batch": how}) for how in ("whole", "split"))
+    whole, parts = (
+        asim.compile(graph, "Ascend310", set=SMALL, options={"l2_batch": how}) for how in ("whole", "split")
+    )
     assert parts.buffers.blocks
     assert all(block.batch * block.passes == 8 for block in parts.buffers.blocks)
     assert traffic(parts) < traffic(whole)
@@ -73,7 +79,9 @@ def test_a_cut_batch_saves_bytes_and_keeps_values() -> None:
 def test_a_cut_batch_stays_in_a_cache_too() -> None:
     graph = residual_net(batch=64, size=64, channels=32)
     small = {"l2.size": "4MiB"}
-    whole, parts = (asim.compile(graph, "Ascend310P3", set=small, options={"l2_batch": how}) for how in ("whole", "split"))
+    whole, parts = (
+        asim.compile(graph, "Ascend310P3", set=small, options={"l2_batch": how}) for how in ("whole", "split")
+    )
     assert parts.buffers.blocks
     assert traffic(parts) < 0.8 * traffic(whole)
     assert asim.simulate(parts).duration_us < asim.simulate(whole).duration_us
@@ -99,15 +107,26 @@ def test_listed_kinds_take_what_is_inside_of_cut_blocks() -> None:
 def test_resnet50_at_batch_8_runs_a_block_in_four_passes_of_two(models_dir: Path) -> None:
     graph = asim.load(models_dir / "resnet50.onnx", batch=8)
     whole, parts = asim.compile(graph, "Ascend310"), asim.compile(graph, "Ascend310", options=SPLIT)
-    assert any((block.batch, block.passes) == (2, 4) and len(block.nodes) > 20 for block in parts.buffers.blocks)
+    assert any(
+        (block.batch, block.passes) == (2, 4) and len(block.nodes) > 20 for block in parts.buffers.blocks
+    )
     unfused = asim.compile(graph, "Ascend310", fusion="ub")
     assert traffic(parts) < 0.7 * traffic(whole) < 0.47 * traffic(unfused)
-    assert asim.simulate(parts).duration_us < asim.simulate(whole).duration_us < asim.simulate(unfused).duration_us
+    assert (
+        asim.simulate(parts).duration_us
+        < asim.simulate(whole).duration_us
+        < asim.simulate(unfused).duration_us
+    )
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["mobilenet_v1", "googlenet", "alexnet", "resnet18", "squeezenet1_1", "se_resnet50"])
+@pytest.mark.parametrize(
+    "name", ["mobilenet_v1", "googlenet", "alexnet", "resnet18", "squeezenet1_1", "se_resnet50"]
+)
 def test_the_choice_of_blocks_does_not_lose(models_dir: Path, name: str) -> None:
     graph = asim.load(models_dir / f"{name}.onnx", batch=8)
-    whole, parts = (asim.simulate(asim.compile(graph, "Ascend310", options={"l2_batch": how})) for how in ("whole", "split"))
+    whole, parts = (
+        asim.simulate(asim.compile(graph, "Ascend310", options={"l2_batch": how}))
+        for how in ("whole", "split")
+    )
     assert parts.duration_us <= 1.01 * whole.duration_us

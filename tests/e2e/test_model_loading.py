@@ -1,4 +1,5 @@
-"""Every network structure loads at batch 1, 4 and 16 with static, right shapes, and samples of a batch stay apart."""
+"""Every network structure loads at batch 1, 4 and 16 with static, right shapes, and samples of a batch stay
+apart."""
 
 from __future__ import annotations
 
@@ -19,9 +20,18 @@ MODELS = Path(__file__).parents[1] / "data" / "models"
 NAMES = sorted(path.stem for path in MODELS.glob("*.onnx"))
 # Exported with a fixed batch in constants: onnx's own inference cannot tell their shapes at another batch.
 BAKED = {
-    "bert_base_s128", "bert_base_s384", "bert_tiny_s64", "bert_tiny_s64_traced", "ghostnet", "llama_mini", "lstm_lm", "resnet50_folded",
-    "shufflenet_v1", "vit_b_16", "yolov5s",
-}  # fmt: skip
+    "bert_base_s128",
+    "bert_base_s384",
+    "bert_tiny_s64",
+    "bert_tiny_s64_traced",
+    "ghostnet",
+    "llama_mini",
+    "lstm_lm",
+    "resnet50_folded",
+    "shufflenet_v1",
+    "vit_b_16",
+    "yolov5s",
+}
 
 
 def load(name: str, **options) -> Graph:
@@ -89,7 +99,9 @@ def test_a_batch_scales_one_dimension_of_each_tensor(name):
     assert carried > 0.25 * len(four)  # most nodes of lstm_lm rearrange weights
 
 
-@pytest.mark.parametrize("name", ["lenet5", "bert_tiny_s64", "bert_tiny_s64_traced", "lstm_lm", "shufflenet_v1"])
+@pytest.mark.parametrize(
+    "name", ["lenet5", "bert_tiny_s64", "bert_tiny_s64_traced", "lstm_lm", "shufflenet_v1"]
+)
 def test_samples_of_a_batch_stay_apart(name):
     independent(name, 3)
 
@@ -107,15 +119,24 @@ def independent(name: str, batch: int) -> None:
     inputs = {}
     for tensor in together.inputs:
         integers = tensor.element_type.is_integer
-        values = generator.integers(0, 2, tensor.static_shape) if integers else generator.standard_normal(tensor.static_shape)
+        values = (
+            generator.integers(0, 2, tensor.static_shape)
+            if integers
+            else generator.standard_normal(tensor.static_shape)
+        )
         inputs[tensor.name] = values.astype(tensor.element_type.numpy)
     found = evaluate(together, default_opset(), inputs)
-    singles = [evaluate(alone, default_opset(), {key: array[i : i + 1] for key, array in inputs.items()}) for i in range(batch)]
+    singles = [
+        evaluate(alone, default_opset(), {key: array[i : i + 1] for key, array in inputs.items()})
+        for i in range(batch)
+    ]
     for port, array in enumerate(found):
         wanted = np.concatenate([single[port] for single in singles])
         scale = np.abs(wanted).max()
         assert np.abs(array - wanted).max() < 1e-4 * scale
-        assert np.abs(wanted[0] - wanted[1]).max() > 1e-4 * scale  # the samples differ, so the comparison says something
+        assert (
+            np.abs(wanted[0] - wanted[1]).max() > 1e-4 * scale
+        )  # the samples differ, so the comparison says something
 
 
 @pytest.mark.parametrize("batch", [1, 4])

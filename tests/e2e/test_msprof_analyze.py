@@ -1,4 +1,5 @@
-"""The public msprof-analyze advisor reads our PROF folder and finds what is in it (test-only dependency, not in the default set-up)."""
+"""The public msprof-analyze advisor reads our PROF folder and finds what is in it (test-only dependency, not
+in the default set-up)."""
 
 from __future__ import annotations
 
@@ -19,7 +20,8 @@ pytestmark = pytest.mark.slow
 
 
 def advisor(folder: Path, output: Path) -> str:
-    """Runs the advisor over a PROF folder and returns what it printed; skips the test where it is not installed."""
+    """Runs the advisor over a PROF folder and returns what it printed; skips the test where it is not
+    installed."""
     beside_python = Path(sys.executable).with_name("msprof-analyze")
     program = str(beside_python) if beside_python.exists() else shutil.which("msprof-analyze")
     if program is None:
@@ -54,7 +56,10 @@ def test_advisor_reports_what_is_unbound_and_what_ran_on_the_ai_cpu(tmp_path):
 
 def test_advisor_sees_blocks_that_do_not_fill_the_cores(tmp_path):
     run = synthetic_run(48)
-    uneven = [replace(task, groups=(BlockGroup(Block(()), 3),)) if "softmax" in task.name else task for task in run.program.tasks]
+    uneven = [
+        replace(task, groups=(BlockGroup(Block(()), 3),)) if "softmax" in task.name else task
+        for task in run.program.tasks
+    ]
     changed = replace(run, program=replace(run.program, tasks=tuple(uneven)))
     found = issues(advisor(write_prof_folder(changed, tmp_path), tmp_path))
     assert found["Block Dim Issues"] == {"SoftmaxV2"}

@@ -1,4 +1,5 @@
-"""The node cases of the ONNX backend suite as users run them: every case passes, or is refused as an unsupported operator or type."""
+"""The node cases of the ONNX backend suite as users run them: every case passes, or is refused as an
+unsupported operator or type."""
 
 from __future__ import annotations
 
@@ -10,7 +11,17 @@ from types import ModuleType
 import pytest
 
 from ascendsim.ops import default_opset
-from tests.support.node_suite import FAIL, PASS, REFUSED, SOC, all_cases, evaluate_case, operators_of, representative_cases, run_case
+from tests.support.node_suite import (
+    FAIL,
+    PASS,
+    REFUSED,
+    SOC,
+    all_cases,
+    evaluate_case,
+    operators_of,
+    representative_cases,
+    run_case,
+)
 
 SHARDS = 6  # so that parallel workers share the work
 SCRIPT = Path(__file__).parents[2] / "scripts" / "make_operator_table.py"
@@ -21,7 +32,9 @@ def test_representative_cases_pass_or_are_refused(shard: int) -> None:
     """Of every set of operators one case; default options, warnings are errors."""
     outcomes = [run_case(case) for case in representative_cases()[shard::SHARDS]]
     counts = Counter(item.status for item in outcomes)
-    assert not counts[FAIL], "\n".join(f"{item.case}: {item.reason}" for item in outcomes if item.status == FAIL)
+    assert not counts[FAIL], "\n".join(
+        f"{item.case}: {item.reason}" for item in outcomes if item.status == FAIL
+    )
     assert counts[PASS] > 5 * counts[REFUSED]
 
 
@@ -47,7 +60,10 @@ def test_every_case_passes_or_is_refused(soc: str, shard: int) -> None:
             assert not item.lacks.startswith("operator"), f"{item.case}: {item.reason}"
 
 
-@pytest.mark.parametrize("case", ["causal_nonpad_batch_prefill", "local_window_ext_cache_float16_mask", "diff_heads_mask4d_padded_kv"])
+@pytest.mark.parametrize(
+    "case",
+    ["causal_nonpad_batch_prefill", "local_window_ext_cache_float16_mask", "diff_heads_mask4d_padded_kv"],
+)
 def test_branches_of_masks_on_the_ai_cpu_meet_late(case: str) -> None:
     """Parts of these graphs are launched before the first task of a part that they need."""
     found = [item for item in all_cases() if case in item.name]
@@ -62,7 +78,11 @@ def test_the_table_lists_every_operator() -> None:
     page = script.TARGET.read_text(encoding="utf-8")
     for item in default_opset():
         name, layout, cann = script.row_start(item)
-        starts = [line for line in page.splitlines() if line.startswith(f"| {name} | {layout} |") and f"| {cann} |" in line]
+        starts = [
+            line
+            for line in page.splitlines()
+            if line.startswith(f"| {name} | {layout} |") and f"| {cann} |" in line
+        ]
         assert len(starts) == 1, f"{name}: run scripts/make_operator_table.py"
 
 
@@ -77,7 +97,10 @@ def test_at_least_120_operator_types_are_supported() -> None:
 
 
 def test_representative_cases_have_every_operator() -> None:
-    everything, chosen = ({name for case in cases for name in operators_of(case.model)} for cases in (all_cases(), representative_cases()))
+    everything, chosen = (
+        {name for case in cases for name in operators_of(case.model)}
+        for cases in (all_cases(), representative_cases())
+    )
     assert chosen == everything
 
 

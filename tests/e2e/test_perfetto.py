@@ -15,7 +15,8 @@ from tests.support.perfetto import ERRORS, query
 from tests.support.synthetic_run import synthetic_run
 
 BUSY = (
-    "select process.name, thread.name, count(*), sum(slice.dur) from slice join thread_track on slice.track_id = thread_track.id "
+    "select process.name, thread.name, count(*), sum(slice.dur) from slice join thread_track on "
+    "slice.track_id = thread_track.id "
     "join thread using (utid) join process using (upid) group by utid order by 1, 2"
 )
 
@@ -33,7 +34,9 @@ def emitted(trace):
     return sorted([*key, *value] for key, value in totals.items())
 
 
-@pytest.mark.parametrize(("count", "level", "name"), [(60, "instruction", "trace.json"), (2000, "task", "trace.json.gz")])
+@pytest.mark.parametrize(
+    ("count", "level", "name"), [(60, "instruction", "trace.json"), (2000, "task", "trace.json.gz")]
+)
 def test_trace_processor_finds_every_slice_flow_and_counter(tmp_path, count, level, name):
     run = synthetic_run(count, instructions=level == "instruction")
     written = write_trace(run, tmp_path / name, level=level)
@@ -41,7 +44,9 @@ def test_trace_processor_finds_every_slice_flow_and_counter(tmp_path, count, lev
         trace = json.loads(write_trace(run, tmp_path / "plain.json", level=level).path.read_bytes())
     else:
         trace = json.loads(written.path.read_bytes())
-    errors, busy, flows, counters = query(written.path, ERRORS, BUSY, "select count(*) from flow", "select count(*) from counter")
+    errors, busy, flows, counters = query(
+        written.path, ERRORS, BUSY, "select count(*) from flow", "select count(*) from counter"
+    )
     assert errors == []
     assert sorted(busy) == emitted(trace)
     events = trace["traceEvents"]
@@ -81,7 +86,9 @@ def test_overlap_is_what_the_processor_counts_as_an_error(tmp_path):
     """The check above can fail: two overlapping slices on one thread are reported."""
     path = tmp_path / "bad.json"
     common = {"ph": "X", "pid": 1, "tid": 2, "name": "x"}
-    path.write_text(json.dumps({"traceEvents": [{**common, "ts": 0, "dur": 10}, {**common, "ts": 5, "dur": 10}]}))
+    path.write_text(
+        json.dumps({"traceEvents": [{**common, "ts": 0, "dur": 10}, {**common, "ts": 5, "dur": 10}]})
+    )
     errors, slices = query(path, ERRORS, "select count(*) from slice")
     assert errors == [["slice_drop_overlapping_complete_event", 1]]
     assert slices == [[1]]
@@ -91,7 +98,12 @@ def test_msprof_timeline_loads(tmp_path):
     run = synthetic_run(30)
     path = tmp_path / "msprof.json"
     path.write_text(json.dumps(msprof_timeline(run)))
-    errors, slices, names = query(path, ERRORS, "select count(*) from slice", "select name from thread where name is not null order by 1")
+    errors, slices, names = query(
+        path,
+        ERRORS,
+        "select count(*) from slice",
+        "select name from thread where name is not null order by 1",
+    )
     assert errors == []
     assert slices == [[30]]
     assert names == [["Stream 0"], ["Stream 1"]]

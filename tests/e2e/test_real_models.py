@@ -20,7 +20,11 @@ MODELS = {
         "models/ch_PP-OCRv4_rec_infer.onnx",
         {"x": (1, 3, 48, 320)},
     ),  # convolution and attention, dynamic width
-    "direction": ("rapidocr_onnxruntime", "models/ch_ppocr_mobile_v2.0_cls_infer.onnx", {"x": (1, 3, 48, 192)}),  # 566 nodes
+    "direction": (
+        "rapidocr_onnxruntime",
+        "models/ch_ppocr_mobile_v2.0_cls_infer.onnx",
+        {"x": (1, 3, 48, 192)},
+    ),  # 566 nodes
 }
 
 
@@ -41,7 +45,9 @@ def test_values_equal_onnxruntime(name: str) -> None:
     options.log_severity_level = 3
     session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
     inputs = {key: _picture(shape) for key, shape in shapes.items()}
-    expected = dict(zip([output.name for output in session.get_outputs()], session.run(None, inputs), strict=True))
+    expected = dict(
+        zip([output.name for output in session.get_outputs()], session.run(None, inputs), strict=True)
+    )
     model = asim.compile(asim.load(path, shapes=shapes), soc="Ascend310P3")
     exact = asim.run(model, inputs, values="float32")
     device = asim.run(model, inputs)

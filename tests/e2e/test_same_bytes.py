@@ -26,8 +26,14 @@ def everything(model: Path, chip: str, folder: Path, seed: int) -> dict[str, byt
         arguments.insert(5 if command[0] == "fusion" else 4, str(model))
         environment = {**os.environ, "PYTHONHASHSEED": str(seed), "MPLBACKEND": "Agg"}
         done = subprocess.run(arguments, cwd=folder, env=environment, capture_output=True, check=True)
-        made[f"printed {number}"] = b"\n".join(line for line in done.stdout.splitlines() if not line.startswith(b"took "))
-    made.update((str(path.relative_to(folder)), path.read_bytes()) for path in sorted(folder.rglob("*")) if path.is_file())
+        made[f"printed {number}"] = b"\n".join(
+            line for line in done.stdout.splitlines() if not line.startswith(b"took ")
+        )
+    made.update(
+        (str(path.relative_to(folder)), path.read_bytes())
+        for path in sorted(folder.rglob("*"))
+        if path.is_file()
+    )
     return made
 
 
@@ -40,7 +46,15 @@ def everything(model: Path, chip: str, folder: Path, seed: int) -> dict[str, byt
     ],
 )
 def test_hashes_of_strings_do_not_show(models_dir: Path, tmp_path: Path, name: str, chip: str) -> None:
-    first, second = (everything(models_dir / f"{name}.onnx", chip, tmp_path / str(seed), seed) for seed in (1, 77))
-    assert {Path(file).name for file in first} >= {"op_summary.csv", "trace.json", "timeline.png", "fusion_result.json", "outputs.npz"}
+    first, second = (
+        everything(models_dir / f"{name}.onnx", chip, tmp_path / str(seed), seed) for seed in (1, 77)
+    )
+    assert {Path(file).name for file in first} >= {
+        "op_summary.csv",
+        "trace.json",
+        "timeline.png",
+        "fusion_result.json",
+        "outputs.npz",
+    }
     assert [file for file in first if first[file] != second.get(file)] == []
     assert list(first) == list(second)

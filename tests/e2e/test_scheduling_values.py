@@ -1,4 +1,5 @@
-"""Values of real networks are the same on one stream and on several, with and without memory reuse, in every order and mode."""
+"""Values of real networks are the same on one stream and on several, with and without memory reuse, in every
+order and mode."""
 
 from __future__ import annotations
 
@@ -17,7 +18,9 @@ SETTINGS: tuple[dict[str, object], ...] = (
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["squeezenet1_1", "shufflenet_v1", "bert_tiny_s64", "se_resnet50", "lstm_lm"])
+@pytest.mark.parametrize(
+    "name", ["squeezenet1_1", "shufflenet_v1", "bert_tiny_s64", "se_resnet50", "lstm_lm"]
+)
 @pytest.mark.parametrize("soc", ["Ascend310", "Ascend910B1"])
 def test_values_do_not_depend_on_scheduling(name: str, soc: str) -> None:
     graph = asim.load(f"tests/data/models/{name}.onnx", weights="random")

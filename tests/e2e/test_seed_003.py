@@ -1,4 +1,5 @@
-"""Claims of the Ascend 310 tuning guide, each with its band. docs/advise.md says what is calibrated and what follows from the machine."""
+"""Claims of the Ascend 310 tuning guide, each with its band. docs/advise.md says what is calibrated and what
+follows from the machine."""
 
 from __future__ import annotations
 
@@ -38,7 +39,8 @@ def interp(b: GraphBuilder) -> Tensor:
 
 
 def test_interp_falls_from_20_ms_to_1_6_ms() -> None:
-    """20 ms is where the scalar path's cycles a point come from; 1.6 ms and the factor of 12.5 are results."""
+    """20 ms is where the scalar path's cycles a point come from; 1.6 ms and the factor of 12.5 are
+    results."""
     advice = advise(build(interp), "Ascend310")
     best = advice.proposals[0]
     assert best.lever == "resize-sizes"
@@ -63,11 +65,18 @@ def test_pow_on_the_ai_cpu_becomes_much_faster_as_mul(exponent: float) -> None:
     assert row["Type"] == "Pow"
     assert row["Findings"] == "runs on the AI CPU"
     later = gains(advise(graph, "Ascend310")).get("pow-to-mul", 1.0)
-    assert later < gains(advice)["pow-to-mul"] / 4  # later releases have Pow on the AI Core: 40 vector instructions at most
+    assert (
+        later < gains(advice)["pow-to-mul"] / 4
+    )  # later releases have Pow on the AI Core: 40 vector instructions at most
 
 
 def mirror(b: GraphBuilder, channels: int = 32) -> Tensor:
-    x = b.op("Conv", b.input("x", (1, channels, 64, 64)), b.constant(random(channels, channels, 3, 3) * 0.05, "w"), pads=(1,) * 4)
+    x = b.op(
+        "Conv",
+        b.input("x", (1, channels, 64, 64)),
+        b.constant(random(channels, channels, 3, 3) * 0.05, "w"),
+        pads=(1,) * 4,
+    )
     x = b.op("Pad", x, np.array([0, 0, 1, 1, 0, 0, 1, 1]), mode="reflect", name="mirror")
     x = b.op("Mul", x, 0.5, name="scale")
     return b.op("Conv", x, b.constant(random(channels, channels, 3, 3, seed=1) * 0.05, "v"))
@@ -99,7 +108,10 @@ def stack(channels: int) -> Graph:
     def body(b: GraphBuilder) -> Tensor:
         x = b.input("x", (1, channels, 28, 28))
         for number in range(4):
-            weight, bias = b.weight(f"w{number}", (channels, channels, 3, 3)), b.weight(f"b{number}", (channels,))
+            weight, bias = (
+                b.weight(f"w{number}", (channels, channels, 3, 3)),
+                b.weight(f"b{number}", (channels,)),
+            )
             x = b.op("Relu", b.op("Conv", x, weight, bias, pads=(1, 1, 1, 1)))
         return x
 
@@ -107,7 +119,8 @@ def stack(channels: int) -> Graph:
 
 
 def test_channels_of_16_do_20_percent_more_work_in_the_same_time() -> None:
-    """A channel count costs what the next multiple of 16 costs, so a useful multiply-add costs more: 20 % more in the middle."""
+    """A channel count costs what the next multiple of 16 costs, so a useful multiply-add costs more: 20 %
+    more in the middle."""
     ratios, times = [], []
     for channels in range(36, 129, 8):
         aligned = -(-channels // 16) * 16
@@ -119,7 +132,8 @@ def test_channels_of_16_do_20_percent_more_work_in_the_same_time() -> None:
 
 
 def test_aligning_the_channels_of_ghostnet_brings_20_percent() -> None:
-    """Its Concats of 8, 12, 20 ... channels fall out of the blocked format; zeros in the weights bring them back."""
+    """Its Concats of 8, 12, 20 ... channels fall out of the blocked format; zeros in the weights bring them
+    back."""
     graph = asim.load(f"{MODELS}/ghostnet.onnx")
     advice = advise(graph, "Ascend310")
     assert 1.1 < gains(advice)["align-channels"] < 1.45

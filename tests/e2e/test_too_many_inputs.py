@@ -1,4 +1,5 @@
-"""A node with more inputs than its operator takes is an error, wherever it comes from; empty ones at the end are none."""
+"""A node with more inputs than its operator takes is an error, wherever it comes from; empty ones at the end
+are none."""
 
 from __future__ import annotations
 
@@ -15,12 +16,20 @@ from tests.support.onnx_models import model, node, value
 
 
 def relu(inputs: str, opset: int = 20, **more: Any) -> onnx.ModelProto:
-    return model([node("Relu", inputs, "y", name="relu")], [value("x", (2, 3)), value("z", (2, 3))], ["y"], opset=opset, **more)
+    return model(
+        [node("Relu", inputs, "y", name="relu")],
+        [value("x", (2, 3)), value("z", (2, 3))],
+        ["y"],
+        opset=opset,
+        **more,
+    )
 
 
 @pytest.mark.parametrize("opset", [7, 20])
 def test_a_model_with_an_input_too_many_is_refused(opset: int) -> None:
-    with pytest.raises(asim.GraphError, match=rf"^node 'relu' \(Relu\) takes at most 1 input in operator set {opset}, not 2"):
+    with pytest.raises(
+        asim.GraphError, match=rf"^node 'relu' \(Relu\) takes at most 1 input in operator set {opset}, not 2"
+    ):
         asim.load(relu("x z", opset))
 
 
@@ -39,21 +48,30 @@ def test_inputs_that_are_left_out_at_the_end_do_not_count() -> None:
 
 
 def test_a_call_of_a_function_with_an_input_too_many_is_refused() -> None:
-    body = onnx.helper.make_function("own", "Twice", ["a"], ["b"], [node("Add", "a a", "b")], [onnx.helper.make_opsetid("", 20)])
+    body = onnx.helper.make_function(
+        "own", "Twice", ["a"], ["b"], [node("Add", "a a", "b")], [onnx.helper.make_opsetid("", 20)]
+    )
     call = node("Twice", "x z", "y", name="call", domain="own")
-    proto = model([call], [value("x", (2, 3)), value("z", (2, 3))], ["y"], functions=[body], domains=[("own", 1)])
-    with pytest.raises(asim.GraphError, match=r"node 'call' \(Twice\) takes at most the 1 of its function as inputs, not 2"):
+    proto = model(
+        [call], [value("x", (2, 3)), value("z", (2, 3))], ["y"], functions=[body], domains=[("own", 1)]
+    )
+    with pytest.raises(
+        asim.GraphError, match=r"node 'call' \(Twice\) takes at most the 1 of its function as inputs, not 2"
+    ):
         asim.load(proto)
 
 
 @pytest.mark.parametrize(
-    ("op_type", "domain", "most"), [("Relu", "", 1), ("Add", "", 2), ("Square", "ascend", 1), ("FusedMulAdd", "ascend", 3)]
+    ("op_type", "domain", "most"),
+    [("Relu", "", 1), ("Add", "", 2), ("Square", "ascend", 1), ("FusedMulAdd", "ascend", 3)],
 )
 def test_the_graph_builder_refuses_an_input_too_many(op_type: str, domain: str, most: int) -> None:
     builder = asim.GraphBuilder()
     x = builder.input("x", (2, 3))
     builder.op(op_type, *[x] * most, None, domain=domain)
-    with pytest.raises(asim.GraphError, match=rf"\({op_type}\) takes at most {most} inputs?, not {most + 1}; leave out"):
+    with pytest.raises(
+        asim.GraphError, match=rf"\({op_type}\) takes at most {most} inputs?, not {most + 1}; leave out"
+    ):
         builder.op(op_type, *[x] * (most + 1), domain=domain)
 
 

@@ -1,8 +1,10 @@
-"""UB fusion on real networks: values bit by bit, bytes as predicted and never more, CANN's own counts of YOLOv5s.
+"""UB fusion on real networks: values bit by bit, bytes as predicted and never more, CANN's own counts of
+YOLOv5s.
 
-Programs, bytes and times are checked for every network on three chips. Values are computed for networks that differ in what is fused
-(residual sums, depthwise and grouped convolutions, Sigmoid and Mul, Concat, attention, LSTM), on one chip for each profile of limits:
-scopes, and so values, depend on nothing else of a chip with one core type. The other networks are larger ones of the same kinds.
+Programs, bytes and times are checked for every network on three chips. Values are computed for networks that
+differ in what is fused (residual sums, depthwise and grouped convolutions, Sigmoid and Mul, Concat,
+attention, LSTM), on one chip for each profile of limits: scopes, and so values, depend on nothing else of a
+chip with one core type. The other networks are larger ones of the same kinds.
 """
 
 from __future__ import annotations
@@ -44,7 +46,9 @@ BY_FORMULA = {"tiling": "closed_form"}  # the report counts bytes with these til
 def compiled(name: str, chip: str, values: bool = False, options: Mapping[str, str] | None = None) -> Fused:
     """The network with graph fusion alone, and with UB fusion."""
     graph = asim.load(MODELS / f"{name}.onnx", weights="random" if values else "file")
-    before, after = (asim.compile(graph, soc=chip, fusion=level, options=options) for level in ("graph", "ub"))
+    before, after = (
+        asim.compile(graph, soc=chip, fusion=level, options=options) for level in ("graph", "ub")
+    )
     return Fused(before, after, after.fusion)
 
 
@@ -106,7 +110,9 @@ def test_resnet50_runs_one_task_a_convolution() -> None:
 def test_profiles_differ_and_all_keep_their_promise(profile: str) -> None:
     graph = asim.load(MODELS / "bert_tiny_s64.onnx", weights="random")
     before = asim.compile(graph, soc="Ascend310", fusion="graph", options=BY_FORMULA)
-    after: CompiledModel = asim.compile(graph, soc="Ascend310", fusion="ub", options={"ub_limits": profile, **BY_FORMULA})
+    after: CompiledModel = asim.compile(
+        graph, soc="Ascend310", fusion="ub", options={"ub_limits": profile, **BY_FORMULA}
+    )
     fused = Fused(before, after, after.fusion)
     check_programs(fused)
     assert same_values(fused)

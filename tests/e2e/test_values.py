@@ -57,13 +57,17 @@ def _cosine(a: NDArray[Any], b: NDArray[Any]) -> float:
 
 
 @pytest.mark.parametrize(("name", "shapes"), _cases(long=False))
-def test_values_equal_onnxruntime(models_dir: Path, name: str, shapes: dict[str, tuple[int, ...]] | None) -> None:
+def test_values_equal_onnxruntime(
+    models_dir: Path, name: str, shapes: dict[str, tuple[int, ...]] | None
+) -> None:
     _check(models_dir / f"{name}.onnx", shapes)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "shapes"), _cases(long=True))
-def test_values_equal_onnxruntime_long(models_dir: Path, name: str, shapes: dict[str, tuple[int, ...]] | None) -> None:
+def test_values_equal_onnxruntime_long(
+    models_dir: Path, name: str, shapes: dict[str, tuple[int, ...]] | None
+) -> None:
     _check(models_dir / f"{name}.onnx", shapes)
 
 
@@ -74,7 +78,9 @@ def test_values_at_another_batch(models_dir: Path) -> None:
     inputs = asim.random_inputs(four, seed=3)
     together = asim.run(four, inputs, values="float32").outputs
     for sample in range(4):
-        alone = asim.run(one, {name: array[sample : sample + 1] for name, array in inputs.items()}, values="float32").outputs
+        alone = asim.run(
+            one, {name: array[sample : sample + 1] for name, array in inputs.items()}, values="float32"
+        ).outputs
         for name, array in alone.items():
             np.testing.assert_allclose(together[name][sample : sample + 1], array, rtol=1e-4, atol=1e-5)
 
@@ -84,4 +90,6 @@ def test_two_runs_give_the_same_bytes(models_dir: Path) -> None:
     model = asim.compile(graph, soc="Ascend310")
     inputs = asim.random_inputs(model)
     first, second = (asim.run(model, inputs).outputs for _ in range(2))
-    assert {name: array.tobytes() for name, array in first.items()} == {name: array.tobytes() for name, array in second.items()}
+    assert {name: array.tobytes() for name, array in first.items()} == {
+        name: array.tobytes() for name, array in second.items()
+    }

@@ -1,7 +1,7 @@
 """Every public function and method refuses arguments of a wrong type, and its message names the argument.
 
-What is public is found by looking: the names of `ascendsim` and the methods of its classes. A value is wrong for a parameter if no type
-that its annotation names accepts it, as the tables below have it.
+What is public is found by looking: the names of `ascendsim` and the methods of its classes. A value is wrong
+for a parameter if no type that its annotation names accepts it, as the tables below have it.
 """
 
 from __future__ import annotations
@@ -84,7 +84,11 @@ def given(note: str, tmp_path: Path) -> Any:
     graph = asim.Graph("other")
     tensor = graph.add_constant("c", np.zeros(1, np.float32))
     node = graph.add_node("Relu", [tensor], name="n")
-    model = asim.compile(asim.load("tests/data/models/lenet5.onnx"), "Ascend310") if "CompiledModel" in note else None
+    model = (
+        asim.compile(asim.load("tests/data/models/lenet5.onnx"), "Ascend310")
+        if "CompiledModel" in note
+        else None
+    )
     choices: tuple[tuple[str, Any], ...] = (
         (r"Sequence\[Tensor", [tensor]),
         (r"Mapping", {}),
@@ -134,20 +138,50 @@ def test_every_public_function_names_the_argument_of_a_wrong_type(tmp_path: Path
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda graph, model: asim.advise(graph, trials="a"), "option trials must be a whole number, not 'a'"),
-        (lambda graph, model: asim.advise(graph, precision_mode=3), "option precision_mode must be text, not 3"),
-        (lambda graph, model: asim.ablate(graph, set=3), "option set must be a dictionary by name, not 3; write set="),
+        (
+            lambda graph, model: asim.advise(graph, trials="a"),
+            "option trials must be a whole number, not 'a'",
+        ),
+        (
+            lambda graph, model: asim.advise(graph, precision_mode=3),
+            "option precision_mode must be text, not 3",
+        ),
+        (
+            lambda graph, model: asim.ablate(graph, set=3),
+            "option set must be a dictionary by name, not 3; write set=",
+        ),
         (lambda graph, model: asim.compare_gears(graph, dynamic_dims=2.5), "option dynamic_dims must be"),
         (lambda graph, model: model.listing(3), "argument node must be text, not 3"),
-        (lambda graph, model: asim.simulate(model).top_operators("a"), "argument count must be a whole number, not 'a'"),
-        (lambda graph, model: asim.simulate(model).top_operators(True), "argument count must be a whole number, not True"),
+        (
+            lambda graph, model: asim.simulate(model).top_operators("a"),
+            "argument count must be a whole number, not 'a'",
+        ),
+        (
+            lambda graph, model: asim.simulate(model).top_operators(True),
+            "argument count must be a whole number, not True",
+        ),
         (lambda graph, model: asim.save(model, None), "argument path must be a path, not None"),
-        (lambda graph, model: asim.simulate(model).save_trace("x.json", level=3), 'option level must be "task" or "instruction", not 3'),
-        (lambda graph, model: asim.simulate(model).plot_timeline(window="a"), r"option window must be \(a number, a number\), not 'a'"),
+        (
+            lambda graph, model: asim.simulate(model).save_trace("x.json", level=3),
+            'option level must be "task" or "instruction", not 3',
+        ),
+        (
+            lambda graph, model: asim.simulate(model).plot_timeline(window="a"),
+            r"option window must be \(a number, a number\), not 'a'",
+        ),
         (lambda graph, model: asim.simulate(model).plot_timeline(ax=3), "argument ax must be an Axes, not 3"),
-        (lambda graph, model: asim.simulate(graph), "argument model must be a CompiledModel, not Graph; asim.compile makes one"),
-        (lambda graph, model: asim.optimize(graph, passes=[3]), "option passes must be a sequence of texts, not list"),
-        (lambda graph, model: asim.compile(graph, oo_constant_folding=1), "option oo_constant_folding must be True or False, not 1"),
+        (
+            lambda graph, model: asim.simulate(graph),
+            "argument model must be a CompiledModel, not Graph; asim.compile makes one",
+        ),
+        (
+            lambda graph, model: asim.optimize(graph, passes=[3]),
+            "option passes must be a sequence of texts, not list",
+        ),
+        (
+            lambda graph, model: asim.compile(graph, oo_constant_folding=1),
+            "option oo_constant_folding must be True or False, not 1",
+        ),
     ],
 )
 def test_messages(call: Callable[..., Any], message: str) -> None:
@@ -161,7 +195,9 @@ def test_messages(call: Callable[..., Any], message: str) -> None:
 def test_numbers_of_numpy_are_numbers() -> None:
     builder = asim.GraphBuilder(dtype=asim.GraphBuilder().dtype)
     builder.output(builder.op("Relu", builder.input("x", np.array([1, 4]))), "y")
-    model = asim.compile(builder.build(), "Ascend310", topo_sorting_mode=np.int64(1), oo_constant_folding=np.bool_(True))
+    model = asim.compile(
+        builder.build(), "Ascend310", topo_sorting_mode=np.int64(1), oo_constant_folding=np.bool_(True)
+    )
     assert len(asim.simulate(model).top_operators(np.int32(1))) == 1
 
 

@@ -1,4 +1,5 @@
-"""A composite kernel is never slower than its parts one by one, and has their values to the bit, on random composites of every family."""
+"""A composite kernel is never slower than its parts one by one, and has their values to the bit, on random
+composites of every family."""
 
 from __future__ import annotations
 
@@ -14,8 +15,8 @@ from tests.support.akg import random_inputs
 from tests.support.random_composites import FAMILIES, random_composite
 
 CHIPS = ("Ascend910A", "Ascend910B1", "Ascend310P3", "Ascend310")
-# What once was slower than its parts (of those that every draw has: a bias repeated inside of rows, sums that hold back all else,
-# tiles of a piece of UB, what came back from DRAM instead of L2), and some more
+# What once was slower than its parts (of those that every draw has: a bias repeated inside of rows, sums that
+# hold back all else, tiles of a piece of UB, what came back from DRAM instead of L2), and some more
 SEEDS = {
     "bias_and_transpose": (21, 37),
     "norm_gradient": (3, 9),
@@ -34,8 +35,12 @@ def compiled(family: str, seed: int, chip: str, fusion: str, scale: int = 1 << 2
 
 
 def not_slower(family: str, seed: int, chip: str) -> None:
-    fused, parts = (asim.simulate(compiled(family, seed, chip, fusion)).duration_us for fusion in ("graph-kernel", "off"))
-    assert fused <= 1.01 * parts, f"{family} {seed} on {chip}: {fused:.2f} us as one kernel, {parts:.2f} us as parts"
+    fused, parts = (
+        asim.simulate(compiled(family, seed, chip, fusion)).duration_us for fusion in ("graph-kernel", "off")
+    )
+    assert fused <= 1.01 * parts, (
+        f"{family} {seed} on {chip}: {fused:.2f} us as one kernel, {parts:.2f} us as parts"
+    )
 
 
 @pytest.mark.parametrize("chip", CHIPS)

@@ -1,4 +1,5 @@
-"""Random networks of branches and loops in each other: values equal onnxruntime's, time does not depend on how values are computed."""
+"""Random networks of branches and loops in each other: values equal onnxruntime's, time does not depend on
+how values are computed."""
 
 from __future__ import annotations
 
@@ -41,7 +42,8 @@ class Branch:
 
 @dataclass(frozen=True)
 class Repeat:
-    """A block so many times, or fewer if the largest element falls to a limit; stacks the means if asked to."""
+    """A block so many times, or fewer if the largest element falls to a limit; stacks the means if asked
+    to."""
 
     body: tuple[Any, ...]
     trips: int
@@ -68,7 +70,10 @@ def blocks(depth: int) -> st.SearchStrategy[tuple[Statement, ...]]:
     choices: list[st.SearchStrategy[Any]] = [STEPS, st.builds(Rows, st.booleans())]
     if depth:
         inner = blocks(depth - 1)
-        choices += [st.builds(Branch, inner, inner), st.builds(Repeat, inner, st.integers(0, 3), st.booleans())]
+        choices += [
+            st.builds(Branch, inner, inner),
+            st.builds(Repeat, inner, st.integers(0, 3), st.booleans()),
+        ]
     return st.lists(st.one_of(choices), min_size=1, max_size=3).map(tuple)
 
 
@@ -93,7 +98,9 @@ class Writer:
             value = self.statement(statement, value, nodes)
         return value
 
-    def node(self, nodes: list[onnx.NodeProto], kind: str, inputs: list[str], outputs: int = 1, **attributes: Any) -> list[str]:
+    def node(
+        self, nodes: list[onnx.NodeProto], kind: str, inputs: list[str], outputs: int = 1, **attributes: Any
+    ) -> list[str]:
         names = [self.name("t") for _ in range(outputs)]
         nodes.append(helper.make_node(kind, inputs, names, name=self.name(kind.lower()), **attributes))
         return names
@@ -112,7 +119,8 @@ class Writer:
             total = self.node(nodes, "ReduceSum", [value], keepdims=0)[0]
             positive = self.node(nodes, "Greater", [total, self.constant(np.float32(0))])[0]
             branches = {
-                name: self.graph(block, value) for name, block in (("then_branch", statement.then), ("else_branch", statement.other))
+                name: self.graph(block, value)
+                for name, block in (("then_branch", statement.then), ("else_branch", statement.other))
             }
             return self.node(nodes, "If", [positive], **branches)[0]
         if isinstance(statement, Repeat):
@@ -149,7 +157,10 @@ class Writer:
         copy = self.node(inner, "Identity", [scaled])[0]
         line = SHAPE[1:]
         body = helper.make_graph(
-            inner, self.name("body"), [tensor(state, line), tensor(row, line)], [tensor(scaled, line), tensor(copy, line)]
+            inner,
+            self.name("body"),
+            [tensor(state, line), tensor(row, line)],
+            [tensor(scaled, line), tensor(copy, line)],
         )
         start = self.constant(np.zeros(line, np.float32))
         back = [int(statement.back)]
@@ -170,7 +181,8 @@ def model_of(block: tuple[Statement, ...], open_rows: bool) -> onnx.ModelProto:
 
 
 def loops_as_whiles(graph: Graph) -> None:
-    """Replaces every Loop of a graph, and of the subgraphs inside it, by GE's While over (iteration, condition, value)."""
+    """Replaces every Loop of a graph, and of the subgraphs inside it, by GE's While over (iteration,
+    condition, value)."""
     for node in graph.nodes:
         for _, inner in node.subgraphs:
             loops_as_whiles(inner)
@@ -184,10 +196,15 @@ def one_as_while(graph: Graph, loop: Node) -> None:
     one = body.add_constant(body.fresh("one"), np.array(1, np.int64))
     body.outputs.insert(0, body.add_node("Add", [body.inputs[0], one], [body.fresh("next")]).output)
     cond = Graph(graph.fresh("cond"))
-    ports = [cond.add_input(f"{cond.name}_{place}", tensor.element_type, tensor.shape or ()) for place, tensor in enumerate(body.inputs)]
+    ports = [
+        cond.add_input(f"{cond.name}_{place}", tensor.element_type, tensor.shape or ())
+        for place, tensor in enumerate(body.inputs)
+    ]
     most = loop.required(0).constant
     assert most is not None
-    below = cond.add_node("Less", [ports[0], cond.add_constant(f"{cond.name}_most", most.array())], [f"{cond.name}_below"]).output
+    below = cond.add_node(
+        "Less", [ports[0], cond.add_constant(f"{cond.name}_most", most.array())], [f"{cond.name}_below"]
+    ).output
     cond.outputs.append(cond.add_node("And", [below, ports[1]], [f"{cond.name}_on"]).output)
     start = [
         graph.add_constant(graph.fresh("start"), np.array(0, np.int64)),
@@ -195,7 +212,9 @@ def one_as_while(graph: Graph, loop: Node) -> None:
         loop.required(2),
     ]
     names = [graph.fresh(f"{loop.name}_{port}") for port in range(3)]
-    node = graph.add_node("While", start, names, name=graph.fresh("while"), domain="ascend", cond=cond, body=body)
+    node = graph.add_node(
+        "While", start, names, name=graph.fresh("while"), domain="ascend", cond=cond, body=body
+    )
     graph.place_before(node, loop)
     graph.replace_uses(loop.output, node.outputs[2])
     graph.remove_node(loop)
@@ -206,7 +225,9 @@ def agrees(block: tuple[Statement, ...], seed: int, open_rows: bool, whiles: boo
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 3
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-    session = onnxruntime.InferenceSession(proto.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    session = onnxruntime.InferenceSession(
+        proto.SerializeToString(), options, providers=["CPUExecutionProvider"]
+    )
     graph = asim.load(proto)
     if whiles:
         loops_as_whiles(graph)
@@ -215,7 +236,9 @@ def agrees(block: tuple[Statement, ...], seed: int, open_rows: bool, whiles: boo
     model = asim.compile(graph, soc="Ascend310P3")
     plain = asim.compile(graph, soc="Ascend310P3", optimize=False, fusion="off")
     for rows in (3, 5) if open_rows else (3,):
-        x: dict[str, NDArray[Any]] = {"x": np.random.default_rng(seed).standard_normal((rows, 8)).astype(np.float32)}
+        x: dict[str, NDArray[Any]] = {
+            "x": np.random.default_rng(seed).standard_normal((rows, 8)).astype(np.float32)
+        }
         (wanted,) = session.run(None, x)
         result = asim.run(model, x, values="float32")
         np.testing.assert_allclose(next(iter(result.outputs.values())), wanted, rtol=1e-4, atol=1e-4)
@@ -227,18 +250,24 @@ def agrees(block: tuple[Statement, ...], seed: int, open_rows: bool, whiles: boo
 
 @settings(max_examples=20, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 @given(blocks(2), st.integers(0, 1000), st.booleans())
-def test_random_networks_agree_with_onnxruntime(block: tuple[Statement, ...], seed: int, open_rows: bool) -> None:
+def test_random_networks_agree_with_onnxruntime(
+    block: tuple[Statement, ...], seed: int, open_rows: bool
+) -> None:
     agrees(block, seed, open_rows)
 
 
 @settings(max_examples=15, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 @given(blocks(2), st.integers(0, 1000), st.booleans())
-def test_loops_written_as_whiles_agree_with_onnxruntime(block: tuple[Statement, ...], seed: int, open_rows: bool) -> None:
+def test_loops_written_as_whiles_agree_with_onnxruntime(
+    block: tuple[Statement, ...], seed: int, open_rows: bool
+) -> None:
     agrees(block, seed, open_rows, whiles=True)
 
 
 @pytest.mark.slow
 @settings(max_examples=400, deadline=None, suppress_health_check=list(HealthCheck))
 @given(blocks(3), st.integers(0, 1000), st.booleans(), st.booleans())
-def test_many_random_networks_agree_with_onnxruntime(block: tuple[Statement, ...], seed: int, open_rows: bool, whiles: bool) -> None:
+def test_many_random_networks_agree_with_onnxruntime(
+    block: tuple[Statement, ...], seed: int, open_rows: bool, whiles: bool
+) -> None:
     agrees(block, seed, open_rows, whiles)

@@ -27,26 +27,37 @@ def geometries(count: int = 150) -> list[ConvGeometry]:
 
 
 def rows_needed(conv: ConvGeometry, start: int, positions: int, kernel: int) -> set[int]:
-    """Rows of the map, padding counted in, under the first `kernel` rows of the window at a run of positions."""
+    """Rows of the map, padding counted in, under the first `kernel` rows of the window at a run of
+    positions."""
     first, last = start // conv.out_w, (start + positions - 1) // conv.out_w
-    return {out * conv.stride_h + tap * conv.dilation_h for out in range(first, last + 1) for tap in range(kernel)}
+    return {
+        out * conv.stride_h + tap * conv.dilation_h for out in range(first, last + 1) for tap in range(kernel)
+    }
 
 
 def test_a_window_holds_what_any_run_of_its_length_needs() -> None:
-    """Wherever the run begins, or at the begin of a row if it is of whole ones; and not a row more, unless they are skipped."""
+    """Wherever the run begins, or at the begin of a row if it is of whole ones; and not a row more, unless
+    they are skipped."""
     random = Random(9)
     for conv in geometries():
         every = conv.out_h * conv.out_w
         for positions in {1, conv.out_w, every, *(random.randint(1, every) for _ in range(4))}:
             for kernel in {conv.kernel_h, random.randint(1, conv.kernel_h)}:
                 step = conv.out_w if positions % conv.out_w == 0 else 1
-                runs = [rows_needed(conv, start, positions, kernel) for start in range(0, every - positions + 1, step)]
+                runs = [
+                    rows_needed(conv, start, positions, kernel)
+                    for start in range(0, every - positions + 1, step)
+                ]
                 held = window(conv, positions, kernel).rows
                 spans = max(max(rows) - min(rows) + 1 for rows in runs)
                 most = max(len(rows) for rows in runs) if skips_rows(conv, kernel) else spans
                 if positions > conv.out_w or positions == conv.out_w or every - positions + 1 > conv.out_w:
                     dilated = skips_rows(conv, kernel) and conv.dilation_h > 1 and kernel > 1
-                    assert held == min(conv.height, most) or dilated or held == min(conv.height, spans), (conv, positions, kernel)
+                    assert held == min(conv.height, most) or dilated or held == min(conv.height, spans), (
+                        conv,
+                        positions,
+                        kernel,
+                    )
                 assert held >= min(conv.height, most), (conv, positions, kernel)
 
 
@@ -66,14 +77,18 @@ def test_rows_are_skipped_where_no_window_covers_them() -> None:
         for kernel in range(1, conv.kernel_h + 1):
             touched = sorted(rows_needed(conv, 0, conv.out_h * conv.out_w, kernel))
             if conv.dilation_h == 1 and conv.out_h > 1:
-                assert skips_rows(conv, kernel) == any(later - earlier > 1 for earlier, later in pairwise(touched)), (conv, kernel)
+                assert skips_rows(conv, kernel) == any(
+                    later - earlier > 1 for earlier, later in pairwise(touched)
+                ), (conv, kernel)
 
 
 def test_only_maps_that_are_matrices_already_are_direct() -> None:
     """A matrix whose rows are the positions: as many as the map has, each with one tap."""
     assert is_direct(None)
     for conv in geometries():
-        same = (conv.out_h, conv.out_w) == (conv.height, conv.width) and taps(conv) == 1 and not any(conv.pads)
+        same = (
+            (conv.out_h, conv.out_w) == (conv.height, conv.width) and taps(conv) == 1 and not any(conv.pads)
+        )
         assert is_direct(conv) == (same and conv.stride_h == conv.stride_w == 1)
         assert taps(conv) == conv.kernel_h * conv.kernel_w
 
@@ -93,8 +108,12 @@ def test_tiles_of_a_matrix_are_whole_fractals_and_of_a_map_whole_rows() -> None:
         if is_direct(conv):
             assert a_bytes(conv, 20, 4) == 20 * 16 * 4 * 2
         else:
-            assert a_bytes(conv, conv.out_w, blocks) == window(conv, conv.out_w).rows * conv.width * 16 * 2 * 2
-        assert largest_a_bytes(conv, [3, conv.out_w, 7], blocks) == max(a_bytes(conv, run, blocks) for run in (3, conv.out_w, 7))
+            assert (
+                a_bytes(conv, conv.out_w, blocks) == window(conv, conv.out_w).rows * conv.width * 16 * 2 * 2
+            )
+        assert largest_a_bytes(conv, [3, conv.out_w, 7], blocks) == max(
+            a_bytes(conv, run, blocks) for run in (3, conv.out_w, 7)
+        )
 
 
 def test_run_lengths_are_those_of_cutting_shares_in_tiles() -> None:
@@ -112,4 +131,6 @@ def test_run_lengths_are_those_of_cutting_shares_in_tiles() -> None:
 def test_a_fractal_spans_as_many_rows_as_16_positions_reach() -> None:
     for conv in geometries():
         spans = [(start + 15) // conv.out_w - start // conv.out_w + 1 for start in range(conv.out_w)]
-        assert input_rows(conv) == (max(spans) if conv.out_w < 16 else 1)  # wider ones count as one, as in the vendor's table
+        assert input_rows(conv) == (
+            max(spans) if conv.out_w < 16 else 1
+        )  # wider ones count as one, as in the vendor's table

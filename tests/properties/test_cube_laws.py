@@ -1,4 +1,5 @@
-"""What the program of Cube work does, whatever its tiling: each product once, each result stored once, each operand where it is needed."""
+"""What the program of Cube work does, whatever its tiling: each product once, each result stored once, each
+operand where it is needed."""
 
 from __future__ import annotations
 
@@ -40,7 +41,8 @@ def test_every_byte_of_a_result_is_stored_once() -> None:
 
 
 def test_every_operand_is_read_as_often_as_its_loops_come_back() -> None:
-    """A held operand comes once, another one with every panel of the held one, or with every tile; row-major ones with their padding."""
+    """A held operand comes once, another one with every panel of the held one, or with every tile; row-major
+    ones with their padding."""
     for made in cube_programs():
         work, tiling, product = made.work, made.tiling, made.product
         panels, rows = ceil_div(work.n, tiling.tile_n), ceil_div(product.m, tiling.tile_m) * product.images
@@ -64,7 +66,13 @@ def bytes_of_maps(conv: ConvGeometry) -> int:
     """Bytes of the input rows that any output needs."""
     taps = [tap * conv.dilation_h - conv.pads[0] for tap in range(conv.kernel_h)]
     rows = {out * conv.stride_h + tap for out in range(conv.out_h) for tap in taps}
-    return len([row for row in rows if 0 <= row < conv.height]) * conv.width * 32 * ceil_div(conv.channels, 16) * conv.batch
+    return (
+        len([row for row in rows if 0 <= row < conv.height])
+        * conv.width
+        * 32
+        * ceil_div(conv.channels, 16)
+        * conv.batch
+    )
 
 
 def steps(made: CubeProgram) -> Iterator[tuple[Instruction, bool]]:
@@ -72,7 +80,10 @@ def steps(made: CubeProgram) -> Iterator[tuple[Instruction, bool]]:
     for item, variables in in_order(made.block.body):
         yield (
             item,
-            isinstance(item, Mmad) and (not item.accumulate or (bool(item.fresh_at) and not any(variables[v] for v in item.fresh_at))),
+            isinstance(item, Mmad)
+            and (
+                not item.accumulate or (bool(item.fresh_at) and not any(variables[v] for v in item.fresh_at))
+            ),
         )
 
 
@@ -102,11 +113,14 @@ def test_every_tile_sums_all_of_k_once_before_it_leaves() -> None:
 
 def leaves(item: Instruction) -> bool:
     """Whether an instruction takes a piece of a result out of L0C."""
-    return (isinstance(item, Move) and item.kind == "fixpipe") or (isinstance(item, Vector) and item.op == "l0c_to_ub")
+    return (isinstance(item, Move) and item.kind == "fixpipe") or (
+        isinstance(item, Vector) and item.op == "l0c_to_ub"
+    )
 
 
 def test_the_cube_gets_what_it_multiplies_and_what_leaves_is_what_it_made() -> None:
-    """Bytes: operands of an mmad are its blocks, and were brought for it; L0C holds its result, and all of it leaves."""
+    """Bytes: operands of an mmad are its blocks, and were brought for it; L0C holds its result, and all of it
+    leaves."""
     for made in cube_programs():
         brought, result, left = dict.fromkeys((Buffer.L0A, Buffer.L0B), 0), 0, 0
         for item, _ in steps(made):
@@ -121,7 +135,9 @@ def test_the_cube_gets_what_it_multiplies_and_what_leaves_is_what_it_made() -> N
                 result = item.dst.bytes
                 assert result == align(item.m, 16) * align(item.n, 16) * 4, made
             elif leaves(item):
-                (source,) = [item.src] if isinstance(item, Move) else item.srcs if isinstance(item, Vector) else []
+                (source,) = (
+                    [item.src] if isinstance(item, Move) else item.srcs if isinstance(item, Vector) else []
+                )
                 left += source.bytes
                 left = 0 if left == result else left
         assert not left, made

@@ -25,7 +25,8 @@ QUICK = ("lenet5", "bert_tiny_s64", "squeezenet1_1", "lstm_lm")
 LONG = tuple(sorted(path.stem for path in MODELS.glob("*.onnx") if path.stem not in QUICK))
 NETWORKS = [*QUICK, *(pytest.param(name, marks=pytest.mark.slow) for name in LONG)]
 
-# What a drain waits for may be read by another core only: the cores of a sequence reach the end of a part together.
+# What a drain waits for may be read by another core only: the cores of a sequence reach the end of a part
+# together.
 BETWEEN_CORES = {"drained"}
 
 
@@ -47,19 +48,50 @@ def works() -> st.SearchStrategy[Work]:
     """Work of every kind, of one tile and of many."""
     size = st.integers(1, 400)
     soc = load("Ascend310")
-    steps = st.lists(st.sampled_from([Step("vadd"), Step("vdiv"), Step("vgather"), Step("vexp")]), min_size=1, max_size=4).map(tuple)
+    steps = st.lists(
+        st.sampled_from([Step("vadd"), Step("vdiv"), Step("vgather"), Step("vexp")]), min_size=1, max_size=4
+    ).map(tuple)
     return st.one_of(
         st.builds(matmul, size, size, size, st.just(soc), st.integers(1, 4), bias=st.none()),
-        st.builds(lambda m, k, n, batch: matmul(m, k, n, soc, batch, bias=ref("bias", (n * batch,))), size, size, size, st.integers(1, 3)),
-        st.builds(convolution, st.integers(1, 100), st.integers(7, 40), st.integers(1, 100), st.sampled_from([1, 3]), st.integers(1, 2)),
+        st.builds(
+            lambda m, k, n, batch: matmul(m, k, n, soc, batch, bias=ref("bias", (n * batch,))),
+            size,
+            size,
+            size,
+            st.integers(1, 3),
+        ),
+        st.builds(
+            convolution,
+            st.integers(1, 100),
+            st.integers(7, 40),
+            st.integers(1, 100),
+            st.sampled_from([1, 3]),
+            st.integers(1, 2),
+        ),
         st.builds(lambda n, steps: elementwise(n, 1, steps), st.integers(1, 200_000), steps),
-        st.builds(lambda n, inputs: elementwise(n, inputs, (Step("vadd"),)), st.integers(1, 200_000), st.integers(2, 4)),
+        st.builds(
+            lambda n, inputs: elementwise(n, inputs, (Step("vadd"),)),
+            st.integers(1, 200_000),
+            st.integers(2, 4),
+        ),
         st.builds(reduction, size, st.integers(1, 3000), st.sampled_from(["cols", "rows"])),
-        st.builds(lambda n, steps: MoveWork((Copy(ref("x", (n,)), ref("y", (n,)), 2 * n, 96, 64),), steps, 2, (ref("i", (n,)),)),
-                  st.integers(1, 100_000), st.sampled_from([(), (Step("vnchwconv"),)])),
-        st.builds(lambda n: ScalarWork(n, 8, (ref("x", (n,)), ref("z", (n,))), (ref("y", (n,)),)), st.integers(1, 100_000)),
-        st.builds(lambda m, times: SequenceWork((matmul(m, 64, 256, soc), softmax(m, 256)), times), st.integers(1, 64), st.integers(1, 3)),
-    )  # fmt: skip
+        st.builds(
+            lambda n, steps: MoveWork(
+                (Copy(ref("x", (n,)), ref("y", (n,)), 2 * n, 96, 64),), steps, 2, (ref("i", (n,)),)
+            ),
+            st.integers(1, 100_000),
+            st.sampled_from([(), (Step("vnchwconv"),)]),
+        ),
+        st.builds(
+            lambda n: ScalarWork(n, 8, (ref("x", (n,)), ref("z", (n,))), (ref("y", (n,)),)),
+            st.integers(1, 100_000),
+        ),
+        st.builds(
+            lambda m, times: SequenceWork((matmul(m, 64, 256, soc), softmax(m, 256)), times),
+            st.integers(1, 64),
+            st.integers(1, 3),
+        ),
+    )
 
 
 def elementwise(count: int, inputs: int, steps: tuple[Step, ...]) -> VectorWork:
@@ -76,7 +108,15 @@ def reduction(rows: int, cols: int, kind: str) -> VectorWork:
 
 def softmax(rows: int, cols: int) -> VectorWork:
     steps = (Step("vcmax"), Step("vsub"), Step("vexp"), Step("vcadd"), Step("vmul"))
-    return VectorWork(rows, cols, steps, (Stream(ref("c", (rows, cols), Format.FRACTAL_NZ)),), (Stream(ref("y", (rows, cols))),), "cols", 3)
+    return VectorWork(
+        rows,
+        cols,
+        steps,
+        (Stream(ref("c", (rows, cols), Format.FRACTAL_NZ)),),
+        (Stream(ref("y", (rows, cols))),),
+        "cols",
+        3,
+    )
 
 
 @given(work=works(), chip=st.sampled_from(CHIPS))

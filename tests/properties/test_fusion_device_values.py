@@ -1,13 +1,14 @@
-"""How far fused device values may be from unfused ones: 2 ulp of the result and n units of rounding of the terms it sums.
+"""How far fused device values may be from unfused ones: 2 ulp of the result and n units of rounding of the
+terms it sums.
 
-A convolution with its normalisation is out = sum(s w x) + t with s = scale / sqrt(variance + epsilon), t = bias - mean s. In float16,
-unit of rounding u = 2^-11, the two ways differ in what they round:
+A convolution with its normalisation is out = sum(s w x) + t with s = scale / sqrt(variance + epsilon), t =
+bias - mean s. In float16, unit of rounding u = 2^-11, the two ways differ in what they round:
 
-unfused: w (1 u), the convolution's result (at most 1 u of the sum), s (1 u), (conv - mean) s (1 u), the result (half an ulp);
-fused:   s w (1 u), t (1 u), the result (half an ulp).
+unfused: w (1 u), the convolution's result (at most 1 u of the sum), s (1 u), (conv - mean) s (1 u), the
+result (half an ulp); fused:   s w (1 u), t (1 u), the result (half an ulp).
 
-So with S = sum|s w||x| + |mean s| + |bias| each way is within N_UNFUSED and N_FUSED units of S from the exact sum, apart from the last
-rounding; n is their sum.
+So with S = sum|s w||x| + |mean s| + |bias| each way is within N_UNFUSED and N_FUSED units of S from the exact
+sum, apart from the last rounding; n is their sum.
 """
 
 from __future__ import annotations
@@ -69,7 +70,9 @@ def convolve(x: np.ndarray, w: np.ndarray, stride: int) -> np.ndarray:
     """Convolution in float64, (1, C, H, W) with (K, C, k, k), padded by k // 2."""
     kernel = w.shape[2]
     padded = np.pad(x, ((0, 0), (0, 0), (kernel // 2,) * 2, (kernel // 2,) * 2))
-    windows = np.lib.stride_tricks.sliding_window_view(padded, (kernel, kernel), axis=(2, 3))[:, :, ::stride, ::stride]
+    windows = np.lib.stride_tricks.sliding_window_view(padded, (kernel, kernel), axis=(2, 3))[
+        :, :, ::stride, ::stride
+    ]
     result: np.ndarray = np.einsum("nchwij,kcij->nkhw", windows, w)
     return result
 

@@ -1,4 +1,5 @@
-"""What must hold for graph fusion on any graph and under any switches: values, counts, switches, order, no cycles."""
+"""What must hold for graph fusion on any graph and under any switches: values, counts, switches, order, no
+cycles."""
 
 from __future__ import annotations
 
@@ -23,7 +24,9 @@ from tests.support.toy_rules import DropNeutral, JoinRelu, builder, named, toy_c
 SHAPE = (2, 4)
 STEPS = st.lists(
     st.tuples(
-        st.sampled_from(["Relu", "Relu", "Abs", "Mul", "Add", "Sub", "Join"]), st.integers(0, 30), st.sampled_from([0.0, 1.0, 1.0, 2.0])
+        st.sampled_from(["Relu", "Relu", "Abs", "Mul", "Add", "Sub", "Join"]),
+        st.integers(0, 30),
+        st.sampled_from([0.0, 1.0, 1.0, 2.0]),
     ),
     min_size=1,
     max_size=14,
@@ -32,7 +35,8 @@ PRIORITIES = st.lists(st.integers(1000, 1999), min_size=3, max_size=3)
 
 
 def random_graph(steps: list[tuple[str, int, float]]) -> Graph:
-    """A graph of elementwise operators: each step reads an earlier tensor, so tensors get several readers and several outputs remain."""
+    """A graph of elementwise operators: each step reads an earlier tensor, so tensors get several readers and
+    several outputs remain."""
     b = builder("random")
     made: list[Tensor] = [b.input("x", SHAPE)]
     for op_type, index, number in steps:
@@ -51,16 +55,25 @@ def random_graph(steps: list[tuple[str, int, float]]) -> Graph:
 def rules(priorities: list[int]) -> list[FusionRule]:
     """The toy rules with places of their own, and a second copy of one so that both compete."""
     names = (("JoinA", JoinRelu), ("Drop", DropNeutral), ("JoinB", JoinRelu))
-    return [named(rule, name, stage="Main", priority=at) for (name, rule), at in zip(names, priorities, strict=True)]
+    return [
+        named(rule, name, stage="Main", priority=at)
+        for (name, rule), at in zip(names, priorities, strict=True)
+    ]
 
 
 def values(graph: Graph) -> dict[str, np.ndarray]:
     x = np.random.default_rng(3).standard_normal(SHAPE, np.float32)
-    return dict(zip([tensor.name for tensor in graph.outputs], evaluate(graph, default_opset(), {"x": x}), strict=True))
+    return dict(
+        zip(
+            [tensor.name for tensor in graph.outputs], evaluate(graph, default_opset(), {"x": x}), strict=True
+        )
+    )
 
 
 @given(STEPS, PRIORITIES, st.dictionaries(st.sampled_from(["JoinA", "Drop", "JoinB", "ALL"]), st.booleans()))
-def test_any_graph_under_any_switches(steps: list[tuple[str, int, float]], priorities: list[int], state: dict[str, bool]) -> None:
+def test_any_graph_under_any_switches(
+    steps: list[tuple[str, int, float]], priorities: list[int], state: dict[str, bool]
+) -> None:
     graph = random_graph(steps)
     before, nodes = values(graph), len(graph)
     switches = Switches(file=SwitchFile({"graph": state}))
@@ -78,7 +91,9 @@ def test_any_graph_under_any_switches(steps: list[tuple[str, int, float]], prior
         assert record.matched == record.effected + len(record.refusals)
         assert len(record.fused) == record.effected
         assert state.get(record.name, state.get("ALL", True)), "a pass that is off fired"
-    kept_names = sum(node.op_type == "Identity" for node in graph.nodes)  # outputs that became a copy of something with a name of its own
+    kept_names = sum(
+        node.op_type == "Identity" for node in graph.nodes
+    )  # outputs that became a copy of something with a name of its own
     assert len(graph) - kept_names == nodes - sum(record.effected for record in report.records)
     at = places(chosen, switches)
     ran = [at[record.name].key for record in report.records]
@@ -98,8 +113,11 @@ def test_with_everything_off_the_graph_stays(steps: list[tuple[str, int, float]]
 
 
 @given(STEPS, PRIORITIES)
-def test_fusing_twice_finds_nothing_more_to_change(steps: list[tuple[str, int, float]], priorities: list[int]) -> None:
-    """The toy rules are complete once no one of them can act: a second run after a fixpoint effects nothing."""
+def test_fusing_twice_finds_nothing_more_to_change(
+    steps: list[tuple[str, int, float]], priorities: list[int]
+) -> None:
+    """The toy rules are complete once no one of them can act: a second run after a fixpoint effects
+    nothing."""
     graph = random_graph(steps)
     for _ in range(len(graph) + 1):
         report = FusionReport()

@@ -1,4 +1,5 @@
-"""The graph engine on random graphs: values under ==, names and types of the interface, a second run that changes nothing."""
+"""The graph engine on random graphs: values under ==, names and types of the interface, a second run that
+changes nothing."""
 
 from __future__ import annotations
 
@@ -32,7 +33,9 @@ def check(graph: Graph, seed: int) -> None:
         assert (old.dtype, old.shape) == (new.dtype, new.shape)
         assert after.dtype is tensor.dtype
         assert np.array_equal(old, new, equal_nan=old.dtype.kind == "f"), tensor.name
-        assert np.array_equal(np.signbit(old), np.signbit(new)) or old.dtype.kind != "f" or np.isnan(old).any(), tensor.name
+        assert (
+            np.array_equal(np.signbit(old), np.signbit(new)) or old.dtype.kind != "f" or np.isnan(old).any()
+        ), tensor.name
     again = asim.optimize(result.graph)
     assert to_text(again.graph) == to_text(result.graph), "a second run changed something"
 
@@ -61,9 +64,12 @@ def opened(graph: Graph, data: st.DataObject) -> tuple[Graph, dict[str, tuple[in
     inference = Inference(OPSET)
     inference.restart(graph)
     for number, tensor in enumerate(graph.inputs):
-        kept = data.draw(st.lists(st.booleans(), min_size=len(tensor.static_shape), max_size=len(tensor.static_shape)))
+        kept = data.draw(
+            st.lists(st.booleans(), min_size=len(tensor.static_shape), max_size=len(tensor.static_shape))
+        )
         tensor.shape = tuple(
-            dim if keep else f"d{number}_{axis}" for axis, (dim, keep) in enumerate(zip(tensor.static_shape, kept, strict=True))
+            dim if keep else f"d{number}_{axis}"
+            for axis, (dim, keep) in enumerate(zip(tensor.static_shape, kept, strict=True))
         )
     inference.visit_all(graph.topological())
     inference.forget_values(graph)
@@ -84,7 +90,11 @@ def check_open(graph: Graph, data: st.DataObject) -> None:
     for tensor, array in zip(result.graph.outputs, evaluate(result.graph, OPSET, inputs), strict=True):
         if tensor.shape is not None:  # whatever was inferred is true
             assert len(tensor.shape) == array.ndim
-            assert all(dim == size for dim, size in zip(tensor.shape, array.shape, strict=True) if isinstance(dim, int))
+            assert all(
+                dim == size
+                for dim, size in zip(tensor.shape, array.shape, strict=True)
+                if isinstance(dim, int)
+            )
     assert to_text(asim.optimize(result.graph).graph) == to_text(result.graph)
 
 

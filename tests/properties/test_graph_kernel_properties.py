@@ -1,4 +1,5 @@
-"""Graph-kernel fusion on random networks: values kept to the bit, never a cycle, never more traffic, only operators of the lists."""
+"""Graph-kernel fusion on random networks: values kept to the bit, never a cycle, never more traffic, only
+operators of the lists."""
 
 from __future__ import annotations
 
@@ -24,7 +25,9 @@ TWO = ("Add", "Sub", "Mul", "Div", "Max", "Min")
 @st.composite
 def networks(draw: st.DrawFn) -> Graph:
     b = GraphBuilder(
-        "random", infer=lambda node: OPSET.get(node).infer(InferContext(node)), dtype=draw(st.sampled_from([DType.FLOAT32, DType.FLOAT16]))
+        "random",
+        infer=lambda node: OPSET.get(node).infer(InferContext(node)),
+        dtype=draw(st.sampled_from([DType.FLOAT32, DType.FLOAT16])),
     )
     full = [b.input("x", (6, 40)), b.input("w", (6, 40))]
     small = [b.input("row", (6, 1)), b.input("column", (40,))]
@@ -67,7 +70,9 @@ def test_values_are_kept_to_the_bit(graph: Graph, mode: str, seed: int) -> None:
             assert np.array_equal(array, got[name], equal_nan=True), (name, values)
     assert moved(whole) <= moved(parts)
     assert len(whole.program.tasks) <= len(parts.program.tasks)
-    allowed = operators("composite") | operators("basic") | {"Tanh", "Abs", "Sigmoid", "ReduceSum", "ReduceMax"}
+    allowed = (
+        operators("composite") | operators("basic") | {"Tanh", "Abs", "Sigmoid", "ReduceSum", "ReduceMax"}
+    )
     assert whole.graph_kernel is not None
     for record in whole.graph_kernel.composites:
         assert set(record.types) <= allowed

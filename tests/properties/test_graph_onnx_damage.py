@@ -24,14 +24,18 @@ def damaged(data: bytes, generator: random.Random) -> bytes:
         return bytes(content[:start] + content[start : start + 40] * 3 + content[start:])
     for _ in range(generator.choice([1, 1, 2, 5, 20])):
         position = generator.randrange(len(content))
-        content[position] = generator.randrange(256) if kind == 2 else content[position] ^ (1 << generator.randrange(8))
+        content[position] = (
+            generator.randrange(256) if kind == 2 else content[position] ^ (1 << generator.randrange(8))
+        )
     return bytes(content)
 
 
 def check(count: int, seed: int, models_dir) -> None:
     generator = random.Random(seed)
     files = [case.model.SerializeToString() for case in all_cases()]
-    files += [(models_dir / f"{name}.onnx").read_bytes() for name in ("lenet5", "bert_tiny_s64_traced", "lstm_lm")] * 20
+    files += [
+        (models_dir / f"{name}.onnx").read_bytes() for name in ("lenet5", "bert_tiny_s64_traced", "lstm_lm")
+    ] * 20
     opset = default_opset()
     messages = []
     for _ in range(count):

@@ -14,10 +14,13 @@ from ascendsim.graph.text import parse_text, to_text
 from ascendsim.graph.verify import verify
 
 NAMES = st.one_of(
-    st.text(min_size=1, max_size=6), st.sampled_from(["input", "const", "output", "graph", "large", "_", "1", "nan", "after"])
+    st.text(min_size=1, max_size=6),
+    st.sampled_from(["input", "const", "output", "graph", "large", "_", "1", "nan", "after"]),
 )
 DIMS = st.one_of(st.none(), st.integers(0, 1 << 33), st.text(min_size=1, max_size=5))
-SCALARS = st.one_of(st.integers(-(1 << 62), 1 << 62), st.floats(), st.text(max_size=8), st.sampled_from(list(DType)))
+SCALARS = st.one_of(
+    st.integers(-(1 << 62), 1 << 62), st.floats(), st.text(max_size=8), st.sampled_from(list(DType))
+)
 LISTS = st.one_of(
     st.lists(st.integers(-9, 9), max_size=3).map(tuple),
     st.lists(st.floats(), max_size=3).map(tuple),
@@ -52,7 +55,9 @@ def graphs(draw, depth=0):
     for _ in range(draw(st.integers(0, 5))):
         inputs = draw(st.lists(st.one_of(st.none(), st.sampled_from(pool)), max_size=3))
         inputs.append(draw(st.sampled_from(pool)))
-        node = graph.add_node(draw(NAMES), inputs, draw(st.integers(1, 2)), draw(NAMES), draw(st.sampled_from(["", "com.x"])))
+        node = graph.add_node(
+            draw(NAMES), inputs, draw(st.integers(1, 2)), draw(NAMES), draw(st.sampled_from(["", "com.x"]))
+        )
         node.attributes.update(draw(st.dictionaries(NAMES, st.one_of(SCALARS, LISTS, arrays()), max_size=2)))
         if depth == 0 and draw(st.booleans()):
             node.attributes["body"] = draw(graphs(depth=1))

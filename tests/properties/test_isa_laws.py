@@ -1,4 +1,5 @@
-"""Algebra of the instruction set against programs that are written out: flags, races, bounds, banks, footprints."""
+"""Algebra of the instruction set against programs that are written out: flags, races, bounds, banks,
+footprints."""
 
 from __future__ import annotations
 
@@ -45,11 +46,16 @@ def nests(leaves: st.SearchStrategy[Instruction], depth: int = 2) -> st.SearchSt
     """Bodies of leaves and of loops of 0 to 4 trips, nested so deep; every loop has a variable of its own."""
     statement: st.SearchStrategy[Statement] = leaves
     for level in range(depth):
-        statement = st.one_of(leaves, st.builds(Loop, st.just(f"i{level}"), st.integers(0, 4), st.lists(statement, max_size=3).map(tuple)))
+        statement = st.one_of(
+            leaves,
+            st.builds(
+                Loop, st.just(f"i{level}"), st.integers(0, 4), st.lists(statement, max_size=3).map(tuple)
+            ),
+        )
     return st.lists(statement, max_size=4).map(tuple)
 
 
-# ------------------------------------------------------------------------------------------------------------ flags
+# ------------------------------------------------------------------------------------------------------------
 
 
 @given(nests(st.sampled_from([SET, SET, WAIT, WAIT, *NOISE]), 3))
@@ -59,7 +65,9 @@ def test_the_count_of_a_flag_is_that_of_the_program_written_out(body: tuple[Stat
 
 
 @given(st.integers(-3, 3), st.integers(0, 4), st.integers(-2, 6))
-def test_a_repeated_count_is_highest_in_its_first_or_its_last_trip(change: int, above: int, trips: int) -> None:
+def test_a_repeated_count_is_highest_in_its_first_or_its_last_trip(
+    change: int, above: int, trips: int
+) -> None:
     highest = max(0, change) + above
     level = top = 0
     for _ in range(trips):
@@ -68,11 +76,19 @@ def test_a_repeated_count_is_highest_in_its_first_or_its_last_trip(change: int, 
 
 
 @given(nests(st.sampled_from([SET, WAIT, WAIT, *NOISE]), 2), st.integers(0, 4), st.integers(0, 6))
-def test_flags_are_refused_if_they_end_below_zero_or_pass_their_limit(body: tuple[Statement, ...], initial: int, limit: int) -> None:
+def test_flags_are_refused_if_they_end_below_zero_or_pass_their_limit(
+    body: tuple[Statement, ...], initial: int, limit: int
+) -> None:
     flag = Flag("full", Pipe.MTE2, Pipe.V, initial, limit)
     seen = [initial + level for level in levels(body, "full")]
     noise = levels(body, "other")
-    sound = 0 <= initial <= limit and seen[-1] >= 0 and max(seen) <= limit and noise[-1] >= -9 and max(noise) <= 90
+    sound = (
+        0 <= initial <= limit
+        and seen[-1] >= 0
+        and max(seen) <= limit
+        and noise[-1] >= -9
+        and max(noise) <= 90
+    )
     block = Block(body, (), (flag, OTHER))
     if sound:
         check_flags(block)
@@ -81,7 +97,7 @@ def test_flags_are_refused_if_they_end_below_zero_or_pass_their_limit(body: tupl
             check_flags(block)
 
 
-# ------------------------------------------------------------------------------------------------------------ walks
+# ------------------------------------------------------------------------------------------------------------
 
 
 @given(nests(st.sampled_from([SET, WAIT, *NOISE]), 3))
@@ -90,38 +106,59 @@ def test_walks_visit_what_the_program_written_out_runs(body: tuple[Statement, ..
     assert [(id(item), tuple(variables.items())) for item, variables in in_order(body)] == wanted
     runs = [(id(item), times(around), len(around)) for item, around in static(body)]
     assert sum(often for _, often, _ in runs) == len(wanted)
-    assert all(often == sum(one == item for one, _ in wanted) for item, often, _ in runs if [one for one, _, _ in runs].count(item) == 1)
+    assert all(
+        often == sum(one == item for one, _ in wanted)
+        for item, often, _ in runs
+        if [one for one, _, _ in runs].count(item) == 1
+    )
 
 
 steps = st.sampled_from([-3, -1, 0, 1, 2, 5])
 
 
 @given(st.integers(-5, 5), st.lists(steps, max_size=3), st.lists(st.integers(1, 4), min_size=3, max_size=3))
-def test_bounds_are_the_smallest_and_the_largest_value(base: int, coefficients: list[int], trips: list[int]) -> None:
+def test_bounds_are_the_smallest_and_the_largest_value(
+    base: int, coefficients: list[int], trips: list[int]
+) -> None:
     names = "ijk"[: len(coefficients)]
-    value, ranges = Affine(base, tuple(zip(names, coefficients, strict=True))), dict(zip("ijk", trips, strict=True))
+    value, ranges = (
+        Affine(base, tuple(zip(names, coefficients, strict=True))),
+        dict(zip("ijk", trips, strict=True)),
+    )
     body: tuple[Statement, ...] = (SET,)
     for name in names:
         body = (Loop(name, ranges[name], body),)
-    values = [base + sum(step * variables[name] for name, step in value.terms) for _, variables in expanded(body)]
+    values = [
+        base + sum(step * variables[name] for name, step in value.terms) for _, variables in expanded(body)
+    ]
     assert [value.at(variables) for _, variables in expanded(body)] == values
     assert bounds(value, ranges) == (min(values), max(values))
 
 
-# ----------------------------------------------------------------------------------------------------------- operands
+# -----------------------------------------------------------------------------------------------------------
 
 affine = st.builds(
-    Affine, st.sampled_from([0, 0, 32, 96]), st.sampled_from([(), (("i", 32),), (("i", -32),), (("i", 64),), (("j", 32),), (("i", 16),)])
+    Affine,
+    st.sampled_from([0, 0, 32, 96]),
+    st.sampled_from([(), (("i", 32),), (("i", -32),), (("i", 64),), (("j", 32),), (("i", 16),)]),
 )
 
 
-@given(affine, affine, st.integers(1, 4), st.sampled_from([32, 64, 96]), st.sampled_from([96, 128, 160]), st.sampled_from([128, 256]))
+@given(
+    affine,
+    affine,
+    st.integers(1, 4),
+    st.sampled_from([32, 64, 96]),
+    st.sampled_from([96, 128, 160]),
+    st.sampled_from([128, 256]),
+)
 def test_operands_stay_inside_slots_and_regions_in_every_trip(
     target: Affine, source: Affine, trips: int, size: int, slot_bytes: int, region: int
 ) -> None:
     into = Operand(Buffer.UB, "u", size, target, Affine(0, (("i", 1),)))
     block = Block(
-        (Loop("i", trips, (Move(Pipe.MTE2, into, gm("x", size, source), 1, size),)),), (Allocation("u", Buffer.UB, 0, slot_bytes, 2),)
+        (Loop("i", trips, (Move(Pipe.MTE2, into, gm("x", size, source), 1, size),)),),
+        (Allocation("u", Buffer.UB, 0, slot_bytes, 2),),
     )
     plan = MemoryPlan({"x": Region("x", 0, region, "activation")}, 0, 0)
     known = all(name == "i" for name, _ in (*target.terms, *source.terms))
@@ -139,16 +176,23 @@ def test_operands_stay_inside_slots_and_regions_in_every_trip(
 
 
 @given(
-    st.lists(st.tuples(st.sampled_from([0, 32, 64, 96, 128, 192]), st.sampled_from([32, 64]), st.integers(1, 3)), min_size=1, max_size=3)
+    st.lists(
+        st.tuples(st.sampled_from([0, 32, 64, 96, 128, 192]), st.sampled_from([32, 64]), st.integers(1, 3)),
+        min_size=1,
+        max_size=3,
+    )
 )
 def test_allocations_share_no_byte_and_end_inside_their_buffer(pieces: list[tuple[int, int, int]]) -> None:
     capacity = TOY.buffers.ub
     assert capacity is not None
     shift = capacity - 288  # close to the end of the buffer
     allocations = tuple(
-        Allocation(f"a{number}", Buffer.UB, shift + offset, size, slots) for number, (offset, size, slots) in enumerate(pieces)
+        Allocation(f"a{number}", Buffer.UB, shift + offset, size, slots)
+        for number, (offset, size, slots) in enumerate(pieces)
     )
-    taken = [byte for one in allocations for byte in range(one.offset, one.offset + one.slot_bytes * one.slots)]
+    taken = [
+        byte for one in allocations for byte in range(one.offset, one.offset + one.slot_bytes * one.slots)
+    ]
     block = Block((), allocations)
     if len(taken) == len(set(taken)) and max(taken) < capacity:
         check_block(block, TOY)
@@ -157,7 +201,7 @@ def test_allocations_share_no_byte_and_end_inside_their_buffer(pieces: list[tupl
             check_block(block, TOY)
 
 
-# -------------------------------------------------------------------------------------------------------------- races
+# ------------------------------------------------------------------------------------------------------------
 
 PIPES = (Pipe.MTE2, Pipe.V, Pipe.MTE3)
 
@@ -165,9 +209,15 @@ PIPES = (Pipe.MTE2, Pipe.V, Pipe.MTE3)
 @st.composite
 def racy_blocks(draw: st.DrawFn) -> Block:
     """Work of three pipes on two slots of a buffer and a workspace, with flags that order some of it."""
-    flags = (Flag("a", Pipe.MTE2, Pipe.V, draw(st.integers(0, 1))), Flag("b", Pipe.V, Pipe.MTE3), Flag("c", Pipe.MTE3, Pipe.MTE2, 1))
+    flags = (
+        Flag("a", Pipe.MTE2, Pipe.V, draw(st.integers(0, 1))),
+        Flag("b", Pipe.V, Pipe.MTE3),
+        Flag("c", Pipe.MTE3, Pipe.MTE2, 1),
+    )
     places = st.builds(
-        lambda base, size, moving, slot: Operand(Buffer.UB, "u", size, Affine(base), Affine(slot, (("i0", 1),) if moving else ())),
+        lambda base, size, moving, slot: Operand(
+            Buffer.UB, "u", size, Affine(base), Affine(slot, (("i0", 1),) if moving else ())
+        ),
         st.sampled_from([0, 32, 64]),
         st.sampled_from([32, 64]),
         st.booleans(),
@@ -213,7 +263,8 @@ def test_only_so_many_instructions_are_walked(block: Block) -> None:
 
 
 def test_part_of_what_was_read_may_still_be_read_when_another_part_is_written() -> None:
-    """MTE3 reads three blocks; V, which waits for it, writes the first two; MTE2, which waits for nobody, must not write the third."""
+    """MTE3 reads three blocks; V, which waits for it, writes the first two; MTE2, which waits for nobody,
+    must not write the third."""
     place = Allocation("u", Buffer.UB, 0, 96)
     done = Flag("done", Pipe.MTE3, Pipe.V)
 
@@ -239,15 +290,23 @@ def test_twenty_thousand_instructions_are_walked_if_nobody_says_otherwise() -> N
         check_hazards(Block((Loop("i", 19_999, (write,)), read), place))
 
 
-# -------------------------------------------------------------------------------------------------------------- banks
+# ------------------------------------------------------------------------------------------------------------
 
 
 @given(
-    st.lists(st.tuples(st.integers(0, 40), st.integers(0, 3), st.integers(0, 3)), min_size=1, max_size=3), st.sampled_from([8, 16, 17, 32])
+    st.lists(st.tuples(st.integers(0, 40), st.integers(0, 3), st.integers(0, 3)), min_size=1, max_size=3),
+    st.sampled_from([8, 16, 17, 32]),
 )
-def test_reads_conflict_if_a_bank_group_serves_two_sources_in_a_repeat(places: list[tuple[int, int, int]], groups: int) -> None:
-    allocations = {f"a{block}": Allocation(f"a{block}", Buffer.UB, 32 * block, 96, 2) for block, _, _ in places}
-    sources = tuple(Operand(Buffer.UB, f"a{block}", 256, Affine(32 * offset), Affine(slot)) for block, slot, offset in places)
+def test_reads_conflict_if_a_bank_group_serves_two_sources_in_a_repeat(
+    places: list[tuple[int, int, int]], groups: int
+) -> None:
+    allocations = {
+        f"a{block}": Allocation(f"a{block}", Buffer.UB, 32 * block, 96, 2) for block, _, _ in places
+    }
+    sources = tuple(
+        Operand(Buffer.UB, f"a{block}", 256, Affine(32 * offset), Affine(slot))
+        for block, slot, offset in places
+    )
     out = Operand(Buffer.UB, "out", 256)
     starts = {block + 3 * (slot % 2) + offset for block, slot, offset in places}
     served = [(start + number) % groups for start in starts for number in range(8)]
@@ -257,12 +316,13 @@ def test_reads_conflict_if_a_bank_group_serves_two_sources_in_a_repeat(places: l
         assert reads_conflict(vector, allocations, groups) is (len(set(served)) < len(served))
 
 
-# ---------------------------------------------------------------------------------------------------------- footprints
+# ---------------------------------------------------------------------------------------------------------- f
 
 
 @st.composite
 def transfers(draw: st.DrawFn) -> tuple[Statement, ...]:
-    """Nested loops that move tiles of 64 B of regions of their own: every loop moves a tile or comes back to it."""
+    """Nested loops that move tiles of 64 B of regions of their own: every loop moves a tile or comes back to
+    it."""
     numbers = iter(range(100))
 
     def tile(around: tuple[tuple[str, int], ...]) -> Statement:
@@ -274,7 +334,11 @@ def transfers(draw: st.DrawFn) -> tuple[Statement, ...]:
                 room *= trips
         at = gm(f"r{number}", 64, Affine(64 * draw(st.integers(0, 2)), tuple(terms)))
         local, kind = Operand(Buffer.UB, "u", 64), draw(st.sampled_from(["load", "load", "past", "store"]))
-        return Move(Pipe.MTE3, at, local, 1, 64) if kind == "store" else Move(Pipe.MTE2, local, at, 1, 64, cached=kind == "load")
+        return (
+            Move(Pipe.MTE3, at, local, 1, 64)
+            if kind == "store"
+            else Move(Pipe.MTE2, local, at, 1, 64, cached=kind == "load")
+        )
 
     def nest(depth: int, around: tuple[tuple[str, int], ...]) -> tuple[Statement, ...]:
         body: list[Statement] = []
@@ -290,7 +354,9 @@ def transfers(draw: st.DrawFn) -> tuple[Statement, ...]:
 
 
 @given(transfers())
-def test_a_footprint_counts_the_different_bytes_of_the_program_written_out(body: tuple[Statement, ...]) -> None:
+def test_a_footprint_counts_the_different_bytes_of_the_program_written_out(
+    body: tuple[Statement, ...],
+) -> None:
     touched: dict[str, set[int]] = {}
     read: dict[str, set[int]] = {}
     runs = 0
@@ -330,12 +396,21 @@ def test_a_working_set_is_what_one_trip_of_a_loop_touches(body: tuple[Statement,
         sets: list[dict[str, set[int]]] = []
         for trip in range(loop.trips):
             sets.append({})
-            for item, variables in expanded(loop.body, {**{outer.variable: 0 for outer in around}, loop.variable: trip}):
+            for item, variables in expanded(
+                loop.body, {**{outer.variable: 0 for outer in around}, loop.variable: trip}
+            ):
                 assert isinstance(item, Move)
                 operand = item.dst if item.dst.buffer is Buffer.GM else item.src
-                start = operand.offset.base + sum(step * variables[name] for name, step in operand.offset.terms)
+                start = operand.offset.base + sum(
+                    step * variables[name] for name, step in operand.offset.terms
+                )
                 if item.cached:
                     sets[-1].setdefault(operand.name, set()).add(start)
-        assert all(made.working_set(number) == {name: 64 * len(starts) for name, starts in one.items()} for one in sets)
+        assert all(
+            made.working_set(number) == {name: 64 * len(starts) for name, starts in one.items()}
+            for one in sets
+        )
         if loop.trips > 1:
-            assert (number in made.repeating()) is any(starts == sets[1].get(name) for name, starts in sets[0].items())
+            assert (number in made.repeating()) is any(
+                starts == sets[1].get(name) for name, starts in sets[0].items()
+            )

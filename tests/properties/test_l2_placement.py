@@ -23,13 +23,20 @@ def programs(draw: st.DrawFn) -> Program:
         kind = draw(st.sampled_from(["activation", "activation", "activation", "weight", "output"]))
         regions[name] = Region(name, 0, bytes, kind, first=users[0], last=users[-1])
         for user in users:
-            accesses[user].append(Access(name, bytes, bytes * draw(st.integers(1, 3)), user == users[0] and kind != "weight"))
-    tasks = tuple(Task(number, f"t{number}", TaskKind.AI_CORE, accesses=tuple(items)) for number, items in enumerate(accesses))
+            accesses[user].append(
+                Access(name, bytes, bytes * draw(st.integers(1, 3)), user == users[0] and kind != "weight")
+            )
+    tasks = tuple(
+        Task(number, f"t{number}", TaskKind.AI_CORE, accesses=tuple(items))
+        for number, items in enumerate(accesses)
+    )
     return Program(tasks, MemoryPlan(regions, 0, 0))
 
 
 @given(programs(), st.sampled_from([1, 8, 64]), st.integers(1, PIECES))
-def test_the_capacity_is_never_exceeded_and_nobody_shares_bytes(program: Program, pages: int, pieces: int) -> None:
+def test_the_capacity_is_never_exceeded_and_nobody_shares_bytes(
+    program: Program, pages: int, pieces: int
+) -> None:
     plan = plan_l2(program, CAPACITY, weights=list(program.memory.regions), pages=pages, pieces=pieces)
     assert check_placement(program, plan) == []
     assert plan.peak_bytes <= CAPACITY
@@ -42,5 +49,7 @@ def test_the_capacity_is_never_exceeded_and_nobody_shares_bytes(program: Program
 def test_what_is_saved_is_what_placed_regions_move(program: Program) -> None:
     plan = plan_l2(program, CAPACITY)
     placed = {item.region for item in plan.placed}
-    assert plan.saved_bytes == sum(access.moved_bytes for task in program.tasks for access in task.accesses if access.region in placed)
+    assert plan.saved_bytes == sum(
+        access.moved_bytes for task in program.tasks for access in task.accesses if access.region in placed
+    )
     assert all(program.memory.regions[name].kind == "activation" for name in placed)

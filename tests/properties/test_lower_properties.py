@@ -59,16 +59,28 @@ def test_convolution(soc, channels, size, outputs, kernel, stride, pad, images) 
 def test_vector(soc, rows, cols, kind, over) -> None:  # type: ignore[no-untyped-def]
     x, y = ref("x", (rows, cols)), ref("y", (rows, cols))
     z = {"all": ref("z", (rows, cols)), "row": ref("z", (rows,)), "col": ref("z", (cols,))}[over]
-    result = {"none": Stream(y), "cols": Stream(ref("y", (rows,)), "row"), "rows": Stream(ref("y", (cols,)), "col")}[kind]
+    result = {
+        "none": Stream(y),
+        "cols": Stream(ref("y", (rows,)), "row"),
+        "rows": Stream(ref("y", (cols,)), "col"),
+    }[kind]
     steps = (Step("vmul"), Step("vcadd" if kind == "cols" else "vadd"))
-    stage = lower_vector(VectorWork(rows, cols, steps, (Stream(x), Stream(z, over)), (result,), kind), soc, Expansion(soc))
+    stage = lower_vector(
+        VectorWork(rows, cols, steps, (Stream(x), Stream(z, over)), (result,), kind), soc, Expansion(soc)
+    )
     verify([stage], soc, 1500)
     assert moved([stage])["x", False] == x.bytes
     assert moved([stage])["y", True] >= result.ref.bytes
     assert sum(group.count for group in stage.groups) <= soc.vector_units
 
 
-@given(soc=socs, total=st.integers(1, 200_000), read=st.integers(2, 5000), write=st.integers(2, 5000), turns=st.booleans())
+@given(
+    soc=socs,
+    total=st.integers(1, 200_000),
+    read=st.integers(2, 5000),
+    write=st.integers(2, 5000),
+    turns=st.booleans(),
+)
 def test_movement(soc, total, read, write, turns) -> None:  # type: ignore[no-untyped-def]
     x, y = ref("x", (total,)), ref("y", (total,))
     work = MoveWork((Copy(x, y, x.bytes, read, write),), (Step("vnchwconv"),) if turns else ())

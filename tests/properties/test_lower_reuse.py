@@ -1,4 +1,5 @@
-"""Units that are lowered once and copied under other names give the program that lowering each by itself gives."""
+"""Units that are lowered once and copied under other names give the program that lowering each by itself
+gives."""
 
 from __future__ import annotations
 
@@ -25,7 +26,9 @@ FLOWS = (("Ascend310", "all"), ("Ascend310P3", "all"), ("Ascend910B1", "all"), (
 def compiled(name: str, chip: str, fusion: str) -> CompiledModel | str:
     """A network compiled, or why it cannot be."""
     try:
-        return ascendsim.compile(ascendsim.load(MODELS / f"{name}.onnx"), soc=chip, fusion=fusion, options={"l1_fusion": True})
+        return ascendsim.compile(
+            ascendsim.load(MODELS / f"{name}.onnx"), soc=chip, fusion=fusion, options={"l1_fusion": True}
+        )
     except AscendSimError as error:
         return str(error)
 

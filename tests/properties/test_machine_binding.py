@@ -1,4 +1,5 @@
-"""Transfers bound to the links: the bytes that each of them puts on L2 and DRAM, and the time that it takes by itself, added up plainly."""
+"""Transfers bound to the links: the bytes that each of them puts on L2 and DRAM, and the time that it takes
+by itself, added up plainly."""
 
 from __future__ import annotations
 
@@ -17,7 +18,9 @@ from ascendsim.soc.spec import SocSpec
 from tests.support.toy_soc import toy
 
 
-def bound(binding: Binding, demand: LinkDemand, region: str, visits: int, readers: Readers) -> tuple[Transfer, FlowClass]:
+def bound(
+    binding: Binding, demand: LinkDemand, region: str, visits: int, readers: Readers
+) -> tuple[Transfer, FlowClass]:
     """A transfer and its flow class, which gets the number 7."""
     kinds: list[FlowClass] = []
 
@@ -56,7 +59,12 @@ def random_chip(random: Random) -> SocSpec:
         ai_cores=4,
         frequency_mhz=random.choice((1000, 500)),
         l2={"same_line_bytes_per_cycle": narrow},
-        dram={"same_line_bytes_per_cycle": narrow, "half_duplex": random.random() < 0.3, "read_gb_per_s": 40, "write_gb_per_s": 20},
+        dram={
+            "same_line_bytes_per_cycle": narrow,
+            "half_duplex": random.random() < 0.3,
+            "read_gb_per_s": 40,
+            "write_gb_per_s": 20,
+        },
     )
 
 
@@ -76,17 +84,28 @@ def test_every_link_carries_what_the_transfer_asks_of_it(chunk: int) -> None:
             evicted=random.choice((Fraction(0), Fraction(1, 4))),
         )
         readers = Readers(random.random() < 0.5, random.random() < 0.5)
-        transfer, kind = bound(Binding(shares, soc, clock, clock.ai_ticks, cores=3, abreast=3), demand, "r", 1, readers)
+        transfer, kind = bound(
+            Binding(shares, soc, clock, clock.ai_ticks, cores=3, abreast=3), demand, "r", 1, readers
+        )
         assert (transfer.kind, kind.cores) == (7, 3)
         assert transfer.work == demand.l2_bytes * UNITS_PER_BYTE
         carried = [float(Fraction(weight * demand.l2_bytes, WEIGHT)) for weight in kind.weights]
-        assert carried == pytest.approx(loads(demand, shares, miss, spread, readers, soc), abs=demand.l2_bytes * 2 / WEIGHT), f"seed {seed}"
+        assert carried == pytest.approx(
+            loads(demand, shares, miss, spread, readers, soc), abs=demand.l2_bytes * 2 / WEIGHT
+        ), f"seed {seed}"
         alone = transfer.work / kind.cap  # ticks
         assert alone == pytest.approx(cycles(demand, miss) * clock.ai_ticks, rel=1e-5), f"seed {seed}"
         assert transfer.latency == latency(demand, shares, miss) * clock.ai_ticks
 
 
-def loads(demand: LinkDemand, shares: Shares, miss: Fraction, spread: Fraction | None, readers: Readers, soc: SocSpec) -> list[float]:
+def loads(
+    demand: LinkDemand,
+    shares: Shares,
+    miss: Fraction,
+    spread: Fraction | None,
+    readers: Readers,
+    soc: SocSpec,
+) -> list[float]:
     """Bytes on each link over the whole transfer."""
     found = [0.0, 0.0, 0.0, 0.0]
     past = not demand.cached
@@ -101,9 +120,14 @@ def loads(demand: LinkDemand, shares: Shares, miss: Fraction, spread: Fraction |
     if not past:  # what it allocates in L2 pushes out dirty bytes
         found[Link.DRAM_WRITE] += float(shares.evicted) * demand.bytes * (1 if demand.write else share)
     limits = (soc.l2.same_line_bytes_per_cycle, soc.dram.same_line_bytes_per_cycle)
-    rates = (soc.l2.read_bytes_per_cycle_per_core * soc.ai_cores, soc.dram.read_gb_per_s * 1000 / soc.frequency_mhz)
+    rates = (
+        soc.l2.read_bytes_per_cycle_per_core * soc.ai_cores,
+        soc.dram.read_gb_per_s * 1000 / soc.frequency_mhz,
+    )
     shared = (readers.shared, readers.in_step and past)
-    for link, limit, rate, together in zip((Link.L2_READ, Link.DRAM_READ), limits, rates, shared, strict=True):
+    for link, limit, rate, together in zip(
+        (Link.L2_READ, Link.DRAM_READ), limits, rates, shared, strict=True
+    ):
         if limit is not None and together and not demand.write:
             found[link] *= max(1.0, rate / limit)
     if soc.dram.half_duplex:  # one bus; writing takes it longer
@@ -123,7 +147,8 @@ def cycles(demand: LinkDemand, miss: Fraction) -> float:
 
 
 def latency(demand: LinkDemand, shares: Shares, miss: Fraction) -> int:
-    """Of what comes from DRAM and from L2 in proportion, in whole cycles; DRAM is never taken for the quicker one."""
+    """Of what comes from DRAM and from L2 in proportion, in whole cycles; DRAM is never taken for the quicker
+    one."""
     if not demand.cached or (shares.bypass and miss == 1):
         return demand.miss_latency
     slower = max(demand.hit_latency, demand.miss_latency)
@@ -133,8 +158,11 @@ def latency(demand: LinkDemand, shares: Shares, miss: Fraction) -> int:
 @pytest.mark.parametrize(("visits", "first"), [(1, 1.0), (4, 1.0), (4, 0.5), (5, 0.01)])
 @pytest.mark.parametrize("port", [10_000.0, 30.0])
 @pytest.mark.parametrize("abreast", [1, 4])
-def test_a_core_that_comes_back_waits_for_dram_first_and_for_l2_after_that(visits: int, first: float, port: float, abreast: int) -> None:
-    """Passes one after the other: the first is as slow as the slower of the two links, the others as L2 is."""
+def test_a_core_that_comes_back_waits_for_dram_first_and_for_l2_after_that(
+    visits: int, first: float, port: float, abreast: int
+) -> None:
+    """Passes one after the other: the first is as slow as the slower of the two links, the others as L2
+    is."""
     soc = toy(ai_cores=4, dram={"read_gb_per_s": 40}, l2={"read_bytes_per_cycle_per_core": 64})
     clock = Clock.of(soc)
     demand = LinkDemand("x", False, 4096, 4096, 4096, 4096, port, 0, 0)
@@ -149,12 +177,22 @@ def test_a_core_that_comes_back_waits_for_dram_first_and_for_l2_after_that(visit
 
 
 @pytest.mark.parametrize(
-    ("write", "visits", "miss"), [(True, 4, Fraction(1, 4)), (False, 4, Fraction(0)), (False, 4, Fraction(1, 2)), (False, 1, Fraction(1))]
+    ("write", "visits", "miss"),
+    [(True, 4, Fraction(1, 4)), (False, 4, Fraction(0)), (False, 4, Fraction(1, 2)), (False, 1, Fraction(1))],
 )
-def test_only_reads_that_miss_once_and_hit_after_that_are_slowed_down_so(write: bool, visits: int, miss: Fraction) -> None:
+def test_only_reads_that_miss_once_and_hit_after_that_are_slowed_down_so(
+    write: bool, visits: int, miss: Fraction
+) -> None:
     soc = toy(ai_cores=4, dram={"read_gb_per_s": 1}, l2={"read_bytes_per_cycle_per_core": 64})
     clock = Clock.of(soc)
-    binding = Binding(Shares(read_miss={"x": miss}, write_through={"x": miss}), soc, clock, clock.ai_ticks, cores=1, abreast=1)
+    binding = Binding(
+        Shares(read_miss={"x": miss}, write_through={"x": miss}),
+        soc,
+        clock,
+        clock.ai_ticks,
+        cores=1,
+        abreast=1,
+    )
     demand = LinkDemand("x", write, 4096, 4096, 4096, 4096, 50.0, 0, 0)
     _, kind = bound(binding, demand, "x", visits, Readers(False, False))
     assert kind.cap == 50 * UNITS_PER_BYTE

@@ -1,4 +1,5 @@
-"""Blocks in the machine's own form against the same program written out: what runs in which order, and what all of it adds up to."""
+"""Blocks in the machine's own form against the same program written out: what runs in which order, and what
+all of it adds up to."""
 
 from __future__ import annotations
 
@@ -10,10 +11,33 @@ from random import Random
 import pytest
 
 from ascendsim.isa.costs import cost
-from ascendsim.isa.instructions import Affine, Buffer, Instruction, Loop, Mmad, Move, Pipe, SetFlag, Statement, Vector, WaitFlag
+from ascendsim.isa.instructions import (
+    Affine,
+    Buffer,
+    Instruction,
+    Loop,
+    Mmad,
+    Move,
+    Pipe,
+    SetFlag,
+    Statement,
+    Vector,
+    WaitFlag,
+)
 from ascendsim.isa.program import Block, CoreKind
 from ascendsim.machine.clock import Clock
-from ascendsim.machine.compiled import END, FIXED, SCALAR_LANE, SET, TRANSFER, WAIT, CompiledBlock, Entry, LoopEnd, compile_block
+from ascendsim.machine.compiled import (
+    END,
+    FIXED,
+    SCALAR_LANE,
+    SET,
+    TRANSFER,
+    WAIT,
+    CompiledBlock,
+    Entry,
+    LoopEnd,
+    compile_block,
+)
 from ascendsim.soc.spec import SocSpec
 from tests.support.random_programs import random_block
 from tests.support.reference_blocks import expanded
@@ -29,7 +53,8 @@ CHIPS = (
 
 
 def walked(compiled: CompiledBlock) -> list[Entry]:
-    """Entries in the order in which the scalar unit comes to them: to the start of a loop until its trips are done."""
+    """Entries in the order in which the scalar unit comes to them: to the start of a loop until its trips are
+    done."""
     entries: list[Entry] = []
     counters, at = [0] * len(compiled.trips), 0
     while compiled.code[at] is not END:
@@ -102,7 +127,11 @@ def totals(compiled: CompiledBlock, run: list[Instruction]) -> None:
             write = item.dst.buffer is Buffer.GM
             way = "written" if write else "read" if item.cached else "past"
             sums[way][item.dst.name if write else item.src.name] += item.bursts * item.burst_bytes
-    for way, found in (("read", compiled.read_bytes), ("past", compiled.uncached_bytes), ("written", compiled.write_bytes)):
+    for way, found in (
+        ("read", compiled.read_bytes),
+        ("past", compiled.uncached_bytes),
+        ("written", compiled.write_bytes),
+    ):
         assert {compiled.regions[region]: size for region, size in found.items()} == sums[way]
     assert compiled.macs == sum(item.m * item.k * item.n for item in run if isinstance(item, Mmad))
 
@@ -110,7 +139,9 @@ def totals(compiled: CompiledBlock, run: list[Instruction]) -> None:
 def test_vector_cores_have_their_own_cycle() -> None:
     soc = toy(vector_cores=1, frequency_mhz=1060)
     clock = Clock.of(soc)
-    block = Block((Loop("i", 3, (load(), add(2), replace(load(64), cached=False), store())),), (), (), CoreKind.VECTOR)
+    block = Block(
+        (Loop("i", 3, (load(), add(2), replace(load(64), cached=False), store())),), (), (), CoreKind.VECTOR
+    )
     compiled = compile_block(block, soc, clock)
     check(compiled, block, soc, clock, clock.vector_ticks)
     assert clock.vector_ticks != clock.ai_ticks
@@ -123,8 +154,12 @@ def test_visits_are_how_often_a_transfer_comes_to_each_place(seed: int) -> None:
     transfers: list[Move] = []
     for number in range(3):
         moving = [name for name in "ijk"[: number + 1] if random.random() < 0.5]
-        place = gm(f"r{number}", 64, Affine(7, (*((name, 64 * 5 ** "ijk".index(name)) for name in moving), ("i", 0))))
-        transfers.append(replace(load(64), src=place) if random.random() < 0.7 else replace(store(64), dst=place))
+        place = gm(
+            f"r{number}", 64, Affine(7, (*((name, 64 * 5 ** "ijk".index(name)) for name in moving), ("i", 0)))
+        )
+        transfers.append(
+            replace(load(64), src=place) if random.random() < 0.7 else replace(store(64), dst=place)
+        )
     body: tuple[Statement, ...] = ()
     for name, transfer in zip("kji", reversed(transfers), strict=True):
         body = (Loop(name, trips[name], (transfer, *body)),)
@@ -141,7 +176,8 @@ def test_visits_are_how_often_a_transfer_comes_to_each_place(seed: int) -> None:
 
 
 def test_results_of_the_vector_unit_are_followed_by_name() -> None:
-    """An instruction waits for what it reads, and for what it overwrites unless that is somewhere else in every trip."""
+    """An instruction waits for what it reads, and for what it overwrites unless that is somewhere else in
+    every trip."""
     moving = replace(add(1).dst, name="ring", slot=Affine(0, (("i", 1),)))
     first, second = add(1), Vector("vadd", "float16", 128, moving, (moving, add(1).dst, moving))
     soc = toy()

@@ -1,4 +1,5 @@
-"""What L2 holds and what it gives up, on random sequences of tasks, against a model that looks at every line."""
+"""What L2 holds and what it gives up, on random sequences of tasks, against a model that looks at every
+line."""
 
 from __future__ import annotations
 
@@ -18,7 +19,8 @@ TASKS = 14
 
 
 def random_regions(random: Random) -> dict[str, Region]:
-    """Owners at addresses that some of them share, views of all of one, slices, slices of slices, and views of slices."""
+    """Owners at addresses that some of them share, views of all of one, slices, slices of slices, and views
+    of slices."""
     regions: dict[str, Region] = {}
     for number in range(random.randint(1, 6)):
         name = f"r{number}"
@@ -30,8 +32,12 @@ def random_regions(random: Random) -> dict[str, Region]:
                 regions[inner] = replace(above, name=inner, alias_of=above.name, cut=None)
             else:
                 start = random.randint(0, above.bytes - 1)
-                size = random.choice((above.bytes - start, random.randint(1, above.bytes - start + 2)))  # padding may stick out
-                regions[inner] = Region(inner, above.offset + start, size, "activation", alias_of=above.name, cut=(0, start))
+                size = random.choice(
+                    (above.bytes - start, random.randint(1, above.bytes - start + 2))
+                )  # padding may stick out
+                regions[inner] = Region(
+                    inner, above.offset + start, size, "activation", alias_of=above.name, cut=(0, start)
+                )
     return regions
 
 
@@ -52,14 +58,18 @@ def test_random_tasks_find_and_leave_what_a_list_of_lines_has(chunk: int) -> Non
         plain = PlainL2(capacity, regions)
         for number in range(TASKS):
             reads, writes = (random_accesses(random, regions, write) for write in (False, True))
-            again = {access.region: Fraction(random.randint(1, 4), 4) for access in reads if random.random() < 0.15}
+            again = {
+                access.region: Fraction(random.randint(1, 4), 4) for access in reads if random.random() < 0.15
+            }
             shares, wanted = state.enter(reads, writes, again), plain.task(reads, writes, again)
             where = f"seed {seed}, task {number}"
             assert shares.read_miss == wanted.read_miss, where
             assert shares.read_spread == wanted.read_spread, where
             assert shares.write_through == wanted.write_through, where
             assert shares.evicted == wanted.evicted, where
-            assert {name: state.resident(name) for name in regions} == {name: plain.held(plain.key(name)) for name in regions}, where
+            assert {name: state.resident(name) for name in regions} == {
+                name: plain.held(plain.key(name)) for name in regions
+            }, where
             evicted += shares.evicted > 0
             partial += any(0 < share < 1 for share in shares.read_miss.values())
     assert evicted > 100
@@ -78,6 +88,12 @@ def test_regions_lie_to_each_other_as_their_bytes_do(seed: int) -> None:
         assert lookup.size(name) == (plain.size(name) if name in regions else None)
     for key in keys:
         assert set(lookup.slices(key)) == {name for name in keys if plain.is_part(name, key)}
-    shared = {key for key in keys if any(plain.owner(other) != plain.owner(key) and plain.span(other) & plain.span(key) for other in keys)}
+    shared = {
+        key
+        for key in keys
+        if any(
+            plain.owner(other) != plain.owner(key) and plain.span(other) & plain.span(key) for other in keys
+        )
+    }
     assert shared <= lookup.reused
     assert all(any(plain.span(name) & plain.span(other) for other in keys - {name}) for name in lookup.reused)

@@ -28,7 +28,9 @@ CHIPS = (
     toy(),
     toy(ai_cores=3, issue={"queue_depth": {"M": 2, "V": 1, "MTE1": 3, "MTE2": 2, "MTE3": 1}}),
     toy(dram={"half_duplex": True, "write_gb_per_s": 20, "max_in_flight": 1}, l2={"size": 100_000}),
-    toy(l2={"software_managed": True}, frequency_mhz=680, issue={"instruction_start_ns": 40, "flag_cycles": 0}),
+    toy(
+        l2={"software_managed": True}, frequency_mhz=680, issue={"instruction_start_ns": 40, "flag_cycles": 0}
+    ),
     bare(ai_cores=4),
 )
 chips = st.sampled_from(CHIPS)
@@ -36,7 +38,8 @@ chips = st.sampled_from(CHIPS)
 
 @st.composite
 def programs(draw: st.DrawFn) -> Program:
-    """One to three tasks on one or two streams, each with one or two groups of blocks, and perhaps an AI CPU task."""
+    """One to three tasks on one or two streams, each with one or two groups of blocks, and perhaps an AI CPU
+    task."""
     tasks = []
     for number in range(draw(st.integers(1, 3))):
         groups = [(draw(any_block()), draw(st.integers(1, 5))) for _ in range(draw(st.integers(1, 2)))]
@@ -49,7 +52,11 @@ def programs(draw: st.DrawFn) -> Program:
 
 def per_core(trace: Trace) -> list[tuple[object, ...]]:
     """Instruction records with groups taken apart."""
-    return sorted((item.start, item.end, core, item.pipe, item.name, item.task) for item in trace.instructions for core in item.cores)
+    return sorted(
+        (item.start, item.end, core, item.pipe, item.name, item.task)
+        for item in trace.instructions
+        for core in item.cores
+    )
 
 
 def compute_ticks(block: Block, soc: SocSpec) -> dict[Pipe, int]:
@@ -83,10 +90,16 @@ def test_bytes_in_are_bytes_out(program: Program, soc: SocSpec) -> None:
                 and instruction.pipe.value == pipe
                 and Buffer.GM in (instruction.src.buffer, instruction.dst.buffer)
             )
-            in_trace = sum(item.bytes * len(item.cores) for item in trace.instructions if item.task == record.task and item.pipe == pipe)
+            in_trace = sum(
+                item.bytes * len(item.cores)
+                for item in trace.instructions
+                if item.task == record.task and item.pipe == pipe
+            )
             assert in_trace == in_program
             assert counted["ddr" if soc.l2.software_managed else "l2"] == in_program
-        assert record.read_bytes["ddr"] <= max(record.read_bytes["l2"], record.read_bytes["ddr"] if soc.l2.software_managed else 0)
+        assert record.read_bytes["ddr"] <= max(
+            record.read_bytes["l2"], record.read_bytes["ddr"] if soc.l2.software_managed else 0
+        )
 
 
 @given(any_block(), st.integers(1, 5), chips)
@@ -119,8 +132,13 @@ def test_two_runs_are_the_same_to_the_byte(program: Program, soc: SocSpec) -> No
 
 
 @given(programs(), chips, st.permutations(range(10)))
-def test_time_does_not_depend_on_task_ids_or_the_order_of_regions(program: Program, soc: SocSpec, ids: list[int]) -> None:
-    renamed = tuple(replace(task, id=ids[task.id], waits_for=tuple(ids[other] for other in task.waits_for)) for task in program.tasks)
+def test_time_does_not_depend_on_task_ids_or_the_order_of_regions(
+    program: Program, soc: SocSpec, ids: list[int]
+) -> None:
+    renamed = tuple(
+        replace(task, id=ids[task.id], waits_for=tuple(ids[other] for other in task.waits_for))
+        for task in program.tasks
+    )
     regions = dict(reversed(program.memory.regions.items()))
     other = replace(program, tasks=renamed, memory=replace(program.memory, regions=regions))
     times = {record.task: (record.start, record.end, record.busy) for record in run(program, soc).tasks}
@@ -137,7 +155,9 @@ def start_backwards(core: CoreRun) -> None:
 
 
 @given(programs(), chips)
-def test_time_does_not_depend_on_the_order_in_which_processes_are_made(program: Program, soc: SocSpec) -> None:
+def test_time_does_not_depend_on_the_order_in_which_processes_are_made(
+    program: Program, soc: SocSpec
+) -> None:
     expected = run(program, soc, instructions=True)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(CoreRun, "start", start_backwards)
@@ -145,16 +165,23 @@ def test_time_does_not_depend_on_the_order_in_which_processes_are_made(program: 
 
 
 @given(any_block(), st.sampled_from([1.1, 2, 7]))
-def test_more_bandwidth_is_never_slower_for_a_core_that_shares_with_nobody(block: Block, factor: float) -> None:
+def test_more_bandwidth_is_never_slower_for_a_core_that_shares_with_nobody(
+    block: Block, factor: float
+) -> None:
     program = program_of(task_of((block, 1)), regions=REGIONS)
     slow = toy(ai_cores=1, l2={"software_managed": True})
-    fast = toy(ai_cores=1, l2={"software_managed": True}, dram={"read_gb_per_s": 32 * factor, "write_gb_per_s": 32 * factor})
+    fast = toy(
+        ai_cores=1,
+        l2={"software_managed": True},
+        dram={"read_gb_per_s": 32 * factor, "write_gb_per_s": 32 * factor},
+    )
     assert run(program, fast).end <= run(program, slow).end
 
 
 @given(any_block(), st.sampled_from([chip for chip in CHIPS if not chip.dram.half_duplex]))
 def test_one_core_equals_the_recurrence_in_program_order(block: Block, soc: SocSpec) -> None:
-    """With a core to itself and links that no two of its pipes share, every time follows from a recurrence without events."""
+    """With a core to itself and links that no two of its pipes share, every time follows from a recurrence
+    without events."""
     alone = replace(soc, l2=replace(soc.l2, software_managed=True))
     program = program_of(task_of((block, 1)), regions=REGIONS)
     assert run(program, alone).end == block_end(block, alone)

@@ -17,7 +17,9 @@ from tests.support.toy_soc import toy
 def random_class(random: Random) -> FlowClass:
     """A flow that is bound by its own path, by L2 or by DRAM."""
     weights = tuple(random.choice((0, 0, WEIGHT // 2, WEIGHT, 2 * WEIGHT)) for _ in range(4))
-    return FlowClass(random.choice((5, 16, 64)) * UNITS_PER_BYTE + random.randint(0, 9), weights, random.randint(1, 3))  # type: ignore[arg-type]
+    return FlowClass(
+        random.choice((5, 16, 64)) * UNITS_PER_BYTE + random.randint(0, 9), weights, random.randint(1, 3)
+    )  # type: ignore[arg-type]
 
 
 def moved_tick_by_tick(transfers: list[tuple[int, int, FlowClass]], capacity: tuple[int, ...]) -> list[int]:
@@ -29,8 +31,12 @@ def moved_tick_by_tick(transfers: list[tuple[int, int, FlowClass]], capacity: tu
         for number, (begin, _, _) in enumerate(transfers):
             if begin < now and ends[number] < 0 and left[number] <= 0:
                 ends[number] = now
-        active = [number for number, (begin, _, _) in enumerate(transfers) if begin <= now and ends[number] < 0]
-        for number, rate in zip(active, shares([transfers[number][2] for number in active], capacity), strict=True):
+        active = [
+            number for number, (begin, _, _) in enumerate(transfers) if begin <= now and ends[number] < 0
+        ]
+        for number, rate in zip(
+            active, shares([transfers[number][2] for number in active], capacity), strict=True
+        ):
             left[number] -= rate
         now += 1
     return ends
@@ -45,7 +51,9 @@ def test_transfers_end_when_their_last_byte_has_moved(seed: int) -> None:
     kinds = [random_class(random) for _ in range(3)]
     transfers, ends = [], {}
 
-    def enter(number: int, called: int, begin: int, work: int, kind: FlowClass) -> Generator[Event, None, None]:
+    def enter(
+        number: int, called: int, begin: int, work: int, kind: FlowClass
+    ) -> Generator[Event, None, None]:
         yield env.timeout(called)
         flow = Flow()
         flow.remaining, flow.kind = work, links.number_of(kind)
@@ -59,13 +67,17 @@ def test_transfers_end_when_their_last_byte_has_moved(seed: int) -> None:
         transfers.append((begin, work, kind))
         env.process(enter(number, called, begin, work, kind))
     env.run()
-    assert [ends[number] for number in range(len(transfers))] == moved_tick_by_tick(transfers, capacities(soc, clock))
+    assert [ends[number] for number in range(len(transfers))] == moved_tick_by_tick(
+        transfers, capacities(soc, clock)
+    )
 
 
 def test_classes_of_flows_have_numbers_of_their_own() -> None:
     soc = toy()
     links = Links(Environment(), soc, Clock.of(soc))
-    kinds = [FlowClass(cap, (0, 0, weight, 0), cores) for cap in (1, 2) for weight in (1, 2) for cores in (1, 2)]
+    kinds = [
+        FlowClass(cap, (0, 0, weight, 0), cores) for cap in (1, 2) for weight in (1, 2) for cores in (1, 2)
+    ]
     numbers = [links.number_of(kind) for kind in kinds]
     assert sorted(numbers) == list(range(8))
     assert [links.number_of(kind._replace()) for kind in kinds] == numbers

@@ -1,4 +1,5 @@
-"""Programs of real networks obey the rules of the checks and the laws of the machine on every kind of chip."""
+"""Programs of real networks obey the rules of the checks and the laws of the machine on every kind of
+chip."""
 
 from __future__ import annotations
 
@@ -48,7 +49,10 @@ def test_groups_equal_their_members_and_no_bound_is_beaten(name: str, chip: str)
         seconds = float((record.end - record.start) * trace.tick_seconds)
         cube = 2 * record.macs / (model.soc.peak_fp16_tflops * 1e12)
         assert seconds >= cube * (1 - 1e-9)
-        for counted, rate in ((record.read_bytes, model.soc.dram.read_gb_per_s), (record.write_bytes, model.soc.dram.write_gb_per_s)):
+        for counted, rate in (
+            (record.read_bytes, model.soc.dram.read_gb_per_s),
+            (record.write_bytes, model.soc.dram.write_gb_per_s),
+        ):
             assert seconds * rate * 1e9 >= counted["ddr"] * (1 - 1e-9) - 1
 
 

@@ -1,4 +1,5 @@
-"""How often DRAM delivers what a task reads again and again, against a cache of tiles with least-recently-used replacement."""
+"""How often DRAM delivers what a task reads again and again, against a cache of tiles with
+least-recently-used replacement."""
 
 from __future__ import annotations
 
@@ -22,7 +23,8 @@ LOCAL = Operand(Buffer.UB, "u", TILE)
 
 
 def random_nest(random: Random, still: tuple[int, ...]) -> tuple[Statement, ...]:
-    """Loops three deep with a transfer of a region of its own here and there, which may come back in the loops of these depths."""
+    """Loops three deep with a transfer of a region of its own here and there, which may come back in the
+    loops of these depths."""
     numbers = iter(range(100))
 
     def transfer(around: tuple[tuple[str, int], ...]) -> Statement:
@@ -32,13 +34,19 @@ def random_nest(random: Random, still: tuple[int, ...]) -> tuple[Statement, ...]
                 terms.append((loop, room))
                 room *= trips
         place = gm(name, TILE, Affine(0, tuple(terms)))
-        return Move(Pipe.MTE3, place, LOCAL, 1, TILE) if random.random() < 0.2 else Move(Pipe.MTE2, LOCAL, place, 1, TILE)
+        return (
+            Move(Pipe.MTE3, place, LOCAL, 1, TILE)
+            if random.random() < 0.2
+            else Move(Pipe.MTE2, LOCAL, place, 1, TILE)
+        )
 
     def nest(depth: int, around: tuple[tuple[str, int], ...]) -> tuple[Statement, ...]:
         body: list[Statement] = [transfer(around)] if random.random() < 0.7 else []
         if depth:
             name, trips = f"i{next(numbers)}", random.randint(1, 4)
-            body.insert(random.randint(0, len(body)), Loop(name, trips, nest(depth - 1, (*around, (name, trips)))))
+            body.insert(
+                random.randint(0, len(body)), Loop(name, trips, nest(depth - 1, (*around, (name, trips))))
+            )
         return tuple(body)
 
     return nest(3, ())
@@ -51,11 +59,15 @@ def places(body: Iterable[Statement]) -> list[tuple[str, bool, int]]:
         assert isinstance(item, Move)
         write = item.dst.buffer is Buffer.GM
         operand = item.dst if write else item.src
-        found.append((operand.name, write, sum(step * variables[name] for name, step in operand.offset.terms)))
+        found.append(
+            (operand.name, write, sum(step * variables[name] for name, step in operand.offset.terms))
+        )
     return found
 
 
-def delivered(body: Iterable[Statement], blocks: int, cores: int, shared: set[str], capacity: int) -> dict[str, int]:
+def delivered(
+    body: Iterable[Statement], blocks: int, cores: int, shared: set[str], capacity: int
+) -> dict[str, int]:
     """Bytes that DRAM delivers to cores that go through their blocks in step, round by round."""
     run, cache, fetched = places(body), OrderedDict[tuple[str, int, int], None](), Counter[str]()
     for first in range(0, blocks, cores):
@@ -76,13 +88,18 @@ def test_tiles_are_fetched_as_often_as_a_cache_of_tiles_misses_them(rounds: int)
     for seed in range(300):
         random = Random(seed)
         body = random_nest(random, (random.randint(0, 2),) if rounds == 1 else ())
-        regions = {name: {offset for other, _, offset in places(body) if other == name} for name, _, _ in places(body)}
+        regions = {
+            name: {offset for other, _, offset in places(body) if other == name}
+            for name, _, _ in places(body)
+        }
         at_once = random.randint(1, 3)
         cores = at_once if rounds > 1 else at_once + random.choice((0, 0, 1, 5))
         shared = {name for name in regions if random.random() < 0.5}
         blocks = at_once * rounds
         capacity = TILE * random.randint(1, 20)
-        unique = {name: TILE * len(offsets) * (1 if name in shared else blocks) for name, offsets in regions.items()}
+        unique = {
+            name: TILE * len(offsets) * (1 if name in shared else blocks) for name, offsets in regions.items()
+        }
         wanted = delivered(body, blocks, cores, shared, capacity)
         accesses = [Access(name, size, 0, False) for name, size in unique.items()]
         found = fetched_bytes([(footprint(Block(body)), blocks)], accesses, capacity, cores)
@@ -92,13 +109,16 @@ def test_tiles_are_fetched_as_often_as_a_cache_of_tiles_misses_them(rounds: int)
 
 
 def test_never_less_than_a_somewhat_larger_cache_of_tiles_misses() -> None:
-    """Where several loops come back, the last visit of one is closer to the first of the next than a trip, or a little further."""
+    """Where several loops come back, the last visit of one is closer to the first of the next than a trip, or
+    a little further."""
     for seed in range(300):
         random = Random(seed)
         body = random_nest(random, (0, 1, 2))
         run = places(body)
         capacity = TILE * random.randint(1, 12)
-        unique = {name: TILE * len({offset for other, _, offset in run if other == name}) for name, _, _ in run}
+        unique = {
+            name: TILE * len({offset for other, _, offset in run if other == name}) for name, _, _ in run
+        }
         wanted = delivered(body, 1, 1, set(), capacity + TILE * len(unique))
         accesses = [Access(name, size, 0, False) for name, size in unique.items()]
         found = fetched_bytes([(footprint(Block(body)), 1)], accesses, capacity, 1)
@@ -108,7 +128,8 @@ def test_never_less_than_a_somewhat_larger_cache_of_tiles_misses() -> None:
 
 
 @pytest.mark.parametrize(
-    ("fetched", "share"), [(40, None), (41, Fraction(41, 100)), (99, Fraction(99, 100)), (100, Fraction(1)), (300, Fraction(1))]
+    ("fetched", "share"),
+    [(40, None), (41, Fraction(41, 100)), (99, Fraction(99, 100)), (100, Fraction(1)), (300, Fraction(1))],
 )
 def test_only_what_is_fetched_more_than_once_is_a_share(fetched: int, share: Fraction | None) -> None:
     reads = [Access("x", 40, 100, False), Access("y", 40, 100, False)]

@@ -1,4 +1,5 @@
-"""When tasks start and end and where their blocks run, on tiny random programs, against a simulator that asks everybody in every tick."""
+"""When tasks start and end and where their blocks run, on tiny random programs, against a simulator that asks
+everybody in every tick."""
 
 from __future__ import annotations
 
@@ -57,7 +58,17 @@ def random_program(random: Random, soc: SocSpec, streams: int) -> Program:
         extra["read_backs"] = random.choice((0, 0, 0, 1, 2)) if mode != "sink" else 0
         if random.random() < 0.25:
             kind = TaskKind.AI_CPU
-            tasks.append(Task(number, f"t{number}", kind, stream, waits_for=waits, cpu_us=random.choice((0.001, 0.005)), **extra))
+            tasks.append(
+                Task(
+                    number,
+                    f"t{number}",
+                    kind,
+                    stream,
+                    waits_for=waits,
+                    cpu_us=random.choice((0.001, 0.005)),
+                    **extra,
+                )
+            )
             continue
         groups = []
         for _ in range(random.choice((0, 1, 1, 1, 2, 3))):
@@ -82,11 +93,18 @@ def test_tasks_start_and_end_as_in_a_simulation_tick_by_tick(chunk: int, streams
         times = {item.task.id: (item.ready, item.start, item.end, *item.launch) for item in wanted.run()}
         saved = Statistics()
         trace = run(program, soc, statistics=saved)
-        found = {item.task: (item.ready, item.start, item.end, item.launch_start, item.launch_end) for item in trace.tasks}
+        found = {
+            item.task: (item.ready, item.start, item.end, item.launch_start, item.launch_end)
+            for item in trace.tasks
+        }
         assert found == times, f"seed {seed}"
         recorded = run(program, soc, instructions=True, groups=random.random() < 0.5)
-        places = sorted((item.task, core, item.start, item.end) for item in recorded.instructions for core in item.cores)
-        assert places == sorted((item.task, item.core, item.begin, item.end) for item in wanted.placed), f"seed {seed}"
+        places = sorted(
+            (item.task, core, item.start, item.end) for item in recorded.instructions for core in item.cores
+        )
+        assert places == sorted((item.task, item.core, item.begin, item.end) for item in wanted.placed), (
+            f"seed {seed}"
+        )
         starts = [start for _, start, *_ in times.values()]
         ties += len(set(starts)) < len(starts)
         replayed += saved.replayed
@@ -95,14 +113,17 @@ def test_tasks_start_and_end_as_in_a_simulation_tick_by_tick(chunk: int, streams
 
 
 def clockwork(random: Random) -> Program:
-    """Chains of tasks whose lengths are powers of two, so that many end and start in one tick, in an order that is not their own."""
+    """Chains of tasks whose lengths are powers of two, so that many end and start in one tick, in an order
+    that is not their own."""
     tasks: list[Task] = []
     for number in range(16):
         stream, length = random.randrange(4), random.choice((1, 2, 4, 8))
         if random.random() < 0.4:
             tasks.append(Task(number, f"c{number}", TaskKind.AI_CPU, stream, cpu_us=length / 1000))
         else:
-            blocks = [(block(mmad(length)), 1)] if random.random() < 0.7 else []  # none: it ends where it arrives
+            blocks = (
+                [(block(mmad(length)), 1)] if random.random() < 0.7 else []
+            )  # none: it ends where it arrives
             tasks.append(task_of(*blocks, id=number, stream=stream))
     return program_of(*tasks)
 
@@ -114,5 +135,10 @@ def test_ties_go_by_launch_order(chunk: int) -> None:
     soc = bare(ai_cores=1, launch=free, ai_cpu={"cores": 1, "dispatch_us": 0, "overhead_us": 0})
     for seed in range(chunk * 50, (chunk + 1) * 50):
         program = clockwork(Random(seed))
-        times = {item.task.id: (item.ready, item.start, item.end) for item in TickByTick(program, soc, duration).run()}
-        assert {item.task: (item.ready, item.start, item.end) for item in run(program, soc).tasks} == times, f"seed {seed}"
+        times = {
+            item.task.id: (item.ready, item.start, item.end)
+            for item in TickByTick(program, soc, duration).run()
+        }
+        assert {item.task: (item.ready, item.start, item.end) for item in run(program, soc).tasks} == times, (
+            f"seed {seed}"
+        )

@@ -1,4 +1,5 @@
-"""Shortcuts change nothing: fast-forward, replay and lock-step groups give the trace of the plain simulation, tick for tick."""
+"""Shortcuts change nothing: fast-forward, replay and lock-step groups give the trace of the plain simulation,
+tick for tick."""
 
 from __future__ import annotations
 

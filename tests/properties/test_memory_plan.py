@@ -1,4 +1,5 @@
-"""Laws of the memory planners, on one stream and on several: nothing that may be alive at the same time shares a byte."""
+"""Laws of the memory planners, on one stream and on several: nothing that may be alive at the same time
+shares a byte."""
 
 from __future__ import annotations
 
@@ -27,10 +28,15 @@ PLANNERS: dict[str, Planner] = {
 def boards(draw: st.DrawFn) -> Board:
     streams = draw(st.lists(st.integers(0, 2), min_size=1, max_size=16))
     streams = [sorted(set(streams)).index(stream) for stream in streams]
-    waits = [draw(st.lists(st.integers(0, task - 1), max_size=2)) if task else [] for task in range(len(streams))]
+    waits = [
+        draw(st.lists(st.integers(0, task - 1), max_size=2)) if task else [] for task in range(len(streams))
+    ]
     users = st.lists(st.integers(0, len(streams) - 1), min_size=1, max_size=4, unique=True)
     pieces = draw(st.lists(st.tuples(st.integers(0, 5000), users, st.booleans()), min_size=1, max_size=20))
-    made = [Piece(f"p{number}", size, tuple(sorted(used)), whole and not number % 4) for number, (size, used, whole) in enumerate(pieces)]
+    made = [
+        Piece(f"p{number}", size, tuple(sorted(used)), whole and not number % 4)
+        for number, (size, used, whole) in enumerate(pieces)
+    ]
     return Board(made, TaskOrder(streams, waits))
 
 
@@ -47,7 +53,10 @@ def reachable(order: TaskOrder, waits: list[list[int]]) -> list[set[int]]:
 
 @given(st.lists(st.integers(0, 2), min_size=1, max_size=14), st.data())
 def test_clocks_say_what_walking_along_edges_says(streams: list[int], data: st.DataObject) -> None:
-    waits = [data.draw(st.lists(st.integers(0, task - 1), max_size=3)) if task else [] for task in range(len(streams))]
+    waits = [
+        data.draw(st.lists(st.integers(0, task - 1), max_size=3)) if task else []
+        for task in range(len(streams))
+    ]
     order = TaskOrder(streams, waits)
     before = reachable(order, waits)
     for one in range(len(streams)):
@@ -57,7 +66,9 @@ def test_clocks_say_what_walking_along_edges_says(streams: list[int], data: st.D
 
 def ordered(board: Board, one: Piece, other: Piece) -> bool:
     """Whether all uses of a piece happen before all uses of another one."""
-    return not (one.whole or other.whole) and all(board.order.happens_before(u, v) for u in one.users for v in other.users)
+    return not (one.whole or other.whole) and all(
+        board.order.happens_before(u, v) for u in one.users for v in other.users
+    )
 
 
 @pytest.mark.parametrize("planner", PLANNERS)
@@ -70,7 +81,11 @@ def test_pieces_that_may_be_alive_together_share_no_byte(planner: str, board: Bo
     for number, one in enumerate(board.pieces):
         for earlier, other in enumerate(board.pieces[:number]):
             if not (ordered(board, one, other) or ordered(board, other, one)) and one.bytes and other.bytes:
-                assert ends[number] <= offsets[earlier] or ends[earlier] <= offsets[number], (planner, one, other)
+                assert ends[number] <= offsets[earlier] or ends[earlier] <= offsets[number], (
+                    planner,
+                    one,
+                    other,
+                )
 
 
 @given(board=boards())

@@ -1,6 +1,8 @@
-"""Plans of device memory against lives that are computed another way: by walking along the edges between tasks.
+"""Plans of device memory against lives that are computed another way: by walking along the edges between
+tasks.
 
-Random graphs with names of one piece of memory, slices, results in place, inputs and outputs, on one stream and on several; and networks.
+Random graphs with names of one piece of memory, slices, results in place, inputs and outputs, on one stream
+and on several; and networks.
 """
 
 from __future__ import annotations
@@ -37,13 +39,19 @@ def before_each(streams: Sequence[int], waits: Sequence[Sequence[int]]) -> list[
 
 
 def overlaps(plan: MemoryPlan, users: dict[str, set[int]], before: list[set[int]]) -> list[str]:
-    """Pieces of memory that share bytes although no order of tasks keeps them apart, and lives that leave a use out."""
+    """Pieces of memory that share bytes although no order of tasks keeps them apart, and lives that leave a
+    use out."""
     breaches = []
     owners = {name: region for name, region in plan.regions.items() if owner_of(plan.regions, name) == name}
 
     def apart(one: str, other: str) -> bool:
-        """Whether all uses of a region end before any of another one begins; the task in which this one takes over uses both."""
-        return all(a in before[b] or (a == b and plan.regions[other].in_place_of == one) for a in users[one] for b in users[other])
+        """Whether all uses of a region end before any of another one begins; the task in which this one takes
+        over uses both."""
+        return all(
+            a in before[b] or (a == b and plan.regions[other].in_place_of == one)
+            for a in users[one]
+            for b in users[other]
+        )
 
     for one, other in combinations(sorted(owners), 2):
         a, b = owners[one], owners[other]
@@ -54,7 +62,10 @@ def overlaps(plan: MemoryPlan, users: dict[str, set[int]], before: list[set[int]
     for name, region in owners.items():
         if users[name] and not (region.first <= min(users[name]) and max(users[name]) <= region.last):
             breaches.append(f"{name} is used outside of its life")
-        if region.kind in ("input", "output", "weight") and (region.first, region.last) != (0, len(before) - 1):
+        if region.kind in ("input", "output", "weight") and (region.first, region.last) != (
+            0,
+            len(before) - 1,
+        ):
             breaches.append(f"{name} must live for the whole run")
     return breaches
 
@@ -75,7 +86,13 @@ class Case:
         order = TaskOrder(self.streams, self.waits)
         scratch = {"scratch": 700}
         return plan_memory(
-            self.graph, self.uses, self.aliases, scratch, order=order, takeovers=self.takeovers, options=MemoryOptions(**options)
+            self.graph,
+            self.uses,
+            self.aliases,
+            scratch,
+            order=order,
+            takeovers=self.takeovers,
+            options=MemoryOptions(**options),
         )
 
     def users(self, plan: MemoryPlan) -> dict[str, set[int]]:
@@ -88,9 +105,13 @@ class Case:
 
 
 def random_case(seed: int) -> Case:
-    """Tasks that read what earlier ones made; some results are other names of what a task reads, some lie in its place."""
+    """Tasks that read what earlier ones made; some results are other names of what a task reads, some lie in
+    its place."""
     random, graph = Random(seed), Graph("random")
-    tensors = [graph.add_input("x", DType.FLOAT16, (256 * random.randint(1, 4),)), graph.add_constant("w", np.zeros(600, np.float16))]
+    tensors = [
+        graph.add_input("x", DType.FLOAT16, (256 * random.randint(1, 4),)),
+        graph.add_constant("w", np.zeros(600, np.float16)),
+    ]
     uses: list[list[str]] = []
     aliases: dict[str, str] = {}
     takeovers: list[Takeover] = []
@@ -106,7 +127,11 @@ def random_case(seed: int) -> Case:
         node.output.shape, node.output.dtype, node.output.origin_dtype = (size,), DType.FLOAT16, DType.FLOAT16
         waits.append(sorted({made_by[tensor.name] for tensor in read if tensor.name in made_by}))
         made_by[node.output.name] = task
-        takeovers += [Takeover(task, node.output.name, tensor.name) for tensor in read if tensor.shape == node.output.shape]
+        takeovers += [
+            Takeover(task, node.output.name, tensor.name)
+            for tensor in read
+            if tensor.shape == node.output.shape
+        ]
         tensors.append(node.output)
         uses.append([tensor.name for tensor in (*read, node.output)])
         if random.random() < 0.25:  # the same memory under another name, made by a node that runs nothing
@@ -140,7 +165,8 @@ def test_nothing_that_may_be_alive_together_shares_a_byte(options: dict[str, boo
 
 
 def test_a_result_takes_over_wherever_nothing_speaks_against_it() -> None:
-    """That is: one of the two is the caller's or a weight, somebody reads the source later, or another result has taken it."""
+    """That is: one of the two is the caller's or a weight, somebody reads the source later, or another result
+    has taken it."""
     for seed in range(SEEDS):
         case = random_case(seed)
         plan = case.plan()
@@ -172,12 +198,17 @@ def test_memory_of_a_result_that_an_earlier_task_writes_into_is_not_taken_over()
 
 
 def touched(program: Program, graph: Graph) -> dict[str, set[int]]:
-    """By owner of memory: tasks whose programs move bytes of it, and those of nodes that have it as an operand."""
+    """By owner of memory: tasks whose programs move bytes of it, and those of nodes that have it as an
+    operand."""
     regions = program.memory.regions
     users: dict[str, set[int]] = {name: set() for name in regions}
     for task in program.tasks:
-        tensors = [tensor for name in task.nodes for tensor in (*graph.node(name).inputs, *graph.node(name).outputs)]
-        for name in {access.region for access in task.accesses} | {tensor.name for tensor in tensors if tensor is not None}:
+        tensors = [
+            tensor for name in task.nodes for tensor in (*graph.node(name).inputs, *graph.node(name).outputs)
+        ]
+        for name in {access.region for access in task.accesses} | {
+            tensor.name for tensor in tensors if tensor is not None
+        }:
             if name in regions:
                 users[owner_of(regions, name)].add(task.id)
     return users
@@ -193,16 +224,24 @@ def check_slices(regions: dict[str, Region]) -> None:
 
 
 MODES = ("", "MainStream:3", "cv")
-PROGRAMS = [("squeezenet1_1", "Ascend310", ""), ("bert_tiny_s64", "Ascend310P3", "MainStream:3"), ("lstm_lm", "Ascend910B1", "")]
+PROGRAMS = [
+    ("squeezenet1_1", "Ascend310", ""),
+    ("bert_tiny_s64", "Ascend310P3", "MainStream:3"),
+    ("lstm_lm", "Ascend910B1", ""),
+]
 MORE = [(path.stem, "Ascend910B1", mode) for path in sorted(MODELS.glob("*.onnx")) for mode in MODES]
 
 
-@pytest.mark.parametrize(("name", "chip", "mode"), [*PROGRAMS, *(pytest.param(*case, marks=pytest.mark.slow) for case in MORE)])
+@pytest.mark.parametrize(
+    ("name", "chip", "mode"), [*PROGRAMS, *(pytest.param(*case, marks=pytest.mark.slow) for case in MORE)]
+)
 def test_plans_of_networks(name: str, chip: str, mode: str) -> None:
     model = asim.compile(asim.load(MODELS / f"{name}.onnx"), chip, multi_stream_parallel_mode=mode)
     program, before = (
         model.program,
-        before_each([task.stream for task in model.program.tasks], [task.waits_for for task in model.program.tasks]),
+        before_each(
+            [task.stream for task in model.program.tasks], [task.waits_for for task in model.program.tasks]
+        ),
     )
     assert overlaps(program.memory, touched(program, model.graph), before) == []
     check_slices(dict(program.memory.regions))
@@ -210,7 +249,9 @@ def test_plans_of_networks(name: str, chip: str, mode: str) -> None:
 
 def unordered(before: list[set[int]], needs: Sequence[Sequence[int]]) -> list[tuple[int, int]]:
     """Needs that nothing makes sure of."""
-    return [(task, other) for task, needed in enumerate(needs) for other in needed if other not in before[task]]
+    return [
+        (task, other) for task, needed in enumerate(needs) for other in needed if other not in before[task]
+    ]
 
 
 def needless(streams: Sequence[int], waits: Sequence[Sequence[int]]) -> list[tuple[int, int]]:
@@ -218,7 +259,10 @@ def needless(streams: Sequence[int], waits: Sequence[Sequence[int]]) -> list[tup
     found = []
     for task, awaited in enumerate(waits):
         for other in awaited:
-            fewer = [[item for item in items if (number, item) != (task, other)] for number, items in enumerate(waits)]
+            fewer = [
+                [item for item in items if (number, item) != (task, other)]
+                for number, items in enumerate(waits)
+            ]
             if other in before_each(streams, fewer)[task]:
                 found.append((task, other))
     return found
@@ -228,7 +272,10 @@ def test_events_are_all_that_is_needed_and_none_follows_from_others() -> None:
     for seed in range(200):
         random = Random(seed)
         streams = [random.randrange(random.choice((1, 2, 4))) for _ in range(random.randint(1, 14))]
-        needs = [sorted(random.sample(range(task), random.randint(0, min(3, task)))) for task in range(len(streams))]
+        needs = [
+            sorted(random.sample(range(task), random.randint(0, min(3, task))))
+            for task in range(len(streams))
+        ]
         waits = needed_waits(streams, needs)
         assert unordered(before_each(streams, waits), needs) == []
         assert needless(streams, waits) == []
@@ -237,7 +284,9 @@ def test_events_are_all_that_is_needed_and_none_follows_from_others() -> None:
 
 @pytest.mark.parametrize("mode", ["MainStream:2", "cv"])
 def test_events_of_a_network_are_those_of_its_edges(mode: str) -> None:
-    model = asim.compile(asim.load(MODELS / "bert_tiny_s64.onnx"), "Ascend310P3", multi_stream_parallel_mode=mode)
+    model = asim.compile(
+        asim.load(MODELS / "bert_tiny_s64.onnx"), "Ascend310P3", multi_stream_parallel_mode=mode
+    )
     tasks = model.program.tasks
     streams, waits = [task.stream for task in tasks], [task.waits_for for task in tasks]
     made: dict[str, set[int]] = {}  # by tensor: tasks that have to run before it is there
@@ -247,7 +296,9 @@ def test_events_of_a_network_are_those_of_its_edges(mode: str) -> None:
         before = set().union(*(made.get(tensor.name, set()) for tensor in node.inputs if tensor is not None))
         for task in tasks_of[node.name]:
             needs[task] |= before - {task}
-        made.update(dict.fromkeys((tensor.name for tensor in node.outputs), set(tasks_of[node.name][-1:]) or before))
+        made.update(
+            dict.fromkeys((tensor.name for tensor in node.outputs), set(tasks_of[node.name][-1:]) or before)
+        )
     assert len(set(streams)) > 1
     assert unordered(before_each(streams, waits), [sorted(needed) for needed in needs]) == []
     assert needless(streams, waits) == []

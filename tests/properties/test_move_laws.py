@@ -1,4 +1,5 @@
-"""What programs of movement, scalar and sequence work do: every byte once, indices once, parts of a sequence one after the other."""
+"""What programs of movement, scalar and sequence work do: every byte once, indices once, parts of a sequence
+one after the other."""
 
 from __future__ import annotations
 
@@ -20,7 +21,17 @@ from ascendsim.lower.program import Lowering
 from ascendsim.lower.templates.movement import lower_movement, lower_scalar
 from ascendsim.lower.templates.stage import sizes_of
 from ascendsim.lower.templates.steps import Expansion
-from ascendsim.opset.work import Copy, CubeWork, MoveWork, Ref, ScalarWork, SequenceWork, Step, Stream, VectorWork
+from ascendsim.opset.work import (
+    Copy,
+    CubeWork,
+    MoveWork,
+    Ref,
+    ScalarWork,
+    SequenceWork,
+    Step,
+    Stream,
+    VectorWork,
+)
 from ascendsim.soc import SocSpec, load
 from tests.support.coverage import length, on_chip, transfers, union
 from tests.support.flags import few_trips, has_race
@@ -50,8 +61,12 @@ def movements() -> tuple[Moving, ...]:
     for number in range(100):
         soc, copies = one_core(CHIPS[number % len(CHIPS)]), []
         for part in range(random.choice((1, 1, 2, 3))):
-            size = random.choice((random.randint(1, 200), random.randint(200, 20_000), random.randint(20_000, 300_000)))
-            read, write = (random.choice((WHOLE, random.randint(2, 4000), 32 * random.randint(1, 40))) for _ in range(2))
+            size = random.choice(
+                (random.randint(1, 200), random.randint(200, 20_000), random.randint(20_000, 300_000))
+            )
+            read, write = (
+                random.choice((WHOLE, random.randint(2, 4000), 32 * random.randint(1, 40))) for _ in range(2)
+            )
             x, y = ref(f"x{part}", (size,)), ref(f"y{part}", (size,))
             copies.append(Copy(x, y, x.bytes, read, write))
         steps = random.choice(((), (Step("vnchwconv"),)))
@@ -72,12 +87,17 @@ def test_every_byte_goes_in_and_out_once_and_most_of_it_from_a_place_of_its_own(
     """Pieces of a rearranged tensor lie apart as they may; what is copied as it is comes from where it is."""
     for made in movements():
         for copy in made.work.copies:
-            for tensor, write, burst in ((copy.src, False, copy.read_burst), (copy.dst, True, copy.write_burst)):
+            for tensor, write, burst in (
+                (copy.src, False, copy.read_burst),
+                (copy.dst, True, copy.write_burst),
+            ):
                 spans = transfers(made.block, tensor.region, write)
                 different = length(union(spans))
                 assert (spans[:, 1] - spans[:, 0]).sum() == tensor.bytes, made.work
                 assert (
-                    different == tensor.bytes if burst == WHOLE and copy.read_burst == copy.write_burst else different >= 0.6 * tensor.bytes
+                    different == tensor.bytes
+                    if burst == WHOLE and copy.read_burst == copy.write_burst
+                    else different >= 0.6 * tensor.bytes
                 )
         for tensor in made.work.extra_inputs:
             spans = transfers(made.block, tensor.region, False)
@@ -91,7 +111,9 @@ def test_what_comes_into_ub_goes_on_and_nothing_else_leaves() -> None:
                 assert union(np.array(used + brought)) == used, (name, made.work)
             if name.startswith("out"):
                 assert union(np.array(used + brought)) == brought, (name, made.work)
-        counts = [item.elements * item.calls for item, _ in in_order(made.block.body) if isinstance(item, Vector)]
+        counts = [
+            item.elements * item.calls for item, _ in in_order(made.block.body) if isinstance(item, Vector)
+        ]
         whole = sum(copy.bytes // 2 for copy in made.work.copies) if made.work.steps else 0
         assert whole - len(counts) <= sum(counts) <= whole, made.work  # a tile may end within an element
 
@@ -113,7 +135,11 @@ def test_single_bursts_have_no_stride_and_others_lie_apart() -> None:
             if isinstance(item, Move):
                 (stride, other) = sorted((item.src_stride, item.dst_stride), reverse=True)
                 assert other == 0
-                assert stride == 0 if item.bursts == 1 else stride > item.burst_bytes or stride in (0, item.burst_bytes)
+                assert (
+                    stride == 0
+                    if item.bursts == 1
+                    else stride > item.burst_bytes or stride in (0, item.burst_bytes)
+                )
 
 
 def test_scalar_work_without_operands_still_takes_its_time() -> None:
@@ -123,7 +149,8 @@ def test_scalar_work_without_operands_still_takes_its_time() -> None:
 
 
 def test_tiles_fill_what_they_can_use() -> None:
-    """At least about 16 KB, or the whole tensor, or a good part of UB; never so large that nothing overlaps."""
+    """At least about 16 KB, or the whole tensor, or a good part of UB; never so large that nothing
+    overlaps."""
     for made in movements():
         largest = max(copy.bytes for copy in made.work.copies)
         loads = [
@@ -134,7 +161,11 @@ def test_tiles_fill_what_they_can_use() -> None:
         used = sum(allocation.bytes for allocation in made.block.allocations)
         assert max(loads) >= min(largest, 8 * 1024) or used > 0.5 * capacity(made.soc, Buffer.UB), made.work
         assert max(loads) <= max(16 * 1024, largest // 3 + 512), made.work
-        assert {allocation.slots for allocation in made.block.allocations if allocation.name.startswith(("in", "out"))} - {1, 2} == set()
+        assert {
+            allocation.slots
+            for allocation in made.block.allocations
+            if allocation.name.startswith(("in", "out"))
+        } - {1, 2} == set()
 
 
 @pytest.mark.parametrize("chip", CHIPS)
@@ -163,7 +194,9 @@ def operands(work: CubeWork | VectorWork) -> list[Ref]:
 
 def softmax(rows: int, cols: int) -> VectorWork:
     steps = (Step("vcmax"), Step("vsub"), Step("vexp"), Step("vcadd"), Step("vmul"))
-    return VectorWork(rows, cols, steps, (Stream(ref("c", (rows, cols))),), (Stream(ref("y", (rows, cols))),), "cols", 3)
+    return VectorWork(
+        rows, cols, steps, (Stream(ref("c", (rows, cols))),), (Stream(ref("y", (rows, cols))),), "cols", 3
+    )
 
 
 @pytest.mark.parametrize("repeat", [1, 2, 3, 7])
@@ -175,18 +208,36 @@ def test_a_sequence_does_what_its_parts_do_as_often_as_it_repeats(chip: str, rep
     stages = Lowering(soc).settled(SequenceWork(parts, repeat), None)
     assert moved(stages) == {key: repeat * bytes for key, bytes in single.items()}
     (stage,) = stages
-    sizes = [sizes_of(*operands(part)) for part in parts]  # c is stored in blocks by the one, read in rows by the other
-    assert stage.sizes == {region: repeat * max(part.get(region, 0) for part in sizes) for part in sizes for region in part}
-    drains = sum(times for item, times in executed(stages) if isinstance(item, SetFlag) and item.flag.startswith("drained_"))
+    sizes = [
+        sizes_of(*operands(part)) for part in parts
+    ]  # c is stored in blocks by the one, read in rows by the other
+    assert stage.sizes == {
+        region: repeat * max(part.get(region, 0) for part in sizes) for part in sizes for region in part
+    }
+    drains = sum(
+        times
+        for item, times in executed(stages)
+        if isinstance(item, SetFlag) and item.flag.startswith("drained_")
+    )
     starters = sum(len(group.block.flags) for group in stage.groups if group.block.flags)
     assert 0 < drains <= starters * repeat * len(parts)
     for group in stage.groups:
         check_block(group.block, soc)
         assert not has_race(replace(group.block, body=few_trips(group.block.body)))
     for buffer in (Buffer.UB, Buffer.L1, Buffer.L0C):
-        places = [(group, part) for group in stage.groups for part in {a.part for a in group.block.allocations}]
+        places = [
+            (group, part) for group in stage.groups for part in {a.part for a in group.block.allocations}
+        ]
         ends = [
-            [(a.offset, a.offset + a.bytes) for a in group.block.allocations if a.buffer is buffer and a.part == part]
+            [
+                (a.offset, a.offset + a.bytes)
+                for a in group.block.allocations
+                if a.buffer is buffer and a.part == part
+            ]
             for group, part in places
         ]
-        assert all(low[1] <= high[0] for spans in ends for low, high in zip(sorted(spans), sorted(spans)[1:], strict=False))
+        assert all(
+            low[1] <= high[0]
+            for spans in ends
+            for low, high in zip(sorted(spans), sorted(spans)[1:], strict=False)
+        )

@@ -1,4 +1,5 @@
-"""What operators say of their axes holds for their values: on every node of the ONNX backend cases, and on cases of our own operators."""
+"""What operators say of their axes holds for their values: on every node of the ONNX backend cases, and on
+cases of our own operators."""
 
 from __future__ import annotations
 
@@ -23,10 +24,14 @@ def broken_in(case):
     for given, _ in (case.data_sets or ())[:1]:
         names = [value.name for value in case.model.graph.input]
         values = dict(zip(names, [case_array(item) for item in given], strict=False))
-        values |= {tensor.name: tensor.constant.array() for tensor in graph.constants if tensor.constant.available}
+        values |= {
+            tensor.name: tensor.constant.array() for tensor in graph.constants if tensor.constant.available
+        }
         for node in graph.topological():
             arrays = [None if tensor is None else values.get(tensor.name) for tensor in node.inputs]
-            if node.subgraphs or any(t is not None and a is None for t, a in zip(node.inputs, arrays, strict=True)):
+            if node.subgraphs or any(
+                t is not None and a is None for t, a in zip(node.inputs, arrays, strict=True)
+            ):
                 return
             yield from broken_links(node.op_type, arrays, len(node.outputs), node.domain, **node.attributes)
             wanted = [tensor.origin_dtype.numpy for tensor in node.outputs]

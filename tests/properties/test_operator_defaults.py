@@ -1,4 +1,5 @@
-"""Attributes that a node leaves out mean what ONNX's schemas say, in the shape rule, the values and the work."""
+"""Attributes that a node leaves out mean what ONNX's schemas say, in the shape rule, the values and the
+work."""
 
 from __future__ import annotations
 
@@ -16,10 +17,12 @@ from tests.support.work_text import describe
 
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
 
-# Defaults of the schema that say nothing of a node: found out from another attribute, or read by another operator set.
+# Defaults of the schema that say nothing of a node: found out from another attribute, or read by another
+# operator set.
 UNUSED = {("RNN", "activations"), ("Resize", "cubic_coeff_a")}
 
-# Operators of our own have no schema; their defaults are those of CANN's prototypes and of the ONNX operators that they stand for.
+# Operators of our own have no schema; their defaults are those of CANN's prototypes and of the ONNX operators
+# that they stand for.
 OWN: dict[str, dict[str, Any]] = {
     "ascend::BNInference": {"epsilon": 1e-5},
     "ascend::BNTrainingUpdate": {"epsilon": 1e-5, "momentum": 0.9},
@@ -29,12 +32,24 @@ OWN: dict[str, dict[str, Any]] = {
     "ascend::SoftmaxGrad": {"axis": -1},
     "ascend::ConfusionSoftmaxGrad": {"axis": -1},
     "ascend::BatchMatMul": {"adj_x1": 0, "adj_x2": 0},
-    "ascend::CompositeMatMul": {"transpose_a": 0, "transpose_b": 0, "format_a": "ND", "format_b": "ND", "format_out": "ND"},
+    "ascend::CompositeMatMul": {
+        "transpose_a": 0,
+        "transpose_b": 0,
+        "format_a": "ND",
+        "format_b": "ND",
+        "format_out": "ND",
+    },
     "ascend::ConfusionTransposeD": {"transpose_first": 0},
     "ascend::AscendQuant": {"scale": 1.0, "offset": 0.0, "dtype": DType.INT8},
     "ascend::AscendDequant": {"relu_flag": 0, "dtype": DType.FLOAT32},
     "ascend::AscendRequant": {"relu_flag": 0, "offset": 0.0, "dtype": DType.INT8},
-    "ascend::QuantConv": {"offset_x": 0, "offset_in_bias": 0, "relu_flag": 0, "group": 1, "dtype": DType.FLOAT32},
+    "ascend::QuantConv": {
+        "offset_x": 0,
+        "offset_in_bias": 0,
+        "relu_flag": 0,
+        "group": 1,
+        "dtype": DType.FLOAT32,
+    },
     "ascend::FusedMulApplyMomentum": {"norm_coefficient": 0.0},
     "ascend::AippConv": {"group": 1},
 }
@@ -66,7 +81,11 @@ def _plain(name: str, value: Any) -> Any:
 def _behaviour(case: Case) -> tuple[Any, ...]:
     node = settled(case)
     shapes = [(tensor.shape, tensor.dtype) for tensor in build(case).outputs]
-    return shapes, [array.tobytes() for array in compute(node, case.inputs)], [describe(work_of(node, chip)) for chip in CHIPS]
+    return (
+        shapes,
+        [array.tobytes() for array in compute(node, case.inputs)],
+        [describe(work_of(node, chip)) for chip in CHIPS],
+    )
 
 
 def test_left_out_attributes_are_those_of_the_schema() -> None:
@@ -77,7 +96,9 @@ def test_left_out_attributes_are_those_of_the_schema() -> None:
         stated = {name for name, value in defaults.items() if case.attributes.get(name) == value}
         if not absent and not stated:
             continue
-        bare = replace(case, attributes={name: value for name, value in case.attributes.items() if name not in stated})
+        bare = replace(
+            case, attributes={name: value for name, value in case.attributes.items() if name not in stated}
+        )
         full = replace(case, attributes={**case.attributes, **absent})
         assert _behaviour(bare) == _behaviour(full), f"{case.name}: {absent} {stated}"
         checked.add(case.operator)

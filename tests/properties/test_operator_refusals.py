@@ -1,7 +1,8 @@
 """What shape rules refuse: every operator under inputs and attributes that are wrong in one place.
 
-The table is read for two things: each message says what the operator needs, and each rule that refuses something has a line.
-A line that goes, or a count that falls, means that something wrong is now taken; renew the file only if that was the purpose.
+The table is read for two things: each message says what the operator needs, and each rule that refuses
+something has a line. A line that goes, or a count that falls, means that something wrong is now taken; renew
+the file only if that was the purpose.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
 
 
 def _resized(array: Any) -> Iterator[Any]:
-    """The array with one axis a little longer, shorter, doubled, of size 1 or gone, and with one more in front."""
+    """The array with one axis a little longer, shorter, doubled, of size 1 or gone, and with one more in
+    front."""
     for axis, size in enumerate(array.shape):
         for other in sorted({size + 1, max(0, size - 1), 2 * size, 1, 3} - {size}):
             yield np.resize(array, (*array.shape[:axis], other, *array.shape[axis + 1 :]))
@@ -49,7 +51,14 @@ def _changed(value: Any) -> Iterator[Any]:
         case str():
             yield "nonsense"
         case tuple() if value and all(isinstance(item, int) for item in value):
-            yield from ((*value, 1), value[:-1], (value[0] + 1, *value[1:]), (-7, *value[1:]), (0, *value[1:]), (99, *value[1:]))
+            yield from (
+                (*value, 1),
+                value[:-1],
+                (value[0] + 1, *value[1:]),
+                (-7, *value[1:]),
+                (0, *value[1:]),
+                (99, *value[1:]),
+            )
         case _:
             return
 
@@ -64,13 +73,16 @@ def _mistakes(case: Case) -> Iterator[Case]:
         for other in others:
             yield replace(case, inputs=(*case.inputs[:port], other, *case.inputs[port + 1 :]))
     for name, value in case.attributes.items():
-        for other in () if name.startswith("aipp_") else _changed(value):  # those are checked where a configuration is read
+        for other in (
+            () if name.startswith("aipp_") else _changed(value)
+        ):  # those are checked where a configuration is read
             yield replace(case, attributes={**case.attributes, name: other})
 
 
 @cache
 def refusals() -> dict[str, Counter[str]]:
-    """By operator, what it says of mistakes (numbers and names left out) and how often; an empty text where it takes them."""
+    """By operator, what it says of mistakes (numbers and names left out) and how often; an empty text where
+    it takes them."""
     found: dict[str, Counter[str]] = {}
     for case in few_cases():
         counts = found.setdefault(case.operator, Counter())
@@ -78,7 +90,13 @@ def refusals() -> dict[str, Counter[str]]:
             try:
                 build(wrong)
             except AscendSimError as error:
-                counts[re.sub(r"-?\d+(\.\d+)?(e[-+]?\d+)?", "N", str(error).removeprefix(f"node '{case.op_type}' ({case.op_type}) "))] += 1
+                counts[
+                    re.sub(
+                        r"-?\d+(\.\d+)?(e[-+]?\d+)?",
+                        "N",
+                        str(error).removeprefix(f"node '{case.op_type}' ({case.op_type}) "),
+                    )
+                ] += 1
             except Exception as error:
                 counts[f"CRASH {type(error).__name__}: {error}"] += 1
             else:
@@ -87,11 +105,15 @@ def refusals() -> dict[str, Counter[str]]:
 
 
 def test_rules_refuse_in_their_own_words() -> None:
-    crashes = {name: [text for text in counts if text.startswith("CRASH")] for name, counts in refusals().items()}
+    crashes = {
+        name: [text for text in counts if text.startswith("CRASH")] for name, counts in refusals().items()
+    }
     assert not {name: texts for name, texts in crashes.items() if texts}
     for name, counts in refusals().items():
         for text in counts:
-            assert not text or re.search(r"\b(must|needs|need|cannot|can|supports|has|is)\b", text), f"{name}: {text}"
+            assert not text or re.search(r"\b(must|needs|need|cannot|can|supports|has|is)\b", text), (
+                f"{name}: {text}"
+            )
 
 
 def test_refusals_are_those_of_the_table(golden: Callable[[str, str], None]) -> None:

@@ -1,4 +1,5 @@
-"""Shape rules: what they say with unknown dimensions holds for every size, and what they accept can be computed."""
+"""Shape rules: what they say with unknown dimensions holds for every size, and what they accept can be
+computed."""
 
 from __future__ import annotations
 
@@ -16,10 +17,15 @@ COUNTS = {"NonMaxSuppression", "Unique"}
 # What is known only if all sizes of the axes are, or cannot be said of a lone symbol.
 VAGUE = {
     **dict.fromkeys(
-        ("Conv", "ConvInteger", "QLinearConv", "DeformConv", "ConvTranspose"), "windows: the kernel is known or unknown as a whole"
+        ("Conv", "ConvInteger", "QLinearConv", "DeformConv", "ConvTranspose"),
+        "windows: the kernel is known or unknown as a whole",
     ),
-    **dict.fromkeys(("ascend::AippConv", "ascend::QuantConv"), "windows: the kernel is known or unknown as a whole"),
-    **dict.fromkeys(("AveragePool", "MaxPool", "LpPool"), "a window that gives as many results as it had inputs"),
+    **dict.fromkeys(
+        ("ascend::AippConv", "ascend::QuantConv"), "windows: the kernel is known or unknown as a whole"
+    ),
+    **dict.fromkeys(
+        ("AveragePool", "MaxPool", "LpPool"), "a window that gives as many results as it had inputs"
+    ),
     "MaxUnpool": "sizes follow only if all of them are known",
     "Resize": "keep_aspect_ratio_policy needs all sizes",
     "LinearAttention": "a head's share of an axis",
@@ -43,7 +49,9 @@ def _data_ports(case: Case) -> list[int]:
 def _agrees(shape: Shape | None, actual: Sequence[int]) -> bool:
     if shape is None:
         return True
-    return len(shape) == len(actual) and all(not isinstance(dim, int) or dim == size for dim, size in zip(shape, actual, strict=True))
+    return len(shape) == len(actual) and all(
+        not isinstance(dim, int) or dim == size for dim, size in zip(shape, actual, strict=True)
+    )
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -63,7 +71,9 @@ def test_unknown_values_and_ranks_leave_a_rule_silent_or_right() -> None:
         said += [_shapes(case, port, None) for port in _data_ports(case)]
         for shapes in said:
             for shape, known in zip(shapes, actual, strict=True):
-                assert known is None or _agrees(shape, [dim if isinstance(dim, int) else -1 for dim in known]), case.name
+                assert known is None or _agrees(
+                    shape, [dim if isinstance(dim, int) else -1 for dim in known]
+                ), case.name
 
 
 def _values_unknown(case: Case, ports: Sequence[int]) -> list[Shape | None]:
@@ -79,7 +89,8 @@ def _with_symbols() -> Iterator[tuple[Case, int, int]]:
 
 
 def test_a_symbol_stands_for_every_size() -> None:
-    """Where sizes differ the rule with a symbol gives no number, where they agree that one, and the symbol where it is the size."""
+    """Where sizes differ the rule with a symbol gives no number, where they agree that one, and the symbol
+    where it is the size."""
     vague: Counter[str] = Counter()
     for case, port, axis in _with_symbols():
         array = case.inputs[port]
@@ -120,7 +131,8 @@ def _holds(case: Case, shape: Shape | None, by_size: dict[int, Shape | None], sy
     return precise
 
 
-# Operands whose shapes are tied to those of others: one dimension more on the last axis of the input at a port does not fit.
+# Operands whose shapes are tied to those of others: one dimension more on the last axis of the input at a
+# port does not fit.
 TIED = {
     "BatchNormalization": (1, 2, 3, 4),
     "InstanceNormalization": (1, 2),

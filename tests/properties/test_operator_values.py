@@ -1,4 +1,5 @@
-"""Values of all operators: against onnxruntime in the model's types, and on the device against float32 rounded once."""
+"""Values of all operators: against onnxruntime in the model's types, and on the device against float32
+rounded once."""
 
 from __future__ import annotations
 
@@ -20,11 +21,18 @@ from tests.support.own_cases import edge_cases, own_cases
 Array = Any
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")  # overflow and NaN are results here
 
-# ---------------------------------------------------------------------------------------------------------- onnxruntime
+# ---------------------------------------------------------------------------------------------------------- o
 
 RANDOM = {"RandomUniform", "RandomNormal", "RandomUniformLike", "RandomNormalLike", "Multinomial", "Dropout"}
 LACKING = {
-    *("BitCast", "SwiGLU", "CumProd", "SpaceToDepth", "TensorScatter", "LinearAttention"),  # not in onnxruntime
+    *(
+        "BitCast",
+        "SwiGLU",
+        "CumProd",
+        "SpaceToDepth",
+        "TensorScatter",
+        "LinearAttention",
+    ),  # not in onnxruntime
     *(f"ai.onnx.preview.training::{name}" for name in ("Momentum", "Adam", "Adagrad")),
 }
 OPSETS = {"RMSNormalization": 23, "RotaryEmbedding": 23}
@@ -43,22 +51,29 @@ def _onnxruntime(case: Case) -> list[Array] | None:
         for name, value in case.attributes.items()
     }
     attributes = {
-        name: onnx.numpy_helper.from_array(value) if isinstance(value, np.ndarray) else value for name, value in attributes.items()
+        name: onnx.numpy_helper.from_array(value) if isinstance(value, np.ndarray) else value
+        for name, value in attributes.items()
     }
     node = onnx.helper.make_node(case.op_type, names, results, domain=case.domain, **attributes)
     arrays = {name: array for name, array in zip(names, case.inputs, strict=True) if name}
     values = [
-        onnx.helper.make_tensor_value_info(name, onnx.helper.np_dtype_to_tensor_dtype(array.dtype), array.shape)
+        onnx.helper.make_tensor_value_info(
+            name, onnx.helper.np_dtype_to_tensor_dtype(array.dtype), array.shape
+        )
         for name, array in arrays.items()
     ]
-    graph = onnx.helper.make_graph([node], "one", values, [onnx.helper.make_empty_tensor_value_info(name) for name in results])
+    graph = onnx.helper.make_graph(
+        [node], "one", values, [onnx.helper.make_empty_tensor_value_info(name) for name in results]
+    )
     domains = [onnx.helper.make_opsetid("", OPSETS.get(case.op_type, 21))]
     domains += [onnx.helper.make_opsetid(case.domain, 3)] if case.domain else []
     model = onnx.helper.make_model(graph, opset_imports=domains, ir_version=10)
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4
     try:
-        session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+        session = onnxruntime.InferenceSession(
+            model.SerializeToString(), options, providers=["CPUExecutionProvider"]
+        )
         return [np.asarray(array) for array in session.run(None, arrays)]
     except Exception:
         return None
@@ -91,11 +106,13 @@ def test_own_cases_give_what_onnxruntime_gives() -> None:
             different.append(case.name)
     assert not different
     assert sum(compared.values()) > 900
-    operators = {case.operator for case in own_cases() if case.domain != "ascend" and case.op_type not in RANDOM}
+    operators = {
+        case.operator for case in own_cases() if case.domain != "ascend" and case.op_type not in RANDOM
+    }
     assert operators - set(compared) <= LACKING
 
 
-# --------------------------------------------------------------------------------------------------------------- device
+# ------------------------------------------------------------------------------------------------------------
 
 # Steps between float16 numbers by which the device may differ from float32 rounded once, and why.
 STEPWISE = {
@@ -113,14 +130,22 @@ def _half(array: Array | None) -> Array | None:
 
 
 def _single(array: Array | None, like: Array | None) -> Array | None:
-    return array.astype(np.float32) if array is not None and like is not None and array.dtype != like.dtype else array
+    return (
+        array.astype(np.float32)
+        if array is not None and like is not None and array.dtype != like.dtype
+        else array
+    )
 
 
-SPECIAL = np.array([np.nan, np.inf, -np.inf, 0.0, -0.0, 65504, -65504, 6e-8, -6e-8, 1e-5, 1.0, -1.0, 2049, 0.3333], np.float16)
+SPECIAL = np.array(
+    [np.nan, np.inf, -np.inf, 0.0, -0.0, 65504, -65504, 6e-8, -6e-8, 1e-5, 1.0, -1.0, 2049, 0.3333],
+    np.float16,
+)
 
 
 def _with_special(array: Array, seed: int) -> Array:
-    """A copy with infinities, NaN, zeros of both signs, the largest and the smallest numbers in half of its places."""
+    """A copy with infinities, NaN, zeros of both signs, the largest and the smallest numbers in half of its
+    places."""
     flat = array.reshape(-1).copy()
     places = np.random.default_rng(seed).permutation(flat.size)[: min(len(SPECIAL), -(-flat.size // 2))]
     flat[places] = np.resize(np.roll(SPECIAL, seed), places.size)
@@ -130,7 +155,11 @@ def _with_special(array: Array, seed: int) -> Array:
 @cache
 def _float_cases() -> tuple[tuple[Case, Node, frozenset[int]], ...]:
     cases = [case for case in all_operator_cases() if case.op_type not in UNROUNDED]
-    floats = [case for case in cases if any(array is not None and array.dtype == np.float32 for array in case.inputs)]
+    floats = [
+        case
+        for case in cases
+        if any(array is not None and array.dtype == np.float32 for array in case.inputs)
+    ]
     return tuple((case, build(case), frozenset(ports_of_values(case))) for case in floats)
 
 
@@ -164,7 +193,9 @@ def _rounded(case: Case, found: Array, reference: Array, special: bool) -> bool:
         return np.array_equal(found, reference, equal_nan=found.dtype.kind == "f")
     steps = ulps(found, np.asarray(reference).astype(np.float16)).max(initial=0)
     if case.op_type in FEEDBACK:
-        return special or bool(np.allclose(found, reference, rtol=0, atol=0.01 * np.abs(reference).max(initial=0)))
+        return special or bool(
+            np.allclose(found, reference, rtol=0, atol=0.01 * np.abs(reference).max(initial=0))
+        )
     return bool(steps <= STEPWISE.get(case.op_type, (0, ""))[0])
 
 
@@ -175,7 +206,9 @@ def test_bfloat16_is_float32_rounded_once() -> None:
         if case.op_type in (*STEPWISE, *FEEDBACK) or case.domain == "ascend":
             continue
         narrow = [
-            array.astype(ml_dtypes.bfloat16) if port not in steering and array is not None and array.dtype == np.float32 else array
+            array.astype(ml_dtypes.bfloat16)
+            if port not in steering and array is not None and array.dtype == np.float32
+            else array
             for port, array in enumerate(case.inputs)
         ]
         wide = [_single(array, given) for array, given in zip(narrow, case.inputs, strict=True)]

@@ -1,4 +1,5 @@
-"""What operators ask of the chip: laws that hold for each of them, and a table of instructions that a person reads."""
+"""What operators ask of the chip: laws that hold for each of them, and a table of instructions that a person
+reads."""
 
 from __future__ import annotations
 
@@ -43,7 +44,8 @@ from tests.support.operator_cases import (
 )
 from tests.support.work_text import describe
 
-# Made of subgraphs, or decided before anything is lowered; LabelEncoder has attributes that only a file of another domain has.
+# Made of subgraphs, or decided before anything is lowered; LabelEncoder has attributes that only a file of
+# another domain has.
 WITHOUT_CASES = {"If", "Loop", "Scan", "ai.onnx.ml::LabelEncoder"} | {
     f"ascend::{name}" for name in ("Case", "GraphKernel", "Merge", "PartitionedCall", "Switch", "While")
 }
@@ -89,13 +91,16 @@ def test_works_are_those_of_the_table(golden: Callable[[str, str], None]) -> Non
     golden("ops_work.txt", "\n".join(lines) + "\n")
 
 
-# ------------------------------------------------------------------------------------------------------------- traffic
+# ------------------------------------------------------------------------------------------------------------
 
 STATES = "the scalar unit reads the starting state, the last step's result is the final one"
 CONSTANTS = "folded into the bias or the instructions when the graph is compiled"
 SCALARS = "numbers that the scalar unit reads"
 UNREAD: dict[str, tuple[set[int], str]] = {
-    **{name: ({3, 4, 5, 6, 7}, STATES + "; bias and peepholes lie with the weights") for name in ("RNN", "GRU", "LSTM")},
+    **{
+        name: ({3, 4, 5, 6, 7}, STATES + "; bias and peepholes lie with the weights")
+        for name in ("RNN", "GRU", "LSTM")
+    },
     **{name: ({2, 3}, CONSTANTS) for name in ("ConvInteger", "MatMulInteger")},
     **{name: ({1, 2, 4, 5, 6, 7}, CONSTANTS) for name in ("QLinearConv", "QLinearMatMul")},
     "ascend::QuantConv": ({3}, "FIXPIPE holds the scale"),
@@ -144,7 +149,12 @@ def _traffic(work: Work) -> tuple[list[Ref], list[Ref]]:
             reads += [stream.ref for stream in part.inputs]
             writes += [stream.ref for stream in part.outputs]
         elif isinstance(part, CubeWork):
-            reads += [part.a, part.b, *([part.bias] if part.bias else []), *(stream.ref for stream in part.epilogue_inputs)]
+            reads += [
+                part.a,
+                part.b,
+                *([part.bias] if part.bias else []),
+                *(stream.ref for stream in part.epilogue_inputs),
+            ]
             writes.append(part.out)
         elif isinstance(part, MoveWork):
             reads += [*(copy.src for copy in part.copies), *part.extra_inputs]
@@ -160,14 +170,24 @@ def test_every_data_input_is_read_and_every_output_written() -> None:
     needed: set[str] = set()
     for case, _, node, on_chips in works():
         for work in on_chips:
-            if work is None or isinstance(work, NoTask) or any(tensor is not None and not tensor.elements for tensor in node.inputs):
+            if (
+                work is None
+                or isinstance(work, NoTask)
+                or any(tensor is not None and not tensor.elements for tensor in node.inputs)
+            ):
                 continue
             reads, writes = ({ref.region for ref in refs} for refs in _traffic(work))
             unread = {
-                port for port, tensor in enumerate(node.inputs) if tensor is not None and tensor.elements and tensor.name not in reads
+                port
+                for port, tensor in enumerate(node.inputs)
+                if tensor is not None and tensor.elements and tensor.name not in reads
             }
             unread -= set(ports_of_values(case))
-            unwritten = {port for port, tensor in enumerate(node.outputs) if tensor.elements and tensor.name not in writes}
+            unwritten = {
+                port
+                for port, tensor in enumerate(node.outputs)
+                if tensor.elements and tensor.name not in writes
+            }
             for kind, ports, table in (("input", unread, UNREAD), ("output", unwritten, UNWRITTEN)):
                 allowed, _why = table.get(case.operator, (set(), ""))
                 needed |= {case.operator} if ports else set()
@@ -205,14 +225,20 @@ def test_an_axis_without_elements_asks_for_nothing() -> None:
                 continue
             checked.add(case.operator)
             for chip in CHIPS:
-                assert isinstance(work_of(node, chip), NoTask | AiCpuWork | None), f"{case.name} without elements on axis {axis}"
+                assert isinstance(work_of(node, chip), NoTask | AiCpuWork | None), (
+                    f"{case.name} without elements on axis {axis}"
+                )
     assert len(checked) > 190
 
 
 def _without_elements(case: Case, axis: int) -> Node | None:
-    """A node whose first input, and those of its shape, have no elements along an axis; None if it cannot be."""
+    """A node whose first input, and those of its shape, have no elements along an axis; None if it cannot
+    be."""
     first = case.inputs[0].shape
-    arrays = [np.take(array, [], axis) if array is not None and array.shape == first else array for array in case.inputs]
+    arrays = [
+        np.take(array, [], axis) if array is not None and array.shape == first else array
+        for array in case.inputs
+    ]
     try:
         node = build(replace(case, inputs=tuple(arrays)))
     except GraphError:
@@ -226,7 +252,13 @@ WRITTEN_TWICE = {"ScatterND", "TensorScatter"}  # the data first, then the updat
 def test_copies_bring_every_byte_of_a_result() -> None:
     for case, _, node, on_chips in works():
         stored = {tensor.name: tensor.storage_bytes for tensor in node.outputs}
-        for part in (part for work in on_chips if work is not None for part in _parts(work) if isinstance(part, MoveWork)):
+        for part in (
+            part
+            for work in on_chips
+            if work is not None
+            for part in _parts(work)
+            if isinstance(part, MoveWork)
+        ):
             written: Counter[str] = Counter()
             for copy in part.copies:
                 written[copy.dst.region] += copy.written
@@ -237,8 +269,8 @@ def test_copies_bring_every_byte_of_a_result() -> None:
                 assert all(count == stored[name] for name, count in written.items()), case.name
 
 
-# Results that are less than the space: the best of a row, folded columns, one loss or one value a channel for all images; sequences whose
-# last part makes the result.
+# Results that are less than the space: the best of a row, folded columns, one loss or one value a channel for
+# all images; sequences whose last part makes the result.
 LOOSE = {
     "BNTrainingReduce",
     "BNTrainingUpdateGrad",
@@ -257,10 +289,17 @@ LOOSE = {
 
 
 def test_vector_programs_go_over_all_of_their_results() -> None:
-    """A full result has rows x cols elements, one value a row as many as rows, one a column as many as columns; no input has more."""
+    """A full result has rows x cols elements, one value a row as many as rows, one a column as many as
+    columns; no input has more."""
     for case, _, node, on_chips in works():
         tensors = {tensor.name: tensor for tensor in (*node.inputs, *node.outputs) if tensor is not None}
-        for part in (part for work in on_chips if work is not None for part in _parts(work) if isinstance(part, VectorWork)):
+        for part in (
+            part
+            for work in on_chips
+            if work is not None
+            for part in _parts(work)
+            if isinstance(part, VectorWork)
+        ):
             assert part.steps, case.name
             if case.op_type in LOOSE:
                 continue
@@ -269,7 +308,9 @@ def test_vector_programs_go_over_all_of_their_results() -> None:
                 if stream.ref.region == node.output.name:
                     assert _elements(tensors[stream.ref.region]) == space[stream.over], case.name
             if not part.gather_bytes:
-                assert all(_elements(tensors[stream.ref.region]) <= space["all"] for stream in part.inputs), case.name
+                assert all(_elements(tensors[stream.ref.region]) <= space["all"] for stream in part.inputs), (
+                    case.name
+                )
 
 
 def _elements(tensor: Tensor) -> int:
@@ -277,17 +318,33 @@ def _elements(tensor: Tensor) -> int:
 
 
 def test_the_cube_multiplies_as_much_as_the_mathematics_ask_for() -> None:
-    """Products are at least those of the operator itself, and what is padded is less than what is multiplied."""
+    """Products are at least those of the operator itself, and what is padded is less than what is
+    multiplied."""
     checked = set()
     for case, _, _, on_chips in works():
-        for part in (part for work in on_chips if work is not None for part in _parts(work) if isinstance(part, CubeWork)):
+        for part in (
+            part
+            for work in on_chips
+            if work is not None
+            for part in _parts(work)
+            if isinstance(part, CubeWork)
+        ):
             products = _products(case)
             if products is not None:
                 assert (part.useful_macs or part.batch * part.m * part.k * part.n) == products, case.name
                 checked.add(case.op_type)
             if case.op_type != "ConvTranspose":
                 assert part.useful_macs <= part.batch * part.m * part.k * part.n, case.name
-    assert {"Conv", "MatMul", "Gemm", "BatchMatMul", "ConvInteger", "QLinearConv", "FullyConnection", "ConvTranspose"} <= checked
+    assert {
+        "Conv",
+        "MatMul",
+        "Gemm",
+        "BatchMatMul",
+        "ConvInteger",
+        "QLinearConv",
+        "FullyConnection",
+        "ConvTranspose",
+    } <= checked
 
 
 def _products(case: Case) -> int | None:
@@ -315,7 +372,10 @@ def _lines(case: Case, form: str, node: Node, works: tuple[Work | None, ...]) ->
     for chip, work in zip(CHIPS, works, strict=True):
         by_text.setdefault(describe(work), []).append(chip.removeprefix("Ascend"))
     start = f"{case.operator} {inputs}" + (" (values unknown)" if form == "values unknown" else "")
-    return [f"{start}{'' if len(by_text) == 1 else ' on ' + ', '.join(chips)}: {text}" for text, chips in by_text.items()]
+    return [
+        f"{start}{'' if len(by_text) == 1 else ' on ' + ', '.join(chips)}: {text}"
+        for text, chips in by_text.items()
+    ]
 
 
 def _input(tensor: Tensor | None) -> str:

@@ -1,4 +1,5 @@
-"""What the program of two convolutions does: each result made and stored once, all that is brought is used, nothing between leaves L1."""
+"""What the program of two convolutions does: each result made and stored once, all that is brought is used,
+nothing between leaves L1."""
 
 from __future__ import annotations
 
@@ -28,7 +29,8 @@ CHIPS = ("Ascend310", "Ascend310P3", "Ascend910A")
 
 @cache
 def pairs() -> tuple[tuple[SocSpec, CubePair, Stage], ...]:
-    """Random pairs with bands of any of the heights that are worth a look, on chips with one core; always the same."""
+    """Random pairs with bands of any of the heights that are worth a look, on chips with one core; always the
+    same."""
     random, found = Random(4), list[tuple[SocSpec, CubePair, Stage]]()
     while len(found) < 40:
         soc = load(random.choice(CHIPS), {"ai_cores": 1})
@@ -39,7 +41,9 @@ def pairs() -> tuple[tuple[SocSpec, CubePair, Stage], ...]:
         then = convolution(middle, size, outputs, two, stride, two // 2, images)
         first = replace(first, out=replace(first.out, region="between"))
         then = replace(then, a=first.out, b=replace(then.b, region="w2"), bias=ref("bias2", (outputs,)))
-        work = CubePair(*(varied(random, part, f"scale{number}") for number, part in enumerate((first, then))))
+        work = CubePair(
+            *(varied(random, part, f"scale{number}") for number, part in enumerate((first, then)))
+        )
         try:
             make = random.choice(pair_options(work, soc, Expansion(soc)))
         except CompileError as error:
@@ -54,7 +58,9 @@ def varied(random: Random, work: CubeWork, name: str) -> CubeWork:
     """The work with or without bias, ReLU, and a scale a channel."""
     steps = tuple(step for step in (Step("vmul"), Step("vrelu")) if random.random() < 0.5)
     inputs = (Stream(ref(name, (work.n,)), "col"),) if Step("vmul") in steps else ()
-    return replace(work, bias=work.bias if random.random() < 0.5 else None, epilogue=steps, epilogue_inputs=inputs)
+    return replace(
+        work, bias=work.bias if random.random() < 0.5 else None, epilogue=steps, epilogue_inputs=inputs
+    )
 
 
 def test_programs_are_sound() -> None:
@@ -73,11 +79,15 @@ def test_results_are_stored_once_and_weights_come_once() -> None:
             if region != "x":
                 assert moved == different == size, (region, work)
             elif (
-                work.first.conv is not None and work.second.conv is not None and work.first.conv.kernel_h == work.second.conv.kernel_h == 1
+                work.first.conv is not None
+                and work.second.conv is not None
+                and work.first.conv.kernel_h == work.second.conv.kernel_h == 1
             ):
                 images, blocks = work.first.conv.batch, ceil_div(work.first.conv.channels, 16)
                 rows = work.second.conv.out_h if work.second.conv.stride_h == 1 else None
-                assert rows is None or moved == different == images * blocks * rows * work.first.conv.width * 32
+                assert (
+                    rows is None or moved == different == images * blocks * rows * work.first.conv.width * 32
+                )
             else:
                 assert moved >= different >= 0.4 * size
         assert not len(transfers(block, "between", False))
@@ -85,10 +95,14 @@ def test_results_are_stored_once_and_weights_come_once() -> None:
 
 
 def test_all_that_comes_into_l1_and_l0_is_used() -> None:
-    """And no more, but for the fractal that may end beyond the last position of a band, and rows that img2col leaves out."""
+    """And no more, but for the fractal that may end beyond the last position of a band, and rows that img2col
+    leaves out."""
     for _, work, stage in pairs():
         parts = zip(("a_l1", "between_l1"), (work.first.conv, work.second.conv), strict=True)
-        beyond = {name: 960 if conv is not None and conv.kernel_h == conv.stride_h == 1 else 1 << 20 for name, conv in parts}
+        beyond = {
+            name: 960 if conv is not None and conv.kernel_h == conv.stride_h == 1 else 1 << 20
+            for name, conv in parts
+        }
         for buffer in (Buffer.L1, Buffer.L0A, Buffer.L0B):
             for name, (used, brought) in on_chip(stage.groups[0].block, buffer).items():
                 assert union(np.array(used + brought)) == used, (name, work)
@@ -100,7 +114,9 @@ def test_every_tile_sums_all_of_k_once() -> None:
         depth, fresh, area, biased = 0, False, {0: 0, 1: 0}, False
         brought = dict.fromkeys((Buffer.L0A, Buffer.L0B), 0)
         depths = [
-            align(part.conv.channels, 16) * part.conv.kernel_h * part.conv.kernel_w for part in (work.first, work.second) if part.conv
+            align(part.conv.channels, 16) * part.conv.kernel_h * part.conv.kernel_w
+            for part in (work.first, work.second)
+            if part.conv
         ]
         for item, variables in in_order(stage.groups[0].block.body):
             if isinstance(item, Move | Img2Col) and item.dst.buffer in brought:
@@ -115,7 +131,9 @@ def test_every_tile_sums_all_of_k_once() -> None:
                 assert item.m <= MOST_M
                 assert item.n <= MOST_N
                 brought = dict.fromkeys(brought, 0)
-                new = not item.accumulate or (bool(item.fresh_at) and not any(variables[name] for name in item.fresh_at))
+                new = not item.accumulate or (
+                    bool(item.fresh_at) and not any(variables[name] for name in item.fresh_at)
+                )
                 assert not new or depth == 0, work
                 fresh, depth, size = fresh or new, depth + item.k, item.m * item.n
             elif depth and isinstance(item, Vector) and item.op == "l0c_to_ub":

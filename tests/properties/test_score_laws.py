@@ -1,7 +1,9 @@
-"""The closed form of tilings against what their programs do: if one figure of the chip counts and all others are free, they agree.
+"""The closed form of tilings against what their programs do: if one figure of the chip counts and all others
+are free, they agree.
 
-What an instruction takes is asked of `isa.costs`, what moves is read off the program. A tiling whose tiles and chunks cut everything
-evenly is counted exactly; others nearly, since the closed form takes all tiles for whole ones in places.
+What an instruction takes is asked of `isa.costs`, what moves is read off the program. A tiling whose tiles
+and chunks cut everything evenly is counted exactly; others nearly, since the closed form takes all tiles for
+whole ones in places.
 """
 
 from __future__ import annotations
@@ -34,14 +36,30 @@ from tests.support.lowering import matmul as plain_matmul
 from tests.support.lowering import program_of
 from tests.support.random_cubes import CHIPS, CubeProgram, convolution, cube_programs, matmul
 
-RATES = ("l1_to_l0a", "l1_to_l0b", "out", "port_in", "port_out", "l2_share", "dram", "vector", "cut_rows", "cut_ragged")
+RATES = (
+    "l1_to_l0a",
+    "l1_to_l0b",
+    "out",
+    "port_in",
+    "port_out",
+    "l2_share",
+    "dram",
+    "vector",
+    "cut_rows",
+    "cut_ragged",
+)
 CYCLES = ("latency", "start", "load2d_gap", "load3d_head", "mmad_gap", "per_block", "dispatch")
 
 
 def free(rates: Rates) -> Rates:
     """A chip on which nothing takes time."""
     names = {field.name for field in fields(rates)}
-    changes = {**dict.fromkeys(RATES, math.inf), **dict.fromkeys(CYCLES, 0), "odd_penalty": False, "unaligned": 1.0}
+    changes = {
+        **dict.fromkeys(RATES, math.inf),
+        **dict.fromkeys(CYCLES, 0),
+        "odd_penalty": False,
+        "unaligned": 1.0,
+    }
     return replace(rates, **{name: value for name, value in changes.items() if name in names})  # type: ignore[arg-type]
 
 
@@ -69,7 +87,8 @@ def is_even(made: CubeProgram) -> bool:
 
 @cache
 def busy() -> tuple[tuple[CubeProgram, Rates, Counter[Pipe], int], ...]:
-    """Programs with their rates, what each pipe is busy for if instructions start at no cost, and their mmads."""
+    """Programs with their rates, what each pipe is busy for if instructions start at no cost, and their
+    mmads."""
     found = []
     for made in cube_programs():
         soc = load(made.soc.name, {"ai_cores": 1, "issue.instruction_start_ns": 0})
@@ -85,7 +104,9 @@ def busy() -> tuple[tuple[CubeProgram, Rates, Counter[Pipe], int], ...]:
 
 def test_computing() -> None:
     for made, rates, pipes, mmads in busy():
-        counted = replace(free(rates), per_block=rates.per_block, mmad_gap=rates.mmad_gap, odd_penalty=rates.odd_penalty)
+        counted = replace(
+            free(rates), per_block=rates.per_block, mmad_gap=rates.mmad_gap, odd_penalty=rates.odd_penalty
+        )
         slack = 1e-9 if is_even(made) else 0.1
         assert cycles_of(made, counted) == pytest.approx(pipes[Pipe.M], rel=slack), made
         starts = cycles_of(made, replace(free(rates), start=1.0))
@@ -95,14 +116,23 @@ def test_computing() -> None:
 
 def test_bringing_operands_to_the_cube() -> None:
     for made, rates, pipes, _ in busy():
-        ports = {name: getattr(rates, name) for name in ("l1_to_l0a", "l1_to_l0b", "load2d_gap", "load3d_head")}
+        ports = {
+            name: getattr(rates, name) for name in ("l1_to_l0a", "l1_to_l0b", "load2d_gap", "load3d_head")
+        }
         slack = 1e-9 if is_even(made) and made.work.bias is None else 0.1 if is_even(made) else 0.26
-        assert cycles_of(made, replace(free(rates), **ports)) == pytest.approx(pipes[Pipe.MTE1], rel=slack), made
+        assert cycles_of(made, replace(free(rates), **ports)) == pytest.approx(pipes[Pipe.MTE1], rel=slack), (
+            made
+        )
 
 
 def test_the_way_out_through_the_vector_unit() -> None:
     for made, rates, pipes, _ in busy():
-        if made.block.core is CoreKind.AI and made.product.m * made.product.n >= 4000 and not made.work.epilogue and not made.work.sums:
+        if (
+            made.block.core is CoreKind.AI
+            and made.product.m * made.product.n >= 4000
+            and not made.work.epilogue
+            and not made.work.sums
+        ):
             counted = replace(free(rates), out=rates.out, vector=rates.vector)
             assert cycles_of(made, counted) == pytest.approx(pipes[Pipe.V], rel=0.15), made
 
@@ -110,11 +140,14 @@ def test_the_way_out_through_the_vector_unit() -> None:
 def moved(made: CubeProgram, *regions: str) -> tuple[int, int]:
     """Bytes that the program moves of some regions, and different ones."""
     spans = [transfers(made.block, region, region in ("c", "side")) for region in regions]
-    return int(sum((span[:, 1] - span[:, 0]).sum() for span in spans)), sum(length(union(span)) for span in spans)
+    return int(sum((span[:, 1] - span[:, 0]).sum() for span in spans)), sum(
+        length(union(span)) for span in spans
+    )
 
 
 def blocked() -> Iterator[tuple[CubeProgram, Rates]]:
-    """Programs whose operands come in whole blocks and that read no halo: what they move is exactly what the closed form counts."""
+    """Programs whose operands come in whole blocks and that read no halo: what they move is exactly what the
+    closed form counts."""
     for made, rates, *_ in busy():
         if not made.soc.split_cores and made.work.conv is None and not made.work.a_shared:
             yield made, rates
@@ -131,7 +164,10 @@ def test_moving_through_the_ports_of_a_core() -> None:
         padding = moved(made, "c")[0] / (whole * made.work.out.dtype.itemsize)
         wanted = moved(made, "c", "side")[0] / 2 / padding
         assert (
-            wanted <= stored <= 1.3 * wanted + 2 * (tile + 512 + 16 * max(made.tiling.tile_m, made.tiling.tile_n)) * made.product.batch
+            wanted
+            <= stored
+            <= 1.3 * wanted
+            + 2 * (tile + 512 + 16 * max(made.tiling.tile_m, made.tiling.tile_n)) * made.product.batch
         ), made
 
 
@@ -157,7 +193,8 @@ def test_what_is_hidden_behind_the_slowest_pipe_counts_an_eighth() -> None:
     assert tiling_cycles(product, tiling, loads) == 400
     assert tiling_cycles(product, tiling, replace(cube, l1_to_l0a=512 / 400)) == 850
     assert (
-        tiling_cycles(product, tiling, replace(cube, l1_to_l0a=512 / 400, out=1024 / 80)) == 800 + (400 + 80) / 8 + 80
+        tiling_cycles(product, tiling, replace(cube, l1_to_l0a=512 / 400, out=1024 / 80))
+        == 800 + (400 + 80) / 8 + 80
     )  # and the last one leaves
 
 
@@ -182,7 +219,9 @@ def test_nothing_is_left_out_that_could_be_best() -> None:
             assert tiling.cycles >= loading_cycles(product, rates, share, tiling.tile_m, tiling.tile_n) * 0.7
             assert tiling.cycles == tiling_cycles(product, tiling, rates)
         near = {tiling for tiling in every if tiling.cycles <= NEAR * best}
-        assert {tiling for tiling in candidates(product, rates, 1, NEAR) if tiling.cycles <= NEAR * best} == near
+        assert {
+            tiling for tiling in candidates(product, rates, 1, NEAR) if tiling.cycles <= NEAR * best
+        } == near
 
 
 def test_a_chip_that_is_twice_as_fast_takes_half_the_cycles() -> None:
@@ -214,7 +253,9 @@ def test_one_more_block_costs_its_dispatch() -> None:
         tiling = random.choice(every)
         blocks = sum(group.count for group in cube_stage(work, product, tiling, soc, Expansion(soc)).groups)
         assert 1 <= blocks <= soc.ai_cores
-        assert tiling_cycles(product, tiling, replace(free(rates_of(soc, "float16")), dispatch=3)) == 3 * blocks
+        assert (
+            tiling_cycles(product, tiling, replace(free(rates_of(soc, "float16")), dispatch=3)) == 3 * blocks
+        )
 
 
 @pytest.mark.parametrize("l2", ["256KiB", "512KiB", "1MiB", "3MiB"])

@@ -1,4 +1,5 @@
-"""What must hold for UB fusion on any graph: values bit by bit, bytes, counts, switches, order, no circles."""
+"""What must hold for UB fusion on any graph: values bit by bit, bytes, counts, switches, order, no
+circles."""
 
 from __future__ import annotations
 
@@ -18,7 +19,10 @@ CHANNELS, SIZE = 16, 6
 UNARY = ("Relu", "Sigmoid", "Abs", "Exp", "LeakyRelu", "Tanh", "Neg")
 STEPS = st.lists(
     st.tuples(
-        st.sampled_from([*UNARY, "Conv", "Depthwise", "Add", "Mul", "Sub", "Channel", "Scale", "Softmax", "Mean"]), st.integers(0, 40)
+        st.sampled_from(
+            [*UNARY, "Conv", "Depthwise", "Add", "Mul", "Sub", "Channel", "Scale", "Softmax", "Mean"]
+        ),
+        st.integers(0, 40),
     ),
     min_size=2,
     max_size=12,
@@ -29,7 +33,8 @@ SAMPLES = settings(max_examples=40)
 
 
 def random_graph(steps: list[tuple[str, int]]) -> Graph:
-    """A graph of maps of one shape: each step reads an earlier tensor (a sum also the last one), so tensors get several readers."""
+    """A graph of maps of one shape: each step reads an earlier tensor (a sum also the last one), so tensors
+    get several readers."""
     b = new_builder()
     made: list[Tensor] = [b.input("x", (1, CHANNELS, SIZE, SIZE))]
     for op_type, index in steps:
@@ -63,7 +68,9 @@ def test_values_bytes_and_scopes(steps: list[tuple[str, int]], profile: str, chi
     members = [name for scope in fused.report.scopes for name in scope.nodes]
     assert len(members) == len(set(members)), "a node is in one scope at most"
     assert sum(len(unit) > 1 for unit in units_in_order(fused.after.graph)) == len(fused.report.scopes)
-    assert len(fused.after.program.tasks) == len(fused.before.program.tasks) - sum(len(s.nodes) - 1 for s in fused.report.scopes)
+    assert len(fused.after.program.tasks) == len(fused.before.program.tasks) - sum(
+        len(s.nodes) - 1 for s in fused.report.scopes
+    )
 
 
 @SAMPLES
@@ -84,7 +91,9 @@ def test_a_pass_that_is_off_never_fires(steps: list[tuple[str, int]], data: st.D
     limits = limits_of("Ascend310P")
     everything = ub_passes(limits, Switches())
     off = data.draw(st.sets(st.sampled_from(sorted(everything))))
-    fused = ub(random_graph(steps), "Ascend310P3", switches=Switches(option=dict.fromkeys(sorted(off), False)))
+    fused = ub(
+        random_graph(steps), "Ascend310P3", switches=Switches(option=dict.fromkeys(sorted(off), False))
+    )
     fired = {record.name for record in fused.report.records}
     assert not fired & off
     assert off <= set(fused.report.switched_off)
@@ -94,9 +103,13 @@ def test_a_pass_that_is_off_never_fires(steps: list[tuple[str, int]], data: st.D
 
 @SAMPLES
 @given(
-    STEPS, st.integers(1000, 1999), st.sampled_from(["TbeEltwiseFusionPass", "TbeReduceElemwiseFusionPass", "TbeConvDoubleInFusionPass"])
+    STEPS,
+    st.integers(1000, 1999),
+    st.sampled_from(["TbeEltwiseFusionPass", "TbeReduceElemwiseFusionPass", "TbeConvDoubleInFusionPass"]),
 )
-def test_order_follows_the_priorities_of_a_switch_file(steps: list[tuple[str, int]], priority: int, name: str) -> None:
+def test_order_follows_the_priorities_of_a_switch_file(
+    steps: list[tuple[str, int]], priority: int, name: str
+) -> None:
     switches = Switches(file=SwitchFile(priorities={"ub": {name: priority}}))
     assert ub_passes(PROFILES["documents"], switches)[1] == name  # AIPP's stands before all others
     fused = ub(random_graph(steps), "Ascend310P3", switches=switches)

@@ -1,4 +1,5 @@
-"""What the program of vector work does: each byte in and out once, every element in every step, all of it within UB and in good pieces."""
+"""What the program of vector work does: each byte in and out once, every element in every step, all of it
+within UB and in good pieces."""
 
 from __future__ import annotations
 
@@ -68,8 +69,17 @@ def test_a_tile_has_room_in_ub_and_all_of_it_is_used() -> None:
             elif name.startswith("out"):
                 assert union(np.array(used + brought)) == brought, (name, made.work)
         for item, _ in in_order(made.block.body):
-            if isinstance(item, Vector) and not made.work.planes and made.work.reduces == "none" and item.calls == 1:
-                width = 4 if item.dtype == "float32" and item.dst.name == "tmp" else made.work.outputs[0].ref.dtype.itemsize
+            if (
+                isinstance(item, Vector)
+                and not made.work.planes
+                and made.work.reduces == "none"
+                and item.calls == 1
+            ):
+                width = (
+                    4
+                    if item.dtype == "float32" and item.dst.name == "tmp"
+                    else made.work.outputs[0].ref.dtype.itemsize
+                )
                 assert item.dst.bytes >= item.elements * width, made.work
 
 
@@ -77,21 +87,32 @@ def test_what_streams_has_two_slots_and_what_stays_one() -> None:
     for made in vector_programs():
         slots = {allocation.name: allocation.slots for allocation in made.block.allocations}
         for number, stream in enumerate(made.work.inputs):
-            assert slots[f"in{number}"] == (2 if stream.over in ("all", "row") and not made.work.planes else 1)
+            assert slots[f"in{number}"] == (
+                2 if stream.over in ("all", "row") and not made.work.planes else 1
+            )
         for number, stream in enumerate(made.work.outputs):
             assert slots[f"out{number}"] == (2 if stream.over in ("all", "row") else 1)
 
 
 def test_tiles_are_large_unless_that_would_leave_nothing_to_overlap() -> None:
-    """Tiles fill UB, or four of them are a share, or they reach 16 KB: no smaller ones, and none that could be cut further."""
+    """Tiles fill UB, or four of them are a share, or they reach 16 KB: no smaller ones, and none that could
+    be cut further."""
     for made in vector_programs():
-        if made.work.planes or made.work.reduces == "rows" or any(stream.over == "col" for stream in made.work.inputs):
+        if (
+            made.work.planes
+            or made.work.reduces == "rows"
+            or any(stream.over == "col" for stream in made.work.inputs)
+        ):
             continue
         loads = [
-            item for item, _ in in_order(made.block.body) if isinstance(item, Move) and item.pipe is Pipe.MTE2 and item.src.name == "x"
+            item
+            for item, _ in in_order(made.block.body)
+            if isinstance(item, Move) and item.pipe is Pipe.MTE2 and item.src.name == "x"
         ]
         largest, full = max(item.bytes for item in loads), made.sizes["x"]
-        used = sum(allocation.bytes for allocation in made.block.allocations if allocation.buffer is Buffer.UB)
+        used = sum(
+            allocation.bytes for allocation in made.block.allocations if allocation.buffer is Buffer.UB
+        )
         others = len(made.work.inputs) + len(made.work.outputs)
         wanted = min(full, max(ceil_div(full, 4), 16 * 1024 // others))
         assert largest >= 0.7 * wanted or used >= 0.5 * capacity(made.soc, Buffer.UB), made.work
@@ -100,7 +121,8 @@ def test_tiles_are_large_unless_that_would_leave_nothing_to_overlap() -> None:
 
 
 def test_values_between_steps_have_room() -> None:
-    """One value of the widest type for each element of a tile; two if it is wider than what comes in, which is converted first."""
+    """One value of the widest type for each element of a tile; two if it is wider than what comes in, which
+    is converted first."""
     for made in vector_programs():
         widest = max(step.dtype.itemsize for step in made.work.steps)
         narrow = min(stream.ref.dtype.itemsize for stream in made.work.inputs if stream.over == "all")
@@ -110,4 +132,7 @@ def test_values_between_steps_have_room() -> None:
             assert tile * each * 0.9 - 64 <= made.room("tmp") <= tile * each + 32, made.work
         elif len(made.steps) == 1:
             assert made.room("tmp") == 0, made.work
-    assert {step.dtype for made in vector_programs() for step in made.work.steps} == {DType.FLOAT16, DType.FLOAT32}
+    assert {step.dtype for made in vector_programs() for step in made.work.steps} == {
+        DType.FLOAT16,
+        DType.FLOAT32,
+    }

@@ -1,7 +1,9 @@
-"""A second reading of composite JSON: every operator straight from the file in NumPy, sharing no code with the front end.
+"""A second reading of composite JSON: every operator straight from the file in NumPy, sharing no code with
+the front end.
 
-float16 operators compute in float32 and round once; float32 operators compute in float32, reductions and matrix products in
-float64 with one rounding. Tensors in FRACTAL_NZ are brought into row-major form to compute, and back to be compared.
+float16 operators compute in float32 and round once; float32 operators compute in float32, reductions and
+matrix products in float64 with one rounding. Tensors in FRACTAL_NZ are brought into row-major form to
+compute, and back to be compared.
 """
 
 from __future__ import annotations
@@ -21,10 +23,15 @@ TILED = "FRACTAL_NZ"
 # Static shapes of the dynamic files
 SHAPES: dict[str, dict[str, tuple[int, ...]]] = {
     "cpu_mlir_dynamic_01_sub_mul_add_reducemax": {"input_1": (32, 1, 48, 48), "input_5": (32, 12, 48, 48)},
-    "gpu_mlir_dynamic_01_sub_mul_cast": {"input_0": (32, 16, 24, 40), "input_1": (32, 16, 24, 1), "input_2": (32, 16, 24, 40)},
+    "gpu_mlir_dynamic_01_sub_mul_cast": {
+        "input_0": (32, 16, 24, 40),
+        "input_1": (32, 16, 24, 1),
+        "input_2": (32, 16, 24, 40),
+    },
 }
 
-# Files whose values would take gigabytes of host memory: a dimension (their batch) and what it becomes when values are compared
+# Files whose values would take gigabytes of host memory: a dimension (their batch) and what it becomes when
+# values are compared
 SMALLER: dict[str, tuple[int, int]] = {
     "ascend_ci_01_mul_add_cast_reducemax": (24, 1),
     "ascend_stitch_adapt_01_reshape_cast_sub_mul": (24, 1),
@@ -49,7 +56,12 @@ BINARY = {
     "Maximum": np.maximum,
     "Minimum": np.minimum,
 }
-COMPARE = {"Greater": np.greater, "GreaterEqual": np.greater_equal, "Less": np.less, "LessEqual": np.less_equal}
+COMPARE = {
+    "Greater": np.greater,
+    "GreaterEqual": np.greater_equal,
+    "Less": np.less,
+    "LessEqual": np.less_equal,
+}
 UNARY = {
     "Abs": np.abs,
     "Neg": np.negative,
@@ -102,7 +114,9 @@ def tiles(array: Array) -> Array:
     return np.moveaxis(array.reshape(*batch, m // 16, 16, n // 16, 16), -2, -4)
 
 
-def interpret(data: Mapping[str, Any], inputs: Mapping[str, Array]) -> tuple[dict[str, Array], dict[str, Array]]:
+def interpret(
+    data: Mapping[str, Any], inputs: Mapping[str, Array]
+) -> tuple[dict[str, Array], dict[str, Array]]:
     """Every output of a composite, and the new values of inputs that it overwrites, by name."""
     values: dict[str, Array] = dict(inputs)
     updated: dict[str, Array] = {}
@@ -124,7 +138,13 @@ def interpret(data: Mapping[str, Any], inputs: Mapping[str, Array]) -> tuple[dic
     return {record["tensor_name"]: values[record["tensor_name"]] for record in data["output_desc"]}, updated
 
 
-def compute(name: str, operands: list[Array], tiled: list[bool], target: Mapping[str, Any], attributes: Mapping[str, Any]) -> Array:
+def compute(
+    name: str,
+    operands: list[Array],
+    tiled: list[bool],
+    target: Mapping[str, Any],
+    attributes: Mapping[str, Any],
+) -> Array:
     """One operator."""
     dtype = np.dtype(target["data_type"])
     shape = target["shape"]
@@ -148,14 +168,20 @@ def compute(name: str, operands: list[Array], tiled: list[bool], target: Mapping
         if name in ("ReduceSum", "ReduceMax"):
             axes = tuple(attributes["axis"])
             fold = np.sum if name == "ReduceSum" else np.max
-            return fold(wide[0].astype(np.float64), axis=axes, keepdims=attributes["keep_dims"]).astype(np.float32).astype(dtype)
+            return (
+                fold(wide[0].astype(np.float64), axis=axes, keepdims=attributes["keep_dims"])
+                .astype(np.float32)
+                .astype(dtype)
+            )
         if name == "MatMul":
             a, b = (rows(array) if flag else array for array, flag in zip(wide, tiled, strict=True))
             a = a.T if attributes.get("transpose_a") else a
             b = b.T if attributes.get("transpose_b") else b
             product = np.matmul(a, b).astype(dtype)
             return tiles(product) if target.get("format") == TILED else product
-        if target.get("format") == TILED:  # elementwise on logical matrices: row-major operands broadcast against them
+        if (
+            target.get("format") == TILED
+        ):  # elementwise on logical matrices: row-major operands broadcast against them
             wide = [
                 rows(array) if flag or (array.ndim == len(shape) and array.ndim >= 4) else array
                 for array, flag in zip(wide, tiled, strict=True)
@@ -168,7 +194,9 @@ def compute(name: str, operands: list[Array], tiled: list[bool], target: Mapping
             result = np.where(*wide)
         elif name == "Pow":
             exponent = float(wide[1].reshape(-1)[0]) if wide[1].size == 1 else None
-            result = {2.0: lambda x: x * x, 3.0: lambda x: x * x * x}.get(exponent, lambda x: np.power(x, wide[1]))(wide[0])
+            result = {2.0: lambda x: x * x, 3.0: lambda x: x * x * x}.get(
+                exponent, lambda x: np.power(x, wide[1])
+            )(wide[0])
         elif name in COMPARE:
             result = COMPARE[name](*wide)
         elif name in BINARY:
@@ -179,7 +207,9 @@ def compute(name: str, operands: list[Array], tiled: list[bool], target: Mapping
         return tiles(result) if target.get("format") == TILED else result
 
 
-def random_inputs(data: Mapping[str, Any], shapes: Mapping[str, tuple[int, ...]], seed: int = 0) -> dict[str, Array]:
+def random_inputs(
+    data: Mapping[str, Any], shapes: Mapping[str, tuple[int, ...]], seed: int = 0
+) -> dict[str, Array]:
     """Seeded inputs: positive floats near 1 (roots and logarithms occur), masks, indices below any depth."""
     generator = np.random.default_rng(seed)
     arrays: dict[str, Array] = {}

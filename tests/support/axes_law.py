@@ -50,7 +50,12 @@ def broken_links(
 
 def _values(definition: OpDef, node: Node, arrays: Sequence[Array | None]) -> list[Array]:
     with np.errstate(all="ignore"):
-        return [np.asarray(array) for array in definition.compute(node, arrays, [tensor.element_type.numpy for tensor in node.outputs])]
+        return [
+            np.asarray(array)
+            for array in definition.compute(
+                node, arrays, [tensor.element_type.numpy for tensor in node.outputs]
+            )
+        ]
 
 
 def _changed(array: Array, place: tuple[Any, ...]) -> Array:
@@ -82,7 +87,12 @@ def _check_form(rules: AxisMap, arrays: Sequence[Array | None], results: Sequenc
 
 
 def _unexpected(
-    node: Node, rules: AxisMap, port: int, place: tuple[Any, ...], before: Sequence[Array], after: Sequence[Array]
+    node: Node,
+    rules: AxisMap,
+    port: int,
+    place: tuple[Any, ...],
+    before: Sequence[Array],
+    after: Sequence[Array],
 ) -> Iterator[str]:
     for output, (old, new) in enumerate(zip(before, after, strict=True)):
         if old.shape != new.shape:
@@ -92,7 +102,8 @@ def _unexpected(
             wrong = [index for index in reached if not _may_reach(link, int(place[axis]), index)]
             if wrong:
                 yield (
-                    f"{node.op_type}: element {tuple(map(int, place))} of input {port} changes slice {wrong[0]} of output {output} along "
+                    f"{node.op_type}: element {tuple(map(int, place))} of input {port} changes slice "
+                    f"{wrong[0]} of output {output} along "
                     f"axis {link.axis}, but axis {axis} of the input is {link}"
                 )
                 return

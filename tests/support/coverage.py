@@ -1,4 +1,5 @@
-"""Which bytes a block reads or writes, burst by burst: of a region of global memory, and in the buffers of its core."""
+"""Which bytes a block reads or writes, burst by burst: of a region of global memory, and in the buffers of
+its core."""
 
 from __future__ import annotations
 
@@ -42,7 +43,8 @@ def length(spans: list[tuple[int, int]]) -> int:
 
 
 def on_chip(block: Block, buffer: Buffer) -> dict[str, tuple[list[tuple[int, int]], list[tuple[int, int]]]]:
-    """What the block reads and what it writes of each allocation in a buffer, as spans; slots lie side by side."""
+    """What the block reads and what it writes of each allocation in a buffer, as spans; slots lie side by
+    side."""
     allocations = {allocation.name: allocation for allocation in block.allocations}
     found: dict[str, tuple[list[Spans], list[Spans]]] = {}
     for item, variables in in_order(block.body):
@@ -51,10 +53,21 @@ def on_chip(block: Block, buffer: Buffer) -> dict[str, tuple[list[tuple[int, int
                 if operand.buffer is not buffer:
                     continue
                 place = allocations[operand.name]
-                first = operand.slot.at(variables) % place.slots * place.slot_bytes + operand.offset.at(variables)
+                first = operand.slot.at(variables) % place.slots * place.slot_bytes + operand.offset.at(
+                    variables
+                )
                 stride = (item.src_stride, item.dst_stride)[kind] if isinstance(item, Move) else 0
-                starts = first + (np.arange(item.bursts) * stride if isinstance(item, Move) and stride else np.zeros(1, np.int64))
+                starts = first + (
+                    np.arange(item.bursts) * stride
+                    if isinstance(item, Move) and stride
+                    else np.zeros(1, np.int64)
+                )
                 length = item.burst_bytes if isinstance(item, Move) and stride else operand.bytes
-                found.setdefault(operand.name, ([], []))[kind].append(np.stack([starts, starts + length], axis=1))
+                found.setdefault(operand.name, ([], []))[kind].append(
+                    np.stack([starts, starts + length], axis=1)
+                )
     nothing = [np.zeros((0, 2), np.int64)]
-    return {name: (union(np.concatenate(read or nothing)), union(np.concatenate(made or nothing))) for name, (read, made) in found.items()}
+    return {
+        name: (union(np.concatenate(read or nothing)), union(np.concatenate(made or nothing)))
+        for name, (read, made) in found.items()
+    }

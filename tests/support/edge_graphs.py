@@ -24,10 +24,16 @@ def write_edges(b: GraphBuilder, pattern: EdgePattern, inputs: Mapping[str, Tens
     made: dict[str, Tensor] = dict(inputs)
     todo = list(pattern.types)
     while todo:
-        ready = [name for name in todo if all(source in made for (target, _), source in pattern.operands.items() if target == name)]
+        ready = [
+            name
+            for name in todo
+            if all(source in made for (target, _), source in pattern.operands.items() if target == name)
+        ]
         assert ready, f"{todo} wait for each other"
         for name in ready:
-            operands = [made[source] for (target, _), source in sorted(pattern.operands.items()) if target == name]
+            operands = [
+                made[source] for (target, _), source in sorted(pattern.operands.items()) if target == name
+            ]
             made[name] = _operator(b, pattern.types[name], operands, name)
             todo.remove(name)
     return {name: made[name] for name in pattern.types}
@@ -41,8 +47,11 @@ def _operator(b: GraphBuilder, kind: str, operands: list[Tensor], name: str) -> 
     return b.op(ONNX.get(kind, kind), *operands, name=name)
 
 
-def step_inputs(b: GraphBuilder, pattern: EdgePattern, shape: tuple[int, ...], seed: int = 0) -> dict[str, Tensor]:
-    """Inputs of an optimizer step: positive data for names that begin with Input, one constant number for all others.
+def step_inputs(
+    b: GraphBuilder, pattern: EdgePattern, shape: tuple[int, ...], seed: int = 0
+) -> dict[str, Tensor]:
+    """Inputs of an optimizer step: positive data for names that begin with Input, one constant number for all
+    others.
 
     Names that differ in a suffix _sw0, _sw1 are separate constants of one value.
     """

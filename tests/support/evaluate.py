@@ -1,6 +1,7 @@
 """A plain evaluator of graphs in the model's own types: the operators' `compute`, one node after the other.
 
-It knows no device, memory plan or task order, so tests of operators, front ends and passes need nothing below them.
+It knows no device, memory plan or task order, so tests of operators, front ends and passes need nothing below
+them.
 """
 
 from __future__ import annotations
@@ -46,7 +47,9 @@ class _Evaluator:
         raise AssertionError(node)
 
 
-def _evaluate(graph: Graph, opset: OpSet, inputs: Sequence[Array], around: Mapping[Tensor, Array]) -> list[Array]:
+def _evaluate(
+    graph: Graph, opset: OpSet, inputs: Sequence[Array], around: Mapping[Tensor, Array]
+) -> list[Array]:
     values: dict[Tensor, Array] = {**around, **dict(zip(graph.inputs, inputs, strict=True))}
 
     def value(tensor: Tensor) -> Array:
@@ -58,7 +61,9 @@ def _evaluate(graph: Graph, opset: OpSet, inputs: Sequence[Array], around: Mappi
         with np.errstate(all="ignore"):
             if is_control_flow(node):
                 held = [None if array is None else Value.of(array) for array in arrays]
-                results: Sequence[Any] = [item.array for item in run_control(node, held, _Evaluator(opset, values))]
+                results: Sequence[Any] = [
+                    item.array for item in run_control(node, held, _Evaluator(opset, values))
+                ]
             else:
                 results = opset.get(node).compute(node, arrays, dtypes)
         for tensor, result in zip(node.outputs, results, strict=False):

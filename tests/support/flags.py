@@ -14,13 +14,17 @@ EVERYTHING = 10**9
 
 
 def few_trips(body: Iterable[Statement], most: int = 3) -> tuple[Statement, ...]:
-    """The statements with at most `most` trips or one more, so that loops over rings of two slots end at the slot that they end at."""
+    """The statements with at most `most` trips or one more, so that loops over rings of two slots end at the
+    slot that they end at."""
 
     def trips(count: int) -> int:
         return count if count <= most else most + (count - most) % 2
 
     return tuple(
-        replace(item, trips=trips(item.trips), body=few_trips(item.body, most)) if isinstance(item, Loop) else item for item in body
+        replace(item, trips=trips(item.trips), body=few_trips(item.body, most))
+        if isinstance(item, Loop)
+        else item
+        for item in body
     )
 
 
@@ -43,7 +47,12 @@ def has_race(block: Block) -> bool:
 
 
 def needless_flags(block: Block) -> list[str]:
-    """Flags without which the block has no race either; its loops with few trips. Fails if it has one with all its flags."""
+    """Flags without which the block has no race either; its loops with few trips. Fails if it has one with
+    all its flags."""
     short = replace(block, body=few_trips(block.body))
     check_hazards(short, EVERYTHING)
-    return [flag.name for flag in block.flags if not has_race(replace(short, body=tuple(without(short.body, flag.name))))]
+    return [
+        flag.name
+        for flag in block.flags
+        if not has_race(replace(short, body=tuple(without(short.body, flag.name))))
+    ]

@@ -1,4 +1,5 @@
-"""Small graphs for tests of graph-fusion rules: built, fused by given rules alone, and evaluated before and after."""
+"""Small graphs for tests of graph-fusion rules: built, fused by given rules alone, and evaluated before and
+after."""
 
 from __future__ import annotations
 
@@ -83,8 +84,11 @@ def context(generation: str = "v100", **options: object) -> FusionContext:
     return FusionContext(default_opset(), generation, names[generation], options)
 
 
-def fused(graph: Graph, *rules: FusionRule, generation: str = "v100", seed: int = 0, **options: object) -> Fused:
-    """Applies rules to a copy; asserts that it stays valid, keeps its interface, and that a second run changes nothing."""
+def fused(
+    graph: Graph, *rules: FusionRule, generation: str = "v100", seed: int = 0, **options: object
+) -> Fused:
+    """Applies rules to a copy; asserts that it stays valid, keeps its interface, and that a second run
+    changes nothing."""
     after, report = copy_graph(graph), FusionReport()
     run_rules(after, rules, context(generation, **options), report)
     verify(after)
@@ -107,14 +111,22 @@ def difference(before: Graph, after: Graph, seed: int = 0) -> float:
     for tensor in before.inputs:
         kind = tensor.element_type
         low, high = (-100, 100) if kind.itemsize < 8 else (0, 2)  # int64: indices, token ids and masks
-        values = generator.standard_normal(tensor.static_shape) if kind.is_float else generator.integers(low, high, tensor.static_shape)
+        values = (
+            generator.standard_normal(tensor.static_shape)
+            if kind.is_float
+            else generator.integers(low, high, tensor.static_shape)
+        )
         inputs[tensor.name] = np.asarray(values).astype(kind.numpy)
     worst = 0.0
-    for old, new in zip(evaluate(before, default_opset(), inputs), evaluate(after, default_opset(), inputs), strict=True):
+    for old, new in zip(
+        evaluate(before, default_opset(), inputs), evaluate(after, default_opset(), inputs), strict=True
+    ):
         assert (old.shape, old.dtype) == (new.shape, new.dtype)
         wide = [array.astype(np.float64) for array in (old, new)]
         with np.errstate(invalid="ignore"):  # equal infinities
-            gap = np.where((wide[0] == wide[1]) | np.isnan(wide[0]) & np.isnan(wide[1]), 0.0, np.abs(wide[0] - wide[1]))
+            gap = np.where(
+                (wide[0] == wide[1]) | np.isnan(wide[0]) & np.isnan(wide[1]), 0.0, np.abs(wide[0] - wide[1])
+            )
         finite = wide[0][np.isfinite(wide[0])]
         spread = float(np.ptp(finite)) if finite.size > 1 else float(np.abs(finite).sum())
         worst = max(worst, float(np.max(gap, initial=0) / max(spread, 1e-30)))

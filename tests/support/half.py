@@ -1,4 +1,5 @@
-"""An independent float16 device in NumPy: compute in float64, round once; and the distance between float16 numbers."""
+"""An independent float16 device in NumPy: compute in float64, round once; and the distance between float16
+numbers."""
 
 from __future__ import annotations
 

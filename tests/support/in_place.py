@@ -1,4 +1,5 @@
-"""Checks block programs for results in place: whether a block reads bytes of its input that it has already overwritten."""
+"""Checks block programs for results in place: whether a block reads bytes of its input that it has already
+overwritten."""
 
 from __future__ import annotations
 
@@ -10,9 +11,12 @@ from ascendsim.isa.walk import in_order
 
 
 def overwritten_reads(program: Program) -> list[str]:
-    """Tasks of which a block reads an input at bytes where it has written a result that lies in the input's place."""
+    """Tasks of which a block reads an input at bytes where it has written a result that lies in the input's
+    place."""
     regions = program.memory.regions
-    source_of = {name: region.in_place_of for name, region in regions.items() if region.in_place_of is not None}
+    source_of = {
+        name: region.in_place_of for name, region in regions.items() if region.in_place_of is not None
+    }
     first = {}
     for name in source_of:
         first[regions[name].first] = [*first.get(regions[name].first, ()), name]
@@ -37,7 +41,10 @@ def _reads_overwritten(block: Block, result: str, source: str, program: Program)
         if instruction.src.buffer is Buffer.GM and instruction.src.name in names:
             start = instruction.src.offset.at(variables)
             step = instruction.src_stride or instruction.burst_bytes
-            if any(written[at : at + instruction.burst_bytes].any() for at in range(start, start + step * instruction.bursts, step or 1)):
+            if any(
+                written[at : at + instruction.burst_bytes].any()
+                for at in range(start, start + step * instruction.bursts, step or 1)
+            ):
                 return True
         if instruction.dst.buffer is Buffer.GM and instruction.dst.name == result:
             start = instruction.dst.offset.at(variables)

@@ -32,10 +32,14 @@ def matmul(m: int, k: int, n: int, soc: SocSpec, batch: int = 1, **more: object)
     return CubeWork(m, k, n, a, b, c, batch=batch, **more)  # type: ignore[arg-type]
 
 
-def convolution(channels: int, size: int, outputs: int, kernel: int, stride: int = 1, pad: int = 0, images: int = 1) -> CubeWork:
+def convolution(
+    channels: int, size: int, outputs: int, kernel: int, stride: int = 1, pad: int = 0, images: int = 1
+) -> CubeWork:
     """A square 2-d convolution with bias."""
     out = (size + 2 * pad - kernel) // stride + 1
-    geometry = ConvGeometry(images, channels, size, size, kernel, kernel, stride, stride, 1, 1, (pad,) * 4, out, out)
+    geometry = ConvGeometry(
+        images, channels, size, size, kernel, kernel, stride, stride, 1, 1, (pad,) * 4, out, out
+    )
     return CubeWork(
         m=images * out * out,
         k=kernel * kernel * channels,
@@ -82,7 +86,11 @@ def moved(stages: Iterable[Stage]) -> Counter[tuple[str, bool]]:
 
 def computed(stages: Iterable[Stage], op: str) -> int:
     """Elements that a vector instruction works on in all."""
-    return sum(item.elements * item.calls * times for item, times in executed(stages) if isinstance(item, Vector) and item.op == op)
+    return sum(
+        item.elements * item.calls * times
+        for item, times in executed(stages)
+        if isinstance(item, Vector) and item.op == op
+    )
 
 
 def verify(stages: Iterable[Stage], soc: SocSpec, limit: int = 3000) -> None:
@@ -93,7 +101,12 @@ def verify(stages: Iterable[Stage], soc: SocSpec, limit: int = 3000) -> None:
             assert group.count >= 1
             check_block(group.block, soc)
             check_hazards(group.block, limit)
-        accounted = Counter({(access.region, access.write): access.moved_bytes for access in accesses_of(stage.groups, stage.sizes)})
+        accounted = Counter(
+            {
+                (access.region, access.write): access.moved_bytes
+                for access in accesses_of(stage.groups, stage.sizes)
+            }
+        )
         assert accounted == moved([stage])
 
 

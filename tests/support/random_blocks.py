@@ -1,4 +1,5 @@
-"""Hypothesis strategies for well-formed block programs: nested loops, ragged tails, rings of slots, flags between any pipes."""
+"""Hypothesis strategies for well-formed block programs: nested loops, ragged tails, rings of slots, flags
+between any pipes."""
 
 from __future__ import annotations
 
@@ -37,7 +38,14 @@ def work(pipe: Pipe, size: int) -> Instruction:
     if pipe is Pipe.MTE1:
         return Move(pipe, Operand(Buffer.L0A, "a", size), l1, 1, size, "load2d")
     if pipe is Pipe.M:
-        return Mmad(Operand(Buffer.L0C, "c", 1024), Operand(Buffer.L0A, "a", 512), Operand(Buffer.L0B, "b", 512), 16, size, 16)
+        return Mmad(
+            Operand(Buffer.L0C, "c", 1024),
+            Operand(Buffer.L0A, "a", 512),
+            Operand(Buffer.L0B, "b", 512),
+            16,
+            size,
+            16,
+        )
     if pipe is Pipe.V:
         return Vector("vadd", "float16", size, ub, (Operand(Buffer.UB, "u" if size == 32 else "v", size),))
     if pipe is Pipe.MTE3:
@@ -58,9 +66,14 @@ def blocks(draw: st.DrawFn, with_gm: bool = True) -> Block:
     names = iter(range(1000))
 
     def synchronised(body: list[Statement]) -> list[Statement]:
-        """Adds up to two flags to a body: a set before its wait, or the wait before the set with free slots to begin with."""
+        """Adds up to two flags to a body: a set before its wait, or the wait before the set with free slots
+        to begin with."""
         for _ in range(draw(st.integers(0, 2))):
-            source, target = draw(st.permutations([pipe for pipe in (*PIPES, Pipe.S) if with_gm or pipe not in (Pipe.MTE2, Pipe.MTE3)]))[:2]
+            source, target = draw(
+                st.permutations(
+                    [pipe for pipe in (*PIPES, Pipe.S) if with_gm or pipe not in (Pipe.MTE2, Pipe.MTE3)]
+                )
+            )[:2]
             first, second = sorted((draw(st.integers(0, len(body))), draw(st.integers(0, len(body)))))
             free = draw(st.integers(0, 2))
             flag = Flag(f"f{next(names)}", source, target, free, 16)
@@ -93,7 +106,10 @@ def pipelines(draw: st.DrawFn) -> Block:
     inner = draw(st.integers(1, 3))
     flags = []
     for number, (source, target) in enumerate(pairwise(stages)):
-        flags += [Flag(f"full{number}", source, target, 0, slots), Flag(f"free{number}", target, source, slots, slots)]
+        flags += [
+            Flag(f"full{number}", source, target, 0, slots),
+            Flag(f"free{number}", target, source, slots, slots),
+        ]
 
     def tile(divisor: int) -> tuple[Statement, ...]:
         body: list[Statement] = []

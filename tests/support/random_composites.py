@@ -1,8 +1,9 @@
-"""Random composite files of the kinds that graph-kernel fusion makes: what a seed draws is the same everywhere.
+"""Random composite files of the kinds that graph-kernel fusion makes: what a seed draws is the same
+everywhere.
 
-Each family is what one sees in real files: a bias added and axes exchanged, gradients of layer norm and batch norm with sums in the
-middle and several results, softmax, optimiser steps, elementwise chains with broadcasts and sums along any axes, and independent chains
-side by side.
+Each family is what one sees in real files: a bias added and axes exchanged, gradients of layer norm and batch
+norm with sums in the middle and several results, softmax, optimiser steps, elementwise chains with broadcasts
+and sums along any axes, and independent chains side by side.
 """
 
 from __future__ import annotations
@@ -38,13 +39,20 @@ class CompositeWriter:
         Args:
             name: AKG's name.
             operands: Tensors, or numbers in the type of the first tensor.
-            options: `shape` and `dtype` of the result where they are not those of the operands, and attributes.
+            options: `shape` and `dtype` of the result where they are not those of the operands, and
+                attributes.
         """
         first = next(item for item in operands if isinstance(item, dict))
         shapes = [tuple(item["shape"]) for item in operands if isinstance(item, dict)]
-        shape, dtype = options.pop("shape", None) or broadcast(shapes), options.pop("dtype", first["data_type"])
+        shape, dtype = (
+            options.pop("shape", None) or broadcast(shapes),
+            options.pop("dtype", first["data_type"]),
+        )
         given = [
-            item if isinstance(item, dict) else {**_tensor(f"const_{item}", (1,), first["data_type"]), "value": item} for item in operands
+            item
+            if isinstance(item, dict)
+            else {**_tensor(f"const_{item}", (1,), first["data_type"]), "value": item}
+            for item in operands
         ]
         result = _tensor(f"output_{len(self.operators)}", shape, dtype)
         self.operators.append(
@@ -77,7 +85,9 @@ class CompositeWriter:
 
     def output(self, *tensors: Record) -> None:
         """Marks results of the file."""
-        self.outputs += [tensor for tensor in tensors if tensor not in self.outputs and tensor not in self.inputs]
+        self.outputs += [
+            tensor for tensor in tensors if tensor not in self.outputs and tensor not in self.inputs
+        ]
 
     def file(self, name: str = "") -> Record:
         """The file."""
@@ -107,7 +117,7 @@ def broadcast(shapes: Sequence[Shape]) -> Shape:
     return tuple(max(dims) for dims in zip(*padded, strict=True))
 
 
-# --- families ---------------------------------------------------------------------------------------------------------
+# --- families -----------------------------------------------------------------------------------------------
 
 
 def bias_and_transpose(w: CompositeWriter, r: Random, scale: int) -> None:
@@ -120,9 +130,15 @@ def bias_and_transpose(w: CompositeWriter, r: Random, scale: int) -> None:
     elif kind == 1:
         shape, perm = (r.choice([100, 128, 1000, 4096]), r.choice([16, 81, 512, 1024])), (1, 0)
     elif kind == 2:
-        shape, perm = (r.choice([1, 8, 32]), r.choice([24, 84, 256]), r.choice([10, 19, 38]), r.choice([10, 19, 38])), (0, 2, 3, 1)
+        shape, perm = (
+            (r.choice([1, 8, 32]), r.choice([24, 84, 256]), r.choice([10, 19, 38]), r.choice([10, 19, 38])),
+            (0, 2, 3, 1),
+        )
     else:
-        shape, perm = (r.choice([1, 8, 32]), r.choice([7, 19, 56]), r.choice([7, 19, 56]), r.choice([24, 64, 324])), (0, 3, 1, 2)
+        shape, perm = (
+            (r.choice([1, 8, 32]), r.choice([7, 19, 56]), r.choice([7, 19, 56]), r.choice([24, 64, 324])),
+            (0, 3, 1, 2),
+        )
     shape = smaller(shape, scale)
     x = w.input(shape, r.choice(["float16", "float32"]))
     if r.random() < 0.7:
@@ -139,9 +155,12 @@ def bias_and_transpose(w: CompositeWriter, r: Random, scale: int) -> None:
 
 
 def norm_gradient(w: CompositeWriter, r: Random, scale: int) -> None:
-    """Layer norm's and batch norm's gradient: sums in the middle, their results used on all elements, several outputs."""
+    """Layer norm's and batch norm's gradient: sums in the middle, their results used on all elements, several
+    outputs."""
     rank = r.choice([2, 2, 3, 4])
-    shape = smaller(tuple(r.choice([1, 2, 8, 16, 24, 64, 128, 512, 768, 1000, 1024, 4096]) for _ in range(rank)), scale)
+    shape = smaller(
+        tuple(r.choice([1, 2, 8, 16, 24, 64, 128, 512, 768, 1000, 1024, 4096]) for _ in range(rank)), scale
+    )
     axes = r.choice([(rank - 1,), (rank - 1,), (0,), tuple(range(1, rank)), tuple(range(rank - 1))])
     kept = tuple(1 if axis in axes else dim for axis, dim in enumerate(shape))
     low = r.random() < 0.3
@@ -166,15 +185,29 @@ def norm_gradient(w: CompositeWriter, r: Random, scale: int) -> None:
     if r.random() < 0.3:
         w.output(total)
     if r.random() < 0.3:
-        w.output(w.reduce("ReduceSum", w.op("Mul", dy, inverse), tuple(axis for axis in range(rank) if axis not in axes) or (0,)))
+        w.output(
+            w.reduce(
+                "ReduceSum",
+                w.op("Mul", dy, inverse),
+                tuple(axis for axis in range(rank) if axis not in axes) or (0,),
+            )
+        )
 
 
 def reshape_and_add(w: CompositeWriter, r: Random, scale: int) -> None:
     """Reshape + Add: a bias or a residual under another shape, split off from a larger cluster."""
-    shape = smaller(tuple(r.choice([1, 2, 8, 12, 16, 30, 64, 100, 128, 197, 512, 768, 1024]) for _ in range(r.choice([2, 3, 4]))), scale)
+    shape = smaller(
+        tuple(
+            r.choice([1, 2, 8, 12, 16, 30, 64, 100, 128, 197, 512, 768, 1024])
+            for _ in range(r.choice([2, 3, 4]))
+        ),
+        scale,
+    )
     dtype = r.choice(["float16", "float32"])
     x = w.input(r.choice([shape, (math.prod(shape),), (math.prod(shape[:-1]), shape[-1])]), dtype)
-    other = r.choice([shape, shape[-1:], (1, *shape[1:]), (*shape[:-1], 1), (shape[0], *(1,) * (len(shape) - 1))])
+    other = r.choice(
+        [shape, shape[-1:], (1, *shape[1:]), (*shape[:-1], 1), (shape[0], *(1,) * (len(shape) - 1))]
+    )
     y = w.input(r.choice([other, (math.prod(other),)]), dtype)
     x, y = w.reshape(x, shape), w.reshape(y, other)
     total = w.op("Add", x, y)
@@ -184,7 +217,10 @@ def reshape_and_add(w: CompositeWriter, r: Random, scale: int) -> None:
 def softmax(w: CompositeWriter, r: Random, scale: int) -> None:
     """Softmax and its logarithm with scale and mask."""
     columns = min(scale, r.choice([10, 100, 128, 512, 1001, 4096, 30522]))
-    rows = smaller(tuple(r.choice([1, 4, 12, 32, 128, 384, 1000]) for _ in range(r.choice([1, 2, 3]))), max(1, scale // columns))
+    rows = smaller(
+        tuple(r.choice([1, 4, 12, 32, 128, 384, 1000]) for _ in range(r.choice([1, 2, 3]))),
+        max(1, scale // columns),
+    )
     shape = (*rows, columns)
     axis = len(shape) - 1 if r.random() < 0.8 else r.randrange(len(shape))
     x = w.input(shape, r.choice(["float16", "float32"]))
@@ -205,7 +241,9 @@ def softmax(w: CompositeWriter, r: Random, scale: int) -> None:
 def optimiser_step(w: CompositeWriter, r: Random, scale: int) -> None:
     """Moments and weights of one or several parameters, side by side."""
     for _ in range(r.choice([1, 1, 3, 7])):
-        shape = smaller(tuple(r.choice([1, 16, 81, 1000, 1024, 4096]) for _ in range(r.choice([1, 2]))), scale)
+        shape = smaller(
+            tuple(r.choice([1, 16, 81, 1000, 1024, 4096]) for _ in range(r.choice([1, 2]))), scale
+        )
         weight, moment, gradient, rate = w.input(shape), w.input(shape), w.input(shape), w.input((1,))
         moved = w.op("Add", w.op("Mul", moment, 0.9), w.op("Mul", gradient, 0.1))
         square = w.op("Add", w.op("Mul", w.op("Mul", gradient, gradient), 0.01), 1e-6)
@@ -214,9 +252,12 @@ def optimiser_step(w: CompositeWriter, r: Random, scale: int) -> None:
 
 
 def any_chain(w: CompositeWriter, r: Random, scale: int) -> None:
-    """Elementwise operators, broadcasts, sums along any axes and exchanges of axes in any order, with several outputs."""
+    """Elementwise operators, broadcasts, sums along any axes and exchanges of axes in any order, with several
+    outputs."""
     rank = r.choice([1, 2, 2, 3, 4])
-    shape = smaller(tuple(r.choice([1, 2, 3, 7, 16, 24, 64, 100, 128, 333, 512, 1024, 4096]) for _ in range(rank)), scale)
+    shape = smaller(
+        tuple(r.choice([1, 2, 3, 7, 16, 24, 64, 100, 128, 333, 512, 1024, 4096]) for _ in range(rank)), scale
+    )
     dtype = r.choice(["float16", "float32", "float32"])
 
     def part(keep: float) -> Shape:
@@ -268,7 +309,7 @@ def random_composite(family: str, seed: int, scale: int = 1 << 22) -> Record:
     return writer.file(f"{family}_{seed}")
 
 
-# --- helpers ----------------------------------------------------------------------------------------------------------
+# --- helpers ------------------------------------------------------------------------------------------------
 
 
 def smaller(shape: Shape, most: int) -> Shape:
@@ -282,9 +323,20 @@ def smaller(shape: Shape, most: int) -> Shape:
 
 def axis_sets(rank: int) -> list[tuple[int, ...]]:
     """Sets of axes that reductions fold."""
-    return [(rank - 1,), (0,), tuple(range(rank)), tuple(range(1, rank)) or (0,), tuple(range(max(1, rank - 1)))]
+    return [
+        (rank - 1,),
+        (0,),
+        tuple(range(rank)),
+        tuple(range(1, rank)) or (0,),
+        tuple(range(max(1, rank - 1))),
+    ]
 
 
 def is_read(w: CompositeWriter, tensor: Record) -> bool:
     """Whether an operator reads a tensor."""
-    return any(item["tensor_name"] == tensor["tensor_name"] for op in w.operators for group in op["input_desc"] for item in group)
+    return any(
+        item["tensor_name"] == tensor["tensor_name"]
+        for op in w.operators
+        for group in op["input_desc"]
+        for item in group
+    )

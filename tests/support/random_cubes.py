@@ -1,4 +1,5 @@
-"""Random Cube work: matmuls and convolutions with all that may hang on them, with tilings of every kind, on chips with one core."""
+"""Random Cube work: matmuls and convolutions with all that may hang on them, with tilings of every kind, on
+chips with one core."""
 
 from __future__ import annotations
 
@@ -74,11 +75,16 @@ def matmul(random: Random, soc: SocSpec, most: int = 400) -> CubeWork:
     shared = random.choice(("", "a", "b")) if batch > 1 else ""
     format = Format.ND if soc.split_cores else Format.FRACTAL_NZ
     shapes = {"a": (k, m) if transpose_a else (m, k), "b": (n, k) if transpose_b else (k, n), "c": (m, n)}
-    a, b, c = (ref(name, (batch, *shape) if batch > 1 and name != shared else shape, format) for name, shape in shapes.items())
+    a, b, c = (
+        ref(name, (batch, *shape) if batch > 1 and name != shared else shape, format)
+        for name, shape in shapes.items()
+    )
     columns = n if batch == 1 or shared == "b" else n * batch
     bias = ref("bias", (columns,), dtype=random.choice((NARROW, FULL))) if flip(random) else None
     turned = {"transpose_a": transpose_a, "transpose_b": transpose_b}
-    return CubeWork(m, k, n, a, b, c, batch=batch, bias=bias, a_shared=shared == "a", b_shared=shared == "b", **turned)
+    return CubeWork(
+        m, k, n, a, b, c, batch=batch, bias=bias, a_shared=shared == "a", b_shared=shared == "b", **turned
+    )
 
 
 def convolution(random: Random, most: int = 100) -> CubeWork:
@@ -94,7 +100,9 @@ def convolution(random: Random, most: int = 100) -> CubeWork:
     out_h, out_w = (height + 2 * up - spans[0]) // stride + 1, (width + 2 * left - spans[1]) // stride + 1
     padded = align(channels, 16)
     pads = (up, left, up, left)
-    geometry = ConvGeometry(images, channels, height, width, *kernels, stride, stride, dilation, dilation, pads, out_h, out_w)
+    geometry = ConvGeometry(
+        images, channels, height, width, *kernels, stride, stride, dilation, dilation, pads, out_h, out_w
+    )
     weights = ref("b", (outputs, padded, *kernels), Format.FRACTAL_Z)
     return CubeWork(
         m=images * out_h * out_w,
@@ -110,7 +118,8 @@ def convolution(random: Random, most: int = 100) -> CubeWork:
 
 
 def with_epilogue(random: Random, work: CubeWork, soc: SocSpec) -> CubeWork:
-    """The work with steps on its way out: operands of every kind, values that are stored on the way, sums over the rows."""
+    """The work with steps on its way out: operands of every kind, values that are stored on the way, sums
+    over the rows."""
     if soc.split_cores or work.batch > 1:
         return replace(work, epilogue=(Step("vrelu"),)) if flip(random) else work
     every = (Step("vadd"), Step("vmul"), Step("vrelu"), Step("vexp", FULL))
@@ -125,11 +134,15 @@ def with_epilogue(random: Random, work: CubeWork, soc: SocSpec) -> CubeWork:
     overs = random.sample(sorted(kinds), random.randint(0, 2)) if steps else []
     inputs = tuple(Stream(kinds[over], over) for over in overs)  # type: ignore[arg-type]
     after = random.randint(0, len(steps))
-    sides = (SideOutput(replace(work.out, region="side"), after),) if after < len(steps) and flip(random) else ()
+    sides = (
+        (SideOutput(replace(work.out, region="side"), after),) if after < len(steps) and flip(random) else ()
+    )
     total = ref("total", (work.n,), dtype=FULL)
     sums = (ColumnSum(total, (Step("vconv", FULL),), Step("vadd", FULL)),) if flip(random) else ()
     values = random.randint(1, 2)
-    return replace(work, epilogue=steps, epilogue_inputs=inputs, side_outputs=sides, sums=sums, epilogue_values=values)
+    return replace(
+        work, epilogue=steps, epilogue_inputs=inputs, side_outputs=sides, sums=sums, epilogue_values=values
+    )
 
 
 def flip(random: Random) -> bool:

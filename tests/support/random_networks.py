@@ -1,7 +1,8 @@
-"""Random graphs for tests of graph passes: shapes, element types, shared subexpressions, multiple edges, shape arithmetic, branches.
+"""Random graphs for tests of graph passes: shapes, element types, shared subexpressions, multiple edges,
+shape arithmetic, branches.
 
-A graph is drawn as a list of choices and built from them, so hypothesis can shrink it. All values are small and finite unless an operator
-makes them otherwise; integer arithmetic wraps as NumPy has it.
+A graph is drawn as a list of choices and built from them, so hypothesis can shrink it. All values are small
+and finite unless an operator makes them otherwise; integer arithmetic wraps as NumPy has it.
 """
 
 from __future__ import annotations
@@ -75,7 +76,11 @@ def _step(draw: st.DrawFn, b: GraphBuilder, pool: list[Tensor], branches: bool) 
     shape, kind = x.static_shape, x.element_type
     choice = draw(st.integers(0, 19 if branches else 18))
     if choice == 0:
-        return [b.op(draw(st.sampled_from(UNARY if kind.is_float else ("Neg", "Abs", "Identity"))), x)] if kind is not DType.BOOL else []
+        return (
+            [b.op(draw(st.sampled_from(UNARY if kind.is_float else ("Neg", "Abs", "Identity"))), x)]
+            if kind is not DType.BOOL
+            else []
+        )
     if choice == 1:
         return _binary(draw, b, x, draw(st.sampled_from(pool)))
     if choice == 2:
@@ -85,7 +90,9 @@ def _step(draw: st.DrawFn, b: GraphBuilder, pool: list[Tensor], branches: bool) 
     if choice == 4:
         return [b.op("Transpose", x, perm=draw(st.permutations(range(len(shape)))))] if shape else []
     if choice == 5:
-        return [b.op("Cast", x, to=draw(st.sampled_from((*FLOATS, DType.BOOL) if kind.is_float else CASTS)))]  # NaN has no integer value
+        return [
+            b.op("Cast", x, to=draw(st.sampled_from((*FLOATS, DType.BOOL) if kind.is_float else CASTS)))
+        ]  # NaN has no integer value
     if choice == 6:
         return [b.op("Reshape", x, draw(st.permutations(shape)) if shape else [1], allowzero=1)]
     if choice == 7:
@@ -126,7 +133,8 @@ def _step(draw: st.DrawFn, b: GraphBuilder, pool: list[Tensor], branches: bool) 
 
 
 def _pair(draw: st.DrawFn, b: GraphBuilder, x: Tensor) -> list[Tensor]:
-    """Two neighbours of one kind, which may undo each other; the tensor between them may be used elsewhere too."""
+    """Two neighbours of one kind, which may undo each other; the tensor between them may be used elsewhere
+    too."""
     shape, kind = x.static_shape, draw(st.sampled_from(("Transpose", "Cast", "Reshape", "Unsqueeze")))
     if kind == "Transpose" and len(shape) > 1:
         order = draw(st.permutations(range(len(shape))))
@@ -156,7 +164,12 @@ def _again(draw: st.DrawFn, b: GraphBuilder) -> list[Tensor]:
         return []
     node = draw(st.sampled_from(nodes))
     twin = b.graph.add_node(
-        node.op_type, node.inputs, len(node.outputs), name=b.graph.fresh(node.name), domain=node.domain, **node.attributes
+        node.op_type,
+        node.inputs,
+        len(node.outputs),
+        name=b.graph.fresh(node.name),
+        domain=node.domain,
+        **node.attributes,
     )
     for old, new in zip(node.outputs, twin.outputs, strict=True):
         new.dtype, new.origin_dtype, new.shape = old.dtype, old.origin_dtype, old.shape
@@ -191,14 +204,19 @@ def _neutral(draw: st.DrawFn, b: GraphBuilder, x: Tensor) -> list[Tensor]:
 
 
 def _branch(draw: st.DrawFn, b: GraphBuilder, x: Tensor) -> list[Tensor]:
-    """If, Case, PartitionedCall or Loop; conditions and numbers of iterations are constant, folded from shapes, or unknown."""
+    """If, Case, PartitionedCall or Loop; conditions and numbers of iterations are constant, folded from
+    shapes, or unknown."""
     if x.element_type is DType.BOOL:
         return []
     kind = draw(st.sampled_from(("If", "Case", "PartitionedCall", "Loop")))
     graph = b.graph
     attributes: dict[str, Any]
     if kind == "If":
-        condition = b.constant(np.array(draw(st.booleans()))) if draw(st.booleans()) else b.op("Cast", _number(draw, b, x), to=DType.BOOL)
+        condition = (
+            b.constant(np.array(draw(st.booleans())))
+            if draw(st.booleans())
+            else b.op("Cast", _number(draw, b, x), to=DType.BOOL)
+        )
         inputs, domain = [condition], ""
         attributes = {name: _body(draw, b, x, bound=False) for name in ("then_branch", "else_branch")}
     elif kind == "Case":
@@ -210,7 +228,9 @@ def _branch(draw: st.DrawFn, b: GraphBuilder, x: Tensor) -> list[Tensor]:
     else:
         inputs, domain = [_number(draw, b, x, most=3), b.constant(np.array(True)), x], ""
         attributes = {"body": _loop_body(draw, b, x)}
-    node = graph.add_node(kind, inputs, [graph.fresh("chosen")], name=graph.fresh(kind), domain=domain, **attributes)
+    node = graph.add_node(
+        kind, inputs, [graph.fresh("chosen")], name=graph.fresh(kind), domain=domain, **attributes
+    )
     Inference(OPSET).visit(node)
     return [node.output]
 
@@ -238,14 +258,18 @@ def _loop_body(draw: st.DrawFn, b: GraphBuilder, x: Tensor) -> Graph:
     body.add_input(f"{prefix}_i", DType.INT64, ())
     goes_on = body.add_input(f"{prefix}_c", DType.BOOL, ())
     variable = body.add_input(f"{prefix}_v", x.element_type, x.shape or ())
-    body.outputs.append(body.add_node("Identity", [goes_on], [f"{prefix}_next"], name=f"{prefix}_identity").output)
+    body.outputs.append(
+        body.add_node("Identity", [goes_on], [f"{prefix}_next"], name=f"{prefix}_identity").output
+    )
     _steps(draw, body, variable, prefix)
     return body
 
 
 def _steps(draw: st.DrawFn, body: Graph, source: Tensor, prefix: str) -> None:
     """Appends an operator, maybe one with a constant that folds, and an output."""
-    node = body.add_node(draw(st.sampled_from(("Neg", "Abs", "Identity"))), [source], [f"{prefix}_a"], name=f"{prefix}_first")
+    node = body.add_node(
+        draw(st.sampled_from(("Neg", "Abs", "Identity"))), [source], [f"{prefix}_a"], name=f"{prefix}_first"
+    )
     infer(node)
     if draw(st.booleans()):
         one = body.add_constant(f"{prefix}_k", np.array(1, source.element_type.numpy))

@@ -1,7 +1,8 @@
-"""Seeded random programs for long suites: loops of many trips, ragged tails, several tasks, groups of blocks and streams.
+"""Seeded random programs for long suites: loops of many trips, ragged tails, several tasks, groups of blocks
+and streams.
 
-Unlike the hypothesis strategies of `random_blocks` they are made to repeat themselves (or nearly), and are cheap to make by the
-thousand.
+Unlike the hypothesis strategies of `random_blocks` they are made to repeat themselves (or nearly), and are
+cheap to make by the thousand.
 """
 
 from __future__ import annotations
@@ -10,7 +11,18 @@ from dataclasses import replace
 from itertools import pairwise
 from random import Random
 
-from ascendsim.isa.instructions import Buffer, Flag, Instruction, Loop, Move, Operand, Pipe, SetFlag, Statement, WaitFlag
+from ascendsim.isa.instructions import (
+    Buffer,
+    Flag,
+    Instruction,
+    Loop,
+    Move,
+    Operand,
+    Pipe,
+    SetFlag,
+    Statement,
+    WaitFlag,
+)
 from ascendsim.isa.program import Access, Block, Program, Task, TaskKind
 from ascendsim.soc.spec import SocSpec
 from tests.support.random_blocks import PIPES, REGIONS, work
@@ -22,20 +34,35 @@ ALL_REGIONS = {**REGIONS, "a": 1 << 16, "b": 1 << 17, "c": 1 << 16}
 
 
 def random_chip(random: Random) -> SocSpec:
-    """A small chip: some with shared buses, narrow queues, few transfers in flight, several cores, a clock of their own."""
+    """A small chip: some with shared buses, narrow queues, few transfers in flight, several cores, a clock of
+    their own."""
     make = random.choice((toy, toy, bare))
     changes: dict[str, object] = {"ai_cores": random.choice((1, 2, 3, 4))}
-    dram: dict[str, object] = {"max_in_flight": random.choice((1, 2, 4)), "read_gb_per_s": random.choice((20, 32, 71, 500))}
+    dram: dict[str, object] = {
+        "max_in_flight": random.choice((1, 2, 4)),
+        "read_gb_per_s": random.choice((20, 32, 71, 500)),
+    }
     if random.random() < 0.3:
         dram |= {"half_duplex": True, "write_gb_per_s": 17}
     changes["dram"] = dram
-    l2: dict[str, object] = {"software_managed": random.random() < 0.3, "size": random.choice((0, 50_000, 1 << 20))}
-    changes["l2"] = l2 | {"request_bytes": random.choice((32, 128)), "same_line_bytes_per_cycle": random.choice((None, 24.0))}
+    l2: dict[str, object] = {
+        "software_managed": random.random() < 0.3,
+        "size": random.choice((0, 50_000, 1 << 20)),
+    }
+    changes["l2"] = l2 | {
+        "request_bytes": random.choice((32, 128)),
+        "same_line_bytes_per_cycle": random.choice((None, 24.0)),
+    }
     changes["dma"] = {"burst_cycles": random.choice((0, 9.4)), "reads_hold_requests": random.random() < 0.5}
     changes["vector"] = {"bank_groups": random.choice((None, 16))}
-    issue: dict[str, object] = {"scalar_cycles": random.choice((0, 1, 3)), "flag_cycles": random.choice((0, 4))}
+    issue: dict[str, object] = {
+        "scalar_cycles": random.choice((0, 1, 3)),
+        "flag_cycles": random.choice((0, 4)),
+    }
     if random.random() < 0.5:
-        issue["queue_depth"] = {pipe: random.choice((1, 2, 3, 16)) for pipe in ("M", "V", "MTE1", "MTE2", "MTE3")}
+        issue["queue_depth"] = {
+            pipe: random.choice((1, 2, 3, 16)) for pipe in ("M", "V", "MTE1", "MTE2", "MTE3")
+        }
     changes["issue"] = issue
     if random.random() < 0.2:
         changes["frequency_mhz"] = 680
@@ -43,28 +70,43 @@ def random_chip(random: Random) -> SocSpec:
 
 
 def random_program(random: Random) -> Program:
-    """Up to three layers of one to three tasks on one or two streams, each with groups of blocks, and perhaps an AI CPU task."""
+    """Up to three layers of one to three tasks on one or two streams, each with groups of blocks, and perhaps
+    an AI CPU task."""
     tasks: list[Task] = []
     for number in range(random.choice((1, 1, 2, 3))):
         groups = [(random_block(random), random.randint(1, 5)) for _ in range(random.choice((1, 1, 2, 3)))]
         waits = (random.randrange(number),) if number and random.random() < 0.3 else ()
         accesses = (Access("x", random.choice((4096, 300_000)), 0, False),) if random.random() < 0.3 else ()
-        tasks.append(task_of(*groups, id=number, accesses=accesses, stream=random.randint(0, 1), waits_for=waits))
+        tasks.append(
+            task_of(*groups, id=number, accesses=accesses, stream=random.randint(0, 1), waits_for=waits)
+        )
     if random.random() < 0.3:
-        tasks.append(Task(len(tasks), "cpu", TaskKind.AI_CPU, stream=random.randint(0, 2), cpu_us=random.choice((3, 30))))
+        tasks.append(
+            Task(
+                len(tasks), "cpu", TaskKind.AI_CPU, stream=random.randint(0, 2), cpu_us=random.choice((3, 30))
+            )
+        )
     layers = random.choice((1, 1, 2, 3))
     suffixes = ["", *(random.choice(("", "_1", "_2")) for _ in range(layers - 1))]
-    stack = [renamed(task, len(tasks) * layer, suffix) for layer, suffix in enumerate(suffixes) for task in tasks]
-    regions = {name + suffix: size for suffix in dict.fromkeys(suffixes) for name, size in ALL_REGIONS.items()}
+    stack = [
+        renamed(task, len(tasks) * layer, suffix) for layer, suffix in enumerate(suffixes) for task in tasks
+    ]
+    regions = {
+        name + suffix: size for suffix in dict.fromkeys(suffixes) for name, size in ALL_REGIONS.items()
+    }
     return program_of(*stack, regions=regions, mode=random.choice(("sink", "sink", "host")))
 
 
 def renamed(task: Task, later: int, suffix: str) -> Task:
-    """A task like another one: its id is `later` higher, its regions have names of their own. Equal blocks are not the same object."""
+    """A task like another one: its id is `later` higher, its regions have names of their own. Equal blocks
+    are not the same object."""
     return replace(
         task,
         id=task.id + later,
-        groups=tuple(replace(group, block=replace(group.block, body=_renamed_body(group.block.body, suffix))) for group in task.groups),
+        groups=tuple(
+            replace(group, block=replace(group.block, body=_renamed_body(group.block.body, suffix)))
+            for group in task.groups
+        ),
         accesses=tuple(replace(access, region=access.region + suffix) for access in task.accesses),
         waits_for=tuple(other + later for other in task.waits_for),
     )
@@ -96,7 +138,9 @@ def random_block(random: Random) -> Block:
     return copy_block(random.randint(1, 100), random.choice((512, 3000, 4096)), random.randint(1, 3))
 
 
-def _tile(random: Random, stages: tuple[Pipe, ...], sizes: dict[Pipe, int], inner: int, divisor: int) -> tuple[Statement, ...]:
+def _tile(
+    random: Random, stages: tuple[Pipe, ...], sizes: dict[Pipe, int], inner: int, divisor: int
+) -> tuple[Statement, ...]:
     """One trip of a pipeline; the second stage works `inner` times a tile."""
     body: list[Statement] = []
     for number, pipe in enumerate(stages):
@@ -122,7 +166,10 @@ def _pipeline(random: Random) -> Block:
     flags = []
     for number, (source, target) in enumerate(pairwise(stages)):
         slots = random.choice((1, 2, 2, 3, 9))
-        flags += [Flag(f"full{number}", source, target, 0, slots), Flag(f"free{number}", target, source, slots, slots)]
+        flags += [
+            Flag(f"full{number}", source, target, 0, slots),
+            Flag(f"free{number}", target, source, slots, slots),
+        ]
     inner = random.randint(1, 4)
     main = _tile(random, stages, sizes, inner, 1)
     body: tuple[Statement, ...] = (Loop("t", random.randint(1, 30), main),)
@@ -136,7 +183,8 @@ def _pipeline(random: Random) -> Block:
 
 
 def _nest(random: Random) -> Block:
-    """Arbitrary work in nested loops; flags balance in every body and there are no deadlocks in program order."""
+    """Arbitrary work in nested loops; flags balance in every body and there are no deadlocks in program
+    order."""
     flags: list[Flag] = []
     loops = iter(range(1000))
 

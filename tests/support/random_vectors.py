@@ -1,4 +1,5 @@
-"""Random vector work on chips with one core: elementwise, broadcasting, reducing along rows or over them, row-major and blocked."""
+"""Random vector work on chips with one core: elementwise, broadcasting, reducing along rows or over them,
+row-major and blocked."""
 
 from __future__ import annotations
 
@@ -36,7 +37,9 @@ class VectorProgram:
 
     def room(self, name: str) -> int:
         """Bytes of one slot of an allocation, 0 if there is none."""
-        return next((allocation.slot_bytes for allocation in self.block.allocations if allocation.name == name), 0)
+        return next(
+            (allocation.slot_bytes for allocation in self.block.allocations if allocation.name == name), 0
+        )
 
 
 @cache
@@ -57,7 +60,10 @@ def vector_work(random: Random) -> VectorWork:
     """Work whose first input is x and whose result is y."""
     rows, cols = extent(random), extent(random)
     reduces = random.choice(("none", "none", "cols", "rows"))
-    format, kind = random.choice((Format.ND, Format.ND, Format.NC1HWC0, Format.FRACTAL_NZ)), random.choice((NARROW, NARROW, FULL))
+    format, kind = (
+        random.choice((Format.ND, Format.ND, Format.NC1HWC0, Format.FRACTAL_NZ)),
+        random.choice((NARROW, NARROW, FULL)),
+    )
     whole: tuple[int, ...] = (rows, cols)
     if format is Format.NC1HWC0:
         cols, kind = align(min(cols, 600), 16), NARROW
@@ -87,9 +93,22 @@ def vector_work(random: Random) -> VectorWork:
 
 def planes(random: Random) -> VectorWork:
     """Sums over the positions of a map."""
-    images, channels, height, width = random.randint(1, 4), random.randint(1, 300), random.randint(1, 60), random.randint(1, 60)
-    x, y = ref("x", (images, channels, height, width), Format.NC1HWC0), ref("y", (images, channels, 1, 1), Format.NC1HWC0)
-    steps = (Step("vconv", FULL), Step("vmuls", FULL), Step("vadd", FULL, lanes=16), Step("vconv", FULL, "col"))
+    images, channels, height, width = (
+        random.randint(1, 4),
+        random.randint(1, 300),
+        random.randint(1, 60),
+        random.randint(1, 60),
+    )
+    x, y = (
+        ref("x", (images, channels, height, width), Format.NC1HWC0),
+        ref("y", (images, channels, 1, 1), Format.NC1HWC0),
+    )
+    steps = (
+        Step("vconv", FULL),
+        Step("vmuls", FULL),
+        Step("vadd", FULL, lanes=16),
+        Step("vconv", FULL, "col"),
+    )
     columns = x.bytes // (2 * height * width)
     return VectorWork(height * width, columns, steps, (Stream(x),), (Stream(y, "col"),), "rows", planes=True)
 

@@ -1,4 +1,5 @@
-"""Block programs the slow way: loops written out, flags counted one by one, order between pipes as a graph of all that runs.
+"""Block programs the slow way: loops written out, flags counted one by one, order between pipes as a graph of
+all that runs.
 
 Written from the descriptions in `isa.instructions`, not from the code that it serves to check.
 """
@@ -8,11 +9,26 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from ascendsim.isa.instructions import Buffer, Img2Col, Instruction, Loop, Mmad, Move, Operand, Pipe, SetFlag, Statement, Vector, WaitFlag
+from ascendsim.isa.instructions import (
+    Buffer,
+    Img2Col,
+    Instruction,
+    Loop,
+    Mmad,
+    Move,
+    Operand,
+    Pipe,
+    SetFlag,
+    Statement,
+    Vector,
+    WaitFlag,
+)
 from ascendsim.isa.program import Block
 
 
-def expanded(body: Iterable[Statement], variables: Mapping[str, int] | None = None) -> Iterator[tuple[Instruction, dict[str, int]]]:
+def expanded(
+    body: Iterable[Statement], variables: Mapping[str, int] | None = None
+) -> Iterator[tuple[Instruction, dict[str, int]]]:
     """Every instruction as often as it runs, with the values of the loop variables around it."""
     for statement in body:
         if not isinstance(statement, Loop):
@@ -25,7 +41,8 @@ def expanded(body: Iterable[Statement], variables: Mapping[str, int] | None = No
 
 
 def levels(body: Iterable[Statement], flag: str) -> list[int]:
-    """How far a flag's count is from the one at the start, after every instruction that changes it; begins with 0."""
+    """How far a flag's count is from the one at the start, after every instruction that changes it; begins
+    with 0."""
     seen = [0]
     for instruction, _ in expanded(body):
         if isinstance(instruction, SetFlag) and instruction.flag == flag:
@@ -63,7 +80,8 @@ def touched(instruction: Instruction) -> tuple[list[Operand], list[Operand]]:
 
 @dataclass(frozen=True)
 class Race:
-    """Two instructions that may touch the same bytes at the same time, by place in the order in which they run."""
+    """Two instructions that may touch the same bytes at the same time, by place in the order in which they
+    run."""
 
     first: int
     second: int

@@ -1,7 +1,8 @@
 """L2 the slow way: a list of lines of one byte, oldest first, that are looked at one by one.
 
-Written from the description at the head of `machine.l2`. A line knows the region under whose name it is kept and whether DRAM lacks it.
-Of a region that is there in part, the lines that DRAM lacks stand first: they were written first and are pushed out first.
+Written from the description at the head of `machine.l2`. A line knows the region under whose name it is kept
+and whether DRAM lacks it. Of a region that is there in part, the lines that DRAM lacks stand first: they were
+written first and are pushed out first.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ class PlainL2:
         self.lines: list[Line] = []  # oldest first
         self.written_back = 0
 
-    # ------------------------------------------------------------------------------------------------- what lies where
+    # ------------------------------------------------------------------------------------------------- what l
 
     def owner(self, name: str) -> str:
         """Whose bytes a region has."""
@@ -53,8 +54,13 @@ class PlainL2:
         return name
 
     def key(self, name: str) -> str:
-        """Under which name lines of a region are kept: slices have a name of their own, other aliases do not."""
-        while name in self.regions and self.regions[name].cut is None and (above := self.regions[name].alias_of) is not None:
+        """Under which name lines of a region are kept: slices have a name of their own, other aliases do
+        not."""
+        while (
+            name in self.regions
+            and self.regions[name].cut is None
+            and (above := self.regions[name].alias_of) is not None
+        ):
             name = above
         return name
 
@@ -63,7 +69,11 @@ class PlainL2:
 
     def span(self, name: str) -> set[int]:
         """Addresses of a region."""
-        return set(range(self.regions[name].offset, self.regions[name].offset + self.size(name))) if name in self.regions else set()
+        return (
+            set(range(self.regions[name].offset, self.regions[name].offset + self.size(name)))
+            if name in self.regions
+            else set()
+        )
 
     def is_part(self, inner: str, outer: str) -> bool:
         """Whether all bytes of one name are a slice of another's."""
@@ -75,7 +85,8 @@ class PlainL2:
         return [line for line in self.lines if line.region == name]
 
     def share(self, name: str) -> tuple[int, int]:
-        """Lines, and dirty ones, that are kept under the owner's name and belong to one of its slices: in proportion."""
+        """Lines, and dirty ones, that are kept under the owner's name and belong to one of its slices: in
+        proportion."""
         owner = self.owner(name)
         whole = self.of(owner) if owner != name else []
         if not whole:
@@ -88,7 +99,7 @@ class PlainL2:
         inner = sum(self.is_part(line.region, name) for line in self.lines)
         return len(self.of(name)) + inner + self.share(name)[0]
 
-    # ------------------------------------------------------------------------------------------------------ what happens
+    # ------------------------------------------------------------------------------------------------------ w
 
     def put(self, name: str, count: int, dirty: int, place: int | None = None) -> None:
         """Puts a region's lines behind all others, or at a place."""
@@ -133,7 +144,8 @@ class PlainL2:
                 self.put(other, left, dirty, at)
 
     def finds(self, access: Access, reads: Sequence[Access], allocated: int) -> int:
-        """Bytes that the reader of a region finds, going from its start to its end while all else goes on in step."""
+        """Bytes that the reader of a region finds, going from its start to its end while all else goes on in
+        step."""
         name, unique = self.key(access.region), access.unique_bytes
         there = min(unique, self.held(name))
         read = {self.key(other.region) for other in reads}
@@ -165,14 +177,19 @@ class PlainL2:
             self.claim(self.key(access.region))
         plain = [access for access in reads if access.region not in again]
         read_keys = {self.key(access.region) for access in plain}
-        allocated = sum(access.unique_bytes - min(access.unique_bytes, self.held(self.key(access.region))) for access in plain)
+        allocated = sum(
+            access.unique_bytes - min(access.unique_bytes, self.held(self.key(access.region)))
+            for access in plain
+        )
         allocated += sum(access.unique_bytes for access in writes if self.key(access.region) not in read_keys)
         misses, spread = dict[str, Fraction](), dict[str, Fraction]()
         for access in plain:
             missed = access.unique_bytes - self.finds(access, plain, allocated)
             misses[access.region] = Fraction(missed, access.moved_bytes)
             if access.region in self.regions:
-                spread[access.region] = max(Fraction(1), Fraction(self.size(access.region), access.unique_bytes))
+                spread[access.region] = max(
+                    Fraction(1), Fraction(self.size(access.region), access.unique_bytes)
+                )
         misses.update({access.region: again[access.region] for access in reads if access.region in again})
         for access in reads:
             self.keep(self.key(access.region), access.unique_bytes, stays(access.unique_bytes), 0)

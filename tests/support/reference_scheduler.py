@@ -1,6 +1,7 @@
 """Tasks on cores the slow way: tick after tick, everybody is asked whether there is something to do.
 
-Written from the description at the head of `machine.scheduler`, for blocks whose time is known beforehand (they touch no global memory).
+Written from the description at the head of `machine.scheduler`, for blocks whose time is known beforehand
+(they touch no global memory).
 """
 
 from __future__ import annotations
@@ -56,7 +57,10 @@ class TickByTick:
 
     def __init__(self, program: Program, soc: SocSpec, duration: Callable[[Block], int]) -> None:
         self.program, self.soc, self.duration = program, soc, duration
-        self.tasks = [Running(task, position, left=[group.count for group in task.groups]) for position, task in enumerate(program.tasks)]
+        self.tasks = [
+            Running(task, position, left=[group.count for group in task.groups])
+            for position, task in enumerate(program.tasks)
+        ]
         first = list(range(soc.ai_cores))
         second = list(range(soc.ai_cores, soc.ai_cores + soc.vector_cores))
         mine = CoreKind.CUBE if soc.split_cores else CoreKind.AI
@@ -85,7 +89,12 @@ class TickByTick:
                 self.free[kind] = sorted([*self.free[kind], core])
                 moved = True
         for task in self.tasks:
-            if task.end < 0 and task.arrived and not any(task.left) and all(end <= now for end in task.working):
+            if (
+                task.end < 0
+                and task.arrived
+                and not any(task.left)
+                and all(end <= now for end in task.working)
+            ):
                 task.end, moved = now, True
         for task in self.tasks:
             if task.ready < 0 and self.may_start(task):
@@ -138,7 +147,9 @@ class TickByTick:
             before = self.tasks[position - 1].task.nodes if position else None
             cost = call if self.program.mode == "eager" and other.task.nodes != before else one
             begin, end = end, end + cost
-            if other.task.read_backs:  # the device comes to its end, each value is copied, then the launch goes on
+            if (
+                other.task.read_backs
+            ):  # the device comes to its end, each value is copied, then the launch goes on
                 late = other.ready + (other.task.read_backs + 1) * one - end
                 begin, end = begin + max(0, late), end + max(0, late)
         return begin, end

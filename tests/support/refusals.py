@@ -1,4 +1,5 @@
-"""Why a graph-fusion rule refuses, for graphs that cannot be evaluated (constants without values, unknown shapes)."""
+"""Why a graph-fusion rule refuses, for graphs that cannot be evaluated (constants without values, unknown
+shapes)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""How far a float16 result may lie from the exact one: the device rule is float32 accumulation and one rounding."""
+"""How far a float16 result may lie from the exact one: the device rule is float32 accumulation and one
+rounding."""
 
 from __future__ import annotations
 
@@ -10,8 +11,11 @@ from numpy.typing import NDArray
 EPSILON32 = 2.0**-24  # half a unit in the last place of float32, relative
 
 
-def assert_device_rounding(result: NDArray[Any], exact: NDArray[Any], magnitude: NDArray[Any] | float, terms: int) -> None:
-    """Asserts |result - round(exact)| <= 1 ulp of float16, plus what float32 accumulation may add where terms cancel.
+def assert_device_rounding(
+    result: NDArray[Any], exact: NDArray[Any], magnitude: NDArray[Any] | float, terms: int
+) -> None:
+    """Asserts |result - round(exact)| <= 1 ulp of float16, plus what float32 accumulation may add where terms
+    cancel.
 
     Args:
         result: float16 values.

@@ -1,7 +1,8 @@
-"""Time of one block on one core by a plain recurrence in program order: no events, no processes, no queues as objects.
+"""Time of one block on one core by a plain recurrence in program order: no events, no processes, no queues as
+objects.
 
-It holds where nothing is shared: one core, and reads and writes on links of their own. It is written from the description of the
-machine, not from its code, and serves to check it.
+It holds where nothing is shared: one core, and reads and writes on links of their own. It is written from the
+description of the machine, not from its code, and serves to check it.
 """
 
 from __future__ import annotations
@@ -62,12 +63,20 @@ def block_end(block: Block, soc: SocSpec) -> int:
         latency = price.latency * cycle
         if isinstance(instruction, Vector):
             start = max([start] + [result[source.name] for source in instruction.srcs])
-            if not instruction.dst.slot.terms and not instruction.dst.offset.terms:  # the same place in every trip
+            if (
+                not instruction.dst.slot.terms and not instruction.dst.offset.terms
+            ):  # the same place in every trip
                 start = max(start, result[instruction.dst.name])
         if price.link is not None:
             if len(landed[pipe]) >= soc.dram.max_in_flight:
                 start = max(start, landed[pipe][-soc.dram.max_in_flight])
-            rate = _rate(price.link.write, price.link.port_bytes_per_cycle, price.link.dram_bytes / price.link.l2_bytes, soc, clock)
+            rate = _rate(
+                price.link.write,
+                price.link.port_bytes_per_cycle,
+                price.link.dram_bytes / price.link.l2_bytes,
+                soc,
+                clock,
+            )
             ticks = -(-price.link.l2_bytes * UNITS_PER_BYTE // rate)
             free[pipe] = start + price.occupancy * cycle + ticks
             latency = price.link.miss_latency * cycle

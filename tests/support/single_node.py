@@ -22,11 +22,24 @@ V100 = {
     "vmrgsort4": ("float16",),
     "vadd": ("float16", "float32"),
 }
-C220 = {**V100, "vnchwconv": ("int8", "float16", "float32"), "vgather": ("float16", "float32"), "vreducev2": ("float16", "float32")}
+C220 = {
+    **V100,
+    "vnchwconv": ("int8", "float16", "float32"),
+    "vgather": ("float16", "float32"),
+    "vreducev2": ("float16", "float32"),
+}
 
 
-def make_node(op_type: str, inputs: Sequence[Any], outputs: int = 1, domain: str = "", known: bool = True, **attributes: Any) -> Node:
-    """A node whose inputs are constants (or, with known=False, graph inputs of the same shapes), with inferred outputs."""
+def make_node(
+    op_type: str,
+    inputs: Sequence[Any],
+    outputs: int = 1,
+    domain: str = "",
+    known: bool = True,
+    **attributes: Any,
+) -> Node:
+    """A node whose inputs are constants (or, with known=False, graph inputs of the same shapes), with
+    inferred outputs."""
     graph = Graph()
     tensors = []
     for number, value in enumerate(inputs):
@@ -35,18 +48,31 @@ def make_node(op_type: str, inputs: Sequence[Any], outputs: int = 1, domain: str
             continue
         array = np.asarray(value)
         name = f"input{number}"
-        tensors.append(graph.add_constant(name, array) if known else graph.add_input(name, DType.of(array.dtype), array.shape))
-    node = graph.add_node(op_type, tensors, [f"output{number}" for number in range(outputs)], domain=domain, **attributes)
+        tensors.append(
+            graph.add_constant(name, array)
+            if known
+            else graph.add_input(name, DType.of(array.dtype), array.shape)
+        )
+    node = graph.add_node(
+        op_type, tensors, [f"output{number}" for number in range(outputs)], domain=domain, **attributes
+    )
     default_opset().get(node).infer(InferContext(node))
     return node
 
 
-def run(op_type: str, inputs: Sequence[Any], outputs: int = 1, domain: str = "", **attributes: Any) -> list[Array]:
-    """Values of one operator; asserts that types and known dimensions are what the shape rule said and that inputs stay as they were."""
+def run(
+    op_type: str, inputs: Sequence[Any], outputs: int = 1, domain: str = "", **attributes: Any
+) -> list[Array]:
+    """Values of one operator; asserts that types and known dimensions are what the shape rule said and that
+    inputs stay as they were."""
     node = make_node(op_type, inputs, outputs, domain, **attributes)
     arrays = [None if value is None else np.asarray(value) for value in inputs]
     before = [None if array is None else array.copy() for array in arrays]
-    results = list(default_opset().get(node).compute(node, arrays, [tensor.element_type.numpy for tensor in node.outputs]))
+    results = list(
+        default_opset()
+        .get(node)
+        .compute(node, arrays, [tensor.element_type.numpy for tensor in node.outputs])
+    )
     for tensor, result in zip(node.outputs, results, strict=True):
         assert result.dtype == tensor.element_type.numpy
         assert tensor.shape is not None
@@ -57,9 +83,14 @@ def run(op_type: str, inputs: Sequence[Any], outputs: int = 1, domain: str = "",
 
 
 def infer(
-    op_type: str, shapes: Sequence[Shape | None], constants: dict[int, Any] | None = None, outputs: int = 1, **attributes: Any
+    op_type: str,
+    shapes: Sequence[Shape | None],
+    constants: dict[int, Any] | None = None,
+    outputs: int = 1,
+    **attributes: Any,
 ) -> list[Shape | None]:
-    """Output shapes for float32 inputs of given shapes (with symbols and unknown dimensions) and some constant inputs."""
+    """Output shapes for float32 inputs of given shapes (with symbols and unknown dimensions) and some
+    constant inputs."""
     graph = Graph()
     constants = constants or {}
     tensors = [
@@ -79,7 +110,14 @@ def _input(graph: Graph, name: str, shape: Shape | None) -> Any:
     return tensor
 
 
-def lower(op_type: str, inputs: Sequence[Any], outputs: int = 1, domain: str = "", generation: str = "v100", **attributes: Any) -> Work:
+def lower(
+    op_type: str,
+    inputs: Sequence[Any],
+    outputs: int = 1,
+    domain: str = "",
+    generation: str = "v100",
+    **attributes: Any,
+) -> Work:
     """The work of one operator on constants, on a chip with the instructions of v100 or c220."""
     node = make_node(op_type, inputs, outputs, domain, **attributes)
     definition = default_opset().get(node)
@@ -87,7 +125,9 @@ def lower(op_type: str, inputs: Sequence[Any], outputs: int = 1, domain: str = "
     return definition.lower(node, LowerContext(generation, intrinsics=V100 if generation == "v100" else C220))
 
 
-def with_onnxruntime(op_type: str, inputs: Sequence[Any], outputs: int = 1, opset: int = 18, **attributes: Any) -> list[Array]:
+def with_onnxruntime(
+    op_type: str, inputs: Sequence[Any], outputs: int = 1, opset: int = 18, **attributes: Any
+) -> list[Array]:
     """The same operator in onnxruntime."""
     import onnx
     import onnxruntime
@@ -97,7 +137,9 @@ def with_onnxruntime(op_type: str, inputs: Sequence[Any], outputs: int = 1, opse
     node = onnx.helper.make_node(op_type, names, results, **attributes)
     arrays = {name: np.asarray(value) for name, value in zip(names, inputs, strict=True) if name}
     values = [
-        onnx.helper.make_tensor_value_info(name, onnx.helper.np_dtype_to_tensor_dtype(array.dtype), array.shape)
+        onnx.helper.make_tensor_value_info(
+            name, onnx.helper.np_dtype_to_tensor_dtype(array.dtype), array.shape
+        )
         for name, array in arrays.items()
     ]
     outs = [onnx.helper.make_empty_tensor_value_info(name) for name in results]
@@ -105,5 +147,7 @@ def with_onnxruntime(op_type: str, inputs: Sequence[Any], outputs: int = 1, opse
     model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", opset)], ir_version=9)
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 3
-    session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    session = onnxruntime.InferenceSession(
+        model.SerializeToString(), options, providers=["CPUExecutionProvider"]
+    )
     return list(session.run(None, arrays))

@@ -19,7 +19,13 @@ from tests.support.toy_soc import toy
 
 TICK = Fraction(1, 6_800_000_000)  # a tenth of a 680 MHz cycle
 CORE_TICKS = 10
-CANN = {"Conv": "Conv2D", "MaxPool": "Pooling", "MatMul": "MatMulV2", "Softmax": "SoftmaxV2", "NonZero": "NonZero"}
+CANN = {
+    "Conv": "Conv2D",
+    "MaxPool": "Pooling",
+    "MatMul": "MatMulV2",
+    "Softmax": "SoftmaxV2",
+    "NonZero": "NonZero",
+}
 # operator -> (pipe ratios, mean us); None = AI CPU
 SHAPES: dict[str, tuple[dict[str, float] | None, float]] = {
     "Conv": ({"M": 0.7, "MTE1": 0.5, "MTE2": 0.6, "V": 0.2, "MTE3": 0.2, "S": 0.05}, 120),
@@ -33,13 +39,28 @@ SHAPES: dict[str, tuple[dict[str, float] | None, float]] = {
 }
 NAMES = OpSet(
     [
-        replace(op, domain="", cann=CANN[op.name], cann_of=None) if op.name in CANN else replace(op, domain="")
+        replace(op, domain="", cann=CANN[op.name], cann_of=None)
+        if op.name in CANN
+        else replace(op, domain="")
         for op in default_opset()
         if op.name in SHAPES
     ]
 )
 SPREAD = (0.3, 0.5, 0.7, 0.9, 1.1, 1.5, 2.2)
-CHAIN = ("Conv", "Relu", "Conv", "Add", "Relu", "MaxPool", "Conv", "TransData", "MatMul", "Softmax", "NonZero", "Add")
+CHAIN = (
+    "Conv",
+    "Relu",
+    "Conv",
+    "Add",
+    "Relu",
+    "MaxPool",
+    "Conv",
+    "TransData",
+    "MatMul",
+    "Softmax",
+    "NonZero",
+    "Add",
+)
 
 
 def tiny_soc(name: str = "Ascend310", *, split: bool = False, half_duplex: bool = True) -> SocSpec:
@@ -73,17 +94,24 @@ def chain_graph(count: int) -> tuple[Graph, list[Node]]:
         op_type = CHAIN[number % len(CHAIN)]
         inputs = [tensor, weight] if op_type == "Conv" else [tensor, tensor] if op_type == "Add" else [tensor]
         node = graph.add_node(op_type, inputs, name=f"/layer{number // 12}/{op_type.lower()}_{number}")
-        node.output.dtype, node.output.shape, node.output.format = DType.FLOAT16, (4, 32, 28, 28), Format.NC1HWC0
+        node.output.dtype, node.output.shape, node.output.format = (
+            DType.FLOAT16,
+            (4, 32, 28, 28),
+            Format.NC1HWC0,
+        )
         tensor = node.output
         nodes.append(node)
     graph.outputs.append(tensor)
     return graph, nodes
 
 
-def synthetic_run(count: int = 60, *, streams: int = 2, instructions: bool = False, split: bool = False, seed: int = 1) -> ProfiledRun:
+def synthetic_run(
+    count: int = 60, *, streams: int = 2, instructions: bool = False, split: bool = False, seed: int = 1
+) -> ProfiledRun:
     """A run of `count` tasks on a chain, every third of which may go to another stream.
 
-    Instructions, if asked for, are double-buffered loads, products and stores of the first tasks on two cores in lock-step.
+    Instructions, if asked for, are double-buffered loads, products and stores of the first tasks on two cores
+    in lock-step.
     """
     dice = random.Random(seed)
     soc = tiny_soc("Ascend910B1" if split else "Ascend310", split=split)
@@ -106,9 +134,23 @@ def synthetic_run(count: int = 60, *, streams: int = 2, instructions: bool = Fal
         core = CoreKind.VECTOR if vector else CoreKind.CUBE if split else CoreKind.AI
         blocks = 0 if ratios is None else 4 if vector else 2
         groups = (BlockGroup(Block((), core=core), blocks),) if blocks else ()
-        tasks.append(Task(number, node.name, kind, stream, groups, waits_for=waits, cpu_us=mean_us if ratios is None else 0.0))
+        tasks.append(
+            Task(
+                number,
+                node.name,
+                kind,
+                stream,
+                groups,
+                waits_for=waits,
+                cpu_us=mean_us if ratios is None else 0.0,
+            )
+        )
         inside = end - start - _ticks(1)
-        busy = {pipe: int(share * inside) * blocks for pipe, share in (ratios or {}).items() if not (vector and pipe == "MTE1")}
+        busy = {
+            pipe: int(share * inside) * blocks
+            for pipe, share in (ratios or {}).items()
+            if not (vector and pipe == "MTE1")
+        }
         if split and not vector:
             busy = {("FIX" if pipe == "MTE3" else pipe): ticks for pipe, ticks in busy.items() if pipe != "V"}
         moved = 4 * 32 * 28 * 28 * 2
@@ -138,7 +180,11 @@ def synthetic_run(count: int = 60, *, streams: int = 2, instructions: bool = Fal
         free[stream] = end
         last_in[stream] = number
     trace = Trace(
-        TICK, CORE_TICKS, tuple(sorted(records, key=lambda r: (r.end, r.task))), tuple(listed), max((r.end for r in records), default=0)
+        TICK,
+        CORE_TICKS,
+        tuple(sorted(records, key=lambda r: (r.end, r.task))),
+        tuple(listed),
+        max((r.end for r in records), default=0),
     )
     program = Program(tuple(tasks), MemoryPlan({}, 0, 0))
     return ProfiledRun(graph, program, trace, soc, NAMES)
@@ -168,5 +214,9 @@ def _instructions(record: TaskRecord, ratios: dict[str, float]) -> list[Instruct
             start = record.start + 200 + number * step + offset * step // 4
             length = step * 3 // 2 if pipe == "MTE2" else max(int(step * ratios[pipe]), 1)
             size = 16384 if pipe.startswith("MTE") else 0
-            result.append(InstructionRecord(record.task, (0, 1), pipe, names[pipe], start, min(start + length, record.end), size))
+            result.append(
+                InstructionRecord(
+                    record.task, (0, 1), pipe, names[pipe], start, min(start + length, record.end), size
+                )
+            )
     return result

@@ -32,7 +32,14 @@ def add(repeats: int, dst: Operand = UB, *srcs: Operand) -> Vector:
 
 
 def mmad(blocks: int) -> Mmad:
-    return Mmad(Operand(Buffer.L0C, "c", 1024), Operand(Buffer.L0A, "a", 512), Operand(Buffer.L0B, "b", 512), 16, 16 * blocks, 16)
+    return Mmad(
+        Operand(Buffer.L0C, "c", 1024),
+        Operand(Buffer.L0A, "a", 512),
+        Operand(Buffer.L0B, "b", 512),
+        16,
+        16 * blocks,
+        16,
+    )
 
 
 def spans(trace: Trace, pipe: str) -> list[tuple[int, int]]:

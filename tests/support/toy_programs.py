@@ -1,4 +1,5 @@
-"""Small programs for tests of the machine: a double-buffered matmul, vector pipelines, and wrappers that make a Program."""
+"""Small programs for tests of the machine: a double-buffered matmul, vector pipelines, and wrappers that make
+a Program."""
 
 from __future__ import annotations
 
@@ -18,14 +19,26 @@ from ascendsim.isa.instructions import (
     Vector,
     WaitFlag,
 )
-from ascendsim.isa.program import Access, Block, BlockGroup, CoreKind, MemoryPlan, Program, Region, Task, TaskKind
+from ascendsim.isa.program import (
+    Access,
+    Block,
+    BlockGroup,
+    CoreKind,
+    MemoryPlan,
+    Program,
+    Region,
+    Task,
+    TaskKind,
+)
 
 
 def gm(name: str, size: int, offset: Affine = ZERO) -> Operand:
     return Operand(Buffer.GM, name, size, offset)
 
 
-def program_of(*tasks: Task, regions: dict[str, int] | None = None, mode: str = "sink", **metadata: object) -> Program:
+def program_of(
+    *tasks: Task, regions: dict[str, int] | None = None, mode: str = "sink", **metadata: object
+) -> Program:
     """A program whose regions lie one after the other."""
     plan, offset = {}, 0
     for name, size in (regions or {}).items():
@@ -35,12 +48,26 @@ def program_of(*tasks: Task, regions: dict[str, int] | None = None, mode: str = 
 
 
 def task_of(
-    *groups: tuple[Block, int], id: int = 0, accesses: tuple[Access, ...] = (), stream: int = 0, waits_for: tuple[int, ...] = ()
+    *groups: tuple[Block, int],
+    id: int = 0,
+    accesses: tuple[Access, ...] = (),
+    stream: int = 0,
+    waits_for: tuple[int, ...] = (),
 ) -> Task:
-    return Task(id, f"t{id}", TaskKind.AI_CORE, stream, tuple(BlockGroup(block, count) for block, count in groups), accesses, waits_for)
+    return Task(
+        id,
+        f"t{id}",
+        TaskKind.AI_CORE,
+        stream,
+        tuple(BlockGroup(block, count) for block, count in groups),
+        accesses,
+        waits_for,
+    )
 
 
-def copy_block(tiles: int, tile_bytes: int = 4096, slots: int = 2, op: str = "vadd", core: CoreKind = CoreKind.AI) -> Block:
+def copy_block(
+    tiles: int, tile_bytes: int = 4096, slots: int = 2, op: str = "vadd", core: CoreKind = CoreKind.AI
+) -> Block:
     """GM -> UB, one vector instruction, UB -> GM, double-buffered."""
     slot = Affine(0, (("i", 1),))
     step = Affine(0, (("i", tile_bytes),))

@@ -1,7 +1,7 @@
 """Two small graph-fusion rules, and graphs to try them on.
 
-DropNeutral   Mul(x, 1) -> x, Add(x, 0) -> x       two patterns; refused if the constant is not neutral or has more elements than one
-JoinRelu      Relu(Relu(x)) -> Relu(x)             exact: relu is idempotent
+DropNeutral   Mul(x, 1) -> x, Add(x, 0) -> x       two patterns; refused if the constant is not neutral or has
+more elements than one JoinRelu      Relu(Relu(x)) -> Relu(x)             exact: relu is idempotent
 """
 
 from __future__ import annotations
@@ -40,7 +40,9 @@ class DropNeutral(FusionRule):
 
 class JoinRelu(FusionRule):
     name = "JoinRelu"
-    patterns: ClassVar[Mapping[str, Op]] = {"reluRelu": Op("Relu", Op("Relu", AnyTensor("x"), name="inner"), name="outer")}
+    patterns: ClassVar[Mapping[str, Op]] = {
+        "reluRelu": Op("Relu", Op("Relu", AnyTensor("x"), name="inner"), name="outer")
+    }
 
     def check(self, match: Match, context: FusionContext) -> str | None:
         return None
@@ -51,7 +53,8 @@ class JoinRelu(FusionRule):
 
 
 def named(rule: type[FusionRule], name: str, **attributes: Any) -> FusionRule:
-    """The rule under another name (one of CANN's, to have its switches and place), with attributes changed."""
+    """The rule under another name (one of CANN's, to have its switches and place), with attributes
+    changed."""
     renamed: FusionRule = type(name, (rule,), {"name": name, **attributes})()
     return renamed
 

@@ -54,7 +54,9 @@ TOY = SocSpec(
         bank_groups=None,
         bank_conflict_cycles=1,
     ),
-    buffers=BufferSpec(l0a=65536, l0b=65536, l0c=262144, l1=1048576, ub=262144, bias_table=None, fixpipe=None),
+    buffers=BufferSpec(
+        l0a=65536, l0b=65536, l0c=262144, l1=1048576, ub=262144, bias_table=None, fixpipe=None
+    ),
     ports=PortSpec(
         l1_to_l0a=512,
         l1_to_l0b=256,
@@ -114,7 +116,13 @@ TOY = SocSpec(
         queue_depth={"M": 16, "V": 16, "MTE1": 16, "MTE2": 16, "MTE3": 16, "FIX": 16},
     ),
     launch=LaunchSpec(
-        kernel_init_ns=100, task_launch_us=1, task_gap_us=2, block_dispatch_ns=10, host_launch_us=5, eager_launch_us=50, max_gears=100
+        kernel_init_ns=100,
+        task_launch_us=1,
+        task_gap_us=2,
+        block_dispatch_ns=10,
+        host_launch_us=5,
+        eager_launch_us=50,
+        max_gears=100,
     ),
     ai_cpu=AiCpuSpec(cores=2, dispatch_us=80, overhead_us=140, elements_per_us=1000),
     sources={},
@@ -131,14 +139,23 @@ def toy(**changes: Any) -> SocSpec:
     >>> toy(ai_cores=4, l2={"size": 512}).l2.size
     512
     """
-    parts = {name: replace(getattr(TOY, name), **change) if isinstance(change, dict) else change for name, change in changes.items()}
+    parts = {
+        name: replace(getattr(TOY, name), **change) if isinstance(change, dict) else change
+        for name, change in changes.items()
+    }
     return replace(TOY, **parts)
 
 
 def bare(**changes: Any) -> SocSpec:
     """The toy chip without launch costs, latencies, flag and issue costs: only occupancy is left."""
     free: dict[str, Any] = {
-        "launch": {"kernel_init_ns": 0, "task_launch_us": 0, "task_gap_us": 0, "block_dispatch_ns": 0, "host_launch_us": 0},
+        "launch": {
+            "kernel_init_ns": 0,
+            "task_launch_us": 0,
+            "task_gap_us": 0,
+            "block_dispatch_ns": 0,
+            "host_launch_us": 0,
+        },
         "issue": {"scalar_cycles": 0, "flag_cycles": 0},
         "cube": {"latency_cycles": 0, "gap_cycles": 0},
         "vector": {"head_cycles": 0, "latency_cycles": 0},

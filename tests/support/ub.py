@@ -75,7 +75,8 @@ def ub(
     changes: Mapping[str, int] | None = None,
     switches: Switches | None = None,
 ) -> Fused:
-    """Compiles a graph twice; checks the programs of fused tasks, and that the bytes that move are those that the report says."""
+    """Compiles a graph twice; checks the programs of fused tasks, and that the bytes that move are those that
+    the report says."""
     soc, opset, report = chips.load(chip), default_opset(), FusionReport()
     device = copy_graph(graph)
     PassManager((ApplyPrecision(default_opset(), "force_fp16"), AssignFormats(opset, soc))).run(device)
@@ -92,7 +93,8 @@ def ub(
 
 
 def check_programs(fused: Fused) -> None:
-    """Programs are sound (`check_tasks`), bytes are as predicted, with the tilings that the prediction is about, and never more."""
+    """Programs are sound (`check_tasks`), bytes are as predicted, with the tilings that the prediction is
+    about, and never more."""
     moved_before, moved_after = moved(fused.before.program), moved(fused.after.program)
     without_splits = sum(moved_before.values()) - split_bytes(fused)
     assert without_splits - sum(moved_after.values()) == fused.report.saved_bytes
@@ -116,8 +118,15 @@ def check_tasks(fused: Fused) -> None:
 
 def split_bytes(fused: Fused) -> int:
     """Bytes of the splits that need no task any more."""
-    names = {node.name for node in fused.after.graph.nodes if node.op_type == "Split" and node.attr("no_task", 0)}
-    return sum(access.moved_bytes for task in fused.before.program.tasks if task.name in names for access in task.accesses)
+    names = {
+        node.name for node in fused.after.graph.nodes if node.op_type == "Split" and node.attr("no_task", 0)
+    }
+    return sum(
+        access.moved_bytes
+        for task in fused.before.program.tasks
+        if task.name in names
+        for access in task.accesses
+    )
 
 
 def moved(program: Program) -> Counter[tuple[str, bool]]:

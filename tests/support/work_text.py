@@ -1,4 +1,5 @@
-"""What an operator asks of the chip, as one line of text: for golden files that a person reads, and for comparing works."""
+"""What an operator asks of the chip, as one line of text: for golden files that a person reads, and for
+comparing works."""
 
 from __future__ import annotations
 
@@ -50,11 +51,16 @@ def describe(work: Work | None, sizes: bool = True) -> str:
             count = f" {work.elements} x {work.operations:.4g}" if sizes else ""
             return f"aicpu{count} {_refs(work.inputs)} -> {_refs(work.outputs)}"
         case NoTask():
-            slices = [f"{piece.region} in {piece.whole} axis {piece.axis} from {piece.first}" for piece in work.slices]
+            slices = [
+                f"{piece.region} in {piece.whole} axis {piece.axis} from {piece.first}"
+                for piece in work.slices
+            ]
             return " ".join(["nothing", *(f"{new}={old}" for new, old in work.aliases), *slices])
         case SequenceWork():
             more = (
-                f" repeat {work.repeat} workspace {work.workspace_bytes}" if sizes and (work.repeat, work.workspace_bytes) != (1, 0) else ""
+                f" repeat {work.repeat} workspace {work.workspace_bytes}"
+                if sizes and (work.repeat, work.workspace_bytes) != (1, 0)
+                else ""
             )
             return f"sequence{more} [" + "; ".join(describe(part, sizes) for part in work.parts) + "]"
         case CubePair():
@@ -101,7 +107,9 @@ def _refs(refs: Iterable[Ref]) -> str:
 
 
 def _streams(streams: Iterable[Stream]) -> str:
-    return ",".join(_ref(item.ref) + (f".{item.over}" if item.over != "all" else "") for item in streams) or "-"
+    return (
+        ",".join(_ref(item.ref) + (f".{item.over}" if item.over != "all" else "") for item in streams) or "-"
+    )
 
 
 def _cube(work: CubeWork, sizes: bool) -> str:
@@ -136,4 +144,7 @@ def _move(work: MoveWork, sizes: bool) -> str:
 def _copy(copy: Copy, sizes: bool) -> str:
     if not sizes:
         return f"{_ref(copy.src)} -> {_ref(copy.dst)}"
-    return f"{_ref(copy.src)} -{copy.bytes}/{copy.read_burst}|{copy.write_burst}/{copy.written}-> {_ref(copy.dst)}"
+    return (
+        f"{_ref(copy.src)} -{copy.bytes}/{copy.read_burst}|{copy.write_burst}/{copy.written}-> "
+        f"{_ref(copy.dst)}"
+    )

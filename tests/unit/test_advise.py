@@ -68,9 +68,14 @@ def test_values_stay_under_exact_levers(advice: Advice) -> None:
 
 
 def test_names_that_are_not_proposed_are_refused(advice: Advice) -> None:
-    with pytest.raises(InputError, match="^lever 'pow-to-mull' is not proposed for this model; did you mean pow-to-mul"):
+    with pytest.raises(
+        InputError, match="^lever 'pow-to-mull' is not proposed for this model; did you mean pow-to-mul"
+    ):
         advice.apply("pow-to-mull")
-    with pytest.raises(InputError, match="^lever 'resize-sizes' is not proposed for this model; it finds no place or does not pay"):
+    with pytest.raises(
+        InputError,
+        match="^lever 'resize-sizes' is not proposed for this model; it finds no place or does not pay",
+    ):
         advice.settings("resize-sizes")
 
 
@@ -81,7 +86,11 @@ def test_a_setting_of_the_user_is_not_proposed_again() -> None:
 
 
 def test_sites_that_do_not_pay_are_declined_one_by_one() -> None:
-    graph = build(lambda b: b.op("Conv", b.op("Conv", b.input("x", (1, 16, 28, 28)), random(20, 16, 3, 3)), random(12, 20, 3, 3)))
+    graph = build(
+        lambda b: b.op(
+            "Conv", b.op("Conv", b.input("x", (1, 16, 28, 28)), random(20, 16, 3, 3)), random(12, 20, 3, 3)
+        )
+    )
     advice = advise(graph, "Ascend310")
     assert "align-channels" not in [p.lever for p in advice.proposals]
     assert any(lever == "align-channels" and "does not pay" in reason for lever, _, reason in advice.declined)
@@ -89,7 +98,10 @@ def test_sites_that_do_not_pay_are_declined_one_by_one() -> None:
 
 
 def test_the_relation_of_a_proposal_is_the_furthest_of_its_sites() -> None:
-    sites = tuple(Site(name, (name,), "why", relation) for name, relation in (("a", Relation.APPROXIMATE), ("b", Relation.EXACT)))
+    sites = tuple(
+        Site(name, (name,), "why", relation)
+        for name, relation in (("a", Relation.APPROXIMATE), ("b", Relation.EXACT))
+    )
     proposal = Proposal("lever", "", sites, 10.0, 5.0)
     assert (proposal.relation, proposal.speedup, proposal.nodes) == (Relation.APPROXIMATE, 2.0, ("a", "b"))
     assert proposal.reason == "why (and 1 more)"
@@ -112,10 +124,16 @@ def test_bad_settings_are_refused() -> None:
     graph = build(lambda b: b.op("Relu", b.input("x", (2, 4))))
     for settings, message in (
         ({"trials": -1}, "option trials must not be negative, not -1"),
-        ({"options": {"aicpu_pov": True}}, "profile option 'aicpu_pov' does not exist; did you mean aicpu_pow"),
+        (
+            {"options": {"aicpu_pov": True}},
+            "profile option 'aicpu_pov' does not exist; did you mean aicpu_pow",
+        ),
         ({"options": {"aicpu_pow": 1}}, "profile option aicpu_pow must be one of False, True, not 1"),
         ({"output_type": "FP8"}, "option output_type must name FP16 or FP32, not 'FP8'"),
-        ({"output_type": "Relu:1:FP16"}, "option output_type: output Relu:1 is no output of the network; did you mean Relu:0"),
+        (
+            {"output_type": "Relu:1:FP16"},
+            "option output_type: output Relu:1 is no output of the network; did you mean Relu:0",
+        ),
         ({"output_type": "Relu:x:FP16"}, "option output_type must be FP16, FP32 or node:index:type"),
     ):
         with pytest.raises(InputError, match=f"^{message}"):
@@ -124,7 +142,9 @@ def test_bad_settings_are_refused() -> None:
 
 @pytest.mark.parametrize("text", ["FP16", "Relu:0:FP16"])
 def test_output_type_keeps_the_numbers_that_the_device_has(text: str) -> None:
-    graph = build(lambda b: (b.op("Relu", b.input("x", (8, 32))), b.op("Cast", b.input("z", (2,)), to=DType.INT32)))
+    graph = build(
+        lambda b: (b.op("Relu", b.input("x", (8, 32))), b.op("Cast", b.input("z", (2,)), to=DType.INT32))
+    )
     old, new = asim.compile(graph), asim.compile(graph, output_type=text)
     inputs = asim.random_inputs(old)
     before, after = asim.run(old, inputs).outputs, asim.run(new, inputs).outputs
@@ -132,21 +152,41 @@ def test_output_type_keeps_the_numbers_that_the_device_has(text: str) -> None:
     np.testing.assert_array_equal(after["out0"].astype(np.float32), before["out0"])
 
 
-def test_command_prints_proposals_and_writes_the_changed_model(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_command_prints_proposals_and_writes_the_changed_model(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     path = tmp_path / "model.onnx"
     path.write_bytes(export_onnx(build(model)))
-    arguments = ["advise", str(path), "--option", "aicpu_pow=on", "--apply", "pow-to-mul", "--output", str(tmp_path / "out"), "--all"]
+    arguments = [
+        "advise",
+        str(path),
+        "--option",
+        "aicpu_pow=on",
+        "--apply",
+        "pow-to-mul",
+        "--output",
+        str(tmp_path / "out"),
+        "--all",
+    ]
     assert main(arguments) == 0
     printed = capsys.readouterr().out
     assert "pow-to-mul" in printed
     assert "runs on the AI CPU; x^3 is 2 products" in printed
     names = {item.name for item in (tmp_path / "out").iterdir()}
-    assert names == {"advice.csv", "slow_operators.csv", "declined.csv", "graph_changed.txt", "graph_changed.onnx"}
+    assert names == {
+        "advice.csv",
+        "slow_operators.csv",
+        "declined.csv",
+        "graph_changed.txt",
+        "graph_changed.onnx",
+    }
     changed = asim.load(tmp_path / "out" / "graph_changed.onnx")
     assert not any(node.op_type == "Pow" for node in changed.nodes)
 
 
-def test_command_wants_a_folder_for_the_changed_model(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_command_wants_a_folder_for_the_changed_model(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     path = tmp_path / "model.onnx"
     path.write_bytes(export_onnx(build(model)))
     assert main(["advise", str(path), "--apply", "exact"]) == 2
@@ -175,7 +215,9 @@ def test_written_models_run_in_onnxruntime() -> None:
         x = b.input("x", (1, 4, 8, 8))
         y = b.op("Clip", b.op("Conv", x, random(6, 4, 3, 3), strides=[2, 2]), None, 3.0)
         values, places = b.ops("TopK", b.op("Flatten", y), [3], outputs=2)
-        left, right = b.ops("Split", b.op("ReduceMean", y, [2, 3], keepdims=0), outputs=2, axis=1, num_outputs=2)
+        left, right = b.ops(
+            "Split", b.op("ReduceMean", y, [2, 3], keepdims=0), outputs=2, axis=1, num_outputs=2
+        )
         return [values, b.op("Cast", places, to=DType.FLOAT32), b.op("Add", left, right)]
 
     written_equals(build(body))

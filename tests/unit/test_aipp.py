@@ -48,7 +48,10 @@ def _by_loop(settings: AippSettings, image: NDArray[np.uint8]) -> NDArray[np.flo
                 centred = [value - bias for value, bias in zip(pixel, settings.input_bias, strict=True)]
                 rows = [settings.matrix[3 * r : 3 * r + 3] for r in range(3)]
                 mixed = [sum(m * v for m, v in zip(weights, centred, strict=True)) >> 8 for weights in rows]
-                pixel = [min(255, max(0, value + bias)) for value, bias in zip(mixed, settings.output_bias, strict=True)]
+                pixel = [
+                    min(255, max(0, value + bias))
+                    for value, bias in zip(mixed, settings.output_bias, strict=True)
+                ]
             for channel, value in enumerate(pixel):
                 offset = settings.mean[channel] + settings.minimum[channel]
                 result[channel, row, column] = (value - offset) * settings.scale[channel]
@@ -69,7 +72,9 @@ def _by_loop(settings: AippSettings, image: NDArray[np.uint8]) -> NDArray[np.flo
         _settings("YUV420SP_U8", matrix=_JPEG, input_bias=(0, 128, 128), mean=(123, 116, 103)),
         _settings("YUV400_U8", mean=(10, 0, 0), scale=(0.5, 1.0, 1.0)),
     ],
-    ids=lambda settings: f"{settings.input_format}-{settings.swap}-{len(settings.matrix)}-{settings.crop}-{settings.border}",
+    ids=lambda settings: (
+        f"{settings.input_format}-{settings.swap}-{len(settings.matrix)}-{settings.crop}-{settings.border}"
+    ),
 )
 def test_values_equal_the_formula(settings: AippSettings) -> None:
     images = np.random.default_rng(3).integers(0, 256, settings.raw_shape(2)).astype(np.uint8)
@@ -91,14 +96,23 @@ def _network(group: int = 1, readers: int = 1, kernel: int = 3) -> Graph:
     b = asim.GraphBuilder("net")
     x = b.input("x", (2, 3, 16, 24))
     weights = random.standard_normal((6 // group * group, 3 // group, kernel, kernel)).astype(np.float32)
-    y = b.op("Conv", x, b.constant(weights, "w"), b.constant(random.standard_normal(len(weights)).astype(np.float32), "b"), group=group)
+    y = b.op(
+        "Conv",
+        x,
+        b.constant(weights, "w"),
+        b.constant(random.standard_normal(len(weights)).astype(np.float32), "b"),
+        group=group,
+    )
     b.output(b.op("Relu", y), "y")
     if readers > 1:
         b.output(b.op("Sigmoid", x), "z")
     return b.build()
 
 
-def _config(tmp_path: Path, text: str = "mean_chn_0: 100 var_reci_chn_0: 0.02 var_reci_chn_1: 0.01 var_reci_chn_2: 0.01") -> str:
+def _config(
+    tmp_path: Path,
+    text: str = "mean_chn_0: 100 var_reci_chn_0: 0.02 var_reci_chn_1: 0.01 var_reci_chn_2: 0.01",
+) -> str:
     path = tmp_path / "aipp.cfg"
     path.write_text(f"aipp_op {{ aipp_mode: static input_format: RGB888_U8 {text} }}")
     return str(path)
@@ -119,14 +133,17 @@ def test_inserting_changes_the_input_only() -> None:
         ("related_input_rank: 1", "must be below 1"),
         ("src_image_size_h: 20 src_image_size_w: 24", "must give 16x24"),
         (
-            "src_image_size_h: 20 src_image_size_w: 24 crop: true crop_size_h: 16 crop_size_w: 24 load_start_pos_h: 8",
+            "src_image_size_h: 20 src_image_size_w: 24 crop: true crop_size_h: 16 crop_size_w: 24 "
+            "load_start_pos_h: 8",
             "must lie in the 20x24",
         ),
     ],
 )
 def test_sizes_must_fit_the_model(text: str, message: str) -> None:
     with pytest.raises(InputError, match=message):
-        insert_aipp(_network(), parse_aipp_text(f"aipp_op {{ aipp_mode: static input_format: RGB888_U8 {text} }}"))
+        insert_aipp(
+            _network(), parse_aipp_text(f"aipp_op {{ aipp_mode: static input_format: RGB888_U8 {text} }}")
+        )
 
 
 def test_gears_may_set_the_batch_but_not_the_image(tmp_path: Path, models_dir: Path) -> None:
@@ -140,16 +157,23 @@ def test_gears_may_set_the_batch_but_not_the_image(tmp_path: Path, models_dir: P
     static = asim.run(asim.compile(network(2, 3, 224, 224), **options), images)
     for name, output in asim.run(geared, images).outputs.items():
         np.testing.assert_array_equal(output, static.outputs[name])
-    with pytest.raises(InputError, match="AIPP for input 'input' needs channels, height and width that are known"):
+    with pytest.raises(
+        InputError, match="AIPP for input 'input' needs channels, height and width that are known"
+    ):
         asim.compile(network(1, 3, -1, -1), dynamic_image_size="224,224;448,448", **options)
 
 
 def test_channels_and_even_sizes_must_fit() -> None:
-    with pytest.raises(InputError, match="gives 1 channels, the model takes 3; formats with 3 channels: RGB888_U8, YUV420SP_U8"):
+    with pytest.raises(
+        InputError,
+        match="gives 1 channels, the model takes 3; formats with 3 channels: RGB888_U8, YUV420SP_U8",
+    ):
         insert_aipp(_network(), parse_aipp_text("aipp_op { aipp_mode: static input_format: YUV400_U8 }"))
     odd = "src_image_size_h: 17 src_image_size_w: 24 crop: true crop_size_h: 16 crop_size_w: 24"
     with pytest.raises(InputError, match="needs even sizes"):
-        insert_aipp(_network(), parse_aipp_text(f"aipp_op {{ aipp_mode: static input_format: YUV420SP_U8 {odd} }}"))
+        insert_aipp(
+            _network(), parse_aipp_text(f"aipp_op {{ aipp_mode: static input_format: YUV420SP_U8 {odd} }}")
+        )
 
 
 def test_the_first_convolution_takes_the_image(tmp_path: Path) -> None:
@@ -191,13 +215,18 @@ def test_joined_and_single_give_the_same_values(tmp_path: Path) -> None:
     config = _config(tmp_path)
     images = {"x": np.random.default_rng(2).integers(0, 256, (2, 16, 24, 3)).astype(np.uint8)}
     results = [
-        asim.run(asim.compile(_network(), soc="Ascend310", fusion=level, insert_op_conf=config), images).outputs["y"]
+        asim.run(
+            asim.compile(_network(), soc="Ascend310", fusion=level, insert_op_conf=config), images
+        ).outputs["y"]
         for level in ("off", "graph", "all")
     ]
     np.testing.assert_array_equal(results[0], results[1])
     np.testing.assert_array_equal(results[0], results[2])
     plain = asim.compile(_network(), soc="Ascend310")
-    scale, mean = np.array([0.02, 0.01, 0.01], np.float32).reshape(3, 1, 1), np.array([100, 0, 0], np.float32).reshape(3, 1, 1)
+    scale, mean = (
+        np.array([0.02, 0.01, 0.01], np.float32).reshape(3, 1, 1),
+        np.array([100, 0, 0], np.float32).reshape(3, 1, 1),
+    )
     floats = (images["x"].transpose(0, 3, 1, 2).astype(np.float32) - mean) * scale
     np.testing.assert_array_equal(asim.run(plain, {"x": floats}).outputs["y"], results[0])
 
@@ -215,5 +244,7 @@ def test_images_cost_less_than_float_inputs(tmp_path: Path, models_dir: Path) ->
     images = asim.simulate(asim.compile(graph, soc="Ascend310", insert_op_conf=_config(tmp_path)))
     saved = 8 * 3 * 224 * 224 * (4 + 2)  # the Cast of the input, and its TransData to 16 channels
     assert images.duration_us < floats.duration_us - saved / 42e3  # at the chip's 42 GB/s
-    moved = [sum(record.read_bytes.get("ddr", 0) for record in result.trace.tasks) for result in (floats, images)]
+    moved = [
+        sum(record.read_bytes.get("ddr", 0) for record in result.trace.tasks) for result in (floats, images)
+    ]
     assert moved[1] < moved[0]

@@ -50,17 +50,23 @@ def test_the_guides_form() -> None:
 
 
 def test_short_forms() -> None:
-    text = 'aipp_op{aipp_mode:static,input_format:"RGB888_U8";crop:true crop_size_h:8 crop_size_w:6 load_start_pos_w:2 }'
+    text = (
+        'aipp_op{aipp_mode:static,input_format:"RGB888_U8";crop:true crop_size_h:8 crop_size_w:6 '
+        "load_start_pos_w:2 }"
+    )
     (found,) = parse_aipp_text(text)
     assert found.crop == (0, 2, 8, 6)
     assert found.source == ()
-    two = parse_aipp_text(text + "\naipp_op: {related_input_rank: 1 aipp_mode: static input_format: YUV400_U8}")
+    two = parse_aipp_text(
+        text + "\naipp_op: {related_input_rank: 1 aipp_mode: static input_format: YUV400_U8}"
+    )
     assert [item.input_rank for item in two] == [0, 1]
 
 
 def test_switched_off_settings_do_nothing() -> None:
     (found,) = parse_aipp_text(
-        "aipp_op { aipp_mode: static input_format: RGB888_U8 csc_switch: false matrix_r0c0: 5 crop: false crop_size_w: 4"
+        "aipp_op { aipp_mode: static input_format: RGB888_U8 csc_switch: false matrix_r0c0: 5 crop: false "
+        "crop_size_w: 4"
         " padding: false top_padding_size: 3 }"
     )
     assert (found.matrix, found.crop, found.border) == ((), (), (0, 0, 0, 0))
@@ -90,7 +96,10 @@ _HEAD = "aipp_op { aipp_mode: static input_format: RGB888_U8 "
         (_HEAD + "resize: true }", "resize is not done by AIPP"),
         (_HEAD + "mean_chn_0: @ }", "line 1 cannot be read at '@ }'"),
         ("aipp_op { aipp_mode: dynamic input_format: RGB888_U8 }", "must be static, not dynamic"),
-        ("aipp_op { aipp_mode: static }", "input_format must be a supported format, not missing; supported are RGB888_U8"),
+        (
+            "aipp_op { aipp_mode: static }",
+            "input_format must be a supported format, not missing; supported are RGB888_U8",
+        ),
         ("aipp_op { aipp_mode: static input_format: XRGB8888_U8 }", "not XRGB8888_U8"),
         ((_HEAD + "}\n") * 17, "must not have more than 16 blocks"),
     ],

@@ -18,7 +18,9 @@ def model(models_dir: Path) -> asim.CompiledModel:
 FUSED = "/conv1/Conv+/relu/Relu"
 
 
-@pytest.mark.parametrize("name", ["/conv1/Conv", FUSED, "/bn1/BatchNormalization", "conv1", "/conv1/", "/conv1/*"])
+@pytest.mark.parametrize(
+    "name", ["/conv1/Conv", FUSED, "/bn1/BatchNormalization", "conv1", "/conv1/", "/conv1/*"]
+)
 def test_every_way_to_name_an_operator(model: asim.CompiledModel, name: str) -> None:
     assert [task.name for task in model.tasks_of(name)] == [FUSED]
     assert FUSED in model.listing(name)
@@ -45,13 +47,17 @@ def test_other_names_are_errors(model: asim.CompiledModel, name: str) -> None:
 def test_instructions_are_recorded_by_any_of_these_names(model: asim.CompiledModel) -> None:
     (wanted,) = (task.id for task in model.tasks_of(FUSED))
     for names in ("conv1", [FUSED], {"/bn1/BatchNormalization"}):
-        assert {record.task for record in asim.simulate(model, instructions=names).trace.instructions} == {wanted}
+        assert {record.task for record in asim.simulate(model, instructions=names).trace.instructions} == {
+            wanted
+        }
     with pytest.raises(GraphError, match="did you mean /conv1/Conv"):
         asim.simulate(model, instructions={"/conv1/Comv"})
 
 
 def test_arguments_of_the_wrong_kind_are_refused(model: asim.CompiledModel, models_dir: Path) -> None:
-    with pytest.raises(InputError, match=r"argument inputs must be a dictionary by name, not None; pass \{\"input\": array\}"):
+    with pytest.raises(
+        InputError, match=r"argument inputs must be a dictionary by name, not None; pass \{\"input\": array\}"
+    ):
         asim.run(model, None)  # type: ignore[arg-type]
     with pytest.raises(InputError, match="option shapes must be a dictionary by name"):
         asim.load(models_dir / "lenet5.onnx", shapes="input:1,1,28,28")  # type: ignore[arg-type]

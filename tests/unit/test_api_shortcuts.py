@@ -31,12 +31,17 @@ def test_every_choice_gives_the_same_trace(monkeypatch: pytest.MonkeyPatch) -> N
         assert trace.tasks == whole.tasks
         if "groups" in chosen:
             assert list(trace.instructions) == list(whole.instructions)
-    assert given == [dict.fromkeys(SHORTCUTS, True)] + [{name: name in chosen for name in SHORTCUTS} for chosen in choices]
+    assert given == [dict.fromkeys(SHORTCUTS, True)] + [
+        {name: name in chosen for name in SHORTCUTS} for chosen in choices
+    ]
 
 
 def test_a_wrong_name_is_told() -> None:
     model = asim.compile(asim.load(LENET))
-    with pytest.raises(asim.InputError, match="option shortcuts must be out of fast_forward, groups, replay, not 'fast-forward'; did you"):
+    with pytest.raises(
+        asim.InputError,
+        match="option shortcuts must be out of fast_forward, groups, replay, not 'fast-forward'; did you",
+    ):
         asim.simulate(model, shortcuts=["fast-forward"])
     assert asim.simulate(model, shortcuts="groups").cycles == asim.simulate(model).cycles
     with pytest.raises(asim.InputError, match="option shortcuts must be a sequence of texts, not False"):

@@ -23,7 +23,8 @@ def test_a_summary_stands_where_tasks_and_passes_are_listed(capsys: pytest.Captu
     assert plan is not None
     assert plan.placed
     expected = [
-        f"UB fusion: {len(model.fusion.scopes)} tasks of several operators, {model.fusion.saved_bytes / 2**20:,.1f} MiB less to move",
+        f"UB fusion: {len(model.fusion.scopes)} tasks of several operators, "
+        f"{model.fusion.saved_bytes / 2**20:,.1f} MiB less to move",
         f"L2 fusion: {len(plan.placed)} tensors in L2, at most {plan.peak_bytes / 2**20:.1f} of 8.0 MiB, "
         f"{plan.saved_bytes / 2**20:,.1f} MiB less on DDR; {len(plan.refused)} tensors had no place",
     ]
@@ -35,7 +36,19 @@ def test_every_tensor_in_l2_is_listed(capsys: pytest.CaptureFixture[str]) -> Non
     plan = asim.compile(asim.load(LENET), soc="Ascend310").buffers.l2
     assert plan is not None
     lines = output(capsys, "compile", "--buffers").splitlines()
-    assert lines[0].split() == ["tensor", "L2", "address", "KiB", "first", "task", "last", "task", "DDR", "KiB", "saved"]
+    assert lines[0].split() == [
+        "tensor",
+        "L2",
+        "address",
+        "KiB",
+        "first",
+        "task",
+        "last",
+        "task",
+        "DDR",
+        "KiB",
+        "saved",
+    ]
     listed = [line.split() for line in lines[2 : 2 + len(plan.placed)]]
     for item, cells in zip(plan.placed, listed, strict=True):
         assert cells[:2] == [item.region, f"0x{item.offset:06x}"]
@@ -49,7 +62,9 @@ def test_lower_levels_place_nothing(capsys: pytest.CaptureFixture[str], level: s
     assert ("UB fusion" in text) is (level == "ub")
 
 
-def test_cut_batches_and_joined_convolutions_are_listed(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cut_batches_and_joined_convolutions_are_listed(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """With a small batch nothing pays, so a report of a large one stands in for the compilation's."""
     from dataclasses import replace
 
@@ -58,9 +73,14 @@ def test_cut_batches_and_joined_convolutions_are_listed(capsys: pytest.CaptureFi
     from ascendsim.compiler.l1_fusion import L1Pair, L1Report
 
     real = compiling.compile
-    pairs = L1Report((L1Pair(("conv1", "conv2"), 4096, 0, 10.0, 12.5),), {"conv3 + conv4": "the first one has another reader"})
+    pairs = L1Report(
+        (L1Pair(("conv1", "conv2"), 4096, 0, 10.0, 12.5),),
+        {"conv3 + conv4": "the first one has another reader"},
+    )
     report = BufferReport((SplitBlock(("conv1", "relu1"), 2, 4, 90.0, 100.0),), None, pairs)
-    monkeypatch.setattr(compiling, "compile", lambda *args, **more: replace(real(*args, **more), buffers=report))
+    monkeypatch.setattr(
+        compiling, "compile", lambda *args, **more: replace(real(*args, **more), buffers=report)
+    )
     text = output(capsys, "compile", "--buffers")
     assert "4 x 2" in text
     assert "joined: 12.5 -> 10.0 us" in text

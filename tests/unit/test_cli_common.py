@@ -36,13 +36,17 @@ def test_table_without_rows(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out == "a  b\n-  -\n"
 
 
-def test_terminal_table_shows_cells_as_they_are(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_terminal_table_shows_cells_as_they_are(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
     print_table(("name", "n"), [("[bold]x[/bold]", 1)])
     assert "[bold]x[/bold]" in capsys.readouterr().out
 
 
-def test_a_narrow_terminal_breaks_names_and_keeps_numbers(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_narrow_terminal_breaks_names_and_keeps_numbers(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
     monkeypatch.setenv("COLUMNS", "40")
     name = "/layer4/layer4.0/conv2/Conv+/layer4/layer4.0/relu_1/Relu"

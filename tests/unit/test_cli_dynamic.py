@@ -57,7 +57,10 @@ def test_run_takes_a_gear(capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ((*OPEN, "--dynamic_batch_size", "4"), "option dynamic_batch_size needs at least 2 gears (E10035), not 1"),
+        (
+            (*OPEN, "--dynamic_batch_size", "4"),
+            "option dynamic_batch_size needs at least 2 gears (E10035), not 1",
+        ),
         ((*OPEN, "--dynamic_batch_size", "4,4"), "(E10039)"),
         ((*OPEN, "--dynamic_batch_size", "1,-4"), "(E10038)"),
         ((*OPEN, "--dynamic_dims", "1,2;3"), "(E10037)"),
@@ -89,10 +92,17 @@ def test_time_without_values(capsys: pytest.CaptureFixture[str], loop: str) -> N
     assert "did you mean loop?" in fails(capsys, "run", loop, "--values", "off", "--trips", "lop=3")
 
 
-def test_advice_and_comparisons_without_values_take_numbers_of_iterations(capsys: pytest.CaptureFixture[str], loop: str) -> None:
+def test_advice_and_comparisons_without_values_take_numbers_of_iterations(
+    capsys: pytest.CaptureFixture[str], loop: str
+) -> None:
     assert "proposals:" in printed(capsys, "advise", loop, "--trips", "loop=3")
-    few, many = (printed(capsys, "compare", loop, "--values", "off", "--trips", f"loop={count}") for count in (1, 3))
-    tasks = [next(line.split()[1:] for line in text.splitlines() if line.startswith("Tasks")) for text in (few, many)]
+    few, many = (
+        printed(capsys, "compare", loop, "--values", "off", "--trips", f"loop={count}") for count in (1, 3)
+    )
+    tasks = [
+        next(line.split()[1:] for line in text.splitlines() if line.startswith("Tasks"))
+        for text in (few, many)
+    ]
     assert all(int(a) < int(b) for a, b in zip(*tasks, strict=True))
     assert "all together" in printed(capsys, "compare", loop, "--ablate", "--trips", "loop=3")
     assert "--trips loop=10" in fails(capsys, "advise", loop)
@@ -106,10 +116,14 @@ def test_compare_gears(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> No
     out = printed(capsys, "compare", NETWORK, *OPEN, "--dynamic_batch_size", "1,4", "--output", str(tmp_path))
     assert all(f"{kind} {batch}" in out for kind in ("gear", "static", "host") for batch in (1, 4))
     assert (tmp_path / "compare.png").stat().st_size > 0
-    assert "takes one fusion level" in fails(capsys, "compare", NETWORK, *OPEN, "--dynamic_batch_size", "1,4", "--fusion", "off,all")
+    assert "takes one fusion level" in fails(
+        capsys, "compare", NETWORK, *OPEN, "--dynamic_batch_size", "1,4", "--fusion", "off,all"
+    )
 
 
 def test_what_open_models_lack(capsys: pytest.CaptureFixture[str], loop: str, tmp_path: Path) -> None:
     assert "has no report on memory" in fails(capsys, "compile", loop, "--memory")
-    assert "must be a model of fixed shapes" in fails(capsys, "compile", loop, "--output", str(tmp_path / "loop.asim"))
+    assert "must be a model of fixed shapes" in fails(
+        capsys, "compile", loop, "--output", str(tmp_path / "loop.asim")
+    )
     assert "has tasks only when it runs" in fails(capsys, "compile", loop, "--listing", "loop")

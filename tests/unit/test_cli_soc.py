@@ -42,7 +42,14 @@ def test_show_applies_changes(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["soc", "show", "Ascend310", "--set", "l2.size=16MiB", "--set", "ai_cores=1"]) == 0
     text = capsys.readouterr().out
     assert "fp16 peak 5.6 TFLOPS" in text
-    assert next(line for line in text.splitlines() if line.startswith("l2.size")).split()[1:] == ["16", "MiB", "set", "by", "the", "user"]
+    assert next(line for line in text.splitlines() if line.startswith("l2.size")).split()[1:] == [
+        "16",
+        "MiB",
+        "set",
+        "by",
+        "the",
+        "user",
+    ]
 
 
 def test_show_of_a_chip_with_gaps(capsys: pytest.CaptureFixture[str]) -> None:
@@ -65,17 +72,35 @@ def test_show_of_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> N
         (["sco"], "command 'sco' does not exist; did you mean soc?"),
         (["--versoin"], "option --versoin does not exist; did you mean --version?"),
         (["soc"], "the following arguments are required: list|show; see `ascendsim soc --help`"),
-        (["soc", "shw"], "argument list|show: invalid choice: 'shw' (choose from 'list', 'show'); see `ascendsim soc --help`"),
+        (
+            ["soc", "shw"],
+            "argument list|show: invalid choice: 'shw' (choose from 'list', 'show'); see `ascendsim soc "
+            "--help`",
+        ),
         (["soc", "show"], "the following arguments are required: chip; see `ascendsim soc show --help`"),
-        (["soc", "show", "Ascend301"], "chip 'Ascend301' is unknown; did you mean Ascend310? (a file of your own ends in .toml)"),
+        (
+            ["soc", "show", "Ascend301"],
+            "chip 'Ascend301' is unknown; did you mean Ascend310? (a file of your own ends in .toml)",
+        ),
         (["soc", "show", "Ascend310", "--sett", "a=1"], "option --sett does not exist; did you mean --set?"),
         (["soc", "show", "Ascend310", "more"], "argument 'more' is not expected; see `ascendsim soc --help`"),
-        (["soc", "show", "Ascend310", "--set", "l2.size"], "option --set must have the form key=value, not 'l2.size'"),
-        (["soc", "show", "Ascend310", "--set", "l2.size=-1"], "override: key l2.size must be above 0, not -1"),
-        (["soc", "show", "no\nsuch.toml"], "chip file no\\nsuch.toml cannot be read (No such file or directory); see `ascendsim soc list`"),
+        (
+            ["soc", "show", "Ascend310", "--set", "l2.size"],
+            "option --set must have the form key=value, not 'l2.size'",
+        ),
+        (
+            ["soc", "show", "Ascend310", "--set", "l2.size=-1"],
+            "override: key l2.size must be above 0, not -1",
+        ),
+        (
+            ["soc", "show", "no\nsuch.toml"],
+            "chip file no\\nsuch.toml cannot be read (No such file or directory); see `ascendsim soc list`",
+        ),
     ],
 )
-def test_wrong_input_is_one_line_and_exit_code_2(arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_wrong_input_is_one_line_and_exit_code_2(
+    arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(arguments) == 2
     captured = capsys.readouterr()
     assert captured.out == ""
@@ -102,7 +127,9 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out == f"ascendsim {__version__}\n"
 
 
-def test_an_interrupt_is_no_traceback(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_interrupt_is_no_traceback(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     def interrupted(_arguments: list[str]) -> int:
         raise KeyboardInterrupt
 
@@ -111,7 +138,9 @@ def test_an_interrupt_is_no_traceback(monkeypatch: pytest.MonkeyPatch, capsys: p
     assert capsys.readouterr().err == "ascendsim: interrupted\n"
 
 
-def test_a_file_that_cannot_be_used_is_one_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_file_that_cannot_be_used_is_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     def full(_arguments: list[str]) -> int:
         raise OSError(28, "No space left on device", "out/trace.json")
 
@@ -122,7 +151,9 @@ def test_a_file_that_cannot_be_used_is_one_line(monkeypatch: pytest.MonkeyPatch,
 
 def test_a_reader_that_leaves_early_is_no_error() -> None:
     program = "import sys; from ascendsim.cli.main import main; sys.exit(main(['soc', 'show', 'Ascend310']))"
-    process = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        [sys.executable, "-c", program], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
     assert process.stdout is not None
     assert process.stderr is not None
     process.stdout.close()

@@ -37,7 +37,9 @@ def test_each_contribution_is_the_run_without_the_pass_less_the_run_with_it():
     found = asim.ablate(graph, fusion="graph")
     base = asim.simulate(asim.compile(graph, fusion="graph"))
     assert found.base.duration_us == base.duration_us
-    assert {(item.family, item.name): item.effected for item in found.contributions} == effected_passes(base.model.fusion)
+    assert {(item.family, item.name): item.effected for item in found.contributions} == effected_passes(
+        base.model.fusion
+    )
     measured = [item for item in found.contributions if item.time_us is not None]
     assert "ConvBatchnormFusionPass" in {item.name for item in measured}
     for item in measured:
@@ -99,7 +101,9 @@ def test_a_pass_without_which_nothing_compiles_says_so(monkeypatch):
 def test_a_pass_that_ignores_its_switch_says_so(monkeypatch):
     real = ablation.compile
     monkeypatch.setattr(
-        ablation, "compile", lambda graph, soc, fusion, optimization_switch=None, **rest: real(graph, soc, fusion=fusion, **rest)
+        ablation,
+        "compile",
+        lambda graph, soc, fusion, optimization_switch=None, **rest: real(graph, soc, fusion=fusion, **rest),
     )
     assert {item.note for item in asim.ablate(network(), fusion="graph").contributions} == {"has no switch"}
 
@@ -116,14 +120,19 @@ def test_own_passes_are_measured_too():
 
 def test_switches_of_the_user_stay():
     switched = "ConvBatchnormFusionPass:off"
-    names = {item.name for item in asim.ablate(network(), fusion="graph", optimization_switch=switched).contributions}
+    names = {
+        item.name
+        for item in asim.ablate(network(), fusion="graph", optimization_switch=switched).contributions
+    }
     assert "ConvBatchnormFusionPass" not in names
     assert "AABiasaddConvFusion" in names
 
 
 def test_progress_counts_passes():
     calls = []
-    found = asim.ablate(matmul_bias_relu(64, 64, 64), fusion="ub", progress=lambda done, total: calls.append((done, total)))
+    found = asim.ablate(
+        matmul_bias_relu(64, 64, 64), fusion="ub", progress=lambda done, total: calls.append((done, total))
+    )
     count = len(found.contributions)
     assert calls == [(number, count) for number in range(count + 1)]
 
@@ -134,7 +143,12 @@ def test_buffer_fusion_is_one_line_if_it_changes_anything(monkeypatch):
     real = ablation.compile
 
     def costly(graph, soc, **options):  # as if buffers had kept tensors out of DDR
-        return real(graph, soc, **options, set={"dram.read_gb_per_s": 1} if options.get("buffer_optimize") == "off_optimize" else None)
+        return real(
+            graph,
+            soc,
+            **options,
+            set={"dram.read_gb_per_s": 1} if options.get("buffer_optimize") == "off_optimize" else None,
+        )
 
     monkeypatch.setattr(ablation, "compile", costly)
     (line,) = [item for item in asim.ablate(graph).contributions if item.family == "buffer"]
@@ -144,10 +158,16 @@ def test_buffer_fusion_is_one_line_if_it_changes_anything(monkeypatch):
 
 
 def test_off_has_nothing_to_leave_out():
-    with pytest.raises(InputError, match="option fusion must be a level with passes to leave out, not 'off'; try all"):
+    with pytest.raises(
+        InputError, match="option fusion must be a level with passes to leave out, not 'off'; try all"
+    ):
         asim.ablate(conv_bn_relu(16, 8), fusion="off")
 
 
 def test_effected_passes_add_up_patterns_in_order():
-    records = [PatternRecord("graph", "B", "p", 2, 1), PatternRecord("graph", "A", "p", 1, 0), PatternRecord("graph", "B", "q", 3, 3)]
+    records = [
+        PatternRecord("graph", "B", "p", 2, 1),
+        PatternRecord("graph", "A", "p", 1, 0),
+        PatternRecord("graph", "B", "q", 3, 3),
+    ]
     assert effected_passes(FusionReport(records)) == {("graph", "B"): 4}

@@ -30,9 +30,17 @@ def test_the_commands_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, model
     assert len(commands) == 6
     for command in commands:
         assert main(command) == 0, command
-    assert {path.name for path in (tmp_path / "out").iterdir()} == {"compare.csv", "compare.png", "ablation.csv"}
+    assert {path.name for path in (tmp_path / "out").iterdir()} == {
+        "compare.csv",
+        "compare.png",
+        "ablation.csv",
+    }
 
 
 def test_every_column_is_explained() -> None:
-    explained = {name.strip() for cells in re.findall(r"^\| ([^|]+) \|", TEXT, re.MULTILINE) for name in cells.split(",")}
+    explained = {
+        name.strip()
+        for cells in re.findall(r"^\| ([^|]+) \|", TEXT, re.MULTILINE)
+        for name in cells.split(",")
+    }
     assert set(comparison_table(()).columns) - {"Variant"} <= explained

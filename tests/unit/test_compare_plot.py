@@ -18,7 +18,10 @@ from tests.unit.test_plot_timeline import overlaps
 
 @pytest.fixture(scope="module")
 def few():
-    models = {level: asim.compile(matmul_bias_relu(256, 256, 256), soc="Ascend910B1", fusion=level) for level in ("off", "all")}
+    models = {
+        level: asim.compile(matmul_bias_relu(256, 256, 256), soc="Ascend910B1", fusion=level)
+        for level in ("off", "all")
+    }
     return asim.compare(models)
 
 
@@ -26,7 +29,9 @@ def test_variants_share_one_time_axis_as_long_as_the_longest(few):
     display = few.plot_timelines()
     assert display.window == (0.0, max(result.duration_us for result in few.results.values()))
     assert display.ax_.get_xlim() == display.window
-    assert [variant.end_us for variant in display.variants] == [result.duration_us for result in few.results.values()]
+    assert [variant.end_us for variant in display.variants] == [
+        result.duration_us for result in few.results.values()
+    ]
 
 
 def test_few_tasks_show_their_phases(few):
@@ -50,7 +55,10 @@ def test_phases_follow_the_record_of_each_task(few):
     emit, read, compute, write = phase_lanes(run)
     for view in run.tasks:
         ready, end = run.us(view.record.ready), run.us(view.record.end)
-        spans = [(lane.starts[lane.tasks == view.id], lane.ends[lane.tasks == view.id]) for lane in (emit, read, compute, write)]
+        spans = [
+            (lane.starts[lane.tasks == view.id], lane.ends[lane.tasks == view.id])
+            for lane in (emit, read, compute, write)
+        ]
         assert spans[0][0].tolist() == [ready]
         assert spans[0][1][0] <= spans[1][0].min() + 1e-9  # nothing is read before the blocks run
         assert spans[1][0].min() < spans[2][0].min() < spans[3][1].max()
@@ -73,10 +81,15 @@ def test_joined_intervals_are_disjoint_and_cover_the_same_ticks():
     random = np.random.default_rng(0)
     for _ in range(30):
         starts = random.integers(0, 60, 8)
-        intervals = [(int(start), int(start + length)) for start, length in zip(starts, random.integers(1, 12, 8), strict=True)]
+        intervals = [
+            (int(start), int(start + length))
+            for start, length in zip(starts, random.integers(1, 12, 8), strict=True)
+        ]
         union = joined(intervals)
         assert all(end < start for (_, end), (start, _) in pairwise(union))
-        assert {tick for start, end in union for tick in range(start, end)} == {t for start, end in intervals for t in range(start, end)}
+        assert {tick for start, end in union for tick in range(start, end)} == {
+            t for start, end in intervals for t in range(start, end)
+        }
 
 
 def test_many_tasks_show_pipes():
@@ -91,7 +104,9 @@ def test_phases_are_drawn_only_where_instructions_were_recorded():
     assert phases_recorded(recorded)
     auto = comparison_timelines({"a": recorded, "b": plain})
     assert "Cube" in [lane.name for lane in auto.variants[0].lanes]
-    with pytest.raises(InputError, match=r"needs the instructions of variant 'b'; simulate with instructions=True"):
+    with pytest.raises(
+        InputError, match=r"needs the instructions of variant 'b'; simulate with instructions=True"
+    ):
         comparison_timelines({"a": recorded, "b": plain}, lanes="phases")
     with pytest.raises(InputError, match='option lanes must be "auto", "phases" or "pipes"'):
         comparison_timelines({"a": plain, "b": plain}, lanes="pipe")  # type: ignore[arg-type]
@@ -101,7 +116,10 @@ def test_facts_stand_behind_the_name(few):
     texts = {text.get_text() for text in few.plot_timelines().ax_.texts}
     off, fused = few.figures
     assert "off" in texts
-    assert any(text.startswith(f"{fused.duration_us:,.1f} us (-") and f"{fused.speed_up:.2f} x" in text for text in texts)
+    assert any(
+        text.startswith(f"{fused.duration_us:,.1f} us (-") and f"{fused.speed_up:.2f} x" in text
+        for text in texts
+    )
     assert any(f"{off.tasks} tasks" in text and " MB read" in text for text in texts)
 
 
@@ -123,6 +141,8 @@ def test_background_ends_with_the_variant(few):
 
 
 def test_equal_comparisons_give_equal_files(few, tmp_path):
-    first, second = (few.plot_timelines().save(tmp_path / f"{number}.png").read_bytes() for number in range(2))
+    first, second = (
+        few.plot_timelines().save(tmp_path / f"{number}.png").read_bytes() for number in range(2)
+    )
     assert first == second
     assert few.save(tmp_path / "all")[1].read_bytes() == first

@@ -1,4 +1,5 @@
-"""Comparison tables: figures add up to those of the runs, differences of outputs, reasons where there is none."""
+"""Comparison tables: figures add up to those of the runs, differences of outputs, reasons where there is
+none."""
 
 from __future__ import annotations
 
@@ -33,7 +34,9 @@ def test_figures_are_sums_over_tasks():
         assert figures.duration_us == run.trace.duration_us
         assert figures.tasks == len(run.tasks)
         assert figures.block_launches == sum(record.blocks for record in run.trace.tasks)
-        assert figures.ddr_read_bytes + figures.ddr_write_bytes == sum(view.moved("ddr") for view in run.tasks)
+        assert figures.ddr_read_bytes + figures.ddr_write_bytes == sum(
+            view.moved("ddr") for view in run.tasks
+        )
         assert figures.difference == NO_VALUES
     assert long.speed_up == 1.0
     assert short.speed_up == pytest.approx(long.duration_us / short.duration_us)
@@ -76,7 +79,10 @@ def test_phases_name_what_a_task_reads_and_writes():
     assert rows["MatMul"]["Reads"] == "x, w"
     assert rows["Relu"]["Writes"] == "y"
     assert rows["Bias"]["Writes"] == rows["Relu"]["Reads"]
-    assert all(row["Emit(us)"] > 0 and row["Read(us)"] > 0 and row["Compute(us)"] > 0 and row["Write(us)"] > 0 for row in rows.values())
+    assert all(
+        row["Emit(us)"] > 0 and row["Read(us)"] > 0 and row["Compute(us)"] > 0 and row["Write(us)"] > 0
+        for row in rows.values()
+    )
 
 
 @pytest.mark.parametrize(
@@ -99,7 +105,9 @@ def test_largest_difference(reference, other, absolute, relative):
 
 def test_largest_difference_takes_the_worst_output_and_any_type():
     reference = {"label": np.array([1, 2], np.int64), "kept": np.array([True, False])}
-    found = largest_difference(reference, {"label": np.array([1, 2], np.int64), "kept": np.array([True, True])})
+    found = largest_difference(
+        reference, {"label": np.array([1, 2], np.int64), "kept": np.array([True, True])}
+    )
     assert (found.absolute, found.relative) == (1.0, 1.0)
 
 

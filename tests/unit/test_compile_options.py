@@ -43,7 +43,9 @@ def network(batch: int | str = 1) -> asim.Graph:
 
 @pytest.mark.parametrize("batch", [1, "n"], ids=["still", "open"])
 @pytest.mark.parametrize(("options", "named"), WRONG, ids=[next(iter(options)) for options, _ in WRONG])
-def test_wrong_options_are_refused_whatever_the_graph(batch: int | str, options: dict[str, Any], named: str) -> None:
+def test_wrong_options_are_refused_whatever_the_graph(
+    batch: int | str, options: dict[str, Any], named: str
+) -> None:
     with pytest.raises(AscendSimError, match=named):
         asim.compile(network(batch), **options)
 
@@ -70,7 +72,9 @@ def test_choices_of_the_command_line_are_those_of_the_layers_below() -> None:
 
 
 def test_options_print_what_differs_and_are_equal_by_value() -> None:
-    one, other = (CompileOptions(soc="Ascend910A", set={"l2.size": 1, "cube.m0": 2}, fusion="ub") for _ in range(2))
+    one, other = (
+        CompileOptions(soc="Ascend910A", set={"l2.size": 1, "cube.m0": 2}, fusion="ub") for _ in range(2)
+    )
     assert str(one) == "CompileOptions(soc='Ascend910A', set={'cube.m0': 2, 'l2.size': 1}, fusion='ub')"
     assert one == other
     assert hash(one) == hash(other)
@@ -78,7 +82,10 @@ def test_options_print_what_differs_and_are_equal_by_value() -> None:
 
 
 def test_a_model_knows_its_options() -> None:
-    assert asim.compile(network(), soc="Ascend910A", fusion="graph").options.plain() == {"soc": "'Ascend910A'", "fusion": "'graph'"}
+    assert asim.compile(network(), soc="Ascend910A", fusion="graph").options.plain() == {
+        "soc": "'Ascend910A'",
+        "fusion": "'graph'",
+    }
 
 
 def test_a_compilation_can_be_stopped_behind_every_stage(tmp_path) -> None:

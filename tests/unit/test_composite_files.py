@@ -1,4 +1,5 @@
-"""Every composite file runs fused and unfused with the same bits, agrees with a second interpreter, and is timed on two chips."""
+"""Every composite file runs fused and unfused with the same bits, agrees with a second interpreter, and is
+timed on two chips."""
 
 from __future__ import annotations
 
@@ -45,7 +46,9 @@ def compare_values(name: str) -> None:
     inputs = random_inputs(data, SHAPES.get(name, {}))
     graph = asim.load(json.dumps(data).encode(), shapes=SHAPES.get(name))
     runs = [
-        asim.run(asim.compile(graph, soc=CHIPS[0], fusion=fusion, precision_mode="must_keep_origin_dtype"), inputs)
+        asim.run(
+            asim.compile(graph, soc=CHIPS[0], fusion=fusion, precision_mode="must_keep_origin_dtype"), inputs
+        )
         for fusion in ("graph-kernel", "off")
     ]
     fused, unfused = (run.outputs for run in runs)
@@ -62,7 +65,8 @@ def compare_values(name: str) -> None:
 
 
 def agree(result: Array, expected: Array) -> None:
-    """Equal up to what exponentials and sums may differ by: some units in the last place of the type, of the largest value."""
+    """Equal up to what exponentials and sums may differ by: some units in the last place of the type, of the
+    largest value."""
     expected = expected.reshape(result.shape)
     assert result.dtype == expected.dtype
     assert np.array_equal(np.isnan(result), np.isnan(expected))
@@ -73,12 +77,19 @@ def agree(result: Array, expected: Array) -> None:
         return
     scale = np.max(np.abs(expected[finite].astype(np.float64)), initial=1e-30)
     steps = 2 if result.dtype == np.float16 else 64
-    error = np.max(np.abs(result[finite].astype(np.float64) - expected[finite].astype(np.float64)), initial=0.0)
+    error = np.max(
+        np.abs(result[finite].astype(np.float64) - expected[finite].astype(np.float64)), initial=0.0
+    )
     assert error <= steps * float(np.finfo(result.dtype).eps) * scale
 
 
 @pytest.mark.parametrize(
-    "name", [name for name in FILES if name.startswith(("ascend_mlir", "gpu_bert", "ascend_sponge_03", "ascend_ci_03"))]
+    "name",
+    [
+        name
+        for name in FILES
+        if name.startswith(("ascend_mlir", "gpu_bert", "ascend_sponge_03", "ascend_ci_03"))
+    ],
 )
 def test_values_of_small_files(name: str) -> None:
     compare_values(name)

@@ -22,14 +22,31 @@ def tensor(name: str, shape: list[Any], dtype: str = "float32", **more: Any) -> 
     return {"tensor_name": name, "shape": shape, "data_type": dtype, "format": "DefaultFormat", **more}
 
 
-def composite(ops: list[dict[str, Any]], inputs: list[dict[str, Any]] | None, outputs: list[dict[str, Any]]) -> dict[str, Any]:
+def composite(
+    ops: list[dict[str, Any]], inputs: list[dict[str, Any]] | None, outputs: list[dict[str, Any]]
+) -> dict[str, Any]:
     groups = None if inputs is None else [[item] for item in inputs]
-    return {"composite": True, "op": "Fused_test", "platform": "AKG", "input_desc": groups, "op_desc": ops, "output_desc": outputs}
+    return {
+        "composite": True,
+        "op": "Fused_test",
+        "platform": "AKG",
+        "input_desc": groups,
+        "op_desc": ops,
+        "output_desc": outputs,
+    }
 
 
-def op(name: str, inputs: list[list[dict[str, Any]]] | None, output: dict[str, Any], **attributes: Any) -> dict[str, Any]:
+def op(
+    name: str, inputs: list[list[dict[str, Any]]] | None, output: dict[str, Any], **attributes: Any
+) -> dict[str, Any]:
     attr = [{"name": key, "value": value} for key, value in attributes.items()] or None
-    return {"name": name, "attr": attr, "input_desc": inputs, "output_desc": [output], "impl_path": "/never/read"}
+    return {
+        "name": name,
+        "attr": attr,
+        "input_desc": inputs,
+        "output_desc": [output],
+        "impl_path": "/never/read",
+    }
 
 
 def load(data: Any, **options: Any) -> asim.Graph:
@@ -49,7 +66,9 @@ def test_every_file_loads_with_its_outputs(name: str) -> None:
     graph = load(DATA / f"{name}.json", shapes=SHAPES.get(name))
     names = list(dict.fromkeys(item["tensor_name"] for item in data["output_desc"]))
     assert [t.name for t in graph.outputs][: len(names)] == names
-    assert [t.name for t in graph.inputs] == list(dict.fromkeys(item["tensor_name"] for group in data["input_desc"] for item in group))
+    assert [t.name for t in graph.inputs] == list(
+        dict.fromkeys(item["tensor_name"] for group in data["input_desc"] for item in group)
+    )
     assert all(t.is_static for t in graph.tensors.values())
     assert graph.metadata["composite"] == data["op"]
 
@@ -78,7 +97,10 @@ def test_all_operands_may_be_constants() -> None:
 
 
 def test_scalars_are_one_shape_whether_written_with_or_without_a_dimension() -> None:
-    ops = [op("Sqrt", [[tensor("x", [1])]], tensor("r", [])), op("Mul", [[tensor("r", [1])], [tensor("x", [1])]], tensor("y", [1]))]
+    ops = [
+        op("Sqrt", [[tensor("x", [1])]], tensor("r", [])),
+        op("Mul", [[tensor("r", [1])], [tensor("x", [1])]], tensor("y", [1])),
+    ]
     graph = load(composite(ops, [tensor("x", [])], [tensor("y", [])]))
     assert graph.inputs[0].shape == (1,)
     assert graph.outputs[0].shape == (1,)
@@ -101,7 +123,13 @@ def test_a_row_major_matrix_meets_a_tiled_one_transposed() -> None:
 
 def test_matmul_of_row_major_matrices_with_transposes_and_its_own_output_type() -> None:
     a, b, y = tensor("a", [4, 8], "float16"), tensor("b", [16, 4], "float16"), tensor("y", [8, 16])
-    graph = load(composite([op("MatMul", [[a], [b]], y, transpose_a=True, transpose_x2=True, dst_type="float32")], [a, b], [y]))
+    graph = load(
+        composite(
+            [op("MatMul", [[a], [b]], y, transpose_a=True, transpose_x2=True, dst_type="float32")],
+            [a, b],
+            [y],
+        )
+    )
     generator = np.random.default_rng(0)
     left, right = (generator.standard_normal(shape).astype(np.float16) for shape in ((4, 8), (16, 4)))
     result = evaluate(graph, default_opset(), {"a": left, "b": right})[0]
@@ -123,7 +151,9 @@ def test_dynamic_shapes_are_bound_by_name() -> None:
     dynamic = tensor("x", [-1, 3])
     data = composite([op("Exp", [[dynamic]], tensor("y", ["n", 3]))], [dynamic], [tensor("y", [-1, 3])])
     assert load(data, shapes={"x": (7, 3)}).outputs[0].shape == (7, 3)
-    with pytest.raises(InputError, match=r"input 'x' has a dynamic shape, not \[-1, 3\]; bind it with shapes="):
+    with pytest.raises(
+        InputError, match=r"input 'x' has a dynamic shape, not \[-1, 3\]; bind it with shapes="
+    ):
         load(data)
     with pytest.raises(InputError, match="must fit"):
         load(data, shapes={"x": (7, 4)})

@@ -1,4 +1,5 @@
-"""Ways to cut a composite into phases: each is complete, reads only what is there, and the quickest is taken and kept."""
+"""Ways to cut a composite into phases: each is complete, reads only what is there, and the quickest is taken
+and kept."""
 
 from __future__ import annotations
 
@@ -33,7 +34,9 @@ SCALE = 1 << 14
 
 def composite(record: object, soc: str = "Ascend910A", **options: object) -> asim.CompiledModel:
     graph = asim.load(json.dumps(record).encode())
-    return asim.compile(graph, soc=soc, fusion="graph-kernel", precision_mode="must_keep_origin_dtype", **options)  # type: ignore[arg-type]
+    return asim.compile(
+        graph, soc=soc, fusion="graph-kernel", precision_mode="must_keep_origin_dtype", **options
+    )  # type: ignore[arg-type]
 
 
 def body_graph(record: object) -> tuple[Node, Graph]:
@@ -43,7 +46,11 @@ def body_graph(record: object) -> tuple[Node, Graph]:
 
 def body(record: object) -> Body:
     node, graph = body_graph(record)
-    outer = {inner: Ref.of(tensor) for inner, tensor in zip(graph.inputs, node.inputs, strict=True) if tensor is not None}
+    outer = {
+        inner: Ref.of(tensor)
+        for inner, tensor in zip(graph.inputs, node.inputs, strict=True)
+        if tensor is not None
+    }
     outer.update((inner, Ref.of(tensor)) for inner, tensor in zip(graph.outputs, node.outputs, strict=True))
     return Body(graph, outer, default_opset(), CONTEXT)
 
@@ -84,7 +91,8 @@ def test_every_phase_finds_what_it_reads_where_it_was_stored(family: str, seed: 
 
 
 def test_a_node_is_repeated_where_its_operands_are_smaller_than_its_result() -> None:
-    """The casts of float16 come again behind the sum, which costs half of storing and loading what they make."""
+    """The casts of float16 come again behind the sum, which costs half of storing and loading what they
+    make."""
     w = CompositeWriter()
     x = w.cast(w.input((64, 128), "float16"), "float32")
     mean = w.op("Mul", w.reduce("ReduceSum", x, (0,)), 1 / 64)
@@ -92,11 +100,15 @@ def test_a_node_is_repeated_where_its_operands_are_smaller_than_its_result() -> 
     a_body = body(w.file())
     cast = a_body.nodes[0]
     plans = plans_of(a_body)
-    assert any(sum(cast in phase for phase in plan) == 2 and not stores_between(a_body, plan, cast) for plan in plans)
+    assert any(
+        sum(cast in phase for phase in plan) == 2 and not stores_between(a_body, plan, cast) for plan in plans
+    )
 
 
 def stores_between(a_body: Body, plan: Plan, node: Node) -> bool:
-    return any(tensor is node.output for number in range(len(plan)) for tensor in stores(a_body, plan, number))
+    return any(
+        tensor is node.output for number in range(len(plan)) for tensor in stores(a_body, plan, number)
+    )
 
 
 def test_parts_without_a_tensor_in_common_can_run_apart() -> None:
@@ -120,7 +132,7 @@ def test_a_kernel_may_use_scratch_again_that_nobody_reads_any_more() -> None:
     assert len(set(regions(a_body, plan).values())) == 3  # two that take turns, and the output
 
 
-# --- choice -----------------------------------------------------------------------------------------------------------
+# --- choice -------------------------------------------------------------------------------------------------
 
 
 def test_the_quickest_way_is_taken_and_a_saved_model_keeps_it(tmp_path: Path) -> None:
@@ -143,7 +155,11 @@ def composite_with(model: asim.CompiledModel, way: int) -> asim.CompiledModel:
     """The model with another way."""
     graph = copy_graph(model.graph)
     graph.nodes[0].origin[TILING] = way
-    return replace(model, graph=graph, program=lower_graph(graph, model.soc, model.opset, options=LowerOptions(known=None)))
+    return replace(
+        model,
+        graph=graph,
+        program=lower_graph(graph, model.soc, model.opset, options=LowerOptions(known=None)),
+    )
 
 
 class Clock:
@@ -159,7 +175,9 @@ class Clock:
 def test_a_way_is_timed_once_and_products_in_it_keep_their_own_tilings() -> None:
     soc = load("Ascend910A")
     product = matmul(512, 512, 512, soc)
-    behind = VectorWork(1, 512 * 512, (), (Stream(ref("c", (512 * 512,))),), (Stream(ref("d", (512 * 512,))),))
+    behind = VectorWork(
+        1, 512 * 512, (), (Stream(ref("c", (512 * 512,))),), (Stream(ref("d", (512 * 512,))),)
+    )
     work = WorkChoice((SequenceWork((product, behind)), SequenceWork((behind, product, product))))
     clock = Clock([5, 4])
     lowering = Lowering(soc, TilingSearch(lambda stage, weights: -stage.groups[0].count, clock))  # type: ignore[arg-type, return-value]
@@ -176,7 +194,10 @@ def test_a_way_is_timed_once_and_products_in_it_keep_their_own_tilings() -> None
 
 
 def test_a_number_that_no_way_has_is_refused() -> None:
-    works = tuple(VectorWork(1, size, (), (Stream(ref("x", (size,))),), (Stream(ref("y", (size,))),)) for size in (64, 128))
+    works = tuple(
+        VectorWork(1, size, (), (Stream(ref("x", (size,))),), (Stream(ref("y", (size,))),))
+        for size in (64, 128)
+    )
     with pytest.raises(CompileError, match="must be one that it can have, not 3"):
         Lowering(load("Ascend910A")).ways.way(WorkChoice(works), 3)
 
@@ -189,12 +210,19 @@ def test_the_closed_form_picks_where_nothing_is_timed() -> None:
 
 
 @pytest.mark.parametrize(("rows", "kinds"), [(16, ["AI_CPU"]), (4096, ["AI_CPU", "AI_CPU", "AI_CORE"])])
-def test_what_the_ai_core_lacks_runs_on_the_ai_cpu_and_the_rest_stays_where_it_is_quick(rows: int, kinds: list[str]) -> None:
+def test_what_the_ai_core_lacks_runs_on_the_ai_cpu_and_the_rest_stays_where_it_is_quick(
+    rows: int, kinds: list[str]
+) -> None:
     w = CompositeWriter()
     x, y = w.input((rows, 1), "int64"), w.input((rows, 1024))
     scale = w.cast(w.op("Add", x, x), "float32")
     w.output(w.op("Add", w.op("Mul", w.op("Exp", y), scale), y))
     model = composite(w.file())
     assert [task.kind for task in model.program.tasks] == [TaskKind(kind) for kind in kinds]
-    parts = asim.compile(asim.load(json.dumps(w.file()).encode()), soc="Ascend910A", fusion="off", precision_mode="must_keep_origin_dtype")
+    parts = asim.compile(
+        asim.load(json.dumps(w.file()).encode()),
+        soc="Ascend910A",
+        fusion="off",
+        precision_mode="must_keep_origin_dtype",
+    )
     assert asim.simulate(model).duration_us < asim.simulate(parts).duration_us

@@ -69,7 +69,8 @@ def test_a_variable_that_gets_another_axis_has_an_unknown_rank() -> None:
 
 
 def test_the_body_is_inferred_again_with_the_open_dimension() -> None:
-    """Its inner shapes must not stay those of the first round: Shape of the variable would fold to a wrong constant."""
+    """Its inner shapes must not stay those of the first round: Shape of the variable would fold to a wrong
+    constant."""
     body = subgraph("body", [("x", FLOAT, None)])
     row = body.add_constant("row", np.ones((1, 8), np.float32))
     grown = body.add_node("Concat", [body.inputs[0], row], ["grown"], axis=0).output
@@ -83,7 +84,13 @@ def test_the_body_is_inferred_again_with_the_open_dimension() -> None:
 
 def test_a_body_that_changes_the_type_is_an_error() -> None:
     graph, _ = while_node(body_of(("Cast", {"to": DType.FLOAT16}), constant=np.ones((), np.float32)), (4, 8))
-    with pytest.raises(GraphError, match=r"node 'while' \(While\) needs a body that keeps the type of loop variable 'body_x' \(float32\)"):
+    with pytest.raises(
+        GraphError,
+        match=(
+            r"node 'while' \(While\) needs a body that keeps the type of loop variable 'body_x' "
+            r"\(float32\)"
+        ),
+    ):
         infer(graph, default_opset())
 
 
@@ -109,7 +116,12 @@ def test_inputs_and_outputs_of_a_while_must_be_as_many() -> None:
         infer(other, default_opset())
 
 
-def if_graph(then_shape: tuple[int, ...], else_shape: tuple[int, ...], cond: bool | None = None, else_type: type = np.float32) -> Node:
+def if_graph(
+    then_shape: tuple[int, ...],
+    else_shape: tuple[int, ...],
+    cond: bool | None = None,
+    else_type: type = np.float32,
+) -> Node:
     graph = Graph("g")
     choice = graph.add_input("c", BOOL, ()) if cond is None else graph.add_constant("c", np.array(cond))
     branches = []
@@ -124,7 +136,10 @@ def if_graph(then_shape: tuple[int, ...], else_shape: tuple[int, ...], cond: boo
     return node
 
 
-@pytest.mark.parametrize(("first", "second", "merged"), [((4, 8), (4, 8), (4, 8)), ((4, 8), (5, 8), (None, 8)), ((4, 8), (4,), None)])
+@pytest.mark.parametrize(
+    ("first", "second", "merged"),
+    [((4, 8), (4, 8), (4, 8)), ((4, 8), (5, 8), (None, 8)), ((4, 8), (4,), None)],
+)
 def test_branches_merge(first: tuple[int, ...], second: tuple[int, ...], merged: Shape | None) -> None:
     assert if_graph(first, second).output.shape == merged
     assert merge_shapes(first, second) == merged
@@ -136,7 +151,9 @@ def test_a_known_condition_leaves_one_branch() -> None:
 
 
 def test_branches_of_two_types_are_an_error() -> None:
-    with pytest.raises(GraphError, match="needs one type for output 0 in all branches, not float32 and float16"):
+    with pytest.raises(
+        GraphError, match="needs one type for output 0 in all branches, not float32 and float16"
+    ):
         if_graph((4,), (4,), else_type=np.float16)
 
 

@@ -13,7 +13,12 @@ from ascendsim.core.errors import AscendSimError, GraphError, UnsupportedOperato
 def test_message_has_four_parts() -> None:
     error = AscendSimError("option --batch", "must be positive", -1, "give 1 or more")
     assert str(error) == "option --batch must be positive, not -1; give 1 or more"
-    assert (error.subject, error.rule, error.actual, error.remedy) == ("option --batch", "must be positive", -1, "give 1 or more")
+    assert (error.subject, error.rule, error.actual, error.remedy) == (
+        "option --batch",
+        "must be positive",
+        -1,
+        "give 1 or more",
+    )
 
 
 def test_parts_may_be_left_out() -> None:
@@ -23,7 +28,9 @@ def test_parts_may_be_left_out() -> None:
 
 
 def test_every_error_belongs_to_the_tree() -> None:
-    classes = [item for item in vars(errors).values() if isinstance(item, type) and issubclass(item, Exception)]
+    classes = [
+        item for item in vars(errors).values() if isinstance(item, type) and issubclass(item, Exception)
+    ]
     assert len(classes) >= 8
     assert all(issubclass(item, AscendSimError) for item in classes)
 
@@ -35,14 +42,19 @@ def test_unsupported_operators_are_listed_at_once_and_sorted() -> None:
     assert isinstance(error, GraphError)
 
 
-@pytest.mark.parametrize("error", [AscendSimError("chip 'X'", "is unknown", 3, "take Y"), UnsupportedOperatorError([("Loop", "a")])])
+@pytest.mark.parametrize(
+    "error",
+    [AscendSimError("chip 'X'", "is unknown", 3, "take Y"), UnsupportedOperatorError([("Loop", "a")])],
+)
 def test_an_error_reaches_another_process_whole(error: AscendSimError) -> None:
     arrived = pickle.loads(pickle.dumps(error))
     assert type(arrived) is type(error)
     assert (str(arrived), vars(arrived)) == (str(error), vars(error))
 
 
-@pytest.mark.parametrize(("name", "remedy"), [("l2.sise", "did you mean l2.size?"), ("zzz", "known are a, l2.size")])
+@pytest.mark.parametrize(
+    ("name", "remedy"), [("l2.sise", "did you mean l2.size?"), ("zzz", "known are a, l2.size")]
+)
 def test_suggestions(name: str, remedy: str) -> None:
     assert suggest(name, ["l2.size", "a"]) == remedy
 

@@ -24,7 +24,12 @@ def test_a_dtype_agrees_with_numpy(dtype: DType) -> None:
 
 
 def test_kinds_of_dtypes() -> None:
-    assert {dtype for dtype in DType if dtype.is_float} == {DType.FLOAT16, DType.FLOAT32, DType.FLOAT64, DType.BFLOAT16}
+    assert {dtype for dtype in DType if dtype.is_float} == {
+        DType.FLOAT16,
+        DType.FLOAT32,
+        DType.FLOAT64,
+        DType.BFLOAT16,
+    }
     assert not DType.BOOL.is_integer
     assert sum(dtype.is_integer for dtype in DType) == 8
 
@@ -47,11 +52,17 @@ def test_unknown_dtype() -> None:
         ((), Format.ND, DType.FLOAT32, ()),
     ],
 )
-def test_storage_shapes(shape: tuple[int, ...], format: Format, dtype: DType, stored: tuple[int, ...]) -> None:
+def test_storage_shapes(
+    shape: tuple[int, ...], format: Format, dtype: DType, stored: tuple[int, ...]
+) -> None:
     assert storage_shape(shape, format, dtype) == stored
 
 
-@given(st.tuples(DIM, DIM, DIM, DIM), st.sampled_from(list(Format)), st.sampled_from([DType.FLOAT16, DType.FLOAT32, DType.INT8]))
+@given(
+    st.tuples(DIM, DIM, DIM, DIM),
+    st.sampled_from(list(Format)),
+    st.sampled_from([DType.FLOAT16, DType.FLOAT32, DType.INT8]),
+)
 def test_padding_only_adds(shape: tuple[int, ...], format: Format, dtype: DType) -> None:
     stored = storage_bytes(shape, format, dtype)
     assert stored >= math.prod(shape) * dtype.itemsize

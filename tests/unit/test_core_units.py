@@ -30,7 +30,9 @@ def test_sizes(text: str, size: int) -> None:
     assert parse_size(text, "x") == size
 
 
-@pytest.mark.parametrize("text", ["", "MiB", "16 Mi", "16MiBs", "1..5", "0x10", "nan", "1e", "1_000", "9" * 50, "1,000"])
+@pytest.mark.parametrize(
+    "text", ["", "MiB", "16 Mi", "16MiBs", "1..5", "0x10", "nan", "1e", "1_000", "9" * 50, "1,000"]
+)
 def test_no_size(text: str) -> None:
     with pytest.raises(InputError, match="^l2.size must be "):
         parse_size(text, "l2.size")

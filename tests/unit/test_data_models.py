@@ -20,7 +20,9 @@ def test_the_index_lists_every_file_with_its_size(models_dir: Path) -> None:
     assert {name: row["bytes"] for name, row in _index(models_dir).items()} == sizes
 
 
-@pytest.mark.parametrize("name", ["lenet5.onnx", "resnet18.onnx", "bert_tiny_s64_traced.onnx", "yolov5s.onnx"])
+@pytest.mark.parametrize(
+    "name", ["lenet5.onnx", "resnet18.onnx", "bert_tiny_s64_traced.onnx", "yolov5s.onnx"]
+)
 def test_the_index_counts_what_a_file_holds(models_dir: Path, name: str) -> None:
     model = onnx.load(models_dir / name, load_external_data=False)
     row = _index(models_dir)[name]

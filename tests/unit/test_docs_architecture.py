@@ -9,7 +9,9 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def test_the_page_has_the_stages() -> None:
-    spec = importlib.util.spec_from_file_location("make_architecture_page", ROOT / "scripts" / "make_architecture_page.py")
+    spec = importlib.util.spec_from_file_location(
+        "make_architecture_page", ROOT / "scripts" / "make_architecture_page.py"
+    )
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)

@@ -1,4 +1,5 @@
-"""docs/dynamic_shapes.md: its Python runs, its commands are accepted, and its figures are what the commands print."""
+"""docs/dynamic_shapes.md: its Python runs, its commands are accepted, and its figures are what the commands
+print."""
 
 from __future__ import annotations
 
@@ -22,7 +23,9 @@ def test_the_python_runs(code: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("line", re.findall(r"^    ascendsim (.*)$", TEXT, re.MULTILINE))
-def test_the_commands_run(line: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_commands_run(
+    line: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.chdir(ROOT)
     assert main(shlex.split(line)) == 0
     assert "gear" in capsys.readouterr().out
@@ -35,7 +38,8 @@ def test_the_figures_are_those_of_the_simulator() -> None:
     assert len(rows) == 3
     graph = asim.load(ROOT / "tests/data/models/resnet50.onnx", shapes={"input": (-1, 3, 224, 224)})
     found = {
-        figure.name: figure.duration_us for figure in asim.compare_gears(graph, soc="Ascend310P3", dynamic_batch_size=[1, 4, 16]).figures
+        figure.name: figure.duration_us
+        for figure in asim.compare_gears(graph, soc="Ascend310P3", dynamic_batch_size=[1, 4, 16]).figures
     }
     for batch, *times in rows:
         for kind, text in zip(("gear", "static", "host"), times, strict=True):

@@ -21,15 +21,25 @@ def test_the_python_runs(code: str, monkeypatch: pytest.MonkeyPatch) -> None:
     exec(compile(code, "docs/fusion.md", "exec"), {"__name__": "docs"})
 
 
-def test_the_commands_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, models_dir: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (tmp_path / "resnet50.onnx").write_bytes((models_dir / "lenet5.onnx").read_bytes())  # any small model stands for it
+def test_the_commands_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, models_dir: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "resnet50.onnx").write_bytes(
+        (models_dir / "lenet5.onnx").read_bytes()
+    )  # any small model stands for it
     (switches,) = re.findall(r"^    (\{\"Switch\".*?\}\}\}\})$", TEXT, re.DOTALL | re.MULTILINE)
     (tmp_path / "fusion_switch.cfg").write_text(switches)
     monkeypatch.chdir(tmp_path)
     assert read_switch_file("fusion_switch.cfg").priorities["graph"] == {"PoolingFusionPass": 1200}
-    commands = [shlex.split(line, comments=True) for line in re.findall(r"^    ascendsim (.*)$", TEXT, re.MULTILINE)]
+    commands = [
+        shlex.split(line, comments=True) for line in re.findall(r"^    ascendsim (.*)$", TEXT, re.MULTILINE)
+    ]
     assert len(commands) == 11
     for command in commands:
         assert main(command) == 0, command
         assert "ascendsim: warning" not in capsys.readouterr().err
-    assert {path.name for path in (tmp_path / "out").iterdir()} >= {"plog", "fusion_result.json", "fusion_op.csv"}
+    assert {path.name for path in (tmp_path / "out").iterdir()} >= {
+        "plog",
+        "fusion_result.json",
+        "fusion_op.csv",
+    }

@@ -21,7 +21,9 @@ def test_the_python_runs(code: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("line", re.findall(r"^    ascendsim ((?:optimize|passes) .*)$", TEXT, re.MULTILINE))
-def test_the_commands_run(line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_commands_run(
+    line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.chdir(tmp_path)
     assert main(shlex.split(line.replace("tests/data", str(ROOT / "tests" / "data")))) == 0
     assert capsys.readouterr().out
@@ -32,7 +34,11 @@ def test_the_text_names_every_pass_by_stem() -> None:
     from ascendsim.ops import default_opset
     from ascendsim.passes.graph_engine import pass_names
 
-    words = {"TransOpSymmetryEliminationPass": "symmetric pairs", "NoUseMovementRemovePass": "Expand, Slice, Pad", "PrintOpPass": "Print"}
+    words = {
+        "TransOpSymmetryEliminationPass": "symmetric pairs",
+        "NoUseMovementRemovePass": "Expand, Slice, Pad",
+        "PrintOpPass": "Print",
+    }
     words |= {
         "IdentityArithmeticPass": "identity arithmetic",
         "DimensionAdjustPass": "dimension passes",

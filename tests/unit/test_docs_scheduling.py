@@ -1,4 +1,5 @@
-"""The pages on scheduling, memory and saved models: their Python runs, and what they say about options is so."""
+"""The pages on scheduling, memory and saved models: their Python runs, and what they say about options is
+so."""
 
 from __future__ import annotations
 

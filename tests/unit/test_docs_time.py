@@ -1,4 +1,5 @@
-"""The page on how time is modelled: its figures are those of the chip files, and the keys and files that it names exist."""
+"""The page on how time is modelled: its figures are those of the chip files, and the keys and files that it
+names exist."""
 
 from __future__ import annotations
 

@@ -22,7 +22,10 @@ def test_the_table_is_complete() -> None:
     assert sum(item.tier == 1 for item in graph) == 62
     assert sum(item.is_rule for item in graph) == 37
     assert [sum(item.seed for item in family) for family in (graph, ub)] == [17, 1]
-    assert [sum(not item.default for item in family) for family in (graph, ub)] == [23, 4]  # 22 of CANN, and Swish
+    assert [sum(not item.default for item in family) for family in (graph, ub)] == [
+        23,
+        4,
+    ]  # 22 of CANN, and Swish
     assert len({item.name for item in graph}) == len(graph)
 
 
@@ -50,7 +53,9 @@ def test_a_name_of_two_sources_means_canns_own() -> None:
 
 def test_an_unknown_name_gets_a_suggestion() -> None:
     assert find_fact("SoftmaxFusionPas") is None
-    with pytest.raises(InputError, match="fusion pass 'SoftmaxFusionPas' is not known; did you mean SoftmaxFusionPass?"):
+    with pytest.raises(
+        InputError, match="fusion pass 'SoftmaxFusionPas' is not known; did you mean SoftmaxFusionPass?"
+    ):
         fact("SoftmaxFusionPas")
 
 

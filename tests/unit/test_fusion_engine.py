@@ -1,4 +1,5 @@
-"""The engine, the flow around it and the levels: matches before rewrites, refusals, sources, subgraphs, errors."""
+"""The engine, the flow around it and the levels: matches before rewrites, refusals, sources, subgraphs,
+errors."""
 
 from __future__ import annotations
 
@@ -26,7 +27,16 @@ from ascendsim.passes.fusion.rule import FusionContext, FusionRule, replace_root
 from ascendsim.passes.fusion.switch_file import SwitchFile
 from ascendsim.passes.fusion.switches import Switches
 from tests.support.evaluate import evaluate
-from tests.support.toy_rules import ONLY_TOYS, DropNeutral, JoinRelu, builder, named, neutral_graph, relu_chain, toy_context
+from tests.support.toy_rules import (
+    ONLY_TOYS,
+    DropNeutral,
+    JoinRelu,
+    builder,
+    named,
+    neutral_graph,
+    relu_chain,
+    toy_context,
+)
 
 LENET = Path(__file__).parents[1] / "data" / "models" / "lenet5.onnx"
 
@@ -58,7 +68,9 @@ def test_each_refusal_keeps_its_reason() -> None:
     assert (record.matched, record.effected) == (3, 2)
     assert [(refusal.node, refusal.reason) for refusal in record.refusals] == [("relu2", "made by this pass")]
     (dropped, *_) = fuse(neutral_graph(), DropNeutral()).records
-    assert [(refusal.node, refusal.reason) for refusal in dropped.refusals] == [("two", "the constant is not 1")]
+    assert [(refusal.node, refusal.reason) for refusal in dropped.refusals] == [
+        ("two", "the constant is not 1")
+    ]
 
 
 class Vanishing(JoinRelu):
@@ -75,7 +87,9 @@ class Vanishing(JoinRelu):
 def test_a_match_that_an_earlier_rewrite_took_is_a_refusal() -> None:
     (record,) = fuse(relu_chain(3), Vanishing()).records
     assert (record.matched, record.effected) == (2, 1)
-    assert [(refusal.node, refusal.reason) for refusal in record.refusals] == [("relu2", "an overlapping match was rewritten before")]
+    assert [(refusal.node, refusal.reason) for refusal in record.refusals] == [
+        ("relu2", "an overlapping match was rewritten before")
+    ]
 
 
 def test_values_and_names_of_outputs_stay() -> None:
@@ -89,7 +103,8 @@ def test_values_and_names_of_outputs_stay() -> None:
 
 
 def test_outputs_keep_their_names_when_nothing_is_left_to_compute() -> None:
-    """y = x * 1 and z = relu(x) * 1 with relu(x) an output too: x and the relu keep their names, copies take those of y and z."""
+    """y = x * 1 and z = relu(x) * 1 with relu(x) an output too: x and the relu keep their names, copies take
+    those of y and z."""
     b = builder()
     x = b.input("x", (4,))
     b.output(b.op("Mul", x, 1.0), "y")
@@ -101,7 +116,11 @@ def test_outputs_keep_their_names_when_nothing_is_left_to_compute() -> None:
     assert [tensor.name for tensor in graph.inputs] == ["x"]
     assert sorted(node.op_type for node in graph.nodes) == ["Identity", "Identity", "Relu"]
     inputs = {"x": np.array([-1, 0, 1, 2], np.float32)}
-    assert [array.tolist() for array in evaluate(graph, default_opset(), inputs)] == [[-1, 0, 1, 2], [0, 0, 1, 2], [0, 0, 1, 2]]
+    assert [array.tolist() for array in evaluate(graph, default_opset(), inputs)] == [
+        [-1, 0, 1, 2],
+        [0, 0, 1, 2],
+        [0, 0, 1, 2],
+    ]
     model = compile(graph, fusion="off")
     assert run(model, inputs).outputs["z"].tolist() == [0, 0, 1, 2]
 
@@ -166,7 +185,10 @@ def test_passes_see_what_earlier_ones_left() -> None:
         b = builder()
         y = b.op("Relu", b.op("Mul", b.op("Relu", b.input("x", (4,))), 1.0))
         b.output(y, "y")
-        rules = (named(JoinRelu, "Join", stage="Main", priority=1500), named(DropNeutral, "Drop", stage="Main", priority=drop_priority))
+        rules = (
+            named(JoinRelu, "Join", stage="Main", priority=1500),
+            named(DropNeutral, "Drop", stage="Main", priority=drop_priority),
+        )
         return "Join" in fuse(b.build(), *rules).totals("graph")
 
     assert joined(1400)
@@ -217,12 +239,18 @@ class Searching(JoinRelu):
 class Reshaping(JoinRelu):
     def rewrite(self, graph: Graph, match: Match, context: FusionContext) -> None:
         flat = context.add(graph, "Flatten", [match.root.required(0)], like=match.root)
-        replace_root(graph, match.root, context.add(graph, "ReduceMax", [flat.output], like=match.root).output)
+        replace_root(
+            graph, match.root, context.add(graph, "ReduceMax", [flat.output], like=match.root).output
+        )
 
 
 class Retyping(JoinRelu):
     def rewrite(self, graph: Graph, match: Match, context: FusionContext) -> None:
-        replace_root(graph, match.root, context.add(graph, "Cast", [match.root.required(0)], like=match.root, to=DType.INT32).output)
+        replace_root(
+            graph,
+            match.root,
+            context.add(graph, "Cast", [match.root.required(0)], like=match.root, to=DType.INT32).output,
+        )
 
 
 class Allowing(JoinRelu):
@@ -240,14 +268,36 @@ class Breaking(JoinRelu):
     [
         (
             Failing,
-            "fusion pass 'Bad' failed at node 'second': tensor 'x' is not there; rules that had changed the graph before: DropNeutral",
+            "fusion pass 'Bad' failed at node 'second': tensor 'x' is not there; rules that had changed the "
+            "graph before: DropNeutral",
         ),
-        (Raising, "fusion pass 'Bad' failed at node 'second': KeyError: 'no such tensor'; rules .*: DropNeutral"),
-        (Searching, "fusion pass 'Bad' failed when looking for pattern '.*': ValueError: not found; rules .*: DropNeutral"),
-        (Reshaping, "fusion pass 'Bad' failed at node 'second': tensor .* must have shape .* to stand for 'y', not"),
-        (Retyping, "fusion pass 'Bad' failed at node 'second': tensor .* must have type .* to stand for 'y', not"),
-        (Allowing, "fusion pass 'Bad' failed at node 'second': TypeError: check must return None or why not, as text, not True"),
-        (Breaking, "fusion pass 'Bad' left a broken graph: .*cycle.*this is a defect of the pass; changed before it: DropNeutral"),
+        (
+            Raising,
+            "fusion pass 'Bad' failed at node 'second': KeyError: 'no such tensor'; rules .*: DropNeutral",
+        ),
+        (
+            Searching,
+            "fusion pass 'Bad' failed when looking for pattern '.*': ValueError: not found; rules .*: "
+            "DropNeutral",
+        ),
+        (
+            Reshaping,
+            "fusion pass 'Bad' failed at node 'second': tensor .* must have shape .* to stand for 'y', not",
+        ),
+        (
+            Retyping,
+            "fusion pass 'Bad' failed at node 'second': tensor .* must have type .* to stand for 'y', not",
+        ),
+        (
+            Allowing,
+            "fusion pass 'Bad' failed at node 'second': TypeError: check must return None or why not, as "
+            "text, not True",
+        ),
+        (
+            Breaking,
+            "fusion pass 'Bad' left a broken graph: .*cycle.*this is a defect of the pass; changed before "
+            "it: DropNeutral",
+        ),
     ],
 )
 def test_a_failing_rule_is_named_with_those_before_it(rule: type[FusionRule], message: str) -> None:
@@ -269,12 +319,21 @@ BAD_OPTIONS: list[tuple[Mapping[str, Any], str]] = [
     ({"fusion": "grph"}, "option fusion must name a level or a flow, not 'grph'; did you mean graph?"),
     ({"fusion": None}, "option fusion must be text, not None"),
     ({"fusion": "off", "passes": [JoinRelu()]}, 'option passes needs fusion="graph" or more'),
-    ({"buffer_optimize": "l3"}, "option buffer_optimize must be one of l2_optimize, l1_optimize, off_optimize"),
+    (
+        {"buffer_optimize": "l3"},
+        "option buffer_optimize must be one of l2_optimize, l1_optimize, off_optimize",
+    ),
     ({"oo_level": "O2"}, "option oo_level must be O1 or O3"),
     ({"optimization_switch": "x"}, "option --optimization_switch must have the form"),
     ({"fusion_switch_file": "/nowhere/switch.cfg"}, "EM_OPEN_FILE_FAILED"),
-    ({"passes": [JoinRelu]}, "option passes must be a sequence of FusionRule objects, not list; write passes="),
-    ({"passes": JoinRelu()}, "option passes must be a sequence of FusionRule objects, not JoinRelu; write passes="),
+    (
+        {"passes": [JoinRelu]},
+        "option passes must be a sequence of FusionRule objects, not list; write passes=",
+    ),
+    (
+        {"passes": JoinRelu()},
+        "option passes must be a sequence of FusionRule objects, not JoinRelu; write passes=",
+    ),
     ({"options": 3}, "option options must be a dictionary by name, not 3; write "),
 ]
 
@@ -287,9 +346,15 @@ def test_bad_options_of_compile(options: Mapping[str, Any], message: str) -> Non
 
 @pytest.mark.parametrize(
     ("options", "level", "needed"),
-    [({"group_conv": "split"}, "off", "graph"), ({"ub_conv": 2}, "graph", "ub"), ({"l2_batch": "split"}, "ub", "all")],
+    [
+        ({"group_conv": "split"}, "off", "graph"),
+        ({"ub_conv": 2}, "graph", "ub"),
+        ({"l2_batch": "split"}, "ub", "all"),
+    ],
 )
-def test_profile_options_of_a_higher_level_are_warnings(options: Mapping[str, Any], level: str, needed: str) -> None:
+def test_profile_options_of_a_higher_level_are_warnings(
+    options: Mapping[str, Any], level: str, needed: str
+) -> None:
     (name,) = options
     wanted = f"profile option {name} has no effect with fusion={level}: it counts from fusion={needed} on"
     assert compile(relu_chain(1), soc="Ascend310", fusion=level, options=options).fusion.warnings == [wanted]
@@ -298,7 +363,9 @@ def test_profile_options_of_a_higher_level_are_warnings(options: Mapping[str, An
 
 def test_warnings_name_the_flow_that_was_asked_for() -> None:
     options: dict[str, Any] = {"ub_conv": 2}
-    model = compile(relu_chain(1), soc="Ascend310", fusion="graph-kernel", buffer_optimize="off_optimize", options=options)
+    model = compile(
+        relu_chain(1), soc="Ascend310", fusion="graph-kernel", buffer_optimize="off_optimize", options=options
+    )
     assert model.fusion.warnings == [
         "option buffer_optimize has no effect with fusion=graph-kernel",
         "profile option ub_conv has no effect with fusion=graph-kernel: it counts from fusion=ub on",
@@ -306,12 +373,19 @@ def test_warnings_name_the_flow_that_was_asked_for() -> None:
 
 
 def test_options_that_conflict_are_warnings() -> None:
-    settings = FusionSettings.of("off", optimization_switch="SoftmaxFusionPass:on", buffer_optimize="off_optimize")
+    settings = FusionSettings.of(
+        "off", optimization_switch="SoftmaxFusionPass:on", buffer_optimize="off_optimize"
+    )
     assert settings.new_report().warnings == [
         "option optimization_switch has no effect with fusion=off",
         "option buffer_optimize has no effect with fusion=off",
     ]
-    assert FusionSettings.of("all", optimization_switch="SoftmaxFusionPass:on", buffer_optimize="off_optimize").switches.warnings == ()
+    assert (
+        FusionSettings.of(
+            "all", optimization_switch="SoftmaxFusionPass:on", buffer_optimize="off_optimize"
+        ).switches.warnings
+        == ()
+    )
 
 
 @pytest.mark.parametrize(("fusion", "tasks"), [("off", 4), ("graph", 2), ("ub", 2), ("all", 2)])
@@ -330,18 +404,32 @@ def test_compiling_leaves_the_users_graph_and_its_values() -> None:
     assert len(fused.program.tasks) == len(unfused.program.tasks) - 2
     inputs = random_inputs(unfused)
     for values in ("device", "float32"):
-        np.testing.assert_array_equal(run(fused, inputs, values=values).outputs["y"], run(unfused, inputs, values=values).outputs["y"])
+        np.testing.assert_array_equal(
+            run(fused, inputs, values=values).outputs["y"], run(unfused, inputs, values=values).outputs["y"]
+        )
 
 
 def test_states_of_all_passes() -> None:
-    settings = FusionSettings.of("graph", passes=[JoinRelu(), DropNeutral()], optimization_switch="JoinRelu:off")
+    settings = FusionSettings.of(
+        "graph", passes=[JoinRelu(), DropNeutral()], optimization_switch="JoinRelu:off"
+    )
     report = settings.new_report()
     settings.fuse(neutral_graph(), soc.load("Ascend310"), default_opset(), report)
     states = {state.name: state for state in pass_states(settings, report)}
-    assert (states["DropNeutral"].state, states["DropNeutral"].why, states["DropNeutral"].kind) == ("on", "default", "graph custom")
+    assert (states["DropNeutral"].state, states["DropNeutral"].why, states["DropNeutral"].kind) == (
+        "on",
+        "default",
+        "graph custom",
+    )
     assert (states["DropNeutral"].matched, states["DropNeutral"].effected) == (3, 2)
-    assert (states["JoinRelu"].state, states["JoinRelu"].why, states["JoinRelu"].matched) == ("off", "--optimization_switch", 0)
-    everything = {(state.name, state.kind.split()[0]): state for state in pass_states(settings, None, everything=True)}
+    assert (states["JoinRelu"].state, states["JoinRelu"].why, states["JoinRelu"].matched) == (
+        "off",
+        "--optimization_switch",
+        0,
+    )
+    everything = {
+        (state.name, state.kind.split()[0]): state for state in pass_states(settings, None, everything=True)
+    }
     assert len(everything) >= 489 + 129 + 2
     assert everything["TbeEltwiseFusionPass", "ub"].matched is None
     assert {state.state for state in pass_states(FusionSettings.of("off"))} <= {"off"}
@@ -350,7 +438,10 @@ def test_states_of_all_passes() -> None:
 def test_list_command(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     switch_file = tmp_path / "switch.cfg"
     switch_file.write_text("NoSuchPas:off")
-    assert main(["fusion", "list", str(LENET), "--all", "--refusals", "--fusion_switch_file", str(switch_file)]) == 0
+    assert (
+        main(["fusion", "list", str(LENET), "--all", "--refusals", "--fusion_switch_file", str(switch_file)])
+        == 0
+    )
     captured = capsys.readouterr()
     assert captured.out.splitlines()[0].split() == ["pass", "kind", "state", "why", "matched", "effected"]
     assert "SoftmaxFusionPass" in captured.out

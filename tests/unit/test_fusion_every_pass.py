@@ -1,7 +1,8 @@
-"""Every pass that matters most (tier 1) or that CANN's introduction names (seed) has a rule that changes a graph when a model is compiled.
+"""Every pass that matters most (tier 1) or that CANN's introduction names (seed) has a rule that changes a
+graph when a model is compiled.
 
-The list of passes is that of the data files, so a pass without an example fails; each example is compiled as a user does, with all other
-passes on.
+The list of passes is that of the data files, so a pass without an example fails; each example is compiled as
+a user does, with all other passes on.
 """
 
 from __future__ import annotations
@@ -37,17 +38,33 @@ def image(b: GraphBuilder, *shape: int) -> Tensor:
     return b.op("Abs", b.input("x", shape or MAP))
 
 
-def conv(b: GraphBuilder, x: Tensor | None = None, channels: int = 32, size: int = 3, bias: bool = True, **attributes: Any) -> Tensor:
+def conv(
+    b: GraphBuilder,
+    x: Tensor | None = None,
+    channels: int = 32,
+    size: int = 3,
+    bias: bool = True,
+    **attributes: Any,
+) -> Tensor:
     x = x if x is not None else image(b)
     group = attributes.get("group", 1)
     weight = random(channels, x.static_shape[1] // group, size, size, seed=size)
-    return b.op("Conv", x, weight, random(channels) if bias else None, **{"pads": (size // 2,) * 4, **attributes})
+    return b.op(
+        "Conv", x, weight, random(channels) if bias else None, **{"pads": (size // 2,) * 4, **attributes}
+    )
 
 
 def norm(b: GraphBuilder, x: Tensor, **attributes: Any) -> list[Tensor]:
     count = x.static_shape[1]
     parameters = [random(count, seed=seed) for seed in range(3)]
-    return b.ops("BatchNormalization", x, *parameters, random(count, seed=3, positive=True), outputs=3 if attributes else 1, **attributes)
+    return b.ops(
+        "BatchNormalization",
+        x,
+        *parameters,
+        random(count, seed=3, positive=True),
+        outputs=3 if attributes else 1,
+        **attributes,
+    )
 
 
 def channels(count: int = 32, seed: int = 7) -> Any:
@@ -68,7 +85,8 @@ def branches(b: GraphBuilder, sizes: Sequence[int] = (3, 3), before: bool = True
     x = image(b, 1, 32, 8, 8)
     parts = b.ops("Split", x, [16, 16], outputs=2, axis=1) if before else [x, x]
     made = [
-        b.op("Relu", conv(b, part, size=size)) if len(set(sizes)) > 1 else conv(b, part) for part, size in zip(parts, sizes, strict=True)
+        b.op("Relu", conv(b, part, size=size)) if len(set(sizes)) > 1 else conv(b, part)
+        for part, size in zip(parts, sizes, strict=True)
     ]
     return b.op("Relu", b.op("Concat", *made, axis=1))
 
@@ -107,7 +125,13 @@ def softmax_grad(b: GraphBuilder) -> Tensor:
 def momentum(b: GraphBuilder) -> list[Tensor]:
     w, g, v = (b.input(name, (4, 16)) for name in "wgv")
     attributes: dict[str, Any] = {"alpha": 0.9, "beta": 0.7, "norm_coefficient": 0.01, "mode": "standard"}
-    inputs = [b.constant(np.float32(0.1), "rate"), b.constant(3, "count"), w, b.op("Mul", g, number(b, 0.125)), v]
+    inputs = [
+        b.constant(np.float32(0.1), "rate"),
+        b.constant(3, "count"),
+        w,
+        b.op("Mul", g, number(b, 0.125)),
+        v,
+    ]
     return b.ops("Momentum", *inputs, outputs=2, domain="ai.onnx.preview.training", **attributes)
 
 
@@ -122,21 +146,34 @@ def int8(*shape: int, kind: Any = np.int8) -> Any:
 
 def int8_conv(b: GraphBuilder, weight: Any = None, **attributes: Any) -> Tensor:
     x = b.input("x", MAP, DType.INT8)
-    return b.op("QuantConv", x, int8(32, 16, 3, 3) if weight is None else weight, domain="ascend", **attributes)
+    return b.op(
+        "QuantConv", x, int8(32, 16, 3, 3) if weight is None else weight, domain="ascend", **attributes
+    )
 
 
 def weights(b: GraphBuilder) -> Tensor:
     """Int8 weights from two subtractions."""
-    return b.op("Sub", b.op("AscendWeightQuant", int8(32, 16, 3, 3) // 2, int8(1) // 8, domain="ascend"), int8(32, 1, 1, 1) // 8)
+    return b.op(
+        "Sub",
+        b.op("AscendWeightQuant", int8(32, 16, 3, 3) // 2, int8(1) // 8, domain="ascend"),
+        int8(32, 1, 1, 1) // 8,
+    )
 
 
 def marked(b: GraphBuilder) -> Tensor:
     """Quantised weights that no convolution takes in."""
-    return b.op("MatMulInteger", b.input("x", (32, 64), DType.INT8), b.op("AscendWeightQuant", int8(64, 48), int8(1) // 8, domain="ascend"))
+    return b.op(
+        "MatMulInteger",
+        b.input("x", (32, 64), DType.INT8),
+        b.op("AscendWeightQuant", int8(64, 48), int8(1) // 8, domain="ascend"),
+    )
 
 
 def dequantised(b: GraphBuilder, **attributes: Any) -> Tensor:
-    return b.op("Relu", b.op("AscendDequant", int8_conv(b, **attributes), random(32, positive=True) / 4000, domain="ascend"))
+    return b.op(
+        "Relu",
+        b.op("AscendDequant", int8_conv(b, **attributes), random(32, positive=True) / 4000, domain="ascend"),
+    )
 
 
 def quantised(b: GraphBuilder, x: Tensor) -> Tensor:
@@ -159,7 +196,9 @@ def nested(b: GraphBuilder) -> Tensor:
 
 
 def parts(b: GraphBuilder, count: int = 70) -> list[Tensor]:
-    return [b.op("Relu", part) for part in b.ops("Split", image(b, 2, count), [1] * count, outputs=count, axis=1)]
+    return [
+        b.op("Relu", part) for part in b.ops("Split", image(b, 2, count), [1] * count, outputs=count, axis=1)
+    ]
 
 
 def split_twice(b: GraphBuilder) -> list[Tensor]:
@@ -172,7 +211,9 @@ def matmul(b: GraphBuilder, *shape: int) -> Tensor:
 
 
 def turned(b: GraphBuilder) -> Tensor:
-    return b.op("MatMul", b.input("x", (2, 32, 64)), b.op("Transpose", b.input("y", (2, 48, 64)), perm=(0, 2, 1)))
+    return b.op(
+        "MatMul", b.input("x", (2, 32, 64)), b.op("Transpose", b.input("y", (2, 48, 64)), perm=(0, 2, 1))
+    )
 
 
 def casts(b: GraphBuilder) -> Tensor:
@@ -196,18 +237,32 @@ def larger(b: GraphBuilder) -> Tensor:
 
 def turn(b: GraphBuilder, first: bool) -> Tensor:
     if first:
-        return b.op("Reshape", b.op("Transpose", b.input("x", (2, 3, 16, 32)), perm=(0, 2, 1, 3)), b.constant([32, 96], "shape"))
-    return b.op("Transpose", b.op("Reshape", b.input("x", (32, 96)), b.constant([2, 16, 3, 32], "shape")), perm=(0, 2, 1, 3))
+        return b.op(
+            "Reshape",
+            b.op("Transpose", b.input("x", (2, 3, 16, 32)), perm=(0, 2, 1, 3)),
+            b.constant([32, 96], "shape"),
+        )
+    return b.op(
+        "Transpose",
+        b.op("Reshape", b.input("x", (32, 96)), b.constant([2, 16, 3, 32], "shape")),
+        perm=(0, 2, 1, 3),
+    )
 
 
 def bert(b: GraphBuilder) -> Tensor:
-    return b.op("Add", b.op("Mul", b.input("x", (4, 16)), b.input("y", (4, 16)), name="bert/mul"), b.input("z", (4, 16)))
+    return b.op(
+        "Add",
+        b.op("Mul", b.input("x", (4, 16)), b.input("y", (4, 16)), name="bert/mul"),
+        b.input("z", (4, 16)),
+    )
 
 
 EXAMPLES: dict[str, Body] = {
     "AABiasaddConvFusion": lambda b: b.op("Add", conv(b, bias=False), channels()),
     "AConv2dMulFusion": lambda b: b.op("Mul", conv(b), channels()),
-    "AReduceMeanFusionPass": lambda b: b.op("ReduceMean", image(b, 4, 1, 16), b.constant([1], "axes"), keepdims=0),
+    "AReduceMeanFusionPass": lambda b: b.op(
+        "ReduceMean", image(b, 4, 1, 16), b.constant([1], "axes"), keepdims=0
+    ),
     "ASplitConv2dConcatPass": branches,
     "A_MomentumLossscaleFusionPass": momentum,
     "AvgPoolFusionPass": pooled,
@@ -238,9 +293,13 @@ EXAMPLES: dict[str, Body] = {
     "LayerNormGradFusionRule": norm_gradient,
     "LayerNormONNXFusionPass": lambda b: layer_norm(b, onnx=True),
     "MatMulBiasAddFusionPass": lambda b: b.op("Add", matmul(b), random(48)),
-    "MatMulReshapeBiasAddFusionPass": lambda b: b.op("Add", b.op("Reshape", matmul(b), b.constant([2, 16, 48], "shape")), random(48)),
+    "MatMulReshapeBiasAddFusionPass": lambda b: b.op(
+        "Add", b.op("Reshape", matmul(b), b.constant([2, 16, 48], "shape")), random(48)
+    ),
     "MulAddFusionPass": bert,
-    "MulAddNPass": lambda b: b.op("Sum", b.op("Mul", b.input("x", (4, 16)), number(b, 0.3)), b.input("y", (4, 16))),
+    "MulAddNPass": lambda b: b.op(
+        "Sum", b.op("Mul", b.input("x", (4, 16)), number(b, 0.3)), b.input("y", (4, 16))
+    ),
     "MulMaximumFusionPass": larger,
     "MulSquareFusionPass": twice,
     "PadConv2dFusionPass": lambda b: conv(b, padded(b), pads=(0, 0, 0, 0)),
@@ -256,7 +315,9 @@ EXAMPLES: dict[str, Body] = {
     "SquareSumV1": lambda b: b.op("ReduceSum", twice(b), b.constant([1], "axes")),
     "SqueezeUnsqueezeFusionPass": squeezed,
     "TBEConvAddFusion": lambda b: b.op("Add", conv(b), channels()),
-    "TfMergeSubFusionPass": lambda b: b.op("Conv", image(b), b.op("Sub", random(32, 16, 3, 3), random(32, 1, 1, 1))),
+    "TfMergeSubFusionPass": lambda b: b.op(
+        "Conv", image(b), b.op("Sub", random(32, 16, 3, 3), random(32, 1, 1, 1))
+    ),
     "TfMergeWeightQuantFusionPass": lambda b: int8_conv(b, weights(b)),
     "TfTagNoConstFoldingFusionPass": lambda b: int8_conv(b, weights(b)),
     "TransposeReshapeFusionPass": lambda b: turn(b, first=True),
@@ -267,7 +328,9 @@ EXAMPLES: dict[str, Body] = {
     "ZConfusionSoftmaxGradFusionPass": softmax_grad,
     "ZSplitVDFusionPass": parts,
     "ZSplitVDFusionPassV2": split_twice,
-    "ClipFusionRule0": lambda b: b.op("Max", b.op("Min", b.input("x", (4, 16)), number(b, 0.7)), number(b, -0.5)),
+    "ClipFusionRule0": lambda b: b.op(
+        "Max", b.op("Min", b.input("x", (4, 16)), number(b, 0.7)), number(b, -0.5)
+    ),
 }
 # Chips of passes that some chips alone have; all others are compiled for an Ascend 310
 CHIPS = {
@@ -288,7 +351,8 @@ CAFFE = frozenset({"PoolingFusionPass"})  # passes for operators that came from 
 
 
 def example(name: str) -> Graph:
-    """The graph on which a pass shall have effect: its own edges for a rule of CANN's JSON file, else an example of the table."""
+    """The graph on which a pass shall have effect: its own edges for a rule of CANN's JSON file, else an
+    example of the table."""
     rules = {rule.name: rule for rule in RULES}
     if name not in EXAMPLES and isinstance(rules[name], JsonRule):
         edges = cast(JsonRule, rules[name]).edges
@@ -307,9 +371,13 @@ def example(name: str) -> Graph:
 
 @pytest.mark.parametrize("name", WANTED)
 def test_a_pass_changes_a_model(name: str) -> None:
-    model = asim.compile(example(name), soc=CHIPS.get(name, "Ascend310"), fusion="graph", **SETTINGS.get(name, {}))
+    model = asim.compile(
+        example(name), soc=CHIPS.get(name, "Ascend310"), fusion="graph", **SETTINGS.get(name, {})
+    )
     matched, effected = model.fusion.totals("graph").get(name, (0, 0))
-    assert matched >= effected >= 1, {refusal.reason for record in model.fusion.records for refusal in record.refusals}
+    assert matched >= effected >= 1, {
+        refusal.reason for record in model.fusion.records for refusal in record.refusals
+    }
 
 
 def test_no_example_is_superfluous() -> None:
@@ -318,7 +386,12 @@ def test_no_example_is_superfluous() -> None:
 
 def test_the_pass_for_ub_fusion_that_the_introduction_names_takes_splits_their_task() -> None:
     assert [fact.name for fact in all_facts("ub") if fact.seed] == ["FusionVirtualOpSetSwitch"]
-    graph = build(lambda b: [b.op("Relu", part) for part in b.ops("Split", b.input("x", (4, 16)), outputs=2, axis=0, num_outputs=2)])
+    graph = build(
+        lambda b: [
+            b.op("Relu", part)
+            for part in b.ops("Split", b.input("x", (4, 16)), outputs=2, axis=0, num_outputs=2)
+        ]
+    )
     model = asim.compile(graph, soc="Ascend310", fusion="ub")
     assert model.fusion.totals("ub")["FusionVirtualOpSetSwitch"] == (1, 1)
     assert not any("Split" in task.name for task in model.program.tasks)

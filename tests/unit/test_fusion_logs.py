@@ -1,4 +1,5 @@
-"""plog lines, fusion_result.json and fusion_op.csv: their form, the filters users type, and files that CANN wrote."""
+"""plog lines, fusion_result.json and fusion_op.csv: their form, the filters users type, and files that CANN
+wrote."""
 
 from __future__ import annotations
 
@@ -18,7 +19,14 @@ from ascendsim.compiler.model import CompiledModel
 from ascendsim.core.errors import InputError
 from ascendsim.passes.fusion.plog import LINE, PlogLine, plog_lines, read_plog, write_plog
 from ascendsim.passes.fusion.report import FusionReport, PatternRecord
-from ascendsim.passes.fusion.result_file import MAX_BYTES, FusionCounts, parse_result, read_result, result_text, write_result
+from ascendsim.passes.fusion.result_file import (
+    MAX_BYTES,
+    FusionCounts,
+    parse_result,
+    read_result,
+    result_text,
+    write_result,
+)
 from tests.support.toy_rules import ONLY_TOYS, DropNeutral, JoinRelu, neutral_graph, relu_chain
 
 DATA = Path(__file__).parents[1] / "data" / "fusion"
@@ -47,15 +55,22 @@ def test_the_anchored_expression_reads_the_introductions_log() -> None:
     assert [line.name for line in lines[3:5]] == ["V200NotRequantFusionPass"] * 2
     match = LINE.match(text.splitlines()[0])
     assert match is not None
-    assert (match["pid"], match["proc"], match["file"], match["line"]) == ("3675829", "atc.bin", "pattern_fusion_base_pass.cc", "259")
+    assert (match["pid"], match["proc"], match["file"], match["line"]) == (
+        "3675829",
+        "atc.bin",
+        "pattern_fusion_base_pass.cc",
+        "259",
+    )
     assert match["ts"] == "2025-04-10-20:10:58.288.365"
 
 
 def test_our_lines_have_canns_form() -> None:
     lines = plog_lines(report(), pid=77, start=datetime(2025, 4, 10, 20, 10, 58, 940829), process="atc.bin")
     assert lines[0] == (
-        "[INFO] GE(77,atc.bin):2025-04-10-20:10:58.941.829 [pattern_fusion_base_pass.cc:259]77 RunOnePattern:GraphId[0], "
-        "GraphFusionPass[V200NotRequantFusionPass]: pattern=notRequantPassPattern1, matched_times=2, effected_times=2."
+        "[INFO] GE(77,atc.bin):2025-04-10-20:10:58.941.829 [pattern_fusion_base_pass.cc:259]77 "
+        "RunOnePattern:GraphId[0], "
+        "GraphFusionPass[V200NotRequantFusionPass]: pattern=notRequantPassPattern1, matched_times=2, "
+        "effected_times=2."
     )
     assert [LINE.match(line) is not None for line in lines] == [True] * 3 + [False] * 4
     assert [(line.pattern, line.matched, line.effected) for line in read_plog("\n".join(lines))] == [
@@ -78,13 +93,22 @@ def test_the_filters_that_users_type(tmp_path: Path) -> None:
     assert write_plog(report(), tmp_path / "plog", pid=5).name == "plog-5_20260101000000000.log"
 
     def lines(command: str) -> list[str]:
-        done = subprocess.run(["sh", "-c", command], cwd=tmp_path / "plog", capture_output=True, text=True, check=True)
+        done = subprocess.run(
+            ["sh", "-c", command], cwd=tmp_path / "plog", capture_output=True, text=True, check=True
+        )
         return done.stdout.splitlines()
 
     effective = lines('cat * | grep "GraphId" | grep -v "effected_times=0" | grep "effected_times="')
     matched = lines('cat * | grep "GraphId" | grep "effected_times="')
-    assert [line.pattern for line in read_plog("\n".join(effective))] == ["notRequantPassPattern1", "notRequantPassPattern2"]
-    assert [line.pattern for line in read_plog("\n".join(matched))] == ["notRequantPassPattern1", "notRequantPassPattern2", "pass_name"]
+    assert [line.pattern for line in read_plog("\n".join(effective))] == [
+        "notRequantPassPattern1",
+        "notRequantPassPattern2",
+    ]
+    assert [line.pattern for line in read_plog("\n".join(matched))] == [
+        "notRequantPassPattern1",
+        "notRequantPassPattern2",
+        "pass_name",
+    ]
     assert (len(effective), len(matched)) == (2, 3)
 
 
@@ -100,7 +124,9 @@ def test_the_result_file_has_canns_form(golden: Callable[[str, str], None]) -> N
     data = json.loads(text)["session_and_graph_id_0_0"]
     assert data["graph_fusion"]["V200NotRequantFusionPass"] == {"effect_times": "3", "match_times": "5"}
     assert data["graph_fusion"]["AConv2dMulFusion"] == {"effect_times": "0", "match_times": "57"}
-    assert data["ub_fusion"] == {"TbeEltwiseFusionPass": {"effect_times": "16", "match_times": "17", "repository_hit_times": "0"}}
+    assert data["ub_fusion"] == {
+        "TbeEltwiseFusionPass": {"effect_times": "16", "match_times": "17", "repository_hit_times": "0"}
+    }
     assert set(data["graph_fusion"]) == {"V200NotRequantFusionPass", "AConv2dMulFusion"}
 
 
@@ -116,7 +142,10 @@ def test_canns_own_file_is_written_as_it_was_read() -> None:
     assert counts.ub_fusion["TbeConvSigmoidMulQuantFusionPass"] == (57, 57)
     assert counts.graph_fusion["FixPipeAbilityProcessPass"] == (60, 60)
     assert counts.graph_fusion["RemoveCastFusionPass"] == (137, 0)
-    assert all(matched >= effected for matched, effected in [*counts.graph_fusion.values(), *counts.ub_fusion.values()])
+    assert all(
+        matched >= effected
+        for matched, effected in [*counts.graph_fusion.values(), *counts.ub_fusion.values()]
+    )
 
 
 def test_the_three_layouts_mean_the_same() -> None:
@@ -126,7 +155,9 @@ def test_the_three_layouts_mean_the_same() -> None:
     expected = FusionCounts("0_3", {"A": (2, 1)}, {"B": (4, 0)})
     assert parse_result({"session_and_graph_id_0_3": sections}) == (expected,)
     assert parse_result({"session_and_graph_id": "0_3", **sections}) == (expected,)
-    two = parse_result([{"session_and_graph_id": "0_3", **sections}, {"session_and_graph_id": "0_4", "graph_fusion": graph}])
+    two = parse_result(
+        [{"session_and_graph_id": "0_3", **sections}, {"session_and_graph_id": "0_4", "graph_fusion": graph}]
+    )
     assert two == (expected, FusionCounts("0_4", {"A": (2, 1)}, {}))
 
 
@@ -137,8 +168,14 @@ BAD_RESULTS: list[tuple[Any, str]] = [
     ({"other": {}}, "none of the known layouts"),
     ({"session_and_graph_id_0_0": []}, "none of the known layouts"),
     ({"session_and_graph_id_0_0": {"graph_fusion": []}}, "none of the known layouts"),
-    ({"session_and_graph_id_0_0": {"graph_fusion": {"A": {"match_times": "x"}}}}, "pass 'A' needs a whole number as match_times, not 'x'"),
-    ({"session_and_graph_id_0_0": {"graph_fusion": {"A": {"match_times": "1"}}}}, "pass 'A' needs a whole number as effect_times"),
+    (
+        {"session_and_graph_id_0_0": {"graph_fusion": {"A": {"match_times": "x"}}}},
+        "pass 'A' needs a whole number as match_times, not 'x'",
+    ),
+    (
+        {"session_and_graph_id_0_0": {"graph_fusion": {"A": {"match_times": "1"}}}},
+        "pass 'A' needs a whole number as effect_times",
+    ),
     ({"session_and_graph_id_0_0": {"graph_fusion": {"A": 1}}}, "pass 'A' needs a whole number"),
 ]
 
@@ -170,7 +207,11 @@ def model() -> CompiledModel:
 
 def test_a_compiled_model_carries_its_report(model: CompiledModel) -> None:
     assert model.fusion.totals("graph") == {"DropNeutral": (3, 2), "JoinRelu": (1, 1)}
-    off = compile(neutral_graph(), passes=[DropNeutral(), JoinRelu()], **ONLY_TOYS | {"optimization_switch": "DropNeutral:on;JoinRelu:off"})
+    off = compile(
+        neutral_graph(),
+        passes=[DropNeutral(), JoinRelu()],
+        **ONLY_TOYS | {"optimization_switch": "DropNeutral:on;JoinRelu:off"},
+    )
     assert set(off.fusion.totals("graph")) == {"DropNeutral"}
     assert off.fusion.switched_off["JoinRelu"] == "--optimization_switch"
 
@@ -178,7 +219,11 @@ def test_a_compiled_model_carries_its_report(model: CompiledModel) -> None:
 def test_result_and_log_of_a_compiled_model(model: CompiledModel, tmp_path: Path) -> None:
     (counts,) = read_result(write_result(model.fusion, tmp_path))
     assert counts.graph_fusion == {"DropNeutral": (3, 2), "JoinRelu": (1, 1)}
-    assert [line.pattern for line in read_plog("\n".join(plog_lines(model.fusion)))] == ["mulOne", "addZero", "reluRelu"]
+    assert [line.pattern for line in read_plog("\n".join(plog_lines(model.fusion)))] == [
+        "mulOne",
+        "addZero",
+        "reluRelu",
+    ]
 
 
 def test_fusion_op_lists_tasks_of_several_operators(model: CompiledModel) -> None:
@@ -192,7 +237,8 @@ def test_fusion_op_lists_tasks_of_several_operators(model: CompiledModel) -> Non
     assert row["Memory Output(KB)"] == node.output.storage_bytes / 1024
     assert row["Memory Total(KB)"] == (node.required(0).storage_bytes + node.output.storage_bytes) / 1024
     assert table.to_csv().splitlines()[0] == (
-        "Device_id,Model Name,Model ID,Fusion Op,Original Ops,Memory Input(KB),Memory Output(KB),Memory Weight(KB),"
+        "Device_id,Model Name,Model ID,Fusion Op,Original Ops,Memory Input(KB),Memory Output(KB),Memory "
+        "Weight(KB),"
         "Memory Workspace(KB),Memory Total(KB)"
     )
 

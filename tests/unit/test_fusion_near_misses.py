@@ -1,9 +1,9 @@
 """Every graph-fusion rule on the graph that it is for and on all graphs that differ from it in one thing.
 
-Laws: whatever a rule does, values stay, the graph stays valid, an order that control edges ask for stays, and a match that is left has a
-reason. What each rule does is a golden text (tests/golden/fusion_rules): what is new in the graph after it, then what comes of each
-change. A legitimate reason to renew one is a rule that is meant to accept or refuse something else; read every change that moves from
-one group to another.
+Laws: whatever a rule does, values stay, the graph stays valid, an order that control edges ask for stays, and
+a match that is left has a reason. What each rule does is a golden text (tests/golden/fusion_rules): what is
+new in the graph after it, then what comes of each change. A legitimate reason to renew one is a rule that is
+meant to accept or refuse something else; read every change that moves from one group to another.
 """
 
 from __future__ import annotations
@@ -25,7 +25,14 @@ from ascendsim.passes.fusion.rule import FusionRule
 from ascendsim.passes.fusion.rules import RULES
 from ascendsim.passes.fusion.rules.json_rules import JsonRule
 from tests.support.fusing import build, context, difference, fused
-from tests.support.near_misses import control_edges, has_values, near_misses, operators_changed, order_is_kept, sorted_outcomes
+from tests.support.near_misses import (
+    control_edges,
+    has_values,
+    near_misses,
+    operators_changed,
+    order_is_kept,
+    sorted_outcomes,
+)
 from tests.unit.test_fusion_every_pass import (
     CHIPS,
     SETTINGS,
@@ -70,7 +77,12 @@ def gemm(b: GraphBuilder, *third: int, **attributes: float) -> Tensor:
 def concatenated(b: GraphBuilder, axis: int) -> Tensor:
     """Two dequantised convolutions, one with a Relu, joined and quantised."""
     first, second = dequantised(b), b.graph.nodes[0]
-    other = b.op("AscendDequant", b.op("QuantConv", *second.inputs, domain="ascend"), random(32, positive=True) / 4000, domain="ascend")
+    other = b.op(
+        "AscendDequant",
+        b.op("QuantConv", *second.inputs, domain="ascend"),
+        random(32, positive=True) / 4000,
+        domain="ascend",
+    )
     return quantised(b, b.op("Concat", first, other, axis=axis))
 
 
@@ -80,19 +92,32 @@ def gradient_of_the_activation(b: GraphBuilder) -> list[Tensor]:
 
 
 def padding(b: GraphBuilder, channels: int, mode: str = "constant", value: float | None = None) -> Tensor:
-    pads = b.op("Pad", image(b), [0, 0, 1, 2, 0, 0, 0, 1], None if value is None else np.float32(value), mode=mode)
+    pads = b.op(
+        "Pad", image(b), [0, 0, 1, 2, 0, 0, 0, 1], None if value is None else np.float32(value), mode=mode
+    )
     return conv(b, pads, channels=channels, pads=(0, 0, 0, 0), group=16 if channels == 16 else 1)
 
 
 # Further forms of what a rule takes
 FORMS: dict[str, tuple[str, Body]] = {
-    "ABiasaddConv with one number": ("TBEConvAddFusion", lambda b: b.op("Add", conv(b), b.constant(np.float32(2)))),
+    "ABiasaddConv with one number": (
+        "TBEConvAddFusion",
+        lambda b: b.op("Add", conv(b), b.constant(np.float32(2))),
+    ),
     "AConv2dMul of volumes": (
         "AConv2dMulFusion",
-        lambda b: b.op("Mul", b.op("Conv", b.input("x", (1, 4, 3, 3, 3)), random(6, 4, 2, 2, 2)), random(6, 1, 1, 1)),
+        lambda b: b.op(
+            "Mul", b.op("Conv", b.input("x", (1, 4, 3, 3, 3)), random(6, 4, 2, 2, 2)), random(6, 1, 1, 1)
+        ),
     ),
-    "ConvScale of Caffe": ("ConvScaleFusionPass", lambda b: b.op("Scale", conv(b), random(32), random(32, seed=2), domain="ascend")),
-    "ConvBatchnorm depthwise": ("ConvBatchnormFusionPass", lambda b: norm(b, conv(b, channels=16, group=16, bias=False))),
+    "ConvScale of Caffe": (
+        "ConvScaleFusionPass",
+        lambda b: b.op("Scale", conv(b), random(32), random(32, seed=2), domain="ascend"),
+    ),
+    "ConvBatchnorm depthwise": (
+        "ConvBatchnormFusionPass",
+        lambda b: norm(b, conv(b, channels=16, group=16, bias=False)),
+    ),
     "Gelu with the half at the factor": ("GeluFusionPass", lambda b: tanh_gelu(b, "half_at_factor")),
     "Gelu with the half outside": ("GeluONNXFusionPass", lambda b: erf_gelu(b, "half_outside")),
     "Swish": ("SwishFusionPass", lambda b: swish(b, scaled=False)),
@@ -103,14 +128,20 @@ FORMS: dict[str, tuple[str, Body]] = {
     "LayerNorm of ONNX without factors": ("LayerNormONNXFusionPass", lambda b: onnx_norm(b, "plain")),
     "LayerNorm of ONNX with a Cast": ("LayerNormONNXFusionPass", lambda b: onnx_norm(b, "cast")),
     "LayerNorm over two axes": ("LayerNormONNXFusionPass", lambda b: onnx_norm(b, over=(1, 2), gamma=(5, 8))),
-    "LayerNorm of TensorFlow": ("LayerNormFusionPass", lambda b: tensorflow_norm(b, shared=False, product=True)),
+    "LayerNorm of TensorFlow": (
+        "LayerNormFusionPass",
+        lambda b: tensorflow_norm(b, shared=False, product=True),
+    ),
     "Gemm with both factors": ("GemmToMatmulFusionPass", lambda b: gemm(b, 5, alpha=0.5, beta=2.0)),
     "Gemm with a matrix": ("GemmToMatmulFusionPass", lambda b: gemm(b, 6, 5)),
     "Gemm with bias": (
         "MatMulBiasAddFusionPass",
         lambda b: b.op("Add", b.op("Gemm", b.input("x", (8, 6)), random(8, 5), transA=1), random(5)),
     ),
-    "a vector times matrices": ("BatchMatMulV2ReshapeFusionPass", lambda b: b.op("MatMul", b.input("x", (3, 6, 8)), b.input("y", (8,)))),
+    "a vector times matrices": (
+        "BatchMatMulV2ReshapeFusionPass",
+        lambda b: b.op("MatMul", b.input("x", (3, 6, 8)), b.input("y", (8,))),
+    ),
     "Concat of dequantised parts": ("V200RequantFusionPass", lambda b: concatenated(b, 1)),
     "Relu whose gradient depends on it": ("DreluFusionPass", gradient_of_the_activation),
     "Pad of unequal sides": ("PadConv2dFusionPass", lambda b: padding(b, 32)),
@@ -120,20 +151,40 @@ FORMS: dict[str, tuple[str, Body]] = {
     "Split in 64": ("ZSplitVDFusionPass", lambda b: parts(b, 64)),
     "AveragePool with steps": (
         "AvgPoolFusionPass",
-        lambda b: b.op("AveragePool", image(b), kernel_shape=(2, 3), strides=(2, 1), pads=(0, 1, 1, 1), count_include_pad=1),
+        lambda b: b.op(
+            "AveragePool",
+            image(b),
+            kernel_shape=(2, 3),
+            strides=(2, 1),
+            pads=(0, 1, 1, 1),
+            count_include_pad=1,
+        ),
     ),
     "mean of several axes": (
         "AReduceMeanFusionPass",
-        lambda b: b.op("Relu", b.op("ReduceMean", image(b, 4, 1, 16, 1), b.constant([1, -1], "axes"), keepdims=1)),
+        lambda b: b.op(
+            "Relu", b.op("ReduceMean", image(b, 4, 1, 16, 1), b.constant([1, -1], "axes"), keepdims=1)
+        ),
     ),
     "convolutions of two sizes": ("ASplitConv2dConcatPass", lambda b: branches(b, (3, 5))),
-    "a convolution of groups": ("ConvToFullyConnectionFusionPass", lambda b: conv(b, size=8, pads=(0, 0, 0, 0), group=2)),
+    "a convolution of groups": (
+        "ConvToFullyConnectionFusionPass",
+        lambda b: conv(b, size=8, pads=(0, 0, 0, 0), group=2),
+    ),
     "FixPipe of integers": ("FixPipeAbilityProcessPass", dequantised),
     "weights and a bias of TensorFlow": (
         "TfMergeWeightQuantFusionPass",
         lambda b: b.op(
             "Add",
-            int8_conv(b, b.op("AscendWeightQuant", np.ones((32, 16, 3, 3), np.int8), np.ones(1, np.int8), domain="ascend")),
+            int8_conv(
+                b,
+                b.op(
+                    "AscendWeightQuant",
+                    np.ones((32, 16, 3, 3), np.int8),
+                    np.ones(1, np.int8),
+                    domain="ascend",
+                ),
+            ),
             np.arange(32, dtype=np.int32).reshape(32, 1, 1),
         ),
     ),
@@ -173,8 +224,13 @@ def test_what_a_rule_asks_for(golden: Golden, name: str) -> None:
     graph = example(rule_name) if body is None else build(body)
     if rule_name in BEFORE:
         graph = fused(graph, ALL_RULES[BEFORE[rule_name]], generation=generation).graph
-    before, after = (to_text(item).splitlines() for item in (graph, fused(graph, rule, generation=generation, **options).graph))
+    before, after = (
+        to_text(item).splitlines()
+        for item in (graph, fused(graph, rule, generation=generation, **options).graph)
+    )
     made = "\n".join(line.strip() for line in after if line not in before)
-    outcomes = [(label, outcome(rule, variant, generation, **options)) for label, variant in near_misses(graph)]
+    outcomes = [
+        (label, outcome(rule, variant, generation, **options)) for label, variant in near_misses(graph)
+    ]
     assert outcomes[0][0] == "as it is"
     golden(f"fusion_rules/{name.replace(' ', '_')}.txt", f"{made}\n\n{sorted_outcomes(outcomes)}")

@@ -54,25 +54,49 @@ def test_top_main_unlisted_down() -> None:
 
 
 def test_numbers_of_unlisted_passes_follow_the_alphabet() -> None:
-    at = places(rules("ZzFirst", "AaSecond", "PoolingFusionPass", "ConvToFullyConnectionFusionPass", "ClipFusionRule0"), Switches())
+    at = places(
+        rules(
+            "ZzFirst", "AaSecond", "PoolingFusionPass", "ConvToFullyConnectionFusionPass", "ClipFusionRule0"
+        ),
+        Switches(),
+    )
     names = ("AaSecond", "ZzFirst", "ConvToFullyConnectionFusionPass", "PoolingFusionPass", "ClipFusionRule0")
     assert [at[name].priority for name in names] == [6000, 6001, 8000, 8001, 9000]
 
 
 def test_users_passes_stand_where_they_say() -> None:
     own = [
-        named(JoinRelu, f"My{stage}", stage=stage, priority=priority) for stage, priority in (("Down", 2999), ("Main", 1000), ("Top", 0))
+        named(JoinRelu, f"My{stage}", stage=stage, priority=priority)
+        for stage, priority in (("Down", 2999), ("Main", 1000), ("Top", 0))
     ]
     both = [*own, *rules("MyUnlisted", "AABiasaddConvFusion", "ZConcatExt2FusionPass", "PoolingFusionPass")]
-    expected = ["MyTop", "MyMain", "AABiasaddConvFusion", "MyUnlisted", "PoolingFusionPass", "MyDown", "ZConcatExt2FusionPass"]
+    expected = [
+        "MyTop",
+        "MyMain",
+        "AABiasaddConvFusion",
+        "MyUnlisted",
+        "PoolingFusionPass",
+        "MyDown",
+        "ZConcatExt2FusionPass",
+    ]
     assert order(both) == expected
     assert places(both, Switches())["MyDown"].priority == 2999 + DOWN_OFFSET
 
 
 def test_the_switch_file_may_move_passes() -> None:
-    data = {"Priority": {"GraphFusion": {"Top": {"PoolingFusionPass": "5"}, "Down": {"AABiasaddConvFusion": "2001", "Mine": "2000"}}}}
+    data = {
+        "Priority": {
+            "GraphFusion": {
+                "Top": {"PoolingFusionPass": "5"},
+                "Down": {"AABiasaddConvFusion": "2001", "Mine": "2000"},
+            }
+        }
+    }
     switches = Switches(file=parse_switch_text(json.dumps(data)))
-    items = [*rules("AABiasaddConvFusion", "SoftmaxFusionPass", "PoolingFusionPass"), named(JoinRelu, "Mine", stage="Top", priority=1)]
+    items = [
+        *rules("AABiasaddConvFusion", "SoftmaxFusionPass", "PoolingFusionPass"),
+        named(JoinRelu, "Mine", stage="Top", priority=1),
+    ]
     assert order(items, switches) == ["PoolingFusionPass", "SoftmaxFusionPass", "Mine", "AABiasaddConvFusion"]
 
 
@@ -86,7 +110,13 @@ def test_groups_come_before_priorities() -> None:
     ]
     assert order(rules(*names)) == names[::-1]
     phases = [phase_of(rule) for rule in rules(*names)]
-    assert phases == [Phase.SECOND_ROUND, Phase.AFTER_OP_JUDGE, Phase.BEFORE_TRANSNODE, Phase.MAIN, Phase.PREPARE]
+    assert phases == [
+        Phase.SECOND_ROUND,
+        Phase.AFTER_OP_JUDGE,
+        Phase.BEFORE_TRANSNODE,
+        Phase.MAIN,
+        Phase.PREPARE,
+    ]
     assert [phase.second_round for phase in phases] == [True, True, False, False, False]
     assert phase_of(named(JoinRelu, "Mine", second_round=True)) is Phase.SECOND_ROUND
 
@@ -109,7 +139,10 @@ def test_order_is_ascending_within_a_group() -> None:
 
 
 BAD = [
-    ({"stage": "Top", "priority": 1000}, r"pass 'Mine': priority of stage Top must be in \[0, 1000\), not 1000"),
+    (
+        {"stage": "Top", "priority": 1000},
+        r"pass 'Mine': priority of stage Top must be in \[0, 1000\), not 1000",
+    ),
     ({"stage": "Main", "priority": 999}, r"must be in \[1000, 2000\), not 999"),
     ({"stage": "Down", "priority": 5000}, r"must be in \[2000, 3000\), not 5000"),
     ({"stage": "Middle", "priority": 1}, "stage 'Middle' must be Top, Main or Down"),
@@ -128,9 +161,14 @@ def test_stage_and_priority_of_a_users_pass_are_checked(attributes: dict[str, An
 
 def test_users_passes_are_checked() -> None:
     assert [rule.name for rule in check_custom(rules("One", "Two"), ["Three"])] == ["One", "Two"]
-    with pytest.raises(InputError, match="takes instances of FusionRule subclasses, not JoinRelu; write JoinRelu.. with parentheses"):
+    with pytest.raises(
+        InputError,
+        match="takes instances of FusionRule subclasses, not JoinRelu; write JoinRelu.. with parentheses",
+    ):
         check_custom([JoinRelu], ())
-    with pytest.raises(InputError, match="takes instances of FusionRule subclasses, not int; derive it from FusionRule"):
+    with pytest.raises(
+        InputError, match="takes instances of FusionRule subclasses, not int; derive it from FusionRule"
+    ):
         check_custom([3], ())
     with pytest.raises(InputError, match="pass 'One' has a name that is taken"):
         check_custom(rules("One", "One"), ())

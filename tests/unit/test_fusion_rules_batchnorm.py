@@ -1,4 +1,5 @@
-"""Batch normalisation without a convolution: inference forms, split fusion in training, and the chip's operators."""
+"""Batch normalisation without a convolution: inference forms, split fusion in training, and the chip's
+operators."""
 
 from __future__ import annotations
 
@@ -27,9 +28,18 @@ VALUES: tuple[Literal["device", "float32"], ...] = ("device", "float32")
 SHAPES = [(2, 6, 5, 5), (3, 6), (2, 6, 4), (1, 6, 2, 3, 4)]
 
 
-def normalised(b: GraphBuilder, shape: tuple[int, ...] = SHAPES[0], outputs: int = 1, **attributes: Any) -> list[Tensor]:
+def normalised(
+    b: GraphBuilder, shape: tuple[int, ...] = SHAPES[0], outputs: int = 1, **attributes: Any
+) -> list[Tensor]:
     parameters = [random(6, seed=seed) for seed in range(3)]
-    return b.ops("BatchNormalization", b.input("x", shape), *parameters, random(6, seed=3, positive=True), outputs=outputs, **attributes)
+    return b.ops(
+        "BatchNormalization",
+        b.input("x", shape),
+        *parameters,
+        random(6, seed=3, positive=True),
+        outputs=outputs,
+        **attributes,
+    )
 
 
 @pytest.mark.parametrize("shape", SHAPES)
@@ -58,7 +68,11 @@ def test_refusals_of_inference() -> None:
 
 def test_shape_only_parameters_join_without_values() -> None:
     def body(b: GraphBuilder) -> Tensor:
-        return b.op("BatchNormalization", b.input("x", (2, 6, 5, 5)), *(b.weight(f"p{number}", (6,)) for number in range(4)))
+        return b.op(
+            "BatchNormalization",
+            b.input("x", (2, 6, 5, 5)),
+            *(b.weight(f"p{number}", (6,)) for number in range(4)),
+        )
 
     graph = build(body)
     run_rules(graph, [BatchNormBnInferFusionPass(), HostBNFusionPass()], context(), FusionReport())
@@ -100,7 +114,9 @@ def test_operators_round_once() -> None:
     x = random(2, 6, 3, 3, dtype=np.float16)
     alpha, beta = random(6, dtype=np.float16), random(6, seed=1, dtype=np.float16)
     along = (-1, 1, 1)
-    wide = x.astype(np.float32) * alpha.astype(np.float32).reshape(along) + beta.astype(np.float32).reshape(along)
+    wide = x.astype(np.float32) * alpha.astype(np.float32).reshape(along) + beta.astype(np.float32).reshape(
+        along
+    )
     for operator in ("Scale", "BNInferenceD"):
         (result,) = run(operator, [x, alpha, beta], domain="ascend")
         np.testing.assert_array_equal(result, wide.astype(np.float16))
@@ -108,15 +124,18 @@ def test_operators_round_once() -> None:
     np.testing.assert_allclose(unshifted, x.astype(np.float64) * alpha.astype(np.float64).reshape(along))
 
 
-# ------------------------------------------------------------------------------------------------- split fusion in general
-# The figure of CANN's introduction: X between A on one side, B and C on the other; X -> X1, X2; A + X1 -> A1; X2 + B + C -> BC1.
+# ------------------------------------------------------------------------------------------------- split fusi
+# The figure of CANN's introduction: X between A on one side, B and C on the other; X -> X1, X2; A + X1 -> A1;
+# X2 + B + C -> BC1.
 
 
 class SplitNorm(FusionRule):
     """X: BNInferenceD(x, alpha, beta) -> X1: Mul(x, alpha), X2: Add(., beta)."""
 
     name = "SplitNorm"
-    patterns: ClassVar[Mapping[str, Op]] = {"X": Op("BNInferenceD", Op("Conv", name="a"), Const("alpha"), Const("beta"), name="x")}
+    patterns: ClassVar[Mapping[str, Op]] = {
+        "X": Op("BNInferenceD", Op("Conv", name="a"), Const("alpha"), Const("beta"), name="x")
+    }
 
     def check(self, match: Match, context: FusionContext) -> str | None:
         return None
@@ -130,7 +149,9 @@ class SplitNorm(FusionRule):
     @staticmethod
     def _column(graph: Graph, tensor: Tensor) -> Tensor:
         assert tensor.constant is not None
-        return graph.add_constant(graph.fresh(f"{tensor.name}_column"), tensor.constant.array().reshape(-1, 1, 1))
+        return graph.add_constant(
+            graph.fresh(f"{tensor.name}_column"), tensor.constant.array().reshape(-1, 1, 1)
+        )
 
 
 class JoinSums(FusionRule):
@@ -157,8 +178,18 @@ class JoinSums(FusionRule):
 def test_halves_of_a_split_operator_join_their_neighbours() -> None:
     def body(b: GraphBuilder) -> Tensor:
         a = b.op("Conv", b.input("x", (2, 4, 7, 7)), random(6, 4, 3, 3), pads=(1, 1, 1, 1), name="A")
-        x = b.op("BatchNormalization", a, random(6), random(6, seed=1), random(6, seed=2), random(6, seed=3, positive=True), name="X")
-        return b.op("Add", b.op("Add", x, b.input("r", (2, 6, 7, 7)), name="B"), b.input("s", (2, 6, 7, 7)), name="C")
+        x = b.op(
+            "BatchNormalization",
+            a,
+            random(6),
+            random(6, seed=1),
+            random(6, seed=2),
+            random(6, seed=3, positive=True),
+            name="X",
+        )
+        return b.op(
+            "Add", b.op("Add", x, b.input("r", (2, 6, 7, 7)), name="B"), b.input("s", (2, 6, 7, 7)), name="C"
+        )
 
     graph = build(body)
     whole = fused(graph, BatchNormBnInferFusionPass(), HostBNFusionPass())

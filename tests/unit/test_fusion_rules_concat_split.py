@@ -33,7 +33,10 @@ def most(result: Fused) -> int:
     return max(max(node.input_count, len(node.outputs)) for node in result.graph.nodes)
 
 
-@pytest.mark.parametrize(("count", "generation", "concats", "limit"), [(100, "v100", 3, 63), (64, "v100", 2, 63), (50, "m200", 4, 21)])
+@pytest.mark.parametrize(
+    ("count", "generation", "concats", "limit"),
+    [(100, "v100", 3, 63), (64, "v100", 2, 63), (50, "m200", 4, 21)],
+)
 def test_long_concats_become_trees(count: int, generation: str, concats: int, limit: int) -> None:
     result = fused(build(lambda b: joined(b, count)), TREE, FLAT, generation=generation)
     assert result.operators["Concat"] == concats
@@ -67,7 +70,9 @@ def test_nested_concats_become_one() -> None:
     result = fused(build(nested), FLAT)
     assert result.operators == {"Add": 4, "Concat": 1}
     assert result.counts[FLAT.name] == (2, 2)
-    assert result.graph.node(next(n.name for n in result.graph.nodes if n.op_type == "Concat")).input_count == 6
+    assert (
+        result.graph.node(next(n.name for n in result.graph.nodes if n.op_type == "Concat")).input_count == 6
+    )
     assert result.error == EXACT
 
 
@@ -80,7 +85,9 @@ def test_refusals_of_nested_concats() -> None:
     assert refused(lambda b: nested(b, shared=True), FLAT) == "an inner result has other readers"
 
     def long(b: GraphBuilder) -> Tensor:
-        return b.op("Concat", joined(b, 62), b.op("Relu", b.graph.inputs[0]), b.op("Abs", b.graph.inputs[0]), axis=2)
+        return b.op(
+            "Concat", joined(b, 62), b.op("Relu", b.graph.inputs[0]), b.op("Abs", b.graph.inputs[0]), axis=2
+        )
 
     assert refused(long, FLAT) == "there would be more than 63 inputs"
 
@@ -91,7 +98,10 @@ def cut(b: GraphBuilder, sizes: Sequence[int]) -> list[Tensor]:
     return [b.op("Relu", parts[0]), *parts[1:-1], b.op("Abs", parts[-1])]
 
 
-@pytest.mark.parametrize(("count", "generation", "splits", "limit"), [(100, "v100", 3, 63), (64, "v100", 2, 63), (450, "m200", 24, 21)])
+@pytest.mark.parametrize(
+    ("count", "generation", "splits", "limit"),
+    [(100, "v100", 3, 63), (64, "v100", 2, 63), (450, "m200", 24, 21)],
+)
 def test_long_splits_become_trees(count: int, generation: str, splits: int, limit: int) -> None:
     sizes = [1 + number % 3 for number in range(count)]
     result = fused(build(lambda b: cut(b, sizes)), SPLIT_TREE, SPLIT_FLAT, generation=generation)
@@ -127,6 +137,10 @@ def test_refusals_of_nested_splits() -> None:
 
     def long(b: GraphBuilder) -> list[Tensor]:
         first = b.ops("Split", b.input("x", (2, 70)), [40, 30], outputs=2, axis=1)
-        return [t for part, count in zip(first, (40, 30), strict=True) for t in b.ops("Split", part, [1] * count, outputs=count, axis=1)]
+        return [
+            t
+            for part, count in zip(first, (40, 30), strict=True)
+            for t in b.ops("Split", part, [1] * count, outputs=count, axis=1)
+        ]
 
     assert refused(long, SPLIT_FLAT) == "there would be more than 63 outputs"

@@ -20,16 +20,31 @@ from ascendsim.passes.fusion.rules.conv_scale import AConv2dMulFusion, ConvScale
 from tests.support.fusing import CHANGED_ALGEBRA, build, context, fused, random
 
 
-def convolved(b: GraphBuilder, bias: bool = False, group: int = 1, channels: int = 6, rank: int = 4, **attributes: Any) -> Tensor:
+def convolved(
+    b: GraphBuilder, bias: bool = False, group: int = 1, channels: int = 6, rank: int = 4, **attributes: Any
+) -> Tensor:
     """A convolution of a (2, 4, 7, ...) input to `channels` channels."""
     x = b.input("x", (2, 4, *(7,) * (rank - 2)))
     weight = b.constant(random(channels, 4 // group, *(3,) * (rank - 2)), "w")
-    return b.op("Conv", x, weight, b.constant(random(channels, seed=1), "b") if bias else None, group=group, **attributes)
+    return b.op(
+        "Conv",
+        x,
+        weight,
+        b.constant(random(channels, seed=1), "b") if bias else None,
+        group=group,
+        **attributes,
+    )
 
 
 def normalised(b: GraphBuilder, x: Tensor, channels: int = 6, **attributes: Any) -> Tensor:
     parameters = [b.constant(random(channels, seed=seed), f"p{seed}") for seed in range(3)]
-    return b.op("BatchNormalization", x, *parameters, b.constant(random(channels, seed=3, positive=True), "var"), **attributes)
+    return b.op(
+        "BatchNormalization",
+        x,
+        *parameters,
+        b.constant(random(channels, seed=3, positive=True), "var"),
+        **attributes,
+    )
 
 
 def by_channel(channels: int = 6, seed: int = 9, axes: int = 2) -> Any:
@@ -37,9 +52,15 @@ def by_channel(channels: int = 6, seed: int = 9, axes: int = 2) -> Any:
 
 
 @pytest.mark.parametrize("bias", [False, True])
-@pytest.mark.parametrize(("group", "channels", "rank"), [(1, 6, 4), (4, 8, 4), (2, 6, 4), (1, 6, 5), (1, 6, 3)])
+@pytest.mark.parametrize(
+    ("group", "channels", "rank"), [(1, 6, 4), (4, 8, 4), (2, 6, 4), (1, 6, 5), (1, 6, 3)]
+)
 def test_batchnorm_moves_into_the_convolution(bias: bool, group: int, channels: int, rank: int) -> None:
-    graph = build(lambda b: b.op("Relu", normalised(b, convolved(b, bias, group, channels, rank), channels, epsilon=1e-3)))
+    graph = build(
+        lambda b: b.op(
+            "Relu", normalised(b, convolved(b, bias, group, channels, rank), channels, epsilon=1e-3)
+        )
+    )
     result = fused(graph, ConvBatchnormFusionPass())
     assert result.operators == {"Conv": 1, "Relu": 1}
     assert result.counts == {"ConvBatchnormFusionPass": (1, 1)}
@@ -62,13 +83,17 @@ def test_biasadd_becomes_the_bias(swapped: bool) -> None:
 @pytest.mark.parametrize("rule", [TBEConvAddFusion(), AConv2dMulFusion()])
 def test_constants_by_channel_and_scalars_fold(shape: tuple[int, ...], rule: FusionRule) -> None:
     operator = "Add" if isinstance(rule, TBEConvAddFusion) else "Mul"
-    result = fused(build(lambda b: b.op(operator, convolved(b, bias=True), b.constant(random(*shape), "c"))), rule)
+    result = fused(
+        build(lambda b: b.op(operator, convolved(b, bias=True), b.constant(random(*shape), "c"))), rule
+    )
     assert result.operators == {"Conv": 1}
     assert result.error <= CHANGED_ALGEBRA
 
 
 def test_factor_without_bias_adds_none() -> None:
-    result = fused(build(lambda b: b.op("Mul", convolved(b), b.constant(by_channel(), "c"))), AConv2dMulFusion())
+    result = fused(
+        build(lambda b: b.op("Mul", convolved(b), b.constant(by_channel(), "c"))), AConv2dMulFusion()
+    )
     assert result.graph.nodes[0].input(2) is None
 
 
@@ -97,11 +122,11 @@ def test_refusals_of_factors() -> None:
         return b.op("Mul", conv, b.op("Sigmoid", conv))
 
     assert refused(silu, AConv2dMulFusion()) == "the factor is not constant"
-    whole = lambda b: b.op("Mul", convolved(b), b.constant(random(1, 6, 5, 5), "c"))  # noqa: E731
+    whole = lambda b: b.op("Mul", convolved(b), b.constant(random(1, 6, 5, 5), "c"))
     assert refused(whole, AConv2dMulFusion()) == "the factor is not one value a channel"
-    columns = lambda b: b.op("Mul", convolved(b, channels=5), b.constant(random(5), "c"))  # noqa: E731 - (5,) lies along the width
+    columns = lambda b: b.op("Mul", convolved(b, channels=5), b.constant(random(5), "c"))
     assert refused(columns, AConv2dMulFusion()) == "the factor is not one value a channel"
-    wider = lambda b: b.op("Mul", convolved(b), b.constant(random(1, 1, 1, 1, 1), "c"))  # noqa: E731
+    wider = lambda b: b.op("Mul", convolved(b), b.constant(random(1, 1, 1, 1, 1), "c"))
     assert refused(wider, AConv2dMulFusion()) == "the factor is not one value a channel"
 
 
@@ -119,7 +144,9 @@ def test_refusals_of_the_convolution() -> None:
         return b.op("Mul", conv, b.constant(by_channel(), "c"))
 
     def bias_from_outside(b: GraphBuilder) -> Tensor:
-        conv = b.op("Conv", b.input("x", (1, 4, 7, 7)), b.constant(random(6, 4, 3, 3), "w"), b.input("b", (6,)))
+        conv = b.op(
+            "Conv", b.input("x", (1, 4, 7, 7)), b.constant(random(6, 4, 3, 3), "w"), b.input("b", (6,))
+        )
         return b.op("Mul", conv, b.constant(by_channel(), "c"))
 
     assert refused(read_twice, AConv2dMulFusion()) == "the result of the convolution has other readers"
@@ -129,11 +156,11 @@ def test_refusals_of_the_convolution() -> None:
 
 
 def test_refusals_of_biasadd() -> None:
-    with_bias = lambda b: b.op("Add", convolved(b, bias=True), b.constant(by_channel(), "c"))  # noqa: E731
+    with_bias = lambda b: b.op("Add", convolved(b, bias=True), b.constant(by_channel(), "c"))
     assert refused(with_bias, AABiasaddConvFusion()) == "the convolution has a bias already"
-    scalar = lambda b: b.op("Add", convolved(b), b.constant(random(1), "c"))  # noqa: E731
+    scalar = lambda b: b.op("Add", convolved(b), b.constant(random(1), "c"))
     assert refused(scalar, AABiasaddConvFusion()) == "the summand is not one value a channel"
-    residual = lambda b: b.op("Add", convolved(b, pads=(1, 1, 1, 1)), b.input("r", (2, 6, 7, 7)))  # noqa: E731
+    residual = lambda b: b.op("Add", convolved(b, pads=(1, 1, 1, 1)), b.input("r", (2, 6, 7, 7)))
     assert refused(residual, AABiasaddConvFusion()) == "the summand is not constant"
 
 
@@ -143,8 +170,10 @@ def test_refusals_of_batchnorm() -> None:
         values = [b.constant(random(6, seed=seed, positive=True), "p") for seed in range(3)]
         return b.op("BatchNormalization", conv, b.input("scale", (6,)), *values)
 
-    assert refused(from_outside, ConvBatchnormFusionPass()) == "a parameter of the normalisation is not constant"
-    training = lambda b: normalised(b, convolved(b), training_mode=1)  # noqa: E731
+    assert (
+        refused(from_outside, ConvBatchnormFusionPass()) == "a parameter of the normalisation is not constant"
+    )
+    training = lambda b: normalised(b, convolved(b), training_mode=1)
     assert refused(training, ConvBatchnormFusionPass()) == "the normalisation is in training mode"
 
 
@@ -186,14 +215,20 @@ def test_values_are_not_computed_before_they_are_asked_for() -> None:
     assert asked == []
     value = graph.nodes[0].required(1).constant
     assert value is not None
-    np.testing.assert_allclose(value.array(), random(6, 4, 3, 3, positive=True) * random(6, 1, 1, positive=True)[:, None], rtol=1e-6)
+    np.testing.assert_allclose(
+        value.array(), random(6, 4, 3, 3, positive=True) * random(6, 1, 1, positive=True)[:, None], rtol=1e-6
+    )
     assert asked == ["w", "c"]
 
 
 def test_float16_constants_are_rounded_once() -> None:
     weight, factor = random(6, 4, 1, 1, dtype=np.float16), random(6, 1, 1, seed=1, dtype=np.float16)
     graph: Graph = build(
-        lambda b: b.op("Mul", b.op("Conv", b.input("x", (1, 4, 3, 3), DType.FLOAT16), b.constant(weight, "w")), b.constant(factor, "c"))
+        lambda b: b.op(
+            "Mul",
+            b.op("Conv", b.input("x", (1, 4, 3, 3), DType.FLOAT16), b.constant(weight, "w")),
+            b.constant(factor, "c"),
+        )
     )
     run_rules(graph, [AConv2dMulFusion()], context(), FusionReport())
     folded = graph.nodes[0].required(1)

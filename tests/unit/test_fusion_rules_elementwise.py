@@ -36,7 +36,7 @@ def refusal(rule: FusionRule, body: Body) -> str:
     return result.reason
 
 
-# ------------------------------------------------------------------------------------------------------------- squares
+# ------------------------------------------------------------------------------------------------------------
 
 
 def test_a_product_with_itself_becomes_a_square() -> None:
@@ -76,10 +76,16 @@ def test_a_second_power_becomes_a_square() -> None:
     ],
 )
 def test_other_powers_stay(exponent: np.ndarray, reason: str) -> None:
-    assert refusal(Pow2SquareFusionPass(), lambda b: b.op("Pow", b.input("x", SHAPE), b.constant(np.asarray(exponent)))) == reason
+    assert (
+        refusal(
+            Pow2SquareFusionPass(),
+            lambda b: b.op("Pow", b.input("x", SHAPE), b.constant(np.asarray(exponent))),
+        )
+        == reason
+    )
 
 
-# ---------------------------------------------------------------------------------------------------- products with sums
+# ---------------------------------------------------------------------------------------------------- product
 
 
 def mul_add(name: str, readers: int = 1, product_first: bool = True) -> Graph:
@@ -99,7 +105,9 @@ def test_a_product_and_a_sum_of_bert_become_one(product_first: bool, matched: in
     assert result.counts == {"MulAddFusionPass": (1, 1)}
     assert result.operators == {"FusedMulAdd": 1}
     assert result.error == EXACT
-    assert fused(mul_add("net/mul", product_first=product_first), MulAddFusionPass()).counts == {"MulAddFusionPass": (matched, 0)}
+    assert fused(mul_add("net/mul", product_first=product_first), MulAddFusionPass()).counts == {
+        "MulAddFusionPass": (matched, 0)
+    }
 
 
 @pytest.mark.parametrize(
@@ -154,7 +162,10 @@ def test_a_scaled_summand_of_addn_is_scaled_inside() -> None:
     [
         (lambda b, x, y: b.op("Sum", b.op("Mul", x, number(b, 2)), y, y), "AddN has not two inputs"),
         (lambda b, x, y: b.op("Sum", b.op("Mul", x, y), y), "no factor is one constant number"),
-        (lambda b, x, y: b.op("Sum", b.op("Mul", x, number(b, 2)), number(b, 1, 8)), "the summands differ in shape"),
+        (
+            lambda b, x, y: b.op("Sum", b.op("Mul", x, number(b, 2)), number(b, 1, 8)),
+            "the summands differ in shape",
+        ),
         (
             lambda b, x, y: (lambda m: [b.op("Sum", m, y), b.op("Relu", m)])(b.op("Mul", x, number(b, 2))),
             "the product has more than one reader",
@@ -165,7 +176,7 @@ def test_other_sums_of_products_stay(body: Callable[..., Tensor], reason: str) -
     assert refusal(MulAddNPass(), lambda b: body(b, b.input("x", SHAPE), b.input("y", SHAPE))) == reason
 
 
-# ----------------------------------------------------------------------------------------------- LeakyRelu, reciprocals
+# ----------------------------------------------------------------------------------------------- LeakyRelu, r
 
 
 @pytest.mark.parametrize("alpha", [0.1, -0.5, 0.0])
@@ -187,7 +198,12 @@ def test_the_larger_of_x_and_a_fraction_of_it_is_leaky_relu(alpha: float) -> Non
         (lambda b, x: b.op("Max", b.op("Mul", x, number(b, 0.1, 8)), x), "alpha is no scalar"),
         (lambda b, x: b.op("Max", b.op("Mul", x, b.weight("alpha", ())), x), "alpha has no known value"),
         (lambda b, x: b.op("Max", b.op("Mul", x, number(b, 0.1)), x, x), "Maximum has not two inputs"),
-        (lambda b, x: (lambda m: [b.op("Max", m, x), b.op("Relu", m)])(b.op("Mul", x, number(b, 0.1), name="m")), "m has a reader outside"),
+        (
+            lambda b, x: (lambda m: [b.op("Max", m, x), b.op("Relu", m)])(
+                b.op("Mul", x, number(b, 0.1), name="m")
+            ),
+            "m has a reader outside",
+        ),
     ],
 )
 def test_other_maxima_stay(body: Callable[..., Tensor], reason: str) -> None:
@@ -197,7 +213,9 @@ def test_other_maxima_stay(body: Callable[..., Tensor], reason: str) -> None:
 
 @pytest.mark.parametrize("divisor", [8.0, 3.0, -0.7])
 def test_a_division_by_a_number_becomes_a_product(divisor: float) -> None:
-    result = fused(build(lambda b: b.op("Div", b.input("x", SHAPE), number(b, divisor, 1))), RealDiv2MulsFusionPass())
+    result = fused(
+        build(lambda b: b.op("Div", b.input("x", SHAPE), number(b, divisor, 1))), RealDiv2MulsFusionPass()
+    )
     assert result.counts == {"RealDiv2MulsFusionPass": (1, 1)}
     assert result.operators == {"Muls": 1}
     assert result.error <= (EXACT if divisor == 8 else CHANGED_ALGEBRA)
@@ -208,8 +226,14 @@ def test_a_division_by_a_number_becomes_a_product(divisor: float) -> None:
     [
         (lambda b: b.op("Div", b.input("x", SHAPE), number(b, 1e-7)), "the divisor is too near to 0"),
         (lambda b: b.op("Div", b.input("x", SHAPE), number(b, 2, 8)), "the divisor is not one known number"),
-        (lambda b: b.op("Div", b.input("x", SHAPE), b.op("Exp", b.input("y", ()))), "the divisor is not one known number"),
-        (lambda b: b.op("Div", b.input("x", SHAPE, "int32"), b.constant(np.int32(2))), "the operands are not float32"),
+        (
+            lambda b: b.op("Div", b.input("x", SHAPE), b.op("Exp", b.input("y", ()))),
+            "the divisor is not one known number",
+        ),
+        (
+            lambda b: b.op("Div", b.input("x", SHAPE, "int32"), b.constant(np.int32(2))),
+            "the operands are not float32",
+        ),
         (lambda b: b.op("Div", b.input("x", (8,)), number(b, 2, 1, 1)), "the divisor broadcasts the result"),
     ],
 )
@@ -217,10 +241,12 @@ def test_other_divisions_stay(body: Body, reason: str) -> None:
     assert refusal(RealDiv2MulsFusionPass(), body) == reason
 
 
-# ---------------------------------------------------------------------------------------------------------------- gelu
+# ------------------------------------------------------------------------------------------------------------
 
 
-def erf_gelu(b: GraphBuilder, form: str = "half_at_x", root: float = 2**0.5, one: float = 1, half: float = 0.5) -> Tensor:
+def erf_gelu(
+    b: GraphBuilder, form: str = "half_at_x", root: float = 2**0.5, one: float = 1, half: float = 0.5
+) -> Tensor:
     x = b.op("Abs", b.input("x", SHAPE))
     factor = b.op("Add", b.op("Erf", b.op("Div", x, number(b, root))), number(b, one))
     if form == "half_at_x":
@@ -231,7 +257,12 @@ def erf_gelu(b: GraphBuilder, form: str = "half_at_x", root: float = 2**0.5, one
 
 
 def tanh_gelu(
-    b: GraphBuilder, form: str = "half_at_x", power: float = 3, cubic: float = 0.044715, scale: float = (2 / np.pi) ** 0.5, one: float = 1
+    b: GraphBuilder,
+    form: str = "half_at_x",
+    power: float = 3,
+    cubic: float = 0.044715,
+    scale: float = (2 / np.pi) ** 0.5,
+    one: float = 1,
 ) -> Tensor:
     x = b.op("Neg", b.input("x", SHAPE))
     inner = b.op("Add", x, b.op("Mul", b.op("Pow", x, power), number(b, cubic)))
@@ -284,7 +315,7 @@ def test_gelu_whose_parts_are_read_elsewhere_stays() -> None:
     assert refusal(GeluONNXFusionPass(), body) == "Erf has a reader outside"
 
 
-# --------------------------------------------------------------------------------------------------------------- swish
+# ------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("alpha", [None, 1.702])
@@ -341,7 +372,7 @@ def test_hard_swish_with_other_constants_stays() -> None:
     assert refusal(HardSwishFusionPass(), lambda b: hard_swish(b, "gate", three=2)) == "three is 2, not 3"
 
 
-# --------------------------------------------------------------------------------------------------------------- YOLOv5
+# ------------------------------------------------------------------------------------------------------------
 
 
 def yolo_decoder(b: GraphBuilder) -> list[Tensor]:
@@ -350,7 +381,10 @@ def yolo_decoder(b: GraphBuilder) -> list[Tensor]:
     for head in range(3):
         scores = b.op("Sigmoid", b.input(f"head{head}", (1, 3, 4, 4, 7)))
         xy, wh, rest = b.ops("Split", scores, b.constant([2, 2, 3], "sizes"), outputs=3, axis=4)
-        grid, anchors = b.constant(random(1, 3, 4, 4, 2, seed=head), "grid"), b.constant(random(1, 3, 4, 4, 2, seed=9 + head), "anchors")
+        grid, anchors = (
+            b.constant(random(1, 3, 4, 4, 2, seed=head), "grid"),
+            b.constant(random(1, 3, 4, 4, 2, seed=9 + head), "anchors"),
+        )
         moved = b.op("Mul", b.op("Add", b.op("Mul", xy, number(b, 2)), grid), number(b, 8))
         size = b.op("Mul", b.op("Pow", b.op("Mul", wh, number(b, 2)), 2.0), anchors)
         boxes.append(b.op("Concat", moved, size, rest, axis=4))
@@ -358,7 +392,8 @@ def yolo_decoder(b: GraphBuilder) -> list[Tensor]:
 
 
 def test_the_decoder_of_yolov5_adds_what_cann_counts_beyond_the_body() -> None:
-    """CANN counted MulSquare 69/0, MulAdd 17/0, Pow2Square 3/3; the body has 57 and 14 and none (test_fusion_rules_models)."""
+    """CANN counted MulSquare 69/0, MulAdd 17/0, Pow2Square 3/3; the body has 57 and 14 and none
+    (test_fusion_rules_models)."""
     result = fused(build(yolo_decoder), MulAddFusionPass(), MulSquareFusionPass(), Pow2SquareFusionPass())
     assert result.counts == {
         "MulAddFusionPass": (17 - 14, 0),

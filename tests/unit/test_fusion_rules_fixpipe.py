@@ -21,7 +21,10 @@ RULE = FixPipeAbilityProcessPass()
 
 
 def float_network(b: GraphBuilder) -> Tensor:
-    x = b.op("Relu", b.op("Conv", b.input("x", (1, 32, 14, 14)), random(32, 32, 3, 3) / 16, random(32), pads=(1, 1, 1, 1)))
+    x = b.op(
+        "Relu",
+        b.op("Conv", b.input("x", (1, 32, 14, 14)), random(32, 32, 3, 3) / 16, random(32), pads=(1, 1, 1, 1)),
+    )
     y = b.op("Conv", x, random(32, 32, 1, 1) / 6)
     return b.op("Add", b.op("Mul", y, b.op("Sigmoid", y)), x)
 
@@ -34,7 +37,9 @@ def int8_network(b: GraphBuilder) -> Tensor:
     return b.op("Add", b.op("Relu", y), 1.0)
 
 
-@pytest.mark.parametrize(("body", "stages"), [(float_network, ["relu", "store"]), (int8_network, ["dequant+relu"])])
+@pytest.mark.parametrize(
+    ("body", "stages"), [(float_network, ["relu", "store"]), (int8_network, ["dequant+relu"])]
+)
 def test_convolutions_take_in_what_fixpipe_does(body: Any, stages: list[str]) -> None:
     result = fused(build(body), RULE, generation="c220")
     assert result.counts == {RULE.name: (len(stages), len(stages))}
@@ -92,13 +97,20 @@ def test_relu_inside_is_relu_behind() -> None:
 def test_on_the_device_tasks_go_and_values_stay(body: Any, chip: str) -> None:
     graph: Graph = build(body)
     inputs = {"x": random(1, 32, 14, 14)}
-    models = {s: asim.compile(graph, chip, fusion="graph", optimization_switch=f"{RULE.name}:{s}") for s in ("off", "on")}
+    models = {
+        s: asim.compile(graph, chip, fusion="graph", optimization_switch=f"{RULE.name}:{s}")
+        for s in ("off", "on")
+    }
     results = {state: asim.run(model, inputs) for state, model in models.items()}
     off, on = results["off"].outputs["out0"], results["on"].outputs["out0"]
     np.testing.assert_array_equal(off, on)
     assert len(models["on"].program.tasks) < len(models["off"].program.tasks)
     assert results["on"].duration_us < results["off"].duration_us
-    assert all(tensor.dtype is not DType.INT32 for tensor in models["on"].graph.tensors.values() if tensor.producer is not None)
+    assert all(
+        tensor.dtype is not DType.INT32
+        for tensor in models["on"].graph.tensors.values()
+        if tensor.producer is not None
+    )
 
 
 def test_yolov5s_sends_60_convolutions_through_fixpipe() -> None:

@@ -19,7 +19,9 @@ from tests.support.single_node import make_node, run
 RULE = ConvToFullyConnectionFusionPass()
 
 
-def covering(n: int = 3, c: int = 20, m: int = 32, size: int = 4, bias: bool = True, **attributes: Any) -> Any:
+def covering(
+    n: int = 3, c: int = 20, m: int = 32, size: int = 4, bias: bool = True, **attributes: Any
+) -> Any:
     operands = (random(m, c, size, size), random(m) if bias else None)
     return lambda b: b.op("Relu", b.op("Conv", b.input("x", (n, c, size, size)), *operands, **attributes))
 
@@ -38,10 +40,16 @@ def test_refusals() -> None:
         assert result.effected(RULE.name) == 0
         return result.reason
 
-    assert reason(lambda b: b.op("Conv", b.input("x", (1, 4, 5, 5)), random(6, 4, 3, 3))) == "the filter is not as large as the input"
+    assert (
+        reason(lambda b: b.op("Conv", b.input("x", (1, 4, 5, 5)), random(6, 4, 3, 3)))
+        == "the filter is not as large as the input"
+    )
     assert reason(covering(pads=(1, 1, 1, 1), dilations=(1, 1))) == "the convolution pads"
     assert reason(covering(auto_pad="SAME_UPPER")) == "the convolution pads"
-    assert reason(lambda b: b.op("Conv", b.input("x", (1, 4, 1, 1)), random(6, 2, 1, 1), group=2)) == "the convolution has groups"
+    assert (
+        reason(lambda b: b.op("Conv", b.input("x", (1, 4, 1, 1)), random(6, 2, 1, 1), group=2))
+        == "the convolution has groups"
+    )
     assert reason(covering(m=30), "c220") == "the filters are no multiple of 16"
 
     def silu(b: Any) -> Any:
@@ -49,8 +57,11 @@ def test_refusals() -> None:
         return b.op("Mul", conv, b.op("Sigmoid", conv))
 
     assert reason(silu) == "the convolution has several readers"
-    quantised = lambda b: b.op(  # noqa: E731
-        "QuantizeLinear", b.op("Conv", b.input("x", (1, 4, 1, 1)), random(6, 4, 1, 1)), 0.1, np.zeros((), np.int8)
+    quantised = lambda b: b.op(
+        "QuantizeLinear",
+        b.op("Conv", b.input("x", (1, 4, 1, 1)), random(6, 4, 1, 1)),
+        0.1,
+        np.zeros((), np.int8),
     )
     assert reason(quantised) == "the result is quantised"
 
@@ -62,9 +73,15 @@ def test_yolov5s_matches_all_convolutions_and_changes_none() -> None:
 
 
 def test_operator_equals_the_product_in_float16_with_one_rounding() -> None:
-    x, w, bias = random(2, 5, 3, 3, dtype=np.float16), random(7, 5, 3, 3, dtype=np.float16), random(7, dtype=np.float16)
+    x, w, bias = (
+        random(2, 5, 3, 3, dtype=np.float16),
+        random(7, 5, 3, 3, dtype=np.float16),
+        random(7, dtype=np.float16),
+    )
     (result,) = run("FullyConnection", [x, w, bias], domain="ascend")
-    wide = x.reshape(2, -1).astype(np.float32) @ w.reshape(7, -1).astype(np.float32).T + bias.astype(np.float32)
+    wide = x.reshape(2, -1).astype(np.float32) @ w.reshape(7, -1).astype(np.float32).T + bias.astype(
+        np.float32
+    )
     np.testing.assert_array_equal(result, wide.astype(np.float16).reshape(2, 7, 1, 1))
     with pytest.raises(GraphError, match="filter as large as the input"):
         make_node("FullyConnection", [x, random(7, 5, 2, 3, dtype=np.float16)], domain="ascend")

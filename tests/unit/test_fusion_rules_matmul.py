@@ -31,11 +31,13 @@ def refused(rule: FusionRule, body: Body, **options: object) -> str:
     return result.reason
 
 
-# ---------------------------------------------------------------------------------------------------------------- bias
+# ------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("bias_first", [False, True])
-@pytest.mark.parametrize(("shape", "operator"), [((6, 8), "Gemm"), ((2, 6, 8), "BatchMatMul"), ((2, 3, 6, 8), "BatchMatMul")])
+@pytest.mark.parametrize(
+    ("shape", "operator"), [((6, 8), "Gemm"), ((2, 6, 8), "BatchMatMul"), ((2, 3, 6, 8), "BatchMatMul")]
+)
 def test_a_bias_goes_into_the_product(shape: tuple[int, ...], operator: str, bias_first: bool) -> None:
     def body(b: GraphBuilder) -> Tensor:
         product, bias = b.op("MatMul", b.input("x", shape), weight(b, 8, 5)), weight(b, 5, seed=2)
@@ -61,7 +63,11 @@ def test_what_a_rule_makes_is_named_after_the_operator_and_what_became_of_it() -
 
 def test_a_bias_that_is_computed_goes_into_the_product_too() -> None:
     def body(b: GraphBuilder) -> Tensor:
-        return b.op("Add", b.op("Gemm", b.input("x", (6, 8)), weight(b, 5, 8), transB=1), b.op("Exp", b.input("bias", (5,))))
+        return b.op(
+            "Add",
+            b.op("Gemm", b.input("x", (6, 8)), weight(b, 5, 8), transB=1),
+            b.op("Exp", b.input("bias", (5,))),
+        )
 
     result = fused(build(body), MatMulBiasAddFusionPass())
     assert result.operators == {"Exp": 1, "Gemm": 1}
@@ -71,13 +77,27 @@ def test_a_bias_that_is_computed_goes_into_the_product_too() -> None:
 @pytest.mark.parametrize(
     ("body", "reason"),
     [
-        (lambda b, x: b.op("Add", b.op("MatMul", x, weight(b, 8, 5)), weight(b, 1)), "the summand is not one value a column"),
-        (lambda b, x: b.op("Add", b.op("MatMul", x, weight(b, 8, 5)), weight(b, 6, 5)), "the summand is not one-dimensional"),
-        (lambda b, x: b.op("Add", b.op("MatMul", x, weight(b, 8)), weight(b, 6)), "an operand is a vector"),
-        (lambda b, x: b.op("Add", b.op("Gemm", x, weight(b, 8, 5), alpha=2.0), weight(b, 5)), "the product is scaled"),
-        (lambda b, x: b.op("Add", b.op("Gemm", x, weight(b, 8, 5), weight(b, 5)), weight(b, 5)), "the product has a bias already"),
         (
-            lambda b, x: (lambda m: [b.op("Add", m, weight(b, 5)), b.op("Relu", m)])(b.op("MatMul", x, weight(b, 8, 5), name="m")),
+            lambda b, x: b.op("Add", b.op("MatMul", x, weight(b, 8, 5)), weight(b, 1)),
+            "the summand is not one value a column",
+        ),
+        (
+            lambda b, x: b.op("Add", b.op("MatMul", x, weight(b, 8, 5)), weight(b, 6, 5)),
+            "the summand is not one-dimensional",
+        ),
+        (lambda b, x: b.op("Add", b.op("MatMul", x, weight(b, 8)), weight(b, 6)), "an operand is a vector"),
+        (
+            lambda b, x: b.op("Add", b.op("Gemm", x, weight(b, 8, 5), alpha=2.0), weight(b, 5)),
+            "the product is scaled",
+        ),
+        (
+            lambda b, x: b.op("Add", b.op("Gemm", x, weight(b, 8, 5), weight(b, 5)), weight(b, 5)),
+            "the product has a bias already",
+        ),
+        (
+            lambda b, x: (lambda m: [b.op("Add", m, weight(b, 5)), b.op("Relu", m)])(
+                b.op("MatMul", x, weight(b, 8, 5), name="m")
+            ),
             "m has a reader outside",
         ),
     ],
@@ -119,17 +139,22 @@ def test_other_reshapes_stay(shape: list[int], bias: int, operand: tuple[int, ..
     assert refused(MatMulReshapeBiasAddFusionPass(), lambda b: reshaped(b, shape, bias, operand)) == reason
 
 
-# ---------------------------------------------------------------------------------------------------------- transposes
+# ---------------------------------------------------------------------------------------------------------- t
 
 
 @pytest.mark.parametrize(("left", "right"), [(True, False), (False, True), (True, True)])
 @pytest.mark.parametrize("batch", [(), (3,), (2, 3)])
-def test_transposes_of_the_last_two_axes_go_into_the_product(batch: tuple[int, ...], left: bool, right: bool) -> None:
+def test_transposes_of_the_last_two_axes_go_into_the_product(
+    batch: tuple[int, ...], left: bool, right: bool
+) -> None:
     rank = len(batch) + 2
     turn = (*range(rank - 2), rank - 1, rank - 2)
 
     def body(b: GraphBuilder) -> Tensor:
-        x, y = b.input("x", (*batch, *((8, 6) if left else (6, 8)))), b.input("y", (*batch, *((5, 8) if right else (8, 5))))
+        x, y = (
+            b.input("x", (*batch, *((8, 6) if left else (6, 8)))),
+            b.input("y", (*batch, *((5, 8) if right else (8, 5)))),
+        )
         x = b.op("Transpose", x, perm=turn) if left else x
         y = b.op("Transpose", y, perm=turn) if right else y
         return b.op("MatMul", x, y)
@@ -142,7 +167,9 @@ def test_transposes_of_the_last_two_axes_go_into_the_product(batch: tuple[int, .
 
 def test_a_transposed_operand_of_gemm_is_turned_back() -> None:
     def body(b: GraphBuilder) -> Tensor:
-        return b.op("Gemm", b.input("x", (6, 8)), b.op("Transpose", b.input("y", (8, 5))), weight(b, 5), transB=1)
+        return b.op(
+            "Gemm", b.input("x", (6, 8)), b.op("Transpose", b.input("y", (8, 5))), weight(b, 5), transB=1
+        )
 
     result = fused(build(body), BatchMatMulFusionPass())
     assert result.operators == {"Gemm": 1}
@@ -154,17 +181,31 @@ def test_a_transposed_operand_of_gemm_is_turned_back() -> None:
     ("body", "reason"),
     [
         (
-            lambda b: b.op("MatMul", b.input("x", (3, 6, 8)), b.op("Transpose", b.input("y", (8, 3, 5)), perm=(1, 0, 2))),
+            lambda b: b.op(
+                "MatMul", b.input("x", (3, 6, 8)), b.op("Transpose", b.input("y", (8, 3, 5)), perm=(1, 0, 2))
+            ),
             "no operand comes from a transpose of its last two axes alone",
         ),
-        (lambda b: b.op("MatMul", b.input("x", (8,)), b.op("Transpose", b.input("y", (5, 8)))), "an operand is a vector"),
         (
-            lambda b: b.op("MatMul", b.input("x", (6, 8), "int32"), b.op("Transpose", b.input("y", (5, 8), "int32"), name="t")),
+            lambda b: b.op("MatMul", b.input("x", (8,)), b.op("Transpose", b.input("y", (5, 8)))),
+            "an operand is a vector",
+        ),
+        (
+            lambda b: b.op(
+                "MatMul",
+                b.input("x", (6, 8), "int32"),
+                b.op("Transpose", b.input("y", (5, 8), "int32"), name="t"),
+            ),
             "t_out is no float32 or float16 tensor",
         ),
-        (lambda b: b.op("Gemm", b.input("x", (6, 8)), b.op("Transpose", b.input("y", (5, 8))), alpha=0.5), "the product is scaled"),
         (
-            lambda b: (lambda t: [b.op("MatMul", b.input("x", (6, 8)), t), b.op("Relu", t)])(b.op("Transpose", b.input("y", (5, 8)))),
+            lambda b: b.op("Gemm", b.input("x", (6, 8)), b.op("Transpose", b.input("y", (5, 8))), alpha=0.5),
+            "the product is scaled",
+        ),
+        (
+            lambda b: (lambda t: [b.op("MatMul", b.input("x", (6, 8)), t), b.op("Relu", t)])(
+                b.op("Transpose", b.input("y", (5, 8)))
+            ),
             "no operand comes from a transpose of its last two axes alone",
         ),
     ],
@@ -173,12 +214,17 @@ def test_other_operands_stay(body: Body, reason: str) -> None:
     assert refused(BatchMatMulFusionPass(), body) == reason
 
 
-# ------------------------------------------------------------------------------------------------------- vectors, GEMM
+# ------------------------------------------------------------------------------------------------------- vect
 
 
-@pytest.mark.parametrize(("left", "right"), [((8,), (8, 5)), ((6, 8), (8,)), ((8,), (8,)), ((2, 6, 8), (8,)), ((8,), (3, 8, 5))])
+@pytest.mark.parametrize(
+    ("left", "right"), [((8,), (8, 5)), ((6, 8), (8,)), ((8,), (8,)), ((2, 6, 8), (8,)), ((8,), (3, 8, 5))]
+)
 def test_vectors_become_rows_and_columns(left: tuple[int, ...], right: tuple[int, ...]) -> None:
-    result = fused(build(lambda b: b.op("MatMul", b.input("x", left), b.input("y", right))), BatchMatMulV2ReshapeFusionPass())
+    result = fused(
+        build(lambda b: b.op("MatMul", b.input("x", left), b.input("y", right))),
+        BatchMatMulV2ReshapeFusionPass(),
+    )
     assert result.counts["BatchMatMulV2ReshapeFusionPass"][1] == 1
     assert result.operators == {"MatMul": 1, "Reshape": 1 + (len(left) == 1) + (len(right) == 1)}
     assert result.error <= CHANGED_ALGEBRA
@@ -216,7 +262,11 @@ def test_gemm_comes_apart_on_chips_with_fixpipe(
 
 @pytest.mark.parametrize("third", [None, (5,), (1, 5)])
 def test_a_gemm_that_is_a_product_with_bias_is_no_match(third: tuple[int, ...] | None) -> None:
-    graph = build(lambda b: b.op("Gemm", b.input("x", (6, 8)), weight(b, 8, 5), None if third is None else weight(b, *third)))
+    graph = build(
+        lambda b: b.op(
+            "Gemm", b.input("x", (6, 8)), weight(b, 8, 5), None if third is None else weight(b, *third)
+        )
+    )
     assert fused(graph, GemmToMatmulFusionPass(), generation="c220").counts == {}
 
 

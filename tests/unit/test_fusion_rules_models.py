@@ -46,9 +46,24 @@ from tests.support.fusing import CHANGED_ALGEBRA, context
 
 MODELS = Path(__file__).parents[1] / "data" / "models"
 MODULES = (
-    batch_matmul, casts, gelu, gemm_to_matmul, layer_norm, layer_norm_grad, matmul_bias, mul_add, mul_maximum, realdiv_muls, reduce_mean,
-    softmax, softmax_grad, square, squeeze_unsqueeze, swish, transpose_reshape,
-)  # fmt: skip
+    batch_matmul,
+    casts,
+    gelu,
+    gemm_to_matmul,
+    layer_norm,
+    layer_norm_grad,
+    matmul_bias,
+    mul_add,
+    mul_maximum,
+    realdiv_muls,
+    reduce_mean,
+    softmax,
+    softmax_grad,
+    square,
+    squeeze_unsqueeze,
+    swish,
+    transpose_reshape,
+)
 QUICK = ("bert_tiny_s64_traced", "lenet5")
 SLOW = sorted(path.stem for path in MODELS.glob("*.onnx") if path.stem not in QUICK)
 
@@ -60,7 +75,10 @@ def rules() -> tuple[FusionRule, ...]:
         kind()
         for module in MODULES
         for kind in vars(module).values()
-        if isinstance(kind, type) and issubclass(kind, FusionRule) and "name" in vars(kind) and kind.__module__ == module.__name__
+        if isinstance(kind, type)
+        and issubclass(kind, FusionRule)
+        and "name" in vars(kind)
+        and kind.__module__ == module.__name__
     ]
     ordered = in_order([*found, *json_rules()], Switches())
     return tuple(rule for rule in ordered if not phase_of(rule).second_round)
@@ -91,11 +109,15 @@ def keeps_values(name: str) -> None:
     again = apply(after, rules())
     assert to_text(after) == text
     assert not any(record.effected for record in again.records)
-    if not any(record.effected for record in first.records):  # many convolutional networks hold nothing for these rules
+    if not any(
+        record.effected for record in first.records
+    ):  # many convolutional networks hold nothing for these rules
         assert text == to_text(before)
         return
     inputs = random_inputs(before)
-    for old, new in zip(evaluate(before, default_opset(), inputs), evaluate(after, default_opset(), inputs), strict=True):
+    for old, new in zip(
+        evaluate(before, default_opset(), inputs), evaluate(after, default_opset(), inputs), strict=True
+    ):
         assert (old.shape, old.dtype) == (new.shape, new.dtype)
         wide = [array.astype(np.float64) for array in (old, new)]
         assert np.abs(wide[0] - wide[1]).max() <= CHANGED_ALGEBRA * max(np.ptp(wide[0]), 1e-30)
@@ -113,14 +135,20 @@ def test_values_of_all_networks_stay(name: str) -> None:
 
 
 def test_bert_gets_its_gelu_and_its_biases() -> None:
-    """Two layers: Gelu in its form with erf, six products with bias each; its five LayerNormalization nodes are whole from the start."""
+    """Two layers: Gelu in its form with erf, six products with bias each; its five LayerNormalization nodes
+    are whole from the start."""
     graph = load("bert_tiny_s64_traced")
     report = apply(graph, rules())
     totals = report.totals("graph")
     assert totals["GeluONNXFusionPass"] == (2, 2)
     assert totals["MatMulBiasAddFusionPass"] == (12, 12)
     kinds = [node.op_type for node in graph.nodes]
-    assert [kinds.count(kind) for kind in ("Erf", "Gelu", "LayerNormalization", "BatchMatMul")] == [0, 2, 5, 12]
+    assert [kinds.count(kind) for kind in ("Erf", "Gelu", "LayerNormalization", "BatchMatMul")] == [
+        0,
+        2,
+        5,
+        12,
+    ]
 
 
 def test_llama_gets_the_parts_of_its_rms_norm_that_cann_has_rules_for() -> None:
@@ -145,13 +173,18 @@ def test_swish_is_off_unless_a_switch_names_it(tmp_path: Path) -> None:
     assert asim.compile(graph, fusion="graph").fusion.switched_off["SwishFusionPass"]
     switch = tmp_path / "fusion_switch.cfg"
     switch.write_text('{"Switch": {"GraphFusion": {"SwishFusionPass": "on"}}}')
-    assert "SwishFusionPass" not in asim.compile(graph, fusion="graph", fusion_switch_file=switch).fusion.switched_off
+    assert (
+        "SwishFusionPass"
+        not in asim.compile(graph, fusion="graph", fusion_switch_file=switch).fusion.switched_off
+    )
 
 
 def test_counts_on_yolov5s_are_those_of_cann_up_to_its_decoder() -> None:
-    """CANN counted 69/0, 17/0, 3/3 and 3/0 on a YOLOv5s with decoder (tests/data/fusion); the decoder adds 12, 3 and 3.
+    """CANN counted 69/0, 17/0, 3/3 and 3/0 on a YOLOv5s with decoder (tests/data/fusion); the decoder adds
+    12, 3 and 3.
 
-    The three transposes behind reshapes stand at the heads in both: their last dimensions are no multiples of 16.
+    The three transposes behind reshapes stand at the heads in both: their last dimensions are no multiples of
+    16.
     """
     passes = ("MulSquareFusionPass", "MulAddFusionPass", "Pow2SquareFusionPass", "ReshapeTransposeFusionPass")
     assert counts("yolov5s", *passes) == {

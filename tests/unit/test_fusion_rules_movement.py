@@ -12,7 +12,10 @@ from ascendsim.graph.ir import Tensor
 from ascendsim.passes.fusion.rule import FusionRule
 from ascendsim.passes.fusion.rules.casts import CastCastFusionPass, CastRemoveFusionPass
 from ascendsim.passes.fusion.rules.squeeze_unsqueeze import SqueezeUnsqueezeFusionPass
-from ascendsim.passes.fusion.rules.transpose_reshape import ReshapeTransposeFusionPass, TransposeReshapeFusionPass
+from ascendsim.passes.fusion.rules.transpose_reshape import (
+    ReshapeTransposeFusionPass,
+    TransposeReshapeFusionPass,
+)
 from tests.support.fusing import EXACT, build, fused
 
 Body = Callable[[GraphBuilder], "Tensor | list[Tensor]"]
@@ -31,8 +34,12 @@ def refused(rule: FusionRule, body: Body) -> str:
     return result.reason
 
 
-def transpose_reshape(b: GraphBuilder, source: tuple[int, ...] = (2, 3, 16, 32), target: tuple[int, ...] = (32, 96)) -> Tensor:
-    return b.op("Reshape", b.op("Transpose", b.input("x", source), perm=(0, 2, 1, 3), name="turn"), shape(b, *target))
+def transpose_reshape(
+    b: GraphBuilder, source: tuple[int, ...] = (2, 3, 16, 32), target: tuple[int, ...] = (32, 96)
+) -> Tensor:
+    return b.op(
+        "Reshape", b.op("Transpose", b.input("x", source), perm=(0, 2, 1, 3), name="turn"), shape(b, *target)
+    )
 
 
 def reshape_transpose(b: GraphBuilder, source: tuple[int, ...] = (32, 96)) -> Tensor:
@@ -41,7 +48,10 @@ def reshape_transpose(b: GraphBuilder, source: tuple[int, ...] = (32, 96)) -> Te
 
 @pytest.mark.parametrize(
     ("rule", "body", "first"),
-    [(TransposeReshapeFusionPass(), transpose_reshape, 1), (ReshapeTransposeFusionPass(), reshape_transpose, 0)],
+    [
+        (TransposeReshapeFusionPass(), transpose_reshape, 1),
+        (ReshapeTransposeFusionPass(), reshape_transpose, 0),
+    ],
 )
 def test_a_transpose_and_a_reshape_become_one(rule: FusionRule, body: Body, first: int) -> None:
     result = fused(build(body), rule)
@@ -63,8 +73,14 @@ def test_a_chain_of_both_is_fused_once_each() -> None:
 @pytest.mark.parametrize(
     ("body", "reason"),
     [
-        (lambda b: transpose_reshape(b, (2, 3, 4, 32), (2, 12, 32)), "the last dimensions of x are no multiples of 16"),
-        (lambda b: transpose_reshape(b, (2, 3, 16, 32), (3, 1024)), "the last dimensions of out0 are no multiples of 16"),
+        (
+            lambda b: transpose_reshape(b, (2, 3, 4, 32), (2, 12, 32)),
+            "the last dimensions of x are no multiples of 16",
+        ),
+        (
+            lambda b: transpose_reshape(b, (2, 3, 16, 32), (3, 1024)),
+            "the last dimensions of out0 are no multiples of 16",
+        ),
         (
             lambda b: [transpose_reshape(b), b.op("Relu", b.graph.node("turn").output)],
             "turn has a reader outside",
@@ -98,7 +114,11 @@ def test_a_squeeze_with_other_readers_serves_them() -> None:
 
 def test_a_squeeze_of_another_axis_stays() -> None:
     def body(b: GraphBuilder) -> Tensor:
-        return b.op("Unsqueeze", b.op("Squeeze", b.input("x", (2, 1, 4)), b.constant([1], "axes")), b.constant([0], "axes"))
+        return b.op(
+            "Unsqueeze",
+            b.op("Squeeze", b.input("x", (2, 1, 4)), b.constant([1], "axes")),
+            b.constant([0], "axes"),
+        )
 
     assert refused(SqueezeUnsqueezeFusionPass(), body) == "the pair changes the shape"
 
@@ -112,7 +132,10 @@ def test_a_cast_to_the_same_type_goes() -> None:
 
 
 def test_casts_to_another_type_stay() -> None:
-    assert refused(CastRemoveFusionPass(), lambda b: b.op("Cast", b.input("x", (4,)), to=DType.INT32)) == "the cast changes the type"
+    assert (
+        refused(CastRemoveFusionPass(), lambda b: b.op("Cast", b.input("x", (4,)), to=DType.INT32))
+        == "the cast changes the type"
+    )
 
 
 def test_a_cast_that_the_device_alone_does_not_see_stays() -> None:

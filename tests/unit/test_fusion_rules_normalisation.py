@@ -37,12 +37,14 @@ def refused(rule: FusionRule, body: Body, **options: object) -> str:
     return result.reason
 
 
-# ------------------------------------------------------------------------------------------------------------ one mean
+# ------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("keep", "operators"), [(1, {"Abs": 1}), (0, {"Abs": 1, "Reshape": 1})])
 def test_a_mean_of_single_elements_goes(keep: int, operators: dict[str, int]) -> None:
-    graph = build(lambda b: b.op("ReduceMean", b.op("Abs", b.input("x", (2, 1, 4, 1))), axes(b, 1, -1), keepdims=keep))
+    graph = build(
+        lambda b: b.op("ReduceMean", b.op("Abs", b.input("x", (2, 1, 4, 1))), axes(b, 1, -1), keepdims=keep)
+    )
     result = fused(graph, AReduceMeanFusionPass())
     assert result.counts == {"AReduceMeanFusionPass": (1, 1)}
     assert result.operators == operators
@@ -50,17 +52,19 @@ def test_a_mean_of_single_elements_goes(keep: int, operators: dict[str, int]) ->
 
 
 def test_a_mean_of_single_elements_of_an_input_leaves_an_identity_at_an_output() -> None:
-    result = fused(build(lambda b: b.op("ReduceMean", b.input("x", (2, 1)), axes(b, 1))), AReduceMeanFusionPass())
+    result = fused(
+        build(lambda b: b.op("ReduceMean", b.input("x", (2, 1)), axes(b, 1))), AReduceMeanFusionPass()
+    )
     assert result.operators == {"Identity": 1}
 
 
 def test_other_means_stay() -> None:
-    assert refused(AReduceMeanFusionPass(), lambda b: b.op("ReduceMean", b.input("x", SHAPE), axes(b, 1))) == (
-        "an axis has more elements than one"
-    )
+    assert refused(
+        AReduceMeanFusionPass(), lambda b: b.op("ReduceMean", b.input("x", SHAPE), axes(b, 1))
+    ) == ("an axis has more elements than one")
 
 
-# ---------------------------------------------------------------------------------------------------------- layer norm
+# ---------------------------------------------------------------------------------------------------------- l
 
 
 def onnx_norm(
@@ -103,7 +107,9 @@ def normalised(result: Fused, rule: str, axis: int = -1) -> None:
 
 @pytest.mark.parametrize("form", ["affine", "plain", "cast"])
 def test_layer_norm_of_onnx_exporters_is_recognised(form: str) -> None:
-    normalised(fused(build(lambda b: onnx_norm(b, form)), LayerNormONNXFusionPass()), "LayerNormONNXFusionPass")
+    normalised(
+        fused(build(lambda b: onnx_norm(b, form)), LayerNormONNXFusionPass()), "LayerNormONNXFusionPass"
+    )
 
 
 def test_layer_norm_over_several_axes_is_recognised() -> None:
@@ -119,7 +125,10 @@ def test_epsilon_of_the_graph_is_kept() -> None:
 @pytest.mark.parametrize("shared", [False, True])
 @pytest.mark.parametrize("product", [False, True])
 def test_layer_norm_of_tensorflow_is_recognised(shared: bool, product: bool) -> None:
-    normalised(fused(build(lambda b: tensorflow_norm(b, shared, product)), LayerNormFusionPass()), "LayerNormFusionPass")
+    normalised(
+        fused(build(lambda b: tensorflow_norm(b, shared, product)), LayerNormFusionPass()),
+        "LayerNormFusionPass",
+    )
 
 
 def test_a_second_copy_of_the_parts_stays_a_second_norm() -> None:
@@ -130,8 +139,12 @@ def test_a_second_copy_of_the_parts_stays_a_second_norm() -> None:
     def tensorflow_norm_of(b: GraphBuilder, x: Tensor) -> Tensor:
         mean = b.op("ReduceMean", x, axes(b, -1))
         centred = b.op("Sub", x, mean)
-        variance = b.op("Add", b.op("ReduceMean", b.op("Mul", centred, centred), axes(b, -1)), number(b, 1e-6))
-        factor = b.op("Mul", b.op("Reciprocal", b.op("Sqrt", variance)), b.constant(random(8, seed=1), "gamma"))
+        variance = b.op(
+            "Add", b.op("ReduceMean", b.op("Mul", centred, centred), axes(b, -1)), number(b, 1e-6)
+        )
+        factor = b.op(
+            "Mul", b.op("Reciprocal", b.op("Sqrt", variance)), b.constant(random(8, seed=1), "gamma")
+        )
         return b.op("Add", b.op("Mul", factor, centred), b.constant(random(8, seed=2), "beta"))
 
     result = fused(build(body), LayerNormONNXFusionPass(), LayerNormFusionPass())
@@ -168,13 +181,16 @@ def test_a_norm_whose_mean_is_read_elsewhere_stays() -> None:
     assert refused(LayerNormONNXFusionPass(), body) == "centred has a reader outside"
 
 
-# ------------------------------------------------------------------------------------------------------ norm gradient
+# ------------------------------------------------------------------------------------------------------ norm
 
 
 def test_the_gradient_of_layer_norm_comes_apart() -> None:
     def body(b: GraphBuilder) -> list[Tensor]:
         x, dy, mean = b.input("x", SHAPE), b.input("dy", SHAPE), b.input("mean", (2, 5, 1))
-        inverse, gamma = b.constant(random(2, 5, 1, positive=True), "inverse"), b.constant(random(8, seed=3), "gamma")
+        inverse, gamma = (
+            b.constant(random(2, 5, 1, positive=True), "inverse"),
+            b.constant(random(8, seed=3), "gamma"),
+        )
         return b.ops("LayerNormGrad", dy, x, inverse, mean, gamma, outputs=3, domain="ascend")
 
     result = fused(build(body), LayerNormGradFusionPass())
@@ -183,11 +199,15 @@ def test_the_gradient_of_layer_norm_comes_apart() -> None:
     assert result.error <= CHANGED_ALGEBRA
 
 
-# ------------------------------------------------------------------------------------------------------------- softmax
+# ------------------------------------------------------------------------------------------------------------
 
 
 def test_a_softmax_of_ssd_is_turned() -> None:
-    result = fused(build(lambda b: b.op("Softmax", b.input("x", (2, 8732, 21)), axis=-1)), SoftmaxFusionPass(), generation="m200")
+    result = fused(
+        build(lambda b: b.op("Softmax", b.input("x", (2, 8732, 21)), axis=-1)),
+        SoftmaxFusionPass(),
+        generation="m200",
+    )
     assert result.counts == {"SoftmaxFusionPass": (1, 1)}
     assert result.operators == {"Transpose": 2, "Softmax": 1}
     assert result.error <= 1e-7  # the sums of a column are added in another order
@@ -207,7 +227,12 @@ def test_other_softmaxes_stay(shape: tuple[int, ...], axis: int, generation: str
 
 
 def softmax_gradient(
-    b: GraphBuilder, whole: bool = True, over: int = -1, keep: int = 1, shape: tuple[int, ...] = SHAPE, y_shape: tuple[int, ...] = ()
+    b: GraphBuilder,
+    whole: bool = True,
+    over: int = -1,
+    keep: int = 1,
+    shape: tuple[int, ...] = SHAPE,
+    y_shape: tuple[int, ...] = (),
 ) -> Tensor:
     y, grad = b.input("y", y_shape or shape), b.op("Neg", b.input("grad", shape))
     total = b.op("ReduceSum", b.op("Mul", y, grad), axes(b, over), keepdims=keep)
@@ -217,7 +242,9 @@ def softmax_gradient(
 
 @pytest.mark.parametrize("over", [-1, 1])
 def test_the_gradient_of_softmax_is_one_operator_on_a2(over: int) -> None:
-    result = fused(build(lambda b: softmax_gradient(b, over=over)), SoftmaxGradFusionPass(), generation="c220")
+    result = fused(
+        build(lambda b: softmax_gradient(b, over=over)), SoftmaxGradFusionPass(), generation="c220"
+    )
     assert result.counts == {"SoftmaxGradFusionPass": (1, 1)}
     assert result.operators == {"Neg": 1, "SoftmaxGrad": 1}
     assert result.error <= CHANGED_ALGEBRA
@@ -245,6 +272,11 @@ def test_other_differences_stay(body: Body, reason: str) -> None:
 
 def test_softmax_gradients_over_single_elements_or_dropped_axes_stay() -> None:
     single = build(lambda b: softmax_gradient(b, shape=(4, 1)))
-    assert fused(single, SoftmaxGradFusionPass(), generation="c220").reason == "the summed axis has one element"
+    assert (
+        fused(single, SoftmaxGradFusionPass(), generation="c220").reason == "the summed axis has one element"
+    )
     dropped = build(lambda b: softmax_gradient(b, over=0, keep=0, shape=(1, 8)))
-    assert fused(dropped, SoftmaxGradFusionPass(), generation="c220").reason == "the sum is not over one known axis that stays"
+    assert (
+        fused(dropped, SoftmaxGradFusionPass(), generation="c220").reason
+        == "the sum is not over one known axis that stays"
+    )

@@ -18,10 +18,18 @@ from tests.support.fusing import CHANGED_ALGEBRA, EXACT, build, fused, random
 AROUND = (0, 0, 1, 2, 0, 0, 3, 0)  # one row above, two columns before, three rows below
 
 
-def padded(b: GraphBuilder, pads: Any = AROUND, value: Any = None, relu: bool = False, **attributes: Any) -> Tensor:
+def padded(
+    b: GraphBuilder, pads: Any = AROUND, value: Any = None, relu: bool = False, **attributes: Any
+) -> Tensor:
     x = b.input("x", (2, 4, 7, 7))
     fill = None if value is None else np.float32(value)
-    return b.op("Pad", b.op("Relu", x) if relu else x, list(pads), None if fill is None else np.asarray(fill), **attributes)
+    return b.op(
+        "Pad",
+        b.op("Relu", x) if relu else x,
+        list(pads),
+        None if fill is None else np.asarray(fill),
+        **attributes,
+    )
 
 
 def reason(body: Any, rule: Any) -> str:
@@ -37,7 +45,11 @@ def reason(body: Any, rule: Any) -> str:
 def test_zeros_move_into_the_convolution(value: float | None, own: dict[str, Any], group: int) -> None:
     rule = PadConv2dFusionPass() if group == 1 else PadDepthwiseConv2dFusionPass()
     other = PadDepthwiseConv2dFusionPass() if group == 1 else PadConv2dFusionPass()
-    graph = build(lambda b: b.op("Conv", padded(b, value=value), random(8, 4 // group, 3, 3), group=group, strides=(2, 1), **own))
+    graph = build(
+        lambda b: b.op(
+            "Conv", padded(b, value=value), random(8, 4 // group, 3, 3), group=group, strides=(2, 1), **own
+        )
+    )
     result = fused(graph, rule, other)
     assert result.operators == {"Conv": 1}
     assert result.counts == {rule.name: (1, 1)}
@@ -73,14 +85,25 @@ def test_refusals_of_padding() -> None:
     assert reason(conv(value=1.0), rule) == "the padding is not zero"
     assert reason(conv(mode="edge"), rule) == "the padding mode is edge"
     assert reason(conv(pads=(0, 0, -1, 0, 0, 0, 1, 1)), rule) == "the padding cuts"
-    assert reason(conv(pads=(1, 0, 0, 0, 0, 0, 0, 0)), rule) == "the padding is not along rows and columns alone"
+    assert (
+        reason(conv(pads=(1, 0, 0, 0, 0, 0, 0, 0)), rule) == "the padding is not along rows and columns alone"
+    )
     assert reason(conv(pads=(0, 0, 0, 256, 0, 0, 0, 0)), rule) == "the padding is wider than 255"
-    assert reason(conv(own={"auto_pad": "SAME_UPPER"}), rule) == "the windows choose their padding by the input's size"
+    assert (
+        reason(conv(own={"auto_pad": "SAME_UPPER"}), rule)
+        == "the windows choose their padding by the input's size"
+    )
 
 
-@pytest.mark.parametrize(("value", "relu"), [(-np.inf, False), (np.finfo(np.float32).min, False), (0.0, True), (None, True)])
+@pytest.mark.parametrize(
+    ("value", "relu"), [(-np.inf, False), (np.finfo(np.float32).min, False), (0.0, True), (None, True)]
+)
 def test_padding_that_never_wins_moves_into_the_pooling(value: float | None, relu: bool) -> None:
-    graph = build(lambda b: b.op("MaxPool", padded(b, (0, 0, 1, 1, 0, 0, 1, 0), value, relu), kernel_shape=(3, 3), strides=(2, 2)))
+    graph = build(
+        lambda b: b.op(
+            "MaxPool", padded(b, (0, 0, 1, 1, 0, 0, 1, 0), value, relu), kernel_shape=(3, 3), strides=(2, 2)
+        )
+    )
     result = fused(graph, PadMaxPoolFusionPass())
     assert "Pad" not in result.operators
     assert result.error == EXACT
@@ -92,7 +115,9 @@ def test_clipped_values_are_never_negative() -> None:
         return b.op("MaxPool", b.op("Pad", x, [0, 0, 1, 1, 0, 0, 1, 1]), kernel_shape=(3, 3))
 
     assert fused(build(lambda b: body(b, 0.0)), PadMaxPoolFusionPass()).operators == {"Clip": 1, "MaxPool": 1}
-    assert reason(lambda b: body(b, -1.0), PadMaxPoolFusionPass()) == "the padding may be larger than an element"
+    assert (
+        reason(lambda b: body(b, -1.0), PadMaxPoolFusionPass()) == "the padding may be larger than an element"
+    )
 
 
 def test_refusals_of_padding_before_a_pooling() -> None:
@@ -102,8 +127,14 @@ def test_refusals_of_padding_before_a_pooling() -> None:
 
     rule = PadMaxPoolFusionPass()
     assert reason(pool(value=0.0), rule) == "the padding may be larger than an element"
-    assert reason(pool(value=-np.inf, own={"ceil_mode": 1}), rule) == "the pooling gives positions, or rounds its size up"
-    assert reason(pool(pads=(0, 0, 3, 0, 0, 0, 0, 0), value=0.0, relu=True), rule) == "a window holds padding alone"
+    assert (
+        reason(pool(value=-np.inf, own={"ceil_mode": 1}), rule)
+        == "the pooling gives positions, or rounds its size up"
+    )
+    assert (
+        reason(pool(pads=(0, 0, 3, 0, 0, 0, 0, 0), value=0.0, relu=True), rule)
+        == "a window holds padding alone"
+    )
 
 
 @pytest.mark.parametrize("include", [0, 1])
@@ -131,9 +162,13 @@ def test_average_pooling_is_a_depthwise_convolution(include: int, own: dict[str,
 
 
 def test_factors_only_where_counts_differ() -> None:
-    inner = build(lambda b: b.op("AveragePool", b.input("x", (1, 4, 8, 8)), kernel_shape=(2, 2), strides=(2, 2)))
+    inner = build(
+        lambda b: b.op("AveragePool", b.input("x", (1, 4, 8, 8)), kernel_shape=(2, 2), strides=(2, 2))
+    )
     assert fused(inner, AvgPoolFusionPass()).operators == {"Conv": 1}
-    border = build(lambda b: b.op("AveragePool", b.input("x", (1, 4, 8, 8)), kernel_shape=(3, 3), pads=(1, 1, 1, 1)))
+    border = build(
+        lambda b: b.op("AveragePool", b.input("x", (1, 4, 8, 8)), kernel_shape=(3, 3), pads=(1, 1, 1, 1))
+    )
     assert fused(border, AvgPoolFusionPass()).operators == {"Conv": 1, "Mul": 1}
 
 
@@ -147,12 +182,17 @@ def test_poolings_of_caffe_go_to_their_own_pass() -> None:
 
 def test_refusals_of_average_pooling() -> None:
     rule = AvgPoolFusionPass()
-    assert reason(lambda b: b.op("AveragePool", b.input("x", (1, 4, 8, 8)), kernel_shape=(1, 1)), rule) == "a window is one element"
-    volume = lambda b: b.op("AveragePool", b.input("x", (1, 4, 8, 8, 8)), kernel_shape=(2, 2, 2))  # noqa: E731
+    assert (
+        reason(lambda b: b.op("AveragePool", b.input("x", (1, 4, 8, 8)), kernel_shape=(1, 1)), rule)
+        == "a window is one element"
+    )
+    volume = lambda b: b.op("AveragePool", b.input("x", (1, 4, 8, 8, 8)), kernel_shape=(2, 2, 2))
     assert reason(volume, rule) == "the input is not a static map of floats"
-    large = lambda b: b.op("AveragePool", b.input("x", (1, 1, 1, 300)), kernel_shape=(1, 256))  # noqa: E731
+    large = lambda b: b.op("AveragePool", b.input("x", (1, 1, 1, 300)), kernel_shape=(1, 256))
     assert reason(large, rule) == "a window or its padding is larger than 255"
-    outside = lambda b: b.op("AveragePool", b.input("x", (1, 1, 4, 4)), kernel_shape=(2, 2), pads=(2, 0, 0, 0))  # noqa: E731
+    outside = lambda b: b.op(
+        "AveragePool", b.input("x", (1, 1, 4, 4)), kernel_shape=(2, 2), pads=(2, 0, 0, 0)
+    )
     assert reason(outside, rule) == "a window holds padding alone"
 
 

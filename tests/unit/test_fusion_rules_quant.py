@@ -40,9 +40,20 @@ def scales(count: int = 8, seed: int = 0) -> Any:
     return (random(count, seed=seed, positive=True) / 4000).astype(np.float32)
 
 
-def chain(b: GraphBuilder, x: Tensor, relu: bool = True, offset: int = 0, channels: int = 8, seed: int = 0, bias: bool = True) -> Tensor:
+def chain(
+    b: GraphBuilder,
+    x: Tensor,
+    relu: bool = True,
+    offset: int = 0,
+    channels: int = 8,
+    seed: int = 0,
+    bias: bool = True,
+) -> Tensor:
     """Int8 convolution, dequantisation, Relu."""
-    operands = [integers(channels, x.static_shape[1], 3, 3, seed=seed), integers(channels, dtype=np.int32) if bias else None]
+    operands = [
+        integers(channels, x.static_shape[1], 3, 3, seed=seed),
+        integers(channels, dtype=np.int32) if bias else None,
+    ]
     acc = b.op("QuantConv", x, *operands, domain="ascend", pads=(1, 1, 1, 1), offset_x=offset)
     y = b.op("AscendDequant", acc, scales(channels, seed), domain="ascend")
     return b.op("Relu", y) if relu else y
@@ -64,20 +75,30 @@ def refused(body: Any, rule: FusionRule, generation: str = "m200") -> str:
     return result.reason
 
 
-# --------------------------------------------------------------------------------------------------------- operators
+# --------------------------------------------------------------------------------------------------------- op
 
 
 def test_quantise_rounds_ties_to_even_and_saturates() -> None:
-    (y,) = run("AscendQuant", [np.array([0.25, 0.75, 1.25, -0.25, 100, -100], np.float32)], domain="ascend", scale=2.0, offset=0.0)
+    (y,) = run(
+        "AscendQuant",
+        [np.array([0.25, 0.75, 1.25, -0.25, 100, -100], np.float32)],
+        domain="ascend",
+        scale=2.0,
+        offset=0.0,
+    )
     np.testing.assert_array_equal(y, [0, 2, 2, 0, 127, -128])
-    (shifted,) = run("AscendQuant", [np.array([0.25, -1], np.float16)], domain="ascend", scale=2.0, offset=5.0)
+    (shifted,) = run(
+        "AscendQuant", [np.array([0.25, -1], np.float16)], domain="ascend", scale=2.0, offset=5.0
+    )
     np.testing.assert_array_equal(shifted, [6, 3])  # round(0.5 + 5) is even
 
 
 def test_round_trip_errs_by_half_a_step() -> None:
     x = random(500) * 0.3
     (q,) = run("AscendQuant", [x], domain="ascend", scale=100.0, offset=0.0)
-    (y,) = run("AscendDequant", [q.astype(np.int32).reshape(1, -1), np.array([0.01], np.float32)], domain="ascend")
+    (y,) = run(
+        "AscendDequant", [q.astype(np.int32).reshape(1, -1), np.array([0.01], np.float32)], domain="ascend"
+    )
     np.testing.assert_allclose(y.reshape(-1), x, atol=0.005 + 1e-6)
 
 
@@ -95,15 +116,25 @@ def test_dequantise_by_channel(prepared: bool) -> None:
 @pytest.mark.parametrize("folded", [0, 1])
 def test_int8_convolution_equals_the_sum_over_shifted_integers(folded: int) -> None:
     x, w, bias = integers(2, 4, 5, 5), integers(6, 2, 3, 3, seed=1), integers(6, dtype=np.int32)
-    (y,) = run("QuantConv", [x, w, bias], domain="ascend", group=2, pads=(1, 1, 1, 1), offset_x=7, offset_in_bias=folded)
+    (y,) = run(
+        "QuantConv",
+        [x, w, bias],
+        domain="ascend",
+        group=2,
+        pads=(1, 1, 1, 1),
+        offset_x=7,
+        offset_in_bias=folded,
+    )
     shifted = np.pad(x.astype(np.int64) - 7, ((0, 0), (0, 0), (1, 1), (1, 1)))
-    image = np.pad(x.astype(np.int64), ((0, 0), (0, 0), (1, 1), (1, 1)), constant_values=7) if folded else shifted
+    image = (
+        np.pad(x.astype(np.int64), ((0, 0), (0, 0), (1, 1), (1, 1)), constant_values=7) if folded else shifted
+    )
     for n, m, i, j in np.ndindex(y.shape):
         group = image[n, m // 3 * 2 : m // 3 * 2 + 2, i : i + 3, j : j + 3]
         assert y[n, m, i, j] == (group * w[m]).sum() + bias[m]
 
 
-# ------------------------------------------------------------------------------------------------------------- requant
+# ------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("relu", [False, True])
@@ -122,7 +153,10 @@ def test_requant_through_a_concat() -> None:
     graph = build(body)
     result = fused(graph, REQUANT, generation="m200")
     assert result.operators == {"QuantConv": 2, "AscendRequant": 2, "Concat": 1}
-    assert [node.attr("relu_flag") for node in result.graph.nodes if node.op_type == "AscendRequant"] == [1, 0]
+    assert [node.attr("relu_flag") for node in result.graph.nodes if node.op_type == "AscendRequant"] == [
+        1,
+        0,
+    ]
     _differ_by_one_at_most(graph, result)
 
 
@@ -136,10 +170,21 @@ def _differ_by_one_at_most(graph: Any, result: Fused) -> None:
 
 
 def test_refusals_of_requant() -> None:
-    assert refused(lambda b: quantised(b, chain(b, int8_input(b))), REQUANT, "v100") == "the chip has no such requantisation (ISA V200)"
+    assert (
+        refused(lambda b: quantised(b, chain(b, int8_input(b))), REQUANT, "v100")
+        == "the chip has no such requantisation (ISA V200)"
+    )
 
     def variable(b: GraphBuilder) -> Tensor:
-        return quantised(b, b.op("AscendDequant", b.input("acc", (1, 8, 2, 2), DType.INT32), b.input("s", (8,)), domain="ascend"))
+        return quantised(
+            b,
+            b.op(
+                "AscendDequant",
+                b.input("acc", (1, 8, 2, 2), DType.INT32),
+                b.input("s", (8,)),
+                domain="ascend",
+            ),
+        )
 
     def negative(b: GraphBuilder) -> Tensor:
         return b.op("AscendQuant", chain(b, int8_input(b)), domain="ascend", scale=-1.0)
@@ -170,19 +215,34 @@ def test_refusals_of_prepared_scales() -> None:
 
     assert refused(body, NOT_REQUANT, "c220") == "the chip has no such dequantisation (ISA V200)"
     assert refused(lambda b: quantised(b, body(b)), NOT_REQUANT) == "the result is quantised again"
-    variable = lambda b: b.op("AscendDequant", b.input("a", (1, 8, 2, 2), DType.INT32), b.input("s", (8,)), domain="ascend")  # noqa: E731
+    variable = lambda b: b.op(
+        "AscendDequant", b.input("a", (1, 8, 2, 2), DType.INT32), b.input("s", (8,)), domain="ascend"
+    )
     assert refused(variable, NOT_REQUANT) == "the scale is not constant"
 
 
-# ------------------------------------------------------------------------------------------------- weights and constants
+# ------------------------------------------------------------------------------------------------- weights an
 
 
 @pytest.mark.parametrize("bias", [False, True])
 def test_offsets_move_into_weights_and_bias(bias: bool) -> None:
     def body(b: GraphBuilder) -> Tensor:
-        weight = b.op("AscendWeightQuant", integers(6, 4, 3, 3, low=-60, high=60), integers(1, low=-9, high=9), domain="ascend")
+        weight = b.op(
+            "AscendWeightQuant",
+            integers(6, 4, 3, 3, low=-60, high=60),
+            integers(1, low=-9, high=9),
+            domain="ascend",
+        )
         given = integers(6, dtype=np.int32) if bias else None
-        return b.op("QuantConv", b.input("x", (2, 4, 6, 6), DType.INT8), weight, given, domain="ascend", offset_x=5, pads=(1, 0, 2, 1))
+        return b.op(
+            "QuantConv",
+            b.input("x", (2, 4, 6, 6), DType.INT8),
+            weight,
+            given,
+            domain="ascend",
+            offset_x=5,
+            pads=(1, 0, 2, 1),
+        )
 
     result = fused(build(body), Conv2DQuantProcessFusionPass())
     assert result.operators == {"QuantConv": 1}
@@ -193,19 +253,24 @@ def test_offsets_move_into_weights_and_bias(bias: bool) -> None:
 
 
 def test_offset_correction_keeps_every_sum() -> None:
-    """By definition: the operator that holds the correction in its bias, fed with padding of the offset, gives the same integers."""
+    """By definition: the operator that holds the correction in its bias, fed with padding of the offset,
+    gives the same integers."""
     x, w, bias = integers(1, 3, 5, 5), integers(4, 3, 3, 3), integers(4, dtype=np.int32)
     (before,) = run("QuantConv", [x, w, bias], domain="ascend", offset_x=-11, pads=(1, 1, 1, 1))
     corrected = (bias + 11 * w.reshape(4, -1).sum(axis=1, dtype=np.int64)).astype(np.int32)
-    (after,) = run("QuantConv", [x, w, corrected], domain="ascend", offset_x=-11, offset_in_bias=1, pads=(1, 1, 1, 1))
+    (after,) = run(
+        "QuantConv", [x, w, corrected], domain="ascend", offset_x=-11, offset_in_bias=1, pads=(1, 1, 1, 1)
+    )
     np.testing.assert_array_equal(before, after)
 
 
 def test_refusals_of_preparation() -> None:
     rule = Conv2DQuantProcessFusionPass()
-    plain = lambda b: b.op("QuantConv", int8_input(b), integers(6, 4, 3, 3), domain="ascend")  # noqa: E731
+    plain = lambda b: b.op("QuantConv", int8_input(b), integers(6, 4, 3, 3), domain="ascend")
     assert refused(plain, rule) == "there is nothing left to prepare"
-    variable = lambda b: b.op("QuantConv", int8_input(b), b.input("w", (6, 4, 3, 3), DType.INT8), domain="ascend", offset_x=1)  # noqa: E731
+    variable = lambda b: b.op(
+        "QuantConv", int8_input(b), b.input("w", (6, 4, 3, 3), DType.INT8), domain="ascend", offset_x=1
+    )
     assert refused(variable, rule) == "the filter is not constant"
 
 
@@ -219,26 +284,38 @@ def test_subtractions_join_weights() -> None:
         result = fused(graph, TfMergeSubFusionPass())
         assert result.operators == {"Conv": 1}
         assert result.error == EXACT
-    growing = lambda b: b.op("Conv", b.input("x", (1, 4, 6, 6)), b.op("Sub", random(1, 4, 3, 3), random(6, 1, 1, 1)))  # noqa: E731
+    growing = lambda b: b.op(
+        "Conv", b.input("x", (1, 4, 6, 6)), b.op("Sub", random(1, 4, 3, 3), random(6, 1, 1, 1))
+    )
     assert refused(growing, TfMergeSubFusionPass()) == "the weights are not a static array of floats"
 
 
 def weight_quantised(b: GraphBuilder, second: Any) -> Tensor:
-    w = b.op("AscendWeightQuant", integers(6, 4, 3, 3, low=-50, high=50), integers(1, low=-9, high=9), domain="ascend")
+    w = b.op(
+        "AscendWeightQuant",
+        integers(6, 4, 3, 3, low=-50, high=50),
+        integers(1, low=-9, high=9),
+        domain="ascend",
+    )
     return b.op("QuantConv", b.input("x", (1, 4, 6, 6), DType.INT8), b.op("Sub", w, second), domain="ascend")
 
 
 def test_two_offsets_of_weights_become_one() -> None:
-    result = fused(build(lambda b: weight_quantised(b, integers(6, 1, 1, 1, low=-9, high=9))), TfMergeWeightQuantFusionPass())
+    result = fused(
+        build(lambda b: weight_quantised(b, integers(6, 1, 1, 1, low=-9, high=9))),
+        TfMergeWeightQuantFusionPass(),
+    )
     assert result.operators == {"AscendWeightQuant": 1, "QuantConv": 1}
     assert result.error == EXACT
-    far = lambda b: weight_quantised(b, integers(6, 1, 1, 1, low=100, high=127))  # noqa: E731
+    far = lambda b: weight_quantised(b, integers(6, 1, 1, 1, low=100, high=127))
     assert refused(far, TfMergeWeightQuantFusionPass()) == "a difference leaves int8"
 
 
 def biased(b: GraphBuilder, summand: Any, given: Any = None) -> Tensor:
     w = b.op("AscendWeightQuant", integers(6, 4, 3, 3, low=-50, high=50), integers(1), domain="ascend")
-    return b.op("Add", b.op("QuantConv", b.input("x", (1, 4, 6, 6), DType.INT8), w, given, domain="ascend"), summand)
+    return b.op(
+        "Add", b.op("QuantConv", b.input("x", (1, 4, 6, 6), DType.INT8), w, given, domain="ascend"), summand
+    )
 
 
 def test_bias_behind_an_int8_convolution() -> None:
@@ -247,8 +324,14 @@ def test_bias_behind_an_int8_convolution() -> None:
     assert result.operators == {"AscendWeightQuant": 1, "QuantConv": 1}
     assert result.error == EXACT
     row = integers(6, 1, 1, dtype=np.int32)
-    assert refused(lambda b: biased(b, row, integers(6, dtype=np.int32)), rule) == "the convolution has a bias already"
-    assert refused(lambda b: biased(b, integers(1, dtype=np.int32)), rule) == "the summand is not one int32 value a channel"
+    assert (
+        refused(lambda b: biased(b, row, integers(6, dtype=np.int32)), rule)
+        == "the convolution has a bias already"
+    )
+    assert (
+        refused(lambda b: biased(b, integers(1, dtype=np.int32)), rule)
+        == "the summand is not one int32 value a channel"
+    )
 
 
 def test_marks_keep_quantisers_from_folding() -> None:
@@ -265,7 +348,7 @@ def test_marks_keep_quantisers_from_folding() -> None:
     assert refused(lambda b: weight_quantised(b, integers(1)), DeleteNoConstFolding()) == "it is not marked"
 
 
-# -------------------------------------------------------------------------------------------------------------- concat
+# ------------------------------------------------------------------------------------------------------------
 
 
 def two_maps(b: GraphBuilder, channels: int = 32, axis: int = 1) -> Tensor:
@@ -278,7 +361,13 @@ def test_quantisation_moves_before_a_concat(readers: int) -> None:
     def body(b: GraphBuilder) -> Tensor:
         joined = two_maps(b)
         results = [
-            b.op("AscendDequant", b.op("Cast", quantised(b, joined), to=DType.INT32), scales(1), domain="ascend") for _ in range(readers)
+            b.op(
+                "AscendDequant",
+                b.op("Cast", quantised(b, joined), to=DType.INT32),
+                scales(1),
+                domain="ascend",
+            )
+            for _ in range(readers)
         ]
         return results[0] if readers == 1 else b.op("Add", *results)
 
@@ -300,11 +389,14 @@ def test_refusals_of_quantisation_before_a_concat() -> None:
     rule = ConcatQuantFusionPass()
     assert refused(differing, rule) == "a reader of the concatenation quantises otherwise, or not at all"
     assert refused(equal, rule) == "several outputs of the graph would become one"
-    assert refused(lambda b: quantised(b, two_maps(b, 48)), rule) == "the channels of a part are no multiple of 32"
+    assert (
+        refused(lambda b: quantised(b, two_maps(b, 48)), rule)
+        == "the channels of a part are no multiple of 32"
+    )
     assert fused(build(lambda b: quantised(b, two_maps(b, 48, axis=2))), rule).effected(rule.name) == 1
 
 
-# ------------------------------------------------------------------------------------------------------------ on chips
+# ------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("chip", ["Ascend310", "Ascend310P3"])

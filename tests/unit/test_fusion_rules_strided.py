@@ -1,4 +1,5 @@
-"""Convolutions that write into a Concat's result and read out of a Split's input: rules, memory plan, values on the device."""
+"""Convolutions that write into a Concat's result and read out of a Split's input: rules, memory plan, values
+on the device."""
 
 from __future__ import annotations
 
@@ -28,13 +29,24 @@ CONCAT, SPLIT = ConvConcatFusionPass(), SplitConvConcatFusionPass()
 
 
 def fire(
-    b: GraphBuilder, channels: Sequence[int] = (32, 48), batch: int = 1, axis: int = 1, tail: str = "Relu", after: str = "MaxPool"
+    b: GraphBuilder,
+    channels: Sequence[int] = (32, 48),
+    batch: int = 1,
+    axis: int = 1,
+    tail: str = "Relu",
+    after: str = "MaxPool",
 ) -> Tensor:
     """Convolutions of one map side by side, joined, then read."""
     x = b.input("x", (batch, 16, 9, 9))
     parts = []
     for number, count in enumerate(channels):
-        conv = b.op("Conv", x, random(count, 16, 3, 3, seed=number) / 12, random(count, seed=number), pads=(1, 1, 1, 1))
+        conv = b.op(
+            "Conv",
+            x,
+            random(count, 16, 3, 3, seed=number) / 12,
+            random(count, seed=number),
+            pads=(1, 1, 1, 1),
+        )
         parts.append(b.op(tail, conv) if tail else conv)
     joined = b.op("Concat", *parts, axis=axis)
     return b.op("MaxPool", joined, kernel_shape=(2, 2), strides=(2, 2)) if after else joined
@@ -58,7 +70,9 @@ def test_concat_of_convolutions_has_no_task(tail: str) -> None:
     assert result.error == EXACT
     (concat,) = (node for node in result.graph.nodes if node.op_type == "Concat")
     assert concat.attr("no_task") == 1
-    assert [tensor.producer.attr("first") for tensor in concat.inputs if tensor is not None and tensor.producer] == [0, 32]
+    assert [
+        tensor.producer.attr("first") for tensor in concat.inputs if tensor is not None and tensor.producer
+    ] == [0, 32]
 
 
 def test_split_and_concat_around_convolutions_have_no_task() -> None:
@@ -83,7 +97,9 @@ def test_refusals_of_concat() -> None:
         other = b.op("Conv", b.graph.inputs[0], random(16, 16, 1, 1))
         return b.op("Concat", b.op("LeakyRelu", b.op("Relu", conv)), other, axis=1)
 
-    unusual = "an input does not come from a convolution, or by way of an operator that cannot write with a stride"
+    unusual = (
+        "an input does not come from a convolution, or by way of an operator that cannot write with a stride"
+    )
     assert reason(lambda b: fire(b, tail="Sigmoid")) == unusual
     assert reason(two_activations) == unusual
     assert reason(lambda b: fire(b, (32, 20))) == "the channels of a part are no multiple of 16"
@@ -153,7 +169,9 @@ def test_in_row_major_form_parts_are_slices_too() -> None:
     model = asim.compile(graph, "Ascend310", fusion="off")
     inputs = {"x": random(1, 16, 9, 9)}
     plain = asim.compile(build(lambda b: fire(b, after="")), "Ascend310", fusion="off")
-    np.testing.assert_array_equal(asim.run(model, inputs).outputs["out0"], asim.run(plain, inputs).outputs["out0"])
+    np.testing.assert_array_equal(
+        asim.run(model, inputs).outputs["out0"], asim.run(plain, inputs).outputs["out0"]
+    )
 
 
 def whole_and_parts() -> Graph:
@@ -161,7 +179,9 @@ def whole_and_parts() -> Graph:
     graph = Graph()
     x = graph.add_input("x", DType.FLOAT16, (1, 32, 2, 2))
     for name, inputs in (("a", ["x"]), ("b", ["x"]), ("whole", ["a", "b"]), ("y", ["whole"])):
-        node = graph.add_node("Concat" if name == "whole" else "Relu", [graph.tensors[i] for i in inputs], [name], name=name)
+        node = graph.add_node(
+            "Concat" if name == "whole" else "Relu", [graph.tensors[i] for i in inputs], [name], name=name
+        )
         node.output.dtype = node.output.origin_dtype = DType.FLOAT16
         node.output.shape = (1, 64, 2, 2) if name in ("whole", "y") else x.shape
         node.output.format = Format.NC1HWC0
@@ -171,9 +191,18 @@ def whole_and_parts() -> Graph:
 
 def test_slices_lie_inside_their_whole_from_the_first_write_to_the_last_read() -> None:
     graph = whole_and_parts()
-    plan = plan_memory(graph, [["x", "a"], ["x", "b"], ["whole", "y"]], {"a": "whole", "b": "whole"}, {}, {"a": (1, 0), "b": (1, 32)})
+    plan = plan_memory(
+        graph,
+        [["x", "a"], ["x", "b"], ["whole", "y"]],
+        {"a": "whole", "b": "whole"},
+        {},
+        {"a": (1, 0), "b": (1, 32)},
+    )
     whole, a, b = (plan.regions[name] for name in ("whole", "a", "b"))
-    assert (a.offset - whole.offset, b.offset - whole.offset) == (0, 2 * 4 * 32)  # two blocks of 16 channels, four positions each
+    assert (a.offset - whole.offset, b.offset - whole.offset) == (
+        0,
+        2 * 4 * 32,
+    )  # two blocks of 16 channels, four positions each
     assert (a.cut, b.cut, whole.cut) == ((1, 0), (1, 32), None)
     assert (whole.first, whole.last) == (0, 2)
     assert plan.regions["x"].offset not in range(whole.offset, whole.offset + whole.bytes)
@@ -200,7 +229,9 @@ def test_device_memory_writes_slices_in_place() -> None:
     first, second = random(1, 32, 2, 2, dtype=np.float16), random(1, 32, 2, 2, seed=1, dtype=np.float16)
     memory.write(graph.tensors["a"], first)
     memory.write(graph.tensors["b"], second)
-    np.testing.assert_array_equal(memory.read(graph.tensors["whole"]), np.concatenate([first, second], axis=1))
+    np.testing.assert_array_equal(
+        memory.read(graph.tensors["whole"]), np.concatenate([first, second], axis=1)
+    )
     np.testing.assert_array_equal(memory.read(flat), second.reshape(32, 4))
 
 
@@ -223,7 +254,10 @@ def test_slices_add_up_in_l2() -> None:
 
     spec = asim.compile(build(fire), "Ascend910A", fusion="off").soc.l2
     regions = {"whole": Region("whole", 0, 4096, "activation")}
-    regions |= {name: Region(name, start, 2048, "activation", "whole", cut=(1, start)) for name, start in (("a", 0), ("b", 2048))}
+    regions |= {
+        name: Region(name, start, 2048, "activation", "whole", cut=(1, start))
+        for name, start in (("a", 0), ("b", 2048))
+    }
     state = L2State(spec, MemoryPlan(regions, 4096, 0))
     state.enter([], [Access("a", 2048, 2048, True)], {})
     assert state.resident("whole") == 2048

@@ -22,10 +22,17 @@ from tests.support.fusing import CHANGED_ALGEBRA, EXACT, build, fused, random
 
 SHAPE = (4, 16)
 RULES = {rule.name: cast(JsonRule, rule) for rule in json_rules()}
-STEPS = [name for name, rule in RULES.items() if rule.operator not in ("ClipByValue", "SquareSumV1", "LayerNormGrad", "LayerNormGrad,Add")]
+STEPS = [
+    name
+    for name, rule in RULES.items()
+    if rule.operator not in ("ClipByValue", "SquareSumV1", "LayerNormGrad", "LayerNormGrad,Add")
+]
 
 
-def step(rule: JsonRule, more: Callable[[GraphBuilder, dict[str, Tensor], dict[str, Tensor]], list[Tensor]] | None = None) -> Graph:
+def step(
+    rule: JsonRule,
+    more: Callable[[GraphBuilder, dict[str, Tensor], dict[str, Tensor]], list[Tensor]] | None = None,
+) -> Graph:
     """The graph of a rule's edges, its results as outputs and perhaps others."""
 
     def body(b: GraphBuilder) -> list[Tensor]:
@@ -36,7 +43,7 @@ def step(rule: JsonRule, more: Callable[[GraphBuilder, dict[str, Tensor], dict[s
     return build(body)
 
 
-# ----------------------------------------------------------------------------------------------------------- the edges
+# -----------------------------------------------------------------------------------------------------------
 
 
 def test_every_rule_names_an_operator_and_its_inputs() -> None:
@@ -51,7 +58,10 @@ def test_every_rule_names_an_operator_and_its_inputs() -> None:
 
 
 def test_edges_are_read() -> None:
-    pattern = parse_edges("x -> Square#S:0; S#S:-1 -> Constant#K:-1; Square#S:0 -> Mul#M:1; Constant#K:0 -> Mul#M:0; Mul#M:0 -> y")
+    pattern = parse_edges(
+        "x -> Square#S:0; S#S:-1 -> Constant#K:-1; Square#S:0 -> Mul#M:1; Constant#K:0 -> Mul#M:0; Mul#M:0 "
+        "-> y"
+    )
     assert pattern.types == {"S": "Square", "M": "Mul"}
     assert pattern.inputs == ("x",)
     assert pattern.constants == {"K"}
@@ -86,7 +96,7 @@ def test_ports_count() -> None:
     assert not list(find_edges(build(lambda b: body(b, True)), pattern))
 
 
-# --------------------------------------------------------------------------------------------------------------- steps
+# ------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", STEPS)
@@ -117,7 +127,9 @@ def test_all_conditions_of_an_operator_together_find_each_step_once() -> None:
 
 def test_results_may_be_read_inside_and_outside() -> None:
     rule = RULES["AdamApplyOneRuleCond1"]
-    result = fused(step(rule, lambda b, _, made: [b.op("Relu", made["Add1"]), b.op("Neg", made["Sub0"])]), rule)
+    result = fused(
+        step(rule, lambda b, _, made: [b.op("Relu", made["Add1"]), b.op("Neg", made["Sub0"])]), rule
+    )
     assert result.counts == {rule.name: (1, 1)}
     assert result.error == EXACT
 
@@ -130,7 +142,8 @@ def test_an_inner_result_that_is_read_elsewhere_keeps_the_step() -> None:
 
 
 def test_a_step_that_waits_for_its_own_result_stays() -> None:
-    """The new second moment decides the learning rate, outside the step: one operator would wait for itself."""
+    """The new second moment decides the learning rate, outside the step: one operator would wait for
+    itself."""
     rule = RULES["AdamApplyOneRuleCond1"]
 
     def body(b: GraphBuilder) -> list[Tensor]:
@@ -150,7 +163,11 @@ def test_constants_that_a_rule_has_twice_must_have_one_value() -> None:
 
     def body(b: GraphBuilder) -> list[Tensor]:
         inputs = {**step_inputs(b, rule.edges, SHAPE), "Add2_y_sw1": b.constant(np.float32(7), "other")}
-        for name in [name for name, tensor in b.graph.tensors.items() if tensor.is_constant and name.startswith("Add2_y_sw1")]:
+        for name in [
+            name
+            for name, tensor in b.graph.tensors.items()
+            if tensor.is_constant and name.startswith("Add2_y_sw1")
+        ]:
             b.graph.remove_tensor(b.graph.tensors[name])
         made = write_edges(b, rule.edges, inputs)
         return [made[name] for _, name in rule.edges.results]
@@ -165,7 +182,11 @@ def test_inputs_that_broadcast_the_results_keep_the_step() -> None:
 
     def body(b: GraphBuilder) -> list[Tensor]:
         inputs = {**step_inputs(b, rule.edges, (16,)), "Add2_y": b.constant(random(4, 16), "wide")}
-        for name in [name for name, tensor in b.graph.tensors.items() if tensor.is_constant and name.startswith("Add2_y")]:
+        for name in [
+            name
+            for name, tensor in b.graph.tensors.items()
+            if tensor.is_constant and name.startswith("Add2_y")
+        ]:
             b.graph.remove_tensor(b.graph.tensors[name])
         made = write_edges(b, rule.edges, inputs)
         return [made[name] for _, name in rule.edges.results]
@@ -173,11 +194,14 @@ def test_inputs_that_broadcast_the_results_keep_the_step() -> None:
     assert fused(build(body), rule).reason == "the results differ in shape"
 
 
-# ------------------------------------------------------------------------------------------------ clip and sum of squares
+# ------------------------------------------------------------------------------------------------ clip and su
 
 
 def clip(b: GraphBuilder, low: float, high: float, turned: bool, shape: tuple[int, ...] = ()) -> Tensor:
-    least, most = b.constant(np.full(shape, low, np.float32), "low"), b.constant(np.full(shape, high, np.float32), "high")
+    least, most = (
+        b.constant(np.full(shape, low, np.float32), "low"),
+        b.constant(np.full(shape, high, np.float32), "high"),
+    )
     inner = b.op("Min", b.input("x", SHAPE), most)
     return b.op("Max", least, inner) if turned else b.op("Max", inner, least)
 
@@ -192,9 +216,17 @@ def test_minimum_and_maximum_become_a_clip(name: str, turned: bool) -> None:
 
 def test_other_pairs_of_bounds_stay() -> None:
     rule = RULES["ClipFusionRule0"]
-    assert fused(build(lambda b: clip(b, 1, 0, False)), rule).reason == "the lower bound 1 is above the upper one 0"
-    assert fused(build(lambda b: clip(b, 0, 1, False, (16,))), rule).reason == "a bound is not one known number"
-    assert fused(build(lambda b: clip(b, 0, 1, False, (1, 1, 1))), rule).reason == "a bound broadcasts the result"
+    assert (
+        fused(build(lambda b: clip(b, 1, 0, False)), rule).reason
+        == "the lower bound 1 is above the upper one 0"
+    )
+    assert (
+        fused(build(lambda b: clip(b, 0, 1, False, (16,))), rule).reason == "a bound is not one known number"
+    )
+    assert (
+        fused(build(lambda b: clip(b, 0, 1, False, (1, 1, 1))), rule).reason
+        == "a bound broadcasts the result"
+    )
 
 
 @pytest.mark.parametrize("keep", [0, 1])
@@ -227,7 +259,9 @@ def test_control_edges_go_over_to_what_takes_the_place_of_their_node() -> None:
     made = next(node for node in result.graph.nodes if node.op_type == "ReduceSumSquare")
     assert [node.name for node in made.control] == ["before"]
     assert result.graph.node("after").control == (made,)
-    free = build(lambda b: b.op("ReduceSum", b.op("Mul", x := b.input("x", SHAPE), x), b.constant([1], "axes")))
+    free = build(
+        lambda b: b.op("ReduceSum", b.op("Mul", x := b.input("x", SHAPE), x), b.constant([1], "axes"))
+    )
     assert fused(free, RULES["SquareSumV1"], RULES["SquareSumV1_2"]).counts == {"SquareSumV1": (1, 1)}
 
 
@@ -244,13 +278,19 @@ def test_a_match_that_a_control_edge_would_close_to_a_circle_stays() -> None:
     assert result.reason == "a control edge lets squares run before and after other nodes of the match"
 
 
-# ------------------------------------------------------------------------------------------------- layer norm gradient
+# ------------------------------------------------------------------------------------------------- layer norm
 
 
 def norm_gradient(
-    b: GraphBuilder, count: float = 16, doubled: float = 2, axis: int = 1, product: bool = True, more: str = ""
+    b: GraphBuilder,
+    count: float = 16,
+    doubled: float = 2,
+    axis: int = 1,
+    product: bool = True,
+    more: str = "",
 ) -> list[Tensor]:
-    """What TensorFlow's gradient of layer normalisation over the last axis computes, as CANN's rule has it."""
+    """What TensorFlow's gradient of layer normalisation over the last axis computes, as CANN's rule has
+    it."""
     rows, cols = SHAPE
     dy, x = b.input("dy", SHAPE), b.input("x", SHAPE)
     inverse, mean = b.op("Exp", b.input("i", (rows, 1))), b.op("Neg", b.input("m", (rows, 1)))
@@ -265,7 +305,9 @@ def norm_gradient(
     to_variance = b.op("RsqrtGrad", inverse, to_inverse, domain="ascend")
     number = b.constant(np.float32(count), "count")
     shared = b.op("Div", b.op("Tile", to_mean, repeats), number)
-    spread = b.op("Mul", b.constant(np.float32(doubled), "two"), b.op("Div", b.op("Tile", to_variance, repeats), number))
+    spread = b.op(
+        "Mul", b.constant(np.float32(doubled), "two"), b.op("Div", b.op("Tile", to_variance, repeats), number)
+    )
     part = b.op("Mul", spread, b.op("Sub", x, mean))
     terms = [b.op("Mul", dy, factor), part, shared]
     other = [b.op("Abs", b.input("other", SHAPE))] if more else []
@@ -284,7 +326,10 @@ def test_the_gradient_of_layer_norm_is_found_in_its_parts() -> None:
 
 def test_the_gradient_of_a_residual_branch_is_added_behind() -> None:
     rule = RULES["LayerNormGradFusionRule2"]
-    result = fused(build(lambda b: norm_gradient(b, more="first")), *(RULES[name] for name in RULES if name.startswith("LayerNormGrad")))
+    result = fused(
+        build(lambda b: norm_gradient(b, more="first")),
+        *(RULES[name] for name in RULES if name.startswith("LayerNormGrad")),
+    )
     assert result.counts == {rule.name: (1, 1)}
     assert result.operators == {"Exp": 1, "Neg": 1, "Abs": 1, "LayerNormGrad": 1, "Add": 1}
     assert result.error <= CHANGED_ALGEBRA
@@ -307,19 +352,27 @@ def test_a_sum_of_more_than_the_edges_name_stays() -> None:
             lambda b: norm_gradient(b, doubled=3),
             "the sums are not divided by the number of normalised elements, or not doubled",
         ),
-        (lambda b: norm_gradient(b, product=False), "Mul_1 is not the product of gamma and the inverse deviation"),
+        (
+            lambda b: norm_gradient(b, product=False),
+            "Mul_1 is not the product of gamma and the inverse deviation",
+        ),
     ],
 )
 def test_other_gradients_stay(body: Callable[[GraphBuilder], list[Tensor]], reason: str) -> None:
     assert fused(build(body), RULES["LayerNormGradFusionRule"]).reason == reason
 
 
-# ---------------------------------------------------------------------------------------------------- Relu and momentum
+# ---------------------------------------------------------------------------------------------------- Relu an
 
 
-def relu_gradient(b: GraphBuilder, gradients: int = 1, shape: tuple[int, ...] = (2, 12, 4, 4)) -> list[Tensor]:
+def relu_gradient(
+    b: GraphBuilder, gradients: int = 1, shape: tuple[int, ...] = (2, 12, 4, 4)
+) -> list[Tensor]:
     y = b.op("Relu", b.input("x", shape))
-    return [y, *(b.op("ReluGrad", b.input(f"dy{number}", shape), y, domain="ascend") for number in range(gradients))]
+    return [
+        y,
+        *(b.op("ReluGrad", b.input(f"dy{number}", shape), y, domain="ascend") for number in range(gradients)),
+    ]
 
 
 @pytest.mark.parametrize("shape", [(2, 12, 4, 4), (3, 7), (9,)])
@@ -331,12 +384,17 @@ def test_the_gradient_of_relu_reads_a_mask(shape: tuple[int, ...]) -> None:
 
 
 def test_a_relu_with_two_gradients_stays() -> None:
-    assert fused(build(lambda b: relu_gradient(b, 2)), DreluFusionPass()).reason == "the activation serves several gradients"
+    assert (
+        fused(build(lambda b: relu_gradient(b, 2)), DreluFusionPass()).reason
+        == "the activation serves several gradients"
+    )
     scalar = build(lambda b: relu_gradient(b, shape=()))
     assert fused(scalar, DreluFusionPass()).reason == "the activation is a scalar"
 
 
-def momentum(b: GraphBuilder, weights: int = 1, scale: tuple[int, ...] = (), mode: str = "standard") -> list[Tensor]:
+def momentum(
+    b: GraphBuilder, weights: int = 1, scale: tuple[int, ...] = (), mode: str = "standard"
+) -> list[Tensor]:
     rate, count = b.constant(np.float32(0.1), "rate"), b.constant(3, "count")
     w, v = ([b.input(f"{key}{number}", SHAPE) for number in range(weights)] for key in "wv")
     factor = b.constant(np.full(scale, 0.125, np.float32), "scale")
@@ -354,7 +412,9 @@ def test_the_loss_scale_goes_into_the_update(mode: str) -> None:
 
 
 def test_other_updates_stay() -> None:
-    assert fused(build(lambda b: momentum(b, 2)), A_MomentumLossscaleFusionPass()).reasons == []  # port 3 is the second weight
+    assert (
+        fused(build(lambda b: momentum(b, 2)), A_MomentumLossscaleFusionPass()).reasons == []
+    )  # port 3 is the second weight
     vector = build(lambda b: momentum(b, scale=(16,)))
     assert fused(vector, A_MomentumLossscaleFusionPass()).reason == "no factor of the gradient is one number"
 
@@ -362,6 +422,15 @@ def test_other_updates_stay() -> None:
         x, y = b.input("x", SHAPE), b.input("y", SHAPE)
         made = b.op("Mul", x, b.constant(np.float32(2), "s"))
         inputs = [b.constant(np.float32(0.1), "r"), b.constant(1, "t"), x, made, y, x, y, x]
-        return b.ops("Momentum", *inputs, outputs=4, domain=TRAINING, alpha=0.9, beta=0.7, norm_coefficient=0.0, mode="standard")
+        return b.ops(
+            "Momentum",
+            *inputs,
+            outputs=4,
+            domain=TRAINING,
+            alpha=0.9,
+            beta=0.7,
+            norm_coefficient=0.0,
+            mode="standard",
+        )
 
     assert fused(build(several), A_MomentumLossscaleFusionPass()).reason == "Momentum updates several weights"

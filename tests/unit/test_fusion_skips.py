@@ -26,7 +26,11 @@ def nodes_of_all_types() -> list[Node]:
     x = graph.add_node("Sqrt", [graph.add_input("x", DType.FLOAT32, (4,))]).output
     two = graph.add_constant("two", np.array([2], np.float32))
     operators = {(operator.domain, operator.name) for operator in default_opset()}
-    return [graph.add_node(name, inputs, domain=domain) for domain, name in sorted(operators) for inputs in ([x], [x, x], [x, two])]
+    return [
+        graph.add_node(name, inputs, domain=domain)
+        for domain, name in sorted(operators)
+        for inputs in ([x], [x, x], [x, two])
+    ]
 
 
 @pytest.mark.parametrize("kind", FORMS)
@@ -43,7 +47,9 @@ def test_every_operator_of_a_tree_is_needed() -> None:
 
 
 def test_rules_that_search_themselves_are_asked() -> None:
-    own = [rule for rule in RULES if type(rule).find is not FusionRule.find and not isinstance(rule, JsonRule)]
+    own = [
+        rule for rule in RULES if type(rule).find is not FusionRule.find and not isinstance(rule, JsonRule)
+    ]
     assert own
     assert all(not list(rule.needs(pattern)) for rule in own for pattern in rule.patterns)
 

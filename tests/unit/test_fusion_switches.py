@@ -39,7 +39,9 @@ EXAMPLES = [
 
 
 @pytest.mark.parametrize(("graph", "ub", "softmax", "pooling", "virtual"), EXAMPLES)
-def test_the_examples_of_the_introduction(graph: dict[str, str], ub: dict[str, str], softmax: str, pooling: str, virtual: str) -> None:
+def test_the_examples_of_the_introduction(
+    graph: dict[str, str], ub: dict[str, str], softmax: str, pooling: str, virtual: str
+) -> None:
     switches = of_text({"Switch": {"GraphFusion": graph, "UBFusion": ub}})
     assert switches.decide(SOFTMAX).state == softmax
     assert switches.decide("PoolingFusionPass").state == pooling
@@ -128,17 +130,32 @@ BAD_JSON = [
     ({"Switch": []}, "Switch must be a JSON object"),
     ({"Switch": {"GraphFuson": {}}}, "unknown key 'GraphFuson' in Switch.*did you mean GraphFusion"),
     ({"Priority": {"Graph": {}}}, "unknown key 'Graph' in Priority"),
-    ({"Switch": {"GraphFusion": {SOFTMAX: "On"}}}, 'SoftmaxFusionPass must be exactly "on" or "off".*not \'On\''),
+    (
+        {"Switch": {"GraphFusion": {SOFTMAX: "On"}}},
+        'SoftmaxFusionPass must be exactly "on" or "off".*not \'On\'',
+    ),
     ({"Switch": {"GraphFusion": {SOFTMAX: True}}}, "must be exactly"),
     ({"Switch": {"GraphFusion": "off"}}, "Switch.GraphFusion must be a JSON object"),
     ({"ExceptionalPassOfO1Level": "A"}, "must be an array of pass names"),
     ({"ExceptionalPassOfO1Level": [1]}, "must be an array of pass names"),
-    ({"Priority": {"GraphFusion": {"Middle": {"P": "1200"}}}}, "unknown stage 'Middle'.*stages are Top, Main and Down"),
+    (
+        {"Priority": {"GraphFusion": {"Middle": {"P": "1200"}}}},
+        "unknown stage 'Middle'.*stages are Top, Main and Down",
+    ),
     ({"Priority": {"GraphFusion": {"Main": []}}}, "Priority.GraphFusion.Main must be a JSON object"),
-    ({"Priority": {"GraphFusion": {"Main": {"P": 1200}}}}, "must be an integer written as a string.*not 1200"),
+    (
+        {"Priority": {"GraphFusion": {"Main": {"P": 1200}}}},
+        "must be an integer written as a string.*not 1200",
+    ),
     ({"Priority": {"GraphFusion": {"Main": {"P": "12.5"}}}}, "must be an integer written as a string"),
-    ({"Priority": {"GraphFusion": {"Main": {"P": "99999999999999"}}}}, "must be an integer written as a string"),
-    ({"Priority": {"GraphFusion": {"Main": {"P": "1200"}, "Top": {"P": "1"}}}}, "gives pass 'P' two priorities"),
+    (
+        {"Priority": {"GraphFusion": {"Main": {"P": "99999999999999"}}}},
+        "must be an integer written as a string",
+    ),
+    (
+        {"Priority": {"GraphFusion": {"Main": {"P": "1200"}, "Top": {"P": "1"}}}},
+        "gives pass 'P' two priorities",
+    ),
     ("{" * 100000, "EM_INVALID_CONTENT"),
     ('{"Switch": ' * 100000, "must not be nested that deeply|must have the form"),
 ]
@@ -163,7 +180,9 @@ def test_priorities_stay_in_the_range_of_their_stage(stage: str, low: int, high:
     assert read(high, "UBFusion").priority("P", "ub") == high
     assert read(high).priority("Q") is None
     for outside in (low - 1, high + 1):
-        with pytest.raises(InputError, match=rf"must be in \[{low}, {high + 1}\) \[EM_INVALID_CONTENT\], not {outside}"):
+        with pytest.raises(
+            InputError, match=rf"must be in \[{low}, {high + 1}\) \[EM_INVALID_CONTENT\], not {outside}"
+        ):
             read(outside)
 
 
@@ -188,8 +207,15 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
     (tmp_path / "empty.cfg").write_text(" \n")
     (tmp_path / "binary.cfg").write_bytes(b"\xff\xfe\x00")
     (tmp_path / "huge.cfg").write_bytes(b"A:on\n" * (MAX_BYTES // 5 + 1))
-    cases = {"missing.cfg": "EM_OPEN_FILE_FAILED", "": "EM_OPEN_FILE_FAILED", "empty.cfg": "is empty .EM_OPEN_FILE_FAILED"}
-    cases |= {"binary.cfg": "must be UTF-8 text .EM_INVALID_CONTENT", "huge.cfg": "must not be larger than 1 MiB .EM_INVALID_CONTENT"}
+    cases = {
+        "missing.cfg": "EM_OPEN_FILE_FAILED",
+        "": "EM_OPEN_FILE_FAILED",
+        "empty.cfg": "is empty .EM_OPEN_FILE_FAILED",
+    }
+    cases |= {
+        "binary.cfg": "must be UTF-8 text .EM_INVALID_CONTENT",
+        "huge.cfg": "must not be larger than 1 MiB .EM_INVALID_CONTENT",
+    }
     for name, message in cases.items():
         with pytest.raises(InputError, match=message):
             read_switch_file(tmp_path / name)
@@ -197,7 +223,9 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
         read_switch_file("nul\0.cfg")
 
 
-def test_a_switch_file_is_read_and_never_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_switch_file_is_read_and_never_the_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = tmp_path / "fusion_switch.cfg"
     path.write_text("\ufeff" + json.dumps(graph_switch(**{SOFTMAX: "off"})), encoding="utf-8")
     for name in ("FUSION_SWITCH_FILE", "ASCEND_FUSION_SWITCH_FILE", "fusion_switch_file"):
@@ -221,7 +249,9 @@ def test_unknown_names_are_warnings_with_suggestions(tmp_path: Path) -> None:
         "fusion switch file: pass 'AutomaticUbFusion' has no effect here; it belongs under UBFusion",
     )
     assert len(warnings) == 5
-    for words, warning in zip(("'Nowhere'", "'Poolin'", "did you mean PoolingFusionPass?"), warnings[2:], strict=True):
+    for words, warning in zip(
+        ("'Nowhere'", "'Poolin'", "did you mean PoolingFusionPass?"), warnings[2:], strict=True
+    ):
         assert words in warning
     path.write_text(f"{SOFTMAX}:off\n{VIRTUAL}:on\nALL:on")
     assert Switches.of(path).warnings == ()
@@ -234,7 +264,10 @@ def test_a_pass_that_files_cannot_close_is_a_warning(form: str, tmp_path: Path) 
     path.write_text(json.dumps(graph_switch(**{name: "off"})) if form == "json" else f"{name}:off")
     kept = Switches.of(path)
     assert kept.decide(name).on
-    assert kept.warnings == (f"fusion switch file: pass {name!r} stays on, files cannot close it; use --optimization_switch {name}:off",)
+    assert kept.warnings == (
+        f"fusion switch file: pass {name!r} stays on, files cannot close it; use --optimization_switch "
+        f"{name}:off",
+    )
     closed = Switches.of(path, f"{name}:off")
     assert not closed.decide(name).on
     assert closed.warnings == ()

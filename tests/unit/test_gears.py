@@ -1,4 +1,5 @@
-"""Dynamic gears: ATC's syntax and limits, the graph that GE makes, one arena, weights once, and any gear on the loaded model."""
+"""Dynamic gears: ATC's syntax and limits, the graph that GE makes, one arena, weights once, and any gear on
+the loaded model."""
 
 from __future__ import annotations
 
@@ -43,7 +44,13 @@ def network(shape: Any = ("n", 8)) -> Graph:
         ("dynamic_batch_size", "1,2,4,8", [(None, 3, 4, 4), (None, 7)], ((1,), (2,), (4,), (8,)), (4, 4)),
         ("dynamic_batch_size", [1, 2, 4], [("n", 3)], ((1,), (2,), (4,)), (4,)),
         ("dynamic_image_size", "416,416;832,600", [(1, 3, None, None)], ((416, 416), (832, 600)), (832, 600)),
-        ("dynamic_image_size", [(416, 416), (832, 600)], [(1, 3, None, None), (1, 3)], ((416, 416), (832, 600)), (832, 600)),
+        (
+            "dynamic_image_size",
+            [(416, 416), (832, 600)],
+            [(1, 3, None, None), (1, 3)],
+            ((416, 416), (832, 600)),
+            (832, 600),
+        ),
         (
             "dynamic_dims",
             "20,20,1,1;40,40,2,2",  # ATC's example, with --input_shape="data:1,1,40,-1;label:1,-1;mask:-1,-1"
@@ -63,14 +70,34 @@ def test_syntax(kind: Any, value: Any, shapes: list[Any], gears: Any, dims: tupl
     ("kind", "value", "shapes", "message"),
     [
         ("dynamic_batch_size", "4", [(None, 3)], r"needs at least 2 gears \(E10035\), not 1"),
-        ("dynamic_batch_size", ",".join(map(str, range(1, 102))), [(None, 3)], "takes at most 100 gears, not 101"),
+        (
+            "dynamic_batch_size",
+            ",".join(map(str, range(1, 102))),
+            [(None, 3)],
+            "takes at most 100 gears, not 101",
+        ),
         ("dynamic_dims", "1,2;3", [(None, None)], r"needs 2 numbers in every gear \(E10037\), not 3"),
-        ("dynamic_image_size", "1,2;3,4,5", [(1, 3, None, None)], r"needs 2 numbers in every gear \(E10037\), not 3,4,5"),
+        (
+            "dynamic_image_size",
+            "1,2;3,4,5",
+            [(1, 3, None, None)],
+            r"needs 2 numbers in every gear \(E10037\), not 3,4,5",
+        ),
         ("dynamic_batch_size", "1,-2", [(None, 3)], r"needs numbers above 0 \(E10038\), not -2"),
         ("dynamic_batch_size", [0, 2], [(None, 3)], r"needs numbers above 0 \(E10038\), not 0"),
         ("dynamic_batch_size", "2,4,2", [(None, 3)], r"must not name a gear twice \(E10039\), not 2"),
-        ("dynamic_batch_size", "1,2", [(1, 3)], r"needs open dimensions \(-1\) in the inputs \(E10046\), not x0: \[1, 3\]; mark them"),
-        ("dynamic_batch_size", "1,2", [(None, None)], r"sets dimension 0 only, so no other may be open \(E10046\)"),
+        (
+            "dynamic_batch_size",
+            "1,2",
+            [(1, 3)],
+            r"needs open dimensions \(-1\) in the inputs \(E10046\), not x0: \[1, 3\]; mark them",
+        ),
+        (
+            "dynamic_batch_size",
+            "1,2",
+            [(None, None)],
+            r"sets dimension 0 only, so no other may be open \(E10046\)",
+        ),
         (
             "dynamic_image_size",
             "1,2;3,4",
@@ -83,7 +110,12 @@ def test_syntax(kind: Any, value: Any, shapes: list[Any], gears: Any, dims: tupl
             [(None, 3, None, None)],
             r"sets height and width of NCHW inputs: both must be open, and nothing else \(E10046\)",
         ),
-        ("dynamic_dims", "1,2;3,4", [(None, 3)], r"needs as many numbers in a gear as dimensions are open, 1 \(E10046\), not 2"),
+        (
+            "dynamic_dims",
+            "1,2;3,4",
+            [(None, 3)],
+            r"needs as many numbers in a gear as dimensions are open, 1 \(E10046\), not 2",
+        ),
         ("dynamic_batch_size", "1,b", [(None, 3)], r"must hold whole numbers, as in \"1,2,4,8\", not 'b'"),
         ("dynamic_batch_size", "", [(None, 3)], "must hold whole numbers"),
         ("dynamic_batch_size", [1.5, 2], [(None, 3)], "must hold whole numbers"),
@@ -104,16 +136,25 @@ def test_the_graph_with_gears() -> None:
     graph = network()
     geared = clone_gears(graph, parse_gears("dynamic_batch_size", [4, 1, 2], graph), default_opset())
     verify(geared, default_opset())
-    assert [(tensor.name, tensor.shape) for tensor in geared.inputs] == [("x", (4, 8)), ("ascend_mbatch_shape_data", (1,))]
+    assert [(tensor.name, tensor.shape) for tensor in geared.inputs] == [
+        ("x", (4, 8)),
+        ("ascend_mbatch_shape_data", (1,)),
+    ]
     assert [node.op_type for node in geared.topological()] == ["MapIndex", "Case"]
     case = geared.node("ascend_mbatch_case")
     branches = case.attributes["branches"]
     assert isinstance(branches, tuple)
-    assert [branch.name for branch in branches] == ["ascend_mbatch_batch_0", "ascend_mbatch_batch_1", "ascend_mbatch_batch_2"]
+    assert [branch.name for branch in branches] == [
+        "ascend_mbatch_batch_0",
+        "ascend_mbatch_batch_1",
+        "ascend_mbatch_batch_2",
+    ]
     assert [branch.inputs[0].shape for branch in branches] == [(4, 8), (1, 8), (2, 8)]
     assert [branch.outputs[0].shape for branch in branches] == [(4, 2, 256), (1, 2, 256), (2, 2, 256)]
     assert geared.outputs[0].shape == (4, 2, 256)
-    assert all({node.op_type for node in branch.nodes} == {"MatMul", "Reshape"} for branch in branches)  # shape arithmetic is folded
+    assert all(
+        {node.op_type for node in branch.nodes} == {"MatMul", "Reshape"} for branch in branches
+    )  # shape arithmetic is folded
     weights = [tensor for tensor in geared.constants if tensor.static_shape == (8, 512)]
     assert len(weights) == 1
     assert len(weights[0].uses) == 3  # read by every copy
@@ -145,7 +186,11 @@ def test_any_gear_runs_on_the_loaded_model() -> None:
 def test_a_shape_that_is_no_gear_lists_the_gears() -> None:
     model = asim.compile(network(), soc=SOC, dynamic_batch_size="1,2,8")
     with pytest.raises(
-        InputError, match=r"the input shapes must be those of a gear \(1,2,8\), not x: \[3, 8\]; pad the inputs, or add a gear"
+        InputError,
+        match=(
+            r"the input shapes must be those of a gear \(1,2,8\), not x: \[3, 8\]; pad the inputs, or add "
+            r"a gear"
+        ),
     ):
         asim.run(model, {"x": np.zeros((3, 8), np.float32)})
     with pytest.raises(InputError, match=r"must be those of a gear \(1,2,8\)"):
@@ -179,5 +224,7 @@ def test_gears_against_a_static_model_and_open_shapes() -> None:
 def test_data_dependent_shapes_have_no_gears() -> None:
     b = asim.GraphBuilder("net")
     b.output(b.op("NonZero", b.input("x", ("n", 4))), "y")
-    with pytest.raises(asim.CompileError, match=r"node 'NonZero' \(NonZero\) has a shape that depends on data under gear 1"):
+    with pytest.raises(
+        asim.CompileError, match=r"node 'NonZero' \(NonZero\) has a shape that depends on data under gear 1"
+    ):
         asim.compile(b.build(), soc=SOC, dynamic_batch_size="1,2")

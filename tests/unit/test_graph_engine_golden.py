@@ -27,12 +27,20 @@ def branch(name: str, x: Tensor, op_type: str) -> Graph:
 
 
 def conditional(b: GraphBuilder, x: Tensor) -> Tensor:
-    return b.op("If", np.array(True), name="if", then_branch=branch("then", x, "Exp"), else_branch=branch("else", x, "Neg"))
+    return b.op(
+        "If",
+        np.array(True),
+        name="if",
+        then_branch=branch("then", x, "Exp"),
+        else_branch=branch("else", x, "Neg"),
+    )
 
 
 def switched(b: GraphBuilder, x: Tensor) -> Tensor:
     no, yes = b.ops("Switch", x, np.array(True), outputs=2, name="switch", domain="ascend")
-    return b.op("Merge", b.op("Neg", no, name="dead"), b.op("Exp", yes, name="alive"), name="merge", domain="ascend")
+    return b.op(
+        "Merge", b.op("Neg", no, name="dead"), b.op("Exp", yes, name="alive"), name="merge", domain="ascend"
+    )
 
 
 def call(b: GraphBuilder, x: Tensor) -> Tensor:
@@ -41,7 +49,11 @@ def call(b: GraphBuilder, x: Tensor) -> Tensor:
 
 def twice(b: GraphBuilder, x: Tensor) -> Tensor:
     half = b.constant(0.5)
-    return b.op("Sub", *(b.op("Exp", b.op("Mul", x, half, name=f"mul{n}"), name=f"exp{n}") for n in (0, 1)), name="sub")
+    return b.op(
+        "Sub",
+        *(b.op("Exp", b.op("Mul", x, half, name=f"mul{n}"), name=f"exp{n}") for n in (0, 1)),
+        name="sub",
+    )
 
 
 def equal_numbers(b: GraphBuilder, x: Tensor) -> Tensor:
@@ -62,9 +74,15 @@ BODIES: dict[str, Body] = {
     "CondRemovePass": conditional,
     "SwitchDeadBranchElimination": switched,
     "MergePass": lambda b, x: b.op("Merge", None, b.op("Exp", x, name="exp"), name="merge", domain="ascend"),
-    "ReplaceWithEmptyConstPass": lambda b, x: b.op("Concat", b.op("Exp", b.op("Slice", x, [0], [0], [0])), x, axis=0, name="concat"),
-    "DimensionComputePass": lambda b, x: b.op("Mul", x, b.op("Cast", b.op("Size", x, name="size"), to=DType.FLOAT32), name="mul"),
-    "ConstantFoldingPass": lambda b, x: b.op("Mul", x, b.op("Add", b.constant(2.0), b.constant(3.0), name="five"), name="mul"),
+    "ReplaceWithEmptyConstPass": lambda b, x: b.op(
+        "Concat", b.op("Exp", b.op("Slice", x, [0], [0], [0])), x, axis=0, name="concat"
+    ),
+    "DimensionComputePass": lambda b, x: b.op(
+        "Mul", x, b.op("Cast", b.op("Size", x, name="size"), to=DType.FLOAT32), name="mul"
+    ),
+    "ConstantFoldingPass": lambda b, x: b.op(
+        "Mul", x, b.op("Add", b.constant(2.0), b.constant(3.0), name="five"), name="mul"
+    ),
     "InlinePartitionedCallPass": call,
     "NoUseReshapeRemovePass": lambda b, x: b.op("Reshape", x, [2, -1], name="same"),
     "DropOutPass": lambda b, x: b.op("Dropout", x, name="dropout"),
@@ -72,19 +90,29 @@ BODIES: dict[str, Body] = {
     "StopGradientPass": lambda b, x: b.op("StopGradient", x, domain="ascend", name="stop"),
     "IdentityPass": lambda b, x: b.op("Identity", x, name="same"),
     "PrunePass": dead,
-    "TransOpWithoutReshapeFusionPass": lambda b, x: b.op("Cast", b.op("Cast", x, to=DType.FLOAT64), to=DType.FLOAT16),
+    "TransOpWithoutReshapeFusionPass": lambda b, x: b.op(
+        "Cast", b.op("Cast", x, to=DType.FLOAT64), to=DType.FLOAT16
+    ),
     "ConstantFuseSamePass": equal_numbers,
     "CommonSubexpressionEliminationPass": twice,
     "AddNPass": lambda b, x: b.op("Sum", x, name="sum"),
     "CastRemovePass": lambda b, x: b.op("Cast", x, to=DType.FLOAT32, name="same"),
-    "NoUseMovementRemovePass": lambda b, x: b.op("Pad", b.op("Expand", x, [2, 1], name="expand"), [0, 0, 0, 0], name="pad"),
+    "NoUseMovementRemovePass": lambda b, x: b.op(
+        "Pad", b.op("Expand", x, [2, 1], name="expand"), [0, 0, 0, 0], name="pad"
+    ),
     "IdentityArithmeticPass": lambda b, x: b.op("Sub", b.op("Mul", x, 1.0, name="mul"), 0.0, name="sub"),
-    "ReshapeRemovePass": lambda b, x: b.op("Reshape", b.op("Flatten", x, axis=0, name="flat"), [3, 2], name="reshape"),
+    "ReshapeRemovePass": lambda b, x: b.op(
+        "Reshape", b.op("Flatten", x, axis=0, name="flat"), [3, 2], name="reshape"
+    ),
     "TransOpSymmetryEliminationPass": lambda b, x: b.op(
         "Transpose", b.op("Transpose", x, perm=[1, 0], name="there"), perm=[1, 0], name="back"
     ),
-    "DimensionAdjustPass": lambda b, x: b.op("Squeeze", b.op("Unsqueeze", x, [0, 1], name="wider"), [1], name="narrower"),
-    "Dim1TransposeToSqueezePass": lambda b, x: b.op("Transpose", b.op("Unsqueeze", x, [1], name="wider"), perm=[1, 0, 2], name="moved"),
+    "DimensionAdjustPass": lambda b, x: b.op(
+        "Squeeze", b.op("Unsqueeze", x, [0, 1], name="wider"), [1], name="narrower"
+    ),
+    "Dim1TransposeToSqueezePass": lambda b, x: b.op(
+        "Transpose", b.op("Unsqueeze", x, [1], name="wider"), perm=[1, 0, 2], name="moved"
+    ),
     "RemoveSameConstPass": equal_weights,
 }
 
@@ -100,9 +128,16 @@ def test_a_pass_alone(name: str, golden: Callable[[str, str], None]) -> None:
 
 
 def test_every_pass_that_rewrites_has_a_text() -> None:
-    """Those without one: shapes and values alone, constants nobody reads, and markers that differ in their name only."""
+    """Those without one: shapes and values alone, constants nobody reads, and markers that differ in their
+    name only."""
     rest = set(pass_names(default_opset())) - set(BODIES)
-    same_as_stop_gradient = {"PrintOpPass", "PreventGradientPass", "PlaceholderWithDefaultPass", "SnapshotPass", "GuaranteeConstPass"}
+    same_as_stop_gradient = {
+        "PrintOpPass",
+        "PreventGradientPass",
+        "PlaceholderWithDefaultPass",
+        "SnapshotPass",
+        "GuaranteeConstPass",
+    }
     assert rest == same_as_stop_gradient | {
         "InferShapePass",
         "InferValueRangePass",

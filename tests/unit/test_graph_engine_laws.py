@@ -1,4 +1,5 @@
-"""Laws of the graph engine: what shape vectors may be said to hold, what makes nodes the same, when subgraphs are looked at again."""
+"""Laws of the graph engine: what shape vectors may be said to hold, what makes nodes the same, when subgraphs
+are looked at again."""
 
 from __future__ import annotations
 
@@ -31,7 +32,7 @@ OPSET = default_opset()
 Maker = Callable[[GraphBuilder, Tensor], Tensor]
 
 
-# ----------------------------------------------------------------------------------------------------------- value range
+# -----------------------------------------------------------------------------------------------------------
 
 VECTORS: dict[str, Maker] = {
     "Shape": lambda b, s: s,
@@ -56,7 +57,9 @@ VECTORS: dict[str, Maker] = {
     "Mul": lambda b, s: b.op("Mul", s, b.constant(3)),
     "Mul of two parts": lambda b, s: b.op("Mul", b.op("Slice", s, [0], [2]), b.op("Slice", s, [2], [4])),
     "Add of one and many": lambda b, s: b.op("Add", b.op("Slice", s, [3], [4]), s),
-    "Gather of a Gather": lambda b, s: b.op("Gather", b.op("Gather", s, np.array([2, 3])), np.array([1, 0, 1])),
+    "Gather of a Gather": lambda b, s: b.op(
+        "Gather", b.op("Gather", s, np.array([2, 3])), np.array([1, 0, 1])
+    ),
 }
 
 
@@ -80,14 +83,19 @@ def of_open_shape(make: Maker, shape: Sequence[int | str]) -> Graph:
 @pytest.mark.parametrize("name", VECTORS)
 @pytest.mark.parametrize("opened", [0b0000, 0b0001, 0b0100, 0b1010, 0b1111])
 def test_what_is_known_of_a_shape_vector_is_so(name: str, opened: int) -> None:
-    """Each element that is said to be a number is that number, each symbol the size of that axis, whatever the open sizes are."""
+    """Each element that is said to be a number is that number, each symbol the size of that axis, whatever
+    the open sizes are."""
     sizes = (2, 3, 4, 5)
     symbols = tuple(f"d{axis}" if opened >> axis & 1 else size for axis, size in enumerate(sizes))
     graph = of_open_shape(VECTORS[name], symbols)
     output = graph.outputs[0]
     parts = known_parts(graph).get(output)
-    for values in itertools.product(*((1, 6) if opened >> axis & 1 else (size,) for axis, size in enumerate(sizes))):
-        (wanted,) = evaluate(copy_graph(of_open_shape(VECTORS[name], values)), OPSET, {"x": np.zeros(values, np.float32)})
+    for values in itertools.product(
+        *((1, 6) if opened >> axis & 1 else (size,) for axis, size in enumerate(sizes))
+    ):
+        (wanted,) = evaluate(
+            copy_graph(of_open_shape(VECTORS[name], values)), OPSET, {"x": np.zeros(values, np.float32)}
+        )
         for part, value in zip(parts or (), wanted.ravel(), strict=parts is not None):
             if isinstance(part, str):
                 part = values[int(part[1:])]
@@ -107,8 +115,12 @@ def test_what_is_known_of_a_shape_vector_is_so(name: str, opened: int) -> None:
             )
         )
         for part, one, other in zip(parts, first.ravel(), second.ravel(), strict=True):
-            assert isinstance(part, int) == bool(one == other), "an element that does not depend on open sizes is known"
-            assert arithmetic or isinstance(part, (int, str)), "an element that is a size is at least its symbol"
+            assert isinstance(part, int) == bool(one == other), (
+                "an element that does not depend on open sizes is known"
+            )
+            assert arithmetic or isinstance(part, (int, str)), (
+                "an element that is a size is at least its symbol"
+            )
 
 
 @pytest.mark.parametrize("count", [63, 64, 65])
@@ -134,7 +146,9 @@ def test_places_outside_a_vector_are_not_known(index: int) -> None:
         ("Expand", (1, "n", 3), (None, None, 3)),
     ],
 )
-def test_known_parts_become_dimensions(op_type: str, target: tuple[int | str, ...], wanted: tuple[int | str | None, ...]) -> None:
+def test_known_parts_become_dimensions(
+    op_type: str, target: tuple[int | str, ...], wanted: tuple[int | str | None, ...]
+) -> None:
     """0 and -1 have meanings of their own in Reshape; a 1 or a symbol in Expand keeps what is there."""
     b = new_builder()
     data = b.input("data", (None,) if op_type == "Reshape" else (None, None, None))
@@ -145,7 +159,7 @@ def test_known_parts_become_dimensions(op_type: str, target: tuple[int | str, ..
     assert b.graph.outputs[0].shape == wanted
 
 
-# ------------------------------------------------------------------------------------------------- the same computation
+# ------------------------------------------------------------------------------------------------- the same c
 
 
 def pair(change: Callable[[Graph, Node], None] = lambda graph, node: None, outputs: bool = False) -> Graph:
@@ -206,7 +220,9 @@ def _mark(_graph: Graph, node: Node) -> None:
     node.attributes["no_const_folding"] = 1
 
 
-@pytest.mark.parametrize("change", [_origin, _device, _shape, _format, _waits, _attribute, _attribute_type, _more, _domain, _mark])
+@pytest.mark.parametrize(
+    "change", [_origin, _device, _shape, _format, _waits, _attribute, _attribute_type, _more, _domain, _mark]
+)
 def test_nodes_that_differ_in_anything_stay_two(change: Callable[[Graph, Node], None]) -> None:
     assert merged(pair()) == 1
     assert merged(pair(change)) == 0
@@ -273,11 +289,17 @@ def test_equal_nodes_inside_a_subgraph_are_merged_there() -> None:
     assert len(body) == 4
 
 
-# -------------------------------------------------------------------------------------------------------------- edits
+# ------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    ("key", "value"), [("dtype", DType.FLOAT16), ("origin_dtype", DType.FLOAT16), ("shape", (3, 2)), ("format", Format.FRACTAL_NZ)]
+    ("key", "value"),
+    [
+        ("dtype", DType.FLOAT16),
+        ("origin_dtype", DType.FLOAT16),
+        ("shape", (3, 2)),
+        ("format", Format.FRACTAL_NZ),
+    ],
 )
 def test_tensors_of_the_same_type_agree_in_everything(key: str, value: object) -> None:
     def made() -> Tensor:
@@ -306,7 +328,10 @@ def test_a_cast_that_changes_the_users_type_alone_stays() -> None:
     z = b.op("Relu", y)
     z.dtype, z.origin_dtype, z.shape = DType.FLOAT16, DType.FLOAT32, (2,)
     b.output(z, "z")
-    assert [node.op_type for node in asim.optimize(b.graph, passes=["CastRemovePass"]).graph.nodes] == ["Cast", "Relu"]
+    assert [node.op_type for node in asim.optimize(b.graph, passes=["CastRemovePass"]).graph.nodes] == [
+        "Cast",
+        "Relu",
+    ]
 
 
 def held(reader: bool = True, output: bool = False) -> Graph:
@@ -332,7 +357,7 @@ def test_readers_wait_for_what_a_removed_node_waited_for() -> None:
         assert "same" in graph._node_names
 
 
-# ------------------------------------------------------------------------------------------------------------ subgraphs
+# ------------------------------------------------------------------------------------------------------------
 
 
 def loop_of(shape: tuple[int | None, ...]) -> Graph:
@@ -365,14 +390,19 @@ class Visits:
         return False
 
 
-@pytest.mark.parametrize(("gives_shape", "seen"), [(True, ["call", "flatten", "call", "relu"]), (False, ["call", "flatten", "relu"])])
-def test_a_node_is_looked_at_again_if_the_types_of_its_subgraph_changed(gives_shape: bool, seen: list[str]) -> None:
+@pytest.mark.parametrize(
+    ("gives_shape", "seen"),
+    [(True, ["call", "flatten", "call", "relu"]), (False, ["call", "flatten", "relu"])],
+)
+def test_a_node_is_looked_at_again_if_the_types_of_its_subgraph_changed(
+    gives_shape: bool, seen: list[str]
+) -> None:
     visits = Visits(gives_shape)
     Traversal(loop_of((2, 3, 4)), [visits], OPSET).run()
     assert visits.seen == seen
 
 
-# -------------------------------------------------------------------------------------------------------------- folding
+# ------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("surplus", "folds"), [(-1, True), (0, True), (1, False)])
@@ -380,7 +410,9 @@ def test_a_lookup_folds_in_a_table_of_up_to_64_mib(surplus: int, folds: bool) ->
     """Operands count in the bytes of the user's types: the table, and the int64 that says which row."""
     rows = (64 << 20) - 8 + surplus
     b = new_builder()
-    table = b.graph.add_tensor(Tensor("table", DType.INT8, (rows,), constant=Constant(np.broadcast_to(np.int8(7), (rows,)))))
+    table = b.graph.add_tensor(
+        Tensor("table", DType.INT8, (rows,), constant=Constant(np.broadcast_to(np.int8(7), (rows,))))
+    )
     node = b.op("Gather", table, np.array(5)).producer
     assert node is not None
     arrays = fold_small(node, OPSET.get(node))
@@ -411,7 +443,7 @@ def test_a_value_may_take_1_mib_more_than_what_it_is_made_of(surplus: int, folds
     assert ("Pad" not in [node.op_type for node in after.nodes]) is folds
 
 
-# ------------------------------------------------------------------------------------------------------------- settings
+# ------------------------------------------------------------------------------------------------------------
 
 TABLE = [  # options -> whether shape inference, folding, dead edges, pruning, common subexpressions run
     ({}, "yes yes yes yes yes"),
@@ -423,7 +455,13 @@ TABLE = [  # options -> whether shape inference, folding, dead edges, pruning, c
     ({"chosen": frozenset({"CommonSubexpressionEliminationPass"}), "oo_level": "O1"}, "yes no no no no"),
     ({"off": True}, "no no no no no"),
 ]
-NAMES = ("InferShapePass", "ConstantFoldingPass", "CondRemovePass", "PrunePass", "CommonSubexpressionEliminationPass")
+NAMES = (
+    "InferShapePass",
+    "ConstantFoldingPass",
+    "CondRemovePass",
+    "PrunePass",
+    "CommonSubexpressionEliminationPass",
+)
 
 
 @pytest.mark.parametrize(("options", "wanted"), TABLE)

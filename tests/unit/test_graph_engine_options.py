@@ -1,4 +1,5 @@
-"""What of the graph engine runs and what it tells: named outputs, options, chosen passes, the catalogue, reports and dumps."""
+"""What of the graph engine runs and what it tells: named outputs, options, chosen passes, the catalogue,
+reports and dumps."""
 
 from __future__ import annotations
 
@@ -135,7 +136,9 @@ def test_dumps_show_the_graph_before_and_after_each_pass(tmp_path, monkeypatch):
     assert "-  same: " in diff
     assert '+  "my relu:0": ' in diff
     assert "#f5c6c6" in (folder / "01_prepare_traversal.before.dot").read_text()
-    (green,) = [line for line in (folder / "01_prepare_traversal.dot").read_text().splitlines() if "#c8f0c8" in line]
+    (green,) = [
+        line for line in (folder / "01_prepare_traversal.dot").read_text().splitlines() if "#c8f0c8" in line
+    ]
     assert "my relu:0" in green
     assert (folder / "01_prepare_traversal.svg").read_text().strip().isdigit()
 

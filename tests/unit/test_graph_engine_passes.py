@@ -17,7 +17,8 @@ from tests.support.fusing import types
 
 
 def left(body, **options) -> list[str]:
-    """Operators that are left of what the function builds on a float32 input of shape (2, 3) and sends through a Relu."""
+    """Operators that are left of what the function builds on a float32 input of shape (2, 3) and sends
+    through a Relu."""
     b = asim.GraphBuilder()
     b.output(b.op("Relu", body(b, b.input("x", (2, 3)))), "y")
     return types(asim.optimize(b.build(), **options).graph)[:-1]
@@ -87,7 +88,10 @@ def test_operators_that_change_nothing_go(body, kept):
     [
         (lambda b, x: b.op("Transpose", b.op("Transpose", x, perm=[1, 0]), perm=[1, 0]), []),
         (lambda b, x: b.op("Cast", b.op("Cast", x, to=DType.FLOAT64), to=DType.FLOAT32), []),
-        (lambda b, x: b.op("Cast", b.op("Cast", x, to=DType.FLOAT16), to=DType.FLOAT32), ["Cast", "Cast"]),  # rounds
+        (
+            lambda b, x: b.op("Cast", b.op("Cast", x, to=DType.FLOAT16), to=DType.FLOAT32),
+            ["Cast", "Cast"],
+        ),  # rounds
         (lambda b, x: b.op("Cast", b.op("Cast", x, to=DType.INT32), to=DType.FLOAT32), ["Cast", "Cast"]),
         (lambda b, x: b.op("Cast", b.op("Cast", x, to=DType.FLOAT64), to=DType.FLOAT16), ["Cast"]),
         (lambda b, x: b.op("Squeeze", b.op("Unsqueeze", x, [0]), [0]), []),
@@ -120,11 +124,18 @@ def test_a_transpose_of_ones_is_a_reshape():
 @pytest.mark.parametrize("source", list(DType))
 @pytest.mark.parametrize("target", list(DType))
 def test_lossless_casts_are_those_that_come_back(source, target):
-    """Extremes, neighbours of powers of two, zeros of both signs: all of them come back exactly if and only if the cast is lossless."""
-    numbers = [0, 1, *(2**bits + step for bits in (7, 8, 11, 15, 16, 24, 31, 32, 53, 63) for step in (-1, 0, 1))]
+    """Extremes, neighbours of powers of two, zeros of both signs: all of them come back exactly if and only
+    if the cast is lossless."""
+    numbers = [
+        0,
+        1,
+        *(2**bits + step for bits in (7, 8, 11, 15, 16, 24, 31, 32, 53, 63) for step in (-1, 0, 1)),
+    ]
     if source.is_float:
         kind = source.numpy
-        values = np.array([0.0, -0.0, 1.0, 1 / 3, np.inf, -np.inf, 3e38, 1e-40, 65504.0, 1e300, 2.0**-24], np.float64)
+        values = np.array(
+            [0.0, -0.0, 1.0, 1 / 3, np.inf, -np.inf, 3e38, 1e-40, 65504.0, 1e300, 2.0**-24], np.float64
+        )
         with np.errstate(all="ignore"):
             values = values.astype(kind)
     elif source is DType.BOOL:
@@ -136,10 +147,14 @@ def test_lossless_casts_are_those_that_come_back(source, target):
     with np.errstate(all="ignore"):
         there = values.astype(target.numpy)
         back = there.astype(source.numpy)
-    exact = np.array_equal(back, values) and (not source.is_float or np.array_equal(np.signbit(back), np.signbit(values)))
+    exact = np.array_equal(back, values) and (
+        not source.is_float or np.array_equal(np.signbit(back), np.signbit(values))
+    )
     if not source.is_float and target.is_float:  # a float above the limit may wrap back to what it was
         exact = exact and all(
-            int(b) == int(a) for a, b in zip(values.tolist(), there.astype(np.float64).tolist(), strict=True) if np.isfinite(b)
+            int(b) == int(a)
+            for a, b in zip(values.tolist(), there.astype(np.float64).tolist(), strict=True)
+            if np.isfinite(b)
         )
         exact = exact and bool(np.isfinite(there.astype(np.float64)).all())
     if not source.is_float and not target.is_float and source is not DType.BOOL:
@@ -206,7 +221,9 @@ def test_whole_weights_are_folded_without_being_computed():
     assert types(result.graph) == ["MatMul"]
     assert not asked
     (folded,) = result.graph.constants
-    np.testing.assert_array_equal(folded.constant.array(), np.arange(1 << 20, dtype=np.float32).reshape(1024, 1024).T)
+    np.testing.assert_array_equal(
+        folded.constant.array(), np.arange(1 << 20, dtype=np.float32).reshape(1024, 1024).T
+    )
 
 
 def test_weights_without_values_fold_to_weights_without_values():
@@ -284,13 +301,21 @@ def test_constants_that_differ_in_one_byte_stay_two():
 
 
 def dynamic_chain() -> Graph:
-    """Two heads of a (batch, 6, 8) tensor, its shape cut up and joined as exporters write it; only the batch is open."""
+    """Two heads of a (batch, 6, 8) tensor, its shape cut up and joined as exporters write it; only the batch
+    is open."""
     b = asim.GraphBuilder()
     x = b.input("x", ("batch", 6, 8))
     shape = b.op("Shape", x)
     batch, length = (b.op("Gather", shape, np.array(axis)) for axis in (0, 1))
     width = b.op("Slice", shape, [2], [3], [0])
-    heads = b.op("Concat", b.op("Unsqueeze", batch, [0]), b.op("Unsqueeze", length, [0]), [2], b.op("Mul", width, [1]), axis=0)
+    heads = b.op(
+        "Concat",
+        b.op("Unsqueeze", batch, [0]),
+        b.op("Unsqueeze", length, [0]),
+        [2],
+        b.op("Mul", width, [1]),
+        axis=0,
+    )
     ones = b.op("Expand", 1.0, b.op("Unsqueeze", b.op("Add", length, 2), [0]))
     b.output(b.op("Reshape", b.op("Concat", x, x, axis=2), heads), "y")
     b.output(b.op("Relu", ones), "ones")
@@ -312,11 +337,15 @@ def test_known_dimensions_of_a_dynamic_shape_keep_the_values():
     graph = dynamic_chain()
     x = np.random.default_rng(0).standard_normal((3, 6, 8)).astype(np.float32)
     expected = evaluate(graph, default_opset(), {"x": x})
-    for old, new in zip(expected, evaluate(asim.optimize(graph).graph, default_opset(), {"x": x}), strict=True):
+    for old, new in zip(
+        expected, evaluate(asim.optimize(graph).graph, default_opset(), {"x": x}), strict=True
+    ):
         np.testing.assert_array_equal(old, new)
 
 
-@pytest.mark.parametrize("body", [lambda b, s: b.op("Expand", 1.0, s), lambda b, s: b.op("Reshape", b.op("Expand", 1.0, s), s)])
+@pytest.mark.parametrize(
+    "body", [lambda b, s: b.op("Expand", 1.0, s), lambda b, s: b.op("Reshape", b.op("Expand", 1.0, s), s)]
+)
 def test_a_symbol_that_may_be_one_is_no_dimension_of_expand(body):
     b = asim.GraphBuilder()
     b.output(b.op("Relu", body(b, b.op("Shape", b.input("x", ("n", 4))))), "y")
@@ -360,7 +389,9 @@ def test_a_dissolved_call_hides_no_tensor_of_the_same_name():
     graph = b.build()
     infer(graph, default_opset())
     values = {"x": np.array([1, -2, 3], np.float32)}
-    (expected,), (got,) = (evaluate(item, default_opset(), values) for item in (graph, asim.optimize(graph).graph))
+    (expected,), (got,) = (
+        evaluate(item, default_opset(), values) for item in (graph, asim.optimize(graph).graph)
+    )
     np.testing.assert_array_equal(expected, got)
 
 

@@ -45,7 +45,8 @@ def test_shape_gather_reshape_of_known_shape_disappears():
 
 
 def test_inference_alone_leaves_the_output_unknown():
-    """Without folding the second input of Reshape is no constant, so nobody can tell the shape: the two need each other."""
+    """Without folding the second input of Reshape is no constant, so nobody can tell the shape: the two need
+    each other."""
     result = asim.optimize(shape_chain(), passes=[])
     assert [node.op_type for node in result.graph.nodes] == ["Shape", "Gather", "Reshape"]
     assert result.graph.outputs[0].shape == (None,) * 4
@@ -83,7 +84,11 @@ def conditional(condition: object) -> Graph:
     """If(condition) then Abs(x) else Neg(x); behind it a Relu."""
     graph = Graph("conditional")
     x = graph.add_input("x", DType.FLOAT32, (3, 4))
-    cond = graph.add_input("cond", DType.BOOL, ()) if condition is None else graph.add_constant("cond", np.array(condition))
+    cond = (
+        graph.add_input("cond", DType.BOOL, ())
+        if condition is None
+        else graph.add_constant("cond", np.array(condition))
+    )
     then, otherwise = branches()
     for body in (then, otherwise):
         node = body.add_node(body.metadata["op"], [x], [f"{body.name}_out"], name=f"{body.name}_node")

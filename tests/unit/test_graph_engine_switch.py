@@ -15,7 +15,10 @@ def switching(condition: bool | None, index_too: bool = False) -> Graph:
     x = b.input("x", (2, 3))
     pred: Tensor | np.ndarray = b.input("pred", (), "bool") if condition is None else np.array(condition)
     no, yes = b.ops("Switch", x, pred, outputs=2, name="switch", domain="ascend")
-    sides = b.op("Neg", b.op("Abs", no, name="abs"), name="neg"), b.op("Add", b.op("Exp", yes, name="exp"), yes, name="add")
+    sides = (
+        b.op("Neg", b.op("Abs", no, name="abs"), name="neg"),
+        b.op("Add", b.op("Exp", yes, name="exp"), yes, name="add"),
+    )
     merged = b.ops("Merge", *sides, outputs=2, name="merge", domain="ascend")
     b.output(b.op("Relu", b.op("Neg", merged[0], name="back"), name="relu"), "y")
     if index_too:
@@ -23,7 +26,9 @@ def switching(condition: bool | None, index_too: bool = False) -> Graph:
     return b.build()
 
 
-@pytest.mark.parametrize(("condition", "left"), [(True, ["Exp", "Add", "Neg", "Relu"]), (False, ["Abs", "Neg", "Neg", "Relu"])])
+@pytest.mark.parametrize(
+    ("condition", "left"), [(True, ["Exp", "Add", "Neg", "Relu"]), (False, ["Abs", "Neg", "Neg", "Relu"])]
+)
 def test_only_the_side_that_is_alive_stays(condition: bool, left: list[str]) -> None:
     result = asim.optimize(switching(condition))
     assert [node.op_type for node in result.graph.topological()] == left

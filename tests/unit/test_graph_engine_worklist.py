@@ -63,11 +63,15 @@ def test_deferred_means_after_the_graph():
 def test_global_means_after_the_outermost_graph():
     graph = Graph("outer")
     data = graph.add_input("data", DType.FLOAT32, (2,))
-    call = graph.add_node("PartitionedCall", [data], ["called"], name="C", domain="ascend", f=chain("ab", Graph("body")))
+    call = graph.add_node(
+        "PartitionedCall", [data], ["called"], name="C", domain="ascend", f=chain("ab", Graph("body"))
+    )
     graph.outputs.append(graph.add_node("Relu", [call.output], ["y"], name="z").output)
     body = call.attributes["f"]
     assert isinstance(body, Graph)
-    assert visit(graph, Asking({"a": (("b", When.GLOBAL),)})) == "CabzCab", "the node whose subgraph it is in comes again"
+    assert visit(graph, Asking({"a": (("b", When.GLOBAL),)})) == "CabzCab", (
+        "the node whose subgraph it is in comes again"
+    )
 
 
 def test_passes_see_only_the_operators_that_they_name():
@@ -100,7 +104,9 @@ def test_subgraphs_nest_only_so_deep():
     for depth in range(MAX_DEPTH + 1):
         outer = Graph(f"outer{depth}")
         data = outer.add_input(f"data{depth}", DType.FLOAT32, (2,))
-        node = outer.add_node("PartitionedCall", [data], [f"out{depth}"], name=f"call{depth}", domain="ascend", f=graph)
+        node = outer.add_node(
+            "PartitionedCall", [data], [f"out{depth}"], name=f"call{depth}", domain="ascend", f=graph
+        )
         outer.outputs.append(node.output)
         graph = outer
     with pytest.raises(PassError, match=f"must not nest deeper than {MAX_DEPTH} subgraphs"):

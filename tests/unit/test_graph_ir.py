@@ -46,7 +46,9 @@ def test_replace_uses_moves_every_edge_and_the_graph_output():
 
 def test_a_used_node_cannot_be_removed():
     graph = chain(2)
-    with pytest.raises(GraphError, match=r"node 'Relu' cannot be removed: its output 'Relu_out' is still used"):
+    with pytest.raises(
+        GraphError, match=r"node 'Relu' cannot be removed: its output 'Relu_out' is still used"
+    ):
         graph.remove_node(graph.nodes[0])
 
 

@@ -1,4 +1,5 @@
-"""Chains of vector operators: their common space, their work, and values with the same bits as one node after the other."""
+"""Chains of vector operators: their common space, their work, and values with the same bits as one node after
+the other."""
 
 from __future__ import annotations
 
@@ -46,7 +47,7 @@ def softmax(b: GraphBuilder, x: Tensor, axis: int) -> Tensor:
     return b.op("Div", powers, b.op("ReduceSum", powers, [axis]))
 
 
-# --- space ------------------------------------------------------------------------------------------------------------
+# --- space --------------------------------------------------------------------------------------------------
 
 
 def test_shapes_of_one_size_have_axes_in_common() -> None:
@@ -57,7 +58,7 @@ def test_shapes_of_one_size_have_axes_in_common() -> None:
     assert grouped((4, 6), (0, 1, 2), (2, 3, 4)) is None
 
 
-# --- work -------------------------------------------------------------------------------------------------------------
+# --- work ---------------------------------------------------------------------------------------------------
 
 
 def test_steps_follow_each_other_and_only_ends_are_streams() -> None:
@@ -74,7 +75,8 @@ def test_steps_follow_each_other_and_only_ends_are_streams() -> None:
 
 
 @pytest.mark.parametrize(
-    ("shape", "small", "rows", "over"), [((6, 4, 8), (8,), 24, "col"), ((6, 4, 8), (6, 1, 1), 6, "row"), ((6, 4, 8), (4, 8), 6, "col")]
+    ("shape", "small", "rows", "over"),
+    [((6, 4, 8), (8,), 24, "col"), ((6, 4, 8), (6, 1, 1), 6, "row"), ((6, 4, 8), (4, 8), 6, "col")],
 )
 def test_a_small_operand_has_one_value_for_every_row_or_every_column(
     shape: tuple[int, ...], small: tuple[int, ...], rows: int, over: str
@@ -127,7 +129,11 @@ def test_reduced_values_become_rows_and_small_operators_work_on_them() -> None:
     work = work_of(b.build(), immediates=True)
     assert overs(work) == {"x": "all", "mean": "row", "centred": "all"}
     assert work is not None
-    assert [(step.op, step.over) for step in work.steps] == [("vcadd", "all"), ("vmul", "row"), ("vsub", "all")]
+    assert [(step.op, step.over) for step in work.steps] == [
+        ("vcadd", "all"),
+        ("vmul", "row"),
+        ("vsub", "all"),
+    ]
     assert work.sweeps == 2
 
 
@@ -162,13 +168,17 @@ def refused() -> list[tuple[str, Callable[[GraphBuilder, Tensor], Tensor]]]:
         ("product", lambda b, x: b.op("Relu", b.op("MatMul", x, x))),
         (
             "shapes that do not nest",
-            lambda b, x: b.op("ReduceSum", b.op("Reshape", b.op("Sub", x, b.op("ReduceMax", x, [1])), [4, 9]), [1]),
+            lambda b, x: b.op(
+                "ReduceSum", b.op("Reshape", b.op("Sub", x, b.op("ReduceMax", x, [1])), [4, 9]), [1]
+            ),
         ),
     ]
 
 
 @pytest.mark.parametrize(("name", "make"), refused(), ids=[name for name, _ in refused()])
-def test_what_has_no_space_in_common_is_refused(name: str, make: Callable[[GraphBuilder, Tensor], Tensor]) -> None:
+def test_what_has_no_space_in_common_is_refused(
+    name: str, make: Callable[[GraphBuilder, Tensor], Tensor]
+) -> None:
     b = builder()
     x = b.input("x", (6, 6))
     b.output(make(b, x), "y")
@@ -186,12 +196,28 @@ def test_operators_of_the_ai_cpu_are_refused() -> None:
     b = builder()
     b.output(b.op("Abs", b.op("Exp", b.input("x", (8,)))), "y")
     graph = b.build()
-    assert chain_work(graph.topological(), OPSET, LowerContext("v100", aicpu_types=frozenset({"Exp"}))) is None
+    assert (
+        chain_work(graph.topological(), OPSET, LowerContext("v100", aicpu_types=frozenset({"Exp"}))) is None
+    )
 
 
-# --- values -----------------------------------------------------------------------------------------------------------
+# --- values -------------------------------------------------------------------------------------------------
 
-UNARY = ("Abs", "Neg", "Sqrt", "Exp", "Tanh", "Sigmoid", "Relu", "Reciprocal", "Erf", "Log", "Gelu", "HardSwish", "LeakyRelu")
+UNARY = (
+    "Abs",
+    "Neg",
+    "Sqrt",
+    "Exp",
+    "Tanh",
+    "Sigmoid",
+    "Relu",
+    "Reciprocal",
+    "Erf",
+    "Log",
+    "Gelu",
+    "HardSwish",
+    "LeakyRelu",
+)
 BINARY = ("Add", "Sub", "Mul", "Div", "Max", "Min")
 
 
@@ -199,7 +225,9 @@ def one_by_one(graph: Graph, arrays: dict[Tensor, np.ndarray], outputs: list[Ten
     values = dict(arrays)
     for node in graph.topological():
         with np.errstate(all="ignore"):
-            results = OPSET.get(node).compute(node, [values[t] for t in node.inputs], [dtype_of(t) for t in node.outputs])
+            results = OPSET.get(node).compute(
+                node, [values[t] for t in node.inputs], [dtype_of(t) for t in node.outputs]
+            )
         values.update(zip(node.outputs, results, strict=True))
     return [values[tensor] for tensor in outputs]
 
@@ -226,18 +254,34 @@ def test_fused_values_have_the_bits_of_single_operators(data: st.DataObject) -> 
     dtype = data.draw(st.sampled_from([DType.FLOAT16, DType.FLOAT32]))
     b = builder(dtype)
     shape = (3, 5, 700)
-    pool = [b.input("x", shape), b.input("row", (3, 5, 1)), b.input("column", (700,)), b.input("middle", (3, 1, 700))]
+    pool = [
+        b.input("x", shape),
+        b.input("row", (3, 5, 1)),
+        b.input("column", (700,)),
+        b.input("middle", (3, 1, 700)),
+    ]
     full = [pool[0]]
     for _ in range(data.draw(st.integers(2, 9))):
-        kind = data.draw(st.sampled_from(["unary", "binary", "select", "cast", "power", "sum", "reduce", "reshape"]))
+        kind = data.draw(
+            st.sampled_from(["unary", "binary", "select", "cast", "power", "sum", "reduce", "reshape"])
+        )
         x = data.draw(st.sampled_from(full))
         other = data.draw(st.sampled_from([t for t in (*pool, *full) if t.dtype is x.dtype]))
         if kind == "unary":
             x = b.op(data.draw(st.sampled_from(UNARY)), x)
         elif kind == "binary":
-            x = b.op(data.draw(st.sampled_from(BINARY)), x, other) if data.draw(st.booleans()) else b.op("Sub", other, x)
+            x = (
+                b.op(data.draw(st.sampled_from(BINARY)), x, other)
+                if data.draw(st.booleans())
+                else b.op("Sub", other, x)
+            )
         elif kind == "select":
-            x = b.op("Where", b.op(data.draw(st.sampled_from(["Greater", "LessOrEqual", "Equal"])), x, other), x, b.op("Neg", x))
+            x = b.op(
+                "Where",
+                b.op(data.draw(st.sampled_from(["Greater", "LessOrEqual", "Equal"])), x, other),
+                x,
+                b.op("Neg", x),
+            )
         elif kind == "cast":
             x = b.op("Cast", x, to=DType.FLOAT32 if x.dtype is DType.FLOAT16 else DType.FLOAT16)
         elif kind == "power":

@@ -30,7 +30,10 @@ def test_levels() -> None:
     assert GraphKernelFlags.of().stages == ("expander", "basic", "composite")
     assert not GraphKernelFlags.of().stitch
     assert GraphKernelFlags.of({"opt_level": 3}).stitch
-    assert GraphKernelFlags.of("--opt_level=1 --enable_pass=expander --disable_pass=basic").stages == ("expander", "composite")
+    assert GraphKernelFlags.of("--opt_level=1 --enable_pass=expander --disable_pass=basic").stages == (
+        "expander",
+        "composite",
+    )
 
 
 def test_lists_change() -> None:
@@ -55,7 +58,10 @@ def test_lists_change() -> None:
         ("--opt_level=1 --opt_level=2", "each flag once"),
         ("--disable_expand_ops=Sofmax", "operator 'Sofmax' is not known to expand_ops; did you mean Softmax"),
         ("--enable_cluster_ops=Conv2D", "is not known to cluster_ops"),
-        ("--disable_pass=basics", "must be one of expander, basic, composite, not 'basics'; did you mean basic"),
+        (
+            "--disable_pass=basics",
+            "must be one of expander, basic, composite, not 'basics'; did you mean basic",
+        ),
         ("--cluster_limit=0", "must be a positive number"),
         ("--dump_as_text=maybe", "must be true or false"),
         ({"enable_expand_ops": 5}, "must be names joined by commas"),
@@ -70,7 +76,9 @@ def test_errors(flags: Any, message: str) -> None:
 def test_flags_need_the_flow_and_known_ones_without_effect_are_told() -> None:
     with pytest.raises(InputError, match="graph_kernel_flags needs fusion=\"graph-kernel\", not 'all'"):
         asim.compile(net_basic_fuse(), graph_kernel_flags="--opt_level=1")
-    model = asim.compile(net_basic_fuse(), fusion="graph-kernel", graph_kernel_flags="--enable_parallel_fusion=true")
+    model = asim.compile(
+        net_basic_fuse(), fusion="graph-kernel", graph_kernel_flags="--enable_parallel_fusion=true"
+    )
     assert model.graph_kernel is not None
     assert model.graph_kernel.warnings == ["graph_kernel_flags: enable_parallel_fusion has no effect here"]
 
@@ -78,12 +86,17 @@ def test_flags_need_the_flow_and_known_ones_without_effect_are_told() -> None:
 def test_level_0_fuses_nothing_and_text_dumps_are_written(tmp_path: Any) -> None:
     model = asim.compile(net_basic_fuse(), fusion="graph-kernel", graph_kernel_flags="--opt_level=0")
     assert not list(composites_in(model.graph))
-    asim.compile(net_basic_fuse(), fusion="graph-kernel", graph_kernel_flags="--dump_as_text=true", save_graphs=tmp_path / "dumps")
+    asim.compile(
+        net_basic_fuse(),
+        fusion="graph-kernel",
+        graph_kernel_flags="--dump_as_text=true",
+        save_graphs=tmp_path / "dumps",
+    )
     text = (tmp_path / "dumps" / "hwopt_d_fuse_basic_opt_end_graph_0.ir").read_text()
     assert "Mul_TensorAdd_" in text
 
 
-# --- expanders --------------------------------------------------------------------------------------------------------
+# --- expanders ----------------------------------------------------------------------------------------------
 
 Maker = Callable[[GraphBuilder, Tensor], Tensor]
 VECTOR = np.linspace(0.5, 1.5, 96, dtype=np.float32)
@@ -124,7 +137,9 @@ def test_every_expander_has_a_case() -> None:
 @pytest.mark.parametrize("name", CASES)
 def test_expanded_values_are_those_of_the_operator(name: str, dtype: DType) -> None:
     graph = example(name, dtype)
-    result, _ = fuse_marked(graph, OPSET, GraphKernelFlags.of(f"--enable_expand_ops_only={name} --disable_pass=basic,composite"))
+    result, _ = fuse_marked(
+        graph, OPSET, GraphKernelFlags.of(f"--enable_expand_ops_only={name} --disable_pass=basic,composite")
+    )
     (composite,) = composites_in(result)
     assert composite.name.startswith(name)
     assert len(body_of(composite).nodes) >= 1
@@ -135,12 +150,16 @@ def test_expanded_values_are_those_of_the_operator(name: str, dtype: DType) -> N
         return
     before, after = (device_values(g, x.astype(np.float16)) for g in (graph, result))
     assert after.dtype == np.float16
-    assert np.max(np.abs(before.astype(np.float64) - after)) <= 2 * np.finfo(np.float16).eps * float(np.max(np.abs(before)))
+    assert np.max(np.abs(before.astype(np.float64) - after)) <= 2 * np.finfo(np.float16).eps * float(
+        np.max(np.abs(before))
+    )
 
 
 def device_values(graph: Graph, x: np.ndarray) -> np.ndarray:
     values = {graph.inputs[0]: x}
-    values |= {t: t.constant.array().astype(t.element_type.numpy) for t in graph.constants if t.constant is not None}
+    values |= {
+        t: t.constant.array().astype(t.element_type.numpy) for t in graph.constants if t.constant is not None
+    }
     for node in graph.topological():
         given = [None if t is None else values[t] for t in node.inputs]
         results = OPSET.get(node).compute(node, given, [t.element_type.numpy for t in node.outputs])

@@ -1,7 +1,9 @@
-"""Graph kernels: written-out operators against NumPy and against the operators themselves, and groups on graphs that differ in one thing.
+"""Graph kernels: written-out operators against NumPy and against the operators themselves, and groups on
+graphs that differ in one thing.
 
-The texts (tests/golden/graph_kernel_near_misses) say what each operator becomes and which operators share a composite. A legitimate reason
-to renew one is an expander or list that is meant to be another one; read every change that moves from one group to another.
+The texts (tests/golden/graph_kernel_near_misses) say what each operator becomes and which operators share a
+composite. A legitimate reason to renew one is an expander or list that is meant to be another one; read every
+change that moves from one group to another.
 """
 
 from __future__ import annotations
@@ -50,7 +52,10 @@ def softmax(array: Array, axis: int) -> Array:
 
 
 def normed(array: Array, axes: tuple[int, ...], epsilon: float) -> Array:
-    return np.asarray((array - array.mean(axis=axes, keepdims=True)) / np.sqrt(array.var(axis=axes, keepdims=True) + epsilon))
+    return np.asarray(
+        (array - array.mean(axis=axes, keepdims=True))
+        / np.sqrt(array.var(axis=axes, keepdims=True) + epsilon)
+    )
 
 
 G8, G20 = random(5, seed=1), random(4, 5, seed=2)
@@ -63,12 +68,18 @@ EXPANDED: dict[str, tuple[Body, Callable[..., Array]]] = {
         lambda b: b.op("SoftmaxGrad", x(b), x(b, "dy"), domain="ascend", axis=1),
         lambda y, dy: y * (dy - (dy * y).sum(axis=1, keepdims=True)),
     ),
-    "LayerNorm": (lambda b: b.op("LayerNormalization", x(b), G8, 2 * G8), lambda v: normed(v, (2,), 1e-5) * G8 + 2 * G8),
+    "LayerNorm": (
+        lambda b: b.op("LayerNormalization", x(b), G8, 2 * G8),
+        lambda v: normed(v, (2,), 1e-5) * G8 + 2 * G8,
+    ),
     "LayerNorm without shift": (
         lambda b: b.op("LayerNormalization", x(b), G20, axis=1, epsilon=0.25),
         lambda v: normed(v, (1, 2), 0.25) * G20,
     ),
-    "GeLU": (lambda b: b.op("Gelu", x(b)), lambda v: v / 2 * (1 + np.vectorize(__import__("math").erf)(v / 2**0.5))),
+    "GeLU": (
+        lambda b: b.op("Gelu", x(b)),
+        lambda v: v / 2 * (1 + np.vectorize(__import__("math").erf)(v / 2**0.5)),
+    ),
     "GeLU by tanh": (
         lambda b: b.op("Gelu", x(b), approximate="tanh"),
         lambda v: v / 2 * (1 + np.tanh((2 / np.pi) ** 0.5 * (v + 0.044715 * v**3))),
@@ -76,10 +87,16 @@ EXPANDED: dict[str, tuple[Body, Callable[..., Array]]] = {
     "Sigmoid": (lambda b: b.op("Sigmoid", x(b)), lambda v: 1 / (1 + np.exp(-v))),
     "ReLU": (lambda b: b.op("Relu", x(b)), lambda v: v * (v > 0)),
     "Square": (lambda b: b.op("Square", x(b), domain="ascend"), lambda v: v**2),
-    "FusedMulAdd": (lambda b: b.op("FusedMulAdd", x(b), x(b, "y"), x(b, "z"), domain="ascend"), lambda v, w, u: v * w + u),
+    "FusedMulAdd": (
+        lambda b: b.op("FusedMulAdd", x(b), x(b, "y"), x(b, "z"), domain="ascend"),
+        lambda v, w, u: v * w + u,
+    ),
     "AddN": (lambda b: b.op("Sum", x(b), x(b, "y"), x(b, "z")), lambda v, w, u: v + w + u),
     "AddN of two": (lambda b: b.op("Sum", x(b), x(b, "y")), lambda v, w: v + w),
-    "ReduceMean": (lambda b: b.op("ReduceMean", x(b), b.constant([0, -1], "axes")), lambda v: v.mean(axis=(0, 2), keepdims=True)),
+    "ReduceMean": (
+        lambda b: b.op("ReduceMean", x(b), b.constant([0, -1], "axes")),
+        lambda v: v.mean(axis=(0, 2), keepdims=True),
+    ),
     "ReduceMean of all": (lambda b: b.op("ReduceMean", x(b), keepdims=0), lambda v: v.mean()),
     "SquareSumV1": (
         lambda b: b.op("ReduceSumSquare", x(b), b.constant([1], "axes"), keepdims=0),
@@ -131,19 +148,31 @@ def outcome(graph: Graph) -> str:
 
 def last_edits(graph: Graph) -> Iterator[tuple[str, Edit]]:
     """Everything but what puts another operator last."""
-    yield from ((label, edit) for label, edit in all_edits(graph) if "reader" not in label and "wait" not in label)
+    yield from (
+        (label, edit) for label, edit in all_edits(graph) if "reader" not in label and "wait" not in label
+    )
 
 
 @pytest.mark.parametrize("name", EXPANDED)
 def test_what_an_expander_asks_for(golden: Callable[[str, str], None], name: str) -> None:
-    outcomes = [(label, outcome(variant)) for label, variant in near_misses(build(EXPANDED[name][0]), last_edits)]
+    outcomes = [
+        (label, outcome(variant)) for label, variant in near_misses(build(EXPANDED[name][0]), last_edits)
+    ]
     golden(f"graph_kernel_near_misses/expanded_{name.replace(' ', '_')}.txt", sorted_outcomes(outcomes))
 
 
-@pytest.mark.parametrize("name", ["Softmax", "LogSoftmax", "SoftmaxGradExt", "LayerNorm", "ReduceMean", "SquareSumV1", "GeLU", "AddN"])
+@pytest.mark.parametrize(
+    "name",
+    ["Softmax", "LogSoftmax", "SoftmaxGradExt", "LayerNorm", "ReduceMean", "SquareSumV1", "GeLU", "AddN"],
+)
 def test_a_blocked_operand_is_not_reduced(name: str) -> None:
     """Blocked formats reorder the axes; what works element by element does not mind."""
-    for format, plain in ((Format.ND, True), (Format.NCHW, True), (Format.FRACTAL_NZ, False), (Format.NC1HWC0, False)):
+    for format, plain in (
+        (Format.ND, True),
+        (Format.NCHW, True),
+        (Format.FRACTAL_NZ, False),
+        (Format.NC1HWC0, False),
+    ):
         graph = build(EXPANDED[name][0])
         graph.inputs[0].format = format
         assert (expanded(graph) is not None) is (plain or name in ("GeLU", "AddN"))
@@ -183,7 +212,7 @@ def test_what_a_float16_model_computes_in_between_is_float32_for_its_own_types_t
     }
 
 
-# ----------------------------------------------------------------------------------------------------------------- groups
+# ------------------------------------------------------------------------------------------------------------
 
 
 def gate(b: GraphBuilder) -> list[Tensor]:
@@ -228,8 +257,13 @@ def composites(graph: Graph, flags: str) -> str:
     mark_graph(marked, checked)
     after, report = fuse_marked(marked, OPSET, checked)
     verify(after)
-    assert [record.name for record in report.composites] == [str(node.attr("graph_kernel")) for node in composites_in(after)]
-    bodies = [", ".join(node.op_type for node in body_of(composite).topological()) for composite in composites_in(after)]
+    assert [record.name for record in report.composites] == [
+        str(node.attr("graph_kernel")) for node in composites_in(after)
+    ]
+    bodies = [
+        ", ".join(node.op_type for node in body_of(composite).topological())
+        for composite in composites_in(after)
+    ]
     outside = [node.op_type for node in after.topological() if node.op_type != "GraphKernel"]
     return "; ".join([*(f"({body})" for body in bodies), *outside])
 
@@ -237,5 +271,8 @@ def composites(graph: Graph, flags: str) -> str:
 @pytest.mark.parametrize("flags", FLAGS)
 @pytest.mark.parametrize("name", NETWORKS)
 def test_which_operators_share_a_composite(golden: Callable[[str, str], None], name: str, flags: str) -> None:
-    outcomes = [(label, composites(variant, FLAGS[flags])) for label, variant in near_misses(build(NETWORKS[name]), edits)]
+    outcomes = [
+        (label, composites(variant, FLAGS[flags]))
+        for label, variant in near_misses(build(NETWORKS[name]), edits)
+    ]
     golden(f"graph_kernel_near_misses/{name}_{flags}.txt", sorted_outcomes(outcomes))

@@ -47,19 +47,26 @@ def outside(graph: Graph) -> list[str]:
     return [node.op_type for node in graph.topological() if not is_composite(node)]
 
 
-# --- the tutorial -----------------------------------------------------------------------------------------------------
+# --- the tutorial -------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("net", "example"), [("basic", net_basic_fuse), ("composite", net_composite_fuse)])
-def test_the_dumps_of_the_tutorial(net: str, example: Callable[[], Graph], tmp_path: Path, golden: Callable[[str, str], None]) -> None:
+def test_the_dumps_of_the_tutorial(
+    net: str, example: Callable[[], Graph], tmp_path: Path, golden: Callable[[str, str], None]
+) -> None:
     asim.compile(example(), soc=SOC, fusion="graph-kernel", save_graphs=tmp_path)
     names = ("6_validate", "hwopt_d_fuse_basic_opt_end_graph_0", "hwopt_d_composite_opt_end_graph_0")
     texts = [(tmp_path / f"{name}.dot").read_text() for name in names]
-    golden(f"graph_kernel/net_{net}_fuse.dot", "".join(f"// {name}.dot\n{text}" for name, text in zip(names, texts, strict=True)))
+    golden(
+        f"graph_kernel/net_{net}_fuse.dot",
+        "".join(f"// {name}.dot\n{text}" for name, text in zip(names, texts, strict=True)),
+    )
 
 
 def test_net_basic_fuse_is_one_composite() -> None:
-    model = asim.compile(net_basic_fuse(), soc=SOC, fusion="graph-kernel", precision_mode="must_keep_origin_dtype")
+    model = asim.compile(
+        net_basic_fuse(), soc=SOC, fusion="graph-kernel", precision_mode="must_keep_origin_dtype"
+    )
     assert [node.name for node in model.graph.nodes] == ["Mul_TensorAdd_"]
     assert bodies(model.graph) == [["Mul", "Add"]]
     assert len(model.program.tasks) == 1
@@ -79,7 +86,11 @@ def test_pow_joins_in_the_composite_stage() -> None:
 def test_values_of_the_tutorial(mode: str, values: str) -> None:
     x = np.random.default_rng(0).standard_normal((4, 4)).astype(np.float32)
     results = [
-        asim.run(asim.compile(net_composite_fuse(), soc=SOC, fusion=fusion, precision_mode=mode), {"x": x}, values=values).outputs["y"]
+        asim.run(
+            asim.compile(net_composite_fuse(), soc=SOC, fusion=fusion, precision_mode=mode),
+            {"x": x},
+            values=values,
+        ).outputs["y"]
         for fusion in ("off", "graph-kernel")
     ]
     assert np.array_equal(*results)
@@ -90,14 +101,20 @@ def test_values_of_the_tutorial(mode: str, values: str) -> None:
 
 def test_one_task_reads_and_writes_once() -> None:
     graph = net_composite_fuse((512, 512))
-    unfused, one = (asim.compile(graph, soc=SOC, fusion=f, precision_mode="must_keep_origin_dtype") for f in ("off", "graph-kernel"))
+    unfused, one = (
+        asim.compile(graph, soc=SOC, fusion=f, precision_mode="must_keep_origin_dtype")
+        for f in ("off", "graph-kernel")
+    )
     size = 512 * 512 * 4
-    written = [sum(a.moved_bytes for t in model.program.tasks for a in t.accesses if a.write) for model in (unfused, one)]
+    written = [
+        sum(a.moved_bytes for t in model.program.tasks for a in t.accesses if a.write)
+        for model in (unfused, one)
+    ]
     assert written == [3 * size, size]
     assert asim.simulate(one).duration_us < asim.simulate(unfused).duration_us / 2
 
 
-# --- rules ------------------------------------------------------------------------------------------------------------
+# --- rules --------------------------------------------------------------------------------------------------
 
 
 def test_lists_are_those_of_mindspore_0_7() -> None:
@@ -153,7 +170,14 @@ def chain_with_reductions(reductions: int, extra: int) -> Graph:
         members.append(b.op("ReduceSum", members[-1], [number], name=f"member{number}"))
     for number in range(extra):
         members.append(b.op("Abs", members[-1], name=f"member{reductions + number}"))
-    b.output(b.op("Neg", b.op("Cast", b.op("Neg", members[-1], name="neg1"), to=DType.FLOAT16, name="cast"), name="neg2"), "y")
+    b.output(
+        b.op(
+            "Neg",
+            b.op("Cast", b.op("Neg", members[-1], name="neg1"), to=DType.FLOAT16, name="cast"),
+            name="neg2",
+        ),
+        "y",
+    )
     graph = b.build()
     for node in graph.nodes:
         if node.name.startswith("member"):
@@ -211,7 +235,7 @@ def test_a_limit_on_the_operators_of_a_composite() -> None:
     assert bodies(fused(net_composite_fuse(), "--cluster_limit=2")) == [["Mul", "Add"]]
 
 
-# --- what precision and layout put in between -------------------------------------------------------------------------
+# --- what precision and layout put in between ---------------------------------------------------------------
 
 
 def test_a_cast_between_members_becomes_one_and_other_nodes_part_them() -> None:
@@ -227,7 +251,7 @@ def test_a_cast_between_members_becomes_one_and_other_nodes_part_them() -> None:
         assert bodies(result) == expected
 
 
-# --- where it pays ----------------------------------------------------------------------------------------------------
+# --- where it pays ------------------------------------------------------------------------------------------
 
 
 def test_a_composite_that_does_not_pay_is_given_up() -> None:
@@ -241,7 +265,9 @@ def test_a_composite_that_does_not_pay_is_given_up() -> None:
     mark_graph(marked, GraphKernelFlags.of())
     result, report = fuse_marked(marked, OPSET, GraphKernelFlags.of(), slow_composites)
     assert outside(result) == ["Mul", "Add", "Pow"]
-    assert [(record.kept, record.parts_us, record.composite_us) for record in report.records] == [(False, 1.0, 10.0)]
+    assert [(record.kept, record.parts_us, record.composite_us) for record in report.records] == [
+        (False, 1.0, 10.0)
+    ]
     assert asked == [3, 1]
 
 
@@ -277,7 +303,7 @@ def test_the_price_comes_from_the_simulated_chip_and_names_do_not_matter() -> No
     assert asim.simulate(model).duration_us == pytest.approx(record.composite_us, rel=0.2)
 
 
-# --- composites as nodes ----------------------------------------------------------------------------------------------
+# --- composites as nodes ------------------------------------------------------------------------------------
 
 
 def test_outlining_keeps_names_order_and_large_constants_outside() -> None:

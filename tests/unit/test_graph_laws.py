@@ -1,4 +1,5 @@
-"""Laws of the graph: use lists, orders, equal constants, composites and scopes, against plain models of them on random small cases."""
+"""Laws of the graph: use lists, orders, equal constants, composites and scopes, against plain models of them
+on random small cases."""
 
 from __future__ import annotations
 
@@ -37,20 +38,28 @@ def dags(count: int = 40, most: int = 8) -> Iterable[dict[int, set[int]]]:
     for _ in range(count):
         size = generator.randint(1, most)
         place = generator.sample(range(size), size)
-        needs = {item: {other for other in range(size) if place[other] < place[item] and generator.random() < 0.3} for item in range(size)}
+        needs = {
+            item: {other for other in range(size) if place[other] < place[item] and generator.random() < 0.3}
+            for item in range(size)
+        }
         if generator.random() < 0.3 and size > 1:
             needs[generator.randrange(size)].add(generator.randrange(size))
         yield needs
 
 
-# ---------------------------------------------------------------------------------------------------------------- orders
+# ------------------------------------------------------------------------------------------------------------
 
 
 def test_the_order_is_the_smallest_of_all_that_can_run() -> None:
-    """Of those that are ready always the first: the lexicographically smallest of all permutations that can run."""
+    """Of those that are ready always the first: the lexicographically smallest of all permutations that can
+    run."""
     for needs in dags(25, 6):
         order, stuck = stable_order(range(len(needs)), needs.__getitem__)
-        able = [p for p in itertools.permutations(range(len(needs))) if all(n in p[: p.index(i)] for i in p for n in needs[i])]
+        able = [
+            p
+            for p in itertools.permutations(range(len(needs)))
+            if all(n in p[: p.index(i)] for i in p for n in needs[i])
+        ]
         if able:
             assert tuple(order) == min(able)
             assert stuck == []
@@ -63,7 +72,9 @@ def test_what_is_stuck_is_on_a_cycle_or_behind_one() -> None:
         _, stuck = stable_order(range(len(needs)), needs.__getitem__)
         reach = {item: set(before) for item, before in needs.items()}
         for _ in needs:
-            reach = {item: before.union(*(reach[other] for other in before)) for item, before in reach.items()}
+            reach = {
+                item: before.union(*(reach[other] for other in before)) for item, before in reach.items()
+            }
         on_cycle = {item for item in needs if item in reach[item]}
         assert stuck == [item for item in needs if item in on_cycle or reach[item] & on_cycle]
 
@@ -157,9 +168,13 @@ def test_units_run_in_an_order_and_scopes_that_wait_for_each_other_are_refused()
         for item, scope in group.items():
             if scope is not None:
                 graph.node(f"n{item}").origin[SCOPE] = scope
-        unit_of = {item: f"scope{scope}" if scope is not None else f"n{item}" for item, scope in group.items()}
+        unit_of = {
+            item: f"scope{scope}" if scope is not None else f"n{item}" for item, scope in group.items()
+        }
         between = {
-            unit: {unit_of[other] for item in needs if unit_of[item] == unit for other in needs[item]} - {unit} for unit in unit_of.values()
+            unit: {unit_of[other] for item in needs if unit_of[item] == unit for other in needs[item]}
+            - {unit}
+            for unit in unit_of.values()
         }
         _, stuck = stable_order(list(between), between.__getitem__)
         if stuck:
@@ -171,13 +186,18 @@ def test_units_run_in_an_order_and_scopes_that_wait_for_each_other_are_refused()
         assert sorted(names) == sorted(between)
         assert can_run(names, between.__getitem__)
         assert {tuple(unit) for unit in units if len(unit) > 1} <= set(scopes_of(graph).values())
-        last = {name: max(graph.topological().index(node) for node in unit) for name, unit in zip(names, units, strict=True)}
+        last = {
+            name: max(graph.topological().index(node) for node in unit)
+            for name, unit in zip(names, units, strict=True)
+        }
         by_last = sorted(between, key=lambda name: last[name])
         assert names == stable_order(by_last, between.__getitem__)[0]
-        assert next_scope(graph) == 1 + max((scope for scope in group.values() if scope is not None), default=-1)
+        assert next_scope(graph) == 1 + max(
+            (scope for scope in group.values() if scope is not None), default=-1
+        )
 
 
-# ------------------------------------------------------------------------------------------------------- equal constants
+# ------------------------------------------------------------------------------------------------------- equa
 
 
 def constant(name: str, array: np.ndarray, **more: object) -> Tensor:
@@ -189,7 +209,8 @@ def constant(name: str, array: np.ndarray, **more: object) -> Tensor:
 
 @pytest.mark.parametrize("size", [1, 2, 15, 16, 17, 31, 32, 33, 40, 64, 65, 100])
 def test_one_other_byte_anywhere_makes_two_constants(size: int) -> None:
-    """Also where no sample is taken: between the places that are looked at first, at the beginning and at the end."""
+    """Also where no sample is taken: between the places that are looked at first, at the beginning and at the
+    end."""
     base = np.arange(size, dtype=np.int32)
     for place in range(size):
         other = base.copy()
@@ -201,7 +222,11 @@ def test_one_other_byte_anywhere_makes_two_constants(size: int) -> None:
 def test_groups_and_members_keep_their_order() -> None:
     arrays = [np.array([n % 3], np.float32) for n in (0, 1, 2, 4, 3, 1, 5)]
     tensors = [constant(f"t{number}", array) for number, array in enumerate(arrays)]
-    assert [[t.name for t in group] for group in same_values(tensors)] == [["t0", "t4"], ["t1", "t3", "t5"], ["t2", "t6"]]
+    assert [[t.name for t in group] for group in same_values(tensors)] == [
+        ["t0", "t4"],
+        ["t1", "t3", "t5"],
+        ["t2", "t6"],
+    ]
     assert same_values([]) == []
     assert same_values(tensors[:1]) == []
 
@@ -222,10 +247,12 @@ def test_constants_of_another_form_are_not_the_same(other: Tensor) -> None:
     first = constant("a", np.zeros(4, np.float32))
     assert same_values([first, other]) == []
     assert same_values([first, constant("c", np.zeros(4, np.float32))]) != []
-    assert same_values([first, other], form=lambda tensor: 0) == ([] if np.signbit(other.constant.array()).any() else [[first, other]])  # type: ignore[union-attr]
+    assert same_values([first, other], form=lambda tensor: 0) == (
+        [] if np.signbit(other.constant.array()).any() else [[first, other]]
+    )  # type: ignore[union-attr]
 
 
-# ------------------------------------------------------------------------------------------------------------ composites
+# ------------------------------------------------------------------------------------------------------------
 
 
 def diamond() -> Graph:
@@ -240,7 +267,13 @@ def diamond() -> Graph:
 
 
 @pytest.mark.parametrize(
-    "names", [("first", "left"), ("first", "exp", "right"), ("first", "left", "exp", "right", "last"), ("right", "last")]
+    "names",
+    [
+        ("first", "left"),
+        ("first", "exp", "right"),
+        ("first", "left", "exp", "right", "last"),
+        ("right", "last"),
+    ],
 )
 def test_an_outlined_part_has_the_values_and_the_border_of_its_nodes(names: tuple[str, ...]) -> None:
     graph, after = diamond(), diamond()
@@ -256,7 +289,9 @@ def test_an_outlined_part_has_the_values_and_the_border_of_its_nodes(names: tupl
     assert all(body.tensors[name].elements == 1 or body.tensors[name].dtype is DType.INT64 for name in inside)
     assert not inside & {tensor.name for tensor in after.constants}
     inputs = {"x": random(3, 4)}
-    for old, new in zip(evaluate(graph, default_opset(), inputs), evaluate(after, default_opset(), inputs), strict=True):
+    for old, new in zip(
+        evaluate(graph, default_opset(), inputs), evaluate(after, default_opset(), inputs), strict=True
+    ):
         np.testing.assert_array_equal(old, new)
 
 
@@ -284,19 +319,25 @@ def test_what_is_internal_to_nodes_is_what_nobody_outside_reads() -> None:
     for count in range(1, 6):
         for nodes in itertools.combinations(graph.nodes, count):
             made = [tensor for node in nodes for tensor in node.outputs]
-            seen = {tensor for tensor in made if tensor in graph.outputs or any(reader not in nodes for reader in tensor.consumers)}
+            seen = {
+                tensor
+                for tensor in made
+                if tensor in graph.outputs or any(reader not in nodes for reader in tensor.consumers)
+            }
             assert list(internal_tensors(nodes)) == [tensor for tensor in made if tensor not in seen]
             assert list(outside_tensors(nodes)) == [
                 tensor for tensor in made if tensor in seen and (tensor.uses or tensor in graph.outputs)
             ]
 
 
-# ------------------------------------------------------------------------------------------------------------- the graph
+# ------------------------------------------------------------------------------------------------------------
 
 
 def uses_agree(graph: Graph) -> None:
     for tensor in graph.tensors.values():
-        wanted = {(node, port) for node in graph.nodes for port, item in enumerate(node.inputs) if item is tensor}
+        wanted = {
+            (node, port) for node in graph.nodes for port, item in enumerate(node.inputs) if item is tensor
+        }
         assert set(tensor.uses) == wanted
         assert set(tensor.consumers) == {node for node, _ in wanted}
 
@@ -418,7 +459,12 @@ def test_pictures_have_an_edge_for_each_use_and_control_edge() -> None:
     for constants in (False, True):
         text = to_dot(graph, constants, {"exp": "red"})
         edges = [line for line in text.splitlines() if "->" in line]
-        data = [tensor for node in graph.nodes for tensor in node.inputs if tensor is not None and (constants or not tensor.is_constant)]
+        data = [
+            tensor
+            for node in graph.nodes
+            for tensor in node.inputs
+            if tensor is not None and (constants or not tensor.is_constant)
+        ]
         assert len(edges) == len(data) + 1 + len(graph.outputs)
         assert sum("dashed" in line for line in edges) == 1
         assert text.count("shape=note") == (len(list(graph.constants)) if constants else 0)
@@ -450,4 +496,7 @@ def test_builders_constants_take_types_by_rule() -> None:
     ]
     for made, kind in kinds:
         assert made.producer is not None
-        assert next(tensor.dtype for tensor in made.producer.inputs if tensor is not None and tensor.is_constant) is kind
+        assert (
+            next(tensor.dtype for tensor in made.producer.inputs if tensor is not None and tensor.is_constant)
+            is kind
+        )

@@ -27,7 +27,13 @@ def plain_order(graph: Graph) -> list[Node]:
     """The definition: again and again the first node in insertion order whose predecessors have run."""
     done: list[Node] = []
     while len(done) < len(graph.nodes):
-        done.append(next(node for node in graph.nodes if node not in done and all(before in done for before in graph.predecessors(node))))
+        done.append(
+            next(
+                node
+                for node in graph.nodes
+                if node not in done and all(before in done for before in graph.predecessors(node))
+            )
+        )
     return done
 
 

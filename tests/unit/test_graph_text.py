@@ -39,7 +39,7 @@ graph "a b" {
   output %q
   output %z
 }
-"""
+"""  # noqa: E501
 
 
 def test_a_graph_with_everything_reads_back():
@@ -69,7 +69,9 @@ def test_what_was_read_is_what_was_written():
 
 
 def test_forward_references_are_allowed():
-    graph = parse_text("graph g { input %x: float32[1] b: %z: float32[1] = Relu(%y) a: %y: float32[1] = Relu(%x) output %z }")
+    graph = parse_text(
+        "graph g { input %x: float32[1] b: %z: float32[1] = Relu(%y) a: %y: float32[1] = Relu(%x) output %z }"
+    )
     assert [node.name for node in graph.topological()] == ["a", "b"]
 
 
@@ -106,10 +108,16 @@ def test_the_limit_of_inline_values_is_an_option():
     [
         ("", "line 1 column 1: 'end of text' must be 'graph'"),
         ("graph g {\n  input %x float32[1]\n}", "line 2 column 12: 'float32' must be ':'"),
-        ("graph g {\n  input %x: float3[1]\n}", "line 2 column 13: 'float3' must be an element type; did you mean float32?"),
+        (
+            "graph g {\n  input %x: float3[1]\n}",
+            "line 2 column 13: 'float3' must be an element type; did you mean float32?",
+        ),
         ("graph g {\n  input %x: float32[1] @NC\n}", "line 2 column 25: 'NC' must be a format; did you mean"),
         ("graph g { output %y }", "line 1 column 19: 'y' is not a tensor here"),
-        ("graph g {\n n: %y: ?[*] = Relu(%x) output %y }", "line 2 column 22: 'x' is not a tensor here; known are y"),
+        (
+            "graph g {\n n: %y: ?[*] = Relu(%x) output %y }",
+            "line 2 column 22: 'x' is not a tensor here; known are y",
+        ),
         ("graph g { input %x: ?[*] input %x: ?[*] }", "'x' is defined twice"),
         ("graph g { input %x: ?[*] n: = A(%x) n: = B(%x) }", "node 'n' must be defined once"),
         ("graph g { input %x: ?[*] n: = A(%x) after (m) }", "'m' is not a node of this graph"),
@@ -117,7 +125,10 @@ def test_the_limit_of_inline_values_is_an_option():
         ("graph g { const %x: int8[1] = [300] }", "does not fit int8"),
         ("graph g { const %x: ?[1] = [1] }", "needs a type and a static shape"),
         ("graph g { input %x: ?[*] n: = A(%x) {k = } }", "'}' must be a number"),
-        ("graph g { input %x: ?[*] n: = A(%x) {k = array float32[?] []} }", "needs a type and a static shape"),
+        (
+            "graph g { input %x: ?[*] n: = A(%x) {k = array float32[?] []} }",
+            "needs a type and a static shape",
+        ),
         ("graph g { } more", "'more' follows the end of the graph"),
         ("graph g { \x00 }", "is not part of the grammar"),
         ('graph "\\q" { }', "is not a JSON string"),

@@ -63,7 +63,9 @@ def test_graphs_without_inputs_but_with_a_source_pass(text):
 
 
 def test_an_input_that_is_a_node_output():
-    assert "input 'y' of graph 'good' must not be the output of a node too" in broken(lambda g: g.inputs.append(g.tensors["y"]))
+    assert "input 'y' of graph 'good' must not be the output of a node too" in broken(
+        lambda g: g.inputs.append(g.tensors["y"])
+    )
 
 
 def test_an_input_that_is_a_constant():
@@ -75,7 +77,9 @@ def test_an_input_listed_twice():
 
 
 def test_a_foreign_input():
-    assert "must be a tensor of this graph" in broken(lambda g: g.inputs.append(Tensor("q", DType.FLOAT32, (2,))))
+    assert "must be a tensor of this graph" in broken(
+        lambda g: g.inputs.append(Tensor("q", DType.FLOAT32, (2,)))
+    )
 
 
 def test_a_foreign_output():
@@ -84,7 +88,9 @@ def test_a_foreign_output():
 
 
 def test_a_renamed_tensor_that_is_not_registered_again():
-    assert "must be registered under its own name" in broken(lambda g: setattr(g.tensors["y"], "name", "other"))
+    assert "must be registered under its own name" in broken(
+        lambda g: setattr(g.tensors["y"], "name", "other")
+    )
 
 
 def test_a_tensor_without_source():
@@ -137,7 +143,9 @@ def test_one_tensor_made_by_two_nodes():
 
 def test_a_control_edge_from_another_graph():
     other = good()
-    assert "control edge from a node outside its graph" in broken(lambda g: g.node("relu").add_control(other.node("add")))
+    assert "control edge from a node outside its graph" in broken(
+        lambda g: g.node("relu").add_control(other.node("add"))
+    )
 
 
 def test_an_isolated_node():
@@ -148,11 +156,15 @@ def test_an_isolated_node():
 
 
 def test_a_negative_dimension():
-    assert "must have dimensions that are not negative, not [-2]" in broken(lambda g: setattr(g.tensors["y"], "shape", (-2,)))
+    assert "must have dimensions that are not negative, not [-2]" in broken(
+        lambda g: setattr(g.tensors["y"], "shape", (-2,))
+    )
 
 
 def test_a_cycle():
-    assert "has a cycle through nodes add, relu" in broken(lambda g: g.node("add").set_input(0, g.tensors["z"]))
+    assert "has a cycle through nodes add, relu" in broken(
+        lambda g: g.node("add").set_input(0, g.tensors["z"])
+    )
 
 
 def test_no_operator_type():

@@ -46,7 +46,10 @@ def load(target: Operand, size: int = 4096, **more: Any) -> Move:
 
 
 def check(
-    *body: Statement, allocations: tuple[Allocation, ...] = (IN,), flags: tuple[Flag, ...] = (), core: CoreKind = CoreKind.AI
+    *body: Statement,
+    allocations: tuple[Allocation, ...] = (IN,),
+    flags: tuple[Flag, ...] = (),
+    core: CoreKind = CoreKind.AI,
 ) -> None:
     check_block(Block(body, allocations, flags, core), TOY)
 
@@ -64,9 +67,18 @@ def test_good_blocks_pass() -> None:
         ((IN, IN), "allocation 'in' must be declared once"),
         ((replace(IN, buffer=Buffer.GM),), "allocation 'in' must lie in an on-chip buffer, not GM"),
         ((replace(IN, slots=0),), "allocation 'in' must have slots of at least one byte, not 0 x 4096"),
-        ((replace(IN, offset=16),), "allocation 'in' must start at multiples of 32 B in UB, not 2 x 4096 at 16"),
-        ((IN, Allocation("b", Buffer.UB, 4096, 32)), "allocations 'in' and 'b' must not overlap in UB; move one of them"),
-        ((replace(IN, slots=65),), "allocation 'in' must end within the 262144 bytes of UB, not 266240; use smaller tiles"),
+        (
+            (replace(IN, offset=16),),
+            "allocation 'in' must start at multiples of 32 B in UB, not 2 x 4096 at 16",
+        ),
+        (
+            (IN, Allocation("b", Buffer.UB, 4096, 32)),
+            "allocations 'in' and 'b' must not overlap in UB; move one of them",
+        ),
+        (
+            (replace(IN, slots=65),),
+            "allocation 'in' must end within the 262144 bytes of UB, not 266240; use smaller tiles",
+        ),
         ((Allocation("t", Buffer.BT, 0, 64),), "buffer BT does not exist on Toy, or its size is not known"),
     ],
 )
@@ -82,15 +94,27 @@ def test_allocations(allocations: tuple[Allocation, ...], text: str) -> None:
         (load(ub(name="inn")), "names an unknown allocation 'inn'; did you mean in?"),
         (load(Operand(Buffer.L1, "in", 4096)), "must reach 'in' in UB, not L1"),
         (load(ub(offset=Affine(32))), "must stay inside the 4096 bytes of a slot of 'in', not 32..4128"),
-        (Loop("i", 3, (load(ub(2048, offset=Affine(0, (("i", 2048),))), 2048),)), "of a slot of 'in', not 0..6144"),
-        (Loop("i", 3, (load(ub(32, offset=Affine(0, (("i", -32),))), 32),)), "of a slot of 'in', not -64..32"),
+        (
+            Loop("i", 3, (load(ub(2048, offset=Affine(0, (("i", 2048),))), 2048),)),
+            "of a slot of 'in', not 0..6144",
+        ),
+        (
+            Loop("i", 3, (load(ub(32, offset=Affine(0, (("i", -32),))), 32),)),
+            "of a slot of 'in', not -64..32",
+        ),
         (load(ub(32, offset=Affine(2)), 32), "must reach 'in' at multiples of 32 B, not 2"),
         (load(ub(slot=STEP)), "uses loop variable 'i' outside of its loop"),
-        (Loop("i", 2, (Loop("i", 2, (load(ub()),)),)), "loop variable 'i' must not hide one of an outer loop"),
+        (
+            Loop("i", 2, (Loop("i", 2, (load(ub()),)),)),
+            "loop variable 'i' must not hide one of an outer loop",
+        ),
         (load(ub(64), 4096), "must declare the 4096 bytes that it writes to in, not 64"),
         (load(ub(), 0), "must move at least one byte, not 1 x 0"),
         (Move(Pipe.MTE3, ub(), gm("x", 4096), 1, 4096), "cannot go through MTE3"),
-        (Vector("vadd", "float16", 0, ub(), (ub(),)), "must have at least one element and one call, not 0 x 1"),
+        (
+            Vector("vadd", "float16", 0, ub(), (ub(),)),
+            "must have at least one element and one call, not 0 x 1",
+        ),
         (Vector("vadd", "float16", 8, gm("x", 16), (ub(),)), "must have its operands in UB or L0C, not GM"),
         (Mmad(ub(), ub(), ub(), 16, 16, 16), "needs operand 'in' in L0C, not UB"),
         (Img2Col(Operand(Buffer.L0A, "a", 512), ub(), 512), "needs operand 'in' in L1, not UB"),
@@ -111,10 +135,15 @@ def test_loops_that_never_run_are_not_judged() -> None:
     ("change", "text"),
     [
         (lambda plan: {"y": plan["y"]}, "names an unknown memory region 'x'"),
-        (lambda plan: {**plan, "x": replace(plan["x"], bytes=8191)}, "must stay inside the 8191 bytes of region 'x', not 0..8192"),
+        (
+            lambda plan: {**plan, "x": replace(plan["x"], bytes=8191)},
+            "must stay inside the 8191 bytes of region 'x', not 0..8192",
+        ),
     ],
 )
-def test_operands_stay_inside_their_regions(change: Callable[[dict[str, Region]], dict[str, Region]], text: str) -> None:
+def test_operands_stay_inside_their_regions(
+    change: Callable[[dict[str, Region]], dict[str, Region]], text: str
+) -> None:
     plan = {name: Region(name, 0, 8192, "activation") for name in ("x", "y")}
     check_block(copy_block(2), TOY, MemoryPlan(plan, 0, 0))
     with pytest.raises(CompileError) as caught:
@@ -131,11 +160,23 @@ SET, WAIT = SetFlag(Pipe.MTE2, "full"), WaitFlag(Pipe.V, "full")
     [
         ((SET, WAIT), (), "flag 'full' is not declared in its block"),
         ((), (FULL, FULL), "flag 'full' must be declared once"),
-        ((), (replace(FULL, initial=3),), "initial count of flag 'full' must lie between 0 and its limit 2, not 3"),
+        (
+            (),
+            (replace(FULL, initial=3),),
+            "initial count of flag 'full' must lie between 0 and its limit 2, not 3",
+        ),
         ((SetFlag(Pipe.V, "full"),), (FULL,), "flag 'full' may be set by MTE2 only, not V"),
         ((WaitFlag(Pipe.M, "full"),), (FULL,), "flag 'full' may be waited for by V only, not M"),
-        ((Loop("i", 5, (SET, WAIT)), WAIT), (FULL,), "flag 'full' must be set at least as often as it is waited for, not 1 times too few"),
-        ((Loop("i", 1_000_000, (SET, SET, WAIT)),), (FULL,), "flag 'full' may count to 2 at most, not 1000001"),
+        (
+            (Loop("i", 5, (SET, WAIT)), WAIT),
+            (FULL,),
+            "flag 'full' must be set at least as often as it is waited for, not 1 times too few",
+        ),
+        (
+            (Loop("i", 1_000_000, (SET, SET, WAIT)),),
+            (FULL,),
+            "flag 'full' may count to 2 at most, not 1000001",
+        ),
         ((), (Flag("fix", Pipe.M, Pipe.V),), ""),
     ],
 )
@@ -178,7 +219,10 @@ def test_a_read_during_a_write_is_a_race() -> None:
 def test_a_slot_that_is_overwritten_too_early_is_a_race() -> None:
     block = copy_block(3)
     more = tuple(replace(flag, initial=3) if flag.name == "in_free" else flag for flag in block.flags)
-    with pytest.raises(CompileError, match="UB.in must not be written by MTE2 copy GM->UB 4096 B while V vadd 2048 float16 reads it"):
+    with pytest.raises(
+        CompileError,
+        match="UB.in must not be written by MTE2 copy GM->UB 4096 B while V vadd 2048 float16 reads it",
+    ):
         check_hazards(replace(block, flags=more))
 
 
@@ -189,7 +233,9 @@ def test_a_workspace_in_global_memory_is_watched_too() -> None:
     with pytest.raises(CompileError, match="GM.w must not be read by MTE2"):
         check_hazards(Block((store, back), (IN, out)))
     done = Flag("done", Pipe.MTE3, Pipe.MTE2)
-    check_hazards(Block((store, SetFlag(Pipe.MTE3, "done"), WaitFlag(Pipe.MTE2, "done"), back), (IN, out), (done,)))
+    check_hazards(
+        Block((store, SetFlag(Pipe.MTE3, "done"), WaitFlag(Pipe.MTE2, "done"), back), (IN, out), (done,))
+    )
 
 
 def test_a_wait_before_its_set_cannot_be_judged() -> None:

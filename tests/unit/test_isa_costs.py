@@ -49,7 +49,10 @@ def test_mmad_counts_whole_blocks(m: int, k: int, n: int, dtype: str, cycles: in
     assert cost(mmad(m, k, n, dtype), TOY).latency == 15
 
 
-@pytest.mark.parametrize(("m", "k", "n", "extra"), [(16, 80, 32, 3), (32, 80, 16, 3), (32, 80, 32, 0), (16, 16, 16, 0), (16, 32, 16, 0)])
+@pytest.mark.parametrize(
+    ("m", "k", "n", "extra"),
+    [(16, 80, 32, 3), (32, 80, 16, 3), (32, 80, 32, 0), (16, 16, 16, 0), (16, 32, 16, 0)],
+)
 def test_odd_block_counts_cost_more_where_the_chip_says_so(m: int, k: int, n: int, extra: int) -> None:
     odd = toy(cube={"odd_size_penalty": True})
     assert cost(mmad(m, k, n), odd).occupancy - cost(mmad(m, k, n), TOY).occupancy == extra
@@ -61,7 +64,9 @@ def test_fp32_mmad_of_c220_takes_two_cycles_a_block_of_k_8() -> None:
 
 
 def test_mmad_of_a_type_without_instruction_is_an_error() -> None:
-    with pytest.raises(CompileError, match=r"mmad of float32 does not exist on Toy; the Cube takes float16, int8"):
+    with pytest.raises(
+        CompileError, match=r"mmad of float32 does not exist on Toy; the Cube takes float16, int8"
+    ):
         cost(mmad(16, 16, 16, "float32"), TOY)
 
 
@@ -141,7 +146,16 @@ def test_a_path_that_the_chip_lacks_is_an_error() -> None:
 @pytest.mark.parametrize(
     ("stride", "rows", "bytes_per_cycle"),
     # relative to the port of 512 B/cycle of the toy chip, whose c220 counterpart has 256
-    [(1, 1, 512), (1, 2, 2 * 128), (1, 6, 2 * 64), (2, 1, 2 * 128), (4, 1, 2 * 64), (2, 4, 2 * 64), (8, 16, 2 * 32), (3, 1, 2 * 32)],
+    [
+        (1, 1, 512),
+        (1, 2, 2 * 128),
+        (1, 6, 2 * 64),
+        (2, 1, 2 * 128),
+        (4, 1, 2 * 64),
+        (2, 4, 2 * 64),
+        (8, 16, 2 * 32),
+        (3, 1, 2 * 32),
+    ],
 )
 def test_load3d_follows_the_stride_table(stride: int, rows: int, bytes_per_cycle: int) -> None:
     load = Img2Col(at(Buffer.L0A), at(Buffer.L1), 65536, stride, rows)
@@ -162,33 +176,54 @@ def test_load3d_into_l0b(rows: int, cycles: int) -> None:
         (1, 100, 0, True, 128, 512),
         (16, 1024, 0, True, 16384, 16384),
         (64, 128, 1024, True, 8192, 64 * 512),
-        (64, 128, 256, True, 8192, 63 * 256 + 512 - 256),  # neighbours share their transaction: the span bounds the sum
+        (
+            64,
+            128,
+            256,
+            True,
+            8192,
+            63 * 256 + 512 - 256,
+        ),  # neighbours share their transaction: the span bounds the sum
         (1, 16384, 0, False, 32768, 32768),
         (64, 48, 4096, True, 64 * 64 / 0.8, 64 * 512 / 0.8),
     ],
 )
-def test_gm_reads_round_bursts_up(bursts: int, burst: int, stride: int, aligned: bool, l2: float, dram: float) -> None:
-    link = cost(move(Pipe.MTE2, Buffer.GM, Buffer.L1, bursts, burst, src_stride=stride, aligned=aligned), TOY).link
+def test_gm_reads_round_bursts_up(
+    bursts: int, burst: int, stride: int, aligned: bool, l2: float, dram: float
+) -> None:
+    link = cost(
+        move(Pipe.MTE2, Buffer.GM, Buffer.L1, bursts, burst, src_stride=stride, aligned=aligned), TOY
+    ).link
     assert link is not None
     assert (link.bytes, link.l2_bytes, link.dram_bytes) == (bursts * burst, l2, dram)
-    assert (link.write, link.hit_latency, link.miss_latency, link.port_bytes_per_cycle) == (False, 100, 300, 64)
+    assert (link.write, link.hit_latency, link.miss_latency, link.port_bytes_per_cycle) == (
+        False,
+        100,
+        300,
+        64,
+    )
 
 
 @pytest.mark.parametrize(("burst", "stride"), [(48, 4096), (64, 4094)])
 def test_ragged_rows_of_a_layout_change_go_at_their_own_rate(burst: int, stride: int) -> None:
     chip = toy(dma={"ragged_nd2nz_bytes_per_cycle": 16})
-    link = cost(move(Pipe.MTE2, Buffer.GM, Buffer.L1, 64, burst, kind="nd2nz", src_stride=stride, aligned=False), chip).link
+    link = cost(
+        move(Pipe.MTE2, Buffer.GM, Buffer.L1, 64, burst, kind="nd2nz", src_stride=stride, aligned=False), chip
+    ).link
     assert link is not None
     assert link.l2_bytes == 64 * 64
     assert link.l2_bytes / link.port_bytes_per_cycle == pytest.approx(64 * burst / 16)
 
 
 def test_ragged_rows_to_and_from_ub_are_an_instruction_each() -> None:
-    """64 rows of 48 B are 64 B each in blocks: at 45 cycles a row the row decides, at half a cycle the path of 64 B a cycle does."""
+    """64 rows of 48 B are 64 B each in blocks: at 45 cycles a row the row decides, at half a cycle the path
+    of 64 B a cycle does."""
     for source, target, pipe in ((Buffer.GM, Buffer.UB, Pipe.MTE2), (Buffer.UB, Buffer.GM, Pipe.MTE3)):
         stride = {"src_stride": 4096} if source is Buffer.GM else {"dst_stride": 4096}
         for row_cycles, expected in ((45, 64 * 45), (0.5, 64 / 0.8)):
-            link = cost(move(pipe, source, target, 64, 48, **stride), toy(dma={"ragged_row_cycles": row_cycles})).link
+            link = cost(
+                move(pipe, source, target, 64, 48, **stride), toy(dma={"ragged_row_cycles": row_cycles})
+            ).link
             assert link is not None
             assert link.l2_bytes / link.port_bytes_per_cycle == pytest.approx(expected)
 
@@ -208,12 +243,23 @@ HOLDING = {
 
 @pytest.mark.parametrize(
     ("bursts", "burst", "stride", "requests"),
-    [(64, 128, 4096, 64), (64, 512, 4096, 64), (64, 640, 4096, 128), (1, 4096, 0, 8), (8, 512, 512, 8), (1, 32, 0, 1)],
+    [
+        (64, 128, 4096, 64),
+        (64, 512, 4096, 64),
+        (64, 640, 4096, 128),
+        (1, 4096, 0, 8),
+        (8, 512, 512, 8),
+        (1, 32, 0, 1),
+    ],
 )
-def test_a_short_burst_takes_a_request_of_its_own(bursts: int, burst: int, stride: int, requests: int) -> None:
+def test_a_short_burst_takes_a_request_of_its_own(
+    bursts: int, burst: int, stride: int, requests: int
+) -> None:
     """The path of 64 B a cycle carries a request of 512 B in 8 cycles, and a shorter one in as many."""
     for kind, target in (("copy", Buffer.UB), ("nd2nz", Buffer.L1)):
-        link = cost(move(Pipe.MTE2, Buffer.GM, target, bursts, burst, kind=kind, src_stride=stride), toy(**HOLDING)).link
+        link = cost(
+            move(Pipe.MTE2, Buffer.GM, target, bursts, burst, kind=kind, src_stride=stride), toy(**HOLDING)
+        ).link
         assert link is not None
         assert link.request_bytes_per_cycle is not None
         assert link.l2_bytes / link.request_bytes_per_cycle == pytest.approx(8 * requests)
@@ -254,7 +300,9 @@ def test_unit_flag_lets_fixpipe_follow_unit_by_unit(k: int, rate: int, early: in
 
 def test_layout_changes_on_the_way_have_a_rate_of_their_own() -> None:
     plain, changed = (
-        cost(move(Pipe.MTE2, Buffer.GM, Buffer.L1, 16, 512, kind=kind), toy(dma={"nd2nz_bytes_per_cycle": 32})).link
+        cost(
+            move(Pipe.MTE2, Buffer.GM, Buffer.L1, 16, 512, kind=kind), toy(dma={"nd2nz_bytes_per_cycle": 32})
+        ).link
         for kind in ("copy", "nd2nz")
     )
     assert plain is not None
@@ -284,7 +332,10 @@ def test_gm_writes_use_the_write_side() -> None:
 def test_starting_an_instruction_costs_its_unit_40_ns_on_the_310() -> None:
     slow = toy(frequency_mhz=680, issue={"instruction_start_ns": 40})  # 27.2 cycles
     alone = [cost(mmad(64, 64, 64), slow), cost(move(Pipe.MTE1, Buffer.L1, Buffer.L0A, 1, 8192), slow)]
-    assert [(price.head, price.occupancy) for price in alone] == [(28, 64 + 2), (26, 28)]  # the longer of the two holds the unit
+    assert [(price.head, price.occupancy) for price in alone] == [
+        (28, 64 + 2),
+        (26, 28),
+    ]  # the longer of the two holds the unit
     assert cost(vector("vadd", 1280, calls=10), slow).occupancy == 272
     assert cost(vector("vadd", 1280, calls=10), slow).head == 13 + 10
     assert cost(move(Pipe.MTE2, Buffer.GM, Buffer.L1, 1, 512), slow).occupancy == 28

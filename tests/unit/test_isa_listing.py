@@ -4,7 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ascendsim.isa.instructions import Affine, Allocation, Buffer, Img2Col, Loop, Mmad, Move, Operand, Pipe, Scalar, Vector
+from ascendsim.isa.instructions import (
+    Affine,
+    Allocation,
+    Buffer,
+    Img2Col,
+    Loop,
+    Mmad,
+    Move,
+    Operand,
+    Pipe,
+    Scalar,
+    Vector,
+)
 from ascendsim.isa.listing import instruction_name, listing, operand_text, task_listing
 from ascendsim.isa.program import Block, CoreKind, Task, TaskKind
 from tests.support.toy_programs import gm, matmul_block, task_of
@@ -28,7 +40,15 @@ def test_every_instruction_has_a_line(golden: Callable[[str, str], None]) -> Non
                     "j",
                     2,
                     (
-                        Move(Pipe.MTE2, x, gm("t", 512, Affine(0, (("j", 512),))), 2, 256, src_stride=1024, aligned=False),
+                        Move(
+                            Pipe.MTE2,
+                            x,
+                            gm("t", 512, Affine(0, (("j", 512),))),
+                            2,
+                            256,
+                            src_stride=1024,
+                            aligned=False,
+                        ),
                         Vector("vadd", "float16", 100, x, (x, x), calls=4, bank_conflict=True),
                         Img2Col(a, Operand(Buffer.L1, "f", 2048), 512, 2, 3),
                         Mmad(c, a, Operand(Buffer.L0B, "b", 512), 16, 16, 16, fresh_at=("i", "j")),
@@ -38,7 +58,12 @@ def test_every_instruction_has_a_line(golden: Callable[[str, str], None]) -> Non
             ),
         ),
     )
-    block = Block(body, (Allocation("x", Buffer.UB, 0, 1024, 2), Allocation("a", Buffer.L0A, 0, 512, 2)), (), CoreKind.AI)
+    block = Block(
+        body,
+        (Allocation("x", Buffer.UB, 0, 1024, 2), Allocation("a", Buffer.L0A, 0, 512, 2)),
+        (),
+        CoreKind.AI,
+    )
     golden("listing_instructions.txt", listing(block))
 
 
@@ -53,7 +78,10 @@ def test_slots_are_shown_modulo_their_number() -> None:
 def test_tasks_name_their_blocks() -> None:
     text = task_listing(task_of((matmul_block(1, 1), 3), id=5, waits_for=(1, 2)))
     assert text.startswith("task 5 t5 AI_CORE stream 0 blocks 3 after 1, 2\n3 x block on AI core\n")
-    assert task_listing(Task(1, "nms", TaskKind.AI_CPU, cpu_us=12.5)) == "task 1 nms AI_CPU stream 0 blocks 1 cpu 12.5 us\n"
+    assert (
+        task_listing(Task(1, "nms", TaskKind.AI_CPU, cpu_us=12.5))
+        == "task 1 nms AI_CPU stream 0 blocks 1 cpu 12.5 us\n"
+    )
 
 
 def test_short_names() -> None:

@@ -12,7 +12,9 @@ NEST = (ONE, Loop("i", 2, (TWO, Loop("j", 3, (ONE,)), Loop("k", 0, (TWO,)))))
 
 def test_the_static_walk_visits_the_text_once() -> None:
     assert [
-        (item.cycles, [loop.variable for loop in around], times(around)) for item, around in static(NEST) if isinstance(item, Scalar)
+        (item.cycles, [loop.variable for loop in around], times(around))
+        for item, around in static(NEST)
+        if isinstance(item, Scalar)
     ] == [
         (1, [], 1),
         (2, ["i"], 2),
@@ -29,7 +31,11 @@ def test_the_walk_in_order_binds_variables() -> None:
 
 def test_both_walks_agree_on_the_number_of_instructions() -> None:
     body = matmul_block(3, 4).body
-    assert sum(times(around) for _, around in static(body)) == sum(1 for _ in in_order(body)) == 3 * (10 + 4 * 13)
+    assert (
+        sum(times(around) for _, around in static(body))
+        == sum(1 for _ in in_order(body))
+        == 3 * (10 + 4 * 13)
+    )
 
 
 def test_bounds_are_reached() -> None:
@@ -39,7 +45,11 @@ def test_bounds_are_reached() -> None:
 
 
 def test_an_accumulating_mmad_reads_what_it_writes() -> None:
-    mmad = next(item for item, _ in static(matmul_block(1, 1).body) if item.pipe is Pipe.M and not hasattr(item, "flag"))
+    mmad = next(
+        item
+        for item, _ in static(matmul_block(1, 1).body)
+        if item.pipe is Pipe.M and not hasattr(item, "flag")
+    )
     assert [operand.name for operand in reads(mmad)] == ["a0", "b0", "c0"]
     assert [operand.name for operand in writes(mmad)] == ["c0"]
     assert reads(SetFlag(Pipe.M, "f")) == writes(SetFlag(Pipe.M, "f")) == ()

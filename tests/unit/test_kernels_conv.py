@@ -22,7 +22,12 @@ def windows(draw: st.DrawFn) -> tuple[tuple[int, int, int], Window]:
     """An input size and a window over it with at least one output position on each axis."""
     size, kernel, stride, dilation, before, output = [], [], [], [], [], []
     for _ in range(3):
-        taps, spread, step, pad = draw(st.integers(1, 3)), draw(st.integers(1, 2)), draw(st.integers(1, 3)), draw(st.integers(0, 2))
+        taps, spread, step, pad = (
+            draw(st.integers(1, 3)),
+            draw(st.integers(1, 2)),
+            draw(st.integers(1, 3)),
+            draw(st.integers(0, 2)),
+        )
         length = draw(st.integers(1, 6))
         span = spread * (taps - 1) + 1
         room = length + 2 * pad - span
@@ -44,7 +49,12 @@ def taps_of(window: Window, size: tuple[int, int, int]) -> list[list[tuple[tuple
     for place in np.ndindex(*window.output):
         under = []
         for number, tap in enumerate(itertools.product(*(range(k) for k in window.kernel))):
-            at = tuple(o * s + t * d - b for o, s, t, d, b in zip(place, window.stride, tap, window.dilation, window.before, strict=True))
+            at = tuple(
+                o * s + t * d - b
+                for o, s, t, d, b in zip(
+                    place, window.stride, tap, window.dilation, window.before, strict=True
+                )
+            )
             if all(0 <= a < n for a, n in zip(at, size, strict=True)):
                 under.append((at, number))
         result.append(under)
@@ -59,8 +69,11 @@ def taps_of(window: Window, size: tuple[int, int, int]) -> list[list[tuple[tuple
     st.booleans(),
 )
 @settings(max_examples=80)
-def test_maps_that_keep_their_width(size: tuple[int, int], kernel: tuple[int, int], spread: int, above: int, ahead: bool) -> None:
-    """Windows one step apart over a flat image whose rows stay as long: taps are shifted planes, the border may lie on either side."""
+def test_maps_that_keep_their_width(
+    size: tuple[int, int], kernel: tuple[int, int], spread: int, above: int, ahead: bool
+) -> None:
+    """Windows one step apart over a flat image whose rows stay as long: taps are shifted planes, the border
+    may lie on either side."""
     reach = spread * (kernel[1] - 1)
     before = (0, max(0, above), reach if ahead else reach // 2)
     window = Window((1, *kernel), (1, 1, 1), (1, spread, spread), before, (1, size[0], size[1]))
@@ -75,7 +88,9 @@ def test_maps_that_keep_their_width(size: tuple[int, int], kernel: tuple[int, in
 
 @given(windows(), st.sampled_from([(1, 1, 1), (2, 3, 1), (2, 1, 2), (1, 1, 3), (1, 2, 3)]))
 @settings(max_examples=60)
-def test_convolution_by_definition(case: tuple[tuple[int, int, int], Window], shape: tuple[int, int, int]) -> None:
+def test_convolution_by_definition(
+    case: tuple[tuple[int, int, int], Window], shape: tuple[int, int, int]
+) -> None:
     (size, window), (channels, outputs, groups) = case, shape
     rng = np.random.default_rng(0)
     image = rng.integers(-8, 9, (2, channels * groups, *size)).astype(np.float32)
@@ -86,10 +101,14 @@ def test_convolution_by_definition(case: tuple[tuple[int, int, int], Window], sh
         for at, tap in under:
             for o in range(outputs * groups):
                 first = o // outputs * channels
-                expected[:, o, position] += image[:, first : first + channels, at[0], at[1], at[2]] @ flat[o, :, tap]
+                expected[:, o, position] += (
+                    image[:, first : first + channels, at[0], at[1], at[2]] @ flat[o, :, tap]
+                )
     result = convolve(image, weight, window, groups)
     np.testing.assert_array_equal(result.reshape(expected.shape), expected)
-    np.testing.assert_array_equal(integer_convolve(image.astype(np.int32), weight.astype(np.int32), window, groups), result)
+    np.testing.assert_array_equal(
+        integer_convolve(image.astype(np.int32), weight.astype(np.int32), window, groups), result
+    )
     other = rng.integers(-8, 9, result.shape).astype(np.float32)
     back = convolve_transposed(other, weight, window, groups, size)
     assert np.vdot(back.astype(np.float64), image) == np.vdot(other.astype(np.float64), result)
@@ -98,7 +117,9 @@ def test_convolution_by_definition(case: tuple[tuple[int, int, int], Window], sh
 @given(windows())
 def test_pooling_by_definition(case: tuple[tuple[int, int, int], Window]) -> None:
     size, window = case
-    image = np.random.default_rng(1).permutation(2 * int(np.prod(size))).reshape(2, *size).astype(np.float32) - 5
+    image = (
+        np.random.default_rng(1).permutation(2 * int(np.prod(size))).reshape(2, *size).astype(np.float32) - 5
+    )
     plane = int(np.prod(size))
     highest, place = window_argmax(image, window)
     _, turned = window_argmax(image, window, column_major=True)
@@ -111,18 +132,27 @@ def test_pooling_by_definition(case: tuple[tuple[int, int, int], Window]) -> Non
             assert highest.reshape(2, -1)[number, position] == max(values, default=-np.inf)
             if values:
                 best = under[int(np.argmax(values))][0]
-                assert place.reshape(2, -1)[number, position] == number * plane + np.ravel_multi_index(best, size)
-                assert turned.reshape(2, -1)[number, position] == number * plane + np.ravel_multi_index(best, size, order="F")
+                assert place.reshape(2, -1)[number, position] == number * plane + np.ravel_multi_index(
+                    best, size
+                )
+                assert turned.reshape(2, -1)[number, position] == number * plane + np.ravel_multi_index(
+                    best, size, order="F"
+                )
 
 
 def test_fold_counts_how_often_a_position_is_seen() -> None:
     window = Window((1, 2, 2), (1, 1, 1), (1, 1, 1), (0, 0, 0), (1, 2, 2))
-    np.testing.assert_array_equal(fold(np.ones((4, 4), np.float32), window, (1, 1, 3, 3))[0, 0], [[1, 2, 1], [2, 4, 2], [1, 2, 1]])
+    np.testing.assert_array_equal(
+        fold(np.ones((4, 4), np.float32), window, (1, 1, 3, 3))[0, 0], [[1, 2, 1], [2, 4, 2], [1, 2, 1]]
+    )
 
 
 def test_two_runs_give_the_same_bytes() -> None:
     rng = np.random.default_rng(2)
-    image, weight = rng.standard_normal((1, 16, 1, 40, 40)).astype(np.float32), rng.standard_normal((24, 16, 1, 3, 3)).astype(np.float32)
+    image, weight = (
+        rng.standard_normal((1, 16, 1, 40, 40)).astype(np.float32),
+        rng.standard_normal((24, 16, 1, 3, 3)).astype(np.float32),
+    )
     window = Window((1, 3, 3), (1, 1, 1), (1, 1, 1), (0, 1, 1), (1, 40, 40))
     assert convolve(image, weight, window, 1).tobytes() == convolve(image, weight, window, 1).tobytes()
 
@@ -134,7 +164,9 @@ def overlap(a: Array, b: Array) -> float:
 
 
 @given(st.integers(0, 1000), st.floats(0.05, 0.9), st.integers(1, 40))
-def test_kept_boxes_overlap_little_and_dropped_ones_have_a_better_rival(seed: int, threshold: float, limit: int) -> None:
+def test_kept_boxes_overlap_little_and_dropped_ones_have_a_better_rival(
+    seed: int, threshold: float, limit: int
+) -> None:
     rng = np.random.default_rng(seed)
     low = rng.uniform(0, 4, (25, 2))
     boxes = np.concatenate([low, low + rng.uniform(0.5, 3, (25, 2))], axis=1).astype(np.float32)
@@ -145,4 +177,7 @@ def test_kept_boxes_overlap_little_and_dropped_ones_have_a_better_rival(seed: in
         assert overlap(boxes[a], boxes[b]) <= threshold + 1e-6
     if len(kept) < limit:
         for number in set(range(25)) - set(kept.tolist()):
-            assert any(scores[k] > scores[number] and overlap(boxes[k], boxes[number]) > threshold - 1e-6 for k in kept)
+            assert any(
+                scores[k] > scores[number] and overlap(boxes[k], boxes[number]) > threshold - 1e-6
+                for k in kept
+            )

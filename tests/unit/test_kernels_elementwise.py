@@ -44,7 +44,9 @@ def test_unary_is_within_one_ulp_for_every_float16(op: Unary) -> None:
 
 @pytest.mark.parametrize("op", Unary, ids=lambda op: op.name)
 def test_unary_float32_is_accurate(op: Unary) -> None:
-    x = np.concatenate([np.linspace(-20, 20, 40001), np.logspace(-30, 1.2, 1001), -np.logspace(-30, 0.5, 1001)]).astype(np.float32)
+    x = np.concatenate(
+        [np.linspace(-20, 20, 40001), np.logspace(-30, 1.2, 1001), -np.logspace(-30, 0.5, 1001)]
+    ).astype(np.float32)
     with np.errstate(all="ignore"):
         wanted = FUNCTIONS[op](x.astype(np.float64))
     cancels = (Unary.LINEAR, Unary.HARD_SIGMOID, Unary.HARD_SWISH, Unary.SWISH, Unary.GELU, Unary.GELU_TANH)
@@ -59,7 +61,9 @@ def test_unary_float32_is_accurate(op: Unary) -> None:
 def test_float32_limits_of_exp_and_what_builds_on_it() -> None:
     x = np.array([np.inf, -np.inf, np.nan, 88.7, 88.8, -103.0, -110.0, 1e38, -1e38, 0.0, -0.0], np.float32)
     with np.errstate(all="ignore"):
-        np.testing.assert_allclose(unary(Unary.EXP, x), np.exp(x.astype(np.float64)).astype(np.float32), rtol=1e-6, atol=1e-44)
+        np.testing.assert_allclose(
+            unary(Unary.EXP, x), np.exp(x.astype(np.float64)).astype(np.float32), rtol=1e-6, atol=1e-44
+        )
     np.testing.assert_array_equal(unary(Unary.SIGMOID, x)[:3], np.array([1, 0, np.nan], np.float32))
     np.testing.assert_array_equal(unary(Unary.TANH, x)[:3], np.array([1, -1, np.nan], np.float32))
     np.testing.assert_array_equal(unary(Unary.ERF, x)[:3], np.array([1, -1, np.nan], np.float32))
@@ -74,7 +78,9 @@ def test_relu_keeps_nan_and_has_no_negative_zero() -> None:
     assert not np.signbit(found[1])
 
 
-@pytest.mark.parametrize("op", [Binary.ADD, Binary.SUB, Binary.MUL, Binary.DIV, Binary.MAX, Binary.MIN], ids=lambda op: op.name)
+@pytest.mark.parametrize(
+    "op", [Binary.ADD, Binary.SUB, Binary.MUL, Binary.DIV, Binary.MAX, Binary.MIN], ids=lambda op: op.name
+)
 @pytest.mark.parametrize(
     ("left", "right"),
     [
@@ -91,17 +97,32 @@ def test_relu_keeps_nan_and_has_no_negative_zero() -> None:
 def test_binary_rounds_once_and_broadcasts(op: Binary, left: tuple[int, ...], right: tuple[int, ...]) -> None:
     generator = np.random.default_rng(int(op))
     a, b = (generator.standard_normal(shape).astype(np.float16) for shape in (left, right))
-    functions = {Binary.ADD: np.add, Binary.SUB: np.subtract, Binary.MUL: np.multiply, Binary.DIV: np.divide, Binary.MAX: np.maximum}
+    functions = {
+        Binary.ADD: np.add,
+        Binary.SUB: np.subtract,
+        Binary.MUL: np.multiply,
+        Binary.DIV: np.divide,
+        Binary.MAX: np.maximum,
+    }
     wanted = emulate(functions.get(op, np.minimum), a, b)
     found = binary(op, a, b)
     assert found.shape == wanted.shape
-    assert ulps(found, wanted).max(initial=0) == 0 if op is not Binary.DIV else ulps(found, wanted).max(initial=0) <= 1
+    assert (
+        ulps(found, wanted).max(initial=0) == 0
+        if op is not Binary.DIV
+        else ulps(found, wanted).max(initial=0) <= 1
+    )
 
 
 def test_binary_special_values_follow_numpy() -> None:
     special_values = np.array([np.nan, np.inf, -np.inf, 0.0, -0.0, 65504, 6e-8, 1], np.float16)
     a, b = np.meshgrid(special_values, special_values)
-    for op, function in ((Binary.ADD, np.add), (Binary.DIV, np.divide), (Binary.MAX, np.maximum), (Binary.MIN, np.minimum)):
+    for op, function in (
+        (Binary.ADD, np.add),
+        (Binary.DIV, np.divide),
+        (Binary.MAX, np.maximum),
+        (Binary.MIN, np.minimum),
+    ):
         with np.errstate(all="ignore"):
             np.testing.assert_array_equal(binary(op, a, b), function(a, b))
 
@@ -109,7 +130,9 @@ def test_binary_special_values_follow_numpy() -> None:
 def test_prelu_takes_the_slope_of_its_channel() -> None:
     x = np.random.default_rng(0).standard_normal((2, 3, 4)).astype(np.float16)
     slope = np.array([[0.5], [2], [0]], np.float16)
-    np.testing.assert_array_equal(binary(Binary.PRELU, x, slope), emulate(lambda v, s: np.where(v < 0, v * s, v), x, slope))
+    np.testing.assert_array_equal(
+        binary(Binary.PRELU, x, slope), emulate(lambda v, s: np.where(v < 0, v * s, v), x, slope)
+    )
 
 
 def test_long_arrays_are_split_without_a_seam() -> None:
@@ -139,7 +162,9 @@ def test_read_only_and_strided_inputs_give_the_same() -> None:
         ((2, 3, 4), (2, 3, 4), (24, 1)),
     ],
 )
-def test_pattern_of_a_broadcast(full: tuple[int, ...], part: tuple[int, ...], wanted: tuple[int, int] | None) -> None:
+def test_pattern_of_a_broadcast(
+    full: tuple[int, ...], part: tuple[int, ...], wanted: tuple[int, int] | None
+) -> None:
     assert pattern(full, part) == wanted
 
 

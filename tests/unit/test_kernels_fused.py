@@ -12,7 +12,9 @@ from ascendsim_kernels.fused import Compare, Instruction, Kind, run_program
 from ascendsim_kernels.pairwise import Binary
 from tests.support.half import emulate
 
-SPECIAL = np.array([np.nan, np.inf, -np.inf, 0.0, -0.0, 1.5, -2.0, 1e-40, 65519.0, 65520.0, 3.4e38], np.float32)
+SPECIAL = np.array(
+    [np.nan, np.inf, -np.inf, 0.0, -0.0, 1.5, -2.0, 1e-40, 65519.0, 65520.0, 3.4e38], np.float32
+)
 SIZES = (1, 7, BLOCK - 1, BLOCK, BLOCK + 1, 3 * BLOCK + 5)
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
 
@@ -26,7 +28,9 @@ def one(kind: Kind, op: int, *arrays: Any, dtype: Any = np.float32, a: float = 0
     shape, count = arrays[0].shape, len(arrays)
     inputs = [(number, array, shape) for number, array in enumerate(arrays)]
     program = [Instruction(kind, op, count, tuple(range(count)), a, b)]
-    return run_program(program, count + 1, inputs, [(count, np.dtype(dtype))], arrays[0].size)[0].reshape(shape)
+    return run_program(program, count + 1, inputs, [(count, np.dtype(dtype))], arrays[0].size)[0].reshape(
+        shape
+    )
 
 
 PAIRS = tuple(array.reshape(-1) for array in np.meshgrid(SPECIAL, SPECIAL))
@@ -48,7 +52,11 @@ COMPARE = {
     Compare.LESS: np.less,
     Compare.LESS_EQUAL: np.less_equal,
 }
-LOGIC = {Compare.LOGICAL_AND: np.logical_and, Compare.LOGICAL_OR: np.logical_or, Compare.LOGICAL_XOR: np.logical_xor}
+LOGIC = {
+    Compare.LOGICAL_AND: np.logical_and,
+    Compare.LOGICAL_OR: np.logical_or,
+    Compare.LOGICAL_XOR: np.logical_xor,
+}
 
 
 @pytest.mark.parametrize("op", Binary, ids=lambda op: op.name)
@@ -93,7 +101,21 @@ def test_arrays_come_and_go_in_their_types(dtype: Any, size: int) -> None:
 
 @pytest.mark.parametrize(
     "part",
-    [(), (1,), (40,), (7, 1), (7, 40), (3, 7, 40), (3, 1, 1), (3, 7, 1), (1, 7, 1), (3, 1, 40), (1, 1, 40), (1500,), (6, 1)],
+    [
+        (),
+        (1,),
+        (40,),
+        (7, 1),
+        (7, 40),
+        (3, 7, 40),
+        (3, 1, 1),
+        (3, 7, 1),
+        (1, 7, 1),
+        (3, 1, 40),
+        (1, 1, 40),
+        (1500,),
+        (6, 1),
+    ],
 )
 @pytest.mark.parametrize("dtype", [np.float16, np.float32, np.bool_])
 def test_operands_broadcast(part: tuple[int, ...], dtype: Any) -> None:
@@ -117,7 +139,9 @@ def test_a_program_of_many_steps_rounds_where_it_says() -> None:
         Instruction(Kind.COMPARE, Compare.GREATER, 3, (2, 0)),
     ]
     half, truth = np.dtype(np.float16), np.dtype(np.bool_)
-    found = run_program(program, 6, [(0, x, (size,)), (1, y, (size,))], [(2, half), (3, truth), (5, half)], size)
+    found = run_program(
+        program, 6, [(0, x, (size,)), (1, y, (size,))], [(2, half), (3, truth), (5, half)], size
+    )
     summed = emulate(lambda v: v + 1, emulate(np.multiply, x, y))
     np.testing.assert_array_equal(found[2], summed)
     np.testing.assert_array_equal(found[0], np.clip(summed, np.float16(-0.5), np.float16(2)))

@@ -1,4 +1,5 @@
-"""Integer products: exact at the ends of the ranges, at the count of terms that float32 still holds, and one beyond."""
+"""Integer products: exact at the ends of the ranges, at the count of terms that float32 still holds, and one
+beyond."""
 
 from __future__ import annotations
 
@@ -18,7 +19,15 @@ def full(*shape: int, value: int) -> Any:
 
 @pytest.mark.parametrize(
     ("left", "right", "terms"),
-    [(-128, -128, 1024), (127, 127, 1040), (255, 255, 258), (-255, 128, 514), (1, 1, 1 << 24), (4096, 4096, 1), (5000, 5000, 1)],
+    [
+        (-128, -128, 1024),
+        (127, 127, 1040),
+        (255, 255, 258),
+        (-255, 128, 514),
+        (1, 1, 1 << 24),
+        (4096, 4096, 1),
+        (5000, 5000, 1),
+    ],
 )
 def test_terms_that_float32_sums_exactly(left: int, right: int, terms: int) -> None:
     assert exact_terms(np.array([left, 0]), np.array([0, right])) == terms
@@ -32,7 +41,9 @@ def test_zeros_and_nothing_have_no_limit() -> None:
 
 @pytest.mark.parametrize("inner", [0, 1, 257, 258, 259, 516, 517, 1023, 1025])
 @pytest.mark.parametrize("shapes", [((3,), (2,)), ((2, 3), (4,)), ((), (2,)), ((3,), ())], ids=str)
-def test_products_are_exact_whatever_the_depth(inner: int, shapes: tuple[tuple[int, ...], tuple[int, ...]]) -> None:
+def test_products_are_exact_whatever_the_depth(
+    inner: int, shapes: tuple[tuple[int, ...], tuple[int, ...]]
+) -> None:
     rows, columns = shapes
     generator = np.random.default_rng(inner)
     a = generator.choice([-255, 255, 254, 1], (*rows, inner)).astype(np.int32)
@@ -61,7 +72,7 @@ def test_convolutions_are_exact_whatever_the_depth(groups: int, channels: int) -
         part = padded[:, output // 2 * channels : (output // 2 + 1) * channels, 0]
         for row in range(4):
             for column in range(3):
-                wanted[:, output, 0, row, column] = (part[:, :, row : row + 3, column : column + 3] * weight[output, :, 0]).sum(
-                    axis=(1, 2, 3)
-                )
+                wanted[:, output, 0, row, column] = (
+                    part[:, :, row : row + 3, column : column + 3] * weight[output, :, 0]
+                ).sum(axis=(1, 2, 3))
     np.testing.assert_array_equal(integer_convolve(image, weight, window, groups), wanted)

@@ -26,18 +26,24 @@ def reference(x: Any, rows: int, scale: Any, bias: Any, inner: int, centred: boo
     [((6, 37), 6, 37, 1), ((2, 6, 5), 4, 6, 5), ((2, 6, 5), 12, 6, 5), ((2, 6), 4, 6, 1), ((1, 1), 1, 1, 1)],
     ids=["layer", "group", "instance", "group without plane", "one"],
 )
-def test_rows(dtype: Any, centred: bool, shape: tuple[int, ...], rows: int, channels: int, inner: int) -> None:
+def test_rows(
+    dtype: Any, centred: bool, shape: tuple[int, ...], rows: int, channels: int, inner: int
+) -> None:
     generator = np.random.default_rng(4)
     x = (generator.standard_normal(shape) * 2 + 1).astype(dtype)
     scale, bias = generator.standard_normal((2, channels)).astype(dtype)
     found, mean, inverse = normalise_rows(x, rows, scale, bias, 1e-5, inner, centred)
-    exact = reference(x.astype(np.float64), rows, scale.astype(np.float64), bias.astype(np.float64), inner, centred)
+    exact = reference(
+        x.astype(np.float64), rows, scale.astype(np.float64), bias.astype(np.float64), inner, centred
+    )
     if dtype is np.float16:
         assert ulps(found, exact.astype(np.float16)).max() <= 1
     else:
         np.testing.assert_allclose(found, exact, rtol=1e-6, atol=1e-7)
     parts = x.astype(np.float64).reshape(rows, -1)
-    np.testing.assert_allclose(mean, parts.mean(axis=1) if centred else np.zeros(rows), rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(
+        mean, parts.mean(axis=1) if centred else np.zeros(rows), rtol=1e-12, atol=1e-12
+    )
     spread = parts.var(axis=1) if centred else np.square(parts).mean(axis=1)
     np.testing.assert_allclose(inverse, 1 / np.sqrt(spread + 1e-5), rtol=1e-9)
 

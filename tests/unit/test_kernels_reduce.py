@@ -32,7 +32,9 @@ def test_folds(op: Reduction, shape: tuple[int, int, int]) -> None:
 
 def test_scale_gives_the_mean_without_overflow_inside() -> None:
     x = np.full((2, 100_000), 60_000, np.float16)
-    np.testing.assert_array_equal(reduce(Reduction.SUM, x, 2, 100_000, 1, 1e-5), np.full((2, 1), 60_000, np.float16))
+    np.testing.assert_array_equal(
+        reduce(Reduction.SUM, x, 2, 100_000, 1, 1e-5), np.full((2, 1), 60_000, np.float16)
+    )
 
 
 def test_nan_and_empty_groups() -> None:

@@ -32,11 +32,22 @@ SHAPES = [  # channels, size, outputs and kernel of either convolution, images, 
 ]
 
 
-def pair(channels: int, size: int, middle: int, kernel: int, outputs: int, second: int, images: int = 1, stride: int = 1) -> CubePair:
+def pair(
+    channels: int,
+    size: int,
+    middle: int,
+    kernel: int,
+    outputs: int,
+    second: int,
+    images: int = 1,
+    stride: int = 1,
+) -> CubePair:
     first = convolution(channels, size, middle, kernel, 1, kernel // 2, images)
     then = convolution(middle, size, outputs, second, stride, second // 2, images)
     first = replace(first, out=replace(first.out, region="between"))
-    return CubePair(first, replace(then, a=first.out, b=replace(then.b, region="w2"), bias=ref("bias2", (outputs,))))
+    return CubePair(
+        first, replace(then, a=first.out, b=replace(then.b, region="w2"), bias=ref("bias2", (outputs,)))
+    )
 
 
 @pytest.mark.parametrize("chip", ["Ascend310", "Ascend310P3", "Ascend910A"])
@@ -49,7 +60,10 @@ def test_a_pair_is_one_valid_program_without_the_tensor_between(shape: tuple[int
     bytes = moved([stage])
     assert {region for region, _ in bytes} == {"x", "w", "bias", "w2", "bias2", "y"}
     assert bytes["y", True] == work.second.out.bytes
-    apart = [*lower_cube(work.first, soc, Expansion(soc))[0], *lower_cube(work.second, soc, Expansion(soc))[0]]
+    apart = [
+        *lower_cube(work.first, soc, Expansion(soc))[0],
+        *lower_cube(work.second, soc, Expansion(soc))[0],
+    ]
     assert multiplied([stage]) >= multiplied(apart)  # halo rows are computed again
     assert multiplied([stage]) <= 1.5 * multiplied(apart)
     run(program_of([stage]), soc)
@@ -72,7 +86,10 @@ def test_a_pair_saves_bytes_and_time_where_memory_is_the_limit() -> None:
     soc = chips.load("Ascend310")
     work = pair(16, 112, 32, 3, 64, 1, 2)
     stage = lower_pair(work, soc, Expansion(soc))
-    apart = [*lower_cube(work.first, soc, Expansion(soc))[0], *lower_cube(work.second, soc, Expansion(soc))[0]]
+    apart = [
+        *lower_cube(work.first, soc, Expansion(soc))[0],
+        *lower_cube(work.second, soc, Expansion(soc))[0],
+    ]
     assert sum(moved([stage]).values()) < 0.6 * sum(moved(apart).values())
     assert run(program_of([stage]), soc).duration_us < run(program_of(apart), soc).duration_us
 
@@ -88,13 +105,18 @@ def test_what_cannot_be_a_pair_is_refused() -> None:
     with pytest.raises(CompileError, match="follow each other"):
         lower_pair(replace(work, second=replace(work.second, a=work.first.a)), soc, expansion)
     with pytest.raises(CompileError, match="one value"):
-        lower_pair(replace(work, first=replace(work.first, side_outputs=(SideOutput(work.first.out, 0),))), soc, expansion)
+        lower_pair(
+            replace(work, first=replace(work.first, side_outputs=(SideOutput(work.first.out, 0),))),
+            soc,
+            expansion,
+        )
     with pytest.raises(CompileError, match="L1"):
         lower_pair(pair(512, 14, 512, 3, 512, 3), soc, expansion)
 
 
 def net(batch: int = 2, size: int = 112, both: bool = False) -> Graph:
-    """A wide map through a 3x3 and a 1x1 convolution; with `both`, what is between them has another reader."""
+    """A wide map through a 3x3 and a 1x1 convolution; with `both`, what is between them has another
+    reader."""
     b = new_builder()
 
     def conv(x: Tensor, outputs: int, kernel: int) -> Tensor:
@@ -112,7 +134,10 @@ def net(batch: int = 2, size: int = 112, both: bool = False) -> Graph:
 @pytest.mark.parametrize("values", ["device", "float32"])
 def test_values_do_not_change(values: str) -> None:
     graph = net(size=56)
-    apart, joined = asim.compile(graph, "Ascend310", fusion="ub"), asim.compile(graph, "Ascend310", set={"l2.size": "64KiB"}, options=ON)
+    apart, joined = (
+        asim.compile(graph, "Ascend310", fusion="ub"),
+        asim.compile(graph, "Ascend310", set={"l2.size": "64KiB"}, options=ON),
+    )
     assert len(joined.buffers.l1.pairs) == 1
     inputs = asim.random_inputs(apart)
     one, two = (asim.run(model, inputs, values=values).outputs["y"] for model in (apart, joined))  # type: ignore[arg-type]
@@ -121,13 +146,18 @@ def test_values_do_not_change(values: str) -> None:
 
 def test_a_pair_is_one_task_and_its_report_holds() -> None:
     graph = net()
-    apart, joined = (asim.compile(graph, "Ascend310", set={"l2.size": "64KiB"}, options={"l1_fusion": on}) for on in (False, True))
+    apart, joined = (
+        asim.compile(graph, "Ascend310", set={"l2.size": "64KiB"}, options={"l1_fusion": on})
+        for on in (False, True)
+    )
     made = joined.buffers.l1.pairs[0]
     assert made.pair_us < made.apart_us
     assert len(joined.program.tasks) == len(apart.program.tasks) - 1
     assert traffic(apart) - traffic(joined) == made.saved_bytes - made.operand_bytes
     assert asim.simulate(joined).duration_us < asim.simulate(apart).duration_us
-    assert {task.id for name in made.nodes for task in joined.tasks_of(name)} == {joined.tasks_of(made.nodes[0])[0].id}
+    assert {task.id for name in made.nodes for task in joined.tasks_of(name)} == {
+        joined.tasks_of(made.nodes[0])[0].id
+    }
 
 
 def test_a_second_reader_keeps_them_apart() -> None:
@@ -147,7 +177,12 @@ def test_a_small_pair_is_joined_although_its_tensor_fits_into_l2() -> None:
 def test_options_switch_it() -> None:
     graph, small = net(), {"l2.size": "64KiB"}
     assert asim.compile(graph, "Ascend310", set=small).buffers.l1.pairs == ()
-    assert asim.compile(graph, "Ascend310", set=small, options=ON, buffer_optimize="off_optimize").buffers.l1.pairs == ()
+    assert (
+        asim.compile(
+            graph, "Ascend310", set=small, options=ON, buffer_optimize="off_optimize"
+        ).buffers.l1.pairs
+        == ()
+    )
     only_l1 = asim.compile(graph, "Ascend310", set=small, options=ON, buffer_optimize="l1_optimize").buffers
     assert only_l1.l2 is None
     assert len(only_l1.l1.pairs) == 1

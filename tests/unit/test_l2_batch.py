@@ -117,7 +117,9 @@ def test_passes_run_one_after_the_other_and_borders_move_nothing() -> None:
     names = [task.name for task in parts.program.tasks if "_l2split" in task.name]
     order = [int(name.split("_l2split")[-1].split("_")[0]) for name in names]
     assert order == sorted(order)
-    assert all(not parts.tasks_of(node.name) for node in parts.graph.nodes if node.op_type in ("Split", "Concat"))
+    assert all(
+        not parts.tasks_of(node.name) for node in parts.graph.nodes if node.op_type in ("Split", "Concat")
+    )
     assert {node.origin[BLOCK] for node in parts.graph.nodes if BLOCK in node.origin} == {0}
 
 

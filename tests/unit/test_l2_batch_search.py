@@ -13,28 +13,46 @@ from ascendsim.lower import batch_split
 from ascendsim.lower.batch_split import BatchSearch
 from ascendsim.lower.task_cost import Rates, TaskPrice, closed_form
 
-SOC = chips.load("Ascend310", {"l2.read_bytes_per_cycle_per_core": 128, "l2.write_bytes_per_cycle_per_core": 64})  # nominal rates
+SOC = chips.load(
+    "Ascend310", {"l2.read_bytes_per_cycle_per_core": 128, "l2.write_bytes_per_cycle_per_core": 64}
+)  # nominal rates
 KIB = 1024
 L2 = 1024 * KIB
 
 
 def chain(batch: int, sizes: list[int], weight: int) -> Program:
-    """A chain of tasks; tensor i has sizes[i] KiB a sample, every task reads its own weight of so many KiB."""
+    """A chain of tasks; tensor i has sizes[i] KiB a sample, every task reads its own weight of so many
+    KiB."""
     regions, tasks = {}, []
     for number, size in enumerate(sizes):
         kind = "input" if number == 0 else "output" if number == len(sizes) - 1 else "activation"
         regions[f"x{number}"] = Region(
-            f"x{number}", 0, size * batch * KIB, kind, first=max(0, number - 1), last=min(number, len(sizes) - 2)
+            f"x{number}",
+            0,
+            size * batch * KIB,
+            kind,
+            first=max(0, number - 1),
+            last=min(number, len(sizes) - 2),
         )
     for number, (before, after) in enumerate(pairwise(sizes)):
         regions[f"w{number}"] = Region(f"w{number}", 0, weight * KIB, "weight")
-        moved = [(f"x{number}", before * batch, False), (f"w{number}", weight, False), (f"x{number + 1}", after * batch, True)]
+        moved = [
+            (f"x{number}", before * batch, False),
+            (f"w{number}", weight, False),
+            (f"x{number + 1}", after * batch, True),
+        ]
         accesses = tuple(Access(name, size * KIB, size * KIB, write) for name, size, write in moved)
         tasks.append(Task(number, f"t{number}", TaskKind.AI_CORE, accesses=accesses))
-    return Program(tuple(tasks), MemoryPlan(regions, 0, 0), metadata={"tasks_of": {task.name: (task.id,) for task in tasks}})
+    return Program(
+        tuple(tasks),
+        MemoryPlan(regions, 0, 0),
+        metadata={"tasks_of": {task.name: (task.id,) for task in tasks}},
+    )
 
 
-def search(sizes: list[int], weight: int, legal: bool = True, batches: tuple[int, ...] = (1, 2, 4, 8)) -> list[tuple[int, int, int]]:
+def search(
+    sizes: list[int], weight: int, legal: bool = True, batches: tuple[int, ...] = (1, 2, 4, 8)
+) -> list[tuple[int, int, int]]:
     programs = {batch: chain(batch, sizes, weight) for batch in batches}
     units = [[f"t{number}"] for number in range(len(sizes) - 1)]
     found = BatchSearch(units, programs, SOC, L2, lambda first, end: legal).run()
@@ -44,12 +62,16 @@ def search(sizes: list[int], weight: int, legal: bool = True, batches: tuple[int
 
 def searcher(sizes: list[int], weight: int, batches: tuple[int, ...] = (1, 2, 4, 8)) -> BatchSearch:
     programs = {batch: chain(batch, sizes, weight) for batch in batches}
-    return BatchSearch([[f"t{number}"] for number in range(len(sizes) - 1)], programs, SOC, L2, lambda first, end: True)
+    return BatchSearch(
+        [[f"t{number}"] for number in range(len(sizes) - 1)], programs, SOC, L2, lambda first, end: True
+    )
 
 
 def quiet_places(sizes: list[int]) -> list[int]:
     """Places between tasks where no neighbour has less alive, and both ends."""
-    inner = [place for place in range(1, len(sizes) - 1) if sizes[place] <= min(sizes[place - 1], sizes[place + 1])]
+    inner = [
+        place for place in range(1, len(sizes) - 1) if sizes[place] <= min(sizes[place - 1], sizes[place + 1])
+    ]
     return [0, *inner, len(sizes) - 1]
 
 
@@ -64,7 +86,9 @@ def test_no_way_to_cut_at_quiet_places_is_quicker() -> None:
 
         def piece(first: int, end: int, search_: BatchSearch = search_) -> float:
             whole = search_.seconds(first, end, 8)
-            paying = [cut for batch in (1, 2, 4) if (cut := search_.seconds(first, end, batch)) < 0.99 * whole]
+            paying = [
+                cut for batch in (1, 2, 4) if (cut := search_.seconds(first, end, batch)) < 0.99 * whole
+            ]
             return min([whole, *paying])
 
         ways = (way for count in range(len(places) - 1) for way in combinations(places[1:-1], count))
@@ -76,9 +100,13 @@ def test_no_way_to_cut_at_quiet_places_is_quicker() -> None:
             """The least that a stretch takes with the whole batch, in one block or in several."""
             inner = [place for place in places if start < place < stop]
             ways = (way for count in range(len(inner) + 1) for way in combinations(inner, count))
-            return min(sum(search_.seconds(*ends, 8) for ends in pairwise([start, *way, stop])) for way in ways)
+            return min(
+                sum(search_.seconds(*ends, 8) for ends in pairwise([start, *way, stop])) for way in ways
+            )
 
-        between = [whole(start, stop) for start, stop in zip(edges[::2], edges[1::2], strict=True) if start < stop]
+        between = [
+            whole(start, stop) for start, stop in zip(edges[::2], edges[1::2], strict=True) if start < stop
+        ]
         assert sum(block.seconds for block in blocks) + sum(between) == pytest.approx(best), seed
         assert {edge for block in blocks for edge in (block.first, block.end)} <= set(places)
         assert all(block.seconds < 0.99 * block.whole_seconds for block in blocks)
@@ -100,7 +128,8 @@ def test_of_many_quiet_places_those_with_least_alive_are_tried(monkeypatch: pyte
 
 
 def test_passes_bring_weights_again_unless_they_stay() -> None:
-    """Two tasks at batch 4 of 8, all tensors in L2: what is left is weights, and their second coming if L2 is full."""
+    """Two tasks at batch 4 of 8, all tensors in L2: what is left is weights, and their second coming if L2 is
+    full."""
     light, heavy = searcher([8, 8, 8], 16), searcher([8, 8, 8], 900)
     for search_, stays in ((light, True), (heavy, False)):
         once, twice = search_.seconds(0, 2, 8), search_.seconds(0, 2, 4)
@@ -154,6 +183,12 @@ def test_the_closed_form_takes_bytes_at_the_rate_of_their_memory() -> None:
 
 
 @pytest.mark.parametrize(("seconds", "batches"), [(98.9, [4]), (99.1, []), (100.5, [])])
-def test_a_cut_must_pay_one_percent(monkeypatch: pytest.MonkeyPatch, seconds: float, batches: list[int]) -> None:
-    monkeypatch.setattr(BatchSearch, "seconds", lambda _, first, end, batch: 100.0 if batch == 8 else seconds if batch == 4 else 200.0)
+def test_a_cut_must_pay_one_percent(
+    monkeypatch: pytest.MonkeyPatch, seconds: float, batches: list[int]
+) -> None:
+    monkeypatch.setattr(
+        BatchSearch,
+        "seconds",
+        lambda _, first, end, batch: 100.0 if batch == 8 else seconds if batch == 4 else 200.0,
+    )
     assert [block.batch for block in searcher([256, 256], 1).run()] == batches

@@ -7,15 +7,26 @@ from dataclasses import replace
 import pytest
 
 from ascendsim.isa.program import Access, MemoryPlan, Program, Region, Task, TaskKind, owner_of
-from ascendsim.lower.l2_placement import KEPT, PLACED, Placement, check_placement, plan_l2, weights_of_steps, with_placement
+from ascendsim.lower.l2_placement import (
+    KEPT,
+    PLACED,
+    Placement,
+    check_placement,
+    plan_l2,
+    weights_of_steps,
+    with_placement,
+)
 
 KIB = 1024
 PAGE = 4 * KIB
 L2 = 64 * PAGE
 
 
-def program(*tasks: tuple[str, str], sizes: dict[str, int] | None = None, kinds: dict[str, str] | None = None) -> Program:
-    """Tasks given by the names of the regions that they read and write, one letter each; a region has four pages."""
+def program(
+    *tasks: tuple[str, str], sizes: dict[str, int] | None = None, kinds: dict[str, str] | None = None
+) -> Program:
+    """Tasks given by the names of the regions that they read and write, one letter each; a region has four
+    pages."""
     made, lives = [], {}
     for number, (reads, writes) in enumerate(tasks):
         for name in reads + writes:
@@ -34,7 +45,10 @@ def program(*tasks: tuple[str, str], sizes: dict[str, int] | None = None, kinds:
 
 def test_a_chain_passes_its_tensors_through_l2() -> None:
     plan = plan_l2(program(("x", "a"), ("a", "b"), ("b", "y"), kinds={"x": "input", "y": "output"}), L2)
-    assert [(item.region, item.offset, item.first, item.last) for item in plan.placed] == [("a", 0, 0, 1), ("b", 4 * PAGE, 1, 2)]
+    assert [(item.region, item.offset, item.first, item.last) for item in plan.placed] == [
+        ("a", 0, 0, 1),
+        ("b", 4 * PAGE, 1, 2),
+    ]
     assert plan.placed[0] == Placement("a", 0, 4 * PAGE, 0, 1, 8 * PAGE, 4 * PAGE)
     assert plan.saved_bytes == 24 * PAGE
     assert plan.peak_bytes == 8 * PAGE
@@ -84,7 +98,9 @@ def test_pages_are_whole() -> None:
 
 def test_results_of_the_ai_cpu_stay_in_ddr() -> None:
     given = program(("", "a"), ("a", "b"), ("b", ""))
-    given = replace(given, tasks=(given.tasks[0], replace(given.tasks[1], kind=TaskKind.AI_CPU), given.tasks[2]))
+    given = replace(
+        given, tasks=(given.tasks[0], replace(given.tasks[1], kind=TaskKind.AI_CPU), given.tasks[2])
+    )
     plan = plan_l2(given, L2)
     assert [item.region for item in plan.placed] == ["a"]
     assert plan.refused == {"b": "the AI CPU makes it"}
@@ -115,17 +131,28 @@ def test_weights_stay_if_there_is_room_beside_the_tensors() -> None:
 
 def test_weights_of_every_time_step_stay_and_come_from_ddr_once() -> None:
     given = program(("xw", "a"), ("a", "y"), kinds={"x": "input", "w": "weight", "y": "output"})
-    marked = replace(given, metadata={"engine": {"lstm": "sequence", "relu": "vector"}, "tasks_of": {"lstm": [0], "relu": [1]}})
+    marked = replace(
+        given,
+        metadata={"engine": {"lstm": "sequence", "relu": "vector"}, "tasks_of": {"lstm": [0], "relu": [1]}},
+    )
     assert weights_of_steps(marked) == ("w",)
     kept = plan_l2(given, L2, weights=["w"]).placed[-1]
     assert (kept.region, kept.weight, kept.first, kept.last, kept.read_bytes) == ("w", True, 0, 0, 4 * PAGE)
-    once = [replace(task, accesses=tuple(replace(a, moved_bytes=a.unique_bytes) for a in task.accesses)) for task in given.tasks]
-    assert "w" not in [item.region for item in plan_l2(replace(given, tasks=tuple(once)), L2, weights=["w"]).placed]
+    once = [
+        replace(task, accesses=tuple(replace(a, moved_bytes=a.unique_bytes) for a in task.accesses))
+        for task in given.tasks
+    ]
+    assert "w" not in [
+        item.region for item in plan_l2(replace(given, tasks=tuple(once)), L2, weights=["w"]).placed
+    ]
 
 
 def test_aliases_belong_to_the_region_that_owns_the_memory() -> None:
     given = program(("", "a"), ("b", ""))
-    regions = {"a": replace(given.memory.regions["a"], last=1), "b": replace(given.memory.regions["b"], alias_of="a")}
+    regions = {
+        "a": replace(given.memory.regions["a"], last=1),
+        "b": replace(given.memory.regions["b"], alias_of="a"),
+    }
     given = replace(given, memory=MemoryPlan(regions, 0, 0))
     assert owner_of(given.memory.regions, "b") == "a"
     assert [item.region for item in plan_l2(given, L2).placed] == ["a"]
@@ -136,6 +163,10 @@ def test_the_check_finds_breaches() -> None:
     plan = plan_l2(given, L2)
     assert check_placement(given, plan) == []
     a, b = plan.placed
-    assert check_placement(given, replace(plan, placed=(a, replace(b, offset=PAGE)))) == ["a and b share bytes"]
+    assert check_placement(given, replace(plan, placed=(a, replace(b, offset=PAGE)))) == [
+        "a and b share bytes"
+    ]
     assert check_placement(given, replace(plan, placed=(replace(a, offset=L2), b))) == ["a ends beyond L2"]
-    assert check_placement(given, replace(plan, placed=(replace(a, last=0), b))) == ["a is used outside of its life"]
+    assert check_placement(given, replace(plan, placed=(replace(a, last=0), b))) == [
+        "a is used outside of its life"
+    ]

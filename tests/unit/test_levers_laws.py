@@ -1,4 +1,5 @@
-"""Narrower types operator by operator: which operands carry the type, which values fit, and that results stay."""
+"""Narrower types operator by operator: which operands carry the type, which values fit, and that results
+stay."""
 
 from __future__ import annotations
 
@@ -43,7 +44,10 @@ MOVES: dict[str, Body] = {
     "ReduceMin": lambda b, x: b.op("ReduceMin", x, AXIS),
 }
 ARITHMETIC: dict[str, Body] = {
-    **{name: lambda b, x, name=name: b.op(name, x, np.array([3, 1, 2])) for name in ("Add", "Sub", "Mul", "Div", "Mod")},  # type: ignore[misc]
+    **{
+        name: lambda b, x, name=name: b.op(name, x, np.array([3, 1, 2]))
+        for name in ("Add", "Sub", "Mul", "Div", "Mod")
+    },  # type: ignore[misc]
     "Abs": lambda b, x: b.op("Abs", x),
     "Neg": lambda b, x: b.op("Neg", x),
     "Sum": lambda b, x: b.op("Add", x, x),
@@ -63,7 +67,9 @@ def narrowed(body: Body, kind: DType = DType.INT64) -> tuple[Graph, Graph, Relat
     rewritten = apply_lever(graph, NarrowTypes(), everywhere(graph))
     x = np.array([[-3, 0, 1], [2, 5, 100]]).astype(kind.numpy)
     (given,) = rewritten.graph.inputs
-    (old,), (new,) = (evaluate(g, OPSET, {"x": x.astype(g.inputs[0].element_type.numpy)}) for g in (graph, rewritten.graph))
+    (old,), (new,) = (
+        evaluate(g, OPSET, {"x": x.astype(g.inputs[0].element_type.numpy)}) for g in (graph, rewritten.graph)
+    )
     assert old.dtype == new.dtype
     np.testing.assert_allclose(new, old, rtol=1e-6)
     return graph, rewritten.graph, rewritten.sites[0].relation if given.dtype is not kind else None
@@ -127,11 +133,17 @@ def test_indices_may_have_either_type(name: str) -> None:
     after = apply_lever(graph, NarrowTypes(), everywhere(graph)).graph
     assert after.inputs[0].dtype is DType.INT32
     x = np.array([[-3, 0, 1], [2, 5, 100]])
-    np.testing.assert_array_equal(evaluate(after, OPSET, {"x": x.astype(np.int32)})[0], evaluate(graph, OPSET, {"x": x})[0])
+    np.testing.assert_array_equal(
+        evaluate(after, OPSET, {"x": x.astype(np.int32)})[0], evaluate(graph, OPSET, {"x": x})[0]
+    )
 
 
 def test_another_operand_of_an_indexing_operator_is_no_index() -> None:
-    graph = build(lambda b: b.op("ScatterElements", b.input("x", (2, 3), DType.INT64), np.array([[0]]), np.array([[5]]), name="s"))
+    graph = build(
+        lambda b: b.op(
+            "ScatterElements", b.input("x", (2, 3), DType.INT64), np.array([[0]]), np.array([[5]]), name="s"
+        )
+    )
     (site,) = find_sites(graph, NarrowTypes(), everywhere(graph))
     assert site.reason.endswith("but ScatterElements s works in int64 only")
 
@@ -154,7 +166,10 @@ def test_empty_constants_and_floats_fit() -> None:
     assert find_sites(wide, NarrowTypes(), everywhere(wide))[0].possible
 
 
-@pytest.mark.parametrize(("kind", "narrow"), [(DType.UINT64, DType.INT32), (DType.UINT32, DType.INT32), (DType.FLOAT64, DType.FLOAT32)])
+@pytest.mark.parametrize(
+    ("kind", "narrow"),
+    [(DType.UINT64, DType.INT32), (DType.UINT32, DType.INT32), (DType.FLOAT64, DType.FLOAT32)],
+)
 def test_other_wide_types(kind: DType, narrow: DType) -> None:
     graph = build(lambda b: b.op("Reshape", b.input("x", (2, 3), kind), np.array([6])))
     (site,) = find_sites(graph, NarrowTypes(), everywhere(graph))
@@ -162,10 +177,13 @@ def test_other_wide_types(kind: DType, narrow: DType) -> None:
     assert apply_lever(graph, NarrowTypes(), everywhere(graph)).graph.inputs[0].dtype is narrow
 
 
-# ----------------------------------------------------------------------------------------------------------------- powers
+# ------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("exponent", [0.5, 1, 1.5, 2, 3, 5, 7, 10, 63, 63.5, 64, -0.5, -1, -3, -64, 64.5, 65, -64.5, 0, 0.25, np.inf])
+@pytest.mark.parametrize(
+    "exponent",
+    [0.5, 1, 1.5, 2, 3, 5, 7, 10, 63, 63.5, 64, -0.5, -1, -3, -64, 64.5, 65, -64.5, 0, 0.25, np.inf],
+)
 def test_powers_that_are_products(exponent: float) -> None:
     """k and k + 1/2 up to 64; square-and-multiply has one product for each bit and each further 1."""
     graph = build(lambda b: b.op("Pow", b.input("x", (2, 3)), np.float32(exponent), name="power"))
@@ -175,7 +193,9 @@ def test_powers_that_are_products(exponent: float) -> None:
     if possible:
         after = apply_lever(graph, PowToMul(), LeverContext(OPSET)).graph
         x = random(2, 3, positive=True)
-        np.testing.assert_allclose(evaluate(after, OPSET, {"x": x})[0], x.astype(np.float64) ** exponent, rtol=5e-5)
+        np.testing.assert_allclose(
+            evaluate(after, OPSET, {"x": x})[0], x.astype(np.float64) ** exponent, rtol=5e-5
+        )
         whole = int(abs(exponent))
         products = sum(node.op_type == "Mul" for node in after.nodes)
         wanted = max(0, len(f"{whole:b}") - 1 + f"{whole:b}".count("1") - 1) if whole else 0

@@ -8,7 +8,16 @@ import pytest
 from ascendsim.graph.builder import GraphBuilder
 from ascendsim.graph.ir import Array, Graph, Tensor
 from ascendsim.ops import default_opset
-from ascendsim.passes.levers import AlignChannels, IdentityConv, Lever, LeverContext, Relation, ResizeSizes, apply_lever, find_sites
+from ascendsim.passes.levers import (
+    AlignChannels,
+    IdentityConv,
+    Lever,
+    LeverContext,
+    Relation,
+    ResizeSizes,
+    apply_lever,
+    find_sites,
+)
 from ascendsim.passes.levers.resize_sizes import nearest_sizes, regular
 from tests.support.evaluate import evaluate as evaluate_list
 from tests.support.fusing import build, random
@@ -18,12 +27,25 @@ CONTEXT = LeverContext(default_opset())
 
 def evaluate(graph: Graph, inputs: dict[str, Array]) -> dict[str, Array]:
     """Outputs by name."""
-    return dict(zip((tensor.name for tensor in graph.outputs), evaluate_list(graph, default_opset(), inputs), strict=True))
+    return dict(
+        zip(
+            (tensor.name for tensor in graph.outputs),
+            evaluate_list(graph, default_opset(), inputs),
+            strict=True,
+        )
+    )
 
 
 def conv(b: GraphBuilder, x: Tensor, out: int, kernel: int = 3, group: int = 1, seed: int = 0) -> Tensor:
     weight = random(out, x.static_shape[1] // group, kernel, kernel, seed=seed) * 0.2
-    return b.op("Conv", x, b.constant(weight, "w"), b.constant(random(out, seed=seed), "bias"), pads=(kernel // 2,) * 4, group=group)
+    return b.op(
+        "Conv",
+        x,
+        b.constant(weight, "w"),
+        b.constant(random(out, seed=seed), "bias"),
+        pads=(kernel // 2,) * 4,
+        group=group,
+    )
 
 
 def check_same(graph: Graph, lever: Lever, tolerance: float = 1e-5) -> Graph:
@@ -83,7 +105,9 @@ def test_concat_keeps_track_of_where_channels_went() -> None:
     changed = check_same(build(body), AlignChannels())
     joined = next(node for node in changed.topological() if node.op_type == "Concat")
     assert joined.output.static_shape[1] == 16 + 32 + 16 + 16
-    assert [node.op_type for node in changed.nodes].count("Slice") == 1  # only the network's own 5 channels are cut
+    assert [node.op_type for node in changed.nodes].count(
+        "Slice"
+    ) == 1  # only the network's own 5 channels are cut
 
 
 def test_readers_that_mix_channels_get_them_as_they_were() -> None:
@@ -93,7 +117,9 @@ def test_readers_that_mix_channels_get_them_as_they_were() -> None:
         return [conv(b, parts, 16), b.op("Softmax", parts, axis=1), b.op("Flatten", parts)]
 
     changed = check_same(build(body), AlignChannels())
-    assert any(node.op_type == "Gather" for node in changed.nodes)  # 8 of 16 and 8 of 16 channels: no plain prefix
+    assert any(
+        node.op_type == "Gather" for node in changed.nodes
+    )  # 8 of 16 and 8 of 16 channels: no plain prefix
 
 
 def test_concats_that_disagree_stay() -> None:
@@ -109,7 +135,9 @@ def test_concats_that_disagree_stay() -> None:
 
 
 def test_channels_that_come_from_elsewhere_stay() -> None:
-    graph = build(lambda b: conv(b, b.op("Add", conv(b, b.input("x", (1, 8, 4, 4)), 8), b.input("y", (1, 8, 4, 4))), 16))
+    graph = build(
+        lambda b: conv(b, b.op("Add", conv(b, b.input("x", (1, 8, 4, 4)), 8), b.input("y", (1, 8, 4, 4))), 16)
+    )
     (site,) = find_sites(graph, AlignChannels(), CONTEXT)
     assert not site.possible
     assert "y is an input of the network" in site.reason
@@ -174,9 +202,16 @@ def test_inside_a_network_the_map_is_grown_and_cut() -> None:
 
 @pytest.mark.parametrize(
     ("size", "attributes", "possible"),
-    [(29, {}, None), (30, {"mode": "nearest"}, None), (30, {"coordinate_transformation_mode": "half_pixel"}, None), (7, {}, False)],
+    [
+        (29, {}, None),
+        (30, {"mode": "nearest"}, None),
+        (30, {"coordinate_transformation_mode": "half_pixel"}, None),
+        (7, {}, False),
+    ],
 )
-def test_resize_that_needs_no_change_or_has_none(size: int, attributes: dict[str, str], possible: bool | None) -> None:
+def test_resize_that_needs_no_change_or_has_none(
+    size: int, attributes: dict[str, str], possible: bool | None
+) -> None:
     graph = build(lambda b: resize(b.input("x", (1, 2, 15, 15)), b, size, **attributes))
     sites = find_sites(graph, ResizeSizes(), CONTEXT)
     if possible is None:
@@ -186,7 +221,9 @@ def test_resize_that_needs_no_change_or_has_none(size: int, attributes: dict[str
 
 
 def mirror(b: GraphBuilder, mode: str = "reflect", channels: int = 4) -> Tensor:
-    padded = b.op("Pad", b.input("x", (1, channels, 5, 5)), np.array([0, 0, 1, 1, 0, 0, 1, 1]), mode=mode, name="mirror")
+    padded = b.op(
+        "Pad", b.input("x", (1, channels, 5, 5)), np.array([0, 0, 1, 1, 0, 0, 1, 1]), mode=mode, name="mirror"
+    )
     return b.op("Mul", padded, 0.5)
 
 
@@ -201,7 +238,9 @@ def test_the_identity_convolution_changes_nothing() -> None:
         (lambda b: mirror(b, channels=600), "600 channels make the identity too expensive"),
         (lambda b: [mirror(b), b.graph.node("mirror").output], "an output of the network itself"),
         (
-            lambda b: b.op("Mul", b.op("Pad", b.input("x", (4, 5)), np.array([1, 1, 1, 1]), mode="reflect"), 2.0),
+            lambda b: b.op(
+                "Mul", b.op("Pad", b.input("x", (4, 5)), np.array([1, 1, 1, 1]), mode="reflect"), 2.0
+            ),
             "a feature map of four axes",
         ),
     ],

@@ -1,4 +1,5 @@
-"""Levers that replace operators and types: Pow by Mul, 64-bit types by 32-bit ones, float32 outputs by float16 ones."""
+"""Levers that replace operators and types: Pow by Mul, 64-bit types by 32-bit ones, float32 outputs by
+float16 ones."""
 
 from __future__ import annotations
 
@@ -30,7 +31,13 @@ from tests.support.fusing import build, random
 
 def evaluate(graph: Graph, inputs: dict[str, Array]) -> dict[str, Array]:
     """Outputs by name."""
-    return dict(zip((tensor.name for tensor in graph.outputs), evaluate_list(graph, default_opset(), inputs), strict=True))
+    return dict(
+        zip(
+            (tensor.name for tensor in graph.outputs),
+            evaluate_list(graph, default_opset(), inputs),
+            strict=True,
+        )
+    )
 
 
 def everywhere(graph: Graph) -> LeverContext:
@@ -82,7 +89,9 @@ def test_pow_becomes_products(exponent: float, wanted: list[str]) -> None:
 def test_products_are_counted_as_they_are_made() -> None:
     for exponent in range(1, 65):
         graph = power(float(exponent))
-        assert operators(apply_lever(graph, PowToMul(), everywhere(graph)).graph).count("Mul") == products(exponent)
+        assert operators(apply_lever(graph, PowToMul(), everywhere(graph)).graph).count("Mul") == products(
+            exponent
+        )
 
 
 def test_negative_bases_keep_their_sign() -> None:
@@ -110,8 +119,14 @@ def test_general_powers_of_positive_bases_go_through_the_logarithm() -> None:
         (power(float("nan")), "x^nan is no short product and the base may be negative"),
         (power(-2, DType.INT32), "x^-2 of integers is no product"),
         (power(1.7, before="Sin"), "the base may be negative"),
-        (build(lambda b: b.op("Pow", b.input("x", (3,)), b.input("y", (3,)))), "the exponent is not one known number"),
-        (build(lambda b: b.op("Pow", b.input("x", (3,)), np.full((2, 3), 2, np.float32))), "broadcasts the base"),
+        (
+            build(lambda b: b.op("Pow", b.input("x", (3,)), b.input("y", (3,)))),
+            "the exponent is not one known number",
+        ),
+        (
+            build(lambda b: b.op("Pow", b.input("x", (3,)), np.full((2, 3), 2, np.float32))),
+            "broadcasts the base",
+        ),
     ],
 )
 def test_pow_that_cannot_be_replaced_says_why(graph: Graph, reason: str) -> None:
@@ -122,7 +137,9 @@ def test_pow_that_cannot_be_replaced_says_why(graph: Graph, reason: str) -> None
 
 
 def test_int64_input_behind_a_cast_becomes_int32() -> None:
-    graph = build(lambda b: b.op("Cast", b.op("Unsqueeze", b.input("mask", (2, 5), "int64"), [1]), to=DType.FLOAT32))
+    graph = build(
+        lambda b: b.op("Cast", b.op("Unsqueeze", b.input("mask", (2, 5), "int64"), [1]), to=DType.FLOAT32)
+    )
     changed = apply_lever(graph, NarrowTypes(), everywhere(graph))
     assert [tensor.dtype for tensor in changed.graph.inputs] == [DType.INT32]
     assert changed.sites[0].relation is Relation.EXACT
@@ -141,14 +158,21 @@ def test_a_group_with_arithmetic_and_constants_changes_as_a_whole() -> None:
     graph = build(body)
     changed = apply_lever(graph, NarrowTypes(), everywhere(graph))
     assert changed.sites[0].relation is Relation.APPROXIMATE  # sums may leave 32 bits
-    assert {tensor.dtype for node in changed.graph.nodes[:-1] for tensor in node.outputs} == {DType.INT32, DType.BOOL}
+    assert {tensor.dtype for node in changed.graph.nodes[:-1] for tensor in node.outputs} == {
+        DType.INT32,
+        DType.BOOL,
+    }
     assert changed.graph.outputs[0].dtype is DType.INT64  # restored by a Cast, under its own name
     x = np.array([-3, 0, 1, 2, 5, 100], np.float32)
-    np.testing.assert_array_equal(evaluate(changed.graph, {"x": x})["out0"], evaluate(graph, {"x": x})["out0"])
+    np.testing.assert_array_equal(
+        evaluate(changed.graph, {"x": x})["out0"], evaluate(graph, {"x": x})["out0"]
+    )
 
 
 def test_float64_becomes_float32() -> None:
-    graph = build(lambda b: b.op("Cast", b.op("Mul", b.input("x", (5,), "float64"), np.full(5, 0.1)), to=DType.FLOAT32))
+    graph = build(
+        lambda b: b.op("Cast", b.op("Mul", b.input("x", (5,), "float64"), np.full(5, 0.1)), to=DType.FLOAT32)
+    )
     changed = apply_lever(graph, NarrowTypes(), everywhere(graph))
     assert changed.sites[0].relation is Relation.APPROXIMATE
     assert changed.graph.inputs[0].dtype is DType.FLOAT32
@@ -161,8 +185,14 @@ def test_float64_becomes_float32() -> None:
     ("body", "reason"),
     [
         (lambda b: b.op("Add", b.input("x", (2,), "int64"), np.array(2**40)), "does not fit into 32 bits"),
-        (lambda b: b.op("BitwiseAnd", b.input("x", (2,), "int64"), np.array(3)), "BitwiseAnd BitwiseAnd works in int64 only"),
-        (lambda b: b.op("Add", b.input("x", (2,), "int64"), b.weight("w", (2,), dtype="int64")), "are not at hand"),
+        (
+            lambda b: b.op("BitwiseAnd", b.input("x", (2,), "int64"), np.array(3)),
+            "BitwiseAnd BitwiseAnd works in int64 only",
+        ),
+        (
+            lambda b: b.op("Add", b.input("x", (2,), "int64"), b.weight("w", (2,), dtype="int64")),
+            "are not at hand",
+        ),
     ],
 )
 def test_types_that_must_stay_say_why(body: object, reason: str) -> None:
@@ -178,7 +208,9 @@ def test_only_operators_of_the_ai_cpu_are_narrowed() -> None:
 
 
 def test_float16_outputs_are_an_option_of_the_compiler() -> None:
-    graph = build(lambda b: (b.op("Relu", b.input("x", (2, 3))), b.op("Cast", b.input("z", (2,)), to=DType.INT32)))
+    graph = build(
+        lambda b: (b.op("Relu", b.input("x", (2, 3))), b.op("Cast", b.input("z", (2,)), to=DType.INT32))
+    )
     (site,) = find_sites(graph, HalfOutputs(), everywhere(graph))
     assert site.node == "Relu"
     assert HalfOutputs.settings == {"output_type": "FP16"}

@@ -50,12 +50,18 @@ def test_the_vector_unit_writes_it_before_the_cube_adds(chip: str, name: str) ->
     work: CubeWork = WORKS[name](soc)
     stages = lowered(work, soc)
     assert computed(stages, "vadd") == 0
-    assert all(item.accumulate and not item.fresh_at for item, _ in executed(stages) if isinstance(item, Mmad))
-    writes = [(item, times) for item, times in executed(stages) if isinstance(item, Vector) and item.op == BROADCAST]
+    assert all(
+        item.accumulate and not item.fresh_at for item, _ in executed(stages) if isinstance(item, Mmad)
+    )
+    writes = [
+        (item, times) for item, times in executed(stages) if isinstance(item, Vector) and item.op == BROADCAST
+    ]
     assert {item.dst.buffer for item, _ in writes} == {Buffer.L0C}
     assert {item.dtype for item, _ in writes} == {"float32"}
     fetched = computed(stages, "l0c_to_ub")
-    assert fetched <= sum(item.elements * times for item, times in writes)  # each tile has its bias; the last one of a run has one too many
+    assert fetched <= sum(
+        item.elements * times for item, times in writes
+    )  # each tile has its bias; the last one of a run has one too many
 
 
 @pytest.mark.parametrize("chip", BROADCASTING)
@@ -75,7 +81,9 @@ def test_a_table_spares_the_vector_unit(chip: str, name: str) -> None:
     assert computed(stages, BROADCAST) == computed(stages, "vadd") == 0
     moves = [item for item, _ in executed(stages) if isinstance(item, Move) and item.kind == "bias"]
     assert moves
-    assert {(item.pipe, item.src.buffer, item.dst.buffer) for item in moves} == {(Pipe.MTE1, Buffer.L1, Buffer.BT)}
+    assert {(item.pipe, item.src.buffer, item.dst.buffer) for item in moves} == {
+        (Pipe.MTE1, Buffer.L1, Buffer.BT)
+    }
     assert bias_passes(work, soc) == 0
 
 
@@ -89,7 +97,9 @@ def test_what_it_costs_in_terms_of_the_vector_unit() -> None:
 def test_a_chip_without_a_way_says_so() -> None:
     soc = chips.load("Ascend310")
     soc = replace(soc, ports=replace(soc.ports, ub_to_l0c=None))
-    with pytest.raises(CompileError, match=r"bias 'bias' has no way into L0C of Ascend310; set ports.ub_to_l0c"):
+    with pytest.raises(
+        CompileError, match=r"bias 'bias' has no way into L0C of Ascend310; set ports.ub_to_l0c"
+    ):
         lowered(convolution(64, 28, 96, 3), soc)
 
 

@@ -20,14 +20,26 @@ from ascendsim.lower.templates.tiling import FEW, NEAR, best_tilings, candidates
 from ascendsim.machine import run
 from ascendsim.opset.work import ConvGeometry, CubeWork, Step, Stream
 from ascendsim.soc import SocSpec, load
-from tests.support.lowering import CHIPS, convolution, executed, matmul, moved, multiplied, program_of, ref, verify
+from tests.support.lowering import (
+    CHIPS,
+    convolution,
+    executed,
+    matmul,
+    moved,
+    multiplied,
+    program_of,
+    ref,
+    verify,
+)
 
 WORKS = {
     "square": lambda soc: matmul(256, 512, 384, soc),
     "ragged": lambda soc: matmul(197, 770, 1000, soc),
     "one row": lambda soc: matmul(1, 2048, 1000, soc),
     "batched": lambda soc: matmul(50, 64, 50, soc, batch=12),
-    "shared": lambda soc: replace(matmul(40, 64, 96, soc, batch=6), b=ref("b", (64, 96), Format.FRACTAL_NZ), b_shared=True),
+    "shared": lambda soc: replace(
+        matmul(40, 64, 96, soc, batch=6), b=ref("b", (64, 96), Format.FRACTAL_NZ), b_shared=True
+    ),
     "transposed": lambda soc: matmul(64, 64, 128, soc, transpose_a=True, transpose_b=True),
     "first layer": lambda soc: convolution(3, 224, 64, 7, 2, 3),
     "3x3": lambda soc: convolution(64, 56, 64, 3, 1, 1),
@@ -51,7 +63,9 @@ def test_every_product_is_computed_once_and_stored_once(chip: str, name: str) ->
     stages = lowered(work, soc)
     verify(stages, soc)
     product = product_of(work, soc)
-    assert multiplied(stages) == product.batch * product.images * product.m * product.n * product.k_blocks * 16
+    assert (
+        multiplied(stages) == product.batch * product.images * product.m * product.n * product.k_blocks * 16
+    )
     rows = align(product.m, 16) if work.out.format is Format.FRACTAL_NZ else product.m
     columns = product.n if work.out.format is Format.ND else align(product.n, 16)
     bytes = moved(stages)
@@ -66,7 +80,9 @@ def test_groups_fill_cores_without_exceeding_them(chip: str) -> None:
         (stage,) = lowered(make(soc), soc)
         assert 1 <= sum(group.count for group in stage.groups) <= soc.ai_cores
         assert stage.kind is TaskKind.AI_CORE
-        assert {group.block.core for group in stage.groups} == {CoreKind.CUBE if soc.split_cores else CoreKind.AI}
+        assert {group.block.core for group in stage.groups} == {
+            CoreKind.CUBE if soc.split_cores else CoreKind.AI
+        }
 
 
 def test_first_step_of_k_starts_anew_and_others_accumulate() -> None:
@@ -92,7 +108,11 @@ def test_coupled_cores_leave_through_the_vector_unit_and_split_ones_through_fixp
 
 def test_only_maps_that_must_be_unfolded_use_img2col() -> None:
     soc = load("Ascend910A")
-    for work, expected in ((convolution(64, 28, 64, 3, 1, 1), True), (convolution(64, 28, 64, 1), False), (matmul(64, 64, 64, soc), False)):
+    for work, expected in (
+        (convolution(64, 28, 64, 3, 1, 1), True),
+        (convolution(64, 28, 64, 1), False),
+        (matmul(64, 64, 64, soc), False),
+    ):
         assert any(isinstance(item, Img2Col) for item, _ in executed(lowered(work, soc))) is expected
 
 
@@ -107,15 +127,24 @@ def test_epilogue_runs_in_ub_on_coupled_cores_and_as_vector_work_on_split_ones()
     stages, rest = lower_cube(replace(matmul(64, 64, 64, split), epilogue=steps), split, Expansion(split))
     assert rest is not None
     assert rest.steps == steps
-    _, rest = lower_cube(replace(matmul(64, 64, 64, split), epilogue=(Step("vrelu"),)), split, Expansion(split))
+    _, rest = lower_cube(
+        replace(matmul(64, 64, 64, split), epilogue=(Step("vrelu"),)), split, Expansion(split)
+    )
     assert rest is None
 
 
 def test_epilogue_inputs_of_every_kind_are_read() -> None:
     soc = load("Ascend310")
-    extra = {"all": ref("e", (300, 200), Format.FRACTAL_NZ), "col": ref("e", (200,)), "row": ref("e", (300,)), "one": ref("e", (1,))}
+    extra = {
+        "all": ref("e", (300, 200), Format.FRACTAL_NZ),
+        "col": ref("e", (200,)),
+        "row": ref("e", (300,)),
+        "one": ref("e", (1,)),
+    }
     for over, other in extra.items():
-        work = replace(matmul(300, 64, 200, soc), epilogue=(Step("vadd"),), epilogue_inputs=(Stream(other, over),))
+        work = replace(
+            matmul(300, 64, 200, soc), epilogue=(Step("vadd"),), epilogue_inputs=(Stream(other, over),)
+        )
         stages, _ = lower_cube(work, soc, Expansion(soc))
         verify(stages, soc)
         read = moved(stages)["e", False]
@@ -149,12 +178,18 @@ def test_the_bytes_that_are_missing_are_those_that_would_do(sizes: tuple[int, in
 
 
 @pytest.mark.parametrize("chip", ["Ascend310", "Ascend310P3", "Ascend910A"])
-@pytest.mark.parametrize("sizes", [(64, 64, 16), (40, 64, 64), (16, 512, 1000), (1, 2048, 1000), (300, 100, 32)])
+@pytest.mark.parametrize(
+    "sizes", [(64, 64, 16), (40, 64, 64), (16, 512, 1000), (1, 2048, 1000), (300, 100, 32)]
+)
 def test_tiles_of_int8_matrices_hold_whole_blocks(chip: str, sizes: tuple[int, int, int]) -> None:
     """Stored blocks are 32 columns wide there, twice as wide as a block of the Cube."""
     soc, (m, k, n) = load(chip), sizes
     kind, format = DType.INT8, Format.FRACTAL_NZ
-    a, b, out = ref("a", (m, k), format, kind), ref("b", (k, n), format, kind), ref("c", (m, n), format, DType.INT32)
+    a, b, out = (
+        ref("a", (m, k), format, kind),
+        ref("b", (k, n), format, kind),
+        ref("c", (m, n), format, DType.INT32),
+    )
     stages = lowered(CubeWork(m, k, n, a, b, out, dtype=kind), soc)
     verify(stages, soc)
     assert product_of(CubeWork(m, k, n, a, b, out, dtype=kind), soc).b_blocks(16) == 2
@@ -189,7 +224,9 @@ def test_the_best_tilings_have_the_lowest_scores_and_tiles_of_different_sizes_an
     sizes = [(tiling.tile_m, tiling.tile_n) for tiling in best]
     assert 1 < len(sizes) == len(set(sizes)) <= FEW
     for tiling in best:  # each is the best of its size
-        same = [other.cycles for other in every if (other.tile_m, other.tile_n) == (tiling.tile_m, tiling.tile_n)]
+        same = [
+            other.cycles for other in every if (other.tile_m, other.tile_n) == (tiling.tile_m, tiling.tile_n)
+        ]
         assert tiling.cycles == min(same)
     assert best_tilings(product, soc) is best
 
@@ -198,7 +235,9 @@ def time_us(work: CubeWork, soc: SocSpec) -> float:
     return run(program_of(lowered(work, soc)), soc).duration_us
 
 
-@pytest.mark.parametrize(("chip", "least"), [("Ascend910A", 0.8), ("Ascend910B1", 0.7)])  # measured of 8192 x 8192 x 8192: 0.73
+@pytest.mark.parametrize(
+    ("chip", "least"), [("Ascend910A", 0.8), ("Ascend910B1", 0.7)]
+)  # measured of 8192 x 8192 x 8192: 0.73
 def test_a_large_gemm_keeps_the_cube_busy(chip: str, least: float) -> None:
     soc = load(chip)
     ideal = 4096**3 / 4096 / soc.ai_cores / soc.frequency_mhz

@@ -54,7 +54,9 @@ def test_slots_follow_all_loops_around(builder: BlockBuilder) -> None:
         copy_in(builder, ring)
         copy_in(builder, ring)
     copy_in(builder, ring)
-    first, second, third, after = [move.dst.slot for move in moves(builder.build().body) if move.pipe is Pipe.MTE2]
+    first, second, third, after = [
+        move.dst.slot for move in moves(builder.build().body) if move.pipe is Pipe.MTE2
+    ]
     for i in range(5):
         done = i * 5
         assert [first.at({"i": i, "j": j}) % 2 for j in range(3)] == [(done + j) % 2 for j in range(3)]

@@ -1,4 +1,5 @@
-"""What may run on the Cube's result, piece by piece: each condition broken alone is refused, and all of them together are not."""
+"""What may run on the Cube's result, piece by piece: each condition broken alone is refused, and all of them
+together are not."""
 
 from __future__ import annotations
 
@@ -21,7 +22,9 @@ from tests.support.lowering import convolution, ref
 COUPLED, SPLIT = load("Ascend310"), load("Ascend910B1")
 HEAD: CubeWork = replace(convolution(32, 12, 32, 3, 1, 1), bias=None)
 RESULT = replace(HEAD.out, region="z")
-PLAIN = VectorWork(144, 32, (Step("vadd"),), (Stream(HEAD.out), Stream(replace(HEAD.out, region="other"))), (Stream(RESULT),))
+PLAIN = VectorWork(
+    144, 32, (Step("vadd"),), (Stream(HEAD.out), Stream(replace(HEAD.out, region="other"))), (Stream(RESULT),)
+)
 
 
 def nodes(count: int = 2) -> list[Node]:
@@ -80,13 +83,17 @@ def test_what_does_not_fit_is_refused(case: str) -> None:
 
 def test_operands_that_fit() -> None:
     assert [stream.over for stream in joined(col(32)).epilogue_inputs] == ["col"]
-    assert [stream.over for stream in joined(with_inputs(Stream(ref("s", (1,)), "one"))).epilogue_inputs] == ["one"]
+    assert [stream.over for stream in joined(with_inputs(Stream(ref("s", (1,)), "one"))).epilogue_inputs] == [
+        "one"
+    ]
     other = Stream(replace(HEAD.out, region="o"))
     assert joined(with_inputs(other, other)).epilogue_inputs == (other,)  # two reads of one tensor
 
 
 def sums(*steps: Step, outputs: int = 1, rows: int = 144, cols: int = 32, region: str = "y") -> VectorWork:
-    results = tuple(Stream(ref(f"t{number}", (cols,), dtype=DType.FLOAT32), "col") for number in range(outputs))
+    results = tuple(
+        Stream(ref(f"t{number}", (cols,), dtype=DType.FLOAT32), "col") for number in range(outputs)
+    )
     return VectorWork(rows, cols, steps, (Stream(replace(HEAD.out, region=region)),), results, "rows")
 
 
@@ -102,7 +109,13 @@ def test_sums_of_columns_follow_the_result() -> None:
 
 @pytest.mark.parametrize(
     "work",
-    [sums(WIDE, ADD, WIDE), sums(ADD, outputs=2), sums(WIDE, ADD, cols=16), sums(WIDE, ADD, region="w"), sums(replace(ADD, over="col"))],
+    [
+        sums(WIDE, ADD, WIDE),
+        sums(ADD, outputs=2),
+        sums(WIDE, ADD, cols=16),
+        sums(WIDE, ADD, region="w"),
+        sums(replace(ADD, over="col")),
+    ],
 )
 def test_other_sums_are_refused(work: VectorWork) -> None:
     with pytest.raises(CompileError, match="must"):
@@ -128,7 +141,10 @@ SPLIT_CASES: list[tuple[tuple[Work, ...], bool]] = [
 def test_fixpipe_takes_one_relu_and_no_more(works: tuple[Work, ...], fits: bool) -> None:
     found = nodes(1 + len(works))
     head = replace(HEAD, out=replace(HEAD.out, region=found[0].output.name))
-    moved = [replace(work, inputs=tuple(Stream(head.out) if s.ref == HEAD.out else s for s in work.inputs)) for work in works]  # type: ignore[union-attr, type-var]
+    moved = [
+        replace(work, inputs=tuple(Stream(head.out) if s.ref == HEAD.out else s for s in work.inputs))
+        for work in works
+    ]  # type: ignore[union-attr, type-var]
     if fits:
         assert join_epilogue(found, [head, *moved], [found[0].output], SPLIT).epilogue == (Step("vrelu"),)
         return

@@ -28,5 +28,7 @@ def test_matmul_on_split_cores(golden: Callable[[str, str], None]) -> None:
 
 def test_softmax_in_one_pass(golden: Callable[[str, str], None]) -> None:
     steps = (Step("vcmax"), Step("vsub"), Step("vexp"), Step("vcadd"), Step("vdiv"))
-    work = VectorWork(512, 128, steps, (Stream(ref("x", (512, 128))),), (Stream(ref("y", (512, 128))),), "cols", 3)
+    work = VectorWork(
+        512, 128, steps, (Stream(ref("x", (512, 128))),), (Stream(ref("y", (512, 128))),), "cols", 3
+    )
     golden("lower_softmax_Ascend910A.txt", text(work, "Ascend910A"))

@@ -16,7 +16,10 @@ from ascendsim.lower.memory.pieces import Numbers
 def board_of(*pieces: tuple[str, int, int, int]) -> Board:
     """Pieces (name, bytes, first task, last task) on one stream."""
     tasks = max(last for *_, last in pieces) + 1
-    return Board([Piece(name, size, tuple(range(first, last + 1))) for name, size, first, last in pieces], TaskOrder.single(tasks))
+    return Board(
+        [Piece(name, size, tuple(range(first, last + 1))) for name, size, first, last in pieces],
+        TaskOrder.single(tasks),
+    )
 
 
 def offsets_of(board: Board, placed: tuple[Numbers, int]) -> dict[str, int]:
@@ -30,7 +33,14 @@ def test_first_fit_reuses_the_lowest_free_bytes() -> None:
 
 
 def test_best_fit_takes_the_smallest_gap_that_is_large_enough() -> None:
-    lives = [("floor", 1024, 0, 9), ("high", 1536, 0, 1), ("wide", 512, 0, 9), ("low", 1024, 0, 1), ("late", 1024, 3, 4), ("x", 1536, 3, 4)]
+    lives = [
+        ("floor", 1024, 0, 9),
+        ("high", 1536, 0, 1),
+        ("wide", 512, 0, 9),
+        ("low", 1024, 0, 1),
+        ("late", 1024, 3, 4),
+        ("x", 1536, 3, 4),
+    ]
     board = board_of(*lives)
     offsets, peak = best_fit(board)
     assert peak == board.lower_bound() == 4096
@@ -63,7 +73,12 @@ def test_without_reuse_everything_lies_apart() -> None:
 def test_binary_blocks_halve_from_the_largest_size() -> None:
     """R = ceil(log2(16384 / 512)) = 5; ceilings 8192, 4096, 2048, 1024; members are above a ceiling + 512."""
     sizes = [16384, 9216, 6144, 5120, 3072, 2560, 1536, 512]
-    assert binary_classes(sizes) == [2560, 3072, 6144, 16384]  # 1536 and 512 are in no class: they take blocks of 2560 bytes
+    assert binary_classes(sizes) == [
+        2560,
+        3072,
+        6144,
+        16384,
+    ]  # 1536 and 512 are in no class: they take blocks of 2560 bytes
 
 
 def test_classes_with_few_members_join_the_next_larger_one() -> None:
@@ -89,7 +104,9 @@ def chain() -> Graph:
     x = graph.add_input("x", DType.FLOAT16, (8, 64))
     w = graph.add_constant("w", np.zeros((8, 64), np.float16))
     for name, inputs in (("a", [x, w]), ("b", ["a", w]), ("c", ["b", w])):
-        node = graph.add_node("Add", [graph.tensors[i] if isinstance(i, str) else i for i in inputs], [name], name=name)
+        node = graph.add_node(
+            "Add", [graph.tensors[i] if isinstance(i, str) else i for i in inputs], [name], name=name
+        )
         node.output.shape, node.output.dtype, node.output.origin_dtype = (8, 64), DType.FLOAT16, DType.FLOAT16
     graph.outputs.append(graph.tensors["c"])
     return graph
@@ -98,7 +115,14 @@ def chain() -> Graph:
 def test_kinds_lifetimes_and_weights_behind_the_arena() -> None:
     plan = plan_memory(chain(), [["x", "w", "a"], ["a", "w", "b"], ["b", "w", "c"]], {}, {"scratch": 100})
     kinds = {name: region.kind for name, region in plan.regions.items()}
-    assert kinds == {"x": "input", "w": "weight", "a": "activation", "b": "activation", "c": "output", "scratch": "workspace"}
+    assert kinds == {
+        "x": "input",
+        "w": "weight",
+        "a": "activation",
+        "b": "activation",
+        "c": "output",
+        "scratch": "workspace",
+    }
     assert (plan.regions["a"].first, plan.regions["a"].last) == (0, 1)
     assert plan.regions["w"].offset >= plan.peak_bytes
     assert (plan.regions["w"].first, plan.regions["w"].last) == (0, 2)
@@ -136,7 +160,9 @@ def test_an_input_that_is_read_later_is_not_overwritten() -> None:
 
 
 @pytest.mark.parametrize(("awaited", "taken"), [((), None), ((1,), "a")])
-def test_an_input_that_another_stream_may_still_read_is_not_overwritten(awaited: tuple[int, ...], taken: str | None) -> None:
+def test_an_input_that_another_stream_may_still_read_is_not_overwritten(
+    awaited: tuple[int, ...], taken: str | None
+) -> None:
     uses = [["x", "a"], ["a"], ["a", "b"], ["b", "c"]]
     order = TaskOrder([0, 1, 0, 0], [(), (0,), awaited, ()])
     plan = plan_memory(chain(), uses, {}, {}, order=order, takeovers=[Takeover(2, "b", "a")])
@@ -145,7 +171,9 @@ def test_an_input_that_another_stream_may_still_read_is_not_overwritten(awaited:
 
 def test_reuse_can_be_switched_off() -> None:
     uses = [["x", "w", "a"], ["a", "w", "b"], ["b", "w", "c"]]
-    plan = plan_memory(chain(), uses, {}, {}, takeovers=[Takeover(1, "b", "a")], options=MemoryOptions(reuse=False))
+    plan = plan_memory(
+        chain(), uses, {}, {}, takeovers=[Takeover(1, "b", "a")], options=MemoryOptions(reuse=False)
+    )
     assert plan.peak_bytes == 4 * 1024
     assert len({region.offset for region in plan.regions.values()}) == len(plan.regions)
 

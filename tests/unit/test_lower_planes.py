@@ -1,4 +1,5 @@
-"""Global pooling over planes of channel blocks: every plane once, one slot, a repeat a position, sums stored together or in parts."""
+"""Global pooling over planes of channel blocks: every plane once, one slot, a repeat a position, sums stored
+together or in parts."""
 
 from __future__ import annotations
 
@@ -17,16 +18,28 @@ from tests.support.lowering import CHIPS, computed, executed, moved, ref, statem
 
 
 def pooling(images: int, channels: int, height: int, width: int, lanes: int = 16) -> VectorWork:
-    x, y = ref("x", (images, channels, height, width), Format.NC1HWC0), ref("y", (images, channels, 1, 1), Format.NC1HWC0)
+    x, y = (
+        ref("x", (images, channels, height, width), Format.NC1HWC0),
+        ref("y", (images, channels, 1, 1), Format.NC1HWC0),
+    )
     wide = DType.FLOAT32
-    steps = (Step("vconv", wide), Step("vmuls", wide), Step("vadd", wide, lanes=lanes), Step("vconv", wide, "col"))
+    steps = (
+        Step("vconv", wide),
+        Step("vmuls", wide),
+        Step("vadd", wide, lanes=lanes),
+        Step("vconv", wide, "col"),
+    )
     columns = x.bytes // (2 * height * width)
     return VectorWork(height * width, columns, steps, (Stream(x),), (Stream(y, "col"),), "rows", planes=True)
 
 
 @pytest.mark.parametrize("chip", CHIPS)
-@pytest.mark.parametrize("shape", [(1, 16, 7, 7), (2, 40, 15, 15), (8, 256, 56, 56), (1, 16, 240, 240), (1, 3, 1, 1)])
-def test_every_plane_is_read_once_by_itself_and_sums_go_out_together(chip: str, shape: tuple[int, int, int, int]) -> None:
+@pytest.mark.parametrize(
+    "shape", [(1, 16, 7, 7), (2, 40, 15, 15), (8, 256, 56, 56), (1, 16, 240, 240), (1, 3, 1, 1)]
+)
+def test_every_plane_is_read_once_by_itself_and_sums_go_out_together(
+    chip: str, shape: tuple[int, int, int, int]
+) -> None:
     soc = load(chip)
     work = pooling(*shape)
     stage = lower_vector(work, soc, Expansion(soc))
@@ -37,12 +50,18 @@ def test_every_plane_is_read_once_by_itself_and_sums_go_out_together(chip: str, 
     assert bytes["x", False] == work.inputs[0].ref.bytes
     assert bytes["y", True] == work.outputs[0].ref.bytes
     loads = [item for item, _ in executed([stage]) if isinstance(item, Move) and item.pipe is Pipe.MTE2]
-    stores = sum(times for item, times in executed([stage]) if isinstance(item, Move) and item.pipe is Pipe.MTE3)
+    stores = sum(
+        times for item, times in executed([stage]) if isinstance(item, Move) and item.pipe is Pipe.MTE3
+    )
     assert all(item.bursts == 1 and item.burst_bytes <= 32 * height * width for item in loads)
     assert stores == blocks <= min(planes, soc.vector_units)
     assert computed([stage], "vmuls") == planes * 16 * height * width
-    assert computed([stage], "vadd") == planes * (soc.vector.repeat_bytes // 4) * height * width  # a repeat a position
-    inputs = [slot for group in stage.groups for slot in group.block.allocations if slot.name.startswith("in")]
+    assert (
+        computed([stage], "vadd") == planes * (soc.vector.repeat_bytes // 4) * height * width
+    )  # a repeat a position
+    inputs = [
+        slot for group in stage.groups for slot in group.block.allocations if slot.name.startswith("in")
+    ]
     assert {slot.slots for slot in inputs} == {1}
 
 
@@ -65,11 +84,17 @@ def test_float32_sums_have_room(chip: str, shape: tuple[int, int, int, int]) -> 
     for group in stage.groups:
         (slots,) = (allocation for allocation in group.block.allocations if allocation.name == "out0")
         wide = [
-            item for item, _ in statements(group.block.body) if isinstance(item, Vector) and item.op == "vconv" and item.dst.name == "out0"
+            item
+            for item, _ in statements(group.block.body)
+            if isinstance(item, Vector) and item.op == "vconv" and item.dst.name == "out0"
         ]
         assert wide
         assert all(4 * item.elements <= slots.bytes for item in wide)
-        folds = [item for item, _ in statements(group.block.body) if isinstance(item, Vector) and item.dst.name == "tmp"]
+        folds = [
+            item
+            for item, _ in statements(group.block.body)
+            if isinstance(item, Vector) and item.dst.name == "tmp"
+        ]
         assert {item.op for item in folds} == {"vconv", "vmuls"}  # only sums go where sums are
 
 
@@ -79,7 +104,11 @@ def test_planes_of_8_bit_types_stay_whole(chip: str) -> None:
     x = ref("x", (1, 96, 58, 58), Format.NC1HWC0, DType.INT8)
     y = ref("y", (1, 96, 1, 1), Format.NC1HWC0, DType.INT8)
     steps = (Step("vconv"), Step("vmax", lanes=32))
-    stage = lower_vector(VectorWork(58 * 58, 96, steps, (Stream(x),), (Stream(y, "col"),), "rows", planes=True), soc, Expansion(soc))
+    stage = lower_vector(
+        VectorWork(58 * 58, 96, steps, (Stream(x),), (Stream(y, "col"),), "rows", planes=True),
+        soc,
+        Expansion(soc),
+    )
     verify([stage], soc)
     assert sum(group.count for group in stage.groups) <= 3  # blocks of 32 channels
     assert moved([stage])["x", False] == x.bytes
@@ -88,11 +117,18 @@ def test_planes_of_8_bit_types_stay_whole(chip: str) -> None:
 def test_few_planes_in_float16_fill_their_repeats() -> None:
     def lanes(soc: str, images: int, channels: int) -> set[int]:
         image = (images, 16, 14, 14)
-        graph = build(lambda b: b.op("GlobalAveragePool", b.op("Conv", b.input("x", image), random(channels, 16, 1, 1))))
+        graph = build(
+            lambda b: b.op("GlobalAveragePool", b.op("Conv", b.input("x", image), random(channels, 16, 1, 1)))
+        )
         program = asim.compile(graph, soc=soc).program
         (task,) = (task for task in program.tasks if "GlobalAveragePool" in task.name)
         blocks = [statements(group.block.body) for group in task.groups]
-        return {item.elements // 196 for block in blocks for item, _ in block if isinstance(item, Vector) and item.op == "vadd"}
+        return {
+            item.elements // 196
+            for block in blocks
+            for item, _ in block
+            if isinstance(item, Vector) and item.op == "vadd"
+        }
 
     assert lanes("Ascend310", 1, 512) == {16}  # 32 planes: halves are added, 128 lanes a repeat
     assert lanes("Ascend310", 2, 512) == {128}  # a repeat a position

@@ -94,7 +94,11 @@ def _ends(program: Program) -> tuple[str, str]:
 def test_dynamic_shapes_name_tensor_and_remedy() -> None:
     graph = two_layers(("batch", 64))
     with pytest.raises(
-        CompileError, match=r"tensor 'x' must have a static shape, not \['batch', 64\]; load the model with batch= or shapes="
+        CompileError,
+        match=(
+            r"tensor 'x' must have a static shape, not \['batch', 64\]; load the model with batch= or "
+            r"shapes="
+        ),
     ):
         lower_graph(graph, load("Ascend310"), OPSET)
 
@@ -144,7 +148,10 @@ def test_networks_lower_check_and_run_above_their_bounds(chip: str, model: str, 
     trace = run(program, soc)
     macs = sum(record.macs for record in trace.tasks)
     weights = sum(
-        access.unique_bytes for task in program.tasks for access in task.accesses if program.memory.regions[access.region].kind == "weight"
+        access.unique_bytes
+        for task in program.tasks
+        for access in task.accesses
+        if program.memory.regions[access.region].kind == "weight"
     )
     assert trace.duration_us >= 2 * macs / soc.peak_fp16_tflops / 1e6
     if soc.l2.software_managed:
@@ -160,4 +167,7 @@ def test_lowering_is_deterministic(models_dir: Path) -> None:
         programs.append(program_for(graph, soc))
     assert programs[0].tasks == programs[1].tasks
     assert programs[0].memory == programs[1].memory
-    assert all(tensor.format is not Format.FRACTAL_NZ or len(tensor.static_shape) >= 2 for tensor in graph.tensors.values())
+    assert all(
+        tensor.format is not Format.FRACTAL_NZ or len(tensor.static_shape) >= 2
+        for tensor in graph.tensors.values()
+    )

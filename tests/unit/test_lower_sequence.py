@@ -1,4 +1,5 @@
-"""Parts of a sequence one after the other on the same cores: each has the buffers as a whole, and drains keep them apart."""
+"""Parts of a sequence one after the other on the same cores: each has the buffers as a whole, and drains keep
+them apart."""
 
 from __future__ import annotations
 
@@ -58,7 +59,9 @@ def test_every_part_has_the_buffers_as_a_whole(chip: str) -> None:
     for number, part in enumerate(CHAIN):
         (alone,) = lowering.stages(part)
         wanted = {(item.buffer, item.offset, item.bytes) for item in alone.groups[0].block.allocations}
-        assert {(item.buffer, item.offset, item.bytes) for item in block.allocations if item.part == number} == wanted
+        assert {
+            (item.buffer, item.offset, item.bytes) for item in block.allocations if item.part == number
+        } == wanted
 
 
 @pytest.mark.parametrize("chip", CHIPS)
@@ -74,7 +77,9 @@ def test_each_drain_keeps_a_race_away(chip: str, repeat: int) -> None:
 
 
 def test_nothing_is_waited_for_behind_the_last_part() -> None:
-    (joined,) = Lowering(load("Ascend910A")).stages(SequenceWork((elementwise("x", "h"), elementwise("h", "y"))))
+    (joined,) = Lowering(load("Ascend910A")).stages(
+        SequenceWork((elementwise("x", "h"), elementwise("h", "y")))
+    )
     block = joined.groups[0].block
     sets = [item for item in block.body if isinstance(item, SetFlag) and item.flag in drains(block)]
     assert len(sets) == 1
@@ -83,8 +88,18 @@ def test_nothing_is_waited_for_behind_the_last_part() -> None:
 def test_neighbours_on_one_kind_of_core_are_one_task() -> None:
     soc = load("Ascend910B1")
     product = matmul(64, 64, 64, soc)
-    parts = (elementwise("x", "a", 4096), elementwise("a", "b", 4096), product, elementwise("c", "h", 4096), elementwise("h", "y", 4096))
+    parts = (
+        elementwise("x", "a", 4096),
+        elementwise("a", "b", 4096),
+        product,
+        elementwise("c", "h", 4096),
+        elementwise("h", "y", 4096),
+    )
     stages = Lowering(soc).stages(SequenceWork(parts))
     verify(stages, soc)
     assert len(stages) == 3
-    assert [{item.part for item in stage.groups[0].block.allocations} for stage in stages] == [{0, 1}, {0}, {0, 1}]
+    assert [{item.part for item in stage.groups[0].block.allocations} for stage in stages] == [
+        {0, 1},
+        {0},
+        {0, 1},
+    ]

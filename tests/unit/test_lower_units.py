@@ -1,4 +1,5 @@
-"""Keys of units hold all that lowering reads, and renamed blocks are the blocks that lowering would have made."""
+"""Keys of units hold all that lowering reads, and renamed blocks are the blocks that lowering would have
+made."""
 
 from __future__ import annotations
 
@@ -35,7 +36,11 @@ def memory(name: str) -> Operand:
 
 def copying(source: str, target: str) -> Block:
     """A block that copies a region in a loop."""
-    moves = (Move(Pipe.MTE2, UB, memory(source), 1, 64), Scalar(3), Move(Pipe.MTE3, memory(target), UB, 1, 64))
+    moves = (
+        Move(Pipe.MTE2, UB, memory(source), 1, 64),
+        Scalar(3),
+        Move(Pipe.MTE3, memory(target), UB, 1, 64),
+    )
     return Block((Loop("i", 4, moves),))
 
 
@@ -86,7 +91,9 @@ CHANGES: dict[str, Callable[[Graph], object]] = {
     "user's type": lambda graph: _set(graph, "x", origin_dtype=DType.FLOAT32),
     "format": lambda graph: _set(graph, "x", format=Format.FRACTAL_NZ),
     "constant": lambda graph: _set(graph, "w", constant=None),
-    "values": lambda graph: _set(graph, graph.node("clip").required(2).name, constant=Constant(np.array(5, np.float16))),
+    "values": lambda graph: _set(
+        graph, graph.node("clip").required(2).name, constant=Constant(np.array(5, np.float16))
+    ),
     "values that are there": lambda graph: _set(graph, "w", constant=Constant(np.zeros((4, 32), np.float16))),
     "attribute": lambda graph: graph.node("softmax").attributes.update(axis=0),
     "type of an attribute": lambda graph: graph.node("softmax").attributes.update(axis=-1.0),
@@ -97,7 +104,9 @@ CHANGES: dict[str, Callable[[Graph], object]] = {
     "reader": lambda graph: graph.node("abs").set_input(0, graph.tensors["x"]),
     "reader inside": lambda graph: graph.node("softmax").set_input(0, graph.node("add").output),
     "graph output": lambda graph: graph.outputs.append(graph.node("add").output),
-    "producer": lambda graph: graph.node("clip").set_input(2, graph.add_node("Exp", [graph.node("clip").required(2)]).output),
+    "producer": lambda graph: graph.node("clip").set_input(
+        2, graph.add_node("Exp", [graph.node("clip").required(2)]).output
+    ),
     "control edge": lambda graph: graph.node("add").add_control(graph.node("abs")),
     "second stage": lambda graph: graph.node("softmax").origin.update({SECOND_STAGE: True}),
 }
@@ -114,14 +123,20 @@ def test_everything_else_counts(change: str) -> None:
     assert before[0] != after[0]
 
 
-@pytest.mark.parametrize(("kind", "count", "counts"), [(np.float16, 16, True), (np.float16, 17, False), (np.int64, 17, True)])
-def test_values_count_up_to_sixteen_and_always_if_they_are_indices(kind: type, count: int, counts: bool) -> None:
+@pytest.mark.parametrize(
+    ("kind", "count", "counts"), [(np.float16, 16, True), (np.float16, 17, False), (np.int64, 17, True)]
+)
+def test_values_count_up_to_sixteen_and_always_if_they_are_indices(
+    kind: type, count: int, counts: bool
+) -> None:
     keys = []
     for last in (0, 1):
         b = asim.GraphBuilder("list", dtype=DType.FLOAT16)
         values = np.zeros(count, kind)
         values[-1] = last
-        b.output(b.op("Add", b.input("x", (count,), DType.of(kind)), b.constant(values, "list"), name="add"), "y")
+        b.output(
+            b.op("Add", b.input("x", (count,), DType.of(kind)), b.constant(values, "list"), name="add"), "y"
+        )
         key = unit_key((b.build().node("add"),))
         assert key is not None
         keys.append(key[0])
@@ -148,7 +163,9 @@ def test_units_with_subgraphs_have_no_key() -> None:
 def suite_cases() -> Iterator[Graph]:
     """Cases of the ONNX backend suite that hold constants and that can be loaded."""
     for case in all_cases():
-        if case.model is not None and (case.model.graph.initializer or any(node.op_type == "Constant" for node in case.model.graph.node)):
+        if case.model is not None and (
+            case.model.graph.initializer or any(node.op_type == "Constant" for node in case.model.graph.node)
+        ):
             with suppress(AscendSimError):
                 yield asim.load(case.model)
 
@@ -160,7 +177,9 @@ def networks() -> Iterator[Graph]:
 
 
 @pytest.mark.parametrize("graphs", [networks, pytest.param(suite_cases, marks=pytest.mark.slow)])
-def test_values_that_lowering_asks_for_are_in_the_key(graphs: Callable[[], Iterator[Graph]], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_values_that_lowering_asks_for_are_in_the_key(
+    graphs: Callable[[], Iterator[Graph]], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Other values of a constant that was asked for make another key."""
     asked: list[Constant] = []
     plain = Constant.array
@@ -188,7 +207,9 @@ def test_values_that_lowering_asks_for_are_in_the_key(graphs: Callable[[], Itera
             for tensor in node.inputs:
                 if before is not None and tensor is not None and tensor.constant in asked and tensor.elements:
                     kept, values = tensor.constant, tensor.constant.array()
-                    tensor.constant = Constant(np.logical_not(values) if values.dtype == np.bool_ else values + values.dtype.type(1))
+                    tensor.constant = Constant(
+                        np.logical_not(values) if values.dtype == np.bool_ else values + values.dtype.type(1)
+                    )
                     after = unit_key((node,))
                     tensor.constant = kept
                     assert after is not None

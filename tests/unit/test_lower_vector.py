@@ -1,4 +1,5 @@
-"""Vector, movement, scalar and sequence work: coverage, conservation, hazards, expansion of missing intrinsics."""
+"""Vector, movement, scalar and sequence work: coverage, conservation, hazards, expansion of missing
+intrinsics."""
 
 from __future__ import annotations
 
@@ -22,14 +23,18 @@ from tests.support.lowering import CHIPS, computed, executed, matmul, moved, pro
 HALF = DType.FLOAT16
 
 
-def elementwise(*shape: int, steps: tuple[Step, ...] = (Step("vadd"),), format: Format = Format.ND) -> VectorWork:
+def elementwise(
+    *shape: int, steps: tuple[Step, ...] = (Step("vadd"),), format: Format = Format.ND
+) -> VectorWork:
     x, y = ref("x", shape, format), ref("y", shape, format)
     return VectorWork(1, x.bytes // 2, steps, (Stream(x),), (Stream(y),))
 
 
 def softmax(rows: int, cols: int, op: str = "vexp") -> VectorWork:
     steps = (Step("vcmax"), Step("vsub"), Step(op), Step("vcadd"), Step("vmul"))
-    return VectorWork(rows, cols, steps, (Stream(ref("x", (rows, cols))),), (Stream(ref("y", (rows, cols))),), "cols", 3)
+    return VectorWork(
+        rows, cols, steps, (Stream(ref("x", (rows, cols))),), (Stream(ref("y", (rows, cols))),), "cols", 3
+    )
 
 
 def check(work: VectorWork, soc: SocSpec):  # type: ignore[no-untyped-def]
@@ -48,7 +53,9 @@ def test_elementwise_work_moves_each_byte_once(chip: str, shape: tuple[int, ...]
     assert bytes["x", False] == bytes["y", True] == work.inputs[0].ref.bytes
     assert computed([stage], "vadd") == work.cols
     assert stage.kind is (TaskKind.AI_VECTOR_CORE if soc.split_cores else TaskKind.AI_CORE)
-    assert {group.block.core for group in stage.groups} == {CoreKind.VECTOR if soc.split_cores else CoreKind.AI}
+    assert {group.block.core for group in stage.groups} == {
+        CoreKind.VECTOR if soc.split_cores else CoreKind.AI
+    }
 
 
 @pytest.mark.parametrize("chip", CHIPS)
@@ -87,7 +94,14 @@ def test_long_reductions_fold_before_they_reduce() -> None:
 @pytest.mark.parametrize("chip", CHIPS)
 def test_a_reduction_of_one_long_row_is_shared_by_cores(chip: str) -> None:
     soc = load(chip)
-    work = VectorWork(1, 4_000_000, (Step("vcadd"),), (Stream(ref("x", (4_000_000,))),), (Stream(ref("y", (1,)), "row"),), "cols")
+    work = VectorWork(
+        1,
+        4_000_000,
+        (Step("vcadd"),),
+        (Stream(ref("x", (4_000_000,))),),
+        (Stream(ref("y", (1,)), "row"),),
+        "cols",
+    )
     stage = check(work, soc)
     cores = sum(group.count for group in stage.groups)
     assert cores > 1
@@ -99,7 +113,9 @@ def test_a_reduction_of_one_long_row_is_shared_by_cores(chip: str) -> None:
 def test_reductions_over_rows_store_a_value_a_column(chip: str) -> None:
     soc = load(chip)
     x, y = ref("x", (3136, 256)), ref("y", (256,))
-    work = VectorWork(3136, 256, (Step("vadd"), Step("vmuls", HALF, "col")), (Stream(x),), (Stream(y, "col"),), "rows")
+    work = VectorWork(
+        3136, 256, (Step("vadd"), Step("vmuls", HALF, "col")), (Stream(x),), (Stream(y, "col"),), "rows"
+    )
     stage = check(work, soc)
     assert moved([stage])["x", False] == x.bytes
     assert moved([stage])["y", True] == y.bytes
@@ -108,7 +124,9 @@ def test_reductions_over_rows_store_a_value_a_column(chip: str) -> None:
 
 def test_small_tensors_take_few_cores_and_large_ones_all() -> None:
     soc = load("Ascend910A")
-    blocks = [sum(group.count for group in check(elementwise(size), soc).groups) for size in (16, 4096, 10_000_000)]
+    blocks = [
+        sum(group.count for group in check(elementwise(size), soc).groups) for size in (16, 4096, 10_000_000)
+    ]
     assert blocks[0] == 1
     assert blocks[0] <= blocks[1] < blocks[2] == soc.ai_cores
     assert worthwhile_cores(100, soc) == 1
@@ -133,11 +151,24 @@ def test_intrinsics_that_the_chip_lacks_are_built_from_others(chip: str) -> None
 
 def test_ascend310_divides_by_a_refined_reciprocal_and_computes_exp_in_float16() -> None:
     expansion = Expansion(load("Ascend310"))
-    assert [step.op for step in expansion.expand((Step("vdiv"),))] == ["vrec", "vmul", "vmuls", "vadds", "vmul", "vmul"]
+    assert [step.op for step in expansion.expand((Step("vdiv"),))] == [
+        "vrec",
+        "vmul",
+        "vmuls",
+        "vadds",
+        "vmul",
+        "vmul",
+    ]
     wide = expansion.expand((Step("vexp", DType.FLOAT32),))
-    assert [(step.op, step.dtype.value) for step in wide] == [("vconv", "float32"), ("vexp", "float16"), ("vconv", "float32")]
+    assert [(step.op, step.dtype.value) for step in wide] == [
+        ("vconv", "float32"),
+        ("vexp", "float16"),
+        ("vconv", "float32"),
+    ]
     assert expansion.expand((Step("vgather"),))[0].op == SCALAR
-    with pytest.raises(CompileError, match="intrinsic 'vexpp' does not exist on Ascend310; did you mean vexp"):
+    with pytest.raises(
+        CompileError, match="intrinsic 'vexpp' does not exist on Ascend310; did you mean vexp"
+    ):
         expansion.expand((Step("vexpp"),))
 
 
@@ -154,12 +185,15 @@ def test_replacements_end() -> None:
 def test_scalar_steps_drain_the_vector_unit_around_them() -> None:
     soc = load("Ascend310")
     stage = check(elementwise(1000, steps=(Step("vadds"), Step("vgather"))), soc)
-    assert sum(item.cycles * times for item, times in executed([stage]) if isinstance(item, Scalar)) == 8 * 1000
+    assert (
+        sum(item.cycles * times for item, times in executed([stage]) if isinstance(item, Scalar)) == 8 * 1000
+    )
 
 
 @pytest.mark.parametrize("chip", CHIPS)
 @pytest.mark.parametrize(
-    ("read", "write", "steps"), [(10**9, 10**9, ()), (96, 10**9, ()), (2048, 64, (Step("vnchwconv"),)), (10**9, 130, ())]
+    ("read", "write", "steps"),
+    [(10**9, 10**9, ()), (96, 10**9, ()), (2048, 64, (Step("vnchwconv"),)), (10**9, 130, ())],
 )
 def test_movement_carries_every_byte_once(chip: str, read: int, write: int, steps: tuple[Step, ...]) -> None:
     soc = load(chip)
@@ -174,9 +208,13 @@ def test_movement_carries_every_byte_once(chip: str, read: int, write: int, step
 def test_concat_shares_every_part_and_reads_indices_once_a_core(chip: str) -> None:
     soc = load(chip)
     out = ref("y", (1, 300, 28, 28), Format.NC1HWC0)
-    parts = [ref(f"x{number}", (1, channels, 28, 28), Format.NC1HWC0) for number, channels in enumerate((256, 16, 16))]
+    parts = [
+        ref(f"x{number}", (1, channels, 28, 28), Format.NC1HWC0)
+        for number, channels in enumerate((256, 16, 16))
+    ]
     work = MoveWork(
-        tuple(Copy(part, out, part.bytes, part.bytes, part.bytes) for part in parts), extra_inputs=(ref("i", (8,), dtype=DType.INT64),)
+        tuple(Copy(part, out, part.bytes, part.bytes, part.bytes) for part in parts),
+        extra_inputs=(ref("i", (8,), dtype=DType.INT64),),
     )
     stage = lower_movement(work, soc, Expansion(soc))
     verify([stage], soc)
@@ -189,7 +227,11 @@ def test_concat_shares_every_part_and_reads_indices_once_a_core(chip: str) -> No
 def test_padding_writes_more_than_it_reads() -> None:
     soc = load("Ascend310")
     x, y = ref("x", (100, 100)), ref("y", (120, 120))
-    stage = lower_movement(MoveWork((Copy(x, y, x.bytes, 200, 240, write_bytes=y.bytes),), (Step("vectordup"),)), soc, Expansion(soc))
+    stage = lower_movement(
+        MoveWork((Copy(x, y, x.bytes, 200, 240, write_bytes=y.bytes),), (Step("vectordup"),)),
+        soc,
+        Expansion(soc),
+    )
     verify([stage], soc)
     assert moved([stage])["x", False] == x.bytes
     assert moved([stage])["y", True] >= y.bytes
@@ -230,7 +272,11 @@ def test_a_sequence_is_one_task_on_coupled_cores_and_several_on_split_ones() -> 
 def test_vector_steps_run_in_order() -> None:
     soc = load("Ascend910A")
     stage = check(elementwise(100, steps=(Step("vmuls"), Step("vexp"), Step("vadds", count=3))), soc)
-    assert [(item.op, item.calls) for item, _ in executed([stage]) if isinstance(item, Vector)] == [("vmuls", 1), ("vexp", 1), ("vadds", 3)]
+    assert [(item.op, item.calls) for item, _ in executed([stage]) if isinstance(item, Vector)] == [
+        ("vmuls", 1),
+        ("vexp", 1),
+        ("vadds", 3),
+    ]
 
 
 def test_rows_of_fractals_are_reduced_a_block_at_a_time() -> None:
@@ -257,7 +303,11 @@ def test_pieces_of_whole_blocks_lie_whole_blocks_apart() -> None:
     soc = load("Ascend310")
     x, y = ref("x", (1, 128, 40, 40), Format.NC1HWC0), ref("y", (1, 128, 80, 80), Format.NC1HWC0)
     stage = lower_movement(MoveWork((Copy(x, y, y.bytes, 32, 80 * 32),)), soc, Expansion(soc))
-    reads = [item for item, _ in executed([stage]) if isinstance(item, Move) and item.bursts > 1 and item.burst_bytes % 32 == 0]
+    reads = [
+        item
+        for item, _ in executed([stage])
+        if isinstance(item, Move) and item.bursts > 1 and item.burst_bytes % 32 == 0
+    ]
     assert reads
     assert all(item.src_stride % 32 == 0 and item.dst_stride % 32 == 0 for item in reads)
 

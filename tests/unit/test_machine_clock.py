@@ -13,7 +13,11 @@ def test_a_tick_divides_both_clocks() -> None:
     clock = Clock.of(toy(frequency_mhz=1060, vector_frequency_mhz=1000))
     assert (clock.megahertz, clock.ai_ticks, clock.vector_ticks) == (53_000, 50, 53)
     assert clock.tick_seconds == Fraction(1, 53_000_000_000)
-    assert (clock.cycle(CoreKind.AI), clock.cycle(CoreKind.CUBE), clock.cycle(CoreKind.VECTOR)) == (50, 50, 53)
+    assert (clock.cycle(CoreKind.AI), clock.cycle(CoreKind.CUBE), clock.cycle(CoreKind.VECTOR)) == (
+        50,
+        50,
+        53,
+    )
 
 
 def test_times_are_rounded_up_once() -> None:

@@ -51,7 +51,9 @@ def test_outer_loops_are_skipped_too() -> None:
 def test_tails_are_simulated() -> None:
     main = copy_block(300, tile_bytes=4096)
     tail = copy_block(1, tile_bytes=512)
-    trace, saved = both(program_of(task_of((Block((*main.body, *tail.body[0].body), (), main.flags), 1)), regions=REGIONS))  # type: ignore[union-attr]
+    trace, saved = both(
+        program_of(task_of((Block((*main.body, *tail.body[0].body), (), main.flags), 1)), regions=REGIONS)
+    )  # type: ignore[union-attr]
     assert saved.periods > 20
     assert [item.bytes for item in trace.instructions if item.pipe == "MTE2"] == [4096] * 300 + [512]
 
@@ -69,7 +71,8 @@ def test_cores_one_by_one_are_skipped_like_their_group() -> None:
 
 
 def test_no_appointment_is_skipped() -> None:
-    """The second stream's task comes while the first one's loop repeats itself, and takes bandwidth from it."""
+    """The second stream's task comes while the first one's loop repeats itself, and takes bandwidth from
+    it."""
     cpu = Task(1, "cpu", TaskKind.AI_CPU, stream=1, cpu_us=10)
     late = task_of((copy_block(50), 1), id=2, stream=1)
     soc = toy(l2={"software_managed": True})
@@ -81,7 +84,8 @@ def test_no_appointment_is_skipped() -> None:
 
 
 def test_a_free_running_scalar_loop_has_no_state_to_come_back_to() -> None:
-    """Without transfers everything takes place in one tick of the simulation: nothing to skip, and nothing goes wrong."""
+    """Without transfers everything takes place in one tick of the simulation: nothing to skip, and nothing
+    goes wrong."""
     trace, saved = both(program_of(task_of((Block((Loop("i", 200, (Scalar(5), work(Pipe.M, 64))),)), 1))))
     assert saved.jumps == 0
     assert len(trace.instructions) == 400
@@ -111,6 +115,9 @@ def test_deadlocks_after_a_skip_are_reported() -> None:
 
 
 def test_a_narrow_queue_and_a_shared_bus_repeat_themselves_too() -> None:
-    soc = toy(issue={"queue_depth": {"M": 1, "V": 1, "MTE1": 2, "MTE2": 2, "MTE3": 1}}, dram={"half_duplex": True, "write_gb_per_s": 17})
+    soc = toy(
+        issue={"queue_depth": {"M": 1, "V": 1, "MTE1": 2, "MTE2": 2, "MTE3": 1}},
+        dram={"half_duplex": True, "write_gb_per_s": 17},
+    )
     trace, saved = both(program_of(task_of((matmul_block(40, 8), 3)), regions=REGIONS), soc)
     assert saved.ticks > 0.5 * trace.end

@@ -24,12 +24,20 @@ def state(size: int = 100 * KIB, **regions: int) -> L2State:
 
 
 def enter(
-    l2: L2State, reads: dict[str, tuple[int, int]] | None = None, writes: dict[str, tuple[int, int]] | None = None, **fetched: int
+    l2: L2State,
+    reads: dict[str, tuple[int, int]] | None = None,
+    writes: dict[str, tuple[int, int]] | None = None,
+    **fetched: int,
 ) -> Shares:
-    """Runs a task that touches (unique, moved) KiB of regions and, if nothing was resident, would fetch so many KiB of them."""
+    """Runs a task that touches (unique, moved) KiB of regions and, if nothing was resident, would fetch so
+    many KiB of them."""
     read = [Access(name, unique * KIB, moved * KIB, False) for name, (unique, moved) in (reads or {}).items()]
-    written = [Access(name, unique * KIB, moved * KIB, True) for name, (unique, moved) in (writes or {}).items()]
-    return l2.enter(read, written, fetched_again(read, {name: Fraction(size * KIB) for name, size in fetched.items()}))
+    written = [
+        Access(name, unique * KIB, moved * KIB, True) for name, (unique, moved) in (writes or {}).items()
+    ]
+    return l2.enter(
+        read, written, fetched_again(read, {name: Fraction(size * KIB) for name, size in fetched.items()})
+    )
 
 
 def test_the_first_touch_misses_and_repeats_hit() -> None:
@@ -42,11 +50,15 @@ def test_the_first_touch_misses_and_repeats_hit() -> None:
 def test_bytes_that_are_fetched_again_and_again_count_as_often() -> None:
     l2 = state(a=60 * KIB)
     assert enter(l2, {"a": (60, 240)}, a=180).read_miss == {"a": Fraction(3, 4)}
-    assert enter(l2, {"a": (60, 240)}, a=180).read_miss == {"a": Fraction(3, 4)}  # what was resident is pushed out on the way
+    assert enter(l2, {"a": (60, 240)}, a=180).read_miss == {
+        "a": Fraction(3, 4)
+    }  # what was resident is pushed out on the way
     assert enter(l2, {"a": (60, 240)}, a=60).read_miss == {"a": 0}
 
 
-def test_only_the_end_of_a_region_above_the_capacity_stays_and_is_gone_when_the_next_reader_gets_there() -> None:
+def test_only_the_end_of_a_region_above_the_capacity_stays_and_is_gone_when_the_next_reader_gets_there() -> (
+    None
+):
     l2 = state(a=200 * KIB, b=50 * KIB)
     enter(l2, {"b": (50, 50)})
     assert enter(l2, {"a": (200, 200)}).read_miss == {"a": 1}
@@ -55,7 +67,8 @@ def test_only_the_end_of_a_region_above_the_capacity_stays_and_is_gone_when_the_
 
 
 def test_results_push_out_what_is_not_read_yet() -> None:
-    """40 of 100 KiB are free: half of the 80 KiB of results is written when they are used up, so half of the input was read."""
+    """40 of 100 KiB are free: half of the 80 KiB of results is written when they are used up, so half of the
+    input was read."""
     l2 = state(a=60 * KIB, b=80 * KIB)
     enter(l2, writes={"a": (60, 60)})
     assert enter(l2, {"a": (60, 60)}, {"b": (80, 80)}).read_miss == {"a": Fraction(1, 2)}
@@ -82,7 +95,9 @@ def test_the_least_recently_used_region_goes_first() -> None:
     for name in ("a", "b", "a", "c"):
         enter(l2, {name: (40, 40)})
     assert [l2.resident(name) // KIB for name in "abc"] == [40, 20, 40]
-    assert enter(l2, {"b": (40, 40)}).read_miss == {"b": 1}  # fetching its start pushes out its end, the oldest lines there are
+    assert enter(l2, {"b": (40, 40)}).read_miss == {
+        "b": 1
+    }  # fetching its start pushes out its end, the oldest lines there are
 
 
 def test_dirty_bytes_load_dram_when_they_are_pushed_out() -> None:
@@ -107,7 +122,10 @@ def test_new_data_at_old_addresses_replaces_it_without_traffic() -> None:
 
 
 def test_an_alias_shares_its_bytes() -> None:
-    plan = {"a": Region("a", 0, KIB, "activation"), "view": Region("view", 0, KIB, "activation", alias_of="a")}
+    plan = {
+        "a": Region("a", 0, KIB, "activation"),
+        "view": Region("view", 0, KIB, "activation", alias_of="a"),
+    }
     l2 = L2State(TOY.l2, MemoryPlan(plan, 0, 0))
     enter(l2, writes={"a": (1, 1)})
     assert enter(l2, {"view": (1, 1)}).read_miss == {"view": 0}
@@ -115,7 +133,11 @@ def test_an_alias_shares_its_bytes() -> None:
 
 def test_without_a_cache_everything_goes_to_dram_but_what_is_placed() -> None:
     plan = MemoryPlan({name: Region(name, 0, KIB, "activation") for name in "ab"}, 0, 0)
-    shares = enter(L2State(replace(TOY.l2, software_managed=True), plan, ["b"]), {"a": (1, 4), "b": (1, 4)}, {"a": (1, 1)})
+    shares = enter(
+        L2State(replace(TOY.l2, software_managed=True), plan, ["b"]),
+        {"a": (1, 4), "b": (1, 4)},
+        {"a": (1, 1)},
+    )
     assert shares.bypass
     assert shares.read_miss == {"a": 1, "b": 0}
     assert shares.write_through["a"] == 1
@@ -129,7 +151,9 @@ def test_a_kept_weight_comes_from_dram_once_and_from_l2_after_that() -> None:
 
 
 def test_a_kept_weight_counts_no_more_bytes_than_it_has() -> None:
-    plan = MemoryPlan({"w": Region("w", 0, KIB, "weight"), "v": Region("v", 0, KIB, "weight", alias_of="w")}, 0, 0)
+    plan = MemoryPlan(
+        {"w": Region("w", 0, KIB, "weight"), "v": Region("v", 0, KIB, "weight", alias_of="w")}, 0, 0
+    )
     for name, unique, share in (
         ("w", 4, Fraction(1, 8)),
         ("v", 4, Fraction(1, 8)),
@@ -157,7 +181,9 @@ def test_a_chip_without_l2_size_caches_nothing(size: int | None) -> None:
 
 def test_accesses_take_unique_bytes_from_the_task_and_moved_bytes_from_the_instructions() -> None:
     l2 = state(a=10 * KIB, b=10 * KIB)
-    listed = Task(0, "t", TaskKind.AI_CORE, accesses=(Access("b", 2 * KIB, 7, False), Access("a", 3, 3, True)))
+    listed = Task(
+        0, "t", TaskKind.AI_CORE, accesses=(Access("b", 2 * KIB, 7, False), Access("a", 3, 3, True))
+    )
     accesses = l2.accesses(listed, {"a": 40 * KIB, "b": 5 * KIB, "?": KIB}, write=False)
     assert accesses == [
         Access("b", 2 * KIB, 5 * KIB, False),
@@ -178,11 +204,23 @@ def test_a_slice_that_covers_its_whole_tensor_is_counted_once() -> None:
 def test_only_regions_at_reused_addresses_are_dropped() -> None:
     regions = {
         name: Region(name, offset * KIB, size * KIB, "activation")
-        for name, offset, size in (("long", 0, 30), ("inside", 10, 5), ("behind", 30, 10), ("across", 38, 4), ("apart", 60, 5))
+        for name, offset, size in (
+            ("long", 0, 30),
+            ("inside", 10, 5),
+            ("behind", 30, 10),
+            ("across", 38, 4),
+            ("apart", 60, 5),
+        )
     }
     l2 = L2State(replace(TOY.l2, size=100 * KIB), MemoryPlan(regions, 0, 0))
     for name in ("long", "behind", "apart"):
         enter(l2, {name: (regions[name].bytes // KIB,) * 2})
     enter(l2, writes={"inside": (5, 5)})
     enter(l2, writes={"across": (4, 4)})
-    assert {name: l2.resident(name) // KIB for name in regions} == {"long": 25, "inside": 5, "behind": 8, "across": 4, "apart": 5}
+    assert {name: l2.resident(name) // KIB for name in regions} == {
+        "long": 25,
+        "inside": 5,
+        "behind": 8,
+        "across": 4,
+        "apart": 5,
+    }

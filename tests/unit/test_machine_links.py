@@ -26,7 +26,10 @@ def flow(cap: int = 10_000, cores: int = 1, **weights: float) -> FlowClass:
         ([flow(dr=1, cores=3)], [200]),
         ([flow(100, dr=1), flow(dr=1), flow(dr=1)], [100, 250, 250]),  # what one cannot use, the others get
         ([flow(l2r=1, dr=1), flow(l2r=1)], [500, 500]),  # L2 binds both
-        ([flow(l2r=1, dr=1), flow(l2r=1, dr=1), flow(l2r=1, dr=0.5)], [240, 240, 240]),  # DRAM binds: 2.5 r = 600
+        (
+            [flow(l2r=1, dr=1), flow(l2r=1, dr=1), flow(l2r=1, dr=0.5)],
+            [240, 240, 240],
+        ),  # DRAM binds: 2.5 r = 600
         ([flow(l2r=1, dr=1), flow(l2r=1, dr=1), flow(l2r=1)], [300, 300, 400]),
         ([flow(dr=1), flow(dw=1)], [600, 600]),
         ([flow()], [10_000]),
@@ -37,25 +40,34 @@ def test_hand_computed_shares(flows: list[FlowClass], rates: list[int]) -> None:
 
 
 weights = st.tuples(*[st.sampled_from([0, WEIGHT // 3, WEIGHT, 2 * WEIGHT])] * 4)
-flows = st.lists(st.builds(FlowClass, st.integers(1, 2000), weights, st.integers(1, 4)), min_size=1, max_size=6)
+flows = st.lists(
+    st.builds(FlowClass, st.integers(1, 2000), weights, st.integers(1, 4)), min_size=1, max_size=6
+)
 
 
 @given(flows)
 def test_no_link_is_overbooked_and_no_rate_could_rise_alone(active: list[FlowClass]) -> None:
     rates = shares(active, CAPACITY)
-    load = [sum(item.weights[link] * item.cores * rate for item, rate in zip(active, rates, strict=True)) for link in range(4)]
+    load = [
+        sum(item.weights[link] * item.cores * rate for item, rate in zip(active, rates, strict=True))
+        for link in range(4)
+    ]
     cores = sum(item.cores for item in active)
     assert all(used <= full * WEIGHT for used, full in zip(load, CAPACITY, strict=True))
     for item, rate in zip(active, rates, strict=True):
         slack = 2 * WEIGHT * cores  # rates are rounded down to whole units
-        full = [link for link in range(4) if item.weights[link] and load[link] + slack >= CAPACITY[link] * WEIGHT]
+        full = [
+            link for link in range(4) if item.weights[link] and load[link] + slack >= CAPACITY[link] * WEIGHT
+        ]
         assert rate == item.cap or full
 
 
 @given(flows)
 def test_a_flow_of_n_cores_equals_n_flows(active: list[FlowClass]) -> None:
     alone = [item._replace(cores=1) for item in active for _ in range(item.cores)]
-    expanded = [rate for item, rate in zip(active, shares(active, CAPACITY), strict=True) for _ in range(item.cores)]
+    expanded = [
+        rate for item, rate in zip(active, shares(active, CAPACITY), strict=True) for _ in range(item.cores)
+    ]
     assert shares(alone, CAPACITY) == expanded
 
 

@@ -17,14 +17,18 @@ from tests.support.lowering import program_of, ref
 def steps(*names: str, elements: int) -> tuple[VectorWork, ...]:
     """Elementwise parts that hand one tensor to the next."""
     refs = [ref(name, (elements,)) for name in names]
-    return tuple(VectorWork(1, elements, (Step("vadds"),), (Stream(x),), (Stream(y),)) for x, y in pairwise(refs))
+    return tuple(
+        VectorWork(1, elements, (Step("vadds"),), (Stream(x),), (Stream(y),)) for x, y in pairwise(refs)
+    )
 
 
 def ddr_bytes(soc: SocSpec, *works: VectorWork | SequenceWork) -> tuple[int, int]:
     """Bytes read from and written to DRAM by all tasks."""
     lowering = Lowering(soc)
     trace = run(program_of([stage for work in works for stage in lowering.stages(work)]), soc)
-    return sum(task.read_bytes["ddr"] for task in trace.tasks), sum(task.write_bytes["ddr"] for task in trace.tasks)
+    return sum(task.read_bytes["ddr"] for task in trace.tasks), sum(
+        task.write_bytes["ddr"] for task in trace.tasks
+    )
 
 
 @pytest.mark.parametrize("chip", ["Ascend310", "Ascend310P3", "Ascend910A"])
@@ -44,15 +48,21 @@ def test_what_a_part_has_written_needs_no_dram() -> None:
 
 
 def test_parts_in_a_loop_are_no_phases() -> None:
-    (stage,) = Lowering(load("Ascend910A")).stages(SequenceWork(steps("x", "h", "y", elements=1 << 16), repeat=4))
+    (stage,) = Lowering(load("Ascend910A")).stages(
+        SequenceWork(steps("x", "h", "y", elements=1 << 16), repeat=4)
+    )
     assert {stream.phase for stream in footprint(stage.groups[0].block).streams} == {0}
 
 
 def test_cores_without_a_part_count_phases_as_the_others_do() -> None:
-    """The second part is small and runs on one core; what the third part reads was written by the first one."""
+    """The second part is small and runs on one core; what the third part reads was written by the first
+    one."""
     soc = load("Ascend910A")
     wide, again = steps("x", "h", elements=1 << 20)[0], steps("h", "y", elements=1 << 20)[0]
     small = steps("a", "b", elements=64)[0]
     (stage,) = Lowering(soc).stages(SequenceWork((wide, small, again)))
-    assert [{stream.phase for stream in footprint(group.block).streams} for group in stage.groups] == [{0, 1, 2}, {0, 2}]
+    assert [{stream.phase for stream in footprint(group.block).streams} for group in stage.groups] == [
+        {0, 1, 2},
+        {0, 2},
+    ]
     assert ddr_bytes(soc, SequenceWork((wide, small, again)))[0] == (2 << 20) + 128

@@ -1,4 +1,5 @@
-"""Task replay: which tasks are looked up, which are not, and that a key leaves nothing out that decides a time."""
+"""Task replay: which tasks are looked up, which are not, and that a key leaves nothing out that decides a
+time."""
 
 from __future__ import annotations
 
@@ -10,7 +11,21 @@ from typing import Any
 import pytest
 
 from ascendsim.core.errors import CompileError
-from ascendsim.isa.instructions import Affine, Buffer, Flag, Img2Col, Instruction, Loop, Mmad, Move, Operand, Pipe, Scalar, SetFlag, Vector
+from ascendsim.isa.instructions import (
+    Affine,
+    Buffer,
+    Flag,
+    Img2Col,
+    Instruction,
+    Loop,
+    Mmad,
+    Move,
+    Operand,
+    Pipe,
+    Scalar,
+    SetFlag,
+    Vector,
+)
 from ascendsim.isa.listing import instruction_name, moved_bytes
 from ascendsim.isa.program import Access, Block, CoreKind, Program, Task, TaskKind
 from ascendsim.machine import Statistics, run
@@ -37,7 +52,9 @@ def both(program: Program, soc: SocSpec = TOY, **options: Any) -> tuple[Trace, S
 
 def layers(*tasks: Task) -> list[Task]:
     """Tasks four times over, each time with regions of their own."""
-    return [renamed(task, len(tasks) * number, suffix) for number, suffix in enumerate(SUFFIXES) for task in tasks]
+    return [
+        renamed(task, len(tasks) * number, suffix) for number, suffix in enumerate(SUFFIXES) for task in tasks
+    ]
 
 
 def test_layers_on_other_regions_are_replayed() -> None:
@@ -48,10 +65,17 @@ def test_layers_on_other_regions_are_replayed() -> None:
 
 
 def test_replayed_records_hold_skipped_periods_too() -> None:
-    trace, saved = both(program_of(*layers(task_of((copy_block(300), 1))), regions=REGIONS), instructions={0, 3})
+    trace, saved = both(
+        program_of(*layers(task_of((copy_block(300), 1))), regions=REGIONS), instructions={0, 3}
+    )
     assert saved.jumps == 2  # once for the tasks that are recorded, once for the others
     assert saved.replayed == 2
-    assert [sum(item.task == number for item in trace.instructions) for number in range(4)] == [900, 0, 0, 900]
+    assert [sum(item.task == number for item in trace.instructions) for number in range(4)] == [
+        900,
+        0,
+        0,
+        900,
+    ]
 
 
 def test_what_l2_holds_tells_tasks_apart() -> None:
@@ -66,14 +90,19 @@ def test_what_l2_holds_tells_tasks_apart() -> None:
 
 def test_dirty_bytes_that_are_pushed_out_tell_tasks_apart() -> None:
     soc = toy(l2={"size": 3 << 15})
-    tasks = layers(task_of((copy_block(16), 1), accesses=(Access("x", 1 << 16, 0, False), Access("y", 1 << 16, 0, True))))
+    tasks = layers(
+        task_of((copy_block(16), 1), accesses=(Access("x", 1 << 16, 0, False), Access("y", 1 << 16, 0, True)))
+    )
     _, saved = both(program_of(*tasks, regions=REGIONS), soc)
     assert saved.simulated == 2  # the first one evicts nothing
     assert saved.replayed == 2
 
 
 def test_other_counts_and_blocks_are_other_tasks() -> None:
-    tasks = [task_of((copy_block(size), count), id=number) for number, (size, count) in enumerate(((4, 1), (4, 2), (5, 1)))]
+    tasks = [
+        task_of((copy_block(size), count), id=number)
+        for number, (size, count) in enumerate(((4, 1), (4, 2), (5, 1)))
+    ]
     _, saved = both(program_of(*tasks, regions=REGIONS), toy(l2={"software_managed": True}))
     assert (saved.simulated, saved.replayed) == (3, 0)
 
@@ -91,18 +120,27 @@ def test_a_task_is_simulated_if_something_comes_before_its_end() -> None:
     cpu = Task(4, "cpu", TaskKind.AI_CPU, stream=1, cpu_us=(last.start + last.end) / 2000)
     late = task_of((copy_block(60), 1), id=5, stream=1)
     _, saved = both(program_of(*tasks, cpu, late, regions=REGIONS), soc)
-    assert (saved.simulated, saved.replayed) == (3, 2)  # the last copy of the first stream and the one that comes meanwhile
+    assert (saved.simulated, saved.replayed) == (
+        3,
+        2,
+    )  # the last copy of the first stream and the one that comes meanwhile
 
 
 def test_the_switch_turns_it_off() -> None:
     saved = Statistics()
-    run(program_of(*layers(task_of((copy_block(9), 1))), regions=REGIONS), TOY, replay=False, statistics=saved)
+    run(
+        program_of(*layers(task_of((copy_block(9), 1))), regions=REGIONS), TOY, replay=False, statistics=saved
+    )
     assert saved.replayed == 0
 
 
 def test_progress_counts_replayed_tasks() -> None:
     seen: list[tuple[int, int]] = []
-    run(program_of(*layers(task_of((copy_block(9), 1))), regions=REGIONS), TOY, progress=lambda *at: seen.append(at))
+    run(
+        program_of(*layers(task_of((copy_block(9), 1))), regions=REGIONS),
+        TOY,
+        progress=lambda *at: seen.append(at),
+    )
     assert seen == [(1, 4), (2, 4), (3, 4), (4, 4)]
 
 
@@ -118,11 +156,17 @@ def test_keys_number_regions_in_the_order_of_their_first_use() -> None:
 
 def test_keys_know_which_transfers_come_back_to_the_same_bytes() -> None:
     def block(base: int, distance: int, step: int = 64) -> Block:
-        loads = [Move(Pipe.MTE2, UB, gm("x", 64, Affine(at, (("i", step),))), 1, 64) for at in (base, base + distance)]
+        loads = [
+            Move(Pipe.MTE2, UB, gm("x", 64, Affine(at, (("i", step),))), 1, 64)
+            for at in (base, base + distance)
+        ]
         return Block((Loop("i", 3, tuple(loads)),))
 
     key, same = block_key(block(0, 0))[0], outcome(block(0, 0), TOY)
-    assert (block_key(block(512, 0))[0], outcome(block(512, 0), TOY)) == (key, same)  # a slice of another tensor
+    assert (block_key(block(512, 0))[0], outcome(block(512, 0), TOY)) == (
+        key,
+        same,
+    )  # a slice of another tensor
     for other in (block(0, 192), block(0, 0, step=128)):
         assert block_key(other)[0] != key
         assert outcome(other, TOY) != same
@@ -158,11 +202,23 @@ def variants(value: Any) -> Iterator[Any]:
     elif isinstance(value, Enum):
         yield from (other for other in type(value) if other is not value)
     elif isinstance(value, Affine):
-        yield from (Affine(value.base + 32, value.terms), Affine(value.base, (("i", 0), ("j", 5))), Affine(value.base, (("k", 5),)))
+        yield from (
+            Affine(value.base + 32, value.terms),
+            Affine(value.base, (("i", 0), ("j", 5))),
+            Affine(value.base, (("k", 5),)),
+        )
     elif isinstance(value, tuple):
-        yield from (value[1:], (*value, *value[:1]), *((changed, *value[1:]) for changed in (variants(value[0]) if value else ())))
+        yield from (
+            value[1:],
+            (*value, *value[:1]),
+            *((changed, *value[1:]) for changed in (variants(value[0]) if value else ())),
+        )
     else:
-        yield from (replace(value, **{field.name: other}) for field in fields(value) for other in variants(getattr(value, field.name)))
+        yield from (
+            replace(value, **{field.name: other})
+            for field in fields(value)
+            for other in variants(getattr(value, field.name))
+        )
 
 
 def around(instruction: Instruction, flags: tuple[Flag, ...] = FLAGS, core: CoreKind = CoreKind.AI) -> Block:
@@ -172,7 +228,8 @@ def around(instruction: Instruction, flags: tuple[Flag, ...] = FLAGS, core: Core
 
 
 def outcome(block: Block, soc: SocSpec) -> object:
-    """All that the machine uses of a compiled block, with regions by number; the error if it does not compile."""
+    """All that the machine uses of a compiled block, with regions by number; the error if it does not
+    compile."""
     try:
         compiled = compile_block(block, soc, Clock.of(soc))
     except CompileError as error:
@@ -181,17 +238,37 @@ def outcome(block: Block, soc: SocSpec) -> object:
     steps = [
         step
         if isinstance(step, LoopEnd)
-        else [(lane, issue, op[:-1], instruction_name(op[-1]), moved_bytes(op[-1])) for lane, issue, op in step if op]
+        else [
+            (lane, issue, op[:-1], instruction_name(op[-1]), moved_bytes(op[-1]))
+            for lane, issue, op in step
+            if op
+        ]
         for step in compiled.code
     ]
     demands = [(region, replace(demand, region="")) for region, demand in compiled.demands]
-    derived = (compiled.lanes, compiled.depths, compiled.heads, compiled.flags, compiled.ends, compiled.scalar_sets, compiled.macs)
-    totals = (compiled.read_bytes, compiled.write_bytes, compiled.footprint.renamed(numbers), compiled.operands, compiled.trips)
+    derived = (
+        compiled.lanes,
+        compiled.depths,
+        compiled.heads,
+        compiled.flags,
+        compiled.ends,
+        compiled.scalar_sets,
+        compiled.macs,
+    )
+    totals = (
+        compiled.read_bytes,
+        compiled.write_bytes,
+        compiled.footprint.renamed(numbers),
+        compiled.operands,
+        compiled.trips,
+    )
     return steps, demands, derived, totals, compiled.block.core
 
 
 @pytest.mark.parametrize(
-    "soc", [TOY, toy(generation="c220", ports={"l0c_to_gm": 64, "fixpipe_elements_per_cycle": 4})], ids=["v100", "c220"]
+    "soc",
+    [TOY, toy(generation="c220", ports={"l0c_to_gm": 64, "fixpipe_elements_per_cycle": 4})],
+    ids=["v100", "c220"],
 )
 @pytest.mark.parametrize("sample", SAMPLES, ids=lambda sample: f"{type(sample).__name__}-{sample.pipe.value}")
 def test_blocks_with_the_same_key_take_the_same_time(sample: Instruction, soc: SocSpec) -> None:
@@ -211,7 +288,8 @@ def test_keys_tell_flags_loops_and_cores_apart() -> None:
     loop = block.body[0]
     assert isinstance(loop, Loop)
     others += [
-        replace(block, body=(changed,)) for changed in (replace(loop, trips=4), replace(loop, trips=0), replace(loop, body=loop.body * 2))
+        replace(block, body=(changed,))
+        for changed in (replace(loop, trips=4), replace(loop, trips=0), replace(loop, body=loop.body * 2))
     ]
     others += [replace(block, core=CoreKind.VECTOR), replace(block, body=(*block.body, *block.body))]
     keys = [block_key(other)[0] for other in others]

@@ -40,7 +40,9 @@ def ragged_matmul() -> Footprint:
     return block(Loop("m", 4, (load("a", "m"), columns)), load_at("a", 4), columns)
 
 
-def fetched(blocks: list[tuple[Footprint, int]], unique: Mapping[str, int], capacity: int, cores: int = 1) -> dict[str, Fraction]:
+def fetched(
+    blocks: list[tuple[Footprint, int]], unique: Mapping[str, int], capacity: int, cores: int = 1
+) -> dict[str, Fraction]:
     accesses = [Access(name, size * KIB, 0, False) for name, size in unique.items()]
     return {name: size / KIB for name, size in fetched_bytes(blocks, accesses, capacity * KIB, cores).items()}
 
@@ -49,7 +51,10 @@ def test_a_footprint_tells_new_bytes_from_old_ones() -> None:
     print_of = matmul()
     assert print_of.trips == (4, 10)
     piece = (0, 1, KIB, 0)
-    assert print_of.streams == (Stream("a", False, piece, (0,), (KIB,)), Stream("b", False, piece, (0, 1), (0, KIB)))
+    assert print_of.streams == (
+        Stream("a", False, piece, (0,), (KIB,)),
+        Stream("b", False, piece, (0, 1), (0, KIB)),
+    )
     assert print_of.touched() == {"a": 4 * KIB, "b": 10 * KIB}
     assert print_of.working_set(0) == {"a": KIB, "b": 10 * KIB}
     assert print_of.working_set(1) == {"b": KIB}
@@ -86,7 +91,13 @@ def test_later_rounds_fetch_again_what_a_round_pushes_out() -> None:
 
 
 def test_results_take_room_but_are_not_fetched() -> None:
-    store = Move(Pipe.MTE3, gm("c", 5 * KIB, Affine(0, (("m", 5 * KIB),))), Operand(Buffer.UB, "u", 5 * KIB), 1, 5 * KIB)
+    store = Move(
+        Pipe.MTE3,
+        gm("c", 5 * KIB, Affine(0, (("m", 5 * KIB),))),
+        Operand(Buffer.UB, "u", 5 * KIB),
+        1,
+        5 * KIB,
+    )
     program = block(Loop("m", 4, (Loop("n", 10, (load("b", "n"),)), store)))
     accesses = [Access("b", 10 * KIB, 0, False), Access("c", 20 * KIB, 0, True)]
     assert fetched_bytes([(program, 1)], accesses, 15 * KIB, 1) == {"b": 10 * KIB}
@@ -113,7 +124,9 @@ def test_columns_of_cores_are_not_shared_because_rows_are_left_over() -> None:
 
 def test_only_what_comes_in_between_pushes_out() -> None:
     """Two passes over each of four rows hit if a row fits, two passes over all rows only if all fit."""
-    rows = block(Loop("i", 4, tuple(Loop(name, 10, (load_at("x", 0, i=10, **{name: 1}),)) for name in ("j", "k"))))
+    rows = block(
+        Loop("i", 4, tuple(Loop(name, 10, (load_at("x", 0, i=10, **{name: 1}),)) for name in ("j", "k")))
+    )
     assert fetched([(rows, 1)], {"x": 40}, capacity=10) == {"x": 40}
     assert fetched([(rows, 1)], {"x": 40}, capacity=9) == {"x": 80}
     everything = block(*(Loop(name, 40, (load("x", name),)) for name in ("j", "k")))

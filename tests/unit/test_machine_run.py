@@ -1,4 +1,5 @@
-"""Times of small programs against values worked out by hand, on a chip with round numbers (one tick = 1 ns = 1 cycle)."""
+"""Times of small programs against values worked out by hand, on a chip with round numbers (one tick = 1 ns =
+1 cycle)."""
 
 from __future__ import annotations
 
@@ -8,7 +9,20 @@ from dataclasses import replace
 import pytest
 
 from ascendsim.core.errors import CompileError, SimulationError
-from ascendsim.isa.instructions import Affine, Buffer, Flag, Loop, Mmad, Move, Operand, Pipe, Scalar, SetFlag, Statement, WaitFlag
+from ascendsim.isa.instructions import (
+    Affine,
+    Buffer,
+    Flag,
+    Loop,
+    Mmad,
+    Move,
+    Operand,
+    Pipe,
+    Scalar,
+    SetFlag,
+    Statement,
+    WaitFlag,
+)
 from ascendsim.isa.program import Access, CoreKind, Task, TaskKind
 from ascendsim.machine import run
 from tests.support.toy_machine import BIG, OTHER, UB, add, block, mmad, simulate, spans
@@ -41,14 +55,19 @@ def test_loops_of_no_trips_do_nothing() -> None:
 def test_a_flag_fires_when_everything_before_it_is_visible() -> None:
     soc = bare(cube={"latency_cycles": 15}, issue={"flag_cycles": 4})
     full = Flag("full", Pipe.M, Pipe.V)
-    trace = simulate(block(mmad(100), SetFlag(Pipe.M, "full"), mmad(50), WaitFlag(Pipe.V, "full"), add(10), flags=(full,)), soc)
+    trace = simulate(
+        block(mmad(100), SetFlag(Pipe.M, "full"), mmad(50), WaitFlag(Pipe.V, "full"), add(10), flags=(full,)),
+        soc,
+    )
     assert spans(trace, "M") == [(0, 100), (100, 150)]  # the flag does not hold its pipe up
     assert spans(trace, "V") == [(100 + 15 + 4, 129)]
 
 
 def test_flags_count() -> None:
     free = Flag("free", Pipe.V, Pipe.M, 2, 2)
-    body = block(Loop("i", 4, (WaitFlag(Pipe.M, "free"), mmad(10), add(100), SetFlag(Pipe.V, "free"))), flags=(free,))
+    body = block(
+        Loop("i", 4, (WaitFlag(Pipe.M, "free"), mmad(10), add(100), SetFlag(Pipe.V, "free"))), flags=(free,)
+    )
     assert spans(simulate(body), "M") == [(0, 10), (10, 20), (100, 110), (200, 210)]
 
 
@@ -82,7 +101,8 @@ def test_the_scalar_unit_waits_for_flags_and_sets_them() -> None:
 def test_a_full_queue_stops_the_scalar_unit() -> None:
     soc = bare(issue={"queue_depth": {"M": 2, "V": 16}})
     trace = simulate(block(mmad(100), mmad(100), mmad(100), mmad(100), add(10)), soc)
-    # Two wait in the queue while one runs: the fourth mmad, and with it the add, is issued when the second one starts.
+    # Two wait in the queue while one runs: the fourth mmad, and with it the add, is issued when the second
+    # one starts.
     assert spans(trace, "V") == [(100, 110)]
 
 
@@ -94,32 +114,52 @@ def test_the_vector_head_hides_behind_the_instruction_before() -> None:
 def test_dependent_vector_instructions_wait_for_the_result() -> None:
     soc = bare(vector={"latency_cycles": 20})
     trace = simulate(block(add(40, UB, OTHER), add(40, OTHER, UB), add(40, UB, UB)), soc)
-    assert spans(trace, "V") == [(0, 40), (60, 100), (100, 140)]  # the third reads what was complete at tick 60
+    assert spans(trace, "V") == [
+        (0, 40),
+        (60, 100),
+        (100, 140),
+    ]  # the third reads what was complete at tick 60
 
 
 def test_unit_flag_overlaps_mmad_and_fixpipe() -> None:
-    soc = bare(generation="c220", cube={"unit_flag": True}, ports={"l0c_to_gm": 64, "fixpipe_elements_per_cycle": 256})
+    soc = bare(
+        generation="c220",
+        cube={"unit_flag": True},
+        ports={"l0c_to_gm": 64, "fixpipe_elements_per_cycle": 256},
+    )
     tile = Operand(Buffer.L0C, "c", 128 * 256 * 4)
     work = Mmad(tile, Operand(Buffer.L0A, "a", 512), Operand(Buffer.L0B, "b", 512), 128, 64, 256)
     out = Move(Pipe.FIX, gm("y", 4096), tile, 1, 4096, "fixpipe")
     starts = {}
     for unit_flag in (False, True):
         ready = SetFlag(Pipe.M, "f", unit_flag)
-        trace = simulate(block(work, ready, WaitFlag(Pipe.FIX, "f"), out, flags=(Flag("f", Pipe.M, Pipe.FIX),)), soc)
+        trace = simulate(
+            block(work, ready, WaitFlag(Pipe.FIX, "f"), out, flags=(Flag("f", Pipe.M, Pipe.FIX),)), soc
+        )
         starts[unit_flag] = spans(trace, "FIX")[0][0]
-    assert starts == {False: 512, True: 512 - 128 * 255 // 256}  # FIXPIPE takes 128 cycles out of L0C and ends with the mmad
+    assert starts == {
+        False: 512,
+        True: 512 - 128 * 255 // 256,
+    }  # FIXPIPE takes 128 cycles out of L0C and ends with the mmad
 
 
 def test_unit_flag_needs_an_mmad_and_a_chip_that_has_it() -> None:
     wait = (WaitFlag(Pipe.FIX, "f"),)
     flags = (Flag("f", Pipe.M, Pipe.FIX),)
-    for soc, body in ((bare(), (mmad(1), SetFlag(Pipe.M, "f", True))), (bare(cube={"unit_flag": True}), (SetFlag(Pipe.M, "f", True),))):
+    for soc, body in (
+        (bare(), (mmad(1), SetFlag(Pipe.M, "f", True))),
+        (bare(cube={"unit_flag": True}), (SetFlag(Pipe.M, "f", True),)),
+    ):
         with pytest.raises(CompileError, match="UnitFlag"):
             simulate(block(*body, *wait, flags=flags), soc)
 
 
 def test_a_task_pays_for_launch_dispatch_and_head() -> None:
-    trace = run(program_of(task_of((block(mmad(10)), 2))), toy(cube={"gap_cycles": 0, "latency_cycles": 0}), instructions=True)
+    trace = run(
+        program_of(task_of((block(mmad(10)), 2))),
+        toy(cube={"gap_cycles": 0, "latency_cycles": 0}),
+        instructions=True,
+    )
     # 1 us launch, 10 ns for the second block, 100 ns kernel head, 1 cycle issue
     assert spans(trace, "M") == [(1111, 1121)]
     task = trace.tasks[0]
@@ -129,7 +169,11 @@ def test_a_task_pays_for_launch_dispatch_and_head() -> None:
 
 def test_more_blocks_than_cores_take_rounds() -> None:
     trace = run(program_of(task_of((block(mmad(100)), 5))), bare(), instructions=True)
-    assert [(item.cores, item.start) for item in trace.instructions] == [((0, 1), 0), ((0, 1), 100), ((0,), 200)]
+    assert [(item.cores, item.start) for item in trace.instructions] == [
+        ((0, 1), 0),
+        ((0, 1), 100),
+        ((0,), 200),
+    ]
     assert trace.tasks[0].rounds == 3
     assert trace.tasks[0].block_ticks == 500
 
@@ -137,7 +181,12 @@ def test_more_blocks_than_cores_take_rounds() -> None:
 def test_a_free_core_takes_the_next_block() -> None:
     program = program_of(task_of((block(mmad(100)), 1), (block(mmad(30)), 3)))
     trace = run(program, bare(), instructions=True)
-    assert [(item.cores, item.start) for item in trace.instructions] == [((1,), 0), ((0,), 0), ((1,), 30), ((1,), 60)]
+    assert [(item.cores, item.start) for item in trace.instructions] == [
+        ((1,), 0),
+        ((0,), 0),
+        ((1,), 30),
+        ((1,), 60),
+    ]
 
 
 def test_tasks_of_a_stream_follow_after_the_gap() -> None:
@@ -157,7 +206,11 @@ def test_streams_run_side_by_side_and_wait_for_events() -> None:
     first, second = task_of((block(mmad(100)), 1), id=0), task_of((block(mmad(30)), 1), id=1, stream=1)
     third = task_of((block(mmad(10)), 1), id=2, stream=1, waits_for=(0,))
     trace = run(program_of(first, second, third), bare())
-    assert [(task.task, task.start, task.end) for task in trace.tasks] == [(1, 0, 30), (0, 0, 100), (2, 100, 110)]
+    assert [(task.task, task.start, task.end) for task in trace.tasks] == [
+        (1, 0, 30),
+        (0, 0, 100),
+        (2, 100, 110),
+    ]
 
 
 def test_blocks_of_two_streams_share_the_cores() -> None:
@@ -180,13 +233,21 @@ def test_split_cores_run_cube_and_vector_blocks_of_one_task() -> None:
     soc = bare(split_cores=True, ai_cores=1, vector_cores=2)
     task = task_of((block(mmad(100), core=CoreKind.CUBE), 1), (block(add(40), core=CoreKind.VECTOR), 3))
     trace = run(program_of(task), soc, instructions=True)
-    assert [(item.cores, item.pipe, item.start) for item in trace.instructions] == [((1, 2), "V", 0), ((0,), "M", 0), ((1,), "V", 40)]
+    assert [(item.cores, item.pipe, item.start) for item in trace.instructions] == [
+        ((1, 2), "V", 0),
+        ((0,), "M", 0),
+        ((1,), "V", 40),
+    ]
     assert trace.tasks[0].cores == 3
 
 
 def test_vector_cores_may_have_a_clock_of_their_own() -> None:
     soc = bare(vector_cores=1, frequency_mhz=1060)  # 53 and 50 ticks a cycle
-    trace = run(program_of(task_of((block(mmad(10)), 1), (block(add(10), core=CoreKind.VECTOR), 1))), soc, instructions=True)
+    trace = run(
+        program_of(task_of((block(mmad(10)), 1), (block(add(10), core=CoreKind.VECTOR), 1))),
+        soc,
+        instructions=True,
+    )
     assert sorted(item.end for item in trace.instructions) == [500, 530]
     assert trace.core_ticks == 50
     assert trace.us(53_000) == 1
@@ -212,7 +273,11 @@ def test_instructions_of_chosen_tasks_only() -> None:
 
 def test_progress_counts_tasks() -> None:
     seen: list[tuple[int, int]] = []
-    run(program_of(task_of((block(mmad(1)), 1), id=4), task_of((block(mmad(1)), 1), id=9)), bare(), progress=lambda *at: seen.append(at))
+    run(
+        program_of(task_of((block(mmad(1)), 1), id=4), task_of((block(mmad(1)), 1), id=9)),
+        bare(),
+        progress=lambda *at: seen.append(at),
+    )
     assert seen == [(1, 2), (2, 2)]
 
 
@@ -228,7 +293,13 @@ def test_a_missing_set_is_a_deadlock_that_names_who_waits() -> None:
 
 
 def test_a_queue_that_fills_before_its_flag_is_set_is_a_deadlock() -> None:
-    body = block(WaitFlag(Pipe.V, "go"), Loop("i", 40, (add(1),)), mmad(1), SetFlag(Pipe.M, "go"), flags=(Flag("go", Pipe.M, Pipe.V),))
+    body = block(
+        WaitFlag(Pipe.V, "go"),
+        Loop("i", 40, (add(1),)),
+        mmad(1),
+        SetFlag(Pipe.M, "go"),
+        flags=(Flag("go", Pipe.M, Pipe.V),),
+    )
     with pytest.raises(SimulationError) as caught:
         run(program_of(task_of((body, 1))), TOY)
     for part in ("S waits for a free slot in the queue of V", "V waits for flag 'go'"):
@@ -237,7 +308,12 @@ def test_a_queue_that_fills_before_its_flag_is_set_is_a_deadlock() -> None:
 
 def test_the_scalar_unit_can_deadlock_too() -> None:
     with pytest.raises(SimulationError, match=r"S waits for flag 'never'"):
-        run(program_of(task_of((block(WaitFlag(Pipe.S, "never"), flags=(Flag("never", Pipe.V, Pipe.S),)), 1))), TOY)
+        run(
+            program_of(
+                task_of((block(WaitFlag(Pipe.S, "never"), flags=(Flag("never", Pipe.V, Pipe.S),)), 1))
+            ),
+            TOY,
+        )
 
 
 def test_tasks_that_wait_for_each_other_are_a_deadlock() -> None:
@@ -252,23 +328,51 @@ def test_tasks_that_wait_for_each_other_are_a_deadlock() -> None:
 @pytest.mark.parametrize(
     ("program", "soc", "text"),
     [
-        (program_of(task_of((block(mmad(1)), 1))), toy(ai_cores=0), "ai_cores of Toy must be at least 1, not 0"),
+        (
+            program_of(task_of((block(mmad(1)), 1))),
+            toy(ai_cores=0),
+            "ai_cores of Toy must be at least 1, not 0",
+        ),
         (
             program_of(task_of((block(mmad(1), core=CoreKind.CUBE), 1))),
             TOY,
             "task 't0' needs a CUBE core, not one of the 2 AI cores of Toy",
         ),
-        (program_of(task_of((block(mmad(1)), 0))), TOY, "task 't0' must have at least one block in every group, not 0"),
-        (program_of(Task(0, "c", TaskKind.AI_CPU)), toy(ai_cpu={"cores": 0}), "task 'c' needs an AI CPU core, not 0"),
-        (program_of(task_of((block(mmad(1)), 1), waits_for=(5,))), TOY, "waits for a task that the program does not have, not 5"),
-        (program_of(task_of((block(mmad(1)), 1))), toy(dram={"read_gb_per_s": 0}), "dram.read_gb_per_s of Toy must be above 0, not 0"),
-        (program_of(task_of((block(mmad(1)), 1))), toy(frequency_mhz=0), "clock of Toy must be above 0 MHz, not 0"),
+        (
+            program_of(task_of((block(mmad(1)), 0))),
+            TOY,
+            "task 't0' must have at least one block in every group, not 0",
+        ),
+        (
+            program_of(Task(0, "c", TaskKind.AI_CPU)),
+            toy(ai_cpu={"cores": 0}),
+            "task 'c' needs an AI CPU core, not 0",
+        ),
+        (
+            program_of(task_of((block(mmad(1)), 1), waits_for=(5,))),
+            TOY,
+            "waits for a task that the program does not have, not 5",
+        ),
+        (
+            program_of(task_of((block(mmad(1)), 1))),
+            toy(dram={"read_gb_per_s": 0}),
+            "dram.read_gb_per_s of Toy must be above 0, not 0",
+        ),
+        (
+            program_of(task_of((block(mmad(1)), 1))),
+            toy(frequency_mhz=0),
+            "clock of Toy must be above 0 MHz, not 0",
+        ),
         (
             program_of(task_of((block(mmad(1)), 1))),
             replace(TOY, missing=("buffers.ub",)),
             "Toy cannot be run; set what is not known: buffers.ub",
         ),
-        (program_of(task_of((block(mmad(1)), 1)), task_of((block(mmad(1)), 1))), TOY, "task ids must be unique"),
+        (
+            program_of(task_of((block(mmad(1)), 1)), task_of((block(mmad(1)), 1))),
+            TOY,
+            "task ids must be unique",
+        ),
     ],
 )
 def test_impossible_programs_and_chips_are_refused(program: object, soc: object, text: str) -> None:
@@ -302,7 +406,10 @@ def test_double_buffering_overlaps_loads_and_work() -> None:
 def test_the_trace_of_a_double_buffered_matmul(golden: Callable[[str, str], None]) -> None:
     program = program_of(task_of((matmul_block(2, 3), 3)), regions={"a": 1 << 16, "b": 1 << 16, "c": 1 << 16})
     trace = run(program, TOY, instructions=True)
-    lines = [f"{item.start:6d} {item.end:6d} {','.join(map(str, item.cores)):5s} {item.pipe:4s} {item.name}" for item in trace.instructions]
+    lines = [
+        f"{item.start:6d} {item.end:6d} {','.join(map(str, item.cores)):5s} {item.pipe:4s} {item.name}"
+        for item in trace.instructions
+    ]
     golden("machine_matmul.txt", "\n".join([*lines, *map(repr, trace.tasks)]) + "\n")
 
 

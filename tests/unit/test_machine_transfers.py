@@ -1,4 +1,5 @@
-"""Times of transfers and shared links against values worked out by hand, on the chip with round numbers (one tick = 1 ns = 1 cycle)."""
+"""Times of transfers and shared links against values worked out by hand, on the chip with round numbers (one
+tick = 1 ns = 1 cycle)."""
 
 from __future__ import annotations
 
@@ -29,19 +30,28 @@ def test_cores_share_the_links() -> None:
 
 
 def test_shares_change_when_a_transfer_ends() -> None:
-    # Core 0 loads 4096 B, core 1 8192 B. Both get 16 B/cycle up to tick 256, then core 1 alone 32 B/cycle for the other 4096 B.
+    # Core 0 loads 4096 B, core 1 8192 B. Both get 16 B/cycle up to tick 256, then core 1 alone 32 B/cycle for
+    # the other 4096 B.
     program = program_of(task_of((block(load(4096)), 1), (block(load(8192)), 1)), regions=BIG)
     trace = run(program, bare(), instructions=True)
     assert sorted((item.cores, item.end) for item in trace.instructions) == [((0,), 256), ((1,), 384)]
 
 
 def test_shares_change_when_a_transfer_begins() -> None:
-    # Core 1 begins at tick 64, when 2048 of core 0's 4096 B are left: 16 B/cycle each until core 0 is done at tick 192. By then
-    # core 1 has 2048 B, and gets the other 2048 B at 32 B/cycle.
-    late = block(add(64), SetFlag(Pipe.V, "go"), WaitFlag(Pipe.MTE2, "go"), load(4096), flags=(Flag("go", Pipe.V, Pipe.MTE2),))
+    # Core 1 begins at tick 64, when 2048 of core 0's 4096 B are left: 16 B/cycle each until core 0 is done at
+    # tick 192. By then core 1 has 2048 B, and gets the other 2048 B at 32 B/cycle.
+    late = block(
+        add(64),
+        SetFlag(Pipe.V, "go"),
+        WaitFlag(Pipe.MTE2, "go"),
+        load(4096),
+        flags=(Flag("go", Pipe.V, Pipe.MTE2),),
+    )
     program = program_of(task_of((block(load(4096)), 1), (late, 1)), regions=BIG)
     trace = run(program, bare(), instructions=True)
-    assert sorted((item.cores, item.start, item.end) for item in trace.instructions if item.pipe == "MTE2") == [
+    assert sorted(
+        (item.cores, item.start, item.end) for item in trace.instructions if item.pipe == "MTE2"
+    ) == [
         ((0,), 0, 192),
         ((1,), 64, 256),
     ]
@@ -58,7 +68,8 @@ def test_reads_and_writes_have_links_of_their_own_unless_the_bus_is_half_duplex(
 
 
 def test_a_half_duplex_bus_is_loaded_in_proportion_to_its_rates() -> None:
-    # Writing at 16 GB/s takes twice the bus time of reading at 32 GB/s: at equal rates r, r / 32 + r / 16 = 1 gives r = 32 / 3 B/cycle.
+    # Writing at 16 GB/s takes twice the bus time of reading at 32 GB/s: at equal rates r, r / 32 + r / 16 = 1
+    # gives r = 32 / 3 B/cycle.
     half = bare(l2={"software_managed": True}, dram={"half_duplex": True, "write_gb_per_s": 16})
     trace = simulate(block(load(3200), store(3200)), half)
     assert spans(trace, "MTE2") == spans(trace, "MTE3")
@@ -69,7 +80,12 @@ def test_a_half_duplex_bus_is_loaded_in_proportion_to_its_rates() -> None:
 def test_latency_does_not_hold_the_link_but_the_flag() -> None:
     soc = bare(dram={"read_latency_cycles": 300})
     flags = (Flag("full", Pipe.MTE2, Pipe.V),)
-    trace = simulate(block(load(4096), SetFlag(Pipe.MTE2, "full"), load(4096), WaitFlag(Pipe.V, "full"), add(10), flags=flags), soc)
+    trace = simulate(
+        block(
+            load(4096), SetFlag(Pipe.MTE2, "full"), load(4096), WaitFlag(Pipe.V, "full"), add(10), flags=flags
+        ),
+        soc,
+    )
     assert spans(trace, "MTE2") == [(0, 128), (128, 256)]
     assert spans(trace, "V") == [(128 + 300, 438)]
 
@@ -77,11 +93,17 @@ def test_latency_does_not_hold_the_link_but_the_flag() -> None:
 def test_bytes_that_a_task_reads_again_come_from_l2() -> None:
     soc = bare(dram={"read_latency_cycles": 300})
     body = block(
-        load(4096), load(4096), SetFlag(Pipe.MTE2, "full"), WaitFlag(Pipe.V, "full"), add(10), flags=(Flag("full", Pipe.MTE2, Pipe.V),)
+        load(4096),
+        load(4096),
+        SetFlag(Pipe.MTE2, "full"),
+        WaitFlag(Pipe.V, "full"),
+        add(10),
+        flags=(Flag("full", Pipe.MTE2, Pipe.V),),
     )
     task = task_of((body, 1), accesses=(Access("x", 4096, 8192, False),))
     trace = run(program_of(task, regions=BIG), soc, instructions=True)
-    # Every second byte comes from DRAM: the port's 64 B per cycle are the narrowest, and latency is half of DRAM's.
+    # Every second byte comes from DRAM: the port's 64 B per cycle are the narrowest, and latency is half of
+    # DRAM's.
     assert spans(trace, "MTE2") == [(0, 64), (64, 128)]
     assert spans(trace, "V") == [(128 + 150, 288)]
     assert trace.tasks[0].read_bytes == {"l2": 8192, "ddr": 4096}
@@ -91,16 +113,21 @@ def test_a_core_that_reads_the_same_bytes_again_waits_for_one_link_after_the_oth
     soc = bare(ai_cores=1, dram={"read_gb_per_s": 32}, l2={"read_bytes_per_cycle_per_core": 64})
     read = Move(Pipe.MTE2, UB, gm("x", 4096, Affine(0, (("i", 4096),))), 1, 4096)
     once = 8 * 4096
-    task = task_of((block(Loop("pass", 4, (Loop("i", 8, (read,)),))), 1), accesses=(Access("x", once, 4 * once, False),))
+    task = task_of(
+        (block(Loop("pass", 4, (Loop("i", 8, (read,)),))), 1), accesses=(Access("x", once, 4 * once, False),)
+    )
     trace = run(program_of(task, regions=BIG), soc, instructions=True)
-    # 32 B a cycle from DRAM in the first pass, 64 from L2 and through the port in three more: in all, not side by side
+    # 32 B a cycle from DRAM in the first pass, 64 from L2 and through the port in three more: in all, not
+    # side by side
     assert spans(trace, "MTE2")[-1][1] == pytest.approx(once / 32 + 3 * once / 64, abs=64)
 
 
 def test_cores_that_read_the_same_lines_share_a_narrow_path() -> None:
     free, narrow = bare(), bare(l2={"same_line_bytes_per_cycle": 32})
     together = task_of((block(load(4096)), 2), accesses=(Access("x", 4096, 2 * 4096, False),))
-    one_by_one = task_of((block(load(4096)), 1), (block(load(4096), add(1)), 1), accesses=(Access("x", 4096, 2 * 4096, False),))
+    one_by_one = task_of(
+        (block(load(4096)), 1), (block(load(4096), add(1)), 1), accesses=(Access("x", 4096, 2 * 4096, False),)
+    )
     apart = task_of((block(load(4096)), 2), accesses=(Access("x", 2 * 4096, 2 * 4096, False),))
 
     def end(task: Task, soc: SocSpec) -> int:
@@ -108,7 +135,9 @@ def test_cores_that_read_the_same_lines_share_a_narrow_path() -> None:
 
     assert end(together, narrow) == pytest.approx(2 * 4096 / 32, abs=2)  # 16 B a cycle for each of two cores
     assert end(together, narrow) > end(together, free)
-    assert end(one_by_one, narrow) == pytest.approx(end(together, narrow), abs=2)  # cores that do different things share lines too
+    assert end(one_by_one, narrow) == pytest.approx(
+        end(together, narrow), abs=2
+    )  # cores that do different things share lines too
     assert end(apart, narrow) == end(apart, free)  # each has lines of its own
 
 
@@ -120,7 +149,19 @@ def test_reads_past_l2_load_dram_and_leave_l2_alone() -> None:
     soc = bare(l2={"read_bytes_per_cycle_per_core": 1}, dram={"uncached_latency_cycles": 70})
     twice = program_of(
         task_of((block(around()), 1)),
-        task_of((block(around(), SetFlag(Pipe.MTE2, "f"), WaitFlag(Pipe.V, "f"), add(1), flags=(Flag("f", Pipe.MTE2, Pipe.V),)), 1), id=1),
+        task_of(
+            (
+                block(
+                    around(),
+                    SetFlag(Pipe.MTE2, "f"),
+                    WaitFlag(Pipe.V, "f"),
+                    add(1),
+                    flags=(Flag("f", Pipe.MTE2, Pipe.V),),
+                ),
+                1,
+            ),
+            id=1,
+        ),
         regions=BIG,
     )
     trace = run(twice, soc, instructions=True)
@@ -134,14 +175,19 @@ def test_reads_past_l2_load_dram_and_leave_l2_alone() -> None:
 def test_cores_in_step_past_l2_wait_for_one_line_and_staggered_ones_do_not() -> None:
     soc = bare(dram={"same_line_bytes_per_cycle": 8, "uncached_latency_cycles": 0})
     in_step = task_of((block(around()), 2), accesses=(Access("x", 4096, 2 * 4096, False),))
-    staggered = task_of((block(around()), 1), (block(around()), 1), accesses=(Access("x", 4096, 2 * 4096, False),))
+    staggered = task_of(
+        (block(around()), 1), (block(around()), 1), accesses=(Access("x", 4096, 2 * 4096, False),)
+    )
     assert run(program_of(in_step, regions=BIG), soc).end == pytest.approx(2 * 4096 / 8, abs=2)
     assert run(program_of(staggered, regions=BIG), soc).end == pytest.approx(2 * 4096 / 32, abs=2)
 
 
 def test_misses_lower_the_rate_of_an_engine_whose_requests_wait() -> None:
     """With half of the bytes in DRAM, at twice the latency, the path of 64 B a cycle gets 64 / 1.5."""
-    figures = {"l2": {"read_latency_cycles": 100}, "dram": {"read_latency_cycles": 200, "read_gb_per_s": 1000}}
+    figures = {
+        "l2": {"read_latency_cycles": 100},
+        "dram": {"read_latency_cycles": 200, "read_gb_per_s": 1000},
+    }
     body = block(load(4096), load(4096))
     task = task_of((body, 1), accesses=(Access("x", 4096, 8192, False),))
     ends = {}
@@ -156,7 +202,14 @@ def test_a_flag_waits_for_a_store_behind_which_a_quicker_move_went_through_the_s
     soc = bare(dram={"write_latency_cycles": 500}, l2={"software_managed": True}, ports={"ub_to_l1": 64})
     inside = Move(Pipe.MTE3, Operand(Buffer.L1, "l", 64), UB, 1, 64)
     for first, second in ((store(512), inside), (inside, store(512))):
-        body = block(first, second, SetFlag(Pipe.MTE3, "f"), WaitFlag(Pipe.V, "f"), add(1), flags=(Flag("f", Pipe.MTE3, Pipe.V),))
+        body = block(
+            first,
+            second,
+            SetFlag(Pipe.MTE3, "f"),
+            WaitFlag(Pipe.V, "f"),
+            add(1),
+            flags=(Flag("f", Pipe.MTE3, Pipe.V),),
+        )
         trace = simulate(body, soc)
         stored = max(end for start, end in spans(trace, "MTE3") if end - start == 16)
         assert spans(trace, "V")[0][0] == stored + 500

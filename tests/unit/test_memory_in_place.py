@@ -13,7 +13,11 @@ from tests.support.in_place import overwritten_reads
 
 
 def in_place(program: Program) -> dict[str, str]:
-    return {name: region.in_place_of for name, region in program.memory.regions.items() if region.in_place_of is not None}
+    return {
+        name: region.in_place_of
+        for name, region in program.memory.regions.items()
+        if region.in_place_of is not None
+    }
 
 
 def residual(second_reader: bool = False, kernel: int = 3) -> asim.Graph:
@@ -38,7 +42,10 @@ def test_a_residual_is_overwritten_if_nobody_reads_it_later() -> None:
 
 
 def test_alone_each_operator_takes_over_from_the_one_before() -> None:
-    assert in_place(asim.compile(residual(), fusion="off").program) == {"Add_out": "Conv_out", "Relu_out": "Add_out"}
+    assert in_place(asim.compile(residual(), fusion="off").program) == {
+        "Add_out": "Conv_out",
+        "Relu_out": "Add_out",
+    }
 
 
 def test_the_image_of_a_convolution_is_never_overwritten_by_its_task() -> None:
@@ -66,12 +73,17 @@ def test_no_block_reads_what_it_has_overwritten(name: str, soc: str) -> None:
 
 
 def test_the_check_sees_a_block_that_reads_what_it_has_overwritten() -> None:
-    """As if results of convolutions lay over their images: tiles share rows, and every channel is read for each part of the result."""
+    """As if results of convolutions lay over their images: tiles share rows, and every channel is read for
+    each part of the result."""
     program = asim.compile(asim.load("tests/data/models/vgg16.onnx"), fusion="off").program
     regions, broken = dict(program.memory.regions), 0
     for task in program.tasks:
         if program.metadata["engine"][task.name] == "cube":
-            image = next(access.region for access in task.accesses if not access.write and regions[access.region].kind == "activation")
+            image = next(
+                access.region
+                for access in task.accesses
+                if not access.write and regions[access.region].kind == "activation"
+            )
             result = next(access.region for access in task.accesses if access.write)
             regions[result] = replace(regions[result], in_place_of=image, first=task.id)
             broken += 1

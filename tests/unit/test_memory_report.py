@@ -18,7 +18,11 @@ def test_the_peak_is_close_to_the_largest_live_set(name: str) -> None:
     report = asim.compile(asim.load(f"tests/data/models/{name}.onnx")).memory
     assert report.figures.lower_bound <= report.figures.peak <= 1.05 * report.figures.lower_bound
     assert report.figures.lower_bound == max(report.figures.live)
-    assert report.figures.planners["no reuse"] > report.figures.planners["binary-block"] >= report.figures.lower_bound
+    assert (
+        report.figures.planners["no reuse"]
+        > report.figures.planners["binary-block"]
+        >= report.figures.lower_bound
+    )
 
 
 @pytest.mark.slow
@@ -45,7 +49,9 @@ def test_the_table_and_the_map_show_every_tensor() -> None:
     assert taken
     assert all(row["Offset(B)"] == rows[str(row["In place of"])]["Offset(B)"] for row in taken)
     shown = report.plot()
-    assert {item.name for item in shown.rectangles} == {name for name, row in rows.items() if row["Kind"] != "weight"}
+    assert {item.name for item in shown.rectangles} == {
+        name for name, row in rows.items() if row["Kind"] != "weight"
+    }
     assert max(shown.live) <= shown.lower_bound
     assert len(shown.ax_.patches) >= len(shown.rectangles)
 
@@ -76,7 +82,9 @@ def test_equal_weights_are_counted_as_saved() -> None:
         assert np.array_equal(array, asim.run(single, inputs).outputs[name])
 
 
-def test_the_command_prints_tensors_and_planners_and_draws_the_map(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_prints_tensors_and_planners_and_draws_the_map(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     picture = tmp_path / "map.png"
     assert main(["compile", "tests/data/models/lenet5.onnx", "--memory", "--memory_map", str(picture)]) == 0
     printed = capsys.readouterr().out
@@ -86,5 +94,8 @@ def test_the_command_prints_tensors_and_planners_and_draws_the_map(tmp_path: Pat
 
 
 def test_a_picture_that_cannot_be_written_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["compile", "tests/data/models/lenet5.onnx", "--memory_map", str(tmp_path / "no" / "map.png")]) != 0
+    assert (
+        main(["compile", "tests/data/models/lenet5.onnx", "--memory_map", str(tmp_path / "no" / "map.png")])
+        != 0
+    )
     assert "cannot be written" in capsys.readouterr().err

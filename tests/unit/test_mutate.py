@@ -1,4 +1,5 @@
-"""Mutation testing: the mutants of a line, lists of them, the call map of a file that changed, and how a mutant gets into a process."""
+"""Mutation testing: the mutants of a line, lists of them, the call map of a file that changed, and how a
+mutant gets into a process."""
 
 from __future__ import annotations
 
@@ -55,7 +56,8 @@ def test_mutants_of_a_line(line: str, expected: set[str]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("annotation", "default"), [("int", "0"), ("bool", "False"), ("tuple[int, ...]", "()"), ("Graph", "None"), ("str", '""')]
+    ("annotation", "default"),
+    [("int", "0"), ("bool", "False"), ("tuple[int, ...]", "()"), ("Graph", "None"), ("str", '""')],
 )
 def test_a_return_value_gets_the_default_of_its_type(annotation: str, default: str) -> None:
     assert _mutated(f"def f(a) -> {annotation}:\n    return a") == {f"return {default}"}
@@ -109,7 +111,9 @@ def _toy(root: Path) -> None:
     (root / "ascendsim" / "toy" / "a.py").write_text(
         "def f(a, b):\n    return a < b\n\n\ndef g(a):\n    work(\n        a,\n        1,\n    )\n"
     )
-    (root / "ascendsim" / "toy" / "b.py").write_text("LIMIT = 8\n\n\ndef h(a):\n    return a + LIMIT if a > 1 else a - 1\n")
+    (root / "ascendsim" / "toy" / "b.py").write_text(
+        "LIMIT = 8\n\n\ndef h(a):\n    return a + LIMIT if a > 1 else a - 1\n"
+    )
 
 
 def test_a_sample_depends_on_its_seed_only(tmp_path: Path) -> None:
@@ -125,12 +129,16 @@ def test_a_sample_depends_on_its_seed_only(tmp_path: Path) -> None:
 def test_a_list_gives_back_the_mutants_that_were_written(tmp_path: Path) -> None:
     _toy(tmp_path)
     everything = sample(tmp_path, ["ascendsim/toy"], 10**6, 1)
-    (tmp_path / "list.txt").write_text("Mutants of the toy:\n" + "".join(f"{mutant}\n" for mutant in everything))
+    (tmp_path / "list.txt").write_text(
+        "Mutants of the toy:\n" + "".join(f"{mutant}\n" for mutant in everything)
+    )
     found, gone = read_list(tmp_path, tmp_path / "list.txt")
     assert gone == []
     assert [mutant.id for mutant in found] == [one.id for one in everything]
     texts = {path: (tmp_path / path).read_text() for path in ("ascendsim/toy/a.py", "ascendsim/toy/b.py")}
-    assert [compact(mutant.apply(texts[mutant.path])) for mutant in found] == [compact(one.apply(texts[one.path])) for one in everything]
+    assert [compact(mutant.apply(texts[mutant.path])) for mutant in found] == [
+        compact(one.apply(texts[one.path])) for one in everything
+    ]
 
 
 def compact(text: str) -> str:
@@ -159,7 +167,9 @@ def test_the_map_follows_lines_that_moved() -> None:
     assert calls.covering("x/y.py", before, [2]) == {"t::b"}
     assert calls.covering("x/y.py", "new\na\nb\nc\n", [3]) == {"t::b"}
     assert calls.covering("z/y.py", before, [1, 3]) == {"", "t::c"}, "a file that moved"
-    assert calls.covering("x/y.py", "a\nb\nother\n", [3]) >= {"t::c"}, "a changed line is seen by the tests of the one before"
+    assert calls.covering("x/y.py", "a\nb\nother\n", [3]) >= {"t::c"}, (
+        "a changed line is seen by the tests of the one before"
+    )
     assert calls.covering("x/w.py", before, [1]) == set()
 
 
@@ -170,16 +180,25 @@ def test_what_runs_at_import_needs_a_fresh_process(tmp_path: Path) -> None:
     (tmp_path / "test_b.py").touch()
     seconds = {"": 0.0, "test_b.py::slow": 5.0, "test_b.py::quick": 1.0}
     sets = [bytes([0b1000_0000]), bytes([0b0110_0000])]
-    selector = Selector(tmp_path, CallMap(list(seconds), seconds, {path: (text, {1: 0, 4: 0, 5: 1})}, sets), budget=5.5)
+    selector = Selector(
+        tmp_path, CallMap(list(seconds), seconds, {path: (text, {1: 0, 4: 0, 5: 1})}, sets), budget=5.5
+    )
     choices = {mutant.line: selector.choose(mutant) for mutant in mutants_of(path, text)}
     assert choices[1].fresh
-    assert choices[1].tests == ["test_b.py::quick"], "those that run a function in which the name occurs, while the budget lasts"
+    assert choices[1].tests == ["test_b.py::quick"], (
+        "those that run a function in which the name occurs, while the budget lasts"
+    )
     assert not choices[5].fresh
     assert choices[5].tests == ["test_b.py::quick"]
 
 
-def test_functions_get_their_new_code_wherever_they_are_held(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    source = "def outer(a):\n    def inner(b):\n        return b + 1\n    return inner(a)\n\n\ndef other(a):\n    return a\n"
+def test_functions_get_their_new_code_wherever_they_are_held(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = (
+        "def outer(a):\n    def inner(b):\n        return b + 1\n    return inner(a)\n\n\ndef "
+        "other(a):\n    return a\n"
+    )
     (tmp_path / "ascendsim_toy.py").write_text(source)
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.chdir(tmp_path)
@@ -212,11 +231,14 @@ def test_a_module_is_loaded_from_the_mutated_text(tmp_path: Path, monkeypatch: p
 
 
 def _job(name: str, *tests: str) -> Job:
-    return Job(Mutant("ascendsim/x.py", 1, 1, name, "", "given", 0, 0, ""), "", list(tests), [0.0] * len(tests))
+    return Job(
+        Mutant("ascendsim/x.py", 1, 1, name, "", "given", 0, 0, ""), "", list(tests), [0.0] * len(tests)
+    )
 
 
 def _fate(job: Job) -> str:
-    """What a child does in the test of the pool: the name of the mutant says it; test "t::bad" fails always."""
+    """What a child does in the test of the pool: the name of the mutant says it; test "t::bad" fails
+    always."""
     name = job.mutant.original if job.mutant else ""
     if name == "hangs":
         while True:
@@ -233,16 +255,20 @@ def test_the_pool_tells_what_became_of_each_mutant(monkeypatch: pytest.MonkeyPat
     """In a process of its own, for a fork of a process with threads (BLAS, numba) is not safe."""
     program = (
         "import json, signal\nfrom tests.unit.test_mutate import _fate, _job, Pool, Job\n"
-        "def work(job):\n    job.watch(job.tests[-1])\n    signal.setitimer(signal.ITIMER_PROF, 0.2)\n    return _fate(job)\n"
+        "def work(job):\n    job.watch(job.tests[-1])\n    signal.setitimer(signal.ITIMER_PROF, 0.2)\n    "
+        "return _fate(job)\n"
         "found = {}\n"
         "def done(mutant, outcome): found[mutant.original] = [outcome.status, outcome.test]\n"
-        "jobs = [('wrong', 't::a', 't::law'), ('same', 't::a', 't::law'), ('hangs', 't::a'), ('crashes', 't::a'), ('raises', 't::a')]\n"
+        "jobs = [('wrong', 't::a', 't::law'), ('same', 't::a', 't::law'), ('hangs', 't::a'), ('crashes', "
+        "'t::a'), ('raises', 't::a')]\n"
         "jobs.append(('only bad', 't::bad', 't::a'))\n"
         "Pool(work, done).run([_job(*job) for job in jobs])\nprint(json.dumps(found))"
     )
     root = Path(__file__).parents[2]
     monkeypatch.setenv("PYTHONPATH", f"{root}:{root / 'scripts'}")
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60, cwd=root)
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60, cwd=root
+    )
     assert json.loads(done.stdout) == {
         "wrong": ["killed", "t::law"],
         "same": ["survived", ""],
@@ -255,10 +281,14 @@ def test_the_pool_tells_what_became_of_each_mutant(monkeypatch: pytest.MonkeyPat
 
 def test_the_report_counts_by_package_and_leaves_equivalent_mutants_out(tmp_path: Path) -> None:
     fates = ["killed", "timeout", "survived", "not covered", "equivalent"]
-    mutants = [Mutant("ascendsim/machine/l2.py", line, line, f"a{line}", "b", "given", 0, 0, "") for line in range(5)]
+    mutants = [
+        Mutant("ascendsim/machine/l2.py", line, line, f"a{line}", "b", "given", 0, 0, "") for line in range(5)
+    ]
     rows = [runner.report_line(mutant, Outcome(fate)) for mutant, fate in zip(mutants, fates, strict=True)]
     other = Mutant("kernels/ascendsim_kernels/a.py", 1, 1, "a", "b", "given", 0, 0, "")
-    rows += [runner.report_line(other, Outcome(fate)) for fate in ("survived", "killed")]  # run again after a test was added
+    rows += [
+        runner.report_line(other, Outcome(fate)) for fate in ("survived", "killed")
+    ]  # run again after a test was added
     (tmp_path / "results.jsonl").write_text("\n".join(rows) + "\n")
     text = report(tmp_path / "results.jsonl")
     rates = {line.split()[0]: line.split()[-1] for line in text.splitlines()[1:4]}

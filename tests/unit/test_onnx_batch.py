@@ -84,7 +84,8 @@ def test_chains_of_reshapes(targets):
 
 
 def test_a_batch_that_is_not_in_front():
-    """[1, L, E] -> [L, 1, E] -> heads [L, H, D] -> [H, L, D] -> attention -> rows [L, E] -> [L, 1, E] -> [1, L, E]."""
+    """[1, L, E] -> [L, 1, E] -> heads [L, H, D] -> [H, L, D] -> attention -> rows [L, E] -> [L, 1, E] -> [1,
+    L, E]."""
     length, heads, size = 5, 2, 3
     nodes = [
         node("Transpose", "x", "a", perm=[1, 0, 2]),
@@ -125,14 +126,29 @@ def test_an_operand_added_to_merged_rows():
 
 
 def test_initial_states():
-    nodes = [node("Transpose", "x", "t", perm=[1, 0, 2]), node("LSTM", "t w r _ _ h c", "o", hidden_size=4), node("Reshape", "o s", "y")]
+    nodes = [
+        node("Transpose", "x", "t", perm=[1, 0, 2]),
+        node("LSTM", "t w r _ _ h c", "o", hidden_size=4),
+        node("Reshape", "o s", "y"),
+    ]
     nodes.append(node("Transpose", "y", "z", perm=[1, 0, 2]))
-    constants = {"w": data(1, 16, 3), "r": data(1, 16, 4), "h": data(1, 1, 4), "c": data(1, 1, 4), "s": np.array([5, 1, 4])}
+    constants = {
+        "w": data(1, 16, 3),
+        "r": data(1, 16, 4),
+        "h": data(1, 1, 4),
+        "c": data(1, 1, 4),
+        "s": np.array([5, 1, 4]),
+    }
     independent(model(nodes, [value("x", (1, 5, 3))], ["z"], constants))
 
 
 def test_indices_into_a_flattened_mask():
-    nodes = [node("Flatten", "x", "f", axis=2), node("Gather", "f i", "g"), node("Reshape", "g flat", "h"), node("Reshape", "h s", "y")]
+    nodes = [
+        node("Flatten", "x", "f", axis=2),
+        node("Gather", "f i", "g"),
+        node("Reshape", "g flat", "h"),
+        node("Reshape", "h s", "y"),
+    ]
     constants = {"i": np.array([[[[0, 2, 4]]]]), "flat": np.array([-1]), "s": np.array([1, 1, 1, 3])}
     independent(model(nodes, [value("x", (1, 5))], ["y"], constants))
 
@@ -150,7 +166,9 @@ def test_a_slice_of_the_whole_batch():
 
 
 def test_resize_sizes():
-    proto = model([node("Resize", "x _ _ s", "y")], [value("x", (1, 2, 4, 4))], ["y"], {"s": np.array([1, 2, 8, 8])})
+    proto = model(
+        [node("Resize", "x _ _ s", "y")], [value("x", (1, 2, 4, 4))], ["y"], {"s": np.array([1, 2, 8, 8])}
+    )
     assert independent(proto).outputs[0].shape == (3, 2, 8, 8)
 
 
@@ -171,7 +189,12 @@ def test_live_shape_arithmetic_needs_no_rewriting():
 
 
 def test_dynamic_models_take_any_batch_and_no_rewriting_changes_them():
-    proto = model([node("ReduceMean", "x axes", "y", keepdims=0)], [value("x", ("n", 3))], ["y"], {"axes": np.array([0])})
+    proto = model(
+        [node("ReduceMean", "x axes", "y", keepdims=0)],
+        [value("x", ("n", 3))],
+        ["y"],
+        {"axes": np.array([0])},
+    )
     assert load_onnx(proto, opset=OPS, batch=7).inputs[0].shape == (7, 3)
 
 
@@ -220,7 +243,11 @@ def test_a_larger_batch_can_be_made_smaller():
             "'cut' (Slice) takes part of the axis of 1 elements",
         ),
         (
-            [node("Reshape", "x t", "r"), node("Transpose", "r", "u", perm=[1, 0]), node("MatMul", "r u", "y", name="gram")],
+            [
+                node("Reshape", "x t", "r"),
+                node("Transpose", "r", "u", perm=[1, 0]),
+                node("MatMul", "r u", "y", name="gram"),
+            ],
             {"t": np.array([1, 12])},
             "'gram' (MatMul)",
         ),
@@ -234,7 +261,9 @@ def test_models_in_which_samples_would_meet(nodes, constants, message):
 
 
 def test_weights_baked_for_several_samples():
-    proto = model([node("Concat", "x w", "y", axis=1, name="cat")], [value("x", (2, 3))], ["y"], {"w": data(2, 1)})
+    proto = model(
+        [node("Concat", "x w", "y", axis=1, name="cat")], [value("x", (2, 3))], ["y"], {"w": data(2, 1)}
+    )
     assert "'cat' (Concat) has an operand 'w' that was made for a batch of 2" in refused(proto, batch=4)
 
 
@@ -254,7 +283,9 @@ def test_shapes_set_inputs_and_the_batch_follows():
 
 def test_batch_goes_to_every_input_that_has_it():
     proto = model(
-        [node("MatMul", "x w", "m"), node("Add", "m s", "y")], [value("x", ("n", 4)), value("w", (4, 4)), value("s", (4, "n"))], ["y"]
+        [node("MatMul", "x w", "m"), node("Add", "m s", "y")],
+        [value("x", ("n", 4)), value("w", (4, 4)), value("s", (4, "n"))],
+        ["y"],
     )
     shapes = [t.shape for t in load_onnx(proto, opset=OPS, batch=4, check_operators=True).inputs]
     assert shapes == [(4, 4), (4, 4), (4, 4)]
@@ -268,7 +299,10 @@ def test_batch_goes_to_every_input_that_has_it():
         ({"batch": True}, "not True"),
         ({"batch": 2.5}, "not 2.5"),
         ({"batch": 1 << 40}, "option batch must have sizes"),
-        ({"shapes": {"aa": (1, 4)}}, "option shapes: input 'aa' is not an input of the model; did you mean a?"),
+        (
+            {"shapes": {"aa": (1, 4)}},
+            "option shapes: input 'aa' is not an input of the model; did you mean a?",
+        ),
         ({"shapes": {"a": (1, 4, 4)}}, "must have 2 dimensions, as in [1, 4], not [1, 4, 4]"),
         ({"shapes": {"a": (1, 0)}}, "must have sizes from 1"),
         ({"shapes": {"a": (1, -4)}}, "must have sizes from 1"),
@@ -287,7 +321,9 @@ def test_a_near_name_is_suggested():
 
 
 def test_a_model_without_batch():
-    assert "needs a model with a batch dimension" in refused(model([node("Relu", "x", "y")], [value("x", ())], ["y"]), InputError, batch=2)
+    assert "needs a model with a batch dimension" in refused(
+        model([node("Relu", "x", "y")], [value("x", ())], ["y"]), InputError, batch=2
+    )
 
 
 def test_shapes_the_model_cannot_have_name_the_node():

@@ -1,4 +1,5 @@
-"""Attributes that a file leaves out mean what the schema says: the node cases of ONNX with defaults written out, and taken away.
+"""Attributes that a file leaves out mean what the schema says: the node cases of ONNX with defaults written
+out, and taken away.
 
 The expected values are ONNX's own. Of each operator and attribute two cases are changed in each direction.
 """
@@ -29,7 +30,8 @@ def default_of(schema: defs.OpSchema, name: str) -> onnx.AttributeProto | None:
 
 @cache
 def changed_cases() -> tuple[tuple[str, TestCase], ...]:
-    """Cases with one attribute written out that was left out, or left out that was written out; with what was done."""
+    """Cases with one attribute written out that was left out, or left out that was written out; with what was
+    done."""
     counts: Counter[tuple[str, str, str]] = Counter()
     found: list[tuple[str, TestCase]] = []
     for case in all_cases():

@@ -8,7 +8,13 @@ import pytest
 from onnx import TensorProto, helper
 
 from ascendsim.core.dtypes import DType
-from ascendsim.core.errors import AscendSimError, GraphError, InputError, UnsupportedOperatorError, UnsupportedTypeError
+from ascendsim.core.errors import (
+    AscendSimError,
+    GraphError,
+    InputError,
+    UnsupportedOperatorError,
+    UnsupportedTypeError,
+)
 from ascendsim.frontends.onnx import load_onnx
 from ascendsim.graph.ir import Graph
 from ascendsim.graph.text import to_text
@@ -44,9 +50,18 @@ def relu() -> onnx.ModelProto:
 
 def test_nodes_tensors_and_origin():
     graph = load(relu())
-    assert to_text(graph) == "graph test {\n  input %x: float32[2,3]\n  r: %y: float32[2,3] = Relu(%x)\n  output %y\n}\n"
+    assert (
+        to_text(graph)
+        == "graph test {\n  input %x: float32[2,3]\n  r: %y: float32[2,3] = Relu(%x)\n  output %y\n}\n"
+    )
     assert graph.node("r").origin == {"framework": "onnx", "source_names": ("r",)}
-    assert graph.metadata == {"format": "onnx", "opset": 20, "producer": "tests 1", "inputs": ("x",), "file": "test"}
+    assert graph.metadata == {
+        "format": "onnx",
+        "opset": 20,
+        "producer": "tests 1",
+        "inputs": ("x",),
+        "file": "test",
+    }
 
 
 def test_a_path_bytes_and_a_proto_give_the_same(tmp_path):
@@ -58,7 +73,13 @@ def test_a_path_bytes_and_a_proto_give_the_same(tmp_path):
 
 
 def test_nameless_nodes_are_named_after_their_output_and_equal_names_are_made_different():
-    graph = load(model([node("Relu", "x", "a"), node("Relu", "a", "b", name="n"), node("Relu", "b", "y", name="n")], [X], ["y"]))
+    graph = load(
+        model(
+            [node("Relu", "x", "a"), node("Relu", "a", "b", name="n"), node("Relu", "b", "y", name="n")],
+            [X],
+            ["y"],
+        )
+    )
     assert [item.name for item in graph.nodes] == ["a", "n", "n_1"]
 
 
@@ -109,7 +130,9 @@ def test_left_out_inputs_and_outputs():
 
 
 def test_unsorted_nodes_are_sorted():
-    graph = load(model([node("Relu", "a", "y", name="second"), node("Relu", "x", "a", name="first")], [X], ["y"]))
+    graph = load(
+        model([node("Relu", "a", "y", name="second"), node("Relu", "x", "a", name="first")], [X], ["y"])
+    )
     assert [item.name for item in graph.nodes] == ["first", "second"]
 
 
@@ -119,7 +142,11 @@ def test_symbolic_dimensions_stay():
 
 
 def test_dead_nodes_and_constants_go():
-    graph = load(model([node("Relu", "x", "y"), node("Add", "x w", "unused")], [X], ["y"], {"w": np.ones(3, np.float32)}))
+    graph = load(
+        model(
+            [node("Relu", "x", "y"), node("Add", "x w", "unused")], [X], ["y"], {"w": np.ones(3, np.float32)}
+        )
+    )
     assert len(graph) == 1
     assert "w" not in graph.tensors
 
@@ -129,18 +156,34 @@ def test_dead_nodes_and_constants_go():
 
 def function(name, inputs, outputs, nodes, attributes=(), version=20):
     return helper.make_function(
-        "local", name, inputs, outputs, nodes, [helper.make_opsetid("", version), helper.make_opsetid("local", 1)], attributes
+        "local",
+        name,
+        inputs,
+        outputs,
+        nodes,
+        [helper.make_opsetid("", version), helper.make_opsetid("local", 1)],
+        attributes,
     )
 
 
 def test_functions_are_inlined_with_their_own_operator_set_and_attributes():
-    inner = function("Inner", ["a"], ["b"], [node("Squeeze", "a", "s", axes=[0]), node("Relu", "s", "b")], version=11)
+    inner = function(
+        "Inner", ["a"], ["b"], [node("Squeeze", "a", "s", axes=[0]), node("Relu", "s", "b")], version=11
+    )
     alpha = onnx.AttributeProto(name="alpha", type=onnx.AttributeProto.FLOAT, ref_attr_name="slope")
     leaky = node("LeakyRelu", "c", "d")
     leaky.attribute.append(alpha)
-    outer = function("Outer", ["p", "q"], ["d", "q"], [node("Inner", "p", "c", domain="local"), leaky], ["slope"])
+    outer = function(
+        "Outer", ["p", "q"], ["d", "q"], [node("Inner", "p", "c", domain="local"), leaky], ["slope"]
+    )
     calls = [node("Outer", "x z", "y w", domain="local", name="call", slope=0.25)]
-    proto = model(calls, [value("x", (1, 3)), value("z", (2,))], ["y", "w"], functions=[inner, outer], domains=[("local", 1)])
+    proto = model(
+        calls,
+        [value("x", (1, 3)), value("z", (2,))],
+        ["y", "w"],
+        functions=[inner, outer],
+        domains=[("local", 1)],
+    )
     graph = load(proto)
     assert [item.op_type for item in graph.nodes] == ["Squeeze", "Relu", "LeakyRelu", "Identity"]
     assert graph.nodes[2].attributes["alpha"] == 0.25
@@ -151,7 +194,11 @@ def test_functions_are_inlined_with_their_own_operator_set_and_attributes():
 def test_two_calls_of_a_function_do_not_collide():
     twice = function("F", ["a"], ["b"], [node("Relu", "a", "t"), node("Neg", "t", "b")])
     proto = model(
-        [node("F", "x", "u", domain="local"), node("F", "u", "y", domain="local")], [X], ["y"], functions=[twice], domains=[("local", 1)]
+        [node("F", "x", "u", domain="local"), node("F", "u", "y", domain="local")],
+        [X],
+        ["y"],
+        functions=[twice],
+        domains=[("local", 1)],
     )
     x = np.array([[1, -2, 3], [0, 1, -1]], np.float32)
     np.testing.assert_array_equal(run(load(proto), x)[0], -np.maximum(-np.maximum(x, 0), 0))
@@ -159,7 +206,9 @@ def test_two_calls_of_a_function_do_not_collide():
 
 def test_a_function_that_calls_itself_is_refused():
     forever = function("F", ["a"], ["b"], [node("F", "a", "b", domain="local")])
-    proto = model([node("F", "x", "y", domain="local")], [X], ["y"], functions=[forever], domains=[("local", 1)])
+    proto = model(
+        [node("F", "x", "y", domain="local")], [X], ["y"], functions=[forever], domains=[("local", 1)]
+    )
     assert "must not nest deeper than 32 functions; functions must not call themselves" in refused(proto)
 
 
@@ -167,9 +216,14 @@ def test_functions_that_multiply_are_bounded(monkeypatch):
     monkeypatch.setattr("ascendsim.frontends.onnx.importer.MAX_NODES", 1000)
     levels = [function("F0", ["a"], ["b"], [node("Relu", "a", "b")])]
     for level in range(1, 20):
-        calls = [node(f"F{level - 1}", "a", "t", domain="local"), node(f"F{level - 1}", "t", "b", domain="local")]
+        calls = [
+            node(f"F{level - 1}", "a", "t", domain="local"),
+            node(f"F{level - 1}", "t", "b", domain="local"),
+        ]
         levels.append(function(f"F{level}", ["a"], ["b"], calls))
-    proto = model([node("F19", "x", "y", domain="local")], [X], ["y"], functions=levels, domains=[("local", 1)])
+    proto = model(
+        [node("F19", "x", "y", domain="local")], [X], ["y"], functions=levels, domains=[("local", 1)]
+    )
     assert "must have at most 1000 nodes after inlining its functions" in refused(proto)
 
 
@@ -178,8 +232,19 @@ def test_operators_with_a_body_in_their_schema_are_expanded():
     small = OpSet(definition for definition in OPS if definition.name not in names)
     for proto, shape in [
         (model([node("HardSwish", "x", "y")], [value("x", (2, 3, 4, 4))], ["y"]), (2, 3, 4, 4)),
-        (model([node("MeanVarianceNormalization", "x", "y")], [value("x", (2, 3, 4, 4))], ["y"]), (2, 3, 4, 4)),
-        (model([node("LayerNormalization", "x w", "y", axis=-1)], [value("x", (2, 3))], ["y"], {"w": np.ones(3, np.float32)}), (2, 3)),
+        (
+            model([node("MeanVarianceNormalization", "x", "y")], [value("x", (2, 3, 4, 4))], ["y"]),
+            (2, 3, 4, 4),
+        ),
+        (
+            model(
+                [node("LayerNormalization", "x w", "y", axis=-1)],
+                [value("x", (2, 3))],
+                ["y"],
+                {"w": np.ones(3, np.float32)},
+            ),
+            (2, 3),
+        ),
     ]:
         graph = load(proto, opset=small)
         assert not names & {item.op_type for item in graph.nodes}
@@ -192,7 +257,9 @@ def test_operators_with_a_body_in_their_schema_are_expanded():
 
 
 def test_unsupported_operators_are_listed_all_at_once():
-    branch = helper.make_graph([node("Mystery", "x", "b", name="deep", domain="far.away")], "branch", [], [value("b", (2, 3))])
+    branch = helper.make_graph(
+        [node("Mystery", "x", "b", name="deep", domain="far.away")], "branch", [], [value("b", (2, 3))]
+    )
     nodes = [
         node("If", "c", "a", name="if1", then_branch=branch, else_branch=branch),
         node("Unheard", "a", "u", name="u1"),
@@ -211,7 +278,9 @@ def test_unchecked_loading_holds_subgraphs_with_their_captures():
     nodes = [node("Neg", "x", "t"), node("If", "c", "y", then_branch=then, else_branch=other)]
     outputs = [value("y", (2, 3))]
     graph_proto = helper.make_graph(nodes, "g", [X, value("c", (), TensorProto.BOOL)], outputs)
-    graph = load(helper.make_model(graph_proto, opset_imports=[helper.make_opsetid("", 20)]), check_operators=False)
+    graph = load(
+        helper.make_model(graph_proto, opset_imports=[helper.make_opsetid("", 20)]), check_operators=False
+    )
     bodies = dict(graph.node("y").subgraphs)
     assert [tensor.name for tensor in bodies["then_branch"].captured()] == ["t"]
     assert bodies["then_branch"].outputs[0].shape == (2, 3)
@@ -236,14 +305,18 @@ def test_sibling_subgraphs_may_use_the_same_names():
 @pytest.mark.parametrize("kind", ["STRING", "FLOAT8E4M3FN", "INT4", "UINT4", "COMPLEX64"])
 def test_unsupported_element_types(kind):
     proto = model([node("Identity", "x", "y")], [value("x", (2,), getattr(TensorProto, kind))], ["y"])
-    assert f"input 'x' has element type {kind}, which is not supported" in refused(proto, UnsupportedTypeError)
+    assert f"input 'x' has element type {kind}, which is not supported" in refused(
+        proto, UnsupportedTypeError
+    )
     cast = model([node("Cast", "x", "y", to=getattr(TensorProto, kind), name="c")], [X], ["y"])
     assert f"attribute to of node 'c' (Cast) has element type {kind}" in refused(cast, UnsupportedTypeError)
 
 
 def test_unsupported_kinds_of_values():
     sequence = helper.make_tensor_sequence_value_info("x", TensorProto.FLOAT, None)
-    assert "input 'x' is of kind 'sequence'" in refused(model([node("Identity", "x", "y")], [sequence], ["y"]), UnsupportedTypeError)
+    assert "input 'x' is of kind 'sequence'" in refused(
+        model([node("Identity", "x", "y")], [sequence], ["y"]), UnsupportedTypeError
+    )
     text = model([node("Constant", "", "c", value_string="a"), node("Relu", "x", "y")], [X], ["y"])
     assert "holds a text value" in refused(text, UnsupportedTypeError)
     values = helper.make_tensor("v", TensorProto.FLOAT, [1], [1.0])
@@ -258,7 +331,11 @@ def test_unsupported_kinds_of_values():
 
 @pytest.mark.parametrize(
     ("content", "message"),
-    [(b"", "is empty"), (b"hello world", "is not an ONNX model, or is truncated"), (b"\x08\x07", "has no graph: it is not an ONNX model")],
+    [
+        (b"", "is empty"),
+        (b"hello world", "is not an ONNX model, or is truncated"),
+        (b"\x08\x07", "has no graph: it is not an ONNX model"),
+    ],
 )
 def test_files_that_are_no_models(tmp_path, content, message):
     path = tmp_path / "m.onnx"
@@ -282,8 +359,12 @@ def test_paths_that_lead_nowhere(tmp_path):
 
 def test_operator_set_versions():
     newest = onnx.defs.onnx_opset_version()
-    assert f"uses ONNX operator set {newest + 1}" in refused(model([node("Relu", "x", "y")], [X], ["y"], opset=newest + 1), InputError)
-    assert "must use ONNX operator set 7 or newer, not 6" in refused(model([node("Add", "x x", "y")], [X], ["y"], opset=6), InputError)
+    assert f"uses ONNX operator set {newest + 1}" in refused(
+        model([node("Relu", "x", "y")], [X], ["y"], opset=newest + 1), InputError
+    )
+    assert "must use ONNX operator set 7 or newer, not 6" in refused(
+        model([node("Add", "x x", "y")], [X], ["y"], opset=6), InputError
+    )
     assert len(load(model([node("Relu", "x", "y")], [X], ["y"], opset=6))) == 1  # Relu did not change since
     unversioned = relu()
     del unversioned.opset_import[:]
@@ -293,8 +374,12 @@ def test_operator_set_versions():
 def test_cycles_and_dangling_names():
     cycle = model([node("Add", "x b", "a", name="one"), node("Relu", "a", "b", name="two")], [X], ["b"])
     assert "graph 'test' has a cycle through nodes one, two" in refused(cycle)
-    assert "node 'r' (Relu) reads 'q', which nothing makes" in refused(model([node("Relu", "q", "y", name="r")], [X], ["y"]))
-    assert "output 'q' of graph 'test' is made by no node" in refused(model([node("Relu", "x", "y")], [X], ["q"]))
+    assert "node 'r' (Relu) reads 'q', which nothing makes" in refused(
+        model([node("Relu", "q", "y", name="r")], [X], ["y"])
+    )
+    assert "output 'q' of graph 'test' is made by no node" in refused(
+        model([node("Relu", "x", "y")], [X], ["q"])
+    )
 
 
 def test_names_defined_twice():
@@ -319,7 +404,9 @@ def test_shapes_that_break_an_operators_rule_name_the_node():
 
 
 def test_negative_dimensions():
-    assert "must have dimensions that are not negative, not -5" in refused(model([node("Relu", "x", "y")], [value("x", (-5, 2))], ["y"]))
+    assert "must have dimensions that are not negative, not -5" in refused(
+        model([node("Relu", "x", "y")], [value("x", (-5, 2))], ["y"])
+    )
 
 
 def test_attributes_of_the_wrong_type():

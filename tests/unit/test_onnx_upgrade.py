@@ -17,7 +17,9 @@ def check(proto, *arrays, rtol=1e-5, atol=1e-6):
     graph = load_onnx(proto, opset=default_opset())
     proto.ir_version = 8
     session = onnxruntime.InferenceSession(proto.SerializeToString(), providers=["CPUExecutionProvider"])
-    wanted = session.run(None, {item.name: array for item, array in zip(session.get_inputs(), arrays, strict=True)})
+    wanted = session.run(
+        None, {item.name: array for item, array in zip(session.get_inputs(), arrays, strict=True)}
+    )
     found = run(graph, *arrays)
     assert len(found) == len(wanted)
     for ours, theirs in zip(found, wanted, strict=True):
@@ -31,7 +33,13 @@ def data(*shape, seed=0):
 
 
 def one(op_type, shape, opset, outputs="y", extra="", constants=None, **attributes):
-    return model([node(op_type, f"x {extra}", outputs, **attributes)], [value("x", shape)], outputs.split(), constants, opset)
+    return model(
+        [node(op_type, f"x {extra}", outputs, **attributes)],
+        [value("x", shape)],
+        outputs.split(),
+        constants,
+        opset,
+    )
 
 
 @pytest.mark.parametrize("opset", [7, 9, 11, 12])
@@ -53,7 +61,9 @@ def test_softmax_of_unknown_rank_is_still_right():
     assert [item.op_type for item in graph.nodes] == ["Flatten", "Softmax", "Shape", "Reshape"]
     x = data(2, 3, 4)
     flat = np.exp(x.reshape(2, 12))
-    np.testing.assert_allclose(run(graph, x)[0], (flat / flat.sum(1, keepdims=True)).reshape(x.shape), rtol=1e-5)
+    np.testing.assert_allclose(
+        run(graph, x)[0], (flat / flat.sum(1, keepdims=True)).reshape(x.shape), rtol=1e-5
+    )
 
 
 @pytest.mark.parametrize("opset", [7, 11, 13])
@@ -70,7 +80,9 @@ def test_squeeze_and_unsqueeze(opset):
 
 
 @pytest.mark.parametrize("opset", [7, 11, 13, 17])
-@pytest.mark.parametrize("op_type", ["ReduceMean", "ReduceSum", "ReduceMax", "ReduceL2", "ReduceLogSumExp", "ReduceProd"])
+@pytest.mark.parametrize(
+    "op_type", ["ReduceMean", "ReduceSum", "ReduceMax", "ReduceL2", "ReduceLogSumExp", "ReduceProd"]
+)
 @pytest.mark.parametrize("axes", [None, [1], [0, 2]])
 def test_reductions(op_type, opset, axes):
     if op_type == "ReduceSum" and opset >= 13 and axes is not None:
@@ -115,8 +127,13 @@ def test_dropout_is_the_identity(opset):
 @pytest.mark.parametrize("opset", [7, 10, 11])
 def test_top_k(opset):
     old = opset < 10
-    nodes = [node("TopK", "x" if old else "x k", "v i", **({"k": 3} if old else {})), node("Cast", "i", "f", to=1)]
-    check(model(nodes, [value("x", (3, 8))], ["v", "f"], {} if old else {"k": np.array([3])}, opset), data(3, 8))
+    nodes = [
+        node("TopK", "x" if old else "x k", "v i", **({"k": 3} if old else {})),
+        node("Cast", "i", "f", to=1),
+    ]
+    check(
+        model(nodes, [value("x", (3, 8))], ["v", "f"], {} if old else {"k": np.array([3])}, opset), data(3, 8)
+    )
 
 
 @pytest.mark.parametrize("mode", ["nearest", "linear"])
@@ -127,7 +144,9 @@ def test_upsample_and_resize_10(mode, opset):
         proto = one("Upsample", (1, 2, 4, 6), 7, mode=mode, scales=scales)
     else:
         op_type = "Upsample" if opset == 9 else "Resize"
-        proto = one(op_type, (1, 2, 4, 6), opset, extra="s", constants={"s": np.array(scales, np.float32)}, mode=mode)
+        proto = one(
+            op_type, (1, 2, 4, 6), opset, extra="s", constants={"s": np.array(scales, np.float32)}, mode=mode
+        )
     graph = check(proto, data(1, 2, 4, 6))
     assert graph.nodes[0].op_type == "Resize"
 
@@ -135,7 +154,10 @@ def test_upsample_and_resize_10(mode, opset):
 @pytest.mark.parametrize("opset", [11, 13, 18])
 def test_resize_with_empty_inputs(opset):
     constants = {"roi": np.zeros(0, np.float32), "s": np.array([1, 1, 2, 2], np.float32)}
-    graph = check(one("Resize", (1, 2, 4, 6), opset, extra="roi s", constants=constants, mode="linear"), data(1, 2, 4, 6))
+    graph = check(
+        one("Resize", (1, 2, 4, 6), opset, extra="roi s", constants=constants, mode="linear"),
+        data(1, 2, 4, 6),
+    )
     assert graph.nodes[0].inputs[1] is None
 
 
@@ -147,16 +169,24 @@ def test_batch_normalization(opset):
 
 def test_batch_normalization_forms_without_an_equal():
     constants = {name: np.ones(3, np.float32) for name in "abmv"}
-    training = one("BatchNormalization", (2, 3, 4), 9, outputs="y m1 v1", extra="a b m v", constants=constants)
+    training = one(
+        "BatchNormalization", (2, 3, 4), 9, outputs="y m1 v1", extra="a b m v", constants=constants
+    )
     with pytest.raises(GraphError, match=r"node 'y' \(BatchNormalization\) is in training form"):
         load_onnx(training, opset=default_opset())
     with pytest.raises(GraphError, match="has spatial = 0"):
-        load_onnx(one("BatchNormalization", (2, 3, 4), 7, extra="a b m v", constants=constants, spatial=0), opset=default_opset())
+        load_onnx(
+            one("BatchNormalization", (2, 3, 4), 7, extra="a b m v", constants=constants, spatial=0),
+            opset=default_opset(),
+        )
 
 
 def test_group_normalization_18_spreads_the_parameters_of_a_group():
     constants = {"s": np.array([1.0, 3.0], np.float32), "b": np.array([0.0, 1.0], np.float32)}
-    graph = load_onnx(one("GroupNormalization", (2, 4, 5), 18, extra="s b", constants=constants, num_groups=2), opset=default_opset())
+    graph = load_onnx(
+        one("GroupNormalization", (2, 4, 5), 18, extra="s b", constants=constants, num_groups=2),
+        opset=default_opset(),
+    )
     x = data(2, 4, 5)
     grouped = x.reshape(2, 2, 10)
     normal = (grouped - grouped.mean(2, keepdims=True)) / np.sqrt(grouped.var(2, keepdims=True) + 1e-5)
@@ -178,7 +208,12 @@ def test_scatter_was_renamed():
 
 @pytest.mark.parametrize("mode", ["bilinear", "bicubic", "nearest"])
 def test_grid_sample_16_names(mode):
-    proto = model([node("GridSample", "x g", "y", mode=mode)], [value("x", (1, 2, 4, 4)), value("g", (1, 3, 3, 2))], ["y"], opset=16)
+    proto = model(
+        [node("GridSample", "x g", "y", mode=mode)],
+        [value("x", (1, 2, 4, 4)), value("g", (1, 3, 3, 2))],
+        ["y"],
+        opset=16,
+    )
     check(proto, data(1, 2, 4, 4), np.tanh(data(1, 3, 3, 2, seed=1)), rtol=1e-4, atol=1e-5)
 
 
@@ -200,4 +235,9 @@ def test_old_variadic_operators(op_type):
 def test_recurrent_operators_before_layout(op_type):
     gates = {"LSTM": 4, "GRU": 3, "RNN": 1}[op_type]
     constants = {"w": data(1, gates * 5, 3) * 0.3, "r": data(1, gates * 5, 5, seed=1) * 0.3}
-    check(one(op_type, (4, 2, 3), 7, outputs="y h", extra="w r", constants=constants, hidden_size=5), data(4, 2, 3), rtol=1e-4, atol=1e-5)
+    check(
+        one(op_type, (4, 2, 3), 7, outputs="y h", extra="w r", constants=constants, hidden_size=5),
+        data(4, 2, 3),
+        rtol=1e-4,
+        atol=1e-5,
+    )

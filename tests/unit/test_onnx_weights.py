@@ -1,4 +1,5 @@
-"""Tensors of a model file: inline, external, missing, too large to be true; seeded values for missing ones."""
+"""Tensors of a model file: inline, external, missing, too large to be true; seeded values for missing
+ones."""
 
 from __future__ import annotations
 
@@ -87,12 +88,16 @@ def test_models_without_a_file_have_no_external_data():
         assert "the model was not read from a file" in constant.absent_because
 
 
-@pytest.mark.parametrize("location", ["../secret.bin", "/etc/passwd", "a/../../secret.bin", "n" * 5000, "a\0b"])
+@pytest.mark.parametrize(
+    "location", ["../secret.bin", "/etc/passwd", "a/../../secret.bin", "n" * 5000, "a\0b"]
+)
 def test_external_data_stays_inside_the_models_folder(tmp_path, location):
     folder = tmp_path / "model"
     folder.mkdir()
     (tmp_path / "secret.bin").write_bytes(bytes(48))
-    assert "must have its external data inside the model's folder" in refused(save(folder, with_weight(), None, location))
+    assert "must have its external data inside the model's folder" in refused(
+        save(folder, with_weight(), None, location)
+    )
 
 
 def test_links_out_of_the_models_folder_are_not_followed(tmp_path):
@@ -142,7 +147,11 @@ def test_a_claim_of_2_gb_in_a_small_file_allocates_nothing(field):
 
 
 def test_shapes_computed_from_a_claim_allocate_nothing():
-    nodes = [node("ConstantOfShape", "s", "c"), node("ReduceSum", "c", "r", keepdims=0), node("Add", "x r", "y")]
+    nodes = [
+        node("ConstantOfShape", "s", "c"),
+        node("ReduceSum", "c", "r", keepdims=0),
+        node("Add", "x r", "y"),
+    ]
     huge = model(nodes, [value("x", (2,))], ["y"], {"s": np.array([1 << 15, 1 << 15])})
     tracemalloc.start()
     graph = load_onnx(huge, opset=OPS)
@@ -160,12 +169,18 @@ def test_negative_dims_of_a_tensor():
     assert "tensor 'w' must have dimensions that are not negative, not [-3, 4]" in refused(proto)
 
 
-@pytest.mark.parametrize("dtype", [np.float16, np.float64, np.int8, np.uint16, np.int32, np.uint32, np.uint64, np.int64, bool])
+@pytest.mark.parametrize(
+    "dtype", [np.float16, np.float64, np.int8, np.uint16, np.int32, np.uint32, np.uint64, np.int64, bool]
+)
 @pytest.mark.parametrize("raw", [True, False])
 def test_element_types_of_inline_tensors(dtype, raw):
     array = np.array([[0, 1], [1, 0]]).astype(dtype)
     kind = onnx.helper.np_dtype_to_tensor_dtype(array.dtype)
-    tensor = numpy_helper.from_array(array, "c") if raw else onnx.helper.make_tensor("c", kind, array.shape, array.reshape(-1).tolist())
+    tensor = (
+        numpy_helper.from_array(array, "c")
+        if raw
+        else onnx.helper.make_tensor("c", kind, array.shape, array.reshape(-1).tolist())
+    )
     proto = model([], [], ["c"])
     proto.graph.initializer.append(tensor)
     constant = load_onnx(proto, opset=OPS).outputs[0]

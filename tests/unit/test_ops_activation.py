@@ -34,7 +34,10 @@ FORMULAS: dict[str, tuple[dict[str, Any], Any]] = {
     "Softsign": ({}, lambda x: x / (1 + np.abs(x))),
     "Mish": ({}, lambda x: x * np.tanh(softplus(x))),
     "ThresholdedRelu": ({"alpha": 1.5}, lambda x: np.where(x > 1.5, x, 0)),
-    "Shrink": ({"lambd": 1.5, "bias": 0.5}, lambda x: np.where(x < -1.5, x + 0.5, np.where(x > 1.5, x - 0.5, 0))),
+    "Shrink": (
+        {"lambd": 1.5, "bias": 0.5},
+        lambda x: np.where(x < -1.5, x + 0.5, np.where(x > 1.5, x - 0.5, 0)),
+    ),
 }
 
 
@@ -51,7 +54,9 @@ def test_float16_rounds_once(name: str) -> None:
 def test_wide_types(name: str, dtype: Any) -> None:
     attributes, formula = FORMULAS[name]
     x = np.linspace(-8, 8, 161).astype(dtype)
-    np.testing.assert_allclose(run(name, [x], **attributes)[0], formula(x.astype(np.float64)), rtol=1e-6, atol=1e-6)
+    np.testing.assert_allclose(
+        run(name, [x], **attributes)[0], formula(x.astype(np.float64)), rtol=1e-6, atol=1e-6
+    )
 
 
 @pytest.mark.parametrize(
@@ -68,7 +73,10 @@ def test_wide_types(name: str, dtype: Any) -> None:
 def test_defaults_agree_with_onnxruntime(name: str, attributes: dict[str, Any], opset: int) -> None:
     x = np.linspace(-6, 6, 121, dtype=np.float32)
     np.testing.assert_allclose(
-        run(name, [x], **attributes)[0], with_onnxruntime(name, [x], opset=opset, **attributes)[0], rtol=1e-5, atol=1e-6
+        run(name, [x], **attributes)[0],
+        with_onnxruntime(name, [x], opset=opset, **attributes)[0],
+        rtol=1e-5,
+        atol=1e-6,
     )
 
 
@@ -84,7 +92,9 @@ def test_clip(dtype: Any) -> None:
     np.testing.assert_array_equal(run("Clip", [x, low, high])[0], np.array([-1, -1, 0, 1, 2], dtype))
     np.testing.assert_array_equal(run("Clip", [x, None, high])[0], np.array([-5, -1, 0, 1, 2], dtype))
     np.testing.assert_array_equal(run("Clip", [x, low])[0], np.array([-1, -1, 0, 1, 5], dtype))
-    np.testing.assert_array_equal(run("Clip", [x, high, low])[0], np.full(5, -1, dtype))  # low above high: high wins
+    np.testing.assert_array_equal(
+        run("Clip", [x, high, low])[0], np.full(5, -1, dtype)
+    )  # low above high: high wins
     copy = run("Clip", [x])[0]
     np.testing.assert_array_equal(copy, x)
     assert not np.shares_memory(copy, x)

@@ -1,4 +1,5 @@
-"""Gradients of batch normalisation: against differences of the forward operator, against the Jacobian, and what they ask of the chip."""
+"""Gradients of batch normalisation: against differences of the forward operator, against the Jacobian, and
+what they ask of the chip."""
 
 from __future__ import annotations
 
@@ -27,7 +28,8 @@ def forward(x: Array, scale: Array, offset: Array) -> Array:
     along = (-1,) + (1,) * (x.ndim - 2)
     centred = x - x.mean(axis=axes, keepdims=True)
     return np.asarray(
-        centred / np.sqrt((centred**2).mean(axis=axes, keepdims=True) + EPSILON) * scale.reshape(along) + offset.reshape(along)
+        centred / np.sqrt((centred**2).mean(axis=axes, keepdims=True) + EPSILON) * scale.reshape(along)
+        + offset.reshape(along)
     )
 
 
@@ -35,7 +37,13 @@ def example(shape: tuple[int, ...]) -> dict[str, Array]:
     """Gradient, input and parameters in float64; statistics of the batch."""
     x, dy = random(*shape, seed=1).astype(np.float64) * 2 + 1, random(*shape, seed=2).astype(np.float64)
     axes = (0, *range(2, x.ndim))
-    return {"dy": dy, "x": x, "scale": random(3, seed=3).astype(np.float64), "mean": x.mean(axis=axes), "variance": x.var(axis=axes)}
+    return {
+        "dy": dy,
+        "x": x,
+        "scale": random(3, seed=3).astype(np.float64),
+        "mean": x.mean(axis=axes),
+        "variance": x.var(axis=axes),
+    }
 
 
 def slopes(data: dict[str, Array], name: str, step: float = 1e-5) -> Array:
@@ -64,7 +72,10 @@ def through_jacobian(data: dict[str, Array]) -> Array:
 
 
 def gradient(data: dict[str, Array], kind: Any = np.float32, **attributes: Any) -> list[Array]:
-    inputs = [data[name].astype(kind if name in ("dy", "x") else np.float32) for name in ("dy", "x", "scale", "mean", "variance")]
+    inputs = [
+        data[name].astype(kind if name in ("dy", "x") else np.float32)
+        for name in ("dy", "x", "scale", "mean", "variance")
+    ]
     return run("BatchNormGrad", inputs, 3, "ascend", epsilon=EPSILON, **attributes)
 
 
@@ -80,7 +91,10 @@ def test_gradients_are_those_of_differences(shape: tuple[int, ...]) -> None:
 
 def test_float16_is_rounded_once() -> None:
     data = example((3, 3, 8, 8))
-    half = {name: array.astype(np.float16 if name in ("dy", "x") else np.float32).astype(np.float64) for name, array in data.items()}
+    half = {
+        name: array.astype(np.float16 if name in ("dy", "x") else np.float32).astype(np.float64)
+        for name, array in data.items()
+    }
     dx, dscale, doffset = gradient(data, np.float16)
     assert [array.dtype.name for array in (dx, dscale, doffset)] == ["float16", "float32", "float32"]
     exact = through_jacobian(half)
@@ -97,7 +111,11 @@ def test_known_statistics_are_constants() -> None:
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("outputs", [1, 3])
 def test_the_halves_make_the_same(shape: tuple[int, ...], outputs: int) -> None:
-    graph = build(lambda b: b.ops("BatchNormGrad", *operands(b, shape), outputs=outputs, domain="ascend", epsilon=EPSILON))
+    graph = build(
+        lambda b: b.ops(
+            "BatchNormGrad", *operands(b, shape), outputs=outputs, domain="ascend", epsilon=EPSILON
+        )
+    )
     result = fused(graph, FusedBatchNormGradFusionPass())
     assert result.counts == {"FusedBatchNormGradFusionPass": (1, 1)}
     assert result.operators == {"Mul": 1, "BNTrainingUpdateGrad": 1, "BNTrainingReduceGrad": 1}
@@ -106,13 +124,22 @@ def test_the_halves_make_the_same(shape: tuple[int, ...], outputs: int) -> None:
 
 def operands(b: Any, shape: tuple[int, ...], kind: DType = DType.FLOAT32) -> list[Any]:
     parameters = [b.input(name, (3,), kind) for name in ("scale", "mean", "variance_root")]
-    return [b.input("dy", shape, kind), b.input("x", shape, kind), *parameters[:2], b.op("Mul", parameters[2], parameters[2])]
+    return [
+        b.input("dy", shape, kind),
+        b.input("x", shape, kind),
+        *parameters[:2],
+        b.op("Mul", parameters[2], parameters[2]),
+    ]
 
 
 def test_refusals_of_the_split() -> None:
-    constant = build(lambda b: b.ops("BatchNormGrad", *operands(b, SHAPES[0]), outputs=3, domain="ascend", training_mode=0))
+    constant = build(
+        lambda b: b.ops("BatchNormGrad", *operands(b, SHAPES[0]), outputs=3, domain="ascend", training_mode=0)
+    )
     assert fused(constant, FusedBatchNormGradFusionPass()).reason == "the normalisation is in inference mode"
-    half = build(lambda b: b.ops("BatchNormGrad", *operands(b, SHAPES[0], DType.FLOAT16), outputs=3, domain="ascend"))
+    half = build(
+        lambda b: b.ops("BatchNormGrad", *operands(b, SHAPES[0], DType.FLOAT16), outputs=3, domain="ascend")
+    )
     assert fused(half, FusedBatchNormGradFusionPass()).reason == "the parameters are not float32"
 
 
@@ -125,7 +152,8 @@ def test_a_channel_of_another_size_is_refused() -> None:
 
 
 def test_work() -> None:
-    """The whole is the work of both halves; what runs on the chip's AI CPU or not at all is no vector work."""
+    """The whole is the work of both halves; what runs on the chip's AI CPU or not at all is no vector
+    work."""
     data = [array.astype(np.float32) for array in example(SHAPES[0]).values()]
     sums = [data[2], data[2]]
     whole = lower("BatchNormGrad", data, 3, "ascend")
@@ -136,11 +164,24 @@ def test_work() -> None:
     assert isinstance(reduce, VectorWork)
     for part, half in zip(whole.parts, (update, reduce), strict=True):
         assert isinstance(part, VectorWork)
-        assert (part.rows, part.cols, part.steps, part.reduces) == (half.rows, half.cols, half.steps, half.reduces)
+        assert (part.rows, part.cols, part.steps, part.reduces) == (
+            half.rows,
+            half.cols,
+            half.steps,
+            half.reduces,
+        )
     assert update.reduces == "cols"
-    assert isinstance(lower("BatchNormGrad", [array[..., :0] if array.ndim == 4 else array for array in data], 3, "ascend"), NoTask)
-    assert isinstance(lower("BatchNormGrad", [array.astype(np.float64) for array in data], 3, "ascend"), AiCpuWork)
-    assert make_node("BNTrainingUpdateGrad", [data[0], data[1], *data[3:]], 2, "ascend").outputs[0].dtype is DType.FLOAT32
+    assert isinstance(
+        lower("BatchNormGrad", [array[..., :0] if array.ndim == 4 else array for array in data], 3, "ascend"),
+        NoTask,
+    )
+    assert isinstance(
+        lower("BatchNormGrad", [array.astype(np.float64) for array in data], 3, "ascend"), AiCpuWork
+    )
+    assert (
+        make_node("BNTrainingUpdateGrad", [data[0], data[1], *data[3:]], 2, "ascend").outputs[0].dtype
+        is DType.FLOAT32
+    )
 
 
 @pytest.mark.parametrize("chip", ["Ascend310", "Ascend910A", "Ascend910B1"])

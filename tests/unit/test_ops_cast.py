@@ -19,7 +19,9 @@ from tests.support.single_node import make_node, run
 TYPES = [dtype for dtype in DType if dtype is not DType.BFLOAT16]
 
 
-@pytest.mark.parametrize(("source", "target"), list(itertools.product(TYPES, TYPES)), ids=lambda dtype: dtype.value)
+@pytest.mark.parametrize(
+    ("source", "target"), list(itertools.product(TYPES, TYPES)), ids=lambda dtype: dtype.value
+)
 def test_values_agree_with_numpy(source: DType, target: DType) -> None:
     x = np.array([0, 1, 2, 100, 3], np.int64).astype(source.numpy)
     if source.is_float:
@@ -29,20 +31,27 @@ def test_values_agree_with_numpy(source: DType, target: DType) -> None:
 
 def test_rounding_and_overflow() -> None:
     x = np.array([2049, 2051, 1e6, -1e6, np.nan, 1e-8], np.float32)
-    np.testing.assert_array_equal(run("Cast", [x], to=DType.FLOAT16)[0], np.array([2048, 2052, np.inf, -np.inf, np.nan, 0], np.float16))
+    np.testing.assert_array_equal(
+        run("Cast", [x], to=DType.FLOAT16)[0], np.array([2048, 2052, np.inf, -np.inf, np.nan, 0], np.float16)
+    )
     half = np.array([-1.75, 2.5, -0.0], np.float16)
     np.testing.assert_array_equal(run("Cast", [half], to=DType.INT32)[0], np.array([-1, 2, 0], np.int32))
     np.testing.assert_array_equal(
-        run("Cast", [np.array([np.nan, 0.0, -0.0, 6e-8], np.float16)], to=DType.BOOL)[0], [True, False, False, True]
+        run("Cast", [np.array([np.nan, 0.0, -0.0, 6e-8], np.float16)], to=DType.BOOL)[0],
+        [True, False, False, True],
     )
-    np.testing.assert_array_equal(run("Cast", [np.array([200, -1], np.int16)], to=DType.INT8)[0], np.array([-56, -1], np.int8))
+    np.testing.assert_array_equal(
+        run("Cast", [np.array([200, -1], np.int16)], to=DType.INT8)[0], np.array([-56, -1], np.int8)
+    )
 
 
 def test_bfloat16_rounds_to_even() -> None:
     x = np.array([1 + 2**-8, 1 + 3 * 2**-8, 3.0], np.float64)
     found = run("Cast", [x], to=DType.BFLOAT16)[0]
     np.testing.assert_array_equal(found.astype(np.float32), np.array([1, 1 + 2**-6, 3], np.float32))
-    np.testing.assert_array_equal(run("Cast", [found], to=DType.FLOAT16)[0], np.array([1, 1 + 2**-6, 3], np.float16))
+    np.testing.assert_array_equal(
+        run("Cast", [found], to=DType.FLOAT16)[0], np.array([1, 1 + 2**-6, 3], np.float16)
+    )
     assert found.dtype == ml_dtypes.bfloat16
 
 
@@ -73,7 +82,11 @@ def test_lowering() -> None:
     assert _conversions(_lowered(DType.FLOAT32, DType.FLOAT16)) == [("vconv", "float32")]
     assert _conversions(_lowered(DType.INT8, DType.FLOAT16)) == [("vconv", "float16")]
     assert _conversions(_lowered(DType.INT8, DType.INT32)) == [("vconv", "int32"), ("vconv", "float16")]
-    assert _conversions(_lowered(DType.FLOAT16, DType.BOOL)) == [("vconv", "float16"), ("vcmp", "float16"), ("vsel", "float16")]
+    assert _conversions(_lowered(DType.FLOAT16, DType.BOOL)) == [
+        ("vconv", "float16"),
+        ("vcmp", "float16"),
+        ("vsel", "float16"),
+    ]
     assert isinstance(_lowered(DType.INT64, DType.FLOAT32), AiCpuWork)
     assert isinstance(_lowered(DType.FLOAT16, DType.FLOAT16), NoTask)
     assert isinstance(_lowered(DType.FLOAT32, DType.INT32, "BitCast"), MoveWork)
@@ -83,7 +96,14 @@ def test_int64_converts_on_the_ai_core_where_the_chip_has_it() -> None:
     chip = "Ascend910B1"
     assert _conversions(_lowered(DType.INT32, DType.INT64, chip=chip)) == [("vconv", "int64")]
     assert _conversions(_lowered(DType.INT64, DType.FLOAT32, chip=chip)) == [("vconv", "int64")]
-    assert _conversions(_lowered(DType.INT64, DType.FLOAT16, chip=chip)) == [("vconv", "int64"), ("vconv", "float32")]
-    assert _conversions(_lowered(DType.BOOL, DType.INT64, chip=chip)) == [("vconv", "int64"), ("vconv", "float32"), ("vconv", "float16")]
+    assert _conversions(_lowered(DType.INT64, DType.FLOAT16, chip=chip)) == [
+        ("vconv", "int64"),
+        ("vconv", "float32"),
+    ]
+    assert _conversions(_lowered(DType.BOOL, DType.INT64, chip=chip)) == [
+        ("vconv", "int64"),
+        ("vconv", "float32"),
+        ("vconv", "float16"),
+    ]
     assert isinstance(_lowered(DType.INT64, DType.FLOAT64, chip=chip), AiCpuWork)
     assert isinstance(_lowered(DType.INT32, DType.INT64, chip="Ascend310P3"), AiCpuWork)

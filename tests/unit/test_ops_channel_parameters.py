@@ -1,4 +1,5 @@
-"""Parameters of one value a channel: another number of them is refused when a model is loaded, before a kernel reads beyond their end."""
+"""Parameters of one value a channel: another number of them is refused when a model is loaded, before a
+kernel reads beyond their end."""
 
 from __future__ import annotations
 
@@ -28,7 +29,10 @@ def model(sizes: list[tuple[int, ...]]) -> onnx.ModelProto:
         "g",
         [helper.make_tensor_value_info("x", TensorProto.FLOAT, [2, CHANNELS, 3, 3])],
         [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)],
-        [numpy_helper.from_array(np.ones(size, np.float32), name) for name, size in zip(names, sizes, strict=True)],
+        [
+            numpy_helper.from_array(np.ones(size, np.float32), name)
+            for name, size in zip(names, sizes, strict=True)
+        ],
     )
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 15)])
 
@@ -39,7 +43,10 @@ def test_a_model_with_another_number_of_parameters_is_refused(port: int, size: t
     sizes: list[tuple[int, ...]] = [(CHANNELS,)] * 4
     assert asim.load(model(sizes)).outputs[0].shape == (2, CHANNELS, 3, 3)
     sizes[port] = size
-    with pytest.raises(GraphError, match=r"node 'norm' \(BatchNormalization\) needs one value a channel, shape \[4\], in input"):
+    with pytest.raises(
+        GraphError,
+        match=r"node 'norm' \(BatchNormalization\) needs one value a channel, shape \[4\], in input",
+    ):
         asim.load(model(sizes))
 
 
@@ -63,4 +70,7 @@ def test_a_normalisation_needs_channels_and_takes_open_ones() -> None:
         b.op("BatchNormalization", b.input("x", (CHANNELS,)), *[np.ones(CHANNELS, np.float32)] * 4)
     for shape in (("n", "c", 3), (2, None)):
         b = new_builder()
-        assert b.op("BatchNormalization", b.input("x", shape), *[np.ones(CHANNELS, np.float32)] * 4).shape == shape
+        assert (
+            b.op("BatchNormalization", b.input("x", shape), *[np.ones(CHANNELS, np.float32)] * 4).shape
+            == shape
+        )

@@ -13,7 +13,14 @@ from ascendsim.core.dtypes import DType
 from ascendsim.core.errors import GraphError
 from ascendsim.core.formats import Format
 from ascendsim.graph.ir import Graph, Shape
-from ascendsim.ops.common import broadcast_shapes, elementwise_lower, finish, normalise_axes, split_broadcast, walking_shape
+from ascendsim.ops.common import (
+    broadcast_shapes,
+    elementwise_lower,
+    finish,
+    normalise_axes,
+    split_broadcast,
+    walking_shape,
+)
 from ascendsim.opset.work import AiCpuWork, LowerContext, NoTask, VectorWork
 
 
@@ -106,7 +113,9 @@ def _work(dtype: DType, context: LowerContext, wide: bool = False, shape: tuple[
 def test_conversions_around_types_that_do_not_compute() -> None:
     work = _work(DType.INT8, LowerContext("c220"))
     assert isinstance(work, VectorWork)
-    assert [(step.op, step.dtype) for step in work.steps] == [(op, DType.FLOAT16) for op in ("vconv", "vexp", "vconv")]
+    assert [(step.op, step.dtype) for step in work.steps] == [
+        (op, DType.FLOAT16) for op in ("vconv", "vexp", "vconv")
+    ]
 
 
 def test_float16_widens_only_where_the_chip_can() -> None:

@@ -55,12 +55,20 @@ def test_nan_and_infinity(dtype: Any) -> None:
 
 def test_bits() -> None:
     a, b = np.array([0b1100, -1], np.int32), np.array([0b1010, 7], np.int32)
-    for name, function in (("BitwiseAnd", np.bitwise_and), ("BitwiseOr", np.bitwise_or), ("BitwiseXor", np.bitwise_xor)):
+    for name, function in (
+        ("BitwiseAnd", np.bitwise_and),
+        ("BitwiseOr", np.bitwise_or),
+        ("BitwiseXor", np.bitwise_xor),
+    ):
         np.testing.assert_array_equal(run(name, [a, b])[0], function(a, b))
     np.testing.assert_array_equal(run("BitwiseNot", [a])[0], ~a)
     u = np.array([1, 255], np.uint8)
-    np.testing.assert_array_equal(run("BitShift", [u, np.array([3, 1], np.uint8)], direction="LEFT")[0], np.array([8, 254], np.uint8))
-    np.testing.assert_array_equal(run("BitShift", [u, np.array([3, 1], np.uint8)], direction="RIGHT")[0], np.array([0, 127], np.uint8))
+    np.testing.assert_array_equal(
+        run("BitShift", [u, np.array([3, 1], np.uint8)], direction="LEFT")[0], np.array([8, 254], np.uint8)
+    )
+    np.testing.assert_array_equal(
+        run("BitShift", [u, np.array([3, 1], np.uint8)], direction="RIGHT")[0], np.array([0, 127], np.uint8)
+    )
 
 
 def test_where_keeps_bits() -> None:
@@ -97,7 +105,9 @@ def test_lowering() -> None:
     assert chosen.steps[-1].dtype is DType.FLOAT32
     masked = _lowered("BitwiseXor", np.ones(8, np.int32), np.ones(8, np.int32))
     assert isinstance(masked, VectorWork)
-    assert [(step.op, step.count, step.dtype) for step in masked.steps] == [(op, 2, DType.INT16) for op in ("vor", "vand", "vnot", "vand")]
+    assert [(step.op, step.count, step.dtype) for step in masked.steps] == [
+        (op, 2, DType.INT16) for op in ("vor", "vand", "vnot", "vand")
+    ]
     assert isinstance(_lowered("Equal", np.ones(3, np.int64), np.ones(3, np.int64)), AiCpuWork)
     assert isinstance(_lowered("BitwiseAnd", np.ones(3, np.int64), np.ones(3, np.int64)), AiCpuWork)
     halves = _lowered("Equal", np.ones(3, np.int64), np.ones(3, np.int64), chip="Ascend910B1")

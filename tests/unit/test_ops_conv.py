@@ -1,4 +1,5 @@
-"""Conv and ConvTranspose: values against onnxruntime and a float64 emulation, shape rules, errors, work descriptions."""
+"""Conv and ConvTranspose: values against onnxruntime and a float64 emulation, shape rules, errors, work
+descriptions."""
 
 from __future__ import annotations
 
@@ -21,7 +22,11 @@ CONVOLUTIONS: list[tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]]] = [
     ((1, 4, 7, 8), (6, 4, 1, 1), {"strides": (2, 3)}),
     ((2, 6, 8, 8), (4, 3, 3, 2), {"group": 2, "pads": (0, 1, 2, 1)}),
     ((1, 8, 10, 9), (8, 1, 3, 3), {"group": 8, "pads": (1, 1, 1, 1)}),
-    ((1, 4, 10, 9), (12, 1, 5, 3), {"group": 4, "strides": (2, 2), "dilations": (1, 2), "pads": (2, 2, 2, 2)}),
+    (
+        (1, 4, 10, 9),
+        (12, 1, 5, 3),
+        {"group": 4, "strides": (2, 2), "dilations": (1, 2), "pads": (2, 2, 2, 2)},
+    ),
     ((1, 3, 12, 12), (2, 3, 3, 3), {"dilations": (2, 3)}),
     ((1, 3, 10, 7), (2, 3, 4, 4), {"auto_pad": "SAME_UPPER", "strides": (3, 2)}),
     ((1, 3, 10, 7), (2, 3, 4, 4), {"auto_pad": "SAME_LOWER", "strides": (3, 2)}),
@@ -42,26 +47,36 @@ TRANSPOSED: list[tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]]] = [
 ]
 
 
-def operands(image: tuple[int, ...], weight: tuple[int, ...], outputs: int, dtype: Any = np.float32) -> list[np.ndarray]:
+def operands(
+    image: tuple[int, ...], weight: tuple[int, ...], outputs: int, dtype: Any = np.float32
+) -> list[np.ndarray]:
     rng = np.random.default_rng(5)
     return [rng.standard_normal(shape).astype(dtype) for shape in (image, weight, (outputs,))]
 
 
 @pytest.mark.parametrize(("image", "weight", "attributes"), CONVOLUTIONS)
-def test_convolution_equals_onnxruntime(image: tuple[int, ...], weight: tuple[int, ...], attributes: dict[str, Any]) -> None:
+def test_convolution_equals_onnxruntime(
+    image: tuple[int, ...], weight: tuple[int, ...], attributes: dict[str, Any]
+) -> None:
     inputs = operands(image, weight, weight[0])
-    assert_near_oracle(run("Conv", inputs, **attributes)[0], with_onnxruntime("Conv", inputs, **attributes)[0])
+    assert_near_oracle(
+        run("Conv", inputs, **attributes)[0], with_onnxruntime("Conv", inputs, **attributes)[0]
+    )
 
 
 @pytest.mark.parametrize(("image", "weight", "attributes"), TRANSPOSED)
-def test_transposed_convolution_equals_onnxruntime(image: tuple[int, ...], weight: tuple[int, ...], attributes: dict[str, Any]) -> None:
+def test_transposed_convolution_equals_onnxruntime(
+    image: tuple[int, ...], weight: tuple[int, ...], attributes: dict[str, Any]
+) -> None:
     inputs = operands(image, weight, weight[1] * attributes.get("group", 1))
     oracle = with_onnxruntime("ConvTranspose", inputs, **attributes)[0]
     assert_near_oracle(run("ConvTranspose", inputs, **attributes)[0], oracle)
 
 
 @pytest.mark.parametrize(("image", "weight", "attributes"), CONVOLUTIONS)
-def test_convolution_on_the_device_rounds_once(image: tuple[int, ...], weight: tuple[int, ...], attributes: dict[str, Any]) -> None:
+def test_convolution_on_the_device_rounds_once(
+    image: tuple[int, ...], weight: tuple[int, ...], attributes: dict[str, Any]
+) -> None:
     halves = operands(image, weight, weight[0], np.float16)
     doubles = [array.astype(np.float64) for array in halves]
     exact = run("Conv", doubles, **attributes)[0]
@@ -86,7 +101,9 @@ def test_blocks_of_unfolded_input_join_without_a_seam(monkeypatch: pytest.Monkey
 
     inputs = operands((1, 3, 20, 20), (4, 3, 3, 3), 4)
     whole = run("Conv", inputs, pads=(1, 1, 1, 1))[0]
-    monkeypatch.setattr(conv, "COLUMN_BYTES", 3 * 9 * 20 * 4 * 3)  # three output rows a block, two in the last
+    monkeypatch.setattr(
+        conv, "COLUMN_BYTES", 3 * 9 * 20 * 4 * 3
+    )  # three output rows a block, two in the last
     assert_near_oracle(run("Conv", inputs, pads=(1, 1, 1, 1))[0], whole, 1e-6)
 
 
@@ -121,7 +138,12 @@ def test_unknown_dimensions_stay_unknown() -> None:
         ("Conv", [(1, 3, 8, 8), (4, 3, 3, 3)], {"kernel_shape": (5, 5)}, r"kernel_shape \(3, 3\)"),
         ("Conv", [(1, 3, 8, 8), (4, 3, 3, 3)], {"group": 0}, r"positive group"),
         ("ConvTranspose", [(1, 3, 8, 8), (4, 3, 3, 3)], {}, r"needs 4 input channels .*not 3"),
-        ("ConvTranspose", [(1, 3, 2, 2), (3, 3, 1, 1)], {"pads": (2, 2, 2, 2)}, r"pads smaller than the output"),
+        (
+            "ConvTranspose",
+            [(1, 3, 2, 2), (3, 3, 1, 1)],
+            {"pads": (2, 2, 2, 2)},
+            r"pads smaller than the output",
+        ),
     ],
 )
 def test_misfits_are_named(op: str, shapes: list[Any], attributes: dict[str, Any], message: str) -> None:
@@ -134,18 +156,30 @@ def half(*shape: int) -> np.ndarray:
 
 
 def test_work_of_a_convolution() -> None:
-    work = lower("Conv", [half(2, 3, 224, 224), half(64, 3, 7, 7), half(64)], strides=(2, 2), pads=(3, 3, 3, 3))
+    work = lower(
+        "Conv", [half(2, 3, 224, 224), half(64, 3, 7, 7), half(64)], strides=(2, 2), pads=(3, 3, 3, 3)
+    )
     assert isinstance(work, CubeWork)
     assert (work.m, work.k, work.n, work.batch) == (2 * 112 * 112, 7 * 7 * 3, 64, 1)
     assert work.useful_macs == 2 * 112 * 112 * 147 * 64
     assert work.bias is not None
     assert work.conv is not None
-    assert (work.conv.height, work.conv.out_w, work.conv.stride_h, work.conv.pads) == (224, 112, 2, (3, 3, 3, 3))
+    assert (work.conv.height, work.conv.out_w, work.conv.stride_h, work.conv.pads) == (
+        224,
+        112,
+        2,
+        (3, 3, 3, 3),
+    )
 
 
 @pytest.mark.parametrize(("channels", "groups"), [(32, 32), (144, 144), (120, 5), (64, 2), (40, 40)])
 def test_packed_groups_hold_every_useful_product(channels: int, groups: int) -> None:
-    work = lower("Conv", [half(1, channels, 8, 8), half(channels, channels // groups, 3, 3)], group=groups, pads=(1, 1, 1, 1))
+    work = lower(
+        "Conv",
+        [half(1, channels, 8, 8), half(channels, channels // groups, 3, 3)],
+        group=groups,
+        pads=(1, 1, 1, 1),
+    )
     assert isinstance(work, CubeWork)
     packed = enlarged_groups(groups, channels // groups, channels // groups, 16)
     assert work.batch == -(-groups // packed)
@@ -180,8 +214,22 @@ def test_transposed_work_is_a_dense_convolution_over_the_expanded_input(
     assert work.conv is not None
     geometry = work.conv
     for size, out, kernel, dilation, before, after in (
-        (geometry.height, geometry.out_h, geometry.kernel_h, geometry.dilation_h, geometry.pads[0], geometry.pads[2]),
-        (geometry.width, geometry.out_w, geometry.kernel_w, geometry.dilation_w, geometry.pads[1], geometry.pads[3]),
+        (
+            geometry.height,
+            geometry.out_h,
+            geometry.kernel_h,
+            geometry.dilation_h,
+            geometry.pads[0],
+            geometry.pads[2],
+        ),
+        (
+            geometry.width,
+            geometry.out_w,
+            geometry.kernel_w,
+            geometry.dilation_w,
+            geometry.pads[1],
+            geometry.pads[3],
+        ),
     ):
         assert size + before + after - dilation * (kernel - 1) == out
     assert work.useful_macs == math.prod(image) * math.prod(weight[1:])
@@ -194,5 +242,7 @@ def test_types_without_cube_instructions_go_to_the_ai_cpu() -> None:
 def test_operator_types_follow_the_node() -> None:
     opset = default_opset()
     assert opset.cann_type(make_node("Conv", [half(1, 4, 8, 8), half(4, 4, 3, 3)])) == "Conv2D"
-    assert opset.cann_type(make_node("Conv", [half(1, 4, 8, 8), half(4, 1, 3, 3)], group=4)) == "DepthwiseConv2D"
+    assert (
+        opset.cann_type(make_node("Conv", [half(1, 4, 8, 8), half(4, 1, 3, 3)], group=4)) == "DepthwiseConv2D"
+    )
     assert opset.cann_type(make_node("Conv", [half(1, 4, 8, 8, 8), half(4, 4, 3, 3, 3)])) == "Conv3D"

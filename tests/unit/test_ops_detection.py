@@ -1,4 +1,5 @@
-"""NonMaxSuppression, RoiAlign, MaxRoiPool and DeformConv: values against onnxruntime and by definition, errors, work."""
+"""NonMaxSuppression, RoiAlign, MaxRoiPool and DeformConv: values against onnxruntime and by definition,
+errors, work."""
 
 from __future__ import annotations
 
@@ -27,7 +28,9 @@ def test_suppression_equals_onnxruntime(centre: int, limit: int, overlap: float,
     if least is not None:
         inputs.append(np.array([least], np.float32))
     mine = run("NonMaxSuppression", inputs, center_point_box=centre)[0]
-    np.testing.assert_array_equal(mine, with_onnxruntime("NonMaxSuppression", inputs, center_point_box=centre)[0])
+    np.testing.assert_array_equal(
+        mine, with_onnxruntime("NonMaxSuppression", inputs, center_point_box=centre)[0]
+    )
 
 
 def test_no_limit_selects_nothing() -> None:
@@ -56,7 +59,9 @@ def test_roi_align_equals_onnxruntime(mode: str, transform: str, sampling: int) 
         "output_width": 4,
         "spatial_scale": 0.5,
     }
-    assert_near_oracle(run("RoiAlign", inputs, **attributes)[0], with_onnxruntime("RoiAlign", inputs, **attributes)[0])
+    assert_near_oracle(
+        run("RoiAlign", inputs, **attributes)[0], with_onnxruntime("RoiAlign", inputs, **attributes)[0]
+    )
 
 
 def test_max_roi_pool_equals_onnxruntime() -> None:
@@ -70,21 +75,34 @@ def test_max_roi_pool_equals_onnxruntime() -> None:
 @pytest.mark.parametrize(("groups", "shifts"), [(1, 1), (2, 1), (2, 4)])
 def test_deformation_by_whole_positions_is_a_shifted_convolution(groups: int, shifts: int) -> None:
     rng = np.random.default_rng(3)
-    image, weight = rng.standard_normal((2, 4, 8, 8)).astype(np.float32), rng.standard_normal((6, 4 // groups, 3, 3)).astype(np.float32)
+    image, weight = (
+        rng.standard_normal((2, 4, 8, 8)).astype(np.float32),
+        rng.standard_normal((6, 4 // groups, 3, 3)).astype(np.float32),
+    )
     offset = np.zeros((2, shifts * 18, 6, 6), np.float32)
     plain = run("Conv", [image, weight], group=groups)[0]
-    assert_near_oracle(run("DeformConv", [image, weight, offset], group=groups, offset_group=shifts)[0], plain)
+    assert_near_oracle(
+        run("DeformConv", [image, weight, offset], group=groups, offset_group=shifts)[0], plain
+    )
     offset[:, 0::2] = 1  # one row down: the same as a convolution over the image moved up by one row
     moved = np.concatenate([image[:, :, 1:], np.zeros((2, 4, 1, 8), np.float32)], axis=2)
     expected = run("Conv", [moved, weight], group=groups)[0]
-    assert_near_oracle(run("DeformConv", [image, weight, offset], group=groups, offset_group=shifts)[0], expected)
+    assert_near_oracle(
+        run("DeformConv", [image, weight, offset], group=groups, offset_group=shifts)[0], expected
+    )
 
 
 def test_deformation_takes_mask_and_bias() -> None:
     rng = np.random.default_rng(3)
-    image, weight = rng.standard_normal((1, 2, 5, 5)).astype(np.float32), rng.standard_normal((3, 2, 2, 2)).astype(np.float32)
+    image, weight = (
+        rng.standard_normal((1, 2, 5, 5)).astype(np.float32),
+        rng.standard_normal((3, 2, 2, 2)).astype(np.float32),
+    )
     bias = np.array([1, 2, 3], np.float32)
-    halved = run("DeformConv", [image, weight, np.zeros((1, 8, 4, 4), np.float32), bias, np.full((1, 4, 4, 4), 0.5, np.float32)])[0]
+    halved = run(
+        "DeformConv",
+        [image, weight, np.zeros((1, 8, 4, 4), np.float32), bias, np.full((1, 4, 4, 4), 0.5, np.float32)],
+    )[0]
     expected = run("Conv", [image, weight / 2, bias])[0]
     assert_near_oracle(halved, expected)
 
@@ -93,17 +111,34 @@ def test_misfits_are_named() -> None:
     with pytest.raises(GraphError, match="a score for every box, not 5 boxes and 6 scores"):
         infer("NonMaxSuppression", [(1, 5, 4), (1, 2, 6)])
     with pytest.raises(GraphError, match="offsets of shape"):
-        run("DeformConv", [np.zeros((1, 1, 4, 4), np.float32), np.zeros((1, 1, 3, 3), np.float32), np.zeros((1, 4, 2, 2), np.float32)])
+        run(
+            "DeformConv",
+            [
+                np.zeros((1, 1, 4, 4), np.float32),
+                np.zeros((1, 1, 3, 3), np.float32),
+                np.zeros((1, 4, 2, 2), np.float32),
+            ],
+        )
     with pytest.raises(GraphError, match="batch indices from 0 to 0"):
-        run("RoiAlign", [np.zeros((1, 1, 4, 4), np.float32), np.zeros((1, 4), np.float32), np.array([3], np.int64)])
+        run(
+            "RoiAlign",
+            [np.zeros((1, 1, 4, 4), np.float32), np.zeros((1, 4), np.float32), np.array([3], np.int64)],
+        )
 
 
 def test_work_gathers_on_the_vector_unit() -> None:
     image = np.zeros((1, 8, 16, 16), np.float16)
-    aligned = lower("RoiAlign", [image, np.zeros((4, 4), np.float16), np.zeros(4, np.int64)], output_height=7, output_width=7)
+    aligned = lower(
+        "RoiAlign",
+        [image, np.zeros((4, 4), np.float16), np.zeros(4, np.int64)],
+        output_height=7,
+        output_width=7,
+    )
     assert isinstance(aligned, VectorWork)
     assert aligned.rows * aligned.cols == 4 * 8 * 49
-    deformed = lower("DeformConv", [image, np.zeros((8, 8, 3, 3), np.float16), np.zeros((1, 18, 14, 14), np.float16)])
+    deformed = lower(
+        "DeformConv", [image, np.zeros((8, 8, 3, 3), np.float16), np.zeros((1, 18, 14, 14), np.float16)]
+    )
     assert isinstance(deformed, SequenceWork)
     assert len(deformed.parts) == 2
 
@@ -117,7 +152,9 @@ def test_work_gathers_on_the_vector_unit() -> None:
         ("MaxRoiPool", [(1, 2, 5, 5), (3, 4)], "needs 5 numbers a region"),
     ],
 )
-def test_regions_that_do_not_fit_are_refused(op_type: str, shapes: list[tuple[int, ...]], message: str) -> None:
+def test_regions_that_do_not_fit_are_refused(
+    op_type: str, shapes: list[tuple[int, ...]], message: str
+) -> None:
     with pytest.raises(GraphError, match=message):
         infer(op_type, shapes, pooled_shape=(2, 2))
     known = [(1, 2, 5, 5), ("n", 5 if op_type == "MaxRoiPool" else 4), *[("m",)] * (len(shapes) - 2)]

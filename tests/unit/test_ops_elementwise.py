@@ -54,7 +54,10 @@ def test_unary_float32_and_float64(name: str) -> None:
     with np.errstate(all="ignore"):
         np.testing.assert_allclose(run(name, [x])[0], UNARY[name](x), rtol=1e-12, atol=1e-15)
         np.testing.assert_allclose(
-            run(name, [x.astype(np.float32)])[0], UNARY[name](x.astype(np.float32).astype(float)), rtol=1e-6, atol=1e-7
+            run(name, [x.astype(np.float32)])[0],
+            UNARY[name](x.astype(np.float32).astype(float)),
+            rtol=1e-6,
+            atol=1e-7,
         )
 
 
@@ -65,7 +68,8 @@ def test_bfloat16_goes_through_float32() -> None:
             wanted = UNARY[name](x.astype(np.float32)).astype(ml_dtypes.bfloat16)
         np.testing.assert_array_equal(run(name, [x])[0].astype(np.float32), wanted.astype(np.float32))
     np.testing.assert_array_equal(
-        run("Add", [x, x])[0].astype(np.float32), (x.astype(np.float32) * 2).astype(ml_dtypes.bfloat16).astype(np.float32)
+        run("Add", [x, x])[0].astype(np.float32),
+        (x.astype(np.float32) * 2).astype(ml_dtypes.bfloat16).astype(np.float32),
     )
 
 
@@ -80,7 +84,9 @@ def test_integer_division_is_cut_off_towards_zero(dtype: Any) -> None:
 def test_integers_wrap_and_never_become_floats() -> None:
     big = np.array([2**62 + 1, -(2**62)], np.int64)
     np.testing.assert_array_equal(run("Add", [big, np.array(1)])[0], big + 1)
-    np.testing.assert_array_equal(run("Mul", [np.array([200], np.uint8), np.array([2], np.uint8)])[0], np.array([144], np.uint8))
+    np.testing.assert_array_equal(
+        run("Mul", [np.array([200], np.uint8), np.array([2], np.uint8)])[0], np.array([144], np.uint8)
+    )
 
 
 @pytest.mark.parametrize(
@@ -96,7 +102,9 @@ def test_integers_wrap_and_never_become_floats() -> None:
     ],
 )
 def test_pow_agrees_with_onnxruntime(base: Any, exponent: Any) -> None:
-    np.testing.assert_allclose(run("Pow", [base, exponent])[0], with_onnxruntime("Pow", [base, exponent])[0], rtol=1e-6)
+    np.testing.assert_allclose(
+        run("Pow", [base, exponent])[0], with_onnxruntime("Pow", [base, exponent])[0], rtol=1e-6
+    )
 
 
 @pytest.mark.parametrize("exponent", [2.0, 3.0, 0.5, -1.0, 1.0, 1.7])
@@ -124,7 +132,9 @@ def test_mean_of_three() -> None:
 def test_shapes_with_symbols_and_errors() -> None:
     assert infer("Add", [("n", 3, None), (3, 4)]) == [("n", 3, 4)]
     assert infer("Exp", [None]) == [None]
-    with pytest.raises(GraphError, match=r"node .*Add.* needs inputs that broadcast, not \(2, 3\) and \(4,\)"):
+    with pytest.raises(
+        GraphError, match=r"node .*Add.* needs inputs that broadcast, not \(2, 3\) and \(4,\)"
+    ):
         infer("Add", [(2, 3), (4,)])
 
 
@@ -159,13 +169,14 @@ def test_types_that_the_ai_core_lacks_run_on_the_ai_cpu() -> None:
     assert isinstance(_lowered("Exp", [np.ones(4, np.float64)]), AiCpuWork)
 
 
-# Cycles per element of c220 library functions (cost_models section 6, ATT); instructions are counted at their table cost. CANN's Sigmoid
-# writes the ones that it divides first.
+# Cycles per element of c220 library functions (cost_models section 6, ATT); instructions are counted at their
+# table cost. CANN's Sigmoid writes the ones that it divides first.
 TABLE = {"vexp": 2, "vln": 2, "vsqrt": 2, "vdiv": 4}
 
 
 @pytest.mark.parametrize(
-    ("name", "low", "high"), [("Sigmoid", 0.05, 0.145), ("Tanh", 0.15, 0.20), ("Erf", 0.45, 0.70), ("Sign", 0.12, 0.18)]
+    ("name", "low", "high"),
+    [("Sigmoid", 0.05, 0.145), ("Tanh", 0.15, 0.20), ("Erf", 0.45, 0.70), ("Sign", 0.12, 0.18)],
 )
 def test_float32_sequences_cost_what_the_library_functions_cost(name: str, low: float, high: float) -> None:
     work = _lowered(name, [np.ones(64, np.float32)])

@@ -1,4 +1,5 @@
-"""Operators that graph fusion makes: values by definition, one rounding in float16, shapes, errors, and the work they ask for."""
+"""Operators that graph fusion makes: values by definition, one rounding in float16, shapes, errors, and the
+work they ask for."""
 
 from __future__ import annotations
 
@@ -18,14 +19,18 @@ HALF = np.float16
 
 def some(*shape: int, seed: int = 0, positive: bool = False) -> np.ndarray:
     generator = np.random.default_rng([seed, *shape])
-    return (generator.random(shape) + 0.5 if positive else generator.standard_normal(shape)).astype(np.float32)
+    return (generator.random(shape) + 0.5 if positive else generator.standard_normal(shape)).astype(
+        np.float32
+    )
 
 
 def ascend(op_type: str, inputs: list[Any], outputs: int = 1, **attributes: Any) -> list[np.ndarray]:
     return run(op_type, inputs, outputs, "ascend", **attributes)
 
 
-def once_rounded(op_type: str, inputs: list[np.ndarray], exact: Callable[..., np.ndarray], **attributes: Any) -> None:
+def once_rounded(
+    op_type: str, inputs: list[np.ndarray], exact: Callable[..., np.ndarray], **attributes: Any
+) -> None:
     """float32 results are NumPy's, float16 results are those of float32 arithmetic rounded once."""
     np.testing.assert_array_equal(ascend(op_type, list(inputs), **attributes)[0], exact(*inputs))
     halves = [array.astype(HALF) for array in inputs]
@@ -50,17 +55,30 @@ def test_squares_overflow_to_infinity_in_float16() -> None:
 @pytest.mark.parametrize("bias", [False, True])
 def test_batch_matmul_takes_operands_either_way(turns: tuple[int, int], bias: bool) -> None:
     a, b, c = some(2, 3, 6, 8), some(3, 8, 5), some(5)
-    inputs = [a.swapaxes(-1, -2) if turns[0] else a, b.swapaxes(-1, -2) if turns[1] else b, *([c] if bias else [])]
+    inputs = [
+        a.swapaxes(-1, -2) if turns[0] else a,
+        b.swapaxes(-1, -2) if turns[1] else b,
+        *([c] if bias else []),
+    ]
     attributes = {"adj_x1": turns[0], "adj_x2": turns[1]}
     result = ascend("BatchMatMul", [np.ascontiguousarray(array) for array in inputs], **attributes)[0]
     exact = a.astype(np.float64) @ b + (c if bias else 0)
     np.testing.assert_allclose(result, exact, rtol=1e-5, atol=1e-5)
-    halves = ascend("BatchMatMul", [np.ascontiguousarray(array).astype(HALF) for array in inputs], **attributes)[0]
+    halves = ascend(
+        "BatchMatMul", [np.ascontiguousarray(array).astype(HALF) for array in inputs], **attributes
+    )[0]
     assert halves.dtype == HALF
     np.testing.assert_allclose(halves.astype(np.float32), exact, rtol=2e-3, atol=2e-2)
     work = lower("BatchMatMul", inputs, domain="ascend", **attributes)
     assert isinstance(work, CubeWork)
-    assert (work.m, work.k, work.n, work.batch, work.transpose_a, work.transpose_b) == (6, 8, 5, 6, bool(turns[0]), bool(turns[1]))
+    assert (work.m, work.k, work.n, work.batch, work.transpose_a, work.transpose_b) == (
+        6,
+        8,
+        5,
+        6,
+        bool(turns[0]),
+        bool(turns[1]),
+    )
     assert (work.bias is not None) == bias
     assert not work.b_shared
 
@@ -70,7 +88,10 @@ def test_batch_matmul_shares_an_operand_without_batch() -> None:
     assert isinstance(work, CubeWork)
     assert (work.batch, work.b_shared, work.a_shared) == (2, True, False)
     assert isinstance(lower("BatchMatMul", [some(2, 0, 8), some(8, 5)], domain="ascend"), NoTask)
-    assert isinstance(lower("BatchMatMul", [np.ones((2, 6, 8), np.int64), np.ones((8, 5), np.int64)], domain="ascend"), AiCpuWork)
+    assert isinstance(
+        lower("BatchMatMul", [np.ones((2, 6, 8), np.int64), np.ones((8, 5), np.int64)], domain="ascend"),
+        AiCpuWork,
+    )
 
 
 @pytest.mark.parametrize(
@@ -135,7 +156,9 @@ def test_heads_move_between_fractals_as_a_permutation_of_their_storage(
 def test_gradients_of_softmax(axis: int) -> None:
     y, g = some(3, 5, 7, seed=1), some(3, 5, 7, seed=2)
     wide = g.astype(np.float64) - (g.astype(np.float64) * y).sum(axis=axis, keepdims=True)
-    np.testing.assert_allclose(ascend("ConfusionSoftmaxGrad", [g, y], axis=axis)[0], wide, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(
+        ascend("ConfusionSoftmaxGrad", [g, y], axis=axis)[0], wide, rtol=1e-5, atol=1e-6
+    )
     np.testing.assert_allclose(ascend("SoftmaxGrad", [y, g], axis=axis)[0], wide * y, rtol=1e-5, atol=1e-6)
     work = lower("SoftmaxGrad", [y, g], domain="ascend", axis=axis)
     assert isinstance(work, VectorWork)
@@ -162,7 +185,11 @@ def test_the_gradient_of_softmax_is_that_of_differences() -> None:
 
 def test_the_gradient_of_layer_norm_is_that_of_differences() -> None:
     step = 1e-6
-    x, dy, gamma = some(2, 3, 4, seed=1).astype(np.float64), some(2, 3, 4, seed=2).astype(np.float64), some(4, seed=3).astype(np.float64)
+    x, dy, gamma = (
+        some(2, 3, 4, seed=1).astype(np.float64),
+        some(2, 3, 4, seed=2).astype(np.float64),
+        some(4, seed=3).astype(np.float64),
+    )
 
     def forward(values: np.ndarray, scale: np.ndarray) -> np.ndarray:
         centred = values - values.mean(axis=-1, keepdims=True)
@@ -195,7 +222,12 @@ def test_the_gradient_of_layer_norm_is_that_of_differences() -> None:
         lower("LayerNormBetaGammaBackpropV2", [inputs[0], normal], 2, domain="ascend", shape_gamma=(4,)),
     ]
     assert isinstance(works[0], SequenceWork)
-    assert [work.reduces for work in (*works[0].parts, *works[1:]) if isinstance(work, VectorWork)] == ["cols", "rows", "cols", "rows"]
+    assert [work.reduces for work in (*works[0].parts, *works[1:]) if isinstance(work, VectorWork)] == [
+        "cols",
+        "rows",
+        "cols",
+        "rows",
+    ]
     with pytest.raises(GraphError, match="needs gamma of the shape of the last axes"):
         ascend("LayerNormGrad", [*inputs[:4], some(3)], 3)
 
@@ -220,19 +252,28 @@ def test_relu_keeps_one_bit_an_element(shape: tuple[int, ...]) -> None:
 
 def test_the_gradient_of_a_reciprocal_root() -> None:
     x, dy = some(4, 5, positive=True), some(4, 5)
-    np.testing.assert_allclose(ascend("RsqrtGrad", [1 / np.sqrt(x), dy])[0], -0.5 * dy * x.astype(np.float64) ** -1.5, rtol=1e-5)
+    np.testing.assert_allclose(
+        ascend("RsqrtGrad", [1 / np.sqrt(x), dy])[0], -0.5 * dy * x.astype(np.float64) ** -1.5, rtol=1e-5
+    )
 
 
 def adam_inputs(dtype: type) -> list[np.ndarray]:
     arrays = [some(3, 40, seed=number, positive=number in (1, 4)) for number in range(4)]
-    return [array.astype(dtype) for array in (*arrays, *(np.float32(value) for value in (0.01, 0.9, 0.1, 0.99, 0.01, 1e-3)))]
+    return [
+        array.astype(dtype)
+        for array in (*arrays, *(np.float32(value) for value in (0.01, 0.9, 0.1, 0.99, 0.01, 1e-3)))
+    ]
 
 
 def test_an_adam_step_rounds_each_result_once() -> None:
-    g, v, m, w, rate, keep, add, keep2, add2, epsilon = (array.astype(np.float64) for array in adam_inputs(HALF))
+    g, v, m, w, rate, keep, add, keep2, add2, epsilon = (
+        array.astype(np.float64) for array in adam_inputs(HALF)
+    )
     results = ascend("AdamApplyOne", adam_inputs(HALF), 3)
     second, first = keep2 * v + add2 * g * g, keep * m + add * g
-    for result, exact in zip(results, (second, first, w - rate * first / (np.sqrt(second) + epsilon)), strict=True):
+    for result, exact in zip(
+        results, (second, first, w - rate * first / (np.sqrt(second) + epsilon)), strict=True
+    ):
         assert result.dtype == HALF
         np.testing.assert_allclose(result.astype(np.float64), exact, rtol=2**-11 * 1.01, atol=1e-6)
 
@@ -243,5 +284,7 @@ def test_optimizer_steps_read_each_tensor_and_write_each_result_once() -> None:
     assert [stream.over for stream in work.inputs] == ["all"] * 4 + ["one"] * 6
     assert len(work.outputs) == 3
     assert sum(stream.ref.bytes for stream in work.outputs) == 3 * 480
-    wide = lower("AdamApplyOne", [array.astype(np.float64) for array in adam_inputs(np.float32)], 3, domain="ascend")
+    wide = lower(
+        "AdamApplyOne", [array.astype(np.float64) for array in adam_inputs(np.float32)], 3, domain="ascend"
+    )
     assert isinstance(wide, AiCpuWork)

@@ -41,7 +41,9 @@ def test_float_range_and_zero_delta() -> None:
 @pytest.mark.parametrize("axis", [-1, 0, 1])
 def test_one_hot_as_onnxruntime(axis: int) -> None:
     inputs = [np.array([[0, -1], [3, 9]]), np.array(4), np.array([-1, 5], np.float32)]
-    np.testing.assert_array_equal(run("OneHot", inputs, axis=axis)[0], with_onnxruntime("OneHot", inputs, axis=axis)[0])
+    np.testing.assert_array_equal(
+        run("OneHot", inputs, axis=axis)[0], with_onnxruntime("OneHot", inputs, axis=axis)[0]
+    )
     assert infer("OneHot", [("n", 3), (), (2,)], {1: 4}, axis=1) == [("n", 4, 3)]
 
 
@@ -67,8 +69,12 @@ def test_windows_as_scipy(op: str, name: str, periodic: int) -> None:
 def test_dft_as_numpy_and_back() -> None:
     data = RANDOM.standard_normal((2, 10, 1)).astype(np.float32)
     spectrum = run("DFT", [data, None, np.array(1)])[0]
-    np.testing.assert_allclose(spectrum[..., 0] + 1j * spectrum[..., 1], np.fft.fft(data[..., 0], axis=1), atol=1e-5)
-    np.testing.assert_allclose(run("DFT", [spectrum, None, np.array(1)], inverse=1)[0][..., :1], data, atol=1e-5)
+    np.testing.assert_allclose(
+        spectrum[..., 0] + 1j * spectrum[..., 1], np.fft.fft(data[..., 0], axis=1), atol=1e-5
+    )
+    np.testing.assert_allclose(
+        run("DFT", [spectrum, None, np.array(1)], inverse=1)[0][..., :1], data, atol=1e-5
+    )
     assert infer("DFT", [("n", 10, 1), (), ()], {1: 8, 2: 1}, onesided=1) == [("n", 5, 2)]
 
 
@@ -91,7 +97,11 @@ def test_losses_as_onnxruntime(reduction: str) -> None:
     labels, weight = RANDOM.integers(0, 5, (4, 3)), RANDOM.random(5).astype(np.float32)
     for op, count in (("NegativeLogLikelihoodLoss", 1), ("SoftmaxCrossEntropyLoss", 2)):
         inputs, attributes = [scores, labels, weight], {"reduction": reduction, "ignore_index": 2}
-        for ours, theirs in zip(run(op, inputs, count, **attributes), with_onnxruntime(op, inputs, count, **attributes), strict=True):
+        for ours, theirs in zip(
+            run(op, inputs, count, **attributes),
+            with_onnxruntime(op, inputs, count, **attributes),
+            strict=True,
+        ):
             np.testing.assert_allclose(ours, theirs, rtol=1e-5)
 
 

@@ -17,7 +17,9 @@ DATA = RANDOM.standard_normal((4, 5, 6)).astype(np.float32)
 
 @given(st.integers(-3, 2), st.lists(st.integers(-4, 3), min_size=1, max_size=5))
 def test_gather_as_numpy(axis: int, indices: list[int]) -> None:
-    np.testing.assert_array_equal(run("Gather", [DATA, np.array([indices])], axis=axis)[0], np.take(DATA, [indices], axis))
+    np.testing.assert_array_equal(
+        run("Gather", [DATA, np.array([indices])], axis=axis)[0], np.take(DATA, [indices], axis)
+    )
 
 
 def test_gather_of_a_scalar_index_drops_the_axis() -> None:
@@ -53,7 +55,9 @@ def test_single_elements_take_vgather_or_the_scalar_unit() -> None:
 def test_gather_elements_as_onnxruntime(axis: int) -> None:
     indices = RANDOM.integers(-4, 4, (3, 4, 5))
     inputs = [DATA, indices]
-    np.testing.assert_array_equal(run("GatherElements", inputs, axis=axis)[0], with_onnxruntime("GatherElements", inputs, axis=axis)[0])
+    np.testing.assert_array_equal(
+        run("GatherElements", inputs, axis=axis)[0], with_onnxruntime("GatherElements", inputs, axis=axis)[0]
+    )
 
 
 @pytest.mark.parametrize(("batch", "shape"), [(0, (2, 3, 2)), (1, (4, 3, 1)), (2, (4, 5, 2, 1)), (0, (7, 3))])
@@ -111,7 +115,9 @@ def test_unknown_reduction_is_refused() -> None:
 def test_compress_as_numpy(axis: int | None) -> None:
     condition = np.array([True, False, True])
     attributes = {} if axis is None else {"axis": axis}
-    np.testing.assert_array_equal(run("Compress", [DATA, condition], **attributes)[0], np.compress(condition, DATA, axis))
+    np.testing.assert_array_equal(
+        run("Compress", [DATA, condition], **attributes)[0], np.compress(condition, DATA, axis)
+    )
 
 
 def test_circular_cache_wraps() -> None:

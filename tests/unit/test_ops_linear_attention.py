@@ -14,8 +14,13 @@ HEADS = {"q_num_heads": 4, "kv_num_heads": 2}
 
 
 def inputs(steps: int = 6) -> list[np.ndarray | None]:
-    query, key, value = (RANDOM.standard_normal((2, steps, width)).astype(np.float32) for width in (4 * 8, 2 * 8, 2 * 5))
-    decay, beta = -RANDOM.random((2, steps, 2)).astype(np.float32), RANDOM.random((2, steps, 2)).astype(np.float32)
+    query, key, value = (
+        RANDOM.standard_normal((2, steps, width)).astype(np.float32) for width in (4 * 8, 2 * 8, 2 * 5)
+    )
+    decay, beta = (
+        -RANDOM.random((2, steps, 2)).astype(np.float32),
+        RANDOM.random((2, steps, 2)).astype(np.float32),
+    )
     return [query, key / 3, value, None, decay, beta]
 
 
@@ -24,7 +29,11 @@ def test_the_linear_rule_is_attention_without_softmax() -> None:
     assert query is not None
     assert key is not None
     assert value is not None
-    q, k, v = query.reshape(2, 6, 4, 8), key.reshape(2, 6, 2, 8).repeat(2, axis=2), value.reshape(2, 6, 2, 5).repeat(2, axis=2)
+    q, k, v = (
+        query.reshape(2, 6, 4, 8),
+        key.reshape(2, 6, 2, 8).repeat(2, axis=2),
+        value.reshape(2, 6, 2, 5).repeat(2, axis=2),
+    )
     scores = np.tril(np.einsum("bthk,bshk->bhts", q, k))
     expected = np.einsum("bhts,bshv->bthv", scores, v).reshape(2, 6, 20) / np.sqrt(8)
     result = run("LinearAttention", [query, key, value], 2, update_rule="linear", **HEADS)[0]
@@ -35,7 +44,9 @@ def test_the_linear_rule_is_attention_without_softmax() -> None:
 def test_two_halves_with_the_state_between_equal_the_whole(rule: str) -> None:
     arrays = inputs()
     whole, end = run("LinearAttention", arrays, 2, update_rule=rule, **HEADS)
-    first, state = run("LinearAttention", [None if a is None else a[:, :4] for a in arrays], 2, update_rule=rule, **HEADS)
+    first, state = run(
+        "LinearAttention", [None if a is None else a[:, :4] for a in arrays], 2, update_rule=rule, **HEADS
+    )
     rest = [None if a is None else a[:, 4:] for a in arrays]
     rest[3] = state
     second, last = run("LinearAttention", rest, 2, update_rule=rule, **HEADS)
@@ -54,7 +65,13 @@ def test_the_delta_rule_stores_what_it_reads_back() -> None:
 
 
 def test_shapes_refusals_and_work() -> None:
-    shapes = infer("LinearAttention", [("n", "t", 32), ("n", "t", 16), ("n", "t", 10)], outputs=2, update_rule="linear", **HEADS)
+    shapes = infer(
+        "LinearAttention",
+        [("n", "t", 32), ("n", "t", 16), ("n", "t", 10)],
+        outputs=2,
+        update_rule="linear",
+        **HEADS,
+    )
     assert shapes == [("n", "t", 20), ("n", 2, 8, 5)]
     with pytest.raises(GraphError, match="input 4 for update_rule gated"):
         run("LinearAttention", inputs()[:3], 2, update_rule="gated", **HEADS)

@@ -46,7 +46,9 @@ def test_product_equals_onnxruntime(left: tuple[int, ...], right: tuple[int, ...
 def test_product_on_the_device_rounds_once(left: tuple[int, ...], right: tuple[int, ...]) -> None:
     inputs = random(left, right, dtype=np.float16)
     a, b = (array.astype(np.float64) for array in inputs)
-    assert_device_rounding(np.atleast_1d(run("MatMul", inputs)[0]), np.atleast_1d(a @ b), np.abs(a) @ np.abs(b), left[-1])
+    assert_device_rounding(
+        np.atleast_1d(run("MatMul", inputs)[0]), np.atleast_1d(a @ b), np.abs(a) @ np.abs(b), left[-1]
+    )
 
 
 def test_long_float16_sums_neither_overflow_nor_lose_small_terms() -> None:
@@ -68,15 +70,21 @@ def test_gemm_equals_onnxruntime(third: tuple[int, ...], attributes: dict[str, A
     left = (5, 4) if attributes.get("transA") else (4, 5)
     right = (6, 5) if attributes.get("transB") else (5, 6)
     inputs = random(left, right, third)
-    assert_near_oracle(run("Gemm", inputs, **attributes)[0], with_onnxruntime("Gemm", inputs, **attributes)[0])
-    assert_near_oracle(run("Gemm", inputs[:2], **attributes)[0], with_onnxruntime("Gemm", inputs[:2], **attributes)[0])
+    assert_near_oracle(
+        run("Gemm", inputs, **attributes)[0], with_onnxruntime("Gemm", inputs, **attributes)[0]
+    )
+    assert_near_oracle(
+        run("Gemm", inputs[:2], **attributes)[0], with_onnxruntime("Gemm", inputs[:2], **attributes)[0]
+    )
 
 
 def test_gemm_on_the_device_rounds_once() -> None:
     a, b, c = random((8, 64), (64, 16), (16,), dtype=np.float16)
     wide = [array.astype(np.float64) for array in (a, b, c)]
     exact = 0.5 * (wide[0] @ wide[1]) + 2 * wide[2]
-    assert_device_rounding(run("Gemm", [a, b, c], alpha=0.5, beta=2.0)[0], exact, np.abs(wide[0]) @ np.abs(wide[1]) + 1, 67)
+    assert_device_rounding(
+        run("Gemm", [a, b, c], alpha=0.5, beta=2.0)[0], exact, np.abs(wide[0]) @ np.abs(wide[1]) + 1, 67
+    )
 
 
 @pytest.mark.parametrize(
@@ -148,7 +156,14 @@ def cube(op: str, *shapes: tuple[int, ...], **attributes: Any) -> CubeWork:
 
 def test_work_of_a_batched_product() -> None:
     work = cube("MatMul", (2, 12, 128, 64), (2, 12, 64, 128))
-    assert (work.m, work.k, work.n, work.batch, work.a_shared, work.b_shared) == (128, 64, 128, 24, False, False)
+    assert (work.m, work.k, work.n, work.batch, work.a_shared, work.b_shared) == (
+        128,
+        64,
+        128,
+        24,
+        False,
+        False,
+    )
     shared = cube("MatMul", (4, 128, 64), (64, 32))
     assert (shared.m, shared.batch, shared.a_shared, shared.b_shared) == (128, 4, False, True)
 

@@ -1,4 +1,5 @@
-"""Transpose, Concat, Split, Slice, Expand, Tile, Pad, CenterCropPad: values, shape rules and burst lengths."""
+"""Transpose, Concat, Split, Slice, Expand, Tile, Pad, CenterCropPad: values, shape rules and burst
+lengths."""
 
 from __future__ import annotations
 
@@ -42,7 +43,11 @@ def test_transpose_twice_is_the_identity(order: list[int], shape: list[int]) -> 
     np.testing.assert_array_equal(run("Transpose", [turned], perm=tuple(np.argsort(order).tolist()))[0], data)
 
 
-@given(st.permutations(range(4)), st.lists(st.integers(1, 300), min_size=4, max_size=4), st.sampled_from([1, 2, 4]))
+@given(
+    st.permutations(range(4)),
+    st.lists(st.integers(1, 300), min_size=4, max_size=4),
+    st.sampled_from([1, 2, 4]),
+)
 def test_transpose_bursts_are_contiguous_pieces(order: list[int], shape: list[int], itemsize: int) -> None:
     read, write = transpose_bursts(shape, order, itemsize)
     total = math.prod(shape) * itemsize
@@ -111,7 +116,10 @@ def test_concat_along_channels_writes_one_run_an_image() -> None:
 
 def test_concat_stays_in_blocks_where_channels_fill_them() -> None:
     graph = Graph()
-    parts = [graph.add_input(name, DType.FLOAT16, (2, channels, 7, 7)) for name, channels in (("a", 32), ("b", 64), ("c", 24))]
+    parts = [
+        graph.add_input(name, DType.FLOAT16, (2, channels, 7, 7))
+        for name, channels in (("a", 32), ("b", 64), ("c", 24))
+    ]
     for tensor in parts:
         tensor.format = Format.NC1HWC0
     definition = default_opset().find("Concat")
@@ -185,7 +193,12 @@ def test_slice_bursts() -> None:
     block = lower("Slice", [np.zeros((64, 128), np.float16), ints(8), ints(24), ints(0)])
     assert only_copy(block) == (16 * 256, 16 * 256, 16 * 256, 16 * 256)
     strided = lower("Slice", [np.zeros((64, 128), np.float16), ints(0), ints(128), ints(1), ints(2)])
-    assert only_copy(strided) == (64 * 127 * 2, 64 * 64 * 2, 127 * 2, 64 * 64 * 2)  # the span is read, every other element is kept
+    assert only_copy(strided) == (
+        64 * 127 * 2,
+        64 * 64 * 2,
+        127 * 2,
+        64 * 64 * 2,
+    )  # the span is read, every other element is kept
 
 
 @pytest.mark.parametrize("mode", ["constant", "reflect", "edge", "wrap"])
@@ -193,12 +206,18 @@ def test_slice_bursts() -> None:
 def test_pad_as_onnxruntime(mode: str, pads: tuple[int, ...]) -> None:
     data = np.random.default_rng(1).standard_normal((3, 4, 5)).astype(np.float32)
     inputs = [data, ints(*pads), np.float32(1.5)]
-    np.testing.assert_array_equal(run("Pad", inputs, mode=mode)[0], with_onnxruntime("Pad", inputs, opset=19, mode=mode)[0])
+    np.testing.assert_array_equal(
+        run("Pad", inputs, mode=mode)[0], with_onnxruntime("Pad", inputs, opset=19, mode=mode)[0]
+    )
 
 
 def test_negative_pads_cut() -> None:
     data = np.arange(12, dtype=np.float16).reshape(3, 4)
-    assert run("Pad", [data, ints(-1, 1), None, ints(1)])[0].tolist() == [[1, 2, 3, 0], [5, 6, 7, 0], [9, 10, 11, 0]]
+    assert run("Pad", [data, ints(-1, 1), None, ints(1)])[0].tolist() == [
+        [1, 2, 3, 0],
+        [5, 6, 7, 0],
+        [9, 10, 11, 0],
+    ]
 
 
 def test_pad_shapes_and_bytes() -> None:
@@ -211,7 +230,9 @@ def test_pad_shapes_and_bytes() -> None:
 @given(st.lists(st.sampled_from([1, 3]), min_size=3, max_size=3))
 def test_expand_as_numpy(shape: list[int]) -> None:
     data = np.arange(math.prod(shape)).reshape(shape)
-    np.testing.assert_array_equal(run("Expand", [data, ints(2, 3, 3, 3)])[0], np.broadcast_to(data, (2, 3, 3, 3)))
+    np.testing.assert_array_equal(
+        run("Expand", [data, ints(2, 3, 3, 3)])[0], np.broadcast_to(data, (2, 3, 3, 3))
+    )
 
 
 def test_expand_refuses_and_infers() -> None:

@@ -1,4 +1,5 @@
-"""Weight updates and classical models: ONNX's formulas worked out in float64, and onnxruntime where it has the operator."""
+"""Weight updates and classical models: ONNX's formulas worked out in float64, and onnxruntime where it has
+the operator."""
 
 from __future__ import annotations
 
@@ -30,7 +31,9 @@ def test_adam_updates_each_weight_by_its_own_state(step: int) -> None:
         g = 0.01 * w + g
         v, h = 0.9 * v + 0.1 * g, 0.99 * h + 0.01 * g * g
         rate = 0.1 * np.sqrt(1 - 0.99**step) / (1 - 0.9**step) if step else 0.1
-        for result, expected in zip(results[number::2], (w - rate * v / (np.sqrt(h) + 1e-3), v, h), strict=True):
+        for result, expected in zip(
+            results[number::2], (w - rate * v / (np.sqrt(h) + 1e-3), v, h), strict=True
+        ):
             np.testing.assert_allclose(result, expected, rtol=1e-4, atol=1e-6)
 
 
@@ -38,20 +41,31 @@ def test_adam_updates_each_weight_by_its_own_state(step: int) -> None:
 def test_momentum_of_the_first_step_takes_the_whole_gradient(mode: str) -> None:
     w, g, v = some(4), some(4), some(4)
     attributes = {"alpha": 0.9, "beta": 0.5, "norm_coefficient": 0.0, "mode": mode}
-    new_w, new_v = run("Momentum", [np.array(0.1, np.float32), np.array(0), w, g, v], 2, TRAINING, **attributes)
+    new_w, new_v = run(
+        "Momentum", [np.array(0.1, np.float32), np.array(0), w, g, v], 2, TRAINING, **attributes
+    )
     np.testing.assert_allclose(new_v, 0.9 * v + g, rtol=1e-5)
     np.testing.assert_allclose(new_w, w - 0.1 * (g + 0.9 * new_v if mode == "nesterov" else new_v), rtol=1e-5)
 
 
 def test_adagrad_makes_steps_shorter() -> None:
     w, g, h = some(4), some(4), np.abs(some(4))
-    new_w, new_h = run("Adagrad", [np.array(0.1, np.float32), np.array(2), w, g, h], 2, TRAINING, decay_factor=0.5, epsilon=1e-6)
+    new_w, new_h = run(
+        "Adagrad",
+        [np.array(0.1, np.float32), np.array(2), w, g, h],
+        2,
+        TRAINING,
+        decay_factor=0.5,
+        epsilon=1e-6,
+    )
     np.testing.assert_allclose(new_h, h + g * g, rtol=1e-5)
     np.testing.assert_allclose(new_w, w - 0.05 * g / np.sqrt(new_h), rtol=1e-4)
 
 
 def test_an_update_is_one_vector_program_a_weight() -> None:
-    work = lower("Adam", [np.array(0.1, np.float32), np.array(1), *(some(2, 8) for _ in range(8))], 6, TRAINING)
+    work = lower(
+        "Adam", [np.array(0.1, np.float32), np.array(1), *(some(2, 8) for _ in range(8))], 6, TRAINING
+    )
     assert isinstance(work, SequenceWork)
     assert len(work.parts) == 2
 
@@ -62,7 +76,9 @@ def test_incomplete_groups_are_refused() -> None:
 
 
 def test_binarizer() -> None:
-    assert run("Binarizer", [np.array([-1, 0.5, 2], np.float32)], 1, "ai.onnx.ml", threshold=0.5)[0].tolist() == [0, 0, 1]
+    assert run("Binarizer", [np.array([-1, 0.5, 2], np.float32)], 1, "ai.onnx.ml", threshold=0.5)[
+        0
+    ].tolist() == [0, 0, 1]
 
 
 @given(st.lists(st.integers(-3, 8), max_size=8))
@@ -75,11 +91,14 @@ def test_label_encoder_maps_or_falls_back(items: list[int]) -> None:
 
 def test_label_encoder_finds_nan() -> None:
     attributes = {"keys_floats": (1.0, float("nan")), "values_int64s": (10, 20)}
-    assert run("LabelEncoder", [np.array([np.nan, 1, 2], np.float32)], 1, "ai.onnx.ml", **attributes)[0].tolist() == [20, 10, -1]
+    assert run("LabelEncoder", [np.array([np.nan, 1, 2], np.float32)], 1, "ai.onnx.ml", **attributes)[
+        0
+    ].tolist() == [20, 10, -1]
 
 
 def trees(**changes: object) -> dict[str, object]:
-    """One split on feature 0 at 1.0 and one on feature 1 at 2.0, as two trees with leaves of weight 1, 2 and 10, 20."""
+    """One split on feature 0 at 1.0 and one on feature 1 at 2.0, as two trees with leaves of weight 1, 2 and
+    10, 20."""
     return {
         "tree_roots": (0, 1),
         "nodes_featureids": (0, 1),
@@ -95,7 +114,9 @@ def trees(**changes: object) -> dict[str, object]:
     } | changes
 
 
-@pytest.mark.parametrize(("aggregate", "expected"), [(0, [5.5, 6, 11]), (1, [11, 12, 22]), (2, [1, 2, 2]), (3, [10, 10, 20])])
+@pytest.mark.parametrize(
+    ("aggregate", "expected"), [(0, [5.5, 6, 11]), (1, [11, 12, 22]), (2, [1, 2, 2]), (3, [10, 10, 20])]
+)
 def test_trees_aggregate_their_leaves(aggregate: int, expected: list[float]) -> None:
     data = np.array([[0, 0], [5, 0], [5, 5]], np.float32)
     result = run("TreeEnsemble", [data], 1, "ai.onnx.ml", **trees(aggregate_function=aggregate))[0]
@@ -105,12 +126,23 @@ def test_trees_aggregate_their_leaves(aggregate: int, expected: list[float]) -> 
 def test_a_missing_value_follows_its_track() -> None:
     data = np.array([[np.nan, 0]], np.float32)
     assert run("TreeEnsemble", [data], 1, "ai.onnx.ml", **trees())[0].item() == 12
-    assert run("TreeEnsemble", [data], 1, "ai.onnx.ml", **trees(nodes_missing_value_tracks_true=(1, 0)))[0].item() == 11
+    assert (
+        run("TreeEnsemble", [data], 1, "ai.onnx.ml", **trees(nodes_missing_value_tracks_true=(1, 0)))[
+            0
+        ].item()
+        == 11
+    )
 
 
 def test_a_tree_that_loops_is_refused() -> None:
     with pytest.raises(GraphError, match="comes back to itself"):
-        run("TreeEnsemble", [np.zeros((1, 2), np.float32)], 1, "ai.onnx.ml", **trees(nodes_truenodeids=(0, 1), nodes_trueleafs=(0, 0)))
+        run(
+            "TreeEnsemble",
+            [np.zeros((1, 2), np.float32)],
+            1,
+            "ai.onnx.ml",
+            **trees(nodes_truenodeids=(0, 1), nodes_trueleafs=(0, 0)),
+        )
 
 
 def test_tfidf_shape() -> None:

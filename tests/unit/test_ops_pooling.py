@@ -36,7 +36,9 @@ def image(shape: tuple[int, ...], dtype: Any = np.float32) -> np.ndarray:
 
 
 @pytest.mark.parametrize(("shape", "attributes"), WINDOWS)
-def test_maximum_and_its_position_equal_onnxruntime(shape: tuple[int, ...], attributes: dict[str, Any]) -> None:
+def test_maximum_and_its_position_equal_onnxruntime(
+    shape: tuple[int, ...], attributes: dict[str, Any]
+) -> None:
     values, where = with_onnxruntime("MaxPool", [image(shape)], outputs=2, **attributes)
     mine, place = run("MaxPool", [image(shape)], outputs=2, **attributes)
     np.testing.assert_array_equal(mine, values)
@@ -50,22 +52,34 @@ def test_positions_in_column_major_order() -> None:
     np.testing.assert_array_equal(run("MaxPool", [image((2, 2, 4, 6))], outputs=2, **attributes)[1], expected)
 
 
-# onnxruntime counts positions beyond the padding in ceil mode with count_include_pad; there the node cases of the ONNX suite decide.
+# onnxruntime counts positions beyond the padding in ceil mode with count_include_pad; there the node cases of
+# the ONNX suite decide.
 @pytest.mark.parametrize(
     ("shape", "attributes", "include"),
-    [(shape, attributes, include) for shape, attributes in WINDOWS for include in (0, 1) if not (include and attributes.get("ceil_mode"))],
+    [
+        (shape, attributes, include)
+        for shape, attributes in WINDOWS
+        for include in (0, 1)
+        if not (include and attributes.get("ceil_mode"))
+    ],
 )
 def test_average_equals_onnxruntime(shape: tuple[int, ...], attributes: dict[str, Any], include: int) -> None:
-    oracle = with_onnxruntime("AveragePool", [image(shape)], opset=19, count_include_pad=include, **attributes)[0]
+    oracle = with_onnxruntime(
+        "AveragePool", [image(shape)], opset=19, count_include_pad=include, **attributes
+    )[0]
     assert_near_oracle(run("AveragePool", [image(shape)], count_include_pad=include, **attributes)[0], oracle)
 
 
 @pytest.mark.parametrize("power", [1, 2, 3])
 def test_lp_norm_of_windows(power: int) -> None:
     data = image((1, 2, 8, 8))
-    pieces = np.lib.stride_tricks.sliding_window_view(np.abs(data.astype(np.float64)), (3, 3), axis=(2, 3))[:, :, ::2, ::2]
+    pieces = np.lib.stride_tricks.sliding_window_view(np.abs(data.astype(np.float64)), (3, 3), axis=(2, 3))[
+        :, :, ::2, ::2
+    ]
     expected = (pieces**power).sum(axis=(-2, -1)) ** (1 / power)
-    np.testing.assert_allclose(run("LpPool", [data], kernel_shape=(3, 3), strides=(2, 2), p=power)[0], expected, rtol=1e-5)
+    np.testing.assert_allclose(
+        run("LpPool", [data], kernel_shape=(3, 3), strides=(2, 2), p=power)[0], expected, rtol=1e-5
+    )
 
 
 @pytest.mark.parametrize("op", ["GlobalAveragePool", "GlobalMaxPool", "GlobalLpPool"])
@@ -79,12 +93,16 @@ def test_average_on_the_device_rounds_once() -> None:
     pieces = np.lib.stride_tricks.sliding_window_view(wide, (5, 5), axis=(2, 3))
     result = run("AveragePool", [halves], kernel_shape=(5, 5))[0]
     assert_device_rounding(result, pieces.mean(axis=(-2, -1)), np.abs(pieces).mean(axis=(-2, -1)), 26)
-    assert_device_rounding(run("GlobalAveragePool", [halves])[0], wide.mean(axis=(2, 3), keepdims=True), 1.0, 257)
+    assert_device_rounding(
+        run("GlobalAveragePool", [halves])[0], wide.mean(axis=(2, 3), keepdims=True), 1.0, 257
+    )
 
 
 def test_bytes_are_pooled_as_bytes() -> None:
     data = np.arange(-8, 8, dtype=np.int8).reshape(1, 1, 4, 4)
-    np.testing.assert_array_equal(run("MaxPool", [data], kernel_shape=(2, 2), strides=(2, 2))[0].ravel(), [-3, -1, 5, 7])
+    np.testing.assert_array_equal(
+        run("MaxPool", [data], kernel_shape=(2, 2), strides=(2, 2))[0].ravel(), [-3, -1, 5, 7]
+    )
 
 
 def test_unknown_dimensions_stay_unknown() -> None:
@@ -109,7 +127,13 @@ def test_misfits_are_named(op: str, shape: tuple[int, ...], attributes: dict[str
 
 
 def test_work_of_a_window_is_one_instruction_a_tap() -> None:
-    work = lower("MaxPool", [np.zeros((1, 64, 112, 112), np.float16)], kernel_shape=(3, 3), strides=(2, 2), pads=(1, 1, 1, 1))
+    work = lower(
+        "MaxPool",
+        [np.zeros((1, 64, 112, 112), np.float16)],
+        kernel_shape=(3, 3),
+        strides=(2, 2),
+        pads=(1, 1, 1, 1),
+    )
     assert isinstance(work, VectorWork)
     assert work.rows * work.cols == 64 * 56 * 56
     assert [(step.op, step.count) for step in work.steps] == [("vmax", 9)]
@@ -123,7 +147,9 @@ def test_blocked_maps_pool_rows_of_whole_blocks() -> None:
     work = definition.lower(node, LowerContext("v100"))
     assert isinstance(work, VectorWork)
     assert (work.rows, work.cols, work.reduces) == (49, 2 * 48, "rows")
-    node = make_node("AveragePool", [np.zeros((2, 40, 8, 8), np.float16)], kernel_shape=(2, 2), strides=(2, 2))
+    node = make_node(
+        "AveragePool", [np.zeros((2, 40, 8, 8), np.float16)], kernel_shape=(2, 2), strides=(2, 2)
+    )
     node.required(0).format = node.output.format = Format.NC1HWC0
     definition = default_opset().get(node)
     assert definition.lower is not None
@@ -136,7 +162,9 @@ def test_strides_end_an_instruction_with_its_output_row() -> None:
     """Without strides a tap is the plane shifted, which one instruction runs over."""
     runs = {}
     for stride in (1, 2):
-        node = make_node("MaxPool", [np.zeros((1, 32, 20, 20), np.float16)], kernel_shape=(2, 2), strides=(stride, stride))
+        node = make_node(
+            "MaxPool", [np.zeros((1, 32, 20, 20), np.float16)], kernel_shape=(2, 2), strides=(stride, stride)
+        )
         node.required(0).format = node.output.format = Format.NC1HWC0
         definition = default_opset().get(node)
         assert definition.lower is not None

@@ -26,7 +26,10 @@ def test_worst_case_products_are_exact(inner: int) -> None:
 
 
 def test_random_products_are_exact() -> None:
-    a, b = integers(np.uint8, 3, 5, 700).astype(np.int32) - 3, integers(np.int8, 700, 4).astype(np.int32) + 100
+    a, b = (
+        integers(np.uint8, 3, 5, 700).astype(np.int32) - 3,
+        integers(np.int8, 700, 4).astype(np.int32) + 100,
+    )
     np.testing.assert_array_equal(integer_matmul(a, b), a.astype(np.int64) @ b)
 
 
@@ -54,7 +57,9 @@ CONVOLUTIONS: list[tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]]] = [
 
 
 @pytest.mark.parametrize(("image", "weight", "attributes"), CONVOLUTIONS)
-def test_conv_integer_is_exact(image: tuple[int, ...], weight: tuple[int, ...], attributes: dict[str, Any]) -> None:
+def test_conv_integer_is_exact(
+    image: tuple[int, ...], weight: tuple[int, ...], attributes: dict[str, Any]
+) -> None:
     x, w = integers(np.uint8, *image), integers(np.uint8, *weight, seed=1)
     zeros = [np.array(200, np.uint8), np.array(3, np.uint8)]
     wide = run("Conv", [x.astype(np.float64) - 200, w.astype(np.float64) - 3], **attributes)[0]
@@ -80,7 +85,16 @@ def test_qlinear_conv_equals_onnxruntime(dtype: Any, per_channel: bool) -> None:
 
 def test_qlinear_matmul_equals_onnxruntime() -> None:
     a, b = integers(np.uint8, 2, 6, 40), integers(np.uint8, 40, 5, seed=1)
-    inputs = [a, np.float32(0.01), np.uint8(128), b, np.float32(0.02), np.uint8(100), np.float32(0.3), np.uint8(60)]
+    inputs = [
+        a,
+        np.float32(0.01),
+        np.uint8(128),
+        b,
+        np.float32(0.02),
+        np.uint8(100),
+        np.float32(0.3),
+        np.uint8(60),
+    ]
     oracle, mine = with_onnxruntime("QLinearMatMul", inputs)[0], run("QLinearMatMul", inputs)[0]
     assert np.abs(mine.astype(int) - oracle).max() <= 1
     assert (mine == oracle).mean() > 0.99
@@ -97,7 +111,17 @@ def test_shapes_and_types() -> None:
         infer("MatMulInteger", [(2, 3), (3, 4)])
     x, w = integers(np.uint8, 1, 8, 6, 6), integers(np.int8, 16, 8, 3, 3)
     work = lower(
-        "QLinearConv", [x, np.float32(1), np.uint8(0), w, np.ones(16, np.float32), np.zeros(16, np.int8), np.float32(1), np.uint8(3)]
+        "QLinearConv",
+        [
+            x,
+            np.float32(1),
+            np.uint8(0),
+            w,
+            np.ones(16, np.float32),
+            np.zeros(16, np.int8),
+            np.float32(1),
+            np.uint8(3),
+        ],
     )
     assert isinstance(work, CubeWork)
     assert work.dtype is DType.INT8

@@ -19,11 +19,16 @@ X = np.random.default_rng(0).standard_normal((2, 3, 4, 5)).astype(np.float32) * 
 
 @pytest.mark.parametrize("dtype", [np.uint8, np.int8])
 def test_per_tensor_and_per_axis_agree_with_onnxruntime(dtype: Any) -> None:
-    for scale, zero in ((np.float32(0.05), dtype(3)), (np.array([0.02, 0.05, 0.1], np.float32), np.array([0, 3, 9], dtype))):
+    for scale, zero in (
+        (np.float32(0.05), dtype(3)),
+        (np.array([0.02, 0.05, 0.1], np.float32), np.array([0, 3, 9], dtype)),
+    ):
         found = run("QuantizeLinear", [X, scale, zero])[0]
         np.testing.assert_array_equal(found, with_onnxruntime("QuantizeLinear", [X, scale, zero])[0])
         back = run("DequantizeLinear", [found, scale, zero])[0]
-        np.testing.assert_allclose(back, with_onnxruntime("DequantizeLinear", [found, scale, zero])[0], rtol=1e-6)
+        np.testing.assert_allclose(
+            back, with_onnxruntime("DequantizeLinear", [found, scale, zero])[0], rtol=1e-6
+        )
 
 
 def test_ties_saturation_and_special_values() -> None:
@@ -31,7 +36,9 @@ def test_ties_saturation_and_special_values() -> None:
     found = run("QuantizeLinear", [x, np.float32(1), np.int8(0)], axis=0)[0]
     np.testing.assert_array_equal(found, np.array([0, 2, 0, 127, -128, 127, -128, 0], np.int8))
     assert run("QuantizeLinear", [x[:2], np.float32(1)], axis=0)[0].dtype == np.uint8
-    assert run("QuantizeLinear", [x[:2], np.float32(1)], axis=0, output_dtype=DType.INT16)[0].dtype == np.int16
+    assert (
+        run("QuantizeLinear", [x[:2], np.float32(1)], axis=0, output_dtype=DType.INT16)[0].dtype == np.int16
+    )
 
 
 def test_blocks_along_an_axis() -> None:
@@ -40,7 +47,9 @@ def test_blocks_along_an_axis() -> None:
     wide = np.repeat(scale, 2, axis=1)
     found = run("QuantizeLinear", [x, scale, np.zeros((2, 3), np.uint8)], axis=1, block_size=2)[0]
     np.testing.assert_array_equal(found, np.rint(x / wide))
-    np.testing.assert_array_equal(run("DequantizeLinear", [found, scale], axis=1, block_size=2)[0], found * wide)
+    np.testing.assert_array_equal(
+        run("DequantizeLinear", [found, scale], axis=1, block_size=2)[0], found * wide
+    )
 
 
 def test_float16_scales_and_int32_accumulators() -> None:
@@ -49,15 +58,23 @@ def test_float16_scales_and_int32_accumulators() -> None:
     wanted = np.clip(np.rint(half.astype(np.float32) / np.float32(np.float16(0.05))) + 1, -128, 127)
     np.testing.assert_array_equal(found, wanted)
     sums = np.array([70000, -5], np.int32)
-    np.testing.assert_array_equal(run("DequantizeLinear", [sums, np.float32(0.5)], axis=0)[0], np.array([35000, -2.5], np.float32))
+    np.testing.assert_array_equal(
+        run("DequantizeLinear", [sums, np.float32(0.5)], axis=0)[0], np.array([35000, -2.5], np.float32)
+    )
     assert run("DequantizeLinear", [found, np.float16(0.05), np.int8(1)])[0].dtype == np.float16
 
 
-@pytest.mark.parametrize("x", [X, np.abs(X) + 1, -np.abs(X), np.zeros((3,), np.float32)], ids=["both", "positive", "negative", "zero"])
+@pytest.mark.parametrize(
+    "x",
+    [X, np.abs(X) + 1, -np.abs(X), np.zeros((3,), np.float32)],
+    ids=["both", "positive", "negative", "zero"],
+)
 def test_dynamic_quantization(x: Any) -> None:
     found = run("DynamicQuantizeLinear", [x], outputs=3)
     if x.any():
-        for ours, theirs in zip(found, with_onnxruntime("DynamicQuantizeLinear", [x], outputs=3), strict=True):
+        for ours, theirs in zip(
+            found, with_onnxruntime("DynamicQuantizeLinear", [x], outputs=3), strict=True
+        ):
             np.testing.assert_allclose(ours, theirs, rtol=1e-6)
     else:
         assert [array.sum() for array in found] == [0, 0, 0]
@@ -68,9 +85,13 @@ def test_quantizing_to_a_float_is_refused() -> None:
         make_node("QuantizeLinear", [X, np.float32(1)], output_dtype=DType.FLOAT16)
 
 
-@pytest.mark.parametrize(("format", "rows", "cols", "over"), [(Format.ND, 6, 20, "row"), (Format.NC1HWC0, 40, 16, "col")])
+@pytest.mark.parametrize(
+    ("format", "rows", "cols", "over"), [(Format.ND, 6, 20, "row"), (Format.NC1HWC0, 40, 16, "col")]
+)
 def test_lowering(format: Format, rows: int, cols: int, over: str) -> None:
-    node = make_node("QuantizeLinear", [X.astype(np.float16), np.ones(3, np.float16), np.zeros(3, np.int8)], known=False)
+    node = make_node(
+        "QuantizeLinear", [X.astype(np.float16), np.ones(3, np.float16), np.zeros(3, np.int8)], known=False
+    )
     node.required(0).format = format
     definition = default_opset().get(node)
     assert definition.lower is not None

@@ -38,7 +38,9 @@ def test_every_choice_of_axes(name: str, axes: tuple[int, ...]) -> None:
     for keep in (0, 1):
         given = np.array([axis - 3 for axis in axes])
         wanted = FORMULAS[name](x.astype(np.float32).astype(float), axis=axes, keepdims=bool(keep))
-        np.testing.assert_allclose(run(name, [x.astype(np.float32), given], keepdims=keep)[0], wanted, rtol=2e-6, atol=1e-6)
+        np.testing.assert_allclose(
+            run(name, [x.astype(np.float32), given], keepdims=keep)[0], wanted, rtol=2e-6, atol=1e-6
+        )
         half = x.astype(np.float16)
         wanted_half = emulate(lambda v, keep=keep: FORMULAS[name](v, axis=axes, keepdims=bool(keep)), half)
         assert ulps(run(name, [half, given], keepdims=keep)[0], wanted_half).max() <= 1
@@ -47,7 +49,11 @@ def test_every_choice_of_axes(name: str, axes: tuple[int, ...]) -> None:
 @pytest.mark.parametrize("name", FORMULAS)
 def test_integers_and_float64(name: str) -> None:
     x = np.arange(1, 13).reshape(3, 4)
-    np.testing.assert_allclose(run(name, [x.astype(np.float64), np.array([1])])[0], FORMULAS[name](x, axis=1, keepdims=True), rtol=1e-12)
+    np.testing.assert_allclose(
+        run(name, [x.astype(np.float64), np.array([1])])[0],
+        FORMULAS[name](x, axis=1, keepdims=True),
+        rtol=1e-12,
+    )
     if "Log" not in name and name != "ReduceL2":
         found = run(name, [x, np.array([1])])[0]
         np.testing.assert_array_equal(found, np.trunc(FORMULAS[name](x, axis=1, keepdims=True)))
@@ -64,8 +70,16 @@ def test_no_axes_mean_all_or_none() -> None:
 
 def test_empty_sets_and_bools() -> None:
     x = np.ones((2, 0, 3), np.float32)
-    for name, wanted in (("ReduceSum", 0), ("ReduceProd", 1), ("ReduceMax", -np.inf), ("ReduceMin", np.inf), ("ReduceLogSumExp", -np.inf)):
-        np.testing.assert_array_equal(run(name, [x, np.array([1])])[0], np.full((2, 1, 3), wanted, np.float32))
+    for name, wanted in (
+        ("ReduceSum", 0),
+        ("ReduceProd", 1),
+        ("ReduceMax", -np.inf),
+        ("ReduceMin", np.inf),
+        ("ReduceLogSumExp", -np.inf),
+    ):
+        np.testing.assert_array_equal(
+            run(name, [x, np.array([1])])[0], np.full((2, 1, 3), wanted, np.float32)
+        )
     flags = np.array([[True, False], [True, True]])
     assert run("ReduceMax", [flags, np.array([1])])[0].tolist() == [[True], [True]]
     assert run("ReduceMin", [flags, np.array([1])])[0].tolist() == [[False], [True]]
@@ -121,12 +135,16 @@ def test_lowering_elsewhere() -> None:
         definition.lower(node, LowerContext("v100"))
 
 
-@pytest.mark.parametrize("attributes", [{}, {"exclusive": 1}, {"reverse": 1}, {"exclusive": 1, "reverse": 1}], ids=str)
+@pytest.mark.parametrize(
+    "attributes", [{}, {"exclusive": 1}, {"reverse": 1}, {"exclusive": 1, "reverse": 1}], ids=str
+)
 @pytest.mark.parametrize("axis", [0, -1])
 def test_cumulative_sum(attributes: dict[str, Any], axis: int) -> None:
     x = np.random.default_rng(2).standard_normal((3, 5)).astype(np.float32)
     found = run("CumSum", [x, np.array(axis)], **attributes)[0]
-    np.testing.assert_allclose(found, with_onnxruntime("CumSum", [x, np.array(axis)], **attributes)[0], rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(
+        found, with_onnxruntime("CumSum", [x, np.array(axis)], **attributes)[0], rtol=1e-5, atol=1e-6
+    )
     half = run("CumSum", [x.astype(np.float16), np.array(axis)], **attributes)[0]
     assert half.dtype == np.float16
 
@@ -152,9 +170,16 @@ def test_sums_over_positions_work_in_blocks() -> None:
     assert definition.in_blocks(node, Format.NC1HWC0)
     assert not definition.in_blocks(node, Format.FRACTAL_NZ)
     assert not definition.in_blocks(make_node("ReduceMean", [data, np.array([1])]), Format.NC1HWC0)
-    assert not definition.in_blocks(make_node("ReduceMean", [data, np.array([2, 3])], keepdims=0), Format.NC1HWC0)
+    assert not definition.in_blocks(
+        make_node("ReduceMean", [data, np.array([2, 3])], keepdims=0), Format.NC1HWC0
+    )
     node.required(0).format = node.output.format = Format.NC1HWC0
     assert definition.lower is not None
     work = definition.lower(node, LowerContext("v100"))
     assert isinstance(work, VectorWork)
-    assert (work.rows, work.cols, work.reduces, work.gather_bytes) == (49, 32, "rows", 0)  # channels fill whole blocks
+    assert (work.rows, work.cols, work.reduces, work.gather_bytes) == (
+        49,
+        32,
+        "rows",
+        0,
+    )  # channels fill whole blocks

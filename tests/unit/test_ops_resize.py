@@ -43,8 +43,14 @@ def test_sizes_equal_onnxruntime(mode: str, transform: str, target: tuple[int, .
 @pytest.mark.parametrize("nearest_mode", ["round_prefer_floor", "round_prefer_ceil", "floor", "ceil"])
 def test_nearest_modes_equal_onnxruntime(nearest_mode: str) -> None:
     inputs = [image(1, 1, 4, 4), None, scales(1, 1, 2, 1.75)]
-    attributes: dict[str, Any] = {"mode": "nearest", "nearest_mode": nearest_mode, "coordinate_transformation_mode": "asymmetric"}
-    np.testing.assert_array_equal(run("Resize", inputs, **attributes)[0], with_onnxruntime("Resize", inputs, **attributes)[0])
+    attributes: dict[str, Any] = {
+        "mode": "nearest",
+        "nearest_mode": nearest_mode,
+        "coordinate_transformation_mode": "asymmetric",
+    }
+    np.testing.assert_array_equal(
+        run("Resize", inputs, **attributes)[0], with_onnxruntime("Resize", inputs, **attributes)[0]
+    )
 
 
 @pytest.mark.parametrize(
@@ -57,13 +63,20 @@ def test_nearest_modes_equal_onnxruntime(nearest_mode: str) -> None:
 )
 def test_shrinking_equals_onnxruntime(mode: str, attributes: dict[str, Any]) -> None:
     inputs = [image(1, 2, 12, 15), None, scales(1, 1, 0.5, 0.6)]
-    assert_near_oracle(run("Resize", inputs, mode=mode, **attributes)[0], with_onnxruntime("Resize", inputs, mode=mode, **attributes)[0])
+    assert_near_oracle(
+        run("Resize", inputs, mode=mode, **attributes)[0],
+        with_onnxruntime("Resize", inputs, mode=mode, **attributes)[0],
+    )
 
 
 def test_crop_and_resize_fills_what_lies_outside() -> None:
     roi = np.array([0, 0, -0.2, 0.3, 1, 1, 0.7, 1.2], np.float32)
     inputs = [image(1, 1, 6, 6), roi, None, sizes(1, 1, 5, 4)]
-    attributes: dict[str, Any] = {"mode": "linear", "coordinate_transformation_mode": "tf_crop_and_resize", "extrapolation_value": 9.0}
+    attributes: dict[str, Any] = {
+        "mode": "linear",
+        "coordinate_transformation_mode": "tf_crop_and_resize",
+        "extrapolation_value": 9.0,
+    }
     mine = run("Resize", inputs, **attributes)[0]
     assert_near_oracle(mine, with_onnxruntime("Resize", inputs, **attributes)[0])
     assert (mine == 9.0).any()
@@ -72,8 +85,16 @@ def test_crop_and_resize_fills_what_lies_outside() -> None:
 def test_axes_and_aspect_ratio() -> None:
     data = image(1, 2, 6, 9)
     chosen = run("Resize", [data, None, None, sizes(18, 12)], axes=(3, 2), mode="linear")[0]
-    np.testing.assert_array_equal(chosen, run("Resize", [data, None, None, sizes(1, 2, 12, 18)], mode="linear")[0])
-    kept = infer("Resize", [(1, 2, 6, 9), None, None, None], {3: [12, 12]}, axes=(2, 3), keep_aspect_ratio_policy="not_larger")
+    np.testing.assert_array_equal(
+        chosen, run("Resize", [data, None, None, sizes(1, 2, 12, 18)], mode="linear")[0]
+    )
+    kept = infer(
+        "Resize",
+        [(1, 2, 6, 9), None, None, None],
+        {3: [12, 12]},
+        axes=(2, 3),
+        keep_aspect_ratio_policy="not_larger",
+    )
     assert kept == [(1, 2, 8, 12)]
 
 
@@ -92,7 +113,10 @@ def test_grid_sample_equals_onnxruntime(mode: str, padding: str, corners: int) -
     grid = np.random.default_rng(6).uniform(-1.6, 1.6, (2, 5, 4, 2)).astype(np.float32)
     inputs = [image(2, 3, 6, 7), grid]
     attributes: dict[str, Any] = {"mode": mode, "padding_mode": padding, "align_corners": corners}
-    assert_near_oracle(run("GridSample", inputs, **attributes)[0], with_onnxruntime("GridSample", inputs, opset=20, **attributes)[0])
+    assert_near_oracle(
+        run("GridSample", inputs, **attributes)[0],
+        with_onnxruntime("GridSample", inputs, opset=20, **attributes)[0],
+    )
 
 
 def test_unknown_dimensions_stay_unknown() -> None:
@@ -105,7 +129,11 @@ def test_unknown_dimensions_stay_unknown() -> None:
     [
         ([image(1, 1, 4, 4), None, None, sizes(1, 1, 8)], {}, "needs 4 scales or sizes, not 3"),
         ([image(1, 1, 4, 4), None, scales(1, 1, 0, 2)], {}, "positive scales"),
-        ([image(1, 1, 4, 4), None, scales(1, 1, 2, 2), sizes(1, 1, 8, 8)], {}, "exactly one of scales and sizes, not both"),
+        (
+            [image(1, 1, 4, 4), None, scales(1, 1, 2, 2), sizes(1, 1, 8, 8)],
+            {},
+            "exactly one of scales and sizes, not both",
+        ),
         (
             [image(1, 1, 4, 4), None, scales(1, 1, 2, 2)],
             {"coordinate_transformation_mode": "magic"},

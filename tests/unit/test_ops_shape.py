@@ -39,7 +39,9 @@ def test_reshape_allowzero_makes_an_empty_tensor() -> None:
         ((2, 3, 4), [6, -1], (6, 4)),
     ],
 )
-def test_reshape_keeps_what_is_provable(source: tuple[object, ...] | None, target: list[int], expected: tuple[object, ...]) -> None:
+def test_reshape_keeps_what_is_provable(
+    source: tuple[object, ...] | None, target: list[int], expected: tuple[object, ...]
+) -> None:
     assert infer("Reshape", [source, (len(target),)], {1: target}) == [expected]  # type: ignore[list-item]
 
 
@@ -48,7 +50,8 @@ def test_reshape_with_unknown_target_knows_its_rank() -> None:
 
 
 @pytest.mark.parametrize(
-    ("target", "message"), [([5, 5], "24 -> 25"), ([-1, -1], "at most one -1"), ([-1, 7], "cannot fit 24"), ([-2, 4], "sizes")]
+    ("target", "message"),
+    [([5, 5], "24 -> 25"), ([-1, -1], "at most one -1"), ([-1, 7], "cannot fit 24"), ([-2, 4], "sizes")],
 )
 def test_reshape_refuses(target: list[int], message: str) -> None:
     with pytest.raises(GraphError, match=message):
@@ -73,7 +76,12 @@ def test_reshape_back_restores(shape: list[int], data: st.DataObject) -> None:
 def test_squeeze_undoes_unsqueeze(shape: list[int], data: st.DataObject) -> None:
     array = np.arange(math.prod(shape)).reshape(shape)
     rank = len(shape) + 2
-    axes = np.array(data.draw(st.lists(st.integers(-rank, rank - 1), min_size=2, max_size=2, unique_by=lambda axis: axis % rank)), np.int64)
+    axes = np.array(
+        data.draw(
+            st.lists(st.integers(-rank, rank - 1), min_size=2, max_size=2, unique_by=lambda axis: axis % rank)
+        ),
+        np.int64,
+    )
     grown = run("Unsqueeze", [array, axes])[0]
     np.testing.assert_array_equal(grown, np.expand_dims(array, tuple(axes)))
     np.testing.assert_array_equal(run("Squeeze", [grown, axes])[0], array)
@@ -103,16 +111,22 @@ def test_dropout_is_the_identity_in_inference() -> None:
 
 
 def test_dropout_in_training_drops_and_scales() -> None:
-    result, mask = run("Dropout", [np.ones((64, 64), np.float32), np.float32(0.25), np.bool_(True)], outputs=2, seed=3)
+    result, mask = run(
+        "Dropout", [np.ones((64, 64), np.float32), np.float32(0.25), np.bool_(True)], outputs=2, seed=3
+    )
     assert 0.7 < mask.mean() < 0.8
     np.testing.assert_allclose(result, mask / 0.75, rtol=1e-6)
     assert isinstance(lower("Dropout", [DATA, np.float32(0.25), np.bool_(True)]), MoveWork)
 
 
-@pytest.mark.parametrize(("start", "end"), [(0, None), (1, None), (-1, None), (0, -1), (1, 2), (5, None), (2, 1)])
+@pytest.mark.parametrize(
+    ("start", "end"), [(0, None), (1, None), (-1, None), (0, -1), (1, 2), (5, None), (2, 1)]
+)
 def test_shape_slices_as_onnxruntime(start: int, end: int | None) -> None:
     attributes = {"start": start} | ({} if end is None else {"end": end})
-    np.testing.assert_array_equal(run("Shape", [DATA], **attributes)[0], with_onnxruntime("Shape", [DATA], **attributes)[0])
+    np.testing.assert_array_equal(
+        run("Shape", [DATA], **attributes)[0], with_onnxruntime("Shape", [DATA], **attributes)[0]
+    )
 
 
 def test_size_counts() -> None:

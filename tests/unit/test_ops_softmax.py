@@ -19,18 +19,23 @@ from tests.support.single_node import infer, make_node, run
 
 
 @pytest.mark.parametrize("axis", [0, 1, -1])
-@pytest.mark.parametrize(("name", "function"), [("Softmax", special.softmax), ("LogSoftmax", special.log_softmax)])
+@pytest.mark.parametrize(
+    ("name", "function"), [("Softmax", special.softmax), ("LogSoftmax", special.log_softmax)]
+)
 def test_values(name: str, function: Any, axis: int) -> None:
     x = np.random.default_rng(0).standard_normal((3, 8, 17)) * 4
     np.testing.assert_allclose(run(name, [x], axis=axis)[0], function(x, axis=axis), rtol=1e-12)
     np.testing.assert_allclose(
-        run(name, [x.astype(np.float32)], axis=axis)[0], function(x.astype(np.float32).astype(float), axis=axis), rtol=3e-6
+        run(name, [x.astype(np.float32)], axis=axis)[0],
+        function(x.astype(np.float32).astype(float), axis=axis),
+        rtol=3e-6,
     )
     half = x.astype(np.float16)
     found, emulated = run(name, [half], axis=axis)[0], softmax_by_steps(half, axis, name == "LogSoftmax")
     if name == "Softmax":
         assert ulps(found, emulated).max() <= 1
-    else:  # one unit of the logarithm of the sum, which may be larger than the small difference that it ends in
+    else:
+        # one unit of the logarithm of the sum, which may be larger than the small difference that it ends in
         unit = np.spacing(np.maximum(np.abs(emulated), np.float16(np.log(half.shape[axis]))))
         assert (np.abs(found.astype(float) - emulated) <= unit).all()
 
@@ -38,7 +43,9 @@ def test_values(name: str, function: Any, axis: int) -> None:
 def test_hardmax_takes_the_first_of_equals() -> None:
     x = np.array([[1, 3, 3], [2, 1, 0]], np.float16)
     np.testing.assert_array_equal(run("Hardmax", [x])[0], np.array([[0, 1, 0], [1, 0, 0]], np.float16))
-    np.testing.assert_array_equal(run("Hardmax", [x], axis=0)[0], np.array([[0, 1, 1], [1, 0, 0]], np.float16))
+    np.testing.assert_array_equal(
+        run("Hardmax", [x], axis=0)[0], np.array([[0, 1, 1], [1, 0, 0]], np.float16)
+    )
 
 
 def test_shapes() -> None:

@@ -46,7 +46,9 @@ def test_topk_uses_sort_instructions_where_there_are_some() -> None:
     work = lower("TopK", halves, 2)
     assert isinstance(work, VectorWork)
     assert [step.op for step in work.steps] == ["vbitsort", "vmrgsort4"]
-    assert work.steps[1].count == 2 * math.ceil(math.log(32, 4))  # 32 runs of 32, four merged at a time, values with indices
+    assert work.steps[1].count == 2 * math.ceil(
+        math.log(32, 4)
+    )  # 32 runs of 32, four merged at a time, values with indices
     assert isinstance(lower("TopK", [halves[0].astype(np.int64), halves[1]], 2), AiCpuWork)
 
 
@@ -56,7 +58,9 @@ def test_topk_uses_sort_instructions_where_there_are_some() -> None:
 def test_arg_search_as_onnxruntime(op: str, keep: int, last: int, axis: int) -> None:
     data = RANDOM.integers(0, 3, (4, 5, 6)).astype(np.float32)  # many ties
     attributes = {"axis": axis, "keepdims": keep, "select_last_index": last}
-    np.testing.assert_array_equal(run(op, [data], **attributes)[0], with_onnxruntime(op, [data], **attributes)[0])
+    np.testing.assert_array_equal(
+        run(op, [data], **attributes)[0], with_onnxruntime(op, [data], **attributes)[0]
+    )
 
 
 def test_argmax_shapes_and_work() -> None:
@@ -82,7 +86,11 @@ def test_nonzero_as_numpy() -> None:
 def test_unique_as_onnxruntime(in_order: int, axis: int | None) -> None:
     data = RANDOM.integers(0, 2, (4, 3)).astype(np.float32)
     attributes = {"sorted": in_order} | ({} if axis is None else {"axis": axis})
-    for ours, theirs in zip(run("Unique", [data], 4, **attributes), with_onnxruntime("Unique", [data], 4, **attributes), strict=True):
+    for ours, theirs in zip(
+        run("Unique", [data], 4, **attributes),
+        with_onnxruntime("Unique", [data], 4, **attributes),
+        strict=True,
+    ):
         np.testing.assert_array_equal(ours, theirs)
 
 
@@ -110,7 +118,8 @@ def test_reverse_sequence_as_onnxruntime(batch: int) -> None:
     data = RANDOM.standard_normal((4, 4, 3)).astype(np.float32)
     inputs, attributes = [data, np.array([1, 4, 2, 3])], {"batch_axis": batch, "time_axis": 1 - batch}
     np.testing.assert_array_equal(
-        run("ReverseSequence", inputs, **attributes)[0], with_onnxruntime("ReverseSequence", inputs, **attributes)[0]
+        run("ReverseSequence", inputs, **attributes)[0],
+        with_onnxruntime("ReverseSequence", inputs, **attributes)[0],
     )
 
 
@@ -124,4 +133,6 @@ def test_col2im_as_onnxruntime() -> None:
     columns = RANDOM.standard_normal((2, 3 * 4, 12)).astype(np.float32)
     inputs = [columns, np.array([5, 7]), np.array([2, 2])]
     attributes = {"strides": (2, 2), "pads": (0, 1, 1, 0), "dilations": (1, 1)}
-    np.testing.assert_allclose(run("Col2Im", inputs, **attributes)[0], with_onnxruntime("Col2Im", inputs, **attributes)[0], rtol=1e-6)
+    np.testing.assert_allclose(
+        run("Col2Im", inputs, **attributes)[0], with_onnxruntime("Col2Im", inputs, **attributes)[0], rtol=1e-6
+    )

@@ -20,7 +20,9 @@ from ascendsim.opset.work import LowerContext, MoveWork, NoTask, Work
 from tests.support.single_node import C220, V100
 
 
-def lowered(shape: tuple[int, ...], source: str, target: str, dtype: DType = DType.FLOAT16, chip: str = "v100") -> Work:
+def lowered(
+    shape: tuple[int, ...], source: str, target: str, dtype: DType = DType.FLOAT16, chip: str = "v100"
+) -> Work:
     graph = Graph()
     tensor = graph.add_input("x", dtype, shape)
     tensor.format = Format(source)
@@ -76,7 +78,10 @@ def test_the_way_back_mirrors_the_bursts() -> None:
     there, back = lowered((8, 64, 56, 56), "NCHW", "NC1HWC0"), lowered((8, 64, 56, 56), "NC1HWC0", "NCHW")
     assert isinstance(there, MoveWork)
     assert isinstance(back, MoveWork)
-    assert (there.copies[0].read_burst, there.copies[0].write_burst) == (back.copies[0].write_burst, back.copies[0].read_burst)
+    assert (there.copies[0].read_burst, there.copies[0].write_burst) == (
+        back.copies[0].write_burst,
+        back.copies[0].read_burst,
+    )
 
 
 def test_matrix_rows_of_whole_blocks_need_no_vector_work() -> None:
@@ -107,13 +112,19 @@ def test_unknown_format_is_refused() -> None:
 def lowered_with_bad_name() -> None:
     graph = Graph()
     node = graph.add_node(
-        "TransData", [graph.add_input("x", DType.FLOAT16, (1,))], ["y"], domain="ascend", src_format="ND", dst_format="NC1HWC"
+        "TransData",
+        [graph.add_input("x", DType.FLOAT16, (1,))],
+        ["y"],
+        domain="ascend",
+        src_format="ND",
+        dst_format="NC1HWC",
     )
     default_opset().get(node).infer(InferContext(node))
 
 
 def test_lines_that_fill_no_whole_blocks_are_pieces_of_their_own() -> None:
-    """676 bytes of a 13 x 13 map of words end inside a block, so the next channel starts a new piece; 16 x 16 maps join."""
+    """676 bytes of a 13 x 13 map of words end inside a block, so the next channel starts a new piece; 16 x 16
+    maps join."""
     ragged = lowered((32, 64, 13, 13), "NCHW", "NC1HWC0", DType.FLOAT32, "c220")
     even = lowered((32, 64, 16, 16), "NCHW", "NC1HWC0", DType.FLOAT32, "c220")
     assert isinstance(ragged, MoveWork)
@@ -124,7 +135,10 @@ def test_lines_that_fill_no_whole_blocks_are_pieces_of_their_own() -> None:
 
 def test_filters_are_read_in_blocks_of_channels() -> None:
     """9 words of a 3 x 3 window are no whole block, but those of 8 channels, which lie together, are nine."""
-    there, back = (lowered((64, 32, 3, 3), *way, DType.FLOAT32, "c220") for way in (("NCHW", "FRACTAL_Z"), ("FRACTAL_Z", "NCHW")))
+    there, back = (
+        lowered((64, 32, 3, 3), *way, DType.FLOAT32, "c220")
+        for way in (("NCHW", "FRACTAL_Z"), ("FRACTAL_Z", "NCHW"))
+    )
     assert isinstance(there, MoveWork)
     assert isinstance(back, MoveWork)
     assert there.copies[0].read_burst == back.copies[0].write_burst == 8 * 9 * 4

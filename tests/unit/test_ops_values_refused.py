@@ -1,4 +1,5 @@
-"""Values that an operator cannot take and that only the run knows: the last good one is taken, the next one refused by name."""
+"""Values that an operator cannot take and that only the run knows: the last good one is taken, the next one
+refused by name."""
 
 from __future__ import annotations
 
@@ -51,11 +52,29 @@ def _trees(mode: int, split: float = 0.5) -> dict[str, Any]:
 TABLE: list[tuple[str, Arrays, Arrays, str, dict[str, Any]]] = [
     ("Gather", (some(4, 3), ints(3, -4)), (some(4, 3), ints(4)), r"needs indices in \[-4, 4\), not 4", {}),
     ("Gather", (some(4, 3), ints(-4)), (some(4, 3), ints(0, -5)), r"needs indices in \[-4, 4\), not -5", {}),
-    ("GatherElements", (some(2, 3), ints(1, 0, 1)[None]), (some(2, 3), ints(2, 0, 1)[None]), "needs indices in", {}),
+    (
+        "GatherElements",
+        (some(2, 3), ints(1, 0, 1)[None]),
+        (some(2, 3), ints(2, 0, 1)[None]),
+        "needs indices in",
+        {},
+    ),
     ("GatherND", (some(2, 3), ints(1, 2)[None]), (some(2, 3), ints(1, 3)[None]), r"\[-3, 3\), not 3", {}),
     ("ScatterElements", (some(3), ints(2), some(1)), (some(3), ints(3), some(1)), r"\[-3, 3\), not 3", {}),
-    ("ScatterND", (some(3), ints(-3)[None], some(1)), (some(3), ints(-4)[None], some(1)), r"\[-3, 3\), not -4", {}),
-    ("TensorScatter", (some(1, 4, 2), some(1, 2, 2), ints(2)), (some(1, 4, 2), some(1, 2, 2), ints(3)), r"\[-4, 4\), not 4", {}),
+    (
+        "ScatterND",
+        (some(3), ints(-3)[None], some(1)),
+        (some(3), ints(-4)[None], some(1)),
+        r"\[-3, 3\), not -4",
+        {},
+    ),
+    (
+        "TensorScatter",
+        (some(1, 4, 2), some(1, 2, 2), ints(2)),
+        (some(1, 4, 2), some(1, 2, 2), ints(3)),
+        r"\[-4, 4\), not 4",
+        {},
+    ),
     (
         "MaxUnpool",
         (some(1, 1, 1, 1), np.full((1, 1, 1, 1), 3)),
@@ -63,10 +82,34 @@ TABLE: list[tuple[str, Arrays, Arrays, str, dict[str, Any]]] = [
         "indices",
         {"kernel_shape": (2, 2)},
     ),
-    ("Compress", (some(3), np.array([0, 0, 1], bool)), (some(3), np.array([0, 0, 0, 1], bool)), r"\[-3, 3\), not 3", {}),
-    ("NegativeLogLikelihoodLoss", (_scores(), ints(0, 4)), (_scores(), ints(0, 5)), "needs labels from 0 to 4, not 5", {}),
-    ("NegativeLogLikelihoodLoss", (_scores(), ints(0, 4)), (_scores(), ints(-1, 4)), "needs labels from 0 to 4", {}),
-    ("SoftmaxCrossEntropyLoss", (_scores(), ints(5, 4)), (_scores(), ints(6, 4)), "needs labels from 0 to 4", {"ignore_index": 5}),
+    (
+        "Compress",
+        (some(3), np.array([0, 0, 1], bool)),
+        (some(3), np.array([0, 0, 0, 1], bool)),
+        r"\[-3, 3\), not 3",
+        {},
+    ),
+    (
+        "NegativeLogLikelihoodLoss",
+        (_scores(), ints(0, 4)),
+        (_scores(), ints(0, 5)),
+        "needs labels from 0 to 4, not 5",
+        {},
+    ),
+    (
+        "NegativeLogLikelihoodLoss",
+        (_scores(), ints(0, 4)),
+        (_scores(), ints(-1, 4)),
+        "needs labels from 0 to 4",
+        {},
+    ),
+    (
+        "SoftmaxCrossEntropyLoss",
+        (_scores(), ints(5, 4)),
+        (_scores(), ints(6, 4)),
+        "needs labels from 0 to 4",
+        {"ignore_index": 5},
+    ),
     ("ReverseSequence", (some(3, 2), ints(3, 0)), (some(3, 2), ints(4, 0)), "needs lengths from 0 to 3", {}),
     ("ReverseSequence", (some(3, 2), ints(3, 0)), (some(3, 2), ints(3, -1)), "needs lengths from 0 to 3", {}),
     ("RotaryEmbedding", _rotary([0, 3]), _rotary([0, 4]), "needs positions from 0 to 3, not 4", {}),
@@ -91,10 +134,34 @@ TABLE: list[tuple[str, Arrays, Arrays, str, dict[str, Any]]] = [
     ),
     ("TopK", (some(4), ints(4)), (some(4), ints(5)), "needs K between 0 and 4, not 5", {}),
     ("TopK", (some(4), ints(0)), (some(4), ints(-1)), "needs K between 0 and 4, not -1", {}),
-    ("ArgMax", (some(2, 1),), (np.empty((2, 0), np.float32),), "needs at least one element to search", {"axis": 1}),
-    ("Dropout", (some(4), one(0.99), np.array(True)), (some(4), one(1.0), np.array(True)), r"needs a ratio in \[0, 1\), not 1", {}),
-    ("Dropout", (some(4), one(0.0), np.array(True)), (some(4), one(-0.1), np.array(True)), r"needs a ratio in \[0, 1\)", {}),
-    ("Range", (ints(0)[0], ints(3)[0], ints(1)[0]), (ints(0)[0], ints(3)[0], ints(0)[0]), "needs a delta other than 0", {}),
+    (
+        "ArgMax",
+        (some(2, 1),),
+        (np.empty((2, 0), np.float32),),
+        "needs at least one element to search",
+        {"axis": 1},
+    ),
+    (
+        "Dropout",
+        (some(4), one(0.99), np.array(True)),
+        (some(4), one(1.0), np.array(True)),
+        r"needs a ratio in \[0, 1\), not 1",
+        {},
+    ),
+    (
+        "Dropout",
+        (some(4), one(0.0), np.array(True)),
+        (some(4), one(-0.1), np.array(True)),
+        r"needs a ratio in \[0, 1\)",
+        {},
+    ),
+    (
+        "Range",
+        (ints(0)[0], ints(3)[0], ints(1)[0]),
+        (ints(0)[0], ints(3)[0], ints(0)[0]),
+        "needs a delta other than 0",
+        {},
+    ),
     (
         "Slice",
         (some(4), ints(0), ints(3), ints(0), ints(-1)),
@@ -104,11 +171,29 @@ TABLE: list[tuple[str, Arrays, Arrays, str, dict[str, Any]]] = [
     ),
     ("Split", (some(4), ints(1, 3)), (some(4), ints(1, 2)), "needs 2 sizes that add up to 4", {}),
     ("Split", (some(4), ints(0, 4)), (some(4), ints(1, 2, 1)), "needs 2 sizes that add up to 4", {}),
-    ("Expand", (some(3, 1), ints(3, 4)), (some(3, 1), ints(2, 4)), "needs a shape that its input broadcasts to", {}),
+    (
+        "Expand",
+        (some(3, 1), ints(3, 4)),
+        (some(3, 1), ints(2, 4)),
+        "needs a shape that its input broadcasts to",
+        {},
+    ),
     ("Reshape", (some(3, 4), ints(2, 6)), (some(3, 4), ints(2, 7)), "must keep the number of elements", {}),
     ("Squeeze", (some(3, 1), ints(1)), (some(3, 1), ints(0)), "can drop only axes of size 1", {}),
-    ("Pad", (some(3), ints(2, 0)), (np.empty(0, np.float32), ints(2, 0)), "cannot be padded so", {"mode": "reflect"}),
-    ("STFT", (some(1, 8, 1), ints(1)[0], None, ints(8)[0]), (some(1, 8, 1), ints(1)[0], None, ints(9)[0]), "frames inside the signal", {}),
+    (
+        "Pad",
+        (some(3), ints(2, 0)),
+        (np.empty(0, np.float32), ints(2, 0)),
+        "cannot be padded so",
+        {"mode": "reflect"},
+    ),
+    (
+        "STFT",
+        (some(1, 8, 1), ints(1)[0], None, ints(8)[0]),
+        (some(1, 8, 1), ints(1)[0], None, ints(9)[0]),
+        "frames inside the signal",
+        {},
+    ),
     (
         "STFT",
         (some(1, 8, 1), ints(1)[0], None, ints(4)[0]),
@@ -116,7 +201,13 @@ TABLE: list[tuple[str, Arrays, Arrays, str, dict[str, Any]]] = [
         "needs a frame step above 0",
         {},
     ),
-    ("Resize", (some(4), None, some(1, positive=True)), (np.empty(0, np.float32), None, np.array([2], np.float32)), "not empty", {}),
+    (
+        "Resize",
+        (some(4), None, some(1, positive=True)),
+        (np.empty(0, np.float32), None, np.array([2], np.float32)),
+        "not empty",
+        {},
+    ),
     (
         "Resize",
         (some(4), np.array([0, 1], np.float32), np.array([2], np.float32)),
@@ -133,9 +224,13 @@ def _run(case: Case) -> list[Any]:
 
 
 @pytest.mark.parametrize(
-    ("op_type", "taken", "refused", "message", "attributes"), TABLE, ids=[f"{row[0]}{number}" for number, row in enumerate(TABLE)]
+    ("op_type", "taken", "refused", "message", "attributes"),
+    TABLE,
+    ids=[f"{row[0]}{number}" for number, row in enumerate(TABLE)],
 )
-def test_the_next_value_is_refused(op_type: str, taken: Arrays, refused: Arrays, message: str, attributes: dict[str, Any]) -> None:
+def test_the_next_value_is_refused(
+    op_type: str, taken: Arrays, refused: Arrays, message: str, attributes: dict[str, Any]
+) -> None:
     outputs = 2 if op_type in ("TopK", "Split") else 1
     assert len(_run(Case(op_type, op_type, taken, outputs, "", attributes))) == outputs
     with pytest.raises(GraphError, match=message):

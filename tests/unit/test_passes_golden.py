@@ -1,4 +1,5 @@
-"""Graph text before and after precision and formats: every Cast, TransData, type and format that the passes put in."""
+"""Graph text before and after precision and formats: every Cast, TransData, type and format that the passes
+put in."""
 
 from __future__ import annotations
 
@@ -19,9 +20,12 @@ Golden = Callable[[str, str], None]
 
 
 def network() -> Graph:
-    """A convolution with Relu and residual, then flattened into a product and a softmax: everything that formats and types part at."""
+    """A convolution with Relu and residual, then flattened into a product and a softmax: everything that
+    formats and types part at."""
     b = asim.GraphBuilder("net")
-    first = b.op("Relu", b.op("Conv", b.input("x", (1, 3, 6, 6)), b.weight("w1", (16, 3, 3, 3)), pads=(1, 1, 1, 1)))
+    first = b.op(
+        "Relu", b.op("Conv", b.input("x", (1, 3, 6, 6)), b.weight("w1", (16, 3, 3, 3)), pads=(1, 1, 1, 1))
+    )
     second = b.op("Conv", first, b.weight("w2", (16, 16, 1, 1)))
     flat = b.op("Flatten", b.op("Add", second, first))
     b.output(b.op("Softmax", b.op("MatMul", flat, b.weight("w3", (576, 10)))), "y")

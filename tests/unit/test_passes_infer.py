@@ -55,16 +55,33 @@ def unary(function):
 OPS = OpSet(
     [
         OpDef("Relu", same, unary(lambda x: np.maximum(x, 0)), facts=ELEMENTWISE),
-        OpDef("Reshape", reshape, lambda node, inputs, dtypes: [inputs[0].reshape(inputs[1])], facts=ELEMENTWISE),
+        OpDef(
+            "Reshape", reshape, lambda node, inputs, dtypes: [inputs[0].reshape(inputs[1])], facts=ELEMENTWISE
+        ),
         OpDef("Shape", to_int64, unary(lambda x: np.array(x.shape)), facts=ELEMENTWISE),
         OpDef("Concat", concat, lambda node, inputs, dtypes: [np.concatenate(inputs)], facts=ELEMENTWISE),
         OpDef("Gather", gather, lambda node, inputs, dtypes: [inputs[0][inputs[1]]], facts=ELEMENTWISE),
-        OpDef("ConstantOfShape", fill, lambda node, inputs, dtypes: [np.zeros(inputs[0], dtypes[0])], facts=ELEMENTWISE),
+        OpDef(
+            "ConstantOfShape",
+            fill,
+            lambda node, inputs, dtypes: [np.zeros(inputs[0], dtypes[0])],
+            facts=ELEMENTWISE,
+        ),
         OpDef("RandomNormalLike", same, unary(lambda x: x), foldable=False, facts=ELEMENTWISE),
         OpDef("Broken", same, unary(lambda x: 1 / 0), facts=ELEMENTWISE),
-        OpDef("Malformed", lambda ctx: ctx.set(0, ctx.dtype(0), (ctx.node.attributes["missing"],)), unary(lambda x: x), facts=ELEMENTWISE),
+        OpDef(
+            "Malformed",
+            lambda ctx: ctx.set(0, ctx.dtype(0), (ctx.node.attributes["missing"],)),
+            unary(lambda x: x),
+            facts=ELEMENTWISE,
+        ),
         OpDef("Negative", lambda ctx: ctx.set(0, ctx.dtype(0), (-1,)), unary(lambda x: x), facts=ELEMENTWISE),
-        OpDef("Huge", lambda ctx: ctx.set(0, ctx.dtype(0), (1 << 30, 1 << 30)), unary(lambda x: x), facts=ELEMENTWISE),
+        OpDef(
+            "Huge",
+            lambda ctx: ctx.set(0, ctx.dtype(0), (1 << 30, 1 << 30)),
+            unary(lambda x: x),
+            facts=ELEMENTWISE,
+        ),
     ]
 )
 
@@ -160,7 +177,8 @@ def test_folding_computes_in_the_models_own_types():
 
 def test_unknown_operators_stop_inference_behind_them_without_an_error():
     graph = parse_text(
-        "graph g { input %x: float32[2] a: %a: ?[*] = Mystery(%x) b: %b: ?[*] = Relu(%a) c: %c: ?[*] = Relu(%x) output %b output %c }"
+        "graph g { input %x: float32[2] a: %a: ?[*] = Mystery(%x) b: %b: ?[*] = Relu(%a) c: %c: ?[*] = "
+        "Relu(%x) output %b output %c }"
     )
     infer(graph, OPS)
     assert graph.tensors["b"].dtype is None
@@ -170,7 +188,8 @@ def test_unknown_operators_stop_inference_behind_them_without_an_error():
 def test_subgraphs_are_inferred_with_what_they_capture():
     graph = parse_text(
         "graph g { input %c: bool[] input %x: float32[2,3] r: %r: ?[*] = Relu(%x) "
-        "if: %y: ?[*] = If(%c) {then_branch = graph t { n: %n: ?[*] = Relu(%r) s: %s: ?[*] = Shape(%r) output %n output %s }} output %y }"
+        "if: %y: ?[*] = If(%c) {then_branch = graph t { n: %n: ?[*] = Relu(%r) s: %s: ?[*] = Shape(%r) "
+        "output %n output %s }} output %y }"
     )
     infer(graph, OPS)
     inner = dict(graph.node("if").subgraphs)["then_branch"]
@@ -189,12 +208,16 @@ def test_subgraphs_are_inferred_with_what_they_capture():
 )
 def test_errors_name_the_node(operator, message):
     with pytest.raises(GraphError, match=message):
-        infer(parse_text(f"graph g {{ const %c: float32[1] = [1.0] n: %y: ?[*] = {operator}(%c) output %y }}"), OPS)
+        infer(
+            parse_text(f"graph g {{ const %c: float32[1] = [1.0] n: %y: ?[*] = {operator}(%c) output %y }}"),
+            OPS,
+        )
 
 
 def test_dead_chains_go_but_control_edges_hold():
     graph = parse_text(
-        "graph g { input %x: float32[1] const %w: float32[1] = [1.0] a: %a: ?[*] = Add(%x, %w) b: %b: ?[*] = Relu(%a) "
+        "graph g { input %x: float32[1] const %w: float32[1] = [1.0] a: %a: ?[*] = Add(%x, %w) b: %b: ?[*] "
+        "= Relu(%a) "
         "c: %c: ?[*] = Relu(%x) d: %d: ?[*] = Relu(%x) after (c) output %d }"
     )
     assert remove_dead(graph) == (2, 1)
@@ -229,7 +252,10 @@ def simple() -> Graph:
 
 def test_the_manager_runs_in_order_and_reports():
     seen = []
-    manager = PassManager([Toy("a"), Toy("b"), RemoveDead()], after=lambda item, result, graph: seen.append((item.name, result.changed)))
+    manager = PassManager(
+        [Toy("a"), Toy("b"), RemoveDead()],
+        after=lambda item, result, graph: seen.append((item.name, result.changed)),
+    )
     results = manager.run(simple())
     assert [name for name, _ in results] == ["a", "b", "remove-dead"]
     assert seen == [("a", False), ("b", False), ("remove-dead", False)]
@@ -237,13 +263,22 @@ def test_the_manager_runs_in_order_and_reports():
 
 def test_a_pass_that_breaks_the_graph_is_named_with_those_before_it():
     manager = PassManager([Toy("first"), Toy("bad", lambda graph: graph.outputs.clear())])
-    with pytest.raises(PassError, match=r"pass 'bad' left a broken graph: graph 'g' must have an output.*passes before it: first"):
+    with pytest.raises(
+        PassError,
+        match=r"pass 'bad' left a broken graph: graph 'g' must have an output.*passes before it: first",
+    ):
         manager.run(simple())
 
 
 def test_a_manager_may_verify_behind_the_last_pass():
     manager = PassManager([Toy("bad", lambda graph: graph.outputs.clear()), Toy("last")], check="last")
-    with pytest.raises(PassError, match=r"pass 'last' left a broken graph: .*defect of this pass or one before it; passes before it: bad"):
+    with pytest.raises(
+        PassError,
+        match=(
+            r"pass 'last' left a broken graph: .*defect of this pass or one before it; passes before it: "
+            r"bad"
+        ),
+    ):
         manager.run(simple())
 
 
@@ -251,7 +286,9 @@ def test_a_pass_that_fails_is_named():
     def fail(graph):
         raise GraphError("node 'r'", "is not to its liking")
 
-    with pytest.raises(PassError, match=r"pass 'bad' failed: node 'r' is not to its liking; passes before it: none"):
+    with pytest.raises(
+        PassError, match=r"pass 'bad' failed: node 'r' is not to its liking; passes before it: none"
+    ):
         PassManager([Toy("bad", fail)]).run(simple())
 
 

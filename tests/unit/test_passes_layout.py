@@ -24,7 +24,14 @@ HALF = DType.FLOAT16
 MAP = (1, 32, 8, 8)
 
 
-def put(graph: Graph, op: str, inputs: list[Tensor | None], name: str, shape: tuple[int, ...], **attributes: object) -> Tensor:
+def put(
+    graph: Graph,
+    op: str,
+    inputs: list[Tensor | None],
+    name: str,
+    shape: tuple[int, ...],
+    **attributes: object,
+) -> Tensor:
     node = graph.add_node(op, inputs, [name], name=f"{name}_node", **attributes)  # type: ignore[arg-type]
     node.output.shape, node.output.dtype, node.output.origin_dtype = shape, HALF, HALF
     return node.output
@@ -56,7 +63,10 @@ def test_chains_between_convolutions_stay_blocked() -> None:
     b = put(graph, "Add", [conv(graph, a, "b"), a], "s", MAP)
     graph.outputs.append(conv(graph, b, "y"))
     assign(graph)
-    assert [(n.attr("src_format"), n.attr("dst_format")) for n in transdata(graph)] == [("ND", "NC1HWC0"), ("NC1HWC0", "ND")]
+    assert [(n.attr("src_format"), n.attr("dst_format")) for n in transdata(graph)] == [
+        ("ND", "NC1HWC0"),
+        ("NC1HWC0", "ND"),
+    ]
     assert all(graph.tensors[name].format is Format.NC1HWC0 for name in ("a", "r", "b", "s"))
     assert graph.tensors["a_w"].format is Format.FRACTAL_Z
     assert graph.outputs[0].name == "y"
@@ -104,7 +114,8 @@ def test_concat_of_channels_stays_blocked_if_parts_fill_blocks(channels: int, bl
 
 
 @pytest.mark.parametrize(
-    ("shape", "blocked"), [((1, 32, 1, 1), True), ((), True), ((32, 1, 1), True), ((1, 1, 8, 8), False), ((8,), False)]
+    ("shape", "blocked"),
+    [((1, 32, 1, 1), True), ((), True), ((32, 1, 1), True), ((1, 1, 8, 8), False), ((8,), False)],
 )
 def test_constants_must_broadcast_along_blocks(shape: tuple[int, ...], blocked: bool) -> None:
     graph, x = start()

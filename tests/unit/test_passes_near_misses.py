@@ -1,8 +1,10 @@
 """Element types, formats and levers on small graphs and on all graphs that differ from these in one thing.
 
-Laws: values in the model's own types stay, to the bit where nothing but types and formats changes; the interface stays; the graph stays
-valid. Where each operator ends up is a golden text (tests/golden/passes_near_misses). A legitimate reason to renew one is an operator that
-is meant to have another type or format, or a lever that is meant to act elsewhere; read every change that moves between groups.
+Laws: values in the model's own types stay, to the bit where nothing but types and formats changes; the
+interface stays; the graph stays valid. Where each operator ends up is a golden text
+(tests/golden/passes_near_misses). A legitimate reason to renew one is an operator that is meant to have
+another type or format, or a lever that is meant to act elsewhere; read every change that moves between
+groups.
 """
 
 from __future__ import annotations
@@ -60,7 +62,7 @@ def edits(graph: Graph) -> Iterator[tuple[str, Edit]]:
     yield from size_edits(graph)
 
 
-# ------------------------------------------------------------------------------------------------------------- networks
+# ------------------------------------------------------------------------------------------------------------
 
 
 def residual(b: GraphBuilder) -> list[Tensor]:
@@ -84,7 +86,10 @@ def pooled(b: GraphBuilder) -> list[Tensor]:
     x = conv(b, b.input("x", (2, 4, 6, 6)), 32)
     gate = b.op("Sigmoid", conv(b, b.op("GlobalAveragePool", x), 32, 1))
     y = b.op("Mul", x, gate)
-    return [b.op("Concat", y, b.op("MaxPool", x, kernel_shape=(3, 3), pads=(1, 1, 1, 1)), axis=1), b.op("Add", gate, 1.5)]
+    return [
+        b.op("Concat", y, b.op("MaxPool", x, kernel_shape=(3, 3), pads=(1, 1, 1, 1)), axis=1),
+        b.op("Add", gate, 1.5),
+    ]
 
 
 def recurrent(b: GraphBuilder) -> Tensor:
@@ -99,12 +104,20 @@ def batches(b: GraphBuilder, products: int = 50, rows: int = 32) -> Tensor:
 
 def parameters(b: GraphBuilder) -> Tensor:
     """Inputs that steer an operator beside those that are data."""
-    x = b.op("Cast", b.op("DequantizeLinear", b.op("QuantizeLinear", b.input("x", (1, 2, 4, 4)), 0.25), 0.25), to=DType.FLOAT32)
+    x = b.op(
+        "Cast",
+        b.op("DequantizeLinear", b.op("QuantizeLinear", b.input("x", (1, 2, 4, 4)), 0.25), 0.25),
+        to=DType.FLOAT32,
+    )
     half = b.op("Cast", b.op("Cast", x, to=DType.FLOAT16), to=DType.FLOAT32)
-    return b.op("Resize", half, None, b.constant(np.array([1, 1, 2, 2], np.float32), "scales"), mode="nearest")
+    return b.op(
+        "Resize", half, None, b.constant(np.array([1, 1, 2, 2], np.float32), "scales"), mode="nearest"
+    )
 
 
-NETWORKS: dict[str, Body] = {f.__name__: f for f in (residual, products, pooled, recurrent, batches, parameters)}
+NETWORKS: dict[str, Body] = {
+    f.__name__: f for f in (residual, products, pooled, recurrent, batches, parameters)
+}
 
 
 def placed(graph: Graph) -> str:
@@ -116,8 +129,14 @@ def placed(graph: Graph) -> str:
 
     words = []
     for node in graph.topological():
-        held = [shown(tensor) for tensor in node.inputs if tensor is not None and tensor.is_constant and tensor.element_type.is_float]
-        words.append(f"{node.op_type}:{','.join(map(shown, node.outputs))}{f'({chr(32).join(held)})' if held else ''}")
+        held = [
+            shown(tensor)
+            for tensor in node.inputs
+            if tensor is not None and tensor.is_constant and tensor.element_type.is_float
+        ]
+        words.append(
+            f"{node.op_type}:{','.join(map(shown, node.outputs))}{f'({chr(32).join(held)})' if held else ''}"
+        )
     return " ".join(words)
 
 
@@ -126,26 +145,36 @@ def check(before: Graph, after: Graph) -> str:
     for old, new in zip((*before.inputs, *before.outputs), (*after.inputs, *after.outputs), strict=True):
         assert (old.name, old.dtype, old.shape, old.format) == (new.name, new.dtype, new.shape, new.format)
     if has_values(before):
-        assert difference(before, after) <= (1e-6 if any(node.op_type == "MatMul" for node in before.nodes) else 0)
+        assert difference(before, after) <= (
+            1e-6 if any(node.op_type == "MatMul" for node in before.nodes) else 0
+        )
     return placed(after)
 
 
-# ---------------------------------------------------------------------------------------------------- types and formats
+# ---------------------------------------------------------------------------------------------------- types a
 
 
-@pytest.mark.parametrize("mode", ["force_fp16", "allow_fp32_to_fp16", "cube_fp16in_fp32out", "allow_mix_precision"])
+@pytest.mark.parametrize(
+    "mode", ["force_fp16", "allow_fp32_to_fp16", "cube_fp16in_fp32out", "allow_mix_precision"]
+)
 @pytest.mark.parametrize("name", NETWORKS)
 def test_element_types(golden: Golden, name: str, mode: str) -> None:
     outcomes = []
     for label, variant in near_misses(build(NETWORKS[name]), structure_edits):
-        for types in (frozenset({"float16"}), frozenset({"float16", "float32"}))[: 2 if mode == "allow_fp32_to_fp16" else 1]:
+        for types in (frozenset({"float16"}), frozenset({"float16", "float32"}))[
+            : 2 if mode == "allow_fp32_to_fp16" else 1
+        ]:
             after = copy_graph(variant)
             apply_precision(after, default_opset(), mode, types)
-            outcomes.append((label if len(types) == 1 else f"{label}, with a Cube for float32", check(variant, after)))
+            outcomes.append(
+                (label if len(types) == 1 else f"{label}, with a Cube for float32", check(variant, after))
+            )
     golden(f"passes_near_misses/types_{name}_{mode}.txt", sorted_outcomes(outcomes))
 
 
-@pytest.mark.parametrize(("matmul", "reach"), [(Format.FRACTAL_NZ, 0), (Format.ND, 0), (Format.FRACTAL_NZ, 1)])
+@pytest.mark.parametrize(
+    ("matmul", "reach"), [(Format.FRACTAL_NZ, 0), (Format.ND, 0), (Format.FRACTAL_NZ, 1)]
+)
 @pytest.mark.parametrize("name", NETWORKS)
 def test_formats(golden: Golden, name: str, matmul: Format, reach: int) -> None:
     outcomes = []
@@ -153,10 +182,13 @@ def test_formats(golden: Golden, name: str, matmul: Format, reach: int) -> None:
         after = copy_graph(variant)
         assign_formats(after, OPSET, matmul, reach)
         outcomes.append((label, check(variant, after)))
-    golden(f"passes_near_misses/formats_{name}_{matmul.value}{f'_reach_{reach}' if reach else ''}.txt", sorted_outcomes(outcomes))
+    golden(
+        f"passes_near_misses/formats_{name}_{matmul.value}{f'_reach_{reach}' if reach else ''}.txt",
+        sorted_outcomes(outcomes),
+    )
 
 
-# ----------------------------------------------------------------------------------------------------------------- levers
+# ------------------------------------------------------------------------------------------------------------
 
 
 def wide_sum(b: GraphBuilder) -> Tensor:
@@ -166,7 +198,9 @@ def wide_sum(b: GraphBuilder) -> Tensor:
 
 
 def lookup(b: GraphBuilder) -> Tensor:
-    rows = b.op("Gather", np.arange(12, dtype=np.int64), b.op("Squeeze", b.input("ids", (2, 1), "int64"), [1]))
+    rows = b.op(
+        "Gather", np.arange(12, dtype=np.int64), b.op("Squeeze", b.input("ids", (2, 1), "int64"), [1])
+    )
     return b.op("Gather", random(12, 4), rows)
 
 
@@ -178,7 +212,11 @@ def chained_maps(b: GraphBuilder) -> Tensor:
 def parameters_of_channels(b: GraphBuilder) -> Tensor:
     x = conv(b, b.input("x", (2, 3, 6, 6)), 20)
     x = b.op("BatchNormalization", x, *(random(20, seed=n, positive=True) for n in range(4)))
-    x = b.op("Mul", b.op("PRelu", x, random(20, 1, 1)), b.op("Sigmoid", conv(b, b.op("GlobalAveragePool", x), 20, 1)))
+    x = b.op(
+        "Mul",
+        b.op("PRelu", x, random(20, 1, 1)),
+        b.op("Sigmoid", conv(b, b.op("GlobalAveragePool", x), 20, 1)),
+    )
     x = b.op("Add", b.op("Mul", conv(b, x, 20, group=20), random(1, 20, 1, 1)), 1.5)
     x = b.op("Resize", x, None, None, np.array([2, 20, 9, 9]), mode="nearest")
     return conv(b, b.op("Pad", x, np.array([0, 0, 1, 1, 0, 0, 1, 1]), mode="reflect"), 16)
@@ -191,11 +229,15 @@ def joined_maps(b: GraphBuilder) -> list[Tensor]:
 
 
 def averaged_maps(b: GraphBuilder) -> Tensor:
-    return conv(b, b.op("ReduceMean", conv(b, b.input("x", (1, 16, 5, 5)), 8), b.constant([2, 3], "axes")), 16, 1)
+    return conv(
+        b, b.op("ReduceMean", conv(b, b.input("x", (1, 16, 5, 5)), 8), b.constant([2, 3], "axes")), 16, 1
+    )
 
 
 def grown(b: GraphBuilder) -> Tensor:
-    return b.op("Add", resize(b.op("Relu", b.input("x", (1, 2, 7, 7))), b, 14), b.input("other", (1, 2, 14, 14)))
+    return b.op(
+        "Add", resize(b.op("Relu", b.input("x", (1, 2, 7, 7))), b, 14), b.input("other", (1, 2, 14, 14))
+    )
 
 
 SITES: dict[str, tuple[Lever, Callable[[], Graph]]] = {
@@ -210,7 +252,10 @@ SITES: dict[str, tuple[Lever, Callable[[], Graph]]] = {
     "joined_maps": (AlignChannels(), lambda: build(joined_maps)),
     "averaged_maps": (AlignChannels(), lambda: build(averaged_maps)),
     "a_resize_inside": (ResizeSizes(), lambda: build(grown)),
-    "a_resize_of_an_input": (ResizeSizes(), lambda: build(lambda b: resize(b.input("x", (1, 2, 7, 7)), b, 14))),
+    "a_resize_of_an_input": (
+        ResizeSizes(),
+        lambda: build(lambda b: resize(b.input("x", (1, 2, 7, 7)), b, 14)),
+    ),
     "a_mirror": (IdentityConv(), lambda: build(mirror)),
 }
 
@@ -227,17 +272,24 @@ def pulled(lever: Lever, graph: Graph) -> str:
         coarse = any(tensor.dtype is DType.FLOAT16 for tensor in graph.tensors.values())
         assert difference(graph, after) < (1e-2 if coarse else 1e-4)
     if any(site.possible for site in sites):
-        words.append(f"{operators_changed(graph, after)}: {placed(after)}" if has_values(graph) else operators_changed(graph, after))
+        words.append(
+            f"{operators_changed(graph, after)}: {placed(after)}"
+            if has_values(graph)
+            else operators_changed(graph, after)
+        )
     return "; ".join(words) or "no site"
 
 
 @pytest.mark.parametrize("name", SITES)
 def test_where_a_lever_can_be_pulled(golden: Golden, name: str) -> None:
     lever, make = SITES[name]
-    golden(f"passes_near_misses/{lever.name}_{name}.txt", sorted_outcomes((label, pulled(lever, v)) for label, v in near_misses(make())))
+    golden(
+        f"passes_near_misses/{lever.name}_{name}.txt",
+        sorted_outcomes((label, pulled(lever, v)) for label, v in near_misses(make())),
+    )
 
 
-# ------------------------------------------------------------------------------------------------------------------ pairs
+# ------------------------------------------------------------------------------------------------------------
 
 
 def two_convolutions(b: GraphBuilder) -> Tensor:
@@ -265,7 +317,10 @@ def test_which_convolutions_may_be_one_task(golden: Golden, body: Body) -> None:
         except GraphError as error:
             outcomes.append((label, str(error)))
             continue
-        words = [" + ".join(",".join(node.op_type for node in unit) for unit in (pair.first, pair.second)) for pair in pairs]
+        words = [
+            " + ".join(",".join(node.op_type for node in unit) for unit in (pair.first, pair.second))
+            for pair in pairs
+        ]
         assert all(pair.between.producer is pair.first[-1] for pair in pairs)
         assert all(pair.second[0].input(0) is pair.between for pair in pairs)
         outcomes.append((label, "; ".join(words) or "none"))
@@ -280,4 +335,9 @@ def test_a_joined_pair_is_one_scope_behind_all_others() -> None:
     assert (pair.first, pair.second) == ((first, relu), (second,))
     assert join_pair(graph, pair) == (first, relu, second)
     assert [node.origin.get(SCOPE) for node in (first, relu, second, last)] == [5, 5, 5, None]
-    assert [SECOND_STAGE in node.origin for node in (first, relu, second, last)] == [False, False, True, False]
+    assert [SECOND_STAGE in node.origin for node in (first, relu, second, last)] == [
+        False,
+        False,
+        True,
+        False,
+    ]

@@ -41,7 +41,11 @@ def network() -> Graph:
 
 
 def casts(graph: Graph) -> list[tuple[str, str]]:
-    return [(node.required(0).element_type.value, node.output.element_type.value) for node in graph.nodes if node.op_type == "Cast"]
+    return [
+        (node.required(0).element_type.value, node.output.element_type.value)
+        for node in graph.nodes
+        if node.op_type == "Cast"
+    ]
 
 
 def test_force_fp16_turns_everything_but_the_borders() -> None:
@@ -97,7 +101,9 @@ def test_allow_fp32_to_fp16_asks_what_the_cube_multiplies() -> None:
 def test_mixed_precision_keeps_sensitive_operators_wide() -> None:
     graph = network()
     apply_precision(graph, default_opset(), "allow_mix_precision")
-    assert [graph.tensors[name].dtype for name in ("p", "r", "s")] == [HALF] * 3  # Relu and Add follow the MatMul
+    assert [graph.tensors[name].dtype for name in ("p", "r", "s")] == [
+        HALF
+    ] * 3  # Relu and Add follow the MatMul
     assert graph.node("softmax").required(0).dtype is SINGLE
     assert graph.tensors["y"].dtype is SINGLE
 
@@ -135,7 +141,10 @@ def test_float64_and_integers_stay() -> None:
 
 
 def test_an_unknown_mode_is_suggested_against() -> None:
-    with pytest.raises(InputError, match="option precision_mode must be a mode of ATC, not 'force_fp61'; did you mean force_fp16"):
+    with pytest.raises(
+        InputError,
+        match="option precision_mode must be a mode of ATC, not 'force_fp61'; did you mean force_fp16",
+    ):
         apply_precision(network(), default_opset(), "force_fp61")
 
 

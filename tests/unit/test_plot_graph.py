@@ -28,7 +28,9 @@ def shape_arithmetic() -> Graph:
 def graphs(draw: st.DrawFn) -> tuple[list[float], list[tuple[int, int]]]:
     count = draw(st.integers(1, 14))
     widths = draw(st.lists(st.floats(0.2, 3.0), min_size=count, max_size=count))
-    pairs = st.tuples(st.integers(0, count - 1), st.integers(0, count - 1)).filter(lambda pair: pair[0] != pair[1])
+    pairs = st.tuples(st.integers(0, count - 1), st.integers(0, count - 1)).filter(
+        lambda pair: pair[0] != pair[1]
+    )
     return widths, [(min(pair), max(pair)) for pair in draw(st.lists(pairs, max_size=20))]
 
 
@@ -41,10 +43,15 @@ def test_edges_point_down_and_boxes_keep_apart(case: tuple[list[float], list[tup
         assert route[-1] == layout.places[target]
         assert [layer for _, layer in route] == list(range(route[0][1], route[-1][1] + 1))
     for layer in range(layout.layers):
-        boxes = sorted((x, width) for (x, own), width in zip(layout.places, widths, strict=True) if own == layer)
+        boxes = sorted(
+            (x, width) for (x, own), width in zip(layout.places, widths, strict=True) if own == layer
+        )
         for (left, left_width), (right, right_width) in pairwise(boxes):
             assert right - left >= (left_width + right_width) / 2 + GAP - 1e-6
-    assert all(width / 2 - 1e-6 <= x <= layout.width - width / 2 + 1e-6 for (x, _), width in zip(layout.places, widths, strict=True))
+    assert all(
+        width / 2 - 1e-6 <= x <= layout.width - width / 2 + 1e-6
+        for (x, _), width in zip(layout.places, widths, strict=True)
+    )
 
 
 def test_a_drawing_has_what_the_graph_has() -> None:
@@ -61,7 +68,9 @@ def test_what_went_is_orange_and_what_came_is_green(tmp_path: Path) -> None:
     b = asim.GraphBuilder()
     b.output(b.op("Relu", b.input("x", (2,)), name="new"), "y")
     display = plot_graphs({"before": shape_arithmetic(), "after": b.build()})
-    colours = [to_hex(patch.get_facecolor()) for patch in display.ax_.patches if isinstance(patch, FancyBboxPatch)]
+    colours = [
+        to_hex(patch.get_facecolor()) for patch in display.ax_.patches if isinstance(patch, FancyBboxPatch)
+    ]
     assert (colours.count(GONE), colours.count(NEW)) == (3, 1)
     assert display.save(tmp_path / "graphs.png").stat().st_size > 1000
 

@@ -33,7 +33,8 @@ def test_coverage_is_the_sum_of_overlaps(slices, bins, first):
     heights = np.array([height / 8 for _, _, height in slices])
     edges = np.linspace(first, first + 90, bins + 1)
     expected = [
-        sum(h * max(min(e, right) - max(s, left), 0) for s, e, h in zip(starts, ends, heights, strict=True)) / (right - left)
+        sum(h * max(min(e, right) - max(s, left), 0) for s, e, h in zip(starts, ends, heights, strict=True))
+        / (right - left)
         for left, right in pairwise(edges)
     ]
     assert coverage(starts, ends, heights, edges) == pytest.approx(expected, abs=1e-9)
@@ -76,9 +77,20 @@ def overlaps(display):
     figure = display.figure_
     figure.canvas.draw()
     axes = display.ax_
-    texts = [*axes.texts, *axes.get_xticklabels(), *axes.get_yticklabels(), axes.xaxis.label, axes.title, axes._left_title]
+    texts = [
+        *axes.texts,
+        *axes.get_xticklabels(),
+        *axes.get_yticklabels(),
+        axes.xaxis.label,
+        axes.title,
+        axes._left_title,
+    ]
     texts += axes.get_legend().get_texts()
-    boxes = [(text.get_text(), text.get_window_extent()) for text in texts if text.get_visible() and text.get_text()]
+    boxes = [
+        (text.get_text(), text.get_window_extent())
+        for text in texts
+        if text.get_visible() and text.get_text()
+    ]
     found = []
     for number, (name, box) in enumerate(boxes):
         for other, second in boxes[number + 1 :]:
@@ -138,7 +150,11 @@ def test_zoom_by_window_and_by_operator():
 
 def test_lanes_can_be_chosen():
     run = synthetic_run(24)
-    assert [lane.name for lane in timeline(run, lanes=["Stream *", "Cube"]).lanes] == ["Stream 0", "Stream 1", "Cube"]
+    assert [lane.name for lane in timeline(run, lanes=["Stream *", "Cube"]).lanes] == [
+        "Stream 0",
+        "Stream 1",
+        "Cube",
+    ]
     with pytest.raises(InputError, match=r"lane 'Cubes' is not in this timeline; did you mean Cube\?"):
         plot_timeline(run, lanes="Cubes")
 
@@ -172,7 +188,10 @@ def test_given_axes_are_used():
 def test_equal_runs_give_equal_files(tmp_path):
     displays = plot_timeline(synthetic_run(12)), plot_timeline(synthetic_run(12))
     for kind in ("png", "svg", "pdf"):
-        first, second = (display.save(tmp_path / f"{number}.{kind}").read_bytes() for number, display in enumerate(displays))
+        first, second = (
+            display.save(tmp_path / f"{number}.{kind}").read_bytes()
+            for number, display in enumerate(displays)
+        )
         assert first == second
     assert len(list(tmp_path.iterdir())) == 6
 
@@ -209,14 +228,18 @@ def test_shortened_text_fits_or_is_left_out():
 
 
 def test_importing_plot_loads_no_matplotlib():
-    code = "import sys, ascendsim.plot; sys.exit(any(name in sys.modules for name in ('matplotlib', 'pandas', 'numba', 'onnx')))"
+    code = (
+        "import sys, ascendsim.plot; sys.exit(any(name in sys.modules for name in ('matplotlib', "
+        "'pandas', 'numba', 'onnx')))"
+    )
     assert subprocess.run([sys.executable, "-c", code], timeout=60).returncode == 0
 
 
 def test_drawing_never_touches_pyplot():
     code = (
         "import sys; sys.path.insert(0, '.'); from tests.support.synthetic_run import synthetic_run; "
-        "from ascendsim.plot import plot_timeline; plot_timeline(synthetic_run(3)); sys.exit('matplotlib.pyplot' in sys.modules)"
+        "from ascendsim.plot import plot_timeline; plot_timeline(synthetic_run(3)); "
+        "sys.exit('matplotlib.pyplot' in sys.modules)"
     )
     root = __file__.rsplit("/tests/", 1)[0]
     assert subprocess.run([sys.executable, "-c", code], timeout=60, cwd=root).returncode == 0

@@ -1,4 +1,5 @@
-"""The Chrome trace: lanes without overlap, flows, counters, selection, size, equal bytes; and the msprof export."""
+"""The Chrome trace: lanes without overlap, flows, counters, selection, size, equal bytes; and the msprof
+export."""
 
 from __future__ import annotations
 
@@ -28,15 +29,24 @@ def slices(trace):
 def by_thread(events):
     threads = defaultdict(list)
     for event in events:
-        threads[event["pid"], event["tid"]].append((round(event["ts"] * 1000), round((event["ts"] + event["dur"]) * 1000)))
+        threads[event["pid"], event["tid"]].append(
+            (round(event["ts"] * 1000), round((event["ts"] + event["dur"]) * 1000))
+        )
     return threads
 
 
-@given(st.lists(st.tuples(st.integers(0, 60), st.integers(0, 20)).map(lambda pair: (pair[0], pair[0] + pair[1])), max_size=40))
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 60), st.integers(0, 20)).map(lambda pair: (pair[0], pair[0] + pair[1])),
+        max_size=40,
+    )
+)
 def test_sub_lanes_never_overlap_and_are_as_few_as_possible(intervals):
     lanes = sub_lanes(intervals)
     for lane in set(lanes):
-        members = sorted(interval for interval, number in zip(intervals, lanes, strict=True) if number == lane)
+        members = sorted(
+            interval for interval, number in zip(intervals, lanes, strict=True) if number == lane
+        )
         assert all(before[1] <= after[0] for before, after in itertools.pairwise(members))
     deepest = max((sum(s <= t < e for s, e in intervals) for t in range(81)), default=0)
     points = any(start == end for start, end in intervals)
@@ -68,7 +78,9 @@ def test_every_task_is_in_its_stream_with_exact_cycles():
         event = tasks[view.id]
         assert (event["ts"], event["name"]) == (pytest.approx(run.us(view.record.start), abs=6e-4), view.name)
         assert event["args"]["cycles"] == run.cycles(view.duration)
-        assert event["args"]["start_cycle"] * 10 <= view.record.start < (event["args"]["start_cycle"] + 1) * 10
+        assert (
+            event["args"]["start_cycle"] * 10 <= view.record.start < (event["args"]["start_cycle"] + 1) * 10
+        )
 
 
 def test_times_have_three_decimals_and_processes_have_names():
@@ -116,7 +128,9 @@ def test_counters_carry_one_value_end_at_zero_and_conserve_bytes():
     assert all(track[-1][1] == 0 for track in tracks.values())
     steps = tracks["DDR read (GB/s)"]
     moved = sum(value * 1e3 * (after[0] - time) for (time, value), after in itertools.pairwise(steps))
-    assert moved == pytest.approx(sum(record.read_bytes.get("ddr", 0) for record in run.trace.tasks), rel=1e-3)
+    assert moved == pytest.approx(
+        sum(record.read_bytes.get("ddr", 0) for record in run.trace.tasks), rel=1e-3
+    )
 
 
 def test_window_and_operators_narrow_the_trace():
@@ -133,7 +147,9 @@ def test_wrong_arguments_are_explained():
     run = synthetic_run(5)
     with pytest.raises(InputError, match='option level must be "task" or "instruction"'):
         chrome_trace(run, level="block")  # type: ignore[arg-type]
-    with pytest.raises(InputError, match="needs a run that recorded instructions; simulate with instructions=True"):
+    with pytest.raises(
+        InputError, match="needs a run that recorded instructions; simulate with instructions=True"
+    ):
         chrome_trace(run, level="instruction")
 
 
@@ -154,7 +170,9 @@ def test_large_traces_come_with_advice():
     def advice(cores: int) -> str:
         shared = tuple(range(cores))
         many = tuple(replace(record, cores=shared) for record in run.trace.instructions)
-        return estimate_trace(replace(run, trace=replace(run.trace, instructions=many)), level="instruction").advice
+        return estimate_trace(
+            replace(run, trace=replace(run.trace, instructions=many)), level="instruction"
+        ).advice
 
     assert advice(2) == ""
     assert "write .json.gz" in advice(1_000)
@@ -181,8 +199,19 @@ def test_msprof_timeline_form():
     bars = [event for event in events if event["ph"] == "X"]
     assert len(bars) == 12
     assert bars[0]["ts"] == "1767225600000001.500"  # 2026-01-01 and 1.5 us, to the nanosecond
-    assert all(re.fullmatch(r"\d{16}\.\d{3}", event["ts"]) and isinstance(event["dur"], (int, float)) for event in bars)
-    assert set(bars[0]["args"]) == {"Model Id", "Task Type", "Physic Stream Id", "Task Id", "Batch Id", "Subtask Id", "connection_id"}
+    assert all(
+        re.fullmatch(r"\d{16}\.\d{3}", event["ts"]) and isinstance(event["dur"], (int, float))
+        for event in bars
+    )
+    assert set(bars[0]["args"]) == {
+        "Model Id",
+        "Task Type",
+        "Physic Stream Id",
+        "Task Id",
+        "Batch Id",
+        "Subtask Id",
+        "connection_id",
+    }
 
 
 @pytest.mark.parametrize("split", [False, True])
@@ -192,7 +221,12 @@ def test_prof_folder_has_the_layout_that_tools_look_for(tmp_path, split):
     assert re.fullmatch(r"PROF_\d{6}_\d{17}_\w+", folder.name)
     tables = folder / "mindstudio_profiler_output"
     names = sorted(path.name for path in tables.iterdir())
-    patterns = [r"msprof_\d{14}\.json", r"op_statistic_\d{14}\.csv", r"op_summary_\d{14}\.csv", r"task_time_\d{14}\.csv"]
+    patterns = [
+        r"msprof_\d{14}\.json",
+        r"op_statistic_\d{14}\.csv",
+        r"op_summary_\d{14}\.csv",
+        r"task_time_\d{14}\.csv",
+    ]
     assert all(re.fullmatch(pattern, name) for pattern, name in zip(patterns, names, strict=True))
     info = json.loads((folder / "device_0" / "info.json.0").read_text())["DeviceInfo"][0]
     assert info == {"id": 0, "ai_core_num": 2, "aiv_num": 4 if split else 0, "aic_frequency": "680"}

@@ -128,11 +128,17 @@ def test_pipe_units(split, extra, units):
 def run_of(task_record: TaskRecord) -> ProfiledRun:
     graph, _ = chain_graph(1)
     program = Program((Task(0, "/layer0/conv_0", TaskKind(task_record.kind)),), MemoryPlan({}, 0, 0))
-    return ProfiledRun(graph, program, Trace(TICK, CORE_TICKS, (task_record,), end=task_record.end), tiny_soc(), NAMES)
+    return ProfiledRun(
+        graph, program, Trace(TICK, CORE_TICKS, (task_record,), end=task_record.end), tiny_soc(), NAMES
+    )
 
 
 def test_task_metrics_by_hand():
-    run = run_of(record(start=0, end=6_800, macs=500_000, read_bytes={"ddr": 20_000, "l2": 5}, write_bytes={"ddr": 10_000}))
+    run = run_of(
+        record(
+            start=0, end=6_800, macs=500_000, read_bytes={"ddr": 20_000, "l2": 5}, write_bytes={"ddr": 10_000}
+        )
+    )
     metrics = task_metrics(run, run.tasks[0])
     assert metrics.time_us == pytest.approx(1.0)
     assert metrics.tflops == pytest.approx(1.0)  # 500,000 multiply-adds = 10^6 operations in 1 us
@@ -147,7 +153,9 @@ def test_task_metrics_by_hand():
 def test_the_start_of_blocks_counts_as_launch():
     ready = {"start": 0, "end": 6_800, "block_ticks": 2 * 6_800, "busy": {"V": 2 * 3_000}}
     run = run_of(record(**ready))
-    assert task_metrics(run, run.tasks[0]).bound == "latency"  # kernel_init_ns = 500 is half of 1 us, not more
+    assert (
+        task_metrics(run, run.tasks[0]).bound == "latency"
+    )  # kernel_init_ns = 500 is half of 1 us, not more
     slower = replace(run, soc=replace(run.soc, launch=replace(run.soc.launch, kernel_init_ns=600)))
     assert task_metrics(slower, slower.tasks[0]).bound == "launch"
 
@@ -204,8 +212,14 @@ def test_summary_adds_up():
     assert total.duration_us == run.trace.duration_us
     assert total.batch == 4
     assert total.samples_per_s == pytest.approx(4e6 / total.duration_us)
-    assert total.ddr_bytes == sum(sum(r.read_bytes.values()) + sum(r.write_bytes.values()) for r in run.trace.tasks) - total.l2_bytes
-    assert total.cube_utilisation == pytest.approx(sum(r.busy.get("M", 0) for r in run.trace.tasks) / (2 * run.trace.end))
+    assert (
+        total.ddr_bytes
+        == sum(sum(r.read_bytes.values()) + sum(r.write_bytes.values()) for r in run.trace.tasks)
+        - total.l2_bytes
+    )
+    assert total.cube_utilisation == pytest.approx(
+        sum(r.busy.get("M", 0) for r in run.trace.tasks) / (2 * run.trace.end)
+    )
     assert sum(total.engine_shares.values()) == pytest.approx(1)
     assert list(total.engine_shares.values()) == sorted(total.engine_shares.values(), reverse=True)
     assert 0 < total.idle_share < 0.1
@@ -214,7 +228,13 @@ def test_summary_adds_up():
 
 def test_summary_of_an_empty_run_is_all_zero():
     total = summarise(synthetic_run(0))
-    assert (total.duration_us, total.samples_per_s, total.cube_utilisation, total.idle_share, dict(total.engine_shares)) == (0, 0, 0, 0, {})
+    assert (
+        total.duration_us,
+        total.samples_per_s,
+        total.cube_utilisation,
+        total.idle_share,
+        dict(total.engine_shares),
+    ) == (0, 0, 0, 0, {})
 
 
 def test_top_operators_are_the_longest_with_what_bounds_them():
@@ -227,7 +247,12 @@ def test_top_operators_are_the_longest_with_what_bounds_them():
     everything = top_operators(run, 60)
     assert sum(everything.column("Share(%)")) == pytest.approx(100)
     cpu = everything.filter(Engine="AI CPU").records()[0]
-    assert (cpu["Bound by"], cpu["TFLOP/s"], cpu["L2(GB/s)"], cpu["Of peak(%)"]) == ("AI CPU", None, None, None)
+    assert (cpu["Bound by"], cpu["TFLOP/s"], cpu["L2(GB/s)"], cpu["Of peak(%)"]) == (
+        "AI CPU",
+        None,
+        None,
+        None,
+    )
     add = everything.filter(Type="Add").records()[0]
     assert (add["Engine"], add["Bound by"], add["TFLOP/s"]) == ("Vector", "MTE2", None)
     assert len(top_operators(run, 0)) == 0

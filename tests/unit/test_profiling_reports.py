@@ -17,15 +17,21 @@ from tests.support.synthetic_run import CORE_TICKS, NAMES, TICK, synthetic_run, 
 
 # Headers of real exports: Ascend/msprof@9ba1ac7 op_summary_assembler.cpp with the column masks of each chip.
 HEADER_COUPLED = (
-    "Device_id,Model ID,Task ID,Stream ID,Op Name,OP Type,OP State,Task Type,Task Start Time(us),Task Duration(us),Task Wait Time(us),"
-    "Block Dim,HF32 Eligible,Input Shapes,Input Data Types,Input Formats,Output Shapes,Output Data Types,Output Formats,"
-    "aicore_time(us),total_cycles,vec_time(us),vec_ratio,mac_time(us),mac_ratio,scalar_time(us),scalar_ratio,mte1_time(us),mte1_ratio,mte2_time(us),mte2_ratio,mte3_time(us),"
+    "Device_id,Model ID,Task ID,Stream ID,Op Name,OP Type,OP State,Task Type,Task Start Time(us),Task "
+    "Duration(us),Task Wait Time(us),"
+    "Block Dim,HF32 Eligible,Input Shapes,Input Data Types,Input Formats,Output Shapes,Output Data "
+    "Types,Output Formats,"
+    "aicore_time(us),total_cycles,vec_time(us),vec_ratio,mac_time(us),mac_ratio,scalar_time(us),"
+    "scalar_ratio,mte1_time(us),mte1_ratio,mte2_time(us),mte2_ratio,mte3_time(us),"
     "mte3_ratio,icache_miss_rate,memory_bound,cube_utilization(%)"
 )
 HEADER_SPLIT = (
-    "Device_id,Model ID,Task ID,Stream ID,Op Name,OP Type,OP State,Task Type,Task Start Time(us),Task Duration(us),"
-    "Task Wait Time(us),Block Dim,Mix Block Dim,HF32 Eligible,Input Shapes,Input Data Types,Input Formats,Output Shapes,"
-    "Output Data Types,Output Formats,Context ID,aicore_time(us),aic_total_cycles,aic_mac_time(us),aic_mac_ratio,"
+    "Device_id,Model ID,Task ID,Stream ID,Op Name,OP Type,OP State,Task Type,Task Start Time(us),Task "
+    "Duration(us),"
+    "Task Wait Time(us),Block Dim,Mix Block Dim,HF32 Eligible,Input Shapes,Input Data Types,Input "
+    "Formats,Output Shapes,"
+    "Output Data Types,Output Formats,Context "
+    "ID,aicore_time(us),aic_total_cycles,aic_mac_time(us),aic_mac_ratio,"
     "aic_scalar_time(us),aic_scalar_ratio,aic_mte1_time(us),aic_mte1_ratio,aic_mte2_time(us),aic_mte2_ratio,aic_fixpipe_time(us),"
     "aic_fixpipe_ratio,aic_icache_miss_rate,aiv_time(us),aiv_total_cycles,aiv_vec_time(us),aiv_vec_ratio,aiv_scalar_time(us),"
     "aiv_scalar_ratio,aiv_mte2_time(us),aiv_mte2_ratio,aiv_mte3_time(us),aiv_mte3_ratio,aiv_icache_miss_rate,cube_utilization(%)"
@@ -39,7 +45,9 @@ def test_op_summary_has_the_complete_header_of_the_generation(split, header):
     assert len(table) == 12
 
 
-@pytest.mark.parametrize(("split", "name"), [(False, "profiling/op_summary_coupled.csv"), (True, "profiling/op_summary_split.csv")])
+@pytest.mark.parametrize(
+    ("split", "name"), [(False, "profiling/op_summary_coupled.csv"), (True, "profiling/op_summary_split.csv")]
+)
 def test_op_summary_text(split, name, golden):
     golden(name, op_summary(synthetic_run(12, split=split)).to_csv())
 
@@ -79,7 +87,11 @@ def test_pmu_formulas_by_hand():
     assert row["mac_time(us)"] == pytest.approx(0.75 / 3 * 2)
     assert row["memory_bound"] == pytest.approx(2.0)  # mte2_ratio / max(mac_ratio, vec_ratio)
     assert row["cube_utilization(%)"] == pytest.approx(100 * 2040 / (680 * 2 * 2.0))
-    assert (row["Input Shapes"], row["Input Data Types"], row["icache_miss_rate"]) == ("4,8;4,8", "FLOAT16;FLOAT16", None)
+    assert (row["Input Shapes"], row["Input Data Types"], row["icache_miss_rate"]) == (
+        "4,8;4,8",
+        "FLOAT16;FLOAT16",
+        None,
+    )
 
 
 def test_memory_bound_is_missing_without_compute():
@@ -118,7 +130,9 @@ def test_statistic_adds_up_and_joins_to_the_metrics_table_by_task_id():
     assert table.columns[0] == "Model Name"
     assert sum(table.column("Count")) == 36
     assert sum(table.column("Ratio(%)")) == pytest.approx(100)
-    assert sum(table.column("Total Time(us)")) == pytest.approx(sum(op_summary(run).column("Task Duration(us)")))
+    assert sum(table.column("Total Time(us)")) == pytest.approx(
+        sum(op_summary(run).column("Task Duration(us)"))
+    )
     for row in table.records():
         assert row["Min Time(us)"] <= row["Avg Time(us)"] <= row["Max Time(us)"]
     on_core = set(ai_core_metrics(run).column("Task"))
@@ -145,12 +159,16 @@ def test_statistic_has_msprof_columns_without_the_ids():
 def test_task_time_layouts():
     old = task_time(synthetic_run(8))
     assert old.to_csv().splitlines()[0] == (
-        "Time(%),Time(us),Count,Avg(us),Min(us),Max(us),Waiting(us),Running(us),Pending(us),Type,API,Task ID,Op Name,Stream ID"
+        "Time(%),Time(us),Count,Avg(us),Min(us),Max(us),Waiting(us),"
+        "Running(us),Pending(us),Type,API,Task ID,Op Name,Stream ID"
     )
     assert sum(old.column("Time(%)")) == pytest.approx(100)
     assert all(waiting == pytest.approx(1.5) for waiting in old.column("Waiting(us)"))
     new = task_time(synthetic_run(8, split=True))
-    assert new.to_csv().splitlines()[0] == "Device_id,kernel_name,kernel_type,stream_id,task_id,task_time(us),task_start(us),task_stop(us)"
+    assert (
+        new.to_csv().splitlines()[0]
+        == "Device_id,kernel_name,kernel_type,stream_id,task_id,task_time(us),task_start(us),task_stop(us)"
+    )
     assert set(new.column("kernel_type")) == {"KERNEL_AICORE", "KERNEL_AIVEC"}
     for row in new.records():
         assert row["task_stop(us)"] - row["task_start(us)"] == pytest.approx(row["task_time(us)"])
@@ -159,7 +177,12 @@ def test_task_time_layouts():
 
 def test_an_empty_run_gives_empty_tables():
     run = synthetic_run(0)
-    assert [len(table(run)) for table in (op_summary, op_statistic, task_time, ai_core_metrics)] == [0, 0, 0, 0]
+    assert [len(table(run)) for table in (op_summary, op_statistic, task_time, ai_core_metrics)] == [
+        0,
+        0,
+        0,
+        0,
+    ]
 
 
 def test_record_without_task_is_an_error():
@@ -174,7 +197,9 @@ def test_fused_task_joins_several_nodes_and_shows_outer_tensors_only():
     names = [node.name for node in run.graph.nodes]
     fused = Task(0, "+".join(names[:3]), TaskKind.AI_CORE, fused=tuple(names[:3]))
     record = next(record for record in run.trace.tasks if record.task == 0)
-    view = replace(run, program=replace(run.program, tasks=(fused,)), trace=replace(run.trace, tasks=(record,))).tasks[0]
+    view = replace(
+        run, program=replace(run.program, tasks=(fused,)), trace=replace(run.trace, tasks=(record,))
+    ).tasks[0]
     assert isinstance(view, TaskView)
     assert [node.name for node in view.nodes] == names[:3]
     assert view.op_type == "Conv2D"
@@ -190,7 +215,9 @@ def test_select_by_name_pattern_type_and_window():
     early = select(run, window=(0, 100))
     assert early
     assert all(run.us(view.record.start) <= 100 for view in early)
-    with pytest.raises(InputError, match=r"operator 'Conv2' matches no task of the run; did you mean Conv2D\?"):
+    with pytest.raises(
+        InputError, match=r"operator 'Conv2' matches no task of the run; did you mean Conv2D\?"
+    ):
         select(run, operators="Conv2")
     with pytest.raises(InputError, match="must have its start before its end"):
         select(run, window=(5, 5))

@@ -20,7 +20,10 @@ TABLE = Table(
 
 
 def test_csv_follows_msprof_conventions():
-    assert TABLE.to_csv() == 'Name,Start(us),Shapes,Ratio\nb,1.000\t,"""1,3;4""",0.123\na<b>,20.500\t,"""2""",N/A\nc,3.250\t,"""""",1\n'
+    assert TABLE.to_csv() == (
+        'Name,Start(us),Shapes,Ratio\nb,1.000\t,"""1,3;4""",0.123\na<b>,20.500\t,"""2""",N/A\nc,3.250\t,'
+        '"""""",1\n'
+    )
 
 
 def test_csv_reads_back_with_a_csv_reader():
@@ -52,7 +55,9 @@ def test_top_and_filter():
     assert TABLE.top(1, "Start(us)").column("Name") == ("a<b>",)
     assert len(TABLE.top(0)) == 0
     assert TABLE.filter(Name="c").column("Start(us)") == (3.25,)
-    assert TABLE.filter(lambda row: isinstance(row["Start(us)"], float) and row["Start(us)"] > 2).column("Name") == ("a<b>", "c")
+    assert TABLE.filter(lambda row: isinstance(row["Start(us)"], float) and row["Start(us)"] > 2).column(
+        "Name"
+    ) == ("a<b>", "c")
     with pytest.raises(InputError, match=r"number of rows must not be negative, not -1"):
         TABLE.top(-1)
 

@@ -1,4 +1,5 @@
-"""How a run goes on where values would decide and there are none, and what a look at a value costs where there are."""
+"""How a run goes on where values would decide and there are none, and what a look at a value costs where
+there are."""
 
 from __future__ import annotations
 
@@ -22,7 +23,7 @@ def node_of(op_type: str) -> Node:
     return Graph("g").add_node(op_type, [], 1, name="n")
 
 
-# ---------------------------------------------------------------------------------------- what the user asked for
+# ---------------------------------------------------------------------------------------- what the user asked
 
 
 def chooser(**choices: Any) -> HostRun:
@@ -51,7 +52,9 @@ IF, CASE = ("then_branch", "else_branch"), ("b0", "b1", "b2")
         (0, 1, IF, 0),
     ],
 )
-def test_a_branch_is_the_users_or_the_one_that_all_others_take(chosen: Any, other: int | None, names: tuple[str, ...], wanted: int) -> None:
+def test_a_branch_is_the_users_or_the_one_that_all_others_take(
+    chosen: Any, other: int | None, names: tuple[str, ...], wanted: int
+) -> None:
     branches = {} if chosen is None else {"n": chosen}
     assert chooser(branches=branches, other=other).choose(node_of("If"), names) == wanted
 
@@ -67,7 +70,9 @@ def test_a_branch_is_the_users_or_the_one_that_all_others_take(chosen: Any, othe
         (None, CASE, "Case", "branches={'n': a number from 0 to 2}"),
     ],
 )
-def test_a_branch_that_does_not_exist_or_is_not_named(chosen: Any, names: tuple[str, ...], op_type: str, message: str) -> None:
+def test_a_branch_that_does_not_exist_or_is_not_named(
+    chosen: Any, names: tuple[str, ...], op_type: str, message: str
+) -> None:
     with pytest.raises(asim.InputError) as caught:
         chooser(branches={} if chosen is None else {"n": chosen}).choose(node_of(op_type), names)
     assert message in str(caught.value)
@@ -98,18 +103,23 @@ def test_iterations_are_the_users_or_as_many_as_the_model_allows(
 
 @pytest.mark.parametrize("limit", [None, MAX_ITERATIONS + 1])
 def test_a_number_of_iterations_that_nobody_knows(limit: int | None) -> None:
-    with pytest.raises(asim.InputError, match=r"node 'n' \(Loop\) runs a number of iterations that depends on values"):
+    with pytest.raises(
+        asim.InputError, match=r"node 'n' \(Loop\) runs a number of iterations that depends on values"
+    ):
         chooser().count(node_of("Loop"), limit)
 
 
-# ------------------------------------------------------------------------------------- looks and decisions of a whole run
+# ------------------------------------------------------------------------------------- looks and decisions of
 
 
 def counting_loop(open_rows: bool) -> onnx.ModelProto:
     """x / 2 as often as the sum of its elements is above 1 (at most 9 times), then Relu."""
     line = helper.make_tensor_value_info
     rows = "n" if open_rows else 2
-    weights = [numpy_helper.from_array(np.array(value, np.float32), name) for value, name in ((0.5, "half"), (1, "one"))]
+    weights = [
+        numpy_helper.from_array(np.array(value, np.float32), name)
+        for value, name in ((0.5, "half"), (1, "one"))
+    ]
     nodes = [
         helper.make_node("Mul", ["v", "half"], ["w"], name="mul"),
         helper.make_node("ReduceSum", ["w"], ["sum"], name="sum", keepdims=0),
@@ -118,7 +128,11 @@ def counting_loop(open_rows: bool) -> onnx.ModelProto:
     body = helper.make_graph(
         nodes,
         "body",
-        [line("i", TensorProto.INT64, []), line("c", TensorProto.BOOL, []), line("v", TensorProto.FLOAT, [rows, 4])],
+        [
+            line("i", TensorProto.INT64, []),
+            line("c", TensorProto.BOOL, []),
+            line("v", TensorProto.FLOAT, [rows, 4]),
+        ],
         [line("go", TensorProto.BOOL, []), line("w", TensorProto.FLOAT, [rows, 4])],
         weights,
     )
@@ -144,7 +158,9 @@ def test_each_test_of_a_condition_on_the_device_is_a_look_of_the_host_or_a_decis
     result = asim.run(model, {"x": x}, values="float32")
     np.testing.assert_allclose(result.outputs["z"], x / 2**trips)
     first = [(task.read_backs, task.decisions) for task in result.model.program.tasks if "mul" in task.name]
-    (last,) = [(task.read_backs, task.decisions) for task in result.model.program.tasks if "relu" in task.name]
+    (last,) = [
+        (task.read_backs, task.decisions) for task in result.model.program.tasks if "relu" in task.name
+    ]
     ends_by_value = trips < 9
     if open_rows:  # nothing to look at before the first iteration; the limit of 9 needs no look
         assert first == [(0, 0)] + [(1, 0)] * (trips - 1)
@@ -152,5 +168,7 @@ def test_each_test_of_a_condition_on_the_device_is_a_look_of_the_host_or_a_decis
     else:
         assert first == [(0, 1)] * trips
         assert last == (0, int(ends_by_value))
-    others = [task for task in result.model.program.tasks if "mul" not in task.name and "relu" not in task.name]
+    others = [
+        task for task in result.model.program.tasks if "mul" not in task.name and "relu" not in task.name
+    ]
     assert all((task.read_backs, task.decisions) == (0, 0) for task in others)

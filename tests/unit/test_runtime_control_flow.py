@@ -1,4 +1,5 @@
-"""Control flow and open shapes on the simulated device: values, what runs, who schedules it and what that costs."""
+"""Control flow and open shapes on the simulated device: values, what runs, who schedules it and what that
+costs."""
 
 from __future__ import annotations
 
@@ -50,7 +51,8 @@ def check(proto: onnx.ModelProto, inputs: dict[str, NDArray[Any]], **options: An
 
 
 def halving_loop(trips: int | None, growing: bool = False) -> onnx.ModelProto:
-    """v = v / 2 (or with its first row once more) while its largest element is above 0.01; all values of v on the way."""
+    """v = v / 2 (or with its first row once more) while its largest element is above 0.01; all values of v on
+    the way."""
     half = numpy_helper.from_array(np.array(0.5, np.float32), "half")
     limit = numpy_helper.from_array(np.array(0.01, np.float32), "limit")
     nodes = [
@@ -60,7 +62,9 @@ def halving_loop(trips: int | None, growing: bool = False) -> onnx.ModelProto:
         helper.make_node("Identity", ["m"], ["seen"]),
     ]
     if growing:
-        first = [numpy_helper.from_array(np.array([at], np.int64), name) for name, at in (("zero", 0), ("one", 1))]
+        first = [
+            numpy_helper.from_array(np.array([at], np.int64), name) for name, at in (("zero", 0), ("one", 1))
+        ]
         nodes += [
             helper.make_node("Slice", ["w", "zero", "one", "zero"], ["row"]),
             helper.make_node("Concat", ["w", "row"], ["vo"], axis=0),
@@ -76,7 +80,9 @@ def halving_loop(trips: int | None, growing: bool = False) -> onnx.ModelProto:
         [half, limit, *first],
     )
     limits = [] if trips is None else [numpy_helper.from_array(np.array(trips, np.int64), "M")]
-    loop = helper.make_node("Loop", ["" if trips is None else "M", "", "r"], ["y", "ys"], name="loop", body=body)
+    loop = helper.make_node(
+        "Loop", ["" if trips is None else "M", "", "r"], ["y", "ys"], name="loop", body=body
+    )
     graph = helper.make_graph(
         [helper.make_node("Relu", ["x"], ["r"], name="relu"), loop],
         "g",
@@ -89,9 +95,14 @@ def halving_loop(trips: int | None, growing: bool = False) -> onnx.ModelProto:
 
 def two_branches(shape: Any = (4, 8)) -> onnx.ModelProto:
     """Relu(x) or Sigmoid(x) + x by the sign of the sum."""
-    then = helper.make_graph([helper.make_node("Relu", ["x"], ["a"], name="relu")], "then", [], [value("a", shape)])
+    then = helper.make_graph(
+        [helper.make_node("Relu", ["x"], ["a"], name="relu")], "then", [], [value("a", shape)]
+    )
     other = helper.make_graph(
-        [helper.make_node("Sigmoid", ["x"], ["s"], name="sigmoid"), helper.make_node("Add", ["s", "x"], ["b"], name="add")],
+        [
+            helper.make_node("Sigmoid", ["x"], ["s"], name="sigmoid"),
+            helper.make_node("Add", ["s", "x"], ["b"], name="add"),
+        ],
         "else",
         [],
         [value("b", shape)],
@@ -109,7 +120,11 @@ def test_a_loop_ends_by_its_condition_or_its_limit() -> None:
     x = {"x": np.abs(RNG.standard_normal((4, 8))).astype(np.float32)}
     by_value = check(halving_loop(None), x)
     names = [record.name for record in by_value.trace.tasks]
-    assert sum(name.startswith("loop/body/") and "mul" in name for name in names) == by_value.outputs["ys"].shape[0] > 3
+    assert (
+        sum(name.startswith("loop/body/") and "mul" in name for name in names)
+        == by_value.outputs["ys"].shape[0]
+        > 3
+    )
     limited = check(halving_loop(3), x)
     assert limited.outputs["ys"].shape == (3,)
 
@@ -127,7 +142,10 @@ def test_a_loop_whose_variable_grows_compiles_each_shape_once() -> None:
 
 def test_a_branch_runs_and_the_other_does_not() -> None:
     proto, x = two_branches(), RNG.standard_normal((4, 8)).astype(np.float32)
-    for sign, wanted, other in ((1, "if/then_branch/", "if/else_branch/"), (-1, "if/else_branch/", "if/then_branch/")):
+    for sign, wanted, other in (
+        (1, "if/then_branch/", "if/else_branch/"),
+        (-1, "if/else_branch/", "if/then_branch/"),
+    ):
         result = check(proto, {"x": (np.abs(x) * sign).astype(np.float32)})
         names = [record.name for record in result.trace.tasks]
         assert any(name.startswith(wanted) for name in names)
@@ -137,7 +155,8 @@ def test_a_branch_runs_and_the_other_does_not() -> None:
 
 
 def test_open_shapes_make_the_host_look_at_the_condition() -> None:
-    """The same network with an open batch: every task costs a launch, and the branch waits for device, copy and launch."""
+    """The same network with an open batch: every task costs a launch, and the branch waits for device, copy
+    and launch."""
     static = check(two_branches(), {"x": np.ones((4, 8), np.float32)})
     result = check(two_branches(("n", 8)), {"x": np.ones((4, 8), np.float32)})
     assert result.schedule == "host"
@@ -156,28 +175,44 @@ def test_decisions_on_the_device_cost_a_task_of_the_scheduler() -> None:
     decided = [record for record in result.trace.tasks if tasks[record.task].decisions]
     assert len(decided) == 1
     launch = result.model.soc.launch
-    assert result.trace.us(decided[0].start - decided[0].ready) == pytest.approx(2 * launch.task_gap_us + launch.task_launch_us)
+    assert result.trace.us(decided[0].start - decided[0].ready) == pytest.approx(
+        2 * launch.task_gap_us + launch.task_launch_us
+    )
 
 
 def test_time_without_values_needs_to_be_told_the_way() -> None:
     branches = asim.compile(asim.load(two_branches()), soc=SOC)
     with pytest.raises(
-        asim.InputError, match=r"node 'if' \(If\) takes a branch that depends on values; .*branches=\{'if': 'then' or 'else'\}"
+        asim.InputError,
+        match=(
+            r"node 'if' \(If\) takes a branch that depends on values; .*branches=\{'if': 'then' or "
+            r"'else'\}"
+        ),
     ):
         asim.simulate(branches)
     by_value = asim.run(branches, {"x": np.ones((4, 8), np.float32)})
     assert asim.simulate(branches, branches={"if": "then"}).duration_us == by_value.duration_us
-    with pytest.raises(asim.InputError, match=r"option branches of node 'if' must be one of then, else, not 'neither'"):
+    with pytest.raises(
+        asim.InputError, match=r"option branches of node 'if' must be one of then, else, not 'neither'"
+    ):
         asim.simulate(branches, branches={"if": "neither"})
-    with pytest.raises(asim.InputError, match=r"option branches: node 'fi' must be one of the model's If or Case nodes; known are if"):
+    with pytest.raises(
+        asim.InputError,
+        match=r"option branches: node 'fi' must be one of the model's If or Case nodes; known are if",
+    ):
         asim.simulate(branches, branches={"fi": "then"})
     loop = asim.compile(asim.load(halving_loop(None)), soc=SOC)
-    with pytest.raises(asim.InputError, match=r"node 'loop' \(Loop\) runs a number of iterations that depends on values; .*trips="):
+    with pytest.raises(
+        asim.InputError,
+        match=r"node 'loop' \(Loop\) runs a number of iterations that depends on values; .*trips=",
+    ):
         asim.simulate(loop)
     two, four = (asim.simulate(loop, trips={"loop": count}) for count in (2, 4))
     assert 0 < len(two.trace.tasks) < len(four.trace.tasks)
     limited = asim.compile(asim.load(halving_loop(3)), soc=SOC)
-    assert asim.simulate(limited).duration_us == asim.simulate(limited, trips={"loop": 99}).duration_us  # the model's limit
+    assert (
+        asim.simulate(limited).duration_us == asim.simulate(limited, trips={"loop": 99}).duration_us
+    )  # the model's limit
     with pytest.raises(asim.InputError, match="option trips: node 'loop' must be a number from 0"):
         asim.simulate(limited, trips={"loop": -1})
 
@@ -194,7 +229,9 @@ def test_a_thousand_iterations_cost_little_more_than_one() -> None:
 
 def test_shapes_that_depend_on_values() -> None:
     """NonZero (on all values) and Range (on one number, read back): the rest of the graph waits for them."""
-    one, two = (numpy_helper.from_array(np.array(item, np.int64), name) for name, item in (("start", 0), ("step", 2)))
+    one, two = (
+        numpy_helper.from_array(np.array(item, np.int64), name) for name, item in (("start", 0), ("step", 2))
+    )
     nodes = [
         helper.make_node("Relu", ["x"], ["r"], name="relu"),
         helper.make_node("NonZero", ["r"], ["where"], name="nonzero"),
@@ -204,7 +241,11 @@ def test_shapes_that_depend_on_values() -> None:
         helper.make_node("ReduceMax", ["k"], ["most"], name="most", keepdims=0),
         helper.make_node("Range", ["start", "most", "step"], ["others"], name="others"),
     ]
-    outputs = [value("places", None), value("numbers", None, TensorProto.INT64), value("others", None, TensorProto.INT64)]
+    outputs = [
+        value("places", None),
+        value("numbers", None, TensorProto.INT64),
+        value("others", None, TensorProto.INT64),
+    ]
     inputs = [value("x", [3, 5]), value("k", [4], TensorProto.INT64)]
     proto = model(helper.make_graph(nodes, "g", inputs, outputs, [one, two]))
     for _ in range(3):
@@ -212,7 +253,10 @@ def test_shapes_that_depend_on_values() -> None:
         result = check(proto, arrays)
         assert result.schedule == "host"
         assert "node 'nonzero' (NonZero) gives 'where' the shape [2, -1]" in result.schedule_reasons
-    with pytest.raises(asim.InputError, match=r"the shape of what node 'nonzero' \(NonZero\) gives depends on values; give inputs"):
+    with pytest.raises(
+        asim.InputError,
+        match=r"the shape of what node 'nonzero' \(NonZero\) gives depends on values; give inputs",
+    ):
         asim.simulate(asim.compile(asim.load(proto), soc=SOC))
 
 
@@ -239,8 +283,14 @@ def test_open_shapes_compile_once_a_shape() -> None:
         ({"shapes": {"x": (1.5, 8)}}, "option shapes: input 'x' must be a sequence of whole numbers"),
         ({"shapes": {"x": 4}}, "option shapes: input 'x' must be a sequence of whole numbers, not 4"),
         ({"shapes": [1, 8]}, "option shapes must be a dictionary by name, not list"),
-        ({"shapes": {"x": (1, 8)}, "branches": "then"}, "option branches must be a dictionary by name, not 'then'"),
-        ({"shapes": {"x": (1, 8)}, "trips": {"if": 3}}, "option trips: node 'if' must be one of the model's Loop or While nodes"),
+        (
+            {"shapes": {"x": (1, 8)}, "branches": "then"},
+            "option branches must be a dictionary by name, not 'then'",
+        ),
+        (
+            {"shapes": {"x": (1, 8)}, "trips": {"if": 3}},
+            "option trips: node 'if' must be one of the model's Loop or While nodes",
+        ),
     ],
 )
 def test_wrong_options(options: dict[str, Any], message: str) -> None:
@@ -253,7 +303,8 @@ def test_wrong_options(options: dict[str, Any], message: str) -> None:
 
 
 def ge_graph(index: int) -> Graph:
-    """GE's operators: y = Case(index, x) of three branches, then While(y): add 1 until the sum is above 100, then PartitionedCall."""
+    """GE's operators: y = Case(index, x) of three branches, then While(y): add 1 until the sum is above 100,
+    then PartitionedCall."""
     graph = Graph("ge")
     x, number = graph.add_input("x", DType.FLOAT32, (2, 4)), graph.add_input("n", DType.INT32, ())
 
@@ -272,15 +323,27 @@ def ge_graph(index: int) -> Graph:
     def below(body: Graph, x: Any, name: str) -> None:
         total = body.add_node("ReduceSum", [x], [f"{name}_sum"], keepdims=0).output
         body.outputs.append(
-            body.add_node("Less", [total, body.add_constant(f"{name}_most", np.array(100, np.float32))], [f"{name}_go"]).output
+            body.add_node(
+                "Less", [total, body.add_constant(f"{name}_most", np.array(100, np.float32))], [f"{name}_go"]
+            ).output
         )
 
     branches = tuple(sub(f"b{place}", adding(10.0**place)) for place in range(3))
-    chosen = graph.add_node("Case", [number, x], ["chosen"], name="case", domain="ascend", branches=branches).output
-    looped = graph.add_node(
-        "While", [chosen], ["looped"], name="while", domain="ascend", cond=sub("go", below), body=sub("step", adding(1.0))
+    chosen = graph.add_node(
+        "Case", [number, x], ["chosen"], name="case", domain="ascend", branches=branches
     ).output
-    called = graph.add_node("PartitionedCall", [looped], ["y"], name="call", domain="ascend", f=sub("f", adding(0.5)))
+    looped = graph.add_node(
+        "While",
+        [chosen],
+        ["looped"],
+        name="while",
+        domain="ascend",
+        cond=sub("go", below),
+        body=sub("step", adding(1.0)),
+    ).output
+    called = graph.add_node(
+        "PartitionedCall", [looped], ["y"], name="call", domain="ascend", f=sub("f", adding(0.5))
+    )
     graph.outputs.append(called.output)
     infer(graph, default_opset())
     return graph
@@ -304,13 +367,16 @@ def test_operators_of_ge(index: int, amount: int) -> None:
 def test_a_negative_index_is_an_error() -> None:
     compiled = asim.compile(ge_graph(0), soc=SOC)
     with pytest.raises(
-        asim.GraphError, match=r"node 'case' \(Case\) needs a branch index that is not negative, not -1; branches: b0, b1, b2"
+        asim.GraphError,
+        match=r"node 'case' \(Case\) needs a branch index that is not negative, not -1; branches: b0, b1, b2",
     ):
         asim.run(compiled, {"x": np.ones((2, 4), np.float32), "n": np.array(-1, np.int32)})
 
 
 def test_options_that_do_not_go_with_open_shapes() -> None:
-    with pytest.raises(asim.InputError, match="option output_type does not go with control flow or open shapes"):
+    with pytest.raises(
+        asim.InputError, match="option output_type does not go with control flow or open shapes"
+    ):
         asim.compile(asim.load(two_branches()), soc=SOC, output_type="FP16")
     static = asim.compile(asim.load(two_branches()), soc=SOC, schedule="host")
     assert asim.simulate(static, branches={"if": "then"}).schedule == "host"
@@ -318,19 +384,28 @@ def test_options_that_do_not_go_with_open_shapes() -> None:
 
 @pytest.mark.parametrize("growing", [False, True])
 def test_the_memory_of_a_run_holds_all_that_its_tasks_touch(growing: bool) -> None:
-    """Buffers between pieces and constants lie apart from each other and from the arena that the pieces share."""
+    """Buffers between pieces and constants lie apart from each other and from the arena that the pieces
+    share."""
     program = check(halving_loop(None, growing), {"x": np.ones((4, 8), np.float32)}).model.program
     regions = program.memory.regions
     touched = {access.region for task in program.tasks for access in task.accesses}
-    touched |= {operand for task in program.tasks for group in task.groups for operand in block_key(group.block)[1]}
+    touched |= {
+        operand for task in program.tasks for group in task.groups for operand in block_key(group.block)[1]
+    }
     assert touched <= set(regions)
     assert all(region.name == name for name, region in regions.items())
-    apart = [region for name, region in regions.items() if "/" not in name and region.alias_of is None and region.bytes]
+    apart = [
+        region
+        for name, region in regions.items()
+        if "/" not in name and region.alias_of is None and region.bytes
+    ]
     assert {region.name for region in apart} >= {"x", "r"}
     for one in apart:
         for other in regions.values():
             shares = one is other or (other.alias_of is not None and root(regions, other) is one)
-            assert shares or one.offset + one.bytes <= other.offset or other.offset + other.bytes <= one.offset, (one.name, other.name)
+            assert (
+                shares or one.offset + one.bytes <= other.offset or other.offset + other.bytes <= one.offset
+            ), (one.name, other.name)
     ends = [region.offset + region.bytes for region in regions.values()]
     assert max(ends) <= program.memory.peak_bytes + program.memory.weight_bytes
 

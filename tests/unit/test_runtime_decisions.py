@@ -1,4 +1,5 @@
-"""Which subgraph runs how often on what, who is asked and what the host looks at: every rule of control flow against a plain reading."""
+"""Which subgraph runs how often on what, who is asked and what the host looks at: every rule of control flow
+against a plain reading."""
 
 from __future__ import annotations
 
@@ -28,7 +29,8 @@ class Script:
     Attributes:
         bodies: Results of a subgraph by its name, from its inputs.
         answer: Branch or number of iterations that it gives.
-        log: "then", "body" and so on for what ran, True or False for a decision with or without a look, ("trips", limit) for questions.
+        log: "then", "body" and so on for what ran, True or False for a decision with or without a look,
+            ("trips", limit) for questions.
     """
 
     bodies: dict[str, Callable[[Sequence[Value]], list[Value]]]
@@ -66,11 +68,15 @@ def body_of(inputs: int, outputs: int, name: str = "body", own_condition: bool =
     """A body whose results are made of its inputs; only its form counts here."""
     graph = Graph(name)
     for place in range(inputs):
-        graph.add_input(f"{name}_i{place}", (DType.INT64, DType.BOOL)[place] if place < 2 else DType.FLOAT32, ())
+        graph.add_input(
+            f"{name}_i{place}", (DType.INT64, DType.BOOL)[place] if place < 2 else DType.FLOAT32, ()
+        )
     for place in range(outputs):
         source = graph.inputs[1 if own_condition and place == 0 else min(place + 1, inputs - 1)]
         op = "Identity" if not (place == 0 and not own_condition) else "Not"
-        graph.outputs.append(graph.add_node(op, [graph.inputs[1] if op == "Not" else source], [f"{name}_o{place}"]).output)
+        graph.outputs.append(
+            graph.add_node(op, [graph.inputs[1] if op == "Not" else source], [f"{name}_o{place}"]).output
+        )
         graph.outputs[-1].dtype, graph.outputs[-1].shape = graph.inputs[-1].dtype, ()
     return graph
 
@@ -79,11 +85,14 @@ def node_of(op_type: str, **attributes: Any) -> Node:
     return Graph("g").add_node(op_type, [], 1, name="n", **attributes)
 
 
-# -------------------------------------------------------------------------------------------------------------- Loop
+# ------------------------------------------------------------------------------------------------------------
 
 
-def plain_loop(limit: Any, first: Value | None, later: list[bool | None], endless: bool, answer: int) -> tuple[int, list[Any]]:
-    """Iterations of a Loop and what its host notes. `limit`: None, a number or "unknown"; `later`: what the body says in each trip."""
+def plain_loop(
+    limit: Any, first: Value | None, later: list[bool | None], endless: bool, answer: int
+) -> tuple[int, list[Any]]:
+    """Iterations of a Loop and what its host notes. `limit`: None, a number or "unknown"; `later`: what the
+    body says in each trip."""
     log: list[Any] = []
     asked = False
     if limit == "unknown":
@@ -119,8 +128,16 @@ CONDITIONS = {
 @pytest.mark.parametrize("endless", [False, True])
 @pytest.mark.parametrize("first", CONDITIONS)
 @pytest.mark.parametrize("limit", [None, 0, 1, 3, "unknown"])
-def test_a_loop_ends_by_its_limit_its_condition_or_the_hosts_answer(limit: Any, first: str, endless: bool) -> None:
-    patterns: list[list[bool | None]] = [[False], [True, False], [True, True, True, False], [None], [True, None]]
+def test_a_loop_ends_by_its_limit_its_condition_or_the_hosts_answer(
+    limit: Any, first: str, endless: bool
+) -> None:
+    patterns: list[list[bool | None]] = [
+        [False],
+        [True, False],
+        [True, True, True, False],
+        [None],
+        [True, None],
+    ]
     for later, answer in product(patterns, (0, 1, 2)):
         if limit is None and endless and first not in ("false", "no", "unknown"):
             continue  # would never end
@@ -129,13 +146,19 @@ def test_a_loop_ends_by_its_limit_its_condition_or_the_hosts_answer(limit: Any, 
         trips, log = plain_loop(limit, CONDITIONS[first], later, endless, answer)
         seen: list[int] = []
 
-        def body(inputs: Sequence[Value], later: list[bool | None] = later, seen: list[int] = seen) -> list[Value]:
+        def body(
+            inputs: Sequence[Value], later: list[bool | None] = later, seen: list[int] = seen
+        ) -> list[Value]:
             trip = inputs[0].array
             assert trip is not None
             seen.append(int(trip))
             state = inputs[2].array
             assert state is not None
-            return [truth(later[min(len(seen) - 1, len(later) - 1)]), number(float(state) * 2 + 1), number(float(state))]
+            return [
+                truth(later[min(len(seen) - 1, len(later) - 1)]),
+                number(float(state) * 2 + 1),
+                number(float(state)),
+            ]
 
         host = Script({"body": body}, answer)
         given = {None: None, "unknown": Value(np.dtype(np.int64), ())}
@@ -178,7 +201,9 @@ def test_absent_inputs_of_a_loop_may_be_left_out() -> None:
 def test_a_loop_that_never_ends_is_an_error(op_type: str, monkeypatch: pytest.MonkeyPatch) -> None:
     assert MAX_ITERATIONS == 100_000
     monkeypatch.setattr("ascendsim.runtime.control_flow.MAX_ITERATIONS", 7)
-    host = Script({"body": lambda inputs: [truth(True)] * (op_type == "Loop"), "cond": lambda inputs: [truth(True)]})
+    host = Script(
+        {"body": lambda inputs: [truth(True)] * (op_type == "Loop"), "cond": lambda inputs: [truth(True)]}
+    )
     node = node_of(op_type, body=body_of(2, 1), cond=body_of(2, 1, "cond"))
     with pytest.raises(asim.GraphError, match="must end within 7 iterations"):
         run_control(node, [], host)
@@ -188,7 +213,7 @@ def test_a_loop_that_never_ends_is_an_error(op_type: str, monkeypatch: pytest.Mo
     assert seven.log.count("body") == 7
 
 
-# ------------------------------------------------------------------------------------------------- While, If, Case, Call
+# ------------------------------------------------------------------------------------------------- While, If,
 
 
 @pytest.mark.parametrize("answer", [0, 1, 3])
@@ -216,7 +241,9 @@ def test_a_while_tests_before_each_iteration(says: list[bool | None], answer: in
         },
         answer,
     )
-    (state,) = run_control(node_of("While", cond=body_of(3, 1, "cond"), body=body_of(3, 1)), [number(0)], host)
+    (state,) = run_control(
+        node_of("While", cond=body_of(3, 1, "cond"), body=body_of(3, 1)), [number(0)], host
+    )
     assert host.log == found
     assert state.array == trips
 
@@ -226,8 +253,13 @@ def test_a_while_tests_before_each_iteration(says: list[bool | None], answer: in
     [(True, 1, "then_branch"), (False, 0, "else_branch"), (None, 0, "then_branch"), (None, 1, "else_branch")],
 )
 @pytest.mark.parametrize("on_host", [False, True])
-def test_an_if_runs_one_branch_on_nothing(condition: bool | None, answer: int, branch: str, on_host: bool) -> None:
-    host = Script({name: lambda inputs, name=name: [number(len(name))] for name in ("then_branch", "else_branch")}, answer)  # type: ignore[misc]
+def test_an_if_runs_one_branch_on_nothing(
+    condition: bool | None, answer: int, branch: str, on_host: bool
+) -> None:
+    host = Script(
+        {name: lambda inputs, name=name: [number(len(name))] for name in ("then_branch", "else_branch")},
+        answer,
+    )  # type: ignore[misc]
     node = node_of("If", then_branch=Graph("t"), else_branch=Graph("e"))
     (result,) = run_control(node, [truth(condition, on_host)], host)
     question = [("branch", "then_branch", "else_branch")] if condition is None else []
@@ -237,13 +269,20 @@ def test_an_if_runs_one_branch_on_nothing(condition: bool | None, answer: int, b
 
 
 @pytest.mark.parametrize(
-    ("index", "answer", "branch"), [(0, 2, "b0"), (1, 0, "b1"), (2, 0, "b2"), (3, 0, "b2"), (None, 1, "b1"), (None, 0, "b0")]
+    ("index", "answer", "branch"),
+    [(0, 2, "b0"), (1, 0, "b1"), (2, 0, "b2"), (3, 0, "b2"), (None, 1, "b1"), (None, 0, "b0")],
 )
 @pytest.mark.parametrize("on_host", [False, True])
-def test_a_case_runs_the_branch_of_its_index_on_the_other_inputs(index: int | None, answer: int, branch: str, on_host: bool) -> None:
+def test_a_case_runs_the_branch_of_its_index_on_the_other_inputs(
+    index: int | None, answer: int, branch: str, on_host: bool
+) -> None:
     branches = tuple(Graph(f"b{place}") for place in range(3))
     host = Script({item.name: lambda inputs: list(inputs) for item in branches}, answer)
-    chosen = Value(np.dtype(np.int32), ()) if index is None else Value(np.dtype(np.int32), (1,), np.array([index], np.int32), on_host)
+    chosen = (
+        Value(np.dtype(np.int32), ())
+        if index is None
+        else Value(np.dtype(np.int32), (1,), np.array([index], np.int32), on_host)
+    )
     results = run_control(node_of("Case", branches=branches), [chosen, number(5), number(6)], host)
     question = [("branch", "b0", "b1", "b2")] if index is None else []
     assert host.log == [*question, on_host and index is not None, branch]
@@ -260,20 +299,39 @@ def test_a_call_decides_nothing() -> None:
     ("op_type", "attributes", "inputs", "message"),
     [
         ("If", {}, [truth(True)], r"node 'n' \(If\) needs a subgraph in attribute then_branch"),
-        ("PartitionedCall", {"f": Graph("f")}, [None], r"node 'n' \(PartitionedCall\) needs a value for every input of its subgraph"),
-        ("If", {}, [Value.of(np.ones(2, bool))], r"a condition or number of iterations must be one element, not \[2\]"),
-        ("Case", {"branches": (Graph("b0"),)}, [Value.of(np.array(-1))], "needs a branch index that is not negative, not -1"),
+        (
+            "PartitionedCall",
+            {"f": Graph("f")},
+            [None],
+            r"node 'n' \(PartitionedCall\) needs a value for every input of its subgraph",
+        ),
+        (
+            "If",
+            {},
+            [Value.of(np.ones(2, bool))],
+            r"a condition or number of iterations must be one element, not \[2\]",
+        ),
+        (
+            "Case",
+            {"branches": (Graph("b0"),)},
+            [Value.of(np.array(-1))],
+            "needs a branch index that is not negative, not -1",
+        ),
     ],
 )
-def test_rules_that_can_be_broken(op_type: str, attributes: dict[str, Any], inputs: list[Value | None], message: str) -> None:
+def test_rules_that_can_be_broken(
+    op_type: str, attributes: dict[str, Any], inputs: list[Value | None], message: str
+) -> None:
     with pytest.raises(asim.GraphError, match=message):
         run_control(node_of(op_type, **attributes), inputs, Script({}))
 
 
-# -------------------------------------------------------------------------------------------------------------- Scan
+# ------------------------------------------------------------------------------------------------------------
 
 
-def scan_model(axes: Sequence[int], back: Sequence[int], out_axes: Sequence[int], out_back: Sequence[int]) -> onnx.ModelProto:
+def scan_model(
+    axes: Sequence[int], back: Sequence[int], out_axes: Sequence[int], out_back: Sequence[int]
+) -> onnx.ModelProto:
     """One state and two scanned inputs, two stacked outputs: s' = s + a + b, and a * s, b - s."""
     line = helper.make_tensor_value_info
     nodes = [
@@ -305,20 +363,34 @@ def scan_model(axes: Sequence[int], back: Sequence[int], out_axes: Sequence[int]
         line("s0", TensorProto.FLOAT, [2, 4]),
         *(line(name, TensorProto.FLOAT, shape) for name, shape in zip("xy", shapes, strict=True)),
     ]
-    graph = helper.make_graph([node], "g", inputs, [line(name, TensorProto.FLOAT, None) for name in ("s", "ps", "qs")])
+    graph = helper.make_graph(
+        [node], "g", inputs, [line(name, TensorProto.FLOAT, None) for name in ("s", "ps", "qs")]
+    )
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
 
 
 @pytest.mark.parametrize(
     ("axes", "back", "out_axes", "out_back"),
-    [((), (), (), ()), ((1, 2), (0, 1), (2, 0), (1, 0)), ((-1, 0), (1, 0), (-1, -2), (0, 1)), ((2, -2), (1, 1), (1, 1), (1, 1))],
+    [
+        ((), (), (), ()),
+        ((1, 2), (0, 1), (2, 0), (1, 0)),
+        ((-1, 0), (1, 0), (-1, -2), (0, 1)),
+        ((2, -2), (1, 1), (1, 1), (1, 1)),
+    ],
 )
-def test_scan_cuts_and_stacks_along_any_axis_in_any_direction(axes: Any, back: Any, out_axes: Any, out_back: Any) -> None:
+def test_scan_cuts_and_stacks_along_any_axis_in_any_direction(
+    axes: Any, back: Any, out_axes: Any, out_back: Any
+) -> None:
     proto = scan_model(axes, back, out_axes, out_back)
     random = np.random.default_rng(3)
     shapes = [[item.dim_value for item in port.type.tensor_type.shape.dim] for port in proto.graph.input]
-    inputs = {name: random.standard_normal(shape).astype(np.float32) for name, shape in zip(("s0", "x", "y"), shapes, strict=True)}
-    wanted = onnxruntime.InferenceSession(proto.SerializeToString(), providers=["CPUExecutionProvider"]).run(None, inputs)
+    inputs = {
+        name: random.standard_normal(shape).astype(np.float32)
+        for name, shape in zip(("s0", "x", "y"), shapes, strict=True)
+    }
+    wanted = onnxruntime.InferenceSession(proto.SerializeToString(), providers=["CPUExecutionProvider"]).run(
+        None, inputs
+    )
     result = asim.run(asim.compile(asim.load(proto), soc="Ascend310P3"), inputs, values="float32")
     for name, reference in zip(("s", "ps", "qs"), wanted, strict=True):
         np.testing.assert_allclose(result.outputs[name], reference, rtol=1e-5, atol=1e-6)
@@ -347,7 +419,9 @@ def test_scan_knows_its_number_of_iterations_without_a_look() -> None:
     assert (state, stack.shape, stack.array, stack.half) == (line, (3, 2), None, True)
     assert all(piece.shape == (2,) and piece.half for _, piece in host.given)
     other = Value(np.dtype(np.float32), (4, 2))
-    with pytest.raises(asim.GraphError, match=r"node 'n' \(Scan\) needs one length for all scanned inputs, not \[3, 4\]"):
+    with pytest.raises(
+        asim.GraphError, match=r"node 'n' \(Scan\) needs one length for all scanned inputs, not \[3, 4\]"
+    ):
         run_control(node_of("Scan", body=body, num_scan_inputs=2), [half, other], host)
 
 
@@ -368,13 +442,18 @@ def test_results_of_all_iterations_must_have_one_shape() -> None:
     sizes = iter((2, 3))
     host = Script({"body": lambda inputs: [truth(True), Value.of(np.zeros(next(sizes), np.float32))]})
     node = node_of("Loop", body=body_of(2, 2))
-    with pytest.raises(asim.GraphError, match=r"needs scan output 'body_o1' of one shape, not \[\(2,\), \(3,\)\]"):
+    with pytest.raises(
+        asim.GraphError, match=r"needs scan output 'body_o1' of one shape, not \[\(2,\), \(3,\)\]"
+    ):
         run_control(node, [Value.of(np.array(2))], host)
 
 
 def test_a_stack_is_known_if_all_of_it_is_and_half_if_all_of_it_is() -> None:
     pieces = iter(
-        [Value(np.dtype(np.float32), (1,), np.ones(1, np.float32), half=True), Value(np.dtype(np.float32), (1,), None, half=False)]
+        [
+            Value(np.dtype(np.float32), (1,), np.ones(1, np.float32), half=True),
+            Value(np.dtype(np.float32), (1,), None, half=False),
+        ]
     )
     host = Script({"body": lambda inputs: [truth(True), next(pieces)]})
     (stack,) = run_control(node_of("Loop", body=body_of(2, 2)), [Value.of(np.array(2))], host)

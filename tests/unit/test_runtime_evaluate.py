@@ -1,4 +1,5 @@
-"""Values of a compiled graph: in the order of the machine, from checked inputs; inputs where the user has none."""
+"""Values of a compiled graph: in the order of the machine, from checked inputs; inputs where the user has
+none."""
 
 from __future__ import annotations
 
@@ -30,16 +31,23 @@ def chain() -> tuple[Graph, MemoryPlan]:
         tensor.dtype = tensor.origin_dtype = DType.FLOAT32
         tensor.shape = (3,)
     graph.outputs.append(y)
-    plan = MemoryPlan({name: Region(name, 512 * place, 12, "activation") for place, name in enumerate("xry")}, 1536, 0)
+    plan = MemoryPlan(
+        {name: Region(name, 512 * place, 12, "activation") for place, name in enumerate("xry")}, 1536, 0
+    )
     return graph, plan
 
 
 def tasks_of(*nodes: tuple[str, ...]) -> tuple[Task, ...]:
-    return tuple(Task(10 + number, names[0], TaskKind.AI_CORE, fused=names) for number, names in enumerate(nodes))
+    return tuple(
+        Task(10 + number, names[0], TaskKind.AI_CORE, fused=names) for number, names in enumerate(nodes)
+    )
 
 
 def outputs(program: Program, graph: Graph, order: list[int], **more: Any) -> list[float]:
-    return [float(value) for value in evaluate(graph, program, default_opset(), order, {"x": X}, "float32", **more)["y"]]
+    return [
+        float(value)
+        for value in evaluate(graph, program, default_opset(), order, {"x": X}, "float32", **more)["y"]
+    ]
 
 
 WANTED = [0.5, 0.5, float(1 / (1 + np.exp(np.float32(-3))))]
@@ -49,14 +57,18 @@ def test_each_node_is_computed_when_the_last_of_its_tasks_ends() -> None:
     graph, plan = chain()
     two_tasks = Program(tasks_of(("relu",), ("relu",), ("sigmoid",)), plan)
     assert outputs(two_tasks, graph, [10, 11, 12]) == pytest.approx(WANTED)
-    assert np.isnan(outputs(two_tasks, graph, [10, 12, 11])).all()  # the first of the two alone leaves nothing to read
+    assert np.isnan(
+        outputs(two_tasks, graph, [10, 12, 11])
+    ).all()  # the first of the two alone leaves nothing to read
     assert outputs(Program(tasks_of(("relu",), ("sigmoid",)), plan), graph, [10, 11]) == pytest.approx(WANTED)
     assert np.isnan(outputs(Program(tasks_of(("sigmoid",), ("relu",)), plan), graph, [10, 11])).all()
 
 
 def test_what_fused_nodes_hand_to_each_other_never_gets_to_memory() -> None:
     graph, plan = chain()
-    fused = Program(tasks_of(("relu", "sigmoid")), replace(plan, regions={name: plan.regions[name] for name in "xy"}))
+    fused = Program(
+        tasks_of(("relu", "sigmoid")), replace(plan, regions={name: plan.regions[name] for name in "xy"})
+    )
     assert outputs(fused, graph, [10]) == pytest.approx(WANTED)
 
 
@@ -64,9 +76,13 @@ def test_progress_and_memory_that_is_used_again() -> None:
     graph, plan = chain()
     program, seen = Program(tasks_of(("relu",), ("sigmoid",)), plan), list[tuple[int, int]]()
     memory = DeviceMemory(graph, plan, "float32")
-    assert outputs(program, graph, [10, 11], progress=lambda *at: seen.append(at), memory=memory) == pytest.approx(WANTED)
+    assert outputs(
+        program, graph, [10, 11], progress=lambda *at: seen.append(at), memory=memory
+    ) == pytest.approx(WANTED)
     assert seen == [(1, 2), (2, 2)]
-    assert memory.read(graph.tensors["y"]).tolist() == pytest.approx(WANTED)  # computed there and nowhere else
+    assert memory.read(graph.tensors["y"]).tolist() == pytest.approx(
+        WANTED
+    )  # computed there and nowhere else
     assert np.isnan(outputs(program, graph, [], memory=memory)).all()  # wiped before
     first = evaluate(graph, program, default_opset(), [10, 11], {"x": X}, "float32", memory=memory)["y"]
     memory.wipe()
@@ -76,7 +92,10 @@ def test_progress_and_memory_that_is_used_again() -> None:
 def test_runs_of_open_shapes_count_their_steps() -> None:
     ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["n", 4]) for name in "xy"]
     graph = helper.make_graph([helper.make_node("Relu", ["x"], ["y"])], "g", ends[:1], ends[1:])
-    model = asim.compile(asim.load(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)), soc="Ascend310P3")
+    model = asim.compile(
+        asim.load(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)),
+        soc="Ascend310P3",
+    )
     seen: list[tuple[int, int]] = []
     result = asim.run(model, {"x": np.ones((2, 4), np.float32)}, progress=lambda *at: seen.append(at))
     assert seen[0] == (1, 0)
@@ -89,7 +108,10 @@ def test_runs_of_open_shapes_count_their_steps() -> None:
         ({}, r"input 'x' is missing; the model wants float32\[2, 3\]; pass"),
         ({"x": np.ones((2, 3), np.float32), "z": X}, r"input 'z' is not an input of the model"),
         ({"x": np.ones((3, 2), np.float32)}, r"input 'x' must have shape \[2, 3\], not \[3, 2\]"),
-        ({"x": np.ones((2, 3))}, r"input 'x' must be of type float32, not float64; convert it with .astype\('float32'\)"),
+        (
+            {"x": np.ones((2, 3))},
+            r"input 'x' must be of type float32, not float64; convert it with .astype\('float32'\)",
+        ),
     ],
 )
 def test_inputs_are_checked(inputs: dict[str, Any], message: str) -> None:
@@ -98,7 +120,9 @@ def test_inputs_are_checked(inputs: dict[str, Any], message: str) -> None:
     with pytest.raises(asim.InputError) as caught:
         checked_inputs(graph, inputs)
     assert caught.match(message.split("; pass")[0])
-    assert checked_inputs(graph, {"x": np.ones((2, 3), np.float32).tolist()} | {"x": np.ones((2, 3), np.float32)})["x"].shape == (2, 3)
+    assert checked_inputs(
+        graph, {"x": np.ones((2, 3), np.float32).tolist()} | {"x": np.ones((2, 3), np.float32)}
+    )["x"].shape == (2, 3)
 
 
 def test_random_inputs_are_seeded_and_valid_for_their_type() -> None:

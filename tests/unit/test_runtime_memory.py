@@ -1,4 +1,5 @@
-"""The simulated device memory: types of both kinds of values, what shares bytes, what is too large for a weight's type."""
+"""The simulated device memory: types of both kinds of values, what shares bytes, what is too large for a
+weight's type."""
 
 from __future__ import annotations
 
@@ -19,7 +20,9 @@ from ascendsim.runtime.memory import DeviceMemory, Values
 F16_MAX, F32_MAX = 65504.0, float(np.finfo(np.float32).max)
 
 
-def tensor(graph: Graph, name: str, shape: tuple[int, ...], dtype: DType = DType.FLOAT32, origin: DType | None = None) -> Tensor:
+def tensor(
+    graph: Graph, name: str, shape: tuple[int, ...], dtype: DType = DType.FLOAT32, origin: DType | None = None
+) -> Tensor:
     made = graph.add_tensor(Tensor(name, dtype, shape))
     made.origin_dtype = origin
     return made
@@ -29,7 +32,7 @@ def memory_of(graph: Graph, *regions: Region, values: Values = "device") -> Devi
     return DeviceMemory(graph, MemoryPlan({region.name: region for region in regions}, 0, 0), values)
 
 
-# ----------------------------------------------------------------------------------------------------------- weights
+# -----------------------------------------------------------------------------------------------------------
 
 
 def weight(values: NDArray[Any], device: DType, origin: DType | None, kind: Values) -> NDArray[Any]:
@@ -43,12 +46,27 @@ def weight(values: NDArray[Any], device: DType, origin: DType | None, kind: Valu
 @pytest.mark.parametrize(
     ("values", "dtype", "device", "wanted"),
     [
-        ([1.5, np.inf, -np.inf, 1e6, -1e6], np.float32, DType.FLOAT16, [1.5, F16_MAX, -F16_MAX, F16_MAX, -F16_MAX]),
-        ([65519.0, 65520.0], np.float32, DType.FLOAT16, [F16_MAX, F16_MAX]),  # would be rounded up to infinity
+        (
+            [1.5, np.inf, -np.inf, 1e6, -1e6],
+            np.float32,
+            DType.FLOAT16,
+            [1.5, F16_MAX, -F16_MAX, F16_MAX, -F16_MAX],
+        ),
+        (
+            [65519.0, 65520.0],
+            np.float32,
+            DType.FLOAT16,
+            [F16_MAX, F16_MAX],
+        ),  # would be rounded up to infinity
         ([2049.0, 2051.0, 1e-8], np.float32, DType.FLOAT16, [2048, 2052, 0]),  # to nearest even
         ([1e300, -np.inf, 0.1], np.float64, DType.FLOAT32, [F32_MAX, -F32_MAX, float(np.float32(0.1))]),
         ([1e300, -1e300, 0.5], np.float64, DType.FLOAT16, [F16_MAX, -F16_MAX, 0.5]),
-        ([np.inf, -np.inf, 1e38], np.float32, DType.FLOAT32, [np.inf, -np.inf, float(np.float32(1e38))]),  # no narrower: as it is
+        (
+            [np.inf, -np.inf, 1e38],
+            np.float32,
+            DType.FLOAT32,
+            [np.inf, -np.inf, float(np.float32(1e38))],
+        ),  # no narrower: as it is
         ([np.inf, 0.5], np.float16, DType.FLOAT32, [np.inf, 0.5]),
         ([3.0, -2.0, 100.0], np.float32, DType.INT8, [3, -2, 100]),
         ([3.0, -2.0], np.float64, DType.INT32, [3, -2]),
@@ -58,15 +76,21 @@ def weight(values: NDArray[Any], device: DType, origin: DType | None, kind: Valu
         ([True, False], np.bool_, DType.FLOAT16, [1, 0]),
     ],
 )
-def test_a_weight_takes_the_type_of_the_device(values: list[Any], dtype: Any, device: DType, wanted: list[Any]) -> None:
+def test_a_weight_takes_the_type_of_the_device(
+    values: list[Any], dtype: Any, device: DType, wanted: list[Any]
+) -> None:
     held = np.array(values, dtype)
     found = weight(held, device, DType.of(held.dtype), "device")
     assert found.dtype == device.numpy
     np.testing.assert_array_equal(found, np.array(wanted, found.dtype))
-    np.testing.assert_array_equal(weight(held, device, DType.of(held.dtype), "float32"), held)  # the model's own type
+    np.testing.assert_array_equal(
+        weight(held, device, DType.of(held.dtype), "float32"), held
+    )  # the model's own type
 
 
-def test_an_infinite_mask_is_the_largest_number_in_half_precision_and_stays_infinite_in_the_models_type() -> None:
+def test_an_infinite_mask_is_the_largest_number_in_half_precision_and_stays_infinite_in_the_models_type() -> (
+    None
+):
     """A user's way: x + mask, with a mask that switches elements off."""
     b = asim.GraphBuilder("masked")
     x = b.input("x", (2, 8))
@@ -92,12 +116,17 @@ def test_a_weight_is_converted_once() -> None:
 
 def test_a_weight_without_values_says_why() -> None:
     graph = Graph("g")
-    absent = graph.add_tensor(Tensor("w", DType.FLOAT32, (4,), constant=Constant(absent_because="the file is missing")))
-    with pytest.raises(asim.GraphError, match=r"weight 'w' has no values \(the file is missing\); load the model with weights="):
+    absent = graph.add_tensor(
+        Tensor("w", DType.FLOAT32, (4,), constant=Constant(absent_because="the file is missing"))
+    )
+    with pytest.raises(
+        asim.GraphError,
+        match=r"weight 'w' has no values \(the file is missing\); load the model with weights=",
+    ):
         memory_of(graph, Region("w", 0, 16, "weight")).read(absent)
 
 
-# ------------------------------------------------------------------------------------------------------- activations
+# ------------------------------------------------------------------------------------------------------- acti
 
 
 def test_memory_that_nobody_wrote_reads_as_nan() -> None:
@@ -124,7 +153,9 @@ def test_memory_that_nobody_wrote_reads_as_nan() -> None:
         (DType.BOOL, DType.BOOL),
     ],
 )
-def test_values_have_the_devices_type_or_the_models(values: Values, device: DType, origin: DType | None) -> None:
+def test_values_have_the_devices_type_or_the_models(
+    values: Values, device: DType, origin: DType | None
+) -> None:
     graph = Graph("g")
     x = tensor(graph, "x", (2, 3), device, origin)
     memory = memory_of(graph, Region("x", 0, 6 * device.itemsize, "activation"), values=values)
@@ -139,7 +170,8 @@ def test_values_have_the_devices_type_or_the_models(values: Values, device: DTyp
 @pytest.mark.parametrize("values", ["device", "float32"])
 @pytest.mark.parametrize("seed", range(15))
 def test_tensors_that_overlap_on_the_device_overlap_here(seed: int, values: Values) -> None:
-    """Random addresses: after a write, exactly the elements whose bytes on the device were hit have changed, stretched or not."""
+    """Random addresses: after a write, exactly the elements whose bytes on the device were hit have changed,
+    stretched or not."""
     random = Random(seed)
     graph, regions = Graph("g"), []
     for number in range(4):
@@ -186,10 +218,15 @@ def test_slices_are_read_and_written_where_they_lie_in_the_whole(axis: int) -> N
     shape = (2, 4, 3)
     whole = tensor(graph, "whole", shape)
     sizes = [1, shape[axis] - 1]
-    pieces = [tensor(graph, f"p{number}", (*shape[:axis], size, *shape[axis + 1 :])) for number, size in enumerate(sizes)]
+    pieces = [
+        tensor(graph, f"p{number}", (*shape[:axis], size, *shape[axis + 1 :]))
+        for number, size in enumerate(sizes)
+    ]
     flat = tensor(graph, "flat", (pieces[1].elements,))  # a view of a slice
     regions = [Region("whole", 0, 96, "activation")]
-    regions += [Region(f"p{number}", 0, 96, "activation", alias_of="whole", cut=(axis, number)) for number in range(2)]
+    regions += [
+        Region(f"p{number}", 0, 96, "activation", alias_of="whole", cut=(axis, number)) for number in range(2)
+    ]
     regions.append(Region("flat", 0, 96, "activation", alias_of="p1"))
     memory = memory_of(graph, *regions)
     content = np.arange(24, dtype=np.float32).reshape(shape)
@@ -237,11 +274,14 @@ def test_what_does_not_fit_is_refused() -> None:
 
 
 def test_values_in_the_models_type_have_room_for_the_widest() -> None:
-    """float64 where the device has float16: all addresses are stretched by four, also those of tensors that need no more."""
+    """float64 where the device has float16: all addresses are stretched by four, also those of tensors that
+    need no more."""
     graph = Graph("g")
     wide = tensor(graph, "wide", (4,), DType.FLOAT16, DType.FLOAT64)
     plain = tensor(graph, "plain", (2,), DType.FLOAT32, DType.FLOAT32)
-    memory = memory_of(graph, Region("wide", 0, 8, "activation"), Region("plain", 8, 8, "activation"), values="float32")
+    memory = memory_of(
+        graph, Region("wide", 0, 8, "activation"), Region("plain", 8, 8, "activation"), values="float32"
+    )
     memory.write(wide, np.arange(4, dtype=np.float64))
     memory.write(plain, np.array([8, 9], np.float32))
     assert (memory.read(wide).tolist(), memory.read(plain).tolist()) == ([0, 1, 2, 3], [8, 9])

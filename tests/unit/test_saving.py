@@ -36,14 +36,18 @@ def saved(lenet: asim.CompiledModel, tmp_path_factory: pytest.TempPathFactory) -
 
 @pytest.mark.parametrize("settings", VARIANTS)
 @pytest.mark.parametrize("name", ["lenet5", "bert_tiny_s64"])
-def test_a_loaded_model_runs_as_the_saved_one_did(tmp_path: Path, name: str, settings: dict[str, object]) -> None:
+def test_a_loaded_model_runs_as_the_saved_one_did(
+    tmp_path: Path, name: str, settings: dict[str, object]
+) -> None:
     model = asim.compile(asim.load(f"tests/data/models/{name}.onnx", weights="random"), **settings)  # type: ignore[arg-type]
     loaded = asim.load_compiled(asim.save(model, tmp_path / "m.asim"))
     assert program_hash(loaded.program) == program_hash(model.program)
     inputs = asim.random_inputs(model)
     first, second = asim.run(model, inputs), asim.run(loaded, inputs)
     assert first.trace == second.trace
-    assert all(np.array_equal(array, second.outputs[key], equal_nan=True) for key, array in first.outputs.items())
+    assert all(
+        np.array_equal(array, second.outputs[key], equal_nan=True) for key, array in first.outputs.items()
+    )
     assert list(first.op_summary()) == list(second.op_summary())
     assert first.summary() == second.summary()
 
@@ -85,7 +89,9 @@ def test_no_flipped_byte_gets_past_the_reader(saved: Path, tmp_path: Path) -> No
         if message:
             assert "broken.asim" in message
         else:  # a byte that says nothing: a date, say
-            assert program_hash(asim.load_compiled(broken).program) == program_hash(asim.load_compiled(saved).program)
+            assert program_hash(asim.load_compiled(broken).program) == program_hash(
+                asim.load_compiled(saved).program
+            )
 
 
 @pytest.mark.parametrize("share", [0.0, 0.01, 0.3, 0.9, 0.999])
@@ -125,7 +131,9 @@ def rewritten(source: Path, target: Path, **changes: object) -> Path:
         ({"weights.bin": b""}, "does not lie within the file"),
     ],
 )
-def test_content_that_makes_no_sense_is_refused(saved: Path, tmp_path: Path, changes: dict[str, object], expected: str) -> None:
+def test_content_that_makes_no_sense_is_refused(
+    saved: Path, tmp_path: Path, changes: dict[str, object], expected: str
+) -> None:
     with pytest.raises(InputError, match=expected) as refused:
         asim.load_compiled(rewritten(saved, tmp_path / "other.asim", **changes))
     assert "other.asim" in str(refused.value)
@@ -155,7 +163,9 @@ def test_compressed_entries_are_refused(saved: Path, tmp_path: Path) -> None:
     assert "has an entry manifest.json that no saved model has" in outcome(packed)
 
 
-def test_what_cannot_be_read_or_written_is_said(lenet: asim.CompiledModel, saved: Path, tmp_path: Path) -> None:
+def test_what_cannot_be_read_or_written_is_said(
+    lenet: asim.CompiledModel, saved: Path, tmp_path: Path
+) -> None:
     assert "cannot be read (No such file" in outcome(tmp_path / "missing.asim")
     with pytest.raises(InputError, match="cannot be written"):
         asim.save(lenet, tmp_path / "missing" / "m.asim")

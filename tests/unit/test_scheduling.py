@@ -63,7 +63,9 @@ def test_launches_of_the_host_follow_each_other_and_end_before_their_tasks_start
     result = asim.simulate(asim.compile(graph(1), "Ascend310P3", schedule=schedule))
     tasks = sorted(result.trace.tasks, key=lambda record: record.task)
     assert tasks[0].launch_start == 0
-    assert all(before.launch_end == after.launch_start < after.launch_end for before, after in pairwise(tasks))
+    assert all(
+        before.launch_end == after.launch_start < after.launch_end for before, after in pairwise(tasks)
+    )
     assert all(record.launch_end <= record.start for record in tasks)
     host, *others = result.plot_timeline().lanes
     assert (host.name, len(host)) == ("Host launches", len(tasks))
@@ -88,5 +90,7 @@ def test_eager_fuses_nothing() -> None:
 
 
 def test_an_unknown_schedule_names_those_that_exist() -> None:
-    with pytest.raises(InputError, match="schedule must be one of sink, host, eager, not 'sunk'; did you mean sink"):
+    with pytest.raises(
+        InputError, match="schedule must be one of sink, host, eager, not 'sunk'; did you mean sink"
+    ):
         asim.compile(graph(1), schedule="sunk")

@@ -16,10 +16,12 @@ from ascendsim.passes.gears.settings import MAX_GEARS, parse_gears
 from ascendsim.soc import load as load_chip
 from tests.unit.test_gears import inputs_of
 
-# ----------------------------------------------------------------------------------------------------------------- gears
+# ------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("count", "fits"), [(1, False), (2, True), (3, True), (99, True), (100, True), (101, False)])
+@pytest.mark.parametrize(
+    ("count", "fits"), [(1, False), (2, True), (3, True), (99, True), (100, True), (101, False)]
+)
 def test_there_are_2_to_100_gears(count: int, fits: bool) -> None:
     graph = inputs_of((None, 3))
     assert MAX_GEARS == 100
@@ -30,12 +32,20 @@ def test_there_are_2_to_100_gears(count: int, fits: bool) -> None:
         with pytest.raises(InputError, match="gears"):
             parse_gears("dynamic_batch_size", list(range(1, count + 1)), graph)
     if count > 1:
-        assert len(parse_gears("dynamic_batch_size", list(range(1, count + 1)), graph, limit=256).gears) == count
+        assert (
+            len(parse_gears("dynamic_batch_size", list(range(1, count + 1)), graph, limit=256).gears) == count
+        )
 
 
-@pytest.mark.parametrize(("number", "fits"), [(-1, False), (0, False), (1, True), (2**31 - 1, True), (2**31, False)])
+@pytest.mark.parametrize(
+    ("number", "fits"), [(-1, False), (0, False), (1, True), (2**31 - 1, True), (2**31, False)]
+)
 def test_numbers_lie_between_1_and_2_to_the_31(number: int, fits: bool) -> None:
-    for kind, value in (("dynamic_batch_size", [7, number]), ("dynamic_dims", [(7,), (number,)]), ("dynamic_dims", f"7;{number}")):
+    for kind, value in (
+        ("dynamic_batch_size", [7, number]),
+        ("dynamic_dims", [(7,), (number,)]),
+        ("dynamic_dims", f"7;{number}"),
+    ):
         if fits:
             assert parse_gears(kind, value, inputs_of((None, 3))).gears == ((7,), (number,))  # type: ignore[arg-type]
         else:
@@ -84,7 +94,9 @@ def test_shapes_lead_to_their_gear_and_others_to_the_list() -> None:
         shapes: dict[str, tuple[int, ...]] = {"x0": (first, 3), "x1": (2, second)}
         assert settings.shapes(graph, settings.gears[number]) == shapes
         assert settings.find(graph, shapes) == number
-    with pytest.raises(InputError, match=r"must be those of a gear \(1,4;2,8;3,8\), not x0: \[1, 3\], x1: \[2, 8\]"):
+    with pytest.raises(
+        InputError, match=r"must be those of a gear \(1,4;2,8;3,8\), not x0: \[1, 3\], x1: \[2, 8\]"
+    ):
         settings.find(graph, {"x0": (1, 3), "x1": (2, 8)})
 
 
@@ -94,16 +106,22 @@ def test_an_unknown_rank_has_no_gears_and_a_scalar_no_mark() -> None:
     assert parse_gears("dynamic_dims", "1;2", inputs_of((), (None,))).marks == (("x1", 0),)
 
 
-# ------------------------------------------------------------------------------------------------------------------ AIPP
+# ------------------------------------------------------------------------------------------------------------
 
 RGB = AippSettings("RGB888_U8")
 
 
 def image(
-    channels: int | None = 3, height: int | None = 6, width: int | None = 8, batch: int | None = 2, kind: DType = DType.FLOAT32
+    channels: int | None = 3,
+    height: int | None = 6,
+    width: int | None = 8,
+    batch: int | None = 2,
+    kind: DType = DType.FLOAT32,
 ) -> Graph:
     graph = Graph("g")
-    graph.outputs.append(graph.add_node("Relu", [graph.add_input("x", kind, (batch, channels, height, width))], ["y"]).output)
+    graph.outputs.append(
+        graph.add_node("Relu", [graph.add_input("x", kind, (batch, channels, height, width))], ["y"]).output
+    )
     return graph
 
 
@@ -133,7 +151,9 @@ def shape_with(settings: AippSettings, graph: Graph | None = None) -> tuple[obje
         (AippSettings("YUV420SP_U8", source=(8, 10), crop=(2, 2, 6, 8)), (2, 12, 10)),
     ],
 )
-def test_the_image_has_the_size_that_leads_to_the_input(settings: AippSettings, wanted: tuple[int, ...]) -> None:
+def test_the_image_has_the_size_that_leads_to_the_input(
+    settings: AippSettings, wanted: tuple[int, ...]
+) -> None:
     assert shape_with(settings) == wanted
 
 
@@ -179,7 +199,10 @@ def test_each_input_is_named_once_and_keeps_its_place() -> None:
     for number, tensor in enumerate(tuple(graph.inputs)):
         graph.outputs.append(graph.add_node("Relu", [tensor], [f"y{number}"]).output)
     insert_aipp(graph, [AippSettings("YUV400_U8", input_rank=1), RGB])
-    assert [(tensor.name, tensor.shape) for tensor in graph.inputs] == [("x0", (1, 6, 8, 3)), ("x1", (1, 4, 4))]
+    assert [(tensor.name, tensor.shape) for tensor in graph.inputs] == [
+        ("x0", (1, 6, 8, 3)),
+        ("x1", (1, 4, 4)),
+    ]
 
 
 def test_rows_of_images_in_memory() -> None:

@@ -1,4 +1,5 @@
-"""The built-in chips: published facts, worked out or read off independently of the files, and what all files have in common."""
+"""The built-in chips: published facts, worked out or read off independently of the files, and what all files
+have in common."""
 
 from __future__ import annotations
 
@@ -19,7 +20,9 @@ KIB, MIB = 1024, 1 << 20
 
 def test_all_chips_are_there() -> None:
     assert len(CHIPS) == 25
-    assert {"Ascend310", "Ascend310P3", "Ascend310B1", "Ascend910A", "Ascend910B1", "Ascend910_9391"} <= set(CHIPS)
+    assert {"Ascend310", "Ascend310P3", "Ascend310B1", "Ascend910A", "Ascend910B1", "Ascend910_9391"} <= set(
+        CHIPS
+    )
 
 
 @pytest.mark.parametrize(
@@ -37,7 +40,13 @@ def test_all_chips_are_there() -> None:
 )
 def test_sizes_and_peaks(name: str, cores: int, mhz: int, tflops: float, ub: int, l1: int, l2: int) -> None:
     spec = soc.load(name)
-    assert (spec.ai_cores, spec.frequency_mhz, spec.buffers.ub, spec.buffers.l1, spec.l2.size) == (cores, mhz, ub, l1, l2)
+    assert (spec.ai_cores, spec.frequency_mhz, spec.buffers.ub, spec.buffers.l1, spec.l2.size) == (
+        cores,
+        mhz,
+        ub,
+        l1,
+        l2,
+    )
     assert spec.peak_fp16_tflops == pytest.approx(tflops, abs=0.005)
     assert (spec.buffers.l0a, spec.buffers.l0b) == (64 * KIB, 64 * KIB)
 
@@ -54,7 +63,11 @@ def test_ascend310_equals_its_micro_benchmarks() -> None:
     flops_per_block = 7936  # the paper's count, (15 + 16) * 16 * 16
     assert flops_per_block / spec.cube.cycles_per_block["float16"] * ghz == pytest.approx(5390, rel=0.002)
     assert (spec.dram.read_gb_per_s, spec.dram.write_gb_per_s, spec.dram.half_duplex) == (42, 42, True)
-    assert (spec.issue.instruction_start_ns, spec.launch.kernel_init_ns, spec.launch.task_launch_us) == (40, 2050, 2.3)
+    assert (spec.issue.instruction_start_ns, spec.launch.kernel_init_ns, spec.launch.task_launch_us) == (
+        40,
+        2050,
+        2.3,
+    )
     assert spec.l2.software_managed
 
 
@@ -62,10 +75,15 @@ def test_the_bus_of_ascend310_binds_before_the_cores_do() -> None:
     spec = soc.load("Ascend310")
     bus = spec.dram.read_gb_per_s * 1000 / spec.frequency_mhz
     assert bus == pytest.approx(61.8, abs=0.1)
-    assert all(port is not None and port > bus for port in (spec.ports.gm_to_l1, spec.ports.gm_to_ub, spec.ports.ub_to_gm))
+    assert all(
+        port is not None and port > bus
+        for port in (spec.ports.gm_to_l1, spec.ports.gm_to_ub, spec.ports.ub_to_gm)
+    )
 
 
-@pytest.mark.parametrize(("name", "read"), [("Ascend910A", 3520), ("Ascend910B1", 4884), ("Ascend310P3", 966.7)])
+@pytest.mark.parametrize(
+    ("name", "read"), [("Ascend910A", 3520), ("Ascend910B1", 4884), ("Ascend310P3", 966.7)]
+)
 def test_l2_bandwidth_of_the_chip(name: str, read: float) -> None:
     spec = soc.load(name)
     total = spec.l2.read_bytes_per_cycle_per_core * spec.ai_cores * spec.frequency_mhz / 1000
@@ -75,11 +93,23 @@ def test_l2_bandwidth_of_the_chip(name: str, read: float) -> None:
 @pytest.mark.parametrize(
     ("name", "exists", "absent"),
     [
-        ("Ascend310", "vrec.float32 vexp.float16 vadd.int32 vnchwconv.int8", "vdiv vsqrt vgather vexp.float32 vln.float32 vadds.int32"),
+        (
+            "Ascend310",
+            "vrec.float32 vexp.float16 vadd.int32 vnchwconv.int8",
+            "vdiv vsqrt vgather vexp.float32 vln.float32 vadds.int32",
+        ),
         ("Ascend910A", "vdiv.float32 vsqrt.float16 vexp.float32", "vgather vnchwconv.float32 vadd.int16"),
-        ("Ascend310P3", "vgather.int32 vnchwconv.float32 vadd.int16 vmrgsort4.float32 vdiv.float16", "vbitsort32"),
+        (
+            "Ascend310P3",
+            "vgather.int32 vnchwconv.float32 vadd.int16 vmrgsort4.float32 vdiv.float16",
+            "vbitsort32",
+        ),
         ("Ascend310B1", "vadd.int8 vbitsort32.float32 vgather.float16", "vmrgsort4"),
-        ("Ascend910B1", "vadd.int16 vbitsort32.float32 vmrgsort4.float16 vdiv.float32", "vadd.int8 vmrgsort4.float32"),
+        (
+            "Ascend910B1",
+            "vadd.int16 vbitsort32.float32 vmrgsort4.float16 vdiv.float32",
+            "vadd.int8 vmrgsort4.float32",
+        ),
     ],
 )
 def test_which_vector_instructions_exist(name: str, exists: str, absent: str) -> None:
@@ -91,7 +121,13 @@ def test_which_vector_instructions_exist(name: str, exists: str, absent: str) ->
 
 def test_which_types_the_cube_multiplies() -> None:
     assert set(soc.load("Ascend310").cube.cycles_per_block) == {"float16", "int8", "uint8"}
-    assert set(soc.load("Ascend910B1").cube.cycles_per_block) == {"float16", "bfloat16", "float32", "int8", "uint8"}
+    assert set(soc.load("Ascend910B1").cube.cycles_per_block) == {
+        "float16",
+        "bfloat16",
+        "float32",
+        "int8",
+        "uint8",
+    }
     cube = soc.load("Ascend910B1").cube
     assert (cube.k0["int8"], cube.k0["float32"], cube.cycles_per_block["float32"]) == (32, 8, 2)
 
@@ -125,7 +161,11 @@ def test_every_vector_instruction_has_a_cost(name: str) -> None:
 def test_every_figure_has_a_source_or_is_a_guess_with_a_reason(name: str) -> None:
     spec = soc.load(name)
     assert spec.name == name
-    numbers = [row for row in soc.spec_table(spec) if row.value not in ("none", "unknown") and schema_kind(row.key) in ("int", "float")]
+    numbers = [
+        row
+        for row in soc.spec_table(spec)
+        if row.value not in ("none", "unknown") and schema_kind(row.key) in ("int", "float")
+    ]
     assert len(numbers) > 80
     assert [row.key for row in numbers if not row.source] == []
     assert spec.assumed <= spec.sources.keys()
@@ -133,7 +173,8 @@ def test_every_figure_has_a_source_or_is_a_guess_with_a_reason(name: str) -> Non
 
 @pytest.mark.parametrize("name", CHIPS)
 def test_all_cores_together_can_load_the_memory_fully(name: str) -> None:
-    """Otherwise the memory bandwidth of the file could never be reached, and one of the two figures is wrong."""
+    """Otherwise the memory bandwidth of the file could never be reached, and one of the two figures is
+    wrong."""
     spec = soc.load(name)
     if not spec.missing:
         one_core = min(spec.ports.gm_to_l1 or 0, spec.ports.gm_to_ub or 0) * spec.frequency_mhz / 1000

@@ -44,11 +44,18 @@ def test_a_chip_of_the_users_own(tmp_path: Path) -> None:
 
 def test_overrides_change_one_figure_and_say_so() -> None:
     base = soc.load("Ascend310P3")
-    spec = soc.load("Ascend310P3", {"l2.size": "32MiB", "dram.read_gb_per_s": 100, "vector.cycles_per_repeat.vexp.float16": "2.5"})
+    spec = soc.load(
+        "Ascend310P3",
+        {"l2.size": "32MiB", "dram.read_gb_per_s": 100, "vector.cycles_per_repeat.vexp.float16": "2.5"},
+    )
     assert spec.l2.size == 32 << 20
     assert spec.dram.read_gb_per_s == 100.0
     assert spec.vector.cycles_per_repeat["vexp.float16"] == 2.5
-    assert spec.overrides == {"l2.size": "32MiB", "dram.read_gb_per_s": "100", "vector.cycles_per_repeat.vexp.float16": "2.5"}
+    assert spec.overrides == {
+        "l2.size": "32MiB",
+        "dram.read_gb_per_s": "100",
+        "vector.cycles_per_repeat.vexp.float16": "2.5",
+    }
     assert spec.sources["l2.size"] == "set by the user"
     assert "vector.cycles_per_repeat.vexp.float16" not in spec.assumed
     assert spec.buffers == base.buffers
@@ -57,7 +64,8 @@ def test_overrides_change_one_figure_and_say_so() -> None:
 
 def test_fitted_figures_name_what_they_were_fitted_on(tmp_path: Path) -> None:
     text = (
-        'name = "M"\nextends = "Ascend310"\n[issue]\ninstruction_start_ns = { value = 39, source = "own", fitted_on = ["run 1", "run 2"] }'
+        'name = "M"\nextends = "Ascend310"\n[issue]\ninstruction_start_ns = { value = 39, source = '
+        '"own", fitted_on = ["run 1", "run 2"] }'
     )
     spec = soc.load(_write(tmp_path, text))
     assert spec.fitted_on["issue.instruction_start_ns"] == ("run 1", "run 2")
@@ -89,7 +97,9 @@ def test_missing_figures_can_be_given() -> None:
 def test_a_chip_with_gaps_says_which_and_why() -> None:
     spec = soc.load("Ascend035")
     assert spec.peak_fp16_tflops > 0
-    with pytest.raises(SocError, match=r"chip Ascend035 can be shown but not run, it lacks buffers.l0a \(the ini gives 0"):
+    with pytest.raises(
+        SocError, match=r"chip Ascend035 can be shown but not run, it lacks buffers.l0a \(the ini gives 0"
+    ):
         soc.require_runnable(spec)
 
 
@@ -109,26 +119,60 @@ def test_a_chip_with_gaps_says_which_and_why() -> None:
         ({"ai_cores": "0"}, "override: key ai_cores must be above 0, not 0"),
         ({"ai_cores": "5000000"}, "override: key ai_cores must not be above 4096, not 5000000"),
         ({"l2.size": 3 << 40}, "override: key l2.size must not be above 1099511627776 B, not 3298534883328"),
-        ({"frequency_mhz": "680000000"}, "override: key frequency_mhz must not be above 100000 MHz, not 680000000"),
-        ({"dram.read_gb_per_s": "4e9"}, r"override: key dram.read_gb_per_s must not be above 1000000 GB/s, not 4000000000"),
+        (
+            {"frequency_mhz": "680000000"},
+            "override: key frequency_mhz must not be above 100000 MHz, not 680000000",
+        ),
+        (
+            {"dram.read_gb_per_s": "4e9"},
+            r"override: key dram.read_gb_per_s must not be above 1000000 GB/s, not 4000000000",
+        ),
         ({"issue.queue_depth.M": "0"}, "override: key issue.queue_depth.M must be above 0, not 0"),
-        ({"issue.queue_depth.M": "1000000"}, "override: key issue.queue_depth.M must not be above 4096, not 1000000"),
-        ({"dma.ragged_efficiency": "1.2"}, "Ascend310.toml: key dma.ragged_efficiency must not be above 1, not 1.2"),
+        (
+            {"issue.queue_depth.M": "1000000"},
+            "override: key issue.queue_depth.M must not be above 4096, not 1000000",
+        ),
+        (
+            {"dma.ragged_efficiency": "1.2"},
+            "Ascend310.toml: key dma.ragged_efficiency must not be above 1, not 1.2",
+        ),
         ({"ports.gm_to_ub": "0"}, "override: key ports.gm_to_ub must be above 0, not 0"),
         ({"frequency_mhz": "900MHz"}, "override: key frequency_mhz takes a plain number, not '900MHz'"),
         ({"dram.read_gb_per_s": "0"}, "override: key dram.read_gb_per_s must be above 0, not 0"),
         ({"dram.read_gb_per_s": float("nan")}, "override: key dram.read_gb_per_s must be above 0, not nan"),
         ({"dram.read_gb_per_s": "1e999"}, "override: key dram.read_gb_per_s must be above 0, not inf"),
-        ({"issue.flag_cycles": "-1"}, "override: key issue.flag_cycles must be a finite number that is not negative, not -1"),
-        ({"dram.unaligned_efficiency": 1.5}, "Ascend310.toml: key dram.unaligned_efficiency must not be above 1, not 1.5"),
-        ({"buffers.l0a": "256"}, r"Ascend310.toml: key buffers.l0a must hold one float16 block of the Cube \(512 B\), not 256 B"),
-        ({"buffers.l0c": "512"}, r"key buffers.l0c must hold one float16 block of the Cube \(1024 B\), not 512 B"),
-        ({"buffers.ub": "128"}, r"key buffers.ub must hold one repeat of the vector unit \(256 B\), not 128 B"),
+        (
+            {"issue.flag_cycles": "-1"},
+            "override: key issue.flag_cycles must be a finite number that is not negative, not -1",
+        ),
+        (
+            {"dram.unaligned_efficiency": 1.5},
+            "Ascend310.toml: key dram.unaligned_efficiency must not be above 1, not 1.5",
+        ),
+        (
+            {"buffers.l0a": "256"},
+            r"Ascend310.toml: key buffers.l0a must hold one float16 block of the Cube \(512 B\), not 256 B",
+        ),
+        (
+            {"buffers.l0c": "512"},
+            r"key buffers.l0c must hold one float16 block of the Cube \(1024 B\), not 512 B",
+        ),
+        (
+            {"buffers.ub": "128"},
+            r"key buffers.ub must hold one repeat of the vector unit \(256 B\), not 128 B",
+        ),
         ({"cube.cycles_per_block.float32": "2"}, "key cube.k0.float32 is missing"),
-        ({"cube.k0.float17": "2"}, "key cube.k0 must name element types, not 'float17'; did you mean float16?"),
+        (
+            {"cube.k0.float17": "2"},
+            "key cube.k0 must name element types, not 'float17'; did you mean float16?",
+        ),
         ({"name": "x"}, "override: key name cannot be set"),
         ({"split_cores": "maybe"}, "override: key split_cores must be true or false, not 'maybe'"),
-        ({"split_cores": "true"}, "Ascend310.toml: key vector_cores must be above 0 on a chip whose cube and vector cores are apart"),
+        (
+            {"split_cores": "true"},
+            "Ascend310.toml: key vector_cores must be above 0 on a chip whose cube and vector cores are "
+            "apart",
+        ),
     ],
 )
 def test_overrides_that_break_a_rule(overrides: dict[str, str | int | float], message: str) -> None:
@@ -146,9 +190,18 @@ def test_overrides_that_break_a_rule(overrides: dict[str, str | int | float], me
         ('extends = "v100"\nai_cores = 4', "mine.toml: key ai_cores must say where it comes from, not 4"),
         ("ai_cores = { value = 4 }", "mine.toml: key ai_cores has no source"),
         ('ai_cores = { source = "x" }', "mine.toml: key ai_cores has no value"),
-        ('ai_cores = { value = "4", source = "x" }', "mine.toml: key ai_cores must be a whole number, not '4'"),
-        ('ai_cores = { value = 4, sorce = "x" }', "mine.toml: key ai_cores: sorce does not exist; did you mean source?"),
-        ('ai_cores = { value = 4, source = "x", assumed = 1 }', "mine.toml: key ai_cores must have text as source"),
+        (
+            'ai_cores = { value = "4", source = "x" }',
+            "mine.toml: key ai_cores must be a whole number, not '4'",
+        ),
+        (
+            'ai_cores = { value = 4, sorce = "x" }',
+            "mine.toml: key ai_cores: sorce does not exist; did you mean source?",
+        ),
+        (
+            'ai_cores = { value = 4, source = "x", assumed = 1 }',
+            "mine.toml: key ai_cores must have text as source",
+        ),
         (
             'ai_cores = { value = 4, source = "x", fitted_on = "y" }',
             "mine.toml: key ai_cores must list the measurements that it was fitted on",
@@ -157,7 +210,10 @@ def test_overrides_that_break_a_rule(overrides: dict[str, str | int | float], me
         ("name = 4", "mine.toml: key name must be text, not 4"),
         ('split_cores = "yes"', "mine.toml: key split_cores must be true or false, not 'yes'"),
         ("cube = 4", "mine.toml: key cube does not exist"),
-        ('vector.intrinsics.vadd = { value = "float16", source = "x" }', "must be a list of element types, not 'float16'"),
+        (
+            'vector.intrinsics.vadd = { value = "float16", source = "x" }',
+            "must be a list of element types, not 'float16'",
+        ),
         (
             'name = "M"\nextends = "v100"\nvector.intrinsics.vadd = { value = ["half"], source = "x" }',
             "vector.intrinsics.vadd must name element",
@@ -205,7 +261,9 @@ def test_the_nearest_name_is_suggested() -> None:
 
 
 @given(st.text(max_size=60))
-def test_any_text_as_a_file_is_an_error_and_nothing_else(tmp_path_factory: pytest.TempPathFactory, text: str) -> None:
+def test_any_text_as_a_file_is_an_error_and_nothing_else(
+    tmp_path_factory: pytest.TempPathFactory, text: str
+) -> None:
     path = tmp_path_factory.getbasetemp() / "any.toml"
     path.write_text(text, encoding="utf-8", errors="ignore")
     with pytest.raises(SocError):

@@ -1,4 +1,5 @@
-"""Streams: which tasks part, which events are needed, orders of operators, and that values do not depend on any of it."""
+"""Streams: which tasks part, which events are needed, orders of operators, and that values do not depend on
+any of it."""
 
 from __future__ import annotations
 
@@ -41,7 +42,9 @@ def test_branches_part_and_overlap_where_cores_are_free(mode: str) -> None:
     assert {task.stream for task in parted.trace.tasks} == {0, 1, 2}
     assert parted.duration_us < 0.7 * single.duration_us
     pairs = itertools.combinations(parted.trace.tasks, 2)
-    assert any(one.stream != other.stream and one.start < other.end and other.start < one.end for one, other in pairs)
+    assert any(
+        one.stream != other.stream and one.start < other.end and other.start < one.end for one, other in pairs
+    )
 
 
 def test_large_tasks_of_several_streams_share_the_cores() -> None:
@@ -86,7 +89,8 @@ def test_a_part_may_be_launched_before_the_first_task_of_a_part_that_it_needs() 
 
 
 def test_streams_by_engine_hold_for_every_graph_and_launch_order() -> None:
-    """Every task gets a stream, and one stream serves both engines only if the one's tasks wait for the other's."""
+    """Every task gets a stream, and one stream serves both engines only if the one's tasks wait for the
+    other's."""
     generator = np.random.default_rng(0)
     for count in np.repeat(range(2, 12), 20):
         on_ai_cpu = [bool(item) for item in generator.random(count) < 0.4]
@@ -99,7 +103,11 @@ def test_streams_by_engine_hold_for_every_graph_and_launch_order() -> None:
         for stream in set(streams):
             tasks = [task for task in range(count) if streams[task] == stream]
             if len({on_ai_cpu[task] for task in tasks}) == 2:
-                assert any(one in reached[other] and on_ai_cpu[one] != on_ai_cpu[other] for one in tasks for other in tasks)
+                assert any(
+                    one in reached[other] and on_ai_cpu[one] != on_ai_cpu[other]
+                    for one in tasks
+                    for other in tasks
+                )
 
 
 @pytest.mark.parametrize(
@@ -170,12 +178,18 @@ def test_depth_first_ends_a_branch_before_the_next_begins() -> None:
 @pytest.mark.parametrize(
     ("options", "expected"),
     [
-        ({"multi_stream_parallel_mode": "Balance:4"}, "must be cv, LoadBalance:N or MainStream:N, not 'Balance:4'"),
+        (
+            {"multi_stream_parallel_mode": "Balance:4"},
+            "must be cv, LoadBalance:N or MainStream:N, not 'Balance:4'",
+        ),
         ({"multi_stream_parallel_mode": "MainStream:65"}, "needs a number from 1 to 64"),
         ({"multi_stream_parallel_mode": "MainStream"}, "needs a number from 1 to 64"),
         ({"multi_stream_parallel_mode": "MainStream:0"}, "needs a number from 1 to 64"),
         ({"multi_stream_parallel_mode": "cv:3"}, "must be cv, LoadBalance:N or MainStream:N, not 'cv:3'"),
-        ({"multi_stream_parallel_mode": "cv", "enable_single_stream": True}, "goes without enable_single_stream"),
+        (
+            {"multi_stream_parallel_mode": "cv", "enable_single_stream": True},
+            "goes without enable_single_stream",
+        ),
         ({"topo_sorting_mode": 4}, "topo_sorting_mode must be one of 0, 1, 2, 3, not 4"),
     ],
 )
@@ -185,7 +199,11 @@ def test_options_that_make_no_sense_are_refused(options: dict[str, object], expe
 
 
 def test_stream_options_read_the_number() -> None:
-    assert StreamOptions.of(multi_stream_parallel_mode="LoadBalance:8") == StreamOptions(False, "LoadBalance", 8)
-    assert StreamOptions.of(multi_stream_parallel_mode="MainStream:64") == StreamOptions(False, "MainStream", 64)
+    assert StreamOptions.of(multi_stream_parallel_mode="LoadBalance:8") == StreamOptions(
+        False, "LoadBalance", 8
+    )
+    assert StreamOptions.of(multi_stream_parallel_mode="MainStream:64") == StreamOptions(
+        False, "MainStream", 64
+    )
     assert StreamOptions.of(True) == StreamOptions(single=True)
     assert StreamOptions.of(multi_stream_parallel_mode="cv") == StreamOptions(mode="cv")

@@ -1,4 +1,5 @@
-"""Prices of tasks in closed form: the busiest pipe or the bytes, whichever is longer, on top of what a launch takes."""
+"""Prices of tasks in closed form: the busiest pipe or the bytes, whichever is longer, on top of what a launch
+takes."""
 
 from __future__ import annotations
 
@@ -21,9 +22,16 @@ START = 5.5e-6
 
 def busy(*cycles: int, count: int = 1, moved: int = 0, core: CoreKind = CoreKind.AI) -> Task:
     """A task whose groups keep the scalar unit busy for so many cycles each."""
-    body = [Block((Loop("i", 10, (Scalar(number // 10), SetFlag(Pipe.S, "f"), WaitFlag(Pipe.M, "f"))),), core=core) for number in cycles]
+    body = [
+        Block(
+            (Loop("i", 10, (Scalar(number // 10), SetFlag(Pipe.S, "f"), WaitFlag(Pipe.M, "f"))),), core=core
+        )
+        for number in cycles
+    ]
     accesses = (Access("x", moved, moved, False),) if moved else ()
-    return Task(0, "t", TaskKind.AI_CORE, groups=tuple(BlockGroup(block, count) for block in body), accesses=accesses)
+    return Task(
+        0, "t", TaskKind.AI_CORE, groups=tuple(BlockGroup(block, count) for block in body), accesses=accesses
+    )
 
 
 def price(task: Task) -> tuple[float, float]:
@@ -62,7 +70,9 @@ def test_bytes_take_the_rate_of_where_they_lie() -> None:
     assert far == pytest.approx(1000)  # 42 GB/s, reads and writes on one bus
     assert near == pytest.approx(42_000_000 / rates.l2 * 1e6)
     assert rates.l2 == pytest.approx(2 * 680e6 * (34 + 34))
-    assert price(busy(6_800_000, moved=42_000)) == pytest.approx((10_000, 10_000))  # computing takes longer than either
+    assert price(busy(6_800_000, moved=42_000)) == pytest.approx(
+        (10_000, 10_000)
+    )  # computing takes longer than either
 
 
 def test_both_directions_count_where_the_bus_has_two() -> None:
@@ -101,6 +111,11 @@ def test_the_machine_lies_between_the_ends(chip: str) -> None:
 def test_operands_do_not_matter_to_the_clock() -> None:
     """Only what instructions cost: flags cost nothing here."""
     plain = Block((Scalar(680),))
-    flagged = Block((Scalar(680, srcs=(Operand(Buffer.UB, "u", 32),)), SetFlag(Pipe.S, "f"), WaitFlag(Pipe.V, "f")))
-    prices = {closed_form(Task(0, "t", TaskKind.AI_CORE, groups=(BlockGroup(block, 1),)), SOC) for block in (plain, flagged)}
+    flagged = Block(
+        (Scalar(680, srcs=(Operand(Buffer.UB, "u", 32),)), SetFlag(Pipe.S, "f"), WaitFlag(Pipe.V, "f"))
+    )
+    prices = {
+        closed_form(Task(0, "t", TaskKind.AI_CORE, groups=(BlockGroup(block, 1),)), SOC)
+        for block in (plain, flagged)
+    }
     assert len(prices) == 1

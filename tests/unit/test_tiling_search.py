@@ -1,4 +1,5 @@
-"""The choice of tilings by time: what is measured and taken, what is remembered, and whether the closed form agrees with the machine."""
+"""The choice of tilings by time: what is measured and taken, what is remembered, and whether the closed form
+agrees with the machine."""
 
 from __future__ import annotations
 
@@ -63,7 +64,9 @@ def test_work_that_differs_in_names_only_is_timed_once() -> None:
     clock = Clock([2, 1])
     search = TilingSearch(clock)
     work = matmul(64, 64, 64, SOC)
-    renamed = replace(work, a=ref("x", (64, 64), Format.FRACTAL_NZ), out=ref("y", (64, 64), Format.FRACTAL_NZ))
+    renamed = replace(
+        work, a=ref("x", (64, 64), Format.FRACTAL_NZ), out=ref("y", (64, 64), Format.FRACTAL_NZ)
+    )
     assert search.choose(work, options(2)) == search.choose(renamed, options(2)) == 1
     assert clock.asked == 2
     search.choose(matmul(64, 64, 80, SOC), options(2))
@@ -108,7 +111,7 @@ def test_weights_are_the_constants_among_the_operands() -> None:
     assert clock.weights == {"w"}
 
 
-# --- on the machine -------------------------------------------------------------------------------------------------------
+# --- on the machine -----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("chip", ["Ascend310", "Ascend310P3", "Ascend910B1"])
@@ -139,8 +142,13 @@ def test_what_is_taken_is_never_slower_than_what_the_closed_form_likes_best() ->
     for name, (before, after) in both.items():
         if before.groups != after.groups:
             sizes = {region: known.bytes for region, known in model.program.memory.regions.items()}
-            weights = [region for region, known in model.program.memory.regions.items() if known.kind == "weight"]
-            one, two = (ticks(Stage(t.groups, t.kind, {a.region: sizes[a.region] for a in t.accesses}), weights) for t in (before, after))
+            weights = [
+                region for region, known in model.program.memory.regions.items() if known.kind == "weight"
+            ]
+            one, two = (
+                ticks(Stage(t.groups, t.kind, {a.region: sizes[a.region] for a in t.accesses}), weights)
+                for t in (before, after)
+            )
             assert two < one, name
     assert asim.simulate(model).duration_us < asim.simulate(plain).duration_us
 
@@ -164,14 +172,21 @@ def test_units_that_are_lowered_one_by_one_get_the_same_tilings() -> None:
     model = asim.compile(asim.load("tests/data/models/lenet5.onnx", batch=8), "Ascend310P3")
     search = tiling_search(model.soc)
     shared, single = (
-        lower_graph(model.graph, model.soc, default_opset(), options=replace(model.lowering, known=known, tilings=search))
+        lower_graph(
+            model.graph,
+            model.soc,
+            default_opset(),
+            options=replace(model.lowering, known=known, tilings=search),
+        )
         for known in (LowerOptions().known, None)
     )
     assert shared.metadata[CHOSEN] == single.metadata[CHOSEN] == model.program.metadata[CHOSEN]
     assert shared == single
 
 
-def test_a_saved_model_keeps_its_tilings_without_searching(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_saved_model_keeps_its_tilings_without_searching(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     model = asim.compile(asim.load("tests/data/models/lenet5.onnx", batch=64), "Ascend310P3")
     assert any(model.program.metadata[CHOSEN].values())
     path = asim.save(model, tmp_path / "m.asim")
@@ -182,11 +197,13 @@ def test_a_saved_model_keeps_its_tilings_without_searching(tmp_path: Path, monke
     monkeypatch.setattr(TilingSearch, "choose", search)
     loaded = asim.load_compiled(path)
     assert program_hash(loaded.program) == program_hash(model.program)
-    assert {node.name: node.origin[TILING] for node in loaded.graph.nodes if TILING in node.origin} == model.program.metadata[CHOSEN]
+    assert {
+        node.name: node.origin[TILING] for node in loaded.graph.nodes if TILING in node.origin
+    } == model.program.metadata[CHOSEN]
     assert asim.save(loaded, tmp_path / "again.asim").read_bytes() == path.read_bytes()
 
 
-# --- the closed form --------------------------------------------------------------------------------------------------------
+# --- the closed form ----------------------------------------------------------------------------------------
 
 
 def fetched(work: CubeWork, tiling: Tiling) -> tuple[float, int]:
@@ -196,7 +213,9 @@ def fetched(work: CubeWork, tiling: Tiling) -> tuple[float, int]:
     rates = rates_of(SOC, "float16")
     stage = cube_stage(work, product, tiling, SOC, Expansion(SOC))
     trace = run(program_of([stage]), SOC)
-    return sum(dram_bytes(product, rates.l2_size, share, (tiling.tile_m, tiling.tile_n), tiling.hold)), trace.tasks[0].read_bytes["ddr"]
+    return sum(
+        dram_bytes(product, rates.l2_size, share, (tiling.tile_m, tiling.tile_n), tiling.hold)
+    ), trace.tasks[0].read_bytes["ddr"]
 
 
 @pytest.mark.parametrize(
@@ -210,8 +229,11 @@ def fetched(work: CubeWork, tiling: Tiling) -> tuple[float, int]:
         ((192, 176), 4096, 2),  # 64 rows and 160 columns are left over, and a turn fits
     ],
 )
-def test_bytes_from_dram_are_those_of_the_machine(tile: tuple[int, int], share: int, times_read: float) -> None:
-    """Also where a turn of the loop over rows touches a little more than L2 holds, so that B comes again with every turn."""
+def test_bytes_from_dram_are_those_of_the_machine(
+    tile: tuple[int, int], share: int, times_read: float
+) -> None:
+    """Also where a turn of the loop over rows touches a little more than L2 holds, so that B comes again with
+    every turn."""
     work = matmul(4096, 4096, 4096, SOC)
     (tiling,) = (
         tiling

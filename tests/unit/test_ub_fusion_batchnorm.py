@@ -1,4 +1,5 @@
-"""Batch normalisation in training under UB fusion: its sums join the convolution before it, its update the operators behind it."""
+"""Batch normalisation in training under UB fusion: its sums join the convolution before it, its update the
+operators behind it."""
 
 from __future__ import annotations
 
@@ -24,7 +25,13 @@ SHAPES = [  # images, channels in and out, size, kernel, groups
 ]
 
 
-def block(b: GraphBuilder, shape: tuple[int, ...], residual: bool = False, activation: str = "Relu", outputs: int = 3) -> list[Tensor]:
+def block(
+    b: GraphBuilder,
+    shape: tuple[int, ...],
+    residual: bool = False,
+    activation: str = "Relu",
+    outputs: int = 3,
+) -> list[Tensor]:
     """Convolution, batch normalisation in training, perhaps a sum with another branch, activation."""
     images, inner, channels, size, kernel, groups = shape
     x = b.input("x", (images, inner, size, size))
@@ -52,7 +59,10 @@ def test_both_halves_join_their_neighbours(chip: str, shape: tuple[int, ...]) ->
     """Programs are checked, bytes are those of the report, values are the same bits."""
     result = ub(split(build(lambda b: block(b, shape))), chip)
     assert sorted(result.scopes) == [("BNTrainingUpdate", "Relu"), ("Conv", "BNTrainingReduce")]
-    assert {record.name for record in result.report.scopes} == {"TbeConvBnreduceFusionPass", "BNUpdateEltwiseFusionPass"}
+    assert {record.name for record in result.report.scopes} == {
+        "TbeConvBnreduceFusionPass",
+        "BNUpdateEltwiseFusionPass",
+    }
     assert same_values(result)
 
 
@@ -71,7 +81,11 @@ def _vector_elements(result: Fused, op: str) -> int:
     """Elements of float32 instructions of a kind in the fused task of the convolution."""
     (task,) = (task for task in result.after.program.tasks if task.nodes[:1] == ("conv",))
     items = executed([Stage(task.groups)])
-    return sum(item.elements * times for item, times in items if isinstance(item, Vector) and (item.op, item.dtype) == (op, "float32"))
+    return sum(
+        item.elements * times
+        for item, times in items
+        if isinstance(item, Vector) and (item.op, item.dtype) == (op, "float32")
+    )
 
 
 def test_every_core_adds_its_share_to_the_sums() -> None:
@@ -81,7 +95,11 @@ def test_every_core_adds_its_share_to_the_sums() -> None:
     (task,) = (task for task in result.after.program.tasks if task.nodes[:1] == ("conv",))
     sums = {tensor.name for tensor in result.after.graph.node("bn_reduce").outputs}
     assert {tensor.dtype for tensor in result.after.graph.node("bn_reduce").outputs} == {DType.FLOAT32}
-    stores = [(item, times) for item, times in executed([Stage(task.groups)]) if isinstance(item, Move) and item.dst.name in sums]
+    stores = [
+        (item, times)
+        for item, times in executed([Stage(task.groups)])
+        if isinstance(item, Move) and item.dst.name in sums
+    ]
     assert all(item.pipe is Pipe.MTE3 for item, _ in stores)
     covered = sum(item.bytes * times for item, times in stores) // (shape[2] * 4 * 2)
     assert covered >= 1
@@ -98,7 +116,11 @@ def test_the_end_of_a_residual_block_is_one_task(chip: str) -> None:
 
 def test_mindspore_has_the_same_passes() -> None:
     for residual, name in ((False, "BnupdateEltwiseFusionPass"), (True, "BnupdateEltwiseEltwiseFusionPass")):
-        result = ub(split(build(lambda b, residual=residual: block(b, SHAPES[0], residual))), "Ascend910A", profile="MindSpore")
+        result = ub(
+            split(build(lambda b, residual=residual: block(b, SHAPES[0], residual))),
+            "Ascend910A",
+            profile="MindSpore",
+        )
         assert [record.name for record in result.report.scopes] == ["ConvBnReduceFusionPass", name]
         assert same_values(result)
 

@@ -1,4 +1,5 @@
-"""Limits of UB fusion at n and n + 1, with the numbers of the published rules (see `ub_fusion/limits.py`) written down by hand."""
+"""Limits of UB fusion at n and n + 1, with the numbers of the published rules (see `ub_fusion/limits.py`)
+written down by hand."""
 
 from __future__ import annotations
 
@@ -16,8 +17,12 @@ from tests.unit.test_ub_fusion_near_misses import Body, on_device, scopes
 CHAINS_OFF = ("TbeEltwiseFusionPass", "TbeMultiOutputFusionPass")
 #            profile: elementwise behind a convolution, nodes of a chain
 LENGTHS = {"Ascend310": (3, 5), "MindSpore": (3, 6), "documents": (5, 6)}
-#            profile: elementwise operators before a reduction, behind it, in all; the same of a segment operator
-AROUND = {"Ascend310": ((4, 4, 4), (4, 4, 4)), "MindSpore": ((3, 3, 6), (3, 3, 6)), "documents": ((6, 5, 11), (3, 3, 6))}
+# profile: elementwise operators before a reduction, behind it, in all; the same of a segment operator
+AROUND = {
+    "Ascend310": ((4, 4, 4), (4, 4, 4)),
+    "MindSpore": ((3, 3, 6), (3, 3, 6)),
+    "documents": ((6, 5, 11), (3, 3, 6)),
+}
 
 
 def chained(b: GraphBuilder, x: Tensor, count: int) -> Tensor:
@@ -33,7 +38,11 @@ def rows(b: GraphBuilder, name: str = "x") -> Tensor:
 def members(body: Body, profile: str, off: Sequence[str] = ()) -> list[list[str]]:
     """Operators of each scope."""
     text = scopes(on_device(build(body)), profile, off)
-    return [] if text == "nothing" else [item.split("(")[1].rstrip(")").split(", ") for item in text.split("; ") if "(" in item]
+    return (
+        []
+        if text == "nothing"
+        else [item.split("(")[1].rstrip(")").split(", ") for item in text.split("; ") if "(" in item]
+    )
 
 
 @pytest.mark.parametrize("profile", LENGTHS)
@@ -46,8 +55,12 @@ def test_elementwise_operators_behind_a_convolution(profile: str, surplus: int) 
 
 @pytest.mark.parametrize("profile", LENGTHS)
 def test_one_operator_behind_a_convolution_is_enough(profile: str) -> None:
-    assert members(lambda b: b.op("Exp", conv(b, b.input("x", MAP, "float16"), 32)), profile) == [["Conv", "Exp"]]
-    assert members(lambda b: b.op("Exp", conv(b, b.input("x", MAP, "float16"), 32, groups=32)), profile) == [["Conv", "Exp"]]
+    assert members(lambda b: b.op("Exp", conv(b, b.input("x", MAP, "float16"), 32)), profile) == [
+        ["Conv", "Exp"]
+    ]
+    assert members(lambda b: b.op("Exp", conv(b, b.input("x", MAP, "float16"), 32, groups=32)), profile) == [
+        ["Conv", "Exp"]
+    ]
     assert members(lambda b: b.op("Exp", matmul(b, rows(b), 32)), profile) == [["MatMul", "Exp"]]
 
 
@@ -70,13 +83,21 @@ def reduction(b: GraphBuilder, x: Tensor) -> Tensor:
 
 
 def segment(b: GraphBuilder, x: Tensor) -> Tensor:
-    return b.op("ScatterND", x, b.constant(np.arange(8).reshape(8, 1), "at"), b.input("u", (8, 48), "float16"), reduction="add")
+    return b.op(
+        "ScatterND",
+        x,
+        b.constant(np.arange(8).reshape(8, 1), "at"),
+        b.input("u", (8, 48), "float16"),
+        reduction="add",
+    )
 
 
 @pytest.mark.parametrize("profile", AROUND)
 @pytest.mark.parametrize(("middle", "place"), [("ReduceSum", 0), ("ScatterND", 1)])
 @pytest.mark.parametrize("surplus", [-1, 0, 1])
-def test_operators_around_a_reduction_or_a_segment_operator(profile: str, middle: str, place: int, surplus: int) -> None:
+def test_operators_around_a_reduction_or_a_segment_operator(
+    profile: str, middle: str, place: int, surplus: int
+) -> None:
     before, behind, total = AROUND[profile][place]
     make = reduction if middle == "ReduceSum" else segment
 
@@ -97,14 +118,22 @@ def test_operators_around_a_reduction_or_a_segment_operator(profile: str, middle
     assert sides(first, min(behind, room) + surplus) == (first, min(behind, room) + min(surplus, 0))
 
 
-@pytest.mark.parametrize(("count", "sizes"), [(2, [2]), (27, [27]), (28, [28]), (29, [28]), (30, [28, 2]), (57, [28, 28])])
+@pytest.mark.parametrize(
+    ("count", "sizes"), [(2, [2]), (27, [27]), (28, [28]), (29, [28]), (30, [28, 2]), (57, [28, 28])]
+)
 def test_nodes_of_an_automatic_scope(count: int, sizes: list[int]) -> None:
-    assert [len(group) for group in members(lambda b: chained(b, rows(b), count), "documents", CHAINS_OFF)] == sizes
+    assert [
+        len(group) for group in members(lambda b: chained(b, rows(b), count), "documents", CHAINS_OFF)
+    ] == sizes
 
 
 @pytest.mark.parametrize(("count", "joined"), [(2, True), (6, True), (7, False)])
 def test_summands_of_an_automatic_scope(count: int, joined: bool) -> None:
-    groups = members(lambda b: b.op("Sum", *(chained(b, rows(b, f"x{n}"), 2) for n in range(count))), "documents", CHAINS_OFF)
+    groups = members(
+        lambda b: b.op("Sum", *(chained(b, rows(b, f"x{n}"), 2) for n in range(count))),
+        "documents",
+        CHAINS_OFF,
+    )
     assert any("Sum" in group for group in groups) is joined
 
 
@@ -140,7 +169,8 @@ def test_nodes_of_a_chain_whose_first_result_is_read_elsewhere(profile: str, mos
 
 @pytest.mark.parametrize("profile", LENGTHS)
 def test_a_second_operand_from_elsewhere(profile: str) -> None:
-    """Elementwise operators behind a convolution read it alone, but for the one that adds the other branch."""
+    """Elementwise operators behind a convolution read it alone, but for the one that adds the other
+    branch."""
 
     def body(b: GraphBuilder, count: int) -> Tensor:
         x = conv(b, b.input("x", MAP, "float16"), 32)
@@ -154,7 +184,9 @@ def test_a_second_operand_from_elsewhere(profile: str) -> None:
 
 def test_a_constant_of_one_element_is_no_operand_from_elsewhere() -> None:
     def body(b: GraphBuilder, *shape: int) -> Tensor:
-        return b.op("Exp", b.op("Mul", conv(b, b.input("x", MAP, "float16"), 32), random(*shape, dtype=np.float16)))
+        return b.op(
+            "Exp", b.op("Mul", conv(b, b.input("x", MAP, "float16"), 32), random(*shape, dtype=np.float16))
+        )
 
     assert members(lambda b: body(b), "Ascend310") == [["Conv", "Mul", "Exp"]]
     assert members(lambda b: body(b, 1), "Ascend310") == [["Conv", "Mul", "Exp"]]

@@ -12,7 +12,9 @@ from tests.support.ub import one_convolution, same_values, ub, vectors
 
 def test_elementwise_chain_is_cut_at_the_limit() -> None:
     names = ("Exp", "Abs", "Neg", "Relu", "Sqrt", "Tanh", "Sigmoid")
-    assert ub(vectors(*names), "Ascend310").scopes[0] == names[:5], "the first node, with input in other type, belongs to the chain"
+    assert ub(vectors(*names), "Ascend310").scopes[0] == names[:5], (
+        "the first node, with input in other type, belongs to the chain"
+    )
 
 
 @pytest.mark.parametrize(("chip", "most"), [("Ascend310", 3), ("Ascend310P3", 5)])

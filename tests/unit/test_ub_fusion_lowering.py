@@ -50,7 +50,9 @@ def test_a_value_a_channel_is_read_by_column() -> None:
 
 
 def test_a_full_operand_is_read_once_beside_the_tiles() -> None:
-    found = scope(build(lambda b: b.op("Mul", conv(b, b.input("x", MAP), 32), b.input("y", MAP))), "Conv", "Mul")
+    found = scope(
+        build(lambda b: b.op("Mul", conv(b, b.input("x", MAP), 32), b.input("y", MAP))), "Conv", "Mul"
+    )
     (name,) = [stream.ref.region for stream in found.work.epilogue_inputs]  # type: ignore[union-attr]
     assert moved([found.stage])[name, False] == 32 * 12 * 12 * 2
     assert found.operand_bytes == 0
@@ -58,9 +60,15 @@ def test_a_full_operand_is_read_once_beside_the_tiles() -> None:
 
 @pytest.mark.parametrize("chip", ["Ascend310", "Ascend910A"])
 def test_other_operands_are_not_read_more_often_for_the_sake_of_an_epilogue(chip: str) -> None:
-    """Tiles that are chosen with a view to it could be smaller, and weights come again with every tile: then those without it are taken."""
+    """Tiles that are chosen with a view to it could be smaller, and weights come again with every tile: then
+    those without it are taken."""
     retried = 0
-    for channels, size, outputs, kernel in ((64, 56, 64, 3), (128, 28, 128, 3), (16, 55, 64, 3), (64, 56, 256, 1)):
+    for channels, size, outputs, kernel in (
+        (64, 56, 64, 3),
+        (128, 28, 128, 3),
+        (16, 55, 64, 3),
+        (64, 56, 256, 1),
+    ):
 
         def body(b: GraphBuilder, shape: tuple[int, ...] = (channels, size, outputs, kernel)) -> Tensor:
             made = conv(b, b.input("x", (1, shape[0], shape[1], shape[1])), shape[2], kernel=shape[3])
@@ -167,8 +175,14 @@ def test_units_run_after_what_they_need() -> None:
     graph = build(body)
     for name in ("first", "second"):
         graph.node(name).origin[SCOPE] = 0
-    assert [[node.name for node in unit] for unit in units_in_order(graph)] == [["early"], ["late"], ["first", "second"]]
-    assert [tensor.name for tensor in internal_tensors([graph.node("first"), graph.node("second")])] == [graph.node("first").output.name]
+    assert [[node.name for node in unit] for unit in units_in_order(graph)] == [
+        ["early"],
+        ["late"],
+        ["first", "second"],
+    ]
+    assert [tensor.name for tensor in internal_tensors([graph.node("first"), graph.node("second")])] == [
+        graph.node("first").output.name
+    ]
 
 
 def test_scopes_that_wait_for_each_other_are_an_error() -> None:
@@ -220,7 +234,9 @@ def test_reports_name_all_nodes_of_a_task() -> None:
     (row,) = table.rows
     assert row[table.columns.index("Original Ops")] == "MatMul;Tanh"
     product = fused.after.graph.node("Tanh").output
-    assert row[table.columns.index("Memory Output(KB)")] == product.storage_bytes / 1024, "what is between the two takes no memory"
+    assert row[table.columns.index("Memory Output(KB)")] == product.storage_bytes / 1024, (
+        "what is between the two takes no memory"
+    )
 
 
 def test_tasks_are_found_by_each_of_their_nodes() -> None:

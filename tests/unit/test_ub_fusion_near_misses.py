@@ -1,8 +1,10 @@
-"""Every UB-fusion pass on the graph that it is for and on all graphs that differ from it in one reader, control edge or size.
+"""Every UB-fusion pass on the graph that it is for and on all graphs that differ from it in one reader,
+control edge or size.
 
-Whether a scope has a program is left out here (every one has), so what is seen is what patterns, limits and legality say. The texts
-(tests/golden/ub_fusion) hold the scopes under the limits of each profile. A legitimate reason to renew one is a pattern or limit that is
-meant to be another one; read every change that moves from one group to another.
+Whether a scope has a program is left out here (every one has), so what is seen is what patterns, limits and
+legality say. The texts (tests/golden/ub_fusion) hold the scopes under the limits of each profile. A
+legitimate reason to renew one is a pattern or limit that is meant to be another one; read every change that
+moves from one group to another.
 """
 
 from __future__ import annotations
@@ -26,7 +28,14 @@ from ascendsim.passes.layout import AssignFormats
 from ascendsim.passes.precision import ApplyPrecision
 from ascendsim.passes.ub_fusion import PROFILES, fuse_buffers
 from tests.support.fusing import build, fused
-from tests.support.near_misses import Edit, has_values, near_misses, size_edits, sorted_outcomes, structure_edits
+from tests.support.near_misses import (
+    Edit,
+    has_values,
+    near_misses,
+    size_edits,
+    sorted_outcomes,
+    structure_edits,
+)
 from tests.support.ub import MAP, conv
 from tests.unit.test_ub_fusion_every_pass import EXAMPLES, LEFT, OFF
 
@@ -66,8 +75,13 @@ def scopes(device: Graph, profile: str, off: Sequence[str] = ()) -> str:
     graph, report = copy_graph(device), FusionReport()
     switches = Switches.of(optimization_switch=";".join(f"{name}:off" for name in off))
     fuse_buffers(graph, OPSET, PROFILES[profile], EverythingHasAProgram(), switches, report)
-    made = [f"{scope.name}({', '.join(graph.node(name).op_type for name in scope.nodes)})" for scope in report.scopes]
-    refused = [f"{record.name} not: {refusal.reason}" for record in report.records for refusal in record.refusals]
+    made = [
+        f"{scope.name}({', '.join(graph.node(name).op_type for name in scope.nodes)})"
+        for scope in report.scopes
+    ]
+    refused = [
+        f"{record.name} not: {refusal.reason}" for record in report.records for refusal in record.refusals
+    ]
     return "; ".join([*made, *dict.fromkeys(refused)]) or "nothing"
 
 
@@ -79,16 +93,20 @@ def edits(graph: Graph) -> Iterator[tuple[str, Edit]]:
 @pytest.mark.parametrize("name", [*EXAMPLES, *LEFT])
 def test_what_a_pass_asks_for(golden: Callable[[str, str], None], name: str) -> None:
     graph = fused(build({**EXAMPLES, **LEFT}[name]), *PREPARED, generation="m200").graph
-    variants = [(label, on_device(variant)) for label, variant in near_misses(graph, edits) if has_values(variant)]
+    variants = [
+        (label, on_device(variant)) for label, variant in near_misses(graph, edits) if has_values(variant)
+    ]
     text = ""
     for profile in PROFILES:
         off = [item for item in OFF.get(name, ()) if profile != "MindSpore"]
-        text += f"# {profile}\n{sorted_outcomes((label, scopes(device, profile, off)) for label, device in variants)}\n"
+        outcomes = sorted_outcomes((label, scopes(device, profile, off)) for label, device in variants)
+        text += f"# {profile}\n{outcomes}\n"
     golden(f"ub_fusion/{name}.txt", text)
 
 
 def test_a_way_round_by_a_control_edge_keeps_operators_apart() -> None:
-    """The other operand of the sum waits for the convolution, so the sum cannot be part of the convolution's task."""
+    """The other operand of the sum waits for the convolution, so the sum cannot be part of the convolution's
+    task."""
 
     def body(b: GraphBuilder) -> Tensor:
         made, other = conv(b, b.input("x", MAP), 32), b.op("Abs", b.input("z", MAP))

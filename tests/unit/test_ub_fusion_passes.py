@@ -13,7 +13,18 @@ from ascendsim.passes.fusion.switch_file import SwitchFile
 from ascendsim.passes.fusion.switches import Switches
 from ascendsim.passes.ub_fusion import PROFILES, ub_passes
 from tests.support.fusing import build, random
-from tests.support.ub import MAP, ROWS, Fused, conv, elementwise, matmul, one_convolution, same_values, ub, vectors
+from tests.support.ub import (
+    MAP,
+    ROWS,
+    Fused,
+    conv,
+    elementwise,
+    matmul,
+    one_convolution,
+    same_values,
+    ub,
+    vectors,
+)
 
 
 def test_convolution_and_relu() -> None:
@@ -87,12 +98,20 @@ def test_operator_with_readers_outside_is_stored_once() -> None:
     written = {access.region: access.moved_bytes for access in task.accesses if access.write}
     assert len(written) == 2
     assert set(written.values()) == {32 * 12 * 12 * 2}
-    assert fused.report.scopes[0].saved_bytes == 3 * 32 * 12 * 12 * 2, "the map between is written, but no longer read"
+    assert fused.report.scopes[0].saved_bytes == 3 * 32 * 12 * 12 * 2, (
+        "the map between is written, but no longer read"
+    )
     assert same_values(fused)
 
 
 def test_transposed_convolution() -> None:
-    fused = ub(build(lambda b: b.op("Relu", b.op("ConvTranspose", b.input("x", MAP), random(32, 16, 2, 2), strides=(2, 2)))))
+    fused = ub(
+        build(
+            lambda b: b.op(
+                "Relu", b.op("ConvTranspose", b.input("x", MAP), random(32, 16, 2, 2), strides=(2, 2))
+            )
+        )
+    )
     assert fused.counts == {"TbeDxElemwisePass": (1, 1)}
     assert same_values(fused)
 
@@ -101,7 +120,9 @@ def test_matrix_product_and_activation() -> None:
     fused = ub(build(lambda b: b.op("Tanh", matmul(b, b.input("x", ROWS, "float16"), 80))))
     assert fused.counts == {"TbeFullyconnectionElemwiseDequantFusionPass": (1, 1)}
     fused = ub(build(lambda b: b.op("Exp", matmul(b, b.input("x", ROWS, "float16"), 80))))
-    assert fused.counts == {"ATbeMatmulElemwiseFusionPass": (1, 1)}, "Exp is not on the list of the pass before"
+    assert fused.counts == {"ATbeMatmulElemwiseFusionPass": (1, 1)}, (
+        "Exp is not on the list of the pass before"
+    )
     assert same_values(fused)
 
 
@@ -173,7 +194,9 @@ def test_automatic_pass_takes_what_is_no_chain() -> None:
         "TbeMultiOutputFusionPass": "--optimization_switch",
         "TbeConvDequantSigmoidMulAddFusionPass": "off by default in CANN's configuration",
     }
-    assert ub(build(body), "Ascend310", switches=switches).scopes == [], "the tuning guide of Ascend 310 knows no such pass"
+    assert ub(build(body), "Ascend310", switches=switches).scopes == [], (
+        "the tuning guide of Ascend 310 knows no such pass"
+    )
 
 
 def test_automatic_pass_keeps_its_bounds() -> None:
@@ -202,7 +225,10 @@ def test_split_along_the_outermost_axis_runs_no_task() -> None:
     def body(b: GraphBuilder, axis: int) -> list[Tensor]:
         x = b.op("Softmax", b.input("x", (4, 64), "float16"))
         return [
-            b.op("Softmax", part) for part in b.ops("Split", x, np.array([2, 2]) if axis == 0 else np.array([32, 32]), outputs=2, axis=axis)
+            b.op("Softmax", part)
+            for part in b.ops(
+                "Split", x, np.array([2, 2]) if axis == 0 else np.array([32, 32]), outputs=2, axis=axis
+            )
         ]
 
     fused = ub(build(lambda b: body(b, 0)))
@@ -262,9 +288,15 @@ def test_order_is_main_unlisted_down_and_automatic_last() -> None:
     names = ub_passes(PROFILES["documents"], Switches())
     assert names[0] == "TbeAippCommonFusionPass"  # what it makes is a convolution for all others
     assert names[1] == "TbeFullyconnectionElemwiseDequantFusionPass"  # Main, 4175
-    assert names.index("ATbeMatmulElemwiseFusionPass") < names.index("BNUpdateEltwiseFusionPass") < names.index("TbeConv2DEltwisePass")
     assert (
-        names.index("TbeConvSigmoidMulQuantFusionPass") < names.index("TbeConvCommonRules0FusionPass") < names.index("TbeEltwiseFusionPass")
+        names.index("ATbeMatmulElemwiseFusionPass")
+        < names.index("BNUpdateEltwiseFusionPass")
+        < names.index("TbeConv2DEltwisePass")
+    )
+    assert (
+        names.index("TbeConvSigmoidMulQuantFusionPass")
+        < names.index("TbeConvCommonRules0FusionPass")
+        < names.index("TbeEltwiseFusionPass")
     )
     assert names[-2:] == ("AutomaticUbFusion", "FusionVirtualOpSetSwitch")
     earlier = Switches(file=SwitchFile(priorities={"ub": {"TbeEltwiseFusionPass": 1}}))
@@ -338,7 +370,13 @@ def test_an_int8_product_is_scaled_on_its_way_out(columns: int, joined: bool, sc
         x = b.op("AscendQuant", b.input("x", (40, 64), "float16"), domain="ascend", scale=16.0, offset=0.0)
         weight = np.random.default_rng(0).integers(-9, 9, (64, columns)).astype(np.int8)
         scale = random(scales or columns, positive=True) / 100
-        return b.op("AscendDequant", b.op("MatMulInteger", x, weight), scale.astype(np.float32), domain="ascend", dtype=DType.FLOAT16)
+        return b.op(
+            "AscendDequant",
+            b.op("MatMulInteger", x, weight),
+            scale.astype(np.float32),
+            domain="ascend",
+            dtype=DType.FLOAT16,
+        )
 
     fused = ub(build(body), "Ascend310P3")
     assert fused.scopes == ([("MatMulInteger", "AscendDequant")] if joined else [])

@@ -82,7 +82,9 @@ def test_constants_of_one_element_are_parameters() -> None:
 
 def matched(graph: Graph, pattern: UbPattern, start: str, taken: tuple[str, ...] = ()) -> list[str] | None:
     matcher = Matcher(
-        lambda node: pattern_of(node, default_opset()), lambda node: node.name not in taken, frozenset(id(t) for t in graph.outputs)
+        lambda node: pattern_of(node, default_opset()),
+        lambda node: node.name not in taken,
+        frozenset(id(t) for t in graph.outputs),
     )
     match: UbMatch | None = matcher.match(graph.node(start), pattern)
     return None if match is None else [node.name for node in match.nodes]
@@ -116,7 +118,9 @@ def test_numbers_of_other_inputs_must_fit() -> None:
 
 
 def test_shorter_chain_where_the_next_part_needs_its_end() -> None:
-    pattern = chain("p", head("conv", C), Part("first", (E,), 1, 3), Part("last", (E,), types=frozenset({"Exp"})))
+    pattern = chain(
+        "p", head("conv", C), Part("first", (E,), 1, 3), Part("last", (E,), types=frozenset({"Exp"}))
+    )
     assert matched(line("Relu", "Abs", "Exp"), pattern, "Conv") == ["Conv", "Relu", "Abs", "Exp"]
 
 
@@ -136,7 +140,10 @@ def test_readers_outside_need_a_shared_part() -> None:
         return [b.op("Relu", y), b.op("Softmax", y)]
 
     assert matched(build(body), chain("p", head("conv", C), Part("e", (E,))), "Conv") is None
-    assert matched(build(body), chain("p", head("conv", C, shared=True), Part("e", (E,))), "Conv") == ["Conv", "Relu"]
+    assert matched(build(body), chain("p", head("conv", C, shared=True), Part("e", (E,))), "Conv") == [
+        "Conv",
+        "Relu",
+    ]
 
 
 def test_a_graph_output_inside_counts_as_reader() -> None:

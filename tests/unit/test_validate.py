@@ -35,7 +35,9 @@ def test_each_point_counts_once_and_untrusted_rows_do_not() -> None:
     points = measured_points()
     keys = [(point.group, point.model, point.batch) for point in points]
     assert len(set(keys)) == len(keys) > 150
-    assert sum(point.group == "310" for point in points) == 62  # the number of scored points that comes with the data
+    assert (
+        sum(point.group == "310" for point in points) == 62
+    )  # the number of scored points that comes with the data
     assert sum(point.group == "310P3" for point in points) == 110
     assert all(point.throughput > 0 for point in points)
 
@@ -66,23 +68,33 @@ def test_roofline_by_hand(models_dir: Path) -> None:
     graph = load(models_dir / "lenet5.onnx")
     layers = sum(node.op_type in ("Conv", "Gemm") for node in graph.nodes)
     assert layers == 5
-    assert 8.0 * layers < roofline_us(graph, chip) < 8.0 * layers + 20  # fixed time a layer, and hardly any work
+    assert (
+        8.0 * layers < roofline_us(graph, chip) < 8.0 * layers + 20
+    )  # fixed time a layer, and hardly any work
 
 
 def test_networks_are_simulated(models_dir: Path) -> None:
-    points = [point for point in measured_points(["310"]) if point.model == "squeezenet1_1" and point.batch == 1]
+    points = [
+        point for point in measured_points(["310"]) if point.model == "squeezenet1_1" and point.batch == 1
+    ]
     outcome = compare_models(points, models_dir)
     assert len(outcome.simulated) == len(outcome.roofline) == len(points) == 1
     assert outcome.simulated[0].throughput > 0
 
 
 def test_image_input_where_the_published_run_had_it(models_dir: Path) -> None:
-    points = [point for point in measured_points(["310P3"]) if point.model in ("resnet18", "resnet34") and point.batch == 1]
+    points = [
+        point
+        for point in measured_points(["310P3"])
+        if point.model in ("resnet18", "resnet34") and point.batch == 1
+    ]
     assert {point.model: point.aipp for point in points} == {"resnet18": True, "resnet34": False}
     swapped = [replace(point, aipp=not point.aipp) for point in points]
     published, other = (compare_models(chosen, models_dir).simulated for chosen in (points, swapped))
     gains = {a.point.model: a.throughput / b.throughput for a, b in zip(published, other, strict=True)}
-    assert gains["resnet18"] > 1 > gains["resnet34"]  # images are shorter than floats, and need no Cast and TransData
+    assert (
+        gains["resnet18"] > 1 > gains["resnet34"]
+    )  # images are shorter than floats, and need no Cast and TransData
 
 
 def test_unknown_chip(capsys: pytest.CaptureFixture[str]) -> None:
@@ -96,7 +108,9 @@ def test_missing_structures(capsys: pytest.CaptureFixture[str], tmp_path: Path) 
 
 
 def small_points(*batches: int) -> tuple[Point, ...]:
-    return tuple(Point("310", "Ascend310", "lenet5", "lenet5.onnx", batch, 1000.0 * batch, False) for batch in batches)
+    return tuple(
+        Point("310", "Ascend310", "lenet5", "lenet5.onnx", batch, 1000.0 * batch, False) for batch in batches
+    )
 
 
 def test_predictions_do_not_depend_on_the_number_of_processes(models_dir: Path) -> None:
@@ -106,7 +120,9 @@ def test_predictions_do_not_depend_on_the_number_of_processes(models_dir: Path) 
     assert alone == together
 
 
-def test_an_interrupt_prints_what_is_done(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_an_interrupt_prints_what_is_done(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     times = iter(range(3))
 
     def impatient(*arguments: Any, **options: Any) -> Any:
@@ -120,17 +136,33 @@ def test_an_interrupt_prints_what_is_done(capsys: pytest.CaptureFixture[str], mo
     assert main(["validate", "models", "--output", str(tmp_path)]) == 130
     printed = capsys.readouterr()
     assert "chip 310, 2 of 4 points" in printed.out
-    assert [line.split()[:2] for line in printed.out.splitlines() if line.startswith("lenet5")] == [["lenet5", "1"], ["lenet5", "2"]]
+    assert [line.split()[:2] for line in printed.out.splitlines() if line.startswith("lenet5")] == [
+        ["lenet5", "1"],
+        ["lenet5", "2"],
+    ]
     assert printed.err == "ascendsim: interrupted: 2 of 4 points are done, and no file is written\n"
     assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.slow
 def test_an_interrupt_of_the_process_group_ends_with_a_table(models_dir: Path) -> None:
-    """As Ctrl-C in a terminal does: every process gets the signal, while a progress bar is on standard error."""
+    """As Ctrl-C in a terminal does: every process gets the signal, while a progress bar is on standard
+    error."""
     terminal, inside = pty.openpty()
-    command = [sys.executable, "-m", "ascendsim", "validate", "models", "--chips", "310", "--models", str(models_dir)]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=inside, text=True, start_new_session=True)
+    command = [
+        sys.executable,
+        "-m",
+        "ascendsim",
+        "validate",
+        "models",
+        "--chips",
+        "310",
+        "--models",
+        str(models_dir),
+    ]
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=inside, text=True, start_new_session=True
+    )
     os.close(inside)
     seen = ""
     while not re.search(r"[1-9]\d*/\d+", seen):

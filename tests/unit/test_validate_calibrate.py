@@ -1,4 +1,5 @@
-"""Fitting constants of a chip: the minimiser, the declared constants, and a fit that finds what was changed."""
+"""Fitting constants of a chip: the minimiser, the declared constants, and a fit that finds what was
+changed."""
 
 from __future__ import annotations
 
@@ -47,10 +48,15 @@ def test_only_assumed_or_fitted_constants_are_declared_and_lie_in_their_ranges(g
 
 def test_a_fit_finds_a_changed_gap_between_tasks_and_reports_networks_that_it_did_not_see() -> None:
     folder = Path(__file__).parents[1] / "data" / "models"
-    points = [p for p in measured_points(["310P3"]) if (p.model, p.batch) in (("alexnet", 1), ("squeezenet1_1", 1), ("mobilenet_v1", 1))]
+    points = [
+        p
+        for p in measured_points(["310P3"])
+        if (p.model, p.batch) in (("alexnet", 1), ("squeezenet1_1", 1), ("mobilenet_v1", 1))
+    ]
     truth = chips.load("Ascend310P3", {"launch.task_gap_us": 1.3})
     cases = [
-        Case(replace(case.point, throughput=1e6 / run(case.program, truth).duration_us), case.program) for case in prepare(points, folder)
+        Case(replace(case.point, throughput=1e6 / run(case.program, truth).duration_us), case.program)
+        for case in prepare(points, folder)
     ]
     constant = Constant(("launch.task_gap_us",), 0.1, 1.5, "test")
     found = fit(cases, (constant,), rounds=2)

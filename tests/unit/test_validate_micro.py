@@ -38,7 +38,8 @@ def test_programs_fit_their_chip(case: object) -> None:
 
 
 def test_scores_hold(found: MicroComparison) -> None:
-    """Mean errors may fall, not rise: 0.2 %, 1.7 % without hand-written matmul kernels, 4.6 %, and 6.1 % where nothing was fitted."""
+    """Mean errors may fall, not rise: 0.2 %, 1.7 % without hand-written matmul kernels, 4.6 %, and 6.1 %
+    where nothing was fitted."""
     table = [outcome for outcome in found.outcomes if not outcome.extra]
     small = [outcome for outcome in table if outcome.family == "Ascend310"]
     large = [outcome for outcome in table if outcome.family == "Ascend910B"]
@@ -56,8 +57,12 @@ def test_figures_name_rows_that_exist(found: MicroComparison) -> None:
     assert any(not outcome.fitted for outcome in found.outcomes)
 
 
-def test_the_command_prints_rows_scores_and_reasons(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["validate", "micro", "--csv", str(tmp_path / "m.csv"), "--output", str(tmp_path / "out")]) == 0
+def test_the_command_prints_rows_scores_and_reasons(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert (
+        main(["validate", "micro", "--csv", str(tmp_path / "m.csv"), "--output", str(tmp_path / "out")]) == 0
+    )
     text = capsys.readouterr().out
     assert "mean |error| %" in text
     assert "left out because" in text

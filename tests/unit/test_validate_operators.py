@@ -41,14 +41,23 @@ def test_chips_are_in_the_table() -> None:
 def test_attributes_follow_from_shapes() -> None:
     built = [one_operator(row) for row in _rows("Conv2D")]
     convolutions = [item.graph.nodes[-1] for item in built if not isinstance(item, str)]
-    found = [(node.required(1).static_shape[2:], node.attr("strides"), node.attr("pads")[0]) for node in convolutions]
-    assert found[:3] == [((11, 11), (4, 4), 2), ((5, 5), (1, 1), 2), ((3, 3), (1, 1), 1)]  # torchvision's AlexNet
+    found = [
+        (node.required(1).static_shape[2:], node.attr("strides"), node.attr("pads")[0])
+        for node in convolutions
+    ]
+    assert found[:3] == [
+        ((11, 11), (4, 4), 2),
+        ((5, 5), (1, 1), 2),
+        ((3, 3), (1, 1), 1),
+    ]  # torchvision's AlexNet
     for row, node in zip(_rows("Conv2D"), convolutions, strict=True):
         n, c1, h, w, c0 = row.outputs[0].shape
         assert node.output.static_shape == (n, c1 * c0, h, w)
 
 
-@pytest.mark.parametrize("op_type", ["Transpose", "ReduceSum", "MatMulV2", "Mul", "Relu", "BroadcastTo", "Conv2DBackpropInput"])
+@pytest.mark.parametrize(
+    "op_type", ["Transpose", "ReduceSum", "MatMulV2", "Mul", "Relu", "BroadcastTo", "Conv2DBackpropInput"]
+)
 def test_outputs_have_the_published_size(op_type: str) -> None:
     for row in _rows(op_type):
         built = one_operator(row)
@@ -78,7 +87,12 @@ def test_layout_changes_have_the_published_bytes() -> None:
     for row in _rows("TransData"):
         built = one_operator(row)
         assert not isinstance(built, str), built
-        stored = Counter({tensor.storage_bytes for tensor in (built.graph.nodes[-1].required(0), built.graph.nodes[-1].output)})
+        stored = Counter(
+            {
+                tensor.storage_bytes
+                for tensor in (built.graph.nodes[-1].required(0), built.graph.nodes[-1].output)
+            }
+        )
         for operand in (row.inputs[0], row.outputs[0]):
             elements = DType.FLOAT32.itemsize
             for size in operand.shape:
@@ -87,7 +101,13 @@ def test_layout_changes_have_the_published_bytes() -> None:
 
 
 def test_fitted_figures_name_kinds_that_are_scored_apart() -> None:
-    named = {name for chip in CHIPS.values() for names in soc.load(chip).fitted_on.values() for name in names if "operators" in name}
+    named = {
+        name
+        for chip in CHIPS.values()
+        for names in soc.load(chip).fitted_on.values()
+        for name in names
+        if "operators" in name
+    }
     assert named == {f"operators {chip} {kind}" for chip in CHIPS for kind in ("elementwise", "TransData")}
     kinds = {row.op_type for row in measured_operators()[0]}
     assert kinds >= FITTED_KINDS
@@ -110,7 +130,11 @@ def test_scores_hold(timed: tuple[tuple[Timing, ...], tuple[LeftOut, ...]]) -> N
 
 
 def test_elementwise_tasks_have_the_published_blocks() -> None:
-    rows = [row for row in measured_operators()[0] if row.op_type in ("Mul", "Relu", "ReluGrad", "ApplyMomentumD", "RealDiv")]
+    rows = [
+        row
+        for row in measured_operators()[0]
+        if row.op_type in ("Mul", "Relu", "ReluGrad", "ApplyMomentumD", "RealDiv")
+    ]
     assert len({row.blocks for row in rows}) > 8
     for row in rows:
         built = one_operator(row)
@@ -122,7 +146,10 @@ def test_elementwise_tasks_have_the_published_blocks() -> None:
 
 def test_score() -> None:
     rows = measured_operators(["910A"])[0][:4]
-    timings = [Timing(row, row.duration_us * factor, row.duration_us * 2) for row, factor in zip(rows, (1.1, 0.8, 1.3, 1.0), strict=True)]
+    timings = [
+        Timing(row, row.duration_us * factor, row.duration_us * 2)
+        for row, factor in zip(rows, (1.1, 0.8, 1.3, 1.0), strict=True)
+    ]
     value = score_operators(timings)
     assert value.count == 4
     assert value.median == pytest.approx(0.15)
@@ -131,8 +158,24 @@ def test_score() -> None:
     assert value.roofline_spearman == pytest.approx(1.0)
 
 
-def test_command(tmp_path: Path, capsys: pytest.CaptureFixture[str], timed: tuple[tuple[Timing, ...], tuple[LeftOut, ...]]) -> None:
-    assert main(["validate", "operators", "--chips", "910A", "--output", str(tmp_path), "--csv", str(tmp_path / "own.csv")]) == 0
+def test_command(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], timed: tuple[tuple[Timing, ...], tuple[LeftOut, ...]]
+) -> None:
+    assert (
+        main(
+            [
+                "validate",
+                "operators",
+                "--chips",
+                "910A",
+                "--output",
+                str(tmp_path),
+                "--csv",
+                str(tmp_path / "own.csv"),
+            ]
+        )
+        == 0
+    )
     printed = capsys.readouterr().out
     assert "roofline median %" in printed
     assert "no element types published" in printed

@@ -1,7 +1,8 @@
 """AKG's operators in the operators of the graph.
 
-Most have an ONNX operator of the same meaning under another name; the others are made of several nodes here. Matrices and tensors in
-FRACTAL_NZ keep their stored shape: an operand in row-major form that meets one is brought into that shape first (`Rows.tiled_like`).
+Most have an ONNX operator of the same meaning under another name; the others are made of several nodes here.
+Matrices and tensors in FRACTAL_NZ keep their stored shape: an operand in row-major form that meets one is
+brought into that shape first (`Rows.tiled_like`).
 """
 
 from __future__ import annotations
@@ -131,7 +132,10 @@ class Translator:
         if name in self._special:
             return self._special[name](record, inputs)
         if record.outputs[0].format == TILED:
-            inputs = [self.tiled_like(t, record.outputs[0].shape, one.format) for t, one in zip(inputs, record.inputs, strict=True)]
+            inputs = [
+                self.tiled_like(t, record.outputs[0].shape, one.format)
+                for t, one in zip(inputs, record.inputs, strict=True)
+            ]
         op = PLAIN.get(name)
         if op is None:
             return self.builder.op(CHIP[name], *inputs, domain=DOMAIN)
@@ -155,7 +159,11 @@ class Translator:
             return tensor  # of the same rank: the result of a reduction, which is tiled already
         *batch, m, n = (1, 1, *own) if len(own) < 2 else own
         if any(dim != 1 and dim % FRACTAL_ROWS for dim in (m, n)):
-            raise GraphError(f"tensor {tensor.name!r}", f"needs whole fractals of {FRACTAL_ROWS} to meet a tensor in {TILED}", list(own))
+            raise GraphError(
+                f"tensor {tensor.name!r}",
+                f"needs whole fractals of {FRACTAL_ROWS} to meet a tensor in {TILED}",
+                list(own),
+            )
         m1, m0 = (m // FRACTAL_ROWS, FRACTAL_ROWS) if m > 1 else (1, 1)
         n1, n0 = (n // FRACTAL_ROWS, FRACTAL_ROWS) if n > 1 else (1, 1)
         if m == 1 or n == 1:
@@ -165,14 +173,22 @@ class Translator:
         return self.builder.op("Transpose", split, perm=axes)
 
     def _target(self, record: OperatorRecord, source: Tensor) -> tuple[int, ...]:
-        """The output's shape; what the file leaves open is taken from the attribute `shape` or from the size."""
+        """The output's shape; what the file leaves open is taken from the attribute `shape` or from the
+        size.
+        """
         declared = record.outputs[0].shape
         if all(isinstance(dim, int) for dim in declared):
             return declared  # type: ignore[return-value]
         given = record.attributes.get("shape")
-        dims = [int(dim) for dim in given] if isinstance(given, list) else [dim if isinstance(dim, int) else -1 for dim in declared]
+        dims = (
+            [int(dim) for dim in given]
+            if isinstance(given, list)
+            else [dim if isinstance(dim, int) else -1 for dim in declared]
+        )
         if dims.count(-1) > 1:
-            raise GraphError(f"operator {record.name}", "needs a shape with one open dimension at most", list(declared))
+            raise GraphError(
+                f"operator {record.name}", "needs a shape with one open dimension at most", list(declared)
+            )
         known = math.prod(dim for dim in dims if dim != -1)
         return tuple(dim if dim != -1 else source.elements // max(1, known) for dim in dims)
 
@@ -195,14 +211,20 @@ class Translator:
         target = self._target(record, source)
         own = (1,) * (len(target) - len(source.static_shape)) + source.static_shape
         if len(own) != len(target) or any(new % max(1, old) for new, old in zip(target, own, strict=True)):
-            raise GraphError(f"operator {record.name}", f"needs an output that repeats its input {list(own)}", list(target))
+            raise GraphError(
+                f"operator {record.name}", f"needs an output that repeats its input {list(own)}", list(target)
+            )
         if all(old in (1, new) for new, old in zip(target, own, strict=True)):
             return self.builder.op("Expand", source, list(target))
-        return self.builder.op("Tile", self.reshaped(source, own), [new // old for new, old in zip(target, own, strict=True)])
+        return self.builder.op(
+            "Tile", self.reshaped(source, own), [new // old for new, old in zip(target, own, strict=True)]
+        )
 
     def _transpose(self, record: OperatorRecord, inputs: list[Tensor]) -> Tensor:
         perm = record.attributes.get("perm")
-        return self.builder.op("Transpose", inputs[0], perm=[int(axis) for axis in perm] if isinstance(perm, list) else None)
+        return self.builder.op(
+            "Transpose", inputs[0], perm=[int(axis) for axis in perm] if isinstance(perm, list) else None
+        )
 
     def _concat(self, record: OperatorRecord, inputs: list[Tensor]) -> Tensor:
         return self.builder.op("Concat", *inputs, axis=int(record.attributes.get("axis", 0)))
@@ -218,7 +240,8 @@ class Translator:
         values = self.builder.op("Concat", self.reshaped(off, (1,)), self.reshaped(on, (1,)), axis=0)
         if on.constant is not None and off.constant is not None:
             values = self.builder.constant(
-                np.concatenate([off.constant.array().reshape(1), on.constant.array().reshape(1)]), "one_hot_values"
+                np.concatenate([off.constant.array().reshape(1), on.constant.array().reshape(1)]),
+                "one_hot_values",
             )
         depth = self.builder.constant(np.asarray(int(record.attributes["depth"]), np.int64), "one_hot_depth")
         return self.builder.op("OneHot", indices, depth, values, axis=int(record.attributes.get("axis", -1)))
@@ -230,7 +253,8 @@ class Translator:
     def _inplace_assign(self, record: OperatorRecord, inputs: list[Tensor]) -> Tensor:
         """The first operand is overwritten by the second; the result carries the third.
 
-        With `fake_output` the result has no memory of its own, so it is the overwritten tensor where both hold the same value.
+        With `fake_output` the result has no memory of its own, so it is the overwritten tensor where both
+        hold the same value.
         """
         target, value, carried = inputs
         new = self.builder.op("Assign", target, self.reshaped(value, target.static_shape), domain=DOMAIN)
@@ -242,7 +266,8 @@ class Translator:
     def _matmul(self, record: OperatorRecord, inputs: list[Tensor]) -> Tensor:
         flags = record.attributes
         transposes = [
-            bool(flags.get(a, flags.get(b, False))) for a, b in (("transpose_a", "transpose_x1"), ("transpose_b", "transpose_x2"))
+            bool(flags.get(a, flags.get(b, False)))
+            for a, b in (("transpose_a", "transpose_x1"), ("transpose_b", "transpose_x2"))
         ]
         formats = [TILED if one.format == TILED else "ND" for one in (*record.inputs[:2], record.outputs[0])]
         product = self.builder.op(

@@ -1,7 +1,8 @@
 """Reads composite JSON into records that are checked field by field; nothing in a file is executed.
 
-What real files do that one would not expect: `input_desc` is a list of lists and may be null, a group of it may hold several tensors,
-constants stand only where they are used, `attr` may be null, `format` may be missing, scalars are `[1]` here and `[]` there.
+What real files do that one would not expect: `input_desc` is a list of lists and may be null, a group of it
+may hold several tensors, constants stand only where they are used, `attr` may be null, `format` may be
+missing, scalars are `[1]` here and `[]` there.
 """
 
 from __future__ import annotations
@@ -31,7 +32,8 @@ class TensorRecord:
 
     Attributes:
         name: Identifies it.
-        shape: As stored: in FRACTAL_NZ already tiled. `[]` and `[1]` both are (1,); dynamic dimensions are None or a symbol.
+        shape: As stored: in FRACTAL_NZ already tiled. `[]` and `[1]` both are (1,); dynamic dimensions are
+            None or a symbol.
         value: Of a constant: a number or nested lists of numbers; None for all others.
     """
 
@@ -86,15 +88,22 @@ def read_composite(source: Source) -> CompositeRecord:
     if not isinstance(data, Mapping):
         raise InputError(where, "must hold a JSON object", type(data).__name__)
     if data.get("composite") is not True:
-        raise InputError(where, 'must have "composite": true', data.get("composite"), "is it an AKG .info file?")
+        raise InputError(
+            where, 'must have "composite": true', data.get("composite"), "is it an AKG .info file?"
+        )
     operators = _list(data, "op_desc", where)
     if not 0 < len(operators) <= MAX_OPERATORS:
         raise InputError(f"{where}: op_desc", f"must hold 1 to {MAX_OPERATORS} operators", len(operators))
-    header = {key: value for key, value in data.items() if key not in ("input_desc", "output_desc", "op_desc", "op")}
+    header = {
+        key: value for key, value in data.items() if key not in ("input_desc", "output_desc", "op_desc", "op")
+    }
     return CompositeRecord(
         name=_text(data, "op", where),
         inputs=tuple(_groups(data.get("input_desc"), f"{where}: input_desc")),
-        outputs=tuple(_tensor(item, f"{where}: output_desc[{n}]") for n, item in enumerate(_list(data, "output_desc", where))),
+        outputs=tuple(
+            _tensor(item, f"{where}: output_desc[{n}]")
+            for n, item in enumerate(_list(data, "output_desc", where))
+        ),
         operators=tuple(_operator(item, f"{where}: op_desc[{n}]") for n, item in enumerate(operators)),
         header=header,
     )
@@ -112,7 +121,9 @@ def _parsed(source: Source) -> tuple[str, Any]:
                 raise InputError(where, f"must have at most {MAX_FILE_BYTES} bytes", path.stat().st_size)
             source = path.read_bytes()
         except OSError as error:
-            raise InputError(where, f"cannot be read: {error.strerror or error}", remedy="check the path") from error
+            raise InputError(
+                where, f"cannot be read: {error.strerror or error}", remedy="check the path"
+            ) from error
     if len(source) > MAX_FILE_BYTES:
         raise InputError(where, f"must have at most {MAX_FILE_BYTES} bytes", len(source))
     try:
@@ -140,19 +151,28 @@ def _operator(item: Any, where: str) -> OperatorRecord:
         raise InputError(where, "must be an object", type(item).__name__)
     name = _text(item, "name", where)
     where = f"{where} ({name})"
-    outputs = tuple(_tensor(one, f"{where}: output_desc[{n}]") for n, one in enumerate(_list(item, "output_desc", where)))
+    outputs = tuple(
+        _tensor(one, f"{where}: output_desc[{n}]") for n, one in enumerate(_list(item, "output_desc", where))
+    )
     if not outputs:
         raise InputError(where, "must have an output")
     return OperatorRecord(
-        name, tuple(_groups(item.get("input_desc"), f"{where}: input_desc")), outputs, _attributes(item.get("attr"), where)
+        name,
+        tuple(_groups(item.get("input_desc"), f"{where}: input_desc")),
+        outputs,
+        _attributes(item.get("attr"), where),
     )
 
 
 def _attributes(items: Any, where: str) -> Mapping[str, Any]:
     if items is None:
         return {}
-    if not isinstance(items, list) or not all(isinstance(item, Mapping) and isinstance(item.get("name"), str) for item in items):
-        raise InputError(f"{where}: attr", "must be null or a list of {name, value}", remedy="see docs/graph_kernel.md")
+    if not isinstance(items, list) or not all(
+        isinstance(item, Mapping) and isinstance(item.get("name"), str) for item in items
+    ):
+        raise InputError(
+            f"{where}: attr", "must be null or a list of {name, value}", remedy="see docs/graph_kernel.md"
+        )
     return {item["name"]: item.get("value") for item in items}
 
 
@@ -179,7 +199,9 @@ def _tensor(item: Any, where: str) -> TensorRecord:
         raise InputError(where, "has an element type that is not supported", repr(kind)) from None
     shape = item.get("shape")
     if not isinstance(shape, list) or len(shape) > MAX_RANK:
-        raise InputError(f"{where}: shape", f"must be a list of at most {MAX_RANK} dimensions", repr(shape)[:80])
+        raise InputError(
+            f"{where}: shape", f"must be a list of at most {MAX_RANK} dimensions", repr(shape)[:80]
+        )
     format = item.get("format", _DEFAULT_FORMAT)
     if not isinstance(format, str):
         raise InputError(f"{where}: format", "must be a name", repr(format))

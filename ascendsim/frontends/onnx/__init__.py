@@ -1,7 +1,7 @@
 """ONNX models -> Graph.
 
-In the graph, attributes that name an element type (`to` of Cast, `dtype` of RandomNormal ...) hold a `DType`; all others are as
-in the newest ONNX operator set. Constant nodes and initialisers are constant tensors.
+In the graph, attributes that name an element type (`to` of Cast, `dtype` of RandomNormal ...) hold a `DType`;
+all others are as in the newest ONNX operator set. Constant nodes and initialisers are constant tensors.
 """
 
 from ascendsim.frontends.onnx.loading import load_onnx

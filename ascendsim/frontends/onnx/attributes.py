@@ -16,7 +16,17 @@ from ascendsim.graph.ir import Array, AttributeValue, Graph
 # Attributes that hold an element type; the IR holds a DType in their place.
 TYPE_ATTRIBUTES: dict[str, frozenset[str]] = {
     "to": frozenset({"Cast", "BitCast"}),
-    "dtype": frozenset({"RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "EyeLike", "Multinomial", "Bernoulli"}),
+    "dtype": frozenset(
+        {
+            "RandomNormal",
+            "RandomNormalLike",
+            "RandomUniform",
+            "RandomUniformLike",
+            "EyeLike",
+            "Multinomial",
+            "Bernoulli",
+        }
+    ),
     "output_dtype": frozenset({"QuantizeLinear", "DequantizeLinear"}),
     "output_datatype": frozenset({"BlackmanWindow", "HammingWindow", "HannWindow", "MelWeightMatrix"}),
 }
@@ -67,7 +77,10 @@ def check_kind(attribute: onnx.AttributeProto, op_type: str, version: int, subje
         names = {value: name for name, value in _A.AttributeType.items()}
         actual = names.get(attribute.type, attribute.type)
         raise GraphError(
-            f"attribute {attribute.name!r} of {subject}", f"must be of type {names.get(wanted, wanted)}", actual, "export the model again"
+            f"attribute {attribute.name!r} of {subject}",
+            f"must be of type {names.get(wanted, wanted)}",
+            actual,
+            "export the model again",
         )
 
 
@@ -117,13 +130,19 @@ def read_attribute(
     if kind == _A.GRAPHS:
         return tuple(read_graph(item) for item in attribute.graphs)
     if kind == _A.UNDEFINED:
-        raise GraphError(f"attribute {attribute.name!r} of {subject}", "has no type", remedy="export the model again")
+        raise GraphError(
+            f"attribute {attribute.name!r} of {subject}", "has no type", remedy="export the model again"
+        )
     name = next((name for name, value in _A.AttributeType.items() if value == kind), str(kind))
-    raise UnsupportedTypeError(f"attribute {attribute.name!r} of {subject}", f"is a {name}, which is not supported")
+    raise UnsupportedTypeError(
+        f"attribute {attribute.name!r} of {subject}", f"is a {name}, which is not supported"
+    )
 
 
 def with_values(node: onnx.NodeProto, values: Mapping[str, onnx.AttributeProto]) -> list[onnx.AttributeProto]:
-    """The attributes of a node of a function's body, references replaced by what the call gave (or left out if it gave nothing)."""
+    """The attributes of a node of a function's body, references replaced by what the call gave (or left out
+    if it gave nothing).
+    """
     found = []
     for attribute in node.attribute:
         if not attribute.ref_attr_name:
@@ -140,4 +159,6 @@ def _text(value: bytes, name: str, subject: str) -> str:
     try:
         return value.decode("utf-8")
     except UnicodeDecodeError:
-        raise GraphError(f"attribute {name!r} of {subject}", "must be UTF-8 text", remedy="export the model again") from None
+        raise GraphError(
+            f"attribute {name!r} of {subject}", "must be UTF-8 text", remedy="export the model again"
+        ) from None

@@ -1,8 +1,9 @@
 """Changing the batch size of a model whose exporter baked it into constants.
 
-The graph is inferred twice: with the old batch (the reference) and with the new one. Between the two, the dimension that changed
-tells where each tensor carries the batch; `rewrites` adapts the constants that hold the old size. What an operator then does along
-that axis is checked: once something was rewritten, a graph in which samples meet, or the batch gets lost, is refused.
+The graph is inferred twice: with the old batch (the reference) and with the new one. Between the two, the
+dimension that changed tells where each tensor carries the batch; `rewrites` adapts the constants that hold
+the old size. What an operator then does along that axis is checked: once something was rewritten, a graph in
+which samples meet, or the batch gets lost, is refused.
 """
 
 from __future__ import annotations
@@ -41,7 +42,11 @@ def with_batch(graph: Graph, opset: OpSet, plan: ShapePlan) -> Graph:
     _apply_shapes(graph, opset, plan.reference)
     Inference(opset).visit_all(graph.topological())
     shapes = {name: tensor.shape for name, tensor in graph.tensors.items()}
-    values = {t.name: t.constant.array() for t in graph.constants if t.producer is not None and t.constant is not None}
+    values = {
+        t.name: t.constant.array()
+        for t in graph.constants
+        if t.producer is not None and t.constant is not None
+    }
     first: AscendSimError | None = None
     open_choices: dict[object, int] = {}
     combinations: list[tuple[int, ...]] = [()]
@@ -57,7 +62,9 @@ def with_batch(graph: Graph, opset: OpSet, plan: ShapePlan) -> Graph:
         if trial == 0:
             open_choices = dict(list(flow.open_choices.items())[:MAX_OPEN])
             combinations = list(product(*(range(count) for count in open_choices.values())))
-    raise GraphError(f"batch size {plan.batches[1]}", f"cannot be given to the model: {first}", remedy=_REMEDY)
+    raise GraphError(
+        f"batch size {plan.batches[1]}", f"cannot be given to the model: {first}", remedy=_REMEDY
+    )
 
 
 def _apply_shapes(graph: Graph, opset: OpSet, shapes: Mapping[str, Shape]) -> None:
@@ -94,7 +101,9 @@ class BatchFlow:
         self._old, self._new = plan.batches
         self._choices = choices
         self._problems: list[GraphError] = []
-        self._rewriter = Rewriter(graph, Inference(opset), dict(shapes), values, plan.batches, choices, plan.dynamic)
+        self._rewriter = Rewriter(
+            graph, Inference(opset), dict(shapes), values, plan.batches, choices, plan.dynamic
+        )
         self.open_choices = self._rewriter.open_choices
 
     def run(self) -> Graph:
@@ -116,7 +125,9 @@ class BatchFlow:
         for tensor in self._graph.outputs:
             place = self._rewriter.axes.get(tensor)
             if place not in (None, BatchAxis(0)) and tensor.producer is not None:
-                self._problem(tensor.producer, f"gives output {tensor.name!r}, in which the batch is not in front")
+                self._problem(
+                    tensor.producer, f"gives output {tensor.name!r}, in which the batch is not in front"
+                )
 
     def _before(self, node: Node) -> None:
         rule = REWRITES.get(node.op_type)
@@ -144,7 +155,11 @@ class BatchFlow:
         axis = self._changed_axis(tensor)
         if axis is None:
             if tensor.is_static and not self._unused(tensor):
-                self._problem(node, f"gives output {tensor.name!r} of shape {list(tensor.shape or ())}, in which the batch is not found")
+                self._problem(
+                    node,
+                    f"gives output {tensor.name!r} of shape {list(tensor.shape or ())}, in which the batch "
+                    f"is not found",
+                )
             return
         shape = self._rewriter.old_shape(tensor)
         if node.op_type in _RESHAPES:
@@ -165,7 +180,11 @@ class BatchFlow:
         old, new = self._rewriter.shapes.get(tensor.name), tensor.shape
         if old is None or new is None or len(old) != len(new):
             return None
-        changed = [axis for axis, (a, b) in enumerate(zip(old, new, strict=True)) if isinstance(a, int) and isinstance(b, int) and a != b]
+        changed = [
+            axis
+            for axis, (a, b) in enumerate(zip(old, new, strict=True))
+            if isinstance(a, int) and isinstance(b, int) and a != b
+        ]
         if len(changed) != 1:
             return None
         before, after = old[changed[0]], new[changed[0]]

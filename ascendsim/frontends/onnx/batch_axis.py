@@ -1,7 +1,8 @@
 """Where the samples of a batch lie in a tensor, and what operators do along that axis.
 
-The axis that carries the batch has outer * batch * inner elements: index = (o * batch + sample) * inner + i. Plain feature maps
-have outer = inner = 1; [batch * heads, length, width] has inner = heads; rows merged by Reshape may have outer > 1.
+The axis that carries the batch has outer * batch * inner elements: index = (o * batch + sample) * inner + i.
+Plain feature maps have outer = inner = 1; [batch * heads, length, width] has inner = heads; rows merged by
+Reshape may have outer > 1.
 """
 
 from __future__ import annotations
@@ -31,9 +32,11 @@ class BatchAxis:
 
 
 def reshaped(shape: tuple[int, ...], stride: int, batch: int) -> list[BatchAxis]:
-    """Every axis of `shape` that can carry a batch whose samples lie `stride` elements apart, outermost first.
+    """Every axis of `shape` that can carry a batch whose samples lie `stride` elements apart, outermost
+    first.
 
-    Row-major order fixes the stride; where dimensions of one element or merged ones leave a choice, there are several.
+    Row-major order fixes the stride; where dimensions of one element or merged ones leave a choice, there are
+    several.
 
     >>> reshaped((197, 1, 768), 768, 1)
     [BatchAxis(axis=0, inner=1), BatchAxis(axis=1, inner=1), BatchAxis(axis=2, inner=768)]
@@ -54,9 +57,9 @@ def reshaped(shape: tuple[int, ...], stride: int, batch: int) -> list[BatchAxis]
 def preferred(candidates: list[BatchAxis], shape: tuple[int, ...], batch: int) -> list[BatchAxis]:
     """Candidates for a reshape that an exporter wrote for a fixed batch, most plausible first.
 
-    A dimension that is the batch and nothing else comes first: exporters write it down. Otherwise the batch was merged with a
-    neighbour: rows of a matrix (rank 2) merge with what stands before, as in [length * batch, width]; tensors of higher rank
-    merge with what follows, as in [length, batch * heads, width].
+    A dimension that is the batch and nothing else comes first: exporters write it down. Otherwise the batch
+    was merged with a neighbour: rows of a matrix (rank 2) merge with what stands before, as in [length *
+    batch, width]; tensors of higher rank merge with what follows, as in [length, batch * heads, width].
     """
     plain = [item for item in candidates if item.inner == 1 and shape[item.axis] == batch]
     merged = [item for item in candidates if item not in plain]
@@ -66,8 +69,8 @@ def preferred(candidates: list[BatchAxis], shape: tuple[int, ...], batch: int) -
 def mixes(node: Node, port: int, axis: int, opset: OpSet) -> bool:
     """Whether an operator combines elements of different samples if the batch lies on `axis` of input `port`.
 
-    Operators that do not say how they read an input get the benefit of the doubt, and so do those that pick slices by values into an
-    axis of their own: the shapes of what they make still have to show the batch.
+    Operators that do not say how they read an input get the benefit of the doubt, and so do those that pick
+    slices by values into an axis of their own: the shapes of what they make still have to show the batch.
     """
     links = opset.get(node).facts.axes(node).of(port)
     if axis >= len(links) or links[axis].by_slices or links[axis].relation is Relation.UNREAD:

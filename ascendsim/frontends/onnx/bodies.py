@@ -1,4 +1,6 @@
-"""Function bodies: those of a model's own functions, and those that the ONNX schemas give for composed operators."""
+"""Function bodies: those of a model's own functions, and those that the ONNX schemas give for composed
+operators.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,8 @@ from ascendsim.opset import OpSet
 
 
 def schema_body(draft: Draft, opset: OpSet) -> onnx.FunctionProto | None:
-    """The body of an operator in the newest form, if its schema has one and the operators in it can be computed.
+    """The body of an operator in the newest form, if its schema has one and the operators in it can be
+    computed.
 
     Args:
         draft: A node without a definition in `opset`.
@@ -42,7 +45,9 @@ def _schema(name: str, domain: str) -> Any:  # OpSchema | None; its stubs lack t
 
 
 def _known(function: onnx.FunctionProto, opset: OpSet, above: frozenset[str]) -> bool:
-    """Whether every operator of a body is in the set or can itself be expanded; a body that depends on types counts as such."""
+    """Whether every operator of a body is in the set or can itself be expanded; a body that depends on types
+    counts as such.
+    """
     for node in function.node:
         if opset.find(node.op_type, node.domain) is not None or node.op_type == "Constant":
             continue
@@ -57,7 +62,9 @@ def _known(function: onnx.FunctionProto, opset: OpSet, above: frozenset[str]) ->
 
 
 def _context_body(schema: Any, draft: Draft) -> onnx.FunctionProto | None:
-    node = helper.make_node(draft.op_type, [f"i{n}" if t is not None else "" for n, t in enumerate(draft.inputs)], draft.outputs)
+    node = helper.make_node(
+        draft.op_type, [f"i{n}" if t is not None else "" for n, t in enumerate(draft.inputs)], draft.outputs
+    )
     node.attribute.extend(call_attributes(draft.attributes).values())
     types = [_type_proto(tensor).SerializeToString() for tensor in draft.inputs]
     try:
@@ -74,7 +81,9 @@ def _type_proto(tensor: Tensor | None) -> onnx.TypeProto:
 
 
 def call_attributes(attributes: Mapping[str, AttributeValue]) -> dict[str, onnx.AttributeProto]:
-    """IR attributes as protos, so that a body can refer to them. Subgraphs have no place in a schema's body and are left out."""
+    """IR attributes as protos, so that a body can refer to them. Subgraphs have no place in a schema's body
+    and are left out.
+    """
     found: dict[str, onnx.AttributeProto] = {}
     for name, value in attributes.items():
         if isinstance(value, Graph) or (isinstance(value, tuple) and value and isinstance(value[0], Graph)):
@@ -93,7 +102,9 @@ def call_attributes(attributes: Mapping[str, AttributeValue]) -> dict[str, onnx.
 def body_attributes(
     function: onnx.FunctionProto, call: Mapping[str, onnx.AttributeProto], domain: str, op_type: str
 ) -> dict[str, onnx.AttributeProto]:
-    """Values for the attribute references of a body: what the call gives, else the function's or the schema's defaults."""
+    """Values for the attribute references of a body: what the call gives, else the function's or the schema's
+    defaults.
+    """
     values = {attribute.name: attribute for attribute in function.attribute_proto}
     schema = _schema(op_type, domain)
     if schema is not None:

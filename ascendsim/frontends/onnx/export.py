@@ -1,7 +1,8 @@
 """A graph written back as an ONNX model.
 
-The IR has ONNX's newest semantics, so nodes are written as they are. The operator set stamped on the model is 21 where all its operators
-exist in the same form (most runtimes read it), else the first version that has what the graph uses.
+The IR has ONNX's newest semantics, so nodes are written as they are. The operator set stamped on the model is
+21 where all its operators exist in the same form (most runtimes read it), else the first version that has
+what the graph uses.
 """
 
 from __future__ import annotations
@@ -27,27 +28,45 @@ def export_onnx(graph: Graph) -> bytes:
     """The graph as the bytes of an .onnx file, weights inside.
 
     Raises:
-        UnsupportedOperatorError: If it has operators that ONNX does not define (those of domain "ascend" that passes make).
+        UnsupportedOperatorError: If it has operators that ONNX does not define (those of domain "ascend" that
+            passes make).
         GraphError: If a weight has no values, or the graph breaks a rule of the IR or of ONNX.
         InputError: If the model would be larger than a protobuf message may be (2 GiB).
     """
     verify(graph)
-    foreign = [(f"{n.domain}::{n.op_type}" if n.domain else n.op_type, n.name) for n in nodes_in(graph) if not _versions(n)]
+    foreign = [
+        (f"{n.domain}::{n.op_type}" if n.domain else n.op_type, n.name)
+        for n in nodes_in(graph)
+        if not _versions(n)
+    ]
     if foreign:
         raise UnsupportedOperatorError(foreign)
     size = sum(tensor.logical_bytes for tensor in graph.constants)
     if size > MAX_BYTES:
-        raise InputError(f"model {graph.name!r}", "must have less than 2 GiB of weights to be written as one file", f"{size} bytes")
+        raise InputError(
+            f"model {graph.name!r}",
+            "must have less than 2 GiB of weights to be written as one file",
+            f"{size} bytes",
+        )
     opsets = [helper.make_opsetid("", _opset(node for node in nodes_in(graph) if not node.domain))]
     if any(node.domain == ML_DOMAIN for node in nodes_in(graph)):
-        opsets.append(helper.make_opsetid(ML_DOMAIN, max(max(_versions(n)) for n in nodes_in(graph) if n.domain == ML_DOMAIN)))
+        opsets.append(
+            helper.make_opsetid(
+                ML_DOMAIN, max(max(_versions(n)) for n in nodes_in(graph) if n.domain == ML_DOMAIN)
+            )
+        )
     model = helper.make_model(
-        _graph(graph), opset_imports=opsets, producer_name="ascendsim", ir_version=helper.find_min_ir_version_for(opsets)
+        _graph(graph),
+        opset_imports=opsets,
+        producer_name="ascendsim",
+        ir_version=helper.find_min_ir_version_for(opsets),
     )
     try:
         onnx.checker.check_model(model)
     except onnx.checker.ValidationError as error:
-        raise GraphError(f"graph {graph.name!r}", f"is no valid ONNX model: {str(error).splitlines()[0]}") from None
+        raise GraphError(
+            f"graph {graph.name!r}", f"is no valid ONNX model: {str(error).splitlines()[0]}"
+        ) from None
     return bytes(model.SerializeToString(deterministic=True))
 
 
@@ -83,7 +102,9 @@ def _opset(nodes: Iterator[Node]) -> int:
 def _fits(node: Node, version: int) -> bool:
     schema = defs.get_schema(node.op_type, version)
     return (
-        set(node.attributes) <= set(schema.attributes) and node.input_count <= schema.max_input and len(_outputs(node)) <= schema.max_output
+        set(node.attributes) <= set(schema.attributes)
+        and node.input_count <= schema.max_input
+        and len(_outputs(node)) <= schema.max_output
     )
 
 
@@ -93,7 +114,11 @@ def _graph(graph: Graph) -> onnx.GraphProto:
         graph.name or "graph",
         [_value(tensor) for tensor in graph.inputs],
         [_value(tensor) for tensor in graph.outputs],
-        [_initializer(tensor.name, tensor.constant) for tensor in graph.constants if tensor.constant is not None],
+        [
+            _initializer(tensor.name, tensor.constant)
+            for tensor in graph.constants
+            if tensor.constant is not None
+        ],
     )
 
 
@@ -103,14 +128,19 @@ def _value(tensor: Tensor) -> onnx.ValueInfoProto:
 
 
 def _initializer(name: str, constant: Constant) -> onnx.TensorProto:
-    return numpy_helper.from_array(np.asarray(constant.array(), order="C"), name)  # ascontiguousarray would make scalars vectors
+    return numpy_helper.from_array(
+        np.asarray(constant.array(), order="C"), name
+    )  # ascontiguousarray would make scalars vectors
 
 
 def _outputs(node: Node) -> list[str]:
     """Names of outputs; those nobody reads are left out where ONNX lets them be."""
     graph = node.graph
     outer = graph.outputs if graph is not None else []
-    names = [tensor.name if index == 0 or tensor.uses or tensor in outer else "" for index, tensor in enumerate(node.outputs)]
+    names = [
+        tensor.name if index == 0 or tensor.uses or tensor in outer else ""
+        for index, tensor in enumerate(node.outputs)
+    ]
     while names and not names[-1]:
         names.pop()
     return names

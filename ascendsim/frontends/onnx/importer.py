@@ -1,8 +1,9 @@
-"""From a model proto to a graph in the newest operator forms, types and shapes inferred node by node on the way.
+"""From a model proto to a graph in the newest operator forms, types and shapes inferred node by node on the
+way.
 
-Values are looked up through frames (a graph, a subgraph, or the body of a function), so that functions are inlined by importing
-their body with other names. Nothing is folded for good here: known values stay aside until `Inference.finish`, so that other
-input shapes can still be tried.
+Values are looked up through frames (a graph, a subgraph, or the body of a function), so that functions are
+inlined by importing their body with other names. Nothing is folded for good here: known values stay aside
+until `Inference.finish`, so that other input shapes can still be tried.
 """
 
 from __future__ import annotations
@@ -76,8 +77,21 @@ class Importer:
         absent: Makes constants for tensors whose file is missing.
     """
 
-    def __init__(self, model: onnx.ModelProto, versions: Mapping[str, int], opset: OpSet, folder: Path | None, absent: Absent) -> None:
-        self._model, self._versions, self._opset, self._folder, self._absent = model, versions, opset, folder, absent
+    def __init__(
+        self,
+        model: onnx.ModelProto,
+        versions: Mapping[str, int],
+        opset: OpSet,
+        folder: Path | None,
+        absent: Absent,
+    ) -> None:
+        self._model, self._versions, self._opset, self._folder, self._absent = (
+            model,
+            versions,
+            opset,
+            folder,
+            absent,
+        )
         self._functions = {(_domain(item.domain), item.name, item.overload): item for item in model.functions}
         self._inference = Inference(opset)
         self._reserved: set[str] = set()
@@ -101,20 +115,26 @@ class Importer:
 
     def _graph(self, proto: onnx.GraphProto, frame: Frame, subject: str) -> None:
         if frame.depth > MAX_NESTING:
-            raise GraphError(subject, f"must not nest deeper than {MAX_NESTING} graphs", remedy="flatten the model")
+            raise GraphError(
+                subject, f"must not nest deeper than {MAX_NESTING} graphs", remedy="flatten the model"
+            )
         if proto.sparse_initializer:
             name = proto.sparse_initializer[0].values.name
             raise UnsupportedTypeError(f"tensor {name!r}", "is sparse", remedy="store it as a dense tensor")
         frame.declared.update((value.name, value) for value in [*proto.value_info, *proto.output])
         for tensor in proto.initializer:
-            self._define(frame, tensor.name, self._constant(tensor, self._unique(frame, tensor.name)), subject)
+            self._define(
+                frame, tensor.name, self._constant(tensor, self._unique(frame, tensor.name)), subject
+            )
         constants = {tensor.name for tensor in proto.initializer}
         for value in proto.input:
             if value.name in constants:
                 continue  # a weight that older files list as an input too
             dtype, shape = value_type(value, f"input {value.name!r}")
             if dtype is None and frame.outer is None:
-                raise GraphError(f"input {value.name!r}", "has no element type", remedy="export the model again")
+                raise GraphError(
+                    f"input {value.name!r}", "has no element type", remedy="export the model again"
+                )
             tensor_ = Tensor(self._unique(frame, value.name), dtype, shape)
             self._define(frame, value.name, tensor_, subject)
             frame.graph.inputs.append(tensor_)
@@ -128,12 +148,20 @@ class Importer:
             return tensor
         outer = frame.find(name)
         if outer is None:
-            raise GraphError(f"output {name!r} of {subject}", "is made by no node", remedy="the file is damaged; export it again")
+            raise GraphError(
+                f"output {name!r} of {subject}",
+                "is made by no node",
+                remedy="the file is damaged; export it again",
+            )
         return self._emit(frame, "Identity", [outer], name)
 
     def _define(self, frame: Frame, name: str, tensor: Tensor, subject: str) -> None:
         if name in frame.values:
-            raise GraphError(f"value {name!r} of {subject}", "must be defined once", remedy="the file is damaged; export it again")
+            raise GraphError(
+                f"value {name!r} of {subject}",
+                "must be defined once",
+                remedy="the file is damaged; export it again",
+            )
         frame.values[name] = frame.graph.add_tensor(tensor)
 
     def _constant(self, proto: onnx.TensorProto, name: str) -> Tensor:
@@ -162,7 +190,10 @@ class Importer:
     def _node(self, proto: onnx.NodeProto, frame: Frame) -> None:
         self._nodes += 1
         if self._nodes > MAX_NODES:
-            raise GraphError(f"model {self._model.graph.name!r}", f"must have at most {MAX_NODES} nodes after inlining its functions")
+            raise GraphError(
+                f"model {self._model.graph.name!r}",
+                f"must have at most {MAX_NODES} nodes after inlining its functions",
+            )
         domain = _domain(proto.domain)
         stem = proto.name or next((name for name in proto.output if name), proto.op_type)
         name = frame.prefix + stem
@@ -177,18 +208,26 @@ class Importer:
         attributes = [*proto.attribute] if frame.arguments is None else with_values(proto, frame.arguments)
         if function is not None:
             if len(inputs) > len(function.input):
-                raise GraphError(subject, f"takes at most the {len(function.input)} of its function as inputs", len(inputs))
+                raise GraphError(
+                    subject, f"takes at most the {len(function.input)} of its function as inputs", len(inputs)
+                )
             call = {attribute.name: attribute for attribute in attributes}
             self._call(function, call, inputs, list(proto.output), frame, name)
             return
-        draft = Draft(proto.op_type, domain, name, inputs, list(proto.output), {}, frame.versions.get(domain, 1))
+        draft = Draft(
+            proto.op_type, domain, name, inputs, list(proto.output), {}, frame.versions.get(domain, 1)
+        )
         if not domain:
             check_inputs(len(inputs), proto.op_type, draft.version, subject)
         for attribute in attributes:
             if not domain:
                 check_kind(attribute, proto.op_type, draft.version, subject)
             value = read_attribute(
-                attribute, proto, subject, lambda graph: self._subgraph(graph, frame, subject), lambda tensor: self._array(tensor, subject)
+                attribute,
+                proto,
+                subject,
+                lambda graph: self._subgraph(graph, frame, subject),
+                lambda tensor: self._array(tensor, subject),
             )
             if value is not None:
                 draft.attributes[attribute.name] = value
@@ -198,15 +237,32 @@ class Importer:
 
     def _place(self, draft: Draft, frame: Frame) -> None:
         """Adds an upgraded node, or the body of its schema if the operator itself is not known."""
-        if self._opset.find(draft.op_type, draft.domain) is None and not any(isinstance(v, Graph) for v in draft.attributes.values()):
+        if self._opset.find(draft.op_type, draft.domain) is None and not any(
+            isinstance(v, Graph) for v in draft.attributes.values()
+        ):
             body = schema_body(draft, self._opset)
             if body is not None:
                 self._call(
-                    body, call_attributes(draft.attributes), draft.inputs, draft.outputs, frame, draft.name, (draft.domain, draft.op_type)
+                    body,
+                    call_attributes(draft.attributes),
+                    draft.inputs,
+                    draft.outputs,
+                    frame,
+                    draft.name,
+                    (draft.domain, draft.op_type),
                 )
                 return
         outputs = [self._new_output(item, frame, draft) for item in draft.outputs]
-        self._add(draft.op_type, draft.domain, draft.inputs, outputs, draft.name, draft.attributes, frame, draft.subject)
+        self._add(
+            draft.op_type,
+            draft.domain,
+            draft.inputs,
+            outputs,
+            draft.name,
+            draft.attributes,
+            frame,
+            draft.subject,
+        )
 
     def _add(
         self,
@@ -240,7 +296,9 @@ class Importer:
             return
         if tensor.origin_dtype is None:
             tensor.dtype = tensor.origin_dtype = dtype
-        if tensor.shape is None and (tensor.producer is None or not self._opset.waits_for_values(tensor.producer)):
+        if tensor.shape is None and (
+            tensor.producer is None or not self._opset.waits_for_values(tensor.producer)
+        ):
             tensor.shape = shape
 
     def _input(self, name: str, frame: Frame, subject: str) -> Tensor | None:
@@ -248,7 +306,9 @@ class Importer:
             return None
         tensor = frame.find(name)
         if tensor is None:
-            raise GraphError(subject, f"reads {name!r}, which nothing makes", remedy="the file is damaged; export it again")
+            raise GraphError(
+                subject, f"reads {name!r}, which nothing makes", remedy="the file is damaged; export it again"
+            )
         return tensor
 
     def _new_output(self, name: str, frame: Frame, draft: Draft) -> Tensor:
@@ -268,18 +328,26 @@ class Importer:
         attributes: Mapping[str, AttributeValue] | None = None,
         made_up: bool = True,
     ) -> Tensor:
-        """Adds a node of ours with one output, named `stem` (numbered if that is taken, or a name of the file and only made up here)."""
+        """Adds a node of ours with one output, named `stem` (numbered if that is taken, or a name of the file
+        and only made up here).
+        """
         output = frame.graph.add_tensor(Tensor(self._unique(frame, stem, made_up)))
-        return self._add(op_type, "", inputs, [output], stem, attributes or {}, frame, f"node {stem!r} ({op_type})").output
+        return self._add(
+            op_type, "", inputs, [output], stem, attributes or {}, frame, f"node {stem!r} ({op_type})"
+        ).output
 
     def _constant_node(self, proto: onnx.NodeProto, frame: Frame, subject: str) -> None:
         """The forms of Constant: a tensor, a number, a list of numbers."""
         attributes = [*proto.attribute] if frame.arguments is None else with_values(proto, frame.arguments)
         if len(attributes) != 1 or len(proto.output) != 1:
-            raise GraphError(subject, "must have one value and one output", len(attributes), "export the model again")
+            raise GraphError(
+                subject, "must have one value and one output", len(attributes), "export the model again"
+            )
         attribute, output = attributes[0], proto.output[0]
         wanted = self._unique(
-            frame, frame.renamed.get(output, frame.prefix + output), made_up=bool(frame.prefix) and output not in frame.renamed
+            frame,
+            frame.renamed.get(output, frame.prefix + output),
+            made_up=bool(frame.prefix) and output not in frame.renamed,
         )
         if attribute.name == "value":
             tensor = self._constant(attribute.t, wanted)
@@ -291,14 +359,25 @@ class Importer:
     def _array(self, proto: onnx.TensorProto, subject: str) -> Array:
         _, _, constant = read_tensor(proto, self._folder, self._absent)
         if not constant.available:
-            raise GraphError(subject, f"has an attribute without values ({constant.absent_because})", remedy="give the weight file")
+            raise GraphError(
+                subject,
+                f"has an attribute without values ({constant.absent_because})",
+                remedy="give the weight file",
+            )
         return constant.array()
 
     # subgraphs and functions
 
     def _subgraph(self, proto: onnx.GraphProto, frame: Frame, subject: str) -> Graph:
         graph = Graph(proto.name or "body")
-        inner = Frame(graph, frame.versions, outer=frame, prefix=frame.prefix, arguments=frame.arguments, depth=frame.depth + 1)
+        inner = Frame(
+            graph,
+            frame.versions,
+            outer=frame,
+            prefix=frame.prefix,
+            arguments=frame.arguments,
+            depth=frame.depth + 1,
+        )
         self._graph(proto, inner, f"graph {graph.name!r} of {subject}")
         return graph
 
@@ -315,12 +394,21 @@ class Importer:
         """Imports a function's body in place of a call."""
         subject = f"function {function.name!r} in node {name!r}"
         if frame.depth >= MAX_NESTING:
-            raise GraphError(subject, f"must not nest deeper than {MAX_NESTING} functions", remedy="functions must not call themselves")
+            raise GraphError(
+                subject,
+                f"must not nest deeper than {MAX_NESTING} functions",
+                remedy="functions must not call themselves",
+            )
         domain, op_type = schema or (_domain(function.domain), function.name)
-        versions = {**frame.versions, **{_domain(item.domain): int(item.version) for item in function.opset_import}}
+        versions = {
+            **frame.versions,
+            **{_domain(item.domain): int(item.version) for item in function.opset_import},
+        }
         arguments = body_attributes(function, call, domain, op_type)
         results = {
-            inner: frame.renamed.get(outer, frame.prefix + outer) for inner, outer in zip(function.output, outputs, strict=False) if outer
+            inner: frame.renamed.get(outer, frame.prefix + outer)
+            for inner, outer in zip(function.output, outputs, strict=False)
+            if outer
         }
         inner = Frame(
             frame.graph,
@@ -342,16 +430,28 @@ class Importer:
                 continue
             made = inner.values.get(result)
             if made is None:
-                raise GraphError(subject, f"does not make its output {result!r}", remedy="the file is damaged; export it again")
-            if result in function.input:  # handed through unchanged: the caller's name needs a tensor of its own
-                made = self._emit(frame, "Identity", [made], frame.renamed.get(outer, frame.prefix + outer), made_up=False)
+                raise GraphError(
+                    subject,
+                    f"does not make its output {result!r}",
+                    remedy="the file is damaged; export it again",
+                )
+            if (
+                result in function.input
+            ):  # handed through unchanged: the caller's name needs a tensor of its own
+                made = self._emit(
+                    frame, "Identity", [made], frame.renamed.get(outer, frame.prefix + outer), made_up=False
+                )
             if outer in frame.values:
-                raise GraphError(f"value {outer!r}", "must be defined once", remedy="the file is damaged; export it again")
+                raise GraphError(
+                    f"value {outer!r}", "must be defined once", remedy="the file is damaged; export it again"
+                )
             frame.values[outer] = made
 
 
 def _visible_names(frame: Frame) -> Frame | None:
-    """For `_unique` a body inside a subgraph must still avoid the names of the graphs around; it sees no values of theirs."""
+    """For `_unique` a body inside a subgraph must still avoid the names of the graphs around; it sees no
+    values of theirs.
+    """
     if frame.outer is None:
         return None
     return Frame(frame.outer.graph, frame.versions, outer=_visible_names(frame.outer))
@@ -376,7 +476,13 @@ def _constant_array(attribute: onnx.AttributeProto, subject: str) -> Array:
         return np.array(attribute.f, np.float32)
     if attribute.name == "value_floats":
         return np.array(attribute.floats, np.float32)
-    kind = "sparse" if attribute.name == "sparse_value" else "text" if attribute.name.startswith("value_string") else repr(attribute.name)
+    kind = (
+        "sparse"
+        if attribute.name == "sparse_value"
+        else "text"
+        if attribute.name.startswith("value_string")
+        else repr(attribute.name)
+    )
     raise UnsupportedTypeError(subject, f"holds a {kind} value", remedy="store it as a dense numeric tensor")
 
 
@@ -392,9 +498,14 @@ class _Emitter:
 
     def constant(self, values: Array, stem: str) -> Tensor:
         tensor = Tensor(
-            self._importer._unique(self._frame, stem, made_up=True), DType.of(values.dtype), tuple(values.shape), constant=Constant(values)
+            self._importer._unique(self._frame, stem, made_up=True),
+            DType.of(values.dtype),
+            tuple(values.shape),
+            constant=Constant(values),
         )
         return self._frame.graph.add_tensor(tensor)
 
-    def emit(self, op_type: str, inputs: list[Tensor | None], stem: str, **attributes: AttributeValue) -> Tensor:
+    def emit(
+        self, op_type: str, inputs: list[Tensor | None], stem: str, **attributes: AttributeValue
+    ) -> Tensor:
         return self._importer._emit(self._frame, op_type, inputs, stem, attributes)

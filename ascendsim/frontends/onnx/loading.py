@@ -39,19 +39,23 @@ def load_onnx(
 ) -> Graph:
     """Reads an ONNX model of opset 7 or newer into a graph in the forms of the newest operator set.
 
-    Types and shapes are inferred, shape arithmetic is folded, functions are inlined, operators that `opset` lacks are expanded
-    where their ONNX schema says how. Nothing in a file is executed, and nothing is allocated because a file claims a size.
+    Types and shapes are inferred, shape arithmetic is folded, functions are inlined, operators that `opset`
+    lacks are expanded where their ONNX schema says how. Nothing in a file is executed, and nothing is
+    allocated because a file claims a size.
 
     Args:
         source: Path of an .onnx file, its bytes, or a `ModelProto`.
         opset: The operators that are supported.
-        batch: New batch size: the first dimension of every input that has the model's batch there. What exporters baked into
-            constants is rewritten where that is provable.
+        batch: New batch size: the first dimension of every input that has the model's batch there. What
+            exporters baked into constants is rewritten where that is provable.
         shapes: New shapes by input name.
-        weights: "file": tensors whose external file is missing become shape-only. "random": they get seeded values by role.
+        weights: "file": tensors whose external file is missing become shape-only. "random": they get seeded
+            values by role.
         seed: Of the random weights.
-        check_operators: Whether operators without a definition are an error; else the graph holds them as they are.
-        outputs: What to keep, "node:index" or tensor names; nodes that nothing of it needs are dropped, known operators or not.
+        check_operators: Whether operators without a definition are an error; else the graph holds them as
+            they are.
+        outputs: What to keep, "node:index" or tensor names; nodes that nothing of it needs are dropped, known
+            operators or not.
         fold: Whether shape arithmetic that is known becomes constants; else every node of the file stays.
 
     Returns:
@@ -68,8 +72,13 @@ def load_onnx(
     versions = opset_versions(model, name)
     try:
         graph = Importer(model, versions, opset, folder, _absent(model, weights, seed)).run()
-    except (TypeError, ValueError) as error:  # fields of a damaged file: text that is no text, enumerations out of range
-        raise InputError(f"model {name!r}", f"is damaged: {error}", remedy="download or export it again") from error
+    except (
+        TypeError,
+        ValueError,
+    ) as error:  # fields of a damaged file: text that is no text, enumerations out of range
+        raise InputError(
+            f"model {name!r}", f"is damaged: {error}", remedy="download or export it again"
+        ) from error
     if batch is not None or shapes:
         graph = _with_shapes(graph, opset, batch, shapes)
     if outputs is not None:
@@ -89,7 +98,9 @@ def load_onnx(
     return graph
 
 
-def _with_shapes(graph: Graph, opset: OpSet, batch: int | None, shapes: Mapping[str, Sequence[int]] | None) -> Graph:
+def _with_shapes(
+    graph: Graph, opset: OpSet, batch: int | None, shapes: Mapping[str, Sequence[int]] | None
+) -> Graph:
     plan = plan_shapes(graph, batch, shapes)
     if plan.batches is not None:
         return with_batch(graph, opset, plan)
@@ -108,6 +119,9 @@ def _absent(model: onnx.ModelProto, weights: Weights, seed: int) -> Absent:
     readers = roles(model.graph)
 
     def fill(proto: onnx.TensorProto, dtype: DType, shape: tuple[int, ...], reason: str) -> Constant:
-        return Constant(loader=lambda: random_weight(seed, proto.name, dtype, shape, readers.get(proto.name)), computed=True)
+        return Constant(
+            loader=lambda: random_weight(seed, proto.name, dtype, shape, readers.get(proto.name)),
+            computed=True,
+        )
 
     return fill

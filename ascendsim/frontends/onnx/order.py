@@ -21,13 +21,17 @@ def execution_order(nodes: Sequence[onnx.NodeProto], subject: str) -> list[onnx.
         for name in node.output:
             if name and producer.setdefault(name, index) != index:
                 raise GraphError(
-                    f"value {name!r} of {subject}", "must be made by one node only", remedy="the file is damaged; export it again"
+                    f"value {name!r} of {subject}",
+                    "must be made by one node only",
+                    remedy="the file is damaged; export it again",
                 )
     needed = [{producer[name] for name in _reads(node) if name in producer} for node in nodes]
     order, stuck = stable_order(range(len(nodes)), needed.__getitem__)
     if stuck:
         names = ", ".join(nodes[index].name or nodes[index].op_type for index in stuck[:8])
-        raise GraphError(subject, f"has a cycle through nodes {names}", remedy="the file is damaged; export it again")
+        raise GraphError(
+            subject, f"has a cycle through nodes {names}", remedy="the file is damaged; export it again"
+        )
     return [nodes[index] for index in order]
 
 
@@ -36,9 +40,13 @@ def _reads(node: onnx.NodeProto) -> set[str]:
     names = set(node.input)
     for attribute in node.attribute:
         for graph in [attribute.g] if attribute.type == onnx.AttributeProto.GRAPH else attribute.graphs:
-            inner = set().union(*(_reads(item) for item in graph.node), {value.name for value in graph.output})
+            inner = set().union(
+                *(_reads(item) for item in graph.node), {value.name for value in graph.output}
+            )
             made = (
-                {name for item in graph.node for name in item.output} | {t.name for t in graph.initializer} | {v.name for v in graph.input}
+                {name for item in graph.node for name in item.output}
+                | {t.name for t in graph.initializer}
+                | {v.name for v in graph.input}
             )
             names |= inner - made
     return names

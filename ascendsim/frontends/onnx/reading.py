@@ -14,7 +14,9 @@ from ascendsim.core.errors import InputError
 Source = Union[str, Path, bytes, onnx.ModelProto]
 
 OLDEST_OPSET = 7
-MAX_FILE_BYTES = 2 << 30  # a protobuf message cannot be longer; larger models keep their weights in external files
+MAX_FILE_BYTES = (
+    2 << 30
+)  # a protobuf message cannot be longer; larger models keep their weights in external files
 STANDARD_DOMAINS = ("", "ai.onnx")
 
 
@@ -38,7 +40,9 @@ def read_model(source: Source) -> tuple[onnx.ModelProto, Path | None, str]:
     else:
         raise InputError("model", "must be a path, bytes or an onnx.ModelProto", type(source).__name__)
     if not model.HasField("graph"):
-        raise InputError(f"model {name!r}", "has no graph: it is not an ONNX model", remedy="give an .onnx file")
+        raise InputError(
+            f"model {name!r}", "has no graph: it is not an ONNX model", remedy="give an .onnx file"
+        )
     return model, folder, name
 
 
@@ -50,20 +54,31 @@ def opset_versions(model: onnx.ModelProto, name: str) -> dict[str, int]:
     Raises:
         InputError: If the standard operator set is missing, too old, or newer than the onnx package knows.
     """
-    versions = {("" if item.domain in STANDARD_DOMAINS else item.domain): int(item.version) for item in model.opset_import}
+    versions = {
+        ("" if item.domain in STANDARD_DOMAINS else item.domain): int(item.version)
+        for item in model.opset_import
+    }
     newest = defs.onnx_opset_version()
     version = versions.get("")
     if version is None:
         if any(node.domain in STANDARD_DOMAINS for node in model.graph.node):
-            raise InputError(f"model {name!r}", "does not say which ONNX operator set it uses", remedy="export it again")
+            raise InputError(
+                f"model {name!r}", "does not say which ONNX operator set it uses", remedy="export it again"
+            )
         versions[""] = version = newest
     if version > newest:
         raise InputError(
-            f"model {name!r}", f"uses ONNX operator set {version}; the newest known one is {newest}", remedy="update the onnx package"
+            f"model {name!r}",
+            f"uses ONNX operator set {version}; the newest known one is {newest}",
+            remedy="update the onnx package",
         )
-    if version < OLDEST_OPSET and (model.functions or not all(_unchanged(node, version) for node in model.graph.node)):
+    if version < OLDEST_OPSET and (
+        model.functions or not all(_unchanged(node, version) for node in model.graph.node)
+    ):
         remedy = f"export the model again with opset {OLDEST_OPSET} or newer"
-        raise InputError(f"model {name!r}", f"must use ONNX operator set {OLDEST_OPSET} or newer", version, remedy)
+        raise InputError(
+            f"model {name!r}", f"must use ONNX operator set {OLDEST_OPSET} or newer", version, remedy
+        )
     return versions
 
 
@@ -85,12 +100,21 @@ def _read_file(path: Path) -> bytes:
         if not path.exists():
             raise InputError(subject, "does not exist", remedy="check the path")
         if not path.is_file():
-            raise InputError(subject, "is no regular file", remedy="save the model to a file first")  # a device may never end
+            raise InputError(
+                subject, "is no regular file", remedy="save the model to a file first"
+            )  # a device may never end
         if path.stat().st_size > MAX_FILE_BYTES:
-            raise InputError(subject, f"must have at most {MAX_FILE_BYTES} bytes", path.stat().st_size, "save the weights as external data")
+            raise InputError(
+                subject,
+                f"must have at most {MAX_FILE_BYTES} bytes",
+                path.stat().st_size,
+                "save the weights as external data",
+            )
         return path.read_bytes()
     except OSError as error:
-        raise InputError(subject, f"cannot be read: {error.strerror}", remedy="check its permissions") from None
+        raise InputError(
+            subject, f"cannot be read: {error.strerror}", remedy="check its permissions"
+        ) from None
 
 
 def _parse(data: bytes, subject: str) -> onnx.ModelProto:
@@ -101,6 +125,8 @@ def _parse(data: bytes, subject: str) -> onnx.ModelProto:
         model.ParseFromString(data)
     except (DecodeError, ValueError, RuntimeError):  # the protobuf back ends disagree about the class
         raise InputError(
-            subject, "is not an ONNX model, or is truncated", remedy="give an .onnx file; download or export it again"
+            subject,
+            "is not an ONNX model, or is truncated",
+            remedy="give an .onnx file; download or export it again",
         ) from None
     return model

@@ -1,7 +1,8 @@
 """Rules that adapt baked batch sizes, one an operator.
 
-A rule looks at a node whose inputs have been inferred with the new batch and changes its constant operands, or puts Expand nodes
-before operands that hold the same values for every sample. It changes nothing unless the old constants say what the new ones must be.
+A rule looks at a node whose inputs have been inferred with the new batch and changes its constant operands,
+or puts Expand nodes before operands that hold the same values for every sample. It changes nothing unless the
+old constants say what the new ones must be.
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ _TO_THE_END = np.iinfo(np.int64).max
 
 
 class Rewriter:
-    """What the rules share: the reference, where tensors carry the batch, and ways to put nodes and constants into the graph.
+    """What the rules share: the reference, where tensors carry the batch, and ways to put nodes and constants
+    into the graph.
 
     Attributes:
         shapes: Of the reference by tensor name; rules add their own tensors.
@@ -59,7 +61,9 @@ class Rewriter:
         return None if tensor is None or tensor not in self.axes else (tensor, self.axes[tensor])
 
     def baked(self, tensor: Tensor | None) -> Array | None:
-        """Values of an operand that are the same as in the reference: nothing in the graph adapts them to the batch."""
+        """Values of an operand that are the same as in the reference: nothing in the graph adapts them to the
+        batch.
+        """
         if tensor is None or tensor.constant is None or not tensor.constant.available:
             return None
         values = tensor.constant.array()
@@ -82,7 +86,8 @@ class Rewriter:
         return tensor
 
     def spread(self, node: Node, port: int, axis: int, outer: int = 1, inner: int = 1) -> None:
-        """Repeats an operand that holds the same values for all samples along an axis of outer * (one batch) * inner elements.
+        """Repeats an operand that holds the same values for all samples along an axis of outer * (one batch)
+        * inner elements.
 
         Raises:
             GraphError: If the operand was baked for several samples, which may differ.
@@ -100,7 +105,9 @@ class Rewriter:
         else:
             tensor = self._emit(node, "Reshape", tensor, split)
             tensor = self._emit(node, "Expand", tensor, wide)
-            tensor = self._emit(node, "Reshape", tensor, (*shape[:axis], outer * self.new * inner, *shape[axis + 1 :]))
+            tensor = self._emit(
+                node, "Reshape", tensor, (*shape[:axis], outer * self.new * inner, *shape[axis + 1 :])
+            )
         self.shapes[tensor.name] = before
         self.axes[tensor] = BatchAxis(axis, inner)
         node.set_input(port, tensor)
@@ -130,7 +137,10 @@ def _reshape(batch: Rewriter, node: Node) -> None:
     before, after = batch.old_shape(data), batch.old_shape(node.output)
     candidates = preferred(reshaped(after, place.stride(before), batch.old), after, batch.old)
     if not candidates:
-        raise GraphError(f"node {node.name!r} (Reshape)", f"turns {list(before)} into {list(after)}, which splits the batch")
+        raise GraphError(
+            f"node {node.name!r} (Reshape)",
+            f"turns {list(before)} into {list(after)}, which splits the batch",
+        )
     chosen = batch.choose((before, place, after), candidates)
     wanted = list(after)
     wanted[chosen.axis] = after[chosen.axis] // batch.old * batch.new
@@ -175,8 +185,13 @@ def _concat(batch: Rewriter, node: Node) -> None:
 
 
 def _elementwise(batch: Rewriter, node: Node) -> None:
-    """An operand that is the same for every sample, where the batch is merged with other dimensions, is repeated."""
-    found = next((item for item in (batch.place(node, port) for port in range(node.input_count)) if item is not None), None)
+    """An operand that is the same for every sample, where the batch is merged with other dimensions, is
+    repeated.
+    """
+    found = next(
+        (item for item in (batch.place(node, port) for port in range(node.input_count)) if item is not None),
+        None,
+    )
     if found is None:
         return
     shape, place = batch.old_shape(found[0]), found[1]
@@ -221,7 +236,10 @@ def _slice(batch: Rewriter, node: Node) -> None:
             continue
         start, end = int(starts[index]), int(ends[index])
         if int(steps[index]) != 1 or start not in (0, -size) or not (end >= size):
-            raise GraphError(f"node {node.name!r} (Slice)", f"takes part of the axis of {size} elements that holds the batch")
+            raise GraphError(
+                f"node {node.name!r} (Slice)",
+                f"takes part of the axis of {size} elements that holds the batch",
+            )
         if end < data.static_shape[place.axis] or start != 0:
             new_starts, new_ends = starts.astype(np.int64), ends.astype(np.int64)
             new_starts[index], new_ends[index] = 0, _TO_THE_END
@@ -257,7 +275,12 @@ def _gather(batch: Rewriter, node: Node) -> None:
         return
     size = batch.old_shape(data)[axis]
     base = _of_one_sample(batch, node, np.where(indices < 0, indices + size, indices), place)
-    _set_indices(batch, node, np.concatenate([_shifted(batch, base, sample, place) for sample in range(batch.new)]), len(base))
+    _set_indices(
+        batch,
+        node,
+        np.concatenate([_shifted(batch, base, sample, place) for sample in range(batch.new)]),
+        len(base),
+    )
 
 
 def _gather_nd(batch: Rewriter, node: Node) -> None:
@@ -275,13 +298,18 @@ def _gather_nd(batch: Rewriter, node: Node) -> None:
     if indices is None or leading or indices.ndim < 2 or place.axis >= indices.shape[-1]:
         return
     size = batch.old_shape(data)[place.axis]
-    component = np.where(indices[..., place.axis] < 0, indices[..., place.axis] + size, indices[..., place.axis])
+    component = np.where(
+        indices[..., place.axis] < 0, indices[..., place.axis] + size, indices[..., place.axis]
+    )
     base = _of_one_sample(batch, node, component, place)
     others = indices[: len(base)]
     if any(
-        not np.array_equal(np.delete(block, place.axis, -1), np.delete(others, place.axis, -1)) for block in np.split(indices, batch.old)
+        not np.array_equal(np.delete(block, place.axis, -1), np.delete(others, place.axis, -1))
+        for block in np.split(indices, batch.old)
     ):
-        raise GraphError(f"node {node.name!r} (GatherND)", "has indices that differ between the samples of the old batch")
+        raise GraphError(
+            f"node {node.name!r} (GatherND)", "has indices that differ between the samples of the old batch"
+        )
     parts = []
     for sample in range(batch.new):
         part = others.copy()
@@ -294,7 +322,9 @@ def _of_one_sample(batch: Rewriter, node: Node, indices: Array, place: BatchAxis
     """The indices of the first sample, if those of the others are the same, shifted by the sample."""
     subject = f"node {node.name!r} ({node.op_type})"
     if len(indices) == 0 or len(indices) % batch.old:
-        raise GraphError(subject, f"has indices along the batch that are not a multiple of {batch.old}", len(indices))
+        raise GraphError(
+            subject, f"has indices along the batch that are not a multiple of {batch.old}", len(indices)
+        )
     blocks = np.split(indices, batch.old)
     for sample, block in enumerate(blocks):
         if not np.array_equal(block, blocks[0] + sample * place.inner):
@@ -343,8 +373,8 @@ REWRITES: dict[str, Rule] = {
     "GatherElements": _gather_elements,
     "ScatterElements": _gather_elements,
     **dict.fromkeys(
-        ("Add", "Sub", "Mul", "Div", "Pow", "Min", "Max", "Where", "And", "Or", "Xor", "Equal", "Greater", "GreaterOrEqual", "Less",
-         "LessOrEqual", "PRelu", "Mod", "Sum", "Mean"),
+        ("Add", "Sub", "Mul", "Div", "Pow", "Min", "Max", "Where", "And", "Or", "Xor", "Equal",
+         "Greater", "GreaterOrEqual", "Less", "LessOrEqual", "PRelu", "Mod", "Sum", "Mean"),
         _elementwise,
     ),
 }  # fmt: skip

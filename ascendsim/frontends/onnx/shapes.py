@@ -18,9 +18,11 @@ class ShapePlan:
 
     Attributes:
         wanted: By input name.
-        reference: The same with the old batch, where the batch changes from a number to another; else equal to `wanted`.
+        reference: The same with the old batch, where the batch changes from a number to another; else equal
+            to `wanted`.
         batches: Old and new batch, or None if it does not change.
-        dynamic: Whether the model leaves its batch open: then what it says holds for any batch, and only what cannot be is rewritten.
+        dynamic: Whether the model leaves its batch open: then what it says holds for any batch, and only what
+            cannot be is rewritten.
     """
 
     wanted: dict[str, Shape]
@@ -32,11 +34,13 @@ class ShapePlan:
 def plan_shapes(graph: Graph, batch: int | None, shapes: Mapping[str, Sequence[int]] | None) -> ShapePlan:
     """Checks the options against the model and applies them to its input shapes.
 
-    The model's batch is the first dimension of its first input of rank 1 or more. `batch` replaces it as the first dimension of
-    every input that has the same number or a symbol there, and the same symbol wherever else it stands.
+    The model's batch is the first dimension of its first input of rank 1 or more. `batch` replaces it as the
+    first dimension of every input that has the same number or a symbol there, and the same symbol wherever
+    else it stands.
 
     Raises:
-        InputError: If a name is unknown, a rank differs, a size is not positive, or the two options contradict each other.
+        InputError: If a name is unknown, a rank differs, a size is not positive, or the two options
+            contradict each other.
     """
     wanted = {tensor.name: tensor.shape for tensor in graph.inputs}
     given = _checked_shapes(graph, shapes or {})
@@ -46,13 +50,19 @@ def plan_shapes(graph: Graph, batch: int | None, shapes: Mapping[str, Sequence[i
         _positive("option batch", batch)
         if old is None:
             raise InputError(
-                "option batch", "needs a model with a batch dimension: no input has a first dimension", remedy="use shapes={...}"
+                "option batch",
+                "needs a model with a batch dimension: no input has a first dimension",
+                remedy="use shapes={...}",
             )
         for tensor in graph.inputs:
             if tensor.name not in given:
                 wanted[tensor.name] = _with_batch(tensor, old, batch)
             elif _carries(tensor, old) and given[tensor.name][0] != batch:
-                raise InputError(f"option shapes of input {tensor.name!r}", f"must start with batch {batch}", list(given[tensor.name]))
+                raise InputError(
+                    f"option shapes of input {tensor.name!r}",
+                    f"must start with batch {batch}",
+                    list(given[tensor.name]),
+                )
     complete = {name: shape for name, shape in wanted.items() if shape is not None}
     return _with_reference(graph, complete, old)
 
@@ -60,7 +70,8 @@ def plan_shapes(graph: Graph, batch: int | None, shapes: Mapping[str, Sequence[i
 def _with_reference(graph: Graph, wanted: dict[str, Shape], old: Dim) -> ShapePlan:
     """Adds the shapes with the old batch if every input that carries the batch gets the same new one."""
     before = old if isinstance(old, int) else 1  # exporters trace a symbolic batch with one sample
-    changed = [t for t in graph.inputs if _carries(t, old) and t.name in wanted and wanted[t.name][0] != t.shape[0]]  # type: ignore[index]
+    carriers = [t for t in graph.inputs if t.shape and _carries(t, old) and t.name in wanted]
+    changed = [t for t in carriers if t.shape and wanted[t.name][0] != t.shape[0]]
     sizes = {wanted[tensor.name][0] for tensor in changed}
     after = sizes.pop() if len(sizes) == 1 else None
     if not isinstance(after, int) or after == before or before == 0:
@@ -72,7 +83,8 @@ def _with_reference(graph: Graph, wanted: dict[str, Shape], old: Dim) -> ShapePl
             continue
         symbolic = [isinstance(dim, str) and dim == old for dim in original]
         reference[tensor.name] = tuple(
-            before if (axis == 0 and tensor in changed) or (symbolic[axis] and dim == after) else dim for axis, dim in enumerate(shape)
+            before if (axis == 0 and tensor in changed) or (symbolic[axis] and dim == after) else dim
+            for axis, dim in enumerate(shape)
         )
     return ShapePlan(wanted, reference, (before, after), not isinstance(old, int))
 
@@ -84,16 +96,25 @@ def _checked_shapes(graph: Graph, shapes: Mapping[str, Sequence[int]]) -> dict[s
         subject = f"option shapes: input {name!r}"
         if name not in inputs:
             raise InputError(
-                subject, "is not an input of the model", remedy=suggest(str(name), inputs) if inputs else "the model has no inputs"
+                subject,
+                "is not an input of the model",
+                remedy=suggest(str(name), inputs) if inputs else "the model has no inputs",
             )
         if isinstance(dims, (str, bytes)) or not isinstance(dims, Sequence):
-            raise InputError(subject, "must be a sequence of numbers", repr(dims), 'for example shapes={"input": (1, 3, 224, 224)}')
+            raise InputError(
+                subject,
+                "must be a sequence of numbers",
+                repr(dims),
+                'for example shapes={"input": (1, 3, 224, 224)}',
+            )
         for dim in dims:
             if dim != OPEN:
                 _positive(subject, dim)
         declared = inputs[name].shape
         if declared is not None and len(declared) != len(dims):
-            raise InputError(subject, f"must have {len(declared)} dimensions, as in {_text(declared)}", list(dims))
+            raise InputError(
+                subject, f"must have {len(declared)} dimensions, as in {_text(declared)}", list(dims)
+            )
         checked[name] = tuple(None if dim == OPEN else int(dim) for dim in dims)
     return checked
 
@@ -105,7 +126,9 @@ def _positive(subject: str, value: object) -> None:
 
 
 def _batch_of(graph: Graph) -> Dim:
-    """The model's batch: a number, a symbol; None if no input has a first dimension, or nothing is known about it."""
+    """The model's batch: a number, a symbol; None if no input has a first dimension, or nothing is known
+    about it.
+    """
     first = next((tensor.shape for tensor in graph.inputs if tensor.shape), None)
     if first is None:
         return None
@@ -114,7 +137,11 @@ def _batch_of(graph: Graph) -> Dim:
 
 def _carries(tensor: Tensor, old: Dim) -> bool:
     """Whether an input's first dimension is the batch: the same number, or not a number."""
-    return bool(tensor.shape) and tensor.shape is not None and (not isinstance(tensor.shape[0], int) or tensor.shape[0] == old)
+    return (
+        bool(tensor.shape)
+        and tensor.shape is not None
+        and (not isinstance(tensor.shape[0], int) or tensor.shape[0] == old)
+    )
 
 
 def _with_batch(tensor: Tensor, old: Dim, batch: int) -> Shape | None:

@@ -1,4 +1,6 @@
-"""Tensors that a model file holds or names: checked against what the file really has, and read when asked for."""
+"""Tensors that a model file holds or names: checked against what the file really has, and read when asked
+for.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,8 @@ from ascendsim.graph.ir import Array, Constant
 
 MAX_TENSOR_BYTES = 1 << 40  # of one external tensor, far above any weight
 
-# Which repeated field holds the values of a type when raw_data does not, and how many entries an element takes.
+# Which repeated field holds the values of a type when raw_data does not, and how many entries an element
+# takes.
 _FIELDS: dict[DType, str] = {
     DType.FLOAT32: "float_data",
     DType.FLOAT64: "double_data",
@@ -31,25 +34,33 @@ _DEFAULT_FIELD = "int32_data"  # all shorter types, float16 and bfloat16 as bits
 Absent = Callable[[onnx.TensorProto, DType, tuple[int, ...], str], Constant]
 
 
-def read_tensor(proto: onnx.TensorProto, folder: Path | None, absent: Absent) -> tuple[DType, tuple[int, ...], Constant]:
+def read_tensor(
+    proto: onnx.TensorProto, folder: Path | None, absent: Absent
+) -> tuple[DType, tuple[int, ...], Constant]:
     """Type, shape and (lazy) value of a tensor proto.
 
     Args:
         proto: The tensor; its values are not copied before they are asked for.
         folder: Folder of the model file, where external data lies; None if the model came without a file.
-        absent: Makes the constant for a tensor whose external file does not exist, from (proto, type, shape, reason).
+        absent: Makes the constant for a tensor whose external file does not exist, from (proto, type, shape,
+            reason).
 
     Raises:
         UnsupportedTypeError: If the element type is not supported.
-        GraphError: If the tensor claims more or less than the file holds, or its external data is not where it may be.
+        GraphError: If the tensor claims more or less than the file holds, or its external data is not where
+            it may be.
     """
     subject = f"tensor {proto.name!r}"
     dtype = element_type(proto.data_type, subject)
     shape = tuple(int(dim) for dim in proto.dims)
     if any(dim < 0 for dim in shape):
-        raise GraphError(subject, "must have dimensions that are not negative", list(shape), "check the model file")
+        raise GraphError(
+            subject, "must have dimensions that are not negative", list(shape), "check the model file"
+        )
     if proto.HasField("segment"):
-        raise UnsupportedTypeError(subject, "is stored in segments", remedy="save the model again with the onnx package")
+        raise UnsupportedTypeError(
+            subject, "is stored in segments", remedy="save the model again with the onnx package"
+        )
     size = math.prod(shape) * dtype.itemsize
     if proto.data_location == onnx.TensorProto.EXTERNAL:
         return dtype, shape, _external(proto, dtype, shape, size, folder, absent, subject)
@@ -65,7 +76,9 @@ def tensor_values(proto: onnx.TensorProto) -> Array:
     """
 
     def refuse(proto: onnx.TensorProto, dtype: DType, shape: tuple[int, ...], reason: str) -> Constant:
-        raise InputError(f"tensor {proto.name!r}", "must hold its values itself", reason, "load them with onnx.load_tensor")
+        raise InputError(
+            f"tensor {proto.name!r}", "must hold its values itself", reason, "load them with onnx.load_tensor"
+        )
 
     return read_tensor(proto, None, refuse)[2].array()
 
@@ -78,18 +91,31 @@ def _check_size(proto: onnx.TensorProto, dtype: DType, elements: int, subject: s
         held, unit, claimed = len(getattr(proto, _FIELDS.get(dtype, _DEFAULT_FIELD))), "values", elements
     if held != claimed:
         raise GraphError(
-            subject, f"of shape {list(proto.dims)} must hold {claimed} {unit}", held, "the file is truncated or damaged; export it again"
+            subject,
+            f"of shape {list(proto.dims)} must hold {claimed} {unit}",
+            held,
+            "the file is truncated or damaged; export it again",
         )
 
 
 def _inline_values(proto: onnx.TensorProto, dtype: DType, shape: tuple[int, ...]) -> Array:
     if proto.HasField("raw_data"):
-        return np.frombuffer(proto.raw_data, dtype.numpy.newbyteorder("<")).astype(dtype.numpy, copy=False).reshape(shape)
+        return (
+            np.frombuffer(proto.raw_data, dtype.numpy.newbyteorder("<"))
+            .astype(dtype.numpy, copy=False)
+            .reshape(shape)
+        )
     return np.asarray(numpy_helper.to_array(proto)).astype(dtype.numpy, copy=False).reshape(shape)
 
 
 def _external(
-    proto: onnx.TensorProto, dtype: DType, shape: tuple[int, ...], size: int, folder: Path | None, absent: Absent, subject: str
+    proto: onnx.TensorProto,
+    dtype: DType,
+    shape: tuple[int, ...],
+    size: int,
+    folder: Path | None,
+    absent: Absent,
+    subject: str,
 ) -> Constant:
     entries = {entry.key: entry.value for entry in proto.external_data}
     location = entries.get("location", "")
@@ -100,16 +126,26 @@ def _external(
     offset = _number(entries, "offset", 0, subject)
     length = _number(entries, "length", size, subject)
     if length != size:
-        raise GraphError(subject, f"of shape {list(shape)} must have {size} bytes of external data", length, "check the model file")
+        raise GraphError(
+            subject,
+            f"of shape {list(shape)} must have {size} bytes of external data",
+            length,
+            "check the model file",
+        )
     if folder is None:
-        return absent(proto, dtype, shape, f"file {location} is not at hand: the model was not read from a file")
+        return absent(
+            proto, dtype, shape, f"file {location} is not at hand: the model was not read from a file"
+        )
     path = _inside(folder, location, subject)
     if not path.is_file():
         return absent(proto, dtype, shape, f"file {location} is missing")
     held = path.stat().st_size
     if offset + length > held:
         raise GraphError(
-            subject, f"needs bytes {offset} to {offset + length} of {location}, which has", f"more than {held}", "the file is truncated"
+            subject,
+            f"needs bytes {offset} to {offset + length} of {location}, which has",
+            f"more than {held}",
+            "the file is truncated",
         )
     return Constant(loader=lambda: _read_file(path, dtype.numpy, shape, offset, subject))
 
@@ -119,12 +155,19 @@ def _number(entries: dict[str, str], key: str, default: int, subject: str) -> in
     if not text:
         return default
     if not text.isdecimal() or len(text) > 18:
-        raise GraphError(subject, f"must have a number as {key} of its external data", repr(text[:40]), "export the model again")
+        raise GraphError(
+            subject,
+            f"must have a number as {key} of its external data",
+            repr(text[:40]),
+            "export the model again",
+        )
     return int(text)
 
 
 def _inside(folder: Path, location: str, subject: str) -> Path:
-    """The external file, which must lie in the model's folder (no absolute path, no way out through `..` or links)."""
+    """The external file, which must lie in the model's folder (no absolute path, no way out through `..` or
+    links).
+    """
     try:
         root = folder.resolve()
         path = (root / location).resolve()
@@ -134,7 +177,10 @@ def _inside(folder: Path, location: str, subject: str) -> Path:
         inside = False
     if not inside:
         raise GraphError(
-            subject, "must have its external data inside the model's folder", repr(location[:80]), "move the file beside the model"
+            subject,
+            "must have its external data inside the model's folder",
+            repr(location[:80]),
+            "move the file beside the model",
         )
     return path
 
@@ -143,5 +189,7 @@ def _read_file(path: Path, dtype: np.dtype[Any], shape: tuple[int, ...], offset:
     try:
         values = np.fromfile(path, dtype.newbyteorder("<"), math.prod(shape), offset=offset)
     except OSError as error:
-        raise InputError(f"file {path.name!r}", f"cannot be read: {error.strerror}", remedy=f"it holds {subject}") from None
+        raise InputError(
+            f"file {path.name!r}", f"cannot be read: {error.strerror}", remedy=f"it holds {subject}"
+        ) from None
     return values.astype(dtype, copy=False).reshape(shape)

@@ -37,7 +37,9 @@ def element_type(number: int, subject: str) -> DType:
     if found is None:
         names = {value: name for name, value in _P.DataType.items()}
         remedy = "supported are " + ", ".join(kind.value for kind in DType)
-        raise UnsupportedTypeError(subject, f"has element type {names.get(number, number)}, which is not supported", remedy=remedy)
+        raise UnsupportedTypeError(
+            subject, f"has element type {names.get(number, number)}, which is not supported", remedy=remedy
+        )
     return found
 
 
@@ -45,7 +47,8 @@ def value_type(value: onnx.ValueInfoProto, subject: str) -> tuple[DType | None, 
     """Type and shape that a model declares for a value; None where it declares nothing.
 
     Raises:
-        UnsupportedTypeError: If the value is no dense tensor (sequence, optional, map, sparse), or of an unsupported element type.
+        UnsupportedTypeError: If the value is no dense tensor (sequence, optional, map, sparse), or of an
+            unsupported element type.
         GraphError: If a dimension is negative.
     """
     kind = value.type.WhichOneof("value")
@@ -66,6 +69,11 @@ def _dim(dim: onnx.TensorShapeProto.Dimension, subject: str) -> Dim:
         if dim.dim_value == -1:  # how PaddlePaddle's exporter writes a dynamic dimension
             return None
         if dim.dim_value < 0:
-            raise GraphError(subject, "must have dimensions that are not negative", dim.dim_value, "give the shape with shapes={...}")
+            raise GraphError(
+                subject,
+                "must have dimensions that are not negative",
+                dim.dim_value,
+                "give the shape with shapes={...}",
+            )
         return int(dim.dim_value)
     return dim.dim_param or None

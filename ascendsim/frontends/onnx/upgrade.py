@@ -1,7 +1,8 @@
 """Older forms of operators turned into those of the newest operator set, one small rule an operator family.
 
-Source: the change notes of the operators in the ONNX specification (docs/Changelog.md of the onnx project). A rule changes a
-`Draft` in place and may put nodes before it. Versions that only added types or attributes with neutral defaults need no rule.
+Source: the change notes of the operators in the ONNX specification (docs/Changelog.md of the onnx project). A
+rule changes a `Draft` in place and may put nodes before it. Versions that only added types or attributes with
+neutral defaults need no rule.
 """
 
 from __future__ import annotations
@@ -56,7 +57,9 @@ class Emitter(Protocol):
         """Adds a constant whose name starts with `stem`."""
         ...
 
-    def emit(self, op_type: str, inputs: list[Tensor | None], stem: str, **attributes: AttributeValue) -> Tensor:
+    def emit(
+        self, op_type: str, inputs: list[Tensor | None], stem: str, **attributes: AttributeValue
+    ) -> Tensor:
         """Adds a node with one output in the newest form and infers it."""
         ...
 
@@ -108,7 +111,10 @@ def _split(draft: Draft, emitter: Emitter) -> None:
 def _slice(draft: Draft, emitter: Emitter) -> None:
     """10: starts, ends and axes became inputs."""
     if draft.version < 10:
-        draft.inputs = [draft.data(), *(_integers(draft, emitter, name) for name in ("starts", "ends", "axes"))]
+        draft.inputs = [
+            draft.data(),
+            *(_integers(draft, emitter, name) for name in ("starts", "ends", "axes")),
+        ]
 
 
 def _pad(draft: Draft, emitter: Emitter) -> None:
@@ -139,13 +145,20 @@ def _dropout(draft: Draft, emitter: Emitter) -> None:
 def _top_k(draft: Draft, emitter: Emitter) -> None:
     """10: k became an input."""
     if draft.version < 10:
-        draft.inputs = [draft.data(), emitter.constant(np.array([draft.pop("k", 0)], np.int64), f"{draft.name}/k")]
+        draft.inputs = [
+            draft.data(),
+            emitter.constant(np.array([draft.pop("k", 0)], np.int64), f"{draft.name}/k"),
+        ]
 
 
 def _upsample(draft: Draft, emitter: Emitter) -> None:
-    """Became Resize; 9 made the scales an input. Coordinates were asymmetric, the nearest one was the floor."""
+    """Became Resize; 9 made the scales an input. Coordinates were asymmetric, the nearest one was the
+    floor.
+    """
     if "scales" in draft.attributes:
-        scales: Tensor | None = emitter.constant(np.array(draft.pop("scales"), np.float32), f"{draft.name}/scales")
+        scales: Tensor | None = emitter.constant(
+            np.array(draft.pop("scales"), np.float32), f"{draft.name}/scales"
+        )
     else:
         scales = draft.data(1)
     draft.op_type = "Resize"
@@ -153,7 +166,9 @@ def _upsample(draft: Draft, emitter: Emitter) -> None:
 
 
 def _resize(draft: Draft, emitter: Emitter) -> None:
-    """10 had the coordinates of Upsample; 11 added the region of interest before the scales; an empty tensor is no input."""
+    """10 had the coordinates of Upsample; 11 added the region of interest before the scales; an empty tensor
+    is no input.
+    """
     if draft.version < 11:
         _asymmetric(draft, draft.data(1))
     draft.inputs = [None if t is not None and t.shape == (0,) else t for t in draft.inputs]
@@ -188,10 +203,14 @@ def _batch_normalization(draft: Draft, emitter: Emitter) -> None:
         return
     if draft.pop("spatial", 1) != 1:
         raise GraphError(
-            draft.subject, "has spatial = 0, which newer operator sets do not have", remedy="export the model with opset 9 or newer"
+            draft.subject,
+            "has spatial = 0, which newer operator sets do not have",
+            remedy="export the model with opset 9 or newer",
         )
     if any(draft.outputs[1:]):
-        raise GraphError(draft.subject, "is in training form (outputs besides Y)", remedy="export the model for inference")
+        raise GraphError(
+            draft.subject, "is in training form (outputs besides Y)", remedy="export the model for inference"
+        )
     del draft.outputs[1:]
 
 
@@ -202,15 +221,23 @@ def _group_normalization(draft: Draft, emitter: Emitter) -> None:
     data, groups = draft.data(), draft.attributes.get("num_groups", 0)
     channels = data.shape[1] if data.shape is not None and len(data.shape) > 1 else None
     if not isinstance(channels, int) or not isinstance(groups, int) or groups < 1 or channels % groups:
-        raise GraphError(draft.subject, "of operator set 18 needs a known number of channels, a multiple of num_groups", channels)
+        raise GraphError(
+            draft.subject,
+            "of operator set 18 needs a known number of channels, a multiple of num_groups",
+            channels,
+        )
     for index, stem in ((1, "scale"), (2, "bias")):
         column = emitter.emit(
-            "Unsqueeze", [draft.data(index), emitter.constant(np.array([1]), f"{draft.name}/axis")], f"{draft.name}/{stem}"
+            "Unsqueeze",
+            [draft.data(index), emitter.constant(np.array([1]), f"{draft.name}/axis")],
+            f"{draft.name}/{stem}",
         )
         wide = emitter.constant(np.array([groups, channels // groups], np.int64), f"{draft.name}/wide")
         spread = emitter.emit("Expand", [column, wide], f"{draft.name}/{stem}")
         draft.inputs[index] = emitter.emit(
-            "Reshape", [spread, emitter.constant(np.array([-1]), f"{draft.name}/flat")], f"{draft.name}/{stem}"
+            "Reshape",
+            [spread, emitter.constant(np.array([-1]), f"{draft.name}/flat")],
+            f"{draft.name}/{stem}",
         )
 
 
@@ -242,11 +269,16 @@ def _dft(draft: Draft, emitter: Emitter) -> None:
 def _scan(draft: Draft, emitter: Emitter) -> None:
     """9: the batch axis in front and the lengths of the sequences in it went."""
     if draft.version < 9:
-        raise UnsupportedTypeError(draft.subject, "scans a batch of sequences (its form of version 8)", remedy="export to opset 9 or newer")
+        raise UnsupportedTypeError(
+            draft.subject,
+            "scans a batch of sequences (its form of version 8)",
+            remedy="export to opset 9 or newer",
+        )
 
 
 _REDUCTIONS_18 = (
-    "ReduceL1", "ReduceL2", "ReduceLogSum", "ReduceLogSumExp", "ReduceMax", "ReduceMean", "ReduceMin", "ReduceProd", "ReduceSumSquare",
+    "ReduceL1", "ReduceL2", "ReduceLogSum", "ReduceLogSumExp", "ReduceMax", "ReduceMean", "ReduceMin",
+    "ReduceProd", "ReduceSumSquare",
 )  # fmt: skip
 
 RULES: dict[str, Rule] = {

@@ -1,8 +1,9 @@
 """Seeded values for weights whose file is missing.
 
-By role: scales and variances of normalisations lie in 0.9..1.1, other vectors in -0.1..0.1, matrices and filters are normal with
-variance 1/fan-in, which keeps deep residual networks far below the largest float16. A tensor's values depend on the seed, its
-name, its shape and its role alone, so the order in which they are asked for does not matter.
+By role: scales and variances of normalisations lie in 0.9..1.1, other vectors in -0.1..0.1, matrices and
+filters are normal with variance 1/fan-in, which keeps deep residual networks far below the largest float16. A
+tensor's values depend on the seed, its name, its shape and its role alone, so the order in which they are
+asked for does not matter.
 """
 
 from __future__ import annotations
@@ -39,7 +40,9 @@ def random_weight(seed: int, name: str, dtype: DType, shape: tuple[int, ...], ro
         limits = np.iinfo(dtype.numpy)
         return np.asarray(generator.integers(limits.min, limits.max, shape, dtype=dtype.numpy, endpoint=True))
     node, position = role if role is not None else (onnx.NodeProto(), 0)
-    if node.op_type.endswith("Normalization") and (position == 1 or (node.op_type == "BatchNormalization" and position == 4)):
+    if node.op_type.endswith("Normalization") and (
+        position == 1 or (node.op_type == "BatchNormalization" and position == 4)
+    ):
         return generator.uniform(0.9, 1.1, shape).astype(dtype.numpy)
     if len(shape) < 2:
         return generator.uniform(-0.1, 0.1, shape).astype(dtype.numpy)

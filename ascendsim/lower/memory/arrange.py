@@ -1,10 +1,12 @@
-"""Placing pieces at offsets: best fit over all lives at once (the default), and first fit in the order of first use.
+"""Placing pieces at offsets: best fit over all lives at once (the default), and first fit in the order of
+first use.
 
-Best fit takes the pieces in some order and puts each into the smallest gap that is free for the whole of its life, or on top.
-Which order packs best differs from network to network, so a few are tried: largest first; those of the fullest moments first;
-longest lives first; largest product of both; as they are needed; each with open top and under a ceiling. As long as the peak is
-above the largest live set, pieces on top are taken earlier and the rest is placed anew, a limited number of times.
-(Pisarchyk and Lee, "Efficient memory management for deep neural net inference", 2020: greedy by size and by breadth.)
+Best fit takes the pieces in some order and puts each into the smallest gap that is free for the whole of its
+life, or on top. Which order packs best differs from network to network, so a few are tried: largest first;
+those of the fullest moments first; longest lives first; largest product of both; as they are needed; each
+with open top and under a ceiling. As long as the peak is above the largest live set, pieces on top are taken
+earlier and the rest is placed anew, a limited number of times. (Pisarchyk and Lee, "Efficient memory
+management for deep neural net inference", 2020: greedy by size and by breadth.)
 """
 
 from __future__ import annotations
@@ -15,7 +17,9 @@ import numpy as np
 
 from ascendsim.lower.memory.pieces import Board, Numbers
 
-_WORK = 6_000  # pieces placed in all orders beyond the first: bounds the time of small and large networks alike
+_WORK = (
+    6_000  # pieces placed in all orders beyond the first: bounds the time of small and large networks alike
+)
 _GOOD = 1.025  # a peak this close to the largest live set is not worth another try
 
 
@@ -51,7 +55,9 @@ def best_fit(board: Board) -> tuple[Numbers, int]:
 
 
 def first_fit(board: Board) -> tuple[Numbers, int]:
-    """As an allocator that serves requests in the order in which they come: each piece at the lowest free address."""
+    """As an allocator that serves requests in the order in which they come: each piece at the lowest free
+    address.
+    """
     return place(board, _as_needed(board), lowest=True)
 
 
@@ -61,14 +67,16 @@ def apart(board: Board) -> tuple[Numbers, int]:
     return ends - board.sizes, int(ends[-1]) if len(board) else 0
 
 
-def place(board: Board, sequence: Sequence[int] | Numbers, ceiling: int = 0, lowest: bool = False) -> tuple[Numbers, int]:
+def place(
+    board: Board, sequence: Sequence[int] | Numbers, ceiling: int = 0, lowest: bool = False
+) -> tuple[Numbers, int]:
     """Places pieces one after another.
 
     Args:
         board: The pieces.
         sequence: In which order.
-        ceiling: Height to stay below if possible: what lies in the topmost gap hangs from the ceiling instead of standing on what is
-            below, so that neighbours of a chain come to lie at opposite ends.
+        ceiling: Height to stay below if possible: what lies in the topmost gap hangs from the ceiling instead
+            of standing on what is below, so that neighbours of a chain come to lie at opposite ends.
         lowest: Take the lowest gap that is large enough instead of the smallest one.
 
     Returns:
@@ -83,7 +91,11 @@ def place(board: Board, sequence: Sequence[int] | Numbers, ceiling: int = 0, low
         near = np.flatnonzero((first[:count] <= end) & (last[:count] >= begin))
         if board.order.streams > 1:
             near = near[board.clash(int(order[count]), order[near])]
-        offset = _gap(size, sorted(zip(starts[near].tolist(), ends[near].tolist(), strict=True)), ceiling, lowest) if size else 0
+        offset = (
+            _gap(size, sorted(zip(starts[near].tolist(), ends[near].tolist(), strict=True)), ceiling, lowest)
+            if size
+            else 0
+        )
         starts[count], ends[count] = offset, offset + size
     offsets: Numbers = np.zeros(len(board), np.int64)
     offsets[order] = starts

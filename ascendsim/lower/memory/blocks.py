@@ -1,14 +1,16 @@
 """GE's own assigners: memory in blocks of few sizes, each block for one tensor after another.
 
-A block has the size of a class. A tensor takes a free block of its class (the one freed last) or a new one, and gives it back after
-its last use; in the end every block shrinks to its largest member, and the blocks lie one behind the other.
+A block has the size of a class. A tensor takes a free block of its class (the one freed last) or a new one,
+and gives it back after its last use; in the end every block shrinks to its largest member, and the blocks lie
+one behind the other.
 
     max-block      one class, as large as the largest tensor
-    binary-block   classes that halve from the largest tensor down to 512 B; those with few members join the next larger one
+    binary-block   classes that halve from the largest tensor down to 512 B; those with few members join the
+    next larger one
 
-The hybrid assigner runs both and keeps the smaller total (GE binary_block_mem_assigner.cc, max_block_mem_assigner.cc,
-block_mem_assigner.cc, hybrid_mem_assigner.cc). Its further cases (blocks larger than needed if more than ten are free, continuous
-inputs, labels of batches) are left out.
+The hybrid assigner runs both and keeps the smaller total (GE binary_block_mem_assigner.cc,
+max_block_mem_assigner.cc, block_mem_assigner.cc, hybrid_mem_assigner.cc). Its further cases (blocks larger
+than needed if more than ten are free, continuous inputs, labels of batches) are left out.
 """
 
 from __future__ import annotations
@@ -36,7 +38,8 @@ class _Block:
 def binary_classes(sizes: Sequence[int]) -> list[int]:
     """Block sizes of the binary-block assigner, rising.
 
-    Sizes at or below the lowest ceiling are in no class of their own; they take blocks of the lowest class that holds them.
+    Sizes at or below the lowest ceiling are in no class of their own; they take blocks of the lowest class
+    that holds them.
 
     >>> binary_classes([512, 1024, 4096, 4096, 8192, 8192])
     [4096, 8192]
@@ -78,7 +81,9 @@ def assign_blocks(board: Board, classes: Sequence[int]) -> tuple[Numbers, int]:
     blocks: list[_Block] = []
     by_size: dict[int, list[_Block]] = {}
     for piece in order:
-        size = next((ceiling for ceiling in classes if ceiling >= board.sizes[piece]), int(board.sizes[piece]))
+        size = next(
+            (ceiling for ceiling in classes if ceiling >= board.sizes[piece]), int(board.sizes[piece])
+        )
         same = by_size.setdefault(size, [])
         free = [block for block in same if (block.end <= board.begin[piece]).all()]
         if free:

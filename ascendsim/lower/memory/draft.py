@@ -81,7 +81,9 @@ class Draft:
 
     @cached_property
     def owners(self) -> list[str]:
-        """Regions that own their bytes, weights left out, by first use and name: the order in which tensors were made has no say."""
+        """Regions that own their bytes, weights left out, by first use and name: the order in which tensors
+        were made has no say.
+        """
         found = [name for name in self.sizes if name not in self._aliases and self.kinds[name] != "weight"]
         return sorted(found, key=lambda name: (self.users.get(name, (0,))[0], name))
 
@@ -97,8 +99,12 @@ class Draft:
             source, result = self.root(item.source), self.root(item.result)
             if source in given or result in self.taken or self._kept_apart(item, source, result):
                 continue
-            before = all(user == item.task or order.happens_before(user, item.task) for user in self.users[source])
-            after = all(user == item.task or order.happens_before(item.task, user) for user in self.users[result])
+            before = all(
+                user == item.task or order.happens_before(user, item.task) for user in self.users[source]
+            )
+            after = all(
+                user == item.task or order.happens_before(item.task, user) for user in self.users[result]
+            )
             if before and after:
                 given.add(source)
                 self.taken[result] = source
@@ -112,7 +118,9 @@ class Draft:
         return align(self.bytes[source], ALIGNMENT) != align(self.bytes[result], ALIGNMENT)
 
     def place_of(self, owner: str) -> str:
-        """The owner at whose address an owner lies: itself, or the first of those that took over from each other."""
+        """The owner at whose address an owner lies: itself, or the first of those that took over from each
+        other.
+        """
         while owner in self.taken:
             owner = self.taken[owner]
         return owner
@@ -131,5 +139,8 @@ class Draft:
     def own_pieces(self) -> list[Piece]:
         """Every owner by itself, with its own life, whether or not it lies in place of another."""
         return [
-            Piece(owner, self.bytes[owner], tuple(self.users.get(owner, ())) or (0,), self.kinds[owner] in WHOLE) for owner in self.owners
+            Piece(
+                owner, self.bytes[owner], tuple(self.users.get(owner, ())) or (0,), self.kinds[owner] in WHOLE
+            )
+            for owner in self.owners
         ]

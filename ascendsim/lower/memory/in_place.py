@@ -1,9 +1,9 @@
 """In-place results: an output takes the address of an input that nobody needs any more.
 
-An operator allows it if element i of its result is made from element i of that input (`OpDef.in_place`): its blocks write a tile
-only after they have read the same tile. Of a task with several operators, every path from the input to a result must go through such
-operators. The plan decides in addition: equal bytes, the input's last use, and neither of the two is the caller's, a weight or cut
-into slices.
+An operator allows it if element i of its result is made from element i of that input (`OpDef.in_place`): its
+blocks write a tile only after they have read the same tile. Of a task with several operators, every path from
+the input to a result must go through such operators. The plan decides in addition: equal bytes, the input's
+last use, and neither of the two is the caller's, a weight or cut into slices.
 """
 
 from __future__ import annotations
@@ -36,7 +36,11 @@ def takeovers(graph: Graph, tasks: Sequence[Task], opset: OpSet) -> list[Takeove
     by_nodes: dict[tuple[str, ...], list[Task]] = {}
     for task in tasks:
         by_nodes.setdefault(task.nodes, []).append(task)
-    return [item for names, own in by_nodes.items() for item in takeovers_of(own, [graph.node(name) for name in names], opset)]
+    return [
+        item
+        for names, own in by_nodes.items()
+        for item in takeovers_of(own, [graph.node(name) for name in names], opset)
+    ]
 
 
 def takeovers_of(tasks: Sequence[Task], nodes: Sequence[Node], opset: OpSet) -> list[Takeover]:
@@ -44,21 +48,38 @@ def takeovers_of(tasks: Sequence[Task], nodes: Sequence[Node], opset: OpSet) -> 
 
     Nothing where several tasks or the AI CPU do the work: what happens in which order is not known there.
     """
-    if len(tasks) != 1 or tasks[0].kind is TaskKind.AI_CPU or not any([opset.get(node).in_place for node in nodes]):
+    if (
+        len(tasks) != 1
+        or tasks[0].kind is TaskKind.AI_CPU
+        or not any([opset.get(node).in_place for node in nodes])
+    ):
         return []
     inside = set(nodes)
     hidden = {id(tensor) for tensor in internal_tensors(nodes)} if len(nodes) > 1 else set()
     results = [tensor for node in nodes for tensor in node.outputs if id(tensor) not in hidden]
-    sources = dict.fromkeys(t for node in nodes for t in node.inputs if t is not None and t.producer not in inside and not t.is_constant)
+    sources = dict.fromkeys(
+        t
+        for node in nodes
+        for t in node.inputs
+        if t is not None and t.producer not in inside and not t.is_constant
+    )
     found = []
     for source in sources:
-        if all(_tile_by_tile(reader, source, inside, opset) for reader in source.consumers if reader in inside):
-            found += [Takeover(tasks[0].id, result.name, source.name) for result in results if _alike(source, result)]
+        if all(
+            _tile_by_tile(reader, source, inside, opset) for reader in source.consumers if reader in inside
+        ):
+            found += [
+                Takeover(tasks[0].id, result.name, source.name)
+                for result in results
+                if _alike(source, result)
+            ]
     return found
 
 
 def _tile_by_tile(node: Node, tensor: Tensor, inside: set[Node], opset: OpSet) -> bool:
-    """Whether a node, and all nodes of the task that read its result, work element by element on what comes from a tensor."""
+    """Whether a node, and all nodes of the task that read its result, work element by element on what comes
+    from a tensor.
+    """
     waiting, seen = [(node, tensor)], set()
     while waiting:
         reader, given = waiting.pop()
@@ -67,7 +88,12 @@ def _tile_by_tile(node: Node, tensor: Tensor, inside: set[Node], opset: OpSet) -
         seen.add(reader)
         if not opset.get(reader).in_place or not all(_same_shape(given, output) for output in reader.outputs):
             return False
-        waiting += [(follower, output) for output in reader.outputs for follower in output.consumers if follower in inside]
+        waiting += [
+            (follower, output)
+            for output in reader.outputs
+            for follower in output.consumers
+            if follower in inside
+        ]
     return True
 
 

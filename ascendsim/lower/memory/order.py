@@ -1,8 +1,9 @@
-"""Which tasks have ended for sure when a task starts: order within streams and events between them, as vector clocks.
+"""Which tasks have ended for sure when a task starts: order within streams and events between them, as vector
+clocks.
 
-The clock of a task holds, for every stream, how many of the stream's tasks happen before it (Mattern 1989, Fidge 1988). Memory of a
-tensor may be given to another one only if all uses of the first happen before all uses of the second, whatever the speed of the
-streams.
+The clock of a task holds, for every stream, how many of the stream's tasks happen before it (Mattern 1989,
+Fidge 1988). Memory of a tensor may be given to another one only if all uses of the first happen before all
+uses of the second, whatever the speed of the streams.
 """
 
 from __future__ import annotations
@@ -62,7 +63,9 @@ class TaskOrder:
     def of(cls, tasks: Sequence[Task]) -> TaskOrder:
         """The order of a program's tasks, which are numbered in launch order."""
         number = {task.id: place for place, task in enumerate(tasks)}
-        return cls([task.stream for task in tasks], [[number[other] for other in task.waits_for] for task in tasks])
+        return cls(
+            [task.stream for task in tasks], [[number[other] for other in task.waits_for] for task in tasks]
+        )
 
     def __len__(self) -> int:
         return len(self.stream)
@@ -73,7 +76,9 @@ class TaskOrder:
 
     @cached_property
     def through(self) -> Clocks:
-        """By task and stream: how many tasks of the stream have ended when the task has ended, itself included."""
+        """By task and stream: how many tasks of the stream have ended when the task has ended, itself
+        included.
+        """
         clocks = self.before.copy()
         clocks[np.arange(len(self)), self.stream] += 1
         return clocks

@@ -52,7 +52,10 @@ class Board:
         self.sizes: Numbers = np.array([align(piece.bytes, ALIGNMENT) for piece in pieces], np.int64)
         if order.streams == 1:
             whole = (0, len(order) + 1)
-            lives = [whole if piece.whole or not len(order) else (piece.users[0], piece.users[-1] + 1) for piece in pieces]
+            lives = [
+                whole if piece.whole or not len(order) else (piece.users[0], piece.users[-1] + 1)
+                for piece in pieces
+            ]
             ends: Numbers = np.array(lives, np.int64).reshape(len(pieces), 2)
             self.begin, self.end = ends[:, :1], ends[:, 1:]
             return
@@ -70,7 +73,9 @@ class Board:
         return len(self.pieces)
 
     def clash(self, piece: int, others: Numbers) -> NDArray[np.bool_]:
-        """By other piece: whether it may be in use at the same time as a piece. With one stream `spans` say the same."""
+        """By other piece: whether it may be in use at the same time as a piece. With one stream `spans` say
+        the same.
+        """
         earlier = (self.end[others] <= self.begin[piece]).all(axis=1)
         later = (self.end[piece] <= self.begin[others]).all(axis=1)
         apart: NDArray[np.bool_] = earlier | later
@@ -80,8 +85,8 @@ class Board:
     def spans(self) -> tuple[Numbers, Numbers]:
         """By piece: first and last task during which it may be in use, counted in launch order.
 
-        With one stream these are its first and last use. With several, tasks that may run at the same time are counted in, so that
-        pieces whose spans are apart never meet.
+        With one stream these are its first and last use. With several, tasks that may run at the same time
+        are counted in, so that pieces whose spans are apart never meet.
         """
         order = self.order
         if order.streams == 1:
@@ -92,9 +97,14 @@ class Board:
             tasks = np.flatnonzero(order.stream == stream)
             if not len(tasks):
                 continue
-            unordered = self.begin[:, stream] < len(tasks)  # the first task of the stream that does not happen before the piece
+            unordered = self.begin[:, stream] < len(
+                tasks
+            )  # the first task of the stream that does not happen before the piece
             first[unordered] = np.minimum(first[unordered], tasks[self.begin[unordered, stream]])
-            after = np.max([np.searchsorted(order.before[tasks, s], self.end[:, s]) for s in range(order.streams)], axis=0)
+            after = np.max(
+                [np.searchsorted(order.before[tasks, s], self.end[:, s]) for s in range(order.streams)],
+                axis=0,
+            )
             some = after > 0
             last[some] = np.maximum(last[some], tasks[after[some] - 1])
         return first, last
@@ -102,8 +112,9 @@ class Board:
     def live_bytes(self) -> Numbers:
         """By task: bytes of the pieces that are alive while it runs, at whatever speed the streams go.
 
-        A piece is alive at a task if one of its uses is the task or happens before it, and one is the task or happens after it. In each
-        stream these are neighbours, from the first task that knows of a use to the last one that a use knows of.
+        A piece is alive at a task if one of its uses is the task or happens before it, and one is the task or
+        happens after it. In each stream these are neighbours, from the first task that knows of a use to the
+        last one that a use knows of.
         """
         order = self.order
         if order.streams == 1:
@@ -117,7 +128,10 @@ class Board:
         whole = np.array([piece.whole for piece in self.pieces], bool)
         for stream in range(order.streams):
             tasks = np.flatnonzero(order.stream == stream)
-            known = [np.searchsorted(order.through[tasks, s], first[:, s], side="right") for s in range(order.streams)]
+            known = [
+                np.searchsorted(order.through[tasks, s], first[:, s], side="right")
+                for s in range(order.streams)
+            ]
             start = np.where(whole, 0, np.min(known, axis=0))
             stop = np.where(whole, len(tasks), np.maximum(start, reach[:, stream]))
             live[tasks] = _sums(start, stop, self.sizes, len(tasks))

@@ -1,9 +1,10 @@
 """The plan of device memory: lives from the uses of tasks, pieces that share bytes, offsets.
 
-A piece lives from the first to the last task that uses it (inclusive, so that a task's outputs never overlap its inputs, but for
-results that the operator may write in place). Graph inputs and outputs live for the whole run, weights lie behind the arena of all
-others, equal ones once. A region that is another name of a tensor (reshape), or a slice of one (parts of a Concat that are written
-in place), shares its bytes and prolongs its life.
+A piece lives from the first to the last task that uses it (inclusive, so that a task's outputs never overlap
+its inputs, but for results that the operator may write in place). Graph inputs and outputs live for the whole
+run, weights lie behind the arena of all others, equal ones once. A region that is another name of a tensor
+(reshape), or a slice of one (parts of a Concat that are written in place), shares its bytes and prolongs its
+life.
 """
 
 from __future__ import annotations
@@ -29,8 +30,10 @@ class MemoryOptions:
     """How memory is planned.
 
     Attributes:
-        reuse: Whether tensors whose lives are apart may share bytes (ATC's `--disable_reuse_memory` turns it off).
-        online: Memory is given out in the order of execution, as an allocator does that knows nothing of what comes.
+        reuse: Whether tensors whose lives are apart may share bytes (ATC's `--disable_reuse_memory` turns it
+            off).
+        online: Memory is given out in the order of execution, as an allocator does that knows nothing of what
+            comes.
     """
 
     reuse: bool = True
@@ -85,19 +88,25 @@ def plan_memory(
         return offsets[draft.place_of(name)]
 
     own = Board(draft.own_pieces(), order) if draft.taken else board
-    spans = {piece.name: span for piece, *span in zip(own.pieces, *(ends.tolist() for ends in own.spans), strict=True)}
+    spans = {
+        piece.name: span
+        for piece, *span in zip(own.pieces, *(ends.tolist() for ends in own.spans), strict=True)
+    }
     everything = [0, max(0, len(uses) - 1)]
     regions: dict[str, Region] = {}
     for name, bytes in draft.sizes.items():
         first, last = spans.get(draft.root(name), everything)
         size = bytes if name in aliases else draft.bytes[name]
         over = draft.taken.get(name)
-        regions[name] = Region(name, address(name), size, draft.kinds[name], shared.get(name), first, last, cuts.get(name), over)
+        regions[name] = Region(
+            name, address(name), size, draft.kinds[name], shared.get(name), first, last, cuts.get(name), over
+        )
     return MemoryPlan(regions, peak, at - peak)
 
 
 def slice_offset(whole: Tensor, axis: int, first: int) -> int:
-    """Bytes from the start of a tensor to the first element of a slice; slices of NC1HWC0 along channels start at a block.
+    """Bytes from the start of a tensor to the first element of a slice; slices of NC1HWC0 along channels
+    start at a block.
 
     Raises:
         CompileError: If the format does not store slices along the axis in one piece an outer index.
@@ -113,5 +122,7 @@ def slice_offset(whole: Tensor, axis: int, first: int) -> int:
     elif whole.format in (Format.ND, Format.NCHW):
         return first * math.prod(stored[axis + 1 :]) * itemsize
     raise CompileError(
-        f"tensor {whole.name!r}", f"cannot be cut along axis {axis} at {first} in {whole.format.value}", remedy="please report this"
+        f"tensor {whole.name!r}",
+        f"cannot be cut along axis {axis} at {first} in {whole.format.value}",
+        remedy="please report this",
     )

@@ -1,4 +1,6 @@
-"""What a memory plan comes to: its peak against the largest live set, against GE's assigners, and what equal weights save."""
+"""What a memory plan comes to: its peak against the largest live set, against GE's assigners, and what equal
+weights save.
+"""
 
 from __future__ import annotations
 
@@ -23,8 +25,9 @@ class MemoryFigures:
         peak: Of the plan: inputs, outputs, activations, workspaces.
         lower_bound: The largest live set, results in place counted once: no plan can do with less.
         in_place: Bytes of results that lie where an input lay.
-        planners: What others come to on the same tensors, none of them in place: "binary-block", "max-block" and the smaller of
-            them, which GE takes; "first fit" (an allocator that does not know what comes), "no reuse".
+        planners: What others come to on the same tensors, none of them in place: "binary-block", "max-block"
+            and the smaller of them, which GE takes; "first fit" (an allocator that does not know what comes),
+            "no reuse".
         weights: Bytes of weights on the device.
         saved_weights: Bytes that equal weights would have taken too.
         live: By task: bytes alive while it runs.
@@ -57,9 +60,15 @@ def memory_figures(graph: Graph, program: Program) -> MemoryFigures:
         "first fit": first_fit(own)[1],
         "no reuse": apart(own)[1],
     }
-    draft.taken.update((name, region.in_place_of) for name, region in regions.items() if region.in_place_of is not None)
+    draft.taken.update(
+        (name, region.in_place_of) for name, region in regions.items() if region.in_place_of is not None
+    )
     board = Board(draft.pieces(), order)
-    shared = sum(align(region.bytes, ALIGNMENT) for region in regions.values() if region.kind == "weight" and region.alias_of is not None)
+    shared = sum(
+        align(region.bytes, ALIGNMENT)
+        for region in regions.values()
+        if region.kind == "weight" and region.alias_of is not None
+    )
     return MemoryFigures(
         peak=program.memory.peak_bytes,
         lower_bound=board.lower_bound(),
@@ -76,7 +85,12 @@ def _uses(graph: Graph, program: Program) -> list[list[str]]:
     regions = program.memory.regions
     uses = []
     for task in program.tasks:
-        tensors = (tensor for name in task.nodes for tensor in (*graph.node(name).inputs, *graph.node(name).outputs))
-        names = [*(tensor.name for tensor in tensors if tensor is not None), *(access.region for access in task.accesses)]
+        tensors = (
+            tensor for name in task.nodes for tensor in (*graph.node(name).inputs, *graph.node(name).outputs)
+        )
+        names = [
+            *(tensor.name for tensor in tensors if tensor is not None),
+            *(access.region for access in task.accesses),
+        ]
         uses.append([name for name in dict.fromkeys(names) if name in regions])
     return uses

@@ -1,7 +1,8 @@
 """Weight layout: constants with equal bytes on the device share one address.
 
-This is the second of two stages. The first merges constant nodes of the graph (RemoveSameConst); here only storage is merged, so it
-also catches constants whose shapes differ or whose nodes must stay apart (GE ModelBuilder::ReuseWeightMem compares all of equal size).
+This is the second of two stages. The first merges constant nodes of the graph (RemoveSameConst); here only
+storage is merged, so it also catches constants whose shapes differ or whose nodes must stay apart (GE
+ModelBuilder::ReuseWeightMem compares all of equal size).
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ _PLAIN = (Format.ND, Format.NCHW)  # row-major: the shape does not matter
 def equal_weights(constants: Iterable[Tensor]) -> dict[str, str]:
     """Constants that are equal on the device to one before them: its name by theirs.
 
-    Constants without values, and those whose values are only computed on demand (random ones, say), are left alone.
+    Constants without values, and those whose values are only computed on demand (random ones, say), are left
+    alone.
     """
     groups = same_values((tensor for tensor in constants if _at_hand(tensor)), _form)
     return {tensor.name: first.name for first, *others in groups for tensor in others}

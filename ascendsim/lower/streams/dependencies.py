@@ -9,10 +9,13 @@ from ascendsim.graph.ir import Graph
 from ascendsim.isa.program import Task
 
 
-def task_dependencies(graph: Graph, tasks: Sequence[Task], tasks_of: Mapping[str, Sequence[int]]) -> list[tuple[int, ...]]:
+def task_dependencies(
+    graph: Graph, tasks: Sequence[Task], tasks_of: Mapping[str, Sequence[int]]
+) -> list[tuple[int, ...]]:
     """Tasks that each task needs directly, rising.
 
-    A node that runs nothing (its output is its input's memory) hands on what its producers run. Tasks of one node follow each other.
+    A node that runs nothing (its output is its input's memory) hands on what its producers run. Tasks of one
+    node follow each other.
 
     Args:
         graph: The lowered graph.
@@ -23,7 +26,9 @@ def task_dependencies(graph: Graph, tasks: Sequence[Task], tasks_of: Mapping[str
     needs: list[set[int]] = [set() for _ in tasks]
     for node in graph.topological():
         own = tasks_of.get(node.name, ())
-        before = frozenset[int]().union(*(made_by[other.name] for other in graph.predecessors(node) if other.name in made_by))
+        before = frozenset[int]().union(
+            *(made_by[other.name] for other in graph.predecessors(node) if other.name in made_by)
+        )
         if not own:
             made_by[node.name] = before
             continue

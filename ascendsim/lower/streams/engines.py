@@ -1,9 +1,10 @@
 r"""Streams by engine and dependency, as GE's AssignByDependencyPass deals them out.
 
-GE cuts the graph into parts of operators of one engine, as large as they can be without waiting for each other in a circle. A part
-takes over the stream of one that it depends on, if that is of the same engine, or if it is of the AI CPU (an engine that "attaches":
-assumed), or if that one took its stream over from its own engine; but not if another part of the predecessor's engine follows the
-predecessor too, which would then have to wait. All others get a stream of their own (GE logical_stream_allocator.cc).
+GE cuts the graph into parts of operators of one engine, as large as they can be without waiting for each
+other in a circle. A part takes over the stream of one that it depends on, if that is of the same engine, or
+if it is of the AI CPU (an engine that "attaches": assumed), or if that one took its stream over from its own
+engine; but not if another part of the predecessor's engine follows the predecessor too, which would then have
+to wait. All others get a stream of their own (GE logical_stream_allocator.cc).
 
     core - cpu - core             one stream
     core - cpu - core             cpu gets its own stream, since the second core part could run beside it
@@ -40,14 +41,20 @@ def by_engine(on_ai_cpu: Sequence[bool], needs: Sequence[Sequence[int]]) -> list
                 after[other][part] = None
     stream: dict[int, int] = {}
     origin: dict[int, int] = {}  # the part that a stream was made for
-    for part in sorted(engine):  # what a part depends on has a smaller number, though its first task may be launched later
-        taken = next((other for other in before[part] if _may_reuse(part, other, engine, after, origin)), None)
+    for part in sorted(
+        engine
+    ):  # what a part depends on has a smaller number, though its first task may be launched later
+        taken = next(
+            (other for other in before[part] if _may_reuse(part, other, engine, after, origin)), None
+        )
         origin[part] = part if taken is None else origin[taken]
         stream[part] = len(set(stream.values())) if taken is None else stream[taken]
     return [stream[part] for part in parts]
 
 
-def _may_reuse(part: int, other: int, engine: dict[int, bool], after: dict[int, dict[int, None]], origin: dict[int, int]) -> bool:
+def _may_reuse(
+    part: int, other: int, engine: dict[int, bool], after: dict[int, dict[int, None]], origin: dict[int, int]
+) -> bool:
     """Whether a part may follow another one on its stream."""
     if any(rival != part and engine[rival] == engine[other] for rival in after[other]):
         return False
@@ -57,9 +64,12 @@ def _may_reuse(part: int, other: int, engine: dict[int, bool], after: dict[int, 
 def _parts(on_ai_cpu: Sequence[bool], needs: Sequence[Sequence[int]]) -> list[int]:
     """By task: the number of its part.
 
-    Tasks of one engine between which the longest path changes engines equally often can be one part without a cycle.
+    Tasks of one engine between which the longest path changes engines equally often can be one part without a
+    cycle.
     """
     changes: list[int] = []
     for here, needed in zip(on_ai_cpu, needs, strict=True):
-        changes.append(max((changes[other] + (on_ai_cpu[other] != here) for other in needed), default=int(here)))
+        changes.append(
+            max((changes[other] + (on_ai_cpu[other] != here) for other in needed), default=int(here))
+        )
     return changes

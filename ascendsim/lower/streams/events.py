@@ -1,4 +1,6 @@
-"""Events between streams: a task waits for tasks of other streams where nothing else makes sure that they have ended."""
+"""Events between streams: a task waits for tasks of other streams where nothing else makes sure that they
+have ended.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +10,8 @@ from collections.abc import Sequence
 def needed_waits(streams: Sequence[int], needs: Sequence[Sequence[int]]) -> list[tuple[int, ...]]:
     """The waits that are left when all that follow from others are gone.
 
-    A wait follows from others if the awaited task happens before the end of the task before it in its stream, or before the end of
-    another task that it waits for. Clocks as in `lower.memory.order`.
+    A wait follows from others if the awaited task happens before the end of the task before it in its stream,
+    or before the end of another task that it waits for. Clocks as in `lower.memory.order`.
 
     Args:
         streams: Stream of each task, in launch order.
@@ -22,7 +24,9 @@ def needed_waits(streams: Sequence[int], needs: Sequence[Sequence[int]]) -> list
     [(), (0,), (), (1,)]
     """
     count = max(streams, default=0) + 1
-    known = [[0] * count for _ in range(count)]  # by stream: how many tasks of each have ended when its next task starts
+    known = [
+        [0] * count for _ in range(count)
+    ]  # by stream: how many tasks of each have ended when its next task starts
     places: list[int] = []
     after: list[list[int]] = []
     waits: list[tuple[int, ...]] = []

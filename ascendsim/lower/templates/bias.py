@@ -1,11 +1,14 @@
-"""The bias of a Cube tile: it is in L0C before the products are added to it, so no vector instruction adds it on the way out.
+"""The bias of a Cube tile: it is in L0C before the products are added to it, so no vector instruction adds it
+on the way out.
 
-    first and second generation     the vector unit broadcasts one value a column over the tile's place in L0C (broadcast_ub_to_cc)
-    chips with a bias table         MTE1 brings the tile's columns into the table, from where the first mmad takes them
+    first and second generation     the vector unit broadcasts one value a column over the tile's place in L0C
+    (broadcast_ub_to_cc) chips with a bias table         MTE1 brings the tile's columns into the table, from
+    where the first mmad takes them
 
-The vector unit is also what empties L0C. So that the Cube does not wait for it, it writes the bias of the next tile before it fetches the
-finished one, as long as the next tile has a place of its own and its columns are known. A run is a sequence of tiles for which they are:
-all rows of one panel of columns, or all tiles if columns run inside.
+The vector unit is also what empties L0C. So that the Cube does not wait for it, it writes the bias of the
+next tile before it fetches the finished one, as long as the next tile has a place of its own and its columns
+are known. A run is a sequence of tiles for which they are: all rows of one panel of columns, or all tiles if
+columns run inside.
 """
 
 from __future__ import annotations
@@ -55,7 +58,8 @@ def bias_passes(work: CubeWork, soc: SocSpec) -> int:
 
 
 class Bias(Protocol):
-    """What a template calls, in this order: start, for each run enter, for each tile bring, begin, computed, stored; leave; finish.
+    """What a template calls, in this order: start, for each run enter, for each tile bring, begin, computed,
+    stored; leave; finish.
 
     Attributes:
         preloads: Whether the first mmad of a tile adds to what is in L0C.
@@ -100,7 +104,14 @@ class Bias(Protocol):
         ...
 
 
-def bias_of(builder: BlockBuilder, work: CubeWork, l0c: Ring, expansion: Expansion, tile: tuple[int, int], share_n: int) -> Bias:
+def bias_of(
+    builder: BlockBuilder,
+    work: CubeWork,
+    l0c: Ring,
+    expansion: Expansion,
+    tile: tuple[int, int],
+    share_n: int,
+) -> Bias:
     """What brings the bias of some work on this chip.
 
     Raises:
@@ -112,11 +123,18 @@ def bias_of(builder: BlockBuilder, work: CubeWork, l0c: Ring, expansion: Expansi
         return BiasTable(builder, work.bias, tile[1], share_n)
     if builder.soc.ports.ub_to_l0c:
         return BroadcastBias(builder, work, work.bias, l0c, expansion, tile, share_n)
-    raise CompileError(f"bias {work.bias.region!r}", f"has no way into L0C of {builder.soc.name}", remedy="set ports.ub_to_l0c")
+    raise CompileError(
+        f"bias {work.bias.region!r}",
+        f"has no way into L0C of {builder.soc.name}",
+        remedy="set ports.ub_to_l0c",
+    )
 
 
-def in_turn(b: BlockBuilder, bias: Bias, parts: Sequence[Piece], name: str) -> Iterator[tuple[Piece, Affine, Extent]]:
-    """Loops over pieces of columns, again and again: yields each with its index and the columns that come after it.
+def in_turn(
+    b: BlockBuilder, bias: Bias, parts: Sequence[Piece], name: str
+) -> Iterator[tuple[Piece, Affine, Extent]]:
+    """Loops over pieces of columns, again and again: yields each with its index and the columns that come
+    after it.
 
     For a bias that is written ahead the last piece stands alone, since the first one follows it.
     """
@@ -166,7 +184,9 @@ class BiasTable:
         self.b, self.ref = builder, bias
         slot = align(tile_n * ACCUMULATOR_ITEM, 64)
         slots = 2 if 2 * slot <= capacity(builder.soc, Buffer.BT) else 1
-        self.held = builder.ring("bias_l1", Pipe.MTE2, Pipe.MTE1, 1, (Buffer.L1, align(share_n * bias.dtype.itemsize, 32)))
+        self.held = builder.ring(
+            "bias_l1", Pipe.MTE2, Pipe.MTE1, 1, (Buffer.L1, align(share_n * bias.dtype.itemsize, 32))
+        )
         self.table = builder.ring("bias_bt", Pipe.MTE1, Pipe.M, slots, (Buffer.BT, slot))
 
     def start(self, n_at: Affine, n: int) -> None:
@@ -208,7 +228,14 @@ class BroadcastBias:
     preloads = True
 
     def __init__(
-        self, builder: BlockBuilder, work: CubeWork, bias: Ref, l0c: Ring, expansion: Expansion, tile: tuple[int, int], share_n: int
+        self,
+        builder: BlockBuilder,
+        work: CubeWork,
+        bias: Ref,
+        l0c: Ring,
+        expansion: Expansion,
+        tile: tuple[int, int],
+        share_n: int,
     ) -> None:
         self.b, self.ref, self.l0c, self.expansion = builder, bias, l0c, expansion
         self.rows, self.kind = align(tile[0], ROWS), accumulator_type(work)
@@ -216,7 +243,9 @@ class BroadcastBias:
         self.held = builder.ring("bias_ub", Pipe.MTE2, Pipe.V, 1, (Buffer.UB, columns * bias.dtype.itemsize))
         self.wide = self.held
         if bias.dtype is not self.kind:
-            self.wide = builder.ring("bias_wide_ub", Pipe.V, Pipe.V, 1, (Buffer.UB, columns * ACCUMULATOR_ITEM))
+            self.wide = builder.ring(
+                "bias_wide_ub", Pipe.V, Pipe.V, 1, (Buffer.UB, columns * ACCUMULATOR_ITEM)
+            )
         self.ready = builder.semaphore("bias_ready", Pipe.V, Pipe.M, l0c.slots)
 
     def start(self, n_at: Affine, n: int) -> None:
@@ -224,7 +253,10 @@ class BroadcastBias:
         bring_columns(b, self.ref, self.held, n_at, n)
         b.receive(self.held)
         if self.wide is not self.held:
-            source, target = b.source(self.held, self.held.slot_bytes), b.target(self.wide, self.wide.slot_bytes)
+            source, target = (
+                b.source(self.held, self.held.slot_bytes),
+                b.target(self.wide, self.wide.slot_bytes),
+            )
             for step in self.expansion.expand((Step("vconv", DType.FLOAT32),)):
                 b.emit(Vector(step.op, step.dtype.value, n, target, (source,)))
 
@@ -260,5 +292,7 @@ class BroadcastBias:
         b, columns = self.b, align(n[1], ROWS)
         source = b.source(self.wide, columns * ACCUMULATOR_ITEM, 0, times(n[0], ACCUMULATOR_ITEM))
         count = self.rows * columns
-        b.emit(Vector(BROADCAST, self.kind.value, count, b.target(self.l0c, count * ACCUMULATOR_ITEM), (source,)))
+        b.emit(
+            Vector(BROADCAST, self.kind.value, count, b.target(self.l0c, count * ACCUMULATOR_ITEM), (source,))
+        )
         b.emit(SetFlag(Pipe.V, self.ready))

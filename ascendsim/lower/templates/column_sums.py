@@ -1,8 +1,9 @@
 """Sums down the columns of a Cube result, made by the vector unit while the tiles are in UB on their way out.
 
-A channel block of 16 columns has as many partial sums as a repeat has lanes (float32: 64, four for each column). Every piece of a
-tile is added to them; when the share is done the partial sums are folded to one value a column and stored. Where several cores have
-rows of the same columns, their results meet in global memory (atomic add of MTE3).
+A channel block of 16 columns has as many partial sums as a repeat has lanes (float32: 64, four for each
+column). Every piece of a tile is added to them; when the share is done the partial sums are folded to one
+value a column and stored. Where several cores have rows of the same columns, their results meet in global
+memory (atomic add of MTE3).
 """
 
 from __future__ import annotations
@@ -29,12 +30,17 @@ class ColumnSums:
         share_n: Columns of the block's share.
     """
 
-    def __init__(self, builder: BlockBuilder, sums: tuple[ColumnSum, ...], expansion: Expansion, share_n: int) -> None:
+    def __init__(
+        self, builder: BlockBuilder, sums: tuple[ColumnSum, ...], expansion: Expansion, share_n: int
+    ) -> None:
         self.b, self.expansion = builder, expansion
         self.repeat = builder.soc.vector.repeat_bytes
         self.share = (ZERO, share_n)
         size = ceil_div(share_n, ROWS) * self.repeat
-        self.parts = [(item, builder.ring(f"sum{number}_ub", Pipe.V, Pipe.MTE3, 1, (Buffer.UB, size))) for number, item in enumerate(sums)]
+        self.parts = [
+            (item, builder.ring(f"sum{number}_ub", Pipe.V, Pipe.MTE3, 1, (Buffer.UB, size)))
+            for number, item in enumerate(sums)
+        ]
 
     def start(self, first: Affine, columns: int) -> None:
         """Clears the partial sums of a share.
@@ -48,7 +54,9 @@ class ColumnSums:
         for item, ring in self.parts:
             b.acquire(ring)
             target = b.target(ring, ring.slot_bytes)
-            b.emit(Vector(CLEAR, item.fold.dtype.value, ring.slot_bytes // item.fold.dtype.itemsize, target, ()))
+            b.emit(
+                Vector(CLEAR, item.fold.dtype.value, ring.slot_bytes // item.fold.dtype.itemsize, target, ())
+            )
 
     def add(self, tile: Operand, column: Affine, count: int, blocks: int, scratch: Operand | None) -> None:
         """Adds a piece of a tile.
@@ -84,12 +92,23 @@ class ColumnSums:
             tile = fitted(b, Tile(item.ref.region, times(first, item.ref.dtype.itemsize), 1, bytes), item.ref)
             b.commit(ring)
             b.receive(ring)
-            b.emit(Move(Pipe.MTE3, tile.operand, b.source(ring, min(tile.bytes, ring.slot_bytes)), 1, tile.bytes, aligned=tile.aligned))
+            b.emit(
+                Move(
+                    Pipe.MTE3,
+                    tile.operand,
+                    b.source(ring, min(tile.bytes, ring.slot_bytes)),
+                    1,
+                    tile.bytes,
+                    aligned=tile.aligned,
+                )
+            )
             b.release(ring)
 
 
 def widest_step(sums: tuple[ColumnSum, ...]) -> int:
-    """Bytes an element of the values that the sums need besides the tile; 0 if they add up the tile as it is."""
+    """Bytes an element of the values that the sums need besides the tile; 0 if they add up the tile as it
+    is.
+    """
     return max((step.dtype.itemsize for item in sums for step in item.steps), default=0)
 
 

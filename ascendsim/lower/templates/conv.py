@@ -1,8 +1,9 @@
-"""How the A operand of a Cube product lies in global memory and in L1: a matrix, or a feature map that img2col unfolds.
+"""How the A operand of a Cube product lies in global memory and in L1: a matrix, or a feature map that
+img2col unfolds.
 
-A feature map in NC1HWC0 is [images][C1][H][W][C0]; the k axis of the unfolded matrix runs over C1, kernel taps, C0. Output
-positions (rows of the matrix) are tiled in runs that may begin and end inside an output row, as load3d allows; the input rows
-that a run needs overlap those of its neighbours (halo) and are read again.
+A feature map in NC1HWC0 is [images][C1][H][W][C0]; the k axis of the unfolded matrix runs over C1, kernel
+taps, C0. Output positions (rows of the matrix) are tiled in runs that may begin and end inside an output row,
+as load3d allows; the input rows that a run needs overlap those of its neighbours (halo) and are read again.
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ class Window:
 
     Attributes:
         rows: Rows held in L1.
-        step_rows: Rows from the first one of a run to the first one of the next (a lower bound for short runs).
+        step_rows: Rows from the first one of a run to the first one of the next (a lower bound for short
+            runs).
     """
 
     rows: int
@@ -30,20 +32,25 @@ class Window:
 
 
 def is_direct(conv: ConvGeometry | None) -> bool:
-    """Whether rows of A are input positions themselves: a matmul, or a 1x1 convolution without stride and padding."""
-    return conv is None or (conv.kernel_h == conv.kernel_w == conv.stride_h == conv.stride_w == 1 and not any(conv.pads))
+    """Whether rows of A are input positions themselves: a matmul, or a 1x1 convolution without stride and
+    padding.
+    """
+    return conv is None or (
+        conv.kernel_h == conv.kernel_w == conv.stride_h == conv.stride_w == 1 and not any(conv.pads)
+    )
 
 
 def window(conv: ConvGeometry, positions: int, kernel_rows: int | None = None) -> Window:
     """The rows of a run of output positions.
 
-    A run of whole output rows needs (rows - 1) * stride + kernel extent input rows, any other run one output row more; where
-    the stride skips rows (stride > kernel extent) only the needed ones are loaded.
+    A run of whole output rows needs (rows - 1) * stride + kernel extent input rows, any other run one output
+    row more; where the stride skips rows (stride > kernel extent) only the needed ones are loaded.
 
     Args:
         conv: The geometry.
         positions: Length of the run.
-        kernel_rows: Rows of the kernel that are used, all by default (huge kernels go through L1 a few rows at a time).
+        kernel_rows: Rows of the kernel that are used, all by default (huge kernels go through L1 a few rows
+            at a time).
     """
     if positions % conv.out_w == 0:
         spanned = positions // conv.out_w
@@ -77,11 +84,18 @@ def a_bytes(conv: ConvGeometry | None, rows_of_a: int, k_blocks: int) -> int:
         return ceil_div(rows_of_a, 16) * FRACTAL_BYTES * k_blocks
     if is_direct(conv):
         return rows_of_a * BLOCK_BYTES * k_blocks
-    return window(conv, rows_of_a, kernel_rows(conv, k_blocks)).rows * conv.width * BLOCK_BYTES * ceil_div(k_blocks, taps(conv))
+    return (
+        window(conv, rows_of_a, kernel_rows(conv, k_blocks)).rows
+        * conv.width
+        * BLOCK_BYTES
+        * ceil_div(k_blocks, taps(conv))
+    )
 
 
 def largest_a_bytes(conv: ConvGeometry | None, runs: Iterable[int], k_blocks: int) -> int:
-    """The most that any run needs; a shorter run that crosses output rows may need more input rows than a longer one."""
+    """The most that any run needs; a shorter run that crosses output rows may need more input rows than a
+    longer one.
+    """
     return max(a_bytes(conv, run, k_blocks) for run in runs)
 
 

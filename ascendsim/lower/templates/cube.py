@@ -1,7 +1,7 @@
 """Cube work: how it is shared among cores and tiled, and the stage with a given tiling.
 
-The closed form picks the tiling. Callers that can time programs take the best few from `cube_options` (see `lower.tiling_search`). What a
-core does with its share is in `cube_block`.
+The closed form picks the tiling. Callers that can time programs take the best few from `cube_options` (see
+`lower.tiling_search`). What a core does with its share is in `cube_block`.
 """
 
 from __future__ import annotations
@@ -42,11 +42,15 @@ def cube_options(work: CubeWork, soc: SocSpec, expansion: Expansion) -> list[Cal
         CompileError: If the Cube lacks the type or no tile fits.
     """
     product = product_of(work, soc)
-    return [partial(cube_stage, work, product, tiling, soc, expansion) for tiling in best_tilings(product, soc)]
+    return [
+        partial(cube_stage, work, product, tiling, soc, expansion) for tiling in best_tilings(product, soc)
+    ]
 
 
 def vector_rest(work: CubeWork, soc: SocSpec) -> VectorWork | None:
-    """Vector work that must follow as a task of its own: on split cores an epilogue that FIXPIPE cannot do."""
+    """Vector work that must follow as a task of its own: on split cores an epilogue that FIXPIPE cannot
+    do.
+    """
     if not soc.split_cores or fixpipe_takes(work.epilogue):
         return None
     result = Stream(work.out)
@@ -66,10 +70,16 @@ def cube_stage(work: CubeWork, product: Product, tiling: Tiling, soc: SocSpec, e
         (product.n, tiling.share_n),
     ]
     groups = [
-        BlockGroup(CubeWriter(work, product, tiling, soc, expansion, (m, n)).write(batch, images, m, n), count)
+        BlockGroup(
+            CubeWriter(work, product, tiling, soc, expansion, (m, n)).write(batch, images, m, n), count
+        )
         for (batch, images, m, n), count in share_groups(axes)
     ]
-    refs = [*(stream.ref for stream in work.epilogue_inputs), *(side.ref for side in work.side_outputs), *(item.ref for item in work.sums)]
+    refs = [
+        *(stream.ref for stream in work.epilogue_inputs),
+        *(side.ref for side in work.side_outputs),
+        *(item.ref for item in work.sums),
+    ]
     return Stage(tuple(groups), sizes=sizes_of(work.a, work.b, work.bias, work.out, *refs))
 
 
@@ -91,7 +101,11 @@ def product_of(work: CubeWork, soc: SocSpec) -> Product:
     row_major = (Format.ND, Format.NCHW)
     a_rows = ("m" if work.transpose_a else "k") if conv is None and work.a.format in row_major else ""
     b_rows = ("k" if work.transpose_b else "n") if conv is None and work.b.format in row_major else ""
-    kept = [] if soc.split_cores else [stream for stream in work.epilogue_inputs if stream.over in ("col", "one")]
+    kept = (
+        []
+        if soc.split_cores
+        else [stream for stream in work.epilogue_inputs if stream.over in ("col", "one")]
+    )
     return Product(
         batch,
         images,
@@ -107,7 +121,9 @@ def product_of(work: CubeWork, soc: SocSpec) -> Product:
         a_rows,
         b_rows,
         brought,
-        max(ROWS, block) if conv is None and work.b.format is Format.FRACTAL_NZ and not work.transpose_b else ROWS,
+        max(ROWS, block)
+        if conv is None and work.b.format is Format.FRACTAL_NZ and not work.transpose_b
+        else ROWS,
         batch > 1 and (work.bias is not None or bool(kept)),
         work.b.constant,
     )

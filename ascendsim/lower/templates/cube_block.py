@@ -7,10 +7,11 @@ One block runs, for its share of batch, images, m and n:
             for each step:     MTE1 makes L0A, L0B (two slots); M multiplies into L0C
         way out:   coupled cores: V moves L0C -> UB and converts, runs the epilogue; MTE3 stores
                    split cores:   FIX converts and stores; a ReLU is free;
-                                  further epilogue steps run as a second task on the vector cores, over the stored result
+                                  further epilogue steps run as a second task on the vector cores, over the
+                                  stored result
 
-Every stage hands over through a ring of slots, so MTE2, MTE1, M and the way out overlap. The order of m and n loops follows the
-held operand ("b": n outside). The bias is in L0C before the first mmad, see `bias`.
+Every stage hands over through a ring of slots, so MTE2, MTE1, M and the way out overlap. The order of m and n
+loops follows the held operand ("b": n outside). The bias is in L0C before the first mmad, see `bias`.
 """
 
 from __future__ import annotations
@@ -50,7 +51,13 @@ class CubeWriter:
     """Writes the program of one share of m x n rows and columns."""
 
     def __init__(
-        self, work: CubeWork, product: Product, tiling: Tiling, soc: SocSpec, expansion: Expansion, share: tuple[int, int]
+        self,
+        work: CubeWork,
+        product: Product,
+        tiling: Tiling,
+        soc: SocSpec,
+        expansion: Expansion,
+        share: tuple[int, int],
     ) -> None:
         self.work, self.product, self.tiling = work, product, tiling
         self.conv = None if unfold.is_direct(work.conv) else work.conv
@@ -67,16 +74,28 @@ class CubeWriter:
         mte2, mte1 = Pipe.MTE2, Pipe.MTE1
         if tiling.hold == "b":
             self.a1 = self.streamed = b.ring("a_l1", mte2, mte1, 2, (Buffer.L1, a_chunk))
-            self.b1 = self.panel = b.ring("b_l1", mte2, mte1, self._panel_slots(2 * a_chunk, b_panel), (Buffer.L1, b_panel))
+            self.b1 = self.panel = b.ring(
+                "b_l1", mte2, mte1, self._panel_slots(2 * a_chunk, b_panel), (Buffer.L1, b_panel)
+            )
         elif tiling.hold == "a":
             self.b1 = self.streamed = b.ring("b_l1", mte2, mte1, 2, (Buffer.L1, b_chunk))
-            self.a1 = self.panel = b.ring("a_l1", mte2, mte1, self._panel_slots(2 * b_chunk, a_panel), (Buffer.L1, a_panel))
+            self.a1 = self.panel = b.ring(
+                "a_l1", mte2, mte1, self._panel_slots(2 * b_chunk, a_panel), (Buffer.L1, a_panel)
+            )
         else:
-            self.a1 = self.b1 = self.streamed = b.ring("l1", mte2, mte1, tiling.l1_slots, (Buffer.L1, a_chunk), (Buffer.L1, b_chunk))
+            self.a1 = self.b1 = self.streamed = b.ring(
+                "l1", mte2, mte1, tiling.l1_slots, (Buffer.L1, a_chunk), (Buffer.L1, b_chunk)
+            )
         step = tiling.step_k * unfold.FRACTAL_BYTES
         self.l0 = b.ring("l0", mte1, Pipe.M, 2, (Buffer.L0A, m_blocks * step), (Buffer.L0B, n_blocks * step))
         out_pipe = Pipe.FIX if soc.split_cores else Pipe.V
-        self.l0c = b.ring("l0c", Pipe.M, out_pipe, tiling.accumulators, (Buffer.L0C, m_blocks * n_blocks * ACCUMULATOR_BYTES))
+        self.l0c = b.ring(
+            "l0c",
+            Pipe.M,
+            out_pipe,
+            tiling.accumulators,
+            (Buffer.L0C, m_blocks * n_blocks * ACCUMULATOR_BYTES),
+        )
         self.bias = bias_of(b, work, self.l0c, expansion, (tile_m, tile_n), share[1])
         if soc.split_cores:
             self.out: FixpipeOut | UnifiedBufferOut = FixpipeOut(b, work, self.l0c)
@@ -84,7 +103,9 @@ class CubeWriter:
             self.out = UnifiedBufferOut(b, work, self.l0c, expansion, (tile_m, tile_n), share[1])
 
     def _panel_slots(self, streamed: int, panel: int) -> int:
-        """Two if the next panel fits beside the current one (and the bias), so that it is brought in ahead."""
+        """Two if the next panel fits beside the current one (and the bias), so that it is brought in
+        ahead.
+        """
         spare = align(self.share_n * ACCUMULATOR_ITEM, 32)
         return 2 if streamed + 2 * panel + spare <= capacity(self.b.soc, Buffer.L1) else 1
 
@@ -114,7 +135,13 @@ class CubeWriter:
                 b.commit(self.panel)
                 b.receive(self.panel)
                 for columns, j, after in in_turn(b, self.bias, pieces(n, self.tile_n), "n"):
-                    self._tile(Where(group, image, rows.at(i), columns.at(j)), rows.size, columns.size, rows.trips, after=after)
+                    self._tile(
+                        Where(group, image, rows.at(i), columns.at(j)),
+                        rows.size,
+                        columns.size,
+                        rows.trips,
+                        after=after,
+                    )
                 b.release(self.panel)
 
     def _columns_outside(self, group: Affine, images: int, m: int, n: int) -> None:
@@ -134,13 +161,20 @@ class CubeWriter:
                     else:
                         for rows in pieces(m, self.tile_m):
                             with b.loop("m", rows.trips) as i:
-                                self._tile(Where(group, image, rows.at(i), columns.at(j)), rows.size, columns.size, rows.trips)
+                                self._tile(
+                                    Where(group, image, rows.at(i), columns.at(j)),
+                                    rows.size,
+                                    columns.size,
+                                    rows.trips,
+                                )
                 self.bias.leave()
                 if held:
                     b.release(self.panel)
 
     def _bands(self, where: Where, m: int, n: int) -> None:
-        """All rows of one image, while B's panel is held: A comes in bands of one or more tiles, with all of k."""
+        """All rows of one image, while B's panel is held: A comes in bands of one or more tiles, with all of
+        k.
+        """
         b, k = self.b, (ZERO, self.product.k_blocks)
 
         def load(band: Piece, index: Affine, trips: int) -> None:
@@ -165,7 +199,9 @@ class CubeWriter:
         load: Callable[[Piece, Affine, int], None],
         compute: Callable[[Piece, Affine], None],
     ) -> None:
-        """Loads and computes pieces in turn; the next load goes before a computation that would fill the Cube's queue."""
+        """Loads and computes pieces in turn; the next load goes before a computation that would fill the
+        Cube's queue.
+        """
         b = self.b
         if self.tiling.steps_of_load <= lookahead(b.soc.issue.queue_depth.get("M", 16)):
             for part in parts:
@@ -183,8 +219,12 @@ class CubeWriter:
                 load(parts[number + 1], ZERO, 1)
             compute(part, Affine(part.trips - 1))
 
-    def _tile(self, where: Where, m: int, n: int, trips: int, band: int = 0, after: Extent | None = None) -> None:
-        """One tile of the result. With a `band` its rows of A are in L1 already; `after`: columns of the next tile, by default the same."""
+    def _tile(
+        self, where: Where, m: int, n: int, trips: int, band: int = 0, after: Extent | None = None
+    ) -> None:
+        """One tile of the result. With a `band` its rows of A are in L1 already; `after`: columns of the next
+        tile, by default the same.
+        """
         b, t, following = self.b, self.tiling, after or (where.n, n)
         self.bias.bring((where.n, n))
         self.out.bring((where.m, m))
@@ -249,7 +289,7 @@ class CubeWriter:
             )
         )
 
-    # --- operands ---------------------------------------------------------------------------------------------------
+    # --- operands -------------------------------------------------------------------------------------------
 
     def _load_a(self, where: Where, m: int, trips: int, k: tuple[Affine, int]) -> None:
         """GM -> L1."""
@@ -261,11 +301,14 @@ class CubeWriter:
             return
         if work.conv is None:
             base = plus(
-                times(where.batch, 0 if work.a_shared else work.a.bytes // pairs), times(where.image, work.a.bytes // self.product.images)
+                times(where.batch, 0 if work.a_shared else work.a.bytes // pairs),
+                times(where.image, work.a.bytes // self.product.images),
             )
             rows, columns = (where.m, m), (times(k[0], block), k[1] * block)
             stored = (work.k, work.m) if work.transpose_a else (work.m, work.k)
-            tile = matrix_tile(work.a, stored, *((columns, rows) if work.transpose_a else (rows, columns)), base)
+            tile = matrix_tile(
+                work.a, stored, *((columns, rows) if work.transpose_a else (rows, columns)), base
+            )
         else:
             group = unfold.channel_blocks(work.conv, block) * work.conv.height * work.conv.width * BLOCK_BYTES
             base = plus(times(where.batch, group), times(where.image, work.a.bytes // self.product.images))
@@ -287,19 +330,32 @@ class CubeWriter:
             base = times(where.batch, 0 if work.b_shared else work.b.bytes // self.product.batch)
             depth, columns = (times(k[0], block), k[1] * block), (where.n, n)
             stored = (work.n, work.k) if work.transpose_b else (work.k, work.n)
-            tile = matrix_tile(work.b, stored, *((columns, depth) if work.transpose_b else (depth, columns)), base)
+            tile = matrix_tile(
+                work.b, stored, *((columns, depth) if work.transpose_b else (depth, columns)), base
+            )
         self._load(tile, self.b1, len(self.b1.allocations) - 1, work.b.format, work.b)
 
     def _load(self, tile: Tile, ring: Ring, part: int, format: Format, ref: Ref, converted: int = 0) -> None:
         """MTE2 brings a tile; `converted` are the bytes that AIPP makes of it."""
         tile = fitted(self.b, tile, ref)
-        kind = "nd2nz" if format is Format.ND and self.b.soc.split_cores and self.work.conv is None else "copy"
+        kind = (
+            "nd2nz" if format is Format.ND and self.b.soc.split_cores and self.work.conv is None else "copy"
+        )
         if converted:
             kind = "aipp"
         slot = ring.allocations[part].slot_bytes
         target = self.b.target(ring, min(slot, converted or tile.bytes), part)
         self.b.emit(
-            Move(Pipe.MTE2, target, tile.operand, tile.bursts, tile.burst_bytes, kind, src_stride=tile.stride, aligned=tile.aligned)
+            Move(
+                Pipe.MTE2,
+                target,
+                tile.operand,
+                tile.bursts,
+                tile.burst_bytes,
+                kind,
+                src_stride=tile.stride,
+                aligned=tile.aligned,
+            )
         )
 
     def _feed_a(self, m: int, at: Affine, k_blocks: int, held: tuple[int, int]) -> None:
@@ -310,7 +366,10 @@ class CubeWriter:
         target = b.target(self.l0, bytes, 0)
         if self.conv is not None:
             rows, chunk = held
-            source = b.source(self.a1, unfold.a_bytes(work.conv, rows, self.product.k_blocks if self.tiling.hold == "a" else chunk))
+            source = b.source(
+                self.a1,
+                unfold.a_bytes(work.conv, rows, self.product.k_blocks if self.tiling.hold == "a" else chunk),
+            )
             b.emit(Img2Col(target, source, bytes, self.conv.stride_w, unfold.input_rows(self.conv)))
             return
         column = unfold.a_bytes(work.conv, m, 1)
@@ -328,7 +387,10 @@ class CubeWriter:
         """Byte offset of the product's result, and whether it is a feature map."""
         work, product = self.work, self.product
         if work.conv is None:
-            return plus(times(where.batch, work.out.bytes // product.batch), times(where.image, work.out.bytes // product.images)), False
+            return plus(
+                times(where.batch, work.out.bytes // product.batch),
+                times(where.image, work.out.bytes // product.images),
+            ), False
         block = c0(work.out.dtype)
         group = ceil_div(product.n, block) * product.m * BLOCK_BYTES if product.batch > 1 else 0
         return plus(times(where.batch, group), times(where.image, work.out.bytes // product.images)), True

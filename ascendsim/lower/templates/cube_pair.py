@@ -4,11 +4,12 @@ One block takes some images and output rows of the second convolution, in bands 
 
     weights of both convolutions come into L1 once
     for each band:   MTE2 brings the input rows that the band needs
-        first convolution:   Cube -> L0C -> V (bias, epilogue) -> UB -> MTE3 -> L1, all channels, halo rows of the second included
-        second convolution:  L1 -> Cube -> L0C -> V -> UB -> MTE3 -> global memory
+        first convolution:   Cube -> L0C -> V (bias, epilogue) -> UB -> MTE3 -> L1, all channels, halo rows of
+        the second included second convolution:  L1 -> Cube -> L0C -> V -> UB -> MTE3 -> global memory
 
-The first convolution of a band runs before the second one of the band before it, so that the Cube need not wait for the way
-through UB. Halo rows are computed again in every band; the height of a band is the one that the closed form likes best.
+The first convolution of a band runs before the second one of the band before it, so that the Cube need not
+wait for the way through UB. Halo rows are computed again in every band; the height of a band is the one that
+the closed form likes best.
 """
 
 from __future__ import annotations
@@ -38,7 +39,10 @@ from ascendsim.lower.templates.way_out import UnifiedBufferOut
 from ascendsim.opset.work import ConvGeometry, CubePair, CubeWork, Ref
 from ascendsim.soc.spec import SocSpec
 
-MOST_M, MOST_N = 256, 128  # tile in L0C: half of the smallest L0C of coupled cores, so that the way out overlaps
+MOST_M, MOST_N = (
+    256,
+    128,
+)  # tile in L0C: half of the smallest L0C of coupled cores, so that the way out overlaps
 SLACK = ROWS * BLOCK_BYTES  # fractals at the end of a band may reach beyond its last position
 
 
@@ -46,7 +50,8 @@ def lower_pair(work: CubePair, soc: SocSpec, expansion: Expansion) -> Stage:
     """Blocks of two convolutions, in bands of the height that the closed form likes best.
 
     Raises:
-        CompileError: If the chip has no way from UB to L1, the convolutions do not follow each other, or they do not fit into L1.
+        CompileError: If the chip has no way from UB to L1, the convolutions do not follow each other, or they
+            do not fit into L1.
     """
     return pair_options(work, soc, expansion)[0]()
 
@@ -67,7 +72,9 @@ def pair_options(work: CubePair, soc: SocSpec, expansion: Expansion) -> list[Cal
         except CompileError as error:
             reason = error
             continue
-        task = Task(0, "", TaskKind.AI_CORE, groups=stage.groups, accesses=accesses_of(stage.groups, stage.sizes))
+        task = Task(
+            0, "", TaskKind.AI_CORE, groups=stage.groups, accesses=accesses_of(stage.groups, stage.sizes)
+        )
         priced.append((closed_form(task, soc).far, make))
     if not priced:
         raise reason or CompileError("two convolutions", "must have rows")
@@ -80,7 +87,10 @@ def _shares(work: CubePair, soc: SocSpec) -> list[tuple[int, int]]:
     geometry = _geometry(work.second)
     image_parts = min(geometry.batch, soc.ai_cores)
     row_parts = min(geometry.out_h, soc.ai_cores // image_parts)
-    return [(geometry.batch, ceil_div(geometry.batch, image_parts)), (geometry.out_h, ceil_div(geometry.out_h, row_parts))]
+    return [
+        (geometry.batch, ceil_div(geometry.batch, image_parts)),
+        (geometry.out_h, ceil_div(geometry.out_h, row_parts)),
+    ]
 
 
 def _stage(work: CubePair, soc: SocSpec, expansion: Expansion, rows: int) -> Stage:
@@ -93,8 +103,12 @@ def _stage(work: CubePair, soc: SocSpec, expansion: Expansion, rows: int) -> Sta
 
 
 def _band_heights(rows: int) -> Iterator[int]:
-    """Heights of bands to try, evened out over a share of so many rows; the large ones, which compute fewer halo rows, first."""
-    wanted = [height for height in (64, 48, 32, 28, 24, 20, 16, 14, 12, 10, 8, 7, 6, 5, 4, 3, 2, 1) if height < rows]
+    """Heights of bands to try, evened out over a share of so many rows; the large ones, which compute fewer
+    halo rows, first.
+    """
+    wanted = [
+        height for height in (64, 48, 32, 28, 24, 20, 16, 14, 12, 10, 8, 7, 6, 5, 4, 3, 2, 1) if height < rows
+    ]
     yield from dict.fromkeys(ceil_div(rows, ceil_div(rows, height)) for height in (rows, *wanted))
 
 
@@ -119,7 +133,10 @@ def _check(work: CubePair, soc: SocSpec) -> None:
             raise CompileError(subject, "must be float16 convolutions in two dimensions with one group")
         if item.a.format is not Format.NC1HWC0:
             raise CompileError(subject, "must take NC1HWC0", item.a.format.value)
-    if work.second.a.region not in (work.first.out.region, *(side.ref.region for side in work.first.side_outputs)):
+    if work.second.a.region not in (
+        work.first.out.region,
+        *(side.ref.region for side in work.first.side_outputs),
+    ):
         raise CompileError(subject, "must follow each other")
     if work.first.sums or work.second.sums:
         raise CompileError(subject, "must not be added up on their way out")
@@ -130,7 +147,15 @@ def _check(work: CubePair, soc: SocSpec) -> None:
 class _IntoL1(UnifiedBufferOut):
     """The way out that ends in L1 instead of global memory."""
 
-    def __init__(self, builder: BlockBuilder, work: CubeWork, l0c: Ring, expansion: Expansion, tile: tuple[int, int], target: Ring) -> None:
+    def __init__(
+        self,
+        builder: BlockBuilder,
+        work: CubeWork,
+        l0c: Ring,
+        expansion: Expansion,
+        tile: tuple[int, int],
+        target: Ring,
+    ) -> None:
         super().__init__(builder, work, l0c, expansion, tile, work.n)
         self.target = target
 
@@ -157,19 +182,27 @@ class _Side:
         self.tile_m, self.tile_n = _even(positions, MOST_M), _even(work.n, MOST_N)
         l0a, l0b = capacity(b.soc, Buffer.L0A) // 2, capacity(b.soc, Buffer.L0B) // 2
         m_blocks, n_blocks = ceil_div(self.tile_m, ROWS), ceil_div(self.tile_n, ROWS)
-        most = min(l0a // (m_blocks * unfold.FRACTAL_BYTES), l0b // (n_blocks * unfold.FRACTAL_BYTES), self.k_blocks)
+        most = min(
+            l0a // (m_blocks * unfold.FRACTAL_BYTES), l0b // (n_blocks * unfold.FRACTAL_BYTES), self.k_blocks
+        )
         if most < 1:
             raise CompileError(f"convolution into {work.out.region!r}", "must fit its tile into L0")
         self.step = ceil_div(self.k_blocks, ceil_div(self.k_blocks, most))
         self.l0 = m_blocks * self.step * unfold.FRACTAL_BYTES, n_blocks * self.step * unfold.FRACTAL_BYTES
         self.l0c_bytes = m_blocks * n_blocks * ACCUMULATOR_BYTES
         self.weights = b.ring(
-            f"{name}_weights_l1", Pipe.MTE2, Pipe.MTE1, 1, (Buffer.L1, self.columns * unfold.FRACTAL_BYTES * self.k_blocks)
+            f"{name}_weights_l1",
+            Pipe.MTE2,
+            Pipe.MTE1,
+            1,
+            (Buffer.L1, self.columns * unfold.FRACTAL_BYTES * self.k_blocks),
         )
 
 
 class _PairWriter:
-    """Writes the program of one share of images and rows, in bands of `rows` output rows of the second convolution."""
+    """Writes the program of one share of images and rows, in bands of `rows` output rows of the second
+    convolution.
+    """
 
     def __init__(self, work: CubePair, soc: SocSpec, expansion: Expansion, rows: int) -> None:
         self.b = b = BlockBuilder(soc, CoreKind.AI)
@@ -177,20 +210,36 @@ class _PairWriter:
         second = _geometry(work.second)
         positions = rows * second.out_w
         held = self._held(second, rows)
-        self.first, self.second = _Side(b, work.first, held * second.width, "first"), _Side(b, work.second, positions, "second")
+        self.first, self.second = (
+            _Side(b, work.first, held * second.width, "first"),
+            _Side(b, work.second, positions, "second"),
+        )
         source = unfold.a_bytes(work.first.conv, held * second.width, self.first.k_blocks)
         self.source = b.ring("a_l1", Pipe.MTE2, Pipe.MTE1, 2, (Buffer.L1, source + SLACK))
         between = held * second.width * BLOCK_BYTES * self.first.columns
         self.between = b.ring("between_l1", Pipe.MTE3, Pipe.MTE1, 2, (Buffer.L1, between + SLACK))
         sides = (self.first, self.second)
         self.l0 = b.ring(
-            "l0", Pipe.MTE1, Pipe.M, 2, *((buffer, max(side.l0[n] for side in sides)) for n, buffer in enumerate((Buffer.L0A, Buffer.L0B)))
+            "l0",
+            Pipe.MTE1,
+            Pipe.M,
+            2,
+            *(
+                (buffer, max(side.l0[n] for side in sides))
+                for n, buffer in enumerate((Buffer.L0A, Buffer.L0B))
+            ),
         )
         self.l0c = b.ring("l0c", Pipe.M, Pipe.V, 2, (Buffer.L0C, max(side.l0c_bytes for side in sides)))
-        inside = Ref("between", (1, work.first.n, held, second.width), work.first.out.dtype, Format.NC1HWC0, between)
+        inside = Ref(
+            "between", (1, work.first.n, held, second.width), work.first.out.dtype, Format.NC1HWC0, between
+        )
         into = replace(work.first, out=inside)
-        self.into = _IntoL1(b, into, self.l0c, expansion, (self.first.tile_m, self.first.tile_n), self.between)
-        self.out = UnifiedBufferOut(b, work.second, self.l0c, expansion, (self.second.tile_m, self.second.tile_n), work.second.n)
+        self.into = _IntoL1(
+            b, into, self.l0c, expansion, (self.first.tile_m, self.first.tile_n), self.between
+        )
+        self.out = UnifiedBufferOut(
+            b, work.second, self.l0c, expansion, (self.second.tile_m, self.second.tile_n), work.second.n
+        )
         for side in sides:
             side.bias = bias_of(b, side.work, self.l0c, expansion, (side.tile_m, side.tile_n), side.work.n)
 
@@ -275,9 +324,23 @@ class _PairWriter:
     def _load_weights(self, side: _Side) -> None:
         b = self.b
         b.acquire(side.weights)
-        tile = fitted(b, weight_tile(side.work.b, side.work.n, (ZERO, side.k_blocks), (ZERO, side.work.n), ZERO), side.work.b)
+        tile = fitted(
+            b,
+            weight_tile(side.work.b, side.work.n, (ZERO, side.k_blocks), (ZERO, side.work.n), ZERO),
+            side.work.b,
+        )
         target = b.target(side.weights, min(tile.bytes, side.weights.slot_bytes))
-        b.emit(Move(Pipe.MTE2, target, tile.operand, tile.bursts, tile.burst_bytes, src_stride=tile.stride, aligned=tile.aligned))
+        b.emit(
+            Move(
+                Pipe.MTE2,
+                target,
+                tile.operand,
+                tile.bursts,
+                tile.burst_bytes,
+                src_stride=tile.stride,
+                aligned=tile.aligned,
+            )
+        )
         b.commit(side.weights)
         b.receive(side.weights)
 
@@ -292,10 +355,22 @@ class _PairWriter:
             offset = plus(base, times(positions, BLOCK_BYTES))
             tile = Tile.strided(ref.region, offset, side.k_blocks, rows * geometry.out_w * BLOCK_BYTES, plane)
         else:
-            tile = image_tile(ref, geometry, (positions, rows * geometry.out_w), (ZERO, side.k_blocks), base, trips)
+            tile = image_tile(
+                ref, geometry, (positions, rows * geometry.out_w), (ZERO, side.k_blocks), base, trips
+            )
         tile = fitted(b, tile, ref)
         target = b.target(self.source, min(tile.bytes, self.source.slot_bytes))
-        b.emit(Move(Pipe.MTE2, target, tile.operand, tile.bursts, tile.burst_bytes, src_stride=tile.stride, aligned=tile.aligned))
+        b.emit(
+            Move(
+                Pipe.MTE2,
+                target,
+                tile.operand,
+                tile.bursts,
+                tile.burst_bytes,
+                src_stride=tile.stride,
+                aligned=tile.aligned,
+            )
+        )
 
     def _product(self, side: _Side, source: Ring, m: tuple[Affine, int, int], n: tuple[Affine, int]) -> None:
         """One tile in L0C: position, rows and rows in L1 of A; first column and columns."""
@@ -311,7 +386,9 @@ class _PairWriter:
                 self._feed(side, source, m, n, (at, steps.size))
                 b.commit(self.l0)
                 b.receive(self.l0)
-                fresh = tuple(name for name, _ in at.terms) if at.base == 0 and not side.bias.preloads else None
+                fresh = (
+                    tuple(name for name, _ in at.terms) if at.base == 0 and not side.bias.preloads else None
+                )
                 step = unfold.FRACTAL_BYTES * steps.size
                 b.emit(
                     Mmad(
@@ -330,7 +407,14 @@ class _PairWriter:
         b.commit(self.l0c)
         side.bias.computed(n)
 
-    def _feed(self, side: _Side, source: Ring, m: tuple[Affine, int, int], n: tuple[Affine, int], k: tuple[Affine, int]) -> None:
+    def _feed(
+        self,
+        side: _Side,
+        source: Ring,
+        m: tuple[Affine, int, int],
+        n: tuple[Affine, int],
+        k: tuple[Affine, int],
+    ) -> None:
         """L1 -> L0A and L0B for one step of k."""
         b, (at, k_blocks) = self.b, k
         rows = align(m[1], ROWS)
@@ -343,15 +427,27 @@ class _PairWriter:
         else:
             geometry = side.geometry
             held = b.source(source, source.slot_bytes - SLACK)
-            b.emit(Img2Col(target, held, rows * BLOCK_BYTES * k_blocks, geometry.stride_w, unfold.input_rows(geometry)))
+            b.emit(
+                Img2Col(
+                    target,
+                    held,
+                    rows * BLOCK_BYTES * k_blocks,
+                    geometry.stride_w,
+                    unfold.input_rows(geometry),
+                )
+            )
         row, n_bytes = side.columns * unfold.FRACTAL_BYTES, ceil_div(n[1], ROWS) * unfold.FRACTAL_BYTES
-        weights = b.source(side.weights, (k_blocks - 1) * row + n_bytes, 0, plus(times(at, row), times(n[0], BLOCK_BYTES)))
+        weights = b.source(
+            side.weights, (k_blocks - 1) * row + n_bytes, 0, plus(times(at, row), times(n[0], BLOCK_BYTES))
+        )
         into = b.target(self.l0, n_bytes * k_blocks, 1)
         b.emit(Move(Pipe.MTE1, into, weights, k_blocks, n_bytes, "load2d", src_stride=row))
 
 
 def _even(total: int, most: int) -> int:
-    """A tile size of at most `most`, a multiple of 16 unless it is all, that cuts `total` as evenly as can be."""
+    """A tile size of at most `most`, a multiple of 16 unless it is all, that cuts `total` as evenly as can
+    be.
+    """
     blocks = ceil_div(total, ROWS)
     tile = ceil_div(blocks, ceil_div(blocks, most // ROWS)) * ROWS
     return min(total, tile)

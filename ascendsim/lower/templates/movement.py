@@ -1,7 +1,9 @@
-"""Movement and scalar work: tensors carried through UB in bursts, with vector steps or address computation on the way.
+"""Movement and scalar work: tensors carried through UB in bursts, with vector steps or address computation on
+the way.
 
-Each copy is cut in equal tiles; MTE2 brings a tile in (two slots), V turns or converts it if asked to, MTE3 stores it. Without
-vector steps the tile goes out from where it came in. Cores take shares of every copy, so a block is a chain of loops.
+Each copy is cut in equal tiles; MTE2 brings a tile in (two slots), V turns or converts it if asked to, MTE3
+stores it. Without vector steps the tile goes out from where it came in. Cores take shares of every copy, so a
+block is a chain of loops.
 """
 
 from __future__ import annotations
@@ -31,7 +33,9 @@ def lower_movement(work: MoveWork, soc: SocSpec, expansion: Expansion) -> Stage:
     copies = [copy for copy in work.copies if copy.bytes or copy.written]
     shares = [_share(copy, soc) for copy in copies]
     groups = []
-    for amounts, count in aligned_shares([(copy.bytes or copy.written, share) for copy, share in zip(copies, shares, strict=True)]):
+    for amounts, count in aligned_shares(
+        [(copy.bytes or copy.written, share) for copy, share in zip(copies, shares, strict=True)]
+    ):
         writer = MoveWriter(BlockBuilder(soc, core), work, steps)
         groups.append(BlockGroup(writer.write(list(zip(copies, amounts, strict=True))), count))
     sizes: dict[str, int] = sizes_of(*work.extra_inputs)
@@ -45,7 +49,9 @@ def lower_movement(work: MoveWork, soc: SocSpec, expansion: Expansion) -> Stage:
 def _share(copy: Copy, soc: SocSpec) -> int:
     """Bytes of one core's share: whole bursts if they are short enough, 512 B pieces else."""
     total = copy.bytes or copy.written
-    if copy.read_burst >= total and copy.write_burst >= copy.written:  # a plain copy, which CANN shares as elementwise work
+    if (
+        copy.read_burst >= total and copy.write_burst >= copy.written
+    ):  # a plain copy, which CANN shares as elementwise work
         parts = min(soc.vector_units, ceil_div(total // copy.src.dtype.itemsize, ELEMENTS_A_CORE))
     else:
         parts = worthwhile_cores(total + copy.written, soc)
@@ -55,9 +61,11 @@ def _share(copy: Copy, soc: SocSpec) -> int:
 
 
 def _grain(copy: Copy, room: int) -> int:
-    """Bytes of the source that a tile or share should be a multiple of: whole bursts on both sides if they fit, else 512 B.
+    """Bytes of the source that a tile or share should be a multiple of: whole bursts on both sides if they
+    fit, else 512 B.
 
-    A tile that ends inside a burst leaves pieces on either side that neither start nor end on 512 B boundaries.
+    A tile that ends inside a burst leaves pieces on either side that neither start nor end on 512 B
+    boundaries.
     """
     total = copy.bytes or copy.written
     read = copy.read_burst if 0 < copy.read_burst < total else 1
@@ -112,10 +120,15 @@ class MoveWriter:
         per_byte = 2 + 2 * widest * growth if self.steps else 2 * widest
         most = max(BLOCK_BYTES, int(room / per_byte) // BLOCK_BYTES * BLOCK_BYTES)
         largest = max((amount for _, amount in amounts), default=0)
-        tile = min(most, max(align(ceil_div(largest, TILES_TO_OVERLAP), TRANSACTION_BYTES), GOOD_TRANSFER_BYTES))
+        tile = min(
+            most, max(align(ceil_div(largest, TILES_TO_OVERLAP), TRANSACTION_BYTES), GOOD_TRANSFER_BYTES)
+        )
         bound = max((_grain(copy, tile) for copy, _ in amounts), default=1)
         tile = tile // bound * bound or tile
-        source_bytes, target_bytes = tile if self.steps else int(tile * widest), align(int(tile * widest * growth), BLOCK_BYTES)
+        source_bytes, target_bytes = (
+            tile if self.steps else int(tile * widest),
+            align(int(tile * widest * growth), BLOCK_BYTES),
+        )
         read_by = Pipe.V if self.steps else Pipe.MTE3
         source = b.ring("in", Pipe.MTE2, read_by, 2, (Buffer.UB, align(source_bytes, BLOCK_BYTES)))
         target = b.ring("out", Pipe.V, Pipe.MTE3, 2, (Buffer.UB, target_bytes)) if self.steps else None
@@ -136,7 +149,17 @@ class MoveWriter:
             if self.work.scalar_per_burst:
                 b.emit(Scalar(self.work.scalar_per_burst * tile.bursts, "addresses"))
             into = b.target(source, min(source.slot_bytes, tile.bytes))
-            b.emit(Move(Pipe.MTE2, into, tile.operand, tile.bursts, tile.burst_bytes, src_stride=tile.stride, aligned=tile.aligned))
+            b.emit(
+                Move(
+                    Pipe.MTE2,
+                    into,
+                    tile.operand,
+                    tile.bursts,
+                    tile.burst_bytes,
+                    src_stride=tile.stride,
+                    aligned=tile.aligned,
+                )
+            )
         b.commit(source)
         b.receive(source)
         last = source
@@ -144,14 +167,30 @@ class MoveWriter:
             b.acquire(target)
             elements = max(size, written) // copy.src.dtype.itemsize
             read, made = b.source(source, source.slot_bytes), b.target(target, target.slot_bytes)
-            emit_steps(b, self.steps, dict.fromkeys(("all", "row", "col", "one"), (max(1, elements), 1)), made, (read,))
+            emit_steps(
+                b,
+                self.steps,
+                dict.fromkeys(("all", "row", "col", "one"), (max(1, elements), 1)),
+                made,
+                (read,),
+            )
             b.release(source)
             b.commit(target)
             b.receive(target)
             last = target
         tile = self._gm(copy.dst, at, written, copy.write_burst, ratio)
         held = b.source(last, min(last.slot_bytes, tile.bytes))
-        b.emit(Move(Pipe.MTE3, tile.operand, held, tile.bursts, tile.burst_bytes, dst_stride=tile.stride, aligned=tile.aligned))
+        b.emit(
+            Move(
+                Pipe.MTE3,
+                tile.operand,
+                held,
+                tile.bursts,
+                tile.burst_bytes,
+                dst_stride=tile.stride,
+                aligned=tile.aligned,
+            )
+        )
         b.release(last)
 
     def _bring_whole(self, ref: Ref, name: str) -> None:
@@ -165,7 +204,16 @@ class MoveWriter:
             with b.loop("x", piece.trips) as i:
                 b.acquire(ring)
                 tile = Tile(ref.region, times(piece.at(i), 1), 1, piece.size)
-                b.emit(Move(Pipe.MTE2, b.target(ring, piece.size), tile.operand, 1, piece.size, aligned=tile.aligned))
+                b.emit(
+                    Move(
+                        Pipe.MTE2,
+                        b.target(ring, piece.size),
+                        tile.operand,
+                        1,
+                        piece.size,
+                        aligned=tile.aligned,
+                    )
+                )
                 b.commit(ring)
                 b.receive(ring)
                 b.emit(Scalar(0, "indices", srcs=(b.source(ring, piece.size),)))
@@ -173,20 +221,34 @@ class MoveWriter:
 
     def _gm(self, ref: Ref, at: Affine, bytes: int, burst: int, ratio: tuple[int, int]) -> Tile:
         """A tile's bytes in bursts; where a burst is shorter than the tile, the pieces lie apart."""
-        offset = Affine(at.base * ratio[0] // ratio[1], tuple((name, step * ratio[0] // ratio[1]) for name, step in at.terms))
+        offset = Affine(
+            at.base * ratio[0] // ratio[1],
+            tuple((name, step * ratio[0] // ratio[1]) for name, step in at.terms),
+        )
         length = max(1, min(burst, bytes))
-        bursts = even_bursts(bytes, length)  # a tile may end inside a burst: even pieces of nearly its length then
+        bursts = even_bursts(
+            bytes, length
+        )  # a tile may end inside a burst: even pieces of nearly its length then
         length = bytes // bursts
         grain = 1 if length % BLOCK_BYTES else BLOCK_BYTES  # pieces of whole blocks lie whole blocks apart
-        stride = 0 if bursts == 1 else max(length + BLOCK_BYTES, min(ref.bytes // bursts, 8 * length) // grain * grain)
+        stride = (
+            0
+            if bursts == 1
+            else max(length + BLOCK_BYTES, min(ref.bytes // bursts, 8 * length) // grain * grain)
+        )
         return fitted(self.b, Tile(ref.region, offset, bursts, length, stride), ref)
 
 
 def lower_scalar(work: ScalarWork, soc: SocSpec) -> Stage:
-    """Blocks of scalar work: elements shared among cores, inputs and outputs through UB, the scalar unit in between."""
+    """Blocks of scalar work: elements shared among cores, inputs and outputs through UB, the scalar unit in
+    between.
+    """
     core, kind = vector_core(soc)
     share = ceil_div(work.elements, min(soc.vector_units, max(1, work.elements // 64)))
-    groups = [BlockGroup(_scalar_block(BlockBuilder(soc, core), work, size), count) for size, count in shared(work.elements, share)]
+    groups = [
+        BlockGroup(_scalar_block(BlockBuilder(soc, core), work, size), count)
+        for size, count in shared(work.elements, share)
+    ]
     return Stage(tuple(groups), kind, sizes_of(*work.inputs, *work.outputs))
 
 
@@ -198,7 +260,9 @@ def _scalar_block(b: BlockBuilder, work: ScalarWork, elements: int) -> Block:
     rings = []
     for number, ref in enumerate(refs):
         size = ceil_div(shares[id(ref)], tiles)
-        pipes = (Pipe.MTE2, Pipe.S) if number < len([r for r in work.inputs if r.bytes]) else (Pipe.S, Pipe.MTE3)
+        pipes = (
+            (Pipe.MTE2, Pipe.S) if number < len([r for r in work.inputs if r.bytes]) else (Pipe.S, Pipe.MTE3)
+        )
         rings.append((ref, size, b.ring(f"part{number}", *pipes, 2, (Buffer.UB, align(size, BLOCK_BYTES)))))
     with b.loop("t", tiles) as i:
         read: list[Operand] = []
@@ -206,12 +270,28 @@ def _scalar_block(b: BlockBuilder, work: ScalarWork, elements: int) -> Block:
             b.acquire(ring)
             if ring.producer is Pipe.MTE2:
                 tile = fitted(b, Tile(ref.region, times(i, size), 1, min(size, ref.bytes)), ref)
-                b.emit(Move(Pipe.MTE2, b.target(ring, tile.bytes), tile.operand, 1, tile.bytes, aligned=tile.aligned))
+                b.emit(
+                    Move(
+                        Pipe.MTE2,
+                        b.target(ring, tile.bytes),
+                        tile.operand,
+                        1,
+                        tile.bytes,
+                        aligned=tile.aligned,
+                    )
+                )
                 b.commit(ring)
                 b.receive(ring)
                 read.append(b.source(ring, size))
         made = tuple(b.target(ring, size) for _, size, ring in rings if ring.producer is Pipe.S)
-        b.emit(Scalar(ceil_div(elements, tiles) * work.cycles_per_element, "element by element", dsts=made, srcs=tuple(read)))
+        b.emit(
+            Scalar(
+                ceil_div(elements, tiles) * work.cycles_per_element,
+                "element by element",
+                dsts=made,
+                srcs=tuple(read),
+            )
+        )
         for ref, size, ring in rings:
             if ring.producer is Pipe.MTE2:
                 b.release(ring)
@@ -219,6 +299,8 @@ def _scalar_block(b: BlockBuilder, work: ScalarWork, elements: int) -> Block:
             b.commit(ring)
             b.receive(ring)
             tile = fitted(b, Tile(ref.region, times(i, size), 1, min(size, ref.bytes)), ref)
-            b.emit(Move(Pipe.MTE3, tile.operand, b.source(ring, tile.bytes), 1, tile.bytes, aligned=tile.aligned))
+            b.emit(
+                Move(Pipe.MTE3, tile.operand, b.source(ring, tile.bytes), 1, tile.bytes, aligned=tile.aligned)
+            )
             b.release(ring)
     return b.build()

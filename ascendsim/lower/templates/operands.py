@@ -13,10 +13,12 @@ from ascendsim.opset.work import ConvGeometry, RawImage, Ref
 
 
 def fitted(builder: BlockBuilder, tile: Tile, ref: Ref) -> Tile:
-    """The tile moved inside its region, so that it still is somewhere else with every trip of a loop that moves it.
+    """The tile moved inside its region, so that it still is somewhere else with every trip of a loop that
+    moves it.
 
-    Runs at the border of a feature map (halo), chunks of k that end in padding, and operands that the device stores in a packed form
-    (grouped weights) may reach beyond the tensor; their bytes are moved all the same, from inside of it.
+    Runs at the border of a feature map (halo), chunks of k that end in padding, and operands that the device
+    stores in a packed form (grouped weights) may reach beyond the tensor; their bytes are moved all the same,
+    from inside of it.
     """
     if builder.largest(tile.offset) + tile.operand.bytes <= ref.bytes:
         return tile
@@ -32,7 +34,9 @@ def fitted(builder: BlockBuilder, tile: Tile, ref: Ref) -> Tile:
 
 
 def _within(builder: BlockBuilder, offset: Affine, room: int, grain: int) -> Affine:
-    """The offset, never above `room`: what is too much goes off the constant part first, then off the shortest steps."""
+    """The offset, never above `room`: what is too much goes off the constant part first, then off the
+    shortest steps.
+    """
     base = max(0, offset.base - max(0, builder.largest(offset) - room)) // grain * grain
     excess = builder.largest(Affine(base, offset.terms)) - room
     steps = []
@@ -44,7 +48,9 @@ def _within(builder: BlockBuilder, offset: Affine, room: int, grain: int) -> Aff
     return plus(Affine(base, tuple(steps)))
 
 
-def matrix_tile(ref: Ref, stored: tuple[int, int], rows: tuple[Affine, int], cols: tuple[Affine, int], base: Affine) -> Tile:
+def matrix_tile(
+    ref: Ref, stored: tuple[int, int], rows: tuple[Affine, int], cols: tuple[Affine, int], base: Affine
+) -> Tile:
     """A tile of a stored matrix.
 
     Args:
@@ -60,17 +66,36 @@ def matrix_tile(ref: Ref, stored: tuple[int, int], rows: tuple[Affine, int], col
         block = c0(ref.dtype)
         column = ceil_div(height, FRACTAL_ROWS) * FRACTAL_BYTES
         offset = plus(base, _blocks(col, block, column), _blocks(row, FRACTAL_ROWS, FRACTAL_BYTES))
-        return Tile.strided(ref.region, offset, ceil_div(col_count, block), ceil_div(row_count, FRACTAL_ROWS) * FRACTAL_BYTES, column)
+        return Tile.strided(
+            ref.region,
+            offset,
+            ceil_div(col_count, block),
+            ceil_div(row_count, FRACTAL_ROWS) * FRACTAL_BYTES,
+            column,
+        )
     offset = plus(base, times(row, width * itemsize), times(col, itemsize))
-    return Tile.strided(ref.region, offset, min(row_count, height), min(col_count, width) * itemsize, width * itemsize)
+    return Tile.strided(
+        ref.region, offset, min(row_count, height), min(col_count, width) * itemsize, width * itemsize
+    )
 
 
 def _blocks(index: Affine, block: int, bytes: int) -> Affine:
-    """Byte offset of the block that an element index falls into (indices are multiples of the block, or nearly)."""
-    return Affine(index.base // block * bytes, tuple((name, step // block * bytes) for name, step in index.terms))
+    """Byte offset of the block that an element index falls into (indices are multiples of the block, or
+    nearly).
+    """
+    return Affine(
+        index.base // block * bytes, tuple((name, step // block * bytes) for name, step in index.terms)
+    )
 
 
-def image_tile(ref: Ref, conv: ConvGeometry, positions: tuple[Affine, int], k: tuple[Affine, int], base: Affine, trips: int) -> Tile:
+def image_tile(
+    ref: Ref,
+    conv: ConvGeometry,
+    positions: tuple[Affine, int],
+    k: tuple[Affine, int],
+    base: Affine,
+    trips: int,
+) -> Tile:
     """The input rows of a run of output positions and some channel blocks, of one image in NC1HWC0.
 
     Args:
@@ -79,14 +104,17 @@ def image_tile(ref: Ref, conv: ConvGeometry, positions: tuple[Affine, int], k: t
         positions: First output position and count.
         k: First k block and count (whole channel blocks).
         base: Byte offset of image and group.
-        trips: How often the loop over such runs turns (first rows are spread so that the last run ends at the border).
+        trips: How often the loop over such runs turns (first rows are spread so that the last run ends at the
+            border).
     """
     rows = kernel_rows(conv, k[1])
     held = window(conv, positions[1], rows).rows
     row_bytes = conv.width * BLOCK_BYTES
     plane = conv.height * row_bytes
     units = ceil_div(k[1], taps(conv))
-    offset = plus(base, times(_first_row(conv, positions, rows, trips), row_bytes), _blocks(k[0], taps(conv), plane))
+    offset = plus(
+        base, times(_first_row(conv, positions, rows, trips), row_bytes), _blocks(k[0], taps(conv), plane)
+    )
     if skips_rows(conv, rows):
         return Tile.strided(ref.region, offset, units * held, row_bytes, conv.stride_h * row_bytes)
     return Tile.strided(ref.region, offset, units, held * row_bytes, plane)
@@ -103,9 +131,16 @@ def _first_row(conv: ConvGeometry, positions: tuple[Affine, int], rows: int, tri
 
 
 def raw_tile(
-    ref: Ref, image: RawImage, conv: ConvGeometry, positions: tuple[Affine, int], k_blocks: int, number: Affine, trips: int
+    ref: Ref,
+    image: RawImage,
+    conv: ConvGeometry,
+    positions: tuple[Affine, int],
+    k_blocks: int,
+    number: Affine,
+    trips: int,
 ) -> tuple[Tile, int]:
-    """The rows of a stored image that AIPP reads for a run of output positions, and the bytes that they become in L1.
+    """The rows of a stored image that AIPP reads for a run of output positions, and the bytes that they
+    become in L1.
 
     Chroma rows of YUV420SP are read from their own plane; they count as further rows of the run here.
 
@@ -120,20 +155,34 @@ def raw_tile(
     """
     rows = kernel_rows(conv, k_blocks)
     held = window(conv, positions[1], rows).rows
-    offset = plus(times(number, image.image_bytes), image.first_byte, times(_first_row(conv, positions, rows, trips), image.row_bytes))
+    offset = plus(
+        times(number, image.image_bytes),
+        image.first_byte,
+        times(_first_row(conv, positions, rows, trips), image.row_bytes),
+    )
     stride = image.row_bytes * (conv.stride_h if skips_rows(conv, rows) else 1)
     tile = Tile.strided(ref.region, offset, ceil_div(held * image.rows, image.per), image.used_bytes, stride)
     return tile, held * conv.width * BLOCK_BYTES
 
 
 def weight_tile(ref: Ref, columns: int, k: tuple[Affine, int], n: tuple[Affine, int], base: Affine) -> Tile:
-    """A tile of convolution weights in FRACTAL_Z: k blocks outside, all output channels of one k block side by side."""
+    """A tile of convolution weights in FRACTAL_Z: k blocks outside, all output channels of one k block side
+    by side.
+    """
     row = ceil_div(columns, FRACTAL_ROWS) * FRACTAL_BYTES
     offset = plus(base, times(k[0], row), _blocks(n[0], FRACTAL_ROWS, FRACTAL_BYTES))
     return Tile.strided(ref.region, offset, k[1], ceil_div(n[1], FRACTAL_ROWS) * FRACTAL_BYTES, row)
 
 
-def result_tile(ref: Ref, positions: int, columns: int, m: tuple[Affine, int], n: tuple[Affine, int], base: Affine, is_map: bool) -> Tile:
+def result_tile(
+    ref: Ref,
+    positions: int,
+    columns: int,
+    m: tuple[Affine, int],
+    n: tuple[Affine, int],
+    base: Affine,
+    is_map: bool,
+) -> Tile:
     """A tile of the result: NC1HWC0 (positions of one image), FRACTAL_NZ, or row-major.
 
     Args:

@@ -1,10 +1,11 @@
 """Sums over the positions of a map in NC1HWC0 (global pooling), as TBE's schedule makes them.
 
-`mix_reduce_nlast_schedule` of CANN's DSL walks the planes of a core's share (a plane = all positions of one image and one channel block)
-one after the other: a tile of positions comes in, its elements are converted and scaled, a repeat adds one position to the sums of the
-block's channels, and only then does the next tile come; kernels with a single reduction have no second slot. The sums of a share go
-out together, or in parts where they would fill more than half of UB. How many lanes the closed back end fills in a repeat is not
-public: those of one block are assumed.
+`mix_reduce_nlast_schedule` of CANN's DSL walks the planes of a core's share (a plane = all positions of one
+image and one channel block) one after the other: a tile of positions comes in, its elements are converted and
+scaled, a repeat adds one position to the sums of the block's channels, and only then does the next tile come;
+kernels with a single reduction have no second slot. The sums of a share go out together, or in parts where
+they would fill more than half of UB. How many lanes the closed back end fills in a repeat is not public:
+those of one block are assumed.
 """
 
 from __future__ import annotations
@@ -32,7 +33,9 @@ class PlaneWriter(VectorWriter):
         element, column, room = self._each("all") + self.scratch_item, self._each("col"), self._room()
         self.kept = min(self.cols, max(block, int(room // 2 // column) // block * block))
         self.tile_cols, self.sweeping = min(self.cols, block), False
-        self.tile_rows = max(1, min(self.rows, int((room - self.kept * column) // (self.tile_cols * element))))
+        self.tile_rows = max(
+            1, min(self.rows, int((room - self.kept * column) // (self.tile_cols * element)))
+        )
 
     def _kept_columns(self) -> int:
         return self.kept
@@ -84,9 +87,17 @@ class PlaneWriter(VectorWriter):
             source = target
         b.release(ring)
 
-    def _counts(self, rows: int, cols: int, binary: bool, step: Step | None = None) -> dict[str, tuple[int, int]]:
+    def _counts(
+        self, rows: int, cols: int, binary: bool, step: Step | None = None
+    ) -> dict[str, tuple[int, int]]:
         if step is not None and step.lanes:
-            return {"all": (ceil_div(rows * cols, step.lanes) * (self.b.soc.vector.repeat_bytes // step.dtype.itemsize), 1)}
+            return {
+                "all": (
+                    ceil_div(rows * cols, step.lanes)
+                    * (self.b.soc.vector.repeat_bytes // step.dtype.itemsize),
+                    1,
+                )
+            }
         return super()._counts(rows, cols, binary, step)
 
     def _gm(self, stream: Stream, row: tuple[Affine, int], col: tuple[Affine, int]) -> Tile:

@@ -1,4 +1,6 @@
-"""What the tiling search knows: the sizes of a product and the rates of a chip, both hashable so that searches can be remembered."""
+"""What the tiling search knows: the sizes of a product and the rates of a chip, both hashable so that
+searches can be remembered.
+"""
 
 from __future__ import annotations
 
@@ -26,12 +28,14 @@ class Product:
         out_itemsize: Bytes of an output element.
         out_passes: Vector passes over the output besides the move out of L0C.
         extra_out_bytes: Bytes an output element that the epilogue stores besides.
-        a_rows, b_rows: Axis along which a row-major operand is contiguous ("m", "k" or "n"), "" for blocked formats.
+        a_rows, b_rows: Axis along which a row-major operand is contiguous ("m", "k" or "n"), "" for blocked
+            formats.
         extra_in_bytes: Bytes an output element that the epilogue reads.
         most_n: Columns that a tile may have at most (values in the bias table).
-        b_columns: Columns of a block in which B is stored: 16, or 32 for int8 matrices. A tile of B holds whole ones.
-        serial_batch: Whether a core begins a product of the batch only when the one before it has left, since both bring columns of their
-            own (bias, scale) to the same place.
+        b_columns: Columns of a block in which B is stored: 16, or 32 for int8 matrices. A tile of B holds
+            whole ones.
+        serial_batch: Whether a core begins a product of the batch only when the one before it has left, since
+            both bring columns of their own (bias, scale) to the same place.
         b_constant: Whether B are weights, which no task before has brought into L2.
     """
 
@@ -60,7 +64,9 @@ class Product:
 
 @dataclass(frozen=True, slots=True)
 class Rates:
-    """Figures of a chip that the score needs, in bytes per cycle and cycles (hashable, so that searches can be cached)."""
+    """Figures of a chip that the score needs, in bytes per cycle and cycles (hashable, so that searches can
+    be cached).
+    """
 
     cores: int
     l0a: int

@@ -1,8 +1,8 @@
 """The closed form that ranks tilings: cycles of the busiest core.
 
-The slowest of Cube, MTE1, way out and global memory, plus what does not overlap (first load, last store, panels that change, loads
-that cannot run ahead). The mean of two cases: L2 holds what other tasks have made and fits, or nothing (`traffic`). Rates are those of the
-chip's description.
+The slowest of Cube, MTE1, way out and global memory, plus what does not overlap (first load, last store,
+panels that change, loads that cannot run ahead). The mean of two cases: L2 holds what other tasks have made
+and fits, or nothing (`traffic`). Rates are those of the chip's description.
 """
 
 from __future__ import annotations
@@ -15,7 +15,9 @@ from ascendsim.lower.templates.product import ACCUMULATOR_BYTES, ROWS, Product, 
 from ascendsim.lower.templates.traffic import End, traffic_of
 from ascendsim.opset.work import ConvGeometry
 
-IMPERFECT_OVERLAP = 1 / 8  # share of the faster pipes' time that is not hidden behind the slowest one: assumed, ranks candidates only
+IMPERFECT_OVERLAP = (
+    1 / 8
+)  # share of the faster pipes' time that is not hidden behind the slowest one: assumed, ranks candidates only
 ENTRIES_PER_STEP = 3  # queue entries of one mmad: wait, mmad, set
 
 
@@ -32,7 +34,9 @@ def score(
     band: int,
     limit: float = math.inf,
 ) -> float:
-    """Cycles of the busiest core; see the module's text. Infinite where computing alone takes more than `limit`."""
+    """Cycles of the busiest core; see the module's text. Infinite where computing alone takes more than
+    `limit`.
+    """
     conv, k_blocks = product.conv, product.k_blocks
     sb, si, sm, sn = share
     in_turn = sb if product.serial_batch else 1  # times that a core goes through all that follows
@@ -53,11 +57,20 @@ def score(
     if conv is not None and not is_direct(conv):
         load_a /= unfolding_efficiency(conv)
         gap_a = rates.load3d_head
-    mte1 = m_blocks * k_blocks * load_a + n_blocks * k_blocks * FRACTAL_BYTES / rates.l1_to_l0b + steps * (gap_a + rates.load2d_gap)
+    mte1 = (
+        m_blocks * k_blocks * load_a
+        + n_blocks * k_blocks * FRACTAL_BYTES / rates.l1_to_l0b
+        + steps * (gap_a + rates.load2d_gap)
+    )
     mte1 = max(mte1, 2 * steps * rates.start)
-    out = m_average * n_average * ACCUMULATOR_BYTES * (1 / rates.out + product.out_passes / 2 / rates.vector) + 4 * rates.start
+    out = (
+        m_average * n_average * ACCUMULATOR_BYTES * (1 / rates.out + product.out_passes / 2 / rates.vector)
+        + 4 * rates.start
+    )
     compute = max(cube, mte1)
-    busy = tiles * max(compute, out) if accumulators > 1 else tiles * (compute + out) - out  # the last way out comes below
+    busy = (
+        tiles * max(compute, out) if accumulators > 1 else tiles * (compute + out) - out
+    )  # the last way out comes below
     if in_turn * busy > limit:
         return math.inf
     t = traffic_of(product, rates, share, (tile_m, tile_n), chunk, hold, band)
@@ -68,7 +81,8 @@ def score(
         dram, reading, writing = end.dram / in_turn, end.reading / in_turn, t.writing / in_turn
         slowest = max(reading, dram, writing)
         memory = slowest + (reading + dram + writing - slowest) * IMPERFECT_OVERLAP
-        # what does not overlap: first chunk, changes of the held panel, last way out; short chunks wait for the latency
+        # what does not overlap: first chunk, changes of the held panel, last way out; short chunks wait for
+        # the latency
         a_load, b_load = t.a_tile / end.rate_a, t.b_tile / end.rate_b
         first = rates.latency + (a_load + b_load) / chunks
         if hold == "b":
@@ -77,7 +91,9 @@ def score(
             first += (sb * si * m_tiles - 1 + (1 - 1 / chunks)) * (a_load + rates.latency)
         last = out + m_blocks * n_blocks * ROWS * ROWS * product.out_itemsize / end.rate_out
         waits = tiles * chunks * max(0.0, (rates.latency - compute / chunks) / 2) if band == tile_m else 0.0
-        if steps // chunks * ceil_div(band, tile_m) > ahead:  # loads run ahead inside a loop, but not into the next turn of the loop around
+        if (
+            steps // chunks * ceil_div(band, tile_m) > ahead
+        ):  # loads run ahead inside a loop, but not into the next turn of the loop around
             turns = sb * si * n_tiles if chunks == 1 else tiles
             load = (a_load + (0 if hold == "b" else b_load)) / chunks + rates.latency
             waits += (turns - 1) * max(0.0, load - ahead * compute / steps)

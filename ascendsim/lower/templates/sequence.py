@@ -1,9 +1,10 @@
 """Sequence work: parts that run one after the other on the same cores, repeated (recurrent layers).
 
-Where one kind of core runs all parts, they become one block program: the parts' bodies in a loop, and between them a drain (the
-next part's loads wait until the stores before them are complete). What a part leaves in the on-chip buffers is done with by then, so each
-part has them as a whole. Cores are assumed to reach the end of a part together; the chip's cross-core barrier has no published cost. Where
-cube and vector cores are apart, they meet in global memory, and every part is a task of its own, as are parts on the AI CPU.
+Where one kind of core runs all parts, they become one block program: the parts' bodies in a loop, and between
+them a drain (the next part's loads wait until the stores before them are complete). What a part leaves in the
+on-chip buffers is done with by then, so each part has them as a whole. Cores are assumed to reach the end of
+a part together; the chip's cross-core barrier has no published cost. Where cube and vector cores are apart,
+they meet in global memory, and every part is a task of its own, as are parts on the AI CPU.
 """
 
 from __future__ import annotations
@@ -66,7 +67,15 @@ def _side_by_side(stages: Sequence[Stage]) -> Iterator[tuple[list[tuple[int, Blo
             ends.add(at)
         runs.append(run)
     for first, end in pairwise(sorted(ends)):
-        yield [(part, block) for part, run in enumerate(runs) for start, stop, block in run if start <= first < stop], end - first
+        yield (
+            [
+                (part, block)
+                for part, run in enumerate(runs)
+                for start, stop, block in run
+                if start <= first < stop
+            ],
+            end - first,
+        )
 
 
 def _joined(blocks: Sequence[tuple[int, Block]], repeat: int) -> Block:
@@ -83,14 +92,19 @@ def _joined(blocks: Sequence[tuple[int, Block]], repeat: int) -> Block:
             for pipe in _starters(blocks[(place + 1) % len(blocks)][1]):
                 drain = drains.setdefault(pipe, Flag(f"drained_{pipe.value}", store, pipe, 0, 1))
                 body += [SetFlag(store, drain.name), WaitFlag(pipe, drain.name)]
-        allocations.extend(replace(allocation, name=prefix + allocation.name, part=number) for allocation in block.allocations)
+        allocations.extend(
+            replace(allocation, name=prefix + allocation.name, part=number)
+            for allocation in block.allocations
+        )
         flags.extend(replace(flag, name=prefix + flag.name) for flag in block.flags)
     whole = (Loop("step", repeat, tuple(body)),) if repeat > 1 else tuple(body)
     return Block(whole, tuple(allocations), (*flags, *drains.values()), blocks[0][1].core)
 
 
 def _starters(block: Block) -> list[Pipe]:
-    """Pipes that work on buffers before another pipe of the block tells them to: those that load, or make values of nothing."""
+    """Pipes that work on buffers before another pipe of the block tells them to: those that load, or make
+    values of nothing.
+    """
     signals = {flag.name for flag in block.flags if not flag.initial}
     told: set[Pipe] = {Pipe.S}  # which counts and works out addresses, or waits for what it reads
     starters: list[Pipe] = []

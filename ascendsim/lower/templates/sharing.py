@@ -11,8 +11,9 @@ from ascendsim.soc.spec import SocSpec
 
 PARTIAL_BYTES = 64 * 1024  # rows longer than this are worth cutting when there are fewer rows than cores
 
-# Elementwise kernels of CANN take another core for every 1024 elements, whatever that costs or gains: so say the block counts of nearly all
-# elementwise tasks in profiles of 910A and 910B (840 elements: 1 block, 3840: 4, 10080: 10, 23232: 23, 131072 and more: all cores).
+# Elementwise kernels of CANN take another core for every 1024 elements, whatever that costs or gains: so say
+# the block counts of nearly all elementwise tasks in profiles of 910A and 910B (840 elements: 1 block, 3840:
+# 4, 10080: 10, 23232: 23, 131072 and more: all cores).
 ELEMENTS_A_CORE = 1024
 
 
@@ -48,14 +49,23 @@ def share_of(work: VectorWork, space: Space, soc: SocSpec) -> tuple[int, int]:
         share_rows = ceil_div(space.rows, min(parts, space.rows))
         used = ceil_div(space.rows, share_rows)
         stores_all = any(stream.over == "all" for stream in work.outputs)
-        if not stores_all and used * 2 <= cores and space.cols * itemsize > PARTIAL_BYTES and work.sweeps == 1:
+        if (
+            not stores_all
+            and used * 2 <= cores
+            and space.cols * itemsize > PARTIAL_BYTES
+            and work.sweeps == 1
+        ):
             return share_rows, align(ceil_div(space.cols, parts // used or 1), piece)
         return share_rows, space.cols
     if work.reduces == "rows":
         block = c0(work.inputs[0].ref.dtype) if work.planes else min(piece, 16)
         return space.rows, min(space.cols, align(ceil_div(space.cols, parts), block))
     if space.rows >= parts:
-        grain = TRANSACTION_BYTES // BLOCK_BYTES if any(lanes_of(stream.ref) == space.cols for stream in streams) else 1
+        grain = (
+            TRANSACTION_BYTES // BLOCK_BYTES
+            if any(lanes_of(stream.ref) == space.cols for stream in streams)
+            else 1
+        )
         return min(space.rows, align(ceil_div(space.rows, parts), grain)), space.cols
     return 1, min(space.cols, align(ceil_div(space.cols, parts // space.rows), piece))
 
@@ -65,7 +75,9 @@ def vector_cycles(work: VectorWork, soc: SocSpec) -> float:
     repeats = soc.vector.cycles_per_repeat
     elements = work.rows * work.cols
     each = sum(
-        step.count * step.dtype.itemsize * repeats.get(f"{step.op}.{step.dtype.value}", repeats.get(step.op, 1.0))
+        step.count
+        * step.dtype.itemsize
+        * repeats.get(f"{step.op}.{step.dtype.value}", repeats.get(step.op, 1.0))
         for step in work.steps
         if step.over == "all"
     )
@@ -75,8 +87,8 @@ def vector_cycles(work: VectorWork, soc: SocSpec) -> float:
 def worthwhile_cores(total_bytes: int, soc: SocSpec, computing: float = 0.0) -> int:
     """How many cores bring the end nearest.
 
-    A core's time is that of its slowest pipe plus a quarter of the others (pipes overlap, but fill and drain); one more block
-    costs its dispatch.
+    A core's time is that of its slowest pipe plus a quarter of the others (pipes overlap, but fill and
+    drain); one more block costs its dispatch.
 
     Args:
         total_bytes: Moved by all cores.
@@ -90,7 +102,11 @@ def worthwhile_cores(total_bytes: int, soc: SocSpec, computing: float = 0.0) -> 
 
     def cycles(parts: int) -> float:
         moving = total_bytes / parts / rate
-        return max(moving, computing / parts, total_bytes / dram) + (moving + computing / parts) / 4 + parts * dispatch
+        return (
+            max(moving, computing / parts, total_bytes / dram)
+            + (moving + computing / parts) / 4
+            + parts * dispatch
+        )
 
     return min(range(1, most + 1), key=lambda parts: (cycles(parts), parts))
 

@@ -21,7 +21,8 @@ class Stage:
 
     Attributes:
         sizes: By region: bytes of it that the stage can touch at all.
-        option: Which of the tilings that were worth a look it has, by the closed form's rank; -1 = there was no choice.
+        option: Which of the tilings that were worth a look it has, by the closed form's rank; -1 = there was
+            no choice.
         cpu: What an AI CPU does, in a stage without blocks.
     """
 
@@ -59,7 +60,9 @@ def shared(total: int, share: int) -> tuple[tuple[int, int], ...]:
 
 
 def share_groups(axes: Sequence[tuple[int, int]]) -> Iterator[tuple[tuple[int, ...], int]]:
-    """All combinations of shares of several axes (total, share): sizes along each axis, and how many cores have them."""
+    """All combinations of shares of several axes (total, share): sizes along each axis, and how many cores
+    have them.
+    """
     for combination in combinations(*(shared(total, share) for total, share in axes)):
         count = 1
         for _, times in combination:
@@ -69,7 +72,9 @@ def share_groups(axes: Sequence[tuple[int, int]]) -> Iterator[tuple[tuple[int, .
 
 @dataclass(frozen=True, slots=True)
 class Tile:
-    """A strided piece of a region: `bursts` pieces of `burst_bytes`, `stride` bytes apart (0 = contiguous)."""
+    """A strided piece of a region: `bursts` pieces of `burst_bytes`, `stride` bytes apart (0 =
+    contiguous).
+    """
 
     region: str
     offset: Affine
@@ -83,11 +88,19 @@ class Tile:
 
     @property
     def aligned(self) -> bool:
-        """Whether no burst crosses a 512 B boundary that it need not: all start on one, or all are parts of aligned pieces of 512 B."""
+        """Whether no burst crosses a 512 B boundary that it need not: all start on one, or all are parts of
+        aligned pieces of 512 B.
+        """
         steps = [step for _, step in self.offset.terms]
         starts = [self.offset.base, *steps, self.stride if self.bursts > 1 else 0]
-        grain = self.burst_bytes if self.burst_bytes and TRANSACTION_BYTES % self.burst_bytes == 0 else TRANSACTION_BYTES
-        return all(start % grain == 0 for start in starts) or (self.bursts == 1 and self.burst_bytes < BLOCK_BYTES)
+        grain = (
+            self.burst_bytes
+            if self.burst_bytes and TRANSACTION_BYTES % self.burst_bytes == 0
+            else TRANSACTION_BYTES
+        )
+        return all(start % grain == 0 for start in starts) or (
+            self.bursts == 1 and self.burst_bytes < BLOCK_BYTES
+        )
 
     @property
     def operand(self) -> Operand:

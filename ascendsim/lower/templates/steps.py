@@ -1,8 +1,9 @@
 """Vector steps as the chip can issue them: what it lacks is built from what it has.
 
-Which intrinsic exists for which type comes from the chip's description. The replacements follow from the arithmetic:
-a / b = a * (1/b) with Newton refinement of the reciprocal, sqrt(x) = 1 / rsqrt(x); types that an intrinsic lacks are converted
-on the way in and out (vconv). What has no vector form goes through the scalar unit, element by element.
+Which intrinsic exists for which type comes from the chip's description. The replacements follow from the
+arithmetic: a / b = a * (1/b) with Newton refinement of the reciprocal, sqrt(x) = 1 / rsqrt(x); types that an
+intrinsic lacks are converted on the way in and out (vconv). What has no vector form goes through the scalar
+unit, element by element.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ from ascendsim.soc.spec import SocSpec
 
 SCALAR = "scalar"  # pseudo-intrinsic: the scalar unit walks over the elements
 
-# One Newton step for 1/b: r' = r * (2 - b * r). One step brings the table's 8 to 12 bits to float16's 11, two to float32's 24.
+# One Newton step for 1/b: r' = r * (2 - b * r). One step brings the table's 8 to 12 bits to float16's 11, two
+# to float32's 24.
 _NEWTON = ("vmul", "vmuls", "vadds", "vmul")
 REPLACEMENTS: dict[str, tuple[str, ...]] = {
     "vdiv": ("vrec", *_NEWTON, "vmul"),
@@ -45,7 +47,12 @@ REPLACEMENTS: dict[str, tuple[str, ...]] = {
     "vshl": ("vmuls",),
     "vshr": ("vmuls",),
 }
-_WIDE = {DType.INT64: DType.INT32, DType.UINT64: DType.INT32, DType.FLOAT64: DType.FLOAT32, DType.UINT32: DType.INT32}
+_WIDE = {
+    DType.INT64: DType.INT32,
+    DType.UINT64: DType.INT32,
+    DType.FLOAT64: DType.FLOAT32,
+    DType.UINT32: DType.INT32,
+}
 _ALIKE = {DType.BOOL: DType.INT8, DType.BFLOAT16: DType.FLOAT32}
 _FALLBACK = (DType.FLOAT16, DType.FLOAT32, DType.INT32, DType.INT16)
 _WIDE_PARTS = 4  # a 64-bit operation as 32-bit ones with carry: assumed
@@ -87,7 +94,11 @@ class Expansion:
         if step.op not in self._table or not self._table[step.op]:
             parts = REPLACEMENTS.get(step.op)
             if parts is None:
-                raise CompileError(f"intrinsic {step.op!r}", f"does not exist on {self._soc.name}", remedy=suggest(step.op, self._table))
+                raise CompileError(
+                    f"intrinsic {step.op!r}",
+                    f"does not exist on {self._soc.name}",
+                    remedy=suggest(step.op, self._table),
+                )
             return tuple(part for op in parts for part in self._one(replace(step, op=op)))
         for dtype in _FALLBACK:
             if self.supports(step.op, dtype):
@@ -100,7 +111,13 @@ class Expansion:
         """The vconv next to a step whose type the chip lacks; counted in the wider of the two types."""
         if not self._table.get("vconv"):
             return ()
-        chosen = dtype if self.supports("vconv", dtype) else DType.FLOAT32 if self.supports("vconv", DType.FLOAT32) else DType.FLOAT16
+        chosen = (
+            dtype
+            if self.supports("vconv", dtype)
+            else DType.FLOAT32
+            if self.supports("vconv", DType.FLOAT32)
+            else DType.FLOAT16
+        )
         return (Step("vconv", chosen, step.over),)
 
 
@@ -112,7 +129,8 @@ def emit_steps(
     sources: tuple[Operand, ...],
     scratch: Ring | None = None,
 ) -> None:
-    """Emits expanded steps in order: the first one reads the sources, later ones what the one before it wrote.
+    """Emits expanded steps in order: the first one reads the sources, later ones what the one before it
+    wrote.
 
     Args:
         b: The builder.
@@ -132,7 +150,10 @@ def emit_steps(
         read = (
             sources
             if number == 0 or scratch is None
-            else (b.source(scratch, min(elements * calls * step.dtype.itemsize, scratch.slot_bytes)), *sources[1:])
+            else (
+                b.source(scratch, min(elements * calls * step.dtype.itemsize, scratch.slot_bytes)),
+                *sources[1:],
+            )
         )
         if step.op != SCALAR:
             b.emit(Vector(step.op, step.dtype.value, elements, into, read, calls * step.count))

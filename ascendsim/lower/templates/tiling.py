@@ -1,10 +1,11 @@
 """Tilings for Cube work: candidates from the buffer sizes, ranked by a closed form.
 
-A candidate says how the product is shared among cores, how large the tile in L0C is, how much of k is in L1 at a time, and
-whether one operand's whole panel stays in L1 while the other streams. The score is the time of the busiest core in cycles:
-the slowest of Cube, MTE1, way out and global memory, plus what does not overlap (first load, last store, panels that change).
-Rates are those of the chip's description; no other constants enter. The best few that have tiles of different sizes can be timed on the
-machine, which knows what the closed form leaves out; see `lower.tiling_search`.
+A candidate says how the product is shared among cores, how large the tile in L0C is, how much of k is in L1
+at a time, and whether one operand's whole panel stays in L1 while the other streams. The score is the time of
+the busiest core in cycles: the slowest of Cube, MTE1, way out and global memory, plus what does not overlap
+(first load, last store, panels that change). Rates are those of the chip's description; no other constants
+enter. The best few that have tiles of different sizes can be timed on the machine, which knows what the
+closed form leaves out; see `lower.tiling_search`.
 """
 
 from __future__ import annotations
@@ -17,7 +18,14 @@ from heapq import nsmallest
 
 from ascendsim.core.errors import CompileError
 from ascendsim.core.formats import align, ceil_div
-from ascendsim.lower.templates.conv import FRACTAL_BYTES, a_bytes, is_direct, largest_a_bytes, run_lengths, taps
+from ascendsim.lower.templates.conv import (
+    FRACTAL_BYTES,
+    a_bytes,
+    is_direct,
+    largest_a_bytes,
+    run_lengths,
+    taps,
+)
 from ascendsim.lower.templates.product import ACCUMULATOR_BYTES, ROWS, Product, Rates, rates_of
 from ascendsim.lower.templates.score import lookahead, score
 from ascendsim.opset.work import ConvGeometry
@@ -36,10 +44,12 @@ class Tiling:
         tile_m, tile_n: Tile in L0C, elements.
         chunk_k: k blocks of a chunk in L1 (of both operands, or of the one that streams).
         step_k: k blocks of one mmad.
-        hold: "b" or "a" = that operand's panel (its tile and all of k) stays in L1 over the inner loop; "" = both stream.
+        hold: "b" or "a" = that operand's panel (its tile and all of k) stays in L1 over the inner loop; "" =
+            both stream.
         accumulators: Tiles that L0C holds (2 = the way out overlaps with the next tile).
         cycles: The score.
-        band_m: Rows of A (output positions) of one load; more than one tile if the tiles of a band share a held panel of B.
+        band_m: Rows of A (output positions) of one load; more than one tile if the tiles of a band share a
+            held panel of B.
         l1_slots: Chunks that L1 holds at a time where both operands stream.
     """
 
@@ -64,7 +74,8 @@ class Tiling:
 
 
 def best_tilings(product: Product, soc: SocSpec) -> tuple[Tiling, ...]:
-    """The candidate with the lowest score, and few others that come near and have tiles of other sizes; by score.
+    """The candidate with the lowest score, and few others that come near and have tiles of other sizes; by
+    score.
 
     Raises:
         CompileError: If not even the smallest tile fits.
@@ -74,7 +85,10 @@ def best_tilings(product: Product, soc: SocSpec) -> tuple[Tiling, ...]:
 
 @lru_cache(maxsize=4096)
 def _search(product: Product, rates: Rates) -> tuple[Tiling, ...]:
-    for smallest in (2, 1):  # blocks; tiles below 32 x 32 only where the matrix is smaller or nothing else fits
+    for smallest in (
+        2,
+        1,
+    ):  # blocks; tiles below 32 x 32 only where the matrix is smaller or nothing else fits
         by_size: dict[tuple[int, int], Tiling] = {}
         for tiling in candidates(product, rates, smallest, NEAR):
             size = tiling.tile_m, tiling.tile_n
@@ -95,7 +109,9 @@ def _search(product: Product, rates: Rates) -> tuple[Tiling, ...]:
     return tuple([tiling for tiling in best if tiling.cycles <= NEAR * best[0].cycles])
 
 
-def candidates(product: Product, rates: Rates, smallest: int = 2, within: float = math.inf) -> Iterator[Tiling]:
+def candidates(
+    product: Product, rates: Rates, smallest: int = 2, within: float = math.inf
+) -> Iterator[Tiling]:
     """Tilings that fit the buffers, with their scores.
 
     Args:
@@ -109,7 +125,9 @@ def candidates(product: Product, rates: Rates, smallest: int = 2, within: float 
         _, _, sm, sn = share
         if least_cycles(product, rates, share) > within * best:
             continue
-        for tile_n in tile_sizes(sn, min(rates.l0b // 2 // FRACTAL_BYTES, ceil_div(product.most_n, ROWS)), smallest):
+        for tile_n in tile_sizes(
+            sn, min(rates.l0b // 2 // FRACTAL_BYTES, ceil_div(product.most_n, ROWS)), smallest
+        ):
             for tile_m in run_sizes(product.conv, sm, rates.l0a // 2 // FRACTAL_BYTES, smallest):
                 blocks = ceil_div(tile_m, ROWS) * ceil_div(tile_n, ROWS)
                 if blocks * ACCUMULATOR_BYTES > rates.l0c:
@@ -118,16 +136,23 @@ def candidates(product: Product, rates: Rates, smallest: int = 2, within: float 
                     continue
                 accumulators = 2 if 2 * blocks * ACCUMULATOR_BYTES <= rates.l0c else 1
                 for hold in ("", "b", "a"):
-                    for tiling in _fill_l1(product, rates, share, tile_m, tile_n, hold, accumulators, within * best):
+                    for tiling in _fill_l1(
+                        product, rates, share, tile_m, tile_n, hold, accumulators, within * best
+                    ):
                         best = min(best, tiling.cycles)
                         yield tiling
 
 
 def smallest_tile_bytes(product: Product) -> int:
-    """Room in L1 for the operands of 16 x 16 results: two chunks of what streams, beside what is held if that is less."""
+    """Room in L1 for the operands of 16 x 16 results: two chunks of what streams, beside what is held if that
+    is less.
+    """
     unit = chunk_units(product.conv)[-1]
     a, b = a_bytes(product.conv, ROWS, unit), product.b_blocks(ROWS) * FRACTAL_BYTES * unit
-    held_a, held_b = a_bytes(product.conv, ROWS, product.k_blocks), product.b_blocks(ROWS) * FRACTAL_BYTES * product.k_blocks
+    held_a, held_b = (
+        a_bytes(product.conv, ROWS, product.k_blocks),
+        product.b_blocks(ROWS) * FRACTAL_BYTES * product.k_blocks,
+    )
     return min(2 * (a + b), 2 * a + held_b, held_a + 2 * b)
 
 
@@ -142,18 +167,31 @@ def least_cycles(product: Product, rates: Rates, share: tuple[int, int, int, int
     return batch * images * ceil_div(m, ROWS) * ceil_div(n, ROWS) * product.k_blocks * rates.per_block
 
 
-def loading_cycles(product: Product, rates: Rates, share: tuple[int, int, int, int], tile_m: int, tile_n: int) -> float:
+def loading_cycles(
+    product: Product, rates: Rates, share: tuple[int, int, int, int], tile_m: int, tile_n: int
+) -> float:
     """What MTE1 takes at least to bring a share's operands to the Cube, tile by tile."""
     batch, images, m, n = share
     rows, columns = ceil_div(tile_m, ROWS) / rates.l1_to_l0a, ceil_div(tile_n, ROWS) / rates.l1_to_l0b
-    return batch * images * ceil_div(m, tile_m) * ceil_div(n, tile_n) * (rows + columns) * product.k_blocks * FRACTAL_BYTES
+    return (
+        batch
+        * images
+        * ceil_div(m, tile_m)
+        * ceil_div(n, tile_n)
+        * (rows + columns)
+        * product.k_blocks
+        * FRACTAL_BYTES
+    )
 
 
 def shares(product: Product, cores: int) -> Iterator[tuple[int, int, int, int]]:
     """Ways to cut a product for the cores: the largest share along batch, images, m, n."""
     seen: set[tuple[int, int, int, int]] = set()
     m_blocks, n_blocks = ceil_div(product.m, ROWS), ceil_div(product.n, ROWS)
-    factors = sorted({d for d in range(1, cores + 1) if cores % d == 0} | {1 << e for e in range(cores.bit_length()) if 1 << e <= cores})
+    factors = sorted(
+        {d for d in range(1, cores + 1) if cores % d == 0}
+        | {1 << e for e in range(cores.bit_length()) if 1 << e <= cores}
+    )
     for outer in factors:
         batch_parts = min(product.batch, outer)
         image_parts = min(product.images, max(1, outer // batch_parts))
@@ -196,23 +234,44 @@ def tile_sizes(elements: int, most_blocks: int, smallest: int = 2) -> list[int]:
 
 
 def run_sizes(conv: ConvGeometry | None, elements: int, most_blocks: int, smallest: int) -> list[int]:
-    """Tile sizes along m; for maps that must be unfolded also runs of whole output rows, which need fewer input rows."""
+    """Tile sizes along m; for maps that must be unfolded also runs of whole output rows, which need fewer
+    input rows.
+    """
     sizes = tile_sizes(elements, most_blocks, smallest)
     if conv is not None and not is_direct(conv):
         rows = ceil_div(elements, conv.out_w)
         most = min(rows, most_blocks * ROWS // conv.out_w)
-        even = {ceil_div(rows, ceil_div(rows, wanted)) * conv.out_w for wanted in {1, 2, 3, 4, 6, 8, 12, most} if 1 <= wanted <= most}
-        sizes += sorted(min(elements, size) for size in even if size >= min(elements, smallest * ROWS) and size not in sizes)
+        even = {
+            ceil_div(rows, ceil_div(rows, wanted)) * conv.out_w
+            for wanted in {1, 2, 3, 4, 6, 8, 12, most}
+            if 1 <= wanted <= most
+        }
+        sizes += sorted(
+            min(elements, size)
+            for size in even
+            if size >= min(elements, smallest * ROWS) and size not in sizes
+        )
     return sizes
 
 
 def _fill_l1(
-    product: Product, rates: Rates, share: tuple[int, int, int, int], tile_m: int, tile_n: int, hold: str, accumulators: int, limit: float
+    product: Product,
+    rates: Rates,
+    share: tuple[int, int, int, int],
+    tile_m: int,
+    tile_n: int,
+    hold: str,
+    accumulators: int,
+    limit: float,
 ) -> Iterator[Tiling]:
-    """Chooses step and chunk of k, and bands of tiles, so that all fits; scores the results and leaves out what is above the limit."""
+    """Chooses step and chunk of k, and bands of tiles, so that all fits; scores the results and leaves out
+    what is above the limit.
+    """
     conv, k_blocks = product.conv, product.k_blocks
     m_blocks, n_blocks = ceil_div(tile_m, ROWS), ceil_div(tile_n, ROWS)
-    step = min(rates.l0a // 2 // (m_blocks * FRACTAL_BYTES), rates.l0b // 2 // (n_blocks * FRACTAL_BYTES), k_blocks)
+    step = min(
+        rates.l0a // 2 // (m_blocks * FRACTAL_BYTES), rates.l0b // 2 // (n_blocks * FRACTAL_BYTES), k_blocks
+    )
     if step < 1:
         return
     runs = run_lengths(product.m, share[2], tile_m)
@@ -242,13 +301,17 @@ def _fill_l1(
             band = min(share[2], tiles * tile_m)
             slot = largest_a_bytes(conv, run_lengths(product.m, share[2], band), chunk) if hold == "b" else 0
             if panel + 2 * slot + column_bytes(share[3]) <= rates.l1:
-                cycles = score(product, rates, share, tile_m, tile_n, chunk, even_step, hold, accumulators, band, limit)
+                cycles = score(
+                    product, rates, share, tile_m, tile_n, chunk, even_step, hold, accumulators, band, limit
+                )
                 if cycles < math.inf:
                     yield Tiling(*share, tile_m, tile_n, chunk, even_step, hold, accumulators, cycles, band)
 
 
 def bands(product: Product, share_m: int, tile_m: int, hold: str, chunk: int) -> tuple[int, ...]:
-    """Numbers of tiles that one load of A may serve: more than one only where halo rows are shared and all of k is held."""
+    """Numbers of tiles that one load of A may serve: more than one only where halo rows are shared and all of
+    k is held.
+    """
     if product.conv is None or is_direct(product.conv) or hold != "b" or chunk < product.k_blocks:
         return (1,)
     tiles = ceil_div(share_m, tile_m)
@@ -256,5 +319,7 @@ def bands(product: Product, share_m: int, tile_m: int, hold: str, chunk: int) ->
 
 
 def chunk_units(conv: ConvGeometry | None) -> tuple[int, ...]:
-    """Blocks of k that a chunk in L1 is made of: whole channel blocks, or single kernel rows if those are too large."""
+    """Blocks of k that a chunk in L1 is made of: whole channel blocks, or single kernel rows if those are too
+    large.
+    """
     return (1,) if conv is None or is_direct(conv) else (taps(conv), conv.kernel_w)

@@ -1,7 +1,8 @@
 """What a tiling moves between cores, L2 and DRAM, in bytes, and how fast: the memory part of the closed form.
 
-Where L2 is a cache, DRAM delivers once what cores share, and again what L2 could not hold from one turn of a loop to the next. Where it is
-managed by software, every core's reads go to DRAM, but those of tensors that were placed in L2.
+Where L2 is a cache, DRAM delivers once what cores share, and again what L2 could not hold from one turn of a
+loop to the next. Where it is managed by software, every core's reads go to DRAM, but those of tensors that
+were placed in L2.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ Share = tuple[int, int, int, int]  # what one core takes at most along batch, im
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """One of the two cases between which the truth lies: nothing is in L2, or all that other tasks have made is there.
+    """One of the two cases between which the truth lies: nothing is in L2, or all that other tasks have made
+    is there.
 
     Attributes:
         dram: Cycles for which DRAM is busy.
@@ -54,7 +56,9 @@ class Traffic:
     in_l2: float
 
 
-def traffic_of(product: Product, rates: Rates, share: Share, tile: tuple[int, int], chunk: int, hold: str, band: int) -> Traffic:
+def traffic_of(
+    product: Product, rates: Rates, share: Share, tile: tuple[int, int], chunk: int, hold: str, band: int
+) -> Traffic:
     """Traffic of a tiling; see `score` for the arguments. A batch that runs in turn counts as a whole."""
     conv, k_blocks = product.conv, product.k_blocks
     sb, si, sm, sn = share
@@ -65,13 +69,22 @@ def traffic_of(product: Product, rates: Rates, share: Share, tile: tuple[int, in
     b_tile = ceil_div(tile_n, ROWS) * FRACTAL_BYTES * k_blocks
     a_loads = sb * si * ceil_div(sm, band) * (1 if hold == "a" else n_tiles)
     b_loads = sb * n_tiles if hold == "b" else tiles
-    reach = {"m": (tile_m, product.m), "n": (tile_n, product.n), "k": (chunk if not hold else k_blocks, k_blocks)}
+    reach = {
+        "m": (tile_m, product.m),
+        "n": (tile_n, product.n),
+        "k": (chunk if not hold else k_blocks, k_blocks),
+    }
     core_a = a_loads * a_tile * burst_loss(product.a_rows, reach, rates.unaligned)
     core_b = b_loads * b_tile * (sn / (n_tiles * tile_n)) * burst_loss(product.b_rows, reach, rates.unaligned)
     if conv is not None and not aligned_planes(conv, tile_m):
         core_a /= rates.unaligned
     outputs = product.m * product.n * product.images * product.batch
-    cores = ceil_div(product.batch, sb) * ceil_div(product.images, si) * ceil_div(product.m, sm) * ceil_div(product.n, sn)
+    cores = (
+        ceil_div(product.batch, sb)
+        * ceil_div(product.images, si)
+        * ceil_div(product.m, sm)
+        * ceil_div(product.n, sn)
+    )
     extra_in = outputs * product.extra_in_bytes
     out = outputs * (product.out_itemsize + product.extra_out_bytes) * 1.0
     if conv is not None and tile_m % ROWS and tile_m < product.m:
@@ -84,7 +97,13 @@ def traffic_of(product: Product, rates: Rates, share: Share, tile: tuple[int, in
 
     def end(from_dram: float, written: float, rate_a: float, rate_b: float, rate_out: float) -> End:
         dram = from_dram + written if rates.half_duplex else max(from_dram, written)
-        return End(dram / rates.dram, rate_a, rate_b, rate_out, (core_a + extra_in / cores) / rate_a + core_b / rate_b)
+        return End(
+            dram / rates.dram,
+            rate_a,
+            rate_b,
+            rate_out,
+            (core_a + extra_in / cores) / rate_a + core_b / rate_b,
+        )
 
     # cores that read the same bytes share what DRAM delivers
     shared_a, shared_b = max(1.0, core_a * cores / from_a), max(1.0, core_b * cores / from_b)
@@ -109,38 +128,53 @@ def operand_bytes(product: Product) -> tuple[float, float]:
         a = ceil_div(product.m, ROWS) * FRACTAL_BYTES * product.k_blocks
     else:
         a = conv.height * conv.width * BLOCK_BYTES * ceil_div(product.k_blocks, taps(conv))
-    return a * product.batch * product.images, product.batch * ceil_div(product.n, ROWS) * FRACTAL_BYTES * product.k_blocks
+    return a * product.batch * product.images, product.batch * ceil_div(
+        product.n, ROWS
+    ) * FRACTAL_BYTES * product.k_blocks
 
 
-def dram_bytes(product: Product, l2_size: int, share: Share, tile: tuple[int, int], hold: str) -> tuple[float, float]:
+def dram_bytes(
+    product: Product, l2_size: int, share: Share, tile: tuple[int, int], hold: str
+) -> tuple[float, float]:
     """Bytes of A and of B that a cache does not deliver, of all cores together, if it is empty at the start.
 
-    What a loop comes back to with every turn is still there if L2 holds all that the cores touch in one turn, else DRAM delivers it
-    again (as `machine.reuse` has it): A with every tile of columns, B with every tile of rows. A held operand comes once.
+    What a loop comes back to with every turn is still there if L2 holds all that the cores touch in one turn,
+    else DRAM delivers it again (as `machine.reuse` has it): A with every tile of columns, B with every tile
+    of rows. A held operand comes once.
     """
     a, b = operand_bytes(product)
     out = product.batch * product.images * product.m * product.n * product.out_itemsize
     sb, si, sm, sn = share
     turns_m, turns_n = si * ceil_div(sm, tile[0]), ceil_div(sn, tile[1])
-    # shares of the operands that all cores touch in one turn: of the batch loop, then of a tile of rows or columns
+    # shares of the operands that all cores touch in one turn: of the batch loop, then of a tile of rows or
+    # columns
     at_once, rows, columns = 1 / sb, 1 / turns_m, 1 / turns_n
     if hold == "a":
         return a, b * (turns_m if at_once * (a * rows + b + out * rows) > l2_size else 1)
     again_a = turns_n if at_once * (a + b * columns + out * columns) > l2_size else 1
-    again_b = turns_m if hold == "" and at_once * (a * rows + b * columns + out * rows * columns) > l2_size else 1
+    again_b = (
+        turns_m if hold == "" and at_once * (a * rows + b * columns + out * rows * columns) > l2_size else 1
+    )
     return a * again_a, b * again_b
 
 
 def aligned_planes(conv: ConvGeometry, tile_m: int) -> bool:
-    """Whether every burst of a map's tile starts on a 512 B boundary: channel blocks are whole transactions apart, and so are tiles."""
-    plane, step = conv.height * conv.width, tile_m if is_direct(conv) else conv.width * conv.stride_h * max(1, tile_m // conv.out_w)
+    """Whether every burst of a map's tile starts on a 512 B boundary: channel blocks are whole transactions
+    apart, and so are tiles.
+    """
+    plane, step = (
+        conv.height * conv.width,
+        tile_m if is_direct(conv) else conv.width * conv.stride_h * max(1, tile_m // conv.out_w),
+    )
     return plane % ROWS == 0 and (step % ROWS == 0 or step >= plane)
 
 
 def burst_loss(axis: str, reach: dict[str, tuple[int, int]], unaligned: float) -> float:
-    """What short bursts cost: a row-major operand moves in pieces as long as the tile along its contiguous axis.
+    """What short bursts cost: a row-major operand moves in pieces as long as the tile along its contiguous
+    axis.
 
-    DRAM rounds them up to 512 B, and pieces that do not start on such a boundary run at the share `unaligned` of the rate.
+    DRAM rounds them up to 512 B, and pieces that do not start on such a boundary run at the share `unaligned`
+    of the rate.
     """
     if not axis:
         return 1.0

@@ -1,12 +1,14 @@
 """Vector work: elementwise programs, broadcasts, reductions, normalisations, tiled by the size of UB.
 
-A block loops over tiles of its share: MTE2 brings the inputs (two slots each), V runs the steps, MTE3 stores the outputs. Four forms:
+A block loops over tiles of its share: MTE2 brings the inputs (two slots each), V runs the steps, MTE3 stores
+the outputs. Four forms:
     flat     no broadcast: one long row, cut anywhere
     across   tiles of rows x columns; a row that is reduced or normalised is in UB as a whole
-    sweeping rows too long for UB are read `sweeps` times; the steps are dealt out to the sweeps, the last one stores
-    down     reduced over rows: tiles accumulate into one result a column, stored once
-Shares are whole rows if rows are reduced, 512 B pieces else; long reductions of few rows are cut along the row as well, and the
-partial results meet in global memory (atomic add of MTE3). Small work takes few cores: one more block costs its dispatch.
+    sweeping rows too long for UB are read `sweeps` times; the steps are dealt out to the sweeps, the last one
+    stores down     reduced over rows: tiles accumulate into one result a column, stored once
+Shares are whole rows if rows are reduced, 512 B pieces else; long reductions of few rows are cut along the
+row as well, and the partial results meet in global memory (atomic add of MTE3). Small work takes few cores:
+one more block costs its dispatch.
 """
 
 from __future__ import annotations
@@ -27,13 +29,30 @@ from ascendsim.lower.templates.stage import TRANSACTION_BYTES, Tile
 from ascendsim.lower.templates.steps import emit_steps
 from ascendsim.opset.work import Step, Stream, VectorWork
 
-GOOD_TRANSFER_BYTES = 16 * 1024  # a transfer of this size reaches the peak rate (vendor guide; hardware notes on granularity)
+GOOD_TRANSFER_BYTES = (
+    16 * 1024
+)  # a transfer of this size reaches the peak rate (vendor guide; hardware notes on granularity)
 GOOD_BURST_BYTES = 2048  # bursts of several 512 B transactions lose little to rounding
-FRACTAL_COLUMNS = 16  # of a fractal of 16-bit elements; wider ones take two blocks a row, which the last fold joins
+FRACTAL_COLUMNS = (
+    16  # of a fractal of 16-bit elements; wider ones take two blocks a row, which the last fold joins
+)
 TILES_TO_OVERLAP = 4  # a share is cut in at least so many tiles, if they stay above the size before
-BLOCK_REDUCTIONS = {"vcadd": "vcgadd", "vcmax": "vcgmax", "vcmin": "vcgmin"}  # one result for every 32 B block instead of one a repeat
-FOLDS = {"vcadd": "vadd", "vcmax": "vmax", "vcmin": "vmin", "vcgadd": "vadd", "vcgmax": "vmax", "vcgmin": "vmin"}
-BINARY = frozenset({"vadd", "vsub", "vmul", "vdiv", "vmax", "vmin", "vaddrelu", "vmla", "vmadd", "vsel", "vand", "vor"})
+BLOCK_REDUCTIONS = {
+    "vcadd": "vcgadd",
+    "vcmax": "vcgmax",
+    "vcmin": "vcgmin",
+}  # one result for every 32 B block instead of one a repeat
+FOLDS = {
+    "vcadd": "vadd",
+    "vcmax": "vmax",
+    "vcmin": "vmin",
+    "vcgadd": "vadd",
+    "vcgmax": "vmax",
+    "vcgmin": "vmin",
+}
+BINARY = frozenset(
+    {"vadd", "vsub", "vmul", "vdiv", "vmax", "vmin", "vaddrelu", "vmla", "vmadd", "vsel", "vand", "vor"}
+)
 
 
 class VectorWriter:
@@ -41,18 +60,37 @@ class VectorWriter:
 
     slots: ClassVar[int] = 2  # of what streams: the next tile comes while this one is worked on
 
-    def __init__(self, builder: BlockBuilder, work: VectorWork, space: Space, steps: tuple[Step, ...], rows: int, cols: int) -> None:
-        self.b, self.work, self.space, self.steps, self.rows, self.cols = builder, work, space, steps, rows, cols
+    def __init__(
+        self,
+        builder: BlockBuilder,
+        work: VectorWork,
+        space: Space,
+        steps: tuple[Step, ...],
+        rows: int,
+        cols: int,
+    ) -> None:
+        self.b, self.work, self.space, self.steps, self.rows, self.cols = (
+            builder,
+            work,
+            space,
+            steps,
+            rows,
+            cols,
+        )
         self.elements = max(1, space.rows * space.cols)
         widest = max([step.dtype.itemsize for step in steps], default=2)
-        narrow = min([stream.ref.dtype.itemsize for stream in work.inputs if stream.over == "all"], default=widest)
+        narrow = min(
+            [stream.ref.dtype.itemsize for stream in work.inputs if stream.over == "all"], default=widest
+        )
         whole = [stream.ref for stream in (*work.inputs, *work.outputs) if stream.over == "all"]
         self.blocked_rows = bool(whole) and all(ref.format is Format.FRACTAL_NZ for ref in whole)
-        self.scratch_item = max(work.live_bytes, 0 if len(steps) <= 1 else widest * (2 if widest > narrow else 1))
+        self.scratch_item = max(
+            work.live_bytes, 0 if len(steps) <= 1 else widest * (2 if widest > narrow else 1)
+        )
         self._choose_tile()
         self._allocate()
 
-    # --- tile and memory --------------------------------------------------------------------------------------------
+    # --- tile and memory ------------------------------------------------------------------------------------
 
     def _item(self, stream: Stream) -> float:
         """Bytes that a stream moves for one element of the iteration space."""
@@ -75,11 +113,25 @@ class VectorWriter:
         repeat = self.b.soc.vector.repeat_bytes
         fitting = int((room - row) // (element + column))
         if fitting < 1:
-            raise CompileError(f"UB of {self.b.soc.name}", "must hold one element of each input", f"{room} bytes", "use fewer fused inputs")
+            raise CompileError(
+                f"UB of {self.b.soc.name}",
+                "must hold one element of each input",
+                f"{room} bytes",
+                "use fewer fused inputs",
+            )
         self.tile_cols = self.cols if self.cols <= fitting else max(1, fitting // repeat * repeat or fitting)
-        self.tile_cols = self._blocks_of_columns(int((room - column * self.tile_cols) // element) if element else self.tile_cols)
+        self.tile_cols = self._blocks_of_columns(
+            int((room - column * self.tile_cols) // element) if element else self.tile_cols
+        )
         self.sweeping = self.work.reduces == "cols" and self.tile_cols < self.cols
-        moved = max(1.0, sum(self._item(stream) for stream in (*self.work.inputs, *self.work.outputs) if stream.over == "all"))
+        moved = max(
+            1.0,
+            sum(
+                self._item(stream)
+                for stream in (*self.work.inputs, *self.work.outputs)
+                if stream.over == "all"
+            ),
+        )
         if self.sweeping:
             self.tile_rows = 1
         elif self.rows == 1:
@@ -89,12 +141,20 @@ class VectorWriter:
                 self.tile_cols = min(self.tile_cols, align(wanted, repeat))
         else:
             most = int((room - self.tile_cols * column) // (self.tile_cols * element + row))
-            wanted = max(ceil_div(self.rows, TILES_TO_OVERLAP), int(GOOD_TRANSFER_BYTES // (self.tile_cols * moved)) + 1)
+            wanted = max(
+                ceil_div(self.rows, TILES_TO_OVERLAP),
+                int(GOOD_TRANSFER_BYTES // (self.tile_cols * moved)) + 1,
+            )
             self.tile_rows = max(1, min(self.rows, most, wanted))
             grain = self._row_grain()
             even = align(ceil_div(self.rows, ceil_div(self.rows, self.tile_rows)), grain)
             self.tile_rows = min(
-                self.rows, even if even <= most else max(grain, most // grain * grain) if most >= grain else self.tile_rows
+                self.rows,
+                even
+                if even <= most
+                else max(grain, most // grain * grain)
+                if most >= grain
+                else self.tile_rows,
             )
 
     def _kept_columns(self) -> int:
@@ -102,16 +162,24 @@ class VectorWriter:
         return self.tile_cols
 
     def _blocks_of_columns(self, fitting: int) -> int:
-        """Fewer columns for blocked tensors if all of them leave room for few rows only: a burst is as long as the rows."""
+        """Fewer columns for blocked tensors if all of them leave room for few rows only: a burst is as long
+        as the rows.
+        """
         if self._row_grain() == 1 or self.work.reduces == "cols" or self.cols < self.space.cols:
             return self.tile_cols
         rows = min(self.rows, GOOD_BURST_BYTES // BLOCK_BYTES)
-        block = max(c0(stream.ref.dtype) for stream in (*self.work.inputs, *self.work.outputs) if stream.over == "all")
+        block = max(
+            c0(stream.ref.dtype) for stream in (*self.work.inputs, *self.work.outputs) if stream.over == "all"
+        )
         return min(self.tile_cols, max(block, fitting // rows // block * block))
 
     def _row_grain(self) -> int:
         """Rows whose pieces of one channel block fill a 512 B transaction, for blocked tensors."""
-        blocked = any(lanes_of(stream.ref) == self.space.cols for stream in (*self.work.inputs, *self.work.outputs) if stream.over == "all")
+        blocked = any(
+            lanes_of(stream.ref) == self.space.cols
+            for stream in (*self.work.inputs, *self.work.outputs)
+            if stream.over == "all"
+        )
         return TRANSACTION_BYTES // BLOCK_BYTES if blocked else 1
 
     def _allocate(self) -> None:
@@ -119,23 +187,30 @@ class VectorWriter:
 
         def size(stream: Stream) -> int:
             counts = {"all": rows * cols, "row": rows, "col": self._kept_columns(), "one": 1}
-            return align(math.ceil(counts[stream.over] * max(self._item(stream), stream.ref.dtype.itemsize)), BLOCK_BYTES)
+            return align(
+                math.ceil(counts[stream.over] * max(self._item(stream), stream.ref.dtype.itemsize)),
+                BLOCK_BYTES,
+            )
 
         self.inputs: list[tuple[Stream, Ring]] = []
         self.outputs: list[tuple[Stream, Ring]] = []
         for number, stream in enumerate(self.work.inputs):
             slots = self.slots if stream.over in ("all", "row") else 1
-            self.inputs.append((stream, b.ring(f"in{number}", Pipe.MTE2, Pipe.V, slots, (Buffer.UB, size(stream)))))
+            self.inputs.append(
+                (stream, b.ring(f"in{number}", Pipe.MTE2, Pipe.V, slots, (Buffer.UB, size(stream))))
+            )
         for number, stream in enumerate(self.work.outputs):
             slots = 2 if stream.over in ("all", "row") else 1
-            self.outputs.append((stream, b.ring(f"out{number}", Pipe.V, Pipe.MTE3, slots, (Buffer.UB, size(stream)))))
+            self.outputs.append(
+                (stream, b.ring(f"out{number}", Pipe.V, Pipe.MTE3, slots, (Buffer.UB, size(stream))))
+            )
         self.scratch = (
             b.ring("tmp", Pipe.V, Pipe.V, 1, (Buffer.UB, align(rows * cols * self.scratch_item, BLOCK_BYTES)))
             if self.scratch_item
             else None
         )
 
-    # --- program ----------------------------------------------------------------------------------------------------
+    # --- program --------------------------------------------------------------------------------------------
 
     def write(self) -> Block:
         """The block."""
@@ -196,7 +271,10 @@ class VectorWriter:
 
     def _sweeps(self) -> None:
         b, sweeps = self.b, max(1, self.work.sweeps)
-        dealt = [self.steps[len(self.steps) * k // sweeps : len(self.steps) * (k + 1) // sweeps] for k in range(sweeps)]
+        dealt = [
+            self.steps[len(self.steps) * k // sweeps : len(self.steps) * (k + 1) // sweeps]
+            for k in range(sweeps)
+        ]
         with b.loop("r", self.rows) as i:
             row = (i, 1)
             self._bring("row", row, (ZERO, self.cols))
@@ -219,7 +297,7 @@ class VectorWriter:
                 b.commit(ring)
             self._save("row", row, (ZERO, self.cols))
 
-    # --- parts ------------------------------------------------------------------------------------------------------
+    # --- parts ----------------------------------------------------------------------------------------------
 
     def _bring(self, over: str, row: tuple[Affine, int], col: tuple[Affine, int]) -> None:
         """Loads the inputs of one kind; those that stay for several tiles are received at once."""
@@ -250,11 +328,21 @@ class VectorWriter:
                 self.b.release(ring)
 
     def _compute(
-        self, steps: tuple[Step, ...], inputs: tuple[str, ...], rows: int, cols: int, held: list[Ring] | None = None, stores: bool = True
+        self,
+        steps: tuple[Step, ...],
+        inputs: tuple[str, ...],
+        rows: int,
+        cols: int,
+        held: list[Ring] | None = None,
+        stores: bool = True,
     ) -> None:
         """V's part of a tile."""
         b = self.b
-        read = [(stream, ring) for stream, ring in self.inputs if stream.over in inputs and not (stream.over == "row" and self.sweeping)]
+        read = [
+            (stream, ring)
+            for stream, ring in self.inputs
+            if stream.over in inputs and not (stream.over == "row" and self.sweeping)
+        ]
         made = [ring for stream, ring in self.outputs if stores and stream.over in inputs]
         for _, ring in read:
             b.receive(ring)
@@ -263,7 +351,14 @@ class VectorWriter:
         target = self._target([*made, *(held or [])])
         sources = tuple(b.source(ring, ring.slot_bytes) for _, ring in self.inputs) or (target,)
         for step in steps:
-            emit_steps(b, self._folded(step, cols), self._counts(rows, cols, step.op in BINARY, step), target, sources, self.scratch)
+            emit_steps(
+                b,
+                self._folded(step, cols),
+                self._counts(rows, cols, step.op in BINARY, step),
+                target,
+                sources,
+                self.scratch,
+            )
             sources = (target, *sources[1:])
         for _, ring in read:
             b.release(ring)
@@ -287,7 +382,12 @@ class VectorWriter:
         """
         fold, blocks = FOLDS.get(step.op), self._block_reduction(step)
         supported = self.b.soc.vector.intrinsics.get(fold or "", ())
-        if self.work.reduces != "cols" or step.over != "all" or fold is None or step.dtype.value not in supported:
+        if (
+            self.work.reduces != "cols"
+            or step.over != "all"
+            or fold is None
+            or step.dtype.value not in supported
+        ):
             return (step,)
         if blocks is not None:
             return (replace(step, op=fold), replace(step, op=blocks, over="row"))
@@ -301,11 +401,13 @@ class VectorWriter:
         known = name is not None and step.dtype.value in self.b.soc.vector.intrinsics.get(name, ())
         return name if known and self.blocked_rows else None
 
-    def _counts(self, rows: int, cols: int, binary: bool, step: Step | None = None) -> dict[str, tuple[int, int]]:
+    def _counts(
+        self, rows: int, cols: int, binary: bool, step: Step | None = None
+    ) -> dict[str, tuple[int, int]]:
         """Elements of one call and calls, by `over`.
 
-        A broadcast operand makes strips of one repeat's width, one call each with a repeat a row; or one call a row, if rows are
-        fewer. In blocked formats a strip is a channel block.
+        A broadcast operand makes strips of one repeat's width, one call each with a repeat a row; or one call
+        a row, if rows are fewer. In blocked formats a strip is a channel block.
         """
         lanes = self.b.soc.vector.repeat_bytes // (step.dtype.itemsize if step is not None else 2)
         calls = 1
@@ -335,7 +437,17 @@ class VectorWriter:
                 b.receive(ring)
                 tile = self._gm(stream, row, col)
                 source = b.source(ring, min(tile.bytes, ring.slot_bytes))
-                b.emit(Move(Pipe.MTE3, tile.operand, source, tile.bursts, tile.burst_bytes, dst_stride=tile.stride, aligned=tile.aligned))
+                b.emit(
+                    Move(
+                        Pipe.MTE3,
+                        tile.operand,
+                        source,
+                        tile.bursts,
+                        tile.burst_bytes,
+                        dst_stride=tile.stride,
+                        aligned=tile.aligned,
+                    )
+                )
                 b.release(ring)
 
     def _gm(self, stream: Stream, row: tuple[Affine, int], col: tuple[Affine, int]) -> Tile:
@@ -344,7 +456,9 @@ class VectorWriter:
         if stream.over != "all":
             first, count = {"row": row, "col": col}.get(stream.over, (ZERO, 1))
             size = ref.dtype.itemsize
-            return fitted(self.b, Tile(ref.region, times(first, size), 1, max(size, min(count * size, ref.bytes))), ref)
+            return fitted(
+                self.b, Tile(ref.region, times(first, size), 1, max(size, min(count * size, ref.bytes))), ref
+            )
         count = row[1] * col[1]
         bytes = ceil_div(ref.bytes * count, self.elements)
         width = ref.bytes // self.space.rows
@@ -361,10 +475,15 @@ class VectorWriter:
             tile = Tile.strided(ref.region, offset, row[1], bytes // row[1], width)
         elif 0 < gather < TRANSACTION_BYTES and bytes > gather and stream in self.work.inputs:
             bursts = even_bursts(bytes, gather)
-            tile = Tile.strided(ref.region, offset, bursts, bytes // bursts, max(BLOCK_BYTES, 2 * (bytes // bursts)))
+            tile = Tile.strided(
+                ref.region, offset, bursts, bytes // bursts, max(BLOCK_BYTES, 2 * (bytes // bursts))
+            )
         return fitted(self.b, tile, ref)
 
 
 def scaled(value: Affine, numerator: int, denominator: int) -> Affine:
     """The value times numerator / denominator, each coefficient rounded down."""
-    return Affine(value.base * numerator // denominator, tuple((name, step * numerator // denominator) for name, step in value.terms))
+    return Affine(
+        value.base * numerator // denominator,
+        tuple((name, step * numerator // denominator) for name, step in value.terms),
+    )

@@ -22,13 +22,19 @@ ROWS = 16
 
 
 def fixpipe_takes(epilogue: Sequence[Step]) -> bool:
-    """Whether FIXPIPE does the steps on the way (conversion and one ReLU; source: fix_pipe_pre_act functions of the chip files)."""
+    """Whether FIXPIPE does the steps on the way (conversion and one ReLU; source: fix_pipe_pre_act functions
+    of the chip files).
+    """
     return all(step.op == "vrelu" for step in epilogue) and len(epilogue) <= 1
 
 
 def vector_passes(work: CubeWork, soc: SocSpec) -> int:
     """Vector passes over the result besides the move out of L0C, in terms of its 16-bit elements."""
-    return sum(step.count for step in work.epilogue if step.over == "all") + bias_passes(work, soc) + sum_passes(work.sums)
+    return (
+        sum(step.count for step in work.epilogue if step.over == "all")
+        + bias_passes(work, soc)
+        + sum_passes(work.sums)
+    )
 
 
 class FixpipeOut:
@@ -47,23 +53,56 @@ class FixpipeOut:
         """Nothing else is read."""
 
     def write(self, base: Affine, m: Extent, n: Extent, whole: tuple[int, int, bool]) -> None:
-        """Stores the tile (rows and columns of the whole product, and whether it is a feature map, in `whole`)."""
+        """Stores the tile (rows and columns of the whole product, and whether it is a feature map, in
+        `whole`).
+        """
         b, out = self.b, self.work.out
         b.receive(self.l0c)
         tile = fitted(b, result_tile(out, whole[0], whole[1], m, n, base, whole[2]), out)
         source = b.source(self.l0c, align(m[1], ROWS) * align(n[1], ROWS) * ACCUMULATOR_ITEM)
-        b.emit(Move(Pipe.FIX, tile.operand, source, tile.bursts, tile.burst_bytes, "fixpipe", dst_stride=tile.stride, aligned=tile.aligned))
+        b.emit(
+            Move(
+                Pipe.FIX,
+                tile.operand,
+                source,
+                tile.bursts,
+                tile.burst_bytes,
+                "fixpipe",
+                dst_stride=tile.stride,
+                aligned=tile.aligned,
+            )
+        )
         b.release(self.l0c)
 
 
 class UnifiedBufferOut:
-    """Coupled cores: the vector unit fetches the tile from L0C in pieces, runs the epilogue, sums columns, MTE3 stores."""
+    """Coupled cores: the vector unit fetches the tile from L0C in pieces, runs the epilogue, sums columns,
+    MTE3 stores.
+    """
 
-    def __init__(self, builder: BlockBuilder, work: CubeWork, l0c: Ring, expansion: Expansion, tile: tuple[int, int], share_n: int) -> None:
+    def __init__(
+        self,
+        builder: BlockBuilder,
+        work: CubeWork,
+        l0c: Ring,
+        expansion: Expansion,
+        tile: tuple[int, int],
+        share_n: int,
+    ) -> None:
         tile_m, tile_n = tile
         self.b, self.work, self.l0c, self.expansion = builder, work, l0c, expansion
-        self.inside = DType.FLOAT32 if work.out.dtype is DType.FLOAT32 else DType.INT32 if work.out.dtype is DType.INT32 else DType.FLOAT16
-        self.itemsize = max(work.out.dtype.itemsize, self.inside.itemsize, *(side.ref.dtype.itemsize for side in work.side_outputs))
+        self.inside = (
+            DType.FLOAT32
+            if work.out.dtype is DType.FLOAT32
+            else DType.INT32
+            if work.out.dtype is DType.INT32
+            else DType.FLOAT16
+        )
+        self.itemsize = max(
+            work.out.dtype.itemsize,
+            self.inside.itemsize,
+            *(side.ref.dtype.itemsize for side in work.side_outputs),
+        )
         full = [stream for stream in work.epilogue_inputs if stream.over == "all"]
         counts = {"row": align(tile_m, ROWS), "col": align(share_n, ROWS), "one": ROWS}
         self.kept: list[tuple[Stream, Ring]] = []  # one value a column or one in all: brought once
@@ -72,11 +111,19 @@ class UnifiedBufferOut:
             if stream.over != "all":
                 size = counts[stream.over] * stream.ref.dtype.itemsize
                 slots, held = (2, self.rows) if stream.over == "row" else (1, self.kept)
-                held.append((stream, builder.ring(f"in{number}_ub", Pipe.MTE2, Pipe.V, slots, (Buffer.UB, size))))
-        widest = max([self.itemsize, *(step.dtype.itemsize for step in work.epilogue), widest_step(work.sums)])
+                held.append(
+                    (stream, builder.ring(f"in{number}_ub", Pipe.MTE2, Pipe.V, slots, (Buffer.UB, size)))
+                )
+        widest = max(
+            [self.itemsize, *(step.dtype.itemsize for step in work.epilogue), widest_step(work.sums)]
+        )
         values = work.epilogue_values if work.epilogue else 1 if work.sums else 0
         stored = 1 + len(work.side_outputs)
-        each = 2 * stored * self.itemsize + 2 * sum(stream.ref.dtype.itemsize for stream in full) + values * widest
+        each = (
+            2 * stored * self.itemsize
+            + 2 * sum(stream.ref.dtype.itemsize for stream in full)
+            + values * widest
+        )
         rows = align(tile_m, ROWS)
         self.sums = ColumnSums(builder, work.sums, expansion, share_n) if work.sums else None
         room = capacity(builder.soc, Buffer.UB) - builder.used(Buffer.UB) - 256
@@ -92,7 +139,12 @@ class UnifiedBufferOut:
         self.step_n = align(ceil_div(columns, ceil_div(columns, most)), ROWS)
         count = rows * min(self.step_n, columns)
         self.full = [
-            (stream, builder.ring(f"x{number}_ub", Pipe.MTE2, Pipe.V, 2, (Buffer.UB, count * stream.ref.dtype.itemsize)))
+            (
+                stream,
+                builder.ring(
+                    f"x{number}_ub", Pipe.MTE2, Pipe.V, 2, (Buffer.UB, count * stream.ref.dtype.itemsize)
+                ),
+            )
             for number, stream in enumerate(full)
         ]
         self.result = builder.ring("out_ub", Pipe.V, Pipe.MTE3, 2, (Buffer.UB, count * self.itemsize))
@@ -100,7 +152,11 @@ class UnifiedBufferOut:
             (side, builder.ring(f"side{number}_ub", Pipe.V, Pipe.MTE3, 2, (Buffer.UB, count * self.itemsize)))
             for number, side in enumerate(work.side_outputs)
         ]
-        self.scratch = builder.ring("tmp_ub", Pipe.V, Pipe.V, 1, (Buffer.UB, values * count * widest)) if values else None
+        self.scratch = (
+            builder.ring("tmp_ub", Pipe.V, Pipe.V, 1, (Buffer.UB, values * count * widest))
+            if values
+            else None
+        )
 
     def start(self, n_at: Affine, n: int) -> None:
         """Loads what the epilogue needs of the share's columns."""
@@ -140,7 +196,9 @@ class UnifiedBufferOut:
         for ring in rings:
             b.release(ring)
 
-    def _piece(self, base: Affine, m: Extent, n: Extent, column: Affine, whole: tuple[int, int, bool], single: bool) -> None:
+    def _piece(
+        self, base: Affine, m: Extent, n: Extent, column: Affine, whole: tuple[int, int, bool], single: bool
+    ) -> None:
         b, work = self.b, self.work
         rows, blocks = align(m[1], ROWS), ceil_div(n[1], ROWS)
         count = rows * blocks * ROWS
@@ -149,9 +207,22 @@ class UnifiedBufferOut:
             start = base if stream.ref.dtype.itemsize == work.out.dtype.itemsize else ZERO
             other = fitted(b, result_tile(stream.ref, whole[0], whole[1], m, n, start, whole[2]), stream.ref)
             into = b.target(ring, min(other.bytes, ring.slot_bytes))
-            b.emit(Move(Pipe.MTE2, into, other.operand, other.bursts, other.burst_bytes, src_stride=other.stride, aligned=other.aligned))
+            b.emit(
+                Move(
+                    Pipe.MTE2,
+                    into,
+                    other.operand,
+                    other.bursts,
+                    other.burst_bytes,
+                    src_stride=other.stride,
+                    aligned=other.aligned,
+                )
+            )
             b.commit(ring)
-        stops = [*((side.after, side.ref, ring) for side, ring in self.sides), (len(work.epilogue), work.out, self.result)]
+        stops = [
+            *((side.after, side.ref, ring) for side, ring in self.sides),
+            (len(work.epilogue), work.out, self.result),
+        ]
         b.acquire(stops[0][2])
         target = b.target(stops[0][2], count * self.itemsize)
         source = b.source(self.l0c, count * ACCUMULATOR_ITEM, 0, times(column, rows * ACCUMULATOR_ITEM))
@@ -170,7 +241,14 @@ class UnifiedBufferOut:
             if number:
                 b.acquire(ring)
                 target = b.target(ring, count * self.itemsize)
-            emit_steps(b, self.expansion.expand(work.epilogue[done:after]), counts, target, (read, *others), self.scratch)
+            emit_steps(
+                b,
+                self.expansion.expand(work.epilogue[done:after]),
+                counts,
+                target,
+                (read, *others),
+                self.scratch,
+            )
             done = after
             if number == len(stops) - 1:
                 for _, brought in self.full:
@@ -179,7 +257,11 @@ class UnifiedBufferOut:
                     room = None if self.scratch is None else b.target(self.scratch, self.scratch.slot_bytes)
                     self.sums.add(target, n[0], count, blocks, room)
             start = base if ref.dtype.itemsize == work.out.dtype.itemsize else ZERO
-            self._store(fitted(b, result_tile(ref, whole[0], whole[1], m, n, start, whole[2]), ref), ring, count * self.itemsize)
+            self._store(
+                fitted(b, result_tile(ref, whole[0], whole[1], m, n, start, whole[2]), ref),
+                ring,
+                count * self.itemsize,
+            )
 
     def _store(self, tile: Tile, ring: Ring, bytes: int) -> None:
         """Hands a finished slot to MTE3, which writes it to global memory."""
@@ -187,5 +269,15 @@ class UnifiedBufferOut:
         b.commit(ring)
         b.receive(ring)
         stored = b.source(ring, min(bytes, tile.bytes))
-        b.emit(Move(Pipe.MTE3, tile.operand, stored, tile.bursts, tile.burst_bytes, dst_stride=tile.stride, aligned=tile.aligned))
+        b.emit(
+            Move(
+                Pipe.MTE3,
+                tile.operand,
+                stored,
+                tile.bursts,
+                tile.burst_bytes,
+                dst_stride=tile.stride,
+                aligned=tile.aligned,
+            )
+        )
         b.release(ring)

@@ -1,4 +1,6 @@
-"""AIPP: image conversion in front of a network, which static configurations of ATC (--insert_op_conf) ask for."""
+"""AIPP: image conversion in front of a network, which static configurations of ATC (--insert_op_conf) ask
+for.
+"""
 
 from ascendsim.passes.aipp.insert import insert_aipp
 from ascendsim.passes.aipp.join import join_aipp

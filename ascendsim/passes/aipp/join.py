@@ -1,10 +1,11 @@
-"""TbeAippCommonFusionPass: the first convolution takes the image itself, AIPP converts it on the way from global memory into L1.
+"""TbeAippCommonFusionPass: the first convolution takes the image itself, AIPP converts it on the way from
+global memory into L1.
 
 Before: image -> Aipp -> Conv
 After:  image -> AippConv
 
-Only where the convolution is the one reader, takes whole images (one group) and is no operator of another kind; else the Aipp stays a task
-of its own that writes its result.
+Only where the convolution is the one reader, takes whole images (one group) and is no operator of another
+kind; else the Aipp stays a task of its own that writes its result.
 """
 
 from __future__ import annotations

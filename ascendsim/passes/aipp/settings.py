@@ -1,6 +1,7 @@
 """What a static AIPP does to an image, and how a node carries it in its attributes.
 
-Fields, ranges and formulas: CANN's ATC guide, chapter on AIPP configuration (static mode) and colour-space conversion.
+Fields, ranges and formulas: CANN's ATC guide, chapter on AIPP configuration (static mode) and colour-space
+conversion.
 """
 
 from __future__ import annotations
@@ -11,7 +12,8 @@ from typing import Any
 
 from ascendsim.graph.ir import Node
 
-# Channels that an image has behind AIPP. (XRGB8888_U8 and the 16-bit formats of CANN are not in this project.)
+# Channels that an image has behind AIPP. (XRGB8888_U8 and the 16-bit formats of CANN are not in this
+# project.)
 CHANNELS: Mapping[str, int] = {"RGB888_U8": 3, "YUV420SP_U8": 3, "YUV400_U8": 1}
 _PREFIX = "aipp_"
 
@@ -21,7 +23,8 @@ class AippSettings:
     """A static AIPP.
 
     Attributes:
-        input_format: "RGB888_U8" (three bytes a pixel), "YUV420SP_U8" (a plane of Y, then one of UV pairs at half size), "YUV400_U8" (Y).
+        input_format: "RGB888_U8" (three bytes a pixel), "YUV420SP_U8" (a plane of Y, then one of UV pairs at
+            half size), "YUV400_U8" (Y).
         input_rank: Which input of the model it feeds.
         source: Height and width of the image; empty = those of the model's input, less the border.
         crop: Top, left, height, width of the part that is used; empty = all of it.
@@ -71,9 +74,15 @@ class AippSettings:
         return self.source[1] * (3 if self.input_format == "RGB888_U8" else 1)
 
     def raw_shape(self, batch: int) -> tuple[int, ...]:
-        """Shape of the uint8 images in memory: (N, H, W, 3) for RGB888, (N, 3/2 H, W) for YUV420SP, (N, H, W) for YUV400."""
+        """Shape of the uint8 images in memory: (N, H, W, 3) for RGB888, (N, 3/2 H, W) for YUV420SP, (N, H, W)
+        for YUV400.
+        """
         height, width = self.source
-        shapes = {"RGB888_U8": (height, width, 3), "YUV420SP_U8": (height * 3 // 2, width), "YUV400_U8": (height, width)}
+        shapes = {
+            "RGB888_U8": (height, width, 3),
+            "YUV420SP_U8": (height * 3 // 2, width),
+            "YUV400_U8": (height, width),
+        }
         return (batch, *shapes[self.input_format])
 
     def attributes(self) -> dict[str, Any]:
@@ -83,4 +92,10 @@ class AippSettings:
     @classmethod
     def of(cls, node: Node) -> AippSettings:
         """The settings that a node carries."""
-        return cls(**{item.name: node.attr(_PREFIX + item.name) for item in fields(cls) if _PREFIX + item.name in node.attributes})
+        return cls(
+            **{
+                item.name: node.attr(_PREFIX + item.name)
+                for item in fields(cls)
+                if _PREFIX + item.name in node.attributes
+            }
+        )

@@ -1,4 +1,6 @@
-"""Which nodes run subgraphs by a condition or a number of times (in contrast to composites, whose body is their own program)."""
+"""Which nodes run subgraphs by a condition or a number of times (in contrast to composites, whose body is
+their own program).
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,16 @@ from collections.abc import Iterator
 from ascendsim.graph.ir import Graph, Node
 from ascendsim.graph.verify import nodes_in
 
-CONTROL_FLOW = frozenset({("", "If"), ("", "Loop"), ("", "Scan"), ("ascend", "PartitionedCall"), ("ascend", "Case"), ("ascend", "While")})
+CONTROL_FLOW = frozenset(
+    {
+        ("", "If"),
+        ("", "Loop"),
+        ("", "Scan"),
+        ("ascend", "PartitionedCall"),
+        ("ascend", "Case"),
+        ("ascend", "While"),
+    }
+)
 
 
 def is_control_flow(node: Node) -> bool:

@@ -12,8 +12,12 @@ MAX_REASONS = 5
 
 
 def is_dynamic(graph: Graph) -> bool:
-    """Whether a graph cannot become one program: it has control flow, or shapes that are not known before it runs."""
-    if any(is_control_flow(node) for node in graph.nodes) or not all(tensor.is_static for tensor in graph.inputs):
+    """Whether a graph cannot become one program: it has control flow, or shapes that are not known before it
+    runs.
+    """
+    if any(is_control_flow(node) for node in graph.nodes) or not all(
+        tensor.is_static for tensor in graph.inputs
+    ):
         return True
     return any(not tensor.is_static for node in graph.nodes for tensor in node.outputs)
 
@@ -21,17 +25,29 @@ def is_dynamic(graph: Graph) -> bool:
 def host_reasons(graph: Graph) -> tuple[str, ...]:
     """Why the host has to schedule a graph; empty if every shape in it and in its subgraphs is static.
 
-    One sentence a tensor, the first few: open inputs, then results whose inputs are static but whose own shape is not (all further open
-    shapes follow from those).
+    One sentence a tensor, the first few: open inputs, then results whose inputs are static but whose own
+    shape is not (all further open shapes follow from those).
     """
-    reasons = [f"input {tensor.name!r} has the open shape {_text(tensor)}" for tensor in graph.inputs if not tensor.is_static]
+    reasons = [
+        f"input {tensor.name!r} has the open shape {_text(tensor)}"
+        for tensor in graph.inputs
+        if not tensor.is_static
+    ]
     reached = list(reached_nodes(graph))
     for node in reached:
         if all(tensor is None or tensor.is_static for tensor in node.inputs):
             open_results = [tensor for tensor in node.outputs if not tensor.is_static]
-            reasons += [f"node {node.name!r} ({node.op_type}) gives {t.name!r} the shape {_text(t)}" for t in open_results]
+            reasons += [
+                f"node {node.name!r} ({node.op_type}) gives {t.name!r} the shape {_text(t)}"
+                for t in open_results
+            ]
     if not reasons:
-        reasons = [f"tensor {t.name!r} has the shape {_text(t)}" for node in reached for t in node.outputs if not t.is_static]
+        reasons = [
+            f"tensor {t.name!r} has the shape {_text(t)}"
+            for node in reached
+            for t in node.outputs
+            if not t.is_static
+        ]
     more = len(reasons) - MAX_REASONS
     return (*reasons[:MAX_REASONS], *((f"and {more} more",) if more > 0 else ()))
 
@@ -48,4 +64,11 @@ def _text(tensor: Tensor) -> str:
     """A shape as GE writes it: -1 for an open dimension, -2 for an unknown rank."""
     if tensor.shape is None:
         return "[-2]"
-    return "[" + ", ".join(str(dim) if isinstance(dim, int) else "-1" if dim is None else f"-1 ({dim})" for dim in tensor.shape) + "]"
+    return (
+        "["
+        + ", ".join(
+            str(dim) if isinstance(dim, int) else "-1" if dim is None else f"-1 ({dim})"
+            for dim in tensor.shape
+        )
+        + "]"
+    )

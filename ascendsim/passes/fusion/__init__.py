@@ -4,4 +4,14 @@ from ascendsim.passes.fusion.pattern import Any, Const, Match, Op
 from ascendsim.passes.fusion.report import FusionReport
 from ascendsim.passes.fusion.rule import FusionContext, FusionRule, remove_dead_from, replace_root
 
-__all__ = ["Any", "Const", "FusionContext", "FusionReport", "FusionRule", "Match", "Op", "remove_dead_from", "replace_root"]
+__all__ = [
+    "Any",
+    "Const",
+    "FusionContext",
+    "FusionReport",
+    "FusionRule",
+    "Match",
+    "Op",
+    "remove_dead_from",
+    "replace_root",
+]

@@ -1,4 +1,6 @@
-"""What CANN knows about its fusion passes, from `data/passes.csv` and `data/ub_fusion.csv` (their heads name the sources)."""
+"""What CANN knows about its fusion passes, from `data/passes.csv` and `data/ub_fusion.csv` (their heads name
+the sources).
+"""
 
 from __future__ import annotations
 
@@ -22,11 +24,13 @@ class PassFact:
     Attributes:
         name: As switch files and logs spell it.
         family: "graph" or "ub".
-        kind: Graph passes: "built-in", "built-in (FE)", "json-rule", "second-round" ...; UB passes: "FE", "MindSpore", "advisor list".
+        kind: Graph passes: "built-in", "built-in (FE)", "json-rule", "second-round" ...; UB passes: "FE",
+            "MindSpore", "advisor list".
         tier: 1 matters most, 3 least.
         seed: Whether CANN's introduction to fusion names it.
         default: Whether it is on if nobody says otherwise.
-        switchable: "yes" by switch file, "risky" only by `--optimization_switch`, "no" forbidden to close, "flag" all or none (MindSpore).
+        switchable: "yes" by switch file, "risky" only by `--optimization_switch`, "no" forbidden to close,
+            "flag" all or none (MindSpore).
         phase: Name of the group it runs in (`order.Phase`); empty for the one sorted list in the middle.
         stage: "Top", "Main", "Down", or empty if CANN's configuration does not list it.
         priority: Within its stage, None if not listed.
@@ -65,11 +69,15 @@ def all_facts(family: Family | None = None) -> tuple[PassFact, ...]:
         return tuple(fact for item in FAMILIES for fact in all_facts(item))
     name = "passes.csv" if family == "graph" else "ub_fusion.csv"
     text = files("ascendsim.passes.fusion").joinpath("data", name).read_text(encoding="utf-8")
-    return tuple(_fact(row) for row in csv.DictReader(line for line in text.splitlines() if not line.startswith("#")))
+    return tuple(
+        _fact(row) for row in csv.DictReader(line for line in text.splitlines() if not line.startswith("#"))
+    )
 
 
 def find_fact(name: str, family: Family | None = None) -> PassFact | None:
-    """The pass of a name, None if CANN has none. CANN's own comes before MindSpore's, graph passes before UB passes."""
+    """The pass of a name, None if CANN has none. CANN's own comes before MindSpore's, graph passes before UB
+    passes.
+    """
     return _index(family).get(name)
 
 

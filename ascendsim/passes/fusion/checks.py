@@ -90,7 +90,9 @@ def read_outside(match: Match, results: Collection[Tensor] = ()) -> str | None:
 
 
 def closes_cycle(match: Match, inputs: Iterable[Tensor]) -> str | None:
-    """Why one node in place of the match would wait for itself: an input depends on the match by a way outside it."""
+    """Why one node in place of the match would wait for itself: an input depends on the match by a way
+    outside it.
+    """
     inside = set(match.all_nodes)
     graph = match.root.graph
     seen: set[Node] = set()
@@ -107,7 +109,8 @@ def closes_cycle(match: Match, inputs: Iterable[Tensor]) -> str | None:
 
 
 def replace_results(graph: Graph, match: Match, pairs: Sequence[tuple[Tensor, Tensor]]) -> None:
-    """Lets new tensors stand for results of a match outside it, names of graph outputs included, and removes the match.
+    """Lets new tensors stand for results of a match outside it, names of graph outputs included, and removes
+    the match.
 
     Args:
         graph: Of the match.

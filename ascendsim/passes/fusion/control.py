@@ -1,4 +1,6 @@
-"""Control edges around a match: what takes its place waits for what the match waited for, and is waited for in its stead."""
+"""Control edges around a match: what takes its place waits for what the match waited for, and is waited for
+in its stead.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,8 @@ class ControlEdges:
         inwards: From nodes outside.
         outwards: To nodes outside.
         inside: Between nodes of the match.
-        sources: Nodes outside that make what the match reads; kept only where there are edges, like `readers`.
+        sources: Nodes outside that make what the match reads; kept only where there are edges, like
+            `readers`.
         readers: Nodes outside that read what the match makes.
     """
 
@@ -43,16 +46,28 @@ class ControlEdges:
             tuple((node, after) for node in nodes for after in node._followers if after not in inside),
             tuple(edge for edge in before if edge[0] in inside),
             tuple(dict.fromkeys(source for source in made if source is not None and source not in inside)),
-            tuple(dict.fromkeys(reader for node in nodes for t in node.outputs for reader in t.consumers if reader not in inside)),
+            tuple(
+                dict.fromkeys(
+                    reader
+                    for node in nodes
+                    for t in node.outputs
+                    for reader in t.consumers
+                    if reader not in inside
+                )
+            ),
         )
 
     def refusal(self, match: Match) -> str | None:
-        """Why the nodes of the match cannot run as one: a control edge makes one of them wait for what another one must precede."""
+        """Why the nodes of the match cannot run as one: a control edge makes one of them wait for what
+        another one must precede.
+        """
         if not self.inwards and not self.outwards:
             return None
         graph, inside = match.root.graph, set(match.all_nodes)
         assert graph is not None
-        stack = [before for node in match.all_nodes for before in graph.predecessors(node) if before not in inside]
+        stack = [
+            before for node in match.all_nodes for before in graph.predecessors(node) if before not in inside
+        ]
         seen: set[Node] = set()
         while stack:
             node = stack.pop()
@@ -64,14 +79,18 @@ class ControlEdges:
         return None
 
     def detach(self) -> None:
-        """Takes the edges off, so that the nodes of the match can go; others that are waited for stay (`rule.remove_dead_from`)."""
+        """Takes the edges off, so that the nodes of the match can go; others that are waited for stay
+        (`rule.remove_dead_from`).
+        """
         for before, node in (*self.inwards, *self.outwards, *self.inside):
             node.remove_control(before)
 
     def restore(self, graph: Graph, match: Match, made: Sequence[Node]) -> None:
-        """Puts the edges back; those of nodes that are gone to what was made in their place, else to what is left of the match.
+        """Puts the edges back; those of nodes that are gone to what was made in their place, else to what is
+        left of the match.
 
-        With neither, who waited for the match waits for all that the match waited for, and so does who read its results.
+        With neither, who waited for the match waits for all that the match waited for, and so does who read
+        its results.
 
         Args:
             graph: After the rewrite.

@@ -1,11 +1,13 @@
-"""Patterns given as lists of edges: graphs with shared results and several outputs, as CANN's JSON rules have them.
+"""Patterns given as lists of edges: graphs with shared results and several outputs, as CANN's JSON rules have
+them.
 
     Input0 -> Square#Square0:0; Square#Square0:0 -> Mul#Mul3:1; Mul#Mul3:0 -> Output0
 
-`Type#id:port` is an output port on the left and an input port on the right; a bare name on the left is an input of the pattern, on the
-right a result. Port -1 is a control edge. One from a bare name says that the node waits for some node outside; nodes without such an edge
-match only if they wait for none; edges between nodes of the pattern match everything. A type is CANN's; `FORMS` says which nodes stand
-for it. Ports count: operand orders that a rule does not list do not match, which is why CANN has its rules several times.
+`Type#id:port` is an output port on the left and an input port on the right; a bare name on the left is an
+input of the pattern, on the right a result. Port -1 is a control edge. One from a bare name says that the
+node waits for some node outside; nodes without such an edge match only if they wait for none; edges between
+nodes of the pattern match everything. A type is CANN's; `FORMS` says which nodes stand for it. Ports count:
+operand orders that a rule does not list do not match, which is why CANN has its rules several times.
 """
 
 from __future__ import annotations
@@ -35,7 +37,11 @@ FormOf = Callable[[Node], "Form | None"]
 
 def _plain(op_type: str, inputs: int | None = None, domain: str = "") -> FormOf:
     def form(node: Node) -> Form | None:
-        if node.op_type != op_type or node.domain != domain or (inputs is not None and node.input_count != inputs):
+        if (
+            node.op_type != op_type
+            or node.domain != domain
+            or (inputs is not None and node.input_count != inputs)
+        ):
             return None
         return Form((node,), node.inputs)
 
@@ -56,21 +62,35 @@ def _rsqrt(node: Node) -> Form | None:
     if node.op_type != "Reciprocal" or node.domain:
         return None
     root = node.required(0).producer
-    return Form((node, root), root.inputs) if root is not None and root.op_type == "Sqrt" and not root.domain else None
+    return (
+        Form((node, root), root.inputs)
+        if root is not None and root.op_type == "Sqrt" and not root.domain
+        else None
+    )
 
 
 def _constant_axes(op_type: str) -> FormOf:
     """An operator whose second input CANN holds as an attribute."""
 
     def form(node: Node) -> Form | None:
-        if node.op_type != op_type or node.domain or (node.input(1) is not None and known_values(node.input(1)) is None):
+        if (
+            node.op_type != op_type
+            or node.domain
+            or (node.input(1) is not None and known_values(node.input(1)) is None)
+        ):
             return None
         return Form((node,), node.inputs[:1])
 
     return form
 
 
-_STANDING_FOR = {"RealDiv": ("Div",), "Select": ("Where",), "Minimum": ("Min",), "Maximum": ("Max",), "AddN": ("Sum",)} | {
+_STANDING_FOR = {
+    "RealDiv": ("Div",),
+    "Select": ("Where",),
+    "Minimum": ("Min",),
+    "Maximum": ("Max",),
+    "AddN": ("Sum",),
+} | {
     "Square": ("Square", "Mul", "Pow"),
     "Rsqrt": ("Reciprocal",),
     "ReduceSumD": ("ReduceSum",),
@@ -103,7 +123,8 @@ class EdgePattern:
 
     Attributes:
         types: CANN's operator type by id, in order of appearance.
-        operands: By id and input port: the id of the node whose first output it is, or the name of an input of the pattern.
+        operands: By id and input port: the id of the node whose first output it is, or the name of an input
+            of the pattern.
         inputs: Names of the inputs, in order of appearance.
         results: (name, id) of the results, in order of appearance.
         constants: Ids of constants that the pattern holds itself; each captures a tensor.
@@ -187,7 +208,9 @@ def _port(end: re.Match[str]) -> int:
 
 
 def find_edges(graph: Graph, pattern: EdgePattern) -> Iterator[tuple[Node, Found]]:
-    """All places of a pattern with the node that stands for its root, in execution order; one for each root."""
+    """All places of a pattern with the node that stands for its root, in execution order; one for each
+    root.
+    """
     form = FORMS[pattern.types[pattern.root]]
     if not any(form(node) is not None for node in graph.nodes):
         return
@@ -205,7 +228,9 @@ def find_at(root: Node, pattern: EdgePattern) -> Found | None:
     return next(_search(pattern, {pattern.root: form}, {}, [pattern.root]), None)
 
 
-def _search(pattern: EdgePattern, forms: dict[str, Form], tensors: dict[str, Tensor], todo: list[str]) -> Iterator[Found]:
+def _search(
+    pattern: EdgePattern, forms: dict[str, Form], tensors: dict[str, Tensor], todo: list[str]
+) -> Iterator[Found]:
     """Extends a partial match by the operands and readers of the ids in `todo`."""
     if not todo:
         missing = [name for name in pattern.types if name not in forms]
@@ -224,7 +249,12 @@ def _search(pattern: EdgePattern, forms: dict[str, Form], tensors: dict[str, Ten
 
 
 def _operands(
-    pattern: EdgePattern, forms: dict[str, Form], tensors: dict[str, Tensor], name: str, wanted: list[tuple[int, str]], todo: list[str]
+    pattern: EdgePattern,
+    forms: dict[str, Form],
+    tensors: dict[str, Tensor],
+    name: str,
+    wanted: list[tuple[int, str]],
+    todo: list[str],
 ) -> Iterator[Found]:
     """Follows the operands of one matched node, port by port."""
     for position, (port, source) in enumerate(wanted):
@@ -238,19 +268,30 @@ def _operands(
                     return
                 continue
             producer = tensor.producer
-            form = FORMS[pattern.types[source]](producer) if producer is not None and tensor.index == 0 else None
+            form = (
+                FORMS[pattern.types[source]](producer) if producer is not None and tensor.index == 0 else None
+            )
             if form is None or not _free(form, forms):
                 return
-            yield from _operands(pattern, {**forms, source: form}, tensors, name, wanted[position + 1 :], [*todo, source])
+            yield from _operands(
+                pattern, {**forms, source: form}, tensors, name, wanted[position + 1 :], [*todo, source]
+            )
             return
-        if tensors.get(source, tensor) is not tensor or (source in pattern.constants and not tensor.is_constant):
+        if tensors.get(source, tensor) is not tensor or (
+            source in pattern.constants and not tensor.is_constant
+        ):
             return
         tensors = {**tensors, source: tensor}
     yield from _search(pattern, forms, tensors, todo)
 
 
 def _take(
-    pattern: EdgePattern, forms: dict[str, Form], tensors: dict[str, Tensor], name: str, node: Node, todo: list[str]
+    pattern: EdgePattern,
+    forms: dict[str, Form],
+    tensors: dict[str, Tensor],
+    name: str,
+    node: Node,
+    todo: list[str],
 ) -> Iterator[Found]:
     form = FORMS[pattern.types[name]](node)
     if form is not None and _free(form, forms):

@@ -1,4 +1,6 @@
-"""Runs graph-fusion rules in CANN's order: for each pattern first all matches are found, then they are rewritten one by one."""
+"""Runs graph-fusion rules in CANN's order: for each pattern first all matches are found, then they are
+rewritten one by one.
+"""
 
 from __future__ import annotations
 
@@ -24,8 +26,8 @@ def run_rules(
 ) -> None:
     """Applies rules in the given order, in place.
 
-    What a rewrite makes keeps the names of all operators that it stands for in `origin["source_names"]`. The graph is verified after each
-    rule of a user that changed it, and at the end.
+    What a rewrite makes keeps the names of all operators that it stands for in `origin["source_names"]`. The
+    graph is verified after each rule of a user that changed it, and at the end.
 
     Args:
         graph: With all shapes known.
@@ -36,7 +38,8 @@ def run_rules(
         root: The outermost graph if `graph` is a subgraph of it.
 
     Raises:
-        PassError: If a rule failed or left a broken graph; names it and the rules that had changed the graph before.
+        PassError: If a rule failed or left a broken graph; names it and the rules that had changed the graph
+            before.
     """
     changed_before: list[str] = []
     checked = 0  # how many of them the last verification covered
@@ -63,7 +66,9 @@ def run_rules(
         _verify(root, changed_before, checked)
 
 
-def _run_pattern(graph: Graph, rule: FusionRule, pattern: str, context: FusionContext, before: list[str]) -> PatternRecord:
+def _run_pattern(
+    graph: Graph, rule: FusionRule, pattern: str, context: FusionContext, before: list[str]
+) -> PatternRecord:
     """Finds and rewrites one pattern; says in which pass and where something went wrong."""
     record = PatternRecord("graph", rule.name, pattern)
     root: str | None = None  # of the match at hand
@@ -85,7 +90,9 @@ def _run_pattern(graph: Graph, rule: FusionRule, pattern: str, context: FusionCo
     return record
 
 
-def _rewrite(graph: Graph, rule: FusionRule, match: Match, context: FusionContext, record: PatternRecord) -> None:
+def _rewrite(
+    graph: Graph, rule: FusionRule, match: Match, context: FusionContext, record: PatternRecord
+) -> None:
     """Rewrites a match if the rule allows it, and records what came of it."""
     control = ControlEdges.of(match)
     reason = control.refusal(match) or rule.check(match, context)
@@ -108,7 +115,11 @@ def _rewrite(graph: Graph, rule: FusionRule, match: Match, context: FusionContex
 
 def _sources(match: Match) -> tuple[str, ...]:
     """Names of the user's operators that a match stands for, first ones first."""
-    found = (source for node in reversed(match.all_nodes) for source in node.origin.get("source_names", (node.name,)))
+    found = (
+        source
+        for node in reversed(match.all_nodes)
+        for source in node.origin.get("source_names", (node.name,))
+    )
     return tuple(dict.fromkeys(found))
 
 
@@ -124,6 +135,10 @@ def _verify(graph: Graph, changed: Sequence[str], checked: int) -> None:
         verify(graph)
     except AscendSimError as error:
         before, suspects = changed[:checked], changed[checked:]
-        subject = f"fusion pass {suspects[0]!r}" if len(suspects) == 1 else f"one of the fusion passes {', '.join(suspects)}"
+        subject = (
+            f"fusion pass {suspects[0]!r}"
+            if len(suspects) == 1
+            else f"one of the fusion passes {', '.join(suspects)}"
+        )
         remedy = f"this is a defect of the pass; changed before it: {', '.join(before) or 'none'}"
         raise PassError(subject, f"left a broken graph: {error}", remedy=remedy) from error

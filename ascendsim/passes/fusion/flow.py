@@ -25,7 +25,8 @@ def fuse_graph(
     *,
     second_round: bool = False,
 ) -> None:
-    """Runs the rules that are on, in CANN's order, in place. Each group of rules handles the graph, then every subgraph.
+    """Runs the rules that are on, in CANN's order, in place. Each group of rules handles the graph, then
+    every subgraph.
 
     Args:
         graph: With all shapes known.
@@ -34,7 +35,8 @@ def fuse_graph(
         switches: Decide which rules run.
         report: Receives the records, and the rules that are off with the reason.
         dump: Called with the name of a pass and the graph after each pass that changed it.
-        second_round: Runs the rules for the device graph (formats chosen, Cast and TransData in place) instead of those for the user's.
+        second_round: Runs the rules for the device graph (formats chosen, Cast and TransData in place)
+            instead of those for the user's.
 
     Raises:
         PassError: If a rule failed or left a broken graph.

@@ -1,9 +1,10 @@
 """The order in which graph-fusion passes run: groups, and within a group ascending priority.
 
-Priorities come from the switch file, else from the user's pass, else from CANN's configuration. Within a group the order is Top, Main,
-unlisted, Down: `Down` is moved behind everything by +10000, and what has no priority gets 6000 + n (user's pass), 7000 + n (user's rule),
-8000 + n (CANN's pass) or 9000 + n (CANN's rule), n being its place in the alphabet. Source: hicann/ge@ffdcbc9f, fusion_priority_manager
-and fusion_config_parser.
+Priorities come from the switch file, else from the user's pass, else from CANN's configuration. Within a
+group the order is Top, Main, unlisted, Down: `Down` is moved behind everything by +10000, and what has no
+priority gets 6000 + n (user's pass), 7000 + n (user's rule), 8000 + n (CANN's pass) or 9000 + n (CANN's
+rule), n being its place in the alphabet. Source: hicann/ge@ffdcbc9f, fusion_priority_manager and
+fusion_config_parser.
 """
 
 from __future__ import annotations
@@ -19,11 +20,17 @@ from ascendsim.passes.fusion.switch_file import BUILT_IN_RANGES, CUSTOM_RANGES, 
 from ascendsim.passes.fusion.switches import Switches
 
 DOWN_OFFSET = 10000
-CUSTOM_PASS, BUILT_IN_PASS, BUILT_IN_RULE = 6000, 8000, 9000  # 7000 is for JSON rules of users, which have no form here
+CUSTOM_PASS, BUILT_IN_PASS, BUILT_IN_RULE = (
+    6000,
+    8000,
+    9000,
+)  # 7000 is for JSON rules of users, which have no form here
 
 
 class Phase(IntEnum):
-    """Groups of passes, in the order of execution; the names in `data/passes.csv` are the lower-case ones with dashes."""
+    """Groups of passes, in the order of execution; the names in `data/passes.csv` are the lower-case ones
+    with dashes.
+    """
 
     PREPARE = 0
     AFTER_MULTI_DIMS = 1
@@ -40,7 +47,9 @@ class Phase(IntEnum):
 
     @property
     def second_round(self) -> bool:
-        """Whether the group runs on the device graph, after element types and formats are chosen and Cast and TransData stand."""
+        """Whether the group runs on the device graph, after element types and formats are chosen and Cast and
+        TransData stand.
+        """
         return self >= Phase.AFTER_OP_JUDGE
 
     @property
@@ -114,26 +123,35 @@ def check_custom(passes: Iterable[object], taken: Iterable[str]) -> tuple[Fusion
         The passes.
 
     Raises:
-        InputError: If one is no pass, has no name, no patterns or a name that is taken, or a stage or priority outside CANN's ranges.
+        InputError: If one is no pass, has no name, no patterns or a name that is taken, or a stage or
+            priority outside CANN's ranges.
     """
     used = {*taken, "ALL"}  # ALL stands for every pass in a switch file
     checked: list[FusionRule] = []
     for item in passes:
         if not isinstance(item, FusionRule):
             what = item.__name__ if isinstance(item, type) else type(item).__name__
-            remedy = f"write {what}() with parentheses" if isinstance(item, type) else "derive it from FusionRule"
+            remedy = (
+                f"write {what}() with parentheses" if isinstance(item, type) else "derive it from FusionRule"
+            )
             raise InputError("option passes", "takes instances of FusionRule subclasses", what, remedy)
         name = getattr(item, "name", None)
         if not isinstance(name, str) or not name.isidentifier():
-            raise InputError(f"pass {type(item).__name__}", "needs a `name` of letters, digits and underscores", repr(name))
+            raise InputError(
+                f"pass {type(item).__name__}", "needs a `name` of letters, digits and underscores", repr(name)
+            )
         if name in used or find_fact(name) is not None:
             raise InputError(f"pass {name!r}", "has a name that is taken", remedy="choose another name")
         used.add(name)
         if not (isinstance(item.patterns, Mapping) and item.patterns):
-            raise InputError(f"pass {name!r}", "needs `patterns`, a mapping of names to patterns", repr(item.patterns))
+            raise InputError(
+                f"pass {name!r}", "needs `patterns`, a mapping of names to patterns", repr(item.patterns)
+            )
         if (item.stage is None) != (item.priority is None):
             raise InputError(
-                f"pass {name!r}", "needs both `stage` and `priority`, or neither", remedy="without both it runs behind Main, by name"
+                f"pass {name!r}",
+                "needs both `stage` and `priority`, or neither",
+                remedy="without both it runs behind Main, by name",
             )
         if item.stage is not None and item.priority is not None:
             check_priority(item.stage, item.priority, CUSTOM_RANGES, f"pass {name!r}")

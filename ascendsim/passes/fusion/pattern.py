@@ -4,8 +4,8 @@ A pattern is a tree that is read from its last operator backwards through its in
 
     Op("Relu", Op("Conv", Any("x"), Const("w"), name="conv"), name="relu")
 
-Captured names are unique; the same tensor name twice means the same tensor. Inner operators must feed nobody outside the match
-unless `shared=True`, since a rewrite takes them away.
+Captured names are unique; the same tensor name twice means the same tensor. Inner operators must feed nobody
+outside the match unless `shared=True`, since a rewrite takes them away.
 """
 
 from __future__ import annotations
@@ -53,7 +53,13 @@ class Op:
     output: int
 
     def __init__(
-        self, types: str, *inputs: Pattern | None, name: str = "", commutative: bool = False, shared: bool = False, output: int = 0
+        self,
+        types: str,
+        *inputs: Pattern | None,
+        name: str = "",
+        commutative: bool = False,
+        shared: bool = False,
+        output: int = 0,
     ) -> None:
         for key, value in (
             ("types", tuple(types.split("|"))),
@@ -108,7 +114,9 @@ def operator_types(pattern: Op) -> Iterator[tuple[str, ...]]:
 
 
 def _fed(node: Node, pattern: Op) -> bool:
-    """Whether operators of the types that a pattern asks for make a node's inputs, which nearly all candidates fail."""
+    """Whether operators of the types that a pattern asks for make a node's inputs, which nearly all
+    candidates fail.
+    """
     for port, wanted in enumerate(pattern.inputs):
         if isinstance(wanted, Op):
             tensors = node._inputs if pattern.commutative else node._inputs[port : port + 1]
@@ -130,7 +138,9 @@ def match_at(root: Node, name: str, pattern: Op, graph_outputs: set[int]) -> Mat
 Captured = tuple[dict[str, Node], dict[str, Tensor]]
 
 
-def _match_node(node: Node, pattern: Op, nodes: dict[str, Node], tensors: dict[str, Tensor]) -> Iterator[Captured]:
+def _match_node(
+    node: Node, pattern: Op, nodes: dict[str, Node], tensors: dict[str, Tensor]
+) -> Iterator[Captured]:
     if node.domain not in ("", "ascend") or node.op_type not in pattern.types:
         return
     held = nodes.get(pattern.name)
@@ -156,7 +166,9 @@ def _match_inputs(
         yield from _match_inputs(node, wanted, order, port + 1, found)
 
 
-def _match_tensor(tensor: Tensor | None, wanted: Pattern | None, nodes: dict[str, Node], tensors: dict[str, Tensor]) -> Iterator[Captured]:
+def _match_tensor(
+    tensor: Tensor | None, wanted: Pattern | None, nodes: dict[str, Node], tensors: dict[str, Tensor]
+) -> Iterator[Captured]:
     if wanted is None:
         yield nodes, tensors
     elif tensor is None:
@@ -179,7 +191,9 @@ def _private(node: Node, pattern: Op, nodes: Mapping[str, Node], graph_outputs: 
     if _find(pattern, name).shared:
         return True
     inside = {id(other) for other in nodes.values()}
-    return all(id(t) not in graph_outputs and all(id(use.node) in inside for use in t.uses) for t in node.outputs)
+    return all(
+        id(t) not in graph_outputs and all(id(use.node) in inside for use in t.uses) for t in node.outputs
+    )
 
 
 def _find(pattern: Op, name: str) -> Op:

@@ -1,16 +1,19 @@
 """CANN's log lines about fusion (plog).
 
-One INFO line for each pattern of a graph pass that matched, even if it changed nothing; two DEBUG lines for each UB pass that matched (each
-line is one line in the file):
+One INFO line for each pattern of a graph pass that matched, even if it changed nothing; two DEBUG lines for
+each UB pass that matched (each line is one line in the file):
 
-    [INFO] GE(1,ascendsim):2026-01-01-00:00:00.001.000 [pattern_fusion_base_pass.cc:259]1 RunOnePattern:GraphId[0],
+    [INFO] GE(1,ascendsim):2026-01-01-00:00:00.001.000 [pattern_fusion_base_pass.cc:259]1
+    RunOnePattern:GraphId[0],
         GraphFusionPass[P]: pattern=p, matched_times=1, effected_times=1.
-    [DEBUG] FE(1,ascendsim):2026-01-01-00:00:00.002.000 [buffer_fusion.cc:135]1 RunBufferFusion:SessionId 0 graph_id 0
+    [DEBUG] FE(1,ascendsim):2026-01-01-00:00:00.002.000 [buffer_fusion.cc:135]1 RunBufferFusion:SessionId 0
+    graph_id 0
         buffer_fusion_pass[P]: matched_times=1.
 
-The order of lines is the order of execution. Time stamps only count: the first line is one millisecond after `start`, each further one
-another millisecond, so that equal compilations write equal logs. Files, line numbers and message texts follow the examples in CANN's
-introduction to fusion and hicann/ge; the place and function name of the DEBUG lines are assumed, no public example shows them.
+The order of lines is the order of execution. Time stamps only count: the first line is one millisecond after
+`start`, each further one another millisecond, so that equal compilations write equal logs. Files, line
+numbers and message texts follow the examples in CANN's introduction to fusion and hicann/ge; the place and
+function name of the DEBUG lines are assumed, no public example shows them.
 """
 
 from __future__ import annotations
@@ -32,7 +35,8 @@ STEP = timedelta(milliseconds=1)
 LINE = re.compile(
     r"^\[INFO\] GE\((?P<pid>\d+),(?P<proc>[^)]+)\):(?P<ts>\d{4}-\d\d-\d\d-\d\d:\d\d:\d\d\.\d{3}\.\d{3}) "
     r"\[(?P<file>[\w.]+):(?P<line>\d+)\]\s*"
-    r"(?P<tid>\d+) (?P<fn>\w+):\s*GraphId\[(?P<gid>\d+)\], GraphFusionPass\[(?P<pass>\w+)\]: pattern=(?P<pat>\w+), "
+    r"(?P<tid>\d+) (?P<fn>\w+):\s*GraphId\[(?P<gid>\d+)\], GraphFusionPass\[(?P<pass>\w+)\]: "
+    r"pattern=(?P<pat>\w+), "
     r"matched_times=(?P<m>\d+), effected_times=(?P<e>\d+)\.?$"
 )
 
@@ -48,7 +52,9 @@ class PlogLine:
     effected: int
 
 
-def plog_lines(report: FusionReport, *, pid: int = 1, start: datetime = START, process: str = PROCESS) -> tuple[str, ...]:
+def plog_lines(
+    report: FusionReport, *, pid: int = 1, start: datetime = START, process: str = PROCESS
+) -> tuple[str, ...]:
     """The log of a compilation, one string a line.
 
     Args:
@@ -60,12 +66,20 @@ def plog_lines(report: FusionReport, *, pid: int = 1, start: datetime = START, p
     texts = [*_graph_texts(report), *_ub_texts(report)]
     lines = []
     for number, (level, module, place, function, message) in enumerate(texts, 1):
-        lines.append(f"[{level}] {module}({pid},{process}):{_stamp(start + number * STEP)} [{place}]{pid} {function}:{message}")
+        lines.append(
+            f"[{level}] {module}({pid},{process}):{_stamp(start + number * STEP)} [{place}]{pid} "
+            f"{function}:{message}"
+        )
     return tuple(lines)
 
 
 def write_plog(
-    report: FusionReport, path_or_dir: str | PathLike[str], *, pid: int = 1, start: datetime = START, process: str = PROCESS
+    report: FusionReport,
+    path_or_dir: str | PathLike[str],
+    *,
+    pid: int = 1,
+    start: datetime = START,
+    process: str = PROCESS,
 ) -> Path:
     """Writes the log of a compilation.
 
@@ -96,7 +110,11 @@ def read_plog(text: str) -> tuple[PlogLine, ...]:
         text: Content of a plog file.
     """
     matches = (LINE.match(line) for line in text.splitlines())
-    return tuple(PlogLine(int(m["gid"]), m["pass"], m["pat"], int(m["m"]), int(m["e"])) for m in matches if m is not None)
+    return tuple(
+        PlogLine(int(m["gid"]), m["pass"], m["pat"], int(m["m"]), int(m["e"]))
+        for m in matches
+        if m is not None
+    )
 
 
 _Text = tuple[str, str, str, str, str]  # level, module, file and line, function, message

@@ -40,9 +40,11 @@ class FusedScopeRecord:
         number: Of the scope (`Node.origin["scope"]`).
         name: Of the pass.
         nodes: Names in execution order.
-        saved_bytes: Bytes to and from global memory that are gone, since what is between the nodes stays in the Unified Buffer.
-        operand_bytes: Bytes of what they read besides that move more often than before (negative: less often), with tilings of the
-            closed form, before and after; those that are picked by time may move others.
+        saved_bytes: Bytes to and from global memory that are gone, since what is between the nodes stays in
+            the Unified Buffer.
+        operand_bytes: Bytes of what they read besides that move more often than before (negative: less
+            often), with tilings of the closed form, before and after; those that are picked by time may move
+            others.
     """
 
     number: int
@@ -63,11 +65,15 @@ class FusionReport:
 
     @property
     def saved_bytes(self) -> int:
-        """Bytes to and from global memory that UB fusion saved: those of the scopes, less what their operands cost more."""
+        """Bytes to and from global memory that UB fusion saved: those of the scopes, less what their operands
+        cost more.
+        """
         return sum(scope.saved_bytes - scope.operand_bytes for scope in self.scopes)
 
     def totals(self, family: str) -> dict[str, tuple[int, int]]:
-        """(matched, effected) by pass name, patterns of a pass added up; passes that matched nothing are left out."""
+        """(matched, effected) by pass name, patterns of a pass added up; passes that matched nothing are left
+        out.
+        """
         sums: dict[str, tuple[int, int]] = {}
         for record in self.records:
             if record.family == family and record.matched:

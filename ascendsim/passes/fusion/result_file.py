@@ -1,11 +1,14 @@
-"""`fusion_result.json`: matched and effected times a pass, as CANN writes it, and a reader of the layouts that its releases wrote.
+"""`fusion_result.json`: matched and effected times a pass, as CANN writes it, and a reader of the layouts
+that its releases wrote.
 
     {"session_and_graph_id_0_0": {
         "graph_fusion": {"ConvBatchnormFusionPass": {"effect_times": "20", "match_times": "20"}},
-        "ub_fusion": {"TbeEltwiseFusionPass": {"effect_times": "16", "match_times": "17", "repository_hit_times": "0"}}}}
+        "ub_fusion": {"TbeEltwiseFusionPass": {"effect_times": "16", "match_times": "17",
+        "repository_hit_times": "0"}}}}
 
-Counts are strings. Passes that matched nothing or are switched off do not appear, nor does FusionVirtualOpSetSwitch. Other layouts: one
-object with the keys `session_and_graph_id`, `graph_fusion`, `ub_fusion`; a list of such objects.
+Counts are strings. Passes that matched nothing or are switched off do not appear, nor does
+FusionVirtualOpSetSwitch. Other layouts: one object with the keys `session_and_graph_id`, `graph_fusion`,
+`ub_fusion`; a list of such objects.
 """
 
 from __future__ import annotations
@@ -64,7 +67,9 @@ def result_text(report: FusionReport, *, session: int = 0, graph: int = 0) -> st
     return json.dumps({f"{_PREFIX}_{session}_{graph}": sections}, indent=4, sort_keys=True)
 
 
-def write_result(report: FusionReport, path: str | PathLike[str], *, session: int = 0, graph: int = 0) -> Path:
+def write_result(
+    report: FusionReport, path: str | PathLike[str], *, session: int = 0, graph: int = 0
+) -> Path:
     """Writes fusion_result.json.
 
     Args:
@@ -112,7 +117,10 @@ def parse_result(data: Any, subject: str = "fusion result") -> tuple[FusionCount
         InputError: If it has none of the three layouts or a count is no number.
     """
     if isinstance(data, list):
-        return tuple(_counts(item.get(_PREFIX), item, subject) if isinstance(item, dict) else _refuse(subject) for item in data)
+        return tuple(
+            _counts(item.get(_PREFIX), item, subject) if isinstance(item, dict) else _refuse(subject)
+            for item in data
+        )
     if not isinstance(data, dict):
         _refuse(subject)
     if _PREFIX in data:
@@ -136,7 +144,8 @@ def _section(data: Any, subject: str) -> dict[str, tuple[int, int]]:
     if not isinstance(data, dict):
         _refuse(subject)
     return {
-        name: (_number(name, "match_times", item, subject), _number(name, "effect_times", item, subject)) for name, item in data.items()
+        name: (_number(name, "match_times", item, subject), _number(name, "effect_times", item, subject))
+        for name, item in data.items()
     }
 
 
@@ -148,5 +157,8 @@ def _number(name: str, key: str, data: Any, subject: str) -> int:
 
 
 def _refuse(subject: str) -> NoReturn:
-    remedy = "expected are session_and_graph_id_..., or objects with session_and_graph_id, graph_fusion and ub_fusion"
+    remedy = (
+        "expected are session_and_graph_id_..., or objects with session_and_graph_id, graph_fusion and "
+        "ub_fusion"
+    )
     raise InputError(subject, "has none of the known layouts", remedy=remedy)

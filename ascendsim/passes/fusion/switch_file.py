@@ -4,8 +4,9 @@
      "Priority": {"GraphFusion": {"Main": {"MyPass": "1200"}}},
      "ExceptionalPassOfO1Level": ["MyPass"]}
 
-The rules are those of the graph engine (hicann/ge, fusion_config_parser.cc). Messages carry CANN's error codes EM_OPEN_FILE_FAILED and
-EM_INVALID_CONTENT. A switch file is data: its size is bounded, nothing in it is executed.
+The rules are those of the graph engine (hicann/ge, fusion_config_parser.cc). Messages carry CANN's error
+codes EM_OPEN_FILE_FAILED and EM_INVALID_CONTENT. A switch file is data: its size is bounded, nothing in it is
+executed.
 """
 
 from __future__ import annotations
@@ -50,12 +51,17 @@ def read_switch_file(path: str | PathLike[str]) -> SwitchFile:
     """Reads a switch file.
 
     Raises:
-        InputError: EM_OPEN_FILE_FAILED if it cannot be opened or is empty, EM_INVALID_CONTENT if its content breaks a rule.
+        InputError: EM_OPEN_FILE_FAILED if it cannot be opened or is empty, EM_INVALID_CONTENT if its content
+            breaks a rule.
     """
     subject = f"fusion switch file {str(path)!r}"
     content = read_bounded(path, subject, MAX_BYTES, " [EM_OPEN_FILE_FAILED]")
     if not content.strip():
-        raise InputError(subject, "is empty [EM_OPEN_FILE_FAILED]", remedy='write {"Switch": {"GraphFusion": {"PassName": "off"}}}')
+        raise InputError(
+            subject,
+            "is empty [EM_OPEN_FILE_FAILED]",
+            remedy='write {"Switch": {"GraphFusion": {"PassName": "off"}}}',
+        )
     if len(content) > MAX_BYTES:
         _invalid(subject, f"must not be larger than {MAX_BYTES >> 20} MiB")
     try:
@@ -122,13 +128,25 @@ def _json_form(data: Any, subject: str) -> SwitchFile:
     top = _object(data, "top level", subject)
     for key in top:
         if key.strip() not in _TOP_KEYS:
-            _invalid(subject, f"has the unknown key {_shown(key)} at the top level", remedy=suggest(key, _TOP_KEYS))
+            _invalid(
+                subject, f"has the unknown key {_shown(key)} at the top level", remedy=suggest(key, _TOP_KEYS)
+            )
     top = {key.strip(): value for key, value in top.items()}
-    switches = {family: _switches(value, f"Switch.{key}", subject) for key, family, value in _families(top, "Switch", subject)}
-    priorities = {family: _priorities(value, f"Priority.{key}", subject) for key, family, value in _families(top, "Priority", subject)}
+    switches = {
+        family: _switches(value, f"Switch.{key}", subject)
+        for key, family, value in _families(top, "Switch", subject)
+    }
+    priorities = {
+        family: _priorities(value, f"Priority.{key}", subject)
+        for key, family, value in _families(top, "Priority", subject)
+    }
     names = top.get("ExceptionalPassOfO1Level", [])
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
-        _invalid(subject, "ExceptionalPassOfO1Level must be an array of pass names", remedy='write ["PassName", ...]')
+        _invalid(
+            subject,
+            "ExceptionalPassOfO1Level must be an array of pass names",
+            remedy='write ["PassName", ...]',
+        )
     return SwitchFile(switches, priorities, frozenset(name for name in names if name))
 
 
@@ -137,7 +155,9 @@ def _families(top: Mapping[str, Any], part: str, subject: str) -> list[tuple[str
     found = []
     for key, value in _object(top.get(part, {}), part, subject).items():
         if key.strip() not in FAMILY_KEYS:
-            _invalid(subject, f"has the unknown key {_shown(key)} in {part}", remedy=suggest(key, FAMILY_KEYS))
+            _invalid(
+                subject, f"has the unknown key {_shown(key)} in {part}", remedy=suggest(key, FAMILY_KEYS)
+            )
         found.append((key.strip(), FAMILY_KEYS[key.strip()], value))
     return found
 
@@ -156,14 +176,21 @@ def _priorities(data: Any, place: str, subject: str) -> dict[str, int]:
     priorities: dict[str, int] = {}
     for stage, passes in _object(data, place, subject).items():
         if stage.strip() not in CUSTOM_RANGES:
-            _invalid(subject, f"has the unknown stage {_shown(stage)} in {place}", remedy="stages are Top, Main and Down")
+            _invalid(
+                subject,
+                f"has the unknown stage {_shown(stage)} in {place}",
+                remedy="stages are Top, Main and Down",
+            )
         for name, value in _object(passes, f"{place}.{stage}", subject).items():
             where = f"{place}.{stage}.{name.strip()}"
             if name.strip() in priorities:
                 _invalid(subject, f"gives pass {name.strip()!r} two priorities ({where})", remedy="keep one")
             if not isinstance(value, str) or not _is_integer(value.strip()):
                 _invalid(
-                    subject, f"{where} must be an integer written as a string", _shown(value), 'write it in quotes, for example "1200"'
+                    subject,
+                    f"{where} must be an integer written as a string",
+                    _shown(value),
+                    'write it in quotes, for example "1200"',
                 )
             low, high = CUSTOM_RANGES[stage.strip()]
             if not low <= int(value) < high:

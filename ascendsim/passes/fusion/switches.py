@@ -5,17 +5,17 @@ The order of decisions for one pass is that of the graph engine (hicann/ge, fusi
     0  a chip's white list lacks a built-in pass         off
     1  --optimization_switch "Name:on|off"               as it says
     2  name in ExceptionalPassOfO1Level                  on
-    3  --optimization_switch "forbidden_close_pass:..."  as it says, for passes that are forbidden to close (ATC sets it on)
-    4  --oo_level=O1                                     off
+    3  --optimization_switch "forbidden_close_pass:..."  as it says, for passes that are forbidden to close
+    (ATC sets it on) 4  --oo_level=O1                                     off
     5  forbidden to close                                on
     6  no licence                                        off
     7  switch maps: exact name, else ALL                 as they say
     8  single-operator scene                             on only for passes marked so
     9  else                                              on
 
-A switch map is made from the old-form file, then the JSON file, then CANN's own configuration, and the first entry of a name wins. Hence
-`ALL: on` in a file does not turn on a pass that CANN's configuration lists as off, since that exact entry is found first. Environment
-variables are never read.
+A switch map is made from the old-form file, then the JSON file, then CANN's own configuration, and the first
+entry of a name wins. Hence `ALL: on` in a file does not turn on a pass that CANN's configuration lists as
+off, since that exact entry is found first. Environment variables are never read.
 """
 
 from __future__ import annotations
@@ -98,11 +98,19 @@ class Switches:
         """
         if oo_level not in OO_LEVELS:
             raise InputError("option oo_level", "must be O1 or O3", repr(oo_level))
-        file = SwitchFile() if fusion_switch_file is None else read_switch_file(path_option("fusion_switch_file", fusion_switch_file))
+        file = (
+            SwitchFile()
+            if fusion_switch_file is None
+            else read_switch_file(path_option("fusion_switch_file", fusion_switch_file))
+        )
         option = parse_optimization_switch(optimization_switch)
         known = frozenset(custom)
         closed = _kept_on(file, option)
-        warnings = (*_unknown_in_file(file, known), *closed, *_unknown(option, "option --optimization_switch", None, known | {FORBIDDEN}))
+        warnings = (
+            *_unknown_in_file(file, known),
+            *closed,
+            *_unknown(option, "option --optimization_switch", None, known | {FORBIDDEN}),
+        )
         return cls(file, option, oo_level, warnings=warnings)
 
     def decide(self, name: str, family: Family = "graph") -> Decision:
@@ -123,7 +131,11 @@ class Switches:
             return Decision(False, 4, "--oo_level=O1")
         if closed:
             assert known is not None
-            return Decision(True, 5, "forbidden to close" if known.switchable == "no" else "closed only by --optimization_switch")
+            return Decision(
+                True,
+                5,
+                "forbidden to close" if known.switchable == "no" else "closed only by --optimization_switch",
+            )
         if name in self.unlicensed:
             return Decision(False, 6, "not covered by the licence")
         by_map = self._by_map(name, family)
@@ -153,7 +165,8 @@ def parse_optimization_switch(text: str | None) -> dict[str, bool]:
     """Reads `--optimization_switch`: "PassA:on;PassB:off".
 
     Raises:
-        InputError: If the form is wrong, a value is neither on nor off, a name comes twice, or the name is ALL.
+        InputError: If the form is wrong, a value is neither on nor off, a name comes twice, or the name is
+            ALL.
 
     >>> parse_optimization_switch("SoftmaxFusionPass:off; PoolingFusionPass:on")
     {'SoftmaxFusionPass': False, 'PoolingFusionPass': True}
@@ -167,7 +180,9 @@ def parse_optimization_switch(text: str | None) -> dict[str, bool]:
         if value not in ("on", "off"):
             raise InputError(f"{subject}: {name}", 'must be exactly "on" or "off"', repr(value))
         if name == ALL:
-            raise InputError(subject, "takes names of passes only", ALL, "use a switch file, --fusion_switch_file, for ALL")
+            raise InputError(
+                subject, "takes names of passes only", ALL, "use a switch file, --fusion_switch_file, for ALL"
+            )
         if name in switches:
             raise InputError(subject, f"names pass {name!r} twice", remedy="keep one")
         switches[name] = value == "on"
@@ -191,10 +206,15 @@ def _kept_on(file: SwitchFile, option: Mapping[str, bool]) -> Iterable[str]:
         for name, on in file.switches.get(family, {}).items():
             known = find_fact(name, family)
             if known is not None and known.switchable in CLOSED and not on and name not in option:
-                yield f"fusion switch file: pass {name!r} stays on, files cannot close it; use --optimization_switch {name}:off"
+                yield (
+                    f"fusion switch file: pass {name!r} stays on, files cannot close it; use "
+                    f"--optimization_switch {name}:off"
+                )
 
 
-def _unknown(names: Iterable[str], subject: str, family: Family | None, known: frozenset[str]) -> Iterable[str]:
+def _unknown(
+    names: Iterable[str], subject: str, family: Family | None, known: frozenset[str]
+) -> Iterable[str]:
     for name in names:
         if name in known or find_fact(name, family) is not None:
             continue

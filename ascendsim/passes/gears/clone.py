@@ -1,9 +1,12 @@
-"""The graph that GE makes for gears (MultiBatchClone): an index by the shape at hand, and a Case with one copy of the network a gear.
+"""The graph that GE makes for gears (MultiBatchClone): an index by the shape at hand, and a Case with one
+copy of the network a gear.
 
     x (largest gear) ------------------------------+
-    ascend_mbatch_shape_data -> MapIndex(table) -> Case( ascend_mbatch_batch_0 | ascend_mbatch_batch_1 | ... ) -> outputs (largest gear)
+    ascend_mbatch_shape_data -> MapIndex(table) -> Case( ascend_mbatch_batch_0 | ascend_mbatch_batch_1 | ... )
+    -> outputs (largest gear)
 
-Each copy is static and has shape arithmetic of its own; weights stay in the graph around it, once, and the copies read them from there.
+Each copy is static and has shape arithmetic of its own; weights stay in the graph around it, once, and the
+copies read them from there.
 """
 
 from __future__ import annotations
@@ -42,18 +45,24 @@ def clone_gears(graph: Graph, settings: GearSettings, opset: OpSet) -> Graph:
             if any(not tensor.is_static for tensor in node.outputs):
                 raise CompileError(
                     f"node {node.name!r} ({node.op_type})",
-                    f"has a shape that depends on data under gear {','.join(map(str, gear))}, so gears cannot be made",
+                    f"has a shape that depends on data under gear {','.join(map(str, gear))}, so gears "
+                    f"cannot be made",
                     remedy="compile the model with open shapes instead",
                 )
     outer = Graph(graph.name, metadata=dict(graph.metadata))
-    largest = [max((clone.inputs[port] for clone in clones), key=lambda t: t.elements) for port in range(len(graph.inputs))]
+    largest = [
+        max((clone.inputs[port] for clone in clones), key=lambda t: t.elements)
+        for port in range(len(graph.inputs))
+    ]
     inputs = [outer.add_input(tensor.name, tensor.element_type, tensor.static_shape) for tensor in largest]
     for twin, tensor in zip(inputs, largest, strict=True):
         twin.origin_dtype = tensor.origin_dtype
     numbers = np.array(settings.gears, np.int32)
     actual = outer.add_input(outer.fresh(SHAPE_DATA), DType.INT32, (numbers.shape[1],))
     table = outer.add_constant(outer.fresh("ascend_mbatch_shape_table"), numbers.ravel())
-    index = outer.add_node("MapIndex", [actual, table], ["ascend_mbatch_index"], name="ascend_mbatch_map_index", domain="ascend")
+    index = outer.add_node(
+        "MapIndex", [actual, table], ["ascend_mbatch_index"], name="ascend_mbatch_map_index", domain="ascend"
+    )
     index.output.dtype = index.output.origin_dtype = DType.INT32
     index.output.shape = ()
     shared = {id(tensor.constant): _weight(outer, tensor) for tensor in graph.constants}
@@ -62,7 +71,9 @@ def clone_gears(graph: Graph, settings: GearSettings, opset: OpSet) -> Graph:
         if not tensor.uses:
             outer.remove_tensor(tensor)
     names = [outer.fresh(tensor.name) for tensor in graph.outputs]
-    case = outer.add_node("Case", [index.output, *inputs], names, name=CASE, domain="ascend", branches=branches, gears=1)
+    case = outer.add_node(
+        "Case", [index.output, *inputs], names, name=CASE, domain="ascend", branches=branches, gears=1
+    )
     for port, tensor in enumerate(case.outputs):
         best = max((clone.outputs[port] for clone in clones), key=lambda t: t.elements)
         tensor.dtype, tensor.origin_dtype, tensor.shape = best.dtype, best.origin_dtype, best.shape
@@ -78,8 +89,12 @@ def _weight(outer: Graph, tensor: Tensor) -> Tensor:
 
 
 def _branch(clone: Graph, number: int, shared: dict[int, Tensor]) -> Graph:
-    """A copy of the network as a subgraph: tensors have the gear's mark, weights are read from the graph around it."""
-    outside = {tensor: shared[id(tensor.constant)] for tensor in clone.constants if id(tensor.constant) in shared}
+    """A copy of the network as a subgraph: tensors have the gear's mark, weights are read from the graph
+    around it.
+    """
+    outside = {
+        tensor: shared[id(tensor.constant)] for tensor in clone.constants if id(tensor.constant) in shared
+    }
     branch = copy_graph(clone)
     branch.name = f"{BRANCH}{number}"
     for tensor, home in outside.items():

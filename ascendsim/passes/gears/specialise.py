@@ -11,7 +11,8 @@ from ascendsim.passes.infer import Inference
 
 
 def with_input_shapes(graph: Graph, opset: OpSet, shapes: Mapping[str, Sequence[int]]) -> Graph:
-    """A copy of a graph with other input shapes; every shape inferred anew, shape arithmetic folded. Constants share their arrays.
+    """A copy of a graph with other input shapes; every shape inferred anew, shape arithmetic folded.
+    Constants share their arrays.
 
     Args:
         graph: Stays as it is.

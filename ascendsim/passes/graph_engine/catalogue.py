@@ -52,20 +52,29 @@ class BuiltPass:
 @cache
 def ge_passes() -> tuple[GePass, ...]:
     """GE's passes in its order of work."""
-    text = files("ascendsim.passes.graph_engine").joinpath("data", "ge_passes.csv").read_text(encoding="utf-8")
+    text = (
+        files("ascendsim.passes.graph_engine").joinpath("data", "ge_passes.csv").read_text(encoding="utf-8")
+    )
     rows = csv.DictReader(line for line in text.splitlines() if not line.startswith("#"))
-    return tuple(GePass(int(row["order"]), row["stage"], row["pass"], row["semantics"], row["source"]) for row in rows)
+    return tuple(
+        GePass(int(row["order"]), row["stage"], row["pass"], row["semantics"], row["source"]) for row in rows
+    )
 
 
 SUMMARIES: dict[str, str] = {
-    "CondRemovePass": "dead-edge elimination: If and Case with a constant condition become a call of the branch that is taken",
+    "CondRemovePass": (
+        "dead-edge elimination: If and Case with a constant condition become a call of the "
+        "branch that is taken"
+    ),
     "SwitchDeadBranchElimination": "what the dead side of a Switch with a constant condition feeds goes",
     "MergePass": "a Merge that has one input left hands it on",
     "InferShapePass": "types and shapes of outputs from what is known of inputs",
     "ReplaceWithEmptyConstPass": "nodes whose outputs have no elements become empty constants",
     "DimensionComputePass": "Shape and Size fold as soon as the shape of their input is known",
     "ConstantFoldingPass": "nodes whose inputs are all constant become their values",
-    "InferValueRangePass": "elements of shape vectors are followed though others are open; where all are known the node folds",
+    "InferValueRangePass": (
+        "elements of shape vectors are followed though others are open; where all are known the node folds"
+    ),
     "ConvertPotentialConstantToOfficialPass": "values that the traversal found become constants of the graph",
     "InlinePartitionedCallPass": "the body of a PartitionedCall takes the place of the call",
     "NoUseReshapeRemovePass": "Reshape, Flatten, Squeeze, Unsqueeze to the same shape go",
@@ -104,7 +113,9 @@ def built_passes(opset: OpSet) -> tuple[BuiltPass, ...]:
             modules.setdefault(item.name, type(item).__module__)
             if stage.name not in stages.setdefault(item.name, []):
                 stages[item.name].append(stage.name)
-    return tuple(BuiltPass(name, tuple(stages[name]), SUMMARIES[name], _description(modules[name])) for name in stages)
+    return tuple(
+        BuiltPass(name, tuple(stages[name]), SUMMARIES[name], _description(modules[name])) for name in stages
+    )
 
 
 def _description(module: str) -> str:

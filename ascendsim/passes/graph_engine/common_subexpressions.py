@@ -1,9 +1,10 @@
 """CommonSubexpressionEliminationPass: nodes that compute the same from the same are merged.
 
-Two nodes are the same if they have equal keys and equally many outputs. As in GE a key holds the type, for each input the value that it
-reads with its shapes, types and format, the names of control inputs and all attributes; only siblings (readers of one value) are
-candidates, and only operators that could be folded, so that random generators are safe. GE looks again at the readers of the survivor
-after each merge; walking in execution order finds the same: what a node reads has been merged before its own key is made.
+Two nodes are the same if they have equal keys and equally many outputs. As in GE a key holds the type, for
+each input the value that it reads with its shapes, types and format, the names of control inputs and all
+attributes; only siblings (readers of one value) are candidates, and only operators that could be folded, so
+that random generators are safe. GE looks again at the readers of the survivor after each merge; walking in
+execution order finds the same: what a node reads has been merged before its own key is made.
 """
 
 from __future__ import annotations
@@ -33,7 +34,11 @@ class CommonSubexpressionEliminationPass:
 
     def run(self, graph: Graph) -> PassResult:
         merged, kept = _merge_in(graph, self.opset)
-        counts = {key: number for key, number in (("merged nodes", merged), ("left: both name outputs", kept)) if number}
+        counts = {
+            key: number
+            for key, number in (("merged nodes", merged), ("left: both name outputs", kept))
+            if number
+        }
         return PassResult(merged > 0, counts)
 
 
@@ -55,7 +60,9 @@ def _merge_in(graph: Graph, opset: OpSet) -> tuple[int, int]:
         if first is None:
             alike.append(node)
             continue
-        if any(old in outputs and new in outputs for old, new in zip(node.outputs, first.outputs, strict=True)):
+        if any(
+            old in outputs and new in outputs for old, new in zip(node.outputs, first.outputs, strict=True)
+        ):
             kept += 1
             continue
         _merge(graph, node, first, outputs)

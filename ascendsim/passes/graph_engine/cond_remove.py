@@ -7,9 +7,9 @@
             index >= N                    the last branch
             index < 0                     nothing is changed
 
-The branch becomes the body of a PartitionedCall that takes over the node's data inputs and its outputs; the other branches are deleted,
-before anybody compiles them. A condition often becomes constant by folding only, hence this runs in the same traversal. A While is never
-unrolled.
+The branch becomes the body of a PartitionedCall that takes over the node's data inputs and its outputs; the
+other branches are deleted, before anybody compiles them. A condition often becomes constant by folding only,
+hence this runs in the same traversal. A While is never unrolled.
 """
 
 from __future__ import annotations
@@ -61,7 +61,9 @@ def _branches(node: Node) -> tuple[Graph, ...]:
 
 
 def _taken(node: Node, condition: float, count: int) -> int | None:
-    """Number of the branch that a condition chooses (an If has its else branch first); None if it is negative."""
+    """Number of the branch that a condition chooses (an If has its else branch first); None if it is
+    negative.
+    """
     if condition < 0:
         return None
     return int(condition > 0) if node.op_type == "If" else min(int(condition), count - 1)

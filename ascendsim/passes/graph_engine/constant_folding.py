@@ -1,17 +1,20 @@
 """ConstantFoldingPass: a node whose inputs are all constant is replaced by its value.
 
-Small values are computed at once, by the operator's own value function in the model's own types, so they are bit for bit what the
-node would have given. Values of whole weights (a transposed or cast weight matrix) are computed when somebody asks for them: timing
-never does. Weights without values give constants without values; what they cost on the chip is known all the same.
+Small values are computed at once, by the operator's own value function in the model's own types, so they are
+bit for bit what the node would have given. Values of whole weights (a transposed or cast weight matrix) are
+computed when somebody asks for them: timing never does. Weights without values give constants without values;
+what they cost on the chip is known all the same.
 
-Left alone: operators without a host kernel (random generators, subgraphs; `OpDef.foldable`), nodes with the attribute
-`no_const_folding`, quantisation of weights (folding it would undo it), and what would need much more memory folded than as it is.
+Left alone: operators without a host kernel (random generators, subgraphs; `OpDef.foldable`), nodes with the
+attribute `no_const_folding`, quantisation of weights (folding it would undo it), and what would need much
+more memory folded than as it is.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -24,7 +27,12 @@ from ascendsim.passes.graph_engine.keeping import is_folded, keep_values, set_ex
 from ascendsim.passes.graph_engine.node_pass import Site
 
 QUANTISING = frozenset(
-    {("", "QuantizeLinear"), ("", "DequantizeLinear"), ("", "DynamicQuantizeLinear"), ("ascend", "AscendWeightQuant")}
+    {
+        ("", "QuantizeLinear"),
+        ("", "DequantizeLinear"),
+        ("", "DynamicQuantizeLinear"),
+        ("ascend", "AscendWeightQuant"),
+    }
 )  # domain and name; graph fusion joins the last one with its convolution
 AT_ONCE_BYTES = 1 << 20  # operands of one node that are small enough to be computed with now
 
@@ -42,7 +50,11 @@ class ConstantFoldingPass:
     op_types: None = None
 
     def run(self, node: Node, site: Site) -> bool:
-        if any([t is not None and t.constant is None for t in node._inputs]) or is_folded(node) or not node.outputs:
+        if (
+            any([t is not None and t.constant is None for t in node._inputs])
+            or is_folded(node)
+            or not node.outputs
+        ):
             return False
         definition = site.opset.find(node.op_type, node.domain)
         if definition is None or not definition.foldable or node.subgraphs:
@@ -69,7 +81,10 @@ class ConstantFoldingPass:
                 values = [Constant(array) for array in arrays]
                 set_exact_type(node, values)
                 return values
-        if not all(tensor.is_static and tensor.origin_dtype is not None for tensor in (*node.outputs, *filter(None, node.inputs))):
+        if not all(
+            tensor.is_static and tensor.origin_dtype is not None
+            for tensor in (*node.outputs, *filter(None, node.inputs))
+        ):
             return None
         results = sum(origin_bytes(tensor) for tensor in node.outputs)
         if results > operands + MAX_FOLDED_BYTES:
@@ -80,7 +95,9 @@ class ConstantFoldingPass:
 
 
 def _later(node: Node, definition: OpDef) -> list[Constant]:
-    """Constants that compute the node's outputs when they are asked for; without values if an input has none."""
+    """Constants that compute the node's outputs when they are asked for; without values if an input has
+    none.
+    """
     inputs = tuple(None if tensor is None else tensor.constant for tensor in node.inputs)
     absent = next((item.absent_because for item in inputs if item is not None and not item.available), None)
     if absent is not None:
@@ -99,7 +116,7 @@ def _later(node: Node, definition: OpDef) -> list[Constant]:
             compute()
         return held[index].reshape(shapes[index])
 
-    return [Constant(loader=lambda index=index: loader(index), computed=True) for index in range(len(node.outputs))]  # type: ignore[misc]
+    return [Constant(loader=partial(loader, index), computed=True) for index in range(len(node.outputs))]
 
 
 def _stand_in(node: Node) -> Node:
@@ -121,11 +138,15 @@ def _typed_like(tensor: Tensor) -> Tensor:
     return copy
 
 
-def _computed(node: Node, definition: OpDef, arrays: Sequence[Array | None], dtypes: Sequence[np.dtype[Any]]) -> list[Array]:
+def _computed(
+    node: Node, definition: OpDef, arrays: Sequence[Array | None], dtypes: Sequence[np.dtype[Any]]
+) -> list[Array]:
     try:
         with np.errstate(all="ignore"):
             return [np.asarray(result) for result in definition.compute(node, arrays, dtypes)]
     except Exception as error:
         raise GraphError(
-            f"node {node.name!r} ({node.op_type})", f"fails on its constant inputs: {error}", remedy="check the model"
+            f"node {node.name!r} ({node.op_type})",
+            f"fails on its constant inputs: {error}",
+            remedy="check the model",
         ) from error

@@ -1,4 +1,6 @@
-"""DimensionComputePass: Shape and Size fold as soon as the shape of their input is known, whatever its values."""
+"""DimensionComputePass: Shape and Size fold as soon as the shape of their input is known, whatever its
+values.
+"""
 
 from __future__ import annotations
 

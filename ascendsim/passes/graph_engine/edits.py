@@ -1,4 +1,6 @@
-"""Small changes that many passes of the graph engine make; each keeps names of outputs and the values of everything."""
+"""Small changes that many passes of the graph engine make; each keeps names of outputs and the values of
+everything.
+"""
 
 from __future__ import annotations
 
@@ -32,18 +34,22 @@ def same_type(one: Tensor, other: Tensor) -> bool:
 def bypass(node: Node, source: Tensor) -> bool:
     """Lets everything that reads the first output of a node read `source` instead, and removes the node.
 
-    A graph output keeps its name: `source` takes it over, if a node of the same graph makes it and it is no output itself.
+    A graph output keeps its name: `source` takes it over, if a node of the same graph makes it and it is no
+    output itself.
 
-    Who read the node waits for what it waited for; who waited for it waits for that and for what makes `source`.
+    Who read the node waits for what it waited for; who waited for it waits for that and for what makes
+    `source`.
 
     Returns:
-        False, and nothing changed, if the output's name cannot be kept, another output of the node is used, or a control edge holds a
-        node that makes an output of the graph or that a subgraph reads.
+        False, and nothing changed, if the output's name cannot be kept, another output of the node is used,
+        or a control edge holds a node that makes an output of the graph or that a subgraph reads.
     """
     graph = node.graph
     assert graph is not None
     old = node.output
-    if node._control and (_is_output(graph, old) or any(reader.graph is not graph for reader in old.consumers)):
+    if node._control and (
+        _is_output(graph, old) or any(reader.graph is not graph for reader in old.consumers)
+    ):
         return False
     if any(tensor.uses or _is_output(graph, tensor) for tensor in node.outputs[1:]):
         return False
@@ -77,7 +83,11 @@ def remove(node: Node) -> None:
 def remove_unread(node: Node) -> None:
     """Removes a node of which nobody reads an output and for which nobody waits."""
     graph = node.graph
-    if graph is None or node._followers or any(tensor.uses or _is_output(graph, tensor) for tensor in node.outputs):
+    if (
+        graph is None
+        or node._followers
+        or any(tensor.uses or _is_output(graph, tensor) for tensor in node.outputs)
+    ):
         return
     remove(node)
 
@@ -99,7 +109,9 @@ def make_reshape(node: Node, source: Tensor) -> None:
     graph = node.graph
     assert graph is not None
     inputs = node.inputs
-    shape = graph.add_constant(graph.fresh(f"{node.name}_shape"), np.array(node.output.static_shape, np.int64))
+    shape = graph.add_constant(
+        graph.fresh(f"{node.name}_shape"), np.array(node.output.static_shape, np.int64)
+    )
     node.op_type, node.domain = "Reshape", ""
     node.attributes.clear()
     if 0 in node.output.static_shape:

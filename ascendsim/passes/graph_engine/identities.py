@@ -1,7 +1,7 @@
 """IdentityPass and its kin: operators that only hand their input on when a trained model is run.
 
-GE has one pass for each of these markers; they differ in nothing but the operator. A mask that Dropout gives is all true then;
-where somebody reads it the node stays.
+GE has one pass for each of these markers; they differ in nothing but the operator. A mask that Dropout gives
+is all true then; where somebody reads it the node stays.
 """
 
 from __future__ import annotations

@@ -1,7 +1,9 @@
-"""IdentityArithmeticPass: x * 1, x / 1, x - 0, integer x + 0, x and true, x or false, Where(true, x, _) become x.
+"""IdentityArithmeticPass: x * 1, x / 1, x - 0, integer x + 0, x and true, x or false, Where(true, x, _)
+become x.
 
-Only where every bit of the result is that of x: the result has x's shape and element type (the other operand may broadcast, x may
-not), and zeros keep their signs. -0.0 + 0.0 is 0.0, so a float x + 0.0 stays; x + (-0.0) and x - 0.0 go. NaN stays NaN.
+Only where every bit of the result is that of x: the result has x's shape and element type (the other operand
+may broadcast, x may not), and zeros keep their signs. -0.0 + 0.0 is 0.0, so a float x + 0.0 stays; x + (-0.0)
+and x - 0.0 go. NaN stays NaN.
 """
 
 from __future__ import annotations
@@ -21,11 +23,15 @@ def _one(array: Array) -> bool:
 
 
 def _added_zero(array: Array) -> bool:
-    return bool(np.all(array == 0)) and (array.dtype.kind in "iub" or bool(np.all(np.signbit(array.astype(np.float64)))))
+    return bool(np.all(array == 0)) and (
+        array.dtype.kind in "iub" or bool(np.all(np.signbit(array.astype(np.float64))))
+    )
 
 
 def _subtracted_zero(array: Array) -> bool:
-    return bool(np.all(array == 0)) and (array.dtype.kind in "iub" or not np.any(np.signbit(array.astype(np.float64))))
+    return bool(np.all(array == 0)) and (
+        array.dtype.kind in "iub" or not np.any(np.signbit(array.astype(np.float64)))
+    )
 
 
 # Operator -> (ports that may hold the neutral constant, whether an array is neutral there)

@@ -11,10 +11,11 @@ from ascendsim.passes.infer import Inference
 
 @dataclass(frozen=True, slots=True)
 class InferShapePass:
-    """Applies the operator's shape rule; what was known before (from the file, say) and the rule cannot tell stays.
+    """Applies the operator's shape rule; what was known before (from the file, say) and the rule cannot tell
+    stays.
 
-    Readers of an output whose type or shape became another one are visited again. Nodes whose outputs are all static are passed over:
-    nothing more can be known of them.
+    Readers of an output whose type or shape became another one are visited again. Nodes whose outputs are all
+    static are passed over: nothing more can be known of them.
     """
 
     name: str = "InferShapePass"
@@ -52,5 +53,6 @@ def _merged(new: Shape | None, old: Shape | None) -> Shape | None:
     if len(new) != len(old):
         return new
     return tuple(
-        before if dim is None or (isinstance(dim, str) and isinstance(before, int)) else dim for dim, before in zip(new, old, strict=True)
+        before if dim is None or (isinstance(dim, str) and isinstance(before, int)) else dim
+        for dim, before in zip(new, old, strict=True)
     )

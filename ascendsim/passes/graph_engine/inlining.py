@@ -15,7 +15,9 @@ CALL, BODY = "PartitionedCall", "f"  # GE's operator and its attribute
 
 @dataclass(frozen=True, slots=True)
 class InlinePartitionedCallPass:
-    """Moves the nodes of every PartitionedCall into the graph around it, so that they are optimised and fused with their neighbours."""
+    """Moves the nodes of every PartitionedCall into the graph around it, so that they are optimised and fused
+    with their neighbours.
+    """
 
     name: str = "InlinePartitionedCallPass"
 
@@ -38,8 +40,9 @@ def is_call(node: Node) -> bool:
 def inline(call: Node) -> list[Node]:
     """Moves the nodes of a call's body into the graph of the call, in its place, and removes the call.
 
-    Names of tensors and nodes that the graph has already get the call's name in front. Outputs keep the names that they have in the
-    graph. A body's output that is one of its inputs, or a constant that is named twice, is handed on by an Identity.
+    Names of tensors and nodes that the graph has already get the call's name in front. Outputs keep the names
+    that they have in the graph. A body's output that is one of its inputs, or a constant that is named twice,
+    is handed on by an Identity.
 
     Returns:
         The nodes, in order.
@@ -87,7 +90,9 @@ def inline(call: Node) -> list[Node]:
 
 
 def _names_around(graph: Graph, body: Graph) -> set[str]:
-    """Names that a tensor of the body must not have outside: those of the graph, of what it reads from around it, of other subgraphs."""
+    """Names that a tensor of the body must not have outside: those of the graph, of what it reads from around
+    it, of other subgraphs.
+    """
     inside = set(all_graphs(body))
     names = {name for scope in all_graphs(graph) if scope not in inside for name in scope.tensors}
     return names.union(tensor.name for tensor in graph.captured())
@@ -115,5 +120,9 @@ def _move(nodes: Sequence[Node], graph: Graph, call: Node) -> list[Node]:
 def _handed_on(result: Tensor, outer: Tensor, name: str, graph: Graph, call: Node) -> Node:
     """An Identity that gives a value under the name of a graph output."""
     node = graph.add_node("Identity", [result], [name], name=graph.fresh(f"{call.name}/output"))
-    node.output.dtype, node.output.origin_dtype, node.output.shape = outer.dtype, outer.origin_dtype, outer.shape
+    node.output.dtype, node.output.origin_dtype, node.output.shape = (
+        outer.dtype,
+        outer.origin_dtype,
+        outer.shape,
+    )
     return node

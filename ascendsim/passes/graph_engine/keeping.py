@@ -1,4 +1,6 @@
-"""What all folding passes do with the values that they found: keep them beside the node, or put them in its place."""
+"""What all folding passes do with the values that they found: keep them beside the node, or put them in its
+place.
+"""
 
 from __future__ import annotations
 
@@ -28,8 +30,8 @@ def keep_values(node: Node, values: Sequence[Constant], site: Site, potential: b
         node: Not folded yet.
         values: One an output; their types and shapes are those of the outputs.
         site: The traversal; readers are visited again.
-        potential: Keep the node and the values beside it (see `potential`); else constants take the node's place, and constants
-            that only it read go. Nodes that must stay only ever get potential values.
+        potential: Keep the node and the values beside it (see `potential`); else constants take the node's
+            place, and constants that only it read go. Nodes that must stay only ever get potential values.
     """
     again_readers(node, site)
     if not must_stay(node):

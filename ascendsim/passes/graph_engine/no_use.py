@@ -1,7 +1,8 @@
-"""NoUseReshapeRemovePass, UnchangedTransposeRemovePass, CastRemovePass, AddNPass and other operators that change nothing.
+"""NoUseReshapeRemovePass, UnchangedTransposeRemovePass, CastRemovePass, AddNPass and other operators that
+change nothing.
 
-Each of them is decided by types, shapes and attributes: the output has the input's shape and element type, and the operator cannot
-have changed an element.
+Each of them is decided by types, shapes and attributes: the output has the input's shape and element type,
+and the operator cannot have changed an element.
 """
 
 from __future__ import annotations
@@ -45,7 +46,9 @@ def _single(node: Node) -> bool:
 
 
 def _pads_nothing(node: Node) -> bool:
-    """Whether no side is padded or cut: equal shapes alone may mean that one side grew by what the other lost."""
+    """Whether no side is padded or cut: equal shapes alone may mean that one side grew by what the other
+    lost.
+    """
     pads = small_value(node.input(1))
     return pads is not None and not pads.any()
 
@@ -54,7 +57,11 @@ def _pads_nothing(node: Node) -> bool:
 _RULES: dict[str, dict[str, Callable[[Node], bool]]] = {
     "NoUseReshapeRemovePass": dict.fromkeys(RESHAPES, lambda _node: True),
     "UnchangedTransposeRemovePass": {"Transpose": _same_order},
-    "CastRemovePass": {"Cast": lambda _node: True, "CastLike": lambda _node: True, "BitCast": lambda _node: True},
+    "CastRemovePass": {
+        "Cast": lambda _node: True,
+        "CastLike": lambda _node: True,
+        "BitCast": lambda _node: True,
+    },
     "AddNPass": {"Sum": _single},
     "NoUseMovementRemovePass": {
         "Expand": lambda _node: True,
@@ -92,4 +99,6 @@ class RemoveUnchanging:
         return replace_by(node, source, site)
 
 
-NO_USE_RESHAPE, UNCHANGED_TRANSPOSE, CAST_REMOVE, ADD_N, NO_USE_MOVEMENT = (RemoveUnchanging(name) for name in _RULES)
+NO_USE_RESHAPE, UNCHANGED_TRANSPOSE, CAST_REMOVE, ADD_N, NO_USE_MOVEMENT = (
+    RemoveUnchanging(name) for name in _RULES
+)

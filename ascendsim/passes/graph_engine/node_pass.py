@@ -1,4 +1,6 @@
-"""What a node pass of the graph engine is: it looks at one node, and says which nodes must be looked at again."""
+"""What a node pass of the graph engine is: it looks at one node, and says which nodes must be looked at
+again.
+"""
 
 from __future__ import annotations
 
@@ -60,7 +62,9 @@ class Tally:
 
     def result(self) -> PassResult:
         """Changed, unless all it counted is what it left alone."""
-        changed = any(number for kind, number in self.counts.items() if not kind.startswith((LEFT, NOTES_LEFT_OUT)))
+        changed = any(
+            number for kind, number in self.counts.items() if not kind.startswith((LEFT, NOTES_LEFT_OUT))
+        )
         return PassResult(changed, dict(self.counts), tuple(self.notes))
 
 
@@ -87,7 +91,9 @@ class Site(Protocol):
 
 
 class NodePass(Protocol):
-    """A pass of the traversal. Implementations are small frozen dataclasses: their fields are their options."""
+    """A pass of the traversal. Implementations are small frozen dataclasses: their fields are their
+    options.
+    """
 
     @property
     def name(self) -> str:
@@ -110,7 +116,9 @@ def standard(*op_types: str) -> frozenset[tuple[str, str]]:
 
 
 def again_around(node: Node, site: Site) -> None:
-    """Asks for the neighbours of a node to be visited again: producers of its inputs and readers of its outputs."""
+    """Asks for the neighbours of a node to be visited again: producers of its inputs and readers of its
+    outputs.
+    """
     for tensor in node.inputs:
         if tensor is not None and tensor.producer is not None:
             site.again(tensor.producer)
@@ -125,7 +133,9 @@ def again_readers(node: Node, site: Site) -> None:
 
 
 def replace_by(node: Node, source: Tensor, site: Site) -> bool:
-    """Lets readers of a node read `source` instead and counts that; a node that names an output of the graph stays."""
+    """Lets readers of a node read `source` instead and counts that; a node that names an output of the graph
+    stays.
+    """
     again_around(node, site)
     if not bypass(node, source):
         site.tally.leave(node, "it names an output")

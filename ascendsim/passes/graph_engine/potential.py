@@ -1,8 +1,9 @@
 """ConvertPotentialConstantToOfficialPass: values that the traversal found become constants of the graph.
 
-While shapes are still being inferred nothing is folded for good: a value that is known is kept beside the node that makes it (its
-tensor has a producer and a `constant`), where shape rules see it. Should other shapes be tried, for the next round of a loop or the
-next gear, it is simply forgotten. This pass runs after the traversal.
+While shapes are still being inferred nothing is folded for good: a value that is known is kept beside the
+node that makes it (its tensor has a producer and a `constant`), where shape rules see it. Should other shapes
+be tried, for the next round of a loop or the next gear, it is simply forgotten. This pass runs after the
+traversal.
 """
 
 from __future__ import annotations
@@ -17,7 +18,9 @@ from ascendsim.passes.graph_engine.edits import drop_constants
 
 @dataclass(frozen=True, slots=True)
 class ConvertPotentialConstantToOfficialPass:
-    """Replaces nodes by their known values; nodes that must stay (`no_const_folding`) lose the value that was kept beside them."""
+    """Replaces nodes by their known values; nodes that must stay (`no_const_folding`) lose the value that was
+    kept beside them.
+    """
 
     name: str = "ConvertPotentialConstantToOfficialPass"
 

@@ -15,7 +15,8 @@ SUBJECT = "option outputs"
 
 @dataclass(frozen=True, slots=True)
 class PrunePass:
-    """Walks backwards from the outputs over data and control edges, and removes every node that it does not meet.
+    """Walks backwards from the outputs over data and control edges, and removes every node that it does not
+    meet.
 
     Inputs of the model stay though nobody reads them any more, so that its interface is what its users know.
     """
@@ -74,7 +75,11 @@ def disconnect(subgraph: Graph) -> None:
 def remove_unread_constants(graph: Graph) -> int:
     """Removes constants of one graph that nobody reads; returns how many."""
     outputs = set(graph.outputs)
-    unread = [tensor for tensor in graph.constants if tensor.producer is None and not tensor._uses and tensor not in outputs]
+    unread = [
+        tensor
+        for tensor in graph.constants
+        if tensor.producer is None and not tensor._uses and tensor not in outputs
+    ]
     for tensor in unread:
         graph.remove_tensor(tensor)
     return len(unread)
@@ -96,20 +101,24 @@ def parse_out_nodes(text: str) -> tuple[str, ...]:
 
 
 def select_outputs(graph: Graph, outputs: Sequence[str] | str) -> PassResult:
-    """Makes some tensors the outputs of a graph and removes what they do not need; arguments and errors as in `name_outputs`."""
+    """Makes some tensors the outputs of a graph and removes what they do not need; arguments and errors as in
+    `name_outputs`.
+    """
     name_outputs(graph, outputs)
     return PrunePass().run(graph)
 
 
 def name_outputs(graph: Graph, outputs: Sequence[str] | str) -> None:
-    """Makes some tensors the outputs of a graph, in this order; what they do not need is left for `PrunePass`.
+    """Makes some tensors the outputs of a graph, in this order; what they do not need is left for
+    `PrunePass`.
 
     Args:
         graph: Changed in place.
         outputs: "node:index" (ATC's form) or tensor names; a text may name several, separated by semicolons.
 
     Raises:
-        InputError: If something is no node or tensor of the graph, has no such output, is an input or a weight, or comes twice.
+        InputError: If something is no node or tensor of the graph, has no such output, is an input or a
+            weight, or comes twice.
     """
     names = parse_out_nodes(outputs) if isinstance(outputs, str) else tuple(outputs)
     if not names:
@@ -137,5 +146,7 @@ def _find(graph: Graph, name: str) -> Tensor:
         remedy = suggest(node_name or name, known)
         raise InputError(f"{SUBJECT}: {name!r}", "is no node:index and no tensor of the model", remedy=remedy)
     if not index.isascii() or not index.isdigit() or len(index) > 9 or int(index) >= len(node.outputs):
-        raise InputError(f"{SUBJECT}: {name!r}", f"must have an index from 0 to {len(node.outputs) - 1}", repr(index))
+        raise InputError(
+            f"{SUBJECT}: {name!r}", f"must have an index from 0 to {len(node.outputs) - 1}", repr(index)
+        )
     return node.outputs[int(index)]

@@ -97,11 +97,15 @@ class EngineReport:
 
     @property
     def removed_nodes(self) -> int:
-        """By how many nodes the runs made the graph smaller; what graph fusion did between them does not count."""
+        """By how many nodes the runs made the graph smaller; what graph fusion did between them does not
+        count.
+        """
         return sum(run.before.nodes - run.after.nodes for run in self.runs)
 
     def totals(self) -> dict[str, Counter[str]]:
-        """Counts by pass over all runs, passes in order of their first run; what was left alone is that of the last run."""
+        """Counts by pass over all runs, passes in order of their first run; what was left alone is that of
+        the last run.
+        """
         sums: dict[str, Counter[str]] = {}
         for run in self.runs:
             for record in run.records:
@@ -113,4 +117,11 @@ class EngineReport:
 
     def notes(self) -> tuple[tuple[str, str], ...]:
         """(pass, sentence) over all runs, each once."""
-        return tuple(dict.fromkeys((record.name, note) for run in self.runs for record in run.records for note in record.result.notes))
+        return tuple(
+            dict.fromkeys(
+                (record.name, note)
+                for run in self.runs
+                for record in run.records
+                for note in record.result.notes
+            )
+        )

@@ -1,4 +1,5 @@
-"""ReshapeRemovePass, DimensionAdjustPass and Dim1TransposeToSqueezePass: operators that only rename dimensions.
+"""ReshapeRemovePass, DimensionAdjustPass and Dim1TransposeToSqueezePass: operators that only rename
+dimensions.
 
 Reshape(Reshape(x))                          -> Reshape(x), or x if the shape is that of x again
 Unsqueeze(Squeeze(x)), Squeeze(Reshape(x))   the same
@@ -10,7 +11,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ascendsim.graph.ir import Node
-from ascendsim.passes.graph_engine.edits import bypass, is_standard, make_reshape, only_reader, remove_unread, same_type
+from ascendsim.passes.graph_engine.edits import (
+    bypass,
+    is_standard,
+    make_reshape,
+    only_reader,
+    remove_unread,
+    same_type,
+)
 from ascendsim.passes.graph_engine.no_use import RESHAPES, permutation
 from ascendsim.passes.graph_engine.node_pass import Site, again_around, standard
 
@@ -29,7 +37,12 @@ class JoinReshapes:
 
     def run(self, node: Node, site: Site) -> bool:
         first = node.required(0).producer
-        if first is None or first.graph is not node.graph or not is_standard(first, *RESHAPES) or not node.output.is_static:
+        if (
+            first is None
+            or first.graph is not node.graph
+            or not is_standard(first, *RESHAPES)
+            or not node.output.is_static
+        ):
             return False
         if first._control:
             return False  # who reads the second operator waits for what the first one waits for

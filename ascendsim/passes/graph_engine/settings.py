@@ -1,4 +1,6 @@
-"""Which passes of the graph engine run: a list of names, and ATC's --oo_level, --oo_constant_folding, --oo_dead_code_elimination."""
+"""Which passes of the graph engine run: a list of names, and ATC's --oo_level, --oo_constant_folding,
+--oo_dead_code_elimination.
+"""
 
 from __future__ import annotations
 
@@ -9,9 +11,12 @@ from ascendsim.core.errors import InputError, suggest
 
 # What keeps a graph and its shapes in order; these run in any case.
 ALWAYS = frozenset({"InferShapePass", "ConvertPotentialConstantToOfficialPass"})
-FOLDING = frozenset({"ConstantFoldingPass", "DimensionComputePass", "ReplaceWithEmptyConstPass", "InferValueRangePass"})
+FOLDING = frozenset(
+    {"ConstantFoldingPass", "DimensionComputePass", "ReplaceWithEmptyConstPass", "InferValueRangePass"}
+)
 DEAD_EDGES = frozenset({"CondRemovePass", "SwitchDeadBranchElimination", "MergePass"})
-# --oo_level=O1 keeps shape inference, folding and dead-edge removal, and with them what tidies up after these.
+# --oo_level=O1 keeps shape inference, folding and dead-edge removal, and with them what tidies up after
+# these.
 O1 = ALWAYS | FOLDING | DEAD_EDGES | {"InlinePartitionedCallPass", "PrunePass", "UnusedConstPass"}
 
 
@@ -61,7 +66,9 @@ class EngineSettings:
             names = tuple(known)
             for name in passes:
                 if name not in names:
-                    raise InputError(f"pass {name!r}", "is no pass of the graph engine", remedy=suggest(name, names))
+                    raise InputError(
+                        f"pass {name!r}", "is no pass of the graph engine", remedy=suggest(name, names)
+                    )
             chosen = frozenset(passes)
         return cls(chosen, oo_level, oo_constant_folding, oo_dead_code_elimination, off=passes is False)
 

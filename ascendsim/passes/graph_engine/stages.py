@@ -1,15 +1,17 @@
-"""The order in which the graph engine works (ge_passes.csv holds GE's full list; this is what of it acts on a graph of this project).
+"""The order in which the graph engine works (ge_passes.csv holds GE's full list; this is what of it acts on a
+graph of this project).
 
     stage              when                    what
-    preprocess         before graph fusion     one traversal: dead edges, shapes, folding; values then become constants
-    inline             before graph fusion     calls of branches are dissolved
+    preprocess         before graph fusion     one traversal: dead edges, shapes, folding; values then become
+    constants inline             before graph fusion     calls of branches are dissolved
     prepare            before graph fusion     markers, operators that change nothing, pruning
-    stage1_1           after graph fusion      chains of transposes and casts, equal small constants, common subexpressions
-    stage1_2           after graph fusion      a second traversal, folding for good, with the dimension passes
-    stage1_3           after graph fusion      pruning, equal constants
+    stage1_1           after graph fusion      chains of transposes and casts, equal small constants, common
+    subexpressions stage1_2           after graph fusion      a second traversal, folding for good, with the
+    dimension passes stage1_3           after graph fusion      pruning, equal constants
     stage2             after graph fusion      identities that are left
 
-The stages after graph fusion are repeated until they change nothing, so that a second run of everything changes nothing either.
+The stages after graph fusion are repeated until they change nothing, so that a second run of everything
+changes nothing either.
 """
 
 from __future__ import annotations
@@ -34,16 +36,29 @@ from ascendsim.passes.graph_engine.identities import DROPOUT, IDENTITY, MARKERS
 from ascendsim.passes.graph_engine.identity_arithmetic import IdentityArithmeticPass
 from ascendsim.passes.graph_engine.infer_shape import InferShapePass
 from ascendsim.passes.graph_engine.inlining import InlinePartitionedCallPass
-from ascendsim.passes.graph_engine.no_use import ADD_N, CAST_REMOVE, NO_USE_MOVEMENT, NO_USE_RESHAPE, UNCHANGED_TRANSPOSE
+from ascendsim.passes.graph_engine.no_use import (
+    ADD_N,
+    CAST_REMOVE,
+    NO_USE_MOVEMENT,
+    NO_USE_RESHAPE,
+    UNCHANGED_TRANSPOSE,
+)
 from ascendsim.passes.graph_engine.node_pass import NodePass
 from ascendsim.passes.graph_engine.potential import ConvertPotentialConstantToOfficialPass
 from ascendsim.passes.graph_engine.prune import PrunePass, UnusedConstPass
 from ascendsim.passes.graph_engine.report import EngineReport, PassRecord, PassRun, Weight, weigh
-from ascendsim.passes.graph_engine.reshapes import DIMENSION_ADJUST, RESHAPE_REMOVE, Dim1TransposeToSqueezePass
+from ascendsim.passes.graph_engine.reshapes import (
+    DIMENSION_ADJUST,
+    RESHAPE_REMOVE,
+    Dim1TransposeToSqueezePass,
+)
 from ascendsim.passes.graph_engine.same_constants import ConstantFuseSamePass, RemoveSameConstPass
 from ascendsim.passes.graph_engine.settings import EngineSettings
 from ascendsim.passes.graph_engine.switch_dead_branch import MergePass, SwitchDeadBranchElimination
-from ascendsim.passes.graph_engine.trans_ops import TransOpSymmetryEliminationPass, TransOpWithoutReshapeFusionPass
+from ascendsim.passes.graph_engine.trans_ops import (
+    TransOpSymmetryEliminationPass,
+    TransOpWithoutReshapeFusionPass,
+)
 from ascendsim.passes.graph_engine.value_range import InferValueRangePass
 from ascendsim.passes.graph_engine.worklist import Traversal
 
@@ -140,10 +155,13 @@ class GraphEngine:
     Args:
         opset: Operators.
         settings: Which passes run.
-        dump: Called with "<number>_<stage>_<pass>" and the graph after each pass (or traversal) that changed it.
+        dump: Called with "<number>_<stage>_<pass>" and the graph after each pass (or traversal) that changed
+            it.
     """
 
-    def __init__(self, opset: OpSet, settings: EngineSettings | None = None, dump: Dump | None = None) -> None:
+    def __init__(
+        self, opset: OpSet, settings: EngineSettings | None = None, dump: Dump | None = None
+    ) -> None:
         self.opset, self.settings, self._dump = opset, settings or EngineSettings(), dump
         self.report = EngineReport()
         self._number = 0
@@ -178,13 +196,19 @@ class GraphEngine:
                 break
 
     def _steps(self, stages: Sequence[Stage]) -> list[Callable[[Graph], bool]]:
-        """What runs, in order: a stage's traversal, then its other passes. Each tells whether it changed the graph."""
+        """What runs, in order: a stage's traversal, then its other passes. Each tells whether it changed the
+        graph.
+        """
         steps: list[Callable[[Graph], bool]] = []
         for stage in stages:
             running = [item for item in stage.node_passes if self.settings.runs(item.name)]
             if running:
                 steps.append(partial(self._traverse, stage=stage, passes=running))
-            steps.extend(partial(self._pass, stage=stage, item=item) for item in stage.passes if self.settings.runs(item.name))
+            steps.extend(
+                partial(self._pass, stage=stage, item=item)
+                for item in stage.passes
+                if self.settings.runs(item.name)
+            )
         return steps
 
     def _pass(self, graph: Graph, stage: Stage, item: Pass) -> bool:
@@ -197,11 +221,20 @@ class GraphEngine:
         before, started = self._weight or weigh(graph), perf_counter()
         traversal = Traversal(graph, passes, self.opset)
         changed = traversal.run()
-        records = [PassRecord(name, tally.result(), tally.seconds) for name, tally in traversal.tallies.items()]
+        records = [
+            PassRecord(name, tally.result(), tally.seconds) for name, tally in traversal.tallies.items()
+        ]
         for item in stage.closing:
             records.append(PassRecord(item.name, self._result(graph, item)))
             changed |= records[-1].result.changed
-        self._note(graph, stage, records, before, perf_counter() - started, passes[0].name if len(passes) == 1 else "traversal")
+        self._note(
+            graph,
+            stage,
+            records,
+            before,
+            perf_counter() - started,
+            passes[0].name if len(passes) == 1 else "traversal",
+        )
         return changed
 
     @staticmethod
@@ -213,7 +246,15 @@ class GraphEngine:
         except AscendSimError as error:
             raise PassError(f"pass {item.name!r}", f"failed: {error}") from error
 
-    def _note(self, graph: Graph, stage: Stage, records: Sequence[PassRecord], before: Weight, seconds: float, name: str) -> None:
+    def _note(
+        self,
+        graph: Graph,
+        stage: Stage,
+        records: Sequence[PassRecord],
+        before: Weight,
+        seconds: float,
+        name: str,
+    ) -> None:
         changed = any(record.result.changed for record in records)
         self._weight = weigh(graph) if changed else before
         self.report.runs.append(PassRun(stage.name, name, tuple(records), before, self._weight, seconds))
@@ -222,7 +263,9 @@ class GraphEngine:
         try:
             verify(graph)
         except AscendSimError as error:
-            raise PassError(f"pass {name!r}", f"left a broken graph: {error}", remedy="this is a defect of the pass") from error
+            raise PassError(
+                f"pass {name!r}", f"left a broken graph: {error}", remedy="this is a defect of the pass"
+            ) from error
         if self._dump is not None:
             self._number += 1
             self._dump(f"{self._number:02d}_{stage.name}_{name}", graph)

@@ -1,10 +1,12 @@
-"""SwitchDeadBranchElimination and MergePass: the dead side of a Switch with a constant condition, and what is left of its Merge.
+"""SwitchDeadBranchElimination and MergePass: the dead side of a Switch with a constant condition, and what is
+left of its Merge.
 
     data -> Switch(true) -> output_false -> A -> Merge -> y          data -> B -> y
                          -> output_true  -> B ->
 
-Everything that the dead side feeds is dead too, up to the Merge, which loses that input. A Merge with one input left hands it on; its
-second output is then the constant number of that input. Both are operators of TensorFlow 1 (domain "ascend").
+Everything that the dead side feeds is dead too, up to the Merge, which loses that input. A Merge with one
+input left hands it on; its second output is then the constant number of that input. Both are operators of
+TensorFlow 1 (domain "ascend").
 """
 
 from __future__ import annotations
@@ -37,7 +39,9 @@ class SwitchDeadBranchElimination:
         alive, side = node.outputs[live], node.outputs[1 - live]
         dead = _dead_nodes(side, site.graph)
         if dead is None:
-            site.tally.leave(node, "its dead side is an output of the graph, read in a subgraph, or waited for")
+            site.tally.leave(
+                node, "its dead side is an output of the graph, read in a subgraph, or waited for"
+            )
             return False
         data, pred = node.required(0), node.required(1)
         again_around(node, site)
@@ -66,7 +70,9 @@ class MergePass:
             return False
         number, source = given[0]
         again_around(node, site)
-        if len(node.outputs) > 1 and (node.outputs[1].uses or any(node.outputs[1] is output for output in site.graph.outputs)):
+        if len(node.outputs) > 1 and (
+            node.outputs[1].uses or any(node.outputs[1] is output for output in site.graph.outputs)
+        ):
             index = node.outputs.pop()
             index.producer, index.index, index.constant = None, 0, Constant(np.array(number, np.int32))
         _hand_on(node, source)
@@ -79,7 +85,9 @@ def _is_merge(node: Node) -> bool:
 
 
 def _hand_on(node: Node, source: Tensor) -> None:
-    """Takes a node out whose first output is `source` and whose others nobody reads; an Identity stays where the output's name must."""
+    """Takes a node out whose first output is `source` and whose others nobody reads; an Identity stays where
+    the output's name must.
+    """
     if bypass(node, source):
         return
     graph = node.graph
@@ -95,7 +103,9 @@ def _hand_on(node: Node, source: Tensor) -> None:
 
 
 def _dead_nodes(side: Tensor, graph: Graph) -> list[Node] | None:
-    """Nodes that get nothing if a tensor is dead, a Merge only if all its inputs are dead; None if more than such nodes would be lost."""
+    """Nodes that get nothing if a tensor is dead, a Merge only if all its inputs are dead; None if more than
+    such nodes would be lost.
+    """
     found: dict[Node, None] = {}
     waiting = [side]
     while waiting:
@@ -105,11 +115,15 @@ def _dead_nodes(side: Tensor, graph: Graph) -> list[Node] | None:
         for reader in tensor.consumers:
             if reader.graph is not graph:
                 return None
-            if reader in found or (_is_merge(reader) and not all(t in (None, side) or t.producer in found for t in reader.inputs)):
+            if reader in found or (
+                _is_merge(reader) and not all(t in (None, side) or t.producer in found for t in reader.inputs)
+            ):
                 continue
             found[reader] = None
             waiting.extend(reader.outputs)
-    return None if any(follower not in found for node in found for follower in node._followers) else list(found)
+    return (
+        None if any(follower not in found for node in found for follower in node._followers) else list(found)
+    )
 
 
 def _cut(dead: list[Node], side: Tensor) -> list[Node]:

@@ -1,9 +1,10 @@
 """InferValueRangePass: what is known of a shape vector though some of its elements are open.
 
-A tensor of shape (batch, 128, 768) gives a Shape of which two elements are numbers and one is a symbol. Exporters cut such vectors up and
-join them again; this pass follows the elements, each of them a number, a symbol or unknown, through Shape, Gather, Slice, Concat, the
-operators that rename dimensions, and sums, differences and products. Where all elements turn out to be numbers the node folds; where a
-Reshape or Expand reads a vector of which some are known, these become dimensions of its output.
+A tensor of shape (batch, 128, 768) gives a Shape of which two elements are numbers and one is a symbol.
+Exporters cut such vectors up and join them again; this pass follows the elements, each of them a number, a
+symbol or unknown, through Shape, Gather, Slice, Concat, the operators that rename dimensions, and sums,
+differences and products. Where all elements turn out to be numbers the node folds; where a Reshape or Expand
+reads a vector of which some are known, these become dimensions of its output.
 """
 
 from __future__ import annotations
@@ -21,7 +22,11 @@ from ascendsim.passes.graph_engine.node_pass import Site, again_readers, standar
 
 MAX_ELEMENTS = 64  # of a vector that is followed; shapes are far shorter
 Parts = tuple[Dim, ...]
-_ARITHMETIC: dict[str, Callable[[int, int], int]] = {"Add": int.__add__, "Sub": int.__sub__, "Mul": int.__mul__}
+_ARITHMETIC: dict[str, Callable[[int, int], int]] = {
+    "Add": int.__add__,
+    "Sub": int.__sub__,
+    "Mul": int.__mul__,
+}
 _RENAMING = ("Identity", "Cast", "Unsqueeze", "Squeeze", "Reshape", "Flatten")
 
 
@@ -35,7 +40,9 @@ class InferValueRangePass:
 
     potential: bool = False
     name: str = "InferValueRangePass"
-    op_types: frozenset[tuple[str, str]] = standard("Shape", "Gather", "Slice", "Concat", "Expand", *_RENAMING, *_ARITHMETIC)
+    op_types: frozenset[tuple[str, str]] = standard(
+        "Shape", "Gather", "Slice", "Concat", "Expand", *_RENAMING, *_ARITHMETIC
+    )
 
     def run(self, node: Node, site: Site) -> bool:
         if is_folded(node) or must_stay(node) or not node.outputs:
@@ -43,7 +50,11 @@ class InferValueRangePass:
         if node.op_type in ("Reshape", "Expand") and self._shape(node, site):
             return True
         output = node.output
-        if output.origin_dtype not in (DType.INT64, DType.INT32) or not output.is_static or output.elements > MAX_ELEMENTS:
+        if (
+            output.origin_dtype not in (DType.INT64, DType.INT32)
+            or not output.is_static
+            or output.elements > MAX_ELEMENTS
+        ):
             return False
         parts = _parts_of(node, site)
         if parts is None or len(parts) != output.elements:
@@ -60,18 +71,25 @@ class InferValueRangePass:
 
     @staticmethod
     def _shape(node: Node, site: Site) -> bool:
-        """Fills open dimensions of a Reshape's or Expand's output from the parts of its shape vector; tells whether any was."""
+        """Fills open dimensions of a Reshape's or Expand's output from the parts of its shape vector; tells
+        whether any was.
+        """
         target = node.input(1)
         parts = None if target is None else site.parts.get(target)
         shape = node.output.shape
         if parts is None or shape is None or len(shape) != len(parts):
             return False
-        least = 1 if node.op_type == "Reshape" else 2  # 0 and -1 have meanings of their own; a 1 in Expand keeps what is there
+        least = (
+            1 if node.op_type == "Reshape" else 2
+        )  # 0 and -1 have meanings of their own; a 1 in Expand keeps what is there
         known = [
-            part if dim is None and (isinstance(part, str) or (part or 0) >= least) else dim for dim, part in zip(shape, parts, strict=True)
+            part if dim is None and (isinstance(part, str) or (part or 0) >= least) else dim
+            for dim, part in zip(shape, parts, strict=True)
         ]
         if node.op_type == "Expand":
-            known = [new if isinstance(new, int) else dim for new, dim in zip(known, shape, strict=True)]  # the symbol may be 1
+            known = [
+                new if isinstance(new, int) else dim for new, dim in zip(known, shape, strict=True)
+            ]  # the symbol may be 1
         if tuple(known) == shape:
             return False
         node.output.shape = tuple(known)
@@ -119,7 +137,11 @@ def _gathered(node: Node, parts: Parts | None) -> Parts | None:
 def _sliced(node: Node, parts: Parts | None) -> Parts | None:
     bounds = [small_value(node.input(port), 1) for port in (1, 2)]
     steps = np.ones(1, np.int64) if node.input(4) is None else small_value(node.input(4), 1)
-    if parts is None or node.required(0).shape != (len(parts),) or any(item is None or item.size != 1 for item in (*bounds, steps)):
+    if (
+        parts is None
+        or node.required(0).shape != (len(parts),)
+        or any(item is None or item.size != 1 for item in (*bounds, steps))
+    ):
         return None
     start, stop, step = (int(item.ravel()[0]) for item in (*bounds, steps) if item is not None)
     return parts[start:stop:step] if step > 0 else None

@@ -1,10 +1,11 @@
-"""The traversal: all node passes on one node, then on the next, in execution order, until nothing asks to be visited again.
+"""The traversal: all node passes on one node, then on the next, in execution order, until nothing asks to be
+visited again.
 
-Shape inference and folding help each other only if they take turns: a Reshape whose shape comes from Shape -> Gather has a known
-result once those two are folded, and they can be folded once the shapes before them are known. GE therefore runs its passes node by
-node (base_pass.cc): a pass that changed something asks for neighbours to be visited again, at once, after this graph, or after the
-outermost graph. A subgraph is traversed when its node is visited, and the node once more if the types of the subgraph's results
-changed.
+Shape inference and folding help each other only if they take turns: a Reshape whose shape comes from Shape ->
+Gather has a known result once those two are folded, and they can be folded once the shapes before them are
+known. GE therefore runs its passes node by node (base_pass.cc): a pass that changed something asks for
+neighbours to be visited again, at once, after this graph, or after the outermost graph. A subgraph is
+traversed when its node is visited, and the node once more if the types of the subgraph's results changed.
 """
 
 from __future__ import annotations
@@ -39,17 +40,23 @@ class Traversal:
         visits: How many times a node was visited in this graph.
     """
 
-    def __init__(self, graph: Graph, passes: Sequence[NodePass], opset: OpSet, outer: Traversal | None = None) -> None:
+    def __init__(
+        self, graph: Graph, passes: Sequence[NodePass], opset: OpSet, outer: Traversal | None = None
+    ) -> None:
         self.graph, self.opset, self.passes = graph, opset, tuple(passes)
         self.depth: int = outer.depth + 1 if outer is not None else 0
-        self.tallies: dict[str, Tally] = outer.tallies if outer is not None else {item.name: Tally() for item in passes}
+        self.tallies: dict[str, Tally] = (
+            outer.tallies if outer is not None else {item.name: Tally() for item in passes}
+        )
         self.tally = Tally()
         self.parts: dict[Tensor, tuple[Dim, ...]] = outer.parts if outer is not None else {}
         self.visits = 0
         self._root: Traversal = outer._root if outer is not None else self
         self._queue: deque[Node] = deque()
         self._waiting: set[Node] = set()  # in the queue
-        self._by_type: dict[tuple[str, str], tuple[NodePass, ...]] = outer._by_type if outer is not None else {}
+        self._by_type: dict[tuple[str, str], tuple[NodePass, ...]] = (
+            outer._by_type if outer is not None else {}
+        )
         self._deferred: dict[Node, None] = {}
         self._owners: dict[Graph, Node] = {}  # the node of this graph that holds a subgraph, at any depth
 
@@ -60,14 +67,21 @@ class Traversal:
             PassError: If subgraphs nest deeper than `MAX_DEPTH`, or a pass failed; names pass and node.
         """
         if self.depth > MAX_DEPTH:
-            raise PassError(f"graph {self.graph.name!r}", f"must not nest deeper than {MAX_DEPTH} subgraphs", remedy="flatten the model")
+            raise PassError(
+                f"graph {self.graph.name!r}",
+                f"must not nest deeper than {MAX_DEPTH} subgraphs",
+                remedy="flatten the model",
+            )
         changed = False
         nodes = self.graph.topological()
         most = VISITS_PER_NODE * len(nodes)
         self._enqueue(nodes)
         while self._queue:
             if self.visits >= max(most, VISITS_PER_NODE * len(self.graph)):
-                self.tally.note(f"graph {self.graph.name!r}: stopped after {self.visits} visits of {len(self.graph)} nodes")
+                self.tally.note(
+                    f"graph {self.graph.name!r}: stopped after {self.visits} visits of {len(self.graph)} "
+                    f"nodes"
+                )
                 self._queue.clear()
                 break
             node = self._queue.popleft()
@@ -82,7 +96,9 @@ class Traversal:
 
     def again(self, node: Node, when: When = When.IMMEDIATE) -> None:
         """Asks for a node to be visited again (see `When`)."""
-        if when is When.GLOBAL or node.graph is not self.graph:  # a reader inside a subgraph, or a producer around this one
+        if (
+            when is When.GLOBAL or node.graph is not self.graph
+        ):  # a reader inside a subgraph, or a producer around this one
             self._root._defer(node)
         elif when is When.DEFERRED:
             self._deferred[node] = None
@@ -96,11 +112,18 @@ class Traversal:
         self._waiting.update(nodes)
 
     def _defer(self, node: Node) -> None:
-        """Visits a node of the outermost graph, or the one there whose subgraphs hold the node, after all others."""
+        """Visits a node of the outermost graph, or the one there whose subgraphs hold the node, after all
+        others.
+        """
         if node.graph is None:
             return
         if node.graph is not self.graph and node.graph not in self._owners:
-            self._owners = {inner: owner for owner in self.graph.nodes for _, body in owner.subgraphs for inner in all_graphs(body)}
+            self._owners = {
+                inner: owner
+                for owner in self.graph.nodes
+                for _, body in owner.subgraphs
+                for inner in all_graphs(body)
+            }
         found = node if node.graph is self.graph else self._owners.get(node.graph)
         if found is not None:
             self._deferred[found] = None
@@ -124,7 +147,9 @@ class Traversal:
         key = (node.domain, node.op_type)
         found = self._by_type.get(key)
         if found is None:
-            found = self._by_type[key] = tuple(item for item in self.passes if item.op_types is None or key in item.op_types)
+            found = self._by_type[key] = tuple(
+                item for item in self.passes if item.op_types is None or key in item.op_types
+            )
         return found
 
     def _run_passes(self, node: Node) -> bool:
@@ -148,4 +173,6 @@ class Traversal:
 
 def _result_types(node: Node) -> list[tuple[object, Shape | None]]:
     """Types of what a node's subgraphs give."""
-    return [(tensor.origin_dtype, tensor.shape) for _, subgraph in node.subgraphs for tensor in subgraph.outputs]
+    return [
+        (tensor.origin_dtype, tensor.shape) for _, subgraph in node.subgraphs for tensor in subgraph.outputs
+    ]

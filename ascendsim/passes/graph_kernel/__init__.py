@@ -1,6 +1,23 @@
 """Graph-kernel fusion: MindSpore's way of making one generated kernel out of several basic operators."""
 
 from ascendsim.passes.graph_kernel.flags import GraphKernelFlags
-from ascendsim.passes.graph_kernel.flow import CompositeRecord, CostOracle, Dump, GraphKernelReport, composites_in, fuse_marked, mark_graph
+from ascendsim.passes.graph_kernel.flow import (
+    CompositeRecord,
+    CostOracle,
+    Dump,
+    GraphKernelReport,
+    composites_in,
+    fuse_marked,
+    mark_graph,
+)
 
-__all__ = ["CompositeRecord", "CostOracle", "Dump", "GraphKernelFlags", "GraphKernelReport", "composites_in", "fuse_marked", "mark_graph"]
+__all__ = [
+    "CompositeRecord",
+    "CostOracle",
+    "Dump",
+    "GraphKernelFlags",
+    "GraphKernelReport",
+    "composites_in",
+    "fuse_marked",
+    "mark_graph",
+]

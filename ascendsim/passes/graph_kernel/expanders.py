@@ -1,11 +1,12 @@
-"""Expanders: composite operators written out in basic ones, so that a composite can take them in and grow around them.
+"""Expanders: composite operators written out in basic ones, so that a composite can take them in and grow
+around them.
 
 Before: y = Softmax(x)
 After:  m = ReduceMax(x); e = Exp(Sub(x, m)); y = RealDiv(e, ReduceSum(e))
 
-float16 is widened to float32 where the operator itself computes in float32 (sums, exponentials), with one rounding at the end, as
-MindSpore's expanders do on Ascend. They run on the device graph; reductions only of row-major tensors, since a blocked format reorders
-the axes that they fold.
+float16 is widened to float32 where the operator itself computes in float32 (sums, exponentials), with one
+rounding at the end, as MindSpore's expanders do on Ascend. They run on the device graph; reductions only of
+row-major tensors, since a blocked format reorders the axes that they fold.
 """
 
 from __future__ import annotations
@@ -34,8 +35,16 @@ class Writer:
         self.graph, self.opset, self.node = graph, opset, node
         self.made: list[Node] = []
 
-    def op(self, op_type: str, *inputs: Tensor | float | Sequence[int], domain: str = "", **attributes: AttributeValue) -> Tensor:
-        """Adds a node; a number becomes a constant of the first operand's type, a list of integers a constant of axes or sizes."""
+    def op(
+        self,
+        op_type: str,
+        *inputs: Tensor | float | Sequence[int],
+        domain: str = "",
+        **attributes: AttributeValue,
+    ) -> Tensor:
+        """Adds a node; a number becomes a constant of the first operand's type, a list of integers a constant
+        of axes or sizes.
+        """
         like = next(item for item in inputs if isinstance(item, Tensor))
         tensors = [item if isinstance(item, Tensor) else self._constant(item, like) for item in inputs]
         name = self.graph.fresh(f"{self.node.name}/{op_type}")
@@ -44,7 +53,10 @@ class Writer:
         result = node.output
         to = attributes.get("to")
         if isinstance(to, DType):
-            result.dtype, result.origin_dtype = to, like.origin_dtype if like.origin_dtype is DType.FLOAT32 else to
+            result.dtype, result.origin_dtype = (
+                to,
+                like.origin_dtype if like.origin_dtype is DType.FLOAT32 else to,
+            )
         else:
             result.dtype = like.dtype
         if result.shape == like.shape:
@@ -60,7 +72,9 @@ class Writer:
             tensor = self.graph.add_constant(self.graph.fresh(f"{self.node.name}/number"), array)
             tensor.dtype, tensor.origin_dtype = like.dtype, wide
             return tensor
-        return self.graph.add_constant(self.graph.fresh(f"{self.node.name}/axes"), np.asarray(value, np.int64))
+        return self.graph.add_constant(
+            self.graph.fresh(f"{self.node.name}/axes"), np.asarray(value, np.int64)
+        )
 
     def wide(self, tensor: Tensor) -> Tensor:
         """The tensor in float32."""
@@ -117,7 +131,9 @@ def _softmax_grad(w: Writer) -> Tensor | None:
 
 
 def _layer_norm(w: Writer) -> Tensor | None:
-    """Mean and variance over the last axes, then scale and shift; only where nobody reads mean and deviation."""
+    """Mean and variance over the last axes, then scale and shift; only where nobody reads mean and
+    deviation.
+    """
     axis = _axis(w)
     if axis is None or any(tensor.uses for tensor in w.node.outputs[1:]):
         return None
@@ -135,7 +151,9 @@ def _layer_norm(w: Writer) -> Tensor | None:
 
 
 def _gelu(w: Writer) -> Tensor | None:
-    """The tanh form, as MindSpore has it: x / 2 (1 + tanh u), u = sqrt(2 / pi) (x + 0.044715 x^3); the exact form by erf."""
+    """The tanh form, as MindSpore has it: x / 2 (1 + tanh u), u = sqrt(2 / pi) (x + 0.044715 x^3); the exact
+    form by erf.
+    """
     x = w.wide(w(0))
     if w.node.attr("approximate", "none") == "tanh":
         cube = w.op("Mul", w.op("Mul", w.op("Mul", x, x), x), 0.044715)
@@ -233,7 +251,11 @@ def expand(graph: Graph, node: Node, name: str, opset: OpSet) -> list[Node] | No
     expander = EXPANDERS.get(name)
     floats = (DType.FLOAT16, DType.FLOAT32)
     data = [tensor for tensor in node.inputs if tensor is not None and tensor.element_type is not DType.INT64]
-    if expander is None or node.output.element_type not in floats or any(tensor.element_type not in floats for tensor in data):
+    if (
+        expander is None
+        or node.output.element_type not in floats
+        or any(tensor.element_type not in floats for tensor in data)
+    ):
         return None
     if not all(tensor.is_static for tensor in (*data, node.output)):
         return None

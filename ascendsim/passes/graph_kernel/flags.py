@@ -1,10 +1,11 @@
-"""`graph_kernel_flags`: the switches of graph-kernel fusion, in MindSpore's form ("--opt_level=2 --disable_expand_ops=Softmax").
+"""`graph_kernel_flags`: the switches of graph-kernel fusion, in MindSpore's form ("--opt_level=2
+--disable_expand_ops=Softmax").
 
 opt_level                 0 nothing, 1 basic and composite stage, 2 expanders too (default), 3 stitching too
 enable_stitch_fusion      composites with reductions grow without limit (on from opt_level 3)
 enable_expand_ops         these operators are expanded too; _only: no others; disable_expand_ops: not these
-enable_cluster_ops        these operators may join composites too; _only: no others; disable_cluster_ops: not these
-enable_pass, disable_pass stages by name: expander, basic, composite
+enable_cluster_ops        these operators may join composites too; _only: no others; disable_cluster_ops: not
+these enable_pass, disable_pass stages by name: expander, basic, composite
 cluster_limit             most operators of a composite
 dump_as_text              dumps are also written as text
 """
@@ -33,11 +34,18 @@ _LISTS = (
 )
 _SWITCHES = ("enable_stitch_fusion", "dump_as_text")
 _NUMBERS = ("opt_level", "cluster_limit")
-# Known to MindSpore, about what this simulator has no second form of: kernels side by side, recomputation in training
+# Known to MindSpore, about what this simulator has no second form of: kernels side by side, recomputation in
+# training
 _WITHOUT_EFFECT = ("enable_parallel_fusion", "enable_recompute_fusion")
 # What a user may let join a composite: elementwise operators and reductions, under MindSpore's names
 _MORE = frozenset({"Sigmoid", "ReLU", "Select", "Greater"})
-_CLUSTERABLE = operators("basic") | operators("composite") | operators("reduce") | operators("cluster", EXPANDER_RELEASE) | _MORE
+_CLUSTERABLE = (
+    operators("basic")
+    | operators("composite")
+    | operators("reduce")
+    | operators("cluster", EXPANDER_RELEASE)
+    | _MORE
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,13 +90,30 @@ class GraphKernelFlags:
         on, off = given.get("enable_pass", frozenset()), given.get("disable_pass", frozenset())
         for name in sorted(on | off):
             if name not in STAGES:
-                raise InputError("graph_kernel_flags: pass", f"must be one of {', '.join(STAGES)}", repr(name), suggest(name, STAGES))
+                raise InputError(
+                    "graph_kernel_flags: pass",
+                    f"must be one of {', '.join(STAGES)}",
+                    repr(name),
+                    suggest(name, STAGES),
+                )
         stages = tuple(name for name in STAGES if (name in chosen or name in on) and name not in off)
         limit = int(given.get("cluster_limit", 0))
         if limit < 0 or (limit == 0 and "cluster_limit" in given):
-            raise InputError("graph_kernel_flags: cluster_limit", "must be a positive number of operators", limit)
-        warnings = tuple(f"graph_kernel_flags: {name} has no effect here" for name in _WITHOUT_EFFECT if given.get(name))
-        result = cls(level, expand, basic, composite, bool(given.get("enable_stitch_fusion", level == 3)), limit, stages)
+            raise InputError(
+                "graph_kernel_flags: cluster_limit", "must be a positive number of operators", limit
+            )
+        warnings = tuple(
+            f"graph_kernel_flags: {name} has no effect here" for name in _WITHOUT_EFFECT if given.get(name)
+        )
+        result = cls(
+            level,
+            expand,
+            basic,
+            composite,
+            bool(given.get("enable_stitch_fusion", level == 3)),
+            limit,
+            stages,
+        )
         return replace(result, dump_as_text=bool(given.get("dump_as_text", False)), warnings=warnings)
 
     def grows(self, name: str) -> bool:
@@ -96,12 +121,20 @@ class GraphKernelFlags:
         return name.rstrip("_") not in NEVER_GROWN
 
 
-def _changed(default: frozenset[str], given: Mapping[str, Any], kind: str, known: frozenset[str]) -> frozenset[str]:
+def _changed(
+    default: frozenset[str], given: Mapping[str, Any], kind: str, known: frozenset[str]
+) -> frozenset[str]:
     """A list after enable_, enable_.._only and disable_."""
-    only, more, less = (given.get(key) for key in (f"enable_{kind}_only", f"enable_{kind}", f"disable_{kind}"))
+    only, more, less = (
+        given.get(key) for key in (f"enable_{kind}_only", f"enable_{kind}", f"disable_{kind}")
+    )
     for name in sorted((only or frozenset()) | (more or frozenset()) | (less or frozenset())):
         if name not in known:
-            raise InputError(f"graph_kernel_flags: operator {name!r}", f"is not known to {kind}", remedy=suggest(name, known))
+            raise InputError(
+                f"graph_kernel_flags: operator {name!r}",
+                f"is not known to {kind}",
+                remedy=suggest(name, known),
+            )
     return ((only if only is not None else default) | (more or frozenset())) - (less or frozenset())
 
 
@@ -113,7 +146,9 @@ def _parsed(flags: Flags) -> dict[str, Any]:
         for word in flags.split():
             name, _, value = word.removeprefix("--").partition("=")
             if not word.startswith("--") or name in pairs:
-                raise InputError("graph_kernel_flags", "must be words --flag=value, each flag once", repr(word))
+                raise InputError(
+                    "graph_kernel_flags", "must be words --flag=value, each flag once", repr(word)
+                )
             pairs[name] = value or True
         flags = pairs
     known = (*_LISTS, *_SWITCHES, *_NUMBERS, *_WITHOUT_EFFECT)
@@ -130,7 +165,9 @@ def _parsed(flags: Flags) -> dict[str, Any]:
 def _value(name: str, value: Any) -> Any:
     if name in _LISTS:
         items = value.split(",") if isinstance(value, str) else value
-        if not isinstance(items, (list, tuple, set, frozenset)) or not all(isinstance(item, str) for item in items):
+        if not isinstance(items, (list, tuple, set, frozenset)) or not all(
+            isinstance(item, str) for item in items
+        ):
             raise InputError(f"graph_kernel_flags: {name}", "must be names joined by commas", repr(value))
         return frozenset(item.strip() for item in items if item.strip())
     if name in _NUMBERS:

@@ -1,8 +1,9 @@
 """Graph-kernel fusion of a model, in MindSpore's two rounds.
 
-Round 0 runs on the user's graph, before kernels are selected: basic and composite stage mark groups of operators. Precision and layout
-then work on the plain nodes. Round 1 runs on the device graph: operators are expanded, both stages run again (now Cast may join), every
-group whose composite is not faster than its parts is given up, and the others become nodes of their own.
+Round 0 runs on the user's graph, before kernels are selected: basic and composite stage mark groups of
+operators. Precision and layout then work on the plain nodes. Round 1 runs on the device graph: operators are
+expanded, both stages run again (now Cast may join), every group whose composite is not faster than its parts
+is given up, and the others become nodes of their own.
 """
 
 from __future__ import annotations
@@ -22,7 +23,9 @@ from ascendsim.passes.graph_kernel.lists import mindspore_type, with_mindspore_t
 from ascendsim.passes.graph_kernel.stages import basic_stage, composite_stage
 
 CostOracle = Callable[[Graph], float]  # microseconds of a device graph, run alone
-Dump = Callable[[str, Graph], None]  # name of the stage, and the graph with composites, under MindSpore's operator names
+Dump = Callable[
+    [str, Graph], None
+]  # name of the stage, and the graph with composites, under MindSpore's operator names
 VALIDATE = "6_validate"
 BASIC_END, COMPOSITE_END = "hwopt_d_fuse_basic_opt_end_graph", "hwopt_d_composite_opt_end_graph"
 _EXPANDED = "expanded_from"
@@ -80,7 +83,11 @@ def mark_graph(graph: Graph, flags: GraphKernelFlags, dump: Dump | None = None) 
 
 
 def fuse_marked(
-    graph: Graph, opset: OpSet, flags: GraphKernelFlags, oracle: CostOracle | None = None, dump: Dump | None = None
+    graph: Graph,
+    opset: OpSet,
+    flags: GraphKernelFlags,
+    oracle: CostOracle | None = None,
+    dump: Dump | None = None,
 ) -> tuple[Graph, GraphKernelReport]:
     """Round 1: expands operators, completes the groups and makes composites of those that pay.
 
@@ -104,7 +111,9 @@ def fuse_marked(
         groups = Groups(attempt)
         _repair(groups)
         _stages(groups, flags, True, None if dump is None else partial(_keep_preview, attempt, basic))
-        weighed = [(number, *_weighed(graph, groups, number, oracle)) for number in groups.numbers_from_the_end()]
+        weighed = [
+            (number, *_weighed(graph, groups, number, oracle)) for number in groups.numbers_from_the_end()
+        ]
         lost = {name for _, record, expanded in weighed if not record.kept for name in expanded}
         if not lost:
             break
@@ -123,7 +132,9 @@ def fuse_marked(
     return attempt, report
 
 
-def _stages(groups: Groups, flags: GraphKernelFlags, selected: bool, after_basic: Callable[[], None] | None) -> None:
+def _stages(
+    groups: Groups, flags: GraphKernelFlags, selected: bool, after_basic: Callable[[], None] | None
+) -> None:
     if "basic" in flags.stages:
         basic_stage(groups, flags, selected)
     if after_basic is not None:
@@ -161,7 +172,9 @@ def _expand_all(graph: Graph, opset: OpSet, flags: GraphKernelFlags, denied: set
 
 
 def _repair(groups: Groups) -> None:
-    """Takes what precision and layout put between members into the group if it may join, else lets go of members until none is cut off."""
+    """Takes what precision and layout put between members into the group if it may join, else lets go of
+    members until none is cut off.
+    """
     for number in list(groups.members):
         name = groups.name(number)
         members = set(groups.members[number])
@@ -178,7 +191,9 @@ def _repair(groups: Groups) -> None:
             groups.mark(kept, name, number)
 
 
-def _weighed(original: Graph, groups: Groups, number: int, oracle: CostOracle | None) -> tuple[CompositeRecord, frozenset[str]]:
+def _weighed(
+    original: Graph, groups: Groups, number: int, oracle: CostOracle | None
+) -> tuple[CompositeRecord, frozenset[str]]:
     """A group with its price, and the names of the operators that were expanded for it."""
     members = groups.sorted(groups.members[number])
     expanded = frozenset(node.origin[_EXPANDED] for node in members if _EXPANDED in node.origin)
@@ -188,11 +203,15 @@ def _weighed(original: Graph, groups: Groups, number: int, oracle: CostOracle | 
     if oracle is None:
         return CompositeRecord(name, names, types, None, None, True), expanded
     order = {node: place for place, node in enumerate(original.topological())}
-    parts, _, _ = body_graph(sorted((original.node(part) for part in names), key=lambda node: order[node]), name)
+    parts, _, _ = body_graph(
+        sorted((original.node(part) for part in names), key=lambda node: order[node]), name
+    )
     whole, _, _ = body_graph(members, name)
     outline(whole, whole.topological(), name)
     before, after = oracle(parts), oracle(whole)
-    given = original.metadata.get("format") == "composite"  # the file says that it is one kernel, whatever it costs
+    given = (
+        original.metadata.get("format") == "composite"
+    )  # the file says that it is one kernel, whatever it costs
     return CompositeRecord(name, names, types, before, after, given or after < before), expanded
 
 

@@ -1,6 +1,8 @@
-"""Groups of nodes that become composites: marks on nodes, and the check that no path between members leads outside.
+"""Groups of nodes that become composites: marks on nodes, and the check that no path between members leads
+outside.
 
-A node's group is `origin["graph_kernel"]`, a number and a name. While only marks exist, precision and layout work on plain nodes.
+A node's group is `origin["graph_kernel"]`, a number and a name. While only marks exist, precision and layout
+work on plain nodes.
 """
 
 from __future__ import annotations
@@ -48,7 +50,9 @@ class Groups:
             mark = mark_of(node)
             if mark is not None:
                 self.members.setdefault(mark.number, set()).add(node)
-        self._before = {node: {other for other in graph.predecessors(node) if other in self.place} for node in self.order}
+        self._before = {
+            node: {other for other in graph.predecessors(node) if other in self.place} for node in self.order
+        }
         self._after: dict[Node, set[Node]] = {node: set() for node in self.order}
         for node, predecessors in self._before.items():
             for other in predecessors:
@@ -61,7 +65,9 @@ class Groups:
 
     def numbers_from_the_end(self) -> list[int]:
         """Groups, that of the last node first."""
-        return sorted(self.members, key=lambda number: -max(self.place[node] for node in self.members[number]))
+        return sorted(
+            self.members, key=lambda number: -max(self.place[node] for node in self.members[number])
+        )
 
     def name(self, number: int) -> str:
         """The name of a group."""
@@ -106,7 +112,9 @@ class Groups:
             node = pending.pop()
             if node not in found:
                 found.add(node)
-                pending.extend(user for user in self.users([node]) if self.place[user] < last and user not in inside)
+                pending.extend(
+                    user for user in self.users([node]) if self.place[user] < last and user not in inside
+                )
         behind_last = {node for node in found if any(user in inside for user in self.users([node]))}
         if not behind_last:
             return set()
@@ -127,8 +135,12 @@ class Groups:
 
 
 def may_join(node: Node, types: Collection[str]) -> bool:
-    """Whether a node's operator is on a list and its tensors are static and of types that the vector unit has."""
+    """Whether a node's operator is on a list and its tensors are static and of types that the vector unit
+    has.
+    """
     if mindspore_type(node) not in types or node.control or node.subgraphs or len(node.outputs) != 1:
         return False
-    tensors = [tensor for tensor in (*node.inputs, *node.outputs) if tensor is not None and not lies_inside(tensor)]
+    tensors = [
+        tensor for tensor in (*node.inputs, *node.outputs) if tensor is not None and not lies_inside(tensor)
+    ]
     return all(tensor.is_static and tensor.dtype in _TYPES and tensor.elements > 0 for tensor in tensors)

@@ -1,10 +1,11 @@
 """The two stages of graph-kernel fusion, as MindSpore 0.7 has them.
 
-Basic      from each fusable operator, the last first, the connected fusable operators that it depends on; one alone stays.
-Composite  each composite takes in operators of a longer list, searching its inputs first and its users then.
+Basic      from each fusable operator, the last first, the connected fusable operators that it depends on; one
+alone stays. Composite  each composite takes in operators of a longer list, searching its inputs first and its
+users then.
 
-A node that would close a cycle (a path from one member to another leads through it or leads outside) is left out, with all that is
-reached through it only.
+A node that would close a cycle (a path from one member to another leads through it or leads outside) is left
+out, with all that is reached through it only.
 """
 
 from __future__ import annotations
@@ -45,7 +46,13 @@ def basic_stage(groups: Groups, flags: GraphKernelFlags, selected: bool) -> int:
     for node in reversed(groups.order):
         if mark_of(node) is not None or not may_join(node, types):
             continue
-        found = _grown(groups, {node}, lambda other: mark_of(other) is None and may_join(other, types), flags.limit, users=False)
+        found = _grown(
+            groups,
+            {node},
+            lambda other: mark_of(other) is None and may_join(other, types),
+            flags.limit,
+            users=False,
+        )
         if len(found) > 1:
             groups.mark(found, joined_name([mindspore_type(member) for member in groups.sorted(found)]))
             made += 1
@@ -95,10 +102,13 @@ def is_saturated(members: Collection[Node]) -> bool:
     return count > 0 and (len(members) >= MOST_STEPS or count >= MOST_REDUCTIONS)
 
 
-def _grown(groups: Groups, start: set[Node], fits: Callable[[Node], bool], limit: int, users: bool) -> set[Node]:
+def _grown(
+    groups: Groups, start: set[Node], fits: Callable[[Node], bool], limit: int, users: bool
+) -> set[Node]:
     """A set with the fitting nodes that it is connected with through its inputs, or through its users.
 
-    Producers are tried the last one first, users the first one first: what lies between two members is then tried before what lies behind.
+    Producers are tried the last one first, users the first one first: what lies between two members is then
+    tried before what lies behind.
     """
     found = set(start)
     sign = 1 if users else -1

@@ -1,9 +1,10 @@
-"""Which tensors hold the batch along their outermost axis, and which operators work on every sample by itself.
+"""Which tensors hold the batch along their outermost axis, and which operators work on every sample by
+itself.
 
-A tensor with factor f has f rows of its outermost axis for every sample, one sample behind the other (f > 1 after a Reshape that
-joins the batch with another axis). An operator can run on a part of the batch if its outputs hold the batch like that and row i
-of them needs no other row of its batched inputs: then running it on slices gives the slices of its result. Operators say so themselves
-(`opset.axes`).
+A tensor with factor f has f rows of its outermost axis for every sample, one sample behind the other (f > 1
+after a Reshape that joins the batch with another axis). An operator can run on a part of the batch if its
+outputs hold the batch like that and row i of them needs no other row of its batched inputs: then running it
+on slices gives the slices of its result. Operators say so themselves (`opset.axes`).
 """
 
 from __future__ import annotations
@@ -28,7 +29,8 @@ class BatchAxis:
         batch: Samples.
         factors: By tensor name: rows of the outermost axis for one sample.
         nodes: Names of the nodes that can run on a part of the batch.
-        shape_ports: By name of such a node: port of the input that holds the shape of its result, if it has one.
+        shape_ports: By name of such a node: port of the input that holds the shape of its result, if it has
+            one.
     """
 
     batch: int
@@ -69,7 +71,9 @@ def find_batch(graph: Graph, opset: OpSet) -> BatchAxis:
 
 def can_be_cut(tensor: Tensor) -> bool:
     """Whether slices of a tensor along the outermost axis lie in memory in one piece."""
-    return tensor.format in _SLICEABLE or (tensor.format is Format.FRACTAL_NZ and len(tensor.static_shape) > 2)
+    return tensor.format in _SLICEABLE or (
+        tensor.format is Format.FRACTAL_NZ and len(tensor.static_shape) > 2
+    )
 
 
 def _factor(node: Node, facts: Facts, factors: Mapping[str, int], batch: int) -> int | None:
@@ -82,15 +86,27 @@ def _factor(node: Node, facts: Facts, factors: Mapping[str, int], batch: int) ->
     if facts.shape_port is not None and not _can_be_fitted(node.input(facts.shape_port)):
         return None
     axes = facts.axes(node)
-    found = {_rows(axes, port, output, factors[node.required(port).name]) for port in cut for output in range(len(node.outputs))}
-    if len(found) != 1 or not all(_serves_all_samples(node, port, axes, facts) for port in range(node.input_count) if port not in cut):
+    found = {
+        _rows(axes, port, output, factors[node.required(port).name])
+        for port in cut
+        for output in range(len(node.outputs))
+    }
+    if len(found) != 1 or not all(
+        _serves_all_samples(node, port, axes, facts) for port in range(node.input_count) if port not in cut
+    ):
         return None
     factor = found.pop()
-    return factor if factor and all(tensor.static_shape[0] == factor * batch for tensor in node.outputs) else None
+    return (
+        factor
+        if factor and all(tensor.static_shape[0] == factor * batch for tensor in node.outputs)
+        else None
+    )
 
 
 def _rows(axes: AxisMap, port: int, output: int, factor: int) -> int | None:
-    """Rows a sample of an output, made from `factor` rows a sample of an input; None if rows of several samples may meet."""
+    """Rows a sample of an output, made from `factor` rows a sample of an input; None if rows of several
+    samples may meet.
+    """
     link = axes.link(port, 0, output)
     if link.axis != 0 or not link.by_slices or factor % link.take:
         return None

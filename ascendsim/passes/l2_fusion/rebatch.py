@@ -2,12 +2,13 @@
 
     before   x[8] -> conv -> relu -> y[8]
     after    x[8] -> Split (no task) -> x0[2] -> conv_l2split0 -> relu_l2split0 -> y0[2] --+
-                                        x1[2] -> conv_l2split1 -> relu_l2split1 -> y1[2] --+-> Concat (no task) -> y[8]
+                                        x1[2] -> conv_l2split1 -> relu_l2split1 -> y1[2] --+-> Concat (no
+                                        task) -> y[8]
                                         ...
 
-All nodes of one pass run before those of the next, so what is between them needs room for one small batch only. Parts of x and y
-are slices of their memory: Split and Concat along the outermost axis move nothing. Names end as in CANN ("_l2split0": FE,
-l2_fusion_comm.cc).
+All nodes of one pass run before those of the next, so what is between them needs room for one small batch
+only. Parts of x and y are slices of their memory: Split and Concat along the outermost axis move nothing.
+Names end as in CANN ("_l2split0": FE, l2_fusion_comm.cc).
 """
 
 from __future__ import annotations
@@ -60,21 +61,33 @@ def block_border(graph: Graph, axis: BatchAxis, nodes: Sequence[Node]) -> tuple[
     """Tensors with the batch that a block reads from outside, and those that somebody outside reads."""
     inside = set(nodes)
     outputs = {id(tensor) for tensor in graph.outputs}
-    read = [tensor for node in nodes for tensor in node.inputs if tensor is not None and tensor.producer not in inside]
+    read = [
+        tensor
+        for node in nodes
+        for tensor in node.inputs
+        if tensor is not None and tensor.producer not in inside
+    ]
     taken = [tensor for tensor in dict.fromkeys(read) if tensor.name in axis.factors]
     made = [tensor for node in nodes for tensor in node.outputs]
-    given = [tensor for tensor in made if id(tensor) in outputs or any(consumer not in inside for consumer in tensor.consumers)]
+    given = [
+        tensor
+        for tensor in made
+        if id(tensor) in outputs or any(consumer not in inside for consumer in tensor.consumers)
+    ]
     return taken, given
 
 
-def refusal(graph: Graph, axis: BatchAxis, nodes: Sequence[Node], no_task: Collection[str] = ()) -> str | None:
+def refusal(
+    graph: Graph, axis: BatchAxis, nodes: Sequence[Node], no_task: Collection[str] = ()
+) -> str | None:
     """Why nodes cannot run in passes as one block; None if they can.
 
     Args:
         graph: The compiled graph.
         axis: Of the graph.
         nodes: A run of nodes in execution order.
-        no_task: Names of nodes without a task: their outputs are other names of memory and cannot be slices of something else.
+        no_task: Names of nodes without a task: their outputs are other names of memory and cannot be slices
+            of something else.
     """
     for node in nodes:
         if node.name not in axis.nodes:
@@ -102,8 +115,8 @@ def cut_blocks(graph: Graph, axis: BatchAxis, blocks: Sequence[BatchBlock]) -> N
         blocks: Without common nodes; each a run of nodes in execution order.
 
     Raises:
-        CompileError: If a node cannot run on a part of the batch, a tensor on a block's border cannot be cut, or the batch of a
-            pass does not divide the whole.
+        CompileError: If a node cannot run on a part of the batch, a tensor on a block's border cannot be cut,
+            or the batch of a pass does not divide the whole.
     """
     order: list[Node] = graph.topological()
     scopes = next_scope(graph)
@@ -114,7 +127,9 @@ def cut_blocks(graph: Graph, axis: BatchAxis, blocks: Sequence[BatchBlock]) -> N
         first, *others = nodes
         replaced[first] = cutter.run()
         replaced.update((node, []) for node in others)
-        scopes += len({node.origin[SCOPE] for node in nodes if SCOPE in node.origin}) * (axis.batch // block.batch)
+        scopes += len({node.origin[SCOPE] for node in nodes if SCOPE in node.origin}) * (
+            axis.batch // block.batch
+        )
         for node in reversed(nodes):
             graph.remove_node(node)
     graph.reorder([new for node in order for new in replaced.get(node, [node])])
@@ -123,14 +138,25 @@ def cut_blocks(graph: Graph, axis: BatchAxis, blocks: Sequence[BatchBlock]) -> N
 class _Cutter:
     """Cuts one block."""
 
-    def __init__(self, graph: Graph, axis: BatchAxis, block: BatchBlock, nodes: list[Node], number: int, scopes: int) -> None:
-        self.graph, self.axis, self.block, self.nodes, self.number, self.scopes = graph, axis, block, nodes, number, scopes
+    def __init__(
+        self, graph: Graph, axis: BatchAxis, block: BatchBlock, nodes: list[Node], number: int, scopes: int
+    ) -> None:
+        self.graph, self.axis, self.block, self.nodes, self.number, self.scopes = (
+            graph,
+            axis,
+            block,
+            nodes,
+            number,
+            scopes,
+        )
         self._check()
         self.passes = axis.batch // block.batch
 
     def _check(self) -> None:
         if not 1 <= self.block.batch < self.axis.batch or self.axis.batch % self.block.batch:
-            raise CompileError("batch of a pass", f"must divide {self.axis.batch} and be smaller", self.block.batch)
+            raise CompileError(
+                "batch of a pass", f"must divide {self.axis.batch} and be smaller", self.block.batch
+            )
         reason = refusal(self.graph, self.axis, self.nodes)
         if reason is not None:
             raise CompileError(f"block of node {self.nodes[0].name!r}", f"cannot be cut: {reason}")
@@ -142,13 +168,20 @@ class _Cutter:
         parts: dict[Tensor, list[Tensor]] = {}
         for tensor in taken:
             names = [self.graph.fresh(f"{tensor.name}{SUFFIX}{number}") for number in range(self.passes)]
-            split = self.graph.add_node("Split", [tensor], names, name=self.graph.fresh(f"{tensor.name}{SUFFIX}"))
+            split = self.graph.add_node(
+                "Split", [tensor], names, name=self.graph.fresh(f"{tensor.name}{SUFFIX}")
+            )
             split.attributes.update({"axis": 0, "num_outputs": self.passes, "no_task": 1})
             for part in split.outputs:
                 self._like(part, tensor)
             parts[tensor] = list(split.outputs)
             made.append(split)
-        groups = {scope: place for place, scope in enumerate(dict.fromkeys(n.origin[SCOPE] for n in self.nodes if SCOPE in n.origin))}
+        groups = {
+            scope: place
+            for place, scope in enumerate(
+                dict.fromkeys(n.origin[SCOPE] for n in self.nodes if SCOPE in n.origin)
+            )
+        }
         copies: list[dict[Tensor, Tensor]] = []
         for number in range(self.passes):
             twins = {tensor: outputs[number] for tensor, outputs in parts.items()}
@@ -175,17 +208,23 @@ class _Cutter:
         return twin
 
     def _joined(self, tensor: Tensor, parts: list[Tensor]) -> Node:
-        """A Concat that makes a tensor of its parts; the node that made it gets a stand-in that nobody reads."""
+        """A Concat that makes a tensor of its parts; the node that made it gets a stand-in that nobody
+        reads.
+        """
         maker = tensor.producer
         assert maker is not None
-        stand_in = self.graph.add_tensor(Tensor(self.graph.fresh(f"{tensor.name}_unsplit"), tensor.dtype, tensor.shape, tensor.format))
+        stand_in = self.graph.add_tensor(
+            Tensor(self.graph.fresh(f"{tensor.name}_unsplit"), tensor.dtype, tensor.shape, tensor.format)
+        )
         maker.outputs[tensor.index] = stand_in
         stand_in.producer, stand_in.index = maker, tensor.index
         for use in tensor.uses:
             if use.node in self.nodes:
                 use.node.set_input(use.index, stand_in)
         tensor.producer = None
-        concat = self.graph.add_node("Concat", parts, [tensor], name=self.graph.fresh(f"{tensor.name}{SUFFIX}"))
+        concat = self.graph.add_node(
+            "Concat", parts, [tensor], name=self.graph.fresh(f"{tensor.name}{SUFFIX}")
+        )
         concat.attributes.update({"axis": 0, "no_task": 1})
         return concat
 
@@ -194,7 +233,9 @@ class _Cutter:
         part.shape = self.axis.rows(whole, self.block.batch)
 
 
-def _fit_shape_input(graph: Graph, node: Node, axis: BatchAxis, batch: int, original: Node | None = None) -> None:
+def _fit_shape_input(
+    graph: Graph, node: Node, axis: BatchAxis, batch: int, original: Node | None = None
+) -> None:
     """Gives a node that is told the shape of its result that of a smaller batch."""
     whole = original or node
     port = axis.shape_ports.get(whole.name)

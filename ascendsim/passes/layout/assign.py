@@ -1,13 +1,14 @@
 """Assigns a format to every tensor and inserts TransData where producer and consumer disagree.
 
 Before: Relu(Conv(x)) + y with x, y row-major.
-After:  TransData(x) -> Conv -> Relu (both NC1HWC0) -> Add with TransData(y), and TransData of the sum where a row-major operator or
-the graph's output reads it.
+After:  TransData(x) -> Conv -> Relu (both NC1HWC0) -> Add with TransData(y), and TransData of the sum where a
+row-major operator or the graph's output reads it.
 
-Nodes are visited in execution order. Operators with a wish of their own (convolutions, matrix products) get it; an operator that
-follows takes a blocked format if one of its inputs has it and it can work in it, so chains between convolutions stay blocked. One
-TransData serves all readers of a tensor that want the same format, and none is inserted back to a format that the tensor was in
-before. Constants are converted before the run and cost nothing.
+Nodes are visited in execution order. Operators with a wish of their own (convolutions, matrix products) get
+it; an operator that follows takes a blocked format if one of its inputs has it and it can work in it, so
+chains between convolutions stay blocked. One TransData serves all readers of a tensor that want the same
+format, and none is inserted back to a format that the tensor was in before. Constants are converted before
+the run and cost nothing.
 """
 
 from __future__ import annotations
@@ -29,8 +30,10 @@ class AssignFormats:
 
     Attributes:
         opset: Operators, with their wishes.
-        soc: The chip: matrix operands are FRACTAL_NZ unless its MTE2 converts row-major ones on the way in (c220).
-        reach: How many operators in a row may take over a blocked format behind the one that wishes for it; 0 = any number.
+        soc: The chip: matrix operands are FRACTAL_NZ unless its MTE2 converts row-major ones on the way in
+            (c220).
+        reach: How many operators in a row may take over a blocked format behind the one that wishes for it; 0
+            = any number.
     """
 
     opset: OpSet
@@ -44,7 +47,9 @@ class AssignFormats:
 
     def run(self, graph: Graph) -> PassResult:
         """Assigns formats in place."""
-        return assign_formats(graph, self.opset, Format.ND if self.soc.split_cores else Format.FRACTAL_NZ, self.reach)
+        return assign_formats(
+            graph, self.opset, Format.ND if self.soc.split_cores else Format.FRACTAL_NZ, self.reach
+        )
 
 
 def assign_formats(graph: Graph, opset: OpSet, matmul: Format, reach: int = 0) -> PassResult:
@@ -79,7 +84,9 @@ class _Assignment:
     def __init__(self, graph: Graph, opset: OpSet, matmul: Format, reach: int = 0) -> None:
         self.graph, self.opset, self.matmul, self.reach = graph, opset, matmul, reach
         self.inserted = 0
-        self._distance: dict[Tensor, int] = {}  # FOLLOW operators between a tensor and the operator that wished for its format
+        self._distance: dict[
+            Tensor, int
+        ] = {}  # FOLLOW operators between a tensor and the operator that wished for its format
         self._forms: dict[tuple[Tensor, Format], Tensor] = {}
 
     def visit(self, node: Node) -> None:
@@ -99,25 +106,37 @@ class _Assignment:
         for tensor in node.outputs:
             if definition.facts.makes_maps and storable(tensor, Format.NC1HWC0):
                 tensor.format = Format.NC1HWC0
-            elif definition.layout is Layout.FEATURE and storable(tensor, Format.NC1HWC0) and node.input(0) is not None:
+            elif (
+                definition.layout is Layout.FEATURE
+                and storable(tensor, Format.NC1HWC0)
+                and node.input(0) is not None
+            ):
                 tensor.format = Format.NC1HWC0 if node.required(0).format is Format.NC1HWC0 else Format.ND
             elif definition.layout is Layout.MATMUL:
                 tensor.format = self.matmul if storable(tensor, self.matmul) else Format.ND
             elif definition.layout is Layout.FOLLOW and storable(tensor, chosen):
                 tensor.format = chosen
                 self._distance[tensor] = 1 + min(
-                    (self._distance.get(t, 0) for t in node.inputs if t is not None and t.format is chosen), default=0
+                    (self._distance.get(t, 0) for t in node.inputs if t is not None and t.format is chosen),
+                    default=0,
                 )
             else:
                 tensor.format = Format.ND
 
     def _followed(self, node: Node, definition: OpDef) -> Format:
-        """The format of a FOLLOW operator: the blocked one that most bytes of its inputs have, if it can work in it."""
+        """The format of a FOLLOW operator: the blocked one that most bytes of its inputs have, if it can work
+        in it.
+        """
         if definition.layout is not Layout.FOLLOW:
             return Format.ND
         weights: dict[Format, int] = {}
         for tensor in node.inputs:
-            if tensor is not None and not tensor.is_constant and tensor.is_static and tensor.dtype is not None:
+            if (
+                tensor is not None
+                and not tensor.is_constant
+                and tensor.is_static
+                and tensor.dtype is not None
+            ):
                 if self.reach and tensor.format in BLOCKED and self._distance.get(tensor, 0) >= self.reach:
                     continue
                 weights[tensor.format] = weights.get(tensor.format, 0) + tensor.logical_bytes
@@ -134,7 +153,13 @@ class _Assignment:
         key = (tensor, format)
         if key not in self._forms:
             twin = self.graph.add_tensor(
-                Tensor(self.graph.fresh(f"{tensor.name}_{format.value}"), tensor.dtype, tensor.shape, format, tensor.constant)
+                Tensor(
+                    self.graph.fresh(f"{tensor.name}_{format.value}"),
+                    tensor.dtype,
+                    tensor.shape,
+                    format,
+                    tensor.constant,
+                )
             )
             twin.origin_dtype = tensor.origin_dtype
             self._forms[key] = twin
@@ -142,7 +167,11 @@ class _Assignment:
 
     def in_format(self, tensor: Tensor, format: Format) -> Tensor:
         """The tensor in a format: itself, what it was made from, or the output of a TransData."""
-        if tensor.format is format or (_row_major(tensor.format) and _row_major(format)) or not tensor.is_static:
+        if (
+            tensor.format is format
+            or (_row_major(tensor.format) and _row_major(format))
+            or not tensor.is_static
+        ):
             return tensor
         if same_bytes(tensor, tensor.format, format):
             return tensor
@@ -151,7 +180,9 @@ class _Assignment:
             return producer.required(0)
         key = (tensor, format)
         if key not in self._forms:
-            self._forms[key] = self._transdata(tensor, format, self.graph.fresh(f"{tensor.name}_{format.value}"))
+            self._forms[key] = self._transdata(
+                tensor, format, self.graph.fresh(f"{tensor.name}_{format.value}")
+            )
         return self._forms[key]
 
     def restored(self, tensor: Tensor) -> Tensor:
@@ -180,7 +211,12 @@ class _Assignment:
         )
         node.origin["inserted"] = "layout"
         result = node.output
-        result.shape, result.dtype, result.origin_dtype, result.format = tensor.shape, tensor.dtype, tensor.origin_dtype, format
+        result.shape, result.dtype, result.origin_dtype, result.format = (
+            tensor.shape,
+            tensor.dtype,
+            tensor.origin_dtype,
+            format,
+        )
         self.inserted += 1
         return result
 

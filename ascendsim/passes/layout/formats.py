@@ -16,11 +16,19 @@ def storable(tensor: Tensor, format: Format) -> bool:
     if not tensor.is_static or tensor.shape is None or tensor.dtype is None or 0 in tensor.shape:
         return False
     rank = len(tensor.shape)
-    return rank == 4 if format in (Format.NC1HWC0, Format.FRACTAL_Z) else rank >= 2 if format is Format.FRACTAL_NZ else True
+    return (
+        rank == 4
+        if format in (Format.NC1HWC0, Format.FRACTAL_Z)
+        else rank >= 2
+        if format is Format.FRACTAL_NZ
+        else True
+    )
 
 
 def same_bytes(tensor: Tensor, before: Format, after: Format) -> bool:
-    """Whether both formats store the tensor's bytes in the same order without padding (1x1 maps, one column of blocks)."""
+    """Whether both formats store the tensor's bytes in the same order without padding (1x1 maps, one column
+    of blocks).
+    """
     if before is after:
         return True
     return _is_plain(tensor, before) and _is_plain(tensor, after)
@@ -38,7 +46,8 @@ def _is_plain(tensor: Tensor, format: Format) -> bool:
 
 
 def wished(node: Node, definition: OpDef, port: int, matmul: Format) -> Format | None:
-    """The format that an operator wants at an input port: None = any (FOLLOW), ND where nothing special applies.
+    """The format that an operator wants at an input port: None = any (FOLLOW), ND where nothing special
+    applies.
 
     Args:
         node: The node.
@@ -62,15 +71,20 @@ def weight_format(node: Node, definition: OpDef, port: int, matmul: Format) -> F
     if port not in definition.facts.operands:
         return Format.ND
     if definition.layout is Layout.FEATURE:
-        return Format.FRACTAL_Z if port != definition.facts.operands[0] and storable(tensor, Format.FRACTAL_Z) else Format.ND
+        return (
+            Format.FRACTAL_Z
+            if port != definition.facts.operands[0] and storable(tensor, Format.FRACTAL_Z)
+            else Format.ND
+        )
     return matmul if storable(tensor, matmul) else Format.ND
 
 
 def follows_in(node: Node, definition: OpDef, format: Format) -> bool:
     """Whether a FOLLOW operator can work in a blocked format.
 
-    Its own rule decides if it has one. Else all inputs that are not constant must be as large as the output or (a map against one
-    value a channel) blocked alike; constants must broadcast along whole blocks: scalars, one value a channel, one a column.
+    Its own rule decides if it has one. Else all inputs that are not constant must be as large as the output
+    or (a map against one value a channel) blocked alike; constants must broadcast along whole blocks:
+    scalars, one value a channel, one a column.
     """
     outputs = [tensor for tensor in node.outputs if tensor.uses or tensor is node.output]
     data = [tensor for tensor in node.inputs if tensor is not None and not tensor.is_constant]

@@ -1,18 +1,34 @@
 """Levers: changes of the model that make it faster on the chip, each a rewrite of a copy of the user's graph.
 
-Fusion happens on its own; a lever is for the user to pull, because it changes the model's file, its interface or its values. The list
-follows the Ascend 310 tuning guide: operator split, operator replacement, channel alignment, parameter change, layout tricks.
+Fusion happens on its own; a lever is for the user to pull, because it changes the model's file, its interface
+or its values. The list follows the Ascend 310 tuning guide: operator split, operator replacement, channel
+alignment, parameter change, layout tricks.
 """
 
 from ascendsim.passes.levers.channels import AlignChannels
 from ascendsim.passes.levers.half_outputs import HalfOutputs
 from ascendsim.passes.levers.identity_conv import IdentityConv
-from ascendsim.passes.levers.lever import Lever, LeverContext, Relation, Rewritten, Site, apply_lever, find_sites
+from ascendsim.passes.levers.lever import (
+    Lever,
+    LeverContext,
+    Relation,
+    Rewritten,
+    Site,
+    apply_lever,
+    find_sites,
+)
 from ascendsim.passes.levers.narrow_types import NarrowTypes
 from ascendsim.passes.levers.pow_to_mul import PowToMul
 from ascendsim.passes.levers.resize_sizes import ResizeSizes
 
-LEVERS: tuple[Lever, ...] = (NarrowTypes(), PowToMul(), AlignChannels(), ResizeSizes(), IdentityConv(), HalfOutputs())
+LEVERS: tuple[Lever, ...] = (
+    NarrowTypes(),
+    PowToMul(),
+    AlignChannels(),
+    ResizeSizes(),
+    IdentityConv(),
+    HalfOutputs(),
+)
 """Every lever, in the order in which several of them are applied to one graph."""
 
 __all__ = [

@@ -1,8 +1,9 @@
 """Which feature maps share their channels, so that they can only be widened together.
 
-Operators that keep channels apart (elementwise, pooling, batch normalisation, depthwise convolution) put their maps into one class. A
-convolution ends a class on its input side and begins one on its output side. A Concat of channels makes one class out of several others;
-classes that Concats join form a group, which is widened as a whole.
+Operators that keep channels apart (elementwise, pooling, batch normalisation, depthwise convolution) put
+their maps into one class. A convolution ends a class on its input side and begins one on its output side. A
+Concat of channels makes one class out of several others; classes that Concats join form a group, which is
+widened as a whole.
 """
 
 from __future__ import annotations
@@ -59,7 +60,8 @@ class ChannelGroup:
 
     Attributes:
         classes: In execution order of their first maps.
-        makers: Convolutions whose output channels are no multiple of 16 and grow (or would, if it could be done).
+        makers: Convolutions whose output channels are no multiple of 16 and grow (or would, if it could be
+            done).
         refused: Why nothing grows; empty if something does.
     """
 
@@ -84,18 +86,24 @@ def kind_of(node: Node, opset: OpSet) -> Kind:
         return Kind.OTHER
     if node.op_type == "Conv":
         weight = node.required(1)
-        if not weight.is_constant or any(tensor is not None and not tensor.is_constant for tensor in node.inputs[2:]):
+        if not weight.is_constant or any(
+            tensor is not None and not tensor.is_constant for tensor in node.inputs[2:]
+        ):
             return Kind.OTHER
         if is_depthwise(node):
             return Kind.SAME
         return Kind.CONV if int(node.attr("group", 1)) == 1 else Kind.OTHER
     if node.op_type == "Concat":
-        return Kind.CONCAT if int(node.attr("axis", 0)) in (1, 1 - len(node.output.static_shape)) else Kind.OTHER
+        return (
+            Kind.CONCAT if int(node.attr("axis", 0)) in (1, 1 - len(node.output.static_shape)) else Kind.OTHER
+        )
     return Kind.SAME if _keeps_apart(node, opset.get(node).facts) else Kind.OTHER
 
 
 def _keeps_apart(node: Node, facts: Facts) -> bool:
-    """Whether channels stay apart, and added ones, which are zeros at first, never become NaN: their weights behind are zeros as well."""
+    """Whether channels stay apart, and added ones, which are zeros at first, never become NaN: their weights
+    behind are zeros as well.
+    """
     axes = facts.axes(node)
     kept = any(is_map(tensor) and axes.link(port, 1) == CHANNELS for port, tensor in enumerate(node.inputs))
     if not facts.finite or not kept or any(tensor.uses for tensor in node.outputs[1:]):
@@ -138,7 +146,9 @@ def shares_channels(tensor: Tensor | None, output: Tensor) -> bool:
 
 
 def channel_groups(graph: Graph, opset: OpSet) -> tuple[ChannelGroup, ...]:
-    """All groups with a convolution whose output channels are no multiple of 16, with their solved positions."""
+    """All groups with a convolution whose output channels are no multiple of 16, with their solved
+    positions.
+    """
     kinds = {node: kind_of(node, opset) for node in graph.topological()}
     classes = _classes(graph, kinds)
     ordered = list(dict.fromkeys(classes.values()))
@@ -162,7 +172,9 @@ def _classes(graph: Graph, kinds: dict[Node, Kind]) -> dict[Tensor, ChannelClass
     classes: dict[Tensor, ChannelClass] = {}
     for tensor in graph.inputs:
         if is_map(tensor):
-            classes[tensor] = ChannelClass(tensor.static_shape[1], [tensor], fixed=f"{tensor.name} is an input of the network")
+            classes[tensor] = ChannelClass(
+                tensor.static_shape[1], [tensor], fixed=f"{tensor.name} is an input of the network"
+            )
     for node, kind in kinds.items():
         for output in node.outputs:
             if not is_map(output):
@@ -191,7 +203,14 @@ def _classes(graph: Graph, kinds: dict[Node, Kind]) -> dict[Tensor, ChannelClass
 def _merge(a: ChannelClass, b: ChannelClass, classes: dict[Tensor, ChannelClass]) -> ChannelClass:
     if a is b:
         return a
-    merged = ChannelClass(b.channels, [*b.tensors, *a.tensors], [*b.makers, *a.makers], [*b.concats, *a.concats], [], b.fixed or a.fixed)
+    merged = ChannelClass(
+        b.channels,
+        [*b.tensors, *a.tensors],
+        [*b.makers, *a.makers],
+        [*b.concats, *a.concats],
+        [],
+        b.fixed or a.fixed,
+    )
     for tensor in merged.tensors:
         classes[tensor] = merged
     return merged
@@ -205,7 +224,9 @@ def _takes(use: Use, kinds: dict[Node, Kind]) -> bool:
     return kind in (Kind.SAME, Kind.CONCAT)
 
 
-def _joined(kinds: dict[Node, Kind], classes: dict[Tensor, ChannelClass], ordered: list[ChannelClass]) -> list[list[ChannelClass]]:
+def _joined(
+    kinds: dict[Node, Kind], classes: dict[Tensor, ChannelClass], ordered: list[ChannelClass]
+) -> list[list[ChannelClass]]:
     """Classes in groups that Concats join."""
     group_of = {item: [item] for item in ordered}
     for node, kind in kinds.items():
@@ -225,7 +246,9 @@ def _joined(kinds: dict[Node, Kind], classes: dict[Tensor, ChannelClass], ordere
 
 
 def _solve(members: list[ChannelClass], classes: dict[Tensor, ChannelClass]) -> None:
-    """Gives every class its new positions; a class whose Concats disagree stays, and so does what feeds these Concats."""
+    """Gives every class its new positions; a class whose Concats disagree stays, and so does what feeds these
+    Concats.
+    """
     while True:
         for item in members:
             item.places, item.total = None, item.channels
@@ -236,11 +259,17 @@ def _solve(members: list[ChannelClass], classes: dict[Tensor, ChannelClass]) -> 
         for node in clash.concats:
             for tensor in filter(None, node.inputs):
                 if tensor in classes:
-                    classes[tensor].fixed = classes[tensor].fixed or f"Concat {node.name} needs them where they are"
+                    classes[tensor].fixed = (
+                        classes[tensor].fixed or f"Concat {node.name} needs them where they are"
+                    )
 
 
-def _place(item: ChannelClass, classes: dict[Tensor, ChannelClass], path: tuple[ChannelClass, ...]) -> ChannelClass | None:
-    """Places one class and those that its Concats read; gives the class that cannot be placed, if there is one."""
+def _place(
+    item: ChannelClass, classes: dict[Tensor, ChannelClass], path: tuple[ChannelClass, ...]
+) -> ChannelClass | None:
+    """Places one class and those that its Concats read; gives the class that cannot be placed, if there is
+    one.
+    """
     if item.places is not None:
         return None
     if item in path:

@@ -1,4 +1,6 @@
-"""Widening a group of feature maps: zeros in weights, bias and parameters, and a way out for readers that cannot take more channels."""
+"""Widening a group of feature maps: zeros in weights, bias and parameters, and a way out for readers that
+cannot take more channels.
+"""
 
 from __future__ import annotations
 
@@ -64,8 +66,12 @@ def _widen_inside(graph: Graph, node: Node, facts: Facts, places: Sequence[int],
         node.set_input(facts.shape_port, graph.add_constant(graph.fresh(f"{told.name}_wide"), made))
 
 
-def _spread(graph: Graph, node: Node, port: int, axis: int, places: Sequence[int], total: int, fill: float = 0.0) -> None:
-    """Replaces a constant input by one that has its slices along an axis at new places, and `fill` between them."""
+def _spread(
+    graph: Graph, node: Node, port: int, axis: int, places: Sequence[int], total: int, fill: float = 0.0
+) -> None:
+    """Replaces a constant input by one that has its slices along an axis at new places, and `fill` between
+    them.
+    """
     old = node.input(port)
     if old is None or old.constant is None:
         return
@@ -79,7 +85,9 @@ def _spread(graph: Graph, node: Node, port: int, axis: int, places: Sequence[int
         return result
 
     constant = Constant(loader=make) if before.available else Constant(absent_because=before.absent_because)
-    twin = graph.add_tensor(Tensor(graph.fresh(f"{old.name}_wide"), old.dtype, tuple(shape), old.format, constant))
+    twin = graph.add_tensor(
+        Tensor(graph.fresh(f"{old.name}_wide"), old.dtype, tuple(shape), old.format, constant)
+    )
     twin.origin_dtype = old.origin_dtype
     node.set_input(port, twin)
 
@@ -102,7 +110,10 @@ def _narrowed(graph: Graph, tensor: Tensor, item: ChannelClass, context: LeverCo
     assert item.places is not None
     if item.places == tuple(range(item.channels)):
         values = {"starts": [0], "ends": [item.channels], "axes": [1]}
-        ports = [graph.add_constant(graph.fresh(f"{tensor.name}_{key}"), np.array(value, np.int64)) for key, value in values.items()]
+        ports = [
+            graph.add_constant(graph.fresh(f"{tensor.name}_{key}"), np.array(value, np.int64))
+            for key, value in values.items()
+        ]
         return context.add(graph, "Slice", tensor, *ports, stem=f"{tensor.name}_narrow")
     places = graph.add_constant(graph.fresh(f"{tensor.name}_places"), np.array(item.places, np.int64))
     return context.add(graph, "Gather", tensor, places, stem=f"{tensor.name}_narrow", axis=1)

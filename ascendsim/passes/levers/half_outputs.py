@@ -1,9 +1,10 @@
 """Parameter change: float16 results at the network's end (ATC's --output_type FP16).
 
-... -> Resize (float16) -> Cast(float32) -> TransData -> y   becomes   ... -> Resize (float16) -> TransData -> y
+... -> Resize (float16) -> Cast(float32) -> TransData -> y  becomes  ... -> Resize (float16) -> TransData -> y
 
-With precision_mode force_fp16 the device holds y in float16 and widens it for the model's sake: a Cast, and a TransData that moves
-four bytes an element instead of two. The numbers are the same; whoever reads them must take float16. The model's file stays as it is.
+With precision_mode force_fp16 the device holds y in float16 and widens it for the model's sake: a Cast, and a
+TransData that moves four bytes an element instead of two. The numbers are the same; whoever reads them must
+take float16. The model's file stays as it is.
 """
 
 from __future__ import annotations
@@ -24,7 +25,11 @@ class HalfOutputs(Lever):
 
     def sites(self, graph: Graph, context: LeverContext) -> tuple[Site, ...]:
         """Every float32 output of the network that a node makes."""
-        return tuple(_site(tensor) for tensor in dict.fromkeys(graph.outputs) if tensor.dtype is DType.FLOAT32 and tensor.producer)
+        return tuple(
+            _site(tensor)
+            for tensor in dict.fromkeys(graph.outputs)
+            if tensor.dtype is DType.FLOAT32 and tensor.producer
+        )
 
     def rewrite(self, graph: Graph, site: Site, context: LeverContext) -> None:
         """Nothing: `settings` do it."""
@@ -32,5 +37,8 @@ class HalfOutputs(Lever):
 
 def _site(tensor: Tensor) -> Site:
     assert tensor.producer is not None
-    reason = f"output {tensor.name} is computed in float16 and widened for the model's sake only; compile with output_type FP16"
+    reason = (
+        f"output {tensor.name} is computed in float16 and widened for the model's sake only; compile "
+        f"with output_type FP16"
+    )
     return Site(tensor.producer.name, (tensor.producer.name,), reason, Relation.EXACT)

@@ -2,9 +2,10 @@
 
 Pad(reflect) -> Mul   becomes   Pad(reflect) -> Conv(identity, 1x1) -> Mul
 
-A convolution carries the blocked format of feature maps; the Mul behind it takes the format over and joins the convolution's task by UB
-fusion (Conv + elementwise), so it needs no TransData before and after it. Every output channel of the convolution is one input channel
-times 1 plus zeros: bit-equal for finite values (an infinity anywhere would make NaN of 0 * inf).
+A convolution carries the blocked format of feature maps; the Mul behind it takes the format over and joins
+the convolution's task by UB fusion (Conv + elementwise), so it needs no TransData before and after it. Every
+output channel of the convolution is one input channel times 1 plus zeros: bit-equal for finite values (an
+infinity anywhere would make NaN of 0 * inf).
 """
 
 from __future__ import annotations
@@ -15,7 +16,9 @@ from ascendsim.core.dtypes import DType
 from ascendsim.graph.ir import Graph, Node
 from ascendsim.passes.levers.lever import Lever, LeverContext, Relation, Site, insert_after
 
-MAX_CHANNELS = 512  # the identity costs C * C multiply-adds a position; beyond this it cannot be cheaper than two format conversions
+# the identity costs C * C multiply-adds a position; beyond this it cannot be cheaper than two format
+# conversions
+MAX_CHANNELS = 512
 
 
 class IdentityConv(Lever):
@@ -51,6 +54,16 @@ class IdentityConv(Lever):
         if any(tensor is padded for tensor in graph.outputs):
             return (Site(node.name, names, "the padded map is an output of the network itself", None),)
         if padded.static_shape[1] > MAX_CHANNELS:
-            return (Site(node.name, names, f"{padded.static_shape[1]} channels make the identity too expensive", None),)
-        reason = "Mul behind MirrorPad runs row-major and as a task of its own; behind a convolution it joins that one's task"
+            return (
+                Site(
+                    node.name,
+                    names,
+                    f"{padded.static_shape[1]} channels make the identity too expensive",
+                    None,
+                ),
+            )
+        reason = (
+            "Mul behind MirrorPad runs row-major and as a task of its own; behind a convolution it "
+            "joins that one's task"
+        )
         return (Site(node.name, names, reason, Relation.EXACT),)

@@ -1,4 +1,6 @@
-"""What a lever is: it finds the sites where it could be pulled, says why or why not, and rewrites the chosen ones."""
+"""What a lever is: it finds the sites where it could be pulled, says why or why not, and rewrites the chosen
+ones.
+"""
 
 from __future__ import annotations
 
@@ -17,10 +19,12 @@ from ascendsim.passes.infer import infer
 
 
 class Relation(Enum):
-    """How the outputs of the changed model relate to those of the model as it was; the value is how reports say it.
+    """How the outputs of the changed model relate to those of the model as it was; the value is how reports
+    say it.
 
-    EXACT is the same function of the inputs: results agree bit for bit or within the rounding of the operators that changed. APPROXIMATE
-    computes nearly the same, or the same only within bounds that the reason names. RETRAIN is another model of the same kind.
+    EXACT is the same function of the inputs: results agree bit for bit or within the rounding of the
+    operators that changed. APPROXIMATE computes nearly the same, or the same only within bounds that the
+    reason names. RETRAIN is another model of the same kind.
     """
 
     EXACT = "exact"
@@ -61,7 +65,9 @@ class LeverContext:
     opset: OpSet
     ai_cpu: frozenset[str] = frozenset()
 
-    def add(self, graph: Graph, op_type: str, *inputs: Tensor | None, stem: str, **attributes: object) -> Tensor:
+    def add(
+        self, graph: Graph, op_type: str, *inputs: Tensor | None, stem: str, **attributes: object
+    ) -> Tensor:
         """Adds a node of one output with inferred type and shape, and returns the output."""
         node = graph.add_node(op_type, inputs, name=graph.fresh(stem))
         node.attributes.update(attributes)  # type: ignore[arg-type]
@@ -75,7 +81,8 @@ class Lever(ABC):
     Attributes:
         name: What commands call it.
         title: One line for a table.
-        settings: Options of the compiler that belong to it; a lever that is nothing but options leaves the graph as it is.
+        settings: Options of the compiler that belong to it; a lever that is nothing but options leaves the
+            graph as it is.
     """
 
     name: ClassVar[str]
@@ -112,7 +119,9 @@ def find_sites(graph: Graph, lever: Lever, context: LeverContext) -> tuple[Site,
     return lever.sites(graph, context)
 
 
-def apply_lever(graph: Graph, lever: Lever, context: LeverContext, nodes: Collection[str] | None = None) -> Rewritten:
+def apply_lever(
+    graph: Graph, lever: Lever, context: LeverContext, nodes: Collection[str] | None = None
+) -> Rewritten:
     """Pulls a lever on a copy of a graph; shapes are inferred again.
 
     Args:
@@ -134,19 +143,25 @@ def apply_lever(graph: Graph, lever: Lever, context: LeverContext, nodes: Collec
         infer(changed, context.opset)
         verify(changed, context.opset)
     except AscendSimError as error:
-        raise PassError(f"lever {lever.name}", f"failed on {graph.name!r}: {error}", remedy="leave this lever out") from error
+        raise PassError(
+            f"lever {lever.name}", f"failed on {graph.name!r}: {error}", remedy="leave this lever out"
+        ) from error
     return Rewritten(changed, tuple(done))
 
 
 def take_over(graph: Graph, old: Tensor, new: Tensor) -> None:
-    """Lets everybody read `new` where they read `old`; a graph output keeps its name. The producer of `old` goes if nobody needs it."""
+    """Lets everybody read `new` where they read `old`; a graph output keeps its name. The producer of `old`
+    goes if nobody needs it.
+    """
     is_output = any(tensor is old for tensor in graph.outputs)
     producer, name = old.producer, old.name
     graph.replace_uses(old, new)
     if is_output:
         graph.rename_tensor(old, graph.fresh(f"{name}_replaced"))
         graph.rename_tensor(new, name)
-    if producer is not None and not any(tensor.uses or tensor in graph.outputs for tensor in producer.outputs):
+    if producer is not None and not any(
+        tensor.uses or tensor in graph.outputs for tensor in producer.outputs
+    ):
         graph.remove_node(producer)
 
 
@@ -158,7 +173,9 @@ def insert_after(tensor: Tensor, new: Tensor) -> None:
 
 
 def hand_out(graph: Graph, tensor: Tensor, new: Tensor) -> None:
-    """Makes `new` the graph output in place of `tensor`, under its name; operators that read `tensor` stay."""
+    """Makes `new` the graph output in place of `tensor`, under its name; operators that read `tensor`
+    stay.
+    """
     name = tensor.name
     graph.outputs[:] = [new if item is tensor else item for item in graph.outputs]
     graph.rename_tensor(tensor, graph.fresh(f"{name}_before"))

@@ -1,12 +1,14 @@
-"""Operator split: integers of 64 bits become integers of 32 bits, float64 becomes float32, where the AI Core lacks the wide type.
+"""Operator split: integers of 64 bits become integers of 32 bits, float64 becomes float32, where the AI Core
+lacks the wide type.
 
 ids int64 -> Cast(float32)          becomes   ids int32 -> Cast(float32)
 x -> Cast(int64) -> Add -> Equal    becomes   x -> Cast(int32) -> Add -> Equal
 
-A connected group of wide tensors changes as a whole: its sources are graph inputs (whose type changes, so the caller passes int32), Casts
-(whose target changes) and constants (whose values must fit); it ends in operators that give another type, in indices, or in graph outputs,
-which a Cast restores. Values are the same while every one fits into 32 bits; sums and products may leave that range, so groups with
-arithmetic only approximate.
+A connected group of wide tensors changes as a whole: its sources are graph inputs (whose type changes, so the
+caller passes int32), Casts (whose target changes) and constants (whose values must fit); it ends in operators
+that give another type, in indices, or in graph outputs, which a Cast restores. Values are the same while
+every one fits into 32 bits; sums and products may leave that range, so groups with arithmetic only
+approximate.
 """
 
 from __future__ import annotations
@@ -19,7 +21,12 @@ from ascendsim.core.dtypes import DType
 from ascendsim.graph.ir import Constant, Graph, Node, Tensor, Use
 from ascendsim.passes.levers.lever import Lever, LeverContext, Relation, Site, hand_out
 
-NARROW = {DType.INT64: DType.INT32, DType.UINT64: DType.INT32, DType.UINT32: DType.INT32, DType.FLOAT64: DType.FLOAT32}
+NARROW = {
+    DType.INT64: DType.INT32,
+    DType.UINT64: DType.INT32,
+    DType.UINT32: DType.INT32,
+    DType.FLOAT64: DType.FLOAT32,
+}
 
 # Ports that carry the operator's own type T from input to output (all of them where the tuple is empty).
 _MOVES: dict[str, tuple[int, ...]] = {
@@ -56,10 +63,31 @@ _ARITHMETIC: dict[str, tuple[int, ...]] = {
     "CumSum": (0,),
 }
 _FLOAT_ONLY = frozenset(
-    {"Exp", "Log", "Sqrt", "Relu", "Sigmoid", "Tanh", "Erf", "Softmax", "MatMul", "Gemm", "Conv", "ReduceMean", "Reciprocal", "Sin", "Cos"}
+    {
+        "Exp",
+        "Log",
+        "Sqrt",
+        "Relu",
+        "Sigmoid",
+        "Tanh",
+        "Erf",
+        "Softmax",
+        "MatMul",
+        "Gemm",
+        "Conv",
+        "ReduceMean",
+        "Reciprocal",
+        "Sin",
+        "Cos",
+    }
 )
 _COMPARE = frozenset({"Equal", "Less", "LessOrEqual", "Greater", "GreaterOrEqual"})
-_INDICES = {"Gather": 1, "GatherElements": 1, "ScatterElements": 1, "OneHot": 0}  # ports that take either integer type
+_INDICES = {
+    "Gather": 1,
+    "GatherElements": 1,
+    "ScatterElements": 1,
+    "OneHot": 0,
+}  # ports that take either integer type
 
 
 @dataclass(slots=True)
@@ -88,7 +116,12 @@ class NarrowTypes(Lever):
             if node.name not in context.ai_cpu:
                 continue
             for tensor in (*node.inputs, *node.outputs):
-                if tensor is not None and tensor.dtype in NARROW and not tensor.is_constant and tensor not in seen:
+                if (
+                    tensor is not None
+                    and tensor.dtype in NARROW
+                    and not tensor.is_constant
+                    and tensor not in seen
+                ):
                     group = _group(tensor)
                     seen.update(group.tensors)
                     found.append(_site(node, tensor, group, context))
@@ -98,7 +131,11 @@ class NarrowTypes(Lever):
     def rewrite(self, graph: Graph, site: Site, context: LeverContext) -> None:
         """Changes one group."""
         node = graph.node(site.node)
-        start = next(t for t in (*node.inputs, *node.outputs) if t is not None and t.dtype in NARROW and not t.is_constant)
+        start = next(
+            t
+            for t in (*node.inputs, *node.outputs)
+            if t is not None and t.dtype in NARROW and not t.is_constant
+        )
         group = _group(start)
         wide = start.element_type
         narrow = NARROW[wide]
@@ -108,7 +145,9 @@ class NarrowTypes(Lever):
             cast.attributes["to"] = narrow
         for tensor in group.tensors:
             tensor.dtype = tensor.origin_dtype = narrow
-        for tensor in dict.fromkeys(t for t in graph.outputs if t in group.tensors and t.producer is not None):
+        for tensor in dict.fromkeys(
+            t for t in graph.outputs if t in group.tensors and t.producer is not None
+        ):
             hand_out(graph, tensor, context.add(graph, "Cast", tensor, stem=f"{tensor.name}_wide", to=wide))
 
 
@@ -119,9 +158,15 @@ def _site(node: Node, start: Tensor, group: _Group, context: LeverContext) -> Si
     if group.refused:
         return Site(node.name, names, f"{wide.value} sends it to the AI CPU, but {group.refused}", None)
     inputs = [tensor.name for tensor in group.tensors if tensor.producer is None]
-    reason = f"{wide.value} sends {len(names)} operator{'s' * (len(names) != 1)} to the AI CPU; the AI Core has {NARROW[wide].value}"
+    reason = (
+        f"{wide.value} sends {len(names)} operator{'s' * (len(names) != 1)} to the AI CPU; the AI Core "
+        f"has {NARROW[wide].value}"
+    )
     if inputs:
-        reason += f" (input{'s' * (len(inputs) != 1)} {', '.join(inputs)} must then be given as {NARROW[wide].value})"
+        reason += (
+            f" (input{'s' * (len(inputs) != 1)} {', '.join(inputs)} must then be given as "
+            f"{NARROW[wide].value})"
+        )
     exact = wide is not DType.FLOAT64 and not group.arithmetic
     return Site(node.name, names, reason, Relation.EXACT if exact else Relation.APPROXIMATE)
 

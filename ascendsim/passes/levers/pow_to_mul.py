@@ -1,10 +1,11 @@
 """Operator replacement: Pow becomes products, roots and reciprocals.
 
-Pow(x, 3) -> Mul(Mul(x, x), x); Pow(x, 0.5) -> Sqrt(x); Pow(x, -2) -> Reciprocal(Mul(x, x)); Pow(x, y) -> Exp(Mul(y, Log(x))), x >= 0.
+Pow(x, 3) -> Mul(Mul(x, x), x); Pow(x, 0.5) -> Sqrt(x); Pow(x, -2) -> Reciprocal(Mul(x, x)); Pow(x, y) ->
+Exp(Mul(y, Log(x))), x >= 0.
 
-x^n takes floor(log2 n) squarings and at most as many further products; each rounds once, so the result is within as many units in the
-last place. On releases whose Pow runs on the AI CPU (profile option aicpu_pow) this moves the work to the AI Core; on later ones it
-replaces some 40 vector instructions by a few.
+x^n takes floor(log2 n) squarings and at most as many further products; each rounds once, so the result is
+within as many units in the last place. On releases whose Pow runs on the AI CPU (profile option aicpu_pow)
+this moves the work to the AI Core; on later ones it replaces some 40 vector instructions by a few.
 """
 
 from __future__ import annotations
@@ -37,7 +38,11 @@ class PowToMul(Lever):
 
     def sites(self, graph: Graph, context: LeverContext) -> tuple[Site, ...]:
         """Every Pow."""
-        return tuple(self._site(node, context) for node in graph.topological() if node.op_type == "Pow" and not node.domain)
+        return tuple(
+            self._site(node, context)
+            for node in graph.topological()
+            if node.op_type == "Pow" and not node.domain
+        )
 
     def rewrite(self, graph: Graph, site: Site, context: LeverContext) -> None:
         """Replaces one Pow."""
@@ -57,26 +62,55 @@ class PowToMul(Lever):
         if node.output.shape != base.shape:
             return Site(node.name, (node.name,), "the exponent broadcasts the base to another shape", None)
         if exponent is not None and _is_chain(exponent):
-            if base.dtype is not None and not base.dtype.is_float and (exponent != int(exponent) or exponent < 1):
+            if (
+                base.dtype is not None
+                and not base.dtype.is_float
+                and (exponent != int(exponent) or exponent < 1)
+            ):
                 return Site(node.name, (node.name,), f"x^{exponent:g} of integers is no product", None)
             count = products(max(1, int(abs(exponent))))
-            return Site(node.name, (node.name,), f"{where}; x^{exponent:g} is {_words(exponent, count)}", Relation.EXACT)
+            return Site(
+                node.name,
+                (node.name,),
+                f"{where}; x^{exponent:g} is {_words(exponent, count)}",
+                Relation.EXACT,
+            )
         source = base.producer
         sign = Sign.ANY if source is None else context.opset.get(source).facts.sign_of(source)
         if base.dtype not in (DType.FLOAT32, DType.FLOAT16) or node.required(1).dtype is not base.dtype:
-            return Site(node.name, (node.name,), "exp(y ln x) needs base and exponent of one floating-point type", None)
+            return Site(
+                node.name,
+                (node.name,),
+                "exp(y ln x) needs base and exponent of one floating-point type",
+                None,
+            )
         if sign is Sign.POSITIVE or (sign is Sign.NEVER_NEGATIVE and exponent is not None and exponent > 0):
             return Site(
-                node.name, (node.name,), f"{where}; x^y = exp(y ln x), as x comes from {source and source.op_type}", Relation.APPROXIMATE
+                node.name,
+                (node.name,),
+                f"{where}; x^y = exp(y ln x), as x comes from {source and source.op_type}",
+                Relation.APPROXIMATE,
             )
         if exponent is None:
-            return Site(node.name, (node.name,), "the exponent is not one known number and the base may be negative", None)
-        return Site(node.name, (node.name,), f"x^{exponent:g} is no short product and the base may be negative", None)
+            return Site(
+                node.name,
+                (node.name,),
+                "the exponent is not one known number and the base may be negative",
+                None,
+            )
+        return Site(
+            node.name, (node.name,), f"x^{exponent:g} is no short product and the base may be negative", None
+        )
 
 
 def _is_chain(exponent: float) -> bool:
     """Whether the exponent is k or k + 1/2, of a size that products reach."""
-    return math.isfinite(exponent) and exponent != 0 and abs(exponent) <= MAX_POWER and exponent * 2 == int(exponent * 2)
+    return (
+        math.isfinite(exponent)
+        and exponent != 0
+        and abs(exponent) <= MAX_POWER
+        and exponent * 2 == int(exponent * 2)
+    )
 
 
 def _words(exponent: float, count: int) -> str:
@@ -95,7 +129,9 @@ def _chain(graph: Graph, base: Tensor, exponent: float, stem: str, context: Leve
     square, power = base, int(whole)
     while power:
         if power & 1:
-            result = square if result is None else context.add(graph, "Mul", result, square, stem=f"{stem}_mul")
+            result = (
+                square if result is None else context.add(graph, "Mul", result, square, stem=f"{stem}_mul")
+            )
         power >>= 1
         if power:
             square = context.add(graph, "Mul", square, square, stem=f"{stem}_square")

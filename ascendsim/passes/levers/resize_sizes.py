@@ -2,9 +2,10 @@
 
 Resize (linear, align_corners) from [1,18,175,175] to [1,18,350,350] -> from [1,18,176,176] to [1,18,351,351].
 
-With aligned corners point i of the output lies at i * (src - 1) / (dst - 1). Only if (dst - 1) / (src - 1) is an integer along both axes
-do the same weights and address steps come back every few points, so that the vector unit can be used; otherwise the scalar unit computes
-four addresses for every point. The nearest larger sizes are used, so that nothing is lost; values at the points change a little.
+With aligned corners point i of the output lies at i * (src - 1) / (dst - 1). Only if (dst - 1) / (src - 1) is
+an integer along both axes do the same weights and address steps come back every few points, so that the
+vector unit can be used; otherwise the scalar unit computes four addresses for every point. The nearest larger
+sizes are used, so that nothing is lost; values at the points change a little.
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ def regular(source: int, target: int) -> bool:
 
 
 def nearest_sizes(source: int, target: int) -> tuple[int, int] | None:
-    """The smallest sizes, not below the given ones, that are regular at the nearest whole ratio; None if there are none (shrinking).
+    """The smallest sizes, not below the given ones, that are regular at the nearest whole ratio; None if
+    there are none (shrinking).
 
     >>> nearest_sizes(175, 350), nearest_sizes(20, 39), nearest_sizes(64, 20)
     ((176, 351), (20, 39), None)
@@ -50,7 +52,9 @@ class ResizeSizes(Lever):
         return tuple(site for node in graph.topological() for site in self._site(node))
 
     def rewrite(self, graph: Graph, site: Site, context: LeverContext) -> None:
-        """Grows the map before the Resize (the graph input itself, or by repeating its border); other operators get the result cut."""
+        """Grows the map before the Resize (the graph input itself, or by repeating its border); other
+        operators get the result cut.
+        """
         node = graph.node(site.node)
         source, result = node.required(0), node.output
         before, after = source.static_shape, result.static_shape
@@ -80,9 +84,22 @@ class ResizeSizes(Lever):
         fractions = " and ".join(f"{b - 1}/{a - 1}" for a, b in dict.fromkeys(pairs) if not regular(a, b))
         proposals = [nearest_sizes(a, b) for a, b in pairs]
         if any(pair is None for pair in proposals) or before.static_shape[:2] != after.static_shape[:2]:
-            return (Site(node.name, (node.name,), f"{fractions} is not integral, and no larger size is (the map shrinks)", None),)
-        sizes = ", ".join(f"{a}->{b} becomes {p[0]}->{p[1]}" for (a, b), p in dict(zip(pairs, proposals, strict=True)).items() if p)
-        reason = f"{fractions} is not integral: the scalar unit computes every point; {sizes} has a vector form"
+            return (
+                Site(
+                    node.name,
+                    (node.name,),
+                    f"{fractions} is not integral, and no larger size is (the map shrinks)",
+                    None,
+                ),
+            )
+        sizes = ", ".join(
+            f"{a}->{b} becomes {p[0]}->{p[1]}"
+            for (a, b), p in dict(zip(pairs, proposals, strict=True)).items()
+            if p
+        )
+        reason = (
+            f"{fractions} is not integral: the scalar unit computes every point; {sizes} has a vector form"
+        )
         return (Site(node.name, (node.name,), reason, Relation.RETRAIN),)
 
 
@@ -97,7 +114,8 @@ def _cut(graph: Graph, result: Tensor, wanted: tuple[int, ...], stem: str, conte
     arrays = ([0] * len(axes), [wanted[axis] for axis in axes], axes)
     names = ("starts", "ends", "axes")
     ports = [
-        graph.add_constant(graph.fresh(f"{stem}_{name}"), np.array(values, np.int64)) for name, values in zip(names, arrays, strict=True)
+        graph.add_constant(graph.fresh(f"{stem}_{name}"), np.array(values, np.int64))
+        for name, values in zip(names, arrays, strict=True)
     ]
     return context.add(graph, "Slice", result, *ports, stem=f"{stem}_cut")
 

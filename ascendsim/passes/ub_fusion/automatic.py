@@ -1,7 +1,7 @@
 """AutomaticUbFusion: connected elementwise operators that no other pass has taken.
 
-Nodes are visited in execution order; each joins the scopes of its producers if the whole stays legal and has a program. Bounds (hicann/ge,
-automatic buffer fusion): nodes of a scope, readers of a tensor, inputs of AddN.
+Nodes are visited in execution order; each joins the scopes of its producers if the whole stays legal and has
+a program. Bounds (hicann/ge, automatic buffer fusion): nodes of a scope, readers of a tensor, inputs of AddN.
 """
 
 from __future__ import annotations
@@ -44,7 +44,11 @@ def fuse_automatically(
         loose: dict[Node, None] = {}
         for tensor in node.inputs:
             producer = tensor.producer if tensor is not None else None
-            if producer is None or producer.graph is not scopes.graph or len(producer.output.consumers) > limits.readers:
+            if (
+                producer is None
+                or producer.graph is not scopes.graph
+                or len(producer.output.consumers) > limits.readers
+            ):
                 continue
             if SCOPE in producer.origin:
                 if producer.origin[SCOPE] >= first:
@@ -56,7 +60,13 @@ def fuse_automatically(
             if SCOPE in node.origin:
                 break
     made = [
-        FusedScopeRecord(number, NAME, tuple(n.name for n in scopes.members[number]), program.saved_bytes, program.operand_bytes)
+        FusedScopeRecord(
+            number,
+            NAME,
+            tuple(n.name for n in scopes.members[number]),
+            program.saved_bytes,
+            program.operand_bytes,
+        )
         for number, program in sorted(programs.items())
     ]
     record.fused = [scope.nodes for scope in made]
@@ -68,7 +78,11 @@ def fuse_automatically(
 
 
 def _may_join(node: Node, scopes: Scopes, kind: Callable[[Node], OpPattern], limits: UbLimits) -> bool:
-    return kind(node) in KINDS and not (node.op_type == "Sum" and node.input_count > limits.summands) and scopes.free(node)
+    return (
+        kind(node) in KINDS
+        and not (node.op_type == "Sum" and node.input_count > limits.summands)
+        and scopes.free(node)
+    )
 
 
 def _grow(
@@ -81,7 +95,9 @@ def _grow(
     programs: dict[int, ScopeProgram],
     failed: set[str],
 ) -> None:
-    """Lets a node join a scope, or makes one with producers that are in none; keeps the reason if it cannot."""
+    """Lets a node join a scope, or makes one with producers that are in none; keeps the reason if it
+    cannot.
+    """
     before = scopes.members[number] if number is not None else tuple(loose)
     nodes = scopes.sorted({*before, node})
     if len(nodes) < 2 or len(nodes) > limits.automatic:

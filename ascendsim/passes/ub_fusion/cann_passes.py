@@ -1,11 +1,13 @@
 """CANN's UB-fusion passes: their patterns.
 
-Facts of a pass (stage, priority, default, whether it may be switched off) stand in `passes/fusion/data/ub_fusion.csv` under the same
-name. Patterns: canndev operator fusion passes (public copy of 2022) and the public rule reference, in this module's own terms. Forms with
-an elementwise operator in front of a convolution are left out: the result would have to go from the Unified Buffer to L1.
+Facts of a pass (stage, priority, default, whether it may be switched off) stand in
+`passes/fusion/data/ub_fusion.csv` under the same name. Patterns: canndev operator fusion passes (public copy
+of 2022) and the public rule reference, in this module's own terms. Forms with an elementwise operator in
+front of a convolution are left out: the result would have to go from the Unified Buffer to L1.
 
-Where sources say less: TbeConv2DEltwisePass is the public form conv2d + relu + eltwise; the common rules take as many elementwise
-operators as the profile allows. BnupdateEltwiseEltwiseFusionPass has MindSpore's pattern of that name.
+Where sources say less: TbeConv2DEltwisePass is the public form conv2d + relu + eltwise; the common rules take
+as many elementwise operators as the profile allows. BnupdateEltwiseEltwiseFusionPass has MindSpore's pattern
+of that name.
 """
 
 from __future__ import annotations
@@ -20,9 +22,26 @@ from ascendsim.passes.ub_fusion.pattern import ANY, Part, UbPattern, chain
 
 ELEMWISE, EITHER = (K.ELEMWISE,), (K.ELEMWISE, K.BROADCAST)
 PRODUCTS = (K.MATMUL, K.GEMM, K.BATCH_MATMUL)
-# Operators behind a fully connected layer, from the public list of the pass, in ONNX's names (Relu6 = Clip, Power = Pow, AddN = Sum)
+# Operators behind a fully connected layer, from the public list of the pass, in ONNX's names (Relu6 = Clip,
+# Power = Pow, AddN = Sum)
 BEHIND_PRODUCT = frozenset(
-    {"Elu", "LeakyRelu", "Gelu", "Softsign", "Clip", "Relu", "Softplus", "Sigmoid", "Tanh", "Selu", "Add", "Sum", "PRelu", "Mul", "Pow"}
+    {
+        "Elu",
+        "LeakyRelu",
+        "Gelu",
+        "Softsign",
+        "Clip",
+        "Relu",
+        "Softplus",
+        "Sigmoid",
+        "Tanh",
+        "Selu",
+        "Add",
+        "Sum",
+        "PRelu",
+        "Mul",
+        "Pow",
+    }
 )
 FIRST_OF_TWO = frozenset({"Relu", "LeakyRelu", "Add", "Muls", "Sum"})
 
@@ -85,25 +104,43 @@ def convolution_passes(limits: UbLimits) -> tuple[UbPass, ...]:
     leaky = Part("leakyrelu", EITHER, types=frozenset({"LeakyRelu"}))
     one, two = Part("eltwise1", ELEMWISE), Part("eltwise2", ELEMWISE)
     other = Part("eltwise1", ELEMWISE, others=1)
-    rules = (optional("dequant", K.DEQUANT), Part("elemwise", ELEMWISE, 0, limits.conv_elementwise), maybe_quant)
+    rules = (
+        optional("dequant", K.DEQUANT),
+        Part("elemwise", ELEMWISE, 0, limits.conv_elementwise),
+        maybe_quant,
+    )
     several = (rules[0], Part("elemwise", ELEMWISE, 1, limits.conv_elementwise, shared=True), maybe_quant)
     depthwise = head("conv", K.DEPTHWISE)
     return (
         UbPass("TbeConvDequantQuantFusionPass", (chain("conv_dequant_quant", conv, dequant, quant),)),
-        UbPass("TbeConv2DEltwisePass", (chain("conv_relu_eltwise", conv, one, Part("eltwise2", ELEMWISE, others=1)),)),
+        UbPass(
+            "TbeConv2DEltwisePass",
+            (chain("conv_relu_eltwise", conv, one, Part("eltwise2", ELEMWISE, others=1)),),
+        ),
         UbPass(
             "TbeConvSigmoidMulQuantFusionPass",
             (
                 gated("conv_sigmoid_mul", conv, behind=(maybe_quant,)),
                 gated("conv_dequant_sigmoid_mul", conv, dequant, behind=(maybe_quant,)),
-                gated("conv_fixpipe_sigmoid_mul", conv, Part("FixPipe", (K.FIXPIPE,), others=ANY), behind=(maybe_quant,)),
+                gated(
+                    "conv_fixpipe_sigmoid_mul",
+                    conv,
+                    Part("FixPipe", (K.FIXPIPE,), others=ANY),
+                    behind=(maybe_quant,),
+                ),
             ),
         ),
         UbPass(
             "TbeConvDequantSigmoidMulAddFusionPass",
             (
-                gated("conv_sigmoid_mul_add", conv, behind=(Part("add", ELEMWISE, others=1, types=frozenset({"Add"})),)),
-                gated("conv_dequant_sigmoid_mul_add", conv, dequant, behind=(Part("add", ELEMWISE, others=1),)),
+                gated(
+                    "conv_sigmoid_mul_add",
+                    conv,
+                    behind=(Part("add", ELEMWISE, others=1, types=frozenset({"Add"})),),
+                ),
+                gated(
+                    "conv_dequant_sigmoid_mul_add", conv, dequant, behind=(Part("add", ELEMWISE, others=1),)
+                ),
             ),
         ),
         UbPass("TbeConv2dAddRelu6MulMulFusionPass", (hard_swish("conv_add_relu6_mul_mul"),)),
@@ -124,10 +161,19 @@ def convolution_passes(limits: UbLimits) -> tuple[UbPass, ...]:
                 chain("conv_dequant_vadd", conv, dequant, vadd),
             ),
         ),
-        UbPass("TbeConvRequantFusionPass", (chain("conv_requant", conv, Part("requant", (K.REQUANT,), others=ANY)),)),
+        UbPass(
+            "TbeConvRequantFusionPass",
+            (chain("conv_requant", conv, Part("requant", (K.REQUANT,), others=ANY)),),
+        ),
         UbPass(
             "TbeConvBnreduceFusionPass",
-            (chain("conv_bnreduce", head("conv", K.CONVOLUTION, shared=True), Part("bnreduce", (K.BN_REDUCE,), others=ANY)),),
+            (
+                chain(
+                    "conv_bnreduce",
+                    head("conv", K.CONVOLUTION, shared=True),
+                    Part("bnreduce", (K.BN_REDUCE,), others=ANY),
+                ),
+            ),
         ),
         UbPass(
             "TbeDxElemwisePass",
@@ -144,7 +190,10 @@ def convolution_passes(limits: UbLimits) -> tuple[UbPass, ...]:
                 gated("depthwise_sigmoid_mul", depthwise),
             ),
         ),
-        UbPass("TbeConvCommonRules2FusionPass", (chain("conv_common_several", conv, *several, needs_shared=True),)),
+        UbPass(
+            "TbeConvCommonRules2FusionPass",
+            (chain("conv_common_several", conv, *several, needs_shared=True),),
+        ),
         UbPass("TbeConvCommonRules0FusionPass", (chain("conv_common", conv, *rules),)),
     )
 
@@ -171,22 +220,42 @@ def product_passes() -> tuple[UbPass, ...]:
     matmul = head("matmul", K.MATMUL, K.GEMM)
     batched = head("batchmatmul", K.BATCH_MATMUL, K.GEMM)
     shared = head("batchmatmul", K.BATCH_MATMUL, K.GEMM, shared=True)
-    diamond = (Part("elemwise1", ELEMWISE, others=1), Part("elemwise2", EITHER), Part("elemwise", EITHER, others=1))
+    diamond = (
+        Part("elemwise1", ELEMWISE, others=1),
+        Part("elemwise2", EITHER),
+        Part("elemwise", EITHER, others=1),
+    )
     any_product = head("matmul", *PRODUCTS)
     return (
         UbPass(
             "TbeFullyconnectionElemwiseDequantFusionPass",
             (
-                chain("product_eltwise_eltwise", any_product, dequant, Part("eltwise1", EITHER, others=ANY, types=FIRST_OF_TWO), second),
+                chain(
+                    "product_eltwise_eltwise",
+                    any_product,
+                    dequant,
+                    Part("eltwise1", EITHER, others=ANY, types=FIRST_OF_TWO),
+                    second,
+                ),
                 chain("product_eltwise", any_product, dequant, first, quant),
-                chain("product_eltwise_double_out", head("matmul", K.BATCH_MATMUL, K.GEMM, shared=True), first, needs_shared=True),
+                chain(
+                    "product_eltwise_double_out",
+                    head("matmul", K.BATCH_MATMUL, K.GEMM, shared=True),
+                    first,
+                    needs_shared=True,
+                ),
             ),
         ),
         UbPass(
             "ATbeMatmulElemwiseFusionPass",
             (
                 chain("matmul_elemwise", matmul, anything),
-                chain("matmul_elemwise_double_out", head("matmul", K.MATMUL, K.GEMM, shared=True), anything, needs_shared=True),
+                chain(
+                    "matmul_elemwise_double_out",
+                    head("matmul", K.MATMUL, K.GEMM, shared=True),
+                    anything,
+                    needs_shared=True,
+                ),
             ),
         ),
         UbPass(
@@ -199,14 +268,32 @@ def product_passes() -> tuple[UbPass, ...]:
         ),
         UbPass(
             "MatmulConfusiontransposeUbFusion",
-            (chain("matmul_transpose", head("matmul", K.MATMUL), Part("transpose", (K.CONFUSION_TRANSPOSE,), others=ANY)),),
+            (
+                chain(
+                    "matmul_transpose",
+                    head("matmul", K.MATMUL),
+                    Part("transpose", (K.CONFUSION_TRANSPOSE,), others=ANY),
+                ),
+            ),
         ),
         UbPass(
             "MatmulReduceSumUbFusion",
-            (chain("matmul_reduce_sum", head("matmul", K.BATCH_MATMUL), Part("reduce", (K.COMM_REDUCE,), types=frozenset({"ReduceSum"}))),),
+            (
+                chain(
+                    "matmul_reduce_sum",
+                    head("matmul", K.BATCH_MATMUL),
+                    Part("reduce", (K.COMM_REDUCE,), types=frozenset({"ReduceSum"})),
+                ),
+            ),
         ),
-        UbPass("TbeMatmulDequantFusionPass", (chain("matmul_dequant", any_product, Part("dequant", (K.DEQUANT,), others=ANY)),)),
-        UbPass("TbeMatmulRequantFusionPass", (chain("matmul_requant", any_product, Part("requant", (K.REQUANT,), others=ANY)),)),
+        UbPass(
+            "TbeMatmulDequantFusionPass",
+            (chain("matmul_dequant", any_product, Part("dequant", (K.DEQUANT,), others=ANY)),),
+        ),
+        UbPass(
+            "TbeMatmulRequantFusionPass",
+            (chain("matmul_requant", any_product, Part("requant", (K.REQUANT,), others=ANY)),),
+        ),
         UbPass(
             "MatmulTransdataFusionPass",
             (
@@ -244,24 +331,42 @@ def vector_passes(limits: UbLimits) -> tuple[UbPass, ...]:
                 ),
             ),
         ),
-        UbPass("TbeReduceElemwiseFusionPass", around(K.COMM_REDUCE, limits.reduce_before, limits.reduce_after, limits.reduce_all)),
-        UbPass("TbeSegmentElemwiseFusionPass", around(K.SEGMENT, limits.segment_before, limits.segment_after, limits.segment_all)),
+        UbPass(
+            "TbeReduceElemwiseFusionPass",
+            around(K.COMM_REDUCE, limits.reduce_before, limits.reduce_after, limits.reduce_all),
+        ),
+        UbPass(
+            "TbeSegmentElemwiseFusionPass",
+            around(K.SEGMENT, limits.segment_before, limits.segment_after, limits.segment_all),
+        ),
         UbPass("TbeEltwiseQuantFusionPass", (chain("eltwise_quant", first, quant),)),
         UbPass(
             "TbeEltwiseFusionPass",
-            (chain("eltwise", first, Part("chain", EITHER, 1, max(1, limits.elementwise - 1), others=rest), most=limits.elementwise),),
+            (
+                chain(
+                    "eltwise",
+                    first,
+                    Part("chain", EITHER, 1, max(1, limits.elementwise - 1), others=rest),
+                    most=limits.elementwise,
+                ),
+            ),
         ),
     )
 
 
 def bn_add_relu() -> UbPattern:
     """The end of a residual block in training: normalisation, sum with the other branch, activation."""
-    add, relu = Part("add", EITHER, others=1, types=frozenset({"Add"})), Part("relu", EITHER, types=frozenset({"Relu"}))
+    add, relu = (
+        Part("add", EITHER, others=1, types=frozenset({"Add"})),
+        Part("relu", EITHER, types=frozenset({"Relu"})),
+    )
     return chain("bnupdate_add_relu", head("bnupdate", K.BN_UPDATE, shared=True), add, relu)
 
 
 def around(kind: K, before: int, after: int, total: int) -> tuple[UbPattern, ...]:
-    """Elementwise operators in front of and behind one operator of a kind; the first one may have several inputs."""
+    """Elementwise operators in front of and behind one operator of a kind; the first one may have several
+    inputs.
+    """
     middle = Part("middle", (kind,), others=ANY)
     behind = Part("behind", EITHER, 0, after, others=ANY)
     first = Part("first", EITHER, others=ANY)

@@ -1,7 +1,8 @@
 """UB fusion of a device graph: which passes run, in which order, and what becomes of each match.
 
-A match that patterns and legality allow gets a program (it is compiled, as CANN has it): matched counts all of these, effected those that
-have one. The others stay single operators and the reason is kept. Nodes keep their place in the graph; a scope is a number in `origin`.
+A match that patterns and legality allow gets a program (it is compiled, as CANN has it): matched counts all
+of these, effected those that have one. The others stay single operators and the reason is kept. Nodes keep
+their place in the graph; a scope is a number in `origin`.
 """
 
 from __future__ import annotations
@@ -36,7 +37,9 @@ AfterPass = Callable[[str, Graph], None]
 
 
 def ub_passes(limits: UbLimits, switches: Switches) -> tuple[str, ...]:
-    """Names of all passes with a rule here, in the order in which they run; AIPP's first, since the others start from what it makes."""
+    """Names of all passes with a rule here, in the order in which they run; AIPP's first, since the others
+    start from what it makes.
+    """
     if limits.mindspore:
         return tuple(item.name for item in _mindspore(limits))
     names = [item.name for item in _cann(limits, switches)]
@@ -116,10 +119,14 @@ class _Run:
         return made
 
     def _heads(self, pattern: UbPattern) -> list[Node]:
-        """Nodes of the classes with which a pattern can start, in execution order; none if the graph lacks a class that it needs."""
+        """Nodes of the classes with which a pattern can start, in execution order; none if the graph lacks a
+        class that it needs.
+        """
         if any(part.least and not any(kind in self.by_kind for kind in part.kinds) for part in pattern.parts):
             return []
-        found = [node for kind in dict.fromkeys(pattern.parts[0].kinds) for node in self.by_kind.get(kind, ())]
+        found = [
+            node for kind in dict.fromkeys(pattern.parts[0].kinds) for node in self.by_kind.get(kind, ())
+        ]
         return sorted(found, key=self.scopes.order.__getitem__)
 
     def _pattern(self, item: UbPass, pattern: UbPattern, matcher: Matcher) -> PatternRecord:
@@ -145,7 +152,9 @@ class _Run:
             number = self.scopes.join(nodes)
             record.effected += 1
             record.fused.append(names)
-            self.report.scopes.append(FusedScopeRecord(number, item.name, names, program.saved_bytes, program.operand_bytes))
+            self.report.scopes.append(
+                FusedScopeRecord(number, item.name, names, program.saved_bytes, program.operand_bytes)
+            )
         return record
 
 
@@ -173,7 +182,10 @@ def _cann(limits: UbLimits, switches: Switches) -> tuple[UbPass, ...]:
     facts = _facts("FE")
     listed = {item.name: _listed(item.name, facts, switches) for item in items}
     unlisted = sorted(name for name, priority in listed.items() if priority is None)
-    place = {name: priority if priority is not None else BUILT_IN_PASS + unlisted.index(name) for name, priority in listed.items()}
+    place = {
+        name: priority if priority is not None else BUILT_IN_PASS + unlisted.index(name)
+        for name, priority in listed.items()
+    }
     return tuple(sorted(items, key=lambda item: (place[item.name], item.name)))
 
 

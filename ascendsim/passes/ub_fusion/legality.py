@@ -55,12 +55,16 @@ class Scopes:
         clear_scopes(graph)
 
     def free(self, node: Node) -> bool:
-        """Whether a node may join a scope: it runs on the AI Core, is in no scope yet, and no control edge holds it."""
+        """Whether a node may join a scope: it runs on the AI Core, is in no scope yet, and no control edge
+        holds it.
+        """
         if SCOPE in node.origin or node._control:
             return False
         known = self._fusible.get(node)
         if known is None:
-            known = self._fusible[node] = node.graph is self.graph and not any(node.subgraphs) and self.maker.fusible(node)
+            known = self._fusible[node] = (
+                node.graph is self.graph and not any(node.subgraphs) and self.maker.fusible(node)
+            )
         return known
 
     def sorted(self, nodes: Collection[Node]) -> tuple[Node, ...]:
@@ -76,9 +80,11 @@ class Scopes:
         return number
 
     def circle(self, nodes: Sequence[Node]) -> str | None:
-        """Why nodes cannot run as one: something outside needs one of them and is needed by another. None if nothing is.
+        """Why nodes cannot run as one: something outside needs one of them and is needed by another. None if
+        nothing is.
 
-        Only tensors that are read outside and inside, and control edges, can begin such a way round, so most scopes need no search.
+        Only tensors that are read outside and inside, and control edges, can begin such a way round, so most
+        scopes need no search.
         """
         inside = set(nodes)
         private = set(internal_tensors(nodes))

@@ -1,12 +1,14 @@
 """How much UB fusion may put into one task. The sources disagree, so the numbers are profiles.
 
-    profile     elementwise behind conv   elementwise chain   reduce            segment           automatic   source
-    Ascend310   3                         5 nodes             4 elementwise     4 elementwise     -           tuning guide of Ascend 310
-    MindSpore   3                         2..6 nodes          3 before, 1..3    3 before, 1..3    -           MindSpore 1.0.1 .. 1.3.0
-    documents   5                         6 nodes             1 + 5, 5 or 1..5  3 before, 1..3    28 nodes    FE rule reference 8.0 .. 9.0
+    profile     elementwise behind conv   elementwise chain   reduce            segment           automatic
+    source Ascend310   3                         5 nodes             4 elementwise     4 elementwise     -
+    tuning guide of Ascend 310 MindSpore   3                         2..6 nodes          3 before, 1..3    3
+    before, 1..3    -           MindSpore 1.0.1 .. 1.3.0 documents   5                         6 nodes
+    1 + 5, 5 or 1..5  3 before, 1..3    28 nodes    FE rule reference 8.0 .. 9.0
 
-Documents: the patterns behind a convolution are a matter of each pass, five repeats are FE's default; segment operators are not
-described, MindSpore's numbers stand in (assumed); the automatic pass takes 28 nodes in code and the document of 8.0, 29 in that of 9.0.
+Documents: the patterns behind a convolution are a matter of each pass, five repeats are FE's default; segment
+operators are not described, MindSpore's numbers stand in (assumed); the automatic pass takes 28 nodes in code
+and the document of 8.0, 29 in that of 9.0.
 """
 
 from __future__ import annotations
@@ -27,7 +29,8 @@ class UbLimits:
         name: Of the profile.
         conv_elementwise: Elementwise operators behind a convolution.
         elementwise: Nodes of an elementwise chain.
-        reduce_before, reduce_after, reduce_all: Elementwise operators before, behind and in all around one reduction.
+        reduce_before, reduce_after, reduce_all: Elementwise operators before, behind and in all around one
+            reduction.
         segment_before, segment_after, segment_all: The same around a segment operator.
         automatic: Nodes of a scope of the automatic pass; 0 = the profile does not have the pass.
         readers: Readers that a tensor inside such a scope may have.
@@ -76,14 +79,23 @@ def limits_of(soc: str, profile: str | None = None, changes: Mapping[str, int] |
     """
     name = profile if profile is not None else "Ascend310" if soc == "Ascend310" else "documents"
     if name not in PROFILES:
-        raise InputError("option ub_profile", f"must be one of {', '.join(PROFILES)}", repr(name), suggest(str(name), PROFILES))
+        raise InputError(
+            "option ub_profile",
+            f"must be one of {', '.join(PROFILES)}",
+            repr(name),
+            suggest(str(name), PROFILES),
+        )
     numbers = {field.name for field in fields(UbLimits)} - {"name"}
     for key, value in (changes or {}).items():
         if key not in numbers:
-            raise InputError(f"option ub_limits: {key}", "is no limit of UB fusion", remedy=suggest(str(key), numbers))
+            raise InputError(
+                f"option ub_limits: {key}", "is no limit of UB fusion", remedy=suggest(str(key), numbers)
+            )
         if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= MOST:
             remedy = "to fuse nothing of a kind, switch its passes off"
-            raise InputError(f"option ub_limits: {key}", f"must be a whole number from 1 to {MOST}", repr(value), remedy)
+            raise InputError(
+                f"option ub_limits: {key}", f"must be a whole number from 1 to {MOST}", repr(value), remedy
+            )
     limits = PROFILES[name]
     for key, value in (changes or {}).items():
         limits = replace(limits, **{key: value})  # type: ignore[arg-type]

@@ -1,10 +1,12 @@
-"""FusionVirtualOpSetSwitch: splits that need no task, since their parts lie one behind the other in the memory of the whole.
+"""FusionVirtualOpSetSwitch: splits that need no task, since their parts lie one behind the other in the
+memory of the whole.
 
     split_n        along the outermost axis
     split_c_to_n   along channels of a single image (the outermost axis that is not 1)
 
-The mark is the attribute `no_task`; the operator's own `lower` gives its outputs the memory of its input. Not marked: a split whose input
-is a constant or comes from another operator without a task, and one whose outputs are outputs of the graph or go to another split.
+The mark is the attribute `no_task`; the operator's own `lower` gives its outputs the memory of its input. Not
+marked: a split whose input is a constant or comes from another operator without a task, and one whose outputs
+are outputs of the graph or go to another split.
 """
 
 from __future__ import annotations
@@ -65,13 +67,19 @@ def _refusal(node: Node, outputs: set[int]) -> str | None:
 
 
 def _in_pieces(node: Node) -> bool:
-    """Whether the format stores each part in one piece: cut before the blocked axes, or between blocks of channels."""
+    """Whether the format stores each part in one piece: cut before the blocked axes, or between blocks of
+    channels.
+    """
     source, axis = node.required(0), _axis(node)
     if any(tensor.format is not source.format for tensor in node.outputs):
         return False
     if source.format in (Format.ND, Format.NCHW):
         return True
     if axis == 0:
-        return source.format is Format.NC1HWC0 or (source.format is Format.FRACTAL_NZ and len(source.static_shape) > 2)
+        return source.format is Format.NC1HWC0 or (
+            source.format is Format.FRACTAL_NZ and len(source.static_shape) > 2
+        )
     block = c0(source.element_type)
-    return source.format is Format.NC1HWC0 and all(part.static_shape[1] % block == 0 for part in node.outputs[:-1])
+    return source.format is Format.NC1HWC0 and all(
+        part.static_shape[1] % block == 0 for part in node.outputs[:-1]
+    )

@@ -1,10 +1,12 @@
-"""Patterns of UB fusion: a head operator and what follows it, read forwards along the edges, as FE's BufferFusionPattern does.
+"""Patterns of UB fusion: a head operator and what follows it, read forwards along the edges, as FE's
+BufferFusionPattern does.
 
-    UbPattern("conv_sigmoid_mul", (head("conv", CONVOLUTION), part("sigmoid", ELEMWISE), part("mul", ELEMWISE)),
+    UbPattern("conv_sigmoid_mul", (head("conv", CONVOLUTION), part("sigmoid", ELEMWISE), part("mul",
+    ELEMWISE)),
               (("conv", "sigmoid"), ("conv", "mul"), ("sigmoid", "mul")))
 
-Every part stands for one node, or for a chain of `least` to `most` nodes; a part that may be empty is skipped over. Inside a match a
-tensor has no readers outside it unless its part is `shared`.
+Every part stands for one node, or for a chain of `least` to `most` nodes; a part that may be empty is skipped
+over. Inside a match a tensor has no readers outside it unless its part is `shared`.
 """
 
 from __future__ import annotations
@@ -43,7 +45,8 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class UbPattern:
-    """Parts with edges between them; the first part is the head, and every other one follows a part before it.
+    """Parts with edges between them; the first part is the head, and every other one follows a part before
+    it.
 
     Attributes:
         name: Of the pattern.
@@ -64,18 +67,34 @@ class UbPattern:
         return [producer for producer, reader in self.edges if reader == name]
 
     def trimmed(self, present: Container[OpPattern]) -> UbPattern:
-        """The pattern without parts that are always empty in a graph; a part that is empty hands on what feeds it.
+        """The pattern without parts that are always empty in a graph; a part that is empty hands on what
+        feeds it.
 
         Args:
             present: Classes of the graph's nodes.
         """
-        empty = {part.name for part in self.parts if not part.least and not any(kind in present for kind in part.kinds)}
+        empty = {
+            part.name
+            for part in self.parts
+            if not part.least and not any(kind in present for kind in part.kinds)
+        }
 
         def feeding(name: str) -> list[str]:
-            return [name] if name not in empty else [source for feeder in self.feeders(name) for source in feeding(feeder)]
+            return (
+                [name]
+                if name not in empty
+                else [source for feeder in self.feeders(name) for source in feeding(feeder)]
+            )
 
-        edges = [(source, reader) for producer, reader in self.edges if reader not in empty for source in feeding(producer)]
-        return replace(self, parts=tuple(part for part in self.parts if part.name not in empty), edges=tuple(edges))
+        edges = [
+            (source, reader)
+            for producer, reader in self.edges
+            if reader not in empty
+            for source in feeding(producer)
+        ]
+        return replace(
+            self, parts=tuple(part for part in self.parts if part.name not in empty), edges=tuple(edges)
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +125,9 @@ class Matcher:
         outputs: Ids of the graph's output tensors.
     """
 
-    def __init__(self, kind: Callable[[Node], OpPattern], free: Callable[[Node], bool], outputs: frozenset[int]) -> None:
+    def __init__(
+        self, kind: Callable[[Node], OpPattern], free: Callable[[Node], bool], outputs: frozenset[int]
+    ) -> None:
         self._kind, self._free, self._outputs = kind, free, outputs
 
     def match(self, head: Node, pattern: UbPattern) -> UbMatch | None:
@@ -121,7 +142,9 @@ class Matcher:
         return None
 
     def _followed(self, head: Node, pattern: UbPattern) -> bool:
-        """Whether a head that is a single node has a reader of a class that the next part needs, which most heads have not."""
+        """Whether a head that is a single node has a reader of a class that the next part needs, which most
+        heads have not.
+        """
         first, *others = pattern.parts
         if first.most > 1 or not others or not others[0].least:
             return True
@@ -132,7 +155,9 @@ class Matcher:
         if self._fits(node, part):
             yield from self._chains(node, part, ())
 
-    def _complete(self, pattern: UbPattern, number: int, parts: dict[str, tuple[Node, ...]]) -> Iterator[dict[str, tuple[Node, ...]]]:
+    def _complete(
+        self, pattern: UbPattern, number: int, parts: dict[str, tuple[Node, ...]]
+    ) -> Iterator[dict[str, tuple[Node, ...]]]:
         """All ways to fill the parts from `number` on."""
         if number == len(pattern.parts):
             yield parts
@@ -157,7 +182,9 @@ class Matcher:
         nodes = [first]
         while len(nodes) < part.most:
             readers = nodes[-1].output.consumers
-            following = [node for node in readers if node not in used and node not in nodes and self._fits(node, part)]
+            following = [
+                node for node in readers if node not in used and node not in nodes and self._fits(node, part)
+            ]
             if len(following) != 1 or (len(readers) > 1 and not part.shared):
                 break
             nodes.append(following[0])
@@ -173,10 +200,18 @@ class Matcher:
         return list(found)
 
     def _fits(self, node: Node, part: Part) -> bool:
-        return self._kind(node) in part.kinds and (not part.types or node.op_type in part.types) and self._free(node)
+        return (
+            self._kind(node) in part.kinds
+            and (not part.types or node.op_type in part.types)
+            and self._free(node)
+        )
 
-    def _closed(self, pattern: UbPattern, parts: Mapping[str, tuple[Node, ...]], nodes: tuple[Node, ...]) -> bool:
-        """Whether inputs from outside are as many as the parts say, and readers outside are where they may be."""
+    def _closed(
+        self, pattern: UbPattern, parts: Mapping[str, tuple[Node, ...]], nodes: tuple[Node, ...]
+    ) -> bool:
+        """Whether inputs from outside are as many as the parts say, and readers outside are where they may
+        be.
+        """
         if pattern.most and len(nodes) > pattern.most:
             return False
         inside = set(nodes)

@@ -1,7 +1,7 @@
 """All graph-fusion rules, one file each.
 
-`RULES` is the explicit list of what exists; the order of execution follows from `fusion/order.py` (stages and priorities of
-`fusion/data/passes.csv`), never from the order in this tuple.
+`RULES` is the explicit list of what exists; the order of execution follows from `fusion/order.py` (stages and
+priorities of `fusion/data/passes.csv`), never from the order in this tuple.
 """
 
 from __future__ import annotations
@@ -53,7 +53,10 @@ from ascendsim.passes.fusion.rules.split_tree import ZSplitVDFusionPass, ZSplitV
 from ascendsim.passes.fusion.rules.square import MulSquareFusionPass, Pow2SquareFusionPass
 from ascendsim.passes.fusion.rules.squeeze_unsqueeze import SqueezeUnsqueezeFusionPass
 from ascendsim.passes.fusion.rules.swish import HardSwishFusionPass, SwishFusionPass
-from ascendsim.passes.fusion.rules.transpose_reshape import ReshapeTransposeFusionPass, TransposeReshapeFusionPass
+from ascendsim.passes.fusion.rules.transpose_reshape import (
+    ReshapeTransposeFusionPass,
+    TransposeReshapeFusionPass,
+)
 
 RULES: tuple[FusionRule, ...] = (
     ConvBatchnormFusionPass(),

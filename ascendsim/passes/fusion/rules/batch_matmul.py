@@ -1,10 +1,11 @@
 """Matrix products take transposed operands as they are, and products of a vector become products of a matrix.
 
-    MatMul(Transpose(a, last two axes), b)      =>      MatMul(a, b), a transposed by the Cube's load from L1 (BatchMatMulFusionPass)
-    MatMul(x of shape (k,), b)                  =>      Reshape(MatMul(Reshape(x, (1, k)), b))         (BatchMatMulV2ReshapeFusionPass)
+    MatMul(Transpose(a, last two axes), b)      =>      MatMul(a, b), a transposed by the Cube's load from L1
+    (BatchMatMulFusionPass) MatMul(x of shape (k,), b)                  =>      Reshape(MatMul(Reshape(x, (1,
+    k)), b))         (BatchMatMulV2ReshapeFusionPass)
 
-Exact up to the order of float32 sums. CANN's first pass also renames BatchMatMul of two matrices to MatMul: here a product of two matrices
-is one from the start.
+Exact up to the order of float32 sums. CANN's first pass also renames BatchMatMul of two matrices to MatMul:
+here a product of two matrices is one from the start.
 """
 
 from __future__ import annotations
@@ -66,7 +67,9 @@ class BatchMatMulV2ReshapeFusionPass(FusionRule):
         reason = not_static(operands)
         if reason is not None:
             return reason
-        return None if any(len(operand.static_shape) == 1 for operand in operands) else "no operand is a vector"
+        return (
+            None if any(len(operand.static_shape) == 1 for operand in operands) else "no operand is a vector"
+        )
 
     def rewrite(self, graph: Graph, match: Match, context: FusionContext) -> None:
         matmul = match.root
@@ -76,10 +79,14 @@ class BatchMatMulV2ReshapeFusionPass(FusionRule):
         if len(right.static_shape) == 1:
             right = _reshaped(graph, right, (right.static_shape[0], 1), matmul, context)
         product = context.add(graph, "MatMul", [left, right], name=f"{matmul.name}_matrix", like=matmul)
-        replace_root(graph, matmul, _reshaped(graph, product.output, matmul.output.static_shape, matmul, context))
+        replace_root(
+            graph, matmul, _reshaped(graph, product.output, matmul.output.static_shape, matmul, context)
+        )
 
 
-def _reshaped(graph: Graph, tensor: Tensor, shape: tuple[int, ...], like: Node, context: FusionContext) -> Tensor:
+def _reshaped(
+    graph: Graph, tensor: Tensor, shape: tuple[int, ...], like: Node, context: FusionContext
+) -> Tensor:
     wanted = graph.add_constant(graph.fresh(f"{tensor.name}_shape"), np.array(shape, np.int64))
     return context.add(graph, "Reshape", [tensor, wanted], name=f"{tensor.name}_Reshape", like=like).output
 
@@ -90,12 +97,26 @@ def _of_matrices(matmul: Node) -> bool:
 
 
 def _is_turn(tensor: Tensor, reader: Node) -> bool:
-    """Whether a tensor is the transpose, for this reader alone, of the last two axes of another one; no control edge holds it."""
+    """Whether a tensor is the transpose, for this reader alone, of the last two axes of another one; no
+    control edge holds it.
+    """
     node = tensor.producer
-    if node is None or node.op_type != "Transpose" or node.domain or not tensor.is_static or node.control or node._followers:
+    if (
+        node is None
+        or node.op_type != "Transpose"
+        or node.domain
+        or not tensor.is_static
+        or node.control
+        or node._followers
+    ):
         return False
     graph, rank = node.graph, len(tensor.static_shape)
-    if graph is None or any(tensor is output for output in graph.outputs) or len(tensor.uses) != 1 or reader.graph is not graph:
+    if (
+        graph is None
+        or any(tensor is output for output in graph.outputs)
+        or len(tensor.uses) != 1
+        or reader.graph is not graph
+    ):
         return False
     order = tuple(node.attr("perm", tuple(reversed(range(rank)))))
     return rank >= 2 and order == (*range(rank - 2), rank - 1, rank - 2)

@@ -1,9 +1,11 @@
 """Inference batch normalisation that no convolution takes in: fewer operations a channel, in two steps.
 
-BatchNormBnInferFusionPass   BatchNormalization(x, scale, offset, mean, var)  =>  BNInference(x, mean, var, scale, offset)
-HostBNFusionPass             BNInference(x, mean, var, scale, offset)         =>  BNInferenceD(x, alpha, beta)
+BatchNormBnInferFusionPass   BatchNormalization(x, scale, offset, mean, var)  =>  BNInference(x, mean, var,
+scale, offset) HostBNFusionPass             BNInference(x, mean, var, scale, offset)         =>
+BNInferenceD(x, alpha, beta)
 
-alpha = scale / sqrt(var + epsilon),  beta = offset - mean * alpha            computed by the host (BnHost) before the run
+alpha = scale / sqrt(var + epsilon),  beta = offset - mean * alpha            computed by the host (BnHost)
+before the run
 """
 
 from __future__ import annotations
@@ -33,7 +35,15 @@ class BatchNormBnInferFusionPass(FusionRule):
         x, scale, offset, mean, variance = (norm.required(port) for port in range(5))
         epsilon = float(norm.attr("epsilon", DEFAULT_EPSILON))
         inputs = [x, mean, variance, scale, offset]
-        made = context.add(graph, "BNInference", inputs, name=f"{norm.name}_infer", like=norm, domain="ascend", epsilon=epsilon)
+        made = context.add(
+            graph,
+            "BNInference",
+            inputs,
+            name=f"{norm.name}_infer",
+            like=norm,
+            domain="ascend",
+            epsilon=epsilon,
+        )
         replace_root(graph, norm, made.output)
 
 
@@ -45,7 +55,9 @@ class HostBNFusionPass(FusionRule):
 
     def check(self, match: Match, context: FusionContext) -> str | None:
         """Refuses parameters that the host does not know."""
-        known = all(tensor is not None and tensor.is_constant and tensor.is_static for tensor in match.root.inputs[1:])
+        known = all(
+            tensor is not None and tensor.is_constant and tensor.is_static for tensor in match.root.inputs[1:]
+        )
         return None if known else "a parameter of the normalisation is not constant"
 
     def rewrite(self, graph: Graph, match: Match, context: FusionContext) -> None:
@@ -62,6 +74,10 @@ class HostBNFusionPass(FusionRule):
 
         kind, shape = scale.element_type, scale.static_shape
         factor = lazy_constant(graph, f"{norm.name}_alpha", kind, shape, [scale, variance], alpha)
-        summand = lazy_constant(graph, f"{norm.name}_beta", kind, shape, [offset, mean, scale, variance], beta)
-        made = context.add(graph, "BNInferenceD", [x, factor, summand], name=f"{norm.name}_host", like=norm, domain="ascend")
+        summand = lazy_constant(
+            graph, f"{norm.name}_beta", kind, shape, [offset, mean, scale, variance], beta
+        )
+        made = context.add(
+            graph, "BNInferenceD", [x, factor, summand], name=f"{norm.name}_host", like=norm, domain="ascend"
+        )
         replace_root(graph, norm, made.output)

@@ -1,10 +1,12 @@
 """Casts that change nothing, and pairs of casts that one cast can do.
 
     Cast(x)               =>      x              if x has the target type already (CastRemoveFusionPass)
-    Cast(Cast(x, t), u)   =>      Cast(x, u)     if {type of x, u} = {float16, int32} and t loses nothing (CastCastFusionPass)
+    Cast(Cast(x, t), u)   =>      Cast(x, u)     if {type of x, u} = {float16, int32} and t loses nothing
+    (CastCastFusionPass)
 
-The second one runs on the device graph, where float32 has become float16. Both are exact: integers that float32 in the middle would
-round are infinite in float16. CANN asks only that t is not bool and has no other reader; here all types that lose values are refused.
+The second one runs on the device graph, where float32 has become float16. Both are exact: integers that
+float32 in the middle would round are infinite in float16. CANN asks only that t is not bool and has no other
+reader; here all types that lose values are refused.
 """
 
 from __future__ import annotations
@@ -39,7 +41,9 @@ class CastCastFusionPass(FusionRule):
     """Two casts between float16 and int32."""
 
     name = "CastCastFusionPass"
-    patterns = {"CastCastFusionPass": Op("Cast", Op("Cast", Any("x"), name="first", shared=True), name="second")}
+    patterns = {
+        "CastCastFusionPass": Op("Cast", Op("Cast", Any("x"), name="first", shared=True), name="second")
+    }
 
     def check(self, match: Match, context: FusionContext) -> str | None:
         source, between, target = match.tensors["x"], match.nodes["first"].output, match.root.output

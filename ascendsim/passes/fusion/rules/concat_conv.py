@@ -3,8 +3,9 @@
     Concat(Conv(x) [-> Relu], Conv(y) [-> Relu], ...)
     =>  Concat, no task, of StridedWrite(Conv(x) [-> Relu]), StridedWrite(Conv(y) [-> Relu]), ...
 
-In NC1HWC0 the channels of a part are whole blocks, so a part is a piece of the result, and the store of the task before it only needs
-another address. One task and one round trip of the whole result through memory are saved. Values stay bit for bit.
+In NC1HWC0 the channels of a part are whole blocks, so a part is a piece of the result, and the store of the
+task before it only needs another address. One task and one round trip of the whole result through memory are
+saved. Values stay bit for bit.
 """
 
 from __future__ import annotations
@@ -12,7 +13,12 @@ from __future__ import annotations
 from ascendsim.graph.ir import Graph
 from ascendsim.passes.fusion.pattern import Match, Op
 from ascendsim.passes.fusion.rule import FusionContext, FusionRule
-from ascendsim.passes.fusion.rules.strided_chains import convolution_chain, is_graph_output, slice_refusal, write_in_place
+from ascendsim.passes.fusion.rules.strided_chains import (
+    convolution_chain,
+    is_graph_output,
+    slice_refusal,
+    write_in_place,
+)
 
 
 class ConvConcatFusionPass(FusionRule):
@@ -22,7 +28,9 @@ class ConvConcatFusionPass(FusionRule):
     patterns = {"ConvConcatFusionPass": Op("Concat", name="concat")}
 
     def check(self, match: Match, context: FusionContext) -> str | None:
-        """Refuses inputs that are not made by convolutions for this Concat alone, and channels that break blocks."""
+        """Refuses inputs that are not made by convolutions for this Concat alone, and channels that break
+        blocks.
+        """
         concat = match.root
         if concat.attr("no_task", 0):
             return "the concatenation has no task already"
@@ -30,7 +38,10 @@ class ConvConcatFusionPass(FusionRule):
         if len(inputs) < 2:
             return "the concatenation has one input"
         if any(convolution_chain(tensor) is None for tensor in inputs):
-            return "an input does not come from a convolution, or by way of an operator that cannot write with a stride"
+            return (
+                "an input does not come from a convolution, or by way of an operator that cannot write "
+                "with a stride"
+            )
         if any(len(tensor.uses) != 1 or is_graph_output(tensor, concat.graph) for tensor in inputs):
             return "an input has other readers"
         return slice_refusal(concat.output, inputs, int(concat.attr("axis", 0)))

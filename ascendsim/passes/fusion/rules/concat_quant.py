@@ -1,4 +1,5 @@
-"""Quantisation moves before a Concat, so that int8 parts are joined and each part's task can quantise on its way out.
+"""Quantisation moves before a Concat, so that int8 parts are joined and each part's task can quantise on its
+way out.
 
     AscendQuant(Concat(a, b, ...))      =>      Concat(AscendQuant(a), AscendQuant(b), ...)
 
@@ -21,7 +22,9 @@ class ConcatQuantFusionPass(FusionRule):
     """AscendQuant behind a Concat moves before it."""
 
     name = "ConcatQuantFusionPass"
-    patterns = {"ConcatQuantFusionPass": Op("AscendQuant", Op("Concat", name="concat", shared=True), name="quant")}
+    patterns = {
+        "ConcatQuantFusionPass": Op("AscendQuant", Op("Concat", name="concat", shared=True), name="quant")
+    }
 
     def check(self, match: Match, context: FusionContext) -> str | None:
         """Refuses readers that want something else, and channels that break blocks."""
@@ -29,7 +32,8 @@ class ConcatQuantFusionPass(FusionRule):
         if concat.attr("no_task", 0):
             return "the concatenation has no task"
         if is_graph_output(concat.output, concat.graph) or any(
-            reader.op_type != "AscendQuant" or reader.attributes != match.root.attributes for reader in concat.output.consumers
+            reader.op_type != "AscendQuant" or reader.attributes != match.root.attributes
+            for reader in concat.output.consumers
         ):
             return "a reader of the concatenation quantises otherwise, or not at all"
         readers = concat.output.consumers
@@ -39,14 +43,26 @@ class ConcatQuantFusionPass(FusionRule):
             return "the shapes are not static"
         axis = int(concat.attr("axis", 0)) % len(concat.output.static_shape)
         sizes = [tensor.static_shape[axis] for tensor in concat.inputs if tensor is not None]
-        return f"the channels of a part are no multiple of {BLOCK}" if axis == CHANNELS and any(size % BLOCK for size in sizes) else None
+        return (
+            f"the channels of a part are no multiple of {BLOCK}"
+            if axis == CHANNELS and any(size % BLOCK for size in sizes)
+            else None
+        )
 
     def rewrite(self, graph: Graph, match: Match, context: FusionContext) -> None:
         """Quantises every input; all equal readers take the one result."""
         concat, quant = match.nodes["concat"], match.root
         attributes: dict[str, AnyValue] = dict(quant.attributes)
         parts = [
-            context.add(graph, "AscendQuant", [tensor], name=f"{quant.name}_part", like=quant, domain="ascend", **attributes).output
+            context.add(
+                graph,
+                "AscendQuant",
+                [tensor],
+                name=f"{quant.name}_part",
+                like=quant,
+                domain="ascend",
+                **attributes,
+            ).output
             for tensor in concat.inputs
         ]
         axis = int(concat.attr("axis", 0))

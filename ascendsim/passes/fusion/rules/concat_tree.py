@@ -1,7 +1,9 @@
-"""How many tensors one Concat may join: nested Concats become one, and one with too many inputs becomes a tree.
+"""How many tensors one Concat may join: nested Concats become one, and one with too many inputs becomes a
+tree.
 
     ZConcatv2dFusionPass    Concat(Concat(a, b), c)            =>  Concat(a, b, c)
-    ZConcatExt2FusionPass   Concat(t0 ... t99), 63 at most     =>  Concat(Concat(t0 ... t62), Concat(t63 ... t99))
+    ZConcatExt2FusionPass   Concat(t0 ... t99), 63 at most     =>  Concat(Concat(t0 ... t62), Concat(t63 ...
+    t99))
 
 The limit is that of CANN's operators, whose programs hold one address an input. Values stay bit for bit.
 """
@@ -14,7 +16,8 @@ from ascendsim.graph.ir import Graph, Node, Tensor
 from ascendsim.passes.fusion.pattern import Match, Op
 from ascendsim.passes.fusion.rule import FusionContext, FusionRule, replace_root
 
-# Inputs of one operator (CANN fusion reference 8.1, ConcatV2 rules): 63 with static shapes, 48 with dynamic ones, 21 on 310P (m200).
+# Inputs of one operator (CANN fusion reference 8.1, ConcatV2 rules): 63 with static shapes, 48 with dynamic
+# ones, 21 on 310P (m200).
 MOST_STATIC, MOST_DYNAMIC, MOST_M200 = 63, 48, 21
 
 
@@ -40,7 +43,9 @@ class ZConcatv2dFusionPass(FusionRule):
         return _nested_at(match.root) if match.root.graph is graph else None
 
     def check(self, match: Match, context: FusionContext) -> str | None:
-        """Refuses inner Concats that others read or that run along another axis, and results that are too long."""
+        """Refuses inner Concats that others read or that run along another axis, and results that are too
+        long.
+        """
         root, inner = match.root, match.lists["inner"]
         if any(node.attr("no_task", 0) for node in (root, *inner)):
             return "a concatenation has no task"
@@ -50,7 +55,11 @@ class ZConcatv2dFusionPass(FusionRule):
         if len({int(node.attr("axis", 0)) % rank for node in (root, *inner)}) > 1:
             return "the axes differ"
         graph = root.graph
-        if any(node.output.consumers != (root,) or (graph is not None and any(t is node.output for t in graph.outputs)) for node in inner):
+        if any(
+            node.output.consumers != (root,)
+            or (graph is not None and any(t is node.output for t in graph.outputs))
+            for node in inner
+        ):
             return "an inner result has other readers"
         tensors = _flattened(root, inner)
         most = most_tensors(context, tensors)
@@ -60,7 +69,14 @@ class ZConcatv2dFusionPass(FusionRule):
         """Joins all inputs in one Concat."""
         root = match.root
         axis = int(root.attr("axis", 0))
-        made = context.add(graph, "Concat", _flattened(root, match.lists["inner"]), name=f"{root.name}_flat", like=root, axis=axis)
+        made = context.add(
+            graph,
+            "Concat",
+            _flattened(root, match.lists["inner"]),
+            name=f"{root.name}_flat",
+            like=root,
+            axis=axis,
+        )
         replace_root(graph, root, made.output)
 
 
@@ -90,7 +106,11 @@ class ZConcatExt2FusionPass(FusionRule):
         while len(tensors) > 1:
             groups = [tensors[start : start + most] for start in range(0, len(tensors), most)]
             tensors = [
-                group[0] if len(group) == 1 else context.add(graph, "Concat", group, name=f"{root.name}_tree", like=root, axis=axis).output
+                group[0]
+                if len(group) == 1
+                else context.add(
+                    graph, "Concat", group, name=f"{root.name}_tree", like=root, axis=axis
+                ).output
                 for group in groups
             ]
         replace_root(graph, root, tensors[0])

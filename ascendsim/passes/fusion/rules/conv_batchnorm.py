@@ -3,7 +3,8 @@
     Conv(x, w, b) -> BatchNormalization(., gamma, beta, mean, var)
     =>  Conv(x, w * f, (b - mean) * f + beta)          f = gamma / sqrt(var + epsilon)
 
-CANN computes the new constants by the host operators ConvBnFilterHost and ConvBnBiasHost, which are folded afterwards.
+CANN computes the new constants by the host operators ConvBnFilterHost and ConvBnBiasHost, which are folded
+afterwards.
 """
 
 from __future__ import annotations
@@ -22,7 +23,9 @@ class ConvBatchnormFusionPass(ConvRule):
     """Conv + BatchNorm becomes one convolution with other constants."""
 
     name = "ConvBatchnormFusionPass"
-    patterns = {"ConvBatchnomFusion": Op("BatchNormalization", Op("Conv", name="conv", shared=True), name="norm")}
+    patterns = {
+        "ConvBatchnomFusion": Op("BatchNormalization", Op("Conv", name="conv", shared=True), name="norm")
+    }
 
     def check(self, match: Match, context: FusionContext) -> str | None:
         """Refuses statistics of the batch itself and parameters that are not constant."""

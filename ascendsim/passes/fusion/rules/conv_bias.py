@@ -1,9 +1,10 @@
-"""A constant summand behind a convolution becomes its bias, which the Cube holds in L0C from the start: no vector task.
+"""A constant summand behind a convolution becomes its bias, which the Cube holds in L0C from the start: no
+vector task.
 
     Conv(x, w[, b]) -> Add(., c)      =>      Conv(x, w, b + c)
 
-AABiasaddConvFusion takes what frameworks call BiasAdd: a convolution without bias and one value a channel. TBEConvAddFusion takes any
-constant of one value a channel or one in all, also on top of a bias.
+AABiasaddConvFusion takes what frameworks call BiasAdd: a convolution without bias and one value a channel.
+TBEConvAddFusion takes any constant of one value a channel or one in all, also on top of a bias.
 """
 
 from __future__ import annotations
@@ -11,9 +12,17 @@ from __future__ import annotations
 from ascendsim.graph.ir import Graph, Tensor
 from ascendsim.passes.fusion.pattern import Any, Match, Op
 from ascendsim.passes.fusion.rule import FusionContext
-from ascendsim.passes.fusion.rules.conv_folding import ConvRule, channel_refusal, conv_refusal, fold_into, other_input
+from ascendsim.passes.fusion.rules.conv_folding import (
+    ConvRule,
+    channel_refusal,
+    conv_refusal,
+    fold_into,
+    other_input,
+)
 
-_ADD_AFTER_CONV = Op("Add", Op("Conv", name="conv", shared=True), Any("summand"), commutative=True, name="add")
+_ADD_AFTER_CONV = Op(
+    "Add", Op("Conv", name="conv", shared=True), Any("summand"), commutative=True, name="add"
+)
 
 
 class AABiasaddConvFusion(ConvRule):

@@ -1,9 +1,11 @@
-"""What the rules around convolutions share: which convolution a node is, values per channel, and folding them into filter and bias.
+"""What the rules around convolutions share: which convolution a node is, values per channel, and folding them
+into filter and bias.
 
     (conv(x, w) + b) * f + s  =  conv(x, w * f) + (b * f + s)        f, s: one value an output channel
 
-Folding is computed in float64 and rounded once, to the type of the filter. It is lazy: the folded constants compute their values when
-they are first asked for, and have none if their sources have none, so that networks without weights are rewritten too.
+Folding is computed in float64 and rounded once, to the type of the filter. It is lazy: the folded constants
+compute their values when they are first asked for, and have none if their sources have none, so that networks
+without weights are rewritten too.
 """
 
 from __future__ import annotations
@@ -21,11 +23,15 @@ from ascendsim.passes.fusion.rule import FusionContext, FusionRule, replace_root
 PLANE_CONVOLUTIONS = frozenset({"Conv2D", "DepthwiseConv2D"})
 ALL_CONVOLUTIONS = PLANE_CONVOLUTIONS | {"Conv3D"}
 
-PerChannel = Callable[..., Array]  # float64 arrays of the sources -> float64 array of one value an output channel
+PerChannel = Callable[
+    ..., Array
+]  # float64 arrays of the sources -> float64 array of one value an output channel
 
 
 def conv_kind(conv: Node) -> str:
-    """CANN's operator type of a Conv node: Conv3D for volumes, DepthwiseConv2D if every group has one input channel, else Conv2D."""
+    """CANN's operator type of a Conv node: Conv3D for volumes, DepthwiseConv2D if every group has one input
+    channel, else Conv2D.
+    """
     shape, filters = conv.required(0).shape, conv.required(1).shape
     if shape is not None and len(shape) == 5:
         return "Conv3D"
@@ -34,17 +40,26 @@ def conv_kind(conv: Node) -> str:
 
 
 class ConvRule(FusionRule):
-    """A rule whose pattern holds a convolution under the name `conv`, of the kinds (CANN's operator types) that `kinds` lists."""
+    """A rule whose pattern holds a convolution under the name `conv`, of the kinds (CANN's operator types)
+    that `kinds` lists.
+    """
 
     kinds: Collection[str] = ALL_CONVOLUTIONS
 
     def find(self, graph: Graph, pattern: str) -> Iterator[Match]:
         """Matches whose convolution is of a kind that the rule takes."""
-        return (match for match in super().find(graph, pattern) if conv_kind(match.nodes["conv"]) in self.kinds)
+        return (
+            match for match in super().find(graph, pattern) if conv_kind(match.nodes["conv"]) in self.kinds
+        )
 
 
 def lazy_constant(
-    graph: Graph, name: str, dtype: DType, shape: tuple[int, ...], sources: Sequence[Tensor], values: Callable[..., Array]
+    graph: Graph,
+    name: str,
+    dtype: DType,
+    shape: tuple[int, ...],
+    sources: Sequence[Tensor],
+    values: Callable[..., Array],
 ) -> Tensor:
     """Adds a constant that is computed from others when it is asked for.
 
@@ -63,15 +78,21 @@ def lazy_constant(
     else:
 
         def load() -> Array:
-            with np.errstate(all="ignore"):  # what overflows on the way is infinite, as it would be in the graph
-                return np.ascontiguousarray(np.asarray(values(*[item.array() for item in held])).reshape(shape).astype(dtype.numpy))
+            with np.errstate(
+                all="ignore"
+            ):  # what overflows on the way is infinite, as it would be in the graph
+                return np.ascontiguousarray(
+                    np.asarray(values(*[item.array() for item in held])).reshape(shape).astype(dtype.numpy)
+                )
 
         constant = Constant(loader=load)
     return graph.add_tensor(Tensor(graph.fresh(name), dtype, shape, constant=constant))
 
 
 def is_per_channel(tensor: Tensor, channels: int, rank: int) -> bool:
-    """Whether a constant that meets a map of `rank` axes by broadcasting holds one value in all, or one a channel (axis 1)."""
+    """Whether a constant that meets a map of `rank` axes by broadcasting holds one value in all, or one a
+    channel (axis 1).
+    """
     padded = (1,) * (rank - len(tensor.static_shape)) + tensor.static_shape
     return padded == (1,) * rank or padded == (1, channels, *(1,) * (rank - 2))
 
@@ -82,11 +103,17 @@ def channel_refusal(tensor: Tensor, conv: Node, what: str) -> str | None:
         return f"the {what} is not constant"
     if conv.output.shape is None or not isinstance(conv.output.shape[1], int):
         return "the channels of the convolution are not known"
-    return None if is_per_channel(tensor, conv.output.shape[1], len(conv.output.shape)) else f"the {what} is not one value a channel"
+    return (
+        None
+        if is_per_channel(tensor, conv.output.shape[1], len(conv.output.shape))
+        else f"the {what} is not one value a channel"
+    )
 
 
 def conv_refusal(conv: Node) -> str | None:
-    """Why nothing can be folded into a convolution: its operands must be constant floats, its result read once and left as it is."""
+    """Why nothing can be folded into a convolution: its operands must be constant floats, its result read
+    once and left as it is.
+    """
     filters, bias = conv.required(1), conv.input(2)
     if not filters.is_constant:
         return "the filter is not constant"
@@ -102,7 +129,9 @@ def conv_refusal(conv: Node) -> str | None:
 def reader_refusal(node: Node) -> str | None:
     """Why a node cannot be joined with its reader: another one, or the user, sees its result."""
     graph = node.graph
-    if len(node.output.uses) != 1 or (graph is not None and any(tensor is node.output for tensor in graph.outputs)):
+    if len(node.output.uses) != 1 or (
+        graph is not None and any(tensor is node.output for tensor in graph.outputs)
+    ):
         return "the result of the convolution has other readers"
     return None
 
@@ -115,11 +144,23 @@ def other_input(node: Node, tensor: Tensor) -> Tensor:
 def drop_unused(graph: Graph, *tensors: Tensor | None) -> None:
     """Forgets constants that nobody reads any more."""
     for tensor in dict.fromkeys(tensors):
-        if tensor is not None and tensor.is_constant and not tensor.uses and graph.tensors.get(tensor.name) is tensor:
+        if (
+            tensor is not None
+            and tensor.is_constant
+            and not tensor.uses
+            and graph.tensors.get(tensor.name) is tensor
+        ):
             graph.remove_tensor(tensor)
 
 
-def fold_into(graph: Graph, conv: Node, root: Node, sources: Sequence[Tensor], factor: PerChannel | None, shift: PerChannel | None) -> None:
+def fold_into(
+    graph: Graph,
+    conv: Node,
+    root: Node,
+    sources: Sequence[Tensor],
+    factor: PerChannel | None,
+    shift: PerChannel | None,
+) -> None:
     """Folds a factor and a summand of each channel into a convolution, which then stands for `root` as well.
 
     Args:
@@ -142,7 +183,12 @@ def fold_into(graph: Graph, conv: Node, root: Node, sources: Sequence[Tensor], f
             by_channel = wide(scale(*map(_float64, others))).reshape(-1, *(1,) * (weights.ndim - 1))
             return np.asarray(_float64(weights) * by_channel)
 
-        conv.set_input(1, lazy_constant(graph, f"{filters.name}_folded", dtype, filters.static_shape, [filters, *sources], new_filters))
+        conv.set_input(
+            1,
+            lazy_constant(
+                graph, f"{filters.name}_folded", dtype, filters.static_shape, [filters, *sources], new_filters
+            ),
+        )
     if bias is not None or shift is not None:
         old = [] if bias is None else [bias]
 

@@ -2,9 +2,10 @@
 
     Conv(x, w, group = g)   =>   Concat(Conv(x0, w0), ..., Conv(x(g-1), w(g-1)))   with x0 ... = Split(x)
 
-By default groups stay together: depthwise convolutions have an operator of their own (DepthwiseConv2D), and others are packed side by
-side into one filter matrix, so that the Cube's 16 x 16 blocks fill (`ops/cube.py`, enlarged groups). Compilers before packing cut
-the graph instead; the profile flag `group_conv = "split"` does as they did.
+By default groups stay together: depthwise convolutions have an operator of their own (DepthwiseConv2D), and
+others are packed side by side into one filter matrix, so that the Cube's 16 x 16 blocks fill (`ops/cube.py`,
+enlarged groups). Compilers before packing cut the graph instead; the profile flag `group_conv = "split"` does
+as they did.
 """
 
 from __future__ import annotations
@@ -15,7 +16,13 @@ from typing import Any
 from ascendsim.graph.ir import Array, Graph, Tensor
 from ascendsim.passes.fusion.pattern import Match, Op
 from ascendsim.passes.fusion.rule import FusionContext, replace_root
-from ascendsim.passes.fusion.rules.conv_folding import PLANE_CONVOLUTIONS, ConvRule, conv_kind, drop_unused, lazy_constant
+from ascendsim.passes.fusion.rules.conv_folding import (
+    PLANE_CONVOLUTIONS,
+    ConvRule,
+    conv_kind,
+    drop_unused,
+    lazy_constant,
+)
 
 
 class GroupConv2DFusionPass(ConvRule):
@@ -45,12 +52,22 @@ class GroupConv2DFusionPass(ConvRule):
         conv = match.root
         groups = int(conv.attr("group", 1))
         data, filters, bias = conv.required(0), conv.required(1), conv.input(2)
-        parts = context.add(graph, "Split", [data], groups, f"{conv.name}_split", conv, axis=1, num_outputs=groups)
+        parts = context.add(
+            graph, "Split", [data], groups, f"{conv.name}_split", conv, axis=1, num_outputs=groups
+        )
         attributes: dict[str, Any] = {**conv.attributes, "group": 1}
         results = []
         for number, part in enumerate(parts.outputs):
-            operands = [part, _slice(graph, filters, number, groups), None if bias is None else _slice(graph, bias, number, groups)]
-            results.append(context.add(graph, "Conv", operands, name=f"{conv.name}_group", like=conv, **attributes).output)
+            operands = [
+                part,
+                _slice(graph, filters, number, groups),
+                None if bias is None else _slice(graph, bias, number, groups),
+            ]
+            results.append(
+                context.add(
+                    graph, "Conv", operands, name=f"{conv.name}_group", like=conv, **attributes
+                ).output
+            )
         joined = context.add(graph, "Concat", results, name=f"{conv.name}_concat", like=conv, axis=1)
         replace_root(graph, conv, joined.output)
         drop_unused(graph, filters, bias)
@@ -61,7 +78,12 @@ def _slice(graph: Graph, tensor: Tensor, number: int, groups: int) -> Tensor:
     count, *rest = tensor.static_shape
     each = count // groups
     return lazy_constant(
-        graph, f"{tensor.name}_group", tensor.element_type, (each, *rest), [tensor], _part(slice(number * each, (number + 1) * each))
+        graph,
+        f"{tensor.name}_group",
+        tensor.element_type,
+        (each, *rest),
+        [tensor],
+        _part(slice(number * each, (number + 1) * each)),
     )
 
 

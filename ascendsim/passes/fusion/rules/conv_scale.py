@@ -25,7 +25,11 @@ class AConv2dMulFusion(ConvRule):
     """A constant Mul behind a convolution scales its filter and bias."""
 
     name = "AConv2dMulFusion"
-    patterns = {"AConv2dMulFusion": Op("Mul", Op("Conv", name="conv", shared=True), Any("factor"), commutative=True, name="mul")}
+    patterns = {
+        "AConv2dMulFusion": Op(
+            "Mul", Op("Conv", name="conv", shared=True), Any("factor"), commutative=True, name="mul"
+        )
+    }
     kinds = frozenset({"Conv2D", "Conv3D"})
 
     def check(self, match: Match, context: FusionContext) -> str | None:
@@ -76,4 +80,6 @@ class ConvScaleFusionPass(ConvRule):
         if summand is None:
             fold_into(graph, match.nodes["conv"], match.root, [factor], lambda f: f, None)
         else:
-            fold_into(graph, match.nodes["conv"], match.root, [factor, summand], lambda f, _: f, lambda _, s: s)
+            fold_into(
+                graph, match.nodes["conv"], match.root, [factor, summand], lambda f, _: f, lambda _, s: s
+            )

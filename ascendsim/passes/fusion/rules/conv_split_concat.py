@@ -1,8 +1,10 @@
 """Convolutions of the parts of a Split, joined by a Concat, are one grouped convolution.
 
-    Split(x) -> x0, x1, ...;  Concat(Conv(x0, w0), Conv(x1, w1), ...)   =>   Conv(x, concat(w0, w1, ...), group = N)
+    Split(x) -> x0, x1, ...;  Concat(Conv(x0, w0), Conv(x1, w1), ...)   =>   Conv(x, concat(w0, w1, ...),
+    group = N)
 
-Filters and biases are joined on the host (Concatv2HostCpuOp). One task is left of N + 2, and nothing is cut or joined in memory.
+Filters and biases are joined on the host (Concatv2HostCpuOp). One task is left of N + 2, and nothing is cut
+or joined in memory.
 """
 
 from __future__ import annotations
@@ -59,11 +61,20 @@ class ASplitConv2dConcatPass(FusionRule):
         filters = [conv.required(1) for conv in convs]
         first = filters[0]
         shape = (sum(item.static_shape[0] for item in filters), *first.static_shape[1:])
-        weight = lazy_constant(graph, f"{first.name}_joined", first.element_type, shape, filters, lambda *arrays: np.concatenate(arrays))
+        weight = lazy_constant(
+            graph,
+            f"{first.name}_joined",
+            first.element_type,
+            shape,
+            filters,
+            lambda *arrays: np.concatenate(arrays),
+        )
         attributes: dict[str, Any] = dict(convs[0].attributes)
         attributes["group"] = int(convs[0].attr("group", 1)) * len(convs)
         inputs = [split.required(0), weight, _joined_bias(graph, convs)]
-        made = context.add(graph, "Conv", inputs, name=f"{convs[0].name}_grouped", like=convs[0], **attributes)
+        made = context.add(
+            graph, "Conv", inputs, name=f"{convs[0].name}_grouped", like=convs[0], **attributes
+        )
         replace_root(graph, match.root, made.output)
         drop_unused(graph, *filters)
 
@@ -72,13 +83,19 @@ def _match_at(root: Node) -> Match | None:
     if root.op_type != "Concat" or root.input_count < 2:
         return None
     convs = [tensor.producer for tensor in root.inputs if tensor is not None and tensor.producer is not None]
-    if len(convs) != root.input_count or len(set(convs)) != len(convs) or any(conv.op_type != "Conv" for conv in convs):
+    if (
+        len(convs) != root.input_count
+        or len(set(convs)) != len(convs)
+        or any(conv.op_type != "Conv" for conv in convs)
+    ):
         return None
     splits = {conv.required(0).producer for conv in convs}
     (split, *others) = splits
     if others or split is None or split.op_type != "Split":
         return None
-    return Match(PATTERN, root, {"split": split, "concat": root}, {}, (root, *convs, split), {"convs": tuple(convs)})
+    return Match(
+        PATTERN, root, {"split": split, "concat": root}, {}, (root, *convs, split), {"convs": tuple(convs)}
+    )
 
 
 def _axis(node: Node) -> int:
@@ -110,4 +127,6 @@ def _joined_bias(graph: Graph, convs: Sequence[Node]) -> Tensor | None:
         values = iter(arrays)
         return np.concatenate([np.zeros(each) if bias is None else next(values) for bias in biases])
 
-    return lazy_constant(graph, f"{given[0].name}_joined", given[0].element_type, (each * len(convs),), given, join)
+    return lazy_constant(
+        graph, f"{given[0].name}_joined", given[0].element_type, (each * len(convs),), given, join
+    )

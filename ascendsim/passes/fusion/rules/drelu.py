@@ -17,7 +17,11 @@ class DreluFusionPass(FusionRule):
     """Relu and ReluGrad."""
 
     name = "DreluFusionPass"
-    patterns = {"DreluFusionPass": Op("ReluGrad", Any("gradient"), Op("Relu", Any("x"), name="relu", shared=True), name="relu_grad")}
+    patterns = {
+        "DreluFusionPass": Op(
+            "ReluGrad", Any("gradient"), Op("Relu", Any("x"), name="relu", shared=True), name="relu_grad"
+        )
+    }
 
     def check(self, match: Match, context: FusionContext) -> str | None:
         x, relu = match.tensors["x"], match.nodes["relu"]

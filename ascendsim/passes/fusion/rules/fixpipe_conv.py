@@ -1,10 +1,12 @@
-"""Convolutions leave through FIXPIPE on chips that have it: conversion, dequantisation and a Relu are done as the result is stored.
+"""Convolutions leave through FIXPIPE on chips that have it: conversion, dequantisation and a Relu are done as
+the result is stored.
 
     Conv | FullyConnection [-> Relu]              =>  Conv | FullyConnection (fixpipe, activation = relu)
     QuantConv -> AscendDequant [-> Relu]          =>  QuantConv(x, w, bias, scale)(fixpipe, relu_flag)
 
-Every convolution, or fully connected layer that one became, is marked with what its stage does, also where that is the plain
-conversion. The pattern is not public; the counts of a published compilation (60 of 60 convolutions) say that it takes them all.
+Every convolution, or fully connected layer that one became, is marked with what its stage does, also where
+that is the plain conversion. The pattern is not public; the counts of a published compilation (60 of 60
+convolutions) say that it takes them all.
 """
 
 from __future__ import annotations
@@ -16,7 +18,9 @@ from ascendsim.passes.fusion.pattern import Match, Op
 from ascendsim.passes.fusion.rule import FusionContext, FusionRule, replace_root
 from ascendsim.passes.fusion.rules.strided_chains import is_graph_output
 
-WITH_FIXPIPE = frozenset({"m300", "m310", "t300", "c220", "c310"})  # generations whose chip files state FIXPIPE buffers
+WITH_FIXPIPE = frozenset(
+    {"m300", "m310", "t300", "c220", "c310"}
+)  # generations whose chip files state FIXPIPE buffers
 PATTERN = "FixPipeAbilityProcessPass"
 
 
@@ -47,7 +51,9 @@ class FixPipeAbilityProcessPass(FusionRule):
         for node in match.lists["tail"]:
             if node.op_type == "AscendDequant":
                 conv.set_input(3, node.required(1))
-                conv.attributes["dtype"] = node.attr("dtype", node.output.origin_dtype or node.output.element_type)
+                conv.attributes["dtype"] = node.attr(
+                    "dtype", node.output.origin_dtype or node.output.element_type
+                )
                 conv.attributes["relu_flag"] = int(node.attr("relu_flag", 0))
             elif conv.op_type == "QuantConv":
                 conv.attributes["relu_flag"] = 1
@@ -66,7 +72,9 @@ def _with_tail(match: Match) -> Match:
 
 
 def _tail(conv: Node) -> tuple[Node, ...]:
-    """What FIXPIPE can do of what follows: AscendDequant behind integers, then a Relu; each must be the only reader."""
+    """What FIXPIPE can do of what follows: AscendDequant behind integers, then a Relu; each must be the only
+    reader.
+    """
     tail: list[Node] = []
     wanted = ["AscendDequant", "Relu"] if conv.op_type == "QuantConv" else ["Relu"]
     if conv.attr("activation") or conv.input(3) is not None:
@@ -85,7 +93,9 @@ def _tail(conv: Node) -> tuple[Node, ...]:
 
 
 def _fits(before: Node, reader: Node) -> bool:
-    """Whether the reader's result can be stored where its input would be: a constant scale, or the same type and format."""
+    """Whether the reader's result can be stored where its input would be: a constant scale, or the same type
+    and format.
+    """
     if reader.op_type == "AscendDequant":
         return reader.required(1).is_constant and reader.output.format is before.output.format
     return (reader.output.dtype, reader.output.format) == (before.output.dtype, before.output.format)

@@ -3,7 +3,8 @@
     0.5 x (1 + tanh(0.797885 (x + 0.044715 x^3)))      =>      Gelu(x, approximate=tanh)
     0.5 x (1 + erf(x / 1.41421))                       =>      Gelu(x)
 
-The 0.5 may stand at x, at the factor, or outside, as CANN's two patterns of each have it. Fewer roundings; the algebra stays.
+The 0.5 may stand at x, at the factor, or outside, as CANN's two patterns of each have it. Fewer roundings;
+the algebra stays.
 """
 
 from __future__ import annotations
@@ -25,7 +26,12 @@ def _tanh_factor() -> Op:
     """The factor 1 + tanh(0.797885 (x + 0.044715 x^3))."""
     cube = Op("Pow", Any("x"), Const("exponent"), name="pow", shared=True)
     inner = _op("Add", Any("x"), _op("Mul", cube, Const("cube_factor"), "scaled_cube"), "inner")
-    return _op("Add", Op("Tanh", _op("Mul", inner, Const("scale"), "scaled"), name="tanh", shared=True), Const("one"), "factor")
+    return _op(
+        "Add",
+        Op("Tanh", _op("Mul", inner, Const("scale"), "scaled"), name="tanh", shared=True),
+        Const("one"),
+        "factor",
+    )
 
 
 def _erf_factor() -> Op:
@@ -40,11 +46,18 @@ class _GeluRule(FusionRule):
     def rewrite(self, graph: Graph, match: Match, context: FusionContext) -> None:
         root: Node = match.root
         x = match.tensors["x"]
-        made = context.add(graph, "Gelu", [x], name=f"{root.name}_Gelu", like=root, approximate=self.approximate)
+        made = context.add(
+            graph, "Gelu", [x], name=f"{root.name}_Gelu", like=root, approximate=self.approximate
+        )
         replace_root(graph, root, made.output)
 
     def _common(self, match: Match) -> str | None:
-        reason = not_scalar(match, "one", 1) or not_scalar(match, "half", 0.5) or read_outside(match) or not_float(match.tensors["x"])
+        reason = (
+            not_scalar(match, "one", 1)
+            or not_scalar(match, "half", 0.5)
+            or read_outside(match)
+            or not_float(match.tensors["x"])
+        )
         if reason is None and match.root.output.shape != match.tensors["x"].shape:
             return "a constant broadcasts the result"
         return reason
@@ -76,8 +89,12 @@ class GeluONNXFusionPass(_GeluRule):
     name = "GeluONNXFusionPass"
     approximate = "none"
     patterns = {
-        "GeluONNXFusionPass": _op("Mul", _op("Mul", Any("x"), Const("half"), "halved"), _erf_factor(), "root"),
-        "GeluONNXFusionPass2": _op("Mul", _op("Mul", Any("x"), _erf_factor(), "product"), Const("half"), "root"),
+        "GeluONNXFusionPass": _op(
+            "Mul", _op("Mul", Any("x"), Const("half"), "halved"), _erf_factor(), "root"
+        ),
+        "GeluONNXFusionPass2": _op(
+            "Mul", _op("Mul", Any("x"), _erf_factor(), "product"), Const("half"), "root"
+        ),
     }
 
     def check(self, match: Match, context: FusionContext) -> str | None:

@@ -1,11 +1,13 @@
-"""CANN's JSON rules: optimizer steps, clipping, sums of squares and gradients of layer normalisation from their exact edges.
+"""CANN's JSON rules: optimizer steps, clipping, sums of squares and gradients of layer normalisation from
+their exact edges.
 
-    ten operators of an Adam step                =>      AdamApplyOne(g, v, m, w, rate, constants) -> v', m', w'
-    Minimum, Maximum                             =>      ClipByValue
+    ten operators of an Adam step                =>      AdamApplyOne(g, v, m, w, rate, constants) -> v', m',
+    w' Minimum, Maximum                             =>      ClipByValue
     Square, ReduceSumD                           =>      SquareSumV1
 
-`data/json_rules.csv` holds the edges; this file says what takes their place: the operator's inputs by the names that the edges use, and
-what must hold besides the edges. Names that differ in a suffix `_sw0`, `_sw1` are separate constants of one value.
+`data/json_rules.csv` holds the edges; this file says what takes their place: the operator's inputs by the
+names that the edges use, and what must hold besides the edges. Names that differ in a suffix `_sw0`, `_sw1`
+are separate constants of one value.
 """
 
 from __future__ import annotations
@@ -20,7 +22,15 @@ from importlib.resources import files
 from typing import Any, ClassVar, cast
 
 from ascendsim.graph.ir import Graph, Node, Tensor
-from ascendsim.passes.fusion.checks import closes_cycle, known_values, not_float, not_static, read_outside, replace_results, scalar
+from ascendsim.passes.fusion.checks import (
+    closes_cycle,
+    known_values,
+    not_float,
+    not_static,
+    read_outside,
+    replace_results,
+    scalar,
+)
 from ascendsim.passes.fusion.edges import EdgePattern, Found, find_at, find_edges, parse_edges
 from ascendsim.passes.fusion.pattern import Match, Op
 from ascendsim.passes.fusion.rule import FusionContext, FusionRule
@@ -47,7 +57,9 @@ def _clip_refusal(match: Match) -> str | None:
         return "a bound is not one known number"
     if low > high:
         return f"the lower bound {low:g} is above the upper one {high:g}"
-    return None if match.root.output.shape == match.tensors["input0"].shape else "a bound broadcasts the result"
+    return (
+        None if match.root.output.shape == match.tensors["input0"].shape else "a bound broadcasts the result"
+    )
 
 
 def _layer_norm_refusal(match: Match) -> str | None:
@@ -56,12 +68,20 @@ def _layer_norm_refusal(match: Match) -> str | None:
     rows, columns = tuple(range(rank - inner)), tuple(range(rank - inner, rank))
     if x.static_shape[rank - inner :] != gamma.static_shape:
         return "gamma is not one value for each normalised element"
-    for name, axes in (("ReduceSumD0", columns), ("ReduceSumD1", columns), ("ReduceSumD2", rows), ("ReduceSumD3", rows)):
+    for name, axes in (
+        ("ReduceSumD0", columns),
+        ("ReduceSumD1", columns),
+        ("ReduceSumD2", rows),
+        ("ReduceSumD3", rows),
+    ):
         if _folded(match.nodes[name]) != axes:
             return f"{name} is not over axes {list(axes)}"
     if any(match.nodes[name].output.shape != x.shape for name in ("Tile0", "Tile1")):
         return "the sums are not tiled to the input's shape"
-    if scalar(match.tensors["RealDiv_1"]) != math.prod(gamma.static_shape) or scalar(match.tensors["Scaler"]) != 2:
+    if (
+        scalar(match.tensors["RealDiv_1"]) != math.prod(gamma.static_shape)
+        or scalar(match.tensors["Scaler"]) != 2
+    ):
         return "the sums are not divided by the number of normalised elements, or not doubled"
     maker = product.producer
     if maker is None or maker.op_type != "Mul" or set(maker.inputs) != {inverse, gamma}:
@@ -142,7 +162,11 @@ class JsonRule(FusionRule):
 
     def check(self, match: Match, context: FusionContext) -> str | None:
         results = _results(match)
-        reason = not_static((*match.tensors.values(), *results)) or not_float(match.root.output) or _copies_refusal(match)
+        reason = (
+            not_static((*match.tensors.values(), *results))
+            or not_float(match.root.output)
+            or _copies_refusal(match)
+        )
         reason = reason or TARGETS[self.operator].check(match) or read_outside(match, results)
         return reason or closes_cycle(match, match.tensors.values())
 
@@ -159,13 +183,17 @@ class JsonRule(FusionRule):
         made = context.add(graph, kind, inputs, len(results), name, match.root, target.domain, **attributes)
         outputs = list(made.outputs)
         if target.plus:
-            outputs[0] = context.add(graph, "Add", [by_name[target.plus], outputs[0]], name=f"{name}_add", like=match.root).output
+            outputs[0] = context.add(
+                graph, "Add", [by_name[target.plus], outputs[0]], name=f"{name}_add", like=match.root
+            ).output
         replace_results(graph, match, list(zip(results, outputs, strict=True)))
 
     def _match(self, pattern: str, root: Node, found: Found) -> Match:
         nodes = {name: form.nodes[0] for name, form in found.forms.items()}
         ends = tuple(nodes[name] for _, name in self.edges.results)
-        return Match(pattern, root, nodes, found.tensors, tuple(dict.fromkeys((root, *found.nodes))), {"results": ends})
+        return Match(
+            pattern, root, nodes, found.tensors, tuple(dict.fromkeys((root, *found.nodes))), {"results": ends}
+        )
 
 
 def _results(match: Match) -> tuple[Tensor, ...]:
@@ -183,7 +211,9 @@ def _copies_refusal(match: Match) -> str | None:
     for name, tensor in match.tensors.items():
         groups.setdefault(_canonical(name), []).append(tensor)
     for name, tensors in groups.items():
-        if len(tensors) > 1 and (len({scalar(tensor) for tensor in tensors}) > 1 or scalar(tensors[0]) is None):
+        if len(tensors) > 1 and (
+            len({scalar(tensor) for tensor in tensors}) > 1 or scalar(tensors[0]) is None
+        ):
             return f"the constants {name} differ"
     return None
 
@@ -192,11 +222,20 @@ def _copies_refusal(match: Match) -> str | None:
 def json_rules() -> tuple[FusionRule, ...]:
     """All rules of the table, in its order."""
     text = files("ascendsim.passes.fusion").joinpath("data", "json_rules.csv").read_text(encoding="utf-8")
-    rows: Sequence[dict[str, str]] = list(csv.DictReader(line for line in text.splitlines() if not line.startswith("#")))
+    rows: Sequence[dict[str, str]] = list(
+        csv.DictReader(line for line in text.splitlines() if not line.startswith("#"))
+    )
     return tuple(_rule(row["name"], row["operator"], row["edges"]) for row in rows)
 
 
 def _rule(name: str, operator: str, edges: str) -> FusionRule:
     pattern = parse_edges(edges)
-    content = {"name": name, "operator": operator, "edges": pattern, "patterns": {name: Op(pattern.types[pattern.root])}}
-    return cast(FusionRule, type(name, (JsonRule,), {"__doc__": f"JSON rule {name}: makes {operator}.", **content})())
+    content = {
+        "name": name,
+        "operator": operator,
+        "edges": pattern,
+        "patterns": {name: Op(pattern.types[pattern.root])},
+    }
+    return cast(
+        FusionRule, type(name, (JsonRule,), {"__doc__": f"JSON rule {name}: makes {operator}.", **content})()
+    )

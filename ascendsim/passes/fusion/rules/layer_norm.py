@@ -1,11 +1,12 @@
 """Layer normalisation from its parts, as ONNX exporters and as TensorFlow write it.
 
-    d = x - mean(x);  d / sqrt(mean(d^2) + e) [* gamma + beta]                =>      LayerNorm(x, gamma, beta, epsilon=e)
-    mean((x - mean(x))^2) = v;  (x - mean(x)) (gamma / sqrt(v + e)) + beta    =>      LayerNorm(x, gamma, beta, epsilon=e)
+    d = x - mean(x);  d / sqrt(mean(d^2) + e) [* gamma + beta]                =>      LayerNorm(x, gamma,
+    beta, epsilon=e) mean((x - mean(x))^2) = v;  (x - mean(x)) (gamma / sqrt(v + e)) + beta    =>
+    LayerNorm(x, gamma, beta, epsilon=e)
 
-One task that holds a row in the Unified Buffer takes the place of seven to nine. The algebra stays; sums are rounded once.
-TensorFlow's SquaredDifference and Rsqrt arrive as Sub with Mul or Pow, and as Sqrt with Reciprocal. CANN's two ONNX patterns that clip
-the variance in between are left alone: LayerNorm cannot clip.
+One task that holds a row in the Unified Buffer takes the place of seven to nine. The algebra stays; sums are
+rounded once. TensorFlow's SquaredDifference and Rsqrt arrive as Sub with Mul or Pow, and as Sqrt with
+Reciprocal. CANN's two ONNX patterns that clip the variance in between are left alone: LayerNorm cannot clip.
 """
 
 from __future__ import annotations
@@ -28,7 +29,9 @@ def _centred(name: str = "centred") -> Op:
 
 def _shifted_variance(squared: Op) -> Op:
     """Mean of squares plus epsilon."""
-    return Op("Add", _mean_of(squared, "variance"), Const("epsilon"), commutative=True, name="shifted", shared=True)
+    return Op(
+        "Add", _mean_of(squared, "variance"), Const("epsilon"), commutative=True, name="shifted", shared=True
+    )
 
 
 def _affine(normalised: Op) -> Op:
@@ -43,10 +46,21 @@ def _onnx_form(name: str, cast: bool = False) -> Op:
 
 
 def _tensorflow_form(difference: str, product: bool) -> Op:
-    """The form of TensorFlow; `difference` names the node under the square, which may be the centred input itself."""
+    """The form of TensorFlow; `difference` names the node under the square, which may be the centred input
+    itself.
+    """
     inner = _centred(difference)
-    squared = Op("Mul", inner, inner, name="squared", shared=True) if product else Op("Pow|Square", inner, name="squared", shared=True)
-    inverse = Op("Reciprocal", Op("Sqrt", _shifted_variance(squared), name="deviation", shared=True), name="inverse", shared=True)
+    squared = (
+        Op("Mul", inner, inner, name="squared", shared=True)
+        if product
+        else Op("Pow|Square", inner, name="squared", shared=True)
+    )
+    inverse = Op(
+        "Reciprocal",
+        Op("Sqrt", _shifted_variance(squared), name="deviation", shared=True),
+        name="inverse",
+        shared=True,
+    )
     factor = Op("Mul", inverse, Any("gamma"), commutative=True, name="factor", shared=True)
     scaled = Op("Mul", factor, _centred(), commutative=True, name="scaled", shared=True)
     return Op("Add", scaled, Any("beta"), commutative=True, name="root")
@@ -72,7 +86,9 @@ class _LayerNormRule(FusionRule):
         shape = x.static_shape[axis:]
         gamma, beta = match.tensors.get("gamma"), match.tensors.get("beta")
         if gamma is None:
-            gamma = graph.add_constant(graph.fresh(f"{root.name}_gamma"), np.ones(shape, x.element_type.numpy))
+            gamma = graph.add_constant(
+                graph.fresh(f"{root.name}_gamma"), np.ones(shape, x.element_type.numpy)
+            )
             beta = graph.add_constant(graph.fresh(f"{root.name}_beta"), np.zeros(shape, x.element_type.numpy))
         made = context.add(
             graph,
@@ -139,7 +155,9 @@ def _parameter_refusal(match: Match) -> str | None:
     """Gamma and beta must be one value for each normalised element."""
     x, axes = match.tensors["x"], _axes(match.nodes["mean"]) or ()
     shape = x.static_shape[min(axes) :]
-    parameters: list[tuple[str, Tensor | None]] = [(name, match.tensors.get(name)) for name in ("gamma", "beta")]
+    parameters: list[tuple[str, Tensor | None]] = [
+        (name, match.tensors.get(name)) for name in ("gamma", "beta")
+    ]
     for name, tensor in parameters:
         if tensor is not None and tensor.shape != shape:
             return f"{name} is not one value for each normalised element"

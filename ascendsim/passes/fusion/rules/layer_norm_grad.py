@@ -1,10 +1,12 @@
-"""The gradient of layer normalisation comes apart, so that its two halves run each along the axis that suits it.
+"""The gradient of layer normalisation comes apart, so that its two halves run each along the axis that suits
+it.
 
     LayerNormGrad(dy, x, inverse, mean, gamma)  ->  dx, dgamma, dbeta
         =>   LayerNormXBackpropV2(dy, x, inverse, mean, gamma)   ->  dx, n
              LayerNormBetaGammaBackpropV2(dy, n)                 ->  dgamma, dbeta
 
-A split: alone it costs the round trip of n (float32); each half then works row by row or column by column. The algebra stays.
+A split: alone it costs the round trip of n (float32); each half then works row by row or column by column.
+The algebra stays.
 """
 
 from __future__ import annotations
@@ -26,7 +28,9 @@ class LayerNormGradFusionPass(FusionRule):
 
     def rewrite(self, graph: Graph, match: Match, context: FusionContext) -> None:
         root = match.root
-        first = context.add(graph, "LayerNormXBackpropV2", root.inputs, 2, f"{root.name}_x_backprop", root, "ascend")
+        first = context.add(
+            graph, "LayerNormXBackpropV2", root.inputs, 2, f"{root.name}_x_backprop", root, "ascend"
+        )
         second = context.add(
             graph,
             "LayerNormBetaGammaBackpropV2",

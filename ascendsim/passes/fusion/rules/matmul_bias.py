@@ -1,11 +1,12 @@
-"""A bias behind a matrix product becomes the product's third input; float32 sums in L0C start with it and no vector task is left.
+"""A bias behind a matrix product becomes the product's third input; float32 sums in L0C start with it and no
+vector task is left.
 
     Add(MatMul(a, b), c)                    =>      Gemm(a, b, c)  or, with batch axes, BatchMatMul(a, b, c)
     Add(Reshape(MatMul(a, b)), c)           =>      Reshape(Gemm(a, b, c))
 
-c has one value a column. Float16 results are rounded once instead of twice. The rule reference 9.0 lists the passes for A2, A3 and 350
-and says nothing of older chips; the code of 2021, the time of Ascend 310 and 910, asks for no chip. So they run on every chip, unless the
-option `matmul_bias_chips` is "listed".
+c has one value a column. Float16 results are rounded once instead of twice. The rule reference 9.0 lists the
+passes for A2, A3 and 350 and says nothing of older chips; the code of 2021, the time of Ascend 310 and 910,
+asks for no chip. So they run on every chip, unless the option `matmul_bias_chips` is "listed".
 """
 
 from __future__ import annotations
@@ -33,7 +34,11 @@ class MatMulBiasAddFusionPass(FusionRule):
     name = "MatMulBiasAddFusionPass"
     patterns = {
         "MatMulBiasAddFusion": Op(
-            "Add", Op("MatMul|Gemm|BatchMatMul", name="matmul", shared=True), Any("bias"), commutative=True, name="add"
+            "Add",
+            Op("MatMul|Gemm|BatchMatMul", name="matmul", shared=True),
+            Any("bias"),
+            commutative=True,
+            name="add",
         )
     }
 
@@ -54,7 +59,13 @@ class MatMulReshapeBiasAddFusionPass(FusionRule):
     patterns = {
         "MatMulReshapeBiasAddFusionPass": Op(
             "Add",
-            Op("Reshape", Op("MatMul|Gemm", name="matmul", shared=True), Any("shape"), name="reshape", shared=True),
+            Op(
+                "Reshape",
+                Op("MatMul|Gemm", name="matmul", shared=True),
+                Any("shape"),
+                name="reshape",
+                shared=True,
+            ),
             Any("bias"),
             commutative=True,
             name="add",
@@ -77,7 +88,9 @@ class MatMulReshapeBiasAddFusionPass(FusionRule):
         reshape = match.nodes["reshape"]
         made = with_bias(graph, match.nodes["matmul"], match.tensors["bias"], context)
         sources, allow = [made.output, match.tensors["shape"]], int(reshape.attr("allowzero", 0))
-        again = context.add(graph, "Reshape", sources, name=f"{reshape.name}_bias", like=reshape, allowzero=allow)
+        again = context.add(
+            graph, "Reshape", sources, name=f"{reshape.name}_bias", like=reshape, allowzero=allow
+        )
         replace_root(graph, match.root, again.output)
 
 
@@ -94,7 +107,12 @@ def transposed(matmul: Node) -> tuple[bool, bool]:
 
 
 def make_product(
-    graph: Graph, like: Node, operands: Sequence[Tensor | None], turned: tuple[bool, bool], context: FusionContext, name: str
+    graph: Graph,
+    like: Node,
+    operands: Sequence[Tensor | None],
+    turned: tuple[bool, bool],
+    context: FusionContext,
+    name: str,
 ) -> Node:
     """A new product: Gemm for two matrices, else BatchMatMul.
 
@@ -109,7 +127,9 @@ def make_product(
     left, right = int(turned[0]), int(turned[1])
     if all(operand is not None and len(operand.static_shape) == 2 for operand in operands[:2]):
         return context.add(graph, "Gemm", operands, name=name, like=like, transA=left, transB=right)
-    return context.add(graph, "BatchMatMul", operands, name=name, like=like, domain="ascend", adj_x1=left, adj_x2=right)
+    return context.add(
+        graph, "BatchMatMul", operands, name=name, like=like, domain="ascend", adj_x1=left, adj_x2=right
+    )
 
 
 def _product_refusal(matmul: Node, bias: Tensor) -> str | None:
@@ -122,4 +142,8 @@ def _product_refusal(matmul: Node, bias: Tensor) -> str | None:
         return "the product is scaled"
     if len(bias.static_shape) != 1:
         return "the summand is not one-dimensional"
-    return None if bias.static_shape == matmul.output.static_shape[-1:] else "the summand is not one value a column"
+    return (
+        None
+        if bias.static_shape == matmul.output.static_shape[-1:]
+        else "the summand is not one value a column"
+    )

@@ -1,9 +1,11 @@
 """The loss scale is taken out of a gradient inside the momentum update.
 
-    ApplyMomentum(w, v, rate, Mul(g, s))      =>      FusedMulApplyMomentum(w, v, rate, g, s)        s one number
+    ApplyMomentum(w, v, rate, Mul(g, s))      =>      FusedMulApplyMomentum(w, v, rate, g, s)        s one
+    number
 
-ApplyMomentum is ONNX's Momentum (domain ai.onnx.preview.training) of one weight. float32 values stay; the scaled gradient makes no round
-trip through global memory. CANN's second form, with a float16 copy of the weight, needs an environment variable and is left out.
+ApplyMomentum is ONNX's Momentum (domain ai.onnx.preview.training) of one weight. float32 values stay; the
+scaled gradient makes no round trip through global memory. CANN's second form, with a float16 copy of the
+weight, needs an environment variable and is left out.
 """
 
 from __future__ import annotations
@@ -48,7 +50,16 @@ class A_MomentumLossscaleFusionPass(FusionRule):  # noqa: N801 - the name that C
         gradient, scale = operands
         inputs = [*root.inputs[:GRADIENT], gradient, root.input(4), scale]
         attributes: dict[str, Any] = dict(root.attributes)
-        made = context.add(graph, "FusedMulApplyMomentum", inputs, 2, f"{root.name}_FusedMulApplyMomentum", root, "ascend", **attributes)
+        made = context.add(
+            graph,
+            "FusedMulApplyMomentum",
+            inputs,
+            2,
+            f"{root.name}_FusedMulApplyMomentum",
+            root,
+            "ascend",
+            **attributes,
+        )
         replace_results(graph, match, list(zip(root.outputs, made.outputs, strict=False)))
 
 

@@ -1,11 +1,13 @@
-"""A product and a sum in one operator: the product stays in the Unified Buffer and is rounded once together with the sum.
+"""A product and a sum in one operator: the product stays in the Unified Buffer and is rounded once together
+with the sum.
 
     Add(Mul(a, b), c)         =>      FusedMulAdd(a, b, c)
     AddN(Mul(a, s), c)        =>      FusedMulAddN(a, c, s)        s one number
 
-float32 values are those of the unfused operators. CANN restricts MulAddFusionPass to BERT by name: the multiplication must have "bert"
-in its name, and neither "adam" nor "lamb"; hence 17 matches and no effect on YOLOv5s. The option `mul_add_names` "any" lifts that. Its
-two patterns take the product at any port, and at the second port.
+float32 values are those of the unfused operators. CANN restricts MulAddFusionPass to BERT by name: the
+multiplication must have "bert" in its name, and neither "adam" nor "lamb"; hence 17 matches and no effect on
+YOLOv5s. The option `mul_add_names` "any" lifts that. Its two patterns take the product at any port, and at
+the second port.
 """
 
 from __future__ import annotations
@@ -29,7 +31,9 @@ class MulAddFusionPass(FusionRule):
 
     def check(self, match: Match, context: FusionContext) -> str | None:
         name = match.nodes["mul"].name
-        if context.options.get("mul_add_names", "bert") == "bert" and ("bert" not in name or "adam" in name or "lamb" in name):
+        if context.options.get("mul_add_names", "bert") == "bert" and (
+            "bert" not in name or "adam" in name or "lamb" in name
+        ):
             return "the multiplication is not one of a BERT network by its name"
         if len(match.nodes["mul"].output.uses) > 1:
             return "the product has more than one reader"
@@ -41,7 +45,9 @@ class MulAddFusionPass(FusionRule):
     def rewrite(self, graph: Graph, match: Match, context: FusionContext) -> None:
         mul = match.nodes["mul"]
         inputs = [*mul.inputs, match.tensors["summand"]]
-        made = context.add(graph, "FusedMulAdd", inputs, name=f"{mul.name}_FusedMulAdd", like=mul, domain="ascend")
+        made = context.add(
+            graph, "FusedMulAdd", inputs, name=f"{mul.name}_FusedMulAdd", like=mul, domain="ascend"
+        )
         replace_root(graph, match.root, made.output)
 
 
@@ -67,7 +73,12 @@ class MulAddNPass(FusionRule):
         data, factor = _operands(match)
         root = match.root
         made = context.add(
-            graph, "FusedMulAddN", [data, root.input(1), factor], name=f"{root.name}_FusedMulAddN", like=root, domain="ascend"
+            graph,
+            "FusedMulAddN",
+            [data, root.input(1), factor],
+            name=f"{root.name}_FusedMulAddN",
+            like=root,
+            domain="ascend",
         )
         replace_root(graph, root, made.output)
 

@@ -42,5 +42,12 @@ class MulMaximumFusionPass(FusionRule):
     def rewrite(self, graph: Graph, match: Match, context: FusionContext) -> None:
         alpha = scalar(match.tensors["alpha"])
         assert alpha is not None
-        made = context.add(graph, "LeakyRelu", [match.tensors["x"]], name=match.nodes["mul"].name, like=match.nodes["mul"], alpha=alpha)
+        made = context.add(
+            graph,
+            "LeakyRelu",
+            [match.tensors["x"]],
+            name=match.nodes["mul"].name,
+            like=match.nodes["mul"],
+            alpha=alpha,
+        )
         replace_root(graph, match.root, made.output)

@@ -2,8 +2,8 @@
 
     Pad(x, c) -> MaxPool(.)      =>      MaxPool(x, pads = own + added)
 
-Legal if c can win against no element of any window: c = -infinity or the lowest number, or c = 0 and x >= 0 (behind a Relu, as
-TensorFlow's ResNet has it), and every window holds at least one element of x.
+Legal if c can win against no element of any window: c = -infinity or the lowest number, or c = 0 and x >= 0
+(behind a Relu, as TensorFlow's ResNet has it), and every window holds at least one element of x.
 """
 
 from __future__ import annotations
@@ -16,7 +16,14 @@ from ascendsim.opset import OpSet
 from ascendsim.opset.facts import Sign
 from ascendsim.passes.fusion.pattern import Match, Op
 from ascendsim.passes.fusion.rule import FusionContext, FusionRule, remove_dead_from
-from ascendsim.passes.fusion.rules.pad_windows import Padding, constant_padding, merged_pads, spatial, taps_inside, window_refusal
+from ascendsim.passes.fusion.rules.pad_windows import (
+    Padding,
+    constant_padding,
+    merged_pads,
+    spatial,
+    taps_inside,
+    window_refusal,
+)
 
 
 class PadMaxPoolFusionPass(FusionRule):
@@ -40,7 +47,9 @@ class PadMaxPoolFusionPass(FusionRule):
         if padding.value > lowest and not (padding.value == 0 and _is_never_negative(data, context.opset)):
             return "the padding may be larger than an element"
         reason = window_refusal(padding, pool)
-        return reason or (None if _every_window_meets(padding, pool, data) else "a window holds padding alone")
+        return reason or (
+            None if _every_window_meets(padding, pool, data) else "a window holds padding alone"
+        )
 
     def rewrite(self, graph: Graph, match: Match, context: FusionContext) -> None:
         """Widens the pooling's own padding; other readers of the Pad keep it."""
@@ -63,9 +72,14 @@ def _every_window_meets(padding: Padding, pool: Node, data: Tensor) -> bool:
     """Whether every window holds an element of the input that is not padded."""
     sizes = data.static_shape[2:]
     axes, pads = len(sizes), merged_pads(padding, pool)
-    kernel, strides, dilations = (spatial(pool, name, axes) for name in ("kernel_shape", "strides", "dilations"))
+    kernel, strides, dilations = (
+        spatial(pool, name, axes) for name in ("kernel_shape", "strides", "dilations")
+    )
     positions = pool.output.static_shape[2:]
     return all(
-        taps_inside(sizes[axis], kernel[axis], strides[axis], dilations[axis], pads[axis], positions[axis]).min() > 0
+        taps_inside(
+            sizes[axis], kernel[axis], strides[axis], dilations[axis], pads[axis], positions[axis]
+        ).min()
+        > 0
         for axis in range(axes)
     )

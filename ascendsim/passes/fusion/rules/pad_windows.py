@@ -1,4 +1,6 @@
-"""What rules around padding and windows share: the widths of a Pad, and how many taps of a window lie inside the input."""
+"""What rules around padding and windows share: the widths of a Pad, and how many taps of a window lie inside
+the input.
+"""
 
 from __future__ import annotations
 
@@ -31,13 +33,19 @@ def constant_padding(pad: Node) -> Padding | str:
     data, widths, fill, axes = (pad.input(port) for port in range(4))
     if data is None or data.shape is None:
         return "the rank of the padded tensor is not known"
-    if not all(tensor is None or (tensor.constant is not None and tensor.constant.available) for tensor in (widths, fill, axes)):
+    if not all(
+        tensor is None or (tensor.constant is not None and tensor.constant.available)
+        for tensor in (widths, fill, axes)
+    ):
         return "the padding is not constant"
     rank = len(data.shape)
     named = list(range(rank)) if axes is None else [int(axis) % rank for axis in _values(axes)]
     numbers = [] if widths is None else [int(number) for number in _values(widths)]
     by_axis = dict(zip(named, zip(numbers, numbers[len(named) :], strict=False), strict=True))
-    return Padding(tuple(by_axis.get(axis, (0, 0)) for axis in range(rank)), 0.0 if fill is None else float(_values(fill).ravel()[0]))
+    return Padding(
+        tuple(by_axis.get(axis, (0, 0)) for axis in range(rank)),
+        0.0 if fill is None else float(_values(fill).ravel()[0]),
+    )
 
 
 def window_refusal(padding: Padding, window: Node) -> str | None:

@@ -2,8 +2,9 @@
 
     AveragePool(x)   =>   Conv(x, 1 / taps, group = C) [-> Mul(., taps / count)]
 
-The Mul is there if windows at the border count fewer elements than inner ones (padding that is not counted, sizes rounded up); its
-factors are one value a position. AvgPoolFusionPass takes the AvgPool of TensorFlow and ONNX, PoolingFusionPass the Pooling of Caffe.
+The Mul is there if windows at the border count fewer elements than inner ones (padding that is not counted,
+sizes rounded up); its factors are one value a position. AvgPoolFusionPass takes the AvgPool of TensorFlow and
+ONNX, PoolingFusionPass the Pooling of Caffe.
 """
 
 from __future__ import annotations
@@ -31,7 +32,11 @@ class AvgPoolFusionPass(FusionRule):
 
     def find(self, graph: Graph, pattern: str) -> Iterator[Match]:
         """Poolings of the frameworks that this pass serves."""
-        return (match for match in super().find(graph, pattern) if (match.root.origin.get("framework") == "caffe") is self.caffe)
+        return (
+            match
+            for match in super().find(graph, pattern)
+            if (match.root.origin.get("framework") == "caffe") is self.caffe
+        )
 
     def check(self, match: Match, context: FusionContext) -> str | None:
         """Refuses what the Cube cannot do, and windows of one element."""
@@ -42,7 +47,9 @@ class AvgPoolFusionPass(FusionRule):
         windows = _windows(pool)
         if all(window.kernel == 1 for window in windows):
             return "a window is one element"
-        if any(window.kernel > MAX_KERNEL or max(window.before, window.after) > MAX_PAD for window in windows):
+        if any(
+            window.kernel > MAX_KERNEL or max(window.before, window.after) > MAX_PAD for window in windows
+        ):
             return f"a window or its padding is larger than {MAX_KERNEL}"
         return "a window holds padding alone" if any(window.counts.min() == 0 for window in windows) else None
 
@@ -76,7 +83,9 @@ class AvgPoolFusionPass(FusionRule):
         result = conv.output
         counts = reduce(np.multiply.outer, (window.counts for window in windows))
         if (counts != taps).any():
-            factors = graph.add_constant(graph.fresh(f"{pool.name}_factors"), (taps / counts).astype(kind.numpy)[None, None])
+            factors = graph.add_constant(
+                graph.fresh(f"{pool.name}_factors"), (taps / counts).astype(kind.numpy)[None, None]
+            )
             result = context.add(graph, "Mul", [result, factors], name=f"{pool.name}_mul", like=pool).output
         replace_root(graph, pool, result)
 
@@ -109,19 +118,25 @@ class _Window:
 def _windows(pool: Node) -> tuple[_Window, ...]:
     sizes, positions = pool.required(0).static_shape[2:], pool.output.static_shape[2:]
     axes = len(sizes)
-    kernels, strides, dilations = (spatial(pool, name, axes) for name in ("kernel_shape", "strides", "dilations"))
+    kernels, strides, dilations = (
+        spatial(pool, name, axes) for name in ("kernel_shape", "strides", "dilations")
+    )
     pads, mode = spatial(pool, "pads", 2 * axes, 0), pool.attr("auto_pad", "NOTSET")
     found = []
     for axis, size in enumerate(sizes):
         kernel, stride, dilation, output = kernels[axis], strides[axis], dilations[axis], positions[axis]
-        reach = (output - 1) * stride + dilation * (kernel - 1) + 1  # from the first tap of all windows to the last
+        reach = (
+            (output - 1) * stride + dilation * (kernel - 1) + 1
+        )  # from the first tap of all windows to the last
         before, stated = (pads[axis], pads[axes + axis]) if mode == "NOTSET" else (0, 0)
         if mode in ("SAME_UPPER", "SAME_LOWER"):
             total = max(0, reach - size)
             before = total // 2 if mode == "SAME_UPPER" else total - total // 2
             stated = total - before
         counts = taps_inside(size, kernel, stride, dilation, before, output)
-        if pool.attr("count_include_pad", 0):  # stated padding counts, what a rounded-up size reaches beyond it does not
+        if pool.attr(
+            "count_include_pad", 0
+        ):  # stated padding counts, what a rounded-up size reaches beyond it does not
             counts = taps_inside(size + before + stated, kernel, stride, dilation, 0, output)
         found.append(_Window(kernel, stride, dilation, before, max(0, reach - size - before), counts))
     return tuple(found)

@@ -27,5 +27,7 @@ class Globalavgpoolpass(FusionRule):
         pool = match.root
         rank = len(pool.required(0).shape or ())
         axes = graph.add_constant(graph.fresh(f"{pool.name}_axes"), np.arange(2, rank, dtype=np.int64))
-        made = context.add(graph, "ReduceMean", [pool.required(0), axes], name=f"{pool.name}_mean", like=pool, keepdims=1)
+        made = context.add(
+            graph, "ReduceMean", [pool.required(0), axes], name=f"{pool.name}_mean", like=pool, keepdims=1
+        )
         replace_root(graph, pool, made.output)

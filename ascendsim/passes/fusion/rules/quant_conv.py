@@ -1,11 +1,13 @@
 """What the host prepares for an int8 convolution before the run.
 
-    QuantConv(AscendQuant(x, offset o), AscendWeightQuant(w, ow), b)      =>      QuantConv(AscendQuant(x), w - ow, b - o * sum(w - ow))
+    QuantConv(AscendQuant(x, offset o), AscendWeightQuant(w, ow), b)      =>      QuantConv(AscendQuant(x), w
+    - ow, b - o * sum(w - ow))
 
-    sum_k (x_k - o) * w_k  =  sum_k x_k * w_k  -  o * sum_k w_k            exact in int32; padding takes the value o
+    sum_k (x_k - o) * w_k  =  sum_k x_k * w_k  -  o * sum_k w_k            exact in int32; padding takes the
+    value o
 
-So the Cube multiplies what lies in memory, and the correction costs nothing. The pattern of Conv2DQuantProcessFusionPass is not public;
-this is what the documents say of its effect.
+So the Cube multiplies what lies in memory, and the correction costs nothing. The pattern of
+Conv2DQuantProcessFusionPass is not public; this is what the documents say of its effect.
 """
 
 from __future__ import annotations
@@ -30,7 +32,9 @@ class Conv2DQuantProcessFusionPass(FusionRule):
         conv = match.root
         weight, bias = conv.required(1), conv.input(2)
         quantised = _weight_quant(conv)
-        sources = [weight] if quantised is None else [tensor for tensor in quantised.inputs if tensor is not None]
+        sources = (
+            [weight] if quantised is None else [tensor for tensor in quantised.inputs if tensor is not None]
+        )
         if not all(tensor.is_constant and tensor.is_static for tensor in sources):
             return "the filter is not constant"
         if bias is not None and not bias.is_constant:

@@ -1,13 +1,17 @@
 """Dequantise and quantise again in one step, and scales in the form of the chip's registers (ISA V200: 310P).
 
     V200RequantFusionPass      AscendDequant [-> Relu] -> AscendQuant                 =>  AscendRequant
-                               Concat(AscendDequant [-> Relu], ...) -> AscendQuant    =>  Concat(AscendRequant, ...)
-    V200NotRequantFusionPass   AscendDequant [-> Relu], no AscendQuant behind it      =>  AscendDequant with a prepared scale [and Relu]
+                               Concat(AscendDequant [-> Relu], ...) -> AscendQuant    =>
+                               Concat(AscendRequant, ...)
+    V200NotRequantFusionPass   AscendDequant [-> Relu], no AscendQuant behind it      =>  AscendDequant with a
+    prepared scale [and Relu]
 
-    sat(round(max(acc * deq, 0) * scale + offset))  =  sat(round(max(acc * (deq * scale), 0) + offset))      scale > 0
+    sat(round(max(acc * deq, 0) * scale + offset))  =  sat(round(max(acc * (deq * scale), 0) + offset))
+    scale > 0
 
-An int8 tensor goes to memory instead of a float16 one. The product of the scales is rounded to float32, so a result may differ by one
-unit where it lies between two. Scales are packed by the host (RequantHostCpuOpV2): float32 bits in the low half of a uint64.
+An int8 tensor goes to memory instead of a float16 one. The product of the scales is rounded to float32, so a
+result may differ by one unit where it lies between two. Scales are packed by the host (RequantHostCpuOpV2):
+float32 bits in the low half of a uint64.
 """
 
 from __future__ import annotations
@@ -32,9 +36,13 @@ class V200RequantFusionPass(FusionRule):
 
     name = "V200RequantFusionPass"
     patterns = {
-        "requantPassPattern1": Op("AscendQuant", Op("AscendDequant", Any("acc"), Any("deq"), name="dequant"), name="quant"),
+        "requantPassPattern1": Op(
+            "AscendQuant", Op("AscendDequant", Any("acc"), Any("deq"), name="dequant"), name="quant"
+        ),
         "requantPassPattern2": Op(
-            "AscendQuant", Op("Relu", Op("AscendDequant", Any("acc"), Any("deq"), name="dequant"), name="relu"), name="quant"
+            "AscendQuant",
+            Op("Relu", Op("AscendDequant", Any("acc"), Any("deq"), name="dequant"), name="relu"),
+            name="quant",
         ),
         CONCAT_PATTERN: Op("AscendQuant", Op("Concat", name="concat"), name="quant"),
     }
@@ -68,11 +76,21 @@ class V200RequantFusionPass(FusionRule):
     def rewrite(self, graph: Graph, match: Match, context: FusionContext) -> None:
         """Multiplies the scales and puts one AscendRequant in the place of each chain."""
         quant = match.root
-        made = {last.output: _requant(graph, context, dequant, relu, quant) for dequant, relu, last in _chains(match)}
+        made = {
+            last.output: _requant(graph, context, dequant, relu, quant)
+            for dequant, relu, last in _chains(match)
+        }
         if match.pattern == CONCAT_PATTERN:
             concat = match.nodes["concat"]
             inputs = [made[tensor] for tensor in concat.inputs if tensor is not None]
-            joined = context.add(graph, "Concat", inputs, name=f"{concat.name}_requant", like=concat, axis=int(concat.attr("axis", 0)))
+            joined = context.add(
+                graph,
+                "Concat",
+                inputs,
+                name=f"{concat.name}_requant",
+                like=concat,
+                axis=int(concat.attr("axis", 0)),
+            )
             replace_root(graph, quant, joined.output)
         else:
             replace_root(graph, quant, next(iter(made.values())))
@@ -84,7 +102,9 @@ class V200NotRequantFusionPass(FusionRule):
     name = "V200NotRequantFusionPass"
     patterns = {
         "notRequantPassPattern1": Op("AscendDequant", Any("acc"), Any("deq"), name="dequant"),
-        "notRequantPassPattern2": Op("Relu", Op("AscendDequant", Any("acc"), Any("deq"), name="dequant"), name="relu"),
+        "notRequantPassPattern2": Op(
+            "Relu", Op("AscendDequant", Any("acc"), Any("deq"), name="dequant"), name="relu"
+        ),
     }
 
     def check(self, match: Match, context: FusionContext) -> str | None:
@@ -116,8 +136,12 @@ def packed(graph: Graph, scale: Tensor, factor: float) -> Tensor:
     """A scale times a factor as uint64 registers."""
 
     def values(array: Array) -> Array:
-        floats = array.astype(np.uint32).view(np.float32) if array.dtype == np.uint64 else array.astype(np.float32)
-        return np.asarray((floats.astype(np.float64) * factor).astype(np.float32).view(np.uint32).astype(np.uint64))
+        floats = (
+            array.astype(np.uint32).view(np.float32) if array.dtype == np.uint64 else array.astype(np.float32)
+        )
+        return np.asarray(
+            (floats.astype(np.float64) * factor).astype(np.float32).view(np.uint32).astype(np.uint64)
+        )
 
     return lazy_constant(graph, f"{scale.name}_prepared", DType.UINT64, scale.static_shape, [scale], values)
 
@@ -142,7 +166,9 @@ def _requant(graph: Graph, context: FusionContext, dequant: Node, relu: bool, qu
 def _chains(match: Match) -> list[tuple[Node, bool, Node]]:
     """(AscendDequant, whether a Relu follows, last node of the chain) for every chain of a match."""
     if match.pattern != CONCAT_PATTERN:
-        return [(match.nodes["dequant"], "relu" in match.nodes, match.nodes.get("relu", match.nodes["dequant"]))]
+        return [
+            (match.nodes["dequant"], "relu" in match.nodes, match.nodes.get("relu", match.nodes["dequant"]))
+        ]
     chains = []
     for last in match.lists["lasts"]:
         dequant = last if last.op_type == "AscendDequant" else last.required(0).producer
@@ -152,7 +178,9 @@ def _chains(match: Match) -> list[tuple[Node, bool, Node]]:
 
 
 def _with_chains(match: Match) -> Match | None:
-    """A match of the Concat pattern with the last nodes before the Concat; None if one is no dequantisation."""
+    """A match of the Concat pattern with the last nodes before the Concat; None if one is no
+    dequantisation.
+    """
     if match.pattern != CONCAT_PATTERN:
         return match
     lasts, others = [], []
@@ -163,4 +191,11 @@ def _with_chains(match: Match) -> Match | None:
             return None
         lasts.append(last)
         others += [last] if last is dequant else [last, dequant]
-    return Match(match.pattern, match.root, match.nodes, match.tensors, (*match.all_nodes, *dict.fromkeys(others)), {"lasts": tuple(lasts)})
+    return Match(
+        match.pattern,
+        match.root,
+        match.nodes,
+        match.tensors,
+        (*match.all_nodes, *dict.fromkeys(others)),
+        {"lasts": tuple(lasts)},
+    )

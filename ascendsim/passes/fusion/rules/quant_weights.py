@@ -1,12 +1,15 @@
 """TensorFlow's auxiliary operators around quantised weights.
 
-    TfTagNoConstFoldingFusionPass  marks operators that quantise constants, so that constant folding leaves them for the rules below
-    TfMergeSubFusionPass           Conv(x, Sub([Cast] w, o))                 =>  Conv(x, w - o)          constants joined
-    TfMergeWeightQuantFusionPass   Sub(AscendWeightQuant(w, o1), o2)         =>  AscendWeightQuant(w, o1 + o2)
-                                   Add(QuantConv(x, AscendWeightQuant), b)   =>  QuantConv(x, AscendWeightQuant, b)
+    TfTagNoConstFoldingFusionPass  marks operators that quantise constants, so that constant folding leaves
+    them for the rules below TfMergeSubFusionPass           Conv(x, Sub([Cast] w, o))                 =>
+    Conv(x, w - o)          constants joined TfMergeWeightQuantFusionPass   Sub(AscendWeightQuant(w, o1), o2)
+    =>  AscendWeightQuant(w, o1 + o2)
+                                   Add(QuantConv(x, AscendWeightQuant), b)   =>  QuantConv(x,
+                                   AscendWeightQuant, b)
     DeleteNoConstFolding           takes the marks away
 
-Patterns of the two marking passes and of TfMergeSubFusionPass are not public: these are the effects that the documents name.
+Patterns of the two marking passes and of TfMergeSubFusionPass are not public: these are the effects that the
+documents name.
 """
 
 from __future__ import annotations
@@ -61,14 +64,23 @@ class TfMergeSubFusionPass(FusionRule):
     name = "TfMergeSubFusionPass"
     patterns = {
         "SubConv": Op("Conv", Any("x"), Op("Sub", Const("w"), Const("o"), name="sub"), name="conv"),
-        "CastSubConv": Op("Conv", Any("x"), Op("Sub", Op("Cast", Const("w"), name="cast"), Const("o"), name="sub"), name="conv"),
+        "CastSubConv": Op(
+            "Conv",
+            Any("x"),
+            Op("Sub", Op("Cast", Const("w"), name="cast"), Const("o"), name="sub"),
+            name="conv",
+        ),
     }
 
     def check(self, match: Match, context: FusionContext) -> str | None:
         """Needs static shapes of one form."""
         sub, weight = match.nodes["sub"], match.tensors["w"]
         static = sub.output.is_static and weight.is_static and sub.output.static_shape == weight.static_shape
-        return None if static and sub.output.element_type.is_float else "the weights are not a static array of floats"
+        return (
+            None
+            if static and sub.output.element_type.is_float
+            else "the weights are not a static array of floats"
+        )
 
     def rewrite(self, graph: Graph, match: Match, context: FusionContext) -> None:
         """Joins the constants."""
@@ -76,9 +88,13 @@ class TfMergeSubFusionPass(FusionRule):
         kind = sub.output.element_type
 
         def values(weight: Array, offset: Array) -> Array:
-            return np.asarray(weight.astype(kind.numpy) - offset)  # the operators' own arithmetic: bit for bit
+            return np.asarray(
+                weight.astype(kind.numpy) - offset
+            )  # the operators' own arithmetic: bit for bit
 
-        joined = lazy_constant(graph, f"{sources[0].name}_joined", kind, sub.output.static_shape, sources, values)
+        joined = lazy_constant(
+            graph, f"{sources[0].name}_joined", kind, sub.output.static_shape, sources, values
+        )
         replace_root(graph, sub, joined)
         drop_unused(graph, *sources)
 
@@ -88,7 +104,9 @@ class TfMergeWeightQuantFusionPass(FusionRule):
 
     name = "TfMergeWeightQuantFusionPass"
     patterns = {
-        "SubWeightQuant": Op("Sub", Op("AscendWeightQuant", Const("w"), Const("o1"), name="quantiser"), Const("o2"), name="sub"),
+        "SubWeightQuant": Op(
+            "Sub", Op("AscendWeightQuant", Const("w"), Const("o1"), name="quantiser"), Const("o2"), name="sub"
+        ),
         "WeightQuantBiasAdd": Op(
             "Add",
             Op("QuantConv", None, Op("AscendWeightQuant", name="quantiser", shared=True), name="conv"),
@@ -109,7 +127,11 @@ class TfMergeWeightQuantFusionPass(FusionRule):
         if shape is None or not isinstance(shape[1], int):
             return "the channels are not known"
         bias = match.tensors["bias"]
-        whole = is_per_channel(bias, shape[1], len(shape)) and bias.elements == shape[1] and bias.dtype is DType.INT32
+        whole = (
+            is_per_channel(bias, shape[1], len(shape))
+            and bias.elements == shape[1]
+            and bias.dtype is DType.INT32
+        )
         return None if whole else "the summand is not one int32 value a channel"
 
     def rewrite(self, graph: Graph, match: Match, context: FusionContext) -> None:
@@ -118,13 +140,20 @@ class TfMergeWeightQuantFusionPass(FusionRule):
             conv = match.nodes["conv"]
             bias = other_input(match.root, conv.output)
             channels = conv.required(1).static_shape[0]
-            conv.set_input(2, lazy_constant(graph, f"{bias.name}_row", DType.INT32, (channels,), [bias], lambda array: array))
+            conv.set_input(
+                2,
+                lazy_constant(
+                    graph, f"{bias.name}_row", DType.INT32, (channels,), [bias], lambda array: array
+                ),
+            )
             replace_root(graph, match.root, conv.output)
             drop_unused(graph, bias)
             return
         quantiser, sources = match.nodes["quantiser"], [match.tensors["o1"], match.tensors["o2"]]
         shape = np.broadcast_shapes(*(tensor.static_shape for tensor in sources))
-        offset = lazy_constant(graph, f"{sources[0].name}_joined", sources[0].element_type, shape, sources, lambda a, b: a + b)
+        offset = lazy_constant(
+            graph, f"{sources[0].name}_joined", sources[0].element_type, shape, sources, lambda a, b: a + b
+        )
         quantiser.set_input(1, offset)
         replace_root(graph, match.root, quantiser.output)
         drop_unused(graph, *sources)

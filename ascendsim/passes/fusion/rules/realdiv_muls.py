@@ -1,4 +1,5 @@
-"""A division by one constant number becomes a product with its reciprocal: the vector unit has no division of its own.
+"""A division by one constant number becomes a product with its reciprocal: the vector unit has no division of
+its own.
 
     RealDiv(x, c)      =>      Muls(x, value=1/c)
 
@@ -39,5 +40,13 @@ class RealDiv2MulsFusionPass(FusionRule):
     def rewrite(self, graph: Graph, match: Match, context: FusionContext) -> None:
         root, value = match.root, scalar(match.tensors["divisor"])
         assert value is not None
-        made = context.add(graph, "Muls", [match.tensors["x"]], name=f"{root.name}_Muls", like=root, domain="ascend", value=1 / value)
+        made = context.add(
+            graph,
+            "Muls",
+            [match.tensors["x"]],
+            name=f"{root.name}_Muls",
+            like=root,
+            domain="ascend",
+            value=1 / value,
+        )
         replace_root(graph, root, made.output)

@@ -3,7 +3,8 @@
     ReduceMean(x, axes of size 1)      =>      x                     if the axes stay
                                        =>      Reshape(x, shape)     if they are dropped
 
-Exact. CANN joins both ends without a Reshape; the tensors' shapes stand in its operators, here they stand in the tensors.
+Exact. CANN joins both ends without a Reshape; the tensors' shapes stand in its operators, here they stand in
+the tensors.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """The gradient of softmax from its parts.
 
     (g - sum(g y)) y        =>      SoftmaxGrad(y, g)               on Atlas A2
-    g - sum(g x)            =>      ConfusionSoftmaxGrad(g, x)      elsewhere, and where the last product is missing
+    g - sum(g x)            =>      ConfusionSoftmaxGrad(g, x)      elsewhere, and where the last product is
+    missing
 
 The sum keeps its axis. The algebra stays; in float16 one rounding takes the place of three or four.
 """
@@ -19,14 +20,20 @@ SOFTMAX_GRAD_CHIPS = frozenset({"Ascend910B"})  # A2
 
 def _difference(x: str) -> Op:
     product = Op("Mul", Any("grad"), Any(x), commutative=True, name="product", shared=True)
-    return Op("Sub", Any("grad"), Op("ReduceSum", product, name="sum", shared=True), name="difference", shared=True)
+    return Op(
+        "Sub", Any("grad"), Op("ReduceSum", product, name="sum", shared=True), name="difference", shared=True
+    )
 
 
 class SoftmaxGradFusionPass(FusionRule):
     """All of the gradient."""
 
     name = "SoftmaxGradFusionPass"
-    patterns = {"SoftmaxGradFusionPass": Op("Mul", _difference("softmax"), Any("softmax"), commutative=True, name="root")}
+    patterns = {
+        "SoftmaxGradFusionPass": Op(
+            "Mul", _difference("softmax"), Any("softmax"), commutative=True, name="root"
+        )
+    }
 
     def check(self, match: Match, context: FusionContext) -> str | None:
         if context.soc not in SOFTMAX_GRAD_CHIPS:
@@ -45,7 +52,15 @@ class SoftmaxGradFusionPass(FusionRule):
         inputs, root = [match.tensors["softmax"], match.tensors["grad"]], match.root
         axis = _axis(match.nodes["sum"])
         assert axis is not None
-        made = context.add(graph, "SoftmaxGrad", inputs, name=f"{root.name}_SoftmaxGrad", like=root, domain="ascend", axis=axis)
+        made = context.add(
+            graph,
+            "SoftmaxGrad",
+            inputs,
+            name=f"{root.name}_SoftmaxGrad",
+            like=root,
+            domain="ascend",
+            axis=axis,
+        )
         replace_root(graph, root, made.output)
 
 
@@ -68,7 +83,14 @@ class ZConfusionSoftmaxGradFusionPass(FusionRule):
 
     def rewrite(self, graph: Graph, match: Match, context: FusionContext) -> None:
         inputs, root = [match.tensors["grad"], match.tensors["x"]], match.root
-        made = context.add(graph, "ConfusionSoftmaxGrad", inputs, name=f"{root.name}_ConfusionSoftmaxGrad", like=root, domain="ascend")
+        made = context.add(
+            graph,
+            "ConfusionSoftmaxGrad",
+            inputs,
+            name=f"{root.name}_ConfusionSoftmaxGrad",
+            like=root,
+            domain="ascend",
+        )
         replace_root(graph, root, made.output)
 
 

@@ -1,10 +1,12 @@
-"""Split fusion of batch normalisation in training: one operator becomes two, each of which may join its neighbour.
+"""Split fusion of batch normalisation in training: one operator becomes two, each of which may join its
+neighbour.
 
     BatchNormalization(x, scale, offset, mean, var), training
-    =>  BNTrainingReduce(x) -> sum, square_sum;  BNTrainingUpdate(x, sum, square_sum, scale, offset, mean, var)
+    =>  BNTrainingReduce(x) -> sum, square_sum;  BNTrainingUpdate(x, sum, square_sum, scale, offset, mean,
+    var)
 
-The sums want x as soon as it is made: UB fusion joins BNTrainingReduce with the convolution before it, and BNTrainingUpdate with the
-elementwise operators behind it. On its own the split saves nothing.
+The sums want x as soon as it is made: UB fusion joins BNTrainingReduce with the convolution before it, and
+BNTrainingUpdate with the elementwise operators behind it. On its own the split saves nothing.
 """
 
 from __future__ import annotations

@@ -4,7 +4,8 @@
     =>  BNTrainingUpdateGrad(dy, x, mean, variance) -> dscale, doffset
         BNTrainingReduceGrad(dy, x, dscale, doffset, scale, mean, variance) -> dx
 
-Each half runs as one sweep in its own task, and UB fusion may join the second one with its neighbours. On its own the split saves nothing.
+Each half runs as one sweep in its own task, and UB fusion may join the second one with its neighbours. On its
+own the split saves nothing.
 """
 
 from __future__ import annotations

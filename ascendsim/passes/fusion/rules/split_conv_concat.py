@@ -1,9 +1,11 @@
-"""Convolutions between a Split and a Concat read and write in place; neither Split nor Concat is left with a task.
+"""Convolutions between a Split and a Concat read and write in place; neither Split nor Concat is left with a
+task.
 
     Split -> Conv [-> Dequant] [-> Relu] ... -> Concat
     =>  Split, no task -> StridedRead -> Conv ... -> StridedWrite -> Concat, no task
 
-Tried after ASplitConv2dConcatPass, which joins equal convolutions to one and so leaves this pass those that differ.
+Tried after ASplitConv2dConcatPass, which joins equal convolutions to one and so leaves this pass those that
+differ.
 """
 
 from __future__ import annotations
@@ -27,7 +29,9 @@ class SplitConvConcatFusionPass(FusionRule):
     patterns = {"SplitConvConcatFusionPass": Op("Concat", name="concat")}
 
     def check(self, match: Match, context: FusionContext) -> str | None:
-        """Refuses everything but as many convolutions as the Split has parts, each between one part and one input."""
+        """Refuses everything but as many convolutions as the Split has parts, each between one part and one
+        input.
+        """
         concat = match.root
         if concat.attr("no_task", 0):
             return "the concatenation has no task already"
@@ -37,7 +41,10 @@ class SplitConvConcatFusionPass(FusionRule):
         inputs = [tensor for tensor in concat.inputs if tensor is not None]
         if len(inputs) < 2 or len(inputs) != len(split.outputs):
             return "split and concatenation differ in the number of parts"
-        if any(len(tensor.uses) != 1 or is_graph_output(tensor, concat.graph) for tensor in (*inputs, *split.outputs)):
+        if any(
+            len(tensor.uses) != 1 or is_graph_output(tensor, concat.graph)
+            for tensor in (*inputs, *split.outputs)
+        ):
             return "a part has other readers"
         data = split.required(0)
         if data.producer is None:

@@ -9,7 +9,9 @@ from ascendsim.passes.fusion.rule import remove_dead_from
 
 
 def replace_outputs(graph: Graph, node: Node, tensors: Sequence[Tensor]) -> None:
-    """Lets tensors stand for the outputs of a node, names of graph outputs included, and removes the node and what became dead."""
+    """Lets tensors stand for the outputs of a node, names of graph outputs included, and removes the node and
+    what became dead.
+    """
     seen = {id(tensor) for tensor in graph.outputs}
     names = [(old.name, new) for old, new in zip(node.outputs, tensors, strict=True) if id(old) in seen]
     for old, new in zip(node.outputs, tensors, strict=True):

@@ -1,7 +1,8 @@
 """How many parts one Split may have: nested Splits become one, and one with too many outputs becomes a tree.
 
-    ZSplitVDFusionPassV2    Split -> Split of a part           =>  one Split                 (assumed: its pattern is not public)
-    ZSplitVDFusionPass      Split of 100 parts, 63 at most     =>  Split of 2 -> Split of 63, Split of 37
+    ZSplitVDFusionPassV2    Split -> Split of a part           =>  one Split                 (assumed: its
+    pattern is not public) ZSplitVDFusionPass      Split of 100 parts, 63 at most     =>  Split of 2 -> Split
+    of 63, Split of 37
 
 The limit is that of `concat_tree.py`, whose operators are built alike. Values stay bit for bit.
 """
@@ -97,7 +98,12 @@ def _static_refusal(split: Node) -> str | None:
 def _nested_at(root: Node) -> Match | None:
     if root.op_type != "Split":
         return None
-    readers = [use.node for part in root.outputs for use in part.uses if use.index == 0 and use.node.op_type == "Split"]
+    readers = [
+        use.node
+        for part in root.outputs
+        for use in part.uses
+        if use.index == 0 and use.node.op_type == "Split"
+    ]
     inner = tuple(dict.fromkeys(readers))
     if not inner:
         return None
@@ -109,14 +115,20 @@ def _leaves(outer: Node, inner: Sequence[Node]) -> list[Tensor]:
     return [leaf for part in outer.outputs for leaf in by_part.get(part, [part])]
 
 
-def _split(graph: Graph, context: FusionContext, like: Node, data: Tensor, sizes: Sequence[int]) -> list[Tensor]:
+def _split(
+    graph: Graph, context: FusionContext, like: Node, data: Tensor, sizes: Sequence[int]
+) -> list[Tensor]:
     """A new Split along the axis of `like`; its outputs."""
     wanted = graph.add_constant(graph.fresh(f"{like.name}_sizes"), np.asarray(sizes, np.int64))
-    made = context.add(graph, "Split", [data, wanted], len(sizes), f"{like.name}_part", like, axis=_axis(like))
+    made = context.add(
+        graph, "Split", [data, wanted], len(sizes), f"{like.name}_part", like, axis=_axis(like)
+    )
     return made.outputs
 
 
-def _cut(graph: Graph, context: FusionContext, like: Node, data: Tensor, sizes: Sequence[int], most: int) -> list[Tensor]:
+def _cut(
+    graph: Graph, context: FusionContext, like: Node, data: Tensor, sizes: Sequence[int], most: int
+) -> list[Tensor]:
     """Parts of `data`, by a tree of Splits with at most `most` outputs each."""
     if len(sizes) == 1:
         return [data]
@@ -127,4 +139,8 @@ def _cut(graph: Graph, context: FusionContext, like: Node, data: Tensor, sizes: 
         width *= most
     groups = [sizes[start : start + width] for start in range(0, len(sizes), width)]
     parts = _split(graph, context, like, data, [sum(group) for group in groups])
-    return [leaf for part, group in zip(parts, groups, strict=True) for leaf in _cut(graph, context, like, part, group, most)]
+    return [
+        leaf
+        for part, group in zip(parts, groups, strict=True)
+        for leaf in _cut(graph, context, like, part, group, most)
+    ]

@@ -1,9 +1,11 @@
-"""Products with itself and second powers become Square: one operand is read instead of two, and no power has to be computed.
+"""Products with itself and second powers become Square: one operand is read instead of two, and no power has
+to be computed.
 
     Mul(x, x)      =>      Square(x)
     Pow(x, 2)      =>      Square(x)
 
-Exact: all three are one product. CANN looks at every Mul (on YOLOv5s 69 matches without effect) and every Pow.
+Exact: all three are one product. CANN looks at every Mul (on YOLOv5s 69 matches without effect) and every
+Pow.
 """
 
 from __future__ import annotations
@@ -52,5 +54,7 @@ class Pow2SquareFusionPass(FusionRule):
 
 def _square(graph: Graph, match: Match, context: FusionContext) -> None:
     root = match.root
-    made = context.add(graph, "Square", [root.input(0)], name=f"{root.name}_Square", like=root, domain="ascend")
+    made = context.add(
+        graph, "Square", [root.input(0)], name=f"{root.name}_Square", like=root, domain="ascend"
+    )
     replace_root(graph, root, made.output)

@@ -17,7 +17,11 @@ class SqueezeUnsqueezeFusionPass(FusionRule):
     """Squeeze and Unsqueeze of the same axes."""
 
     name = "SqueezeUnsqueezeFusionPass"
-    patterns = {"SqueezeUnsqueezeFusionPass": Op("Unsqueeze", Op("Squeeze", Any("x"), name="squeeze", shared=True), name="unsqueeze")}
+    patterns = {
+        "SqueezeUnsqueezeFusionPass": Op(
+            "Unsqueeze", Op("Squeeze", Any("x"), name="squeeze", shared=True), name="unsqueeze"
+        )
+    }
 
     def check(self, match: Match, context: FusionContext) -> str | None:
         x = match.tensors["x"]

@@ -1,4 +1,6 @@
-"""What the rules for strided writes and reads share: chains behind a convolution, and which tensors may be slices of others."""
+"""What the rules for strided writes and reads share: chains behind a convolution, and which tensors may be
+slices of others.
+"""
 
 from __future__ import annotations
 
@@ -10,12 +12,23 @@ from ascendsim.passes.fusion.rule import FusionContext
 
 CHANNELS = 1  # axis
 CONVOLUTIONS = frozenset({"Conv", "QuantConv"})
-AFTER_CONVOLUTION = ("AscendDequant", "AscendRequant", "Relu", "LeakyRelu", "AscendQuant")  # in this order, each at most once
-BLOCKS = {DType.INT8: 32, DType.UINT8: 32}  # channels of a C0 block; floats: 16, since float32 becomes float16 on the device
+AFTER_CONVOLUTION = (
+    "AscendDequant",
+    "AscendRequant",
+    "Relu",
+    "LeakyRelu",
+    "AscendQuant",
+)  # in this order, each at most once
+BLOCKS = {
+    DType.INT8: 32,
+    DType.UINT8: 32,
+}  # channels of a C0 block; floats: 16, since float32 becomes float16 on the device
 
 
 def convolution_chain(tensor: Tensor) -> tuple[Node, ...] | None:
-    """The nodes from a tensor back to a convolution by way of `AFTER_CONVOLUTION`; None if it is no such chain."""
+    """The nodes from a tensor back to a convolution by way of `AFTER_CONVOLUTION`; None if it is no such
+    chain.
+    """
     nodes: list[Node] = []
     node, allowed = tensor.producer, len(AFTER_CONVOLUTION)
     while node is not None:
@@ -25,7 +38,9 @@ def convolution_chain(tensor: Tensor) -> tuple[Node, ...] | None:
         position = AFTER_CONVOLUTION.index(node.op_type) if node.op_type in AFTER_CONVOLUTION else allowed
         if position >= allowed:
             return None
-        allowed = AFTER_CONVOLUTION.index("Relu") if node.op_type == "LeakyRelu" else position  # no Relu before a LeakyRelu
+        allowed = (
+            AFTER_CONVOLUTION.index("Relu") if node.op_type == "LeakyRelu" else position
+        )  # no Relu before a LeakyRelu
         node = node.required(0).producer
     return None
 
@@ -43,7 +58,9 @@ def slice_refusal(whole: Tensor, parts: Sequence[Tensor], axis: int) -> str | No
 
 
 def write_in_place(graph: Graph, concat: Node, context: FusionContext) -> None:
-    """Lets the producers of a Concat's inputs write into its output: StridedWrite before each input, no task for the Concat."""
+    """Lets the producers of a Concat's inputs write into its output: StridedWrite before each input, no task
+    for the Concat.
+    """
     channels, first = concat.output.static_shape[CHANNELS], 0
     for port, tensor in enumerate(concat.inputs):
         assert tensor is not None
@@ -64,7 +81,9 @@ def write_in_place(graph: Graph, concat: Node, context: FusionContext) -> None:
 
 
 def read_in_place(graph: Graph, split: Node, context: FusionContext) -> None:
-    """Lets the readers of a Split's outputs read from its input: StridedRead behind each output, no task for the Split."""
+    """Lets the readers of a Split's outputs read from its input: StridedRead behind each output, no task for
+    the Split.
+    """
     channels, first = split.required(0).static_shape[CHANNELS], 0
     for part in split.outputs:
         uses = part.uses

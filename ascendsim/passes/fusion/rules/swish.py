@@ -5,9 +5,10 @@
     Mul(x, HardSigmoid(x, 1/6, 1/2))                       =>      HardSwish(x)
     x clip(x + 3, 0, 6) / 6, as products and a quotient    =>      HardSwish(x)
 
-CANN has no graph pass of its own for either: it leaves Sigmoid and Mul to UB fusion (57 times on YOLOv5s), which the counts of other
-passes on that network show. SwishFusionPass is therefore off unless a switch names it; what it saves without UB fusion is one task and
-one round trip of the activation. float32 results agree to a few units in the last place.
+CANN has no graph pass of its own for either: it leaves Sigmoid and Mul to UB fusion (57 times on YOLOv5s),
+which the counts of other passes on that network show. SwishFusionPass is therefore off unless a switch names
+it; what it saves without UB fusion is one task and one round trip of the activation. float32 results agree to
+a few units in the last place.
 """
 
 from __future__ import annotations
@@ -29,7 +30,9 @@ class SwishFusionPass(FusionRule):
     patterns = {
         "SwishFusionPass": _mul(Any("x"), Op("Sigmoid", Any("x"), name="sigmoid", shared=True), "root"),
         "SwishFusionPassScaled": _mul(
-            Any("x"), Op("Sigmoid", _mul(Any("x"), Const("alpha"), "scaled"), name="sigmoid", shared=True), "root"
+            Any("x"),
+            Op("Sigmoid", _mul(Any("x"), Const("alpha"), "scaled"), name="sigmoid", shared=True),
+            "root",
         ),
     }
 
@@ -44,7 +47,9 @@ class SwishFusionPass(FusionRule):
         alpha = scalar(match.tensors["alpha"]) if "alpha" in match.tensors else 1.0
         assert alpha is not None
         root = match.root
-        made = context.add(graph, "Swish", [match.tensors["x"]], name=f"{root.name}_Swish", like=root, alpha=alpha)
+        made = context.add(
+            graph, "Swish", [match.tensors["x"]], name=f"{root.name}_Swish", like=root, alpha=alpha
+        )
         replace_root(graph, root, made.output)
 
 
@@ -59,9 +64,15 @@ class HardSwishFusionPass(FusionRule):
 
     name = "HardSwishFusionPass"
     patterns = {
-        "HardSwishFusionPass": _mul(Any("x"), Op("HardSigmoid", Any("x"), name="hard_sigmoid", shared=True), "root"),
-        "HardSwishFusionPassGate": _mul(Any("x"), Op("Div", _gate(), Const("divisor"), name="divided", shared=True), "root"),
-        "HardSwishFusionPassProduct": Op("Div", _mul(Any("x"), _gate(), "product"), Const("divisor"), name="root"),
+        "HardSwishFusionPass": _mul(
+            Any("x"), Op("HardSigmoid", Any("x"), name="hard_sigmoid", shared=True), "root"
+        ),
+        "HardSwishFusionPassGate": _mul(
+            Any("x"), Op("Div", _gate(), Const("divisor"), name="divided", shared=True), "root"
+        ),
+        "HardSwishFusionPassProduct": Op(
+            "Div", _mul(Any("x"), _gate(), "product"), Const("divisor"), name="root"
+        ),
     }
 
     def check(self, match: Match, context: FusionContext) -> str | None:

@@ -1,10 +1,12 @@
 """A transpose next to a reshape becomes one operator that reads and writes once.
 
-    Reshape(Transpose(x))      =>      ConfusionTransposeD(x, transpose_first)      (TransposeReshapeFusionPass)
-    Transpose(Reshape(x))      =>      ConfusionTransposeD(x)                       (ReshapeTransposeFusionPass)
+    Reshape(Transpose(x))      =>      ConfusionTransposeD(x, transpose_first)
+    (TransposeReshapeFusionPass) Transpose(Reshape(x))      =>      ConfusionTransposeD(x)
+    (ReshapeTransposeFusionPass)
 
-Exact. CANN's kernel for it works on fractals, so the last two dimensions (or the only one) at both ends must be multiples of 16. Where
-Reshape costs nothing, as in this simulator, what is saved is an operator and not a transfer.
+Exact. CANN's kernel for it works on fractals, so the last two dimensions (or the only one) at both ends must
+be multiples of 16. Where Reshape costs nothing, as in this simulator, what is saved is an operator and not a
+transfer.
 """
 
 from __future__ import annotations
@@ -21,7 +23,12 @@ class _ConfusionRule(FusionRule):
 
     def check(self, match: Match, context: FusionContext) -> str | None:
         x, result = match.tensors["x"], match.root.output
-        return not_static([x, match.nodes["reshape"].output, result]) or _unaligned(x) or _unaligned(result) or read_outside(match)
+        return (
+            not_static([x, match.nodes["reshape"].output, result])
+            or _unaligned(x)
+            or _unaligned(result)
+            or read_outside(match)
+        )
 
     def rewrite(self, graph: Graph, match: Match, context: FusionContext) -> None:
         transpose, reshape, root = match.nodes["transpose"], match.nodes["reshape"], match.root
@@ -46,7 +53,9 @@ class TransposeReshapeFusionPass(_ConfusionRule):
     name = "TransposeReshapeFusionPass"
     transpose_first = True
     patterns = {
-        "TransposeReshapeFusionPass": Op("Reshape", Op("Transpose", Any("x"), name="transpose", shared=True), Any("shape"), name="reshape")
+        "TransposeReshapeFusionPass": Op(
+            "Reshape", Op("Transpose", Any("x"), name="transpose", shared=True), Any("shape"), name="reshape"
+        )
     }
 
 
@@ -56,7 +65,9 @@ class ReshapeTransposeFusionPass(_ConfusionRule):
     name = "ReshapeTransposeFusionPass"
     transpose_first = False
     patterns = {
-        "ReshapeTransposeFusionPass": Op("Transpose", Op("Reshape", Any("x"), Any("shape"), name="reshape", shared=True), name="transpose")
+        "ReshapeTransposeFusionPass": Op(
+            "Transpose", Op("Reshape", Any("x"), Any("shape"), name="reshape", shared=True), name="transpose"
+        )
     }
 
 
