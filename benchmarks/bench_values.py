@@ -45,9 +45,8 @@ def test_device_values(benchmark: BenchmarkFixture, network: str) -> None:
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 3
     options.intra_op_num_threads = int(os.environ.get("OPENBLAS_NUM_THREADS", "0"))  # 0: all cores
-    options.add_session_config_entry(
-        "session.intra_op.allow_spinning", "0"
-    )  # waiting threads would slow down the other side
+    # waiting threads would slow down the other side
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     session = onnxruntime.InferenceSession(export_onnx(graph), options, providers=["CPUExecutionProvider"])
 
     def ours() -> dict[str, np.ndarray]:

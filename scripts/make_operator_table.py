@@ -29,7 +29,7 @@ from ascendsim.frontends.onnx import load_onnx
 from ascendsim.graph.ir import Constant
 from ascendsim.lower.engine import work_of
 from ascendsim.ops import default_opset
-from ascendsim.ops.aicpu import aicpu_types
+from ascendsim.ops.shared.aicpu import aicpu_types
 from ascendsim.opset import OpDef, OpSet
 from ascendsim.opset.work import (
     AiCpuWork,
@@ -42,7 +42,7 @@ from ascendsim.opset.work import (
     VectorWork,
 )
 from ascendsim.passes.infer import infer
-from ascendsim.passes.precision import ApplyPrecision
+from ascendsim.passes.precision.assign import ApplyPrecision
 from tests.support.node_suite import FAIL, PASS, REFUSED, Outcome, all_cases, operators_of, run_case
 
 SUITE_SOC = "Ascend910B1"  # its Cube takes every type that the operators have

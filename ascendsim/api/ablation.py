@@ -20,12 +20,8 @@ from ascendsim.passes.fusion.report import FusionReport
 from ascendsim.passes.fusion.switches import parse_optimization_switch
 from ascendsim.soc import SocSpec
 
-_FUSION_ONLY = {
-    "fusion_switch_file",
-    "optimization_switch",
-    "passes",
-    "buffer_optimize",
-}  # options without a meaning at fusion="off"
+# options without a meaning at fusion="off"
+_FUSION_ONLY = {"fusion_switch_file", "optimization_switch", "passes", "buffer_optimize"}
 _CLOSED = "closed to switch files; --optimization_switch reaches it"
 
 Progress = Callable[[int, int], None]

@@ -13,7 +13,7 @@ from ascendsim.core.collection import without_collection
 from ascendsim.graph.copying import copy_graph
 from ascendsim.graph.ir import Graph
 from ascendsim.ops import default_opset
-from ascendsim.passes.graph_engine import (
+from ascendsim.passes.engine import (
     EngineReport,
     EngineSettings,
     GraphEngine,

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ascendsim.compiler.dynamic import REASONS
-from ascendsim.compiler.memory import MemoryReport
+from ascendsim.compiler.memory_report import MemoryReport
 from ascendsim.compiler.model import CompiledModel
 from ascendsim.core.arguments import checked
 from ascendsim.core.errors import InputError

@@ -19,7 +19,7 @@ from ascendsim.lower.memory import MemoryOptions
 from ascendsim.lower.streams import StreamOptions
 from ascendsim.lower.tiling_search import CHOSEN, TILING
 from ascendsim.ops import default_opset
-from ascendsim.ops.fused_chain import chain_work
+from ascendsim.ops.fused.chain import chain_work
 from ascendsim.soc import SocSpec
 
 FORMAT = "ascendsim compiled model"

@@ -169,9 +169,8 @@ def _print_rich(
 
     table = Table(title=title or None, title_justify="left", box=SIMPLE_HEAD, pad_edge=False)
     for column, number in zip(columns, right, strict=True):
-        head = (
-            column.replace("(", "\n(") if number else column
-        )  # the unit below the name: narrow columns leave room for text
+        # the unit below the name: narrow columns leave room for text
+        head = column.replace("(", "\n(") if number else column
         table.add_column(Text(head), justify="right" if number else "left", overflow="fold", no_wrap=number)
     for row in rows:
         table.add_row(*(Text(cell) for cell in row))  # Text: names may contain [brackets]

@@ -33,9 +33,8 @@ if TYPE_CHECKING:
     from ascendsim.core.table import Cell, Table
     from ascendsim.graph.ir import Graph
 
-LEVELS = tuple(
-    dict.fromkeys((*FUSION_LEVELS, GRAPH_KERNEL))
-)  # of which graph-kernel does not add to the one before
+# of which graph-kernel does not add to the one before
+LEVELS = tuple(dict.fromkeys((*FUSION_LEVELS, GRAPH_KERNEL)))
 _COLUMNS = 6  # more variants than this are rows of the printed table instead of columns
 
 NAME = "compare"
@@ -60,9 +59,8 @@ class Variant:
 def configure(parser: argparse.ArgumentParser) -> None:
     add_model_options(parser)
     add_chip_options(parser)
-    variants = parser.add_argument_group(
-        "variants", "every combination is one", conflict_handler="resolve"
-    )  # lists replace single values
+    # lists replace single values
+    variants = parser.add_argument_group("variants", "every combination is one", conflict_handler="resolve")
     variants.add_argument(
         "--batch", metavar="N,N", help="batch sizes of every input; baked-in batch sizes are rewritten"
     )

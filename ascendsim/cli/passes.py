@@ -42,8 +42,8 @@ def run(args: argparse.Namespace) -> int:
 
 def _engine_rows(args: argparse.Namespace) -> Iterator[tuple[str, str, str, str, str]]:
     from ascendsim.ops import default_opset
-    from ascendsim.passes.graph_engine import EngineSettings
-    from ascendsim.passes.graph_engine.catalogue import built_passes, ge_passes
+    from ascendsim.passes.engine import EngineSettings
+    from ascendsim.passes.engine.catalogue import built_passes, ge_passes
 
     settings = EngineSettings.of(None, (), args.oo_level, **compile_settings(args, ENGINE))
     built = built_passes(default_opset())
@@ -77,9 +77,9 @@ def _short(text: str, length: int = 90) -> str:
 
 def _show(name: str) -> None:
     from ascendsim.ops import default_opset
+    from ascendsim.passes.engine.catalogue import built_passes, ge_passes
     from ascendsim.passes.fusion.catalogue import all_facts
     from ascendsim.passes.fusion.rules import RULES
-    from ascendsim.passes.graph_engine.catalogue import built_passes, ge_passes
 
     built = {item.name: item for item in built_passes(default_opset())}
     engine = [fact for fact in ge_passes() if fact.name == name]

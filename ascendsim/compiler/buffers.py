@@ -26,7 +26,7 @@ from ascendsim.lower.l2_placement import PLACED, L2Plan, plan_l2, weights_of_ste
 from ascendsim.lower.task_cost import TaskPrice
 from ascendsim.machine import run as run_machine
 from ascendsim.opset import OpSet
-from ascendsim.passes.l2_fusion import (
+from ascendsim.passes.l2 import (
     BLOCK,
     TWIN_OF,
     BatchAxis,

@@ -27,9 +27,9 @@ from ascendsim.opset import OpSet
 from ascendsim.passes.control_flow import host_reasons
 from ascendsim.passes.fusion.report import FusionReport
 from ascendsim.runtime.control_flow import Value
+from ascendsim.runtime.host_program import timeline
 from ascendsim.runtime.host_run import Choices, HostRun
 from ascendsim.runtime.pieces import Pieces
-from ascendsim.runtime.timeline import timeline
 
 CompilePiece = Callable[[Graph, Settings], CompiledModel]
 REASONS = "host_reasons"  # key of Program.metadata: why the host scheduled what was asked to go to the device

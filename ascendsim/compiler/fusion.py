@@ -20,7 +20,7 @@ from ascendsim.passes.fusion.report import FusionReport
 from ascendsim.passes.fusion.rule import FusionContext, FusionRule
 from ascendsim.passes.fusion.rules import RULES
 from ascendsim.passes.fusion.switches import Switches
-from ascendsim.passes.ub_fusion import UbLimits, fuse_buffers, limits_of, ub_passes
+from ascendsim.passes.ub import UbLimits, fuse_buffers, limits_of, ub_passes
 from ascendsim.soc import SocSpec
 
 BUFFER_OPTIMIZE = ("l2_optimize", "l1_optimize", "off_optimize")

@@ -23,8 +23,8 @@ from ascendsim.ops import default_opset
 from ascendsim.passes.control_flow import control_flow_nodes
 from ascendsim.passes.gears import CASE, SHAPE_DATA, GearSettings, clone_gears, parse_gears
 from ascendsim.runtime.control_flow import Value
+from ascendsim.runtime.host_program import timeline
 from ascendsim.runtime.host_run import Choices, HostRun, Step
-from ascendsim.runtime.timeline import timeline
 
 GEAR = "gear"  # key of Program.metadata: the gear that ran, and all there are
 

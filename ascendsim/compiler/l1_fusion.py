@@ -16,7 +16,7 @@ from ascendsim.lower.fused import FusedScope, moved_bytes
 from ascendsim.lower.l2_placement import PLACED
 from ascendsim.machine import run as run_machine
 from ascendsim.opset import OpSet
-from ascendsim.passes.l1_fusion import Pair, find_pairs, join_pair
+from ascendsim.passes.l1 import Pair, find_pairs, join_pair
 from ascendsim.soc import SocSpec
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from ascendsim.compiler.buffers import BufferReport
-from ascendsim.compiler.memory import MemoryReport
+from ascendsim.compiler.memory_report import MemoryReport
 from ascendsim.compiler.naming import tasks_named
 from ascendsim.compiler.options import CompileOptions
 from ascendsim.core.arguments import checked
@@ -16,8 +16,8 @@ from ascendsim.isa.listing import listing
 from ascendsim.isa.program import Program, Task
 from ascendsim.lower import LowerOptions
 from ascendsim.opset import OpSet
+from ascendsim.passes.engine import EngineReport
 from ascendsim.passes.fusion.report import FusionReport
-from ascendsim.passes.graph_engine import EngineReport
 from ascendsim.soc import SocSpec
 
 if TYPE_CHECKING:

@@ -20,16 +20,16 @@ from ascendsim.graph.copying import copy_graph
 from ascendsim.graph.ir import Graph, Node
 from ascendsim.isa.program import Program
 from ascendsim.lower import LowerOptions, lower_graph
-from ascendsim.ops.aicpu import aicpu_types
-from ascendsim.ops.fused_chain import chain_work
+from ascendsim.ops.fused.chain import chain_work
+from ascendsim.ops.shared.aicpu import aicpu_types
 from ascendsim.opset import OpSet
 from ascendsim.passes.aipp import insert_aipp
+from ascendsim.passes.engine import GraphEngine, select_outputs
 from ascendsim.passes.fusion.report import FusionReport
-from ascendsim.passes.graph_engine import GraphEngine, select_outputs
 from ascendsim.passes.layout import AssignFormats
 from ascendsim.passes.manager import PassManager
-from ascendsim.passes.output_type import output_types
-from ascendsim.passes.precision import ApplyPrecision
+from ascendsim.passes.precision.assign import ApplyPrecision
+from ascendsim.passes.precision.output_type import output_types
 
 if TYPE_CHECKING:
     from ascendsim.core.dtypes import DType

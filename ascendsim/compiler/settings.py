@@ -20,10 +20,10 @@ from ascendsim.core.files import path_option
 from ascendsim.frontends.aipp import read_aipp_file
 from ascendsim.opset import OpSet
 from ascendsim.passes.aipp.settings import AippSettings
+from ascendsim.passes.engine import EngineSettings, pass_names
 from ascendsim.passes.gears import GearOption
 from ascendsim.passes.gears.settings import KINDS, Kind
-from ascendsim.passes.graph_engine import EngineSettings, pass_names
-from ascendsim.passes.output_type import check_form
+from ascendsim.passes.precision.output_type import check_form
 from ascendsim.soc import SocSpec
 
 

@@ -297,9 +297,8 @@ class Graph:
     _node_names: dict[str, Node] = field(default_factory=dict)
     _counter: int = 0
     _order: list[Node] | None = None  # execution order, until something changes it
-    _added: dict[Node, int] = field(
-        default_factory=dict
-    )  # nodes that are there, numbered in the order in which they were added
+    # nodes that are there, numbered in the order in which they were added
+    _added: dict[Node, int] = field(default_factory=dict)
     _additions: int = 0
 
     def __repr__(self) -> str:

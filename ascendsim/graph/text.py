@@ -130,9 +130,8 @@ def _values(array: Array) -> str:
     kind = DType.of(array.dtype)
     flat = array.ravel()
     if kind.is_float:
-        items = [
-            str(value) for value in flat
-        ]  # NumPy writes the shortest text that reads back as the same value of the type
+        # NumPy writes the shortest text that reads back as the same value of the type
+        items = [str(value) for value in flat]
     elif kind is DType.BOOL:
         items = ["true" if value else "false" for value in flat]
     else:

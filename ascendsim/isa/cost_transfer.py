@@ -100,9 +100,8 @@ def _gm_width(move: Move, ports: PortSpec, soc: SocSpec) -> float:
     }
     width = path_width(widths.get((source, target)), f"{source.value} -> {target.value}", soc)
     if move.kind == "aipp":
-        return (
-            width * move.bytes / max(move.bytes, move.dst.bytes)
-        )  # blocks of C0 channels a pixel leave the port, only the image's bytes come in
+        # blocks of C0 channels a pixel leave the port, only the image's bytes come in
+        return width * move.bytes / max(move.bytes, move.dst.bytes)
     return width
 
 
@@ -209,9 +208,8 @@ def _efficiency(move: Move, soc: SocSpec) -> float:
     bring.
     """
     if _is_ragged(move):
-        slow = (
-            move.kind == "nd2nz" and soc.dma.ragged_nd2nz_bytes_per_cycle is not None
-        )  # the engine is slower than any link then
+        # the engine is slower than any link then
+        slow = move.kind == "nd2nz" and soc.dma.ragged_nd2nz_bytes_per_cycle is not None
         return 1.0 if slow else soc.dma.ragged_efficiency
     return 1.0 if move.aligned else soc.dram.unaligned_efficiency
 

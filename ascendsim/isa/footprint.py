@@ -18,12 +18,10 @@ from typing import TypeAlias
 from ascendsim.isa.instructions import Buffer, Loop, Move, Statement
 from ascendsim.isa.program import Block
 
-Piece: TypeAlias = tuple[
-    int, int, int, int
-]  # offset, number of bursts, bytes of one, bytes from one to the next
-Extent: TypeAlias = tuple[
-    tuple[str, bool, Piece], tuple[tuple[int, int], ...], tuple[tuple[int, int], ...]
-]  # see `Footprint._extent`
+# offset, number of bursts, bytes of one, bytes from one to the next
+Piece: TypeAlias = tuple[int, int, int, int]
+# see `Footprint._extent`
+Extent: TypeAlias = tuple[tuple[str, bool, Piece], tuple[tuple[int, int], ...], tuple[tuple[int, int], ...]]
 
 
 @dataclass(frozen=True, slots=True)

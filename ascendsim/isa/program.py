@@ -9,11 +9,8 @@ from typing import Any
 
 from ascendsim.isa.instructions import Allocation, Buffer, Flag, Img2Col, Loop, Move, Operand, Statement
 
-MODES = (
-    "sink",
-    "host",
-    "eager",
-)  # who launches tasks: the device, the host, or a framework that calls operator by operator
+# who launches tasks: the device, the host, or a framework that calls operator by operator
+MODES = ("sink", "host", "eager")
 
 
 class CoreKind(Enum):

@@ -152,9 +152,8 @@ class _Board:
     def __init__(self, capacity: int, pages: int, pieces: int) -> None:
         self._capacity, self._pieces = capacity, pieces
         self._page = max(1, capacity // pages)
-        self._taken: dict[int, list[tuple[int, int]]] = defaultdict(
-            list
-        )  # by task: pieces of the buffer in use
+        # by task: pieces of the buffer in use
+        self._taken: dict[int, list[tuple[int, int]]] = defaultdict(list)
 
     def place(self, bytes: int, first: int, last: int) -> tuple[int, int] | str:
         """Offset and size of a new piece at the lowest gap that is free in all tasks from `first` to `last`,

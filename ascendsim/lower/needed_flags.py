@@ -56,9 +56,8 @@ def needed_flags(block: Block) -> set[str]:
     nothing = [0] * len(Pipe)
     clocks = {pipe: nothing for pipe in Pipe}
     tokens = {flag.name: deque([nothing] * flag.initial) for flag in block.flags}
-    taken: dict[Pipe, list[tuple[str, Clock]]] = {
-        pipe: [] for pipe in Pipe
-    }  # by its waits since its last instruction
+    # by its waits since its last instruction
+    taken: dict[Pipe, list[tuple[str, Clock]]] = {pipe: [] for pipe in Pipe}
     needed: set[str] = set()
     for instruction in _run(shortened(block)):
         pipe = instruction.pipe

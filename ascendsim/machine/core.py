@@ -23,7 +23,7 @@ from simpy.events import Event
 from ascendsim.isa.instructions import Instruction
 from ascendsim.machine.compiled import END, FIXED, SET, WAIT, CompiledBlock, LoopEnd, Operation, Run
 from ascendsim.machine.links import Flow, Links
-from ascendsim.machine.timeline import Timeline
+from ascendsim.machine.skipping_clock import Timeline
 
 Record = Callable[[tuple[int, ...], str, Instruction, int, int], None]
 
@@ -347,9 +347,8 @@ def _pipe(core: CoreRun, lane: Lane) -> Generator[Event, None, None]:
     queue, free, ready, in_flight = lane.queue, lane.free, lane.ready, lane.in_flight
     tokens, waiters, transfers = core.tokens, core.waiters, core.transfers
     flag_ticks, record, cores, name = core.flag_ticks, core.record, core.cores, lane.name
-    local = arrival = complete = (
-        core.begin
-    )  # end of the last instruction or wait; when the next one could have begun on an idle unit
+    # end of the last instruction or wait; when the next one could have begun on an idle unit
+    local = arrival = complete = core.begin
     busy = 0
     while True:
         if not queue:

@@ -26,7 +26,7 @@ from ascendsim.machine.core import CoreRun
 from ascendsim.machine.events import AFTER_ALL, Call
 from ascendsim.machine.links import Links
 from ascendsim.machine.log import Repeat
-from ascendsim.machine.timeline import Timeline
+from ascendsim.machine.skipping_clock import Timeline
 
 State: TypeAlias = tuple[Any, ...]
 
@@ -228,9 +228,8 @@ def core_state(core: CoreRun, now: int) -> State:
     for number, lane in enumerate(lanes):
         doing = lane.doing
         earliest = lanes_from[number]
-        reach = (
-            earliest - block.heads[number]
-        )  # an arrival before this is hidden by the work that was before it
+        # an arrival before this is hidden by the work that was before it
+        reach = earliest - block.heads[number]
         _, arrival, complete, start = lane.times
         parts += [
             -1 if doing is None else id(doing),

@@ -267,9 +267,8 @@ class L2State:
         for access in reads:
             unique, there = access.unique_bytes, inside[access.region]
             free = before.get(keys[access.region], room)
-            reached = (
-                unique if allocated <= free else free * unique // allocated
-            )  # where the reader is when the room is used up
+            # where the reader is when the room is used up
+            reached = unique if allocated <= free else free * unique // allocated
             found[access.region] = max(0, min(there, reached - (unique - there)))
         return found
 

@@ -53,9 +53,8 @@ class Log:
         self, task: int, cores: tuple[int, ...], pipe: str, instruction: Instruction, start: int, end: int
     ) -> None:
         """Adds an instruction of a task on a group of cores."""
-        known = self._names.get(
-            id(instruction)
-        )  # the program keeps every instruction alive, so ids stay unique
+        # the program keeps every instruction alive, so ids stay unique
+        known = self._names.get(id(instruction))
         if known is None:
             known = self._names[id(instruction)] = (instruction_name(instruction), moved_bytes(instruction))
         self.items.append(InstructionRecord(task, cores, pipe, known[0], start, end, known[1]))

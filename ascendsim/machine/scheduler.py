@@ -32,8 +32,8 @@ from ascendsim.machine.launches import launch_ticks
 from ascendsim.machine.links import Links
 from ascendsim.machine.log import Log
 from ascendsim.machine.replay import Outcome, Replay
+from ascendsim.machine.skipping_clock import Timeline
 from ascendsim.machine.tasks import KnownTraffic, PlacedBlock, TaskRun
-from ascendsim.machine.timeline import Timeline
 from ascendsim.soc.spec import SocSpec
 from ascendsim.trace.records import TaskRecord
 
@@ -80,9 +80,8 @@ class Scheduler:
             soc.l2, program.memory, program.metadata.get("l2_placed", ()), program.metadata.get("l2_kept", ())
         )
         self.records: list[TaskRecord] = []
-        self._free = {
-            kind: list(numbers) for kind, numbers in self._cores.items()
-        }  # heaps: the lowest number first
+        # heaps: the lowest number first
+        self._free = {kind: list(numbers) for kind, numbers in self._cores.items()}
         self._ai_cpus = [0] * soc.ai_cpu.cores  # heap of ticks at which each becomes free
         self._compiled: dict[Key, CompiledBlock] = {}
         self._regions: dict[int, tuple[CompiledBlock, tuple[str, ...]]] = {}

@@ -1,78 +1,28 @@
-"""Operators, one file a family; `default_opset()` collects them."""
+"""Operators, one file a family in the room of its kind; `default_opset()` collects them."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from functools import cache
 from importlib import import_module
+from pkgutil import walk_packages
 
 from ascendsim.ops.arity import MOST_INPUTS
 from ascendsim.opset import InferContext, Layout, OpDef, OpSet
 
-# Each module defines OPERATORS: tuple[OpDef, ...]. Order does not matter; a name may appear once.
-FAMILIES: tuple[str, ...] = (
-    "elementwise",
-    "activation",
-    "comparison",
-    "cast",
-    "quantize",
-    "reduction",
-    "softmax",
-    "cumulative",
-    "normalisation",
-    "random_values",
-    "conv",
-    "aipp",
-    "conv_transpose",
-    "matmul",
-    "einsum",
-    "pooling",
-    "recurrent",
-    "resize",
-    "grid_sample",
-    "quantised",
-    "detection",
-    "shape",
-    "markers",
-    "control_flow",
-    "switch",
-    "movement",
-    "padding",
-    "indexing",
-    "scatter",
-    "sorting",
-    "rearrange",
-    "generators",
-    "signal",
-    "transdata",
-    "losses",
-    "rotary",
-    "optimizers",
-    "classical",
-    "linear_attention",
-    "fused_conv",
-    "fused_strided",
-    "fused_batchnorm",
-    "fused_batchnorm_grad",
-    "fused_quant",
-    "fused_elementwise",
-    "fused_matmul",
-    "fused_movement",
-    "fused_softmax",
-    "fused_layer_norm",
-    "fused_relu",
-    "fused_training",
-    "composite_members",
-    "composite",
-)
+
+def families() -> tuple[str, ...]:
+    """The modules that define operators: those of any room that have `OPERATORS`."""
+    names = (
+        module.name for module in walk_packages(import_module("ascendsim.ops").__path__, "ascendsim.ops.")
+    )
+    return tuple(name for name in names if hasattr(import_module(name), "OPERATORS"))
 
 
 @cache
 def default_opset() -> OpSet:
     """All built-in operators."""
-    operators = (
-        operator for family in FAMILIES for operator in import_module(f"ascendsim.ops.{family}").OPERATORS
-    )
+    operators = (operator for family in families() for operator in import_module(family).OPERATORS)
     return OpSet(replace(operator, most_inputs=MOST_INPUTS.get(operator.name)) for operator in operators)
 
 

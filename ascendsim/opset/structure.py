@@ -27,9 +27,8 @@ from ascendsim.opset.axes import (
 )
 from ascendsim.opset.facts import Facts, Kind, Precision
 
-AxesOf = Callable[
-    [Node, int], "Sequence[int] | None"
-]  # (node, rank) -> axes that an operator names, None if they are not known
+# (node, rank) -> axes that an operator names, None if they are not known
+AxesOf = Callable[[Node, int], "Sequence[int] | None"]
 
 
 def opaque() -> AxesRule:
@@ -384,8 +383,7 @@ def _outputs(node: Node) -> dict[int, Sequence[Label]]:
 
 
 ELEMENTWISE = Facts(elementwise(), Kind.ELEMENTWISE, Precision.GRAY)  # most functions of single elements
-PARTIAL = Facts(
-    elementwise(), Kind.ELEMENTWISE, Precision.GRAY, finite=False
-)  # not defined everywhere, or beyond all bounds
+# not defined everywhere, or beyond all bounds
+PARTIAL = Facts(elementwise(), Kind.ELEMENTWISE, Precision.GRAY, finite=False)
 SENSITIVE = Facts(elementwise(), Kind.ELEMENTWISE, Precision.BLACK)  # those that lose too much by float16
 SENSITIVE_PARTIAL = Facts(elementwise(), Kind.ELEMENTWISE, Precision.BLACK, finite=False)

@@ -14,9 +14,8 @@ from ascendsim.opset import OpDef
 
 MAX_FOLDED_BYTES = 1 << 20  # results of one node: shape arithmetic and masks fold, weights do not
 KEEP = "no_const_folding"  # attribute of nodes that must stay though their inputs are constant
-MAX_SOURCE_BYTES = (
-    64 << 20
-)  # operands of one node: a lookup in a table folds, arithmetic on whole weights does not
+# operands of one node: a lookup in a table folds, arithmetic on whole weights does not
+MAX_SOURCE_BYTES = 64 << 20
 
 
 def fold(node: Node, definition: OpDef) -> list[Array] | None:

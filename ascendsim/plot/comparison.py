@@ -45,13 +45,14 @@ if TYPE_CHECKING:
 
 Lanes = Literal["auto", "phases", "pipes"]
 PHASE_TASKS = 12  # runs of more tasks are shown by pipes
+# first words of the lanes shown; MTE1 and Scalar follow the Cube
 _PIPES = (
     "Cube",
     "Vector",
     "MTE2",
     "MTE3",
     "FixPipe",
-)  # first words of the lanes shown; MTE1 and Scalar follow the Cube
+)
 _STREAM_WEIGHT = 2.2  # height of a stream's lane beside pipes, so that upright names of fused tasks fit
 _HEADS = (0.85, 1.4)  # height of the line above the lanes of the first variant, and of the others
 _ROW_INCHES = (0.40, 0.24)  # height of a row in pictures of up to 12 rows and of 40 or more

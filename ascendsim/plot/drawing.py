@@ -165,9 +165,8 @@ class LaneArtist:
             part = chosen & (lane.kinds == kind)
             share = coverage(lane.starts[part], lane.ends[part], lane.heights[part], edges)
             upper = np.maximum(base - share * height, top)
-            first = np.flatnonzero(
-                np.concatenate([[True], (np.diff(upper) != 0) | (np.diff(base) != 0)])
-            )  # equal columns join
+            # equal columns join
+            first = np.flatnonzero(np.concatenate([[True], (np.diff(upper) != 0) | (np.diff(base) != 0)]))
             last = np.concatenate([first[1:], [len(upper)]])
             times = edges * self.scale
             boxes = _boxes(times[first], times[last], upper[first], base[first])[upper[first] < base[first]]
@@ -215,9 +214,8 @@ def draw_legend(ax: Axes, kinds: Sequence[str]) -> None:
     dpi, room = figure_of(ax).dpi, float(ax.get_window_extent().width)
     widths = [text_width(kind, LEGEND_SIZE, dpi) + 3.2 * LEGEND_SIZE * dpi / 72 for kind in kinds]
     columns = next((count for count in range(len(kinds), 1, -1) if _legend_width(widths, count) <= room), 1)
-    beside = (
-        columns == len(kinds) and sum(widths) < room - 90
-    )  # next to the label of the time axis, else below it
+    # next to the label of the time axis, else below it
+    beside = columns == len(kinds) and sum(widths) < room - 90
     below = ax.transAxes + ScaledTranslation(0, -(24 if beside else 38) / 72, figure_of(ax).dpi_scale_trans)
     ax.legend(
         handles=[Patch(facecolor=KIND_COLOURS[kind], label=kind) for kind in kinds],

@@ -30,12 +30,8 @@ HEIGHT = 0.42  # of a box
 BETWEEN = 0.9  # inches between graphs
 GONE, NEW = "#f6d5c3", "#cdebdf"  # lighter forms of the palette's orange and green
 VALUES_SHOWN = 6
-_UNDERLAY = {
-    "facecolor": "white",
-    "lw": 0,
-    "pad": 0.4,
-    "alpha": 0.8,
-}  # so that an arrow behind a label does not cross it out
+# so that an arrow behind a label does not cross it out
+_UNDERLAY = {"facecolor": "white", "lw": 0, "pad": 0.4, "alpha": 0.8}
 
 
 @dataclass(frozen=True, slots=True)

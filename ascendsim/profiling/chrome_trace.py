@@ -33,10 +33,8 @@ Event = dict[str, Any]
 STREAMS_PID, AI_CPU_PID, COUNTERS_PID, HOST_PID, CORES_PID = 1, 2, 3, 4, 10
 LARGE_BYTES = 100 * 1000 * 1000  # viewers in a browser become slow above this size
 INSIGHT_BYTES = 1 << 30  # MindStudio Insight opens no larger JSON
-_TASK_BYTES, _INSTRUCTION_BYTES = (
-    1500,
-    170,
-)  # measured: bytes of one task (slice, counters, arguments) and of one instruction
+# measured: bytes of one task (slice, counters, arguments) and of one instruction
+_TASK_BYTES, _INSTRUCTION_BYTES = (1500, 170)
 
 
 @dataclass(frozen=True, slots=True)

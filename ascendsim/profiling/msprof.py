@@ -27,9 +27,8 @@ from ascendsim.profiling.view import ProfiledRun
 
 EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
 NO_SUBTASK = 4294967295
-_HARDWARE_PID = (1 << 10) | (
-    14 << 5
-)  # process << 10 | sort index << 5 | device: "Ascend Hardware" of device 0
+# process << 10 | sort index << 5 | device: "Ascend Hardware" of device 0
+_HARDWARE_PID = (1 << 10) | (14 << 5)
 
 
 def msprof_timeline(run: ProfiledRun, epoch: datetime = EPOCH) -> list[dict[str, Any]]:

@@ -15,7 +15,7 @@ import numpy as np
 
 from ascendsim.core.errors import GraphError
 from ascendsim.graph.ir import Array, Graph, Node
-from ascendsim.ops.control_flow_shapes import goes_on
+from ascendsim.ops.control.control_flow_shapes import goes_on
 from ascendsim.passes.control_flow import is_control_flow as is_control_flow
 
 MAX_ITERATIONS = (

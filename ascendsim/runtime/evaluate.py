@@ -13,9 +13,9 @@ import numpy as np
 from ascendsim.core.errors import InputError, suggest
 from ascendsim.graph.ir import Array, Graph, Node
 from ascendsim.isa.program import Program
-from ascendsim.ops.fused_values import run_chain
+from ascendsim.ops.fused.values import run_chain
 from ascendsim.opset import OpSet
-from ascendsim.runtime.memory import DeviceMemory, Values
+from ascendsim.runtime.device_memory import DeviceMemory, Values
 
 
 def evaluate(
@@ -53,9 +53,8 @@ def evaluate(
         tensor = graph.tensors[name]
         memory.write(tensor, np.asarray(array, memory.dtype(tensor)))
     nodes_of = {task.id: task.nodes for task in program.tasks}
-    unfinished = Counter(
-        nodes_of.values()
-    )  # a node that runs as several tasks has its values when the last of them ends
+    # a node that runs as several tasks has its values when the last of them ends
+    unfinished = Counter(nodes_of.values())
     todo = list(order)
     for done, task in enumerate(todo):
         names = nodes_of[task]

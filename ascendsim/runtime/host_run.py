@@ -17,8 +17,8 @@ from ascendsim.graph.ir import Graph, Node, Tensor
 from ascendsim.isa.program import owner_of
 from ascendsim.passes.control_flow import is_control_flow
 from ascendsim.runtime.control_flow import MAX_ITERATIONS, Value, run_control
+from ascendsim.runtime.device_memory import DeviceMemory, Values
 from ascendsim.runtime.evaluate import evaluate
-from ascendsim.runtime.memory import DeviceMemory, Values
 from ascendsim.runtime.pieces import Piece, Pieces
 from ascendsim.runtime.specialise import Part, Plan, plan_part, result_shapes
 

@@ -12,7 +12,7 @@ from ascendsim.core.dtypes import DType
 from ascendsim.graph.ir import Graph, Tensor
 from ascendsim.isa.program import Program
 from ascendsim.opset import OpSet
-from ascendsim.runtime.memory import DeviceMemory, Values
+from ascendsim.runtime.device_memory import DeviceMemory, Values
 from ascendsim.runtime.specialise import Part, Plan
 
 

@@ -38,9 +38,8 @@ class VectorSpec:
     intrinsics: Mapping[str, tuple[str, ...]]  # instruction -> dtype names that exist on the chip
     mask_cycles: int  # extra for a length that is no multiple of a repeat
     minimum_cycles: int  # between the starts of independent instructions
-    bank_groups: (
-        int | None
-    )  # of UB, each serves one 32 B block a cycle; None = unknown, no conflict is charged
+    # of UB, each serves one 32 B block a cycle; None = unknown, no conflict is charged
+    bank_groups: int | None
     bank_conflict_cycles: float  # extra cycles per repeat when two reads hit one bank group
 
 
@@ -88,16 +87,14 @@ class DmaSpec:
     # the path's width is what whole requests reach at L2's latency: short bursts and misses get less
     reads_hold_requests: bool
     burst_cycles: float  # least time of one burst of a strided transfer without a change of layout
-    nd2nz_bytes_per_cycle: (
-        float | None
-    )  # rate at which rows are cut into fractals on the way; None = the path's
+    # rate at which rows are cut into fractals on the way; None = the path's
+    nd2nz_bytes_per_cycle: float | None
     ragged_efficiency: float  # rate factor of rows that do not start and end with 32 B blocks
     ragged_row_cycles: (
         float  # least time of such a row on the way to or from UB, where it is an instruction of its own
     )
-    ragged_nd2nz_bytes_per_cycle: (
-        float | None
-    )  # rate of such rows where the layout changes; None = as ragged_efficiency says
+    # rate of such rows where the layout changes; None = as ragged_efficiency says
+    ragged_nd2nz_bytes_per_cycle: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,9 +111,8 @@ class L2Spec:
     )
     write_bytes_per_cycle_per_core: float
     request_bytes: int  # what a core asks L2 for at a time; a burst is rounded up to it
-    same_line_bytes_per_cycle: (
-        float | None
-    )  # whole chip, of lines that several cores read; None = no such limit is known
+    # whole chip, of lines that several cores read; None = no such limit is known
+    same_line_bytes_per_cycle: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,9 +125,8 @@ class DramSpec:
     read_latency_cycles: int
     uncached_latency_cycles: int  # of reads that pass L2 by
     write_latency_cycles: int
-    same_line_bytes_per_cycle: (
-        float | None
-    )  # whole chip, of reads past L2 that several cores make in step; None = no such limit is known
+    # whole chip, of reads past L2 that several cores make in step; None = no such limit is known
+    same_line_bytes_per_cycle: float | None
     transaction_bytes: int  # smallest transfer; a burst is rounded up to it
     unaligned_efficiency: float  # rate factor of bursts that do not start on a transaction boundary
     max_in_flight: int  # outstanding transfers of one MTE

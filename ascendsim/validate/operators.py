@@ -23,7 +23,7 @@ from ascendsim.core.dtypes import DType
 from ascendsim.graph.ir import Node
 from ascendsim.lower import LowerOptions, lower_graph
 from ascendsim.ops import default_opset
-from ascendsim.ops.aicpu import aicpu_types
+from ascendsim.ops.shared.aicpu import aicpu_types
 from ascendsim.soc import SocSpec
 from ascendsim.validate.operators_bench import OneOperator
 from ascendsim.validate.operators_graphs import one_operator
@@ -50,9 +50,8 @@ _SMALL_TASKS = {
 FITTED_KINDS = frozenset(_SMALL_TASKS | {"TransData"})
 
 _FIXED_US = 2.0
-_CUBE_SLOWDOWN = {
-    DType.FLOAT32: 4
-}  # multiply-adds a cycle of the 16x16x16 float16 array over those of its 16x16x4 float32 form
+# multiply-adds a cycle of the 16x16x16 float16 array over those of its 16x16x4 float32 form
+_CUBE_SLOWDOWN = {DType.FLOAT32: 4}
 
 
 @dataclass(frozen=True, slots=True)

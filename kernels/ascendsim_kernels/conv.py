@@ -47,9 +47,8 @@ def _unfold(image: Any, table: Any, first: int, rows: int, columns: Any) -> None
                         source = image[c, d, h]
                         target[start : start + low] = 0
                         piece = target[start + low : start + high]
-                        seen = source[
-                            left + low * stride_w :
-                        ]  # indices from 0 on need no check for negative ones
+                        # indices from 0 on need no check for negative ones
+                        seen = source[left + low * stride_w :]
                         if stride_w == 1:
                             for w in range(piece.size):
                                 piece[w] = seen[w]

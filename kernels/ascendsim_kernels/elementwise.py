@@ -126,9 +126,8 @@ def _curved32(op: Any, x: Any, y: Any, n: Any, a: Any, b: Any) -> None:
 @inlined
 def widen_block(x: Any, start: Any, count: Any, wide: Any) -> None:
     """wide[0 : count] = x[start : start + count] of float16 bits (jitted code only)."""
-    seen = x[
-        start : start + count
-    ]  # indices from 0 on need no check for negative ones, so that the loop becomes vector code
+    # indices from 0 on need no check for negative ones, so that the loop becomes vector code
+    seen = x[start : start + count]
     for i in range(seen.size):
         wide[i] = half_to_float(seen[i])
 

@@ -35,9 +35,8 @@ def _pool(image: Any, table: Any, maximum: bool, result: Any) -> None:
                             low = min(max(0, (stride_w - 1 - left) // stride_w), out_w)
                             high = max(low, min(out_w, (width - left + stride_w - 1) // stride_w))
                             piece = target[low:high]
-                            seen = source[
-                                left + low * stride_w :
-                            ]  # indices from 0 on need no check for negative ones
+                            # indices from 0 on need no check for negative ones
+                            seen = source[left + low * stride_w :]
                             if maximum:
                                 for w in range(piece.size):
                                     piece[w] = max(piece[w], seen[w * stride_w])

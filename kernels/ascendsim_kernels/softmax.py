@@ -42,9 +42,8 @@ def _softmax_rows(
         for start in range(0, whole, _LANES):
             for lane in range(_LANES):
                 v = work[start + lane]
-                peaks[lane] = (
-                    v if v > peaks[lane] else peaks[lane]
-                )  # a NaN comes out of the sum below, whatever the peak
+                # a NaN comes out of the sum below, whatever the peak
+                peaks[lane] = v if v > peaks[lane] else peaks[lane]
         peak = _LOWEST
         for i in range(whole, cols):
             peak = work[i] if work[i] > peak else peak

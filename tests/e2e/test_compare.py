@@ -43,9 +43,8 @@ def test_levels_of_a_network_with_values(
     assert int(fused["Tasks"]) < int(off["Tasks"])
     assert float(fused["Time(us)"]) < float(off["Time(us)"])
     assert float(fused["DDR write(MB)"]) < float(off["DDR write(MB)"])
-    assert (
-        float(fused["Of range"]) <= 1e-5
-    )  # normalisation folded into weights changes the order of roundings, no more
+    # normalisation folded into weights changes the order of roundings, no more
+    assert float(fused["Of range"]) <= 1e-5
     assert (tmp_path / "compare.png").read_bytes().startswith(b"\x89PNG")
 
 
@@ -166,9 +165,8 @@ def test_three_tasks_become_one_that_writes_the_output_once(soc: str) -> None:
     before, after = (
         sum(access.moved_bytes for access in found if access.region[0] not in "xwb") for found in accesses
     )
-    assert (
-        before - after >= saved
-    )  # how often cores read the operands is up to the tiling, which may be another one
+    # how often cores read the operands is up to the tiling, which may be another one
+    assert before - after >= saved
     difference = comparison.figures[1].difference
     assert difference.relative is not None
     assert difference.relative < 2e-3

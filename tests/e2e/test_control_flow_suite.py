@@ -11,13 +11,14 @@ from ascendsim.core.errors import UnsupportedOperatorError, UnsupportedTypeError
 from tests.support.node_suite import all_cases, case_array, compare, operators_of
 
 CONTROL_FLOW = {"If", "Loop", "Scan"}
+# kinds of tensors that the device lacks; the oldest Scan
 REFUSED = (
     "sequence",
     "optional",
     "Sequence",
     "TYPE_PROTO",
     "version 8",
-)  # kinds of tensors that the device lacks; the oldest Scan
+)
 
 
 def cases() -> list[TestCase]:

@@ -43,9 +43,8 @@ def test_bert_runs_faster_with_the_same_values(soc: str) -> None:
     )
     assert fused.duration_us < unfused.duration_us
     assert largest_difference(graph, soc, "float32") <= 1e-5
-    assert (
-        largest_difference(graph, soc, "device") <= 2**-8
-    )  # 12 products and 2 Gelus of two layers, each rounded once less
+    # 12 products and 2 Gelus of two layers, each rounded once less
+    assert largest_difference(graph, soc, "device") <= 2**-8
 
 
 def training_step(name: str) -> Graph:

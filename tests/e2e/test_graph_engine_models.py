@@ -14,7 +14,7 @@ from ascendsim.cli.main import main
 from ascendsim.graph.ir import Graph
 from ascendsim.graph.text import to_text
 from ascendsim.ops import default_opset
-from ascendsim.passes.graph_engine import GraphEngine
+from ascendsim.passes.engine import GraphEngine
 from tests.support.evaluate import evaluate
 from tests.support.node_suite import FAIL, all_cases, run_case
 
@@ -97,9 +97,8 @@ def test_the_command_writes_a_model_that_onnxruntime_runs(
     text = capsys.readouterr().out
     assert "ConstantFoldingPass" in text
     assert "100 nodes -> " in text
-    assert {".dot", ".txt"} <= {
-        path.suffix for path in dump.iterdir() if path.name.startswith("00_input")
-    }  # .svg too where Graphviz is
+    # .svg too where Graphviz is
+    assert {".dot", ".txt"} <= {path.suffix for path in dump.iterdir() if path.name.startswith("00_input")}
     graph = asim.load(source, weights="random")
     arrays = random_arrays(graph)
     session = onnxruntime.InferenceSession(str(target), providers=["CPUExecutionProvider"])

@@ -134,9 +134,8 @@ def independent(name: str, batch: int) -> None:
         wanted = np.concatenate([single[port] for single in singles])
         scale = np.abs(wanted).max()
         assert np.abs(array - wanted).max() < 1e-4 * scale
-        assert (
-            np.abs(wanted[0] - wanted[1]).max() > 1e-4 * scale
-        )  # the samples differ, so the comparison says something
+        # the samples differ, so the comparison says something
+        assert np.abs(wanted[0] - wanted[1]).max() > 1e-4 * scale
 
 
 @pytest.mark.parametrize("batch", [1, 4])

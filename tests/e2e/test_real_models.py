@@ -15,16 +15,14 @@ from tests.support.packages import file_of
 MODELS = {
     "detector": ("ddddocr", "common_det.onnx", {"images": (1, 3, 416, 416)}),  # YOLOX-like, 279 nodes
     "text": ("ddddocr", "common.onnx", {"input1": (1, 1, 64, 224)}),  # convolution and LSTM
-    "recogniser": (
-        "rapidocr_onnxruntime",
-        "models/ch_PP-OCRv4_rec_infer.onnx",
-        {"x": (1, 3, 48, 320)},
-    ),  # convolution and attention, dynamic width
+    # convolution and attention, dynamic width
+    "recogniser": ("rapidocr_onnxruntime", "models/ch_PP-OCRv4_rec_infer.onnx", {"x": (1, 3, 48, 320)}),
+    # 566 nodes
     "direction": (
         "rapidocr_onnxruntime",
         "models/ch_ppocr_mobile_v2.0_cls_infer.onnx",
         {"x": (1, 3, 48, 192)},
-    ),  # 566 nodes
+    ),
 }
 
 

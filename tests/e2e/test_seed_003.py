@@ -65,9 +65,8 @@ def test_pow_on_the_ai_cpu_becomes_much_faster_as_mul(exponent: float) -> None:
     assert row["Type"] == "Pow"
     assert row["Findings"] == "runs on the AI CPU"
     later = gains(advise(graph, "Ascend310")).get("pow-to-mul", 1.0)
-    assert (
-        later < gains(advice)["pow-to-mul"] / 4
-    )  # later releases have Pow on the AI Core: 40 vector instructions at most
+    # later releases have Pow on the AI Core: 40 vector instructions at most
+    assert later < gains(advice)["pow-to-mul"] / 4
 
 
 def mirror(b: GraphBuilder, channels: int = 32) -> Tensor:

@@ -17,7 +17,7 @@ import pytest
 import ascendsim as asim
 from ascendsim.compiler.model import CompiledModel
 from ascendsim.passes.fusion.switches import Switches
-from ascendsim.passes.ub_fusion import PROFILES, ub_passes
+from ascendsim.passes.ub import PROFILES, ub_passes
 from tests.support.ub import Fused, check_programs, check_tasks, same_values
 
 MODELS = Path(__file__).parents[1] / "data" / "models"

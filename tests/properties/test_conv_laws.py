@@ -131,6 +131,5 @@ def test_run_lengths_are_those_of_cutting_shares_in_tiles() -> None:
 def test_a_fractal_spans_as_many_rows_as_16_positions_reach() -> None:
     for conv in geometries():
         spans = [(start + 15) // conv.out_w - start // conv.out_w + 1 for start in range(conv.out_w)]
-        assert input_rows(conv) == (
-            max(spans) if conv.out_w < 16 else 1
-        )  # wider ones count as one, as in the vendor's table
+        # wider ones count as one, as in the vendor's table
+        assert input_rows(conv) == (max(spans) if conv.out_w < 16 else 1)

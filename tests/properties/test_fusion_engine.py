@@ -91,9 +91,8 @@ def test_any_graph_under_any_switches(
         assert record.matched == record.effected + len(record.refusals)
         assert len(record.fused) == record.effected
         assert state.get(record.name, state.get("ALL", True)), "a pass that is off fired"
-    kept_names = sum(
-        node.op_type == "Identity" for node in graph.nodes
-    )  # outputs that became a copy of something with a name of its own
+    # outputs that became a copy of something with a name of its own
+    kept_names = sum(node.op_type == "Identity" for node in graph.nodes)
     assert len(graph) - kept_names == nodes - sum(record.effected for record in report.records)
     at = places(chosen, switches)
     ran = [at[record.name].key for record in report.records]

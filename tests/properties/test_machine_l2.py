@@ -32,9 +32,8 @@ def random_regions(random: Random) -> dict[str, Region]:
                 regions[inner] = replace(above, name=inner, alias_of=above.name, cut=None)
             else:
                 start = random.randint(0, above.bytes - 1)
-                size = random.choice(
-                    (above.bytes - start, random.randint(1, above.bytes - start + 2))
-                )  # padding may stick out
+                # padding may stick out
+                size = random.choice((above.bytes - start, random.randint(1, above.bytes - start + 2)))
                 regions[inner] = Region(
                     inner, above.offset + start, size, "activation", alias_of=above.name, cut=(0, start)
                 )

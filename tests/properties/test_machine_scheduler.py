@@ -121,9 +121,8 @@ def clockwork(random: Random) -> Program:
         if random.random() < 0.4:
             tasks.append(Task(number, f"c{number}", TaskKind.AI_CPU, stream, cpu_us=length / 1000))
         else:
-            blocks = (
-                [(block(mmad(length)), 1)] if random.random() < 0.7 else []
-            )  # none: it ends where it arrives
+            # none: it ends where it arrives
+            blocks = [(block(mmad(length)), 1)] if random.random() < 0.7 else []
             tasks.append(task_of(*blocks, id=number, stream=stream))
     return program_of(*tasks)
 

@@ -208,9 +208,8 @@ def test_a_sequence_does_what_its_parts_do_as_often_as_it_repeats(chip: str, rep
     stages = Lowering(soc).settled(SequenceWork(parts, repeat), None)
     assert moved(stages) == {key: repeat * bytes for key, bytes in single.items()}
     (stage,) = stages
-    sizes = [
-        sizes_of(*operands(part)) for part in parts
-    ]  # c is stored in blocks by the one, read in rows by the other
+    # c is stored in blocks by the one, read in rows by the other
+    sizes = [sizes_of(*operands(part)) for part in parts]
     assert stage.sizes == {
         region: repeat * max(part.get(region, 0) for part in sizes) for part in sizes for region in part
     }

@@ -25,6 +25,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")  # overflow an
 
 RANDOM = {"RandomUniform", "RandomNormal", "RandomUniformLike", "RandomNormalLike", "Multinomial", "Dropout"}
 LACKING = {
+    # not in onnxruntime
     *(
         "BitCast",
         "SwiGLU",
@@ -32,7 +33,7 @@ LACKING = {
         "SpaceToDepth",
         "TensorScatter",
         "LinearAttention",
-    ),  # not in onnxruntime
+    ),
     *(f"ai.onnx.preview.training::{name}" for name in ("Momentum", "Adam", "Adagrad")),
 }
 OPSETS = {"RMSNormalization": 23, "RotaryEmbedding": 23}

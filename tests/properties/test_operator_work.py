@@ -17,7 +17,7 @@ from ascendsim.core.errors import GraphError
 from ascendsim.core.formats import Format
 from ascendsim.graph.ir import Node, Tensor
 from ascendsim.ops import default_opset
-from ascendsim.ops.common import walking_shape
+from ascendsim.ops.shared.common import walking_shape
 from ascendsim.opset.work import (
     WORKSPACE,
     AiCpuWork,

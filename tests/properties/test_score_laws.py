@@ -192,10 +192,11 @@ def test_what_is_hidden_behind_the_slowest_pipe_counts_an_eighth() -> None:
     assert tiling_cycles(product, tiling, cube) == 800
     assert tiling_cycles(product, tiling, loads) == 400
     assert tiling_cycles(product, tiling, replace(cube, l1_to_l0a=512 / 400)) == 850
+    # and the last one leaves
     assert (
         tiling_cycles(product, tiling, replace(cube, l1_to_l0a=512 / 400, out=1024 / 80))
         == 800 + (400 + 80) / 8 + 80
-    )  # and the last one leaves
+    )
 
 
 @cache

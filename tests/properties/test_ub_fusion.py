@@ -11,7 +11,7 @@ from ascendsim.graph.ir import Graph, Tensor
 from ascendsim.graph.scopes import units_in_order
 from ascendsim.passes.fusion.switch_file import SwitchFile
 from ascendsim.passes.fusion.switches import Switches
-from ascendsim.passes.ub_fusion import PROFILES, limits_of, ub_passes
+from ascendsim.passes.ub import PROFILES, limits_of, ub_passes
 from tests.support.fusing import new_builder, random
 from tests.support.ub import conv, same_values, ub
 

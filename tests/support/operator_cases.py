@@ -88,6 +88,7 @@ def onnx_cases() -> tuple[Case, ...]:
     return tuple(found.values())
 
 
+# expanded, or made of subgraphs
 _FUNCTIONS = (
     "Attention",
     "FlexAttention",
@@ -95,7 +96,7 @@ _FUNCTIONS = (
     "If",
     "Loop",
     "Scan",
-)  # expanded, or made of subgraphs
+)
 
 
 def _case(name: str, node: Node, given: Mapping[Tensor, Array]) -> Case:

@@ -908,9 +908,8 @@ def _edges(cases: _List) -> None:
     for direction, dtype in product(("LEFT", "RIGHT"), (np.uint8, np.uint32, np.uint64)):
         cases.add("BitShift", np.array([1, 200, 16], dtype), np.array([3, 1, 7], dtype), direction=direction)
     for name in ("ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin", "ReduceProd", "ReduceL1", "ReduceL2"):
-        cases.add(
-            name, left[:, 1:] if name != "ReduceMean" else left[:, 9:], ints(0)
-        )  # sums of means are wider than those of others
+        # sums of means are wider than those of others
+        cases.add(name, left[:, 1:] if name != "ReduceMean" else left[:, 9:], ints(0))
         cases.add(name, np.float32(2.5).reshape(()), keepdims=0)
     for name in ("ReduceSum", "ReduceProd", "ReduceL1", "ReduceL2", "ReduceSumSquare"):
         cases.add(name, np.empty((2, 0, 3), np.float32), ints(1))

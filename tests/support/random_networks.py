@@ -90,9 +90,8 @@ def _step(draw: st.DrawFn, b: GraphBuilder, pool: list[Tensor], branches: bool) 
     if choice == 4:
         return [b.op("Transpose", x, perm=draw(st.permutations(range(len(shape)))))] if shape else []
     if choice == 5:
-        return [
-            b.op("Cast", x, to=draw(st.sampled_from((*FLOATS, DType.BOOL) if kind.is_float else CASTS)))
-        ]  # NaN has no integer value
+        # NaN has no integer value
+        return [b.op("Cast", x, to=draw(st.sampled_from((*FLOATS, DType.BOOL) if kind.is_float else CASTS)))]
     if choice == 6:
         return [b.op("Reshape", x, draw(st.permutations(shape)) if shape else [1], allowzero=1)]
     if choice == 7:

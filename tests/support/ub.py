@@ -20,14 +20,14 @@ from ascendsim.isa.hazards import check_hazards
 from ascendsim.isa.program import Program, Task
 from ascendsim.lower import LowerOptions, lower_graph, scope_lowering
 from ascendsim.ops import default_opset
-from ascendsim.ops.aicpu import aicpu_types
-from ascendsim.ops.fused_chain import chain_work
+from ascendsim.ops.fused.chain import chain_work
+from ascendsim.ops.shared.aicpu import aicpu_types
 from ascendsim.passes.fusion.report import FusionReport
 from ascendsim.passes.fusion.switches import Switches
 from ascendsim.passes.layout import AssignFormats
 from ascendsim.passes.manager import PassManager
-from ascendsim.passes.precision import ApplyPrecision
-from ascendsim.passes.ub_fusion import fuse_buffers, limits_of
+from ascendsim.passes.precision.assign import ApplyPrecision
+from ascendsim.passes.ub import fuse_buffers, limits_of
 from tests.support.fusing import build, random
 
 MAP, ROWS = (1, 32, 12, 12), (64, 48)  # shapes of a feature map and a matrix

@@ -17,7 +17,7 @@ from ascendsim.frontends.aipp import parse_aipp_text
 from ascendsim.graph.ir import Graph
 from ascendsim.isa.instructions import Move
 from ascendsim.isa.walk import static
-from ascendsim.ops.aipp import convert
+from ascendsim.ops.image.aipp import convert
 from ascendsim.passes.aipp import AippSettings, insert_aipp
 
 _JPEG = (256, 0, 359, 256, -88, -183, 256, 454, 0)

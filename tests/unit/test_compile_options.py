@@ -17,7 +17,7 @@ from ascendsim.core.errors import AscendSimError, UnsupportedOperatorError
 from ascendsim.graph.text import to_text
 from ascendsim.isa.program import MODES
 from ascendsim.ops import default_opset
-from ascendsim.passes.precision import apply_precision
+from ascendsim.passes.precision.assign import apply_precision
 
 WRONG: tuple[tuple[dict[str, Any], str], ...] = (
     ({"fusion": "bogus"}, "option fusion"),

@@ -20,9 +20,9 @@ from ascendsim.lower.program import Lowering, LowerOptions, lower_graph
 from ascendsim.lower.templates.stage import Stage
 from ascendsim.lower.tiling_search import CHOSEN, TILING, TilingSearch
 from ascendsim.ops import default_opset
-from ascendsim.ops.composite_body import Body
-from ascendsim.ops.composite_plans import Plan, independent, plans_of, stores
-from ascendsim.ops.composite_work import shared_scratch
+from ascendsim.ops.fused.composite_body import Body
+from ascendsim.ops.fused.composite_plans import Plan, independent, plans_of, stores
+from ascendsim.ops.fused.composite_work import shared_scratch
 from ascendsim.opset.work import LowerContext, Ref, SequenceWork, Stream, VectorWork, WorkChoice
 from ascendsim.soc import load
 from tests.support.lowering import matmul, ref

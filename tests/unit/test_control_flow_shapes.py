@@ -9,7 +9,7 @@ from ascendsim.core.dtypes import DType
 from ascendsim.core.errors import GraphError
 from ascendsim.graph.ir import Graph, Node, Shape
 from ascendsim.ops import default_opset
-from ascendsim.ops.control_flow_shapes import larger_shape, merge_shapes
+from ascendsim.ops.control.control_flow_shapes import larger_shape, merge_shapes
 from ascendsim.passes.infer import infer
 
 FLOAT, BOOL = DType.FLOAT32, DType.BOOL

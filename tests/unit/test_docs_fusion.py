@@ -24,9 +24,8 @@ def test_the_python_runs(code: str, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_commands_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, models_dir: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (tmp_path / "resnet50.onnx").write_bytes(
-        (models_dir / "lenet5.onnx").read_bytes()
-    )  # any small model stands for it
+    # any small model stands for it
+    (tmp_path / "resnet50.onnx").write_bytes((models_dir / "lenet5.onnx").read_bytes())
     (switches,) = re.findall(r"^    (\{\"Switch\".*?\}\}\}\})$", TEXT, re.DOTALL | re.MULTILINE)
     (tmp_path / "fusion_switch.cfg").write_text(switches)
     monkeypatch.chdir(tmp_path)

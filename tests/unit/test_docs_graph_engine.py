@@ -32,7 +32,7 @@ def test_the_commands_run(
 def test_the_text_names_every_pass_by_stem() -> None:
     """Each pass is at least named once, without the suffix Pass."""
     from ascendsim.ops import default_opset
-    from ascendsim.passes.graph_engine import pass_names
+    from ascendsim.passes.engine import pass_names
 
     words = {
         "TransOpSymmetryEliminationPass": "symmetric pairs",

@@ -22,10 +22,8 @@ def test_the_table_is_complete() -> None:
     assert sum(item.tier == 1 for item in graph) == 62
     assert sum(item.is_rule for item in graph) == 37
     assert [sum(item.seed for item in family) for family in (graph, ub)] == [17, 1]
-    assert [sum(not item.default for item in family) for family in (graph, ub)] == [
-        23,
-        4,
-    ]  # 22 of CANN, and Swish
+    # 22 of CANN, and Swish
+    assert [sum(not item.default for item in family) for family in (graph, ub)] == [23, 4]
     assert len({item.name for item in graph}) == len(graph)
 
 

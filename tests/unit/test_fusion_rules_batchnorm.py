@@ -18,9 +18,12 @@ from ascendsim.passes.fusion.pattern import Any as AnyTensor
 from ascendsim.passes.fusion.pattern import Const, Match, Op
 from ascendsim.passes.fusion.report import FusionReport
 from ascendsim.passes.fusion.rule import FusionContext, FusionRule, replace_root
-from ascendsim.passes.fusion.rules.batchnorm_inference import BatchNormBnInferFusionPass, HostBNFusionPass
-from ascendsim.passes.fusion.rules.conv_scale import AConv2dMulFusion
-from ascendsim.passes.fusion.rules.split_batchnorm import FusedBatchnormFusionPass
+from ascendsim.passes.fusion.rules.conv.conv_scale import AConv2dMulFusion
+from ascendsim.passes.fusion.rules.normalise.batchnorm_inference import (
+    BatchNormBnInferFusionPass,
+    HostBNFusionPass,
+)
+from ascendsim.passes.fusion.rules.normalise.split_batchnorm import FusedBatchnormFusionPass
 from tests.support.fusing import CHANGED_ALGEBRA, EXACT, build, context, difference, fused, random
 from tests.support.single_node import run
 

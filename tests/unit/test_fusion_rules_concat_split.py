@@ -10,8 +10,8 @@ import pytest
 from ascendsim.graph.builder import GraphBuilder
 from ascendsim.graph.ir import Tensor
 from ascendsim.passes.fusion.rule import FusionRule
-from ascendsim.passes.fusion.rules.concat_tree import ZConcatExt2FusionPass, ZConcatv2dFusionPass
-from ascendsim.passes.fusion.rules.split_tree import ZSplitVDFusionPass, ZSplitVDFusionPassV2
+from ascendsim.passes.fusion.rules.movement.concat_tree import ZConcatExt2FusionPass, ZConcatv2dFusionPass
+from ascendsim.passes.fusion.rules.movement.split_tree import ZSplitVDFusionPass, ZSplitVDFusionPassV2
 from tests.support.fusing import EXACT, Fused, build, fused
 
 FLAT, TREE = ZConcatv2dFusionPass(), ZConcatExt2FusionPass()

@@ -14,9 +14,9 @@ from ascendsim.graph.ir import Graph, Tensor
 from ascendsim.passes.fusion.engine import run_rules
 from ascendsim.passes.fusion.report import FusionReport
 from ascendsim.passes.fusion.rule import FusionRule
-from ascendsim.passes.fusion.rules.conv_batchnorm import ConvBatchnormFusionPass
-from ascendsim.passes.fusion.rules.conv_bias import AABiasaddConvFusion, TBEConvAddFusion
-from ascendsim.passes.fusion.rules.conv_scale import AConv2dMulFusion, ConvScaleFusionPass
+from ascendsim.passes.fusion.rules.conv.conv_batchnorm import ConvBatchnormFusionPass
+from ascendsim.passes.fusion.rules.conv.conv_bias import AABiasaddConvFusion, TBEConvAddFusion
+from ascendsim.passes.fusion.rules.conv.conv_scale import AConv2dMulFusion, ConvScaleFusionPass
 from tests.support.fusing import CHANGED_ALGEBRA, build, context, fused, random
 
 

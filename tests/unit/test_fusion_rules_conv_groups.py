@@ -8,8 +8,8 @@ import pytest
 
 from ascendsim.graph.builder import GraphBuilder
 from ascendsim.graph.ir import Tensor
-from ascendsim.passes.fusion.rules.conv_group import GroupConv2DFusionPass
-from ascendsim.passes.fusion.rules.conv_split_concat import ASplitConv2dConcatPass
+from ascendsim.passes.fusion.rules.conv.conv_group import GroupConv2DFusionPass
+from ascendsim.passes.fusion.rules.conv.conv_split_concat import ASplitConv2dConcatPass
 from tests.support.fusing import build, fused, random
 
 

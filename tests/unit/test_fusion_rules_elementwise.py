@@ -10,12 +10,12 @@ import pytest
 from ascendsim.graph.builder import GraphBuilder
 from ascendsim.graph.ir import Graph, Tensor
 from ascendsim.passes.fusion.rule import FusionRule
-from ascendsim.passes.fusion.rules.gelu import GeluFusionPass, GeluONNXFusionPass
-from ascendsim.passes.fusion.rules.mul_add import MulAddFusionPass, MulAddNPass
-from ascendsim.passes.fusion.rules.mul_maximum import MulMaximumFusionPass
-from ascendsim.passes.fusion.rules.realdiv_muls import RealDiv2MulsFusionPass
-from ascendsim.passes.fusion.rules.square import MulSquareFusionPass, Pow2SquareFusionPass
-from ascendsim.passes.fusion.rules.swish import HardSwishFusionPass, SwishFusionPass
+from ascendsim.passes.fusion.rules.elementwise.gelu import GeluFusionPass, GeluONNXFusionPass
+from ascendsim.passes.fusion.rules.elementwise.mul_add import MulAddFusionPass, MulAddNPass
+from ascendsim.passes.fusion.rules.elementwise.mul_maximum import MulMaximumFusionPass
+from ascendsim.passes.fusion.rules.elementwise.realdiv_muls import RealDiv2MulsFusionPass
+from ascendsim.passes.fusion.rules.elementwise.square import MulSquareFusionPass, Pow2SquareFusionPass
+from ascendsim.passes.fusion.rules.elementwise.swish import HardSwishFusionPass, SwishFusionPass
 from tests.support.fusing import CHANGED_ALGEBRA, EXACT, build, fused, random
 from tests.support.refusals import reasons
 

@@ -11,9 +11,9 @@ import ascendsim as asim
 from ascendsim.core.dtypes import DType
 from ascendsim.graph.builder import GraphBuilder
 from ascendsim.graph.ir import Graph, Tensor
-from ascendsim.passes.fusion.rules.conv_fully_connected import ConvToFullyConnectionFusionPass
-from ascendsim.passes.fusion.rules.conv_scale import AConv2dMulFusion
-from ascendsim.passes.fusion.rules.fixpipe_conv import FixPipeAbilityProcessPass
+from ascendsim.passes.fusion.rules.conv.conv_fully_connected import ConvToFullyConnectionFusionPass
+from ascendsim.passes.fusion.rules.conv.conv_scale import AConv2dMulFusion
+from ascendsim.passes.fusion.rules.conv.fixpipe_conv import FixPipeAbilityProcessPass
 from tests.support.fusing import CHANGED_ALGEBRA, EXACT, build, fused, random
 from tests.support.single_node import run
 

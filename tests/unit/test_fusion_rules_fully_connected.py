@@ -12,7 +12,7 @@ from ascendsim.core.errors import GraphError
 from ascendsim.machine import run as run_machine
 from ascendsim.passes.fusion.engine import run_rules
 from ascendsim.passes.fusion.report import FusionReport
-from ascendsim.passes.fusion.rules.conv_fully_connected import ConvToFullyConnectionFusionPass
+from ascendsim.passes.fusion.rules.conv.conv_fully_connected import ConvToFullyConnectionFusionPass
 from tests.support.fusing import CHANGED_ALGEBRA, build, context, fused, random
 from tests.support.single_node import make_node, run
 

@@ -9,9 +9,15 @@ import pytest
 from ascendsim.graph.builder import GraphBuilder
 from ascendsim.graph.ir import Tensor
 from ascendsim.passes.fusion.rule import FusionRule
-from ascendsim.passes.fusion.rules.batch_matmul import BatchMatMulFusionPass, BatchMatMulV2ReshapeFusionPass
-from ascendsim.passes.fusion.rules.gemm_to_matmul import GemmToMatmulFusionPass
-from ascendsim.passes.fusion.rules.matmul_bias import MatMulBiasAddFusionPass, MatMulReshapeBiasAddFusionPass
+from ascendsim.passes.fusion.rules.matmul.batch_matmul import (
+    BatchMatMulFusionPass,
+    BatchMatMulV2ReshapeFusionPass,
+)
+from ascendsim.passes.fusion.rules.matmul.gemm_to_matmul import GemmToMatmulFusionPass
+from ascendsim.passes.fusion.rules.matmul.matmul_bias import (
+    MatMulBiasAddFusionPass,
+    MatMulReshapeBiasAddFusionPass,
+)
 from tests.support.fusing import CHANGED_ALGEBRA, EXACT, build, fused, random
 from tests.support.refusals import reasons
 

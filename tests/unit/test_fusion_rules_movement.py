@@ -10,9 +10,9 @@ from ascendsim.core.dtypes import DType
 from ascendsim.graph.builder import GraphBuilder
 from ascendsim.graph.ir import Tensor
 from ascendsim.passes.fusion.rule import FusionRule
-from ascendsim.passes.fusion.rules.casts import CastCastFusionPass, CastRemoveFusionPass
-from ascendsim.passes.fusion.rules.squeeze_unsqueeze import SqueezeUnsqueezeFusionPass
-from ascendsim.passes.fusion.rules.transpose_reshape import (
+from ascendsim.passes.fusion.rules.elementwise.casts import CastCastFusionPass, CastRemoveFusionPass
+from ascendsim.passes.fusion.rules.movement.squeeze_unsqueeze import SqueezeUnsqueezeFusionPass
+from ascendsim.passes.fusion.rules.movement.transpose_reshape import (
     ReshapeTransposeFusionPass,
     TransposeReshapeFusionPass,
 )

@@ -10,11 +10,14 @@ import pytest
 from ascendsim.graph.builder import GraphBuilder
 from ascendsim.graph.ir import Tensor
 from ascendsim.passes.fusion.rule import FusionRule
-from ascendsim.passes.fusion.rules.layer_norm import LayerNormFusionPass, LayerNormONNXFusionPass
-from ascendsim.passes.fusion.rules.layer_norm_grad import LayerNormGradFusionPass
-from ascendsim.passes.fusion.rules.reduce_mean import AReduceMeanFusionPass
-from ascendsim.passes.fusion.rules.softmax import SoftmaxFusionPass
-from ascendsim.passes.fusion.rules.softmax_grad import SoftmaxGradFusionPass, ZConfusionSoftmaxGradFusionPass
+from ascendsim.passes.fusion.rules.normalise.layer_norm import LayerNormFusionPass, LayerNormONNXFusionPass
+from ascendsim.passes.fusion.rules.normalise.reduce_mean import AReduceMeanFusionPass
+from ascendsim.passes.fusion.rules.normalise.softmax import SoftmaxFusionPass
+from ascendsim.passes.fusion.rules.training.layer_norm_grad import LayerNormGradFusionPass
+from ascendsim.passes.fusion.rules.training.softmax_grad import (
+    SoftmaxGradFusionPass,
+    ZConfusionSoftmaxGradFusionPass,
+)
 from tests.support.fusing import CHANGED_ALGEBRA, EXACT, Fused, build, fused, random
 
 SHAPE = (2, 5, 8)

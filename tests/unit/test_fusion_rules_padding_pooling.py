@@ -9,10 +9,10 @@ import pytest
 
 from ascendsim.graph.builder import GraphBuilder
 from ascendsim.graph.ir import Tensor
-from ascendsim.passes.fusion.rules.pad_conv import PadConv2dFusionPass, PadDepthwiseConv2dFusionPass
-from ascendsim.passes.fusion.rules.pad_pool import PadMaxPoolFusionPass
-from ascendsim.passes.fusion.rules.pool_average import AvgPoolFusionPass, PoolingFusionPass
-from ascendsim.passes.fusion.rules.pool_global import Globalavgpoolpass
+from ascendsim.passes.fusion.rules.conv.pad_conv import PadConv2dFusionPass, PadDepthwiseConv2dFusionPass
+from ascendsim.passes.fusion.rules.pooling.pad_pool import PadMaxPoolFusionPass
+from ascendsim.passes.fusion.rules.pooling.pool_average import AvgPoolFusionPass, PoolingFusionPass
+from ascendsim.passes.fusion.rules.pooling.pool_global import Globalavgpoolpass
 from tests.support.fusing import CHANGED_ALGEBRA, EXACT, build, fused, random
 
 AROUND = (0, 0, 1, 2, 0, 0, 3, 0)  # one row above, two columns before, three rows below

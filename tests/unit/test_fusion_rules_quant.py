@@ -15,11 +15,11 @@ from ascendsim.graph.ir import Tensor
 from ascendsim.ops import default_opset
 from ascendsim.passes.folding import fold
 from ascendsim.passes.fusion.rule import FusionRule
-from ascendsim.passes.fusion.rules.concat_conv import ConvConcatFusionPass
-from ascendsim.passes.fusion.rules.concat_quant import ConcatQuantFusionPass
-from ascendsim.passes.fusion.rules.quant_conv import Conv2DQuantProcessFusionPass
-from ascendsim.passes.fusion.rules.quant_requant import V200NotRequantFusionPass, V200RequantFusionPass
-from ascendsim.passes.fusion.rules.quant_weights import (
+from ascendsim.passes.fusion.rules.conv.concat_conv import ConvConcatFusionPass
+from ascendsim.passes.fusion.rules.quant.concat_quant import ConcatQuantFusionPass
+from ascendsim.passes.fusion.rules.quant.quant_conv import Conv2DQuantProcessFusionPass
+from ascendsim.passes.fusion.rules.quant.quant_requant import V200NotRequantFusionPass, V200RequantFusionPass
+from ascendsim.passes.fusion.rules.quant.quant_weights import (
     DeleteNoConstFolding,
     TfMergeSubFusionPass,
     TfMergeWeightQuantFusionPass,

@@ -20,9 +20,9 @@ from ascendsim.lower.memory import plan_memory, slice_offset
 from ascendsim.machine.l2 import L2State
 from ascendsim.passes.fusion.engine import run_rules
 from ascendsim.passes.fusion.report import FusionReport
-from ascendsim.passes.fusion.rules.concat_conv import ConvConcatFusionPass
-from ascendsim.passes.fusion.rules.split_conv_concat import SplitConvConcatFusionPass
-from ascendsim.runtime.memory import DeviceMemory
+from ascendsim.passes.fusion.rules.conv.concat_conv import ConvConcatFusionPass
+from ascendsim.passes.fusion.rules.conv.split_conv_concat import SplitConvConcatFusionPass
+from ascendsim.runtime.device_memory import DeviceMemory
 from tests.support.fusing import EXACT, build, context, fused, random
 
 CONCAT, SPLIT = ConvConcatFusionPass(), SplitConvConcatFusionPass()
@@ -199,10 +199,8 @@ def test_slices_lie_inside_their_whole_from_the_first_write_to_the_last_read() -
         {"a": (1, 0), "b": (1, 32)},
     )
     whole, a, b = (plan.regions[name] for name in ("whole", "a", "b"))
-    assert (a.offset - whole.offset, b.offset - whole.offset) == (
-        0,
-        2 * 4 * 32,
-    )  # two blocks of 16 channels, four positions each
+    # two blocks of 16 channels, four positions each
+    assert (a.offset - whole.offset, b.offset - whole.offset) == (0, 2 * 4 * 32)
     assert (a.cut, b.cut, whole.cut) == ((1, 0), (1, 32), None)
     assert (whole.first, whole.last) == (0, 2)
     assert plan.regions["x"].offset not in range(whole.offset, whole.offset + whole.bytes)

@@ -13,10 +13,10 @@ from ascendsim.graph.builder import GraphBuilder
 from ascendsim.graph.ir import Graph, Tensor
 from ascendsim.passes.fusion.catalogue import fact
 from ascendsim.passes.fusion.edges import find_edges, parse_edges
-from ascendsim.passes.fusion.rules.drelu import DreluFusionPass
+from ascendsim.passes.fusion.rules.elementwise.square import MulSquareFusionPass
 from ascendsim.passes.fusion.rules.json_rules import TARGETS, JsonRule, json_rules
-from ascendsim.passes.fusion.rules.momentum_loss_scale import TRAINING, A_MomentumLossscaleFusionPass
-from ascendsim.passes.fusion.rules.square import MulSquareFusionPass
+from ascendsim.passes.fusion.rules.training.drelu import DreluFusionPass
+from ascendsim.passes.fusion.rules.training.momentum_loss_scale import TRAINING, A_MomentumLossscaleFusionPass
 from tests.support.edge_graphs import step_inputs, write_edges
 from tests.support.fusing import CHANGED_ALGEBRA, EXACT, build, fused, random
 
@@ -412,9 +412,8 @@ def test_the_loss_scale_goes_into_the_update(mode: str) -> None:
 
 
 def test_other_updates_stay() -> None:
-    assert (
-        fused(build(lambda b: momentum(b, 2)), A_MomentumLossscaleFusionPass()).reasons == []
-    )  # port 3 is the second weight
+    # port 3 is the second weight
+    assert fused(build(lambda b: momentum(b, 2)), A_MomentumLossscaleFusionPass()).reasons == []
     vector = build(lambda b: momentum(b, scale=(16,)))
     assert fused(vector, A_MomentumLossscaleFusionPass()).reason == "no factor of the gradient is one number"
 

@@ -152,9 +152,8 @@ def test_the_graph_with_gears() -> None:
     assert [branch.inputs[0].shape for branch in branches] == [(4, 8), (1, 8), (2, 8)]
     assert [branch.outputs[0].shape for branch in branches] == [(4, 2, 256), (1, 2, 256), (2, 2, 256)]
     assert geared.outputs[0].shape == (4, 2, 256)
-    assert all(
-        {node.op_type for node in branch.nodes} == {"MatMul", "Reshape"} for branch in branches
-    )  # shape arithmetic is folded
+    # shape arithmetic is folded
+    assert all({node.op_type for node in branch.nodes} == {"MatMul", "Reshape"} for branch in branches)
     weights = [tensor for tensor in geared.constants if tensor.static_shape == (8, 512)]
     assert len(weights) == 1
     assert len(weights[0].uses) == 3  # read by every copy

@@ -13,7 +13,7 @@ from ascendsim.graph.builder import GraphBuilder
 from ascendsim.graph.ir import Graph, Tensor
 from ascendsim.graph.text import to_text
 from ascendsim.ops import default_opset
-from ascendsim.passes.graph_engine import pass_names
+from ascendsim.passes.engine import pass_names
 
 Body = Callable[[GraphBuilder, Tensor], Tensor]
 

@@ -17,14 +17,14 @@ from ascendsim.graph.builder import GraphBuilder
 from ascendsim.graph.copying import copy_graph
 from ascendsim.graph.ir import Constant, Graph, Node, Tensor
 from ascendsim.ops import default_opset
+from ascendsim.passes.engine.common_subexpressions import CommonSubexpressionEliminationPass
+from ascendsim.passes.engine.edits import bypass, same_type
+from ascendsim.passes.engine.infer_shape import InferShapePass
+from ascendsim.passes.engine.node_pass import Site
+from ascendsim.passes.engine.settings import EngineSettings
+from ascendsim.passes.engine.value_range import InferValueRangePass
+from ascendsim.passes.engine.worklist import Traversal
 from ascendsim.passes.folding import MAX_FOLDED_BYTES, fold_small
-from ascendsim.passes.graph_engine.common_subexpressions import CommonSubexpressionEliminationPass
-from ascendsim.passes.graph_engine.edits import bypass, same_type
-from ascendsim.passes.graph_engine.infer_shape import InferShapePass
-from ascendsim.passes.graph_engine.node_pass import Site
-from ascendsim.passes.graph_engine.settings import EngineSettings
-from ascendsim.passes.graph_engine.value_range import InferValueRangePass
-from ascendsim.passes.graph_engine.worklist import Traversal
 from tests.support.evaluate import evaluate
 from tests.support.fusing import new_builder
 

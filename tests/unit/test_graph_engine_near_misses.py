@@ -21,10 +21,10 @@ from ascendsim.graph.ir import Array, Graph
 from ascendsim.graph.text import to_text
 from ascendsim.graph.verify import verify
 from ascendsim.ops import default_opset
-from ascendsim.passes.graph_engine.prune import PrunePass
-from ascendsim.passes.graph_engine.settings import DEAD_EDGES, FOLDING
-from ascendsim.passes.graph_engine.stages import all_stages
-from ascendsim.passes.graph_engine.worklist import Traversal
+from ascendsim.passes.engine.prune import PrunePass
+from ascendsim.passes.engine.settings import DEAD_EDGES, FOLDING
+from ascendsim.passes.engine.stages import all_stages
+from ascendsim.passes.engine.worklist import Traversal
 from tests.support.evaluate import evaluate
 from tests.support.fusing import new_builder
 from tests.support.near_misses import (

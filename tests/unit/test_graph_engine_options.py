@@ -10,8 +10,8 @@ from ascendsim.core.errors import InputError
 from ascendsim.graph.ir import Graph
 from ascendsim.graph.text import to_text
 from ascendsim.ops import default_opset
-from ascendsim.passes.graph_engine import pass_names
-from ascendsim.passes.graph_engine.catalogue import SUMMARIES, built_passes, ge_passes
+from ascendsim.passes.engine import pass_names
+from ascendsim.passes.engine.catalogue import SUMMARIES, built_passes, ge_passes
 from tests.support.fusing import types
 
 

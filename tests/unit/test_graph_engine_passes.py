@@ -10,7 +10,7 @@ from ascendsim.core.dtypes import DType
 from ascendsim.graph.ir import Graph
 from ascendsim.graph.text import to_text
 from ascendsim.ops import default_opset
-from ascendsim.passes.graph_engine.trans_ops import is_lossless
+from ascendsim.passes.engine.trans_ops import is_lossless
 from ascendsim.passes.infer import infer
 from tests.support.evaluate import evaluate
 from tests.support.fusing import types
@@ -88,10 +88,8 @@ def test_operators_that_change_nothing_go(body, kept):
     [
         (lambda b, x: b.op("Transpose", b.op("Transpose", x, perm=[1, 0]), perm=[1, 0]), []),
         (lambda b, x: b.op("Cast", b.op("Cast", x, to=DType.FLOAT64), to=DType.FLOAT32), []),
-        (
-            lambda b, x: b.op("Cast", b.op("Cast", x, to=DType.FLOAT16), to=DType.FLOAT32),
-            ["Cast", "Cast"],
-        ),  # rounds
+        # rounds
+        (lambda b, x: b.op("Cast", b.op("Cast", x, to=DType.FLOAT16), to=DType.FLOAT32), ["Cast", "Cast"]),
         (lambda b, x: b.op("Cast", b.op("Cast", x, to=DType.INT32), to=DType.FLOAT32), ["Cast", "Cast"]),
         (lambda b, x: b.op("Cast", b.op("Cast", x, to=DType.FLOAT64), to=DType.FLOAT16), ["Cast"]),
         (lambda b, x: b.op("Squeeze", b.op("Unsqueeze", x, [0]), [0]), []),

@@ -10,8 +10,8 @@ from ascendsim.core.dtypes import DType
 from ascendsim.core.errors import GraphError, PassError
 from ascendsim.graph.ir import Graph, Node
 from ascendsim.ops import default_opset
-from ascendsim.passes.graph_engine.node_pass import Site, When, standard
-from ascendsim.passes.graph_engine.worklist import MAX_DEPTH, VISITS_PER_NODE, Traversal
+from ascendsim.passes.engine.node_pass import Site, When, standard
+from ascendsim.passes.engine.worklist import MAX_DEPTH, VISITS_PER_NODE, Traversal
 
 
 def chain(names: str, graph: Graph | None = None) -> Graph:

@@ -15,9 +15,9 @@ from ascendsim.core.dtypes import DType
 from ascendsim.graph.builder import GraphBuilder
 from ascendsim.graph.ir import Graph, Node, Tensor
 from ascendsim.ops import default_opset
-from ascendsim.ops.chain_space import common_axes, grouped
-from ascendsim.ops.fused_chain import chain_work
-from ascendsim.ops.fused_values import Pass, plan_chain, run_chain
+from ascendsim.ops.fused.chain import chain_work
+from ascendsim.ops.fused.chain_space import common_axes, grouped
+from ascendsim.ops.fused.values import Pass, plan_chain, run_chain
 from ascendsim.opset import InferContext
 from ascendsim.opset.work import LowerContext, VectorWork
 

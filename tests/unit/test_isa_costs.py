@@ -176,6 +176,7 @@ def test_load3d_into_l0b(rows: int, cycles: int) -> None:
         (1, 100, 0, True, 128, 512),
         (16, 1024, 0, True, 16384, 16384),
         (64, 128, 1024, True, 8192, 64 * 512),
+        # neighbours share their transaction: the span bounds the sum
         (
             64,
             128,
@@ -183,7 +184,7 @@ def test_load3d_into_l0b(rows: int, cycles: int) -> None:
             True,
             8192,
             63 * 256 + 512 - 256,
-        ),  # neighbours share their transaction: the span bounds the sum
+        ),
         (1, 16384, 0, False, 32768, 32768),
         (64, 48, 4096, True, 64 * 64 / 0.8, 64 * 512 / 0.8),
     ],
@@ -332,10 +333,8 @@ def test_gm_writes_use_the_write_side() -> None:
 def test_starting_an_instruction_costs_its_unit_40_ns_on_the_310() -> None:
     slow = toy(frequency_mhz=680, issue={"instruction_start_ns": 40})  # 27.2 cycles
     alone = [cost(mmad(64, 64, 64), slow), cost(move(Pipe.MTE1, Buffer.L1, Buffer.L0A, 1, 8192), slow)]
-    assert [(price.head, price.occupancy) for price in alone] == [
-        (28, 64 + 2),
-        (26, 28),
-    ]  # the longer of the two holds the unit
+    # the longer of the two holds the unit
+    assert [(price.head, price.occupancy) for price in alone] == [(28, 64 + 2), (26, 28)]
     assert cost(vector("vadd", 1280, calls=10), slow).occupancy == 272
     assert cost(vector("vadd", 1280, calls=10), slow).head == 13 + 10
     assert cost(move(Pipe.MTE2, Buffer.GM, Buffer.L1, 1, 512), slow).occupancy == 28

@@ -198,10 +198,8 @@ def vector(elements: int, calls: int, dst: Buffer = Buffer.UB, *sources: Buffer)
         (Move(Pipe.MTE2, at(Buffer.UB), at(Buffer.GM), 1, 0), False),
         (Move(Pipe.MTE2, at(Buffer.UB, 512), at(Buffer.GM), 2, 256), True),
         (Move(Pipe.MTE2, at(Buffer.UB, 512), at(Buffer.GM), 2, 257), False),  # more than it says it writes
-        (
-            Move(Pipe.MTE3, at(Buffer.GM, 512), at(Buffer.UB), 2, 257),
-            True,
-        ),  # strided rows in global memory may be longer
+        # strided rows in global memory may be longer
+        (Move(Pipe.MTE3, at(Buffer.GM, 512), at(Buffer.UB), 2, 257), True),
         (Img2Col(at(Buffer.L0A), at(Buffer.L1), 512), True),
         (Img2Col(at(Buffer.L0B), at(Buffer.L1), 512), True),
         (Img2Col(at(Buffer.L0A), at(Buffer.UB), 512), False),

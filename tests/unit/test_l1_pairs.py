@@ -17,7 +17,7 @@ from ascendsim.lower.templates.cube_pair import lower_pair
 from ascendsim.lower.templates.steps import Expansion
 from ascendsim.machine import run
 from ascendsim.opset.work import CubePair, SideOutput
-from ascendsim.passes.l1_fusion import find_pairs
+from ascendsim.passes.l1 import find_pairs
 from tests.support.batched import traffic
 from tests.support.fusing import new_builder, random
 from tests.support.lowering import convolution, executed, moved, multiplied, program_of, ref, verify

@@ -17,7 +17,7 @@ from ascendsim.graph.scopes import units_in_order
 from ascendsim.graph.verify import verify
 from ascendsim.lower import lower_graph
 from ascendsim.ops import default_opset
-from ascendsim.passes.l2_fusion import BLOCK, BatchBlock, at_batch, cut_blocks, find_batch, refusal
+from ascendsim.passes.l2 import BLOCK, BatchBlock, at_batch, cut_blocks, find_batch, refusal
 from tests.support.batched import residual_net
 from tests.support.fusing import build, new_builder, random
 

@@ -20,7 +20,7 @@ from ascendsim.graph.composites import body_graph
 from ascendsim.graph.copying import copy_graph
 from ascendsim.graph.ir import Graph, Tensor
 from ascendsim.ops import default_opset
-from ascendsim.passes.l2_fusion import BatchAxis, BatchBlock, at_batch, cut_blocks, find_batch, refusal
+from ascendsim.passes.l2 import BatchAxis, BatchBlock, at_batch, cut_blocks, find_batch, refusal
 from tests.support.evaluate import evaluate
 from tests.support.fusing import build, new_builder, random
 from tests.support.near_misses import (

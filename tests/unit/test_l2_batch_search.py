@@ -13,9 +13,10 @@ from ascendsim.lower import batch_split
 from ascendsim.lower.batch_split import BatchSearch
 from ascendsim.lower.task_cost import Rates, TaskPrice, closed_form
 
+# nominal rates
 SOC = chips.load(
     "Ascend310", {"l2.read_bytes_per_cycle_per_core": 128, "l2.write_bytes_per_cycle_per_core": 64}
-)  # nominal rates
+)
 KIB = 1024
 L2 = 1024 * KIB
 

@@ -117,13 +117,14 @@ def test_weights_stay_if_there_is_room_beside_the_tensors() -> None:
     given = program(("w", "a"), ("a", "b"), ("wb", "c"), ("c", ""), kinds={"w": "weight"})
     plan = plan_l2(given, L2, weights=["w"])
     kept = plan.placed[-1]
+    # four reads, the first from DDR
     assert (kept.region, kept.weight, kept.read_bytes, kept.first, kept.last) == (
         "w",
         True,
         12 * PAGE,
         0,
         2,
-    )  # four reads, the first from DDR
+    )
     assert plan_l2(given, 8 * PAGE, weights=["w"], pages=8).placed[-1].region != "w"
     marked = with_placement(given, plan).metadata
     assert (marked[PLACED], marked[KEPT]) == (("a", "b", "c"), ("w",))

@@ -117,9 +117,8 @@ def test_readers_that_mix_channels_get_them_as_they_were() -> None:
         return [conv(b, parts, 16), b.op("Softmax", parts, axis=1), b.op("Flatten", parts)]
 
     changed = check_same(build(body), AlignChannels())
-    assert any(
-        node.op_type == "Gather" for node in changed.nodes
-    )  # 8 of 16 and 8 of 16 channels: no plain prefix
+    # 8 of 16 and 8 of 16 channels: no plain prefix
+    assert any(node.op_type == "Gather" for node in changed.nodes)
 
 
 def test_concats_that_disagree_stay() -> None:

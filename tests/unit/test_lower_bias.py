@@ -59,9 +59,8 @@ def test_the_vector_unit_writes_it_before_the_cube_adds(chip: str, name: str) ->
     assert {item.dst.buffer for item, _ in writes} == {Buffer.L0C}
     assert {item.dtype for item, _ in writes} == {"float32"}
     fetched = computed(stages, "l0c_to_ub")
-    assert fetched <= sum(
-        item.elements * times for item, times in writes
-    )  # each tile has its bias; the last one of a run has one too many
+    # each tile has its bias; the last one of a run has one too many
+    assert fetched <= sum(item.elements * times for item, times in writes)
 
 
 @pytest.mark.parametrize("chip", BROADCASTING)

@@ -73,12 +73,8 @@ def test_without_reuse_everything_lies_apart() -> None:
 def test_binary_blocks_halve_from_the_largest_size() -> None:
     """R = ceil(log2(16384 / 512)) = 5; ceilings 8192, 4096, 2048, 1024; members are above a ceiling + 512."""
     sizes = [16384, 9216, 6144, 5120, 3072, 2560, 1536, 512]
-    assert binary_classes(sizes) == [
-        2560,
-        3072,
-        6144,
-        16384,
-    ]  # 1536 and 512 are in no class: they take blocks of 2560 bytes
+    # 1536 and 512 are in no class: they take blocks of 2560 bytes
+    assert binary_classes(sizes) == [2560, 3072, 6144, 16384]
 
 
 def test_classes_with_few_members_join_the_next_larger_one() -> None:

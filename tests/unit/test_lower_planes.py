@@ -56,9 +56,8 @@ def test_every_plane_is_read_once_by_itself_and_sums_go_out_together(
     assert all(item.bursts == 1 and item.burst_bytes <= 32 * height * width for item in loads)
     assert stores == blocks <= min(planes, soc.vector_units)
     assert computed([stage], "vmuls") == planes * 16 * height * width
-    assert (
-        computed([stage], "vadd") == planes * (soc.vector.repeat_bytes // 4) * height * width
-    )  # a repeat a position
+    # a repeat a position
+    assert computed([stage], "vadd") == planes * (soc.vector.repeat_bytes // 4) * height * width
     inputs = [
         slot for group in stage.groups for slot in group.block.allocations if slot.name.startswith("in")
     ]

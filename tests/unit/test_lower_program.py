@@ -19,7 +19,7 @@ from ascendsim.lower.templates.stage import Stage
 from ascendsim.machine import run
 from ascendsim.ops import default_opset
 from ascendsim.passes.layout import AssignFormats
-from ascendsim.passes.precision import apply_precision
+from ascendsim.passes.precision.assign import apply_precision
 from ascendsim.soc import SocSpec, load
 from tests.support.lowering import CHIPS, moved
 

@@ -50,9 +50,8 @@ def test_the_first_touch_misses_and_repeats_hit() -> None:
 def test_bytes_that_are_fetched_again_and_again_count_as_often() -> None:
     l2 = state(a=60 * KIB)
     assert enter(l2, {"a": (60, 240)}, a=180).read_miss == {"a": Fraction(3, 4)}
-    assert enter(l2, {"a": (60, 240)}, a=180).read_miss == {
-        "a": Fraction(3, 4)
-    }  # what was resident is pushed out on the way
+    # what was resident is pushed out on the way
+    assert enter(l2, {"a": (60, 240)}, a=180).read_miss == {"a": Fraction(3, 4)}
     assert enter(l2, {"a": (60, 240)}, a=60).read_miss == {"a": 0}
 
 
@@ -95,9 +94,8 @@ def test_the_least_recently_used_region_goes_first() -> None:
     for name in ("a", "b", "a", "c"):
         enter(l2, {name: (40, 40)})
     assert [l2.resident(name) // KIB for name in "abc"] == [40, 20, 40]
-    assert enter(l2, {"b": (40, 40)}).read_miss == {
-        "b": 1
-    }  # fetching its start pushes out its end, the oldest lines there are
+    # fetching its start pushes out its end, the oldest lines there are
+    assert enter(l2, {"b": (40, 40)}).read_miss == {"b": 1}
 
 
 def test_dirty_bytes_load_dram_when_they_are_pushed_out() -> None:

@@ -26,10 +26,8 @@ def flow(cap: int = 10_000, cores: int = 1, **weights: float) -> FlowClass:
         ([flow(dr=1, cores=3)], [200]),
         ([flow(100, dr=1), flow(dr=1), flow(dr=1)], [100, 250, 250]),  # what one cannot use, the others get
         ([flow(l2r=1, dr=1), flow(l2r=1)], [500, 500]),  # L2 binds both
-        (
-            [flow(l2r=1, dr=1), flow(l2r=1, dr=1), flow(l2r=1, dr=0.5)],
-            [240, 240, 240],
-        ),  # DRAM binds: 2.5 r = 600
+        # DRAM binds: 2.5 r = 600
+        ([flow(l2r=1, dr=1), flow(l2r=1, dr=1), flow(l2r=1, dr=0.5)], [240, 240, 240]),
         ([flow(l2r=1, dr=1), flow(l2r=1, dr=1), flow(l2r=1)], [300, 300, 400]),
         ([flow(dr=1), flow(dw=1)], [600, 600]),
         ([flow()], [10_000]),

@@ -120,10 +120,8 @@ def test_a_task_is_simulated_if_something_comes_before_its_end() -> None:
     cpu = Task(4, "cpu", TaskKind.AI_CPU, stream=1, cpu_us=(last.start + last.end) / 2000)
     late = task_of((copy_block(60), 1), id=5, stream=1)
     _, saved = both(program_of(*tasks, cpu, late, regions=REGIONS), soc)
-    assert (saved.simulated, saved.replayed) == (
-        3,
-        2,
-    )  # the last copy of the first stream and the one that comes meanwhile
+    # the last copy of the first stream and the one that comes meanwhile
+    assert (saved.simulated, saved.replayed) == (3, 2)
 
 
 def test_the_switch_turns_it_off() -> None:
@@ -163,10 +161,8 @@ def test_keys_know_which_transfers_come_back_to_the_same_bytes() -> None:
         return Block((Loop("i", 3, tuple(loads)),))
 
     key, same = block_key(block(0, 0))[0], outcome(block(0, 0), TOY)
-    assert (block_key(block(512, 0))[0], outcome(block(512, 0), TOY)) == (
-        key,
-        same,
-    )  # a slice of another tensor
+    # a slice of another tensor
+    assert (block_key(block(512, 0))[0], outcome(block(512, 0), TOY)) == (key, same)
     for other in (block(0, 192), block(0, 0, step=128)):
         assert block_key(other)[0] != key
         assert outcome(other, TOY) != same

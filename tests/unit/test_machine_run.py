@@ -114,11 +114,8 @@ def test_the_vector_head_hides_behind_the_instruction_before() -> None:
 def test_dependent_vector_instructions_wait_for_the_result() -> None:
     soc = bare(vector={"latency_cycles": 20})
     trace = simulate(block(add(40, UB, OTHER), add(40, OTHER, UB), add(40, UB, UB)), soc)
-    assert spans(trace, "V") == [
-        (0, 40),
-        (60, 100),
-        (100, 140),
-    ]  # the third reads what was complete at tick 60
+    # the third reads what was complete at tick 60
+    assert spans(trace, "V") == [(0, 40), (60, 100), (100, 140)]
 
 
 def test_unit_flag_overlaps_mmad_and_fixpipe() -> None:
@@ -137,10 +134,8 @@ def test_unit_flag_overlaps_mmad_and_fixpipe() -> None:
             block(work, ready, WaitFlag(Pipe.FIX, "f"), out, flags=(Flag("f", Pipe.M, Pipe.FIX),)), soc
         )
         starts[unit_flag] = spans(trace, "FIX")[0][0]
-    assert starts == {
-        False: 512,
-        True: 512 - 128 * 255 // 256,
-    }  # FIXPIPE takes 128 cycles out of L0C and ends with the mmad
+    # FIXPIPE takes 128 cycles out of L0C and ends with the mmad
+    assert starts == {False: 512, True: 512 - 128 * 255 // 256}
 
 
 def test_unit_flag_needs_an_mmad_and_a_chip_that_has_it() -> None:

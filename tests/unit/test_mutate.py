@@ -286,9 +286,8 @@ def test_the_report_counts_by_package_and_leaves_equivalent_mutants_out(tmp_path
     ]
     rows = [runner.report_line(mutant, Outcome(fate)) for mutant, fate in zip(mutants, fates, strict=True)]
     other = Mutant("kernels/ascendsim_kernels/a.py", 1, 1, "a", "b", "given", 0, 0, "")
-    rows += [
-        runner.report_line(other, Outcome(fate)) for fate in ("survived", "killed")
-    ]  # run again after a test was added
+    # run again after a test was added
+    rows += [runner.report_line(other, Outcome(fate)) for fate in ("survived", "killed")]
     (tmp_path / "results.jsonl").write_text("\n".join(rows) + "\n")
     text = report(tmp_path / "results.jsonl")
     rates = {line.split()[0]: line.split()[-1] for line in text.splitlines()[1:4]}

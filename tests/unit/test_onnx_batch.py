@@ -7,7 +7,7 @@ import pytest
 
 from ascendsim.core.errors import GraphError, InputError
 from ascendsim.frontends.onnx import load_onnx
-from ascendsim.frontends.onnx.batch_axis import BatchAxis, preferred, reshaped
+from ascendsim.frontends.onnx.batch_change import BatchAxis, preferred, reshaped
 from ascendsim.ops import default_opset
 from tests.support.onnx_models import model, node, run, value
 

@@ -92,9 +92,8 @@ def test_clip(dtype: Any) -> None:
     np.testing.assert_array_equal(run("Clip", [x, low, high])[0], np.array([-1, -1, 0, 1, 2], dtype))
     np.testing.assert_array_equal(run("Clip", [x, None, high])[0], np.array([-5, -1, 0, 1, 2], dtype))
     np.testing.assert_array_equal(run("Clip", [x, low])[0], np.array([-1, -1, 0, 1, 5], dtype))
-    np.testing.assert_array_equal(
-        run("Clip", [x, high, low])[0], np.full(5, -1, dtype)
-    )  # low above high: high wins
+    # low above high: high wins
+    np.testing.assert_array_equal(run("Clip", [x, high, low])[0], np.full(5, -1, dtype))
     copy = run("Clip", [x])[0]
     np.testing.assert_array_equal(copy, x)
     assert not np.shares_memory(copy, x)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ascendsim.ops import default_opset
-from ascendsim.ops.aicpu import aicpu_types, column, constant_forms
+from ascendsim.ops.shared.aicpu import aicpu_types, column, constant_forms
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ import ascendsim as asim
 from ascendsim.core.dtypes import DType
 from ascendsim.core.errors import GraphError
 from ascendsim.opset.work import AiCpuWork, NoTask, SequenceWork, VectorWork
-from ascendsim.passes.fusion.rules.split_batchnorm_grad import FusedBatchNormGradFusionPass
+from ascendsim.passes.fusion.rules.training.split_batchnorm_grad import FusedBatchNormGradFusionPass
 from tests.support.fusing import build, fused, random
 from tests.support.single_node import lower, make_node, run
 

@@ -13,7 +13,7 @@ from ascendsim.core.dtypes import DType
 from ascendsim.core.errors import GraphError
 from ascendsim.core.formats import Format
 from ascendsim.graph.ir import Graph, Shape
-from ascendsim.ops.common import (
+from ascendsim.ops.shared.common import (
     broadcast_shapes,
     elementwise_lower,
     finish,

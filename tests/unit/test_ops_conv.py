@@ -11,7 +11,7 @@ import pytest
 
 from ascendsim.core.errors import GraphError
 from ascendsim.ops import default_opset
-from ascendsim.ops.cube import enlarged_groups
+from ascendsim.ops.shared.cube import enlarged_groups
 from ascendsim.opset.work import AiCpuWork, CubeWork
 from tests.support.rounding import assert_device_rounding, assert_near_oracle
 from tests.support.single_node import infer, lower, make_node, run, with_onnxruntime
@@ -101,9 +101,8 @@ def test_blocks_of_unfolded_input_join_without_a_seam(monkeypatch: pytest.Monkey
 
     inputs = operands((1, 3, 20, 20), (4, 3, 3, 3), 4)
     whole = run("Conv", inputs, pads=(1, 1, 1, 1))[0]
-    monkeypatch.setattr(
-        conv, "COLUMN_BYTES", 3 * 9 * 20 * 4 * 3
-    )  # three output rows a block, two in the last
+    # three output rows a block, two in the last
+    monkeypatch.setattr(conv, "COLUMN_BYTES", 3 * 9 * 20 * 4 * 3)
     assert_near_oracle(run("Conv", inputs, pads=(1, 1, 1, 1))[0], whole, 1e-6)
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from ascendsim.core.errors import GraphError
-from ascendsim.ops.fused_movement import fractal_permutation
+from ascendsim.ops.fused.movement import fractal_permutation
 from ascendsim.opset.work import AiCpuWork, CubeWork, MoveWork, NoTask, SequenceWork, VectorWork, Work
 from tests.support.single_node import infer, lower, run
 

@@ -15,7 +15,7 @@ from ascendsim.core.errors import GraphError
 from ascendsim.core.formats import Format
 from ascendsim.graph.ir import Graph
 from ascendsim.ops import default_opset
-from ascendsim.ops.bursts import TILE_BYTES, transpose_bursts
+from ascendsim.ops.shared.bursts import TILE_BYTES, transpose_bursts
 from ascendsim.opset import InferContext
 from ascendsim.opset.work import LowerContext, MoveWork, NoTask, Work
 from tests.support.single_node import infer, lower, run, with_onnxruntime
@@ -193,12 +193,8 @@ def test_slice_bursts() -> None:
     block = lower("Slice", [np.zeros((64, 128), np.float16), ints(8), ints(24), ints(0)])
     assert only_copy(block) == (16 * 256, 16 * 256, 16 * 256, 16 * 256)
     strided = lower("Slice", [np.zeros((64, 128), np.float16), ints(0), ints(128), ints(1), ints(2)])
-    assert only_copy(strided) == (
-        64 * 127 * 2,
-        64 * 64 * 2,
-        127 * 2,
-        64 * 64 * 2,
-    )  # the span is read, every other element is kept
+    # the span is read, every other element is kept
+    assert only_copy(strided) == (64 * 127 * 2, 64 * 64 * 2, 127 * 2, 64 * 64 * 2)
 
 
 @pytest.mark.parametrize("mode", ["constant", "reflect", "edge", "wrap"])

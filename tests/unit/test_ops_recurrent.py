@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from ascendsim.core.errors import GraphError
-from ascendsim.ops.recurrent import GATES
+from ascendsim.ops.linear.recurrent import GATES
 from ascendsim.opset.work import CubeWork, SequenceWork, VectorWork
 from tests.support.single_node import infer, lower, run, with_onnxruntime
 

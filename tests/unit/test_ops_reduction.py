@@ -177,9 +177,5 @@ def test_sums_over_positions_work_in_blocks() -> None:
     assert definition.lower is not None
     work = definition.lower(node, LowerContext("v100"))
     assert isinstance(work, VectorWork)
-    assert (work.rows, work.cols, work.reduces, work.gather_bytes) == (
-        49,
-        32,
-        "rows",
-        0,
-    )  # channels fill whole blocks
+    # channels fill whole blocks
+    assert (work.rows, work.cols, work.reduces, work.gather_bytes) == (49, 32, "rows", 0)

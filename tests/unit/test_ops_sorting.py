@@ -46,9 +46,8 @@ def test_topk_uses_sort_instructions_where_there_are_some() -> None:
     work = lower("TopK", halves, 2)
     assert isinstance(work, VectorWork)
     assert [step.op for step in work.steps] == ["vbitsort", "vmrgsort4"]
-    assert work.steps[1].count == 2 * math.ceil(
-        math.log(32, 4)
-    )  # 32 runs of 32, four merged at a time, values with indices
+    # 32 runs of 32, four merged at a time, values with indices
+    assert work.steps[1].count == 2 * math.ceil(math.log(32, 4))
     assert isinstance(lower("TopK", [halves[0].astype(np.int64), halves[1]], 2), AiCpuWork)
 
 

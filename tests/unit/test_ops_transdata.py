@@ -14,7 +14,7 @@ from ascendsim.core.errors import GraphError
 from ascendsim.core.formats import Format, c0, storage_shape
 from ascendsim.graph.ir import Graph
 from ascendsim.ops import default_opset
-from ascendsim.ops.transdata import blocked_view
+from ascendsim.ops.movement.transdata import blocked_view
 from ascendsim.opset import InferContext
 from ascendsim.opset.work import LowerContext, MoveWork, NoTask, Work
 from tests.support.single_node import C220, V100

@@ -13,7 +13,7 @@ from ascendsim.ops import default_opset
 from ascendsim.passes.base import Pass
 from ascendsim.passes.layout import AssignFormats
 from ascendsim.passes.manager import PassManager
-from ascendsim.passes.precision import ApplyPrecision
+from ascendsim.passes.precision.assign import ApplyPrecision
 from ascendsim.soc import load
 
 Golden = Callable[[str, str], None]

@@ -19,16 +19,16 @@ from ascendsim.graph.ir import Constant, Graph, Node, Tensor
 from ascendsim.ops import default_opset
 from ascendsim.passes.cleanup import remove_dead
 from ascendsim.passes.control_flow import host_reasons, is_dynamic
+from ascendsim.passes.engine.report import weigh
+from ascendsim.passes.engine.trans_ops import is_lossless
 from ascendsim.passes.folding import shape_values
-from ascendsim.passes.fusion.rules.pad_pool import PadMaxPoolFusionPass
-from ascendsim.passes.fusion.rules.pad_windows import taps_inside
-from ascendsim.passes.graph_engine.report import weigh
-from ascendsim.passes.graph_engine.trans_ops import is_lossless
+from ascendsim.passes.fusion.rules.pooling.pad_pool import PadMaxPoolFusionPass
+from ascendsim.passes.fusion.rules.pooling.pad_windows import taps_inside
 from ascendsim.passes.infer import MAX_ELEMENTS, infer
 from ascendsim.passes.layout.fold_batch import fold_batches
 from ascendsim.passes.layout.formats import same_bytes, storable, weight_format, wished
-from ascendsim.passes.output_type import output_types
-from ascendsim.passes.precision import apply_precision
+from ascendsim.passes.precision.assign import apply_precision
+from ascendsim.passes.precision.output_type import output_types
 from tests.support.evaluate import evaluate
 from tests.support.fusing import build, fused, new_builder, random
 
@@ -633,9 +633,8 @@ def test_weight_of_a_graph_counts_nodes_constants_and_their_bytes_in_the_users_t
     assert (weigh(graph).nodes, weigh(graph).constants, weigh(graph).constant_bytes) == (2, 2, 16)
     next(graph.constants).dtype = HALF
     assert weigh(graph).constant_bytes == 16
-    graph.node("Mul").output.constant = Constant(
-        np.full(3, 2, np.float32)
-    )  # kept beside the node: not counted
+    # kept beside the node: not counted
+    graph.node("Mul").output.constant = Constant(np.full(3, 2, np.float32))
     assert (weigh(graph).constants, weigh(graph).constant_bytes) == (2, 16)
 
 

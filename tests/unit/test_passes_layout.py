@@ -16,7 +16,7 @@ from ascendsim.ops import default_opset
 from ascendsim.passes.layout import AssignFormats, assign_formats
 from ascendsim.passes.layout.fold_batch import fold_batches
 from ascendsim.passes.layout.formats import same_bytes
-from ascendsim.passes.precision import apply_precision
+from ascendsim.passes.precision.assign import apply_precision
 from ascendsim.soc import load
 
 OPSET = default_opset()

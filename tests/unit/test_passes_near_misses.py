@@ -23,7 +23,7 @@ from ascendsim.graph.ir import Graph, Tensor
 from ascendsim.graph.scopes import SCOPE, SECOND_STAGE
 from ascendsim.graph.verify import verify
 from ascendsim.ops import default_opset
-from ascendsim.passes.l1_fusion import find_pairs, join_pair
+from ascendsim.passes.l1 import find_pairs, join_pair
 from ascendsim.passes.layout import assign_formats
 from ascendsim.passes.levers import (
     AlignChannels,
@@ -36,7 +36,7 @@ from ascendsim.passes.levers import (
     apply_lever,
     find_sites,
 )
-from ascendsim.passes.precision import apply_precision
+from ascendsim.passes.precision.assign import apply_precision
 from tests.support.fusing import build, difference, random
 from tests.support.near_misses import (
     Edit,

@@ -11,7 +11,7 @@ from ascendsim.graph.ir import Graph, Tensor
 from ascendsim.graph.verify import verify
 from ascendsim.ops import default_opset
 from ascendsim.passes.manager import PassManager
-from ascendsim.passes.precision import ApplyPrecision, apply_precision
+from ascendsim.passes.precision.assign import ApplyPrecision, apply_precision
 
 HALF, SINGLE = DType.FLOAT16, DType.FLOAT32
 

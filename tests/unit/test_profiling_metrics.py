@@ -153,9 +153,8 @@ def test_task_metrics_by_hand():
 def test_the_start_of_blocks_counts_as_launch():
     ready = {"start": 0, "end": 6_800, "block_ticks": 2 * 6_800, "busy": {"V": 2 * 3_000}}
     run = run_of(record(**ready))
-    assert (
-        task_metrics(run, run.tasks[0]).bound == "latency"
-    )  # kernel_init_ns = 500 is half of 1 us, not more
+    # kernel_init_ns = 500 is half of 1 us, not more
+    assert task_metrics(run, run.tasks[0]).bound == "latency"
     slower = replace(run, soc=replace(run.soc, launch=replace(run.soc.launch, kernel_init_ns=600)))
     assert task_metrics(slower, slower.tasks[0]).bound == "launch"
 

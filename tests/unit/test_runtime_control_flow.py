@@ -210,9 +210,8 @@ def test_time_without_values_needs_to_be_told_the_way() -> None:
     two, four = (asim.simulate(loop, trips={"loop": count}) for count in (2, 4))
     assert 0 < len(two.trace.tasks) < len(four.trace.tasks)
     limited = asim.compile(asim.load(halving_loop(3)), soc=SOC)
-    assert (
-        asim.simulate(limited).duration_us == asim.simulate(limited, trips={"loop": 99}).duration_us
-    )  # the model's limit
+    # the model's limit
+    assert asim.simulate(limited).duration_us == asim.simulate(limited, trips={"loop": 99}).duration_us
     with pytest.raises(asim.InputError, match="option trips: node 'loop' must be a number from 0"):
         asim.simulate(limited, trips={"loop": -1})
 

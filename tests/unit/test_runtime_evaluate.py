@@ -15,8 +15,8 @@ from ascendsim.core.dtypes import DType
 from ascendsim.graph.ir import Graph
 from ascendsim.isa.program import MemoryPlan, Program, Region, Task, TaskKind
 from ascendsim.ops import default_opset
+from ascendsim.runtime.device_memory import DeviceMemory
 from ascendsim.runtime.evaluate import checked_inputs, evaluate, random_inputs
-from ascendsim.runtime.memory import DeviceMemory
 
 X = np.array([-1, 0, 3], np.float32)
 
@@ -80,9 +80,8 @@ def test_progress_and_memory_that_is_used_again() -> None:
         program, graph, [10, 11], progress=lambda *at: seen.append(at), memory=memory
     ) == pytest.approx(WANTED)
     assert seen == [(1, 2), (2, 2)]
-    assert memory.read(graph.tensors["y"]).tolist() == pytest.approx(
-        WANTED
-    )  # computed there and nowhere else
+    # computed there and nowhere else
+    assert memory.read(graph.tensors["y"]).tolist() == pytest.approx(WANTED)
     assert np.isnan(outputs(program, graph, [], memory=memory)).all()  # wiped before
     first = evaluate(graph, program, default_opset(), [10, 11], {"x": X}, "float32", memory=memory)["y"]
     memory.wipe()

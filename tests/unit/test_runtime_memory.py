@@ -15,7 +15,7 @@ from ascendsim.core.dtypes import DType
 from ascendsim.core.errors import SimulationError
 from ascendsim.graph.ir import Constant, Graph, Tensor
 from ascendsim.isa.program import MemoryPlan, Region
-from ascendsim.runtime.memory import DeviceMemory, Values
+from ascendsim.runtime.device_memory import DeviceMemory, Values
 
 F16_MAX, F32_MAX = 65504.0, float(np.finfo(np.float32).max)
 
@@ -52,21 +52,13 @@ def weight(values: NDArray[Any], device: DType, origin: DType | None, kind: Valu
             DType.FLOAT16,
             [1.5, F16_MAX, -F16_MAX, F16_MAX, -F16_MAX],
         ),
-        (
-            [65519.0, 65520.0],
-            np.float32,
-            DType.FLOAT16,
-            [F16_MAX, F16_MAX],
-        ),  # would be rounded up to infinity
+        # would be rounded up to infinity
+        ([65519.0, 65520.0], np.float32, DType.FLOAT16, [F16_MAX, F16_MAX]),
         ([2049.0, 2051.0, 1e-8], np.float32, DType.FLOAT16, [2048, 2052, 0]),  # to nearest even
         ([1e300, -np.inf, 0.1], np.float64, DType.FLOAT32, [F32_MAX, -F32_MAX, float(np.float32(0.1))]),
         ([1e300, -1e300, 0.5], np.float64, DType.FLOAT16, [F16_MAX, -F16_MAX, 0.5]),
-        (
-            [np.inf, -np.inf, 1e38],
-            np.float32,
-            DType.FLOAT32,
-            [np.inf, -np.inf, float(np.float32(1e38))],
-        ),  # no narrower: as it is
+        # no narrower: as it is
+        ([np.inf, -np.inf, 1e38], np.float32, DType.FLOAT32, [np.inf, -np.inf, float(np.float32(1e38))]),
         ([np.inf, 0.5], np.float16, DType.FLOAT32, [np.inf, 0.5]),
         ([3.0, -2.0, 100.0], np.float32, DType.INT8, [3, -2, 100]),
         ([3.0, -2.0], np.float64, DType.INT32, [3, -2]),
@@ -83,9 +75,8 @@ def test_a_weight_takes_the_type_of_the_device(
     found = weight(held, device, DType.of(held.dtype), "device")
     assert found.dtype == device.numpy
     np.testing.assert_array_equal(found, np.array(wanted, found.dtype))
-    np.testing.assert_array_equal(
-        weight(held, device, DType.of(held.dtype), "float32"), held
-    )  # the model's own type
+    # the model's own type
+    np.testing.assert_array_equal(weight(held, device, DType.of(held.dtype), "float32"), held)
 
 
 def test_an_infinite_mask_is_the_largest_number_in_half_precision_and_stays_infinite_in_the_models_type() -> (

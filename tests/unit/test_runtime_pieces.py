@@ -302,9 +302,8 @@ def test_equal_weights_of_several_pieces_lie_in_memory_once() -> None:
         weights = [
             region for region in plan.regions.values() if region.kind == "weight" and region.alias_of is None
         ]
-        assert (
-            sum(region.bytes == size for region in weights) == own
-        )  # w_then and w_else have the same values
+        # w_then and w_else have the same values
+        assert sum(region.bytes == size for region in weights) == own
         spans = sorted((region.offset, region.offset + region.bytes) for region in weights)
         assert all(end <= start for (_, end), (start, _) in pairwise(spans))
     assert len(compiled.pieces.compiled) >= 4

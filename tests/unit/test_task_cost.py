@@ -70,9 +70,8 @@ def test_bytes_take_the_rate_of_where_they_lie() -> None:
     assert far == pytest.approx(1000)  # 42 GB/s, reads and writes on one bus
     assert near == pytest.approx(42_000_000 / rates.l2 * 1e6)
     assert rates.l2 == pytest.approx(2 * 680e6 * (34 + 34))
-    assert price(busy(6_800_000, moved=42_000)) == pytest.approx(
-        (10_000, 10_000)
-    )  # computing takes longer than either
+    # computing takes longer than either
+    assert price(busy(6_800_000, moved=42_000)) == pytest.approx((10_000, 10_000))
 
 
 def test_both_directions_count_where_the_bus_has_two() -> None:

@@ -11,7 +11,7 @@ from ascendsim.graph.builder import GraphBuilder
 from ascendsim.graph.ir import Graph, Tensor
 from ascendsim.isa.instructions import Move, Pipe, Vector
 from ascendsim.lower.templates.stage import Stage
-from ascendsim.passes.fusion.rules.split_batchnorm import FusedBatchnormFusionPass
+from ascendsim.passes.fusion.rules.normalise.split_batchnorm import FusedBatchnormFusionPass
 from tests.support.fusing import build, fused, random
 from tests.support.lowering import executed
 from tests.support.ub import Fused, moved, same_values, ub

@@ -6,7 +6,7 @@ import pytest
 
 import ascendsim as asim
 from ascendsim.core.errors import InputError
-from ascendsim.passes.ub_fusion import limits_of
+from ascendsim.passes.ub import limits_of
 from tests.support.ub import one_convolution, same_values, ub, vectors
 
 

@@ -15,10 +15,10 @@ from ascendsim.graph.scopes import SCOPE, internal_tensors, units_in_order
 from ascendsim.lower import LowerOptions, scope_lowering
 from ascendsim.lower.fused import FusedScope
 from ascendsim.ops import default_opset
-from ascendsim.ops.fused_chain import chain_work
+from ascendsim.ops.fused.chain import chain_work
 from ascendsim.opset.work import CubeWork
 from ascendsim.passes.layout import AssignFormats
-from ascendsim.passes.precision import ApplyPrecision
+from ascendsim.passes.precision.assign import ApplyPrecision
 from ascendsim.profiling import ProfiledRun
 from ascendsim.profiling.fusion_op import fusion_op
 from tests.support.fusing import build, random

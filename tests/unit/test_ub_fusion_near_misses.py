@@ -21,12 +21,12 @@ from ascendsim.graph.copying import copy_graph
 from ascendsim.graph.ir import Graph, Node, Tensor
 from ascendsim.ops import default_opset
 from ascendsim.passes.fusion.report import FusionReport
-from ascendsim.passes.fusion.rules.quant_requant import V200RequantFusionPass
-from ascendsim.passes.fusion.rules.split_batchnorm import FusedBatchnormFusionPass
+from ascendsim.passes.fusion.rules.normalise.split_batchnorm import FusedBatchnormFusionPass
+from ascendsim.passes.fusion.rules.quant.quant_requant import V200RequantFusionPass
 from ascendsim.passes.fusion.switches import Switches
 from ascendsim.passes.layout import AssignFormats
-from ascendsim.passes.precision import ApplyPrecision
-from ascendsim.passes.ub_fusion import PROFILES, fuse_buffers
+from ascendsim.passes.precision.assign import ApplyPrecision
+from ascendsim.passes.ub import PROFILES, fuse_buffers
 from tests.support.fusing import build, fused
 from tests.support.near_misses import (
     Edit,

@@ -11,7 +11,7 @@ from ascendsim.graph.builder import GraphBuilder
 from ascendsim.graph.ir import Graph, Tensor
 from ascendsim.passes.fusion.switch_file import SwitchFile
 from ascendsim.passes.fusion.switches import Switches
-from ascendsim.passes.ub_fusion import PROFILES, ub_passes
+from ascendsim.passes.ub import PROFILES, ub_passes
 from tests.support.fusing import build, random
 from tests.support.ub import (
     MAP,

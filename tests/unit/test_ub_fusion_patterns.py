@@ -12,8 +12,8 @@ from ascendsim.graph.ir import Graph, Node, Tensor
 from ascendsim.ops import default_opset
 from ascendsim.opset.facts import OpPattern
 from ascendsim.opset.patterns import data_inputs, pattern_of
-from ascendsim.passes.ub_fusion.cann_passes import gated, head, optional
-from ascendsim.passes.ub_fusion.pattern import ANY, Matcher, Part, UbMatch, UbPattern, chain
+from ascendsim.passes.ub.cann_passes import gated, head, optional
+from ascendsim.passes.ub.pattern import ANY, Matcher, Part, UbMatch, UbPattern, chain
 from tests.support.fusing import build, new_builder, random
 from tests.support.ub import conv
 

@@ -35,9 +35,8 @@ def test_each_point_counts_once_and_untrusted_rows_do_not() -> None:
     points = measured_points()
     keys = [(point.group, point.model, point.batch) for point in points]
     assert len(set(keys)) == len(keys) > 150
-    assert (
-        sum(point.group == "310" for point in points) == 62
-    )  # the number of scored points that comes with the data
+    # the number of scored points that comes with the data
+    assert sum(point.group == "310" for point in points) == 62
     assert sum(point.group == "310P3" for point in points) == 110
     assert all(point.throughput > 0 for point in points)
 
@@ -68,9 +67,8 @@ def test_roofline_by_hand(models_dir: Path) -> None:
     graph = load(models_dir / "lenet5.onnx")
     layers = sum(node.op_type in ("Conv", "Gemm") for node in graph.nodes)
     assert layers == 5
-    assert (
-        8.0 * layers < roofline_us(graph, chip) < 8.0 * layers + 20
-    )  # fixed time a layer, and hardly any work
+    # fixed time a layer, and hardly any work
+    assert 8.0 * layers < roofline_us(graph, chip) < 8.0 * layers + 20
 
 
 def test_networks_are_simulated(models_dir: Path) -> None:
@@ -92,9 +90,8 @@ def test_image_input_where_the_published_run_had_it(models_dir: Path) -> None:
     swapped = [replace(point, aipp=not point.aipp) for point in points]
     published, other = (compare_models(chosen, models_dir).simulated for chosen in (points, swapped))
     gains = {a.point.model: a.throughput / b.throughput for a, b in zip(published, other, strict=True)}
-    assert (
-        gains["resnet18"] > 1 > gains["resnet34"]
-    )  # images are shorter than floats, and need no Cast and TransData
+    # images are shorter than floats, and need no Cast and TransData
+    assert gains["resnet18"] > 1 > gains["resnet34"]
 
 
 def test_unknown_chip(capsys: pytest.CaptureFixture[str]) -> None:

@@ -45,11 +45,8 @@ def test_attributes_follow_from_shapes() -> None:
         (node.required(1).static_shape[2:], node.attr("strides"), node.attr("pads")[0])
         for node in convolutions
     ]
-    assert found[:3] == [
-        ((11, 11), (4, 4), 2),
-        ((5, 5), (1, 1), 2),
-        ((3, 3), (1, 1), 1),
-    ]  # torchvision's AlexNet
+    # torchvision's AlexNet
+    assert found[:3] == [((11, 11), (4, 4), 2), ((5, 5), (1, 1), 2), ((3, 3), (1, 1), 1)]
     for row, node in zip(_rows("Conv2D"), convolutions, strict=True):
         n, c1, h, w, c0 = row.outputs[0].shape
         assert node.output.static_shape == (n, c1 * c0, h, w)

@@ -19,7 +19,7 @@ from ascendsim.core.formats import FRACTAL_ROWS, Format
 from ascendsim.frontends.composite.reading import OperatorRecord
 from ascendsim.graph.builder import GraphBuilder
 from ascendsim.graph.ir import Tensor
-from ascendsim.ops.composite_members import DOMAIN
+from ascendsim.ops.fused.composite_members import DOMAIN
 
 TILED = Format.FRACTAL_NZ.value
 

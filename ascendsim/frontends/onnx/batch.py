@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from itertools import product
 
 from ascendsim.core.errors import AscendSimError, GraphError
-from ascendsim.frontends.onnx.batch_axis import BatchAxis, mixes, reshaped
+from ascendsim.frontends.onnx.batch_change import BatchAxis, mixes, reshaped
 from ascendsim.frontends.onnx.rewrites import MEANT_AS_WRITTEN, REWRITES, Rewriter
 from ascendsim.frontends.onnx.shapes import ShapePlan
 from ascendsim.graph.copying import copy_graph

@@ -128,9 +128,8 @@ def _value(tensor: Tensor) -> onnx.ValueInfoProto:
 
 
 def _initializer(name: str, constant: Constant) -> onnx.TensorProto:
-    return numpy_helper.from_array(
-        np.asarray(constant.array(), order="C"), name
-    )  # ascontiguousarray would make scalars vectors
+    # ascontiguousarray would make scalars vectors
+    return numpy_helper.from_array(np.asarray(constant.array(), order="C"), name)
 
 
 def _outputs(node: Node) -> list[str]:

@@ -9,16 +9,15 @@ until `Inference.finish`, so that other input shapes can still be tried.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 
-import numpy as np
 import onnx
 
 from ascendsim.core.dtypes import DType
 from ascendsim.core.errors import GraphError, UnsupportedTypeError
 from ascendsim.frontends.onnx.attributes import check_inputs, check_kind, read_attribute, with_values
 from ascendsim.frontends.onnx.bodies import body_attributes, call_attributes, schema_body
+from ascendsim.frontends.onnx.frames import Frame, constant_array, standard_domain, visible_names, without
 from ascendsim.frontends.onnx.order import execution_order
 from ascendsim.frontends.onnx.tensors import Absent, read_tensor
 from ascendsim.frontends.onnx.types import value_type
@@ -29,41 +28,6 @@ from ascendsim.passes.infer import Inference
 
 MAX_NESTING = 32  # functions in functions, subgraphs in subgraphs
 MAX_NODES = 1_000_000  # after inlining: small files can describe huge graphs by functions that call functions
-STANDARD_DOMAINS = ("", "ai.onnx")
-
-
-@dataclass(slots=True)
-class Frame:
-    """One naming scope of the file.
-
-    Attributes:
-        graph: Where its nodes go.
-        versions: Operator set versions by domain.
-        values: Tensors by the name they have in the file.
-        outer: The scope around a subgraph; a function's body sees none.
-        prefix: Of tensor and node names that come from a function's body.
-        renamed: Names in the graph of values that a function returns.
-        arguments: Attribute values of the call, in a function's body.
-        declared: Types that the file declares for values.
-    """
-
-    graph: Graph
-    versions: Mapping[str, int]
-    values: dict[str, Tensor] = field(default_factory=dict)
-    outer: Frame | None = None
-    prefix: str = ""
-    renamed: dict[str, str] = field(default_factory=dict)
-    arguments: Mapping[str, onnx.AttributeProto] | None = None
-    declared: dict[str, onnx.ValueInfoProto] = field(default_factory=dict)
-    depth: int = 0
-
-    def find(self, name: str) -> Tensor | None:
-        frame: Frame | None = self
-        while frame is not None:
-            if name in frame.values:
-                return frame.values[name]
-            frame = frame.outer
-        return None
 
 
 class Importer:
@@ -92,7 +56,9 @@ class Importer:
             folder,
             absent,
         )
-        self._functions = {(_domain(item.domain), item.name, item.overload): item for item in model.functions}
+        self._functions = {
+            (standard_domain(item.domain), item.name, item.overload): item for item in model.functions
+        }
         self._inference = Inference(opset)
         self._reserved: set[str] = set()
         self._nodes = 0
@@ -194,7 +160,7 @@ class Importer:
                 f"model {self._model.graph.name!r}",
                 f"must have at most {MAX_NODES} nodes after inlining its functions",
             )
-        domain = _domain(proto.domain)
+        domain = standard_domain(proto.domain)
         stem = proto.name or next((name for name in proto.output if name), proto.op_type)
         name = frame.prefix + stem
         subject = f"node {name!r} ({proto.op_type})"
@@ -352,7 +318,7 @@ class Importer:
         if attribute.name == "value":
             tensor = self._constant(attribute.t, wanted)
         else:
-            array = _constant_array(attribute, subject)
+            array = constant_array(attribute, subject)
             tensor = Tensor(wanted, DType.of(array.dtype), tuple(array.shape), constant=Constant(array))
         self._define(frame, output, tensor, subject)
 
@@ -399,10 +365,10 @@ class Importer:
                 f"must not nest deeper than {MAX_NESTING} functions",
                 remedy="functions must not call themselves",
             )
-        domain, op_type = schema or (_domain(function.domain), function.name)
+        domain, op_type = schema or (standard_domain(function.domain), function.name)
         versions = {
             **frame.versions,
-            **{_domain(item.domain): int(item.version) for item in function.opset_import},
+            **{standard_domain(item.domain): int(item.version) for item in function.opset_import},
         }
         arguments = body_attributes(function, call, domain, op_type)
         results = {
@@ -413,7 +379,7 @@ class Importer:
         inner = Frame(
             frame.graph,
             versions,
-            outer=_visible_names(frame),
+            outer=visible_names(frame),
             prefix=f"{name}/",
             renamed=results,
             arguments=arguments,
@@ -424,7 +390,7 @@ class Importer:
             if tensor is not None:
                 inner.values[parameter] = tensor
         absent = {parameter for parameter in function.input if parameter not in inner.values}
-        self._body([_without(node, absent) for node in execution_order(function.node, subject)], inner)
+        self._body([without(node, absent) for node in execution_order(function.node, subject)], inner)
         for result, outer in zip(function.output, outputs, strict=False):
             if not outer:
                 continue
@@ -446,48 +412,6 @@ class Importer:
                     f"value {outer!r}", "must be defined once", remedy="the file is damaged; export it again"
                 )
             frame.values[outer] = made
-
-
-def _visible_names(frame: Frame) -> Frame | None:
-    """For `_unique` a body inside a subgraph must still avoid the names of the graphs around; it sees no
-    values of theirs.
-    """
-    if frame.outer is None:
-        return None
-    return Frame(frame.outer.graph, frame.versions, outer=_visible_names(frame.outer))
-
-
-def _without(node: onnx.NodeProto, absent: set[str]) -> onnx.NodeProto:
-    """A node of a body with the parameters that the call leaves out left out."""
-    if not absent.intersection(node.input):
-        return node
-    copy = onnx.NodeProto()
-    copy.CopyFrom(node)
-    copy.input[:] = ["" if name in absent else name for name in node.input]
-    return copy
-
-
-def _constant_array(attribute: onnx.AttributeProto, subject: str) -> Array:
-    if attribute.name == "value_int":
-        return np.array(attribute.i, np.int64)
-    if attribute.name == "value_ints":
-        return np.array(attribute.ints, np.int64)
-    if attribute.name == "value_float":
-        return np.array(attribute.f, np.float32)
-    if attribute.name == "value_floats":
-        return np.array(attribute.floats, np.float32)
-    kind = (
-        "sparse"
-        if attribute.name == "sparse_value"
-        else "text"
-        if attribute.name.startswith("value_string")
-        else repr(attribute.name)
-    )
-    raise UnsupportedTypeError(subject, f"holds a {kind} value", remedy="store it as a dense numeric tensor")
-
-
-def _domain(name: str) -> str:
-    return "" if name in STANDARD_DOMAINS else name
 
 
 class _Emitter:

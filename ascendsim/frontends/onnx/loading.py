@@ -19,7 +19,7 @@ from ascendsim.frontends.onnx.weights import random_weight, roles
 from ascendsim.graph.ir import Constant, Graph
 from ascendsim.graph.verify import verify
 from ascendsim.opset import OpSet
-from ascendsim.passes.graph_engine import select_outputs
+from ascendsim.passes.engine import select_outputs
 from ascendsim.passes.infer import Inference
 
 Weights = Literal["file", "random"]

@@ -10,14 +10,13 @@ from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 from onnx import defs
 
 from ascendsim.core.errors import InputError
+from ascendsim.frontends.onnx.frames import STANDARD_DOMAINS
 
 Source = Union[str, Path, bytes, onnx.ModelProto]
 
 OLDEST_OPSET = 7
-MAX_FILE_BYTES = (
-    2 << 30
-)  # a protobuf message cannot be longer; larger models keep their weights in external files
-STANDARD_DOMAINS = ("", "ai.onnx")
+# a protobuf message cannot be longer; larger models keep their weights in external files
+MAX_FILE_BYTES = 2 << 30
 
 
 def read_model(source: Source) -> tuple[onnx.ModelProto, Path | None, str]:
@@ -100,9 +99,8 @@ def _read_file(path: Path) -> bytes:
         if not path.exists():
             raise InputError(subject, "does not exist", remedy="check the path")
         if not path.is_file():
-            raise InputError(
-                subject, "is no regular file", remedy="save the model to a file first"
-            )  # a device may never end
+            # a device may never end
+            raise InputError(subject, "is no regular file", remedy="save the model to a file first")
         if path.stat().st_size > MAX_FILE_BYTES:
             raise InputError(
                 subject,

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 import numpy as np
 
 from ascendsim.core.errors import GraphError
-from ascendsim.frontends.onnx.batch_axis import BatchAxis, preferred, reshaped
+from ascendsim.frontends.onnx.batch_change import BatchAxis, preferred, reshaped
 from ascendsim.graph.ir import Array, Graph, Node, Shape, Tensor
 from ascendsim.passes.infer import Inference
 

@@ -97,9 +97,8 @@ class Board:
             tasks = np.flatnonzero(order.stream == stream)
             if not len(tasks):
                 continue
-            unordered = self.begin[:, stream] < len(
-                tasks
-            )  # the first task of the stream that does not happen before the piece
+            # the first task of the stream that does not happen before the piece
+            unordered = self.begin[:, stream] < len(tasks)
             first[unordered] = np.minimum(first[unordered], tasks[self.begin[unordered, stream]])
             after = np.max(
                 [np.searchsorted(order.before[tasks, s], self.end[:, s]) for s in range(order.streams)],

@@ -24,9 +24,8 @@ def needed_waits(streams: Sequence[int], needs: Sequence[Sequence[int]]) -> list
     [(), (0,), (), (1,)]
     """
     count = max(streams, default=0) + 1
-    known = [
-        [0] * count for _ in range(count)
-    ]  # by stream: how many tasks of each have ended when its next task starts
+    # by stream: how many tasks of each have ended when its next task starts
+    known = [[0] * count for _ in range(count)]
     places: list[int] = []
     after: list[list[int]] = []
     waits: list[tuple[int, ...]] = []

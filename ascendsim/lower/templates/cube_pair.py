@@ -39,10 +39,8 @@ from ascendsim.lower.templates.way_out import UnifiedBufferOut
 from ascendsim.opset.work import ConvGeometry, CubePair, CubeWork, Ref
 from ascendsim.soc.spec import SocSpec
 
-MOST_M, MOST_N = (
-    256,
-    128,
-)  # tile in L0C: half of the smallest L0C of coupled cores, so that the way out overlaps
+# tile in L0C: half of the smallest L0C of coupled cores, so that the way out overlaps
+MOST_M, MOST_N = (256, 128)
 SLACK = ROWS * BLOCK_BYTES  # fractals at the end of a band may reach beyond its last position
 
 

@@ -226,9 +226,8 @@ class MoveWriter:
             tuple((name, step * ratio[0] // ratio[1]) for name, step in at.terms),
         )
         length = max(1, min(burst, bytes))
-        bursts = even_bursts(
-            bytes, length
-        )  # a tile may end inside a burst: even pieces of nearly its length then
+        # a tile may end inside a burst: even pieces of nearly its length then
+        bursts = even_bursts(bytes, length)
         length = bytes // bursts
         grain = 1 if length % BLOCK_BYTES else BLOCK_BYTES  # pieces of whole blocks lie whole blocks apart
         stride = (

@@ -15,9 +15,8 @@ from ascendsim.lower.templates.product import ACCUMULATOR_BYTES, ROWS, Product, 
 from ascendsim.lower.templates.traffic import End, traffic_of
 from ascendsim.opset.work import ConvGeometry
 
-IMPERFECT_OVERLAP = (
-    1 / 8
-)  # share of the faster pipes' time that is not hidden behind the slowest one: assumed, ranks candidates only
+# share of the faster pipes' time that is not hidden behind the slowest one: assumed, ranks candidates only
+IMPERFECT_OVERLAP = 1 / 8
 ENTRIES_PER_STEP = 3  # queue entries of one mmad: wait, mmad, set
 
 
@@ -68,9 +67,8 @@ def score(
         + 4 * rates.start
     )
     compute = max(cube, mte1)
-    busy = (
-        tiles * max(compute, out) if accumulators > 1 else tiles * (compute + out) - out
-    )  # the last way out comes below
+    # the last way out comes below
+    busy = tiles * max(compute, out) if accumulators > 1 else tiles * (compute + out) - out
     if in_turn * busy > limit:
         return math.inf
     t = traffic_of(product, rates, share, (tile_m, tile_n), chunk, hold, band)

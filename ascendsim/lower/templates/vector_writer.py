@@ -29,19 +29,15 @@ from ascendsim.lower.templates.stage import TRANSACTION_BYTES, Tile
 from ascendsim.lower.templates.steps import emit_steps
 from ascendsim.opset.work import Step, Stream, VectorWork
 
-GOOD_TRANSFER_BYTES = (
-    16 * 1024
-)  # a transfer of this size reaches the peak rate (vendor guide; hardware notes on granularity)
+# a transfer of this size reaches the peak rate (vendor guide; hardware notes on granularity)
+GOOD_TRANSFER_BYTES = 16 * 1024
 GOOD_BURST_BYTES = 2048  # bursts of several 512 B transactions lose little to rounding
 FRACTAL_COLUMNS = (
     16  # of a fractal of 16-bit elements; wider ones take two blocks a row, which the last fold joins
 )
 TILES_TO_OVERLAP = 4  # a share is cut in at least so many tiles, if they stay above the size before
-BLOCK_REDUCTIONS = {
-    "vcadd": "vcgadd",
-    "vcmax": "vcgmax",
-    "vcmin": "vcgmin",
-}  # one result for every 32 B block instead of one a repeat
+# one result for every 32 B block instead of one a repeat
+BLOCK_REDUCTIONS = {"vcadd": "vcgadd", "vcmax": "vcgmax", "vcmin": "vcgmin"}
 FOLDS = {
     "vcadd": "vadd",
     "vcmax": "vmax",

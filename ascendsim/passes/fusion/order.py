@@ -20,11 +20,8 @@ from ascendsim.passes.fusion.switch_file import BUILT_IN_RANGES, CUSTOM_RANGES, 
 from ascendsim.passes.fusion.switches import Switches
 
 DOWN_OFFSET = 10000
-CUSTOM_PASS, BUILT_IN_PASS, BUILT_IN_RULE = (
-    6000,
-    8000,
-    9000,
-)  # 7000 is for JSON rules of users, which have no form here
+# 7000 is for JSON rules of users, which have no form here
+CUSTOM_PASS, BUILT_IN_PASS, BUILT_IN_RULE = (6000, 8000, 9000)
 
 
 class Phase(IntEnum):

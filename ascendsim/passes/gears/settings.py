@@ -25,11 +25,8 @@ GearOption = Union[str, Sequence[int], Sequence[Sequence[int]]]
 MIN_GEARS = 2
 MAX_GEARS = 100
 MAX_DIM = 1 << 31
-NUMBERS: dict[str, int | None] = {
-    "dynamic_batch_size": 1,
-    "dynamic_image_size": 2,
-    "dynamic_dims": None,
-}  # numbers of a gear
+# numbers of a gear
+NUMBERS: dict[str, int | None] = {"dynamic_batch_size": 1, "dynamic_image_size": 2, "dynamic_dims": None}
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,9 +23,8 @@ from ascendsim.passes.graph_kernel.lists import mindspore_type, with_mindspore_t
 from ascendsim.passes.graph_kernel.stages import basic_stage, composite_stage
 
 CostOracle = Callable[[Graph], float]  # microseconds of a device graph, run alone
-Dump = Callable[
-    [str, Graph], None
-]  # name of the stage, and the graph with composites, under MindSpore's operator names
+# name of the stage, and the graph with composites, under MindSpore's operator names
+Dump = Callable[[str, Graph], None]
 VALIDATE = "6_validate"
 BASIC_END, COMPOSITE_END = "hwopt_d_fuse_basic_opt_end_graph", "hwopt_d_composite_opt_end_graph"
 _EXPANDED = "expanded_from"
@@ -209,9 +208,8 @@ def _weighed(
     whole, _, _ = body_graph(members, name)
     outline(whole, whole.topological(), name)
     before, after = oracle(parts), oracle(whole)
-    given = (
-        original.metadata.get("format") == "composite"
-    )  # the file says that it is one kernel, whatever it costs
+    # the file says that it is one kernel, whatever it costs
+    given = original.metadata.get("format") == "composite"
     return CompositeRecord(name, names, types, before, after, given or after < before), expanded
 
 

@@ -19,9 +19,8 @@ from ascendsim.graph.ir import Graph, Node
 ListName = Literal["basic", "composite", "reduce", "cluster", "expander"]
 RELEASE = "v0.7.0-beta"  # whose two stages these are; expanders exist from v1.0 on and are taken from v1.3
 EXPANDER_RELEASE = "v1.3.0"
-AFTER_SELECTION = frozenset(
-    {"Cast"}
-)  # joins a list only when kernels, and with them element types, are selected
+# joins a list only when kernels, and with them element types, are selected
+AFTER_SELECTION = frozenset({"Cast"})
 
 # Composites that never grow (v0.7, pass/fuse_graph_kernel.cc)
 NEVER_GROWN = frozenset(

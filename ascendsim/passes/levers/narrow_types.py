@@ -82,12 +82,8 @@ _FLOAT_ONLY = frozenset(
     }
 )
 _COMPARE = frozenset({"Equal", "Less", "LessOrEqual", "Greater", "GreaterOrEqual"})
-_INDICES = {
-    "Gather": 1,
-    "GatherElements": 1,
-    "ScatterElements": 1,
-    "OneHot": 0,
-}  # ports that take either integer type
+# ports that take either integer type
+_INDICES = {"Gather": 1, "GatherElements": 1, "ScatterElements": 1, "OneHot": 0}
 
 
 @dataclass(slots=True)

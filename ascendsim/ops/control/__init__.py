@@ -1,0 +1,1 @@
+"""Operators that decide what runs, and markers of frameworks."""

@@ -1,0 +1,1 @@
+"""Images in front of a network, resampling, detection behind it."""

@@ -1,0 +1,3 @@
+"""Sums of products: matrix products, convolutions, attention without a softmax, recurrent cells,
+transforms.
+"""

@@ -1,0 +1,1 @@
+"""Operators that move elements or make them from little, and compute nothing."""

@@ -1,0 +1,1 @@
+"""Quantisation: between floats and integers, and products of integers."""

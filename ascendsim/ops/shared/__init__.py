@@ -1,0 +1,1 @@
+"""What operator families share."""

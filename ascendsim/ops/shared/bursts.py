@@ -1,0 +1,247 @@
+"""Movement as the DMA sees it: lengths of contiguous pieces in global memory, and the vector work on the way.
+
+A movement kernel holds one tile in UB, reads it in pieces that are contiguous in the source and writes it in
+pieces that are contiguous in the destination. Sources: Ascend C data-layout page (TransData = read,
+vnchwconv, write; blocks of 32 B) and intrinsic tables (vnchwconv of 32-bit elements and vgather exist from
+m200 on). Chip-independent figures are marked assumed.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from ascendsim.core.dtypes import DType
+from ascendsim.core.formats import BLOCK_BYTES, FRACTAL_ROWS, Format, c0, storage_shape
+from ascendsim.graph.ir import Tensor
+from ascendsim.opset.work import (
+    Copy,
+    LowerContext,
+    MoveWork,
+    NoTask,
+    Ref,
+    ScalarWork,
+    Step,
+    Stream,
+    VectorWork,
+    Work,
+)
+
+# assumed: a quarter of the 256 KiB of UB that most chips have, so that source and result double-buffer
+TILE_BYTES = 64 * 1024
+SCALAR_CYCLES_PER_INDEX = 8  # assumed: load, bounds check, multiply, add and issue at 1-2 cycles each
+DUPLICATE = "vectordup"
+MOVE = "vadds"  # copy inside UB: add zero
+
+
+def stored_axis(ref: Ref, axis: int) -> tuple[tuple[int, ...], int]:
+    """The physical shape of a tensor and where its logical axis begins in it (in blocks for axes that are cut
+    in blocks).
+    """
+    stored, rank = storage_shape(ref.shape, ref.format, ref.dtype), len(ref.shape)
+    if ref.format is Format.FRACTAL_NZ and axis >= rank - 2:
+        return stored, 2 * rank - 3 - axis  # the last two axes change places: (..., N1, M1, M0, N0)
+    return stored, axis
+
+
+def cuts_whole_blocks(tensors: Sequence[Tensor], axis: int, format: Format) -> bool:
+    """Whether tensors that lie side by side along an axis meet at block borders in a blocked format.
+
+    Args:
+        tensors: The parts, of equal rank.
+        axis: Counted from the front.
+        format: The format that all of them would have.
+    """
+    for tensor in tensors:
+        if not tensor.is_static:
+            return False
+        size, rank = tensor.static_shape[axis], len(tensor.static_shape)
+        if format is Format.NC1HWC0:
+            if rank != 4 or (axis == 1 and size % c0(tensor.element_type)):
+                return False
+        elif format is Format.FRACTAL_NZ:
+            block = {rank - 1: c0(tensor.element_type), rank - 2: FRACTAL_ROWS}.get(axis, 1)
+            if rank < 2 or size % block:
+                return False
+        else:
+            return False
+    return True
+
+
+def run_bytes(shape: Sequence[int], axis: int, itemsize: int) -> int:
+    """Bytes of the contiguous piece that one index of the axes before `axis` selects in a row-major tensor.
+
+    >>> run_bytes((2, 3, 4), 1, 2)
+    24
+    """
+    return math.prod(shape[axis:]) * itemsize
+
+
+def transposing(dtype: DType, ctx: LowerContext) -> Step:
+    """One vnchwconv sweep over all elements; wider elements than the unit takes go in 16- or 32-bit parts.
+
+    Args:
+        dtype: Element type of the tensor.
+        ctx: Gives the chip generation.
+    """
+    if dtype.itemsize == 1:
+        return Step("vnchwconv", DType.INT8)
+    wide = dtype.itemsize > 2 and ctx.supports("vnchwconv", DType.FLOAT32)
+    part = DType.FLOAT32 if wide else DType.FLOAT16
+    return Step("vnchwconv", part, count=dtype.itemsize // part.itemsize)
+
+
+def vector_dtype(dtype: DType) -> DType:
+    """A type of the same width that plain moves and duplicates run in (two 32-bit parts for 64-bit
+    elements).
+    """
+    return {1: DType.FLOAT16, 2: DType.FLOAT16}.get(dtype.itemsize, DType.FLOAT32)
+
+
+def filling(dtype: DType) -> Step:
+    """Duplicates a scalar over all elements."""
+    return Step(DUPLICATE, vector_dtype(dtype), count=max(1, dtype.itemsize // 4))
+
+
+def fill_work(target: Ref) -> Work:
+    """One value over the whole result, then out."""
+    elements = math.prod(target.shape)
+    if elements == 0:
+        return NoTask()
+    return VectorWork(1, elements, (filling(target.dtype),), (), (Stream(target),))
+
+
+def moving(dtype: DType) -> Step:
+    """Copies all elements from one place in UB to another (runs that are no multiple of a 32 B block)."""
+    return Step(MOVE, vector_dtype(dtype), count=max(1, dtype.itemsize // 4))
+
+
+def repacking(run: int, dtype: DType) -> tuple[Step, ...]:
+    """Steps that a run of `run` bytes needs in UB: none if it fills whole blocks, else one move."""
+    return () if run % BLOCK_BYTES == 0 else (moving(dtype),)
+
+
+def merged_permutation(shape: Sequence[int], permutation: Sequence[int]) -> tuple[list[int], list[int]]:
+    """Joins axes that stay neighbours and drops those of size 1.
+
+    Returns:
+        Sizes in source order and the permutation (result axis -> source axis) among them.
+
+    >>> merged_permutation((2, 3, 4, 5), (0, 2, 3, 1))
+    ([2, 3, 20], [0, 2, 1])
+    """
+    order = [axis for axis in permutation if shape[axis] != 1]
+    groups: list[list[int]] = []
+    sources = sorted(order)
+    position = {axis: number for number, axis in enumerate(sources)}
+    for axis in order:
+        if groups and position[axis] == position[groups[-1][-1]] + 1:
+            groups[-1].append(axis)
+        else:
+            groups.append([axis])
+    by_source = sorted(groups)
+    return [math.prod(shape[axis] for axis in group) for group in by_source], [
+        by_source.index(group) for group in groups
+    ]
+
+
+def transpose_bursts(shape: Sequence[int], permutation: Sequence[int], itemsize: int) -> tuple[int, int]:
+    """Bytes of the longest contiguous pieces that a tile of `TILE_BYTES` allows on the read and the write
+    side.
+
+    The tile grows along the trailing axes of source and result in turns, the side with the shorter pieces
+    first. Lines join to one piece only if they fill whole 32 B blocks: in UB, vector instructions want every
+    line to start at a block.
+
+    Args:
+        shape: Source shape.
+        permutation: Result axis -> source axis.
+        itemsize: Bytes of one element.
+
+    >>> transpose_bursts((1, 512, 64), (0, 1, 2), 2)
+    (65536, 65536)
+    >>> transpose_bursts((4096, 4096), (1, 0), 2)
+    (512, 256)
+    """
+    sizes, order = merged_permutation(shape, permutation)
+    extent = [1] * len(sizes)
+    sides = (list(range(len(sizes))), order)
+
+    def piece(side: int) -> tuple[int, int | None]:
+        """Length of the piece, and the axis along which it can grow."""
+        run = itemsize
+        for axis in reversed(sides[side]):
+            run *= extent[axis]
+            if extent[axis] < sizes[axis]:
+                return run, axis
+            if run % BLOCK_BYTES:
+                break  # the next line starts at a block of its own in UB
+        return run, None
+
+    while True:
+        for _, axis in sorted((piece(0), piece(1)), key=lambda found: found[0]):
+            if (
+                axis is not None
+                and math.prod(extent) // extent[axis] * min(2 * extent[axis], sizes[axis]) * itemsize
+                <= TILE_BYTES
+            ):
+                extent[axis] = min(2 * extent[axis], sizes[axis])
+                break
+        else:
+            return piece(0)[0], piece(1)[0]
+
+
+def transpose_work(
+    source: Ref, target: Ref, shape: Sequence[int], permutation: Sequence[int], ctx: LowerContext
+) -> MoveWork:
+    """Work of a transpose of `source`, seen as row-major `shape`, into `target`.
+
+    The last axis moves: vnchwconv turns blocks. It stays and its run fills whole blocks: DMA alone. It stays
+    and is shorter than a block: vnchwconv there and back, as runs below 32 B cannot be addressed by the DMA.
+    """
+    itemsize = source.dtype.itemsize
+    read, write = transpose_bursts(shape, permutation, itemsize)
+    sizes, order = merged_permutation(shape, permutation)
+    steps: tuple[Step, ...] = ()
+    if order != sorted(order):
+        turn = transposing(source.dtype, ctx)
+        if order[-1] != len(order) - 1:
+            steps = (turn,)
+        elif sizes[-1] * itemsize < BLOCK_BYTES:
+            steps = (turn, turn)
+        else:
+            steps = repacking(sizes[-1] * itemsize, source.dtype)
+    return MoveWork((Copy(source, target, math.prod(shape) * itemsize, read, write),), steps)
+
+
+def row_gather_work(
+    source: Ref,
+    target: Ref,
+    count: int,
+    run: int,
+    indices: tuple[Ref, ...],
+    ctx: LowerContext,
+    write_run: int | None = None,
+) -> MoveWork | ScalarWork:
+    """Work of copying `count` indexed pieces of `run` bytes into `target`.
+
+    Pieces of at least one 32 B block go by DMA with a scalar address computation each. Shorter ones are
+    picked in UB by vgather where the chip has it, else by the scalar unit, one element at a time.
+    """
+    total = count * run
+    if run >= BLOCK_BYTES:
+        copy = Copy(source, target, total, run, write_run or total)
+        return MoveWork(
+            (copy,),
+            repacking(run, source.dtype),
+            scalar_per_burst=SCALAR_CYCLES_PER_INDEX,
+            extra_inputs=indices,
+        )
+    picking = vector_dtype(source.dtype)
+    if not ctx.supports("vgather", picking):
+        return ScalarWork(
+            total // source.dtype.itemsize, SCALAR_CYCLES_PER_INDEX, (source, *indices), (target,)
+        )
+    pick = Step("vgather", picking, count=max(1, source.dtype.itemsize // 4))
+    copy = Copy(source, target, source.bytes, source.bytes, write_run or total, write_bytes=total)
+    return MoveWork((copy,), (pick,), extra_inputs=indices)

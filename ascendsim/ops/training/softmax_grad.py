@@ -1,0 +1,122 @@
+"""Gradients of softmax as one operator each (domain "ascend"): SoftmaxGrad and ConfusionSoftmaxGrad.
+
+    ConfusionSoftmaxGrad(grad, x)    = grad - sum(grad x)
+    SoftmaxGrad(softmax, grad)       = (grad - sum(grad softmax)) softmax
+
+The sum goes along `axis` (the last one by default). Sums are float32 or wider, with one rounding at the end.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from ascendsim.core.formats import Format
+from ascendsim.graph.ir import Array, Node
+from ascendsim.ops.normalise.softmax import rows_in_blocks, walking_axis
+from ascendsim.ops.shared.common import (
+    StepSpec,
+    computing_type,
+    converted,
+    make_steps,
+    normalise_axis,
+    on_ai_cpu,
+    runs_on_ai_core,
+    walking_shape,
+    with_numpy,
+)
+from ascendsim.ops.shared.dims import may_equal
+from ascendsim.opset import InferContext, Layout, OpDef
+from ascendsim.opset.definition import Lower
+from ascendsim.opset.facts import Facts, Kind, Precision
+from ascendsim.opset.structure import along
+from ascendsim.opset.work import LowerContext, NoTask, Ref, Step, Stream, VectorWork, Work
+
+
+def _infer(context: InferContext) -> None:
+    shape = context.shape(0)
+    if shape is not None:
+        normalise_axis(int(context.node.attr("axis", -1)), len(shape), f"axis of node {context.node.name!r}")
+    if not may_equal(shape, context.shape(1)):
+        raise context.fail("needs inputs of one shape", f"{shape} and {context.shape(1)}")
+    context.set(0, context.dtype(0), shape)
+
+
+def _centred(node: Node, grad: Array, x: Array) -> Array:
+    total = np.sum(grad * x, axis=int(node.attr("axis", -1)), keepdims=True, dtype=np.float64)
+    return np.asarray(grad - total.astype(grad.dtype))
+
+
+def _softmax_grad(node: Node, softmax: Array, grad: Array) -> Array:
+    return np.asarray(_centred(node, grad, softmax) * softmax)
+
+
+def _lower(after: Sequence[StepSpec]) -> Lower:
+    """Product, sum of a row, difference, and what comes after; two sweeps over both inputs if a row does not
+    fit.
+    """
+
+    def lower(node: Node, context: LowerContext) -> Work:
+        first, target = node.required(0), node.output
+        if first.elements == 0:
+            return NoTask()
+        if not runs_on_ai_core(node):
+            return on_ai_cpu(node, 3.0 + len(after))
+        shape = walking_shape(first)
+        axis = walking_axis(first, int(node.attr("axis", -1)) % len(first.static_shape))
+        behind, elements = math.prod(shape[axis + 1 :]), math.prod(shape)
+        inside = computing_type(first.element_type, context, wide=True)
+        fold = Step("vcadd" if behind == 1 else "vadd", inside)
+        body = (*make_steps(["vmul"], inside), fold, *make_steps(["vsub", *after], inside))
+        steps = converted(
+            body,
+            [tensor.element_type for tensor in node.inputs if tensor is not None],
+            target.element_type,
+            inside,
+        )
+        length = shape[axis]
+        rows, cols = (elements // length, length) if behind == 1 else (length, elements // length)
+        piece = behind * first.element_type.itemsize if behind > 1 and behind != elements // length else 0
+        inputs = tuple(Stream(Ref.of(node.required(port))) for port in (0, 1))
+        work = VectorWork(
+            rows, cols, steps, inputs, (Stream(Ref.of(target)),), reduces="cols", sweeps=2, gather_bytes=piece
+        )
+        return work if behind == 1 else replace(work, reduces="rows")
+
+    return lower
+
+
+def _in_blocks(node: Node, format: Format) -> bool:
+    same = node.required(0).shape == node.required(1).shape and not any(
+        t is not None and t.is_constant for t in node.inputs
+    )
+    return same and rows_in_blocks(node, format)
+
+
+_FACTS = Facts(along(ports=(0, 1)), Kind.REDUCTION, Precision.GRAY)
+
+OPERATORS: tuple[OpDef, ...] = (
+    OpDef(
+        "ConfusionSoftmaxGrad",
+        _infer,
+        with_numpy(_centred),
+        _lower(()),
+        Layout.FOLLOW,
+        domain="ascend",
+        in_blocks=_in_blocks,
+        facts=_FACTS,
+    ),
+    OpDef(
+        "SoftmaxGrad",
+        _infer,
+        with_numpy(_softmax_grad),
+        _lower(("vmul",)),
+        Layout.FOLLOW,
+        domain="ascend",
+        in_blocks=_in_blocks,
+        facts=_FACTS,
+    ),
+)

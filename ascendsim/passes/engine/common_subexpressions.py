@@ -1,0 +1,102 @@
+"""CommonSubexpressionEliminationPass: nodes that compute the same from the same are merged.
+
+Two nodes are the same if they have equal keys and equally many outputs. As in GE a key holds the type, for
+each input the value that it reads with its shapes, types and format, the names of control inputs and all
+attributes; only siblings (readers of one value) are candidates, and only operators that could be folded, so
+that random generators are safe. GE looks again at the readers of the survivor after each merge; walking in
+execution order finds the same: what a node reads has been merged before its own key is made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass
+
+import numpy as np
+
+from ascendsim.graph.ir import AttributeValue, Graph, Node, Tensor
+from ascendsim.opset import OpSet
+from ascendsim.passes.base import PassResult
+from ascendsim.passes.engine.edits import remove
+from ascendsim.passes.folding import KEEP
+
+
+@dataclass(frozen=True, slots=True)
+class CommonSubexpressionEliminationPass:
+    """Merges equal nodes of each graph and subgraph; the one that runs first stays.
+
+    Attributes:
+        opset: Says which operators could be folded.
+    """
+
+    opset: OpSet
+    name: str = "CommonSubexpressionEliminationPass"
+
+    def run(self, graph: Graph) -> PassResult:
+        merged, kept = _merge_in(graph, self.opset)
+        counts = {
+            key: number
+            for key, number in (("merged nodes", merged), ("left: both name outputs", kept))
+            if number
+        }
+        return PassResult(merged > 0, counts)
+
+
+def _merge_in(graph: Graph, opset: OpSet) -> tuple[int, int]:
+    found: dict[Hashable, list[Node]] = {}  # different nodes by what they do and read
+    outputs = set(graph.outputs)
+    merged = kept = 0
+    for node in graph.topological():
+        if node.subgraphs:
+            for _, subgraph in node.subgraphs:
+                inner_merged, inner_kept = _merge_in(subgraph, opset)
+                merged, kept = merged + inner_merged, kept + inner_kept
+            continue
+        definition = opset.find(node.op_type, node.domain)
+        if definition is None or not definition.foldable or node.attr(KEEP, 0) or not any(node.inputs):
+            continue
+        alike = found.setdefault((node.domain, node.op_type, node.inputs), [])
+        first = next((other for other in alike if _rest(other) == _rest(node)), None)
+        if first is None:
+            alike.append(node)
+            continue
+        if any(
+            old in outputs and new in outputs for old, new in zip(node.outputs, first.outputs, strict=True)
+        ):
+            kept += 1
+            continue
+        _merge(graph, node, first, outputs)
+        merged += 1
+    return merged, kept
+
+
+def _merge(graph: Graph, node: Node, first: Node, outputs: set[Tensor]) -> None:
+    for old, new in zip(node.outputs, first.outputs, strict=True):
+        if old in outputs:  # the survivor takes over the name by which users know the value
+            name = old.name
+            graph.rename_tensor(old, graph.fresh(f"{name}_merged"))
+            graph.rename_tensor(new, name)
+            outputs.add(new)
+        graph.replace_uses(old, new)
+    for follower in tuple(node._followers):
+        follower.add_control(first)
+    remove(node)
+
+
+def _rest(node: Node) -> Hashable:
+    """What of a node's key nodes with the same inputs may differ in."""
+    return (
+        tuple((tensor.dtype, tensor.origin_dtype, tensor.shape, tensor.format) for tensor in node.outputs),
+        tuple(sorted(before.name for before in node.control)),
+        tuple((key, _attribute_key(node.attributes[key])) for key in sorted(node.attributes)),
+    )
+
+
+def _attribute_key(value: AttributeValue) -> Hashable:
+    if isinstance(value, np.ndarray):
+        return (value.dtype.str, value.shape, value.tobytes())
+    if isinstance(value, tuple):
+        return tuple(_attribute_key(item) for item in value)
+    if isinstance(value, (float, np.floating)):
+        return (type(value).__name__, np.float64(value).tobytes())  # 0.0 and -0.0 differ, NaN equals itself
+    return (type(value).__name__, value)

@@ -1,0 +1,1 @@
+"""Rules around convolutions."""

@@ -1,0 +1,1 @@
+"""Rules around matrix products."""

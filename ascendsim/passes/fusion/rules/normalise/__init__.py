@@ -1,0 +1,1 @@
+"""Rules that make or split normalisations."""

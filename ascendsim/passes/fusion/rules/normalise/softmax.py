@@ -1,0 +1,63 @@
+"""SoftmaxV2 over a short last axis of listed shapes: between two transposes it works along a long contiguous
+one.
+
+    SoftmaxV2(x, axis=2)      =>      TransposeD(0, 2, 1) -> SoftmaxV2(axis=1) -> TransposeD(0, 2, 1)
+
+Listed are the class scores of SSD (8732 anchors, 21 classes) and a segmentation volume with last dimensions
+224, 224, 160, 4, whose last two axes change places. Exact. Source: the rule reference, atlasrr_30_0008; older
+code adds 8732 x 81 with at least 8 rows, which the reference does not list. The reference lists the chips
+too; Ascend 310 is not among them.
+"""
+
+from __future__ import annotations
+
+from ascendsim.graph.ir import Graph
+from ascendsim.passes.fusion.checks import not_static
+from ascendsim.passes.fusion.pattern import Any, Match, Op
+from ascendsim.passes.fusion.rule import FusionContext, FusionRule, replace_root
+
+LISTED = {3: (8732, 21), 5: (224, 224, 160, 4)}  # last dimensions by rank
+# 910, A2, A3, 310P, 200I/500 A2
+CHIPS = frozenset({"Ascend910", "Ascend910B", "Ascend910_93", "Ascend310P", "Ascend310B"})
+LARGEST = 2**31 - 1
+
+
+class SoftmaxFusionPass(FusionRule):
+    """Two transposes round a softmax of a listed shape."""
+
+    name = "SoftmaxFusionPass"
+    patterns = {"SoftmaxFusionPass": Op("Softmax", Any("x"), name="softmax")}
+
+    def check(self, match: Match, context: FusionContext) -> str | None:
+        x = match.tensors["x"]
+        reason = not_static([x])
+        if reason is not None:
+            return reason
+        shape = x.static_shape
+        listed = LISTED.get(len(shape))
+        if listed is None or shape[-len(listed) :] != listed:
+            return "the shape is not one of those listed"
+        if int(match.root.attr("axis", -1)) % len(shape) != len(shape) - 1:
+            return "the axis is not the last one"
+        if x.elements > LARGEST:
+            return "there are more elements than an int32 counts"
+        return None if context.soc in CHIPS else f"{context.soc} is not among the chips of the rule"
+
+    def rewrite(self, graph: Graph, match: Match, context: FusionContext) -> None:
+        root, rank = match.root, len(match.tensors["x"].static_shape)
+        turn = (*range(rank - 2), rank - 1, rank - 2)
+        before = context.add(
+            graph,
+            "Transpose",
+            [match.tensors["x"]],
+            name=f"{root.name}_transposeD_layer",
+            like=root,
+            perm=turn,
+        )
+        softmax = context.add(
+            graph, "Softmax", [before.output], name=f"{root.name}_turned", like=root, axis=rank - 2
+        )
+        after = context.add(
+            graph, "Transpose", [softmax.output], name=f"{root.name}_transposeD1_layer", like=root, perm=turn
+        )
+        replace_root(graph, root, after.output)

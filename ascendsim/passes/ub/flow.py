@@ -1,0 +1,198 @@
+"""UB fusion of a device graph: which passes run, in which order, and what becomes of each match.
+
+A match that patterns and legality allow gets a program (it is compiled, as CANN has it): matched counts all
+of these, effected those that have one. The others stay single operators and the reason is kept. Nodes keep
+their place in the graph; a scope is a number in `origin`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+
+from ascendsim.core.errors import CompileError
+from ascendsim.graph.ir import Graph, Node
+from ascendsim.opset import OpSet
+from ascendsim.opset.facts import OpPattern
+from ascendsim.opset.patterns import pattern_of
+from ascendsim.passes.aipp.join import NAME as AIPP
+from ascendsim.passes.aipp.join import join_aipp
+from ascendsim.passes.fusion.catalogue import PassFact, all_facts
+from ascendsim.passes.fusion.order import BUILT_IN_PASS, DOWN_OFFSET
+from ascendsim.passes.fusion.report import FusedScopeRecord, FusionReport, PatternRecord, Refusal
+from ascendsim.passes.fusion.switch_file import BUILT_IN_RANGES, CUSTOM_RANGES
+from ascendsim.passes.fusion.switches import Switches
+from ascendsim.passes.ub.automatic import NAME as AUTOMATIC
+from ascendsim.passes.ub.automatic import fuse_automatically
+from ascendsim.passes.ub.cann_passes import UbPass, cann_passes
+from ascendsim.passes.ub.legality import ScopeMaker, Scopes
+from ascendsim.passes.ub.limits import UbLimits
+from ascendsim.passes.ub.mindspore_passes import mindspore_passes
+from ascendsim.passes.ub.no_task import NAME as NO_TASK
+from ascendsim.passes.ub.no_task import mark_no_task
+from ascendsim.passes.ub.pattern import Matcher, UbPattern
+
+AfterPass = Callable[[str, Graph], None]
+
+
+def ub_passes(limits: UbLimits, switches: Switches) -> tuple[str, ...]:
+    """Names of all passes with a rule here, in the order in which they run; AIPP's first, since the others
+    start from what it makes.
+    """
+    if limits.mindspore:
+        return tuple(item.name for item in _mindspore(limits))
+    names = [item.name for item in _cann(limits, switches)]
+    return (AIPP, *names, *([AUTOMATIC] if limits.automatic else []), NO_TASK)
+
+
+def fuse_buffers(
+    graph: Graph,
+    opset: OpSet,
+    limits: UbLimits,
+    maker: ScopeMaker,
+    switches: Switches,
+    report: FusionReport,
+    after: AfterPass | None = None,
+) -> None:
+    """Finds scopes and notes them in `Node.origin`.
+
+    Args:
+        graph: The device graph; formats and element types are chosen.
+        opset: Operators.
+        limits: How much goes into one task, and whose passes run.
+        maker: Makes programs for scopes.
+        switches: Decide which passes run.
+        report: Receives the records, the scopes, and the passes that are off.
+        after: Called with the name of a pass and the graph after each pass that changed something.
+    """
+    if not limits.mindspore and _on(AIPP, switches, report):
+        _note(join_aipp(graph), graph, report, after)
+    kind = cache(lambda node: pattern_of(node, opset))
+    scopes = Scopes(graph, maker)
+    by_kind: dict[OpPattern, list[Node]] = {}
+    for node in scopes.order:
+        by_kind.setdefault(kind(node), []).append(node)
+    run = _Run(graph, scopes, kind, by_kind, report)
+    for item in _mindspore(limits) if limits.mindspore else _cann(limits, switches):
+        if _on(item.name, switches, report) and run.run(item) and after is not None:
+            after(item.name, graph)
+    if limits.mindspore:
+        return
+    if limits.automatic and _on(AUTOMATIC, switches, report):
+        record, made = fuse_automatically(scopes, kind, limits, len(scopes.members))
+        if record.matched:
+            report.records.append(record)
+            report.scopes.extend(made)
+        if made and after is not None:
+            after(AUTOMATIC, graph)
+    if _on(NO_TASK, switches, report):
+        _note(mark_no_task(graph), graph, report, after)
+
+
+def _note(record: PatternRecord, graph: Graph, report: FusionReport, after: AfterPass | None) -> None:
+    if record.matched:
+        report.records.append(record)
+    if record.effected and after is not None:
+        after(record.name, graph)
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """One run over one graph."""
+
+    graph: Graph
+    scopes: Scopes
+    kind: Callable[[Node], OpPattern]
+    by_kind: Mapping[OpPattern, list[Node]]  # in execution order
+    report: FusionReport
+
+    def run(self, item: UbPass) -> int:
+        """All patterns of a pass; returns how many scopes it made."""
+        made = 0
+        matcher = Matcher(self.kind, self.scopes.free, frozenset(id(tensor) for tensor in self.graph.outputs))
+        for pattern in item.patterns:
+            record = self._pattern(item, pattern, matcher)
+            made += record.effected
+            if record.matched or record.refusals:
+                self.report.records.append(record)
+        return made
+
+    def _heads(self, pattern: UbPattern) -> list[Node]:
+        """Nodes of the classes with which a pattern can start, in execution order; none if the graph lacks a
+        class that it needs.
+        """
+        if any(part.least and not any(kind in self.by_kind for kind in part.kinds) for part in pattern.parts):
+            return []
+        found = [
+            node for kind in dict.fromkeys(pattern.parts[0].kinds) for node in self.by_kind.get(kind, ())
+        ]
+        return sorted(found, key=self.scopes.order.__getitem__)
+
+    def _pattern(self, item: UbPass, pattern: UbPattern, matcher: Matcher) -> PatternRecord:
+        record = PatternRecord("ub", item.name, pattern.name)
+        heads = self._heads(pattern)
+        pattern = pattern.trimmed(self.by_kind)
+        for node in heads:
+            match = matcher.match(node, pattern)
+            if match is None:
+                continue
+            nodes = self.scopes.sorted(match.nodes)
+            names = tuple(member.name for member in nodes)
+            reason = item.refusal(nodes) or self.scopes.circle(nodes)
+            if reason is not None:
+                record.refusals.append(Refusal(node.name, reason))
+                continue
+            record.matched += 1
+            try:
+                program = self.scopes.maker.lower(nodes)
+            except CompileError as error:
+                record.refusals.append(Refusal(node.name, str(error)))
+                continue
+            number = self.scopes.join(nodes)
+            record.effected += 1
+            record.fused.append(names)
+            self.report.scopes.append(
+                FusedScopeRecord(number, item.name, names, program.saved_bytes, program.operand_bytes)
+            )
+        return record
+
+
+def _on(name: str, switches: Switches, report: FusionReport) -> bool:
+    decision = switches.decide(name, "ub")
+    if not decision.on:
+        report.switched_off[name] = decision.why
+    return decision.on
+
+
+@cache
+def _facts(kind: str) -> dict[str, PassFact]:
+    return {fact.name: fact for fact in all_facts("ub") if fact.kind == kind}
+
+
+def _mindspore(limits: UbLimits) -> tuple[UbPass, ...]:
+    """MindSpore's passes in its own order."""
+    facts = _facts("MindSpore")
+    return tuple(sorted(mindspore_passes(limits), key=lambda item: facts[item.name].order or 0))
+
+
+def _cann(limits: UbLimits, switches: Switches) -> tuple[UbPass, ...]:
+    """CANN's passes by priority: Main, unlisted by name, Down."""
+    items = cann_passes(limits)
+    facts = _facts("FE")
+    listed = {item.name: _listed(item.name, facts, switches) for item in items}
+    unlisted = sorted(name for name, priority in listed.items() if priority is None)
+    place = {
+        name: priority if priority is not None else BUILT_IN_PASS + unlisted.index(name)
+        for name, priority in listed.items()
+    }
+    return tuple(sorted(items, key=lambda item: (place[item.name], item.name)))
+
+
+def _listed(name: str, facts: dict[str, PassFact], switches: Switches) -> int | None:
+    from_file = switches.priority(name, "ub")
+    priority = from_file if from_file is not None else facts[name].priority
+    if priority is None:
+        return None
+    down: Sequence[tuple[int, int]] = (CUSTOM_RANGES["Down"], BUILT_IN_RANGES["Down"])
+    return priority + DOWN_OFFSET if any(low <= priority < high for low, high in down) else priority

@@ -1,0 +1,197 @@
+"""The simulated device memory: one byte array in which every activation lives at the address that the planner
+gave it.
+
+Values are kept row-major (logical order) whatever the format of the tensor: a blocked format only adds
+padding, so the logical bytes always fit into the region. Weights are read-only and stay outside the array,
+converted once for all runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ascendsim.core.errors import GraphError, SimulationError
+from ascendsim.graph.ir import Graph, Tensor
+from ascendsim.isa.program import MemoryPlan, Region, owner_of
+from ascendsim.ops.shared.common import finish
+
+Values = Literal["device", "float32"]
+Array = NDArray[Any]
+
+_POISON = 0xFF  # every float type reads as NaN, so a read of memory that nobody wrote shows in the outputs
+
+
+class DeviceMemory:
+    """Reads and writes tensors at their planned addresses.
+
+    Under `values="float32"` elements are as wide as in the user's model (float32 where the device has
+    float16), so all addresses are stretched by one common factor: tensors that overlap on the device overlap
+    here too.
+
+    Args:
+        graph: The compiled graph.
+        plan: Regions by tensor name.
+        values: "device" for device types, "float32" for the model's own types.
+    """
+
+    def __init__(self, graph: Graph, plan: MemoryPlan, values: Values) -> None:
+        self._plan, self._device = plan, values == "device"
+        self._constants: dict[str, Array] = {}
+        self._tensors: Mapping[str, Tensor] = graph.tensors
+        self._stretch = 1
+        if not self._device:
+            self._stretch = max(
+                (
+                    -(-self.dtype(t).itemsize // t.element_type.itemsize)
+                    for t in self._tensors.values()
+                    if t.dtype
+                ),
+                default=1,
+            )
+        size = max((r.offset + r.bytes for r in plan.regions.values() if r.kind != "weight"), default=0)
+        self._bytes = np.full(size * self._stretch, _POISON, np.uint8)
+
+    def wipe(self) -> None:
+        """Forgets all values but the constants."""
+        self._bytes[...] = _POISON
+
+    def dtype(self, tensor: Tensor) -> np.dtype[Any]:
+        """The NumPy type that a tensor's values have in this run."""
+        kind = tensor.element_type if self._device or tensor.origin_dtype is None else tensor.origin_dtype
+        return kind.numpy
+
+    def read(self, tensor: Tensor) -> Array:
+        """The tensor's values as a view of device memory (or the converted constant); do not write to it."""
+        source = self._root(tensor)
+        if source is not None:
+            return self._constant(source).reshape(tensor.static_shape)
+        return np.ascontiguousarray(self._view(tensor)) if self._in_slice(tensor) else self._view(tensor)
+
+    def write(self, tensor: Tensor, array: Array) -> None:
+        """Stores values at the tensor's address.
+
+        Raises:
+            SimulationError: If shape or type are not the tensor's.
+        """
+        wanted = self.dtype(tensor)
+        if array.shape != tensor.static_shape or array.dtype != wanted:
+            raise SimulationError(
+                f"values of tensor {tensor.name!r}",
+                f"must be {wanted}{list(tensor.static_shape)}",
+                f"{array.dtype}{list(array.shape)}",
+                "its operator's shape rule and its kernel disagree; please report this",
+            )
+        if not array.size:
+            return
+        view = self._view(tensor)
+        if not np.may_share_memory(view, self._bytes):
+            raise SimulationError(
+                f"tensor {tensor.name!r}",
+                "is a slice under another shape, which no task can write",
+                remedy="please report this",
+            )
+        view[...] = array
+
+    def write_all(self, results: Mapping[Tensor, Array]) -> None:
+        """Stores the results of a task, which may lie where its inputs lay.
+
+        Of several results, those that are views of device memory are copied first: writing one could change
+        another.
+        """
+        if len(results) > 1:
+            results = {
+                t: array.copy() if np.may_share_memory(array, self._bytes) else array
+                for t, array in results.items()
+            }
+        for tensor, array in results.items():
+            self.write(tensor, array)
+
+    def holds(self, tensor: Tensor) -> bool:
+        """Whether the plan gave the tensor an address (outputs that nobody reads may have none)."""
+        return tensor.name in self._plan.regions
+
+    def _region(self, tensor: Tensor) -> Region:
+        region = self._plan.regions.get(owner_of(self._plan.regions, tensor.name, through_slices=False))
+        if region is None:
+            raise SimulationError(
+                f"tensor {tensor.name!r}",
+                "has no address in device memory",
+                remedy="the memory plan misses it; please report this",
+            )
+        return region
+
+    def _root(self, tensor: Tensor) -> Tensor | None:
+        """The constant behind a tensor, if it is one or an alias of one."""
+        if tensor.is_constant:
+            return tensor
+        if tensor.name not in self._plan.regions:
+            return None
+        root = self._tensors.get(owner_of(self._plan.regions, tensor.name))
+        return root if root is not None and root.is_constant else None
+
+    def _in_slice(self, tensor: Tensor) -> bool:
+        """Whether the tensor's memory is a slice of another tensor's."""
+        region = self._plan.regions.get(owner_of(self._plan.regions, tensor.name, through_slices=False))
+        return region is not None and region.cut is not None
+
+    def _view(self, tensor: Tensor) -> Array:
+        region, dtype = self._region(tensor), self.dtype(tensor)
+        if region.cut is not None and region.alias_of is not None:
+            whole, piece, (axis, first) = (
+                self._tensors[region.alias_of],
+                self._tensors[region.name],
+                region.cut,
+            )
+            inside = (slice(None),) * axis + (slice(first, first + piece.static_shape[axis]),)
+            return self._view(whole)[inside].reshape(tensor.static_shape)
+        start = region.offset * self._stretch
+        count = tensor.elements * dtype.itemsize
+        if count > region.bytes * self._stretch:
+            raise SimulationError(
+                f"tensor {tensor.name!r}",
+                f"needs {count} bytes of its region's {region.bytes * self._stretch}",
+                remedy="the memory plan is wrong; please report this",
+            )
+        return self._bytes[start : start + count].view(dtype).reshape(tensor.static_shape)
+
+    def _constant(self, tensor: Tensor) -> Array:
+        held = self._constants.get(tensor.name)
+        if held is None:
+            if tensor.constant is None or not tensor.constant.available:
+                because = (
+                    tensor.constant.absent_because if tensor.constant is not None else "it is no constant"
+                )
+                raise GraphError(
+                    f"weight {tensor.name!r}",
+                    f"has no values ({because})",
+                    remedy='load the model with weights="random", or give the weight file',
+                )
+            dtype = self.dtype(tensor)
+            held = np.ascontiguousarray(
+                tensor.constant.in_type(dtype, lambda values: _converted(values, dtype))
+            )
+            self._constants[tensor.name] = held
+        return held
+
+
+def _converted(values: Array, dtype: np.dtype[Any]) -> Array:
+    """A weight in the device's type; what a narrower float cannot hold becomes its largest number (GE's
+    ConstantClip).
+
+    ATC's --is_weight_clip, on by default: an infinite mask of float32 is -65504 in float16.
+    """
+    if (
+        values.dtype.kind == "f"
+        and np.issubdtype(dtype, np.floating)
+        and dtype.itemsize < values.dtype.itemsize
+    ):
+        limit = np.finfo(dtype).max
+        values = np.clip(values, -values.dtype.type(limit), values.dtype.type(limit))
+    if values.dtype == np.float32 and dtype == np.float16:
+        return finish(values, dtype)
+    with np.errstate(over="ignore"):
+        return np.asarray(values.astype(dtype))
