@@ -19,26 +19,20 @@ from ascendsim.passes.fusion.engine import run_rules
 from ascendsim.passes.fusion.order import in_order, phase_of
 from ascendsim.passes.fusion.report import FusionReport
 from ascendsim.passes.fusion.rule import FusionRule
-from ascendsim.passes.fusion.rules import (
-    batch_matmul,
+from ascendsim.passes.fusion.rules.elementwise import (
     casts,
     gelu,
-    gemm_to_matmul,
-    layer_norm,
-    layer_norm_grad,
-    matmul_bias,
     mul_add,
     mul_maximum,
     realdiv_muls,
-    reduce_mean,
-    softmax,
-    softmax_grad,
     square,
-    squeeze_unsqueeze,
     swish,
-    transpose_reshape,
 )
 from ascendsim.passes.fusion.rules.json_rules import json_rules
+from ascendsim.passes.fusion.rules.matmul import batch_matmul, gemm_to_matmul, matmul_bias
+from ascendsim.passes.fusion.rules.movement import squeeze_unsqueeze, transpose_reshape
+from ascendsim.passes.fusion.rules.normalise import layer_norm, reduce_mean, softmax
+from ascendsim.passes.fusion.rules.training import layer_norm_grad, softmax_grad
 from ascendsim.passes.fusion.switches import Switches
 from ascendsim.runtime.evaluate import random_inputs
 from tests.support.evaluate import evaluate
