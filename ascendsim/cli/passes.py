@@ -79,7 +79,7 @@ def _show(name: str) -> None:
     from ascendsim.ops import default_opset
     from ascendsim.passes.engine.catalogue import built_passes, ge_passes
     from ascendsim.passes.fusion.catalogue import all_facts
-    from ascendsim.passes.fusion.rules import RULES
+    from ascendsim.passes.fusion.rules import all_rules
 
     built = {item.name: item for item in built_passes(default_opset())}
     engine = [fact for fact in ge_passes() if fact.name == name]
@@ -100,7 +100,7 @@ def _show(name: str) -> None:
         )
     if engine and name not in built:
         print("has no counterpart here")
-    rules = {rule.name: rule for rule in RULES}
+    rules = {rule.name: rule for rule in all_rules()}
     for fact in fusion:
         print(
             f"{fact.family} fusion, {fact.kind}; switchable: {fact.switchable}; by default "

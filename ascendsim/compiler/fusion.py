@@ -18,7 +18,7 @@ from ascendsim.passes.fusion.flow import Dump, fuse_graph
 from ascendsim.passes.fusion.order import check_custom
 from ascendsim.passes.fusion.report import FusionReport
 from ascendsim.passes.fusion.rule import FusionContext, FusionRule
-from ascendsim.passes.fusion.rules import RULES
+from ascendsim.passes.fusion.rules import all_rules
 from ascendsim.passes.fusion.switches import Switches
 from ascendsim.passes.ub import UbLimits, fuse_buffers, limits_of, ub_passes
 from ascendsim.soc import SocSpec
@@ -112,7 +112,7 @@ class FusionSettings:
         """
         level = FusionLevel.of(fusion)
         asked = asked or fusion
-        custom = check_custom(passes, (rule.name for rule in RULES))
+        custom = check_custom(passes, (rule.name for rule in all_rules()))
         if custom and not level.graph:
             raise InputError(
                 "option passes",
@@ -172,7 +172,7 @@ class FusionSettings:
             context = FusionContext(opset, soc.generation, soc.short_name, self.options)
             fuse_graph(
                 graph,
-                (*RULES, *self.passes),
+                (*all_rules(), *self.passes),
                 context,
                 self.switches,
                 report,
@@ -254,7 +254,7 @@ def pass_states(
 def built_passes(settings: FusionSettings) -> dict[Family, tuple[str, ...]]:
     """Names of the passes that have a rule here, by family."""
     ub = ub_passes(ub_limits(None, settings.options), settings.switches)
-    return {"graph": tuple(rule.name for rule in (*RULES, *settings.passes)), "ub": ub}
+    return {"graph": tuple(rule.name for rule in (*all_rules(), *settings.passes)), "ub": ub}
 
 
 def ub_limits(soc: str | None, options: Mapping[str, object]) -> UbLimits:

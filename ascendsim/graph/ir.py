@@ -157,6 +157,7 @@ class Node:
         outputs: Tensors by port; an output nobody asked for is still there (with a made-up name).
         attributes: Attribute values; `Graph` values are subgraphs (If, Loop).
         control: Nodes that must finish before this one though no data flows (see `add_control`).
+        followers: Nodes that wait for this one by such an edge.
         origin: Free facts that a pass or report wants to keep: "framework", "source_names", "inserted" ...
     """
 
@@ -179,7 +180,7 @@ class Node:
         self.outputs: list[Tensor] = []
         self.attributes: dict[str, AttributeValue] = {}
         self._control: dict[Node, None] = {}
-        self._followers: dict[Node, None] = {}  # nodes that wait for this one by a control edge
+        self._followers: dict[Node, None] = {}
         self.origin: dict[str, Any] = {}
         self.graph: Graph | None = None
 
@@ -239,6 +240,10 @@ class Node:
     @property
     def control(self) -> tuple[Node, ...]:
         return tuple(self._control)
+
+    @property
+    def followers(self) -> tuple[Node, ...]:
+        return tuple(self._followers)
 
     def add_control(self, before: Node) -> None:
         """Adds a control edge: `before` must finish first."""
@@ -468,7 +473,7 @@ class Graph:
         for tensor, constant in zip(node.outputs, constants, strict=True):
             tensor.producer, tensor.index, tensor.constant = None, 0, constant
         for before in node.control:  # who waited for the node waits for what it waited for
-            for follower in tuple(node._followers):
+            for follower in node.followers:
                 follower.add_control(before)
         self._forget(node)
 
@@ -483,7 +488,7 @@ class Graph:
         self._node_names.pop(node.name, None)
         for before in node.control:
             node.remove_control(before)
-        for follower in tuple(node._followers):
+        for follower in node.followers:
             follower.remove_control(node)
         node.graph = None
 

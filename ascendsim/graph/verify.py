@@ -209,14 +209,14 @@ def _verify_nodes(graph: Graph, scopes: tuple[Graph, ...]) -> None:
                     f"must be made by this node alone: {tensor.name!r}",
                 )
                 raise GraphError(subject, rule, remedy="give each output its own tensor")
-        for before in node._control:
+        for before in node.control:
             if before.graph is not graph:
                 rule = "has a control edge from a node outside its graph"
                 raise GraphError(_named(node), rule, repr(before.name), "remove it with node.remove_control")
         connected = (
             any(node._inputs)
-            or node._control
-            or node._followers
+            or node.control
+            or node.followers
             or any(t._uses for t in node.outputs)
             or node.subgraphs
         )

@@ -46,7 +46,7 @@ def remove_dead(graph: Graph) -> tuple[int, int]:
 
 
 def _is_dead(node: Node, kept: set[Tensor]) -> bool:
-    return not node._followers and all(not tensor.uses and tensor not in kept for tensor in node.outputs)
+    return not node.followers and all(not tensor.uses and tensor not in kept for tensor in node.outputs)
 
 
 def _disconnect(subgraph: Graph) -> None:

@@ -15,7 +15,7 @@ from ascendsim.passes.fusion.flow import fuse_graph
 from ascendsim.passes.fusion.order import places
 from ascendsim.passes.fusion.report import FusionReport
 from ascendsim.passes.fusion.rule import FusionRule
-from ascendsim.passes.fusion.rules import RULES
+from ascendsim.passes.fusion.rules import all_rules
 from ascendsim.passes.fusion.switch_file import SwitchFile
 from ascendsim.passes.fusion.switches import Switches
 from tests.support.evaluate import evaluate
@@ -103,9 +103,9 @@ def test_any_graph_under_any_switches(
 def test_with_everything_off_the_graph_stays(steps: list[tuple[str, int, float]]) -> None:
     graph = random_graph(steps)
     text = to_text(graph)
-    off = {rule.name: False for rule in RULES} | dict.fromkeys(["JoinA", "Drop", "JoinB"], False)
+    off = {rule.name: False for rule in all_rules()} | dict.fromkeys(["JoinA", "Drop", "JoinB"], False)
     report = FusionReport()
-    fuse_graph(graph, [*RULES, *rules([1000, 1001, 1002])], toy_context(), Switches(option=off), report)
+    fuse_graph(graph, [*all_rules(), *rules([1000, 1001, 1002])], toy_context(), Switches(option=off), report)
     assert to_text(graph) == text
     assert report.records == []
     assert set(report.switched_off) <= set(off)

@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
+import ascendsim.passes.fusion.rules.movement
 from ascendsim.core.errors import InputError
 from ascendsim.passes.fusion.catalogue import all_facts, fact, find_fact
 from ascendsim.passes.fusion.order import Phase
-from ascendsim.passes.fusion.rules import RULES
+from ascendsim.passes.fusion.rules import all_rules
 from ascendsim.passes.fusion.switch_file import BUILT_IN_RANGES
 
 EXAMPLE = Path(__file__).parents[1] / "data" / "fusion" / "fusion_result_example.json"
@@ -65,6 +66,19 @@ def test_the_passes_of_a_real_log_are_known() -> None:
 
 
 def test_every_rule_is_listed_once_and_known() -> None:
-    names = [rule.name for rule in RULES]
+    names = [rule.name for rule in all_rules()]
     assert len(set(names)) == len(names)
     assert [name for name in names if find_fact(name, "graph") is None] == []
+
+
+def test_a_new_rule_is_one_new_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = "from tests.support.toy_rules import JoinRelu\n\nRULES = (JoinRelu(),)\n"
+    (tmp_path / "brand_new.py").write_text(text, encoding="utf-8")
+    room = ascendsim.passes.fusion.rules.movement
+    monkeypatch.setattr(room, "__path__", [*room.__path__, str(tmp_path)])
+    before = {rule.name for rule in all_rules()}
+    all_rules.cache_clear()
+    try:
+        assert {rule.name for rule in all_rules()} - before == {"JoinRelu"}
+    finally:
+        all_rules.cache_clear()

@@ -18,7 +18,7 @@ from ascendsim.core.dtypes import DType
 from ascendsim.graph.builder import GraphBuilder
 from ascendsim.graph.ir import Graph, Tensor
 from ascendsim.passes.fusion.catalogue import all_facts
-from ascendsim.passes.fusion.rules import RULES
+from ascendsim.passes.fusion.rules import all_rules
 from ascendsim.passes.fusion.rules.json_rules import JsonRule
 from tests.support.edge_graphs import step_inputs, write_edges
 from tests.support.fusing import build, random
@@ -353,7 +353,7 @@ CAFFE = frozenset({"PoolingFusionPass"})  # passes for operators that came from 
 def example(name: str) -> Graph:
     """The graph on which a pass shall have effect: its own edges for a rule of CANN's JSON file, else an
     example of the table."""
-    rules = {rule.name: rule for rule in RULES}
+    rules = {rule.name: rule for rule in all_rules()}
     if name not in EXAMPLES and isinstance(rules[name], JsonRule):
         edges = cast(JsonRule, rules[name]).edges
 

@@ -22,7 +22,7 @@ from ascendsim.graph.verify import verify
 from ascendsim.passes.fusion.engine import run_rules
 from ascendsim.passes.fusion.report import FusionReport
 from ascendsim.passes.fusion.rule import FusionRule
-from ascendsim.passes.fusion.rules import RULES
+from ascendsim.passes.fusion.rules import all_rules
 from ascendsim.passes.fusion.rules.json_rules import JsonRule
 from tests.support.fusing import build, context, difference, fused
 from tests.support.near_misses import (
@@ -54,7 +54,7 @@ from tests.unit.test_fusion_rules_normalisation import onnx_norm, tensorflow_nor
 Golden = Callable[[str, str], None]
 Body = Callable[[GraphBuilder], "Tensor | Sequence[Tensor]"]
 GENERATIONS = {"Ascend310": "v100", "Ascend910B1": "c220", "Ascend310P3": "m200"}
-ALL_RULES = {rule.name: rule for rule in RULES}
+ALL_RULES = {rule.name: rule for rule in all_rules()}
 OWN_RULES = [name for name, rule in ALL_RULES.items() if not isinstance(rule, JsonRule)]
 # Of the rules of CANN's table, which share all their code, those that differ most in what else must hold
 TABLE_RULES = ["ClipFusionRule0", "LayerNormGradFusionRule", "SquareSumV1"]

@@ -14,7 +14,7 @@ from ascendsim.passes.fusion.catalogue import all_facts, fact
 from ascendsim.passes.fusion.order import DOWN_OFFSET, Phase, check_custom, in_order, phase_of, places
 from ascendsim.passes.fusion.plog import read_plog
 from ascendsim.passes.fusion.rule import FusionRule
-from ascendsim.passes.fusion.rules import RULES
+from ascendsim.passes.fusion.rules import all_rules
 from ascendsim.passes.fusion.switch_file import parse_switch_text
 from ascendsim.passes.fusion.switches import Switches
 from tests.support.toy_rules import JoinRelu, named
@@ -126,7 +126,7 @@ def test_the_order_does_not_depend_on_how_rules_are_listed() -> None:
     first = order(everything)
     for seed in range(3):
         assert order(random.Random(seed).sample(everything, len(everything))) == first
-    assert order(list(RULES)) == order(list(reversed(RULES)))
+    assert order(list(all_rules())) == order(list(reversed(all_rules())))
 
 
 def test_order_is_ascending_within_a_group() -> None:

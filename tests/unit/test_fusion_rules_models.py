@@ -19,44 +19,34 @@ from ascendsim.passes.fusion.engine import run_rules
 from ascendsim.passes.fusion.order import in_order, phase_of
 from ascendsim.passes.fusion.report import FusionReport
 from ascendsim.passes.fusion.rule import FusionRule
-from ascendsim.passes.fusion.rules.elementwise import (
-    casts,
-    gelu,
-    mul_add,
-    mul_maximum,
-    realdiv_muls,
-    square,
-    swish,
-)
-from ascendsim.passes.fusion.rules.json_rules import json_rules
-from ascendsim.passes.fusion.rules.matmul import batch_matmul, gemm_to_matmul, matmul_bias
-from ascendsim.passes.fusion.rules.movement import squeeze_unsqueeze, transpose_reshape
-from ascendsim.passes.fusion.rules.normalise import layer_norm, reduce_mean, softmax
-from ascendsim.passes.fusion.rules.training import layer_norm_grad, softmax_grad
+from ascendsim.passes.fusion.rules import all_rules
 from ascendsim.passes.fusion.switches import Switches
 from ascendsim.runtime.evaluate import random_inputs
 from tests.support.evaluate import evaluate
 from tests.support.fusing import CHANGED_ALGEBRA, context
 
 MODELS = Path(__file__).parents[1] / "data" / "models"
-MODULES = (
-    batch_matmul,
-    casts,
-    gelu,
-    gemm_to_matmul,
-    layer_norm,
-    layer_norm_grad,
-    matmul_bias,
-    mul_add,
-    mul_maximum,
-    realdiv_muls,
-    reduce_mean,
-    softmax,
-    softmax_grad,
-    square,
-    squeeze_unsqueeze,
-    swish,
-    transpose_reshape,
+MODULES = frozenset(
+    [
+        "batch_matmul",
+        "casts",
+        "gelu",
+        "gemm_to_matmul",
+        "layer_norm",
+        "layer_norm_grad",
+        "matmul_bias",
+        "mul_add",
+        "mul_maximum",
+        "realdiv_muls",
+        "reduce_mean",
+        "softmax",
+        "softmax_grad",
+        "square",
+        "squeeze_unsqueeze",
+        "swish",
+        "transpose_reshape",
+        "json_rules",
+    ]
 )
 QUICK = ("bert_tiny_s64_traced", "lenet5")
 SLOW = sorted(path.stem for path in MODELS.glob("*.onnx") if path.stem not in QUICK)
@@ -65,16 +55,8 @@ SLOW = sorted(path.stem for path in MODELS.glob("*.onnx") if path.stem not in QU
 @cache
 def rules() -> tuple[FusionRule, ...]:
     """All rules of these families for the first round, Swish included, in CANN's order."""
-    found: list[FusionRule] = [
-        kind()
-        for module in MODULES
-        for kind in vars(module).values()
-        if isinstance(kind, type)
-        and issubclass(kind, FusionRule)
-        and "name" in vars(kind)
-        and kind.__module__ == module.__name__
-    ]
-    ordered = in_order([*found, *json_rules()], Switches())
+    found = [rule for rule in all_rules() if type(rule).__module__.rpartition(".")[2] in MODULES]
+    ordered = in_order(found, Switches())
     return tuple(rule for rule in ordered if not phase_of(rule).second_round)
 
 

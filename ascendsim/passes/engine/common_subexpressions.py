@@ -78,7 +78,7 @@ def _merge(graph: Graph, node: Node, first: Node, outputs: set[Tensor]) -> None:
             graph.rename_tensor(new, name)
             outputs.add(new)
         graph.replace_uses(old, new)
-    for follower in tuple(node._followers):
+    for follower in node.followers:
         follower.add_control(first)
     remove(node)
 

@@ -47,7 +47,7 @@ def bypass(node: Node, source: Tensor) -> bool:
     graph = node.graph
     assert graph is not None
     old = node.output
-    if node._control and (
+    if node.control and (
         _is_output(graph, old) or any(reader.graph is not graph for reader in old.consumers)
     ):
         return False
@@ -63,7 +63,7 @@ def bypass(node: Node, source: Tensor) -> bool:
         for reader in old.consumers:
             reader.add_control(needed)
     graph.replace_uses(old, source)
-    for follower in tuple(node._followers):
+    for follower in node.followers:
         for before in (*node.control, source.producer):
             if before is not None and before.graph is graph:
                 follower.add_control(before)
@@ -85,7 +85,7 @@ def remove_unread(node: Node) -> None:
     graph = node.graph
     if (
         graph is None
-        or node._followers
+        or node.followers
         or any(tensor.uses or _is_output(graph, tensor) for tensor in node.outputs)
     ):
         return

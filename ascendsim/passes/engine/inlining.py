@@ -79,7 +79,7 @@ def inline(call: Node) -> list[Node]:
     for before in call.control:
         for node in firsts:
             node.add_control(before)
-    for follower in tuple(call._followers):
+    for follower in call.followers:
         for node in (*nodes, *last):
             follower.add_control(node)
     graph.remove_node(call)

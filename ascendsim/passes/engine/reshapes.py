@@ -44,7 +44,7 @@ class JoinReshapes:
             or not node.output.is_static
         ):
             return False
-        if first._control:
+        if first.control:
             return False  # who reads the second operator waits for what the first one waits for
         source = first.required(0)
         if same_type(source, node.output):
@@ -54,7 +54,7 @@ class JoinReshapes:
                 return False
             site.tally.count("removed pairs")
         else:
-            if not only_reader(first.output) or first._followers:
+            if not only_reader(first.output) or first.followers:
                 return False
             make_reshape(node, source)
             site.again(node)

@@ -122,7 +122,7 @@ def _dead_nodes(side: Tensor, graph: Graph) -> list[Node] | None:
             found[reader] = None
             waiting.extend(reader.outputs)
     return (
-        None if any(follower not in found for node in found for follower in node._followers) else list(found)
+        None if any(follower not in found for node in found for follower in node.followers) else list(found)
     )
 
 

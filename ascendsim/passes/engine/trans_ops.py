@@ -89,7 +89,7 @@ class TransOpWithoutReshapeFusionPass:
         if pair is None:
             return False
         first, source = pair
-        if not only_reader(first.output) or first._followers or not _merge(first, node, source):
+        if not only_reader(first.output) or first.followers or not _merge(first, node, source):
             return False
         node.set_input(0, source)
         remove_unread(first)
@@ -108,7 +108,7 @@ def _pair(node: Node) -> tuple[Node, Tensor] | None:
         first is None
         or first.graph is not node.graph
         or not is_standard(first, node.op_type)
-        or first._control
+        or first.control
     ):
         return None
     return first, first.required(0)

@@ -36,14 +36,14 @@ class ControlEdges:
     def of(cls, match: Match) -> ControlEdges:
         """Those of a match as it stands."""
         nodes = match.all_nodes
-        if not any(node._control or node._followers for node in nodes):
+        if not any(node.control or node.followers for node in nodes):
             return NO_EDGES
         inside = set(nodes)
         before = [(first, node) for node in nodes for first in node.control]
         made = (tensor.producer for node in nodes for tensor in node.inputs if tensor is not None)
         return cls(
             tuple(edge for edge in before if edge[0] not in inside),
-            tuple((node, after) for node in nodes for after in node._followers if after not in inside),
+            tuple((node, after) for node in nodes for after in node.followers if after not in inside),
             tuple(edge for edge in before if edge[0] in inside),
             tuple(dict.fromkeys(source for source in made if source is not None and source not in inside)),
             tuple(

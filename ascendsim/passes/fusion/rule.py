@@ -153,7 +153,7 @@ def remove_dead_from(graph: Graph, node: Node) -> None:
         item = stack.pop()
         if (
             item.graph is None
-            or item._followers
+            or item.followers
             or any(t.uses or any(t is o for o in graph.outputs) for t in item.outputs)
         ):
             continue

@@ -44,7 +44,7 @@ def find_pairs(graph: Graph) -> list[Pair]:
         uses = visible[0].uses
         if len(uses) == 1 and uses[0].index == 0 and uses[0].node in heads:
             second = heads[uses[0].node]
-            if not any(node._followers for node in unit) and not any(node._control for node in second):
+            if not any(node.followers for node in unit) and not any(node.control for node in second):
                 pairs.append(Pair(unit, second, visible[0]))
     return pairs
 

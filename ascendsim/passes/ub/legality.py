@@ -58,7 +58,7 @@ class Scopes:
         """Whether a node may join a scope: it runs on the AI Core, is in no scope yet, and no control edge
         holds it.
         """
-        if SCOPE in node.origin or node._control:
+        if SCOPE in node.origin or node.control:
             return False
         known = self._fusible.get(node)
         if known is None:
@@ -100,7 +100,7 @@ class Scopes:
         ends = [node for node in nodes if not any(set(tensor.consumers) & inside for tensor in node.outputs)]
         if len(ends) > 1:
             stack += [consumer for node in ends for tensor in node.outputs for consumer in tensor.consumers]
-        stack += [follower for node in nodes for follower in node._followers if follower not in inside]
+        stack += [follower for node in nodes for follower in node.followers if follower not in inside]
         seen: set[Node] = set()
         while stack:
             node = stack.pop()
@@ -119,4 +119,4 @@ class Scopes:
                 for consumer in tensor.consumers:
                     if consumer.graph is self.graph:
                         yield consumer
-            yield from node._followers
+            yield from node.followers

@@ -239,3 +239,6 @@ def _rule(name: str, operator: str, edges: str) -> FusionRule:
     return cast(
         FusionRule, type(name, (JsonRule,), {"__doc__": f"JSON rule {name}: makes {operator}.", **content})()
     )
+
+
+RULES = json_rules()

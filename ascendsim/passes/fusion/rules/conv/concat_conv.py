@@ -49,3 +49,6 @@ class ConvConcatFusionPass(FusionRule):
     def rewrite(self, graph: Graph, match: Match, context: FusionContext) -> None:
         """Puts a StridedWrite before each input."""
         write_in_place(graph, match.root, context)
+
+
+RULES = (ConvConcatFusionPass(),)

@@ -49,3 +49,6 @@ class ConvBatchnormFusionPass(ConvRule):
             return np.asarray(beta - mean * factor(gamma, beta, mean, variance))
 
         fold_into(graph, match.nodes["conv"], norm, sources, factor, shift)
+
+
+RULES = (ConvBatchnormFusionPass(),)

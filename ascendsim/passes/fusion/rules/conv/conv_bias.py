@@ -65,3 +65,6 @@ class TBEConvAddFusion(ConvRule):
 
 def _summand(match: Match) -> Tensor:
     return other_input(match.nodes["add"], match.nodes["conv"].output)
+
+
+RULES = (AABiasaddConvFusion(), TBEConvAddFusion())

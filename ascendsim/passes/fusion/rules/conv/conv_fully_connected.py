@@ -75,3 +75,6 @@ def _tail_refusal(conv: Node) -> str | None:
     ):
         return "the result is quantised"
     return None
+
+
+RULES = (ConvToFullyConnectionFusionPass(),)

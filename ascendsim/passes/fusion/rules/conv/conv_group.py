@@ -89,3 +89,6 @@ def _slice(graph: Graph, tensor: Tensor, number: int, groups: int) -> Tensor:
 
 def _part(rows: slice) -> Callable[..., Array]:
     return lambda array: array[rows]
+
+
+RULES = (GroupConv2DFusionPass(),)

@@ -83,3 +83,6 @@ class ConvScaleFusionPass(ConvRule):
             fold_into(
                 graph, match.nodes["conv"], match.root, [factor, summand], lambda f, _: f, lambda _, s: s
             )
+
+
+RULES = (AConv2dMulFusion(), ConvScaleFusionPass())

@@ -130,3 +130,6 @@ def _joined_bias(graph: Graph, convs: Sequence[Node]) -> Tensor | None:
     return lazy_constant(
         graph, f"{given[0].name}_joined", given[0].element_type, (each * len(convs),), given, join
     )
+
+
+RULES = (ASplitConv2dConcatPass(),)

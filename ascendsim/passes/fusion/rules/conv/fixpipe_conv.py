@@ -98,3 +98,6 @@ def _fits(before: Node, reader: Node) -> bool:
     if reader.op_type == "AscendDequant":
         return reader.required(1).is_constant and reader.output.format is before.output.format
     return (reader.output.dtype, reader.output.format) == (before.output.dtype, before.output.format)
+
+
+RULES = (FixPipeAbilityProcessPass(),)

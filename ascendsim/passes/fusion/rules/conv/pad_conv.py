@@ -46,3 +46,6 @@ class PadDepthwiseConv2dFusionPass(PadConv2dFusionPass):
     name = "PadDepthwiseConv2dFusionPass"
     patterns = {"PadDepthwiseConv2dFusionPass": _PAD_BEFORE_CONV}
     kinds = frozenset({"DepthwiseConv2D"})
+
+
+RULES = (PadConv2dFusionPass(), PadDepthwiseConv2dFusionPass())

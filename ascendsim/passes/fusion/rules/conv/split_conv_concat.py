@@ -69,3 +69,6 @@ def _split_before(concat: Node) -> Node | None:
     producers = {part.producer for part in parts}
     split = parts[0].producer if len(producers) == 1 else None
     return split if split is not None and split.op_type == "Split" and not split.attr("no_task", 0) else None
+
+
+RULES = (SplitConvConcatFusionPass(),)

@@ -57,3 +57,6 @@ class CastCastFusionPass(FusionRule):
         first = match.nodes["first"]
         match.root.set_input(0, match.tensors["x"])
         remove_dead_from(graph, first)
+
+
+RULES = (CastRemoveFusionPass(), CastCastFusionPass())

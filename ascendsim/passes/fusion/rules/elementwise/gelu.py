@@ -99,3 +99,6 @@ class GeluONNXFusionPass(_GeluRule):
 
     def check(self, match: Match, context: FusionContext) -> str | None:
         return not_scalar(match, "root", ROOT_TWO, TOLERANCE) or self._common(match)
+
+
+RULES = (GeluFusionPass(), GeluONNXFusionPass())

@@ -87,3 +87,6 @@ def _operands(match: Match) -> tuple[Tensor, Tensor]:
     """Data and factor of the multiplication; the factor is the first constant."""
     left, right = match.nodes["mul"].required(0), match.nodes["mul"].required(1)
     return (right, left) if left.is_constant else (left, right)
+
+
+RULES = (MulAddFusionPass(), MulAddNPass())

@@ -51,3 +51,6 @@ class MulMaximumFusionPass(FusionRule):
             alpha=alpha,
         )
         replace_root(graph, match.root, made.output)
+
+
+RULES = (MulMaximumFusionPass(),)

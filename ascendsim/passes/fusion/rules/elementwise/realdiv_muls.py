@@ -50,3 +50,6 @@ class RealDiv2MulsFusionPass(FusionRule):
             value=1 / value,
         )
         replace_root(graph, root, made.output)
+
+
+RULES = (RealDiv2MulsFusionPass(),)

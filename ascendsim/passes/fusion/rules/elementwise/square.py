@@ -58,3 +58,6 @@ def _square(graph: Graph, match: Match, context: FusionContext) -> None:
         graph, "Square", [root.input(0)], name=f"{root.name}_Square", like=root, domain="ascend"
     )
     replace_root(graph, root, made.output)
+
+
+RULES = (MulSquareFusionPass(), Pow2SquareFusionPass())

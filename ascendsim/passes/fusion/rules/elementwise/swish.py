@@ -100,3 +100,6 @@ def _coefficients(alpha: float, beta: float) -> str | None:
     if abs(alpha - 1 / 6) > 1e-6 or beta != 0.5:
         return f"the coefficients are {alpha:g} and {beta:g}, not 1/6 and 1/2"
     return None
+
+
+RULES = (SwishFusionPass(), HardSwishFusionPass())

@@ -107,7 +107,7 @@ def _is_turn(tensor: Tensor, reader: Node) -> bool:
         or node.domain
         or not tensor.is_static
         or node.control
-        or node._followers
+        or node.followers
     ):
         return False
     graph, rank = node.graph, len(tensor.static_shape)
@@ -120,3 +120,6 @@ def _is_turn(tensor: Tensor, reader: Node) -> bool:
         return False
     order = tuple(node.attr("perm", tuple(reversed(range(rank)))))
     return rank >= 2 and order == (*range(rank - 2), rank - 1, rank - 2)
+
+
+RULES = (BatchMatMulFusionPass(), BatchMatMulV2ReshapeFusionPass())

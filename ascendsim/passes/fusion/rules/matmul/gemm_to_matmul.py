@@ -72,3 +72,6 @@ def _scaled(graph: Graph, tensor: Tensor, factor: float, like: Node, context: Fu
         graph.fresh(f"{like.name}_factor"), np.array(factor, tensor.element_type.numpy)
     )
     return context.add(graph, "Mul", [tensor, constant], name=f"{like.name}_matmul_mul", like=like).output
+
+
+RULES = (GemmToMatmulFusionPass(),)

@@ -147,3 +147,6 @@ def _product_refusal(matmul: Node, bias: Tensor) -> str | None:
         if bias.static_shape == matmul.output.static_shape[-1:]
         else "the summand is not one value a column"
     )
+
+
+RULES = (MatMulBiasAddFusionPass(), MatMulReshapeBiasAddFusionPass())

@@ -135,3 +135,6 @@ def _flattened(root: Node, inner: Sequence[Node]) -> list[Tensor]:
         nested = tensor.producer if tensor.producer in inner else None
         tensors += [tensor] if nested is None else [item for item in nested.inputs if item is not None]
     return tensors
+
+
+RULES = (ZConcatv2dFusionPass(), ZConcatExt2FusionPass())

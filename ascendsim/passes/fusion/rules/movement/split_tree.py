@@ -144,3 +144,6 @@ def _cut(
         for part, group in zip(parts, groups, strict=True)
         for leaf in _cut(graph, context, like, part, group, most)
     ]
+
+
+RULES = (ZSplitVDFusionPass(), ZSplitVDFusionPassV2())

@@ -32,3 +32,6 @@ class SqueezeUnsqueezeFusionPass(FusionRule):
 
     def rewrite(self, graph: Graph, match: Match, context: FusionContext) -> None:
         replace_root(graph, match.root, match.tensors["x"])
+
+
+RULES = (SqueezeUnsqueezeFusionPass(),)

@@ -76,3 +76,6 @@ def _unaligned(tensor: Tensor) -> str | None:
     if not shape or any(size % FRACTAL_ROWS for size in shape[-2:]):
         return f"the last dimensions of {tensor.name} are no multiples of {FRACTAL_ROWS}"
     return None
+
+
+RULES = (TransposeReshapeFusionPass(), ReshapeTransposeFusionPass())

@@ -81,3 +81,6 @@ class HostBNFusionPass(FusionRule):
             graph, "BNInferenceD", [x, factor, summand], name=f"{norm.name}_host", like=norm, domain="ascend"
         )
         replace_root(graph, norm, made.output)
+
+
+RULES = (BatchNormBnInferFusionPass(), HostBNFusionPass())

@@ -164,3 +164,6 @@ def _parameter_refusal(match: Match) -> str | None:
     if match.root.output.shape != x.shape:
         return "the result has another shape"
     return None
+
+
+RULES = (LayerNormONNXFusionPass(), LayerNormFusionPass())

@@ -39,3 +39,6 @@ class AReduceMeanFusionPass(FusionRule):
             wanted = graph.add_constant(graph.fresh(f"{root.name}_shape"), np.array(shape, np.int64))
             x = context.add(graph, "Reshape", [x, wanted], name=f"{root.name}_Reshape", like=root).output
         replace_root(graph, root, x)
+
+
+RULES = (AReduceMeanFusionPass(),)

@@ -61,3 +61,6 @@ class SoftmaxFusionPass(FusionRule):
             graph, "Transpose", [softmax.output], name=f"{root.name}_transposeD1_layer", like=root, perm=turn
         )
         replace_root(graph, root, after.output)
+
+
+RULES = (SoftmaxFusionPass(),)

@@ -50,3 +50,6 @@ class FusedBatchnormFusionPass(FusionRule):
             momentum=float(norm.attr("momentum", DEFAULT_MOMENTUM)),
         )
         replace_outputs(graph, norm, made.outputs)
+
+
+RULES = (FusedBatchnormFusionPass(),)

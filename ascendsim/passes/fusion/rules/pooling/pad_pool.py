@@ -83,3 +83,6 @@ def _every_window_meets(padding: Padding, pool: Node, data: Tensor) -> bool:
         > 0
         for axis in range(axes)
     )
+
+
+RULES = (PadMaxPoolFusionPass(),)

@@ -139,3 +139,6 @@ def _windows(pool: Node) -> tuple[_Window, ...]:
             counts = taps_inside(size + before + stated, kernel, stride, dilation, 0, output)
         found.append(_Window(kernel, stride, dilation, before, max(0, reach - size - before), counts))
     return tuple(found)
+
+
+RULES = (AvgPoolFusionPass(), PoolingFusionPass())

@@ -31,3 +31,6 @@ class Globalavgpoolpass(FusionRule):
             graph, "ReduceMean", [pool.required(0), axes], name=f"{pool.name}_mean", like=pool, keepdims=1
         )
         replace_root(graph, pool, made.output)
+
+
+RULES = (Globalavgpoolpass(),)

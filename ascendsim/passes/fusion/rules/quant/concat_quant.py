@@ -69,3 +69,6 @@ class ConcatQuantFusionPass(FusionRule):
         made = context.add(graph, "Concat", parts, name=f"{concat.name}_int8", like=concat, axis=axis)
         for reader in concat.output.consumers:
             replace_root(graph, reader, made.output)
+
+
+RULES = (ConcatQuantFusionPass(),)

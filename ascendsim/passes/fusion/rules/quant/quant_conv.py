@@ -81,3 +81,6 @@ def _correct_bias(graph: Graph, conv: Node) -> None:
     conv.set_input(2, lazy_constant(graph, f"{conv.name}_bias", DType.INT32, (channels,), sources, corrected))
     conv.attributes["offset_in_bias"] = 1
     drop_unused(graph, bias)
+
+
+RULES = (Conv2DQuantProcessFusionPass(),)

@@ -199,3 +199,6 @@ def _with_chains(match: Match) -> Match | None:
         (*match.all_nodes, *dict.fromkeys(others)),
         {"lasts": tuple(lasts)},
     )
+
+
+RULES = (V200RequantFusionPass(), V200NotRequantFusionPass())

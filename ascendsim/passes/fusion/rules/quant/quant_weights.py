@@ -176,3 +176,11 @@ def _offset_refusal(tensors: Sequence[Tensor]) -> str | None:
     steps = (weight - first, weight - first - second, first + second)
     inside = all(np.all((step >= -128) & (step <= 127)) for step in steps)
     return None if inside else "a difference leaves int8"
+
+
+RULES = (
+    TfTagNoConstFoldingFusionPass(),
+    DeleteNoConstFolding(),
+    TfMergeSubFusionPass(),
+    TfMergeWeightQuantFusionPass(),
+)

@@ -38,3 +38,6 @@ class DreluFusionPass(FusionRule):
         inputs = [match.tensors["gradient"], forward.outputs[1]]
         backward = context.add(graph, "ReluGradV2", inputs, 1, f"{root.name}_ReluGradV2", root, "ascend")
         replace_results(graph, match, [(root.output, backward.output), (relu.output, forward.output)])
+
+
+RULES = (DreluFusionPass(),)

@@ -42,3 +42,6 @@ class LayerNormGradFusionPass(FusionRule):
             shape_gamma=root.required(4).static_shape,
         )
         replace_results(graph, match, list(zip(root.outputs, (first.output, *second.outputs), strict=True)))
+
+
+RULES = (LayerNormGradFusionPass(),)

@@ -80,3 +80,6 @@ def _operands(match: Match) -> tuple[Tensor, Tensor] | None:
         if scale.shape in ((), (1,)) and gradient.shape == mul.output.shape:
             return gradient, scale
     return None
+
+
+RULES = (A_MomentumLossscaleFusionPass(),)

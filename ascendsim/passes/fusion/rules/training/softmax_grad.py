@@ -108,3 +108,6 @@ def _axis(node: Node) -> int | None:
     if axes is None or axes.size != 1 or not node.attr("keepdims", 1):
         return None
     return int(axes.ravel()[0]) % len(node.required(0).static_shape)
+
+
+RULES = (SoftmaxGradFusionPass(), ZConfusionSoftmaxGradFusionPass())

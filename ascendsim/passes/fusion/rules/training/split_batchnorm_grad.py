@@ -44,3 +44,6 @@ class FusedBatchNormGradFusionPass(FusionRule):
         name, inputs = f"{grad.name}_reduce", [dy, x, *sums.outputs, scale, mean, variance]
         data = context.add(graph, "BNTrainingReduceGrad", inputs, 1, name, grad, "ascend", epsilon=epsilon)
         replace_outputs(graph, grad, (data.output, *sums.outputs)[: len(grad.outputs)])
+
+
+RULES = (FusedBatchNormGradFusionPass(),)
