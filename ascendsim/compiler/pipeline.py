@@ -27,9 +27,9 @@ from ascendsim.passes.aipp import insert_aipp
 from ascendsim.passes.engine import GraphEngine, select_outputs
 from ascendsim.passes.fusion.report import FusionReport
 from ascendsim.passes.layout import AssignFormats
-from ascendsim.passes.manager import PassManager
 from ascendsim.passes.precision.assign import ApplyPrecision
 from ascendsim.passes.precision.output_type import output_types
+from ascendsim.passes.rewriting.passes import run_passes
 
 if TYPE_CHECKING:
     from ascendsim.core.dtypes import DType
@@ -170,7 +170,7 @@ def _types_and_formats(work: Compilation) -> None:
         work.opset, settings.options.precision_mode, frozenset(soc.cube.cycles_per_block), work.result_types
     )
     formats = AssignFormats(work.opset, soc, int(settings.profile["format_reach"]))
-    PassManager((precision, formats), check="last").run(work.graph)
+    run_passes(work.graph, (precision, formats), check="last")
 
 
 def _device_fusion(work: Compilation) -> None:

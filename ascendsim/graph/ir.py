@@ -156,8 +156,7 @@ class Node:
         inputs: Tensors by port; None marks an optional input that is left out.
         outputs: Tensors by port; an output nobody asked for is still there (with a made-up name).
         attributes: Attribute values; `Graph` values are subgraphs (If, Loop).
-        control: Nodes that must finish before this one though no data flows (see `add_control`).
-        followers: Nodes that wait for this one by such an edge.
+        control, followers: Nodes that must finish before this one, or wait for it, though no data flows.
         origin: Free facts that a pass or report wants to keep: "framework", "source_names", "inserted" ...
     """
 

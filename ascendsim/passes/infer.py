@@ -13,8 +13,8 @@ from ascendsim.core.dtypes import DType
 from ascendsim.core.errors import AscendSimError, GraphError
 from ascendsim.graph.ir import Constant, Graph, Node
 from ascendsim.opset import InferContext, OpDef, OpSet
-from ascendsim.passes.cleanup import remove_dead
-from ascendsim.passes.folding import fold
+from ascendsim.passes.rewriting.folding import fold
+from ascendsim.passes.rewriting.removal import remove_dead
 
 MAX_ELEMENTS = 1 << 40  # of one tensor; larger ones cannot be meant
 MAX_BODY_VISITS = 1_000_000  # nodes in subgraphs, each time round: loops in loops multiply

@@ -15,7 +15,8 @@ from ascendsim.ops import default_opset
 from ascendsim.opset import InferContext
 from ascendsim.passes.fusion.pattern import Any as AnyTensor
 from ascendsim.passes.fusion.pattern import Const, Match, Op
-from ascendsim.passes.fusion.rule import FusionContext, FusionRule, replace_root
+from ascendsim.passes.fusion.rule import FusionContext, FusionRule
+from ascendsim.passes.rewriting.replace import replace_root
 
 
 class DropNeutral(FusionRule):

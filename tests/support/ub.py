@@ -25,8 +25,8 @@ from ascendsim.ops.shared.aicpu import aicpu_types
 from ascendsim.passes.fusion.report import FusionReport
 from ascendsim.passes.fusion.switches import Switches
 from ascendsim.passes.layout import AssignFormats
-from ascendsim.passes.manager import PassManager
 from ascendsim.passes.precision.assign import ApplyPrecision
+from ascendsim.passes.rewriting.passes import run_passes
 from ascendsim.passes.ub import fuse_buffers, limits_of
 from tests.support.fusing import build, random
 
@@ -79,7 +79,7 @@ def ub(
     the report says."""
     soc, opset, report = chips.load(chip), default_opset(), FusionReport()
     device = copy_graph(graph)
-    PassManager((ApplyPrecision(default_opset(), "force_fp16"), AssignFormats(opset, soc))).run(device)
+    run_passes(device, (ApplyPrecision(default_opset(), "force_fp16"), AssignFormats(opset, soc)))
     clear_scopes(device)
     options = LowerOptions(aicpu_types=aicpu_types(soc.short_name), chain=chain_work)
     before = CompiledModel(device, lower_graph(device, soc, opset, options=options), soc, opset, graph)

@@ -17,13 +17,14 @@ from ascendsim.passes.fusion.engine import run_rules
 from ascendsim.passes.fusion.pattern import Any as AnyTensor
 from ascendsim.passes.fusion.pattern import Const, Match, Op
 from ascendsim.passes.fusion.report import FusionReport
-from ascendsim.passes.fusion.rule import FusionContext, FusionRule, replace_root
+from ascendsim.passes.fusion.rule import FusionContext, FusionRule
 from ascendsim.passes.fusion.rules.conv.conv_scale import AConv2dMulFusion
 from ascendsim.passes.fusion.rules.normalise.batchnorm_inference import (
     BatchNormBnInferFusionPass,
     HostBNFusionPass,
 )
 from ascendsim.passes.fusion.rules.normalise.split_batchnorm import FusedBatchnormFusionPass
+from ascendsim.passes.rewriting.replace import replace_root
 from tests.support.fusing import CHANGED_ALGEBRA, EXACT, build, context, difference, fused, random
 from tests.support.single_node import run
 

@@ -13,7 +13,6 @@ from ascendsim.core.errors import GraphError
 from ascendsim.graph.builder import GraphBuilder
 from ascendsim.graph.ir import Tensor
 from ascendsim.ops import default_opset
-from ascendsim.passes.folding import fold
 from ascendsim.passes.fusion.rule import FusionRule
 from ascendsim.passes.fusion.rules.conv.concat_conv import ConvConcatFusionPass
 from ascendsim.passes.fusion.rules.quant.concat_quant import ConcatQuantFusionPass
@@ -25,6 +24,7 @@ from ascendsim.passes.fusion.rules.quant.quant_weights import (
     TfMergeWeightQuantFusionPass,
     TfTagNoConstFoldingFusionPass,
 )
+from ascendsim.passes.rewriting.folding import fold
 from tests.support.evaluate import evaluate
 from tests.support.fusing import EXACT, Fused, build, fused, random
 from tests.support.single_node import make_node, run

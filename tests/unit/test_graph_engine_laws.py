@@ -24,7 +24,7 @@ from ascendsim.passes.engine.node_pass import Site
 from ascendsim.passes.engine.settings import EngineSettings
 from ascendsim.passes.engine.value_range import InferValueRangePass
 from ascendsim.passes.engine.worklist import Traversal
-from ascendsim.passes.folding import MAX_FOLDED_BYTES, fold_small
+from ascendsim.passes.rewriting.folding import MAX_FOLDED_BYTES, fold_small
 from tests.support.evaluate import evaluate
 from tests.support.fusing import new_builder
 

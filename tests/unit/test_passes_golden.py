@@ -10,10 +10,9 @@ from ascendsim.graph.copying import copy_graph
 from ascendsim.graph.ir import Graph
 from ascendsim.graph.text import parse_text, to_text
 from ascendsim.ops import default_opset
-from ascendsim.passes.base import Pass
 from ascendsim.passes.layout import AssignFormats
-from ascendsim.passes.manager import PassManager
 from ascendsim.passes.precision.assign import ApplyPrecision
+from ascendsim.passes.rewriting.passes import Pass, run_passes
 from ascendsim.soc import load
 
 Golden = Callable[[str, str], None]
@@ -34,7 +33,7 @@ def network() -> Graph:
 
 def check(golden: Golden, name: str, graph: Graph, *passes: Pass) -> None:
     after = copy_graph(graph)
-    PassManager(passes).run(after)
+    run_passes(after, passes)
     text = f"before\n{to_text(graph)}\nafter\n{to_text(after)}"
     assert to_text(parse_text(to_text(after))) == to_text(after)
     golden(f"passes/{name}.txt", text)
@@ -46,5 +45,5 @@ def test_precision(golden: Golden) -> None:
 
 def test_formats(golden: Golden) -> None:
     graph = network()
-    PassManager((ApplyPrecision(default_opset(), "force_fp16"),)).run(graph)
+    run_passes(graph, (ApplyPrecision(default_opset(), "force_fp16"),))
     check(golden, "formats_Ascend310", graph, AssignFormats(default_opset(), load("Ascend310")))

@@ -17,11 +17,9 @@ from ascendsim.core.formats import Format
 from ascendsim.graph.builder import GraphBuilder
 from ascendsim.graph.ir import Constant, Graph, Node, Tensor
 from ascendsim.ops import default_opset
-from ascendsim.passes.cleanup import remove_dead
 from ascendsim.passes.control_flow import host_reasons, is_dynamic
 from ascendsim.passes.engine.report import weigh
 from ascendsim.passes.engine.trans_ops import is_lossless
-from ascendsim.passes.folding import shape_values
 from ascendsim.passes.fusion.rules.pooling.pad_pool import PadMaxPoolFusionPass
 from ascendsim.passes.fusion.rules.pooling.pad_windows import taps_inside
 from ascendsim.passes.infer import MAX_ELEMENTS, infer
@@ -29,6 +27,8 @@ from ascendsim.passes.layout.fold_batch import fold_batches
 from ascendsim.passes.layout.formats import same_bytes, storable, weight_format, wished
 from ascendsim.passes.precision.assign import apply_precision
 from ascendsim.passes.precision.output_type import output_types
+from ascendsim.passes.rewriting.folding import shape_values
+from ascendsim.passes.rewriting.removal import remove_dead
 from tests.support.evaluate import evaluate
 from tests.support.fusing import build, fused, new_builder, random
 

@@ -10,8 +10,8 @@ from ascendsim.core.errors import InputError
 from ascendsim.graph.ir import Graph, Tensor
 from ascendsim.graph.verify import verify
 from ascendsim.ops import default_opset
-from ascendsim.passes.manager import PassManager
 from ascendsim.passes.precision.assign import ApplyPrecision, apply_precision
+from ascendsim.passes.rewriting.passes import run_passes
 
 HALF, SINGLE = DType.FLOAT16, DType.FLOAT32
 
@@ -150,6 +150,6 @@ def test_an_unknown_mode_is_suggested_against() -> None:
 
 def test_runs_under_the_pass_manager() -> None:
     graph = network()
-    ((name, result),) = PassManager((ApplyPrecision(default_opset()),)).run(graph)
+    ((name, result),) = run_passes(graph, (ApplyPrecision(default_opset()),))
     assert name == "precision"
     assert result.changed

@@ -19,7 +19,7 @@ from ascendsim.frontends.composite.reading import (
 from ascendsim.graph.builder import GraphBuilder
 from ascendsim.graph.ir import Dim, Graph, Node, Tensor
 from ascendsim.opset import InferContext, OpSet
-from ascendsim.passes.cleanup import remove_dead
+from ascendsim.passes.rewriting.removal import remove_dead
 
 MAX_ELEMENTS = 1 << 40
 

@@ -14,11 +14,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ascendsim.graph.ir import AttributeValue, Graph, Node, Tensor
+from ascendsim.graph.ir import AttributeValue, Graph, Node
 from ascendsim.opset import OpSet
-from ascendsim.passes.base import PassResult
-from ascendsim.passes.engine.edits import remove
-from ascendsim.passes.folding import KEEP
+from ascendsim.passes.rewriting.folding import KEEP
+from ascendsim.passes.rewriting.passes import PassResult
+from ascendsim.passes.rewriting.replace import replace
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,22 +65,11 @@ def _merge_in(graph: Graph, opset: OpSet) -> tuple[int, int]:
         ):
             kept += 1
             continue
-        _merge(graph, node, first, outputs)
+        pairs = list(zip(node.outputs, first.outputs, strict=True))
+        outputs.update(new for old, new in pairs if old in outputs)
+        replace(graph, [node], pairs, [first], deep=False)
         merged += 1
     return merged, kept
-
-
-def _merge(graph: Graph, node: Node, first: Node, outputs: set[Tensor]) -> None:
-    for old, new in zip(node.outputs, first.outputs, strict=True):
-        if old in outputs:  # the survivor takes over the name by which users know the value
-            name = old.name
-            graph.rename_tensor(old, graph.fresh(f"{name}_merged"))
-            graph.rename_tensor(new, name)
-            outputs.add(new)
-        graph.replace_uses(old, new)
-    for follower in node.followers:
-        follower.add_control(first)
-    remove(node)
 
 
 def _rest(node: Node) -> Hashable:

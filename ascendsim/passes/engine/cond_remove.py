@@ -17,10 +17,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ascendsim.graph.ir import Graph, Node
-from ascendsim.passes.engine.edits import drop_constants, small_value
+from ascendsim.passes.engine.edits import small_value
 from ascendsim.passes.engine.inlining import BODY, CALL, DOMAIN
 from ascendsim.passes.engine.node_pass import Site, again_around
-from ascendsim.passes.engine.prune import disconnect
+from ascendsim.passes.rewriting.removal import disconnect, drop_constants
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,7 @@ from ascendsim.graph.ir import Array, Constant, Node, Tensor
 from ascendsim.opset import OpDef
 from ascendsim.passes.engine.keeping import is_folded, keep_values, set_exact_type
 from ascendsim.passes.engine.node_pass import Site
-from ascendsim.passes.folding import KEEP, MAX_FOLDED_BYTES, fold_small, origin_bytes
+from ascendsim.passes.rewriting.folding import KEEP, MAX_FOLDED_BYTES, fold_small, origin_bytes
 
 # domain and name; graph fusion joins the last one with its convolution
 QUANTISING = frozenset(

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from ascendsim.graph.ir import Constant, Node
 from ascendsim.passes.engine.keeping import is_folded, keep_values, must_stay, set_exact_type
 from ascendsim.passes.engine.node_pass import Site, standard
-from ascendsim.passes.folding import shape_values
+from ascendsim.passes.rewriting.folding import shape_values
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,19 +4,12 @@ everything.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import numpy as np
 
-from ascendsim.graph.ir import Array, Graph, Node, Tensor
-
-
-def all_graphs(graph: Graph) -> Iterator[Graph]:
-    """A graph and every subgraph in it, outer ones first."""
-    yield graph
-    for node in graph.holders:
-        for _, subgraph in node.subgraphs:
-            yield from all_graphs(subgraph)
+from ascendsim.graph.ir import Array, Node, Tensor
+from ascendsim.passes.rewriting.outputs import is_output
+from ascendsim.passes.rewriting.removal import drop_constants
+from ascendsim.passes.rewriting.replace import replace
 
 
 def same_type(one: Tensor, other: Tensor) -> bool:
@@ -47,61 +40,16 @@ def bypass(node: Node, source: Tensor) -> bool:
     graph = node.graph
     assert graph is not None
     old = node.output
-    if node.control and (
-        _is_output(graph, old) or any(reader.graph is not graph for reader in old.consumers)
+    if node.control and (is_output(graph, old) or any(reader.graph is not graph for reader in old.consumers)):
+        return False
+    if any(tensor.uses or is_output(graph, tensor) for tensor in node.outputs[1:]):
+        return False
+    if is_output(graph, old) and (
+        source.producer is None or source.producer.graph is not graph or is_output(graph, source)
     ):
         return False
-    if any(tensor.uses or _is_output(graph, tensor) for tensor in node.outputs[1:]):
-        return False
-    if _is_output(graph, old):
-        if source.producer is None or source.producer.graph is not graph or _is_output(graph, source):
-            return False
-        name = old.name
-        graph.rename_tensor(old, graph.fresh(f"{name}_replaced"))
-        graph.rename_tensor(source, name)
-    for needed in node.control:
-        for reader in old.consumers:
-            reader.add_control(needed)
-    graph.replace_uses(old, source)
-    for follower in node.followers:
-        for before in (*node.control, source.producer):
-            if before is not None and before.graph is graph:
-                follower.add_control(before)
-    remove(node)
+    replace(graph, [node], [(old, source)], deep=False)
     return True
-
-
-def remove(node: Node) -> None:
-    """Removes a node whose outputs nobody reads, and the constants that only it read."""
-    graph = node.graph
-    assert graph is not None
-    inputs = node.inputs
-    graph.remove_node(node)
-    drop_constants(graph, inputs)
-
-
-def remove_unread(node: Node) -> None:
-    """Removes a node of which nobody reads an output and for which nobody waits."""
-    graph = node.graph
-    if (
-        graph is None
-        or node.followers
-        or any(tensor.uses or _is_output(graph, tensor) for tensor in node.outputs)
-    ):
-        return
-    remove(node)
-
-
-def drop_constants(graph: Graph, tensors: tuple[Tensor | None, ...]) -> int:
-    """Removes those of some tensors that are constants of the graph which nobody reads; returns how many."""
-    dropped = 0
-    for tensor in dict.fromkeys(tensors):
-        if tensor is None or tensor.constant is None or tensor.producer is not None or tensor.uses:
-            continue
-        if graph.tensors.get(tensor.name) is tensor and not _is_output(graph, tensor):
-            graph.remove_tensor(tensor)
-            dropped += 1
-    return dropped
 
 
 def make_reshape(node: Node, source: Tensor) -> None:
@@ -132,13 +80,9 @@ def small_value(tensor: Tensor | None, most: int = 4096) -> Array | None:
 def only_reader(tensor: Tensor) -> bool:
     """Whether a tensor has exactly one use and is no output of its graph."""
     graph = tensor.producer.graph if tensor.producer is not None else None
-    return len(tensor._uses) == 1 and (graph is None or not _is_output(graph, tensor))
+    return len(tensor._uses) == 1 and (graph is None or not is_output(graph, tensor))
 
 
 def is_standard(node: Node | None, *op_types: str) -> bool:
     """Whether a node is one of these standard ONNX operators."""
     return node is not None and not node.domain and node.op_type in op_types
-
-
-def _is_output(graph: Graph, tensor: Tensor) -> bool:
-    return any(tensor is output for output in graph.outputs)

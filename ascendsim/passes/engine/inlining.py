@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ascendsim.graph.ir import Graph, Node, Tensor
-from ascendsim.passes.base import PassResult
-from ascendsim.passes.engine.edits import all_graphs, drop_constants
+from ascendsim.passes.rewriting.passes import PassResult
+from ascendsim.passes.rewriting.removal import all_graphs, drop_constants
 
 DOMAIN = "ascend"
 CALL, BODY = "PartitionedCall", "f"  # GE's operator and its attribute

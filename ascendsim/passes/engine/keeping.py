@@ -8,9 +8,9 @@ from collections.abc import Sequence
 
 from ascendsim.core.dtypes import DType
 from ascendsim.graph.ir import Constant, Node
-from ascendsim.passes.engine.edits import drop_constants
 from ascendsim.passes.engine.node_pass import Site, again_readers
-from ascendsim.passes.folding import KEEP
+from ascendsim.passes.rewriting.folding import KEEP
+from ascendsim.passes.rewriting.removal import drop_constants
 
 
 def is_folded(node: Node) -> bool:

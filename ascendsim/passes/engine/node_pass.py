@@ -11,8 +11,8 @@ from typing import Protocol
 
 from ascendsim.graph.ir import Dim, Graph, Node, Tensor
 from ascendsim.opset import OpSet
-from ascendsim.passes.base import PassResult
 from ascendsim.passes.engine.edits import bypass
+from ascendsim.passes.rewriting.passes import PassResult
 
 LEFT = "left"  # beginning of the name of a count of what a pass left alone
 NOTES_LEFT_OUT = "notes left out"

@@ -11,9 +11,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ascendsim.graph.ir import Graph
-from ascendsim.passes.base import PassResult
-from ascendsim.passes.engine.edits import drop_constants
-from ascendsim.passes.folding import KEEP
+from ascendsim.passes.rewriting.folding import KEEP
+from ascendsim.passes.rewriting.passes import PassResult
+from ascendsim.passes.rewriting.removal import drop_constants
 
 
 @dataclass(frozen=True, slots=True)

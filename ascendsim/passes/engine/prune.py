@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from ascendsim.core.errors import InputError, suggest
 from ascendsim.graph.ir import Graph, Node, Tensor
-from ascendsim.passes.base import PassResult
-from ascendsim.passes.engine.edits import all_graphs
+from ascendsim.passes.rewriting.passes import PassResult
+from ascendsim.passes.rewriting.removal import all_graphs, drop_unread_constants, remove
 
 SUBJECT = "option outputs"
 
@@ -27,7 +27,7 @@ class PrunePass:
         removed = sum(_prune(scope) for scope in reversed(list(all_graphs(graph))))
         counts = {"removed nodes": removed} if removed else {}
         if removed:
-            counts["removed constants"] = sum(remove_unread_constants(scope) for scope in all_graphs(graph))
+            counts["removed constants"] = sum(drop_unread_constants(scope) for scope in all_graphs(graph))
         return PassResult(removed > 0, counts)
 
 
@@ -38,7 +38,7 @@ class UnusedConstPass:
     name: str = "UnusedConstPass"
 
     def run(self, graph: Graph) -> PassResult:
-        removed = sum(remove_unread_constants(scope) for scope in all_graphs(graph))
+        removed = sum(drop_unread_constants(scope) for scope in all_graphs(graph))
         return PassResult(removed > 0, {"removed constants": removed} if removed else {})
 
 
@@ -57,32 +57,9 @@ def _prune(graph: Graph) -> int:
     for node in reversed(graph.topological()):
         if node in needed:
             continue
-        for _, subgraph in node.subgraphs:
-            disconnect(subgraph)
-        graph.remove_node(node)
+        remove(node)
         removed += 1
     return removed
-
-
-def disconnect(subgraph: Graph) -> None:
-    """Takes the uses of a subgraph that goes away off the tensors around it."""
-    for scope in all_graphs(subgraph):
-        for node in scope.nodes:
-            for index in range(node.input_count):
-                node.set_input(index, None)
-
-
-def remove_unread_constants(graph: Graph) -> int:
-    """Removes constants of one graph that nobody reads; returns how many."""
-    outputs = set(graph.outputs)
-    unread = [
-        tensor
-        for tensor in graph.constants
-        if tensor.producer is None and not tensor._uses and tensor not in outputs
-    ]
-    for tensor in unread:
-        graph.remove_tensor(tensor)
-    return len(unread)
 
 
 def parse_out_nodes(text: str) -> tuple[str, ...]:

@@ -6,10 +6,10 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from ascendsim.graph.ir import Graph
-from ascendsim.passes.base import PassResult
-from ascendsim.passes.engine.edits import all_graphs
 from ascendsim.passes.engine.node_pass import LEFT
-from ascendsim.passes.folding import origin_bytes
+from ascendsim.passes.rewriting.folding import origin_bytes
+from ascendsim.passes.rewriting.passes import PassResult
+from ascendsim.passes.rewriting.removal import all_graphs
 
 
 @dataclass(frozen=True, slots=True)

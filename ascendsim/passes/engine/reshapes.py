@@ -11,16 +11,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ascendsim.graph.ir import Node
-from ascendsim.passes.engine.edits import (
-    bypass,
-    is_standard,
-    make_reshape,
-    only_reader,
-    remove_unread,
-    same_type,
-)
+from ascendsim.passes.engine.edits import bypass, is_standard, make_reshape, only_reader, same_type
 from ascendsim.passes.engine.no_use import RESHAPES, permutation
 from ascendsim.passes.engine.node_pass import Site, again_around, standard
+from ascendsim.passes.rewriting.removal import remove_unread
 
 
 @dataclass(frozen=True, slots=True)

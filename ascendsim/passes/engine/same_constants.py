@@ -16,8 +16,8 @@ from dataclasses import dataclass
 
 from ascendsim.graph.ir import Graph, Tensor
 from ascendsim.graph.same_values import same_values
-from ascendsim.passes.base import PassResult
-from ascendsim.passes.engine.edits import all_graphs
+from ascendsim.passes.rewriting.passes import PassResult
+from ascendsim.passes.rewriting.removal import all_graphs
 
 SMALL_VECTOR = 16  # elements of an integer constant that ConstantFuseSame still joins
 

@@ -22,11 +22,8 @@ from functools import partial
 from itertools import cycle, islice
 from time import perf_counter
 
-from ascendsim.core.errors import AscendSimError, PassError
 from ascendsim.graph.ir import Graph
-from ascendsim.graph.verify import verify
 from ascendsim.opset import OpSet
-from ascendsim.passes.base import Pass, PassResult
 from ascendsim.passes.engine.common_subexpressions import CommonSubexpressionEliminationPass
 from ascendsim.passes.engine.cond_remove import CondRemovePass
 from ascendsim.passes.engine.constant_folding import ConstantFoldingPass
@@ -61,6 +58,7 @@ from ascendsim.passes.engine.trans_ops import (
 )
 from ascendsim.passes.engine.value_range import InferValueRangePass
 from ascendsim.passes.engine.worklist import Traversal
+from ascendsim.passes.rewriting.passes import Pass, run_pass, verify_after
 
 MAX_ROUNDS = 20  # of the stages after graph fusion; two are usual
 Dump = Callable[[str, Graph], None]
@@ -213,7 +211,7 @@ class GraphEngine:
 
     def _pass(self, graph: Graph, stage: Stage, item: Pass) -> bool:
         before, started = self._weight or weigh(graph), perf_counter()
-        result = self._result(graph, item)
+        result = run_pass(item, graph)
         self._note(graph, stage, [PassRecord(item.name, result)], before, perf_counter() - started, item.name)
         return result.changed
 
@@ -225,7 +223,7 @@ class GraphEngine:
             PassRecord(name, tally.result(), tally.seconds) for name, tally in traversal.tallies.items()
         ]
         for item in stage.closing:
-            records.append(PassRecord(item.name, self._result(graph, item)))
+            records.append(PassRecord(item.name, run_pass(item, graph)))
             changed |= records[-1].result.changed
         self._note(
             graph,
@@ -236,15 +234,6 @@ class GraphEngine:
             passes[0].name if len(passes) == 1 else "traversal",
         )
         return changed
-
-    @staticmethod
-    def _result(graph: Graph, item: Pass) -> PassResult:
-        try:
-            return item.run(graph)
-        except PassError:
-            raise
-        except AscendSimError as error:
-            raise PassError(f"pass {item.name!r}", f"failed: {error}") from error
 
     def _note(
         self,
@@ -260,12 +249,7 @@ class GraphEngine:
         self.report.runs.append(PassRun(stage.name, name, tuple(records), before, self._weight, seconds))
         if not changed:
             return
-        try:
-            verify(graph)
-        except AscendSimError as error:
-            raise PassError(
-                f"pass {name!r}", f"left a broken graph: {error}", remedy="this is a defect of the pass"
-            ) from error
+        verify_after(graph, f"pass {name!r}", "this is a defect of the pass")
         if self._dump is not None:
             self._number += 1
             self._dump(f"{self._number:02d}_{stage.name}_{name}", graph)

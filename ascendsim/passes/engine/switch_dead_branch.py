@@ -16,8 +16,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from ascendsim.graph.ir import Constant, Graph, Node, Tensor
-from ascendsim.passes.engine.edits import bypass, drop_constants, remove, small_value
+from ascendsim.passes.engine.edits import bypass, small_value
 from ascendsim.passes.engine.node_pass import Site, again_around
+from ascendsim.passes.rewriting.removal import drop_constants, remove
 
 DOMAIN = "ascend"
 MERGE = "Merge"

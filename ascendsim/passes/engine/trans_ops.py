@@ -14,9 +14,10 @@ from dataclasses import dataclass
 
 from ascendsim.core.dtypes import DType
 from ascendsim.graph.ir import Node, Tensor
-from ascendsim.passes.engine.edits import bypass, is_standard, only_reader, remove_unread, same_type
+from ascendsim.passes.engine.edits import bypass, is_standard, only_reader, same_type
 from ascendsim.passes.engine.no_use import permutation
 from ascendsim.passes.engine.node_pass import Site, again_around, standard
+from ascendsim.passes.rewriting.removal import remove_unread
 
 # bits, the leading 1 included
 _MANTISSA = {DType.BFLOAT16: 8, DType.FLOAT16: 11, DType.FLOAT32: 24, DType.FLOAT64: 53}

@@ -18,8 +18,8 @@ from ascendsim.core.errors import AscendSimError, PassError
 from ascendsim.graph.branches import possible_subgraphs
 from ascendsim.graph.ir import Dim, Graph, Node, Shape, Tensor
 from ascendsim.opset import OpSet
-from ascendsim.passes.engine.edits import all_graphs
 from ascendsim.passes.engine.node_pass import NodePass, Tally, When
+from ascendsim.passes.rewriting.removal import all_graphs
 
 VISITS_PER_NODE = 10  # of a graph on average; GE stops there too
 MAX_DEPTH = 25  # of subgraphs in subgraphs

@@ -2,7 +2,9 @@
 
 from ascendsim.passes.fusion.pattern import Any, Const, Match, Op
 from ascendsim.passes.fusion.report import FusionReport
-from ascendsim.passes.fusion.rule import FusionContext, FusionRule, remove_dead_from, replace_root
+from ascendsim.passes.fusion.rule import FusionContext, FusionRule
+from ascendsim.passes.rewriting.removal import remove_dead_from
+from ascendsim.passes.rewriting.replace import replace, replace_root
 
 __all__ = [
     "Any",
@@ -13,5 +15,6 @@ __all__ = [
     "Match",
     "Op",
     "remove_dead_from",
+    "replace",
     "replace_root",
 ]

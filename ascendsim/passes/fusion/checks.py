@@ -1,18 +1,19 @@
-"""What many fusion rules ask before they rewrite, and how a match with several results is replaced.
+"""What many fusion rules ask before they rewrite.
 
 Every question answers None for "fine" or a sentence that says why not, ready to be a rule's refusal.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable
 
 import numpy as np
 
 from ascendsim.core.dtypes import DType
-from ascendsim.graph.ir import Array, Graph, Node, Tensor
+from ascendsim.graph.ir import Array, Tensor
 from ascendsim.passes.fusion.pattern import Match
-from ascendsim.passes.fusion.rule import remove_dead_from
+from ascendsim.passes.rewriting.control import way_back
+from ascendsim.passes.rewriting.outputs import is_output
 
 FLOATS = (DType.FLOAT32, DType.FLOAT16)
 
@@ -82,7 +83,7 @@ def read_outside(match: Match, results: Collection[Tensor] = ()) -> str | None:
         for tensor in node.outputs:
             if tensor in provided:
                 continue
-            if graph is not None and any(tensor is output for output in graph.outputs):
+            if is_output(graph, tensor):
                 return f"{node.name} makes a graph output"
             if any(use.node not in inside for use in tensor.uses):
                 return f"{node.name} has a reader outside"
@@ -93,42 +94,8 @@ def closes_cycle(match: Match, inputs: Iterable[Tensor]) -> str | None:
     """Why one node in place of the match would wait for itself: an input depends on the match by a way
     outside it.
     """
-    inside = set(match.all_nodes)
     graph = match.root.graph
-    seen: set[Node] = set()
-    stack = [tensor.producer for tensor in inputs if tensor.producer is not None]
-    while stack:
-        node = stack.pop()
-        if node in inside:
-            return f"{node.name} would have to run before and after the fused operator"
-        if node in seen or graph is None or node.graph is not graph:
-            continue
-        seen.add(node)
-        stack.extend(graph.predecessors(node))
-    return None
-
-
-def replace_results(graph: Graph, match: Match, pairs: Sequence[tuple[Tensor, Tensor]]) -> None:
-    """Lets new tensors stand for results of a match outside it, names of graph outputs included, and removes
-    the match.
-
-    Args:
-        graph: Of the match.
-        match: Its nodes go.
-        pairs: (old result, new tensor).
-    """
-    inside = set(match.all_nodes)
-    renames = []
-    for old, new in pairs:
-        for use in old.uses:
-            if use.node not in inside:
-                use.node.set_input(use.index, new)
-        if any(tensor is old for tensor in graph.outputs):
-            graph.outputs[:] = [new if tensor is old else tensor for tensor in graph.outputs]
-            renames.append((old.name, new))
-    for _ in match.all_nodes:  # each round removes those whose readers went in the round before
-        for node in match.all_nodes:
-            remove_dead_from(graph, node)
-    for name, tensor in renames:
-        if name not in graph.tensors:
-            graph.rename_tensor(tensor, name)
+    assert graph is not None
+    starts = [tensor.producer for tensor in inputs if tensor.producer is not None]
+    node = way_back(graph, set(match.all_nodes), starts)
+    return None if node is None else f"{node.name} would have to run before and after the fused operator"

@@ -7,13 +7,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from ascendsim.core.errors import AscendSimError, PassError
-from ascendsim.graph.ir import Graph, Node
-from ascendsim.graph.verify import verify
+from ascendsim.graph.ir import Graph
 from ascendsim.passes.fusion.catalogue import find_fact
-from ascendsim.passes.fusion.control import ControlEdges
 from ascendsim.passes.fusion.pattern import Match
 from ascendsim.passes.fusion.report import FusionReport, PatternRecord, Refusal
 from ascendsim.passes.fusion.rule import FusionContext, FusionRule
+from ascendsim.passes.rewriting.control import ControlEdges
+from ascendsim.passes.rewriting.passes import verify_after
+from ascendsim.passes.rewriting.replace import replacing
 
 
 def run_rules(
@@ -94,51 +95,24 @@ def _rewrite(
     graph: Graph, rule: FusionRule, match: Match, context: FusionContext, record: PatternRecord
 ) -> None:
     """Rewrites a match if the rule allows it, and records what came of it."""
-    control = ControlEdges.of(match)
-    reason = control.refusal(match) or rule.check(match, context)
+    control = ControlEdges.of(match.all_nodes)
+    reason = control.refusal() or rule.check(match, context)
     if not isinstance(reason, str | None):
         raise TypeError(f"check must return None or why not, as text, not {reason!r}")
     if reason is not None:
         record.refusals.append(Refusal(match.root.name, reason))
         return
     names = tuple([node.name for node in match.all_nodes])
-    sources = _sources(match)
-    additions = graph.additions
-    control.detach()
-    rule.rewrite(graph, match, context)
-    made = graph.added_since(additions)
-    control.restore(graph, match, made)
-    _keep_sources(graph, match, made, sources)
+    with replacing(graph, match.all_nodes, control):
+        rule.rewrite(graph, match, context)
     record.effected += 1
     record.fused.append(names)
 
 
-def _sources(match: Match) -> tuple[str, ...]:
-    """Names of the user's operators that a match stands for, first ones first."""
-    found = (
-        source
-        for node in reversed(match.all_nodes)
-        for source in node.origin.get("source_names", (node.name,))
-    )
-    return tuple(dict.fromkeys(found))
-
-
-def _keep_sources(graph: Graph, match: Match, made: Sequence[Node], sources: tuple[str, ...]) -> None:
-    """Notes the sources on the nodes that the rewrite made; if it made none, on what is left of the match."""
-    for node in made or [node for node in match.all_nodes if node.graph is graph]:
-        node.origin["source_names"] = sources
-
-
 def _verify(graph: Graph, changed: Sequence[str], checked: int) -> None:
     """Verifies a graph; the culprit is one of the rules that changed it since `checked` of them had."""
-    try:
-        verify(graph)
-    except AscendSimError as error:
-        before, suspects = changed[:checked], changed[checked:]
-        subject = (
-            f"fusion pass {suspects[0]!r}"
-            if len(suspects) == 1
-            else f"one of the fusion passes {', '.join(suspects)}"
-        )
-        remedy = f"this is a defect of the pass; changed before it: {', '.join(before) or 'none'}"
-        raise PassError(subject, f"left a broken graph: {error}", remedy=remedy) from error
+    before, suspects = changed[:checked], changed[checked:]
+    several = f"one of the fusion passes {', '.join(suspects)}"
+    subject = f"fusion pass {suspects[0]!r}" if len(suspects) == 1 else several
+    remedy = f"this is a defect of the pass; changed before it: {', '.join(before) or 'none'}"
+    verify_after(graph, subject, remedy)

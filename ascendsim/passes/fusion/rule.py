@@ -11,7 +11,6 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from ascendsim.core.errors import GraphError
 from ascendsim.graph.ir import AttributeValue, Graph, Node, Tensor
 from ascendsim.opset import InferContext, OpSet
 from ascendsim.passes.fusion.pattern import Match, Op, find_matches, match_at, operator_types
@@ -100,69 +99,3 @@ class FusionRule:
         output names must stay.
         """
         raise NotImplementedError
-
-
-def replace_root(graph: Graph, root: Node, new: Tensor) -> None:
-    """Lets `new` stand for the first output of a match's last node and removes what became dead. Graph
-    outputs keep their names.
-
-    If that output is a graph output, its name moves to `new`; where `new` has a name of its own to keep (a
-    graph input, another graph output, a constant), an Identity takes the place of the root.
-
-    Raises:
-        GraphError: If shapes or types are known and differ: readers of the old tensor could not read the new
-            one.
-    """
-    old = root.outputs[0]
-    if old.shape is not None and new.shape is not None and old.shape != new.shape:
-        raise GraphError(
-            f"tensor {new.name!r}",
-            f"must have shape {list(old.shape)} to stand for {old.name!r}",
-            list(new.shape),
-        )
-    if old.dtype is not None and new.dtype is not None and old.dtype is not new.dtype:
-        raise GraphError(
-            f"tensor {new.name!r}", f"must have type {old.dtype} to stand for {old.name!r}", new.dtype
-        )
-    name = old.name
-    was_output = any(tensor is old for tensor in graph.outputs)
-    if was_output and (
-        new.producer is None
-        or new.producer.graph is not graph
-        or any(tensor is new for tensor in graph.outputs)
-    ):
-        copy = graph.add_node("Identity", [new], name=f"{root.name}_identity")
-        copy.output.dtype, copy.output.origin_dtype = old.dtype, old.origin_dtype
-        copy.output.shape, copy.output.format = old.shape, old.format
-        graph.replace_uses(old, new, outputs_too=False)
-        new = copy.output
-    graph.replace_uses(old, new)
-    remove_dead_from(graph, root)
-    if was_output:
-        if graph.tensors.get(name) is old:  # the root lives on for its other outputs
-            graph.rename_tensor(old, graph.fresh(f"{name}_unused"))
-        graph.rename_tensor(new, name)
-
-
-def remove_dead_from(graph: Graph, node: Node) -> None:
-    """Removes a node nobody reads or waits for any more, then its producers and constants as far as they are
-    dead too.
-    """
-    stack = [node]
-    while stack:
-        item = stack.pop()
-        if (
-            item.graph is None
-            or item.followers
-            or any(t.uses or any(t is o for o in graph.outputs) for t in item.outputs)
-        ):
-            continue
-        sources = [t for t in item.inputs if t is not None]
-        graph.remove_node(item)
-        for tensor in dict.fromkeys(sources):
-            if tensor.uses or any(tensor is o for o in graph.outputs):
-                continue
-            if tensor.producer is not None:
-                stack.append(tensor.producer)
-            elif tensor.is_constant:
-                graph.remove_tensor(tensor)

@@ -18,9 +18,9 @@ from dataclasses import dataclass
 from ascendsim.core.formats import Format
 from ascendsim.graph.ir import Graph, Node, Tensor
 from ascendsim.opset import Layout, OpDef, OpSet
-from ascendsim.passes.base import PassResult
 from ascendsim.passes.layout.fold_batch import fold_batches
 from ascendsim.passes.layout.formats import BLOCKED, follows_in, same_bytes, storable, weight_format, wished
+from ascendsim.passes.rewriting.passes import PassResult
 from ascendsim.soc.spec import SocSpec
 
 

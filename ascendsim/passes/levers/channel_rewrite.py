@@ -11,7 +11,8 @@ import numpy as np
 from ascendsim.graph.ir import Array, Constant, Graph, Node, Tensor, Use
 from ascendsim.opset.facts import Facts
 from ascendsim.passes.levers.channel_groups import ChannelClass, ChannelGroup, Kind, is_depthwise, kind_of
-from ascendsim.passes.levers.lever import LeverContext, hand_out
+from ascendsim.passes.levers.lever import LeverContext
+from ascendsim.passes.rewriting.outputs import hand_out
 
 _VARIANCE = 4  # port of BatchNormalization; ones, so that nothing is divided by zero
 
@@ -101,7 +102,7 @@ def _close_leaks(graph: Graph, item: ChannelClass, context: LeverContext) -> Non
         narrow = _narrowed(graph, tensor, item, context)
         for use in uses:
             if use is None:
-                hand_out(graph, tensor, narrow)
+                hand_out(graph, tensor, narrow, "before")
             else:
                 use.node.set_input(use.index, narrow)
 

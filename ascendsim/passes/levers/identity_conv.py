@@ -14,7 +14,8 @@ import numpy as np
 
 from ascendsim.core.dtypes import DType
 from ascendsim.graph.ir import Graph, Node
-from ascendsim.passes.levers.lever import Lever, LeverContext, Relation, Site, insert_after
+from ascendsim.passes.levers.lever import Lever, LeverContext, Relation, Site
+from ascendsim.passes.rewriting.replace import insert_after
 
 # the identity costs C * C multiply-adds a position; beyond this it cannot be cheaper than two format
 # conversions

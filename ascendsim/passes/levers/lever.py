@@ -97,7 +97,7 @@ class Lever(ABC):
     def rewrite(self, graph: Graph, site: Site, context: LeverContext) -> None:
         """Pulls it at one site, in place. The site is one of `sites(graph)` that is possible.
 
-        Tensors that are graph outputs keep their names (`take_over`).
+        Tensors that are graph outputs keep their names (`rewriting.replace`).
         """
 
 
@@ -147,36 +147,3 @@ def apply_lever(
             f"lever {lever.name}", f"failed on {graph.name!r}: {error}", remedy="leave this lever out"
         ) from error
     return Rewritten(changed, tuple(done))
-
-
-def take_over(graph: Graph, old: Tensor, new: Tensor) -> None:
-    """Lets everybody read `new` where they read `old`; a graph output keeps its name. The producer of `old`
-    goes if nobody needs it.
-    """
-    is_output = any(tensor is old for tensor in graph.outputs)
-    producer, name = old.producer, old.name
-    graph.replace_uses(old, new)
-    if is_output:
-        graph.rename_tensor(old, graph.fresh(f"{name}_replaced"))
-        graph.rename_tensor(new, name)
-    if producer is not None and not any(
-        tensor.uses or tensor in graph.outputs for tensor in producer.outputs
-    ):
-        graph.remove_node(producer)
-
-
-def insert_after(tensor: Tensor, new: Tensor) -> None:
-    """Lets all operators that read `tensor` read `new`, which is made from it; graph outputs stay."""
-    for use in tensor.uses:
-        if use.node is not new.producer:
-            use.node.set_input(use.index, new)
-
-
-def hand_out(graph: Graph, tensor: Tensor, new: Tensor) -> None:
-    """Makes `new` the graph output in place of `tensor`, under its name; operators that read `tensor`
-    stay.
-    """
-    name = tensor.name
-    graph.outputs[:] = [new if item is tensor else item for item in graph.outputs]
-    graph.rename_tensor(tensor, graph.fresh(f"{name}_before"))
-    graph.rename_tensor(new, name)

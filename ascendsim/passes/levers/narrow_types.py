@@ -19,7 +19,8 @@ import numpy as np
 
 from ascendsim.core.dtypes import DType
 from ascendsim.graph.ir import Constant, Graph, Node, Tensor, Use
-from ascendsim.passes.levers.lever import Lever, LeverContext, Relation, Site, hand_out
+from ascendsim.passes.levers.lever import Lever, LeverContext, Relation, Site
+from ascendsim.passes.rewriting.outputs import hand_out
 
 NARROW = {
     DType.INT64: DType.INT32,
@@ -144,7 +145,12 @@ class NarrowTypes(Lever):
         for tensor in dict.fromkeys(
             t for t in graph.outputs if t in group.tensors and t.producer is not None
         ):
-            hand_out(graph, tensor, context.add(graph, "Cast", tensor, stem=f"{tensor.name}_wide", to=wide))
+            hand_out(
+                graph,
+                tensor,
+                context.add(graph, "Cast", tensor, stem=f"{tensor.name}_wide", to=wide),
+                "before",
+            )
 
 
 def _site(node: Node, start: Tensor, group: _Group, context: LeverContext) -> Site:

@@ -16,7 +16,8 @@ from ascendsim.core.dtypes import DType
 from ascendsim.graph.ir import Graph, Node, Tensor
 from ascendsim.opset.facts import Sign
 from ascendsim.passes.fusion.checks import scalar
-from ascendsim.passes.levers.lever import Lever, LeverContext, Relation, Site, take_over
+from ascendsim.passes.levers.lever import Lever, LeverContext, Relation, Site
+from ascendsim.passes.rewriting.replace import replace_root
 
 MAX_POWER = 64  # products beyond that many round too often to be the same function
 
@@ -54,7 +55,7 @@ class PowToMul(Lever):
             logarithm = context.add(graph, "Log", base, stem=f"{node.name}_log")
             scaled = context.add(graph, "Mul", logarithm, node.required(1), stem=f"{node.name}_mul")
             result = context.add(graph, "Exp", scaled, stem=f"{node.name}_exp")
-        take_over(graph, node.output, result)
+        replace_root(graph, node, result)
 
     def _site(self, node: Node, context: LeverContext) -> Site:
         where = "runs on the AI CPU" if node.name in context.ai_cpu else "takes some 40 vector instructions"

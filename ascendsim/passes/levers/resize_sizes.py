@@ -13,7 +13,8 @@ from __future__ import annotations
 import numpy as np
 
 from ascendsim.graph.ir import Graph, Node, Tensor
-from ascendsim.passes.levers.lever import Lever, LeverContext, Relation, Site, insert_after
+from ascendsim.passes.levers.lever import Lever, LeverContext, Relation, Site
+from ascendsim.passes.rewriting.replace import insert_after
 
 
 def regular(source: int, target: int) -> bool:

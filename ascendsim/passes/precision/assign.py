@@ -26,7 +26,7 @@ from ascendsim.core.errors import InputError, suggest
 from ascendsim.graph.ir import Graph, Node, Tensor
 from ascendsim.opset import OpSet
 from ascendsim.opset.facts import Precision
-from ascendsim.passes.base import PassResult
+from ascendsim.passes.rewriting.passes import PassResult
 
 # wanted type of inputs and of outputs; None = as the first input
 Wish = Callable[[Node], "tuple[DType | None, DType | None]"]

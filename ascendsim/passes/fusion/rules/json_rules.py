@@ -28,12 +28,12 @@ from ascendsim.passes.fusion.checks import (
     not_float,
     not_static,
     read_outside,
-    replace_results,
     scalar,
 )
 from ascendsim.passes.fusion.edges import EdgePattern, Found, find_at, find_edges, parse_edges
 from ascendsim.passes.fusion.pattern import Match, Op
 from ascendsim.passes.fusion.rule import FusionContext, FusionRule
+from ascendsim.passes.rewriting.replace import replace
 
 _COPY = re.compile(r"_sw\d+$")
 
@@ -186,7 +186,7 @@ class JsonRule(FusionRule):
             outputs[0] = context.add(
                 graph, "Add", [by_name[target.plus], outputs[0]], name=f"{name}_add", like=match.root
             ).output
-        replace_results(graph, match, list(zip(results, outputs, strict=True)))
+        replace(graph, match.all_nodes, list(zip(results, outputs, strict=True)))
 
     def _match(self, pattern: str, root: Node, found: Found) -> Match:
         nodes = {name: form.nodes[0] for name, form in found.forms.items()}

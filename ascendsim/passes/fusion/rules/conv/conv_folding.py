@@ -18,7 +18,9 @@ from ascendsim.core.dtypes import DType
 from ascendsim.graph.ir import Array, Constant, Graph, Node, Tensor
 from ascendsim.opset import InferContext
 from ascendsim.passes.fusion.pattern import Match
-from ascendsim.passes.fusion.rule import FusionContext, FusionRule, replace_root
+from ascendsim.passes.fusion.rule import FusionContext, FusionRule
+from ascendsim.passes.rewriting.removal import drop_constants
+from ascendsim.passes.rewriting.replace import replace_root
 
 PLANE_CONVOLUTIONS = frozenset({"Conv2D", "DepthwiseConv2D"})
 ALL_CONVOLUTIONS = PLANE_CONVOLUTIONS | {"Conv3D"}
@@ -140,18 +142,6 @@ def other_input(node: Node, tensor: Tensor) -> Tensor:
     return node.required(1) if node.required(0) is tensor else node.required(0)
 
 
-def drop_unused(graph: Graph, *tensors: Tensor | None) -> None:
-    """Forgets constants that nobody reads any more."""
-    for tensor in dict.fromkeys(tensors):
-        if (
-            tensor is not None
-            and tensor.is_constant
-            and not tensor.uses
-            and graph.tensors.get(tensor.name) is tensor
-        ):
-            graph.remove_tensor(tensor)
-
-
 def fold_into(
     graph: Graph,
     conv: Node,
@@ -201,7 +191,7 @@ def fold_into(
         name = f"{conv.name}_bias" if bias is None else f"{bias.name}_folded"
         conv.set_input(2, lazy_constant(graph, name, dtype, (channels,), [*old, *sources], new_bias))
     replace_root(graph, root, conv.output)
-    drop_unused(graph, filters, bias, *sources)
+    drop_constants(graph, (filters, bias, *sources))
 
 
 def infer_again(node: Node, context: FusionContext) -> None:

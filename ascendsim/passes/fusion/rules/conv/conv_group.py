@@ -15,14 +15,15 @@ from typing import Any
 
 from ascendsim.graph.ir import Array, Graph, Tensor
 from ascendsim.passes.fusion.pattern import Match, Op
-from ascendsim.passes.fusion.rule import FusionContext, replace_root
+from ascendsim.passes.fusion.rule import FusionContext
 from ascendsim.passes.fusion.rules.conv.conv_folding import (
     PLANE_CONVOLUTIONS,
     ConvRule,
     conv_kind,
-    drop_unused,
     lazy_constant,
 )
+from ascendsim.passes.rewriting.removal import drop_constants
+from ascendsim.passes.rewriting.replace import replace_root
 
 
 class GroupConv2DFusionPass(ConvRule):
@@ -70,7 +71,7 @@ class GroupConv2DFusionPass(ConvRule):
             )
         joined = context.add(graph, "Concat", results, name=f"{conv.name}_concat", like=conv, axis=1)
         replace_root(graph, conv, joined.output)
-        drop_unused(graph, filters, bias)
+        drop_constants(graph, (filters, bias))
 
 
 def _slice(graph: Graph, tensor: Tensor, number: int, groups: int) -> Tensor:

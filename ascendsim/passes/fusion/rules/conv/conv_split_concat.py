@@ -16,8 +16,10 @@ import numpy as np
 
 from ascendsim.graph.ir import Array, Graph, Node, Tensor
 from ascendsim.passes.fusion.pattern import Match, Op
-from ascendsim.passes.fusion.rule import FusionContext, FusionRule, replace_root
-from ascendsim.passes.fusion.rules.conv.conv_folding import drop_unused, lazy_constant, reader_refusal
+from ascendsim.passes.fusion.rule import FusionContext, FusionRule
+from ascendsim.passes.fusion.rules.conv.conv_folding import lazy_constant, reader_refusal
+from ascendsim.passes.rewriting.removal import drop_constants
+from ascendsim.passes.rewriting.replace import replace_root
 
 PATTERN = "SplitConv2dConcatPass"
 CHANNELS = 1  # axis
@@ -76,7 +78,7 @@ class ASplitConv2dConcatPass(FusionRule):
             graph, "Conv", inputs, name=f"{convs[0].name}_grouped", like=convs[0], **attributes
         )
         replace_root(graph, match.root, made.output)
-        drop_unused(graph, *filters)
+        drop_constants(graph, filters)
 
 
 def _match_at(root: Node) -> Match | None:

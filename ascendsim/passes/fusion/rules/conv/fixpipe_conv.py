@@ -15,8 +15,9 @@ from collections.abc import Iterator
 
 from ascendsim.graph.ir import Graph, Node
 from ascendsim.passes.fusion.pattern import Match, Op
-from ascendsim.passes.fusion.rule import FusionContext, FusionRule, replace_root
+from ascendsim.passes.fusion.rule import FusionContext, FusionRule
 from ascendsim.passes.fusion.rules.movement.strided_chains import is_graph_output
+from ascendsim.passes.rewriting.replace import replace_root
 
 # generations whose chip files state FIXPIPE buffers
 WITH_FIXPIPE = frozenset({"m300", "m310", "t300", "c220", "c310"})

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from ascendsim.graph.ir import Graph
 from ascendsim.passes.fusion.pattern import Match, Op
-from ascendsim.passes.fusion.rule import FusionContext, remove_dead_from
+from ascendsim.passes.fusion.rule import FusionContext
 from ascendsim.passes.fusion.rules.conv.conv_folding import ConvRule
 from ascendsim.passes.fusion.rules.pooling.pad_windows import constant_padding, merged_pads, window_refusal
+from ascendsim.passes.rewriting.removal import remove_dead_from
 
 _PAD_BEFORE_CONV = Op("Conv", Op("Pad", name="pad", shared=True), name="conv")
 
@@ -37,7 +38,7 @@ class PadConv2dFusionPass(ConvRule):
         conv.attributes.pop("auto_pad", None)
         conv.attributes["pads"] = pads
         conv.set_input(0, pad.required(0))
-        remove_dead_from(graph, pad)
+        remove_dead_from(pad)
 
 
 class PadDepthwiseConv2dFusionPass(PadConv2dFusionPass):

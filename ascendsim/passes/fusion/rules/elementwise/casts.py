@@ -15,7 +15,9 @@ from ascendsim.core.dtypes import DType
 from ascendsim.graph.ir import Graph
 from ascendsim.passes.fusion.checks import read_outside
 from ascendsim.passes.fusion.pattern import Any, Match, Op
-from ascendsim.passes.fusion.rule import FusionContext, FusionRule, remove_dead_from, replace_root
+from ascendsim.passes.fusion.rule import FusionContext, FusionRule
+from ascendsim.passes.rewriting.removal import remove_dead_from
+from ascendsim.passes.rewriting.replace import replace_root
 
 _PAIRS = ((DType.FLOAT16, DType.INT32), (DType.INT32, DType.FLOAT16))
 _WIDE = (DType.FLOAT32, DType.FLOAT64, DType.INT64)  # lose nothing that arrives at the other end
@@ -56,7 +58,7 @@ class CastCastFusionPass(FusionRule):
     def rewrite(self, graph: Graph, match: Match, context: FusionContext) -> None:
         first = match.nodes["first"]
         match.root.set_input(0, match.tensors["x"])
-        remove_dead_from(graph, first)
+        remove_dead_from(first)
 
 
 RULES = (CastRemoveFusionPass(), CastCastFusionPass())

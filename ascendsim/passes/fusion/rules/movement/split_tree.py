@@ -17,7 +17,7 @@ from ascendsim.graph.ir import Graph, Node, Tensor
 from ascendsim.passes.fusion.pattern import Match, Op
 from ascendsim.passes.fusion.rule import FusionContext, FusionRule
 from ascendsim.passes.fusion.rules.movement.concat_tree import most_tensors
-from ascendsim.passes.fusion.rules.movement.split_outputs import replace_outputs
+from ascendsim.passes.rewriting.replace import replace_outputs
 
 
 class ZSplitVDFusionPass(FusionRule):

@@ -14,9 +14,10 @@ import numpy as np
 
 from ascendsim.graph.ir import Array, Graph
 from ascendsim.passes.fusion.pattern import Match, Op
-from ascendsim.passes.fusion.rule import FusionContext, FusionRule, replace_root
+from ascendsim.passes.fusion.rule import FusionContext, FusionRule
 from ascendsim.passes.fusion.rules.conv.conv_batchnorm import DEFAULT_EPSILON
 from ascendsim.passes.fusion.rules.conv.conv_folding import lazy_constant
+from ascendsim.passes.rewriting.replace import replace_root
 
 
 class BatchNormBnInferFusionPass(FusionRule):

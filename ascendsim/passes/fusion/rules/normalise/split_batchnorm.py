@@ -15,7 +15,7 @@ from ascendsim.graph.ir import Graph
 from ascendsim.passes.fusion.pattern import Match, Op
 from ascendsim.passes.fusion.rule import FusionContext, FusionRule
 from ascendsim.passes.fusion.rules.conv.conv_batchnorm import DEFAULT_EPSILON
-from ascendsim.passes.fusion.rules.movement.split_outputs import replace_outputs
+from ascendsim.passes.rewriting.replace import replace_outputs
 
 DEFAULT_MOMENTUM = 0.9  # of ONNX's BatchNormalization
 

@@ -15,7 +15,7 @@ from ascendsim.graph.ir import Graph, Node, Tensor
 from ascendsim.opset import OpSet
 from ascendsim.opset.facts import Sign
 from ascendsim.passes.fusion.pattern import Match, Op
-from ascendsim.passes.fusion.rule import FusionContext, FusionRule, remove_dead_from
+from ascendsim.passes.fusion.rule import FusionContext, FusionRule
 from ascendsim.passes.fusion.rules.pooling.pad_windows import (
     Padding,
     constant_padding,
@@ -24,6 +24,7 @@ from ascendsim.passes.fusion.rules.pooling.pad_windows import (
     taps_inside,
     window_refusal,
 )
+from ascendsim.passes.rewriting.removal import remove_dead_from
 
 
 class PadMaxPoolFusionPass(FusionRule):
@@ -60,7 +61,7 @@ class PadMaxPoolFusionPass(FusionRule):
         pool.attributes.pop("auto_pad", None)
         pool.attributes["pads"] = pads
         pool.set_input(0, pad.required(0))
-        remove_dead_from(graph, pad)
+        remove_dead_from(pad)
 
 
 def _is_never_negative(tensor: Tensor, opset: OpSet) -> bool:

@@ -9,7 +9,8 @@ import numpy as np
 
 from ascendsim.graph.ir import Graph
 from ascendsim.passes.fusion.pattern import Match, Op
-from ascendsim.passes.fusion.rule import FusionContext, FusionRule, replace_root
+from ascendsim.passes.fusion.rule import FusionContext, FusionRule
+from ascendsim.passes.rewriting.replace import replace_root
 
 
 class Globalavgpoolpass(FusionRule):

@@ -17,8 +17,9 @@ import numpy as np
 from ascendsim.core.dtypes import DType
 from ascendsim.graph.ir import Array, Graph, Node
 from ascendsim.passes.fusion.pattern import Match, Op
-from ascendsim.passes.fusion.rule import FusionContext, FusionRule, remove_dead_from
-from ascendsim.passes.fusion.rules.conv.conv_folding import drop_unused, lazy_constant
+from ascendsim.passes.fusion.rule import FusionContext, FusionRule
+from ascendsim.passes.fusion.rules.conv.conv_folding import lazy_constant
+from ascendsim.passes.rewriting.removal import drop_constants, remove_dead_from
 
 
 class Conv2DQuantProcessFusionPass(FusionRule):
@@ -58,7 +59,7 @@ class Conv2DQuantProcessFusionPass(FusionRule):
                 lambda w, o: np.clip(w.astype(np.int32) - o.astype(np.int32), -128, 127),
             )
             conv.set_input(1, prepared)
-            remove_dead_from(graph, quantised)
+            remove_dead_from(quantised)
         if conv.attr("offset_x", 0) and not conv.attr("offset_in_bias", 0):
             _correct_bias(graph, conv)
 
@@ -80,7 +81,7 @@ def _correct_bias(graph: Graph, conv: Node) -> None:
     sources = [weight] if bias is None else [weight, bias]
     conv.set_input(2, lazy_constant(graph, f"{conv.name}_bias", DType.INT32, (channels,), sources, corrected))
     conv.attributes["offset_in_bias"] = 1
-    drop_unused(graph, bias)
+    drop_constants(graph, (bias,))
 
 
 RULES = (Conv2DQuantProcessFusionPass(),)

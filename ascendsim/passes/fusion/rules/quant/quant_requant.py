@@ -23,9 +23,11 @@ import numpy as np
 from ascendsim.core.dtypes import DType
 from ascendsim.graph.ir import Array, Graph, Node, Tensor
 from ascendsim.passes.fusion.pattern import Any, Match, Op
-from ascendsim.passes.fusion.rule import FusionContext, FusionRule, replace_root
-from ascendsim.passes.fusion.rules.conv.conv_folding import drop_unused, lazy_constant
+from ascendsim.passes.fusion.rule import FusionContext, FusionRule
+from ascendsim.passes.fusion.rules.conv.conv_folding import lazy_constant
 from ascendsim.passes.fusion.rules.movement.strided_chains import is_graph_output
+from ascendsim.passes.rewriting.removal import drop_constants
+from ascendsim.passes.rewriting.replace import replace_root
 
 ISA_V200 = frozenset({"m200"})
 CONCAT_PATTERN = "requantConcatPattern"
@@ -129,7 +131,7 @@ class V200NotRequantFusionPass(FusionRule):
             return
         scale = match.tensors["deq"]
         dequant.set_input(1, packed(graph, scale, 1.0))
-        drop_unused(graph, scale)
+        drop_constants(graph, (scale,))
 
 
 def packed(graph: Graph, scale: Tensor, factor: float) -> Tensor:

@@ -20,15 +20,12 @@ import numpy as np
 
 from ascendsim.core.dtypes import DType
 from ascendsim.graph.ir import Array, Graph, Tensor
-from ascendsim.passes.folding import KEEP
 from ascendsim.passes.fusion.pattern import Any, Const, Match, Op
-from ascendsim.passes.fusion.rule import FusionContext, FusionRule, replace_root
-from ascendsim.passes.fusion.rules.conv.conv_folding import (
-    drop_unused,
-    is_per_channel,
-    lazy_constant,
-    other_input,
-)
+from ascendsim.passes.fusion.rule import FusionContext, FusionRule
+from ascendsim.passes.fusion.rules.conv.conv_folding import is_per_channel, lazy_constant, other_input
+from ascendsim.passes.rewriting.folding import KEEP
+from ascendsim.passes.rewriting.removal import drop_constants
+from ascendsim.passes.rewriting.replace import replace_root
 
 QUANTISERS = "AscendWeightQuant|DequantizeLinear|QuantizeLinear"
 
@@ -100,7 +97,7 @@ class TfMergeSubFusionPass(FusionRule):
             graph, f"{sources[0].name}_joined", kind, sub.output.static_shape, sources, values
         )
         replace_root(graph, sub, joined)
-        drop_unused(graph, *sources)
+        drop_constants(graph, sources)
 
 
 class TfMergeWeightQuantFusionPass(FusionRule):
@@ -151,7 +148,7 @@ class TfMergeWeightQuantFusionPass(FusionRule):
                 ),
             )
             replace_root(graph, match.root, conv.output)
-            drop_unused(graph, bias)
+            drop_constants(graph, (bias,))
             return
         quantiser, sources = match.nodes["quantiser"], [match.tensors["o1"], match.tensors["o2"]]
         shape = np.broadcast_shapes(*(tensor.static_shape for tensor in sources))
@@ -160,7 +157,7 @@ class TfMergeWeightQuantFusionPass(FusionRule):
         )
         quantiser.set_input(1, offset)
         replace_root(graph, match.root, quantiser.output)
-        drop_unused(graph, *sources)
+        drop_constants(graph, sources)
 
 
 def _offset_refusal(tensors: Sequence[Tensor]) -> str | None:

@@ -8,9 +8,10 @@ Exact: y > 0 exactly where x > 0. Other readers of y are served by ReluV2.
 from __future__ import annotations
 
 from ascendsim.graph.ir import Graph
-from ascendsim.passes.fusion.checks import not_static, replace_results
+from ascendsim.passes.fusion.checks import not_static
 from ascendsim.passes.fusion.pattern import Any, Match, Op
 from ascendsim.passes.fusion.rule import FusionContext, FusionRule
+from ascendsim.passes.rewriting.replace import replace
 
 
 class DreluFusionPass(FusionRule):
@@ -37,7 +38,7 @@ class DreluFusionPass(FusionRule):
         forward = context.add(graph, "ReluV2", [match.tensors["x"]], 2, f"{relu.name}_ReluV2", relu, "ascend")
         inputs = [match.tensors["gradient"], forward.outputs[1]]
         backward = context.add(graph, "ReluGradV2", inputs, 1, f"{root.name}_ReluGradV2", root, "ascend")
-        replace_results(graph, match, [(root.output, backward.output), (relu.output, forward.output)])
+        replace(graph, match.all_nodes, [(root.output, backward.output), (relu.output, forward.output)])
 
 
 RULES = (DreluFusionPass(),)

@@ -12,9 +12,10 @@ The algebra stays.
 from __future__ import annotations
 
 from ascendsim.graph.ir import Graph
-from ascendsim.passes.fusion.checks import not_static, replace_results
+from ascendsim.passes.fusion.checks import not_static
 from ascendsim.passes.fusion.pattern import Match, Op
 from ascendsim.passes.fusion.rule import FusionContext, FusionRule
+from ascendsim.passes.rewriting.replace import replace
 
 
 class LayerNormGradFusionPass(FusionRule):
@@ -41,7 +42,7 @@ class LayerNormGradFusionPass(FusionRule):
             "ascend",
             shape_gamma=root.required(4).static_shape,
         )
-        replace_results(graph, match, list(zip(root.outputs, (first.output, *second.outputs), strict=True)))
+        replace(graph, match.all_nodes, list(zip(root.outputs, (first.output, *second.outputs), strict=True)))
 
 
 RULES = (LayerNormGradFusionPass(),)

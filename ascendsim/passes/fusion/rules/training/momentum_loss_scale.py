@@ -14,9 +14,10 @@ from collections.abc import Iterator
 from typing import Any
 
 from ascendsim.graph.ir import Graph, Node, Tensor
-from ascendsim.passes.fusion.checks import read_outside, replace_results
+from ascendsim.passes.fusion.checks import read_outside
 from ascendsim.passes.fusion.pattern import Match, Op
 from ascendsim.passes.fusion.rule import FusionContext, FusionRule
+from ascendsim.passes.rewriting.replace import replace
 
 TRAINING = "ai.onnx.preview.training"
 GRADIENT = 3  # port of the only gradient, of ONNX's Momentum as of CANN's ApplyMomentum
@@ -60,7 +61,7 @@ class A_MomentumLossscaleFusionPass(FusionRule):  # noqa: N801 - the name that C
             "ascend",
             **attributes,
         )
-        replace_results(graph, match, list(zip(root.outputs, made.outputs, strict=False)))
+        replace(graph, match.all_nodes, list(zip(root.outputs, made.outputs, strict=False)))
 
 
 def _match(node: Node, pattern: str) -> Match | None:

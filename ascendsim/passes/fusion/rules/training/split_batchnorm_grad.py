@@ -16,7 +16,7 @@ from ascendsim.passes.fusion.checks import not_float, not_static
 from ascendsim.passes.fusion.pattern import Match, Op
 from ascendsim.passes.fusion.rule import FusionContext, FusionRule
 from ascendsim.passes.fusion.rules.conv.conv_batchnorm import DEFAULT_EPSILON
-from ascendsim.passes.fusion.rules.movement.split_outputs import replace_outputs
+from ascendsim.passes.rewriting.replace import replace_outputs
 
 
 class FusedBatchNormGradFusionPass(FusionRule):

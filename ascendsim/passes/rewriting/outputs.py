@@ -1,0 +1,49 @@
+"""Outputs of a graph when other tensors become them: the name, by which users know a result, goes along."""
+
+from __future__ import annotations
+
+from ascendsim.graph.ir import Graph, Node, Tensor
+
+
+def is_output(graph: Graph | None, tensor: Tensor) -> bool:
+    """Whether a graph hands out a tensor."""
+    return graph is not None and any(tensor is output for output in graph.outputs)
+
+
+def hand_out(graph: Graph, old: Tensor, new: Tensor, aside: str = "replaced") -> None:
+    """Makes `new` the output of the graph in place of `old`, under its name; who reads `old` stays.
+
+    Args:
+        graph: Of both.
+        old: An output; it gets its name with `aside` behind it.
+        new: Made by a node of the graph, and no output.
+        aside: Why the old one is not the output any more.
+    """
+    name = old.name
+    graph.outputs[:] = [new if tensor is old else tensor for tensor in graph.outputs]
+    graph.rename_tensor(old, graph.fresh(f"{name}_{aside}"))
+    graph.rename_tensor(new, name)
+
+
+def copy_of(graph: Graph, tensor: Tensor, like: Tensor, name: str) -> Node:
+    """An Identity of a tensor, with the type and format of another one."""
+    node = graph.add_node("Identity", [tensor], name=name)
+    made = node.output
+    made.dtype, made.origin_dtype, made.shape, made.format = (
+        like.dtype, like.origin_dtype, like.shape, like.format,
+    )  # fmt: skip
+    return node
+
+
+def hand_out_copy(graph: Graph, place: int) -> Node:
+    """Hands out an Identity of an output in its place, under its name; the others stay."""
+    old = graph.outputs[place]
+    maker = old.producer
+    node = copy_of(graph, old, old, f"{old.name if maker is None else maker.name}_identity")
+    others = [tensor is old for tensor in graph.outputs]
+    others[place] = False
+    if maker is not None and not any(others):
+        hand_out(graph, old, node.output)
+    else:
+        graph.outputs[place] = node.output
+    return node
