@@ -13,9 +13,9 @@ from ascendsim.graph.builder import GraphBuilder
 from ascendsim.graph.ir import Graph
 from ascendsim.ops import default_opset
 from ascendsim.opset import InferContext
-from ascendsim.passes.fusion.pattern import Any as AnyTensor
-from ascendsim.passes.fusion.pattern import Const, Match, Op
 from ascendsim.passes.fusion.rule import FusionContext, FusionRule
+from ascendsim.passes.rewriting.pattern import Any as AnyTensor
+from ascendsim.passes.rewriting.pattern import Const, Match, Op
 from ascendsim.passes.rewriting.replace import replace_root
 
 

@@ -15,7 +15,8 @@ from ascendsim.ops import default_opset
 from ascendsim.opset import InferContext
 from ascendsim.passes.fusion import Any, FusionRule, Op, replace_root
 from ascendsim.passes.fusion.catalogue import find_fact
-from ascendsim.passes.fusion.report import FusionReport, PatternRecord
+from ascendsim.passes.fusion.report import FusionReport
+from ascendsim.passes.rewriting.report import Record
 
 
 def network():
@@ -166,8 +167,8 @@ def test_off_has_nothing_to_leave_out():
 
 def test_effected_passes_add_up_patterns_in_order():
     records = [
-        PatternRecord("graph", "B", "p", 2, 1),
-        PatternRecord("graph", "A", "p", 1, 0),
-        PatternRecord("graph", "B", "q", 3, 3),
+        Record("graph", "B", "p", 2, 1),
+        Record("graph", "A", "p", 1, 0),
+        Record("graph", "B", "q", 3, 3),
     ]
     assert effected_passes(FusionReport(records)) == {("graph", "B"): 4}

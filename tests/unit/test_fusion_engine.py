@@ -21,11 +21,11 @@ from ascendsim.graph.ir import Graph
 from ascendsim.ops import default_opset
 from ascendsim.passes.fusion.engine import run_rules
 from ascendsim.passes.fusion.flow import fuse_graph
-from ascendsim.passes.fusion.pattern import Match
 from ascendsim.passes.fusion.report import FusionReport
 from ascendsim.passes.fusion.rule import FusionContext, FusionRule
 from ascendsim.passes.fusion.switch_file import SwitchFile
 from ascendsim.passes.fusion.switches import Switches
+from ascendsim.passes.rewriting.pattern import Match
 from ascendsim.passes.rewriting.replace import replace_root
 from tests.support.evaluate import evaluate
 from tests.support.toy_rules import (

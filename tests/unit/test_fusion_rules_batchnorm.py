@@ -14,8 +14,6 @@ from ascendsim.core.dtypes import DType
 from ascendsim.graph.builder import GraphBuilder
 from ascendsim.graph.ir import Graph, Tensor
 from ascendsim.passes.fusion.engine import run_rules
-from ascendsim.passes.fusion.pattern import Any as AnyTensor
-from ascendsim.passes.fusion.pattern import Const, Match, Op
 from ascendsim.passes.fusion.report import FusionReport
 from ascendsim.passes.fusion.rule import FusionContext, FusionRule
 from ascendsim.passes.fusion.rules.conv.conv_scale import AConv2dMulFusion
@@ -24,6 +22,8 @@ from ascendsim.passes.fusion.rules.normalise.batchnorm_inference import (
     HostBNFusionPass,
 )
 from ascendsim.passes.fusion.rules.normalise.split_batchnorm import FusedBatchnormFusionPass
+from ascendsim.passes.rewriting.pattern import Any as AnyTensor
+from ascendsim.passes.rewriting.pattern import Const, Match, Op
 from ascendsim.passes.rewriting.replace import replace_root
 from tests.support.fusing import CHANGED_ALGEBRA, EXACT, build, context, difference, fused, random
 from tests.support.single_node import run

@@ -12,10 +12,10 @@ from ascendsim.core.dtypes import DType
 from ascendsim.graph.ir import Graph, Node
 from ascendsim.ops import default_opset
 from ascendsim.passes.fusion.edges import FORMS, parse_edges
-from ascendsim.passes.fusion.pattern import Any, Op, operator_types
 from ascendsim.passes.fusion.rule import FusionRule
 from ascendsim.passes.fusion.rules import all_rules
 from ascendsim.passes.fusion.rules.json_rules import JsonRule
+from ascendsim.passes.rewriting.pattern import Any, Op, operator_types
 
 MODELS = Path(__file__).parents[1] / "data" / "models"
 

@@ -13,7 +13,7 @@ from ascendsim.ops import default_opset
 from ascendsim.opset.facts import OpPattern
 from ascendsim.opset.patterns import data_inputs, pattern_of
 from ascendsim.passes.ub.cann_passes import gated, head, optional
-from ascendsim.passes.ub.pattern import ANY, Matcher, Part, UbMatch, UbPattern, chain
+from ascendsim.passes.ub.pattern import ANY, Matcher, Part, UbPattern, chain
 from tests.support.fusing import build, new_builder, random
 from tests.support.ub import conv
 
@@ -86,8 +86,8 @@ def matched(graph: Graph, pattern: UbPattern, start: str, taken: tuple[str, ...]
         lambda node: node.name not in taken,
         frozenset(id(t) for t in graph.outputs),
     )
-    match: UbMatch | None = matcher.match(graph.node(start), pattern)
-    return None if match is None else [node.name for node in match.nodes]
+    match = matcher.match(graph.node(start), pattern)
+    return None if match is None else [node.name for node in match.all_nodes]
 
 
 def line(*types: str) -> Graph:

@@ -11,38 +11,37 @@ kind; else the Aipp stays a task of its own that writes its result.
 from __future__ import annotations
 
 import math
+from functools import partial
 
 from ascendsim.core.formats import Format
-from ascendsim.graph.ir import Graph, Node
-from ascendsim.passes.fusion.report import PatternRecord, Refusal
+from ascendsim.graph.ir import Graph
+from ascendsim.passes.rewriting.outputs import is_output
+from ascendsim.passes.rewriting.pattern import Match, single
+from ascendsim.passes.rewriting.removal import remove_unread
+from ascendsim.passes.rewriting.replace import replacing
+from ascendsim.passes.rewriting.report import Record
+from ascendsim.passes.rewriting.runner import rewrite_found
 
 NAME = "TbeAippCommonFusionPass"
 MOST_CHANNELS = 4  # of an image; the whole depth of a convolution's input comes with every pixel
 
 
-def join_aipp(graph: Graph) -> PatternRecord:
+def join_aipp(graph: Graph) -> Record:
     """Joins Aipp nodes of the device graph (formats assigned) with the convolutions behind them, in place."""
-    record = PatternRecord("ub", NAME, "aipp_conv")
-    for aipp in [node for node in graph.nodes if node.op_type == "Aipp"]:
-        readers = aipp.output.consumers
-        if not any(node.op_type == "Conv" for node in readers):
-            continue
-        record.matched += 1
-        reason = _refusal(graph, aipp, readers)
-        if reason is not None:
-            record.refusals.append(Refusal(aipp.name, reason))
-            continue
-        (conv,) = readers
-        record.fused.append((aipp.name, conv.name))
-        record.effected += 1
-        _join(graph, aipp, conv)
-    return record
+    images = [node for node in graph.nodes if node.op_type == "Aipp"]
+    found = [
+        single("aipp_conv", node, *node.output.consumers)
+        for node in images
+        if any(reader.op_type == "Conv" for reader in node.output.consumers)
+    ]
+    record = Record("ub", NAME, "aipp_conv")
+    return rewrite_found(record, found, partial(_refusal, graph), partial(_join, graph))
 
 
-def _refusal(graph: Graph, aipp: Node, readers: tuple[Node, ...]) -> str | None:
-    if len(readers) > 1 or any(tensor is aipp.output for tensor in graph.outputs):
+def _refusal(graph: Graph, match: Match) -> str | None:
+    aipp, conv, *others = match.all_nodes
+    if others or is_output(graph, aipp.output):
         return "its result is read by others too"
-    conv = readers[0]
     if int(conv.attr("group", 1)) != 1:
         return "the convolution works in groups"
     if math.prod(conv.required(1).static_shape[2:]) == 1:
@@ -52,11 +51,11 @@ def _refusal(graph: Graph, aipp: Node, readers: tuple[Node, ...]) -> str | None:
     return None
 
 
-def _join(graph: Graph, aipp: Node, conv: Node) -> None:
+def _join(graph: Graph, match: Match) -> None:
     """The convolution becomes the joined operator: its name, place and outputs stay."""
-    names = [name for node in (aipp, conv) for name in node.origin.get("source_names", (node.name,))]
-    conv.op_type, conv.domain = "AippConv", "ascend"
-    conv.attributes.update(aipp.attributes)
-    conv.origin["source_names"] = tuple(dict.fromkeys(names))
-    conv.set_input(0, aipp.required(0))
-    graph.remove_node(aipp)
+    aipp, conv = match.all_nodes
+    with replacing(graph, [conv, aipp]):
+        conv.op_type, conv.domain = "AippConv", "ascend"
+        conv.attributes.update(aipp.attributes)
+        conv.set_input(0, aipp.required(0))
+        remove_unread(aipp)

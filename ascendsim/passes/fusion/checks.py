@@ -11,9 +11,9 @@ import numpy as np
 
 from ascendsim.core.dtypes import DType
 from ascendsim.graph.ir import Array, Tensor
-from ascendsim.passes.fusion.pattern import Match
 from ascendsim.passes.rewriting.control import way_back
 from ascendsim.passes.rewriting.outputs import is_output
+from ascendsim.passes.rewriting.pattern import Match
 
 FLOATS = (DType.FLOAT32, DType.FLOAT16)
 

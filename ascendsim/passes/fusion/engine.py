@@ -5,16 +5,18 @@ rewritten one by one.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
-from ascendsim.core.errors import AscendSimError, PassError
 from ascendsim.graph.ir import Graph
 from ascendsim.passes.fusion.catalogue import find_fact
-from ascendsim.passes.fusion.pattern import Match
-from ascendsim.passes.fusion.report import FusionReport, PatternRecord, Refusal
+from ascendsim.passes.fusion.report import FusionReport
 from ascendsim.passes.fusion.rule import FusionContext, FusionRule
 from ascendsim.passes.rewriting.control import ControlEdges
 from ascendsim.passes.rewriting.passes import verify_after
+from ascendsim.passes.rewriting.pattern import Match
 from ascendsim.passes.rewriting.replace import replacing
+from ascendsim.passes.rewriting.report import Record
+from ascendsim.passes.rewriting.runner import Blame, rewrite_found
 
 
 def run_rules(
@@ -69,44 +71,22 @@ def run_rules(
 
 def _run_pattern(
     graph: Graph, rule: FusionRule, pattern: str, context: FusionContext, before: list[str]
-) -> PatternRecord:
+) -> Record:
     """Finds and rewrites one pattern; says in which pass and where something went wrong."""
-    record = PatternRecord("graph", rule.name, pattern)
-    root: str | None = None  # of the match at hand
-    try:
-        matches = list(rule.find(graph, pattern))
-        record.matched = len(matches)
-        for found in matches:
-            root = found.root.name
-            match = rule.again(graph, found) if record.effected else found
-            if match is None:
-                record.refusals.append(Refusal(root, "an overlapping match was rewritten before"))
-            else:
-                _rewrite(graph, rule, match, context, record)
-    except Exception as error:  # passes are users' code too, so that can be any
-        place = f"when looking for pattern {pattern!r}" if root is None else f"at node {root!r}"
-        what = str(error) if isinstance(error, AscendSimError) else f"{type(error).__name__}: {error}"
-        remedy = f"rules that had changed the graph before: {', '.join(before) or 'none'}"
-        raise PassError(f"fusion pass {rule.name!r}", f"failed {place}: {what}", remedy=remedy) from error
-    return record
 
+    def check(match: Match) -> str | None:
+        return ControlEdges.of(match.all_nodes).refusal() or rule.check(match, context)
 
-def _rewrite(
-    graph: Graph, rule: FusionRule, match: Match, context: FusionContext, record: PatternRecord
-) -> None:
-    """Rewrites a match if the rule allows it, and records what came of it."""
-    control = ControlEdges.of(match.all_nodes)
-    reason = control.refusal() or rule.check(match, context)
-    if not isinstance(reason, str | None):
-        raise TypeError(f"check must return None or why not, as text, not {reason!r}")
-    if reason is not None:
-        record.refusals.append(Refusal(match.root.name, reason))
-        return
-    names = tuple([node.name for node in match.all_nodes])
-    with replacing(graph, match.all_nodes, control):
-        rule.rewrite(graph, match, context)
-    record.effected += 1
-    record.fused.append(names)
+    def rewrite(match: Match) -> None:
+        with replacing(graph, match.all_nodes):
+            rule.rewrite(graph, match, context)
+
+    looking = f"when looking for pattern {pattern!r}"
+    remedy = f"rules that had changed the graph before: {', '.join(before) or 'none'}"
+    with Blame(f"fusion pass {rule.name!r}", looking, remedy) as blame:
+        found = blame.at(list(rule.find(graph, pattern)))
+        record = Record("graph", rule.name, pattern)
+        return rewrite_found(record, found, check, rewrite, partial(rule.again, graph))
 
 
 def _verify(graph: Graph, changed: Sequence[str], checked: int) -> None:

@@ -4,32 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-
-@dataclass(frozen=True, slots=True)
-class Refusal:
-    """A match that was not rewritten, and why."""
-
-    node: str
-    reason: str
-
-
-@dataclass(slots=True)
-class PatternRecord:
-    """One pattern of one pass in the order of execution.
-
-    Attributes:
-        family: "graph" or "ub".
-        matched: Matches found before the first rewrite (UB: scopes compiled and scopes failed).
-        effected: Matches rewritten (UB: scopes compiled).
-    """
-
-    family: str
-    name: str
-    pattern: str
-    matched: int = 0
-    effected: int = 0
-    refusals: list[Refusal] = field(default_factory=list)
-    fused: list[tuple[str, ...]] = field(default_factory=list)  # names of the nodes of each effected match
+from ascendsim.passes.rewriting.report import Record
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +33,7 @@ class FusedScopeRecord:
 class FusionReport:
     """All records of a compilation, in the order in which the passes ran, and the scopes of UB fusion."""
 
-    records: list[PatternRecord] = field(default_factory=list)
+    records: list[Record] = field(default_factory=list)
     scopes: list[FusedScopeRecord] = field(default_factory=list)
     switched_off: dict[str, str] = field(default_factory=dict)  # pass name -> who switched it off
     warnings: list[str] = field(default_factory=list)

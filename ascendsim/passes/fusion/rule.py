@@ -13,7 +13,7 @@ from typing import ClassVar
 
 from ascendsim.graph.ir import AttributeValue, Graph, Node, Tensor
 from ascendsim.opset import InferContext, OpSet
-from ascendsim.passes.fusion.pattern import Match, Op, find_matches, match_at, operator_types
+from ascendsim.passes.rewriting.pattern import Match, Op, find_matches, match_at, operator_types
 
 
 @dataclass(frozen=True, slots=True)

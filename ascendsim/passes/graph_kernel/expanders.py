@@ -20,6 +20,7 @@ from ascendsim.core.dtypes import DType
 from ascendsim.core.formats import Format
 from ascendsim.graph.ir import AttributeValue, Graph, Node, Tensor
 from ascendsim.opset import InferContext, OpSet
+from ascendsim.passes.rewriting.replace import SOURCES, replace, sources_of
 
 
 class Writer:
@@ -268,10 +269,9 @@ def expand(graph: Graph, node: Node, name: str, opset: OpSet) -> list[Node] | No
     result.origin_dtype = old.origin_dtype
     for made in writer.made:
         made.origin.update(node.origin)
-        made.origin["source_names"] = node.origin.get("source_names", (node.name,))
+        made.origin[SOURCES] = sources_of([node])
         graph.place_before(made, node)
-    graph.replace_uses(old, result)
     label = old.name
-    graph.remove_node(node)
+    replace(graph, [node], [(old, result)], writer.made, deep=False)
     graph.rename_tensor(result, label)
     return writer.made

@@ -16,6 +16,9 @@ from ascendsim.graph.ir import Graph, Tensor
 from ascendsim.graph.verify import verify
 from ascendsim.opset import InferContext, OpSet
 from ascendsim.passes.infer import infer
+from ascendsim.passes.rewriting.replace import replacing
+from ascendsim.passes.rewriting.report import Record
+from ascendsim.passes.rewriting.runner import rewrite_found
 
 
 class Relation(Enum):
@@ -51,6 +54,16 @@ class Site:
     @property
     def possible(self) -> bool:
         return self.relation is not None
+
+    @property
+    def place(self) -> str:
+        """What names the site in reports."""
+        return self.node
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """All operators concerned."""
+        return self.nodes
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,11 +148,16 @@ def apply_lever(
     """
     changed = copy_graph(graph)
     done: list[Site] = []
+    sites = [site for site in lever.sites(graph, context) if nodes is None or site.node in nodes]
+
+    def rewrite(site: Site) -> None:
+        with replacing(changed, [changed.node(name) for name in site.nodes], sources=False):
+            lever.rewrite(changed, site, context)
+        done.append(site)
+
+    record = Record("lever", lever.name, lever.title)
     try:
-        for site in lever.sites(graph, context):
-            if site.possible and (nodes is None or site.node in nodes):
-                lever.rewrite(changed, site, context)
-                done.append(site)
+        rewrite_found(record, sites, lambda site: None if site.possible else site.reason, rewrite)
         infer(changed, context.opset)
         verify(changed, context.opset)
     except AscendSimError as error:

@@ -22,20 +22,22 @@ def sources_of(nodes: Sequence[Node]) -> tuple[str, ...]:
 
 
 @contextmanager
-def replacing(graph: Graph, nodes: Sequence[Node], edges: ControlEdges | None = None) -> Iterator[None]:
+def replacing(graph: Graph, nodes: Sequence[Node], sources: bool = True) -> Iterator[None]:
     """What is made within the block takes the place of some nodes, the last of which comes first.
 
     It gets their control edges and stands for the same operators of the user; where nothing is made, what is
-    left of the nodes does.
+    left of the nodes does. Without `sources` the graph is another model of the user's, with operators of its
+    own.
     """
-    edges = edges or ControlEdges.of(nodes)
-    sources, additions = sources_of(nodes[::-1]), graph.additions
+    edges = ControlEdges.of(nodes)
+    names, additions = sources_of(nodes[::-1]), graph.additions
     edges.detach()
     yield
     made = graph.added_since(additions)
     edges.restore(graph, made)
-    for node in made or [node for node in nodes if node.graph is graph]:
-        node.origin[SOURCES] = sources
+    if sources:
+        for node in made or [node for node in nodes if node.graph is graph]:
+            node.origin[SOURCES] = names
 
 
 def replace(

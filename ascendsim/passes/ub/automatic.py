@@ -12,7 +12,8 @@ from ascendsim.core.errors import CompileError
 from ascendsim.graph.ir import Node
 from ascendsim.graph.scopes import SCOPE
 from ascendsim.opset.facts import OpPattern
-from ascendsim.passes.fusion.report import FusedScopeRecord, PatternRecord, Refusal
+from ascendsim.passes.fusion.report import FusedScopeRecord
+from ascendsim.passes.rewriting.report import Record
 from ascendsim.passes.ub.legality import ScopeProgram, Scopes
 from ascendsim.passes.ub.limits import UbLimits
 
@@ -22,7 +23,7 @@ KINDS = (OpPattern.ELEMWISE, OpPattern.BROADCAST)
 
 def fuse_automatically(
     scopes: Scopes, kind: Callable[[Node], OpPattern], limits: UbLimits, first: int
-) -> tuple[PatternRecord, list[FusedScopeRecord]]:
+) -> tuple[Record, list[FusedScopeRecord]]:
     """Grows scopes of elementwise operators.
 
     Args:
@@ -34,7 +35,7 @@ def fuse_automatically(
     Returns:
         The pass's record, and its scopes.
     """
-    record = PatternRecord("ub", NAME, "automatic")
+    record = Record("ub", NAME, "automatic")
     programs: dict[int, ScopeProgram] = {}
     failed: set[str] = set()
     for node in list(scopes.order):
@@ -91,7 +92,7 @@ def _grow(
     loose: dict[Node, None],
     scopes: Scopes,
     limits: UbLimits,
-    record: PatternRecord,
+    record: Record,
     programs: dict[int, ScopeProgram],
     failed: set[str],
 ) -> None:
@@ -113,4 +114,4 @@ def _grow(
             programs[scopes.join(nodes, number)] = program
             return
     if number is None:
-        record.refusals.append(Refusal(node.name, reason))
+        record.refuse(node.name, reason)

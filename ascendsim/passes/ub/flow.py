@@ -7,8 +7,8 @@ their place in the graph; a scope is a number in `origin`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cache
 
 from ascendsim.core.errors import CompileError
@@ -20,9 +20,12 @@ from ascendsim.passes.aipp.join import NAME as AIPP
 from ascendsim.passes.aipp.join import join_aipp
 from ascendsim.passes.fusion.catalogue import PassFact, all_facts
 from ascendsim.passes.fusion.order import BUILT_IN_PASS, DOWN_OFFSET
-from ascendsim.passes.fusion.report import FusedScopeRecord, FusionReport, PatternRecord, Refusal
+from ascendsim.passes.fusion.report import FusedScopeRecord, FusionReport
 from ascendsim.passes.fusion.switch_file import BUILT_IN_RANGES, CUSTOM_RANGES
 from ascendsim.passes.fusion.switches import Switches
+from ascendsim.passes.rewriting.pattern import Match
+from ascendsim.passes.rewriting.report import Record
+from ascendsim.passes.rewriting.runner import RefusedError, rewrite_found
 from ascendsim.passes.ub.automatic import NAME as AUTOMATIC
 from ascendsim.passes.ub.automatic import fuse_automatically
 from ascendsim.passes.ub.cann_passes import UbPass, cann_passes
@@ -90,7 +93,7 @@ def fuse_buffers(
         _note(mark_no_task(graph), graph, report, after)
 
 
-def _note(record: PatternRecord, graph: Graph, report: FusionReport, after: AfterPass | None) -> None:
+def _note(record: Record, graph: Graph, report: FusionReport, after: AfterPass | None) -> None:
     if record.matched:
         report.records.append(record)
     if record.effected and after is not None:
@@ -129,33 +132,32 @@ class _Run:
         ]
         return sorted(found, key=self.scopes.order.__getitem__)
 
-    def _pattern(self, item: UbPass, pattern: UbPattern, matcher: Matcher) -> PatternRecord:
-        record = PatternRecord("ub", item.name, pattern.name)
-        heads = self._heads(pattern)
-        pattern = pattern.trimmed(self.by_kind)
-        for node in heads:
-            match = matcher.match(node, pattern)
-            if match is None:
-                continue
-            nodes = self.scopes.sorted(match.nodes)
-            names = tuple(member.name for member in nodes)
-            reason = item.refusal(nodes) or self.scopes.circle(nodes)
-            if reason is not None:
-                record.refusals.append(Refusal(node.name, reason))
-                continue
-            record.matched += 1
+    def _pattern(self, item: UbPass, pattern: UbPattern, matcher: Matcher) -> Record:
+        record = Record("ub", item.name, pattern.name)
+
+        def legal() -> Iterator[Match]:
+            trimmed = pattern.trimmed(self.by_kind)
+            for node in self._heads(pattern):
+                match = matcher.match(node, trimmed)
+                if match is None:
+                    continue
+                match = replace(match, all_nodes=self.scopes.sorted(match.all_nodes))
+                reason = item.refusal(match.all_nodes) or self.scopes.circle(match.all_nodes)
+                if reason is None:
+                    yield match
+                else:
+                    record.refuse(node.name, reason)
+
+        def join(match: Match) -> None:
             try:
-                program = self.scopes.maker.lower(nodes)
+                program = self.scopes.maker.lower(match.all_nodes)
             except CompileError as error:
-                record.refusals.append(Refusal(node.name, str(error)))
-                continue
-            number = self.scopes.join(nodes)
-            record.effected += 1
-            record.fused.append(names)
-            self.report.scopes.append(
-                FusedScopeRecord(number, item.name, names, program.saved_bytes, program.operand_bytes)
-            )
-        return record
+                raise RefusedError(str(error)) from error
+            number, names = self.scopes.join(match.all_nodes), match.names
+            saved = FusedScopeRecord(number, item.name, names, program.saved_bytes, program.operand_bytes)
+            self.report.scopes.append(saved)
+
+        return rewrite_found(record, legal(), lambda match: None, join)
 
 
 def _on(name: str, switches: Switches, report: FusionReport) -> bool:

@@ -13,27 +13,27 @@ from __future__ import annotations
 
 from ascendsim.core.formats import BLOCK_BYTES, Format, c0
 from ascendsim.graph.ir import Graph, Node
-from ascendsim.passes.fusion.report import PatternRecord, Refusal
+from ascendsim.passes.rewriting.pattern import single
+from ascendsim.passes.rewriting.report import Record
+from ascendsim.passes.rewriting.runner import rewrite_found
 
 NAME = "FusionVirtualOpSetSwitch"
 
 
-def mark_no_task(graph: Graph) -> PatternRecord:
+def mark_no_task(graph: Graph) -> Record:
     """Marks splits of the device graph, in place."""
-    record = PatternRecord("ub", NAME, "virtual_split")
     outputs = {id(tensor) for tensor in graph.outputs}
-    for node in graph.topological():
-        if node.op_type != "Split" or node.attr("no_task", 0) or not _axis_fits(node):
-            continue
-        record.matched += 1
-        reason = _refusal(node, outputs)
-        if reason is not None:
-            record.refusals.append(Refusal(node.name, reason))
-            continue
-        node.attributes["no_task"] = 1
-        record.effected += 1
-        record.fused.append((node.name,))
-    return record
+    splits = (
+        node
+        for node in graph.topological()
+        if node.op_type == "Split" and not node.attr("no_task", 0) and _axis_fits(node)
+    )
+    return rewrite_found(
+        Record("ub", NAME, "virtual_split"),
+        (single("virtual_split", node) for node in splits),
+        lambda match: _refusal(match.root, outputs),
+        lambda match: match.root.attributes.update({"no_task": 1}),
+    )
 
 
 def _axis_fits(node: Node) -> bool:

@@ -12,11 +12,12 @@ over. Inside a match a tensor has no readers outside it unless its part is `shar
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from ascendsim.graph.ir import Node
 from ascendsim.opset.facts import OpPattern
 from ascendsim.opset.patterns import data_inputs
+from ascendsim.passes.rewriting.pattern import Match
 
 ANY = -1  # any number of inputs from outside
 
@@ -97,19 +98,6 @@ class UbPattern:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class UbMatch:
-    """Where a pattern stands.
-
-    Attributes:
-        nodes: All nodes in the order of the parts.
-        parts: Nodes by part; empty for parts that were skipped.
-    """
-
-    nodes: tuple[Node, ...]
-    parts: Mapping[str, tuple[Node, ...]] = field(default_factory=dict)
-
-
 def chain(name: str, *parts: Part, most: int = 0, needs_shared: bool = False) -> UbPattern:
     """A pattern whose parts follow each other."""
     edges = tuple((parts[number].name, parts[number + 1].name) for number in range(len(parts) - 1))
@@ -130,7 +118,7 @@ class Matcher:
     ) -> None:
         self._kind, self._free, self._outputs = kind, free, outputs
 
-    def match(self, head: Node, pattern: UbPattern) -> UbMatch | None:
+    def match(self, head: Node, pattern: UbPattern) -> Match | None:
         """The match that starts at a node, longest chains first; None if there is none."""
         if not self._followed(head, pattern):
             return None
@@ -138,7 +126,7 @@ class Matcher:
             for parts in self._complete(pattern, 1, {pattern.parts[0].name: found}):
                 nodes = tuple(node for part in pattern.parts for node in parts[part.name])
                 if len(nodes) > 1 and self._closed(pattern, parts, nodes):
-                    return UbMatch(nodes, parts)
+                    return Match(pattern.name, head, {}, {}, nodes, parts)
         return None
 
     def _followed(self, head: Node, pattern: UbPattern) -> bool:

@@ -31,8 +31,8 @@ from ascendsim.passes.fusion.checks import (
     scalar,
 )
 from ascendsim.passes.fusion.edges import EdgePattern, Found, find_at, find_edges, parse_edges
-from ascendsim.passes.fusion.pattern import Match, Op
 from ascendsim.passes.fusion.rule import FusionContext, FusionRule
+from ascendsim.passes.rewriting.pattern import Match, Op
 from ascendsim.passes.rewriting.replace import replace
 
 _COPY = re.compile(r"_sw\d+$")

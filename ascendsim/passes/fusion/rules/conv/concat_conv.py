@@ -11,7 +11,6 @@ saved. Values stay bit for bit.
 from __future__ import annotations
 
 from ascendsim.graph.ir import Graph
-from ascendsim.passes.fusion.pattern import Match, Op
 from ascendsim.passes.fusion.rule import FusionContext, FusionRule
 from ascendsim.passes.fusion.rules.movement.strided_chains import (
     convolution_chain,
@@ -19,6 +18,7 @@ from ascendsim.passes.fusion.rules.movement.strided_chains import (
     slice_refusal,
     write_in_place,
 )
+from ascendsim.passes.rewriting.pattern import Match, Op
 
 
 class ConvConcatFusionPass(FusionRule):

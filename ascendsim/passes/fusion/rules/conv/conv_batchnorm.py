@@ -12,9 +12,9 @@ from __future__ import annotations
 import numpy as np
 
 from ascendsim.graph.ir import Array, Graph
-from ascendsim.passes.fusion.pattern import Match, Op
 from ascendsim.passes.fusion.rule import FusionContext
 from ascendsim.passes.fusion.rules.conv.conv_folding import ConvRule, conv_refusal, fold_into
+from ascendsim.passes.rewriting.pattern import Match, Op
 
 DEFAULT_EPSILON = 1e-5  # of ONNX's BatchNormalization
 

@@ -10,7 +10,6 @@ TBEConvAddFusion takes any constant of one value a channel or one in all, also o
 from __future__ import annotations
 
 from ascendsim.graph.ir import Graph, Tensor
-from ascendsim.passes.fusion.pattern import Any, Match, Op
 from ascendsim.passes.fusion.rule import FusionContext
 from ascendsim.passes.fusion.rules.conv.conv_folding import (
     ConvRule,
@@ -19,6 +18,7 @@ from ascendsim.passes.fusion.rules.conv.conv_folding import (
     fold_into,
     other_input,
 )
+from ascendsim.passes.rewriting.pattern import Any, Match, Op
 
 _ADD_AFTER_CONV = Op(
     "Add", Op("Conv", name="conv", shared=True), Any("summand"), commutative=True, name="add"

@@ -17,8 +17,8 @@ import numpy as np
 from ascendsim.core.dtypes import DType
 from ascendsim.graph.ir import Array, Constant, Graph, Node, Tensor
 from ascendsim.opset import InferContext
-from ascendsim.passes.fusion.pattern import Match
 from ascendsim.passes.fusion.rule import FusionContext, FusionRule
+from ascendsim.passes.rewriting.pattern import Match
 from ascendsim.passes.rewriting.removal import drop_constants
 from ascendsim.passes.rewriting.replace import replace_root
 

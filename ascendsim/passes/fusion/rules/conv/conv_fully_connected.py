@@ -9,9 +9,9 @@ rows.
 from __future__ import annotations
 
 from ascendsim.graph.ir import Graph, Node
-from ascendsim.passes.fusion.pattern import Match, Op
 from ascendsim.passes.fusion.rule import FusionContext
 from ascendsim.passes.fusion.rules.conv.conv_folding import PLANE_CONVOLUTIONS, ConvRule
+from ascendsim.passes.rewriting.pattern import Match, Op
 from ascendsim.passes.rewriting.replace import replace_root
 
 ALIGNED_ON_SPLIT_CORES = 16  # filters of float32 on chips with split cores

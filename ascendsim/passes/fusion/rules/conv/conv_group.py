@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from ascendsim.graph.ir import Array, Graph, Tensor
-from ascendsim.passes.fusion.pattern import Match, Op
 from ascendsim.passes.fusion.rule import FusionContext
 from ascendsim.passes.fusion.rules.conv.conv_folding import (
     PLANE_CONVOLUTIONS,
@@ -22,6 +21,7 @@ from ascendsim.passes.fusion.rules.conv.conv_folding import (
     conv_kind,
     lazy_constant,
 )
+from ascendsim.passes.rewriting.pattern import Match, Op
 from ascendsim.passes.rewriting.removal import drop_constants
 from ascendsim.passes.rewriting.replace import replace_root
 

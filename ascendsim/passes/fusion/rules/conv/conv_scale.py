@@ -9,7 +9,6 @@ A Mul and an Add by channel are what Caffe's Scale layer is in ONNX; an operator
 from __future__ import annotations
 
 from ascendsim.graph.ir import Graph, Tensor
-from ascendsim.passes.fusion.pattern import Any, Const, Match, Op
 from ascendsim.passes.fusion.rule import FusionContext
 from ascendsim.passes.fusion.rules.conv.conv_folding import (
     PLANE_CONVOLUTIONS,
@@ -19,6 +18,7 @@ from ascendsim.passes.fusion.rules.conv.conv_folding import (
     fold_into,
     other_input,
 )
+from ascendsim.passes.rewriting.pattern import Any, Const, Match, Op
 
 
 class AConv2dMulFusion(ConvRule):

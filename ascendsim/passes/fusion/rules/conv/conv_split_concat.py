@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 
 from ascendsim.graph.ir import Array, Graph, Node, Tensor
-from ascendsim.passes.fusion.pattern import Match, Op
 from ascendsim.passes.fusion.rule import FusionContext, FusionRule
 from ascendsim.passes.fusion.rules.conv.conv_folding import lazy_constant, reader_refusal
+from ascendsim.passes.rewriting.pattern import Match, Op
 from ascendsim.passes.rewriting.removal import drop_constants
 from ascendsim.passes.rewriting.replace import replace_root
 

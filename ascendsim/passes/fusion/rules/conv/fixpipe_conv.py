@@ -14,9 +14,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ascendsim.graph.ir import Graph, Node
-from ascendsim.passes.fusion.pattern import Match, Op
 from ascendsim.passes.fusion.rule import FusionContext, FusionRule
 from ascendsim.passes.fusion.rules.movement.strided_chains import is_graph_output
+from ascendsim.passes.rewriting.pattern import Match, Op
 from ascendsim.passes.rewriting.replace import replace_root
 
 # generations whose chip files state FIXPIPE buffers

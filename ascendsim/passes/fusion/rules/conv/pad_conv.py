@@ -6,10 +6,10 @@ Pad(x, zeros) -> Conv(., w)      =>      Conv(x, w, pads = own + added)
 from __future__ import annotations
 
 from ascendsim.graph.ir import Graph
-from ascendsim.passes.fusion.pattern import Match, Op
 from ascendsim.passes.fusion.rule import FusionContext
 from ascendsim.passes.fusion.rules.conv.conv_folding import ConvRule
 from ascendsim.passes.fusion.rules.pooling.pad_windows import constant_padding, merged_pads, window_refusal
+from ascendsim.passes.rewriting.pattern import Match, Op
 from ascendsim.passes.rewriting.removal import remove_dead_from
 
 _PAD_BEFORE_CONV = Op("Conv", Op("Pad", name="pad", shared=True), name="conv")

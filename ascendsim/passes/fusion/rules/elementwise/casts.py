@@ -14,8 +14,8 @@ from __future__ import annotations
 from ascendsim.core.dtypes import DType
 from ascendsim.graph.ir import Graph
 from ascendsim.passes.fusion.checks import read_outside
-from ascendsim.passes.fusion.pattern import Any, Match, Op
 from ascendsim.passes.fusion.rule import FusionContext, FusionRule
+from ascendsim.passes.rewriting.pattern import Any, Match, Op
 from ascendsim.passes.rewriting.removal import remove_dead_from
 from ascendsim.passes.rewriting.replace import replace_root
 

@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from ascendsim.graph.ir import Graph, Node
 from ascendsim.passes.fusion.checks import not_float, not_scalar, read_outside, scalar
-from ascendsim.passes.fusion.pattern import Any, Const, Match, Op, Pattern
 from ascendsim.passes.fusion.rule import FusionContext, FusionRule
+from ascendsim.passes.rewriting.pattern import Any, Const, Match, Op, Pattern
 from ascendsim.passes.rewriting.replace import replace_root
 
 ROOT_TWO_OVER_PI, CUBE_FACTOR, ROOT_TWO = 0.7978845608, 0.044715, 1.4142135624

@@ -14,8 +14,8 @@ from __future__ import annotations
 
 from ascendsim.graph.ir import Graph, Tensor
 from ascendsim.passes.fusion.checks import not_float, not_static, read_outside
-from ascendsim.passes.fusion.pattern import Any, Match, Op
 from ascendsim.passes.fusion.rule import FusionContext, FusionRule
+from ascendsim.passes.rewriting.pattern import Any, Match, Op
 from ascendsim.passes.rewriting.replace import replace_root
 
 _MUL = Op("Mul", name="mul", shared=True)

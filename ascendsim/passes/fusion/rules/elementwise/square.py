@@ -13,8 +13,8 @@ from __future__ import annotations
 from ascendsim.core.dtypes import DType
 from ascendsim.graph.ir import Graph
 from ascendsim.passes.fusion.checks import not_float, scalar
-from ascendsim.passes.fusion.pattern import Any, Match, Op
 from ascendsim.passes.fusion.rule import FusionContext, FusionRule
+from ascendsim.passes.rewriting.pattern import Any, Match, Op
 from ascendsim.passes.rewriting.replace import replace_root
 
 

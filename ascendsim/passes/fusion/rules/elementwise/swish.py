@@ -15,8 +15,8 @@ from __future__ import annotations
 
 from ascendsim.graph.ir import Graph
 from ascendsim.passes.fusion.checks import not_float, not_scalar, read_outside, scalar
-from ascendsim.passes.fusion.pattern import Any, Const, Match, Op, Pattern
 from ascendsim.passes.fusion.rule import FusionContext, FusionRule
+from ascendsim.passes.rewriting.pattern import Any, Const, Match, Op, Pattern
 from ascendsim.passes.rewriting.replace import replace_root
 
 

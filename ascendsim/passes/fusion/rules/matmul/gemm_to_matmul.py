@@ -15,9 +15,9 @@ import numpy as np
 
 from ascendsim.graph.ir import Graph, Node, Tensor
 from ascendsim.passes.fusion.checks import not_static
-from ascendsim.passes.fusion.pattern import Match, Op
 from ascendsim.passes.fusion.rule import FusionContext, FusionRule
 from ascendsim.passes.fusion.rules.matmul.matmul_bias import make_product, transposed
+from ascendsim.passes.rewriting.pattern import Match, Op
 from ascendsim.passes.rewriting.replace import replace_root
 
 # have the intrinsic fix_pipe_l0c2out

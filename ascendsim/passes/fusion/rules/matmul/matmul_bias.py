@@ -15,8 +15,8 @@ from collections.abc import Sequence
 
 from ascendsim.graph.ir import Graph, Node, Tensor
 from ascendsim.passes.fusion.checks import not_static, read_outside
-from ascendsim.passes.fusion.pattern import Any, Match, Op
 from ascendsim.passes.fusion.rule import FusionContext, FusionRule
+from ascendsim.passes.rewriting.pattern import Any, Match, Op
 from ascendsim.passes.rewriting.replace import replace_root
 
 LISTED = frozenset({"Ascend910B", "Ascend910_93", "Ascend910_95"})  # A2, A3, 350

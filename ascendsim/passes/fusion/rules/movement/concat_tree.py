@@ -13,8 +13,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from ascendsim.graph.ir import Graph, Node, Tensor
-from ascendsim.passes.fusion.pattern import Match, Op
 from ascendsim.passes.fusion.rule import FusionContext, FusionRule
+from ascendsim.passes.rewriting.pattern import Match, Op
 from ascendsim.passes.rewriting.replace import replace_root
 
 # Inputs of one operator (CANN fusion reference 8.1, ConcatV2 rules): 63 with static shapes, 48 with dynamic

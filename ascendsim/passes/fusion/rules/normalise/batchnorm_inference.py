@@ -13,10 +13,10 @@ from __future__ import annotations
 import numpy as np
 
 from ascendsim.graph.ir import Array, Graph
-from ascendsim.passes.fusion.pattern import Match, Op
 from ascendsim.passes.fusion.rule import FusionContext, FusionRule
 from ascendsim.passes.fusion.rules.conv.conv_batchnorm import DEFAULT_EPSILON
 from ascendsim.passes.fusion.rules.conv.conv_folding import lazy_constant
+from ascendsim.passes.rewriting.pattern import Match, Op
 from ascendsim.passes.rewriting.replace import replace_root
 
 

@@ -15,8 +15,8 @@ import numpy as np
 
 from ascendsim.graph.ir import Graph, Node, Tensor
 from ascendsim.passes.fusion.checks import known_values, not_float, not_static, read_outside, scalar
-from ascendsim.passes.fusion.pattern import Any, Const, Match, Op
 from ascendsim.passes.fusion.rule import FusionContext, FusionRule
+from ascendsim.passes.rewriting.pattern import Any, Const, Match, Op
 from ascendsim.passes.rewriting.replace import replace_root
 
 

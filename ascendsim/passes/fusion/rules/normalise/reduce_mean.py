@@ -13,8 +13,8 @@ import numpy as np
 
 from ascendsim.graph.ir import Graph
 from ascendsim.passes.fusion.checks import known_values, not_static
-from ascendsim.passes.fusion.pattern import Any, Match, Op
 from ascendsim.passes.fusion.rule import FusionContext, FusionRule
+from ascendsim.passes.rewriting.pattern import Any, Match, Op
 from ascendsim.passes.rewriting.replace import replace_root
 
 

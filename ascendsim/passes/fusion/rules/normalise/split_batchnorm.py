@@ -12,9 +12,9 @@ BNTrainingUpdate with the elementwise operators behind it. On its own the split 
 from __future__ import annotations
 
 from ascendsim.graph.ir import Graph
-from ascendsim.passes.fusion.pattern import Match, Op
 from ascendsim.passes.fusion.rule import FusionContext, FusionRule
 from ascendsim.passes.fusion.rules.conv.conv_batchnorm import DEFAULT_EPSILON
+from ascendsim.passes.rewriting.pattern import Match, Op
 from ascendsim.passes.rewriting.replace import replace_outputs
 
 DEFAULT_MOMENTUM = 0.9  # of ONNX's BatchNormalization

@@ -14,7 +14,6 @@ from ascendsim.core.dtypes import DType
 from ascendsim.graph.ir import Graph, Node, Tensor
 from ascendsim.opset import OpSet
 from ascendsim.opset.facts import Sign
-from ascendsim.passes.fusion.pattern import Match, Op
 from ascendsim.passes.fusion.rule import FusionContext, FusionRule
 from ascendsim.passes.fusion.rules.pooling.pad_windows import (
     Padding,
@@ -24,6 +23,7 @@ from ascendsim.passes.fusion.rules.pooling.pad_windows import (
     taps_inside,
     window_refusal,
 )
+from ascendsim.passes.rewriting.pattern import Match, Op
 from ascendsim.passes.rewriting.removal import remove_dead_from
 
 

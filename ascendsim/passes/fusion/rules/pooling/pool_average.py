@@ -16,9 +16,9 @@ from functools import reduce
 import numpy as np
 
 from ascendsim.graph.ir import Array, Constant, Graph, Node, Tensor
-from ascendsim.passes.fusion.pattern import Match, Op
 from ascendsim.passes.fusion.rule import FusionContext, FusionRule
 from ascendsim.passes.fusion.rules.pooling.pad_windows import MAX_PAD, spatial, taps_inside
+from ascendsim.passes.rewriting.pattern import Match, Op
 from ascendsim.passes.rewriting.replace import replace_root
 
 MAX_KERNEL = 255  # the image-to-column instruction holds kernel sizes in 8 bits

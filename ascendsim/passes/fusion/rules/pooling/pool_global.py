@@ -8,8 +8,8 @@ from __future__ import annotations
 import numpy as np
 
 from ascendsim.graph.ir import Graph
-from ascendsim.passes.fusion.pattern import Match, Op
 from ascendsim.passes.fusion.rule import FusionContext, FusionRule
+from ascendsim.passes.rewriting.pattern import Match, Op
 from ascendsim.passes.rewriting.replace import replace_root
 
 

@@ -11,9 +11,9 @@ from __future__ import annotations
 from typing import Any as AnyValue
 
 from ascendsim.graph.ir import Graph
-from ascendsim.passes.fusion.pattern import Match, Op
 from ascendsim.passes.fusion.rule import FusionContext, FusionRule
 from ascendsim.passes.fusion.rules.movement.strided_chains import CHANNELS, is_graph_output
+from ascendsim.passes.rewriting.pattern import Match, Op
 from ascendsim.passes.rewriting.replace import replace_root
 
 BLOCK = 32  # channels of an int8 block

@@ -16,9 +16,9 @@ import numpy as np
 
 from ascendsim.core.dtypes import DType
 from ascendsim.graph.ir import Array, Graph, Node
-from ascendsim.passes.fusion.pattern import Match, Op
 from ascendsim.passes.fusion.rule import FusionContext, FusionRule
 from ascendsim.passes.fusion.rules.conv.conv_folding import lazy_constant
+from ascendsim.passes.rewriting.pattern import Match, Op
 from ascendsim.passes.rewriting.removal import drop_constants, remove_dead_from
 
 

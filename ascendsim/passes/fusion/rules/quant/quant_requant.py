@@ -22,10 +22,10 @@ import numpy as np
 
 from ascendsim.core.dtypes import DType
 from ascendsim.graph.ir import Array, Graph, Node, Tensor
-from ascendsim.passes.fusion.pattern import Any, Match, Op
 from ascendsim.passes.fusion.rule import FusionContext, FusionRule
 from ascendsim.passes.fusion.rules.conv.conv_folding import lazy_constant
 from ascendsim.passes.fusion.rules.movement.strided_chains import is_graph_output
+from ascendsim.passes.rewriting.pattern import Any, Match, Op
 from ascendsim.passes.rewriting.removal import drop_constants
 from ascendsim.passes.rewriting.replace import replace_root
 

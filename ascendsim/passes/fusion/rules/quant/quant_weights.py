@@ -20,10 +20,10 @@ import numpy as np
 
 from ascendsim.core.dtypes import DType
 from ascendsim.graph.ir import Array, Graph, Tensor
-from ascendsim.passes.fusion.pattern import Any, Const, Match, Op
 from ascendsim.passes.fusion.rule import FusionContext, FusionRule
 from ascendsim.passes.fusion.rules.conv.conv_folding import is_per_channel, lazy_constant, other_input
 from ascendsim.passes.rewriting.folding import KEEP
+from ascendsim.passes.rewriting.pattern import Any, Const, Match, Op
 from ascendsim.passes.rewriting.removal import drop_constants
 from ascendsim.passes.rewriting.replace import replace_root
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from ascendsim.graph.ir import Graph
 from ascendsim.passes.fusion.checks import not_static
-from ascendsim.passes.fusion.pattern import Any, Match, Op
 from ascendsim.passes.fusion.rule import FusionContext, FusionRule
+from ascendsim.passes.rewriting.pattern import Any, Match, Op
 from ascendsim.passes.rewriting.replace import replace
 
 

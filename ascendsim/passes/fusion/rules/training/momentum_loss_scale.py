@@ -15,8 +15,8 @@ from typing import Any
 
 from ascendsim.graph.ir import Graph, Node, Tensor
 from ascendsim.passes.fusion.checks import read_outside
-from ascendsim.passes.fusion.pattern import Match, Op
 from ascendsim.passes.fusion.rule import FusionContext, FusionRule
+from ascendsim.passes.rewriting.pattern import Match, Op
 from ascendsim.passes.rewriting.replace import replace
 
 TRAINING = "ai.onnx.preview.training"

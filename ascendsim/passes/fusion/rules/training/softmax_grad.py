@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from ascendsim.graph.ir import Graph, Node
 from ascendsim.passes.fusion.checks import known_values, not_float, not_static, read_outside
-from ascendsim.passes.fusion.pattern import Any, Match, Op
 from ascendsim.passes.fusion.rule import FusionContext, FusionRule
+from ascendsim.passes.rewriting.pattern import Any, Match, Op
 from ascendsim.passes.rewriting.replace import replace_root
 
 LONGEST_ROW = 30000  # elements of the last axis that ConfusionSoftmaxGrad takes

@@ -13,9 +13,9 @@ from __future__ import annotations
 from ascendsim.core.dtypes import DType
 from ascendsim.graph.ir import Graph
 from ascendsim.passes.fusion.checks import not_float, not_static
-from ascendsim.passes.fusion.pattern import Match, Op
 from ascendsim.passes.fusion.rule import FusionContext, FusionRule
 from ascendsim.passes.fusion.rules.conv.conv_batchnorm import DEFAULT_EPSILON
+from ascendsim.passes.rewriting.pattern import Match, Op
 from ascendsim.passes.rewriting.replace import replace_outputs
 
 

@@ -94,6 +94,21 @@ class Match:
     all_nodes: tuple[Node, ...]
     lists: Mapping[str, tuple[Node, ...]] = field(default_factory=dict)
 
+    @property
+    def place(self) -> str:
+        """Name of the last node, by which reports name the match."""
+        return self.root.name
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of all nodes."""
+        return tuple([node.name for node in self.all_nodes])
+
+
+def single(pattern: str, *nodes: Node) -> Match:
+    """A match of nodes that a rule has found itself, the one that names it first."""
+    return Match(pattern, nodes[0], {}, {}, nodes)
+
 
 def find_matches(graph: Graph, name: str, pattern: Op) -> Iterator[Match]:
     """All places where a pattern stands, in execution order of their last nodes. Matches may overlap."""
