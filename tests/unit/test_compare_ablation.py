@@ -16,7 +16,7 @@ from ascendsim.opset import InferContext
 from ascendsim.passes.fusion import Any, FusionRule, Op, replace_root
 from ascendsim.passes.fusion.catalogue import find_fact
 from ascendsim.passes.fusion.report import FusionReport
-from ascendsim.passes.rewriting.report import Record
+from ascendsim.passes.rewriting.report import PatternRecord
 
 
 def network():
@@ -167,8 +167,8 @@ def test_off_has_nothing_to_leave_out():
 
 def test_effected_passes_add_up_patterns_in_order():
     records = [
-        Record("graph", "B", "p", 2, 1),
-        Record("graph", "A", "p", 1, 0),
-        Record("graph", "B", "q", 3, 3),
+        PatternRecord("graph", "B", "p", 2, 1),
+        PatternRecord("graph", "A", "p", 1, 0),
+        PatternRecord("graph", "B", "q", 3, 3),
     ]
     assert effected_passes(FusionReport(records)) == {("graph", "B"): 4}

@@ -27,7 +27,7 @@ from ascendsim.passes.fusion.result_file import (
     result_text,
     write_result,
 )
-from ascendsim.passes.rewriting.report import Record
+from ascendsim.passes.rewriting.report import PatternRecord
 from tests.support.toy_rules import ONLY_TOYS, DropNeutral, JoinRelu, neutral_graph, relu_chain
 
 DATA = Path(__file__).parents[1] / "data" / "fusion"
@@ -37,12 +37,12 @@ def report() -> FusionReport:
     """Two graph passes, one with two patterns and one without effect, and two UB passes."""
     return FusionReport(
         [
-            Record("graph", "V200NotRequantFusionPass", "notRequantPassPattern1", 2, 2),
-            Record("graph", "V200NotRequantFusionPass", "notRequantPassPattern2", 3, 1),
-            Record("graph", "AConv2dMulFusion", "pass_name", 57, 0),
-            Record("ub", "TbeEltwiseFusionPass", "TbeEltwiseFusionPass", 17, 16),
-            Record("ub", "FusionVirtualOpSetSwitch", "FusionVirtualOpSetSwitch", 4, 4),
-            Record("graph", "PoolingFusionPass", "never", 0, 0),
+            PatternRecord("graph", "V200NotRequantFusionPass", "notRequantPassPattern1", 2, 2),
+            PatternRecord("graph", "V200NotRequantFusionPass", "notRequantPassPattern2", 3, 1),
+            PatternRecord("graph", "AConv2dMulFusion", "pass_name", 57, 0),
+            PatternRecord("ub", "TbeEltwiseFusionPass", "TbeEltwiseFusionPass", 17, 16),
+            PatternRecord("ub", "FusionVirtualOpSetSwitch", "FusionVirtualOpSetSwitch", 4, 4),
+            PatternRecord("graph", "PoolingFusionPass", "never", 0, 0),
         ],
         {"SoftmaxFusionPass": "switch file"},
     )
@@ -137,7 +137,7 @@ def test_canns_own_file_is_written_as_it_was_read() -> None:
     (counts,) = read_result(path)
     again = FusionReport()
     for family, passes in (("graph", counts.graph_fusion), ("ub", counts.ub_fusion)):
-        again.records += [Record(family, name, name, *pair) for name, pair in passes.items()]
+        again.records += [PatternRecord(family, name, name, *pair) for name, pair in passes.items()]
     assert result_text(again) == path.read_text(encoding="utf-8").rstrip("\n")
     assert counts.key == "0_0"
     assert counts.ub_fusion["TbeConvSigmoidMulQuantFusionPass"] == (57, 57)

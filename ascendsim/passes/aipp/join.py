@@ -19,14 +19,14 @@ from ascendsim.passes.rewriting.outputs import is_output
 from ascendsim.passes.rewriting.pattern import Match, single
 from ascendsim.passes.rewriting.removal import remove_unread
 from ascendsim.passes.rewriting.replace import replacing
-from ascendsim.passes.rewriting.report import Record
+from ascendsim.passes.rewriting.report import PatternRecord
 from ascendsim.passes.rewriting.runner import rewrite_found
 
 NAME = "TbeAippCommonFusionPass"
 MOST_CHANNELS = 4  # of an image; the whole depth of a convolution's input comes with every pixel
 
 
-def join_aipp(graph: Graph) -> Record:
+def join_aipp(graph: Graph) -> PatternRecord:
     """Joins Aipp nodes of the device graph (formats assigned) with the convolutions behind them, in place."""
     images = [node for node in graph.nodes if node.op_type == "Aipp"]
     found = [
@@ -34,7 +34,7 @@ def join_aipp(graph: Graph) -> Record:
         for node in images
         if any(reader.op_type == "Conv" for reader in node.output.consumers)
     ]
-    record = Record("ub", NAME, "aipp_conv")
+    record = PatternRecord("ub", NAME, "aipp_conv")
     return rewrite_found(record, found, partial(_refusal, graph), partial(_join, graph))
 
 

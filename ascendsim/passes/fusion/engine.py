@@ -15,7 +15,7 @@ from ascendsim.passes.rewriting.control import ControlEdges
 from ascendsim.passes.rewriting.passes import verify_after
 from ascendsim.passes.rewriting.pattern import Match
 from ascendsim.passes.rewriting.replace import replacing
-from ascendsim.passes.rewriting.report import Record
+from ascendsim.passes.rewriting.report import PatternRecord
 from ascendsim.passes.rewriting.runner import Blame, rewrite_found
 
 
@@ -71,7 +71,7 @@ def run_rules(
 
 def _run_pattern(
     graph: Graph, rule: FusionRule, pattern: str, context: FusionContext, before: list[str]
-) -> Record:
+) -> PatternRecord:
     """Finds and rewrites one pattern; says in which pass and where something went wrong."""
 
     def check(match: Match) -> str | None:
@@ -85,7 +85,7 @@ def _run_pattern(
     remedy = f"rules that had changed the graph before: {', '.join(before) or 'none'}"
     with Blame(f"fusion pass {rule.name!r}", looking, remedy) as blame:
         found = blame.at(list(rule.find(graph, pattern)))
-        record = Record("graph", rule.name, pattern)
+        record = PatternRecord("graph", rule.name, pattern)
         return rewrite_found(record, found, check, rewrite, partial(rule.again, graph))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from ascendsim.passes.rewriting.report import Record
+from ascendsim.passes.rewriting.report import PatternRecord
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class FusedScopeRecord:
 class FusionReport:
     """All records of a compilation, in the order in which the passes ran, and the scopes of UB fusion."""
 
-    records: list[Record] = field(default_factory=list)
+    records: list[PatternRecord] = field(default_factory=list)
     scopes: list[FusedScopeRecord] = field(default_factory=list)
     switched_off: dict[str, str] = field(default_factory=dict)  # pass name -> who switched it off
     warnings: list[str] = field(default_factory=list)

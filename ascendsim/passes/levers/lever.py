@@ -17,7 +17,7 @@ from ascendsim.graph.verify import verify
 from ascendsim.opset import InferContext, OpSet
 from ascendsim.passes.infer import infer
 from ascendsim.passes.rewriting.replace import replacing
-from ascendsim.passes.rewriting.report import Record
+from ascendsim.passes.rewriting.report import PatternRecord
 from ascendsim.passes.rewriting.runner import rewrite_found
 
 
@@ -155,7 +155,7 @@ def apply_lever(
             lever.rewrite(changed, site, context)
         done.append(site)
 
-    record = Record("lever", lever.name, lever.title)
+    record = PatternRecord("lever", lever.name, lever.title)
     try:
         rewrite_found(record, sites, lambda site: None if site.possible else site.reason, rewrite)
         infer(changed, context.opset)

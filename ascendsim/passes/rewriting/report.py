@@ -15,7 +15,7 @@ class Refusal:
 
 
 @dataclass(slots=True)
-class Record:
+class PatternRecord:
     """One pattern of one rule in the order of execution.
 
     Attributes:

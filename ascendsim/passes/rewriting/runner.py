@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import Protocol, TypeVar
 
 from ascendsim.core.errors import AscendSimError, PassError
-from ascendsim.passes.rewriting.report import Record
+from ascendsim.passes.rewriting.report import PatternRecord
 
 OVERLAP = "an overlapping match was rewritten before"
 
@@ -33,12 +33,12 @@ class RefusedError(Exception):
 
 
 def rewrite_found(
-    record: Record,
+    record: PatternRecord,
     found: Iterable[F],
     check: Callable[[F], str | None],
     rewrite: Callable[[F], None],
     again: Callable[[F], F | None] | None = None,
-) -> Record:
+) -> PatternRecord:
     """Rewrites what was found, in order, as far as it may be.
 
     Args:

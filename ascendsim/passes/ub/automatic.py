@@ -13,7 +13,7 @@ from ascendsim.graph.ir import Node
 from ascendsim.graph.scopes import SCOPE
 from ascendsim.opset.facts import OpPattern
 from ascendsim.passes.fusion.report import FusedScopeRecord
-from ascendsim.passes.rewriting.report import Record
+from ascendsim.passes.rewriting.report import PatternRecord
 from ascendsim.passes.ub.legality import ScopeProgram, Scopes
 from ascendsim.passes.ub.limits import UbLimits
 
@@ -23,7 +23,7 @@ KINDS = (OpPattern.ELEMWISE, OpPattern.BROADCAST)
 
 def fuse_automatically(
     scopes: Scopes, kind: Callable[[Node], OpPattern], limits: UbLimits, first: int
-) -> tuple[Record, list[FusedScopeRecord]]:
+) -> tuple[PatternRecord, list[FusedScopeRecord]]:
     """Grows scopes of elementwise operators.
 
     Args:
@@ -35,7 +35,7 @@ def fuse_automatically(
     Returns:
         The pass's record, and its scopes.
     """
-    record = Record("ub", NAME, "automatic")
+    record = PatternRecord("ub", NAME, "automatic")
     programs: dict[int, ScopeProgram] = {}
     failed: set[str] = set()
     for node in list(scopes.order):
@@ -92,7 +92,7 @@ def _grow(
     loose: dict[Node, None],
     scopes: Scopes,
     limits: UbLimits,
-    record: Record,
+    record: PatternRecord,
     programs: dict[int, ScopeProgram],
     failed: set[str],
 ) -> None:

@@ -24,7 +24,7 @@ from ascendsim.passes.fusion.report import FusedScopeRecord, FusionReport
 from ascendsim.passes.fusion.switch_file import BUILT_IN_RANGES, CUSTOM_RANGES
 from ascendsim.passes.fusion.switches import Switches
 from ascendsim.passes.rewriting.pattern import Match
-from ascendsim.passes.rewriting.report import Record
+from ascendsim.passes.rewriting.report import PatternRecord
 from ascendsim.passes.rewriting.runner import RefusedError, rewrite_found
 from ascendsim.passes.ub.automatic import NAME as AUTOMATIC
 from ascendsim.passes.ub.automatic import fuse_automatically
@@ -93,7 +93,7 @@ def fuse_buffers(
         _note(mark_no_task(graph), graph, report, after)
 
 
-def _note(record: Record, graph: Graph, report: FusionReport, after: AfterPass | None) -> None:
+def _note(record: PatternRecord, graph: Graph, report: FusionReport, after: AfterPass | None) -> None:
     if record.matched:
         report.records.append(record)
     if record.effected and after is not None:
@@ -132,8 +132,8 @@ class _Run:
         ]
         return sorted(found, key=self.scopes.order.__getitem__)
 
-    def _pattern(self, item: UbPass, pattern: UbPattern, matcher: Matcher) -> Record:
-        record = Record("ub", item.name, pattern.name)
+    def _pattern(self, item: UbPass, pattern: UbPattern, matcher: Matcher) -> PatternRecord:
+        record = PatternRecord("ub", item.name, pattern.name)
 
         def legal() -> Iterator[Match]:
             trimmed = pattern.trimmed(self.by_kind)

@@ -14,13 +14,13 @@ from __future__ import annotations
 from ascendsim.core.formats import BLOCK_BYTES, Format, c0
 from ascendsim.graph.ir import Graph, Node
 from ascendsim.passes.rewriting.pattern import single
-from ascendsim.passes.rewriting.report import Record
+from ascendsim.passes.rewriting.report import PatternRecord
 from ascendsim.passes.rewriting.runner import rewrite_found
 
 NAME = "FusionVirtualOpSetSwitch"
 
 
-def mark_no_task(graph: Graph) -> Record:
+def mark_no_task(graph: Graph) -> PatternRecord:
     """Marks splits of the device graph, in place."""
     outputs = {id(tensor) for tensor in graph.outputs}
     splits = (
@@ -29,7 +29,7 @@ def mark_no_task(graph: Graph) -> Record:
         if node.op_type == "Split" and not node.attr("no_task", 0) and _axis_fits(node)
     )
     return rewrite_found(
-        Record("ub", NAME, "virtual_split"),
+        PatternRecord("ub", NAME, "virtual_split"),
         (single("virtual_split", node) for node in splits),
         lambda match: _refusal(match.root, outputs),
         lambda match: match.root.attributes.update({"no_task": 1}),
