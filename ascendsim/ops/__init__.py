@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import cache
 from importlib import import_module
 from pkgutil import walk_packages
 
-from ascendsim.ops.arity import MOST_INPUTS
 from ascendsim.opset import InferContext, Layout, OpDef, OpSet
 
 
@@ -22,8 +20,7 @@ def families() -> tuple[str, ...]:
 @cache
 def default_opset() -> OpSet:
     """All built-in operators."""
-    operators = (operator for family in families() for operator in import_module(family).OPERATORS)
-    return OpSet(replace(operator, most_inputs=MOST_INPUTS.get(operator.name)) for operator in operators)
+    return OpSet(operator for family in families() for operator in import_module(family).OPERATORS)
 
 
 __all__ = ["InferContext", "Layout", "OpDef", "OpSet", "default_opset"]
