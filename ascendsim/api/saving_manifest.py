@@ -18,8 +18,8 @@ from ascendsim.lower.l2_placement import KEPT, PLACED
 from ascendsim.lower.memory import MemoryOptions
 from ascendsim.lower.streams import StreamOptions
 from ascendsim.lower.tiling_search import CHOSEN, TILING
-from ascendsim.ops import default_opset
 from ascendsim.ops.fused.chain import chain_work
+from ascendsim.opset import OpSet
 from ascendsim.soc import SocSpec
 
 FORMAT = "ascendsim compiled model"
@@ -124,13 +124,13 @@ def lowering_of(manifest: Manifest) -> LowerOptions:
     return LowerOptions(how.aicpu_types, how.flags, chain_work, how.memory, how.streams)
 
 
-def lowered(graph: Graph, manifest: Manifest) -> Program:
+def lowered(graph: Graph, manifest: Manifest, opset: OpSet) -> Program:
     """The program of a graph, made as the manifest says.
 
     Raises:
         CompileError: If the graph cannot be lowered for the chip.
     """
-    program = lower_graph(graph, manifest.soc, default_opset(), options=lowering_of(manifest))
+    program = lower_graph(graph, manifest.soc, opset, options=lowering_of(manifest))
     placed = (
         {PLACED: manifest.l2_placed, KEPT: manifest.l2_kept} if manifest.l2_placed or manifest.l2_kept else {}
     )

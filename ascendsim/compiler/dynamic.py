@@ -22,7 +22,6 @@ from ascendsim.core.dtypes import DType
 from ascendsim.core.errors import InputError
 from ascendsim.graph.ir import Array, Graph, Tensor
 from ascendsim.isa.program import MemoryPlan, Program, Task
-from ascendsim.ops import default_opset
 from ascendsim.opset import OpSet
 from ascendsim.passes.control_flow import host_reasons
 from ascendsim.passes.fusion.report import FusionReport
@@ -228,7 +227,7 @@ def compile_dynamic(graph: Graph, settings: Settings, compile_piece: CompilePiec
     if options.save_graphs is not None:
         graph_saver(options.save_graphs)("whole_graph", graph)
     program = Program((), MemoryPlan({}, 0, 0), schedule)
-    pieces = Pieces(default_opset(), compiled)
+    pieces = Pieces(settings.opset, compiled)
     return DynamicModel(
         graph,
         program,

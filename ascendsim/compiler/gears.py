@@ -19,7 +19,6 @@ from ascendsim.core.errors import AscendSimError
 from ascendsim.core.table import Table
 from ascendsim.graph.ir import Graph
 from ascendsim.isa.program import Task
-from ascendsim.ops import default_opset
 from ascendsim.passes.control_flow import control_flow_nodes
 from ascendsim.passes.gears import CASE, SHAPE_DATA, GearSettings, clone_gears, parse_gears
 from ascendsim.runtime.control_flow import Value
@@ -145,7 +144,7 @@ def compile_gears(graph: Graph, settings: Settings, compile_piece: CompilePiece)
     """
     ((kind, value),) = settings.gears.items()
     gears = parse_gears(kind, value, graph, settings.soc.launch.max_gears)
-    geared = clone_gears(graph, gears, default_opset())
+    geared = clone_gears(graph, gears, settings.opset)
     base = compile_dynamic(geared, settings, compile_piece)
     names = ("program", "soc", "opset", "options", "fusion", "planned", "pieces", "schedule", "reasons")
     model = GearedModel(

@@ -200,8 +200,12 @@ class OpSet:
         try:
             return self._table[(node.domain, node.op_type)]
         except KeyError:
-            operator = f"{node.domain}::{node.op_type}" if node.domain else node.op_type
-            raise UnsupportedOperatorError([(operator, node.name)]) from None
+            raise UnsupportedOperatorError([(self.written(node), node.name)]) from None
+
+    @staticmethod
+    def written(node: Node) -> str:
+        """A node's operator as messages write it: the domain first where it has one."""
+        return f"{node.domain}::{node.op_type}" if node.domain else node.op_type
 
     def waits_for_values(self, node: Node) -> bool:
         """Whether a node can be lowered only when a run gives the values of some of its inputs
