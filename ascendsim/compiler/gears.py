@@ -25,8 +25,6 @@ from ascendsim.runtime.control_flow import Value
 from ascendsim.runtime.host_program import timeline
 from ascendsim.runtime.host_run import Choices, HostRun, Step
 
-GEAR = "gear"  # key of Program.metadata: the gear that ran, and all there are
-
 
 @dataclass(frozen=True, slots=True)
 class GearedModel(DynamicModel):
@@ -109,9 +107,9 @@ class GearedModel(DynamicModel):
         return replace(choices, branches={**choices.branches, CASE: self.gears.index(_gear(inputs))})
 
     @checked()
-    def facts(self, inputs: Mapping[str, Value]) -> dict[str, str]:
-        """The gear that runs."""
-        return {GEAR: ",".join(map(str, _gear(inputs))) + f" of {self.settings.text()}"}
+    def gear_of(self, inputs: Mapping[str, Value]) -> str:
+        """The gear that runs, and all there are."""
+        return ",".join(map(str, _gear(inputs))) + f" of {self.settings.text()}"
 
     def arena(self) -> int:
         """Bytes that a run's arena has at least."""
