@@ -4,14 +4,14 @@ finds mistakes.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from ascendsim.core.arguments import checked
 from ascendsim.core.dtypes import DType
 from ascendsim.graph import builder
 from ascendsim.graph.ir import Node
-from ascendsim.ops import default_opset
-from ascendsim.opset import InferContext
+from ascendsim.ops import opset_with
+from ascendsim.opset import InferContext, OpDef, OpSet
 
 
 class GraphBuilder(builder.GraphBuilder):
@@ -27,6 +27,7 @@ class GraphBuilder(builder.GraphBuilder):
         infer: Called with each new node to set types and shapes of its outputs; by default the operators' own
             shape rules.
         dtype: Element type of inputs, weights and plain numbers that do not say otherwise.
+        operators: Operators of your own, the same as for `compile`.
 
     Raises:
         UnsupportedOperatorError: By `op`, if there is no such operator.
@@ -35,13 +36,18 @@ class GraphBuilder(builder.GraphBuilder):
 
     @checked()
     def __init__(
-        self, name: str = "graph", infer: Callable[[Node], None] | None = None, dtype: DType = DType.FLOAT32
+        self,
+        name: str = "graph",
+        infer: Callable[[Node], None] | None = None,
+        dtype: DType = DType.FLOAT32,
+        operators: Sequence[OpDef] = (),
     ) -> None:
-        super().__init__(name, infer or infer_node, dtype)
+        opset = opset_with(operators)
+        super().__init__(name, infer or (lambda node: infer_node(node, opset)), dtype)
 
 
-def infer_node(node: Node) -> None:
+def infer_node(node: Node, opset: OpSet) -> None:
     """Sets types and shapes of a node's outputs by its operator's rule."""
-    definition = default_opset().get(node)
+    definition = opset.get(node)
     definition.check_inputs(node)
     definition.infer(InferContext(node))

@@ -15,7 +15,6 @@ from ascendsim.compiler.model import CompiledModel
 from ascendsim.core.arguments import checked
 from ascendsim.core.errors import InputError
 from ascendsim.graph.ir import Graph
-from ascendsim.ops import default_opset
 from ascendsim.passes.gears import KINDS, with_input_shapes
 
 
@@ -44,6 +43,6 @@ def compare_gears(graph: Graph, **options: Any) -> Comparison:
     for gear in geared.gears:
         name, shapes = ",".join(map(str, gear)), geared.shapes_of_gear(gear)
         variants[f"gear {name}"] = simulate(geared, shapes=shapes)
-        variants[f"static {name}"] = compile(with_input_shapes(graph, default_opset(), shapes), **rest)
+        variants[f"static {name}"] = compile(with_input_shapes(graph, geared.opset, shapes), **rest)
         variants[f"host {name}"] = simulate(open_model, shapes=shapes)
     return compare(variants)

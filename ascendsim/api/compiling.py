@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from os import PathLike
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ascendsim.compiler.compiling import compile_graph
 from ascendsim.compiler.model import CompiledModel
@@ -13,12 +13,10 @@ from ascendsim.core.arguments import checked
 from ascendsim.core.collection import without_collection
 from ascendsim.graph.ir import Graph
 from ascendsim.graph.sorting import STABLE
+from ascendsim.opset import OpDef
 from ascendsim.passes.fusion.rule import FusionRule
 from ascendsim.passes.gears import GearOption
 from ascendsim.soc import SocSpec
-
-if TYPE_CHECKING:
-    pass
 
 
 @without_collection
@@ -26,6 +24,7 @@ if TYPE_CHECKING:
     graph="asim.load and asim.GraphBuilder make one",
     soc="`ascendsim soc list` shows the names of chips",
     passes="write passes=[MyRule()]",
+    operators="write operators=[MY_OPERATOR]",
     set='write set={"l2.size": "16MiB"}',
     options='write options={"aicpu_pow": True}',
 )
@@ -39,6 +38,7 @@ def compile(
     fusion: str = "all",
     fusion_switch_file: str | PathLike[str] | None = None,
     passes: Sequence[FusionRule] = (),
+    operators: Sequence[OpDef] = (),
     optimization_switch: str | None = None,
     oo_level: str = "O3",
     buffer_optimize: str = "l2_optimize",
@@ -76,6 +76,7 @@ def compile(
             "graph-kernel", MindSpore's flow, which makes composites of basic operators in place of UB fusion.
         fusion_switch_file: File that switches passes on and off, in CANN's form (ATC's option).
         passes: Graph-fusion passes of your own, instances of `FusionRule` subclasses.
+        operators: Operators of your own, the same as for `load`.
         optimization_switch: "PassA:on;PassB:off", stronger than the file (ATC's option).
         oo_level: "O3", or "O1" for only those passes that CANN needs to work (ATC's option).
         buffer_optimize: "l2_optimize", "l1_optimize" or "off_optimize" (ATC's option); counts at

@@ -11,7 +11,8 @@ from ascendsim.core.arguments import checked
 from ascendsim.core.collection import without_collection
 from ascendsim.core.errors import InputError
 from ascendsim.graph.ir import Graph
-from ascendsim.ops import default_opset
+from ascendsim.ops import opset_with
+from ascendsim.opset import OpDef
 
 if TYPE_CHECKING:
     import onnx
@@ -20,7 +21,7 @@ Source = Union[str, "PathLike[str]", bytes, "onnx.ModelProto"]
 
 
 @without_collection
-@checked(shapes='pass {"input": (8, 3, 224, 224)}')
+@checked(shapes='pass {"input": (8, 3, 224, 224)}', operators="write operators=[MY_OPERATOR]")
 def load(
     source: Source,
     *,
@@ -30,6 +31,7 @@ def load(
     seed: int = 0,
     outputs: Sequence[str] | str | None = None,
     fold: bool = True,
+    operators: Sequence[OpDef] = (),
 ) -> Graph:
     """Reads an ONNX model, infers every shape and folds its shape arithmetic; or a fused sub-graph in AKG's
     composite JSON.
@@ -46,6 +48,7 @@ def load(
             default. What it does not need is dropped, operators that are not supported too.
         fold: Whether shape arithmetic that is known becomes constants; False keeps every node of the file,
             for `optimize` to fold.
+        operators: Operators of your own, in a domain of their own; CONTRIBUTING.md shows how to write one.
 
     Raises:
         InputError: If the file cannot be read or an option does not fit the model.
@@ -76,10 +79,10 @@ def load(
             )
         if outputs is not None:
             raise InputError("option outputs", "does not go with composite JSON", repr(outputs))
-        return load_composite(composite, opset=default_opset(), shapes=shapes)
+        return load_composite(composite, opset=opset_with(operators), shapes=shapes)
     from ascendsim.frontends.onnx import load_onnx
 
-    return load_onnx(held, opset=default_opset(), **options)
+    return load_onnx(held, opset=opset_with(operators), **options)
 
 
 def _composite_text(source: Any) -> bytes | Path | None:

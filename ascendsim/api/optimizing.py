@@ -8,11 +8,13 @@ from os import PathLike
 from typing import TYPE_CHECKING
 
 from ascendsim.api.graph_dumps import GraphDumps
+from ascendsim.compiler.pipeline import check_operators
 from ascendsim.core.arguments import checked
 from ascendsim.core.collection import without_collection
 from ascendsim.graph.copying import copy_graph
 from ascendsim.graph.ir import Graph
-from ascendsim.ops import default_opset
+from ascendsim.ops import opset_with
+from ascendsim.opset import OpDef
 from ascendsim.passes.engine import (
     EngineReport,
     EngineSettings,
@@ -115,6 +117,7 @@ def optimize(
     oo_level: str = "O3",
     oo_constant_folding: bool = True,
     oo_dead_code_elimination: bool = True,
+    operators: Sequence[OpDef] = (),
 ) -> OptimizeResult:
     """Optimises a graph as CANN's graph engine does, apart from fusion; values stay the same under == (NaN =
     NaN).
@@ -131,15 +134,18 @@ def optimize(
         oo_level: "O3", or "O1" for shape inference, folding and dead-edge elimination only (ATC's option).
         oo_constant_folding: Whether constants are folded (ATC's option).
         oo_dead_code_elimination: Whether branches of constant conditions are resolved (ATC's option).
+        operators: Operators of your own, the same as for `load`.
 
     Raises:
         InputError: If an option is not valid, or `outputs` names something that the graph lacks.
         PassError: If a pass failed; names it.
+        UnsupportedOperatorError: Lists all operators that are not known.
     """
-    opset = default_opset()
+    opset = opset_with(operators)
     settings = EngineSettings.of(
         passes, pass_names(opset), oo_level, oo_constant_folding, oo_dead_code_elimination
     )
+    check_operators(graph, opset)
     work = copy_graph(graph)
     dumps = None if dump is None else GraphDumps(dump, work)
     before = weigh(work)

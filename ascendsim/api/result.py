@@ -8,7 +8,6 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ascendsim.compiler.dynamic import REASONS
 from ascendsim.compiler.memory_report import MemoryReport
 from ascendsim.compiler.model import CompiledModel
 from ascendsim.core.arguments import checked
@@ -61,7 +60,7 @@ class Result:
         """Why the host had to launch a graph that was meant for the device: open shapes; empty if it did not
         have to.
         """
-        return tuple(self.model.program.metadata.get(REASONS, ()))
+        return self.model.program.info.host_reasons
 
     @property
     def outputs(self) -> Mapping[str, Array]:

@@ -10,7 +10,7 @@ it.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from os import PathLike
 from pathlib import Path
@@ -36,7 +36,8 @@ from ascendsim.core.files import open_whole
 from ascendsim.core.formats import align
 from ascendsim.graph.ir import Constant, Graph, Tensor
 from ascendsim.graph.text import parse_text, to_text
-from ascendsim.ops import default_opset
+from ascendsim.ops import opset_with
+from ascendsim.opset import OpDef
 
 _MANIFEST, _GRAPH, _WEIGHTS = "manifest.json", "graph.txt", "weights.bin"
 _ALIGNMENT = 64  # bytes, of each weight in its entry
@@ -71,7 +72,7 @@ def save(model: CompiledModel, path: str | PathLike[str]) -> Path:
     origins_restored(twin, manifest.origins)
     for tensor, original in zip(constants_of(twin), constants, strict=True):
         tensor.constant = original.constant
-    if program_hash(lowered(twin, manifest)) != manifest.program:
+    if program_hash(lowered(twin, manifest, model.opset)) != manifest.program:
         raise InputError(
             f"model {model.source.name!r}", "cannot be rebuilt from its parts", remedy="please report this"
         )
@@ -87,24 +88,29 @@ def save(model: CompiledModel, path: str | PathLike[str]) -> Path:
 
 
 @checked()
-def load_compiled(path: str | PathLike[str]) -> CompiledModel:
+def load_compiled(path: str | PathLike[str], operators: Sequence[OpDef] = ()) -> CompiledModel:
     """Reads a model that `save` wrote. Nothing in the file is executed.
 
     The model simulates and computes exactly as the saved one did. Its reports of fusion and optimisation are
     empty, and its `source` is the device graph.
+
+    Args:
+        path: The file.
+        operators: The operators of your own with which the model was compiled.
 
     Raises:
         InputError: If the file cannot be read, is damaged, is no saved model, or comes from a release that
             makes other programs.
     """
     subject = f"file {str(path)!r}"
+    opset = opset_with(operators)
     content = read_entries(path, (_MANIFEST, _GRAPH, _WEIGHTS), _WEIGHTS)
     try:
         manifest = checked_manifest(json.loads(content[_MANIFEST]), subject)
         graph = parse_text(content[_GRAPH].decode())
         origins_restored(graph, manifest.origins)
         _fill(graph, manifest.weights, content[_WEIGHTS])
-        program = lowered(graph, manifest)
+        program = lowered(graph, manifest, opset)
     except InputError as error:
         if error.subject == subject:
             raise
@@ -126,7 +132,7 @@ def load_compiled(path: str | PathLike[str]) -> CompiledModel:
         graph,
         program,
         manifest.soc,
-        default_opset(),
+        opset,
         graph,
         lowering=replace(lowering_of(manifest), known=None),
     )

@@ -14,12 +14,11 @@ from ascendsim.core.version import __version__
 from ascendsim.graph.ir import Graph
 from ascendsim.isa.program import MODES, Program
 from ascendsim.lower import LowerOptions, lower_graph
-from ascendsim.lower.l2_placement import KEPT, PLACED
 from ascendsim.lower.memory import MemoryOptions
 from ascendsim.lower.streams import StreamOptions
-from ascendsim.lower.tiling_search import CHOSEN, TILING
-from ascendsim.ops import default_opset
+from ascendsim.lower.tiling_search import TILING
 from ascendsim.ops.fused.chain import chain_work
+from ascendsim.opset import OpSet
 from ascendsim.soc import SocSpec
 
 FORMAT = "ascendsim compiled model"
@@ -92,8 +91,8 @@ def manifest_of(model: CompiledModel, weights: tuple[Weight, ...]) -> Manifest:
         soc=model.soc,
         lowering=Lowering(options.aicpu_types, options.flags, options.memory, options.streams),
         mode=program.mode,
-        l2_placed=tuple(program.metadata.get(PLACED, ())),
-        l2_kept=tuple(program.metadata.get(KEPT, ())),
+        l2_placed=program.info.l2_placed,
+        l2_kept=program.info.l2_kept,
         origins=_origins(model),
         weights=weights,
         program=program_hash(program),
@@ -124,17 +123,15 @@ def lowering_of(manifest: Manifest) -> LowerOptions:
     return LowerOptions(how.aicpu_types, how.flags, chain_work, how.memory, how.streams)
 
 
-def lowered(graph: Graph, manifest: Manifest) -> Program:
+def lowered(graph: Graph, manifest: Manifest, opset: OpSet) -> Program:
     """The program of a graph, made as the manifest says.
 
     Raises:
         CompileError: If the graph cannot be lowered for the chip.
     """
-    program = lower_graph(graph, manifest.soc, default_opset(), options=lowering_of(manifest))
-    placed = (
-        {PLACED: manifest.l2_placed, KEPT: manifest.l2_kept} if manifest.l2_placed or manifest.l2_kept else {}
-    )
-    return replace(program, mode=manifest.mode, metadata={**program.metadata, **placed})
+    program = lower_graph(graph, manifest.soc, opset, options=lowering_of(manifest))
+    placed = program.noting(l2_placed=manifest.l2_placed, l2_kept=manifest.l2_kept)
+    return replace(placed, mode=manifest.mode)
 
 
 def program_hash(program: Program) -> str:
@@ -162,7 +159,7 @@ def program_hash(program: Program) -> str:
             digest.update(f"{group.count} {blocks[id(block)]}".encode())
     for name in sorted(program.memory.regions):
         digest.update(repr(program.memory.regions[name]).encode())
-    placed = [sorted(program.metadata.get(key, ())) for key in (PLACED, KEPT)]
+    placed = [sorted(program.info.l2_placed), sorted(program.info.l2_kept)]
     digest.update(repr((program.memory.peak_bytes, program.memory.weight_bytes, placed)).encode())
     return digest.hexdigest()
 
@@ -181,7 +178,7 @@ def _origins(model: CompiledModel) -> dict[str, dict[str, object]]:
     """What is known of nodes besides the graph, and for the first node of a task which of several tilings it
     has.
     """
-    tilings = model.program.metadata.get(CHOSEN, {})
+    tilings = model.program.info.tilings
     facts = {node.name: _plain(node.origin) for node in model.graph.nodes}
     facts.update({name: {**facts[name], TILING: option} for name, option in tilings.items()})
     return {name: known for name, known in facts.items() if known}

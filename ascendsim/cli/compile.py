@@ -63,7 +63,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from ascendsim.api.compiling import compile
-    from ascendsim.lower.tiling_search import CHOSEN
 
     if args.stages:
         return _print_stages()
@@ -113,7 +112,7 @@ def run(args: argparse.Namespace) -> int:
         f"{len(rows)} tasks; weights {memory.weight_bytes / 2**20:.1f} MiB, other device memory at most "
         f"{memory.peak_bytes / 2**20:.1f} MiB"
     )
-    if tilings := model.program.metadata.get(CHOSEN):
+    if tilings := model.program.info.tilings:
         overruled = sum(option > 0 for option in tilings.values())
         print(
             f"tiles of {len(tilings)} tasks were timed; {overruled} have others than the closed form likes "

@@ -108,8 +108,8 @@ def print_result(result: Result, top: int) -> None:
         f"DDR {total.ddr_bytes / 1e6:,.1f} MB ({total.ddr_utilisation:.0%} of its bandwidth), "
         f"device memory {memory.peak_bytes / 2**20:.1f} MiB + weights {memory.weight_bytes / 2**20:.1f} MiB"
     )
-    if "gear" in result.model.program.metadata:
-        print(f"gear {result.model.program.metadata['gear']}")
+    if gear := result.model.program.info.gear:
+        print(f"gear {gear}")
     if result.schedule_reasons:
         print("scheduled by the host, task by task: " + "; ".join(result.schedule_reasons))
     print(

@@ -22,7 +22,7 @@ from ascendsim.graph.scopes import units_in_order
 from ascendsim.isa.program import Program
 from ascendsim.lower import LowerOptions, lower_graph
 from ascendsim.lower.batch_split import BatchSearch, Block
-from ascendsim.lower.l2_placement import PLACED, L2Plan, plan_l2, weights_of_steps, with_placement
+from ascendsim.lower.l2_placement import L2Plan, plan_l2, weights_of_steps, with_placement
 from ascendsim.lower.task_cost import TaskPrice
 from ascendsim.machine import run as run_machine
 from ascendsim.opset import OpSet
@@ -158,7 +158,7 @@ class L2Fusion:
             return ()
         programs = {axis.batch: program, **self._smaller(graph, axis)}
         units = units_in_order(graph)
-        none = {name for name, engine in program.metadata["engine"].items() if engine == "none"}
+        none = {name for name, engine in program.info.engines.items() if engine == "none"}
         allowed = [all(node.name in axis.nodes for node in unit) for unit in units]
 
         def legal(first: int, end: int) -> bool:
@@ -207,7 +207,7 @@ class L2Fusion:
         candidates = (
             None
             if self.options.edges == "every"
-            else inner | seed_edges(graph, self.opset, program.metadata["engine"])
+            else inner | seed_edges(graph, self.opset, program.info.engines)
         )
         return plan_l2(
             program, self.soc.l2.size or 0, candidates, inner, (*weights, *weights_of_steps(program))
@@ -218,9 +218,7 @@ class L2Fusion:
         there.
         """
         tensors = tuple(name for name, region in program.memory.regions.items() if region.alias_of is None)
-        near = _durations(
-            run_machine(replace(program, metadata={**program.metadata, PLACED: tensors}), self.soc)
-        )
+        near = _durations(run_machine(program.noting(l2_placed=tensors), self.soc))
         far = _durations(run_machine(program, self.soc))
         return {task: TaskPrice(near[task], far[task]) for task in near}
 

@@ -14,7 +14,6 @@ from ascendsim.compiler.pipeline import PREPARATION, STAGES, Compilation, is_sin
 from ascendsim.compiler.settings import Settings
 from ascendsim.core.errors import InputError
 from ascendsim.graph.ir import Graph
-from ascendsim.ops import default_opset
 from ascendsim.passes.control_flow import is_dynamic
 
 
@@ -25,9 +24,8 @@ def compile_graph(graph: Graph, options: CompileOptions) -> CompiledModel:
         SocError, CompileError, InputError, PassError, UnsupportedOperatorError: As there.
     """
     _check_graph(graph)
-    opset = default_opset()
-    settings = Settings.of(options, opset, is_single_kernel(graph))
-    work = Compilation.of(graph, settings, opset)
+    settings = Settings.of(options, is_single_kernel(graph))
+    work = Compilation.of(graph, settings)
     run_stages(work, PREPARATION)
     if not settings.gears and not is_dynamic(work.graph):
         run_stages(work, STAGES[len(PREPARATION) :])
@@ -42,7 +40,7 @@ def compile_piece(graph: Graph, settings: Settings) -> CompiledModel:
     """Compiles a part of a graph with open shapes or control flow, whose shapes are known by now, with
     options that were checked.
     """
-    work = Compilation.of(graph, settings, default_opset())
+    work = Compilation.of(graph, settings)
     run_stages(work, STAGES)
     return work.model()
 
@@ -65,8 +63,8 @@ def compile_until(
         InputError: If there is no such stage, or the graph is not static.
     """
     _check_graph(graph)
-    opset, stages = default_opset(), up_to(stop_after)
-    work = Compilation.of(graph, Settings.of(options, opset, is_single_kernel(graph)), opset)
+    stages = up_to(stop_after)
+    work = Compilation.of(graph, Settings.of(options, is_single_kernel(graph)))
     if work.settings.gears or is_dynamic(graph):
         raise InputError("option stop_after", "goes with fixed shapes and without control flow", graph.name)
     run_stages(work, stages, None if dump is None else graph_saver(dump, as_text=True))

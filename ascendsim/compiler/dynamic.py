@@ -9,7 +9,7 @@ by the host ("host"), which `reasons` explains.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
@@ -22,7 +22,6 @@ from ascendsim.core.dtypes import DType
 from ascendsim.core.errors import InputError
 from ascendsim.graph.ir import Array, Graph, Tensor
 from ascendsim.isa.program import MemoryPlan, Program, Task
-from ascendsim.ops import default_opset
 from ascendsim.opset import OpSet
 from ascendsim.passes.control_flow import host_reasons
 from ascendsim.passes.fusion.report import FusionReport
@@ -32,7 +31,6 @@ from ascendsim.runtime.host_run import Choices, HostRun
 from ascendsim.runtime.pieces import Pieces
 
 CompilePiece = Callable[[Graph, Settings], CompiledModel]
-REASONS = "host_reasons"  # key of Program.metadata: why the host scheduled what was asked to go to the device
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +98,7 @@ class DynamicModel(CompiledModel):
         )
         own = [value_tensor(graph, name, value) for name, value in inputs.items()]
         graph.inputs[:] = [*own, *(tensor for tensor in graph.inputs if tensor not in own)]
-        program = replace(program, metadata={**program.metadata, REASONS: self.reasons, **self.facts(inputs)})
+        program = program.noting(host_reasons=self.reasons, gear=self.gear_of(inputs))
         done = executed_model(self, graph, program, self._report(run))
         known = all(value.array is not None for value in results)
         outputs = {
@@ -132,9 +130,9 @@ class DynamicModel(CompiledModel):
         return choices
 
     @checked()
-    def facts(self, inputs: Mapping[str, Value]) -> dict[str, str]:
-        """What a result should say about the run, for the metadata of its program."""
-        return {}
+    def gear_of(self, inputs: Mapping[str, Value]) -> str:
+        """Which of its gears a run with these inputs takes; a model without gears has none."""
+        return ""
 
     def arena(self) -> int:
         """Bytes that a run's memory for all but weights has at least."""
@@ -228,7 +226,7 @@ def compile_dynamic(graph: Graph, settings: Settings, compile_piece: CompilePiec
     if options.save_graphs is not None:
         graph_saver(options.save_graphs)("whole_graph", graph)
     program = Program((), MemoryPlan({}, 0, 0), schedule)
-    pieces = Pieces(default_opset(), compiled)
+    pieces = Pieces(settings.opset, compiled)
     return DynamicModel(
         graph,
         program,

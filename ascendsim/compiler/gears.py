@@ -19,14 +19,11 @@ from ascendsim.core.errors import AscendSimError
 from ascendsim.core.table import Table
 from ascendsim.graph.ir import Graph
 from ascendsim.isa.program import Task
-from ascendsim.ops import default_opset
 from ascendsim.passes.control_flow import control_flow_nodes
 from ascendsim.passes.gears import CASE, SHAPE_DATA, GearSettings, clone_gears, parse_gears
 from ascendsim.runtime.control_flow import Value
 from ascendsim.runtime.host_program import timeline
 from ascendsim.runtime.host_run import Choices, HostRun, Step
-
-GEAR = "gear"  # key of Program.metadata: the gear that ran, and all there are
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,9 +107,9 @@ class GearedModel(DynamicModel):
         return replace(choices, branches={**choices.branches, CASE: self.gears.index(_gear(inputs))})
 
     @checked()
-    def facts(self, inputs: Mapping[str, Value]) -> dict[str, str]:
-        """The gear that runs."""
-        return {GEAR: ",".join(map(str, _gear(inputs))) + f" of {self.settings.text()}"}
+    def gear_of(self, inputs: Mapping[str, Value]) -> str:
+        """The gear that runs, and all there are."""
+        return ",".join(map(str, _gear(inputs))) + f" of {self.settings.text()}"
 
     def arena(self) -> int:
         """Bytes that a run's arena has at least."""
@@ -145,7 +142,7 @@ def compile_gears(graph: Graph, settings: Settings, compile_piece: CompilePiece)
     """
     ((kind, value),) = settings.gears.items()
     gears = parse_gears(kind, value, graph, settings.soc.launch.max_gears)
-    geared = clone_gears(graph, gears, default_opset())
+    geared = clone_gears(graph, gears, settings.opset)
     base = compile_dynamic(geared, settings, compile_piece)
     names = ("program", "soc", "opset", "options", "fusion", "planned", "pieces", "schedule", "reasons")
     model = GearedModel(

@@ -9,11 +9,10 @@ from dataclasses import dataclass, field
 from ascendsim.core.errors import CompileError
 from ascendsim.graph.ir import Graph, Node
 from ascendsim.graph.scopes import SECOND_STAGE
-from ascendsim.isa.program import MemoryPlan, Program, Region, Task
+from ascendsim.isa.program import MemoryPlan, Program, ProgramInfo, Region, Task
 from ascendsim.lower import LowerOptions, scope_lowering
 from ascendsim.lower.accesses import accesses_of
 from ascendsim.lower.fused import FusedScope, moved_bytes
-from ascendsim.lower.l2_placement import PLACED
 from ascendsim.machine import run as run_machine
 from ascendsim.opset import OpSet
 from ascendsim.passes.l1 import Pair, find_pairs, join_pair
@@ -119,6 +118,6 @@ def _time(scopes: list[FusedScope], soc: SocSpec, between: str) -> float:
                 end += -(-size // 512) * 512
     fits = between in regions and 2 * regions[between].bytes <= (soc.l2.size or 0)
     program = Program(
-        tuple(tasks), MemoryPlan(regions, end, 0), metadata={PLACED: (between,) if fits else ()}
+        tuple(tasks), MemoryPlan(regions, end, 0), info=ProgramInfo(l2_placed=(between,) if fits else ())
     )
     return run_machine(program, soc).duration_us

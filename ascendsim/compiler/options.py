@@ -12,6 +12,7 @@ from os import PathLike
 from typing import TYPE_CHECKING, Any, Union
 
 if TYPE_CHECKING:
+    from ascendsim.opset import OpDef
     from ascendsim.passes.fusion.rule import FusionRule
     from ascendsim.passes.gears import GearOption
     from ascendsim.passes.graph_kernel.flags import Flags
@@ -105,6 +106,7 @@ class CompileOptions:
         ),
     )
     passes: Sequence[FusionRule] = ()
+    operators: Sequence[OpDef] = ()
     optimization_switch: str | None = field(
         default=None,
         metadata=_cli(

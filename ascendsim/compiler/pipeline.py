@@ -43,7 +43,6 @@ class Compilation:
     Attributes:
         source: The user's graph, which stays as it is.
         settings: The options, checked.
-        opset: Operators.
         graph: The graph as the stages so far left it.
         engine: The graph engine, with its report.
         fusion: What fusion did.
@@ -56,7 +55,6 @@ class Compilation:
 
     source: Graph
     settings: Settings
-    opset: OpSet
     graph: Graph
     engine: GraphEngine
     fusion: FusionReport
@@ -67,15 +65,14 @@ class Compilation:
     program: Program | None = None
 
     @classmethod
-    def of(cls, graph: Graph, settings: Settings, opset: OpSet) -> Compilation:
+    def of(cls, graph: Graph, settings: Settings) -> Compilation:
         """The start: a copy of the user's graph.
 
         Raises:
             UnsupportedOperatorError: If operators are unknown; lists all of them.
         """
-        unsupported = [(node.op_type, node.name) for node in _all_nodes(graph) if node not in opset]
-        if unsupported:
-            raise UnsupportedOperatorError(unsupported)
+        opset = settings.opset
+        check_operators(graph, opset)
         engine = GraphEngine(opset, settings.engine)
         if settings.scheduling.mode == "eager" or is_single_kernel(graph):
             engine.stop()
@@ -89,8 +86,13 @@ class Compilation:
             tilings=tilings_of(chip, profile),
         )
         return cls(
-            graph, settings, opset, copy_graph(graph), engine, settings.fusion.new_report(), lowering=lowering
+            graph, settings, copy_graph(graph), engine, settings.fusion.new_report(), lowering=lowering
         )
+
+    @property
+    def opset(self) -> OpSet:
+        """Operators, the user's own among them."""
+        return self.settings.opset
 
     def model(self) -> CompiledModel:
         """What the stages have made.
@@ -131,6 +133,17 @@ class Stage:
     takes: str
     gives: str
     run: Callable[[Compilation], None]
+
+
+def check_operators(graph: Graph, opset: OpSet) -> None:
+    """Makes sure that all operators of a graph are known.
+
+    Raises:
+        UnsupportedOperatorError: If not; lists all that are unknown.
+    """
+    unknown = [(OpSet.written(node), node.name) for node in _all_nodes(graph) if node not in opset]
+    if unknown:
+        raise UnsupportedOperatorError(unknown)
 
 
 def is_single_kernel(graph: Graph) -> bool:

@@ -18,6 +18,7 @@ from ascendsim.compiler.scheduling import Scheduling
 from ascendsim.core.errors import InputError, suggest
 from ascendsim.core.files import path_option
 from ascendsim.frontends.aipp import read_aipp_file
+from ascendsim.ops import opset_with
 from ascendsim.opset import OpSet
 from ascendsim.passes.aipp.settings import AippSettings
 from ascendsim.passes.engine import EngineSettings, pass_names
@@ -33,6 +34,7 @@ class Settings:
 
     Attributes:
         options: As they were given.
+        opset: Operators, the user's own among them.
         soc: The chip, changes applied.
         scheduling: Who launches tasks, streams, memory, order.
         engine: Which passes of the graph engine run.
@@ -44,6 +46,7 @@ class Settings:
     """
 
     options: CompileOptions
+    opset: OpSet
     soc: SocSpec
     scheduling: Scheduling
     engine: EngineSettings
@@ -54,18 +57,18 @@ class Settings:
     gears: Mapping[Kind, GearOption]
 
     @classmethod
-    def of(cls, options: CompileOptions, opset: OpSet, single_kernel: bool = False) -> Settings:
+    def of(cls, options: CompileOptions, single_kernel: bool = False) -> Settings:
         """Checks options.
 
         Args:
             options: To be checked.
-            opset: Operators.
             single_kernel: Whether the graph is a composite file, which stays as it was generated.
 
         Raises:
             SocError: If the chip or a change is not valid, or the chip lacks figures that a run needs.
             InputError: If an option, a file or a pass breaks a rule.
         """
+        opset = opset_with(options.operators)
         soc = _chip(options)
         chips.require_runnable(soc)
         scheduling = Scheduling.of(
@@ -112,6 +115,7 @@ class Settings:
         dump = None if options.save_graphs is None else graph_saver(options.save_graphs)
         return cls(
             options,
+            opset,
             soc,
             scheduling,
             engine,

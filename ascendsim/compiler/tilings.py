@@ -9,9 +9,8 @@ from dataclasses import replace
 
 from ascendsim.core.formats import align
 from ascendsim.isa.instructions import Buffer, Move, Operand, Pipe
-from ascendsim.isa.program import Access, Block, BlockGroup, MemoryPlan, Program, Region, Task
+from ascendsim.isa.program import Access, Block, BlockGroup, MemoryPlan, Program, ProgramInfo, Region, Task
 from ascendsim.lower.accesses import accesses_of, task_of
-from ascendsim.lower.l2_placement import PLACED
 from ascendsim.lower.templates.stage import TRANSACTION_BYTES, Stage, vector_core
 from ascendsim.lower.tiling_search import TilingSearch, Timer
 from ascendsim.machine import run
@@ -61,7 +60,9 @@ def timer_of(soc: SocSpec) -> Timer:
         placed = (
             _fitting({**read, **stage.sizes}, weights, soc.l2.size or 0) if soc.l2.software_managed else []
         )
-        trace = run(Program(tuple(tasks), MemoryPlan(regions, end, 0), metadata={PLACED: placed}), soc)
+        trace = run(
+            Program(tuple(tasks), MemoryPlan(regions, end, 0), info=ProgramInfo(l2_placed=tuple(placed))), soc
+        )
         (measured,) = (record for record in trace.tasks if record.task == 0)
         return measured.end - measured.start
 

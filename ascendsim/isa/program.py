@@ -245,10 +245,41 @@ class MemoryPlan:
 
 
 @dataclass(frozen=True, slots=True)
+class ProgramInfo:
+    """What is known of a program besides its tasks.
+
+    Attributes:
+        soc, graph: Names of the chip and of the graph.
+        tasks_of: Numbers of the tasks by node.
+        engines: What runs each node: "cube", "vector", "movement", "scalar", "sequence", "ai_cpu" or "none".
+        tilings: By the first node of a task that had several tilings: which it has; 0 = the closed form's
+            first.
+        l2_placed: Regions that a software-managed L2 holds.
+        l2_kept: Weights that stay in L2 once a task has read them.
+        host_reasons: Why the host schedules what was asked to go to the device.
+        gear: Which of several input shapes ran.
+    """
+
+    soc: str = ""
+    graph: str = ""
+    tasks_of: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    engines: Mapping[str, str] = field(default_factory=dict)
+    tilings: Mapping[str, int] = field(default_factory=dict)
+    l2_placed: tuple[str, ...] = ()
+    l2_kept: tuple[str, ...] = ()
+    host_reasons: tuple[str, ...] = ()
+    gear: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Program:
     """Tasks in launch order (within a stream that is the order of execution)."""
 
     tasks: tuple[Task, ...]
     memory: MemoryPlan
     mode: str = "sink"  # one of MODES
-    metadata: Mapping[str, Any] = field(default_factory=dict)
+    info: ProgramInfo = field(default_factory=ProgramInfo)
+
+    def noting(self, **facts: Any) -> Program:
+        """The program with fields of `info` changed."""
+        return replace(self, info=replace(self.info, **facts))

@@ -227,9 +227,7 @@ def _unit_costs(
     result = []
     for names in units:
         costs = []
-        for number in dict.fromkeys(
-            number for name in names for number in program.metadata["tasks_of"][name]
-        ):
+        for number in dict.fromkeys(number for name in names for number in program.info.tasks_of[name]):
             moved: dict[str, int] = {}
             for access in by_id[number].accesses:
                 root = owner_of(program.memory.regions, access.region)
@@ -244,7 +242,7 @@ def _tensors(units: Sequence[Sequence[str]], program: Program) -> dict[str, _Ten
         number: place
         for place, names in enumerate(units)
         for name in names
-        for number in program.metadata["tasks_of"][name]
+        for number in program.info.tasks_of[name]
     }
     tensors = {}
     for name, uses in touched_roots(program).items():

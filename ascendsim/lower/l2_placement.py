@@ -16,15 +16,13 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from ascendsim.core.formats import align
 from ascendsim.isa.program import Program, Task, TaskKind, owner_of
 
 PAGES = 64  # FE, GetL2PageNum
 PIECES = 8  # FE, max_data_num; rtL2Ctrl_t holds 8 descriptions
-PLACED = "l2_placed"  # key in Program.metadata: names of regions in L2
-KEPT = "l2_kept"  # key in Program.metadata: names of weights that stay in L2 once a task has read them
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,9 +180,9 @@ def weights_of_steps(program: Program) -> tuple[str, ...]:
     have.
     """
     found: list[str] = []
-    for node, engine in program.metadata["engine"].items():
+    for node, engine in program.info.engines.items():
         if engine == "sequence":
-            numbers = frozenset(program.metadata["tasks_of"][node])
+            numbers = frozenset(program.info.tasks_of[node])
             reads = (
                 access
                 for task in program.tasks
@@ -205,7 +203,7 @@ def with_placement(program: Program, plan: L2Plan) -> Program:
     """The program with its tensors where the plan puts them."""
     placed = tuple(item.region for item in plan.placed if not item.weight)
     kept = tuple(item.region for item in plan.placed if item.weight)
-    return replace(program, metadata={**program.metadata, PLACED: placed, KEPT: kept})
+    return program.noting(l2_placed=placed, l2_kept=kept)
 
 
 def check_placement(program: Program, plan: L2Plan) -> list[str]:

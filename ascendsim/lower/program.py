@@ -4,14 +4,14 @@ task.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
 from ascendsim.core.errors import AscendSimError, CompileError, UnsupportedOperatorError
 from ascendsim.graph.ir import Graph, Node
 from ascendsim.graph.scopes import units_in_order
-from ascendsim.isa.program import Program, Task
+from ascendsim.isa.program import MemoryPlan, Program, ProgramInfo, Task
 from ascendsim.lower.accesses import ai_cpu_stage, task_of
 from ascendsim.lower.engine import check_static, with_workspace, workspace_name, workspaces_of
 from ascendsim.lower.fused import ChainWork, ScopeLowering
@@ -25,8 +25,8 @@ from ascendsim.lower.templates.sequence import join_stages
 from ascendsim.lower.templates.stage import Stage
 from ascendsim.lower.templates.steps import Expansion
 from ascendsim.lower.templates.vector import lower_vector
-from ascendsim.lower.tiling_search import CHOSEN, Options, TilingSearch
-from ascendsim.lower.units import ENGINES, KnownUnits, UnitLowering, fused_task
+from ascendsim.lower.tiling_search import Options, TilingSearch
+from ascendsim.lower.units import KnownUnits, LoweredUnit, UnitLowering
 from ascendsim.lower.ways import WayPicker
 from ascendsim.opset import OpSet
 from ascendsim.opset.work import (
@@ -80,10 +80,7 @@ def scope_lowering(soc: SocSpec, opset: OpSet, options: LowerOptions) -> UnitLow
 def lower_graph(graph: Graph, soc: SocSpec, opset: OpSet, *, options: LowerOptions | None = None) -> Program:
     """Lowers a compiled graph (precision and formats assigned) for a chip.
 
-    Nodes with the same `origin["scope"]` become one task. The program's metadata names the chip ("soc") and,
-    by node, its tasks ("tasks_of") and its engine ("engine": "cube", "vector", "movement", "scalar",
-    "sequence", "ai_cpu" or "none"), and by the first node of a task which of several tilings it has
-    ("tilings", 0 = the closed form's first).
+    Nodes with the same `origin["scope"]` become one task.
 
     Raises:
         CompileError: If a shape is dynamic or work fits no tiling; names node or tensor and the remedy.
@@ -95,45 +92,52 @@ def lower_graph(graph: Graph, soc: SocSpec, opset: OpSet, *, options: LowerOptio
     check_static(graph)
     options = options or LowerOptions()
     units = scope_lowering(soc, opset, options)
-    internal: set[str] = set()
+    made: list[tuple[Sequence[Node], LoweredUnit]] = []
     tasks: list[Task] = []
+    for nodes in units_in_order(graph):
+        made.append((nodes, units.unit(nodes, len(tasks))))
+        tasks += made[-1][1].tasks
+    tasks_of = {node.name: tuple([task.id for task in unit.tasks]) for nodes, unit in made for node in nodes}
+    tasks = with_streams(graph, tasks, tasks_of, soc, options.streams)
+    info = ProgramInfo(
+        soc.name,
+        graph.name,
+        tasks_of,
+        engines={node.name: unit.engine for nodes, unit in made for node in nodes},
+        tilings={nodes[0].name: unit.option for nodes, unit in made if unit.option >= 0},
+    )
+    return Program(tuple(tasks), _memory(graph, made, tasks, opset, options.memory), info=info)
+
+
+def _memory(
+    graph: Graph,
+    made: Sequence[tuple[Sequence[Node], LoweredUnit]],
+    tasks: Sequence[Task],
+    opset: OpSet,
+    options: MemoryOptions,
+) -> MemoryPlan:
+    """The memory plan of a lowered graph.
+
+    Args:
+        graph: The graph.
+        made: Units in order.
+        tasks: With their streams.
+        opset: Operators.
+        options: How memory is planned.
+    """
     uses: list[list[str]] = []
     aliases: dict[str, str] = {}
     cuts: dict[str, tuple[int, int]] = {}
-    tasks_of: dict[str, tuple[int, ...]] = {}
-    engines: dict[str, str] = {}
-    workspaces: dict[str, int] = {}
-    tilings: dict[str, int] = {}
-    for unit in units_in_order(graph):
-        touched = [
-            tensor.name for node in unit for tensor in (*node.inputs, *node.outputs) if tensor is not None
-        ]
-        if len(unit) > 1:
-            scope = units.settled(unit)
-            tilings[unit[0].name] = scope.stage.option
-            hidden = {tensor.name for tensor in scope.internal}
-            internal |= hidden
-            uses.append([name for name in touched if name not in hidden])
-            tasks_of.update((node.name, (len(tasks),)) for node in unit)
-            engines.update((node.name, ENGINES[type(scope.work)]) for node in unit)
-            tasks.append(fused_task(scope, len(tasks)))
-            continue
-        (node,) = unit
-        lowered = units.node(node, len(tasks))
-        engines[node.name] = lowered.engine
-        tilings[node.name] = lowered.option
-        if lowered.nothing is not None:
-            _share_memory(lowered.nothing, aliases, cuts)
-        tasks_of[node.name] = tuple(range(len(tasks), len(tasks) + len(lowered.tasks)))
-        tasks += lowered.tasks
-        uses += [[*touched, *(access.region for access in task.accesses)] for task in lowered.tasks]
-        workspaces.update(lowered.workspaces)
-    tasks = with_streams(graph, tasks, tasks_of, soc, options.streams)
+    for nodes, unit in made:
+        tensors = (tensor for node in nodes for tensor in (*node.inputs, *node.outputs))
+        touched = [tensor.name for tensor in tensors if tensor and tensor.name not in unit.internal]
+        uses += [[*touched, *(access.region for access in task.accesses)] for task in unit.tasks]
+        if unit.nothing is not None:
+            _share_memory(unit.nothing, aliases, cuts)
+    workspaces = {name: size for _, unit in made for name, size in unit.workspaces.items()}
+    internal = {name for _, unit in made for name in unit.internal}
     order, in_place = TaskOrder.of(tasks), takeovers(graph, tasks, opset)
-    plan = plan_memory(graph, uses, aliases, workspaces, cuts, internal, order, in_place, options.memory)
-    chosen = {name: option for name, option in tilings.items() if option >= 0}
-    metadata = {"soc": soc.name, "graph": graph.name, "tasks_of": tasks_of, "engine": engines, CHOSEN: chosen}
-    return Program(tuple(tasks), plan, metadata=metadata)
+    return plan_memory(graph, uses, aliases, workspaces, cuts, internal, order, in_place, options)
 
 
 def _share_memory(work: NoTask, aliases: dict[str, str], cuts: dict[str, tuple[int, int]]) -> None:

@@ -19,9 +19,6 @@ from ascendsim.opset.work import CubePair, CubeWork, Ref, WorkChoice
 Options: TypeAlias = Sequence[Callable[[], Stage]]
 Ways: TypeAlias = Sequence[Callable[[], Sequence[Stage]]]  # one stage a task
 TILING = "tiling"  # key in Node.origin of a loaded model: which of the options its task takes
-CHOSEN = (
-    "tilings"  # key in Program.metadata: by task name, which option was taken, for tasks that had several
-)
 MOST_KNOWN = 8192  # units of work that are remembered; those that came first are given up first
 
 

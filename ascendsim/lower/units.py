@@ -53,13 +53,14 @@ ENGINES: dict[type, str] = {
 
 
 @dataclass(frozen=True, slots=True)
-class LoweredNode:
-    """A node that runs by itself.
+class LoweredUnit:
+    """What a unit runs.
 
     Attributes:
-        engine: What runs it, as a program's metadata names it.
+        engine: What runs it, as in `ProgramInfo`.
         tasks: Numbered from 0.
         nothing: Where its outputs lie if it runs nothing.
+        internal: Names of tensors that never leave the core.
         workspaces: Bytes of its scratch regions.
         option: Which tiling its Cube task has, as `Stage.option`.
     """
@@ -67,6 +68,7 @@ class LoweredNode:
     engine: str
     tasks: tuple[Task, ...] = ()
     nothing: NoTask | None = None
+    internal: frozenset[str] = frozenset()
     workspaces: Mapping[str, int] = field(default_factory=dict)
     option: int = -1
 
@@ -133,7 +135,7 @@ class KnownUnits:
         engines: What runs single nodes.
     """
 
-    nodes: dict[Hashable, tuple[tuple[str, ...], LoweredNode]] = field(default_factory=dict)
+    nodes: dict[Hashable, tuple[tuple[str, ...], LoweredUnit]] = field(default_factory=dict)
     scopes: dict[Hashable, tuple[tuple[str, ...], FusedScope | Refusal]] = field(default_factory=dict)
     settled: dict[Hashable, tuple[tuple[str, ...], FusedScope]] = field(default_factory=dict)
     engines: dict[Hashable, str] = field(default_factory=dict)
@@ -224,7 +226,20 @@ class UnitLowering:
         self._known.scopes[key] = names, scope
         return scope
 
-    def node(self, node: Node, first: int = 0) -> LoweredNode:
+    def unit(self, nodes: Sequence[Node], first: int = 0) -> LoweredUnit:
+        """A node by itself, or the nodes of a scope, tasks numbered from `first`.
+
+        Raises:
+            CompileError: If it cannot be lowered; names the node or the scope.
+        """
+        if len(nodes) == 1:
+            return self.node(nodes[0], first)
+        scope = self.settled(nodes)
+        internal = frozenset(tensor.name for tensor in scope.internal)
+        task = fused_task(scope, first)
+        return LoweredUnit(ENGINES[type(scope.work)], (task,), internal=internal, option=scope.stage.option)
+
+    def node(self, node: Node, first: int = 0) -> LoweredUnit:
         """A node by itself, its tasks numbered from `first`.
 
         Raises:
@@ -243,13 +258,13 @@ class UnitLowering:
         before, lowered = found
         return _renamed_node(lowered, node, dict(zip(before, names, strict=True)), first)
 
-    def _lower_node(self, node: Node) -> LoweredNode:
+    def _lower_node(self, node: Node) -> LoweredUnit:
         work = work_of(node, self._opset, self._context)
         engine = ENGINES[type(work)]
         if isinstance(work, NoTask):
-            return LoweredNode(engine, nothing=work)
+            return LoweredUnit(engine, nothing=work)
         tasks, workspaces, option = self._node_tasks(node, work, node.origin.get(TILING))
-        return LoweredNode(engine, tuple(tasks), workspaces=workspaces, option=option)
+        return LoweredUnit(engine, tuple(tasks), workspaces=workspaces, option=option)
 
     def _engine(self, node: Node) -> str:
         named = unit_key((node,)) if self._known is not None else None
@@ -284,11 +299,11 @@ def _renamed_scope(scope: FusedScope, nodes: Sequence[Node], names: Mapping[str,
     )
 
 
-def _numbered(lowered: LoweredNode, first: int) -> LoweredNode:
+def _numbered(lowered: LoweredUnit, first: int) -> LoweredUnit:
     return replace(lowered, tasks=tuple([replace(task, id=first + task.id) for task in lowered.tasks]))
 
 
-def _renamed_node(lowered: LoweredNode, node: Node, names: dict[str, str], first: int) -> LoweredNode:
+def _renamed_node(lowered: LoweredUnit, node: Node, names: dict[str, str], first: int) -> LoweredUnit:
     if lowered.nothing is not None:
         aliases = tuple([(names[shared], names[source]) for shared, source in lowered.nothing.aliases])
         slices = tuple(
@@ -297,7 +312,7 @@ def _renamed_node(lowered: LoweredNode, node: Node, names: dict[str, str], first
                 for cut in lowered.nothing.slices
             ]
         )
-        return LoweredNode(lowered.engine, nothing=NoTask(aliases, slices))
+        return LoweredUnit(lowered.engine, nothing=NoTask(aliases, slices))
     for task in lowered.tasks[:1]:
         names[workspace_name(task.name)] = workspace_name(node.name)
     workspaces = {names[name]: size for name, size in lowered.workspaces.items()}
@@ -314,7 +329,7 @@ def _renamed_node(lowered: LoweredNode, node: Node, names: dict[str, str], first
             for task in lowered.tasks
         ]
     )
-    return LoweredNode(lowered.engine, tasks, workspaces=workspaces, option=lowered.option)
+    return LoweredUnit(lowered.engine, tasks, workspaces=workspaces, option=lowered.option)
 
 
 def _renamed_groups(groups: Sequence[BlockGroup], names: Mapping[str, str]) -> tuple[BlockGroup, ...]:

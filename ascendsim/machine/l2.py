@@ -10,7 +10,7 @@ A task of several parts is judged part by part, so that a part may find what the
 Shares are exact fractions.
 
 On chips whose L2 is managed by software (Ascend310) nothing is resident but what the program placed
-(`Program.metadata["l2_placed"]`, names of regions), and weights that it keeps there once they were read
+(`ProgramInfo.l2_placed`, names of regions), and weights that it keeps there once they were read
 ("l2_kept").
 """
 

@@ -76,9 +76,7 @@ class Scheduler:
             FastForward(self.timeline, self.links, log.items, statistics) if fast_forward else None
         )
         self._replay = Replay(log, statistics) if replay else None
-        self.l2 = L2State(
-            soc.l2, program.memory, program.metadata.get("l2_placed", ()), program.metadata.get("l2_kept", ())
-        )
+        self.l2 = L2State(soc.l2, program.memory, program.info.l2_placed, program.info.l2_kept)
         self.records: list[TaskRecord] = []
         # heaps: the lowest number first
         self._free = {kind: list(numbers) for kind, numbers in self._cores.items()}

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Sequence
 from functools import cache
 from importlib import import_module
 from pkgutil import walk_packages
 
-from ascendsim.ops.arity import MOST_INPUTS
+from ascendsim.core.errors import InputError
 from ascendsim.opset import InferContext, Layout, OpDef, OpSet
 
 
@@ -22,8 +22,25 @@ def families() -> tuple[str, ...]:
 @cache
 def default_opset() -> OpSet:
     """All built-in operators."""
-    operators = (operator for family in families() for operator in import_module(family).OPERATORS)
-    return OpSet(replace(operator, most_inputs=MOST_INPUTS.get(operator.name)) for operator in operators)
+    return OpSet(operator for family in families() for operator in import_module(family).OPERATORS)
 
 
-__all__ = ["InferContext", "Layout", "OpDef", "OpSet", "default_opset"]
+def opset_with(own: Sequence[OpDef] = ()) -> OpSet:
+    """The built-in operators and a user's own.
+
+    Raises:
+        InputError: If two have one domain and name.
+    """
+    built_in = default_opset()
+    taken = {operator.key for operator in built_in}
+    for operator in own:
+        if operator.key in taken:
+            rule = "must have a domain and name that no other operator has"
+            raise InputError(
+                "option operators", rule, "::".join(operator.key), "give it a domain of your own"
+            )
+        taken.add(operator.key)
+    return OpSet((*built_in, *own)) if own else built_in
+
+
+__all__ = ["InferContext", "Layout", "OpDef", "OpSet", "default_opset", "opset_with"]

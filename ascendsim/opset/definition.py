@@ -127,7 +127,7 @@ class OpDef:
         steered_by: Input ports whose values it cannot be lowered without (the axes of a reduction). While one
             of them is unknown, so are the output shapes, whatever a file declares: the node then waits for
             the values of a run.
-        most_inputs: How many inputs a node may have; None = any number.
+        most_inputs: How many inputs a node may have at most; None = any number.
     """
 
     name: str
@@ -144,7 +144,7 @@ class OpDef:
     infers_bodies: bool = False
     in_place: bool = False
     steered_by: tuple[int, ...] = ()
-    most_inputs: int | None = None
+    most_inputs: int | None = 1
     facts: Facts = field(kw_only=True)
 
     def work(self, node: Node, context: LowerContext) -> Work | None:
@@ -200,8 +200,12 @@ class OpSet:
         try:
             return self._table[(node.domain, node.op_type)]
         except KeyError:
-            operator = f"{node.domain}::{node.op_type}" if node.domain else node.op_type
-            raise UnsupportedOperatorError([(operator, node.name)]) from None
+            raise UnsupportedOperatorError([(self.written(node), node.name)]) from None
+
+    @staticmethod
+    def written(node: Node) -> str:
+        """A node's operator as messages write it: the domain first where it has one."""
+        return f"{node.domain}::{node.op_type}" if node.domain else node.op_type
 
     def waits_for_values(self, node: Node) -> bool:
         """Whether a node can be lowered only when a run gives the values of some of its inputs

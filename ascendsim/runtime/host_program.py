@@ -21,6 +21,7 @@ from ascendsim.isa.program import (
     BlockGroup,
     MemoryPlan,
     Program,
+    ProgramInfo,
     Region,
     RenamedBlock,
     Task,
@@ -30,7 +31,6 @@ from ascendsim.runtime.host_run import Step
 from ascendsim.runtime.pieces import Piece
 
 ALIGNMENT = 512  # of device memory, as `lower.memory` has it
-PLACED, KEPT = "l2_placed", "l2_kept"  # keys of Program.metadata: names of regions that L2 holds
 
 
 @dataclass(slots=True)
@@ -54,7 +54,8 @@ class _Timeline:
         default_factory=dict
     )
     last: dict[int, int] = field(default_factory=dict)  # last task by stream
-    marked: dict[str, dict[str, None]] = field(default_factory=lambda: {PLACED: {}, KEPT: {}})
+    placed: dict[str, None] = field(default_factory=dict)  # as in ProgramInfo
+    kept: dict[str, None] = field(default_factory=dict)
     engines: dict[str, str] = field(default_factory=dict)
 
     def fresh(self, name: str) -> str:
@@ -113,9 +114,9 @@ def timeline(
         for node in task.nodes:
             numbers.setdefault(node, []).append(task.id)
     tasks_of = {node: tuple(ids) for node, ids in numbers.items()}
-    marks = {key: tuple(names) for key, names in made.marked.items()}
-    metadata = {"soc": soc, "graph": name, "tasks_of": tasks_of, "engine": made.engines, **marks}
-    return made.graph, Program(tuple(made.tasks), plan, mode, metadata)
+    placed, kept = tuple(made.placed), tuple(made.kept)
+    info = ProgramInfo(soc, name, tasks_of, made.engines, l2_placed=placed, l2_kept=kept)
+    return made.graph, Program(tuple(made.tasks), plan, mode, info)
 
 
 def _append(made: _Timeline, tasks: Sequence[Task], looks: int, decisions: int) -> None:
@@ -148,12 +149,9 @@ def _bind(made: _Timeline, step: Step) -> tuple[Task, ...]:
     names = _region_names(made, step)
     nodes = made.nodes[piece]
     numbers = {task.id: number for number, task in enumerate(piece.compiled.program.tasks)}
-    for key, marked in made.marked.items():
-        marked.update(
-            (names[region], None)
-            for region in piece.compiled.program.metadata.get(key, ())
-            if region in names
-        )
+    info = piece.compiled.program.info
+    for found, regions in ((made.placed, info.l2_placed), (made.kept, info.l2_kept)):
+        found.update((names[region], None) for region in regions if region in names)
     return tuple(
         replace(
             task,
@@ -277,7 +275,7 @@ def _add_nodes(made: _Timeline, piece: Piece) -> dict[str, str]:
         names[node.name] = copy.name
     into.inputs.extend(twins[tensor] for tensor in graph.inputs)
     into.outputs.extend(twins[tensor] for tensor in graph.outputs)
-    engines: Mapping[str, str] = piece.compiled.program.metadata.get("engine", {})
+    engines = piece.compiled.program.info.engines
     made.engines.update((names[node], engine) for node, engine in engines.items() if node in names)
     return names
 

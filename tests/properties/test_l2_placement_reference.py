@@ -3,16 +3,14 @@ another."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from dataclasses import replace
 from random import Random
 
 import numpy as np
 
-from ascendsim.isa.program import Access, MemoryPlan, Program, Region, Task, TaskKind
+from ascendsim.isa.program import Access, MemoryPlan, Program, ProgramInfo, Region, Task, TaskKind
 from ascendsim.lower.l2_placement import (
-    KEPT,
-    PLACED,
     check_placement,
     plan_l2,
     touched_roots,
@@ -129,9 +127,9 @@ def test_placement_is_that_of_the_table() -> None:
             and item.bytes - PAGE < program.memory.regions[item.region].bytes <= item.bytes
             for item in plan.placed
         )
-        metadata = with_placement(program, plan).metadata
-        assert {*metadata[PLACED], *metadata[KEPT]} == set(placed)
-        assert set(metadata[KEPT]) == {name for name, kind in kinds.items() if kind == "weight"}
+        info = with_placement(program, plan).info
+        assert {*info.l2_placed, *info.l2_kept} == set(placed)
+        assert set(info.l2_kept) == {name for name, kind in kinds.items() if kind == "weight"}
         seen += len(placed)
     assert seen > 300
 
@@ -198,8 +196,5 @@ def test_weights_of_steps_are_those_of_recurrent_tasks() -> None:
         )
         for number, (name, names) in enumerate(zip(("lstm", "conv"), reads, strict=True))
     )
-    metadata: Mapping[str, object] = {
-        "engine": {"lstm": "sequence", "conv": "cube"},
-        "tasks_of": {"lstm": (0,), "conv": (1,)},
-    }
-    assert weights_of_steps(Program(tasks, MemoryPlan(regions, 0, 0), metadata=metadata)) == ("w",)
+    info = ProgramInfo(tasks_of={"lstm": (0,), "conv": (1,)}, engines={"lstm": "sequence", "conv": "cube"})
+    assert weights_of_steps(Program(tasks, MemoryPlan(regions, 0, 0), info=info)) == ("w",)

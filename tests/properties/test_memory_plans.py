@@ -291,7 +291,7 @@ def test_events_of_a_network_are_those_of_its_edges(mode: str) -> None:
     streams, waits = [task.stream for task in tasks], [task.waits_for for task in tasks]
     made: dict[str, set[int]] = {}  # by tensor: tasks that have to run before it is there
     needs: list[set[int]] = [set() for _ in tasks]
-    tasks_of = model.program.metadata["tasks_of"]
+    tasks_of = model.program.info.tasks_of
     for node in model.graph.topological():
         before = set().union(*(made.get(tensor.name, set()) for tensor in node.inputs if tensor is not None))
         for task in tasks_of[node.name]:

@@ -3,6 +3,8 @@ a Program."""
 
 from __future__ import annotations
 
+from typing import Any
+
 from ascendsim.isa.instructions import (
     ZERO,
     Affine,
@@ -26,6 +28,7 @@ from ascendsim.isa.program import (
     CoreKind,
     MemoryPlan,
     Program,
+    ProgramInfo,
     Region,
     Task,
     TaskKind,
@@ -37,14 +40,14 @@ def gm(name: str, size: int, offset: Affine = ZERO) -> Operand:
 
 
 def program_of(
-    *tasks: Task, regions: dict[str, int] | None = None, mode: str = "sink", **metadata: object
+    *tasks: Task, regions: dict[str, int] | None = None, mode: str = "sink", **info: Any
 ) -> Program:
     """A program whose regions lie one after the other."""
     plan, offset = {}, 0
     for name, size in (regions or {}).items():
         plan[name] = Region(name, offset, size, "activation")
         offset += -(-size // 512) * 512
-    return Program(tuple(tasks), MemoryPlan(plan, offset, 0), mode, metadata)
+    return Program(tuple(tasks), MemoryPlan(plan, offset, 0), mode, ProgramInfo(**info))
 
 
 def task_of(

@@ -18,7 +18,7 @@ from ascendsim.isa.program import TaskKind
 from ascendsim.lower.engine import work_of
 from ascendsim.lower.program import Lowering, LowerOptions, lower_graph
 from ascendsim.lower.templates.stage import Stage
-from ascendsim.lower.tiling_search import CHOSEN, TILING, TilingSearch
+from ascendsim.lower.tiling_search import TILING, TilingSearch
 from ascendsim.ops import default_opset
 from ascendsim.ops.fused.composite_body import Body
 from ascendsim.ops.fused.composite_plans import Plan, independent, plans_of, stores
@@ -143,7 +143,7 @@ def test_the_quickest_way_is_taken_and_a_saved_model_keeps_it(tmp_path: Path) ->
     assert isinstance(work, WorkChoice)
     model = composite(record)
     times = [asim.simulate(composite_with(model, way)).duration_us for way in range(len(work.ways))]
-    assert times.index(min(times)) == model.program.metadata[CHOSEN][model.program.tasks[0].name]
+    assert times.index(min(times)) == model.program.info.tilings[model.program.tasks[0].name]
     assert asim.simulate(model).duration_us == min(times)
     assert max(times) > 2 * min(times)
     asim.save(model, tmp_path / "model.asim")
@@ -205,7 +205,7 @@ def test_a_number_that_no_way_has_is_refused() -> None:
 def test_the_closed_form_picks_where_nothing_is_timed() -> None:
     """One core sweeps twice over all, or all cores once after another: even a formula sees that."""
     model = composite(random_composite("any_chain", 35), options={"tiling": "closed_form"})
-    assert model.program.metadata[CHOSEN]["any_chain_35"] > 0
+    assert model.program.info.tilings["any_chain_35"] > 0
     assert model.program.tasks[0].block_dim == 32
 
 

@@ -6,10 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from ascendsim.isa.program import Access, MemoryPlan, Program, Region, Task, TaskKind, owner_of
+from ascendsim.isa.program import Access, MemoryPlan, Program, ProgramInfo, Region, Task, TaskKind, owner_of
 from ascendsim.lower.l2_placement import (
-    KEPT,
-    PLACED,
     Placement,
     check_placement,
     plan_l2,
@@ -126,15 +124,17 @@ def test_weights_stay_if_there_is_room_beside_the_tensors() -> None:
         2,
     )
     assert plan_l2(given, 8 * PAGE, weights=["w"], pages=8).placed[-1].region != "w"
-    marked = with_placement(given, plan).metadata
-    assert (marked[PLACED], marked[KEPT]) == (("a", "b", "c"), ("w",))
+    marked = with_placement(given, plan).info
+    assert (marked.l2_placed, marked.l2_kept) == (("a", "b", "c"), ("w",))
 
 
 def test_weights_of_every_time_step_stay_and_come_from_ddr_once() -> None:
     given = program(("xw", "a"), ("a", "y"), kinds={"x": "input", "w": "weight", "y": "output"})
     marked = replace(
         given,
-        metadata={"engine": {"lstm": "sequence", "relu": "vector"}, "tasks_of": {"lstm": [0], "relu": [1]}},
+        info=ProgramInfo(
+            tasks_of={"lstm": (0,), "relu": (1,)}, engines={"lstm": "sequence", "relu": "vector"}
+        ),
     )
     assert weights_of_steps(marked) == ("w",)
     kept = plan_l2(given, L2, weights=["w"]).placed[-1]

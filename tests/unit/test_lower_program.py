@@ -60,8 +60,8 @@ def test_nodes_become_tasks_in_order_and_reshapes_none(chip: str) -> None:
     names = [task.name for task in program.tasks]
     assert names.index("first") < names.index("relu") < names.index("second")
     assert "reshape" not in names
-    assert program.metadata["engine"]["reshape"] == "none"
-    assert program.metadata["tasks_of"]["second"] == (names.index("second"),)
+    assert program.info.engines["reshape"] == "none"
+    assert program.info.tasks_of["second"] == (names.index("second"),)
     assert program.memory.regions["f"].alias_of is not None
     assert run(program, soc).end > 0
 

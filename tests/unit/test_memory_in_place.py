@@ -78,7 +78,7 @@ def test_the_check_sees_a_block_that_reads_what_it_has_overwritten() -> None:
     program = asim.compile(asim.load("tests/data/models/vgg16.onnx"), fusion="off").program
     regions, broken = dict(program.memory.regions), 0
     for task in program.tasks:
-        if program.metadata["engine"][task.name] == "cube":
+        if program.info.engines[task.name] == "cube":
             image = next(
                 access.region
                 for access in task.accesses

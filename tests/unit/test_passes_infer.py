@@ -55,11 +55,27 @@ OPS = OpSet(
     [
         OpDef("Relu", same, unary(lambda x: np.maximum(x, 0)), facts=ELEMENTWISE),
         OpDef(
-            "Reshape", reshape, lambda node, inputs, dtypes: [inputs[0].reshape(inputs[1])], facts=ELEMENTWISE
+            "Reshape",
+            reshape,
+            lambda node, inputs, dtypes: [inputs[0].reshape(inputs[1])],
+            most_inputs=2,
+            facts=ELEMENTWISE,
         ),
         OpDef("Shape", to_int64, unary(lambda x: np.array(x.shape)), facts=ELEMENTWISE),
-        OpDef("Concat", concat, lambda node, inputs, dtypes: [np.concatenate(inputs)], facts=ELEMENTWISE),
-        OpDef("Gather", gather, lambda node, inputs, dtypes: [inputs[0][inputs[1]]], facts=ELEMENTWISE),
+        OpDef(
+            "Concat",
+            concat,
+            lambda node, inputs, dtypes: [np.concatenate(inputs)],
+            most_inputs=None,
+            facts=ELEMENTWISE,
+        ),
+        OpDef(
+            "Gather",
+            gather,
+            lambda node, inputs, dtypes: [inputs[0][inputs[1]]],
+            most_inputs=2,
+            facts=ELEMENTWISE,
+        ),
         OpDef(
             "ConstantOfShape",
             fill,

@@ -79,7 +79,7 @@ def test_a_result_is_computed_where_its_shape_depends_on_all_of_its_inputs() -> 
         tasks = result.model.program.tasks
         assert [task.read_backs for task in tasks if task.name == "unique"] == [1]
         assert sum(task.read_backs for task in tasks) == 1
-        engines = result.model.program.metadata["engine"]
+        engines = result.model.program.info.engines
         assert {name: engines[name] for name in ("relu", "unique", "square")} == {
             "relu": "vector",
             "unique": "ai_cpu",

@@ -67,7 +67,7 @@ def test_cube_and_vector_operators_get_a_stream_each() -> None:
     product = builder.op("MatMul", x, builder.weight("w", (64, 64), lambda: np.eye(64, dtype=np.float32)))
     builder.output(builder.op("Softmax", builder.op("Softmax", product)))
     program = asim.compile(builder.build(), "Ascend310P3", multi_stream_parallel_mode="cv").program
-    engines = program.metadata["engine"]
+    engines = program.info.engines
     streams = {task.name: task.stream for task in program.tasks}
     assert len({streams[name] for name, engine in engines.items() if engine == "cube"}) == 1
     assert {streams[name] for name, engine in engines.items() if engine == "cube"}.isdisjoint(
@@ -131,7 +131,7 @@ def test_nodes_without_tasks_hand_on_what_they_need() -> None:
     x = builder.op("Exp", builder.input("x", (4, 64)))
     builder.output(builder.op("Softmax", builder.op("Reshape", x, np.array([64, 4]))))
     model = asim.compile(builder.build(), "Ascend310P3", fusion="off")
-    needs = task_dependencies(model.graph, model.program.tasks, model.program.metadata["tasks_of"])
+    needs = task_dependencies(model.graph, model.program.tasks, model.program.info.tasks_of)
     assert needs[0] == ()
     assert all(needs[1:])
 

@@ -23,7 +23,7 @@ from ascendsim.lower.templates.stage import Stage
 from ascendsim.lower.templates.steps import Expansion
 from ascendsim.lower.templates.tiling import Tiling, best_tilings, candidates
 from ascendsim.lower.templates.traffic import dram_bytes
-from ascendsim.lower.tiling_search import CHOSEN, TILING, TilingSearch, anonymous, weights_of
+from ascendsim.lower.tiling_search import TILING, TilingSearch, anonymous, weights_of
 from ascendsim.machine import run
 from ascendsim.ops import default_opset
 from ascendsim.opset.work import CubePair, CubeWork
@@ -130,11 +130,11 @@ def test_tensors_between_tasks_are_found_in_l2_and_weights_are_not(chip: str) ->
 
 def test_what_is_taken_is_never_slower_than_what_the_closed_form_likes_best() -> None:
     model = asim.compile(asim.load("tests/data/models/squeezenet1_1.onnx"), "Ascend310P3")
-    chosen = model.program.metadata[CHOSEN]
+    chosen = model.program.info.tilings
     assert len(chosen) > 20
     assert any(chosen.values())
     plain = asim.compile(model.source, "Ascend310P3", options={"tiling": "closed_form"})
-    assert not any(plain.program.metadata[CHOSEN].values())
+    assert not any(plain.program.info.tilings.values())
     ticks = timer_of(model.soc)
     both = {task.name: [task] for task in plain.program.tasks}
     for task in model.program.tasks:
@@ -158,7 +158,7 @@ def test_a_second_search_finds_the_same(monkeypatch: pytest.MonkeyPatch) -> None
     first = asim.compile(graph, "Ascend910A")
     monkeypatch.setattr(tilings, "_searches", {})
     second = asim.compile(graph, "Ascend910A")
-    assert first.program.metadata[CHOSEN] == second.program.metadata[CHOSEN]
+    assert first.program.info.tilings == second.program.info.tilings
     assert program_hash(first.program) == program_hash(second.program)
 
 
@@ -180,7 +180,7 @@ def test_units_that_are_lowered_one_by_one_get_the_same_tilings() -> None:
         )
         for known in (LowerOptions().known, None)
     )
-    assert shared.metadata[CHOSEN] == single.metadata[CHOSEN] == model.program.metadata[CHOSEN]
+    assert shared.info.tilings == single.info.tilings == model.program.info.tilings
     assert shared == single
 
 
@@ -188,7 +188,7 @@ def test_a_saved_model_keeps_its_tilings_without_searching(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model = asim.compile(asim.load("tests/data/models/lenet5.onnx", batch=64), "Ascend310P3")
-    assert any(model.program.metadata[CHOSEN].values())
+    assert any(model.program.info.tilings.values())
     path = asim.save(model, tmp_path / "m.asim")
 
     def search(*_: object) -> int:
@@ -199,7 +199,7 @@ def test_a_saved_model_keeps_its_tilings_without_searching(
     assert program_hash(loaded.program) == program_hash(model.program)
     assert {
         node.name: node.origin[TILING] for node in loaded.graph.nodes if TILING in node.origin
-    } == model.program.metadata[CHOSEN]
+    } == model.program.info.tilings
     assert asim.save(loaded, tmp_path / "again.asim").read_bytes() == path.read_bytes()
 
 

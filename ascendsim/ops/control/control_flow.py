@@ -115,14 +115,22 @@ def _no_work(node: Node, _ctx: LowerContext) -> Work:
 _FACTS = Facts(opaque(), Kind.OTHER, Precision.GRAY)
 
 
-def _control(name: str, infer: Any, domain: str = "") -> OpDef:
+def _control(name: str, infer: Any, domain: str = "", most_inputs: int | None = None) -> OpDef:
     return OpDef(
-        name, infer, _no_values, _no_work, domain=domain, foldable=False, infers_bodies=True, facts=_FACTS
+        name,
+        infer,
+        _no_values,
+        _no_work,
+        domain=domain,
+        foldable=False,
+        infers_bodies=True,
+        most_inputs=most_inputs,
+        facts=_FACTS,
     )
 
 
 OPERATORS: tuple[OpDef, ...] = (
-    _control("If", _if_infer),
+    _control("If", _if_infer, most_inputs=1),
     _control("Loop", infer_loop),
     _control("Scan", infer_scan),
     _control("PartitionedCall", _call_infer, DOMAIN),
@@ -134,6 +142,7 @@ OPERATORS: tuple[OpDef, ...] = (
         _map_index,
         _map_index_lower,
         domain=DOMAIN,
+        most_inputs=None,
         facts=Facts(opaque(), Kind.OTHER, Precision.GRAY),
     ),
 )

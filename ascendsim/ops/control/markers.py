@@ -20,14 +20,15 @@ from ascendsim.opset.structure import ELEMENTWISE, opaque
 from ascendsim.opset.work import LowerContext, NoTask
 
 DOMAIN = "ascend"
-FORWARDING = (
-    "StopGradient",
-    "PreventGradient",
-    "Snapshot",
-    "GuaranteeConst",
-    "PlaceholderWithDefault",
-    "Print",
-)
+# with the number of inputs at most: Print takes what it prints too
+_FORWARDING = {
+    "StopGradient": 1,
+    "PreventGradient": 1,
+    "Snapshot": 1,
+    "GuaranteeConst": 1,
+    "PlaceholderWithDefault": 1,
+    "Print": None,
+}
 
 
 def _infer(context: InferContext) -> None:
@@ -44,8 +45,10 @@ def _lower(node: Node, _context: LowerContext) -> NoTask:
 
 OPERATORS: tuple[OpDef, ...] = (
     *(
-        OpDef(name, _infer, _compute, _lower, Layout.FOLLOW, domain=DOMAIN, facts=ELEMENTWISE)
-        for name in FORWARDING
+        OpDef(
+            name, _infer, _compute, _lower, Layout.FOLLOW, domain=DOMAIN, most_inputs=most, facts=ELEMENTWISE
+        )
+        for name, most in _FORWARDING.items()
     ),
     OpDef(
         "Assert",
@@ -54,6 +57,7 @@ OPERATORS: tuple[OpDef, ...] = (
         _lower,
         domain=DOMAIN,
         foldable=False,
+        most_inputs=None,
         facts=Facts(opaque(), Kind.OTHER, Precision.GRAY),
     ),
 )

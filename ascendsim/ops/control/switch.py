@@ -61,6 +61,24 @@ def _no_work(node: Node, _ctx: LowerContext) -> Work:
 _FACTS = Facts(opaque(), Kind.OTHER, Precision.GRAY)
 
 OPERATORS: tuple[OpDef, ...] = (
-    OpDef("Switch", _switch_infer, _no_values, _no_work, domain=DOMAIN, foldable=False, facts=_FACTS),
-    OpDef("Merge", _merge_infer, _no_values, _no_work, domain=DOMAIN, foldable=False, facts=_FACTS),
+    OpDef(
+        "Switch",
+        _switch_infer,
+        _no_values,
+        _no_work,
+        domain=DOMAIN,
+        foldable=False,
+        most_inputs=None,
+        facts=_FACTS,
+    ),
+    OpDef(
+        "Merge",
+        _merge_infer,
+        _no_values,
+        _no_work,
+        domain=DOMAIN,
+        foldable=False,
+        most_inputs=None,
+        facts=_FACTS,
+    ),
 )

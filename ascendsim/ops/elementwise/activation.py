@@ -249,6 +249,7 @@ OPERATORS: tuple[OpDef, ...] = (
         elementwise_lower(["vmins", "vmul", "vmaxs", "vadd"]),
         Layout.FOLLOW,
         in_place=True,
+        most_inputs=2,
         facts=ELEMENTWISE,
     ),
     OpDef(
@@ -259,6 +260,7 @@ OPERATORS: tuple[OpDef, ...] = (
         Layout.FOLLOW,
         "ClipByValue",
         in_place=True,
+        most_inputs=3,
         facts=Facts(elementwise(0), Kind.ELEMENTWISE, Precision.GRAY, sign=_clipped_sign),
     ),
     OpDef(
@@ -303,6 +305,7 @@ OPERATORS: tuple[OpDef, ...] = (
         elementwise_lower((*SIGMOID_STEPS, ("vmul", 2)), wide=True),
         Layout.FOLLOW,
         "SwiGlu",
+        most_inputs=2,
         facts=Facts(elementwise(), Kind.ELEMENTWISE, Precision.GRAY, pattern=OpPattern.OPAQUE),
     ),
     _make("Elu", with_numpy(_elu), _EXPONENTIAL_STEPS, wide=True),

@@ -246,7 +246,8 @@ def _binary(
         Layout.FOLLOW,
         cann,
         in_place=True,
-        facts=ELEMENTWISE,
+        most_inputs=2,
+        facts=facts,
     )
 
 
@@ -287,6 +288,7 @@ OPERATORS: tuple[OpDef, ...] = (
         Layout.FOLLOW,
         "Maximum",
         in_place=True,
+        most_inputs=None,
         facts=ELEMENTWISE,
     ),
     OpDef(
@@ -297,6 +299,7 @@ OPERATORS: tuple[OpDef, ...] = (
         Layout.FOLLOW,
         "Minimum",
         in_place=True,
+        most_inputs=None,
         facts=ELEMENTWISE,
     ),
     OpDef(
@@ -307,6 +310,7 @@ OPERATORS: tuple[OpDef, ...] = (
         Layout.FOLLOW,
         "AddN",
         in_place=True,
+        most_inputs=None,
         facts=ELEMENTWISE,
     ),
     OpDef(
@@ -317,6 +321,7 @@ OPERATORS: tuple[OpDef, ...] = (
         Layout.FOLLOW,
         "AccumulateNV2",
         in_place=True,
+        most_inputs=None,
         facts=ELEMENTWISE,
     ),
     OpDef(
@@ -326,6 +331,7 @@ OPERATORS: tuple[OpDef, ...] = (
         _pow_lower,
         Layout.FOLLOW,
         in_place=True,
+        most_inputs=2,
         facts=SENSITIVE_PARTIAL,
     ),
     OpDef(
@@ -336,6 +342,7 @@ OPERATORS: tuple[OpDef, ...] = (
         Layout.FOLLOW,
         "FloorMod",
         in_place=True,
+        most_inputs=2,
         facts=PARTIAL,
     ),
     _kernel("Abs", "ABS", np.abs, ["vabs"], facts=_MAGNITUDE),

@@ -126,6 +126,7 @@ OPERATORS: tuple[OpDef, ...] = (
         _cast_lower,
         Layout.FOLLOW,
         "Cast",
+        most_inputs=2,
         facts=movement(elementwise(0)),
     ),
     OpDef(

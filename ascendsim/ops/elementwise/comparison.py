@@ -127,6 +127,7 @@ def _compare(
         _compare_lower(steps),
         Layout.FOLLOW,
         cann,
+        most_inputs=2,
         facts=ELEMENTWISE,
     )
 
@@ -138,6 +139,7 @@ def _bitwise(name: str, function: Callable[[Array, Array], Array], steps: Sequen
         with_numpy(lambda _node, a, b: function(a, b)),
         _bitwise_lower(steps),
         Layout.FOLLOW,
+        most_inputs=2,
         facts=ELEMENTWISE,
     )
 
@@ -196,6 +198,7 @@ OPERATORS: tuple[OpDef, ...] = (
         _shift_lower,
         Layout.FOLLOW,
         "LeftShift",
+        most_inputs=2,
         facts=ELEMENTWISE,
     ),
     OpDef(
@@ -206,6 +209,7 @@ OPERATORS: tuple[OpDef, ...] = (
         Layout.FOLLOW,
         "SelectV2",
         in_place=True,
+        most_inputs=3,
         facts=movement(elementwise()),
     ),
 )

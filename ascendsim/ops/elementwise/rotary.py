@@ -102,6 +102,7 @@ OPERATORS: tuple[OpDef, ...] = (
         _compute,
         _lower,
         cann="RotaryMul",
+        most_inputs=4,
         facts=Facts(_links, Kind.ELEMENTWISE, Precision.GRAY),
     ),
 )

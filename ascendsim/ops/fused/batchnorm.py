@@ -191,6 +191,7 @@ OPERATORS: tuple[OpDef, ...] = (
         _lower(_JOINED),
         Layout.FEATURE,
         domain="ascend",
+        most_inputs=5,
         facts=Facts(per_channel(1, 2, 3, 4), Kind.REDUCTION, Precision.BLACK, pattern=OpPattern.BROADCAST),
     ),
     OpDef(
@@ -200,6 +201,7 @@ OPERATORS: tuple[OpDef, ...] = (
         _lower(()),
         Layout.FEATURE,
         domain="ascend",
+        most_inputs=3,
         facts=Facts(per_channel(1, 2), Kind.REDUCTION, Precision.BLACK, pattern=OpPattern.BROADCAST),
     ),
     OpDef(
@@ -209,6 +211,7 @@ OPERATORS: tuple[OpDef, ...] = (
         _lower(()),
         Layout.FEATURE,
         domain="ascend",
+        most_inputs=3,
         facts=Facts(per_channel(1, 2), Kind.ELEMENTWISE, Precision.GRAY, pattern=OpPattern.BROADCAST),
     ),
     OpDef(
@@ -227,6 +230,7 @@ OPERATORS: tuple[OpDef, ...] = (
         _lower(_FROM_SUMS),
         Layout.FEATURE,
         domain="ascend",
+        most_inputs=7,
         facts=Facts(
             _update_links, Kind.REDUCTION, Precision.BLACK, pattern=OpPattern.BN_UPDATE, parameters=(1, 2)
         ),

@@ -91,6 +91,7 @@ OPERATORS: tuple[OpDef, ...] = (
         foldable=False,
         cann_of=_name,
         compute_body=_compute_body,
+        most_inputs=None,
         facts=Facts(opaque(), Kind.OTHER, Precision.GRAY),
     ),
 )

@@ -202,6 +202,7 @@ OPERATORS: tuple[OpDef, ...] = (
         Layout.ND,
         domain=DOMAIN,
         foldable=False,
+        most_inputs=2,
         facts=movement(elementwise()),
     ),
     OpDef(
@@ -212,6 +213,7 @@ OPERATORS: tuple[OpDef, ...] = (
         Layout.ND,
         "MatMulV2",
         domain=DOMAIN,
+        most_inputs=3,
         facts=Facts(product(flipped=("transpose_a", "transpose_b")), Kind.MATMUL, Precision.GRAY),
     ),
 )

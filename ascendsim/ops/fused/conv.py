@@ -97,6 +97,7 @@ OPERATORS: tuple[OpDef, ...] = (
         _lower_fully,
         Layout.FEATURE,
         domain="ascend",
+        most_inputs=3,
         facts=Facts(_links, Kind.MATMUL, Precision.WHITE, pattern=OpPattern.MATMUL, operands=(0, 1)),
     ),
 )

@@ -64,6 +64,7 @@ OPERATORS: tuple[OpDef, ...] = (
         Layout.FOLLOW,
         domain=DOMAIN,
         in_place=True,
+        most_inputs=3,
         facts=ELEMENTWISE,
     ),
     OpDef(
@@ -74,6 +75,7 @@ OPERATORS: tuple[OpDef, ...] = (
         Layout.FOLLOW,
         domain=DOMAIN,
         in_place=True,
+        most_inputs=3,
         facts=ELEMENTWISE,
     ),
 )

@@ -102,6 +102,7 @@ OPERATORS: tuple[OpDef, ...] = (
         Layout.MATMUL,
         "BatchMatMulV2",
         "ascend",
+        most_inputs=3,
         facts=Facts(
             product(added=(2,), flipped=("adj_x1", "adj_x2")),
             Kind.MATMUL,

@@ -47,6 +47,7 @@ OPERATORS: tuple[OpDef, ...] = (
         _lower_write,
         Layout.FOLLOW,
         domain="ascend",
+        most_inputs=None,
         facts=movement(elementwise(), pattern=OpPattern.STRIDED_WRITE),
     ),
     OpDef(
@@ -56,6 +57,7 @@ OPERATORS: tuple[OpDef, ...] = (
         _lower_read,
         Layout.FOLLOW,
         domain="ascend",
+        most_inputs=None,
         facts=movement(elementwise(), pattern=OpPattern.STRIDED_READ),
     ),
 )

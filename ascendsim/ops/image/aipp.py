@@ -176,6 +176,7 @@ OPERATORS: tuple[OpDef, ...] = (
         Layout.ND,
         domain="ascend",
         foldable=False,
+        most_inputs=None,
         facts=movement(_links, pattern=OpPattern.AIPP, makes_maps=True),
     ),
     OpDef(
@@ -187,6 +188,7 @@ OPERATORS: tuple[OpDef, ...] = (
         cann="Conv2D",
         domain="ascend",
         foldable=False,
+        most_inputs=None,
         facts=Facts(_links, Kind.CONVOLUTION, Precision.GRAY, pattern=conv_pattern),
     ),
 )

@@ -182,6 +182,7 @@ OPERATORS = (
         Layout.ND,
         "GridSampler2D",
         cann_of=_cann,
+        most_inputs=2,
         facts=movement(_links),
     ),
 )

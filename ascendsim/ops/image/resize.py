@@ -402,6 +402,7 @@ OPERATORS = (
         Layout.FEATURE,
         cann="Resize",
         cann_of=_cann,
+        most_inputs=4,
         facts=movement(along_axes(_resized_axes), parameters=(1, 2, 3), shape_port=3),
     ),
 )

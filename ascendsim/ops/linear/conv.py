@@ -174,6 +174,7 @@ OPERATORS = (
         Layout.FEATURE,
         cann="Conv2D",
         cann_of=_cann,
+        most_inputs=3,
         facts=Facts(
             convolution(windows=conv_windows),
             Kind.CONVOLUTION,

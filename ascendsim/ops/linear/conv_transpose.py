@@ -174,6 +174,7 @@ OPERATORS = (
         Layout.FEATURE,
         cann="Conv2DTranspose",
         cann_of=by_rank("Conv2DTranspose", "Conv2DTranspose", "Conv3DTranspose"),
+        most_inputs=3,
         facts=Facts(
             convolution(flipped=True),
             Kind.CONVOLUTION,

@@ -191,5 +191,13 @@ def _links(node: Node) -> AxisMap:
 
 
 OPERATORS = (
-    OpDef("Einsum", _infer, _compute, _lower, Layout.ND, facts=Facts(_links, Kind.MATMUL, Precision.WHITE)),
+    OpDef(
+        "Einsum",
+        _infer,
+        _compute,
+        _lower,
+        Layout.ND,
+        most_inputs=None,
+        facts=Facts(_links, Kind.MATMUL, Precision.WHITE),
+    ),
 )

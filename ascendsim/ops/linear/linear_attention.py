@@ -160,5 +160,12 @@ def _links(node: Node) -> AxisMap:
 
 
 OPERATORS: tuple[OpDef, ...] = (
-    OpDef("LinearAttention", _infer, _compute, _lower, facts=Facts(_links, Kind.REDUCTION, Precision.GRAY)),
+    OpDef(
+        "LinearAttention",
+        _infer,
+        _compute,
+        _lower,
+        most_inputs=6,
+        facts=Facts(_links, Kind.REDUCTION, Precision.GRAY),
+    ),
 )

@@ -223,6 +223,7 @@ OPERATORS = (
         Layout.MATMUL,
         cann="BatchMatMulV2",
         cann_of=_matmul_type,
+        most_inputs=2,
         facts=Facts(product(), Kind.MATMUL, Precision.WHITE, pattern=matmul_pattern, operands=(0, 1)),
     ),
     OpDef(
@@ -232,6 +233,7 @@ OPERATORS = (
         _lower_gemm,
         Layout.MATMUL,
         cann="MatMulV2",
+        most_inputs=3,
         facts=Facts(
             product(added=(2,), flipped=("transA", "transB")),
             Kind.MATMUL,

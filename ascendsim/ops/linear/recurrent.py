@@ -332,7 +332,8 @@ OPERATORS = tuple(
         _lower,
         Layout.ND,
         cann,
+        most_inputs=most,
         facts=Facts(_links, Kind.MATMUL, Precision.WHITE, operands=(1, 2)),
     )
-    for name, cann in (("LSTM", "DynamicRNN"), ("GRU", "DynamicGRUV2"), ("RNN", "CommonRNN"))
+    for name, cann, most in (("LSTM", "DynamicRNN", 8), ("GRU", "DynamicGRUV2", 6), ("RNN", "CommonRNN", 6))
 )

@@ -212,6 +212,7 @@ OPERATORS: tuple[OpDef, ...] = (
         _dft_infer,
         _dft,
         _fft_lower,
+        most_inputs=3,
         facts=Facts(along_axes(_transformed_axes), Kind.OTHER, Precision.GRAY, parameters=(1, 2)),
     ),
     OpDef(
@@ -219,6 +220,7 @@ OPERATORS: tuple[OpDef, ...] = (
         _stft_infer,
         _stft,
         _fft_lower,
+        most_inputs=4,
         facts=Facts(_stft_links, Kind.OTHER, Precision.GRAY, parameters=(1, 3)),
     ),
     OpDef(
@@ -226,6 +228,7 @@ OPERATORS: tuple[OpDef, ...] = (
         _mel_infer,
         _mel,
         _mel_lower,
+        most_inputs=5,
         facts=Facts(opaque(), Kind.OTHER, Precision.GRAY, parameters=(0, 1, 2)),
     ),
     OpDef(

@@ -206,6 +206,7 @@ OPERATORS: tuple[OpDef, ...] = (
         _slice,
         _slice_lower,
         cann="StridedSliceD",
+        most_inputs=5,
         facts=movement(along_axes(_sliced_axes), parameters=(1, 2, 3, 4)),
     ),
 )

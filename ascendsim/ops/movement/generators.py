@@ -243,6 +243,7 @@ OPERATORS: tuple[OpDef, ...] = (
         _range,
         _range_lower,
         cann="RangeD",
+        most_inputs=3,
         facts=Facts(opaque(), Kind.ELEMENTWISE, Precision.GRAY, parameters=(0, 1, 2)),
     ),
     OpDef("EyeLike", _eye_infer, _eye, _eye_lower, cann="Eye", facts=movement(unread())),
@@ -252,6 +253,7 @@ OPERATORS: tuple[OpDef, ...] = (
         _one_hot,
         _one_hot_lower,
         cann="OneHotD",
+        most_inputs=3,
         facts=movement(_one_hot_links, parameters=(1,)),
     ),
     OpDef(
@@ -259,6 +261,7 @@ OPERATORS: tuple[OpDef, ...] = (
         _affine_grid_infer,
         _affine_grid,
         _affine_grid_lower,
+        most_inputs=2,
         facts=Facts(_affine_links, Kind.ELEMENTWISE, Precision.GRAY, parameters=(1,)),
     ),
     _make_window("HannWindow", (0.5, 0.5)),

@@ -200,6 +200,7 @@ OPERATORS: tuple[OpDef, ...] = (
         _gather,
         _gather_lower,
         cann="GatherV2",
+        most_inputs=2,
         facts=movement(gathering(lambda node: int(node.attr("axis", 0)))),
     ),
     OpDef(
@@ -207,18 +208,26 @@ OPERATORS: tuple[OpDef, ...] = (
         _gather_elements_infer,
         _gather_elements,
         _pick_lower,
+        most_inputs=2,
         facts=movement(_element_links),
     ),
     OpDef(
-        "GatherND", _gather_nd_infer, _gather_nd, _gather_nd_lower, cann="GatherNd", facts=movement(_nd_links)
+        "GatherND",
+        _gather_nd_infer,
+        _gather_nd,
+        _gather_nd_lower,
+        cann="GatherNd",
+        most_inputs=2,
+        facts=movement(_nd_links),
     ),
-    OpDef("Compress", _compress_infer, _compress, _on_ai_cpu, facts=movement(_compress_links)),
+    OpDef("Compress", _compress_infer, _compress, _on_ai_cpu, most_inputs=2, facts=movement(_compress_links)),
     OpDef(
         "ArrayFeatureExtractor",
         _features_infer,
         _features,
         _pick_lower,
         domain="ai.onnx.ml",
+        most_inputs=2,
         facts=movement(opaque()),
     ),
 )

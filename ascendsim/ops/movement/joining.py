@@ -232,6 +232,7 @@ OPERATORS: tuple[OpDef, ...] = (
         Layout.FOLLOW,
         "ConcatD",
         in_blocks=_concat_in_blocks,
+        most_inputs=None,
         facts=movement(along(default=0, ports=())),
     ),
     OpDef(
@@ -242,6 +243,7 @@ OPERATORS: tuple[OpDef, ...] = (
         Layout.FOLLOW,
         cann_of=_split_type,
         in_blocks=_split_in_blocks,
+        most_inputs=2,
         facts=movement(along(default=0), parameters=(1,)),
     ),
 )

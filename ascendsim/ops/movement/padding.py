@@ -154,6 +154,7 @@ OPERATORS: tuple[OpDef, ...] = (
         Layout.FOLLOW,
         cann_of=_pad_type,
         in_blocks=_in_blocks,
+        most_inputs=4,
         facts=movement(along_axes(_padded_axes), OpPattern.OPAQUE, parameters=(1, 3)),
     ),
     OpDef(
@@ -161,6 +162,7 @@ OPERATORS: tuple[OpDef, ...] = (
         _crop_infer,
         _crop,
         _pad_lower,
+        most_inputs=2,
         facts=movement(along_axes(_cropped_axes), parameters=(1,)),
     ),
 )

@@ -86,7 +86,9 @@ _DRAWN = Facts(unread(), Kind.OTHER, Precision.GRAY)
 _DRAWN_BY_VALUE = Facts(opaque(), Kind.OTHER, Precision.GRAY)
 
 OPERATORS: tuple[OpDef, ...] = (
-    OpDef("RandomUniform", _infer_shape, _filled(_uniform), _lower, foldable=False, facts=_DRAWN),
+    OpDef(
+        "RandomUniform", _infer_shape, _filled(_uniform), _lower, foldable=False, most_inputs=0, facts=_DRAWN
+    ),
     OpDef(
         "RandomNormal",
         _infer_shape,
@@ -94,6 +96,7 @@ OPERATORS: tuple[OpDef, ...] = (
         _lower,
         cann="RandomStandardNormal",
         foldable=False,
+        most_inputs=0,
         facts=_DRAWN,
     ),
     OpDef(

@@ -295,13 +295,21 @@ _FACTS = movement(along_axes(lambda _node, rank: range(1, rank)))
 OPERATORS: tuple[OpDef, ...] = (
     OpDef("DepthToSpace", _depth_to_space_infer, _depth_to_space, _depth_to_space_lower, facts=_FACTS),
     OpDef("SpaceToDepth", _space_to_depth_infer, _space_to_depth, _space_to_depth_lower, facts=_FACTS),
-    OpDef("ReverseSequence", _reverse_infer, _reverse, _reverse_lower, facts=movement(_reverse_links)),
+    OpDef(
+        "ReverseSequence",
+        _reverse_infer,
+        _reverse,
+        _reverse_lower,
+        most_inputs=2,
+        facts=movement(_reverse_links),
+    ),
     OpDef(
         "Trilu",
         _trilu_infer,
         _trilu,
         _trilu_lower,
         cann_of=_trilu_type,
+        most_inputs=2,
         facts=Facts(
             along_axes(lambda _node, rank: (rank - 2, rank - 1)),
             Kind.ELEMENTWISE,
@@ -315,6 +323,7 @@ OPERATORS: tuple[OpDef, ...] = (
         _col2im,
         _col2im_lower,
         cann="Col2im",
+        most_inputs=3,
         facts=movement(_col2im_links, parameters=(1, 2)),
     ),
 )

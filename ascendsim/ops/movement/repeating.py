@@ -154,6 +154,7 @@ OPERATORS: tuple[OpDef, ...] = (
         _expand,
         _expand_lower,
         cann="ExpandD",
+        most_inputs=2,
         facts=movement(elementwise(0), parameters=(1,), shape_port=1),
     ),
     OpDef(
@@ -162,6 +163,7 @@ OPERATORS: tuple[OpDef, ...] = (
         _tile,
         _tile_lower,
         cann="TileD",
+        most_inputs=2,
         facts=movement(along_axes(_repeated_axes), parameters=(1,)),
     ),
 )

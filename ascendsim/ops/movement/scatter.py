@@ -277,6 +277,7 @@ OPERATORS: tuple[OpDef, ...] = (
         _scatter_elements_infer,
         _scatter_elements,
         _scatter_elements_lower,
+        most_inputs=3,
         facts=movement(_element_links, pattern=_pattern),
     ),
     OpDef(
@@ -285,6 +286,7 @@ OPERATORS: tuple[OpDef, ...] = (
         _scatter_nd,
         _scatter_nd_lower,
         cann="ScatterNdUpdate",
+        most_inputs=3,
         facts=movement(along_axes(_indexed_axes, chosen=True), pattern=_pattern),
     ),
     OpDef(
@@ -292,7 +294,15 @@ OPERATORS: tuple[OpDef, ...] = (
         _tensor_scatter_infer,
         _tensor_scatter,
         _tensor_scatter_lower,
+        most_inputs=3,
         facts=movement(_tensor_links),
     ),
-    OpDef("MaxUnpool", _max_unpool_infer, _max_unpool, _max_unpool_lower, facts=movement(opaque())),
+    OpDef(
+        "MaxUnpool",
+        _max_unpool_infer,
+        _max_unpool,
+        _max_unpool_lower,
+        most_inputs=3,
+        facts=movement(opaque()),
+    ),
 )

@@ -275,11 +275,12 @@ OPERATORS: tuple[OpDef, ...] = (
         _reshape_infer,
         _reshape,
         _alias,
+        most_inputs=2,
         facts=movement(regrouping(), parameters=(1,), shape_port=1),
     ),
     OpDef("Flatten", _flatten_infer, _flatten, _alias, facts=movement(regrouping())),
-    OpDef("Squeeze", _squeeze_infer, _squeeze, _alias, facts=_REGROUPED),
-    OpDef("Unsqueeze", _unsqueeze_infer, _unsqueeze, _alias, facts=_REGROUPED),
+    OpDef("Squeeze", _squeeze_infer, _squeeze, _alias, most_inputs=2, facts=_REGROUPED),
+    OpDef("Unsqueeze", _unsqueeze_infer, _unsqueeze, _alias, most_inputs=2, facts=_REGROUPED),
     OpDef(
         "Identity",
         _identity_infer,
@@ -295,6 +296,7 @@ OPERATORS: tuple[OpDef, ...] = (
         _dropout_lower,
         Layout.FOLLOW,
         foldable=False,
+        most_inputs=3,
         facts=Facts(
             _dropout_links, Kind.ELEMENTWISE, Precision.GRAY, pattern=OpPattern.OPAQUE, parameters=(1, 2)
         ),

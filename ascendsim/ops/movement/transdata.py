@@ -146,6 +146,7 @@ OPERATORS: tuple[OpDef, ...] = (
         _compute,
         _lower,
         domain="ascend",
+        most_inputs=None,
         facts=movement(elementwise(), pattern=OpPattern.TRANSDATA),
     ),
 )

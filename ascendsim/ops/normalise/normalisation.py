@@ -314,6 +314,7 @@ OPERATORS: tuple[OpDef, ...] = (
         batch_norm_lower,
         Layout.FEATURE,
         "BNInference",
+        most_inputs=5,
         facts=Facts(_links, Kind.REDUCTION, Precision.BLACK, pattern=OpPattern.BROADCAST),
     ),
     OpDef(
@@ -324,6 +325,7 @@ OPERATORS: tuple[OpDef, ...] = (
         Layout.FOLLOW,
         "LayerNorm",
         in_blocks=rows_in_blocks,
+        most_inputs=3,
         facts=Facts(_layer_links, Kind.REDUCTION, Precision.BLACK),
     ),
     OpDef(
@@ -334,10 +336,18 @@ OPERATORS: tuple[OpDef, ...] = (
         Layout.FOLLOW,
         "RmsNorm",
         in_blocks=rows_in_blocks,
+        most_inputs=2,
         facts=Facts(normalised_from(scales=(1,)), Kind.REDUCTION, Precision.BLACK),
     ),
     OpDef(
-        "GroupNormalization", _group_infer, _group, channel_norm_lower, Layout.ND, "GroupNorm", facts=_FACTS
+        "GroupNormalization",
+        _group_infer,
+        _group,
+        channel_norm_lower,
+        Layout.ND,
+        "GroupNorm",
+        most_inputs=3,
+        facts=_FACTS,
     ),
     OpDef(
         "InstanceNormalization",
@@ -346,6 +356,7 @@ OPERATORS: tuple[OpDef, ...] = (
         channel_norm_lower,
         Layout.ND,
         "InstanceNorm",
+        most_inputs=3,
         facts=_FACTS,
     ),
     OpDef(

@@ -229,6 +229,7 @@ OPERATORS: tuple[OpDef, ...] = (
         _FOLLOW,
         domain="ascend",
         in_blocks=_in_blocks,
+        most_inputs=2,
         facts=Facts(
             per_channel(1), Kind.ELEMENTWISE, Precision.GRAY, pattern=OpPattern.DEQUANT, parameters=(1,)
         ),
@@ -241,6 +242,7 @@ OPERATORS: tuple[OpDef, ...] = (
         _FOLLOW,
         domain="ascend",
         in_blocks=_in_blocks,
+        most_inputs=2,
         facts=Facts(
             per_channel(1), Kind.ELEMENTWISE, Precision.GRAY, pattern=OpPattern.REQUANT, parameters=(1,)
         ),
@@ -252,6 +254,7 @@ OPERATORS: tuple[OpDef, ...] = (
         _lower(_weight_steps, 2),
         Layout.ND,
         domain="ascend",
+        most_inputs=2,
         facts=ELEMENTWISE,
     ),
     OpDef(
@@ -262,6 +265,7 @@ OPERATORS: tuple[OpDef, ...] = (
         Layout.FEATURE,
         "Conv2D",
         domain="ascend",
+        most_inputs=4,
         facts=Facts(
             convolution(bias=(2, 3), windows=conv_windows),
             Kind.CONVOLUTION,

@@ -200,6 +200,7 @@ OPERATORS = (
         _lower_matmul(0, 1, False),
         Layout.MATMUL,
         "BatchMatMulV2",
+        most_inputs=4,
         facts=Facts(
             product(), Kind.MATMUL, Precision.GRAY, pattern=matmul_pattern, operands=(0, 1), parameters=(2, 3)
         ),
@@ -211,6 +212,7 @@ OPERATORS = (
         _lower_matmul(0, 3, True),
         Layout.MATMUL,
         "BatchMatMulV2",
+        most_inputs=8,
         facts=Facts(
             product(0, 3), Kind.MATMUL, Precision.GRAY, operands=(0, 3), parameters=(1, 2, 4, 5, 6, 7)
         ),
@@ -222,6 +224,7 @@ OPERATORS = (
         _lower_conv(0, 1, False),
         Layout.FEATURE,
         "Conv2D",
+        most_inputs=4,
         facts=Facts(
             convolution(bias=(), windows=conv_windows),
             Kind.CONVOLUTION,
@@ -238,6 +241,7 @@ OPERATORS = (
         _lower_conv(0, 3, True),
         Layout.FEATURE,
         "Conv2D",
+        most_inputs=9,
         facts=Facts(
             convolution(0, 3, (8,), lambda node: conv_windows(node, 3)),
             Kind.CONVOLUTION,

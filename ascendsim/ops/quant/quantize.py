@@ -183,6 +183,7 @@ OPERATORS: tuple[OpDef, ...] = (
         _lower("vrec", ["vmul", "vadds"], 0),
         Layout.FOLLOW,
         "AscendQuant",
+        most_inputs=3,
         facts=Facts(_links, Kind.ELEMENTWISE, Precision.GRAY, pattern=OpPattern.QUANT, parameters=(1, 2)),
     ),
     OpDef(
@@ -192,6 +193,7 @@ OPERATORS: tuple[OpDef, ...] = (
         _lower("", ["vsub", "vmul"], 1),
         Layout.FOLLOW,
         "AscendDequant",
+        most_inputs=3,
         facts=Facts(_links, Kind.ELEMENTWISE, Precision.GRAY, pattern=OpPattern.DEQUANT, parameters=(1, 2)),
     ),
     OpDef(

@@ -82,6 +82,7 @@ OPERATORS: tuple[OpDef, ...] = (
         with_numpy(_cumulative(np.cumsum, 0)),
         _cumulative_lower("vadd"),
         cann="CumsumD",
+        most_inputs=2,
         facts=Facts(along_axes(_stated_axis), Kind.REDUCTION, Precision.BLACK, parameters=(1,)),
     ),
     OpDef(
@@ -90,6 +91,7 @@ OPERATORS: tuple[OpDef, ...] = (
         with_numpy(_cumulative(np.cumprod, 1)),
         _cumulative_lower("vmul"),
         cann="CumprodD",
+        most_inputs=2,
         facts=Facts(along_axes(_stated_axis), Kind.REDUCTION, Precision.GRAY, parameters=(1,)),
     ),
 )

@@ -305,6 +305,7 @@ _REDUCTIONS: tuple[OpDef, ...] = (
         Layout.FOLLOW,
         "ReduceSumD",
         in_blocks=over_positions,
+        most_inputs=2,
         facts=_SUM,
     ),
     OpDef(
@@ -316,6 +317,7 @@ _REDUCTIONS: tuple[OpDef, ...] = (
         Layout.FOLLOW,
         "ReduceMeanD",
         in_blocks=over_positions,
+        most_inputs=2,
         facts=_SUM,
     ),
     OpDef(
@@ -326,6 +328,7 @@ _REDUCTIONS: tuple[OpDef, ...] = (
         Layout.FOLLOW,
         "ReduceMaxD",
         in_blocks=over_positions,
+        most_inputs=2,
         facts=_EXTREME,
     ),
     OpDef(
@@ -336,6 +339,7 @@ _REDUCTIONS: tuple[OpDef, ...] = (
         Layout.FOLLOW,
         "ReduceMinD",
         in_blocks=over_positions,
+        most_inputs=2,
         facts=_EXTREME,
     ),
     OpDef(
@@ -344,6 +348,7 @@ _REDUCTIONS: tuple[OpDef, ...] = (
         _reduction(None, _product),
         _lower((), "vmul", "vmul", ()),
         cann="ReduceProdD",
+        most_inputs=2,
         facts=_SUM,
     ),
     OpDef(
@@ -352,6 +357,7 @@ _REDUCTIONS: tuple[OpDef, ...] = (
         _reduction(lambda x, a: fold("SUM_ABS", x, a), lambda x, a: _sum(np.abs(x), a)),
         _lower(("vabs",), "vcadd", "vadd", ()),
         cann="LpNorm",
+        most_inputs=2,
         facts=_NORM,
     ),
     OpDef(
@@ -360,6 +366,7 @@ _REDUCTIONS: tuple[OpDef, ...] = (
         _reduction(_root_of_squares, lambda x, a: np.sqrt(_sum(x * x, a))),
         _lower(("vmul",), "vcadd", "vadd", ("vsqrt",)),
         cann="LpNorm",
+        most_inputs=2,
         facts=_NORM,
     ),
     OpDef(
@@ -368,6 +375,7 @@ _REDUCTIONS: tuple[OpDef, ...] = (
         _reduction(lambda x, a: fold("SUM_SQUARE", x, a), lambda x, a: _sum(x * x, a)),
         _lower(("vmul",), "vcadd", "vadd", ()),
         cann="SquareSumV1",
+        most_inputs=2,
         facts=_NORM,
     ),
     OpDef(
@@ -375,6 +383,7 @@ _REDUCTIONS: tuple[OpDef, ...] = (
         _infer,
         _reduction(lambda x, a: np.log(fold("SUM", as_float32(x), a)), lambda x, a: np.log(_sum(x, a))),
         _lower((), "vcadd", "vadd", ("vln",)),
+        most_inputs=2,
         facts=_LOGARITHM,
     ),
     OpDef(
@@ -382,6 +391,7 @@ _REDUCTIONS: tuple[OpDef, ...] = (
         _infer,
         _reduction(None, _log_sum_exp),
         _lower(("vexp",), "vcadd", "vadd", ("vln",)),
+        most_inputs=2,
         facts=_LOGARITHM,
     ),
 )

@@ -224,6 +224,7 @@ OPERATORS: tuple[OpDef, ...] = (
         _topk,
         _topk_lower,
         cann="TopKD",
+        most_inputs=2,
         facts=Facts(along(), Kind.REDUCTION, Precision.GRAY, parameters=(1,)),
     ),
     OpDef(

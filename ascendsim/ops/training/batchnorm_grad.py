@@ -188,7 +188,16 @@ def _facts(*parameters: int, precision: Precision = Precision.BLACK) -> Facts:
 
 
 def _op(name: str, infer: Any, function: Any, lower: Any, facts: Facts) -> OpDef:
-    return OpDef(name, infer, with_numpy(function), lower, Layout.FEATURE, domain=DOMAIN, facts=facts)
+    return OpDef(
+        name,
+        infer,
+        with_numpy(function),
+        lower,
+        Layout.FEATURE,
+        domain=DOMAIN,
+        most_inputs=max(facts.parameters) + 1,
+        facts=facts,
+    )
 
 
 OPERATORS: tuple[OpDef, ...] = (

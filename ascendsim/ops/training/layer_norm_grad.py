@@ -172,6 +172,7 @@ def _op(name: str, infer: Any, function: Any, lower: Any) -> OpDef:
         with_numpy(function),
         lower,
         domain=DOMAIN,
+        most_inputs=None,
         facts=Facts(opaque(), Kind.REDUCTION, Precision.GRAY),
     )
 

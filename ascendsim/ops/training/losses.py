@@ -151,13 +151,22 @@ def _links(node: Node) -> AxisMap:
 _FACTS = Facts(_links, Kind.REDUCTION, Precision.BLACK)
 
 OPERATORS: tuple[OpDef, ...] = (
-    OpDef("NegativeLogLikelihoodLoss", _loss_infer, _nll, _nll_lower, cann="NLLLoss", facts=_FACTS),
+    OpDef(
+        "NegativeLogLikelihoodLoss",
+        _loss_infer,
+        _nll,
+        _nll_lower,
+        cann="NLLLoss",
+        most_inputs=3,
+        facts=_FACTS,
+    ),
     OpDef(
         "SoftmaxCrossEntropyLoss",
         _loss_infer,
         _cross_entropy,
         _cross_entropy_lower,
         cann="SoftmaxCrossEntropyWithLogits",
+        most_inputs=3,
         facts=_FACTS,
     ),
 )

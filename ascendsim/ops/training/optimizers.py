@@ -128,6 +128,7 @@ OPERATORS: tuple[OpDef, ...] = (
         _lower(_STEPS_MOMENTUM, 1),
         cann="ApplyMomentumD",
         domain=DOMAIN,
+        most_inputs=None,
         facts=_FACTS,
     ),
     OpDef(
@@ -137,6 +138,7 @@ OPERATORS: tuple[OpDef, ...] = (
         _lower(_STEPS_ADAGRAD, 1),
         cann="ApplyAdagradD",
         domain=DOMAIN,
+        most_inputs=None,
         facts=_FACTS,
     ),
     OpDef(
@@ -146,6 +148,7 @@ OPERATORS: tuple[OpDef, ...] = (
         _lower(_STEPS_ADAM, 2),
         cann="ApplyAdamD",
         domain=DOMAIN,
+        most_inputs=None,
         facts=_FACTS,
     ),
 )

@@ -119,6 +119,7 @@ OPERATORS: tuple[OpDef, ...] = (
         elementwise_lower(["vcmp", "vsel"]),
         Layout.FOLLOW,
         domain="ascend",
+        most_inputs=2,
         facts=ELEMENTWISE,
     ),
     OpDef(
@@ -139,6 +140,7 @@ OPERATORS: tuple[OpDef, ...] = (
         Layout.FOLLOW,
         domain="ascend",
         in_blocks=_in_blocks,
+        most_inputs=2,
         facts=_FACTS,
     ),
 )

@@ -107,6 +107,7 @@ OPERATORS: tuple[OpDef, ...] = (
         Layout.FOLLOW,
         domain="ascend",
         in_blocks=_in_blocks,
+        most_inputs=2,
         facts=_FACTS,
     ),
     OpDef(
@@ -117,6 +118,7 @@ OPERATORS: tuple[OpDef, ...] = (
         Layout.FOLLOW,
         domain="ascend",
         in_blocks=_in_blocks,
+        most_inputs=2,
         facts=_FACTS,
     ),
 )

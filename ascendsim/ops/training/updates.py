@@ -187,6 +187,7 @@ def _op(name: str, outputs: int, function: Callable[..., Any], specs: Sequence[S
         _lower(specs),
         Layout.FOLLOW,
         domain=DOMAIN,
+        most_inputs=None,
         facts=ELEMENTWISE,
     )
 
@@ -220,9 +221,16 @@ OPERATORS: tuple[OpDef, ...] = (
         elementwise_lower(["vmuls", ("vmul", 3)]),
         Layout.FOLLOW,
         domain=DOMAIN,
+        most_inputs=2,
         facts=PARTIAL,
     ),
     OpDef(
-        "FusedMulApplyMomentum", _momentum_infer, _momentum, _momentum_lower, domain=DOMAIN, facts=ELEMENTWISE
+        "FusedMulApplyMomentum",
+        _momentum_infer,
+        _momentum,
+        _momentum_lower,
+        domain=DOMAIN,
+        most_inputs=None,
+        facts=ELEMENTWISE,
     ),
 )
