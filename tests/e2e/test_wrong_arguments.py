@@ -135,6 +135,35 @@ def test_every_public_function_names_the_argument_of_a_wrong_type(tmp_path: Path
     assert sum(tried.values()) > 700
 
 
+def test_every_public_function_says_what_it_cannot_write_and_why(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("no folder")
+    nowhere = tmp_path / "file" / "x.svg"
+    tried = set()
+    for name, function in subjects(tmp_path):
+        parameters = inspect.signature(function).parameters.values()
+        target = next(
+            (p.name for p in parameters if re.search("PathLike", str(p.annotation)) and p.name != "source"), None
+        )
+        if target is None or name.startswith(("load", "compile", "advise", "ablate", "Result.compare")):
+            continue
+        needed = {
+            p.name: given(str(p.annotation), tmp_path)
+            for p in parameters
+            if p.default is p.empty and p.kind is p.POSITIONAL_OR_KEYWORD and p.name != target
+        }
+        tried.add(name)
+        for path, why in ((nowhere, "Not a directory"), (f"{tmp_path}/a\0b.svg", "it has a NUL character")):
+            with pytest.raises(asim.InputError) as caught:
+                function(**needed, **{target: path})
+            assert repr(str(path)).encode().decode("unicode_escape") in str(caught.value).encode().decode(
+                "unicode_escape"
+            )
+            assert f"cannot be written ({why}); choose another" in str(caught.value), name
+    assert tried >= {"save", "Result.save", "Result.save_trace", "Table.to_csv", "Comparison.to_csv"}
+    assert tried >= {"Comparison.save", "GraphDisplay.save"}
+    assert not list(tmp_path.glob("**/*partial*"))
+
+
 @pytest.mark.parametrize(
     ("call", "message"),
     [
