@@ -15,6 +15,7 @@ from ascendsim.api.running import simulate
 from ascendsim.compiler.model import CompiledModel
 from ascendsim.core.arguments import checked
 from ascendsim.core.errors import InputError
+from ascendsim.core.files import make_folder
 from ascendsim.core.table import Table
 from ascendsim.profiling.comparison import (
     NO_VALUES,
@@ -92,17 +93,9 @@ class Comparison:
         Raises:
             InputError: If the folder cannot be made or written.
         """
-        target = Path(folder)
-        try:
-            target.mkdir(parents=True, exist_ok=True)
-            self.to_csv(target / "compare.csv")
-            picture = self.plot_timelines().save(target / "compare.png")
-        except OSError as error:
-            raise InputError(
-                f"output folder {str(target)!r}",
-                f"cannot be written ({error.strerror})",
-                remedy="choose another folder",
-            ) from None
+        target = make_folder(folder)
+        self.to_csv(target / "compare.csv")
+        picture = self.plot_timelines().save(target / "compare.png")
         return (target / "compare.csv", picture)
 
     @checked()

@@ -14,10 +14,8 @@ import json
 import re
 import shutil
 from os import PathLike
-from pathlib import Path
 
-from ascendsim.core.errors import InputError
-from ascendsim.core.files import write_whole
+from ascendsim.core.files import make_folder, write_whole
 from ascendsim.graph.copying import copy_graph
 from ascendsim.graph.dot import to_dot
 from ascendsim.graph.ir import Graph
@@ -42,15 +40,9 @@ class GraphDumps:
     """
 
     def __init__(self, folder: str | PathLike[str], graph: Graph) -> None:
-        self.folder = Path(folder)
         self._dot = shutil.which("dot")
         self._text, self._graph = to_text(graph), copy_graph(graph)
-        try:
-            self.folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise InputError(
-                f"option dump: {str(self.folder)!r}", f"cannot be made: {error.strerror or error}"
-            ) from error
+        self.folder = make_folder(folder)
         self._write("00_input.txt", self._text)
         self._draw("00_input", graph, {})
 
@@ -91,12 +83,7 @@ class GraphDumps:
         self._write(f"{name}.svg", done.stdout)
 
     def _write(self, name: str, content: str | bytes) -> None:
-        try:
-            write_whole(self.folder / name, content.encode() if isinstance(content, str) else content)
-        except OSError as error:
-            raise InputError(
-                f"option dump: {str(self.folder)!r}", f"cannot be written: {error.strerror or error}"
-            ) from error
+        write_whole(self.folder / name, content.encode() if isinstance(content, str) else content)
 
 
 def _lines_by_node(text: str) -> dict[str, str]:

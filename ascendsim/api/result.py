@@ -12,6 +12,7 @@ from ascendsim.compiler.memory_report import MemoryReport
 from ascendsim.compiler.model import CompiledModel
 from ascendsim.core.arguments import checked
 from ascendsim.core.errors import InputError
+from ascendsim.core.files import make_folder
 from ascendsim.graph.ir import Array
 from ascendsim.passes.fusion.plog import write_plog
 from ascendsim.passes.fusion.result_file import write_result
@@ -187,23 +188,14 @@ class Result:
         Raises:
             InputError: If the folder cannot be made or written.
         """
-        target = Path(folder)
-        try:
-            target.mkdir(parents=True, exist_ok=True)
-            tables = (self.op_summary(), self.op_statistic(), self.task_time(), self.fusion_op())
-            for table in tables:
-                table.to_csv(target / f"{table.name}.csv")
-            self.plot_timeline().save(target / "timeline.png")
-            self.save_trace(target / "trace.json")
-            results = write_result(self.model.fusion, target)
-            (target / "plog").mkdir(exist_ok=True)
-            log = write_plog(self.model.fusion, target / "plog")
-        except OSError as error:
-            raise InputError(
-                f"output folder {str(target)!r}",
-                f"cannot be written ({error.strerror})",
-                remedy="choose another folder",
-            ) from None
+        target = make_folder(folder)
+        tables = (self.op_summary(), self.op_statistic(), self.task_time(), self.fusion_op())
+        for table in tables:
+            table.to_csv(target / f"{table.name}.csv")
+        self.plot_timeline().save(target / "timeline.png")
+        self.save_trace(target / "trace.json")
+        results = write_result(self.model.fusion, target)
+        log = write_plog(self.model.fusion, make_folder(target / "plog"))
         return (
             *(target / f"{table.name}.csv" for table in tables),
             target / "timeline.png",

@@ -77,13 +77,8 @@ def save(model: CompiledModel, path: str | PathLike[str]) -> Path:
             f"model {model.source.name!r}", "cannot be rebuilt from its parts", remedy="please report this"
         )
     texts = {_MANIFEST: json.dumps(encode(manifest), indent=1).encode(), _GRAPH: text.encode()}
-    try:
-        with open_whole(target) as stream:
-            write_entries(stream, texts, _WEIGHTS, _stored(constants))
-    except OSError as error:
-        raise InputError(
-            f"file {str(target)!r}", f"cannot be written ({error.strerror})", remedy="choose another place"
-        ) from None
+    with open_whole(target) as stream:
+        write_entries(stream, texts, _WEIGHTS, _stored(constants))
     return target
 
 

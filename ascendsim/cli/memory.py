@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ascendsim.cli.common import print_table
-from ascendsim.core.errors import InputError
 
 if TYPE_CHECKING:
     from ascendsim.compiler.model import CompiledModel
@@ -37,9 +36,4 @@ def save_map(model: CompiledModel, path: str) -> Path:
     Raises:
         InputError: If the file cannot be written or has another ending.
     """
-    try:
-        return model.memory.plot().save(path)
-    except OSError as error:
-        raise InputError(
-            f"file {path!r}", f"cannot be written ({error.strerror})", remedy="choose another place"
-        ) from None
+    return model.memory.plot().save(path)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from ascendsim.compiler.options import GRAPH_KERNEL
 from ascendsim.core.errors import InputError
-from ascendsim.core.files import path_option, write_whole
+from ascendsim.core.files import make_folder, path_option, write_whole
 from ascendsim.graph.dot import to_dot
 from ascendsim.graph.ir import Array, Graph, Node, Tensor
 from ascendsim.graph.text import to_text
@@ -88,15 +88,10 @@ def graph_saver(folder: str | PathLike[str], as_text: bool = False) -> Callable[
     home = path_option("save_graphs", folder)
 
     def save(name: str, graph: Graph) -> None:
-        try:
-            home.mkdir(parents=True, exist_ok=True)
-            write_whole(home / f"{name}.dot", to_dot(graph).encode())
-            if as_text:
-                write_whole(home / f"{name}.ir", to_text(graph).encode())
-        except OSError as error:
-            raise InputError(
-                f"option save_graphs: {str(home)!r}", f"cannot be written: {error.strerror or error}"
-            ) from error
+        make_folder(home)
+        write_whole(home / f"{name}.dot", to_dot(graph).encode())
+        if as_text:
+            write_whole(home / f"{name}.ir", to_text(graph).encode())
 
     return save
 

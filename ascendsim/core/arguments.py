@@ -74,22 +74,43 @@ def checked(**remedies: str) -> Callable[[Callable[Arguments, Result]], Callable
 
 
 class _Rule:
-    """What one parameter takes."""
+    """What one parameter takes.
+
+    Types of values that were fine before are remembered: most calls come from inside, with few types.
+    """
 
     def __init__(self, parameter: Parameter, kind: Any, remedy: str) -> None:
         self._word = (
             "option" if parameter.kind in (Parameter.KEYWORD_ONLY, Parameter.VAR_KEYWORD) else "argument"
         )
         self._name, self._kind, self._remedy = parameter.name, kind, remedy
+        self._fine: set[Any] = set()
+        self._learns = _by_type(kind)
 
     def check(self, value: Any, name: str = "") -> None:
         """Refuses a value of another kind."""
+        own: Any = type(value)
+        if isinstance(value, (list, tuple)):
+            own = own, frozenset(map(type, value))
+        if own in self._fine:
+            return
         if self._kind is not Any and not _fits(value, self._kind):
             shown = repr(value) if isinstance(value, (str, int, float, types.NoneType)) else ""
             actual = shown if 0 < len(shown) <= _LONGEST else type(value).__name__
             raise InputError(
                 f"{self._word} {name or self._name}", f"must be {_said(self._kind)}", actual, self._remedy
             )
+        nested = isinstance(value, (list, tuple)) and any(isinstance(item, (list, tuple)) for item in value)
+        if self._learns and not nested:
+            self._fine.add(own)
+
+
+def _by_type(kind: Any) -> bool:
+    """Whether the types of a value and of its elements decide if it fits."""
+    origin, parts = typing.get_origin(kind), typing.get_args(kind)
+    if origin is tuple and len(parts) > 1 and parts[1] is not ...:
+        return False  # its length counts
+    return origin is not Literal and all(map(_by_type, parts))
 
 
 def _rules(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -47,6 +48,33 @@ def read_bounded(path: str | PathLike[str], subject: str, most: int, code: str =
 
 
 @contextmanager
+def _writing(path: str | PathLike[str], subject: str, remedy: str) -> Iterator[None]:
+    """Says in the project's way what cannot be written, and why.
+
+    Raises:
+        InputError: In place of an OSError.
+    """
+    try:
+        if "\0" in str(path):
+            raise OSError(errno.EINVAL, "it has a NUL character")
+        yield
+    except OSError as error:
+        why = error.strerror or error
+        raise InputError(f"{subject} {str(path)!r}", f"cannot be written ({why})", remedy=remedy) from None
+
+
+def make_folder(path: str | PathLike[str]) -> Path:
+    """Makes a folder that a user names, and those around it, if it is not there.
+
+    Raises:
+        InputError: If it cannot be made.
+    """
+    with _writing(path, "output folder", "choose another folder"):
+        Path(path).mkdir(parents=True, exist_ok=True)
+    return Path(path)
+
+
+@contextmanager
 def open_whole(path: str | PathLike[str]) -> Iterator[BinaryIO]:
     """Opens a file to write so that it appears under its name only if the block ends well; a reader never
     sees a part of it.
@@ -55,17 +83,20 @@ def open_whole(path: str | PathLike[str]) -> Iterator[BinaryIO]:
         path: File to write; its folder must exist.
 
     Raises:
-        OSError: If it cannot be written; nothing is left behind then.
+        InputError: If it cannot be written; nothing is left behind then.
     """
-    target = Path(path)
-    scratch = target.with_name(f".{target.name}.{os.getpid()}.partial")
-    try:
-        with scratch.open("wb") as stream:
-            yield stream
-        scratch.replace(target)
-    except BaseException:
-        scratch.unlink(missing_ok=True)
-        raise
+    with _writing(path, "file", "choose another place"):
+        target = Path(path)
+        if not target.name:
+            raise OSError(errno.EISDIR, os.strerror(errno.EISDIR))
+        scratch = target.with_name(f".{target.name}.{os.getpid()}.partial")
+        try:
+            with scratch.open("wb") as stream:
+                yield stream
+            scratch.replace(target)
+        except BaseException:
+            scratch.unlink(missing_ok=True)
+            raise
 
 
 def write_whole(path: str | PathLike[str], content: bytes) -> Path:
@@ -76,7 +107,7 @@ def write_whole(path: str | PathLike[str], content: bytes) -> Path:
         content: All bytes of the file.
 
     Raises:
-        OSError: If it cannot be written; nothing is left behind then.
+        InputError: If it cannot be written; nothing is left behind then.
     """
     with open_whole(path) as stream:
         stream.write(content)

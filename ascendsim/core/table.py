@@ -120,7 +120,7 @@ class Table:
             The text.
 
         Raises:
-            OSError: If the file cannot be written.
+            InputError: If the file cannot be written.
         """
         buffer = io.StringIO()
         writer = csv.writer(buffer, lineterminator="\n")

@@ -94,7 +94,10 @@ class InferContext:
 Infer = Callable[[InferContext], None]
 Compute = Callable[[Node, Sequence[Any], Sequence["np.dtype[Any]"]], Sequence[Any]]
 Lower = Callable[[Node, LowerContext], Work]
-ComputeBody = Callable[[Node, Sequence[Any], Callable[[Tensor], "np.dtype[Any]"]], Sequence[Any]]
+ComputeBody = Callable[
+    [Node, Sequence[Any], Callable[[Tensor], "np.dtype[Any]"], Callable[[Tensor], "Array | None"]],
+    Sequence[Any],
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +119,8 @@ class OpDef:
             Concat of channels only if the parts fill whole blocks); None = the rule for elementwise
             operators.
         compute_body: For operators that are made of a subgraph: (node, input arrays, NumPy type of any tensor
-            in this run) -> output arrays. The runtime takes it instead of `compute`, since a body's inner
+            in this run, where an output of the node belongs or None) -> output arrays, which may lie there
+            already. The runtime takes it instead of `compute`, since a body's inner
             types depend on the run.
         infers_bodies: Whether `infer` has the node's subgraphs inferred itself (control flow: their input
             types come from the node).

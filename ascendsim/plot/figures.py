@@ -51,8 +51,7 @@ class Picture(ABC):
         """Writes the picture as .png, .svg or .pdf (drawn first if it was not yet).
 
         Raises:
-            InputError: If the file name has another ending.
-            OSError: If the file cannot be written.
+            InputError: If the file name has another ending, or the file cannot be written.
         """
         return save_figure(self._drawn(), path)
 
@@ -137,8 +136,7 @@ def save_figure(figure: Figure, path: str | PathLike[str]) -> Path:
     """Writes a figure as .png, .svg or .pdf, whole or not at all; equal figures give equal bytes.
 
     Raises:
-        InputError: If the name ends otherwise.
-        OSError: If the file cannot be written.
+        InputError: If the name ends otherwise, or the file cannot be written.
     """
     import matplotlib as mpl
 

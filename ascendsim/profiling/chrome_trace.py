@@ -157,7 +157,7 @@ def write_trace(
 
     Raises:
         InputError: As in `chrome_trace`.
-        OSError: If the file cannot be written.
+        InputError: If the file cannot be written.
     """
     estimate = estimate_trace(run, level=level, window=window, operators=operators)
     trace = chrome_trace(run, level=level, window=window, operators=operators)

@@ -19,7 +19,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from ascendsim.core.files import write_whole
+from ascendsim.core.files import make_folder, write_whole
 from ascendsim.core.table import Table
 from ascendsim.profiling.op_summary import MODEL_ID, START_COLUMN, op_summary
 from ascendsim.profiling.statistics import op_statistic, task_time
@@ -87,13 +87,13 @@ def write_prof_folder(run: ProfiledRun, path: str | PathLike[str], epoch: dateti
         The PROF_... folder.
 
     Raises:
-        OSError: If something cannot be written.
+        InputError: If something cannot be written.
     """
     stamp = epoch.strftime("%Y%m%d%H%M%S")
     folder = Path(path) / f"PROF_000001_{stamp}{epoch.microsecond // 1000:03d}_ASCENDSIM"
     tables, device = folder / "mindstudio_profiler_output", folder / "device_0"
     for directory in (tables, device, folder / "host"):
-        directory.mkdir(parents=True, exist_ok=True)
+        make_folder(directory)
     soc = run.soc
     info = {
         "id": 0,

@@ -53,11 +53,17 @@ class DeviceMemory:
                 default=1,
             )
         size = max((r.offset + r.bytes for r in plan.regions.values() if r.kind != "weight"), default=0)
-        self._bytes = np.full(size * self._stretch, _POISON, np.uint8)
+        self._bytes = np.empty(size * self._stretch, np.uint8)
+        self.wipe()
 
     def wipe(self) -> None:
-        """Forgets all values but the constants."""
-        self._bytes[...] = _POISON
+        """Forgets all values but the constants. Workspace holds no values: the host never touches it, so it
+        takes none of its memory.
+        """
+        for region in self._plan.regions.values():
+            if region.kind not in ("weight", "workspace"):
+                first, last = region.offset * self._stretch, (region.offset + region.bytes) * self._stretch
+                self._bytes[first:last] = _POISON
 
     def dtype(self, tensor: Tensor) -> np.dtype[Any]:
         """The NumPy type that a tensor's values have in this run."""
@@ -88,6 +94,8 @@ class DeviceMemory:
         if not array.size:
             return
         view = self._view(tensor)
+        if _is_same(view, array):
+            return  # computed in its place
         if not np.may_share_memory(view, self._bytes):
             raise SimulationError(
                 f"tensor {tensor.name!r}",
@@ -95,6 +103,14 @@ class DeviceMemory:
                 remedy="please report this",
             )
         view[...] = array
+
+    def place(self, tensor: Tensor) -> Array | None:
+        """Where a tensor's values belong, to be written there; None if it has no stretch of memory of its
+        own.
+        """
+        if not self.holds(tensor) or self._root(tensor) is not None or self._in_slice(tensor):
+            return None
+        return self._view(tensor)
 
     def write_all(self, results: Mapping[Tensor, Array]) -> None:
         """Stores the results of a task, which may lie where its inputs lay.
@@ -104,7 +120,9 @@ class DeviceMemory:
         """
         if len(results) > 1:
             results = {
-                t: array.copy() if np.may_share_memory(array, self._bytes) else array
+                t: array.copy()
+                if np.may_share_memory(array, self._bytes) and not _is_same(array, self.place(t))
+                else array
                 for t, array in results.items()
             }
         for tensor, array in results.items():
@@ -176,6 +194,15 @@ class DeviceMemory:
             )
             self._constants[tensor.name] = held
         return held
+
+
+def _is_same(one: Array, other: Array | None) -> bool:
+    """Whether two arrays are the same stretch of memory, read the same way."""
+    return (
+        other is not None
+        and one.ctypes.data == other.ctypes.data
+        and (one.shape, one.strides, one.dtype) == (other.shape, other.strides, other.dtype)
+    )
 
 
 def _converted(values: Array, dtype: np.dtype[Any]) -> Array:

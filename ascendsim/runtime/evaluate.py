@@ -13,9 +13,12 @@ import numpy as np
 from ascendsim.core.errors import InputError, suggest
 from ascendsim.graph.ir import Array, Graph, Node
 from ascendsim.isa.program import Program
-from ascendsim.ops.fused.values import run_chain
+from ascendsim.ops.fused.bounded import ROOM, run_bounded
+from ascendsim.ops.fused.slices import bytes_of
 from ascendsim.opset import OpSet
 from ascendsim.runtime.device_memory import DeviceMemory, Values
+
+_DRAWN = 1 << 20  # random numbers at a time; they are the same however many that are
 
 
 def evaluate(
@@ -70,7 +73,11 @@ def compute_nodes(nodes: Sequence[Node], opset: OpSet, memory: DeviceMemory) -> 
     """Computes the nodes of one task from device memory into device memory; what several nodes hand to each
     other never gets there.
     """
-    if len(nodes) == 1:
+    if len(nodes) == 1 and not (
+        len(nodes[0].outputs) == 1
+        and opset.get(nodes[0]).compute_body is None
+        and bytes_of(nodes[0].outputs, memory.dtype) > ROOM
+    ):
         compute_node(nodes[0], opset, memory)
         return
     inside = {tensor for node in nodes for tensor in node.outputs}
@@ -81,7 +88,7 @@ def compute_nodes(nodes: Sequence[Node], opset: OpSet, memory: DeviceMemory) -> 
         if tensor is not None and tensor not in inside
     }
     outputs = [tensor for node in nodes for tensor in node.outputs if memory.holds(tensor)]
-    memory.write_all(run_chain(nodes, arrays, opset, memory.dtype, outputs))
+    memory.write_all(run_bounded(nodes, arrays, opset, memory.dtype, outputs, memory.place))
 
 
 def compute_node(node: Node, opset: OpSet, memory: DeviceMemory) -> None:
@@ -90,7 +97,7 @@ def compute_node(node: Node, opset: OpSet, memory: DeviceMemory) -> None:
     with np.errstate(all="ignore"):  # overflow and NaN are values on the device, not events
         definition = opset.get(node)
         if definition.compute_body is not None:
-            results = definition.compute_body(node, arrays, memory.dtype)
+            results = definition.compute_body(node, arrays, memory.dtype, memory.place)
         else:
             results = definition.compute(node, arrays, [memory.dtype(tensor) for tensor in node.outputs])
     pairs = zip(node.outputs, results, strict=False)
@@ -152,8 +159,14 @@ def random_inputs(graph: Graph, seed: int = 0) -> dict[str, Array]:
         kind = tensor.origin_dtype or tensor.element_type
         shape = tensor.static_shape
         largest = 255 if any(node.op_type in ("Aipp", "AippConv") for node in tensor.consumers) else 1
-        draw = (
-            generator.standard_normal(shape) if kind.is_float else generator.integers(0, largest + 1, shape)
-        )
-        arrays[tensor.name] = np.asarray(draw).astype(kind.numpy)
+        values = np.empty(shape, kind.numpy)
+        flat = values.reshape(-1)
+        for start in range(0, flat.size, _DRAWN):
+            part = flat[start : start + _DRAWN]
+            part[...] = (
+                generator.standard_normal(part.size)
+                if kind.is_float
+                else generator.integers(0, largest + 1, part.size)
+            )
+        arrays[tensor.name] = values
     return arrays

@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pytest
 
 import ascendsim as asim
+from ascendsim.core.arguments import checked
 from ascendsim.graph.ir import Constant
 from ascendsim.runtime.host_run import Choices
 
@@ -135,6 +136,36 @@ def test_every_public_function_names_the_argument_of_a_wrong_type(tmp_path: Path
     assert sum(tried.values()) > 700
 
 
+def test_every_public_function_says_what_it_cannot_write_and_why(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("no folder")
+    nowhere = tmp_path / "file" / "x.svg"
+    tried = set()
+    for name, function in subjects(tmp_path):
+        parameters = inspect.signature(function).parameters.values()
+        target = next(
+            (p.name for p in parameters if re.search("PathLike", str(p.annotation)) and p.name != "source"),
+            None,
+        )
+        if target is None or name.startswith(("load", "compile", "advise", "ablate", "Result.compare")):
+            continue
+        needed = {
+            p.name: given(str(p.annotation), tmp_path)
+            for p in parameters
+            if p.default is p.empty and p.kind is p.POSITIONAL_OR_KEYWORD and p.name != target
+        }
+        tried.add(name)
+        for path, why in ((nowhere, "Not a directory"), (f"{tmp_path}/a\0b.svg", "it has a NUL character")):
+            with pytest.raises(asim.InputError) as caught:
+                function(**needed, **{target: path})
+            assert repr(str(path)).encode().decode("unicode_escape") in str(caught.value).encode().decode(
+                "unicode_escape"
+            )
+            assert f"cannot be written ({why}); choose another" in str(caught.value), name
+    assert tried >= {"save", "Result.save", "Result.save_trace", "Table.to_csv", "Comparison.to_csv"}
+    assert tried >= {"Comparison.save", "GraphDisplay.save"}
+    assert not list(tmp_path.glob("**/*partial*"))
+
+
 @pytest.mark.parametrize(
     ("call", "message"),
     [
@@ -199,6 +230,39 @@ def test_numbers_of_numpy_are_numbers() -> None:
         builder.build(), "Ascend310", topo_sorting_mode=np.int64(1), oo_constant_folding=np.bool_(True)
     )
     assert len(asim.simulate(model).top_operators(np.int32(1))) == 1
+
+
+@checked()
+def takes(
+    number: int = 0,
+    pair: tuple[int, int] = (0, 0),
+    word: Literal["a"] | list[int] = "a",
+    many: Sequence[str | None] = (),
+    nested: Sequence[Sequence[int]] = (),
+) -> None:
+    """Takes what its annotations say."""
+
+
+@pytest.mark.parametrize(
+    ("good", "bad"),
+    [
+        ({"number": 1}, {"number": True}),
+        ({"pair": (1, 2)}, {"pair": (1, 2, 3)}),
+        ({"word": "a"}, {"word": "b"}),
+        ({"word": [1]}, {"word": ["a"]}),
+        ({"many": ["a"]}, {"many": ["a", 1]}),
+        ({"many": ["a"]}, {"many": [1]}),
+        ({"many": [None]}, {"many": [2.5, None]}),
+        ({"many": ["a"]}, {"many": "a"}),
+        ({"nested": [[1]]}, {"nested": [["a"]]}),
+        ({"nested": [(1,)]}, {"nested": [("a",)]}),
+    ],
+)
+def test_what_was_fine_before_makes_nothing_else_fine(good: dict[str, Any], bad: dict[str, Any]) -> None:
+    for _ in range(2):
+        takes(**good)
+        with pytest.raises(asim.InputError, match=f"argument {next(iter(bad))} must be"):
+            takes(**bad)
 
 
 def outcome(function: Callable[..., Any], arguments: list[Any], named: dict[str, Any], label: str) -> str:

@@ -193,7 +193,11 @@ def test_unknown_operators_are_listed_together() -> None:
         ({"composite": True, "op_desc": 5}, "op_desc must be a list"),
         ({"composite": True, "op": "x", "op_desc": []}, "must hold 1 to"),
         (composite([{"name": "Add"}], [X], [Y]), "output_desc must be a list"),
-        (composite([add()], [{"tensor_name": "x"}], [Y]), "element type that is not supported"),
+        (composite([add()], [{"tensor_name": "x"}], [Y]), r"\(x\) has the element type None"),
+        (
+            composite([add()], [tensor("x", [2, 3], "complex64")], [Y]),
+            r"input_desc\[0\]\[0\] \(x\) has the element type 'complex64', which no operator.*float32",
+        ),
         (composite([add()], [tensor("x", [2, 1.5])], [Y]), "must hold sizes or symbols"),
         (composite([add()], [tensor("x", [1] * 40)], [Y]), "at most 16 dimensions"),
         ({**composite([add()], [X], [Y]), "input_desc": [X]}, "list of lists"),
@@ -211,3 +215,74 @@ def test_files_that_are_no_json_and_files_that_are_missing(tmp_path: Path) -> No
         load(b'{"composite": ')
     with pytest.raises(InputError, match="cannot be read"):
         load(tmp_path / "missing.info")
+
+
+def outputs_of(data: dict[str, Any], arrays: dict[str, Any], fusion: str) -> dict[str, Any]:
+    graph = asim.load(json.dumps(data).encode())
+    model = asim.compile(graph, "Ascend910A", fusion=fusion, precision_mode="must_keep_origin_dtype")
+    return dict(asim.run(model, arrays).outputs)
+
+
+@pytest.mark.parametrize("fusion", ["graph-kernel", "off"])
+@pytest.mark.parametrize(
+    ("kind", "result"), [("float32", "float32"), ("float16", "bool"), ("int32", "int32")]
+)
+def test_elem_any_tells_whether_an_element_is_positive(kind: str, result: str, fusion: str) -> None:
+    data = composite(
+        [op("ElemAny", [[tensor("x", [40, 50], kind)]], tensor("y", [1], result))],
+        [tensor("x", [40, 50], kind)],
+        [tensor("y", [1], result)],
+    )
+    x = np.full((40, 50), -1).astype(kind)
+    x[3] = 0
+    assert not outputs_of(data, {"x": x}, fusion)["y"].any()
+    x[17, 31] = 2
+    (found,) = outputs_of(data, {"x": x}, fusion)["y"]
+    assert found == 1
+    assert found.dtype == result
+
+
+@pytest.mark.parametrize("fusion", ["graph-kernel", "off"])
+@pytest.mark.parametrize(
+    ("layout", "pad", "stride"),
+    [("NHWC", False, 1), ("NHWC", True, 2), ("NCHW", True, 1), ("DefaultFormat", False, 2)],
+)
+def test_conv2d_is_the_sum_over_its_windows(layout: str, pad: bool, stride: int, fusion: str) -> None:
+    """With what is behind it, in the layout of the file; what an operator before has padded is not padded
+    again."""
+    batch, height, width, channels, filters = 2, 7, 6, 16, 32
+    top, bottom, left, right = (1, 0, 2, 1) if pad else (0, 0, 0, 0)
+    rows, columns = (height + top + bottom - 3) // stride + 1, (width + left + right - 2) // stride + 1
+    shapes = [(batch, height, width, channels), (filters, 3, 2, channels), (batch, rows, columns, filters)]
+    if layout == "NCHW":
+        shapes = [(a, d, b, c) for a, b, c, d in shapes]
+    x, w, y, z = (
+        tensor(name, list(shape), "float16") | {"format": layout}
+        for name, shape in zip("xwyz", (*shapes, shapes[-1]), strict=True)
+    )
+    given = [top, bottom, left, right] if pad else [1, 1, 1, 1]
+    conv = op("Conv2D", [[x], [w]], y, stride=[1, 1, stride, stride], dilation=[1, 1, 1, 1], pad_list=given)
+    data = composite([conv, op("Neg", [[y]], z)], [x, w], [z])
+    generator = np.random.default_rng(0)
+    arrays = {
+        name: generator.integers(-3, 4, shape).astype(np.float16)
+        for name, shape in zip("xw", shapes, strict=False)
+    }
+    image, taps = (
+        array.transpose(0, 2, 3, 1) if layout == "NCHW" else array for array in (arrays["x"], arrays["w"])
+    )
+    padded = np.pad(image.astype(np.float64), ((0, 0), (top, bottom), (left, right), (0, 0)))
+    expected = np.zeros((batch, rows, columns, filters))
+    for row in range(rows):
+        for column in range(columns):
+            window = padded[:, row * stride : row * stride + 3, column * stride : column * stride + 2]
+            expected[:, row, column] = -np.einsum("nhwc,ohwc->no", window, taps.astype(np.float64))
+    found = outputs_of(data, arrays, fusion)["z"]
+    found = found.transpose(0, 2, 3, 1) if layout == "NCHW" else found
+    assert np.array_equal(found, expected.astype(np.float16))
+
+
+def test_conv2d_in_blocked_layout_is_refused() -> None:
+    x, w, y = (tensor(name, [1, 2, 7, 7, 16], "float16") for name in "xwy")
+    with pytest.raises(GraphError, match="Conv2D needs an image and filters of four axes"):
+        load(composite([op("Conv2D", [[x], [w]], y)], [x, w], [y]))

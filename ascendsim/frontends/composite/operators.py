@@ -105,6 +105,8 @@ class Translator:
             "OneHot": self._one_hot,
             "Assign": self._assign,
             "InplaceAssign": self._inplace_assign,
+            "ElemAny": self._elem_any,
+            "Conv2D": self._conv,
         }
 
     def knows(self, name: str) -> bool:
@@ -234,6 +236,55 @@ class Translator:
 
     def _floor_div(self, _record: OperatorRecord, inputs: list[Tensor]) -> Tensor:
         return self.builder.op("Floor", self.builder.op("Div", *inputs))
+
+    def _elem_any(self, record: OperatorRecord, inputs: list[Tensor]) -> Tensor:
+        """1 if any element is positive, else 0, in the result's type (AKG, composite_topi: `elem_any`)."""
+        source = inputs[0]
+        if source.dtype is not DType.BOOL:
+            zero = self.builder.constant(np.zeros((), source.element_type.numpy), "elem_any_zero")
+            source = self.builder.op("Greater", source, zero)
+        found = self.builder.op(
+            "ReduceMax", self.builder.op("Cast", source, to=DType.FLOAT16), None, keepdims=0
+        )
+        return self.builder.op("Cast", found, to=record.outputs[0].dtype)
+
+    def _conv(self, record: OperatorRecord, inputs: list[Tensor]) -> Tensor:
+        """A convolution of images [N, H, W, C] and filters [O, KH, KW, I], as AKG's kernel takes them, or in
+        NCHW where the file says so.
+
+        AKG's kernel does not pad: where the result has the size that follows without, an operator before has
+        padded, whatever `pad_list` says.
+        """
+        image, filters, *others = inputs
+        if others or any(len(tensor.static_shape) != 4 for tensor in inputs):
+            shapes = [list(tensor.static_shape) for tensor in inputs]
+            raise GraphError(f"operator {record.name}", "needs an image and filters of four axes", shapes)
+        last = "NCHW" not in (record.inputs[0].format, record.attributes.get("data_format"))
+        if last:
+            image, filters = (self.builder.op("Transpose", tensor, perm=[0, 3, 1, 2]) for tensor in inputs)
+        strides, dilations = (
+            [int(one) for one in record.attributes.get(name, (1, 1))][-2:] for name in ("stride", "dilation")
+        )
+        sizes = [
+            (size - (taps - 1) * dilation - 1) // stride + 1
+            for size, taps, dilation, stride in zip(
+                image.static_shape[2:], filters.static_shape[2:], dilations, strides, strict=True
+            )
+        ]
+        top, bottom, left, right = (int(one) for one in record.attributes.get("pad_list", (0,) * 4))
+        wanted = [*record.outputs[0].shape[1:3]] if last else [*record.outputs[0].shape[2:4]]
+        result = self.builder.op(
+            "Conv",
+            image,
+            filters,
+            strides=strides,
+            dilations=dilations,
+            pads=[0] * 4 if wanted == sizes else [top, left, bottom, right],
+            group=int(record.attributes.get("group", 1)),
+        )
+        if result.dtype is not record.outputs[0].dtype:
+            result = self.builder.op("Cast", result, to=record.outputs[0].dtype)
+        return self.builder.op("Transpose", result, perm=[0, 2, 3, 1]) if last else result
 
     def _one_hot(self, record: OperatorRecord, inputs: list[Tensor]) -> Tensor:
         indices, on, off = inputs

@@ -196,7 +196,10 @@ def _tensor(item: Any, where: str) -> TensorRecord:
     try:
         dtype = DType(kind)
     except ValueError:
-        raise InputError(where, "has an element type that is not supported", repr(kind)) from None
+        known = ", ".join(one.value for one in DType)
+        raise InputError(
+            where, f"has the element type {kind!r}, which no operator here has", remedy=f"known are {known}"
+        ) from None
     shape = item.get("shape")
     if not isinstance(shape, list) or len(shape) > MAX_RANK:
         raise InputError(

@@ -14,8 +14,8 @@ import numpy as np
 
 from ascendsim.graph.composites import DOMAIN, GRAPH_KERNEL, NAME, body_of
 from ascendsim.graph.ir import Array, Node, Tensor
+from ascendsim.ops.fused.bounded import run_bounded
 from ascendsim.ops.fused.composite_work import composite_work
-from ascendsim.ops.fused.values import run_chain
 from ascendsim.opset import InferContext, Layout, OpDef
 from ascendsim.opset.facts import Facts, Kind, Precision
 from ascendsim.opset.structure import opaque
@@ -29,7 +29,10 @@ def _infer(context: InferContext) -> None:
 
 
 def _compute_body(
-    node: Node, inputs: Sequence[Any], dtype_of: Callable[[Tensor], np.dtype[Any]]
+    node: Node,
+    inputs: Sequence[Any],
+    dtype_of: Callable[[Tensor], np.dtype[Any]],
+    place_of: Callable[[Tensor], Array | None],
 ) -> Sequence[Any]:
     from ascendsim.ops import default_opset
 
@@ -41,7 +44,15 @@ def _compute_body(
             for tensor in body.constants
             if tensor.constant is not None
         )
-    results = run_chain(body.topological(), arrays, default_opset(), dtype_of, body.outputs)
+    outside = dict(zip(body.outputs, node.outputs, strict=True))
+    results = run_bounded(
+        body.topological(),
+        arrays,
+        default_opset(),
+        dtype_of,
+        body.outputs,
+        lambda tensor: place_of(outside[tensor]),
+    )
     return [results[tensor] for tensor in body.outputs]
 
 
@@ -60,7 +71,7 @@ def _compute(node: Node, inputs: Sequence[Any], wanted: Sequence[np.dtype[Any]])
     def dtype_of(tensor: Tensor) -> np.dtype[Any]:
         return (tensor.element_type if device else tensor.origin_dtype or tensor.element_type).numpy
 
-    return _compute_body(node, inputs, dtype_of)
+    return _compute_body(node, inputs, dtype_of, lambda _tensor: None)
 
 
 def _lower(node: Node, context: LowerContext) -> Work:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -98,29 +98,36 @@ HALVED_PLANES = 32
 Folder = Callable[[Array, tuple[int, ...]], Array]
 
 
-def _reduction(
-    kernel: Folder | None, function: Folder
-) -> Callable[[Node, Sequence[Any], Sequence[np.dtype[Any]]], Sequence[Any]]:
+@dataclass(frozen=True, slots=True)
+class FoldCompute:
     """Values by `kernel` for float16 and float32 and by `function` (NumPy) for the rest; both keep folded
     axes with size 1.
     """
 
-    def compute(node: Node, inputs: Sequence[Any], wanted: Sequence[np.dtype[Any]]) -> Sequence[Any]:
+    kernel: Folder | None
+    function: Folder
+
+    def by_kernel(self, dtype: np.dtype[Any]) -> bool:
+        """Whether the kernel folds a type: in an order that kept axes of two elements and more have no say
+        in.
+        """
+        return self.kernel is not None and dtype.name in ("float16", "float32")
+
+    def __call__(self, node: Node, inputs: Sequence[Any], wanted: Sequence[np.dtype[Any]]) -> Sequence[Any]:
+        """As `OpDef.compute`."""
         array = inputs[0]
         axes = reduced_axes(node, inputs[1] if len(inputs) > 1 else None, array.ndim)
         with np.errstate(all="ignore"):
-            if kernel is not None and array.dtype.name in ("float16", "float32"):
-                result = kernel(array, axes)
+            if self.kernel is not None and self.by_kernel(array.dtype):
+                result = self.kernel(array, axes)
             else:
-                result = function(as_float32(array), axes)
+                result = self.function(as_float32(array), axes)
         shape = tuple(
             1 if a in axes else size
             for a, size in enumerate(array.shape)
             if node.attr("keepdims", 1) or a not in axes
         )
         return [finish(np.asarray(result).reshape(shape), wanted[0])]
-
-    return compute
 
 
 def _extreme(name: str) -> Folder:
@@ -300,7 +307,7 @@ _REDUCTIONS: tuple[OpDef, ...] = (
     OpDef(
         "ReduceSum",
         _infer,
-        _reduction(lambda x, a: fold("SUM", x, a), _sum),
+        FoldCompute(lambda x, a: fold("SUM", x, a), _sum),
         _lower((), "vcadd", "vadd", ()),
         Layout.FOLLOW,
         "ReduceSumD",
@@ -311,7 +318,7 @@ _REDUCTIONS: tuple[OpDef, ...] = (
     OpDef(
         "ReduceMean",
         _infer,
-        _reduction(lambda x, a: fold("SUM", x, a, mean=True), _mean),
+        FoldCompute(lambda x, a: fold("SUM", x, a, mean=True), _mean),
         # scaled first, so that a float16 sum stays in range
         _lower(("vmuls",), "vcadd", "vadd", (), halves=True),
         Layout.FOLLOW,
@@ -323,7 +330,7 @@ _REDUCTIONS: tuple[OpDef, ...] = (
     OpDef(
         "ReduceMax",
         _infer,
-        _reduction(lambda x, a: fold("MAX", x, a), _extreme("max")),
+        FoldCompute(lambda x, a: fold("MAX", x, a), _extreme("max")),
         _lower((), "vcmax", "vmax", ()),
         Layout.FOLLOW,
         "ReduceMaxD",
@@ -334,7 +341,7 @@ _REDUCTIONS: tuple[OpDef, ...] = (
     OpDef(
         "ReduceMin",
         _infer,
-        _reduction(lambda x, a: fold("MIN", x, a), _extreme("min")),
+        FoldCompute(lambda x, a: fold("MIN", x, a), _extreme("min")),
         _lower((), "vcmin", "vmin", ()),
         Layout.FOLLOW,
         "ReduceMinD",
@@ -345,7 +352,7 @@ _REDUCTIONS: tuple[OpDef, ...] = (
     OpDef(
         "ReduceProd",
         _infer,
-        _reduction(None, _product),
+        FoldCompute(None, _product),
         _lower((), "vmul", "vmul", ()),
         cann="ReduceProdD",
         most_inputs=2,
@@ -354,7 +361,7 @@ _REDUCTIONS: tuple[OpDef, ...] = (
     OpDef(
         "ReduceL1",
         _infer,
-        _reduction(lambda x, a: fold("SUM_ABS", x, a), lambda x, a: _sum(np.abs(x), a)),
+        FoldCompute(lambda x, a: fold("SUM_ABS", x, a), lambda x, a: _sum(np.abs(x), a)),
         _lower(("vabs",), "vcadd", "vadd", ()),
         cann="LpNorm",
         most_inputs=2,
@@ -363,7 +370,7 @@ _REDUCTIONS: tuple[OpDef, ...] = (
     OpDef(
         "ReduceL2",
         _infer,
-        _reduction(_root_of_squares, lambda x, a: np.sqrt(_sum(x * x, a))),
+        FoldCompute(_root_of_squares, lambda x, a: np.sqrt(_sum(x * x, a))),
         _lower(("vmul",), "vcadd", "vadd", ("vsqrt",)),
         cann="LpNorm",
         most_inputs=2,
@@ -372,7 +379,7 @@ _REDUCTIONS: tuple[OpDef, ...] = (
     OpDef(
         "ReduceSumSquare",
         _infer,
-        _reduction(lambda x, a: fold("SUM_SQUARE", x, a), lambda x, a: _sum(x * x, a)),
+        FoldCompute(lambda x, a: fold("SUM_SQUARE", x, a), lambda x, a: _sum(x * x, a)),
         _lower(("vmul",), "vcadd", "vadd", ()),
         cann="SquareSumV1",
         most_inputs=2,
@@ -381,7 +388,7 @@ _REDUCTIONS: tuple[OpDef, ...] = (
     OpDef(
         "ReduceLogSum",
         _infer,
-        _reduction(lambda x, a: np.log(fold("SUM", as_float32(x), a)), lambda x, a: np.log(_sum(x, a))),
+        FoldCompute(lambda x, a: np.log(fold("SUM", as_float32(x), a)), lambda x, a: np.log(_sum(x, a))),
         _lower((), "vcadd", "vadd", ("vln",)),
         most_inputs=2,
         facts=_LOGARITHM,
@@ -389,7 +396,7 @@ _REDUCTIONS: tuple[OpDef, ...] = (
     OpDef(
         "ReduceLogSumExp",
         _infer,
-        _reduction(None, _log_sum_exp),
+        FoldCompute(None, _log_sum_exp),
         _lower(("vexp",), "vcadd", "vadd", ("vln",)),
         most_inputs=2,
         facts=_LOGARITHM,

@@ -94,7 +94,7 @@ def write_plog(
         The file.
 
     Raises:
-        OSError: If it cannot be written.
+        InputError: If it cannot be written.
     """
     path = Path(path_or_dir)
     if path.is_dir():

@@ -82,7 +82,7 @@ def write_result(
         The file.
 
     Raises:
-        OSError: If it cannot be written.
+        InputError: If it cannot be written.
     """
     target = Path(path)
     if target.is_dir():
