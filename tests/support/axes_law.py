@@ -40,7 +40,7 @@ def broken_links(
         for flat in random.choice(array.size, min(CHANGES, array.size), replace=False):
             place = np.unravel_index(int(flat), array.shape)
             changed = list(arrays)
-            changed[port] = _changed(array, place)
+            changed[port] = changed_at(array, place)
             try:
                 after = _values(definition, node, changed)
             except Exception:  # an index that leaves its range, say: nothing to learn
@@ -58,7 +58,8 @@ def _values(definition: OpDef, node: Node, arrays: Sequence[Array | None]) -> li
         ]
 
 
-def _changed(array: Array, place: tuple[Any, ...]) -> Array:
+def changed_at(array: Array, place: tuple[Any, ...]) -> Array:
+    """A copy with another element in one place."""
     copy = array.copy()
     old = copy[place]
     if array.dtype == np.bool_:

@@ -90,17 +90,13 @@ def _scale(array: Any) -> Array:
     return as_float32(np.asarray(array)).astype(np.float32)
 
 
-def _rows_axis(array: Array) -> int | None:
-    return array.ndim - 2 if array.ndim > 1 else None
-
-
 def _compute_matmul_integer(
     node: Node, inputs: Sequence[Any], wanted: Sequence[np.dtype[Any]]
 ) -> Sequence[Any]:
     from ascendsim_kernels.gemm import integer_matmul
 
     a, b, a_zero, b_zero = list(inputs) + [None] * (4 - len(inputs))
-    return [integer_matmul(_shifted(a, a_zero, _rows_axis(a)), _shifted(b, b_zero, b.ndim - 1))]
+    return [integer_matmul(_shifted(a, a_zero, a.ndim - 2), _shifted(b, b_zero, b.ndim - 1))]
 
 
 def _compute_qlinear_matmul(
@@ -109,7 +105,7 @@ def _compute_qlinear_matmul(
     from ascendsim_kernels.gemm import integer_matmul
 
     a, a_scale, a_zero, b, b_scale, b_zero, y_scale, y_zero = inputs[:8]
-    total = integer_matmul(_shifted(a, a_zero, _rows_axis(a)), _shifted(b, b_zero, b.ndim - 1))
+    total = integer_matmul(_shifted(a, a_zero, a.ndim - 2), _shifted(b, b_zero, b.ndim - 1))
     rank = total.ndim
     left = _along(_scale(a_scale), rank, rank - 2 if rank > 1 else None)
     scale = left * _along(_scale(b_scale), rank, rank - 1) / _scale(y_scale).reshape(())

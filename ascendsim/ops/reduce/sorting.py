@@ -203,7 +203,7 @@ def _unique(node: Node, inputs: Sequence[Any], _wanted: Wanted) -> Sequence[Arra
 
 def _sorting_on_ai_cpu(node: Node, _ctx: LowerContext) -> Work:
     elements = math.prod(Ref.of(node.required(0)).shape)
-    return on_ai_cpu(node, 2 * max(1.0, math.log2(max(2, elements))))
+    return on_ai_cpu(node, 2 * math.log2(max(2, elements)))
 
 
 def _scan_on_ai_cpu(node: Node, _ctx: LowerContext) -> Work:
