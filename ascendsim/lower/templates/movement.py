@@ -112,7 +112,7 @@ class MoveWriter:
         for number, ref in enumerate(self.work.extra_inputs):
             self._bring_whole(ref, f"index{number}")
         room = (capacity(b.soc, Buffer.UB) - b.used(Buffer.UB) - 1024) // BLOCK_BYTES * BLOCK_BYTES
-        widths = [max(1.0, copy.written / max(1, copy.bytes)) for copy, _ in amounts]
+        widths = [max(1.0, copy.written / (copy.bytes or copy.written)) for copy, _ in amounts]
         widest = max(widths, default=1.0)
         wide = max([step.dtype.itemsize for step in self.steps], default=1)
         narrow = min([copy.src.dtype.itemsize for copy, _ in amounts], default=1)
