@@ -148,7 +148,7 @@ class MoveWriter:
             tile = self._gm(copy.src, at, size, copy.read_burst, (1, 1))
             if self.work.scalar_per_burst:
                 b.emit(Scalar(self.work.scalar_per_burst * tile.bursts, "addresses"))
-            into = b.target(source, min(source.slot_bytes, tile.bytes))
+            into = b.target(source, tile.bytes)
             b.emit(
                 Move(
                     Pipe.MTE2,
@@ -179,7 +179,7 @@ class MoveWriter:
             b.receive(target)
             last = target
         tile = self._gm(copy.dst, at, written, copy.write_burst, ratio)
-        held = b.source(last, min(last.slot_bytes, tile.bytes))
+        held = b.source(last, tile.bytes)
         b.emit(
             Move(
                 Pipe.MTE3,
