@@ -124,6 +124,31 @@ def scalar() -> ScalarWork:
     return ScalarWork(50_000, 8, (x, z), (y,))
 
 
+def blocked_columns() -> VectorWork:
+    """So many channels that a tile of all of them would have few rows: short bursts."""
+    x, y = (ref(name, (1, 2064, 20, 20), Format.NC1HWC0) for name in "xy")
+    return VectorWork(400, 2064, (Step("vmul"),), (Stream(x), stream("c", (2064,), "col")), (Stream(y),))
+
+
+def two_rows() -> VectorWork:
+    """Sums over two rows, whose columns the cores share."""
+    inputs = (stream("x", (2, 3000), dtype=FULL), stream("c", (3000,), "col"))
+    steps = (Step("vmul", FULL), Step("vadd", FULL), Step("vconv", HALF, "col"))
+    return VectorWork(2, 3000, steps, inputs, (stream("y", (3000,), "col"),), "rows")
+
+
+def scattered() -> MoveWork:
+    """Pieces of 64 bytes out of a tensor that is hardly larger than a tile: they lie as far apart as it
+    allows."""
+    return MoveWork((Copy(ref("x", (20_480,), dtype=DType.INT8), ref("y", (10_240,)), 20_480, 64, WHOLE),))
+
+
+def looked_up() -> VectorWork:
+    """Lookups between vector steps: the vector unit is drained around each of them."""
+    steps = (Step("vgather"), Step("vgatherb"), Step("vadds"), Step("vmuls"), Step("vgather"))
+    return VectorWork(1, 800, steps, (stream("x", (800,)),), (stream("y", (800,)),))
+
+
 CASES: tuple[tuple[Callable[[], Work], str], ...] = (
     (flat, "Ascend310"),
     (broadcast, "Ascend910A"),
@@ -140,4 +165,8 @@ CASES: tuple[tuple[Callable[[], Work], str], ...] = (
     (transpose, "Ascend310P3"),
     (padding, "Ascend310"),
     (scalar, "Ascend910A"),
+    (blocked_columns, "Ascend310P3"),
+    (two_rows, "Ascend910A"),
+    (scattered, "Ascend310"),
+    (looked_up, "Ascend310"),
 )
