@@ -59,18 +59,18 @@ def maps_in_bands() -> Tiled:
 
 def rows_outside() -> Tiled:
     """A is held: tiles of rows outside, columns inside; sums of columns, a value on the way is stored too."""
-    plain = convolution(24, 17, 64, 5, stride=2, pad=2, images=2)
-    whole = (2, 64, 9, 9)
+    plain = convolution(24, 17, 72, 5, stride=2, pad=2, images=2)
+    whole = (2, 72, 9, 9)
     work = replace(
         plain,
         epilogue=(Step("vmuls"), Step("vrelu")),
         side_outputs=(SideOutput(ref("before", whole, Format.NC1HWC0), 1),),
         sums=(
-            ColumnSum(ref("sum", (64,), dtype=FULL), (Step("vconv", FULL),), Step("vadd", FULL)),
-            ColumnSum(ref("squares", (64,), dtype=FULL), (Step("vmul", FULL),), Step("vadd", FULL)),
+            ColumnSum(ref("sum", (72,), dtype=FULL), (Step("vconv", FULL),), Step("vadd", FULL)),
+            ColumnSum(ref("squares", (72,), dtype=FULL), (Step("vmul", FULL),), Step("vadd", FULL)),
         ),
     )
-    return Tiled(work, (1, 2, 81, 64), (27, 32), 50, 25, "a")
+    return Tiled(work, (1, 2, 81, 72), (27, 32), 50, 25, "a")
 
 
 def both_stream() -> Tiled:
@@ -140,6 +140,11 @@ def whole_numbers() -> Tiled:
     return Tiled(work, (1, 1, 40, 64), (48, 64), 5, 2)
 
 
+def skipped_rows() -> Tiled:
+    """A convolution of 1 x 1 with stride 3: only every third row of the map is read."""
+    return Tiled(convolution(32, 22, 16, 1, stride=3), (1, 1, 64, 16), (32, 16), 2, 1, "b", band_m=32)
+
+
 CASES: tuple[tuple[Callable[[], Tiled], str], ...] = (
     (maps_in_bands, "Ascend310"),
     (rows_outside, "Ascend910A"),
@@ -150,6 +155,7 @@ CASES: tuple[tuple[Callable[[], Tiled], str], ...] = (
     (groups, "Ascend910A"),
     (images, "Ascend310"),
     (whole_numbers, "Ascend310P3"),
+    (skipped_rows, "Ascend910A"),
 )
 
 

@@ -149,6 +149,18 @@ def looked_up() -> VectorWork:
     return VectorWork(1, 800, steps, (stream("x", (800,)),), (stream("y", (800,)),))
 
 
+def moved_lookups() -> MoveWork:
+    """Two lookups one after the other on the way: the vector unit is drained before and after both."""
+    copy = Copy(ref("x", (4000,)), ref("y", (4000,)), 8000, WHOLE, WHOLE)
+    return MoveWork((copy,), (Step("vmuls"), Step("vgather"), Step("vgatherb"), Step("vadds")))
+
+
+def long_fractals() -> VectorWork:
+    """Softmax of rows in fractals that are so long that fewer than 16 of them fit into UB."""
+    x, y = (ref(name, (40, 6000), Format.FRACTAL_NZ) for name in "xy")
+    return VectorWork(40, 6000, (Step("vcmax"), Step("vsub")), (Stream(x),), (Stream(y),), "cols", 3)
+
+
 CASES: tuple[tuple[Callable[[], Work], str], ...] = (
     (flat, "Ascend310"),
     (broadcast, "Ascend910A"),
@@ -169,4 +181,6 @@ CASES: tuple[tuple[Callable[[], Work], str], ...] = (
     (two_rows, "Ascend910A"),
     (scattered, "Ascend310"),
     (looked_up, "Ascend310"),
+    (moved_lookups, "Ascend310"),
+    (long_fractals, "Ascend310P3"),
 )

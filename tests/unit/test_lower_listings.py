@@ -75,8 +75,8 @@ def test_program_of_the_cube(
 
 
 def test_program_of_two_convolutions(golden: Callable[[str, str], None]) -> None:
-    soc = load("Ascend310", {"ai_cores": 1})
+    soc = load("Ascend310P3", {"ai_cores": 3})
     options = [make() for make in pair_options(pair(), soc, Expansion(soc))]
     stage = with_needed_flags(options[0])
     verify([stage], soc)
-    golden("lower/pair_Ascend310.txt", described(pair, stage))
+    golden("lower/pair_Ascend310P3.txt", described(pair, stage))
