@@ -74,7 +74,7 @@ def rows_outside() -> Tiled:
 
 
 def both_stream() -> Tiled:
-    """Two products whose operands both come in chunks of k; one accumulator, a value a row and one for all."""
+    """Two products whose operands come in chunks of k; one accumulator, a value a row and one for all."""
     work = matmul(96, 300, 90, load("Ascend310P3"), 2, bias=ref("bias", (180,), dtype=FULL))
     shape = (2, 90, 300)
     work = replace(
