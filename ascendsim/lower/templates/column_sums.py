@@ -96,7 +96,7 @@ class ColumnSums:
                 Move(
                     Pipe.MTE3,
                     tile.operand,
-                    b.source(ring, min(tile.bytes, ring.slot_bytes)),
+                    b.source(ring, tile.bytes),
                     1,
                     tile.bytes,
                     aligned=tile.aligned,

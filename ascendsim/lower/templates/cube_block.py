@@ -343,8 +343,7 @@ class CubeWriter:
         )
         if converted:
             kind = "aipp"
-        slot = ring.allocations[part].slot_bytes
-        target = self.b.target(ring, min(slot, converted or tile.bytes), part)
+        target = self.b.target(ring, converted or tile.bytes, part)
         self.b.emit(
             Move(
                 Pipe.MTE2,

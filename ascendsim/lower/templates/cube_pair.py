@@ -327,7 +327,7 @@ class _PairWriter:
             weight_tile(side.work.b, side.work.n, (ZERO, side.k_blocks), (ZERO, side.work.n), ZERO),
             side.work.b,
         )
-        target = b.target(side.weights, min(tile.bytes, side.weights.slot_bytes))
+        target = b.target(side.weights, tile.bytes)
         b.emit(
             Move(
                 Pipe.MTE2,
@@ -357,7 +357,7 @@ class _PairWriter:
                 ref, geometry, (positions, rows * geometry.out_w), (ZERO, side.k_blocks), base, trips
             )
         tile = fitted(b, tile, ref)
-        target = b.target(self.source, min(tile.bytes, self.source.slot_bytes))
+        target = b.target(self.source, tile.bytes)
         b.emit(
             Move(
                 Pipe.MTE2,

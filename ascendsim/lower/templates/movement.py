@@ -112,7 +112,7 @@ class MoveWriter:
         for number, ref in enumerate(self.work.extra_inputs):
             self._bring_whole(ref, f"index{number}")
         room = (capacity(b.soc, Buffer.UB) - b.used(Buffer.UB) - 1024) // BLOCK_BYTES * BLOCK_BYTES
-        widths = [max(1.0, copy.written / max(1, copy.bytes)) for copy, _ in amounts]
+        widths = [max(1.0, copy.written / (copy.bytes or copy.written)) for copy, _ in amounts]
         widest = max(widths, default=1.0)
         wide = max([step.dtype.itemsize for step in self.steps], default=1)
         narrow = min([copy.src.dtype.itemsize for copy, _ in amounts], default=1)
@@ -148,7 +148,7 @@ class MoveWriter:
             tile = self._gm(copy.src, at, size, copy.read_burst, (1, 1))
             if self.work.scalar_per_burst:
                 b.emit(Scalar(self.work.scalar_per_burst * tile.bursts, "addresses"))
-            into = b.target(source, min(source.slot_bytes, tile.bytes))
+            into = b.target(source, tile.bytes)
             b.emit(
                 Move(
                     Pipe.MTE2,
@@ -179,7 +179,7 @@ class MoveWriter:
             b.receive(target)
             last = target
         tile = self._gm(copy.dst, at, written, copy.write_burst, ratio)
-        held = b.source(last, min(last.slot_bytes, tile.bytes))
+        held = b.source(last, tile.bytes)
         b.emit(
             Move(
                 Pipe.MTE3,

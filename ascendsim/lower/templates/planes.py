@@ -69,7 +69,7 @@ class PlaneWriter(VectorWriter):
                         self._add(inner, rows.size, blocks.size, sums)
         if outer:
             target = b.target(sums[0], sums[0].slot_bytes)
-            emit_steps(b, outer, self._counts(1, columns, False), target, (target,))
+            emit_steps(b, outer, {"col": (columns, 1)}, target, (target,))
         for ring in sums:
             b.commit(ring)
         self._save("col", (ZERO, 1), (first, columns))

@@ -39,7 +39,7 @@ def share_of(work: VectorWork, space: Space, soc: SocSpec) -> tuple[int, int]:
     cores = soc.vector_units
     streams = [stream for stream in (*work.inputs, *work.outputs) if stream.over == "all"]
     itemsize = min((stream.ref.dtype.itemsize for stream in streams), default=2)
-    piece = max(1, TRANSACTION_BYTES // itemsize)
+    piece = TRANSACTION_BYTES // itemsize
     total = sum(stream.ref.bytes for stream in streams)
     if space.flat:
         parts = min(cores, ceil_div(space.cols, ELEMENTS_A_CORE))

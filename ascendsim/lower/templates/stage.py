@@ -72,8 +72,8 @@ def share_groups(axes: Sequence[tuple[int, int]]) -> Iterator[tuple[tuple[int, .
 
 @dataclass(frozen=True, slots=True)
 class Tile:
-    """A strided piece of a region: `bursts` pieces of `burst_bytes`, `stride` bytes apart (0 =
-    contiguous).
+    """A strided piece of a region: `bursts` pieces of `burst_bytes`, `stride` bytes apart (of a single
+    burst 0).
     """
 
     region: str
@@ -105,7 +105,7 @@ class Tile:
     @property
     def operand(self) -> Operand:
         """The footprint in global memory."""
-        span = (self.bursts - 1) * self.stride + self.burst_bytes if self.stride else self.bytes
+        span = (self.bursts - 1) * self.stride + self.burst_bytes
         return Operand(Buffer.GM, self.region, span, self.offset)
 
     @classmethod

@@ -259,7 +259,7 @@ class VectorWriter:
                         self._store("all", row, col)
                 if outer and sums:
                     target = b.target(sums[0], sums[0].slot_bytes)
-                    emit_steps(b, outer, self._counts(1, columns.size, False), target, (target,))
+                    emit_steps(b, outer, {"col": (columns.size, 1), "one": (1, 1)}, target, (target,))
                 self._finish("col")
                 for ring in sums:
                     b.commit(ring)
@@ -305,7 +305,7 @@ class VectorWriter:
                 b.emit(
                     Move(
                         Pipe.MTE2,
-                        b.target(ring, min(tile.bytes, ring.slot_bytes)),
+                        b.target(ring, tile.bytes),
                         tile.operand,
                         tile.bursts,
                         tile.burst_bytes,
@@ -432,7 +432,7 @@ class VectorWriter:
             if stream.over == over:
                 b.receive(ring)
                 tile = self._gm(stream, row, col)
-                source = b.source(ring, min(tile.bytes, ring.slot_bytes))
+                source = b.source(ring, tile.bytes)
                 b.emit(
                     Move(
                         Pipe.MTE3,

@@ -206,7 +206,7 @@ class UnifiedBufferOut:
             b.acquire(ring)
             start = base if stream.ref.dtype.itemsize == work.out.dtype.itemsize else ZERO
             other = fitted(b, result_tile(stream.ref, whole[0], whole[1], m, n, start, whole[2]), stream.ref)
-            into = b.target(ring, min(other.bytes, ring.slot_bytes))
+            into = b.target(ring, other.bytes)
             b.emit(
                 Move(
                     Pipe.MTE2,

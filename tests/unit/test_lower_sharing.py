@@ -1,0 +1,231 @@
+"""How vector, movement and scalar work is shared and tiled: optima worked out by hand, limits at n and
+n + 1, and tiles that leave no room for a larger one."""
+
+from __future__ import annotations
+
+import math
+from random import Random
+
+import pytest
+
+from ascendsim.core.dtypes import DType
+from ascendsim.core.formats import Format
+from ascendsim.isa.capacity import capacity
+from ascendsim.isa.instructions import Buffer, Move, Pipe
+from ascendsim.isa.walk import in_order
+from ascendsim.lower.templates.movement import lower_movement, lower_scalar
+from ascendsim.lower.templates.sharing import lanes_of, vector_cycles, worthwhile_cores
+from ascendsim.lower.templates.stage import Stage
+from ascendsim.lower.templates.steps import Expansion
+from ascendsim.lower.templates.vector import lower_vector
+from ascendsim.opset.work import Copy, MoveWork, Over, ScalarWork, Step, Stream, VectorWork
+from ascendsim.soc import SocSpec, load
+from tests.support.lowering import ref
+
+WHOLE = 1 << 30
+HALF, FULL = DType.FLOAT16, DType.FLOAT32
+
+
+def blocks(stage: Stage) -> int:
+    return sum(group.count for group in stage.groups)
+
+
+def elementwise(count: int, dtype: DType = HALF) -> VectorWork:
+    x, y = ref("x", (count,), dtype=dtype), ref("y", (count,), dtype=dtype)
+    return VectorWork(1, count, (Step("vadds", dtype),), (Stream(x),), (Stream(y),))
+
+
+def chip(dispatch: float = 0.1, **more: object) -> SocSpec:
+    """Ascend910A with 32 cores, 1 byte a cycle in and out of UB, and DRAM that is never the slowest."""
+    changes = {"ports.gm_to_ub": 1, "ports.ub_to_gm": 1, "dram.read_gb_per_s": 1e6, "frequency_mhz": 1000}
+    return load(
+        "Ascend910A", {**changes, "ai_cores": 32, "launch.block_dispatch_ns": dispatch * 1000, **more}
+    )
+
+
+# A core with 1/p of b bytes and c cycles of computing takes max(b, c)/p + (b + c)/4p, and p dispatches of d:
+# least where p * p = (max(b, c) + (b + c)/4) / d.
+@pytest.mark.parametrize(
+    ("bytes", "computing", "cores"),
+    [
+        (8000, 0, 10),  # 10 000 / 100
+        (5000, 0, 7.906),
+        (8000, 12_000, 13.04),  # 17 000 / 100
+        (8000, 4000, 10.488),  # 11 000 / 100
+        (800, 0, 1),  # no more than whole transactions of 512 bytes
+        (1023, 10**6, 1),
+        (1024, 10**6, 2),
+        (10**7, 0, 32),  # no more than there are
+    ],
+)
+def test_cores_are_as_many_as_bring_the_end_nearest(bytes: int, computing: int, cores: float) -> None:
+    found = worthwhile_cores(bytes, chip(), computing)
+    assert found in {math.floor(cores), math.ceil(cores)}
+
+
+def test_the_slower_port_counts_and_so_does_dram() -> None:
+    for port in ("ports.gm_to_ub", "ports.ub_to_gm"):
+        other = "ports.ub_to_gm" if port == "ports.gm_to_ub" else "ports.gm_to_ub"
+        assert worthwhile_cores(32_000, chip(**{port: 4, other: 100})) == 10
+    # 1 GB/s at 1000 MHz is a byte a cycle: 8000 cycles for any number of cores, so only the rest counts
+    slow = worthwhile_cores(8000, chip(**{"dram.read_gb_per_s": 1}))
+    assert slow in (4, 5)  # 2000 / 100 = 4.5 squared
+
+
+def test_cycles_of_steps_are_those_of_their_repeats() -> None:
+    """256 bytes a repeat; steps on single values, rows and columns count for nothing."""
+    soc = load("Ascend910A")  # 4 cycles for vexp in float16, 2 in float32, 4 for vdiv, 1 for vadds
+    for steps, cycles in (
+        ((Step("vadds"),), 100),
+        ((Step("vadds", count=3), Step("vadds", over="row"), Step("vadds", over="one")), 300),
+        ((Step("vadds", FULL),), 200),
+        ((Step("vexp"), Step("vexp", FULL), Step("vdiv")), 400 + 400 + 400),
+        ((Step("unheard of"),), 100),
+    ):
+        streams = (Stream(ref("x", (64, 200))),), (Stream(ref("y", (64, 200))),)
+        assert vector_cycles(VectorWork(64, 200, steps, *streams), soc) == cycles
+
+
+@pytest.mark.parametrize("name", ["Ascend310", "Ascend310P3", "Ascend910A", "Ascend910B1"])
+def test_elementwise_work_takes_a_core_for_every_1024_elements(name: str) -> None:
+    soc = load(name)
+    for count, cores in ((1, 1), (1024, 1), (1025, 2), (2048, 2), (2049, 3), (10**7, soc.vector_units)):
+        work = elementwise(count)
+        found = blocks(lower_vector(work, soc, Expansion(soc)))
+        assert found == min(cores, soc.vector_units)
+        copy = MoveWork((Copy(work.inputs[0].ref, work.outputs[0].ref, 2 * count, WHOLE, WHOLE),))
+        assert blocks(lower_movement(copy, soc, Expansion(soc))) == found
+
+
+@pytest.mark.parametrize(("columns", "shared"), [(32_768, False), (32_769, True)])
+@pytest.mark.parametrize("rows", [1, 4, 5])
+def test_rows_of_more_than_64_kib_are_shared_if_half_of_the_cores_would_idle(
+    rows: int, columns: int, shared: bool
+) -> None:
+    soc = load("Ascend310P3", {"launch.block_dispatch_ns": 0})  # 8 cores
+    x, y = Stream(ref("x", (rows, columns))), Stream(ref("y", (rows,)), "row")
+    work = VectorWork(rows, columns, (Step("vcadd"),), (x,), (y,), "cols")
+    found = blocks(lower_vector(work, soc, Expansion(soc)))
+    assert (found > rows) == (shared and rows <= 4)
+    for kept in (
+        VectorWork(rows, columns, (Step("vcadd"),), (x,), (y,), "cols", sweeps=2),
+        VectorWork(rows, columns, (Step("vcadd"),), (x,), (y, Stream(ref("z", (rows, columns)))), "cols"),
+    ):
+        assert blocks(lower_vector(kept, soc, Expansion(soc))) <= rows
+
+
+def test_scalar_work_takes_a_core_for_every_64_elements() -> None:
+    soc = load("Ascend310P3")
+    for elements, cores in ((1, 1), (127, 1), (128, 2), (400, 6), (10_000, 8)):
+        work = ScalarWork(elements, 8, (ref("x", (elements,)),), (ref("y", (elements,)),))
+        assert blocks(lower_scalar(work, soc)) == cores
+
+
+def test_shares_begin_at_whole_transactions_and_blocked_tiles_fill_them() -> None:
+    """512 bytes: 256 elements of float16, 16 rows of a channel block, and 128 of float32."""
+    random = Random(11)
+    for name in ("Ascend310", "Ascend310P3", "Ascend910A"):
+        soc = load(name)
+        for _ in range(12):
+            dtype = random.choice((HALF, FULL))
+            for item in moves(
+                lower_vector(elementwise(random.randint(2000, 300_000), dtype), soc, Expansion(soc))
+            ):
+                assert item.aligned, item
+            positions, channels = 16 * random.randint(20, 200), 16 * random.randint(1, 8)
+            x, y = (ref(region, (1, channels, 1, positions), Format.NC1HWC0) for region in "xy")
+            scale = Stream(ref("s", (channels,)), "col")
+            work = VectorWork(positions, channels, (Step("vmul"),), (Stream(x), scale), (Stream(y),))
+            for item in moves(lower_vector(work, soc, Expansion(soc))):
+                assert item.aligned or "s" in (item.src.name, item.dst.name), item
+
+
+def moves(stage: Stage) -> list[Move]:
+    return [
+        item
+        for group in stage.groups
+        for item, _ in in_order(group.block.body)
+        if isinstance(item, Move) and Buffer.GM in (item.src.buffer, item.dst.buffer)
+    ]
+
+
+def used(stage: Stage) -> int:
+    (group,) = stage.groups
+    return sum(a.bytes for a in group.block.allocations if a.buffer is Buffer.UB)
+
+
+@pytest.mark.parametrize("name", ["Ascend310", "Ascend310P3", "Ascend910A"])
+def test_large_tiles_leave_no_room_for_a_repeat_more(name: str) -> None:
+    """What is free is less than a repeat more of each stream and what padding may take."""
+    soc = load(name, {"ai_cores": 1})
+    for inputs in (1, 2, 3, 4):
+        streams = tuple(Stream(ref(f"x{number}", (4_000_000,))) for number in range(inputs))
+        work = VectorWork(1, 4_000_000, (Step("vadd"),), streams, (Stream(ref("y", (4_000_000,))),))
+        free = capacity(soc, Buffer.UB) - used(lower_vector(work, soc, Expansion(soc)))
+        spare = 256 + 4 * 32 * (inputs + 2)
+        assert spare <= free < spare + 2 * (inputs + 1) * 2 * 256
+
+
+def test_tall_tiles_leave_no_room_for_a_row_more() -> None:
+    """A row of x and y in two slots each, and its factor; what is free of UB and not put aside for padding:
+    262 144 - 256 - 4 streams and scratch of 128 bytes."""
+    soc = load("Ascend910A", {"ai_cores": 1})
+    for columns in (500, 990, 1500):
+        shapes = {"all": (5003, columns), "row": (5003,), "col": (columns,)}
+        overs: list[Over] = ["all", "row", "col"]
+        streams = tuple(Stream(ref(over, shapes[over]), over) for over in overs)
+        work = VectorWork(5003, columns, (Step("vmul"),), streams, (Stream(ref("y", shapes["all"])),))
+        stage = lower_vector(work, soc, Expansion(soc))
+        rows = max(item.bytes for item in moves(stage) if item.src.name == "all") // (2 * columns)
+        most = (262_144 - 256 - 128 * 5 - 4 * columns) // (4 * 2 * columns + 4)
+        even = -(-5003 // -(-5003 // most))  # as many tiles of equal heights
+        assert rows == even
+
+
+@pytest.mark.parametrize(
+    ("count", "inputs", "tile"),
+    [
+        (100_000, 1, 25_088),  # a quarter of the share, to a multiple of 256
+        (20_000, 1, 5_120),  # ceil(20 000 / 4) = 5000 -> 5120 elements: 20 KiB in and out
+        (12_000, 1, 4_352),  # a quarter would be 12 KiB: 16 KiB in and out are 4096 elements and one more
+        (12_000, 3, 3_072),  # three in and one out: 2049 would do, a quarter is 3000
+        (4_000, 3, 2_304),
+        (1_000, 1, 1_000),
+    ],
+)
+def test_tiles_are_a_quarter_of_the_share_and_move_16_kib(count: int, inputs: int, tile: int) -> None:
+    soc = load("Ascend910A", {"ai_cores": 1})
+    streams = tuple(Stream(ref(f"x{number}", (count,))) for number in range(inputs))
+    work = VectorWork(1, count, (Step("vadd"),), streams, (Stream(ref("y", (count,))),))
+    loads = [item.bytes for item in moves(lower_vector(work, soc, Expansion(soc))) if item.src.name == "x0"]
+    assert max(loads) == 2 * tile
+
+
+@pytest.mark.parametrize(
+    ("total", "tile"),
+    [
+        (10_000, 10_000),
+        (16_385, 16_384),
+        (65_536, 16_384),
+        (65_537, 16_896),
+        (300_000, 75_264),
+        (2_000_000, None),
+    ],
+)
+def test_tiles_of_a_move_are_a_quarter_of_it_or_16_kib(total: int, tile: int | None) -> None:
+    """To whole transactions; two slots of it fill UB at most, but for 1 KiB."""
+    soc = load("Ascend910A", {"ai_cores": 1})
+    x, y = ref("x", (total,), dtype=DType.INT8), ref("y", (total,), dtype=DType.INT8)
+    stage = lower_movement(MoveWork((Copy(x, y, total, WHOLE, WHOLE),)), soc, Expansion(soc))
+    largest = max(item.bytes for item in moves(stage) if item.pipe is Pipe.MTE2)
+    assert largest == tile or tile is None
+    if tile is None:
+        assert capacity(soc, Buffer.UB) - 1024 - 2 * 512 <= 2 * largest <= capacity(soc, Buffer.UB) - 1024
+
+
+def test_the_axis_that_a_blocked_format_splits() -> None:
+    assert lanes_of(ref("x", (2, 40, 3, 3), Format.NC1HWC0)) == 48
+    assert lanes_of(ref("x", (2, 40, 3, 3), Format.NC1HWC0, DType.INT8)) == 64
+    assert lanes_of(ref("x", (5, 7, 33), Format.FRACTAL_NZ)) == 48
+    assert lanes_of(ref("x", (7, 33), Format.FRACTAL_NZ)) == 48
+    assert lanes_of(ref("x", (7, 33))) == lanes_of(ref("x", (33,))) == 0
