@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
@@ -252,3 +253,11 @@ class Program:
     memory: MemoryPlan
     mode: str = "sink"  # one of MODES
     metadata: Mapping[str, Any] = field(default_factory=dict)
+
+    def __repr__(self) -> str:
+        kinds = Counter(task.kind.value for task in self.tasks)
+        listed = ", ".join(f"{count} {kind}" for kind, count in sorted(kinds.items()))
+        return (
+            f"Program({len(self.tasks)} tasks ({listed}), mode={self.mode!r}, "
+            f"{self.memory.peak_bytes:,} bytes of activations, {self.memory.weight_bytes:,} of weights)"
+        )

@@ -88,6 +88,10 @@ class Trace:
     instructions: tuple[InstructionRecord, ...] = ()
     end: int = 0
 
+    def __repr__(self) -> str:
+        counts = f"{len(self.tasks)} tasks, {len(self.instructions)} instructions"
+        return f"Trace({self.duration_us:,.3f} us, {counts})"
+
     def us(self, ticks: int) -> float:
         """Microseconds of a number of ticks."""
         return float(ticks * self.tick_seconds * 1_000_000)
