@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, Literal, Self
 
-from ascendsim.core.arguments import checked
+from ascendsim.core.arguments import checked, refuse_unknown
 from ascendsim.core.errors import InputError, suggest
 from ascendsim.core.table import Table
 from ascendsim.plot.drawing import LAUNCHED, LaneArtist, draw_legend
@@ -167,6 +167,7 @@ def plot_timeline(run: ProfiledRun, ax: Axes | None = None, **options: Any) -> T
     Raises:
         InputError: As in `timeline`.
     """
+    refuse_unknown(timeline, options)
     return timeline(run, **options).plot(ax)
 
 
