@@ -114,11 +114,12 @@ def print_result(result: Result, top: int) -> None:
     if result.schedule_reasons:
         print("scheduled by the host, task by task: " + "; ".join(result.schedule_reasons))
     print(
-        "time by engine: "
+        "time of tasks by the engine that does their work: "
         + ", ".join(f"{engine} {share:.0%}" for engine, share in total.engine_shares.items())
     )
     print()
     print_formatted(result.top_operators(top))
+    print("Share(%): of the time of all tasks added up; Of peak(%): of the Cube's rate, or of the memory's")
     print()
     if total.assumed:
         print(f"{len(total.assumed)} figures of the chip are assumed (ascendsim soc show {total.soc})")
