@@ -274,5 +274,3 @@ def test_the_last_round_counts_the_cores_that_a_block_can_run_on() -> None:
         said = [text for text in findings(run, view) if "last round" in text]
         text = f"{expected} of 7 VECTOR cores busy in the last round of blocks"
         assert said == ([text] if expected else [])
-            [f"{expected} of 7 VECTOR cores busy in the last round of blocks"] if expected else []
-        )
