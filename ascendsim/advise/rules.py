@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 
 from ascendsim.core.table import Row
+from ascendsim.isa.program import CoreKind
 from ascendsim.profiling import ProfiledRun, Table, TaskView, ai_core_metrics, op_statistic
 from ascendsim.profiling.metrics import PIPE_NAMES
 
@@ -76,9 +77,7 @@ def findings(run: ProfiledRun, view: TaskView) -> tuple[str, ...]:
     ratios = {pipe: view.ratio(pipe) for pipe in PIPE_NAMES}
     if us > NO_BOUND_US and ratios[busiest] <= NO_BOUND:
         found.append("no bound: no pipe is busy for more than 80 %")
-    cores = run.soc.ai_cores
-    if view.record.blocks % cores:
-        found.append(f"{view.record.blocks % cores} of {cores} cores busy in the last round of blocks")
+    found += _last_round(run, view)
     compute = max(ratios["M"], ratios["V"])
     if compute and ratios["MTE2"] / compute > MEMORY_BOUND:
         found.append("memory bound: MTE2 is busier than Cube and Vector")
@@ -90,6 +89,20 @@ def findings(run: ProfiledRun, view: TaskView) -> tuple[str, ...]:
         if inner % INNER_AXIS:
             found.append("inner axis is no multiple of 256")
     return tuple(text for text in found if text)
+
+
+def _last_round(run: ProfiledRun, view: TaskView) -> list[str]:
+    """Kinds of cores that the last blocks of a task leave idle in part."""
+    blocks = Counter[CoreKind]()
+    for group in view.task.groups:
+        blocks[group.block.core] += group.count
+    found = []
+    for kind, count in blocks.items():
+        cores = run.soc.vector_units if kind is CoreKind.VECTOR else run.soc.ai_cores
+        name = f"{kind.value} cores" if run.soc.split_cores else "cores"
+        if count % cores:
+            found.append(f"{count % cores} of {cores} {name} busy in the last round of blocks")
+    return found
 
 
 def _bound(view: TaskView, ratios: dict[str, float]) -> str:

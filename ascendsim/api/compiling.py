@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from os import PathLike
 from typing import Any
@@ -11,6 +12,7 @@ from ascendsim.compiler.model import CompiledModel
 from ascendsim.compiler.options import CompileOptions
 from ascendsim.core.arguments import checked
 from ascendsim.core.collection import without_collection
+from ascendsim.core.errors import OptionWarning
 from ascendsim.graph.ir import Graph
 from ascendsim.graph.sorting import STABLE
 from ascendsim.opset import OpDef
@@ -118,6 +120,12 @@ def compile(
         CompileError: If the graph cannot be lowered for the chip.
         InputError: If a fusion option, the switch file or a pass breaks a rule.
         PassError: If a pass failed.
+
+    Warns:
+        OptionWarning: A switch names a pass that does not exist, or an option has no effect.
     """
     given = dict(locals())
-    return compile_graph(given.pop("graph"), CompileOptions(**given))
+    model = compile_graph(given.pop("graph"), CompileOptions(**given))
+    for text in model.fusion.warnings:
+        warnings.warn(text, OptionWarning, stacklevel=4)  # the caller stands behind two decorators
+    return model

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from ascendsim.compiler.memory_report import MemoryReport
 from ascendsim.compiler.model import CompiledModel
-from ascendsim.core.arguments import checked
+from ascendsim.core.arguments import checked, refuse_unknown
 from ascendsim.core.errors import InputError
 from ascendsim.core.files import make_folder
 from ascendsim.graph.ir import Array
@@ -166,11 +166,13 @@ class Result:
 
         Args:
             path: File to write.
-            **options: `level="instruction"`, `window=(start_us, end_us)`, `operators=[...]`; see
-                `ascendsim.profiling.write_trace`.
+            **options: `level="task"` or `"instruction"` (which it is where the run recorded instructions),
+                `window=(start_us, end_us)`, `operators=[...]`; see `ascendsim.profiling.write_trace`.
         """
         from ascendsim import profiling
 
+        refuse_unknown(profiling.write_trace, options)
+        options.setdefault("level", "instruction" if self.trace.instructions else "task")
         profiling.write_trace(self.profile, path, **options)
         return Path(path)
 

@@ -15,6 +15,7 @@ from ascendsim.cli.model_options import (
     chip_settings,
     load_graph,
     natural,
+    without_values,
 )
 from ascendsim.cli.run import print_formatted
 from ascendsim.core.errors import InputError
@@ -105,7 +106,7 @@ def _write(graph: Graph, folder: Path) -> None:
         temporary.write_text(to_text(graph), encoding="utf-8")
     print(f"wrote {folder / stem}.txt")
     if not all(tensor.constant is not None and tensor.constant.available for tensor in graph.constants):
-        print("no .onnx: the file names weights that it does not hold (--weights random fills them)")
+        print(f"no .onnx: {without_values(graph)}")
         return
     with whole_file(folder / f"{stem}.onnx") as temporary:
         temporary.write_bytes(export_onnx(graph))

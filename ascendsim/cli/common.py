@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import re
 import sys
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
@@ -14,10 +13,10 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from ascendsim.core.errors import InputError
+from ascendsim.core.text_table import is_numeric, plain_table
 
 INTERRUPTED = 130  # exit code: 128 + SIGINT, as shells have it
 Cell = str | int | float
-_NUMBER = re.compile(r"[-+]?[\d,]*\.?\d+([eE][-+]?\d+)?\s?%?")
 _MAX_RANK = 32  # dimensions of a tensor; ONNX files in use have at most 8
 _MAX_DIM = 1 << 40
 
@@ -32,34 +31,11 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[Cell]], title: s
         title: A line above the table.
     """
     cells = [[str(cell) for cell in row] for row in rows]
-    right = [_is_numeric(row[index] for row in cells) for index in range(len(columns))]
+    right = [is_numeric(row[index] for row in cells) for index in range(len(columns))]
     if sys.stdout.isatty():
         _print_rich(columns, cells, right, title)
     else:
         sys.stdout.write(plain_table(columns, cells, right, title))
-
-
-def plain_table(
-    columns: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[bool], title: str = ""
-) -> str:
-    """The table as plain text.
-
-    >>> print(plain_table(("name", "us"), [("conv", "1.5"), ("relu", "10.2")], (False, True)), end="")
-    name    us
-    ----  ----
-    conv   1.5
-    relu  10.2
-    """
-    widths = [max(len(text) for text in column) for column in zip(columns, *rows, strict=True)]
-    rule = ["-" * width for width in widths]
-    lines = [title] if title else []
-    for row in (columns, rule, *rows):
-        padded = [
-            text.rjust(width) if number else text.ljust(width)
-            for text, width, number in zip(row, widths, right, strict=True)
-        ]
-        lines.append("  ".join(padded).rstrip())
-    return "\n".join(lines) + "\n"
 
 
 @contextmanager
@@ -149,11 +125,6 @@ def _dims(name: str, text: str) -> tuple[int, ...]:
             )
         dims.append(int(part))
     return tuple(dims)
-
-
-def _is_numeric(texts: Iterable[str]) -> bool:
-    filled = [text for text in texts if text not in ("", "-")]
-    return bool(filled) and all(_NUMBER.fullmatch(text) for text in filled)
 
 
 def _print_rich(

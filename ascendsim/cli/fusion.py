@@ -62,13 +62,17 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _print_refusals(report: FusionReport) -> None:
+    """One line a pass and reason: how many nodes, and the first of them."""
+    nodes: dict[tuple[str, str, str], list[str]] = {}
+    for record in report.records:
+        for refusal in record.refusals:
+            nodes.setdefault((record.name, record.pattern, refusal.reason), []).append(refusal.node)
     rows = [
-        (record.name, record.pattern, refusal.node, refusal.reason)
-        for record in report.records
-        for refusal in record.refusals
+        (name, pattern, reason, len(names), names[0] if len(names) == 1 else f"{names[0]}, ...")
+        for (name, pattern, reason), names in nodes.items()
     ]
     print()
-    print_table(("pass", "pattern", "node", "why it was left"), rows)
+    print_table(("pass", "pattern", "why it was left", "nodes", "first"), rows)
 
 
 def _count(count: int | None) -> str:

@@ -9,13 +9,14 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+import warnings
 from collections.abc import Iterator, Sequence
 from importlib import import_module
 from typing import NoReturn, Protocol, cast
 
 from ascendsim import __version__
 from ascendsim.cli.common import INTERRUPTED
-from ascendsim.core.errors import AscendSimError, InputError, suggest
+from ascendsim.core.errors import AscendSimError, InputError, OptionWarning, suggest
 
 # One module of ascendsim.cli each, imported when it is asked for; listed in the order of the help.
 COMMANDS: tuple[str, ...] = (
@@ -63,6 +64,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     Returns:
         The exit code.
     """
+    warnings.simplefilter("ignore", OptionWarning)  # commands print them their own way
+    for name in ("stdout", "stderr"):  # closed by the shell (>&-): nobody reads, nothing is wrong
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115
     try:
         code = _dispatch(list(sys.argv[1:] if argv is None else argv))
         sys.stdout.flush()
@@ -72,7 +77,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except OSError as error:
-        return _fail(f"{error.filename or 'file'}: {error.strerror or error}")
+        return _fail(f"{error.filename or 'standard output'}: {error.strerror or error}")
     except KeyboardInterrupt:
         print("ascendsim: interrupted", file=sys.stderr)
         return INTERRUPTED

@@ -98,6 +98,17 @@ def compile_settings(args: argparse.Namespace, names: Sequence[str]) -> dict[str
     return settings
 
 
+def without_values(graph: Graph) -> str:
+    """Why a model has no values, and what helps: names the file that is missing, or a tensor."""
+    absent = [tensor for tensor in graph.constants if tensor.constant and not tensor.constant.available]
+    reasons = dict.fromkeys(tensor.constant.absent_because for tensor in absent if tensor.constant)
+    listed = "; ".join(list(reasons)[:3]) + ("; ..." if len(reasons) > 3 else "")
+    return (
+        f"{len(absent)} weights have no values, {absent[0].name!r} first ({listed}); --weights random fills "
+        "them"
+    )
+
+
 def print_warnings(warnings: Iterable[str]) -> None:
     """Prints warnings to standard error, one line each."""
     for warning in warnings:

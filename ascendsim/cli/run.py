@@ -21,6 +21,7 @@ from ascendsim.cli.model_options import (
     positive,
     print_warnings,
     progress,
+    without_values,
 )
 from ascendsim.cli.saved import saved_model
 from ascendsim.core.errors import InputError, suggest
@@ -84,7 +85,7 @@ def run(args: argparse.Namespace) -> int:
     result = _execute(model, args, values)
     print_result(result, args.top)
     if args.values is None and values == "off":
-        print("no values: the file names weights that it does not hold (--weights random fills them)")
+        print(f"no values: {without_values(model.source)}")
     if values != "off":
         _print_outputs(result, values)
     if args.output is not None:
@@ -113,11 +114,12 @@ def print_result(result: Result, top: int) -> None:
     if result.schedule_reasons:
         print("scheduled by the host, task by task: " + "; ".join(result.schedule_reasons))
     print(
-        "time by engine: "
+        "time of tasks by the engine that does their work: "
         + ", ".join(f"{engine} {share:.0%}" for engine, share in total.engine_shares.items())
     )
     print()
     print_formatted(result.top_operators(top))
+    print("Share(%): of the time of all tasks added up; Of peak(%): of the Cube's rate, or of the memory's")
     print()
     if total.assumed:
         print(f"{len(total.assumed)} figures of the chip are assumed (ascendsim soc show {total.soc})")
@@ -230,4 +232,6 @@ def _write(result: Result, folder: Path, values: str) -> list[Path]:
         with whole_file(folder / "outputs.npz") as temporary:
             np.savez(temporary, **{name.replace("/", "_"): array for name, array in result.outputs.items()})  # type: ignore[arg-type]
         written.append(folder / "outputs.npz")
+    else:
+        (folder / "outputs.npz").unlink(missing_ok=True)  # those of an earlier run are not of this one
     return written

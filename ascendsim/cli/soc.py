@@ -6,7 +6,8 @@ import argparse
 
 from ascendsim import soc
 from ascendsim.cli.common import add_set_option, parse_settings, print_table
-from ascendsim.core.units import format_size
+from ascendsim.core.table import Cell
+from ascendsim.soc.listing import chips
 
 NAME = "soc"
 HELP = "list the chips, or show every figure of one with its source"
@@ -33,32 +34,15 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _list() -> None:
-    rows = []
-    for name in soc.names():
-        spec = soc.load(name)
-        cores = (
-            f"{spec.ai_cores} cube + {spec.vector_cores} vector" if spec.split_cores else str(spec.ai_cores)
-        )
-        l2 = format_size(spec.l2.size) if spec.l2.size else "unknown"
-        bandwidth = f"{spec.dram.read_gb_per_s:g}" if spec.dram.read_gb_per_s else "unknown"
-        runs = "no" if spec.missing else "yes"
-        rows.append(
-            (
-                name,
-                spec.generation,
-                cores,
-                spec.frequency_mhz,
-                f"{spec.peak_fp16_tflops:.1f}",
-                l2,
-                bandwidth,
-                runs,
-            )
-        )
-    print_table(
-        ("chip", "generation", "AI cores", "MHz", "fp16 TFLOPS", "L2", "DRAM GB/s", "can be run"), rows
-    )
+    table = chips()
+    rows = [[_text(cell) for cell in row] for row in table]
+    print_table(table.columns, rows)
     aliases = ", ".join(f"{alias} = {name}" for alias, name in soc.ALIASES.items())
     print(f"also: {aliases}")
+
+
+def _text(cell: Cell) -> str:
+    return "unknown" if cell is None else f"{cell:g}" if isinstance(cell, float) else str(cell)
 
 
 def _show(spec: soc.SocSpec) -> None:

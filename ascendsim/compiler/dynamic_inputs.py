@@ -63,12 +63,21 @@ def shapes_only(graph: Graph, shapes: Mapping[str, Sequence[int]]) -> dict[str, 
             raise InputError(
                 f"input {name!r}",
                 f"has the open shape {_text(tensor)}",
-                remedy=f'say which: shapes={{"{name}": (...)}}, --input_shape, or give inputs',
+                remedy=f"say which: shapes={{{name!r}: (...)}}, --input_shape {_closed(graph)!r}, or inputs",
             )
         shape = tensor.static_shape if given is None else _dims(name, given)
         _check_shape(tensor, shape, f"option shapes: input {name!r}", least=1)
         values[name] = Value((tensor.origin_dtype or tensor.element_type).numpy, shape)
     return values
+
+
+def _closed(graph: Graph) -> str:
+    """ATC's option with every open dimension 1, ready to be copied and changed."""
+    parts = []
+    for tensor in graph.inputs:
+        dims = [str(dim) if isinstance(dim, int) else "1" for dim in tensor.shape or ()]
+        parts.append(f"{tensor.name}:{','.join(dims)}")
+    return ";".join(parts)
 
 
 def checked_choices(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from html import escape
 from typing import TYPE_CHECKING
 
 from ascendsim.core.formats import align
@@ -129,6 +130,9 @@ class MemoryReport:
 
     def _owners(self) -> list[Region]:
         return [region for region in self.regions.values() if region.alias_of is None]
+
+    def _repr_html_(self) -> str:
+        return f"<p>{escape(repr(self))}</p>{self.planners().to_html()}"
 
     def __repr__(self) -> str:
         figures = self.figures

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from html import escape
 from typing import TYPE_CHECKING
 
 from ascendsim.compiler.buffers import BufferReport
@@ -99,6 +100,9 @@ class CompiledModel:
                     f"block group {number}: {group.count} x {group.block.core.value}\n{listing(group.block)}"
                 )
         return "".join(parts)
+
+    def _repr_html_(self) -> str:
+        return f"<p>{escape(repr(self))}</p>{self.fusion.table().to_html()}"
 
     def __repr__(self) -> str:
         return f"CompiledModel({self.source.name!r}, soc={self.soc.name}, {len(self.program.tasks)} tasks)"

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from fnmatch import fnmatchcase
-
 from ascendsim.core.errors import GraphError, suggest
 from ascendsim.graph.ir import Graph
+from ascendsim.graph.scopes import within
 from ascendsim.isa.program import Program, Task
 
 
@@ -33,7 +32,7 @@ def tasks_named(graph: Graph, program: Program, name: str) -> tuple[Task, ...]:
     }
     found = tuple(task for task in program.tasks if name in names[task.id])
     if not found:
-        found = tuple(task for task in program.tasks if any(_within(each, name) for each in names[task.id]))
+        found = tuple(task for task in program.tasks if any(within(each, name) for each in names[task.id]))
     if not found:
         raise GraphError(
             f"node {name!r}",
@@ -41,7 +40,3 @@ def tasks_named(graph: Graph, program: Program, name: str) -> tuple[Task, ...]:
             remedy=suggest(name, {*known, *(each for task in names.values() for each in task)}),
         )
     return found
-
-
-def _within(name: str, scope: str) -> bool:
-    return fnmatchcase(name, scope) or name.strip("/").startswith(scope.strip("/") + "/")

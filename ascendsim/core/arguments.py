@@ -24,7 +24,7 @@ from numbers import Integral, Real
 from os import PathLike
 from typing import Any, ForwardRef, Literal, ParamSpec, TypeVar, Union
 
-from ascendsim.core.errors import InputError
+from ascendsim.core.errors import InputError, suggest
 
 Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
@@ -71,6 +71,22 @@ def checked(**remedies: str) -> Callable[[Callable[Arguments, Result]], Callable
         return checking
 
     return decorate
+
+
+def refuse_unknown(function: Callable[..., Any], options: Iterable[str]) -> None:
+    """Refuses options that a function does not take.
+
+    Raises:
+        InputError: Names the option and suggests the nearest one.
+    """
+    known = [
+        name
+        for name, parameter in signature(function).parameters.items()
+        if parameter.kind is Parameter.KEYWORD_ONLY
+    ]
+    for name in options:
+        if name not in known:
+            raise InputError(f"option {name}", "does not exist", remedy=suggest(name, known))
 
 
 class _Rule:

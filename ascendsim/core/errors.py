@@ -113,6 +113,25 @@ class InputError(AscendSimError):
     """A file, option or tensor from the user that cannot be used."""
 
 
+class OptionWarning(UserWarning):
+    """An option that is accepted and does not do what its user may think."""
+
+
+def edits(one: str, other: str) -> int:
+    """Letters to put in, take out or change until one word is another (Levenshtein's distance).
+
+    >>> edits("Ascend311", "Ascend310"), edits("Ascend311", "Ascend310P1"), edits("", "ab")
+    (1, 2, 2)
+    """
+    row = list(range(len(other) + 1))
+    for count, letter in enumerate(one, 1):
+        diagonal, row[0] = row[0], count
+        for index, wanted in enumerate(other, 1):
+            cheapest = min(row[index] + 1, row[index - 1] + 1, diagonal + (letter != wanted))
+            diagonal, row[index] = row[index], cheapest
+    return row[-1]
+
+
 def suggest(name: str, known: Iterable[str]) -> str:
     """Returns a remedy that names the nearest known name, or lists the known names.
 
@@ -120,7 +139,7 @@ def suggest(name: str, known: Iterable[str]) -> str:
     'did you mean Ascend310?'
     """
     names = sorted(known)
-    near = difflib.get_close_matches(name, names, n=1, cutoff=0.6)
+    near = difflib.get_close_matches(name, names, n=8, cutoff=0.6)
     if near:
-        return f"did you mean {near[0]}?"
+        return f"did you mean {min(near, key=lambda each: edits(name, each))}?"
     return "known are " + ", ".join(names[:20]) + (" ..." if len(names) > 20 else "")

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Union
 from ascendsim.core.arguments import checked
 from ascendsim.core.errors import InputError, suggest
 from ascendsim.core.files import write_whole
+from ascendsim.core.text_table import MOST_ROWS, folded_table
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -46,6 +47,20 @@ class Table:
 
     def __len__(self) -> int:
         return len(self.rows)
+
+    def __getitem__(self, key: int | slice | str) -> Any:
+        """A row by its position, a shorter table by a slice, the cells of a column by its title.
+
+        Raises:
+            InputError: If there is no such row or column.
+        """
+        if isinstance(key, str):
+            return self.column(key)
+        if isinstance(key, slice):
+            return replace(self, rows=self.rows[key])
+        if not -len(self) <= key < len(self):
+            raise InputError(f"row {key}", f"is not in table {self.name}", remedy=f"it has {len(self)} rows")
+        return self.rows[key]
 
     def __iter__(self) -> Iterator[Row]:
         return iter(self.rows)
@@ -169,8 +184,29 @@ class Table:
         )
         return shown.to_html() + more
 
+    def to_text(self, most_rows: int | None = None) -> str:
+        """The table as aligned text; columns that do not fit into a line follow below.
+
+        Args:
+            most_rows: Rows that are shown, None for all; the last line says how many are not.
+        """
+        shown = self if most_rows is None else self.top(most_rows)
+        styles = [self.styles.get(column) for column in self.columns]
+        numbers = [
+            all(cell is None or isinstance(cell, int | float) for cell in cells)
+            for cells in zip(*self.rows, strict=True)
+        ] or [False] * len(self.columns)
+        text = folded_table(
+            self.columns,
+            [[cell_text(cell, style) for cell, style in zip(row, styles, strict=True)] for row in shown.rows],
+            numbers,
+        )
+        left = len(self) - len(shown)
+        return text + (f"... {left} more rows; see .rows, .to_csv(path) or .to_text()\n" if left else "")
+
     def __repr__(self) -> str:
-        return f"Table({self.name!r}, {len(self.rows)} rows x {len(self.columns)} columns)"
+        head = f"Table({self.name!r}, {len(self.rows)} rows x {len(self.columns)} columns)"
+        return f"{head}\n{self.to_text(MOST_ROWS)}".rstrip() if self.columns else head
 
 
 def cell_text(cell: Cell, style: str | None = None) -> str:

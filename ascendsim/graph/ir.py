@@ -9,8 +9,10 @@ upgrade older forms).
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from html import escape
 from itertools import takewhile
 from typing import Any, NamedTuple, Union
 
@@ -20,6 +22,7 @@ from ascendsim.core.arguments import checked
 from ascendsim.core.dtypes import DType
 from ascendsim.core.errors import GraphError, suggest
 from ascendsim.core.formats import Format, storage_bytes, storage_shape
+from ascendsim.core.table import Table
 from ascendsim.graph.constants import Array, Constant, Dim, Shape
 from ascendsim.graph.ordering import can_run, stable_order
 
@@ -307,6 +310,15 @@ class Graph:
 
     def __repr__(self) -> str:
         return f"Graph({self.name!r}, {len(self._nodes)} nodes, inputs={self.inputs}, outputs={self.outputs})"
+
+    def operators(self) -> Table:
+        """How often each operator is used, the most frequent first."""
+        counts = Counter(node.op_type for node in self._nodes)
+        rows = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+        return Table("operators", ("Operator", "Count"), tuple(rows))
+
+    def _repr_html_(self) -> str:
+        return f"<p>{escape(repr(self))}</p>{self.operators().to_html()}"
 
     @property
     def nodes(self) -> tuple[Node, ...]:

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from fnmatch import fnmatchcase
 
 from ascendsim.core.errors import GraphError
 from ascendsim.graph.ir import Graph, Node, Tensor
@@ -13,6 +14,15 @@ from ascendsim.graph.ordering import stable_order
 SCOPE = "scope"
 SECOND_STAGE = "l1_second"  # key in Node.origin: the second convolution of a scope of L1 fusion
 FUSED_SEPARATOR = "+"  # between the names of nodes in the name of their task
+
+
+def within(name: str, scope: str) -> bool:
+    """Whether the name of a node is a shell pattern's, or lies below a scope of the framework.
+
+    >>> [within("/layer1/0/conv", scope) for scope in ("layer1/0", "/layer1/*", "/layer")]
+    [True, True, False]
+    """
+    return fnmatchcase(name, scope) or name.strip("/").startswith(scope.strip("/") + "/")
 
 
 def clear_scopes(graph: Graph) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
@@ -283,3 +284,11 @@ class Program:
     def noting(self, **facts: Any) -> Program:
         """The program with fields of `info` changed."""
         return replace(self, info=replace(self.info, **facts))
+
+    def __repr__(self) -> str:
+        kinds = Counter(task.kind.value for task in self.tasks)
+        listed = ", ".join(f"{count} {kind}" for kind, count in sorted(kinds.items()))
+        return (
+            f"Program({len(self.tasks)} tasks ({listed}), mode={self.mode!r}, "
+            f"{self.memory.peak_bytes:,} bytes of activations, {self.memory.weight_bytes:,} of weights)"
+        )

@@ -293,12 +293,10 @@ class Scheduler:
         if not batch:
             return
         further = sum(len(cores) for _, cores in batch) - (0 if run.dispatched else 1)
-        run.dispatched = True
-        begin = (
-            now
-            + further * self.clock.ns(self.soc.launch.block_dispatch_ns)
-            + self.clock.ns(self.soc.launch.kernel_init_ns)
-        )
+        dispatch = further * self.clock.ns(self.soc.launch.block_dispatch_ns)
+        if not run.dispatched:
+            run.dispatched, run.work.dispatch = True, dispatch
+        begin = now + dispatch + self.clock.ns(self.soc.launch.kernel_init_ns)
         for index, cores in batch:
             self._run_block(run, index, cores, now, begin)
 

@@ -44,12 +44,14 @@ class Work:
         busy: Busy ticks by pipe, summed over blocks.
         block_ticks: Ticks from dispatch to end, summed over blocks.
         first, last: Ticks of the first start and the last end on a computing pipe, -1 if none.
+        dispatch: Ticks that it took to hand out the blocks that started together first.
     """
 
     busy: dict[str, int] = field(default_factory=dict)
     block_ticks: int = 0
     first: int = -1
     last: int = -1
+    dispatch: int = 0
 
     def add(self, run: CoreRun, dispatched: int) -> None:
         """Adds a finished run, whose cores got it at tick `dispatched`."""
@@ -74,6 +76,7 @@ class Figures:
     cores: int
     busy: Mapping[str, int]
     block_ticks: int
+    dispatch: int
     read_bytes: Mapping[str, int]
     write_bytes: Mapping[str, int]
     macs: int
@@ -339,6 +342,7 @@ class TaskRun:
             cores=sum(min(count, core_counts[kind]) for kind, count in wanted.items()),
             busy={name: self.work.busy[name] for name in sorted(self.work.busy)},
             block_ticks=self.work.block_ticks,
+            dispatch=self.work.dispatch,
             read_bytes={
                 "l2": self.through_l2(read, self.shares.read_miss),
                 "ddr": math.floor(missed) + sum(self._uncached.values()),
@@ -363,6 +367,7 @@ class TaskRun:
             cores=figures.cores,
             busy=figures.busy,
             block_ticks=figures.block_ticks,
+            dispatch=figures.dispatch,
             read_bytes=figures.read_bytes,
             write_bytes=figures.write_bytes,
             first_compute=self.work.first,

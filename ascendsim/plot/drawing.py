@@ -28,6 +28,9 @@ EDGE_PIXELS = 5.0  # wider bars get an edge that parts them from their neighbour
 DENSITY_PIXELS = 3.0  # width of a column of densities
 FILL = 0.84  # part of a lane's height that its content takes
 FADED = 0.18
+PALE = 0.6  # how much lighter the part of a bar is in which its task is launched and dispatched
+PALE_PIXELS = 1.5  # narrower parts are not told apart
+LAUNCHED = "pale: launch and dispatch"
 LEGEND_SIZE = 8.5
 
 
@@ -108,10 +111,20 @@ class LaneArtist:
         edges = np.where(widths >= EDGE_PIXELS, 0.7, 0.0)
         boxes = _boxes(starts, ends, np.full(len(indices), top), np.full(len(indices), top + height))
         self._add(boxes, facecolors=colours, edgecolors="white", linewidths=edges, alpha=alpha, zorder=3)
-        for i in indices[widths >= LABEL_PIXELS]:
-            self._label(
-                lane, int(i), top, height, INK if alpha < 1 else ink_on(KIND_COLOURS[KINDS[lane.kinds[i]]])
+        if lane.begun is not None:
+            pale = indices[lane.begun[indices] - lane.starts[indices] >= PALE_PIXELS * self.us_of_pixel]
+            heads = _boxes(
+                lane.starts[pale] * self.scale,
+                lane.begun[pale] * self.scale,
+                np.full(len(pale), top),
+                np.full(len(pale), top + height),
             )
+            self._add(heads, facecolors="white", linewidths=0, alpha=PALE * alpha, zorder=3.5)
+        for i in indices[widths >= LABEL_PIXELS]:
+            pale_middle = lane.begun is not None and 2 * lane.begun[i] > lane.starts[i] + lane.ends[i]
+            dark = alpha < 1 or pale_middle
+            ink = INK if dark else ink_on(KIND_COLOURS[KINDS[lane.kinds[i]]])
+            self._label(lane, int(i), top, height, ink)
 
     def _label(self, lane: Lane, index: int, top: float, height: float, ink: str) -> None:
         """The name of a bar (with its time if there is room) inside its visible part; upright in a narrow
@@ -205,7 +218,9 @@ def label_texts(name: str) -> tuple[str, str]:
 
 
 def draw_legend(ax: Axes, kinds: Sequence[str]) -> None:
-    """A legend of kinds under the axes, in as many columns as their width has room for."""
+    """A legend of kinds (and of `LAUNCHED`) under the axes, in as many columns as their width has room
+    for.
+    """
     from matplotlib.patches import Patch
     from matplotlib.transforms import ScaledTranslation
 
@@ -218,7 +233,7 @@ def draw_legend(ax: Axes, kinds: Sequence[str]) -> None:
     beside = columns == len(kinds) and sum(widths) < room - 90
     below = ax.transAxes + ScaledTranslation(0, -(24 if beside else 38) / 72, figure_of(ax).dpi_scale_trans)
     ax.legend(
-        handles=[Patch(facecolor=KIND_COLOURS[kind], label=kind) for kind in kinds],
+        handles=[Patch(facecolor=KIND_COLOURS.get(kind, LANE), label=kind) for kind in kinds],
         ncols=columns,
         loc="upper right",
         bbox_to_anchor=(1.0, 0.0),

@@ -184,7 +184,10 @@ def drawing_of(title: str, graph: Graph) -> Drawing:
     if len(boxes) > MOST_BOXES:
         rule = f"must have at most {MOST_BOXES} boxes to be drawn"
         raise InputError(
-            f"graph {title!r}", rule, len(boxes), "write it with graph.dot for Graphviz, or take out a part"
+            f"graph {title!r}",
+            rule,
+            len(boxes),
+            "write ascendsim.graph.dot.to_dot(graph) to a file, or take out a part",
         )
     texts = tuple(labels.get(number, "") for number in range(len(boxes)))
     return Drawing(title, tuple(boxes), texts, layered([box.width for box in boxes], edges))

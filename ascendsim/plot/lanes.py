@@ -38,6 +38,8 @@ class Lane:
         tasks: Task id of each slice.
         labels: Text of each slice, "" for none.
         weight: Height of one row against that of other lanes.
+        begun: End in us of each slice's first part, in which it was launched and dispatched and no core
+            worked for it yet; None if slices have no such part.
     """
 
     name: str
@@ -50,6 +52,7 @@ class Lane:
     tasks: NDArray[np.int64]
     labels: tuple[str, ...]
     weight: float = 1.0
+    begun: Floats | None = None
 
     def __len__(self) -> int:
         return len(self.starts)
@@ -252,7 +255,8 @@ def _phase_lane(run: ProfiledRun, phase: int, parts: Mapping[int, Sequence[tuple
 def _bars(run: ProfiledRun, name: str, views: Sequence[TaskView], weight: float = 1.0) -> Lane:
     rows = sub_lanes([(view.record.start, view.record.end) for view in views])
     lane = _lane(run, name, views, [1.0] * len(views), rows, [view.name for view in views], False)
-    return replace(lane, weight=weight)
+    begun = [run.us(min(view.record.start + launch_ticks(run, view), view.record.end)) for view in views]
+    return replace(lane, weight=weight, begun=np.array(begun, dtype=np.float64))
 
 
 def _lane(

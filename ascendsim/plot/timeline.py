@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, Literal, Self
 
-from ascendsim.core.arguments import checked
+from ascendsim.core.arguments import checked, refuse_unknown
 from ascendsim.core.errors import InputError, suggest
 from ascendsim.core.table import Table
-from ascendsim.plot.drawing import LaneArtist, draw_legend
+from ascendsim.plot.drawing import LAUNCHED, LaneArtist, draw_legend
 from ascendsim.plot.figures import Picture
 from ascendsim.plot.frame import (
     draw_frame,
@@ -81,7 +81,8 @@ class TimelineDisplay(Picture):
             [float(top) + lane_height(lane) / 2 for lane, top in zip(self.lanes, tops, strict=False)],
         )
         present = sorted({int(kind) for lane in self.lanes for kind in lane.kinds})
-        draw_legend(ax, [KINDS[kind] for kind in present])
+        pale = any(lane.begun is not None for lane in self.lanes)
+        draw_legend(ax, [*(KINDS[kind] for kind in present), *([LAUNCHED] if pale else [])])
         write_shares(ax, self.lanes, tops, self.window)
         if own:
             # settles the layout, so that pixel widths are those of the final picture
@@ -166,6 +167,7 @@ def plot_timeline(run: ProfiledRun, ax: Axes | None = None, **options: Any) -> T
     Raises:
         InputError: As in `timeline`.
     """
+    refuse_unknown(timeline, options)
     return timeline(run, **options).plot(ax)
 
 

@@ -23,6 +23,7 @@ _COLUMNS = (
     "Variant",
     "Time(us)",
     "Speed-up",
+    "Samples/s",
     "DDR read(MB)",
     "DDR write(MB)",
     "L2(MB)",
@@ -64,6 +65,7 @@ class VariantFigures:
         name: Of the variant.
         duration_us: Device time of one execution.
         speed_up: Throughput over that of the first variant: of samples a second, so that batches compare.
+        samples_per_s: Samples of a batch over the device time.
         ddr_read_bytes, ddr_write_bytes: Useful bytes from and to DDR.
         l2_bytes: Bytes between the cores and L2, reads and writes added (0 on chips whose transfers pass L2
             by).
@@ -78,6 +80,7 @@ class VariantFigures:
     name: str
     duration_us: float
     speed_up: float
+    samples_per_s: float
     ddr_read_bytes: int
     ddr_write_bytes: int
     l2_bytes: int
@@ -94,7 +97,8 @@ class VariantFigures:
         counts = (self.tasks, self.block_launches, self.launch_us)
         memory = (self.memory_bytes / 2**20, self.weight_bytes / 2**20)
         values = (self.difference.absolute, self.difference.relative, self.difference.note)
-        return (self.name, self.duration_us, self.speed_up, *traffic, *counts, *memory, *values)
+        speed = (self.duration_us, self.speed_up, self.samples_per_s)
+        return (self.name, *speed, *traffic, *counts, *memory, *values)
 
 
 def compare_figures(
@@ -204,6 +208,7 @@ def _figures(name: str, run: ProfiledRun, first_us: float, difference: Differenc
         name=name,
         duration_us=us,
         speed_up=first_us / _sample_us(run) if us else 1.0,
+        samples_per_s=1e6 / _sample_us(run) if us else 0.0,
         ddr_read_bytes=sum(view.record.read_bytes.get("ddr", 0) for view in run.tasks),
         ddr_write_bytes=sum(view.record.write_bytes.get("ddr", 0) for view in run.tasks),
         l2_bytes=sum(view.moved("l2") for view in run.tasks),

@@ -168,7 +168,8 @@ def bound_by(view: TaskView, ddr_share: float, l2_share: float, launch_share: fl
     and the shares of the chip's DDR and L2 bandwidth that the task used. In this order:
 
     1. a task of the AI CPU is bound by "AI CPU";
-    2. "launch" if more than half of its duration went into dispatch and the start of blocks on their cores;
+    2. "dispatch" if handing out its blocks took more of its duration than any pipe was busy for, "launch" if
+       its whole launch (task, blocks, and their start on the cores) took more than half of it;
     3. the largest of the pipe ratios, if it is at least 0.80, names the bound: "Cube", "Vector", "Scalar",
       "MTE1", "MTE2", "MTE3",
        "FixPipe". But a pipe that waits for memory counts as busy: if the largest is MTE2, MTE3 or FixPipe and
@@ -184,10 +185,12 @@ def bound_by(view: TaskView, ddr_share: float, l2_share: float, launch_share: fl
     """
     if not view.on_ai_core:
         return AI_CPU
-    if launch_share > LAUNCH_RATIO:
-        return "launch"
     memory = max(ddr_share, l2_share) >= MEMORY_RATIO
     busiest = max(PIPE_NAMES, key=view.ratio)
+    if view.record.dispatch > view.busy(busiest) / max(view.record.cores, 1):
+        return "dispatch"
+    if launch_share > LAUNCH_RATIO:
+        return "launch"
     if view.ratio(busiest) >= BOUND_RATIO and not (busiest in {"MTE2", "MTE3", "FIX"} and memory):
         return PIPE_NAMES[busiest]
     if memory:
@@ -200,9 +203,8 @@ def task_metrics(run: ProfiledRun, view: TaskView) -> TaskMetrics:
     us, record, soc = run.us(view.duration), view.record, run.soc
     ddr = ddr_utilisation(soc, record.read_bytes.get("ddr", 0), record.write_bytes.get("ddr", 0), us)
     l2 = l2_utilisation(soc, record.read_bytes.get("l2", 0), record.write_bytes.get("l2", 0), us)
-    working = (
-        run.mean_block_us(view, record.block_ticks) - max(record.rounds, 1) * soc.launch.kernel_init_ns / 1000
-    )
+    starts = max(record.rounds, 1) * soc.launch.kernel_init_ns / 1000 + run.us(record.dispatch)
+    working = run.mean_block_us(view, record.block_ticks) - starts
     launch = 1 - min(max(working, 0.0) / us, 1.0) if us else 0.0
     per_us = 1 / us if us else 0.0
     return TaskMetrics(

@@ -73,8 +73,8 @@ def phases(record: TaskRecord, launch: int = 0) -> Phases:
 
 
 def launch_ticks(run: ProfiledRun, view: TaskView) -> int:
-    """Ticks from the start of a task to work on its cores: task launch and start of a block, or the dispatch
-    to the AI CPU.
+    """Ticks from the start of a task to work on its cores: task launch, dispatch of the blocks that start
+    together and start of a block, or the dispatch to the AI CPU.
     """
     launch = run.soc.launch
     us = (
@@ -82,7 +82,7 @@ def launch_ticks(run: ProfiledRun, view: TaskView) -> int:
         if view.on_ai_core
         else run.soc.ai_cpu.dispatch_us
     )
-    return round(us / 1e6 / run.trace.tick_seconds)
+    return round(us / 1e6 / run.trace.tick_seconds) + view.record.dispatch
 
 
 def task_phases(run: ProfiledRun) -> Table:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from fnmatch import fnmatchcase
 
 from ascendsim.core.errors import InputError, suggest
+from ascendsim.graph.scopes import within
 from ascendsim.profiling.view import ProfiledRun, TaskView
 
 Window = tuple[float, float]
@@ -19,11 +19,12 @@ def select(
     Args:
         run: The run.
         window: Start and end in us of simulated time; None = everything.
-        operators: Names or shell patterns ("/layer1/*") of task names, node names or operator types; None =
-            all.
+        operators: Names, scopes ("/layer1") or shell patterns ("/layer1/*") of tasks, nodes, operators of the
+            user's model or operator types; None = all.
 
     Raises:
-        InputError: If the window is empty or a name matches no task (suggests the nearest one).
+        InputError: If the window is empty or past the end of the run, or a name matches no task (suggests the
+            nearest one).
     """
     views = run.tasks
     if operators is not None:
@@ -40,6 +41,13 @@ def select(
         views = tuple(view for view in views if view.id in chosen)
     if window is not None:
         start, end = check_window(window)
+        if views and start > run.trace.duration_us:
+            raise InputError(
+                "option window",
+                f"must begin before the run ends, after {run.trace.duration_us:,.3f} us",
+                f"({start:g}, {end:g})",
+                "times are in us from the start of the run",
+            )
         views = tuple(
             view for view in views if run.us(view.record.end) >= start and run.us(view.record.start) <= end
         )
@@ -72,5 +80,6 @@ def _matches(view: TaskView, name: str) -> bool:
         view.op_type,
         *(node.name for node in view.nodes),
         *(node.op_type for node in view.nodes),
+        *(source for node in view.nodes for source in node.origin.get("source_names", ())),
     )
-    return any(name == candidate or fnmatchcase(candidate, name) for candidate in candidates)
+    return any(name == candidate or within(candidate, name) for candidate in candidates)

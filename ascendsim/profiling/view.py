@@ -118,6 +118,9 @@ class ProfiledRun:
     soc: SocSpec
     opset: OpSet
 
+    def __repr__(self) -> str:
+        return f"ProfiledRun({self.graph.name!r} on {self.soc.name}, {self.trace!r})"
+
     def cann_type(self, node: Node) -> str:
         """Operator type of a node as CANN's tools print it."""
         return self.opset.cann_type(node)

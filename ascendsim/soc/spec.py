@@ -9,6 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from html import escape
+
+from ascendsim.core.table import Table
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,6 +208,36 @@ class SocSpec:
     fitted_on: Mapping[str, tuple[str, ...]]
     overrides: Mapping[str, str]
     missing: tuple[str, ...]
+
+    def table(self) -> Table:
+        """What people compare chips by, with where each figure comes from."""
+        split, changes = self.split_cores, (f"{key}={text}" for key, text in self.overrides.items())
+        cores = f"{self.ai_cores} at {self.frequency_mhz} MHz"
+        memories = f"{(self.buffers.l1 or 0) >> 10} KiB, {(self.buffers.ub or 0) >> 10} KiB a core"
+        rows = (
+            ("architecture", f"{self.architecture}, {self.generation}", None),
+            ("cube cores" if split else "AI Cores", cores, "ai_cores"),
+            ("vector cores", str(self.vector_units), "vector_cores" if split else "ai_cores"),
+            ("peak", f"{self.peak_fp16_tflops:.1f} Tflop/s in float16", None),
+            ("L1, UB", memories, "buffers.ub"),
+            ("L2", f"{(self.l2.size or 0) / 2**20:g} MiB", "l2.size"),
+            ("global memory", f"{self.dram.read_gb_per_s:g} GB/s", "dram.read_gb_per_s"),
+            ("changed", ", ".join(changes) or "nothing", None),
+            ("assumed", f"{len(self.assumed)} figures, see .assumed", None),
+        )
+        sources = [self.sources.get(key, "") if key else "" for _, _, key in rows]
+        cells = tuple((name, text, source) for (name, text, _), source in zip(rows, sources, strict=True))
+        return Table("soc", ("Figure", "Value", "Source"), cells)
+
+    def __repr__(self) -> str:
+        changed = f", changed: {', '.join(self.overrides)}" if self.overrides else ""
+        return (
+            f"SocSpec({self.name!r}, {self.architecture} {self.generation}, {self.ai_cores} cores, "
+            f"{self.peak_fp16_tflops:.1f} Tflop/s{changed})"
+        )
+
+    def _repr_html_(self) -> str:
+        return f"<p><b>{escape(self.name)}</b></p>{self.table().to_html()}"
 
     @property
     def peak_fp16_tflops(self) -> float:

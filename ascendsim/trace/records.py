@@ -39,9 +39,8 @@ class TaskRecord:
         cores: Cores used, 0 for AI CPU.
         busy: Busy ticks by pipe, summed over blocks.
         block_ticks: Ticks from block start to block end, summed over blocks (msprof's total cycles).
-        gm_read_bytes, gm_write_bytes: Bytes moved from and to global memory, by level: {"l2": ..., "ddr":
-            ...}.
-        read_us ... : phases are derived by `profiling`.
+        dispatch: Ticks that it took to hand out the blocks that started together first, after the launch.
+        read_bytes, write_bytes: Bytes moved from and to global memory, by level: {"l2": ..., "ddr": ...}.
         first_compute, last_compute: Ticks of first Cube/Vector start and last end, -1 if none (E/R/C/W
             phases).
         macs: Useful multiply-accumulates on the Cube.
@@ -61,6 +60,7 @@ class TaskRecord:
     cores: int
     busy: Mapping[str, int] = field(default_factory=dict)
     block_ticks: int = 0
+    dispatch: int = 0
     read_bytes: Mapping[str, int] = field(default_factory=dict)
     write_bytes: Mapping[str, int] = field(default_factory=dict)
     first_compute: int = -1
@@ -87,6 +87,10 @@ class Trace:
     tasks: tuple[TaskRecord, ...]
     instructions: tuple[InstructionRecord, ...] = ()
     end: int = 0
+
+    def __repr__(self) -> str:
+        counts = f"{len(self.tasks)} tasks, {len(self.instructions)} instructions"
+        return f"Trace({self.duration_us:,.3f} us, {counts})"
 
     def us(self, ticks: int) -> float:
         """Microseconds of a number of ticks."""

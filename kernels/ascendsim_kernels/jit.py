@@ -9,7 +9,10 @@ starts a new one.
 from __future__ import annotations
 
 import hashlib
+import logging
 import os
+import stat
+import tempfile
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -19,20 +22,53 @@ import numba
 from numba.core import config
 
 Function = TypeVar("Function", bound=Callable[..., Any])
+_LOG = logging.getLogger("ascendsim")
 
 
 @cache
-def cache_folder() -> Path:
-    """Where compiled kernels are kept: `$NUMBA_CACHE_DIR`, else `$XDG_CACHE_HOME/ascendsim`, else
-    `~/.cache/ascendsim`.
+def cache_folder() -> Path | None:
+    """Where compiled kernels are kept; None if no folder can be written, so that every process compiles anew.
+
+    `$NUMBA_CACHE_DIR`, else `$XDG_CACHE_HOME/ascendsim`, else `~/.cache/ascendsim`; where that cannot be
+    written (a container without a home), a folder of the user's own among the temporary files.
     """
     digest = hashlib.sha256(numba.__version__.encode())
     for source in sorted(Path(__file__).parent.glob("*.py")):
         digest.update(source.name.encode() + source.read_bytes())
+    key = digest.hexdigest()[:16]
     base = os.environ.get("NUMBA_CACHE_DIR") or os.path.join(
         os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "ascendsim"
     )
-    return Path(base) / digest.hexdigest()[:16]
+    if not (Path(base) / key).exists():
+        _LOG.warning("kernels are compiled when they are first used on this machine: about 15 s, once")
+    if _is_writable(Path(base) / key):
+        return Path(base) / key
+    own = Path(tempfile.gettempdir()) / f"ascendsim-{os.getuid() if hasattr(os, 'getuid') else 'cache'}"
+    if _is_private(own) and _is_writable(own / key):
+        _LOG.warning("compiled kernels go to %s: %s cannot be written", own, base)
+        return own / key
+    _LOG.warning("kernels are compiled in every run: neither %s nor %s can be written", base, own)
+    return None
+
+
+def _is_writable(folder: Path) -> bool:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            return True
+    except OSError:
+        return False
+
+
+def _is_private(folder: Path) -> bool:
+    """Whether a folder among everybody's files belongs to this user alone: what is in it will be executed."""
+    try:
+        folder.mkdir(mode=0o700, exist_ok=True)
+        status = folder.lstat()
+    except OSError:
+        return False
+    mine = not hasattr(os, "getuid") or status.st_uid == os.getuid()
+    return stat.S_ISDIR(status.st_mode) and mine and not status.st_mode & 0o077
 
 
 def kernel(function: Function) -> Function:
@@ -58,12 +94,13 @@ def inlined(function: Function) -> Function:
 
 
 def _compile(function: Function, parallel: bool) -> Function:
-    previous = config.CACHE_DIR
-    config.CACHE_DIR = str(cache_folder())  # read when the decorator runs; other numba users keep their own
+    folder, previous = cache_folder(), config.CACHE_DIR
+    if folder is not None:
+        config.CACHE_DIR = str(folder)  # read when the decorator runs; other numba users keep their own
     try:
-        compiled: Function = numba.njit(cache=True, nogil=True, error_model="numpy", parallel=parallel)(
-            function
-        )
+        compiled: Function = numba.njit(
+            cache=folder is not None, nogil=True, error_model="numpy", parallel=parallel
+        )(function)
     finally:
         config.CACHE_DIR = previous
     return compiled

@@ -10,6 +10,7 @@ import pytest
 
 import ascendsim as asim
 from ascendsim.advise import Advice, Proposal, advise
+from ascendsim.advise.rules import findings
 from ascendsim.cli.main import main
 from ascendsim.core.dtypes import DType
 from ascendsim.core.errors import GraphError, InputError, UnsupportedOperatorError
@@ -261,3 +262,15 @@ def test_scalars_stay_scalars_in_written_models() -> None:
         return [b.op("Gemm", first, random(8, 3))]
 
     written_equals(build(body))
+
+
+def test_the_last_round_counts_the_cores_that_a_block_can_run_on() -> None:
+    b = asim.GraphBuilder("g")
+    b.output(b.op("Relu", b.input("x", (1, 1 << 20))), "y")
+    result = asim.simulate(asim.compile(b.graph, soc="Ascend910B1", set={"vector_cores": 7}))
+    run = result.profile
+    for view in run.tasks:
+        expected = view.record.blocks % 7
+        said = [text for text in findings(run, view) if "last round" in text]
+        text = f"{expected} of 7 VECTOR cores busy in the last round of blocks"
+        assert said == ([text] if expected else [])

@@ -46,6 +46,7 @@ def test_speed_up_counts_samples():
     comparison = asim.compare({f"batch {batch}": asim.compile(relu_of_batch(batch)) for batch in (1, 4)})
     one, four = comparison.figures
     assert four.speed_up == pytest.approx(4 * one.duration_us / four.duration_us)
+    assert four.samples_per_s == pytest.approx(4e6 / four.duration_us)
 
 
 def relu_of_batch(batch):

@@ -160,6 +160,15 @@ def test_a_task_pays_for_launch_dispatch_and_head() -> None:
     task = trace.tasks[0]
     assert (task.ready, task.start, task.end, task.blocks, task.rounds, task.cores) == (0, 0, 1121, 2, 1, 2)
     assert task.block_ticks == 2 * 121
+    assert task.dispatch == 10
+
+
+def test_dispatch_counts_the_blocks_that_start_together_first() -> None:
+    soc = toy(launch={"block_dispatch_ns": 7})
+    once = run(program_of(task_of((block(mmad(10)), 1)), task_of((block(mmad(10)), 5), id=1)), soc)
+    assert [task.dispatch for task in once.tasks] == [0, 7]  # two cores: one block after the first
+    again = run(program_of(*(task_of((block(mmad(10)), 5), id=number) for number in range(4))), soc)
+    assert [task.dispatch for task in again.tasks] == [7] * 4  # repeated tasks are not run anew
 
 
 def test_more_blocks_than_cores_take_rounds() -> None:

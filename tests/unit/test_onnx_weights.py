@@ -111,7 +111,7 @@ def test_links_out_of_the_models_folder_are_not_followed(tmp_path):
 @pytest.mark.parametrize(
     ("entries", "message"),
     [
-        ({"offset": 1}, "needs bytes 1 to 49 of w.bin, which has, not more than 48; the file is truncated"),
+        ({"offset": 1}, "must find bytes 1 to 49 in w.bin, not a file of 48 bytes; it is truncated"),
         ({"length": 40}, "must have 48 bytes of external data, not 40"),
         ({"offset": -4}, "must have a number as offset of its external data, not '-4'"),
         ({"offset": "0x10"}, "must have a number as offset"),

@@ -19,6 +19,7 @@ from ascendsim.plot.figures import shortened, text_width
 from ascendsim.plot.lanes import coverage, share_lanes, stream_lanes
 from ascendsim.plot.palette import KIND_COLOURS, ink_on
 from ascendsim.profiling import KINDS, op_summary
+from ascendsim.profiling.phases import launch_ticks
 from tests.support.synthetic_run import synthetic_run
 
 
@@ -59,6 +60,18 @@ def test_lanes_hold_every_task_and_the_shares_of_its_pipes():
     cube = sum(record.busy.get("M", 0) for record in run.trace.tasks) / (2 * run.trace.end)
     assert lanes["Cube"].busy_share((0, run.trace.duration_us)) == pytest.approx(cube)
     assert {KINDS[kind] for kind in lanes["Cube"].kinds} == {"Convolution", "Matrix product"}
+
+
+def test_the_head_of_a_bar_is_pale_while_nothing_runs_for_it():
+    run = synthetic_run(5)
+    stream = stream_lanes(run, run.tasks)[0]
+    views = {view.id: view for view in run.tasks}
+    for task, start, begun in zip(stream.tasks, stream.starts, stream.begun, strict=True):
+        launched = min(launch_ticks(run, views[int(task)]), views[int(task)].duration)
+        assert begun - start == pytest.approx(run.us(launched))
+    assert all(lane.begun is None for lane in share_lanes(run, run.tasks))
+    display = plot_timeline(run)
+    assert "pale: launch and dispatch" in [t.get_text() for t in display.ax_.get_legend().get_texts()]
 
 
 def test_split_chips_have_a_fixpipe_lane():

@@ -19,6 +19,7 @@ from ascendsim.profiling.metrics import (
     pipe_shares,
     pipe_units,
 )
+from ascendsim.profiling.phases import launch_ticks
 from ascendsim.profiling.view import TaskView
 from ascendsim.trace.records import TaskRecord, Trace
 from tests.support.synthetic_run import CORE_TICKS, NAMES, TICK, chain_graph, synthetic_run, tiny_soc
@@ -157,6 +158,19 @@ def test_the_start_of_blocks_counts_as_launch():
     assert task_metrics(run, run.tasks[0]).bound == "latency"
     slower = replace(run, soc=replace(run.soc, launch=replace(run.soc.launch, kernel_init_ns=600)))
     assert task_metrics(slower, slower.tasks[0]).bound == "launch"
+
+
+def test_dispatch_bounds_what_waits_for_its_blocks_longer_than_it_works():
+    def bound(dispatch: int, work: int) -> str:
+        times = {"start": 0, "end": 6_800, "block_ticks": 2 * 6_800}
+        run = run_of(record(**times, busy={"V": 2 * work}, dispatch=dispatch))
+        at_once = replace(run, soc=replace(run.soc, launch=replace(run.soc.launch, kernel_init_ns=0)))
+        return task_metrics(at_once, at_once.tasks[0]).bound
+
+    assert (bound(999, 1_000), bound(1_001, 1_000)) == ("latency", "dispatch")
+    assert (bound(3_399, 3_500), bound(3_401, 3_500)) == ("latency", "launch")  # half of 6,800
+    later, once = (run_of(record(dispatch=dispatch)) for dispatch in (1_200, 0))
+    assert launch_ticks(later, later.tasks[0]) == launch_ticks(once, once.tasks[0]) + 1_200
 
 
 def test_pipe_shares_are_over_duration_and_all_cores():

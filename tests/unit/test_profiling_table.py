@@ -86,3 +86,46 @@ def test_dataframe_without_pandas_names_the_extra(monkeypatch):
     monkeypatch.setitem(sys.modules, "pandas", None)
     with pytest.raises(InputError, match=r"needs pandas.*ascendsim\[dataframe\]"):
         TABLE.to_dataframe()
+
+
+def test_a_table_prints_itself() -> None:
+    table = Table("times", ("Op", "Time(us)", "Note"), (("conv", 1.5, None), ("relu", 10.25, "slow")))
+    assert str(table).splitlines() == [
+        "Table('times', 2 rows x 3 columns)",
+        "Op    Time(us)  Note",
+        "----  --------  ----",
+        "conv     1.500  N/A",
+        "relu    10.250  slow",
+    ]
+    long = Table("long", ("i",), tuple((i,) for i in range(41)))
+    assert str(long).splitlines()[-1] == "... 1 more rows; see .rows, .to_csv(path) or .to_text()"
+    assert "... " not in long.to_text()
+    assert str(Table("none", ("a", "b"), ())).splitlines()[1:] == ["a  b", "-  -"]
+
+
+def test_wide_tables_go_on_below_and_every_piece_names_its_rows() -> None:
+    columns = ("id", "name", *(f"column_{i:02}" for i in range(20)))
+    table = Table("wide", columns, tuple((0, f"op{r}", *range(20)) for r in range(2)))
+    text = table.to_text()
+    pieces = text.strip().split("\n\n")
+    assert max(map(len, text.splitlines())) <= 110
+    assert len(pieces) == 3
+    assert [piece.split()[0] for piece in pieces] == [
+        "id",
+        "name",
+        "name",
+    ]  # the ids are equal, the names not
+    heads = [head for piece in pieces for head in piece.splitlines()[0].split()]
+    assert [head for head in heads if head.startswith("column")] == list(columns[2:])
+
+
+def test_rows_columns_and_slices_by_brackets() -> None:
+    table = Table("t", ("a", "b"), ((1, "x"), (2, "y"), (3, "z")))
+    assert table[0] == (1, "x")
+    assert table[-1] == (3, "z")
+    assert table[1:].rows == ((2, "y"), (3, "z"))
+    assert table["b"] == ("x", "y", "z")
+    with pytest.raises(InputError, match="row 3 is not in table t; it has 3 rows"):
+        table[3]
+    with pytest.raises(InputError, match="column 'c'"):
+        table["c"]

@@ -143,9 +143,9 @@ def _external(
     if offset + length > held:
         raise GraphError(
             subject,
-            f"needs bytes {offset} to {offset + length} of {location}, which has",
-            f"more than {held}",
-            "the file is truncated",
+            f"must find bytes {offset} to {offset + length} in {location}",
+            f"a file of {held} bytes",
+            "it is truncated: copy or export it again",
         )
     return Constant(loader=lambda: _read_file(path, dtype.numpy, shape, offset, subject))
 

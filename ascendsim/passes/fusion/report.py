@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
+from html import escape
 
+from ascendsim.core.table import Row, Table
 from ascendsim.passes.rewriting.report import PatternRecord
 
 
@@ -44,6 +47,34 @@ class FusionReport:
         cost more.
         """
         return sum(scope.saved_bytes - scope.operand_bytes for scope in self.scopes)
+
+    def table(self) -> Table:
+        """One row a pass that matched: how often it matched and took effect, and the commonest reason against
+        it.
+        """
+        rows: list[Row] = []
+        for family in dict.fromkeys(record.family for record in self.records):
+            for name, (matched, effected) in self.totals(family).items():
+                reasons = Counter(
+                    refusal.reason
+                    for record in self.records
+                    if record.family == family and record.name == name
+                    for refusal in record.refusals
+                )
+                reason = reasons.most_common(1)[0][0] if reasons else ""
+                rows.append((family, name, matched, effected, reason))
+        return Table("fusion", ("Family", "Pass", "Matched", "Effected", "Commonest refusal"), tuple(rows))
+
+    def __repr__(self) -> str:
+        effected = sum(record.effected for record in self.records)
+        passes = len({record.name for record in self.records if record.effected})
+        return (
+            f"FusionReport({effected} fusions by {passes} passes, {len(self.scopes)} scopes of UB fusion, "
+            f"{self.saved_bytes:,} bytes saved, {len(self.switched_off)} passes off)"
+        )
+
+    def _repr_html_(self) -> str:
+        return f"<p>{escape(repr(self))}</p>{self.table().to_html()}"
 
     def totals(self, family: str) -> dict[str, tuple[int, int]]:
         """(matched, effected) by pass name, patterns of a pass added up; passes that matched nothing are left

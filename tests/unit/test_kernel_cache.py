@@ -1,0 +1,86 @@
+"""Where compiled kernels are kept, on machines whose usual folders cannot be written too."""
+
+from __future__ import annotations
+
+import logging
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ascendsim_kernels import jit
+
+
+@pytest.fixture(autouse=True)
+def fresh(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
+    monkeypatch.delenv("NUMBA_CACHE_DIR", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr(jit.tempfile, "gettempdir", lambda: str(tmp_path / "tmp"))
+    (tmp_path / "tmp").mkdir()
+    jit.cache_folder.cache_clear()
+    yield
+    jit.cache_folder.cache_clear()
+
+
+def test_the_first_use_on_a_machine_is_announced(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING):
+        folder = jit.cache_folder()
+        jit.cache_folder.cache_clear()
+        assert jit.cache_folder() == folder
+    assert folder is not None
+    assert folder.parent == tmp_path / "cache" / "ascendsim"
+    assert [record.message for record in caplog.records] == [
+        "kernels are compiled when they are first used on this machine: about 15 s, once"
+    ]
+
+
+def test_a_temporary_folder_of_ones_own_takes_its_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    blocked = tmp_path / "file"
+    blocked.touch()  # no folder can be made below a file, whoever the user is
+    monkeypatch.setenv("XDG_CACHE_HOME", str(blocked))
+    with caplog.at_level(logging.WARNING):
+        folder = jit.cache_folder()
+    assert folder is not None
+    assert folder.parent.parent == tmp_path / "tmp"
+    assert folder.parent.stat().st_mode & 0o077 == 0
+    assert f"{blocked}/ascendsim cannot be written" in caplog.text
+
+
+@pytest.mark.skipif(not hasattr(os, "getuid"), reason="modes of folders mean nothing here")
+def test_a_folder_that_others_can_write_is_not_trusted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    blocked = tmp_path / "file"
+    blocked.touch()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(blocked))
+    shared = tmp_path / "tmp" / f"ascendsim-{os.getuid()}"
+    shared.mkdir()
+    shared.chmod(0o777)
+    with caplog.at_level(logging.WARNING):
+        assert jit.cache_folder() is None
+    assert "kernels are compiled in every run" in caplog.text
+
+
+def test_kernels_run_where_nothing_can_be_written(tmp_path: Path) -> None:
+    blocked = tmp_path / "file"
+    blocked.touch()
+    program = (
+        "import tempfile; tempfile.gettempdir = lambda: '/proc/nowhere'\n"
+        "from ascendsim_kernels.jit import kernel, cache_folder\n"
+        "assert cache_folder() is None\n"
+        "@kernel\n"
+        "def add(a, b):\n"
+        "    return a + b\n"
+        "print(add(2, 3))\n"
+    )
+    environment = {**os.environ, "XDG_CACHE_HOME": str(blocked)}
+    environment.pop("NUMBA_CACHE_DIR", None)
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, env=environment, check=False
+    )
+    assert (done.returncode, done.stdout.strip()) == (0, "5"), done.stderr
