@@ -11,11 +11,11 @@ import ascendsim as asim
 from ascendsim.core.dtypes import DType
 from ascendsim.graph.ir import Graph, Node
 from ascendsim.ops import default_opset
-from ascendsim.passes.fusion.edges import FORMS, parse_edges
+from ascendsim.passes.fusion.edges import FORMS, parse_edges, pattern_of_edges
 from ascendsim.passes.fusion.rule import FusionRule
 from ascendsim.passes.fusion.rules import all_rules
 from ascendsim.passes.fusion.rules.json_rules import JsonRule
-from ascendsim.passes.rewriting.pattern import Any, Op, operator_types
+from ascendsim.passes.rewriting.pattern import Any, Op, compiled
 
 MODELS = Path(__file__).parents[1] / "data" / "models"
 
@@ -35,7 +35,7 @@ def nodes_of_all_types() -> list[Node]:
 
 @pytest.mark.parametrize("kind", FORMS)
 def test_all_operators_that_stand_for_a_type_are_listed(kind: str) -> None:
-    (types,) = parse_edges(f"a -> {kind}#N:0; {kind}#N:0 -> out").operators
+    (types,) = pattern_of_edges(parse_edges(f"a -> {kind}#N:0; {kind}#N:0 -> out")).needs
     standing = {node.op_type for node in nodes_of_all_types() if FORMS[kind](node) is not None}
     assert standing
     assert standing <= set(types)
@@ -43,7 +43,7 @@ def test_all_operators_that_stand_for_a_type_are_listed(kind: str) -> None:
 
 def test_every_operator_of_a_tree_is_needed() -> None:
     pattern = Op("Relu", Op("Add|Sub", Any("x"), Op("Conv"), name="sum"))
-    assert list(operator_types(pattern)) == [("Relu",), ("Add", "Sub"), ("Conv",)]
+    assert list(compiled(pattern).needs) == [("Relu",), ("Add", "Sub"), ("Conv",)]
 
 
 def test_rules_that_search_themselves_are_asked() -> None:

@@ -13,26 +13,16 @@ operand orders that a rule does not list do not match, which is why CANN has its
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ascendsim.core.errors import InputError
-from ascendsim.graph.ir import Graph, Node, Tensor
+from ascendsim.graph.ir import Node
 from ascendsim.passes.fusion.checks import known_values, scalar
+from ascendsim.passes.rewriting.pattern import Form, FormOf, Operand, Part, Pattern
 
 _END = re.compile(r"(?:(?P<type>\w+)#)?(?P<id>\w+)(?::(?P<port>-?\d+))?")
 CONTROL = -1
-
-
-@dataclass(frozen=True, slots=True)
-class Form:
-    """Nodes that stand for one operator of CANN: the last one, what comes before it, and the operands."""
-
-    nodes: tuple[Node, ...]
-    inputs: tuple[Tensor | None, ...]
-
-
-FormOf = Callable[[Node], "Form | None"]
 
 
 def _plain(op_type: str, inputs: int | None = None, domain: str = "") -> FormOf:
@@ -139,29 +129,11 @@ class EdgePattern:
     waiting: frozenset[str] = frozenset()
 
     @property
-    def operators(self) -> tuple[tuple[str, ...], ...]:
-        """For each node of the pattern, the graph's operators of which one stands for it."""
-        return tuple(_STANDING_FOR.get(kind, (kind,)) for kind in self.types.values())
-
-    @property
     def root(self) -> str:
         """The node where the search starts: the last result that no other node of the pattern reads."""
         read = set(self.operands.values())
         ends = [name for _, name in self.results if name not in read]
         return (ends or [name for _, name in self.results])[-1]
-
-
-@dataclass(frozen=True, slots=True)
-class Found:
-    """A place where an edge pattern stands."""
-
-    forms: Mapping[str, Form]
-    tensors: Mapping[str, Tensor]
-
-    @property
-    def nodes(self) -> tuple[Node, ...]:
-        """All nodes, each once."""
-        return tuple(dict.fromkeys(node for form in self.forms.values() for node in form.nodes))
 
 
 def parse_edges(text: str) -> EdgePattern:
@@ -207,124 +179,16 @@ def _port(end: re.Match[str]) -> int:
     return int(end["port"] or 0)
 
 
-def find_edges(graph: Graph, pattern: EdgePattern) -> Iterator[tuple[Node, Found]]:
-    """All places of a pattern with the node that stands for its root, in execution order; one for each
-    root.
-    """
-    form = FORMS[pattern.types[pattern.root]]
-    if not any(form(node) is not None for node in graph.nodes):
-        return
-    for node in graph.topological():
-        found = find_at(node, pattern)
-        if found is not None:
-            yield node, found
-
-
-def find_at(root: Node, pattern: EdgePattern) -> Found | None:
-    """The place whose root is this node, or None."""
-    form = FORMS[pattern.types[pattern.root]](root)
-    if form is None:
-        return None
-    return next(_search(pattern, {pattern.root: form}, {}, [pattern.root]), None)
-
-
-def _search(
-    pattern: EdgePattern, forms: dict[str, Form], tensors: dict[str, Tensor], todo: list[str]
-) -> Iterator[Found]:
-    """Extends a partial match by the operands and readers of the ids in `todo`."""
-    if not todo:
-        missing = [name for name in pattern.types if name not in forms]
-        if not missing:
-            if {name for name, form in forms.items() if _waits(form, forms)} == pattern.waiting:
-                yield Found(forms, tensors)
-            return
-        for name, candidate in _readers(pattern, forms, tensors, missing):
-            yield from _take(pattern, forms, tensors, name, candidate, [])
-        return
-    name, rest = todo[0], todo[1:]
-    wanted = sorted((port, source) for (target, port), source in pattern.operands.items() if target == name)
-    if len(forms[name].inputs) > len(wanted):  # a sum of more
-        return
-    yield from _operands(pattern, forms, tensors, name, wanted, rest)
-
-
-def _operands(
-    pattern: EdgePattern,
-    forms: dict[str, Form],
-    tensors: dict[str, Tensor],
-    name: str,
-    wanted: list[tuple[int, str]],
-    todo: list[str],
-) -> Iterator[Found]:
-    """Follows the operands of one matched node, port by port."""
-    for position, (port, source) in enumerate(wanted):
-        inputs = forms[name].inputs
-        tensor = inputs[port] if port < len(inputs) else None
-        if tensor is None:
-            return
-        if source in pattern.types:
-            if source in forms:
-                if forms[source].nodes[0].output is not tensor:
-                    return
-                continue
-            producer = tensor.producer
-            form = (
-                FORMS[pattern.types[source]](producer) if producer is not None and tensor.index == 0 else None
-            )
-            if form is None or not _free(form, forms):
-                return
-            yield from _operands(
-                pattern, {**forms, source: form}, tensors, name, wanted[position + 1 :], [*todo, source]
-            )
-            return
-        if tensors.get(source, tensor) is not tensor or (
-            source in pattern.constants and not tensor.is_constant
-        ):
-            return
-        tensors = {**tensors, source: tensor}
-    yield from _search(pattern, forms, tensors, todo)
-
-
-def _take(
-    pattern: EdgePattern,
-    forms: dict[str, Form],
-    tensors: dict[str, Tensor],
-    name: str,
-    node: Node,
-    todo: list[str],
-) -> Iterator[Found]:
-    form = FORMS[pattern.types[name]](node)
-    if form is not None and _free(form, forms):
-        yield from _search(pattern, {**forms, name: form}, tensors, [*todo, name])
-
-
-def _readers(
-    pattern: EdgePattern, forms: Mapping[str, Form], tensors: Mapping[str, Tensor], missing: list[str]
-) -> Iterator[tuple[str, Node]]:
-    """Candidates for the first missing node that reads a matched node or a known input."""
-    for name in missing:
-        for (target, _), source in sorted(pattern.operands.items()):
-            tensor = forms[source].nodes[0].output if source in forms else tensors.get(source)
-            if target == name and tensor is not None:
-                readers = dict.fromkeys(reader for use in tensor.uses for reader in _with_heads(use.node))
-                yield from ((name, reader) for reader in readers)
-                return
-
-
-def _with_heads(node: Node) -> Iterator[Node]:
-    """The node, and the nodes that would stand at the end of a form that begins with it (Sqrt of Rsqrt)."""
-    yield node
-    if node.op_type == "Sqrt":
-        yield from node.output.consumers
-
-
-def _waits(form: Form, forms: Mapping[str, Form]) -> bool:
-    """Whether a control edge from outside the match holds a node of a form."""
-    inside = {node for other in forms.values() for node in other.nodes}
-    return any(before not in inside for node in form.nodes for before in node.control)
-
-
-def _free(form: Form, forms: Mapping[str, Form]) -> bool:
-    """Whether no node of a form belongs to another one already."""
-    taken = {node for other in forms.values() for node in other.nodes}
-    return not any(node in taken for node in form.nodes)
+def pattern_of_edges(edges: EdgePattern) -> Pattern:
+    """A list of edges as a pattern; who reads its results is for the rule to check."""
+    parts = {}
+    for name, kind in edges.types.items():
+        way = tuple(
+            (port, Operand(source, source in edges.types, source in edges.constants))
+            for (target, port), source in sorted(edges.operands.items())
+            if target == name
+        )
+        types = _STANDING_FOR.get(kind, (kind,))
+        parts[name] = Part(types, FORMS[kind], (way,), shared=True, most_inputs=len(way))  # no sum of more
+    results = tuple(name for _, name in edges.results)
+    return Pattern(parts, edges.root, results, edges.waiting, distinct=True, deep=False)

@@ -13,7 +13,8 @@ from typing import ClassVar
 
 from ascendsim.graph.ir import AttributeValue, Graph, Node, Tensor
 from ascendsim.opset import InferContext, OpSet
-from ascendsim.passes.rewriting.pattern import Match, Op, find_matches, match_at, operator_types
+from ascendsim.passes.rewriting.pattern import Match, Op, Pattern, compiled
+from ascendsim.passes.rewriting.search import find_matches, match_at
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +66,7 @@ class FusionRule:
     """
 
     name: ClassVar[str]
-    patterns: ClassVar[Mapping[str, Op]] = {}
+    patterns: ClassVar[Mapping[str, Op | Pattern]] = {}
     stage: str | None = None
     priority: int | None = None
     second_round: bool = False
@@ -78,7 +79,7 @@ class FusionRule:
         """Sets of operator types; where a graph has none of a set, the pattern is not looked for. Nothing if
         `find` is overridden.
         """
-        return operator_types(self.patterns[pattern]) if type(self).find is FusionRule.find else ()
+        return compiled(self.patterns[pattern]).needs if type(self).find is FusionRule.find else ()
 
     def again(self, graph: Graph, match: Match) -> Match | None:
         """The match as it stands after earlier rewrites of the same pass, None if it is gone; goes with an
@@ -86,9 +87,7 @@ class FusionRule:
         """
         if match.root.graph is not graph:
             return None
-        return match_at(
-            match.root, match.pattern, self.patterns[match.pattern], {id(tensor) for tensor in graph.outputs}
-        )
+        return match_at(match.root, match.pattern, self.patterns[match.pattern], graph.outputs)
 
     def check(self, match: Match, context: FusionContext) -> str | None:
         """None if the rewrite is legal, else why not ("the filter is not constant")."""

@@ -1,21 +1,24 @@
-"""Patterns of operators and how they are found in a graph.
+"""Patterns of operators: what `search.py` looks for.
 
-A pattern is a tree that is read from its last operator backwards through its inputs:
+A `Pattern` says for each of its parts which nodes may stand for it and what they must read. Most are written
+as a tree that is read from its last operator backwards through its inputs:
 
     Op("Relu", Op("Conv", Any("x"), Const("w"), name="conv"), name="relu")
 
 Captured names are unique; the same tensor name twice means the same tensor. Inner operators must feed nobody
-outside the match unless `shared=True`, since a rewrite takes them away.
+outside the match unless `shared=True`, since a rewrite takes them away. What is no tree (shared results,
+several outputs) can be written as a list of edges (`fusion/edges.py`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from itertools import permutations
+from functools import cache
+from itertools import permutations, product
 from typing import Union
 
-from ascendsim.graph.ir import Graph, Node, Tensor
+from ascendsim.graph.ir import Node, Tensor
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +49,7 @@ class Op:
     """
 
     types: tuple[str, ...]
-    inputs: tuple[Pattern | None, ...]
+    inputs: tuple[Term | None, ...]
     name: str
     commutative: bool
     shared: bool
@@ -55,7 +58,7 @@ class Op:
     def __init__(
         self,
         types: str,
-        *inputs: Pattern | None,
+        *inputs: Term | None,
         name: str = "",
         commutative: bool = False,
         shared: bool = False,
@@ -72,7 +75,83 @@ class Op:
             object.__setattr__(self, key, value)
 
 
-Pattern = Union[Op, Any, Const]
+Term = Union[Op, Any, Const]
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """Nodes that stand for one part of a pattern: the last one, what comes before it, and the operands."""
+
+    nodes: tuple[Node, ...]
+    inputs: tuple[Tensor | None, ...]
+
+
+FormOf = Callable[[Node], "Form | None"]
+
+
+@dataclass(frozen=True, slots=True)
+class Operand:
+    """What a part reads at one port.
+
+    Attributes:
+        name: Of another part, or under which the tensor is captured; empty = it is not.
+        is_part: Whether a part makes it.
+        constant: Whether it must be a constant.
+        output: Output port of the part.
+    """
+
+    name: str
+    is_part: bool = False
+    constant: bool = False
+    output: int = 0
+
+
+Way = tuple[tuple[int, Operand], ...]  # (input port, what is read there)
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One operator of a pattern.
+
+    Attributes:
+        types: Operators of which one stands for it; where a graph has none, the pattern is not looked for.
+        form: How a node stands for it.
+        ways: All ways to lay what it reads on its ports; other ports are free.
+        shared: Whether its results may have readers outside the match, or be graph outputs.
+        most_inputs: How many inputs it may have; None = any number.
+    """
+
+    types: tuple[str, ...]
+    form: FormOf
+    ways: tuple[Way, ...]
+    shared: bool = False
+    most_inputs: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Pattern:
+    """What is looked for.
+
+    Attributes:
+        parts: By capture name.
+        root: The part where the search starts.
+        results: Parts whose first outputs are the results, if there are several.
+        waiting: Parts that a control edge from outside must hold, all others not; None = no matter.
+        distinct: Whether no node may stand for two parts.
+        deep: Whether what a part reads is searched before what its neighbours read.
+    """
+
+    parts: Mapping[str, Part]
+    root: str
+    results: tuple[str, ...] = ()
+    waiting: frozenset[str] | None = None
+    distinct: bool = False
+    deep: bool = True
+
+    @property
+    def needs(self) -> tuple[tuple[str, ...], ...]:
+        """For each part the operators of which one stands for it."""
+        return tuple(part.types for part in self.parts.values())
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,113 +189,48 @@ def single(pattern: str, *nodes: Node) -> Match:
     return Match(pattern, nodes[0], {}, {}, nodes)
 
 
-def find_matches(graph: Graph, name: str, pattern: Op) -> Iterator[Match]:
-    """All places where a pattern stands, in execution order of their last nodes. Matches may overlap."""
-    outputs = {id(tensor) for tensor in graph.outputs}
-    for node in graph.topological():
-        if node.op_type in pattern.types and _fed(node, pattern):
-            match = match_at(node, name, pattern, outputs)
-            if match is not None:
-                yield match
+def compiled(pattern: Op | Pattern) -> Pattern:
+    """A tree as a pattern. An operator that is named twice is one node that reads what both say."""
+    return pattern if isinstance(pattern, Pattern) else _compiled(pattern)
 
 
-def operator_types(pattern: Op) -> Iterator[tuple[str, ...]]:
-    """The types of every operator of a pattern: a match has one node for each."""
-    yield pattern.types
-    for item in pattern.inputs:
-        if isinstance(item, Op):
-            yield from operator_types(item)
-
-
-def _fed(node: Node, pattern: Op) -> bool:
-    """Whether operators of the types that a pattern asks for make a node's inputs, which nearly all
-    candidates fail.
-    """
-    for port, wanted in enumerate(pattern.inputs):
-        if isinstance(wanted, Op):
-            tensors = node._inputs if pattern.commutative else node._inputs[port : port + 1]
-            producers = [tensor.producer for tensor in tensors if tensor is not None]
-            if all(producer is None or producer.op_type not in wanted.types for producer in producers):
-                return False
-    return True
-
-
-def match_at(root: Node, name: str, pattern: Op, graph_outputs: set[int]) -> Match | None:
-    """The match whose last node is `root`, or None."""
-    for nodes, tensors in _match_node(root, pattern, {}, {}):
-        inner = [node for node in nodes.values() if node is not root]
-        if all(_private(node, pattern, nodes, graph_outputs) for node in inner):
-            return Match(name, root, nodes, tensors, (root, *dict.fromkeys(inner)))
-    return None
-
-
-Captured = tuple[dict[str, Node], dict[str, Tensor]]
-
-
-def _match_node(
-    node: Node, pattern: Op, nodes: dict[str, Node], tensors: dict[str, Tensor]
-) -> Iterator[Captured]:
-    if node.domain not in ("", "ascend") or node.op_type not in pattern.types:
-        return
-    held = nodes.get(pattern.name)
-    if held is not None and held is not node:
-        return
-    start = (nodes | {pattern.name: node}, tensors)
-    if not pattern.inputs:
-        yield start
-        return
-    count = len(pattern.inputs)
-    orders = permutations(range(count)) if pattern.commutative else [tuple(range(count))]
-    for order in orders:
-        yield from _match_inputs(node, pattern.inputs, order, 0, start)
-
-
-def _match_inputs(
-    node: Node, wanted: tuple[Pattern | None, ...], order: tuple[int, ...], port: int, captured: Captured
-) -> Iterator[Captured]:
-    if port == len(wanted):
-        yield captured
-        return
-    for found in _match_tensor(node.input(port), wanted[order[port]], *captured):
-        yield from _match_inputs(node, wanted, order, port + 1, found)
-
-
-def _match_tensor(
-    tensor: Tensor | None, wanted: Pattern | None, nodes: dict[str, Node], tensors: dict[str, Tensor]
-) -> Iterator[Captured]:
-    if wanted is None:
-        yield nodes, tensors
-    elif tensor is None:
-        return
-    elif isinstance(wanted, Op):
-        producer = tensor.producer
-        if producer is not None and tensor.index == wanted.output:
-            yield from _match_node(producer, wanted, nodes, tensors)
-    elif isinstance(wanted, Const) and not tensor.is_constant:
-        return
-    elif not wanted.name:
-        yield nodes, tensors
-    elif tensors.get(wanted.name, tensor) is tensor:
-        yield nodes, tensors | {wanted.name: tensor}
-
-
-def _private(node: Node, pattern: Op, nodes: Mapping[str, Node], graph_outputs: set[int]) -> bool:
-    """Whether nobody outside the match reads the node (or its pattern allows it)."""
-    name = next(key for key, value in nodes.items() if value is node)
-    if _find(pattern, name).shared:
-        return True
-    inside = {id(other) for other in nodes.values()}
-    return all(
-        id(t) not in graph_outputs and all(id(use.node) in inside for use in t.uses) for t in node.outputs
-    )
-
-
-def _find(pattern: Op, name: str) -> Op:
-    stack: list[Pattern | None] = [pattern]
+@cache
+def _compiled(pattern: Op) -> Pattern:
+    named: dict[str, list[Op]] = {}
+    stack: list[Term | None] = [pattern]
     while stack:
         item = stack.pop()
         if isinstance(item, Op):
-            if item.name == name:
-                return item
-            stack.extend(item.inputs)
-    raise KeyError(name)
+            named.setdefault(item.name, []).append(item)
+            stack.extend(reversed(item.inputs))
+    return Pattern({name: _part(mentions) for name, mentions in named.items()}, pattern.name)
+
+
+def _part(mentions: list[Op]) -> Part:
+    first = mentions[0]
+    types = tuple(kind for kind in first.types if all(kind in item.types for item in mentions))
+    ways = tuple(sum(choice, ()) for choice in product(*map(_ways, mentions)))
+    return Part(types, _form_of(frozenset(types)), ways, first.shared)
+
+
+def _ways(item: Op) -> list[Way]:
+    orders = permutations(item.inputs) if item.commutative else [item.inputs]
+    return [
+        tuple((port, _operand(wanted)) for port, wanted in enumerate(order) if wanted is not None)
+        for order in orders
+    ]
+
+
+def _operand(wanted: Term) -> Operand:
+    if isinstance(wanted, Op):
+        return Operand(wanted.name, is_part=True, output=wanted.output)
+    return Operand(wanted.name, constant=isinstance(wanted, Const))
+
+
+def _form_of(types: frozenset[str]) -> FormOf:
+    def form(node: Node) -> Form | None:
+        if node.op_type not in types or node.domain not in ("", "ascend"):
+            return None
+        return Form((node,), node.inputs)
+
+    return form

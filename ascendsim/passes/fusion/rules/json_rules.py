@@ -15,7 +15,7 @@ from __future__ import annotations
 import csv
 import math
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.resources import files
@@ -30,9 +30,9 @@ from ascendsim.passes.fusion.checks import (
     read_outside,
     scalar,
 )
-from ascendsim.passes.fusion.edges import EdgePattern, Found, find_at, find_edges, parse_edges
+from ascendsim.passes.fusion.edges import EdgePattern, parse_edges, pattern_of_edges
 from ascendsim.passes.fusion.rule import FusionContext, FusionRule
-from ascendsim.passes.rewriting.pattern import Match, Op
+from ascendsim.passes.rewriting.pattern import Match
 from ascendsim.passes.rewriting.replace import replace
 
 _COPY = re.compile(r"_sw\d+$")
@@ -150,16 +150,6 @@ class JsonRule(FusionRule):
     operator: ClassVar[str]
     edges: ClassVar[EdgePattern]
 
-    def find(self, graph: Graph, pattern: str) -> Iterator[Match]:
-        return (self._match(pattern, root, found) for root, found in find_edges(graph, self.edges))
-
-    def needs(self, pattern: str) -> Iterable[Collection[str]]:
-        return self.edges.operators
-
-    def again(self, graph: Graph, match: Match) -> Match | None:
-        found = find_at(match.root, self.edges) if match.root.graph is graph else None
-        return None if found is None else self._match(match.pattern, match.root, found)
-
     def check(self, match: Match, context: FusionContext) -> str | None:
         results = _results(match)
         reason = (
@@ -187,13 +177,6 @@ class JsonRule(FusionRule):
                 graph, "Add", [by_name[target.plus], outputs[0]], name=f"{name}_add", like=match.root
             ).output
         replace(graph, match.all_nodes, list(zip(results, outputs, strict=True)))
-
-    def _match(self, pattern: str, root: Node, found: Found) -> Match:
-        nodes = {name: form.nodes[0] for name, form in found.forms.items()}
-        ends = tuple(nodes[name] for _, name in self.edges.results)
-        return Match(
-            pattern, root, nodes, found.tensors, tuple(dict.fromkeys((root, *found.nodes))), {"results": ends}
-        )
 
 
 def _results(match: Match) -> tuple[Tensor, ...]:
@@ -229,12 +212,12 @@ def json_rules() -> tuple[FusionRule, ...]:
 
 
 def _rule(name: str, operator: str, edges: str) -> FusionRule:
-    pattern = parse_edges(edges)
+    parsed = parse_edges(edges)
     content = {
         "name": name,
         "operator": operator,
-        "edges": pattern,
-        "patterns": {name: Op(pattern.types[pattern.root])},
+        "edges": parsed,
+        "patterns": {name: pattern_of_edges(parsed)},
     }
     return cast(
         FusionRule, type(name, (JsonRule,), {"__doc__": f"JSON rule {name}: makes {operator}.", **content})()

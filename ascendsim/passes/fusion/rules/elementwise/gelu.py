@@ -12,14 +12,14 @@ from __future__ import annotations
 from ascendsim.graph.ir import Graph, Node
 from ascendsim.passes.fusion.checks import not_float, not_scalar, read_outside, scalar
 from ascendsim.passes.fusion.rule import FusionContext, FusionRule
-from ascendsim.passes.rewriting.pattern import Any, Const, Match, Op, Pattern
+from ascendsim.passes.rewriting.pattern import Any, Const, Match, Op, Term
 from ascendsim.passes.rewriting.replace import replace_root
 
 ROOT_TWO_OVER_PI, CUBE_FACTOR, ROOT_TWO = 0.7978845608, 0.044715, 1.4142135624
 TOLERANCE = 1e-5  # of the constants, as CANN has it
 
 
-def _op(types: str, left: Pattern, right: Pattern, name: str) -> Op:
+def _op(types: str, left: Term, right: Term, name: str) -> Op:
     return Op(types, left, right, commutative=True, name=name, shared=True)
 
 

@@ -16,11 +16,11 @@ from __future__ import annotations
 from ascendsim.graph.ir import Graph
 from ascendsim.passes.fusion.checks import not_float, not_scalar, read_outside, scalar
 from ascendsim.passes.fusion.rule import FusionContext, FusionRule
-from ascendsim.passes.rewriting.pattern import Any, Const, Match, Op, Pattern
+from ascendsim.passes.rewriting.pattern import Any, Const, Match, Op, Term
 from ascendsim.passes.rewriting.replace import replace_root
 
 
-def _mul(left: Pattern, right: Pattern, name: str) -> Op:
+def _mul(left: Term, right: Term, name: str) -> Op:
     return Op("Mul", left, right, commutative=True, name=name, shared=True)
 
 
