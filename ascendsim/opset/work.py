@@ -7,13 +7,14 @@ operator become the epilogue of a cube operator, chains of vector work join.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, Union
 
 from ascendsim.core.dtypes import DType
 from ascendsim.core.formats import Format
-from ascendsim.graph.ir import Tensor
+from ascendsim.graph.ir import Node, Tensor
 from ascendsim.soc.spec import SocSpec
 
 WORKSPACE = (
@@ -311,6 +312,15 @@ class AiCpuWork:
     operations: float
     inputs: tuple[Ref, ...] = ()
     outputs: tuple[Ref, ...] = ()
+
+    @classmethod
+    def of(cls, node: Node, operations: float = 1.0) -> AiCpuWork:
+        """A node on the AI CPU: `operations` simple operations for each element of the larger side."""
+        inputs = tuple(Ref.of(tensor) for tensor in node.inputs if tensor is not None)
+        known = (tensor for tensor in node.outputs if tensor.is_static and tensor.dtype is not None)
+        outputs = tuple(Ref.of(tensor) for tensor in known)
+        elements = max((math.prod(ref.shape) for ref in inputs + outputs), default=0)
+        return cls(elements, operations, inputs, outputs)
 
 
 @dataclass(frozen=True, slots=True)
