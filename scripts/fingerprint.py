@@ -3,12 +3,12 @@ changes nothing else.
 
     python scripts/fingerprint.py > before.txt            a line for each network, chip and fusion level
     python scripts/fingerprint.py --compare before.txt    prints the lines that differ; exit code 1 if there
-    are any
+                                                          are any
     ... resnet18 lenet5 --soc_version Ascend310 --fusion off,all --values
 
 Each line has a digest of the programs (listings), of the timing (every record of a task), of the tables and
-of the fusion report; --values adds one of the outputs that device arithmetic gives for seeded weights and
-inputs (the same on one machine and number of threads).
+of the fusion report; with --values one of the outputs that device arithmetic gives for seeded weights
+and inputs too (the same on one machine and number of threads).
 """
 
 from __future__ import annotations

@@ -2,7 +2,8 @@
 
     python scripts/make_fusion_page.py                    all networks (about a quarter of an hour)
     python scripts/make_fusion_page.py --times            times and bytes of all networks; the table of values
-    stays as it is python scripts/make_fusion_page.py resnet50 unet      these only, printed
+                                                          stays as it is
+    python scripts/make_fusion_page.py resnet50 unet      these only, printed
 
 Times and bytes are simulated and repeat exactly. Values are computed with seeded random weights, in float32
 and as the chip does; they are printed as one significant digit, since the last bits may differ from machine

@@ -11,6 +11,7 @@ from collections import Counter
 
 from ascendsim.core.table import Row
 from ascendsim.isa.program import CoreKind
+from ascendsim.opset.facts import Kind
 from ascendsim.profiling import ProfiledRun, Table, TaskView, ai_core_metrics, op_statistic
 from ascendsim.profiling.metrics import PIPE_NAMES
 
@@ -84,7 +85,7 @@ def findings(run: ProfiledRun, view: TaskView) -> tuple[str, ...]:
     if us > NO_BOUND_US and compute < LOW_COMPUTE:
         found.append("Cube and Vector are busy for less than 20 %")
     found.append(_bound(view, ratios))
-    if view.op_type.startswith(("MatMul", "BatchMatMul", "GEMM")):
+    if Kind.MATMUL in view.kinds:
         inner = view.inputs()[0].static_shape[-1] if view.inputs() and view.inputs()[0].static_shape else 0
         if inner % INNER_AXIS:
             found.append("inner axis is no multiple of 256")

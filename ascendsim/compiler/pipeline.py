@@ -78,7 +78,7 @@ class Compilation:
             engine.stop()
         chip, profile, scheduling = settings.soc, settings.profile, settings.scheduling
         lowering = LowerOptions(
-            aicpu_types=aicpu_types(chip.short_name),
+            aicpu_types=aicpu_types(chip.kernels.ai_cpu_table),
             flags=profile,
             chain=chain_work,
             memory=scheduling.memory,

@@ -5,7 +5,7 @@ argument it was.
     def simulate(model: CompiledModel, *, seed: int = 0) -> Result: ...
 
     simulate("lenet.onnx")   InputError: argument model must be a CompiledModel, not 'lenet.onnx';
-    asim.compile makes one
+                             asim.compile makes one
 
 What an annotation says of elements is checked in lists and tuples only, so that nothing is consumed; a class
 that is imported for the type checker alone is known by its name. Numbers are what Python's `numbers` calls

@@ -4,7 +4,7 @@
         GraphError          a malformed graph: unknown name, wrong shape, failed verify
             UnsupportedOperatorError   every unsupported operator of a model, listed at once
             UnsupportedTypeError       a tensor of a kind that the IR does not have: strings, sequences,
-            4-bit, float8
+                                       4-bit, float8
         PassError           a pass failed; names the pass and those before it
         CompileError        a graph that cannot be lowered: tiling, buffer overflow, dynamic shape
         SocError            a chip file or an override that breaks a rule

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
@@ -53,11 +52,11 @@ def work_of(node: Node, opset: OpSet, context: LowerContext) -> Work:
     on_cpu = opset.cann_type(node) in context.aicpu_types
     work = definition.work(node, context)
     if isinstance(work, NoTask):
-        return work if _is_free(node, work) else ai_cpu_work(node)
+        return work if _is_free(node, work) else AiCpuWork.of(node)
     if all(tensor.elements == 0 for tensor in node.outputs):
         return NoTask()
     if work is None or (on_cpu and not isinstance(work, AiCpuWork)):
-        return ai_cpu_work(node)
+        return AiCpuWork.of(node)
     return work
 
 
@@ -70,15 +69,6 @@ def _is_free(node: Node, work: NoTask) -> bool:
         all(tensor.name in named or tensor.elements == 0 or not tensor.uses for tensor in node.outputs)
         or node.input_count == 0
     )
-
-
-def ai_cpu_work(node: Node) -> AiCpuWork:
-    """One operation for each element of the larger side."""
-    inputs = tuple(Ref.of(tensor) for tensor in node.inputs if tensor is not None)
-    outputs = tuple(
-        Ref.of(tensor) for tensor in node.outputs if tensor.is_static and tensor.dtype is not None
-    )
-    return AiCpuWork(max((math.prod(ref.shape) for ref in inputs + outputs), default=0), 1.0, inputs, outputs)
 
 
 def workspace_name(node: str) -> str:

@@ -71,7 +71,7 @@ class LowerOptions:
 
 def scope_lowering(soc: SocSpec, opset: OpSet, options: LowerOptions) -> UnitLowering:
     """What finds out whether several nodes can run as one task, as `lower_graph` would do it."""
-    context = LowerContext(soc.generation, options.aicpu_types, dict(options.flags), soc.vector.intrinsics)
+    context = LowerContext.of(soc, options.aicpu_types, options.flags)
     lowering = Lowering(soc, options.tilings)
     scopes = ScopeLowering(soc, opset, context, lowering, options.chain)
     return UnitLowering(opset, context, lowering.tasks, scopes, options.known)

@@ -8,8 +8,9 @@ each tensor all that an operator may ask of it:
 
     type, shape, format    the device's and the user's type
     constant               whether it is one; the values themselves if they are few or integers (axes, pads,
-    indices) neighbours             the operator that makes it, those that read it, inside or outside the
-    unit, and whether the graph returns it
+                           indices)
+    neighbours             the operator that makes it, those that read it, inside or outside the unit, and
+                           whether the graph returns it
 
 An operator's `lower` gets a view that holds just that (`opset.view`).
 """

@@ -6,10 +6,12 @@
     binding    what a task's transfers ask of the links, given what L2 holds and who reads the same
     core       one core or a lock-step group: scalar unit, queues, flags, one process a pipe
     compiled   blocks as runs of tuples between ends of loops, every instruction costed once; block_key: which
-    blocks are alike links      fair shares of L2 and DRAM
+               blocks are alike
+    links      fair shares of L2 and DRAM
     l2, reuse  what L2 holds between tasks, and what a task comes back to within itself
     clock      ticks; events: what happens when within a tick; timeline: the machine's time, from which
-    periods can be left out fast_forward   skips periods of a machine that comes back to an earlier state
+               periods can be left out
+    fast_forward   skips periods of a machine that comes back to an earlier state
     replay     looks up tasks that were simulated before
     log        instruction records, repeated stretches kept once
 

@@ -5,9 +5,11 @@ Work is counted in L2 bytes. Where reads and writes share one DRAM bus, writes l
 two rates. Three effects are bound to a transfer's rate:
 
     misses          where requests hold their place in the engine until they are served, DRAM's latency lowers
-    the engine's rate the same lines  L2, or the DRAM channel behind it, serves the requests of several cores
-    for one address one after the other first visits    a core that comes back to the same bytes waits for
-    DRAM at first and for L2 after that, one after the other
+                    the engine's rate
+    the same lines  L2, or the DRAM channel behind it, serves the requests of several cores for one address
+                    one after the other
+    first visits    a core that comes back to the same bytes waits for DRAM at first and for L2 after that,
+                    one after the other
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ otherwise.
     sink    the graph with all of its tasks was loaded before; one launch starts everything
     host    the host runs through the compiled graph and launches task by task, `host_launch_us` each
     eager   a framework calls operator by operator, `eager_launch_us` each; further tasks of the same operator
-    cost `host_launch_us`
+            cost `host_launch_us`
 
 The host does not wait for the device: it runs ahead where tasks take longer than their launch, and the device
 waits where they are shorter. Each value is a tick at which a task may start at the earliest.

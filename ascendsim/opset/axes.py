@@ -4,14 +4,16 @@ For each axis of an input an operator says what becomes of it in an output, in t
 dialect (indexing maps, iterator types). Whoever wants to cut, pad, fuse or classify an operator asks this
 map, so nobody keeps a list of operators:
 
-    parallel   slice i of the output needs slice i of the input, nothing else of it       batch of a Conv,
-    every axis of Relu group      `take` slices of the input make `make` slices of the output
-    Reshape [n, h*w] -> [n*h, w] window     slice i needs slices i*stride - before and the `reach` - 1 behind
-    it        height and width of Conv, pooling whole      every slice of the output may need all of it
-    the axis of Softmax, CumSum, Sort reduced    the output needs all of it and has no such axis, or one of
-    size 1          k of MatMul, axes of ReduceSum chosen     which slices are needed depends on values
-    Gather, ScatterND unread     the output depends on no element of it
-    Shape
+    parallel  slice i of the output needs slice i of the input, nothing else of it: batch of a Conv, every
+              axis of Relu
+    group     `take` slices of the input make `make` slices of the output: Reshape [n, h*w] -> [n*h, w]
+    window    slice i needs slices i*stride - before and the `reach` - 1 behind it: height and width of Conv,
+              pooling
+    whole     every slice of the output may need all of it: the axis of Softmax, CumSum, Sort
+    reduced   the output needs all of it and has no such axis, or one of size 1: k of MatMul, axes of
+              ReduceSum
+    chosen    which slices are needed depends on values: Gather, ScatterND
+    unread    the output depends on no element of it: Shape
 
 The map states the most that an output can need: an operator that says "whole" may well need less.
 """

@@ -7,13 +7,15 @@ operator become the epilogue of a cube operator, chains of vector work join.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, Union
 
 from ascendsim.core.dtypes import DType
 from ascendsim.core.formats import Format
-from ascendsim.graph.ir import Tensor
+from ascendsim.graph.ir import Node, Tensor
+from ascendsim.soc.spec import SocSpec
 
 WORKSPACE = (
     "<workspace>"  # region of a Ref that lies in the task's own scratch memory (SequenceWork.workspace_bytes)
@@ -311,6 +313,15 @@ class AiCpuWork:
     inputs: tuple[Ref, ...] = ()
     outputs: tuple[Ref, ...] = ()
 
+    @classmethod
+    def of(cls, node: Node, operations: float = 1.0) -> AiCpuWork:
+        """A node on the AI CPU: `operations` simple operations for each element of the larger side."""
+        inputs = tuple(Ref.of(tensor) for tensor in node.inputs if tensor is not None)
+        known = (tensor for tensor in node.outputs if tensor.is_static and tensor.dtype is not None)
+        outputs = tuple(Ref.of(tensor) for tensor in known)
+        elements = max((math.prod(ref.shape) for ref in inputs + outputs), default=0)
+        return cls(elements, operations, inputs, outputs)
+
 
 @dataclass(frozen=True, slots=True)
 class Slice:
@@ -383,17 +394,35 @@ class LowerContext:
     """What an operator may ask while it describes its work.
 
     Attributes:
-        generation: The chip's generation ("v100", "m200", "c220" ...).
         aicpu_types: CANN operator types that the chip runs on the AI CPU.
         options: Profile flags ("aicpu_pow" ...).
         intrinsics: Vector instructions of the chip with the names of the types they take; empty = take all
             for granted.
+        sigmoid_divides, softmax_multiplies: How CANN's kernels for the chip do it (`soc.KernelSpec`).
     """
 
-    generation: str
     aicpu_types: frozenset[str] = frozenset()
     options: dict[str, object] = field(default_factory=dict)
     intrinsics: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    sigmoid_divides: bool = False
+    softmax_multiplies: bool = False
+
+    @classmethod
+    def of(
+        cls,
+        soc: SocSpec,
+        aicpu_types: frozenset[str] = frozenset(),
+        options: Mapping[str, object] | None = None,
+    ) -> LowerContext:
+        """What a chip allows."""
+        kernels = soc.kernels
+        return cls(
+            aicpu_types,
+            dict(options or {}),
+            soc.vector.intrinsics,
+            kernels.sigmoid_divides,
+            kernels.softmax_multiplies,
+        )
 
     def supports(self, op: str, dtype: DType) -> bool:
         """Whether the chip has a vector instruction for a type."""

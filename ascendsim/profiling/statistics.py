@@ -25,7 +25,7 @@ def op_statistic(run: ProfiledRun, *, task_ids: bool = False) -> Table:
     for view in run.tasks:
         groups.setdefault((view.op_type, view.task.kind.value), []).append(view)
     total = sum(view.duration for view in run.tasks)
-    inference = run.soc.name.startswith("Ascend310")
+    inference = run.soc.kernels.inference
     first: Cell = (run.graph.name or None) if inference else DEVICE_ID
     ordered = sorted(groups.items(), key=lambda item: (-sum(view.duration for view in item[1]), item[0]))
     rows: list[Row] = []

@@ -139,11 +139,11 @@ class _Specialiser:
                 self._inputs[twin] = tensor
 
     def plan(self) -> Plan:
-        blocked: dict[Node, frozenset[int] | None] = {}
+        blocked: dict[Node, frozenset[int]] = {}
         behind: set[Tensor] = set()
         for node in self._part.nodes:
             asked = self._add(node, behind)
-            if asked is not _RUNS:
+            if asked is not None:
                 blocked[node] = asked
                 behind.update(node.outputs)
         outputs, known = self._results(blocked)
@@ -158,7 +158,7 @@ class _Specialiser:
         part, ports = self._part, blocked[stop]
         if is_control_flow(stop):
             return Plan(work, inputs, tuple(outputs), known, stop, None, Part(part.graph, left, part.prefix))
-        tensors = [stop.input(port) for port in sorted(ports or ())]
+        tensors = [stop.input(port) for port in sorted(ports)]
         asked_tensors = frozenset(
             t for t in tensors if t is not None and not t.is_constant and t not in part.pinned
         )
@@ -198,11 +198,11 @@ class _Specialiser:
         """Takes a node into the piece.
 
         Returns:
-            `_RUNS` if that is possible, else the input ports whose values its result's shape depends on
-            (None: not its own fault).
+            None if that is possible, else the input ports whose values its result's shape depends on (none:
+            not its own fault).
         """
         if is_control_flow(node) or any(tensor in behind for tensor in node.inputs if tensor is not None):
-            return None
+            return frozenset()
         twin = self._work.add_node(
             node.op_type,
             [None if tensor is None else self._twin(tensor) for tensor in node.inputs],
@@ -219,7 +219,7 @@ class _Specialiser:
             for tensor, shape in zip(twin.outputs, self._forced, strict=True):
                 tensor.shape = shape
         if all(tensor.is_static and tensor.origin_dtype is not None for tensor in twin.outputs):
-            return _RUNS
+            return None
         context = InferContext(twin)
         self._opset.get(twin).infer(context)
         self._drop(twin, node)
@@ -258,9 +258,6 @@ class _Specialiser:
                 work.inputs.remove(tensor)
                 work.remove_tensor(tensor)
         return work
-
-
-_RUNS: frozenset[int] = frozenset({-1})
 
 
 def _captured(node: Node) -> Iterable[Tensor]:

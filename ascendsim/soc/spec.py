@@ -170,6 +170,16 @@ class AiCpuSpec:
 
 
 @dataclass(frozen=True, slots=True)
+class KernelSpec:
+    """How CANN's operators and tools treat the chip where that differs from chip to chip."""
+
+    sigmoid_divides: bool  # in float16; else a reciprocal that Newton's method makes precise
+    softmax_multiplies: bool  # rows times the reciprocal of their sum in every format; else only in fractals
+    ai_cpu_table: str  # column of the table of operators that run on the AI CPU
+    inference: bool  # an inference chip: msprof's statistic names the model, not the device
+
+
+@dataclass(frozen=True, slots=True)
 class SocSpec:
     """One chip.
 
@@ -203,6 +213,7 @@ class SocSpec:
     issue: IssueSpec
     launch: LaunchSpec
     ai_cpu: AiCpuSpec
+    kernels: KernelSpec
     sources: Mapping[str, str]
     assumed: frozenset[str]
     fitted_on: Mapping[str, tuple[str, ...]]

@@ -41,8 +41,8 @@ class TaskRecord:
         block_ticks: Ticks from block start to block end, summed over blocks (msprof's total cycles).
         dispatch: Ticks that it took to hand out the blocks that started together first, after the launch.
         read_bytes, write_bytes: Bytes moved from and to global memory, by level: {"l2": ..., "ddr": ...}.
-        first_compute, last_compute: Ticks of first Cube/Vector start and last end, -1 if none (E/R/C/W
-            phases).
+        first_compute, last_compute: Ticks of first Cube/Vector start and last end, -1 if none; `profiling`
+            derives the phases E, R, C, W from them.
         macs: Useful multiply-accumulates on the Cube.
         launch_start, launch_end: Ticks between which the host launches it, -1 if the device launches it by
             itself.

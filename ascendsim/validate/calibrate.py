@@ -7,7 +7,7 @@ chip file as it is; only the machine runs again. One round:
 
     1  run all points with the current values, and once more with each constant moved by a step of its range
     2  errors e = log(simulated time / published time) are then linear in the constants: e + J d; d minimises
-    the sum of Huber's
+       the sum of Huber's
        function of them (squares up to 10 %, absolute values beyond, so that outliers count no more than they
        must), inside the ranges
 

@@ -146,7 +146,7 @@ def _compiled(operator: OneOperator, spec: SocSpec) -> CompiledModel:
         )
     opset = default_opset()
     options = LowerOptions(
-        aicpu_types=aicpu_types(spec.short_name), tilings=tilings_of(spec, profile_options(None))
+        aicpu_types=aicpu_types(spec.kernels.ai_cpu_table), tilings=tilings_of(spec, profile_options(None))
     )
     program = lower_graph(operator.graph, spec, opset, options=options)
     return CompiledModel(operator.graph, program, spec, opset, operator.graph)

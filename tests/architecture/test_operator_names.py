@@ -74,7 +74,6 @@ REASONS: dict[str, str] = {
     "runtime/evaluate.py": "images that AIPP reads are bytes",
     "runtime/host_run.py": _CONTROL,
     "runtime/pieces.py": _CONTROL,
-    "advise/rules.py": "names products in its advice",
 }
 
 

@@ -5,7 +5,8 @@ A convolution with its normalisation is out = sum(s w x) + t with s = scale / sq
 bias - mean s. In float16, unit of rounding u = 2^-11, the two ways differ in what they round:
 
 unfused: w (1 u), the convolution's result (at most 1 u of the sum), s (1 u), (conv - mean) s (1 u), the
-result (half an ulp); fused:   s w (1 u), t (1 u), the result (half an ulp).
+result (half an ulp);
+fused:   s w (1 u), t (1 u), the result (half an ulp).
 
 So with S = sum|s w||x| + |mean s| + |bias| each way is within N_UNFUSED and N_FUSED units of S from the exact
 sum, apart from the last rounding; n is their sum.

@@ -1,9 +1,10 @@
 """The node cases of the ONNX backend suite, run as a user runs a model: load, compile, run.
 
     python -m tests.support.node_suite                    all cases: a line for each operator that has
-    failures, and totals python -m tests.support.node_suite --op Conv Pad      cases whose model holds one of
-    these operators; prints every failure python -m tests.support.node_suite --case test_pad    cases whose
-    name holds this text
+                                                          failures, and totals
+    python -m tests.support.node_suite --op Conv Pad      cases whose model holds one of these operators;
+                                                          prints every failure
+    python -m tests.support.node_suite --case test_pad    cases whose name holds this text
     ... --soc Ascend910B1                                 on another chip
     ... --traceback                                       with the traceback of each failure
     ... --refused                                         lists what is refused, with counts

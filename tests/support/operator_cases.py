@@ -244,7 +244,7 @@ def blocked(case: Case) -> Node | None:
 def context_of(chip: str) -> LowerContext:
     """What operators may ask of a chip."""
     soc = load(chip)
-    return LowerContext(soc.generation, intrinsics=soc.vector.intrinsics)
+    return LowerContext.of(soc)
 
 
 def work_of(node: Node, chip: str) -> Work | None:

@@ -70,6 +70,7 @@ def tiny_soc(name: str = "Ascend310", *, split: bool = False, half_duplex: bool 
         architecture="test",
         generation="c220" if split else "v100",
         short_name=name,
+        kernels={"inference": not split},
         split_cores=split,
         ai_cores=2,
         vector_cores=4 if split else 0,

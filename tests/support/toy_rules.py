@@ -1,7 +1,8 @@
 """Two small graph-fusion rules, and graphs to try them on.
 
 DropNeutral   Mul(x, 1) -> x, Add(x, 0) -> x       two patterns; refused if the constant is not neutral or has
-more elements than one JoinRelu      Relu(Relu(x)) -> Relu(x)             exact: relu is idempotent
+                                                   more elements than one
+JoinRelu      Relu(Relu(x)) -> Relu(x)             exact: relu is idempotent
 """
 
 from __future__ import annotations

@@ -12,6 +12,7 @@ from ascendsim.soc.spec import (
     DmaSpec,
     DramSpec,
     IssueSpec,
+    KernelSpec,
     L2Spec,
     LaunchSpec,
     PortSpec,
@@ -125,6 +126,9 @@ TOY = SocSpec(
         max_gears=100,
     ),
     ai_cpu=AiCpuSpec(cores=2, dispatch_us=80, overhead_us=140, elements_per_us=1000),
+    kernels=KernelSpec(
+        sigmoid_divides=True, softmax_multiplies=False, ai_cpu_table="ascend310", inference=False
+    ),
     sources={},
     assumed=frozenset(),
     fitted_on={},

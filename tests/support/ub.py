@@ -81,7 +81,7 @@ def ub(
     device = copy_graph(graph)
     run_passes(device, (ApplyPrecision(default_opset(), "force_fp16"), AssignFormats(opset, soc)))
     clear_scopes(device)
-    options = LowerOptions(aicpu_types=aicpu_types(soc.short_name), chain=chain_work)
+    options = LowerOptions(aicpu_types=aicpu_types(soc.kernels.ai_cpu_table), chain=chain_work)
     before = CompiledModel(device, lower_graph(device, soc, opset, options=options), soc, opset, graph)
     fused = copy_graph(device)
     limits = limits_of(soc.short_name, profile, changes)

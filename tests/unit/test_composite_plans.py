@@ -28,7 +28,7 @@ from ascendsim.soc import load
 from tests.support.lowering import matmul, ref
 from tests.support.random_composites import FAMILIES, CompositeWriter, random_composite
 
-CONTEXT = LowerContext("v100")
+CONTEXT = LowerContext()
 SCALE = 1 << 14
 
 
@@ -139,7 +139,7 @@ def test_the_quickest_way_is_taken_and_a_saved_model_keeps_it(tmp_path: Path) ->
     record = random_composite("norm_gradient", 3)
     node, _ = body_graph(record)
     soc = load("Ascend910A")
-    work = work_of(node, default_opset(), LowerContext(soc.generation, intrinsics=soc.vector.intrinsics))
+    work = work_of(node, default_opset(), LowerContext.of(soc))
     assert isinstance(work, WorkChoice)
     model = composite(record)
     times = [asim.simulate(composite_with(model, way)).duration_us for way in range(len(work.ways))]

@@ -22,7 +22,7 @@ from ascendsim.opset import InferContext
 from ascendsim.opset.work import LowerContext, VectorWork
 
 OPSET = default_opset()
-CONTEXT = LowerContext("v100")
+CONTEXT = LowerContext()
 
 
 def infer(node: Node) -> None:
@@ -196,9 +196,7 @@ def test_operators_of_the_ai_cpu_are_refused() -> None:
     b = builder()
     b.output(b.op("Abs", b.op("Exp", b.input("x", (8,)))), "y")
     graph = b.build()
-    assert (
-        chain_work(graph.topological(), OPSET, LowerContext("v100", aicpu_types=frozenset({"Exp"}))) is None
-    )
+    assert chain_work(graph.topological(), OPSET, LowerContext(aicpu_types=frozenset({"Exp"}))) is None
 
 
 # --- values -------------------------------------------------------------------------------------------------

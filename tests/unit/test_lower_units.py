@@ -190,7 +190,7 @@ def test_values_that_lowering_asks_for_are_in_the_key(
 
     opset, checked = default_opset(), 0
     soc = load("Ascend910B1")
-    context = LowerContext(soc.generation, intrinsics=soc.vector.intrinsics)
+    context = LowerContext.of(soc)
     for graph in graphs():
         for node in graph.nodes:
             lower = opset.get(node).lower

@@ -115,7 +115,7 @@ def _steps(name: str, *inputs: Any, **attributes: Any) -> list[str]:
     node = make_node(name, inputs, known=False, **attributes)
     definition = default_opset().get(node)
     assert definition.lower is not None
-    work = definition.lower(node, LowerContext("v100", intrinsics={"vexp": ("float16",)}))
+    work = definition.lower(node, LowerContext(intrinsics={"vexp": ("float16",)}))
     assert isinstance(work, VectorWork)
     return [step.op for step in work.steps]
 

@@ -70,7 +70,7 @@ def _lowered(source: DType, target: DType, name: str = "Cast", chip: str = "Asce
     definition = default_opset().get(node)
     assert definition.lower is not None
     spec = soc.load(chip)
-    return definition.lower(node, LowerContext(spec.generation, intrinsics=spec.vector.intrinsics))
+    return definition.lower(node, LowerContext.of(spec))
 
 
 def _conversions(work: Work) -> list[Any]:

@@ -111,7 +111,7 @@ def _work(dtype: DType, context: LowerContext, wide: bool = False, shape: tuple[
 
 
 def test_conversions_around_types_that_do_not_compute() -> None:
-    work = _work(DType.INT8, LowerContext("c220"))
+    work = _work(DType.INT8, LowerContext())
     assert isinstance(work, VectorWork)
     assert [(step.op, step.dtype) for step in work.steps] == [
         (op, DType.FLOAT16) for op in ("vconv", "vexp", "vconv")
@@ -119,8 +119,8 @@ def test_conversions_around_types_that_do_not_compute() -> None:
 
 
 def test_float16_widens_only_where_the_chip_can() -> None:
-    full = LowerContext("c220", intrinsics={"vexp": ("float16", "float32")})
-    narrow = LowerContext("v100", intrinsics={"vexp": ("float16",)})
+    full = LowerContext(intrinsics={"vexp": ("float16", "float32")})
+    narrow = LowerContext(intrinsics={"vexp": ("float16",)})
     for context, wanted in ((full, ["vconv", "vexp", "vconv"]), (narrow, ["vexp"])):
         work = _work(DType.FLOAT16, context, wide=True)
         assert isinstance(work, VectorWork)
@@ -128,5 +128,5 @@ def test_float16_widens_only_where_the_chip_can() -> None:
 
 
 def test_types_without_vector_form_and_empty_tensors() -> None:
-    assert isinstance(_work(DType.FLOAT64, LowerContext("c220")), AiCpuWork)
-    assert isinstance(_work(DType.FLOAT16, LowerContext("c220"), shape=(0, 3)), NoTask)
+    assert isinstance(_work(DType.FLOAT64, LowerContext()), AiCpuWork)
+    assert isinstance(_work(DType.FLOAT16, LowerContext(), shape=(0, 3)), NoTask)

@@ -89,7 +89,7 @@ def _lowered(name: str, *inputs: Any, chip: str = "Ascend910A") -> Work:
     definition = default_opset().get(node)
     assert definition.lower is not None
     spec = soc.load(chip)
-    return definition.lower(node, LowerContext(spec.generation, intrinsics=spec.vector.intrinsics))
+    return definition.lower(node, LowerContext.of(spec))
 
 
 def test_lowering() -> None:

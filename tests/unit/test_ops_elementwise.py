@@ -142,7 +142,7 @@ def _lowered(name: str, inputs: list[Any], known: bool = False, **options: Any) 
     node = make_node(name, inputs, known=known)
     definition = default_opset().get(node)
     assert definition.lower is not None
-    return definition.lower(node, LowerContext("v100", options=options))
+    return definition.lower(node, LowerContext(options=options))
 
 
 def test_pow_of_small_constants_is_a_product() -> None:

@@ -133,7 +133,7 @@ def test_concat_stays_in_blocks_where_channels_fill_them() -> None:
     node = graph.add_node("Concat", parts[:2], axis=1)
     definition.infer(InferContext(node))
     node.output.format = Format.NC1HWC0
-    work = definition.lower(node, LowerContext("v100"))
+    work = definition.lower(node, LowerContext())
     assert isinstance(work, MoveWork)
     assert [copy.write_burst for copy in work.copies] == [32 * 49 * 2, 64 * 49 * 2]
 
@@ -155,7 +155,7 @@ def test_split_of_fractal_columns_cuts_whole_fractals() -> None:
         definition.infer(InferContext(node))
         for tensor in node.outputs:
             tensor.format = Format.FRACTAL_NZ
-    by_columns, by_rows = (definition.lower(node, LowerContext("v100")) for node in (columns, rows))
+    by_columns, by_rows = (definition.lower(node, LowerContext()) for node in (columns, rows))
     assert isinstance(by_columns, MoveWork)
     assert isinstance(by_rows, MoveWork)
     assert by_columns.copies[0].read_burst == 64 * 48 * 2  # columns of fractals lie one after the other

@@ -144,7 +144,7 @@ def test_blocked_maps_pool_rows_of_whole_blocks() -> None:
     node.required(0).format = node.output.format = Format.NC1HWC0
     definition = default_opset().get(node)
     assert definition.lower is not None
-    work = definition.lower(node, LowerContext("v100"))
+    work = definition.lower(node, LowerContext())
     assert isinstance(work, VectorWork)
     assert (work.rows, work.cols, work.reduces) == (49, 2 * 48, "rows")
     node = make_node(
@@ -153,7 +153,7 @@ def test_blocked_maps_pool_rows_of_whole_blocks() -> None:
     node.required(0).format = node.output.format = Format.NC1HWC0
     definition = default_opset().get(node)
     assert definition.lower is not None
-    work = definition.lower(node, LowerContext("v100"))
+    work = definition.lower(node, LowerContext())
     assert isinstance(work, VectorWork)
     assert (work.rows, work.cols) == (2 * 3 * 4, 4 * 16)
 
@@ -168,7 +168,7 @@ def test_strides_end_an_instruction_with_its_output_row() -> None:
         node.required(0).format = node.output.format = Format.NC1HWC0
         definition = default_opset().get(node)
         assert definition.lower is not None
-        work = definition.lower(node, LowerContext("v100"))
+        work = definition.lower(node, LowerContext())
         assert isinstance(work, VectorWork)
         runs[stride] = work.steps[0].run
         soc = load("Ascend910A")

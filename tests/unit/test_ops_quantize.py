@@ -95,7 +95,7 @@ def test_lowering(format: Format, rows: int, cols: int, over: str) -> None:
     node.required(0).format = format
     definition = default_opset().get(node)
     assert definition.lower is not None
-    work = definition.lower(node, LowerContext("v100"))
+    work = definition.lower(node, LowerContext())
     assert isinstance(work, VectorWork)
     assert (work.rows, work.cols) == (rows, cols)
     assert [stream.over for stream in work.inputs] == ["all", over, over]

@@ -103,7 +103,7 @@ def _lowered(name: str, shape: tuple[int, ...], axes: Any, dtype: Any = np.float
     node = make_node(name, [np.zeros(shape, dtype), np.array(axes)])
     definition = default_opset().get(node)
     assert definition.lower is not None
-    return definition.lower(node, LowerContext("v100", intrinsics={"vexp": ("float16",)}))
+    return definition.lower(node, LowerContext(intrinsics={"vexp": ("float16",)}))
 
 
 @pytest.mark.parametrize(
@@ -132,7 +132,7 @@ def test_lowering_elsewhere() -> None:
     assert definition.lower is not None
     node.output.shape = (2, 1)
     with pytest.raises((GraphError, CompileError), match="needs constant axes"):
-        definition.lower(node, LowerContext("v100"))
+        definition.lower(node, LowerContext())
 
 
 @pytest.mark.parametrize(
@@ -156,7 +156,7 @@ def test_cumulative_product() -> None:
     node = make_node("CumSum", [np.ones((2, 3, 4), np.float16), np.array(1)])
     definition = default_opset().get(node)
     assert definition.lower is not None
-    work = definition.lower(node, LowerContext("v100"))
+    work = definition.lower(node, LowerContext())
     assert isinstance(work, VectorWork)
     assert (work.rows, work.cols, work.gather_bytes) == (6, 4, 8)
 
@@ -175,7 +175,7 @@ def test_sums_over_positions_work_in_blocks() -> None:
     )
     node.required(0).format = node.output.format = Format.NC1HWC0
     assert definition.lower is not None
-    work = definition.lower(node, LowerContext("v100"))
+    work = definition.lower(node, LowerContext())
     assert isinstance(work, VectorWork)
     # channels fill whole blocks
     assert (work.rows, work.cols, work.reduces, work.gather_bytes) == (49, 32, "rows", 0)

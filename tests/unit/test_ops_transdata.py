@@ -34,7 +34,7 @@ def lowered(
     data = (np.arange(math.prod(shape)) % 1000).astype(dtype.numpy).reshape(shape)
     np.testing.assert_array_equal(definition.compute(node, [data], [dtype.numpy])[0], data)
     assert definition.lower is not None
-    return definition.lower(node, LowerContext(chip, intrinsics=V100 if chip == "v100" else C220))
+    return definition.lower(node, LowerContext(intrinsics=V100 if chip == "v100" else C220))
 
 
 @given(

@@ -6,7 +6,7 @@ one behind the other.
 
     max-block      one class, as large as the largest tensor
     binary-block   classes that halve from the largest tensor down to 512 B; those with few members join the
-    next larger one
+                   next larger one
 
 The hybrid assigner runs both and keeps the smaller total (GE binary_block_mem_assigner.cc,
 max_block_mem_assigner.cc, block_mem_assigner.cc, hybrid_mem_assigner.cc). Its further cases (blocks larger

@@ -3,12 +3,13 @@
 What CANN does by default, and the modes of its option `--multi_stream_parallel_mode`:
 
     (default)       operators of one engine that depend on each other share a stream; operators of the AI CPU
-    follow the operators
+                    follow the operators
                     before them on their stream unless tasks of the AI Core could run at the same time (see
                     `by_engine`)
     LoadBalance:N   all operators spread evenly over N streams
     MainStream:N    what must run one after another on the main stream, what may run beside it on up to N - 1
-    others cv              operators of the Cube on one stream, of the Vector unit on another
+                    others
+    cv              operators of the Cube on one stream, of the Vector unit on another
     single          one stream (`--enable_single_stream`)
 
 The default does not part branches of AI Core operators: CANN has no multi-stream optimisation unless asked

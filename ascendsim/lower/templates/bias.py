@@ -2,8 +2,9 @@
 on the way out.
 
     first and second generation     the vector unit broadcasts one value a column over the tile's place in L0C
-    (broadcast_ub_to_cc) chips with a bias table         MTE1 brings the tile's columns into the table, from
-    where the first mmad takes them
+                                    (broadcast_ub_to_cc)
+    chips with a bias table         MTE1 brings the tile's columns into the table, from where the first mmad
+                                    takes them
 
 The vector unit is also what empties L0C. So that the Cube does not wait for it, it writes the bias of the
 next tile before it fetches the finished one, as long as the next tile has a place of its own and its columns

@@ -5,7 +5,8 @@ One block takes some images and output rows of the second convolution, in bands 
     weights of both convolutions come into L1 once
     for each band:   MTE2 brings the input rows that the band needs
         first convolution:   Cube -> L0C -> V (bias, epilogue) -> UB -> MTE3 -> L1, all channels, halo rows of
-        the second included second convolution:  L1 -> Cube -> L0C -> V -> UB -> MTE3 -> global memory
+                             the second included
+        second convolution:  L1 -> Cube -> L0C -> V -> UB -> MTE3 -> global memory
 
 The first convolution of a band runs before the second one of the band before it, so that the Cube need not
 wait for the way through UB. Halo rows are computed again in every band; the height of a band is the one that

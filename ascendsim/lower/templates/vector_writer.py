@@ -5,7 +5,8 @@ the outputs. Four forms:
     flat     no broadcast: one long row, cut anywhere
     across   tiles of rows x columns; a row that is reduced or normalised is in UB as a whole
     sweeping rows too long for UB are read `sweeps` times; the steps are dealt out to the sweeps, the last one
-    stores down     reduced over rows: tiles accumulate into one result a column, stored once
+    stores
+    down     reduced over rows: tiles accumulate into one result a column, stored once
 Shares are whole rows if rows are reduced, 512 B pieces else; long reductions of few rows are cut along the
 row as well, and the partial results meet in global memory (atomic add of MTE3). Small work takes few cores:
 one more block costs its dispatch.

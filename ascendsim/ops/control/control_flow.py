@@ -4,10 +4,11 @@ which finds a gear.
     operator                     subgraphs                      what a subgraph sees
     If                           then_branch, else_branch       tensors around it (no inputs of its own)
     Loop, Scan                   body                           its inputs (iteration, condition, state,
-    slices) and tensors around it ascend::PartitionedCall      f                              its inputs, in
-    the order of the node's inputs ascend::Case                 branches (a tuple)             its inputs, in
-    the order of the node's inputs behind the branch index ascend::While                cond, body
-    its inputs, in the order of the node's inputs
+                                                                slices) and tensors around it
+    ascend::PartitionedCall      f                              its inputs, in the order of the node's inputs
+    ascend::Case                 branches (a tuple)             its inputs, in the order of the node's inputs
+                                                                behind the branch index
+    ascend::While                cond, body                     its inputs, in the order of the node's inputs
 
 GE's three are those of its operator prototypes (`PartitionedCall`, `Case`, `While` of the functional
 operators). They are never lowered as a whole: the runtime runs the subgraphs, `passes` may replace them by

@@ -9,8 +9,8 @@ While (shape_refiner.cc, UpdateParentNodeForWhile):
     another element type         error                             -
     equal                        done                              no
     another rank                 unknown rank                      only if that changes what the body was
-    inferred with another dimension            that dimension unknown            if the dimension was known
-    before
+                                                                   inferred with
+    another dimension            that dimension unknown            if the dimension was known before
 
 Every round makes at least one dimension or rank unknown, so the rounds end.
 """

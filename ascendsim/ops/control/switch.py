@@ -1,8 +1,8 @@
 """Switch and Merge, the control flow of TensorFlow 1 as GE takes it over.
 
     Switch(data, pred) -> output_false, output_true     data leaves by the side that pred names, the other
-    side is dead Merge(x1, x2, ...) -> y, value_index                the one input that is not dead, and its
-    number
+                                                        side is dead
+    Merge(x1, x2, ...) -> y, value_index                the one input that is not dead, and its number
 
 With a constant `pred` the graph engine removes the dead side when the graph is compiled
 (SwitchDeadBranchElimination, MergePass). Sides that only a value can decide are not run here: that form of

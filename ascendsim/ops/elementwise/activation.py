@@ -29,7 +29,6 @@ from ascendsim.opset.work import LowerContext, Work
 SIGMOID_STEPS: tuple[StepSpec, ...] = ("vmuls", "vexp", "vadds", "vrec")
 # y (2 - x y): y = 1 / x with more digits
 _NEWTON_STEPS: tuple[StepSpec, ...] = ("vmul", "vmuls", "vadds", "vmul")
-_DIVIDING = frozenset({"v100", "c220"})  # generations whose Sigmoid divides
 # x / (1 + e^-|y|) * e^min(y, 0) with y = 2 sqrt(2 / pi) (x + 0.044715 x^3): CANN's Gelu, in which both
 # exponents stay negative
 _GELU_STEPS: tuple[StepSpec, ...] = (
@@ -75,7 +74,7 @@ def sigmoid_steps(context: LowerContext, dtype: DType) -> tuple[StepSpec, ...]:
     """
     if not context.supports("vexp", DType.FLOAT32):
         return SIGMOID_STEPS
-    if dtype is DType.FLOAT32 or context.generation in _DIVIDING:
+    if dtype is DType.FLOAT32 or context.sigmoid_divides:
         return ("vmuls", "vexp", "vadds", "vectordup", "vdiv")
     return (*SIGMOID_STEPS, *_NEWTON_STEPS, *_NEWTON_STEPS)
 

@@ -3,9 +3,10 @@
 BNInference(x, mean, variance, scale, offset)                         the inference form
 BNInferenceD(x, alpha, beta) = x * alpha + beta                       its constants joined on the host
 Scale(x, alpha, beta)                                                 the same, as Caffe calls it; beta may be
-left out BNTrainingReduce(x) -> sum, square_sum                                first half of training: one
-value a channel, float32 BNTrainingUpdate(x, sum, square_sum, scale, offset, mean, variance) -> y, mean,
-variance       second half
+                                                                      left out
+BNTrainingReduce(x) -> sum, square_sum                                first half of training: one value a
+                                                                      channel, float32
+BNTrainingUpdate(x, sum, square_sum, scale, offset, mean, variance) -> y, mean, variance       second half
 """
 
 from __future__ import annotations

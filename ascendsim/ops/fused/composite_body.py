@@ -4,7 +4,6 @@ in workspace.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import fields, is_dataclass, replace
 from typing import Any, TypeVar
@@ -96,13 +95,7 @@ class Body:
             definition = self.opset.get(node)
             on_cpu = self.opset.cann_type(node) in self.context.aicpu_types
             work = None if on_cpu else definition.work(node, self.context)
-            if work is None:
-                inputs = tuple(Ref.of(tensor) for tensor in node.inputs if tensor is not None)
-                outputs = tuple(Ref.of(tensor) for tensor in node.outputs)
-                work = AiCpuWork(
-                    max((math.prod(ref.shape) for ref in inputs + outputs), default=0), 1.0, inputs, outputs
-                )
-            self._works[node] = work
+            self._works[node] = work or AiCpuWork.of(node)
         return self._works[node]
 
     def single(self, node: Node) -> Work:

@@ -7,7 +7,8 @@ Values, in CANN's order, for a pixel of channels x0, x1, x2 (bytes; YUV420SP: th
     swap     x0 <-> x2 of RGB, x1 <-> x2 of YUV (rbuv_swap_switch)
     csc      y = (M (x - input_bias)) >> 8, plus output_bias, cut to 0..255 (matrix M in 1/256)
     norm     z = (y - mean - min) * var_reci                            in float32, rounded once to the
-    result's type border   rows and columns of one value around it
+             result's type
+    border   rows and columns of one value around it
 
 Time: AIPP is a part of MTE2's way from global memory into L1: bytes of the image come in, blocks of C0
 channels a pixel go out. It is taken to keep pace with whichever side is slower (assumed: no rate of the unit

@@ -175,7 +175,7 @@ def _softmax_lower(node: Node, context: LowerContext) -> Work:
     m200 in every format, rows are multiplied by the reciprocal of their sum, so that there is one division a
     row (too few to count).
     """
-    once = context.generation == "m200" or node.required(0).format is Format.FRACTAL_NZ
+    once = context.softmax_multiplies or node.required(0).format is Format.FRACTAL_NZ
     return axis_work(
         node,
         context,

@@ -3,10 +3,12 @@ guide.
 
     AscendQuant(x)              sat(round(x * scale + offset)) to int8, ties to even; scale is 1 / step
     AscendDequant(acc, deq)     acc * deq, deq = step of the data * step of the weights, one value or one a
-    channel; relu_flag: max(., 0) AscendRequant(acc, req)     sat(round(acc * req + offset)) to int8;
-    relu_flag: max(acc * req, 0) before the offset AscendWeightQuant(w, o)     w - o in int8
+                                channel; relu_flag: max(., 0)
+    AscendRequant(acc, req)     sat(round(acc * req + offset)) to int8; relu_flag: max(acc * req, 0) before
+                                the offset
+    AscendWeightQuant(w, o)     w - o in int8
     QuantConv(x, w, bias, deq)  int8 convolution: conv(x - offset_x, w) + bias; offset_in_bias: the bias holds
-    -offset_x * sum(w)
+                                -offset_x * sum(w)
                                 already, the Cube multiplies x as it is and pads with offset_x. The result is
                                 int32, or with deq (and relu_flag) what AscendDequant makes of it on the way
                                 out

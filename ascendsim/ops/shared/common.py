@@ -18,7 +18,7 @@ from ascendsim.graph.ir import Array, Dim, Node, Shape, Tensor
 from ascendsim.opset.definition import Compute, Infer, InferContext, Lower
 from ascendsim.opset.work import AiCpuWork, LowerContext, NoTask, Over, Ref, Step, Stream, VectorWork, Work
 
-# ---------------------------------------------------------------------------------------------------------- s
+# ---- shape rules
 
 
 def broadcast_dims(dims: Iterable[Dim]) -> Dim:
@@ -133,7 +133,7 @@ def infer_broadcast(dtype: DType | None = None, type_from: int = 0) -> Infer:
     return infer
 
 
-# --------------------------------------------------------------------------------------------------------- nu
+# ---- numbers
 
 
 def as_float32(array: Array) -> Array:
@@ -176,8 +176,9 @@ def with_numpy(function: Callable[..., Any]) -> Compute:
     return compute
 
 
-# -------------------------------------------------------------------------------------------------------- low
+# ---- work
 
+on_ai_cpu = AiCpuWork.of
 StepSpec = Union[str, tuple[str, int]]
 AI_CORE_TYPES = frozenset(
     {
@@ -277,14 +278,6 @@ def split_broadcast(output: tuple[int, ...], inputs: Sequence[tuple[int, ...]]) 
         else:
             overs.append("all")
     return Split(math.prod(output[:cut]), math.prod(output[cut:]), tuple(overs))
-
-
-def on_ai_cpu(node: Node, operations: float = 1.0) -> AiCpuWork:
-    """The node's work on the AI CPU: `operations` simple operations for each element of the larger side."""
-    inputs = tuple(Ref.of(tensor) for tensor in node.inputs if tensor is not None)
-    outputs = tuple(Ref.of(tensor) for tensor in node.outputs)
-    elements = max((math.prod(ref.shape) for ref in inputs + outputs), default=0)
-    return AiCpuWork(elements, operations, inputs, outputs)
 
 
 def runs_on_ai_core(node: Node, ignored: Collection[int] = ()) -> bool:

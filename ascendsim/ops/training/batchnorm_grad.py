@@ -5,8 +5,9 @@ y = (x - mean) h scale + offset by channel, with h = 1 / sqrt(variance + epsilon
 are those of the batch, as the forward operator made them. With n = (x - mean) h and m elements in a channel:
 
     doffset = sum of dy,    dscale = sum of dy n                                BNTrainingUpdateGrad(dy, x,
-    mean, variance) dx = scale h (dy - doffset / m - n dscale / m)            BNTrainingReduceGrad(dy, x,
-    dscale, doffset, scale, mean, variance)
+                            mean, variance)
+    dx = scale h (dy - doffset / m - n dscale / m)            BNTrainingReduceGrad(dy, x, dscale, doffset,
+                                                              scale, mean, variance)
 
 BatchNormGrad(dy, x, scale, mean, variance) -> dx, dscale, doffset does both. With `training_mode` 0 the
 statistics are constants and dx = scale h dy. Ports and names are CANN's; sums are float64 and every result is

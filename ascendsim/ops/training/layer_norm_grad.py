@@ -5,7 +5,7 @@ y = (x - mean) inverse gamma + beta with inverse = 1 / sqrt(variance + epsilon),
 that gamma has. With n = (x - mean) inverse and h = dy gamma:
 
     dx = inverse (h - mean of h - n mean of (h n)),    dgamma = sum over rows of dy n,    dbeta = sum over
-    rows of dy
+                                                       rows of dy
 
 LayerNormGrad gives all three; the two others share the work: the first gives dx and n (float32), the second
 reads n. The third input is `inverse`, as the edges of CANN's LayerNormGradFusionRule have it at that place.

@@ -3,7 +3,7 @@
     ReluGrad(dy, y)  = dy where y > 0, else 0                    reads the activation
     ReluV2(x)        -> max(x, 0), mask                          one bit an element: x > 0
     ReluGradV2(dy, mask)                                         reads 1/16 of the bytes of a float16
-    activation
+                                                                 activation
 
 The mask is uint8 and packs eight neighbours of axis 1 (the channels; axis 0 of a vector), least significant
 bit first. Its traffic is that of its bits also where its channels are padded.

@@ -3,11 +3,13 @@ graph of this project).
 
     stage              when                    what
     preprocess         before graph fusion     one traversal: dead edges, shapes, folding; values then become
-    constants inline             before graph fusion     calls of branches are dissolved
+                                               constants
+    inline             before graph fusion     calls of branches are dissolved
     prepare            before graph fusion     markers, operators that change nothing, pruning
     stage1_1           after graph fusion      chains of transposes and casts, equal small constants, common
-    subexpressions stage1_2           after graph fusion      a second traversal, folding for good, with the
-    dimension passes stage1_3           after graph fusion      pruning, equal constants
+                                               subexpressions
+    stage1_2           after graph fusion      a second traversal, folding for good, with the dimension passes
+    stage1_3           after graph fusion      pruning, equal constants
     stage2             after graph fusion      identities that are left
 
 The stages after graph fusion are repeated until they change nothing, so that a second run of everything

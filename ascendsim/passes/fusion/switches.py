@@ -6,7 +6,8 @@ The order of decisions for one pass is that of the graph engine (hicann/ge, fusi
     1  --optimization_switch "Name:on|off"               as it says
     2  name in ExceptionalPassOfO1Level                  on
     3  --optimization_switch "forbidden_close_pass:..."  as it says, for passes that are forbidden to close
-    (ATC sets it on) 4  --oo_level=O1                                     off
+                                                         (ATC sets it on)
+    4  --oo_level=O1                                     off
     5  forbidden to close                                on
     6  no licence                                        off
     7  switch maps: exact name, else ALL                 as they say

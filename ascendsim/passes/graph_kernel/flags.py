@@ -5,7 +5,8 @@ opt_level                 0 nothing, 1 basic and composite stage, 2 expanders to
 enable_stitch_fusion      composites with reductions grow without limit (on from opt_level 3)
 enable_expand_ops         these operators are expanded too; _only: no others; disable_expand_ops: not these
 enable_cluster_ops        these operators may join composites too; _only: no others; disable_cluster_ops: not
-these enable_pass, disable_pass stages by name: expander, basic, composite
+                          these
+enable_pass, disable_pass stages by name: expander, basic, composite
 cluster_limit             most operators of a composite
 dump_as_text              dumps are also written as text
 """

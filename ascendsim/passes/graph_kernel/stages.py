@@ -1,8 +1,8 @@
 """The two stages of graph-kernel fusion, as MindSpore 0.7 has them.
 
 Basic      from each fusable operator, the last first, the connected fusable operators that it depends on; one
-alone stays. Composite  each composite takes in operators of a longer list, searching its inputs first and its
-users then.
+           alone stays.
+Composite  each composite takes in operators of a longer list, searching its inputs first and its users then.
 
 A node that would close a cycle (a path from one member to another leads through it or leads outside) is left
 out, with all that is reached through it only.

@@ -1,7 +1,8 @@
 """Consecutive convolutions as pairs.
 
     before   x -> [Conv -> Relu] -> t -> [Conv -> Add -> Relu] -> y      two tasks, t goes through global
-    memory after    x -> [Conv -> Relu  -> t ->  Conv -> Add -> Relu] -> y      one task, t stays in L1
+             memory
+    after    x -> [Conv -> Relu  -> t ->  Conv -> Add -> Relu] -> y      one task, t stays in L1
 
 A pair is two units (scopes of UB fusion or single nodes), each with a convolution in front. The second one
 must be the only reader of the first one's result; no control edge may lead out of the first one or into the

@@ -2,8 +2,7 @@
 
     before   x[8] -> conv -> relu -> y[8]
     after    x[8] -> Split (no task) -> x0[2] -> conv_l2split0 -> relu_l2split0 -> y0[2] --+
-                                        x1[2] -> conv_l2split1 -> relu_l2split1 -> y1[2] --+-> Concat (no
-                                        task) -> y[8]
+                                        x1[2] -> conv_l2split1 -> relu_l2split1 -> y1[2] --+-> Concat -> y[8]
                                         ...
 
 All nodes of one pass run before those of the next, so what is between them needs room for one small batch

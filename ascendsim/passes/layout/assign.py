@@ -2,7 +2,7 @@
 
 Before: Relu(Conv(x)) + y with x, y row-major.
 After:  TransData(x) -> Conv -> Relu (both NC1HWC0) -> Add with TransData(y), and TransData of the sum where a
-row-major operator or the graph's output reads it.
+        row-major operator or the graph's output reads it.
 
 Nodes are visited in execution order. Operators with a wish of their own (convolutions, matrix products) get
 it; an operator that follows takes a blocked format if one of its inputs has it and it can work in it, so

@@ -1,7 +1,8 @@
 """Folds the batch axes of a matrix product into its rows where the right operand serves all of them.
 
 Before: y[197, 1, 2304] = MatMul(x[197, 1, 768], w[768, 2304]), 197 products of one row each, padded to 16
-rows. After:  y = Reshape(MatMul(Reshape(x, [197, 768]), w), [197, 1, 2304]), one product of 197 rows.
+rows.
+After:  y = Reshape(MatMul(Reshape(x, [197, 768]), w), [197, 1, 2304]), one product of 197 rows.
 CANN's BatchMatMulV2ReshapeFusionPass (graph fusion, canndev) does so for many products of few rows only, by
 the limits below. All others stay as they are, padded rows and all: their operands may stay in FRACTAL_NZ
 through the operators around them.

@@ -1,7 +1,7 @@
 """Channel alignment: convolutions get 16, 32, 48 ... channels by weights of zero.
 
 Conv(x, W[24,3,3,3]) -> Relu -> Conv(., V[40,24,1,1])   becomes   Conv(x, W[32,3,3,3]) -> Relu -> Conv(.,
-V[48,32,1,1])
+                                                                  V[48,32,1,1])
 
 The chip stores feature maps in blocks of 16 channels (C0 of NC1HWC0 in float16). Padding inside the last
 block happens anyway, so a plain chain of convolutions gains nothing from zeros that the user adds; but a

@@ -1,6 +1,7 @@
 """Parameter change: float16 results at the network's end (ATC's --output_type FP16).
 
-... -> Resize (float16) -> Cast(float32) -> TransData -> y  becomes  ... -> Resize (float16) -> TransData -> y
+... -> Resize (float16) -> Cast(float32) -> TransData -> y
+becomes ... -> Resize (float16) -> TransData -> y
 
 With precision_mode force_fp16 the device holds y in float16 and widens it for the model's sake: a Cast, and a
 TransData that moves four bytes an element instead of two. The numbers are the same; whoever reads them must

@@ -8,10 +8,11 @@ runtime converts them once. float64 and integers stay.
 Modes (ATC documentation of --precision_mode):
     force_fp16              everything in float16
     allow_fp32_to_fp16      float32 where the chip's operator takes it, else float16 (Cube operators of chips
-    without float32 mmad) must_keep_origin_dtype  nothing changes
+                            without float32 mmad)
+    must_keep_origin_dtype  nothing changes
     force_fp32, cube_fp16in_fp32out   Cube operators take float16 and give float32, everything else in float32
     allow_mix_precision     Cube and other insensitive operators in float16; sums, exponentials and
-    normalisations in float32;
+                            normalisations in float32;
                             the rest follows its first input
 A Cast of the user's own from integers beyond 2048 to float loses digits in float16, as it does on the device.
 """

@@ -1,10 +1,11 @@
 """How much UB fusion may put into one task. The sources disagree, so the numbers are profiles.
 
-    profile     elementwise behind conv   elementwise chain   reduce            segment           automatic
-    source Ascend310   3                         5 nodes             4 elementwise     4 elementwise     -
-    tuning guide of Ascend 310 MindSpore   3                         2..6 nodes          3 before, 1..3    3
-    before, 1..3    -           MindSpore 1.0.1 .. 1.3.0 documents   5                         6 nodes
-    1 + 5, 5 or 1..5  3 before, 1..3    28 nodes    FE rule reference 8.0 .. 9.0
+    profile    behind conv  elementwise  reduce            segment           automatic
+    Ascend310  3            5 nodes      4 elementwise     4 elementwise     -
+    MindSpore  3            2..6 nodes   3 before, 1..3    3 before, 1..3    -
+    documents  5            6 nodes      1 + 5, 5 or 1..5  3 before, 1..3    28 nodes
+
+Sources: the tuning guide of Ascend 310; MindSpore 1.0.1 .. 1.3.0; FE rule reference 8.0 .. 9.0.
 
 Documents: the patterns behind a convolution are a matter of each pass, five repeats are FE's default; segment
 operators are not described, MindSpore's numbers stand in (assumed); the automatic pass takes 28 nodes in code

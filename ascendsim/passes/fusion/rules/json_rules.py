@@ -2,7 +2,8 @@
 their exact edges.
 
     ten operators of an Adam step                =>      AdamApplyOne(g, v, m, w, rate, constants) -> v', m',
-    w' Minimum, Maximum                             =>      ClipByValue
+                                                         w'
+    Minimum, Maximum                             =>      ClipByValue
     Square, ReduceSumD                           =>      SquareSumV1
 
 `data/json_rules.csv` holds the edges; this file says what takes their place: the operator's inputs by the

@@ -1,7 +1,7 @@
 """Convolutions of the parts of a Split, joined by a Concat, are one grouped convolution.
 
     Split(x) -> x0, x1, ...;  Concat(Conv(x0, w0), Conv(x1, w1), ...)   =>   Conv(x, concat(w0, w1, ...),
-    group = N)
+                              group = N)
 
 Filters and biases are joined on the host (Concatv2HostCpuOp). One task is left of N + 2, and nothing is cut
 or joined in memory.

@@ -2,7 +2,7 @@
 
     Cast(x)               =>      x              if x has the target type already (CastRemoveFusionPass)
     Cast(Cast(x, t), u)   =>      Cast(x, u)     if {type of x, u} = {float16, int32} and t loses nothing
-    (CastCastFusionPass)
+                                                 (CastCastFusionPass)
 
 The second one runs on the device graph, where float32 has become float16. Both are exact: integers that
 float32 in the middle would round are infinite in float16. CANN asks only that t is not bool and has no other

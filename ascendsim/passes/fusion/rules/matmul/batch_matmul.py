@@ -1,8 +1,9 @@
 """Matrix products take transposed operands as they are, and products of a vector become products of a matrix.
 
     MatMul(Transpose(a, last two axes), b)      =>      MatMul(a, b), a transposed by the Cube's load from L1
-    (BatchMatMulFusionPass) MatMul(x of shape (k,), b)                  =>      Reshape(MatMul(Reshape(x, (1,
-    k)), b))         (BatchMatMulV2ReshapeFusionPass)
+                                                        (BatchMatMulFusionPass)
+    MatMul(x of shape (k,), b)                  =>      Reshape(MatMul(Reshape(x, (1, k)), b))
+                                                        (BatchMatMulV2ReshapeFusionPass)
 
 Exact up to the order of float32 sums. CANN's first pass also renames BatchMatMul of two matrices to MatMul:
 here a product of two matrices is one from the start.

@@ -3,7 +3,7 @@ tree.
 
     ZConcatv2dFusionPass    Concat(Concat(a, b), c)            =>  Concat(a, b, c)
     ZConcatExt2FusionPass   Concat(t0 ... t99), 63 at most     =>  Concat(Concat(t0 ... t62), Concat(t63 ...
-    t99))
+                                                                   t99))
 
 The limit is that of CANN's operators, whose programs hold one address an input. Values stay bit for bit.
 """

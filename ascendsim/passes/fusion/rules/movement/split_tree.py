@@ -1,8 +1,8 @@
 """How many parts one Split may have: nested Splits become one, and one with too many outputs becomes a tree.
 
     ZSplitVDFusionPassV2    Split -> Split of a part           =>  one Split                 (assumed: its
-    pattern is not public) ZSplitVDFusionPass      Split of 100 parts, 63 at most     =>  Split of 2 -> Split
-    of 63, Split of 37
+                                                                   pattern is not public)
+    ZSplitVDFusionPass      Split of 100 parts, 63 at most     =>  Split of 2 -> Split of 63, Split of 37
 
 The limit is that of `concat_tree.py`, whose operators are built alike. Values stay bit for bit.
 """

@@ -1,8 +1,9 @@
 """A transpose next to a reshape becomes one operator that reads and writes once.
 
     Reshape(Transpose(x))      =>      ConfusionTransposeD(x, transpose_first)
-    (TransposeReshapeFusionPass) Transpose(Reshape(x))      =>      ConfusionTransposeD(x)
-    (ReshapeTransposeFusionPass)
+                                       (TransposeReshapeFusionPass)
+    Transpose(Reshape(x))      =>      ConfusionTransposeD(x)
+                                       (ReshapeTransposeFusionPass)
 
 Exact. CANN's kernel for it works on fractals, so the last two dimensions (or the only one) at both ends must
 be multiples of 16. Where Reshape costs nothing, as in this simulator, what is saved is an operator and not a

@@ -1,11 +1,11 @@
 """Inference batch normalisation that no convolution takes in: fewer operations a channel, in two steps.
 
 BatchNormBnInferFusionPass   BatchNormalization(x, scale, offset, mean, var)  =>  BNInference(x, mean, var,
-scale, offset) HostBNFusionPass             BNInference(x, mean, var, scale, offset)         =>
-BNInferenceD(x, alpha, beta)
+                             scale, offset)
+HostBNFusionPass             BNInference(x, mean, var, scale, offset)         =>  BNInferenceD(x, alpha, beta)
 
 alpha = scale / sqrt(var + epsilon),  beta = offset - mean * alpha            computed by the host (BnHost)
-before the run
+                                      before the run
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Layer normalisation from its parts, as ONNX exporters and as TensorFlow write it.
 
-    d = x - mean(x);  d / sqrt(mean(d^2) + e) [* gamma + beta]                =>      LayerNorm(x, gamma,
-    beta, epsilon=e) mean((x - mean(x))^2) = v;  (x - mean(x)) (gamma / sqrt(v + e)) + beta    =>
-    LayerNorm(x, gamma, beta, epsilon=e)
+    d = x - mean(x);  d / sqrt(mean(d^2) + e) [* gamma + beta]
+    mean((x - mean(x))^2) = v;  (x - mean(x)) (gamma / sqrt(v + e)) + beta
+        =>      LayerNorm(x, gamma, beta, epsilon=e)
 
 One task that holds a row in the Unified Buffer takes the place of seven to nine. The algebra stays; sums are
 rounded once. TensorFlow's SquaredDifference and Rsqrt arrive as Sub with Mul or Pow, and as Sqrt with

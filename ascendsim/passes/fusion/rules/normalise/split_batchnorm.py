@@ -3,7 +3,7 @@ neighbour.
 
     BatchNormalization(x, scale, offset, mean, var), training
     =>  BNTrainingReduce(x) -> sum, square_sum;  BNTrainingUpdate(x, sum, square_sum, scale, offset, mean,
-    var)
+                                                 var)
 
 The sums want x as soon as it is made: UB fusion joins BNTrainingReduce with the convolution before it, and
 BNTrainingUpdate with the elementwise operators behind it. On its own the split saves nothing.

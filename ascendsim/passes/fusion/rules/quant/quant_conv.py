@@ -1,10 +1,10 @@
 """What the host prepares for an int8 convolution before the run.
 
     QuantConv(AscendQuant(x, offset o), AscendWeightQuant(w, ow), b)      =>      QuantConv(AscendQuant(x), w
-    - ow, b - o * sum(w - ow))
+        - ow, b - o * sum(w - ow))
 
     sum_k (x_k - o) * w_k  =  sum_k x_k * w_k  -  o * sum_k w_k            exact in int32; padding takes the
-    value o
+                                                  value o
 
 So the Cube multiplies what lies in memory, and the correction costs nothing. The pattern of
 Conv2DQuantProcessFusionPass is not public; this is what the documents say of its effect.

@@ -2,12 +2,12 @@
 
     V200RequantFusionPass      AscendDequant [-> Relu] -> AscendQuant                 =>  AscendRequant
                                Concat(AscendDequant [-> Relu], ...) -> AscendQuant    =>
-                               Concat(AscendRequant, ...)
+                                   Concat(AscendRequant, ...)
     V200NotRequantFusionPass   AscendDequant [-> Relu], no AscendQuant behind it      =>  AscendDequant with a
-    prepared scale [and Relu]
+                               prepared scale [and Relu]
 
     sat(round(max(acc * deq, 0) * scale + offset))  =  sat(round(max(acc * (deq * scale), 0) + offset))
-    scale > 0
+                                                       scale > 0
 
 An int8 tensor goes to memory instead of a float16 one. The product of the scales is rounded to float32, so a
 result may differ by one unit where it lies between two. Scales are packed by the host (RequantHostCpuOpV2):

@@ -1,11 +1,12 @@
 """TensorFlow's auxiliary operators around quantised weights.
 
     TfTagNoConstFoldingFusionPass  marks operators that quantise constants, so that constant folding leaves
-    them for the rules below TfMergeSubFusionPass           Conv(x, Sub([Cast] w, o))                 =>
-    Conv(x, w - o)          constants joined TfMergeWeightQuantFusionPass   Sub(AscendWeightQuant(w, o1), o2)
-    =>  AscendWeightQuant(w, o1 + o2)
+                                   them for the rules below
+    TfMergeSubFusionPass           Conv(x, Sub([Cast] w, o))                 =>  Conv(x, w - o)
+                                   constants joined
+    TfMergeWeightQuantFusionPass   Sub(AscendWeightQuant(w, o1), o2)         =>  AscendWeightQuant(w, o1 + o2)
                                    Add(QuantConv(x, AscendWeightQuant), b)   =>  QuantConv(x,
-                                   AscendWeightQuant, b)
+                                       AscendWeightQuant, b)
     DeleteNoConstFolding           takes the marks away
 
 Patterns of the two marking passes and of TfMergeSubFusionPass are not public: these are the effects that the

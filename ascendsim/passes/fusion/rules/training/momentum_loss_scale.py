@@ -1,7 +1,7 @@
 """The loss scale is taken out of a gradient inside the momentum update.
 
     ApplyMomentum(w, v, rate, Mul(g, s))      =>      FusedMulApplyMomentum(w, v, rate, g, s)        s one
-    number
+                                                      number
 
 ApplyMomentum is ONNX's Momentum (domain ai.onnx.preview.training) of one weight. float32 values stay; the
 scaled gradient makes no round trip through global memory. CANN's second form, with a float16 copy of the

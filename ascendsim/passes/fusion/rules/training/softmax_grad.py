@@ -2,7 +2,7 @@
 
     (g - sum(g y)) y        =>      SoftmaxGrad(y, g)               on Atlas A2
     g - sum(g x)            =>      ConfusionSoftmaxGrad(g, x)      elsewhere, and where the last product is
-    missing
+                                                                    missing
 
 The sum keeps its axis. The algebra stays; in float16 one rounding takes the place of three or four.
 """
