@@ -293,5 +293,5 @@ def test_dumps_make_their_folder_and_say_if_they_cannot(tmp_path: Path) -> None:
     graph_saver(home, as_text=True)("two", small_graph())
     assert sorted(path.name for path in home.iterdir()) == ["one.dot", "two.dot", "two.ir"]
     (tmp_path / "file").write_text("")
-    with pytest.raises(InputError, match="option save_graphs: .* cannot be written"):
+    with pytest.raises(InputError, match="below. cannot be written"):
         graph_saver(tmp_path / "file" / "below")("one", small_graph())
