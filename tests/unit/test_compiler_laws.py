@@ -25,7 +25,6 @@ from ascendsim.core.formats import Format
 from ascendsim.graph.ir import Graph, Node, Tensor
 from ascendsim.isa.program import Region
 from ascendsim.lower.memory.report import MemoryFigures
-from ascendsim.ops import default_opset
 from ascendsim.soc import load
 from tests.unit.test_gears import network
 
@@ -155,7 +154,7 @@ def test_an_order_that_was_asked_for_is_the_order_of_the_graph() -> None:
 @pytest.mark.parametrize(("cores", "fits"), [(0, False), (1, True), (2, True), (3, False)])
 def test_a_chip_has_from_one_core_to_all(cores: int, fits: bool) -> None:
     def checked(**options: Any) -> Settings:
-        return Settings.of(CompileOptions(**options), default_opset())
+        return Settings.of(CompileOptions(**options))
 
     assert load("Ascend310").ai_cores == 2
     if fits:
