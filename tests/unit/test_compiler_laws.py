@@ -25,7 +25,6 @@ from ascendsim.core.formats import Format
 from ascendsim.graph.ir import Graph, Node, Tensor
 from ascendsim.isa.program import Region
 from ascendsim.lower.memory.report import MemoryFigures
-from ascendsim.ops import default_opset
 from ascendsim.soc import load
 from tests.unit.test_gears import network
 
@@ -155,7 +154,7 @@ def test_an_order_that_was_asked_for_is_the_order_of_the_graph() -> None:
 @pytest.mark.parametrize(("cores", "fits"), [(0, False), (1, True), (2, True), (3, False)])
 def test_a_chip_has_from_one_core_to_all(cores: int, fits: bool) -> None:
     def checked(**options: Any) -> Settings:
-        return Settings.of(CompileOptions(**options), default_opset())
+        return Settings.of(CompileOptions(**options))
 
     assert load("Ascend310").ai_cores == 2
     if fits:
@@ -293,5 +292,5 @@ def test_dumps_make_their_folder_and_say_if_they_cannot(tmp_path: Path) -> None:
     graph_saver(home, as_text=True)("two", small_graph())
     assert sorted(path.name for path in home.iterdir()) == ["one.dot", "two.dot", "two.ir"]
     (tmp_path / "file").write_text("")
-    with pytest.raises(InputError, match="option save_graphs: .* cannot be written"):
+    with pytest.raises(InputError, match="below. cannot be written"):
         graph_saver(tmp_path / "file" / "below")("one", small_graph())
