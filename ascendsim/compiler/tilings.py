@@ -4,8 +4,7 @@ process.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 
 from ascendsim.core.formats import align
 from ascendsim.isa.instructions import Buffer, Move, Operand, Pipe
@@ -17,7 +16,7 @@ from ascendsim.machine import run
 from ascendsim.soc import SocSpec
 
 MOST_CHIPS = 32  # whose searches are kept; sweeps over figures of a chip go through many
-_searches: dict[str, TilingSearch] = {}
+_searches: dict[Hashable, TilingSearch] = {}
 
 
 def tilings_of(soc: SocSpec, options: Mapping[str, object]) -> TilingSearch | None:
@@ -27,7 +26,7 @@ def tilings_of(soc: SocSpec, options: Mapping[str, object]) -> TilingSearch | No
 
 def tiling_search(soc: SocSpec) -> TilingSearch:
     """The search of a chip: the same for all chips with equal figures, wherever these come from."""
-    figures = repr(replace(soc, sources={}, assumed=frozenset(), fitted_on={}, overrides={}))
+    figures = soc.figures
     if figures not in _searches:
         if len(_searches) >= MOST_CHIPS:
             del _searches[next(iter(_searches))]

@@ -184,12 +184,15 @@ class Table:
         )
         return shown.to_html() + more
 
+    @checked()
     def to_text(self, most_rows: int | None = None) -> str:
         """The table as aligned text; columns that do not fit into a line follow below.
 
         Args:
             most_rows: Rows that are shown, None for all; the last line says how many are not.
         """
+        if most_rows is not None and most_rows < 0:
+            raise InputError("argument most_rows", "must not be negative", most_rows)
         shown = self if most_rows is None else self.top(most_rows)
         styles = [self.styles.get(column) for column in self.columns]
         numbers = [

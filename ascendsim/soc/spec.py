@@ -7,8 +7,8 @@ says chip.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass, fields, is_dataclass
 from html import escape
 
 from ascendsim.core.table import Table
@@ -251,6 +251,12 @@ class SocSpec:
         return f"<p><b>{escape(self.name)}</b></p>{self.table().to_html()}"
 
     @property
+    def figures(self) -> Hashable:
+        """All figures of the chip, whatever their sources: equal for chips that behave alike."""
+        notes = {"sources", "assumed", "fitted_on", "overrides"}
+        return tuple(_frozen(getattr(self, one.name)) for one in fields(self) if one.name not in notes)
+
+    @property
     def peak_fp16_tflops(self) -> float:
         """2 * m0 * k0 * n0 * cores * clock; 0 if the chip's file does not describe float16 blocks."""
         if "float16" not in self.cube.cycles_per_block:
@@ -264,3 +270,11 @@ class SocSpec:
         otherwise.
         """
         return self.vector_cores if self.split_cores else self.ai_cores
+
+
+def _frozen(value: object) -> Hashable:
+    if is_dataclass(value) and not isinstance(value, type):
+        return tuple(_frozen(getattr(value, one.name)) for one in fields(value))
+    if isinstance(value, Mapping):
+        return tuple(sorted((key, _frozen(item)) for key, item in value.items()))
+    return value  # type: ignore[return-value]  # numbers, texts, and tuples of texts

@@ -8,7 +8,7 @@ from random import Random
 import pytest
 
 from ascendsim import soc as chips
-from ascendsim.isa.program import Access, MemoryPlan, Program, Region, Task, TaskKind
+from ascendsim.isa.program import Access, MemoryPlan, Program, ProgramInfo, Region, Task, TaskKind
 from ascendsim.lower import batch_split
 from ascendsim.lower.batch_split import BatchSearch
 from ascendsim.lower.task_cost import Rates, TaskPrice, closed_form
@@ -47,7 +47,7 @@ def chain(batch: int, sizes: list[int], weight: int) -> Program:
     return Program(
         tuple(tasks),
         MemoryPlan(regions, 0, 0),
-        metadata={"tasks_of": {task.name: (task.id,) for task in tasks}},
+        info=ProgramInfo(tasks_of={task.name: (task.id,) for task in tasks}),
     )
 
 
