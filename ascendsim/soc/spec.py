@@ -277,4 +277,4 @@ def _frozen(value: object) -> Hashable:
         return tuple(_frozen(getattr(value, one.name)) for one in fields(value))
     if isinstance(value, Mapping):
         return tuple(sorted((key, _frozen(item)) for key, item in value.items()))
-    return value  # type: ignore[return-value]  # numbers, texts, and tuples of texts
+    return value  # numbers, texts, and tuples of texts
