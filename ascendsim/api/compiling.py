@@ -122,10 +122,14 @@ def compile(
         PassError: If a pass failed.
 
     Warns:
-        OptionWarning: A switch names a pass that does not exist, or an option has no effect.
+        OptionWarning: A switch names a pass that does not exist, an option has no effect, or the model does
+            not fit into the chip's memory (`model.capacity`).
     """
     given = dict(locals())
     model = compile_graph(given.pop("graph"), CompileOptions(**given))
     for text in model.fusion.warnings:
         warnings.warn(text, OptionWarning, stacklevel=4)  # the caller stands behind two decorators
+    complaint = model.capacity.complaint()
+    if complaint is not None:
+        warnings.warn(complaint, OptionWarning, stacklevel=4)
     return model

@@ -14,6 +14,7 @@ from ascendsim.cli.model_options import (
     chip_settings,
     load_graph,
     print_warnings,
+    warnings_of,
 )
 from ascendsim.cli.saved import check_target
 
@@ -70,7 +71,7 @@ def run(args: argparse.Namespace) -> int:
         return _stop(args)
     check_target(args.output)
     model = compile(load_graph(args), **chip_settings(args))
-    print_warnings(model.fusion.warnings)
+    print_warnings(warnings_of(model))
     if args.output is not None:
         from ascendsim.api.saving import save
 

@@ -18,6 +18,7 @@ from ascendsim.compiler.options import cli_options, default_of
 from ascendsim.core.errors import InputError
 
 if TYPE_CHECKING:
+    from ascendsim.compiler.model import CompiledModel
     from ascendsim.graph.ir import Graph
 
 
@@ -107,6 +108,12 @@ def without_values(graph: Graph) -> str:
         f"{len(absent)} weights have no values, {absent[0].name!r} first ({listed}); --weights random fills "
         "them"
     )
+
+
+def warnings_of(model: CompiledModel) -> tuple[str, ...]:
+    """What a command says of a model beside its results: options without effect, memory that is too small."""
+    complaint = model.capacity.complaint()
+    return (*model.fusion.warnings, *([] if complaint is None else [complaint]))
 
 
 def print_warnings(warnings: Iterable[str]) -> None:

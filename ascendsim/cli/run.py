@@ -21,6 +21,7 @@ from ascendsim.cli.model_options import (
     positive,
     print_warnings,
     progress,
+    warnings_of,
     without_values,
 )
 from ascendsim.cli.saved import saved_model
@@ -78,7 +79,7 @@ def run(args: argparse.Namespace) -> int:
     check_folder(args.output)
     model = saved_model(args) or compile(load_graph(args), **chip_settings(args))
     values = args.values or ("device" if has_values(model.source) else "off")
-    print_warnings(model.fusion.warnings)
+    print_warnings(warnings_of(model))
     if type(model) is CompiledModel:  # others have their tasks when they run
         for node in args.instructions or ():
             model.tasks_of(node)  # an unknown name is an error with a suggestion

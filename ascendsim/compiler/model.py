@@ -7,12 +7,14 @@ from html import escape
 from typing import TYPE_CHECKING
 
 from ascendsim.compiler.buffers import BufferReport
+from ascendsim.compiler.capacity import Capacity
 from ascendsim.compiler.memory_report import MemoryReport
 from ascendsim.compiler.naming import tasks_named
 from ascendsim.compiler.options import CompileOptions
 from ascendsim.core.arguments import checked
 from ascendsim.core.errors import InputError
 from ascendsim.graph.ir import Graph
+from ascendsim.graph.samples import batch_of
 from ascendsim.isa.listing import listing
 from ascendsim.isa.program import Program, Task
 from ascendsim.lower import LowerOptions
@@ -83,6 +85,11 @@ class CompiledModel:
                 remedy="compile it with fixed shapes and without control flow; see program.memory",
             )
         return MemoryReport.of(self.source.name, self.graph, self.program)
+
+    @property
+    def capacity(self) -> Capacity:
+        """What the model needs of the chip's memory, and at which batch it would fit."""
+        return Capacity.of(self.program, self.soc, batch_of(self.graph))
 
     @checked()
     def listing(self, node: str) -> str:

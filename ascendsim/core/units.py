@@ -6,6 +6,7 @@ import re
 
 from ascendsim.core.errors import InputError
 
+GIB = 1 << 30
 _FACTORS = {
     "": 1,
     "B": 1,

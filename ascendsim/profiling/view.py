@@ -12,6 +12,7 @@ from functools import cached_property
 
 from ascendsim.core.errors import SimulationError
 from ascendsim.graph.ir import Graph, Node, Tensor
+from ascendsim.graph.samples import batch_of
 from ascendsim.isa.program import CoreKind, Program, Task, TaskKind
 from ascendsim.opset import OpSet
 from ascendsim.opset.facts import Kind
@@ -176,10 +177,7 @@ class ProfiledRun:
     @property
     def batch(self) -> int:
         """First dimension of the first graph input with a static shape, 1 if there is none."""
-        for tensor in self.graph.inputs:
-            if tensor.is_static and tensor.static_shape:
-                return max(tensor.static_shape[0], 1)
-        return 1
+        return batch_of(self.graph)
 
 
 def _all_nodes(graph: Graph) -> Iterator[Node]:

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ascendsim.core.errors import GraphError, SimulationError
+from ascendsim.core.host_memory import require_host_memory
 from ascendsim.graph.ir import Graph, Tensor
 from ascendsim.isa.program import MemoryPlan, Region, owner_of
 from ascendsim.ops.shared.common import finish
@@ -53,6 +54,12 @@ class DeviceMemory:
                 default=1,
             )
         size = max((r.offset + r.bytes for r in plan.regions.values() if r.kind != "weight"), default=0)
+        weights = sum(r.bytes for r in plan.regions.values() if r.kind == "weight" and r.alias_of is None)
+        require_host_memory(
+            f"values of graph {graph.name!r}",
+            size * self._stretch + weights,
+            "run without values (--values off), with a smaller batch, or where more is free",
+        )
         self._bytes = np.empty(size * self._stretch, np.uint8)
         self.wipe()
 

@@ -4,6 +4,7 @@ the tasks.
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
@@ -11,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from ascendsim.core.errors import InputError, suggest
+from ascendsim.core.host_memory import require_host_memory
 from ascendsim.graph.ir import Array, Graph, Node
 from ascendsim.isa.program import Program
 from ascendsim.ops.fused.bounded import ROOM, run_bounded
@@ -153,6 +155,10 @@ def random_inputs(graph: Graph, seed: int = 0) -> dict[str, Array]:
     Floats are standard normal. Integers are 0 or 1, which is valid for token ids, masks and types alike;
     images for AIPP 0 to 255.
     """
+    needed = sum(
+        math.prod(t.static_shape) * (t.origin_dtype or t.element_type).itemsize for t in graph.inputs
+    )
+    require_host_memory("random inputs", needed, "run without values (--values off), or with smaller inputs")
     generator = np.random.default_rng(seed)
     arrays: dict[str, Array] = {}
     for tensor in graph.inputs:

@@ -170,7 +170,7 @@ def _walk(owner: type, prefix: str) -> list[Field]:
             inner = next(part for part in get_args(inner) if part is not type(None))
         kind: Kind = "strings" if get_origin(inner) is tuple else inner.__name__
         unit = _unit(key) if kind in ("int", "float") else ""
-        may_be_zero = key == "vector_cores" or (unit in _ZERO_UNITS and not table)
+        may_be_zero = key in ("vector_cores", "dram.reserved") or (unit in _ZERO_UNITS and not table)
         most = _MOST.get(unit) if kind in ("int", "float") else None
         found.append(Field(key, kind, table, optional, unit, may_be_zero, most))
     return found
@@ -181,7 +181,7 @@ def _unit(key: str) -> str:
         if key.endswith(ending):
             return unit
     section = key.partition(".")[0]
-    if key == "l2.size":
+    if key in ("l2.size", "dram.size", "dram.reserved"):
         return "B"
     if key.startswith("ports.load3d_least"):
         return ""

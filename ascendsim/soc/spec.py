@@ -122,6 +122,8 @@ class L2Spec:
 class DramSpec:
     """Global memory behind L2."""
 
+    size: int | None  # of the memory that one chip has; None = not known, and nothing is refused
+    reserved: int  # of it, what driver and runtime take before any model is loaded
     read_gb_per_s: float  # whole chip, 10^9 bytes
     write_gb_per_s: float
     half_duplex: bool  # reads and writes share one bus
