@@ -98,6 +98,8 @@ TOY = SocSpec(
         same_line_bytes_per_cycle=None,
     ),
     dram=DramSpec(
+        size=None,
+        reserved=0,
         read_gb_per_s=32,
         write_gb_per_s=32,
         half_duplex=False,
