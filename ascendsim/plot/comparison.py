@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 from ascendsim.core.arguments import checked
 from ascendsim.core.errors import InputError
-from ascendsim.plot.drawing import LaneArtist, draw_legend
+from ascendsim.plot.drawing import LAUNCHED, LaneArtist, draw_legend
 from ascendsim.plot.figures import Picture
 from ascendsim.plot.frame import (
     MS_FROM_US,
@@ -115,9 +115,9 @@ class ComparisonDisplay(Picture):
         name_lanes(
             ax, [lane for lane, _, _ in placed], [top + lane_height(lane) / 2 for lane, top, _ in placed]
         )
-        draw_legend(
-            ax, [KINDS[kind] for kind in sorted({int(kind) for lane, _, _ in placed for kind in lane.kinds})]
-        )
+        present = sorted({int(kind) for lane, _, _ in placed for kind in lane.kinds})
+        pale = any(lane.begun is not None for lane, _, _ in placed)
+        draw_legend(ax, [*(KINDS[kind] for kind in present), *([LAUNCHED] if pale else [])])
         for variant, own_tops in zip(self.variants, tops, strict=True):
             write_shares(ax, variant.lanes, own_tops, (0.0, max(variant.end_us, 1e-3)))
         if own:

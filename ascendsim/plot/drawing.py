@@ -137,13 +137,13 @@ class LaneArtist:
         name = lane.labels[index]
         if small < 5 or not name:
             return
-        short, scoped = label_texts(name)
-        timed = f"{scoped}  {_time_text(lane.ends[index] - lane.starts[index])}"
+        full, scoped, short = label_texts(name)
+        timed = f"{full}  {_time_text(lane.ends[index] - lane.starts[index])}"
         upright = lane_pixels - 5 if width >= 1.5 * small * self.dpi / 72 else 0.0
         ways = [
-            (large, 0, fits([timed, scoped], large, self.dpi, width - 6)),
-            (small, 0, fits([scoped], small, self.dpi, width - 5)),
-            (small, 90, fits([scoped], small, self.dpi, upright)),
+            (large, 0, fits([timed, full, scoped], large, self.dpi, width - 6)),
+            (small, 0, fits([full, scoped], small, self.dpi, width - 5)),
+            (small, 90, fits([full, scoped], small, self.dpi, upright)),
             (small, 0, fits([short], small, self.dpi, width - 5)),
             (small, 90, fits([short], small, self.dpi, upright)),
             (small, 0, shortened(short, small, self.dpi, width - 5)),
@@ -205,16 +205,25 @@ def _boxes(left: Floats, right: Floats, top: Floats, bottom: Floats) -> Floats:
     return np.stack([np.stack(corner, axis=1) for corner in corners], axis=1)
 
 
-def label_texts(name: str) -> tuple[str, str]:
-    """The shortest form of a task's name that still says what it is, and one with its scope; the parts of a
-    fused task stay joined.
+def label_texts(name: str) -> tuple[str, str, str]:
+    """Names of a task from long to short: layer and operators, layer, and the shortest that says what it is.
 
-    >>> label_texts("/layer1/conv1/Conv"), label_texts("/layer1/conv1/Conv+/layer1/relu/Relu")
-    (('Conv', 'conv1/Conv'), ('Conv+Relu', 'conv1/Conv+Relu'))
+    The layer is the innermost scope of its first operator, behind the innermost scope that has a number, so
+    that repeated layers can be told apart; colours tell operators apart.
+
+    >>> label_texts("/layer1/layer1.0/conv1/Conv+/layer1/layer1.0/relu/Relu")
+    ('layer1.0/conv1/Conv+Relu', 'layer1.0/conv1', 'conv1')
+    >>> label_texts("/encoder/layer.3/attention/query/MatMul"), label_texts("Conv_12")
+    (('layer.3/query/MatMul', 'layer.3/query', 'query'), ('Conv_12', 'Conv_12', 'Conv_12'))
     """
     fused = [[part for part in own.split("/") if part] or [own] for own in name.split(FUSED_SEPARATOR)]
-    short = FUSED_SEPARATOR.join(parts[-1] for parts in fused)
-    return short, "/".join([*fused[0][-2:-1], short])
+    operators = FUSED_SEPARATOR.join(parts[-1] for parts in fused)
+    *outer, layer = fused[0][:-1] or [""]
+    if not layer:
+        return operators, operators, operators
+    numbered = [scope for scope in outer if any(letter.isdigit() for letter in scope)]
+    placed = "/".join([*(numbered[-1:] or outer[-1:]), layer])
+    return f"{placed}/{operators}", placed, layer
 
 
 def draw_legend(ax: Axes, kinds: Sequence[str]) -> None:
