@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
     from ascendsim import profiling
     from ascendsim.core.table import Table
+    from ascendsim.plot.bars import TopOperatorsDisplay
+    from ascendsim.plot.roofline import RooflineDisplay
     from ascendsim.plot.timeline import TimelineDisplay
 
 
@@ -159,6 +161,20 @@ class Result:
         from ascendsim.plot import plot_timeline
 
         return plot_timeline(self.profile, ax, **options)
+
+    @checked()
+    def plot_roofline(self, ax: Axes | None = None) -> RooflineDisplay:
+        """Draws the Cube's tasks under the chip's roof: operations a second over operations a DDR byte."""
+        from ascendsim.plot import plot_roofline
+
+        return plot_roofline(self.profile, ax)
+
+    @checked()
+    def plot_top_operators(self, count: int = 12, ax: Axes | None = None) -> TopOperatorsDisplay:
+        """Draws the tasks that take the most time, with their share and what bounds them."""
+        from ascendsim.plot import plot_top_operators
+
+        return plot_top_operators(self.profile, count, ax)
 
     @checked()
     def save_trace(self, path: str | PathLike[str], **options: Any) -> Path:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
 from ascendsim.plot.drawing import draw_legend
-from ascendsim.plot.figures import Picture
+from ascendsim.plot.figures import Picture, write_title
 from ascendsim.plot.palette import FAINT, INK, KIND_COLOURS
 from ascendsim.profiling.kinds import KINDS, kind_of
 from ascendsim.profiling.metrics import task_metrics
@@ -59,7 +59,7 @@ class TopOperatorsDisplay(Picture):
         ax.set_ylim(max(count, 1) - 0.5, -0.5)
         ax.set_xlim(0, 1.35 * max(self.times_us, default=1.0))  # room for the note of the longest bar
         ax.set_xlabel("time (us)", loc="left", fontsize=9, color=INK)
-        ax.set_title(self.title, loc="left", fontsize=11, color=INK)
+        write_title(ax, self.title)
         ax.tick_params(axis="y", length=0)
         ax.tick_params(axis="x", labelsize=9, labelcolor=INK, color=FAINT)
         for side in ("top", "right", "left"):

@@ -88,7 +88,7 @@ def dress(ax: Axes, title: str, x_label: str, y_label: str) -> None:
     """
     ax.set_xlabel(x_label, loc="left", fontsize=9, color=INK)
     ax.set_ylabel(y_label, fontsize=9, color=INK)
-    ax.set_title(title, loc="left", fontsize=11, color=INK)
+    write_title(ax, title)
     ax.tick_params(labelsize=9, labelcolor=INK, color=FAINT)
     for side in ("top", "right"):
         ax.spines[side].set_visible(False)
@@ -130,6 +130,18 @@ def shortened(text: str, size: float, dpi: float, room: float) -> str:
             return f"{text[:kept]}…"
         kept -= 1
     return ""
+
+
+def write_title(ax: Axes, title: str, size: float = 11.0) -> None:
+    """Writes a line above axes; a name that is longer than the axes are wide is cut at the end of its first
+    word, where titles have the model, so that time and counts stay.
+    """
+    dpi, room = figure_of(ax).dpi, float(ax.get_window_extent().width)
+    name, space, rest = title.partition(" ")
+    if text_width(title, size, dpi) > room:
+        left = room - text_width(space + rest, size, dpi)
+        title = (shortened(name, size, dpi, left) or f"{name[:5]}…") + space + rest
+    ax.set_title(title, loc="left", fontsize=size, color=INK)
 
 
 def save_figure(figure: Figure, path: str | PathLike[str]) -> Path:

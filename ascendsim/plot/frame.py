@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ascendsim.plot.figures import write_title
 from ascendsim.plot.lanes import Floats, Lane
 from ascendsim.plot.palette import FAINT, INK
 from ascendsim.profiling.select import Window
@@ -54,7 +55,7 @@ def draw_frame(ax: Axes, window: Window, rows: float, title: str) -> None:
     ax.set_xlim(window[0] * scale, window[1] * scale)
     ax.set_ylim(max(rows, 1.0), 0)
     ax.set_xlabel(f"time ({time_unit(window)})", loc="left", fontsize=9, color=INK)
-    ax.set_title(title, loc="left", fontsize=11, color=INK)
+    write_title(ax, title)
     for side in ("top", "right", "left"):
         ax.spines[side].set_visible(False)
     ax.tick_params(axis="y", length=0)

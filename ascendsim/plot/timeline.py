@@ -150,7 +150,7 @@ def timeline(
     if lanes is not None:
         found = _choose(found, (lanes,) if isinstance(lanes, str) else tuple(lanes))
     if title is None:
-        title = _title(run, views)
+        title = _title(run, views if chosen is None else [view for view in views if view in chosen])
     highlighted = None if chosen is None else frozenset(view.id for view in chosen)
     return TimelineDisplay(tuple(found), window, title, highlighted)
 

@@ -74,6 +74,22 @@ def test_the_head_of_a_bar_is_pale_while_nothing_runs_for_it():
     assert "pale: launch and dispatch" in [t.get_text() for t in display.ax_.get_legend().get_texts()]
 
 
+def test_long_names_of_models_do_not_leave_the_page():
+    run = synthetic_run(5)
+    run.graph.name = "a_very_long_name_of_a_model_" * 12
+    for display in (plot_timeline(run), plot_roofline(run), plot_top_operators(run)):
+        drawn = display.ax_.get_title(loc="left")
+        assert "…" in drawn
+        assert drawn.partition("…")[2] == display.title.partition(" ")[1] + display.title.partition(" ")[2]
+        assert text_width(drawn, 11, display.figure_.dpi) <= display.ax_.get_window_extent().width
+
+
+def test_a_zoom_counts_the_tasks_that_it_is_about():
+    run = synthetic_run(60)
+    names = [view.name for view in run.tasks[:3]]
+    assert timeline(run, operators=names).title.endswith("3 of 60 tasks")
+
+
 def test_split_chips_have_a_fixpipe_lane():
     assert "FixPipe (L0C out)" in [lane.name for lane in timeline(synthetic_run(12, split=True)).lanes]
 
