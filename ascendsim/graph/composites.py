@@ -95,38 +95,3 @@ def body_graph(nodes: Iterable[Node], name: str) -> tuple[Graph, list[Tensor], l
     outer_outputs = list(outside_tensors(members))
     body.outputs.extend(twins[tensor] for tensor in outer_outputs)
     return body, outer_inputs, outer_outputs
-
-
-def outline(graph: Graph, nodes: Iterable[Node], name: str) -> Node:
-    """Replaces some nodes by one composite.
-
-    Args:
-        graph: Their graph; changed in place.
-        nodes: In execution order; no path between two of them leads outside.
-        name: Of the composite; the node takes it too, numbered if it is taken.
-
-    Returns:
-        The composite.
-    """
-    members = list(nodes)
-    body, inputs, outputs = body_graph(members, name)
-    order = {node: place for place, node in enumerate(graph.nodes)}
-    last = max(members, key=lambda node: order[node])
-    for tensor in outputs:
-        assert tensor.producer is not None
-        tensor.producer.outputs.remove(tensor)
-        tensor.producer = None
-    composite = graph.add_node(GRAPH_KERNEL, inputs, outputs, name=graph.fresh(name), domain=DOMAIN)
-    composite.attributes.update({BODY: body, NAME: name})
-    graph.place_before(composite, last)
-    sources = [source for node in members for source in node.origin.get("source_names", (node.name,))]
-    composite.origin["source_names"] = tuple(dict.fromkeys(sources))
-    constants = [
-        tensor for node in members for tensor in node.inputs if tensor is not None and tensor.is_constant
-    ]
-    for node in reversed(members):
-        graph.remove_node(node)
-    for tensor in dict.fromkeys(constants):
-        if not tensor.uses and all(tensor is not output for output in graph.outputs):
-            graph.remove_tensor(tensor)
-    return composite

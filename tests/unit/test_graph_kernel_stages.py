@@ -11,7 +11,7 @@ import pytest
 import ascendsim as asim
 from ascendsim.core.dtypes import DType
 from ascendsim.graph.builder import GraphBuilder
-from ascendsim.graph.composites import body_of, is_composite, outline
+from ascendsim.graph.composites import body_of, is_composite
 from ascendsim.graph.copying import copy_graph
 from ascendsim.graph.ir import Graph
 from ascendsim.graph.verify import verify
@@ -21,6 +21,7 @@ from ascendsim.opset import InferContext
 from ascendsim.passes.graph_kernel import GraphKernelFlags, composites_in, fuse_marked, mark_graph
 from ascendsim.passes.graph_kernel.groups import Groups, Mark, mark_of
 from ascendsim.passes.graph_kernel.lists import operators
+from ascendsim.passes.graph_kernel.outline import outline
 
 OPSET = default_opset()
 SOC = "Ascend910A"
@@ -312,10 +313,13 @@ def test_outlining_keeps_names_order_and_large_constants_outside() -> None:
     weight = b.constant(np.arange(3, dtype=np.float32), "w")
     y = b.op("Add", b.op("Mul", x, weight, name="m"), 1.0, name="a")
     b.output(b.op("Tanh", y, name="t"), "z")
+    b.output(b.op("Abs", x, name="late"), "l")
     graph = b.build()
+    graph.node("late").add_control(graph.node("m"))
     node = outline(graph, [graph.node("m"), graph.node("a")], "Mul_TensorAdd_")
     verify(graph)
-    assert [item.name for item in graph.topological()] == ["Mul_TensorAdd_", "t"]
+    assert [item.name for item in graph.topological()] == ["Mul_TensorAdd_", "t", "late"]
+    assert graph.node("late").control == (node,)
     assert [tensor.name for tensor in node.inputs if tensor] == ["x", "w"]
     assert node.origin["source_names"] == ("m", "a")
     assert sum(tensor.is_constant for tensor in graph.tensors.values()) == 1

@@ -15,7 +15,7 @@ from ascendsim.core.errors import GraphError
 from ascendsim.core.formats import Format
 from ascendsim.graph.branches import IMPOSSIBLE, possible_subgraphs
 from ascendsim.graph.builder import GraphBuilder
-from ascendsim.graph.composites import body_of, is_composite, lies_inside, outline, outside_tensors
+from ascendsim.graph.composites import body_of, is_composite, lies_inside, outside_tensors
 from ascendsim.graph.copying import copy_graph
 from ascendsim.graph.dot import to_dot
 from ascendsim.graph.ir import Constant, Graph, Node, Tensor
@@ -26,6 +26,7 @@ from ascendsim.graph.sorting import sorted_nodes
 from ascendsim.graph.text import to_text
 from ascendsim.graph.verify import verify
 from ascendsim.ops import default_opset
+from ascendsim.passes.graph_kernel.outline import outline
 from tests.support.evaluate import evaluate
 from tests.support.fusing import new_builder, random
 

@@ -189,12 +189,14 @@ def test_a_result_that_is_read_inside_and_outside_a_block_is_joined_and_stays_in
     b.output(b.op("CumSum", first, np.array(0), name="outside"), "y")
     b.output(second, "z")
     graph = b.build()
+    graph.node("outside").add_control(graph.node("first"))
     x = random(4, 3)
     before = evaluate(graph, OPSET, {"x": x})
     cut_blocks(graph, find_batch(graph, default_opset()), [BatchBlock(("first", "second"), 2)])
     for old, new in zip(before, evaluate(graph, OPSET, {"x": x}), strict=True):
         np.testing.assert_array_equal(old, new)
     assert [node.op_type for node in graph.nodes].count("Concat") == 2
+    assert {before.op_type for before in graph.node("outside").control} >= {"Relu"}
     readers = [
         reader.op_type for node in graph.nodes if node.op_type == "Relu" for reader in node.output.consumers
     ]

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 
-from ascendsim.graph.composites import body_graph, is_composite, outline
+from ascendsim.graph.composites import body_graph, is_composite
 from ascendsim.graph.copying import copy_graph
 from ascendsim.graph.ir import Graph, Node
 from ascendsim.opset import OpSet
@@ -20,6 +20,7 @@ from ascendsim.passes.graph_kernel.expanders import expand
 from ascendsim.passes.graph_kernel.flags import GraphKernelFlags
 from ascendsim.passes.graph_kernel.groups import Groups, mark_of
 from ascendsim.passes.graph_kernel.lists import mindspore_type, with_mindspore_types
+from ascendsim.passes.graph_kernel.outline import outline
 from ascendsim.passes.graph_kernel.stages import basic_stage, composite_stage
 
 CostOracle = Callable[[Graph], float]  # microseconds of a device graph, run alone

@@ -22,6 +22,7 @@ from ascendsim.graph.copying import copy_graph
 from ascendsim.graph.ir import Graph, Node, Tensor
 from ascendsim.graph.scopes import SCOPE, next_scope
 from ascendsim.passes.l2.sample_axis import BatchAxis, can_be_cut
+from ascendsim.passes.rewriting.replace import replacing
 
 SUFFIX = "_l2split"
 BLOCK = "l2_block"  # key in Node.origin: number of the block that a node was cut with
@@ -124,13 +125,14 @@ def cut_blocks(graph: Graph, axis: BatchAxis, blocks: Sequence[BatchBlock]) -> N
         nodes = [graph.node(name) for name in block.nodes]
         cutter = _Cutter(graph, axis, block, nodes, number, scopes)
         first, *others = nodes
-        replaced[first] = cutter.run()
+        with replacing(graph, nodes, sources=False):
+            replaced[first] = cutter.run()
+            for node in reversed(nodes):
+                graph.remove_node(node)
         replaced.update((node, []) for node in others)
         scopes += len({node.origin[SCOPE] for node in nodes if SCOPE in node.origin}) * (
             axis.batch // block.batch
         )
-        for node in reversed(nodes):
-            graph.remove_node(node)
     graph.reorder([new for node in order for new in replaced.get(node, [node])])
 
 
