@@ -1,0 +1,59 @@
+"""The glossary has every term of the field that public names are made of."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import ascendsim as asim
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "glossary.md"
+# words of everyday English and of Python; all others need a line in the glossary
+PLAIN = """
+    actual add added additions advice advise after anchor anew apply args array ascend ax base before
+    build builder bytes captured choices code compare comparison conf context contributions count
+    counter csv dataframe decided declined disable display drawings dump duration elimination enable
+    error execute figures file fill flags folder fresh holders ids image input insert load loaded make
+    memory metadata multi name network new note num of old optimization optimize optimized option order
+    output parallel path place planned plot predecessors progress proposals random reasons remedy remove
+    rename reorder replace report reuse run save seed self set settings sim simulate simulation since
+    single size sorting statistic stem subject summary table time title to too top topo type unfused
+    unsupported uses with
+"""
+
+
+def names() -> Iterator[str]:
+    """Public names, those of their members, and of all arguments."""
+    for name in asim.__all__:
+        thing = getattr(asim, name)
+        members = inspect.getmembers(thing) if inspect.isclass(thing) else []
+        for own, value in [(name, thing), *members]:
+            if own.startswith("_"):
+                continue
+            yield own
+            if inspect.isfunction(value) or inspect.isfunction(getattr(value, "__init__", None)):
+                yield from inspect.signature(value).parameters
+
+
+def terms() -> set[str]:
+    """Words that the glossary explains, in its own order of letters."""
+    explained = re.findall(r"^\| ([^|]+) \|", PAGE.read_text(), re.MULTILINE)
+    return {word for term in explained for word in words(term)}
+
+
+def words(name: str) -> set[str]:
+    """Words of a name in small letters, in the singular."""
+    parts = re.findall(r"[A-Z]?[a-z0-9]+|[A-Z0-9]+(?![a-z])", name)
+    return {re.sub(r"(?<=ss|ch)es$|(?<=\w[^s])s$", "", part.lower()) for part in parts}
+
+
+def test_every_term_is_explained() -> None:
+    used = {word for name in names() for word in words(name)}
+    assert used - words(PLAIN) - terms() == set()
+
+
+def test_no_everyday_word_is_kept_in_vain() -> None:
+    used = {word for name in names() for word in words(name)}
+    assert words(PLAIN) - used == set()
