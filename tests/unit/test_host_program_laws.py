@@ -213,7 +213,9 @@ def test_constants_without_values_are_known_by_their_names(tmp_path: Path, same:
             entry = stored.external_data.add()
             entry.key, entry.value = key, value
         product = helper.make_node("MatMul", ["x", weight], [f"{name}_y"], name="product")
-        graphs.append(helper.make_graph([product], name, [], [line(f"{name}_y", FLOAT, [rows, 24])], [stored]))
+        graphs.append(
+            helper.make_graph([product], name, [], [line(f"{name}_y", FLOAT, [rows, 24])], [stored])
+        )
     nodes = [
         helper.make_node("If", ["c"], ["y"], name="one", then_branch=graphs[0], else_branch=graphs[1]),
         helper.make_node("If", ["c"], ["z"], name="two", then_branch=graphs[0], else_branch=graphs[1]),
