@@ -32,7 +32,7 @@ def model(graph: onnx.GraphProto) -> onnx.ModelProto:
 
 
 def changing_loop(rows: int, trips: int, shrinks: bool) -> onnx.ModelProto:
-    """v = Sigmoid(v) * w, then one row less (or the first once more) in every trip; a reshaped v is a result."""
+    """v = Sigmoid(v) * w, then one row less (or the first once more) in every trip."""
     change = (
         [helper.make_node("Slice", ["p", "one", "far", "zero"], ["vo"], name="less")]
         if shrinks
@@ -111,7 +111,7 @@ def test_every_block_stays_inside_its_regions(name: str, fusion: str) -> None:
 @pytest.mark.parametrize("fusion", ["off", "all"])
 @pytest.mark.parametrize("name", MODELS)
 def test_constants_and_what_pieces_hand_on_lie_apart_from_all_else(name: str, fusion: str) -> None:
-    """Owners of bytes begin at multiples of 512; only what one piece after the other has for itself shares."""
+    """Owners of bytes begin at multiples of 512; what pieces have for themselves is shared."""
     program: Program = ran(MODELS[name], fusion=fusion).model.program
     plan = program.memory
     last = max(0, len(program.tasks) - 1)
