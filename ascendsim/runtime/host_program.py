@@ -290,7 +290,7 @@ def _memory(made: _Timeline, ends: Mapping[str, str], least: int) -> MemoryPlan:
         regions[name] = Region(name, at, size, kinds.get(name, "activation"), None, 0, last)
         at += align(size, ALIGNMENT)
     arena = at
-    end = at = max(at + made.arena, align(least, ALIGNMENT))
+    end = at = align(max(at + made.arena, least), ALIGNMENT)
     for name, size in made.weights.items():
         regions[name] = Region(name, at, size, "weight", None, 0, last)
         at += align(size, ALIGNMENT)
