@@ -232,6 +232,11 @@ def test_operators_that_are_made_of_several() -> None:
     assert joined.tolist() == [[3.5, -7, 2], [2, 0, 2]]
 
 
+def test_a_product_is_of_what_it_is_given() -> None:
+    a, b = np.arange(6, dtype=np.float32).reshape(2, 3), np.arange(6, dtype=np.float32).reshape(3, 2)
+    assert np.array_equal(run(single("MatMul", [[2, 3], [3, 2]], [2, 2]), x0=a, x1=b), a @ b)
+
+
 @pytest.mark.parametrize("sides", [(False, False), (True, False), (False, True), (True, True)])
 @pytest.mark.parametrize("spelling", ["transpose_a transpose_b", "transpose_x1 transpose_x2"])
 def test_each_side_of_a_product_may_be_transposed(sides: tuple[bool, bool], spelling: str) -> None:
