@@ -5,9 +5,18 @@ searches can be remembered.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 from ascendsim.core.errors import CompileError
-from ascendsim.core.formats import align
+from ascendsim.core.formats import BLOCK_BYTES, align, ceil_div
+from ascendsim.lower.templates.conv import (
+    FRACTAL_BYTES,
+    input_rows,
+    is_direct,
+    largest_a_bytes,
+    run_lengths,
+    taps,
+)
 from ascendsim.opset.work import ConvGeometry
 from ascendsim.soc.spec import SocSpec
 
@@ -15,7 +24,7 @@ ROWS = 16  # of a fractal; M0 and N0 of every Cube
 ACCUMULATOR_BYTES = ROWS * ROWS * 4  # of one block in L0C
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Product:
     """What the search needs to know of Cube work (hashable).
 
@@ -60,6 +69,48 @@ class Product:
     def b_blocks(self, tile_n: int) -> int:
         """Blocks of 16 columns that a tile of B holds in L1."""
         return align(tile_n, self.b_columns) // ROWS
+
+    def a_bytes(self, share_m: int, run: int, k_blocks: int) -> int:
+        """The most that L1 holds of A for any run of so many rows, where a core takes so many."""
+        key = share_m, run, k_blocks
+        known = self._known_bytes.get(key)
+        if known is None:
+            runs = run_lengths(self.m, share_m, run)
+            known = self._known_bytes[key] = largest_a_bytes(self.conv, runs, k_blocks)
+        return known
+
+    @cached_property
+    def _known_bytes(self) -> dict[tuple[int, int, int], int]:
+        return {}
+
+    @cached_property
+    def unfolds(self) -> bool:
+        """Whether rows of A are made by img2col."""
+        return not is_direct(self.conv)
+
+    @cached_property
+    def unfolding_efficiency(self) -> float:
+        """Rate of load3d relative to the port, by the c220 table that is assumed for all generations."""
+        conv = self.conv
+        if conv is None or not self.unfolds:
+            return 1.0
+        rows = input_rows(conv)
+        if conv.stride_w not in (1, 2, 4, 8):
+            return 32 / 256
+        if conv.stride_w == 1:
+            return (256.0 if rows <= 1 else 512 / (rows + 2)) / 256
+        return max(32.0, 512 / (2 * conv.stride_w + (rows if rows > 1 else 0))) / 256
+
+    @cached_property
+    def operand_bytes(self) -> tuple[float, float]:
+        """Bytes of A and of B."""
+        conv = self.conv
+        if conv is None or not self.unfolds:
+            a = ceil_div(self.m, ROWS) * FRACTAL_BYTES * self.k_blocks
+        else:
+            a = conv.height * conv.width * BLOCK_BYTES * ceil_div(self.k_blocks, taps(conv))
+        b = ceil_div(self.n, ROWS) * FRACTAL_BYTES * self.k_blocks
+        return a * self.batch * self.images, self.batch * b
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,10 +10,9 @@ from __future__ import annotations
 import math
 
 from ascendsim.core.formats import ceil_div
-from ascendsim.lower.templates.conv import FRACTAL_BYTES, input_rows, is_direct
+from ascendsim.lower.templates.conv import FRACTAL_BYTES
 from ascendsim.lower.templates.product import ACCUMULATOR_BYTES, ROWS, Product, Rates
 from ascendsim.lower.templates.traffic import End, traffic_of
-from ascendsim.opset.work import ConvGeometry
 
 # share of the faster pipes' time that is not hidden behind the slowest one: assumed, ranks candidates only
 IMPERFECT_OVERLAP = 1 / 8
@@ -36,7 +35,7 @@ def score(
     """Cycles of the busiest core; see the module's text. Infinite where computing alone takes more than
     `limit`.
     """
-    conv, k_blocks = product.conv, product.k_blocks
+    k_blocks = product.k_blocks
     sb, si, sm, sn = share
     in_turn = sb if product.serial_batch else 1  # times that a core goes through all that follows
     sb //= in_turn
@@ -53,8 +52,8 @@ def score(
     cube = max(cube, steps * rates.start)
     load_a = FRACTAL_BYTES / rates.l1_to_l0a
     gap_a = rates.load2d_gap
-    if conv is not None and not is_direct(conv):
-        load_a /= unfolding_efficiency(conv)
+    if product.unfolds:
+        load_a /= product.unfolding_efficiency
         gap_a = rates.load3d_head
     mte1 = (
         m_blocks * k_blocks * load_a
@@ -110,16 +109,6 @@ def tiled_blocks(elements: int, tile: int) -> int:
     """
     whole, tail = divmod(elements, tile)
     return whole * ceil_div(tile, ROWS) + ceil_div(tail, ROWS)
-
-
-def unfolding_efficiency(conv: ConvGeometry) -> float:
-    """Rate of load3d relative to the port, by the c220 table that is assumed for all generations."""
-    rows = input_rows(conv)
-    if conv.stride_w not in (1, 2, 4, 8):
-        return 32 / 256
-    if conv.stride_w == 1:
-        return (256.0 if rows <= 1 else 512 / (rows + 2)) / 256
-    return max(32.0, 512 / (2 * conv.stride_w + (rows if rows > 1 else 0))) / 256
 
 
 def lookahead(queue: int) -> int:

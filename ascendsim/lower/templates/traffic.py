@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ascendsim.core.formats import BLOCK_BYTES, ceil_div
-from ascendsim.lower.templates.conv import FRACTAL_BYTES, a_bytes, is_direct, taps
+from ascendsim.core.formats import ceil_div
+from ascendsim.lower.templates.conv import FRACTAL_BYTES, a_bytes, is_direct
 from ascendsim.lower.templates.product import ROWS, Product, Rates
 from ascendsim.opset.work import ConvGeometry
 
@@ -109,7 +109,7 @@ def traffic_of(
     shared_a, shared_b = max(1.0, core_a * cores / from_a), max(1.0, core_b * cores / from_b)
     far_a, far_b = min(l2_rate, rates.dram / cores * shared_a), min(l2_rate, rates.dram / cores * shared_b)
     weights = product.b_constant
-    a, b = operand_bytes(product)
+    a, b = product.operand_bytes
     return Traffic(
         a_tile,
         b_tile,
@@ -121,18 +121,6 @@ def traffic_of(
     )
 
 
-def operand_bytes(product: Product) -> tuple[float, float]:
-    """Bytes of A and of B."""
-    conv = product.conv
-    if conv is None or is_direct(conv):
-        a = ceil_div(product.m, ROWS) * FRACTAL_BYTES * product.k_blocks
-    else:
-        a = conv.height * conv.width * BLOCK_BYTES * ceil_div(product.k_blocks, taps(conv))
-    return a * product.batch * product.images, product.batch * ceil_div(
-        product.n, ROWS
-    ) * FRACTAL_BYTES * product.k_blocks
-
-
 def dram_bytes(
     product: Product, l2_size: int, share: Share, tile: tuple[int, int], hold: str
 ) -> tuple[float, float]:
@@ -142,7 +130,7 @@ def dram_bytes(
     else DRAM delivers it again (as `machine.reuse` has it): A with every tile of columns, B with every tile
     of rows. A held operand comes once.
     """
-    a, b = operand_bytes(product)
+    a, b = product.operand_bytes
     out = product.batch * product.images * product.m * product.n * product.out_itemsize
     sb, si, sm, sn = share
     turns_m, turns_n = si * ceil_div(sm, tile[0]), ceil_div(sn, tile[1])
