@@ -4,6 +4,7 @@ searches can be remembered.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -46,6 +47,8 @@ class Product:
         serial_batch: Whether a core begins a product of the batch only when the one before it has left, since
             both bring columns of their own (bias, scale) to the same place.
         b_constant: Whether B are weights, which no task before has brought into L2.
+        a_cut, b_cut: What brings a row-major operand: "" = a plain copy, "rows" = its rows are cut into
+            fractals on the way, "ragged" = so are rows that do not fill blocks of 32 bytes.
     """
 
     batch: int
@@ -65,6 +68,8 @@ class Product:
     b_columns: int = ROWS
     serial_batch: bool = False
     b_constant: bool = False
+    a_cut: str = ""
+    b_cut: str = ""
 
     def b_blocks(self, tile_n: int) -> int:
         """Blocks of 16 columns that a tile of B holds in L1."""
@@ -145,6 +150,12 @@ class Rates:
     queue: int
     dispatch: float
     unaligned: float  # share of the rate of transfers that do not start on a 512 B boundary
+    cut_rows: float = math.inf  # on the way in, where rows are cut into fractals
+    cut_ragged: float = math.inf  # the same for rows that do not fill blocks of 32 bytes
+
+    def way_in(self, cut: str) -> float:
+        """Bytes per cycle that a core's own path brings of an operand; see `Product.a_cut`."""
+        return min(self.port_in, {"rows": self.cut_rows, "ragged": self.cut_ragged}.get(cut, math.inf))
 
 
 def rates_of(soc: SocSpec, dtype: str) -> Rates:
@@ -193,5 +204,7 @@ def rates_of(soc: SocSpec, dtype: str) -> Rates:
         vector=soc.vector.bytes_per_cycle,
         queue=soc.issue.queue_depth.get("M", 16),
         unaligned=soc.dram.unaligned_efficiency,
+        cut_rows=soc.dma.nd2nz_bytes_per_cycle or math.inf,
+        cut_ragged=soc.dma.ragged_nd2nz_bytes_per_cycle or soc.dma.nd2nz_bytes_per_cycle or math.inf,
         dispatch=soc.launch.block_dispatch_ns * soc.frequency_mhz / 1000,
     )

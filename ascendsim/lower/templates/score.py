@@ -66,8 +66,9 @@ def score(
         + 4 * rates.start
     )
     compute = max(cube, mte1)
+    pace = max(compute, out) if accumulators > 1 else compute + out  # from one tile to the next
     # the last way out comes below
-    busy = tiles * max(compute, out) if accumulators > 1 else tiles * (compute + out) - out
+    busy = tiles * pace - (0 if accumulators > 1 else out)
     if in_turn * busy > limit:
         return math.inf
     t = traffic_of(product, rates, share, (tile_m, tile_n), chunk, hold, band)
@@ -87,15 +88,15 @@ def score(
         elif hold == "a":
             first += (sb * si * m_tiles - 1 + (1 - 1 / chunks)) * (a_load + rates.latency)
         last = out + m_blocks * n_blocks * ROWS * ROWS * product.out_itemsize / end.rate_out
-        waits = tiles * chunks * max(0.0, (rates.latency - compute / chunks) / 2) if band == tile_m else 0.0
+        waits = tiles * chunks * max(0.0, (rates.latency - pace / chunks) / 2) if band == tile_m else 0.0
         if (
             steps // chunks * ceil_div(band, tile_m) > ahead
         ):  # loads run ahead inside a loop, but not into the next turn of the loop around
             turns = sb * si * n_tiles if chunks == 1 else tiles
             load = (a_load + (0 if hold == "b" else b_load)) / chunks + rates.latency
-            waits += (turns - 1) * max(0.0, load - ahead * compute / steps)
+            waits = max(waits, (turns - 1) * max(0.0, load - ahead * pace / steps))
         others = (cube + mte1 + out - max(cube, mte1, out)) * tiles + min(busy, memory)
-        return max(first + busy, memory + compute / chunks) + others * IMPERFECT_OVERLAP + last + waits
+        return max(first + busy + waits, memory + compute / chunks) + others * IMPERFECT_OVERLAP + last
 
     cycles = (1 - t.in_l2) * time(t.far) + (t.in_l2 * time(t.near) if t.in_l2 else 0.0)
     return in_turn * cycles + t.cores * rates.dispatch

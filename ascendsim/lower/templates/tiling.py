@@ -30,7 +30,10 @@ from ascendsim.lower.templates.traffic import Share
 from ascendsim.opset.work import ConvGeometry
 from ascendsim.soc.spec import SocSpec
 
-FEW = 4  # tilings that are worth a run on the machine
+FEW = 6  # tilings that are worth a run on the machine
+QUEUE = (
+    16  # entries of the Cube's queue on the chips that are known; chunks for shorter ones are not looked at
+)
 NEAR = 1.08  # times the best score: worse ones are hardly ever the quickest
 
 
@@ -175,7 +178,8 @@ def least_cycles(product: Product, rates: Rates, share: Share) -> float:
     blocks = batch * images * ceil_div(m, ROWS) * ceil_div(n, ROWS) * product.k_blocks
     a = batch * images * product.a_bytes(m, m, product.k_blocks)
     b = batch * n / ROWS * FRACTAL_BYTES * product.k_blocks
-    return max(blocks * rates.per_block, (a + b) / rates.port_in) + cores_of(product, share) * rates.dispatch
+    bringing = a / rates.way_in(product.a_cut) + b / rates.way_in(product.b_cut)
+    return max(blocks * rates.per_block, bringing) + cores_of(product, share) * rates.dispatch
 
 
 def loading_cycles(product: Product, rates: Rates, share: Share, tile_m: int, tile_n: int) -> float:
@@ -315,13 +319,16 @@ def _fill_l1(
             break
     else:
         return
-    steps_ahead = lookahead(rates.queue)
     units = ceil_div(k_blocks, unit)
-    most = max(1, step * steps_ahead // unit)
-    chunk = min(k_blocks, ceil_div(units, ceil_div(units, min(room, most))) * unit)
-    if unit > 1 and unit < taps(conv):
-        chunk = unit  # one kernel row at a time
-    options = {chunk, k_blocks} if hold == "b" and unit > 1 and room >= units else {chunk}
+    options = set()
+    for queue in queue_depths(rates.queue):
+        most = max(1, step * lookahead(queue) // unit)
+        chunk = min(k_blocks, ceil_div(units, ceil_div(units, min(room, most))) * unit)
+        if unit > 1 and unit < taps(conv):
+            chunk = unit  # one kernel row at a time
+        options.add(chunk)
+    if hold == "b" and unit > 1 and room >= units:
+        options.add(k_blocks)
     for chunk in sorted(options):
         even_step = ceil_div(chunk, ceil_div(chunk, step))
         for tiles in bands(product, share[2], tile_m, hold, chunk):
@@ -333,6 +340,16 @@ def _fill_l1(
                 )
                 if cycles < math.inf:
                     yield Tiling(*share, tile_m, tile_n, chunk, even_step, hold, accumulators, cycles, band)
+
+
+def queue_depths(queue: int) -> list[int]:
+    """Depths that chunks are made for: that of the chip and halves of it, so that a deeper queue leaves the
+    chunks of a usual one possible.
+
+    >>> queue_depths(48)
+    [48, 24]
+    """
+    return [queue >> halved for halved in range(queue.bit_length()) if not halved or queue >> halved >= QUEUE]
 
 
 def bands(product: Product, share_m: int, tile_m: int, hold: str, chunk: int) -> tuple[int, ...]:

@@ -93,7 +93,8 @@ def traffic_of(
     if not rates.l2_managed:
         from_a, from_b = dram_bytes(product, rates.l2_size, share, tile, hold)
 
-    l2_rate = min(rates.port_in, rates.l2_share * rates.cores / cores)
+    l2_rate = rates.l2_share * rates.cores / cores
+    way_a, way_b = min(l2_rate, rates.way_in(product.a_cut)), min(l2_rate, rates.way_in(product.b_cut))
 
     def end(from_dram: float, written: float, rate_a: float, rate_b: float, rate_out: float) -> End:
         dram = from_dram + written if rates.half_duplex else max(from_dram, written)
@@ -107,7 +108,7 @@ def traffic_of(
 
     # cores that read the same bytes share what DRAM delivers
     shared_a, shared_b = max(1.0, core_a * cores / from_a), max(1.0, core_b * cores / from_b)
-    far_a, far_b = min(l2_rate, rates.dram / cores * shared_a), min(l2_rate, rates.dram / cores * shared_b)
+    far_a, far_b = min(way_a, rates.dram / cores * shared_a), min(way_b, rates.dram / cores * shared_b)
     weights = product.b_constant
     a, b = product.operand_bytes
     return Traffic(
@@ -116,7 +117,7 @@ def traffic_of(
         writing=out / cores / rates.port_out,
         cores=cores,
         far=end(from_a + from_b + extra_in, out, far_a, far_b, min(rates.port_out, rates.dram / cores)),
-        near=end(from_b if weights else 0.0, 0.0, l2_rate, far_b if weights else l2_rate, rates.port_out),
+        near=end(from_b if weights else 0.0, 0.0, way_a, far_b if weights else way_b, rates.port_out),
         in_l2=0.5 * min(1.0, rates.l2_size / (a + extra_in + out + (0 if rates.l2_managed else b))),
     )
 
