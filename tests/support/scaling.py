@@ -1,12 +1,15 @@
 """More of a resource, or less work: how much slower a network or an operator becomes, and tables of it.
 
-python -m tests.support.scaling more [NETWORK ...] [--chips CHIP ...]    networks on chips with more of one resource
-python -m tests.support.scaling less [KIND ...] [--chips CHIP ...]       operators of neighbouring sizes
+python -m tests.support.scaling more [NETWORK ...] [--chips CHIP ...]   networks with more of a resource
+python -m tests.support.scaling less [KIND ...] [--chips CHIP ...]      operators of neighbouring sizes
+
+Both print the steps that make something slower, with the reason of those that are known, and their number.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+import argparse
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import pairwise
@@ -19,7 +22,9 @@ from ascendsim.soc import SocSpec, load
 
 MODELS = Path(__file__).parent.parent / "data" / "models"
 NETWORKS = tuple(sorted(path.stem for path in MODELS.glob("*.onnx")))
-CHIPS = ("Ascend310", "Ascend310P3", "Ascend910A", "Ascend910B1")
+CHIPS = ("Ascend310", "Ascend310P3", "Ascend910A", "Ascend910B1")  # of networks
+OPERATOR_CHIPS = (*CHIPS, "Ascend310B1", "Ascend610Lite")
+MORE, LESS = 1.01, 1.05  # what a step may cost at most: noise of the order of events, and of whole tiles
 
 Overrides = Mapping[str, int | float]
 
@@ -49,10 +54,49 @@ class Step:
 
     def __str__(self) -> str:
         times = f"{self.time_before:10.2f} -> {self.time_after:10.2f} us"
-        return f"{self.subject:32} {self.name:12} {self.before:>20} -> {self.after:20} {times} {self.ratio - 1:+7.1%}"
+        values = f"{self.before:>10} -> {self.after:10}"
+        return f"{self.subject:28} {self.name:12} {values} {times} {self.ratio - 1:+7.1%}"
 
 
-# --- more of a resource ---------------------------------------------------------------------------------------------------
+@dataclass(frozen=True, slots=True)
+class Known:
+    """Steps that cost more than they may, and why.
+
+    Attributes:
+        name: The resource or size.
+        subjects: Where the subject begins with one of these; () = everywhere.
+        reason: With the published figure, or the mechanism.
+        at_most: What such a step may cost.
+    """
+
+    name: str
+    subjects: tuple[str, ...]
+    reason: str
+    at_most: float
+
+
+def reason_of(step: Step, known: Sequence[Known]) -> Known | None:
+    """Why a step is known to cost more."""
+    fitting = (
+        item
+        for item in known
+        if item.name == step.name and (not item.subjects or step.subject.startswith(item.subjects))
+    )
+    return next(fitting, None)
+
+
+KNOWN_MORE: tuple[Known, ...] = (
+    Known(
+        "L2 size",
+        (),
+        "a cache that keeps written lines pays for them where it fills up, a smaller one all along",
+        1.05,
+    ),
+)
+KNOWN_LESS: tuple[Known, ...] = ()
+
+
+# --- more of a resource -------------------------------------------------------------------------------------
 
 
 def _cores(soc: SocSpec, factor: float) -> Overrides:
@@ -131,11 +175,13 @@ def duration_us(graph: Graph, chip: str, overrides: Overrides) -> float:
     return ascendsim.simulate(ascendsim.compile(graph, soc)).duration_us
 
 
-def more_of(name: str, chip: str, resource: str) -> Iterator[Step]:
-    """A network on a chip with more and more of a resource: every step, against the best that a smaller amount has shown."""
+def more_of(name: str, chip: str, resource: str, wanted: Sequence[float] = ()) -> Iterator[Step]:
+    """A network on a chip with more and more of a resource, by all its factors or the wanted ones: every
+    step, against the best that less of it has shown.
+    """
     figures, factors = RESOURCES[resource]
     soc = load(chip)
-    ladder = list(dict.fromkeys(tuple(figures(soc, factor).items()) for factor in factors))
+    ladder = list(dict.fromkeys(tuple(figures(soc, factor).items()) for factor in wanted or factors))
     runs = [(dict(given), duration_us(network(name), chip, dict(given))) for given in ladder if given]
     best: tuple[str, float] | None = None
     for given, time in runs:
@@ -146,7 +192,7 @@ def more_of(name: str, chip: str, resource: str) -> Iterator[Step]:
             best = text, time
 
 
-# --- less work ------------------------------------------------------------------------------------------------------------
+# --- less work ----------------------------------------------------------------------------------------------
 
 
 def convolution(
@@ -197,11 +243,13 @@ class Kind:
         make: The graph from the sizes.
         start: The sizes; those that do not grow keep them.
         ladders: Values of the sizes that grow, by name.
+        layout: Whether changes of layout around the operator count too.
     """
 
     make: Callable[..., Graph]
     start: Mapping[str, int]
     ladders: Mapping[str, tuple[int, ...]]
+    layout: bool = False
 
 
 CHANNELS = (16, 24, 32, 40, 48, 64, 96, 100, 112, 128, 160, 192, 256)
@@ -276,6 +324,12 @@ KINDS: dict[str, Kind] = {
         {"batch": 1, "channels": 64, "size": 56, "maps": 128},
         {"batch": BATCHES, "channels": CHANNELS, "size": (14, 28, 40, 56, 64, 112), "maps": CHANNELS},
     ),
+    "layout": Kind(
+        lambda batch, channels, size: convolution(batch, channels, size, channels, 1),
+        {"batch": 1, "channels": 512, "size": 7},
+        {"batch": BATCHES, "channels": (256, 384, 448, 512)},
+        layout=True,
+    ),
     "depthwise": Kind(depthwise, {"batch": 1, "channels": 96, "size": 28}, MAPS),
     "gemm": Kind(
         gemm, {"m": 128, "k": 768, "n": 768}, {"m": (1, 16, 32, *LENGTHS), "k": LENGTHS, "n": LENGTHS}
@@ -305,12 +359,67 @@ KINDS: dict[str, Kind] = {
 }
 
 
-def less_of(name: str, chip: str, size: str) -> Iterator[Step]:
-    """An operator with a size that grows: every step from a smaller one to a larger one."""
+def operator_us(graph: Graph, chip: str, layout: bool) -> float:
+    """Time of the tasks of a graph, without gaps, and without changes of layout if these do not count."""
+    model = ascendsim.compile(graph, chip)
+    trace = ascendsim.simulate(model).trace
+    left_out = {node.name for node in model.graph.nodes if node.op_type == "TransData" and not layout}
+    counted = [record for record in trace.tasks if model.program.tasks[record.task].name not in left_out]
+    return sum(trace.us(record.end - record.start) for record in counted)
+
+
+def less_of(name: str, chip: str, size: str, values: Sequence[int] = ()) -> Iterator[Step]:
+    """An operator with a size that grows, through all its values or the given ones: every step seen from the
+    larger size, so that a ratio above 1 says that the smaller one takes longer.
+    """
     kind = KINDS[name]
     times = [
-        (value, duration_us(kind.make(**{**kind.start, size: value}), chip, {}))
-        for value in kind.ladders[size]
+        (value, operator_us(kind.make(**{**kind.start, size: value}), chip, kind.layout))
+        for value in values or kind.ladders[size]
     ]
     for (small, before), (large, after) in pairwise(times):
-        yield Step(f"{name} on {chip}", size, str(small), str(large), before, after)
+        yield Step(f"{name} on {chip}", size, str(large), str(small), after, before)
+
+
+# --- tables -------------------------------------------------------------------------------------------------
+
+
+def all_more(networks: Sequence[str] = NETWORKS, chips: Sequence[str] = CHIPS) -> Iterator[Step]:
+    """Every resource of every chip."""
+    for name in networks:
+        for chip in chips:
+            for resource in RESOURCES:
+                yield from more_of(name, chip, resource)
+
+
+def all_less(kinds: Sequence[str] = (), chips: Sequence[str] = OPERATOR_CHIPS) -> Iterator[Step]:
+    """Every size of every kind of operator."""
+    for name in kinds or KINDS:
+        for chip in chips:
+            for size in KINDS[name].ladders:
+                yield from less_of(name, chip, size)
+
+
+def main() -> None:
+    """Prints the steps that make something slower, and counts."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("what", choices=("more", "less"))
+    parser.add_argument("names", nargs="*", help="networks, or kinds of operators; default: all")
+    parser.add_argument("--chips", nargs="*", help="default: all that are checked")
+    given = parser.parse_args()
+    if given.what == "more":
+        steps, limit, known = all_more(given.names or NETWORKS, given.chips or CHIPS), MORE, KNOWN_MORE
+    else:
+        steps, limit, known = all_less(given.names, given.chips or OPERATOR_CHIPS), LESS, KNOWN_LESS
+    count = slower = explained = 0
+    for step in steps:
+        count += 1
+        if step.ratio > limit:
+            why = reason_of(step, known)
+            slower, explained = slower + 1, explained + (why is not None)
+            print(step, f"  known: {why.reason}" if why else "", flush=True)
+    print(f"{count} steps, {slower} slower by more than {limit - 1:.0%}, {explained} of known reasons")
+
+
+if __name__ == "__main__":
+    main()
