@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from ascendsim.core.formats import Format, c0, ceil_div
+from ascendsim.core.formats import BLOCK_BYTES, Format, c0, ceil_div
 from ascendsim.isa.program import BlockGroup
 from ascendsim.lower.templates import conv as unfold
 from ascendsim.lower.templates.bias import bias_passes, most_columns
@@ -19,7 +19,7 @@ from ascendsim.lower.templates.stage import Stage, share_groups, sizes_of
 from ascendsim.lower.templates.steps import Expansion
 from ascendsim.lower.templates.tiling import Tiling, best_tilings
 from ascendsim.lower.templates.way_out import fixpipe_takes, vector_passes
-from ascendsim.opset.work import CubeWork, Stream, VectorWork
+from ascendsim.opset.work import CubeWork, Ref, Stream, VectorWork
 from ascendsim.soc.spec import SocSpec
 
 
@@ -126,4 +126,13 @@ def product_of(work: CubeWork, soc: SocSpec) -> Product:
         else ROWS,
         batch > 1 and (work.bias is not None or bool(kept)),
         work.b.constant,
+        _cut(work.a, soc) if a_rows else "",
+        _cut(work.b, soc) if b_rows else "",
     )
+
+
+def _cut(operand: Ref, soc: SocSpec) -> str:
+    """How a row-major matrix comes; see `Product.a_cut`."""
+    if not soc.split_cores or operand.format is not Format.ND:
+        return ""
+    return "ragged" if operand.shape[-1] * operand.dtype.itemsize % BLOCK_BYTES else "rows"

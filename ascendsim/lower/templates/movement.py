@@ -18,7 +18,7 @@ from ascendsim.isa.instructions import Affine, Buffer, Move, Operand, Pipe, Scal
 from ascendsim.isa.program import Block, BlockGroup
 from ascendsim.lower.emit import BlockBuilder, Ring, pieces, times
 from ascendsim.lower.templates.operands import fitted
-from ascendsim.lower.templates.sharing import ELEMENTS_A_CORE, even_bursts, worthwhile_cores
+from ascendsim.lower.templates.sharing import elementwise_cores, even_bursts, worthwhile_cores
 from ascendsim.lower.templates.stage import TRANSACTION_BYTES, Stage, Tile, shared, sizes_of, vector_core
 from ascendsim.lower.templates.steps import Expansion, emit_steps
 from ascendsim.lower.templates.vector_writer import GOOD_TRANSFER_BYTES, TILES_TO_OVERLAP
@@ -52,7 +52,7 @@ def _share(copy: Copy, soc: SocSpec) -> int:
     if (
         copy.read_burst >= total and copy.write_burst >= copy.written
     ):  # a plain copy, which CANN shares as elementwise work
-        parts = min(soc.vector_units, ceil_div(total // copy.src.dtype.itemsize, ELEMENTS_A_CORE))
+        parts = elementwise_cores(total // copy.src.dtype.itemsize, total + copy.written, soc)
     else:
         parts = worthwhile_cores(total + copy.written, soc)
     wanted = ceil_div(total, parts)
@@ -62,7 +62,7 @@ def _share(copy: Copy, soc: SocSpec) -> int:
 
 def _grain(copy: Copy, room: int) -> int:
     """Bytes of the source that a tile or share should be a multiple of: whole bursts on both sides if they
-    fit, else 512 B.
+    fit, else those of the longer or at least of the shorter side, else 512 B.
 
     A tile that ends inside a burst leaves pieces on either side that neither start nor end on 512 B
     boundaries.
@@ -70,8 +70,8 @@ def _grain(copy: Copy, room: int) -> int:
     total = copy.bytes or copy.written
     read = copy.read_burst if 0 < copy.read_burst < total else 1
     write = copy.write_burst * total // max(1, copy.written) if 0 < copy.write_burst < copy.written else 1
-    both, longer = math.lcm(read, write), max(read, write)
-    wanted = (math.lcm(both, TRANSACTION_BYTES), both, math.lcm(longer, TRANSACTION_BYTES), longer)
+    sides = (math.lcm(read, write), max(read, write), min(read, write))
+    wanted = [grain for side in sides for grain in (math.lcm(side, TRANSACTION_BYTES), side) if side > 1]
     return next((grain for grain in wanted if grain <= room), TRANSACTION_BYTES)
 
 

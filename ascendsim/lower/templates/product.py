@@ -4,10 +4,20 @@ searches can be remembered.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
+from functools import cached_property
 
 from ascendsim.core.errors import CompileError
-from ascendsim.core.formats import align
+from ascendsim.core.formats import BLOCK_BYTES, align, ceil_div
+from ascendsim.lower.templates.conv import (
+    FRACTAL_BYTES,
+    input_rows,
+    is_direct,
+    largest_a_bytes,
+    run_lengths,
+    taps,
+)
 from ascendsim.opset.work import ConvGeometry
 from ascendsim.soc.spec import SocSpec
 
@@ -15,7 +25,7 @@ ROWS = 16  # of a fractal; M0 and N0 of every Cube
 ACCUMULATOR_BYTES = ROWS * ROWS * 4  # of one block in L0C
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Product:
     """What the search needs to know of Cube work (hashable).
 
@@ -37,6 +47,8 @@ class Product:
         serial_batch: Whether a core begins a product of the batch only when the one before it has left, since
             both bring columns of their own (bias, scale) to the same place.
         b_constant: Whether B are weights, which no task before has brought into L2.
+        a_cut, b_cut: What brings a row-major operand: "" = a plain copy, "rows" = its rows are cut into
+            fractals on the way, "ragged" = so are rows that do not fill blocks of 32 bytes.
     """
 
     batch: int
@@ -56,10 +68,54 @@ class Product:
     b_columns: int = ROWS
     serial_batch: bool = False
     b_constant: bool = False
+    a_cut: str = ""
+    b_cut: str = ""
 
     def b_blocks(self, tile_n: int) -> int:
         """Blocks of 16 columns that a tile of B holds in L1."""
         return align(tile_n, self.b_columns) // ROWS
+
+    def a_bytes(self, share_m: int, run: int, k_blocks: int) -> int:
+        """The most that L1 holds of A for any run of so many rows, where a core takes so many."""
+        key = share_m, run, k_blocks
+        known = self._known_bytes.get(key)
+        if known is None:
+            runs = run_lengths(self.m, share_m, run)
+            known = self._known_bytes[key] = largest_a_bytes(self.conv, runs, k_blocks)
+        return known
+
+    @cached_property
+    def _known_bytes(self) -> dict[tuple[int, int, int], int]:
+        return {}
+
+    @cached_property
+    def unfolds(self) -> bool:
+        """Whether rows of A are made by img2col."""
+        return not is_direct(self.conv)
+
+    @cached_property
+    def unfolding_efficiency(self) -> float:
+        """Rate of load3d relative to the port, by the c220 table that is assumed for all generations."""
+        conv = self.conv
+        if conv is None or not self.unfolds:
+            return 1.0
+        rows = input_rows(conv)
+        if conv.stride_w not in (1, 2, 4, 8):
+            return 32 / 256
+        if conv.stride_w == 1:
+            return (256.0 if rows <= 1 else 512 / (rows + 2)) / 256
+        return max(32.0, 512 / (2 * conv.stride_w + (rows if rows > 1 else 0))) / 256
+
+    @cached_property
+    def operand_bytes(self) -> tuple[float, float]:
+        """Bytes of A and of B."""
+        conv = self.conv
+        if conv is None or not self.unfolds:
+            a = ceil_div(self.m, ROWS) * FRACTAL_BYTES * self.k_blocks
+        else:
+            a = conv.height * conv.width * BLOCK_BYTES * ceil_div(self.k_blocks, taps(conv))
+        b = ceil_div(self.n, ROWS) * FRACTAL_BYTES * self.k_blocks
+        return a * self.batch * self.images, self.batch * b
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +150,12 @@ class Rates:
     queue: int
     dispatch: float
     unaligned: float  # share of the rate of transfers that do not start on a 512 B boundary
+    cut_rows: float = math.inf  # on the way in, where rows are cut into fractals
+    cut_ragged: float = math.inf  # the same for rows that do not fill blocks of 32 bytes
+
+    def way_in(self, cut: str) -> float:
+        """Bytes per cycle that a core's own path brings of an operand; see `Product.a_cut`."""
+        return min(self.port_in, {"rows": self.cut_rows, "ragged": self.cut_ragged}.get(cut, math.inf))
 
 
 def rates_of(soc: SocSpec, dtype: str) -> Rates:
@@ -142,5 +204,7 @@ def rates_of(soc: SocSpec, dtype: str) -> Rates:
         vector=soc.vector.bytes_per_cycle,
         queue=soc.issue.queue_depth.get("M", 16),
         unaligned=soc.dram.unaligned_efficiency,
+        cut_rows=soc.dma.nd2nz_bytes_per_cycle or math.inf,
+        cut_ragged=soc.dma.ragged_nd2nz_bytes_per_cycle or soc.dma.nd2nz_bytes_per_cycle or math.inf,
         dispatch=soc.launch.block_dispatch_ns * soc.frequency_mhz / 1000,
     )

@@ -10,10 +10,9 @@ from __future__ import annotations
 import math
 
 from ascendsim.core.formats import ceil_div
-from ascendsim.lower.templates.conv import FRACTAL_BYTES, input_rows, is_direct
+from ascendsim.lower.templates.conv import FRACTAL_BYTES
 from ascendsim.lower.templates.product import ACCUMULATOR_BYTES, ROWS, Product, Rates
 from ascendsim.lower.templates.traffic import End, traffic_of
-from ascendsim.opset.work import ConvGeometry
 
 # share of the faster pipes' time that is not hidden behind the slowest one: assumed, ranks candidates only
 IMPERFECT_OVERLAP = 1 / 8
@@ -36,7 +35,7 @@ def score(
     """Cycles of the busiest core; see the module's text. Infinite where computing alone takes more than
     `limit`.
     """
-    conv, k_blocks = product.conv, product.k_blocks
+    k_blocks = product.k_blocks
     sb, si, sm, sn = share
     in_turn = sb if product.serial_batch else 1  # times that a core goes through all that follows
     sb //= in_turn
@@ -53,8 +52,8 @@ def score(
     cube = max(cube, steps * rates.start)
     load_a = FRACTAL_BYTES / rates.l1_to_l0a
     gap_a = rates.load2d_gap
-    if conv is not None and not is_direct(conv):
-        load_a /= unfolding_efficiency(conv)
+    if product.unfolds:
+        load_a /= product.unfolding_efficiency
         gap_a = rates.load3d_head
     mte1 = (
         m_blocks * k_blocks * load_a
@@ -67,8 +66,9 @@ def score(
         + 4 * rates.start
     )
     compute = max(cube, mte1)
+    pace = max(compute, out) if accumulators > 1 else compute + out  # from one tile to the next
     # the last way out comes below
-    busy = tiles * max(compute, out) if accumulators > 1 else tiles * (compute + out) - out
+    busy = tiles * pace - (0 if accumulators > 1 else out)
     if in_turn * busy > limit:
         return math.inf
     t = traffic_of(product, rates, share, (tile_m, tile_n), chunk, hold, band)
@@ -88,15 +88,15 @@ def score(
         elif hold == "a":
             first += (sb * si * m_tiles - 1 + (1 - 1 / chunks)) * (a_load + rates.latency)
         last = out + m_blocks * n_blocks * ROWS * ROWS * product.out_itemsize / end.rate_out
-        waits = tiles * chunks * max(0.0, (rates.latency - compute / chunks) / 2) if band == tile_m else 0.0
+        waits = tiles * chunks * max(0.0, (rates.latency - pace / chunks) / 2) if band == tile_m else 0.0
         if (
             steps // chunks * ceil_div(band, tile_m) > ahead
         ):  # loads run ahead inside a loop, but not into the next turn of the loop around
             turns = sb * si * n_tiles if chunks == 1 else tiles
             load = (a_load + (0 if hold == "b" else b_load)) / chunks + rates.latency
-            waits += (turns - 1) * max(0.0, load - ahead * compute / steps)
+            waits = max(waits, (turns - 1) * max(0.0, load - ahead * pace / steps))
         others = (cube + mte1 + out - max(cube, mte1, out)) * tiles + min(busy, memory)
-        return max(first + busy, memory + compute / chunks) + others * IMPERFECT_OVERLAP + last + waits
+        return max(first + busy + waits, memory + compute / chunks) + others * IMPERFECT_OVERLAP + last
 
     cycles = (1 - t.in_l2) * time(t.far) + (t.in_l2 * time(t.near) if t.in_l2 else 0.0)
     return in_turn * cycles + t.cores * rates.dispatch
@@ -110,16 +110,6 @@ def tiled_blocks(elements: int, tile: int) -> int:
     """
     whole, tail = divmod(elements, tile)
     return whole * ceil_div(tile, ROWS) + ceil_div(tail, ROWS)
-
-
-def unfolding_efficiency(conv: ConvGeometry) -> float:
-    """Rate of load3d relative to the port, by the c220 table that is assumed for all generations."""
-    rows = input_rows(conv)
-    if conv.stride_w not in (1, 2, 4, 8):
-        return 32 / 256
-    if conv.stride_w == 1:
-        return (256.0 if rows <= 1 else 512 / (rows + 2)) / 256
-    return max(32.0, 512 / (2 * conv.stride_w + (rows if rows > 1 else 0))) / 256
 
 
 def lookahead(queue: int) -> int:

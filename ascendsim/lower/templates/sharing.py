@@ -15,6 +15,7 @@ PARTIAL_BYTES = 64 * 1024  # rows longer than this are worth cutting when there 
 # the block counts of nearly all elementwise tasks in profiles of 910A and 910B (840 elements: 1 block, 3840:
 # 4, 10080: 10, 23232: 23, 131072 and more: all cores).
 ELEMENTS_A_CORE = 1024
+PROFILED_CORES = {False: 32, True: 48}  # of those chips, by whether vector cores are apart
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +43,7 @@ def share_of(work: VectorWork, space: Space, soc: SocSpec) -> tuple[int, int]:
     piece = TRANSACTION_BYTES // itemsize
     total = sum(stream.ref.bytes for stream in streams)
     if space.flat:
-        parts = min(cores, ceil_div(space.cols, ELEMENTS_A_CORE))
+        parts = elementwise_cores(space.cols, total, soc, vector_cycles(work, soc))
         return space.rows, min(space.cols, align(ceil_div(space.cols, parts), piece))
     parts = worthwhile_cores(total, soc, vector_cycles(work, soc))
     if work.reduces == "cols":
@@ -68,6 +69,19 @@ def share_of(work: VectorWork, space: Space, soc: SocSpec) -> tuple[int, int]:
         )
         return min(space.rows, align(ceil_div(space.rows, parts), grain)), space.cols
     return 1, min(space.cols, align(ceil_div(space.cols, parts // space.rows), piece))
+
+
+def elementwise_cores(elements: int, total_bytes: int, soc: SocSpec, computing: float = 0.0) -> int:
+    """How many cores elementwise work takes: as CANN's kernels on the chips whose profiles are known, and of
+    more cores than these have only as many as bring the end nearer.
+    """
+    wanted, profiled = (
+        min(soc.vector_units, ceil_div(elements, ELEMENTS_A_CORE)),
+        PROFILED_CORES[soc.split_cores],
+    )
+    if wanted <= profiled:
+        return wanted
+    return max(profiled, min(wanted, worthwhile_cores(total_bytes, soc, computing)))
 
 
 def vector_cycles(work: VectorWork, soc: SocSpec) -> float:

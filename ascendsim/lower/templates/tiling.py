@@ -22,16 +22,18 @@ from ascendsim.lower.templates.conv import (
     FRACTAL_BYTES,
     a_bytes,
     is_direct,
-    largest_a_bytes,
-    run_lengths,
     taps,
 )
 from ascendsim.lower.templates.product import ACCUMULATOR_BYTES, ROWS, Product, Rates, rates_of
 from ascendsim.lower.templates.score import lookahead, score
+from ascendsim.lower.templates.traffic import Share
 from ascendsim.opset.work import ConvGeometry
 from ascendsim.soc.spec import SocSpec
 
-FEW = 4  # tilings that are worth a run on the machine
+FEW = 6  # tilings that are worth a run on the machine
+QUEUE = (
+    16  # entries of the Cube's queue on the chips that are known; chunks for shorter ones are not looked at
+)
 NEAR = 1.08  # times the best score: worse ones are hardly ever the quickest
 
 
@@ -121,10 +123,11 @@ def candidates(
         within: Leaves out what must take more than so many times the best score before it.
     """
     best = math.inf
-    for share in shares(product, rates.cores):
+    bounds = [(least_cycles(product, rates, share), share) for share in shares(product, rates.cores)]
+    for least, share in sorted(bounds):  # the likely ones first, so that what cannot come near is seen sooner
         _, _, sm, sn = share
-        if least_cycles(product, rates, share) > within * best:
-            continue
+        if least > within * best:
+            break
         for tile_n in tile_sizes(
             sn, min(rates.l0b // 2 // FRACTAL_BYTES, ceil_div(product.most_n, ROWS)), smallest
         ):
@@ -161,16 +164,28 @@ def column_bytes(columns: int) -> int:
     return align(columns * 4, 32)
 
 
-def least_cycles(product: Product, rates: Rates, share: tuple[int, int, int, int]) -> float:
-    """What a share takes on the Cube without any pause."""
+def cores_of(product: Product, share: Share) -> int:
+    """Cores that get a share."""
+    whole = (product.batch, product.images, product.m, product.n)
+    return math.prod(ceil_div(size, part) for size, part in zip(whole, share, strict=True))
+
+
+def least_cycles(product: Product, rates: Rates, share: Share) -> float:
+    """What a share takes at least: on the Cube without any pause, or to bring its operands once, and to hand
+    out the blocks.
+    """
     batch, images, m, n = share
-    return batch * images * ceil_div(m, ROWS) * ceil_div(n, ROWS) * product.k_blocks * rates.per_block
+    blocks = batch * images * ceil_div(m, ROWS) * ceil_div(n, ROWS) * product.k_blocks
+    a = batch * images * product.a_bytes(m, m, product.k_blocks)
+    b = batch * n / ROWS * FRACTAL_BYTES * product.k_blocks
+    bringing = a / rates.way_in(product.a_cut) + b / rates.way_in(product.b_cut)
+    return max(blocks * rates.per_block, bringing) + cores_of(product, share) * rates.dispatch
 
 
-def loading_cycles(
-    product: Product, rates: Rates, share: tuple[int, int, int, int], tile_m: int, tile_n: int
-) -> float:
-    """What MTE1 takes at least to bring a share's operands to the Cube, tile by tile."""
+def loading_cycles(product: Product, rates: Rates, share: Share, tile_m: int, tile_n: int) -> float:
+    """What MTE1 takes at least to bring a share's operands to the Cube, tile by tile, and to hand out the
+    blocks.
+    """
     batch, images, m, n = share
     rows, columns = ceil_div(tile_m, ROWS) / rates.l1_to_l0a, ceil_div(tile_n, ROWS) / rates.l1_to_l0b
     return (
@@ -181,17 +196,34 @@ def loading_cycles(
         * (rows + columns)
         * product.k_blocks
         * FRACTAL_BYTES
+        + cores_of(product, share) * rates.dispatch
     )
 
 
-def shares(product: Product, cores: int) -> Iterator[tuple[int, int, int, int]]:
-    """Ways to cut a product for the cores: the largest share along batch, images, m, n."""
-    seen: set[tuple[int, int, int, int]] = set()
+def block_counts(cores: int) -> list[int]:
+    """Numbers of cores that a product may be cut for, the most first: those that divide the chip's or are a
+    power of two, so that what a chip with half the cores can do is among them.
+
+    >>> block_counts(24)
+    [24, 16, 12, 8, 6, 4, 3, 2, 1]
+    """
+    return [count for count in range(cores, 0, -1) if cores % count == 0 or count & (count - 1) == 0]
+
+
+def shares(product: Product, cores: int) -> Iterator[Share]:
+    """Ways to cut a product for at most so many cores: the largest share along batch, images, m, n."""
+    seen: set[Share] = set()
+    for count in block_counts(cores):
+        for share in _shares_of(product, count):
+            if share not in seen:
+                seen.add(share)
+                yield share
+
+
+def _shares_of(product: Product, cores: int) -> Iterator[Share]:
+    """Ways to cut a product for just so many cores, or as many of them as it has parts for."""
     m_blocks, n_blocks = ceil_div(product.m, ROWS), ceil_div(product.n, ROWS)
-    factors = sorted(
-        {d for d in range(1, cores + 1) if cores % d == 0}
-        | {1 << e for e in range(cores.bit_length()) if 1 << e <= cores}
-    )
+    factors = sorted(block_counts(cores))
     for outer in factors:
         batch_parts = min(product.batch, outer)
         image_parts = min(product.images, max(1, outer // batch_parts))
@@ -207,15 +239,12 @@ def shares(product: Product, cores: int) -> Iterator[tuple[int, int, int, int]]:
             if product.conv is not None and not is_direct(product.conv) and product.conv.out_h >= m_parts:
                 share_ms.append(min(product.m, ceil_div(product.conv.out_h, m_parts) * product.conv.out_w))
             for share_m in share_ms:
-                share = (
+                yield (
                     ceil_div(product.batch, batch_parts),
                     ceil_div(product.images, image_parts),
                     share_m,
                     min(product.n, ceil_div(n_blocks, n_parts) * ROWS),
                 )
-                if share not in seen:
-                    seen.add(share)
-                    yield share
 
 
 def tile_sizes(elements: int, most_blocks: int, smallest: int = 2) -> list[int]:
@@ -257,7 +286,7 @@ def run_sizes(conv: ConvGeometry | None, elements: int, most_blocks: int, smalle
 def _fill_l1(
     product: Product,
     rates: Rates,
-    share: tuple[int, int, int, int],
+    share: Share,
     tile_m: int,
     tile_n: int,
     hold: str,
@@ -274,38 +303,53 @@ def _fill_l1(
     )
     if step < 1:
         return
-    runs = run_lengths(product.m, share[2], tile_m)
     panel = 0
     if hold == "b":
         panel = product.b_blocks(tile_n) * FRACTAL_BYTES * k_blocks
     elif hold == "a":
-        panel = largest_a_bytes(conv, runs, k_blocks)
+        panel = product.a_bytes(share[2], tile_m, k_blocks)
     for unit in chunk_units(conv):
-        a_unit, b_unit = largest_a_bytes(conv, runs, unit), product.b_blocks(tile_n) * FRACTAL_BYTES * unit
+        a_unit, b_unit = (
+            product.a_bytes(share[2], tile_m, unit),
+            product.b_blocks(tile_n) * FRACTAL_BYTES * unit,
+        )
         streamed = (a_unit if hold != "a" else 0) + (b_unit if hold != "b" else 0)
         room = (rates.l1 - panel - column_bytes(share[3])) // (2 * streamed)
         if room >= 1:
             break
     else:
         return
-    steps_ahead = lookahead(rates.queue)
     units = ceil_div(k_blocks, unit)
-    most = max(1, step * steps_ahead // unit)
-    chunk = min(k_blocks, ceil_div(units, ceil_div(units, min(room, most))) * unit)
-    if unit > 1 and unit < taps(conv):
-        chunk = unit  # one kernel row at a time
-    options = {chunk, k_blocks} if hold == "b" and unit > 1 and room >= units else {chunk}
+    options = set()
+    for queue in queue_depths(rates.queue):
+        most = max(1, step * lookahead(queue) // unit)
+        chunk = min(k_blocks, ceil_div(units, ceil_div(units, min(room, most))) * unit)
+        if unit > 1 and unit < taps(conv):
+            chunk = unit  # one kernel row at a time
+        options.add(chunk)
+    if hold == "b" and unit > 1 and room >= units:
+        options.add(k_blocks)
     for chunk in sorted(options):
         even_step = ceil_div(chunk, ceil_div(chunk, step))
         for tiles in bands(product, share[2], tile_m, hold, chunk):
             band = min(share[2], tiles * tile_m)
-            slot = largest_a_bytes(conv, run_lengths(product.m, share[2], band), chunk) if hold == "b" else 0
+            slot = product.a_bytes(share[2], band, chunk) if hold == "b" else 0
             if panel + 2 * slot + column_bytes(share[3]) <= rates.l1:
                 cycles = score(
                     product, rates, share, tile_m, tile_n, chunk, even_step, hold, accumulators, band, limit
                 )
                 if cycles < math.inf:
                     yield Tiling(*share, tile_m, tile_n, chunk, even_step, hold, accumulators, cycles, band)
+
+
+def queue_depths(queue: int) -> list[int]:
+    """Depths that chunks are made for: that of the chip and halves of it, so that a deeper queue leaves the
+    chunks of a usual one possible.
+
+    >>> queue_depths(48)
+    [48, 24]
+    """
+    return [queue >> halved for halved in range(queue.bit_length()) if not halved or queue >> halved >= QUEUE]
 
 
 def bands(product: Product, share_m: int, tile_m: int, hold: str, chunk: int) -> tuple[int, ...]:

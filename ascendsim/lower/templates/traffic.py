@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ascendsim.core.formats import BLOCK_BYTES, ceil_div
-from ascendsim.lower.templates.conv import FRACTAL_BYTES, a_bytes, is_direct, taps
+from ascendsim.core.formats import ceil_div
+from ascendsim.lower.templates.conv import FRACTAL_BYTES, a_bytes, is_direct
 from ascendsim.lower.templates.product import ROWS, Product, Rates
 from ascendsim.opset.work import ConvGeometry
 
@@ -93,7 +93,8 @@ def traffic_of(
     if not rates.l2_managed:
         from_a, from_b = dram_bytes(product, rates.l2_size, share, tile, hold)
 
-    l2_rate = min(rates.port_in, rates.l2_share * rates.cores / cores)
+    l2_rate = rates.l2_share * rates.cores / cores
+    way_a, way_b = min(l2_rate, rates.way_in(product.a_cut)), min(l2_rate, rates.way_in(product.b_cut))
 
     def end(from_dram: float, written: float, rate_a: float, rate_b: float, rate_out: float) -> End:
         dram = from_dram + written if rates.half_duplex else max(from_dram, written)
@@ -107,30 +108,18 @@ def traffic_of(
 
     # cores that read the same bytes share what DRAM delivers
     shared_a, shared_b = max(1.0, core_a * cores / from_a), max(1.0, core_b * cores / from_b)
-    far_a, far_b = min(l2_rate, rates.dram / cores * shared_a), min(l2_rate, rates.dram / cores * shared_b)
+    far_a, far_b = min(way_a, rates.dram / cores * shared_a), min(way_b, rates.dram / cores * shared_b)
     weights = product.b_constant
-    a, b = operand_bytes(product)
+    a, b = product.operand_bytes
     return Traffic(
         a_tile,
         b_tile,
         writing=out / cores / rates.port_out,
         cores=cores,
         far=end(from_a + from_b + extra_in, out, far_a, far_b, min(rates.port_out, rates.dram / cores)),
-        near=end(from_b if weights else 0.0, 0.0, l2_rate, far_b if weights else l2_rate, rates.port_out),
+        near=end(from_b if weights else 0.0, 0.0, way_a, far_b if weights else way_b, rates.port_out),
         in_l2=0.5 * min(1.0, rates.l2_size / (a + extra_in + out + (0 if rates.l2_managed else b))),
     )
-
-
-def operand_bytes(product: Product) -> tuple[float, float]:
-    """Bytes of A and of B."""
-    conv = product.conv
-    if conv is None or is_direct(conv):
-        a = ceil_div(product.m, ROWS) * FRACTAL_BYTES * product.k_blocks
-    else:
-        a = conv.height * conv.width * BLOCK_BYTES * ceil_div(product.k_blocks, taps(conv))
-    return a * product.batch * product.images, product.batch * ceil_div(
-        product.n, ROWS
-    ) * FRACTAL_BYTES * product.k_blocks
 
 
 def dram_bytes(
@@ -142,7 +131,7 @@ def dram_bytes(
     else DRAM delivers it again (as `machine.reuse` has it): A with every tile of columns, B with every tile
     of rows. A held operand comes once.
     """
-    a, b = operand_bytes(product)
+    a, b = product.operand_bytes
     out = product.batch * product.images * product.m * product.n * product.out_itemsize
     sb, si, sm, sn = share
     turns_m, turns_n = si * ceil_div(sm, tile[0]), ceil_div(sn, tile[1])

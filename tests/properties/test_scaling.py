@@ -1,0 +1,121 @@
+"""More of a resource makes no network slower, and less work no operator; what does is listed in
+`tests.support.scaling`, with its reason.
+
+Here a part of both; all networks, chips and sizes are slow tests.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from random import Random
+
+import pytest
+
+from ascendsim.lower.templates.cube import product_of
+from ascendsim.lower.templates.product import rates_of
+from ascendsim.lower.templates.tiling import candidates, shares
+from ascendsim.soc import load
+from tests.support.random_cubes import convolution, matmul
+from tests.support.scaling import (
+    CHIPS,
+    KINDS,
+    KNOWN_LESS,
+    KNOWN_MORE,
+    LESS,
+    MORE,
+    NETWORKS,
+    OPERATOR_CHIPS,
+    RESOURCES,
+    Known,
+    Step,
+    less_of,
+    more_of,
+    reason_of,
+)
+
+
+def unexplained(steps: Iterable[Step], limit: float, known: Sequence[Known]) -> list[str]:
+    """Steps that cost more than they may for no known reason, or more than the reason accounts for."""
+    found = []
+    for step in steps:
+        why = reason_of(step, known)
+        if step.ratio > (limit if why is None else max(limit, why.at_most)):
+            found.append(str(step))
+    return found
+
+
+@pytest.mark.parametrize(
+    ("network", "chip", "resource", "factors"),
+    [
+        ("resnet18", "Ascend310P3", "cores", (1, 2, 4)),
+        ("resnet18", "Ascend910A", "cores", (0.5, 1, 2)),
+        ("resnet18", "Ascend910B1", "cube cores", (0.5, 1, 2)),
+        ("resnet18", "Ascend310", "queues", (1, 2, 4)),
+        ("resnet18", "Ascend310", "UB", (1, 2)),
+        ("bert_tiny_s64", "Ascend310P3", "cores", (0.5, 1, 2, 4)),
+        ("bert_tiny_s64", "Ascend310P3", "bandwidth", (0.5, 1, 2)),
+    ],
+)
+def test_more_of_a_resource_makes_a_network_no_slower(
+    network: str, chip: str, resource: str, factors: tuple[float, ...]
+) -> None:
+    assert not unexplained(more_of(network, chip, resource, factors), MORE, KNOWN_MORE)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("network", NETWORKS)
+def test_more_of_any_resource_makes_no_network_slower(network: str) -> None:
+    steps = (step for chip in CHIPS for resource in RESOURCES for step in more_of(network, chip, resource))
+    assert not unexplained(steps, MORE, KNOWN_MORE)
+
+
+@pytest.mark.parametrize(
+    ("kind", "chip", "size", "values"),
+    [
+        ("layout", "Ascend310P3", "batch", (1, 2, 3)),
+        ("conv3x3 512", "Ascend610Lite", "batch", (1, 2)),
+        ("conv3x3 512", "Ascend910B1", "batch", (1, 2)),
+        ("conv3x3", "Ascend910B1", "size", (20, 28)),
+        ("gemm", "Ascend310B1", "m", (100, 112, 128)),
+        ("softmax", "Ascend310P3", "rows", (31, 32, 60, 64)),
+    ],
+)
+def test_less_work_makes_an_operator_no_slower(
+    kind: str, chip: str, size: str, values: tuple[int, ...]
+) -> None:
+    assert not unexplained(less_of(kind, chip, size, values), LESS, KNOWN_LESS)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", KINDS)
+def test_less_of_any_work_makes_no_operator_slower(kind: str) -> None:
+    steps = (
+        step for chip in OPERATOR_CHIPS for size in KINDS[kind].ladders for step in less_of(kind, chip, size)
+    )
+    assert not unexplained(steps, LESS, KNOWN_LESS)
+
+
+# --- why it is so -------------------------------------------------------------------------------------------
+
+
+def test_what_a_chip_with_half_the_cores_can_do_is_looked_at() -> None:
+    for number in range(24):
+        random, soc = Random(number), load(("Ascend310P3", "Ascend910B1", "Ascend910A")[number % 3])
+        product = product_of(matmul(random, soc, 900) if number % 2 else convolution(random), soc)
+        for cores in (1, 3, 5, 8, 12, 24, 32):
+            assert set(shares(product, cores)) <= set(shares(product, 2 * cores))
+
+
+def test_what_a_chip_with_shorter_queues_can_do_is_looked_at() -> None:
+    """The chunks of k in L1 do not grow with the queue alone."""
+    for number in range(8):
+        random, base = Random(number), load("Ascend310")
+        work = matmul(random, base, 900) if number % 2 else convolution(random)
+        tilings = []
+        for depth in (16, 32, 64):
+            soc = load("Ascend310", {"issue.queue_depth.M": depth})
+            every = candidates(product_of(work, soc), rates_of(soc, "float16"))
+            tilings.append(
+                {(one.share_m, one.share_n, one.tile_m, one.tile_n, one.hold, one.chunk_k) for one in every}
+            )
+        assert tilings[0] <= tilings[1] <= tilings[2]
