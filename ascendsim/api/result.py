@@ -16,6 +16,7 @@ from ascendsim.core.files import make_folder
 from ascendsim.graph.ir import Array
 from ascendsim.passes.fusion.plog import write_plog
 from ascendsim.passes.fusion.result_file import write_result
+from ascendsim.runtime.numerics import Numerics
 from ascendsim.trace.records import Trace
 
 if TYPE_CHECKING:
@@ -35,11 +36,13 @@ class Result:
         model: What was run.
         trace: What happened when.
         values: Output arrays by name; None after `simulate`.
+        watched: As `numerics`; None after `simulate`.
     """
 
     model: CompiledModel
     trace: Trace
     values: Mapping[str, Array] | None = None
+    watched: Numerics | None = None
 
     @property
     def duration_us(self) -> float:
@@ -77,6 +80,22 @@ class Result:
                 remedy="use asim.run(model, inputs)",
             )
         return self.values
+
+    @property
+    def numerics(self) -> Numerics:
+        """How large the results of operators became, and which did not fit their types: `.overflows`,
+        `.findings`, `.table`.
+
+        Raises:
+            InputError: If the run computed no values.
+        """
+        if self.watched is None:
+            raise InputError(
+                "this result",
+                "has no numerics, it was simulated for timing only",
+                remedy="use asim.run(model, inputs)",
+            )
+        return self.watched
 
     @property
     def profile(self) -> profiling.ProfiledRun:
