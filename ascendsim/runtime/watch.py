@@ -71,6 +71,8 @@ class Watch:
 
     def node(self, node: Node, inputs: Arrays, results: Sequence[Any]) -> None:
         """An operator has been computed and its inputs still hold their values."""
+        if self._moves(node, inputs, results):
+            return
         held = [None if result is None else magnitudes(np.asarray(result)) for result in results]
         self._note(node, held, results)
         bad = [
@@ -134,6 +136,15 @@ class Watch:
             for item in self._open.values()
         )
         return Numerics(tuple(self._ranges.values()), found)
+
+    def _moves(self, node: Node, inputs: Arrays, results: Sequence[Any]) -> bool:
+        """Whether results are elements of inputs, which have been seen."""
+        first = inputs[0] if inputs else None
+        return (
+            self._opset.get(node).facts.kind is OperatorKind.MOVEMENT
+            and first is not None
+            and all(result is None or np.asarray(result).dtype == first.dtype for result in results)
+        )
 
     def _name(self, node: Node) -> str:
         return self._prefix + node.name
@@ -201,8 +212,6 @@ class Watch:
         return self._found(node, kind, dtype, largest or float("inf"), limit, count, elements)
 
     def _flushed(self, node: Node, inputs: Arrays, results: Sequence[Any]) -> None:
-        if self._opset.get(node).facts.kind is OperatorKind.MOVEMENT and not _narrows(inputs, results):
-            return
         if any(array is not None and array.size and not array.any() for array in inputs):
             return  # zeros of zeros
         wide = self._in_float32(node, inputs, results)
@@ -319,9 +328,3 @@ def _is_float(array: Array) -> bool:
 def _finite(array: Array) -> bool:
     seen = magnitudes(array)
     return seen is None or seen.finite
-
-
-def _narrows(inputs: Arrays, results: Sequence[Any]) -> bool:
-    """Whether a float32 array becomes float16."""
-    first = inputs[0] if inputs else None
-    return first is not None and first.dtype.name == "float32" and np.asarray(results[0]).dtype == np.float16
