@@ -8,6 +8,7 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ascendsim.api.remedies import numerics_line
 from ascendsim.compiler.memory_report import MemoryReport
 from ascendsim.compiler.model import CompiledModel
 from ascendsim.core.arguments import checked, refuse_unknown
@@ -96,6 +97,14 @@ class Result:
                 remedy="use asim.run(model, inputs)",
             )
         return self.watched
+
+    def numerics_line(self) -> str:
+        """The first overflow and what to do about it, in one line, or what else left its type; "" where
+        every result fits its type, or nothing was computed.
+        """
+        if self.watched is None:
+            return ""
+        return numerics_line(self.watched, self.model, self.duration_us)
 
     @property
     def profile(self) -> profiling.ProfiledRun:
@@ -199,9 +208,9 @@ class Result:
     def save(self, folder: str | PathLike[str]) -> tuple[Path, ...]:
         """Writes what there is to know about the run into a folder.
 
-        op_summary.csv, op_statistic.csv, task_time.csv and fusion_op.csv, timeline.png, trace.json,
-        fusion_result.json and CANN's log lines about fusion, plog/plog-*.log. Each file is written whole or
-        not at all.
+        op_summary.csv, op_statistic.csv, task_time.csv, fusion_op.csv and, of a run with values,
+        numerics.csv; timeline.png, trace.json, fusion_result.json and CANN's log lines about fusion,
+        plog/plog-*.log. Each file is written whole or not at all.
 
         Returns:
             The files written.
@@ -210,7 +219,8 @@ class Result:
             InputError: If the folder cannot be made or written.
         """
         target = make_folder(folder)
-        tables = (self.op_summary(), self.op_statistic(), self.task_time(), self.fusion_op())
+        numbers = () if self.watched is None else (self.watched.table,)
+        tables = (self.op_summary(), self.op_statistic(), self.task_time(), self.fusion_op(), *numbers)
         for table in tables:
             table.to_csv(target / f"{table.name}.csv")
         self.plot_timeline().save(target / "timeline.png")
@@ -228,7 +238,7 @@ class Result:
     def _repr_html_(self) -> str:
         from ascendsim import profiling
 
-        return profiling.html(self.profile)
+        return profiling.html(self.profile, note=self.numerics_line())
 
     def __repr__(self) -> str:
         subject = f"{self.model.source.name!r} on {self.model.soc.name}"

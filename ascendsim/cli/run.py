@@ -88,6 +88,8 @@ def run(args: argparse.Namespace) -> int:
         print(f"no values: {without_values(model.source)}")
     if values != "off":
         _print_outputs(result, values)
+        if line := result.numerics_line():
+            print(f"numbers: {line}")
     if args.output is not None:
         for path in _write(result, Path(args.output), values):
             print(f"wrote {path}")

@@ -217,6 +217,7 @@ def compile_dynamic(graph: Graph, settings: Settings, compile_piece: CompilePiec
                 piece.outputs[number]
                 for number in inner
                 if piece.outputs[number].origin_dtype is DType.FLOAT32
+                and not _kept(piece.outputs[number], settings, pieces.opset)
             ]
             kept = ";".join(
                 f"{end.producer.name}:{end.index}:FP16" for end in ends if end.producer is not None
@@ -243,6 +244,11 @@ def compile_dynamic(graph: Graph, settings: Settings, compile_piece: CompilePiec
         schedule=schedule,
         reasons=reasons,
     )
+
+
+def _kept(tensor: Tensor, settings: Settings, opset: OpSet) -> bool:
+    """Whether what makes a tensor stays in float32."""
+    return tensor.producer is not None and settings.keep.holds(tensor.producer, opset)
 
 
 def with_shapes(model: CompiledModel, shapes: Mapping[str, Sequence[int]] | None) -> Graph:

@@ -172,7 +172,7 @@ class Watch:
             causes = tuple(
                 {id(cause): cause for tensor in guilty for cause in self._causes_of(tensor)}.values()
             )
-            for cause in causes:
+            for cause in causes if "inserted" not in node.origin else ():
                 cause.after[self._name(node)] = None
         else:
             causes = (self._overflow(node, inputs, results),)
