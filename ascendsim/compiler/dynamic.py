@@ -217,7 +217,7 @@ def compile_dynamic(graph: Graph, settings: Settings, compile_piece: CompilePiec
                 piece.outputs[number]
                 for number in inner
                 if piece.outputs[number].origin_dtype is DType.FLOAT32
-                and not _kept(piece.outputs[number], settings, pieces.opset)
+                and not _kept(piece.outputs[number], settings)
             ]
             kept = ";".join(
                 f"{end.producer.name}:{end.index}:FP16" for end in ends if end.producer is not None
@@ -246,9 +246,9 @@ def compile_dynamic(graph: Graph, settings: Settings, compile_piece: CompilePiec
     )
 
 
-def _kept(tensor: Tensor, settings: Settings, opset: OpSet) -> bool:
+def _kept(tensor: Tensor, settings: Settings) -> bool:
     """Whether what makes a tensor stays in float32."""
-    return tensor.producer is not None and settings.keep.holds(tensor.producer, opset)
+    return tensor.producer is not None and settings.keep.holds(tensor.producer, settings.opset)
 
 
 def with_shapes(model: CompiledModel, shapes: Mapping[str, Sequence[int]] | None) -> Graph:

@@ -8,6 +8,7 @@ numbers below the normal range; so a run without trouble pays for the scan alone
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
@@ -15,8 +16,9 @@ from typing import Any
 
 import numpy as np
 
+from ascendsim.graph.composites import body_of, is_composite
 from ascendsim.graph.ir import Array, Graph, Node, Tensor
-from ascendsim.ops.shared.common import as_float32
+from ascendsim.ops.shared.common import as_float32, finish
 from ascendsim.ops.shared.magnitudes import Magnitudes, magnitudes
 from ascendsim.opset import OpSet
 from ascendsim.opset.facts import Kind as OperatorKind
@@ -49,13 +51,14 @@ class Watch:
     def __init__(self, opset: OpSet) -> None:
         self._opset = opset
         self._prefix = ""
+        self._dtype_of: DTypeOf = lambda tensor: tensor.element_type.numpy
         self._ranges: dict[str, Range] = {}
         self._open: dict[tuple[str, Kind], _Open] = {}
         self._causes: dict[str, tuple[_Open, ...]] = {}  # by tensor that is not finite
 
     def begin(self, graph: Graph, arrays: Mapping[str, Array], dtype_of: DTypeOf, prefix: str = "") -> None:
         """A graph starts: the whole model, or a piece of it with the results of earlier ones as inputs."""
-        self._prefix = prefix
+        self._prefix, self._dtype_of = prefix, dtype_of
         earlier = tuple(self._open.values())
         self._causes = {name: earlier for name, array in arrays.items() if not _finite(array)}
         for tensor in graph.constants:
@@ -80,7 +83,9 @@ class Watch:
             for tensor, seen in zip(node.outputs, held, strict=False)
             if seen is not None and not seen.finite
         ]
-        if bad:
+        if bad and is_composite(node) and not _overlap(inputs, results):
+            self._body(node, inputs)
+        elif bad:
             self._not_finite(node, inputs, results, bad)
         elif any(seen is not None and seen.suspicious for seen in held):
             self._flushed(node, inputs, results)
@@ -110,7 +115,10 @@ class Watch:
             or (item.largest >= _ROUNDS_OUT and dtype_of(node.output) == np.float16)
             for node, item in held.items()
         ):
-            self._one_by_one(nodes, arrays, dtype_of)
+            if _overlap(list(arrays.values()), list(results.values())):
+                self._from_what_was_seen(nodes, held, dtype_of)
+            else:
+                self._one_by_one(nodes, arrays, dtype_of)
             return
         for node, item in held.items():
             self._widen(node, dtype_of(node.output), item.largest)
@@ -299,6 +307,54 @@ class Watch:
         with np.errstate(all="ignore"):
             return definition.compute(node, wide, wanted)
 
+    def _body(self, node: Node, inputs: Arrays) -> None:
+        """A composite, operator by operator."""
+        body = body_of(node)
+        arrays = {
+            tensor: array for tensor, array in zip(body.inputs, inputs, strict=True) if array is not None
+        }
+        for tensor, inner in zip(node.inputs, body.inputs, strict=True):
+            if tensor is not None and tensor.name in self._causes:
+                self._causes[inner.name] = self._causes[tensor.name]
+        for tensor in body.constants:
+            if tensor.constant is not None:
+                arrays[tensor] = finish(tensor.constant.array(), self._dtype_of(tensor))
+        self._one_by_one(body.topological(), arrays, self._dtype_of)
+        for outer, inner in zip(node.outputs, body.outputs, strict=True):
+            self._causes[outer.name] = self._causes_of(inner)
+
+    def _from_what_was_seen(
+        self, nodes: Sequence[Node], held: Mapping[Node, Magnitudes], dtype_of: DTypeOf
+    ) -> None:
+        """Findings of operators whose results lie where their inputs lay; counts are not known then, 1 stands
+        for at least one.
+        """
+        for node in nodes:
+            item, dtype = held.get(node), dtype_of(node.output)
+            if item is None:
+                continue
+            self._widen(node, dtype, item.largest)
+            limit = limit_of(dtype) if dtype.kind == "f" else math.inf
+            causes = tuple(
+                {
+                    id(cause): cause
+                    for tensor in node.inputs
+                    if tensor is not None and not tensor.is_constant
+                    for cause in self._causes_of(tensor)
+                }.values()
+            )
+            if item.flushed:
+                least = float(np.finfo(np.float16).smallest_subnormal)
+                self._found(node, "flushed", dtype, 0.0, least, item.flushed, node.output.elements)
+            if item.finite and (dtype != np.float16 or item.largest < _ROUNDS_OUT):
+                continue
+            for cause in causes:
+                cause.after[self._name(node)] = None
+            if not causes:
+                kind: Kind = "overflow" if item.finite else "infinite"
+                causes = (self._found(node, kind, dtype, item.largest, limit, 1, node.output.elements),)
+            self._causes[node.output.name] = causes
+
     def _one_by_one(self, nodes: Sequence[Node], arrays: Mapping[Tensor, Array], dtype_of: DTypeOf) -> None:
         values = dict(arrays)
         for node in nodes:
@@ -319,6 +375,16 @@ def limit_of(dtype: np.dtype[Any]) -> float:
     if dtype.name == "bfloat16":
         return (2 - 2**-7) * 2.0**127  # 7 bits of fraction, the exponents of float32
     return float(np.finfo(dtype).max)
+
+
+def _overlap(inputs: Arrays, results: Sequence[Any]) -> bool:
+    """Whether a result may lie where an input lay."""
+    return any(
+        np.may_share_memory(one, two)
+        for one in inputs
+        for two in results
+        if one is not None and two is not None
+    )
 
 
 def _is_float(array: Array) -> bool:

@@ -163,6 +163,27 @@ def test_loops_and_branches_are_watched() -> None:
     assert first.outputs == ("y",)
 
 
+def test_large_results_that_lie_over_their_inputs() -> None:
+    """Groups of more than a bounded room are computed in slices, straight into device memory."""
+    b = asim.GraphBuilder("large")
+    x = b.input("x", (3, 2048, 4096))
+    grown = b.op("Mul", b.op("Add", x, np.float32(1), name="add"), np.float32(300), name="grow")
+    b.output(b.op("ReduceMax", b.op("Relu", grown, name="relu"), np.array([0, 1, 2]), keepdims=0), "y")
+    values = np.zeros((3, 2048, 4096), np.float32)
+    values[2, 2047, 4095] = 300
+    (first,) = seen(b.build(), {"x": values}, fusion="all").overflows
+    assert (first.name, first.largest, first.outputs) == ("grow", 301 * 300, ("y",))
+
+
+def test_composites_are_looked_into() -> None:
+    graph, inputs = written_out_norm()
+    model = asim.compile(graph, "Ascend310P3", fusion="graph-kernel")
+    (first,) = asim.run(model, inputs).numerics.overflows
+    assert first.op_type == "Cast"  # sums are float32 inside, and leave as float16
+    assert 150_000 < first.largest < 160_000
+    assert first.name not in {node.name for node in model.graph.nodes}  # it is inside of one
+
+
 @pytest.mark.parametrize("dtype", [np.float16, np.float32])
 @pytest.mark.parametrize("values", [[1, -3, 0], [np.inf, -np.nan], [0.5, -np.inf], [], [-0.0, 6e-8]])
 def test_the_kernel_agrees_with_numpy(dtype: type, values: Sequence[float]) -> None:

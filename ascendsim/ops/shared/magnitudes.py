@@ -33,6 +33,14 @@ class Magnitudes:
     def finite(self) -> bool:
         return math.isfinite(self.largest)
 
+    def joined(self, other: Magnitudes) -> Magnitudes:
+        """Of two parts of a result."""
+        return Magnitudes(
+            float(np.maximum(self.largest, other.largest)),  # NaN where one is
+            self.suspicious or other.suspicious,
+            self.flushed + other.flushed,
+        )
+
 
 def magnitudes(array: Array) -> Magnitudes | None:
     """One pass over an array; None if it holds no numbers that could leave a float's range."""
