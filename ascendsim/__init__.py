@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from ascendsim.core.version import __version__
 
 if TYPE_CHECKING:
+    from ascendsim.accuracy import Accuracy, accuracy
     from ascendsim.advise import Advice, advise
     from ascendsim.api.ablation import Ablation, ablate
     from ascendsim.api.comparing import Comparison, compare
@@ -47,6 +48,8 @@ if TYPE_CHECKING:
 
 
 _HOMES = {
+    "accuracy": "ascendsim.accuracy.comparing",
+    "Accuracy": "ascendsim.accuracy.report",
     "advise": "ascendsim.advise.advisor",
     "Advice": "ascendsim.advise.advice",
     "load": "ascendsim.api.loading",
@@ -84,6 +87,7 @@ _HOMES = {
 
 __all__ = [
     "Ablation",
+    "Accuracy",
     "Advice",
     "AscendSimError",
     "Comparison",
@@ -104,6 +108,7 @@ __all__ = [
     "UnsupportedOperatorError",
     "__version__",
     "ablate",
+    "accuracy",
     "advise",
     "chips",
     "compare",

@@ -36,6 +36,8 @@ def compile(
     *,
     set: Mapping[str, str | int | float] | None = None,
     precision_mode: str = "force_fp16",
+    keep_dtype: str | PathLike[str] | Sequence[str] | None = None,
+    modify_mixlist: str | PathLike[str] | Mapping[str, Mapping[str, Sequence[str]]] | None = None,
     aicore_num: int | None = None,
     fusion: str = "all",
     fusion_switch_file: str | PathLike[str] | None = None,
@@ -73,6 +75,10 @@ def compile(
         set: Changes to the chip by dotted key, for example `{"l2.size": "16MiB"}`.
         precision_mode: ATC's option: "force_fp16", "allow_fp32_to_fp16", "must_keep_origin_dtype",
             "force_fp32", "cube_fp16in_fp32out", "allow_mix_precision".
+        keep_dtype: File of operators that stay in float32, or what would stand in its lines: names of
+            operators, or "OpType::Type" (ATC's option).
+        modify_mixlist: File that moves operator types between the lists of allow_mix_precision, or what would
+            stand in it (ATC's option).
         aicore_num: Number of AI Cores to use (ATC's option); all by default.
         fusion: How much is fused, each level with those before it: "off", "graph", "ub", "all"; or
             "graph-kernel", MindSpore's flow, which makes composites of basic operators in place of UB fusion.

@@ -8,6 +8,7 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ascendsim.api.remedies import numerics_line
 from ascendsim.compiler.memory_report import MemoryReport
 from ascendsim.compiler.model import CompiledModel
 from ascendsim.core.arguments import checked, refuse_unknown
@@ -16,6 +17,7 @@ from ascendsim.core.files import make_folder
 from ascendsim.graph.ir import Array
 from ascendsim.passes.fusion.plog import write_plog
 from ascendsim.passes.fusion.result_file import write_result
+from ascendsim.runtime.numerics import Numerics
 from ascendsim.trace.records import Trace
 
 if TYPE_CHECKING:
@@ -37,11 +39,13 @@ class Result:
         model: What was run.
         trace: What happened when.
         values: Output arrays by name; None after `simulate`.
+        watched: As `numerics`; None after `simulate`.
     """
 
     model: CompiledModel
     trace: Trace
     values: Mapping[str, Array] | None = None
+    watched: Numerics | None = None
 
     @property
     def duration_us(self) -> float:
@@ -79,6 +83,30 @@ class Result:
                 remedy="use asim.run(model, inputs)",
             )
         return self.values
+
+    @property
+    def numerics(self) -> Numerics:
+        """How large the results of operators became, and which did not fit their types: `.overflows`,
+        `.findings`, `.table`.
+
+        Raises:
+            InputError: If the run computed no values.
+        """
+        if self.watched is None:
+            raise InputError(
+                "this result",
+                "has no numerics, it was simulated for timing only",
+                remedy="use asim.run(model, inputs)",
+            )
+        return self.watched
+
+    def numerics_line(self) -> str:
+        """The first overflow and what to do about it, in one line, or what else left its type; "" where
+        every result fits its type, or nothing was computed.
+        """
+        if self.watched is None:
+            return ""
+        return numerics_line(self.watched, self.model, self.duration_us)
 
     @property
     def profile(self) -> profiling.ProfiledRun:
@@ -196,9 +224,9 @@ class Result:
     def save(self, folder: str | PathLike[str]) -> tuple[Path, ...]:
         """Writes what there is to know about the run into a folder.
 
-        op_summary.csv, op_statistic.csv, task_time.csv and fusion_op.csv, timeline.png, trace.json,
-        fusion_result.json and CANN's log lines about fusion, plog/plog-*.log. Each file is written whole or
-        not at all.
+        op_summary.csv, op_statistic.csv, task_time.csv, fusion_op.csv and, of a run with values,
+        numerics.csv; timeline.png, trace.json, fusion_result.json and CANN's log lines about fusion,
+        plog/plog-*.log. Each file is written whole or not at all.
 
         Returns:
             The files written.
@@ -207,7 +235,8 @@ class Result:
             InputError: If the folder cannot be made or written.
         """
         target = make_folder(folder)
-        tables = (self.op_summary(), self.op_statistic(), self.task_time(), self.fusion_op())
+        numbers = () if self.watched is None else (self.watched.table,)
+        tables = (self.op_summary(), self.op_statistic(), self.task_time(), self.fusion_op(), *numbers)
         for table in tables:
             table.to_csv(target / f"{table.name}.csv")
         self.plot_timeline().save(target / "timeline.png")
@@ -225,7 +254,7 @@ class Result:
     def _repr_html_(self) -> str:
         from ascendsim import profiling
 
-        return profiling.html(self.profile)
+        return profiling.html(self.profile, note=self.numerics_line())
 
     def __repr__(self) -> str:
         subject = f"{self.model.source.name!r} on {self.model.soc.name}"

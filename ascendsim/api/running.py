@@ -16,6 +16,7 @@ from ascendsim.machine import run as run_machine
 from ascendsim.runtime import checked_inputs, evaluate
 from ascendsim.runtime import random_inputs as _random_inputs
 from ascendsim.runtime.host_run import Choices
+from ascendsim.runtime.watch import Watch
 
 Progress = Callable[[int, int], None]
 SHAPES = 'write shapes={"input": (1, 3, 224, 224)}'
@@ -122,6 +123,8 @@ def run(
 ) -> Result:
     """Runs a compiled model on the simulated chip and computes its outputs.
 
+    What the arithmetic did to the numbers is in `result.numerics`: overflows, zeros and digits lost.
+
     Args:
         model: From `compile`.
         inputs: Arrays by graph input name, in the model's own types; what NumPy makes arrays of, or
@@ -139,15 +142,19 @@ def run(
     arrays = user_arrays(inputs)
     taken = _checked_shortcuts(shortcuts)
     if isinstance(model, DynamicModel):
-        ran, found = model.execute(model.values_of(arrays), values, Choices(), progress)
-        return Result(ran, _timed(ran, instructions, progress, taken).trace, found)
+        watch = Watch(model.opset)
+        ran, found = model.execute(model.values_of(arrays), values, Choices(), progress, watch)
+        watch.end(found or {})
+        return Result(ran, _timed(ran, instructions, progress, taken).trace, found, watch.report())
     arrays = checked_inputs(model.graph, arrays)  # before the machine has spent its time
     result = _timed(model, instructions, progress, taken)
     order = [record.task for record in result.trace.tasks]
+    watch = Watch(model.opset)
     outputs: dict[str, Array] = evaluate(
-        model.graph, model.program, model.opset, order, arrays, values, progress
+        model.graph, model.program, model.opset, order, arrays, values, progress, watch=watch
     )
-    return Result(model, result.trace, outputs)
+    watch.end(outputs, model.graph.tensors)
+    return Result(model, result.trace, outputs, watch.report())
 
 
 @checked(model="asim.compile makes one", shapes=SHAPES)

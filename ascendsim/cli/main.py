@@ -25,6 +25,7 @@ COMMANDS: tuple[str, ...] = (
     "optimize",
     "advise",
     "compare",
+    "accuracy",
     "passes",
     "fusion",
     "validate",

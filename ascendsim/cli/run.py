@@ -7,7 +7,7 @@ from __future__ import annotations
 import argparse
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ascendsim.cli.common import parse_settings, print_table
 from ascendsim.cli.dynamic_options import add_choice_options, add_gear_choice, choices, run_shapes
@@ -89,6 +89,8 @@ def run(args: argparse.Namespace) -> int:
         print(f"no values: {without_values(model.source)}")
     if values != "off":
         _print_outputs(result, values)
+        if line := result.numerics_line():
+            print(f"numbers: {line}")
     if args.output is not None:
         for path in _write(result, Path(args.output), values):
             print(f"wrote {path}")
@@ -178,6 +180,7 @@ def _execute(model: CompiledModel, args: argparse.Namespace, values: str) -> Res
 
 
 def _inputs(model: CompiledModel, args: argparse.Namespace) -> dict[str, Array]:
+    from ascendsim.accuracy.dumps import read_array
     from ascendsim.api.running import random_inputs
 
     arrays = random_inputs(model, args.seed, shapes=run_shapes(model, args))
@@ -186,30 +189,6 @@ def _inputs(model: CompiledModel, args: argparse.Namespace) -> dict[str, Array]:
             raise InputError(f"input {name!r}", "is not an input of the model", remedy=suggest(name, arrays))
         arrays[name] = read_array(path)
     return arrays
-
-
-def read_array(path: str) -> Array:
-    """Reads a .npy file; never executes what is in it.
-
-    Raises:
-        InputError: If the file is missing or is no plain array.
-    """
-    import numpy as np
-
-    try:
-        array: Any = np.load(path, allow_pickle=False)
-    except FileNotFoundError:
-        raise InputError(f"file {path!r}", "does not exist") from None
-    except Exception as error:
-        # damaged headers end in all sorts: TokenError, SyntaxError, MemoryError for a claimed size ...
-        raise InputError(
-            f"file {path!r}", f"is no .npy array ({error})", remedy="write it with numpy.save"
-        ) from None
-    if not isinstance(array, np.ndarray):
-        raise InputError(
-            f"file {path!r}", "must hold one array", "an archive of several", "write it with numpy.save"
-        )
-    return array
 
 
 def _print_outputs(result: Result, values: str) -> None:

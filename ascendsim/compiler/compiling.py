@@ -26,6 +26,7 @@ def compile_graph(graph: Graph, options: CompileOptions) -> CompiledModel:
     _check_graph(graph)
     settings = Settings.of(options, is_single_kernel(graph))
     work = Compilation.of(graph, settings)
+    settings.check_names(graph, work.opset)
     run_stages(work, PREPARATION)
     if not settings.gears and not is_dynamic(work.graph):
         run_stages(work, STAGES[len(PREPARATION) :])
@@ -65,6 +66,7 @@ def compile_until(
     _check_graph(graph)
     stages = up_to(stop_after)
     work = Compilation.of(graph, Settings.of(options, is_single_kernel(graph)))
+    work.settings.check_names(graph, work.opset)
     if work.settings.gears or is_dynamic(graph):
         raise InputError("option stop_after", "goes with fixed shapes and without control flow", graph.name)
     run_stages(work, stages, None if dump is None else graph_saver(dump, as_text=True))

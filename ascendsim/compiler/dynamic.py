@@ -29,6 +29,7 @@ from ascendsim.runtime.control_flow import Value
 from ascendsim.runtime.host_program import timeline
 from ascendsim.runtime.host_run import Choices, HostRun
 from ascendsim.runtime.pieces import Pieces
+from ascendsim.runtime.watch import Watch
 
 CompilePiece = Callable[[Graph, Settings], CompiledModel]
 
@@ -70,6 +71,7 @@ class DynamicModel(CompiledModel):
         values: Literal["device", "float32"] | None,
         choices: Choices,
         progress: Callable[[int, int], None] | None = None,
+        watch: Watch | None = None,
     ) -> tuple[CompiledModel, dict[str, Array] | None]:
         """Runs the graph piece by piece.
 
@@ -78,6 +80,7 @@ class DynamicModel(CompiledModel):
             values: How to compute; None = only types and shapes.
             choices: What to do where values would decide.
             progress: Called with (steps done, 0).
+            watch: Sees the values.
 
         Returns:
             What ran as one compiled model, for the machine and the reports, and the outputs if they were
@@ -88,6 +91,7 @@ class DynamicModel(CompiledModel):
             values,
             self.decided(inputs, choices),
             None if progress is None else lambda done: progress(done, 0),
+            watch,
         )
         results = run.run(self.graph, [inputs[tensor.name] for tensor in self.graph.inputs])
         ends = {tensor.name: "input" for tensor in self.graph.inputs} | {
@@ -213,6 +217,7 @@ def compile_dynamic(graph: Graph, settings: Settings, compile_piece: CompilePiec
                 piece.outputs[number]
                 for number in inner
                 if piece.outputs[number].origin_dtype is DType.FLOAT32
+                and not _kept(piece.outputs[number], settings)
             ]
             kept = ";".join(
                 f"{end.producer.name}:{end.index}:FP16" for end in ends if end.producer is not None
@@ -239,6 +244,11 @@ def compile_dynamic(graph: Graph, settings: Settings, compile_piece: CompilePiec
         schedule=schedule,
         reasons=reasons,
     )
+
+
+def _kept(tensor: Tensor, settings: Settings) -> bool:
+    """Whether what makes a tensor stays in float32."""
+    return tensor.producer is not None and settings.keep.holds(tensor.producer, settings.opset)
 
 
 def with_shapes(model: CompiledModel, shapes: Mapping[str, Sequence[int]] | None) -> Graph:

@@ -28,6 +28,7 @@ PRECISION_MODES = (
     "cube_fp16in_fp32out",
     "allow_mix_precision",
 )
+MIXED = PRECISION_MODES[-1]
 FUSION_LEVELS = ("off", "graph", "ub", "all")
 # the value of `fusion` for MindSpore's flow: graph fusion, then composites in place of UB fusion
 GRAPH_KERNEL = "graph-kernel"
@@ -85,6 +86,23 @@ class CompileOptions:
         default="force_fp16",
         metadata=_cli(
             "precision_mode", "precision of the network (default: force_fp16)", choices=PRECISION_MODES
+        ),
+    )
+    keep_dtype: str | PathLike[str] | Sequence[str] | None = field(
+        default=None,
+        metadata=_cli(
+            "keep_dtype",
+            "file of operators that stay in float32: names, or OpType::Type, one a line",
+            metavar="FILE",
+        ),
+    )
+    modify_mixlist: str | PathLike[str] | Mapping[str, Mapping[str, Sequence[str]]] | None = field(
+        default=None,
+        metadata=_cli(
+            "modify_mixlist",
+            "JSON file of operator types that change between the black and the white list of "
+            "allow_mix_precision",
+            metavar="FILE",
         ),
     )
     aicore_num: int | None = field(

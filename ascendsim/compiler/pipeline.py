@@ -180,7 +180,12 @@ def _composite_marks(work: Compilation) -> None:
 def _types_and_formats(work: Compilation) -> None:
     soc, settings = work.settings.soc, work.settings
     precision = ApplyPrecision(
-        work.opset, settings.options.precision_mode, frozenset(soc.cube.cycles_per_block), work.result_types
+        work.opset,
+        settings.options.precision_mode,
+        frozenset(soc.cube.cycles_per_block),
+        work.result_types,
+        settings.keep,
+        settings.mix,
     )
     formats = AssignFormats(work.opset, soc, int(settings.profile["format_reach"]))
     run_passes(work.graph, (precision, formats), check="last")

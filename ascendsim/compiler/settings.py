@@ -5,25 +5,27 @@ else happens.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from os import PathLike
 from typing import Any
 
 from ascendsim import soc as chips
 from ascendsim.compiler.composites import GraphKernelFlow, graph_saver
 from ascendsim.compiler.fusion import FusionSettings
-from ascendsim.compiler.options import PRECISION_MODES, CompileOptions
+from ascendsim.compiler.options import MIXED, PRECISION_MODES, CompileOptions
 from ascendsim.compiler.profile_options import Value, profile_options
 from ascendsim.compiler.scheduling import Scheduling
 from ascendsim.core.errors import InputError, suggest
 from ascendsim.core.files import path_option
 from ascendsim.frontends.aipp import read_aipp_file
+from ascendsim.graph.ir import Graph
 from ascendsim.ops import opset_with
 from ascendsim.opset import OpSet
 from ascendsim.passes.aipp.settings import AippSettings
 from ascendsim.passes.engine import EngineSettings, pass_names
 from ascendsim.passes.gears import GearOption
 from ascendsim.passes.gears.settings import KINDS, Kind
+from ascendsim.passes.precision.lists import KeepList, MixList, read_keep, read_mix
 from ascendsim.passes.precision.output_type import check_form
 from ascendsim.soc import SocSpec
 
@@ -43,6 +45,8 @@ class Settings:
         composites: Flow of graph-kernel fusion, None in others.
         aipp: AIPP operators of a file.
         gears: The one of ATC's gear options that is given, by name; empty if none is.
+        keep: Operators that stay in float32.
+        mix: Changes to the lists of allow_mix_precision.
     """
 
     options: CompileOptions
@@ -55,6 +59,8 @@ class Settings:
     composites: GraphKernelFlow | None
     aipp: tuple[AippSettings, ...]
     gears: Mapping[Kind, GearOption]
+    keep: KeepList = field(default_factory=KeepList)
+    mix: MixList = field(default_factory=MixList)
 
     @classmethod
     def of(cls, options: CompileOptions, single_kernel: bool = False) -> Settings:
@@ -90,6 +96,10 @@ class Settings:
             raise InputError(
                 "option precision_mode", "must be a mode of ATC", repr(options.precision_mode), remedy
             )
+        if options.modify_mixlist is not None and options.precision_mode != MIXED:
+            raise InputError(
+                "option modify_mixlist", f"goes with precision_mode {MIXED}", options.precision_mode
+            )
         check_form(options.output_type)
         aipp = (
             ()
@@ -124,7 +134,18 @@ class Settings:
             composites,
             aipp,
             gears,
+            read_keep(options.keep_dtype),
+            read_mix(options.modify_mixlist),
         )
+
+    def check_names(self, graph: Graph, opset: OpSet) -> None:
+        """Makes sure that the user's graph has the operators that options name.
+
+        Raises:
+            InputError: If it has not.
+        """
+        self.keep.check(graph, opset)
+        self.mix.check(graph, opset)
 
     def for_piece(self, **changes: Any) -> Settings:
         """Settings for a piece of the graph: what concerned the whole graph is done, `changes` are options of

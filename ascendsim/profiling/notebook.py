@@ -17,13 +17,16 @@ STYLE = (
 )
 
 
-def html(run: ProfiledRun, count: int = 8) -> str:
-    """A self-contained, escaped HTML fragment: totals, utilisation and the `count` longest tasks."""
+def html(run: ProfiledRun, count: int = 8, note: str = "") -> str:
+    """A self-contained, escaped HTML fragment: totals, a note on the run's numbers, utilisation and the
+    `count` longest tasks.
+    """
     summary = summarise(run)
     parts = [
         STYLE,
         '<div class="asim">',
         _headline(summary),
+        f"<p><b>Numbers:</b> {escape(note)}</p>" if note else "",
         _bars(summary),
         top_operators(run, count).to_html(),
     ]

@@ -186,21 +186,25 @@ class DeviceMemory:
     def _constant(self, tensor: Tensor) -> Array:
         held = self._constants.get(tensor.name)
         if held is None:
-            if tensor.constant is None or not tensor.constant.available:
-                because = (
-                    tensor.constant.absent_because if tensor.constant is not None else "it is no constant"
-                )
-                raise GraphError(
-                    f"weight {tensor.name!r}",
-                    f"has no values ({because})",
-                    remedy='load the model with weights="random", or give the weight file',
-                )
-            dtype = self.dtype(tensor)
-            held = np.ascontiguousarray(
-                tensor.constant.in_type(dtype, lambda values: _converted(values, dtype))
-            )
+            held = constant_values(tensor, self.dtype(tensor))
             self._constants[tensor.name] = held
         return held
+
+
+def constant_values(tensor: Tensor, dtype: np.dtype[Any]) -> Array:
+    """Values of a constant in the type of a run, converted once for all runs.
+
+    Raises:
+        GraphError: If it has none.
+    """
+    if tensor.constant is None or not tensor.constant.available:
+        because = tensor.constant.absent_because if tensor.constant is not None else "it is no constant"
+        raise GraphError(
+            f"weight {tensor.name!r}",
+            f"has no values ({because})",
+            remedy='load the model with weights="random", or give the weight file',
+        )
+    return np.ascontiguousarray(tensor.constant.in_type(dtype, lambda values: _converted(values, dtype)))
 
 
 def _is_same(one: Array, other: Array | None) -> bool:

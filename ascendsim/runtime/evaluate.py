@@ -17,8 +17,10 @@ from ascendsim.graph.ir import Array, Graph, Node
 from ascendsim.isa.program import Program
 from ascendsim.ops.fused.bounded import ROOM, run_bounded
 from ascendsim.ops.fused.slices import bytes_of
+from ascendsim.ops.shared.magnitudes import Magnitudes
 from ascendsim.opset import OpSet
 from ascendsim.runtime.device_memory import DeviceMemory, Values
+from ascendsim.runtime.watch import Watch
 
 _DRAWN = 1 << 20  # random numbers at a time; they are the same however many that are
 
@@ -32,6 +34,8 @@ def evaluate(
     values: Values = "device",
     progress: Callable[[int, int], None] | None = None,
     memory: DeviceMemory | None = None,
+    watch: Watch | None = None,
+    prefix: str = "",
 ) -> dict[str, Array]:
     """Computes a compiled graph.
 
@@ -42,6 +46,8 @@ def evaluate(
         values: "device" (float16 where the device has it) or "float32" (the model's own types).
         progress: Called with (tasks done, tasks in all).
         memory: Device memory of an earlier evaluation of the same program, to be used again; wiped before.
+        watch: Sees every result.
+        prefix: In front of operators' names where the graph is a piece of the model.
 
     Returns:
         Copies of the outputs by name.
@@ -54,9 +60,12 @@ def evaluate(
         memory = DeviceMemory(graph, program.memory, values)
     else:
         memory.wipe()
-    for name, array in checked_inputs(graph, inputs).items():
+    arrays = checked_inputs(graph, inputs)
+    for name, array in arrays.items():
         tensor = graph.tensors[name]
         memory.write(tensor, np.asarray(array, memory.dtype(tensor)))
+    if watch is not None:
+        watch.begin(graph, arrays, memory.dtype, prefix)
     nodes_of = {task.id: task.nodes for task in program.tasks}
     # a node that runs as several tasks has its values when the last of them ends
     unfinished = Counter(nodes_of.values())
@@ -65,13 +74,15 @@ def evaluate(
         names = nodes_of[task]
         unfinished[names] -= 1
         if not unfinished[names]:
-            compute_nodes([graph.node(name) for name in names], opset, memory)
+            compute_nodes([graph.node(name) for name in names], opset, memory, watch)
         if progress is not None:
             progress(done + 1, len(todo))
     return {tensor.name: memory.read(tensor).copy() for tensor in graph.outputs}
 
 
-def compute_nodes(nodes: Sequence[Node], opset: OpSet, memory: DeviceMemory) -> None:
+def compute_nodes(
+    nodes: Sequence[Node], opset: OpSet, memory: DeviceMemory, watch: Watch | None = None
+) -> None:
     """Computes the nodes of one task from device memory into device memory; what several nodes hand to each
     other never gets there.
     """
@@ -80,7 +91,7 @@ def compute_nodes(nodes: Sequence[Node], opset: OpSet, memory: DeviceMemory) -> 
         and opset.get(nodes[0]).compute_body is None
         and bytes_of(nodes[0].outputs, memory.dtype) > ROOM
     ):
-        compute_node(nodes[0], opset, memory)
+        compute_node(nodes[0], opset, memory, watch)
         return
     inside = {tensor for node in nodes for tensor in node.outputs}
     arrays = {
@@ -90,10 +101,14 @@ def compute_nodes(nodes: Sequence[Node], opset: OpSet, memory: DeviceMemory) -> 
         if tensor is not None and tensor not in inside
     }
     outputs = [tensor for node in nodes for tensor in node.outputs if memory.holds(tensor)]
-    memory.write_all(run_bounded(nodes, arrays, opset, memory.dtype, outputs, memory.place))
+    seen: dict[Node, Magnitudes] | None = None if watch is None else {}
+    results = run_bounded(nodes, arrays, opset, memory.dtype, outputs, memory.place, seen=seen)
+    if watch is not None and seen is not None:
+        watch.chain(nodes, arrays, seen, results, memory.dtype)
+    memory.write_all(results)
 
 
-def compute_node(node: Node, opset: OpSet, memory: DeviceMemory) -> None:
+def compute_node(node: Node, opset: OpSet, memory: DeviceMemory, watch: Watch | None = None) -> None:
     """Computes one node from device memory into device memory."""
     arrays = [None if tensor is None else memory.read(tensor) for tensor in node.inputs]
     with np.errstate(all="ignore"):  # overflow and NaN are values on the device, not events
@@ -102,6 +117,8 @@ def compute_node(node: Node, opset: OpSet, memory: DeviceMemory) -> None:
             results = definition.compute_body(node, arrays, memory.dtype, memory.place)
         else:
             results = definition.compute(node, arrays, [memory.dtype(tensor) for tensor in node.outputs])
+    if watch is not None:  # before results take the place of inputs
+        watch.node(node, arrays, results)
     pairs = zip(node.outputs, results, strict=False)
     memory.write_all(
         {

@@ -21,6 +21,7 @@ from ascendsim.runtime.device_memory import DeviceMemory, Values
 from ascendsim.runtime.evaluate import evaluate
 from ascendsim.runtime.pieces import Piece, Pieces
 from ascendsim.runtime.specialise import Part, Plan, plan_part, result_shapes
+from ascendsim.runtime.watch import Watch
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -65,6 +66,7 @@ class HostRun:
         values: How values are computed; None: not at all, shapes and time only.
         choices: What to do where values would decide.
         progress: Called with the number of steps so far.
+        watch: Sees the values.
     """
 
     def __init__(
@@ -73,8 +75,10 @@ class HostRun:
         values: Values | None,
         choices: Choices,
         progress: Callable[[int], None] | None = None,
+        watch: Watch | None = None,
     ) -> None:
         self._pieces, self._values, self._choices, self._progress = pieces, values, choices, progress
+        self._watch = watch
         self.steps: list[Step] = []
         self._looks = self._decisions = 0
         self._ends: set[Tensor] = set()  # tensors that are outputs of the model
@@ -181,6 +185,8 @@ class HostRun:
             known,
             self._values,
             memory=piece.memory[self._values],
+            watch=self._watch,
+            prefix=piece.prefix,
         )
         outputs = []
         for tensor, home in zip(graph.outputs, results, strict=True):

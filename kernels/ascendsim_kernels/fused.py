@@ -55,6 +55,8 @@ class Compare(IntEnum):
 
 _PLAIN, _CURVED, _BINARY, _COMPARE, _SELECT, _ROUND, _CUBE, _TRUTH, _COPY = (int(kind) for kind in Kind)
 _EQUAL, _GREATER, _GREATER_EQUAL, _LESS, _LESS_EQUAL, _AND, _OR, _XOR = (int(op) for op in Compare)
+_NO_SIGN = np.int32(0x7FFFFFFF)
+_TO_ZERO = np.int32(0x33000000)  # 2^-25, half of float16's smallest number: a tie that goes to zero
 _HALF, _SINGLE, _BOOL = 0, 1, 2  # element types of arrays in memory
 _CODES = {np.dtype(np.float16): _HALF, np.dtype(np.float32): _SINGLE, np.dtype(np.bool_): _BOOL}
 
@@ -181,9 +183,6 @@ def _other(kind: Any, x: Any, y: Any, z: Any, target: Any, n: Any) -> None:
     if kind == _SELECT:
         for i in range(n):
             target[i] = y[i] if x[i] != ZERO else z[i]
-    elif kind == _ROUND:
-        for i in range(n):
-            target[i] = half_to_float(float_to_half(x[i]))
     elif kind == _CUBE:
         for i in range(n):
             target[i] = x[i] * x[i] * x[i]
@@ -196,10 +195,34 @@ def _other(kind: Any, x: Any, y: Any, z: Any, target: Any, n: Any) -> None:
 
 
 @kernel
+def _round(x: Any, bits: Any, target: Any, n: Any, seen: Any) -> None:
+    """Rounds x to float16; notes the largest magnitude and how many numbers became zero.
+
+    `bits` is x as int32: the order of magnitudes is that of their bits, and integers make vector code.
+    """
+    largest, lost = np.int32(seen[0]), np.int32(0)
+    for i in range(n):
+        target[i] = half_to_float(float_to_half(x[i]))
+        magnitude = np.int32(bits[i] & _NO_SIGN)
+        largest = max(largest, magnitude)
+        lost = np.int32(lost + np.int32((magnitude <= _TO_ZERO) & (magnitude > 0)))
+    seen[0] = largest
+    seen[1] += lost
+
+
+@kernel
 def _interpret(
-    code: Any, numbers: Any, loads: Any, stores: Any, registers: Any, start: Any, stop: Any
+    code: Any,
+    numbers: Any,
+    loads: Any,
+    stores: Any,
+    registers: Any,
+    bits: Any,
+    seen: Any,
+    start: Any,
+    stop: Any,
 ) -> None:
-    """Runs a program on elements start .. stop, block by block."""
+    """Runs a program on elements start .. stop, block by block; `bits` are the registers as int32."""
     for begin in range(start, stop, BLOCK):
         n = min(BLOCK, stop - begin)
         for k in range(loads.shape[0]):
@@ -220,6 +243,8 @@ def _interpret(
                 _binary32(op, x, y, target, n)
             elif kind == _COMPARE:
                 _compare(op, x, y, target, n)
+            elif kind == _ROUND:
+                _round(x, bits[code[k, 3]], target, n, seen[k])
             else:
                 _other(kind, x, y, z, target, n)
         for k in range(stores.shape[0]):
@@ -249,7 +274,7 @@ def run_program(
     inputs: Sequence[tuple[int, NDArray[Any], tuple[int, ...]]],
     outputs: Sequence[tuple[int, np.dtype[Any]]],
     size: int,
-) -> list[NDArray[Any]]:
+) -> tuple[list[NDArray[Any]], NDArray[np.float32], NDArray[np.int32]]:
     """Runs a program over `size` elements.
 
     Args:
@@ -261,7 +286,8 @@ def run_program(
         size: Elements.
 
     Returns:
-        Flat arrays.
+        Flat arrays; by instruction the largest magnitude that it rounded (NaN above infinity above numbers),
+        and how many numbers it made zero; 0 for those that do not round.
     """
     held: list[NDArray[Any]] = []  # keeps arrays alive while their addresses are in use
     loads = np.zeros((len(inputs), 5), np.int64)
@@ -284,11 +310,13 @@ def run_program(
         code[number, 3 : 3 + len(item.sources)] = item.sources
         numbers[number] = (item.a, item.b)
 
+    seen = np.zeros((2, len(instructions), 2), np.int32)  # by thread, of which there are two
+
     def run(start: int, stop: int) -> None:
-        _interpret(
-            code, numbers, loads, stores, np.zeros((max(1, registers), BLOCK), np.float32), start, stop
-        )
+        held = np.zeros((max(1, registers), BLOCK), np.float32)
+        own = seen[1 if start else 0]
+        _interpret(code, numbers, loads, stores, held, held.view(np.int32), own, start, stop)
 
     if size:
         in_two(run, size, BLOCK)
-    return results
+    return results, seen[:, :, 0].max(axis=0).view(np.float32), seen[:, :, 1].sum(axis=0, dtype=np.int32)

@@ -28,7 +28,7 @@ def one(kind: Kind, op: int, *arrays: Any, dtype: Any = np.float32, a: float = 0
     shape, count = arrays[0].shape, len(arrays)
     inputs = [(number, array, shape) for number, array in enumerate(arrays)]
     program = [Instruction(kind, op, count, tuple(range(count)), a, b)]
-    return run_program(program, count + 1, inputs, [(count, np.dtype(dtype))], arrays[0].size)[0].reshape(
+    return run_program(program, count + 1, inputs, [(count, np.dtype(dtype))], arrays[0].size)[0][0].reshape(
         shape
     )
 
@@ -122,7 +122,7 @@ def test_operands_broadcast(part: tuple[int, ...], dtype: Any) -> None:
     full = (5, 1500) if part == (1500,) else (6, 1500) if part == (6, 1) else (3, 7, 40)
     x, y = some(*full), some(*part, seed=1).astype(dtype)
     program = [Instruction(Kind.BINARY, Binary.SUB, 2, (0, 1))]
-    found = run_program(program, 3, [(0, x, full), (1, y, full)], [(2, np.dtype(np.float32))], x.size)[0]
+    found = run_program(program, 3, [(0, x, full), (1, y, full)], [(2, np.dtype(np.float32))], x.size)[0][0]
     np.testing.assert_array_equal(found.reshape(full), x - y.astype(np.float32))
 
 
@@ -130,6 +130,7 @@ def test_a_program_of_many_steps_rounds_where_it_says() -> None:
     """Clip(x * y + 1) in float16 steps, two results, over an array that is cut in two."""
     size = (1 << 17) + 77
     x, y = (some(size, seed=number).astype(np.float16) for number in (1, 2))
+    y[::1000] *= np.float16(1e-7)
     program = [
         Instruction(Kind.BINARY, Binary.MUL, 2, (0, 1)),
         Instruction(Kind.ROUND, 0, 3, (2,)),
@@ -139,11 +140,16 @@ def test_a_program_of_many_steps_rounds_where_it_says() -> None:
         Instruction(Kind.COMPARE, Compare.GREATER, 3, (2, 0)),
     ]
     half, truth = np.dtype(np.float16), np.dtype(np.bool_)
-    found = run_program(
+    found, peaks, flushed = run_program(
         program, 6, [(0, x, (size,)), (1, y, (size,))], [(2, half), (3, truth), (5, half)], size
     )
     summed = emulate(lambda v: v + 1, emulate(np.multiply, x, y))
     np.testing.assert_array_equal(found[2], summed)
+    exact = np.abs(x.astype(np.float32) * y.astype(np.float32)).max()
+    assert peaks[1] == exact  # before it was rounded, in both halves
+    assert peaks[3] == np.abs(emulate(np.multiply, x, y).astype(np.float32) + 1).max()
+    assert not peaks[[0, 2, 4, 5]].any()
+    assert flushed[1] == np.count_nonzero((x != 0) & (y != 0) & (emulate(np.multiply, x, y) == 0)) > 0
     np.testing.assert_array_equal(found[0], np.clip(summed, np.float16(-0.5), np.float16(2)))
     np.testing.assert_array_equal(found[1], found[0] > x)
-    assert run_program(program, 6, [(0, x[:0], (0,)), (1, y[:0], (0,))], [(2, half)], 0)[0].size == 0
+    assert run_program(program, 6, [(0, x[:0], (0,)), (1, y[:0], (0,))], [(2, half)], 0)[0][0].size == 0

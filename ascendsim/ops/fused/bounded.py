@@ -15,6 +15,7 @@ from ascendsim.graph.ir import Array, Graph, Node, Tensor
 from ascendsim.ops.fused.program import DTypeOf, renamed
 from ascendsim.ops.fused.slices import Cut, Slicing, Stage, bytes_of
 from ascendsim.ops.fused.values import run_chain
+from ascendsim.ops.shared.magnitudes import Magnitudes
 from ascendsim.opset import OpSet
 
 ROOM = 32 << 20  # bytes of one slice of all tensors of a stage: below what malloc gives back to the system
@@ -30,6 +31,7 @@ def run_bounded(
     outputs: Sequence[Tensor],
     place_of: PlaceOf = lambda _tensor: None,
     room: int = ROOM,
+    seen: dict[Node, Magnitudes] | None = None,
 ) -> dict[Tensor, Array]:
     """Computes a group of nodes; the same bits as `run_chain`.
 
@@ -43,14 +45,15 @@ def run_bounded(
         place_of: Where an output belongs, None where no matter; it may lie where inputs lie. Results are
             there already where that was possible, else they are arrays of their own.
         room: Bytes that may be used besides inputs and outputs, as far as axes can be cut.
+        seen: As in `run_chain`.
 
     Returns:
         Values by tensor.
     """
     made = [tensor for node in nodes if renamed(node) is None for tensor in node.outputs]
     if bytes_of(made, dtype_of) <= room or not all(tensor.is_static for tensor in made):
-        return run_chain(nodes, arrays, opset, dtype_of, outputs)
-    return _Run(nodes, arrays, opset, dtype_of, outputs, place_of, room).values_of(outputs)
+        return run_chain(nodes, arrays, opset, dtype_of, outputs, seen)
+    return _Run(nodes, arrays, opset, dtype_of, outputs, place_of, room, seen).values_of(outputs)
 
 
 class _Run:
@@ -65,8 +68,9 @@ class _Run:
         outputs: Sequence[Tensor],
         place_of: PlaceOf,
         room: int,
+        seen: dict[Node, Magnitudes] | None,
     ) -> None:
-        self._opset, self._dtype_of = opset, dtype_of
+        self._opset, self._dtype_of, self._seen = opset, dtype_of, seen
         self._sources = {node.output: source for node in nodes if (source := renamed(node)) is not None}
         self._given, self._values = arrays, dict(arrays)
         self._places: dict[Tensor, Array] = {}
@@ -89,7 +93,7 @@ class _Run:
             cut = slicing.cut(stage)
             if cut is None:
                 given = {tensor: self._value(tensor) for tensor in self._read[number]}
-                self._values.update(run_chain(stage.nodes, given, opset, dtype_of, kept))
+                self._values.update(run_chain(stage.nodes, given, opset, dtype_of, kept, seen))
             elif kept:
                 self._in_slices(stage, cut, self._read[number], kept)
             for tensor in [held for held in self._values if held not in wanted]:
@@ -129,6 +133,7 @@ class _Run:
             twin = twins[last - first]
             nodes = [twin[node.outputs[0]].producer for node in stage.nodes]
             origin = {copy: tensor for tensor, copy in twin.items()}
+            seen: dict[Node, Magnitudes] | None = None if self._seen is None else {}
             results = run_chain(
                 [node for node in nodes if node is not None],
                 {
@@ -138,9 +143,24 @@ class _Run:
                 self._opset,
                 lambda tensor, origin=origin: self._dtype_of(origin[tensor]),  # type: ignore[misc]
                 [twin[tensor] for tensor in kept],
+                seen,
             )
+            if seen is not None:
+                self._note(stage.nodes, nodes, seen)
             _store(results, targets, twin, cut, number)
         self._values.update(targets)
+
+    def _note(
+        self, nodes: Sequence[Node], twins: Sequence[Node | None], seen: Mapping[Node, Magnitudes]
+    ) -> None:
+        """Adds what a slice held to what the others hold."""
+        if self._seen is None:
+            return
+        for node, twin in zip(nodes, twins, strict=True):
+            held = None if twin is None else seen.get(twin)
+            if held is not None:
+                known = self._seen.get(node)
+                self._seen[node] = held if known is None else known.joined(held)
 
     def _target(self, tensor: Tensor, cut: Cut, read: Sequence[Tensor]) -> Array:
         """Where the slices of a result go: to its place, if nothing that is read there afterwards is lost."""

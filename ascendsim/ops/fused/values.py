@@ -15,6 +15,7 @@ import numpy as np
 
 from ascendsim.graph.ir import Array, Node, Tensor
 from ascendsim.ops.fused.program import DTypeOf, Expression, Micro, expression, renamed
+from ascendsim.ops.shared.magnitudes import Magnitudes, magnitudes
 from ascendsim.opset import OpSet
 
 
@@ -79,6 +80,7 @@ def run_chain(
     opset: OpSet,
     dtype_of: DTypeOf,
     outputs: Sequence[Tensor],
+    seen: dict[Node, Magnitudes] | None = None,
 ) -> dict[Tensor, Array]:
     """Computes a group of nodes.
 
@@ -89,6 +91,8 @@ def run_chain(
         opset: Operators.
         dtype_of: NumPy type of any tensor in this run.
         outputs: Whose values are wanted.
+        seen: Receives what each result holds: before it was rounded to float16, or after, of nodes that the
+            interpreter does not have.
 
     Returns:
         Values by tensor.
@@ -111,11 +115,14 @@ def run_chain(
     wanted_later = _read_after(units, root, outputs)
     for number, unit in enumerate(units):
         if isinstance(unit, Pass):
-            values.update(_run_pass(unit, value, root, dtype_of, wanted_later[number]))
+            values.update(_run_pass(unit, value, root, dtype_of, wanted_later[number], seen))
             continue
         given = [None if tensor is None else value(tensor) for tensor in unit.inputs]
         with np.errstate(all="ignore"):
             results = opset.get(unit).compute(unit, given, [dtype_of(tensor) for tensor in unit.outputs])
+        held = None if seen is None else magnitudes(np.asarray(results[0]))
+        if seen is not None and held is not None:
+            seen[unit] = held
         values.update(
             {
                 tensor: np.asarray(result)
@@ -147,6 +154,7 @@ def _run_pass(
     root: Callable[[Tensor], Tensor],
     dtype_of: DTypeOf,
     wanted: set[Tensor],
+    seen: dict[Node, Magnitudes] | None,
 ) -> dict[Tensor, Array]:
     from ascendsim_kernels.elementwise import Unary
     from ascendsim_kernels.fused import Compare, Instruction, Kind, run_program
@@ -158,6 +166,7 @@ def _run_pass(
     registers = _Registers(unit, root, set(kept))
     loads: list[tuple[int, Array, tuple[int, ...]]] = []
     code: list[Instruction] = []
+    rounded: dict[Node, int] = {}  # the instruction that rounds a node's result
 
     def place(tensor: Tensor, shape: tuple[int, ...]) -> int:
         """The register of an operand, loaded at the start of the pass if it comes from outside."""
@@ -187,18 +196,23 @@ def _run_pass(
                     Kind[micro.kind], operation, target, _places(micro, operands, last), micro.a, micro.b
                 )
             )
+            if micro.kind == "ROUND":
+                rounded[node] = len(code) - 1
             if last not in operands:
                 registers.free(last)
             last = target
         registers.name(node.output, last, shared=not expr.code)
         registers.release(position)
-    results = run_program(
+    results, largest, flushed = run_program(
         code,
         registers.count,
         loads,
         [(registers.of(tensor), dtype_of(tensor)) for tensor in kept],
         unit.elements,
     )
+    if seen is not None:
+        for node, number in rounded.items():
+            seen[node] = Magnitudes(float(largest[number]), flushed=int(flushed[number]))
     return {tensor: result.reshape(tensor.static_shape) for tensor, result in zip(kept, results, strict=True)}
 
 

@@ -14,23 +14,26 @@ Modes (ATC documentation of --precision_mode):
     allow_mix_precision     Cube and other insensitive operators in float16; sums, exponentials and
                             normalisations in float32;
                             the rest follows its first input
+Operators of --keep_dtype stay in float32 in every mode; --modify_mixlist changes the lists of the last one.
 A Cast of the user's own from integers beyond 2048 to float loses digits in float16, as it does on the device.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from ascendsim.core.dtypes import DType
 from ascendsim.core.errors import InputError, suggest
 from ascendsim.graph.ir import Graph, Node, Tensor
 from ascendsim.opset import OpSet
 from ascendsim.opset.facts import Precision
+from ascendsim.passes.precision.lists import KeepList, MixList
 from ascendsim.passes.rewriting.passes import PassResult
 
 # wanted type of inputs and of outputs; None = as the first input
 Wish = Callable[[Node], "tuple[DType | None, DType | None]"]
+NOTHING_KEPT, NOTHING_MIXED = KeepList(), MixList()
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,12 +46,17 @@ class ApplyPrecision:
         cube_types: Names of element types that the chip's Cube multiplies (`SocSpec.cube.cycles_per_block`);
             only allow_fp32_to_fp16 asks for them.
         output_types: Type asked for of each graph output (`passes.output_type`), None = the model's own.
+        keep: Operators that stay in float32 whatever the mode; products that the Cube does not take in
+            float32 are given out in it.
+        mix: Changes to the lists of allow_mix_precision.
     """
 
     opset: OpSet
     mode: str = "force_fp16"
     cube_types: frozenset[str] = frozenset({"float16", "int8"})
     output_types: tuple[DType | None, ...] = ()
+    keep: KeepList = field(default_factory=KeepList)
+    mix: MixList = field(default_factory=MixList)
 
     @property
     def name(self) -> str:
@@ -61,7 +69,9 @@ class ApplyPrecision:
         Raises:
             InputError: If the mode is unknown.
         """
-        return apply_precision(graph, self.opset, self.mode, self.cube_types, self.output_types)
+        return apply_precision(
+            graph, self.opset, self.mode, self.cube_types, self.output_types, self.keep, self.mix
+        )
 
 
 def apply_precision(
@@ -70,6 +80,8 @@ def apply_precision(
     mode: str = "force_fp16",
     cube_types: frozenset[str] = frozenset({"float16", "int8"}),
     output_types: Sequence[DType | None] = (),
+    keep: KeepList = NOTHING_KEPT,
+    mix: MixList = NOTHING_MIXED,
 ) -> PassResult:
     """Assigns element types under a precision mode; see the module's text for the modes.
 
@@ -79,6 +91,8 @@ def apply_precision(
         mode: ATC's option.
         cube_types: Names of element types that the chip's Cube multiplies.
         output_types: Type asked for of each graph output; None or nothing = the model's own.
+        keep: Operators that stay in float32.
+        mix: Changes to the lists of allow_mix_precision.
 
     Raises:
         InputError: If the mode is unknown.
@@ -91,13 +105,20 @@ def apply_precision(
     def keep_single(node: Node) -> tuple[DType | None, DType | None]:
         return (half, half) if on_cube(node) and "float32" not in cube_types else (single, single)
 
+    def high(node: Node) -> tuple[DType | None, DType | None]:
+        """The widest that the chip's operator has."""
+        return (half, single) if on_cube(node) and "float32" not in cube_types else (single, single)
+
     def cube_half(node: Node) -> tuple[DType | None, DType | None]:
         return (half, single) if on_cube(node) else (single, single)
 
     def mixed(node: Node) -> tuple[DType | None, DType | None]:
-        if on_cube(node):
+        listed = mix.of(node, opset)
+        if listed is Precision.WHITE:
             return half, half
-        return (single, single) if opset.get(node).facts.precision.sensitive else (None, None)
+        if on_cube(node) and listed is Precision.BLACK:
+            return high(node)
+        return (single, single) if listed.sensitive else (None, None)
 
     wishes: dict[str, Wish | None] = {
         "force_fp16": lambda node: (half, half),
@@ -109,10 +130,15 @@ def apply_precision(
     }
     if mode not in wishes:
         raise InputError("option precision_mode", "must be a mode of ATC", repr(mode), suggest(mode, wishes))
-    wish = wishes[mode]
+    chosen = wishes[mode]
     asked = (*output_types, *(None,) * (len(graph.outputs) - len(output_types)))
-    if wish is None:
+    if chosen is None:
         return PassResult(_hand_out(graph, asked))
+    general: Wish = chosen
+
+    def wish(node: Node) -> tuple[DType | None, DType | None]:
+        return high(node) if keep.holds(node, opset) else general(node)
+
     return _assign(graph, opset, wish, asked)
 
 
