@@ -36,7 +36,7 @@ GOOD_BURST_BYTES = 2048  # bursts of several 512 B transactions lose little to r
 FRACTAL_COLUMNS = (
     16  # of a fractal of 16-bit elements; wider ones take two blocks a row, which the last fold joins
 )
-TILES_TO_OVERLAP = 8  # a share is cut in at least so many tiles, if they stay above the size before
+TILES_TO_OVERLAP = 4  # a share is cut in at least so many tiles, if they stay above the size before
 # one result for every 32 B block instead of one a repeat
 BLOCK_REDUCTIONS = {"vcadd": "vcgadd", "vcmax": "vcgmax", "vcmin": "vcgmin"}
 FOLDS = {
