@@ -49,7 +49,6 @@ def unexplained(steps: Iterable[Step], limit: float, known: Sequence[Known]) -> 
         ("resnet18", "Ascend910A", "cores", (1, 2)),
         ("resnet18", "Ascend910B1", "cores", (1, 2)),
         ("resnet18", "Ascend310", "queues", (1, 4)),
-        ("resnet18", "Ascend310", "UB", (1, 2)),
         ("bert_tiny_s64", "Ascend310P3", "cores", (0.5, 1, 2, 4)),
         ("bert_tiny_s64", "Ascend310P3", "bandwidth", (0.5, 1, 2)),
     ],

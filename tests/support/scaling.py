@@ -98,6 +98,9 @@ KNOWN_MORE: tuple[Known, ...] = (
     Known("vector cores", ("Ascend910B1",), BLOCKS, 1.10),
     Known("cores", (), BLOCKS, 1.03),
     Known(
+        "UB", (), "a share is cut in four tiles at least; in a smaller UB it is more, which hide more", 1.03
+    ),
+    Known(
         "L2 size",
         (),
         "a cache that keeps written lines pays for them where it fills up, a smaller one all along",
