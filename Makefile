@@ -3,11 +3,12 @@
 # make test-all   the gate with the long suites
 # make check      the gate without the set-up
 # make setup      .venv with pinned versions
+# make notebooks the notebooks in a browser (installs JupyterLab into .venv)
 # make clean      remove what the tools left behind (not .venv)
 
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-all check clean
+.PHONY: help setup demo test test-all check notebooks clean
 
 VENV := .venv
 STAMP := $(VENV)/.setup-stamp
@@ -45,6 +46,10 @@ test-all: $(STAMP)
 
 check:
 	scripts/check
+
+notebooks: $(STAMP)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt 'jupyterlab>=4,<5'
+	$(BIN)/jupyter lab notebooks
 
 clean:
 	rm -rf build dist out .pytest_cache .mypy_cache .ruff_cache .hypothesis .benchmarks .import_linter_cache

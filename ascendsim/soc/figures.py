@@ -9,12 +9,13 @@ measurements that its value was chosen to meet.
 from __future__ import annotations
 
 import tomllib
+import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from ascendsim.core.errors import SocError, suggest
+from ascendsim.core.errors import OptionWarning, SocError, suggest
 from ascendsim.soc.schema import Value, check_type, field_of, schema
 
 DATA = Path(__file__).parent / "data"
@@ -64,6 +65,7 @@ def read_chip_file(path: Path, depth: int = 0) -> ChipFile:
     for name, text in _string_table(document.pop("references", {}), where, "references"):
         chip.references[name] = text
     _mark_assumed(chip, document.pop("assumed", []), where)
+    document = document if DATA in path.resolve().parents else _with_assumptions(document, where)
     found = dict(_figures(document, "", where, chip.references))
     if any(key.startswith(_WHOLE_TABLE + ".") for key in found):
         chip.figures = {
@@ -71,6 +73,22 @@ def read_chip_file(path: Path, depth: int = 0) -> ChipFile:
         }
     chip.figures.update(found)
     return chip
+
+
+def _with_assumptions(document: dict[str, Any], where: str, prefix: str = "") -> dict[str, Any]:
+    """A user's file in which bare numbers count as assumed; a warning asks for their sources."""
+    whole: dict[str, Any] = {}
+    for name, item in document.items():
+        key = prefix + name
+        if isinstance(item, dict) and not _FIGURE_KEYS & item.keys():
+            whole[name] = _with_assumptions(item, where, key + ".")
+        elif isinstance(item, int | float) and not isinstance(item, bool) and key in schema():
+            text = f"{where}: key {key} counts as assumed: write {name} = {{ value = {item}, source = ... }}"
+            warnings.warn(text, OptionWarning, stacklevel=2)
+            whole[name] = {"value": item, "assumed": True}
+        else:
+            whole[name] = item
+    return whole
 
 
 def _read_toml(path: Path) -> dict[str, Any]:
