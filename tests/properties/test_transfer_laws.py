@@ -13,7 +13,7 @@ from ascendsim.core.dtypes import DType
 from ascendsim.core.formats import Format, align
 from ascendsim.isa.instructions import Affine, Buffer, Move
 from ascendsim.isa.program import Block
-from ascendsim.isa.walk import in_order
+from ascendsim.isa.walk import static
 from ascendsim.lower.emit import BlockBuilder
 from ascendsim.lower.templates.operands import fitted, matrix_tile, result_tile
 from ascendsim.lower.templates.stage import Tile
@@ -35,7 +35,7 @@ def blocks() -> Iterator[Block]:
 def test_both_sides_of_a_transfer_are_as_large_as_what_it_moves() -> None:
     for block in blocks():
         slots = {allocation.name: allocation.slot_bytes for allocation in block.allocations}
-        for item, _ in in_order(block.body):
+        for item, _ in static(block.body):
             if not isinstance(item, Move):
                 continue
             for side, stride in ((item.dst, item.dst_stride), (item.src, item.src_stride)):

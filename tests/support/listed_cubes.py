@@ -160,9 +160,9 @@ CASES: tuple[tuple[Callable[[], Tiled], str], ...] = (
 
 
 def pair() -> CubePair:
-    """Two convolutions in bands of rows, what is between them in L1."""
+    """Two convolutions in bands of rows, the second one with a bias, what is between them in L1."""
     first = convolution(24, 20, 40, 1)
-    first = replace(first, out=replace(first.out, region="between"), epilogue=(Step("vrelu"),))
+    first = replace(first, out=replace(first.out, region="between"), epilogue=(Step("vrelu"),), bias=None)
     then = convolution(40, 20, 20, 3, stride=2, pad=1)
     bias = ref("bias2", (20,), dtype=FULL)
     return CubePair(first, replace(then, a=first.out, b=replace(then.b, region="w2"), bias=bias))

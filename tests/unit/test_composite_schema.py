@@ -252,3 +252,38 @@ def test_each_side_of_a_product_may_be_transposed(sides: tuple[bool, bool], spel
     bias = np.arange(16, dtype=np.float32)
     found = run(biased, x0=a.T if sides[0] else a, x1=b.T if sides[1] else b, x2=bias)
     assert np.allclose(found, a @ b + bias, rtol=1e-3, atol=1e-3)
+
+
+def test_a_one_hot_of_two_constants_has_one_table_and_nothing_else_stays() -> None:
+    indices = tensor("x0", [2], "int32")
+    values = [[tensor("on", [1], value=5.0)], [tensor("off", [1], value=1.0)]]
+    operator = op("OneHot", [[indices], *values], tensor("y", [2, 4]), depth=4, axis=-1)
+    data = composite([operator], [indices], [tensor("y", [2, 4])])
+    assert run(data, x0=np.array([0, 2], np.int32)).tolist() == [[5, 1, 1, 1], [1, 1, 5, 1]]
+    graph = load(data)
+    assert all(constant.uses for constant in graph.constants)
+    assert not {"on", "off"} & set(graph.tensors)
+
+
+@pytest.mark.parametrize(
+    ("declared", "attribute", "shape"),
+    [
+        ([-1], [-1], (12,)),
+        ([-1, 3], [-1, 3], (4, 3)),
+        ([-1, 3], None, (4, 3)),
+        (["m", -1], [6, -1], (6, 2)),
+        ([-1, -1], [-1, -1], None),
+        ([-1, -1], None, None),
+    ],
+)
+def test_one_open_dimension_of_a_reshape_follows_from_the_others(
+    declared: list[Any], attribute: list[int] | None, shape: tuple[int, ...] | None
+) -> None:
+    x, y = tensor("x", ["n", 6]), tensor("y", declared)
+    more = {} if attribute is None else {"shape": attribute}
+    data = composite([op("Reshape", [[x]], y, **more)], [x], [y])
+    if shape is None:
+        with pytest.raises(GraphError, match="needs a shape with one open dimension at most"):
+            load(data, shapes={"x": (2, 6)})
+    else:
+        assert load(data, shapes={"x": (2, 6)}).outputs[0].shape == shape

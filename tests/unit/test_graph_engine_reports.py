@@ -29,7 +29,26 @@ def graphs() -> dict[str, Graph]:
         b = asim.GraphBuilder(name)
         b.output(b.op("Relu", body(b, b.input("x", (2, 3))), name="relu"), "y")
         found[name] = b.graph
-    return found
+    return {**found, "open": open_shape(), "marked": marked()}
+
+
+def open_shape() -> Graph:
+    """A shape vector of which only a part is known."""
+    b = asim.GraphBuilder("open")
+    x = b.input("x", ("n", 3))
+    target = b.op("Concat", b.op("Shape", x), b.constant([1]), axis=0)
+    b.output(b.op("Reshape", x, target), "y")
+    return b.graph
+
+
+def marked() -> Graph:
+    """A sum of constants that must stay, though its values are known."""
+    b = asim.GraphBuilder("marked")
+    total = b.op("Add", b.constant([1, 2]), b.constant([1, 1]))
+    assert total.producer is not None
+    total.producer.attributes["no_const_folding"] = 1
+    b.output(b.op("Reshape", b.input("x", (6,)), total), "y")
+    return b.graph
 
 
 def changed(item: NodePass, graph: Graph) -> bool:

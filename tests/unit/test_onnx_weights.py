@@ -122,6 +122,15 @@ def test_external_data_that_cannot_be(tmp_path, entries, message):
     assert message in refused(save(tmp_path, with_weight(), WEIGHTS.tobytes(), **entries))
 
 
+@pytest.mark.parametrize(("digits", "fits"), [(1, True), (18, True), (19, False)])
+def test_numbers_of_external_data_have_18_digits_at_most(tmp_path, digits, fits):
+    path = save(tmp_path, with_weight(), WEIGHTS.tobytes(), offset="0" * digits)
+    if fits:
+        load_onnx(path, opset=OPS)
+    else:
+        assert "must have a number as offset" in refused(path)
+
+
 def test_external_data_without_a_file_name():
     proto = with_weight()
     proto.graph.initializer[0].data_location = TensorProto.EXTERNAL
