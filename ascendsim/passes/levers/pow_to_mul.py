@@ -76,8 +76,7 @@ class PowToMul(Lever):
                 f"{where}; x^{exponent:g} is {_words(exponent, count)}",
                 Relation.EXACT,
             )
-        source = base.producer
-        sign = Sign.ANY if source is None else context.opset.get(source).facts.sign_of(source)
+        source, sign = base.producer, context.opset.sign_of(base)
         if base.dtype not in (DType.FLOAT32, DType.FLOAT16) or node.required(1).dtype is not base.dtype:
             return Site(
                 node.name,
