@@ -30,7 +30,7 @@ class InlinePartitionedCallPass:
                 call = calls.pop()
                 calls.extend(node for node in inline(call) if is_call(node))
                 inlined += 1
-        return PassResult(inlined > 0, {"inlined calls": inlined} if inlined else {})
+        return PassResult.of({"inlined calls": inlined})
 
 
 def is_call(node: Node) -> bool:
