@@ -17,7 +17,7 @@ from ascendsim.core.dtypes import DType
 from ascendsim.core.errors import GraphError, UnsupportedOperatorError
 from ascendsim.core.formats import Format
 from ascendsim.graph.ir import Array, Graph, Node, Shape, Tensor
-from ascendsim.opset.facts import Facts
+from ascendsim.opset.facts import Facts, Sign
 from ascendsim.opset.view import view_of
 from ascendsim.opset.work import LowerContext, Work
 
@@ -218,6 +218,11 @@ class OpSet:
         definition = self._table.get((node.domain, node.op_type))
         steering = [node.input(port) for port in definition.steered_by] if definition is not None else []
         return any(tensor is not None and tensor.constant is None for tensor in steering)
+
+    def sign_of(self, tensor: Tensor) -> Sign:
+        """What is known of the sign of a tensor's elements from the operator that makes it."""
+        maker = tensor.producer
+        return Sign.ANY if maker is None else self.get(maker).facts.sign_of(maker)
 
     def find(self, name: str, domain: str = "") -> OpDef | None:
         return self._table.get((domain, name))

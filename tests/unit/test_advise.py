@@ -100,7 +100,7 @@ def test_sites_that_do_not_pay_are_declined_one_by_one() -> None:
 
 def test_the_relation_of_a_proposal_is_the_furthest_of_its_sites() -> None:
     sites = tuple(
-        Site(name, (name,), "why", relation)
+        Site((name,), "why", relation)
         for name, relation in (("a", Relation.APPROXIMATE), ("b", Relation.EXACT))
     )
     proposal = Proposal("lever", "", sites, 10.0, 5.0)

@@ -223,7 +223,7 @@ class Broken(Lever):
     name, title = "broken", ""
 
     def sites(self, graph: Graph, context: LeverContext) -> tuple[Site, ...]:
-        return (Site("Relu", ("Relu",), "", Relation.EXACT),)
+        return (Site(("Relu",), "", Relation.EXACT),)
 
     def rewrite(self, graph: Graph, site: Site, context: LeverContext) -> None:
         graph.outputs.clear()

@@ -199,6 +199,33 @@ def test_a_match_reads_its_own_results_until_it_goes() -> None:
     assert {node.name for node in graph.nodes} == {"early", "late", "new", "c_identity"}
 
 
+def test_what_is_made_of_a_match_is_not_fed_into_it() -> None:
+    graph = chain()
+    made = graph.add_node("Abs", [graph.tensors["z"]], name="made")
+    reader = graph.add_node("Neg", [graph.tensors["q"]], name="reader")
+    graph.outputs.append(reader.output)
+    replace(graph, [graph.node("c"), graph.node("b")], [(graph.tensors["q"], made.output)])
+    verify(graph)
+    assert reader.input(0) is made.output
+    assert graph.node("c").input(0) is graph.tensors["q"]
+
+
+def test_followers_wait_for_what_is_read_instead_and_for_nothing_else() -> None:
+    graph = chain()
+    both = graph.add_node("Add", [graph.tensors["p"], graph.tensors["e"]], name="both")
+    graph.node("c").set_input(0, both.output)
+    tie(graph, ("late", "both"))
+    replace_root(graph, both, graph.tensors["p"])
+    assert waits(graph) == {("late", "a")}
+
+
+def test_a_tensor_that_stands_for_itself_stays() -> None:
+    graph = chain()
+    text = to_text(graph)
+    replace(graph, [graph.node("c")], [(graph.tensors["z"], graph.tensors["z"])])
+    assert to_text(graph) == text
+
+
 def test_producers_stay_if_they_are_asked_to() -> None:
     graph = chain()
     replace(graph, [graph.node("c")], [(graph.tensors["z"], graph.tensors["e"])], deep=False)

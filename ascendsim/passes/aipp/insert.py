@@ -16,6 +16,7 @@ from ascendsim.core.dtypes import DType
 from ascendsim.core.errors import InputError, suggest
 from ascendsim.graph.ir import Graph, Tensor
 from ascendsim.passes.aipp.settings import CHANNELS, AippSettings
+from ascendsim.passes.rewriting.outputs import set_aside, typed_like
 
 
 def insert_aipp(graph: Graph, settings: Sequence[AippSettings]) -> None:
@@ -93,18 +94,15 @@ def _fitted(item: AippSettings, tensor: Tensor) -> AippSettings:
 
 
 def _insert(graph: Graph, tensor: Tensor, item: AippSettings) -> None:
-    name = tensor.name
+    name = set_aside(graph, tensor, "image")
     batch = tensor.shape[0] if tensor.shape else None  # open where gears set it
-    graph.rename_tensor(tensor, graph.fresh(f"{name}_image"))
     image = graph.add_input(name, DType.UINT8, (batch, *item.raw_shape(1)[1:]))
     graph.inputs[item.input_rank] = graph.inputs.pop()
     node = graph.add_node(
         "Aipp", [image], [graph.fresh(f"{name}_converted")], name=graph.fresh(f"aipp_{name}"), domain="ascend"
     )
     node.attributes.update(item.attributes())
-    result = node.output
-    result.dtype, result.origin_dtype, result.shape = tensor.dtype, tensor.origin_dtype, tensor.shape
-    graph.replace_uses(tensor, result)
+    graph.replace_uses(tensor, typed_like(node.output, tensor))
     graph.remove_tensor(tensor)
     first = next(iter(graph.nodes))
     if first is not node:

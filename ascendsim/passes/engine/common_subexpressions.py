@@ -34,12 +34,7 @@ class CommonSubexpressionEliminationPass:
 
     def run(self, graph: Graph) -> PassResult:
         merged, kept = _merge_in(graph, self.opset)
-        counts = {
-            key: number
-            for key, number in (("merged nodes", merged), ("left: both name outputs", kept))
-            if number
-        }
-        return PassResult(merged > 0, counts)
+        return PassResult.of({"merged nodes": merged, "left: both name outputs": kept})
 
 
 def _merge_in(graph: Graph, opset: OpSet) -> tuple[int, int]:

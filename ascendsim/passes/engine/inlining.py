@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ascendsim.graph.ir import Graph, Node, Tensor
+from ascendsim.passes.rewriting.outputs import is_output, set_aside, typed_like
 from ascendsim.passes.rewriting.passes import PassResult
 from ascendsim.passes.rewriting.removal import all_graphs, drop_constants
 
@@ -29,7 +30,7 @@ class InlinePartitionedCallPass:
                 call = calls.pop()
                 calls.extend(node for node in inline(call) if is_call(node))
                 inlined += 1
-        return PassResult(inlined > 0, {"inlined calls": inlined} if inlined else {})
+        return PassResult.of({"inlined calls": inlined})
 
 
 def is_call(node: Node) -> bool:
@@ -65,9 +66,8 @@ def inline(call: Node) -> list[Node]:
     own = {tensor for node in nodes for tensor in node.outputs}.union(body.constants)
     last: list[Node] = []
     for outer, result in zip(call.outputs, results, strict=False):
-        if any(outer is tensor for tensor in graph.outputs):
-            name = outer.name
-            graph.rename_tensor(outer, graph.fresh(f"{name}_called"))
+        if is_output(graph, outer):
+            name = set_aside(graph, outer, "called")
             if result in own:
                 own.remove(result)
                 graph.rename_tensor(result, name)
@@ -120,9 +120,5 @@ def _move(nodes: Sequence[Node], graph: Graph, call: Node) -> list[Node]:
 def _handed_on(result: Tensor, outer: Tensor, name: str, graph: Graph, call: Node) -> Node:
     """An Identity that gives a value under the name of a graph output."""
     node = graph.add_node("Identity", [result], [name], name=graph.fresh(f"{call.name}/output"))
-    node.output.dtype, node.output.origin_dtype, node.output.shape = (
-        outer.dtype,
-        outer.origin_dtype,
-        outer.shape,
-    )
+    typed_like(node.output, outer)
     return node

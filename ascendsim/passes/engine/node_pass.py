@@ -12,10 +12,8 @@ from typing import Protocol
 from ascendsim.graph.ir import Dim, Graph, Node, Tensor
 from ascendsim.opset import OpSet
 from ascendsim.passes.engine.edits import bypass
-from ascendsim.passes.rewriting.passes import PassResult
+from ascendsim.passes.rewriting.passes import LEFT, NOTES_LEFT_OUT, PassResult
 
-LEFT = "left"  # beginning of the name of a count of what a pass left alone
-NOTES_LEFT_OUT = "notes left out"
 MAX_NOTES = 50  # sentences that one pass keeps in one run; what is left out is counted
 
 
@@ -61,11 +59,8 @@ class Tally:
             self.counts[NOTES_LEFT_OUT] += 1
 
     def result(self) -> PassResult:
-        """Changed, unless all it counted is what it left alone."""
-        changed = any(
-            number for kind, number in self.counts.items() if not kind.startswith((LEFT, NOTES_LEFT_OUT))
-        )
-        return PassResult(changed, dict(self.counts), tuple(self.notes))
+        """What it counted and noted."""
+        return PassResult.of(self.counts, self.notes)
 
 
 class Site(Protocol):

@@ -25,8 +25,7 @@ class ConvertPotentialConstantToOfficialPass:
     name: str = "ConvertPotentialConstantToOfficialPass"
 
     def run(self, graph: Graph) -> PassResult:
-        folded = _convert(graph)
-        return PassResult(folded > 0, {"folded nodes": folded} if folded else {})
+        return PassResult.of({"folded nodes": _convert(graph)})
 
 
 def _convert(graph: Graph) -> int:

@@ -25,10 +25,8 @@ class PrunePass:
 
     def run(self, graph: Graph) -> PassResult:
         removed = sum(_prune(scope) for scope in reversed(list(all_graphs(graph))))
-        counts = {"removed nodes": removed} if removed else {}
-        if removed:
-            counts["removed constants"] = sum(drop_unread_constants(scope) for scope in all_graphs(graph))
-        return PassResult(removed > 0, counts)
+        constants = sum(drop_unread_constants(scope) for scope in all_graphs(graph)) if removed else 0
+        return PassResult.of({"removed nodes": removed, "removed constants": constants})
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,8 +36,7 @@ class UnusedConstPass:
     name: str = "UnusedConstPass"
 
     def run(self, graph: Graph) -> PassResult:
-        removed = sum(drop_unread_constants(scope) for scope in all_graphs(graph))
-        return PassResult(removed > 0, {"removed constants": removed} if removed else {})
+        return PassResult.of({"removed constants": sum(map(drop_unread_constants, all_graphs(graph)))})
 
 
 def _prune(graph: Graph) -> int:

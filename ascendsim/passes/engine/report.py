@@ -6,9 +6,8 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from ascendsim.graph.ir import Graph
-from ascendsim.passes.engine.node_pass import LEFT
 from ascendsim.passes.rewriting.folding import origin_bytes
-from ascendsim.passes.rewriting.passes import PassResult
+from ascendsim.passes.rewriting.passes import LEFT, PassResult
 from ascendsim.passes.rewriting.removal import all_graphs
 
 

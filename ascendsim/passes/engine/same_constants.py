@@ -65,7 +65,7 @@ def _run(graph: Graph, wanted: Callable[[Tensor], bool]) -> PassResult:
                 joined, saved = joined + 1, saved + tensor.logical_bytes
                 scope.replace_uses(tensor, keep)
                 scope.remove_tensor(tensor)
-    return PassResult(joined > 0, {"removed constants": joined, "saved bytes": saved} if joined else {})
+    return PassResult.of({"removed constants": joined, "saved bytes": saved})
 
 
 def _at_hand(tensor: Tensor) -> bool:

@@ -20,6 +20,7 @@ from ascendsim.graph.ir import Graph, Node, Tensor
 from ascendsim.opset import Layout, OpDef, OpSet
 from ascendsim.passes.layout.fold_batch import fold_batches
 from ascendsim.passes.layout.formats import BLOCKED, follows_in, same_bytes, storable, weight_format, wished
+from ascendsim.passes.rewriting.outputs import set_aside, twin_of, typed_like
 from ascendsim.passes.rewriting.passes import PassResult
 from ascendsim.soc.spec import SocSpec
 
@@ -152,17 +153,7 @@ class _Assignment:
             return
         key = (tensor, format)
         if key not in self._forms:
-            twin = self.graph.add_tensor(
-                Tensor(
-                    self.graph.fresh(f"{tensor.name}_{format.value}"),
-                    tensor.dtype,
-                    tensor.shape,
-                    format,
-                    tensor.constant,
-                )
-            )
-            twin.origin_dtype = tensor.origin_dtype
-            self._forms[key] = twin
+            self._forms[key] = twin_of(self.graph, tensor, f"{tensor.name}_{format.value}", format=format)
         node.set_input(port, self._forms[key])
 
     def in_format(self, tensor: Tensor, format: Format) -> Tensor:
@@ -191,8 +182,7 @@ class _Assignment:
             tensor.format = Format.ND
             return tensor
         held = self._forms.get((tensor, Format.ND))
-        name = tensor.name
-        self.graph.rename_tensor(tensor, self.graph.fresh(f"{name}_{tensor.format.value}"))
+        name = set_aside(self.graph, tensor, tensor.format.value)
         if held is None:
             return self._transdata(tensor, Format.ND, name)
         self.graph.rename_tensor(held, name)
@@ -210,15 +200,8 @@ class _Assignment:
             dst_format=format.value,
         )
         node.origin["inserted"] = "layout"
-        result = node.output
-        result.shape, result.dtype, result.origin_dtype, result.format = (
-            tensor.shape,
-            tensor.dtype,
-            tensor.origin_dtype,
-            format,
-        )
         self.inserted += 1
-        return result
+        return typed_like(node.output, tensor, format=format)
 
 
 def _row_major(format: Format) -> bool:

@@ -16,6 +16,8 @@ import numpy as np
 
 from ascendsim.core.dtypes import DType
 from ascendsim.graph.ir import Graph, Node, Tensor
+from ascendsim.passes.rewriting.outputs import set_aside
+from ascendsim.passes.rewriting.replace import insert_after
 
 LIMITS = ((50, 32), (4096, 64))  # at least so many products of at most so many rows
 
@@ -49,16 +51,11 @@ def _fold(graph: Graph, node: Node) -> None:
     shape = result.static_shape
     rows = math.prod(shape[:-1])
     node.set_input(0, _reshaped(graph, left, (rows, left.static_shape[-1]), graph.fresh(f"{left.name}_rows")))
-    name = result.name
-    position = next((place for place, tensor in enumerate(graph.outputs) if tensor is result), None)
-    graph.rename_tensor(result, graph.fresh(f"{name}_rows"))
-    uses = result.uses
+    name = set_aside(graph, result, "rows")
     result.shape = (rows, shape[-1])
     unfolded = _reshaped(graph, result, shape, name)
-    for use in uses:
-        use.node.set_input(use.index, unfolded)
-    if position is not None:
-        graph.outputs[:] = [unfolded if tensor is result else tensor for tensor in graph.outputs]
+    insert_after(result, unfolded)
+    graph.outputs[:] = [unfolded if tensor is result else tensor for tensor in graph.outputs]
 
 
 def _reshaped(graph: Graph, tensor: Tensor, shape: tuple[int, ...], name: str) -> Tensor:

@@ -12,7 +12,7 @@ from ascendsim.graph.ir import Array, Constant, Graph, Node, Tensor, Use
 from ascendsim.opset.facts import Facts
 from ascendsim.passes.levers.channel_groups import ChannelClass, ChannelGroup, Kind, is_depthwise, kind_of
 from ascendsim.passes.levers.lever import LeverContext
-from ascendsim.passes.rewriting.outputs import hand_out
+from ascendsim.passes.rewriting.outputs import hand_out, twin_of
 
 _VARIANCE = 4  # port of BatchNormalization; ones, so that nothing is divided by zero
 
@@ -86,11 +86,7 @@ def _spread(
         return result
 
     constant = Constant(loader=make) if before.available else Constant(absent_because=before.absent_because)
-    twin = graph.add_tensor(
-        Tensor(graph.fresh(f"{old.name}_wide"), old.dtype, tuple(shape), old.format, constant)
-    )
-    twin.origin_dtype = old.origin_dtype
-    node.set_input(port, twin)
+    node.set_input(port, twin_of(graph, old, f"{old.name}_wide", shape=tuple(shape), constant=constant))
 
 
 def _close_leaks(graph: Graph, item: ChannelClass, context: LeverContext) -> None:

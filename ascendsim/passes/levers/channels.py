@@ -46,13 +46,6 @@ def _sites(group: ChannelGroup) -> tuple[Site, ...]:
         return ()
     names = tuple(node.name for node in group.makers)
     if group.refused:
-        return (
-            Site(
-                names[0],
-                names,
-                f"{group.channels} channels are no multiple of {BLOCK}, but {group.refused}",
-                None,
-            ),
-        )
+        return (Site(names, f"{group.channels} channels are no multiple of {BLOCK}, but {group.refused}"),)
     reason = f"{group.channels} channels are no multiple of {BLOCK}; {group.aligned} fill whole blocks"
-    return (Site(names[0], names, reason, Relation.EXACT),)
+    return (Site(names, reason, Relation.EXACT),)

@@ -42,4 +42,4 @@ def _site(tensor: Tensor) -> Site:
         f"output {tensor.name} is computed in float16 and widened for the model's sake only; compile "
         f"with output_type FP16"
     )
-    return Site(tensor.producer.name, (tensor.producer.name,), reason, Relation.EXACT)
+    return Site((tensor.producer.name,), reason, Relation.EXACT)

@@ -49,22 +49,15 @@ class IdentityConv(Lever):
             return ()
         names, padded = (node.name, readers[0].name), node.output
         if not padded.is_static or len(padded.static_shape) != 4:
-            return (Site(node.name, names, "a convolution needs a feature map of four axes", None),)
+            return (Site(names, "a convolution needs a feature map of four axes"),)
         if padded.dtype not in (DType.FLOAT32, DType.FLOAT16):
-            return (Site(node.name, names, "a convolution needs floating-point values", None),)
+            return (Site(names, "a convolution needs floating-point values"),)
         if any(tensor is padded for tensor in graph.outputs):
-            return (Site(node.name, names, "the padded map is an output of the network itself", None),)
+            return (Site(names, "the padded map is an output of the network itself"),)
         if padded.static_shape[1] > MAX_CHANNELS:
-            return (
-                Site(
-                    node.name,
-                    names,
-                    f"{padded.static_shape[1]} channels make the identity too expensive",
-                    None,
-                ),
-            )
+            return (Site(names, f"{padded.static_shape[1]} channels make the identity too expensive"),)
         reason = (
             "Mul behind MirrorPad runs row-major and as a task of its own; behind a convolution it "
             "joins that one's task"
         )
-        return (Site(node.name, names, reason, Relation.EXACT),)
+        return (Site(names, reason, Relation.EXACT),)

@@ -40,16 +40,19 @@ class Site:
     """A place in the graph where a lever could be pulled.
 
     Attributes:
-        node: The operator that names the site.
-        nodes: All operators concerned, the first one is `node`.
+        nodes: All operators concerned; the first one names the site.
         reason: Why it pays there, or why it cannot be done.
         relation: What becomes of the values; None = cannot be done.
     """
 
-    node: str
     nodes: tuple[str, ...]
     reason: str
-    relation: Relation | None
+    relation: Relation | None = None
+
+    @property
+    def node(self) -> str:
+        """The operator that names the site."""
+        return self.nodes[0]
 
     @property
     def possible(self) -> bool:

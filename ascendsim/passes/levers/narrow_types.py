@@ -158,7 +158,7 @@ def _site(node: Node, start: Tensor, group: _Group, context: LeverContext) -> Si
     own = [item.name for item in group.nodes if item.name in context.ai_cpu]
     names = tuple(dict.fromkeys((node.name, *own)))
     if group.refused:
-        return Site(node.name, names, f"{wide.value} sends it to the AI CPU, but {group.refused}", None)
+        return Site(names, f"{wide.value} sends it to the AI CPU, but {group.refused}")
     inputs = [tensor.name for tensor in group.tensors if tensor.producer is None]
     reason = (
         f"{wide.value} sends {len(names)} operator{'s' * (len(names) != 1)} to the AI CPU; the AI Core "
@@ -170,7 +170,7 @@ def _site(node: Node, start: Tensor, group: _Group, context: LeverContext) -> Si
             f"{NARROW[wide].value})"
         )
     exact = wide is not DType.FLOAT64 and not group.arithmetic
-    return Site(node.name, names, reason, Relation.EXACT if exact else Relation.APPROXIMATE)
+    return Site(names, reason, Relation.EXACT if exact else Relation.APPROXIMATE)
 
 
 def _group(start: Tensor) -> _Group:

@@ -58,50 +58,32 @@ class PowToMul(Lever):
         replace_root(graph, node, result)
 
     def _site(self, node: Node, context: LeverContext) -> Site:
+        name = (node.name,)
         where = "runs on the AI CPU" if node.name in context.ai_cpu else "takes some 40 vector instructions"
         base, exponent = node.required(0), scalar(node.input(1))
         if node.output.shape != base.shape:
-            return Site(node.name, (node.name,), "the exponent broadcasts the base to another shape", None)
+            return Site(name, "the exponent broadcasts the base to another shape")
         if exponent is not None and _is_chain(exponent):
             if (
                 base.dtype is not None
                 and not base.dtype.is_float
                 and (exponent != int(exponent) or exponent < 1)
             ):
-                return Site(node.name, (node.name,), f"x^{exponent:g} of integers is no product", None)
+                return Site(name, f"x^{exponent:g} of integers is no product")
             count = products(max(1, int(abs(exponent))))
-            return Site(
-                node.name,
-                (node.name,),
-                f"{where}; x^{exponent:g} is {_words(exponent, count)}",
-                Relation.EXACT,
-            )
-        source = base.producer
-        sign = Sign.ANY if source is None else context.opset.get(source).facts.sign_of(source)
+            return Site(name, f"{where}; x^{exponent:g} is {_words(exponent, count)}", Relation.EXACT)
+        source, sign = base.producer, context.opset.sign_of(base)
         if base.dtype not in (DType.FLOAT32, DType.FLOAT16) or node.required(1).dtype is not base.dtype:
-            return Site(
-                node.name,
-                (node.name,),
-                "exp(y ln x) needs base and exponent of one floating-point type",
-                None,
-            )
+            return Site(name, "exp(y ln x) needs base and exponent of one floating-point type")
         if sign is Sign.POSITIVE or (sign is Sign.NEVER_NEGATIVE and exponent is not None and exponent > 0):
             return Site(
-                node.name,
-                (node.name,),
+                name,
                 f"{where}; x^y = exp(y ln x), as x comes from {source and source.op_type}",
                 Relation.APPROXIMATE,
             )
         if exponent is None:
-            return Site(
-                node.name,
-                (node.name,),
-                "the exponent is not one known number and the base may be negative",
-                None,
-            )
-        return Site(
-            node.name, (node.name,), f"x^{exponent:g} is no short product and the base may be negative", None
-        )
+            return Site(name, "the exponent is not one known number and the base may be negative")
+        return Site(name, f"x^{exponent:g} is no short product and the base may be negative")
 
 
 def _is_chain(exponent: float) -> bool:

@@ -86,12 +86,7 @@ class ResizeSizes(Lever):
         proposals = [nearest_sizes(a, b) for a, b in pairs]
         if any(pair is None for pair in proposals) or before.static_shape[:2] != after.static_shape[:2]:
             return (
-                Site(
-                    node.name,
-                    (node.name,),
-                    f"{fractions} is not integral, and no larger size is (the map shrinks)",
-                    None,
-                ),
+                Site((node.name,), f"{fractions} is not integral, and no larger size is (the map shrinks)"),
             )
         sizes = ", ".join(
             f"{a}->{b} becomes {p[0]}->{p[1]}"
@@ -101,7 +96,7 @@ class ResizeSizes(Lever):
         reason = (
             f"{fractions} is not integral: the scalar unit computes every point; {sizes} has a vector form"
         )
-        return (Site(node.name, (node.name,), reason, Relation.RETRAIN),)
+        return (Site((node.name,), reason, Relation.RETRAIN),)
 
 
 def _padded(graph: Graph, source: Tensor, grown: tuple[int, ...], stem: str, context: LeverContext) -> Tensor:

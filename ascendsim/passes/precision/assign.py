@@ -29,6 +29,7 @@ from ascendsim.graph.ir import Graph, Node, Tensor
 from ascendsim.opset import OpSet
 from ascendsim.opset.facts import Precision
 from ascendsim.passes.precision.lists import KeepList, MixList
+from ascendsim.passes.rewriting.outputs import is_output, set_aside, twin_of, typed_like
 from ascendsim.passes.rewriting.passes import PassResult
 
 # wanted type of inputs and of outputs; None = as the first input
@@ -212,17 +213,8 @@ def _in_type(graph: Graph, tensor: Tensor, dtype: DType, casts: dict[tuple[Tenso
         return casts[key]
     if tensor.is_constant:
         used = any((tensor, other) in casts for other in (DType.FLOAT32, DType.FLOAT16))  # in the other type
-        if used or any(tensor is output for output in graph.outputs):
-            twin = graph.add_tensor(
-                Tensor(
-                    graph.fresh(f"{tensor.name}_{dtype.value}"),
-                    dtype,
-                    tensor.shape,
-                    tensor.format,
-                    tensor.constant,
-                )
-            )
-            twin.origin_dtype = tensor.origin_dtype
+        if used or is_output(graph, tensor):
+            twin = twin_of(graph, tensor, f"{tensor.name}_{dtype.value}", dtype=dtype)
         else:
             twin = tensor
             twin.dtype = dtype
@@ -235,14 +227,7 @@ def _in_type(graph: Graph, tensor: Tensor, dtype: DType, casts: dict[tuple[Tenso
 def _cast(graph: Graph, tensor: Tensor, dtype: DType, name: str) -> Tensor:
     node = graph.add_node("Cast", [tensor], [name], name=graph.fresh(f"{tensor.name}_cast"), to=dtype)
     node.origin["inserted"] = "precision"
-    result = node.output
-    result.shape, result.dtype, result.origin_dtype, result.format = (
-        tensor.shape,
-        dtype,
-        tensor.origin_dtype,
-        tensor.format,
-    )
-    return result
+    return typed_like(node.output, tensor, dtype=dtype)
 
 
 def _hand_out(graph: Graph, wanted: Sequence[DType | None]) -> bool:
@@ -250,13 +235,7 @@ def _hand_out(graph: Graph, wanted: Sequence[DType | None]) -> bool:
     changed = False
     for position, (output, dtype) in enumerate(zip(tuple(graph.outputs), wanted, strict=True)):
         if dtype is not None and output.dtype is not dtype and output.producer is not None:
-            graph.outputs[position] = _restored(graph, output, dtype)
+            name = set_aside(graph, output, "device")
+            graph.outputs[position] = _cast(graph, output, dtype, name)
             changed = True
     return changed
-
-
-def _restored(graph: Graph, tensor: Tensor, dtype: DType) -> Tensor:
-    """A graph output in another type under its own name; the device tensor takes another."""
-    name = tensor.name
-    graph.rename_tensor(tensor, graph.fresh(f"{name}_device"))
-    return _cast(graph, tensor, dtype, name)

@@ -12,6 +12,9 @@ from ascendsim.core.errors import AscendSimError, PassError
 from ascendsim.graph.ir import Graph
 from ascendsim.graph.verify import KnownOperators, verify
 
+LEFT = "left"  # beginning of the name of a count of what a pass left alone
+NOTES_LEFT_OUT = "notes left out"
+
 
 @dataclass(frozen=True, slots=True)
 class PassResult:
@@ -26,6 +29,12 @@ class PassResult:
     changed: bool
     counts: Mapping[str, int] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, counts: Mapping[str, int], notes: Iterable[str] = ()) -> PassResult:
+        """The result that counts say: changed, unless all they count is what was left; zeros are left out."""
+        told = {kind: number for kind, number in counts.items() if number}
+        return cls(any(not kind.startswith((LEFT, NOTES_LEFT_OUT)) for kind in told), told, tuple(notes))
 
 
 class Pass(Protocol):

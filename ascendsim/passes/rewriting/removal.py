@@ -62,11 +62,10 @@ def remove_dead_from(*nodes: Node) -> int:
         graph = node.graph
         if graph is None or not is_dead(node):
             continue
-        before, read = node.control, remove(node)
+        read = remove(node)
         removed += 1
         drop_constants(graph, read)
         stack.extend(tensor.producer for tensor in read if tensor.producer is not None)
-        stack.extend(item for item in before if item in nodes)
     return removed
 
 

@@ -12,7 +12,6 @@ import numpy as np
 
 from ascendsim.core.dtypes import DType
 from ascendsim.graph.ir import Graph, Node, Tensor
-from ascendsim.opset import OpSet
 from ascendsim.opset.facts import Sign
 from ascendsim.passes.fusion.rule import FusionContext, FusionRule
 from ascendsim.passes.fusion.rules.pooling.pad_windows import (
@@ -45,7 +44,7 @@ class PadMaxPoolFusionPass(FusionRule):
         if len(pool.outputs) > 1 or pool.attr("ceil_mode", 0):
             return "the pooling gives positions, or rounds its size up"
         lowest = float(np.finfo(np.float16 if data.element_type is DType.FLOAT16 else np.float32).min)
-        if padding.value > lowest and not (padding.value == 0 and _is_never_negative(data, context.opset)):
+        if padding.value > lowest and (padding.value or context.opset.sign_of(data) is Sign.ANY):
             return "the padding may be larger than an element"
         reason = window_refusal(padding, pool)
         return reason or (
@@ -62,11 +61,6 @@ class PadMaxPoolFusionPass(FusionRule):
         pool.attributes["pads"] = pads
         pool.set_input(0, pad.required(0))
         remove_dead_from(pad)
-
-
-def _is_never_negative(tensor: Tensor, opset: OpSet) -> bool:
-    producer = tensor.producer
-    return producer is not None and opset.get(producer).facts.sign_of(producer) is not Sign.ANY
 
 
 def _every_window_meets(padding: Padding, pool: Node, data: Tensor) -> bool:
