@@ -50,7 +50,7 @@ def test_device_values(benchmark: BenchmarkFixture, network: str) -> None:
     session = onnxruntime.InferenceSession(export_onnx(graph), options, providers=["CPUExecutionProvider"])
 
     def ours() -> dict[str, np.ndarray]:
-        return evaluate(model.graph, model.program, model.opset, order, inputs, "device")
+        return evaluate(model.graph, model.program, model.opset, order, inputs, values="device")
 
     def theirs() -> list[np.ndarray]:
         return session.run(None, inputs)  # type: ignore[no-any-return]

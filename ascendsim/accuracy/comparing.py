@@ -68,7 +68,7 @@ def accuracy(
     watch = Watch(model.opset)
     order = [record.task for record in trace.tasks]
     outputs = evaluate(
-        model.graph, model.program, model.opset, order, arrays, "device", memory=recorder, watch=watch
+        model.graph, model.program, model.opset, order, arrays, values="device", memory=recorder, watch=watch
     )
     watch.end(outputs, model.graph.tensors)
     rows = _Rows(model, recorder, watch.report())

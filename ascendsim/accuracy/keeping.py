@@ -305,7 +305,7 @@ class _Search:
         trace = run_machine(model.program, model.soc)
         order = [record.task for record in trace.tasks]
         outputs: dict[str, Array] = evaluate(
-            model.graph, model.program, model.opset, order, self._inputs, "device"
+            model.graph, model.program, model.opset, order, self._inputs, values="device"
         )
         error = output_error(outputs, self._golden)
         return Point(label, sum(map(len, units)), error, trace.duration_us)

@@ -151,7 +151,7 @@ def run(
     order = [record.task for record in result.trace.tasks]
     watch = Watch(model.opset)
     outputs: dict[str, Array] = evaluate(
-        model.graph, model.program, model.opset, order, arrays, values, progress, watch=watch
+        model.graph, model.program, model.opset, order, arrays, values=values, progress=progress, watch=watch
     )
     watch.end(outputs, model.graph.tensors)
     return Result(model, result.trace, outputs, watch.report())

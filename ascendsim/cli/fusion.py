@@ -40,8 +40,8 @@ def run(args: argparse.Namespace) -> int:
     from ascendsim.api.compiling import compile
     from ascendsim.compiler.fusion import FusionSettings, pass_states
 
-    switches = (args.fusion_switch_file, (), args.optimization_switch, args.oo_level, args.buffer_optimize)
-    settings = FusionSettings.of(args.fusion, *switches)
+    switches = (args.fusion_switch_file, (), args.optimization_switch, args.oo_level)
+    settings = FusionSettings.of(args.fusion, *switches, buffer_optimize=args.buffer_optimize)
     model = None if model_path(args) is None else compile(load_graph(args), **chip_settings(args))
     report = None if model is None else model.fusion
     print_warnings(settings.switches.warnings if report is None else report.warnings)

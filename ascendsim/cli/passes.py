@@ -62,8 +62,9 @@ def _fusion_rows(args: argparse.Namespace) -> Iterator[tuple[str, str, str, str,
     from ascendsim.compiler.fusion import FusionSettings, pass_states
     from ascendsim.passes.fusion.catalogue import find_fact
 
-    switches = (args.fusion_switch_file, (), args.optimization_switch, args.oo_level, args.buffer_optimize)
-    for state in pass_states(FusionSettings.of(args.fusion, *switches), everything=args.all):
+    switches = (args.fusion_switch_file, (), args.optimization_switch, args.oo_level)
+    settings = FusionSettings.of(args.fusion, *switches, buffer_optimize=args.buffer_optimize)
+    for state in pass_states(settings, everything=args.all):
         family, _, kind = state.kind.partition(" ")
         fact = find_fact(state.name, "graph" if family == "graph" else "ub")
         text = _short(fact.pattern) if fact is not None and state.state == "on" else state.why

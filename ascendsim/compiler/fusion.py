@@ -101,6 +101,7 @@ class FusionSettings:
         passes: Sequence[FusionRule] = (),
         optimization_switch: str | None = None,
         oo_level: str = "O3",
+        *,
         buffer_optimize: str = "l2_optimize",
         dump: Dump | None = None,
         asked: str | None = None,

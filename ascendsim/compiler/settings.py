@@ -119,7 +119,7 @@ class Settings:
             options.passes,
             options.optimization_switch,
             options.oo_level,
-            options.buffer_optimize,
+            buffer_optimize=options.buffer_optimize,
             asked=asked,
         )
         dump = None if options.save_graphs is None else graph_saver(options.save_graphs)

@@ -83,6 +83,7 @@ def plan_l2(
     candidates: Collection[str] | None = None,
     preferred: Collection[str] = (),
     weights: Collection[str] = (),
+    *,
     pages: int = PAGES,
     pieces: int = PIECES,
 ) -> L2Plan:

@@ -136,8 +136,17 @@ def _memory(
             _share_memory(unit.nothing, aliases, cuts)
     workspaces = {name: size for _, unit in made for name, size in unit.workspaces.items()}
     internal = {name for _, unit in made for name in unit.internal}
-    order, in_place = TaskOrder.of(tasks), takeovers(graph, tasks, opset)
-    return plan_memory(graph, uses, aliases, workspaces, cuts, internal, order, in_place, options)
+    return plan_memory(
+        graph,
+        uses,
+        aliases,
+        workspaces,
+        cuts=cuts,
+        internal=internal,
+        order=TaskOrder.of(tasks),
+        takeovers=takeovers(graph, tasks, opset),
+        options=options,
+    )
 
 
 def _share_memory(work: NoTask, aliases: dict[str, str], cuts: dict[str, tuple[int, int]]) -> None:

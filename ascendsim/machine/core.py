@@ -129,6 +129,7 @@ class CoreRun:
         block: CompiledBlock,
         cores: tuple[int, ...],
         begin: int,
+        *,
         transfers: Sequence[Transfer],
         flag_ticks: int,
         max_in_flight: int,

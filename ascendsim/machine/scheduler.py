@@ -314,12 +314,12 @@ class Scheduler:
             compiled,
             cores,
             begin,
-            run.transfers(index, len(cores), self.soc, self.clock, self.links),
-            self.soc.issue.flag_cycles * self.clock.cycle(compiled.block.core),
-            max(1, self.soc.dram.max_in_flight),
-            self._recorder(run.task),
-            self._forward.passed if self._forward is not None else None,
-            finished,
+            transfers=run.transfers(index, len(cores), self.soc, self.clock, self.links),
+            flag_ticks=self.soc.issue.flag_cycles * self.clock.cycle(compiled.block.core),
+            max_in_flight=max(1, self.soc.dram.max_in_flight),
+            record=self._recorder(run.task),
+            passed=self._forward.passed if self._forward is not None else None,
+            finished=finished,
         )
         run.running.append(core)
         if self._forward is not None:

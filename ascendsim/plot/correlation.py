@@ -88,6 +88,7 @@ def plot_correlation(
     predicted: Sequence[float],
     title: str,
     note: str = "",
+    *,
     ax: Axes | None = None,
     unit: str = "samples/s",
 ) -> CorrelationDisplay:

@@ -286,23 +286,23 @@ def _host_events(run: ProfiledRun, views: Sequence[TaskView]) -> list[Event]:
     slices = []
     for view in launched:
         start, end = run.ns(view.record.launch_start), run.ns(view.record.launch_end)
-        slices.append(_slice_between(HOST_PID, tid, view.name, "launch", start, end, {"task": view.id}))
+        slices.append(_slice_between(HOST_PID, tid, view.name, "launch", (start, end), {"task": view.id}))
     return [*process_events(HOST_PID, "Host", -1), *thread_events(HOST_PID, tid, "Launches"), *slices]
 
 
 def _slice(run: ProfiledRun, pid: int, tid: int, name: str, category: str, record: Any, args: Event) -> Event:
-    return _slice_between(pid, tid, name, category, run.ns(record.start), run.ns(record.end), args)
+    return _slice_between(pid, tid, name, category, (run.ns(record.start), run.ns(record.end)), args)
 
 
-def _slice_between(pid: int, tid: int, name: str, category: str, start: int, end: int, args: Event) -> Event:
+def _slice_between(pid: int, tid: int, name: str, category: str, ns: tuple[int, int], args: Event) -> Event:
     return {
         "ph": "X",
         "pid": pid,
         "tid": tid,
         "name": name,
         "cat": category,
-        "ts": start / 1000,
-        "dur": (end - start) / 1000,
+        "ts": ns[0] / 1000,
+        "dur": (ns[1] - ns[0]) / 1000,
         "args": args,
     }
 

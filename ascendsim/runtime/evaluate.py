@@ -31,6 +31,7 @@ def evaluate(
     opset: OpSet,
     order: Iterable[int],
     inputs: Mapping[str, Array],
+    *,
     values: Values = "device",
     progress: Callable[[int, int], None] | None = None,
     memory: DeviceMemory | None = None,

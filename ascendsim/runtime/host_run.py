@@ -183,7 +183,7 @@ class HostRun:
             self._pieces.opset,
             order,
             known,
-            self._values,
+            values=self._values,
             memory=piece.memory[self._values],
             watch=self._watch,
             prefix=piece.prefix,

@@ -21,6 +21,7 @@ _MAKES = "makes nodes of these operators"
 _LEVER = "a rewrite of this operator by others"
 _RULE = "CANN's patterns, which name operators"
 REASONS: dict[str, str] = {
+    "accuracy/report.py": "the heading of a column",
     "compiler/dynamic_inputs.py": _CONTROL,
     "graph/branches.py": _CONTROL,
     "graph/composites.py": "the operator that holds a composite",

@@ -49,7 +49,7 @@ def values(
     simulated = [record.task for record in asim.simulate(model).trace.tasks]
     with np.errstate(all="ignore"):
         return evaluate(
-            model.graph, program, model.opset, order or simulated, asim.random_inputs(model), "device"
+            model.graph, program, model.opset, order or simulated, asim.random_inputs(model), values="device"
         )
 
 

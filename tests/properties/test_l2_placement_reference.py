@@ -109,7 +109,7 @@ def test_placement_is_that_of_the_table() -> None:
         preferred = random.sample(owners, random.randint(0, min(3, len(owners))))
         weights = random.sample(owners, random.randint(0, len(owners)))
         pieces = random.randint(1, 5)
-        plan = plan_l2(program, PAGE * PAGES, candidates, preferred, weights, PAGES, pieces)
+        plan = plan_l2(program, PAGE * PAGES, candidates, preferred, weights, pages=PAGES, pieces=pieces)
         placed, refused = reference(program, candidates, preferred, weights, pieces)
         assert {item.region: (item.offset, item.saved_bytes) for item in plan.placed} == placed, seed
         assert set(plan.refused) == refused, seed

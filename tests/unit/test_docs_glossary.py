@@ -15,12 +15,12 @@ PLAIN = """
     actual add added additions advice advise after anchor anew apply args array ascend ax base before
     build builder bytes captured choices code compare comparison conf context contributions count
     counter csv dataframe decided declined disable display drawings dump duration elimination enable
-    error execute figures file fill flags folder fresh holders ids image input insert load loaded make
-    memory metadata multi name network new note num of old optimization optimize optimized option order
-    output parallel path place planned plot predecessors progress proposals random reasons remedy remove
-    rename reorder replace report reuse run save seed self set settings sim simulate simulation since
-    single size sorting statistic stem subject summary table time title to too top topo type unfused
-    unsupported uses with
+    error execute figures file fill first flags folder fresh holders ids image input insert limit line
+    load loaded make memory metadata modify most multi name network new note num of old optimization
+    optimize optimized option order output parallel path place planned plot predecessors progress
+    proposals random reasons remedy remove rename reorder replace report reuse rows run save seed self
+    set settings sim simulate simulation since single size sorting statistic stem subject summary table
+    time title to too top topo type unfused unsupported uses with
 """
 
 

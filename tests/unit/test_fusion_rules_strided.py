@@ -196,7 +196,7 @@ def test_slices_lie_inside_their_whole_from_the_first_write_to_the_last_read() -
         [["x", "a"], ["x", "b"], ["whole", "y"]],
         {"a": "whole", "b": "whole"},
         {},
-        {"a": (1, 0), "b": (1, 32)},
+        cuts={"a": (1, 0), "b": (1, 32)},
     )
     whole, a, b = (plan.regions[name] for name in ("whole", "a", "b"))
     # two blocks of 16 channels, four positions each

@@ -46,7 +46,7 @@ def tasks_of(*nodes: tuple[str, ...]) -> tuple[Task, ...]:
 def outputs(program: Program, graph: Graph, order: list[int], **more: Any) -> list[float]:
     return [
         float(value)
-        for value in evaluate(graph, program, default_opset(), order, {"x": X}, "float32", **more)["y"]
+        for value in evaluate(graph, program, default_opset(), order, {"x": X}, values="float32", **more)["y"]
     ]
 
 
@@ -83,7 +83,9 @@ def test_progress_and_memory_that_is_used_again() -> None:
     # computed there and nowhere else
     assert memory.read(graph.tensors["y"]).tolist() == pytest.approx(WANTED)
     assert np.isnan(outputs(program, graph, [], memory=memory)).all()  # wiped before
-    first = evaluate(graph, program, default_opset(), [10, 11], {"x": X}, "float32", memory=memory)["y"]
+    first = evaluate(graph, program, default_opset(), [10, 11], {"x": X}, values="float32", memory=memory)[
+        "y"
+    ]
     memory.wipe()
     assert first.tolist() == pytest.approx(WANTED)  # outputs are copies
 

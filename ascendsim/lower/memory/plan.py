@@ -45,6 +45,7 @@ def plan_memory(
     uses: Sequence[Iterable[str]],
     aliases: Mapping[str, str],
     workspaces: Mapping[str, int],
+    *,
     cuts: Mapping[str, tuple[int, int]] | None = None,
     internal: Collection[str] = (),
     order: TaskOrder | None = None,
