@@ -142,7 +142,7 @@ class Accuracy:
         """Draws the error along the network."""
         from ascendsim.plot.accuracy import plot_errors
 
-        compared = [row for row in self.rows if row.measures]
+        compared = [row for row in self.rows if row.measures or row.overflow == "YES"]
         return plot_errors(
             [row.golden_name for row in compared],
             [row.error() for row in compared],

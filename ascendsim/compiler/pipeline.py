@@ -28,6 +28,7 @@ from ascendsim.passes.engine import GraphEngine, select_outputs
 from ascendsim.passes.fusion.report import FusionReport
 from ascendsim.passes.layout import AssignFormats
 from ascendsim.passes.precision.assign import ApplyPrecision
+from ascendsim.passes.precision.integer_sums import join_integer_products
 from ascendsim.passes.precision.output_type import output_types
 from ascendsim.passes.rewriting.passes import run_passes
 
@@ -158,6 +159,8 @@ def _ends(work: Compilation) -> None:
     if options.outputs is not None:
         select_outputs(work.graph, options.outputs)
     work.result_types = output_types(work.graph, options.output_type)
+    if not is_single_kernel(work.graph):
+        join_integer_products(work.graph)
 
 
 def _engine_before(work: Compilation) -> None:
@@ -222,7 +225,12 @@ def _lower(work: Compilation) -> None:
 # What runs for every graph; one with open shapes or control flow leaves the pipeline behind these, its pieces
 # run through all stages.
 PREPARATION: tuple[Stage, ...] = (
-    Stage("ends", "the user's graph", "images by AIPP in front, the outputs that are asked for", _ends),
+    Stage(
+        "ends",
+        "the user's graph",
+        "images by AIPP in front, the outputs that are asked for, integer products with their scales",
+        _ends,
+    ),
     Stage("engine", "operators of the model", "constants folded, common and dead parts gone", _engine_before),
 )
 STAGES: tuple[Stage, ...] = (

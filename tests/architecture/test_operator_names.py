@@ -21,7 +21,7 @@ _MAKES = "makes nodes of these operators"
 _LEVER = "a rewrite of this operator by others"
 _RULE = "CANN's patterns, which name operators"
 REASONS: dict[str, str] = {
-    "accuracy/report.py": "the heading of a column",
+    "accuracy/report.py": "a column of msaccucmp's table, no operator",
     "compiler/dynamic_inputs.py": _CONTROL,
     "graph/branches.py": _CONTROL,
     "graph/composites.py": "the operator that holds a composite",
@@ -67,6 +67,7 @@ REASONS: dict[str, str] = {
     "passes/levers/pow_to_mul.py": _LEVER,
     "passes/levers/resize_sizes.py": _LEVER,
     "passes/precision/assign.py": _MAKES,
+    "passes/precision/integer_sums.py": "onnxruntime's form of dynamic quantisation",
     "passes/rewriting/outputs.py": _MAKES,
     "passes/ub/automatic.py": _RULE,
     "passes/ub/cann_passes.py": _RULE,

@@ -50,6 +50,7 @@ OWN: dict[str, dict[str, Any]] = {
         "group": 1,
         "dtype": DType.FLOAT32,
     },
+    "ascend::DequantConv": {"group": 1},
     "ascend::FusedMulApplyMomentum": {"norm_coefficient": 0.0},
     "ascend::AippConv": {"group": 1},
 }

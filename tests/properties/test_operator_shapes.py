@@ -21,7 +21,8 @@ VAGUE = {
         "windows: the kernel is known or unknown as a whole",
     ),
     **dict.fromkeys(
-        ("ascend::AippConv", "ascend::QuantConv"), "windows: the kernel is known or unknown as a whole"
+        ("ascend::AippConv", "ascend::QuantConv", "ascend::DequantConv"),
+        "windows: the kernel is known or unknown as a whole",
     ),
     **dict.fromkeys(
         ("AveragePool", "MaxPool", "LpPool"), "a window that gives as many results as it had inputs"

@@ -104,6 +104,10 @@ UNREAD: dict[str, tuple[set[int], str]] = {
     **{name: ({2, 3}, CONSTANTS) for name in ("ConvInteger", "MatMulInteger")},
     **{name: ({1, 2, 4, 5, 6, 7}, CONSTANTS) for name in ("QLinearConv", "QLinearMatMul")},
     "ascend::QuantConv": ({3}, "FIXPIPE holds the scale"),
+    **{
+        f"ascend::{name}": ({2, 3, 4}, CONSTANTS + "; the way out holds the scale")
+        for name in ("DequantConv", "DequantMatMul")
+    },
     "LinearAttention": ({3}, "the state that is given is where the new one goes"),
     "CastLike": ({1}, "only its type counts"),
     "EyeLike": ({0}, "only its shape counts"),
@@ -351,10 +355,18 @@ def _products(case: Case) -> int | None:
     """Multiplications of a product of matrices or a convolution by its definition; None for others."""
     arrays, result = case.inputs, math.prod(settled(case).output.static_shape)
     match case.op_type:
-        case "Conv" | "ConvInteger" | "QuantConv" | "QLinearConv" | "AippConv" | "FullyConnection":
+        case (
+            "Conv"
+            | "ConvInteger"
+            | "DequantConv"
+            | "QuantConv"
+            | "QLinearConv"
+            | "AippConv"
+            | "FullyConnection"
+        ):
             weight = arrays[3 if case.op_type == "QLinearConv" else 1]
             return result * math.prod(weight.shape[1:])
-        case "MatMul" | "MatMulInteger" | "QLinearMatMul":
+        case "MatMul" | "MatMulInteger" | "DequantMatMul" | "QLinearMatMul":
             return result * arrays[0].shape[-1]
         case "Gemm" | "BatchMatMul":
             turned = case.attributes.get("transA", case.attributes.get("adj_x1", 0))

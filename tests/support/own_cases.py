@@ -666,6 +666,11 @@ def _quantised(cases: _List) -> None:
             for relu in (0, 1):
                 cases.ascend("AscendDequant", sums, values, relu_flag=relu, dtype=DType.FLOAT16)
                 cases.ascend("AscendRequant", sums, values, relu_flag=relu, offset=2.0)
+    for columns in (one(0.25), some(18, positive=True)):
+        cases.ascend("DequantMatMul", a, b, one(2, np.int8), some(18, dtype=np.int8), columns)
+    for channels in (one(0.25), some(1, 12, 1, 1, positive=True)):
+        more = {"strides": (2, 1), "pads": (1, 0, 0, 1)}
+        cases.ascend("DequantConv", image, weight, one(2, np.int8), one(0, np.int8), channels, **more)
     cases.ascend("AscendWeightQuant", weight, one(2, np.int8))
     cases.ascend("AscendWeightQuant", weight, some(12, 1, 1, 1, dtype=np.int8))
     for more, scales in (

@@ -28,19 +28,20 @@ from ascendsim.opset.structure import convolution, product
 from ascendsim.opset.work import LowerContext, NoTask, Ref, Step, Stream, Work
 
 
-def _need_bytes(context: InferContext, ports: tuple[int, ...]) -> None:
+def need_bytes(context: InferContext, ports: tuple[int, ...]) -> None:
+    """Refuses operands of more than 8 bits."""
     for port in ports:
         if context.dtype(port).itemsize != 1:
             raise context.fail(f"needs int8 or uint8 as input {port}", context.dtype(port).value)
 
 
 def _infer_matmul_integer(context: InferContext) -> None:
-    _need_bytes(context, (0, 1))
+    need_bytes(context, (0, 1))
     context.set(0, DType.INT32, matmul_shape(context))
 
 
 def _infer_conv_integer(context: InferContext) -> None:
-    _need_bytes(context, (0, 1))
+    need_bytes(context, (0, 1))
     context.set(0, DType.INT32, conv_shape(context, bias=None))
 
 
@@ -49,12 +50,12 @@ def _result_type(context: InferContext) -> DType:
 
 
 def _infer_qlinear_matmul(context: InferContext) -> None:
-    _need_bytes(context, (0, 3))
+    need_bytes(context, (0, 3))
     context.set(0, _result_type(context), matmul_shape(context, 0, 3))
 
 
 def _infer_qlinear_conv(context: InferContext) -> None:
-    _need_bytes(context, (0, 3))
+    need_bytes(context, (0, 3))
     context.set(0, _result_type(context), conv_shape(context, 0, 3, 8))
 
 
@@ -90,9 +91,10 @@ def _scale(array: Any) -> Array:
     return as_float32(np.asarray(array)).astype(np.float32)
 
 
-def _compute_matmul_integer(
+def compute_matmul_integer(
     node: Node, inputs: Sequence[Any], wanted: Sequence[np.dtype[Any]]
 ) -> Sequence[Any]:
+    """Exact sums of a product of matrices."""
     from ascendsim_kernels.gemm import integer_matmul
 
     a, b, a_zero, b_zero = list(inputs) + [None] * (4 - len(inputs))
@@ -126,9 +128,8 @@ def _integer_conv(node: Node, image: Array, weight: Array) -> Array:
     return result.reshape(result.shape[:2] + result.shape[5 - len(axes) :])
 
 
-def _compute_conv_integer(
-    node: Node, inputs: Sequence[Any], wanted: Sequence[np.dtype[Any]]
-) -> Sequence[Any]:
+def compute_conv_integer(node: Node, inputs: Sequence[Any], wanted: Sequence[np.dtype[Any]]) -> Sequence[Any]:
+    """Exact sums of a convolution."""
     x, w, x_zero, w_zero = list(inputs) + [None] * (4 - len(inputs))
     return [_integer_conv(node, _shifted(x, x_zero, None), _shifted(w, w_zero, 0))]
 
@@ -156,7 +157,9 @@ def _requantise(node: Node, scale_port: int) -> tuple[tuple[Step, ...], tuple[St
     return tuple(steps), (Stream(Ref.of(scale), "col"),) if by_column else ()
 
 
-def _lower_matmul(left: int, right: int, requantises: bool) -> Lower:
+def lower_matmul(left: int, right: int, requantises: bool) -> Lower:
+    """Work of a product of matrices in the ports `left` and `right`."""
+
     def lower(node: Node, context: LowerContext) -> Work:
         """int8 product; corrections for zero points are column sums of constants and go into the bias at
         compile time.
@@ -171,7 +174,9 @@ def _lower_matmul(left: int, right: int, requantises: bool) -> Lower:
     return lower
 
 
-def _lower_conv(image: int, weight: int, requantises: bool) -> Lower:
+def lower_conv(image: int, weight: int, requantises: bool) -> Lower:
+    """Work of a convolution of the ports `image` and `weight`."""
+
     def lower(node: Node, context: LowerContext) -> Work:
         """int8 convolution with int32 bias in L0C; zero points as in the matrix product."""
         x, w = node.required(image), node.required(weight)
@@ -192,8 +197,8 @@ OPERATORS = (
     OpDef(
         "MatMulInteger",
         _infer_matmul_integer,
-        _compute_matmul_integer,
-        _lower_matmul(0, 1, False),
+        compute_matmul_integer,
+        lower_matmul(0, 1, False),
         Layout.MATMUL,
         "BatchMatMulV2",
         most_inputs=4,
@@ -205,7 +210,7 @@ OPERATORS = (
         "QLinearMatMul",
         _infer_qlinear_matmul,
         _compute_qlinear_matmul,
-        _lower_matmul(0, 3, True),
+        lower_matmul(0, 3, True),
         Layout.MATMUL,
         "BatchMatMulV2",
         most_inputs=8,
@@ -216,8 +221,8 @@ OPERATORS = (
     OpDef(
         "ConvInteger",
         _infer_conv_integer,
-        _compute_conv_integer,
-        _lower_conv(0, 1, False),
+        compute_conv_integer,
+        lower_conv(0, 1, False),
         Layout.FEATURE,
         "Conv2D",
         most_inputs=4,
@@ -234,7 +239,7 @@ OPERATORS = (
         "QLinearConv",
         _infer_qlinear_conv,
         _compute_qlinear_conv,
-        _lower_conv(0, 3, True),
+        lower_conv(0, 3, True),
         Layout.FEATURE,
         "Conv2D",
         most_inputs=9,

@@ -28,6 +28,7 @@ from ascendsim.core.errors import InputError, suggest
 from ascendsim.graph.ir import Graph, Node, Tensor
 from ascendsim.opset import OpSet
 from ascendsim.opset.facts import Precision
+from ascendsim.passes.precision.integer_sums import WIDE
 from ascendsim.passes.precision.lists import KeepList, MixList
 from ascendsim.passes.rewriting.outputs import is_output, set_aside, twin_of, typed_like
 from ascendsim.passes.rewriting.passes import PassResult
@@ -138,7 +139,7 @@ def apply_precision(
     general: Wish = chosen
 
     def wish(node: Node) -> tuple[DType | None, DType | None]:
-        return high(node) if keep.holds(node, opset) else general(node)
+        return high(node) if keep.holds(node, opset) or node.origin.get(WIDE) else general(node)
 
     return _assign(graph, opset, wish, asked)
 
