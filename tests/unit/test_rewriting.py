@@ -261,6 +261,8 @@ def test_dead_chains_go_with_their_constants() -> None:
     assert "number" not in graph.tensors
     graph.add_constant("other", np.ones(4, np.float32))
     assert drop_unread_constants(graph) == 1
+    graph.outputs.append(graph.add_constant("handed_out", np.ones(4, np.float32)))
+    assert drop_unread_constants(graph) == 0
 
 
 def test_handing_out_moves_the_name_and_no_reader() -> None:
