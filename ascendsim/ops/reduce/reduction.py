@@ -312,7 +312,6 @@ _REDUCTIONS: tuple[OpDef, ...] = (
         Layout.FOLLOW,
         "ReduceSumD",
         in_blocks=over_positions,
-        most_inputs=2,
         facts=_SUM,
     ),
     OpDef(
@@ -324,7 +323,6 @@ _REDUCTIONS: tuple[OpDef, ...] = (
         Layout.FOLLOW,
         "ReduceMeanD",
         in_blocks=over_positions,
-        most_inputs=2,
         facts=_SUM,
     ),
     OpDef(
@@ -335,7 +333,6 @@ _REDUCTIONS: tuple[OpDef, ...] = (
         Layout.FOLLOW,
         "ReduceMaxD",
         in_blocks=over_positions,
-        most_inputs=2,
         facts=_EXTREME,
     ),
     OpDef(
@@ -346,7 +343,6 @@ _REDUCTIONS: tuple[OpDef, ...] = (
         Layout.FOLLOW,
         "ReduceMinD",
         in_blocks=over_positions,
-        most_inputs=2,
         facts=_EXTREME,
     ),
     OpDef(
@@ -355,7 +351,6 @@ _REDUCTIONS: tuple[OpDef, ...] = (
         FoldCompute(None, _product),
         _lower((), "vmul", "vmul", ()),
         cann="ReduceProdD",
-        most_inputs=2,
         facts=_SUM,
     ),
     OpDef(
@@ -364,7 +359,6 @@ _REDUCTIONS: tuple[OpDef, ...] = (
         FoldCompute(lambda x, a: fold("SUM_ABS", x, a), lambda x, a: _sum(np.abs(x), a)),
         _lower(("vabs",), "vcadd", "vadd", ()),
         cann="LpNorm",
-        most_inputs=2,
         facts=_NORM,
     ),
     OpDef(
@@ -373,7 +367,6 @@ _REDUCTIONS: tuple[OpDef, ...] = (
         FoldCompute(_root_of_squares, lambda x, a: np.sqrt(_sum(x * x, a))),
         _lower(("vmul",), "vcadd", "vadd", ("vsqrt",)),
         cann="LpNorm",
-        most_inputs=2,
         facts=_NORM,
     ),
     OpDef(
@@ -382,7 +375,6 @@ _REDUCTIONS: tuple[OpDef, ...] = (
         FoldCompute(lambda x, a: fold("SUM_SQUARE", x, a), lambda x, a: _sum(x * x, a)),
         _lower(("vmul",), "vcadd", "vadd", ()),
         cann="SquareSumV1",
-        most_inputs=2,
         facts=_NORM,
     ),
     OpDef(
@@ -390,7 +382,6 @@ _REDUCTIONS: tuple[OpDef, ...] = (
         _infer,
         FoldCompute(lambda x, a: np.log(fold("SUM", as_float32(x), a)), lambda x, a: np.log(_sum(x, a))),
         _lower((), "vcadd", "vadd", ("vln",)),
-        most_inputs=2,
         facts=_LOGARITHM,
     ),
     OpDef(
@@ -398,9 +389,10 @@ _REDUCTIONS: tuple[OpDef, ...] = (
         _infer,
         FoldCompute(None, _log_sum_exp),
         _lower(("vexp",), "vcadd", "vadd", ("vln",)),
-        most_inputs=2,
         facts=_LOGARITHM,
     ),
 )
 
-OPERATORS: tuple[OpDef, ...] = tuple(replace(definition, steered_by=(1,)) for definition in _REDUCTIONS)
+OPERATORS: tuple[OpDef, ...] = tuple(
+    replace(definition, most_inputs=2, steered_by=(1,)) for definition in _REDUCTIONS
+)
