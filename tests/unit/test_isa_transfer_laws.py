@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ascendsim.isa.cost_model import start_cycles, with_start
+from ascendsim.isa.cost_transfer import requests, rounded_bytes
 from ascendsim.isa.costs import cost
 from ascendsim.isa.instructions import Buffer, Move, Operand, Pipe
 from tests.support.toy_soc import toy
@@ -61,3 +62,12 @@ def test_starts_are_hidden_behind_the_work_before(
 ) -> None:
     """Back to back, instructions take the longer of the two; the shorter one is paid once, at the front."""
     assert with_start(cycles, start, calls) == wanted
+
+
+@pytest.mark.parametrize("stride", [0, 48])
+def test_bursts_without_a_stride_are_one_piece(stride: int) -> None:
+    """4 x 48 B lie in one grain of 512 B and come with one request."""
+    assert rounded_bytes(read(4, 48), stride, 512) == 512
+    assert rounded_bytes(read(4, 48), stride, 64) == 192
+    assert requests(read(4, 48), stride, 512) == 1
+    assert requests(read(4, 48), 4096, 512) == 4

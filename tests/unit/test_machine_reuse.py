@@ -142,3 +142,10 @@ def test_the_order_of_loops_does_not_make_other_bytes() -> None:
     assert program.working_set(0) == {"x": 8 * KIB}
     assert fetched([(program, 1)], {"x": 16}, capacity=16) == {"x": 16}
     assert fetched([(program, 1)], {"x": 16}, capacity=15) == {"x": 32}
+
+
+def test_cores_without_a_block_hold_nothing() -> None:
+    """One block keeps a tile of a and all of b, whatever the number of cores beside it."""
+    wanted = {"a": 4, "b": 10}
+    for cores in (1, 2, 8):
+        assert fetched([(matmul(), 1)], wanted, 11, cores) == wanted
