@@ -22,9 +22,11 @@ from pytest_benchmark.fixture import BenchmarkFixture
 import ascendsim
 from ascendsim.frontends.onnx.export import export_onnx
 from ascendsim.runtime.evaluate import evaluate
+from ascendsim.runtime.watch import Watch
 from benchmarks.workloads import MODELS
 
 GOAL = 4.0
+WATCHING = 0.05  # of the time of values
 ROUNDS = 9
 
 
@@ -73,3 +75,27 @@ def test_device_values(benchmark: BenchmarkFixture, network: str) -> None:
         f"long"
     )
     assert mine <= GOAL * other
+
+
+@pytest.mark.benchmark
+@pytest.mark.parametrize("network", ["resnet50", "bert_base_s128"])
+def test_watching_numbers(benchmark: BenchmarkFixture, network: str) -> None:
+    """What `result.numerics` costs: the median over pairs of runs, one with and one without."""
+    model = ascendsim.compile(ascendsim.load(MODELS / f"{network}.onnx", weights="random"), soc="Ascend310P3")
+    inputs = ascendsim.random_inputs(model)
+    order = [record.task for record in ascendsim.simulate(model).trace.tasks]
+
+    def once(watch: Watch | None) -> float:
+        return seconds(
+            lambda: evaluate(model.graph, model.program, model.opset, order, inputs, "device", watch=watch)
+        )
+
+    once(None), once(Watch(model.opset))
+    ratios: list[float] = []
+    benchmark.pedantic(  # type: ignore[no-untyped-call]
+        lambda: ratios.append(once(Watch(model.opset)) / once(None)), rounds=3 * ROUNDS
+    )
+    added = float(np.median(ratios)) - 1
+    benchmark.extra_info["added"] = added
+    print(f"\n{network}: watching adds {added:.1%}")
+    assert added < WATCHING

@@ -14,7 +14,7 @@ import ascendsim as asim
 from ascendsim.accuracy.metrics import MEASURES, distance, measures
 from ascendsim.cli.main import main
 from ascendsim.frontends.onnx.export import export_onnx
-from tests.support.half_stories import Story, loud_voice, quantised_block, written_out_norm
+from tests.support.half_stories import Story, loud_voice, written_out_norm
 
 CHIP = "Ascend310P3"
 
@@ -169,7 +169,7 @@ def test_the_command_writes_what_it_finds(tmp_path: Path, capsys: pytest.Capture
 
 
 def test_pictures_hold_the_numbers() -> None:
-    found = compared(quantised_block())
+    found = compared(loud_voice())
     errors = found.plot()
     shown = [row for row in found.rows if row.measures or row.overflow == "YES"]
     assert errors.names == tuple(row.golden_name for row in shown)
