@@ -117,6 +117,8 @@ class StripWriter(CubeWriter):
         channels = Affine(
             k[0].base // taps * plane, tuple([(name, step // taps * plane) for name, step in k[0].terms])
         )
+        if unfold.channel_blocks(conv, block) * conv.kernel_d * conv.kernel_h == 1:
+            channels = times(k[0], conv.dilation_w * BLOCK_BYTES)  # a block of k is a tap of the only row
         offset = plus(
             times(where.batch, unfold.channel_blocks(conv, block) * plane),
             times(where.image, work.a.bytes // self.whole.images),

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ascendsim.core.formats import ceil_div
+from ascendsim.core.formats import BLOCK_BYTES, ceil_div
 from ascendsim.lower.templates.conv import FRACTAL_BYTES, a_bytes, is_direct
 from ascendsim.lower.templates.product import ROWS, Product, Rates
 from ascendsim.lower.templates.strips import Strip, strip_waste
