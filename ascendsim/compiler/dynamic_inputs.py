@@ -4,12 +4,13 @@ numbers of iterations; checked.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from ascendsim.core.errors import InputError, suggest
+from ascendsim.core.errors import InputError, InputWarning, suggest
 from ascendsim.graph.ir import Array, Graph, Tensor
 from ascendsim.passes.control_flow import control_flow_nodes
 from ascendsim.runtime.control_flow import MAX_ITERATIONS, Value
@@ -118,6 +119,10 @@ def input_values(graph: Graph, inputs: Mapping[str, Any]) -> dict[str, Value]:
 
     Raises:
         InputError: If an input is missing, unknown, or of the wrong shape or type.
+
+    Warns:
+        InputWarning: Dimensions with one name differ. Exporters name some alike that need not be equal; where
+            they must be, an operator says so.
     """
     known = {tensor.name: tensor for tensor in graph.inputs}
     for name in inputs:
@@ -149,9 +154,8 @@ def input_values(graph: Graph, inputs: Mapping[str, Any]) -> dict[str, Value]:
         for dim, size in zip(tensor.shape or (), values[name].shape, strict=False):
             if isinstance(dim, str) and same.setdefault(dim, (size, name))[0] != size:
                 other = same[dim]
-                raise InputError(
-                    f"input {name!r}", f"must have {dim} = {other[0]}, as input {other[1]!r} has", size
-                )
+                text = f"input {name!r}: {dim} is {size}, and {other[0]} in input {other[1]!r}"
+                warnings.warn(f"{text}, though the model says they are equal", InputWarning, stacklevel=2)
     return values
 
 

@@ -117,6 +117,10 @@ class OptionWarning(UserWarning):
     """An option that is accepted and does not do what its user may think."""
 
 
+class InputWarning(UserWarning):
+    """Inputs that contradict what a model declares, and are run all the same."""
+
+
 def edits(one: str, other: str) -> int:
     """Letters to put in, take out or change until one word is another (Levenshtein's distance).
 

@@ -16,7 +16,8 @@ from ascendsim.isa.program import Block
 from ascendsim.lower.templates.cube import cube_stage, product_of
 from ascendsim.lower.templates.product import Product, rates_of
 from ascendsim.lower.templates.steps import Expansion
-from ascendsim.lower.templates.tiling import Tiling, candidates
+from ascendsim.lower.templates.tiling import Tiling, as_strips, candidates
+from ascendsim.lower.templates.width_tiles import strip_views
 from ascendsim.opset.work import ColumnSum, ConvGeometry, CubeWork, SideOutput, Step, Stream
 from ascendsim.soc import SocSpec, load
 from tests.support.lowering import ref
@@ -60,6 +61,41 @@ def cube_programs(count: int = 80) -> tuple[CubeProgram, ...]:
             stage = cube_stage(work, product_of(work, soc), tiling, soc, Expansion(soc))
         except CompileError as error:
             if "UB" not in str(error):  # the operands of the epilogue do not fit beside so large a tile
+                raise
+            continue
+        (group,) = stage.groups
+        found.append(CubeProgram(soc, work, tiling, group.block, dict(stage.sizes)))
+    return tuple(found)
+
+
+@cache
+def strip_programs(count: int = 60) -> tuple[CubeProgram, ...]:
+    """Programs of random convolutions in tile form; always the same. Half of the chips have a small L1, so
+    that kernel rows come in parts."""
+    random, found = Random(4), list[CubeProgram]()
+    while len(found) < count:
+        chip = CHIPS[len(found) % len(CHIPS)]
+        few = {"ai_cores": 1, "buffers.l1": random.choice((24 << 10, 1 << 20))}
+        soc = load(chip, few | ({"vector_cores": 1} if load(chip).split_cores else {}))
+        plain = convolution(random, 40)
+        if random.random() < 0.3:  # a result that is stored row by row
+            channels, row_major = plain.n * plain.batch, random.choice((NARROW, FULL))
+            shape = (plain.out.shape[0], channels, *plain.out.shape[2:])
+            plain = replace(plain, out=ref("c", shape, Format.NCHW, row_major))
+        work = with_epilogue(random, plain, soc)
+        product, rates = product_of(work, soc), rates_of(soc, work.dtype.value)
+        every = [
+            as_strips(view, tiling, rates)
+            for view in strip_views(product, rates)
+            for tiling in candidates(view, rates, 1)
+        ]
+        if not every:  # a matrix already
+            continue
+        tiling = random.choice(every)
+        try:
+            stage = cube_stage(work, product, tiling, soc, Expansion(soc))
+        except CompileError as error:
+            if "UB" not in str(error):
                 raise
             continue
         (group,) = stage.groups

@@ -10,7 +10,7 @@ import pytest
 import ascendsim as asim
 from ascendsim.compiler.dynamic_inputs import checked_choices, input_values, shapes_only, user_arrays
 from ascendsim.core.dtypes import DType
-from ascendsim.core.errors import InputError
+from ascendsim.core.errors import InputError, InputWarning
 from ascendsim.graph.ir import Graph
 from tests.unit.test_runtime_control_flow import halving_loop, two_branches
 
@@ -85,11 +85,16 @@ def test_arrays_are_checked_against_the_inputs() -> None:
         ({"x": ones(3, 2)}, r"input 'y' is missing; the model wants float32\[n\]; pass {'y': array}"),
         ({"x": ones(3, 2), "y": ones(3), "z": ones(1)}, "input 'z' is not an input of the model"),
         ({"x": ones(3, 3), "y": ones(3)}, r"input 'x' must have shape \[n, 2\], not \[3, 3\]"),
-        ({"x": ones(3, 2), "y": ones(4)}, "input 'y' must have n = 3, as input 'x' has, not 4"),
         ({"x": ones(3, 2), "y": np.ones(3)}, r"must be of type float32, not float64; convert it with"),
     ):
         with pytest.raises(InputError, match=message):
             input_values(graph, inputs)
+
+
+def test_named_open_dimensions_that_differ_are_a_warning() -> None:
+    with pytest.warns(InputWarning, match="input 'y': n is 4, and 3 in input 'x', though the model says"):
+        found = input_values(graph_of(x=("n", 2), y=("n",)), {"x": ones(3, 2), "y": ones(4)})
+    assert [value.shape for value in found.values()] == [(3, 2), (4,)]
 
 
 def test_unnamed_open_dimensions_need_not_agree() -> None:

@@ -158,9 +158,12 @@ def test_a_type_that_the_cube_lacks_names_the_remedy() -> None:
 
 
 def test_a_map_that_fits_no_buffer_is_a_compile_error() -> None:
-    soc = load("Ascend310", {"buffers.l1": 65536})
+    """Two pieces of both operands, 16 positions and columns and one tap each, and the bias of 16 columns."""
+    work = convolution(64, 4096, 64, 7, 1, 3)
+    least = 2 * (16 + 16) * 32 + 16 * 4
+    assert lowered(work, load("Ascend310", {"buffers.l1": least}))
     with pytest.raises(CompileError, match="must fit its smallest tile and 4 bytes a column"):
-        lowered(convolution(64, 4096, 64, 7, 1, 3), soc)
+        lowered(work, load("Ascend310", {"buffers.l1": least - 1}))
 
 
 @pytest.mark.parametrize("sizes", [(64, 64, 30000), (16, 16, 16), (300, 200, 100), (40, 2000, 16)])

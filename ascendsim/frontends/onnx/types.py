@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import onnx
 
 from ascendsim.core.dtypes import DType
@@ -64,6 +66,10 @@ def value_type(value: onnx.ValueInfoProto, subject: str) -> tuple[DType | None, 
     return dtype, tuple(_dim(dim, subject) for dim in tensor.shape.dim)
 
 
+# what exporters write where they know no name (PaddlePaddle, tf2onnx): two of them need not be equal
+_NO_NAME = re.compile(r"|\?|-1|None|unk__\d*")
+
+
 def _dim(dim: onnx.TensorShapeProto.Dimension, subject: str) -> Dim:
     if dim.HasField("dim_value"):
         if dim.dim_value == -1:  # how PaddlePaddle's exporter writes a dynamic dimension
@@ -76,4 +82,4 @@ def _dim(dim: onnx.TensorShapeProto.Dimension, subject: str) -> Dim:
                 "give the shape with shapes={...}",
             )
         return int(dim.dim_value)
-    return dim.dim_param or None
+    return None if _NO_NAME.fullmatch(dim.dim_param) else dim.dim_param

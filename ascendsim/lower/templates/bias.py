@@ -31,6 +31,8 @@ from ascendsim.soc.spec import SocSpec
 
 ACCUMULATOR_ITEM = 4  # float32 or int32 in L0C
 BROADCAST = "broadcast_ub_to_cc"
+KEPT_SHARE = 3 / 4  # of a buffer that values a column may take at most
+SMALLEST_TILES = 4096  # bytes: operands of 16 x 16 results of any type, two of each
 Extent = tuple[Affine, int]  # first index and count
 
 
@@ -49,6 +51,22 @@ def most_columns(work: CubeWork, soc: SocSpec) -> int:
     if work.bias is None or not has_table(soc):
         return work.n
     return max(ROWS, (soc.buffers.bias_table or 0) // ACCUMULATOR_ITEM)
+
+
+def most_share(work: CubeWork, soc: SocSpec) -> int:
+    """Columns that a block may take at most: values a column are kept for all of them, in L1 for the bias
+    table, or in UB with what the epilogue reads and adds up, and room for tiles must be left.
+    """
+    l1 = capacity(soc, Buffer.L1)
+    most = int(min(KEPT_SHARE * l1, l1 - SMALLEST_TILES)) // ACCUMULATOR_ITEM
+    if not soc.split_cores:
+        kept = sum(stream.ref.dtype.itemsize for stream in work.epilogue_inputs if stream.over == "col")
+        kept += ACCUMULATOR_ITEM * len(work.sums)
+        if work.bias is not None:
+            wide = 0 if work.bias.dtype is accumulator_type(work) else ACCUMULATOR_ITEM
+            kept += work.bias.dtype.itemsize + wide
+        most = min(most, int(KEPT_SHARE * capacity(soc, Buffer.UB)) // max(1, kept))
+    return max(ROWS, most // ROWS * ROWS)
 
 
 def bias_passes(work: CubeWork, soc: SocSpec) -> int:

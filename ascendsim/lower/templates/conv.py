@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from ascendsim.core.formats import BLOCK_BYTES, ceil_div
+from ascendsim.lower.templates.strips import held_columns
 from ascendsim.opset.work import ConvGeometry
 
 FRACTAL_BYTES = 512
@@ -86,7 +87,7 @@ def a_bytes(conv: ConvGeometry | None, rows_of_a: int, k_blocks: int) -> int:
         return rows_of_a * BLOCK_BYTES * k_blocks
     return (
         window(conv, rows_of_a, kernel_rows(conv, k_blocks)).rows
-        * conv.width
+        * held_columns(conv, k_blocks)
         * BLOCK_BYTES
         * ceil_div(k_blocks, taps(conv))
     )

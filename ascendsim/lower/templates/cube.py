@@ -12,11 +12,12 @@ from functools import partial
 from ascendsim.core.formats import BLOCK_BYTES, Format, c0, ceil_div
 from ascendsim.isa.program import BlockGroup
 from ascendsim.lower.templates import conv as unfold
-from ascendsim.lower.templates.bias import bias_passes, most_columns
+from ascendsim.lower.templates.bias import bias_passes, most_columns, most_share
 from ascendsim.lower.templates.cube_block import CubeWriter
 from ascendsim.lower.templates.product import ROWS, Product
 from ascendsim.lower.templates.stage import Stage, share_groups, sizes_of
 from ascendsim.lower.templates.steps import Expansion
+from ascendsim.lower.templates.strip_block import strip_groups
 from ascendsim.lower.templates.tiling import Tiling, best_tilings
 from ascendsim.lower.templates.way_out import fixpipe_takes, vector_passes
 from ascendsim.opset.work import CubeWork, Ref, Stream, VectorWork
@@ -63,6 +64,14 @@ def cube_stage(work: CubeWork, product: Product, tiling: Tiling, soc: SocSpec, e
     Raises:
         CompileError: If the operands of its epilogue do not fit beside its tiles.
     """
+    refs = [
+        *(stream.ref for stream in work.epilogue_inputs),
+        *(side.ref for side in work.side_outputs),
+        *(item.ref for item in work.sums),
+    ]
+    sizes = sizes_of(work.a, work.b, work.bias, work.out, *refs)
+    if tiling.columns:
+        return Stage(tuple(strip_groups(work, product, tiling, soc, expansion)), sizes=sizes)
     axes = [
         (product.batch, tiling.share_batch),
         (product.images, tiling.share_images),
@@ -75,12 +84,7 @@ def cube_stage(work: CubeWork, product: Product, tiling: Tiling, soc: SocSpec, e
         )
         for (batch, images, m, n), count in share_groups(axes)
     ]
-    refs = [
-        *(stream.ref for stream in work.epilogue_inputs),
-        *(side.ref for side in work.side_outputs),
-        *(item.ref for item in work.sums),
-    ]
-    return Stage(tuple(groups), sizes=sizes_of(work.a, work.b, work.bias, work.out, *refs))
+    return Stage(tuple(groups), sizes=sizes)
 
 
 def product_of(work: CubeWork, soc: SocSpec) -> Product:
@@ -128,6 +132,8 @@ def product_of(work: CubeWork, soc: SocSpec) -> Product:
         work.b.constant,
         _cut(work.a, soc) if a_rows else "",
         _cut(work.b, soc) if b_rows else "",
+        most_share(work, soc),
+        work.out.dtype.itemsize if conv is not None and work.out.format in row_major else 0,
     )
 
 

@@ -16,7 +16,7 @@ loops follows the held operand ("b": n outside). The bias is in L0C before the f
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from ascendsim.core.formats import BLOCK_BYTES, Format, align, c0, ceil_div
@@ -60,6 +60,7 @@ class CubeWriter:
         share: tuple[int, int],
     ) -> None:
         self.work, self.product, self.tiling = work, product, tiling
+        self.whole = product  # of which the tensors are; strips are parts of it
         self.conv = None if unfold.is_direct(work.conv) else work.conv
         self.b = b = BlockBuilder(soc, CoreKind.CUBE if soc.split_cores else CoreKind.AI)
         self.share_n = share[1]
@@ -117,14 +118,19 @@ class CubeWriter:
                 part.start(times(group, self.product.n), n)
             if self.tiling.hold == "a":
                 self.bias.enter((ZERO, min(n, self.tile_n)))
-                with b.loop("image", images) as image:
-                    self._rows_outside(group, image, m, n)
+                for image, rows in self._images(images, m):
+                    self._rows_outside(group, image, rows, n)
                 self.bias.leave()
             else:
                 self._columns_outside(group, images, m, n)
             for part in (self.bias, self.out):
                 part.finish()
         return b.build()
+
+    def _images(self, images: int, m: int) -> Iterator[tuple[Affine, int]]:
+        """Loops over images: yields each with its rows of A."""
+        with self.b.loop("image", images) as image:
+            yield image, m
 
     def _rows_outside(self, group: Affine, image: Affine, m: int, n: int) -> None:
         b, k = self.b, (ZERO, self.product.k_blocks)
@@ -155,11 +161,11 @@ class CubeWriter:
                     b.commit(self.panel)
                     b.receive(self.panel)
                 self.bias.enter((columns.at(j), columns.size))
-                with b.loop("image", images) as image:
+                for image, whole in self._images(images, m):
                     if held and self.tiling.chunk_k == self.product.k_blocks:
-                        self._bands(Where(group, image, ZERO, columns.at(j)), m, columns.size)
+                        self._bands(Where(group, image, ZERO, columns.at(j)), whole, columns.size)
                     else:
-                        for rows in pieces(m, self.tile_m):
+                        for rows in pieces(whole, self.tile_m):
                             with b.loop("m", rows.trips) as i:
                                 self._tile(
                                     Where(group, image, rows.at(i), columns.at(j)),
@@ -252,7 +258,7 @@ class CubeWriter:
         b.commit(self.l0c)
         self.bias.computed(following)
         base, is_map = self._result_base(where)
-        self.out.write(base, (where.m, m), (where.n, n), (self.product.m, self.product.n, is_map))
+        self.out.write(base, (where.m, m), (where.n, n), (self.whole.m, self.whole.n, is_map))
         self.bias.stored(following)
 
     def _steps(self, size: tuple[int, int], k: tuple[Affine, int], rows: int) -> None:
@@ -335,15 +341,24 @@ class CubeWriter:
             )
         self._load(tile, self.b1, len(self.b1.allocations) - 1, work.b.format, work.b)
 
-    def _load(self, tile: Tile, ring: Ring, part: int, format: Format, ref: Ref, converted: int = 0) -> None:
-        """MTE2 brings a tile; `converted` are the bytes that AIPP makes of it."""
+    def _load(
+        self,
+        tile: Tile,
+        ring: Ring,
+        part: int,
+        format: Format,
+        ref: Ref,
+        converted: int = 0,
+        at: Affine = ZERO,
+    ) -> None:
+        """MTE2 brings a tile, to an offset in its slot; `converted` are the bytes that AIPP makes of it."""
         tile = fitted(self.b, tile, ref)
         kind = (
             "nd2nz" if format is Format.ND and self.b.soc.split_cores and self.work.conv is None else "copy"
         )
         if converted:
             kind = "aipp"
-        target = self.b.target(ring, converted or tile.bytes, part)
+        target = self.b.target(ring, converted or tile.bytes, part, at)
         self.b.emit(
             Move(
                 Pipe.MTE2,
@@ -367,7 +382,7 @@ class CubeWriter:
             rows, chunk = held
             source = b.source(
                 self.a1,
-                unfold.a_bytes(work.conv, rows, self.product.k_blocks if self.tiling.hold == "a" else chunk),
+                unfold.a_bytes(self.conv, rows, self.product.k_blocks if self.tiling.hold == "a" else chunk),
             )
             b.emit(Img2Col(target, source, bytes, self.conv.stride_w, unfold.input_rows(self.conv)))
             return
@@ -384,7 +399,7 @@ class CubeWriter:
 
     def _result_base(self, where: Where) -> tuple[Affine, bool]:
         """Byte offset of the product's result, and whether it is a feature map."""
-        work, product = self.work, self.product
+        work, product = self.work, self.whole
         if work.conv is None:
             return plus(
                 times(where.batch, work.out.bytes // product.batch),

@@ -158,15 +158,12 @@ class _IntoL1(UnifiedBufferOut):
         super().__init__(builder, work, l0c, expansion, tile, work.n)
         self.target = target
 
-    def _store(self, tile: Tile, ring: Ring, bytes: int) -> None:
+    def _store(self, tile: Tile, ring: Ring, bytes: int, at: Affine) -> None:
         b = self.b
-        b.commit(ring)
-        b.receive(ring)
-        stored = b.source(ring, min(bytes, tile.bytes))
+        stored = b.source(ring, min(bytes, tile.bytes), 0, at)
         span = tile.operand.bytes
         into = b.target(self.target, span, 0, tile.offset)
         b.emit(Move(Pipe.MTE3, into, stored, tile.bursts, tile.burst_bytes, dst_stride=tile.stride))
-        b.release(ring)
 
 
 class _Side:

@@ -113,14 +113,14 @@ def image_tile(
     plane = conv.height * row_bytes
     units = ceil_div(k[1], taps(conv))
     offset = plus(
-        base, times(_first_row(conv, positions, rows, trips), row_bytes), _blocks(k[0], taps(conv), plane)
+        base, times(first_row(conv, positions, rows, trips), row_bytes), _blocks(k[0], taps(conv), plane)
     )
     if skips_rows(conv, rows):
         return Tile.strided(ref.region, offset, units * held, row_bytes, conv.stride_h * row_bytes)
     return Tile.strided(ref.region, offset, units, held * row_bytes, plane)
 
 
-def _first_row(conv: ConvGeometry, positions: tuple[Affine, int], rows: int, trips: int) -> Affine:
+def first_row(conv: ConvGeometry, positions: tuple[Affine, int], rows: int, trips: int) -> Affine:
     """First input row of a run of output positions."""
     start, count = positions
     held = window(conv, count, rows)
@@ -158,7 +158,7 @@ def raw_tile(
     offset = plus(
         times(number, image.image_bytes),
         image.first_byte,
-        times(_first_row(conv, positions, rows, trips), image.row_bytes),
+        times(first_row(conv, positions, rows, trips), image.row_bytes),
     )
     stride = image.row_bytes * (conv.stride_h if skips_rows(conv, rows) else 1)
     tile = Tile.strided(ref.region, offset, ceil_div(held * image.rows, image.per), image.used_bytes, stride)

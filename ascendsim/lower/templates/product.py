@@ -49,6 +49,10 @@ class Product:
         b_constant: Whether B are weights, which no task before has brought into L2.
         a_cut, b_cut: What brings a row-major operand: "" = a plain copy, "rows" = its rows are cut into
             fractals on the way, "ragged" = so are rows that do not fill blocks of 32 bytes.
+        most_share_n: Columns that a block takes at most, for which it keeps values (bias, scale). A product
+            with more has more blocks than cores.
+        row_item: Bytes of an element of a map that is stored row by row, one channel after the other; 0 = in
+            blocks of channels.
     """
 
     batch: int
@@ -70,6 +74,8 @@ class Product:
     b_constant: bool = False
     a_cut: str = ""
     b_cut: str = ""
+    most_share_n: int = 1 << 30
+    row_item: int = 0
 
     def b_blocks(self, tile_n: int) -> int:
         """Blocks of 16 columns that a tile of B holds in L1."""

@@ -99,7 +99,7 @@ def score(
         return max(first + busy + waits, memory + compute / chunks) + others * IMPERFECT_OVERLAP + last
 
     cycles = (1 - t.in_l2) * time(t.far) + (t.in_l2 * time(t.near) if t.in_l2 else 0.0)
-    return in_turn * cycles + t.cores * rates.dispatch
+    return in_turn * cycles * ceil_div(t.cores, rates.cores) + t.cores * rates.dispatch
 
 
 def tiled_blocks(elements: int, tile: int) -> int:

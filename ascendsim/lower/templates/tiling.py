@@ -11,8 +11,8 @@ closed form leaves out; see `lower.tiling_search`.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from heapq import nsmallest
 
@@ -26,7 +26,9 @@ from ascendsim.lower.templates.conv import (
 )
 from ascendsim.lower.templates.product import ACCUMULATOR_BYTES, ROWS, Product, Rates, rates_of
 from ascendsim.lower.templates.score import lookahead, score
+from ascendsim.lower.templates.strips import Strip, row_parts
 from ascendsim.lower.templates.traffic import Share
+from ascendsim.lower.templates.width_tiles import strip_views, strips_may_pay, whole_images
 from ascendsim.opset.work import ConvGeometry
 from ascendsim.soc.spec import SocSpec
 
@@ -53,6 +55,8 @@ class Tiling:
         band_m: Rows of A (output positions) of one load; more than one tile if the tiles of a band share a
             held panel of B.
         l1_slots: Chunks that L1 holds at a time where both operands stream.
+        columns: Of the result that a strip of the map has (`strips`): m is that of a strip then, and
+            share_images counts strips. 0 = rows are whole.
     """
 
     share_batch: int
@@ -68,6 +72,7 @@ class Tiling:
     cycles: float
     band_m: int
     l1_slots: int = 2
+    columns: int = 0
 
     @property
     def steps_of_load(self) -> int:
@@ -87,32 +92,71 @@ def best_tilings(product: Product, soc: SocSpec) -> tuple[Tiling, ...]:
 
 @lru_cache(maxsize=4096)
 def _search(product: Product, rates: Rates) -> tuple[Tiling, ...]:
-    for smallest in (
-        2,
-        1,
-    ):  # blocks; tiles below 32 x 32 only where the matrix is smaller or nothing else fits
-        by_size: dict[tuple[int, int], Tiling] = {}
-        for tiling in candidates(product, rates, smallest, NEAR):
-            size = tiling.tile_m, tiling.tile_n
-            if size not in by_size or tiling.cycles < by_size[size].cycles:
-                by_size[size] = tiling
-        if by_size:
-            best = nsmallest(FEW, by_size.values(), key=lambda tiling: tiling.cycles)
-            break
-    else:
-        columns = min(share[3] for share in shares(product, rates.cores))
-        least = smallest_tile_bytes(product) + column_bytes(columns)
+    rows = _best(product, rates)
+    if rows and not strips_may_pay(product, rates):
+        return rows
+    found = (*rows, *_strips(product, rates, rows[0].cycles if rows else math.inf))
+    if not found:
+        *_, narrowest = product, *strip_views(product, rates)
+        columns = min(share[3] for share in shares(narrowest, rates.cores))
+        least = smallest_tile_bytes(narrowest) + column_bytes(columns)
         raise CompileError(
             "a convolution or matmul",
             f"must fit its smallest tile and 4 bytes a column of a core's share into L1 ({rates.l1} bytes)",
             f"about {least} bytes",
-            "use narrower feature maps, or fewer columns (output channels)",
+            "use a chip with a larger L1, or fewer columns (output channels)",
         )
+    return tuple(sorted(found, key=lambda tiling: tiling.cycles))
+
+
+def _best(product: Product, rates: Rates, below: float = math.inf) -> tuple[Tiling, ...]:
+    """The best few in one form, whole rows or strips of one width; none if they take more than so many
+    cycles.
+    """
+    # blocks; tiles below 32 x 32 only where the matrix is smaller or nothing else fits
+    for smallest in (2, 1):
+        by_size: dict[tuple[int, int], Tiling] = {}
+        for tiling in candidates(product, rates, smallest, NEAR, below):
+            size = tiling.tile_m, tiling.tile_n
+            if size not in by_size or tiling.cycles < by_size[size].cycles:
+                by_size[size] = tiling
+        if by_size:
+            return _few(by_size.values())
+    return ()
+
+
+def _few(tilings: Iterable[Tiling]) -> tuple[Tiling, ...]:
+    """Those that are worth a run on the machine."""
+    best = nsmallest(FEW, tilings, key=lambda tiling: tiling.cycles)
     return tuple([tiling for tiling in best if tiling.cycles <= NEAR * best[0].cycles])
 
 
+def _strips(product: Product, rates: Rates, below: float) -> tuple[Tiling, ...]:
+    """The best few in the tile form that take less than so many cycles."""
+    found = [
+        as_strips(view, tiling, rates)
+        for view in strip_views(product, rates)
+        for tiling in _best(view, rates, below)
+    ]
+    return _few([tiling for tiling in found if tiling.cycles < below])
+
+
+def as_strips(view: Product, tiling: Tiling, rates: Rates) -> Tiling:
+    """A tiling of a product whose images are strips, with cores that take whole images or strips of one."""
+    assert isinstance(view.conv, Strip)
+    share = whole_images(view.conv, tiling.share_images)
+    sizes = tiling.tile_m, tiling.tile_n, tiling.chunk_k, tiling.step_k
+    shared = tiling.share_batch, share, tiling.share_m, tiling.share_n
+    cycles = score(view, rates, shared, *sizes, tiling.hold, tiling.accumulators, tiling.band_m)
+    return replace(tiling, share_images=share, cycles=cycles, columns=view.conv.out_w)
+
+
 def candidates(
-    product: Product, rates: Rates, smallest: int = 2, within: float = math.inf
+    product: Product,
+    rates: Rates,
+    smallest: int = 2,
+    within: float = math.inf,
+    best: float = math.inf,
 ) -> Iterator[Tiling]:
     """Tilings that fit the buffers, with their scores.
 
@@ -121,8 +165,8 @@ def candidates(
         rates: Of the chip.
         smallest: Blocks that tiles have at least along m and n, if they can.
         within: Leaves out what must take more than so many times the best score before it.
+        best: The best score of another form.
     """
-    best = math.inf
     bounds = [(least_cycles(product, rates, share), share) for share in shares(product, rates.cores)]
     for least, share in sorted(bounds):  # the likely ones first, so that what cannot come near is seen sooner
         _, _, sm, sn = share
@@ -234,11 +278,13 @@ def _shares_of(product: Product, cores: int) -> Iterator[Share]:
             if wanted > left:
                 break
             m_parts = min(m_blocks, wanted)
-            n_parts = min(n_blocks, left // m_parts)
+            n_parts = max(min(n_blocks, left // m_parts), ceil_div(product.n, product.most_share_n))
             share_ms = [min(product.m, ceil_div(m_blocks, m_parts) * ROWS)]
             if product.conv is not None and not is_direct(product.conv) and product.conv.out_h >= m_parts:
                 share_ms.append(min(product.m, ceil_div(product.conv.out_h, m_parts) * product.conv.out_w))
             for share_m in share_ms:
+                if isinstance(product.conv, Strip) and share_m % product.conv.out_w:
+                    continue
                 yield (
                     ceil_div(product.batch, batch_parts),
                     ceil_div(product.images, image_parts),
@@ -266,7 +312,8 @@ def run_sizes(conv: ConvGeometry | None, elements: int, most_blocks: int, smalle
     """Tile sizes along m; for maps that must be unfolded also runs of whole output rows, which need fewer
     input rows.
     """
-    sizes = tile_sizes(elements, most_blocks, smallest)
+    tall = isinstance(conv, Strip) and conv.out_h > 1  # whose tiles are whole rows
+    sizes = [] if tall else tile_sizes(elements, most_blocks, smallest)
     if conv is not None and not is_direct(conv):
         rows = ceil_div(elements, conv.out_w)
         most = min(rows, most_blocks * ROWS // conv.out_w)
@@ -324,8 +371,12 @@ def _fill_l1(
     for queue in queue_depths(rates.queue):
         most = max(1, step * lookahead(queue) // unit)
         chunk = min(k_blocks, ceil_div(units, ceil_div(units, min(room, most))) * unit)
-        if unit > 1 and unit < taps(conv):
-            chunk = unit  # one kernel row at a time
+        if 1 < unit < taps(conv) or (conv is not None and unit < conv.kernel_w):
+            chunk = unit  # one kernel row at a time, or a part of it
+        elif not hold and 2 * (product.a_bytes(share[2], tile_m, chunk) + b_unit // unit * chunk) > (
+            rates.l1 - column_bytes(share[3])
+        ):
+            chunk = unit  # dilated rows lie far apart: two hold more than twice the rows of one
         options.add(chunk)
     if hold == "b" and unit > 1 and room >= units:
         options.add(k_blocks)
@@ -364,6 +415,6 @@ def bands(product: Product, share_m: int, tile_m: int, hold: str, chunk: int) ->
 
 def chunk_units(conv: ConvGeometry | None) -> tuple[int, ...]:
     """Blocks of k that a chunk in L1 is made of: whole channel blocks, or single kernel rows if those are too
-    large.
+    large; of strips also parts of a kernel row.
     """
-    return (1,) if conv is None or is_direct(conv) else (taps(conv), conv.kernel_w)
+    return (1,) if conv is None or is_direct(conv) else (taps(conv), conv.kernel_w, *row_parts(conv))

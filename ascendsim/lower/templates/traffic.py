@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ascendsim.core.formats import ceil_div
+from ascendsim.core.formats import BLOCK_BYTES, ceil_div
 from ascendsim.lower.templates.conv import FRACTAL_BYTES, a_bytes, is_direct
 from ascendsim.lower.templates.product import ROWS, Product, Rates
+from ascendsim.lower.templates.strips import Strip, strip_waste
 from ascendsim.opset.work import ConvGeometry
 
 Share = tuple[int, int, int, int]  # what one core takes at most along batch, images, m and n
@@ -78,6 +79,7 @@ def traffic_of(
     core_b = b_loads * b_tile * (sn / (n_tiles * tile_n)) * burst_loss(product.b_rows, reach, rates.unaligned)
     if conv is not None and not aligned_planes(conv, tile_m):
         core_a /= rates.unaligned
+    core_a *= strip_waste(conv, conv.width * BLOCK_BYTES) if isinstance(conv, Strip) else 1.0
     outputs = product.m * product.n * product.images * product.batch
     cores = (
         ceil_div(product.batch, sb)
@@ -89,6 +91,8 @@ def traffic_of(
     out = outputs * (product.out_itemsize + product.extra_out_bytes) * 1.0
     if conv is not None and tile_m % ROWS and tile_m < product.m:
         out /= rates.unaligned  # a channel block of the tile does not end on a 512 B boundary
+    if isinstance(conv, Strip):
+        out *= strip_waste(conv, min(tile_m, conv.out_w) * (product.row_item or BLOCK_BYTES))
     from_a, from_b = core_a * cores, core_b * cores
     if not rates.l2_managed:
         from_a, from_b = dram_bytes(product, rates.l2_size, share, tile, hold)

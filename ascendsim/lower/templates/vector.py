@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from math import ceil
+
+from ascendsim.isa.capacity import capacity
+from ascendsim.isa.instructions import Buffer
 from ascendsim.isa.program import BlockGroup
 from ascendsim.lower.emit import BlockBuilder
 from ascendsim.lower.templates.planes import PlaneWriter
@@ -20,6 +25,7 @@ def lower_vector(work: VectorWork, soc: SocSpec, expansion: Expansion) -> Stage:
         CompileError: If an intrinsic is unknown or not even one row piece fits into UB.
     """
     core, kind = vector_core(soc)
+    work = in_parts(work, soc)
     space = space_of(work)
     share_rows, share_cols = share_of(work, space, soc)
     steps = expansion.expand(work.steps)
@@ -29,3 +35,14 @@ def lower_vector(work: VectorWork, soc: SocSpec, expansion: Expansion) -> Stage:
         builder = BlockBuilder(soc, core)
         groups.append(BlockGroup(writer(builder, work, space, steps, rows, cols).write(), count))
     return Stage(tuple(groups), kind, sizes_of(*(stream.ref for stream in (*work.inputs, *work.outputs))))
+
+
+def in_parts(work: VectorWork, soc: SocSpec) -> VectorWork:
+    """The work with each element as several if what a single one is made of fills UB (a resize to very few
+    points): they are partial results then, each from a part of the inputs.
+    """
+    elements, room = work.rows * work.cols, capacity(soc, Buffer.UB) / 4
+    each = sum(stream.ref.bytes / elements for stream in work.inputs if stream.over == "all")
+    if work.reduces != "none" or each <= room:
+        return work
+    return replace(work, cols=work.cols * ceil(each / room))

@@ -10,9 +10,10 @@ from ascendsim.core.formats import align, ceil_div
 from ascendsim.isa.capacity import capacity
 from ascendsim.isa.instructions import ZERO, Affine, Buffer, Move, Operand, Pipe, Vector
 from ascendsim.lower.emit import BlockBuilder, Ring, pieces, plus, times
+from ascendsim.lower.templates.area import Area, WholeRows, share_of_slot
 from ascendsim.lower.templates.bias import ACCUMULATOR_ITEM, Extent, accumulator_type, bias_passes
 from ascendsim.lower.templates.column_sums import ColumnSums, sum_passes, widest_step
-from ascendsim.lower.templates.operands import bring_columns, fitted, result_tile
+from ascendsim.lower.templates.operands import bring_columns, fitted
 from ascendsim.lower.templates.stage import Tile
 from ascendsim.lower.templates.steps import Expansion, emit_steps
 from ascendsim.opset.work import CubeWork, Step, Stream
@@ -42,6 +43,7 @@ class FixpipeOut:
 
     def __init__(self, builder: BlockBuilder, work: CubeWork, l0c: Ring) -> None:
         self.b, self.work, self.l0c = builder, work, l0c
+        self.area: Area = WholeRows()
 
     def start(self, n_at: Affine, n: int) -> None:
         """Nothing is kept on the way."""
@@ -58,20 +60,23 @@ class FixpipeOut:
         """
         b, out = self.b, self.work.out
         b.receive(self.l0c)
-        tile = fitted(b, result_tile(out, whole[0], whole[1], m, n, base, whole[2]), out)
-        source = b.source(self.l0c, align(m[1], ROWS) * align(n[1], ROWS) * ACCUMULATOR_ITEM)
-        b.emit(
-            Move(
-                Pipe.FIX,
-                tile.operand,
-                source,
-                tile.bursts,
-                tile.burst_bytes,
-                "fixpipe",
-                dst_stride=tile.stride,
-                aligned=tile.aligned,
+        for place, part, parts in self.area.tiles(b, out, whole, m, n, base):
+            tile = fitted(b, place, out)
+            rows = align(m[1], ROWS) if parts == 1 else m[1]
+            held = rows * align(n[1], ROWS) * ACCUMULATOR_ITEM // parts
+            source = b.source(self.l0c, held, 0, times(part, held))
+            b.emit(
+                Move(
+                    Pipe.FIX,
+                    tile.operand,
+                    source,
+                    tile.bursts,
+                    tile.burst_bytes,
+                    "fixpipe",
+                    dst_stride=tile.stride,
+                    aligned=tile.aligned,
+                )
             )
-        )
         b.release(self.l0c)
 
 
@@ -91,6 +96,7 @@ class UnifiedBufferOut:
     ) -> None:
         tile_m, tile_n = tile
         self.b, self.work, self.l0c, self.expansion = builder, work, l0c, expansion
+        self.area: Area = WholeRows()
         self.inside = (
             DType.FLOAT32
             if work.out.dtype is DType.FLOAT32
@@ -177,7 +183,7 @@ class UnifiedBufferOut:
     def bring(self, m: Extent) -> None:
         """Loads what the epilogue needs of a tile's rows."""
         for stream, ring in self.rows:
-            bring_columns(self.b, stream.ref, ring, m[0], m[1])
+            bring_columns(self.b, stream.ref, ring, self.area.first(m[0]), m[1])
 
     def write(self, base: Affine, m: Extent, n: Extent, whole: tuple[int, int, bool]) -> None:
         """Moves the tile out in pieces of columns."""
@@ -205,19 +211,21 @@ class UnifiedBufferOut:
         for stream, ring in self.full:
             b.acquire(ring)
             start = base if stream.ref.dtype.itemsize == work.out.dtype.itemsize else ZERO
-            other = fitted(b, result_tile(stream.ref, whole[0], whole[1], m, n, start, whole[2]), stream.ref)
-            into = b.target(ring, other.bytes)
-            b.emit(
-                Move(
-                    Pipe.MTE2,
-                    into,
-                    other.operand,
-                    other.bursts,
-                    other.burst_bytes,
-                    src_stride=other.stride,
-                    aligned=other.aligned,
+            for place, part, parts in self.area.tiles(b, stream.ref, whole, m, n, start):
+                other = fitted(b, place, stream.ref)
+                held = times(part, share_of_slot(count * stream.ref.dtype.itemsize, parts))
+                into = b.target(ring, other.bytes, 0, held)
+                b.emit(
+                    Move(
+                        Pipe.MTE2,
+                        into,
+                        other.operand,
+                        other.bursts,
+                        other.burst_bytes,
+                        src_stride=other.stride,
+                        aligned=other.aligned,
+                    )
                 )
-            )
             b.commit(ring)
         stops = [
             *((side.after, side.ref, ring) for side, ring in self.sides),
@@ -257,18 +265,17 @@ class UnifiedBufferOut:
                     room = None if self.scratch is None else b.target(self.scratch, self.scratch.slot_bytes)
                     self.sums.add(target, n[0], count, blocks, room)
             start = base if ref.dtype.itemsize == work.out.dtype.itemsize else ZERO
-            self._store(
-                fitted(b, result_tile(ref, whole[0], whole[1], m, n, start, whole[2]), ref),
-                ring,
-                count * self.itemsize,
-            )
+            b.commit(ring)
+            b.receive(ring)
+            for place, part, parts in self.area.tiles(b, ref, whole, m, n, start):
+                at = times(part, share_of_slot(count * self.itemsize, parts))
+                self._store(fitted(b, place, ref), ring, count * self.itemsize, at)
+            b.release(ring)
 
-    def _store(self, tile: Tile, ring: Ring, bytes: int) -> None:
-        """Hands a finished slot to MTE3, which writes it to global memory."""
+    def _store(self, tile: Tile, ring: Ring, bytes: int, at: Affine) -> None:
+        """MTE3 writes a part of a finished slot, which begins at an offset, to global memory."""
         b = self.b
-        b.commit(ring)
-        b.receive(ring)
-        stored = b.source(ring, min(bytes, tile.bytes))
+        stored = b.source(ring, min(bytes, tile.bytes), 0, at)
         b.emit(
             Move(
                 Pipe.MTE3,
@@ -280,4 +287,3 @@ class UnifiedBufferOut:
                 aligned=tile.aligned,
             )
         )
-        b.release(ring)

@@ -72,13 +72,10 @@ def _counts(axes: tuple[Axis, ...], sizes: tuple[int, ...], with_padding: bool) 
     """
     result = np.ones((), np.int64)
     for axis, size in zip(axes, sizes, strict=True):
-        first = (
-            np.arange(axis.output or 0)[:, None] * axis.stride
-            - axis.before
-            + np.arange(axis.kernel) * axis.dilation
-        )
-        low, high = (-axis.before, size + axis.after) if with_padding else (0, size)
-        result = np.multiply.outer(result, ((first >= low) & (first < high)).sum(axis=1))
+        start = np.arange(axis.output or 0) * axis.stride - axis.before
+        bounds = (-axis.before, size + axis.after) if with_padding else (0, size)
+        first, end = (np.clip(-((start - bound) // axis.dilation), 0, axis.kernel) for bound in bounds)
+        result = np.multiply.outer(result, end - first)
     return result
 
 

@@ -78,8 +78,9 @@ def taps_inside(size: int, kernel: int, stride: int, dilation: int, before: int,
         before: Padding before the input.
         output: Number of positions.
     """
-    taps = np.arange(output)[:, None] * stride - before + np.arange(kernel) * dilation
-    return np.asarray(((taps >= 0) & (taps < size)).sum(axis=1))
+    start = np.arange(output) * stride - before
+    first, end = (np.clip(-((start - bound) // dilation), 0, kernel) for bound in (0, size))
+    return np.asarray(end - first)
 
 
 def spatial(node: Node, name: str, axes: int, default: int = 1) -> tuple[int, ...]:
