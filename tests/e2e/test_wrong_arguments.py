@@ -54,6 +54,7 @@ def subjects(tmp_path: Path) -> Iterator[tuple[str, Callable[..., Any]]]:
         "Result": result,
         "Comparison": asim.compare({"a": result, "b": result}),
         "Ablation": asim.ablate(graph, "Ascend310"),
+        "Accuracy": asim.accuracy(graph, asim.random_inputs(asim.compile(graph, "Ascend310")), "Ascend310"),
         "Advice": asim.advise(graph, "Ascend310"),
         "OptimizeResult": asim.optimize(graph),
         "Graph": graph,

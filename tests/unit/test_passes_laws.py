@@ -143,6 +143,9 @@ CANN_INPUTS = {
         "*batch_variance",
     ),
     "AscendDequant": ("x", "*deq_scale"),
+    # this project's own: an integer product with what scales its sums on the way out
+    "DequantConv": ("x", "filter", "*x_zero_point", "*filter_zero_point", "*deq_scale"),
+    "DequantMatMul": ("a", "b", "*a_zero_point", "*b_zero_point", "*deq_scale"),
     "AscendRequant": ("x", "*req_scale"),
 }
 DEFINITIONS = {(item.domain, item.name): item for item in default_opset() if item.domain in ("", "ascend")}
