@@ -51,5 +51,6 @@ def magnitudes(array: Array) -> Magnitudes | None:
         few = zeros == array.size or small * _SUSPICIOUS >= array.size
         return Magnitudes(largest, zeros > 0 and few)
     if array.dtype.kind == "f" or array.dtype.name == "bfloat16":
-        return Magnitudes(float(np.max(np.abs(array), initial=0)))
+        with np.errstate(invalid="ignore"):  # ml_dtypes warns of NaN, which is what is looked for
+            return Magnitudes(float(np.max(np.abs(array), initial=0)))
     return None
