@@ -126,8 +126,8 @@ class MoveWriter:
         bound = max((_grain(copy, tile) for copy, _ in amounts), default=1)
         tile = tile // bound * bound or tile
         source_bytes, target_bytes = (
-            tile if self.steps else int(tile * widest),
-            align(int(tile * widest * growth), BLOCK_BYTES),
+            tile if self.steps else math.ceil(tile * widest),
+            align(math.ceil(tile * widest * growth), BLOCK_BYTES),
         )
         read_by = Pipe.V if self.steps else Pipe.MTE3
         source = b.ring("in", Pipe.MTE2, read_by, 2, (Buffer.UB, align(source_bytes, BLOCK_BYTES)))
