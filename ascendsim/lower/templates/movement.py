@@ -186,8 +186,10 @@ class MoveWriter:
             b.acquire(target)
             elements = max(size, written) // copy.src.dtype.itemsize
             read, made = b.source(source, source.slot_bytes), b.target(target, target.slot_bytes)
-            for step in self.steps:
-                emit_steps(b, (step,), dict.fromkeys(OVERS, _calls(max(1, elements), step)), made, (read,))
+            single = any(step.run for step in self.steps)
+            for steps in [(step,) for step in self.steps] if single else [self.steps]:
+                counts = _calls(max(1, elements), steps[0])
+                emit_steps(b, steps, dict.fromkeys(OVERS, counts), made, (read,))
             b.release(source)
             b.commit(target)
             b.receive(target)

@@ -63,10 +63,10 @@ def share_of(work: VectorWork, space: Space, soc: SocSpec) -> tuple[int, int]:
     if work.reduces == "rows":
         block = c0(work.inputs[0].ref.dtype) if work.planes else min(piece, 16)
         share_cols = min(space.cols, align(ceil_div(space.cols, parts), block))
-        used = ceil_div(space.cols, share_cols)
         stores_all = any(stream.over == "all" for stream in work.outputs)
         tall = space.rows * share_cols * itemsize > PARTIAL_BYTES
-        if work.planes or stores_all or not tall or used * 2 > cores:
+        narrow = ceil_div(space.cols, block) * 2 <= parts
+        if work.planes or stores_all or not tall or not narrow:
             return space.rows, share_cols
         return ceil_div(space.rows, parts), space.cols
     if space.rows >= parts:

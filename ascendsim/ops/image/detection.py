@@ -220,6 +220,7 @@ def _lower_roi(node: Node, context: LowerContext) -> Work:
             *(Stream(Ref.of(tensor), "row") for tensor in node.inputs[1:] if tensor is not None),
         ),
         (Stream(Ref.of(output)),),
+        gather_bytes=2 * BLOCK_LANES * image.element_type.itemsize,
     )
 
 

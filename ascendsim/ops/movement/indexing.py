@@ -118,9 +118,8 @@ def _gather_elements_lower(node: Node, ctx: LowerContext) -> Work:
     first, index = (turned_copy(ref) if moves else ref for ref in (source, Ref.of(indices)))
     result = turned_copy(target) if moves else target
     if moves and source.dtype.itemsize in (2, 4) and ctx.supports("vgather", picking):
-        steps = (Step("vmuls", DType.INT32), Step("vgather", picking))  # index to byte offset
-        if index.dtype is not DType.INT32:
-            steps = (Step("vconv", DType.INT32, count=2), *steps)
+        narrow = () if index.dtype is DType.INT32 else (Step("vconv", DType.INT32, count=2),)
+        steps = (*narrow, Step("vmuls", DType.INT32), Step("vgather", picking))  # index to byte offset
         length = output.static_shape[axis]
         chosen = VectorWork(
             elements // length, length, steps, (Stream(first), Stream(index)), (Stream(result),)

@@ -22,7 +22,17 @@ from ascendsim.opset import InferContext, OpDef
 from ascendsim.opset.definition import Compute, Lower
 from ascendsim.opset.facts import Facts, Kind, Precision
 from ascendsim.opset.structure import along, opaque, reduction
-from ascendsim.opset.work import LowerContext, NoTask, Ref, SequenceWork, Step, Stream, VectorWork, Work
+from ascendsim.opset.work import (
+    LowerContext,
+    MoveWork,
+    NoTask,
+    Ref,
+    SequenceWork,
+    Step,
+    Stream,
+    VectorWork,
+    Work,
+)
 
 Wanted = Sequence["np.dtype[Any]"]
 SORT_RUN = 32  # elements that one sort instruction orders; merges go four lists at a time
@@ -118,7 +128,7 @@ def _topk_lower(node: Node, ctx: LowerContext) -> Work:
     back = (*range(axis), rank - 1, *range(axis, rank - 1))
     first, results = turned_copy(source), [turned_copy(ref) for ref in targets]
     turned = [targets[0].shape[at] for at in order]
-    parts = (
+    parts: tuple[MoveWork | VectorWork, ...] = (
         transpose_work(source, first, source.shape, order, ctx),
         _sorted_rows(rows, length, steps, first, results),
         *(
