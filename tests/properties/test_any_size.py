@@ -21,9 +21,18 @@ def test_every_size_has_a_program(kind: str) -> None:
         chip = CHIPS[number % len(CHIPS)]
         try:
             model = ascendsim.compile(layer.graph, soc=chip, options={"tiling": "closed_form"})
+            check_program(model.program, load(chip))
         except ascendsim.AscendSimError as error:
             pytest.fail(f"{layer.text} on {chip}: {error}")
         assert model.program.tasks
+
+
+def test_what_a_tile_grows_to_is_rounded_up() -> None:
+    """Tiles of the change to blocks write some bytes more than they read."""
+    b = ascendsim.GraphBuilder("one", infer=infer)
+    b.output(b.op("MatMul", b.input("a", (6902, 11751)), b.input("w", (11751, 46))))
+    model = ascendsim.compile(b.build(), soc="Ascend310", options={"tiling": "closed_form"})
+    check_program(model.program, load("Ascend310"))
 
 
 def compiled(kind: str, chip: str, *shapes: tuple[int, ...], **attributes: object) -> ascendsim.CompiledModel:

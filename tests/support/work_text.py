@@ -23,6 +23,7 @@ from ascendsim.opset.work import (
     Stream,
     VectorWork,
     Work,
+    WorkChoice,
 )
 
 SHORT = {DType.FLOAT16: "h", DType.FLOAT32: "s", DType.BFLOAT16: "b", DType.FLOAT64: "d", DType.BOOL: "t"}
@@ -63,6 +64,8 @@ def describe(work: Work | None, sizes: bool = True) -> str:
                 else ""
             )
             return f"sequence{more} [" + "; ".join(describe(part, sizes) for part in work.parts) + "]"
+        case WorkChoice():
+            return "choice [" + " | ".join(describe(way, sizes) for way in work.ways) + "]"
         case CubePair():
             return f"pair [{describe(work.first, sizes)}; {describe(work.second, sizes)}]"
 

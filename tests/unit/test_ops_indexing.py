@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ascendsim.core.errors import GraphError
-from ascendsim.opset.work import MoveWork, ScalarWork, SequenceWork
+from ascendsim.opset.work import AiCpuWork, MoveWork, ScalarWork, SequenceWork, VectorWork, WorkChoice
 from tests.support.single_node import infer, lower, run, with_onnxruntime
 
 RANDOM = np.random.default_rng(7)
@@ -45,10 +45,21 @@ def test_embedding_rows_are_bursts_with_a_scalar_address_each() -> None:
 
 def test_single_elements_take_vgather_or_the_scalar_unit() -> None:
     inputs = [np.zeros((16, 16), np.float16), np.zeros((16, 4), np.int64)]
-    assert isinstance(lower("GatherElements", inputs, axis=1), ScalarWork)
-    new = lower("GatherElements", inputs, generation="c220", axis=1)
-    assert isinstance(new, MoveWork)
-    assert new.steps[0].op == "vgather"
+    last = lower("GatherElements", inputs, generation="c220", axis=1)
+    assert isinstance(last, WorkChoice)
+    assert [type(way) for way in last.ways] == [ScalarWork, AiCpuWork]
+    first = lower("GatherElements", inputs, generation="c220", axis=0)
+    assert isinstance(first, WorkChoice)
+    turned = first.ways[0]
+    assert isinstance(turned, SequenceWork)
+    assert [type(part) for part in turned.parts] == [MoveWork, MoveWork, VectorWork, MoveWork]
+    gather = turned.parts[2]
+    assert isinstance(gather, VectorWork)
+    assert [step.op for step in gather.steps] == ["vconv", "vmuls", "vgather"]
+    old = lower("GatherElements", inputs, axis=0)
+    assert isinstance(old, WorkChoice)
+    assert isinstance(old.ways[0], SequenceWork)
+    assert isinstance(old.ways[0].parts[2], ScalarWork)
 
 
 @pytest.mark.parametrize("axis", [0, 1, -1])

@@ -67,14 +67,41 @@ def test_transpose_of_heads_moves_whole_rows() -> None:
 
 
 def test_transpose_of_the_last_axis_needs_vnchwconv() -> None:
-    halves = lower("Transpose", [HALF], perm=(0, 1, 3, 2))
+    blocks = np.zeros((1, 2, 48, 64), np.float16)
+    halves = lower("Transpose", [blocks], perm=(0, 1, 3, 2))
     assert isinstance(halves, MoveWork)
     assert [(step.op, step.count) for step in halves.steps] == [("vnchwconv", 1)]
-    words = HALF.astype(np.float32)
+    words = blocks.astype(np.float32)
     old, new = (lower("Transpose", [words], generation=chip, perm=(0, 1, 3, 2)) for chip in ("v100", "c220"))
     assert isinstance(old, MoveWork)
     assert isinstance(new, MoveWork)
     assert (old.steps[0].count, new.steps[0].count) == (2, 1)  # v100 turns 32-bit elements in two halves
+
+
+def test_lines_that_end_inside_a_block_are_put_together_block_by_block() -> None:
+    ragged = lower("Transpose", [np.zeros((1, 2, 49, 64), np.float16)], perm=(0, 1, 3, 2))
+    shuffle = lower("DepthToSpace", [np.zeros((1, 16, 32, 32), np.float16)], blocksize=2)
+    for work in (ragged, shuffle):
+        assert isinstance(work, MoveWork)
+        assert [(step.op, step.run) for step in work.steps] == [
+            ("vnchwconv", 0),
+            ("vadds", 16),
+            ("vnchwconv", 0),
+        ]
+        assert min(only_copy(work)[2:]) >= 512  # whole lines on either side
+
+
+def test_a_step_along_the_last_axis_without_gather_drops_blocks_of_lanes() -> None:
+    given = [np.zeros((16, 64), np.float16), ints(0), ints(64), ints(-1), ints(2)]
+    old, new = (lower("Slice", given, generation=chip) for chip in ("v100", "c220"))
+    assert isinstance(old, MoveWork)
+    assert isinstance(new, MoveWork)
+    assert [(step.op, step.run) for step in old.steps] == [
+        ("vnchwconv", 0),
+        ("vadds", 32),
+        ("vnchwconv", 0),
+    ]
+    assert [step.op for step in new.steps] == ["vreducev2"]
 
 
 @given(st.integers(0, 2), st.lists(st.integers(1, 4), min_size=1, max_size=4))

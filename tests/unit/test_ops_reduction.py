@@ -12,7 +12,7 @@ from scipy import special
 from ascendsim.core.errors import CompileError, GraphError
 from ascendsim.core.formats import Format
 from ascendsim.ops import default_opset
-from ascendsim.opset.work import AiCpuWork, LowerContext, VectorWork, Work
+from ascendsim.opset.work import AiCpuWork, LowerContext, VectorWork, Work, WorkChoice
 from tests.support.half import emulate, ulps
 from tests.support.single_node import infer, make_node, run, with_onnxruntime
 
@@ -157,8 +157,15 @@ def test_cumulative_product() -> None:
     definition = default_opset().get(node)
     assert definition.lower is not None
     work = definition.lower(node, LowerContext())
-    assert isinstance(work, VectorWork)
-    assert (work.rows, work.cols, work.gather_bytes) == (6, 4, 8)
+    assert isinstance(work, WorkChoice)
+    core, cpu = work.ways  # slices of 8 B: the AI CPU may be quicker
+    assert isinstance(core, VectorWork)
+    assert (core.rows, core.cols, core.gather_bytes) == (6, 4, 8)
+    assert isinstance(cpu, AiCpuWork)
+    wide = definition.lower(
+        make_node("CumSum", [np.ones((2, 3, 16), np.float16), np.array(1)]), LowerContext()
+    )
+    assert isinstance(wide, VectorWork)
 
 
 def test_sums_over_positions_work_in_blocks() -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 import pytest
 from hypothesis import given
@@ -45,9 +43,13 @@ def test_topk_uses_sort_instructions_where_there_are_some() -> None:
     halves = [np.zeros((2, 1000), np.float16), np.array([5])]
     work = lower("TopK", halves, 2)
     assert isinstance(work, VectorWork)
-    assert [step.op for step in work.steps] == ["vbitsort", "vmrgsort4"]
-    # 32 runs of 32, four merged at a time, values with indices
-    assert work.steps[1].count == 2 * math.ceil(math.log(32, 4))
+    assert [step.op for step in work.steps] == ["vadds", "vbitsort", "vmrgsort4"]
+    # 32 runs of 32; of four that are merged 32 elements go on: 1024, 256 and 64 elements, with their indices
+    assert work.steps[2].count == 3
+    everything = lower("TopK", [halves[0], np.array([1000])], 2)
+    assert isinstance(everything, VectorWork)
+    assert everything.steps[2].count == 7  # 1024 elements three times
+    assert {step.run for step in work.steps} == {1000}  # row by row
     assert isinstance(lower("TopK", [halves[0].astype(np.int64), halves[1]], 2), AiCpuWork)
 
 

@@ -25,13 +25,15 @@ from ascendsim.lower.templates.vector_writer import GOOD_TRANSFER_BYTES, TILES_T
 from ascendsim.opset.work import Copy, MoveWork, Ref, ScalarWork, Step
 from ascendsim.soc.spec import SocSpec
 
+OVERS = ("all", "row", "col", "one")
+
 
 def lower_movement(work: MoveWork, soc: SocSpec, expansion: Expansion) -> Stage:
     """Blocks of movement work."""
     core, kind = vector_core(soc)
     steps = expansion.expand(work.steps)
     copies = [copy for copy in work.copies if copy.bytes or copy.written]
-    shares = [_share(copy, soc) for copy in copies]
+    shares = [_share(copy, soc, _single_cycles(copy, steps, soc)) for copy in copies]
     groups = []
     for amounts, count in aligned_shares(
         [(copy.bytes or copy.written, share) for copy, share in zip(copies, shares, strict=True)]
@@ -46,7 +48,18 @@ def lower_movement(work: MoveWork, soc: SocSpec, expansion: Expansion) -> Stage:
     return Stage(tuple(groups), kind, sizes | touched)
 
 
-def _share(copy: Copy, soc: SocSpec) -> int:
+def _single_cycles(copy: Copy, steps: tuple[Step, ...], soc: SocSpec) -> float:
+    """About how long one vector unit needs for steps that take few elements an instruction, which outlast any
+    transfer.
+    """
+    unit = soc.vector
+    start = soc.issue.instruction_start_ns * soc.vector_frequency_mhz / 1000
+    each = max(unit.minimum_cycles + unit.mask_cycles, start)
+    elements = max(copy.bytes, copy.written) // copy.src.dtype.itemsize
+    return sum(_calls(elements, step)[1] * step.count * each for step in steps if step.run)
+
+
+def _share(copy: Copy, soc: SocSpec, computing: float) -> int:
     """Bytes of one core's share: whole bursts if they are short enough, 512 B pieces else."""
     total = copy.bytes or copy.written
     if (
@@ -54,7 +67,7 @@ def _share(copy: Copy, soc: SocSpec) -> int:
     ):  # a plain copy, which CANN shares as elementwise work
         parts = elementwise_cores(total // copy.src.dtype.itemsize, total + copy.written, soc)
     else:
-        parts = worthwhile_cores(total + copy.written, soc)
+        parts = worthwhile_cores(total + copy.written, soc, computing)
     wanted = ceil_div(total, parts)
     grain = _grain(copy, wanted)
     return min(total, align(wanted, grain) if total > grain else total)
@@ -73,6 +86,12 @@ def _grain(copy: Copy, room: int) -> int:
     sides = (math.lcm(read, write), max(read, write), min(read, write))
     wanted = [grain for side in sides for grain in (math.lcm(side, TRANSACTION_BYTES), side) if side > 1]
     return next((grain for grain in wanted if grain <= room), TRANSACTION_BYTES)
+
+
+def _calls(elements: int, step: Step) -> tuple[int, int]:
+    """Elements of one instruction and how many there are (`Step.run`)."""
+    calls = ceil_div(elements, step.run) if step.run else 1
+    return ceil_div(elements, calls), calls
 
 
 def aligned_shares(copies: list[tuple[int, int]]) -> list[tuple[tuple[int, ...], int]]:
@@ -126,8 +145,8 @@ class MoveWriter:
         bound = max((_grain(copy, tile) for copy, _ in amounts), default=1)
         tile = tile // bound * bound or tile
         source_bytes, target_bytes = (
-            tile if self.steps else int(tile * widest),
-            align(int(tile * widest * growth), BLOCK_BYTES),
+            tile if self.steps else math.ceil(tile * widest),
+            align(math.ceil(tile * widest * growth), BLOCK_BYTES),
         )
         read_by = Pipe.V if self.steps else Pipe.MTE3
         source = b.ring("in", Pipe.MTE2, read_by, 2, (Buffer.UB, align(source_bytes, BLOCK_BYTES)))
@@ -167,13 +186,10 @@ class MoveWriter:
             b.acquire(target)
             elements = max(size, written) // copy.src.dtype.itemsize
             read, made = b.source(source, source.slot_bytes), b.target(target, target.slot_bytes)
-            emit_steps(
-                b,
-                self.steps,
-                dict.fromkeys(("all", "row", "col", "one"), (max(1, elements), 1)),
-                made,
-                (read,),
-            )
+            single = any(step.run for step in self.steps)
+            for steps in [(step,) for step in self.steps] if single else [self.steps]:
+                counts = _calls(max(1, elements), steps[0])
+                emit_steps(b, steps, dict.fromkeys(OVERS, counts), made, (read,))
             b.release(source)
             b.commit(target)
             b.receive(target)

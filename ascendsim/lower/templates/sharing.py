@@ -9,7 +9,9 @@ from ascendsim.lower.templates.stage import TRANSACTION_BYTES
 from ascendsim.opset.work import Ref, VectorWork
 from ascendsim.soc.spec import SocSpec
 
-PARTIAL_BYTES = 64 * 1024  # rows longer than this are worth cutting when there are fewer rows than cores
+# rows (or columns, where rows are added up) longer than this are worth cutting if there are fewer than cores;
+# the partial results meet in global memory
+PARTIAL_BYTES = 64 * 1024
 
 # Elementwise kernels of CANN take another core for every 1024 elements, whatever that costs or gains: so say
 # the block counts of nearly all elementwise tasks in profiles of 910A and 910B (840 elements: 1 block, 3840:
@@ -60,7 +62,13 @@ def share_of(work: VectorWork, space: Space, soc: SocSpec) -> tuple[int, int]:
         return share_rows, space.cols
     if work.reduces == "rows":
         block = c0(work.inputs[0].ref.dtype) if work.planes else min(piece, 16)
-        return space.rows, min(space.cols, align(ceil_div(space.cols, parts), block))
+        share_cols = min(space.cols, align(ceil_div(space.cols, parts), block))
+        stores_all = any(stream.over == "all" for stream in work.outputs)
+        tall = space.rows * share_cols * itemsize > PARTIAL_BYTES
+        narrow = ceil_div(space.cols, block) * 2 <= parts
+        if work.planes or stores_all or not tall or not narrow:
+            return space.rows, share_cols
+        return ceil_div(space.rows, parts), space.cols
     if space.rows >= parts:
         grain = (
             TRANSACTION_BYTES // BLOCK_BYTES

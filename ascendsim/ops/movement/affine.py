@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from ascendsim.graph.ir import Array, Dim, Node
 from ascendsim.ops.shared.bursts import (
     repacking,
     run_bytes,
+    sorted_in_lanes,
     transpose_work,
     vector_dtype,
 )
@@ -157,10 +159,16 @@ def _slice_lower(node: Node, ctx: LowerContext) -> Work:
         span = (target.shape[inner] - 1) * step * run + run
         rows = math.prod(target.shape[:inner])
         picking = vector_dtype(target.dtype)
-        # patterns, else by index
-        pick = Step("vreducev2" if ctx.supports("vreducev2", picking) else "vgather", picking)
+        picks: tuple[Step, ...]
+        if ctx.supports("vreducev2", picking) or ctx.supports("vreduce", picking):
+            picks = (Step("vreducev2", picking),)
+        elif ctx.supports("vgather", picking):
+            picks = (Step("vgather", picking),)
+        else:  # the first generation drops whole blocks of sixteen rows' elements
+            turn, move, back = sorted_in_lanes(target.dtype, ctx)
+            picks = (turn, replace(move, run=move.run * step), back)
         return MoveWork(
-            (Copy(source, target, rows * span, span, target.bytes, write_bytes=target.bytes),), (pick,)
+            (Copy(source, target, rows * span, span, target.bytes, write_bytes=target.bytes),), picks
         )
     for axis in range(inner, -1, -1):
         run *= target.shape[axis]

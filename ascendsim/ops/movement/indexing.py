@@ -8,16 +8,36 @@ from typing import Any
 
 import numpy as np
 
+from ascendsim.core.dtypes import DType
 from ascendsim.core.errors import GraphError
 from ascendsim.graph.ir import Array, Node
-from ascendsim.ops.shared.bursts import row_gather_work, run_bytes
+from ascendsim.ops.shared.bursts import (
+    SCALAR_CYCLES_PER_ELEMENT,
+    merged_permutation,
+    row_gather_work,
+    run_bytes,
+    transpose_work,
+    turned_copy,
+    vector_dtype,
+)
 from ascendsim.ops.shared.common import on_ai_cpu
 from ascendsim.ops.shared.dims import unknown_shape, wrapped_axis
 from ascendsim.opset import InferContext, OpDef
 from ascendsim.opset.axes import CHOSEN, NOTHING_SAID, AxisMap, Label, Labels, by_labels, rank_of, shape_of
 from ascendsim.opset.facts import movement
 from ascendsim.opset.structure import along_axes, gathering, opaque
-from ascendsim.opset.work import LowerContext, NoTask, Ref, Work
+from ascendsim.opset.work import (
+    LowerContext,
+    NoTask,
+    Ref,
+    ScalarWork,
+    SequenceWork,
+    Step,
+    Stream,
+    VectorWork,
+    Work,
+    WorkChoice,
+)
 
 Wanted = Sequence["np.dtype[Any]"]
 
@@ -57,7 +77,8 @@ def _gather_lower(node: Node, ctx: LowerContext) -> Work:
         return NoTask()
     axis = int(node.attr("axis", 0)) % len(source.shape)
     run = run_bytes(source.shape, axis + 1, source.dtype.itemsize)
-    return row_gather_work(source, target, target.bytes // run, run, (indices,), ctx)
+    work = row_gather_work(source, target, target.bytes // run, run, (indices,), ctx)
+    return WorkChoice((work, on_ai_cpu(node))) if isinstance(work, ScalarWork) else work
 
 
 def _gather_elements_infer(ctx: InferContext) -> None:
@@ -75,6 +96,46 @@ def _gather_elements(node: Node, inputs: Sequence[Any], _wanted: Wanted) -> Sequ
     positions: list[Array] = list(np.indices(indices.shape, sparse=True))
     positions[axis] = wrapped_indices(node, indices, data.shape[axis])
     return [data[tuple(positions)]]
+
+
+def _gather_elements_lower(node: Node, ctx: LowerContext) -> Work:
+    """Rows in UB. CANN has two kernels, as profiles of 910B2 show: along the last axis, and for types that
+    vgather does not take, the scalar unit picks element by element; along others GatherElementsV2 turns data
+    and indices first, gathers by the vector unit, and turns the result back.
+    """
+    data, indices, output = node.required(0), node.required(1), node.output
+    source, target = Ref.of(data), Ref.of(output)
+    if target.bytes == 0:
+        return NoTask()
+    rank = len(source.shape)
+    axis = int(node.attr("axis", 0)) % rank
+    order = (*range(axis), *range(axis + 1, rank), axis)
+    back = (*range(axis), rank - 1, *range(axis, rank - 1))
+    picking = vector_dtype(source.dtype)
+    moves = merged_permutation(source.shape, order)[1] != [0]
+    chosen: ScalarWork | VectorWork
+    elements = output.elements
+    first, index = (turned_copy(ref) if moves else ref for ref in (source, Ref.of(indices)))
+    result = turned_copy(target) if moves else target
+    if moves and source.dtype.itemsize in (2, 4) and ctx.supports("vgather", picking):
+        narrow = () if index.dtype is DType.INT32 else (Step("vconv", DType.INT32, count=2),)
+        steps = (*narrow, Step("vmuls", DType.INT32), Step("vgather", picking))  # index to byte offset
+        length = output.static_shape[axis]
+        chosen = VectorWork(
+            elements // length, length, steps, (Stream(first), Stream(index)), (Stream(result),)
+        )
+    else:
+        chosen = ScalarWork(elements, SCALAR_CYCLES_PER_ELEMENT, (first, index), (result,))
+    if not moves:
+        return WorkChoice((chosen, on_ai_cpu(node)))
+    parts = (
+        transpose_work(source, first, source.shape, order, ctx),
+        transpose_work(Ref.of(indices), index, indices.static_shape, order, ctx),
+        chosen,
+        transpose_work(result, target, [output.static_shape[at] for at in order], back, ctx),
+    )
+    work = SequenceWork(parts, workspace_bytes=source.bytes + index.bytes + target.bytes)
+    return WorkChoice((work, on_ai_cpu(node)))
 
 
 def _pick_lower(node: Node, ctx: LowerContext) -> Work:
@@ -207,7 +268,7 @@ OPERATORS: tuple[OpDef, ...] = (
         "GatherElements",
         _gather_elements_infer,
         _gather_elements,
-        _pick_lower,
+        _gather_elements_lower,
         most_inputs=2,
         facts=movement(_element_links),
     ),

@@ -8,6 +8,7 @@ from collections.abc import Callable
 import numpy as np
 
 from ascendsim.core.dtypes import DType
+from ascendsim.core.formats import BLOCK_BYTES
 from ascendsim.graph.ir import Array, Node
 from ascendsim.ops.shared.common import (
     computing_type,
@@ -20,7 +21,7 @@ from ascendsim.ops.shared.common import (
 from ascendsim.opset import OpDef
 from ascendsim.opset.facts import Facts, Kind, Precision
 from ascendsim.opset.structure import along_axes, constant_ints
-from ascendsim.opset.work import LowerContext, NoTask, Ref, Step, Stream, VectorWork, Work
+from ascendsim.opset.work import LowerContext, NoTask, Ref, Step, Stream, VectorWork, Work, WorkChoice
 
 _TYPES = frozenset({DType.FLOAT16, DType.FLOAT32, DType.INT32, DType.BFLOAT16})
 
@@ -42,7 +43,10 @@ def _cumulative(function: Callable[..., Array], neutral: int) -> Callable[..., A
 
 
 def _cumulative_lower(op: str) -> Callable[[Node, LowerContext], Work]:
-    """One instruction a slice along the axis; each adds the slice before, so they depend on each other."""
+    """One instruction a slice along the axis; each adds the slice before, so they depend on each other.
+
+    Slices below a block are fetched one by one (2.3 G elements/s on 910B2): the AI CPU may be quicker.
+    """
 
     def lower(node: Node, context: LowerContext) -> Work:
         source, target, axis = node.required(0), node.output, node.required(1)
@@ -58,7 +62,7 @@ def _cumulative_lower(op: str) -> Callable[[Node, LowerContext], Work]:
         inside = computing_type(source.element_type, context)
         steps = converted((Step(op, inside),), [source.element_type], source.element_type, inside)
         piece = inner * source.element_type.itemsize
-        return VectorWork(
+        work = VectorWork(
             source.elements // inner,
             inner,
             steps,
@@ -66,6 +70,7 @@ def _cumulative_lower(op: str) -> Callable[[Node, LowerContext], Work]:
             (Stream(Ref.of(target)),),
             gather_bytes=piece,
         )
+        return WorkChoice((work, on_ai_cpu(node))) if piece < BLOCK_BYTES else work
 
     return lower
 

@@ -326,7 +326,12 @@ def converted(
 
 
 def elementwise_work(
-    node: Node, context: LowerContext, specs: Sequence[StepSpec], wide: bool = False, type_from: int = 0
+    node: Node,
+    context: LowerContext,
+    specs: Sequence[StepSpec],
+    wide: bool = False,
+    type_from: int = 0,
+    long: bool = False,
 ) -> Work:
     """Vector work on every element of the first output, its inputs broadcast; on the AI CPU if a type asks
     for it.
@@ -337,11 +342,13 @@ def elementwise_work(
         specs: Instructions in order.
         wide: Compute float16 in float32 where the chip can.
         type_from: The input whose type the instructions compute in.
+        long: CANN's kernel takes int64 where the chip handles it on the AI Core at all (its vconv takes it).
     """
     output = node.output
     if output.elements == 0:
         return NoTask()
-    if not runs_on_ai_core(node):
+    whole = long and output.element_type is DType.INT64 and context.supports("vconv", DType.INT64)
+    if not whole and not runs_on_ai_core(node):
         return on_ai_cpu(node, max(1.0, float(len(specs))))
     tensors = [tensor for tensor in node.inputs if tensor is not None]
     split = split_broadcast(walking_shape(output), [walking_shape(tensor, output) for tensor in tensors])
@@ -352,15 +359,16 @@ def elementwise_work(
     return VectorWork(split.rows, split.cols, steps, streams, (Stream(Ref.of(output)),))
 
 
-def elementwise_lower(specs: Sequence[StepSpec], wide: bool = False) -> Lower:
+def elementwise_lower(specs: Sequence[StepSpec], wide: bool = False, long: bool = False) -> Lower:
     """A `lower` function: these intrinsics on every element (names, or pairs of name and count).
 
     Args:
         specs: Instructions in order.
         wide: Compute float16 input in float32 where the chip can (transcendental functions).
+        long: See `elementwise_work`.
     """
 
     def lower(node: Node, context: LowerContext) -> Work:
-        return elementwise_work(node, context, specs, wide)
+        return elementwise_work(node, context, specs, wide, long=long)
 
     return lower
