@@ -398,7 +398,8 @@ class LowerContext:
         options: Profile flags ("aicpu_pow" ...).
         intrinsics: Vector instructions of the chip with the names of the types they take; empty = take all
             for granted.
-        sigmoid_divides, softmax_multiplies: How CANN's kernels for the chip do it (`soc.KernelSpec`).
+        sigmoid_divides, softmax_multiplies, transpose_packs_lines: How CANN's kernels for the chip do it
+            (`soc.KernelSpec`).
     """
 
     aicpu_types: frozenset[str] = frozenset()
@@ -406,6 +407,7 @@ class LowerContext:
     intrinsics: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     sigmoid_divides: bool = False
     softmax_multiplies: bool = False
+    transpose_packs_lines: bool = True
 
     @classmethod
     def of(
@@ -422,6 +424,7 @@ class LowerContext:
             soc.vector.intrinsics,
             kernels.sigmoid_divides,
             kernels.softmax_multiplies,
+            kernels.transpose_packs_lines,
         )
 
     def supports(self, op: str, dtype: DType) -> bool:

@@ -176,6 +176,7 @@ class KernelSpec:
     """How CANN's operators and tools treat the chip where that differs from chip to chip."""
 
     sigmoid_divides: bool  # in float16; else a reciprocal that Newton's method makes precise
+    transpose_packs_lines: bool  # lines that end inside a block go through UB block by block
     softmax_multiplies: bool  # rows times the reciprocal of their sum in every format; else only in fractals
     ai_cpu_table: str  # column of the table of operators that run on the AI CPU
     inference: bool  # an inference chip: msprof's statistic names the model, not the device

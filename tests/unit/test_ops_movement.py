@@ -15,9 +15,10 @@ from ascendsim.core.errors import GraphError
 from ascendsim.core.formats import Format
 from ascendsim.graph.ir import Graph
 from ascendsim.ops import default_opset
-from ascendsim.ops.shared.bursts import TILE_BYTES, transpose_bursts
+from ascendsim.ops.shared.bursts import TILE_BYTES, transpose_bursts, transpose_work
 from ascendsim.opset import InferContext
-from ascendsim.opset.work import LowerContext, MoveWork, NoTask, Work
+from ascendsim.opset.work import LowerContext, MoveWork, NoTask, Ref, Work
+from ascendsim.soc import load
 from tests.support.single_node import infer, lower, run, with_onnxruntime
 
 HALF = np.zeros((8, 128, 12, 64), np.float16)
@@ -89,6 +90,15 @@ def test_lines_that_end_inside_a_block_are_put_together_block_by_block() -> None
             ("vnchwconv", 0),
         ]
         assert min(only_copy(work)[2:]) >= 512  # whole lines on either side
+
+
+def test_on_310p3_only_lines_below_a_block_are_put_together() -> None:
+    chip = LowerContext.of(load("Ascend310P3"))
+    for columns, steps in ((49, 1), (3, 3)):
+        source, target = (
+            Ref("x", shape, DType.FLOAT16, Format.ND, 128 * columns) for shape in ((columns, 64), (64, columns))
+        )
+        assert len(transpose_work(source, target, source.shape, (1, 0), chip).steps) == steps
 
 
 def test_a_step_along_the_last_axis_without_gather_drops_blocks_of_lanes() -> None:

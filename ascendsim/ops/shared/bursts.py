@@ -221,7 +221,7 @@ def transpose_work(
 
     The last axis moves: vnchwconv turns blocks. It stays and its run fills whole blocks: DMA alone. Lines on
     either side are shorter than a block, which the DMA cannot address, or end inside one where the last axis
-    moves: `sorted_in_lanes`.
+    moves and the chip's kernel packs lines: `sorted_in_lanes`.
     """
     itemsize = source.dtype.itemsize
     read, write = transpose_bursts(shape, permutation, itemsize)
@@ -231,7 +231,7 @@ def transpose_work(
         turn = transposing(source.dtype, ctx)
         moves = order[-1] != len(order) - 1
         ragged = any(sizes[axis] * itemsize % BLOCK_BYTES for axis in (-1, order[-1]))
-        if min(read, write) < BLOCK_BYTES or (moves and ragged):
+        if min(read, write) < BLOCK_BYTES or (moves and ragged and ctx.transpose_packs_lines):
             read, write = transpose_bursts(shape, permutation, itemsize, packed=True)
             steps = sorted_in_lanes(source.dtype, ctx)
         elif moves:
