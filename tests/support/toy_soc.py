@@ -129,7 +129,11 @@ TOY = SocSpec(
     ),
     ai_cpu=AiCpuSpec(cores=2, dispatch_us=80, overhead_us=140, elements_per_us=1000),
     kernels=KernelSpec(
-        sigmoid_divides=True, softmax_multiplies=False, transpose_packs_lines=True, ai_cpu_table="ascend310", inference=False
+        sigmoid_divides=True,
+        softmax_multiplies=False,
+        transpose_packs_lines=True,
+        ai_cpu_table="ascend310",
+        inference=False,
     ),
     sources={},
     assumed=frozenset(),

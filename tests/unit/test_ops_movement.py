@@ -96,7 +96,8 @@ def test_on_310p3_only_lines_below_a_block_are_put_together() -> None:
     chip = LowerContext.of(load("Ascend310P3"))
     for columns, steps in ((49, 1), (3, 3)):
         source, target = (
-            Ref("x", shape, DType.FLOAT16, Format.ND, 128 * columns) for shape in ((columns, 64), (64, columns))
+            Ref("x", shape, DType.FLOAT16, Format.ND, 128 * columns)
+            for shape in ((columns, 64), (64, columns))
         )
         assert len(transpose_work(source, target, source.shape, (1, 0), chip).steps) == steps
 
