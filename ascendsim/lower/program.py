@@ -263,7 +263,7 @@ class Lowering:
 
     def _sequence(self, work: SequenceWork) -> list[Stage]:
         stages = [stage for part in work.parts for stage in self._with_all_flags(part)]
-        return join_stages(stages, work.repeat)
+        return join_stages(stages, work.repeat, self.soc.ai_cores)
 
 
 def _bounded(stage: Stage, repeat: int) -> Stage:

@@ -2,8 +2,10 @@
 
 Where one kind of core runs all parts, they become one block program: the parts' bodies in a loop, and between
 them a drain (the next part's loads wait until the stores before them are complete). What a part leaves in the
-on-chip buffers is done with by then, so each part has them as a whole. Cores are assumed to reach the end of
-a part together; the chip's cross-core barrier has no published cost. Where cube and vector cores are apart,
+on-chip buffers is done with by then, so each part has them as a whole. Every turn of a repeated sequence needs
+what all cores made before, so that the drain is a barrier of the cores there, at the price of a flag (that of
+the chip's cross-core barrier is not published). Without repeats cores are assumed to reach the end of a part
+together. Where cube and vector cores are apart,
 they meet in global memory, and every part is a task of its own, as are parts on the AI CPU.
 """
 
@@ -34,10 +36,13 @@ from ascendsim.isa.walk import static
 from ascendsim.lower.templates.stage import Stage
 
 
-def join_stages(stages: Sequence[Stage], repeat: int) -> list[Stage]:
+def join_stages(stages: Sequence[Stage], repeat: int, cores: int = 0) -> list[Stage]:
     """One stage out of several if their cores are of one kind, else the stages in order, `repeat` times.
 
     Without repeats neighbours on one kind of core are one stage even if others run elsewhere.
+
+    Args:
+        cores: Cores that can wait for one another at the end of a part.
     """
     kinds = {stage.core for stage in stages}
     if len(stages) == 1 and repeat == 1:
@@ -51,7 +56,11 @@ def join_stages(stages: Sequence[Stage], repeat: int) -> list[Stage]:
     for stage in stages:
         for region, bytes in stage.sizes.items():
             sizes[region] = max(bytes, sizes.get(region, 0))
-    groups = tuple(BlockGroup(_joined(blocks, repeat), count) for blocks, count in _side_by_side(stages))
+    sides = list(_side_by_side(stages))
+    # equal blocks are in step anyway; blocks that do not run at the same time cannot wait for one another
+    meet = repeat > 1 and len(sides) > 1 and sum(count for _, count in sides) <= cores
+    starters = [_all_starters(stage) for stage in stages] if meet else None
+    groups = tuple(BlockGroup(_joined(blocks, repeat, starters), count) for blocks, count in sides)
     return [Stage(groups, stages[0].kind, sizes)]
 
 
@@ -78,27 +87,43 @@ def _side_by_side(stages: Sequence[Stage]) -> Iterator[tuple[list[tuple[int, Blo
         )
 
 
-def _joined(blocks: Sequence[tuple[int, Block]], repeat: int) -> Block:
-    """The blocks' bodies one after the other, drained in between, in a loop."""
+def _joined(
+    blocks: Sequence[tuple[int, Block]], repeat: int, starters: Sequence[Sequence[Pipe]] | None
+) -> Block:
+    """The blocks' bodies one after the other, drained in between, in a loop.
+
+    Args:
+        blocks: What one core does, with the number of the part.
+        starters: By part, the pipes that begin it on any core, if cores wait for one another after each part.
+    """
     body: list[Statement] = []
     allocations: list[Allocation] = []
     flags: list[Flag] = []
     store = Pipe.FIX if blocks[0][1].core is CoreKind.CUBE else Pipe.MTE3
     drains: dict[Pipe, Flag] = {}
-    for place, (number, block) in enumerate(blocks):
-        prefix = f"p{number}_"
-        body.extend(_renamed(block.body, prefix))
-        if place < len(blocks) - 1 or repeat > 1:
-            for pipe in _starters(blocks[(place + 1) % len(blocks)][1]):
-                drain = drains.setdefault(pipe, Flag(f"drained_{pipe.value}", store, pipe, 0, 1))
+    own = dict(blocks)
+    parts = list(own) if starters is None else list(range(len(starters)))
+    for place, number in enumerate(parts):
+        block, following = own.get(number), parts[(place + 1) % len(parts)]
+        if block is not None:
+            prefix = f"p{number}_"
+            body.extend(_renamed(block.body, prefix))
+            allocations.extend(
+                replace(allocation, name=prefix + allocation.name, part=number)
+                for allocation in block.allocations
+            )
+            flags.extend(replace(flag, name=prefix + flag.name) for flag in block.flags)
+        if place < len(parts) - 1 or repeat > 1:
+            for pipe in _starters(own[following]) if starters is None else starters[following]:
+                name, shared = f"drained_{pipe.value}", starters is not None
+                drain = drains.setdefault(pipe, Flag(name, store, pipe, 0, 1, shared))
                 body += [SetFlag(store, drain.name), WaitFlag(pipe, drain.name)]
-        allocations.extend(
-            replace(allocation, name=prefix + allocation.name, part=number)
-            for allocation in block.allocations
-        )
-        flags.extend(replace(flag, name=prefix + flag.name) for flag in block.flags)
     whole = (Loop("step", repeat, tuple(body)),) if repeat > 1 else tuple(body)
     return Block(whole, tuple(allocations), (*flags, *drains.values()), blocks[0][1].core)
+
+
+def _all_starters(stage: Stage) -> list[Pipe]:
+    return list(dict.fromkeys(pipe for group in stage.groups for pipe in _starters(group.block)))
 
 
 def _starters(block: Block) -> list[Pipe]:
