@@ -1,4 +1,4 @@
-"""Barriers: cores wait for one another, whatever the rest of the machine does, and shortcuts see the period."""
+"""Barriers: cores wait for one another, and shortcuts see the period."""
 
 from __future__ import annotations
 
