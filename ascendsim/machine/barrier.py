@@ -17,11 +17,13 @@ class Barrier:
 
     Attributes:
         cores: Cores that must arrive.
+        ticks: From the last arrival until all go on.
         rounds: Of each round that is not complete, cores that have arrived and the latest tick of theirs.
         members: Who takes part.
     """
 
     cores: int
+    ticks: int
     rounds: deque[tuple[int, int]] = field(default_factory=deque)
     members: list[Member] = field(default_factory=list)
 
@@ -54,7 +56,7 @@ class Member:
             for member in members:
                 member.ahead -= 1
             for member in members:
-                member.fire(latest)
+                member.fire(latest + self.barrier.ticks)
 
     def state(self, now: int) -> tuple[object, ...]:
         """All that the future depends on, relative to tick `now`."""

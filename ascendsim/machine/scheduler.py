@@ -127,7 +127,8 @@ class Scheduler:
             blocks.append(PlacedBlock(*self._compile(group.block), group.count))
         if task.kind is TaskKind.AI_CPU and not self._ai_cpus:
             raise SimulationError(f"task {task.name!r}", "needs an AI CPU core", 0, "set ai_cpu.cores")
-        run = TaskRun(position, task, blocks, Event(self.env), self._core_counts)
+        barrier = self.clock.ns(self.soc.issue.barrier_ns)
+        run = TaskRun(position, task, blocks, Event(self.env), self._core_counts, barrier)
         for kind, count in run.wanted_cores.items():
             if run.barriers and count > self._core_counts[kind]:
                 raise SimulationError(

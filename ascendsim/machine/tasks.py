@@ -137,6 +137,7 @@ class TaskRun:
         blocks: What runs, in the order of dispatch.
         done: Event of its end.
         core_counts: Number of cores by kind.
+        barrier_ticks: From the last core's arrival at a barrier until all go on.
     """
 
     def __init__(
@@ -146,6 +147,7 @@ class TaskRun:
         blocks: list[PlacedBlock],
         done: Event,
         core_counts: Mapping[CoreKind, int],
+        barrier_ticks: int = 0,
     ) -> None:
         self.position, self.task, self.done = position, task, done
         self.blocks, self._core_counts = blocks, core_counts
@@ -157,7 +159,7 @@ class TaskRun:
         self.launch = (-1, -1)  # ticks between which the host launches it
         self.shares = UNDIVIDED
         self.running: list[CoreRun] = []
-        self.barriers = self._barriers()
+        self.barriers = self._barriers(barrier_ticks)
         self._bound: dict[tuple[int, int], list[Transfer]] = {}
         self.readers: tuple[tuple[Readers, ...], ...] = ()  # see `Traffic`
         self.work = Work()
@@ -166,9 +168,9 @@ class TaskRun:
         self._uncached = self._moved(lambda compiled: compiled.uncached_bytes)
         self._written = self._moved(lambda compiled: compiled.write_bytes)
 
-    def _barriers(self) -> dict[str, Barrier]:
+    def _barriers(self, ticks: int) -> dict[str, Barrier]:
         names = {flag.name for block in self.blocks for flag in block.compiled.flags if flag.shared}
-        return {name: Barrier(self.unfinished) for name in sorted(names)}
+        return {name: Barrier(self.unfinished, ticks) for name in sorted(names)}
 
     def enter_l2(self, state: L2State, known: KnownTraffic) -> None:
         """Judges the task's traffic against what L2 holds now; `known` keeps what was worked out for tasks

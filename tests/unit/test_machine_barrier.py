@@ -81,7 +81,7 @@ def test_random_turns_give_the_trace_of_the_plain_simulation() -> None:
         soc = toy(
             ai_cores=6,
             dram={"half_duplex": random.random() < 0.5, "write_gb_per_s": 17},
-            issue={"flag_cycles": random.choice((0, 4))},
+            issue={"flag_cycles": random.choice((0, 4)), "barrier_ns": random.choice((0, 700))},
         )
         task = task_of(*[(turns(block, count), random.randrange(1, 3)) for block in blocks[:3]])
         _, saved = both(program_of(task, regions=REGIONS), soc)
@@ -138,3 +138,13 @@ def test_the_steps_of_a_recurrent_layer_on_unequal_cores_are_skipped() -> None:
         assert trace == run(model.program, model.soc, fast_forward=False, replay=False)
         states.append(saved.states)
     assert states[0] == states[1] < 150
+
+
+def test_every_meeting_costs_the_price_of_a_barrier() -> None:
+    dear = toy(issue={"barrier_ns": 500})
+    cheap = toy(issue={"barrier_ns": 0})
+    longer = [
+        run(uneven(30, shared), dear).duration_us - run(uneven(30, shared), cheap).duration_us
+        for shared in (True, False)
+    ]
+    assert longer == [pytest.approx(30 * 0.5, abs=0.5), 0]

@@ -3,8 +3,7 @@
 Where one kind of core runs all parts, they become one block program: the parts' bodies in a loop, and between
 them a drain (the next part's loads wait until the stores before them are complete). What a part leaves in the
 on-chip buffers is done with by then, so each part has them as a whole. Every turn of a repeated sequence
-needs what all cores made before, so that the drain is a barrier of the cores there, at the price of a flag
-(that of the chip's cross-core barrier is not published). Without repeats cores are assumed to reach the end
+needs what all cores made before, so that the drain is a barrier of the cores there (`issue.barrier_ns`). Without repeats cores are assumed to reach the end
 of a part together.
 
 Where cube and vector cores are apart, they meet in global memory. A repeated sequence is still one task, of
