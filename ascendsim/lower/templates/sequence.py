@@ -1,10 +1,10 @@
 """Sequence work: parts that run one after the other on the same cores, repeated (recurrent layers).
 
-Where one kind of core runs all parts, they become one block program: the parts' bodies in a loop, and between
-them a drain (the next part's loads wait until the stores before them are complete). What a part leaves in the
-on-chip buffers is done with by then, so each part has them as a whole. Every turn of a repeated sequence
-needs what all cores made before, so that the drain is a barrier of the cores there (`issue.barrier_ns`). Without repeats cores are assumed to reach the end
-of a part together.
+Where one kind of core runs all parts, they become one block program: the parts' bodies in a loop, and
+between them a drain (the next part's loads wait until the stores before them are complete). What a part
+leaves in the on-chip buffers is done with by then, so each part has them as a whole. Every turn of a
+repeated sequence needs what all cores made before, so that the drain is a barrier of the cores there
+(`issue.barrier_ns`). Without repeats cores are assumed to reach the end of a part together.
 
 Where cube and vector cores are apart, they meet in global memory. A repeated sequence is still one task, of
 both kinds of cores, which meet at a barrier after each part: so does CANN's DynamicRNN for the 910B (one
