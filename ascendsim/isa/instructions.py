@@ -242,6 +242,8 @@ class Flag:
     """A counting flag from one pipe to another; `initial` > 0 stands for free buffer slots.
 
     `limit` is the largest count that makes sense (slots of the buffer); exceeding it is a program error.
+    A `shared` flag is a barrier: it fires in all blocks of a task when every one of them has set its own flag
+    of this name as often. Such a task starts when all its blocks have a core.
     """
 
     name: str
@@ -249,6 +251,7 @@ class Flag:
     target: Pipe
     initial: int = 0
     limit: int = 16
+    shared: bool = False
 
 
 @dataclass(frozen=True, slots=True)

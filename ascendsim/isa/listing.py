@@ -111,7 +111,8 @@ def _allocation(allocation: Allocation) -> str:
 
 def _flag(flag: Flag) -> str:
     initial = f", {flag.initial} set at the start" if flag.initial else ""
-    return f"{flag.name} {flag.source.value} -> {flag.target.value}{initial}"
+    shared = ", shared by all blocks" if flag.shared else ""
+    return f"{flag.name} {flag.source.value} -> {flag.target.value}{initial}{shared}"
 
 
 def _body(body: tuple[Statement, ...], slots: dict[str, int], indent: str) -> Iterator[str]:

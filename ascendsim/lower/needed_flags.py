@@ -58,7 +58,7 @@ def needed_flags(block: Block) -> set[str]:
     tokens = {flag.name: deque([nothing] * flag.initial) for flag in block.flags}
     # by its waits since its last instruction
     taken: dict[Pipe, list[tuple[str, Clock]]] = {pipe: [] for pipe in Pipe}
-    needed: set[str] = set()
+    needed = {flag.name for flag in block.flags if flag.shared}  # they order what other blocks do
     for instruction in _run(shortened(block)):
         pipe = instruction.pipe
         if isinstance(instruction, WaitFlag):

@@ -22,7 +22,7 @@ from ascendsim.lower.templates.cube import cube_options, lower_cube, vector_rest
 from ascendsim.lower.templates.cube_pair import lower_pair, pair_options
 from ascendsim.lower.templates.movement import lower_movement, lower_scalar
 from ascendsim.lower.templates.sequence import join_stages
-from ascendsim.lower.templates.stage import Stage
+from ascendsim.lower.templates.stage import Stage, core_counts
 from ascendsim.lower.templates.steps import Expansion
 from ascendsim.lower.templates.vector import lower_vector
 from ascendsim.lower.tiling_search import Options, TilingSearch
@@ -263,7 +263,7 @@ class Lowering:
 
     def _sequence(self, work: SequenceWork) -> list[Stage]:
         stages = [stage for part in work.parts for stage in self._with_all_flags(part)]
-        return join_stages(stages, work.repeat)
+        return join_stages(stages, work.repeat, core_counts(self.soc))
 
 
 def _bounded(stage: Stage, repeat: int) -> Stage:

@@ -54,7 +54,7 @@ _MOVE = attrgetter(
     "dst.buffer._name_",
 )
 _FLAG: Callable[[Flag], tuple[Any, ...]] = attrgetter(
-    "name", "source._name_", "target._name_", "initial", "limit"
+    "name", "source._name_", "target._name_", "initial", "limit", "shared"
 )
 
 

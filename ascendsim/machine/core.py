@@ -15,16 +15,20 @@ its `Lane`, where `machine.fast_forward` reads it.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
+from types import MappingProxyType
 
 from simpy.events import Event
 
 from ascendsim.isa.instructions import Instruction
+from ascendsim.machine.barrier import Barrier, Member
 from ascendsim.machine.compiled import END, FIXED, SET, WAIT, CompiledBlock, LoopEnd, Operation, Run
 from ascendsim.machine.links import Flow, Links
 from ascendsim.machine.skipping_clock import Timeline
 
+NO_BARRIERS: Mapping[str, Barrier] = MappingProxyType({})
 Record = Callable[[tuple[int, ...], str, Instruction, int, int], None]
 
 
@@ -120,6 +124,7 @@ class CoreRun:
         passed: Called with the run and the number of a loop when the scalar unit goes back to the loop's
             start.
         finished: Called with the run when its last instruction has been placed in time; `end` is known then.
+        barriers: The task's shared flags, by name.
     """
 
     def __init__(
@@ -136,6 +141,7 @@ class CoreRun:
         record: Record | None,
         passed: Callable[[CoreRun, int], None] | None,
         finished: Callable[[CoreRun], None],
+        barriers: Mapping[str, Barrier] = NO_BARRIERS,
     ) -> None:
         self.timeline, self.env, self.links, self.block, self.cores = (
             timeline,
@@ -149,6 +155,11 @@ class CoreRun:
         self.record, self.passed, self.finished = record, passed, finished
         self.tokens: list[deque[int]] = [deque([begin] * flag.initial) for flag in block.flags]
         self.waiters: list[Event | None] = [None] * len(block.flags)
+        self.barriers = {
+            number: Member(barriers[flag.name], len(cores), partial(give, self, number))
+            for number, flag in enumerate(block.flags)
+            if flag.shared
+        }
         lanes = zip(block.lanes, block.depths, strict=True)
         self.lanes = [Lane(pipe.value, depth, begin, block.operands, max_in_flight) for pipe, depth in lanes]
         self.running = len(self.lanes)
@@ -334,6 +345,14 @@ class ScalarUnit:
 
 
 def fire(core: CoreRun, flag: int, at: int) -> None:
+    """Sets a flag: a token that counts from tick `at` on, or an arrival at a barrier."""
+    if flag in core.barriers:
+        core.barriers[flag].arrive(at)
+    else:
+        give(core, flag, at)
+
+
+def give(core: CoreRun, flag: int, at: int) -> None:
     """Adds a token that counts from tick `at` on."""
     core.tokens[flag].append(at)
     waiter = core.waiters[flag]

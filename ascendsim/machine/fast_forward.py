@@ -243,6 +243,7 @@ def core_state(core: CoreRun, now: int) -> State:
             tuple([max(at, earliest) - now for at in lane.in_flight]),
             tuple([max(at, earliest) - now for at in lane.ready]),
         ]
+    parts += [member.state(now) for member in core.barriers.values()]
     for (_, target), tokens in zip(block.ends, core.tokens, strict=True):
         bound = scalar_from if target < 0 else lanes_from[target] - block.heads[target]
         parts.append(tuple([max(at, bound) - now for at in tokens]))
@@ -252,7 +253,8 @@ def core_state(core: CoreRun, now: int) -> State:
 def _earliest(core: CoreRun, now: int) -> tuple[int, list[int]]:
     """For the scalar unit and each pipe, a tick before which it will do nothing more.
 
-    A unit that waits goes on no earlier than the one that it waits for; a pipe on the links not before now.
+    A unit that waits goes on no earlier than the one that it waits for (at a barrier its own core's may be
+    through with its part already); a pipe on the links not before now.
     """
     scalar, lanes, ends = core.scalar, core.lanes, core.block.ends
     own = scalar.time
@@ -266,9 +268,9 @@ def _earliest(core: CoreRun, now: int) -> tuple[int, list[int]]:
     for number, lane in enumerate(lanes):
         if lane.doing == ():
             waits.append((number, -1))
-        elif lane.doing is not None and lane.doing[0] == WAIT:
+        elif lane.doing is not None and lane.doing[0] == WAIT and lane.doing[1] not in core.barriers:
             waits.append((number, ends[lane.doing[1]][0]))
-    if scalar.flag >= 0:
+    if scalar.flag >= 0 and scalar.flag not in core.barriers:
         waits.append((-1, ends[scalar.flag][0]))
     elif scalar.full >= 0 and not lanes[scalar.full].free:
         waits.append((-1, scalar.full))

@@ -127,7 +127,17 @@ class Scheduler:
             blocks.append(PlacedBlock(*self._compile(group.block), group.count))
         if task.kind is TaskKind.AI_CPU and not self._ai_cpus:
             raise SimulationError(f"task {task.name!r}", "needs an AI CPU core", 0, "set ai_cpu.cores")
-        return TaskRun(position, task, blocks, Event(self.env), self._core_counts)
+        barrier = self.clock.ns(self.soc.issue.barrier_ns)
+        run = TaskRun(position, task, blocks, Event(self.env), self._core_counts, barrier)
+        for kind, count in run.wanted_cores.items():
+            if run.barriers and count > self._core_counts[kind]:
+                raise SimulationError(
+                    f"task {task.name!r}",
+                    f"has a barrier, so it may have {self._core_counts[kind]} blocks at most",
+                    count,
+                    "give every core one block",
+                )
+        return run
 
     def _compile(self, block: Block) -> tuple[CompiledBlock, tuple[str, ...]]:
         """The compiled form that all blocks like this one share, and this one's names of regions."""
@@ -282,6 +292,8 @@ class Scheduler:
 
     def _dispatch(self, run: TaskRun, now: int) -> None:
         """Puts as many of a task's blocks on free cores as there are."""
+        if run.barriers and not self._fits(run):
+            return  # its blocks wait for one another, so that some of them alone would hold cores for nothing
         batch: list[tuple[int, tuple[int, ...]]] = []
         for index, block in enumerate(run.blocks):
             free = self._free[block.compiled.block.core]
@@ -299,6 +311,11 @@ class Scheduler:
         begin = now + dispatch + self.clock.ns(self.soc.launch.kernel_init_ns)
         for index, cores in batch:
             self._run_block(run, index, cores, now, begin)
+
+    def _fits(self, run: TaskRun) -> bool:
+        """Whether there is a free core for every block of a task."""
+        wanted = run.wanted_cores
+        return all(count <= len(self._free[kind]) for kind, count in wanted.items())
 
     def _run_block(self, run: TaskRun, index: int, cores: tuple[int, ...], now: int, begin: int) -> None:
         compiled = run.blocks[index].compiled
@@ -320,6 +337,7 @@ class Scheduler:
             record=self._recorder(run.task),
             passed=self._forward.passed if self._forward is not None else None,
             finished=finished,
+            barriers=run.barriers,
         )
         run.running.append(core)
         if self._forward is not None:

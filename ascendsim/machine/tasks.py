@@ -12,6 +12,7 @@ from simpy.events import Event
 
 from ascendsim.isa.footprint import Footprint
 from ascendsim.isa.program import Access, CoreKind, Task
+from ascendsim.machine.barrier import Barrier
 from ascendsim.machine.binding import Binding, Readers
 from ascendsim.machine.clock import Clock
 from ascendsim.machine.compiled import CompiledBlock
@@ -136,6 +137,7 @@ class TaskRun:
         blocks: What runs, in the order of dispatch.
         done: Event of its end.
         core_counts: Number of cores by kind.
+        barrier_ticks: From the last core's arrival at a barrier until all go on.
     """
 
     def __init__(
@@ -145,6 +147,7 @@ class TaskRun:
         blocks: list[PlacedBlock],
         done: Event,
         core_counts: Mapping[CoreKind, int],
+        barrier_ticks: int = 0,
     ) -> None:
         self.position, self.task, self.done = position, task, done
         self.blocks, self._core_counts = blocks, core_counts
@@ -156,6 +159,7 @@ class TaskRun:
         self.launch = (-1, -1)  # ticks between which the host launches it
         self.shares = UNDIVIDED
         self.running: list[CoreRun] = []
+        self.barriers = self._barriers(barrier_ticks)
         self._bound: dict[tuple[int, int], list[Transfer]] = {}
         self.readers: tuple[tuple[Readers, ...], ...] = ()  # see `Traffic`
         self.work = Work()
@@ -163,6 +167,10 @@ class TaskRun:
         self._read = self._moved(lambda compiled: compiled.read_bytes)
         self._uncached = self._moved(lambda compiled: compiled.uncached_bytes)
         self._written = self._moved(lambda compiled: compiled.write_bytes)
+
+    def _barriers(self, ticks: int) -> dict[str, Barrier]:
+        names = {flag.name for block in self.blocks for flag in block.compiled.flags if flag.shared}
+        return {name: Barrier(self.unfinished, ticks) for name in sorted(names)}
 
     def enter_l2(self, state: L2State, known: KnownTraffic) -> None:
         """Judges the task's traffic against what L2 holds now; `known` keeps what was worked out for tasks
@@ -251,6 +259,15 @@ class TaskRun:
             )
         return tuple(phases)
 
+    @property
+    def wanted_cores(self) -> dict[CoreKind, int]:
+        """Blocks by the kind of core that they need."""
+        wanted: dict[CoreKind, int] = {}
+        for block in self.blocks:
+            kind = block.compiled.block.core
+            wanted[kind] = wanted.get(kind, 0) + block.count
+        return wanted
+
     def _abreast(self, block: PlacedBlock) -> int:
         """Cores that run blocks of a kind side by side."""
         return min(block.count, self._core_counts[block.compiled.block.core])
@@ -328,10 +345,7 @@ class TaskRun:
         read, write = self._read, self._written
         through = {name: self.shares.write_through.get(name, NONE) for name in write}
         missed = sum(part(size, self.shares.read_miss[name]) for name, size in read.items())
-        wanted: dict[CoreKind, int] = {}
-        for block in self.blocks:
-            kind = block.compiled.block.core
-            wanted[kind] = wanted.get(kind, 0) + block.count
+        wanted = self.wanted_cores
         to_dram = (
             sum(part(size, through[name]) for name, size in write.items())
             + (missed + sum(write.values())) * self.shares.evicted

@@ -252,7 +252,7 @@ def test_scalar_work_counts_every_element(chip: str) -> None:
     assert 8000 <= cycles <= 8000 * 1.1
 
 
-def test_a_sequence_is_one_task_on_coupled_cores_and_several_on_split_ones() -> None:
+def test_a_repeated_sequence_is_one_task_whose_cores_meet_after_each_part() -> None:
     for chip in ("Ascend310", "Ascend910B1"):
         soc = load(chip)
         parts = (matmul(16, 64, 256, soc), elementwise(16, 256))
@@ -260,13 +260,14 @@ def test_a_sequence_is_one_task_on_coupled_cores_and_several_on_split_ones() -> 
         verify(stages, soc)
         single = moved(Lowering(soc).stages(SequenceWork(parts)))
         assert moved(stages) == {key: 5 * count for key, count in single.items()}
+        assert len(stages) == 1
+        blocks = [group.block for group in stages[0].groups]
+        assert all(isinstance(block.body[0], Loop) and block.body[0].trips == 5 for block in blocks)
         if soc.split_cores:
-            assert len(stages) == 10
-        else:
-            assert len(stages) == 1
-            (loop,) = stages[0].groups[0].block.body
-            assert isinstance(loop, Loop)
-            assert loop.trips == 5
+            assert {block.core for block in blocks} == {CoreKind.CUBE, CoreKind.VECTOR}
+            shared = [{flag.name for flag in block.flags if flag.shared} for block in blocks]
+            assert shared[0]
+            assert all(names == shared[0] for names in shared)
 
 
 def test_vector_steps_run_in_order() -> None:

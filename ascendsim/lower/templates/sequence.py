@@ -1,17 +1,24 @@
 """Sequence work: parts that run one after the other on the same cores, repeated (recurrent layers).
 
-Where one kind of core runs all parts, they become one block program: the parts' bodies in a loop, and between
-them a drain (the next part's loads wait until the stores before them are complete). What a part leaves in the
-on-chip buffers is done with by then, so each part has them as a whole. Cores are assumed to reach the end of
-a part together; the chip's cross-core barrier has no published cost. Where cube and vector cores are apart,
-they meet in global memory, and every part is a task of its own, as are parts on the AI CPU.
+Where one kind of core runs all parts, they become one block program: the parts' bodies in a loop, and
+between them a drain (the next part's loads wait until the stores before them are complete). What a part
+leaves in the on-chip buffers is done with by then, so each part has them as a whole. Every turn of a
+repeated sequence needs what all cores made before, so that the drain is a barrier of the cores there
+(`issue.barrier_ns`). Without repeats cores are assumed to reach the end of a part together.
+
+Where cube and vector cores are apart, they meet in global memory. A repeated sequence is still one task, of
+both kinds of cores, which meet at a barrier after each part: so does CANN's DynamicRNN for the 910B (one
+kernel, `dynamic_rnn_910b.cpp`; in `LstmFP16.cpp` every step is a product, SyncAll, the gates, SyncAll).
+Without repeats every part is a task of its own, as are parts on the AI CPU.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import groupby, pairwise
+from types import MappingProxyType
+from typing import TypeAlias
 
 from ascendsim.isa.instructions import (
     Allocation,
@@ -29,20 +36,32 @@ from ascendsim.isa.instructions import (
     Vector,
     WaitFlag,
 )
-from ascendsim.isa.program import Block, BlockGroup, CoreKind
+from ascendsim.isa.program import Block, BlockGroup, CoreKind, TaskKind
 from ascendsim.isa.walk import static
 from ascendsim.lower.templates.stage import Stage
 
+_Side: TypeAlias = tuple[list[tuple[int, Block]], int]  # a core's blocks by part, and how many cores
+NO_CORES: Mapping[CoreKind, int] = MappingProxyType({})
 
-def join_stages(stages: Sequence[Stage], repeat: int) -> list[Stage]:
-    """One stage out of several if their cores are of one kind, else the stages in order, `repeat` times.
+
+def join_stages(
+    stages: Sequence[Stage], repeat: int, cores: Mapping[CoreKind, int] = NO_CORES
+) -> list[Stage]:
+    """One stage out of several if their cores are of one kind or wait for one another, else the stages in
+    order, `repeat` times.
 
     Without repeats neighbours on one kind of core are one stage even if others run elsewhere.
+
+    Args:
+        cores: Cores of each kind that can wait for one another at the end of a part.
     """
     kinds = {stage.core for stage in stages}
     if len(stages) == 1 and repeat == 1:
         return list(stages)
-    if None in kinds or len(kinds) != 1:
+    together = None not in kinds and (repeat > 1 or len(kinds) == 1)
+    sides = [side for kind in CoreKind for side in _side_by_side(stages, kind)] if together else []
+    meet = repeat > 1 and len(sides) > 1 and _fit(sides, cores)  # equal blocks are in step anyway
+    if not together or (len(kinds) > 1 and not meet):
         if repeat > 1:
             return list(stages) * repeat
         runs = [(core, list(run)) for core, run in groupby(stages, key=lambda stage: stage.core)]
@@ -51,17 +70,26 @@ def join_stages(stages: Sequence[Stage], repeat: int) -> list[Stage]:
     for stage in stages:
         for region, bytes in stage.sizes.items():
             sizes[region] = max(bytes, sizes.get(region, 0))
-    groups = tuple(BlockGroup(_joined(blocks, repeat), count) for blocks, count in _side_by_side(stages))
-    return [Stage(groups, stages[0].kind, sizes)]
+    starters = [_all_starters(stage) for stage in stages] if meet else None
+    groups = tuple(BlockGroup(_joined(blocks, repeat, starters), count) for blocks, count in sides)
+    return [Stage(groups, stages[0].kind if len(kinds) == 1 else TaskKind.AI_CORE, sizes)]
 
 
-def _side_by_side(stages: Sequence[Stage]) -> Iterator[tuple[list[tuple[int, Block]], int]]:
-    """Core by core, the blocks of all stages with the stage's number; equal neighbours as one."""
+def _fit(sides: Sequence[_Side], cores: Mapping[CoreKind, int]) -> bool:
+    """Whether all blocks run at the same time: else they cannot wait for one another."""
+    wanted: dict[CoreKind, int] = {}
+    for blocks, count in sides:
+        wanted[blocks[0][1].core] = wanted.get(blocks[0][1].core, 0) + count
+    return all(count <= cores.get(kind, 0) for kind, count in wanted.items())
+
+
+def _side_by_side(stages: Sequence[Stage], kind: CoreKind) -> Iterator[_Side]:
+    """Core by core of a kind, the blocks of all stages with the stage's number; equal neighbours as one."""
     ends = {0}
     runs: list[list[tuple[int, int, Block]]] = []
     for stage in stages:
         at, run = 0, []
-        for group in stage.groups:
+        for group in stage.groups if stage.core is kind else ():
             run.append((at, at + group.count, group.block))
             at += group.count
             ends.add(at)
@@ -78,27 +106,53 @@ def _side_by_side(stages: Sequence[Stage]) -> Iterator[tuple[list[tuple[int, Blo
         )
 
 
-def _joined(blocks: Sequence[tuple[int, Block]], repeat: int) -> Block:
-    """The blocks' bodies one after the other, drained in between, in a loop."""
+def _joined(
+    blocks: Sequence[tuple[int, Block]],
+    repeat: int,
+    starters: Sequence[Sequence[tuple[Pipe, CoreKind | None]]] | None,
+) -> Block:
+    """The blocks' bodies one after the other, drained in between, in a loop.
+
+    Args:
+        blocks: What one core does, with the number of the part.
+        starters: By part, the pipes that begin it on any core, with its kind, if cores wait for one another
+            after each part.
+    """
     body: list[Statement] = []
     allocations: list[Allocation] = []
     flags: list[Flag] = []
-    store = Pipe.FIX if blocks[0][1].core is CoreKind.CUBE else Pipe.MTE3
+    core = blocks[0][1].core
+    store = Pipe.FIX if core is CoreKind.CUBE else Pipe.MTE3
     drains: dict[Pipe, Flag] = {}
-    for place, (number, block) in enumerate(blocks):
-        prefix = f"p{number}_"
-        body.extend(_renamed(block.body, prefix))
-        if place < len(blocks) - 1 or repeat > 1:
-            for pipe in _starters(blocks[(place + 1) % len(blocks)][1]):
-                drain = drains.setdefault(pipe, Flag(f"drained_{pipe.value}", store, pipe, 0, 1))
-                body += [SetFlag(store, drain.name), WaitFlag(pipe, drain.name)]
-        allocations.extend(
-            replace(allocation, name=prefix + allocation.name, part=number)
-            for allocation in block.allocations
-        )
-        flags.extend(replace(flag, name=prefix + flag.name) for flag in block.flags)
+    own = dict(blocks)
+    parts = list(own) if starters is None else list(range(len(starters)))
+    for place, number in enumerate(parts):
+        block, following = own.get(number), parts[(place + 1) % len(parts)]
+        if block is not None:
+            prefix = f"p{number}_"
+            body.extend(_renamed(block.body, prefix))
+            allocations.extend(
+                replace(allocation, name=prefix + allocation.name, part=number)
+                for allocation in block.allocations
+            )
+            flags.extend(replace(flag, name=prefix + flag.name) for flag in block.flags)
+        if place < len(parts) - 1 or repeat > 1:
+            begin = (
+                [(p, core) for p in _starters(own[following])] if starters is None else starters[following]
+            )
+            for pipe, kind in begin:
+                # a core of another kind lacks the pipe, and does nothing in that part: any pipe can wait
+                waits, shared = pipe if kind is core else Pipe.MTE2, starters is not None
+                drain = drains.setdefault(pipe, Flag(f"drained_{pipe.value}", store, waits, 0, 1, shared))
+                body += [SetFlag(store, drain.name), WaitFlag(waits, drain.name)]
     whole = (Loop("step", repeat, tuple(body)),) if repeat > 1 else tuple(body)
-    return Block(whole, tuple(allocations), (*flags, *drains.values()), blocks[0][1].core)
+    return Block(whole, tuple(allocations), (*flags, *drains.values()), core)
+
+
+def _all_starters(stage: Stage) -> list[tuple[Pipe, CoreKind | None]]:
+    return list(
+        dict.fromkeys((pipe, stage.core) for group in stage.groups for pipe in _starters(group.block))
+    )
 
 
 def _starters(block: Block) -> list[Pipe]:

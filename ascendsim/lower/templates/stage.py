@@ -43,6 +43,13 @@ def vector_core(soc: SocSpec) -> tuple[CoreKind, TaskKind]:
     return (CoreKind.VECTOR, TaskKind.AI_VECTOR_CORE) if soc.split_cores else (CoreKind.AI, TaskKind.AI_CORE)
 
 
+def core_counts(soc: SocSpec) -> dict[CoreKind, int]:
+    """Cores of each kind."""
+    if soc.split_cores:
+        return {CoreKind.CUBE: soc.ai_cores, CoreKind.VECTOR: soc.vector_cores}
+    return {CoreKind.AI: soc.ai_cores}
+
+
 def sizes_of(*refs: Ref | None) -> dict[str, int]:
     """Bytes of the regions behind tensors."""
     return {ref.region: ref.bytes for ref in refs if ref is not None}
