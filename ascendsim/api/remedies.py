@@ -8,7 +8,7 @@ from ascendsim.compiler.compiling import compile_graph
 from ascendsim.compiler.model import CompiledModel
 from ascendsim.compiler.options import MIXED, default_of
 from ascendsim.machine import run as run_machine
-from ascendsim.runtime.numerics import Numerics
+from ascendsim.runtime.numerics import Finding, Numerics
 
 
 def numerics_line(seen: Numerics, model: CompiledModel, duration_us: float) -> str:
@@ -26,6 +26,19 @@ def numerics_line(seen: Numerics, model: CompiledModel, duration_us: float) -> s
     if model.planned and model.options.precision_mode == default_of("precision_mode"):
         options = replace(model.options, precision_mode=MIXED, save_graphs=None)
         mixed = compile_graph(model.source, options)
-        longer = run_machine(mixed.program, mixed.soc).duration_us / duration_us - 1
-        ways.append(f"--precision_mode {MIXED} ({100 * longer:+.0f} %)")
+        if not _still_in(seen.overflows[0], mixed):
+            longer = run_machine(mixed.program, mixed.soc).duration_us / duration_us - 1
+            ways.append(f"--precision_mode {MIXED} ({100 * longer:+.0f} %)")
     return f"{seen}; keep it in float32: {', or '.join(ways)}"
+
+
+def _still_in(finding: Finding, model: CompiledModel) -> bool:
+    """Whether the operator's result has the type that it overflows in `model` too: mixed precision keeps
+    products in float16.
+    """
+    names = {finding.name, *finding.sources}
+    return any(
+        names & {node.name, *node.origin.get("source_names", ())}
+        and any(output.dtype and output.dtype.value == finding.dtype for output in node.outputs)
+        for node in model.graph.nodes
+    )

@@ -144,6 +144,16 @@ def test_the_line_names_a_remedy_with_its_price() -> None:
     assert line.replace(">", "&gt;") in result._repr_html_()
 
 
+def test_mixed_precision_is_no_remedy_for_a_product_that_it_keeps_in_float16() -> None:
+    b = asim.GraphBuilder("product")
+    b.output(b.op("MatMul", b.input("a", (16, 16)), b.input("b", (16, 16)), name="Product"), "y")
+    loud = np.full((16, 16), 100, np.float32)  # sums of 160,000
+    result = asim.run(asim.compile(b.build(), "Ascend310P3"), {"a": loud, "b": loud})
+    line = result.numerics_line()
+    assert line.startswith("MatMul Product overflows float16 (160,000 > 65,504)")
+    assert line.endswith("keep it in float32: --keep_dtype")
+
+
 def test_loops_and_branches_are_watched() -> None:
     body = asim.GraphBuilder("body")
     number, go, held = (
