@@ -12,7 +12,10 @@ from ascendsim.compiler.model import CompiledModel
 from ascendsim.core.errors import SimulationError
 from ascendsim.isa.instructions import Flag, Loop, Pipe, SetFlag, WaitFlag
 from ascendsim.isa.program import Block, Program, Task, TaskKind
+from ascendsim.lower.needed_flags import needed_flags
 from ascendsim.machine import Statistics, run
+from ascendsim.machine.barrier import Barrier, Member
+from ascendsim.machine.block_key import block_key
 from ascendsim.soc.spec import SocSpec
 from ascendsim.trace.records import Trace
 from tests.support.toy_programs import copy_block, matmul_block, program_of, task_of
@@ -148,3 +151,23 @@ def test_every_meeting_costs_the_price_of_a_barrier() -> None:
         for shared in (True, False)
     ]
     assert longer == [pytest.approx(30 * 0.5, abs=0.5), 0]
+
+
+def test_a_barrier_fires_at_the_latest_arrival_whoever_is_simulated_last() -> None:
+    fired: list[tuple[str, int]] = []
+    barrier = Barrier(3, 5)
+    one = Member(barrier, 1, lambda at: fired.append(("one", at)))
+    two = Member(barrier, 2, lambda at: fired.append(("two", at)))
+    one.arrive(90)
+    assert one.state(100) != two.state(100)
+    assert not fired
+    two.arrive(40)
+    assert fired == [("one", 95), ("two", 95)]
+    assert one.state(100) == two.state(100)
+
+
+def test_a_shared_flag_is_part_of_what_decides_a_blocks_time_and_is_never_left_out() -> None:
+    own, met = turns(copy_block(1), 1, shared=False), turns(copy_block(1), 1)
+    assert block_key(own) != block_key(met)
+    assert "drained" not in needed_flags(own)
+    assert "drained" in needed_flags(met)
