@@ -184,7 +184,7 @@ def transpose_bursts(
     >>> transpose_bursts((4096, 4096), (1, 0), 2)
     (512, 256)
     >>> transpose_bursts((3, 4096), (1, 0), 2), transpose_bursts((3, 4096), (1, 0), 2, packed=True)
-    ((8192, 6), (8192, 24576))
+    ((24576, 6), (24576, 24576))
     """
     sizes, order = merged_permutation(shape, permutation)
     extent = [1] * len(sizes)
