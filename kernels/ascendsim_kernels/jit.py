@@ -77,12 +77,14 @@ def kernel(function: Function) -> Function:
 
     Divisions by zero follow IEEE (no Python exception), as on the chip.
     """
-    return _compile(function, parallel=False)
-
-
-def parallel_kernel(function: Function) -> Function:
-    """As `kernel`, for functions that split their outermost loop with `numba.prange`."""
-    return _compile(function, parallel=True)
+    folder, previous = cache_folder(), config.CACHE_DIR
+    if folder is not None:
+        config.CACHE_DIR = str(folder)  # read when the decorator runs; other numba users keep their own
+    try:
+        compiled: Function = numba.njit(cache=folder is not None, nogil=True, error_model="numpy")(function)
+    finally:
+        config.CACHE_DIR = previous
+    return compiled
 
 
 def inlined(function: Function) -> Function:
@@ -90,17 +92,4 @@ def inlined(function: Function) -> Function:
     become vector code.
     """
     compiled: Function = numba.njit(forceinline=True, nogil=True, error_model="numpy")(function)
-    return compiled
-
-
-def _compile(function: Function, parallel: bool) -> Function:
-    folder, previous = cache_folder(), config.CACHE_DIR
-    if folder is not None:
-        config.CACHE_DIR = str(folder)  # read when the decorator runs; other numba users keep their own
-    try:
-        compiled: Function = numba.njit(
-            cache=folder is not None, nogil=True, error_model="numpy", parallel=parallel
-        )(function)
-    finally:
-        config.CACHE_DIR = previous
     return compiled

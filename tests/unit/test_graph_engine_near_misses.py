@@ -197,11 +197,10 @@ def test_a_pass_says_whether_it_changed_the_graph(name: str) -> None:
                 if item.name != pass_name:
                     continue
                 after = copy_graph(variant)
-                changed = (
-                    Traversal(after, [item], OPSET).run()
-                    if item in stage.node_passes
-                    else item.run(after).changed
-                )  # type: ignore
+                if item in stage.node_passes:
+                    changed = Traversal(after, [item], OPSET).run()
+                else:
+                    changed = item.run(after).changed
                 known = {tensor.name for tensor in after.constants if tensor.producer is not None}
                 assert changed is (to_text(after) != to_text(variant) or bool(known))
                 changes.add(changed)

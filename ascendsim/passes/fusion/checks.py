@@ -47,15 +47,6 @@ def not_scalar(match: Match, name: str, wanted: float, tolerance: float = 0.0) -
     return None if abs(value - wanted) <= tolerance else f"{name} is {value:g}, not {wanted:g}"
 
 
-def first_scalar(match: Match, first: str, second: str) -> tuple[float, str] | None:
-    """The number among two captured tensors and the name of the other tensor; None if neither is a number."""
-    for constant, other in ((first, second), (second, first)):
-        value = scalar(match.tensors[constant])
-        if value is not None:
-            return value, other
-    return None
-
-
 def not_static(tensors: Iterable[Tensor | None]) -> str | None:
     """Why tensors are not all of known shape."""
     for tensor in tensors:

@@ -16,8 +16,7 @@ import numpy as np
 
 from ascendsim.core.dtypes import DType
 from ascendsim.graph.ir import Array, Constant, Graph, Node, Tensor
-from ascendsim.opset import InferContext
-from ascendsim.passes.fusion.rule import FusionContext, FusionRule
+from ascendsim.passes.fusion.rule import FusionRule
 from ascendsim.passes.rewriting.pattern import Match
 from ascendsim.passes.rewriting.removal import drop_constants
 from ascendsim.passes.rewriting.replace import replace_root
@@ -192,11 +191,6 @@ def fold_into(
         conv.set_input(2, lazy_constant(graph, name, dtype, (channels,), [*old, *sources], new_bias))
     replace_root(graph, root, conv.output)
     drop_constants(graph, (filters, bias, *sources))
-
-
-def infer_again(node: Node, context: FusionContext) -> None:
-    """Infers the types of a node's outputs after its inputs or attributes changed."""
-    context.opset.get(node).infer(InferContext(node))
 
 
 def _float64(array: Array) -> Array:
