@@ -56,6 +56,16 @@ def test_no_tracked_text_names_a_path_of_one_machine() -> None:
     assert found == []
 
 
+def test_no_tracked_text_holds_both_sides_of_a_merge() -> None:
+    marks = re.compile(r"^(?:<{7}|>{7}) ", re.MULTILINE)
+    texts = [path for path in _tracked() if path.suffix in TEXT_SUFFIXES and path.is_file()]
+    assert [
+        str(path.relative_to(ROOT))
+        for path in texts
+        if marks.search(path.read_text(encoding="utf-8", errors="replace"))
+    ] == []
+
+
 @pytest.mark.parametrize("text", ["/home/me/x.onnx", "see /work/data", "'/root/a'", "(/opt/tool)"])
 def test_the_rule_about_paths_finds_them(text: str) -> None:
     assert MACHINE_PATH.search(text)

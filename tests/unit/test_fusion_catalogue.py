@@ -74,9 +74,9 @@ def test_every_rule_is_listed_once_and_known() -> None:
 def test_a_new_rule_is_one_new_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     text = "from tests.support.toy_rules import JoinRelu\n\nRULES = (JoinRelu(),)\n"
     (tmp_path / "brand_new.py").write_text(text, encoding="utf-8")
+    before = {rule.name for rule in all_rules()}
     room = ascendsim.passes.fusion.rules.movement
     monkeypatch.setattr(room, "__path__", [*room.__path__, str(tmp_path)])
-    before = {rule.name for rule in all_rules()}
     all_rules.cache_clear()
     try:
         assert {rule.name for rule in all_rules()} - before == {"JoinRelu"}

@@ -8,6 +8,7 @@ import json
 import os
 import subprocess
 import sys
+import tomllib
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,7 +16,7 @@ import pytest
 
 from mutation import runner
 from mutation.callmap import CallMap
-from mutation.mutants import Mutant, edit, mutants_of, read_list, sample
+from mutation.mutants import Mutant, edit, locate, mutants_of, read_list, sample
 from mutation.report import report
 from mutation.runner import Collected, Importer, Job, Outcome, Pool
 from mutation.selection import Selector
@@ -306,3 +307,15 @@ def test_a_file_stands_for_its_tests_and_tests_that_are_broken_are_left_out() ->
     job = _job("x", "u.py::c", "t.py", "t.py::a", "gone.py::d")
     job.left_out = {"t.py::b"}
     assert [item.nodeid for item in job.chosen(items)] == ["u.py::c", "t.py::a"]
+
+
+def test_the_mutants_that_mean_the_same_are_on_lines_that_exist_and_say_why() -> None:
+    root = Path(__file__).parents[2]
+    entries = tomllib.loads((root / "tests" / "data" / "equivalent_mutants.toml").read_text())["mutant"]
+    gone = [
+        entry
+        for entry in entries
+        if not entry["why"] or locate(root, entry["file"], 1, entry["original"], entry["mutated"]) is None
+    ]
+    assert entries
+    assert gone == []
