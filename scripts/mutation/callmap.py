@@ -14,8 +14,10 @@ import sqlite3
 import subprocess
 import sys
 import tempfile
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -176,6 +178,15 @@ class CallMap:
             return set()
         bits = np.unpackbits(np.bitwise_or.reduce(rows))
         return {self.tests[index] for index in np.flatnonzero(bits)}
+
+    @cached_property
+    def breadth(self) -> dict[str, int]:
+        """How many lines each test runs."""
+        times = Counter(number for _, lines in self.files.values() for number in lines.values())
+        total = np.zeros(8 * len(self.sets[0]), np.int64)
+        for number, count in times.items():
+            total += count * np.unpackbits(np.frombuffer(self.sets[number], np.uint8)).astype(np.int64)
+        return dict(zip(self.tests, total.tolist(), strict=False))
 
     def _recorded(self, path: str) -> str | None:
         """Name under which a file was recorded: its own, or that of the only file of this name if it has

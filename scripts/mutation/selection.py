@@ -21,7 +21,7 @@ class Choice:
     """Tests for a mutant.
 
     Attributes:
-        tests: Node ids, the quickest first.
+        tests: Node ids, the most promising first.
         fresh: Whether the mutated line runs when modules are imported or is compiled.
     """
 
@@ -68,15 +68,17 @@ class Selector:
             self.texts[path] = (self.root / path).read_text(encoding="utf-8")
         return self.texts[path]
 
+    def _promise(self, test: str) -> tuple[float, str]:
+        """Sorts a test that runs few lines before one that runs many and sees each in passing, and a quick one
+        before a slow one.
+        """
+        return self.calls.seconds[test] * self.calls.breadth[test], test
+
     def _within_budget(self, groups: Iterable[set[str]], fresh: bool) -> list[str]:
         chosen: dict[str, None] = {}
         files: set[str] = set()
         left = self.budget
-        for test in (
-            test
-            for group in groups
-            for test in sorted(group, key=lambda name: (self.calls.seconds[name], name))
-        ):
+        for test in (test for group in groups for test in sorted(group, key=self._promise)):
             seconds, file = self.calls.seconds[test], test.split("::")[0]
             if (
                 test in chosen

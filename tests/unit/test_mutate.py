@@ -193,6 +193,19 @@ def test_what_runs_at_import_needs_a_fresh_process(tmp_path: Path) -> None:
     assert choices[5].tests == ["test_b.py::quick"]
 
 
+def test_a_test_that_runs_little_else_is_asked_first(tmp_path: Path) -> None:
+    _toy(tmp_path)
+    path = "ascendsim/toy/b.py"
+    text = (tmp_path / path).read_text()
+    (tmp_path / "test_b.py").touch()
+    seconds = {"": 0.0, "test_b.py::wide": 1.0, "test_b.py::narrow": 1.0}
+    lines = {"x/a.py": ("", dict.fromkeys(range(1, 5), 1)), path: (text, {5: 0})}
+    sets = [bytes([0b0110_0000]), bytes([0b0100_0000])]  # both run line 5, and the first all of x/a.py
+    selector = Selector(tmp_path, CallMap(list(seconds), seconds, lines, sets), budget=9.0)
+    (mutant, *_) = [mutant for mutant in mutants_of(path, text) if mutant.line == 5]
+    assert selector.choose(mutant).tests == ["test_b.py::narrow", "test_b.py::wide"]
+
+
 def test_functions_get_their_new_code_wherever_they_are_held(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
