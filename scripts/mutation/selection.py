@@ -69,8 +69,8 @@ class Selector:
         return self.texts[path]
 
     def _promise(self, test: str) -> tuple[float, str]:
-        """Sorts a test that runs few lines before one that runs many and sees each in passing, and a quick one
-        before a slow one.
+        """Sorts a test that runs few lines before one that runs many and sees each in passing, and a quick
+        one before a slow one.
         """
         return self.calls.seconds[test] * self.calls.breadth[test], test
 
