@@ -126,6 +126,15 @@ def test_kinds_lifetimes_and_weights_behind_the_arena() -> None:
     assert all(region.offset % 512 == 0 for region in plan.regions.values())
 
 
+def test_what_a_run_is_given_stays_an_input_where_a_result_is_another_name_for_it() -> None:
+    graph = chain()
+    graph.outputs.append(graph.tensors["b"])
+    plan = plan_memory(graph, [["x", "w", "a"], ["a", "b"], ["a", "w", "c"]], {"b": "a", "a": "x"}, {})
+    assert plan.regions["x"].kind == "input"
+    plan = plan_memory(graph, [["x", "w", "a"], ["a", "b"], ["a", "w", "c"]], {"b": "a"}, {})
+    assert plan.regions["a"].kind == "output"
+
+
 def test_an_alias_shares_its_bytes_and_prolongs_the_life() -> None:
     plan = plan_memory(chain(), [["x", "a"], [], ["b", "c"]], {"b": "a"}, {})
     assert plan.regions["b"].offset == plan.regions["a"].offset

@@ -141,6 +141,15 @@ def test_symbolic_dimensions_stay():
     assert graph.outputs[0].shape == ("n", 3)
 
 
+def test_a_declared_shape_stands_where_inference_knows_no_rank_and_nowhere_else():
+    proto = model([node("Squeeze", "x", "s"), node("Relu", "s", "y")], [value("x", ("n", "m"))], ["y"])
+    proto.graph.value_info.append(value("s", (7,)))
+    assert load(proto).outputs[0].shape == (7,)
+    proto = model([node("Relu", "x", "s"), node("Neg", "s", "y")], [value("x", ("n", 3))], ["y"])
+    proto.graph.value_info.append(value("s", (7, 3)))
+    assert load(proto).outputs[0].shape == ("n", 3)
+
+
 def test_dead_nodes_and_constants_go():
     graph = load(
         model(

@@ -321,7 +321,7 @@ def _gather_nd(batch: Rewriter, node: Node) -> None:
 def _of_one_sample(batch: Rewriter, node: Node, indices: Array, place: BatchAxis) -> Array:
     """The indices of the first sample, if those of the others are the same, shifted by the sample."""
     subject = f"node {node.name!r} ({node.op_type})"
-    if len(indices) == 0 or len(indices) % batch.old:
+    if len(indices) % batch.old:
         raise GraphError(
             subject, f"has indices along the batch that are not a multiple of {batch.old}", len(indices)
         )

@@ -209,7 +209,7 @@ class CubeWriter:
         Cube's queue.
         """
         b = self.b
-        if self.tiling.steps_of_load <= lookahead(b.soc.issue.queue_depth.get("M", 16)):
+        if self.tiling.steps_of_load <= lookahead(b.soc.issue.queue_depth["M"]):
             for part in parts:
                 with b.loop(name, part.trips) as i:
                     load(part, i, part.trips)

@@ -83,14 +83,12 @@ class PlaneWriter(VectorWriter):
         for number, step in enumerate(steps):
             last = number == len(steps) - 1
             target = self._target(sums if last else [])
-            emit_steps(b, (step,), self._counts(rows, columns, False, step), target, (source,))
+            emit_steps(b, (step,), self._counts(rows, columns, step), target, (source,))
             source = target
         b.release(ring)
 
-    def _counts(
-        self, rows: int, cols: int, binary: bool, step: Step | None = None
-    ) -> dict[str, tuple[int, int]]:
-        if step is not None and step.lanes:
+    def _counts(self, rows: int, cols: int, step: Step) -> dict[str, tuple[int, int]]:
+        if step.lanes:
             return {
                 "all": (
                     ceil_div(rows * cols, step.lanes)
@@ -98,7 +96,7 @@ class PlaneWriter(VectorWriter):
                     1,
                 )
             }
-        return super()._counts(rows, cols, binary, step)
+        return super()._counts(rows, cols, step)
 
     def _gm(self, stream: Stream, row: tuple[Affine, int], col: tuple[Affine, int]) -> Tile:
         """Positions of one plane follow each other."""

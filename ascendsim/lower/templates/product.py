@@ -5,6 +5,7 @@ searches can be remembered.
 from __future__ import annotations
 
 import math
+import sys
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -74,7 +75,7 @@ class Product:
     b_constant: bool = False
     a_cut: str = ""
     b_cut: str = ""
-    most_share_n: int = 1 << 30
+    most_share_n: int = sys.maxsize
     row_item: int = 0
 
     def b_blocks(self, tile_n: int) -> int:
@@ -208,7 +209,7 @@ def rates_of(soc: SocSpec, dtype: str) -> Rates:
         per_block=soc.cube.cycles_per_block[dtype],
         odd_penalty=soc.cube.odd_size_penalty,
         vector=soc.vector.bytes_per_cycle,
-        queue=soc.issue.queue_depth.get("M", 16),
+        queue=soc.issue.queue_depth["M"],
         unaligned=soc.dram.unaligned_efficiency,
         cut_rows=soc.dma.nd2nz_bytes_per_cycle or math.inf,
         cut_ragged=soc.dma.ragged_nd2nz_bytes_per_cycle or soc.dma.nd2nz_bytes_per_cycle or math.inf,

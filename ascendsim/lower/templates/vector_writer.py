@@ -116,7 +116,7 @@ class VectorWriter:
                 f"{room} bytes",
                 "use fewer fused inputs",
             )
-        self.tile_cols = self.cols if self.cols <= fitting else max(1, fitting // repeat * repeat or fitting)
+        self.tile_cols = self.cols if self.cols <= fitting else fitting // repeat * repeat or fitting
         self.tile_cols = self._blocks_of_columns(
             int((room - column * self.tile_cols) // element) if element else self.tile_cols
         )
@@ -351,7 +351,7 @@ class VectorWriter:
             emit_steps(
                 b,
                 self._folded(step, cols),
-                self._counts(rows, cols, step.op in BINARY, step),
+                self._counts(rows, cols, step),
                 target,
                 sources,
                 self.scratch,
@@ -398,23 +398,21 @@ class VectorWriter:
         known = name is not None and step.dtype.value in self.b.soc.vector.intrinsics.get(name, ())
         return name if known and self.blocked_rows else None
 
-    def _counts(
-        self, rows: int, cols: int, binary: bool, step: Step | None = None
-    ) -> dict[str, tuple[int, int]]:
+    def _counts(self, rows: int, cols: int, step: Step) -> dict[str, tuple[int, int]]:
         """Elements of one call and calls, by `over`.
 
         A broadcast operand makes strips of one repeat's width, one call each with a repeat a row; or one call
         a row, if rows are fewer. In blocked formats a strip is a channel block.
         """
-        lanes = self.b.soc.vector.repeat_bytes // (step.dtype.itemsize if step is not None else 2)
+        lanes = self.b.soc.vector.repeat_bytes // step.dtype.itemsize
         calls = 1
         broadcasts = any(stream.over in ("row", "col") for stream in self.work.inputs) and not self.space.flat
-        if binary and broadcasts and rows > 1 and cols > 1:
+        if step.op in BINARY and broadcasts and rows > 1 and cols > 1:
             calls = min(rows, ceil_div(cols, lanes))
-        if step is not None and step.run:
+        if step.run:
             calls = max(calls, ceil_div(rows * cols, step.run))
         row = (rows, 1)
-        if step is not None and step.op in FOLDS and self.work.reduces == "cols":
+        if step.op in FOLDS and self.work.reduces == "cols":
             row = (rows * (lanes if self._block_reduction(step) is None else FRACTAL_COLUMNS), 1)
         return {"all": (ceil_div(rows * cols, calls), calls), "row": row, "col": (cols, 1), "one": (1, 1)}
 
