@@ -102,13 +102,8 @@ class Inference:
         self.restart(body)
         self.visit_all(body.topological())
 
-    def finish(self, graph: Graph) -> int:
-        """Turns known values into constants and removes what nobody reads any more.
-
-        Returns:
-            Number of nodes that went.
-        """
-        before = len(graph)
+    def finish(self, graph: Graph) -> None:
+        """Turns known values into constants and removes what nobody reads any more."""
         for node in graph.nodes:
             if node.outputs and all(tensor.constant is not None for tensor in node.outputs):
                 graph.make_constant(
@@ -118,7 +113,6 @@ class Inference:
             for _, subgraph in node.subgraphs:
                 self.finish(subgraph)
         remove_dead(graph)
-        return before - len(graph)
 
     def forget_values(self, graph: Graph) -> None:
         """Forgets the values that were kept aside, so that nodes stay as they are; types and shapes stay

@@ -10,6 +10,7 @@ import pytest
 
 from ascendsim.core.errors import GraphError
 from ascendsim.graph.ir import Dim, Shape
+from ascendsim.ops import default_opset
 from tests.support.operator_cases import Case, all_operator_cases, build, computed, few_cases, ports_of_values
 
 # The number of results depends on values.
@@ -63,6 +64,15 @@ def test_known_inputs_give_known_shapes() -> None:
             assert tensor.is_static or case.op_type in COUNTS, case.name
             assert tensor.dtype is tensor.origin_dtype is not None, case.name
             assert array.dtype == tensor.element_type.numpy, case.name
+
+
+def test_what_decides_a_shape_is_no_data() -> None:
+    """A port whose values a shape rule asks for keeps its type in every precision mode, and holds no samples
+    of a batch."""
+    for case in few_cases():
+        facts = default_opset().get(build(case)).facts
+        asked = set(ports_of_values(case)) - {facts.shape_port}
+        assert asked <= set(facts.parameters) or case.op_type == "NonZero", case.name
 
 
 def test_unknown_values_and_ranks_leave_a_rule_silent_or_right() -> None:

@@ -120,6 +120,7 @@ def test_syntax(kind: Any, value: Any, shapes: list[Any], gears: Any, dims: tupl
         ("dynamic_batch_size", "", [(None, 3)], "must hold whole numbers"),
         ("dynamic_batch_size", [1.5, 2], [(None, 3)], "must hold whole numbers"),
         ("dynamic_dims", 7, [(None, 3)], "must be text such as"),
+        ("dynamic_dims", b"1;2", [(None, 3)], "must be text such as"),
     ],
 )
 def test_limits(kind: Any, value: Any, shapes: list[Any], message: str) -> None:

@@ -69,3 +69,16 @@ def test_scales_of_rows_and_sums_that_others_read_stay() -> None:
         assert {node.op_type for node in model.graph.nodes} & {"MatMulInteger", "DequantMatMul"} == {
             "MatMulInteger"
         }
+
+
+@pytest.mark.parametrize(
+    ("scale", "joined"), [((4, 1, 1), True), ((1, 4, 1, 1), True), ((4, 1, 1, 1), False)]
+)
+def test_a_convolution_is_scaled_by_channel_and_not_by_sample(scale: tuple[int, ...], joined: bool) -> None:
+    b = asim.GraphBuilder("quantised")
+    x = b.input("x", (4, 3, 6, 6), DType.UINT8)
+    sums = b.op("ConvInteger", x, np.ones((4, 3, 3, 3), np.int8), kernel_shape=[3, 3])
+    scales = np.arange(1, 5, dtype=np.float32).reshape(scale)
+    b.output(b.op("Mul", b.op("Cast", sums, to=DType.FLOAT32), scales), "y")
+    model = asim.compile(b.build(), "Ascend310P3", fusion="off")
+    assert ("DequantConv" in {node.op_type for node in model.graph.nodes}) == joined

@@ -143,6 +143,17 @@ def test_refusals_of_the_split() -> None:
     assert fused(half, FusedBatchNormGradFusionPass()).reason == "the parameters are not float32"
 
 
+@pytest.mark.parametrize("odd", [2, 3, 4])
+def test_the_split_takes_float32_parameters_only(odd: int) -> None:
+    def graph(b: Any) -> Any:
+        data = [b.input(name, SHAPES[0]) for name in ("dy", "x")]
+        kinds = {odd: DType.FLOAT16}
+        parameters = [b.input(f"p{port}", (3,), kinds.get(port, DType.FLOAT32)) for port in (2, 3, 4)]
+        return b.ops("BatchNormGrad", *data, *parameters, outputs=3, domain="ascend")
+
+    assert fused(build(graph), FusedBatchNormGradFusionPass()).reason == "the parameters are not float32"
+
+
 def test_a_channel_of_another_size_is_refused() -> None:
     data = example(SHAPES[0])
     with pytest.raises(GraphError, match="needs one value a channel in every parameter"):

@@ -188,3 +188,8 @@ def test_float32_sequences_cost_what_the_library_functions_cost(name: str, low: 
 def test_every_operator_infers_unknown_dimensions() -> None:
     for name in UNARY:
         assert infer(name, [("n", None, 3)]) == [("n", None, 3)]
+
+
+def test_powers_of_integers_are_exact_beyond_2_to_the_53() -> None:
+    found = run("Pow", [np.full(3, 3, np.int64), np.array([0, 1, 39], np.int64)])[0]
+    assert found.tolist() == [1, 3, 3**39]

@@ -141,6 +141,7 @@ def test_shapes_with_symbols() -> None:
         ("Gemm", [(2, 3), (4, 5)], r"equal inner dimensions"),
         ("Gemm", [(2, 3, 4), (4, 5)], r"needs a matrix as input 0"),
         ("Gemm", [(2, 3), (3, 5), (4,)], r"input 2 to broadcast to \(2, 5\)"),
+        ("Gemm", [(2, 3), (3, 5), (1, 2, 5)], r"input 2 of rank <= 2"),
     ],
 )
 def test_misfits_are_named(op: str, shapes: list[Any], message: str) -> None:

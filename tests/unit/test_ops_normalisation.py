@@ -51,6 +51,12 @@ def test_batch_norm_in_training_mode() -> None:
     np.testing.assert_allclose(found[2], 0.75 * VARIANCE + 0.25 * variance, rtol=1e-5)
 
 
+def test_running_values_keep_the_type_of_the_statistics() -> None:
+    halves = [array.astype(np.float16) for array in (X, SCALE, BIAS)]
+    found = run("BatchNormalization", [*halves, MEAN, VARIANCE], outputs=3, training_mode=1)
+    assert [array.dtype for array in found] == [np.float16, np.float32, np.float32]
+
+
 @pytest.mark.parametrize("axis", [-1, 1, 2])
 def test_layer_norm_agrees_with_onnxruntime(axis: int) -> None:
     scale, bias = GENERATOR.standard_normal((2, *X.shape[axis:])).astype(np.float32)

@@ -83,6 +83,13 @@ def test_qlinear_conv_equals_onnxruntime(dtype: Any, per_channel: bool) -> None:
     assert (mine == oracle).mean() > 0.99
 
 
+def test_a_bias_has_a_value_for_each_channel() -> None:
+    x, w = integers(np.int8, 1, 4, 9, 9), integers(np.int8, 5, 4, 3, 3)
+    one, zero = np.float32(1), np.int8(0)
+    with pytest.raises(GraphError, match="5"):
+        run("QLinearConv", [x, one, zero, w, one, zero, one, zero, np.zeros(6, np.int32)])
+
+
 def test_qlinear_matmul_equals_onnxruntime() -> None:
     a, b = integers(np.uint8, 2, 6, 40), integers(np.uint8, 40, 5, seed=1)
     inputs = [

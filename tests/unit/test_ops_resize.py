@@ -9,7 +9,7 @@ import pytest
 
 from ascendsim.core.errors import GraphError
 from ascendsim.ops import default_opset
-from ascendsim.opset.work import MoveWork, ScalarWork, VectorWork
+from ascendsim.opset.work import AiCpuWork, MoveWork, ScalarWork, VectorWork
 from tests.support.rounding import assert_near_oracle
 from tests.support.single_node import infer, lower, make_node, run, with_onnxruntime
 
@@ -173,3 +173,16 @@ def test_aligned_corners_have_a_vector_form_only_for_whole_ratios() -> None:
 def test_operator_types_follow_the_mode() -> None:
     node = make_node("Resize", [half(1, 1, 4, 4), None, scales(1, 1, 2, 2)], mode="linear")
     assert default_opset().cann_type(node) == "ResizeBilinearV2"
+
+
+@pytest.mark.parametrize(
+    ("mode", "shape", "reads"),
+    [("nearest", (1, 2, 8, 8), 1), ("linear", (1, 2, 8, 8), 4), ("cubic", (1, 2, 8, 8), 16),
+     ("nearest", (1, 2, 4, 4, 4), 1), ("linear", (1, 2, 4, 4, 4), 8)],
+)  # fmt: skip
+def test_a_sample_asks_for_all_of_its_neighbours(mode: str, shape: tuple[int, ...], reads: int) -> None:
+    """On the AI CPU, which takes float64, an operation a value that is weighed."""
+    grid = np.zeros((1, *shape[2:], len(shape) - 2))
+    work = lower("GridSample", [np.zeros(shape), grid], mode=mode)
+    assert isinstance(work, AiCpuWork)
+    assert work.operations == reads

@@ -281,7 +281,14 @@ OPERATORS: tuple[OpDef, ...] = (
         most_inputs=2,
         facts=movement(_nd_links),
     ),
-    OpDef("Compress", _compress_infer, _compress, _on_ai_cpu, most_inputs=2, facts=movement(_compress_links)),
+    OpDef(
+        "Compress",
+        _compress_infer,
+        _compress,
+        _on_ai_cpu,
+        most_inputs=2,
+        facts=movement(_compress_links, parameters=(1,)),
+    ),
     OpDef(
         "ArrayFeatureExtractor",
         _features_infer,

@@ -303,6 +303,6 @@ OPERATORS: tuple[OpDef, ...] = (
         _max_unpool,
         _max_unpool_lower,
         most_inputs=3,
-        facts=movement(opaque()),
+        facts=movement(opaque(), parameters=(2,)),
     ),
 )
