@@ -22,8 +22,8 @@ from ascendsim.passes.engine.edits import bypass, same_type
 from ascendsim.passes.engine.infer_shape import InferShapePass
 from ascendsim.passes.engine.node_pass import Site
 from ascendsim.passes.engine.settings import EngineSettings
+from ascendsim.passes.engine.traversal import Traversal
 from ascendsim.passes.engine.value_range import InferValueRangePass
-from ascendsim.passes.engine.worklist import Traversal
 from ascendsim.passes.rewriting.folding import MAX_FOLDED_BYTES, fold_small
 from tests.support.evaluate import evaluate
 from tests.support.fusing import new_builder
