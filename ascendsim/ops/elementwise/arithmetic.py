@@ -10,11 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial, reduce
 from typing import Any
 
 import numpy as np
 
-from ascendsim.graph.ir import Array, Node
+from ascendsim.graph.ir import Array, Node, Tensor
 from ascendsim.ops.shared.common import (
     StepSpec,
     as_float32,
@@ -28,6 +29,7 @@ from ascendsim.ops.shared.common import (
 )
 from ascendsim.opset import Layout, OpDef
 from ascendsim.opset.definition import Compute
+from ascendsim.opset.expansion import Writer
 from ascendsim.opset.facts import Facts, Kind, Precision, Sign
 from ascendsim.opset.structure import ELEMENTWISE, PARTIAL, SENSITIVE, SENSITIVE_PARTIAL, elementwise
 from ascendsim.opset.work import LowerContext, NoTask, Ref, Work
@@ -242,6 +244,7 @@ def _binary(
     step: str,
     cann: str = "",
     facts: Facts = ELEMENTWISE,
+    mindspore: str = "",
 ) -> OpDef:
     return OpDef(
         name,
@@ -250,6 +253,7 @@ def _binary(
         elementwise_lower([step], long=step in _LONG),
         Layout.FOLLOW,
         cann,
+        mindspore=mindspore or cann,
         in_place=True,
         most_inputs=2,
         facts=facts,
@@ -276,12 +280,24 @@ def _kernel(
     return _function(name, by_kernel(kernel, lambda _node, x: function(x), numbers), steps, wide, facts)
 
 
+def _of_two(name: str, of_two: str) -> Callable[[Node], str]:
+    """MindSpore's operator takes two operands."""
+    return lambda node: of_two if node.input_count == 2 else name
+
+
+def _sum_written_out(w: Writer) -> Tensor | None:
+    """Sums of two; the operator rounds once, so float16 is widened in between."""
+    count = w.node.input_count
+    operands = [w.wide(w(index)) if count > 2 else w(index) for index in range(count)]
+    return w.like_output(reduce(partial(w.op, "Add"), operands)) if count > 1 else None
+
+
 _MAGNITUDE = Facts(elementwise(), Kind.ELEMENTWISE, Precision.GRAY, sign=Sign.NEVER_NEGATIVE)
 _ROOT = Facts(elementwise(), Kind.ELEMENTWISE, Precision.BLACK, sign=Sign.NEVER_NEGATIVE, finite=False)
 _POWER = Facts(elementwise(), Kind.ELEMENTWISE, Precision.BLACK, sign=Sign.POSITIVE, finite=False)
 
 OPERATORS: tuple[OpDef, ...] = (
-    _binary("Add", "ADD", np.add, "vadd"),
+    _binary("Add", "ADD", np.add, "vadd", mindspore="TensorAdd"),
     _binary("Sub", "SUB", np.subtract, "vsub"),
     _binary("Mul", "MUL", np.multiply, "vmul"),
     _binary("Div", "DIV", _divide, "vdiv", "RealDiv", PARTIAL),
@@ -292,6 +308,7 @@ OPERATORS: tuple[OpDef, ...] = (
         _fold_lower("vmax"),
         Layout.FOLLOW,
         "Maximum",
+        mindspore=_of_two("Max", "Maximum"),
         in_place=True,
         most_inputs=None,
         facts=ELEMENTWISE,
@@ -303,6 +320,7 @@ OPERATORS: tuple[OpDef, ...] = (
         _fold_lower("vmin"),
         Layout.FOLLOW,
         "Minimum",
+        mindspore=_of_two("Min", "Minimum"),
         in_place=True,
         most_inputs=None,
         facts=ELEMENTWISE,
@@ -314,6 +332,8 @@ OPERATORS: tuple[OpDef, ...] = (
         _fold_lower("vadd"),
         Layout.FOLLOW,
         "AddN",
+        mindspore="AddN",
+        expand=_sum_written_out,
         in_place=True,
         most_inputs=None,
         facts=ELEMENTWISE,

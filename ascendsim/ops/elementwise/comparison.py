@@ -118,7 +118,11 @@ def _compare_lower(steps: Sequence[StepSpec]) -> Callable[[Node, LowerContext], 
 
 
 def _compare(
-    name: str, function: Callable[[Array, Array], Array], steps: Sequence[StepSpec] = _COMPARE, cann: str = ""
+    name: str,
+    function: Callable[[Array, Array], Array],
+    steps: Sequence[StepSpec] = _COMPARE,
+    cann: str = "",
+    mindspore: str = "",
 ) -> OpDef:
     return OpDef(
         name,
@@ -127,6 +131,7 @@ def _compare(
         _compare_lower(steps),
         Layout.FOLLOW,
         cann,
+        mindspore=mindspore,
         most_inputs=2,
         facts=ELEMENTWISE,
     )
@@ -147,9 +152,9 @@ def _bitwise(name: str, function: Callable[[Array, Array], Array], steps: Sequen
 OPERATORS: tuple[OpDef, ...] = (
     _compare("Equal", np.equal),
     _compare("Greater", np.greater),
-    _compare("GreaterOrEqual", np.greater_equal, cann="GreaterEqual"),
+    _compare("GreaterOrEqual", np.greater_equal, cann="GreaterEqual", mindspore="GreaterEqual"),
     _compare("Less", np.less),
-    _compare("LessOrEqual", np.less_equal, cann="LessEqual"),
+    _compare("LessOrEqual", np.less_equal, cann="LessEqual", mindspore="LessEqual"),
     _compare("And", np.logical_and, ("vmul",), "LogicalAnd"),
     _compare("Or", np.logical_or, ("vmax",), "LogicalOr"),
     _compare("Xor", np.logical_xor, ("vsub", "vabs"), "LogicalXor"),
@@ -208,6 +213,7 @@ OPERATORS: tuple[OpDef, ...] = (
         _where_lower,
         Layout.FOLLOW,
         "SelectV2",
+        mindspore="Select",
         in_place=True,
         most_inputs=3,
         facts=movement(elementwise()),

@@ -173,6 +173,7 @@ OPERATORS = (
         _lower,
         Layout.FEATURE,
         cann="Conv2D",
+        mindspore="Conv2D",
         cann_of=_cann,
         most_inputs=3,
         facts=Facts(

@@ -154,6 +154,7 @@ OPERATORS: tuple[OpDef, ...] = (
         _expand,
         _expand_lower,
         cann="ExpandD",
+        mindspore="BroadcastTo",
         most_inputs=2,
         facts=movement(elementwise(0), parameters=(1,), shape_port=1),
     ),

@@ -280,7 +280,15 @@ OPERATORS: tuple[OpDef, ...] = (
     ),
     OpDef("Flatten", _flatten_infer, _flatten, _alias, facts=movement(regrouping())),
     OpDef("Squeeze", _squeeze_infer, _squeeze, _alias, most_inputs=2, facts=_REGROUPED),
-    OpDef("Unsqueeze", _unsqueeze_infer, _unsqueeze, _alias, most_inputs=2, facts=_REGROUPED),
+    OpDef(
+        "Unsqueeze",
+        _unsqueeze_infer,
+        _unsqueeze,
+        _alias,
+        mindspore="ExpandDims",
+        most_inputs=2,
+        facts=_REGROUPED,
+    ),
     OpDef(
         "Identity",
         _identity_infer,
