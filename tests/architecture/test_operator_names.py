@@ -59,9 +59,7 @@ REASONS: dict[str, str] = {
     ),
     "passes/levers/channel_rewrite.py": _LEVER,
     "passes/levers/identity_conv.py": _LEVER,
-    "passes/levers/narrow_types.py": (
-        "which operators give the same integers in 32 bits, a question that only this lever asks"
-    ),
+    "passes/levers/narrow_types.py": _MAKES,
     "passes/levers/pow_to_mul.py": _LEVER,
     "passes/levers/resize_sizes.py": _LEVER,
     "passes/precision/assign.py": _MAKES,

@@ -255,8 +255,8 @@ def _gelu_written_out(w: Writer) -> Tensor:
     return w.like_output(w.op("Mul", w.op("Mul", w.op("Add", curve, 1.0), x), 0.5))
 
 
-_RECTIFIED = Facts(elementwise(), Kind.ELEMENTWISE, Precision.GRAY, sign=Sign.NEVER_NEGATIVE)
-_POSITIVE = Facts(elementwise(), Kind.ELEMENTWISE, Precision.GRAY, sign=Sign.POSITIVE)
+_RECTIFIED = replace(ELEMENTWISE, sign=Sign.NEVER_NEGATIVE)
+_POSITIVE = replace(ELEMENTWISE, sign=Sign.POSITIVE)
 
 OPERATORS: tuple[OpDef, ...] = (
     replace(
@@ -299,7 +299,7 @@ OPERATORS: tuple[OpDef, ...] = (
         Layout.FOLLOW,
         expand=_sigmoid_written_out,
         in_place=True,
-        facts=Facts(elementwise(), Kind.ELEMENTWISE, Precision.GRAY, sign=Sign.POSITIVE),
+        facts=_POSITIVE,
     ),
     _make("Tanh", by_kernel("TANH", lambda _n, x: np.tanh(x)), TANH_STEPS, wide=True),
     _make(

@@ -9,7 +9,7 @@ c220 library functions (cost_models section 6, ATT): sigmoid 0.10-0.13, tanh 0.1
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial, reduce
 from typing import Any
 
@@ -30,8 +30,15 @@ from ascendsim.ops.shared.common import (
 from ascendsim.opset import Layout, OpDef
 from ascendsim.opset.definition import Compute
 from ascendsim.opset.expansion import Writer
-from ascendsim.opset.facts import Facts, Kind, Precision, Sign
-from ascendsim.opset.structure import ELEMENTWISE, PARTIAL, SENSITIVE, SENSITIVE_PARTIAL, elementwise
+from ascendsim.opset.facts import Facts, Sign
+from ascendsim.opset.structure import (
+    CHOSEN_ELEMENT,
+    COMPUTED,
+    ELEMENTWISE,
+    PARTIAL,
+    SENSITIVE,
+    SENSITIVE_PARTIAL,
+)
 from ascendsim.opset.work import LowerContext, NoTask, Ref, Work
 
 Parameters = Callable[[Node], tuple[float, ...]]
@@ -292,15 +299,15 @@ def _sum_written_out(w: Writer) -> Tensor | None:
     return w.like_output(reduce(partial(w.op, "Add"), operands)) if count > 1 else None
 
 
-_MAGNITUDE = Facts(elementwise(), Kind.ELEMENTWISE, Precision.GRAY, sign=Sign.NEVER_NEGATIVE)
-_ROOT = Facts(elementwise(), Kind.ELEMENTWISE, Precision.BLACK, sign=Sign.NEVER_NEGATIVE, finite=False)
-_POWER = Facts(elementwise(), Kind.ELEMENTWISE, Precision.BLACK, sign=Sign.POSITIVE, finite=False)
+_MAGNITUDE = replace(COMPUTED, sign=Sign.NEVER_NEGATIVE)
+_ROOT = replace(SENSITIVE_PARTIAL, sign=Sign.NEVER_NEGATIVE)
+_POWER = replace(SENSITIVE_PARTIAL, sign=Sign.POSITIVE)
 
 OPERATORS: tuple[OpDef, ...] = (
-    _binary("Add", "ADD", np.add, "vadd", mindspore="TensorAdd"),
-    _binary("Sub", "SUB", np.subtract, "vsub"),
-    _binary("Mul", "MUL", np.multiply, "vmul"),
-    _binary("Div", "DIV", _divide, "vdiv", "RealDiv", PARTIAL),
+    _binary("Add", "ADD", np.add, "vadd", facts=COMPUTED, mindspore="TensorAdd"),
+    _binary("Sub", "SUB", np.subtract, "vsub", facts=COMPUTED),
+    _binary("Mul", "MUL", np.multiply, "vmul", facts=COMPUTED),
+    _binary("Div", "DIV", _divide, "vdiv", "RealDiv", replace(COMPUTED, finite=False)),
     OpDef(
         "Max",
         infer_broadcast(),
@@ -311,7 +318,7 @@ OPERATORS: tuple[OpDef, ...] = (
         mindspore=_of_two("Max", "Maximum"),
         in_place=True,
         most_inputs=None,
-        facts=ELEMENTWISE,
+        facts=CHOSEN_ELEMENT,
     ),
     OpDef(
         "Min",
@@ -323,7 +330,7 @@ OPERATORS: tuple[OpDef, ...] = (
         mindspore=_of_two("Min", "Minimum"),
         in_place=True,
         most_inputs=None,
-        facts=ELEMENTWISE,
+        facts=CHOSEN_ELEMENT,
     ),
     OpDef(
         "Sum",
@@ -336,7 +343,7 @@ OPERATORS: tuple[OpDef, ...] = (
         expand=_sum_written_out,
         in_place=True,
         most_inputs=None,
-        facts=ELEMENTWISE,
+        facts=COMPUTED,
     ),
     OpDef(
         "Mean",
@@ -368,10 +375,10 @@ OPERATORS: tuple[OpDef, ...] = (
         "FloorMod",
         in_place=True,
         most_inputs=2,
-        facts=PARTIAL,
+        facts=replace(COMPUTED, finite=False),
     ),
     _kernel("Abs", "ABS", np.abs, ["vabs"], facts=_MAGNITUDE),
-    _kernel("Neg", "LINEAR", np.negative, ["vmuls"], (-1, -0.0)),
+    _kernel("Neg", "LINEAR", np.negative, ["vmuls"], (-1, -0.0), facts=COMPUTED),
     _kernel(
         "Sqrt",
         "SQRT",

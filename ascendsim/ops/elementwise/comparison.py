@@ -24,7 +24,7 @@ from ascendsim.ops.shared.common import (
 )
 from ascendsim.opset import InferContext, Layout, OpDef
 from ascendsim.opset.facts import movement
-from ascendsim.opset.structure import ELEMENTWISE, elementwise
+from ascendsim.opset.structure import COMPARED, ELEMENTWISE, elementwise
 from ascendsim.opset.work import LowerContext, NoTask, Ref, Stream, VectorWork, Work
 
 _BITWISE_TYPES = frozenset({DType.INT8, DType.UINT8, DType.INT16, DType.UINT16, DType.INT32, DType.UINT32})
@@ -133,7 +133,7 @@ def _compare(
         cann,
         mindspore=mindspore,
         most_inputs=2,
-        facts=ELEMENTWISE,
+        facts=COMPARED,
     )
 
 
@@ -216,6 +216,6 @@ OPERATORS: tuple[OpDef, ...] = (
         mindspore="Select",
         in_place=True,
         most_inputs=3,
-        facts=movement(elementwise()),
+        facts=movement(elementwise(), kept=(1, 2)),
     ),
 )

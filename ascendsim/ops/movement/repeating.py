@@ -156,7 +156,7 @@ OPERATORS: tuple[OpDef, ...] = (
         cann="ExpandD",
         mindspore="BroadcastTo",
         most_inputs=2,
-        facts=movement(elementwise(0), parameters=(1,), shape_port=1),
+        facts=movement(elementwise(0), parameters=(1,), shape_port=1, kept=(0,)),
     ),
     OpDef(
         "Tile",
@@ -165,6 +165,6 @@ OPERATORS: tuple[OpDef, ...] = (
         _tile_lower,
         cann="TileD",
         most_inputs=2,
-        facts=movement(along_axes(_repeated_axes), parameters=(1,)),
+        facts=movement(along_axes(_repeated_axes), parameters=(1,), kept=(0,)),
     ),
 )

@@ -23,7 +23,7 @@ from ascendsim.ops.shared.common import (
 )
 from ascendsim.opset import InferContext, Layout, OpDef
 from ascendsim.opset.expansion import Writer
-from ascendsim.opset.facts import Facts, Kind, Precision, Sign
+from ascendsim.opset.facts import Elements, Facts, Kind, Precision, Sign
 from ascendsim.opset.structure import along
 from ascendsim.opset.work import LowerContext, NoTask, Ref, Step, Stream, VectorWork, Work
 
@@ -224,7 +224,7 @@ OPERATORS: tuple[OpDef, ...] = (
         "SoftmaxV2",
         expand=_softmax_written_out,
         in_blocks=_softmax_in_blocks,
-        facts=Facts(along(), Kind.REDUCTION, Precision.BLACK, sign=Sign.POSITIVE),
+        facts=Facts(along(), Kind.REDUCTION, Precision.BLACK, sign=Sign.POSITIVE, elements=Elements.REAL),
     ),
     OpDef(
         "LogSoftmax",

@@ -31,7 +31,7 @@ from ascendsim.ops.shared.common import (
 )
 from ascendsim.opset import InferContext, Layout, OpDef
 from ascendsim.opset.expansion import Writer
-from ascendsim.opset.facts import Facts, Kind, OpPattern, Precision, Sign
+from ascendsim.opset.facts import Elements, Facts, Kind, OpPattern, Precision, Sign
 from ascendsim.opset.structure import constant_ints, reduction
 from ascendsim.opset.work import LowerContext, NoTask, Ref, Step, Stream, VectorWork, Work
 
@@ -289,10 +289,16 @@ def _stated_axes(node: Node, rank: int) -> tuple[int, ...] | None:
     )
 
 
-_SUM = Facts(reduction(_stated_axes), Kind.REDUCTION, Precision.BLACK, OpPattern.COMM_REDUCE, parameters=(1,))
-_EXTREME = Facts(
-    reduction(_stated_axes), Kind.REDUCTION, Precision.GRAY, OpPattern.COMM_REDUCE, parameters=(1,)
+_SUM = Facts(
+    reduction(_stated_axes),
+    Kind.REDUCTION,
+    Precision.BLACK,
+    OpPattern.COMM_REDUCE,
+    parameters=(1,),
+    elements=Elements.COMPUTED,
+    typed=(0,),
 )
+_EXTREME = replace(_SUM, precision=Precision.GRAY, elements=Elements.KEPT)
 _NORM = Facts(
     reduction(_stated_axes),
     Kind.REDUCTION,
