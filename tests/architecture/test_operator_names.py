@@ -32,7 +32,6 @@ REASONS: dict[str, str] = {
     "passes/aipp/join.py": _RULE,
     "passes/control_flow/nodes.py": _CONTROL,
     "passes/rewriting/folding.py": _SHAPES,
-    "passes/fusion/edges.py": _RULE,
     "passes/fusion/switch_file.py": "a key of CANN's files, no operator",
     "passes/gears/clone.py": _MAKES,
     "passes/engine/cond_remove.py": _CONTROL,

@@ -7,7 +7,7 @@ as a tree that is read from its last operator backwards through its inputs:
 
 Captured names are unique; the same tensor name twice means the same tensor. Inner operators must feed nobody
 outside the match unless `shared=True`, since a rewrite takes them away. What is no tree (shared results,
-several outputs) can be written as a list of edges (`fusion/edges.py`), and what is read forwards, from an
+several outputs) can be written as a list of edges (`fusion/rules/edges.py`), what is read forwards, from an
 operator to chains of those that follow, as classes of operators (`ub/pattern.py`).
 """
 
