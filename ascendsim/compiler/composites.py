@@ -39,7 +39,9 @@ class GraphKernelFlow:
     dump: Dump | None = None
 
     @classmethod
-    def of(cls, fusion: str, flags: Flags, save_graphs: str | PathLike[str] | None) -> GraphKernelFlow | None:
+    def of(
+        cls, fusion: str, flags: Flags, save_graphs: str | PathLike[str] | None, opset: OpSet
+    ) -> GraphKernelFlow | None:
         """The flow, or None if `fusion` asks for another one.
 
         Raises:
@@ -51,7 +53,7 @@ class GraphKernelFlow:
             return None
         from ascendsim.passes.graph_kernel import GraphKernelFlags
 
-        checked = GraphKernelFlags.of(flags)
+        checked = GraphKernelFlags.of(opset, flags)
         return cls(checked, None if save_graphs is None else graph_saver(save_graphs, checked.dump_as_text))
 
     def graph_level(self, single_kernel: bool) -> str:
@@ -64,11 +66,11 @@ class GraphKernelFlow:
         """The same flow with its dumps in another folder."""
         return replace(self, dump=graph_saver(folder, self.flags.dump_as_text))
 
-    def mark(self, graph: Graph) -> None:
+    def mark(self, graph: Graph, opset: OpSet) -> None:
         """Round 0, on the user's graph: marks nodes."""
         from ascendsim.passes.graph_kernel import mark_graph
 
-        mark_graph(graph, self.flags, self.dump)
+        mark_graph(graph, opset, self.flags, self.dump)
 
     def fuse(
         self, graph: Graph, soc: SocSpec, opset: OpSet, lowering: LowerOptions

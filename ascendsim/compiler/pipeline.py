@@ -177,7 +177,7 @@ def _engine_after(work: Compilation) -> None:
 
 def _composite_marks(work: Compilation) -> None:
     if work.settings.composites is not None:
-        work.settings.composites.mark(work.graph)
+        work.settings.composites.mark(work.graph, work.opset)
 
 
 def _types_and_formats(work: Compilation) -> None:

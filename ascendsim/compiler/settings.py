@@ -111,7 +111,7 @@ class Settings:
             raise InputError(f"options {', '.join(gears)}", "exclude each other", remedy="give one of them")
         profile = profile_options(options.options)
         asked = scheduling.fusion_level(options.fusion)
-        composites = GraphKernelFlow.of(asked, options.graph_kernel_flags, options.save_graphs)
+        composites = GraphKernelFlow.of(asked, options.graph_kernel_flags, options.save_graphs, opset)
         level = asked if composites is None else composites.graph_level(single_kernel)
         fusion = FusionSettings.of(
             level,

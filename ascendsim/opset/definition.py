@@ -17,6 +17,7 @@ from ascendsim.core.dtypes import DType
 from ascendsim.core.errors import GraphError, UnsupportedOperatorError
 from ascendsim.core.formats import Format
 from ascendsim.graph.ir import Array, Graph, Node, Shape, Tensor
+from ascendsim.opset.expansion import Expand
 from ascendsim.opset.facts import Facts, Sign
 from ascendsim.opset.view import view_of
 from ascendsim.opset.work import LowerContext, Work
@@ -114,6 +115,10 @@ class OpDef:
         layout: Format wish.
         cann: Operator type that CANN's tools print ("Conv2D"); empty = the ONNX name.
         cann_of: The same where it depends on the node (DepthwiseConv2D, Conv3D); wins over `cann`.
+        mindspore: Its name in MindSpore's lists of what graph-kernel fusion takes (a function of the node
+            where that depends on it); empty = the ONNX name.
+        expand: Writes a node out in basic operators where graph-kernel fusion may take it apart (see
+            `opset.expansion`); None = it stays whole.
         foldable: Whether it may be computed at compile time from constants (False for random generators).
         in_blocks: For Layout.FOLLOW: whether this node can work in a blocked format that its inputs have (a
             Concat of channels only if the parts fill whole blocks); None = the rule for elementwise
@@ -141,6 +146,8 @@ class OpDef:
     layout: Layout = Layout.ND
     cann: str = ""
     domain: str = ""
+    mindspore: str | Callable[[Node], str] = ""
+    expand: Expand | None = None
     foldable: bool = True
     cann_of: Callable[[Node], str] | None = None
     in_blocks: Callable[[Node, Format], bool] | None = None
@@ -156,6 +163,11 @@ class OpDef:
         runs on the AI CPU.
         """
         return None if self.lower is None else self.lower(view_of(node), context)
+
+    @property
+    def mindspore_name(self) -> str:
+        """The name under which MindSpore's lists have it, whatever the node."""
+        return self.mindspore if isinstance(self.mindspore, str) and self.mindspore else self.name
 
     @property
     def key(self) -> tuple[str, str]:
@@ -226,6 +238,14 @@ class OpSet:
 
     def find(self, name: str, domain: str = "") -> OpDef | None:
         return self._table.get((domain, name))
+
+    def mindspore_type(self, node: Node) -> str:
+        """Operator type as MindSpore's lists of graph-kernel fusion have it."""
+        definition = self._table.get((node.domain, node.op_type))
+        if definition is None:
+            return node.op_type
+        stated = definition.mindspore
+        return definition.mindspore_name if isinstance(stated, str) else stated(node)
 
     def cann_type(self, node: Node) -> str:
         """Operator type as CANN's tools print it."""

@@ -51,6 +51,20 @@ class Sign(Enum):
     POSITIVE = "positive"
 
 
+class Elements(Enum):
+    """What becomes of the inputs' numbers, which says how another element type changes the results.
+
+    KEPT results are some of them: moved, repeated, chosen, the largest; the same in every type that holds
+    them. COMPARED results tell how they compare, in a type of their own. COMPUTED results come by arithmetic:
+    the same up to overflow and rounding. REAL is that for floating-point numbers only.
+    """
+
+    KEPT = "kept"
+    COMPARED = "compared"
+    COMPUTED = "computed"
+    REAL = "real"
+
+
 class OpPattern(Enum):
     """FE's classes of operators for UB fusion; the value is CANN's spelling."""
 
@@ -100,6 +114,9 @@ class Facts:
         operands: Ports of matrices and filters that the Cube takes.
         shape_port: Port of the input that holds the shape of the result, if there is one.
         makes_maps: Whether it makes feature maps in blocked format out of something else.
+        elements: What becomes of its inputs' numbers; None = nobody may give it another element type.
+        typed: Ports whose element type is that of the results, so that all change together; none = all.
+        indices: Ports of indices, which may have either integer type.
     """
 
     axes: AxesRule
@@ -112,6 +129,9 @@ class Facts:
     operands: tuple[int, ...] = ()
     shape_port: int | None = None
     makes_maps: bool = False
+    elements: Elements | None = None
+    typed: tuple[int, ...] = ()
+    indices: tuple[int, ...] = ()
 
     def sign_of(self, node: Node) -> Sign:
         """What is known of the sign of a node's results."""
@@ -124,8 +144,15 @@ def movement(
     parameters: tuple[int, ...] = (),
     shape_port: int | None = None,
     makes_maps: bool = False,
+    kept: tuple[int, ...] | None = None,
+    indices: tuple[int, ...] = (),
 ) -> Facts:
-    """Facts of an operator that only moves data, whatever their type."""
+    """Facts of an operator that only moves data, whatever their type.
+
+    Args:
+        axes, pattern, parameters, shape_port, makes_maps, indices: As in `Facts`.
+        kept: Ports of the elements that it moves (empty = all), if results have their type in any case.
+    """
     return Facts(
         axes,
         Kind.MOVEMENT,
@@ -134,4 +161,7 @@ def movement(
         parameters=parameters,
         shape_port=shape_port,
         makes_maps=makes_maps,
+        elements=None if kept is None else Elements.KEPT,
+        typed=kept or (),
+        indices=indices,
     )

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 
 from ascendsim.graph.ir import Dim, Node, Shape, Tensor
 from ascendsim.opset.axes import (
@@ -25,7 +26,7 @@ from ascendsim.opset.axes import (
     rank_of,
     shape_of,
 )
-from ascendsim.opset.facts import Facts, Kind, Precision
+from ascendsim.opset.facts import Elements, Facts, Kind, Precision
 
 # (node, rank) -> axes that an operator names, None if they are not known
 AxesOf = Callable[[Node, int], "Sequence[int] | None"]
@@ -382,8 +383,12 @@ def _outputs(node: Node) -> dict[int, Sequence[Label]]:
     }
 
 
-ELEMENTWISE = Facts(elementwise(), Kind.ELEMENTWISE, Precision.GRAY)  # most functions of single elements
+# most functions of single elements
+ELEMENTWISE = Facts(elementwise(), Kind.ELEMENTWISE, Precision.GRAY, elements=Elements.REAL)
 # not defined everywhere, or beyond all bounds
-PARTIAL = Facts(elementwise(), Kind.ELEMENTWISE, Precision.GRAY, finite=False)
-SENSITIVE = Facts(elementwise(), Kind.ELEMENTWISE, Precision.BLACK)  # those that lose too much by float16
-SENSITIVE_PARTIAL = Facts(elementwise(), Kind.ELEMENTWISE, Precision.BLACK, finite=False)
+PARTIAL = replace(ELEMENTWISE, finite=False)
+SENSITIVE = replace(ELEMENTWISE, precision=Precision.BLACK)  # those that lose too much by float16
+SENSITIVE_PARTIAL = replace(SENSITIVE, finite=False)
+COMPUTED = replace(ELEMENTWISE, elements=Elements.COMPUTED)  # integers too
+CHOSEN_ELEMENT = replace(ELEMENTWISE, elements=Elements.KEPT)
+COMPARED = replace(ELEMENTWISE, elements=Elements.COMPARED)

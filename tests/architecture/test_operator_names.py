@@ -26,12 +26,12 @@ REASONS: dict[str, str] = {
     "graph/branches.py": _CONTROL,
     "graph/composites.py": "the operator that holds a composite",
     "graph/ir.py": "the word Shape, which is a type there",
+    "opset/expansion.py": _MAKES,
     "opset/facts.py": "texts that explain",
     "passes/aipp/insert.py": _MAKES,
     "passes/aipp/join.py": _RULE,
     "passes/control_flow/nodes.py": _CONTROL,
     "passes/rewriting/folding.py": _SHAPES,
-    "passes/fusion/edges.py": _RULE,
     "passes/fusion/switch_file.py": "a key of CANN's files, no operator",
     "passes/gears/clone.py": _MAKES,
     "passes/engine/cond_remove.py": _CONTROL,
@@ -46,12 +46,9 @@ REASONS: dict[str, str] = {
     "passes/engine/switch_dead_branch.py": _CONTROL,
     "passes/engine/trans_ops.py": "GE's rules for pairs of transposes and casts",
     "passes/engine/value_range.py": _SHAPES,
-    "passes/graph_kernel/expanders.py": (
-        "writes operators out as others: the formulas of MindSpore's expanders"
-    ),
     "passes/graph_kernel/flags.py": "examples of values",
     "passes/graph_kernel/flow.py": _MAKES,
-    "passes/graph_kernel/lists.py": "MindSpore's lists of what graph-kernel fusion takes",
+    "passes/graph_kernel/lists.py": "an example, and the one that joins a list of MindSpore's late",
     "passes/l1/pairs.py": _RULE,
     "passes/l2/rebatch.py": _MAKES,
     "passes/layout/assign.py": _MAKES,
@@ -61,9 +58,7 @@ REASONS: dict[str, str] = {
     ),
     "passes/levers/channel_rewrite.py": _LEVER,
     "passes/levers/identity_conv.py": _LEVER,
-    "passes/levers/narrow_types.py": (
-        "which operators give the same integers in 32 bits, a question that only this lever asks"
-    ),
+    "passes/levers/narrow_types.py": _MAKES,
     "passes/levers/pow_to_mul.py": _LEVER,
     "passes/levers/resize_sizes.py": _LEVER,
     "passes/precision/assign.py": _MAKES,

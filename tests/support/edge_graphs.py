@@ -8,7 +8,7 @@ import numpy as np
 
 from ascendsim.graph.builder import GraphBuilder
 from ascendsim.graph.ir import Tensor
-from ascendsim.passes.fusion.edges import EdgePattern
+from ascendsim.passes.fusion.rules.edges import EdgePattern
 
 ONNX = {"RealDiv": "Div", "Select": "Where", "Minimum": "Min", "Maximum": "Max", "AddN": "Sum"}
 

@@ -12,7 +12,7 @@ from ascendsim.core.errors import InputError
 from ascendsim.graph.builder import GraphBuilder
 from ascendsim.graph.ir import Graph, Tensor
 from ascendsim.passes.fusion.catalogue import fact
-from ascendsim.passes.fusion.edges import parse_edges, pattern_of_edges
+from ascendsim.passes.fusion.rules.edges import parse_edges, pattern_of_edges
 from ascendsim.passes.fusion.rules.elementwise.square import MulSquareFusionPass
 from ascendsim.passes.fusion.rules.json_rules import TARGETS, JsonRule, json_rules
 from ascendsim.passes.fusion.rules.training.drelu import DreluFusionPass

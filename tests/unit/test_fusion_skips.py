@@ -11,9 +11,9 @@ import ascendsim as asim
 from ascendsim.core.dtypes import DType
 from ascendsim.graph.ir import Graph, Node
 from ascendsim.ops import default_opset
-from ascendsim.passes.fusion.edges import FORMS, parse_edges, pattern_of_edges
 from ascendsim.passes.fusion.rule import FusionRule
 from ascendsim.passes.fusion.rules import all_rules
+from ascendsim.passes.fusion.rules.edges import FORMS, parse_edges, pattern_of_edges
 from ascendsim.passes.fusion.rules.json_rules import JsonRule
 from ascendsim.passes.rewriting.pattern import Any, Op, compiled
 
@@ -36,7 +36,7 @@ def nodes_of_all_types() -> list[Node]:
 @pytest.mark.parametrize("kind", FORMS)
 def test_all_operators_that_stand_for_a_type_are_listed(kind: str) -> None:
     (types,) = pattern_of_edges(parse_edges(f"a -> {kind}#N:0; {kind}#N:0 -> out")).needs
-    standing = {node.op_type for node in nodes_of_all_types() if FORMS[kind](node) is not None}
+    standing = {node.op_type for node in nodes_of_all_types() if FORMS[kind].form(node) is not None}
     assert standing
     assert standing <= set(types)
 

@@ -24,7 +24,7 @@ from ascendsim.ops import default_opset
 from ascendsim.passes.engine.prune import PrunePass
 from ascendsim.passes.engine.settings import DEAD_EDGES, FOLDING
 from ascendsim.passes.engine.stages import all_stages
-from ascendsim.passes.engine.worklist import Traversal
+from ascendsim.passes.engine.traversal import Traversal
 from tests.support.evaluate import evaluate
 from tests.support.fusing import new_builder
 from tests.support.near_misses import (

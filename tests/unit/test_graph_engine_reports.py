@@ -12,7 +12,7 @@ from ascendsim.graph.verify import verify
 from ascendsim.ops import default_opset
 from ascendsim.passes.engine.node_pass import NodePass
 from ascendsim.passes.engine.stages import after_fusion
-from ascendsim.passes.engine.worklist import Traversal
+from ascendsim.passes.engine.traversal import Traversal
 from ascendsim.passes.rewriting.passes import run_pass
 from tests.unit.test_graph_engine_golden import BODIES
 

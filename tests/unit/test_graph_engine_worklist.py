@@ -10,8 +10,10 @@ from ascendsim.core.dtypes import DType
 from ascendsim.core.errors import GraphError, PassError
 from ascendsim.graph.ir import Graph, Node
 from ascendsim.ops import default_opset
-from ascendsim.passes.engine.node_pass import Site, When, standard
-from ascendsim.passes.engine.worklist import MAX_DEPTH, VISITS_PER_NODE, Traversal
+from ascendsim.passes.engine.node_pass import Site, standard
+from ascendsim.passes.engine.traversal import MAX_DEPTH, Traversal
+from ascendsim.passes.rewriting.runner import RefusedError
+from ascendsim.passes.rewriting.worklist import VISITS_PER_NODE, When
 
 
 def chain(names: str, graph: Graph | None = None) -> Graph:
@@ -124,3 +126,28 @@ def test_an_error_names_pass_and_node():
 
     with pytest.raises(PassError, match="pass 'Failing' failed at node 'a': something is wrong"):
         Traversal(chain("ab"), [Failing()], default_opset()).run()
+
+
+def test_what_passes_do_is_recorded_as_for_any_rule():
+    @dataclass
+    class Choosing:
+        name: str = "Choosing"
+        op_types: None = None
+
+        def run(self, node: Node, site: Site) -> bool:
+            if node.name == "b":
+                site.again(site.graph.node("d"), When.DEFERRED)
+                raise RefusedError("it is the second")
+            if node.name == "d":
+                raise RefusedError("it is the last")
+            return node.name == "c"
+
+    traversal = Traversal(chain("abcd"), [Choosing()], default_opset())
+    assert traversal.run()
+    tally = traversal.tallies["Choosing"]
+    assert (tally.family, tally.matched, tally.effected, tally.fused) == ("engine", 3, 1, [("c",)])
+    assert [(item.node, item.reason) for item in tally.refusals] == [
+        ("b", "it is the second"),
+        ("d", "it is the last"),
+    ], "once, however often a node is visited"
+    assert tally.result().counts == {"left: it is the second": 1, "left: it is the last": 1}

@@ -13,39 +13,46 @@ from ascendsim.core.dtypes import DType
 from ascendsim.core.errors import InputError
 from ascendsim.graph.builder import GraphBuilder
 from ascendsim.graph.composites import body_of
-from ascendsim.graph.ir import Graph, Tensor
+from ascendsim.graph.ir import Graph, Node, Tensor
 from ascendsim.models.seed_examples import net_basic_fuse
 from ascendsim.ops import default_opset
-from ascendsim.opset import InferContext
+from ascendsim.ops.shared.common import elementwise_lower, same_as, with_numpy
+from ascendsim.opset import InferContext, Layout, OpDef
+from ascendsim.opset.structure import ELEMENTWISE
 from ascendsim.passes.graph_kernel import GraphKernelFlags, composites_in, fuse_marked
-from ascendsim.passes.graph_kernel.expanders import EXPANDERS
+from ascendsim.passes.graph_kernel.expanders import expandable
+from ascendsim.passes.graph_kernel.lists import EXPANDER_RELEASE, RELEASE, operators
 from tests.support.evaluate import evaluate
 
 OPSET = default_opset()
 
 
 def test_levels() -> None:
-    assert GraphKernelFlags.of("--opt_level=0").stages == ()
-    assert GraphKernelFlags.of("--opt_level=1").stages == ("basic", "composite")
-    assert GraphKernelFlags.of().stages == ("expander", "basic", "composite")
-    assert not GraphKernelFlags.of().stitch
-    assert GraphKernelFlags.of({"opt_level": 3}).stitch
-    assert GraphKernelFlags.of("--opt_level=1 --enable_pass=expander --disable_pass=basic").stages == (
+    assert GraphKernelFlags.of(OPSET, "--opt_level=0").stages == ()
+    assert GraphKernelFlags.of(OPSET, "--opt_level=1").stages == ("basic", "composite")
+    assert GraphKernelFlags.of(OPSET).stages == ("expander", "basic", "composite")
+    assert not GraphKernelFlags.of(OPSET).stitch
+    assert GraphKernelFlags.of(OPSET, {"opt_level": 3}).stitch
+    assert GraphKernelFlags.of(OPSET, "--opt_level=1 --enable_pass=expander --disable_pass=basic").stages == (
         "expander",
         "composite",
     )
 
 
 def test_lists_change() -> None:
-    default = GraphKernelFlags.of()
+    default = GraphKernelFlags.of(OPSET)
     assert {"Softmax", "GeLU", "LayerNorm"} <= default.expand
     assert "ReduceMean" not in default.expand  # only MindSpore's GPU list has it
-    assert GraphKernelFlags.of("--enable_expand_ops=ReduceMean").expand == default.expand | {"ReduceMean"}
-    assert GraphKernelFlags.of("--enable_expand_ops_only=Softmax,GeLU").expand == {"Softmax", "GeLU"}
-    assert GraphKernelFlags.of({"disable_expand_ops": ["Softmax"]}).expand == default.expand - {"Softmax"}
-    assert GraphKernelFlags.of("--enable_cluster_ops=Tanh").basic == default.basic | {"Tanh"}
-    assert GraphKernelFlags.of("--disable_cluster_ops=Pow").composite == default.composite - {"Pow"}
-    assert GraphKernelFlags.of("--enable_cluster_ops_only=Mul").composite == {"Mul"}
+    assert GraphKernelFlags.of(OPSET, "--enable_expand_ops=ReduceMean").expand == default.expand | {
+        "ReduceMean"
+    }
+    assert GraphKernelFlags.of(OPSET, "--enable_expand_ops_only=Softmax,GeLU").expand == {"Softmax", "GeLU"}
+    assert GraphKernelFlags.of(OPSET, {"disable_expand_ops": ["Softmax"]}).expand == default.expand - {
+        "Softmax"
+    }
+    assert GraphKernelFlags.of(OPSET, "--enable_cluster_ops=Tanh").basic == default.basic | {"Tanh"}
+    assert GraphKernelFlags.of(OPSET, "--disable_cluster_ops=Pow").composite == default.composite - {"Pow"}
+    assert GraphKernelFlags.of(OPSET, "--enable_cluster_ops_only=Mul").composite == {"Mul"}
 
 
 @pytest.mark.parametrize(
@@ -70,7 +77,7 @@ def test_lists_change() -> None:
 )
 def test_errors(flags: Any, message: str) -> None:
     with pytest.raises(InputError, match=message):
-        GraphKernelFlags.of(flags)
+        GraphKernelFlags.of(OPSET, flags)
 
 
 def test_flags_need_the_flow_and_known_ones_without_effect_are_told() -> None:
@@ -130,7 +137,7 @@ def example(name: str, dtype: DType) -> Graph:
 
 
 def test_every_expander_has_a_case() -> None:
-    assert set(CASES) == set(EXPANDERS)
+    assert set(CASES) == expandable(OPSET)
 
 
 @pytest.mark.parametrize("dtype", [DType.FLOAT32, DType.FLOAT16], ids=["float32", "float16"])
@@ -138,7 +145,9 @@ def test_every_expander_has_a_case() -> None:
 def test_expanded_values_are_those_of_the_operator(name: str, dtype: DType) -> None:
     graph = example(name, dtype)
     result, _ = fuse_marked(
-        graph, OPSET, GraphKernelFlags.of(f"--enable_expand_ops_only={name} --disable_pass=basic,composite")
+        graph,
+        OPSET,
+        GraphKernelFlags.of(OPSET, f"--enable_expand_ops_only={name} --disable_pass=basic,composite"),
     )
     (composite,) = composites_in(result)
     assert composite.name.startswith(name)
@@ -173,5 +182,60 @@ def test_a_node_in_blocks_is_not_expanded_along_its_axis() -> None:
     graph = example("Softmax", DType.FLOAT16)
     for tensor in graph.tensors.values():
         tensor.format = Format.FRACTAL_NZ
-    result, _ = fuse_marked(graph, OPSET, GraphKernelFlags.of())
+    result, _ = fuse_marked(graph, OPSET, GraphKernelFlags.of(OPSET))
     assert [node.op_type for node in result.nodes] == ["Softmax"]
+
+
+# On MindSpore's lists, and no operator of this simulator
+NOT_HERE = {
+    "ReduceAll",
+    "InplaceAssign",
+    "AssignAdd",
+    "BiasAddGrad",
+    "GeLUGrad",
+    "LambApplyOptimizerAssign",
+    "LambApplyWeightAssign",
+    "LogSoftmaxGrad",
+    "SqrtGrad",
+    "Add",  # from v1.3 on; the two stages are of v0.7, where it is TensorAdd
+}
+
+
+def test_operators_go_by_the_names_of_mindspores_lists() -> None:
+    listed = {name for kind in ("basic", "composite", "reduce") for name in operators(kind, RELEASE)}
+    listed |= {name for kind in ("cluster", "expander") for name in operators(kind, EXPANDER_RELEASE)}
+    known = set()
+    for definition in OPSET:
+        node = Node(definition.name, "n", definition.domain)
+        for port in range(2):  # MindSpore's Maximum takes two
+            node.set_input(port, Tensor(f"input_{port}"))
+        known.add(OPSET.mindspore_type(node))
+    assert listed - known == NOT_HERE
+
+
+def test_an_operator_of_ones_own_brings_its_formula() -> None:
+    def cube(node: Node, x: Any) -> Any:
+        return x * x * x
+
+    own = OpDef(
+        "Cube",
+        domain="my.ops",
+        infer=same_as(0),
+        compute=with_numpy(cube),
+        lower=elementwise_lower([("vmul", 2)]),
+        layout=Layout.FOLLOW,
+        mindspore="CubeOp",
+        expand=lambda w: w.op("Mul", w.op("Mul", w(0), w(0)), w(0)),
+        facts=ELEMENTWISE,
+    )
+    b = asim.GraphBuilder(operators=[own])
+    x = b.input("x", (16, 96))
+    b.output(b.op("Add", b.op("Cube", x, domain="my.ops"), x), "y")
+    flags = "--enable_expand_ops=CubeOp"
+    model = asim.compile(
+        b.build(), "Ascend910A", fusion="graph-kernel", graph_kernel_flags=flags, operators=[own]
+    )
+    inside = [node.op_type for item in composites_in(model.graph) for node in body_of(item).topological()]
+    assert [op_type for op_type in inside if op_type != "Cast"] == ["Mul", "Mul", "Add"]
+    with pytest.raises(InputError, match="'CubeOp'.* is not known to expand_ops"):
+        asim.compile(net_basic_fuse(), "Ascend910A", fusion="graph-kernel", graph_kernel_flags=flags)

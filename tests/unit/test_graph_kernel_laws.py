@@ -23,8 +23,7 @@ from ascendsim.graph.text import to_text
 from ascendsim.graph.verify import verify
 from ascendsim.ops import default_opset
 from ascendsim.passes.graph_kernel import GraphKernelFlags, composites_in, fuse_marked, mark_graph
-from ascendsim.passes.graph_kernel.expanders import EXPANDERS, expand
-from ascendsim.passes.graph_kernel.lists import mindspore_type
+from ascendsim.passes.graph_kernel.expanders import expand, expandable
 from tests.support.evaluate import evaluate
 from tests.support.fusing import build, difference, random
 from tests.support.near_misses import (
@@ -109,7 +108,7 @@ def expanded(graph: Graph) -> Graph | None:
     """The graph with its last operator written out; None if it cannot be."""
     after = copy_graph(graph)
     node = after.topological()[-1]
-    made = expand(after, node, mindspore_type(node), OPSET)
+    made = expand(after, node, OPSET)
     if made is None:
         assert to_text(after) == to_text(graph)
         return None
@@ -133,7 +132,7 @@ def test_an_operator_written_out_has_the_values_of_its_formula(name: str) -> Non
 
 
 def test_every_expander_has_its_formula() -> None:
-    assert {name.split(" ")[0] for name in EXPANDED} == set(EXPANDERS)
+    assert {name.split(" ")[0] for name in EXPANDED} == expandable(OPSET)
 
 
 def outcome(graph: Graph) -> str:
@@ -253,8 +252,8 @@ def edits(graph: Graph) -> Iterator[tuple[str, Edit]]:
 def composites(graph: Graph, flags: str) -> str:
     """Operators of each composite, and those outside; asserts that values stay."""
     marked = copy_graph(graph)
-    checked = GraphKernelFlags.of(flags)
-    mark_graph(marked, checked)
+    checked = GraphKernelFlags.of(OPSET, flags)
+    mark_graph(marked, OPSET, checked)
     after, report = fuse_marked(marked, OPSET, checked)
     verify(after)
     assert [record.name for record in report.composites] == [

@@ -33,8 +33,8 @@ def builder(dtype: DType = DType.FLOAT32) -> GraphBuilder:
 
 def fused(graph: Graph, flags: str | None = None, oracle: Callable[[Graph], float] | None = None) -> Graph:
     marked = copy_graph(graph)
-    checked = GraphKernelFlags.of(flags)
-    mark_graph(marked, checked)
+    checked = GraphKernelFlags.of(OPSET, flags)
+    mark_graph(marked, OPSET, checked)
     result, _ = fuse_marked(marked, OPSET, checked, oracle)
     verify(result)
     return result
@@ -248,7 +248,7 @@ def test_a_cast_between_members_becomes_one_and_other_nodes_part_them() -> None:
         graph = b.build()
         for name in "ma":
             graph.node(name).origin["graph_kernel"] = Mark(1, "Mul_TensorAdd_")
-        result, _ = fuse_marked(graph, OPSET, GraphKernelFlags.of("--disable_pass=basic,composite"))
+        result, _ = fuse_marked(graph, OPSET, GraphKernelFlags.of(OPSET, "--disable_pass=basic,composite"))
         assert bodies(result) == expected
 
 
@@ -263,8 +263,8 @@ def test_a_composite_that_does_not_pay_is_given_up() -> None:
         return 10.0 if any(is_composite(node) for node in graph.nodes) else 1.0
 
     marked = net_composite_fuse()
-    mark_graph(marked, GraphKernelFlags.of())
-    result, report = fuse_marked(marked, OPSET, GraphKernelFlags.of(), slow_composites)
+    mark_graph(marked, OPSET, GraphKernelFlags.of(OPSET))
+    result, report = fuse_marked(marked, OPSET, GraphKernelFlags.of(OPSET), slow_composites)
     assert outside(result) == ["Mul", "Add", "Pow"]
     assert [(record.kept, record.parts_us, record.composite_us) for record in report.records] == [
         (False, 1.0, 10.0)
@@ -330,7 +330,7 @@ def test_outlining_keeps_names_order_and_large_constants_outside() -> None:
 
 def test_groups_see_what_lies_between() -> None:
     graph = net_composite_fuse()
-    groups = Groups(graph)
+    groups = Groups(graph, OPSET)
     mul, add, power = (graph.node(name) for name in ("mul", "add", "pow"))
     assert groups.between([mul, power]) == {add}
     assert groups.between([mul, add]) == set()

@@ -12,8 +12,9 @@ from ascendsim.graph.ir import Graph, Node, Tensor
 from ascendsim.ops import default_opset
 from ascendsim.opset.facts import OpPattern
 from ascendsim.opset.patterns import data_inputs, pattern_of
+from ascendsim.passes.rewriting.search import match_at
 from ascendsim.passes.ub.cann_passes import gated, head, optional
-from ascendsim.passes.ub.pattern import ANY, Matcher, Part, UbPattern, chain
+from ascendsim.passes.ub.pattern import ANY, Part, UbPattern, chain
 from tests.support.fusing import build, new_builder, random
 from tests.support.ub import conv
 
@@ -81,13 +82,14 @@ def test_constants_of_one_element_are_parameters() -> None:
 
 
 def matched(graph: Graph, pattern: UbPattern, start: str, taken: tuple[str, ...] = ()) -> list[str] | None:
-    matcher = Matcher(
-        lambda node: pattern_of(node, default_opset()),
-        lambda node: node.name not in taken,
-        frozenset(id(t) for t in graph.outputs),
-    )
-    match = matcher.match(graph.node(start), pattern)
-    return None if match is None else [node.name for node in match.all_nodes]
+    order = graph.topological()
+
+    def kind(node: Node) -> OpPattern:
+        return pattern_of(node, default_opset())
+
+    wanted = pattern.compiled(kind, lambda node: node.name not in taken, set(map(kind, order)))
+    match = match_at(graph.node(start), pattern.name, wanted, graph.outputs) if wanted is not None else None
+    return None if match is None else [node.name for node in order if node in match.all_nodes]
 
 
 def line(*types: str) -> Graph:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from ascendsim.core.dtypes import DType
-from ascendsim.graph.ir import Array, Node
+from ascendsim.graph.ir import Array, Node, Tensor
 from ascendsim.ops.elementwise.arithmetic import TANH_STEPS, by_kernel
 from ascendsim.ops.shared.common import (
     StepSpec,
@@ -22,6 +24,7 @@ from ascendsim.ops.shared.common import (
 from ascendsim.ops.shared.dims import need_shape, need_within
 from ascendsim.opset import InferContext, Layout, OpDef
 from ascendsim.opset.definition import Compute
+from ascendsim.opset.expansion import Writer
 from ascendsim.opset.facts import Facts, Kind, OpPattern, Precision, Sign
 from ascendsim.opset.structure import ELEMENTWISE, elementwise
 from ascendsim.opset.work import LowerContext, Work
@@ -230,15 +233,41 @@ def _make(
     )
 
 
-_RECTIFIED = Facts(elementwise(), Kind.ELEMENTWISE, Precision.GRAY, sign=Sign.NEVER_NEGATIVE)
-_POSITIVE = Facts(elementwise(), Kind.ELEMENTWISE, Precision.GRAY, sign=Sign.POSITIVE)
+def _relu_written_out(w: Writer) -> Tensor:
+    return w.op("Max", w(0), 0.0)
+
+
+def _sigmoid_written_out(w: Writer) -> Tensor:
+    x = w.wide(w(0))
+    return w.like_output(w.op("Reciprocal", w.op("Add", w.op("Exp", w.op("Neg", x)), 1.0)))
+
+
+def _gelu_written_out(w: Writer) -> Tensor:
+    """The tanh form, as MindSpore has it: x / 2 (1 + tanh u), u = sqrt(2 / pi) (x + 0.044715 x^3); the exact
+    form by erf.
+    """
+    x = w.wide(w(0))
+    if w.node.attr("approximate", "none") == "tanh":
+        cube = w.op("Mul", w.op("Mul", w.op("Mul", x, x), x), 0.044715)
+        curve = w.op("Tanh", w.op("Mul", w.op("Add", x, cube), math.sqrt(2 / math.pi)))
+    else:
+        curve = w.op("Erf", w.op("Mul", x, math.sqrt(0.5)))
+    return w.like_output(w.op("Mul", w.op("Mul", w.op("Add", curve, 1.0), x), 0.5))
+
+
+_RECTIFIED = replace(ELEMENTWISE, sign=Sign.NEVER_NEGATIVE)
+_POSITIVE = replace(ELEMENTWISE, sign=Sign.POSITIVE)
 
 OPERATORS: tuple[OpDef, ...] = (
-    _make(
-        "Relu",
-        by_kernel("CLIP", lambda _n, x: np.maximum(x, x.dtype.type(0)), (0, np.inf)),
-        ["vrelu"],
-        facts=_RECTIFIED,
+    replace(
+        _make(
+            "Relu",
+            by_kernel("CLIP", lambda _n, x: np.maximum(x, x.dtype.type(0)), (0, np.inf)),
+            ["vrelu"],
+            facts=_RECTIFIED,
+        ),
+        mindspore="ReLU",
+        expand=_relu_written_out,
     ),
     _make("LeakyRelu", by_kernel("LEAKY", _leaky, lambda n: (_number(n, "alpha", 0.01),)), ["vlrelu"]),
     OpDef(
@@ -268,8 +297,9 @@ OPERATORS: tuple[OpDef, ...] = (
         by_kernel("SIGMOID", lambda _n, x: _sigmoid(x)),
         _sigmoid_lower,
         Layout.FOLLOW,
+        expand=_sigmoid_written_out,
         in_place=True,
-        facts=Facts(elementwise(), Kind.ELEMENTWISE, Precision.GRAY, sign=Sign.POSITIVE),
+        facts=_POSITIVE,
     ),
     _make("Tanh", by_kernel("TANH", lambda _n, x: np.tanh(x)), TANH_STEPS, wide=True),
     _make(
@@ -286,7 +316,17 @@ OPERATORS: tuple[OpDef, ...] = (
         ["vadds", "vmaxs", "vmins", "vmul", "vmuls"],
         wide=True,
     ),
-    OpDef("Gelu", same_as(), _gelu, _gelu_lower, Layout.FOLLOW, in_place=True, facts=ELEMENTWISE),
+    OpDef(
+        "Gelu",
+        same_as(),
+        _gelu,
+        _gelu_lower,
+        Layout.FOLLOW,
+        mindspore="GeLU",
+        expand=_gelu_written_out,
+        in_place=True,
+        facts=ELEMENTWISE,
+    ),
     _make(
         "Swish",
         by_kernel(

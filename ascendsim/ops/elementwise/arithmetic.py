@@ -9,12 +9,13 @@ c220 library functions (cost_models section 6, ATT): sigmoid 0.10-0.13, tanh 0.1
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial, reduce
 from typing import Any
 
 import numpy as np
 
-from ascendsim.graph.ir import Array, Node
+from ascendsim.graph.ir import Array, Node, Tensor
 from ascendsim.ops.shared.common import (
     StepSpec,
     as_float32,
@@ -28,8 +29,16 @@ from ascendsim.ops.shared.common import (
 )
 from ascendsim.opset import Layout, OpDef
 from ascendsim.opset.definition import Compute
-from ascendsim.opset.facts import Facts, Kind, Precision, Sign
-from ascendsim.opset.structure import ELEMENTWISE, PARTIAL, SENSITIVE, SENSITIVE_PARTIAL, elementwise
+from ascendsim.opset.expansion import Writer
+from ascendsim.opset.facts import Facts, Sign
+from ascendsim.opset.structure import (
+    CHOSEN_ELEMENT,
+    COMPUTED,
+    ELEMENTWISE,
+    PARTIAL,
+    SENSITIVE,
+    SENSITIVE_PARTIAL,
+)
 from ascendsim.opset.work import LowerContext, NoTask, Ref, Work
 
 Parameters = Callable[[Node], tuple[float, ...]]
@@ -242,6 +251,7 @@ def _binary(
     step: str,
     cann: str = "",
     facts: Facts = ELEMENTWISE,
+    mindspore: str = "",
 ) -> OpDef:
     return OpDef(
         name,
@@ -250,6 +260,7 @@ def _binary(
         elementwise_lower([step], long=step in _LONG),
         Layout.FOLLOW,
         cann,
+        mindspore=mindspore or cann,
         in_place=True,
         most_inputs=2,
         facts=facts,
@@ -276,15 +287,27 @@ def _kernel(
     return _function(name, by_kernel(kernel, lambda _node, x: function(x), numbers), steps, wide, facts)
 
 
-_MAGNITUDE = Facts(elementwise(), Kind.ELEMENTWISE, Precision.GRAY, sign=Sign.NEVER_NEGATIVE)
-_ROOT = Facts(elementwise(), Kind.ELEMENTWISE, Precision.BLACK, sign=Sign.NEVER_NEGATIVE, finite=False)
-_POWER = Facts(elementwise(), Kind.ELEMENTWISE, Precision.BLACK, sign=Sign.POSITIVE, finite=False)
+def _of_two(name: str, of_two: str) -> Callable[[Node], str]:
+    """MindSpore's operator takes two operands."""
+    return lambda node: of_two if node.input_count == 2 else name
+
+
+def _sum_written_out(w: Writer) -> Tensor | None:
+    """Sums of two; the operator rounds once, so float16 is widened in between."""
+    count = w.node.input_count
+    operands = [w.wide(w(index)) if count > 2 else w(index) for index in range(count)]
+    return w.like_output(reduce(partial(w.op, "Add"), operands)) if count > 1 else None
+
+
+_MAGNITUDE = replace(COMPUTED, sign=Sign.NEVER_NEGATIVE)
+_ROOT = replace(SENSITIVE_PARTIAL, sign=Sign.NEVER_NEGATIVE)
+_POWER = replace(SENSITIVE_PARTIAL, sign=Sign.POSITIVE)
 
 OPERATORS: tuple[OpDef, ...] = (
-    _binary("Add", "ADD", np.add, "vadd"),
-    _binary("Sub", "SUB", np.subtract, "vsub"),
-    _binary("Mul", "MUL", np.multiply, "vmul"),
-    _binary("Div", "DIV", _divide, "vdiv", "RealDiv", PARTIAL),
+    _binary("Add", "ADD", np.add, "vadd", facts=COMPUTED, mindspore="TensorAdd"),
+    _binary("Sub", "SUB", np.subtract, "vsub", facts=COMPUTED),
+    _binary("Mul", "MUL", np.multiply, "vmul", facts=COMPUTED),
+    _binary("Div", "DIV", _divide, "vdiv", "RealDiv", replace(COMPUTED, finite=False)),
     OpDef(
         "Max",
         infer_broadcast(),
@@ -292,9 +315,10 @@ OPERATORS: tuple[OpDef, ...] = (
         _fold_lower("vmax"),
         Layout.FOLLOW,
         "Maximum",
+        mindspore=_of_two("Max", "Maximum"),
         in_place=True,
         most_inputs=None,
-        facts=ELEMENTWISE,
+        facts=CHOSEN_ELEMENT,
     ),
     OpDef(
         "Min",
@@ -303,9 +327,10 @@ OPERATORS: tuple[OpDef, ...] = (
         _fold_lower("vmin"),
         Layout.FOLLOW,
         "Minimum",
+        mindspore=_of_two("Min", "Minimum"),
         in_place=True,
         most_inputs=None,
-        facts=ELEMENTWISE,
+        facts=CHOSEN_ELEMENT,
     ),
     OpDef(
         "Sum",
@@ -314,9 +339,11 @@ OPERATORS: tuple[OpDef, ...] = (
         _fold_lower("vadd"),
         Layout.FOLLOW,
         "AddN",
+        mindspore="AddN",
+        expand=_sum_written_out,
         in_place=True,
         most_inputs=None,
-        facts=ELEMENTWISE,
+        facts=COMPUTED,
     ),
     OpDef(
         "Mean",
@@ -348,10 +375,10 @@ OPERATORS: tuple[OpDef, ...] = (
         "FloorMod",
         in_place=True,
         most_inputs=2,
-        facts=PARTIAL,
+        facts=replace(COMPUTED, finite=False),
     ),
     _kernel("Abs", "ABS", np.abs, ["vabs"], facts=_MAGNITUDE),
-    _kernel("Neg", "LINEAR", np.negative, ["vmuls"], (-1, -0.0)),
+    _kernel("Neg", "LINEAR", np.negative, ["vmuls"], (-1, -0.0), facts=COMPUTED),
     _kernel(
         "Sqrt",
         "SQRT",

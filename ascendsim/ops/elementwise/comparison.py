@@ -24,7 +24,7 @@ from ascendsim.ops.shared.common import (
 )
 from ascendsim.opset import InferContext, Layout, OpDef
 from ascendsim.opset.facts import movement
-from ascendsim.opset.structure import ELEMENTWISE, elementwise
+from ascendsim.opset.structure import COMPARED, ELEMENTWISE, elementwise
 from ascendsim.opset.work import LowerContext, NoTask, Ref, Stream, VectorWork, Work
 
 _BITWISE_TYPES = frozenset({DType.INT8, DType.UINT8, DType.INT16, DType.UINT16, DType.INT32, DType.UINT32})
@@ -118,7 +118,11 @@ def _compare_lower(steps: Sequence[StepSpec]) -> Callable[[Node, LowerContext], 
 
 
 def _compare(
-    name: str, function: Callable[[Array, Array], Array], steps: Sequence[StepSpec] = _COMPARE, cann: str = ""
+    name: str,
+    function: Callable[[Array, Array], Array],
+    steps: Sequence[StepSpec] = _COMPARE,
+    cann: str = "",
+    mindspore: str = "",
 ) -> OpDef:
     return OpDef(
         name,
@@ -127,8 +131,9 @@ def _compare(
         _compare_lower(steps),
         Layout.FOLLOW,
         cann,
+        mindspore=mindspore,
         most_inputs=2,
-        facts=ELEMENTWISE,
+        facts=COMPARED,
     )
 
 
@@ -147,9 +152,9 @@ def _bitwise(name: str, function: Callable[[Array, Array], Array], steps: Sequen
 OPERATORS: tuple[OpDef, ...] = (
     _compare("Equal", np.equal),
     _compare("Greater", np.greater),
-    _compare("GreaterOrEqual", np.greater_equal, cann="GreaterEqual"),
+    _compare("GreaterOrEqual", np.greater_equal, cann="GreaterEqual", mindspore="GreaterEqual"),
     _compare("Less", np.less),
-    _compare("LessOrEqual", np.less_equal, cann="LessEqual"),
+    _compare("LessOrEqual", np.less_equal, cann="LessEqual", mindspore="LessEqual"),
     _compare("And", np.logical_and, ("vmul",), "LogicalAnd"),
     _compare("Or", np.logical_or, ("vmax",), "LogicalOr"),
     _compare("Xor", np.logical_xor, ("vsub", "vabs"), "LogicalXor"),
@@ -208,8 +213,9 @@ OPERATORS: tuple[OpDef, ...] = (
         _where_lower,
         Layout.FOLLOW,
         "SelectV2",
+        mindspore="Select",
         in_place=True,
         most_inputs=3,
-        facts=movement(elementwise()),
+        facts=movement(elementwise(), kept=(1, 2)),
     ),
 )

@@ -101,6 +101,7 @@ OPERATORS: tuple[OpDef, ...] = (
         domain=DOMAIN,
         foldable=False,
         cann_of=_name,
+        mindspore=_name,
         compute_body=_compute_body,
         most_inputs=None,
         facts=Facts(opaque(), Kind.OTHER, Precision.GRAY),

@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from ascendsim.graph.ir import Array, Node
+from ascendsim.graph.ir import Array, Node, Tensor
 from ascendsim.ops.elementwise.arithmetic import by_kernel
 from ascendsim.ops.shared.common import elementwise_lower, infer_broadcast, same_as, with_numpy
 from ascendsim.ops.shared.dims import need_shape
 from ascendsim.opset import Layout, OpDef
+from ascendsim.opset.expansion import Writer
 from ascendsim.opset.structure import ELEMENTWISE, SENSITIVE
 
 DOMAIN = "ascend"
@@ -36,6 +37,14 @@ def _mul_add_n(_node: Node, x: Array, summand: Array, factor: Array) -> Array:
     return np.asarray(x * factor.reshape(()) + summand)
 
 
+def _square_written_out(w: Writer) -> Tensor:
+    return w.op("Mul", w(0), w(0))
+
+
+def _mul_add_written_out(w: Writer) -> Tensor:
+    return w.op("Add", w.op("Mul", w(0), w(1)), w(2))
+
+
 OPERATORS: tuple[OpDef, ...] = (
     OpDef(
         "Square",
@@ -43,6 +52,7 @@ OPERATORS: tuple[OpDef, ...] = (
         by_kernel("SQUARE", lambda _node, x: x * x),
         elementwise_lower(["vmul"]),
         Layout.FOLLOW,
+        expand=_square_written_out,
         domain=DOMAIN,
         facts=SENSITIVE,
     ),
@@ -62,6 +72,7 @@ OPERATORS: tuple[OpDef, ...] = (
         with_numpy(_mul_add),
         elementwise_lower(["vmul", "vadd"]),
         Layout.FOLLOW,
+        expand=_mul_add_written_out,
         domain=DOMAIN,
         in_place=True,
         most_inputs=3,

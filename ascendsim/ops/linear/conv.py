@@ -17,7 +17,7 @@ from ascendsim.ops.shared.cube import convolution_work
 from ascendsim.ops.shared.windows import Axis, as_volume, kernel_window, outputs, slide, window_links
 from ascendsim.opset import InferContext, Layout, OpDef
 from ascendsim.opset.axes import Link, shape_of
-from ascendsim.opset.facts import Facts, Kind, OpPattern, Precision
+from ascendsim.opset.facts import Elements, Facts, Kind, OpPattern, Precision
 from ascendsim.opset.structure import convolution
 from ascendsim.opset.work import LowerContext, NoTask, Step, Work
 
@@ -173,6 +173,7 @@ OPERATORS = (
         _lower,
         Layout.FEATURE,
         cann="Conv2D",
+        mindspore="Conv2D",
         cann_of=_cann,
         most_inputs=3,
         facts=Facts(
@@ -181,6 +182,7 @@ OPERATORS = (
             Precision.WHITE,
             pattern=conv_pattern,
             operands=(0, 1),
+            elements=Elements.REAL,
         ),
     ),
 )

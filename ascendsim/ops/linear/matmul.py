@@ -22,7 +22,7 @@ from ascendsim.ops.shared.common import (
 )
 from ascendsim.ops.shared.cube import cube_type
 from ascendsim.opset import InferContext, Layout, OpDef
-from ascendsim.opset.facts import Facts, Kind, OpPattern, Precision
+from ascendsim.opset.facts import Elements, Facts, Kind, OpPattern, Precision
 from ascendsim.opset.structure import product
 from ascendsim.opset.work import CubeWork, LowerContext, Over, Ref, Step, Stream, Work
 
@@ -224,7 +224,14 @@ OPERATORS = (
         cann="BatchMatMulV2",
         cann_of=_matmul_type,
         most_inputs=2,
-        facts=Facts(product(), Kind.MATMUL, Precision.WHITE, pattern=matmul_pattern, operands=(0, 1)),
+        facts=Facts(
+            product(),
+            Kind.MATMUL,
+            Precision.WHITE,
+            pattern=matmul_pattern,
+            operands=(0, 1),
+            elements=Elements.REAL,
+        ),
     ),
     OpDef(
         "Gemm",
@@ -240,6 +247,7 @@ OPERATORS = (
             Precision.WHITE,
             pattern=OpPattern.GEMM,
             operands=(0, 1),
+            elements=Elements.REAL,
         ),
     ),
 )

@@ -206,7 +206,7 @@ OPERATORS: tuple[OpDef, ...] = (
         _transpose,
         _transpose_lower,
         cann="TransposeD",
-        facts=movement(permutation(_permutation)),
+        facts=movement(permutation(_permutation), kept=(0,)),
     ),
     OpDef(
         "Slice",
@@ -215,6 +215,6 @@ OPERATORS: tuple[OpDef, ...] = (
         _slice_lower,
         cann="StridedSliceD",
         most_inputs=5,
-        facts=movement(along_axes(_sliced_axes), parameters=(1, 2, 3, 4)),
+        facts=movement(along_axes(_sliced_axes), parameters=(1, 2, 3, 4), kept=(0,)),
     ),
 )

@@ -254,7 +254,7 @@ OPERATORS: tuple[OpDef, ...] = (
         _one_hot_lower,
         cann="OneHotD",
         most_inputs=3,
-        facts=movement(_one_hot_links, parameters=(1,)),
+        facts=movement(_one_hot_links, parameters=(1,), indices=(0,)),
     ),
     OpDef(
         "AffineGrid",

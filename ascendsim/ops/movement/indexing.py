@@ -262,7 +262,7 @@ OPERATORS: tuple[OpDef, ...] = (
         _gather_lower,
         cann="GatherV2",
         most_inputs=2,
-        facts=movement(gathering(lambda node: int(node.attr("axis", 0)))),
+        facts=movement(gathering(lambda node: int(node.attr("axis", 0))), kept=(0,), indices=(1,)),
     ),
     OpDef(
         "GatherElements",
@@ -270,7 +270,7 @@ OPERATORS: tuple[OpDef, ...] = (
         _gather_elements,
         _gather_elements_lower,
         most_inputs=2,
-        facts=movement(_element_links),
+        facts=movement(_element_links, kept=(0,), indices=(1,)),
     ),
     OpDef(
         "GatherND",
@@ -279,7 +279,7 @@ OPERATORS: tuple[OpDef, ...] = (
         _gather_nd_lower,
         cann="GatherNd",
         most_inputs=2,
-        facts=movement(_nd_links),
+        facts=movement(_nd_links, kept=(0,)),
     ),
     OpDef(
         "Compress",
@@ -287,7 +287,7 @@ OPERATORS: tuple[OpDef, ...] = (
         _compress,
         _on_ai_cpu,
         most_inputs=2,
-        facts=movement(_compress_links, parameters=(1,)),
+        facts=movement(_compress_links, parameters=(1,), kept=(0,)),
     ),
     OpDef(
         "ArrayFeatureExtractor",
@@ -296,6 +296,6 @@ OPERATORS: tuple[OpDef, ...] = (
         _pick_lower,
         domain="ai.onnx.ml",
         most_inputs=2,
-        facts=movement(opaque()),
+        facts=movement(opaque(), kept=(0,)),
     ),
 )

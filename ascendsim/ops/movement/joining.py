@@ -233,7 +233,7 @@ OPERATORS: tuple[OpDef, ...] = (
         "ConcatD",
         in_blocks=_concat_in_blocks,
         most_inputs=None,
-        facts=movement(along(default=0, ports=())),
+        facts=movement(along(default=0, ports=()), kept=()),
     ),
     OpDef(
         "Split",
@@ -244,6 +244,6 @@ OPERATORS: tuple[OpDef, ...] = (
         cann_of=_split_type,
         in_blocks=_split_in_blocks,
         most_inputs=2,
-        facts=movement(along(default=0), parameters=(1,)),
+        facts=movement(along(default=0), parameters=(1,), kept=(0,)),
     ),
 )

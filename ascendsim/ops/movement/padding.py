@@ -155,7 +155,7 @@ OPERATORS: tuple[OpDef, ...] = (
         cann_of=_pad_type,
         in_blocks=_in_blocks,
         most_inputs=4,
-        facts=movement(along_axes(_padded_axes), OpPattern.OPAQUE, parameters=(1, 3)),
+        facts=movement(along_axes(_padded_axes), OpPattern.OPAQUE, parameters=(1, 3), kept=(0, 2)),
     ),
     OpDef(
         "CenterCropPad",
@@ -163,6 +163,6 @@ OPERATORS: tuple[OpDef, ...] = (
         _crop,
         _pad_lower,
         most_inputs=2,
-        facts=movement(along_axes(_cropped_axes), parameters=(1,)),
+        facts=movement(along_axes(_cropped_axes), parameters=(1,), kept=(0,)),
     ),
 )

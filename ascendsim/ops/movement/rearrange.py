@@ -290,7 +290,7 @@ def _col2im_links(node: Node) -> AxisMap:
     )
 
 
-_FACTS = movement(along_axes(lambda _node, rank: range(1, rank)))
+_FACTS = movement(along_axes(lambda _node, rank: range(1, rank)), kept=(0,))
 
 OPERATORS: tuple[OpDef, ...] = (
     OpDef("DepthToSpace", _depth_to_space_infer, _depth_to_space, _depth_to_space_lower, facts=_FACTS),
@@ -301,7 +301,7 @@ OPERATORS: tuple[OpDef, ...] = (
         _reverse,
         _reverse_lower,
         most_inputs=2,
-        facts=movement(_reverse_links),
+        facts=movement(_reverse_links, kept=(0,)),
     ),
     OpDef(
         "Trilu",

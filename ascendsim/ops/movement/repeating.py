@@ -154,8 +154,9 @@ OPERATORS: tuple[OpDef, ...] = (
         _expand,
         _expand_lower,
         cann="ExpandD",
+        mindspore="BroadcastTo",
         most_inputs=2,
-        facts=movement(elementwise(0), parameters=(1,), shape_port=1),
+        facts=movement(elementwise(0), parameters=(1,), shape_port=1, kept=(0,)),
     ),
     OpDef(
         "Tile",
@@ -164,6 +165,6 @@ OPERATORS: tuple[OpDef, ...] = (
         _tile_lower,
         cann="TileD",
         most_inputs=2,
-        facts=movement(along_axes(_repeated_axes), parameters=(1,)),
+        facts=movement(along_axes(_repeated_axes), parameters=(1,), kept=(0,)),
     ),
 )

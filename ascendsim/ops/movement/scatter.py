@@ -278,7 +278,7 @@ OPERATORS: tuple[OpDef, ...] = (
         _scatter_elements,
         _scatter_elements_lower,
         most_inputs=3,
-        facts=movement(_element_links, pattern=_pattern),
+        facts=movement(_element_links, pattern=_pattern, indices=(1,)),
     ),
     OpDef(
         "ScatterND",
@@ -295,7 +295,7 @@ OPERATORS: tuple[OpDef, ...] = (
         _tensor_scatter,
         _tensor_scatter_lower,
         most_inputs=3,
-        facts=movement(_tensor_links),
+        facts=movement(_tensor_links, kept=(0, 1)),
     ),
     OpDef(
         "MaxUnpool",
@@ -303,6 +303,6 @@ OPERATORS: tuple[OpDef, ...] = (
         _max_unpool,
         _max_unpool_lower,
         most_inputs=3,
-        facts=movement(opaque(), parameters=(2,)),
+        facts=movement(opaque(), parameters=(2,), kept=(0,)),
     ),
 )

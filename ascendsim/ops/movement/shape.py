@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -267,7 +268,7 @@ def _dropout_links(node: Node) -> AxisMap:
     )
 
 
-_REGROUPED = movement(regrouping(), parameters=(1,))
+_REGROUPED = movement(regrouping(), parameters=(1,), kept=(0,))
 
 OPERATORS: tuple[OpDef, ...] = (
     OpDef(
@@ -276,18 +277,26 @@ OPERATORS: tuple[OpDef, ...] = (
         _reshape,
         _alias,
         most_inputs=2,
-        facts=movement(regrouping(), parameters=(1,), shape_port=1),
+        facts=replace(_REGROUPED, shape_port=1),
     ),
-    OpDef("Flatten", _flatten_infer, _flatten, _alias, facts=movement(regrouping())),
+    OpDef("Flatten", _flatten_infer, _flatten, _alias, facts=movement(regrouping(), kept=(0,))),
     OpDef("Squeeze", _squeeze_infer, _squeeze, _alias, most_inputs=2, facts=_REGROUPED),
-    OpDef("Unsqueeze", _unsqueeze_infer, _unsqueeze, _alias, most_inputs=2, facts=_REGROUPED),
+    OpDef(
+        "Unsqueeze",
+        _unsqueeze_infer,
+        _unsqueeze,
+        _alias,
+        mindspore="ExpandDims",
+        most_inputs=2,
+        facts=_REGROUPED,
+    ),
     OpDef(
         "Identity",
         _identity_infer,
         _identity,
         _alias,
         Layout.FOLLOW,
-        facts=movement(elementwise(), pattern=OpPattern.OPAQUE),
+        facts=movement(elementwise(), pattern=OpPattern.OPAQUE, kept=(0,)),
     ),
     OpDef(
         "Dropout",

@@ -23,6 +23,7 @@ from ascendsim.ops.shared.common import (
     split_broadcast,
     walking_shape,
 )
+from ascendsim.opset.expansion import Writer
 from ascendsim.opset.work import LowerContext, NoTask, Over, Ref, Step, Stream, VectorWork, Work
 
 _AI_CPU_OPERATIONS = 8.0  # subtract, square, add, root, divide, scale, shift, store
@@ -216,3 +217,23 @@ def mean_variance_lower(node: Node, context: LowerContext) -> Work:
         sweeps=3,
         gather_bytes=gather,
     )
+
+
+def layer_norm_written_out(w: Writer) -> Tensor | None:
+    """Mean and variance over the last axes, then scale and shift; only where nobody reads mean and
+    deviation.
+    """
+    axis = w.axis()
+    if axis is None or any(tensor.uses for tensor in w.node.outputs[1:]):
+        return None
+    x = w.wide(w(0))
+    shape = x.static_shape
+    axes = list(range(axis, len(shape)))
+    part = 1.0 / math.prod(shape[axis:])
+    centred = w.op("Sub", x, w.op("Mul", w.op("ReduceSum", x, axes, keepdims=1), part))
+    variance = w.op("Mul", w.op("ReduceSum", w.op("Mul", centred, centred), axes, keepdims=1), part)
+    deviation = w.op("Sqrt", w.op("Add", variance, float(w.node.attr("epsilon", 1e-5))))
+    result = w.op("Mul", w.op("Div", centred, deviation), w.wide(w(1)))
+    if w.node.input(2) is not None:
+        result = w.op("Add", result, w.wide(w(2)))
+    return w.like_output(result)

@@ -22,7 +22,8 @@ from ascendsim.ops.shared.common import (
     with_numpy,
 )
 from ascendsim.opset import InferContext, Layout, OpDef
-from ascendsim.opset.facts import Facts, Kind, Precision, Sign
+from ascendsim.opset.expansion import Writer
+from ascendsim.opset.facts import Elements, Facts, Kind, Precision, Sign
 from ascendsim.opset.structure import along
 from ascendsim.opset.work import LowerContext, NoTask, Ref, Step, Stream, VectorWork, Work
 
@@ -196,6 +197,23 @@ def _hardmax_lower(node: Node, context: LowerContext) -> Work:
     return axis_work(node, context, (_MAX,), ((), ("vcmp", "vsel")), sweeps=2)
 
 
+def _softmax_written_out(w: Writer) -> Tensor | None:
+    axis, x = w.axis(), w(0)
+    if axis is None:
+        return None
+    powers = w.op("Exp", w.op("Sub", w.wide(x), w.wide(w.op("ReduceMax", x, [axis], keepdims=1))))
+    return w.like_output(w.op("Div", powers, w.op("ReduceSum", powers, [axis], keepdims=1)))
+
+
+def _log_softmax_written_out(w: Writer) -> Tensor | None:
+    axis, x = w.axis(), w(0)
+    if axis is None:
+        return None
+    shifted = w.op("Sub", w.wide(x), w.wide(w.op("ReduceMax", x, [axis], keepdims=1)))
+    total = w.op("ReduceSum", w.op("Exp", shifted), [axis], keepdims=1)
+    return w.like_output(w.op("Sub", shifted, w.op("Log", total)))
+
+
 OPERATORS: tuple[OpDef, ...] = (
     OpDef(
         "Softmax",
@@ -204,8 +222,9 @@ OPERATORS: tuple[OpDef, ...] = (
         _softmax_lower,
         Layout.FOLLOW,
         "SoftmaxV2",
+        expand=_softmax_written_out,
         in_blocks=_softmax_in_blocks,
-        facts=Facts(along(), Kind.REDUCTION, Precision.BLACK, sign=Sign.POSITIVE),
+        facts=Facts(along(), Kind.REDUCTION, Precision.BLACK, sign=Sign.POSITIVE, elements=Elements.REAL),
     ),
     OpDef(
         "LogSoftmax",
@@ -214,6 +233,7 @@ OPERATORS: tuple[OpDef, ...] = (
         _log_softmax_lower,
         Layout.FOLLOW,
         "LogSoftmaxV2",
+        expand=_log_softmax_written_out,
         in_blocks=rows_in_blocks,
         facts=Facts(along(), Kind.REDUCTION, Precision.BLACK),
     ),

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -257,7 +258,7 @@ OPERATORS: tuple[OpDef, ...] = (
         Layout.ND,
         domain="ascend",
         most_inputs=2,
-        facts=ELEMENTWISE,
+        facts=replace(ELEMENTWISE, elements=None),
     ),
     OpDef(
         "QuantConv",

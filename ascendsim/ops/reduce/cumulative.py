@@ -19,7 +19,7 @@ from ascendsim.ops.shared.common import (
     with_numpy,
 )
 from ascendsim.opset import OpDef
-from ascendsim.opset.facts import Facts, Kind, Precision
+from ascendsim.opset.facts import Elements, Facts, Kind, Precision
 from ascendsim.opset.structure import along_axes, constant_ints
 from ascendsim.opset.work import LowerContext, NoTask, Ref, Step, Stream, VectorWork, Work, WorkChoice
 
@@ -88,7 +88,14 @@ OPERATORS: tuple[OpDef, ...] = (
         _cumulative_lower("vadd"),
         cann="CumsumD",
         most_inputs=2,
-        facts=Facts(along_axes(_stated_axis), Kind.REDUCTION, Precision.BLACK, parameters=(1,)),
+        facts=Facts(
+            along_axes(_stated_axis),
+            Kind.REDUCTION,
+            Precision.BLACK,
+            parameters=(1,),
+            elements=Elements.COMPUTED,
+            typed=(0,),
+        ),
     ),
     OpDef(
         "CumProd",

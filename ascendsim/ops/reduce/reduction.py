@@ -16,7 +16,7 @@ import numpy as np
 from ascendsim.core.dtypes import DType
 from ascendsim.core.errors import GraphError
 from ascendsim.core.formats import Format, c0
-from ascendsim.graph.ir import Array, Node, Shape
+from ascendsim.graph.ir import Array, Node, Shape, Tensor
 from ascendsim.ops.shared.common import (
     StepSpec,
     as_float32,
@@ -30,7 +30,8 @@ from ascendsim.ops.shared.common import (
     walking_shape,
 )
 from ascendsim.opset import InferContext, Layout, OpDef
-from ascendsim.opset.facts import Facts, Kind, OpPattern, Precision, Sign
+from ascendsim.opset.expansion import Writer
+from ascendsim.opset.facts import Elements, Facts, Kind, OpPattern, Precision, Sign
 from ascendsim.opset.structure import constant_ints, reduction
 from ascendsim.opset.work import LowerContext, NoTask, Ref, Step, Stream, VectorWork, Work
 
@@ -288,10 +289,16 @@ def _stated_axes(node: Node, rank: int) -> tuple[int, ...] | None:
     )
 
 
-_SUM = Facts(reduction(_stated_axes), Kind.REDUCTION, Precision.BLACK, OpPattern.COMM_REDUCE, parameters=(1,))
-_EXTREME = Facts(
-    reduction(_stated_axes), Kind.REDUCTION, Precision.GRAY, OpPattern.COMM_REDUCE, parameters=(1,)
+_SUM = Facts(
+    reduction(_stated_axes),
+    Kind.REDUCTION,
+    Precision.BLACK,
+    OpPattern.COMM_REDUCE,
+    parameters=(1,),
+    elements=Elements.COMPUTED,
+    typed=(0,),
 )
+_EXTREME = replace(_SUM, precision=Precision.GRAY, elements=Elements.KEPT)
 _NORM = Facts(
     reduction(_stated_axes),
     Kind.REDUCTION,
@@ -301,6 +308,23 @@ _NORM = Facts(
     parameters=(1,),
 )
 _LOGARITHM = Facts(reduction(_stated_axes), Kind.REDUCTION, Precision.BLACK, finite=False, parameters=(1,))
+
+
+def _mean_written_out(w: Writer) -> Tensor | None:
+    axes = w.folded_axes()
+    if axes is None:
+        return None
+    part = 1.0 / math.prod(w(0).static_shape[axis] for axis in axes)
+    total = w.op("ReduceSum", w.wide(w(0)), axes, keepdims=int(w.node.attr("keepdims", 1)))
+    return w.like_output(w.op("Mul", total, part))
+
+
+def _squares_written_out(w: Writer) -> Tensor | None:
+    axes, x = w.folded_axes(), w(0)
+    if axes is None:
+        return None
+    x = w.wide(x)
+    return w.like_output(w.op("ReduceSum", w.op("Mul", x, x), axes, keepdims=int(w.node.attr("keepdims", 1))))
 
 
 _REDUCTIONS: tuple[OpDef, ...] = (
@@ -322,6 +346,7 @@ _REDUCTIONS: tuple[OpDef, ...] = (
         _lower(("vmuls",), "vcadd", "vadd", (), halves=True),
         Layout.FOLLOW,
         "ReduceMeanD",
+        expand=_mean_written_out,
         in_blocks=over_positions,
         facts=_SUM,
     ),
@@ -375,6 +400,8 @@ _REDUCTIONS: tuple[OpDef, ...] = (
         FoldCompute(lambda x, a: fold("SUM_SQUARE", x, a), lambda x, a: _sum(x * x, a)),
         _lower(("vmul",), "vcadd", "vadd", ()),
         cann="SquareSumV1",
+        mindspore="SquareSumV1",
+        expand=_squares_written_out,
         facts=_NORM,
     ),
     OpDef(

@@ -15,7 +15,7 @@ from dataclasses import replace
 import numpy as np
 
 from ascendsim.core.formats import Format
-from ascendsim.graph.ir import Array, Node
+from ascendsim.graph.ir import Array, Node, Tensor
 from ascendsim.ops.normalise.softmax import rows_in_blocks, walking_axis
 from ascendsim.ops.shared.common import (
     StepSpec,
@@ -31,6 +31,7 @@ from ascendsim.ops.shared.common import (
 from ascendsim.ops.shared.dims import may_equal
 from ascendsim.opset import InferContext, Layout, OpDef
 from ascendsim.opset.definition import Lower
+from ascendsim.opset.expansion import Writer
 from ascendsim.opset.facts import Facts, Kind, Precision
 from ascendsim.opset.structure import along
 from ascendsim.opset.work import LowerContext, NoTask, Ref, Step, Stream, VectorWork, Work
@@ -98,6 +99,17 @@ def _in_blocks(node: Node, format: Format) -> bool:
 
 _FACTS = Facts(along(ports=(0, 1)), Kind.REDUCTION, Precision.GRAY)
 
+
+def _written_out(w: Writer) -> Tensor | None:
+    """The gradient y (dy - sum(dy y)) of y = softmax(x); inputs y and dy in CANN's order."""
+    axis = w.axis()
+    if axis is None:
+        return None
+    y, dy = w.wide(w(0)), w.wide(w(1))
+    total = w.op("ReduceSum", w.op("Mul", dy, y), [axis], keepdims=1)
+    return w.like_output(w.op("Mul", y, w.op("Sub", dy, total)))
+
+
 OPERATORS: tuple[OpDef, ...] = (
     OpDef(
         "ConfusionSoftmaxGrad",
@@ -116,6 +128,8 @@ OPERATORS: tuple[OpDef, ...] = (
         with_numpy(_softmax_grad),
         _lower(("vmul",)),
         Layout.FOLLOW,
+        mindspore="SoftmaxGradExt",
+        expand=_written_out,
         domain="ascend",
         in_blocks=_in_blocks,
         most_inputs=2,

@@ -21,6 +21,7 @@ from ascendsim.passes.engine.edits import small_value
 from ascendsim.passes.engine.inlining import BODY, CALL, DOMAIN
 from ascendsim.passes.engine.node_pass import Site, again_around
 from ascendsim.passes.rewriting.removal import disconnect, drop_constants
+from ascendsim.passes.rewriting.runner import RefusedError
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,8 +37,7 @@ class CondRemovePass:
             return False
         condition = small_value(node.input(0), 1)
         if condition is None:
-            site.tally.leave(node, "condition not constant")
-            return False
+            raise RefusedError("condition not constant")
         number = _taken(node, condition.ravel()[0].item(), len(branches))
         if number is None:
             site.tally.note(f"{node.name}: left, its condition {condition.ravel()[0]} is negative")

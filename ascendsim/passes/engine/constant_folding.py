@@ -25,6 +25,7 @@ from ascendsim.opset import OpDef
 from ascendsim.passes.engine.keeping import is_folded, keep_values, set_exact_type
 from ascendsim.passes.engine.node_pass import Site
 from ascendsim.passes.rewriting.folding import KEEP, MAX_FOLDED_BYTES, fold_small, origin_bytes
+from ascendsim.passes.rewriting.runner import RefusedError
 
 # domain and name; graph fusion joins the last one with its convolution
 QUANTISING = frozenset(
@@ -59,20 +60,16 @@ class ConstantFoldingPass:
             return False
         definition = site.opset.find(node.op_type, node.domain)
         if definition is None or not definition.foldable or node.subgraphs:
-            site.tally.leave(node, "no host kernel")
-            return False
+            raise RefusedError("no host kernel")
         if (node.domain, node.op_type) in QUANTISING:
-            site.tally.leave(node, "quantisation")
-            return False
-        if node.attr(KEEP, 0):
-            site.tally.leave(node, "marked no_const_folding")
-            if not self.potential:
-                return False
-        values = self._values(node, definition, site)
-        if values is None:
-            return False
-        keep_values(node, values, site, self.potential)
-        return not node.attr(KEEP, 0)
+            raise RefusedError("quantisation")
+        marked = bool(node.attr(KEEP, 0))
+        values = None if marked and not self.potential else self._values(node, definition, site)
+        if values is not None:
+            keep_values(node, values, site, self.potential)
+        if marked:
+            raise RefusedError("marked no_const_folding")
+        return values is not None
 
     def _values(self, node: Node, definition: OpDef, site: Site) -> list[Constant] | None:
         operands = sum(origin_bytes(tensor) for tensor in node.inputs if tensor is not None)
@@ -89,9 +86,8 @@ class ConstantFoldingPass:
             return None
         results = sum(origin_bytes(tensor) for tensor in node.outputs)
         if results > operands + MAX_FOLDED_BYTES:
-            site.tally.leave(node, "larger folded")
             site.tally.note(f"{node.name}: stays, its value takes {results} bytes and its inputs {operands}")
-            return None
+            raise RefusedError("larger folded")
         return _later(node, definition)
 
 

@@ -6,27 +6,21 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
-from enum import Enum
 from typing import Protocol
 
 from ascendsim.graph.ir import Dim, Graph, Node, Tensor
 from ascendsim.opset import OpSet
 from ascendsim.passes.engine.edits import bypass
 from ascendsim.passes.rewriting.passes import LEFT, NOTES_LEFT_OUT, PassResult
+from ascendsim.passes.rewriting.report import PatternRecord, Refusal
+from ascendsim.passes.rewriting.runner import RefusedError
+from ascendsim.passes.rewriting.worklist import When
 
 MAX_NOTES = 50  # sentences that one pass keeps in one run; what is left out is counted
 
 
-class When(Enum):
-    """When a node is visited again (GE's three kinds of re-queueing)."""
-
-    IMMEDIATE = "immediate"  # next, if it was visited before; else its turn comes anyway
-    DEFERRED = "deferred"  # after all nodes of this graph
-    GLOBAL = "global"  # after all nodes of the outermost graph
-
-
 @dataclass(slots=True)
-class Tally:
+class Tally(PatternRecord):
     """What one pass did in one run.
 
     Attributes:
@@ -38,16 +32,25 @@ class Tally:
     counts: Counter[str] = field(default_factory=Counter)
     notes: dict[str, None] = field(default_factory=dict)
     seconds: float = 0.0
-    _left: set[tuple[Node, str]] = field(default_factory=set)
+    _refused: set[Refusal] = field(default_factory=set)
+
+    @classmethod
+    def of(cls, name: str) -> Tally:
+        """That of a pass of the graph engine, which is its own pattern."""
+        return cls("engine", name, name)
 
     def count(self, kind: str, number: int = 1) -> None:
         self.counts[kind] += number
 
-    def leave(self, node: Node, why: str) -> None:
-        """Counts a node that the pass left alone, once however often it was visited."""
-        if (node, why) not in self._left:
-            self._left.add((node, why))
-            self.counts[f"{LEFT}: {why}"] += 1
+    def refuse(self, node: str, reason: str) -> bool:
+        """Notes that a node was left, once however often it was visited."""
+        refusal = Refusal(node, reason)
+        if refusal in self._refused:
+            return False
+        self._refused.add(refusal)
+        self.refusals.append(refusal)
+        self.counts[f"{LEFT}: {reason}"] += 1
+        return True
 
     def note(self, text: str) -> None:
         """Keeps a sentence once; beyond `MAX_NOTES` they are only counted."""
@@ -101,7 +104,11 @@ class NodePass(Protocol):
         ...
 
     def run(self, node: Node, site: Site) -> bool:
-        """Looks at one node; tells whether it changed anything."""
+        """Looks at one node; tells whether it changed anything.
+
+        Raises:
+            RefusedError: If it could be changed, but must not; says why.
+        """
         ...
 
 
@@ -130,10 +137,12 @@ def again_readers(node: Node, site: Site) -> None:
 def replace_by(node: Node, source: Tensor, site: Site) -> bool:
     """Lets readers of a node read `source` instead and counts that; a node that names an output of the graph
     stays.
+
+    Raises:
+        RefusedError: If the node stays.
     """
     again_around(node, site)
     if not bypass(node, source):
-        site.tally.leave(node, "it names an output")
-        return False
+        raise RefusedError("it names an output")
     site.tally.count(f"removed {node.op_type}")
     return True

@@ -58,8 +58,8 @@ from ascendsim.passes.engine.trans_ops import (
     TransOpSymmetryEliminationPass,
     TransOpWithoutReshapeFusionPass,
 )
+from ascendsim.passes.engine.traversal import Traversal
 from ascendsim.passes.engine.value_range import InferValueRangePass
-from ascendsim.passes.engine.worklist import Traversal
 from ascendsim.passes.rewriting.passes import Pass, run_pass, verify_after
 
 MAX_ROUNDS = 20  # of the stages after graph fusion; two are usual

@@ -19,6 +19,7 @@ from ascendsim.graph.ir import Constant, Graph, Node, Tensor
 from ascendsim.passes.engine.edits import bypass, small_value
 from ascendsim.passes.engine.node_pass import Site, again_around
 from ascendsim.passes.rewriting.removal import drop_constants, remove
+from ascendsim.passes.rewriting.runner import RefusedError
 
 DOMAIN = "ascend"
 MERGE = "Merge"
@@ -34,16 +35,12 @@ class SwitchDeadBranchElimination:
     def run(self, node: Node, site: Site) -> bool:
         condition = small_value(node.input(1), 1)
         if condition is None or len(node.outputs) != 2:
-            site.tally.leave(node, "condition not constant")
-            return False
+            raise RefusedError("condition not constant")
         live = int(bool(condition.ravel()[0]))
         alive, side = node.outputs[live], node.outputs[1 - live]
         dead = _dead_nodes(side, site.graph)
         if dead is None:
-            site.tally.leave(
-                node, "its dead side is an output of the graph, read in a subgraph, or waited for"
-            )
-            return False
+            raise RefusedError("its dead side is an output of the graph, read in a subgraph, or waited for")
         data, pred = node.required(0), node.required(1)
         again_around(node, site)
         merges = _cut(dead, side)

@@ -18,7 +18,8 @@ from dataclasses import dataclass, replace
 from typing import Any, Union
 
 from ascendsim.core.errors import InputError, suggest
-from ascendsim.passes.graph_kernel.expanders import EXPANDERS
+from ascendsim.opset import OpSet
+from ascendsim.passes.graph_kernel.expanders import expandable
 from ascendsim.passes.graph_kernel.lists import EXPANDER_RELEASE, NEVER_GROWN, operators
 
 STAGES = ("expander", "basic", "composite")
@@ -73,8 +74,12 @@ class GraphKernelFlags:
     warnings: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, flags: Flags = None) -> GraphKernelFlags:
+    def of(cls, opset: OpSet, flags: Flags = None) -> GraphKernelFlags:
         """Reads flags from text or a mapping.
+
+        Args:
+            opset: Says which operators can be expanded.
+            flags: Text or mapping.
 
         Raises:
             InputError: If a flag, an operator or a stage is unknown, or a value is not valid.
@@ -83,7 +88,7 @@ class GraphKernelFlags:
         level = int(given.get("opt_level", 2))
         if not 0 <= level <= 3:
             raise InputError("graph_kernel_flags: opt_level", "must be 0, 1, 2 or 3", level)
-        supported = frozenset(EXPANDERS)
+        supported = expandable(opset)
         expand = _changed(operators("expander", EXPANDER_RELEASE) & supported, given, "expand_ops", supported)
         basic = _changed(operators("basic"), given, "cluster_ops", _CLUSTERABLE)
         composite = _changed(operators("composite"), given, "cluster_ops", _CLUSTERABLE)

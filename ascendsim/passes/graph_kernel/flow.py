@@ -19,7 +19,7 @@ from ascendsim.opset import OpSet
 from ascendsim.passes.graph_kernel.expanders import expand
 from ascendsim.passes.graph_kernel.flags import GraphKernelFlags
 from ascendsim.passes.graph_kernel.groups import Groups, mark_of
-from ascendsim.passes.graph_kernel.lists import mindspore_type, with_mindspore_types
+from ascendsim.passes.graph_kernel.lists import with_mindspore_types
 from ascendsim.passes.graph_kernel.outline import outline
 from ascendsim.passes.graph_kernel.stages import basic_stage, composite_stage
 
@@ -64,22 +64,25 @@ class GraphKernelReport:
         return [record for record in self.records if record.kept]
 
 
-def mark_graph(graph: Graph, flags: GraphKernelFlags, dump: Dump | None = None) -> None:
+def mark_graph(graph: Graph, opset: OpSet, flags: GraphKernelFlags, dump: Dump | None = None) -> None:
     """Round 0: marks groups in the user's graph.
 
     Args:
         graph: Shapes inferred; nodes are marked, nothing else changes. A composite file is one group already.
+        opset: Operators.
         flags: The user's switches.
         dump: Receives the graph before, after the basic stage and after the composite stage.
     """
     if dump is not None:
-        dump(VALIDATE, with_mindspore_types(copy_graph(graph)))
-    groups = Groups(graph)
+        dump(VALIDATE, with_mindspore_types(copy_graph(graph), opset))
+    groups = Groups(graph, opset)
     if graph.metadata.get("format") == "composite" and flags.stages and groups.order:
         groups.mark(groups.order, str(graph.metadata["composite"]))
-    _stages(groups, flags, False, None if dump is None else lambda: dump(f"{BASIC_END}_0", _preview(graph)))
+    _stages(
+        groups, flags, False, None if dump is None else lambda: dump(f"{BASIC_END}_0", _preview(graph, opset))
+    )
     if dump is not None:
-        dump(f"{COMPOSITE_END}_0", _preview(graph))
+        dump(f"{COMPOSITE_END}_0", _preview(graph, opset))
 
 
 def fuse_marked(
@@ -108,9 +111,9 @@ def fuse_marked(
         attempt = copy_graph(graph)
         if "expander" in flags.stages:
             _expand_all(attempt, opset, flags, denied)
-        groups = Groups(attempt)
+        groups = Groups(attempt, opset)
         _repair(groups)
-        _stages(groups, flags, True, None if dump is None else partial(_keep_preview, attempt, basic))
+        _stages(groups, flags, True, None if dump is None else partial(_keep_preview, attempt, opset, basic))
         weighed = [
             (number, *_weighed(graph, groups, number, oracle)) for number in groups.numbers_from_the_end()
         ]
@@ -128,7 +131,7 @@ def fuse_marked(
             groups.dissolve(number)
     report.records.reverse()
     if dump is not None:
-        dump(f"{COMPOSITE_END}_1", with_mindspore_types(copy_graph(attempt)))
+        dump(f"{COMPOSITE_END}_1", with_mindspore_types(copy_graph(attempt), opset))
     return attempt, report
 
 
@@ -143,28 +146,28 @@ def _stages(
         composite_stage(groups, flags, selected)
 
 
-def _keep_preview(graph: Graph, kept: list[Graph]) -> None:
-    kept[:] = [_preview(graph)]
+def _keep_preview(graph: Graph, opset: OpSet, kept: list[Graph]) -> None:
+    kept[:] = [_preview(graph, opset)]
 
 
-def _preview(graph: Graph) -> Graph:
+def _preview(graph: Graph, opset: OpSet) -> Graph:
     """The graph with its groups as composites."""
     copy = copy_graph(graph)
-    groups = Groups(copy)
+    groups = Groups(copy, opset)
     for number in groups.numbers_from_the_end():
         outline(copy, groups.sorted(groups.members[number]), groups.name(number))
-    return with_mindspore_types(copy)
+    return with_mindspore_types(copy, opset)
 
 
 def _expand_all(graph: Graph, opset: OpSet, flags: GraphKernelFlags, denied: set[str]) -> None:
     """Expands operators; what one becomes is a group, which may grow."""
-    groups = Groups(graph)
+    groups = Groups(graph, opset)
     for node in groups.order:
-        name = mindspore_type(node)
+        name = groups.type_of(node)
         if node.name in denied or name not in flags.expand or mark_of(node) is not None:
             continue
         label = node.name
-        made = expand(graph, node, name, opset)
+        made = expand(graph, node, opset)
         for new in made or ():
             new.origin[_EXPANDED] = label
         if made:
@@ -198,7 +201,7 @@ def _weighed(
     members = groups.sorted(groups.members[number])
     expanded = frozenset(node.origin[_EXPANDED] for node in members if _EXPANDED in node.origin)
     names = tuple(dict.fromkeys(node.origin.get(_EXPANDED, node.name) for node in members))
-    types = tuple(mindspore_type(node) for node in members)
+    types = tuple(map(groups.type_of, members))
     name = groups.name(number)
     if oracle is None:
         return CompositeRecord(name, names, types, None, None, True), expanded

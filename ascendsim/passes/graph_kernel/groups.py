@@ -14,7 +14,7 @@ from itertools import count
 from ascendsim.core.dtypes import DType
 from ascendsim.graph.composites import lies_inside
 from ascendsim.graph.ir import Graph, Node
-from ascendsim.passes.graph_kernel.lists import mindspore_type
+from ascendsim.opset import OpSet
 
 MARK = "graph_kernel"
 _TYPES = frozenset({DType.FLOAT16, DType.FLOAT32, DType.INT32, DType.INT8, DType.UINT8, DType.BOOL})
@@ -39,10 +39,11 @@ class Groups:
 
     Args:
         graph: Nodes are marked, nothing else changes.
+        opset: Operators.
     """
 
-    def __init__(self, graph: Graph) -> None:
-        self.graph = graph
+    def __init__(self, graph: Graph, opset: OpSet) -> None:
+        self.graph, self.opset = graph, opset
         self.order = graph.topological()
         self.place = {node: number for number, node in enumerate(self.order)}
         self.members: dict[int, set[Node]] = {}
@@ -133,14 +134,19 @@ class Groups:
                     pending.append(user)
         return False
 
+    def type_of(self, node: Node) -> str:
+        """MindSpore's name of a node's operator; of a composite, its own."""
+        return self.opset.mindspore_type(node)
 
-def may_join(node: Node, types: Collection[str]) -> bool:
-    """Whether a node's operator is on a list and its tensors are static and of types that the vector unit
-    has.
-    """
-    if mindspore_type(node) not in types or node.control or node.subgraphs or len(node.outputs) != 1:
-        return False
-    tensors = [
-        tensor for tensor in (*node.inputs, *node.outputs) if tensor is not None and not lies_inside(tensor)
-    ]
-    return all(tensor.is_static and tensor.dtype in _TYPES and tensor.elements > 0 for tensor in tensors)
+    def may_join(self, node: Node, types: Collection[str]) -> bool:
+        """Whether a node is in no group, its operator is on a list, and its tensors are static and of types
+        that the vector unit has.
+        """
+        if mark_of(node) is not None or self.type_of(node) not in types:
+            return False
+        if node.control or node.subgraphs or len(node.outputs) != 1:
+            return False
+        tensors = [
+            item for item in (*node.inputs, *node.outputs) if item is not None and not lies_inside(item)
+        ]
+        return all(item.is_static and item.dtype in _TYPES and item.elements > 0 for item in tensors)

@@ -11,12 +11,13 @@ out, with all that is reached through it only.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
+from functools import partial
 
 from ascendsim.graph.ir import Node
 from ascendsim.passes.graph_kernel.flags import GraphKernelFlags
-from ascendsim.passes.graph_kernel.groups import Groups, mark_of, may_join
-from ascendsim.passes.graph_kernel.lists import AFTER_SELECTION, mindspore_type, operators
+from ascendsim.passes.graph_kernel.groups import Groups
+from ascendsim.passes.graph_kernel.lists import AFTER_SELECTION, operators
 
 MOST_STEPS, MOST_REDUCTIONS = 5, 2  # a composite with a reduction that has so many takes in Cast alone
 
@@ -44,17 +45,12 @@ def basic_stage(groups: Groups, flags: GraphKernelFlags, selected: bool) -> int:
     types = flags.basic | (AFTER_SELECTION if selected else frozenset())
     made = 0
     for node in reversed(groups.order):
-        if mark_of(node) is not None or not may_join(node, types):
+        if not groups.may_join(node, types):
             continue
-        found = _grown(
-            groups,
-            {node},
-            lambda other: mark_of(other) is None and may_join(other, types),
-            flags.limit,
-            users=False,
-        )
+        fits = partial(groups.may_join, types=types)
+        found = _grown(groups, {node}, fits, flags.limit, users=False)
         if len(found) > 1:
-            groups.mark(found, joined_name([mindspore_type(member) for member in groups.sorted(found)]))
+            groups.mark(found, joined_name(list(map(groups.type_of, groups.sorted(found)))))
             made += 1
     return made
 
@@ -77,29 +73,26 @@ def composite_stage(groups: Groups, flags: GraphKernelFlags, selected: bool) -> 
             continue
         members = groups.members[number]
         types = flags.composite | (AFTER_SELECTION if selected else frozenset())
-        if is_saturated(members) and not flags.stitch:
+        if is_saturated(map(groups.type_of, members)) and not flags.stitch:
             types &= AFTER_SELECTION
-
-        def fits(other: Node, types: frozenset[str] = types) -> bool:
-            return mark_of(other) is None and may_join(other, types)
-
+        fits = partial(groups.may_join, types=types)
         found = _grown(groups, members, fits, flags.limit, users=False)
         found = _grown(groups, found, fits, flags.limit, users=True)
         new = found - members
         if new:
             first = min(groups.place[node] for node in members)
             outer = groups.sorted({*new, next(node for node in members if groups.place[node] == first)})
-            parts = [mindspore_type(node) if node in new else name for node in outer]
+            parts = [groups.type_of(node) if node in new else name for node in outer]
             groups.mark(found, joined_name(parts), number)
             grown += 1
     return grown
 
 
-def is_saturated(members: Collection[Node]) -> bool:
-    """Whether a composite reduces and is so large that only Cast may join."""
-    reductions = operators("reduce") | {"SquareSumV1"}
-    count = sum(mindspore_type(node) in reductions for node in members)
-    return count > 0 and (len(members) >= MOST_STEPS or count >= MOST_REDUCTIONS)
+def is_saturated(members: Iterable[str]) -> bool:
+    """Whether a composite of these operators reduces and is so large that only Cast may join."""
+    types, reductions = list(members), operators("reduce") | {"SquareSumV1"}
+    count = sum(item in reductions for item in types)
+    return count > 0 and (len(types) >= MOST_STEPS or count >= MOST_REDUCTIONS)
 
 
 def _grown(

@@ -19,6 +19,8 @@ import numpy as np
 
 from ascendsim.core.dtypes import DType
 from ascendsim.graph.ir import Constant, Graph, Node, Tensor, Use
+from ascendsim.opset import OpSet
+from ascendsim.opset.facts import Elements
 from ascendsim.passes.levers.lever import Lever, LeverContext, Relation, Site
 from ascendsim.passes.rewriting.outputs import hand_out
 
@@ -28,63 +30,6 @@ NARROW = {
     DType.UINT32: DType.INT32,
     DType.FLOAT64: DType.FLOAT32,
 }
-
-# Ports that carry the operator's own type T from input to output (all of them where the tuple is empty).
-_MOVES: dict[str, tuple[int, ...]] = {
-    "Identity": (0,),
-    "Reshape": (0,),
-    "Flatten": (0,),
-    "Squeeze": (0,),
-    "Unsqueeze": (0,),
-    "Transpose": (0,),
-    "Slice": (0,),
-    "Split": (0,),
-    "Expand": (0,),
-    "Tile": (0,),
-    "Gather": (0,),
-    "GatherElements": (0,),
-    "GatherND": (0,),
-    "Concat": (),
-    "Where": (1, 2),
-    "Max": (),
-    "Min": (),
-    "ReduceMax": (0,),
-    "ReduceMin": (0,),
-}
-_ARITHMETIC: dict[str, tuple[int, ...]] = {
-    "Add": (),
-    "Sub": (),
-    "Mul": (),
-    "Div": (),
-    "Mod": (),
-    "Abs": (),
-    "Neg": (),
-    "Sum": (),
-    "ReduceSum": (0,),
-    "CumSum": (0,),
-}
-_FLOAT_ONLY = frozenset(
-    {
-        "Exp",
-        "Log",
-        "Sqrt",
-        "Relu",
-        "Sigmoid",
-        "Tanh",
-        "Erf",
-        "Softmax",
-        "MatMul",
-        "Gemm",
-        "Conv",
-        "ReduceMean",
-        "Reciprocal",
-        "Sin",
-        "Cos",
-    }
-)
-_COMPARE = frozenset({"Equal", "Less", "LessOrEqual", "Greater", "GreaterOrEqual"})
-# ports that take either integer type
-_INDICES = {"Gather": 1, "GatherElements": 1, "ScatterElements": 1, "OneHot": 0}
 
 
 @dataclass(slots=True)
@@ -119,7 +64,7 @@ class NarrowTypes(Lever):
                     and not tensor.is_constant
                     and tensor not in seen
                 ):
-                    group = _group(tensor)
+                    group = _group(tensor, context.opset)
                     seen.update(group.tensors)
                     found.append(_site(node, tensor, group, context))
                     break
@@ -133,7 +78,7 @@ class NarrowTypes(Lever):
             for t in (*node.inputs, *node.outputs)
             if t is not None and t.dtype in NARROW and not t.is_constant
         )
-        group = _group(start)
+        group = _group(start, context.opset)
         wide = start.element_type
         narrow = NARROW[wide]
         for use in group.constants:
@@ -173,9 +118,9 @@ def _site(node: Node, start: Tensor, group: _Group, context: LeverContext) -> Si
     return Site(names, reason, Relation.EXACT if exact else Relation.APPROXIMATE)
 
 
-def _group(start: Tensor) -> _Group:
+def _group(start: Tensor, opset: OpSet) -> _Group:
     """The group of a wide tensor; `refused` says why it cannot change."""
-    group, wide = _Group(), start.element_type
+    group = _Group()
     stack = [start]
     while stack and not group.refused:
         tensor = stack.pop()
@@ -187,37 +132,32 @@ def _group(start: Tensor) -> _Group:
             group.casts[producer] = None
             group.nodes[producer] = None
         elif producer is not None:
-            _visit(producer, tensor, group, wide, stack)
+            _visit(producer, tensor, group, opset, stack)
         for use in tensor.uses:
-            _follow(use, tensor, group, wide, stack)
+            _follow(use, tensor, group, opset, stack)
     return group
 
 
-def _follow(use: Use, tensor: Tensor, group: _Group, wide: DType, stack: list[Tensor]) -> None:
+def _follow(use: Use, tensor: Tensor, group: _Group, opset: OpSet, stack: list[Tensor]) -> None:
     node = use.node
     if node.op_type == "Cast":
         group.nodes[node] = None
-    elif _INDICES.get(node.op_type) == use.index and not wide.is_float:
-        return
-    else:
-        _visit(node, tensor, group, wide, stack)
+    elif use.index not in opset.get(node).facts.indices or tensor.element_type.is_float:
+        _visit(node, tensor, group, opset, stack)
 
 
-def _visit(node: Node, tensor: Tensor, group: _Group, wide: DType, stack: list[Tensor]) -> None:
+def _visit(node: Node, tensor: Tensor, group: _Group, opset: OpSet, stack: list[Tensor]) -> None:
     """Takes in an operator: all its tensors of the group's type change with it."""
     if node in group.nodes:
         return
     group.nodes[node] = None
-    if node.op_type in _COMPARE:
-        ports: tuple[int, ...] = ()
-    elif node.op_type in _MOVES:
-        ports = _MOVES[node.op_type]
-    elif node.op_type in _ARITHMETIC or (wide.is_float and node.op_type in _FLOAT_ONLY):
-        ports = _ARITHMETIC.get(node.op_type, ())
-        group.arithmetic = True
-    else:
+    facts, wide = opset.get(node).facts, tensor.element_type
+    if facts.elements is None or (facts.elements is Elements.REAL and not wide.is_float):
         group.refused = f"{node.op_type} {node.name} works in {wide.value} only"
         return
+    if facts.elements in (Elements.COMPUTED, Elements.REAL):
+        group.arithmetic = True
+    ports = facts.typed
     for index, item in enumerate(node.inputs):
         if item is None or (ports and index not in ports):
             if item is tensor:

@@ -7,7 +7,8 @@ as a tree that is read from its last operator backwards through its inputs:
 
 Captured names are unique; the same tensor name twice means the same tensor. Inner operators must feed nobody
 outside the match unless `shared=True`, since a rewrite takes them away. What is no tree (shared results,
-several outputs) can be written as a list of edges (`fusion/edges.py`).
+several outputs) can be written as a list of edges (`fusion/rules/edges.py`), what is read forwards, from an
+operator to chains of those that follow, as classes of operators (`ub/pattern.py`).
 """
 
 from __future__ import annotations
@@ -111,21 +112,31 @@ Way = tuple[tuple[int, Operand], ...]  # (input port, what is read there)
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One operator of a pattern.
+    """One operator of a pattern, or a chain of them, each of which reads the one before.
 
     Attributes:
         types: Operators of which one stands for it; where a graph has none, the pattern is not looked for.
         form: How a node stands for it.
         ways: All ways to lay what it reads on its ports; other ports are free.
-        shared: Whether its results may have readers outside the match, or be graph outputs.
+        shared: Whether results that the match reads may have readers outside it too, or be graph outputs.
         most_inputs: How many inputs it may have; None = any number.
+        reads: Parts whose results it reads at whatever port; what stands for nothing hands on what it reads
+            itself. The search goes from them to their readers then.
+        least, most: How many nodes stand for it, the longest chain first; it may be nothing if `reads` says
+            where the search goes on.
+        others: How many inputs each node has from outside, constants of one element left aside; None = any
+            number.
     """
 
     types: tuple[str, ...]
     form: FormOf
-    ways: tuple[Way, ...]
+    ways: tuple[Way, ...] = ((),)
     shared: bool = False
     most_inputs: int | None = None
+    reads: tuple[str, ...] = ()
+    least: int = 1
+    most: int = 1
+    others: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +150,8 @@ class Pattern:
         waiting: Parts that a control edge from outside must hold, all others not; None = no matter.
         distinct: Whether no node may stand for two parts.
         deep: Whether what a part reads is searched before what its neighbours read.
+        least, most: How many nodes a match has in all; None = no limit of its own.
+        needs_shared: Whether a result that the match reads must have a reader outside it.
     """
 
     parts: Mapping[str, Part]
@@ -147,6 +160,9 @@ class Pattern:
     waiting: frozenset[str] | None = None
     distinct: bool = False
     deep: bool = True
+    least: int = 1
+    most: int | None = None
+    needs_shared: bool = False
 
     @property
     def needs(self) -> tuple[tuple[str, ...], ...]:

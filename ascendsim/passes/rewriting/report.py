@@ -19,7 +19,7 @@ class PatternRecord:
     """One pattern of one rule in the order of execution.
 
     Attributes:
-        family: "graph" or "ub" for fusion, "lever".
+        family: "graph" or "ub" for fusion, "lever", "engine".
         name: Of the rule.
         pattern: Of the pattern.
         matched: Matches found before the first rewrite (UB: scopes compiled and scopes failed).
@@ -36,9 +36,10 @@ class PatternRecord:
     refusals: list[Refusal] = field(default_factory=list)
     fused: list[tuple[str, ...]] = field(default_factory=list)
 
-    def refuse(self, node: str, reason: str) -> None:
-        """Notes that a match was left, named by one of its nodes."""
+    def refuse(self, node: str, reason: str) -> bool:
+        """Notes that a match was left, named by one of its nodes; tells whether that is news."""
         self.refusals.append(Refusal(node, reason))
+        return True
 
     def effect(self, names: Iterable[str]) -> None:
         """Notes that a match was rewritten."""

@@ -1,4 +1,8 @@
-"""The one runner of rules: what is found is looked at again, checked and rewritten; all that is counted."""
+"""The one runner of rules: what is found is looked at again, checked and rewritten; all that is counted.
+
+Rules that look for patterns are run on their matches (`rewrite_found`), rules that look at single nodes on
+one node after the other (`rewrite_at`), in the order of a `Worklist`.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +10,7 @@ from collections.abc import Callable, Iterable
 from typing import Protocol, TypeVar
 
 from ascendsim.core.errors import AscendSimError, PassError
+from ascendsim.graph.ir import Node
 from ascendsim.passes.rewriting.report import PatternRecord
 
 OVERLAP = "an overlapping match was rewritten before"
@@ -26,6 +31,7 @@ class Found(Protocol):
 
 
 F = TypeVar("F", bound=Found)
+S = TypeVar("S")
 
 
 class RefusedError(Exception):
@@ -68,6 +74,26 @@ def rewrite_found(
         if reason is not None:
             record.refuse(item.place, reason)
     return record
+
+
+def rewrite_at(record: PatternRecord, node: Node, rule: Callable[[Node, S], bool], site: S) -> bool:
+    """Lets a rule look at one node; tells whether it rewrote it.
+
+    Args:
+        record: Counts what came of it; a node that is nothing for the rule does not count.
+        node: In a graph.
+        rule: Rewrites the node and tells so, or raises `RefusedError` if it must stay.
+        site: What the rule is told besides.
+    """
+    try:
+        if not rule(node, site):
+            return False
+    except RefusedError as refused:
+        record.matched += record.refuse(node.name, str(refused))
+        return False
+    record.matched += 1
+    record.effect((node.name,))
+    return True
 
 
 class Blame:

@@ -1,5 +1,5 @@
-"""Finding patterns: one search with backtracking, from the root of a pattern to what it reads, and from there
-to other readers.
+"""Finding patterns: one search with backtracking, from the root of a pattern to what it reads and to its
+readers.
 """
 
 from __future__ import annotations
@@ -7,13 +7,15 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 
 from ascendsim.graph.ir import Graph, Node, Tensor
-from ascendsim.passes.rewriting.pattern import Form, Match, Op, Operand, Pattern, compiled
+from ascendsim.opset.patterns import data_inputs
+from ascendsim.passes.rewriting.pattern import Form, Match, Op, Operand, Part, Pattern, compiled
 
 Bound = Mapping[str, Form]
 Tensors = Mapping[str, Tensor]
 Found = Iterator[tuple[Bound, Tensors]]
 Goal = tuple[Form, int, Operand]  # a port of something found, and what must be read there
 Goals = tuple[Goal, ...]
+NOTHING = Form((), ())  # stands for a part that may be missing
 
 
 def find_matches(graph: Graph, name: str, pattern: Op | Pattern) -> Iterator[Match]:
@@ -36,37 +38,83 @@ def find_matches(graph: Graph, name: str, pattern: Op | Pattern) -> Iterator[Mat
 def match_at(root: Node, name: str, pattern: Op | Pattern, outputs: Collection[Tensor]) -> Match | None:
     """The match whose root is a node, or None; `outputs` are those of the graph."""
     wanted = compiled(pattern)
-    form = wanted.parts[wanted.root].form(root)
-    if form is None or not _fed(form, wanted):
-        return None
-    for bound, tensors in _bind(wanted, {}, {}, (), wanted.root, form):
-        nodes = {part: found.nodes[0] for part, found in bound.items()}
-        everything = tuple(dict.fromkeys(node for found in bound.values() for node in found.nodes))
-        if all(
-            wanted.parts[part].shared or node is root or _private(node, everything, outputs)
-            for part, node in nodes.items()
-        ):
-            lists = {"results": tuple(nodes[part] for part in wanted.results)} if wanted.results else {}
-            return Match(name, root, nodes, tensors, everything, lists)
+    for form in _forms(wanted.parts[wanted.root], root, ()):
+        if not _fed(form, wanted) or not _followed(form, wanted):
+            continue
+        for bound, tensors in _bind(wanted, {}, {}, (), wanted.root, form):
+            if _stands(wanted, bound, outputs):
+                nodes = {part: found.nodes[0] for part, found in bound.items() if found.nodes}
+                everything = tuple(dict.fromkeys(node for found in bound.values() for node in found.nodes))
+                lists = {"results": tuple(nodes[part] for part in wanted.results)} if wanted.results else {}
+                return Match(name, root, nodes, tensors, everything, lists)
     return None
+
+
+def _forms(part: Part, node: Node, taken: Collection[Node]) -> Iterator[Form]:
+    """How a node stands for a part, and those that follow it, longest chains first; a chain goes on while
+    just one reader of its end can.
+    """
+    form = part.form(node)
+    if form is None:
+        return
+    chain = [form]
+    while len(chain) < part.most:
+        inside = [*taken, *(item for link in chain for item in link.nodes)]
+        readers = chain[-1].nodes[0].output.consumers
+        following = [link for reader in readers if reader not in inside and (link := part.form(reader))]
+        if len(following) != 1 or (len(readers) > 1 and not part.shared):
+            break
+        chain.append(following[0])
+    for length in range(len(chain), max(1, part.least) - 1, -1):
+        nodes = tuple([item for link in chain[length - 1 :: -1] for item in link.nodes])
+        yield Form(nodes, form.inputs)
 
 
 def _fed(form: Form, pattern: Pattern) -> bool:
     """Whether operators that a root wants to read from make its inputs, which nearly all candidates fail."""
+    wanted = [operand for _, operand in pattern.parts[pattern.root].ways[0] if operand.is_part]
+    if not wanted:
+        return True
     producers = [None if tensor is None else tensor.producer for tensor in form.inputs]
     types = {producer.op_type for producer in producers if producer is not None}
-    return all(
-        not operand.is_part or not types.isdisjoint(pattern.parts[operand.name].types)
-        for _, operand in pattern.parts[pattern.root].ways[0]
-    )
+    return all(not types.isdisjoint(pattern.parts[operand.name].types) for operand in wanted)
 
 
-def _private(node: Node, inside: Collection[Node], outputs: Collection[Tensor]) -> bool:
-    """Whether nobody outside the match reads a node."""
-    return all(
-        tensor not in outputs and all(reader in inside for reader in tensor.consumers)
-        for tensor in node.outputs
-    )
+def _followed(form: Form, pattern: Pattern) -> bool:
+    """Whether a reader can be what must follow a root, which nearly all candidates fail too."""
+    for part in pattern.parts.values():
+        if part.reads:
+            return not part.least or any(map(part.form, form.nodes[0].output.consumers))
+    return True
+
+
+def _stands(pattern: Pattern, bound: Bound, outputs: Collection[Tensor]) -> bool:
+    """Whether a match has as many nodes and inputs as it may, and readers outside where it may."""
+    inside = _nodes(bound)
+    if len(inside) < pattern.least or (pattern.most is not None and len(inside) > pattern.most):
+        return False
+    shared = False
+    for name, form in bound.items():
+        part = pattern.parts[name]
+        for node in form.nodes:
+            if part.others is not None and part.others != _from_outside(node, inside):
+                return False
+            if (not part.shared or pattern.needs_shared) and _read_by_both(node, inside, outputs):
+                if not part.shared:
+                    return False
+                shared = True
+    return shared or not pattern.needs_shared
+
+
+def _from_outside(node: Node, inside: Collection[Node]) -> int:
+    return sum(tensor.producer not in inside for tensor in data_inputs(node))
+
+
+def _read_by_both(node: Node, inside: Collection[Node], outputs: Collection[Tensor]) -> bool:
+    """Whether nodes of the match read a node, and so does somebody outside."""
+    readers = {reader for tensor in node.outputs for reader in tensor.consumers}
+    own = [reader for reader in readers if reader in inside]
+    return bool(own) and (len(own) < len(readers) or any(tensor in outputs for tensor in node.outputs))
 
 
 def _bind(pattern: Pattern, bound: Bound, tensors: Tensors, goals: Goals, name: str, form: Form) -> Found:
@@ -100,7 +148,9 @@ def _search(pattern: Pattern, bound: Bound, tensors: Tensors, goals: Goals) -> F
                 return
             tensors = {**tensors, name: tensor}
     missing = [name for name in pattern.parts if name not in bound]
-    if missing:
+    if missing and pattern.parts[missing[0]].reads:
+        yield from _follow(pattern, bound, tensors, missing[0])
+    elif missing:
         for name, candidate in _readers(pattern, bound, tensors, missing):
             yield from _try(pattern, bound, tensors, (), name, candidate)
     elif pattern.waiting is None or pattern.waiting == _waiting(bound):
@@ -108,12 +158,31 @@ def _search(pattern: Pattern, bound: Bound, tensors: Tensors, goals: Goals) -> F
 
 
 def _try(pattern: Pattern, bound: Bound, tensors: Tensors, goals: Goals, name: str, node: Node) -> Found:
-    form = pattern.parts[name].form(node)
-    if form is None:
-        return
     taken = _nodes(bound) if pattern.distinct else ()
-    if not any(item in taken for item in form.nodes):
-        yield from _bind(pattern, bound, tensors, goals, name, form)
+    for form in _forms(pattern.parts[name], node, taken):
+        if not any(item in taken for item in form.nodes):
+            yield from _bind(pattern, bound, tensors, goals, name, form)
+
+
+def _follow(pattern: Pattern, bound: Bound, tensors: Tensors, name: str) -> Found:
+    """Lets readers of what a part reads stand for it, then nothing if it may be missing."""
+    part = pattern.parts[name]
+    read = _results(pattern, bound, name) if part.most else []
+    for candidate in read[0].consumers if read else ():
+        if len(read) == 1 or all(tensor in candidate.inputs for tensor in read):
+            yield from _try(pattern, bound, tensors, (), name, candidate)
+    if not part.least:
+        yield from _search(pattern, {**bound, name: NOTHING}, tensors, ())
+
+
+def _results(pattern: Pattern, bound: Bound, name: str) -> list[Tensor]:
+    """What a part reads, each once; a part for which nothing stands hands on what it reads itself."""
+    found: dict[Tensor, None] = {}
+    for source in pattern.parts[name].reads:
+        nodes = bound[source].nodes
+        made = [nodes[0].output] if nodes else _results(pattern, bound, source)
+        found.update(dict.fromkeys(made))
+    return list(found)
 
 
 def _readers(

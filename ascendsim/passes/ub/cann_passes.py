@@ -71,7 +71,7 @@ def head(name: str, *kinds: K, shared: bool = False) -> Part:
     return Part(name, kinds, others=ANY, shared=shared)
 
 
-def optional(name: str, kind: K, others: int = ANY) -> Part:
+def optional(name: str, kind: K, others: int | None = ANY) -> Part:
     """An operator that may be missing."""
     return Part(name, (kind,), least=0, others=others)
 

@@ -23,9 +23,10 @@ from ascendsim.passes.fusion.order import BUILT_IN_PASS, DOWN_OFFSET
 from ascendsim.passes.fusion.report import FusedScopeRecord, FusionReport
 from ascendsim.passes.fusion.switch_file import BUILT_IN_RANGES, CUSTOM_RANGES
 from ascendsim.passes.fusion.switches import Switches
-from ascendsim.passes.rewriting.pattern import Match
+from ascendsim.passes.rewriting.pattern import Match, Pattern
 from ascendsim.passes.rewriting.report import PatternRecord
 from ascendsim.passes.rewriting.runner import RefusedError, rewrite_found
+from ascendsim.passes.rewriting.search import match_at
 from ascendsim.passes.ub.automatic import NAME as AUTOMATIC
 from ascendsim.passes.ub.automatic import fuse_automatically
 from ascendsim.passes.ub.cann_passes import UbPass, cann_passes
@@ -34,7 +35,7 @@ from ascendsim.passes.ub.limits import UbLimits
 from ascendsim.passes.ub.mindspore_passes import mindspore_passes
 from ascendsim.passes.ub.no_task import NAME as NO_TASK
 from ascendsim.passes.ub.no_task import mark_no_task
-from ascendsim.passes.ub.pattern import Matcher, UbPattern
+from ascendsim.passes.ub.pattern import UbPattern
 
 AfterPass = Callable[[str, Graph], None]
 
@@ -113,32 +114,28 @@ class _Run:
     def run(self, item: UbPass) -> int:
         """All patterns of a pass; returns how many scopes it made."""
         made = 0
-        matcher = Matcher(self.kind, self.scopes.free, frozenset(id(tensor) for tensor in self.graph.outputs))
         for pattern in item.patterns:
-            record = self._pattern(item, pattern, matcher)
+            wanted = pattern.compiled(self.kind, self.scopes.free, self.by_kind)
+            if wanted is None:
+                continue
+            record = self._pattern(item, pattern, wanted)
             made += record.effected
             if record.matched or record.refusals:
                 self.report.records.append(record)
         return made
 
     def _heads(self, pattern: UbPattern) -> list[Node]:
-        """Nodes of the classes with which a pattern can start, in execution order; none if the graph lacks a
-        class that it needs.
-        """
-        if any(part.least and not any(kind in self.by_kind for kind in part.kinds) for part in pattern.parts):
-            return []
-        found = [
-            node for kind in dict.fromkeys(pattern.parts[0].kinds) for node in self.by_kind.get(kind, ())
-        ]
+        """Nodes of the classes with which a pattern can start, in execution order."""
+        kinds = dict.fromkeys(pattern.parts[0].kinds)
+        found = [node for kind in kinds for node in self.by_kind.get(kind, ())]
         return sorted(found, key=self.scopes.order.__getitem__)
 
-    def _pattern(self, item: UbPass, pattern: UbPattern, matcher: Matcher) -> PatternRecord:
-        record = PatternRecord("ub", item.name, pattern.name)
+    def _pattern(self, item: UbPass, pattern: UbPattern, wanted: Pattern) -> PatternRecord:
+        record, outputs = PatternRecord("ub", item.name, pattern.name), set(self.graph.outputs)
 
         def legal() -> Iterator[Match]:
-            trimmed = pattern.trimmed(self.by_kind)
             for node in self._heads(pattern):
-                match = matcher.match(node, trimmed)
+                match = match_at(node, pattern.name, wanted, outputs)
                 if match is None:
                     continue
                 match = replace(match, all_nodes=self.scopes.sorted(match.all_nodes))

@@ -31,8 +31,8 @@ from ascendsim.passes.fusion.checks import (
     read_outside,
     scalar,
 )
-from ascendsim.passes.fusion.edges import EdgePattern, parse_edges, pattern_of_edges
 from ascendsim.passes.fusion.rule import FusionContext, FusionRule
+from ascendsim.passes.fusion.rules.edges import EdgePattern, parse_edges, pattern_of_edges
 from ascendsim.passes.rewriting.pattern import Match
 from ascendsim.passes.rewriting.replace import replace
 

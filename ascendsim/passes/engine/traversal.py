@@ -10,7 +10,6 @@ traversed when its node is visited, and the node once more if the types of the s
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Sequence
 from time import perf_counter
 
@@ -18,10 +17,10 @@ from ascendsim.core.errors import AscendSimError, PassError
 from ascendsim.graph.branches import possible_subgraphs
 from ascendsim.graph.ir import Dim, Graph, Node, Shape, Tensor
 from ascendsim.opset import OpSet
-from ascendsim.passes.engine.node_pass import NodePass, Tally, When
-from ascendsim.passes.rewriting.removal import all_graphs
+from ascendsim.passes.engine.node_pass import NodePass, Tally
+from ascendsim.passes.rewriting.runner import rewrite_at
+from ascendsim.passes.rewriting.worklist import Worklist
 
-VISITS_PER_NODE = 10  # of a graph on average; GE stops there too
 MAX_DEPTH = 25  # of subgraphs in subgraphs
 
 
@@ -37,7 +36,6 @@ class Traversal:
     Attributes:
         tallies: What each pass did, by name; shared with the traversals of subgraphs.
         parts: Elements of integer tensors that are known in part; shared with the traversals of subgraphs.
-        visits: How many times a node was visited in this graph.
     """
 
     def __init__(
@@ -46,19 +44,15 @@ class Traversal:
         self.graph, self.opset, self.passes = graph, opset, tuple(passes)
         self.depth: int = outer.depth + 1 if outer is not None else 0
         self.tallies: dict[str, Tally] = (
-            outer.tallies if outer is not None else {item.name: Tally() for item in passes}
+            outer.tallies if outer is not None else {item.name: Tally.of(item.name) for item in passes}
         )
-        self.tally = Tally()
+        self.tally = Tally.of("")
         self.parts: dict[Tensor, tuple[Dim, ...]] = outer.parts if outer is not None else {}
-        self.visits = 0
-        self._root: Traversal = outer._root if outer is not None else self
-        self._queue: deque[Node] = deque()
-        self._waiting: set[Node] = set()  # in the queue
+        self._worklist: Worklist = Worklist(graph, None if outer is None else outer._worklist)
+        self.again, self.visit_new = self._worklist.again, self._worklist.visit_new
         self._by_type: dict[tuple[str, str], tuple[NodePass, ...]] = (
             outer._by_type if outer is not None else {}
         )
-        self._deferred: dict[Node, None] = {}
-        self._owners: dict[Graph, Node] = {}  # the node of this graph that holds a subgraph, at any depth
 
     def run(self) -> bool:
         """Visits every node, and again those that ask for it; tells whether anything changed.
@@ -73,64 +67,12 @@ class Traversal:
                 remedy="flatten the model",
             )
         changed = False
-        nodes = self.graph.topological()
-        most = VISITS_PER_NODE * len(nodes)
-        self._enqueue(nodes)
-        while self._queue:
-            if self.visits >= max(most, VISITS_PER_NODE * len(self.graph)):
-                self.tally.note(
-                    f"graph {self.graph.name!r}: stopped after {self.visits} visits of {len(self.graph)} "
-                    f"nodes"
-                )
-                self._queue.clear()
-                break
-            node = self._queue.popleft()
-            self._waiting.discard(node)
-            if node.graph is self.graph:
-                self.visits += 1
-                changed |= self._visit(node)
-            if not self._queue:
-                self._enqueue([node for node in self._deferred if node.graph is self.graph])
-                self._deferred.clear()
+        for node in self._worklist:
+            changed |= self._visit(node)
+        if self._worklist.stopped:
+            visits = f"stopped after {self._worklist.visits} visits of {len(self.graph)} nodes"
+            self.tally.note(f"graph {self.graph.name!r}: {visits}")
         return changed
-
-    def again(self, node: Node, when: When = When.IMMEDIATE) -> None:
-        """Asks for a node to be visited again (see `When`)."""
-        if (
-            when is When.GLOBAL or node.graph is not self.graph
-        ):  # a reader inside a subgraph, or a producer around this one
-            self._root._defer(node)
-        elif when is When.DEFERRED:
-            self._deferred[node] = None
-        elif node not in self._waiting:
-            self._queue.appendleft(node)
-            self._waiting.add(node)
-
-    def visit_new(self, nodes: list[Node]) -> None:
-        """Puts nodes that were just made at the front of the queue."""
-        self._queue.extendleft(reversed(nodes))
-        self._waiting.update(nodes)
-
-    def _defer(self, node: Node) -> None:
-        """Visits a node of the outermost graph, or the one there whose subgraphs hold the node, after all
-        others.
-        """
-        if node.graph is None:
-            return
-        if node.graph is not self.graph and node.graph not in self._owners:
-            self._owners = {
-                inner: owner
-                for owner in self.graph.nodes
-                for _, body in owner.subgraphs
-                for inner in all_graphs(body)
-            }
-        found = node if node.graph is self.graph else self._owners.get(node.graph)
-        if found is not None:
-            self._deferred[found] = None
-
-    def _enqueue(self, nodes: Sequence[Node]) -> None:
-        self._queue.extend(nodes)
-        self._waiting.update(nodes)
 
     def _visit(self, node: Node) -> bool:
         changed = self._run_passes(node)
@@ -158,7 +100,7 @@ class Traversal:
         for item in self._passes_for(node):
             self.tally = self.tallies[item.name]
             try:
-                changed |= item.run(node, self)
+                changed |= rewrite_at(self.tally, node, item.run, self)
             except PassError:
                 raise
             except AscendSimError as error:

@@ -25,7 +25,20 @@ _END = re.compile(r"(?:(?P<type>\w+)#)?(?P<id>\w+)(?::(?P<port>-?\d+))?")
 CONTROL = -1
 
 
-def _plain(op_type: str, inputs: int | None = None, domain: str = "") -> FormOf:
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """What stands for an operator of CANN.
+
+    Attributes:
+        types: Operators of which one does.
+        form: How a node does.
+    """
+
+    types: tuple[str, ...]
+    form: FormOf
+
+
+def _plain(op_type: str, inputs: int | None = None, domain: str = "") -> Standing:
     def form(node: Node) -> Form | None:
         if (
             node.op_type != op_type
@@ -35,7 +48,7 @@ def _plain(op_type: str, inputs: int | None = None, domain: str = "") -> FormOf:
             return None
         return Form((node,), node.inputs)
 
-    return form
+    return Standing((op_type,), form)
 
 
 def _square(node: Node) -> Form | None:
@@ -59,7 +72,7 @@ def _rsqrt(node: Node) -> Form | None:
     )
 
 
-def _constant_axes(op_type: str) -> FormOf:
+def _constant_axes(op_type: str) -> Standing:
     """An operator whose second input CANN holds as an attribute."""
 
     def form(node: Node) -> Form | None:
@@ -71,37 +84,19 @@ def _constant_axes(op_type: str) -> FormOf:
             return None
         return Form((node,), node.inputs[:1])
 
-    return form
+    return Standing((op_type,), form)
 
 
-_STANDING_FOR = {
-    "RealDiv": ("Div",),
-    "Select": ("Where",),
-    "Minimum": ("Min",),
-    "Maximum": ("Max",),
-    "AddN": ("Sum",),
-} | {
-    "Square": ("Square", "Mul", "Pow"),
-    "Rsqrt": ("Reciprocal",),
-    "ReduceSumD": ("ReduceSum",),
-    "TileD": ("Tile",),
-}
-FORMS: Mapping[str, FormOf] = {
-    "Mul": _plain("Mul"),
-    "Add": _plain("Add"),
-    "Sub": _plain("Sub"),
+FORMS: Mapping[str, Standing] = {
+    **{name: _plain(name) for name in ("Mul", "Add", "Sub", "Sqrt", "Neg", "Greater", "Reshape")},
     "RealDiv": _plain("Div"),
-    "Sqrt": _plain("Sqrt"),
-    "Neg": _plain("Neg"),
-    "Greater": _plain("Greater"),
     "Select": _plain("Where"),
     "Minimum": _plain("Min", 2),
     "Maximum": _plain("Max", 2),
     "AddN": _plain("Sum"),
-    "Reshape": _plain("Reshape"),
     "RsqrtGrad": _plain("RsqrtGrad", domain="ascend"),
-    "Square": _square,
-    "Rsqrt": _rsqrt,
+    "Square": Standing(("Square", "Mul", "Pow"), _square),
+    "Rsqrt": Standing(("Reciprocal",), _rsqrt),
     "ReduceSumD": _constant_axes("ReduceSum"),
     "TileD": _constant_axes("Tile"),
 }
@@ -188,7 +183,8 @@ def pattern_of_edges(edges: EdgePattern) -> Pattern:
             for (target, port), source in sorted(edges.operands.items())
             if target == name
         )
-        types = _STANDING_FOR.get(kind, (kind,))
-        parts[name] = Part(types, FORMS[kind], (way,), shared=True, most_inputs=len(way))  # no sum of more
+        standing = FORMS[kind]
+        # no sum of more
+        parts[name] = Part(standing.types, standing.form, (way,), shared=True, most_inputs=len(way))
     results = tuple(name for _, name in edges.results)
     return Pattern(parts, edges.root, results, edges.waiting, distinct=True, deep=False)
