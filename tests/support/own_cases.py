@@ -77,6 +77,10 @@ def own_cases() -> tuple[Case, ...]:
         write(cases)
     for write in (_fused, _gradients, _updates, _markers, _images):
         write(cases)
+    from tests.support import training_cases as training
+
+    for write in (training.activation_gradients,):
+        write(cases)
     return tuple(cases)
 
 
