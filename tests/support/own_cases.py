@@ -77,10 +77,9 @@ def own_cases() -> tuple[Case, ...]:
         write(cases)
     for write in (_fused, _gradients, _updates, _markers, _images):
         write(cases)
-    from tests.support import training_cases as training
+    from tests.support.training_cases import write_all
 
-    for write in (training.activation_gradients,):
-        write(cases)
+    write_all(cases)
     return tuple(cases)
 
 
