@@ -124,7 +124,6 @@ UNREAD: dict[str, tuple[set[int], str]] = {
     **{f"ai.onnx.preview.training::{name}": ({0, 1}, SCALARS) for name in ("Adam", "Adagrad", "Momentum")},
     "ascend::FusedMulApplyMomentum": ({0, 1}, SCALARS),
     "ascend::NLLLossGrad": ({0}, "only its shape counts"),
-    "ascend::StatelessDropOutGenMask": ({1, 2, 3, 4}, SCALARS),
     "ascend::NPUClearFloatStatus": ({0, 1}, "the register is cleared, whatever came before"),
     "ascend::NPUGetFloatStatus": ({1, 2}, "the register holds what became of them"),
 }

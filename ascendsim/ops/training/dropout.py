@@ -1,7 +1,7 @@
 """Dropout in training, by CANN's prototypes (domain "ascend").
 
-    DropOutGenMask(shape, prob) -> mask                               on the AI CPU
-    StatelessDropOutGenMask(shape, prob, seed, seed1, offset) -> mask on the vector unit
+    DropOutGenMask(shape, prob) -> mask                                on the AI CPU, seeds are attributes
+    StatelessDropOutGenMask(shape, prob, seed, seed1, offset) -> mask  on the AI CPU, seeds are inputs
     DropOutDoMask(x, mask, keep_prob) -> y        x / keep_prob where the bit is set, else 0
     DropOutDoMaskV3(x, mask, keep_prob) -> y      the same, a byte of the mask an element
 
@@ -36,7 +36,7 @@ from ascendsim.opset import InferContext, Layout, OpDef
 from ascendsim.opset.definition import Compute, Lower
 from ascendsim.opset.facts import Facts, Kind, Precision
 from ascendsim.opset.structure import elementwise, opaque
-from ascendsim.opset.work import LowerContext, NoTask, Ref, Step, Stream, VectorWork, Work
+from ascendsim.opset.work import LowerContext, NoTask, Ref, Stream, VectorWork, Work
 
 Wanted = Sequence["np.dtype[Any]"]
 _BITS = 8
@@ -79,28 +79,6 @@ def _stateless(_node: Node, inputs: Sequence[Any], _wanted: Wanted) -> Sequence[
 
 def _mask_lower(node: Node, _context: LowerContext) -> Work:
     return on_ai_cpu(node, _BITS * _OPERATIONS) if node.output.elements else NoTask()
-
-
-# Philox makes four numbers by ten rounds of two wide products, four exclusive ors and two additions; what is
-# below says so for one number, times the eight of a byte.
-_ROUNDS = 10
-_PHILOX: tuple[tuple[str, int, DType], ...] = (
-    ("vmul", 2 * 2, DType.INT32),  # low and high halves
-    ("vadd", 2, DType.INT32),
-    ("vor", 4 * 2, DType.INT16),  # 32 bits as two lanes; an exclusive or is four instructions of this kind
-    ("vand", 4 * 2 * 2, DType.INT16),
-    ("vnot", 4 * 2, DType.INT16),
-)
-
-
-def _stateless_lower(node: Node, _context: LowerContext) -> Work:
-    mask = Ref.of(node.output)
-    if not mask.bytes:
-        return NoTask()
-    numbers = _BITS // 4
-    steps = tuple([Step(op, dtype, count=count * _ROUNDS * numbers) for op, count, dtype in _PHILOX])
-    compare = (Step("vconv", DType.FLOAT32, count=_BITS), Step("vcmpv", DType.FLOAT32, count=_BITS))
-    return VectorWork(1, mask.bytes, (*steps, *compare), (), (Stream(mask),))
 
 
 # ------------------------------------------------------------------------------------------------------------
@@ -180,7 +158,7 @@ OPERATORS: tuple[OpDef, ...] = (
         "StatelessDropOutGenMask",
         _mask_infer,
         _stateless,
-        _stateless_lower,
+        _mask_lower,
         domain="ascend",
         foldable=False,
         most_inputs=5,

@@ -71,7 +71,7 @@ def _adding(
     if run < 32:
         elements = max(1, math.prod(updates.shape))
         return ScalarWork(elements, SCALAR_CYCLES_PER_INDEX, (updates, indices, *numbers), (target,))
-    copy = Copy(updates, target, updates.bytes, updates.bytes, run)
+    copy = Copy(updates, target, updates.bytes, run, run)
     return MoveWork((copy,), scalar_per_burst=SCALAR_CYCLES_PER_INDEX, extra_inputs=(indices, *numbers))
 
 

@@ -58,13 +58,24 @@ def _half_sum(node: Node, x: Array) -> Array:
 
 
 def _lower(node: Node, context: LowerContext) -> Work:
-    """A reduction that squares first; SquareSumV2 writes the squares as well."""
+    """A reduction that squares first; SquareSumV2 writes the squares as well.
+
+    They do not wait for the sum: where all is summed, every core goes over its share once and adds up as it
+    goes.
+    """
     after: Sequence[str] = ["vmuls"] if node.op_type == "L2Loss" else []
-    axes = _axes(node, len(node.required(0).static_shape))
+    source, target = node.required(0), node.output
+    axes = _axes(node, len(source.static_shape))
     work = reduction_work(node, context, axes, ["vmul"], "vcadd", "vadd", after)
-    if isinstance(work, VectorWork) and len(node.outputs) > 1:
-        return replace(work, outputs=(*work.outputs, Stream(Ref.of(node.outputs[1]))))
-    return work
+    if not isinstance(work, VectorWork) or len(node.outputs) < 2:
+        return work
+    squares = Stream(Ref.of(node.outputs[1]))
+    if target.elements > 1:
+        return replace(work, outputs=(*work.outputs, squares))
+    steps = tuple(replace(step, op="vadd") if step.op == "vcadd" else step for step in work.steps)
+    outputs = (Stream(Ref.of(target), "one"), squares)
+    flat = tuple(replace(step, over="one") if step.over != "all" else step for step in steps)
+    return VectorWork(1, source.elements, flat, work.inputs, outputs)
 
 
 def _links(node: Node) -> AxisMap:
