@@ -38,6 +38,15 @@ def activation_gradients(cases: _List) -> None:
         for known in (0, 1):
             cases.ascend("EluGradV2", dy, x, alpha=0.5, scale=1.5, input_scale=0.75, is_result=known)
         cases.ascend("SoftplusV2Grad", dy, x, beta=2.0, threshold=1.5)
+    for shape, weights in (
+        ((2, 20, 3, 5), (20,)),
+        ((2, 20, 3), (1,)),
+        ((3, 20), (20,)),
+        ((7,), (7,)),
+        ((7,), ()),
+    ):
+        dy, x = some(*shape), some(*shape, seed=1)
+        cases.ascend("PReluGrad", dy, x, some(*weights, positive=True), outputs=2)
     for name in ("HardSigmoidGrad", "HardtanhGrad", "LeakyReluGrad", "EluGradV2", "SoftplusV2Grad"):
         cases.ascend(name, *pairs[1])
     cases.ascend("GeluGrad", *pairs[1], pairs[1][1])
@@ -116,7 +125,8 @@ def dropout(cases: _List) -> None:
         cases.ascend("StatelessDropOutGenMask", ints(*shape), one(0.75), ints(7), ints(3), ints(4))
         bits = some(elements // 8, dtype=np.uint8) * np.uint8(29)
         cases.ascend("DropOutDoMask", x, bits, one(0.75))
-        cases.ascend("DropOutDoMaskV3", x, some(elements, dtype=np.uint8) % np.uint8(2), one(0.75))
+        if x.size == elements:
+            cases.ascend("DropOutDoMaskV3", x, some(elements, dtype=np.uint8) % np.uint8(2), one(0.75))
     cases.ascend("StatelessDropOutGenMask", ints(5, 77), one(0.75), ints(7), ints(3))
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from ascendsim.core.errors import GraphError
-from ascendsim.opset.work import VectorWork
+from ascendsim.opset.work import SequenceWork, VectorWork
 from tests.support.operator_cases import work_of
 from tests.support.single_node import infer, make_node, run
 
@@ -143,3 +143,41 @@ def test_gradients_compute_in_float32_where_the_chip_can() -> None:
         assert isinstance(work, VectorWork)
         assert {step.dtype.value for step in work.steps} == wanted
         assert sum(step.op == "vconv" for step in work.steps) == (3 if wanted == {"float32"} else 0)
+
+
+@pytest.mark.parametrize(
+    ("shape", "weights"), [((2, 3, 4), (3,)), ((2, 3, 4), (1,)), ((2, 3), ()), ((5,), (5,))]
+)
+def test_prelu_grad_is_the_slope_by_features_and_by_weights(
+    shape: tuple[int, ...], weights: tuple[int, ...]
+) -> None:
+    generator = np.random.default_rng(2)
+    x, dy, a = (generator.standard_normal(size) for size in (shape, shape, weights))
+    rest = (1,) * max(0, len(shape) - 2)
+
+    def total(x: Array, a: Array) -> float:
+        return float(np.sum(dy * np.where(x > 0, x, x * (a.reshape(*a.shape, *rest) if a.size > 1 else a))))
+
+    dx, da = run("PReluGrad", [dy, x, a], 2, "ascend")
+    for found, which in ((dx, 0), (da, 1)):
+        given = [x, a]
+        wanted = np.zeros(given[which].shape)
+        for place in np.ndindex(wanted.shape):
+            step = np.zeros(wanted.shape)
+            step[place] = 1e-6
+            ends = [[*given[:which], given[which] + sign * step, *given[which + 1 :]] for sign in (1, -1)]
+            wanted[place] = (total(*ends[0]) - total(*ends[1])) / 2e-6
+        np.testing.assert_allclose(found, wanted, atol=1e-8)
+
+
+def test_prelu_grad_reads_a_row_a_channel() -> None:
+    given = [np.ones((2, 3, 40), np.float32)] * 2
+    work = work_of(make_node("PReluGrad", [*given, np.ones(3, np.float32)], 2, "ascend"), "Ascend910B1")
+    assert isinstance(work, SequenceWork)
+    slopes, sums = work.parts
+    assert isinstance(slopes, VectorWork)
+    assert slopes.rows * slopes.cols == 240
+    assert isinstance(sums, VectorWork)
+    assert (sums.rows, sums.cols, sums.reduces) == (6, 40, "cols")
+    with pytest.raises(GraphError, match="needs one weight or one a channel"):
+        infer("PReluGrad", [(2, 3), (2, 3), (2,)], outputs=2, domain="ascend")

@@ -120,10 +120,8 @@ def _apply_lower(bits: int) -> Lower:
         dtype = data.element_type
         inside = DType.FLOAT32 if dtype is DType.BFLOAT16 else dtype
         steps = converted(make_steps(specs, inside), [dtype], node.output.element_type, inside)
-        used = Ref.of(mask)
-        if bits == 1:  # the template reads as much of it as belongs to a tile
-            count = ceil_div(data.elements, _BITS)
-            used = Ref(mask.name, (count,), used.dtype, used.format, count, used.constant)
+        count = ceil_div(data.elements * bits, _BITS)  # what fills it up to 128 elements is not read
+        used = Ref(mask.name, (count,), mask.element_type, mask.format, count, mask.is_constant)
         inputs = (Stream(Ref.of(data)), Stream(used), Stream(Ref.of(share), "one"))
         return VectorWork(1, data.elements, steps, inputs, (Stream(Ref.of(node.output)),))
 
