@@ -21,6 +21,7 @@ from ascendsim.ops.elementwise.arithmetic import TANH_STEPS
 from ascendsim.ops.shared.common import StepSpec, elementwise_lower, same_as, with_numpy
 from ascendsim.ops.shared.dims import need_shape
 from ascendsim.opset import InferContext, Layout, OpDef
+from ascendsim.opset.definition import Infer
 from ascendsim.opset.facts import Facts
 from ascendsim.opset.structure import ELEMENTWISE, PARTIAL
 
@@ -136,10 +137,11 @@ def _op(
     wide: bool = False,
     inputs: int = 2,
     facts: Facts = ELEMENTWISE,
+    check: Infer | None = None,
 ) -> OpDef:
     return OpDef(
         name,
-        same_as(check=_check_threshold if name == "ThresholdGradV2D" else _check),
+        same_as(check=check or _check),
         with_numpy(function),
         elementwise_lower(steps, wide),
         Layout.FOLLOW,
@@ -188,7 +190,7 @@ OPERATORS: tuple[OpDef, ...] = (
     _op("HardtanhGrad", _hard_tanh_grad, _BETWEEN),
     _op("LeakyReluGrad", _leaky_grad, ("vmuls", *_KEEP)),
     _op("Relu6Grad", lambda _node, dy, x: _within(dy, x, 0, 6), _BETWEEN),
-    _op("ThresholdGradV2D", _threshold_grad, _KEEP),
+    _op("ThresholdGradV2D", _threshold_grad, _KEEP, check=_check_threshold),
     _op("EluGrad", _elu_grad, ("vadds", "vmul", *_KEEP), wide=True),
     _op("EluGradV2", _elu_grad_v2, ("vmins", "vmuls", "vexp", "vmuls", "vmul", "vmuls", *_KEEP), wide=True),
     _op("SoftplusGrad", lambda _node, dy, x: dy * _sigmoid(x), (*SIGMOID_STEPS, "vmul"), wide=True),
