@@ -167,6 +167,16 @@ TIED = {
     "ascend::FusedMulAddN": (0, 1),
     "ascend::FusedMulApplyMomentum": (2, 3, 4),
     "ascend::LayerNormGrad": (0, 1, 2, 3, 4),
+    "ascend::GeluGrad": (0, 1, 2),
+    "ascend::NLLLoss": (1, 2),
+    "ascend::NLLLossGrad": (1, 2, 3),
+    "ascend::SoftmaxCrossEntropyWithLogits": (0, 1),
+    "ascend::SparseSoftmaxCrossEntropyWithLogits": (1,),
+    "ascend::EmbeddingDenseGrad": (1,),
+    "ascend::UnsortedSegmentSum": (1,),
+    "ascend::InplaceIndexAdd": (1, 2),
+    "ascend::StridedSliceGrad": (4,),
+    "ascend::DropOutDoMask": (1,),
 }
 
 

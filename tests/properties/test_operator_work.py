@@ -123,6 +123,9 @@ UNREAD: dict[str, tuple[set[int], str]] = {
     "Trilu": ({1}, SCALARS),
     **{f"ai.onnx.preview.training::{name}": ({0, 1}, SCALARS) for name in ("Adam", "Adagrad", "Momentum")},
     "ascend::FusedMulApplyMomentum": ({0, 1}, SCALARS),
+    "ascend::NLLLossGrad": ({0}, "only its shape counts"),
+    "ascend::NPUClearFloatStatus": ({0, 1}, "the register is cleared, whatever came before"),
+    "ascend::NPUGetFloatStatus": ({1, 2}, "the register holds what became of them"),
 }
 UNWRITTEN: dict[str, tuple[set[int], str]] = {
     **{name: ({1, 2}, STATES) for name in ("RNN", "GRU", "LSTM")},
@@ -134,6 +137,7 @@ OTHER_REFS = {
     "ascend::FullyConnection": "images as rows of a matrix",
     "ascend::ReluV2": "bits",
     "ascend::ReluGradV2": "bits",
+    "ascend::DropOutDoMask": "bits",
 }
 
 
@@ -257,7 +261,14 @@ def _without_elements(case: Case, axis: int) -> Node | None:
     return node if all(tensor.is_static for tensor in node.outputs) else None
 
 
-WRITTEN_TWICE = {"ScatterND", "TensorScatter"}  # the data first, then the updates over them
+# the data, or zeros, first, then the updates over them
+WRITTEN_TWICE = {
+    "ScatterND",
+    "TensorScatter",
+    "EmbeddingDenseGrad",
+    "UnsortedSegmentSum",
+    "InplaceIndexAdd",
+}
 
 
 def test_copies_bring_every_byte_of_a_result() -> None:

@@ -77,6 +77,9 @@ def own_cases() -> tuple[Case, ...]:
         write(cases)
     for write in (_fused, _gradients, _updates, _markers, _images):
         write(cases)
+    from tests.support.training_cases import write_all
+
+    write_all(cases)
     return tuple(cases)
 
 

@@ -7,11 +7,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+import ascendsim as asim
 from ascendsim import soc
 from ascendsim.core.dtypes import DType
 from ascendsim.core.errors import GraphError
 from ascendsim.ops import default_opset
-from ascendsim.opset.work import AiCpuWork, LowerContext, VectorWork, Work
+from ascendsim.opset.work import AiCpuWork, LowerContext, SequenceWork, VectorWork, Work, WorkChoice
 from tests.support.single_node import infer, make_node, run
 
 NUMBERS = np.array([np.nan, np.inf, -np.inf, 0.0, -0.0, 1.5, -2], np.float32)
@@ -108,8 +109,56 @@ def test_lowering() -> None:
     assert [(step.op, step.count, step.dtype) for step in masked.steps] == [
         (op, 2, DType.INT16) for op in ("vor", "vand", "vnot", "vand")
     ]
-    assert isinstance(_lowered("Equal", np.ones(3, np.int64), np.ones(3, np.int64)), AiCpuWork)
     assert isinstance(_lowered("BitwiseAnd", np.ones(3, np.int64), np.ones(3, np.int64)), AiCpuWork)
     halves = _lowered("Equal", np.ones(3, np.int64), np.ones(3, np.int64), chip="Ascend910B1")
     assert isinstance(halves, VectorWork)
     assert (halves.steps[0].op, halves.steps[0].count, halves.steps[0].dtype) == ("vcmp", 2, DType.INT32)
+
+
+@pytest.mark.parametrize("chip", ["Ascend310", "Ascend910A", "Ascend310P3"])
+def test_labels_of_int64_are_narrowed_for_the_vector_unit(chip: str) -> None:
+    """Only the labels pass the AI CPU, not each of them with each class."""
+    labels, classes = np.ones((128, 1), np.int64), np.arange(1000)
+    choice = _lowered("Equal", labels, classes, chip=chip)
+    assert isinstance(choice, WorkChoice)
+    narrowed, whole = choice.ways
+    assert isinstance(whole, AiCpuWork)
+    assert whole.elements == 128 * 1000
+    assert isinstance(narrowed, SequenceWork)
+    *casts, compare = narrowed.parts
+    assert [(part.elements, part.inputs[0].dtype, part.outputs[0].dtype) for part in casts] == [
+        (128, DType.INT64, DType.INT32),
+        (1000, DType.INT64, DType.INT32),
+    ]
+    assert narrowed.workspace_bytes == 4 * 1128
+    assert isinstance(compare, VectorWork)
+    assert (compare.rows, compare.cols) == (128, 1000)
+    assert [(stream.ref.region, stream.over) for stream in compare.inputs] == [
+        (part.outputs[0].region, over) for part, over in zip(casts, ("row", "col"), strict=True)
+    ]
+    assert {step.dtype for step in compare.steps} == {DType.INT32}
+
+
+def test_a_tensor_that_is_compared_with_itself_is_narrowed_once() -> None:
+    builder = asim.GraphBuilder()
+    labels = builder.input("labels", (4, 8), dtype="int64")
+    node = builder.op("Equal", labels, labels).producer
+    assert node is not None
+    work = default_opset().get(node).work(node, LowerContext.of(soc.load("Ascend910A")))
+    assert isinstance(work, WorkChoice)
+    assert isinstance(work.ways[0], SequenceWork)
+    assert [type(part) for part in work.ways[0].parts] == [AiCpuWork, VectorWork]
+
+
+def test_labels_against_a_vocabulary_leave_the_ai_cpu() -> None:
+    """Constants need no Cast; two equal tensors of int64 are left to the AI CPU, which narrows no quicker."""
+    builder = asim.GraphBuilder()
+    labels = builder.input("labels", (64, 1), dtype="int64")
+    builder.output(builder.op("Equal", labels, np.arange(20000)), "hot")
+    builder.output(builder.op("Equal", labels, labels), "same")
+    model = asim.compile(builder.build(), soc="Ascend910A")
+    result = asim.run(model, {"labels": np.arange(64).reshape(64, 1) * 300})
+    np.testing.assert_array_equal(result.outputs["hot"], np.eye(20000, dtype=bool)[np.arange(64) * 300])
+    table = result.op_summary()
+    kinds = list(zip(table["Op Name"], table["Task Type"], strict=True))
+    assert kinds == [("Equal", "AI_CPU"), ("Equal", "AI_CORE"), ("Equal_1", "AI_CPU")]

@@ -33,7 +33,12 @@ Wanted = Sequence["np.dtype[Any]"]
 _REDUCTIONS = ("none", "mean", "sum")
 
 
-def _reduction(node: Node) -> str:
+def reduction_of(node: Node) -> str:
+    """How the losses of single items become one.
+
+    Raises:
+        GraphError: If the node names none that is known.
+    """
     name = str(node.attr("reduction", "mean"))
     if name not in _REDUCTIONS:
         raise GraphError(
@@ -52,31 +57,47 @@ def _loss_infer(ctx: InferContext) -> None:
     need_channels(ctx, (2,))
     rank = None if scores is None else len(scores) - 1
     unreduced = labels if labels is not None else unknown_shape(rank)
-    ctx.set(0, ctx.dtype(0), unreduced if _reduction(ctx.node) == "none" else ())
+    ctx.set(0, ctx.dtype(0), unreduced if reduction_of(ctx.node) == "none" else ())
     ctx.set(1, ctx.dtype(0), scores)
 
 
-def _picked(node: Node, logs: Array, labels: Array, weight: Array | None) -> Array:
-    """The loss of log-probabilities (N, C, d...) at labels (N, d...), reduced as the node says."""
-    classes, ignored = logs.shape[1], node.attr("ignore_index")
+def factors_of(
+    node: Node, labels: Array, classes: int, weight: Array | None, ignored: int | None, dtype: np.dtype[Any]
+) -> tuple[Array, Array]:
+    """Labels with 0 for those that are ignored, and what each counts: its class's weight, or nothing.
+
+    Raises:
+        GraphError: If a label is no class.
+    """
     keep = np.ones(labels.shape, np.bool_) if ignored is None else labels != ignored
     safe = np.where(keep, labels, 0).astype(np.int64)
     if safe.size and (safe.min() < 0 or safe.max() >= classes):
         raise GraphError(
             f"node {node.name!r} ({node.op_type})", f"needs labels from 0 to {classes - 1}", int(safe.max())
         )
-    factors = (np.ones(classes, logs.dtype) if weight is None else weight)[safe] * keep
+    return safe, np.asarray((np.ones(classes, dtype) if weight is None else weight)[safe] * keep)
+
+
+def picked(
+    node: Node, logs: Array, labels: Array, weight: Array | None, ignored: int | None
+) -> tuple[Array, Array]:
+    """The loss of log-probabilities (N, C, d...) at labels (N, d...), reduced as the node says, and the sum
+    of the weights that count.
+    """
+    safe, factors = factors_of(node, labels, logs.shape[1], weight, ignored, logs.dtype)
     losses = -np.take_along_axis(logs, safe[:, None], axis=1)[:, 0] * factors
-    reduction = _reduction(node)
+    reduction = reduction_of(node)
+    total = np.asarray(factors.sum())
     if reduction == "none":
-        return np.asarray(losses)
-    return np.asarray(losses.sum() if reduction == "sum" else losses.sum() / factors.sum())
+        return np.asarray(losses), total
+    return np.asarray(losses.sum() if reduction == "sum" else losses.sum() / total), total
 
 
 def _nll(node: Node, inputs: Sequence[Any], wanted: Wanted) -> Sequence[Array]:
     logs, labels, weight = (*inputs, None)[:3]
     with np.errstate(all="ignore"):
-        loss = _picked(node, as_float32(logs), labels, None if weight is None else as_float32(weight))
+        weight = None if weight is None else as_float32(weight)
+        loss, _ = picked(node, as_float32(logs), labels, weight, node.attr("ignore_index"))
     return [finish(loss, wanted[0])]
 
 
@@ -86,7 +107,8 @@ def _cross_entropy(node: Node, inputs: Sequence[Any], wanted: Wanted) -> Sequenc
     with np.errstate(all="ignore"):
         shifted = wide - wide.max(axis=1, keepdims=True)
         logs = shifted - np.log(np.exp(shifted).sum(axis=1, keepdims=True))
-        loss = _picked(node, logs, labels, None if weight is None else as_float32(weight))
+        weight = None if weight is None else as_float32(weight)
+        loss, _ = picked(node, logs, labels, weight, node.attr("ignore_index"))
     return [finish(array, dtype) for array, dtype in zip((loss, logs), wanted, strict=False)]
 
 
@@ -95,16 +117,15 @@ def _classes_rows(node: Node) -> tuple[int, int]:
     return math.prod(shape) // max(1, shape[1]), shape[1]
 
 
-def _pick_work(node: Node) -> ScalarWork:
-    """One indexed read a label (and one weight), by the scalar unit."""
+def pick_work(node: Node, outputs: int = 1) -> ScalarWork:
+    """One indexed read a label (and one weight), by the scalar unit; `outputs` of the results come of it."""
     inputs = tuple(Ref.of(tensor) for tensor in node.inputs if tensor is not None)
-    return ScalarWork(
-        max(1, math.prod(inputs[1].shape)), SCALAR_CYCLES_PER_INDEX, inputs, (Ref.of(node.output),)
-    )
+    results = tuple(Ref.of(tensor) for tensor in node.outputs[:outputs])
+    return ScalarWork(max(1, math.prod(inputs[1].shape)), SCALAR_CYCLES_PER_INDEX, inputs, results)
 
 
 def _nll_lower(node: Node, _ctx: LowerContext) -> Work:
-    return NoTask() if node.required(0).elements == 0 else _pick_work(node)
+    return NoTask() if node.required(0).elements == 0 else pick_work(node)
 
 
 def _cross_entropy_lower(node: Node, ctx: LowerContext) -> Work:
@@ -128,7 +149,7 @@ def _cross_entropy_lower(node: Node, ctx: LowerContext) -> Work:
         Stream(Ref.of(node.output), "one"),
     )
     softmax = VectorWork(rows, classes, steps, (Stream(scores),), logs, reduces="cols", sweeps=3)
-    return SequenceWork((softmax, _pick_work(node)))
+    return SequenceWork((softmax, pick_work(node)))
 
 
 _VECTOR_FLOATS = frozenset({DType.FLOAT16, DType.FLOAT32})
@@ -140,7 +161,7 @@ def _links(node: Node) -> AxisMap:
     if rank is None or rank < 2:
         return NOTHING_SAID
     places = [0, *range(2, rank)]
-    result = places if _reduction(node) == "none" else ()
+    result = places if reduction_of(node) == "none" else ()
     loss = by_labels(node, {0: range(rank), 1: places, 2: ("weight",)}, {0: result})
     logs = by_labels(node, {0: range(rank)}, {1: range(rank)}, {1: WHOLE})
     others = {1: rank - 1, 2: 1} if len(node.outputs) > 1 else {}

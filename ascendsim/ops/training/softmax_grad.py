@@ -1,7 +1,9 @@
-"""Gradients of softmax as one operator each (domain "ascend"): SoftmaxGrad and ConfusionSoftmaxGrad.
+"""Gradients of softmax as one operator each (domain "ascend"): SoftmaxGrad, ConfusionSoftmaxGrad and
+LogSoftmaxGrad.
 
     ConfusionSoftmaxGrad(grad, x)    = grad - sum(grad x)
     SoftmaxGrad(softmax, grad)       = (grad - sum(grad softmax)) softmax
+    LogSoftmaxGrad(grad, logsoftmax) = grad - sum(grad) e^logsoftmax
 
 The sum goes along `axis` (the last one by default). Sums are float32 or wider, with one rounding at the end.
 """
@@ -33,7 +35,7 @@ from ascendsim.opset import InferContext, Layout, OpDef
 from ascendsim.opset.definition import Lower
 from ascendsim.opset.expansion import Writer
 from ascendsim.opset.facts import Facts, Kind, Precision
-from ascendsim.opset.structure import along
+from ascendsim.opset.structure import along, along_axes
 from ascendsim.opset.work import LowerContext, NoTask, Ref, Step, Stream, VectorWork, Work
 
 
@@ -55,9 +57,14 @@ def _softmax_grad(node: Node, softmax: Array, grad: Array) -> Array:
     return np.asarray(_centred(node, grad, softmax) * softmax)
 
 
-def _lower(after: Sequence[StepSpec]) -> Lower:
-    """Product, sum of a row, difference, and what comes after; two sweeps over both inputs if a row does not
-    fit.
+def _log_softmax_grad(node: Node, grad: Array, logs: Array) -> Array:
+    total = np.sum(grad, axis=int(node.attr("axis", -1)), keepdims=True, dtype=np.float64)
+    return np.asarray(grad - total.astype(grad.dtype) * np.exp(logs))
+
+
+def _lower(before: Sequence[StepSpec], after: Sequence[StepSpec]) -> Lower:
+    """What comes before the sum of a row, the sum, and what comes after; two sweeps over both inputs if a row
+    does not fit.
     """
 
     def lower(node: Node, context: LowerContext) -> Work:
@@ -65,13 +72,13 @@ def _lower(after: Sequence[StepSpec]) -> Lower:
         if first.elements == 0:
             return NoTask()
         if not runs_on_ai_core(node):
-            return on_ai_cpu(node, 3.0 + len(after))
+            return on_ai_cpu(node, 1.0 + len(before) + len(after))
         shape = walking_shape(first)
         axis = walking_axis(first, int(node.attr("axis", -1)) % len(first.static_shape))
         behind, elements = math.prod(shape[axis + 1 :]), math.prod(shape)
         inside = computing_type(first.element_type, context, wide=True)
         fold = Step("vcadd" if behind == 1 else "vadd", inside)
-        body = (*make_steps(["vmul"], inside), fold, *make_steps(["vsub", *after], inside))
+        body = (*make_steps(before, inside), fold, *make_steps(after, inside))
         steps = converted(
             body,
             [tensor.element_type for tensor in node.inputs if tensor is not None],
@@ -98,6 +105,8 @@ def _in_blocks(node: Node, format: Format) -> bool:
 
 
 _FACTS = Facts(along(ports=(0, 1)), Kind.REDUCTION, Precision.GRAY)
+_SUMMED = along_axes(lambda node, rank: (int(node.attr("axis", -1)) % rank,), ports=(0,), scales=(1,))
+_EXPONENTIAL = Facts(_SUMMED, Kind.REDUCTION, Precision.BLACK)
 
 
 def _written_out(w: Writer) -> Tensor | None:
@@ -115,7 +124,7 @@ OPERATORS: tuple[OpDef, ...] = (
         "ConfusionSoftmaxGrad",
         _infer,
         with_numpy(_centred),
-        _lower(()),
+        _lower(["vmul"], ["vsub"]),
         Layout.FOLLOW,
         domain="ascend",
         in_blocks=_in_blocks,
@@ -126,7 +135,7 @@ OPERATORS: tuple[OpDef, ...] = (
         "SoftmaxGrad",
         _infer,
         with_numpy(_softmax_grad),
-        _lower(("vmul",)),
+        _lower(["vmul"], ["vsub", "vmul"]),
         Layout.FOLLOW,
         mindspore="SoftmaxGradExt",
         expand=_written_out,
@@ -134,5 +143,16 @@ OPERATORS: tuple[OpDef, ...] = (
         in_blocks=_in_blocks,
         most_inputs=2,
         facts=_FACTS,
+    ),
+    OpDef(
+        "LogSoftmaxGrad",
+        _infer,
+        with_numpy(_log_softmax_grad),
+        _lower(["vexp"], ["vmul", "vsub"]),
+        Layout.FOLLOW,
+        domain="ascend",
+        in_blocks=_in_blocks,
+        most_inputs=2,
+        facts=_EXPONENTIAL,
     ),
 )

@@ -179,13 +179,25 @@ def _infer(outputs: int) -> Infer:
     return infer
 
 
-def _op(name: str, outputs: int, function: Callable[..., Any], specs: Sequence[StepSpec]) -> OpDef:
+def update_op(
+    name: str, outputs: int, function: Callable[..., Any], specs: Sequence[StepSpec], cann: str = ""
+) -> OpDef:
+    """An update of one weight: elementwise, all results of the shape that all inputs broadcast to.
+
+    Args:
+        name: Operator type.
+        outputs: Number of results.
+        function: (node, *arrays) -> array or tuple of arrays.
+        specs: Vector instructions on every element.
+        cann: What CANN's tools print, where that differs.
+    """
     return OpDef(
         name,
         _infer(outputs),
         with_numpy(function),
         _lower(specs),
         Layout.FOLLOW,
+        cann,
         domain=DOMAIN,
         most_inputs=None,
         facts=ELEMENTWISE,
@@ -206,14 +218,14 @@ _LAMB: tuple[StepSpec, ...] = (
 _CHOICE: tuple[StepSpec, ...] = (("vcmp", 2), "vdiv", ("vsel", 2))
 
 OPERATORS: tuple[OpDef, ...] = (
-    _op("AdamApplyOne", 3, _adam, _ADAM),
-    _op("AdamApplyOneWithDecay", 3, _adam_decay, (*_ADAM, "vmuls", "vadd")),
-    _op("LambNextMV", 4, _lamb_next, _LAMB),
-    _op("LambNextMVWithDecay", 4, _lamb_next_decay, (*_LAMB, "vadd")),
-    _op("LambNextRight", 2, _lamb_right, ("vmul", ("vmuls", 3), "vadd", "vsqrt", "vadds")),
-    _op("LambUpdateWithLr", 1, _lamb_update, (*_CHOICE, "vmins", "vmaxs", ("vmuls", 2), "vsub")),
-    _op("LambUpdateWithLrV2", 1, _lamb_update_v2, (*_CHOICE, ("vmuls", 2), "vsub")),
-    _op("ClipByNormNoDivSum", 1, _clip_by_norm, ("vcmp", ("vsel", 2), "vsqrt", "vmaxs")),
+    update_op("AdamApplyOne", 3, _adam, _ADAM),
+    update_op("AdamApplyOneWithDecay", 3, _adam_decay, (*_ADAM, "vmuls", "vadd")),
+    update_op("LambNextMV", 4, _lamb_next, _LAMB),
+    update_op("LambNextMVWithDecay", 4, _lamb_next_decay, (*_LAMB, "vadd")),
+    update_op("LambNextRight", 2, _lamb_right, ("vmul", ("vmuls", 3), "vadd", "vsqrt", "vadds")),
+    update_op("LambUpdateWithLr", 1, _lamb_update, (*_CHOICE, "vmins", "vmaxs", ("vmuls", 2), "vsub")),
+    update_op("LambUpdateWithLrV2", 1, _lamb_update_v2, (*_CHOICE, ("vmuls", 2), "vsub")),
+    update_op("ClipByNormNoDivSum", 1, _clip_by_norm, ("vcmp", ("vsel", 2), "vsqrt", "vmaxs")),
     OpDef(
         "RsqrtGrad",
         infer_broadcast(),
