@@ -139,7 +139,7 @@ def bias_of(
     if has_table(builder.soc):
         return BiasTable(builder, work.bias, tile[1], share_n)
     if builder.soc.ports.ub_to_l0c:
-        return BroadcastBias(builder, work, work.bias, l0c, expansion, tile, share_n)
+        return BroadcastBias(builder, work, work.bias, l0c, expansion=expansion, tile=tile, share_n=share_n)
     raise CompileError(
         f"bias {work.bias.region!r}",
         f"has no way into L0C of {builder.soc.name}",
@@ -252,6 +252,7 @@ class BroadcastBias:
         work: CubeWork,
         bias: Ref,
         l0c: Ring,
+        *,
         expansion: Expansion,
         tile: tuple[int, int],
         share_n: int,

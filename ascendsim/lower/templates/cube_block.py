@@ -311,8 +311,10 @@ class CubeWriter:
         work, block = self.work, c0(self.work.dtype)
         pairs = 1 if work.a_shared else self.product.batch
         if work.image is not None and self.conv is not None:
-            tile, converted = raw_tile(work.a, work.image, self.conv, (where.m, m), k[1], where.image, trips)
-            self._load(tile, self.a1, 0, work.a.format, work.a, converted)
+            tile, converted = raw_tile(
+                work.a, work.image, self.conv, (where.m, m), k[1], number=where.image, trips=trips
+            )
+            self._load(tile, self.a1, 0, work.a, converted)
             return
         if work.conv is None:
             base = plus(
@@ -333,7 +335,7 @@ class CubeWriter:
                 tile = Tile.strided(work.a.region, offset, k[1], m * BLOCK_BYTES, plane)
             else:
                 tile = image_tile(work.a, self.conv, (where.m, m), k, base, trips)
-        self._load(tile, self.a1, 0, work.a.format, work.a)
+        self._load(tile, self.a1, 0, work.a)
 
     def _load_b(self, where: Where, n: int, k: tuple[Affine, int]) -> None:
         """GM -> L1."""
@@ -348,14 +350,13 @@ class CubeWriter:
             tile = matrix_tile(
                 work.b, stored, *((columns, depth) if work.transpose_b else (depth, columns)), base
             )
-        self._load(tile, self.b1, len(self.b1.allocations) - 1, work.b.format, work.b)
+        self._load(tile, self.b1, len(self.b1.allocations) - 1, work.b)
 
     def _load(
         self,
         tile: Tile,
         ring: Ring,
         part: int,
-        format: Format,
         ref: Ref,
         converted: int = 0,
         at: Affine = ZERO,
@@ -363,7 +364,9 @@ class CubeWriter:
         """MTE2 brings a tile, to an offset in its slot; `converted` are the bytes that AIPP makes of it."""
         tile = fitted(self.b, tile, ref)
         kind = (
-            "nd2nz" if format is Format.ND and self.b.soc.split_cores and self.work.conv is None else "copy"
+            "nd2nz"
+            if ref.format is Format.ND and self.b.soc.split_cores and self.work.conv is None
+            else "copy"
         )
         if converted:
             kind = "aipp"

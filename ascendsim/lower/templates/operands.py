@@ -144,6 +144,7 @@ def raw_tile(
     conv: ConvGeometry,
     positions: tuple[Affine, int],
     k_blocks: int,
+    *,
     number: Affine,
     trips: int,
 ) -> tuple[Tile, int]:
@@ -188,6 +189,7 @@ def result_tile(
     columns: int,
     m: tuple[Affine, int],
     n: tuple[Affine, int],
+    *,
     base: Affine,
     is_map: bool,
 ) -> Tile:

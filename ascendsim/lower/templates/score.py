@@ -22,10 +22,8 @@ def score(
     product: Product,
     rates: Rates,
     share: tuple[int, int, int, int],
-    tile_m: int,
-    tile_n: int,
-    chunk: int,
-    step: int,
+    sizes: tuple[int, int, int, int],
+    *,
     hold: str,
     accumulators: int,
     band: int,
@@ -33,8 +31,19 @@ def score(
 ) -> float:
     """Cycles of the busiest core; see the module's text. Infinite where computing alone takes more than
     `limit`.
+
+    Args:
+        product: What is computed.
+        rates: Of the chip.
+        share: Products, images, rows and columns of the busiest core.
+        sizes: Rows and columns of a tile, K blocks of a chunk in L1 and of a step in L0.
+        hold: The operand that stays in L1 for several tiles: "a", "b" or "".
+        accumulators: Tiles that L0C holds at once.
+        band: Rows of A that are brought at once.
+        limit: Cycles from which on the exact number does not matter.
     """
     k_blocks = product.k_blocks
+    tile_m, tile_n, chunk, step = sizes
     sb, si, sm, sn = share
     in_turn = sb if product.serial_batch else 1  # times that a core goes through all that follows
     sb //= in_turn
@@ -70,7 +79,7 @@ def score(
     busy = tiles * pace - (0 if accumulators > 1 else out)
     if in_turn * busy > limit:
         return math.inf
-    t = traffic_of(product, rates, share, (tile_m, tile_n), chunk, hold, band)
+    t = traffic_of(product, rates, share, (tile_m, tile_n), chunk=chunk, hold=hold, band=band)
     ahead = lookahead(rates.queue)
 
     def time(end: End) -> float:

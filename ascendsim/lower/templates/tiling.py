@@ -142,7 +142,15 @@ def as_strips(view: Product, tiling: Tiling, rates: Rates) -> Tiling:
     share = whole_images(view.conv, tiling.share_images)
     sizes = tiling.tile_m, tiling.tile_n, tiling.chunk_k, tiling.step_k
     shared = tiling.share_batch, share, tiling.share_m, tiling.share_n
-    cycles = score(view, rates, shared, *sizes, tiling.hold, tiling.accumulators, tiling.band_m)
+    cycles = score(
+        view,
+        rates,
+        shared,
+        sizes,
+        hold=tiling.hold,
+        accumulators=tiling.accumulators,
+        band=tiling.band_m,
+    )
     return replace(tiling, share_images=share, cycles=cycles, columns=view.conv.out_w)
 
 
@@ -179,7 +187,14 @@ def candidates(
                 accumulators = 2 if 2 * blocks * ACCUMULATOR_BYTES <= rates.l0c else 1
                 for hold in ("", "b", "a"):
                     for tiling in _fill_l1(
-                        product, rates, share, tile_m, tile_n, hold, accumulators, within * best
+                        product,
+                        rates,
+                        share,
+                        tile_m,
+                        tile_n,
+                        hold=hold,
+                        accumulators=accumulators,
+                        limit=within * best,
                     ):
                         best = min(best, tiling.cycles)
                         yield tiling
@@ -334,6 +349,7 @@ def _fill_l1(
     share: Share,
     tile_m: int,
     tile_n: int,
+    *,
     hold: str,
     accumulators: int,
     limit: float,
@@ -384,11 +400,19 @@ def _fill_l1(
             band = min(share[2], tiles * tile_m)
             slot = product.a_bytes(share[2], band, chunk) if hold == "b" else 0
             if panel + 2 * slot + column_bytes(share[3]) <= rates.l1:
+                sizes = tile_m, tile_n, chunk, even_step
                 cycles = score(
-                    product, rates, share, tile_m, tile_n, chunk, even_step, hold, accumulators, band, limit
+                    product,
+                    rates,
+                    share,
+                    sizes,
+                    hold=hold,
+                    accumulators=accumulators,
+                    band=band,
+                    limit=limit,
                 )
                 if cycles < math.inf:
-                    yield Tiling(*share, tile_m, tile_n, chunk, even_step, hold, accumulators, cycles, band)
+                    yield Tiling(*share, *sizes, hold, accumulators, cycles, band)
 
 
 def queue_depths(queue: int) -> list[int]:

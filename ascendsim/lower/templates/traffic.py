@@ -65,7 +65,7 @@ class Traffic:
 
 
 def traffic_of(
-    product: Product, rates: Rates, share: Share, tile: tuple[int, int], chunk: int, hold: str, band: int
+    product: Product, rates: Rates, share: Share, tile: tuple[int, int], *, chunk: int, hold: str, band: int
 ) -> Traffic:
     """Traffic of a tiling; see `score` for the arguments. A batch that runs in turn counts as a whole."""
     conv, k_blocks = product.conv, product.k_blocks

@@ -269,6 +269,7 @@ def _kernel(
     kernel: str,
     function: Callable[[Array], Array],
     steps: Sequence[StepSpec],
+    *,
     numbers: tuple[float, ...] = (),
     wide: bool = False,
     facts: Facts = ELEMENTWISE,
@@ -351,7 +352,7 @@ OPERATORS: tuple[OpDef, ...] = (
         facts=PARTIAL,
     ),
     _kernel("Abs", "ABS", np.abs, ["vabs"], facts=_MAGNITUDE),
-    _kernel("Neg", "LINEAR", np.negative, ["vmuls"], (-1, -0.0)),
+    _kernel("Neg", "LINEAR", np.negative, ["vmuls"], numbers=(-1, -0.0)),
     _kernel(
         "Sqrt",
         "SQRT",

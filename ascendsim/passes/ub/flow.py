@@ -54,6 +54,7 @@ def fuse_buffers(
     opset: OpSet,
     limits: UbLimits,
     maker: ScopeMaker,
+    *,
     switches: Switches,
     report: FusionReport,
     after: AfterPass | None = None,
