@@ -4,8 +4,7 @@ A scope (graph/scopes.py) is a set of nodes that run as one task. What its nodes
 the Unified Buffer:
 
     head on the Cube    the elementwise nodes behind it become epilogue steps of its program, on every tile on
-                        its way out; sums over
-                        its rows are made there too
+                        its way out; sums over its rows are made there too
     vector work only    the programs of the nodes join to one (`ChainWork`), tile by tile
     two convolutions    (L1 fusion) each with its epilogue; what the first one hands to the second stays in L1
 

@@ -8,8 +8,8 @@ plain arithmetic; the result does not depend on who runs first (a Kahn network).
 global memory, whose duration depends on other cores, enter SimPy's time.
 
 Ticks in here are SimPy's; what goes in (`begin`) and comes out (`end`, records, first and last) are ticks of
-the machine, which counts skipped periods too (`machine.timeline`). Before a pipe waits it leaves its state in
-its `Lane`, where `machine.fast_forward` reads it.
+the machine, which counts skipped periods too (`machine.skipping_clock`). Before a pipe waits it leaves its
+state in its `Lane`, where `machine.fast_forward` reads it.
 """
 
 from __future__ import annotations
