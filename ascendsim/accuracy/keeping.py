@@ -164,6 +164,7 @@ def find_kept(
     model: CompiledModel,
     inputs: Mapping[str, Array],
     golden: Mapping[str, Array],
+    *,
     error: float,
     duration_us: float,
     limit: float,

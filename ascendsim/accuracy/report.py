@@ -164,7 +164,15 @@ class Accuracy:
         Raises:
             InputError: If the dump has not all outputs.
         """
-        return find_kept(self.model, self.inputs, self.golden, self.error, self.duration_us, limit, most_runs)
+        return find_kept(
+            self.model,
+            self.inputs,
+            self.golden,
+            error=self.error,
+            duration_us=self.duration_us,
+            limit=limit,
+            most_runs=most_runs,
+        )
 
     @checked()
     def line(self, limit: float = LIMIT) -> str:

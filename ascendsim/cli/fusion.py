@@ -18,6 +18,7 @@ from ascendsim.cli.model_options import (
 
 if TYPE_CHECKING:
     from ascendsim.passes.fusion.report import FusionReport
+from ascendsim.cli.own import own_rules
 
 NAME = "fusion"
 HELP = "list the fusion passes: whether each runs and why, and what it did in a model"
@@ -40,7 +41,7 @@ def run(args: argparse.Namespace) -> int:
     from ascendsim.api.compiling import compile
     from ascendsim.compiler.fusion import FusionSettings, pass_states
 
-    switches = (args.fusion_switch_file, (), args.optimization_switch, args.oo_level)
+    switches = (args.fusion_switch_file, own_rules(args), args.optimization_switch, args.oo_level)
     settings = FusionSettings.of(args.fusion, *switches, buffer_optimize=args.buffer_optimize)
     model = None if model_path(args) is None else compile(load_graph(args), **chip_settings(args))
     report = None if model is None else model.fusion

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from ascendsim.cli.common import add_set_option, parse_input_shape, parse_settings
 from ascendsim.cli.dynamic_options import add_gear_options, gear_settings
+from ascendsim.cli.own import add_operators_option, add_rules_option, own_operators, own_rules
 from ascendsim.compiler.options import cli_options, default_of
 from ascendsim.core.errors import InputError
 
@@ -52,6 +53,7 @@ def add_model_options(parser: argparse.ArgumentParser, optional: bool = False) -
     parser.add_argument(
         "--seed", type=natural, default=0, metavar="N", help="seed of random weights and inputs (default: 0)"
     )
+    add_operators_option(parser)
 
 
 SWITCHES = ("fusion_switch_file", "optimization_switch", "oo_level", "buffer_optimize")
@@ -62,6 +64,7 @@ def add_chip_options(parser: argparse.ArgumentParser) -> None:
     """Adds the chip and how the model is compiled for it: the fields of `CompileOptions`."""
     add_compile_options(parser, tuple(cli_options()))
     add_set_option(parser)
+    add_rules_option(parser)
     text = "how the release behaves where releases differ, for example aicpu_pow=on; may be repeated"
     parser.add_argument("--option", action="append", metavar="KEY=VALUE", help=text)
     add_gear_options(parser)
@@ -152,6 +155,7 @@ def load_graph(args: argparse.Namespace, fold: bool = True) -> Graph:
         seed=args.seed,
         outputs=args.out_nodes,
         fold=fold,
+        operators=own_operators(args),
     )
 
 
@@ -161,6 +165,8 @@ def chip_settings(args: argparse.Namespace) -> dict[str, Any]:
 
     return {
         **compile_settings(args, tuple(cli_options())),
+        "operators": own_operators(args),
+        "passes": own_rules(args),
         "set": parse_settings(args.set),
         **gear_settings(args),
         "options": parse_profile_options(parse_settings(args.option, option="--option")),

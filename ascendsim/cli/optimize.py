@@ -14,6 +14,7 @@ from ascendsim.cli.model_options import (
     compile_settings,
     load_graph,
 )
+from ascendsim.cli.own import own_operators
 from ascendsim.cli.run import print_formatted
 from ascendsim.compiler.options import OO_LEVELS
 
@@ -63,7 +64,12 @@ def run(args: argparse.Namespace) -> int:
         else tuple(filter(None, (name.strip() for name in args.passes.split(";"))))
     )
     result = optimize(
-        graph, passes=passes, dump=args.dump, oo_level=args.oo_level, **compile_settings(args, ENGINE)
+        graph,
+        passes=passes,
+        dump=args.dump,
+        oo_level=args.oo_level,
+        operators=own_operators(args),
+        **compile_settings(args, ENGINE),
     )
     print_formatted(result.table())
     print(result)

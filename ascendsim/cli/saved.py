@@ -8,13 +8,14 @@ import argparse
 from typing import TYPE_CHECKING
 
 from ascendsim.cli.model_options import add_chip_options, add_model_options, model_path
+from ascendsim.cli.own import own_operators
 from ascendsim.core.errors import InputError
 
 if TYPE_CHECKING:
     from ascendsim.compiler.model import CompiledModel
 
 SUFFIX = ".asim"
-_KEPT = ("model", "model_option", "framework", "seed")  # options that a saved model leaves open
+_KEPT = ("model", "model_option", "framework", "seed", "operators")  # options that a saved model leaves open
 
 
 def saved_model(args: argparse.Namespace) -> CompiledModel | None:
@@ -38,7 +39,7 @@ def saved_model(args: argparse.Namespace) -> CompiledModel | None:
             )
     from ascendsim.api.saving import load_compiled
 
-    return load_compiled(path)
+    return load_compiled(path, own_operators(args))
 
 
 def check_target(path: str | None) -> None:

@@ -197,7 +197,13 @@ class FusionSettings:
         if self.level.ub:
             maker = scope_lowering(soc, opset, lowering)
             fuse_buffers(
-                graph, opset, ub_limits(soc.short_name, self.options), maker, self.switches, report, self.dump
+                graph,
+                opset,
+                ub_limits(soc.short_name, self.options),
+                maker,
+                switches=self.switches,
+                report=report,
+                after=self.dump,
             )
 
 

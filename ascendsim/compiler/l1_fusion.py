@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from ascendsim.core.errors import CompileError
 from ascendsim.graph.ir import Graph, Node
 from ascendsim.graph.scopes import SECOND_STAGE
-from ascendsim.isa.program import MemoryPlan, Program, ProgramInfo, Region, Task
+from ascendsim.isa.program import MemoryPlan, Program, ProgramInfo, Task
 from ascendsim.lower import LowerOptions, scope_lowering
 from ascendsim.lower.accesses import accesses_of
 from ascendsim.lower.fused import FusedScope, moved_bytes
@@ -100,7 +100,7 @@ def _time(scopes: list[FusedScope], soc: SocSpec, between: str) -> float:
     """Microseconds of some tasks one after the other; what is between them lies in a software-managed L2 if
     it fits.
     """
-    tasks, regions, end = [], dict[str, Region](), 0
+    tasks, sizes = [], dict[str, int]()
     for number, scope in enumerate(scopes):
         stage = scope.stage
         tasks.append(
@@ -113,11 +113,9 @@ def _time(scopes: list[FusedScope], soc: SocSpec, between: str) -> float:
             )
         )
         for name, size in stage.sizes.items():
-            if name not in regions:
-                regions[name] = Region(name, end, size, "activation")
-                end += -(-size // 512) * 512
-    fits = between in regions and 2 * regions[between].bytes <= (soc.l2.size or 0)
+            sizes.setdefault(name, size)
+    fits = between in sizes and 2 * sizes[between] <= (soc.l2.size or 0)
     program = Program(
-        tuple(tasks), MemoryPlan(regions, end, 0), info=ProgramInfo(l2_placed=(between,) if fits else ())
+        tuple(tasks), MemoryPlan.in_a_row(sizes), info=ProgramInfo(l2_placed=(between,) if fits else ())
     )
     return run_machine(program, soc).duration_us

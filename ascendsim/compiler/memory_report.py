@@ -7,11 +7,10 @@ from dataclasses import dataclass
 from html import escape
 from typing import TYPE_CHECKING
 
-from ascendsim.core.formats import align
+from ascendsim.core.formats import REGION_BYTES, align
 from ascendsim.core.table import Table
 from ascendsim.graph.ir import Graph
 from ascendsim.isa.program import Program, Region, owner_of
-from ascendsim.lower.memory.pieces import ALIGNMENT
 from ascendsim.lower.memory.report import MemoryFigures, memory_figures
 from ascendsim.trace.records import Trace
 
@@ -65,7 +64,7 @@ class MemoryReport:
                 region.name,
                 region.kind,
                 region.offset,
-                align(region.bytes, ALIGNMENT),
+                align(region.bytes, REGION_BYTES),
                 None if region.kind == "weight" else region.first,
                 None if region.kind == "weight" else region.last,
                 region.in_place_of,

@@ -6,11 +6,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 
-from ascendsim.core.formats import align
 from ascendsim.isa.instructions import Buffer, Move, Operand, Pipe
-from ascendsim.isa.program import Access, Block, BlockGroup, MemoryPlan, Program, ProgramInfo, Region, Task
+from ascendsim.isa.program import Access, Block, BlockGroup, MemoryPlan, Program, ProgramInfo, Task
 from ascendsim.lower.accesses import accesses_of, task_of
-from ascendsim.lower.templates.stage import TRANSACTION_BYTES, Stage, vector_core
+from ascendsim.lower.templates.stage import Stage, vector_core
 from ascendsim.lower.tiling_search import TilingSearch, Timer
 from ascendsim.machine import run
 from ascendsim.soc import SocSpec
@@ -52,15 +51,14 @@ def timer_of(soc: SocSpec) -> Timer:
         }
         if read and not soc.l2.software_managed:
             tasks.insert(0, _writer(soc, read))
-        regions, end = {}, 0
-        for name, size in stage.sizes.items():
-            regions[name] = Region(name, end, size, "activation")
-            end += align(size, TRANSACTION_BYTES)
         placed = (
             _fitting({**read, **stage.sizes}, weights, soc.l2.size or 0) if soc.l2.software_managed else []
         )
         trace = run(
-            Program(tuple(tasks), MemoryPlan(regions, end, 0), info=ProgramInfo(l2_placed=tuple(placed))), soc
+            Program(
+                tuple(tasks), MemoryPlan.in_a_row(stage.sizes), info=ProgramInfo(l2_placed=tuple(placed))
+            ),
+            soc,
         )
         (measured,) = (record for record in trace.tasks if record.task == 0)
         return measured.end - measured.start
@@ -73,16 +71,13 @@ def alone_on(soc: SocSpec) -> Callable[[Sequence[Stage]], int]:
 
     def ticks(stages: Sequence[Stage]) -> int:
         tasks = []
-        regions, end = dict[str, Region](), 0
+        sizes: dict[str, int] = {}
         for number, stage in enumerate(stages):
             tasks.append(task_of(stage, number, f"candidate{number}", soc))
             for name, size in stage.sizes.items():
-                if name not in regions:
-                    regions[name] = Region(name, end, size, "activation")
-                    end += align(size, TRANSACTION_BYTES)
-        return max(
-            record.end for record in run(Program(tuple(tasks), MemoryPlan(regions, end, 0)), soc).tasks
-        )
+                sizes.setdefault(name, size)
+        program = Program(tuple(tasks), MemoryPlan.in_a_row(sizes))
+        return max(record.end for record in run(program, soc).tasks)
 
     return ticks
 

@@ -17,22 +17,70 @@ A message has four parts: the subject, the rule, the actual value and the remedy
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """A thing of a graph in an error's subject.
+
+    Attributes:
+        kind: "node", "tensor" or "scope".
+        name: Its name; the message quotes it.
+    """
+
+    kind: str
+    name: str
+
+    def __str__(self) -> str:
+        return repr(self.name)
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """An error's subject in parts: words, and all things of the graph that the error names.
+
+    >>> str(Subject.of("node ", Named("node", "conv1"), " (Conv)"))
+    "node 'conv1' (Conv)"
+    """
+
+    parts: tuple[str | Named, ...]
+
+    @classmethod
+    def of(cls, *parts: str | Named) -> Subject:
+        return cls(parts)
+
+    def __str__(self) -> str:
+        return "".join(map(str, self.parts))
+
+    @property
+    def named(self) -> tuple[Named, ...]:
+        """The things that it names."""
+        return tuple([part for part in self.parts if isinstance(part, Named)])
+
+    def with_names(self, names: Mapping[Named, Named]) -> Subject:
+        """The same of other things."""
+        return Subject(tuple([part if isinstance(part, str) else names[part] for part in self.parts]))
 
 
 class AscendSimError(Exception):
     """Base of all errors that this package raises on purpose.
 
     Args:
-        subject: What is wrong, named as the user knows it ("input 'x'", "option --batch").
+        subject: What is wrong, named as the user knows it ("input 'x'", "option --batch"). A `Subject` says
+            that the error names nothing else of the graph, so that it can be told of an equal part too.
         rule: What must hold ("must be a positive integer").
         actual: The offending value, if there is one.
         remedy: What to do about it.
     """
 
-    def __init__(self, subject: str, rule: str = "", actual: object = None, remedy: str = "") -> None:
-        self.subject, self.rule, self.actual, self.remedy = subject, rule, actual, remedy
+    def __init__(
+        self, subject: str | Subject, rule: str = "", actual: object = None, remedy: str = ""
+    ) -> None:
+        self.about = subject if isinstance(subject, Subject) else None
+        self.subject, self.rule, self.actual, self.remedy = str(subject), rule, actual, remedy
         text = f"{subject} {rule}".strip()
         if actual is not None:
             text += f", not {actual}"

@@ -8,10 +8,12 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from ascendsim.core.errors import CompileError, suggest
+from ascendsim.core.formats import BLOCK_BYTES
 from ascendsim.isa.capacity import capacity
 from ascendsim.isa.costs import cost
 from ascendsim.isa.flag_checks import check_flags
 from ascendsim.isa.instructions import (
+    ALIGNMENT,
     Affine,
     Allocation,
     Buffer,
@@ -29,11 +31,6 @@ from ascendsim.isa.listing import instruction_name
 from ascendsim.isa.program import Block, MemoryPlan, Program
 from ascendsim.isa.walk import bounds, reads, static, writes
 from ascendsim.soc.spec import SocSpec
-
-# Start addresses of allocations: whole fractals in L0, blocks of 32 B in L1 and UB (Ascend C alignment
-# rules).
-ALIGNMENT = {Buffer.L1: 32, Buffer.UB: 32, Buffer.L0A: 512, Buffer.L0B: 512, Buffer.L0C: 64, Buffer.BT: 64}
-OPERAND_ALIGNMENT = 32
 
 # Which unit moves data from where to where; whether a chip has the path is for the cost formulas to say.
 PATHS = {
@@ -190,12 +187,9 @@ def _check_slot(
             f"must stay inside the {allocation.slot_bytes} bytes of a slot of {operand.name!r}",
             f"{low}..{high + operand.bytes}",
         )
-    if any(
-        part % OPERAND_ALIGNMENT
-        for part in (operand.offset.base, *(step for _, step in operand.offset.terms))
-    ):
+    if any(part % BLOCK_BYTES for part in (operand.offset.base, *(step for _, step in operand.offset.terms))):
         raise _error(
-            instruction, f"must reach {operand.name!r} at multiples of {OPERAND_ALIGNMENT} B", operand.offset
+            instruction, f"must reach {operand.name!r} at multiples of {BLOCK_BYTES} B", operand.offset
         )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ascendsim.core.dtypes import DType
 from ascendsim.core.errors import CompileError, suggest
-from ascendsim.core.formats import ceil_div
+from ascendsim.core.formats import L0C_ELEMENT_BYTES, ceil_div
 from ascendsim.isa.cost_model import Cost, path_width, start_cycles, with_start
 from ascendsim.isa.instructions import Mmad, Vector
 from ascendsim.soc.spec import SocSpec
@@ -12,7 +12,6 @@ from ascendsim.soc.spec import SocSpec
 UNIT_BYTES = (
     512  # of L0C, by which UnitFlag orders mmad and FIXPIPE (Ascend C guide: MatmulConfig, enUnitFlag)
 )
-L0C_ELEMENT_BYTES = 4  # float32 or int32
 
 
 def mmad_cost(mmad: Mmad, soc: SocSpec, megahertz: int) -> Cost:

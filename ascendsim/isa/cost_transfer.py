@@ -7,13 +7,10 @@ from __future__ import annotations
 import math
 
 from ascendsim.core.errors import CompileError
-from ascendsim.core.formats import BLOCK_BYTES, align
-from ascendsim.isa.cost_compute import L0C_ELEMENT_BYTES
+from ascendsim.core.formats import BLOCK_BYTES, FRACTAL_BYTES, L0C_ELEMENT_BYTES, align
 from ascendsim.isa.cost_model import Cost, LinkDemand, path_width, start_cycles, whole_cycles, with_start
 from ascendsim.isa.instructions import Buffer, Img2Col, Move
 from ascendsim.soc.spec import PortSpec, SocSpec
-
-FRACTAL_BYTES = 512
 
 
 def move_cost(move: Move, soc: SocSpec, megahertz: int) -> Cost:

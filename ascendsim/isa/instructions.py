@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Union
 
+from ascendsim.core.formats import BLOCK_BYTES, FRACTAL_BYTES
+
 
 class Pipe(Enum):
     """In-order units of a core."""
@@ -36,6 +38,18 @@ class Buffer(Enum):
     L0C = "L0C"
     UB = "UB"
     BT = "BT"  # bias table (split cores)
+
+
+# Start addresses of allocations: whole fractals in L0, blocks of 32 B in L1 and UB (Ascend C, alignment
+# rules).
+ALIGNMENT = {
+    Buffer.L1: BLOCK_BYTES,
+    Buffer.UB: BLOCK_BYTES,
+    Buffer.L0A: FRACTAL_BYTES,
+    Buffer.L0B: FRACTAL_BYTES,
+    Buffer.L0C: 64,
+    Buffer.BT: 64,
+}
 
 
 @dataclass(frozen=True, slots=True)

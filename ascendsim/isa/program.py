@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any
 
+from ascendsim.core.formats import REGION_BYTES, align
 from ascendsim.isa.instructions import Allocation, Buffer, Flag, Img2Col, Loop, Move, Operand, Statement
 
 # who launches tasks: the device, the host, or a framework that calls operator by operator
@@ -243,6 +244,15 @@ class MemoryPlan:
     regions: Mapping[str, Region]
     peak_bytes: int  # activations, inputs, outputs and workspaces
     weight_bytes: int
+
+    @classmethod
+    def in_a_row(cls, sizes: Mapping[str, int], kind: str = "activation") -> MemoryPlan:
+        """Regions of these bytes one behind the other, for programs that are made to be timed."""
+        regions, end = {}, 0
+        for name, size in sizes.items():
+            regions[name] = Region(name, end, size, kind)
+            end += align(size, REGION_BYTES)
+        return cls(regions, end, 0)
 
 
 @dataclass(frozen=True, slots=True)

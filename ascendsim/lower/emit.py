@@ -17,6 +17,7 @@ from ascendsim.core.formats import align
 from ascendsim.isa.banks import reads_conflict
 from ascendsim.isa.capacity import capacity
 from ascendsim.isa.instructions import (
+    ALIGNMENT,
     ZERO,
     Affine,
     Allocation,
@@ -37,10 +38,6 @@ from ascendsim.isa.instructions import (
 )
 from ascendsim.isa.program import Block, CoreKind
 from ascendsim.soc.spec import SocSpec
-
-# Start addresses of allocations; source: shared alignment rules of the architecture (fractals in L0, blocks
-# in UB and L1).
-ALIGNMENT = {Buffer.L1: 32, Buffer.UB: 32, Buffer.L0A: 512, Buffer.L0B: 512, Buffer.L0C: 64, Buffer.BT: 64}
 
 
 def plus(*values: Affine | int) -> Affine:

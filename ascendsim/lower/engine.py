@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import fields, is_dataclass, replace
-from typing import Any
-
 from ascendsim.core.errors import CompileError
 from ascendsim.graph.ir import Graph, Node
 from ascendsim.opset import OpSet
-from ascendsim.opset.work import WORKSPACE, AiCpuWork, LowerContext, NoTask, Ref, SequenceWork, Work
+from ascendsim.opset.regions import AnyWork, refs_of, with_regions
+from ascendsim.opset.work import WORKSPACE, AiCpuWork, LowerContext, NoTask, SequenceWork, Work
 
 
 def check_static(graph: Graph) -> None:
@@ -76,20 +74,11 @@ def workspace_name(node: str) -> str:
     return f"{node}/workspace"
 
 
-def with_workspace(work: Any, name: str) -> Any:
+def with_workspace(work: AnyWork, name: str) -> AnyWork:
     """The work with the scratch regions under names of their own."""
-    if isinstance(work, Ref):
-        return (
-            replace(work, region=name + work.region[len(WORKSPACE) :])
-            if work.region.startswith(WORKSPACE)
-            else work
-        )
-    if isinstance(work, tuple):
-        return tuple(with_workspace(item, name) for item in work)
-    if is_dataclass(work) and not isinstance(work, type):
-        changed = {field.name: with_workspace(getattr(work, field.name), name) for field in fields(work)}
-        return replace(work, **changed)
-    return work
+    return with_regions(
+        work, lambda region: name + region[len(WORKSPACE) :] if region.startswith(WORKSPACE) else region
+    )
 
 
 def workspaces_of(work: SequenceWork, name: str) -> dict[str, int]:
@@ -97,17 +86,7 @@ def workspaces_of(work: SequenceWork, name: str) -> dict[str, int]:
     tensors.
     """
     found: dict[str, int] = {name: work.workspace_bytes} if work.workspace_bytes else {}
-
-    def visit(item: Any) -> None:
-        if isinstance(item, Ref):
-            if item.region.startswith(f"{name}/"):
-                found[item.region] = max(item.bytes, found.get(item.region, 0))
-        elif isinstance(item, tuple):
-            for one in item:
-                visit(one)
-        elif is_dataclass(item):
-            for field in fields(item):
-                visit(getattr(item, field.name))
-
-    visit(work.parts)
+    for ref in refs_of(work):
+        if ref.region.startswith(f"{name}/"):
+            found[ref.region] = max(ref.bytes, found.get(ref.region, 0))
     return found

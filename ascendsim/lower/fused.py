@@ -4,8 +4,7 @@ A scope (graph/scopes.py) is a set of nodes that run as one task. What its nodes
 the Unified Buffer:
 
     head on the Cube    the elementwise nodes behind it become epilogue steps of its program, on every tile on
-                        its way out; sums over
-                        its rows are made there too
+                        its way out; sums over its rows are made there too
     vector work only    the programs of the nodes join to one (`ChainWork`), tile by tile
     two convolutions    (L1 fusion) each with its epilogue; what the first one hands to the second stays in L1
 
@@ -20,7 +19,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from ascendsim.core.errors import AscendSimError, CompileError
+from ascendsim.core.errors import AscendSimError, CompileError, Named, Subject
 from ascendsim.core.formats import Format, align, c0
 from ascendsim.graph.ir import Node, Tensor
 from ascendsim.graph.scopes import FUSED_SEPARATOR, SECOND_STAGE, internal_tensors
@@ -99,6 +98,11 @@ def scope_name(nodes: Iterable[Node]) -> str:
     return FUSED_SEPARATOR.join(node.name for node in nodes)
 
 
+def node_subject(node: Node) -> Subject:
+    """A node as the subject of an error."""
+    return Subject.of("node ", Named("node", node.name), f" ({node.op_type})")
+
+
 class ScopeLowering:
     """Makes programs for scopes of one graph on one chip.
 
@@ -131,7 +135,7 @@ class ScopeLowering:
             CompileError: If there is none, or it would move more bytes than the nodes alone; the rule says
                 why.
         """
-        subject = f"scope {scope_name(nodes)!r}"
+        subject = Subject.of("scope ", Named("scope", scope_name(nodes)))
         moved_alone: Counter[tuple[str, bool]] = Counter()
         works = []
         for node in nodes:
@@ -151,7 +155,7 @@ class ScopeLowering:
         except CompileError:
             raise
         except AscendSimError as error:
-            raise CompileError(subject, f"has no program: {error}") from error
+            raise CompileError(str(subject), f"has no program: {error}") from error
         if fused.saved_bytes < fused.operand_bytes:
             more = f"{fused.operand_bytes - fused.saved_bytes} bytes more"
             raise CompileError(subject, "must not move more bytes than its nodes alone", more)
@@ -174,7 +178,9 @@ class ScopeLowering:
         stages = self._maker.stages(work)
         if len(stages) != 1:
             raise CompileError(
-                f"work of node {nodes[0].name!r} and others", "must run as one task", f"{len(stages)} tasks"
+                Subject.of("work of node ", Named("node", nodes[0].name), " and others"),
+                "must run as one task",
+                f"{len(stages)} tasks",
             )
         accesses = accesses_of(stages[0].groups, stages[0].sizes)
         moved = _moved(accesses)
@@ -195,9 +201,7 @@ class ScopeLowering:
                     SequenceWork: "it has several parts",
                 }
                 rule = "must be one program of the Cube or the vector unit to share a task"
-                raise CompileError(
-                    f"node {node.name!r} ({node.op_type})", rule, what.get(type(work), type(work).__name__)
-                )
+                raise CompileError(node_subject(node), rule, what.get(type(work), type(work).__name__))
             known = self._alone[node.name] = work, moved_bytes(self._maker.stages(work))
         return known
 
@@ -210,13 +214,17 @@ class ScopeLowering:
         if cubes:
             if cubes != [0]:
                 raise CompileError(
-                    "a fused task", "has one Cube operator, in front", f"{len(cubes)} at positions {cubes}"
+                    Subject.of("a fused task"),
+                    "has one Cube operator, in front",
+                    f"{len(cubes)} at positions {cubes}",
                 )
             return join_epilogue(nodes, works, internal, self._soc)
         joined = self._chain(nodes, self._opset, self._context) if self._chain is not None else None
         if joined is None:
             raise CompileError(
-                "vector work", "must join to one program", " and ".join(node.op_type for node in nodes)
+                Subject.of("vector work"),
+                "must join to one program",
+                " and ".join(node.op_type for node in nodes),
             )
         return joined
 
@@ -277,7 +285,7 @@ def join_epilogue(
     for node, work in zip(nodes[1:], works[1:], strict=True):
         if sums:
             raise CompileError(
-                f"node {node.name!r} ({node.op_type})",
+                node_subject(node),
                 "must not follow sums over the Cube's result in one task",
             )
         if (
@@ -293,14 +301,12 @@ def join_epilogue(
             or work.gather_bytes
             or len(work.outputs) != 1
         ):
-            raise CompileError(
-                f"node {node.name!r} ({node.op_type})", "must be elementwise to run on the Cube's result"
-            )
+            raise CompileError(node_subject(node), "must be elementwise to run on the Cube's result")
         for stream in work.inputs:
             if stream.ref.region in made:
                 if stream.over != "all":
                     raise CompileError(
-                        f"node {node.name!r} ({node.op_type})",
+                        node_subject(node),
                         "must not broadcast what the Cube made",
                         stream.over,
                     )
@@ -314,16 +320,14 @@ def join_epilogue(
             or result.format is not head.out.format
             or result.shape != head.out.shape
         ):
-            raise CompileError(
-                f"node {node.name!r} ({node.op_type})", "must keep shape and format of the Cube's result"
-            )
+            raise CompileError(node_subject(node), "must keep shape and format of the Cube's result")
         steps += work.steps
         made[result.region] = last = result
         if result.region not in hidden:
             sides.append(SideOutput(result, len(steps)))
     if soc.split_cores and (not fixpipe_takes(steps) or inputs or sums or len(sides) != 1):
         raise CompileError(
-            "a fused task on split cores",
+            Subject.of("a fused task on split cores"),
             "takes only what FIXPIPE does on its way: one ReLU",
             " and ".join(node.op_type for node in nodes[1:]),
             "cube and vector cores of this chip exchange data through global memory",
@@ -346,7 +350,7 @@ def _column_sums(node: Node, work: VectorWork, result: Ref, columns: int) -> tup
     Raises:
         CompileError: If the node does anything else, or does it to another tensor.
     """
-    subject = f"node {node.name!r} ({node.op_type})"
+    subject = node_subject(node)
     if [stream.ref.region for stream in work.inputs] != [result.region] or work.cols != columns:
         raise CompileError(
             subject, "must add up the columns of what the Cube made", f"{work.cols} columns for {columns}"
@@ -386,7 +390,7 @@ def _check_operand(
     Raises:
         CompileError: If not.
     """
-    subject = f"operand {stream.ref.region!r} of node {node.name!r} ({node.op_type})"
+    subject = Subject.of("operand ", Named("tensor", stream.ref.region), " of ", *node_subject(node).parts)
     if stream.over == "all" and (
         stream.ref.format is not head.out.format or stream.ref.shape != head.out.shape
     ):

@@ -9,12 +9,13 @@ once however often it is compiled.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Hashable, Sequence
-from dataclasses import fields, is_dataclass
-from typing import Any, Protocol, TypeAlias
+from typing import Protocol, TypeAlias
 
 from ascendsim.core.errors import CompileError
+from ascendsim.core.keys import key_of
 from ascendsim.lower.templates.stage import Stage
-from ascendsim.opset.work import CubePair, CubeWork, Ref, WorkChoice
+from ascendsim.opset.regions import refs_of, with_regions
+from ascendsim.opset.work import CubePair, CubeWork, WorkChoice
 
 Options: TypeAlias = Sequence[Callable[[], Stage]]
 Ways: TypeAlias = Sequence[Callable[[], Sequence[Stage]]]  # one stage a task
@@ -103,29 +104,12 @@ def quickest(ways: Ways, time: Callable[[Sequence[Stage]], float]) -> int:
 
 def weights_of(work: CubeWork | CubePair) -> tuple[str, ...]:
     """Regions of constants among the operands."""
-    parts = (work.first, work.second) if isinstance(work, CubePair) else (work,)
-    refs = [
-        ref
-        for part in parts
-        for ref in (part.a, part.b, part.bias, *(stream.ref for stream in part.epilogue_inputs))
-    ]
-    return tuple(dict.fromkeys(ref.region for ref in refs if ref is not None and ref.constant))
+    return tuple(dict.fromkeys(ref.region for ref in refs_of(work) if ref.constant))
 
 
 def anonymous(work: CubeWork | CubePair | WorkChoice) -> Hashable:
     """All that decides how long work takes: its fields, with regions numbered in the order of their first
     use.
     """
-    numbers: dict[str, int] = {}
-
-    def plain(value: Any) -> Hashable:
-        if isinstance(value, Ref):
-            number = numbers.setdefault(value.region, len(numbers))
-            return number, value.shape, value.dtype, value.format, value.bytes, value.constant
-        if isinstance(value, tuple):
-            return tuple([plain(item) for item in value])
-        if is_dataclass(value):
-            return type(value).__name__, tuple([plain(getattr(value, field.name)) for field in fields(value)])
-        return value  # type: ignore[no-any-return]
-
-    return plain(work)
+    numbers: dict[str, str] = {}
+    return key_of(with_regions(work, lambda name: numbers.setdefault(name, str(len(numbers)))))

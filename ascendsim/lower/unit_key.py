@@ -21,8 +21,7 @@ from collections.abc import Hashable, Sequence
 from operator import attrgetter
 from typing import Any, TypeAlias
 
-import numpy as np
-
+from ascendsim.core.keys import key_of
 from ascendsim.graph.ir import Node, Tensor
 from ascendsim.graph.scopes import SECOND_STAGE
 from ascendsim.opset.view import values_are_seen
@@ -44,7 +43,7 @@ def unit_key(nodes: Sequence[Node]) -> tuple[Key, tuple[str, ...]] | None:
     for node in nodes:
         if node.attributes and node.subgraphs:
             return None
-        attributes = tuple([(name, _attribute(value)) for name, value in node.attributes.items()])
+        attributes = tuple([(name, key_of(value)) for name, value in node.attributes.items()])
         ports: list[int] = []
         for tensor in (*node._inputs, *node.outputs):
             if tensor is None:
@@ -63,13 +62,6 @@ def unit_key(nodes: Sequence[Node]) -> tuple[Key, tuple[str, ...]] | None:
     return tuple(parts), tuple([tensor.name for tensor in numbers])
 
 
-def _attribute(value: object) -> Hashable:
-    """An attribute as something that can be compared."""
-    if isinstance(value, np.ndarray):
-        return value.dtype.str, value.shape, value.tobytes()
-    return repr(value)  # tells 1, 1.0 and True apart, inside of lists too
-
-
 def _tensor(tensor: Tensor) -> Hashable:
     producer = tensor.producer
     if producer is not None:
@@ -81,8 +73,7 @@ def _tensor(tensor: Tensor) -> Hashable:
         return _TYPE(tensor), "absent"
     if not values_are_seen(tensor):
         return _TYPE(tensor), "weight"
-    values = constant.array()
-    return _TYPE(tensor), values.dtype.str, values.tobytes()
+    return _TYPE(tensor), key_of(constant.array())
 
 
 def _readers(tensor: Tensor, inside: dict[Node, int], returned: Sequence[Tensor]) -> Hashable:

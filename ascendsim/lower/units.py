@@ -8,11 +8,10 @@ saves nearly all of the work on networks with equal layers.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from ascendsim.core.errors import CompileError
+from ascendsim.core.errors import CompileError, Named
 from ascendsim.graph.ir import Node
 from ascendsim.graph.scopes import internal_tensors
 from ascendsim.isa.program import Access, BlockGroup, RenamedBlock, Task
@@ -75,52 +74,35 @@ class LoweredUnit:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Why a scope has no program, with the names that it quotes by number: tensors of the scope, the scope
-    itself, its nodes.
+    """Why a scope has no program.
 
     Attributes:
         error: As the first such scope has it.
-        subject, rule: Of the error, in pieces: text, and numbers of names.
-        same: Pairs of numbers whose names are the same in the first scope.
+        named: All that an error may name of the first scope.
     """
 
     error: CompileError
-    subject: tuple[str | int, ...]
-    rule: tuple[str | int, ...]
-    same: tuple[tuple[int, int], ...]
+    named: tuple[Named, ...]
 
-    @classmethod
-    def first(cls, error: CompileError, nodes: Sequence[Node], tensors: Sequence[str]) -> Refusal:
-        """The refusal of the first scope with a key; messages quote names, so that one name is not found
-        inside of another.
-        """
-        numbers = {name: number for number, name in enumerate([*tensors, scope_name(nodes)])}
-        named = [
-            (numbers.setdefault(node.name, number), number)
-            for number, node in enumerate(nodes, len(tensors) + 1)
-        ]
-        quoted = {repr(name): number for name, number in numbers.items()}
-        pattern = re.compile("(" + "|".join(re.escape(text) for text in quoted) + ")")
-        subject, rule = (
-            tuple([quoted.get(piece, piece) for piece in pattern.split(text)])
-            for text in (error.subject, error.rule)
-        )
-        return cls(
-            error, subject, rule, tuple([(known, number) for known, number in named if known != number])
-        )
+    @property
+    def can_be_shared(self) -> bool:
+        """Whether the error says all that it names, so that it can be told of an equal scope."""
+        about = self.error.about
+        return about is not None and set(about.named) <= set(self.named)
 
-    def of(self, nodes: Sequence[Node], tensors: Sequence[str]) -> CompileError | None:
-        """The same refusal of an equal scope; None if a name of the first one stands for a node and a tensor
-        with different names now.
-        """
-        names = [*tensors, scope_name(nodes), *(node.name for node in nodes)]
-        if any(names[one] != names[other] for one, other in self.same):
-            return None
-        subject, rule = (
-            "".join([piece if isinstance(piece, str) else repr(names[piece]) for piece in text])
-            for text in (self.subject, self.rule)
-        )
-        return CompileError(subject, rule, self.error.actual, self.error.remedy)
+    def of(self, named: Sequence[Named]) -> CompileError:
+        """The same refusal of an equal scope."""
+        error = self.error
+        assert error.about is not None
+        subject = error.about.with_names(dict(zip(self.named, named, strict=True)))
+        return CompileError(subject, error.rule, error.actual, error.remedy)
+
+
+def named_in(nodes: Sequence[Node], tensors: Sequence[str]) -> tuple[Named, ...]:
+    """All that an error may name of a scope, in an order that equal scopes share."""
+    names = [("tensor", name) for name in tensors]
+    names += [("scope", scope_name(nodes)), *(("node", node.name) for node in nodes)]
+    return tuple([Named(kind, name) for kind, name in names])
 
 
 @dataclass(slots=True)
@@ -189,10 +171,9 @@ class UnitLowering:
             return self._lower_scope(nodes, key, names)
         _, outcome = found
         if isinstance(outcome, Refusal):
-            error = outcome.of(nodes, names)
-            if error is None:
+            if not outcome.can_be_shared:
                 return self._scopes.lower(nodes)  # which refuses it in its own words
-            raise error
+            raise outcome.of(named_in(nodes, names))
         return outcome
 
     def settled(self, nodes: Sequence[Node]) -> FusedScope:
@@ -221,7 +202,7 @@ class UnitLowering:
         try:
             scope = self._scopes.lower(nodes)
         except CompileError as error:
-            self._known.scopes[key] = names, Refusal.first(error, nodes, names)
+            self._known.scopes[key] = names, Refusal(error, named_in(nodes, names))
             raise
         self._known.scopes[key] = names, scope
         return scope

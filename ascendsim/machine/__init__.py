@@ -9,7 +9,9 @@
                blocks are alike
     links      fair shares of L2 and DRAM
     l2, reuse  what L2 holds between tasks, and what a task comes back to within itself
-    clock      ticks; events: what happens when within a tick; timeline: the machine's time, from which
+    launches   when the host has launched a task; barrier: flags that all cores of a task share
+    regions    how regions of memory lie to each other
+    clock      ticks; events: what happens when within a tick; skipping_clock: the machine's time, from which
                periods can be left out
     fast_forward   skips periods of a machine that comes back to an earlier state
     replay     looks up tasks that were simulated before

@@ -8,8 +8,8 @@ plain arithmetic; the result does not depend on who runs first (a Kahn network).
 global memory, whose duration depends on other cores, enter SimPy's time.
 
 Ticks in here are SimPy's; what goes in (`begin`) and comes out (`end`, records, first and last) are ticks of
-the machine, which counts skipped periods too (`machine.timeline`). Before a pipe waits it leaves its state in
-its `Lane`, where `machine.fast_forward` reads it.
+the machine, which counts skipped periods too (`machine.skipping_clock`). Before a pipe waits it leaves its
+state in its `Lane`, where `machine.fast_forward` reads it.
 """
 
 from __future__ import annotations
@@ -362,11 +362,15 @@ def give(core: CoreRun, flag: int, at: int) -> None:
 
 
 def _pipe(core: CoreRun, lane: Lane) -> Generator[Event, None, None]:
-    """The process of one pipe: takes instructions in order and gives each its start and end."""
-    env, scalar, links, timeline = core.env, core.scalar, core.links, core.timeline
+    """The process of one pipe: takes instructions in order and gives each its start and end.
+
+    What every instruction needs is written out here in local names: a call for each would cost the machine a
+    tenth of its speed. Waiting, which is rare, is in functions below.
+    """
+    env, scalar, timeline, flow = core.env, core.scalar, core.timeline, lane.flow
     queue, free, ready, in_flight = lane.queue, lane.free, lane.ready, lane.in_flight
-    tokens, waiters, transfers = core.tokens, core.waiters, core.transfers
-    flag_ticks, record, cores, name = core.flag_ticks, core.record, core.cores, lane.name
+    tokens, transfers, flag_ticks, record = core.tokens, core.transfers, core.flag_ticks, core.record
+    cores, name, enter = core.cores, lane.name, core.links.enter
     # end of the last instruction or wait; when the next one could have begun on an idle unit
     local = arrival = complete = core.begin
     busy = 0
@@ -377,11 +381,7 @@ def _pipe(core: CoreRun, lane: Lane) -> Generator[Event, None, None]:
                 if scalar.done:
                     break
                 lane.doing, lane.times, lane.busy = (), (local, arrival, complete, local), busy
-                sleep = lane.sleep = Event(env)
-                scalar.asleep += 1
-                scalar.wanted = None
-                scalar.feed()
-                yield sleep
+                yield _next_instruction(core, lane)
                 lane.doing = None
                 continue
         issue, operation = queue.popleft()
@@ -403,25 +403,14 @@ def _pipe(core: CoreRun, lane: Lane) -> Generator[Event, None, None]:
                     start = ready[operand]
             if lane.first < 0:
                 lane.first = start
-            local = start + occupancy
-            busy += occupancy
-            lane.last = local
-            if local + latency > complete:
-                complete = local + latency
+            lane.last = local = start + occupancy
             if write >= 0:
                 ready[write] = local + latency
-            if record is not None:
-                record(cores, name, instruction, start + timeline.skipped, local + timeline.skipped)
         elif kind == WAIT:
-            flag = operation[1]
-            arrived = tokens[flag]
+            arrived = tokens[operation[1]]
             while not arrived:
                 lane.doing, lane.times, lane.busy = operation, (local, arrival, complete, local), busy
-                waiter = waiters[flag] = Event(env)
-                if core.block.scalar_sets:
-                    scalar.asleep += 1
-                    scalar.feed()
-                yield waiter
+                yield _flag(core, operation[1])
                 if core.block.scalar_sets:
                     scalar.asleep -= 1
                 lane.doing = None
@@ -430,27 +419,47 @@ def _pipe(core: CoreRun, lane: Lane) -> Generator[Event, None, None]:
                 arrival = at
                 if at > local:
                     local = at
+            continue
         elif kind == SET:
             fire(core, operation[1], (complete if complete > local else local) - operation[2] + flag_ticks)
+            continue
         else:
             _, occupancy, index, instruction = operation
-            transfer = transfers[index]
             outstanding = in_flight.popleft()
             if outstanding > local:
                 local = outstanding
-            start = local
-            flow = lane.flow
-            flow.remaining, flow.kind = transfer.work, transfer.kind
+            start, transfer = local, transfers[index]
             lane.doing, lane.times, lane.busy = operation, (local, arrival, complete, start), busy
-            yield links.enter(flow, start + occupancy)
+            flow.remaining, flow.kind = transfer.work, transfer.kind
+            yield enter(flow, start + occupancy)
             lane.doing = None
-            local = int(env.now)
-            busy += local - start
-            if local + transfer.latency > complete:
-                complete = local + transfer.latency
-            in_flight.append(complete)
-            if record is not None:
-                record(cores, name, instruction, start + timeline.skipped, local + timeline.skipped)
+            local, latency = int(env.now), transfer.latency
+            in_flight.append(complete if complete > local + latency else local + latency)
+        busy += local - start
+        if local + latency > complete:
+            complete = local + latency
+        if record is not None:
+            record(cores, name, instruction, start + timeline.skipped, local + timeline.skipped)
     lane.busy, lane.complete, lane.times = busy, max(complete, local), (local, arrival, complete, local)
     core.running -= 1
     core.retire()
+
+
+def _next_instruction(core: CoreRun, lane: Lane) -> Event:
+    """What a pipe with an empty queue waits for; the scalar unit may go on since it does."""
+    sleep = lane.sleep = Event(core.env)
+    core.scalar.asleep += 1
+    core.scalar.wanted = None
+    core.scalar.feed()
+    return sleep
+
+
+def _flag(core: CoreRun, flag: int) -> Event:
+    """What a pipe waits for whose flag has not been set; the scalar unit may go on if it sets flags
+    itself.
+    """
+    waiter = core.waiters[flag] = Event(core.env)
+    if core.block.scalar_sets:
+        core.scalar.asleep += 1
+        core.scalar.feed()
+    return waiter

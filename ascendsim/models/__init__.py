@@ -1,1 +1,1 @@
-"""models."""
+"""Graphs that are ready to use: `seed_examples`."""

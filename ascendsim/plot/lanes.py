@@ -117,9 +117,9 @@ def host_lanes(run: ProfiledRun, window: tuple[float, float] | None = None) -> l
         "Host launches",
         views,
         [1.0] * len(views),
-        [0] * len(views),
-        [view.name for view in views],
-        False,
+        rows=[0] * len(views),
+        labels=[view.name for view in views],
+        shares=False,
     )
     starts, ends = (
         [run.us(tick) for tick in ticks]
@@ -150,7 +150,17 @@ def share_lanes(run: ProfiledRun, views: Sequence[TaskView]) -> list[Lane]:
         if members:
             heights = [shares[view.id][pipe] for view in members]
             role = f"{name} ({PIPE_ROLES[pipe]})" if pipe in PIPE_ROLES else name
-            lanes.append(_lane(run, role, members, heights, [0] * len(members), [""] * len(members), True))
+            lanes.append(
+                _lane(
+                    run,
+                    role,
+                    members,
+                    heights,
+                    rows=[0] * len(members),
+                    labels=[""] * len(members),
+                    shares=True,
+                )
+            )
     return lanes
 
 
@@ -254,7 +264,9 @@ def _phase_lane(run: ProfiledRun, phase: int, parts: Mapping[int, Sequence[tuple
 
 def _bars(run: ProfiledRun, name: str, views: Sequence[TaskView], weight: float = 1.0) -> Lane:
     rows = sub_lanes([(view.record.start, view.record.end) for view in views])
-    lane = _lane(run, name, views, [1.0] * len(views), rows, [view.name for view in views], False)
+    lane = _lane(
+        run, name, views, [1.0] * len(views), rows=rows, labels=[view.name for view in views], shares=False
+    )
     begun = [run.us(min(view.record.start + launch_ticks(run, view), view.record.end)) for view in views]
     return replace(lane, weight=weight, begun=np.array(begun, dtype=np.float64))
 
@@ -264,6 +276,7 @@ def _lane(
     name: str,
     views: Sequence[TaskView],
     heights: Sequence[float],
+    *,
     rows: Sequence[int],
     labels: Sequence[str],
     shares: bool,

@@ -251,7 +251,15 @@ def _stream_events(run: ProfiledRun, views: Sequence[TaskView]) -> list[Event]:
         stream, lane = divmod(tid - _stream_tid(0, 0), 100)
         events += thread_events(STREAMS_PID, tid, f"Stream {stream}" + (f" ({lane + 1})" if lane else ""))
     slices = [
-        _slice(run, STREAMS_PID, tid, view.name, kind_of(view), view.record, _task_args(run, view))
+        _slice(
+            run,
+            STREAMS_PID,
+            tid,
+            view.name,
+            category=kind_of(view),
+            record=view.record,
+            args=_task_args(run, view),
+        )
         for view, tid in placed
     ]
     on_cpu = [view for view in views if not view.on_ai_core]
@@ -267,9 +275,9 @@ def _stream_events(run: ProfiledRun, views: Sequence[TaskView]) -> list[Event]:
                     AI_CPU_PID,
                     AI_CPU_PID * 100_000 + lane,
                     view.name,
-                    kind_of(view),
-                    view.record,
-                    {"task": view.id},
+                    category=kind_of(view),
+                    record=view.record,
+                    args={"task": view.id},
                 )
             )
     return events + slices
@@ -290,7 +298,9 @@ def _host_events(run: ProfiledRun, views: Sequence[TaskView]) -> list[Event]:
     return [*process_events(HOST_PID, "Host", -1), *thread_events(HOST_PID, tid, "Launches"), *slices]
 
 
-def _slice(run: ProfiledRun, pid: int, tid: int, name: str, category: str, record: Any, args: Event) -> Event:
+def _slice(
+    run: ProfiledRun, pid: int, tid: int, name: str, *, category: str, record: Any, args: Event
+) -> Event:
     return _slice_between(pid, tid, name, category, (run.ns(record.start), run.ns(record.end)), args)
 
 
@@ -428,5 +438,7 @@ def _core_events(run: ProfiledRun, records: Sequence[InstructionRecord]) -> list
                 }
                 if record.bytes:
                     args["bytes"] = record.bytes
-                slices.append(_slice(run, pid, first + lane, record.name, pipe, record, args))
+                slices.append(
+                    _slice(run, pid, first + lane, record.name, category=pipe, record=record, args=args)
+                )
     return events + slices

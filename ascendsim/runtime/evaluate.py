@@ -103,7 +103,7 @@ def compute_nodes(
     }
     outputs = [tensor for node in nodes for tensor in node.outputs if memory.holds(tensor)]
     seen: dict[Node, Magnitudes] | None = None if watch is None else {}
-    results = run_bounded(nodes, arrays, opset, memory.dtype, outputs, memory.place, seen=seen)
+    results = run_bounded(nodes, arrays, opset, memory.dtype, outputs, place_of=memory.place, seen=seen)
     if watch is not None and seen is not None:
         watch.chain(nodes, arrays, seen, results, memory.dtype)
     memory.write_all(results)

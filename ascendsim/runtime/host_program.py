@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from ascendsim.core.formats import align
+from ascendsim.core.formats import REGION_BYTES, align
 from ascendsim.graph.ir import Graph, Tensor
 from ascendsim.isa.program import (
     Access,
@@ -29,8 +29,6 @@ from ascendsim.isa.program import (
 )
 from ascendsim.runtime.host_run import Step
 from ascendsim.runtime.pieces import Piece
-
-ALIGNMENT = 512  # of device memory, as `lower.memory` has it
 
 
 @dataclass(slots=True)
@@ -222,7 +220,7 @@ def _outside(regions: Mapping[str, Region], homes: Mapping[str, str]) -> list[tu
         for r in own
         if all(r.offset + r.bytes <= other.offset or other.offset + other.bytes <= r.offset for other in rest)
     ]
-    return [(region.offset, align(region.bytes, ALIGNMENT)) for region in free]
+    return [(region.offset, align(region.bytes, REGION_BYTES)) for region in free]
 
 
 def _weight(made: _Timeline, piece: Piece, tensor: Tensor | None, region: Region) -> str:
@@ -288,12 +286,12 @@ def _memory(made: _Timeline, ends: Mapping[str, str], least: int) -> MemoryPlan:
     at = 0
     for name, size in made.buffers.items():
         regions[name] = Region(name, at, size, kinds.get(name, "activation"), None, 0, last)
-        at += align(size, ALIGNMENT)
+        at += align(size, REGION_BYTES)
     arena = at
-    end = at = align(max(at + made.arena, least), ALIGNMENT)
+    end = at = align(max(at + made.arena, least), REGION_BYTES)
     for name, size in made.weights.items():
         regions[name] = Region(name, at, size, "weight", None, 0, last)
-        at += align(size, ALIGNMENT)
+        at += align(size, REGION_BYTES)
     for name, (region, home) in made.inner.items():
         base = arena if home is None else regions[home].offset
         shared = region.alias_of

@@ -21,6 +21,7 @@ import numpy as np
 
 from ascendsim.core.dtypes import DType
 from ascendsim.core.errors import GraphError, InputError
+from ascendsim.core.keys import key_of
 from ascendsim.graph.ir import Array, Constant, Graph, Node, Tensor
 from ascendsim.opset import InferContext, OpSet
 from ascendsim.passes.control_flow import is_control_flow
@@ -110,7 +111,7 @@ def _signature(value: Value, by_value: bool) -> Any:
         value.shape,
         value.dtype.str,
         value.half,
-        value.array.tobytes() if by_value and value.array is not None else None,
+        key_of(value.array) if by_value else None,
     )
 
 

@@ -217,7 +217,7 @@ class Watch:
             largest = max(largest, float(exact[np.isfinite(exact)].max(initial=0.0)))
         limit = limit_of(dtype)
         kind: Kind = "overflow" if largest > limit else "infinite"
-        return self._found(node, kind, dtype, largest or float("inf"), limit, count, elements)
+        return self._found(node, kind, dtype, largest or float("inf"), limit, (count, elements))
 
     def _flushed(self, node: Node, inputs: Arrays, results: Sequence[Any]) -> None:
         if any(array is not None and array.size and not array.any() for array in inputs):
@@ -232,7 +232,7 @@ class Watch:
             if lost.any():
                 largest = float(np.abs(exact[lost]).max())
                 least = float(np.finfo(np.float16).smallest_subnormal)
-                self._found(node, "flushed", array.dtype, largest, least, int(lost.sum()), array.size)
+                self._found(node, "flushed", array.dtype, largest, least, (int(lost.sum()), array.size))
 
     def _converted(
         self, node: Node, inputs: Arrays, results: Sequence[Any], held: Sequence[Magnitudes | None]
@@ -249,7 +249,7 @@ class Watch:
                 lost = as_float32(result).astype(np.float64) != source
                 if lost.any():
                     self._found(node, "digits", result.dtype, float(np.abs(source).max()), float(WHOLE16),
-                                int(lost.sum()), result.size)  # fmt: skip
+                                (int(lost.sum()), result.size))  # fmt: skip
         elif result.dtype.kind in "iu" and (before := magnitudes(source)) is not None:
             limits = np.iinfo(result.dtype)
             if before.largest > min(limits.max, -int(limits.min) or limits.max) or limits.min == 0:
@@ -257,7 +257,7 @@ class Watch:
                 lost = ~((np.trunc(wide) >= limits.min) & (np.trunc(wide) <= limits.max))
                 if lost.any():
                     self._found(node, "saturated", result.dtype, before.largest, float(limits.max),
-                                int(lost.sum()), result.size)  # fmt: skip
+                                (int(lost.sum()), result.size))  # fmt: skip
 
     def _weight(self, tensor: Tensor) -> None:
         """Constants beyond float16 are cut to its last number as they are loaded (ATC's --is_weight_clip)."""
@@ -274,9 +274,16 @@ class Watch:
         self._open.setdefault((self._prefix + tensor.name, "saturated"), _Open(finding))
 
     def _found(
-        self, node: Node, kind: Kind, dtype: np.dtype[Any], largest: float, limit: float, count: int,
-        elements: int,
-    ) -> _Open:  # fmt: skip
+        self,
+        node: Node,
+        kind: Kind,
+        dtype: np.dtype[Any],
+        largest: float,
+        limit: float,
+        part: tuple[int, int],
+    ) -> _Open:
+        """Notes that `count` of `elements` (the part) came to harm, once for all trips of a loop."""
+        count, elements = part
         name = self._name(node)
         known = self._open.get((name, kind))
         if known is not None:  # an iteration of a loop before
@@ -345,14 +352,14 @@ class Watch:
             )
             if item.flushed:
                 least = float(np.finfo(np.float16).smallest_subnormal)
-                self._found(node, "flushed", dtype, 0.0, least, item.flushed, node.output.elements)
+                self._found(node, "flushed", dtype, 0.0, least, (item.flushed, node.output.elements))
             if item.finite and (dtype != np.float16 or item.largest < _ROUNDS_OUT):
                 continue
             for cause in causes:
                 cause.after[self._name(node)] = None
             if not causes:
                 kind: Kind = "overflow" if item.finite else "infinite"
-                causes = (self._found(node, kind, dtype, item.largest, limit, 1, node.output.elements),)
+                causes = (self._found(node, kind, dtype, item.largest, limit, (1, node.output.elements)),)
             self._causes[node.output.name] = causes
 
     def _one_by_one(self, nodes: Sequence[Node], arrays: Mapping[Tensor, Array], dtype_of: DTypeOf) -> None:

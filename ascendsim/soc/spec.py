@@ -8,9 +8,10 @@ says chip.
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass, fields
 from html import escape
 
+from ascendsim.core.keys import key_of
 from ascendsim.core.table import Table
 
 
@@ -258,7 +259,7 @@ class SocSpec:
     def figures(self) -> Hashable:
         """All figures of the chip, whatever their sources: equal for chips that behave alike."""
         notes = {"sources", "assumed", "fitted_on", "overrides"}
-        return tuple(_frozen(getattr(self, one.name)) for one in fields(self) if one.name not in notes)
+        return key_of([getattr(self, one.name) for one in fields(self) if one.name not in notes])
 
     @property
     def peak_fp16_tflops(self) -> float:
@@ -274,11 +275,3 @@ class SocSpec:
         otherwise.
         """
         return self.vector_cores if self.split_cores else self.ai_cores
-
-
-def _frozen(value: object) -> Hashable:
-    if is_dataclass(value) and not isinstance(value, type):
-        return tuple(_frozen(getattr(value, one.name)) for one in fields(value))
-    if isinstance(value, Mapping):
-        return tuple(sorted((key, _frozen(item)) for key, item in value.items()))
-    return value  # numbers, texts, and tuples of texts

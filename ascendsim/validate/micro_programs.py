@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from ascendsim.core.dtypes import DType
-from ascendsim.core.formats import Format, ceil_div
+from ascendsim.core.formats import FRACTAL_ROWS, Format
 from ascendsim.isa.instructions import (
     Affine,
     Buffer,
@@ -22,11 +22,10 @@ from ascendsim.isa.instructions import (
     Statement,
     Vector,
 )
-from ascendsim.isa.program import Block, BlockGroup, CoreKind, MemoryPlan, Program, Region, Task, TaskKind
+from ascendsim.isa.program import Block, BlockGroup, CoreKind, MemoryPlan, Program, Task, TaskKind
 from ascendsim.lower.emit import BlockBuilder, plus, times
 from ascendsim.lower.templates.cube import product_of
 from ascendsim.lower.templates.cube_block import CubeWriter
-from ascendsim.lower.templates.product import ROWS
 from ascendsim.lower.templates.stage import Tile, share_groups
 from ascendsim.lower.templates.steps import Expansion
 from ascendsim.lower.templates.tiling import Tiling
@@ -43,11 +42,8 @@ def one_task(
     groups: Sequence[BlockGroup], regions: dict[str, int], kind: TaskKind = TaskKind.AI_CORE
 ) -> Program:
     """A program of one task on regions of the given sizes, one after the other in global memory."""
-    plan, at = {}, 0
-    for name, size in regions.items():
-        plan[name] = Region(name, at, size, "input")
-        at += ceil_div(size, 512) * 512
-    return Program((Task(0, "micro-benchmark", kind, groups=tuple(groups)),), MemoryPlan(plan, at, 0))
+    task = Task(0, "micro-benchmark", kind, groups=tuple(groups))
+    return Program((task,), MemoryPlan.in_a_row(regions, "input"))
 
 
 # --- units by themselves ------------------------------------------------------------------------------------
@@ -282,7 +278,7 @@ def matmul(product: Product) -> Build:
         work = CubeWork(p.m, p.k, p.n, a, b, c, transpose_a=p.a_transposed, transpose_b=p.b_transposed)
         wanted = product_of(work, soc)
         (share_m, share_n), (base_m, base_n, base_k) = p.share, p.base
-        step = base_k // ROWS
+        step = base_k // FRACTAL_ROWS
         load = (base_m + base_n) * base_k * p.steps * _HALF
         slots = p.slots or min(_MOST_LOADS, (soc.buffers.l1 or 0) // load)
         tiling = Tiling(

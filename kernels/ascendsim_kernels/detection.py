@@ -118,6 +118,7 @@ def roi_align(
     rois: NDArray[Any],
     batches: NDArray[np.int64],
     size: tuple[int, int],
+    *,
     scale: float,
     shift: float,
     sampling: int,

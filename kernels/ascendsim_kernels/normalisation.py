@@ -86,6 +86,7 @@ def normalise_rows(
     rows: int,
     scale: NDArray[Any],
     bias: NDArray[Any],
+    *,
     epsilon: float,
     inner: int,
     centred: bool,

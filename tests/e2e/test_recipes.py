@@ -4,7 +4,6 @@ that the package promises them.
 
 from __future__ import annotations
 
-import re
 import sys
 from collections.abc import Iterator
 from importlib import import_module
@@ -13,19 +12,15 @@ from types import ModuleType
 from typing import Any
 
 import numpy as np
-import onnx
 import pytest
-from onnx import TensorProto, helper, numpy_helper
 
 import ascendsim as asim
 from ascendsim.core.dtypes import DType
 from ascendsim.core.formats import Format
 from ascendsim.opset import OpDef
 from ascendsim.profiling import kind_of
+from tests.support.recipes import FILES, model_file
 
-ROOT = Path(__file__).resolve().parents[2]
-BLOCK = re.compile(r"`(\w+\.(?:py|toml))`:\n\n```\w+\n(.*?)```", re.DOTALL)
-FILES = dict(BLOCK.findall((ROOT / "CONTRIBUTING.md").read_text()))
 CHIPS = ("Ascend310", "Ascend310P3", "Ascend910B1")
 
 
@@ -46,25 +41,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 def isru(folder: Path) -> OpDef:
     operator: OpDef = import_module("isru").ISRU
     return operator
-
-
-def model_file(batch: int = 1) -> onnx.ModelProto:
-    """Conv -> Isru -> Relu -> Isru -> MaxPool, the operator in a domain of its own."""
-    weight = np.random.default_rng(0).normal(size=(32, 16, 3, 3)).astype(np.float32) / 12
-    nodes = [
-        helper.make_node("Conv", ["x", "w"], ["c"], "conv", pads=[1, 1, 1, 1]),
-        helper.make_node("Isru", ["c"], ["s"], "first", domain="my.ops"),
-        helper.make_node("Relu", ["s"], ["r"], "relu"),
-        helper.make_node("Isru", ["r"], ["t"], "second", domain="my.ops", alpha=4.0),
-        helper.make_node("MaxPool", ["t"], ["y"], "pool", kernel_shape=[2, 2], strides=[2, 2]),
-    ]
-    ends = (
-        helper.make_tensor_value_info("x", TensorProto.FLOAT, (batch, 16, 56, 56)),
-        helper.make_tensor_value_info("y", TensorProto.FLOAT, (batch, 32, 28, 28)),
-    )
-    graph = helper.make_graph(nodes, "net", ends[:1], ends[1:], [numpy_helper.from_array(weight, "w")])
-    versions = [helper.make_opsetid("", 18), helper.make_opsetid("my.ops", 1)]
-    return helper.make_model(graph, opset_imports=versions)
 
 
 def test_the_recipes_are_whole_files() -> None:

@@ -77,7 +77,8 @@ def cycles_of(made: CubeProgram, rates: Rates) -> float:
 def tiling_cycles(product: Product, tiling: Tiling, rates: Rates) -> float:
     share = tiling.share_batch, tiling.share_images, tiling.share_m, tiling.share_n
     sizes = tiling.tile_m, tiling.tile_n, tiling.chunk_k, tiling.step_k
-    return score(product, rates, share, *sizes, tiling.hold, tiling.accumulators, tiling.band_m)
+    held = {"hold": tiling.hold, "accumulators": tiling.accumulators, "band": tiling.band_m}
+    return score(product, rates, share, sizes, **held)  # type: ignore[arg-type]
 
 
 def is_even(made: CubeProgram) -> bool:

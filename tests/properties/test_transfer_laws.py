@@ -168,7 +168,9 @@ def test_tiles_of_matrices_hold_the_elements_that_they_are_made_of(format: Forma
             }
         spans = (Affine(first), height), (Affine(left), width)
         assert elements(matrix_tile(ref, (rows, columns), *spans, Affine()), stored) == wanted
-        assert elements(result_tile(ref, rows, columns, *spans, Affine(), False), stored) == wanted
+        assert (
+            elements(result_tile(ref, rows, columns, *spans, base=Affine(), is_map=False), stored) == wanted
+        )
 
 
 def test_tiles_of_maps_hold_their_positions_and_channels() -> None:
@@ -188,7 +190,10 @@ def test_tiles_of_maps_hold_their_positions_and_channels() -> None:
             for position in range(first, first + count)
             for lane in range(16)
         }
-        assert elements(result_tile(ref, positions, channels, *spans, Affine(), True), places) == wanted
+        assert (
+            elements(result_tile(ref, positions, channels, *spans, base=Affine(), is_map=True), places)
+            == wanted
+        )
         flat = Ref("x", (1, channels, 1, positions), DType.FLOAT16, Format.NCHW, channels * positions * 2)
         plain = {
             channel * positions + position
@@ -196,4 +201,7 @@ def test_tiles_of_maps_hold_their_positions_and_channels() -> None:
             for position in range(first, first + count)
         }
         stored = np.arange(channels * positions)
-        assert elements(result_tile(flat, positions, channels, *spans, Affine(), True), stored) == plain
+        assert (
+            elements(result_tile(flat, positions, channels, *spans, base=Affine(), is_map=True), stored)
+            == plain
+        )

@@ -85,7 +85,14 @@ def ub(
     before = CompiledModel(device, lower_graph(device, soc, opset, options=options), soc, opset, graph)
     fused = copy_graph(device)
     limits = limits_of(soc.short_name, profile, changes)
-    fuse_buffers(fused, opset, limits, scope_lowering(soc, opset, options), switches or Switches(), report)
+    fuse_buffers(
+        fused,
+        opset,
+        limits,
+        scope_lowering(soc, opset, options),
+        switches=switches or Switches(),
+        report=report,
+    )
     after = CompiledModel(fused, lower_graph(fused, soc, opset, options=options), soc, opset, graph, report)
     result = Fused(before, after, report)
     check_programs(result)

@@ -188,7 +188,9 @@ def test_results_may_lie_where_the_inputs_lay(turned: bool) -> None:
     given = [array.copy() for array in arrays.values() if array.ndim == 2]
     places = dict(zip(graph.outputs, given[::-1] if turned else given, strict=True))
     inputs = arrays | dict(zip(graph.inputs, given, strict=True))
-    found = run_bounded(graph.topological(), inputs, OPSET, dtype_of, graph.outputs, places.get, room=4000)
+    found = run_bounded(
+        graph.topological(), inputs, OPSET, dtype_of, graph.outputs, place_of=places.get, room=4000
+    )
     for tensor, array in expected.items():
         assert np.shares_memory(found[tensor], places[tensor])
         assert np.array_equal(places[tensor], array)
@@ -208,7 +210,7 @@ def test_a_place_that_another_slice_still_reads_is_not_written() -> None:
         OPSET,
         dtype_of,
         graph.outputs,
-        lambda tensor: memory[3:103] if tensor is graph.outputs[0] else None,
+        place_of=lambda tensor: memory[3:103] if tensor is graph.outputs[0] else None,
         room=4000,
     )
     assert np.array_equal(memory, before)
@@ -232,7 +234,7 @@ def test_a_place_that_a_later_stage_reads_is_not_written() -> None:
         OPSET,
         dtype_of,
         graph.outputs,
-        lambda tensor: memory if tensor.name == "y" else None,
+        place_of=lambda tensor: memory if tensor.name == "y" else None,
         room=8000,
     )
     for tensor, array in expected.items():
@@ -259,7 +261,7 @@ def test_bytes_beside_inputs_and_results_are_bounded() -> None:
     room = one // 4
 
     def parts() -> object:
-        return run_bounded(nodes, arrays, OPSET, dtype_of, graph.outputs, places.get, room=room)
+        return run_bounded(nodes, arrays, OPSET, dtype_of, graph.outputs, place_of=places.get, room=room)
 
     parts()  # kernels are loaded
     assert peak(parts) < room

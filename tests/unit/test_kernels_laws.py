@@ -101,7 +101,9 @@ def test_regions_by_definition(maximum: bool, sampling: int, shift: float) -> No
         [[0, 0, 6, 4], [1, 2, 3.5, 9], [-4, -3, 12, 8], [5, 1, 5, 1], [6.9, 4.2, 15, 11], [2, 1, 4, 1.4]]
     )
     batches = np.array([0, 1, 1, 0, 1, 0])
-    found = roi_align(image, rois, batches, (2, 3), 0.75, shift, sampling, maximum)
+    found = roi_align(
+        image, rois, batches, (2, 3), scale=0.75, shift=shift, sampling=sampling, maximum=maximum
+    )
     for region, channel, row, column in itertools.product(range(6), range(2), range(2), range(3)):
         left, top, right, bottom = rois[region] * 0.75 - shift
         wide, high = right - left, bottom - top
@@ -324,8 +326,10 @@ def test_strides_of_an_operand_change_nothing(form: str, dtype: Any) -> None:
         (reduce(Reduction.SUM, x, 6, 10, 1), reduce(Reduction.SUM, plain, 6, 10, 1)),
         (softmax(x, 0), softmax(plain, 0)),
         (
-            normalise_rows(x, 6, x[0], row[0], 1e-5, 1, True)[0],
-            normalise_rows(plain, 6, plain[0], np.ascontiguousarray(row[0]), 1e-5, 1, True)[0],
+            normalise_rows(x, 6, x[0], row[0], epsilon=1e-5, inner=1, centred=True)[0],
+            normalise_rows(
+                plain, 6, plain[0], np.ascontiguousarray(row[0]), epsilon=1e-5, inner=1, centred=True
+            )[0],
         ),
     ]
     for found, wanted in pairs:

@@ -32,7 +32,7 @@ def test_rows(
     generator = np.random.default_rng(4)
     x = (generator.standard_normal(shape) * 2 + 1).astype(dtype)
     scale, bias = generator.standard_normal((2, channels)).astype(dtype)
-    found, mean, inverse = normalise_rows(x, rows, scale, bias, 1e-5, inner, centred)
+    found, mean, inverse = normalise_rows(x, rows, scale, bias, epsilon=1e-5, inner=inner, centred=centred)
     exact = reference(
         x.astype(np.float64), rows, scale.astype(np.float64), bias.astype(np.float64), inner, centred
     )

@@ -3,7 +3,7 @@ made."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -12,14 +12,15 @@ import pytest
 
 import ascendsim as asim
 from ascendsim.core.dtypes import DType
-from ascendsim.core.errors import AscendSimError
+from ascendsim.core.errors import AscendSimError, CompileError
 from ascendsim.core.formats import Format
 from ascendsim.graph.ir import Constant, Graph, Node
 from ascendsim.graph.scopes import SECOND_STAGE
 from ascendsim.isa.instructions import Affine, Buffer, Loop, Move, Operand, Pipe, Scalar
 from ascendsim.isa.listing import listing
 from ascendsim.isa.program import Block, RenamedBlock
-from ascendsim.lower import LowerOptions, lower_graph
+from ascendsim.lower import LowerOptions, lower_graph, scope_lowering
+from ascendsim.lower.fused import ScopeLowering
 from ascendsim.lower.unit_key import unit_key
 from ascendsim.ops import default_opset
 from ascendsim.opset.work import LowerContext
@@ -222,3 +223,52 @@ def test_a_program_is_the_same_without_reuse() -> None:
     graph, soc = chain(), load("Ascend310")
     reused = lower_graph(graph, soc, default_opset(), options=LowerOptions())
     assert reused == lower_graph(graph, soc, default_opset(), options=LowerOptions(known=None))
+
+
+def two_matmuls() -> Graph:
+    """Two equal products, each with one value a row added: no scope."""
+    b = asim.GraphBuilder("twice", dtype=DType.FLOAT16)
+    for name in ("one", "two"):
+        product = b.op("MatMul", b.input(f"{name}/x", (64, 64)), b.weight(f"{name}/w", (64, 64)), name=name)
+        b.output(b.op("Add", product, b.input(f"{name}/rows", (64, 1)), name=f"{name}/add"), f"{name}/y")
+    return b.build()
+
+
+def refusals(lowered: list[str], monkeypatch: pytest.MonkeyPatch, options: LowerOptions) -> list[str]:
+    """Why the two scopes have no program; notes which ones were looked at."""
+    graph, plain = two_matmuls(), ScopeLowering.lower
+
+    def watched(self: ScopeLowering, nodes: Sequence[Node]) -> object:
+        lowered.append(nodes[0].name)
+        return plain(self, nodes)
+
+    monkeypatch.setattr(ScopeLowering, "lower", watched)
+    units, found = scope_lowering(load("Ascend310"), default_opset(), options), []
+    for name in ("one", "two"):
+        with pytest.raises(CompileError) as error:
+            units.lower((graph.node(name), graph.node(f"{name}/add")))
+        found.append(str(error.value))
+    return found
+
+
+def test_an_equal_scope_is_refused_at_once_by_its_own_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    lowered: list[str] = []
+    first, second = refusals(lowered, monkeypatch, LowerOptions())
+    assert lowered == ["one"]
+    assert first.startswith("operand 'one/rows' of node 'one/add' (Add) must be")
+    assert second == first.replace("one/", "two/")
+
+
+def test_an_error_that_does_not_say_what_it_names_is_not_told_of_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def joined(self: ScopeLowering, nodes: Sequence[Node], *_: object) -> object:
+        raise CompileError(f"node {nodes[0].name!r}", "does not like it")
+
+    monkeypatch.setattr(ScopeLowering, "_joined", joined)
+    lowered: list[str] = []
+    assert refusals(lowered, monkeypatch, LowerOptions()) == [
+        "node 'one' does not like it",
+        "node 'two' does not like it",
+    ]
+    assert lowered == ["one", "two"]

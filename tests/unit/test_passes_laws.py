@@ -63,7 +63,10 @@ def test_types_by_mode_and_operator(mode: str, wide_cube: bool) -> None:
         ]
     )
     apply_precision(
-        graph, default_opset(), mode, frozenset({"float16", "float32"} if wide_cube else {"float16"})
+        graph,
+        default_opset(),
+        mode,
+        cube_types=frozenset({"float16", "float32"} if wide_cube else {"float16"}),
     )
     for name, (taken, given) in zip(("cube", "sensitive", "other"), TYPES[mode, wide_cube], strict=True):
         node = graph.node(name)

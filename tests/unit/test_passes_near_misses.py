@@ -165,7 +165,7 @@ def test_element_types(golden: Golden, name: str, mode: str) -> None:
             : 2 if mode == "allow_fp32_to_fp16" else 1
         ]:
             after = copy_graph(variant)
-            apply_precision(after, default_opset(), mode, types)
+            apply_precision(after, default_opset(), mode, cube_types=types)
             outcomes.append(
                 (label if len(types) == 1 else f"{label}, with a Cube for float32", check(variant, after))
             )

@@ -91,7 +91,9 @@ def test_cube_operators_take_halves_and_give_floats(mode: str) -> None:
 def test_allow_fp32_to_fp16_asks_what_the_cube_multiplies() -> None:
     without, with_single = network(), network()
     apply_precision(without, default_opset(), "allow_fp32_to_fp16")
-    apply_precision(with_single, default_opset(), "allow_fp32_to_fp16", frozenset({"float16", "float32"}))
+    apply_precision(
+        with_single, default_opset(), "allow_fp32_to_fp16", cube_types=frozenset({"float16", "float32"})
+    )
     assert without.tensors["p"].dtype is HALF
     assert without.node("relu").required(0).dtype is SINGLE
     assert casts(without) == [("float32", "float16"), ("float16", "float32")]

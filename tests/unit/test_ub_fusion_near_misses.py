@@ -74,7 +74,7 @@ def scopes(device: Graph, profile: str, off: Sequence[str] = ()) -> str:
     """The scopes of a device graph in words."""
     graph, report = copy_graph(device), FusionReport()
     switches = Switches.of(optimization_switch=";".join(f"{name}:off" for name in off))
-    fuse_buffers(graph, OPSET, PROFILES[profile], EverythingHasAProgram(), switches, report)
+    fuse_buffers(graph, OPSET, PROFILES[profile], EverythingHasAProgram(), switches=switches, report=report)
     made = [
         f"{scope.name}({', '.join(graph.node(name).op_type for name in scope.nodes)})"
         for scope in report.scopes

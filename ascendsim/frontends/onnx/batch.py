@@ -102,7 +102,13 @@ class BatchFlow:
         self._choices = choices
         self._problems: list[GraphError] = []
         self._rewriter = Rewriter(
-            graph, Inference(opset), dict(shapes), values, plan.batches, choices, plan.dynamic
+            graph,
+            Inference(opset),
+            dict(shapes),
+            values=values,
+            batches=plan.batches,
+            choices=choices,
+            dynamic=plan.dynamic,
         )
         self.open_choices = self._rewriter.open_choices
 

@@ -178,7 +178,7 @@ class Importer:
                     subject, f"takes at most the {len(function.input)} of its function as inputs", len(inputs)
                 )
             call = {attribute.name: attribute for attribute in attributes}
-            self._call(function, call, inputs, list(proto.output), frame, name)
+            self._call(function, call, inputs, list(proto.output), frame=frame, name=name)
             return
         draft = Draft(
             proto.op_type, domain, name, inputs, list(proto.output), {}, frame.versions.get(domain, 1)
@@ -213,9 +213,9 @@ class Importer:
                     call_attributes(draft.attributes),
                     draft.inputs,
                     draft.outputs,
-                    frame,
-                    draft.name,
-                    (draft.domain, draft.op_type),
+                    frame=frame,
+                    name=draft.name,
+                    schema=(draft.domain, draft.op_type),
                 )
                 return
         outputs = [self._new_output(item, frame, draft) for item in draft.outputs]
@@ -224,10 +224,10 @@ class Importer:
             draft.domain,
             draft.inputs,
             outputs,
-            draft.name,
-            draft.attributes,
-            frame,
-            draft.subject,
+            name=draft.name,
+            attributes=draft.attributes,
+            frame=frame,
+            subject=draft.subject,
         )
 
     def _add(
@@ -236,6 +236,7 @@ class Importer:
         domain: str,
         inputs: Sequence[Tensor | None],
         outputs: Sequence[Tensor],
+        *,
         name: str,
         attributes: Mapping[str, AttributeValue],
         frame: Frame,
@@ -299,7 +300,14 @@ class Importer:
         """
         output = frame.graph.add_tensor(Tensor(self._unique(frame, stem, made_up)))
         return self._add(
-            op_type, "", inputs, [output], stem, attributes or {}, frame, f"node {stem!r} ({op_type})"
+            op_type,
+            "",
+            inputs,
+            [output],
+            name=stem,
+            attributes=attributes or {},
+            frame=frame,
+            subject=f"node {stem!r} ({op_type})",
         ).output
 
     def _constant_node(self, proto: onnx.NodeProto, frame: Frame, subject: str) -> None:
@@ -353,6 +361,7 @@ class Importer:
         call: Mapping[str, onnx.AttributeProto],
         inputs: Sequence[Tensor | None],
         outputs: Sequence[str],
+        *,
         frame: Frame,
         name: str,
         schema: tuple[str, str] | None = None,

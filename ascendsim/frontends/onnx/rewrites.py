@@ -38,6 +38,7 @@ class Rewriter:
         graph: Graph,
         inference: Inference,
         shapes: dict[str, Shape | None],
+        *,
         values: Mapping[str, Array],
         batches: tuple[int, int],
         choices: Mapping[object, int],

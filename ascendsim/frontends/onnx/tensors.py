@@ -63,7 +63,11 @@ def read_tensor(
         )
     size = math.prod(shape) * dtype.itemsize
     if proto.data_location == onnx.TensorProto.EXTERNAL:
-        return dtype, shape, _external(proto, dtype, shape, size, folder, absent, subject)
+        return (
+            dtype,
+            shape,
+            _external(proto, dtype, shape, size, folder=folder, absent=absent, subject=subject),
+        )
     _check_size(proto, dtype, math.prod(shape), subject)
     return dtype, shape, Constant(loader=lambda: _inline_values(proto, dtype, shape))
 
@@ -113,6 +117,7 @@ def _external(
     dtype: DType,
     shape: tuple[int, ...],
     size: int,
+    *,
     folder: Path | None,
     absent: Absent,
     subject: str,

@@ -4,11 +4,10 @@ it.
 
 from ascendsim.lower.memory.in_place import Takeover, takeovers
 from ascendsim.lower.memory.order import TaskOrder
-from ascendsim.lower.memory.pieces import ALIGNMENT, Board, Piece
+from ascendsim.lower.memory.pieces import Board, Piece
 from ascendsim.lower.memory.plan import MemoryOptions, plan_memory, slice_offset
 
 __all__ = [
-    "ALIGNMENT",
     "Board",
     "MemoryOptions",
     "Piece",

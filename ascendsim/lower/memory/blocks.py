@@ -20,7 +20,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ascendsim.lower.memory.pieces import ALIGNMENT, Board, Numbers
+from ascendsim.core.formats import REGION_BYTES
+from ascendsim.lower.memory.pieces import Board, Numbers
 
 _LARGE = 8 << 20  # bytes; classes of such members are not merged if there are two or more in them
 
@@ -47,10 +48,10 @@ def binary_classes(sizes: Sequence[int]) -> list[int]:
     left = sorted(size for size in sizes if size > 0)
     if not left:
         return []
-    least = ALIGNMENT if left[-1] > ALIGNMENT else left[0]
+    least = REGION_BYTES if left[-1] > REGION_BYTES else left[0]
     count = max(1, _log2_ceil(left[-1], least))
     fewest = len(left) // count
-    slack = ALIGNMENT if left[-1] > ALIGNMENT else 0
+    slack = REGION_BYTES if left[-1] > REGION_BYTES else 0
     ceiling = left[-1]
     classes: list[list[int]] = []  # from the largest down, members falling
     for _ in range(count - 1):

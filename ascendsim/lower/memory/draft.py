@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import cached_property
 
-from ascendsim.core.formats import align
+from ascendsim.core.formats import REGION_BYTES, align
 from ascendsim.graph.ir import Graph
 from ascendsim.lower.memory.in_place import Takeover
 from ascendsim.lower.memory.order import TaskOrder
-from ascendsim.lower.memory.pieces import ALIGNMENT, Piece
+from ascendsim.lower.memory.pieces import Piece
 
 WHOLE = ("input", "output")  # kinds that live for the whole run: their memory is the caller's
 
@@ -115,7 +115,7 @@ class Draft:
             return True
         if any(self.kinds.get(name) != "activation" for name in (source, result)):
             return True
-        return align(self.bytes[source], ALIGNMENT) != align(self.bytes[result], ALIGNMENT)
+        return align(self.bytes[source], REGION_BYTES) != align(self.bytes[result], REGION_BYTES)
 
     def place_of(self, owner: str) -> str:
         """The owner at whose address an owner lies: itself, or the first of those that took over from each

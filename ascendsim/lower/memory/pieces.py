@@ -9,10 +9,9 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from ascendsim.core.formats import align
+from ascendsim.core.formats import REGION_BYTES, align
 from ascendsim.lower.memory.order import TaskOrder
 
-ALIGNMENT = 512  # bytes; GE rounds sizes up to it (MEM_ALIGN_SIZE)
 Numbers = NDArray[np.int64]
 
 
@@ -42,14 +41,14 @@ class Board:
 
     Attributes:
         pieces, order: As given.
-        sizes: Bytes by piece, rounded up to `ALIGNMENT`.
+        sizes: Bytes by piece, rounded up to `REGION_BYTES`.
         begin: By piece and stream: how many tasks of the stream have ended before its first use.
         end: By piece and stream: how many tasks of the stream must have ended before its bytes are free.
     """
 
     def __init__(self, pieces: Sequence[Piece], order: TaskOrder) -> None:
         self.pieces, self.order = tuple(pieces), order
-        self.sizes: Numbers = np.array([align(piece.bytes, ALIGNMENT) for piece in pieces], np.int64)
+        self.sizes: Numbers = np.array([align(piece.bytes, REGION_BYTES) for piece in pieces], np.int64)
         if order.streams == 1:
             whole = (0, len(order) + 1)
             lives = [

@@ -14,14 +14,14 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from ascendsim.core.errors import CompileError
-from ascendsim.core.formats import Format, align
+from ascendsim.core.formats import REGION_BYTES, Format, align
 from ascendsim.graph.ir import Graph, Tensor
 from ascendsim.isa.program import MemoryPlan, Region
 from ascendsim.lower.memory.arrange import apart, best_fit, first_fit
 from ascendsim.lower.memory.draft import Draft
 from ascendsim.lower.memory.in_place import Takeover
 from ascendsim.lower.memory.order import TaskOrder
-from ascendsim.lower.memory.pieces import ALIGNMENT, Board
+from ascendsim.lower.memory.pieces import Board
 from ascendsim.lower.memory.weights import equal_weights
 
 
@@ -79,7 +79,7 @@ def plan_memory(
     for name in draft.weights:
         if name not in same:
             offsets[name] = at
-            at += align(draft.bytes[name], ALIGNMENT)
+            at += align(draft.bytes[name], REGION_BYTES)
     shared = {**aliases, **same}
 
     def address(name: str) -> int:

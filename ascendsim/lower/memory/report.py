@@ -7,14 +7,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ascendsim.core.formats import align
+from ascendsim.core.formats import REGION_BYTES, align
 from ascendsim.graph.ir import Graph
 from ascendsim.isa.program import Program
 from ascendsim.lower.memory.arrange import apart, first_fit
 from ascendsim.lower.memory.blocks import assign_blocks, binary_classes, max_classes
 from ascendsim.lower.memory.draft import Draft
 from ascendsim.lower.memory.order import TaskOrder
-from ascendsim.lower.memory.pieces import ALIGNMENT, Board
+from ascendsim.lower.memory.pieces import Board
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,14 +65,14 @@ def memory_figures(graph: Graph, program: Program) -> MemoryFigures:
     )
     board = Board(draft.pieces(), order)
     shared = sum(
-        align(region.bytes, ALIGNMENT)
+        align(region.bytes, REGION_BYTES)
         for region in regions.values()
         if region.kind == "weight" and region.alias_of is not None
     )
     return MemoryFigures(
         peak=program.memory.peak_bytes,
         lower_bound=board.lower_bound(),
-        in_place=sum(align(draft.bytes[name], ALIGNMENT) for name in draft.taken),
+        in_place=sum(align(draft.bytes[name], REGION_BYTES) for name in draft.taken),
         planners=planners,
         weights=program.memory.weight_bytes,
         saved_weights=shared,

@@ -53,7 +53,7 @@ class WholeRows:
     def tiles(
         self, b: BlockBuilder, ref: Ref, whole: Whole, m: Extent, n: Extent, base: Affine
     ) -> Iterator[tuple[Tile, Affine, int]]:
-        yield result_tile(ref, whole[0], whole[1], m, n, base, whole[2]), ZERO, 1
+        yield result_tile(ref, whole[0], whole[1], m, n, base=base, is_map=whole[2]), ZERO, 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +80,7 @@ class StripArea:
     ) -> Iterator[tuple[Tile, Affine, int]]:
         start, rows = self.first(m[0]), max(1, m[1] // self.columns)
         if rows == 1 or self.columns == self.width:
-            yield result_tile(ref, whole[0], whole[1], (start, m[1]), n, base, whole[2]), ZERO, 1
+            yield result_tile(ref, whole[0], whole[1], (start, m[1]), n, base=base, is_map=whole[2]), ZERO, 1
             return
         block = c0(ref.dtype)
         blocks = ceil_div(n[1], block)
@@ -88,7 +88,13 @@ class StripArea:
             with b.loop("block", blocks) as j:
                 column = plus(n[0], times(j, block))
                 one = result_tile(
-                    ref, whole[0], whole[1], (start, self.columns), (column, block), base, whole[2]
+                    ref,
+                    whole[0],
+                    whole[1],
+                    (start, self.columns),
+                    (column, block),
+                    base=base,
+                    is_map=whole[2],
                 )
                 burst = self.columns * BLOCK_BYTES
                 yield (
@@ -99,4 +105,4 @@ class StripArea:
             return
         with b.loop("row", rows) as y:
             line = (plus(start, times(y, self.width)), self.columns)
-            yield result_tile(ref, whole[0], whole[1], line, n, base, whole[2]), y, rows
+            yield result_tile(ref, whole[0], whole[1], line, n, base=base, is_map=whole[2]), y, rows

@@ -19,17 +19,15 @@ from typing import Protocol
 
 from ascendsim.core.dtypes import DType
 from ascendsim.core.errors import CompileError
-from ascendsim.core.formats import align
+from ascendsim.core.formats import FRACTAL_ROWS, L0C_ELEMENT_BYTES, align
 from ascendsim.isa.capacity import capacity
 from ascendsim.isa.instructions import Affine, Buffer, Move, Operand, Pipe, SetFlag, Vector, WaitFlag
 from ascendsim.lower.emit import BlockBuilder, Piece, Ring, plus, times
 from ascendsim.lower.templates.operands import bring_columns
-from ascendsim.lower.templates.product import ROWS
 from ascendsim.lower.templates.steps import Expansion
 from ascendsim.opset.work import CubeWork, Ref, Step
 from ascendsim.soc.spec import SocSpec
 
-ACCUMULATOR_ITEM = 4  # float32 or int32 in L0C
 BROADCAST = "broadcast_ub_to_cc"
 KEPT_SHARE = 3 / 4  # of a buffer that values a column may take at most
 SMALLEST_TILES = 4096  # bytes: operands of 16 x 16 results of any type, two of each
@@ -50,7 +48,7 @@ def most_columns(work: CubeWork, soc: SocSpec) -> int:
     """Columns that a tile may have at most: values in the bias table, if that is where the bias goes."""
     if work.bias is None or not has_table(soc):
         return work.n
-    return max(ROWS, (soc.buffers.bias_table or 0) // ACCUMULATOR_ITEM)
+    return max(FRACTAL_ROWS, (soc.buffers.bias_table or 0) // L0C_ELEMENT_BYTES)
 
 
 def most_share(work: CubeWork, soc: SocSpec) -> int:
@@ -58,22 +56,22 @@ def most_share(work: CubeWork, soc: SocSpec) -> int:
     table, or in UB with what the epilogue reads and adds up, and room for tiles must be left.
     """
     l1 = capacity(soc, Buffer.L1)
-    most = int(min(KEPT_SHARE * l1, l1 - SMALLEST_TILES)) // ACCUMULATOR_ITEM
+    most = int(min(KEPT_SHARE * l1, l1 - SMALLEST_TILES)) // L0C_ELEMENT_BYTES
     if not soc.split_cores:
         kept = sum(stream.ref.dtype.itemsize for stream in work.epilogue_inputs if stream.over == "col")
-        kept += ACCUMULATOR_ITEM * len(work.sums)
+        kept += L0C_ELEMENT_BYTES * len(work.sums)
         if work.bias is not None:
-            wide = 0 if work.bias.dtype is accumulator_type(work) else ACCUMULATOR_ITEM
+            wide = 0 if work.bias.dtype is accumulator_type(work) else L0C_ELEMENT_BYTES
             kept += work.bias.dtype.itemsize + wide
         most = min(most, int(KEPT_SHARE * capacity(soc, Buffer.UB)) // max(1, kept))
-    return max(ROWS, most // ROWS * ROWS)
+    return max(FRACTAL_ROWS, most // FRACTAL_ROWS * FRACTAL_ROWS)
 
 
 def bias_passes(work: CubeWork, soc: SocSpec) -> int:
     """Vector passes over the 16-bit elements of a tile that writing its bias takes as long as."""
     if work.bias is None or has_table(soc) or not soc.ports.ub_to_l0c:
         return 0
-    return round(ACCUMULATOR_ITEM / 2 * soc.vector.bytes_per_cycle / soc.ports.ub_to_l0c)
+    return round(L0C_ELEMENT_BYTES / 2 * soc.vector.bytes_per_cycle / soc.ports.ub_to_l0c)
 
 
 class Bias(Protocol):
@@ -141,7 +139,7 @@ def bias_of(
     if has_table(builder.soc):
         return BiasTable(builder, work.bias, tile[1], share_n)
     if builder.soc.ports.ub_to_l0c:
-        return BroadcastBias(builder, work, work.bias, l0c, expansion, tile, share_n)
+        return BroadcastBias(builder, work, work.bias, l0c, expansion=expansion, tile=tile, share_n=share_n)
     raise CompileError(
         f"bias {work.bias.region!r}",
         f"has no way into L0C of {builder.soc.name}",
@@ -201,7 +199,7 @@ class BiasTable:
 
     def __init__(self, builder: BlockBuilder, bias: Ref, tile_n: int, share_n: int) -> None:
         self.b, self.ref = builder, bias
-        slot = align(tile_n * ACCUMULATOR_ITEM, 64)
+        slot = align(tile_n * L0C_ELEMENT_BYTES, 64)
         slots = 2 if 2 * slot <= capacity(builder.soc, Buffer.BT) else 1
         self.held = builder.ring(
             "bias_l1", Pipe.MTE2, Pipe.MTE1, 1, (Buffer.L1, align(share_n * bias.dtype.itemsize, 32))
@@ -219,14 +217,16 @@ class BiasTable:
         b, item = self.b, self.ref.dtype.itemsize
         b.acquire(self.table)
         source = b.source(self.held, n[1] * item, 0, times(n[0], item))
-        b.emit(Move(Pipe.MTE1, b.target(self.table, n[1] * ACCUMULATOR_ITEM), source, 1, n[1] * item, "bias"))
+        b.emit(
+            Move(Pipe.MTE1, b.target(self.table, n[1] * L0C_ELEMENT_BYTES), source, 1, n[1] * item, "bias")
+        )
         b.commit(self.table)
 
     def begin(self) -> None:
         self.b.receive(self.table)
 
     def taken(self, n: int) -> Operand | None:
-        return self.b.source(self.table, n * ACCUMULATOR_ITEM)
+        return self.b.source(self.table, n * L0C_ELEMENT_BYTES)
 
     def computed(self, following: Extent) -> None:
         self.b.release(self.table)
@@ -252,18 +252,19 @@ class BroadcastBias:
         work: CubeWork,
         bias: Ref,
         l0c: Ring,
+        *,
         expansion: Expansion,
         tile: tuple[int, int],
         share_n: int,
     ) -> None:
         self.b, self.ref, self.l0c, self.expansion = builder, bias, l0c, expansion
-        self.rows, self.kind = align(tile[0], ROWS), accumulator_type(work)
-        columns = align(share_n, ROWS)
+        self.rows, self.kind = align(tile[0], FRACTAL_ROWS), accumulator_type(work)
+        columns = align(share_n, FRACTAL_ROWS)
         self.held = builder.ring("bias_ub", Pipe.MTE2, Pipe.V, 1, (Buffer.UB, columns * bias.dtype.itemsize))
         self.wide = self.held
         if bias.dtype is not self.kind:
             self.wide = builder.ring(
-                "bias_wide_ub", Pipe.V, Pipe.V, 1, (Buffer.UB, columns * ACCUMULATOR_ITEM)
+                "bias_wide_ub", Pipe.V, Pipe.V, 1, (Buffer.UB, columns * L0C_ELEMENT_BYTES)
             )
         self.ready = builder.semaphore("bias_ready", Pipe.V, Pipe.M, l0c.slots)
 
@@ -308,10 +309,12 @@ class BroadcastBias:
 
     def _write(self, n: Extent) -> None:
         """Puts the bias into the place of the next tile."""
-        b, columns = self.b, align(n[1], ROWS)
-        source = b.source(self.wide, columns * ACCUMULATOR_ITEM, 0, times(n[0], ACCUMULATOR_ITEM))
+        b, columns = self.b, align(n[1], FRACTAL_ROWS)
+        source = b.source(self.wide, columns * L0C_ELEMENT_BYTES, 0, times(n[0], L0C_ELEMENT_BYTES))
         count = self.rows * columns
         b.emit(
-            Vector(BROADCAST, self.kind.value, count, b.target(self.l0c, count * ACCUMULATOR_ITEM), (source,))
+            Vector(
+                BROADCAST, self.kind.value, count, b.target(self.l0c, count * L0C_ELEMENT_BYTES), (source,)
+            )
         )
         b.emit(SetFlag(Pipe.V, self.ready))

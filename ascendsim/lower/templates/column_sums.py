@@ -8,11 +8,10 @@ memory (atomic add of MTE3).
 
 from __future__ import annotations
 
-from ascendsim.core.formats import align, ceil_div
+from ascendsim.core.formats import FRACTAL_ROWS, align, ceil_div
 from ascendsim.isa.instructions import ZERO, Affine, Buffer, Move, Operand, Pipe, Vector
 from ascendsim.lower.emit import BlockBuilder, times
 from ascendsim.lower.templates.operands import fitted
-from ascendsim.lower.templates.product import ROWS
 from ascendsim.lower.templates.stage import Tile
 from ascendsim.lower.templates.steps import Expansion
 from ascendsim.opset.work import ColumnSum, Step
@@ -36,7 +35,7 @@ class ColumnSums:
         self.b, self.expansion = builder, expansion
         self.repeat = builder.soc.vector.repeat_bytes
         self.share = (ZERO, share_n)
-        size = ceil_div(share_n, ROWS) * self.repeat
+        size = ceil_div(share_n, FRACTAL_ROWS) * self.repeat
         self.parts = [
             (item, builder.ring(f"sum{number}_ub", Pipe.V, Pipe.MTE3, 1, (Buffer.UB, size)))
             for number, item in enumerate(sums)
@@ -74,17 +73,17 @@ class ColumnSums:
                 assert scratch is not None
                 b.emit(Vector(step.op, step.dtype.value, count, scratch, (value,), step.count))
                 value = scratch
-            held = b.target(ring, blocks * self.repeat, 0, times(column, self.repeat // ROWS))
+            held = b.target(ring, blocks * self.repeat, 0, times(column, self.repeat // FRACTAL_ROWS))
             b.emit(Vector(item.fold.op, item.fold.dtype.value, count, held, (value, held)))
 
     def finish(self) -> None:
         """Folds the partial sums to one value a column and stores them."""
         first, columns = self.share
-        b, blocks = self.b, ceil_div(columns, ROWS)
+        b, blocks = self.b, ceil_div(columns, FRACTAL_ROWS)
         for item, ring in self.parts:
             size = item.fold.dtype.itemsize
             lanes = self.repeat // size
-            while lanes > ROWS:
+            while lanes > FRACTAL_ROWS:
                 lanes //= 2
                 held = b.target(ring, blocks * self.repeat)
                 b.emit(Vector(item.fold.op, item.fold.dtype.value, blocks * lanes, held, (held,)))

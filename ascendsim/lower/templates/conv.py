@@ -11,11 +11,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from ascendsim.core.formats import BLOCK_BYTES, ceil_div
+from ascendsim.core.formats import BLOCK_BYTES, FRACTAL_BYTES, ceil_div
 from ascendsim.lower.templates.strips import held_columns
 from ascendsim.opset.work import ConvGeometry
-
-FRACTAL_BYTES = 512
 
 
 @dataclass(frozen=True, slots=True)

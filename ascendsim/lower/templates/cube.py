@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from ascendsim.core.formats import BLOCK_BYTES, Format, c0, ceil_div
+from ascendsim.core.formats import BLOCK_BYTES, FRACTAL_ROWS, Format, c0, ceil_div
 from ascendsim.isa.program import BlockGroup
 from ascendsim.lower.templates import conv as unfold
 from ascendsim.lower.templates.bias import bias_passes, most_columns, most_share
 from ascendsim.lower.templates.cube_block import CubeWriter
-from ascendsim.lower.templates.product import ROWS, Product
+from ascendsim.lower.templates.product import Product
 from ascendsim.lower.templates.stage import Stage, share_groups, sizes_of
 from ascendsim.lower.templates.steps import Expansion
 from ascendsim.lower.templates.strip_block import strip_groups
@@ -125,9 +125,9 @@ def product_of(work: CubeWork, soc: SocSpec) -> Product:
         a_rows,
         b_rows,
         brought,
-        max(ROWS, block)
+        max(FRACTAL_ROWS, block)
         if conv is None and work.b.format is Format.FRACTAL_NZ and not work.transpose_b
-        else ROWS,
+        else FRACTAL_ROWS,
         batch > 1 and (work.bias is not None or bool(kept)),
         work.b.constant,
         _cut(work.a, soc) if a_rows else "",

@@ -19,15 +19,24 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from ascendsim.core.formats import BLOCK_BYTES, Format, align, c0, ceil_div
+from ascendsim.core.formats import (
+    BLOCK_BYTES,
+    FRACTAL_BYTES,
+    FRACTAL_ROWS,
+    L0C_ELEMENT_BYTES,
+    Format,
+    align,
+    c0,
+    ceil_div,
+)
 from ascendsim.isa.capacity import capacity
 from ascendsim.isa.instructions import ZERO, Affine, Buffer, Img2Col, Mmad, Move, Pipe
 from ascendsim.isa.program import Block, CoreKind
 from ascendsim.lower.emit import BlockBuilder, Piece, Ring, pieces, plus, times
 from ascendsim.lower.templates import conv as unfold
-from ascendsim.lower.templates.bias import ACCUMULATOR_ITEM, Extent, bias_of, in_turn
+from ascendsim.lower.templates.bias import Extent, bias_of, in_turn
 from ascendsim.lower.templates.operands import fitted, image_tile, matrix_tile, raw_tile, weight_tile
-from ascendsim.lower.templates.product import ACCUMULATOR_BYTES, ROWS, Product
+from ascendsim.lower.templates.product import ACCUMULATOR_BYTES, Product
 from ascendsim.lower.templates.score import lookahead
 from ascendsim.lower.templates.stage import Tile
 from ascendsim.lower.templates.steps import Expansion
@@ -65,13 +74,13 @@ class CubeWriter:
         self.b = b = BlockBuilder(soc, CoreKind.CUBE if soc.split_cores else CoreKind.AI)
         self.share_n = share[1]
         self.tile_m, self.tile_n = tile_m, tile_n = min(tiling.tile_m, share[0]), min(tiling.tile_n, share[1])
-        m_blocks, n_blocks = ceil_div(tile_m, ROWS), ceil_div(tile_n, ROWS)
+        m_blocks, n_blocks = ceil_div(tile_m, FRACTAL_ROWS), ceil_div(tile_n, FRACTAL_ROWS)
         self.band_m = min(tiling.band_m, share[0])
         runs = unfold.run_lengths(product.m, tiling.share_m, tiling.band_m)
         a_chunk = unfold.largest_a_bytes(work.conv, runs, tiling.chunk_k)
-        b_chunk = product.b_blocks(tile_n) * unfold.FRACTAL_BYTES * tiling.chunk_k
+        b_chunk = product.b_blocks(tile_n) * FRACTAL_BYTES * tiling.chunk_k
         a_panel = unfold.largest_a_bytes(work.conv, runs, product.k_blocks)
-        b_panel = product.b_blocks(tile_n) * unfold.FRACTAL_BYTES * product.k_blocks
+        b_panel = product.b_blocks(tile_n) * FRACTAL_BYTES * product.k_blocks
         mte2, mte1 = Pipe.MTE2, Pipe.MTE1
         if tiling.hold == "b":
             self.a1 = self.streamed = b.ring("a_l1", mte2, mte1, 2, (Buffer.L1, a_chunk))
@@ -87,7 +96,7 @@ class CubeWriter:
             self.a1 = self.b1 = self.streamed = b.ring(
                 "l1", mte2, mte1, tiling.l1_slots, (Buffer.L1, a_chunk), (Buffer.L1, b_chunk)
             )
-        step = tiling.step_k * unfold.FRACTAL_BYTES
+        step = tiling.step_k * FRACTAL_BYTES
         self.l0 = b.ring("l0", mte1, Pipe.M, 2, (Buffer.L0A, m_blocks * step), (Buffer.L0B, n_blocks * step))
         out_pipe = Pipe.FIX if soc.split_cores else Pipe.V
         self.l0c = b.ring(
@@ -107,7 +116,7 @@ class CubeWriter:
         """Two if the next panel fits beside the current one (and the bias), so that it is brought in
         ahead.
         """
-        spare = align(self.share_n * ACCUMULATOR_ITEM, 32)
+        spare = align(self.share_n * L0C_ELEMENT_BYTES, 32)
         return 2 if streamed + 2 * panel + spare <= capacity(self.b.soc, Buffer.L1) else 1
 
     def write(self, batch: int, images: int, m: int, n: int) -> Block:
@@ -265,7 +274,7 @@ class CubeWriter:
         """L1 -> L0 -> Cube for one chunk of k; `rows` of A are in L1."""
         b, t = self.b, self.tiling
         m, n = size
-        m_blocks, n_blocks = ceil_div(m, ROWS), ceil_div(n, ROWS)
+        m_blocks, n_blocks = ceil_div(m, FRACTAL_ROWS), ceil_div(n, FRACTAL_ROWS)
         for steps in pieces(k[1], t.step_k):
             with b.loop("s", steps.trips) as s:
                 at = steps.at(s)
@@ -278,7 +287,7 @@ class CubeWriter:
                 b.release(self.l0)
 
     def _multiply(self, m: tuple[int, int], n: tuple[int, int], k_blocks: int, at: Affine) -> None:
-        step = unfold.FRACTAL_BYTES * k_blocks
+        step = FRACTAL_BYTES * k_blocks
         fresh = tuple(name for name, _ in at.terms) if at.base == 0 and not self.bias.preloads else None
         self.b.emit(
             Mmad(
@@ -302,8 +311,10 @@ class CubeWriter:
         work, block = self.work, c0(self.work.dtype)
         pairs = 1 if work.a_shared else self.product.batch
         if work.image is not None and self.conv is not None:
-            tile, converted = raw_tile(work.a, work.image, self.conv, (where.m, m), k[1], where.image, trips)
-            self._load(tile, self.a1, 0, work.a.format, work.a, converted)
+            tile, converted = raw_tile(
+                work.a, work.image, self.conv, (where.m, m), k[1], number=where.image, trips=trips
+            )
+            self._load(tile, self.a1, 0, work.a, converted)
             return
         if work.conv is None:
             base = plus(
@@ -324,13 +335,13 @@ class CubeWriter:
                 tile = Tile.strided(work.a.region, offset, k[1], m * BLOCK_BYTES, plane)
             else:
                 tile = image_tile(work.a, self.conv, (where.m, m), k, base, trips)
-        self._load(tile, self.a1, 0, work.a.format, work.a)
+        self._load(tile, self.a1, 0, work.a)
 
     def _load_b(self, where: Where, n: int, k: tuple[Affine, int]) -> None:
         """GM -> L1."""
         work, block = self.work, c0(self.work.dtype)
         if work.conv is not None:
-            base = times(where.batch, ceil_div(self.product.n, ROWS) * unfold.FRACTAL_BYTES)
+            base = times(where.batch, ceil_div(self.product.n, FRACTAL_ROWS) * FRACTAL_BYTES)
             tile = weight_tile(work.b, self.product.n * self.product.batch, k, (where.n, n), base)
         else:
             base = times(where.batch, 0 if work.b_shared else work.b.bytes // self.product.batch)
@@ -339,14 +350,13 @@ class CubeWriter:
             tile = matrix_tile(
                 work.b, stored, *((columns, depth) if work.transpose_b else (depth, columns)), base
             )
-        self._load(tile, self.b1, len(self.b1.allocations) - 1, work.b.format, work.b)
+        self._load(tile, self.b1, len(self.b1.allocations) - 1, work.b)
 
     def _load(
         self,
         tile: Tile,
         ring: Ring,
         part: int,
-        format: Format,
         ref: Ref,
         converted: int = 0,
         at: Affine = ZERO,
@@ -354,7 +364,9 @@ class CubeWriter:
         """MTE2 brings a tile, to an offset in its slot; `converted` are the bytes that AIPP makes of it."""
         tile = fitted(self.b, tile, ref)
         kind = (
-            "nd2nz" if format is Format.ND and self.b.soc.split_cores and self.work.conv is None else "copy"
+            "nd2nz"
+            if ref.format is Format.ND and self.b.soc.split_cores and self.work.conv is None
+            else "copy"
         )
         if converted:
             kind = "aipp"
@@ -375,8 +387,8 @@ class CubeWriter:
     def _feed_a(self, m: int, at: Affine, k_blocks: int, held: tuple[int, int]) -> None:
         """L1 -> L0A: load2d, or load3d where the map must be unfolded; `held` rows and k blocks are in L1."""
         b, work = self.b, self.work
-        m_blocks = ceil_div(m, ROWS)
-        bytes = m_blocks * k_blocks * unfold.FRACTAL_BYTES
+        m_blocks = ceil_div(m, FRACTAL_ROWS)
+        bytes = m_blocks * k_blocks * FRACTAL_BYTES
         target = b.target(self.l0, bytes, 0)
         if self.conv is not None:
             rows, chunk = held
@@ -393,7 +405,7 @@ class CubeWriter:
     def _feed_b(self, n_blocks: int, at: Affine, k_blocks: int) -> None:
         """L1 -> L0B."""
         b = self.b
-        row = n_blocks * unfold.FRACTAL_BYTES
+        row = n_blocks * FRACTAL_BYTES
         source = b.source(self.b1, row * k_blocks, len(self.b1.allocations) - 1, times(at, row))
         b.emit(Move(Pipe.MTE1, b.target(self.l0, row * k_blocks, 1), source, 1, row * k_blocks, "load2d"))
 

@@ -22,7 +22,7 @@ from operator import itemgetter
 
 from ascendsim.core.dtypes import DType
 from ascendsim.core.errors import CompileError
-from ascendsim.core.formats import BLOCK_BYTES, Format, align, c0, ceil_div
+from ascendsim.core.formats import BLOCK_BYTES, FRACTAL_BYTES, FRACTAL_ROWS, Format, align, c0, ceil_div
 from ascendsim.isa.capacity import capacity
 from ascendsim.isa.instructions import ZERO, Affine, Buffer, Img2Col, Mmad, Move, Pipe
 from ascendsim.isa.program import Block, BlockGroup, CoreKind, Task, TaskKind
@@ -32,7 +32,7 @@ from ascendsim.lower.task_cost import closed_form
 from ascendsim.lower.templates import conv as unfold
 from ascendsim.lower.templates.bias import Bias, NoBias, bias_of
 from ascendsim.lower.templates.operands import fitted, image_tile, weight_tile
-from ascendsim.lower.templates.product import ACCUMULATOR_BYTES, ROWS
+from ascendsim.lower.templates.product import ACCUMULATOR_BYTES
 from ascendsim.lower.templates.stage import Stage, Tile, share_groups, sizes_of
 from ascendsim.lower.templates.steps import Expansion
 from ascendsim.lower.templates.tiling import FEW, NEAR
@@ -42,7 +42,7 @@ from ascendsim.soc.spec import SocSpec
 
 # tile in L0C: half of the smallest L0C of coupled cores, so that the way out overlaps
 MOST_M, MOST_N = (256, 128)
-SLACK = ROWS * BLOCK_BYTES  # fractals at the end of a band may reach beyond its last position
+SLACK = FRACTAL_ROWS * BLOCK_BYTES  # fractals at the end of a band may reach beyond its last position
 
 
 def lower_pair(work: CubePair, soc: SocSpec, expansion: Expansion) -> Stage:
@@ -174,24 +174,22 @@ class _Side:
         self.bias: Bias = NoBias()
         self.direct = unfold.is_direct(work.conv)
         self.k_blocks = ceil_div(self.geometry.channels, c0(work.dtype)) * unfold.taps(work.conv)
-        self.columns = ceil_div(work.n, ROWS)
+        self.columns = ceil_div(work.n, FRACTAL_ROWS)
         self.tile_m, self.tile_n = _even(positions, MOST_M), _even(work.n, MOST_N)
         l0a, l0b = capacity(b.soc, Buffer.L0A) // 2, capacity(b.soc, Buffer.L0B) // 2
-        m_blocks, n_blocks = ceil_div(self.tile_m, ROWS), ceil_div(self.tile_n, ROWS)
-        most = min(
-            l0a // (m_blocks * unfold.FRACTAL_BYTES), l0b // (n_blocks * unfold.FRACTAL_BYTES), self.k_blocks
-        )
+        m_blocks, n_blocks = ceil_div(self.tile_m, FRACTAL_ROWS), ceil_div(self.tile_n, FRACTAL_ROWS)
+        most = min(l0a // (m_blocks * FRACTAL_BYTES), l0b // (n_blocks * FRACTAL_BYTES), self.k_blocks)
         if most < 1:
             raise CompileError(f"convolution into {work.out.region!r}", "must fit its tile into L0")
         self.step = ceil_div(self.k_blocks, ceil_div(self.k_blocks, most))
-        self.l0 = m_blocks * self.step * unfold.FRACTAL_BYTES, n_blocks * self.step * unfold.FRACTAL_BYTES
+        self.l0 = m_blocks * self.step * FRACTAL_BYTES, n_blocks * self.step * FRACTAL_BYTES
         self.l0c_bytes = m_blocks * n_blocks * ACCUMULATOR_BYTES
         self.weights = b.ring(
             f"{name}_weights_l1",
             Pipe.MTE2,
             Pipe.MTE1,
             1,
-            (Buffer.L1, self.columns * unfold.FRACTAL_BYTES * self.k_blocks),
+            (Buffer.L1, self.columns * FRACTAL_BYTES * self.k_blocks),
         )
 
 
@@ -374,7 +372,7 @@ class _PairWriter:
         side.bias.bring(n)
         b.acquire(self.l0c)
         side.bias.begin()
-        m_blocks, n_blocks = ceil_div(m[1], ROWS), ceil_div(n[1], ROWS)
+        m_blocks, n_blocks = ceil_div(m[1], FRACTAL_ROWS), ceil_div(n[1], FRACTAL_ROWS)
         for steps in pieces(side.k_blocks, side.step):
             with b.loop("s", steps.trips) as s:
                 at = steps.at(s)
@@ -385,7 +383,7 @@ class _PairWriter:
                 fresh = (
                     tuple(name for name, _ in at.terms) if at.base == 0 and not side.bias.preloads else None
                 )
-                step = unfold.FRACTAL_BYTES * steps.size
+                step = FRACTAL_BYTES * steps.size
                 b.emit(
                     Mmad(
                         dst=b.target(self.l0c, m_blocks * n_blocks * ACCUMULATOR_BYTES),
@@ -413,7 +411,7 @@ class _PairWriter:
     ) -> None:
         """L1 -> L0A and L0B for one step of k."""
         b, (at, k_blocks) = self.b, k
-        rows = align(m[1], ROWS)
+        rows = align(m[1], FRACTAL_ROWS)
         target = b.target(self.l0, rows * BLOCK_BYTES * k_blocks, 0)
         if side.direct:
             column = m[2] * BLOCK_BYTES
@@ -432,7 +430,7 @@ class _PairWriter:
                     unfold.input_rows(geometry),
                 )
             )
-        row, n_bytes = side.columns * unfold.FRACTAL_BYTES, ceil_div(n[1], ROWS) * unfold.FRACTAL_BYTES
+        row, n_bytes = side.columns * FRACTAL_BYTES, ceil_div(n[1], FRACTAL_ROWS) * FRACTAL_BYTES
         weights = b.source(
             side.weights, (k_blocks - 1) * row + n_bytes, 0, plus(times(at, row), times(n[0], BLOCK_BYTES))
         )
@@ -444,6 +442,6 @@ def _even(total: int, most: int) -> int:
     """A tile size of at most `most`, a multiple of 16 unless it is all, that cuts `total` as evenly as can
     be.
     """
-    blocks = ceil_div(total, ROWS)
-    tile = ceil_div(blocks, ceil_div(blocks, most // ROWS)) * ROWS
+    blocks = ceil_div(total, FRACTAL_ROWS)
+    tile = ceil_div(blocks, ceil_div(blocks, most // FRACTAL_ROWS)) * FRACTAL_ROWS
     return min(total, tile)

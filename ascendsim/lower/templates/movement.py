@@ -12,14 +12,14 @@ import math
 from dataclasses import dataclass
 from itertools import pairwise
 
-from ascendsim.core.formats import BLOCK_BYTES, align, ceil_div
+from ascendsim.core.formats import BLOCK_BYTES, TRANSACTION_BYTES, align, ceil_div
 from ascendsim.isa.capacity import capacity
 from ascendsim.isa.instructions import Affine, Buffer, Move, Operand, Pipe, Scalar
 from ascendsim.isa.program import Block, BlockGroup
 from ascendsim.lower.emit import BlockBuilder, Ring, pieces, times
 from ascendsim.lower.templates.operands import fitted
 from ascendsim.lower.templates.sharing import elementwise_cores, even_bursts, worthwhile_cores
-from ascendsim.lower.templates.stage import TRANSACTION_BYTES, Stage, Tile, shared, sizes_of, vector_core
+from ascendsim.lower.templates.stage import Stage, Tile, shared, sizes_of, vector_core
 from ascendsim.lower.templates.steps import Expansion, emit_steps
 from ascendsim.lower.templates.vector_writer import GOOD_TRANSFER_BYTES, TILES_TO_OVERLAP
 from ascendsim.opset.work import Copy, MoveWork, Ref, ScalarWork, Step

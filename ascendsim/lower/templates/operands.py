@@ -4,11 +4,19 @@ from __future__ import annotations
 
 from operator import itemgetter
 
-from ascendsim.core.formats import BLOCK_BYTES, FRACTAL_ROWS, Format, c0, ceil_div
+from ascendsim.core.formats import (
+    BLOCK_BYTES,
+    FRACTAL_BYTES,
+    FRACTAL_ROWS,
+    TRANSACTION_BYTES,
+    Format,
+    c0,
+    ceil_div,
+)
 from ascendsim.isa.instructions import ZERO, Affine, Move, Pipe
 from ascendsim.lower.emit import BlockBuilder, Ring, plus, times
-from ascendsim.lower.templates.conv import FRACTAL_BYTES, kernel_rows, skips_rows, taps, window
-from ascendsim.lower.templates.stage import TRANSACTION_BYTES, Tile
+from ascendsim.lower.templates.conv import kernel_rows, skips_rows, taps, window
+from ascendsim.lower.templates.stage import Tile
 from ascendsim.opset.work import ConvGeometry, RawImage, Ref
 
 
@@ -136,6 +144,7 @@ def raw_tile(
     conv: ConvGeometry,
     positions: tuple[Affine, int],
     k_blocks: int,
+    *,
     number: Affine,
     trips: int,
 ) -> tuple[Tile, int]:
@@ -180,6 +189,7 @@ def result_tile(
     columns: int,
     m: tuple[Affine, int],
     n: tuple[Affine, int],
+    *,
     base: Affine,
     is_map: bool,
 ) -> Tile:

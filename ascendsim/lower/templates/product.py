@@ -10,20 +10,19 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from ascendsim.core.errors import CompileError
-from ascendsim.core.formats import BLOCK_BYTES, align, ceil_div
-from ascendsim.lower.templates.conv import (
+from ascendsim.core.formats import (
+    BLOCK_BYTES,
     FRACTAL_BYTES,
-    input_rows,
-    is_direct,
-    largest_a_bytes,
-    run_lengths,
-    taps,
+    FRACTAL_ROWS,
+    L0C_ELEMENT_BYTES,
+    align,
+    ceil_div,
 )
+from ascendsim.lower.templates.conv import input_rows, is_direct, largest_a_bytes, run_lengths, taps
 from ascendsim.opset.work import ConvGeometry
 from ascendsim.soc.spec import SocSpec
 
-ROWS = 16  # of a fractal; M0 and N0 of every Cube
-ACCUMULATOR_BYTES = ROWS * ROWS * 4  # of one block in L0C
+ACCUMULATOR_BYTES = FRACTAL_ROWS * FRACTAL_ROWS * L0C_ELEMENT_BYTES  # of one block in L0C
 
 
 @dataclass(frozen=True)
@@ -70,7 +69,7 @@ class Product:
     a_rows: str = ""
     b_rows: str = ""
     extra_in_bytes: int = 0
-    b_columns: int = ROWS
+    b_columns: int = FRACTAL_ROWS
     serial_batch: bool = False
     b_constant: bool = False
     a_cut: str = ""
@@ -80,7 +79,7 @@ class Product:
 
     def b_blocks(self, tile_n: int) -> int:
         """Blocks of 16 columns that a tile of B holds in L1."""
-        return align(tile_n, self.b_columns) // ROWS
+        return align(tile_n, self.b_columns) // FRACTAL_ROWS
 
     def a_bytes(self, share_m: int, run: int, k_blocks: int) -> int:
         """The most that L1 holds of A for any run of so many rows, where a core takes so many."""
@@ -118,10 +117,10 @@ class Product:
         """Bytes of A and of B."""
         conv = self.conv
         if conv is None or not self.unfolds:
-            a = ceil_div(self.m, ROWS) * FRACTAL_BYTES * self.k_blocks
+            a = ceil_div(self.m, FRACTAL_ROWS) * FRACTAL_BYTES * self.k_blocks
         else:
             a = conv.height * conv.width * BLOCK_BYTES * ceil_div(self.k_blocks, taps(conv))
-        b = ceil_div(self.n, ROWS) * FRACTAL_BYTES * self.k_blocks
+        b = ceil_div(self.n, FRACTAL_ROWS) * FRACTAL_BYTES * self.k_blocks
         return a * self.batch * self.images, self.batch * b
 
 

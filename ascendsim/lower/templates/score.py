@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import math
 
-from ascendsim.core.formats import ceil_div
-from ascendsim.lower.templates.conv import FRACTAL_BYTES
-from ascendsim.lower.templates.product import ACCUMULATOR_BYTES, ROWS, Product, Rates
+from ascendsim.core.formats import FRACTAL_BYTES, FRACTAL_ROWS, ceil_div
+from ascendsim.lower.templates.product import ACCUMULATOR_BYTES, Product, Rates
 from ascendsim.lower.templates.traffic import End, traffic_of
 
 # share of the faster pipes' time that is not hidden behind the slowest one: assumed, ranks candidates only
@@ -23,10 +22,8 @@ def score(
     product: Product,
     rates: Rates,
     share: tuple[int, int, int, int],
-    tile_m: int,
-    tile_n: int,
-    chunk: int,
-    step: int,
+    sizes: tuple[int, int, int, int],
+    *,
     hold: str,
     accumulators: int,
     band: int,
@@ -34,12 +31,23 @@ def score(
 ) -> float:
     """Cycles of the busiest core; see the module's text. Infinite where computing alone takes more than
     `limit`.
+
+    Args:
+        product: What is computed.
+        rates: Of the chip.
+        share: Products, images, rows and columns of the busiest core.
+        sizes: Rows and columns of a tile, K blocks of a chunk in L1 and of a step in L0.
+        hold: The operand that stays in L1 for several tiles: "a", "b" or "".
+        accumulators: Tiles that L0C holds at once.
+        band: Rows of A that are brought at once.
+        limit: Cycles from which on the exact number does not matter.
     """
     k_blocks = product.k_blocks
+    tile_m, tile_n, chunk, step = sizes
     sb, si, sm, sn = share
     in_turn = sb if product.serial_batch else 1  # times that a core goes through all that follows
     sb //= in_turn
-    m_blocks, n_blocks = ceil_div(tile_m, ROWS), ceil_div(tile_n, ROWS)
+    m_blocks, n_blocks = ceil_div(tile_m, FRACTAL_ROWS), ceil_div(tile_n, FRACTAL_ROWS)
     m_tiles, n_tiles = ceil_div(sm, tile_m), ceil_div(sn, tile_n)
     tiles = sb * si * m_tiles * n_tiles
     chunks = ceil_div(k_blocks, chunk)
@@ -71,7 +79,7 @@ def score(
     busy = tiles * pace - (0 if accumulators > 1 else out)
     if in_turn * busy > limit:
         return math.inf
-    t = traffic_of(product, rates, share, (tile_m, tile_n), chunk, hold, band)
+    t = traffic_of(product, rates, share, (tile_m, tile_n), chunk=chunk, hold=hold, band=band)
     ahead = lookahead(rates.queue)
 
     def time(end: End) -> float:
@@ -87,7 +95,7 @@ def score(
             first += (sb * n_tiles - 1 + (1 - 1 / chunks)) * (b_load + rates.latency)
         elif hold == "a":
             first += (sb * si * m_tiles - 1 + (1 - 1 / chunks)) * (a_load + rates.latency)
-        last = out + m_blocks * n_blocks * ROWS * ROWS * product.out_itemsize / end.rate_out
+        last = out + m_blocks * n_blocks * FRACTAL_ROWS * FRACTAL_ROWS * product.out_itemsize / end.rate_out
         waits = tiles * chunks * max(0.0, (rates.latency - pace / chunks) / 2) if band == tile_m else 0.0
         if (
             steps // chunks * ceil_div(band, tile_m) > ahead
@@ -109,7 +117,7 @@ def tiled_blocks(elements: int, tile: int) -> int:
     8
     """
     whole, tail = divmod(elements, tile)
-    return whole * ceil_div(tile, ROWS) + ceil_div(tail, ROWS)
+    return whole * ceil_div(tile, FRACTAL_ROWS) + ceil_div(tail, FRACTAL_ROWS)
 
 
 def lookahead(queue: int) -> int:

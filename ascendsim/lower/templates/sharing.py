@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ascendsim.core.formats import BLOCK_BYTES, Format, align, c0, ceil_div
-from ascendsim.lower.templates.stage import TRANSACTION_BYTES
+from ascendsim.core.formats import BLOCK_BYTES, TRANSACTION_BYTES, Format, align, c0, ceil_div
 from ascendsim.opset.work import Ref, VectorWork
 from ascendsim.soc.spec import SocSpec
 

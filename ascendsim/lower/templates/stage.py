@@ -6,13 +6,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product as combinations
 
-from ascendsim.core.formats import BLOCK_BYTES
+from ascendsim.core.formats import BLOCK_BYTES, TRANSACTION_BYTES
 from ascendsim.isa.instructions import ZERO, Affine, Buffer, Operand
 from ascendsim.isa.program import BlockGroup, CoreKind, TaskKind
 from ascendsim.opset.work import AiCpuWork, Ref
 from ascendsim.soc.spec import SocSpec
-
-TRANSACTION_BYTES = 512
 
 
 @dataclass(frozen=True, slots=True)

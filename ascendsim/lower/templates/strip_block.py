@@ -147,7 +147,7 @@ class StripWriter(CubeWriter):
                 at, place = plus(at, times(index, distance)), plus(place, times(index, inside))
                 inside *= count
             tile = Tile.strided(self.work.a.region, at, along[0], burst, along[1])
-            self._load(tile, self.a1, 0, self.work.a.format, self.work.a, at=place)
+            self._load(tile, self.a1, 0, self.work.a, at=place)
 
     def _load_image(self, image: RawImage, number: Affine, first: Affine, held: int, down: int) -> None:
         """AIPP converts the columns of some rows on their way."""
@@ -163,4 +163,4 @@ class StripWriter(CubeWriter):
         rows = ceil_div(held * image.rows, image.per)
         tile = Tile.strided(self.work.a.region, offset, rows, used, image.row_bytes * down)
         converted = held * conv.width * BLOCK_BYTES
-        self._load(tile, self.a1, 0, self.work.a.format, self.work.a, converted)
+        self._load(tile, self.a1, 0, self.work.a, converted)

@@ -11,10 +11,8 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from functools import lru_cache
 
-from ascendsim.core.formats import align, ceil_div
+from ascendsim.core.formats import TRANSACTION_BYTES, align, ceil_div
 from ascendsim.opset.work import ConvGeometry
-
-TRANSACTION_BYTES = 512  # of DRAM
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,14 +17,9 @@ from functools import lru_cache
 from heapq import nsmallest
 
 from ascendsim.core.errors import CompileError
-from ascendsim.core.formats import align, ceil_div
-from ascendsim.lower.templates.conv import (
-    FRACTAL_BYTES,
-    a_bytes,
-    is_direct,
-    taps,
-)
-from ascendsim.lower.templates.product import ACCUMULATOR_BYTES, ROWS, Product, Rates, rates_of
+from ascendsim.core.formats import FRACTAL_BYTES, FRACTAL_ROWS, align, ceil_div
+from ascendsim.lower.templates.conv import a_bytes, is_direct, taps
+from ascendsim.lower.templates.product import ACCUMULATOR_BYTES, Product, Rates, rates_of
 from ascendsim.lower.templates.score import lookahead, score
 from ascendsim.lower.templates.strips import Strip, row_parts
 from ascendsim.lower.templates.traffic import Share
@@ -147,7 +142,15 @@ def as_strips(view: Product, tiling: Tiling, rates: Rates) -> Tiling:
     share = whole_images(view.conv, tiling.share_images)
     sizes = tiling.tile_m, tiling.tile_n, tiling.chunk_k, tiling.step_k
     shared = tiling.share_batch, share, tiling.share_m, tiling.share_n
-    cycles = score(view, rates, shared, *sizes, tiling.hold, tiling.accumulators, tiling.band_m)
+    cycles = score(
+        view,
+        rates,
+        shared,
+        sizes,
+        hold=tiling.hold,
+        accumulators=tiling.accumulators,
+        band=tiling.band_m,
+    )
     return replace(tiling, share_images=share, cycles=cycles, columns=view.conv.out_w)
 
 
@@ -173,10 +176,10 @@ def candidates(
         if least > within * best:
             break
         for tile_n in tile_sizes(
-            sn, min(rates.l0b // 2 // FRACTAL_BYTES, ceil_div(product.most_n, ROWS)), smallest
+            sn, min(rates.l0b // 2 // FRACTAL_BYTES, ceil_div(product.most_n, FRACTAL_ROWS)), smallest
         ):
             for tile_m in run_sizes(product.conv, sm, rates.l0a // 2 // FRACTAL_BYTES, smallest):
-                blocks = ceil_div(tile_m, ROWS) * ceil_div(tile_n, ROWS)
+                blocks = ceil_div(tile_m, FRACTAL_ROWS) * ceil_div(tile_n, FRACTAL_ROWS)
                 if blocks * ACCUMULATOR_BYTES > rates.l0c:
                     continue
                 if loading_cycles(product, rates, share, tile_m, tile_n) > within * best:
@@ -184,7 +187,14 @@ def candidates(
                 accumulators = 2 if 2 * blocks * ACCUMULATOR_BYTES <= rates.l0c else 1
                 for hold in ("", "b", "a"):
                     for tiling in _fill_l1(
-                        product, rates, share, tile_m, tile_n, hold, accumulators, within * best
+                        product,
+                        rates,
+                        share,
+                        tile_m,
+                        tile_n,
+                        hold=hold,
+                        accumulators=accumulators,
+                        limit=within * best,
                     ):
                         best = min(best, tiling.cycles)
                         yield tiling
@@ -195,10 +205,10 @@ def smallest_tile_bytes(product: Product) -> int:
     is less.
     """
     unit = chunk_units(product.conv)[-1]
-    a, b = a_bytes(product.conv, ROWS, unit), product.b_blocks(ROWS) * FRACTAL_BYTES * unit
+    a, b = a_bytes(product.conv, FRACTAL_ROWS, unit), product.b_blocks(FRACTAL_ROWS) * FRACTAL_BYTES * unit
     held_a, held_b = (
-        a_bytes(product.conv, ROWS, product.k_blocks),
-        product.b_blocks(ROWS) * FRACTAL_BYTES * product.k_blocks,
+        a_bytes(product.conv, FRACTAL_ROWS, product.k_blocks),
+        product.b_blocks(FRACTAL_ROWS) * FRACTAL_BYTES * product.k_blocks,
     )
     return min(2 * (a + b), 2 * a + held_b, held_a + 2 * b)
 
@@ -219,9 +229,9 @@ def least_cycles(product: Product, rates: Rates, share: Share) -> float:
     out the blocks.
     """
     batch, images, m, n = share
-    blocks = batch * images * ceil_div(m, ROWS) * ceil_div(n, ROWS) * product.k_blocks
+    blocks = batch * images * ceil_div(m, FRACTAL_ROWS) * ceil_div(n, FRACTAL_ROWS) * product.k_blocks
     a = batch * images * product.a_bytes(m, m, product.k_blocks)
-    b = batch * n / ROWS * FRACTAL_BYTES * product.k_blocks
+    b = batch * n / FRACTAL_ROWS * FRACTAL_BYTES * product.k_blocks
     bringing = a / rates.way_in(product.a_cut) + b / rates.way_in(product.b_cut)
     return max(blocks * rates.per_block, bringing) + cores_of(product, share) * rates.dispatch
 
@@ -231,7 +241,10 @@ def loading_cycles(product: Product, rates: Rates, share: Share, tile_m: int, ti
     blocks.
     """
     batch, images, m, n = share
-    rows, columns = ceil_div(tile_m, ROWS) / rates.l1_to_l0a, ceil_div(tile_n, ROWS) / rates.l1_to_l0b
+    rows, columns = (
+        ceil_div(tile_m, FRACTAL_ROWS) / rates.l1_to_l0a,
+        ceil_div(tile_n, FRACTAL_ROWS) / rates.l1_to_l0b,
+    )
     return (
         batch
         * images
@@ -266,7 +279,7 @@ def shares(product: Product, cores: int) -> Iterator[Share]:
 
 def _shares_of(product: Product, cores: int) -> Iterator[Share]:
     """Ways to cut a product for just so many cores, or as many of them as it has parts for."""
-    m_blocks, n_blocks = ceil_div(product.m, ROWS), ceil_div(product.n, ROWS)
+    m_blocks, n_blocks = ceil_div(product.m, FRACTAL_ROWS), ceil_div(product.n, FRACTAL_ROWS)
     factors = sorted(block_counts(cores))
     for outer in factors:
         batch_parts = min(product.batch, outer)
@@ -279,7 +292,7 @@ def _shares_of(product: Product, cores: int) -> Iterator[Share]:
                 break
             m_parts = min(m_blocks, wanted)
             n_parts = max(min(n_blocks, left // m_parts), ceil_div(product.n, product.most_share_n))
-            share_ms = [min(product.m, ceil_div(m_blocks, m_parts) * ROWS)]
+            share_ms = [min(product.m, ceil_div(m_blocks, m_parts) * FRACTAL_ROWS)]
             if product.conv is not None and not is_direct(product.conv) and product.conv.out_h >= m_parts:
                 share_ms.append(min(product.m, ceil_div(product.conv.out_h, m_parts) * product.conv.out_w))
             for share_m in share_ms:
@@ -289,7 +302,7 @@ def _shares_of(product: Product, cores: int) -> Iterator[Share]:
                     ceil_div(product.batch, batch_parts),
                     ceil_div(product.images, image_parts),
                     share_m,
-                    min(product.n, ceil_div(n_blocks, n_parts) * ROWS),
+                    min(product.n, ceil_div(n_blocks, n_parts) * FRACTAL_ROWS),
                 )
 
 
@@ -299,12 +312,12 @@ def tile_sizes(elements: int, most_blocks: int, smallest: int = 2) -> list[int]:
     >>> tile_sizes(784, 64)
     [784, 400, 272, 208, 160, 112, 64, 32]
     """
-    blocks = ceil_div(elements, ROWS)
+    blocks = ceil_div(elements, FRACTAL_ROWS)
     sizes: dict[int, None] = {}
     for limit in (64, 32, 24, 16, 12, 8, 4, 2, 1):
         tile = ceil_div(blocks, ceil_div(blocks, min(limit, most_blocks)))
-        sizes[min(elements, tile * ROWS)] = None
-    useful = [size for size in sizes if size >= min(elements, min(blocks, smallest) * ROWS)]
+        sizes[min(elements, tile * FRACTAL_ROWS)] = None
+    useful = [size for size in sizes if size >= min(elements, min(blocks, smallest) * FRACTAL_ROWS)]
     return useful or list(sizes)
 
 
@@ -316,7 +329,7 @@ def run_sizes(conv: ConvGeometry | None, elements: int, most_blocks: int, smalle
     sizes = [] if tall else tile_sizes(elements, most_blocks, smallest)
     if conv is not None and not is_direct(conv):
         rows = ceil_div(elements, conv.out_w)
-        most = min(rows, most_blocks * ROWS // conv.out_w)
+        most = min(rows, most_blocks * FRACTAL_ROWS // conv.out_w)
         even = {
             ceil_div(rows, ceil_div(rows, wanted)) * conv.out_w
             for wanted in {1, 2, 3, 4, 6, 8, 12, most}
@@ -325,7 +338,7 @@ def run_sizes(conv: ConvGeometry | None, elements: int, most_blocks: int, smalle
         sizes += sorted(
             min(elements, size)
             for size in even
-            if size >= min(elements, smallest * ROWS) and size not in sizes
+            if size >= min(elements, smallest * FRACTAL_ROWS) and size not in sizes
         )
     return sizes
 
@@ -336,6 +349,7 @@ def _fill_l1(
     share: Share,
     tile_m: int,
     tile_n: int,
+    *,
     hold: str,
     accumulators: int,
     limit: float,
@@ -344,7 +358,7 @@ def _fill_l1(
     what is above the limit.
     """
     conv, k_blocks = product.conv, product.k_blocks
-    m_blocks, n_blocks = ceil_div(tile_m, ROWS), ceil_div(tile_n, ROWS)
+    m_blocks, n_blocks = ceil_div(tile_m, FRACTAL_ROWS), ceil_div(tile_n, FRACTAL_ROWS)
     step = min(
         rates.l0a // 2 // (m_blocks * FRACTAL_BYTES), rates.l0b // 2 // (n_blocks * FRACTAL_BYTES), k_blocks
     )
@@ -386,11 +400,19 @@ def _fill_l1(
             band = min(share[2], tiles * tile_m)
             slot = product.a_bytes(share[2], band, chunk) if hold == "b" else 0
             if panel + 2 * slot + column_bytes(share[3]) <= rates.l1:
+                sizes = tile_m, tile_n, chunk, even_step
                 cycles = score(
-                    product, rates, share, tile_m, tile_n, chunk, even_step, hold, accumulators, band, limit
+                    product,
+                    rates,
+                    share,
+                    sizes,
+                    hold=hold,
+                    accumulators=accumulators,
+                    band=band,
+                    limit=limit,
                 )
                 if cycles < math.inf:
-                    yield Tiling(*share, tile_m, tile_n, chunk, even_step, hold, accumulators, cycles, band)
+                    yield Tiling(*share, *sizes, hold, accumulators, cycles, band)
 
 
 def queue_depths(queue: int) -> list[int]:

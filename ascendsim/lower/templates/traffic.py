@@ -9,9 +9,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ascendsim.core.formats import BLOCK_BYTES, ceil_div
-from ascendsim.lower.templates.conv import FRACTAL_BYTES, a_bytes, is_direct
-from ascendsim.lower.templates.product import ROWS, Product, Rates
+from ascendsim.core.formats import (
+    BLOCK_BYTES,
+    FRACTAL_BYTES,
+    FRACTAL_ROWS,
+    TRANSACTION_BYTES,
+    align,
+    ceil_div,
+)
+from ascendsim.lower.templates.conv import a_bytes, is_direct
+from ascendsim.lower.templates.product import Product, Rates
 from ascendsim.lower.templates.strips import Strip, strip_waste
 from ascendsim.opset.work import ConvGeometry
 
@@ -58,7 +65,7 @@ class Traffic:
 
 
 def traffic_of(
-    product: Product, rates: Rates, share: Share, tile: tuple[int, int], chunk: int, hold: str, band: int
+    product: Product, rates: Rates, share: Share, tile: tuple[int, int], *, chunk: int, hold: str, band: int
 ) -> Traffic:
     """Traffic of a tiling; see `score` for the arguments. A batch that runs in turn counts as a whole."""
     conv, k_blocks = product.conv, product.k_blocks
@@ -67,7 +74,7 @@ def traffic_of(
     m_tiles, n_tiles = ceil_div(sm, tile_m), ceil_div(sn, tile_n)
     tiles = sb * si * m_tiles * n_tiles
     a_tile = a_bytes(conv, band, chunk) * ceil_div(k_blocks, chunk)
-    b_tile = ceil_div(tile_n, ROWS) * FRACTAL_BYTES * k_blocks
+    b_tile = ceil_div(tile_n, FRACTAL_ROWS) * FRACTAL_BYTES * k_blocks
     a_loads = sb * si * ceil_div(sm, band) * (1 if hold == "a" else n_tiles)
     b_loads = sb * n_tiles if hold == "b" else tiles
     reach = {
@@ -89,7 +96,7 @@ def traffic_of(
     )
     extra_in = outputs * product.extra_in_bytes
     out = outputs * (product.out_itemsize + product.extra_out_bytes) * 1.0
-    if conv is not None and tile_m % ROWS and tile_m < product.m:
+    if conv is not None and tile_m % FRACTAL_ROWS and tile_m < product.m:
         out /= rates.unaligned  # a channel block of the tile does not end on a 512 B boundary
     if isinstance(conv, Strip):
         out *= strip_waste(conv, min(tile_m, conv.out_w) * (product.row_item or BLOCK_BYTES))
@@ -159,7 +166,7 @@ def aligned_planes(conv: ConvGeometry, tile_m: int) -> bool:
         conv.height * conv.width,
         tile_m if is_direct(conv) else conv.width * conv.stride_h * max(1, tile_m // conv.out_w),
     )
-    return plane % ROWS == 0 and (step % ROWS == 0 or step >= plane)
+    return plane % FRACTAL_ROWS == 0 and (step % FRACTAL_ROWS == 0 or step >= plane)
 
 
 def burst_loss(axis: str, reach: dict[str, tuple[int, int]], unaligned: float) -> float:
@@ -175,4 +182,4 @@ def burst_loss(axis: str, reach: dict[str, tuple[int, int]], unaligned: float) -
     if size >= whole:
         return 1.0
     burst = size * (32 if axis == "k" else 2)
-    return ceil_div(burst, 512) * 512 / burst / (1.0 if burst % 512 == 0 else unaligned)
+    return align(burst, TRANSACTION_BYTES) / burst / (1.0 if burst % TRANSACTION_BYTES == 0 else unaligned)

@@ -19,14 +19,14 @@ from dataclasses import replace
 from typing import ClassVar
 
 from ascendsim.core.errors import CompileError
-from ascendsim.core.formats import BLOCK_BYTES, Format, align, c0, ceil_div
+from ascendsim.core.formats import BLOCK_BYTES, TRANSACTION_BYTES, Format, align, c0, ceil_div
 from ascendsim.isa.capacity import capacity
 from ascendsim.isa.instructions import ZERO, Affine, Buffer, Move, Operand, Pipe
 from ascendsim.isa.program import Block
 from ascendsim.lower.emit import BlockBuilder, Ring, pieces, plus, times
 from ascendsim.lower.templates.operands import fitted
 from ascendsim.lower.templates.sharing import Space, even_bursts, lanes_of
-from ascendsim.lower.templates.stage import TRANSACTION_BYTES, Tile
+from ascendsim.lower.templates.stage import Tile
 from ascendsim.lower.templates.steps import emit_steps
 from ascendsim.opset.work import Step, Stream, VectorWork
 

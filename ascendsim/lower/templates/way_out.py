@@ -6,20 +6,18 @@ from collections.abc import Sequence
 
 from ascendsim.core.dtypes import DType
 from ascendsim.core.errors import CompileError
-from ascendsim.core.formats import align, ceil_div
+from ascendsim.core.formats import FRACTAL_ROWS, L0C_ELEMENT_BYTES, align, ceil_div
 from ascendsim.isa.capacity import capacity
 from ascendsim.isa.instructions import ZERO, Affine, Buffer, Move, Operand, Pipe, Vector
 from ascendsim.lower.emit import BlockBuilder, Ring, pieces, plus, times
 from ascendsim.lower.templates.area import Area, WholeRows, share_of_slot
-from ascendsim.lower.templates.bias import ACCUMULATOR_ITEM, Extent, accumulator_type, bias_passes
+from ascendsim.lower.templates.bias import Extent, accumulator_type, bias_passes
 from ascendsim.lower.templates.column_sums import ColumnSums, sum_passes, widest_step
 from ascendsim.lower.templates.operands import bring_columns, fitted
 from ascendsim.lower.templates.stage import Tile
 from ascendsim.lower.templates.steps import Expansion, emit_steps
 from ascendsim.opset.work import CubeWork, Step, Stream
 from ascendsim.soc.spec import SocSpec
-
-ROWS = 16
 
 
 def fixpipe_takes(epilogue: Sequence[Step]) -> bool:
@@ -62,8 +60,8 @@ class FixpipeOut:
         b.receive(self.l0c)
         for place, part, parts in self.area.tiles(b, out, whole, m, n, base):
             tile = fitted(b, place, out)
-            rows = align(m[1], ROWS) if parts == 1 else m[1]
-            held = rows * align(n[1], ROWS) * ACCUMULATOR_ITEM // parts
+            rows = align(m[1], FRACTAL_ROWS) if parts == 1 else m[1]
+            held = rows * align(n[1], FRACTAL_ROWS) * L0C_ELEMENT_BYTES // parts
             source = b.source(self.l0c, held, 0, times(part, held))
             b.emit(
                 Move(
@@ -110,7 +108,11 @@ class UnifiedBufferOut:
             *(side.ref.dtype.itemsize for side in work.side_outputs),
         )
         full = [stream for stream in work.epilogue_inputs if stream.over == "all"]
-        counts = {"row": align(tile_m, ROWS), "col": align(share_n, ROWS), "one": ROWS}
+        counts = {
+            "row": align(tile_m, FRACTAL_ROWS),
+            "col": align(share_n, FRACTAL_ROWS),
+            "one": FRACTAL_ROWS,
+        }
         self.kept: list[tuple[Stream, Ring]] = []  # one value a column or one in all: brought once
         self.rows: list[tuple[Stream, Ring]] = []  # one value a row: brought for every tile
         for number, stream in enumerate(work.epilogue_inputs):
@@ -130,19 +132,19 @@ class UnifiedBufferOut:
             + 2 * sum(stream.ref.dtype.itemsize for stream in full)
             + values * widest
         )
-        rows = align(tile_m, ROWS)
+        rows = align(tile_m, FRACTAL_ROWS)
         self.sums = ColumnSums(builder, work.sums, expansion, share_n) if work.sums else None
         room = capacity(builder.soc, Buffer.UB) - builder.used(Buffer.UB) - 256
-        most = room // (rows * each) // ROWS * ROWS
-        if most < ROWS:
+        most = room // (rows * each) // FRACTAL_ROWS * FRACTAL_ROWS
+        if most < FRACTAL_ROWS:
             raise CompileError(
                 f"UB of {builder.soc.name}",
                 "must hold 16 columns of a Cube tile",
                 f"{room} bytes for {rows} rows",
                 "use fewer fused inputs",
             )
-        columns = align(tile_n, ROWS)
-        self.step_n = align(ceil_div(columns, ceil_div(columns, most)), ROWS)
+        columns = align(tile_n, FRACTAL_ROWS)
+        self.step_n = align(ceil_div(columns, ceil_div(columns, most)), FRACTAL_ROWS)
         count = rows * min(self.step_n, columns)
         self.full = [
             (
@@ -206,8 +208,8 @@ class UnifiedBufferOut:
         self, base: Affine, m: Extent, n: Extent, column: Affine, whole: tuple[int, int, bool], single: bool
     ) -> None:
         b, work = self.b, self.work
-        rows, blocks = align(m[1], ROWS), ceil_div(n[1], ROWS)
-        count = rows * blocks * ROWS
+        rows, blocks = align(m[1], FRACTAL_ROWS), ceil_div(n[1], FRACTAL_ROWS)
+        count = rows * blocks * FRACTAL_ROWS
         for stream, ring in self.full:
             b.acquire(ring)
             start = base if stream.ref.dtype.itemsize == work.out.dtype.itemsize else ZERO
@@ -233,7 +235,7 @@ class UnifiedBufferOut:
         ]
         b.acquire(stops[0][2])
         target = b.target(stops[0][2], count * self.itemsize)
-        source = b.source(self.l0c, count * ACCUMULATOR_ITEM, 0, times(column, rows * ACCUMULATOR_ITEM))
+        source = b.source(self.l0c, count * L0C_ELEMENT_BYTES, 0, times(column, rows * L0C_ELEMENT_BYTES))
         b.emit(Vector("l0c_to_ub", accumulator_type(work).value, count, target, (source,)))
         if single:
             b.release(self.l0c)
@@ -242,7 +244,7 @@ class UnifiedBufferOut:
             b.receive(ring)
             others.append(b.source(ring, count * stream.ref.dtype.itemsize))
         others += [b.source(ring, ring.slot_bytes) for _, ring in (*self.rows, *self.kept)]
-        counts = {"all": (count, 1), "row": (rows, 1), "col": (blocks * ROWS, 1), "one": (1, 1)}
+        counts = {"all": (count, 1), "row": (rows, 1), "col": (blocks * FRACTAL_ROWS, 1), "one": (1, 1)}
         done = 0
         for number, (after, ref, ring) in enumerate(stops):
             read = target

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from ascendsim.core.formats import align, ceil_div
-from ascendsim.lower.templates.conv import FRACTAL_BYTES, a_bytes, is_direct
-from ascendsim.lower.templates.product import ROWS, Product, Rates
+from ascendsim.core.formats import FRACTAL_BYTES, FRACTAL_ROWS, align, ceil_div
+from ascendsim.lower.templates.conv import a_bytes, is_direct
+from ascendsim.lower.templates.product import Product, Rates
 from ascendsim.lower.templates.strips import Strip, strip_of
 
 ROOM = 1 / 2  # of L1: what two bands of the row form may take before strips are looked at
@@ -26,7 +26,7 @@ def strips_may_pay(product: Product, rates: Rates) -> bool:
     conv = product.conv
     if conv is None or is_direct(conv):
         return False
-    return 2 * a_bytes(conv, min(ROWS, conv.out_w), product.k_blocks) > ROOM * rates.l1
+    return 2 * a_bytes(conv, min(FRACTAL_ROWS, conv.out_w), product.k_blocks) > ROOM * rates.l1
 
 
 def strip_views(product: Product, rates: Rates) -> Iterator[Product]:
@@ -36,12 +36,12 @@ def strip_views(product: Product, rates: Rates) -> Iterator[Product]:
     conv = product.conv
     if conv is None or is_direct(conv):
         return
-    most = rates.l0a // 2 // FRACTAL_BYTES * ROWS
+    most = rates.l0a // 2 // FRACTAL_BYTES * FRACTAL_ROWS
     widths: dict[int, None] = {}
     for wanted in (64, 32, 16, 8, 4, 2, 1):
-        if wanted * ROWS <= most or conv.out_h == 1:
-            strips = ceil_div(conv.out_w, wanted * ROWS)
-            widths[min(conv.out_w, align(ceil_div(conv.out_w, strips), ROWS))] = None
+        if wanted * FRACTAL_ROWS <= most or conv.out_h == 1:
+            strips = ceil_div(conv.out_w, wanted * FRACTAL_ROWS)
+            widths[min(conv.out_w, align(ceil_div(conv.out_w, strips), FRACTAL_ROWS))] = None
     for columns in widths:
         strip = strip_of(conv, columns)
         yield replace(product, conv=strip, images=strip.batch, m=conv.out_h * columns)

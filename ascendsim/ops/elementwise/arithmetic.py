@@ -280,6 +280,7 @@ def _kernel(
     kernel: str,
     function: Callable[[Array], Array],
     steps: Sequence[StepSpec],
+    *,
     numbers: tuple[float, ...] = (),
     wide: bool = False,
     facts: Facts = ELEMENTWISE,
@@ -378,7 +379,7 @@ OPERATORS: tuple[OpDef, ...] = (
         facts=replace(COMPUTED, finite=False),
     ),
     _kernel("Abs", "ABS", np.abs, ["vabs"], facts=_MAGNITUDE),
-    _kernel("Neg", "LINEAR", np.negative, ["vmuls"], (-1, -0.0), facts=COMPUTED),
+    _kernel("Neg", "LINEAR", np.negative, ["vmuls"], numbers=(-1, -0.0), facts=COMPUTED),
     _kernel(
         "Sqrt",
         "SQRT",

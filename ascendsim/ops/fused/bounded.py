@@ -29,6 +29,7 @@ def run_bounded(
     opset: OpSet,
     dtype_of: DTypeOf,
     outputs: Sequence[Tensor],
+    *,
     place_of: PlaceOf = lambda _tensor: None,
     room: int = ROOM,
     seen: dict[Node, Magnitudes] | None = None,
@@ -53,7 +54,9 @@ def run_bounded(
     made = [tensor for node in nodes if renamed(node) is None for tensor in node.outputs]
     if bytes_of(made, dtype_of) <= room or not all(tensor.is_static for tensor in made):
         return run_chain(nodes, arrays, opset, dtype_of, outputs, seen)
-    return _Run(nodes, arrays, opset, dtype_of, outputs, place_of, room, seen).values_of(outputs)
+    return _Run(nodes, arrays, opset, dtype_of, outputs, place_of=place_of, room=room, seen=seen).values_of(
+        outputs
+    )
 
 
 class _Run:
@@ -66,6 +69,7 @@ class _Run:
         opset: OpSet,
         dtype_of: DTypeOf,
         outputs: Sequence[Tensor],
+        *,
         place_of: PlaceOf,
         room: int,
         seen: dict[Node, Magnitudes] | None,

@@ -88,7 +88,7 @@ def chain_work(
         if over is None:
             return None
         steps += _steps(member, over, space, root)
-    streams_in = _streams_in(members, made, root, space, cut, ref, immediates)
+    streams_in = _streams_in(members, made, root, space, cut, ref=ref, immediates=immediates)
     streams_in += [
         Stream(ref(source), cut.over(space, source) or "all")
         for source in dict.fromkeys(root(tensor) for tensor in written)
@@ -317,6 +317,7 @@ def _streams_in(
     root: Callable[[Tensor], Tensor],
     space: ChainSpace,
     cut: _Cut,
+    *,
     ref: Callable[[Tensor], Ref],
     immediates: bool,
 ) -> list[Stream]:

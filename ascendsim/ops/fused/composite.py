@@ -51,7 +51,7 @@ def _compute_body(
         default_opset(),
         dtype_of,
         body.outputs,
-        lambda tensor: place_of(outside[tensor]),
+        place_of=lambda tensor: place_of(outside[tensor]),
     )
     return [results[tensor] for tensor in body.outputs]
 

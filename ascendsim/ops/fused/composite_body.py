@@ -5,17 +5,15 @@ in workspace.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import fields, is_dataclass, replace
-from typing import Any, TypeVar
+from dataclasses import replace
 
 from ascendsim.graph.ir import Graph, Node, Tensor
 from ascendsim.ops.fused.chain import COPIES, chain_work
 from ascendsim.ops.fused.chain_space import REDUCTIONS
 from ascendsim.ops.fused.program import renamed
 from ascendsim.opset import OpSet
+from ascendsim.opset.regions import with_regions
 from ascendsim.opset.work import AiCpuWork, CubeWork, LowerContext, Ref, VectorWork, Work, workspace_of
-
-AnyWork = TypeVar("AnyWork")
 
 
 class Body:
@@ -103,7 +101,7 @@ class Body:
         tensors = {
             t.name: self.ref(self.root(t)).region for t in (*node.inputs, *node.outputs) if t is not None
         }
-        work: Work = renamed_regions(self.lowered(node), tensors)
+        work = with_regions(self.lowered(node), lambda name: tensors.get(name, name))
         if isinstance(work, VectorWork):
             numbers = {
                 t.name
@@ -192,21 +190,3 @@ class Body:
             chosen.setdefault(self.ref(tensor).region, tensor)
         order = {tensor: place for place, tensor in enumerate(self.graph.tensors.values())}
         return sorted(chosen.values(), key=lambda tensor: order[tensor])
-
-
-def renamed_regions(work: AnyWork, regions: Mapping[str, str]) -> AnyWork:
-    """The work with other names of global memory."""
-
-    def renamed_in(item: Any) -> Any:
-        if isinstance(item, Ref):
-            return replace(item, region=regions.get(item.region, item.region))
-        if isinstance(item, tuple):
-            return tuple(renamed_in(one) for one in item)
-        if is_dataclass(item) and not isinstance(item, type):
-            return replace(
-                item, **{field.name: renamed_in(getattr(item, field.name)) for field in fields(item)}
-            )
-        return item
-
-    changed: AnyWork = renamed_in(work)
-    return changed

@@ -12,9 +12,10 @@ from collections.abc import Mapping, Sequence
 
 from ascendsim.core.errors import GraphError
 from ascendsim.graph.ir import Graph, Tensor
-from ascendsim.ops.fused.composite_body import Body, renamed_regions
+from ascendsim.ops.fused.composite_body import Body
 from ascendsim.ops.fused.composite_plans import Plan, plans_of, stores, works_of
 from ascendsim.opset import OpSet
+from ascendsim.opset.regions import with_regions
 from ascendsim.opset.work import (
     AiCpuWork,
     CubeWork,
@@ -80,7 +81,8 @@ def _of_plan(body: Body, plan: Plan) -> Way | NoTask | None:
             )
     if len(parts) <= 1:
         return parts[0] if parts else NoTask()
-    return SequenceWork(renamed_regions(tuple(parts), shared_scratch(body, plan)))
+    places = shared_scratch(body, plan)
+    return SequenceWork(with_regions(tuple(parts), lambda name: places.get(name, name)))
 
 
 def shared_scratch(body: Body, plan: Plan) -> dict[str, str]:

@@ -150,10 +150,10 @@ def _compute_roi_align(node: Node, inputs: Sequence[Any], wanted: Sequence[np.dt
         rois,
         batches,
         (int(node.attr("output_height", 1)), int(node.attr("output_width", 1))),
-        float(node.attr("spatial_scale", 1.0)),
-        0.5 if node.attr("coordinate_transformation_mode", "half_pixel") == "half_pixel" else 0.0,
-        int(node.attr("sampling_ratio", 0)),
-        node.attr("mode", "avg") == "max",
+        scale=float(node.attr("spatial_scale", 1.0)),
+        shift=0.5 if node.attr("coordinate_transformation_mode", "half_pixel") == "half_pixel" else 0.0,
+        sampling=int(node.attr("sampling_ratio", 0)),
+        maximum=node.attr("mode", "avg") == "max",
     )
     return [finish(result, wanted[0])]
 

@@ -113,7 +113,7 @@ def _layer_infer(context: InferContext) -> None:
 
 
 def _rows(
-    array: Array, count: int, scale: Array, bias: Array, epsilon: float, inner: int, centred: bool = True
+    array: Array, count: int, scale: Array, bias: Array, *, epsilon: float, inner: int, centred: bool = True
 ) -> tuple[Array, Array, Array]:
     """Normalised rows, mean and 1 / standard deviation of each, by the jitted kernel or (float64) by
     NumPy.
@@ -121,7 +121,7 @@ def _rows(
     if array.dtype.name in _JITTED:
         from ascendsim_kernels.normalisation import normalise_rows
 
-        return normalise_rows(array, count, scale, bias, epsilon, inner, centred)
+        return normalise_rows(array, count, scale, bias, epsilon=epsilon, inner=inner, centred=centred)
     rows = array.reshape(count, -1, inner)
     mean = rows.mean(axis=(1, 2), keepdims=True) if centred else np.zeros((count, 1, 1), array.dtype)
     inverse = 1 / np.sqrt(np.square(rows - mean).mean(axis=(1, 2), keepdims=True) + epsilon)
@@ -146,10 +146,18 @@ def _layer(centred: bool) -> Any:
         if simple:
             offsets = zero if bias is None else as_float32(bias)
             result, mean, inverse = _rows(
-                wide, count, as_float32(scale).reshape(-1), offsets.reshape(-1), _epsilon(node), 1, centred
+                wide,
+                count,
+                as_float32(scale).reshape(-1),
+                offsets.reshape(-1),
+                epsilon=_epsilon(node),
+                inner=1,
+                centred=centred,
             )
         else:  # scale or bias broadcast into the rows, or along them
-            plain, mean, inverse = _rows(as_float32(x), count, unit, zero, _epsilon(node), 1, centred)
+            plain, mean, inverse = _rows(
+                as_float32(x), count, unit, zero, epsilon=_epsilon(node), inner=1, centred=centred
+            )
             result = plain * as_float32(scale) + (0 if bias is None else as_float32(bias))
         shape = (*x.shape[:axis], *(1,) * (x.ndim - axis))
         return [
@@ -174,7 +182,12 @@ def _group(node: Node, inputs: Sequence[Any], wanted: Wanted) -> Sequence[Any]:
     factors, offsets = as_float32(scale), as_float32(bias)
     if factors.size == groups != channels:  # opset 18 had one value a group
         factors, offsets = (np.repeat(values, channels // groups) for values in (factors, offsets))
-    return [finish(_rows(wide, x.shape[0] * groups, factors, offsets, _epsilon(node), inner)[0], wanted[0])]
+    return [
+        finish(
+            _rows(wide, x.shape[0] * groups, factors, offsets, epsilon=_epsilon(node), inner=inner)[0],
+            wanted[0],
+        )
+    ]
 
 
 def _instance_check(context: InferContext) -> None:

@@ -92,6 +92,7 @@ def _rows_work(
     context: LowerContext,
     rows: int,
     cols: int,
+    *,
     statistics: Sequence[Step],
     tail: Sequence[StepSpec],
     overs: Sequence[Over],
@@ -145,7 +146,9 @@ def layer_norm_lower(node: Node, context: LowerContext) -> Work:
         (rows, cols),
         [(1, cols) if tensor.elements > 1 else (1,) for tensor in node.inputs[1:] if tensor is not None],
     ).overs
-    return _rows_work(node, context, rows, cols, _statistics(node, context, centred), tail, overs)
+    return _rows_work(
+        node, context, rows, cols, statistics=_statistics(node, context, centred), tail=tail, overs=overs
+    )
 
 
 def channel_norm_lower(node: Node, context: LowerContext) -> Work:
@@ -165,9 +168,9 @@ def channel_norm_lower(node: Node, context: LowerContext) -> Work:
         context,
         rows,
         data.elements // rows,
-        _statistics(node, context, centred=True),
-        ["vmul", "vadd"],
-        ("row", "row"),
+        statistics=_statistics(node, context, centred=True),
+        tail=["vmul", "vadd"],
+        overs=("row", "row"),
     )
 
 

@@ -180,6 +180,7 @@ def reduction_work(
     node: Node,
     context: LowerContext,
     axes: tuple[int, ...],
+    *,
     before: Sequence[StepSpec],
     across: str,
     along: str,
@@ -274,7 +275,9 @@ def _lower(
                 remedy="fold them into the model before compiling",
             )
         axes = reduced_axes(node, values, len(node.required(0).static_shape))
-        return reduction_work(node, context, axes, before, across, along, after, halves)
+        return reduction_work(
+            node, context, axes, before=before, across=across, along=along, after=after, halves=halves
+        )
 
     return lower
 

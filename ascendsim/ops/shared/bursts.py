@@ -255,6 +255,7 @@ def row_gather_work(
     run: int,
     indices: tuple[Ref, ...],
     ctx: LowerContext,
+    *,
     write_run: int | None = None,
 ) -> MoveWork | ScalarWork:
     """Work of copying `count` indexed pieces of `run` bytes into `target`.

@@ -66,7 +66,7 @@ def _lower(node: Node, context: LowerContext) -> Work:
     after: Sequence[str] = ["vmuls"] if node.op_type == "L2Loss" else []
     source, target = node.required(0), node.output
     axes = _axes(node, len(source.static_shape))
-    work = reduction_work(node, context, axes, ["vmul"], "vcadd", "vadd", after)
+    work = reduction_work(node, context, axes, before=["vmul"], across="vcadd", along="vadd", after=after)
     if not isinstance(work, VectorWork) or len(node.outputs) < 2:
         return work
     squares = Stream(Ref.of(node.outputs[1]))

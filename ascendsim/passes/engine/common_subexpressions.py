@@ -12,9 +12,8 @@ from __future__ import annotations
 from collections.abc import Hashable
 from dataclasses import dataclass
 
-import numpy as np
-
-from ascendsim.graph.ir import AttributeValue, Graph, Node
+from ascendsim.core.keys import key_of
+from ascendsim.graph.ir import Graph, Node
 from ascendsim.opset import OpSet
 from ascendsim.passes.rewriting.folding import KEEP
 from ascendsim.passes.rewriting.passes import PassResult
@@ -72,15 +71,5 @@ def _rest(node: Node) -> Hashable:
     return (
         tuple((tensor.dtype, tensor.origin_dtype, tensor.shape, tensor.format) for tensor in node.outputs),
         tuple(sorted(before.name for before in node.control)),
-        tuple((key, _attribute_key(node.attributes[key])) for key in sorted(node.attributes)),
+        key_of(node.attributes),
     )
-
-
-def _attribute_key(value: AttributeValue) -> Hashable:
-    if isinstance(value, np.ndarray):
-        return (value.dtype.str, value.shape, value.tobytes())
-    if isinstance(value, tuple):
-        return tuple(_attribute_key(item) for item in value)
-    if isinstance(value, (float, np.floating)):
-        return (type(value).__name__, np.float64(value).tobytes())  # 0.0 and -0.0 differ, NaN equals itself
-    return (type(value).__name__, value)

@@ -39,6 +39,7 @@ class FusionContext:
         op_type: str,
         inputs: Sequence[Tensor | None],
         outputs: int | Sequence[str | Tensor] = 1,
+        *,
         name: str | None = None,
         like: Node | None = None,
         domain: str = "",

@@ -29,15 +29,15 @@ def _widen_class(graph: Graph, item: ChannelClass, context: LeverContext) -> Non
     readers = {node: None for tensor in item.tensors for node in tensor.consumers}
     leaks = [(use.node, use.index) for _, use in item.leaks if use is not None]
     for node in item.makers:
-        _spread(graph, node, 1, 0, item.places, item.total)
-        _spread(graph, node, 2, 0, item.places, item.total)
+        _spread(graph, node, 1, 0, places=item.places, total=item.total)
+        _spread(graph, node, 2, 0, places=item.places, total=item.total)
     members = {tensor.producer: None for tensor in item.tensors if tensor.producer is not None}
     for node in members:
         if kind_of(node, context.opset) is Kind.SAME:
             _widen_inside(graph, node, context.opset.get(node).facts, item.places, item.total)
     for node in readers:
         if kind_of(node, context.opset) is Kind.CONV and (node, 0) not in leaks:
-            _spread(graph, node, 1, 1, item.places, item.total)
+            _spread(graph, node, 1, 1, places=item.places, total=item.total)
     for tensor in item.tensors:
         shape = tensor.static_shape
         tensor.shape = (shape[0], item.total, *shape[2:])
@@ -48,8 +48,8 @@ def _widen_inside(graph: Graph, node: Node, facts: Facts, places: Sequence[int],
     """Parameters of an operator that keeps channels apart."""
     if node.op_type == "Conv" and is_depthwise(node):
         node.attributes["group"] = total
-        _spread(graph, node, 1, 0, places, total)
-        _spread(graph, node, 2, 0, places, total)
+        _spread(graph, node, 1, 0, places=places, total=total)
+        _spread(graph, node, 2, 0, places=places, total=total)
         return
     axes = facts.axes(node)
     for port, tensor in enumerate(node.inputs):
@@ -58,7 +58,7 @@ def _widen_inside(graph: Graph, node: Node, facts: Facts, places: Sequence[int],
         for axis, _ in axes.towards(port, 1):
             if tensor.static_shape[axis] != 1:
                 variance = node.op_type == "BatchNormalization" and port == _VARIANCE
-                _spread(graph, node, port, axis, places, total, fill=1.0 if variance else 0.0)
+                _spread(graph, node, port, axis, places=places, total=total, fill=1.0 if variance else 0.0)
     told = None if facts.shape_port is None else node.input(facts.shape_port)
     if facts.shape_port is not None and told is not None and told.constant is not None and told.elements:
         made = told.constant.array().copy()
@@ -68,7 +68,7 @@ def _widen_inside(graph: Graph, node: Node, facts: Facts, places: Sequence[int],
 
 
 def _spread(
-    graph: Graph, node: Node, port: int, axis: int, places: Sequence[int], total: int, fill: float = 0.0
+    graph: Graph, node: Node, port: int, axis: int, *, places: Sequence[int], total: int, fill: float = 0.0
 ) -> None:
     """Replaces a constant input by one that has its slices along an axis at new places, and `fill` between
     them.

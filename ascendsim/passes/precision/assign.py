@@ -72,7 +72,13 @@ class ApplyPrecision:
             InputError: If the mode is unknown.
         """
         return apply_precision(
-            graph, self.opset, self.mode, self.cube_types, self.output_types, self.keep, self.mix
+            graph,
+            self.opset,
+            self.mode,
+            cube_types=self.cube_types,
+            output_types=self.output_types,
+            keep=self.keep,
+            mix=self.mix,
         )
 
 
@@ -80,6 +86,7 @@ def apply_precision(
     graph: Graph,
     opset: OpSet,
     mode: str = "force_fp16",
+    *,
     cube_types: frozenset[str] = frozenset({"float16", "int8"}),
     output_types: Sequence[DType | None] = (),
     keep: KeepList = NOTHING_KEPT,

@@ -57,7 +57,16 @@ def fuse_automatically(
             elif _may_join(producer, scopes, kind, limits):
                 loose[producer] = None
         for number in [*mine, None] if mine else [None]:
-            _grow(node, number, loose if number is None else {}, scopes, limits, record, programs, failed)
+            _grow(
+                node,
+                number,
+                loose if number is None else {},
+                scopes,
+                limits,
+                record=record,
+                programs=programs,
+                failed=failed,
+            )
             if SCOPE in node.origin:
                 break
     made = [
@@ -92,6 +101,7 @@ def _grow(
     loose: dict[Node, None],
     scopes: Scopes,
     limits: UbLimits,
+    *,
     record: PatternRecord,
     programs: dict[int, ScopeProgram],
     failed: set[str],

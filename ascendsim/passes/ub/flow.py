@@ -55,6 +55,7 @@ def fuse_buffers(
     opset: OpSet,
     limits: UbLimits,
     maker: ScopeMaker,
+    *,
     switches: Switches,
     report: FusionReport,
     after: AfterPass | None = None,

@@ -171,7 +171,9 @@ class JsonRule(FusionRule):
             attributes = dict(match.nodes[target.like].attributes)
         kind = target.op_type or self.operator
         name = f"{match.root.name}_{kind}"
-        made = context.add(graph, kind, inputs, len(results), name, match.root, target.domain, **attributes)
+        made = context.add(
+            graph, kind, inputs, len(results), name=name, like=match.root, domain=target.domain, **attributes
+        )
         outputs = list(made.outputs)
         if target.plus:
             outputs[0] = context.add(

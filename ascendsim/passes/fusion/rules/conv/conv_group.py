@@ -54,7 +54,7 @@ class GroupConv2DFusionPass(ConvRule):
         groups = int(conv.attr("group", 1))
         data, filters, bias = conv.required(0), conv.required(1), conv.input(2)
         parts = context.add(
-            graph, "Split", [data], groups, f"{conv.name}_split", conv, axis=1, num_outputs=groups
+            graph, "Split", [data], groups, name=f"{conv.name}_split", like=conv, axis=1, num_outputs=groups
         )
         attributes: dict[str, Any] = {**conv.attributes, "group": 1}
         results = []

@@ -121,7 +121,7 @@ def _split(
     """A new Split along the axis of `like`; its outputs."""
     wanted = graph.add_constant(graph.fresh(f"{like.name}_sizes"), np.asarray(sizes, np.int64))
     made = context.add(
-        graph, "Split", [data, wanted], len(sizes), f"{like.name}_part", like, axis=_axis(like)
+        graph, "Split", [data, wanted], len(sizes), name=f"{like.name}_part", like=like, axis=_axis(like)
     )
     return made.outputs
 

@@ -37,15 +37,17 @@ class FusedBatchnormFusionPass(FusionRule):
         """Puts both halves in its place; running mean and variance come from the second."""
         norm = match.root
         x, scale, offset, mean, variance = (norm.required(port) for port in range(5))
-        sums = context.add(graph, "BNTrainingReduce", [x], 2, f"{norm.name}_reduce", norm, "ascend")
+        sums = context.add(
+            graph, "BNTrainingReduce", [x], 2, name=f"{norm.name}_reduce", like=norm, domain="ascend"
+        )
         made = context.add(
             graph,
             "BNTrainingUpdate",
             [x, *sums.outputs, scale, offset, mean, variance],
             len(norm.outputs),
-            f"{norm.name}_update",
-            norm,
-            "ascend",
+            name=f"{norm.name}_update",
+            like=norm,
+            domain="ascend",
             epsilon=float(norm.attr("epsilon", DEFAULT_EPSILON)),
             momentum=float(norm.attr("momentum", DEFAULT_MOMENTUM)),
         )

@@ -35,9 +35,13 @@ class DreluFusionPass(FusionRule):
 
     def rewrite(self, graph: Graph, match: Match, context: FusionContext) -> None:
         relu, root = match.nodes["relu"], match.root
-        forward = context.add(graph, "ReluV2", [match.tensors["x"]], 2, f"{relu.name}_ReluV2", relu, "ascend")
+        forward = context.add(
+            graph, "ReluV2", [match.tensors["x"]], 2, name=f"{relu.name}_ReluV2", like=relu, domain="ascend"
+        )
         inputs = [match.tensors["gradient"], forward.outputs[1]]
-        backward = context.add(graph, "ReluGradV2", inputs, 1, f"{root.name}_ReluGradV2", root, "ascend")
+        backward = context.add(
+            graph, "ReluGradV2", inputs, 1, name=f"{root.name}_ReluGradV2", like=root, domain="ascend"
+        )
         replace(graph, match.all_nodes, [(root.output, backward.output), (relu.output, forward.output)])
 
 

@@ -30,16 +30,22 @@ class LayerNormGradFusionPass(FusionRule):
     def rewrite(self, graph: Graph, match: Match, context: FusionContext) -> None:
         root = match.root
         first = context.add(
-            graph, "LayerNormXBackpropV2", root.inputs, 2, f"{root.name}_x_backprop", root, "ascend"
+            graph,
+            "LayerNormXBackpropV2",
+            root.inputs,
+            2,
+            name=f"{root.name}_x_backprop",
+            like=root,
+            domain="ascend",
         )
         second = context.add(
             graph,
             "LayerNormBetaGammaBackpropV2",
             [root.input(0), first.outputs[1]],
             2,
-            f"{root.name}_beta_gamma_backprop",
-            root,
-            "ascend",
+            name=f"{root.name}_beta_gamma_backprop",
+            like=root,
+            domain="ascend",
             shape_gamma=root.required(4).static_shape,
         )
         replace(graph, match.all_nodes, list(zip(root.outputs, (first.output, *second.outputs), strict=True)))

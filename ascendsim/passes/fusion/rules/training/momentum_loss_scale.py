@@ -56,9 +56,9 @@ class A_MomentumLossscaleFusionPass(FusionRule):  # noqa: N801 - the name that C
             "FusedMulApplyMomentum",
             inputs,
             2,
-            f"{root.name}_FusedMulApplyMomentum",
-            root,
-            "ascend",
+            name=f"{root.name}_FusedMulApplyMomentum",
+            like=root,
+            domain="ascend",
             **attributes,
         )
         replace(graph, match.all_nodes, list(zip(root.outputs, made.outputs, strict=False)))

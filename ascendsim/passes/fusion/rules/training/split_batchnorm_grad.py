@@ -40,9 +40,13 @@ class FusedBatchNormGradFusionPass(FusionRule):
         dy, x, scale, mean, variance = (grad.required(port) for port in range(5))
         epsilon = float(grad.attr("epsilon", DEFAULT_EPSILON))
         name, inputs = f"{grad.name}_update", [dy, x, mean, variance]
-        sums = context.add(graph, "BNTrainingUpdateGrad", inputs, 2, name, grad, "ascend", epsilon=epsilon)
+        sums = context.add(
+            graph, "BNTrainingUpdateGrad", inputs, 2, name=name, like=grad, domain="ascend", epsilon=epsilon
+        )
         name, inputs = f"{grad.name}_reduce", [dy, x, *sums.outputs, scale, mean, variance]
-        data = context.add(graph, "BNTrainingReduceGrad", inputs, 1, name, grad, "ascend", epsilon=epsilon)
+        data = context.add(
+            graph, "BNTrainingReduceGrad", inputs, 1, name=name, like=grad, domain="ascend", epsilon=epsilon
+        )
         replace_outputs(graph, grad, (data.output, *sums.outputs)[: len(grad.outputs)])
 
 

@@ -1,0 +1,51 @@
+"""Calls can be read: what goes in by position is not many things."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+MOST = 6  # arguments by position, `self` and `cls` not counted
+# The inputs of an operator, in its order: `with_numpy` calls these with them.
+OPERATORS = {
+    "ascendsim/ops/training/batchnorm_grad.py:_data",
+    "ascendsim/ops/training/updates.py:_lamb_right",
+    "ascendsim/ops/training/updates.py:_moments",
+}
+
+
+def functions(tree: ast.AST, outer: str = "") -> Iterator[tuple[str, ast.FunctionDef]]:
+    """Functions with their names, those of classes and those inside others too."""
+    for node in ast.iter_child_nodes(tree):
+        name = f"{outer}{getattr(node, 'name', '')}"
+        if isinstance(node, ast.FunctionDef):
+            yield name, node
+        inside = isinstance(node, (ast.FunctionDef, ast.ClassDef))
+        yield from functions(node, f"{name}." if inside else outer)
+
+
+def by_position(function: ast.FunctionDef) -> int:
+    names = [argument.arg for argument in function.args.posonlyargs + function.args.args]
+    return len(names) - (names[:1] in (["self"], ["cls"]))
+
+
+def is_jitted(function: ast.FunctionDef) -> bool:
+    """Whether numba compiles it: calls between kernels take their arguments by position."""
+    return any(isinstance(item, ast.Name) and item.id == "kernel" for item in function.decorator_list)
+
+
+def test_nothing_takes_many_arguments_by_position() -> None:
+    found = set()
+    for folder in ("ascendsim", "kernels/ascendsim_kernels"):
+        for path in sorted((ROOT / folder).rglob("*.py")):
+            for name, function in functions(ast.parse(path.read_text(encoding="utf-8"))):
+                if by_position(function) > MOST and not is_jitted(function):
+                    found.add(f"{path.relative_to(ROOT)}:{name}")
+    assert found == OPERATORS
+
+
+def test_the_count_is_right() -> None:
+    tree = ast.parse("class A:\n  def f(self, a, /, b, *rest, c=0, **more): pass\n  def g(a, b): pass")
+    assert [(name, by_position(function)) for name, function in functions(tree)] == [("A.f", 2), ("A.g", 2)]
