@@ -142,7 +142,7 @@ class LaneArtist:
             return
         full, scoped, short = label_texts(name)
         timed = f"{full}  {self._time(lane.ends[index] - lane.starts[index])}"
-        upright = lane_pixels - 5 if width >= 1.5 * small * self.dpi / 72 else 0.0
+        upright = lane_pixels - 5 if width >= 1.2 * small * self.dpi / 72 else 0.0
         ways = [
             (large, 0, fits([timed, full, scoped], large, self.dpi, width - 6)),
             (small, 0, fits([full, scoped], small, self.dpi, width - 5)),
