@@ -86,9 +86,7 @@ def test_watching_numbers(benchmark: BenchmarkFixture, network: str) -> None:
     order = [record.task for record in ascendsim.simulate(model).trace.tasks]
 
     def once(watch: Watch | None) -> float:
-        return seconds(
-            lambda: evaluate(model.graph, model.program, model.opset, order, inputs, "device", watch=watch)
-        )
+        return seconds(lambda: evaluate(model.graph, model.program, model.opset, order, inputs, watch=watch))
 
     once(None), once(Watch(model.opset))
     ratios: list[float] = []

@@ -7,6 +7,7 @@ from __future__ import annotations
 import html
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from ascendsim.core.arguments import checked
 from ascendsim.core.errors import InputError, suggest
@@ -32,7 +33,7 @@ class Proposal:
     sites: tuple[Site, ...]
     before_us: float
     after_us: float
-    settings: Mapping[str, str] = field(default_factory=dict)
+    settings: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def gain_us(self) -> float:
@@ -74,6 +75,7 @@ class Advice:
         proposals: Changes that pay, most gain first.
         declined: Rows (lever, operator, why not): changes that cannot be done or do not pay.
         context: What the levers were asked with.
+        options: Profile options that the user compiles with.
     """
 
     graph: Graph
@@ -83,6 +85,7 @@ class Advice:
     proposals: tuple[Proposal, ...]
     declined: tuple[tuple[str, str, str], ...]
     context: LeverContext = field(repr=False)
+    options: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
     def table(self) -> Table:
         """One row a proposal, most gain first."""
@@ -137,17 +140,17 @@ class Advice:
         return graph
 
     @checked()
-    def settings(self, *levers: str) -> dict[str, str]:
-        """Arguments of `compile` that go with the graph of `apply(*levers)`.
+    def settings(self, *levers: str) -> dict[str, Any]:
+        """Arguments of `compile` that go with the graph of `apply(*levers)`, in place of those of the same
+        name.
 
         Raises:
             InputError: If nothing of that name is proposed.
         """
-        return {
-            name: value
-            for proposal in self._chosen(levers).values()
-            for name, value in proposal.settings.items()
-        }
+        chosen: dict[str, Any] = {}
+        for proposal in self._chosen(levers).values():
+            chosen = joined_settings(chosen, proposal.settings, self.options)
+        return chosen
 
     def _chosen(self, levers: Sequence[str]) -> dict[str, Proposal]:
         proposed = {proposal.lever: proposal for proposal in self.proposals}
@@ -171,6 +174,21 @@ class Advice:
             f"Advice({self.graph.name!r} on {self.soc}: {self.duration_us:.1f} us, {len(self.proposals)} "
             f"proposals)"
         )
+
+
+def joined_settings(
+    settings: Mapping[str, Any], more: Mapping[str, Any], options: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    """Arguments of `compile`, the later ones instead of the earlier; profile options one by one, on top of
+    those of the user.
+
+    >>> joined_settings({"options": {"aicpu_pow": True}}, {"options": {"format_reach": 1}})
+    {'options': {'aicpu_pow': True, 'format_reach': 1}}
+    """
+    joined = {**settings, **more}
+    if "options" in more:
+        joined["options"] = {**(options or {}), **(settings.get("options") or {}), **more["options"]}
+    return joined
 
 
 def _remedy(name: str, proposed: dict[str, Proposal]) -> str:

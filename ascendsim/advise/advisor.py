@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from os import PathLike
 from typing import Any
 
-from ascendsim.advise.advice import Advice, Proposal
-from ascendsim.advise.rules import slow_operators
+from ascendsim.advise.advice import Advice, Proposal, joined_settings
+from ascendsim.advise.rules import element_by_element, slow_operators
 from ascendsim.api.compiling import compile
 from ascendsim.api.result import Result
 from ascendsim.api.running import simulate
@@ -60,16 +60,19 @@ def advise(
     baseline = simulated(compiled)
     before = baseline.duration_us
     run = baseline.profile
-    context = LeverContext(baseline.model.opset, _on_ai_cpu(graph, run))
+    options = dict(settings.get("options") or {})
+    single = element_by_element(run)
+    listed = bool(options.get("transpose_white_list", True))
+    context = LeverContext(baseline.model.opset, _on_ai_cpu(graph, run), {} if listed else single)
 
     def timed(lever: Lever, sites: tuple[Site, ...]) -> float:
         changed = apply_lever(graph, lever, context, {site.node for site in sites}).graph
-        return simulated(compile(changed, soc, **{**settings, **lever.settings})).duration_us
+        return simulated(compile(changed, soc, **joined_settings(settings, lever.settings))).duration_us
 
     proposals: list[Proposal] = []
     declined: list[tuple[str, str, str]] = []
     for lever in LEVERS:
-        if any(settings.get(name) is not None for name in lever.settings):
+        if any(settings.get(name) is not None for name in lever.settings if name != "options"):
             continue  # the user has decided on it
         if "output_type" in lever.settings and isinstance(compiled, DynamicModel):
             continue  # the option does not go with open shapes or control flow
@@ -96,10 +99,11 @@ def advise(
         graph,
         baseline.model.soc.name,
         before,
-        slow_operators(run),
+        slow_operators(run, single, listed),
         tuple(proposals),
         tuple(declined),
         context,
+        options,
     )
 
 

@@ -8,10 +8,13 @@ note their task ids, and look these up in the AI Core Metrics: an id that is mis
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Collection
 
 from ascendsim.core.table import Row
 from ascendsim.isa.program import CoreKind
 from ascendsim.opset.facts import Kind
+from ascendsim.opset.work import LowerContext, MoveWork
+from ascendsim.passes.levers.transpose_list import FILE
 from ascendsim.profiling import ProfiledRun, Table, TaskView, ai_core_metrics, op_statistic
 from ascendsim.profiling.metrics import PIPE_NAMES
 
@@ -30,13 +33,36 @@ _SHOWN = 4  # findings of one operator type in the table, most frequent first
 LEAST_SHARE = 1.0
 
 
-def slow_operators(run: ProfiledRun) -> Table:
+def element_by_element(run: ProfiledRun) -> dict[str, tuple[int, ...]]:
+    """Operators that move single elements where their shape is not on the white list of the quick kernel,
+    and the shapes that they turn.
+    """
+    context = LowerContext.of(run.soc, options={"transpose_white_list": False})
+    found = {}
+    for node in (node for view in run.tasks if view.on_ai_core for node in view.nodes):
+        work = run.opset.get(node).work(node, context)
+        if isinstance(work, MoveWork) and work.one_by_one:
+            found[node.name] = tuple(node.attr("shape", ())) or node.required(0).static_shape
+    return found
+
+
+def slow_operators(run: ProfiledRun, single: Collection[str] = (), listed: bool = True) -> Table:
     """Operator types that take at least 1 % of the time or run on the AI CPU for more than 20 us, with what
     the rules say of them.
 
     Columns: type, task count, total time, share, task ids, engine ("AI CPU" for ids that the AI Core metrics
     lack), findings.
+
+    Args:
+        run: The run.
+        single: Operators of `element_by_element`.
+        listed: Whether their shapes are on the white list.
     """
+    listing = (
+        f"so quick only on the white list of {FILE} (option transpose_white_list=off: without)"
+        if listed
+        else f"goes element by element: not on the white list of {FILE}"
+    )
     on_core = set(ai_core_metrics(run).column("Task"))
     views = {view.id: view for view in run.tasks}
     rows: list[Row] = []
@@ -46,7 +72,9 @@ def slow_operators(run: ProfiledRun) -> Table:
         on_cpu = not on_core.issuperset(ids)
         if share < LEAST_SHARE and not (on_cpu and total > AI_CPU_US):
             continue
-        found = Counter(text for number in ids for text in findings(run, views[number])).most_common(_SHOWN)
+        said = [text for number in ids for text in findings(run, views[number])]
+        turned = [listing for number in ids if any(node.name in single for node in views[number].nodes)]
+        found = Counter([*turned, *said]).most_common(_SHOWN)
         engine = "AI CPU" if on_cpu else "AI Core"
         rows.append(
             (

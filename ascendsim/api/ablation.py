@@ -55,8 +55,9 @@ class Contribution:
 class Ablation:
     """Contributions of the passes that took effect, the largest first, those without figures last.
 
-    Contributions need not add up to the gain of all together: one pass may take over what another leaves, or
-    prepare it.
+    Contributions need not add up to the gain of all together. Where a pass takes over what another one
+    leaves, leaving out either costs little, and most of the gain is nobody's alone; where one prepares what
+    another does, both have it in their rows.
 
     Attributes:
         base: The run with everything on.
@@ -69,7 +70,9 @@ class Ablation:
     contributions: tuple[Contribution, ...]
 
     def table(self) -> Table:
-        """One row a pass, after one for all of them together; savings are positive."""
+        """One row a pass, between one for all of them together and one for what no row or more than one
+        accounts for; savings are positive.
+        """
         together = _saved(self.unfused, self.base)
         rows: list[Row] = [("all together", "", None, *_cells(together, self.base), "")]
         for item in self.contributions:
@@ -79,6 +82,15 @@ class Ablation:
                 else _cells((item.time_us, item.ddr_bytes or 0, item.tasks or 0), self.base)
             )
             rows.append((item.name, item.family, item.effected, *cells, item.note))
+        measured = [item for item in self.contributions if item.time_us is not None]
+        rest = (
+            together[0] - sum(item.time_us or 0.0 for item in measured),
+            together[1] - sum(item.ddr_bytes or 0 for item in measured),
+            together[2] - sum(item.tasks or 0 for item in measured),
+        )
+        if measured:
+            note = "either of several passes saves it" if rest[0] >= 0 else "in several rows"
+            rows.append(("no single pass", "", None, *_cells(rest, self.base), note))
         columns = (
             "Pass",
             "Family",

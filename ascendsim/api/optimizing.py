@@ -95,10 +95,13 @@ class OptimizeResult:
         before, after = self.before, self.after
         return (
             f"{before.nodes} nodes -> {after.nodes}, {before.constants} constants "
-            f"({before.constant_bytes / MIB:.2f} MiB)"
-            f" -> {after.constants} ({after.constant_bytes / MIB:.2f} MiB), {self.report.seconds * 1e3:.1f} "
-            f"ms in passes"
+            f"({_size(before.constant_bytes)}) -> {after.constants} ({_size(after.constant_bytes)}), "
+            f"{self.report.seconds * 1e3:.1f} ms in passes"
         )
+
+
+def _size(count: int) -> str:
+    return f"{count / MIB:.2f} MiB" if count >= MIB else f"{count / 1024:.1f} KiB"
 
 
 def _did(counts: object) -> str:

@@ -68,13 +68,18 @@ def run(args: argparse.Namespace) -> int:
     if args.apply:
         names = () if args.apply == ["exact"] else args.apply
         changed, more = advice.apply(*names), advice.settings(*names)
-        after = simulate(compile(changed, **{**settings, **more}), **chosen).duration_us
+        after = simulate(compile(changed, **(settings | more)), **chosen).duration_us
         print(
             f"{', '.join(args.apply)}: {advice.duration_us:,.1f} us -> {after:,.1f} us "
             f"({advice.duration_us / after:.2f}x)"
         )
         for option, value in more.items():
-            print(f"compile it with --{option} {value}")
+            if option == "options":
+                said = [f"option {name}={'on' if given is True else given}" for name, given in value.items()]
+            else:
+                said = [f"{option} {value}"]
+            for words in said:
+                print(f"compile it with --{words}")
         _write(changed, folder)
     return 0
 

@@ -121,11 +121,24 @@ def print_result(result: Result, top: int) -> None:
         + ", ".join(f"{engine} {share:.0%}" for engine, share in total.engine_shares.items())
     )
     print()
+    _print_types(result, top)
+    print()
     print_formatted(result.top_operators(top))
     print("Share(%): of the time of all tasks added up; Of peak(%): of the Cube's rate, or of the memory's")
     print()
     if total.assumed:
         print(f"{len(total.assumed)} figures of the chip are assumed (ascendsim soc show {total.soc})")
+
+
+def _print_types(result: Result, top: int) -> None:
+    """One line an operator type, those with the most time first; the rest in one."""
+    from ascendsim.core.table import Table
+
+    rows = result.op_statistic().records()
+    heads = ("OP Type", "Core Type", "Count", "Total Time(us)", "Max Time(us)", "Ratio(%)")
+    print_formatted(Table("types", heads, tuple(tuple(row[head] for head in heads) for row in rows[:top])))
+    if rest := rows[top:]:
+        print(f"{len(rest)} more types: {sum(float(row['Ratio(%)'] or 0) for row in rest):.1f} % of the time")
 
 
 def print_formatted(table: Table) -> None:

@@ -83,6 +83,11 @@ PROFILE_OPTIONS: Mapping[str, ProfileOption] = {
         "chips that join a bias to a matrix product: all, or those that CANN lists",
         "graph",
     ),
+    "transpose_white_list": ProfileOption(
+        (True, False),
+        "transposes are on the white list of impl/dynamic/transpose.py; off: TransposeD as installed, "
+        "element by element where the last axis moves and no special form fits",
+    ),
     "tiling": ProfileOption(
         ("verified", "closed_form"),
         "tiles of products and convolutions: the quickest of the best few, which the machine runs, or the "

@@ -286,12 +286,15 @@ class MoveWork:
             for padding).
         scalar_per_burst: Scalar cycles of address computation per read burst (indexed access), 0 for affine
             patterns.
+        one_by_one: Every element comes and goes by a DMA instruction of its own, on one core, without a
+            second buffer; there are no steps then.
     """
 
     copies: tuple[Copy, ...]
     steps: tuple[Step, ...] = ()
     scalar_per_burst: int = 0
     extra_inputs: tuple[Ref, ...] = ()  # indices and the like, read once
+    one_by_one: bool = False
 
 
 @dataclass(frozen=True, slots=True)

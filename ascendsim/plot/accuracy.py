@@ -68,8 +68,8 @@ class ErrorDisplay(Picture):
         ax.set_xlim(-0.5, len(self.names) - 0.5)
         if len(self.names) <= _NAMED:
             ax.set_xticks(places, [_short(name) for name in self.names], rotation=35, ha="right", fontsize=8)
-        ax.legend(loc="upper center", bbox_to_anchor=(0.5, -0.3 if len(self.names) <= _NAMED else -0.12),
-                  ncols=3, fontsize=8, frameon=False)  # fmt: skip
+        # beside the title: names of tensors below the axes are as long as they like
+        ax.legend(loc="lower right", bbox_to_anchor=(1.0, 1.0), ncols=3, fontsize=8, frameon=False)
         return self
 
     def _name(self, ax: Axes, place: int, height: float, top: float) -> None:

@@ -16,7 +16,6 @@ from ascendsim.core.errors import InputError
 from ascendsim.plot.drawing import LAUNCHED, LaneArtist, draw_legend
 from ascendsim.plot.figures import Picture
 from ascendsim.plot.frame import (
-    MS_FROM_US,
     draw_frame,
     duration_text,
     lane_height,
@@ -181,12 +180,12 @@ def comparison_timelines(
     few = all(len(run.tasks) <= PHASE_TASKS for run in runs.values())
     by_phase = lanes == "phases" or (lanes == "auto" and few and lacking is None)
     figures = compare_figures(runs)
+    shown = window or (0.0, max([own.duration_us for own in figures], default=0.0) or 1e-3)
     variants = tuple(
-        VariantLanes(own.name, _facts(own, figures[0]), _lanes(run, by_phase), own.duration_us)
+        VariantLanes(own.name, _facts(own, figures[0], shown), _lanes(run, by_phase), own.duration_us)
         for run, own in zip(runs.values(), figures, strict=True)
     )
-    longest = max((variant.end_us for variant in variants), default=0.0)
-    return ComparisonDisplay(variants, window or (0.0, max(longest, 1e-3)), title or _title(runs))
+    return ComparisonDisplay(variants, shown, title or _title(runs))
 
 
 def _lanes(run: ProfiledRun, by_phase: bool) -> tuple[Lane, ...]:
@@ -200,13 +199,12 @@ def _lanes(run: ProfiledRun, by_phase: bool) -> tuple[Lane, ...]:
     return (*host_lanes(run), *streams, *pipes)
 
 
-def _facts(figures: VariantFigures, first: VariantFigures) -> str:
-    saved = first.duration_us - figures.duration_us
-    change = f"{-saved / 1000:+,.2f} ms" if figures.duration_us > MS_FROM_US else f"{-saved:+,.1f} us"
+def _facts(figures: VariantFigures, first: VariantFigures, window: Window) -> str:
+    change = duration_text(figures.duration_us - first.duration_us, window, "+")
     gain = f" ({change}, {figures.speed_up:.2f} x)" if figures is not first else ""
     tasks = f"{figures.tasks:,} tasks" if figures.tasks != 1 else "1 task"
     traffic = f"DDR {_megabytes(figures.ddr_read_bytes)} read, {_megabytes(figures.ddr_write_bytes)} written"
-    parts = [f"{duration_text(figures.duration_us)}{gain}", tasks, traffic]
+    parts = [f"{duration_text(figures.duration_us, window)}{gain}", tasks, traffic]
     if figures.l2_bytes:
         parts.append(f"L2 {_megabytes(figures.l2_bytes)}")
     return "    ".join(parts)

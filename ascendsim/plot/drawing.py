@@ -124,13 +124,16 @@ class LaneArtist:
             pale_middle = lane.begun is not None and 2 * lane.begun[i] > lane.starts[i] + lane.ends[i]
             dark = alpha < 1 or pale_middle
             ink = INK if dark else ink_on(KIND_COLOURS[KINDS[lane.kinds[i]]])
-            self._label(lane, int(i), top, height, ink)
+            self._label(lane, int(i), top, height, ink, pale_middle)
 
-    def _label(self, lane: Lane, index: int, top: float, height: float, ink: str) -> None:
-        """The name of a bar (with its time if there is room) inside its visible part; upright in a narrow
-        bar.
+    def _label(self, lane: Lane, index: int, top: float, height: float, ink: str, in_head: bool) -> None:
+        """The name of a bar (with its time if there is room) inside the visible part of its pale head or of
+        what follows; upright where that is narrow.
         """
         start, end = max(lane.starts[index], self.window[0]), min(lane.ends[index], self.window[1])
+        if lane.begun is not None:
+            border = min(max(lane.begun[index], start), end)
+            start, end = (start, border) if in_head else (border, end)
         width, lane_pixels = (end - start) / self.us_of_pixel, height * self.pixels_of_lane
         large = min(8.0, 0.62 * lane_pixels * 72 / self.dpi)
         small = min(large, 6.5)
@@ -138,8 +141,8 @@ class LaneArtist:
         if small < 5 or not name:
             return
         full, scoped, short = label_texts(name)
-        timed = f"{full}  {_time_text(lane.ends[index] - lane.starts[index])}"
-        upright = lane_pixels - 5 if width >= 1.5 * small * self.dpi / 72 else 0.0
+        timed = f"{full}  {self._time(lane.ends[index] - lane.starts[index])}"
+        upright = lane_pixels - 5 if width >= 1.2 * small * self.dpi / 72 else 0.0
         ways = [
             (large, 0, fits([timed, full, scoped], large, self.dpi, width - 6)),
             (small, 0, fits([full, scoped], small, self.dpi, width - 5)),
@@ -161,6 +164,12 @@ class LaneArtist:
                 }
                 self.ax.text(*place, text, fontsize=size, color=ink, **style)
                 return
+
+    def _time(self, us: float) -> str:
+        """A duration in the unit of the time axis."""
+        if self.scale < 1:
+            return f"{us * self.scale:.2f} ms"
+        return f"{us:,.1f} us" if us >= 10 else f"{us:.2f} us"
 
     def _columns(
         self,
@@ -260,7 +269,3 @@ def _legend_width(widths: Sequence[float], columns: int) -> float:
     """Width of a legend whose entries fill its columns from the top."""
     rows = -(-len(widths) // columns)
     return sum(max(widths[at : at + rows]) for at in range(0, len(widths), rows))
-
-
-def _time_text(us: float) -> str:
-    return f"{us / 1000:.2f} ms" if us >= 1000 else f"{us:.1f} us" if us >= 10 else f"{us:.2f} us"

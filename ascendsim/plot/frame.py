@@ -30,13 +30,19 @@ def time_scale(window: Window) -> float:
     return 1e-3 if time_unit(window) == "ms" else 1.0
 
 
-def duration_text(us: float) -> str:
-    """A duration for a title.
+def duration_text(us: float, window: Window, sign: str = "") -> str:
+    """A duration in the unit of the time axis, so that one picture has one unit.
 
-    >>> duration_text(1234.56), duration_text(14354.2)
-    ('1,234.6 us', '14.35 ms')
+    Args:
+        us: The duration.
+        window: What the axis shows.
+        sign: "+" for a change, which has its sign before it.
+
+    >>> duration_text(1234.56, (0.0, 1300.0)), duration_text(1234.56, (0.0, 14354.2))
+    ('1,234.6 us', '1.23 ms')
     """
-    return f"{us / 1000:,.2f} ms" if us > MS_FROM_US else f"{us:,.1f} us"
+    unit = time_unit(window)
+    return f"{us * time_scale(window):{sign},.{2 if unit == 'ms' else 1}f} {unit}"
 
 
 def lane_height(lane: Lane) -> float:

@@ -204,7 +204,9 @@ def _draw(ax: Axes, drawing: Drawing, left: float, before: set[str] | None, afte
         place: (0.1 if box.kind == "constant" else HEIGHT / 2)
         for box, place in zip(drawing.boxes, drawing.layout.places, strict=True)
     }
+    drifts: dict[tuple[float, int], list[float]] = {}
     for route in drawing.layout.routes:
+        drifts.setdefault(route[0], []).append(route[1][0] - route[0][0])
         points = [(left + x, y(layer)) for x, layer in route]
         points[0] = (points[0][0], points[0][1] + tops[route[0]])
         points[-1] = (points[-1][0], points[-1][1] - HEIGHT / 2 - 0.02)
@@ -215,12 +217,15 @@ def _draw(ax: Axes, drawing: Drawing, left: float, before: set[str] | None, afte
         )
     for label, (x, layer) in zip(drawing.labels, drawing.layout.places, strict=True):
         below = y(layer) + HEIGHT / 2 + 0.11
+        # beside the arrows: on the left where all of them lead down or to the right
+        side = -1 if max(leads := drifts.get((x, layer), [0.0])) > 0.05 and min(leads) > -0.05 else 1
         ax.text(
-            left + x + 0.06,
+            left + x + 0.06 * side,
             below,
             label,
             fontsize=SMALL - 0.5,
             color=FAINT,
+            ha="right" if side < 0 else "left",
             va="center",
             zorder=3,
             bbox=_UNDERLAY,

@@ -21,6 +21,7 @@ COLOURS = {
     "in place": "#8fd3bd",
     "workspace": "#cc79a7",
 }
+LIVE = "#b5b9bf"
 _LEAST_NAMED = 0.02  # share of the height below which a rectangle gets no name
 
 
@@ -77,7 +78,7 @@ class MemoryMapDisplay(Picture):
         from matplotlib.patches import Patch
         from matplotlib.patches import Rectangle as Box
 
-        ax = self._begin(ax, 11.0, 6.0)
+        ax = self._begin(ax, 11.0, 6.5)
         scale, unit = (2**20, "MiB") if self.peak >= 2**20 else (2**10, "KiB")
         top = max(self.peak, 1) / scale
         ax.set_xlim(self.edges[0], max(self.edges[-1], self.edges[0] + 1e-9))
@@ -85,23 +86,32 @@ class MemoryMapDisplay(Picture):
         for item in self.rectangles:
             corner, size = (item.start, item.offset / scale), (item.stop - item.start, item.bytes / scale)
             ax.add_patch(Box(corner, *size, facecolor=COLOURS[item.kind], edgecolor="white", linewidth=0.4))
-        ax.stairs([bytes / scale for bytes in self.live], self.edges, color=INK, linewidth=1.2, baseline=None)
         ax.axhline(self.lower_bound / scale, color=INK, linewidth=0.8, linestyle=(0, (4, 3)))
+        self._draw_live(ax, scale, unit)
         dress(
             ax,
-            self.title,
+            "",
             f"time ({self.unit})" if self.unit != "task" else "task, in launch order",
             f"address ({unit})",
         )
         kinds = [kind for kind in COLOURS if any(item.kind == kind for item in self.rectangles)]
         handles: list[Artist] = [Patch(color=COLOURS[kind], label=kind) for kind in kinds]
         handles += [
-            Line2D([], [], color=INK, label="alive"),
             Line2D([], [], color=INK, linestyle=(0, (4, 3)), label="largest live set"),
         ]
         ax.legend(handles=handles, loc="center left", bbox_to_anchor=(1.01, 0.5), fontsize=8, frameon=False)
         self._write_names(ax, scale, top)
         return self
+
+    def _draw_live(self, ax: Axes, scale: float, unit: str) -> None:
+        """How many bytes are taken, in a strip of its own above the map: sums are no addresses."""
+        strip = ax.inset_axes((0.0, 1.06, 1.0, 0.22))
+        strip.set_xlim(ax.get_xlim())
+        strip.set_ylim(0, 1.15 * max(self.lower_bound, 1) / scale)
+        strip.stairs([bytes / scale for bytes in self.live], self.edges, color=LIVE, fill=True)
+        strip.axhline(self.lower_bound / scale, color=INK, linewidth=0.8, linestyle=(0, (4, 3)))
+        dress(strip, self.title, "", f"alive ({unit})")
+        strip.tick_params(axis="x", labelbottom=False)
 
     def _write_names(self, ax: Axes, scale: float, top: float) -> None:
         """Names inside of rectangles that have room for them."""

@@ -150,7 +150,7 @@ def timeline(
     if lanes is not None:
         found = _choose(found, (lanes,) if isinstance(lanes, str) else tuple(lanes))
     if title is None:
-        title = _title(run, views if chosen is None else [view for view in views if view in chosen])
+        title = _title(run, window, views if chosen is None else [view for view in views if view in chosen])
     highlighted = None if chosen is None else frozenset(view.id for view in chosen)
     return TimelineDisplay(tuple(found), window, title, highlighted)
 
@@ -219,8 +219,8 @@ def _choose(lanes: Sequence[Lane], wanted: Sequence[str]) -> list[Lane]:
     return [lane for lane in lanes if any(fnmatchcase(lane.name, pattern) for pattern in wanted)]
 
 
-def _title(run: ProfiledRun, views: Sequence[TaskView]) -> str:
-    time = duration_text(run.trace.duration_us)
+def _title(run: ProfiledRun, window: Window, views: Sequence[TaskView]) -> str:
+    time = duration_text(run.trace.duration_us, window)
     tasks = (
         f"{len(run.tasks):,} tasks"
         if len(views) == len(run.tasks)

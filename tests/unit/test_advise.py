@@ -86,6 +86,45 @@ def test_a_setting_of_the_user_is_not_proposed_again() -> None:
     assert advise(graph, "Ascend310", output_type="FP32").proposals == ()
 
 
+def test_transposes_off_the_white_list_are_named_with_what_the_list_saves() -> None:
+    def body(b: GraphBuilder) -> Tensor:
+        x = b.op("Relu", b.input("x", (1, 16, 2, 2, 15, 15)))
+        return b.op("Transpose", x, perm=(0, 1, 4, 2, 5, 3), name="shuffle")
+
+    graph, installed = build(body), {"transpose_white_list": False, "format_reach": 1}
+    found = advise(graph, "Ascend310", options=installed)
+    first = found.proposals[0]
+    assert (first.lever, first.nodes) == ("transpose-white-list", ("shuffle",))
+    assert "add [1, 16, 2, 2, 15, 15] to white_list_shape in impl/dynamic/transpose.py" in first.reason
+    settings = found.settings("transpose-white-list")
+    assert settings == {"options": {"transpose_white_list": True, "format_reach": 1}}
+    changed = asim.compile(found.apply("transpose-white-list"), "Ascend310", **settings)
+    assert asim.simulate(changed).duration_us == first.after_us < first.before_us / 10
+    listed = advise(graph, "Ascend310")
+    assert "transpose-white-list" not in {proposal.lever for proposal in listed.proposals}
+    said = [
+        next(str(row["Findings"]) for row in where.operators.records() if row["Type"] == "TransposeD")
+        for where in (found, listed)
+    ]
+    assert said[0].startswith("goes element by element: not on the white list of impl/dynamic/transpose.py")
+    assert said[1].startswith("so quick only on the white list of impl/dynamic/transpose.py")
+
+
+def test_command_says_how_to_compile_with_a_profile_option(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "shuffle.onnx"
+    path.write_bytes(
+        export_onnx(
+            build(lambda b: b.op("Transpose", b.input("x", (1, 16, 2, 2, 15, 15)), perm=(0, 1, 4, 2, 5, 3)))
+        )
+    )
+    arguments = ["advise", str(path), "--option", "transpose_white_list=off", "--output", str(tmp_path)]
+    assert main([*arguments, "--apply", "transpose-white-list"]) == 0
+    printed = capsys.readouterr().out
+    assert "compile it with --option transpose_white_list=on" in printed
+
+
 def test_sites_that_do_not_pay_are_declined_one_by_one() -> None:
     graph = build(
         lambda b: b.op(

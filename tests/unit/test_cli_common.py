@@ -8,10 +8,16 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from ascendsim.cli.common import parse_input_shape, parse_settings, print_table, whole_file
+from ascendsim.cli.main import main
 from ascendsim.core.errors import InputError
+from ascendsim.frontends.onnx.export import export_onnx
+from ascendsim.graph.builder import GraphBuilder
+from ascendsim.graph.ir import Tensor
+from tests.support.fusing import build
 
 
 def test_the_package_runs_as_a_module() -> None:
@@ -44,7 +50,7 @@ def test_terminal_table_shows_cells_as_they_are(
     assert "[bold]x[/bold]" in capsys.readouterr().out
 
 
-def test_a_narrow_terminal_breaks_names_and_keeps_numbers(
+def test_a_narrow_terminal_cuts_names_in_the_middle_and_keeps_numbers(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
@@ -53,8 +59,30 @@ def test_a_narrow_terminal_breaks_names_and_keeps_numbers(
     print_table(("Operator", "Time(us)", "DDR(GB/s)"), [(name, "12,345.67", 36.56)])
     lines = re.sub(r"\x1b\[[0-9;]*m", "", capsys.readouterr().out).splitlines()
     assert any("12,345.67" in line and "36.56" in line for line in lines)
-    assert "".join(line.split()[0] for line in lines if line.strip() and line.split()[0] in name) == name
+    (cut,) = [line.split()[0] for line in lines if "…" in line]  # one line a row
+    head, tail = cut.split("…")
+    assert name.startswith(head)
+    assert name.endswith(tail)
+    assert len(tail) >= len(head) >= 4
     assert max(len(line) for line in lines) <= 40
+
+
+def test_a_wide_terminal_shows_names_whole_and_sentences_are_never_cut(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
+    name, said = (
+        "/layer4/layer4.0/conv2/Conv",
+        "memory bound: MTE2 is busier than Cube and Vector; mte2 bound",
+    )
+    for width, whole in ((120, True), (50, False)):
+        monkeypatch.setenv("COLUMNS", str(width))
+        print_table(("Operator", "Time(us)", "Findings"), [(name, "12.5", said)])
+        printed = re.sub(r"\x1b\[[0-9;]*m", "", capsys.readouterr().out)
+        assert (name in printed) is whole
+        words = printed.split()
+        assert [word for word in said.split() if word not in words] == []
+        assert max(len(line) for line in printed.splitlines()) <= width
 
 
 @pytest.mark.parametrize(
@@ -138,3 +166,19 @@ def test_the_suffix_is_kept_while_writing(tmp_path: Path) -> None:
     with whole_file(tmp_path / "plot.png") as temporary:
         assert temporary.suffix == ".png"
         assert temporary.parent == tmp_path
+
+
+def test_run_prints_types_before_operators(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def body(b: GraphBuilder) -> Tensor:
+        y = b.op("Softmax", b.op("MatMul", b.input("x", (64, 64)), np.ones((64, 64), np.float32)))
+        return b.op("ReduceSum", b.op("Transpose", y), np.array([0]))
+
+    path = tmp_path / "small.onnx"
+    path.write_bytes(export_onnx(build(body)))
+    assert main(["run", str(path), "--values", "off", "--fusion", "off", "--top", "2"]) == 0
+    printed = capsys.readouterr().out
+    types = [line.split() for line in printed[: printed.index("Operator")].splitlines()]
+    (first,) = [number for number, words in enumerate(types) if words[:2] == ["OP", "Type"]]
+    times = [float(words[3]) for words in types[first + 2 : first + 4]]
+    assert times == sorted(times, reverse=True)
+    assert re.search(r"^\d more types: \d+\.\d % of the time$", printed, re.MULTILINE)

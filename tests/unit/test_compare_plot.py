@@ -123,6 +123,18 @@ def test_facts_stand_behind_the_name(few):
     assert any(f"{off.tasks} tasks" in text and " MB read" in text for text in texts)
 
 
+def test_one_picture_has_one_unit():
+    """A run of 12 ms beside one of 6: both in ms, as the axis is."""
+    long, short = synthetic_run(200), synthetic_run(100)
+    assert short.trace.duration_us < 10_000 < long.trace.duration_us
+    shown = comparison_timelines({"long": long, "short": short}).plot()
+    assert shown.ax_.get_xlabel() == "time (ms)"
+    assert all(" us" not in variant.facts for variant in shown.variants)
+    assert shown.variants[1].facts.startswith(f"{short.trace.duration_us / 1000:.2f} ms (-")
+    near = comparison_timelines({"long": long, "short": short}, window=(0.0, 500.0))
+    assert near.variants[0].facts.startswith(f"{long.trace.duration_us:,.1f} us")
+
+
 @pytest.mark.parametrize("counts", [(5, 3), (60, 500), (60, 50, 40, 30, 20)])
 def test_texts_never_overlap(counts):
     runs = {f"variant {number}": synthetic_run(count) for number, count in enumerate(counts)}

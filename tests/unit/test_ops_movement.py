@@ -10,12 +10,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import ascendsim as asim
 from ascendsim.core.dtypes import DType
 from ascendsim.core.errors import GraphError
 from ascendsim.core.formats import Format
 from ascendsim.graph.ir import Graph
+from ascendsim.isa.instructions import Move
+from ascendsim.isa.walk import static, times
 from ascendsim.ops import default_opset
-from ascendsim.ops.shared.bursts import TILE_BYTES, transpose_bursts, transpose_work
+from ascendsim.ops.shared.bursts import TILE_BYTES, static_transpose_work, transpose_bursts, transpose_work
 from ascendsim.opset import InferContext
 from ascendsim.opset.work import LowerContext, MoveWork, NoTask, Ref, Work
 from ascendsim.soc import load
@@ -100,6 +103,62 @@ def test_on_310p3_only_lines_below_a_block_are_put_together() -> None:
             for shape in ((columns, 64), (64, columns))
         )
         assert len(transpose_work(source, target, source.shape, (1, 0), chip).steps) == steps
+
+
+UNLISTED = LowerContext.of(load("Ascend310"), options={"transpose_white_list": False})
+
+
+@pytest.mark.parametrize(
+    ("shape", "order", "dtype", "single"),
+    [
+        ((1, 64, 2, 2, 114, 114), (0, 1, 4, 2, 5, 3), DType.FLOAT16, True),  # the pixel shuffle of RDN
+        ((64, 2, 2, 14, 14), (0, 1, 2, 4, 3), DType.FLOAT32, False),  # the last two change places
+        ((8, 85, 80, 80), (0, 2, 3, 1), DType.FLOAT16, False),  # so they do when 80 x 80 is one axis
+        ((32, 16, 48), (2, 1, 0), DType.FLOAT16, False),  # whole blocks on either side
+        ((32, 16, 48), (2, 1, 0), DType.FLOAT32, True),  # that form is for two bytes an element
+        ((32, 16, 40), (2, 1, 0), DType.FLOAT16, True),
+        ((40, 16, 48), (2, 1, 0), DType.FLOAT16, True),
+        ((40, 3, 5, 40), (1, 0, 2, 3), DType.FLOAT16, False),  # the last axis stays
+        ((40, 1, 1, 1), (3, 2, 1, 0), DType.FLOAT16, False),  # nothing moves
+    ],
+)
+def test_off_the_white_list_some_transposes_go_element_by_element(
+    shape: tuple[int, ...], order: tuple[int, ...], dtype: DType, single: bool
+) -> None:
+    size = math.prod(shape) * dtype.itemsize
+    source = Ref("x", shape, dtype, Format.ND, size)
+    target = Ref("y", tuple(shape[axis] for axis in order), dtype, Format.ND, size)
+    work = static_transpose_work(source, target, shape, order, UNLISTED)
+    assert work.one_by_one is single
+    if single:
+        assert work.steps == ()
+        assert only_copy(work)[2:] == (dtype.itemsize, dtype.itemsize)
+    listed = static_transpose_work(source, target, shape, order, LowerContext.of(load("Ascend310")))
+    assert not listed.one_by_one
+
+
+def test_element_by_element_is_one_core_and_two_instructions_an_element() -> None:
+    builder = asim.GraphBuilder()
+    x = builder.input("x", (1, 48, 2, 2, 15, 15), DType.FLOAT16)  # 43,200: more than UB has blocks for
+    builder.output(builder.op("Transpose", x, perm=(0, 1, 4, 2, 5, 3), name="shuffle"), "y")
+    graph = builder.build()
+    listed, installed = (
+        asim.compile(graph, soc="Ascend310", options={"transpose_white_list": on}) for on in (True, False)
+    )
+    (task,) = installed.program.tasks
+    (group,) = task.groups
+    counts: dict[tuple[str, int], int] = {}
+    for instruction, around in static(group.block.body):
+        if isinstance(instruction, Move):
+            key = (instruction.pipe.value, instruction.bytes)
+            counts[key] = counts.get(key, 0) + times(around)
+    assert group.count == 1
+    assert counts == {("MTE2", 2): 43_200, ("MTE3", 2): 43_200}
+    slow, quick = (asim.simulate(model).duration_us for model in (installed, listed))
+    assert slow > 20 * quick  # 92 times on the chip, for RDN's
+    data = np.random.default_rng(0).standard_normal((1, 48, 2, 2, 15, 15)).astype(np.float16)
+    result = asim.run(installed, {"x": data}).outputs["y"]
+    np.testing.assert_array_equal(result, data.transpose(0, 1, 4, 2, 5, 3))
 
 
 def test_a_step_along_the_last_axis_without_gather_drops_blocks_of_lanes() -> None:

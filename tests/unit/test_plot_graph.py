@@ -75,6 +75,24 @@ def test_what_went_is_orange_and_what_came_is_green(tmp_path: Path) -> None:
     assert display.save(tmp_path / "graphs.png").stat().st_size > 1000
 
 
+def test_labels_stand_beside_their_arrows() -> None:
+    """Left of arrows that all lead down or to the right, else right of them."""
+    b = asim.GraphBuilder()
+    x = b.input("x", (8,))
+    sums = b.op("Add", b.op("Relu", x, name="one"), b.op("Neg", x, name="other"), name="sum")
+    b.output(sums, "y")
+    shown = plot_graphs(b.build())
+    (drawing,) = shown.drawings
+    places = {box.name: place for box, place in zip(drawing.boxes, drawing.layout.places, strict=True)}
+    assert places["one"][0] < places["sum"][0] < places["other"][0]
+    labels = [text for text in shown.ax_.texts if text.get_text() == "f32 [8]"]
+    sides = {
+        name: label.get_horizontalalignment()
+        for label, name in zip(labels, ("x", "one", "other", "sum"), strict=True)
+    }
+    assert sides == {"x": "left", "one": "right", "other": "left", "sum": "left"}
+
+
 def test_large_graphs_are_refused() -> None:
     b = asim.GraphBuilder()
     x = b.input("x", (2,))

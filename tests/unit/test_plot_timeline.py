@@ -143,6 +143,17 @@ def test_texts_never_overlap_when_zoomed_or_with_instructions():
     assert overlaps(plot_roofline(run)) == []
 
 
+def test_names_stand_behind_the_pale_head_of_a_bar():
+    """White on pale would be lost."""
+    display = plot_timeline(synthetic_run(5))
+    texts = {text.get_text().split("  ")[0]: text.get_position()[0] for text in display.ax_.texts}
+    lanes = [lane for lane in display.lanes if lane.begun is not None]
+    assert len(lanes) == 2
+    for lane in lanes:
+        for name, begun, end in zip(lane.labels, lane.begun, lane.ends, strict=True):
+            assert texts[name.removeprefix("/")] == pytest.approx((begun + end) / 2)
+
+
 def test_labels_appear_where_there_is_room():
     labels = {text.get_text() for text in plot_timeline(synthetic_run(5)).ax_.texts}
     assert any(label.startswith("layer0/conv_0  ") and label.endswith(" us") for label in labels)

@@ -30,6 +30,7 @@ TABLE: dict[str, tuple[Value, list[Value], list[Value], str]] = {
     "l2_batch": ("whole", ["split"], [1], "all"),
     "mul_add_names": ("bert", ["any"], [""], "graph"),
     "matmul_bias_chips": ("all", ["listed"], [""], "graph"),
+    "transpose_white_list": (True, [False], [0, 1, "off"], ""),
     "tiling": ("verified", ["closed_form"], [""], ""),
 }
 

@@ -16,7 +16,7 @@ from ascendsim.core.formats import BLOCK_BYTES, TRANSACTION_BYTES, align, ceil_d
 from ascendsim.isa.capacity import capacity
 from ascendsim.isa.instructions import Affine, Buffer, Move, Operand, Pipe, Scalar
 from ascendsim.isa.program import Block, BlockGroup
-from ascendsim.lower.emit import BlockBuilder, Ring, pieces, times
+from ascendsim.lower.emit import BlockBuilder, Ring, pieces, plus, times
 from ascendsim.lower.templates.operands import fitted
 from ascendsim.lower.templates.sharing import elementwise_cores, even_bursts, worthwhile_cores
 from ascendsim.lower.templates.stage import Stage, Tile, shared, sizes_of, vector_core
@@ -31,6 +31,12 @@ OVERS = ("all", "row", "col", "one")
 def lower_movement(work: MoveWork, soc: SocSpec, expansion: Expansion) -> Stage:
     """Blocks of movement work."""
     core, kind = vector_core(soc)
+    if work.one_by_one:
+        return Stage(
+            (BlockGroup(_element_block(BlockBuilder(soc, core), work.copies), 1),),
+            kind,
+            sizes_of(*(ref for copy in work.copies for ref in (copy.src, copy.dst))),
+        )
     steps = expansion.expand(work.steps)
     copies = [copy for copy in work.copies if copy.bytes or copy.written]
     shares = [_share(copy, soc, _single_cycles(copy, steps, soc)) for copy in copies]
@@ -252,6 +258,38 @@ class MoveWriter:
             else max(length + BLOCK_BYTES, min(ref.bytes // bursts, 8 * length) // grain * grain)
         )
         return fitted(self.b, Tile(ref.region, offset, bursts, length, stride), ref)
+
+
+def _element_block(b: BlockBuilder, copies: tuple[Copy, ...]) -> Block:
+    """Element after element into a 32 B block of UB and from there into its place: one buffer, which is full
+    before the first element leaves it.
+    """
+    most = (capacity(b.soc, Buffer.UB) - 1024) // BLOCK_BYTES  # 1 KiB stays free, as in transpose_d.py
+    for copy in copies:
+        size = copy.src.dtype.itemsize
+        elements = copy.bytes // size
+        held = min(elements, most)
+        ring = b.ring("elements", Pipe.MTE2, Pipe.MTE3, 1, (Buffer.UB, held * BLOCK_BYTES))
+        # neighbours in the result lie this far apart in the source
+        apart = max(1, min(elements // held, copy.src.bytes // size // held)) * size
+        for piece in pieces(elements, held):
+            with b.loop("t", piece.trips) as i:
+                at = piece.at(i)
+                b.acquire(ring)
+                with b.loop("e", piece.size) as e:
+                    read = fitted(
+                        b, Tile(copy.src.region, plus(times(at, size), times(e, apart)), 1, size), copy.src
+                    )
+                    slot = b.target(ring, size, offset=times(e, BLOCK_BYTES))
+                    b.emit(Move(Pipe.MTE2, slot, read.operand, 1, size, aligned=read.aligned))
+                b.commit(ring)
+                b.receive(ring)
+                with b.loop("e", piece.size) as e:
+                    write = Tile(copy.dst.region, plus(times(at, size), times(e, size)), 1, size)
+                    slot = b.source(ring, size, offset=times(e, BLOCK_BYTES))
+                    b.emit(Move(Pipe.MTE3, write.operand, slot, 1, size, aligned=write.aligned))
+                b.release(ring)
+    return b.build()
 
 
 def lower_scalar(work: ScalarWork, soc: SocSpec) -> Stage:

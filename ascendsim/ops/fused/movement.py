@@ -18,7 +18,7 @@ import numpy as np
 
 from ascendsim.core.formats import FRACTAL_ROWS, Format
 from ascendsim.graph.ir import Array, Node, Shape
-from ascendsim.ops.shared.bursts import transpose_work
+from ascendsim.ops.shared.bursts import static_transpose_work
 from ascendsim.opset import InferContext, Layout, OpDef
 from ascendsim.opset.facts import OpPattern, movement
 from ascendsim.opset.structure import opaque
@@ -57,7 +57,7 @@ def _lower(node: Node, context: LowerContext) -> Work:
     turned, perm = source.shape if _first(node) else tuple(node.attr("shape")), tuple(node.attr("perm"))
     if source.format is Format.FRACTAL_NZ:
         turned, perm = fractal_permutation(source.shape, node.output.static_shape, turned, perm)
-    return transpose_work(source, Ref.of(node.output), turned, perm, context)
+    return static_transpose_work(source, Ref.of(node.output), turned, perm, context)
 
 
 def _in_blocks(node: Node, format: Format) -> bool:

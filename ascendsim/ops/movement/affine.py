@@ -15,7 +15,7 @@ from ascendsim.ops.shared.bursts import (
     repacking,
     run_bytes,
     sorted_in_lanes,
-    transpose_work,
+    static_transpose_work,
     vector_dtype,
 )
 from ascendsim.ops.shared.dims import (
@@ -68,7 +68,7 @@ def _transpose_lower(node: Node, ctx: LowerContext) -> Work:
     source = Ref.of(node.required(0))
     if source.bytes == 0:
         return NoTask()
-    return transpose_work(
+    return static_transpose_work(
         source, Ref.of(node.output), source.shape, _permutation(node, len(source.shape)), ctx
     )
 

@@ -20,6 +20,7 @@ from ascendsim.passes.levers.lever import (
 from ascendsim.passes.levers.narrow_types import NarrowTypes
 from ascendsim.passes.levers.pow_to_mul import PowToMul
 from ascendsim.passes.levers.resize_sizes import ResizeSizes
+from ascendsim.passes.levers.transpose_list import TransposeList
 
 LEVERS: tuple[Lever, ...] = (
     NarrowTypes(),
@@ -28,6 +29,7 @@ LEVERS: tuple[Lever, ...] = (
     ResizeSizes(),
     IdentityConv(),
     HalfOutputs(),
+    TransposeList(),
 )
 """Every lever, in the order in which several of them are applied to one graph."""
 
@@ -44,6 +46,7 @@ __all__ = [
     "ResizeSizes",
     "Rewritten",
     "Site",
+    "TransposeList",
     "apply_lever",
     "find_sites",
 ]

@@ -6,9 +6,9 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from ascendsim.core.errors import AscendSimError, PassError
 from ascendsim.graph.copying import copy_graph
@@ -76,10 +76,13 @@ class LeverContext:
     Attributes:
         opset: Operators, to infer what a rewrite creates.
         ai_cpu: Names of the user's nodes that run on the AI CPU of the chip.
+        element_by_element: Operators of the chip that move single elements for want of a better kernel, with
+            the shapes that they turn.
     """
 
     opset: OpSet
     ai_cpu: frozenset[str] = frozenset()
+    element_by_element: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
 
     def add(
         self, graph: Graph, op_type: str, *inputs: Tensor | None, stem: str, **attributes: object
@@ -98,12 +101,12 @@ class Lever(ABC):
         name: What commands call it.
         title: One line for a table.
         settings: Options of the compiler that belong to it; a lever that is nothing but options leaves the
-            graph as it is.
+            graph as it is. Profile options stand under "options".
     """
 
     name: ClassVar[str]
     title: ClassVar[str]
-    settings: ClassVar[Mapping[str, str]] = {}
+    settings: ClassVar[Mapping[str, Any]] = {}
 
     @abstractmethod
     def sites(self, graph: Graph, context: LeverContext) -> tuple[Site, ...]:
