@@ -141,6 +141,7 @@ class Facts:
 def movement(
     axes: AxesRule,
     pattern: OpPattern | Callable[[Node], OpPattern] | None = None,
+    *,
     parameters: tuple[int, ...] = (),
     shape_port: int | None = None,
     makes_maps: bool = False,

@@ -250,6 +250,7 @@ def _binary(
     function: Callable[[Array, Array], Array],
     step: str,
     cann: str = "",
+    *,
     facts: Facts = ELEMENTWISE,
     mindspore: str = "",
 ) -> OpDef:
@@ -308,7 +309,7 @@ OPERATORS: tuple[OpDef, ...] = (
     _binary("Add", "ADD", np.add, "vadd", facts=COMPUTED, mindspore="TensorAdd"),
     _binary("Sub", "SUB", np.subtract, "vsub", facts=COMPUTED),
     _binary("Mul", "MUL", np.multiply, "vmul", facts=COMPUTED),
-    _binary("Div", "DIV", _divide, "vdiv", "RealDiv", replace(COMPUTED, finite=False)),
+    _binary("Div", "DIV", _divide, "vdiv", "RealDiv", facts=replace(COMPUTED, finite=False)),
     OpDef(
         "Max",
         infer_broadcast(),

@@ -134,6 +134,7 @@ def _op(
     name: str,
     function: Callable[..., Any],
     steps: Sequence[StepSpec],
+    *,
     wide: bool = False,
     inputs: int = 2,
     facts: Facts = ELEMENTWISE,
