@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
@@ -160,6 +160,20 @@ class Result:
         from ascendsim import profiling
 
         return profiling.ai_core_metrics(self.profile)
+
+    @checked()
+    def steps(self, operators: str | Iterable[str] | None = None) -> Table:
+        """One row a task that repeats a sequence (LSTM, GRU, RNN): time of a step, and what bounds it.
+
+        Args:
+            operators: Names, scopes or patterns of tasks; None = all that have steps.
+
+        Raises:
+            InputError: If a name matches no task, or only tasks without steps.
+        """
+        from ascendsim import profiling
+
+        return profiling.steps(self.profile, operators)
 
     def task_time(self) -> Table:
         """One row a task as the scheduler saw it, msprof's columns."""

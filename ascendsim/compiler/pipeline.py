@@ -84,6 +84,7 @@ class Compilation:
             chain=chain_work,
             memory=scheduling.memory,
             streams=scheduling.streams,
+            known=settings.units,
             tilings=tilings_of(chip, profile),
         )
         return cls(

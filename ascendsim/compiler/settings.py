@@ -19,6 +19,7 @@ from ascendsim.core.errors import InputError, suggest
 from ascendsim.core.files import path_option
 from ascendsim.frontends.aipp import read_aipp_file
 from ascendsim.graph.ir import Graph
+from ascendsim.lower import KnownUnits
 from ascendsim.ops import opset_with
 from ascendsim.opset import OpSet
 from ascendsim.passes.aipp.settings import AippSettings
@@ -47,6 +48,8 @@ class Settings:
         gears: The one of ATC's gear options that is given, by name; empty if none is.
         keep: Operators that stay in float32.
         mix: Changes to the lists of allow_mix_precision.
+        units: What was lowered so far; all pieces of a graph look here, so that a loop whose shapes change
+            lowers only what it has not met before.
     """
 
     options: CompileOptions
@@ -61,6 +64,7 @@ class Settings:
     gears: Mapping[Kind, GearOption]
     keep: KeepList = field(default_factory=KeepList)
     mix: MixList = field(default_factory=MixList)
+    units: KnownUnits = field(default_factory=KnownUnits)
 
     @classmethod
     def of(cls, options: CompileOptions, single_kernel: bool = False) -> Settings:

@@ -14,6 +14,7 @@ from ascendsim.profiling.op_summary import ai_core_metrics, op_summary
 from ascendsim.profiling.phases import Phases, phases, task_phases
 from ascendsim.profiling.select import select
 from ascendsim.profiling.statistics import op_statistic, task_time
+from ascendsim.profiling.steps import steps
 from ascendsim.profiling.summary import Summary, summarise, top_operators
 from ascendsim.profiling.view import ProfiledRun, TaskView
 
@@ -38,6 +39,7 @@ __all__ = [
     "op_summary",
     "phases",
     "select",
+    "steps",
     "summarise",
     "task_metrics",
     "task_phases",

@@ -87,7 +87,7 @@ class HostRun:
         """Runs a model on its inputs and returns its outputs; `steps` then has what ran."""
         named = [replace(value, home=tensor.name) for tensor, value in zip(graph.inputs, inputs, strict=True)]
         self._ends = set(graph.outputs)
-        values = _Scope(self, graph, named, "", None).finish()
+        values = _Scope(self, graph, named, "").finish()
         for number, (tensor, value) in enumerate(zip(graph.outputs, values, strict=True)):
             if value.half:
                 values[number] = self.execute(self._pieces.cast(tensor, value.shape), "", [value])[0]
@@ -199,9 +199,16 @@ class _Scope:
     """A graph while it runs: the values of its tensors, and the scope around it."""
 
     def __init__(
-        self, owner: HostRun, graph: Graph, inputs: Sequence[Value], prefix: str, around: _Scope | None
+        self,
+        owner: HostRun,
+        graph: Graph,
+        inputs: Sequence[Value],
+        prefix: str,
+        around: _Scope | None = None,
+        growing: frozenset[Node] = frozenset(),
     ) -> None:
         self._owner, self._graph, self.prefix, self._around = owner, graph, prefix, around
+        self._growing = growing
         self._values: dict[Tensor, Value] = {}
         for tensor, value in zip(graph.inputs, inputs, strict=True):
             self._bind(tensor, value)
@@ -209,7 +216,7 @@ class _Scope:
     def finish(self) -> list[Value]:
         """Runs the graph to its end and returns its outputs."""
         owner = self._owner
-        part: Part | None = owner._pieces.part(self._graph, self.prefix)
+        part: Part | None = owner._pieces.part(self._graph, self.prefix, self._growing)
         forced: tuple[tuple[int, ...], ...] | None = None
         while part is not None:
             plan = plan_part(part, self._value, owner._pieces.opset, forced)
@@ -266,12 +273,17 @@ class _NodeHost:
 
     def __init__(self, owner: HostRun, scope: _Scope, node: Node) -> None:
         self._owner, self._scope, self._node = owner, scope, node
+        self._growing: frozenset[Node] | None = None  # of the body, from its first turn on
 
     def run(self, body: Graph, inputs: Sequence[Value], name: str) -> list[Value]:
         self._owner.enter(self._node, body)
-        return _Scope(
-            self._owner, body, inputs, f"{self._scope.prefix}{self._node.name}/{name}/", self._scope
-        ).finish()
+        if self._growing is None:
+            turns = name == "body" and self._node.op_type in ("Loop", "While")
+            pieces, scope = self._owner._pieces, self._scope
+            self._growing = pieces.growth(self._node, body, inputs, scope._value) if turns else frozenset()
+        prefix = f"{self._scope.prefix}{self._node.name}/{name}/"
+        growing = self._growing if name == "body" else frozenset[Node]()
+        return _Scope(self._owner, body, inputs, prefix, self._scope, growing).finish()
 
     def decided(self, node: Node, on_host: bool) -> None:
         self._owner.decided(on_host)

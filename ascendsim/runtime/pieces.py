@@ -4,16 +4,18 @@ kept.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
 from ascendsim.core.dtypes import DType
-from ascendsim.graph.ir import Graph, Tensor
+from ascendsim.graph.ir import Graph, Node, Tensor
 from ascendsim.isa.program import Program
 from ascendsim.opset import OpSet
+from ascendsim.runtime.control_flow import Value
 from ascendsim.runtime.device_memory import DeviceMemory, Values
-from ascendsim.runtime.specialise import Part, Plan
+from ascendsim.runtime.growth import growing_nodes
+from ascendsim.runtime.specialise import Lookup, Part, Plan, signature
 
 
 class Compiled(Protocol):
@@ -53,21 +55,33 @@ class Pieces:
         opset: The operators.
         compile_piece: Compiles a static graph without control flow; float32 outputs at these positions may
             stay float16 on the device, since they go to another piece.
+        growing: Nodes that grow in the body of a loop, by body and what it starts with.
         casts: Plans that give an output of the model its type.
     """
 
     opset: OpSet
     compile_piece: Callable[[Graph, Sequence[int]], Compiled]
-    parts: dict[str, Part] = field(default_factory=dict)
+    parts: dict[tuple[str, frozenset[Node]], Part] = field(default_factory=dict)
+    growing: dict[Hashable, frozenset[Node]] = field(default_factory=dict)
     compiled: dict[Plan, Piece] = field(default_factory=dict)
     casts: dict[tuple[str, tuple[int, ...]], Plan] = field(default_factory=dict)
 
-    def part(self, graph: Graph, prefix: str) -> Part:
+    def part(self, graph: Graph, prefix: str, growing: frozenset[Node] = frozenset()) -> Part:
         """All of a graph, to be run under a prefix."""
-        part = self.parts.get(prefix)
+        part = self.parts.get((prefix, growing))
         if part is None:
-            part = self.parts[prefix] = Part(graph, tuple(graph.topological()), prefix)
+            part = self.parts[(prefix, growing)] = Part.whole(graph, prefix, growing)
         return part
+
+    def growth(self, loop: Node, body: Graph, inputs: Sequence[Value], value_of: Lookup) -> frozenset[Node]:
+        """What grows in the body of a loop that starts with these inputs."""
+        if all(tensor.is_static for node in body.nodes for tensor in node.outputs):
+            return frozenset()
+        values = {**{t: value_of(t) for t in body.captured()}, **dict(zip(body.inputs, inputs, strict=True))}
+        key = (body, *(signature(value, value.on_host) for value in values.values()))
+        if key not in self.growing:
+            self.growing[key] = growing_nodes(loop, body, values, self.opset)
+        return self.growing[key]
 
     def piece(self, plan: Plan, prefix: str, ends: Collection[Tensor]) -> Piece:
         """The compiled piece of a plan; `ends` are outputs of the model."""

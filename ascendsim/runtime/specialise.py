@@ -4,7 +4,9 @@ at hand, then a stop.
 A `Part` is what is left to run of a graph (a model, a branch, a body). For the shapes (and some values) of
 the tensors that it reads it has a `Plan`: one piece without control flow whose shapes are all static, made of
 every node that depends on nothing else; then the node at which the host must step in, and the part behind it.
-Plans are kept, so a loop body is looked at once for each shape.
+Plans are kept, so a loop body is looked at once for each shape. Where shapes grow from one turn of a loop to
+the next (`runtime.growth`), what stands still and what grows go into pieces of their own, as GE's partitioner
+puts nodes of known and of unknown shape into clusters of their own: the former are compiled once.
 
 The host steps in at a node with subgraphs, and where the shape of a result depends on values: on values of
 some inputs, which the shape rule asks for (Range, Reshape, Expand: their values become constants of the next
@@ -13,7 +15,7 @@ plan), or on all (NonZero: its result is computed to learn its shape).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -41,7 +43,12 @@ class Part:
         prefix: Of the names of its tasks: "loop/body/".
         pinned: Tensors whose values count, not only their shapes.
         forced: A node whose result must be computed to learn its shape.
+        growing: Nodes that are another piece in every turn of a loop.
+        aside: Nodes that wait until the others have run: those that grow, or those that do not.
+        idle: Whether nothing could run while the others waited.
         plans: By signature.
+        rests: What may be left, by what tells it apart; one for all parts of a graph, so that a rest that
+            comes again in every turn of a loop is planned once.
     """
 
     graph: Graph
@@ -49,13 +56,39 @@ class Part:
     prefix: str = ""
     pinned: frozenset[Tensor] = frozenset()
     forced: Node | None = None
+    growing: frozenset[Node] = frozenset()
+    aside: frozenset[Node] = frozenset()
+    idle: bool = False
     plans: dict[Any, Plan] = field(default_factory=dict)
+    rests: dict[Any, Part] = field(default_factory=dict)
+
+    @classmethod
+    def whole(cls, graph: Graph, prefix: str, growing: frozenset[Node]) -> Part:
+        """All of a graph; what grows comes after what does not."""
+        return cls(graph, tuple(graph.topological()), prefix, growing=growing, aside=growing)
 
     def reads(self) -> tuple[Tensor, ...]:
         """Tensors that are no constants and come from outside, in order: what the plan depends on."""
         made = {tensor for node in self.nodes for tensor in node.outputs}
-        read = (t for node in self.nodes if not is_control_flow(node) for t in node.inputs if t is not None)
+        now = (node for node in self.nodes if node not in self.aside and not is_control_flow(node))
+        read = (tensor for node in now for tensor in node.inputs if tensor is not None)
         return tuple(dict.fromkeys(t for t in read if not t.is_constant and t not in made))
+
+    def rest(
+        self,
+        nodes: tuple[Node, ...],
+        pinned: frozenset[Tensor],
+        aside: frozenset[Node],
+        forced: Node | None = None,
+        idle: bool = False,
+    ) -> Part:
+        """What is left of it: nodes, with the fields of the same names."""
+        key = (nodes, pinned, aside, forced, idle)
+        if key not in self.rests:
+            self.rests[key] = Part(
+                self.graph, nodes, self.prefix, pinned, forced, self.growing, aside, idle, rests=self.rests
+            )
+        return self.rests[key]
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -99,14 +132,15 @@ def plan_part(
     """
     reads = part.reads()
     values = {tensor: value_of(tensor) for tensor in reads}
-    key = (tuple(_signature(value, tensor in part.pinned) for tensor, value in values.items()), forced)
+    key = (tuple(signature(value, tensor in part.pinned) for tensor, value in values.items()), forced)
     plan = part.plans.get(key)
     if plan is None:
         plan = part.plans[key] = _Specialiser(part, values, opset, forced).plan()
     return plan
 
 
-def _signature(value: Value, by_value: bool) -> Any:
+def signature(value: Value, by_value: bool) -> Hashable:
+    """What a plan knows of a value: type and shape, its bytes if they count."""
     return (
         value.shape,
         value.dtype.str,
@@ -140,31 +174,37 @@ class _Specialiser:
                 self._inputs[twin] = tensor
 
     def plan(self) -> Plan:
+        part = self._part
         blocked: dict[Node, frozenset[int]] = {}
         behind: set[Tensor] = set()
-        for node in self._part.nodes:
-            asked = self._add(node, behind)
+        waiting = False
+        for node in part.nodes:
+            waits = node in part.aside
+            asked = frozenset[int]() if waits else self._add(node, behind)
             if asked is not None:
                 blocked[node] = asked
                 behind.update(node.outputs)
+                waiting = waiting or waits
         outputs, known = self._results(blocked)
         work: Graph | None = self._finished(outputs)
         inputs = tuple(self._inputs[tensor] for tensor in self._work.inputs)
         if not len(self._work):
             work = None
+        if waiting:
+            return Plan(work, inputs, tuple(outputs), known, rest=self._turned(tuple(blocked)))
         stop = next(iter(blocked), None)
         if stop is None:
             return Plan(work, inputs, tuple(outputs), known)
         left = tuple(node for node in blocked if node is not stop or not is_control_flow(stop))
-        part, ports = self._part, blocked[stop]
         if is_control_flow(stop):
-            return Plan(work, inputs, tuple(outputs), known, stop, None, Part(part.graph, left, part.prefix))
-        tensors = [stop.input(port) for port in sorted(ports)]
+            rest = part.rest(left, frozenset(), part.growing)
+            return Plan(work, inputs, tuple(outputs), known, stop, None, rest)
+        tensors = [stop.input(port) for port in sorted(blocked[stop])]
         asked_tensors = frozenset(
             t for t in tensors if t is not None and not t.is_constant and t not in part.pinned
         )
         if asked_tensors:
-            rest = Part(part.graph, left, part.prefix, part.pinned | asked_tensors)
+            rest = part.rest(left, part.pinned | asked_tensors, part.growing)
             return Plan(work, inputs, tuple(outputs), known, stop, asked_tensors, rest)
         if part.forced is stop:
             raise GraphError(
@@ -172,15 +212,23 @@ class _Specialiser:
                 "gives results of unknown type",
                 remedy="export the model again",
             )
-        return Plan(
-            work,
-            inputs,
-            tuple(outputs),
-            known,
-            stop,
-            None,
-            Part(part.graph, left, part.prefix, part.pinned, stop),
-        )
+        aside = self._others(left, part.growing) if stop in part.growing else part.growing
+        rest = part.rest(left, part.pinned, aside, stop)
+        return Plan(work, inputs, tuple(outputs), known, stop, None, rest)
+
+    def _turned(self, left: tuple[Node, ...]) -> Part:
+        """The nodes that waited go on and the others wait; if both could do nothing, none waits any more, so
+        that the host steps in.
+        """
+        part = self._part
+        idle = len(left) == len(part.nodes)
+        aside = frozenset[Node]() if idle and part.idle else self._others(left, part.aside)
+        return part.rest(left, part.pinned, aside, idle=idle)
+
+    @staticmethod
+    def _others(nodes: Iterable[Node], than: Collection[Node]) -> frozenset[Node]:
+        """All that are not among some nodes and run no subgraphs."""
+        return frozenset(node for node in nodes if node not in than and not is_control_flow(node))
 
     def _twin(self, tensor: Tensor, shape: tuple[int, ...] | None = None) -> Tensor:
         twin = self._twins.get(tensor)

@@ -41,6 +41,7 @@ from ascendsim.isa.walk import static
 from ascendsim.lower.templates.stage import Stage
 
 _Side: TypeAlias = tuple[list[tuple[int, Block]], int]  # a core's blocks by part, and how many cores
+STEP = "step"  # variable of the loop over the turns of a repeated sequence
 NO_CORES: Mapping[CoreKind, int] = MappingProxyType({})
 
 
@@ -145,7 +146,7 @@ def _joined(
                 waits, shared = pipe if kind is core else Pipe.MTE2, starters is not None
                 drain = drains.setdefault(pipe, Flag(f"drained_{pipe.value}", store, waits, 0, 1, shared))
                 body += [SetFlag(store, drain.name), WaitFlag(waits, drain.name)]
-    whole = (Loop("step", repeat, tuple(body)),) if repeat > 1 else tuple(body)
+    whole = (Loop(STEP, repeat, tuple(body)),) if repeat > 1 else tuple(body)
     return Block(whole, tuple(allocations), (*flags, *drains.values()), core)
 
 

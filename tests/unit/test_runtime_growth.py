@@ -1,0 +1,182 @@
+"""Loops whose lists grow: what stands still is compiled once, whatever the number of turns, and values stay
+those of onnxruntime."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+from numpy.typing import NDArray
+from onnx import TensorProto, helper, numpy_helper
+
+import ascendsim as asim
+from ascendsim.graph.ir import Node
+from ascendsim.lower.units import LoweredUnit, UnitLowering
+
+SOC = "Ascend310P3"
+FLOAT, INT64, BOOL = TensorProto.FLOAT, TensorProto.INT64, TensorProto.BOOL
+TURNS = 6
+STATE = ("cell_product", "cell_sum", "cell_tanh", "cell_scale", "cell_next")
+
+
+def line(name: str, kind: int, shape: Any) -> onnx.ValueInfoProto:
+    return helper.make_tensor_value_info(name, kind, shape)
+
+
+def constant(name: str, value: Any) -> onnx.TensorProto:
+    return numpy_helper.from_array(np.asarray(value), name)
+
+
+def cell(source: str) -> list[onnx.NodeProto]:
+    """The next state from a row of eight: five nodes whose shapes stand still."""
+    return [
+        helper.make_node("MatMul", [source, "weight"], ["product"], name="cell_product"),
+        helper.make_node("Add", ["product", "state"], ["sum"], name="cell_sum"),
+        helper.make_node("Tanh", ["sum"], ["tanh"], name="cell_tanh"),
+        helper.make_node("Mul", ["tanh", "half"], ["scaled"], name="cell_scale"),
+        helper.make_node("Sub", ["scaled", "state"], ["next"], name="cell_next"),
+    ]
+
+
+def attention(over: str) -> list[onnx.NodeProto]:
+    """The mean of a list's rows, weighted by how near they are to the state."""
+    return [
+        helper.make_node("Transpose", [over], ["turned"], name="turned", perm=[1, 0]),
+        helper.make_node("MatMul", ["state", "turned"], ["near"], name="near"),
+        helper.make_node("Softmax", ["near"], ["weights"], name="weights", axis=1),
+        helper.make_node("MatMul", ["weights", over], ["seen"], name="seen"),
+    ]
+
+
+LIST = helper.make_node("Concat", ["list", "next"], ["longer"], name="longer", axis=0)
+PASS = helper.make_node("Identity", ["cond"], ["again"], name="pass")
+STOP = [
+    helper.make_node("ReduceSum", ["longer"], ["total"], name="total", keepdims=0),
+    helper.make_node("Abs", ["total"], ["size"], name="size"),
+    helper.make_node("Less", ["size", "limit"], ["again"], name="again"),
+]
+BODIES = {
+    "list": [*cell("state"), LIST, PASS],
+    "attention over the list": [*attention("list"), *cell("seen"), LIST, PASS],
+    "a condition on the list": [*cell("state"), LIST, *STOP],
+    "a bound that moves": [
+        helper.make_node("Add", ["i", "one"], ["end"], name="end"),
+        helper.make_node("Unsqueeze", ["i", "axis"], ["from"], name="from"),
+        helper.make_node("Unsqueeze", ["end", "axis"], ["to"], name="to"),
+        helper.make_node("Slice", ["rows", "from", "to"], ["row"], name="row"),
+        *cell("row"),
+        LIST,
+        PASS,
+    ],
+}
+
+
+def growing(body: list[onnx.NodeProto], turns: int = TURNS) -> onnx.ModelProto:
+    """A loop that appends its state to a list, which starts with one row."""
+    inputs = [
+        line("i", INT64, []),
+        line("cond", BOOL, []),
+        line("state", FLOAT, [1, 8]),
+        line("list", FLOAT, ["n", 8]),
+    ]
+    outputs = [line("again", BOOL, []), line("next", FLOAT, [1, 8]), line("longer", FLOAT, ["m", 8])]
+    inner = helper.make_graph(body, "body", inputs, outputs)
+    loop = helper.make_node(
+        "Loop", ["turns", "true", "start", "start"], ["last", "all"], name="loop", body=inner
+    )
+    rng = np.random.default_rng(3)
+    weights = [
+        constant("weight", rng.standard_normal((8, 8)).astype(np.float32) / 3),
+        constant("half", np.float32(0.5)),
+        constant("limit", np.float32(1000)),
+        constant("one", 1),
+        constant("axis", [0]),
+        constant("turns", turns),
+        constant("true", True),
+    ]
+    given = [line("start", FLOAT, [1, 8]), line("rows", FLOAT, [TURNS, 8])]
+    graph = helper.make_graph(
+        [loop, helper.make_node("Relu", ["rows"], ["same"], name="same")],
+        "growing",
+        given,
+        [line("last", FLOAT, [1, 8]), line("all", FLOAT, ["k", 8]), line("same", FLOAT, [TURNS, 8])],
+        weights,
+    )
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
+
+
+def given() -> dict[str, NDArray[Any]]:
+    rng = np.random.default_rng(1)
+    return {
+        name: rng.standard_normal(shape).astype(np.float32)
+        for name, shape in (("start", (1, 8)), ("rows", (TURNS, 8)))
+    }
+
+
+def times_compiled(model: asim.CompiledModel) -> Counter[str]:
+    """In how many pieces each node of the body lies."""
+    assert isinstance(model, asim.DynamicModel)
+    return Counter(
+        name
+        for piece in model.pieces.compiled.values()
+        for node in piece.compiled.graph.nodes
+        for name in node.origin.get("names", (node.name,))
+    )
+
+
+@pytest.mark.parametrize("fusion", ["off", "all"])
+@pytest.mark.parametrize("kind", BODIES)
+def test_what_stands_still_is_not_compiled_every_turn(kind: str, fusion: str) -> None:
+    proto, inputs = growing(BODIES[kind]), given()
+    model = asim.compile(asim.load(proto), soc=SOC, fusion=fusion)
+    result = asim.run(model, inputs, values="float32")
+    session = onnxruntime.InferenceSession(proto.SerializeToString(), providers=["CPUExecutionProvider"])
+    for found, wanted in zip(result.outputs.values(), session.run(None, inputs), strict=True):
+        np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-6)
+    if fusion == "off":
+        times = times_compiled(model)
+        # once for the start in float32, once for the state as the device keeps it
+        assert {times[name] for name in STATE} == {2}
+        assert times["longer"] == TURNS
+
+
+def test_a_piece_of_fewer_than_four_nodes_goes_with_what_grows() -> None:
+    """As GE has it: a short chain is no model of its own."""
+    short = [helper.make_node("Tanh", ["state"], ["next"], name="tanh"), LIST, PASS]
+    model = asim.compile(asim.load(growing(short)), soc=SOC, fusion="off")
+    asim.run(model, given())
+    assert times_compiled(model)["tanh"] == times_compiled(model)["longer"] == TURNS
+
+
+def test_a_loop_that_does_not_grow_is_not_cut() -> None:
+    """The list takes the place of the list before: one piece a turn."""
+    body = [*cell("list"), helper.make_node("Mul", ["next", "half"], ["longer"], name="longer"), PASS]
+    model = asim.compile(asim.load(growing(body)), soc=SOC, fusion="off")
+    asim.run(model, given())
+    assert isinstance(model, asim.DynamicModel)
+    together = [
+        {"cell_next", "longer"} <= {node.name for node in piece.compiled.graph.nodes}
+        for piece in model.pieces.compiled.values()
+        if piece.prefix
+    ]
+    assert together
+    assert all(together)
+
+
+def test_pieces_look_up_what_others_have_lowered(monkeypatch: pytest.MonkeyPatch) -> None:
+    lowered: Counter[str] = Counter()
+    lower = UnitLowering._lower_node
+
+    def counting(self: UnitLowering, node: Node) -> LoweredUnit:
+        lowered[node.name] += 1
+        return lower(self, node)
+
+    monkeypatch.setattr(UnitLowering, "_lower_node", counting)
+    short = [helper.make_node("Exp", ["state"], ["next"], name="exp"), LIST, PASS]
+    asim.run(asim.compile(asim.load(growing(short)), soc=SOC, fusion="off"), given())
+    assert 0 < lowered["exp"] <= 2
+    assert lowered["longer"] == TURNS
