@@ -50,7 +50,7 @@ SUITE_SOC = "Ascend910B1"  # its Cube takes every type that the operators have
 
 def table() -> str:
     """The text of the page."""
-    opset, on_cpu = default_opset(), aicpu_types("Ascend310")
+    opset, on_cpu = default_opset(), aicpu_types("ascend310")
     outcomes: list[Outcome] = []
     cases: Counter[str] = Counter()
     passed: Counter[str] = Counter()
@@ -135,7 +135,7 @@ def _units(case: TestCase, opset: OpSet) -> Iterator[tuple[str, str]]:
     if not all(tensor.is_static for tensor in graph.tensors.values()):
         return
     ApplyPrecision("force_fp16").run(graph)
-    context = LowerContext("v100", aicpu_types("Ascend310"))
+    context = LowerContext("v100", aicpu_types("ascend310"))
     for node in graph.nodes:
         with contextlib.suppress(AscendSimError):  # a type that the chip does not have
             yield (

@@ -20,6 +20,7 @@ from ascendsim.lower.needed_flags import with_needed_flags
 from ascendsim.lower.streams import StreamOptions, with_streams
 from ascendsim.lower.templates.cube import cube_options, lower_cube, vector_rest
 from ascendsim.lower.templates.cube_pair import lower_pair, pair_options
+from ascendsim.lower.templates.filter_grad import lower_filter
 from ascendsim.lower.templates.movement import lower_movement, lower_scalar
 from ascendsim.lower.templates.sequence import join_stages
 from ascendsim.lower.templates.stage import Stage, core_counts
@@ -33,6 +34,7 @@ from ascendsim.opset.work import (
     AiCpuWork,
     CubePair,
     CubeWork,
+    FilterWork,
     LowerContext,
     MoveWork,
     NoTask,
@@ -251,6 +253,8 @@ class Lowering:
             return stages if rest is None else [*stages, lower_vector(rest, self.soc, self.expansion)]
         if isinstance(work, CubePair):
             return [lower_pair(work, self.soc, self.expansion)]
+        if isinstance(work, FilterWork):
+            return [lower_filter(work, self.soc, self.expansion)]
         if isinstance(work, VectorWork):
             return [lower_vector(work, self.soc, self.expansion)]
         if isinstance(work, MoveWork):

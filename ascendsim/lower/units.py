@@ -25,6 +25,7 @@ from ascendsim.opset.work import (
     AiCpuWork,
     CubePair,
     CubeWork,
+    FilterWork,
     LowerContext,
     MoveWork,
     NoTask,
@@ -41,6 +42,7 @@ NodeTasks = Callable[[Node, Work, int | None], tuple[list[Task], Mapping[str, in
 ENGINES: dict[type, str] = {
     CubeWork: "cube",
     CubePair: "cube",
+    FilterWork: "cube",
     VectorWork: "vector",
     MoveWork: "movement",
     ScalarWork: "scalar",

@@ -28,19 +28,31 @@ class Precision(Enum):
 
     WHITE operators gain by float16 and bear it: products on the Cube. BLACK operators lose by it: sums,
     exponentials, normalisations. GRAY operators follow what they are given. SUMS are black, and give float32
-    whatever they take, since sums over a batch leave float16. BITS are those that read or make the bits of
-    the user's model, so its types stay in every mode.
+    whatever they take, since sums over a batch leave float16; PRODUCT_SUMS are white and do the same
+    (gradients of filters). BITS are those that read or make the bits of the user's model, so its types stay
+    in every mode.
     """
 
     WHITE = "white"
     BLACK = "black"
     GRAY = "gray"
     SUMS = "sums"
+    PRODUCT_SUMS = "product sums"
     BITS = "bits"
 
     @property
     def sensitive(self) -> bool:
         return self in (Precision.BLACK, Precision.SUMS)
+
+    @property
+    def on_cube(self) -> bool:
+        """Whether products on the Cube are what the operator does."""
+        return self in (Precision.WHITE, Precision.PRODUCT_SUMS)
+
+    @property
+    def gives_float32(self) -> bool:
+        """Whether the results are float32 whatever the operands are."""
+        return self in (Precision.SUMS, Precision.PRODUCT_SUMS)
 
 
 class Sign(Enum):
@@ -117,6 +129,8 @@ class Facts:
         elements: What becomes of its inputs' numbers; None = nobody may give it another element type.
         typed: Ports whose element type is that of the results, so that all change together; none = all.
         indices: Ports of indices, which may have either integer type.
+        maps: Ports of feature maps, of which an operator of Layout.FEATURE wants each in its format.
+        makes_filters: Whether its result is a filter, which the Cube leaves in fractals.
     """
 
     axes: AxesRule
@@ -132,6 +146,8 @@ class Facts:
     elements: Elements | None = None
     typed: tuple[int, ...] = ()
     indices: tuple[int, ...] = ()
+    maps: tuple[int, ...] = (0,)
+    makes_filters: bool = False
 
     def sign_of(self, node: Node) -> Sign:
         """What is known of the sign of a node's results."""

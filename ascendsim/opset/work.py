@@ -214,6 +214,34 @@ class CubeWork:
 
 
 @dataclass(frozen=True, slots=True)
+class FilterWork:
+    """The gradient of a convolution's filters on the Cube: for every group of channels [m x positions] @
+    [positions x n], the left matrix being the gradient of the convolution's result, the right one its map
+    unfolded by img2col. Where cores have parts of the positions, what they make is added up in memory.
+
+    Attributes:
+        m: Output channels of a group.
+        n: Kernel taps times input channels of a group.
+        conv: The convolution; `batch` x `out_h` x `out_w` are the positions.
+        gradient, image: Operands, both feature maps.
+        out: The filters' gradient; its memory holds zeros when the work begins.
+        batch: Groups.
+        dtype: Operand type on the Cube; accumulation is float32.
+        useful_macs: Without padding and enlarged groups.
+    """
+
+    m: int
+    n: int
+    conv: ConvGeometry
+    gradient: Ref
+    image: Ref
+    out: Ref
+    batch: int = 1
+    dtype: DType = DType.FLOAT16
+    useful_macs: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class CubePair:
     """Two convolutions, the second one on what the first one makes, which stays in L1."""
 
@@ -358,6 +386,9 @@ class NoTask:
     slices: tuple[Slice, ...] = ()
 
 
+Part = Union[CubeWork, FilterWork, VectorWork, MoveWork, ScalarWork, AiCpuWork]
+
+
 @dataclass(frozen=True, slots=True)
 class SequenceWork:
     """Several pieces of work in one task, one after the other on the same cores (LSTM steps, attention as one
@@ -368,12 +399,12 @@ class SequenceWork:
         repeat: How often the list runs (time steps).
     """
 
-    parts: tuple[Union[CubeWork, VectorWork, MoveWork, ScalarWork, AiCpuWork], ...]
+    parts: tuple[Part, ...]
     repeat: int = 1
     workspace_bytes: int = 0
 
 
-Way = Union[CubeWork, VectorWork, MoveWork, ScalarWork, AiCpuWork, SequenceWork]
+Way = Union[Part, SequenceWork]
 
 
 @dataclass(frozen=True, slots=True)
@@ -388,7 +419,16 @@ class WorkChoice:
 
 
 Work = Union[
-    CubeWork, CubePair, VectorWork, MoveWork, ScalarWork, AiCpuWork, NoTask, SequenceWork, WorkChoice
+    CubeWork,
+    FilterWork,
+    CubePair,
+    VectorWork,
+    MoveWork,
+    ScalarWork,
+    AiCpuWork,
+    NoTask,
+    SequenceWork,
+    WorkChoice,
 ]
 
 

@@ -104,7 +104,13 @@ LESS = {
     },
     **{
         f"ascend::{name}": "gradients are taken as a whole"
-        for name in ("LayerNormBetaGammaBackpropV2", "LayerNormGrad", "LayerNormXBackpropV2")
+        for name in (
+            "GroupNormGrad",
+            "LayerNormBetaGammaBackpropV2",
+            "LayerNormGrad",
+            "LayerNormXBackpropV2",
+            "RmsNormGrad",
+        )
     },
     "ascend::CompositeMatMul": "blocks of the matrices",
     "ascend::ConfusionTransposeD": "a reshape and a transposition at once",

@@ -21,14 +21,24 @@ pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
 # operator set.
 UNUSED = {("RNN", "activations"), ("Resize", "cubic_coeff_a")}
 
+BY_AXIS = {"strides": (1, 1), "pads": (0, 0, 0, 0), "dilations": (1, 1)}
+
 # Operators of our own have no schema; their defaults are those of CANN's prototypes and of the ONNX operators
 # that they stand for.
 OWN: dict[str, dict[str, Any]] = {
     "ascend::BNInference": {"epsilon": 1e-5},
     "ascend::BNTrainingUpdate": {"epsilon": 1e-5, "momentum": 0.9},
     "ascend::BatchNormGrad": {"epsilon": 1e-5, "training_mode": 1},
+    "ascend::BNInferGrad": {"epsilon": 1e-5},
+    "ascend::BiasAddGrad": {"data_format": "NHWC"},
+    "ascend::AvgPoolV2Grad": {"count_include_pad": 0, "ceil_mode": 0, "auto_pad": "NOTSET"},
     "ascend::BNTrainingUpdateGrad": {"epsilon": 1e-5},
     "ascend::BNTrainingReduceGrad": {"epsilon": 1e-5},
+    **{
+        f"ascend::{kind}Conv2DBackprop{operand}": {"groups": 1, "auto_pad": "NOTSET", **BY_AXIS}
+        for kind in ("", "Depthwise")
+        for operand in ("Input", "Filter")
+    },
     "ascend::SoftmaxGrad": {"axis": -1},
     "ascend::ConfusionSoftmaxGrad": {"axis": -1},
     "ascend::BatchMatMul": {"adj_x1": 0, "adj_x2": 0},

@@ -26,7 +26,8 @@ VAGUE = {
         "windows: the kernel is known or unknown as a whole",
     ),
     **dict.fromkeys(
-        ("AveragePool", "MaxPool", "LpPool"), "a window that gives as many results as it had inputs"
+        ("AveragePool", "MaxPool", "LpPool", "ascend::MaxPoolWithArgmax", "ascend::MaxPoolWithArgmaxV1"),
+        "a window that gives as many results as it had inputs",
     ),
     "MaxUnpool": "sizes follow only if all of them are known",
     "Resize": "keep_aspect_ratio_policy needs all sizes",

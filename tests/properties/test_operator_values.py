@@ -119,7 +119,23 @@ def test_own_cases_give_what_onnxruntime_gives() -> None:
 STEPWISE = {
     "Softmax": (5, "each of its instructions rounds"),
     "BNTrainingUpdateGrad": (1, "its sums are float64, which the reference rounds to float32 first"),
-    "BatchNormGrad": (1, "as BNTrainingUpdateGrad"),
+    **{
+        name: (1, "as BNTrainingUpdateGrad")
+        for name in (
+            "AdaptiveAvgPool2dGrad",
+            "AvgPoolV2Grad",
+            "BNInferGrad",
+            "BNTrainingUpdate",
+            "BatchNormGrad",
+            "BiasAddGrad",
+            "Conv2DBackpropFilter",
+            "Conv2DBackpropInput",
+            "DepthwiseConv2DBackpropFilter",
+            "DepthwiseConv2DBackpropInput",
+            "GroupNormGrad",
+            "RmsNormGrad",
+        )
+    },
     "LogSoftmax": (15, "each of its instructions rounds; differences of the largest cancel"),
 }
 FEEDBACK = {"RNN": "the state is rounded at every step", "GRU": "as RNN", "LSTM": "as RNN"}

@@ -22,6 +22,7 @@ from ascendsim.opset.work import (
     WORKSPACE,
     AiCpuWork,
     CubeWork,
+    FilterWork,
     MoveWork,
     NoTask,
     Ref,
@@ -113,6 +114,8 @@ UNREAD: dict[str, tuple[set[int], str]] = {
     "CastLike": ({1}, "only its type counts"),
     "EyeLike": ({0}, "only its shape counts"),
     "ascend::Assign": ({0}, "overwritten"),
+    "ascend::MaxPoolGradWithArgmax": ({0}, "only its shape counts"),
+    "ascend::MaxPoolGradWithArgmaxV1": ({0}, "only its shape counts"),
     "Dropout": ({1, 2}, SCALARS),
     "CumSum": ({1}, SCALARS),
     "CumProd": ({1}, SCALARS),
@@ -170,6 +173,9 @@ def _traffic(work: Work) -> tuple[list[Ref], list[Ref]]:
                 *([part.bias] if part.bias else []),
                 *(stream.ref for stream in part.epilogue_inputs),
             ]
+            writes.append(part.out)
+        elif isinstance(part, FilterWork):
+            reads += [part.gradient, part.image]
             writes.append(part.out)
         elif isinstance(part, MoveWork):
             reads += [*(copy.src for copy in part.copies), *part.extra_inputs]
@@ -293,12 +299,17 @@ def test_copies_bring_every_byte_of_a_result() -> None:
                 ), case.name
 
 
-# Results that are less than the space: the best of a row, folded columns, one loss or one value a channel for
-# all images; sequences whose last part makes the result.
+# Results that are not as large as the space: what windows spread, the best of a row, folded columns, one loss
+# or one value a channel for all images; sequences whose last part makes the result.
 LOOSE = {
     "BNTrainingReduce",
     "BNTrainingUpdateGrad",
     "BatchNormGrad",
+    "BiasAddGrad",
+    "GroupNormGrad",
+    "AvgPoolV2Grad",
+    "MaxPoolGradWithArgmax",
+    "MaxPoolGradWithArgmaxV1",
     "TopK",
     "ArgMax",
     "ArgMin",
@@ -353,13 +364,19 @@ def test_the_cube_multiplies_as_much_as_the_mathematics_ask_for() -> None:
             for work in _ways(on_chips)
             if work is not None
             for part in _parts(work)
-            if isinstance(part, CubeWork)
+            if isinstance(part, CubeWork | FilterWork)
         ):
             products = _products(case)
+            if isinstance(part, FilterWork):
+                positions = part.conv.batch * part.conv.out_h * part.conv.out_w
+                assert part.useful_macs <= part.batch * part.m * part.n * positions, case.name
+                assert part.useful_macs == products, case.name
+                checked.add(case.op_type)
+                continue
             if products is not None:
                 assert (part.useful_macs or part.batch * part.m * part.k * part.n) == products, case.name
                 checked.add(case.op_type)
-            if case.op_type != "ConvTranspose":
+            if case.op_type not in SPREADS:
                 assert part.useful_macs <= part.batch * part.m * part.k * part.n, case.name
     assert {
         "Conv",
@@ -370,7 +387,13 @@ def test_the_cube_multiplies_as_much_as_the_mathematics_ask_for() -> None:
         "QLinearConv",
         "FullyConnection",
         "ConvTranspose",
+        "Conv2DBackpropFilter",
+        "DepthwiseConv2DBackpropInput",
     } <= checked
+
+
+# their images have zeros between neighbours, which useful products leave out and cropped borders may lack
+SPREADS = {"ConvTranspose", "Conv2DBackpropInput", "DepthwiseConv2DBackpropInput"}
 
 
 def _products(case: Case) -> int | None:
@@ -393,6 +416,10 @@ def _products(case: Case) -> int | None:
         case "Gemm" | "BatchMatMul":
             turned = case.attributes.get("transA", case.attributes.get("adj_x1", 0))
             return result * arrays[0].shape[-2 if turned else -1]
+        case "Conv2DBackpropInput" | "DepthwiseConv2DBackpropInput":
+            return math.prod(arrays[1].shape) * math.prod(arrays[0].shape[1:])
+        case "Conv2DBackpropFilter" | "DepthwiseConv2DBackpropFilter":
+            return math.prod(arrays[1].shape) * math.prod(case.attributes["filter_size"][1:])
         case "ConvTranspose":  # those that pads cut off count, as a Conv's with padding do
             return math.prod(arrays[0].shape) * math.prod(arrays[1].shape[1:])
         case _:

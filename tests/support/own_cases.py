@@ -42,7 +42,9 @@ def one(value: float, dtype: Any = np.float32) -> Array:
     return np.array(value, dtype)
 
 
-class _List(list[Case]):
+class Cases(list[Case]):
+    """A list of cases with what makes them."""
+
     def __init__(self, prefix: str) -> None:
         super().__init__()
         self.prefix = prefix
@@ -61,7 +63,9 @@ class _List(list[Case]):
 @cache
 def own_cases() -> tuple[Case, ...]:
     """Those with sizes of every kind."""
-    cases = _List("own")
+    from tests.support.gradient_cases import add_training
+
+    cases = Cases("own")
     for write in (
         _elementwise,
         _windows,
@@ -75,7 +79,7 @@ def own_cases() -> tuple[Case, ...]:
         _quantised,
     ):
         write(cases)
-    for write in (_fused, _gradients, _updates, _markers, _images):
+    for write in (_fused, _gradients, _updates, _markers, _images, add_training):
         write(cases)
     from tests.support.training_cases import write_all
 
@@ -86,12 +90,12 @@ def own_cases() -> tuple[Case, ...]:
 @cache
 def edge_cases() -> tuple[Case, ...]:
     """Those with values and sizes at the ends of what there is."""
-    cases = _List("edge")
+    cases = Cases("edge")
     _edges(cases)
     return tuple(cases)
 
 
-def _elementwise(cases: _List) -> None:
+def _elementwise(cases: Cases) -> None:
     x, y = some(2, 40, 3, 5), some(2, 40, 3, 5, seed=1)
     for name in ("Add", "Sub", "Mul", "Div", "Max", "Min", "Pow", "Mod"):
         positive = some(2, 40, 3, 5, positive=True, seed=2)
@@ -158,7 +162,7 @@ def _elementwise(cases: _List) -> None:
     cases.add("SwiGLU", some(6, 34), some(6, 34, seed=1))
 
 
-def _windows(cases: _List) -> None:
+def _windows(cases: Cases) -> None:
     def conv(x: tuple[int, ...], w: tuple[int, ...], bias: bool = True, **attributes: Any) -> None:
         cases.add("Conv", some(*x), some(*w), some(w[0]) if bias else None, **attributes)
 
@@ -252,7 +256,7 @@ def _windows(cases: _List) -> None:
     )
 
 
-def _products(cases: _List) -> None:
+def _products(cases: Cases) -> None:
     for a, b in (
         ((5, 34), (34, 18)),
         ((3, 5, 34), (34, 18)),
@@ -307,7 +311,7 @@ def _products(cases: _List) -> None:
     cases.ascend("FullyConnection", some(3, 20), some(33, 20))
 
 
-def _reductions(cases: _List) -> None:
+def _reductions(cases: Cases) -> None:
     names = (
         "ReduceSum",
         "ReduceMean",
@@ -364,7 +368,7 @@ def _reductions(cases: _List) -> None:
             )
 
 
-def _normalisations(cases: _List) -> None:
+def _normalisations(cases: Cases) -> None:
     for shape in ((2, 20, 3, 5), (6, 20), (2, 20, 7)):
         values = [some(20, positive=True, seed=number) for number in range(4)]
         cases.add("BatchNormalization", some(*shape), *values)
@@ -400,7 +404,7 @@ def _normalisations(cases: _List) -> None:
         cases.add("LRN", some(2, 20, 3, 5), size=size, alpha=0.5, beta=0.5, bias=2.0)
 
 
-def _movement(cases: _List) -> None:
+def _movement(cases: Cases) -> None:
     for shape, orders in (
         ((2, 20, 32), ((1, 0, 2), (0, 2, 1), (2, 1, 0))),
         ((2, 3, 40, 64), ((0, 2, 1, 3), (0, 2, 3, 1), (3, 2, 1, 0))),
@@ -498,7 +502,7 @@ def _movement(cases: _List) -> None:
             cases.ascend("TransData", some(*shape, dtype=dtype), src_format=source, dst_format=target)
 
 
-def _indexing(cases: _List) -> None:
+def _indexing(cases: Cases) -> None:
     table = some(20, 7, 16)
     for axis in (0, 1, 2):
         for dtype in (np.float32, np.int8):
@@ -541,7 +545,7 @@ def _indexing(cases: _List) -> None:
     cases.ascend("MapIndex", np.array([3, 4], np.int32), np.array([1, 2, 3, 4, 5, 6], np.int32))
 
 
-def _made(cases: _List) -> None:
+def _made(cases: Cases) -> None:
     for name, more in (
         ("RandomUniform", {"low": 2.0, "high": 3.0}),
         ("RandomNormal", {"mean": 50.0, "scale": 0.5}),
@@ -564,7 +568,7 @@ def _made(cases: _List) -> None:
     cases.add("STFT", some(2, 40, 1), np.array(3, np.int64), None, np.array(8, np.int64))
 
 
-def _recurrent(cases: _List) -> None:
+def _recurrent(cases: Cases) -> None:
     for name, gates in (("RNN", 1), ("GRU", 3), ("LSTM", 4)):
         for direction, count in (("forward", 1), ("reverse", 1), ("bidirectional", 2)):
             x, w, r = some(5, 2, 3), some(count, gates * 4, 3), some(count, gates * 4, 4)
@@ -642,7 +646,7 @@ def _recurrent(cases: _List) -> None:
         )
 
 
-def _quantised(cases: _List) -> None:
+def _quantised(cases: Cases) -> None:
     x, scale, zero = some(3, 20, 5, 7), some(20, positive=True), some(20, dtype=np.int8)
     for axis_scale, axis_zero in ((scale, zero), (one(0.1), one(3, np.int8)), (scale, None)):
         cases.add("QuantizeLinear", x, axis_scale, axis_zero, axis=1)
@@ -694,7 +698,7 @@ def _quantised(cases: _List) -> None:
         )
 
 
-def _fused(cases: _List) -> None:
+def _fused(cases: Cases) -> None:
     x, y, z = (some(2, 40, 3, 5, seed=number) for number in range(3))
     cases.ascend("Square", x)
     cases.ascend("Muls", x, value=0.3)
@@ -713,7 +717,7 @@ def _fused(cases: _List) -> None:
     cases.ascend("StridedRead", x)
 
 
-def _gradients(cases: _List) -> None:
+def _gradients(cases: Cases) -> None:
     for axis in (-1, 1, 0):
         cases.ascend("SoftmaxGrad", some(3, 20, 5), some(3, 20, 5, seed=1), axis=axis)
         cases.ascend("ConfusionSoftmaxGrad", some(3, 20, 5), some(3, 20, 5, seed=1), axis=axis)
@@ -738,7 +742,7 @@ def _gradients(cases: _List) -> None:
     cases.ascend("RsqrtGrad", some(3, 20, positive=True), some(3, 20))
 
 
-def _updates(cases: _List) -> None:
+def _updates(cases: Cases) -> None:
     def tensors(count: int) -> list[Array]:
         return [some(3, 40, seed=number, positive=True) for number in range(count)]
 
@@ -792,7 +796,7 @@ def _updates(cases: _List) -> None:
     )
 
 
-def _markers(cases: _List) -> None:
+def _markers(cases: Cases) -> None:
     for name in (
         "StopGradient",
         "PreventGradient",
@@ -806,7 +810,7 @@ def _markers(cases: _List) -> None:
     cases.add("Identity", some(3, 20))
 
 
-def _images(cases: _List) -> None:
+def _images(cases: Cases) -> None:
     plain = {"mean": (10, 20, 30), "minimum": (1.0, 2.0, 3.0), "scale": (0.5, 0.25, 0.125)}
     yuv = {"matrix": (256, 0, 359, 256, -88, -183, 256, 454, 0), "input_bias": (0, 128, 128)}
     for settings in (
@@ -889,7 +893,7 @@ UNARY += (
 )
 
 
-def _edges(cases: _List) -> None:
+def _edges(cases: Cases) -> None:
     """Infinities, NaN, zeros of both signs, ends of integer ranges, tensors without elements and of rank
     0."""
     left, right = np.meshgrid(SPECIAL, SPECIAL)

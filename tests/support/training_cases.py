@@ -7,19 +7,19 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 if TYPE_CHECKING:
-    from tests.support.own_cases import _List
+    from tests.support.own_cases import Cases
 
 from tests.support.own_cases import ints, one, some
 
 Array = Any
 
 
-def write_all(cases: _List) -> None:
+def write_all(cases: Cases) -> None:
     for write in (activation_gradients, losses, index_gradients, slice_gradients, dropout, status, applied):
         write(cases)
 
 
-def activation_gradients(cases: _List) -> None:
+def activation_gradients(cases: Cases) -> None:
     pairs = [(some(2, 20, 3, 5), some(2, 20, 3, 5, seed=1)), (some(7, 33), some(7, 33, seed=1))]
     for dy, x in pairs:
         for form in ("none", "tanh"):
@@ -53,7 +53,7 @@ def activation_gradients(cases: _List) -> None:
     cases.ascend("SwishGrad", *pairs[1], pairs[1][1])
 
 
-def losses(cases: _List) -> None:
+def losses(cases: Cases) -> None:
     labels = np.array([[3, 1, 4, 1, 0], [9, -100, 6, 5, 11]], np.int64)
     weight = some(12, positive=True)
     for kind in ("none", "mean", "sum"):
@@ -74,7 +74,7 @@ def losses(cases: _List) -> None:
     cases.ascend("LogSoftmaxGrad", some(3, 40), some(3, 40, seed=1) - 2)
 
 
-def index_gradients(cases: _List) -> None:
+def index_gradients(cases: Cases) -> None:
     words = np.array([[3, 0, 7, 3, 5], [0, 3, 10, 7, 6]], np.int64)
     for dtype, width in ((np.int64, 33), (np.int32, 3)):
         indices = words.astype(dtype)
@@ -93,7 +93,7 @@ def index_gradients(cases: _List) -> None:
         cases.ascend("InplaceIndexAdd", data, indices.astype(np.int32), updates, one(0.5), axis=axis)
 
 
-def slice_gradients(cases: _List) -> None:
+def slice_gradients(cases: Cases) -> None:
     def add(dy: Array, shape: Array, begin: Array, end: Array, strides: Array, **masks: int) -> None:
         cases.ascend("StridedSliceGrad", shape, begin, end, strides, dy, **masks)
 
@@ -116,7 +116,7 @@ def slice_gradients(cases: _List) -> None:
     cases.ascend("PadV3Grad", some(6, 9), ints(0, 1, 2, 2))
 
 
-def dropout(cases: _List) -> None:
+def dropout(cases: Cases) -> None:
     for shape in ((5, 77), (3, 128), (200,)):
         x = some(*shape)
         elements = -(-x.size // 128) * 128
@@ -130,7 +130,7 @@ def dropout(cases: _List) -> None:
     cases.ascend("StatelessDropOutGenMask", ints(5, 77), one(0.75), ints(7), ints(3))
 
 
-def status(cases: _List) -> None:
+def status(cases: Cases) -> None:
     cases.ascend("NPUAllocFloatStatus")
     cases.ascend("NPUClearFloatStatus", some(8), some(3, 20))
     cases.ascend("NPUGetFloatStatus", np.zeros(8, np.float32), some(3, 20), some(7))
@@ -143,7 +143,7 @@ def status(cases: _List) -> None:
     cases.ascend("L2Loss", some(5, 20, 7))
 
 
-def applied(cases: _List) -> None:
+def applied(cases: Cases) -> None:
     def tensors(count: int) -> list[Array]:
         return [some(3, 40, seed=number, positive=True) for number in range(count)]
 

@@ -14,6 +14,7 @@ from ascendsim.opset.work import (
     Copy,
     CubePair,
     CubeWork,
+    FilterWork,
     MoveWork,
     NoTask,
     Ref,
@@ -43,6 +44,8 @@ def describe(work: Work | None, sizes: bool = True) -> str:
             return _vector(work, sizes)
         case CubeWork():
             return _cube(work, sizes)
+        case FilterWork():
+            return _filter(work, sizes)
         case MoveWork():
             return _move(work, sizes)
         case ScalarWork():
@@ -129,6 +132,15 @@ def _cube(work: CubeWork, sizes: bool) -> str:
     words += ["then " + _steps(work.epilogue, sizes)] if work.epilogue else []
     words += ["reading " + _streams(work.epilogue_inputs)] if work.epilogue_inputs else []
     return " ".join([*words, f"{_ref(work.a)} {_ref(work.b)} -> {_ref(work.out)}"])
+
+
+def _filter(work: FilterWork, sizes: bool) -> str:
+    words = ["filter:" + _type(work.dtype)]
+    if sizes:
+        words += [f"{work.m}x{work.n}"]
+        words += [f"batch {work.batch}"] if work.batch != 1 else []
+        words += [f"useful {work.useful_macs}", _geometry(work.conv)]
+    return " ".join([*words, f"{_ref(work.gradient)} {_ref(work.image)} -> {_ref(work.out)}"])
 
 
 def _geometry(conv: ConvGeometry) -> str:

@@ -145,6 +145,7 @@ CANN_INPUTS = {
         "*batch_mean",
         "*batch_variance",
     ),
+    "BNInferGrad": ("grads", "*scale", "*batch_variance"),
     "AscendDequant": ("x", "*deq_scale"),
     # this project's own: an integer product with what scales its sums on the way out
     "DequantConv": ("x", "filter", "*x_zero_point", "*filter_zero_point", "*deq_scale"),

@@ -16,7 +16,7 @@ loops follows the held operand ("b": n outside). The bias is in L0C before the f
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from ascendsim.core.formats import (
@@ -36,8 +36,8 @@ from ascendsim.lower.emit import BlockBuilder, Piece, Ring, pieces, plus, times
 from ascendsim.lower.templates import conv as unfold
 from ascendsim.lower.templates.bias import Extent, bias_of, in_turn
 from ascendsim.lower.templates.operands import fitted, image_tile, matrix_tile, raw_tile, weight_tile
+from ascendsim.lower.templates.pipelining import Compute, Load, pipelined
 from ascendsim.lower.templates.product import ACCUMULATOR_BYTES, Product
-from ascendsim.lower.templates.score import lookahead
 from ascendsim.lower.templates.stage import Tile
 from ascendsim.lower.templates.steps import Expansion
 from ascendsim.lower.templates.tiling import Tiling
@@ -207,32 +207,8 @@ class CubeWriter:
 
         self._pipelined(pieces(m, self.band_m), "m", load, compute)
 
-    def _pipelined(
-        self,
-        parts: Sequence[Piece],
-        name: str,
-        load: Callable[[Piece, Affine, int], None],
-        compute: Callable[[Piece, Affine], None],
-    ) -> None:
-        """Loads and computes pieces in turn; the next load goes before a computation that would fill the
-        Cube's queue.
-        """
-        b = self.b
-        if self.tiling.steps_of_load <= lookahead(b.soc.issue.queue_depth["M"]):
-            for part in parts:
-                with b.loop(name, part.trips) as i:
-                    load(part, i, part.trips)
-                    compute(part, i)
-            return
-        load(parts[0], ZERO, 1)
-        for number, part in enumerate(parts):
-            if part.trips > 1:
-                with b.loop(name, part.trips - 1) as i:
-                    load(part, plus(i, 1), part.trips - 1)
-                    compute(part, i)
-            if number + 1 < len(parts):
-                load(parts[number + 1], ZERO, 1)
-            compute(part, Affine(part.trips - 1))
+    def _pipelined(self, parts: Sequence[Piece], name: str, load: Load, compute: Compute) -> None:
+        pipelined(self.b, parts, name, self.tiling.steps_of_load, load, compute)
 
     def _tile(
         self, where: Where, m: int, n: int, trips: int, band: int = 0, after: Extent | None = None

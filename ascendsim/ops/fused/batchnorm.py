@@ -6,7 +6,8 @@ Scale(x, alpha, beta)                                                 the same, 
                                                                       left out
 BNTrainingReduce(x) -> sum, square_sum                                first half of training: one value a
                                                                       channel, float32
-BNTrainingUpdate(x, sum, square_sum, scale, offset, mean, variance) -> y, mean, variance       second half
+BNTrainingUpdate(x, sum, square_sum, scale, offset, mean, variance) -> y, mean, variance, batch_mean,
+                                                                      batch_variance; second half
 """
 
 from __future__ import annotations
@@ -107,12 +108,14 @@ def _infer_scaled(context: InferContext) -> None:
 def _infer_update(context: InferContext) -> None:
     check_channels(context)
     context.set(0, context.dtype(0), context.shape(0))
-    for index in (1, 2):
+    for index in range(1, 5):
         context.set(index, context.dtype(5), context.shape(5))
 
 
 def _update(node: Node, inputs: Sequence[Any], wanted: Wanted) -> Sequence[Any]:
-    """Mean and variance from the sums, normalisation with them, and running values as ONNX has them."""
+    """Mean and variance from the sums, normalisation with them, running values as ONNX has them, and both
+    of the batch for the gradient.
+    """
     x = inputs[0]
     total, squares, scale, offset, mean, variance = (_wide(array) for array in inputs[1:])
     count = x.size // x.shape[1]
@@ -121,7 +124,8 @@ def _update(node: Node, inputs: Sequence[Any], wanted: Wanted) -> Sequence[Any]:
     keep = float(node.attr("momentum", 0.9))
     result = _affine(x, batch_mean, scale / np.sqrt(batch_variance + _epsilon(node)), offset, wanted[0])
     running = (mean * keep + batch_mean * (1 - keep), variance * keep + batch_variance * (1 - keep))
-    return [result, *(finish(array, dtype) for array, dtype in zip(running, wanted[1:], strict=False))]
+    others = (*running, batch_mean, batch_variance)
+    return [result, *(finish(array, dtype) for array, dtype in zip(others, wanted[1:], strict=False))]
 
 
 def _lower(factors: Sequence[StepSpec], shifted: bool = True) -> Callable[[Node, LowerContext], Work]:

@@ -19,9 +19,11 @@ from ascendsim.opset.regions import with_regions
 from ascendsim.opset.work import (
     AiCpuWork,
     CubeWork,
+    FilterWork,
     LowerContext,
     MoveWork,
     NoTask,
+    Part,
     Ref,
     ScalarWork,
     SequenceWork,
@@ -68,11 +70,11 @@ def _of_plan(body: Body, plan: Plan) -> Way | NoTask | None:
     copies = body.copies() if body.copied else None
     if copies is not None:
         works.append(copies)
-    parts: list[CubeWork | VectorWork | MoveWork | ScalarWork | AiCpuWork] = []
+    parts: list[Part] = []
     for number, item in enumerate(works):
         if isinstance(item, SequenceWork) and item.repeat == 1 and not item.workspace_bytes:
             parts.extend(item.parts)
-        elif isinstance(item, (CubeWork, VectorWork, MoveWork, ScalarWork, AiCpuWork)):
+        elif isinstance(item, (CubeWork, FilterWork, VectorWork, MoveWork, ScalarWork, AiCpuWork)):
             parts.append(item)
         elif not isinstance(item, NoTask):
             node = plan[number][0]

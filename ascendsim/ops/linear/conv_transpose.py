@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from ascendsim.core.formats import ceil_div
-from ascendsim.graph.ir import Dim, Node
+from ascendsim.graph.ir import Array, Dim, Node, Tensor
 from ascendsim.ops.linear.conv import conv_kernel
 from ascendsim.ops.shared.common import as_float32, finish, on_ai_cpu, runs_on_ai_core
 from ascendsim.ops.shared.cube import by_rank, convolution_work
@@ -112,51 +112,75 @@ def _infer(context: InferContext) -> None:
 
 def _compute(node: Node, inputs: Sequence[Any], wanted: Sequence[np.dtype[Any]]) -> Sequence[Any]:
     """Device rule as for Conv: float32 accumulation, bias before the one rounding."""
-    from ascendsim_kernels.conv import convolve_transposed
-
     image, weight = as_float32(inputs[0]), as_float32(inputs[1])
     axes, sizes = _forward_axes(node, image.shape[2:], weight.shape[2:])
     made = tuple(int(s) for s in sizes if isinstance(s, int))
+    result = spread(image, weight, axes, int(node.attr("group", 1)), made)
+    if len(inputs) > 2 and inputs[2] is not None:
+        result += as_float32(inputs[2]).reshape(-1, *(1,) * len(made))
+    return [finish(result, wanted[0])]
+
+
+def spread(image: Array, weight: Array, axes: tuple[Axis, ...], groups: int, made: tuple[int, ...]) -> Array:
+    """The transposed convolution of two float32 or float64 arrays without bias.
+
+    Args:
+        image: (N, channels, *positions).
+        weight: (channels, outputs of a group, *kernel).
+        axes: Windows of the forward convolution, from `made` to the positions.
+        groups: Channel groups.
+        made: Spatial sizes of the result.
+    """
+    from ascendsim_kernels.conv import convolve_transposed
+
     volume = (1,) * (3 - len(made)) + made
-    groups = int(node.attr("group", 1))
     image5, weight5 = (np.ascontiguousarray(as_volume(array, 2)) for array in (image, weight))
     result = convolve_transposed(
         image5, weight5, kernel_window(axes), groups, (volume[0], volume[1], volume[2])
     )
-    if len(inputs) > 2 and inputs[2] is not None:
-        result += as_float32(inputs[2]).reshape(-1, 1, 1, 1)
-    return [finish(result.reshape(result.shape[:2] + made), wanted[0])]
+    return np.asarray(result.reshape(result.shape[:2] + made))
 
 
 def _lower(node: Node, context: LowerContext) -> Work:
+    image, weight = node.required(0), node.required(1)
+    forward = _forward_axes(node, image.static_shape[2:], weight.static_shape[2:])[0]
+    return spreading_work(node, image, weight, node.input(2), forward, int(node.attr("group", 1)))
+
+
+def spreading_work(
+    node: Node, image: Tensor, weight: Tensor, bias: Tensor | None, forward: tuple[Axis, ...], groups: int
+) -> Work:
     """One stride-1 convolution over the stride-expanded input; useful products are those with real input
     elements.
 
     Padding of the expanded input may be negative (pads larger than the kernel reaches): then the input is
     cropped.
+
+    Args:
+        node: Whose output it makes.
+        image, weight, bias: As ConvTranspose has them.
+        forward: Windows of the forward convolution over the output.
+        groups: Channel groups.
     """
-    image, weight, output = node.required(0), node.required(1), node.output
+    output = node.output
     if output.elements == 0:
         return NoTask()
     shape = image.static_shape
     macs = math.prod(shape) * math.prod(weight.static_shape[1:])
     if not runs_on_ai_core(node):
         return on_ai_cpu(node, macs / output.elements)
-    forward, sizes = _forward_axes(node, shape[2:], weight.static_shape[2:])
     axes: list[Axis] = []
     expanded: list[int] = []
-    for axis, size, made in zip(forward, shape[2:], sizes, strict=True):
-        assert isinstance(made, int)
+    for axis, size, made in zip(forward, shape[2:], output.static_shape[2:], strict=True):
         before = axis.span - 1 - axis.before
         length = (size - 1) * axis.stride + 1
         after = made - 1 + axis.span - before - length  # stride 1: made = before + length + after - span + 1
         expanded.append(length + min(0, before) + min(0, after))
         axes.append(Axis(axis.kernel, 1, axis.dilation, max(0, before), max(0, after), made))
-    groups = int(node.attr("group", 1))
     return convolution_work(
         image,
         weight,
-        node.input(2),
+        bias,
         output,
         tuple(axes),
         groups,

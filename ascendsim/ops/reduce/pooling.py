@@ -31,7 +31,8 @@ from ascendsim.opset.work import LowerContext, NoTask, Ref, Step, Stream, Vector
 Fold = Literal["max", "average", "lp"]
 
 
-def _axes(node: Node, spatial: tuple[Any, ...]) -> tuple[Axis, ...]:
+def pool_axes(node: Node, spatial: tuple[Any, ...]) -> tuple[Axis, ...]:
+    """Windows of a pooling over spatial sizes, by its attributes."""
     kernel = tuple(int(k) for k in node.attr("kernel_shape", ()) or ())
     return slide(node, spatial, kernel, rounds_up=bool(node.attr("ceil_mode", 0)))
 
@@ -45,7 +46,7 @@ def _feature_shape(context: InferContext) -> tuple[Any, ...] | None:
 
 def _infer(context: InferContext) -> None:
     shape = _feature_shape(context)
-    pooled = None if shape is None else (*shape[:2], *outputs(_axes(context.node, shape[2:])))
+    pooled = None if shape is None else (*shape[:2], *outputs(pool_axes(context.node, shape[2:])))
     context.set(0, context.dtype(0), pooled)
     context.set(1, DType.INT64, pooled)
 
@@ -66,7 +67,7 @@ def _planes(array: Array) -> Array:
     return np.ascontiguousarray(floats).reshape(-1, *volume.shape[2:])
 
 
-def _counts(axes: tuple[Axis, ...], sizes: tuple[int, ...], with_padding: bool) -> Array:
+def window_counts(axes: tuple[Axis, ...], sizes: tuple[int, ...], with_padding: bool) -> Array:
     """Divisor of every output position: input positions under the window, with padding (but not beyond it) if
     asked for.
     """
@@ -83,7 +84,7 @@ def _compute_max(node: Node, inputs: Sequence[Any], wanted: Sequence[np.dtype[An
     from ascendsim_kernels.pooling import window_argmax, window_max
 
     array = inputs[0]
-    axes = _axes(node, array.shape[2:])
+    axes = pool_axes(node, array.shape[2:])
     image, window = _planes(array), kernel_window(axes)
     shape = (*array.shape[:2], *(axis.output for axis in axes))
     if len(wanted) < 2:
@@ -97,10 +98,10 @@ def _compute_average(node: Node, inputs: Sequence[Any], wanted: Sequence[np.dtyp
     from ascendsim_kernels.pooling import window_sum
 
     array = inputs[0]
-    axes = _axes(node, array.shape[2:])
+    axes = pool_axes(node, array.shape[2:])
     image = _planes(array)
     total = window_sum(image, kernel_window(axes)).reshape(*array.shape[:2], *(axis.output for axis in axes))
-    counts = _counts(axes, array.shape[2:], bool(node.attr("count_include_pad", 0)))
+    counts = window_counts(axes, array.shape[2:], bool(node.attr("count_include_pad", 0)))
     return [finish(total / np.maximum(counts, 1).astype(total.dtype), wanted[0])]
 
 
@@ -109,7 +110,7 @@ def _compute_lp(node: Node, inputs: Sequence[Any], wanted: Sequence[np.dtype[Any
     from ascendsim_kernels.pooling import window_sum
 
     array, power = inputs[0], int(node.attr("p", 2))
-    axes = _axes(node, array.shape[2:])
+    axes = pool_axes(node, array.shape[2:])
     total = window_sum(np.abs(_planes(array)) ** power, kernel_window(axes))
     return [
         finish(
@@ -151,7 +152,7 @@ def _root_steps(power: int, dtype: DType, over: Literal["all", "row", "col"]) ->
     return (Step("vln", dtype, over), Step("vmuls", dtype, over), Step("vexp", dtype, over))
 
 
-def _rows_and_lanes(output: Tensor) -> tuple[int, int]:
+def rows_and_lanes(output: Tensor) -> tuple[int, int]:
     """Rows and elements a row of an output map: rows of out_w * C0 elements in blocked maps, of out_w
     elements else.
     """
@@ -172,11 +173,11 @@ def _lower_window(kind: Fold) -> Callable[[Node, LowerContext], Work]:
         source, output = node.required(0), node.output
         if output.elements == 0:
             return NoTask()
-        axes = _axes(node, source.static_shape[2:])
+        axes = pool_axes(node, source.static_shape[2:])
         if source.element_type not in AI_CORE_TYPES:
             return on_ai_cpu(node, float(taps(axes)))
         inside = computing_type(source.element_type, context)
-        rows, lanes = _rows_and_lanes(output)
+        rows, lanes = rows_and_lanes(output)
         power = int(node.attr("p", 2))
         run = lanes if any(axis.stride > 1 for axis in axes) else 0
         steps: tuple[Step, ...]
@@ -186,7 +187,7 @@ def _lower_window(kind: Fold) -> Callable[[Node, LowerContext], Work]:
         elif kind == "average":
             steps = (
                 Step("vadd", inside, count=taps(axes), run=run),
-                Step("vmul" if _uneven(node, axes) else "vmuls", inside),
+                Step("vmul" if uneven(node, axes) else "vmuls", inside),
             )
         else:
             each = tuple(
@@ -215,7 +216,7 @@ def _lower_window(kind: Fold) -> Callable[[Node, LowerContext], Work]:
     return lower
 
 
-def _uneven(node: Node, axes: tuple[Axis, ...]) -> bool:
+def uneven(node: Node, axes: tuple[Axis, ...]) -> bool:
     """Whether border windows divide by another count than inner ones."""
     return not node.attr("count_include_pad", 0) and any(axis.before or axis.after for axis in axes)
 
@@ -263,7 +264,7 @@ def _max_type(node: Node) -> str:
 
 def _windows(node: Node) -> tuple[Link, ...]:
     shape = shape_of(node, 0)
-    return () if shape is None else window_links(_axes(node, shape[2:]))
+    return () if shape is None else window_links(pool_axes(node, shape[2:]))
 
 
 _FACTS = Facts(pooling(), Kind.REDUCTION, Precision.GRAY)

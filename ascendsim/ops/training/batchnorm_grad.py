@@ -10,8 +10,8 @@ are those of the batch, as the forward operator made them. With n = (x - mean) h
                                                               scale, mean, variance)
 
 BatchNormGrad(dy, x, scale, mean, variance) -> dx, dscale, doffset does both. With `training_mode` 0 the
-statistics are constants and dx = scale h dy. Ports and names are CANN's; sums are float64 and every result is
-rounded once.
+statistics are constants and dx = scale h dy, as in BNInferGrad(dy, scale, variance). Ports and names are
+CANN's; sums are float64 and every result is rounded once.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from ascendsim.graph.ir import Array, Node, Tensor
 from ascendsim.ops.normalise.normalisation_work import channel_split, summing_type
 from ascendsim.ops.shared.common import (
     StepSpec,
-    computing_type,
+    check_channels,
     converted,
     make_steps,
     on_ai_cpu,
@@ -37,7 +37,7 @@ from ascendsim.ops.shared.common import (
 from ascendsim.ops.shared.dims import may_equal
 from ascendsim.opset import InferContext, Layout, OpDef
 from ascendsim.opset.facts import Facts, Kind, OpPattern, Precision
-from ascendsim.opset.structure import opaque
+from ascendsim.opset.structure import opaque, per_channel
 from ascendsim.opset.work import LowerContext, NoTask, Over, Ref, SequenceWork, Stream, VectorWork, Work
 
 DOMAIN = "ascend"
@@ -82,8 +82,12 @@ def _gradient(
     dscale, doffset = _parameters(node, dy, x, mean, variance)
     if node.attr("training_mode", 1):
         return _data(node, dy, x, dscale, doffset, scale, mean, variance), dscale, doffset
+    return _constant_statistics(node, dy, scale, variance), dscale, doffset
+
+
+def _constant_statistics(node: Node, dy: Array, scale: Array, variance: Array) -> Array:
     factor = scale.astype(np.float64) * _deviation(node, variance)
-    return np.asarray(dy * _by_channel(factor, x), dtype=x.dtype), dscale, doffset
+    return np.asarray(dy * _by_channel(factor, dy), dtype=dy.dtype)
 
 
 def _check(context: InferContext, parameters: Sequence[int]) -> None:
@@ -140,7 +144,7 @@ def _data_work(
     """Factors by channel from the parameters, then a few instructions on every element."""
     big = [node.required(0), node.required(1)] if training else [node.required(0)]
     rows, cols, over = channel_split(output)
-    inside = computing_type(output.element_type, context)
+    inside = summing_type(output.element_type, context)  # that of the parameters
     factors, each = (_FACTORS, _EACH) if training else ((*_DEVIATION, "vmul"), ("vmul",))
     steps = make_steps(factors, inside, over) + make_steps(each, inside)
     steps = converted(steps, [tensor.element_type for tensor in big], output.element_type, inside)
@@ -184,8 +188,28 @@ def _lower_data(node: Node, context: LowerContext) -> Work:
     )
 
 
+def _infer_constant(context: InferContext) -> None:
+    check_channels(context)
+    context.set(0, context.dtype(0), context.shape(0))
+
+
+def _lower_constant(node: Node, context: LowerContext) -> Work:
+    if node.required(0).elements == 0:
+        return NoTask()
+    if not runs_on_ai_core(node):
+        return on_ai_cpu(node, 2.0)
+    return _data_work(node, context, [node.required(1), node.required(2)], node.output, training=False)
+
+
 def _facts(*parameters: int, precision: Precision = Precision.BLACK) -> Facts:
-    return Facts(opaque(), Kind.REDUCTION, precision, pattern=OpPattern.OPAQUE, parameters=parameters)
+    return Facts(
+        opaque(),
+        Kind.REDUCTION,
+        precision,
+        pattern=OpPattern.OPAQUE,
+        parameters=parameters,
+        maps=(0, 1),
+    )
 
 
 def _op(name: str, infer: Any, function: Any, lower: Any, facts: Facts) -> OpDef:
@@ -211,4 +235,11 @@ OPERATORS: tuple[OpDef, ...] = (
         _facts(2, 3, precision=Precision.SUMS),
     ),
     _op("BNTrainingReduceGrad", _infer_data, _data, _lower_data, _facts(2, 3, 4, 5, 6)),
+    _op(
+        "BNInferGrad",
+        _infer_constant,
+        _constant_statistics,
+        _lower_constant,
+        Facts(per_channel(1, 2), Kind.REDUCTION, Precision.BLACK, parameters=(1, 2)),
+    ),
 )

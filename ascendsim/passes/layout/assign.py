@@ -67,7 +67,7 @@ def assign_formats(graph: Graph, opset: OpSet, matmul: Format, reach: int = 0) -
     for node in graph.topological():
         work.visit(node)
     for position, tensor in enumerate(graph.outputs):
-        if tensor.format in BLOCKED and tensor.producer is not None:
+        if tensor.format in (*BLOCKED, Format.FRACTAL_Z) and tensor.producer is not None:
             graph.outputs[position] = work.restored(tensor)
     return PassResult(
         True,
@@ -101,18 +101,22 @@ class _Assignment:
                 self._constant(node, port, tensor, weight_format(node, definition, port, self.matmul))
                 continue
             want = wished(node, definition, port, self.matmul)
+            if want is None and tensor.format is Format.FRACTAL_Z:
+                continue  # a filter's update works in fractals: so the optimiser's state lies as well
             if want is None:
                 want = chosen if storable(tensor, chosen) else Format.ND
             node.set_input(port, self.in_format(tensor, want))
         for tensor in node.outputs:
-            if definition.facts.makes_maps and storable(tensor, Format.NC1HWC0):
+            if definition.facts.makes_filters and storable(tensor, Format.FRACTAL_Z):
+                tensor.format = Format.FRACTAL_Z
+            elif definition.facts.makes_maps and storable(tensor, Format.NC1HWC0):
                 tensor.format = Format.NC1HWC0
             elif (
                 definition.layout is Layout.FEATURE
                 and storable(tensor, Format.NC1HWC0)
-                and node.input(0) is not None
+                and (first := node.input(definition.facts.maps[0])) is not None
             ):
-                tensor.format = Format.NC1HWC0 if node.required(0).format is Format.NC1HWC0 else Format.ND
+                tensor.format = Format.NC1HWC0 if first.format is Format.NC1HWC0 else Format.ND
             elif definition.layout is Layout.MATMUL:
                 tensor.format = self.matmul if storable(tensor, self.matmul) else Format.ND
             elif definition.layout is Layout.FOLLOW and storable(tensor, chosen):

@@ -35,6 +35,8 @@ def same_bytes(tensor: Tensor, before: Format, after: Format) -> bool:
 
 
 def _is_plain(tensor: Tensor, format: Format) -> bool:
+    if format is Format.FRACTAL_Z:
+        return False
     if format not in BLOCKED:
         return True
     shape, dtype = tensor.static_shape, tensor.element_type
@@ -57,7 +59,7 @@ def wished(node: Node, definition: OpDef, port: int, matmul: Format) -> Format |
     """
     tensor = node.required(port)
     if definition.layout is Layout.FEATURE:
-        if port == 0 and storable(tensor, Format.NC1HWC0) and not tensor.is_constant:
+        if port in definition.facts.maps and storable(tensor, Format.NC1HWC0) and not tensor.is_constant:
             return Format.NC1HWC0
         return Format.ND
     if definition.layout is Layout.FOLLOW:
@@ -88,10 +90,12 @@ def follows_in(node: Node, definition: OpDef, format: Format) -> bool:
     """
     outputs = [tensor for tensor in node.outputs if tensor.uses or tensor is node.output]
     data = [tensor for tensor in node.inputs if tensor is not None and not tensor.is_constant]
-    if not data or not all(storable(tensor, format) for tensor in (*outputs, *data)):
+    if not data or not all(storable(tensor, format) for tensor in data):
         return False
     if definition.in_blocks is not None:
         return definition.in_blocks(node, format)
+    if not all(storable(tensor, format) for tensor in outputs):
+        return False
     if len({tensor.element_type.itemsize for tensor in (*outputs, *data)}) != 1:
         return False  # another element size has other blocks
     shape = node.output.static_shape

@@ -109,7 +109,7 @@ def apply_precision(
     half, single = DType.FLOAT16, DType.FLOAT32
 
     def on_cube(node: Node) -> bool:
-        return opset.get(node).facts.precision is Precision.WHITE
+        return opset.get(node).facts.precision.on_cube
 
     def keep_single(node: Node) -> tuple[DType | None, DType | None]:
         return (half, half) if on_cube(node) and "float32" not in cube_types else (single, single)
@@ -123,7 +123,7 @@ def apply_precision(
 
     def mixed(node: Node) -> tuple[DType | None, DType | None]:
         listed = mix.of(node, opset)
-        if listed is Precision.WHITE:
+        if listed.on_cube:
             return half, half
         if on_cube(node) and listed is Precision.BLACK:
             return high(node)
@@ -188,7 +188,7 @@ def _assign(graph: Graph, opset: OpSet, wish: Wish, asked: Sequence[DType | None
             if (
                 _is_single(result)
                 and result.dtype is not out
-                and opset.get(node).facts.precision is not Precision.SUMS
+                and not opset.get(node).facts.precision.gives_float32
             ):
                 result.dtype = out
                 half_tensors += 1

@@ -92,7 +92,7 @@ class MixList:
             if name in self.moved:
                 return self.moved[name]
             left = self.removed.get(name)
-            if left is own or (left is Precision.BLACK and own.sensitive):
+            if (left is Precision.WHITE and own.on_cube) or (left is Precision.BLACK and own.sensitive):
                 return Precision.GRAY
         return own
 
