@@ -287,7 +287,7 @@ OPERATORS: tuple[OpDef, ...] = (
         _compress,
         _on_ai_cpu,
         most_inputs=2,
-        facts=movement(_compress_links, parameters=(1,), kept=(0,)),
+        facts=movement(_compress_links, kept=(0,)),
     ),
     OpDef(
         "ArrayFeatureExtractor",
