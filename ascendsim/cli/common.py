@@ -162,7 +162,7 @@ def middle_cut(text: str, room: int) -> str:
     """A text of at most `room` letters, without its middle if it is longer; the tail says more than the head.
 
     >>> middle_cut("/layer4/layer4.0/conv2/Conv", 16), middle_cut("/conv1/Conv", 16)
-    ('/layer…nv2/Conv', '/conv1/Conv')
+    ('/layer…onv2/Conv', '/conv1/Conv')
     """
     if len(text) <= room:
         return text

@@ -165,7 +165,7 @@ class _Compiler:
         return result
 
     def depth(self, pipe: Pipe) -> int:
-        depth = self.soc.issue.queue_depth[pipe.value]
+        depth = self.soc.issue.depth(pipe.value)
         if depth < 1:
             raise CompileError(
                 f"issue.queue_depth of {pipe.value}",

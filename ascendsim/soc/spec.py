@@ -149,6 +149,10 @@ class IssueSpec:
     barrier_ns: float  # from the last core's arrival at a barrier until all cores go on, besides the flag
     queue_depth: Mapping[str, int]  # by pipe name
 
+    def depth(self, pipe: str) -> int:
+        """Instructions that the queue of a pipe holds; 16 (assumed) where a chip says nothing."""
+        return self.queue_depth.get(pipe, 16)
+
 
 @dataclass(frozen=True, slots=True)
 class LaunchSpec:

@@ -191,12 +191,6 @@ NOT_HERE = {
     "ReduceAll",
     "InplaceAssign",
     "AssignAdd",
-    "BiasAddGrad",
-    "GeLUGrad",
-    "LambApplyOptimizerAssign",
-    "LambApplyWeightAssign",
-    "LogSoftmaxGrad",
-    "SqrtGrad",
     "Add",  # from v1.3 on; the two stages are of v0.7, where it is TensorAdd
 }
 

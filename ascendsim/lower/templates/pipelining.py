@@ -25,7 +25,7 @@ def pipelined(
         steps: Mmads that a load serves.
         load, compute: Write a piece's part.
     """
-    if steps <= lookahead(b.soc.issue.queue_depth["M"]):
+    if steps <= lookahead(b.soc.issue.depth("M")):
         for part in parts:
             with b.loop(name, part.trips) as i:
                 load(part, i, part.trips)

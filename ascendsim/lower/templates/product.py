@@ -208,7 +208,7 @@ def rates_of(soc: SocSpec, dtype: str) -> Rates:
         per_block=soc.cube.cycles_per_block[dtype],
         odd_penalty=soc.cube.odd_size_penalty,
         vector=soc.vector.bytes_per_cycle,
-        queue=soc.issue.queue_depth["M"],
+        queue=soc.issue.depth("M"),
         unaligned=soc.dram.unaligned_efficiency,
         cut_rows=soc.dma.nd2nz_bytes_per_cycle or math.inf,
         cut_ragged=soc.dma.ragged_nd2nz_bytes_per_cycle or soc.dma.nd2nz_bytes_per_cycle or math.inf,

@@ -139,6 +139,7 @@ def _op(
     inputs: int = 2,
     facts: Facts = ELEMENTWISE,
     check: Infer | None = None,
+    mindspore: str = "",
 ) -> OpDef:
     return OpDef(
         name,
@@ -148,6 +149,7 @@ def _op(
         Layout.FOLLOW,
         domain="ascend",
         most_inputs=inputs,
+        mindspore=mindspore,
         facts=facts,
     )
 
@@ -164,7 +166,7 @@ _GELU: tuple[StepSpec, ...] = (
 )
 
 OPERATORS: tuple[OpDef, ...] = (
-    _op("GeluGrad", _gelu_grad, _GELU, wide=True, inputs=3),
+    _op("GeluGrad", _gelu_grad, _GELU, wide=True, inputs=3, mindspore="GeLUGrad"),
     _op("FastGeluGrad", _fast_gelu_grad, _GATED, wide=True),
     _op(
         "TanhGrad",

@@ -179,7 +179,7 @@ OPERATORS: tuple[OpDef, ...] = (
         _slice_lower,
         domain="ascend",
         most_inputs=5,
-        facts=movement(_slice_links, parameters=(0, 1, 2, 3), shape_port=0),
+        facts=movement(_slice_links, parameters=(0, 1, 2, 3), shape_port=0, kept=(4,)),
     ),
     OpDef(
         "PadV3Grad",
