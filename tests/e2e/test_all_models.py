@@ -10,7 +10,7 @@ import ascendsim as asim
 from ascendsim.api.result import Result
 
 CHIPS = ("Ascend310", "Ascend310P3", "Ascend910A", "Ascend910B1")
-QUICK = ("lenet5", "resnet50", "bert_tiny_s64", "mobilenet_v1", "lstm_lm")
+QUICK = ("lenet5", "resnet18", "bert_tiny_s64", "mobilenet_v1", "lstm_lm")
 MODELS = sorted(path.stem for path in (Path(__file__).parents[1] / "data" / "models").glob("*.onnx"))
 
 

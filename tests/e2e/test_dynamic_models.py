@@ -94,6 +94,7 @@ def test_silero_vad_takes_the_branch_of_its_rate() -> None:
     assert sunk.duration_us < asim.run(model, inputs).duration_us / 2
 
 
+@pytest.mark.slow
 def test_pp_ocr_detection_with_gears() -> None:
     """Height and width from a list: sunk as a static model is, several times faster than open shapes at these
     sizes."""

@@ -104,6 +104,7 @@ def test_listed_kinds_take_what_is_inside_of_cut_blocks() -> None:
     assert all("_l2split" in item.region or item.weight for item in model.buffers.l2.placed)
 
 
+@pytest.mark.slow
 def test_resnet50_at_batch_8_runs_a_block_in_four_passes_of_two(models_dir: Path) -> None:
     graph = asim.load(models_dir / "resnet50.onnx", batch=8)
     whole, parts = asim.compile(graph, "Ascend310"), asim.compile(graph, "Ascend310", options=SPLIT)

@@ -16,7 +16,7 @@ from ascendsim.isa.program import RenamedBlock
 from ascendsim.lower import LowerOptions
 
 MODELS = Path(__file__).parent.parent / "data" / "models"
-QUICK = ("lenet5", "bert_tiny_s64", "squeezenet1_1", "resnet18")
+QUICK = ("lenet5", "bert_tiny_s64", "squeezenet1_1")
 LONG = tuple(sorted(path.stem for path in MODELS.glob("*.onnx") if path.stem not in QUICK))
 NETWORKS = [*QUICK, *(pytest.param(name, marks=pytest.mark.slow) for name in LONG)]
 FLOWS = (("Ascend310", "all"), ("Ascend310P3", "all"), ("Ascend910B1", "all"), ("Ascend910A", "graph-kernel"))
