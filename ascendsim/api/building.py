@@ -11,7 +11,7 @@ from ascendsim.core.dtypes import DType
 from ascendsim.graph import builder
 from ascendsim.graph.ir import Node
 from ascendsim.ops import opset_with
-from ascendsim.opset import InferContext, OpDef, OpSet
+from ascendsim.opset import OpDef
 
 
 class GraphBuilder(builder.GraphBuilder):
@@ -42,12 +42,4 @@ class GraphBuilder(builder.GraphBuilder):
         dtype: DType = DType.FLOAT32,
         operators: Sequence[OpDef] = (),
     ) -> None:
-        opset = opset_with(operators)
-        super().__init__(name, infer or (lambda node: infer_node(node, opset)), dtype)
-
-
-def infer_node(node: Node, opset: OpSet) -> None:
-    """Sets types and shapes of a node's outputs by its operator's rule."""
-    definition = opset.get(node)
-    definition.check_inputs(node)
-    definition.infer(InferContext(node))
+        super().__init__(name, infer or opset_with(operators).infer, dtype)

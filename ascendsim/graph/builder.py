@@ -1,6 +1,6 @@
 """Building graphs in Python.
 
-b = GraphBuilder("tiny", infer=infer_node)
+b = GraphBuilder("tiny", infer=default_opset().infer)
 x = b.input("x", (1, 3, 8, 8))
 w = b.constant(weights, "w")
 y = b.op("Conv", x, w, strides=(1, 1))

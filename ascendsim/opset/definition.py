@@ -236,6 +236,17 @@ class OpSet:
         maker = tensor.producer
         return Sign.ANY if maker is None else self.get(maker).facts.sign_of(maker)
 
+    def infer(self, node: Node) -> None:
+        """Sets types and shapes of a node's outputs by its operator's rule.
+
+        Raises:
+            UnsupportedOperatorError: If there is no such operator.
+            GraphError: If the inputs do not fit it.
+        """
+        definition = self.get(node)
+        definition.check_inputs(node)
+        definition.infer(InferContext(node))
+
     def find(self, name: str, domain: str = "") -> OpDef | None:
         return self._table.get((domain, name))
 
