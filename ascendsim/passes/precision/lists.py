@@ -29,6 +29,7 @@ MixOption = Union[str, PathLike[str], Mapping[str, Mapping[str, Sequence[str]]],
 
 MAX_BYTES = 1 << 20
 TYPE = "OpType::"
+FORWARD = "forward"  # key in Node.origin: domain and type of the operator whose gradient the node works for
 _LISTS = {"black-list": Precision.BLACK, "white-list": Precision.WHITE}
 _CHANGES = ("to-add", "to-remove")
 
@@ -84,11 +85,21 @@ class MixList:
     removed: Mapping[str, Precision] = field(default_factory=dict)
 
     def of(self, node: Node, opset: OpSet) -> Precision:
-        """The list that an operator is on."""
-        own = opset.get(node).facts.precision
+        """The list that an operator is on. What follows its input and works for the gradient of an operator
+        that stays in float32 stays there too.
+        """
+        listed = self._moved(opset.get(node).facts.precision, (opset.cann_type(node), node.op_type))
+        forward = opset.find(*node.origin[FORWARD][::-1]) if FORWARD in node.origin else None
+        if listed is not Precision.GRAY or forward is None:
+            return listed
+        followed = self._moved(forward.facts.precision, (forward.cann, forward.name))
+        return Precision.BLACK if followed.sensitive else listed
+
+    def _moved(self, own: Precision, names: Sequence[str]) -> Precision:
+        """The list that an operator of these names is on, with the changes."""
         if own is Precision.BITS:
             return own
-        for name in (opset.cann_type(node), node.op_type):
+        for name in names:
             if name in self.moved:
                 return self.moved[name]
             left = self.removed.get(name)
