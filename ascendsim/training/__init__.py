@@ -1,0 +1,1 @@
+"""Training: gradients of graphs, losses, optimisers and whole training steps."""
