@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from ascendsim.api.result import Result
     from ascendsim.api.running import random_inputs, run, simulate
     from ascendsim.api.saving import load_compiled, save
+    from ascendsim.api.training import training_step
     from ascendsim.compiler.dynamic import DynamicModel
     from ascendsim.compiler.gears import GearedModel
     from ascendsim.compiler.model import CompiledModel
@@ -45,6 +46,8 @@ if TYPE_CHECKING:
     from ascendsim.graph.builder import GraphBuilder
     from ascendsim.graph.ir import Graph
     from ascendsim.plot.graph_picture import GraphDisplay, plot_graphs
+    from ascendsim.training.reverse import gradient
+    from ascendsim.training.step import TrainingStep
 
 
 _HOMES = {
@@ -56,6 +59,9 @@ _HOMES = {
     "compile": "ascendsim.api.compiling",
     "CompiledModel": "ascendsim.compiler.model",
     "simulate": "ascendsim.api.running",
+    "gradient": "ascendsim.training.reverse",
+    "training_step": "ascendsim.api.training",
+    "TrainingStep": "ascendsim.training.step",
     "ablate": "ascendsim.api.ablation",
     "Ablation": "ascendsim.api.ablation",
     "compare": "ascendsim.api.comparing",
@@ -105,6 +111,7 @@ __all__ = [
     "Result",
     "SimulationError",
     "SocError",
+    "TrainingStep",
     "UnsupportedOperatorError",
     "__version__",
     "ablate",
@@ -114,6 +121,7 @@ __all__ = [
     "compare",
     "compare_gears",
     "compile",
+    "gradient",
     "load",
     "load_compiled",
     "optimize",
@@ -122,6 +130,7 @@ __all__ = [
     "run",
     "save",
     "simulate",
+    "training_step",
 ]
 
 

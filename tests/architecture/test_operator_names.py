@@ -13,7 +13,7 @@ from pathlib import Path
 from ascendsim.ops import default_opset
 
 ROOT = Path(__file__).resolve().parents[2]
-FREE = ("ops/", "passes/fusion/rules/", "frontends/", "models/", "validate/")
+FREE = ("ops/", "passes/fusion/rules/", "frontends/", "models/", "training/rules/", "validate/")
 
 _CONTROL = "control flow: these nodes hold subgraphs, whose meaning is the operator itself"
 _SHAPES = "algebra on shape vectors: each operator of it has a rule of its own"
@@ -72,6 +72,13 @@ REASONS: dict[str, str] = {
     "runtime/growth.py": _CONTROL,
     "runtime/host_run.py": _CONTROL,
     "runtime/pieces.py": _CONTROL,
+    "training/backward.py": _MAKES,
+    "training/losses.py": _MAKES,
+    "training/optimizers.py": _MAKES,
+    "training/reverse.py": _MAKES,
+    "training/scaling.py": _MAKES,
+    "training/source.py": "batch normalisation, which goes into training",
+    "training/step.py": _MAKES,
 }
 
 

@@ -60,6 +60,7 @@ def subjects(tmp_path: Path) -> Iterator[tuple[str, Callable[..., Any]]]:
         "Graph": graph,
         "GraphBuilder": builder,
         "GraphDisplay": asim.plot_graphs(graph),
+        "TrainingStep": trained(),
     }
     for name in asim.__all__:
         public = getattr(asim, name)
@@ -73,6 +74,13 @@ def subjects(tmp_path: Path) -> Iterator[tuple[str, Callable[..., Any]]]:
     yield from methods("Table", result.op_summary())
     yield "GraphBuilder", asim.GraphBuilder
     assert not objects
+
+
+def trained() -> asim.TrainingStep:
+    builder = asim.GraphBuilder("trained")
+    weight = builder.constant(np.ones((4, 2), np.float32), "w")
+    builder.output(builder.op("MatMul", builder.input("x", (1, 4)), weight), "y")
+    return asim.training_step(builder.build(), loss="mse")
 
 
 def methods(name: str, instance: object) -> Iterator[tuple[str, Callable[..., Any]]]:
@@ -92,6 +100,7 @@ def given(note: str, tmp_path: Path) -> Any:
         else None
     )
     choices: tuple[tuple[str, Any], ...] = (
+        (r"str \| Sequence\[str\]", "n"),
         (r"Sequence\[Tensor", [tensor]),
         (r"Mapping", {}),
         (r"Sequence\[Node", [node]),

@@ -1,0 +1,202 @@
+"""A whole training step as one graph: forward, backward, and the update of the weights.
+
+A `Joint` has forward and backward nodes, wherever they come from (`source.joint_of_graph`, or a framework);
+`complete_step` adds the rest to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from ascendsim.core.arguments import checked
+from ascendsim.core.dtypes import DType
+from ascendsim.graph.ir import Array, Constant, Graph, Tensor
+from ascendsim.graph.verify import verify
+from ascendsim.opset import OpSet
+from ascendsim.passes.precision.integer_sums import WIDE
+from ascendsim.passes.rewriting.removal import remove_dead
+from ascendsim.training.backward import Pen
+from ascendsim.training.optimizers import Optimizer
+from ascendsim.training.reverse import GRAD, named
+from ascendsim.training.scaling import (
+    FIRST_SCALE,
+    GOOD_STEPS,
+    SCALE,
+    Scaling,
+    adapted,
+    all_finite,
+    clipped,
+    scale_of,
+    unscaled,
+)
+
+UPDATED = ".updated"  # behind the name of an input: what it is in the next step
+RATE, ACCUMULATED, OVERFLOW = "learning_rate", "accumulated", "overflow"
+
+
+@dataclass(frozen=True, slots=True)
+class Joint:
+    """A graph with forward and backward nodes.
+
+    Attributes:
+        graph: Parameters are inputs of it.
+        loss: One number.
+        seed: What stands for the gradient of the loss: a tensor that the loss scale can take the place of.
+        gradients: By the name of a parameter.
+        updated: New values of other inputs (statistics of batch normalisation) by their name.
+        initial: First values of parameters and statistics by name.
+    """
+
+    graph: Graph
+    loss: Tensor
+    seed: Tensor
+    gradients: Mapping[str, Tensor]
+    updated: Mapping[str, Tensor] = field(default_factory=dict)
+    initial: Mapping[str, Constant] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingStep:
+    """A training step.
+
+    Attributes:
+        graph: Takes the batch, parameters and state; gives `loss`, `<parameter>.grad`, and `<input>.updated`
+            for every input that the next step takes from this one.
+        parameters: Names of the inputs that are trained.
+        state: Names of further inputs that the step carries on: moments, statistics, loss scale.
+        initial_values: First values of parameters and state.
+    """
+
+    graph: Graph
+    parameters: tuple[str, ...]
+    state: tuple[str, ...]
+    initial_values: Mapping[str, Constant] = field(repr=False)
+
+    def initial(self) -> dict[str, Array]:
+        """Parameters and state before the first step.
+
+        Raises:
+            GraphError: If a weight has no values.
+        """
+        return {name: self.initial_values[name].array() for name in (*self.parameters, *self.state)}
+
+    @checked()
+    def carried(self, outputs: Mapping[str, Array]) -> dict[str, Array]:
+        """What the next step takes from the outputs of one."""
+        names = (name for name in (*self.parameters, *self.state) if f"{name}{UPDATED}" in outputs)
+        return {name: outputs[f"{name}{UPDATED}"] for name in names}
+
+
+def complete_step(
+    joint: Joint, opset: OpSet, optimizer: Optimizer | None = None, scaling: Scaling | None = None
+) -> TrainingStep:
+    """Adds loss scale, clipping and weight updates.
+
+    Args:
+        joint: Its graph is changed in place.
+        opset: Operators.
+        optimizer: None leaves it at gradients.
+        scaling: Loss scale, clipping, accumulation.
+    """
+    scaling = scaling or Scaling()
+    graph = joint.graph
+    initial: dict[str, Any] = dict(joint.initial)
+    pen = Pen(graph, opset, "LossScale", **{WIDE: True})
+    scale = scale_of(pen, scaling)
+    if scale is not None:
+        _sow(pen, joint.seed, scale)
+    single = {name: _single(pen, grad) for name, grad in joint.gradients.items()}
+    grads, sums = unscaled(pen, single, scale, scaling)
+    finite = None if scale is None else all_finite(pen, list(grads.values()))
+    updated: dict[str, Tensor] = dict(joint.updated)
+    due: Tensor | None = None
+    if sums:
+        due = _counted(pen, scaling.accumulate, updated)
+        for name, total in sums.items():
+            updated[name] = pen.op("Where", due, np.float32(0), total)
+            initial[name] = Constant(np.zeros(total.static_shape, np.float32))
+        initial[ACCUMULATED] = Constant(np.zeros((), np.int32))
+    if scaling.dynamic and scale is not None and finite is not None:
+        updated |= adapted(pen, scale, finite, due)
+        initial[SCALE] = Constant(np.full((), FIRST_SCALE, np.float32))
+        initial[GOOD_STEPS] = Constant(np.zeros((), np.int32))
+    if scaling.grad_clip is not None:
+        grads = clipped(Pen(graph, opset, "ClipGradients", **{WIDE: True}), grads, scaling.grad_clip)
+    if optimizer is not None:
+        apply = finite if due is None else due if finite is None else pen.op("And", finite, due)
+        updated |= _updates(graph, opset, optimizer, grads, apply, initial)
+    graph.outputs[:] = [named(pen, joint.loss, "loss")]
+    if finite is not None:
+        graph.outputs.append(named(pen, pen.op("Not", finite), OVERFLOW))
+    for suffix, tensors in ((GRAD, grads), (UPDATED, updated)):
+        for name, tensor in tensors.items():
+            graph.outputs.append(named(pen, tensor, f"{name}{suffix}"))
+    remove_dead(graph)
+    verify(graph)
+    return TrainingStep(
+        graph,
+        tuple(joint.gradients),
+        tuple(name for name in updated if name not in joint.gradients),
+        initial,
+    )
+
+
+def _sow(pen: Pen, seed: Tensor, scale: Tensor) -> None:
+    """The loss scale is the gradient of the loss."""
+    same = scale if seed.dtype is scale.dtype else pen.op("Cast", scale, to=seed.element_type)
+    if seed.shape != scale.shape:
+        same = pen.op("Reshape", same, list(seed.static_shape))
+    pen.graph.replace_uses(seed, same)
+
+
+def _single(pen: Pen, grad: Tensor) -> Tensor:
+    return grad if grad.dtype is DType.FLOAT32 else pen.op("Cast", grad, to=DType.FLOAT32)
+
+
+def _counted(pen: Pen, most: int, updated: dict[str, Tensor]) -> Tensor:
+    """Whether this batch is the last of those that make one update."""
+    before = pen.graph.add_input(ACCUMULATED, DType.INT32, ())
+    after = pen.op("Add", before, np.int32(1))
+    due = pen.op("Equal", after, np.int32(most))
+    updated[ACCUMULATED] = pen.op("Where", due, np.int32(0), after)
+    return due
+
+
+def _updates(
+    graph: Graph,
+    opset: OpSet,
+    optimizer: Optimizer,
+    grads: Mapping[str, Tensor],
+    apply: Tensor | None,
+    initial: dict[str, Constant],
+) -> dict[str, Tensor]:
+    """New weights, moments and powers by input; the old ones where the update is not applied."""
+    shared = Pen(graph, opset, "Optimizer", **{WIDE: True})
+    rate = graph.add_input(RATE, DType.FLOAT32, ())
+    updated: dict[str, Tensor] = {}
+    powers = []
+    for beta in optimizer.betas:
+        before = graph.add_input(f"{beta}_power", DType.FLOAT32, ())
+        initial[before.name] = Constant(np.ones((), np.float32))
+        powers.append(shared.op("Mul", before, float(getattr(optimizer, beta))))
+        updated[before.name] = powers[-1]
+    scalars = optimizer.scalars(shared, rate, powers)
+    for name, grad in grads.items():
+        pen = Pen(graph, opset, f"Optimizer/{name}", **{WIDE: True})
+        weight = graph.tensors[name]
+        state = [
+            graph.add_input(f"{name}.{slot}", DType.FLOAT32, grad.static_shape) for slot in optimizer.slots
+        ]
+        new = optimizer.update(pen, _single(pen, weight), grad, state, scalars)
+        for old, fresh in zip((weight, *state), new, strict=True):
+            updated[old.name] = (
+                fresh if fresh.dtype is old.dtype else pen.op("Cast", fresh, to=old.element_type)
+            )
+        initial |= {tensor.name: Constant(np.zeros(grad.static_shape, np.float32)) for tensor in state}
+    if apply is None:
+        return updated
+    return {name: shared.op("Where", apply, new, graph.tensors[name]) for name, new in updated.items()}

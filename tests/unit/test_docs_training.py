@@ -1,0 +1,26 @@
+"""docs/training.md: its Python runs, and its lists are those of the code."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from ascendsim.training.losses import LOSSES
+from ascendsim.training.optimizers import OPTIMIZERS
+
+ROOT = Path(__file__).parents[2]
+TEXT = (ROOT / "docs" / "training.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("code", re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL))
+def test_the_python_runs(code: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+    exec(compile(code, "docs/training.md", "exec"), {})
+
+
+def test_losses_and_optimisers_are_named() -> None:
+    section = TEXT[TEXT.index("## Optimisers") :].split("\n\n")[1]
+    assert re.findall(r'`"(\w+)"`', section.split(", or one")[0]) == list(OPTIMIZERS)
+    assert all(f'`"{name}"`' in TEXT for name in LOSSES)
