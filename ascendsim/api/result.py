@@ -187,6 +187,12 @@ class Result:
 
         return profiling.fusion_op(self.profile)
 
+    def training_shares(self) -> Table:
+        """One row a phase of a training step: forward, backward, update."""
+        from ascendsim import profiling
+
+        return profiling.training_shares(self.profile)
+
     def to_dataframe(self) -> pd.DataFrame:
         """`op_summary()` as a pandas data frame (needs the extra `ascendsim[dataframe]`)."""
         return self.op_summary().to_dataframe()

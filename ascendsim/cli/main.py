@@ -21,6 +21,7 @@ from ascendsim.core.errors import AscendSimError, InputError, OptionWarning, sug
 # One module of ascendsim.cli each, imported when it is asked for; listed in the order of the help.
 COMMANDS: tuple[str, ...] = (
     "run",
+    "train",
     "compile",
     "optimize",
     "advise",

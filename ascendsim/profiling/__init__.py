@@ -16,6 +16,7 @@ from ascendsim.profiling.select import select
 from ascendsim.profiling.statistics import op_statistic, task_time
 from ascendsim.profiling.steps import steps
 from ascendsim.profiling.summary import Summary, summarise, top_operators
+from ascendsim.profiling.training import training_shares
 from ascendsim.profiling.view import ProfiledRun, TaskView
 
 __all__ = [
@@ -45,6 +46,7 @@ __all__ = [
     "task_phases",
     "task_time",
     "top_operators",
+    "training_shares",
     "write_prof_folder",
     "write_trace",
 ]

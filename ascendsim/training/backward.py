@@ -16,8 +16,8 @@ from ascendsim.opset import OpSet
 from ascendsim.opset.axes import Relation
 from ascendsim.passes.precision.lists import FORWARD
 from ascendsim.passes.rewriting.replace import replace_outputs
+from ascendsim.training.scopes import GRADIENTS
 
-SCOPE = "Gradients"  # MindSpore's prefix of what differentiation adds
 ASCEND = "ascend"
 FIRST_ONLY = "can be differentiated by its first output only"
 
@@ -57,7 +57,7 @@ class Backward:
     ) -> None:
         self.node, self.opset, self._graph = node, opset, graph
         origin = {FORWARD: (node.domain, node.op_type)}
-        self._pen = Pen(graph, opset, f"{SCOPE}/{node.name}", **origin)
+        self._pen = Pen(graph, opset, f"{GRADIENTS}/{node.name}", **origin)
         self._grads, self._wanted = grads, wanted
         self._taken: set[int] = set()
 

@@ -18,8 +18,9 @@ from ascendsim.graph.ir import Graph, Node, Tensor
 from ascendsim.graph.verify import verify
 from ascendsim.ops import opset_with
 from ascendsim.opset import OpDef, OpSet
-from ascendsim.training.backward import SCOPE, Backward, Pen, Rule, ports_without
+from ascendsim.training.backward import Backward, Pen, Rule, ports_without
 from ascendsim.training.rules import Key, default_rules
+from ascendsim.training.scopes import GRADIENTS
 
 GRAD = ".grad"  # behind the name of what is differentiated by
 
@@ -91,7 +92,7 @@ def unit_seed(pen: Pen, tensor: Tensor) -> Tensor:
         remedy = "reduce it, for example by ReduceSum, or give a loss"
         raise GraphError(f"output {tensor.name!r}", rule, f"of shape {tensor.static_shape}", remedy)
     one = np.ones(tensor.static_shape, (tensor.origin_dtype or tensor.element_type).numpy)
-    return pen.constant(one, f"{SCOPE}/{tensor.name}/seed")
+    return pen.constant(one, f"{GRADIENTS}/{tensor.name}/seed")
 
 
 def named(pen: Pen, tensor: Tensor, name: str) -> Tensor:
@@ -204,7 +205,7 @@ def _total(pen: Pen, tensor: Tensor, parts: dict[Tensor, list[Tensor]]) -> Tenso
     if len(found) > 1:
         source = tensor.name if tensor.producer is None else tensor.producer.name
         kind = "Add" if len(found) == 2 else "Sum"
-        parts[tensor] = [pen.op(kind, *found, name=f"{SCOPE}/{source}/{kind}")]
+        parts[tensor] = [pen.op(kind, *found, name=f"{GRADIENTS}/{source}/{kind}")]
     return parts[tensor][0]
 
 

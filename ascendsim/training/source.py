@@ -12,6 +12,7 @@ from ascendsim.graph.ir import Constant, Graph, Node, Tensor
 from ascendsim.opset import OpSet
 from ascendsim.passes.precision.integer_sums import WIDE
 from ascendsim.passes.rewriting.replace import replace_outputs
+from ascendsim.training import scopes
 from ascendsim.training.backward import ASCEND, Pen, ports_without
 from ascendsim.training.losses import LOSSES
 from ascendsim.training.reverse import differentiate, unit_seed, unused
@@ -75,7 +76,7 @@ def _loss(graph: Graph, opset: OpSet, loss: str, output: str | None) -> Tensor:
         if chosen not in names:
             remedy = suggest(chosen, names)
             raise InputError("option output", "must be an output of the graph", repr(chosen), remedy)
-        return LOSSES[loss](Pen(graph, opset, "Loss", **{WIDE: True}), graph.tensors[chosen])
+        return LOSSES[loss](Pen(graph, opset, scopes.LOSS, **{WIDE: True}), graph.tensors[chosen])
     if loss not in names:
         rule = f"must be {', '.join(LOSSES)} or an output of the graph"
         raise InputError("option loss", rule, repr(loss), suggest(loss, [*LOSSES, *names]))

@@ -19,6 +19,7 @@ from ascendsim.graph.verify import verify
 from ascendsim.opset import OpSet
 from ascendsim.passes.precision.integer_sums import WIDE
 from ascendsim.passes.rewriting.removal import remove_dead
+from ascendsim.training import scopes
 from ascendsim.training.backward import Pen
 from ascendsim.training.optimizers import Optimizer
 from ascendsim.training.reverse import GRAD, named
@@ -105,7 +106,7 @@ def complete_step(
     scaling = scaling or Scaling()
     graph = joint.graph
     initial: dict[str, Any] = dict(joint.initial)
-    pen = Pen(graph, opset, "LossScale", **{WIDE: True})
+    pen = Pen(graph, opset, scopes.LOSS_SCALE, **{WIDE: True})
     scale = scale_of(pen, scaling)
     if scale is not None:
         _sow(pen, joint.seed, scale)
@@ -125,7 +126,7 @@ def complete_step(
         initial[SCALE] = Constant(np.full((), FIRST_SCALE, np.float32))
         initial[GOOD_STEPS] = Constant(np.zeros((), np.int32))
     if scaling.grad_clip is not None:
-        grads = clipped(Pen(graph, opset, "ClipGradients", **{WIDE: True}), grads, scaling.grad_clip)
+        grads = clipped(Pen(graph, opset, scopes.CLIP, **{WIDE: True}), grads, scaling.grad_clip)
     if optimizer is not None:
         apply = finite if due is None else due if finite is None else pen.op("And", finite, due)
         updated |= _updates(graph, opset, optimizer, grads, apply, initial)
@@ -175,7 +176,7 @@ def _updates(
     initial: dict[str, Constant],
 ) -> dict[str, Tensor]:
     """New weights, moments and powers by input; the old ones where the update is not applied."""
-    shared = Pen(graph, opset, "Optimizer", **{WIDE: True})
+    shared = Pen(graph, opset, scopes.OPTIMIZER, **{WIDE: True})
     rate = graph.add_input(RATE, DType.FLOAT32, ())
     updated: dict[str, Tensor] = {}
     powers = []
@@ -183,20 +184,17 @@ def _updates(
         before = graph.add_input(f"{beta}_power", DType.FLOAT32, ())
         initial[before.name] = Constant(np.ones((), np.float32))
         powers.append(shared.op("Mul", before, float(getattr(optimizer, beta))))
-        updated[before.name] = powers[-1]
+        updated[before.name] = powers[-1] if apply is None else shared.op("Where", apply, powers[-1], before)
     scalars = optimizer.scalars(shared, rate, powers)
     for name, grad in grads.items():
-        pen = Pen(graph, opset, f"Optimizer/{name}", **{WIDE: True})
+        pen = Pen(graph, opset, f"{scopes.OPTIMIZER}/{name}", **{WIDE: True})
         weight = graph.tensors[name]
         state = [
             graph.add_input(f"{name}.{slot}", DType.FLOAT32, grad.static_shape) for slot in optimizer.slots
         ]
         new = optimizer.update(pen, _single(pen, weight), grad, state, scalars)
         for old, fresh in zip((weight, *state), new, strict=True):
-            updated[old.name] = (
-                fresh if fresh.dtype is old.dtype else pen.op("Cast", fresh, to=old.element_type)
-            )
+            value = fresh if fresh.dtype is old.dtype else pen.op("Cast", fresh, to=old.element_type)
+            updated[old.name] = value if apply is None else pen.op("Where", apply, value, old)
         initial |= {tensor.name: Constant(np.zeros(grad.static_shape, np.float32)) for tensor in state}
-    if apply is None:
-        return updated
-    return {name: shared.op("Where", apply, new, graph.tensors[name]) for name, new in updated.items()}
+    return updated

@@ -267,6 +267,26 @@ def test_refusals(case: str) -> None:
         make()
 
 
+def test_the_shares_of_a_step() -> None:
+    """Whatever fusion makes of it, each task belongs to one phase."""
+    step = asim.training_step(_mlp(), loss="cross_entropy", optimizer="adam", loss_scale=8, grad_clip=1.0)
+    counts = {}
+    for fusion in ("off", "graph-kernel"):
+        result = asim.simulate(asim.compile(step.graph, "Ascend910A", fusion=fusion))
+        rows = {row["Phase"]: row for row in result.training_shares().records()}
+        assert list(rows) == ["forward", "backward", "update"]
+        times = [float(row["Task Duration(us)"] or 0) for row in result.op_summary().records()]
+        assert sum(float(row["Total Time(us)"] or 0) for row in rows.values()) == pytest.approx(sum(times))
+        assert sum(int(row["Tasks"] or 0) for row in rows.values()) == len(times)
+        counts[fusion] = [int(row["Tasks"] or 0) for row in rows.values()]
+    names = [str(row["Op Name"]) for row in asim.simulate(
+        asim.compile(step.graph, "Ascend910A", fusion="off")).op_summary().records()]  # fmt: skip
+    backward = sum(name.startswith("Gradients/") for name in names)
+    update = sum(name.startswith(("LossScale/", "ClipGradients/", "Optimizer/")) for name in names)
+    assert counts["off"] == [len(names) - backward - update, backward, update]
+    assert min(counts["graph-kernel"]) > 0
+
+
 def test_weights_without_values_are_named_when_they_are_asked_for() -> None:
     b = asim.GraphBuilder()
     b.output(b.op("MatMul", b.input("x", (6, 3)), b.weight("w", (3, 4))), "y")
