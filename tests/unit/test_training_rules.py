@@ -148,6 +148,8 @@ CASES: dict[str, tuple[Build, Inputs]] = {
     "Celu": _one("Celu", _apart(3, 4), alpha=0.7),
     "Selu": _one("Selu", _apart(3, 4)),
     "PRelu": _two("PRelu", _apart(2, 3, 2), _any(3, 1)),
+    "PRelu one": _two("PRelu", _apart(2, 3), _any(1)),
+    "PRelu each": _two("PRelu", _apart(2, 3, 2), _any(3, 2)),
     "Softsign": _one("Softsign", _apart(2, 3)),
     "Mish": _one("Mish", _any(2, 3)),
     "MatMul": _two("MatMul", _any(2, 3), _any(3, 4)),

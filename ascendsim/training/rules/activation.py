@@ -45,7 +45,13 @@ def _exponential(alpha: float, gamma: float, sharp: bool = False) -> Rule:
 
 
 def _prelu(step: Backward) -> Grads:
+    """CANN's operator takes one slope, or one a channel; other shapes are written out."""
     x, slope = step.node.required(0), step.node.required(1)
+    shape, own = x.static_shape, slope.static_shape
+    if slope.elements == 1 or own == (*shape[1:2], *(1,) * (len(shape) - 2)):
+        weights = step.reshaped(slope, (slope.elements,))
+        made = step.ops("PReluGrad", 2, step.grad, x, weights, domain=ASCEND)
+        return made[0], step.reshaped(made[1], own)
     below, zero = step.op("Less", x, 0.0), step.constant(0, x)
     first = step.op("Where", below, step.op("Mul", step.grad, slope), step.grad) if step.needs(0) else None
     if not step.needs(1):
