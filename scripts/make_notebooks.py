@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import base64
 import io
+import os
 import re
 import sys
 import tempfile
@@ -36,9 +37,11 @@ def executed(path: Path, folder: Path) -> Any:
     (folder / "notebooks").mkdir()
     (folder / "tests").symlink_to(ROOT / "tests")
     here = {"metadata": {"path": str(folder / "notebooks")}}
-    NotebookClient(
-        notebook, timeout=300, kernel_name="python3", record_timing=False, resources=here
-    ).execute()
+    # with another backend of matplotlib, as tests have it, plt.show() shows nothing
+    environment = {name: value for name, value in os.environ.items() if name != "MPLBACKEND"}
+    NotebookClient(notebook, timeout=300, kernel_name="python3", record_timing=False, resources=here).execute(
+        env=environment
+    )
     for number, cell in enumerate(cell for cell in notebook.cells if cell.cell_type == "code"):
         cell.execution_count = number + 1
         cell.outputs = _kept(cell.outputs, number + 1)

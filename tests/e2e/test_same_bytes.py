@@ -11,7 +11,6 @@ import pytest
 
 COMMANDS = (
     ("run", "--weights", "random", "--output", "out"),
-    ("compile",),
     ("compile", "--listing", "*"),
     ("fusion", "list"),
 )

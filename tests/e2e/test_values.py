@@ -20,7 +20,7 @@ NETWORKS = [
     ("resnet18", None, False),
     ("lstm_lm", None, False),
     ("llama_mini", None, False),
-    ("unet", {"input": (1, 3, 64, 64)}, False),
+    ("unet", {"input": (1, 3, 64, 64)}, True),
     ("vit_b_16", None, True),
     ("mobilenet_v1", None, True),
     ("shufflenet_v1", None, True),

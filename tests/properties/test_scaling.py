@@ -45,9 +45,9 @@ def unexplained(steps: Iterable[Step], limit: float, known: Sequence[Known]) -> 
 @pytest.mark.parametrize(
     ("network", "chip", "resource", "factors"),
     [
-        ("resnet18", "Ascend310P3", "cores", (1, 2, 4)),
+        pytest.param("resnet18", "Ascend310P3", "cores", (1, 2, 4), marks=pytest.mark.slow),
         ("resnet18", "Ascend910A", "cores", (1, 2)),
-        ("resnet18", "Ascend910B1", "cores", (1, 2)),
+        pytest.param("resnet18", "Ascend910B1", "cores", (1, 2), marks=pytest.mark.slow),
         ("resnet18", "Ascend310", "queues", (1, 4)),
         ("bert_tiny_s64", "Ascend310P3", "cores", (0.5, 1, 2, 4)),
         ("bert_tiny_s64", "Ascend310P3", "bandwidth", (0.5, 1, 2)),
