@@ -107,7 +107,28 @@ KNOWN_MORE: tuple[Known, ...] = (
         1.05,
     ),
 )
+RAGGED_TRANSPOSE = (
+    "lines that fill no whole blocks: maps of 85 channels are transposed at 64 to 86 GB/s on the first "
+    "generation of 910, those of whole blocks at 0.8 to 1 TB/s (profiles of YOLO networks)"
+)
+RAGGED_PRODUCT = (
+    "rows that fill no whole blocks become fractals at a tenth of the rate: the vendor's example with rows "
+    "of 4095 elements, dma.ragged_nd2nz_bytes_per_cycle"
+)
 KNOWN_LESS: tuple[Known, ...] = (
+    Known("rows", ("transpose",), RAGGED_TRANSPOSE, 20),
+    Known("columns", ("transpose",), RAGGED_TRANSPOSE, 20),
+    Known("k", ("gemm", "Ascend910B1"), RAGGED_PRODUCT, 1.4),
+    Known("n", ("gemm", "Ascend910B1"), RAGGED_PRODUCT, 3.5),
+    Known("n", ("matmul", "Ascend910B1"), RAGGED_PRODUCT, 1.2),
+    Known("rows", ("Ascend910B1",), BLOCKS, 1.10),
+    Known(
+        "size",
+        ("conv3x3 on",),
+        "14 x 14 in blocks of 16 positions gives a core more than the others; no figure is published",
+        1.2,
+    ),
+    Known("maps", ("conv3x3/2", "Ascend310P3"), "seven parts for eight cores; no figure is published", 1.1),
     Known("channels", ("layout",), RAGGED, 1.15),
     Known(
         "batch",
