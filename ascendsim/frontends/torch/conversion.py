@@ -1,0 +1,151 @@
+"""Walks a captured graph of ATen operators and builds a `Graph` by the converters of the table."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from typing import Any
+
+import numpy as np
+
+from ascendsim.core.errors import AscendSimError, UnsupportedOperatorError
+from ascendsim.frontends.torch.call import Call
+from ascendsim.frontends.torch.source import is_gradient, line_of, path_of
+from ascendsim.frontends.torch.symbols import Symbols, is_symbol
+from ascendsim.frontends.torch.table import converter_of
+from ascendsim.graph.builder import GraphBuilder
+from ascendsim.graph.ir import Graph, Node, Tensor
+from ascendsim.opset import InferContext, OpSet
+from ascendsim.passes.rewriting.removal import remove_dead
+
+GRADIENTS = "Gradients"  # in front of the names of backward nodes, as MindSpore has it
+_ITEM = "getitem"
+
+
+class MissingConverterError(UnsupportedOperatorError):
+    """ATen operators without a converter: all of a graph, each with its calls and where one of them is.
+
+    Args:
+        calls: Lines of the user's code by operator.
+    """
+
+    def __init__(self, calls: Mapping[str, Sequence[str]]) -> None:
+        listed = "; ".join(f"{name} ({len(lines)} x, {lines[0]})" for name, lines in sorted(calls.items()))
+        AscendSimError.__init__(
+            self,
+            "PyTorch operators without a converter:",
+            listed,
+            remedy="write them with others, or say which you need",
+        )
+        self.operators = [(name, line) for name, lines in sorted(calls.items()) for line in lines]
+
+
+class Conversion:
+    """State of one conversion.
+
+    Args:
+        name: Of the graph.
+        opset: Operators that infer types and shapes.
+
+    Attributes:
+        builder: Makes the nodes.
+        values: What each captured node became.
+    """
+
+    def __init__(self, name: str, opset: OpSet) -> None:
+        self.builder = GraphBuilder(name, infer=lambda node: _infer(node, opset))
+        self.values: dict[Any, Any] = {}
+        self._symbols = Symbols()
+        self._facts: dict[Tensor, Tensor] = {}
+
+    def bind(self, node: Any, value: Any) -> None:
+        """Says what a placeholder or attribute of the captured graph is."""
+        self.values[node] = value
+        if isinstance(value, Tensor) and value in self.builder.graph.inputs:
+            self._symbols.seen(value, node.meta["val"].shape)
+
+    def input(self, name: str, node: Any, dtype: Any) -> Tensor:
+        """A graph input for a placeholder; symbolic sizes become named dimensions."""
+        shape = [str(size) if is_symbol(size) else int(size) for size in node.meta["val"].shape]
+        tensor = self.builder.input(self.builder.graph.fresh(name), shape, dtype)
+        self.bind(node, tensor)
+        return tensor
+
+    def run(self, nodes: Sequence[Any]) -> None:
+        """Converts calls in their order.
+
+        Raises:
+            MissingConverterError: Lists all operators that have no converter.
+            InputError: If a call asks for what its converter does not have; names the user's line.
+        """
+        check_converters(nodes)
+        for node in nodes:
+            if node.op == "call_function":
+                self.values[node] = self._converted(node)
+
+    def _converted(self, node: Any) -> Any:
+        if is_symbol(node.meta.get("val")) or isinstance(node.meta.get("val"), (int, float, bool)):
+            return node.meta["val"]  # arithmetic on sizes
+        if _is_item(node):
+            return self.values[node.args[0]][node.args[1]]
+        converter = converter_of(str(node.target))
+        assert converter is not None  # checked before
+        call = Call(self.builder, node, self._symbols.tensor, self._facts)
+        args, options = self._given(node.args), self._given(dict(node.kwargs))
+        with ExitStack() as scopes:
+            for scope in (GRADIENTS if is_gradient(node) else "", path_of(node)):
+                if scope:
+                    scopes.enter_context(self.builder.scope(scope))
+            return converter(call, *args, **options)
+
+    def _given(self, value: Any) -> Any:
+        """Arguments with what captured nodes became in their place."""
+        if isinstance(value, (list, tuple)):
+            return [self._given(one) for one in value]
+        if isinstance(value, dict):
+            return {key: self._given(one) for key, one in value.items()}
+        return self.values[value] if hasattr(value, "op") and hasattr(value, "graph") else value
+
+    def output(self, value: Any, name: str) -> Tensor:
+        """A graph output; what is an input, a constant or an output already goes through an Identity."""
+        graph = self.builder.graph
+        tensor = value if isinstance(value, Tensor) else self.builder.constant(np.asarray(value), name)
+        if tensor.producer is None or tensor in graph.outputs:
+            tensor = self.builder.op("Identity", tensor, name=name)
+        return self.builder.output(tensor, graph.fresh(name) if tensor.name != name else name)
+
+    def finish(self) -> Graph:
+        """The graph, without what nothing needs."""
+        graph = self.builder.graph
+        remove_dead(graph)
+        for tensor in list(graph.constants):
+            if not tensor.uses and all(tensor is not output for output in graph.outputs):
+                graph.remove_tensor(tensor)
+        graph.metadata["format"] = "torch"
+        return self.builder.build()
+
+
+def check_converters(nodes: Sequence[Any]) -> None:
+    """Refuses a graph with operators that have no converter.
+
+    Raises:
+        MissingConverterError: Lists all of them.
+    """
+    missing: dict[str, list[str]] = {}
+    for node in nodes:
+        sizes = is_symbol(node.meta.get("val")) or isinstance(node.meta.get("val"), (int, float, bool))
+        if node.op == "call_function" and not _is_item(node) and not sizes:
+            if converter_of(str(node.target)) is None:
+                missing.setdefault(str(node.target), []).append(line_of(node))
+    if missing:
+        raise MissingConverterError(missing)
+
+
+def _is_item(node: Any) -> bool:
+    return getattr(node.target, "__name__", "") == _ITEM
+
+
+def _infer(node: Node, opset: OpSet) -> None:
+    definition = opset.get(node)
+    definition.check_inputs(node)
+    definition.infer(InferContext(node))
