@@ -46,16 +46,18 @@ class Conversion:
     Args:
         name: Of the graph.
         opset: Operators that infer types and shapes.
+        prefix: What stands in front of the user's module paths and is left out.
 
     Attributes:
         builder: Makes the nodes.
         values: What each captured node became.
     """
 
-    def __init__(self, name: str, opset: OpSet) -> None:
+    def __init__(self, name: str, opset: OpSet, prefix: str = "") -> None:
         self.builder = GraphBuilder(name, infer=lambda node: _infer(node, opset))
         self.values: dict[Any, Any] = {}
         self._symbols = Symbols()
+        self._prefix = prefix
         self._facts: dict[Tensor, Tensor] = {}
 
     def bind(self, node: Any, value: Any) -> None:
@@ -93,10 +95,13 @@ class Conversion:
         call = Call(self.builder, node, self._symbols.tensor, self._facts)
         args, options = self._given(node.args), self._given(dict(node.kwargs))
         with ExitStack() as scopes:
-            for scope in (GRADIENTS if is_gradient(node) else "", path_of(node)):
+            for scope in (GRADIENTS if is_gradient(node) else "", self._path(node)):
                 if scope:
                     scopes.enter_context(self.builder.scope(scope))
             return converter(call, *args, **options)
+
+    def _path(self, node: Any) -> str:
+        return f"{path_of(node)}.".removeprefix(self._prefix).strip(".")
 
     def _given(self, value: Any) -> Any:
         """Arguments with what captured nodes became in their place."""

@@ -71,12 +71,12 @@ def _exported(torch: Any, module: Any, args: tuple[Any, ...], options: dict[str,
     except Exception as error:  # PyTorch has no common class for what cannot be captured
         raise InputError(
             f"module {type(module).__name__}",
-            f"cannot be captured: {_first_lines(error)}",
+            f"cannot be captured: {first_lines(error)}",
             remedy='torch.compile(module, backend="ascendsim") takes what depends on values',
         ) from error
 
 
-def _first_lines(error: Exception) -> str:
+def first_lines(error: Exception) -> str:
     """What went wrong, without the advice that follows it."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return f"{type(error).__name__}: {' '.join(lines[:2])}"
