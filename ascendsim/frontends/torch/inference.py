@@ -131,11 +131,15 @@ def weight(conversion: Conversion, name: str, tensor: Any) -> Tensor:
     """
     dtype = dtype_of(tensor.dtype, f"tensor {name!r} of the module")
     graph = conversion.builder.graph
-    if tensor.device.type != "meta":
-        constant = Constant(array_of(tensor))
-    else:
-        constant = Constant(absent_because="the module is on the meta device")
+    constant = constant_of(tensor)
     return graph.add_tensor(Tensor(graph.fresh(name), dtype, tuple(tensor.shape), constant=constant))
+
+
+def constant_of(tensor: Any) -> Constant:
+    """The values of a tensor; there are none on the meta device."""
+    if tensor.device.type == "meta":
+        return Constant(absent_because="the module is on the meta device")
+    return Constant(array_of(tensor))
 
 
 def _result_names(spec: Any) -> list[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -10,11 +10,16 @@ from typing import Any
 import numpy as np
 
 from ascendsim.core.errors import InputError
-from ascendsim.frontends.torch.conversion import Conversion, MissingConverterError, check_converters
-from ascendsim.frontends.torch.inference import check_module, first_lines
+from ascendsim.frontends.torch.conversion import (
+    GRADIENTS,
+    Conversion,
+    MissingConverterError,
+    check_converters,
+)
+from ascendsim.frontends.torch.inference import check_module, constant_of, first_lines
 from ascendsim.frontends.torch.requirement import require_torch
-from ascendsim.frontends.torch.tensors import array_of, dtype_of
-from ascendsim.graph.ir import Array, Graph
+from ascendsim.frontends.torch.tensors import dtype_of
+from ascendsim.graph.ir import Constant, Graph, Tensor
 from ascendsim.opset import OpSet
 
 LOSS = "loss"
@@ -28,20 +33,23 @@ class CapturedStep:
     Attributes:
         graph: Inputs are the batch, the parameters and the buffers that are read; outputs `loss`,
             `<parameter>.grad` and `<buffer>.updated`.
+        loss: One number.
+        seed: The constant 1 that is the gradient of the loss; a loss scale can take its place.
+        gradients: By the name of a parameter.
+        updated: New values of buffers by their name.
+        initial: Values of parameters and buffers by input name, in the tensors' own memory.
         batch: Names of the batch's inputs, in the order of the example inputs; None where one is not read.
-        parameters: Names of the parameters with a gradient.
         unused: Names of the parameters that the loss does not depend on.
-        buffers: Names of the buffers that the step changes.
-        values: Of parameters and buffers, by input name, in the tensors' own memory; not of those on the meta
-            device.
     """
 
     graph: Graph
+    loss: Tensor
+    seed: Tensor
+    gradients: Mapping[str, Tensor]
+    updated: Mapping[str, Tensor]
+    initial: Mapping[str, Constant]
     batch: tuple[str | None, ...]
-    parameters: tuple[str, ...]
     unused: tuple[str, ...]
-    buffers: tuple[str, ...]
-    values: dict[str, Array]
 
 
 def capture_step(
@@ -50,7 +58,6 @@ def capture_step(
     *,
     opset: OpSet,
     loss: Callable[..., Any] | None = None,
-    seed: str | None = None,
 ) -> CapturedStep:
     """Captures forward and backward pass, operators undecomposed, on tensors without memory.
 
@@ -59,7 +66,6 @@ def capture_step(
         example_inputs: What the module is called with; with `loss`, the last one is the target.
         opset: Operators.
         loss: Called with the module's result and the target.
-        seed: Name of a graph input for the gradient of the loss itself (a loss scale); 1 without one.
 
     Raises:
         InputError: If torch is missing or too old, the result is no scalar loss, no parameter wants a gradient,
@@ -75,7 +81,7 @@ def capture_step(
     step = module if loss is None else _with_loss(torch, module, loss)
     prefix = "" if loss is None else f"{_INNER}."
     graph = _captured(torch, step, tuple(example_inputs))
-    return _converted(graph, module, prefix, len(example_inputs), opset, seed)
+    return _converted(graph, module, prefix, len(example_inputs), opset)
 
 
 def _with_loss(torch: Any, module: Any, loss: Callable[..., Any]) -> Any:
@@ -166,75 +172,99 @@ def noted_modules(torch: Any, root: Any) -> Iterator[None]:
         meta.pop("nn_module_stack", None)
 
 
-def _converted(
-    graph: Any, module: Any, prefix: str, batch_size: int, opset: OpSet, seed: str | None
-) -> CapturedStep:
+def _converted(graph: Any, module: Any, prefix: str, batch_size: int, opset: OpSet) -> CapturedStep:
     conversion = Conversion(type(module).__name__, opset, prefix)
     nodes = list(graph.nodes)
     batch: list[str | None] = [None] * batch_size
-    values: dict[str, Array] = {}
-    tensors = {**dict(module.named_parameters()), **dict(module.named_buffers())}
+    initial: dict[str, Constant] = {}
+    seed: Tensor | None = None
+    tensors, own_name = _tensors_of(module)
     for node in (node for node in nodes if node.op == "placeholder"):
         role = node.meta["desc"]
         kind = type(role).__name__
         dtype = dtype_of(node.meta["val"].dtype, f"input {node.name!r}")
         if kind in ("ParamAOTInput", "BufferAOTInput"):
-            name = role.target.removeprefix(prefix)
+            name = own_name[role.target.removeprefix(prefix)]
+            if name in initial:  # a tied weight comes once under each of its names
+                conversion.bind(node, conversion.builder.graph.tensors[name])
+                continue
             conversion.input(name, node, dtype)
-            if tensors[name].device.type != "meta":
-                values[name] = array_of(tensors[name])
+            initial[name] = constant_of(tensors[name])
         elif kind == "PlainAOTInput":
             batch[role.idx] = conversion.input(f"input_{role.idx}", node, dtype).name
-        elif kind == "TangentAOTInput" and seed is not None:
-            conversion.input(seed, node, dtype)
         elif kind == "TangentAOTInput":
             one = np.ones(tuple(node.meta["val"].shape), dtype.numpy)
-            conversion.bind(node, conversion.builder.constant(one, f"{LOSS}.grad"))
+            seed = conversion.builder.constant(one, f"{LOSS}.grad")
+            conversion.bind(node, seed)
         else:
             raise InputError(f"input {node.name!r} of the captured step", "has a role that is not known", kind)
     conversion.run(nodes)
-    gradients, buffers = _outputs(conversion, nodes[-1], prefix)
+    loss, gradients, updated = _outputs(
+        conversion, nodes[-1], lambda target: own_name[target.removeprefix(prefix)]
+    )
+    if loss is None or seed is None:
+        raise InputError("the module", "must return a loss", remedy="or pass loss=")
+    made = conversion.finish()
+    for tensor in list(made.inputs):
+        if not tensor.uses:
+            made.inputs.remove(tensor)
+            made.remove_tensor(tensor)
+    read = {tensor.name for tensor in made.inputs}
     wanted = [name for name, parameter in module.named_parameters() if parameter.requires_grad]
-    graph_made = conversion.finish()
-    for tensor in list(graph_made.inputs):
-        if not tensor.uses and tensor not in graph_made.outputs:
-            graph_made.inputs.remove(tensor)
-            graph_made.remove_tensor(tensor)
-    read = {tensor.name for tensor in graph_made.inputs}
     return CapturedStep(
-        graph_made,
+        made,
+        loss,
+        seed,
+        gradients,
+        updated,
+        {name: value for name, value in initial.items() if name in read},
         tuple(name if name in read else None for name in batch),
-        tuple(name for name in wanted if name in gradients),
         tuple(name for name in wanted if name not in gradients),
-        tuple(buffers),
-        {name: array for name, array in values.items() if name in read},
     )
 
 
-def _outputs(conversion: Conversion, output: Any, prefix: str) -> tuple[set[str], list[str]]:
-    """Names the outputs; returns the parameters with a gradient and the buffers that change."""
-    gradients: set[str] = set()
-    buffers: list[str] = []
-    losses = 0
+def _tensors_of(module: Any) -> tuple[dict[str, Any], dict[str, str]]:
+    """Parameters and buffers by every name that they have, and of each name the one that PyTorch lists; a tied
+    weight has several.
+    """
+    tensors: dict[str, Any] = {}
+    for listed in (module.named_parameters, module.named_buffers):
+        tensors.update(listed(remove_duplicate=False))
+    first: dict[int, str] = {}
+    for name, tensor in tensors.items():
+        first.setdefault(id(tensor), name)
+    return tensors, {name: first[id(tensor)] for name, tensor in tensors.items()}
+
+
+def _outputs(
+    conversion: Conversion, output: Any, name_of: Callable[[str], str]
+) -> tuple[Tensor | None, dict[str, Tensor], dict[str, Tensor]]:
+    """Names the outputs; returns the loss, gradients by parameter and new values by buffer."""
+    loss: Tensor | None = None
+    gradients: dict[str, Tensor] = {}
+    updated: dict[str, Tensor] = {}
     for node, role in zip(output.args[0], output.meta["desc"], strict=True):
         kind = type(role).__name__
         if node is None:
             continue
         value = conversion.values[node]
         if kind == "PlainAOTOutput":
-            if losses or node.meta["val"].numel() != 1:
-                rule, shape = "must return one scalar loss", list(node.meta["val"].shape)
-                raise InputError("the module", rule, f"a result of shape {shape}", "or pass loss=")
-            losses += 1
-            conversion.output(value, LOSS)
+            if loss is not None or node.meta["val"].numel() != 1:
+                shape = list(node.meta["val"].shape)
+                raise InputError(
+                    "the module", "must return one scalar loss", f"a result of shape {shape}", "or pass loss="
+                )
+            loss = conversion.output(value, LOSS)
         elif kind == "GradAOTOutput" and hasattr(role.grad_of, "target"):
-            name = role.grad_of.target.removeprefix(prefix)
-            gradients.add(name)
-            conversion.output(value, f"{name}.grad")
+            name = name_of(role.grad_of.target)
+            if name in gradients:
+                value = conversion.builder.op("Add", gradients[name], value, name=f"{GRADIENTS}/Add")
+            gradients[name] = value
         elif kind == "InputMutationAOTOutput":
             target = getattr(role.mutated_input, "target", None)
             if target is None:
                 raise InputError("an input", "must not change in place in a training step")
-            buffers.append(target.removeprefix(prefix))
-            conversion.output(value, f"{buffers[-1]}.updated")
-    return gradients, buffers
+            name = name_of(target)
+            updated[name] = conversion.output(value, f"{name}.updated")
+    named = {name: conversion.output(value, f"{name}.grad") for name, value in gradients.items()}
+    return loss, named, updated

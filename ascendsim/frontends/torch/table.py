@@ -8,11 +8,14 @@ from ascendsim.frontends.torch.call import Converter
 from ascendsim.frontends.torch.families import (
     elementwise,
     generators,
+    gradients,
     linear,
+    losses,
     movement,
     normalise,
     random,
     reduce,
+    window_gradients,
 )
 
 _SAME = "detach alias clone lift_fresh_copy contiguous dropout_ positive lift_fresh detach_"
@@ -187,6 +190,39 @@ CONVERTERS: Mapping[str, Converter] = {
     ),
     # random numbers
     **_every("dropout", random.dropout),
+    **_every("native_dropout", random.native_dropout),
+    **_every("native_dropout_backward", random.native_dropout_gradient),
+    **_every("bernoulli.p", random.bernoulli),
+    # losses
+    **_every("nll_loss_forward nll_loss2d_forward", losses.nll_loss),
+    **_every("nll_loss_backward nll_loss2d_backward", losses.nll_loss_gradient),
+    **_every("mse_loss", losses.squared_error),
+    **_every("mse_loss_backward", losses.squared_error_gradient),
+    # gradients
+    **_every("threshold_backward", gradients.threshold),
+    **_every("gelu_backward", gradients.gelu),
+    **_every("silu_backward", gradients.of_argument("SiluGrad")),
+    **_every("hardswish_backward", gradients.of_argument("HardSwishGrad")),
+    **_every("sigmoid_backward", gradients.of_result("SigmoidGrad")),
+    **_every("tanh_backward", gradients.of_result("TanhGrad")),
+    **_every("hardsigmoid_backward", gradients.hard_sigmoid),
+    **_every("hardtanh_backward", gradients.hard_tanh),
+    **_every("leaky_relu_backward", gradients.leaky_relu),
+    **_every("elu_backward", gradients.elu),
+    **_every("softplus_backward", gradients.softplus),
+    **_every("_softmax_backward_data", gradients.softmax),
+    **_every("_log_softmax_backward_data", gradients.log_softmax),
+    **_every("native_layer_norm_backward", gradients.layer_norm),
+    **_every("native_batch_norm_backward", gradients.batch_norm),
+    **_every("native_group_norm_backward", gradients.group_norm),
+    **_every("embedding_dense_backward", gradients.embedding),
+    **_every("slice_backward", gradients.sliced),
+    **_every("select_backward", gradients.selected),
+    **_every("convolution_backward", window_gradients.convolution),
+    **_every("max_pool2d_with_indices", window_gradients.max_pool_with_indices),
+    **_every("max_pool2d_with_indices_backward", window_gradients.max_pool),
+    **_every("avg_pool2d_backward", window_gradients.average_pool),
+    **_every("_adaptive_avg_pool2d_backward", window_gradients.adaptive_average_pool),
 }
 
 

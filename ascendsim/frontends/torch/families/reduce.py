@@ -88,9 +88,10 @@ def top(call: Call, x: Tensor, count: int, axis: int = -1, largest: bool = True,
 # ---------------------------------------------------------------------------------------------------- pooling
 
 
-def _windows(
+def windows(
     x: Tensor, kernel: Sequence[int], stride: Sequence[int], padding: Sequence[int], ceil_mode: bool
 ) -> dict[str, Any]:
+    """Attributes of a pooling; without a stride windows lie side by side."""
     axes = rank(x) - 2
     sizes, pads = each(kernel, axes), each(padding, axes)
     return {
@@ -111,7 +112,7 @@ def max_pool(
     ceil_mode: bool = False,
 ) -> Tensor:
     """The largest value of each window."""
-    options = _windows(x, kernel, stride, padding, ceil_mode)
+    options = windows(x, kernel, stride, padding, ceil_mode)
     return call.op("MaxPool", x, dilations=each(dilation, rank(x) - 2), **options)
 
 
@@ -126,7 +127,7 @@ def average_pool(
     divisor: int | None = None,
 ) -> Tensor:
     """The mean of each window."""
-    options = _windows(x, kernel, stride, padding, ceil_mode)
+    options = windows(x, kernel, stride, padding, ceil_mode)
     y = call.op("AveragePool", x, count_include_pad=int(count_include_pad), **options)
     if divisor is None:
         return y
@@ -150,12 +151,12 @@ def adaptive_average_pool(call: Call, x: Tensor, sizes: Sequence[int]) -> Tensor
     wanted = [own if size is None else int(size) for size, own in zip(each(sizes, axes), x.static_shape[2:], strict=True)]
     if all(size == 1 for size in wanted):
         return call.op("GlobalAveragePool", x)
-    windows = [adaptive_windows(own, size) for own, size in zip(x.static_shape[2:], wanted, strict=True)]
-    if None in windows:
+    parts = [adaptive_windows(own, size) for own, size in zip(x.static_shape[2:], wanted, strict=True)]
+    if None in parts:
         for axis, size in enumerate(wanted):
             x = _uneven_means(call, x, axis + 2, size)
         return x
-    kernel = [window[0] for window in windows if window is not None]
+    kernel = [window[0] for window in parts if window is not None]
     return x if kernel == [1] * axes else average_pool(call, x, kernel, kernel)
 
 
