@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from typing import Any
 
 import numpy as np
 
+from ascendsim.core.dtypes import DType
 from ascendsim.core.errors import AscendSimError, UnsupportedOperatorError
 from ascendsim.frontends.torch.call import Call
 from ascendsim.frontends.torch.source import is_gradient, line_of, path_of
@@ -73,6 +74,12 @@ class Conversion:
         self.bind(node, tensor)
         return tensor
 
+    def mask(self, name: str, node: Any, shape: Sequence[int]) -> str:
+        """A graph input for the mask of a dropout, in bits; returns its name."""
+        tensor = self.builder.input(self.builder.graph.fresh(name), shape, DType.UINT8)
+        self.values[node] = tensor
+        return tensor.name
+
     def run(self, nodes: Sequence[Any]) -> None:
         """Converts calls in their order.
 
@@ -86,8 +93,8 @@ class Conversion:
                 self.values[node] = self._converted(node)
 
     def _converted(self, node: Any) -> Any:
-        if is_symbol(node.meta.get("val")) or isinstance(node.meta.get("val"), (int, float, bool)):
-            return node.meta["val"]  # arithmetic on sizes
+        if _is_size(node):
+            return node.meta["val"]
         if _is_item(node):
             return self.values[node.args[0]][node.args[1]]
         converter = converter_of(str(node.target))
@@ -130,7 +137,7 @@ class Conversion:
         return self.builder.build()
 
 
-def check_converters(nodes: Sequence[Any]) -> None:
+def check_converters(nodes: Iterable[Any]) -> None:
     """Refuses a graph with operators that have no converter.
 
     Raises:
@@ -138,12 +145,23 @@ def check_converters(nodes: Sequence[Any]) -> None:
     """
     missing: dict[str, list[str]] = {}
     for node in nodes:
-        sizes = is_symbol(node.meta.get("val")) or isinstance(node.meta.get("val"), (int, float, bool))
-        if node.op == "call_function" and not _is_item(node) and not sizes:
-            if converter_of(str(node.target)) is None:
-                missing.setdefault(str(node.target), []).append(line_of(node))
+        if not has_converter(node):
+            missing.setdefault(str(node.target), []).append(line_of(node))
     if missing:
         raise MissingConverterError(missing)
+
+
+def has_converter(node: Any) -> bool:
+    """Whether a captured node can be converted; those that call nothing can."""
+    if node.op != "call_function" or _is_item(node) or _is_size(node):
+        return True
+    return converter_of(str(node.target)) is not None
+
+
+def _is_size(node: Any) -> bool:
+    """Whether a call gives a number: arithmetic on sizes."""
+    value = node.meta.get("val")
+    return is_symbol(value) or isinstance(value, (int, float, bool))
 
 
 def _is_item(node: Any) -> bool:

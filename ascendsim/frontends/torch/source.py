@@ -25,10 +25,10 @@ def path_of(node: Any) -> str:
 def tidy(path: str) -> str:
     """A module path in attribute form, whatever wrote it.
 
-    >>> tidy("L['self'].encoder.layer[0]"), tidy("L__self___net.conv"), tidy("self")
+    >>> tidy("L['fn'].encoder.layer[0]"), tidy("L__self___net.conv"), tidy("self")
     ('encoder.layer.0', 'net.conv', '')
     """
-    path = re.sub(r"^(?:L\['self'\]|L__self__|L__self___|self)(?=\.|$|\[|_)[._]*", "", path)
+    path = re.sub(r"^(?:L\['\w+'\]|L__(?:self|fn)__|self)(?=\.|$|\[|_)[._]*", "", path)
     return _INDEX.sub(r".\1", path).replace("._modules.", ".").strip(".")
 
 

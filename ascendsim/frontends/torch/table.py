@@ -226,6 +226,16 @@ CONVERTERS: Mapping[str, Converter] = {
 }
 
 
+# Whose second argument is the mask of a dropout: a truth value an element in PyTorch, bits on the chip.
+MASK_READER = "aten.native_dropout_backward.default"
+# What gives a view of its first argument, as far as results of a region are concerned.
+VIEWS = frozenset(
+    f"aten.{name}"
+    for name in ("detach.default", "alias.default", "t.default", "transpose.int", "permute.default")
+    + ("view.default", "unsqueeze.default", "squeeze.dim")
+)
+
+
 def converter_of(name: str) -> Converter | None:
     """The converter of an operator as PyTorch prints it ("aten.add.Tensor"), if there is one."""
     return CONVERTERS.get(name.removeprefix("aten."))
