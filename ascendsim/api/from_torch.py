@@ -25,17 +25,18 @@ def from_torch(
 ) -> Graph:
     """Reads a PyTorch module into an inference graph, by `torch.export`.
 
-    Operators stay whole: a convolution is a Conv, layer normalisation a LayerNormalization. Nodes have the path
-    of their module ("encoder.layer.0.attention.self.query/MatMul"), weights are constants in the memory of the
-    module's tensors. Views, detach and clone add no node; `scaled_dot_product_attention` is its formula.
+    Operators stay whole: a convolution is a Conv, layer normalisation a LayerNormalization. Nodes have the
+    path of their module ("encoder.layer.0.attention.self.query/MatMul"), weights are constants in the memory
+    of the module's tensors. Views, detach and clone add no task; `scaled_dot_product_attention` is its
+    formula.
 
     Args:
-        module: In the mode in which it is to run: call `.eval()` first, if dropout and batch statistics are not
-            wanted.
+        module: In the mode in which it is to run: call `.eval()` first, if dropout and batch statistics are
+            not wanted.
         example_inputs: What the module is called with: a tensor, a sequence of positional arguments, or a
             dictionary of named ones.
-        dynamic_shapes: Dimensions that stay open, as `torch.export.export` takes them; all others are those of
-            the examples.
+        dynamic_shapes: Dimensions that stay open, as `torch.export.export` takes them; all others are those
+            of the examples.
 
     Raises:
         InputError: If torch is missing or too old, the module depends on values or cannot be captured for

@@ -3,7 +3,8 @@
     torch.compile(model, backend="ascendsim", options={"soc": "Ascend910A"})
     asim.torch.last_runs()
 
-The back end is found by its entry point, so `import ascendsim` is not needed for it; nothing here imports torch.
+The back end is found by its entry point, so `import ascendsim` is not needed for it; nothing here imports
+torch.
 """
 
 from ascendsim.torch.backend import backend

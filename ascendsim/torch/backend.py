@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from inspect import signature
 from typing import Any
 
 from ascendsim.api.compiling import compile
-from ascendsim.core.arguments import refuse_unknown
 from ascendsim.core.errors import InputError, suggest
 from ascendsim.frontends.torch.dynamo import compile_for
 from ascendsim.ops import opset_with
 from ascendsim.torch.running import VALUES, DeviceGraph, clear_runs
 
 FALLBACKS = ("error", "host")
-_OWN = ("values", "fallback")
+_KNOWN = ("values", "fallback", *(name for name in signature(compile).parameters if name != "graph"))
 _DEFAULTS = {"soc": "Ascend910A", "precision_mode": "allow_fp32_to_fp16"}
 
 
@@ -39,7 +39,9 @@ def backend(
     given = {**_DEFAULTS, **dict(options or {})}
     values = _choice(given.pop("values", VALUES[0]), "values", VALUES)
     fallback = _choice(given.pop("fallback", FALLBACKS[0]), "fallback", FALLBACKS)
-    refuse_unknown(compile, (name for name in given if name != "soc"))
+    for name in given:
+        if name not in _KNOWN:
+            raise InputError(f"option {name}", "does not exist", remedy=suggest(name, _KNOWN))
     return compile_for(
         module,
         example_inputs,
@@ -51,7 +53,9 @@ def backend(
 
 def _choice(value: Any, name: str, known: Sequence[str]) -> str:
     if value not in known:
-        raise InputError(f"option {name}", "must be one of its values", repr(value), suggest(str(value), known))
+        raise InputError(
+            f"option {name}", "must be one of its values", repr(value), suggest(str(value), known)
+        )
     return str(value)
 
 

@@ -43,7 +43,9 @@ class Residual(nn.Module):
 class ResNet(nn.Module):
     def __init__(self) -> None:
         super().__init__()
-        self.stem = nn.Sequential(nn.Conv2d(3, 8, 7, 2, 3, bias=False), nn.BatchNorm2d(8), nn.ReLU(inplace=True))
+        self.stem = nn.Sequential(
+            nn.Conv2d(3, 8, 7, 2, 3, bias=False), nn.BatchNorm2d(8), nn.ReLU(inplace=True)
+        )
         self.pool = nn.MaxPool2d(3, 2, 1)
         self.layer1, self.layer2 = Residual(8, 8, 1), Residual(8, 16, 2)
         self.avgpool, self.fc = nn.AdaptiveAvgPool2d(1), nn.Linear(16, 10)
@@ -58,7 +60,9 @@ class Inverted(nn.Module):
 
     def __init__(self, channels: int, wide: int) -> None:
         super().__init__()
-        self.expand = nn.Sequential(nn.Conv2d(channels, wide, 1, bias=False), nn.BatchNorm2d(wide), nn.ReLU6())
+        self.expand = nn.Sequential(
+            nn.Conv2d(channels, wide, 1, bias=False), nn.BatchNorm2d(wide), nn.ReLU6()
+        )
         self.depthwise = nn.Conv2d(wide, wide, 3, 1, 1, groups=wide, bias=False)
         self.norm, self.act = nn.BatchNorm2d(wide), nn.Hardswish(inplace=True)
         self.squeeze, self.excite = nn.Conv2d(wide, 8, 1), nn.Conv2d(8, wide, 1)
@@ -73,7 +77,9 @@ class Inverted(nn.Module):
 class MobileNet(nn.Module):
     def __init__(self) -> None:
         super().__init__()
-        self.stem = nn.Sequential(nn.Conv2d(3, 8, 3, 2, 1, bias=False), nn.BatchNorm2d(8), nn.ReLU6(inplace=True))
+        self.stem = nn.Sequential(
+            nn.Conv2d(3, 8, 3, 2, 1, bias=False), nn.BatchNorm2d(8), nn.ReLU6(inplace=True)
+        )
         self.blocks = nn.Sequential(Inverted(8, 24), Inverted(8, 32))
         self.head = nn.Sequential(nn.Dropout(0.2), nn.Linear(8, 10))
 
@@ -196,7 +202,9 @@ class Llama(nn.Module):
         q = self._turned(self.q_proj(y).view(batch, length, self.heads, -1).transpose(1, 2), cos, sin)
         k = self._turned(self.k_proj(y).view(batch, length, self.heads // 2, -1).transpose(1, 2), cos, sin)
         v = self.v_proj(y).view(batch, length, self.heads // 2, -1).transpose(1, 2)
-        k, v = (one[:, :, None].expand(-1, -1, 2, -1, -1).reshape(batch, self.heads, length, -1) for one in (k, v))
+        k, v = (
+            one[:, :, None].expand(-1, -1, 2, -1, -1).reshape(batch, self.heads, length, -1) for one in (k, v)
+        )
         y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
         x = x + self.o_proj(y.transpose(1, 2).reshape(batch, length, width))
         y = self.post_layernorm(x)

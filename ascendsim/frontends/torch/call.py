@@ -85,7 +85,8 @@ class Call:
         if weight not in self.facts:
             constant = weight.constant
             if constant is not None and constant.loaded:
-                self.facts[weight] = self.builder.constant(constant.array().T, f"{weight.name}.T")
+                graph = self.builder.graph
+                self.facts[weight] = graph.add_constant(graph.fresh(f"{weight.name}.T"), constant.array().T)
             else:
                 self.facts[weight] = self.op("Transpose", weight, perm=(1, 0))
         return self.facts[weight]
@@ -129,4 +130,3 @@ def rank(tensor: Tensor) -> int:
 def axis_of(tensor: Tensor, axis: int) -> int:
     """An axis counted from the front; a scalar has one as far as PyTorch is concerned."""
     return axis % max(1, rank(tensor))
-

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from ascendsim.frontends.torch.call import Call
 from ascendsim.frontends.torch.source import is_gradient, line_of, path_of
 from ascendsim.frontends.torch.symbols import Symbols, is_symbol
 from ascendsim.frontends.torch.table import converter_of
+from ascendsim.frontends.torch.tensors import array_of
 from ascendsim.graph.builder import GraphBuilder
 from ascendsim.graph.ir import Graph, Node, Tensor
 from ascendsim.opset import InferContext, OpSet
@@ -91,6 +93,9 @@ class Conversion:
         for node in nodes:
             if node.op == "call_function":
                 self.values[node] = self._converted(node)
+            elif node.op == "get_attr":
+                held = attrgetter(node.target)(node.graph.owning_module)
+                self.values[node] = self.builder.constant(array_of(held), node.target)
 
     def _converted(self, node: Any) -> Any:
         if _is_size(node):
@@ -123,8 +128,11 @@ class Conversion:
         graph = self.builder.graph
         tensor = value if isinstance(value, Tensor) else self.builder.constant(np.asarray(value), name)
         if tensor.producer is None or tensor in graph.outputs:
-            tensor = self.builder.op("Identity", tensor, name=name)
-        return self.builder.output(tensor, graph.fresh(name) if tensor.name != name else name)
+            tensor = self.builder.op("Identity", tensor, name=f"{name}/Identity")
+        taken = graph.tensors.get(name)
+        if taken is not None and taken is not tensor and taken not in (*graph.inputs, *graph.outputs):
+            graph.rename_tensor(taken, graph.fresh(name))  # the user sees the output's name
+        return self.builder.output(tensor, name if name not in graph.tensors else graph.fresh(name))
 
     def finish(self) -> Graph:
         """The graph, without what nothing needs."""

@@ -32,7 +32,11 @@ class Draw:
 
 def draws_of(graph: Graph) -> list[Draw]:
     """The random nodes of a graph, in the order in which eager mode comes to them."""
-    return [Draw(node.name, node.op_type, _KINDS[node.op_type](node)) for node in graph.nodes if node.op_type in _KINDS]
+    return [
+        Draw(node.name, node.op_type, _KINDS[node.op_type](node))
+        for node in graph.nodes
+        if node.op_type in _KINDS
+    ]
 
 
 def _mask(node: Node) -> Callable[[], Array]:

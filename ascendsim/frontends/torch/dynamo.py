@@ -1,7 +1,7 @@
 """What torch.compile asks of a back end: graphs of ATen operators become functions of tensors.
 
-Dynamo hands over a graph, AOTAutograd splits it into a forward and a backward one (`default_partition`). Each is
-converted when it is called first, once for every set of shapes; who compiles and runs it is given.
+Dynamo hands over a graph, AOTAutograd splits it into a forward and a backward one (`default_partition`). Each
+is converted when it is called first, once for every set of shapes; who compiles and runs it is given.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 
-from ascendsim.core.errors import InputError
 from ascendsim.frontends.torch.conversion import Conversion, check_converters, has_converter
 from ascendsim.frontends.torch.draws import Draw, draws_of, packed, unpacked
 from ascendsim.frontends.torch.requirement import require_torch
@@ -78,7 +77,8 @@ class _Region:
         key = tuple((tuple(arg.shape), str(arg.dtype)) if hasattr(arg, "layout") else arg for arg in args)
         if key not in self._known:
             converted = _convert(self._module, args, self._kind, self._opset)
-            self._known[key] = converted, self._compile(self._kind, converted.graph)
+            graph = converted.graph
+            self._known[key] = converted, _idle if graph is None else self._compile(self._kind, graph)
             if len(self._known) > MAX_SHAPES:
                 self._known.popitem(last=False)
         self._known.move_to_end(key)
@@ -92,6 +92,7 @@ class _Converted:
     """A graph for one set of shapes.
 
     Attributes:
+        graph: None if there is nothing to compute.
         inputs: Places of the arguments by graph input name; arguments that nobody reads are left out.
         masks: Names of those that are masks of a dropout.
         draws: What random operators give, in eager order.
@@ -99,7 +100,7 @@ class _Converted:
         metas: Fake tensors of the results.
     """
 
-    graph: Graph
+    graph: Graph | None
     inputs: Mapping[str, int]
     masks: Collection[str]
     draws: Sequence[Draw]
@@ -129,6 +130,11 @@ class _Converted:
         return found
 
 
+def _idle(_inputs: Mapping[str, Array], _drawn: Mapping[str, Array]) -> dict[str, Array]:
+    """Runs nothing: all results are arguments, views of them or numbers."""
+    return {}
+
+
 def _convert(module: Any, args: Sequence[Any], kind: str, opset: OpSet) -> _Converted:
     graph = _concrete(module, args)
     conversion = Conversion(kind, opset)
@@ -141,22 +147,21 @@ def _convert(module: Any, args: Sequence[Any], kind: str, opset: OpSet) -> _Conv
             check_tensor(arg, f"input {node.name!r}")
             dtype = dtype_of(arg.dtype, f"input {node.name!r}")
             if _is_mask(node):
-                name = conversion.mask(_name_of(node), node, packed(np.zeros(tuple(arg.shape), np.bool_)).shape)
+                name = conversion.mask(
+                    _name_of(node), node, packed(np.zeros(tuple(arg.shape), np.bool_)).shape
+                )
                 masks.append(name)
             else:
                 name = conversion.input(_name_of(node), node, dtype).name
             places[name] = place
         else:
             conversion.bind(node, arg)
-    for node in nodes:
-        if node.op == "get_attr":
-            value = array_of(getattr(module, node.target))
-            conversion.bind(node, conversion.builder.constant(value, node.target))
     conversion.run(nodes)
     outputs: list[Any] = []
     metas: list[Any] = []
     made: dict[Any, str] = {}
-    for place, node in enumerate(nodes[-1].args[0]):
+    result = nodes[-1].args[0]
+    for place, node in enumerate(result if isinstance(result, (list, tuple)) else [result]):
         meta = node.meta.get("val") if hasattr(node, "meta") else None
         metas.append(meta)
         if not hasattr(meta, "shape"):
@@ -170,6 +175,8 @@ def _convert(module: Any, args: Sequence[Any], kind: str, opset: OpSet) -> _Conv
             if value not in made:
                 made[value] = conversion.output(value, f"output_{place}").name
             outputs.append(made[value])
+    if not made:
+        return _Converted(None, {}, (), (), outputs, metas)
     finished = conversion.finish()
     for tensor in list(finished.inputs):
         if not tensor.uses and tensor not in finished.outputs:
@@ -216,7 +223,7 @@ def _concrete(module: Any, args: Sequence[Any]) -> Any:
         return module.graph
     copied = torch.fx.GraphModule(module, copy.deepcopy(module.graph))
 
-    class Shapes(torch.fx.Interpreter):
+    class Shapes(torch.fx.Interpreter):  # type: ignore[misc]  # torch may be absent
         """Notes what every node gives."""
 
         def run_node(self, node: Any) -> Any:
@@ -241,7 +248,9 @@ def _with_host(module: Any, kind: str, opset: OpSet, compile_graph: Compile) -> 
     from torch.fx.passes.operator_support import create_op_support
 
     support = create_op_support(lambda _modules, node: node.op == "call_function" and has_converter(node))
-    split = CapabilityBasedPartitioner(module, support, allows_single_node_partition=True).partition_and_fuse()
+    split = CapabilityBasedPartitioner(
+        module, support, allows_single_node_partition=True
+    ).partition_and_fuse()
     for name, part in list(split.named_children()):
         if any(node.op == "call_function" for node in part.graph.nodes):
             setattr(split, name, _as_module(part, _Region(part, kind, opset, compile_graph)))
@@ -252,14 +261,13 @@ def _as_module(part: Any, region: _Region) -> Any:
     import torch
 
     result = next(node for node in part.graph.nodes if node.op == "output").args[0]
-    if not isinstance(result, (tuple, list)):
-        raise InputError("a part for the chip", "must give a tuple of results", type(result).__name__)
+    several = isinstance(result, (tuple, list))
 
-    class Part(torch.nn.Module):
+    class Part(torch.nn.Module):  # type: ignore[misc]
         """A region in the place of a module."""
 
         def forward(self, *args: Any) -> Any:
             found = region(*args)
-            return tuple(found)
+            return tuple(found) if several else found[0]
 
     return Part()

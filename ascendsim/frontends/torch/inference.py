@@ -6,12 +6,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ascendsim.core.errors import InputError
-from ascendsim.frontends.torch.conversion import Conversion
+from ascendsim.frontends.torch.conversion import Conversion, has_converter
 from ascendsim.frontends.torch.requirement import require_torch
 from ascendsim.frontends.torch.tensors import array_of, check_tensor, dtype_of
 from ascendsim.graph.constants import Constant
 from ascendsim.graph.ir import Graph, Tensor
 from ascendsim.opset import OpSet
+
+MAX_ROUNDS = 4  # a call may be written in calls that have no converter either
 
 
 def convert_module(
@@ -36,8 +38,8 @@ def convert_module(
         (caches, running statistics) is an output `<name>.updated`.
 
     Raises:
-        InputError: If torch is missing or too old, the module cannot be captured, or a tensor is of a kind that
-            the chip lacks.
+        InputError: If torch is missing or too old, the module cannot be captured, or a tensor is of a kind
+            that the chip lacks.
         UnsupportedOperatorError: Lists all operators without a converter.
     """
     torch = require_torch()
@@ -67,13 +69,29 @@ def _exported(torch: Any, module: Any, args: tuple[Any, ...], options: dict[str,
     try:
         with torch.no_grad():
             program = torch.export.export(module, args, options, dynamic_shapes=dynamic, strict=False)
-            return program.run_decompositions({})  # none: only what changes in place becomes functional
+            program = program.run_decompositions({})  # none: only what changes in place becomes functional
+            return _without_unknown(torch, program)
     except Exception as error:  # PyTorch has no common class for what cannot be captured
         raise InputError(
             f"module {type(module).__name__}",
             f"cannot be captured: {first_lines(error)}",
             remedy='torch.compile(module, backend="ascendsim") takes what depends on values',
         ) from error
+
+
+def _without_unknown(torch: Any, program: Any) -> Any:
+    """The program with calls that have no converter written in others, as far as PyTorch knows how."""
+    for _ in range(MAX_ROUNDS):
+        known = torch.export.default_decompositions()
+        table = {
+            node.target: known[node.target]
+            for node in program.graph.nodes
+            if not has_converter(node) and node.target in known
+        }
+        if not table:
+            break
+        program = program.run_decompositions(table)
+    return program
 
 
 def first_lines(error: Exception) -> str:
@@ -154,4 +172,6 @@ def _result_names(spec: Any) -> list[str]:
 
 def _word(path: Sequence[Any]) -> str:
     parts = [str(getattr(key, "key", getattr(key, "name", getattr(key, "idx", key)))) for key in path]
-    return ".".join(f"output_{part}" if part.isdigit() and not place else part for place, part in enumerate(parts))
+    return ".".join(
+        f"output_{part}" if part.isdigit() and not place else part for place, part in enumerate(parts)
+    )

@@ -15,6 +15,7 @@ from ascendsim.frontends.torch.conversion import (
     Conversion,
     MissingConverterError,
     check_converters,
+    has_converter,
 )
 from ascendsim.frontends.torch.inference import check_module, constant_of, first_lines
 from ascendsim.frontends.torch.requirement import require_torch
@@ -68,8 +69,8 @@ def capture_step(
         loss: Called with the module's result and the target.
 
     Raises:
-        InputError: If torch is missing or too old, the result is no scalar loss, no parameter wants a gradient,
-            the module cannot be captured, or a tensor is of a kind that the chip lacks.
+        InputError: If torch is missing or too old, the result is no scalar loss, no parameter wants a
+            gradient, the module cannot be captured, or a tensor is of a kind that the chip lacks.
         UnsupportedOperatorError: Lists all operators without a converter.
     """
     torch = require_torch()
@@ -85,7 +86,7 @@ def capture_step(
 
 
 def _with_loss(torch: Any, module: Any, loss: Callable[..., Any]) -> Any:
-    class Step(torch.nn.Module):  # type: ignore[misc, name-defined]
+    class Step(torch.nn.Module):  # type: ignore[misc]
         """A module and the loss of its result."""
 
         def __init__(self) -> None:
@@ -103,33 +104,47 @@ def _captured(torch: Any, step: Any, args: tuple[Any, ...]) -> Any:
     wanted.
     """
     try:
-        graph = _joint(torch, step, args)
+        graph = _joint(torch, step, args, {})
+        table = _decompositions(graph)
+        if table:
+            graph = _joint(torch, step, args, table)
         check_converters(graph.nodes)
         return graph
     except (InputError, MissingConverterError) as error:
         first = error
+        table = {}
     try:
         from torch._dynamo.functional_export import dynamo_graph_capture_for_export
 
-        graph = _joint(torch, dynamo_graph_capture_for_export(step)(*args), args)
+        graph = _joint(torch, dynamo_graph_capture_for_export(step)(*args), args, table)
     except Exception:  # what the direct way said is nearer to the user's code
         raise first from None
     check_converters(graph.nodes)
     return graph
 
 
-def _joint(torch: Any, step: Any, args: tuple[Any, ...]) -> Any:
+def _decompositions(graph: Any) -> dict[Any, Any]:
+    """How PyTorch writes the calls that have no converter in others, as far as it knows."""
+    from torch._decomp import decomposition_table
+
+    missing = {node.target for node in graph.nodes if not has_converter(node)}
+    return {target: how for target, how in decomposition_table.items() if target in missing}
+
+
+def _joint(torch: Any, step: Any, args: tuple[Any, ...], decompositions: dict[Any, Any]) -> Any:
     from torch._functorch.aot_autograd import aot_export_joint_with_descriptors
     from torch.nn.attention import SDPBackend, sdpa_kernel
 
     try:
         with ExitStack() as stack, sdpa_kernel(SDPBackend.MATH), torch.fx.traceback.preserve_node_meta():
             with noted_modules(torch, step):
-                joint = aot_export_joint_with_descriptors(stack, step, args, decompositions={})
+                joint = aot_export_joint_with_descriptors(stack, step, args, decompositions=decompositions)
             return joint.graph_module.graph
     except Exception as error:  # PyTorch has no common class for what cannot be captured
         raise InputError(
-            f"module {type(step).__name__}", f"cannot be captured: {first_lines(error)}", remedy=_remedy(error)
+            f"module {type(step).__name__}",
+            f"cannot be captured: {first_lines(error)}",
+            remedy=_remedy(error),
         ) from error
 
 
@@ -197,7 +212,9 @@ def _converted(graph: Any, module: Any, prefix: str, batch_size: int, opset: OpS
             seed = conversion.builder.constant(one, f"{LOSS}.grad")
             conversion.bind(node, seed)
         else:
-            raise InputError(f"input {node.name!r} of the captured step", "has a role that is not known", kind)
+            raise InputError(
+                f"input {node.name!r} of the captured step", "has a role that is not known", kind
+            )
     conversion.run(nodes)
     loss, gradients, updated = _outputs(
         conversion, nodes[-1], lambda target: own_name[target.removeprefix(prefix)]
@@ -224,8 +241,8 @@ def _converted(graph: Any, module: Any, prefix: str, batch_size: int, opset: OpS
 
 
 def _tensors_of(module: Any) -> tuple[dict[str, Any], dict[str, str]]:
-    """Parameters and buffers by every name that they have, and of each name the one that PyTorch lists; a tied
-    weight has several.
+    """Parameters and buffers by every name that they have, and of each name the one that PyTorch lists; a
+    tied weight has several.
     """
     tensors: dict[str, Any] = {}
     for listed in (module.named_parameters, module.named_buffers):

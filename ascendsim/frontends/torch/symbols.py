@@ -9,7 +9,14 @@ from ascendsim.core.errors import InputError
 from ascendsim.graph.builder import GraphBuilder
 from ascendsim.graph.ir import Tensor
 
-_OPERATIONS = {"Add": "Add", "Mul": "Mul", "FloorDiv": "Div", "CleanDiv": "Div", "Mod": "Mod", "PythonMod": "Mod"}
+_OPERATIONS = {
+    "Add": "Add",
+    "Mul": "Mul",
+    "FloorDiv": "Div",
+    "CleanDiv": "Div",
+    "Mod": "Mod",
+    "PythonMod": "Mod",
+}
 
 
 def is_symbol(size: Any) -> bool:

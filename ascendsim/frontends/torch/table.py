@@ -19,8 +19,8 @@ from ascendsim.frontends.torch.families import (
 )
 
 _SAME = "detach alias clone lift_fresh_copy contiguous dropout_ positive lift_fresh detach_"
-_VIEWS = """view _unsafe_view reshape unsqueeze squeeze flatten.using_ints unflatten.int squeeze.dim squeeze.dims
-    view_as reshape_as ravel _reshape_alias"""
+_VIEWS = """view _unsafe_view reshape unsqueeze squeeze flatten.using_ints unflatten.int squeeze.dim
+    squeeze.dims view_as reshape_as ravel _reshape_alias"""
 _UNARY = {
     "abs": "Abs",
     "ceil": "Ceil",
@@ -77,7 +77,9 @@ CONVERTERS: Mapping[str, Converter] = {
     **_every("logical_or", elementwise.logical("Or")),
     **_every("logical_xor", elementwise.logical("Xor")),
     **_every("bitwise_not", elementwise.bitwise("BitwiseNot", "Not")),
-    **_every("bitwise_and.Tensor bitwise_and.Scalar __and__.Tensor", elementwise.bitwise("BitwiseAnd", "And")),
+    **_every(
+        "bitwise_and.Tensor bitwise_and.Scalar __and__.Tensor", elementwise.bitwise("BitwiseAnd", "And")
+    ),
     **_every("bitwise_or.Tensor bitwise_or.Scalar __or__.Tensor", elementwise.bitwise("BitwiseOr", "Or")),
     **_every("isnan", elementwise.unary("IsNaN")),
     **_every("clamp clamp.Tensor", elementwise.clamp),
@@ -91,6 +93,7 @@ CONVERTERS: Mapping[str, Converter] = {
     **_every("softplus", elementwise.softplus),
     **_every("hardsigmoid", elementwise.hard_sigmoid),
     **_every("pow.Tensor_Scalar pow.Tensor_Tensor pow.Scalar", elementwise.power),
+    **_every("threshold", elementwise.threshold),
     **_every("expm1", elementwise.expm1),
     **_every("log1p", elementwise.log1p),
     **_every("log2", elementwise.log_of(2.0)),
@@ -119,6 +122,7 @@ CONVERTERS: Mapping[str, Converter] = {
     **_every("native_layer_norm", normalise.native_layer_norm),
     **_every("rms_norm", normalise.rms_norm),
     **_every("group_norm", normalise.group_norm),
+    **_every("native_group_norm", normalise.native_group_norm),
     **_every("batch_norm", normalise.batch_norm),
     **_every("_native_batch_norm_legit_no_training", normalise.batch_norm_inference),
     **_every("_native_batch_norm_legit_functional", normalise.batch_norm_functional),
@@ -231,8 +235,16 @@ MASK_READER = "aten.native_dropout_backward.default"
 # What gives a view of its first argument, as far as results of a region are concerned.
 VIEWS = frozenset(
     f"aten.{name}"
-    for name in ("detach.default", "alias.default", "t.default", "transpose.int", "permute.default")
-    + ("view.default", "unsqueeze.default", "squeeze.dim")
+    for name in (
+        "detach.default",
+        "alias.default",
+        "t.default",
+        "transpose.int",
+        "permute.default",
+        "view.default",
+        "unsqueeze.default",
+        "squeeze.dim",
+    )
 )
 
 

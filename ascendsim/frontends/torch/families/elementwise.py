@@ -42,8 +42,11 @@ def binary(op_type: str) -> Converter:
 
 
 def reversed_sub(call: Call, x: Value, y: Value, alpha: float = 1) -> Tensor:
-    """y - alpha x."""
-    return binary("Sub")(call, y, x, alpha)
+    """The difference y - alpha x."""
+    right = call.of_type(x)
+    if alpha != 1:
+        right = call.op("Mul", right, call.of_type(alpha))
+    return call.op("Sub", call.of_type(y), right)
 
 
 def divided(call: Call, x: Value, y: Value, rounding_mode: str | None = None) -> Tensor:
@@ -66,7 +69,7 @@ def compared(op_type: str, negated: bool = False) -> Converter:
 
     def convert(call: Call, x: Value, y: Value) -> Tensor:
         dtype = _common(x, y)
-        result = call.op(op_type, call.of_type(x, dtype), call.of_type(y, dtype))
+        result: Tensor = call.op(op_type, call.of_type(x, dtype), call.of_type(y, dtype))
         return call.op("Not", result) if negated else result
 
     return convert
@@ -159,7 +162,7 @@ def hard_sigmoid(call: Call, x: Tensor) -> Tensor:
 
 
 def power(call: Call, x: Value, exponent: Value) -> Tensor:
-    """x to a power, a number or element by element."""
+    """X to a power, a number or element by element."""
     return call.op("Pow", call.of_type(x), call.of_type(exponent))
 
 
@@ -178,6 +181,11 @@ def log1p(call: Call, x: Tensor) -> Tensor:
     return call.op("Log", call.op("Add", x, call.of_type(1)))
 
 
+def threshold(call: Call, x: Tensor, border: float, value: float) -> Tensor:
+    """x above the border, else a value."""
+    return call.op("Where", call.op("Greater", x, call.of_type(border)), x, call.of_type(value))
+
+
 def where(call: Call, condition: Tensor, x: Value, y: Value) -> Tensor:
     """A choice, element by element."""
     return call.op("Where", condition, call.of_type(x), call.of_type(y))
@@ -194,6 +202,6 @@ def cast(call: Call, x: Tensor, *_rest: Any, **_options: Any) -> Tensor:
 
 
 def addcmul(call: Call, x: Tensor, a: Tensor, b: Tensor, value: float = 1) -> Tensor:
-    """x + value a b."""
+    """X + value a b."""
     product = call.op("Mul", a, b)
     return call.op("Add", x, product if value == 1 else call.op("Mul", product, call.of_type(value)))

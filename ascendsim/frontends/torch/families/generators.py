@@ -30,14 +30,14 @@ def new_full(call: Call, _like: Tensor, _sizes: Any, value: Any, **_options: Any
 
 def _full(call: Call, value: Any) -> Tensor:
     shape = call.shape()
-    number = np.asarray([value]).astype(call.dtype().numpy)
+    number = np.asarray(value).astype(call.dtype().numpy)
     if all(type(size) is int for size in shape):  # one number in memory however large the shape is
         return call.builder.constant(np.broadcast_to(number, shape), call.short)
-    return call.op("ConstantOfShape", call.dims(shape), value=number)
+    return call.op("ConstantOfShape", call.dims(shape), value=number.reshape(1))
 
 
 def counted(call: Call, *limits: Any, **_options: Any) -> Tensor:
-    """arange."""
+    """Arange."""
     if any(type(limit) not in (int, float) for limit in limits):
         whole = {1: (0, *limits, 1), 2: (*limits, 1), 3: limits}[len(limits)]
         return call.op("Range", *(call.reshaped(call.dims([limit]), ()) for limit in whole))

@@ -40,12 +40,12 @@ def gelu(call: Call, dy: Tensor, x: Tensor, approximate: str = "none") -> Tensor
 
 
 def hard_sigmoid(call: Call, dy: Tensor, x: Tensor) -> Tensor:
-    """dy / 6 between the borders."""
+    """Dy / 6 between the borders."""
     return call.chip("HardSigmoidGrad", dy, x, alpha=1 / 6, beta=0.5)[0]
 
 
 def hard_tanh(call: Call, dy: Tensor, x: Tensor, low: float, high: float) -> Tensor:
-    """dy between the borders."""
+    """Dy between the borders."""
     return call.chip("HardtanhGrad", x, dy, min_val=float(low), max_val=float(high))[0]
 
 
@@ -58,12 +58,16 @@ def elu(
     call: Call, dy: Tensor, alpha: float, scale: float, input_scale: float, is_result: bool, given: Tensor
 ) -> Tensor:
     """Of ELU and SELU."""
-    numbers = {"alpha": float(alpha), "scale": float(scale), "input_scale": float(input_scale)}
+    numbers: dict[str, Any] = {
+        "alpha": float(alpha),
+        "scale": float(scale),
+        "input_scale": float(input_scale),
+    }
     return call.chip("EluGradV2", dy, given, is_result=int(is_result), **numbers)[0]
 
 
 def softplus(call: Call, dy: Tensor, x: Tensor, beta: float, border: float) -> Tensor:
-    """dy times a sigmoid."""
+    """Dy times a sigmoid."""
     return call.chip("SoftplusV2Grad", dy, x, beta=float(beta), threshold=float(border))[0]
 
 
@@ -73,7 +77,7 @@ def softmax(call: Call, dy: Tensor, y: Tensor, axis: int, _dtype: Any) -> Tensor
 
 
 def log_softmax(call: Call, dy: Tensor, y: Tensor, axis: int, _dtype: Any) -> Tensor:
-    """dy - sum(dy) e^y."""
+    """Dy - sum(dy) e^y."""
     return call.of_type(call.chip("LogSoftmaxGrad", dy, y, axis=axis_of(y, axis))[0])
 
 
@@ -115,7 +119,7 @@ def batch_norm(
         if variance is None:
             square = call.op("Mul", inverse, inverse)
             variance = call.op("Sub", call.op("Reciprocal", square), call.of_type(float(eps), inverse.dtype))
-    options = {"epsilon": float(eps), "training_mode": int(training)}
+    options: dict[str, Any] = {"epsilon": float(eps), "training_mode": int(training)}
     return call.chip("BatchNormGrad", dy, x, scale, mean, variance, outputs=3, **options)
 
 
@@ -167,4 +171,3 @@ def selected(call: Call, dy: Tensor, sizes: Sequence[int], axis: int, place: int
     place %= shape[axis]
     wide = call.op("Unsqueeze", dy, [axis])
     return sliced(call, wide, shape, axis, place, place + 1, 1)
-

@@ -12,7 +12,7 @@ from ascendsim.graph.ir import Tensor
 
 
 def product(call: Call, x: Tensor, y: Tensor) -> Tensor:
-    """x y; a factor that is transposed before is read in place, as CANN's MatMul can."""
+    """X y; a factor that is transposed before is read in place, as CANN's MatMul can."""
     if rank(x) == rank(y) == 2 and (_untransposed(x) or _untransposed(y)):
         return _gemm(call, x, y)
     return call.op("MatMul", x, y)
@@ -101,7 +101,9 @@ def conv(
         axes = rank(x) - 2
         gaps = each(dilation, axes)
         kernel = weight.static_shape[2:]
-        whole = [0 if padding == "valid" else gap * (size - 1) for gap, size in zip(gaps, kernel, strict=True)]
+        whole = [
+            0 if padding == "valid" else gap * (size - 1) for gap, size in zip(gaps, kernel, strict=True)
+        ]
         before = [size // 2 for size in whole]  # an odd rest goes behind, as in PyTorch
         after = [size - first for size, first in zip(whole, before, strict=True)]
         options = {"strides": each(stride, axes), "dilations": gaps, "group": int(groups)}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -18,7 +19,7 @@ def nll_loss(
 ) -> list[Tensor]:
     """The loss and the weight of all labels that count; images too."""
     batch, given = _batched(call, logs, labels)
-    options = {"reduction": _REDUCTIONS[reduction], "ignore_index": int(ignored)}
+    options: dict[str, Any] = {"reduction": _REDUCTIONS[reduction], "ignore_index": int(ignored)}
     loss, total = call.chip("NLLLoss", batch, given, _weights(call, logs, weight), outputs=2, **options)
     return [call.reshaped(loss, call.shape(0)), total]
 
@@ -35,7 +36,7 @@ def nll_loss_gradient(
 ) -> Tensor:
     """Minus the loss's gradient at every label."""
     batch, given = _batched(call, logs, labels)
-    options = {"reduction": _REDUCTIONS[reduction], "ignore_index": int(ignored)}
+    options: dict[str, Any] = {"reduction": _REDUCTIONS[reduction], "ignore_index": int(ignored)}
     if reduction == 0:
         dy = call.reshaped(dy, given.static_shape)
     dx = call.chip("NLLLossGrad", batch, dy, given, _weights(call, logs, weight), total, **options)[0]

@@ -52,12 +52,15 @@ def repeat(call: Call, x: Tensor, times: Sequence[int]) -> Tensor:
 
 def select(call: Call, x: Tensor, axis: int, index: Any) -> Tensor:
     """One place of an axis, which goes away."""
-    return call.op("Gather", x, call.dims([index]) if type(index) is not int else call.array(index, "index"), axis=axis_of(x, axis))
+    return call.op(
+        "Gather",
+        x,
+        call.dims([index]) if type(index) is not int else call.array(index, "index"),
+        axis=axis_of(x, axis),
+    )
 
 
-def sliced(
-    call: Call, x: Tensor, axis: int = 0, start: Any = None, end: Any = None, step: int = 1
-) -> Tensor:
+def sliced(call: Call, x: Tensor, axis: int = 0, start: Any = None, end: Any = None, step: int = 1) -> Tensor:
     """Part of an axis."""
     if x.shape == call.shape():
         return x
@@ -121,7 +124,12 @@ def index(call: Call, x: Tensor, indices: Sequence[Tensor | None]) -> Tensor:
 
 
 def index_put(
-    call: Call, x: Tensor, indices: Sequence[Tensor | None], values: Tensor, accumulate: bool = False, *_unsafe: Any
+    call: Call,
+    x: Tensor,
+    indices: Sequence[Tensor | None],
+    values: Tensor,
+    accumulate: bool = False,
+    *_unsafe: Any,
 ) -> Tensor:
     """Elements replaced, or added to, by index."""
     axes = _indexed(call, indices)
@@ -170,7 +178,10 @@ def pad(call: Call, x: Tensor, sizes: Sequence[int], value: float = 0) -> Tensor
     """A border of one value; negative sizes cut."""
     before, after = [0] * rank(x), [0] * rank(x)
     for place in range(len(sizes) // 2):
-        before[rank(x) - 1 - place], after[rank(x) - 1 - place] = int(sizes[2 * place]), int(sizes[2 * place + 1])
+        before[rank(x) - 1 - place], after[rank(x) - 1 - place] = (
+            int(sizes[2 * place]),
+            int(sizes[2 * place + 1]),
+        )
     return call.op("Pad", x, [*before, *after], call.of_type(value))
 
 
@@ -209,7 +220,7 @@ def flip(call: Call, x: Tensor, axes: Sequence[int]) -> Tensor:
 
 
 def triangle(upper: int) -> Any:
-    """triu or tril."""
+    """Triu or tril."""
 
     def convert(call: Call, x: Tensor, diagonal: int = 0) -> Tensor:
         return call.op("Trilu", x, call.array(int(diagonal), "diagonal"), upper=upper)
@@ -217,13 +228,20 @@ def triangle(upper: int) -> Any:
     return convert
 
 
-def as_strided(call: Call, x: Tensor, sizes: Sequence[int], strides: Sequence[int], offset: int | None = None) -> Tensor:
+def as_strided(
+    call: Call, x: Tensor, sizes: Sequence[int], strides: Sequence[int], offset: int | None = None
+) -> Tensor:
     """A view by strides, as far as it is one of a whole contiguous tensor."""
     return _by_strides(call, x, sizes, strides, offset)[0]
 
 
 def as_strided_scatter(
-    call: Call, x: Tensor, source: Tensor, sizes: Sequence[int], strides: Sequence[int], offset: int | None = None
+    call: Call,
+    x: Tensor,
+    source: Tensor,
+    sizes: Sequence[int],
+    strides: Sequence[int],
+    offset: int | None = None,
 ) -> Tensor:
     """All elements replaced through such a view."""
     order = _by_strides(call, x, sizes, strides, offset)[1]

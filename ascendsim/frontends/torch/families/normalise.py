@@ -81,6 +81,27 @@ def group_norm(
     return call.op("GroupNormalization", x, scale, offset, num_groups=int(groups), epsilon=float(eps))
 
 
+def native_group_norm(
+    call: Call,
+    x: Tensor,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    batch: int,
+    _channels: int,
+    _size: int,
+    groups: int,
+    eps: float,
+) -> list[Tensor]:
+    """The result, and for the gradient the means and inverse deviations of the groups."""
+    y = group_norm(call, x, groups, weight, bias, eps)
+    rows = call.reshaped(x, (int(batch), int(groups), x.elements // (int(batch) * int(groups))))
+    mean = call.op("ReduceMean", rows, [2], keepdims=1)
+    centred = call.op("Sub", rows, mean)
+    variance = call.op("ReduceMean", call.op("Mul", centred, centred), [2], keepdims=0)
+    inverse = call.chip("Rsqrt", call.op("Add", variance, float(eps)))[0]
+    return [y, call.reshaped(mean, (int(batch), int(groups))), inverse]
+
+
 def batch_norm_inference(
     call: Call,
     x: Tensor,

@@ -28,7 +28,7 @@ def native_dropout(call: Call, x: Tensor, share: float, training: bool | None) -
 
 
 def native_dropout_gradient(call: Call, dy: Tensor, mask: Tensor, scale: float) -> Tensor:
-    """dy where the mask is set, scaled up as x was."""
+    """Dy where the mask is set, scaled up as x was."""
     if not scale:
         return call.op("Mul", dy, call.of_type(0.0))
     keep = call.array(1 / scale, "keep_prob", dy.element_type.numpy)

@@ -18,9 +18,7 @@ Axes = Sequence[int] | int | None
 def reduction(op_type: str) -> Converter:
     """A reduction over some axes, or over all."""
 
-    def convert(
-        call: Call, x: Tensor, axes: Axes = None, keepdim: bool = False, **_options: Any
-    ) -> Tensor:
+    def convert(call: Call, x: Tensor, axes: Axes = None, keepdim: bool = False, **_options: Any) -> Tensor:
         return call.op(op_type, call.of_type(x), axes_of(x, axes), keepdims=int(keepdim))
 
     return convert
@@ -44,7 +42,7 @@ def extremes(op_type: str, position: str) -> Converter:
 
 
 def position(op_type: str) -> Converter:
-    """argmax and argmin, over all elements if no axis is given."""
+    """Argmax and argmin, over all elements if no axis is given."""
 
     def convert(call: Call, x: Tensor, axis: int | None = None, keepdim: bool = False) -> Tensor:
         if axis is None:
@@ -65,7 +63,9 @@ def truth(op_type: str) -> Converter:
     return convert
 
 
-def variance(call: Call, x: Tensor, axes: Axes = None, *, correction: float = 1, keepdim: bool = False) -> Tensor:
+def variance(
+    call: Call, x: Tensor, axes: Axes = None, *, correction: float = 1, keepdim: bool = False
+) -> Tensor:
     """The mean of squared distances, with Bessel's correction or another."""
     over = axes_of(x, axes)
     count = int(np.prod([x.static_shape[axis] for axis in over]))
@@ -75,11 +75,13 @@ def variance(call: Call, x: Tensor, axes: Axes = None, *, correction: float = 1,
 
 
 def cumulative(call: Call, x: Tensor, axis: int, **_options: Any) -> Tensor:
-    """cumsum."""
+    """Cumsum."""
     return call.op("CumSum", call.of_type(x), call.array(axis_of(x, axis), "axis"))
 
 
-def top(call: Call, x: Tensor, count: int, axis: int = -1, largest: bool = True, order: bool = True) -> list[Tensor]:
+def top(
+    call: Call, x: Tensor, count: int, axis: int = -1, largest: bool = True, order: bool = True
+) -> list[Tensor]:
     """The largest or smallest along an axis, and where they are."""
     options = {"axis": axis_of(x, axis), "largest": int(largest), "sorted": int(order)}
     return call.ops("TopK", x, [int(count)], outputs=2, **options)
@@ -148,7 +150,10 @@ def adaptive_windows(size: int, count: int) -> tuple[int, int] | None:
 def adaptive_average_pool(call: Call, x: Tensor, sizes: Sequence[int]) -> Tensor:
     """The mean of as many windows as the result has places."""
     axes = rank(x) - 2
-    wanted = [own if size is None else int(size) for size, own in zip(each(sizes, axes), x.static_shape[2:], strict=True)]
+    wanted = [
+        own if size is None else int(size)
+        for size, own in zip(each(sizes, axes), x.static_shape[2:], strict=True)
+    ]
     if all(size == 1 for size in wanted):
         return call.op("GlobalAveragePool", x)
     parts = [adaptive_windows(own, size) for own, size in zip(x.static_shape[2:], wanted, strict=True)]
@@ -168,5 +173,7 @@ def _uneven_means(call: Call, x: Tensor, axis: int, count: int) -> Tensor:
         first, last = place * size // count, -(-(place + 1) * size // count)
         weights[first:last, place] = 1 / (last - first)
     order = [*(each for each in range(rank(x)) if each != axis), axis]
-    moved = call.op("MatMul", call.op("Transpose", x, perm=order), call.array(weights, "means", weights.dtype))
+    moved = call.op(
+        "MatMul", call.op("Transpose", x, perm=order), call.array(weights, "means", weights.dtype)
+    )
     return call.op("Transpose", moved, perm=[int(place) for place in np.argsort(order)])

@@ -27,18 +27,29 @@ def convolution(
 ) -> list[Tensor | None]:
     """Of x, weight and bias, as far as they are asked for.
 
-    A transposed convolution is the gradient of a plain one: of it, x follows by the plain convolution of dy, and
-    in the gradient of the filter x and dy change places.
+    A transposed convolution is the gradient of a plain one: of it, x follows by the plain convolution of dy,
+    and in the gradient of the filter x and dy change places.
     """
     if rank(x) != 4:
         return _as_image(
-            call, dy, x, weight, _bias_sizes, stride, padding, dilation, transposed, _output_padding, groups, mask
+            call,
+            dy,
+            x,
+            weight,
+            _bias_sizes,
+            stride,
+            padding,
+            dilation,
+            transposed,
+            _output_padding,
+            groups,
+            mask,
         )
     steps, pads, gaps = (each(one, 2) for one in (stride, padding, dilation))
-    options = {"strides": steps, "pads": (*pads, *pads), "dilations": gaps}
+    options: dict[str, Any] = {"strides": steps, "pads": (*pads, *pads), "dilations": gaps}
     depthwise = not transposed and groups > 1 and groups == x.static_shape[1]
     prefix = "DepthwiseConv2D" if depthwise else "Conv2D"
-    spread = {} if depthwise else {"groups": int(groups)}
+    spread: dict[str, Any] = {} if depthwise else {"groups": int(groups)}
     dx = dw = db = None
     if mask[0] and transposed:
         dx = call.op("Conv", dy, weight, group=int(groups), **options)
@@ -55,15 +66,18 @@ def convolution(
     return [dx, dw, db]
 
 
-def _as_image(call: Call, dy: Tensor, x: Tensor, weight: Tensor, bias_sizes: Any, *options: Any) -> list[Tensor | None]:
+def _as_image(
+    call: Call, dy: Tensor, x: Tensor, weight: Tensor, bias_sizes: Any, *options: Any
+) -> list[Tensor | None]:
     """In one dimension: images one row high."""
     if rank(x) != 3:
         raise call.unsupported("needs a convolution in one or two dimensions", rank(x) - 2)
     stride, padding, dilation, transposed, output_padding, groups, mask = options
-    wide = [call.op("Unsqueeze", one, [2]) for one in (dy, x, weight)]
-    sizes = [(1, *stride), (0, *padding), (1, *dilation), transposed, (0, *output_padding), groups, mask]
-    dx, dw, db = convolution(call, *wide, bias_sizes, *sizes)
-    return [None if one is None else call.op("Squeeze", one, [2]) for one in (dx, dw)] + [db]
+    wide: list[Any] = [call.op("Unsqueeze", one, [2]) for one in (dy, x, weight)]
+    sizes = [(1, *stride), (0, *padding), (1, *dilation)]
+    wide += [bias_sizes, *sizes, transposed, (0, *output_padding), groups, mask]
+    dx, dw, db = convolution(call, *wide)
+    return [*(None if one is None else call.op("Squeeze", one, [2]) for one in (dx, dw)), db]
 
 
 def max_pool_with_indices(
@@ -98,7 +112,7 @@ def max_pool(
     ceil_mode: bool,
     indices: Tensor,
 ) -> Tensor:
-    """dy where the largest values were; without the mask (the forward pass is another graph) it is made
+    """Dy where the largest values were; without the mask (the forward pass is another graph) it is made
     anew.
     """
     options = {**windows(x, kernel, stride, padding, ceil_mode), "dilations": each(dilation, 2)}
@@ -119,7 +133,7 @@ def average_pool(
     count_include_pad: bool,
     divisor: int | None,
 ) -> Tensor:
-    """dy spread over each window."""
+    """Dy spread over each window."""
     if divisor is not None:
         raise call.unsupported("needs no divisor_override", divisor)
     options = windows(x, kernel, stride, padding, ceil_mode)
