@@ -194,7 +194,9 @@ DIFFERENTIABLE = {
     "slice_step": lambda a: a[:, :, ::2],
     "select": lambda a: a[:, -1],
     "conv_weight": lambda a: F.conv2d(IMAGE, a.reshape(4, 2, 3, 1), stride=2, padding=1, groups=2),
-    "conv_input": lambda a: F.conv2d(a.reshape(1, 4, 2, 3), FILTERS, W[:, 0].repeat(2)[:8], padding=1, groups=2),
+    "conv_input": lambda a: F.conv2d(
+        a.reshape(1, 4, 2, 3), FILTERS, W[:, 0].repeat(2)[:8], padding=1, groups=2
+    ),
     "conv_depthwise": lambda a: F.conv2d(IMAGE, a.reshape(4, 1, 3, 2), groups=4),
     "conv_1d": lambda a: F.conv1d(a.reshape(1, 4, 6), FILTERS[:, :, 0], groups=2),
     "conv_transpose": lambda a: F.conv_transpose2d(a.reshape(1, 4, 2, 3), FILTERS[:4], stride=2, padding=1),

@@ -145,7 +145,10 @@ def test_options_are_checked():
     module, x = network("mlp")
     for options, message in (
         ({"socc": "Ascend310"}, "option socc does not exist; did you mean soc"),
-        ({"values": "float23"}, "option values must be one of its values, not 'float23'; did you mean float32"),
+        (
+            {"values": "float23"},
+            "option values must be one of its values, not 'float23'; did you mean float32",
+        ),
         ({"fallback": "cpu"}, "option fallback"),
     ):
         with pytest.raises(Exception, match=message):
@@ -166,5 +169,7 @@ def test_reset_forgets_what_ran():
 
 def test_the_entry_point_names_the_back_end():
     text = (Path(__file__).parents[2] / "pyproject.toml").read_text(encoding="utf-8")
-    home, name = tomllib.loads(text)["project"]["entry-points"]["torch_dynamo_backends"]["ascendsim"].split(":")
+    home, name = tomllib.loads(text)["project"]["entry-points"]["torch_dynamo_backends"]["ascendsim"].split(
+        ":"
+    )
     assert getattr(import_module(home), name) is asim.torch.backend

@@ -55,7 +55,14 @@ def test_every_function_gives_what_eager_mode_gives():
         array, other = found[name], tensor.numpy()
         same = array.shape == other.shape and array.dtype == other.dtype
         if not same or not np.allclose(array, other, rtol=1e-5, atol=1e-6, equal_nan=True):
-            wrong[name] = (array.dtype, array.shape, other.dtype, other.shape, array.ravel()[:4], other.ravel()[:4])
+            wrong[name] = (
+                array.dtype,
+                array.shape,
+                other.dtype,
+                other.shape,
+                array.ravel()[:4],
+                other.ravel()[:4],
+            )
     assert wrong == {}
 
 

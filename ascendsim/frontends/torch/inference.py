@@ -8,6 +8,7 @@ from typing import Any
 from ascendsim.core.errors import InputError
 from ascendsim.frontends.torch.conversion import Conversion, has_converter
 from ascendsim.frontends.torch.requirement import require_torch
+from ascendsim.frontends.torch.source import line_of_error
 from ascendsim.frontends.torch.tensors import array_of, check_tensor, dtype_of
 from ascendsim.graph.constants import Constant
 from ascendsim.graph.ir import Graph, Tensor
@@ -74,7 +75,7 @@ def _exported(torch: Any, module: Any, args: tuple[Any, ...], options: dict[str,
     except Exception as error:  # PyTorch has no common class for what cannot be captured
         raise InputError(
             f"module {type(module).__name__}",
-            f"cannot be captured: {first_lines(error)}",
+            f"cannot be captured{line_of_error(error, torch)}: {first_lines(error)}",
             remedy='torch.compile(module, backend="ascendsim") takes what depends on values',
         ) from error
 

@@ -19,6 +19,7 @@ from ascendsim.frontends.torch.conversion import (
 )
 from ascendsim.frontends.torch.inference import check_module, constant_of, first_lines
 from ascendsim.frontends.torch.requirement import require_torch
+from ascendsim.frontends.torch.source import line_of_error
 from ascendsim.frontends.torch.tensors import dtype_of
 from ascendsim.graph.ir import Constant, Graph, Tensor
 from ascendsim.opset import OpSet
@@ -143,7 +144,7 @@ def _joint(torch: Any, step: Any, args: tuple[Any, ...], decompositions: dict[An
     except Exception as error:  # PyTorch has no common class for what cannot be captured
         raise InputError(
             f"module {type(step).__name__}",
-            f"cannot be captured: {first_lines(error)}",
+            f"cannot be captured{line_of_error(error, torch)}: {first_lines(error)}",
             remedy=_remedy(error),
         ) from error
 

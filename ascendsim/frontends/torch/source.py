@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import PurePath
+from traceback import extract_tb
 from typing import Any
 
 _FRAME = re.compile(r'File "([^"]+)", line (\d+), in (\S+)\n?\s*([^\n]*)')
@@ -35,6 +36,15 @@ def tidy(path: str) -> str:
 def is_gradient(node: Any) -> bool:
     """Whether a call belongs to the backward pass of a joint graph."""
     return "fwd_nn_module_stack" in node.meta or node.meta.get("partitioner_tag") == "is_backward"
+
+
+def line_of_error(error: BaseException, torch: Any) -> str:
+    """The user's line in which PyTorch failed, " at net.py:12, return x.item()"; "" if it is not known."""
+    libraries = (str(PurePath(torch.__file__).parent), str(PurePath(__file__).parents[2]))
+    for frame in reversed(extract_tb(error.__traceback__)):
+        if not frame.filename.startswith((*libraries, "<")):
+            return f" at {PurePath(frame.filename).name}:{frame.lineno}, {frame.line}"
+    return ""
 
 
 def line_of(node: Any) -> str:
