@@ -133,7 +133,7 @@ def test_an_exception_of_the_user_arrives_as_itself():
         pass
 
     def function(x):
-        y = x * 2
+        print(x * 2)
         torch._dynamo.graph_break()
         raise Refused("by the model")
 

@@ -182,7 +182,7 @@ def log1p(call: Call, x: Tensor) -> Tensor:
 
 
 def threshold(call: Call, x: Tensor, border: float, value: float) -> Tensor:
-    """x above the border, else a value."""
+    """What is above the border, else a value."""
     return call.op("Where", call.op("Greater", x, call.of_type(border)), x, call.of_type(value))
 
 
