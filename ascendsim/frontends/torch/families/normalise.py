@@ -130,21 +130,11 @@ def batch_norm_functional(
     momentum: float,
     eps: float,
 ) -> list[Tensor]:
-    """Training: the result, mean and inverse deviation of the batch, and the new running statistics.
-
-    With momentum 0 the operator's "running" results are mean and variance of the batch. PyTorch's running
-    variance takes the unbiased one.
-    """
+    """Training: the result, mean and inverse deviation of the batch, and the new running statistics."""
     if not training:
         result = batch_norm_inference(call, x, weight, bias, mean, variance, momentum, eps)
         return [*result, mean, variance]
-    y, batch_mean, batch_variance = _trained(call, x, weight, bias, mean, variance, eps)
-    count = x.elements // x.static_shape[1]
-    unbiased = call.op("Mul", batch_variance, count / max(1, count - 1))
-    running = [
-        call.op("Add", call.op("Mul", old, 1 - float(momentum)), call.op("Mul", new, float(momentum)))
-        for old, new in ((mean, batch_mean), (variance, unbiased))
-    ]
+    y, *running, batch_mean, batch_variance = _trained(call, x, weight, bias, mean, variance, eps, momentum)
     return [y, batch_mean, _inverse(call, batch_variance, eps), *running]
 
 
@@ -160,7 +150,7 @@ def batch_norm_without_statistics(
     """Training without running statistics."""
     channels = x.static_shape[1]
     zeros, ones = (_filled(call, (channels,), value, DType.FLOAT32) for value in (0.0, 1.0))
-    y, mean, variance = _trained(call, x, weight, bias, zeros, ones, eps)
+    y, _, _, mean, variance = _trained(call, x, weight, bias, zeros, ones, eps, 0.0)
     return [y, mean, _inverse(call, variance, eps)]
 
 
@@ -180,7 +170,7 @@ def batch_norm(
     if mean is None or variance is None:
         return batch_norm_without_statistics(call, x, weight, bias, True, momentum, eps)[0]
     if training:
-        return _trained(call, x, weight, bias, mean, variance, eps)[0]
+        return _trained(call, x, weight, bias, mean, variance, eps, momentum)[0]
     return batch_norm_inference(call, x, weight, bias, mean, variance, momentum, eps)[0]
 
 
@@ -192,10 +182,16 @@ def _trained(
     mean: Tensor,
     variance: Tensor,
     eps: float,
+    momentum: float,
 ) -> list[Tensor]:
+    """Both halves of CANN's: the result, running mean and variance, mean and variance of the batch.
+
+    PyTorch's momentum is the share of what is new, and its running variance takes the unbiased one.
+    """
     scale, offset = affine(call, x, weight, bias)
-    options = {"epsilon": float(eps), "momentum": 0.0, "training_mode": 1}
-    return call.ops("BatchNormalization", x, scale, offset, mean, variance, outputs=3, **options)
+    sums = call.chip("BNTrainingReduce", x, outputs=2)
+    options: dict[str, Any] = {"epsilon": float(eps), "momentum": 1 - float(momentum), "unbiased": 1}
+    return call.chip("BNTrainingUpdate", x, *sums, scale, offset, mean, variance, outputs=5, **options)
 
 
 def _inverse(call: Call, variance: Tensor, eps: float) -> Tensor:
