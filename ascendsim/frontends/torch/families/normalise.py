@@ -134,7 +134,9 @@ def batch_norm_functional(
     if not training:
         result = batch_norm_inference(call, x, weight, bias, mean, variance, momentum, eps)
         return [*result, mean, variance]
-    y, *running, batch_mean, batch_variance = _trained(call, x, weight, bias, mean, variance, eps, momentum)
+    y, *running, batch_mean, batch_variance = _trained(
+        call, x, affine(call, x, weight, bias), (mean, variance), eps, momentum
+    )
     return [y, batch_mean, _inverse(call, batch_variance, eps), *running]
 
 
@@ -150,7 +152,7 @@ def batch_norm_without_statistics(
     """Training without running statistics."""
     channels = x.static_shape[1]
     zeros, ones = (_filled(call, (channels,), value, DType.FLOAT32) for value in (0.0, 1.0))
-    y, _, _, mean, variance = _trained(call, x, weight, bias, zeros, ones, eps, 0.0)
+    y, _, _, mean, variance = _trained(call, x, affine(call, x, weight, bias), (zeros, ones), eps, 0.0)
     return [y, mean, _inverse(call, variance, eps)]
 
 
@@ -170,17 +172,15 @@ def batch_norm(
     if mean is None or variance is None:
         return batch_norm_without_statistics(call, x, weight, bias, True, momentum, eps)[0]
     if training:
-        return _trained(call, x, weight, bias, mean, variance, eps, momentum)[0]
+        return _trained(call, x, affine(call, x, weight, bias), (mean, variance), eps, momentum)[0]
     return batch_norm_inference(call, x, weight, bias, mean, variance, momentum, eps)[0]
 
 
 def _trained(
     call: Call,
     x: Tensor,
-    weight: Tensor | None,
-    bias: Tensor | None,
-    mean: Tensor,
-    variance: Tensor,
+    parameters: tuple[Tensor, Tensor],
+    running: tuple[Tensor, Tensor],
     eps: float,
     momentum: float,
 ) -> list[Tensor]:
@@ -188,10 +188,9 @@ def _trained(
 
     PyTorch's momentum is the share of what is new, and its running variance takes the unbiased one.
     """
-    scale, offset = affine(call, x, weight, bias)
     sums = call.chip("BNTrainingReduce", x, outputs=2)
     options: dict[str, Any] = {"epsilon": float(eps), "momentum": 1 - float(momentum), "unbiased": 1}
-    return call.chip("BNTrainingUpdate", x, *sums, scale, offset, mean, variance, outputs=5, **options)
+    return call.chip("BNTrainingUpdate", x, *sums, *parameters, *running, outputs=5, **options)
 
 
 def _inverse(call: Call, variance: Tensor, eps: float) -> Tensor:
