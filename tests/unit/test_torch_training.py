@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import copy
+
 import numpy as np
 import pytest
 
+import ascendsim as asim
 from ascendsim.core.errors import InputError
 from ascendsim.ops import default_opset
 from ascendsim.runtime.plain import evaluate_plain
@@ -165,3 +168,60 @@ def test_what_is_no_loss_is_refused():
         captured(module, torch.ones(4, 3))
     with pytest.raises(InputError, match="a parameter that wants a gradient"):
         captured(nn.ReLU(), torch.ones(4, 3))
+
+
+def test_a_module_becomes_a_whole_step():
+    """Three steps with momentum, weights and statistics carried on, are those of torch.optim."""
+    module, x = network("resnet")
+    target = torch.tensor([3, 4])
+    step = asim.training_step(
+        module.train(), (x, target), loss=cross_entropy, optimizer="momentum", loss_scale=64
+    )
+    state = {name: np.array(array) for name, array in step.initial().items()}
+    other = copy.deepcopy(module)
+    optimizer = torch.optim.SGD(other.parameters(), lr=0.02, momentum=0.9)
+    for _ in range(3):
+        feed = {**state, "input_0": x.numpy(), "input_1": target.numpy(), "learning_rate": np.float32(0.02)}
+        found = evaluate_plain(step.graph, default_opset(), feed)
+        state |= step.carried({name: np.array(array) for name, array in found.items()})
+        optimizer.zero_grad()
+        loss = cross_entropy(other(x), target)
+        loss.backward()
+        optimizer.step()
+        np.testing.assert_allclose(found["loss"], loss.item(), rtol=1e-4)
+        assert not found["overflow"]
+    for name, parameter in other.named_parameters():
+        np.testing.assert_allclose(state[name], parameter.detach().numpy(), atol=2e-4, err_msg=name)
+    np.testing.assert_allclose(state["stem.1.running_var"], other.stem[1].running_var.numpy(), rtol=1e-4)
+
+
+def test_gradients_follow_their_forward_operator():
+    module, x = network("resnet")
+    graph = captured(module, x, torch.tensor([3, 4]), loss=cross_entropy).graph
+    assert graph.node("Gradients/layer1.bn1/BatchNormGrad").origin["forward"] == (
+        "ascend",
+        "BNTrainingReduce",
+    )
+    assert graph.node("Gradients/layer1.conv2/Conv2DBackpropFilter").origin["forward"] == ("", "Conv")
+    assert "forward" not in graph.node("layer1.conv2/Conv").origin
+
+
+def test_steps_of_modules_are_checked():
+    class Idle(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.used, self.idle = nn.Linear(2, 1), nn.Linear(2, 2)
+
+        def forward(self, x):
+            return self.used(x).sum()
+
+    x = torch.ones(1, 2)
+    with pytest.raises(InputError, match="parameters 'idle.weight', 'idle.bias' must have a gradient"):
+        asim.training_step(Idle(), (x,))
+    assert asim.training_step(Idle(), (x,), allow_unused=True).parameters == ("used.weight", "used.bias")
+    with pytest.raises(InputError, match="option loss must be a function for a module, not 'mse'"):
+        asim.training_step(Idle(), (x,), loss="mse")
+    with pytest.raises(InputError, match="argument example_inputs is missing"):
+        asim.training_step(Idle())
+    with pytest.raises(InputError, match="options output and parameters are for graphs"):
+        asim.training_step(Idle(), (x,), parameters=["used.weight"])

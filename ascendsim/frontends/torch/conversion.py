@@ -18,7 +18,8 @@ from ascendsim.frontends.torch.table import converter_of
 from ascendsim.frontends.torch.tensors import array_of
 from ascendsim.graph.builder import GraphBuilder
 from ascendsim.graph.ir import Graph, Node, Tensor
-from ascendsim.opset import InferContext, OpSet
+from ascendsim.opset import OpSet
+from ascendsim.passes.precision.lists import FORWARD
 from ascendsim.passes.rewriting.removal import remove_dead
 
 GRADIENTS = "Gradients"  # in front of the names of backward nodes, as MindSpore has it
@@ -57,7 +58,10 @@ class Conversion:
     """
 
     def __init__(self, name: str, opset: OpSet, prefix: str = "") -> None:
-        self.builder = GraphBuilder(name, infer=lambda node: _infer(node, opset))
+        self.builder = GraphBuilder(name, infer=self._settle)
+        self._opset = opset
+        self._made: list[Node] = []  # by the call that is being converted
+        self._forward: dict[Any, tuple[str, str]] = {}  # operators by the number that autograd gave the call
         self.values: dict[Any, Any] = {}
         self._symbols = Symbols()
         self._prefix = prefix
@@ -106,11 +110,35 @@ class Conversion:
         assert converter is not None  # checked before
         call = Call(self.builder, node, self._symbols.tensor, self._facts)
         args, options = self._given(node.args), self._given(dict(node.kwargs))
+        self._made = []
+        backward = is_gradient(node)
         with ExitStack() as scopes:
-            for scope in (GRADIENTS if is_gradient(node) else "", self._path(node)):
+            for scope in (GRADIENTS if backward else "", self._path(node)):
                 if scope:
                     scopes.enter_context(self.builder.scope(scope))
-            return converter(call, *args, **options)
+            result = converter(call, *args, **options)
+        self._note_origins(node.meta.get("seq_nr"), backward)
+        return result
+
+    def _settle(self, node: Node) -> None:
+        self._opset.infer(node)
+        self._made.append(node)
+
+    def _note_origins(self, number: Any, backward: bool) -> None:
+        """What works for a gradient says for which operator's, since mixed precision asks; of several that a
+        call became, the one that stays in float32 counts.
+        """
+        if number is None or not self._made:
+            return
+        if backward:
+            origin = self._forward.get(number)
+            for node in self._made if origin else ():
+                node.origin[FORWARD] = origin
+            return
+        kinds = [(self._opset.get(node).facts.precision.sensitive, node) for node in self._made]
+        chosen = next((node for sensitive, node in kinds if sensitive), self._made[0])
+        # later calls that autograd does not see have the number of the one before
+        self._forward.setdefault(number, (chosen.domain, chosen.op_type))
 
     def _path(self, node: Any) -> str:
         return f"{path_of(node)}.".removeprefix(self._prefix).strip(".")
@@ -174,9 +202,3 @@ def _is_size(node: Any) -> bool:
 
 def _is_item(node: Any) -> bool:
     return getattr(node.target, "__name__", "") == _ITEM
-
-
-def _infer(node: Node, opset: OpSet) -> None:
-    definition = opset.get(node)
-    definition.check_inputs(node)
-    definition.infer(InferContext(node))
