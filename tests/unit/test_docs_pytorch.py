@@ -29,6 +29,7 @@ def test_the_python_of_the_page_runs(capsys):
     printed = capsys.readouterr().out
     assert re.search(r"^forward 1 [\d.]+ us\nbackward 1 [\d.]+ us$", printed, re.MULTILINE)
     assert "(4, 10) ['0/Conv', '1/BatchNormalization']" in printed
+    assert re.search(r"^\d+ [\d.]+ us$", printed, re.MULTILINE)
     torch._dynamo.reset()
 
 
