@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import torch
 
 
-@checked(source="asim.load or asim.GraphBuilder makes one; or a torch.nn.Module")
+@checked(source="asim.load or asim.GraphBuilder makes a graph, torch.nn a module")
 def training_step(
     source: Union[Graph, torch.nn.Module],
     example_inputs: Sequence[Any] | None = None,
