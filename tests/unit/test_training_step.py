@@ -257,7 +257,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     "parameter": (_step(parameters=["w3"]), r"option parameters must be names of .* not 'w3'"),
     "source": (
         _step("net.onnx"),
-        r"argument source must be a Graph or a Module, not 'net.onnx'; asim.load or asim.GraphBuilder makes a graph",
+        r"argument source must be a Graph or a Module, not 'net.onnx'; asim.load or",
     ),
     "examples": (_step(example_inputs=[1]), r"argument example_inputs is for models that are no graph"),
 }
