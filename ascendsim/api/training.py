@@ -2,42 +2,49 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Union
 
 from ascendsim.core.arguments import checked
 from ascendsim.core.errors import InputError
 from ascendsim.graph.ir import Graph
 from ascendsim.ops import opset_with
-from ascendsim.opset import OpDef
+from ascendsim.opset import OpDef, OpSet
 from ascendsim.training.losses import LOSSES
 from ascendsim.training.optimizers import optimizer_of
 from ascendsim.training.scaling import Scaling
 from ascendsim.training.source import joint_of_graph
-from ascendsim.training.step import TrainingStep, complete_step
+from ascendsim.training.step import Joint, TrainingStep, complete_step
+
+if TYPE_CHECKING:
+    import torch
 
 
-@checked(source="asim.load or asim.GraphBuilder makes one")
+@checked(source="asim.load or asim.GraphBuilder makes a graph, torch.nn a module")
 def training_step(
-    source: Graph,
+    source: Union[Graph, torch.nn.Module],
     example_inputs: Sequence[Any] | None = None,
     *,
-    loss: str | None = None,
+    loss: str | Callable[..., Any] | None = None,
     optimizer: Any = None,
     loss_scale: float | str | None = None,
     grad_clip: float | None = None,
     accumulate: int = 1,
     output: str | None = None,
     parameters: Sequence[str] | None = None,
+    allow_unused: bool = False,
     operators: Sequence[OpDef] = (),
 ) -> TrainingStep:
     """One training step as a graph: forward, backward, and the update of the weights.
 
     Args:
-        source: A graph for inference. It stays as it is; batch normalisation goes into training.
-        example_inputs: Only for models that are no graph yet.
-        loss: "cross_entropy" or "mse" (the graph gets an input `labels`), or the name of an output that is
-            the loss.
+        source: A graph for inference; it stays as it is, and batch normalisation goes into training. Or a
+            PyTorch module in the mode in which it is to be trained: PyTorch's own forward and backward pass
+            are captured, with inputs `input_0`, `input_1` ... for the batch.
+        example_inputs: What a module is called with; with `loss`, the last one is the target.
+        loss: Of a graph: "cross_entropy" or "mse" (the graph gets an input `labels`), or the name of an
+            output that is the loss. Of a module: called with its result and the target; None if the result
+            is the loss.
         optimizer: "momentum", "adam", "adamw", "lamb", or one of `ascendsim.training.optimizers` with other
             numbers. The graph gets an input `learning_rate`. None: gradients only.
         loss_scale: Factor of the loss, or "dynamic". With one, a step whose gradients overflow changes
@@ -48,19 +55,53 @@ def training_step(
         parameters: Names of the weights to train, or patterns such as "*.weight"; by default all
             floating-point constants of more than one element that the loss depends on, tables that somebody
             computed (rotary factors, masks) among them.
+        allow_unused: Whether parameters of a module on which the loss does not depend are left as they are;
+            else they are an error that lists them.
         operators: Operators of your own, the same as for `load`.
 
     Raises:
         InputError: If an option is not usable.
         GraphError: If the graph cannot be differentiated: all operators without a rule are listed.
+        UnsupportedOperatorError: If a module calls operators without a converter; lists all of them.
     """
-    if example_inputs is not None:
-        raise InputError("argument example_inputs", "is for models that are no graph", remedy="leave it out")
-    if loss is None:
-        rule = f"must be {', '.join(LOSSES)} or the name of an output"
-        raise InputError("option loss", rule, None, "say what is to become small")
     chosen = None if optimizer is None else optimizer_of(optimizer)
     scaling = Scaling(loss_scale, grad_clip, accumulate)
     opset = opset_with(operators)
+    if not isinstance(source, Graph):
+        if output is not None or parameters is not None:
+            remedy = "set requires_grad_ of parameters, or pass loss="
+            raise InputError("options output and parameters", "are for graphs", remedy=remedy)
+        return complete_step(
+            _joint_of_module(source, example_inputs, opset, loss, allow_unused), opset, chosen, scaling
+        )
+    if example_inputs is not None:
+        raise InputError("argument example_inputs", "is for models that are no graph", remedy="leave it out")
+    if not isinstance(loss, str):
+        rule = f"must be {', '.join(LOSSES)} or the name of an output"
+        actual = None if loss is None else type(loss).__name__
+        raise InputError("option loss", rule, actual, "say what is to become small")
     joint = joint_of_graph(source, opset, loss, output, parameters)
     return complete_step(joint, opset, chosen, scaling)
+
+
+def _joint_of_module(
+    module: Any, example_inputs: Sequence[Any] | None, opset: OpSet, loss: Any, allow_unused: bool
+) -> Joint:
+    """PyTorch's forward and backward pass."""
+    from ascendsim.frontends.torch.joint import capture_step
+
+    if example_inputs is None:
+        raise InputError(
+            "argument example_inputs", "is missing", remedy="pass what the module is called with"
+        )
+    if isinstance(loss, str):
+        raise InputError("option loss", "must be a function for a module", repr(loss), "pass torch's")
+    step = capture_step(module, example_inputs, opset=opset, loss=loss)
+    if step.unused and not allow_unused:
+        names = ", ".join(map(repr, step.unused))
+        rule = "must have a gradient: the loss does not depend on them"
+        raise InputError(f"parameters {names}", rule, remedy="pass allow_unused=True")
+    for tensor in (step.loss, *step.gradients.values(), *step.updated.values()):
+        name = step.graph.fresh(f"captured/{tensor.name}")  # the results of the whole step have these names
+        step.graph.rename_tensor(tensor, name)
+    return Joint(step.graph, step.loss, step.seed, step.gradients, step.updated, step.initial)

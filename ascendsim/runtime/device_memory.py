@@ -204,7 +204,7 @@ def constant_values(tensor: Tensor, dtype: np.dtype[Any]) -> Array:
             f"has no values ({because})",
             remedy='load the model with weights="random", or give the weight file',
         )
-    return np.ascontiguousarray(tensor.constant.in_type(dtype, lambda values: _converted(values, dtype)))
+    return np.asarray(tensor.constant.in_type(dtype, lambda values: _converted(values, dtype)), order="C")
 
 
 def _is_same(one: Array, other: Array | None) -> bool:

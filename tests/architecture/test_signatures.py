@@ -14,6 +14,8 @@ OPERATORS = {
     "ascendsim/ops/training/updates.py:_lamb_right",
     "ascendsim/ops/training/updates.py:_moments",
 }
+# PyTorch's operators, in the order of their schemas: captured calls go to them as they are.
+CONVERTERS = "ascendsim/frontends/torch/families/"
 
 
 def functions(tree: ast.AST, outer: str = "") -> Iterator[tuple[str, ast.FunctionDef]]:
@@ -41,8 +43,10 @@ def test_nothing_takes_many_arguments_by_position() -> None:
     for folder in ("ascendsim", "kernels/ascendsim_kernels"):
         for path in sorted((ROOT / folder).rglob("*.py")):
             for name, function in functions(ast.parse(path.read_text(encoding="utf-8"))):
-                if by_position(function) > MOST and not is_jitted(function):
-                    found.add(f"{path.relative_to(ROOT)}:{name}")
+                home = path.relative_to(ROOT).as_posix()
+                converter = home.startswith(CONVERTERS) and not name.startswith("_")
+                if by_position(function) > MOST and not is_jitted(function) and not converter:
+                    found.add(f"{home}:{name}")
     assert found == OPERATORS
 
 

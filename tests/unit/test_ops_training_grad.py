@@ -171,6 +171,15 @@ def test_statistics_of_the_batch_come_beside_the_running_ones() -> None:
     np.testing.assert_allclose(results[4], x.var(axis=(0, 2)), rtol=1e-5)
 
 
+def test_the_running_variance_may_be_the_unbiased_one() -> None:
+    x = some(4, 3, 5).astype(np.float32)
+    total, squares = x.sum(axis=(0, 2)), (x**2).sum(axis=(0, 2))
+    given = [x, total, squares, *[np.ones(3, np.float32)] * 4]
+    results = run("BNTrainingUpdate", given, 5, "ascend", momentum=0.25, unbiased=1)
+    np.testing.assert_allclose(results[2], 0.25 + 0.75 * x.var(axis=(0, 2), ddof=1), rtol=1e-5)
+    np.testing.assert_allclose(results[4], x.var(axis=(0, 2)), rtol=1e-5)
+
+
 def test_maps_of_a_gradient_stay_in_their_format() -> None:
     """All that are maps come in NC1HWC0, and nothing of the step runs on an AI CPU of the 910."""
     builder = asim.GraphBuilder()

@@ -255,7 +255,10 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     "which output": (_step(_two_outputs()), r"option output must say which output the loss cross_entropy"),
     "output": (_step(output="score"), r"option output must be an output of the graph, not 'score'.*scores"),
     "parameter": (_step(parameters=["w3"]), r"option parameters must be names of .* not 'w3'"),
-    "source": (_step("net.onnx"), r"argument source must be a Graph, not 'net.onnx'; asim.load"),
+    "source": (
+        _step("net.onnx"),
+        r"argument source must be a Graph or a Module, not 'net.onnx'; asim.load or",
+    ),
     "examples": (_step(example_inputs=[1]), r"argument example_inputs is for models that are no graph"),
 }
 

@@ -113,8 +113,8 @@ def _infer_update(context: InferContext) -> None:
 
 
 def _update(node: Node, inputs: Sequence[Any], wanted: Wanted) -> Sequence[Any]:
-    """Mean and variance from the sums, normalisation with them, running values as ONNX has them, and both
-    of the batch for the gradient.
+    """Mean and variance from the sums, normalisation with them, running values as ONNX has them (with
+    `unbiased` as PyTorch has them), and both of the batch for the gradient.
     """
     x = inputs[0]
     total, squares, scale, offset, mean, variance = (_wide(array) for array in inputs[1:])
@@ -123,7 +123,10 @@ def _update(node: Node, inputs: Sequence[Any], wanted: Wanted) -> Sequence[Any]:
     batch_variance = np.maximum(squares / count - np.square(batch_mean), 0)
     keep = float(node.attr("momentum", 0.9))
     result = _affine(x, batch_mean, scale / np.sqrt(batch_variance + _epsilon(node)), offset, wanted[0])
-    running = (mean * keep + batch_mean * (1 - keep), variance * keep + batch_variance * (1 - keep))
+    known = batch_variance
+    if node.attr("unbiased", 0):
+        known = batch_variance * (count / max(1, count - 1))
+    running = (mean * keep + batch_mean * (1 - keep), variance * keep + known * (1 - keep))
     others = (*running, batch_mean, batch_variance)
     return [result, *(finish(array, dtype) for array, dtype in zip(others, wanted[1:], strict=False))]
 

@@ -1,0 +1,62 @@
+"""The back end that torch.compile finds under the name "ascendsim"."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from inspect import signature
+from typing import Any
+
+from ascendsim.api.compiling import compile
+from ascendsim.core.errors import InputError, suggest
+from ascendsim.frontends.torch.dynamo import compile_for
+from ascendsim.ops import opset_with
+from ascendsim.torch.running import VALUES, DeviceGraph, clear_runs
+
+FALLBACKS = ("error", "host")
+_KNOWN = ("values", "fallback", *(name for name in signature(compile).parameters if name != "graph"))
+_DEFAULTS = {"soc": "Ascend910A", "precision_mode": "allow_fp32_to_fp16"}
+
+
+def backend(
+    module: Any, example_inputs: Sequence[Any], *, options: Mapping[str, Any] | None = None, **modes: Any
+) -> Any:
+    """Compiles a region that Dynamo captured.
+
+    Args:
+        module: The region, a `torch.fx.GraphModule`.
+        example_inputs: Fake tensors.
+        options: Those of `ascendsim.compile` (`soc` is "Ascend910A" by default, `precision_mode`
+            "allow_fp32_to_fp16"), and `values`: "float32" (default), "device" or "off" (shapes only);
+            `fallback`: "error" (default), or "host" to run operators without a converter in PyTorch.
+        **modes: Of torch.compile; `mode` is refused.
+
+    Raises:
+        InputError: If an option is unknown or has no such value.
+        UnsupportedOperatorError: Lists all operators without a converter.
+    """
+    if modes.get("mode") not in (None, "default"):
+        raise InputError("option mode", "belongs to other back ends", modes["mode"], "pass options={...}")
+    given = {**_DEFAULTS, **dict(options or {})}
+    values = _choice(given.pop("values", VALUES[0]), "values", VALUES)
+    fallback = _choice(given.pop("fallback", FALLBACKS[0]), "fallback", FALLBACKS)
+    for name in given:
+        if name not in _KNOWN:
+            raise InputError(f"option {name}", "does not exist", remedy=suggest(name, _KNOWN))
+    return compile_for(
+        module,
+        example_inputs,
+        opset=opset_with(given.get("operators", ())),
+        compile_graph=lambda kind, graph: DeviceGraph(kind, graph, given, values),
+        host=fallback == "host",
+    )
+
+
+def _choice(value: Any, name: str, known: Sequence[str]) -> str:
+    if value not in known:
+        raise InputError(
+            f"option {name}", "must be one of its values", repr(value), suggest(str(value), known)
+        )
+    return str(value)
+
+
+backend.reset = clear_runs  # type: ignore[attr-defined]  # torch._dynamo.reset() calls it
