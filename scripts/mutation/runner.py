@@ -373,7 +373,7 @@ class Collected:
     def index(self) -> None:
         """Notes all functions of the project that exist, wherever they are held."""
         for item in gc.get_objects():
-            if isinstance(item, types.FunctionType) and "ascendsim" in item.__code__.co_filename:
+            if type(item) is types.FunctionType and "ascendsim" in item.__code__.co_filename:
                 self.functions.setdefault(_key(item.__code__), []).append(item)
 
     def work(self, job: Job) -> str:

@@ -15,7 +15,7 @@ PLAIN = """
     actual add added additions advice advise after allow anchor anew apply args array ascend ax base before
     build builder bytes captured carried choices code compare comparison conf context contributions count
     counter csv dataframe decided declined disable display drawings dump duration elimination enable
-    error example execute figures file fill first flags folder fresh holders ids image initial input
+    error example execute figures file fill first flags folder fresh from holders ids image initial input
     insert limit line load loaded make memory metadata modify most multi name network new note num of old
     optimization optimize optimized option order output parallel path place planned plot predecessors progress
     proposals random reasons remedy remove rename reorder replace report reuse rows run save seed self
@@ -28,6 +28,8 @@ def names() -> Iterator[str]:
     """Public names, those of their members, and of all arguments."""
     for name in asim.__all__:
         thing = getattr(asim, name)
+        if inspect.ismodule(thing):  # a package that is called as its main function
+            thing = getattr(thing, name, thing)
         members = inspect.getmembers(thing) if inspect.isclass(thing) else []
         for own, value in [(name, thing), *members]:
             if own.startswith("_"):
