@@ -1,5 +1,5 @@
-"""`ascendsim validate models | operators | micro`: simulated against published networks, operators and
-micro-benchmarks.
+"""`ascendsim validate models | training | operators | micro`: simulated against published networks, training
+steps, operators and micro-benchmarks.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ascendsim.cli import validate_micro, validate_operators
+from ascendsim.cli import validate_micro, validate_operators, validate_training
 from ascendsim.cli.common import INTERRUPTED, print_table
 from ascendsim.cli.model_options import check_folder, positive, progress
 from ascendsim.core.files import write_whole
@@ -29,7 +29,7 @@ _MODELS = Path(__file__).parents[2] / "tests" / "data" / "models"  # in a checko
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    kinds = parser.add_subparsers(dest="kind", required=True, metavar="models | operators | micro")
+    kinds = parser.add_subparsers(dest="kind", required=True, metavar="models | training | operators | micro")
     models = kinds.add_parser(
         "models", help="throughput of whole networks", description="Scores the throughput of whole networks."
     )
@@ -62,6 +62,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="score each network with constants of the chip that were fitted without it",
     )
+    steps = "throughput of training steps"
+    validate_training.configure(
+        kinds.add_parser("training", help=steps, description="Scores the throughput of training steps."),
+        _MODELS,
+    )
     times = "times of single operators"
     validate_operators.configure(
         kinds.add_parser("operators", help=times, description="Scores the times of single operators.")
@@ -75,6 +80,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    if args.kind == "training":
+        return validate_training.run(args)
     if args.kind == "operators":
         return validate_operators.run(args)
     if args.kind == "micro":

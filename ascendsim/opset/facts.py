@@ -27,10 +27,12 @@ class Precision(Enum):
     """Which of CANN's lists for mixed precision an operator is on (ATC documentation of --modify_mixlist).
 
     WHITE operators gain by float16 and bear it: products on the Cube. BLACK operators lose by it: sums,
-    exponentials, normalisations. GRAY operators follow what they are given. SUMS are black, and give float32
+    exponentials, normalisations. GRAY operators follow what they are given. SUMS do so too, and give float32
     whatever they take, since sums over a batch leave float16; PRODUCT_SUMS are white and do the same
-    (gradients of filters). BITS are those that read or make the bits of the user's model, so its types stay
-    in every mode.
+    (gradients of filters). STATISTICS are normalisations by sums that were made before: data and the first
+    result follow the first input, in float32 inside, and statistics and parameters stay float32 (profiles of
+    training steps have BNTrainingUpdate and BNTrainingReduceGrad so). BITS are those that read or make the
+    bits of the user's model, so its types stay in every mode.
     """
 
     WHITE = "white"
@@ -38,20 +40,22 @@ class Precision(Enum):
     GRAY = "gray"
     SUMS = "sums"
     PRODUCT_SUMS = "product sums"
+    STATISTICS = "statistics"
     BITS = "bits"
 
     @property
     def sensitive(self) -> bool:
-        return self in (Precision.BLACK, Precision.SUMS)
+        return self is Precision.BLACK
 
     @property
     def on_cube(self) -> bool:
         """Whether products on the Cube are what the operator does."""
         return self in (Precision.WHITE, Precision.PRODUCT_SUMS)
 
-    @property
-    def gives_float32(self) -> bool:
-        """Whether the results are float32 whatever the operands are."""
+    def gives_float32(self, output: int) -> bool:
+        """Whether a result is float32 whatever the operands are."""
+        if self is Precision.STATISTICS:
+            return output > 0
         return self in (Precision.SUMS, Precision.PRODUCT_SUMS)
 
 

@@ -60,7 +60,7 @@ def compile_point(
         InputError: If the structure file is missing.
     """
     changes = dict(values) if values else None
-    graph = load(_structure(point, folder), batch=point.batch)
+    graph = load(structure(point.file, folder), batch=point.batch)
     return compile(
         graph, soc=point.soc, set=changes, fusion=fusion, insert_op_conf=AIPP if point.aipp else None
     )
@@ -88,7 +88,7 @@ def predictions(
         InputError: If a structure file is missing.
     """
     for point in points:
-        _structure(point, folder)
+        structure(point.file, folder)
     work = partial(_predict, folder, fusion)
     changes = [values(point) if values is not None else None for point in points]
     if processes < 2:
@@ -120,11 +120,16 @@ def compare_models(
     return Comparison.of_pairs(list(predictions(points, folder, fusion, values)))
 
 
-def _structure(point: Point, folder: Path) -> Path:
-    path = folder / point.file
+def structure(file: str, folder: Path) -> Path:
+    """The path of a structure file.
+
+    Raises:
+        InputError: If it is missing.
+    """
+    path = folder / file
     if not path.is_file():
         raise InputError(
-            f"network structure {point.file!r}",
+            f"network structure {file!r}",
             f"is not in {str(folder)!r}",
             remedy="name the folder that holds it with --models",
         )

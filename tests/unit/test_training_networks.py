@@ -123,6 +123,61 @@ def test_mixed_precision_follows_the_forward_operator() -> None:
     assert casts["tied"] == 1, "a weight is cast once a step"
 
 
+def _normalised() -> Graph:
+    """Two convolutions with batch normalisation and a product; the squares of the first leave float16."""
+    b = asim.GraphBuilder("normalised")
+    rng = np.random.default_rng(2)
+    y = b.input("x", (2, 16, 8, 8))
+    for layer, gain in enumerate((8.0, 0.1)):
+        weight = (gain * rng.standard_normal((16, 16, 3, 3))).astype(np.float32)
+        y = b.op("Conv", y, b.constant(weight, f"w{layer}"), pads=[1, 1, 1, 1])
+        values = (np.ones(16), np.zeros(16), np.zeros(16), np.ones(16))
+        numbers = [b.constant(value.astype(np.float32), f"bn{layer}") for value in values]
+        y = b.op("Relu", b.op("BatchNormalization", y, *numbers))
+    weight = rng.standard_normal((16, 16)).astype(np.float32)
+    b.output(b.op("MatMul", b.op("Flatten", b.op("GlobalAveragePool", y)), b.constant(weight, "w")), "y")
+    return b.build()
+
+
+@pytest.mark.parametrize("fusion", ["off", "graph"])
+def test_batch_normalisation_takes_half_data_and_single_statistics(fusion: str) -> None:
+    step = asim.training_step(_normalised(), loss="cross_entropy", optimizer="momentum")
+    model = asim.compile(step.graph, "Ascend910A", fusion=fusion, precision_mode="allow_mix_precision")
+    half, single = DType.FLOAT16, DType.FLOAT32
+    halves = {
+        "BNTrainingReduce": (1, 0),
+        "BNTrainingUpdate": (1, 1),
+        "BatchNormGrad": (2, 1),
+        "BNTrainingUpdateGrad": (2, 0),
+        "BNTrainingReduceGrad": (2, 1),
+    }  # how many of the first inputs and outputs are float16, as profiles of ResNet-50 have them
+    found = [node for node in model.graph.nodes if node.op_type in halves]
+    assert len(found) == (6 if fusion == "off" else 8)
+    for node in found:
+        data, results = halves[node.op_type]
+        given = [tensor.dtype for tensor in node.inputs if tensor is not None]
+        assert given == [half] * data + [single] * (len(given) - data), node.name
+        made = [tensor.dtype for tensor in node.outputs]
+        assert made == [half] * results + [single] * (len(made) - results), node.name
+        producers = [tensor.producer for tensor in node.inputs[:data] if tensor is not None]
+        readers = [use.node for tensor in node.outputs[:results] for use in tensor.uses]
+        if "BatchNormalization_" not in node.name:  # the other one is next to the pooling
+            assert not {near.op_type for near in (*producers, *readers) if near} & {"Cast", "TransData"}
+
+
+def test_batch_statistics_leave_float16() -> None:
+    step = asim.training_step(_normalised(), loss="cross_entropy", optimizer="momentum")
+    model = asim.compile(step.graph, "Ascend910A", precision_mode="allow_mix_precision")
+    x = 2 * np.random.default_rng(3).standard_normal((2, 16, 8, 8)).astype(np.float32)
+    feed = {"x": x, "labels": np.array([3, 5], np.int32), "learning_rate": np.float32(0.1), **step.initial()}
+    exact = asim.run(model, feed, values="float32").outputs
+    device = asim.run(model, feed).outputs
+    assert max(float(exact[name].max()) for name in exact if name.endswith(".updated")) > 1000
+    for name, value in exact.items():
+        scale = float(np.abs(value).max())
+        np.testing.assert_allclose(device[name], value, rtol=0, atol=0.03 * scale, err_msg=name)
+
+
 @pytest.mark.parametrize("optimizer", ["momentum", "lamb"])
 def test_fusion_leaves_the_values_of_a_step(optimizer: str) -> None:
     step, feed = _step("lenet5", optimizer=optimizer, loss_scale=64)

@@ -240,7 +240,11 @@ OPERATORS: tuple[OpDef, ...] = (
         domain="ascend",
         most_inputs=7,
         facts=Facts(
-            _update_links, Kind.REDUCTION, Precision.BLACK, pattern=OpPattern.BN_UPDATE, parameters=(1, 2)
+            _update_links,
+            Kind.REDUCTION,
+            Precision.STATISTICS,
+            pattern=OpPattern.BN_UPDATE,
+            parameters=(1, 2, 3, 4, 5, 6),
         ),
     ),
 )

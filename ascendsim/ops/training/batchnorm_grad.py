@@ -201,7 +201,7 @@ def _lower_constant(node: Node, context: LowerContext) -> Work:
     return _data_work(node, context, [node.required(1), node.required(2)], node.output, training=False)
 
 
-def _facts(*parameters: int, precision: Precision = Precision.BLACK) -> Facts:
+def _facts(*parameters: int, precision: Precision = Precision.STATISTICS) -> Facts:
     return Facts(
         opaque(),
         Kind.REDUCTION,

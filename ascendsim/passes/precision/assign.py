@@ -184,11 +184,11 @@ def _assign(graph: Graph, opset: OpSet, wish: Wish, asked: Sequence[DType | None
         )
         wanted[node] = taken or first or DType.FLOAT16
         out = given or first or DType.FLOAT16
-        for result in node.outputs:
+        for number, result in enumerate(node.outputs):
             if (
                 _is_single(result)
                 and result.dtype is not out
-                and not opset.get(node).facts.precision.gives_float32
+                and not opset.get(node).facts.precision.gives_float32(number)
             ):
                 result.dtype = out
                 half_tensors += 1

@@ -1,0 +1,128 @@
+"""Whole training steps: simulated against published throughput and against profiles."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
+from statistics import median
+
+from ascendsim import soc as chips
+from ascendsim.api.compiling import compile
+from ascendsim.api.loading import load
+from ascendsim.api.result import Result
+from ascendsim.api.running import simulate
+from ascendsim.api.training import training_step
+from ascendsim.validate.models import structure
+from ascendsim.validate.points import Point
+from ascendsim.validate.roofline import roofline_us
+from ascendsim.validate.score import Prediction
+
+GROUPS = {"910A": "Ascend910A", "910A eager": "Ascend910A"}  # by how the published step was run
+PROFILED_SOC, PROFILED = "Ascend910B", "resnet50_{batch}_224_224"  # the first generation with 30 cores
+_TRUST = {"low": 0, "medium": 1, "high": 2}
+
+
+@dataclass(frozen=True, slots=True)
+class StepProfile:
+    """Operators of one training step on a chip.
+
+    Attributes:
+        batch: Images in the step.
+        kinds: Count and time in us by operator type; fused ones as FusionOp_A_B.
+    """
+
+    batch: int
+    kinds: dict[str, tuple[int, float]]
+
+    @property
+    def total_us(self) -> float:
+        """Sum of all operators' times."""
+        return sum(time for _, time in self.kinds.values())
+
+
+def training_points(groups: Sequence[str] = ("910A",)) -> tuple[Point, ...]:
+    """Published steps, one a network and batch size of a device.
+
+    Steps of one device count before those of eight, which wait for the exchange of gradients; among them
+    the median of the rows with the highest trust.
+    """
+    rows: dict[tuple[str, str, int], list[dict[str, str]]] = {}
+    for row in _table("measured_training.csv"):
+        group = "910A eager" if "eager" in row["framework"] else "910A"
+        if group in groups:
+            rows.setdefault((group, row["network"], int(row["batch"])), []).append(row)
+    points = []
+    for (group, model, batch), found in sorted(rows.items()):
+        best = max((-int(row["devices"]), _TRUST[row["trust"]]) for row in found)
+        chosen = [row for row in found if (-int(row["devices"]), _TRUST[row["trust"]]) == best]
+        measured = median(float(row["throughput_per_s"]) for row in chosen)
+        points.append(Point(group, GROUPS[group], model, f"{model}.onnx", batch, measured, False))
+    return tuple(points)
+
+
+def measured_profiles() -> tuple[StepProfile, ...]:
+    """Profiles of MindSpore's ResNet-50 steps."""
+    found: dict[int, dict[str, tuple[int, float]]] = {}
+    for row in _table("training_profiles.csv"):
+        batch = int(row["network"].split("_")[1])
+        found.setdefault(batch, {})[row["op_type"]] = (int(row["operators"]), float(row["time_us"]))
+    return tuple(StepProfile(batch, kinds) for batch, kinds in sorted(found.items()))
+
+
+def run_step(file: Path, batch: int, soc: str) -> tuple[Result, float]:
+    """A training step as the published ones: mixed precision, all fusion, the graph on the device as a whole.
+
+    Networks for images learn classes with momentum, BERT its encoder with LAMB (the structure file has no
+    head, so "mse" of what the encoder gives).
+
+    Returns:
+        The run, and the roofline's time in us for forward and backward: three times that of forward.
+    """
+    graph = load(file, batch=batch)
+    bert = file.name.startswith("bert")
+    output = graph.outputs[0].name if len(graph.outputs) > 1 else None
+    step = training_step(
+        graph,
+        loss="mse" if bert else "cross_entropy",
+        optimizer="lamb" if bert else "momentum",
+        output=output,
+    )
+    model = compile(step.graph, soc=soc, fusion="all", precision_mode="allow_mix_precision")
+    forward = roofline_us(graph, chips.load(soc))
+    return simulate(model), 3 * forward
+
+
+def simulated_profile(batch: int, folder: Path) -> StepProfile:
+    """The operators of a ResNet-50 step on the chip of `measured_profiles`."""
+    result, _ = run_step(structure("resnet50.onnx", folder), batch, PROFILED_SOC)
+    kinds: dict[str, tuple[int, float]] = {}
+    run = result.profile
+    for view in run.tasks:
+        types = [run.cann_type(node) for node in view.nodes] or [view.op_type]
+        name = types[0] if len(types) == 1 else "FusionOp_" + "_".join(types)
+        count, time = kinds.get(name, (0, 0.0))
+        kinds[name] = (count + 1, time + run.us(view.duration))
+    return StepProfile(batch, kinds)
+
+
+def training_predictions(points: Sequence[Point], folder: Path) -> Iterator[tuple[Prediction, Prediction]]:
+    """Predictions of the simulator and of the roofline, point by point.
+
+    Raises:
+        InputError: If a structure file is missing.
+    """
+    paths = [structure(point.file, folder) for point in points]
+    for point, path in zip(points, paths, strict=True):
+        result, roofline = run_step(path, point.batch, point.soc)
+        yield (
+            Prediction(point, point.batch / result.duration_us * 1e6),
+            Prediction(point, point.batch / roofline * 1e6),
+        )
+
+
+def _table(name: str) -> list[dict[str, str]]:
+    with files("ascendsim.validate").joinpath("data", name).open(encoding="utf-8") as source:
+        return list(csv.DictReader(source))

@@ -1,0 +1,91 @@
+"""Training steps against published measurements."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+
+import pytest
+
+from ascendsim.cli.main import main
+from ascendsim.validate import training
+from ascendsim.validate.points import Point
+from ascendsim.validate.training import (
+    measured_profiles,
+    run_step,
+    simulated_profile,
+    training_points,
+    training_predictions,
+)
+
+
+def _small(batch: int) -> Point:
+    return Point("910A", "Ascend910A", "lenet5", "lenet5.onnx", batch, 1e4, False)
+
+
+def test_one_device_counts_before_eight() -> None:
+    points = {(point.model, point.batch): point.throughput for point in training_points()}
+    assert points["resnet50", 256] == 2115  # rows of eight devices: 2075 and 2169.5 for each
+    assert points["densenet121", 32] == 760
+    assert points["resnet101", 32] == 1056.1  # eight devices only
+    assert len(points) == 9
+
+
+def test_eager_steps_stand_apart() -> None:
+    both = training_points(("910A", "910A eager"))
+    eager = {(point.model, point.batch): point for point in both if point.group == "910A eager"}
+    assert eager["mobilenet_v1", 256].throughput == pytest.approx((2284.98 + 2401.673) / 2)
+    assert len(both) == len(training_points()) + len(eager)
+    assert all((Path("tests/data/models") / point.file).name == f"{point.model}.onnx" for point in both)
+
+
+def test_profiles_have_the_published_totals() -> None:
+    profiles = measured_profiles()
+    assert [profile.batch for profile in profiles] == [16, 32, 64]
+    totals = [profile.total_us / 1e3 for profile in profiles]
+    assert totals == pytest.approx([21.2, 28.8, 47.3], abs=0.05)
+    assert all(profile.kinds["BNTrainingUpdateGrad"][0] == 53 for profile in profiles)
+
+
+def test_a_step_is_simulated(models_dir: Path) -> None:
+    points = (_small(16), _small(256))
+    own, base = zip(*training_predictions(points, models_dir), strict=True)
+    assert 1 < own[1].throughput / own[0].throughput < 16
+    result, roofline = run_step(models_dir / "lenet5.onnx", 16, "Ascend910A")
+    assert own[0].throughput == pytest.approx(16e6 / result.duration_us)
+    assert base[0].throughput == pytest.approx(16e6 / roofline)
+    assert {row[0] for row in result.training_shares()} >= {"forward", "backward", "update"}
+
+
+def test_a_profile_names_what_is_fused(models_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(training, "structure", lambda _file, folder: folder / "lenet5.onnx")
+    profile = simulated_profile(4, models_dir)
+    fused = [name for name in profile.kinds if name.startswith("FusionOp_")]
+    assert fused
+    assert profile.kinds["Conv2DBackpropFilter"][0] >= 1
+    result, _ = run_step(models_dir / "lenet5.onnx", 4, training.PROFILED_SOC)
+    assert profile.total_us == pytest.approx(sum(result.profile.us(v.duration) for v in result.profile.tasks))
+    assert sum(count for count, _ in profile.kinds.values()) == len(result.profile.tasks)
+
+
+def test_the_command_prints_scores(
+    models_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(training, "training_points", lambda _groups: (_small(8), _small(64)))
+    table = tmp_path / "training.csv"
+    assert main(["validate", "training", "--models", str(models_dir), "--csv", str(table)]) == 0
+    assert "Spearman" in capsys.readouterr().out
+    rows = list(csv.DictReader(table.read_text().splitlines()))
+    assert [row["batch"] for row in rows] == ["8", "64"]
+    assert [float(row["error"]) for row in rows] == pytest.approx(
+        [float(row["simulated_per_s"]) / 1e4 - 1 for row in rows], abs=1e-3
+    )
+
+
+def test_bad_options(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    assert main(["validate", "training", "--networks", "resnet51"]) == 2
+    assert "did you mean resnet50" in capsys.readouterr().err
+    assert main(["validate", "training", "--groups", "910"]) == 2
+    assert main(["validate", "training", "--max_batch", "1"]) == 2
+    assert main(["validate", "training", "--models", str(tmp_path)]) == 2
+    assert "--models" in capsys.readouterr().err
