@@ -79,7 +79,15 @@ def simulate(
         if count < 1:
             raise InputError(f"option {option}", "must be a whole number from 1 on", count)
     if devices > 1:
-        return _parallel(model, instructions, progress, taken, devices, server, bucket_bytes)
+        return _parallel(
+            model,
+            instructions,
+            progress,
+            taken,
+            devices=devices,
+            server=server,
+            bucket_bytes=bucket_bytes,
+        )
     if isinstance(model, DynamicModel):
         choices = checked_choices(model.graph, branches, trips)
         model, _ = model.execute(model.shapes_of(shapes or {}), None, choices, progress)
@@ -110,6 +118,7 @@ def _parallel(
     instructions: bool | str | Iterable[str],
     progress: Progress | None,
     shortcuts: Collection[str],
+    *,
     devices: int,
     server: str | PathLike[str] | None,
     bucket_bytes: int,

@@ -3,7 +3,8 @@
 Every device runs the same tasks on a batch of its own. A gradient that is ready joins a bucket; the bucket's
 all-reduce runs on a stream of its own beside the tasks that follow, and what updates with the gradient waits
 for it. Tasks that depend on an all-reduce go behind those that do not: a stream is served in order, and an
-update in the middle of the backward tasks would hold them up.
+update in the middle of the backward tasks would hold them up. Casts and conversions of a gradient follow what
+makes it.
 
 Tasks stay as they were compiled for one device. Where fusion joined the end of a gradient (a cast) and its
 update in one task, the all-reduce stands before that task, as it cannot stand inside.
@@ -28,11 +29,12 @@ CONVERSIONS = ("Cast", "TransData")
 
 @dataclass(frozen=True, slots=True)
 class _Gradient:
-    """Bytes, tasks after which it is ready, and tasks that wait for its sum."""
+    """Bytes, tasks after which it is ready, tasks that wait for its sum, and casts and conversions before."""
 
     size: int
     ready: frozenset[int]
     waiting: frozenset[int]
+    conversions: frozenset[int] = frozenset()
 
 
 def with_all_reduces(
@@ -52,10 +54,12 @@ def with_all_reduces(
     """
     tasks = _Tasks(graph, program)
     found = [tasks.gradient(tensor) for tensor in graph.outputs if tensor.name.endswith(GRAD)]
-    gradients = sorted((one for one in found if one.ready), key=lambda one: max(one.ready))
+    gradients = [one for one in found if one.ready]
     if not gradients:
         rule = "is no training step: no output of it is a gradient"
         raise InputError(f"model {graph.name!r}", rule, remedy="asim.training_step makes one; or devices=1")
+    rank = tasks.ranks(frozenset[int]().union(*(one.conversions for one in gradients)))
+    gradients.sort(key=lambda one: max(rank[task] for task in one.ready))
     stream = max(task.stream for task in program.tasks) + 1
     number = max(task.id for task in program.tasks) + 1
     behind: dict[int, list[Task]] = {}  # by the last task that a collective waits for
@@ -72,8 +76,8 @@ def with_all_reduces(
         )
         for task in frozenset[int]().union(*(one.waiting for one in bucket)):
             waits.setdefault(task, set()).add(collective.id)
-        behind.setdefault(max(ready), []).append(collective)
-    return replace(program, tasks=tasks.ordered(behind, waits))
+        behind.setdefault(max(ready, key=rank.__getitem__), []).append(collective)
+    return replace(program, tasks=tasks.ordered(rank, behind, waits))
 
 
 def _buckets(gradients: Iterable[_Gradient], most: int) -> list[list[_Gradient]]:
@@ -126,16 +130,30 @@ class _Tasks:
         for maker in makers & waiting:
             needs = set(self._needs[maker])
             ready |= needs & self._backward or needs
-        return _Gradient(output.logical_bytes, frozenset(ready), frozenset(waiting))
+        early = frozenset(conversions - waiting)
+        return _Gradient(output.logical_bytes, frozenset(ready), frozenset(waiting), early)
 
-    def ordered(self, behind: dict[int, list[Task]], waits: dict[int, set[int]]) -> tuple[Task, ...]:
+    def ranks(self, conversions: frozenset[int]) -> dict[int, int]:
+        """Places of the tasks when casts and conversions of gradients follow what they take, so that the
+        all-reduce need not wait for the end of the backward tasks, where one device may do them.
+        """
+        base = list(range(len(self._tasks)))
+        for task in sorted(conversions):
+            base[task] = max((base[other] for other in self._needs[task]), default=task)
+        order = sorted(range(len(base)), key=lambda task: (base[task], task))
+        return {task: place for place, task in enumerate(order)}
+
+    def ordered(
+        self, rank: dict[int, int], behind: dict[int, list[Task]], waits: dict[int, set[int]]
+    ) -> tuple[Task, ...]:
         """First what does not depend on an all-reduce, with the all-reduces, then the rest; both in the order
-        that they had. Waits are written out: the order in a stream no longer implies the old ones.
+        of their ranks. Waits are written out: the order in a stream no longer implies the old ones.
         """
         late: set[int] = set()
         early: list[Task] = []
         last: list[Task] = []
-        for task, needs in zip(self._tasks, self._needs, strict=True):
+        for place in sorted(rank, key=rank.__getitem__):
+            task, needs = self._tasks[place], self._needs[place]
             others = {other for other in needs if self._tasks[other].stream != task.stream}
             after = tuple(sorted({*task.waits_for, *others, *waits.get(task.id, ())}))
             if task.id in waits or late & set(needs):
