@@ -125,6 +125,18 @@ def test_communication_overlaps_with_backward_tasks() -> None:
     )
 
 
+def test_conversions_come_between_a_gradient_and_its_all_reduce() -> None:
+    result = _on(_scaled(), bucket_bytes=1)
+    records = {view.name: view.record for view in result.profile.tasks}
+    conversion = records["Gradients//7/Gemm/Gemm_4_out_transdata"]
+    largest = max(result.model.program.tasks, key=lambda task: task.link_us)
+    assert records["Gradients//7/Gemm/Gemm_4"].end <= conversion.start
+    assert conversion.task in largest.waits_for
+    assert (
+        conversion.end <= records["Gradients//0/Conv/Conv2DBackpropFilter"].start
+    )  # one device does it later
+
+
 @pytest.mark.parametrize("fusion", ["off", "graph", "graph-kernel"])
 def test_every_fusion_mode_runs(fusion: str) -> None:
     assert _cells(_on(_scaled(fusion)))["HcomAllReduce"] == 1
