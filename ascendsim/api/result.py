@@ -31,6 +31,21 @@ if TYPE_CHECKING:
     from ascendsim.plot.timeline import TimelineDisplay
 
 
+@dataclass(frozen=True, slots=True)
+class DataParallel:
+    """That a result is one of several devices that trained together.
+
+    Attributes:
+        devices: Their number.
+        server: Name of the server, or of one of them.
+        single_us: Time of the same step on one device.
+    """
+
+    devices: int
+    server: str
+    single_us: float
+
+
 @dataclass(frozen=True)
 class Result:
     """One execution of a compiled model.
@@ -40,12 +55,14 @@ class Result:
         trace: What happened when.
         values: Output arrays by name; None after `simulate`.
         watched: As `numerics`; None after `simulate`.
+        parallel: With whom it trained; None on one device.
     """
 
     model: CompiledModel
     trace: Trace
     values: Mapping[str, Array] | None = None
     watched: Numerics | None = None
+    parallel: DataParallel | None = None
 
     @property
     def duration_us(self) -> float:
@@ -192,6 +209,21 @@ class Result:
         from ascendsim import profiling
 
         return profiling.training_shares(self.profile)
+
+    def communication(self) -> Table:
+        """One row: time of a data parallel step, the part of its communication that nothing hides, and the
+        efficiency against one device.
+
+        Raises:
+            InputError: If one device ran alone.
+        """
+        from ascendsim import profiling
+
+        if self.parallel is None:
+            remedy = 'use asim.simulate(model, devices=8, server="Atlas 800 9000")'
+            raise InputError("this result", "has no communication, it is of one device", remedy=remedy)
+        known = self.parallel
+        return profiling.communication(self.profile, known.devices, known.server, known.single_us)
 
     def to_dataframe(self) -> pd.DataFrame:
         """`op_summary()` as a pandas data frame (needs the extra `ascendsim[dataframe]`)."""

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
+from os import PathLike
 from typing import Any, Literal
 
-from ascendsim.api.result import Result
+from ascendsim.api.result import DataParallel, Result
 from ascendsim.compiler.dynamic import DynamicModel, with_shapes
 from ascendsim.compiler.dynamic_inputs import checked_choices, user_arrays
 from ascendsim.compiler.model import CompiledModel
@@ -17,6 +19,9 @@ from ascendsim.runtime import checked_inputs, evaluate
 from ascendsim.runtime import random_inputs as _random_inputs
 from ascendsim.runtime.host_run import Choices
 from ascendsim.runtime.watch import Watch
+from ascendsim.soc.collectives import BUCKET_BYTES
+from ascendsim.soc.servers import load_server, server_names
+from ascendsim.training.data_parallel import with_all_reduces
 
 Progress = Callable[[int, int], None]
 SHAPES = 'write shapes={"input": (1, 3, 224, 224)}'
@@ -38,6 +43,9 @@ def simulate(
     instructions: bool | str | Iterable[str] = False,
     progress: Progress | None = None,
     shortcuts: Iterable[str] = SHORTCUTS,
+    devices: int = 1,
+    server: str | PathLike[str] | None = None,
+    bucket_bytes: int = BUCKET_BYTES,
 ) -> Result:
     """Runs a compiled model on the simulated chip: timing only, needs no weights.
 
@@ -55,13 +63,31 @@ def simulate(
             repeats itself, "groups" simulates equal blocks that start together once, "replay" looks up tasks
             that ran before from the same state. They save time and change no result, so that leaving one out
             is a check of it (docs/performance.md).
+        devices: Chips that train together, each on a batch of its own; the result is that of one of them,
+            with the all-reduces of the gradients (`result.communication()`).
+        server: What they are in: a name ("Atlas 800 9000") or the path of a TOML file.
+        bucket_bytes: Gradients that are reduced together, at most.
 
     Raises:
         GraphError: If nothing has a name in `instructions`.
-        InputError: If shapes, branches or numbers of iterations are missing or do not fit.
+        InputError: If shapes, branches or numbers of iterations are missing or do not fit; if no server has
+            so many devices, or several are to run what is no training step.
         SimulationError: If the program deadlocks.
     """
     taken = _checked_shortcuts(shortcuts)
+    for option, count in (("devices", devices), ("bucket_bytes", bucket_bytes)):
+        if count < 1:
+            raise InputError(f"option {option}", "must be a whole number from 1 on", count)
+    if devices > 1:
+        return _parallel(
+            model,
+            instructions,
+            progress,
+            taken,
+            devices=devices,
+            server=server,
+            bucket_bytes=bucket_bytes,
+        )
     if isinstance(model, DynamicModel):
         choices = checked_choices(model.graph, branches, trips)
         model, _ = model.execute(model.shapes_of(shapes or {}), None, choices, progress)
@@ -85,6 +111,32 @@ def _checked_shortcuts(shortcuts: Iterable[str]) -> frozenset[str]:
                 suggest(str(name), SHORTCUTS),
             )
     return frozenset(names)
+
+
+def _parallel(
+    model: CompiledModel,
+    instructions: bool | str | Iterable[str],
+    progress: Progress | None,
+    shortcuts: Collection[str],
+    *,
+    devices: int,
+    server: str | PathLike[str] | None,
+    bucket_bytes: int,
+) -> Result:
+    if server is None:
+        raise InputError("option devices", "needs a server", remedy=f"server={server_names()[0]!r}")
+    spec = load_server(server)
+    spec.groups_of(devices)
+    if spec.short_name != model.soc.short_name:
+        rule = f"must have chips of the model ({model.soc.short_name})"
+        raise InputError(f"server {spec.name!r}", rule, spec.short_name, "compile for its chip")
+    if type(model) is not CompiledModel:
+        rule = "must have fixed shapes and no control flow to run on several devices"
+        raise InputError(f"model {model.source.name!r}", rule, remedy="devices=1")
+    single = _timed(model, False, None, shortcuts).duration_us
+    program = with_all_reduces(model.graph, model.program, spec, devices, bucket_bytes)
+    result = _timed(replace(model, program=program), instructions, progress, shortcuts)
+    return replace(result, parallel=DataParallel(devices, spec.name, single))
 
 
 def _timed(

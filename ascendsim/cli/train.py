@@ -20,6 +20,7 @@ from ascendsim.cli.model_options import (
 from ascendsim.cli.own import own_operators
 from ascendsim.cli.run import print_formatted, print_result
 from ascendsim.core.errors import InputError
+from ascendsim.soc.collectives import BUCKET_BYTES
 
 NAME = "train"
 HELP = "run a training step of a model: forward, backward and update of the weights"
@@ -40,6 +41,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--accumulate", type=positive, default=1, metavar="N", help=text)
     text = 'weights to train, by name or pattern ("*.weight"); may be repeated (default: all)'
     parser.add_argument("--parameters", action="append", metavar="NAME", help=text)
+    text = "devices that train together, each on a batch of its own (default: 1)"
+    parser.add_argument("--devices", type=positive, default=1, metavar="N", help=text)
+    text = 'server that they are in, for example "Atlas 800 9000", or a TOML file'
+    parser.add_argument("--server", metavar="NAME", help=text)
+    text = "bytes of gradients that are reduced together, at most (default: 26214400)"
+    parser.add_argument("--bucket_bytes", type=positive, default=BUCKET_BYTES, metavar="N", help=text)
     add_chip_options(parser)
     parser.set_defaults(precision_mode="allow_mix_precision")  # weights and updates in float32
     parser.add_argument("--output", metavar="DIR", help="folder for tables (.csv), timeline.png, trace.json")
@@ -68,11 +75,19 @@ def run(args: argparse.Namespace) -> int:
     model = compile(step.graph, **chip_settings(args))
     print_warnings(warnings_of(model))
     with progress("running") as show:
-        result = simulate(model, progress=show)
+        result = simulate(
+            model,
+            progress=show,
+            devices=args.devices,
+            server=args.server,
+            bucket_bytes=args.bucket_bytes,
+        )
     weights = sum(step.graph.tensors[name].elements for name in step.parameters)
     print(f"training step: {len(step.parameters)} weights of {weights:,} numbers, {len(step.graph)} nodes")
     print_result(result, args.top)
     print_formatted(result.training_shares())
+    if args.devices > 1:
+        print_formatted(result.communication())
     if args.output is not None:
         for path in result.save(Path(args.output)):
             print(f"wrote {path}")

@@ -31,6 +31,7 @@ class TaskKind(Enum):
     AI_CORE = "AI_CORE"
     AI_VECTOR_CORE = "AI_VECTOR_CORE"
     AI_CPU = "AI_CPU"
+    COMMUNICATION = "COMMUNICATION"
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,10 +160,12 @@ class Task:
     Attributes:
         id: Unique in the program; `profiling` joins records to nodes by it.
         name: Name of the node it runs, or a name for the fused nodes.
-        groups: Blocks by group; empty for AI CPU tasks.
+        groups: Blocks by group; empty for tasks of the AI CPU and collectives.
         waits_for: Tasks of other streams that must have ended (stream events).
         cpu_us: AI CPU work in microseconds of one core at the chip's rate (dispatch and overhead come on
             top).
+        link_us: Time of a collective on the links between devices, in microseconds; it takes no core and no
+            bandwidth of the memory.
         fused: Names of the graph nodes it runs, in order, if they are several.
         decisions: Branches chosen and loops tested by the task scheduler before it starts (graphs with
             control flow on the device).
@@ -178,6 +181,7 @@ class Task:
     accesses: tuple[Access, ...] = ()
     waits_for: tuple[int, ...] = ()
     cpu_us: float = 0.0
+    link_us: float = 0.0
     fused: tuple[str, ...] = ()
     decisions: int = 0
     read_backs: int = 0

@@ -1,4 +1,5 @@
-"""The task scheduler: streams in order, events between streams, blocks on free cores, AI CPU tasks.
+"""The task scheduler: streams in order, events between streams, blocks on free cores, AI CPU tasks,
+collectives.
 
 A task of a stream may start when the one before it and the tasks it waits for have ended. With the whole
 graph on the device (sink) the next task follows after `task_gap_us`; in the other modes the host launches the
@@ -180,7 +181,7 @@ class Scheduler:
             if (
                 alone
                 and self._replay is not None
-                and run.task.kind is not TaskKind.AI_CPU
+                and run.task.kind not in (TaskKind.AI_CPU, TaskKind.COMMUNICATION)
                 and self.timeline.next_appointment is None
             ):
                 self.timeline.skip(run.start + self._launch - run.ready)
@@ -247,6 +248,9 @@ class Scheduler:
         for run in sorted(self._starting, key=lambda run: run.position):
             if run.task.kind is TaskKind.AI_CPU:
                 self._run_on_ai_cpu(run, now)
+            elif run.task.kind is TaskKind.COMMUNICATION:
+                end = now + self._launch + self.clock.us(run.task.link_us)
+                self.timeline.at(end, partial(self._end, run, end))
             else:
                 self.timeline.at(now + self._launch, partial(self._arrive, run))
         self._starting = []

@@ -129,14 +129,16 @@ def host_lanes(run: ProfiledRun, window: tuple[float, float] | None = None) -> l
 
 
 def stream_lanes(run: ProfiledRun, views: Sequence[TaskView]) -> list[Lane]:
-    """A lane a stream with all its tasks, and one for the AI CPU if it has any."""
+    """A lane a stream with all its tasks, one for the AI CPU and one for collectives if there are any."""
     streams = sorted({view.record.stream for view in views})
     lanes = [
         _bars(run, f"Stream {stream}", [view for view in views if view.record.stream == stream], 1.5)
         for stream in streams
     ]
-    on_cpu = [view for view in views if not view.on_ai_core]
-    return [*lanes, _bars(run, "AI CPU", on_cpu)] if on_cpu else lanes
+    on_cpu = [view for view in views if view.on_ai_cpu]
+    lanes += [_bars(run, "AI CPU", on_cpu)] if on_cpu else []
+    collectives = [view for view in views if view.is_communication]
+    return [*lanes, _bars(run, "Communication", collectives)] if collectives else lanes
 
 
 def share_lanes(run: ProfiledRun, views: Sequence[TaskView]) -> list[Lane]:

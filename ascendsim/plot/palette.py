@@ -7,7 +7,7 @@ for thin bars.
 from __future__ import annotations
 
 from ascendsim.opset.facts import Kind
-from ascendsim.profiling.kinds import AI_CPU
+from ascendsim.profiling.kinds import AI_CPU, COMMUNICATION
 
 KIND_COLOURS = {
     Kind.CONVOLUTION.value: "#0072b2",
@@ -17,6 +17,7 @@ KIND_COLOURS = {
     Kind.MOVEMENT.value: "#d55e00",
     Kind.OTHER.value: "#8c8c8c",
     AI_CPU: "#cc79a7",
+    COMMUNICATION: "#000000",
 }
 LANE = "#f1f2f4"  # background of a lane
 INK = "#202428"

@@ -5,6 +5,7 @@ Every report starts from a `ProfiledRun`. Times in tables are microseconds of si
 
 from ascendsim.core.table import Table
 from ascendsim.profiling.chrome_trace import TraceFile, TraceSize, chrome_trace, estimate_trace, write_trace
+from ascendsim.profiling.communication import communication
 from ascendsim.profiling.fusion_op import fusion_op
 from ascendsim.profiling.kinds import KINDS, kind_of
 from ascendsim.profiling.metrics import TaskMetrics, task_metrics
@@ -31,6 +32,7 @@ __all__ = [
     "TraceSize",
     "ai_core_metrics",
     "chrome_trace",
+    "communication",
     "estimate_trace",
     "fusion_op",
     "html",

@@ -262,7 +262,7 @@ def _stream_events(run: ProfiledRun, views: Sequence[TaskView]) -> list[Event]:
         )
         for view, tid in placed
     ]
-    on_cpu = [view for view in views if not view.on_ai_core]
+    on_cpu = [view for view in views if view.on_ai_cpu]
     if on_cpu:
         events += process_events(AI_CPU_PID, "AI CPU", 1)
         lanes = _lanes_of(run, on_cpu)

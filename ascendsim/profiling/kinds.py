@@ -10,17 +10,21 @@ from ascendsim.opset.facts import Kind
 from ascendsim.profiling.view import TaskView
 
 AI_CPU = "AI CPU"
-KINDS = (*[kind.value for kind in Kind], AI_CPU)  # the order of legends and stacks
+COMMUNICATION = "Communication"
+KINDS = (*[kind.value for kind in Kind], AI_CPU, COMMUNICATION)  # the order of legends and stacks
 
 
 def kind_of(view: TaskView) -> str:
     """The kind of a task, one of `KINDS`.
 
-    A task of the AI CPU is "AI CPU" whatever it computes. A task that used the Cube is a convolution if one
+    A task of the AI CPU is "AI CPU" whatever it computes, a collective "Communication".
+    A task that used the Cube is a convolution if one
     of its nodes is one, else a matrix product. The rest goes by the operator of its first node; "Other" are
     tasks without a node.
     """
-    if not view.on_ai_core:
+    if view.is_communication:
+        return COMMUNICATION
+    if view.on_ai_cpu:
         return AI_CPU
     if view.busy("M"):
         kind = Kind.CONVOLUTION if Kind.CONVOLUTION in view.kinds else Kind.MATMUL

@@ -26,6 +26,7 @@ BOUND_RATIO = 0.80  # a pipe this busy bounds its task: MindStudio's "no bound" 
 MEMORY_RATIO = 0.60
 LAUNCH_RATIO = 0.50  # this much of the time without a running block: launch and dispatch bound
 AI_CPU = "AI CPU"
+COMMUNICATION = "Communication"
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,11 +147,12 @@ def core_name(soc: SocSpec, core: int) -> str:
 def engine_of(view: TaskView) -> str:
     """The engine that a task runs on.
 
-    "AI CPU" for its tasks; "Cube" if the Cube worked; else "Scalar" if the scalar unit was the busiest pipe;
+    "AI CPU" and "Communication" for their tasks; "Cube" if the Cube worked;
+    else "Scalar" if the scalar unit was the busiest pipe;
     else "Vector" if the Vector unit worked; else "MTE" (nothing but transfers); "-" if no pipe was busy.
     """
     if not view.on_ai_core:
-        return AI_CPU
+        return COMMUNICATION if view.is_communication else AI_CPU
     if view.busy("M"):
         return "Cube"
     busiest = max(PIPE_NAMES, key=view.busy)
@@ -167,7 +169,7 @@ def bound_by(view: TaskView, ddr_share: float, l2_share: float, launch_share: fl
     The figures compared are the busy ratios of the pipes (busy ticks / ticks that blocks held their cores)
     and the shares of the chip's DDR and L2 bandwidth that the task used. In this order:
 
-    1. a task of the AI CPU is bound by "AI CPU";
+    1. a task of the AI CPU is bound by "AI CPU", a collective by "Communication";
     2. "dispatch" if handing out its blocks took more of its duration than any pipe was busy for, "launch" if
        its whole launch (task, blocks, and their start on the cores) took more than half of it;
     3. the largest of the pipe ratios, if it is at least 0.80, names the bound: "Cube", "Vector", "Scalar",
@@ -184,7 +186,7 @@ def bound_by(view: TaskView, ddr_share: float, l2_share: float, launch_share: fl
         launch_share: Part of the duration before and between blocks, and in their start, 0..1.
     """
     if not view.on_ai_core:
-        return AI_CPU
+        return COMMUNICATION if view.is_communication else AI_CPU
     memory = max(ddr_share, l2_share) >= MEMORY_RATIO
     busiest = max(PIPE_NAMES, key=view.ratio)
     if view.record.dispatch > view.busy(busiest) / max(view.record.cores, 1):

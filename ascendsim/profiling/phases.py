@@ -41,7 +41,8 @@ class Phases:
 def phases(record: TaskRecord, launch: int = 0) -> Phases:
     """Phases of a task.
 
-    An AI CPU task only emits and computes. A task that moves data without computing has no compute phase; its
+    A task of the AI CPU and a collective only emit and compute.
+    A task that moves data without computing has no compute phase; its
     time is cut into read and write in the proportion of the work of MTE2 and of MTE3 (all read if there was
     none).
 
@@ -57,7 +58,7 @@ def phases(record: TaskRecord, launch: int = 0) -> Phases:
     works = record.first_compute >= 0
     launch = max(min(launch, record.first_compute - record.start if works else span), 0)
     emit, span = record.start - record.ready + launch, span - launch
-    if record.kind == "AI_CPU":
+    if record.kind in ("AI_CPU", "COMMUNICATION"):
         return Phases(emit, 0, span, 0, 0, span, 0)
     if works:
         read, compute = (
@@ -77,11 +78,9 @@ def launch_ticks(run: ProfiledRun, view: TaskView) -> int:
     together and start of a block, or the dispatch to the AI CPU.
     """
     launch = run.soc.launch
-    us = (
-        launch.task_launch_us + launch.kernel_init_ns / 1000
-        if view.on_ai_core
-        else run.soc.ai_cpu.dispatch_us
-    )
+    us = run.soc.ai_cpu.dispatch_us if view.on_ai_cpu else launch.task_launch_us
+    if view.on_ai_core:
+        us += launch.kernel_init_ns / 1000
     return round(us / 1e6 / run.trace.tick_seconds) + view.record.dispatch
 
 

@@ -8,7 +8,12 @@ from ascendsim.core.table import TAB, Cell, Row, Table
 from ascendsim.profiling.op_summary import DEVICE_ID
 from ascendsim.profiling.view import ProfiledRun, TaskView
 
-_KERNEL_TYPES = {"AI_CORE": "KERNEL_AICORE", "AI_VECTOR_CORE": "KERNEL_AIVEC", "AI_CPU": "KERNEL_AICPU"}
+_KERNEL_TYPES = {
+    "AI_CORE": "KERNEL_AICORE",
+    "AI_VECTOR_CORE": "KERNEL_AIVEC",
+    "AI_CPU": "KERNEL_AICPU",
+    "COMMUNICATION": "COMMUNICATION",
+}
 
 
 def op_statistic(run: ProfiledRun, *, task_ids: bool = False) -> Table:

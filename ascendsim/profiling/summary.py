@@ -14,7 +14,7 @@ from ascendsim.profiling.metrics import (
     pipe_units,
     task_metrics,
 )
-from ascendsim.profiling.view import ProfiledRun
+from ascendsim.profiling.view import ProfiledRun, covered
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +93,7 @@ def summarise(run: ProfiledRun) -> Summary:
         peak_tflops=peak_tflops(run.soc),
         pipe_utilisation=pipes,
         engine_shares={engine: ticks / task_ticks for engine, ticks in ordered} if task_ticks else {},
-        idle_share=1 - _covered(run) / end if end else 0.0,
+        idle_share=1 - covered(run.tasks) / end if end else 0.0,
         assumed=tuple(sorted(run.soc.assumed)),
         overrides=tuple(sorted(run.soc.overrides)),
     )
@@ -142,13 +142,3 @@ def top_operators(run: ProfiledRun, count: int = 10) -> Table:
         "Of peak(%)",
     )
     return Table("top_operators", columns, tuple(rows))
-
-
-def _covered(run: ProfiledRun) -> int:
-    """Ticks in which at least one task was dispatched."""
-    covered, reached = 0, 0
-    for view in run.tasks:
-        start = max(view.record.start, reached)
-        covered += max(view.record.end - start, 0)
-        reached = max(reached, view.record.end)
-    return covered

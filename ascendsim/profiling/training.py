@@ -24,6 +24,8 @@ def training_shares(run: ProfiledRun) -> Table:
     """
     ticks, counts = dict.fromkeys(PHASES, 0), dict.fromkeys(PHASES, 0)
     for view in run.tasks:
+        if view.is_communication:  # beside all of them: see `communication`
+            continue
         phase = phase_of(view)
         ticks[phase] += view.duration
         counts[phase] += 1

@@ -6,7 +6,7 @@ that it runs.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -20,6 +20,7 @@ from ascendsim.soc.spec import SocSpec
 from ascendsim.trace.records import TaskRecord, Trace
 
 NOT_KNOWN = "N/A"
+ALL_REDUCE = "HcomAllReduce"  # the one collective that there is
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +51,17 @@ class TaskView:
 
     @property
     def on_ai_core(self) -> bool:
-        """Whether it ran on the cores (False: on the AI CPU)."""
-        return self.task.kind is not TaskKind.AI_CPU
+        """Whether it ran on the cores (False: on the AI CPU, or on the links between devices)."""
+        return not (self.on_ai_cpu or self.is_communication)
+
+    @property
+    def on_ai_cpu(self) -> bool:
+        return self.task.kind is TaskKind.AI_CPU
+
+    @property
+    def is_communication(self) -> bool:
+        """Whether it is a collective of several devices."""
+        return self.task.kind is TaskKind.COMMUNICATION
 
     @property
     def duration(self) -> int:
@@ -146,9 +156,10 @@ class ProfiledRun:
             task = tasks[record.task]
             joined = tuple(nodes[name] for name in task.nodes if name in nodes)
             kinds = tuple([self.opset.get(node).facts.kind for node in joined])
-            views.append(
-                TaskView(record, task, joined, self.cann_type(joined[0]) if joined else NOT_KNOWN, kinds)
-            )
+            op_type = self.cann_type(joined[0]) if joined else NOT_KNOWN
+            if task.kind is TaskKind.COMMUNICATION:
+                op_type = ALL_REDUCE
+            views.append(TaskView(record, task, joined, op_type, kinds))
         return tuple(views)
 
     def us(self, ticks: int) -> float:
@@ -178,6 +189,16 @@ class ProfiledRun:
     def batch(self) -> int:
         """First dimension of the first graph input with a static shape, 1 if there is none."""
         return batch_of(self.graph)
+
+
+def covered(views: Iterable[TaskView]) -> int:
+    """Ticks in which at least one of some tasks was dispatched; they come by start time."""
+    total, reached = 0, 0
+    for view in views:
+        start = max(view.record.start, reached)
+        total += max(view.record.end - start, 0)
+        reached = max(reached, view.record.end)
+    return total
 
 
 def _all_nodes(graph: Graph) -> Iterator[Node]:

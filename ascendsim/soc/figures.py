@@ -17,6 +17,7 @@ from typing import Any
 
 from ascendsim.core.errors import OptionWarning, SocError, suggest
 from ascendsim.soc.schema import Value, check_type, field_of, schema
+from ascendsim.soc.spec import SocSpec
 
 DATA = Path(__file__).parent / "data"
 _MAX_BYTES = 1 << 20  # a chip file has a few kilobytes; more is some other file
@@ -55,18 +56,17 @@ def read_chip_file(path: Path, depth: int = 0) -> ChipFile:
             source.
     """
     where = path.name
-    document = _read_toml(path)
+    document = read_toml(path)
     chip = ChipFile()
     parent = document.pop("extends", None)
     if parent is not None:
         chip = (
             read_chip_file(_parent_path(parent, path), depth + 1) if depth < _MAX_DEPTH else _too_deep(where)
         )
-    for name, text in _string_table(document.pop("references", {}), where, "references"):
-        chip.references[name] = text
+    chip.references.update(references_of(document, where))
     _mark_assumed(chip, document.pop("assumed", []), where)
     document = document if DATA in path.resolve().parents else _with_assumptions(document, where)
-    found = dict(_figures(document, "", where, chip.references))
+    found = dict(figures_of(document, "", where, chip.references))
     if any(key.startswith(_WHOLE_TABLE + ".") for key in found):
         chip.figures = {
             key: figure for key, figure in chip.figures.items() if not key.startswith(_WHOLE_TABLE + ".")
@@ -91,7 +91,12 @@ def _with_assumptions(document: dict[str, Any], where: str, prefix: str = "") ->
     return whole
 
 
-def _read_toml(path: Path) -> dict[str, Any]:
+def read_toml(path: Path) -> dict[str, Any]:
+    """The text of a chip or server file as tables.
+
+    Raises:
+        SocError: If it cannot be read or is no TOML.
+    """
     try:
         if path.exists() and not path.is_file():
             raise SocError(
@@ -144,10 +149,12 @@ def _too_deep(where: str) -> ChipFile:
     )
 
 
-def _string_table(table: object, where: str, key: str) -> Iterator[tuple[str, str]]:
+def references_of(document: dict[str, Any], where: str) -> dict[str, str]:
+    """Takes the short names of sources out of a document."""
+    table = document.pop("references", {})
     if not isinstance(table, dict) or not all(isinstance(text, str) for text in table.values()):
-        raise SocError(f"{where}: key {key}", "must be a table of texts", repr(table)[:80])
-    yield from table.items()
+        raise SocError(f"{where}: key references", "must be a table of texts", repr(table)[:80])
+    return table
 
 
 def _mark_assumed(chip: ChipFile, prefixes: object, where: str) -> None:
@@ -164,19 +171,24 @@ def _mark_assumed(chip: ChipFile, prefixes: object, where: str) -> None:
             chip.figures[key] = replace(chip.figures[key], assumed=True)
 
 
-def _figures(
-    table: Mapping[str, Any], prefix: str, where: str, references: Mapping[str, str]
+def figures_of(
+    table: Mapping[str, Any], prefix: str, where: str, references: Mapping[str, str], owner: type = SocSpec
 ) -> Iterator[tuple[str, Figure]]:
+    """Figures of a document by dotted key, which are those of the dataclass `owner`.
+
+    Raises:
+        SocError: If a key is unknown, a value has the wrong type, or a number no source.
+    """
     for name, item in table.items():
         key = prefix + name
         if isinstance(item, dict) and not _FIGURE_KEYS & item.keys():
-            yield from _figures(item, key + ".", where, references)
+            yield from figures_of(item, key + ".", where, references, owner)
         else:
-            yield key, _figure(item, key, where, references)
+            yield key, _figure(item, key, where, references, owner)
 
 
-def _figure(item: Any, key: str, where: str, references: Mapping[str, str]) -> Figure:
-    rule = field_of(key, where)
+def _figure(item: Any, key: str, where: str, references: Mapping[str, str], owner: type) -> Figure:
+    rule = field_of(key, where, owner)
     subject = f"{where}: key {key}"
     if not isinstance(item, dict):  # names and switches explain themselves, numbers do not
         if rule.kind not in ("str", "bool"):

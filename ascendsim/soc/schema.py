@@ -82,18 +82,18 @@ class Field:
 
 
 @cache
-def schema() -> Mapping[str, Field]:
-    """All fields by dotted key, in the order of the dataclasses."""
-    return {field.key: field for field in _walk(SocSpec, "")}
+def schema(owner: type = SocSpec) -> Mapping[str, Field]:
+    """All fields of a description by dotted key, in the order of the dataclasses."""
+    return {field.key: field for field in _walk(owner, "")}
 
 
-def field_of(key: str, where: str) -> Field:
+def field_of(key: str, where: str, owner: type = SocSpec) -> Field:
     """The field that a dotted key belongs to; a key below a table ("cube.k0.int8") gives the table.
 
     Raises:
         SocError: If there is no such key; `where` names the file or option.
     """
-    known = schema()
+    known = schema(owner)
     if key in known and not known[key].table:
         return known[key]
     section, _, entry = key.partition(".")

@@ -73,6 +73,7 @@ REASONS: dict[str, str] = {
     "runtime/host_run.py": _CONTROL,
     "runtime/pieces.py": _CONTROL,
     "training/backward.py": _MAKES,
+    "training/data_parallel.py": "casts and conversions, which carry a gradient to its update",
     "training/losses.py": _MAKES,
     "training/optimizers.py": _MAKES,
     "training/reverse.py": _MAKES,

@@ -33,6 +33,7 @@ def test_the_commands_run(
     shares = dict(re.findall(r"^ *(forward|backward|update) +\d+ +[\d.]+ +([\d.]+)$", printed, re.MULTILINE))
     assert len(shares) == 3
     assert sum(float(share) for share in shares.values()) == pytest.approx(100, abs=0.1)
+    assert ("Communication(Not Overlapped)(us)" in printed) == ("--devices" in line)
 
 
 def test_losses_and_optimisers_are_named() -> None:
