@@ -134,7 +134,7 @@ STEERING |= {
     "sample_rate",
 }
 CANN_INPUTS = {
-    "BNTrainingUpdate": ("x", "*sum", "*square_sum", "scale", "offset", "mean", "variance"),
+    "BNTrainingUpdate": ("x", "*sum", "*square_sum", "*scale", "*offset", "*mean", "*variance"),
     "BatchNormGrad": ("y_backprop", "x", "*scale", "*reserve_space_1", "*reserve_space_2"),
     "BNTrainingUpdateGrad": ("grads", "x", "*batch_mean", "*batch_variance"),
     "BNTrainingReduceGrad": (
