@@ -511,5 +511,5 @@ def test_what_instructions_are_where_nothing_is_said() -> None:
     block = copy_block(1)
     assert Block(block.body) == Block(block.body, (), (), CoreKind.AI)
     plain = Task(1, "t", TaskKind.AI_CORE)
-    assert plain == Task(1, "t", TaskKind.AI_CORE, 0, (), (), (), 0.0, (), decisions=0, read_backs=0)
+    assert plain == Task(1, "t", TaskKind.AI_CORE, 0, (), (), (), 0.0, 0.0, (), decisions=0, read_backs=0)
     assert Region("r", 0, 8, "weight") == Region("r", 0, 8, "weight", None, 0, 0, None, None)
