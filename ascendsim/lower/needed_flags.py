@@ -18,13 +18,15 @@ import math
 from collections import deque
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
+from operator import gt
 from typing import TypeAlias
 
-from ascendsim.isa.instructions import Instruction, Loop, Pipe, SetFlag, Statement, WaitFlag
+from ascendsim.isa.instructions import Loop, Pipe, SetFlag, Statement, WaitFlag
 from ascendsim.isa.program import Block, BlockGroup
 from ascendsim.lower.templates.stage import Stage
 
 Clock: TypeAlias = list[int]  # by pipe: how many of its instructions are complete
+Step: TypeAlias = tuple[str, int, str]  # set, wait or work; number of the pipe; the flag
 _NUMBERS = {pipe: number for number, pipe in enumerate(Pipe)}
 
 
@@ -54,27 +56,29 @@ def _with_flags(body: Iterable[Statement], flags: Collection[str]) -> Iterator[S
 def needed_flags(block: Block) -> set[str]:
     """Names of the flags that order something."""
     nothing = [0] * len(Pipe)
-    clocks = {pipe: nothing for pipe in Pipe}
+    clocks = [nothing] * len(Pipe)
     tokens = {flag.name: deque([nothing] * flag.initial) for flag in block.flags}
-    # by its waits since its last instruction
-    taken: dict[Pipe, list[tuple[str, Clock]]] = {pipe: [] for pipe in Pipe}
+    # by pipe: its waits since its last instruction
+    taken: list[list[tuple[str, Clock]]] = [[] for _ in Pipe]
     needed = {flag.name for flag in block.flags if flag.shared}  # they order what other blocks do
-    for instruction in _run(shortened(block)):
-        pipe = instruction.pipe
-        if isinstance(instruction, WaitFlag):
-            taken[pipe].append((instruction.flag, tokens[instruction.flag].popleft()))
+    for kind, pipe, flag in _steps(shortened(block)):
+        if kind == "wait":
+            taken[pipe].append((flag, tokens[flag].popleft()))
             continue
         clock = clocks[pipe]
-        for flag, token in reversed(taken[pipe]):  # what came last knows most
-            if any([other > own for other, own in zip(token, clock, strict=True)]):
-                needed.add(flag)
-                clock = [max(pair) for pair in zip(clock, token, strict=True)]
-        taken[pipe].clear()
-        if isinstance(instruction, SetFlag):
-            tokens[instruction.flag].append(clock)
+        if taken[pipe]:
+            for awaited, token in reversed(taken[pipe]):  # what came last knows most
+                if any(map(gt, token, clock)):
+                    needed.add(awaited)
+                    clock = list(map(max, clock, token))
+            taken[pipe].clear()
+            if len(needed) == len(tokens):
+                break
+        if kind == "set":
+            tokens[flag].append(clock)
         else:
             clock = clock.copy()
-            clock[_NUMBERS[pipe]] += 1
+            clock[pipe] += 1
         clocks[pipe] = clock
     return needed
 
@@ -101,10 +105,16 @@ def shortened(block: Block) -> tuple[Statement, ...]:
     return short(block.body)
 
 
-def _run(body: Iterable[Statement]) -> Iterator[Instruction]:
+def _steps(body: Iterable[Statement]) -> list[Step]:
+    """What the pipes do, in order; work that directly follows work of the same pipe adds nothing."""
+    steps: list[Step] = []
     for statement in body:
         if isinstance(statement, Loop):
-            for _ in range(statement.trips):
-                yield from _run(statement.body)
-        else:
-            yield statement
+            steps += _steps(statement.body) * statement.trips
+            continue
+        number = _NUMBERS[statement.pipe]
+        if isinstance(statement, SetFlag | WaitFlag):
+            steps.append(("set" if isinstance(statement, SetFlag) else "wait", number, statement.flag))
+        elif not steps or steps[-1] != ("work", number, ""):
+            steps.append(("work", number, ""))
+    return steps
