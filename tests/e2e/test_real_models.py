@@ -41,7 +41,7 @@ def _voice() -> Inputs:
 
 MODELS = {
     "detector": Network(  # YOLOX-like, 279 nodes
-        "ddddocr", "common_det.onnx", lambda: {"images": picture((1, 3, 416, 416))}, ("Ascend310P3",)
+        "ddddocr", "common_det.onnx", lambda: {"images": picture((1, 3, 416, 416))}
     ),
     "text": Network(  # convolution and LSTM
         "ddddocr", "common.onnx", lambda: {"input1": picture((1, 1, 64, 224))}, ("Ascend310P3",)

@@ -130,6 +130,7 @@ def test_channels_of_16_do_20_percent_more_work_in_the_same_time() -> None:
     assert 1.1 < median(ratios) < 1.35
 
 
+@pytest.mark.slow
 def test_aligning_the_channels_of_ghostnet_brings_20_percent() -> None:
     """Its Concats of 8, 12, 20 ... channels fall out of the blocked format; zeros in the weights bring them
     back."""

@@ -78,7 +78,7 @@ def convolve(x: np.ndarray, w: np.ndarray, stride: int) -> np.ndarray:
     return result
 
 
-@pytest.mark.parametrize("soc", ["Ascend310", "Ascend910B1"])
+@pytest.mark.parametrize("soc", ["Ascend310", pytest.param("Ascend910B1", marks=pytest.mark.slow)])
 @given(case=convolutions())
 @settings(max_examples=20)
 def test_folded_normalisation_stays_within_its_rounding_bound(soc: str, case: dict[str, Any]) -> None:

@@ -56,7 +56,9 @@ def test_rules_that_search_themselves_are_asked() -> None:
     assert all(not list(rule.needs(pattern)) for rule in own for pattern in rule.patterns)
 
 
-@pytest.mark.parametrize("name", ["bert_tiny_s64", "resnet18", "ghostnet"])
+@pytest.mark.parametrize(
+    "name", ["bert_tiny_s64", "resnet18", pytest.param("ghostnet", marks=pytest.mark.slow)]
+)
 def test_asking_all_rules_finds_the_same(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     graph = asim.load(MODELS / f"{name}.onnx")
     found = asim.compile(graph).fusion
