@@ -42,6 +42,8 @@ class DeviceMemory:
     def __init__(self, graph: Graph, plan: MemoryPlan, values: Values) -> None:
         self._plan, self._device = plan, values == "device"
         self._constants: dict[str, Array] = {}
+        self._views: dict[str, Array] = {}  # addresses stay, so one view a tensor does for all runs
+        self._roots: dict[str, Tensor | None] = {}
         self._tensors: Mapping[str, Tensor] = graph.tensors
         self._stretch = 1
         if not self._device:
@@ -153,10 +155,12 @@ class DeviceMemory:
         """The constant behind a tensor, if it is one or an alias of one."""
         if tensor.is_constant:
             return tensor
-        if tensor.name not in self._plan.regions:
-            return None
-        root = self._tensors.get(owner_of(self._plan.regions, tensor.name))
-        return root if root is not None and root.is_constant else None
+        if tensor.name not in self._roots:
+            root = None
+            if tensor.name in self._plan.regions:
+                root = self._tensors.get(owner_of(self._plan.regions, tensor.name))
+            self._roots[tensor.name] = root if root is not None and root.is_constant else None
+        return self._roots[tensor.name]
 
     def _in_slice(self, tensor: Tensor) -> bool:
         """Whether the tensor's memory is a slice of another tensor's."""
@@ -164,6 +168,11 @@ class DeviceMemory:
         return region is not None and region.cut is not None
 
     def _view(self, tensor: Tensor) -> Array:
+        if tensor.name not in self._views:
+            self._views[tensor.name] = self._new_view(tensor)
+        return self._views[tensor.name]
+
+    def _new_view(self, tensor: Tensor) -> Array:
         region, dtype = self._region(tensor), self.dtype(tensor)
         if region.cut is not None and region.alias_of is not None:
             whole, piece, (axis, first) = (

@@ -7,6 +7,7 @@ added, as the Cube does. Volumes are (channels, depth, height, width); flat imag
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -159,20 +160,44 @@ def convolve(image: NDArray[Any], weight: NDArray[Any], window: Window, groups: 
     if window.is_pointwise((image.shape[2], image.shape[3], image.shape[4])):
         np.matmul(matrices, grouped.reshape(batch, groups, channels // groups, pixels), out=flat)
         return result
-    depth = channels // groups * window.taps
-    rows, width = window.output[0] * window.output[1], window.output[2]
-    unfold = _unfold_same if _shifts_planes(window, grouped.shape[3:]) else _unfold
-    block = max(1, min(rows, COLUMN_BYTES // max(1, depth * width * image.itemsize)))
-    columns = np.empty(depth * block * width, image.dtype)
-    table = window.table()
+    buffer = column_buffer(channels // groups, window, image.dtype)
     for n in range(batch):
         for g in range(groups):
-            for first in range(0, rows, block):
-                count = min(block, rows - first)
-                piece = columns[: depth * count * width].reshape(depth, count * width)
-                _unfold_in_two(unfold, grouped[n, g], table, first, count, piece)
-                np.matmul(matrices[g], piece, out=flat[n, g, :, first * width : (first + count) * width])
+            for start, stop, columns in unfolded(grouped[n, g], window, buffer):
+                np.matmul(matrices[g], columns, out=flat[n, g, :, start:stop])
     return result
+
+
+def column_buffer(channels: int, window: Window, dtype: np.dtype[Any]) -> NDArray[Any]:
+    """Room for one block of unfolded input: whole output rows, at least one, within `COLUMN_BYTES`."""
+    rows = window.output[0] * window.output[1]
+    row = channels * window.taps * window.output[2]
+    return np.empty(row * max(1, min(rows, COLUMN_BYTES // max(1, row * dtype.itemsize))), dtype)
+
+
+def unfolded(
+    volume: NDArray[Any], window: Window, buffer: NDArray[Any]
+) -> Iterator[tuple[int, int, NDArray[Any]]]:
+    """What the windows over a volume see, in blocks.
+
+    Args:
+        volume: (c, d, h, w), contiguous.
+        window: Geometry.
+        buffer: Of `column_buffer`; every block overwrites the one before.
+
+    Yields:
+        First window position of a block, the one behind its last, and its columns (c * taps, positions).
+    """
+    depth = len(volume) * window.taps
+    rows, width = window.output[0] * window.output[1], window.output[2]
+    unfold = _unfold_same if _shifts_planes(window, volume.shape[1:]) else _unfold
+    table = window.table()
+    block = max(1, buffer.size // max(1, depth * width))
+    for first in range(0, rows, block):
+        count = min(block, rows - first)
+        columns = buffer[: depth * count * width].reshape(depth, count * width)
+        _unfold_in_two(unfold, volume, table, first, count, columns)
+        yield first * width, (first + count) * width, columns
 
 
 def _shifts_planes(window: Window, image: tuple[int, ...]) -> bool:
@@ -202,12 +227,15 @@ def _scatter(columns: Any, table: Any, image: Any) -> None:
     """
     channels, depth, height, width = image.shape
     out_d, out_h, out_w = table[4, 0], table[4, 1], table[4, 2]
+    stride_w = table[1, 2]
     k = 0
     for c in range(channels):
         for kd in range(table[0, 0]):
             for kh in range(table[0, 1]):
                 for kw in range(table[0, 2]):
                     left = kw * table[2, 2] - table[3, 2]
+                    low = min(max(0, (stride_w - 1 - left) // stride_w), out_w)
+                    high = max(low, min(out_w, (width - left + stride_w - 1) // stride_w))
                     for od in range(out_d):
                         d = od * table[1, 0] + kd * table[2, 0] - table[3, 0]
                         if d < 0 or d >= depth:
@@ -217,10 +245,14 @@ def _scatter(columns: Any, table: Any, image: Any) -> None:
                             if h < 0 or h >= height:
                                 continue
                             start = (od * out_h + oh) * out_w
-                            for ow in range(out_w):
-                                w = left + ow * table[1, 2]
-                                if 0 <= w < width:
-                                    image[c, d, h, w] += columns[k, start + ow]
+                            piece = columns[k, start + low : start + high]
+                            under = image[c, d, h, left + low * stride_w :]
+                            if stride_w == 1:
+                                for w in range(piece.size):
+                                    under[w] += piece[w]
+                            else:
+                                for w in range(piece.size):
+                                    under[w * stride_w] += piece[w]
                     k += 1
 
 
@@ -240,14 +272,54 @@ def fold(columns: NDArray[Any], window: Window, shape: tuple[int, int, int, int]
     return image
 
 
+@kernel
+def _depthwise_transposed(image: Any, weight: Any, table: Any, result: Any) -> None:
+    """Spreads image channel c by the taps weight[c, j] over result channel c * multiplier + j, tap after tap.
+
+    image (n, c, od, oh, ow), weight (c, multiplier, kd, kh, kw), result (n, c * multiplier, d, h, w) zeroed
+    by the caller.
+    """
+    multiplier = weight.shape[1]
+    depth, height, width = result.shape[2:]
+    out_d, out_h, out_w = table[4, 0], table[4, 1], table[4, 2]
+    stride_w = table[1, 2]
+    for n in range(image.shape[0]):
+        for channel in range(result.shape[1]):
+            source = image[n, channel // multiplier]
+            target = result[n, channel]
+            for kd in range(table[0, 0]):
+                for kh in range(table[0, 1]):
+                    for kw in range(table[0, 2]):
+                        left = kw * table[2, 2] - table[3, 2]
+                        low = min(max(0, (stride_w - 1 - left) // stride_w), out_w)
+                        high = max(low, min(out_w, (width - left + stride_w - 1) // stride_w))
+                        factor = weight[channel // multiplier, channel % multiplier, kd, kh, kw]
+                        for od in range(out_d):
+                            d = od * table[1, 0] + kd * table[2, 0] - table[3, 0]
+                            if d < 0 or d >= depth:
+                                continue
+                            for oh in range(out_h):
+                                h = oh * table[1, 1] + kh * table[2, 1] - table[3, 1]
+                                if h < 0 or h >= height:
+                                    continue
+                                piece = source[od, oh, low:high]
+                                under = target[d, h, left + low * stride_w :]
+                                if stride_w == 1:
+                                    for w in range(piece.size):
+                                        under[w] += factor * piece[w]
+                                else:
+                                    for w in range(piece.size):
+                                        under[w * stride_w] += factor * piece[w]
+
+
 def convolve_transposed(
     image: NDArray[Any], weight: NDArray[Any], window: Window, groups: int, size: tuple[int, int, int]
 ) -> NDArray[Any]:
     """The data gradient of a convolution: each input position spreads weight * value over the output.
 
     Args:
-        image: (n, c, d, h, w); (d, h, w) = `window.output`.
-        weight: (c, cout / groups, kd, kh, kw).
+        image: (n, c, d, h, w), contiguous; (d, h, w) = `window.output`.
+        weight: (c, cout / groups, kd, kh, kw), contiguous.
         window: Geometry of the forward convolution (from output volume to `image`).
         groups: Channel groups.
         size: (depth, height, width) of the output.
@@ -257,14 +329,42 @@ def convolve_transposed(
     """
     batch, channels = image.shape[:2]
     per_group = weight.shape[1]
+    if groups == channels > 1:
+        alone = np.zeros((batch, groups * per_group, *size), image.dtype)
+        _depthwise_transposed(image, weight, window.table(), alone)
+        return alone
     result = np.empty((batch, groups * per_group, *size), image.dtype)
     matrices = weight.reshape(groups, channels // groups, -1)
-    pixels = image.reshape(batch, groups, channels // groups, -1)
-    for n in range(batch):
-        for g in range(groups):
-            columns = np.matmul(matrices[g].T, pixels[n, g])
-            result[n, g * per_group : (g + 1) * per_group] = fold(columns, window, (per_group, *size))
+    positions = int(np.prod(window.output))
+    pixels = image.reshape(batch, groups, channels // groups, positions)
+    flat = size[0] == window.output[0] == window.kernel[0] == 1 and window.before[0] == 0
+    columns = matrices.shape[2] * positions * image.itemsize
+    together = max(1, COLUMN_BYTES // max(1, columns)) if flat else 1
+    for g in range(groups):
+        for first in range(0, batch, together):
+            some = images_as_volume(pixels[first : first + together, g])
+            count = some.shape[1]
+            spread = np.matmul(matrices[g].T, some.reshape(len(some), -1))
+            if not window.is_pointwise(size):
+                deep = stacked(window, count) if flat else window
+                spread = fold(spread, deep, (per_group, count if flat else size[0], *size[1:]))
+            made = spread.reshape(per_group, count, *size).swapaxes(0, 1)
+            result[first : first + count, g * per_group : (g + 1) * per_group] = made
     return result
+
+
+def stacked(window: Window, images: int) -> Window:
+    """A window over flat images as one over the volume that has an image at each depth.
+
+    Small maps make small products, which read their weights more often than they use them; several images in
+    one product do not.
+    """
+    return window._replace(output=(images, *window.output[1:]), stride=(1, *window.stride[1:]))
+
+
+def images_as_volume(images: NDArray[Any]) -> NDArray[Any]:
+    """(n, c, ...) as (c, n, ...), contiguous."""
+    return np.ascontiguousarray(images.swapaxes(0, 1))
 
 
 def integer_convolve(

@@ -122,10 +122,6 @@ def _windows(node: Node, image: Sequence[int], filters: Sequence[int]) -> tuple[
     return slide(node, tuple(image[2:]), tuple(filters[2:]))
 
 
-def _wide(array: Any) -> Any:
-    return as_float32(array).astype(np.float64)
-
-
 def _groups(node: Node, groups_of: Groups, image: Sequence[int], filters: Sequence[int]) -> int:
     groups = groups_of(node, tuple(image), tuple(filters))
     assert groups is not None  # shapes are known
@@ -140,7 +136,7 @@ def _input_values(groups_of: Groups) -> Callable[[Node, Sequence[Any], Wanted], 
             _windows(node, image, filters.shape),
             _groups(node, groups_of, image, filters.shape),
         )
-        return [finish(spread(_wide(gradient), _wide(filters), axes, groups, image[2:]), wanted[0])]
+        return [finish(spread(as_float32(gradient), as_float32(filters), axes, groups, image[2:]), wanted[0])]
 
     return compute
 
@@ -153,7 +149,7 @@ def _filter_values(groups_of: Groups) -> Callable[[Node, Sequence[Any], Wanted],
         filters = tuple(int(size) for size in node.attr("filter_size"))
         axes = _windows(node, image.shape, filters)
         window, groups = kernel_window(axes), _groups(node, groups_of, image.shape, filters)
-        maps = as_volume(_wide(image), 2), as_volume(_wide(gradient), 2)
+        maps = [np.ascontiguousarray(as_volume(as_float32(array), 2)) for array in (image, gradient)]
         result = filter_gradient(maps[0], maps[1], window, groups)
         return [finish(result.reshape(filters), wanted[0])]
 
