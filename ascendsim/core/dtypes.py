@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import Enum
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -37,12 +38,7 @@ class DType(Enum):
     @property
     def numpy(self) -> np.dtype[Any]:
         """The NumPy dtype (bfloat16 comes from ml_dtypes, loaded on first use)."""
-        if self is DType.BFLOAT16:
-            import ml_dtypes
-
-            bfloat16: np.dtype[Any] = np.dtype(ml_dtypes.bfloat16)
-            return bfloat16
-        return np.dtype(str(self.value))
+        return _numpy_of(self)
 
     @property
     def is_float(self) -> bool:
@@ -93,3 +89,13 @@ _SIZES = {
     DType.BOOL: 1,
 }
 _FLOATS = {DType.FLOAT32, DType.FLOAT16, DType.BFLOAT16, DType.FLOAT64}
+
+
+@cache
+def _numpy_of(dtype: DType) -> np.dtype[Any]:
+    if dtype is DType.BFLOAT16:
+        import ml_dtypes
+
+        bfloat16: np.dtype[Any] = np.dtype(ml_dtypes.bfloat16)
+        return bfloat16
+    return np.dtype(str(dtype.value))

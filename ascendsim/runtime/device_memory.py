@@ -8,7 +8,7 @@ converted once for all runs.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Literal
 
 import numpy as np
@@ -63,16 +63,19 @@ class DeviceMemory:
             "run without values (--values off), with a smaller batch, or where more is free",
         )
         self._bytes = np.empty(size * self._stretch, np.uint8)
+        self._spans = _joined(
+            (r.offset * self._stretch, (r.offset + r.bytes) * self._stretch)
+            for r in plan.regions.values()
+            if r.kind not in ("weight", "workspace")
+        )
         self.wipe()
 
     def wipe(self) -> None:
         """Forgets all values but the constants. Workspace holds no values: the host never touches it, so it
         takes none of its memory.
         """
-        for region in self._plan.regions.values():
-            if region.kind not in ("weight", "workspace"):
-                first, last = region.offset * self._stretch, (region.offset + region.bytes) * self._stretch
-                self._bytes[first:last] = _POISON
+        for first, last in self._spans:
+            self._bytes[first:last] = _POISON
 
     def dtype(self, tensor: Tensor) -> np.dtype[Any]:
         """The NumPy type that a tensor's values have in this run."""
@@ -92,17 +95,16 @@ class DeviceMemory:
         Raises:
             SimulationError: If shape or type are not the tensor's.
         """
-        wanted = self.dtype(tensor)
-        if array.shape != tensor.static_shape or array.dtype != wanted:
+        view = self._view(tensor)
+        if array.shape != view.shape or array.dtype != view.dtype:
             raise SimulationError(
                 f"values of tensor {tensor.name!r}",
-                f"must be {wanted}{list(tensor.static_shape)}",
+                f"must be {view.dtype}{list(view.shape)}",
                 f"{array.dtype}{list(array.shape)}",
                 "its operator's shape rule and its kernel disagree; please report this",
             )
         if not array.size:
             return
-        view = self._view(tensor)
         if _is_same(view, array):
             return  # computed in its place
         if not np.may_share_memory(view, self._bytes):
@@ -220,9 +222,24 @@ def _is_same(one: Array, other: Array | None) -> bool:
     """Whether two arrays are the same stretch of memory, read the same way."""
     return (
         other is not None
-        and one.ctypes.data == other.ctypes.data
         and (one.shape, one.strides, one.dtype) == (other.shape, other.strides, other.dtype)
+        and one.__array_interface__["data"] == other.__array_interface__["data"]
     )
+
+
+def _joined(spans: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Spans that cover the same, apart from each other.
+
+    >>> _joined([(4, 6), (0, 3), (2, 5), (8, 9)])
+    [(0, 6), (8, 9)]
+    """
+    found: list[tuple[int, int]] = []
+    for first, last in sorted(spans):
+        if found and first <= found[-1][1]:
+            found[-1] = found[-1][0], max(last, found[-1][1])
+        else:
+            found.append((first, last))
+    return found
 
 
 def _converted(values: Array, dtype: np.dtype[Any]) -> Array:

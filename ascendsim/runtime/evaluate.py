@@ -68,6 +68,7 @@ def evaluate(
     if watch is not None:
         watch.begin(graph, arrays, memory.dtype, prefix)
     nodes_of = {task.id: task.nodes for task in program.tasks}
+    named = {node.name: node for node in graph.nodes}
     # a node that runs as several tasks has its values when the last of them ends
     unfinished = Counter(nodes_of.values())
     todo = list(order)
@@ -75,7 +76,7 @@ def evaluate(
         names = nodes_of[task]
         unfinished[names] -= 1
         if not unfinished[names]:
-            compute_nodes([graph.node(name) for name in names], opset, memory, watch)
+            compute_nodes([named[name] for name in names], opset, memory, watch)
         if progress is not None:
             progress(done + 1, len(todo))
     return {tensor.name: memory.read(tensor).copy() for tensor in graph.outputs}
@@ -89,8 +90,8 @@ def compute_nodes(
     """
     if len(nodes) == 1 and not (
         len(nodes[0].outputs) == 1
-        and opset.get(nodes[0]).compute_body is None
         and bytes_of(nodes[0].outputs, memory.dtype) > ROOM
+        and opset.get(nodes[0]).compute_body is None
     ):
         compute_node(nodes[0], opset, memory, watch)
         return
