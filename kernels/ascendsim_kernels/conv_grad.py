@@ -1,4 +1,4 @@
-"""Gradient of a convolution's filters: products over all positions of all images, in the operands' own type."""
+"""Gradient of a convolution's filters: products over all positions of all images, in the operands' type."""
 
 from __future__ import annotations
 
