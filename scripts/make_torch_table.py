@@ -1,7 +1,8 @@
 """Makes the table of PyTorch networks whose training steps are compared with eager mode.
 
-    python scripts/make_torch_table.py [NAMES] [--output FILE]
+    python scripts/make_torch_table.py [NAMES] [--device] [--output FILE]
 
+With --device another table: steps in mixed precision as the chip computes them.
 torchvision's networks and those of transformers need their packages (no weights); what is absent is left out.
 """
 
@@ -18,7 +19,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from ascendsim.frontends.torch.joint import capture_step
 from ascendsim.ops import default_opset
-from tests.support.torch_compare import differences
+from tests.support.torch_compare import device_differences, differences
 from tests.support.torch_zoo import NAMES, from_transformers, step_of
 
 HEADER = """\
@@ -58,16 +59,34 @@ def row(name: str) -> str | None:
     return f"| {' | '.join(cells)} |"
 
 
+DEVICE_HEADER = """\
+| network | loss differs by, % | lowest cosine | parameter | gradients below 0.999 \
+| lowest cosine of torch.autocast |
+|---|---|---|---|---|---|"""
+
+
+def device_row(name: str) -> str | None:
+    """One network's line of the table of device values."""
+    made = step_of(name)
+    if made is None:
+        return None
+    found = device_differences(*made)
+    where = found.where.removeprefix("network.")
+    of = f"{found.below[0]} of {found.below[1]}"
+    return f"| {name} | {100 * found.loss:.3f} | {found.cosine:.5f} | {where} | {of} | {found.autocast:.5f} |"
+
+
 def main() -> None:
     """Prints or writes the table; says on stderr how far it is."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("names", nargs="*", default=NAMES)
+    parser.add_argument("--device", action="store_true")
     parser.add_argument("--output", type=Path)
     args = parser.parse_args()
     warnings.simplefilter("ignore")
-    lines = [HEADER]
+    lines = [DEVICE_HEADER if args.device else HEADER]
     for name in args.names:
-        line = row(name)
+        line = device_row(name) if args.device else row(name)
         print(line or f"{name}: its package is absent", file=sys.stderr, flush=True)
         lines += [line] if line else []
     text = "\n".join(lines) + "\n"

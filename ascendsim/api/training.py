@@ -11,7 +11,7 @@ from ascendsim.graph.ir import Graph
 from ascendsim.ops import opset_with
 from ascendsim.opset import OpDef, OpSet
 from ascendsim.training.losses import LOSSES
-from ascendsim.training.optimizers import optimizer_of
+from ascendsim.training.optimizers import OPTIMIZERS, Group, Optimizer, optimizer_of
 from ascendsim.training.scaling import Scaling
 from ascendsim.training.source import joint_of_graph
 from ascendsim.training.step import Joint, TrainingStep, complete_step
@@ -46,7 +46,9 @@ def training_step(
             output that is the loss. Of a module: called with its result and the target; None if the result
             is the loss.
         optimizer: "momentum", "adam", "adamw", "lamb", or one of `ascendsim.training.optimizers` with other
-            numbers. The graph gets an input `learning_rate`. None: gradients only.
+            numbers. The graph gets an input `learning_rate`. Of a module also SGD, Adam or AdamW of
+            torch.optim: its groups, their rates and the state so far are read (inputs `learning_rate.0` ...
+            where there are several groups). None: gradients only.
         loss_scale: Factor of the loss, or "dynamic". With one, a step whose gradients overflow changes
             nothing, and the output `overflow` says so.
         grad_clip: Largest norm of all gradients together.
@@ -64,7 +66,7 @@ def training_step(
         GraphError: If the graph cannot be differentiated: all operators without a rule are listed.
         UnsupportedOperatorError: If a module calls operators without a converter; lists all of them.
     """
-    chosen = None if optimizer is None else optimizer_of(optimizer)
+    chosen = _optimizer(optimizer, source)
     scaling = Scaling(loss_scale, grad_clip, accumulate)
     opset = opset_with(operators)
     if not isinstance(source, Graph):
@@ -82,6 +84,22 @@ def training_step(
         raise InputError("option loss", rule, actual, "say what is to become small")
     joint = joint_of_graph(source, opset, loss, output, parameters)
     return complete_step(joint, opset, chosen, scaling)
+
+
+def _optimizer(option: Any, source: Any) -> Optimizer | list[Group] | None:
+    from ascendsim.frontends.torch.optimizers import groups_of, is_optimizer
+
+    if option is None:
+        return None
+    if not is_optimizer(option):
+        return optimizer_of(option)
+    if isinstance(source, Graph):
+        rule = "must not be of torch.optim for a graph, whose weights are not its parameters"
+        raise InputError("option optimizer", rule, remedy=f"choose {', '.join(OPTIMIZERS)}")
+    return [
+        Group(OPTIMIZERS[one.kind](**one.numbers), one.rate, one.state, one.steps)
+        for one in groups_of(option, source)
+    ]
 
 
 def _joint_of_module(

@@ -24,7 +24,7 @@ from typing import Any, ClassVar, Union
 import numpy as np
 
 from ascendsim.core.errors import InputError, suggest
-from ascendsim.graph.ir import Tensor
+from ascendsim.graph.ir import Array, Tensor
 from ascendsim.training.backward import Pen
 
 Scalars = Mapping[str, Tensor]
@@ -198,6 +198,23 @@ class Lamb(_Moments):
 
 Optimizer = Union[Momentum, Adam, AdamW, Lamb]
 OPTIMIZERS: Mapping[str, type[Optimizer]] = {kind.name: kind for kind in (Momentum, Adam, AdamW, Lamb)}
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Parameters that are updated alike.
+
+    Attributes:
+        optimizer: Its formula and numbers.
+        rate: Learning rate that the first step starts with; None: the user says it.
+        state: What is kept of every parameter so far, by name and slot; None: nothing yet, of all parameters.
+        steps: How many steps lie behind.
+    """
+
+    optimizer: Optimizer
+    rate: float | None = None
+    state: Mapping[str, Mapping[str, Array]] | None = None
+    steps: int = 0
 
 
 def optimizer_of(option: str | Optimizer) -> Optimizer:

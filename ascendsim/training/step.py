@@ -6,7 +6,7 @@ A `Joint` has forward and backward nodes, wherever they come from (`source.joint
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,7 +21,7 @@ from ascendsim.passes.precision.integer_sums import WIDE
 from ascendsim.passes.rewriting.removal import remove_dead
 from ascendsim.training import scopes
 from ascendsim.training.backward import Pen
-from ascendsim.training.optimizers import Optimizer
+from ascendsim.training.optimizers import Group, Optimizer
 from ascendsim.training.reverse import GRAD, named
 from ascendsim.training.scaling import (
     FIRST_SCALE,
@@ -93,14 +93,17 @@ class TrainingStep:
 
 
 def complete_step(
-    joint: Joint, opset: OpSet, optimizer: Optimizer | None = None, scaling: Scaling | None = None
+    joint: Joint,
+    opset: OpSet,
+    optimizer: Optimizer | Sequence[Group] | None = None,
+    scaling: Scaling | None = None,
 ) -> TrainingStep:
     """Adds loss scale, clipping and weight updates.
 
     Args:
         joint: Its graph is changed in place.
         opset: Operators.
-        optimizer: None leaves it at gradients.
+        optimizer: For all parameters, or by groups of them; None leaves it at gradients.
         scaling: Loss scale, clipping, accumulation.
     """
     scaling = scaling or Scaling()
@@ -129,7 +132,10 @@ def complete_step(
         grads = clipped(Pen(graph, opset, scopes.CLIP, **{WIDE: True}), grads, scaling.grad_clip)
     if optimizer is not None:
         apply = finite if due is None else due if finite is None else pen.op("And", finite, due)
-        updated |= _updates(graph, opset, optimizer, grads, apply, initial)
+        groups = [Group(optimizer)] if not isinstance(optimizer, Sequence) else optimizer
+        for number, group in enumerate(groups):
+            suffix = f".{number}" if len(groups) > 1 else ""
+            updated |= _updates(graph, opset, group, suffix, grads, apply, initial)
     graph.outputs[:] = [named(pen, joint.loss, "loss")]
     if finite is not None:
         graph.outputs.append(named(pen, pen.op("Not", finite), OVERFLOW))
@@ -141,7 +147,7 @@ def complete_step(
     return TrainingStep(
         graph,
         tuple(joint.gradients),
-        tuple(name for name in updated if name not in joint.gradients),
+        tuple(name for name in (*updated, *_rates(initial)) if name not in joint.gradients),
         initial,
     )
 
@@ -167,26 +173,42 @@ def _counted(pen: Pen, most: int, updated: dict[str, Tensor]) -> Tensor:
     return due
 
 
+def _rates(initial: Mapping[str, Constant]) -> list[str]:
+    """Learning rates that groups came with; without groups the user says it at every step."""
+    return [name for name in initial if name == RATE or name.startswith(f"{RATE}.")]
+
+
 def _updates(
     graph: Graph,
     opset: OpSet,
-    optimizer: Optimizer,
+    group: Group,
+    suffix: str,
     grads: Mapping[str, Tensor],
     apply: Tensor | None,
     initial: dict[str, Constant],
 ) -> dict[str, Tensor]:
-    """New weights, moments and powers by input; the old ones where the update is not applied."""
+    """New weights, moments and powers of a group by input; the old ones where the update is not applied.
+
+    Args:
+        suffix: Of the names of inputs that all its weights share.
+    """
+    optimizer = group.optimizer
     shared = Pen(graph, opset, scopes.OPTIMIZER, **{WIDE: True})
-    rate = graph.add_input(RATE, DType.FLOAT32, ())
+    rate = graph.add_input(f"{RATE}{suffix}", DType.FLOAT32, ())
+    if group.rate is not None:
+        initial[rate.name] = Constant(np.full((), group.rate, np.float32))
     updated: dict[str, Tensor] = {}
     powers = []
     for beta in optimizer.betas:
-        before = graph.add_input(f"{beta}_power", DType.FLOAT32, ())
-        initial[before.name] = Constant(np.ones((), np.float32))
-        powers.append(shared.op("Mul", before, float(getattr(optimizer, beta))))
+        share = float(getattr(optimizer, beta))
+        before = graph.add_input(f"{beta}_power{suffix}", DType.FLOAT32, ())
+        initial[before.name] = Constant(np.full((), share**group.steps, np.float32))
+        powers.append(shared.op("Mul", before, share))
         updated[before.name] = powers[-1] if apply is None else shared.op("Where", apply, powers[-1], before)
     scalars = optimizer.scalars(shared, rate, powers)
     for name, grad in grads.items():
+        if group.state is not None and name not in group.state:
+            continue
         pen = Pen(graph, opset, f"{scopes.OPTIMIZER}/{name}", **{WIDE: True})
         weight = graph.tensors[name]
         state = [
@@ -196,5 +218,8 @@ def _updates(
         for old, fresh in zip((weight, *state), new, strict=True):
             value = fresh if fresh.dtype is old.dtype else pen.op("Cast", fresh, to=old.element_type)
             updated[old.name] = value if apply is None else pen.op("Where", apply, value, old)
-        initial |= {tensor.name: Constant(np.zeros(grad.static_shape, np.float32)) for tensor in state}
+        held = {} if group.state is None else group.state[name]
+        for slot, tensor in zip(optimizer.slots, state, strict=True):
+            zeros = np.zeros(grad.static_shape, np.float32)
+            initial[tensor.name] = Constant(np.asarray(held.get(slot, zeros), np.float32))
     return updated

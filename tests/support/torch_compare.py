@@ -18,6 +18,7 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch.utils._python_dispatch import TorchDispatchMode
 
+import ascendsim as asim
 from ascendsim.core.dtypes import DType
 from ascendsim.frontends.torch.joint import CapturedStep
 from ascendsim.graph.ir import Node, Tensor
@@ -125,6 +126,70 @@ def _in_float64(step: CapturedStep, feed: dict[str, Array]) -> dict[str, Array]:
     return evaluate_plain(step.graph, default_opset(), wide)
 
 
+@dataclass(frozen=True, slots=True)
+class DeviceDifferences:
+    """The chip's arithmetic beside eager mode.
+
+    Attributes:
+        loss: Relative difference of the loss.
+        cosine: Lowest cosine between a gradient and eager's, of those above 1e-3 of the largest norm.
+        where: Its parameter.
+        below: How many of them are below 0.999, and how many there are.
+        autocast: The lowest cosine of eager mode's own gradients in half precision (torch.autocast, float16).
+    """
+
+    loss: float
+    cosine: float
+    where: str
+    below: tuple[int, int]
+    autocast: float
+
+
+def device_differences(module: Any, inputs: tuple[Any, ...], soc: str = "Ascend910A") -> DeviceDifferences:
+    """Compiles the step in mixed precision with a loss scale, and runs it as the chip computes.
+
+    Args:
+        module: Its result is the loss.
+        inputs: What it is called with.
+        soc: The chip.
+    """
+    step = asim.training_step(module, inputs, loss_scale=1024, allow_unused=True)
+    model = asim.compile(step.graph, soc, precision_mode="allow_mix_precision")
+    batch = {f"input_{number}": one.numpy() for number, one in enumerate(inputs)}
+    feed = {tensor.name: batch.get(tensor.name) for tensor in step.graph.inputs}
+    start = step.initial_values
+    feed = {n: np.array(start[n].array()) if one is None else one for n, one in feed.items()}
+    found = asim.run(model, feed).outputs
+    loss, wanted = _eager(module, inputs)
+    with torch.autocast("cpu", dtype=torch.float16):
+        _, halves = _eager(module, inputs, 1024.0)
+    cosines = _cosines({name: found[f"{name}.grad"].astype(np.float64) for name in wanted}, wanted)
+    where = min(cosines, key=cosines.__getitem__)
+    below = sum(cosine < 0.999 for cosine in cosines.values())
+    off = abs(float(found["loss"]) - loss) / abs(loss)
+    autocast = min(_cosines(halves, wanted).values())
+    return DeviceDifferences(off, cosines[where], where, (below, len(cosines)), autocast)
+
+
+def _eager(module: Any, inputs: tuple[Any, ...], scale: float = 1.0) -> tuple[float, dict[str, Array]]:
+    module.zero_grad()
+    loss = module(*inputs)
+    (loss.float() * scale).backward()
+    named = module.named_parameters()
+    return loss.item(), {n: p.grad.numpy().astype(np.float64) for n, p in named if p.grad is not None}
+
+
+def _cosines(found: dict[str, Array], wanted: dict[str, Array]) -> dict[str, float]:
+    """Of the gradients above 1e-3 of the largest norm."""
+    norms = {name: float(np.linalg.norm(one)) for name, one in wanted.items()}
+    most = max(norms.values())
+    return {
+        name: float((found[name] * one).sum() / (np.linalg.norm(found[name]) * norms[name]))
+        for name, one in wanted.items()
+        if norms[name] > 1e-3 * most
+    }
+
+
 class _Flips:
     """Choices of a step beside eager's, in the order of execution."""
 
@@ -139,11 +204,11 @@ class _Flips:
 
     def count(self, tensor: Tensor, array: Array) -> None:
         for choice in self._known.get(tensor, ()):
-            self.number += len(_otherwise(array, *choice)[0])
+            self.number += len(otherwise(array, *choice)[0])
 
     def impose(self, tensor: Tensor, array: Array) -> None:
         for name, eager, more in self._known.get(tensor, ()):
-            for places in _otherwise(array, name, eager, more):
+            for places in otherwise(array, name, eager, more):
                 array.reshape(-1)[places] = eager.reshape(-1)[places]
 
 
@@ -154,7 +219,7 @@ def _name(node: Node) -> str | None:
     return _POOL if node.op_type.startswith("MaxPoolWithArgmax") else _OURS.get(node.op_type)
 
 
-def _otherwise(array: Array, name: str, eager: Array, more: tuple[Any, ...]) -> list[Array]:
+def otherwise(array: Array, name: str, eager: Array, more: tuple[Any, ...]) -> list[Array]:
     """Flat places at which the choice differs; of a maximum ours and eager's."""
     if name != _POOL:
         sides = [(array > border) != (eager > border) for border in BORDERS[name]]
