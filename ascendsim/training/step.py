@@ -135,7 +135,7 @@ def complete_step(
         groups = [Group(optimizer)] if not isinstance(optimizer, Sequence) else optimizer
         for number, group in enumerate(groups):
             suffix = f".{number}" if len(groups) > 1 else ""
-            updated |= _updates(graph, opset, group, suffix, grads, apply, initial)
+            updated |= _updates(graph, opset, group, grads, initial, suffix=suffix, apply=apply)
     graph.outputs[:] = [named(pen, joint.loss, "loss")]
     if finite is not None:
         graph.outputs.append(named(pen, pen.op("Not", finite), OVERFLOW))
@@ -182,10 +182,11 @@ def _updates(
     graph: Graph,
     opset: OpSet,
     group: Group,
-    suffix: str,
     grads: Mapping[str, Tensor],
-    apply: Tensor | None,
     initial: dict[str, Constant],
+    *,
+    suffix: str,
+    apply: Tensor | None,
 ) -> dict[str, Tensor]:
     """New weights, moments and powers of a group by input; the old ones where the update is not applied.
 

@@ -73,7 +73,8 @@ def filter_gradient(image: NDArray[Any], gradient: NDArray[Any], window: Window,
     maps = images_as_volume(image).reshape(groups, channels, batch, *image.shape[3:])
     made = images_as_volume(gradient).reshape(groups, outputs, -1)
     if window.is_pointwise((1, image.shape[3], image.shape[4])):
-        return np.matmul(made, maps.reshape(groups, channels, -1).swapaxes(1, 2)).reshape(shape)
+        product = np.matmul(made, maps.reshape(groups, channels, -1).swapaxes(1, 2))
+        return np.asarray(product.reshape(shape))
     result = np.zeros((groups, outputs, channels * window.taps), image.dtype)
     deep = stacked(window, batch)
     buffer = column_buffer(channels, deep, image.dtype)

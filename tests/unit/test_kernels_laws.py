@@ -13,7 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ascendsim_kernels import conv, elementwise, jit
-from ascendsim_kernels.conv import convolve
+from ascendsim_kernels.conv import convolve, convolve_transposed
+from ascendsim_kernels.conv_grad import filter_gradient
 from ascendsim_kernels.detection import deformed_columns, roi_align, suppress
 from ascendsim_kernels.element import kernel_view
 from ascendsim_kernels.elementwise import BLOCK, Unary, in_two, unary
@@ -228,6 +229,31 @@ def test_unfolded_blocks_are_bounded_and_leave_no_seam(
     np.testing.assert_array_equal(
         convolve(image[:, :, :1].copy(), weight[:, :, :1].copy(), flat_window, 2), flat
     )
+
+
+@pytest.mark.parametrize("limit", [1, 700, 3000, 1 << 20])
+@pytest.mark.parametrize("groups", [1, 2])
+@pytest.mark.parametrize("kernel", [1, 3])
+def test_gradients_do_not_depend_on_how_many_images_share_a_product(
+    monkeypatch: pytest.MonkeyPatch, limit: int, groups: int, kernel: int
+) -> None:
+    """Whole numbers, so that sums are exact in any order; wanted is image after image in float64."""
+    rng = np.random.default_rng(7)
+    image = rng.integers(-4, 5, (5, 4, 1, 6, 7)).astype(np.float32)
+    weight = rng.integers(-4, 5, (6, 4 // groups, 1, kernel, kernel)).astype(np.float32)
+    pad = kernel // 2
+    window = Window((1, kernel, kernel), (1, 1, 1), (1, 1, 1), (0, pad, pad), (1, 6, 7))
+    made = rng.integers(-4, 5, (5, 6, 1, 6, 7)).astype(np.float32)
+    one = [slice(number, number + 1) for number in range(5)]
+    wide = [array.astype(np.float64) for array in (image, made, weight)]
+    filters = sum(filter_gradient(wide[0][n], wide[1][n], window, groups) for n in one)
+    inputs = [convolve_transposed(wide[1][n], wide[2], window, groups, (1, 6, 7)) for n in one]
+    monkeypatch.setattr(conv, "COLUMN_BYTES", limit)
+    found = filter_gradient(image, made, window, groups)
+    assert found.dtype == np.float32
+    np.testing.assert_array_equal(found, filters)
+    spread = convolve_transposed(made, weight, window, groups, (1, 6, 7))
+    np.testing.assert_array_equal(spread, np.concatenate(inputs))
 
 
 @pytest.mark.parametrize("size", [0, 1, 5, 2 * BLOCK, (1 << 17) - 1, 1 << 17, (1 << 17) + 3, (1 << 18) + 1])

@@ -35,7 +35,7 @@ class OptimizerGroup:
     """
 
     kind: str
-    numbers: Mapping[str, float]
+    numbers: Mapping[str, Any]
     rate: float
     state: Mapping[str, Mapping[str, Array]]
     steps: int
