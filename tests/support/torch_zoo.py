@@ -19,7 +19,7 @@ CLASSES = 10
 _NAMES = """alexnet vgg16 vgg16_bn resnet18 resnet50 resnet101 wide_resnet50_2 resnext50_32x4d densenet121
     squeezenet1_1 mobilenet_v2 mobilenet_v3_large shufflenet_v2_x1_0 mnasnet1_0 efficientnet_b0 regnet_y_400mf
     googlenet inception_v3 convnext_tiny vit_b_16"""
-VISION = {name: 96 if name == "inception_v3" else 64 for name in _NAMES.split()}  # size of images
+VISION = {name: 192 if name == "inception_v3" else 64 for name in _NAMES.split()}  # size of images
 _MORE: dict[str, dict[str, Any]] = {"inception_v3": {"aux_logits": False}, "vit_b_16": {"image_size": 64}}
 
 
