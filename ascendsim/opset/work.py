@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Literal, Union
 
 from ascendsim.core.dtypes import DType
-from ascendsim.core.formats import Format
+from ascendsim.core.formats import BLOCK_BYTES, Format, c0, ceil_div
 from ascendsim.graph.ir import Node, Tensor
 from ascendsim.soc.spec import SocSpec
 
@@ -33,14 +33,24 @@ def workspace_of(tensor: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Ref:
-    """A tensor as lowering sees it: a GM region with a size."""
+    """A tensor as lowering sees it: a GM region with a size.
+
+    Attributes:
+        region: Where it lies in global memory.
+        shape, format: Of the tensor; of a mask, those of the data that it tells about.
+        dtype: Of what is stored.
+        bytes: Storage bytes, padding included.
+        constant: Whether it is a constant.
+        bits_of: Type of the data, if this is a mask with one bit for each of its stored elements.
+    """
 
     region: str
     shape: tuple[int, ...]
     dtype: DType
     format: Format
-    bytes: int  # storage bytes, padding included
+    bytes: int
     constant: bool = False
+    bits_of: DType | None = None
 
     @classmethod
     def of(cls, tensor: Tensor) -> Ref:
@@ -52,6 +62,23 @@ class Ref:
             tensor.storage_bytes,
             tensor.is_constant,
         )
+
+    @property
+    def block(self) -> tuple[int, int]:
+        """Elements and bytes that one position has in a channel block.
+
+        >>> Ref("y", (1, 16, 2, 2), DType.FLOAT16, Format.NC1HWC0, 128).block
+        (16, 32)
+        >>> Ref("mask", (1, 16, 2, 2), DType.UINT8, Format.NC1HWC0, 8, bits_of=DType.FLOAT16).block
+        (16, 2)
+        """
+        if self.bits_of is None:
+            return c0(self.dtype), BLOCK_BYTES
+        return c0(self.bits_of), ceil_div(c0(self.bits_of), 8)
+
+    def stored(self, elements: int) -> int:
+        """Bytes of so many elements."""
+        return elements * self.dtype.itemsize if self.bits_of is None else ceil_div(elements, 8)
 
 
 @dataclass(frozen=True, slots=True)

@@ -148,7 +148,7 @@ def lanes_of(ref: Ref) -> int:
     A tile of some rows and all lanes is then one burst a block, each as long as the rows.
     """
     if ref.format is Format.NC1HWC0 and len(ref.shape) == 4:
-        return align(ref.shape[1], c0(ref.dtype))
+        return align(ref.shape[1], ref.block[0])
     if ref.format is Format.FRACTAL_NZ and len(ref.shape) >= 2:
-        return align(ref.shape[-1], c0(ref.dtype))
+        return align(ref.shape[-1], ref.block[0])
     return 0

@@ -131,8 +131,13 @@ def _update(node: Node, inputs: Sequence[Any], wanted: Wanted) -> Sequence[Any]:
     return [result, *(finish(array, dtype) for array, dtype in zip(others, wanted[1:], strict=False))]
 
 
-def _lower(factors: Sequence[StepSpec], shifted: bool = True) -> Callable[[Node, LowerContext], Work]:
-    """Instructions on one value a channel, then one multiply and one add on every element."""
+def _lower(factors: Sequence[StepSpec], wide: bool = False) -> Callable[[Node, LowerContext], Work]:
+    """Instructions on one value a channel, then one multiply and one add on every element.
+
+    Args:
+        factors: What is done once a channel.
+        wide: Whether parameters are float32, and with them all arithmetic.
+    """
 
     def lower(node: Node, context: LowerContext) -> Work:
         data, target = node.required(0), node.output
@@ -141,8 +146,8 @@ def _lower(factors: Sequence[StepSpec], shifted: bool = True) -> Callable[[Node,
         if not runs_on_ai_core(node):
             return on_ai_cpu(node, 2.0)
         rows, cols, over = channel_split(data)
-        inside = computing_type(data.element_type, context)
-        each = ["vmul", "vadd"] if shifted and node.input_count > 2 else ["vmul"]
+        inside = (summing_type if wide else computing_type)(data.element_type, context)
+        each = ["vmul", "vadd"] if node.input_count > 2 else ["vmul"]
         steps = converted(
             make_steps(factors, inside, over) + make_steps(each, inside),
             [data.element_type],
@@ -235,7 +240,7 @@ OPERATORS: tuple[OpDef, ...] = (
         "BNTrainingUpdate",
         _infer_update,
         _update,
-        _lower(_FROM_SUMS),
+        _lower(_FROM_SUMS, wide=True),
         Layout.FEATURE,
         domain="ascend",
         most_inputs=7,

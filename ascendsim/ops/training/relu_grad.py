@@ -29,7 +29,7 @@ from ascendsim.ops.shared.common import (
 )
 from ascendsim.ops.shared.dims import may_equal, need_shape
 from ascendsim.opset import InferContext, Layout, OpDef
-from ascendsim.opset.facts import Facts, Kind, Precision
+from ascendsim.opset.facts import Facts, Kind, OpPattern, Precision
 from ascendsim.opset.structure import ELEMENTWISE, elementwise
 from ascendsim.opset.work import LowerContext, NoTask, Ref, Stream, VectorWork, Work
 
@@ -78,9 +78,11 @@ def _relu_grad_bits(_node: Node, inputs: Sequence[Any], wanted: Wanted) -> Seque
 
 def _bits(mask: Tensor, data: Tensor) -> Stream:
     """The mask as vector work sees it: one bit for each stored element of the data."""
-    stored = data.storage_bytes // data.element_type.itemsize
-    size = ceil_div(stored, _BITS)
-    return Stream(Ref(mask.name, (size,), DType.UINT8, Format.ND, size, mask.is_constant))
+    kind = data.element_type
+    size = ceil_div(data.storage_bytes // kind.itemsize, _BITS)
+    return Stream(
+        Ref(mask.name, data.static_shape, DType.UINT8, data.format, size, mask.is_constant, bits_of=kind)
+    )
 
 
 def _lower_relu(node: Node, context: LowerContext) -> Work:
@@ -109,7 +111,7 @@ def _in_blocks(node: Node, format: Format) -> bool:
     return format is Format.NC1HWC0
 
 
-_FACTS = Facts(elementwise(0), Kind.ELEMENTWISE, Precision.GRAY)
+_FACTS = Facts(elementwise(0), Kind.ELEMENTWISE, Precision.GRAY, pattern=OpPattern.ELEMWISE)
 
 OPERATORS: tuple[OpDef, ...] = (
     OpDef(
