@@ -129,8 +129,7 @@ class UnifiedBufferOut:
         stored = 1 + len(work.side_outputs)
         each = (
             2 * stored * self.itemsize
-            + 2
-            * sum(stream.ref.dtype.itemsize for stream in full)
+            + 2 * sum(stream.ref.dtype.itemsize for stream in full)
             + values * widest
         )
         rows = align(tile_m, FRACTAL_ROWS)
