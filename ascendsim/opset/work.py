@@ -13,72 +13,11 @@ from dataclasses import dataclass, field
 from typing import Literal, Union
 
 from ascendsim.core.dtypes import DType
-from ascendsim.core.formats import BLOCK_BYTES, Format, c0, ceil_div
-from ascendsim.graph.ir import Node, Tensor
+from ascendsim.graph.ir import Node
+from ascendsim.opset.refs import WORKSPACE as WORKSPACE
+from ascendsim.opset.refs import Ref as Ref
+from ascendsim.opset.refs import workspace_of as workspace_of
 from ascendsim.soc.spec import SocSpec
-
-WORKSPACE = (
-    "<workspace>"  # region of a Ref that lies in the task's own scratch memory (SequenceWork.workspace_bytes)
-)
-
-
-def workspace_of(tensor: str) -> str:
-    """Region of a Ref that is scratch memory for one tensor alone.
-
-    >>> workspace_of("mean")
-    '<workspace>/mean'
-    """
-    return f"{WORKSPACE}/{tensor}"
-
-
-@dataclass(frozen=True, slots=True)
-class Ref:
-    """A tensor as lowering sees it: a GM region with a size.
-
-    Attributes:
-        region: Where it lies in global memory.
-        shape, format: Of the tensor; of a mask, those of the data that it tells about.
-        dtype: Of what is stored.
-        bytes: Storage bytes, padding included.
-        constant: Whether it is a constant.
-        bits_of: Type of the data, if this is a mask with one bit for each of its stored elements.
-    """
-
-    region: str
-    shape: tuple[int, ...]
-    dtype: DType
-    format: Format
-    bytes: int
-    constant: bool = False
-    bits_of: DType | None = None
-
-    @classmethod
-    def of(cls, tensor: Tensor) -> Ref:
-        return cls(
-            tensor.name,
-            tensor.static_shape,
-            tensor.element_type,
-            tensor.format,
-            tensor.storage_bytes,
-            tensor.is_constant,
-        )
-
-    @property
-    def block(self) -> tuple[int, int]:
-        """Elements and bytes that one position has in a channel block.
-
-        >>> Ref("y", (1, 16, 2, 2), DType.FLOAT16, Format.NC1HWC0, 128).block
-        (16, 32)
-        >>> Ref("mask", (1, 16, 2, 2), DType.UINT8, Format.NC1HWC0, 8, bits_of=DType.FLOAT16).block
-        (16, 2)
-        """
-        if self.bits_of is None:
-            return c0(self.dtype), BLOCK_BYTES
-        return c0(self.bits_of), ceil_div(c0(self.bits_of), 8)
-
-    def stored(self, elements: int) -> int:
-        """Bytes of so many elements."""
-        return elements * self.dtype.itemsize if self.bits_of is None else ceil_div(elements, 8)
 
 
 @dataclass(frozen=True, slots=True)
@@ -277,6 +216,23 @@ class CubePair:
 
 
 @dataclass(frozen=True, slots=True)
+class Maps:
+    """Feature maps in channel blocks that a kernel walks through plane by plane (a plane = all positions of
+    one image and one block); a core has whole images or whole blocks.
+
+    Attributes:
+        images: Images.
+        blocks: Channel blocks.
+        split: What cores share: "images"; "images or blocks" = blocks where there are fewer images than
+            cores; "sums" = see `lower.templates.sharing`.
+    """
+
+    images: int
+    blocks: int
+    split: Literal["images", "images or blocks", "sums"]
+
+
+@dataclass(frozen=True, slots=True)
 class VectorWork:
     """A vector program over rows x cols elements, tiled by UB size.
 
@@ -293,6 +249,7 @@ class VectorWork:
             (fused chains).
         planes: Whether rows are added up plane by plane (a plane = all positions of one channel block), each
             tile on its own in UB.
+        maps: How rows and columns are feature maps, where the kernel goes by them.
         inputs, outputs: What is read and written.
     """
 
@@ -306,6 +263,7 @@ class VectorWork:
     gather_bytes: int = 0
     live_bytes: int = 0
     planes: bool = False
+    maps: Maps | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -468,8 +426,8 @@ class LowerContext:
         options: Profile flags ("aicpu_pow" ...).
         intrinsics: Vector instructions of the chip with the names of the types they take; empty = take all
             for granted.
-        sigmoid_divides, softmax_multiplies, transpose_packs_lines: How CANN's kernels for the chip do it
-            (`soc.KernelSpec`).
+        sigmoid_divides, softmax_multiplies, transpose_packs_lines, select_sets_mask: How CANN's kernels for
+            the chip do it (`soc.KernelSpec`).
     """
 
     aicpu_types: frozenset[str] = frozenset()
@@ -478,6 +436,7 @@ class LowerContext:
     sigmoid_divides: bool = False
     softmax_multiplies: bool = False
     transpose_packs_lines: bool = True
+    select_sets_mask: bool = False
 
     @classmethod
     def of(
@@ -495,6 +454,7 @@ class LowerContext:
             kernels.sigmoid_divides,
             kernels.softmax_multiplies,
             kernels.transpose_packs_lines,
+            kernels.select_sets_mask,
         )
 
     def supports(self, op: str, dtype: DType) -> bool:

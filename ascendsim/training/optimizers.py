@@ -86,7 +86,8 @@ class Momentum:
         if decay:
             grad = pen.op("Sum", pen.op("Mul", weight, np.float32(decay * self.loss_scale)), grad)
         inputs = (weight, velocity, scalars["rate"], self._unscaled(pen, grad), scalars["momentum"])
-        return pen.ops("ApplyMomentum", *inputs, outputs=2, domain=ASCEND, use_nesterov=int(self.nesterov))
+        made = pen.ops("ApplyMomentum", *inputs, outputs=2, domain=ASCEND, use_nesterov=int(self.nesterov))
+        return tuple(made)
 
     def _unscaled(self, pen: Pen, grad: Tensor) -> Tensor:
         return grad if self.loss_scale == 1 else pen.op("Mul", grad, np.float32(1 / self.loss_scale))

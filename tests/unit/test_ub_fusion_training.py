@@ -110,3 +110,19 @@ def test_normalisation_by_float32_statistics_computes_in_float32(joined: bool) -
     large = max(item.elements for item in done)
     kinds = {item.dtype for item in done if item.op in ("vmul", "vadd") and item.elements == large}
     assert kinds == {"float32"}
+
+
+@pytest.mark.parametrize(("chip", "most"), [("Ascend910A", 128), ("Ascend310P3", None)])
+def test_the_first_chips_choose_by_a_mask_register(chip: str, most: int | None) -> None:
+    """It holds the bits of one repeat: 128 float16 elements an instruction, and another one to set it."""
+    result = ub(build(lambda b: gradient(b, SHAPES[0], summed=False)), chip)
+    for compiled in (result.before, result.after):
+        (task,) = (task for task in compiled.program.tasks if "grad" in task.nodes)
+        done = [item for item, _ in executed([Stage(task.groups)]) if isinstance(item, Vector)]
+        chosen = [item for item in done if item.op == "vsel"]
+        assert chosen
+        if most is None:
+            assert any(item.elements > 128 for item in chosen)
+        else:
+            assert all(item.elements <= most for item in chosen)
+            assert all(item.calls >= 2 for item in chosen)

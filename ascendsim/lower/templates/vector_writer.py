@@ -409,8 +409,6 @@ class VectorWriter:
         broadcasts = any(stream.over in ("row", "col") for stream in self.work.inputs) and not self.space.flat
         if step.op in BINARY and broadcasts and rows > 1 and cols > 1:
             calls = min(rows, ceil_div(cols, lanes))
-        if step.run:
-            calls = max(calls, ceil_div(rows * cols, step.run))
         row = (rows, 1)
         if step.op in FOLDS and self.work.reduces == "cols":
             row = (rows * (lanes if self._block_reduction(step) is None else FRACTAL_COLUMNS), 1)

@@ -19,7 +19,7 @@ import numpy as np
 
 from ascendsim.core.dtypes import DType
 from ascendsim.graph.ir import Array, Node
-from ascendsim.ops.normalise.normalisation_work import channel_split, summing_type
+from ascendsim.ops.normalise.normalisation_work import channel_split, maps_of, summing_type
 from ascendsim.ops.shared.common import (
     StepSpec,
     as_float32,
@@ -136,7 +136,7 @@ def _lower(factors: Sequence[StepSpec], wide: bool = False) -> Callable[[Node, L
 
     Args:
         factors: What is done once a channel.
-        wide: Whether parameters are float32, and with them all arithmetic.
+        wide: Whether parameters and all arithmetic are float32, in a kernel for training.
     """
 
     def lower(node: Node, context: LowerContext) -> Work:
@@ -156,7 +156,8 @@ def _lower(factors: Sequence[StepSpec], wide: bool = False) -> Callable[[Node, L
         )
         parameters = tuple(Stream(Ref.of(tensor), over) for tensor in node.inputs[1:] if tensor is not None)
         outputs = (Stream(Ref.of(target)), *(Stream(Ref.of(tensor), over) for tensor in node.outputs[1:]))
-        return VectorWork(rows, cols, steps, (Stream(Ref.of(data)), *parameters), outputs)
+        maps = maps_of(data, "images or blocks") if wide else None
+        return VectorWork(rows, cols, steps, (Stream(Ref.of(data)), *parameters), outputs, maps=maps)
 
     return lower
 
@@ -175,7 +176,13 @@ def _lower_sums(node: Node, context: LowerContext) -> Work:
     steps = (*convert, *make_steps([fold, "vmul", fold], inside))
     outputs = tuple(Stream(Ref.of(tensor), over) for tensor in node.outputs)
     return VectorWork(
-        rows, cols, steps, (Stream(Ref.of(data)),), outputs, reduces="rows" if over == "col" else "cols"
+        rows,
+        cols,
+        steps,
+        (Stream(Ref.of(data)),),
+        outputs,
+        reduces="rows" if over == "col" else "cols",
+        maps=maps_of(data, "sums"),
     )
 
 

@@ -119,6 +119,7 @@ def chain_work(
     if not streams_out or not steps:
         return None
     full = [tensor for tensor in space.axes if space.is_full(tensor)]
+    maps = [m.work.maps for m in members if m.work is not None and m.work.rows == rows and m.work.maps]
     return VectorWork(
         rows=rows,
         cols=space.elements // rows,
@@ -129,6 +130,7 @@ def chain_work(
         sweeps=_sweeps(members, root, space),
         gather_bytes=_piece(space, min((tensor.element_type.itemsize for tensor in full), default=2)),
         live_bytes=_live_bytes(members, root, space, written),
+        maps=maps[0] if maps and cut.reduces == "none" else None,
     )
 
 

@@ -19,6 +19,7 @@ import numpy as np
 from ascendsim.core.dtypes import DType
 from ascendsim.core.formats import Format, ceil_div
 from ascendsim.graph.ir import Array, Node, Shape, Tensor
+from ascendsim.ops.normalise.normalisation_work import channel_split, maps_of
 from ascendsim.ops.shared.common import (
     elementwise_lower,
     make_steps,
@@ -31,10 +32,11 @@ from ascendsim.ops.shared.dims import may_equal, need_shape
 from ascendsim.opset import InferContext, Layout, OpDef
 from ascendsim.opset.facts import Facts, Kind, OpPattern, Precision
 from ascendsim.opset.structure import ELEMENTWISE, elementwise
-from ascendsim.opset.work import LowerContext, NoTask, Ref, Stream, VectorWork, Work
+from ascendsim.opset.work import LowerContext, NoTask, Ref, Step, Stream, VectorWork, Work
 
 Wanted = Sequence["np.dtype[Any]"]
 _BITS = 8
+_REPEAT_BYTES = 256
 
 
 def _packed_axis(rank: int) -> int:
@@ -102,9 +104,13 @@ def _lower_grad(node: Node, context: LowerContext) -> Work:
         return NoTask()
     if not runs_on_ai_core(node):
         return on_ai_cpu(node)
-    stored = grad.storage_bytes // grad.element_type.itemsize
-    steps = make_steps(["vsel"], grad.element_type)
-    return VectorWork(1, stored, steps, (Stream(Ref.of(grad)), _bits(mask, grad)), (Stream(Ref.of(result)),))
+    rows, cols, _ = channel_split(grad)
+    inside = grad.element_type
+    step = Step("vsel", inside)
+    if context.select_sets_mask:  # set_cmpmask and vsel for every repeat
+        step = Step("vsel", inside, count=2, run=_REPEAT_BYTES // inside.itemsize)
+    inputs = (Stream(Ref.of(grad)), _bits(mask, grad))
+    return VectorWork(rows, cols, (step,), inputs, (Stream(Ref.of(result)),), maps=maps_of(grad, "images"))
 
 
 def _in_blocks(node: Node, format: Format) -> bool:
