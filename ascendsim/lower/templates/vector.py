@@ -27,6 +27,8 @@ def lower_vector(work: VectorWork, soc: SocSpec, expansion: Expansion) -> Stage:
     """
     core, kind = vector_core(soc)
     work = in_parts(work, soc)
+    if soc.split_cores:  # how such kernels go through maps there is not known
+        work = replace(work, maps=None)
     space = space_of(work)
     share_rows, share_cols = share_of(work, space, soc)
     steps = expansion.expand(work.steps)
