@@ -42,9 +42,9 @@ def channel_split(data: Tensor) -> tuple[int, int, Over]:
 
 def maps_of(data: Tensor, split: Literal["images", "images or blocks", "sums"]) -> Maps | None:
     """How the rows and columns of `channel_split` are feature maps; None where data is row-major."""
-    rows, cols, over = channel_split(data)
-    if over == "row" or data.format is not Format.NC1HWC0 or not rows * cols:
+    if data.format is not Format.NC1HWC0 or len(data.static_shape) != 4 or not data.elements:
         return None
+    _, cols, _ = channel_split(data)
     return Maps(data.static_shape[0], cols // c0(data.element_type), split)
 
 

@@ -104,13 +104,13 @@ def _lower_grad(node: Node, context: LowerContext) -> Work:
         return NoTask()
     if not runs_on_ai_core(node):
         return on_ai_cpu(node)
-    rows, cols, _ = channel_split(grad)
-    inside = grad.element_type
+    inside, maps = grad.element_type, maps_of(grad, "images")
+    rows, cols = channel_split(grad)[:2] if maps is not None else (1, grad.storage_bytes // inside.itemsize)
     step = Step("vsel", inside)
     if context.select_sets_mask:  # set_cmpmask and vsel for every repeat
         step = Step("vsel", inside, count=2, run=_REPEAT_BYTES // inside.itemsize)
     inputs = (Stream(Ref.of(grad)), _bits(mask, grad))
-    return VectorWork(rows, cols, (step,), inputs, (Stream(Ref.of(result)),), maps=maps_of(grad, "images"))
+    return VectorWork(rows, cols, (step,), inputs, (Stream(Ref.of(result)),), maps=maps)
 
 
 def _in_blocks(node: Node, format: Format) -> bool:
