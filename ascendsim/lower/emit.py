@@ -62,6 +62,14 @@ def times(value: Affine, factor: int) -> Affine:
     return Affine(value.base * factor, tuple((name, step * factor) for name, step in value.terms if factor))
 
 
+def scaled(value: Affine, numerator: int, denominator: int) -> Affine:
+    """The value times numerator / denominator, each coefficient rounded down."""
+    return Affine(
+        value.base * numerator // denominator,
+        tuple((name, step * numerator // denominator) for name, step in value.terms),
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class Piece:
     """`trips` tiles of `size` elements each, the first one at element `start`."""

@@ -13,45 +13,11 @@ from dataclasses import dataclass, field
 from typing import Literal, Union
 
 from ascendsim.core.dtypes import DType
-from ascendsim.core.formats import Format
-from ascendsim.graph.ir import Node, Tensor
+from ascendsim.graph.ir import Node
+from ascendsim.opset.refs import WORKSPACE as WORKSPACE
+from ascendsim.opset.refs import Ref as Ref
+from ascendsim.opset.refs import workspace_of as workspace_of
 from ascendsim.soc.spec import SocSpec
-
-WORKSPACE = (
-    "<workspace>"  # region of a Ref that lies in the task's own scratch memory (SequenceWork.workspace_bytes)
-)
-
-
-def workspace_of(tensor: str) -> str:
-    """Region of a Ref that is scratch memory for one tensor alone.
-
-    >>> workspace_of("mean")
-    '<workspace>/mean'
-    """
-    return f"{WORKSPACE}/{tensor}"
-
-
-@dataclass(frozen=True, slots=True)
-class Ref:
-    """A tensor as lowering sees it: a GM region with a size."""
-
-    region: str
-    shape: tuple[int, ...]
-    dtype: DType
-    format: Format
-    bytes: int  # storage bytes, padding included
-    constant: bool = False
-
-    @classmethod
-    def of(cls, tensor: Tensor) -> Ref:
-        return cls(
-            tensor.name,
-            tensor.static_shape,
-            tensor.element_type,
-            tensor.format,
-            tensor.storage_bytes,
-            tensor.is_constant,
-        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,6 +216,23 @@ class CubePair:
 
 
 @dataclass(frozen=True, slots=True)
+class Maps:
+    """Feature maps in channel blocks that a kernel walks through plane by plane (a plane = all positions of
+    one image and one block); a core has whole images or whole blocks.
+
+    Attributes:
+        images: Images.
+        blocks: Channel blocks.
+        split: What cores share: "images"; "images or blocks" = blocks where there are fewer images than
+            cores; "sums" = see `lower.templates.sharing`.
+    """
+
+    images: int
+    blocks: int
+    split: Literal["images", "images or blocks", "sums"]
+
+
+@dataclass(frozen=True, slots=True)
 class VectorWork:
     """A vector program over rows x cols elements, tiled by UB size.
 
@@ -266,6 +249,7 @@ class VectorWork:
             (fused chains).
         planes: Whether rows are added up plane by plane (a plane = all positions of one channel block), each
             tile on its own in UB.
+        maps: How rows and columns are feature maps, where the kernel goes by them.
         inputs, outputs: What is read and written.
     """
 
@@ -279,6 +263,7 @@ class VectorWork:
     gather_bytes: int = 0
     live_bytes: int = 0
     planes: bool = False
+    maps: Maps | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -441,8 +426,8 @@ class LowerContext:
         options: Profile flags ("aicpu_pow" ...).
         intrinsics: Vector instructions of the chip with the names of the types they take; empty = take all
             for granted.
-        sigmoid_divides, softmax_multiplies, transpose_packs_lines: How CANN's kernels for the chip do it
-            (`soc.KernelSpec`).
+        sigmoid_divides, softmax_multiplies, transpose_packs_lines, select_sets_mask: How CANN's kernels for
+            the chip do it (`soc.KernelSpec`).
     """
 
     aicpu_types: frozenset[str] = frozenset()
@@ -451,6 +436,7 @@ class LowerContext:
     sigmoid_divides: bool = False
     softmax_multiplies: bool = False
     transpose_packs_lines: bool = True
+    select_sets_mask: bool = False
 
     @classmethod
     def of(
@@ -468,6 +454,7 @@ class LowerContext:
             kernels.sigmoid_divides,
             kernels.softmax_multiplies,
             kernels.transpose_packs_lines,
+            kernels.select_sets_mask,
         )
 
     def supports(self, op: str, dtype: DType) -> bool:

@@ -183,6 +183,7 @@ class KernelSpec:
 
     sigmoid_divides: bool  # in float16; else a reciprocal that Newton's method makes precise
     transpose_packs_lines: bool  # lines that end inside a block go through UB block by block
+    select_sets_mask: bool  # vsel has the bits of one repeat in a register, which is set for each
     softmax_multiplies: bool  # rows times the reciprocal of their sum in every format; else only in fractals
     ai_cpu_table: str  # column of the table of operators that run on the AI CPU
     inference: bool  # an inference chip: msprof's statistic names the model, not the device

@@ -25,7 +25,7 @@ import numpy as np
 
 from ascendsim.core.errors import InputError, suggest
 from ascendsim.graph.ir import Array, Tensor
-from ascendsim.training.backward import Pen
+from ascendsim.training.backward import ASCEND, Pen
 
 Scalars = Mapping[str, Tensor]
 MOST_RATIO = 10.0  # of LAMB's trust ratio (MindSpore's nn.Lamb)
@@ -39,11 +39,18 @@ class Momentum:
         momentum: Share of the velocity that stays.
         weight_decay: Share of the weight that is added to its gradient.
         nesterov: Whether the step looks ahead.
+        applied: Whether each update is one operator ApplyMomentum, as in MindSpore, not several basic ones.
+        decays_vectors: Whether weight_decay is for weights of one axis too (biases, scales).
+        loss_scale: Factor of the loss that the update takes out again; nobody looks for overflow, and what
+            the step gives as gradients has the factor in it. That is MindSpore's nn.Momentum(loss_scale=...).
     """
 
     momentum: float = 0.9
     weight_decay: float = 0.0
     nesterov: bool = False
+    applied: bool = False
+    decays_vectors: bool = True
+    loss_scale: float = 1.0
 
     name: ClassVar[str] = "momentum"
     slots: ClassVar[tuple[str, ...]] = ("velocity",)
@@ -60,12 +67,30 @@ class Momentum:
         self, pen: Pen, weight: Tensor, grad: Tensor, state: Sequence[Tensor], scalars: Scalars
     ) -> tuple[Tensor, ...]:
         """The new weight, then its new state."""
-        grad = _decayed(pen, weight, grad, self.weight_decay)
+        decay = self.weight_decay if self.decays_vectors or len(weight.static_shape) > 1 else 0.0
+        if self.applied:
+            return self._applied(pen, weight, grad, state[0], scalars, decay)
+        grad = _decayed(pen, weight, self._unscaled(pen, grad), decay)
         velocity = pen.op("Add", pen.op("Mul", scalars["momentum"], state[0]), grad)
         direction = velocity
         if self.nesterov:
             direction = pen.op("Add", grad, pen.op("Mul", scalars["momentum"], velocity))
         return pen.op("Sub", weight, pen.op("Mul", scalars["rate"], direction)), velocity
+
+    def _applied(
+        self, pen: Pen, weight: Tensor, grad: Tensor, velocity: Tensor, scalars: Scalars, decay: float
+    ) -> tuple[Tensor, ...]:
+        """The same in MindSpore's order: decay is added to the scaled gradient, so that one number is left in
+        front of the update, where fusion takes it in.
+        """
+        if decay:
+            grad = pen.op("Sum", pen.op("Mul", weight, np.float32(decay * self.loss_scale)), grad)
+        inputs = (weight, velocity, scalars["rate"], self._unscaled(pen, grad), scalars["momentum"])
+        made = pen.ops("ApplyMomentum", *inputs, outputs=2, domain=ASCEND, use_nesterov=int(self.nesterov))
+        return tuple(made)
+
+    def _unscaled(self, pen: Pen, grad: Tensor) -> Tensor:
+        return grad if self.loss_scale == 1 else pen.op("Mul", grad, np.float32(1 / self.loss_scale))
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,14 +276,15 @@ def _norm(pen: Pen, tensor: Tensor) -> Tensor:
 def _check(optimizer: Any) -> None:
     for item in fields(optimizer):
         value = getattr(optimizer, item.name)
-        below_one = item.name in ("momentum", "beta1", "beta2")
+        below_one, factor = item.name in ("momentum", "beta1", "beta2"), item.name == "loss_scale"
         if (
             not isinstance(value, (int, float))
             or not math.isfinite(value)
             or value < 0
             or (below_one and value >= 1)
+            or (factor and not value)
         ):
-            rule = (
-                "must be a number from 0 to below 1" if below_one else "must be a number that is not negative"
-            )
+            rule = "must be a number that is not negative"
+            if below_one or factor:
+                rule = "must be a number from 0 to below 1" if below_one else "must be a positive number"
             raise InputError(f"optimizer {optimizer.name}: {item.name}", rule, repr(value))

@@ -204,8 +204,7 @@ def _total(pen: Pen, tensor: Tensor, parts: dict[Tensor, list[Tensor]]) -> Tenso
         return None
     if len(found) > 1:
         source = tensor.name if tensor.producer is None else tensor.producer.name
-        kind = "Add" if len(found) == 2 else "Sum"
-        parts[tensor] = [pen.op(kind, *found, name=f"{GRADIENTS}/{source}/{kind}")]
+        parts[tensor] = [pen.op("Sum", *found, name=f"{GRADIENTS}/{source}/Sum")]  # MindSpore's AddN
     return parts[tensor][0]
 
 

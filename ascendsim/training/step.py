@@ -14,6 +14,7 @@ import numpy as np
 
 from ascendsim.core.arguments import checked
 from ascendsim.core.dtypes import DType
+from ascendsim.core.errors import InputError
 from ascendsim.graph.ir import Array, Constant, Graph, Tensor
 from ascendsim.graph.verify import verify
 from ascendsim.opset import OpSet
@@ -111,6 +112,10 @@ def complete_step(
     initial: dict[str, Any] = dict(joint.initial)
     pen = Pen(graph, opset, scopes.LOSS_SCALE, **{WIDE: True})
     scale = scale_of(pen, scaling)
+    own = getattr(optimizer, "loss_scale", 1.0)
+    if own != 1:
+        _check_alone(scaling)
+        _sow(pen, joint.seed, pen.constant(np.float32(own)))
     if scale is not None:
         _sow(pen, joint.seed, scale)
     single = {name: _single(pen, grad) for name, grad in joint.gradients.items()}
@@ -150,6 +155,13 @@ def complete_step(
         tuple(name for name in (*updated, *_rates(initial)) if name not in joint.gradients),
         initial,
     )
+
+
+def _check_alone(scaling: Scaling) -> None:
+    if scaling.loss_scale is not None or scaling.grad_clip is not None:
+        rule = "cannot be given beside the optimiser's own loss_scale"
+        remedy = "give the scale to training_step alone, which takes it out before it clips"
+        raise InputError("options loss_scale and grad_clip", rule, remedy=remedy)
 
 
 def _sow(pen: Pen, seed: Tensor, scale: Tensor) -> None:

@@ -133,6 +133,7 @@ TOY = SocSpec(
         sigmoid_divides=True,
         softmax_multiplies=False,
         transpose_packs_lines=True,
+        select_sets_mask=True,
         ai_cpu_table="ascend310",
         inference=False,
     ),

@@ -435,3 +435,23 @@ def test_other_updates_stay() -> None:
         )
 
     assert fused(build(several), A_MomentumLossscaleFusionPass()).reason == "Momentum updates several weights"
+
+
+@pytest.mark.parametrize("constant", [True, False])
+@pytest.mark.parametrize("nesterov", [0, 1])
+def test_canns_own_update_takes_the_loss_scale_in_too(constant: bool, nesterov: int) -> None:
+    """The momentum becomes an attribute, so it must be a constant."""
+
+    def body(b: GraphBuilder) -> list[Tensor]:
+        w, v, g = (b.input(name, SHAPE) for name in "wvg")
+        scaled = b.op("Mul", g, b.constant(np.float32(0.3), "scale"))
+        mu = b.constant(np.float32(0.9), "mu") if constant else b.input("mu", ())
+        inputs = (w, v, b.input("rate", ()), scaled, mu)
+        return b.ops("ApplyMomentum", *inputs, outputs=2, domain="ascend", use_nesterov=nesterov)
+
+    result = fused(build(body), A_MomentumLossscaleFusionPass())
+    if constant:
+        assert result.operators == {"FusedMulApplyMomentum": 1}
+        assert result.error == EXACT
+    else:
+        assert result.reason == "the momentum is not one constant number"

@@ -91,6 +91,8 @@ MOMENTS = {"beta2": 0.99, "epsilon": 1e-3, "weight_decay": 0.1}
 CASES: dict[str, tuple[Optimizer, Callable[[Array, int, dict[str, Any]], Array]]] = {
     "momentum": (Momentum(0.8, weight_decay=0.1), _momentum),
     "nesterov": (Momentum(nesterov=True), _nesterov),
+    "applied": (Momentum(0.8, weight_decay=0.1, applied=True), _momentum),
+    "applied nesterov": (Momentum(nesterov=True, applied=True), _nesterov),
     "adam": (Adam(**MOMENTS), _adam),
     "adamw": (AdamW(**MOMENTS), _adamw),
     "lamb": (Lamb(**MOMENTS), _lamb),
@@ -137,6 +139,44 @@ def test_fusion_makes_one_operator_of_an_update(name: str) -> None:
     assert counts[operator] == 1, counts
 
 
+@pytest.mark.parametrize("applied", [False, True])
+def test_the_update_takes_out_the_loss_scale(applied: bool) -> None:
+    """Gradients that the step gives have the factor in them; weights move as without it."""
+    optimizer = Momentum(0.8, weight_decay=0.1, applied=applied, loss_scale=64.0)
+    weight, state = START.copy(), {}
+    for number, outputs in enumerate(run_steps(asim.training_step(_line(), loss="mse", optimizer=optimizer))):
+        np.testing.assert_allclose(outputs["w.grad"], 64 * _gradient(weight, number), rtol=1e-4, atol=1e-3)
+        weight = _momentum(weight, number, state)
+        np.testing.assert_allclose(outputs["w.updated"], weight, rtol=1e-4, atol=2e-5)
+
+
+def test_scales_and_biases_may_be_kept_from_decaying() -> None:
+    b = asim.GraphBuilder("line")
+    y = b.op("MatMul", b.input("x", (2, 4)), b.constant(np.ones((4, 3), np.float32), "w"))
+    b.output(b.op("Add", y, b.constant(np.ones(3, np.float32), "bias")), "y")
+    steps = [
+        asim.training_step(b.build(), loss="mse", optimizer=Momentum(weight_decay=0.1, decays_vectors=both))
+        for both in (True, False)
+    ]
+    all_, some = (next(run_steps(step)) for step in steps)
+    np.testing.assert_array_equal(all_["w.updated"], some["w.updated"])
+    np.testing.assert_allclose(some["bias.updated"] - all_["bias.updated"], RATE * 0.1, rtol=1e-3)
+
+
+def test_an_applied_update_is_mindspores_pair_of_tasks() -> None:
+    """What decays is one FusedMulAddN, what is left one FusedMulApplyMomentum, with equal values."""
+    optimizer = Momentum(weight_decay=0.1, applied=True, loss_scale=64.0)
+    step = asim.training_step(_line(), loss="mse", optimizer=optimizer)
+    model = asim.compile(step.graph, "Ascend910A", fusion="graph")
+    counts = Counter(node.op_type for node in model.graph.nodes)
+    assert (counts["FusedMulAddN"], counts["FusedMulApplyMomentum"], counts["ApplyMomentum"]) == (1, 1, 0)
+    feed = _feed(step, 0, step.initial())
+    plain = asim.compile(step.graph, "Ascend910A", fusion="off")
+    expected = asim.run(plain, feed, values="float32").outputs
+    for key, value in asim.run(model, feed, values="float32").outputs.items():
+        np.testing.assert_array_equal(value, expected[key], err_msg=key)
+
+
 @pytest.mark.parametrize("name", ["momentum", "adamw"])
 def test_fused_updates_are_those_of_the_written_out_graph(name: str) -> None:
     step = asim.training_step(_line(), loss="mse", optimizer=name, loss_scale=8)
@@ -155,6 +195,13 @@ def test_fused_updates_are_those_of_the_written_out_graph(name: str) -> None:
         (lambda: Adam(beta1=1.0), "optimizer adam: beta1 must be a number from 0 to below 1, not 1.0"),
         (lambda: Momentum(weight_decay=-1), "weight_decay must be a number that is not negative, not -1"),
         (lambda: Lamb(epsilon=float("nan")), "optimizer lamb: epsilon"),
+        (lambda: Momentum(loss_scale=0), "loss_scale must be a positive number, not 0"),
+        (
+            lambda: asim.training_step(
+                _line(), loss="mse", optimizer=Momentum(loss_scale=2), loss_scale="dynamic"
+            ),
+            "cannot be given beside the optimiser's own loss_scale",
+        ),
         (
             lambda: asim.training_step(_line(), loss="mse", optimizer="adamx"),
             "option optimizer must be one of momentum, adam, adamw, lamb, not 'adamx'",

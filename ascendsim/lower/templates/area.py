@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
-from ascendsim.core.formats import BLOCK_BYTES, Format, c0, ceil_div
+from ascendsim.core.formats import BLOCK_BYTES, Format, ceil_div
 from ascendsim.isa.instructions import ZERO, Affine
 from ascendsim.lower.emit import BlockBuilder, plus, times
 from ascendsim.lower.templates.operands import result_tile
@@ -82,7 +82,7 @@ class StripArea:
         if rows == 1 or self.columns == self.width:
             yield result_tile(ref, whole[0], whole[1], (start, m[1]), n, base=base, is_map=whole[2]), ZERO, 1
             return
-        block = c0(ref.dtype)
+        block, bytes = ref.block
         blocks = ceil_div(n[1], block)
         if ref.format is Format.NC1HWC0 and blocks < rows:
             with b.loop("block", blocks) as j:
@@ -96,9 +96,9 @@ class StripArea:
                     base=base,
                     is_map=whole[2],
                 )
-                burst = self.columns * BLOCK_BYTES
+                burst = self.columns * bytes
                 yield (
-                    Tile.strided(ref.region, one.offset, rows, burst, self.width * BLOCK_BYTES),
+                    Tile.strided(ref.region, one.offset, rows, burst, self.width * bytes),
                     j,
                     blocks,
                 )

@@ -1,16 +1,18 @@
 """Sums down the columns of a Cube result, made by the vector unit while the tiles are in UB on their way out.
 
 A channel block of 16 columns has as many partial sums as a repeat has lanes (float32: 64, four for each
-column). Every piece of a tile is added to them; when the share is done the partial sums are folded to one
-value a column and stored. Where several cores have rows of the same columns, their results meet in global
-memory (atomic add of MTE3).
+column). Every piece of a tile is folded in halves to as many, block by block, and added to them: that is
+vector_dichotomy_add_for_bn_reduce in TBE's schedule of convolutions, whose short dependent instructions take
+most of the time where a block has few rows. When the share is done the partial sums are folded to one value a
+column and stored. Where several cores have rows of the same columns, their results meet in global memory
+(atomic add of MTE3).
 """
 
 from __future__ import annotations
 
 from ascendsim.core.formats import FRACTAL_ROWS, align, ceil_div
 from ascendsim.isa.instructions import ZERO, Affine, Buffer, Move, Operand, Pipe, Vector
-from ascendsim.lower.emit import BlockBuilder, times
+from ascendsim.lower.emit import BlockBuilder, plus, times
 from ascendsim.lower.templates.operands import fitted
 from ascendsim.lower.templates.stage import Tile
 from ascendsim.lower.templates.steps import Expansion
@@ -73,8 +75,19 @@ class ColumnSums:
                 assert scratch is not None
                 b.emit(Vector(step.op, step.dtype.value, count, scratch, (value,), step.count))
                 value = scratch
-            held = b.target(ring, blocks * self.repeat, 0, times(column, self.repeat // FRACTAL_ROWS))
-            b.emit(Vector(item.fold.op, item.fold.dtype.value, count, held, (value, held)))
+            start = times(column, self.repeat // FRACTAL_ROWS)
+            if scratch is None or value is not scratch:
+                held = b.target(ring, blocks * self.repeat, 0, start)
+                b.emit(Vector(item.fold.op, item.fold.dtype.value, count, held, (value, held)))
+                continue
+            fold, kind = item.fold.op, item.fold.dtype.value
+            lanes, length = self.repeat // item.fold.dtype.itemsize, ceil_div(count, blocks)
+            with b.loop("sum", blocks) as j:
+                while length > lanes:
+                    length = max(lanes, ceil_div(length, 2))
+                    b.emit(Vector(fold, kind, length, scratch, (scratch,)))
+                held = b.target(ring, self.repeat, 0, plus(start, times(j, self.repeat)))
+                b.emit(Vector(fold, kind, lanes, held, (scratch, held)))
 
     def finish(self) -> None:
         """Folds the partial sums to one value a column and stores them."""

@@ -202,12 +202,12 @@ def result_tile(
         base: Byte offset of the product's result.
         is_map: Whether it is a feature map: in row-major form one burst a channel then.
     """
-    block = c0(ref.dtype)
     itemsize = ref.dtype.itemsize
     if ref.format is Format.NC1HWC0:
-        plane = positions * BLOCK_BYTES
-        offset = plus(base, times(m[0], BLOCK_BYTES), _blocks(n[0], block, plane))
-        return Tile.strided(ref.region, offset, ceil_div(n[1], block), m[1] * BLOCK_BYTES, plane)
+        block, bytes = ref.block
+        plane = positions * bytes
+        offset = plus(base, times(m[0], bytes), _blocks(n[0], block, plane))
+        return Tile.strided(ref.region, offset, ceil_div(n[1], block), m[1] * bytes, plane)
     if ref.format is Format.FRACTAL_NZ:
         return matrix_tile(ref, (positions, columns), m, n, base)
     if is_map:

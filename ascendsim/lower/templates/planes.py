@@ -15,11 +15,11 @@ from typing import ClassVar
 from ascendsim.core.formats import BLOCK_BYTES, c0, ceil_div
 from ascendsim.isa.instructions import ZERO, Affine
 from ascendsim.isa.program import Block
-from ascendsim.lower.emit import Ring, pieces, plus, times
+from ascendsim.lower.emit import Ring, pieces, plus, scaled, times
 from ascendsim.lower.templates.operands import fitted
 from ascendsim.lower.templates.stage import Tile
 from ascendsim.lower.templates.steps import emit_steps
-from ascendsim.lower.templates.vector_writer import VectorWriter, scaled
+from ascendsim.lower.templates.vector_writer import VectorWriter
 from ascendsim.opset.work import Step, Stream
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ascendsim.core.formats import BLOCK_BYTES, TRANSACTION_BYTES, Format, align, c0, ceil_div
-from ascendsim.opset.work import Ref, VectorWork
+from ascendsim.opset.work import Maps, Ref, VectorWork
 from ascendsim.soc.spec import SocSpec
 
 # rows (or columns, where rows are added up) longer than this are worth cutting if there are fewer than cores;
@@ -31,7 +31,11 @@ class Space:
 def space_of(work: VectorWork) -> Space:
     """Joins rows and columns where nothing tells them apart."""
     streams = (*work.inputs, *work.outputs)
-    if work.reduces == "none" and all(stream.over in ("all", "one") for stream in streams):
+    if (
+        work.maps is None
+        and work.reduces == "none"
+        and all(stream.over in ("all", "one") for stream in streams)
+    ):
         return Space(1, work.rows * work.cols, True)
     return Space(work.rows, work.cols, False)
 
@@ -39,6 +43,9 @@ def space_of(work: VectorWork) -> Space:
 def share_of(work: VectorWork, space: Space, soc: SocSpec) -> tuple[int, int]:
     """Rows and columns of one core's share."""
     cores = soc.vector_units
+    whole = None if work.maps is None else _whole_maps(work.maps, space, cores)
+    if whole is not None:
+        return whole
     streams = [stream for stream in (*work.inputs, *work.outputs) if stream.over == "all"]
     itemsize = min((stream.ref.dtype.itemsize for stream in streams), default=2)
     piece = TRANSACTION_BYTES // itemsize
@@ -76,6 +83,27 @@ def share_of(work: VectorWork, space: Space, soc: SocSpec) -> tuple[int, int]:
         )
         return min(space.rows, align(ceil_div(space.rows, parts), grain)), space.cols
     return 1, min(space.cols, align(ceil_div(space.cols, parts // space.rows), piece))
+
+
+def _whole_maps(maps: Maps, space: Space, cores: int) -> tuple[int, int] | None:
+    """Rows and columns of a share of whole images or channel blocks; None where cores may have any part.
+
+    From the block counts of batch normalisation's kernels in profiles of 910B (30 cores; 16, 32 and 64 images
+    of 4 to 128 blocks). Elementwise ones have images, however few; the update has blocks if there are fewer
+    images than cores. Sums have blocks if there are as many as cores, so that none of them is in parts, else
+    images if these keep half of the cores busy.
+    """
+    images, blocks = maps.images, maps.blocks
+    by_blocks = {
+        "images": images == 1,
+        "images or blocks": images < cores,
+        "sums": blocks >= cores or images < cores / 2,
+    }[maps.split]
+    if maps.split == "sums" and by_blocks and blocks < cores / 2:
+        return None
+    if by_blocks:
+        return space.rows, space.cols // blocks * ceil_div(blocks, cores)
+    return space.rows // images * ceil_div(images, cores), space.cols
 
 
 def elementwise_cores(elements: int, total_bytes: int, soc: SocSpec, computing: float = 0.0) -> int:
@@ -148,7 +176,7 @@ def lanes_of(ref: Ref) -> int:
     A tile of some rows and all lanes is then one burst a block, each as long as the rows.
     """
     if ref.format is Format.NC1HWC0 and len(ref.shape) == 4:
-        return align(ref.shape[1], c0(ref.dtype))
+        return align(ref.shape[1], ref.block[0])
     if ref.format is Format.FRACTAL_NZ and len(ref.shape) >= 2:
-        return align(ref.shape[-1], c0(ref.dtype))
+        return align(ref.shape[-1], ref.block[0])
     return 0

@@ -13,6 +13,7 @@ from dataclasses import replace
 
 from ascendsim.core.dtypes import DType
 from ascendsim.core.errors import CompileError, suggest
+from ascendsim.core.formats import ceil_div
 from ascendsim.isa.instructions import Operand, Pipe, Scalar, Vector
 from ascendsim.lower.emit import BlockBuilder, Ring
 from ascendsim.opset.work import Step
@@ -142,6 +143,10 @@ def emit_steps(
     """
     for number, step in enumerate(steps):
         elements, calls = counts[step.over]
+        if step.run and step.over == "all":
+            total = elements * calls
+            calls = max(calls, ceil_div(total, step.run))
+            elements = ceil_div(total, calls)
         into = (
             target
             if scratch is None or number == len(steps) - 1

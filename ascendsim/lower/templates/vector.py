@@ -9,6 +9,7 @@ from ascendsim.isa.capacity import capacity
 from ascendsim.isa.instructions import Buffer
 from ascendsim.isa.program import BlockGroup
 from ascendsim.lower.emit import BlockBuilder
+from ascendsim.lower.templates.maps import MapWriter
 from ascendsim.lower.templates.planes import PlaneWriter
 from ascendsim.lower.templates.sharing import share_of, space_of
 from ascendsim.lower.templates.stage import Stage, share_groups, sizes_of, vector_core
@@ -26,10 +27,14 @@ def lower_vector(work: VectorWork, soc: SocSpec, expansion: Expansion) -> Stage:
     """
     core, kind = vector_core(soc)
     work = in_parts(work, soc)
+    if soc.split_cores:  # how such kernels go through maps there is not known
+        work = replace(work, maps=None)
     space = space_of(work)
     share_rows, share_cols = share_of(work, space, soc)
     steps = expansion.expand(work.steps)
     writer = PlaneWriter if work.planes else VectorWriter
+    if work.maps is not None:
+        writer = MapWriter
     groups = []
     for (rows, cols), count in share_groups([(space.rows, share_rows), (space.cols, share_cols)]):
         builder = BlockBuilder(soc, core)

@@ -19,11 +19,11 @@ from dataclasses import replace
 from typing import ClassVar
 
 from ascendsim.core.errors import CompileError
-from ascendsim.core.formats import BLOCK_BYTES, TRANSACTION_BYTES, Format, align, c0, ceil_div
+from ascendsim.core.formats import BLOCK_BYTES, TRANSACTION_BYTES, Format, align, ceil_div
 from ascendsim.isa.capacity import capacity
 from ascendsim.isa.instructions import ZERO, Affine, Buffer, Move, Operand, Pipe
 from ascendsim.isa.program import Block
-from ascendsim.lower.emit import BlockBuilder, Ring, pieces, plus, times
+from ascendsim.lower.emit import BlockBuilder, Ring, pieces, plus, scaled, times
 from ascendsim.lower.templates.operands import fitted
 from ascendsim.lower.templates.sharing import Space, even_bursts, lanes_of
 from ascendsim.lower.templates.stage import Tile
@@ -166,7 +166,7 @@ class VectorWriter:
             return self.tile_cols
         rows = min(self.rows, GOOD_BURST_BYTES // BLOCK_BYTES)
         block = max(
-            c0(stream.ref.dtype) for stream in (*self.work.inputs, *self.work.outputs) if stream.over == "all"
+            stream.ref.block[0] for stream in (*self.work.inputs, *self.work.outputs) if stream.over == "all"
         )
         return min(self.tile_cols, max(block, fitting // rows // block * block))
 
@@ -409,8 +409,6 @@ class VectorWriter:
         broadcasts = any(stream.over in ("row", "col") for stream in self.work.inputs) and not self.space.flat
         if step.op in BINARY and broadcasts and rows > 1 and cols > 1:
             calls = min(rows, ceil_div(cols, lanes))
-        if step.run:
-            calls = max(calls, ceil_div(rows * cols, step.run))
         row = (rows, 1)
         if step.op in FOLDS and self.work.reduces == "cols":
             row = (rows * (lanes if self._block_reduction(step) is None else FRACTAL_COLUMNS), 1)
@@ -460,11 +458,12 @@ class VectorWriter:
         offset = plus(scaled(row[0], width, 1), scaled(col[0], ref.bytes, self.elements))
         tile = Tile(ref.region, offset, 1, bytes)
         gather = self.work.gather_bytes
-        if lanes_of(ref) == cols and not self.space.flat and col[1] % c0(ref.dtype) == 0:
-            bursts = col[1] // c0(ref.dtype)
-            plane = ref.bytes // (cols // c0(ref.dtype))
+        block, position = ref.block
+        if lanes_of(ref) == cols and not self.space.flat and col[1] % block == 0:
+            bursts = col[1] // block
+            plane = ref.bytes // (cols // block)
             if bytes % bursts == 0 and plane >= bytes // bursts:
-                start = plus(times(row[0], BLOCK_BYTES), scaled(col[0], plane, c0(ref.dtype)))
+                start = plus(times(row[0], position), scaled(col[0], plane, block))
                 tile = Tile.strided(ref.region, start, bursts, bytes // bursts, plane)
         elif row[1] > 1 and col[1] < cols and bytes % row[1] == 0:
             tile = Tile.strided(ref.region, offset, row[1], bytes // row[1], width)
@@ -474,11 +473,3 @@ class VectorWriter:
                 ref.region, offset, bursts, bytes // bursts, max(BLOCK_BYTES, 2 * (bytes // bursts))
             )
         return fitted(self.b, tile, ref)
-
-
-def scaled(value: Affine, numerator: int, denominator: int) -> Affine:
-    """The value times numerator / denominator, each coefficient rounded down."""
-    return Affine(
-        value.base * numerator // denominator,
-        tuple((name, step * numerator // denominator) for name, step in value.terms),
-    )

@@ -9,7 +9,7 @@ from ascendsim.core.errors import CompileError
 from ascendsim.core.formats import FRACTAL_ROWS, L0C_ELEMENT_BYTES, align, ceil_div
 from ascendsim.isa.capacity import capacity
 from ascendsim.isa.instructions import ZERO, Affine, Buffer, Move, Operand, Pipe, Vector
-from ascendsim.lower.emit import BlockBuilder, Ring, pieces, plus, times
+from ascendsim.lower.emit import BlockBuilder, Ring, pieces, plus, scaled, times
 from ascendsim.lower.templates.area import Area, WholeRows, share_of_slot
 from ascendsim.lower.templates.bias import Extent, accumulator_type, bias_passes
 from ascendsim.lower.templates.column_sums import ColumnSums, sum_passes, widest_step
@@ -149,9 +149,7 @@ class UnifiedBufferOut:
         self.full = [
             (
                 stream,
-                builder.ring(
-                    f"x{number}_ub", Pipe.MTE2, Pipe.V, 2, (Buffer.UB, count * stream.ref.dtype.itemsize)
-                ),
+                builder.ring(f"x{number}_ub", Pipe.MTE2, Pipe.V, 2, (Buffer.UB, stream.ref.stored(count))),
             )
             for number, stream in enumerate(full)
         ]
@@ -213,9 +211,11 @@ class UnifiedBufferOut:
         for stream, ring in self.full:
             b.acquire(ring)
             start = base if stream.ref.dtype.itemsize == work.out.dtype.itemsize else ZERO
+            if stream.ref.bits_of is not None:
+                start = scaled(base, stream.ref.bytes, work.out.bytes)
             for place, part, parts in self.area.tiles(b, stream.ref, whole, m, n, start):
                 other = fitted(b, place, stream.ref)
-                held = times(part, share_of_slot(count * stream.ref.dtype.itemsize, parts))
+                held = times(part, share_of_slot(stream.ref.stored(count), parts))
                 into = b.target(ring, other.bytes, 0, held)
                 b.emit(
                     Move(
@@ -242,7 +242,7 @@ class UnifiedBufferOut:
         others: list[Operand] = []
         for stream, ring in self.full:
             b.receive(ring)
-            others.append(b.source(ring, count * stream.ref.dtype.itemsize))
+            others.append(b.source(ring, stream.ref.stored(count)))
         others += [b.source(ring, ring.slot_bytes) for _, ring in (*self.rows, *self.kept)]
         counts = {"all": (count, 1), "row": (rows, 1), "col": (blocks * FRACTAL_ROWS, 1), "one": (1, 1)}
         done = 0

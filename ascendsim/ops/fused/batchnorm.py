@@ -19,7 +19,7 @@ import numpy as np
 
 from ascendsim.core.dtypes import DType
 from ascendsim.graph.ir import Array, Node
-from ascendsim.ops.normalise.normalisation_work import channel_split, summing_type
+from ascendsim.ops.normalise.normalisation_work import channel_split, maps_of, summing_type
 from ascendsim.ops.shared.common import (
     StepSpec,
     as_float32,
@@ -131,8 +131,13 @@ def _update(node: Node, inputs: Sequence[Any], wanted: Wanted) -> Sequence[Any]:
     return [result, *(finish(array, dtype) for array, dtype in zip(others, wanted[1:], strict=False))]
 
 
-def _lower(factors: Sequence[StepSpec], shifted: bool = True) -> Callable[[Node, LowerContext], Work]:
-    """Instructions on one value a channel, then one multiply and one add on every element."""
+def _lower(factors: Sequence[StepSpec], wide: bool = False) -> Callable[[Node, LowerContext], Work]:
+    """Instructions on one value a channel, then one multiply and one add on every element.
+
+    Args:
+        factors: What is done once a channel.
+        wide: Whether parameters and all arithmetic are float32, in a kernel for training.
+    """
 
     def lower(node: Node, context: LowerContext) -> Work:
         data, target = node.required(0), node.output
@@ -141,8 +146,8 @@ def _lower(factors: Sequence[StepSpec], shifted: bool = True) -> Callable[[Node,
         if not runs_on_ai_core(node):
             return on_ai_cpu(node, 2.0)
         rows, cols, over = channel_split(data)
-        inside = computing_type(data.element_type, context)
-        each = ["vmul", "vadd"] if shifted and node.input_count > 2 else ["vmul"]
+        inside = (summing_type if wide else computing_type)(data.element_type, context)
+        each = ["vmul", "vadd"] if node.input_count > 2 else ["vmul"]
         steps = converted(
             make_steps(factors, inside, over) + make_steps(each, inside),
             [data.element_type],
@@ -151,7 +156,8 @@ def _lower(factors: Sequence[StepSpec], shifted: bool = True) -> Callable[[Node,
         )
         parameters = tuple(Stream(Ref.of(tensor), over) for tensor in node.inputs[1:] if tensor is not None)
         outputs = (Stream(Ref.of(target)), *(Stream(Ref.of(tensor), over) for tensor in node.outputs[1:]))
-        return VectorWork(rows, cols, steps, (Stream(Ref.of(data)), *parameters), outputs)
+        maps = maps_of(data, "images or blocks") if wide else None
+        return VectorWork(rows, cols, steps, (Stream(Ref.of(data)), *parameters), outputs, maps=maps)
 
     return lower
 
@@ -170,7 +176,13 @@ def _lower_sums(node: Node, context: LowerContext) -> Work:
     steps = (*convert, *make_steps([fold, "vmul", fold], inside))
     outputs = tuple(Stream(Ref.of(tensor), over) for tensor in node.outputs)
     return VectorWork(
-        rows, cols, steps, (Stream(Ref.of(data)),), outputs, reduces="rows" if over == "col" else "cols"
+        rows,
+        cols,
+        steps,
+        (Stream(Ref.of(data)),),
+        outputs,
+        reduces="rows" if over == "col" else "cols",
+        maps=maps_of(data, "sums"),
     )
 
 
@@ -235,7 +247,7 @@ OPERATORS: tuple[OpDef, ...] = (
         "BNTrainingUpdate",
         _infer_update,
         _update,
-        _lower(_FROM_SUMS),
+        _lower(_FROM_SUMS, wide=True),
         Layout.FEATURE,
         domain="ascend",
         most_inputs=7,

@@ -88,20 +88,27 @@ def chain_work(
         if over is None:
             return None
         steps += _steps(member, over, space, root)
-    streams_in = _streams_in(members, made, root, space, cut, ref=ref, immediates=immediates)
+
+    def named(stream: Stream, tensor: Tensor) -> Stream:
+        return replace(stream, ref=replace(stream.ref, region=ref(tensor).region))
+
+    streams_in = _streams_in(members, made, root, space, cut, ref=ref, named=named, immediates=immediates)
     streams_in += [
         Stream(ref(source), cut.over(space, source) or "all")
         for source in dict.fromkeys(root(tensor) for tensor in written)
-        if source not in made and all(stream.ref != ref(source) for stream in streams_in)
+        if source not in made
+        and source not in beside
+        and all(stream.ref != ref(source) for stream in streams_in)
     ]
     copied = {root(member.node.output) for member in members if member.work is None}
     rows = math.prod(size for axis, size in enumerate(space.sizes) if axis not in cut.columns)
     streams_out = []
     for tensor in written:
         if tensor in beside:
-            if beside[tensor][0] != rows:
+            own_rows, stream = beside[tensor]
+            if stream.over != "all" and own_rows != rows:
                 return None
-            streams_out.append(Stream(ref(tensor), beside[tensor][1]))
+            streams_out.append(named(stream, tensor))
             continue
         over = cut.over(space, root(tensor))
         if over is None:
@@ -112,6 +119,7 @@ def chain_work(
     if not streams_out or not steps:
         return None
     full = [tensor for tensor in space.axes if space.is_full(tensor)]
+    maps = [m.work.maps for m in members if m.work is not None and m.work.rows == rows and m.work.maps]
     return VectorWork(
         rows=rows,
         cols=space.elements // rows,
@@ -122,6 +130,7 @@ def chain_work(
         sweeps=_sweeps(members, root, space),
         gather_bytes=_piece(space, min((tensor.element_type.itemsize for tensor in full), default=2)),
         live_bytes=_live_bytes(members, root, space, written),
+        maps=maps[0] if maps and cut.reduces == "none" else None,
     )
 
 
@@ -153,20 +162,18 @@ def _members(
     return members
 
 
-def _beside(members: Sequence[_Member]) -> dict[Tensor, tuple[int, Over]]:
-    """Further outputs of members (running mean and variance), with the rows of the member's own work and how
-    they lie in it.
+def _beside(members: Sequence[_Member]) -> dict[Tensor, tuple[int, Stream]]:
+    """Further outputs of members (running mean and variance, masks), with the rows of the member's own work
+    and how they lie in it.
     """
-    found: dict[Tensor, tuple[int, Over]] = {}
+    found: dict[Tensor, tuple[int, Stream]] = {}
     for member in members:
-        overs = (
-            {stream.ref.region: stream.over for stream in member.work.outputs}
-            if member.work is not None
-            else {}
-        )
+        if member.work is None:
+            continue
+        streams = {stream.ref.region: stream for stream in member.work.outputs}
         for tensor in member.node.outputs[1:]:
-            if member.work is not None and tensor.name in overs:
-                found[tensor] = member.work.rows, overs[tensor.name]
+            if tensor.name in streams:
+                found[tensor] = member.work.rows, streams[tensor.name]
     return found
 
 
@@ -319,6 +326,7 @@ def _streams_in(
     cut: _Cut,
     *,
     ref: Callable[[Tensor], Ref],
+    named: Callable[[Stream, Tensor], Stream],
     immediates: bool,
 ) -> list[Stream]:
     streams: dict[Tensor, Stream] = {}
@@ -336,12 +344,14 @@ def _streams_in(
             ):
                 continue
             over = cut.over(space, source)
-            if over is None:
-                over = "all"
-                if member.work is not None and member.work.rows == rows:
-                    named = {stream.ref.region: stream.over for stream in member.work.inputs}
-                    over = named.get(tensor.name, "all")
-            streams[source] = Stream(ref(source), over)
+            stream = Stream(ref(source), over or "all")
+            if over is None and member.work is not None:
+                own = {item.ref.region: item for item in member.work.inputs}.get(tensor.name, stream)
+                if own.ref.bits_of is not None:
+                    stream = named(own, source)
+                elif member.work.rows == rows:
+                    stream = replace(stream, over=own.over)
+            streams[source] = stream
     return list(streams.values())
 
 

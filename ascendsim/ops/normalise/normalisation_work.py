@@ -6,9 +6,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Literal
 
 from ascendsim.core.dtypes import DType
-from ascendsim.core.formats import Format
+from ascendsim.core.formats import Format, c0
 from ascendsim.graph.ir import Node, Tensor
 from ascendsim.ops.normalise.softmax import axis_work
 from ascendsim.ops.shared.common import (
@@ -24,7 +25,7 @@ from ascendsim.ops.shared.common import (
     walking_shape,
 )
 from ascendsim.opset.expansion import Writer
-from ascendsim.opset.work import LowerContext, NoTask, Over, Ref, Step, Stream, VectorWork, Work
+from ascendsim.opset.work import LowerContext, Maps, NoTask, Over, Ref, Step, Stream, VectorWork, Work
 
 _AI_CPU_OPERATIONS = 8.0  # subtract, square, add, root, divide, scale, shift, store
 
@@ -37,6 +38,14 @@ def channel_split(data: Tensor) -> tuple[int, int, Over]:
     if len(shape) == 2 or (data.format is Format.NC1HWC0 and len(shape) == 4):
         return math.prod(shape[:-1]), shape[-1], "col"
     return shape[0] * shape[1], math.prod(shape[2:]), "row"
+
+
+def maps_of(data: Tensor, split: Literal["images", "images or blocks", "sums"]) -> Maps | None:
+    """How the rows and columns of `channel_split` are feature maps; None where data is row-major."""
+    if data.format is not Format.NC1HWC0 or len(data.static_shape) != 4 or not data.elements:
+        return None
+    _, cols, _ = channel_split(data)
+    return Maps(data.static_shape[0], cols // c0(data.element_type), split)
 
 
 def summing_type(dtype: DType, context: LowerContext) -> DType:

@@ -23,7 +23,7 @@ import numpy as np
 
 from ascendsim.core.dtypes import DType
 from ascendsim.graph.ir import Array, Node, Tensor
-from ascendsim.ops.normalise.normalisation_work import channel_split, summing_type
+from ascendsim.ops.normalise.normalisation_work import channel_split, maps_of, summing_type
 from ascendsim.ops.shared.common import (
     StepSpec,
     check_channels,
@@ -134,7 +134,13 @@ def _parameter_work(
     inputs = _streams(big, "all") + _streams(parameters, over)
     steps = converted(steps, [tensor.element_type for tensor in big], inside, inside)
     return VectorWork(
-        rows, cols, steps, inputs, _streams(outputs, over), reduces="rows" if over == "col" else "cols"
+        rows,
+        cols,
+        steps,
+        inputs,
+        _streams(outputs, over),
+        reduces="rows" if over == "col" else "cols",
+        maps=maps_of(big[1], "sums"),
     )
 
 
@@ -149,7 +155,12 @@ def _data_work(
     steps = make_steps(factors, inside, over) + make_steps(each, inside)
     steps = converted(steps, [tensor.element_type for tensor in big], output.element_type, inside)
     return VectorWork(
-        rows, cols, steps, _streams(big, "all") + _streams(parameters, over), _streams([output], "all")
+        rows,
+        cols,
+        steps,
+        _streams(big, "all") + _streams(parameters, over),
+        _streams([output], "all"),
+        maps=maps_of(output, "images"),
     )
 
 

@@ -19,6 +19,7 @@ import numpy as np
 from ascendsim.core.dtypes import DType
 from ascendsim.core.formats import Format, ceil_div
 from ascendsim.graph.ir import Array, Node, Shape, Tensor
+from ascendsim.ops.normalise.normalisation_work import channel_split, maps_of
 from ascendsim.ops.shared.common import (
     elementwise_lower,
     make_steps,
@@ -29,12 +30,13 @@ from ascendsim.ops.shared.common import (
 )
 from ascendsim.ops.shared.dims import may_equal, need_shape
 from ascendsim.opset import InferContext, Layout, OpDef
-from ascendsim.opset.facts import Facts, Kind, Precision
+from ascendsim.opset.facts import Facts, Kind, OpPattern, Precision
 from ascendsim.opset.structure import ELEMENTWISE, elementwise
-from ascendsim.opset.work import LowerContext, NoTask, Ref, Stream, VectorWork, Work
+from ascendsim.opset.work import LowerContext, NoTask, Ref, Step, Stream, VectorWork, Work
 
 Wanted = Sequence["np.dtype[Any]"]
 _BITS = 8
+_REPEAT_BYTES = 256
 
 
 def _packed_axis(rank: int) -> int:
@@ -78,9 +80,11 @@ def _relu_grad_bits(_node: Node, inputs: Sequence[Any], wanted: Wanted) -> Seque
 
 def _bits(mask: Tensor, data: Tensor) -> Stream:
     """The mask as vector work sees it: one bit for each stored element of the data."""
-    stored = data.storage_bytes // data.element_type.itemsize
-    size = ceil_div(stored, _BITS)
-    return Stream(Ref(mask.name, (size,), DType.UINT8, Format.ND, size, mask.is_constant))
+    kind = data.element_type
+    size = ceil_div(data.storage_bytes // kind.itemsize, _BITS)
+    return Stream(
+        Ref(mask.name, data.static_shape, DType.UINT8, data.format, size, mask.is_constant, bits_of=kind)
+    )
 
 
 def _lower_relu(node: Node, context: LowerContext) -> Work:
@@ -100,16 +104,20 @@ def _lower_grad(node: Node, context: LowerContext) -> Work:
         return NoTask()
     if not runs_on_ai_core(node):
         return on_ai_cpu(node)
-    stored = grad.storage_bytes // grad.element_type.itemsize
-    steps = make_steps(["vsel"], grad.element_type)
-    return VectorWork(1, stored, steps, (Stream(Ref.of(grad)), _bits(mask, grad)), (Stream(Ref.of(result)),))
+    inside, maps = grad.element_type, maps_of(grad, "images")
+    rows, cols = channel_split(grad)[:2] if maps is not None else (1, grad.storage_bytes // inside.itemsize)
+    step = Step("vsel", inside)
+    if context.select_sets_mask:  # set_cmpmask and vsel for every repeat
+        step = Step("vsel", inside, count=2, run=_REPEAT_BYTES // inside.itemsize)
+    inputs = (Stream(Ref.of(grad)), _bits(mask, grad))
+    return VectorWork(rows, cols, (step,), inputs, (Stream(Ref.of(result)),), maps=maps)
 
 
 def _in_blocks(node: Node, format: Format) -> bool:
     return format is Format.NC1HWC0
 
 
-_FACTS = Facts(elementwise(0), Kind.ELEMENTWISE, Precision.GRAY)
+_FACTS = Facts(elementwise(0), Kind.ELEMENTWISE, Precision.GRAY, pattern=OpPattern.ELEMWISE)
 
 OPERATORS: tuple[OpDef, ...] = (
     OpDef(

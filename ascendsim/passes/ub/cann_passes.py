@@ -95,7 +95,7 @@ def cann_passes(limits: UbLimits) -> tuple[UbPass, ...]:
 
 def convolution_passes(limits: UbLimits) -> tuple[UbPass, ...]:
     """Passes whose head is a convolution."""
-    conv = head("conv", K.CONVOLUTION)
+    conv, dx = head("conv", K.CONVOLUTION), head("dx", K.CONV_BACKPROP)
     dequant = Part("dequant", (K.DEQUANT,), others=ANY)
     quant = Part("quant", (K.QUANT,), others=ANY)
     maybe_quant = optional("quant", K.QUANT)
@@ -176,10 +176,17 @@ def convolution_passes(limits: UbLimits) -> tuple[UbPass, ...]:
             ),
         ),
         UbPass(
+            "TbeConv2DBackpropElemwiseFusionPass",
+            (
+                chain("dx_eltwise_eltwise", dx, Part("eltwise", ELEMWISE, others=ANY), other),
+                chain("dx_eltwise", dx, Part("eltwise", ELEMWISE, others=1)),
+            ),
+        ),
+        UbPass(
             "TbeDxElemwisePass",
             (
-                chain("dx_elemwise", head("dx", K.CONV_BACKPROP), one),
-                chain("dx_elemwise_input", head("dx", K.CONV_BACKPROP), other),
+                chain("dx_elemwise", dx, one),
+                chain("dx_elemwise_input", dx, other),
             ),
         ),
         UbPass(
@@ -358,7 +365,7 @@ def bn_add_relu() -> UbPattern:
     """The end of a residual block in training: normalisation, sum with the other branch, activation."""
     add, relu = (
         Part("add", EITHER, others=1, types=frozenset({"Add"})),
-        Part("relu", EITHER, types=frozenset({"Relu"})),
+        Part("relu", EITHER, types=frozenset({"Relu", "ReluV2"})),
     )
     return chain("bnupdate_add_relu", head("bnupdate", K.BN_UPDATE, shared=True), add, relu)
 

@@ -23,6 +23,7 @@ def mindspore_passes(limits: UbLimits) -> tuple[UbPass, ...]:
     double = Part("eltwise1", ANYWISE, others=1)
     convolution = head("conv", K.CONVOLUTION, K.DEPTHWISE)
     reduced = head("conv", K.CONVOLUTION, shared=True)
+    dx = head("dx", K.CONV_BACKPROP)
     product = head("matmul", K.MATMUL, K.BATCH_MATMUL, K.GEMM, shared=True)
     longer = Part("chain", ANYWISE, 1, max(1, limits.elementwise - 1))
     multi = (
@@ -33,8 +34,10 @@ def mindspore_passes(limits: UbLimits) -> tuple[UbPass, ...]:
     )
     return (
         UbPass(
-            "Conv2DBackpropEltwiseFusionPass", (chain("dx_eltwise", head("dx", K.CONV_BACKPROP), single),)
+            "Conv2DBackpropEltwiseEltwiseFusionPass",
+            (chain("dx_eltwise_eltwise", dx, double, Part("eltwise2", ANYWISE, others=ANY)),),
         ),
+        UbPass("Conv2DBackpropEltwiseFusionPass", (chain("dx_eltwise", dx, single),)),
         UbPass(
             "ConvBnReduceFusionPass", (chain("conv_bnreduce", reduced, Part("bnreduce", (K.BN_REDUCE,))),)
         ),

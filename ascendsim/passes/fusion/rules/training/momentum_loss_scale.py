@@ -1,11 +1,11 @@
 """The loss scale is taken out of a gradient inside the momentum update.
 
-    ApplyMomentum(w, v, rate, Mul(g, s))      =>      FusedMulApplyMomentum(w, v, rate, g, s)        s one
-                                                      number
+    Momentum(rate, count, w, Mul(g, s), v)              =>      FusedMulApplyMomentum(rate, count, w, g, v, s)
+    ApplyMomentum(w, v, rate, Mul(g, s), momentum)      =>      the same with count 1
 
-ApplyMomentum is ONNX's Momentum (domain ai.onnx.preview.training) of one weight. float32 values stay; the
-scaled gradient makes no round trip through global memory. CANN's second form, with a float16 copy of the
-weight, needs an environment variable and is left out.
+s is one number. Momentum is ONNX's (domain ai.onnx.preview.training) of one weight, ApplyMomentum CANN's.
+float32 values stay; the scaled gradient makes no round trip through global memory. CANN's second form, with a
+float16 copy of the weight, needs an environment variable and is left out.
 """
 
 from __future__ import annotations
@@ -13,13 +13,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
+
 from ascendsim.graph.ir import Graph, Node, Tensor
-from ascendsim.passes.fusion.checks import read_outside
+from ascendsim.passes.fusion.checks import read_outside, scalar
 from ascendsim.passes.fusion.rule import FusionContext, FusionRule
 from ascendsim.passes.rewriting.pattern import Match, Op
 from ascendsim.passes.rewriting.replace import replace
 
-TRAINING = "ai.onnx.preview.training"
+TRAINING, ASCEND = "ai.onnx.preview.training", "ascend"
 GRADIENT = 3  # port of the only gradient, of ONNX's Momentum as of CANN's ApplyMomentum
 
 
@@ -39,18 +41,32 @@ class A_MomentumLossscaleFusionPass(FusionRule):  # noqa: N801 - the name that C
         return _match(match.root, match.pattern) if match.root.graph is graph else None
 
     def check(self, match: Match, context: FusionContext) -> str | None:
-        if match.root.input_count != 5:
+        root = match.root
+        if root.input_count != 5:
             return "Momentum updates several weights"
         if _operands(match) is None:
             return "no factor of the gradient is one number"
-        return read_outside(match, match.root.outputs)
+        if root.domain == ASCEND:
+            if scalar(root.required(4)) is None:
+                return "the momentum is not one constant number"
+            if root.required(2).elements != 1:
+                return "the learning rate is not one number"
+        return read_outside(match, root.outputs)
 
     def rewrite(self, graph: Graph, match: Match, context: FusionContext) -> None:
         operands, root = _operands(match), match.root
         assert operands is not None
         gradient, scale = operands
-        inputs = [*root.inputs[:GRADIENT], gradient, root.input(4), scale]
         attributes: dict[str, Any] = dict(root.attributes)
+        inputs: list[Tensor]
+        if root.domain == ASCEND:
+            weight, velocity, rate = (root.required(port) for port in range(3))
+            mode = "nesterov" if attributes.pop("use_nesterov", 0) else "standard"
+            attributes |= {"alpha": scalar(root.required(4)), "beta": 1.0, "mode": mode}
+            count = graph.add_constant(graph.fresh(f"{root.name}_count"), np.array(1, np.int64))
+            inputs = [rate, count, weight, gradient, velocity, scale]
+        else:
+            inputs = [*(root.required(port) for port in range(GRADIENT)), gradient, root.required(4), scale]
         made = context.add(
             graph,
             "FusedMulApplyMomentum",
@@ -58,14 +74,14 @@ class A_MomentumLossscaleFusionPass(FusionRule):  # noqa: N801 - the name that C
             2,
             name=f"{root.name}_FusedMulApplyMomentum",
             like=root,
-            domain="ascend",
+            domain=ASCEND,
             **attributes,
         )
         replace(graph, match.all_nodes, list(zip(root.outputs, made.outputs, strict=False)))
 
 
 def _match(node: Node, pattern: str) -> Match | None:
-    if node.op_type != "Momentum" or node.domain != TRAINING:
+    if (node.op_type, node.domain) not in (("Momentum", TRAINING), ("ApplyMomentum", ASCEND)):
         return None
     gradient = node.input(GRADIENT)
     mul = None if gradient is None else gradient.producer
