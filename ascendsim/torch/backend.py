@@ -10,7 +10,7 @@ from ascendsim.api.compiling import compile
 from ascendsim.core.errors import InputError, suggest
 from ascendsim.frontends.torch.dynamo import compile_for
 from ascendsim.ops import opset_with
-from ascendsim.torch.running import VALUES, DeviceGraph, clear_runs
+from ascendsim.torch.running import VALUES, Simulated, clear_runs
 
 FALLBACKS = ("error", "host")
 _KNOWN = ("values", "fallback", *(name for name in signature(compile).parameters if name != "graph"))
@@ -46,7 +46,7 @@ def backend(
         module,
         example_inputs,
         opset=opset_with(given.get("operators", ())),
-        compile_graph=lambda kind, graph: DeviceGraph(kind, graph, given, values),
+        chip=Simulated(given, values),
         host=fallback == "host",
     )
 

@@ -12,10 +12,12 @@ from ascendsim.api.compiling import compile
 from ascendsim.api.result import Result
 from ascendsim.api.running import simulate
 from ascendsim.core.errors import OptionWarning
-from ascendsim.graph.ir import Array, Graph, Node
+from ascendsim.frontends.torch.notes import Break, CallNote, Captured
+from ascendsim.graph.ir import Array, Node
 from ascendsim.opset import OpDef, OpSet
 from ascendsim.runtime import evaluate
 from ascendsim.runtime.device_memory import DeviceMemory
+from ascendsim.torch.recording import note, note_fallback
 
 VALUES = ("float32", "device", "off")
 MAX_RUNS = 64  # graphs whose results are kept
@@ -26,14 +28,16 @@ class Run:
     """A graph that torch.compile gave to the chip.
 
     Attributes:
-        kind: "forward", "backward" or "inference".
+        kind: "forward", "backward", "inference" or "optimizer".
         result: Times and reports, as `ascendsim.simulate` gives them.
         calls: How often it ran.
+        notes: The PyTorch operators that it was made of.
     """
 
     kind: str
     result: Result
     calls: int = 0
+    notes: Sequence[CallNote] = ()
 
     @property
     def duration_us(self) -> float:
@@ -58,18 +62,17 @@ class DeviceGraph:
     """A compiled graph.
 
     Args:
-        kind: "forward", "backward" or "inference".
-        graph: Static.
+        captured: With a static graph.
         options: Of `compile`.
         values: One of `VALUES`.
     """
 
-    def __init__(self, kind: str, graph: Graph, options: Mapping[str, Any], values: str) -> None:
+    def __init__(self, captured: Captured, options: Mapping[str, Any], values: str) -> None:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", OptionWarning)  # the report holds them
-            self._model = compile(graph, **options)
+            self._model = compile(captured.graph, **options)
         self._values = values
-        self._run = Run(kind, simulate(self._model))
+        self._run = Run(captured.kind, simulate(self._model), notes=captured.calls)
         self._order = [record.task for record in self._run.result.trace.tasks]
         self._memory: DeviceMemory | None = None
         self._drawn: Mapping[str, Array] = {}
@@ -84,6 +87,7 @@ class DeviceGraph:
             drawn: Results of random nodes by the node's name.
         """
         self._run.calls += 1
+        note(self._run)
         if self._values == "off":
             return None
         model = self._model
@@ -111,3 +115,24 @@ class DeviceGraph:
             return [given.astype(wanted[0], copy=False)]
 
         return replace(definition, compute=compute)
+
+
+class Simulated:
+    """The simulated chip as the front end sees it.
+
+    Args:
+        options: Of `compile`.
+        values: One of `VALUES`.
+    """
+
+    def __init__(self, options: Mapping[str, Any], values: str) -> None:
+        self._options, self._values = options, values
+
+    def compile(self, captured: Captured) -> DeviceGraph:
+        return DeviceGraph(captured, self._options, self._values)
+
+    def fell_back(self, calls: Sequence[CallNote]) -> None:
+        note_fallback(calls)
+
+    def broke(self, behind: Break) -> None:
+        note(behind)
