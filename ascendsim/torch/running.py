@@ -6,17 +6,22 @@ import warnings
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import count
+from pathlib import Path
 from typing import Any
 
 from ascendsim.api.compiling import compile
 from ascendsim.api.result import Result
 from ascendsim.api.running import simulate
 from ascendsim.core.errors import OptionWarning
+from ascendsim.core.files import make_folder, write_whole
 from ascendsim.frontends.torch.notes import Break, CallNote, Captured
 from ascendsim.graph.ir import Array, Node
+from ascendsim.graph.text import to_text
 from ascendsim.opset import OpDef, OpSet
 from ascendsim.runtime import evaluate
 from ascendsim.runtime.device_memory import DeviceMemory
+from ascendsim.torch.fx_summary import fx_summary
 from ascendsim.torch.recording import note, note_fallback
 
 VALUES = ("float32", "device", "off")
@@ -46,6 +51,7 @@ class Run:
 
 
 _runs: deque[Run] = deque(maxlen=MAX_RUNS)
+_numbers = count(1)  # of graphs, for names of files
 
 
 def last_runs() -> tuple[Run, ...]:
@@ -55,7 +61,9 @@ def last_runs() -> tuple[Run, ...]:
 
 def clear_runs() -> None:
     """Forgets them; `torch._dynamo.reset()` does so too."""
+    global _numbers
     _runs.clear()
+    _numbers = count(1)
 
 
 class DeviceGraph:
@@ -65,6 +73,9 @@ class DeviceGraph:
         captured: With a static graph.
         options: Of `compile`.
         values: One of `VALUES`.
+
+    Attributes:
+        run: What it is known by.
     """
 
     def __init__(self, captured: Captured, options: Mapping[str, Any], values: str) -> None:
@@ -72,12 +83,12 @@ class DeviceGraph:
             warnings.simplefilter("ignore", OptionWarning)  # the report holds them
             self._model = compile(captured.graph, **options)
         self._values = values
-        self._run = Run(captured.kind, simulate(self._model), notes=captured.calls)
-        self._order = [record.task for record in self._run.result.trace.tasks]
+        self.run = Run(captured.kind, simulate(self._model), notes=captured.calls)
+        self._order = [record.task for record in self.run.result.trace.tasks]
         self._memory: DeviceMemory | None = None
         self._drawn: Mapping[str, Array] = {}
         self._opset: OpSet | None = None
-        _runs.append(self._run)
+        _runs.append(self.run)
 
     def __call__(self, inputs: Mapping[str, Array], drawn: Mapping[str, Array]) -> dict[str, Array] | None:
         """Outputs by name; None with values="off".
@@ -86,8 +97,8 @@ class DeviceGraph:
             inputs: Arrays by graph input name.
             drawn: Results of random nodes by the node's name.
         """
-        self._run.calls += 1
-        note(self._run)
+        self.run.calls += 1
+        note(self.run)
         if self._values == "off":
             return None
         model = self._model
@@ -123,13 +134,22 @@ class Simulated:
     Args:
         options: Of `compile`.
         values: One of `VALUES`.
+        dumps: Folders for files about each graph, by what they are: "graph_dump" (the graph as text),
+            "fx_summary" (what PyTorch's operators became).
     """
 
-    def __init__(self, options: Mapping[str, Any], values: str) -> None:
-        self._options, self._values = options, values
+    def __init__(self, options: Mapping[str, Any], values: str, dumps: Mapping[str, Path | None]) -> None:
+        self._options, self._values, self._dumps = options, values, dumps
 
     def compile(self, captured: Captured) -> DeviceGraph:
-        return DeviceGraph(captured, self._options, self._values)
+        made = DeviceGraph(captured, self._options, self._values)
+        name = f"graph_{next(_numbers):03d}_{captured.kind}"
+        if folder := self._dumps.get("graph_dump"):
+            text = to_text(made.run.result.model.graph)
+            write_whole(make_folder(folder) / f"{name}.txt", text.encode())
+        if folder := self._dumps.get("fx_summary"):
+            fx_summary([captured.calls]).to_csv(make_folder(folder) / f"{name}.csv")
+        return made
 
     def fell_back(self, calls: Sequence[CallNote]) -> None:
         note_fallback(calls)

@@ -17,6 +17,7 @@ import numpy as np
 from ascendsim.frontends.torch.conversion import Conversion, check_converters, has_converter
 from ascendsim.frontends.torch.draws import Draw, draws_of, packed, unpacked
 from ascendsim.frontends.torch.eager import fallback, silence
+from ascendsim.frontends.torch.gears import GearCheck
 from ascendsim.frontends.torch.notes import (
     Break,
     CallNote,
@@ -80,13 +81,22 @@ def compile_for(module: Any, example_inputs: Sequence[Any], *, opset: OpSet, chi
         return compiled
 
     with silence(), sdpa_kernel(SDPBackend.MATH), torch.fx.traceback.preserve_node_meta():
-        return aot_autograd(
+        function = aot_autograd(
             fw_compiler=compiler("forward"),
             bw_compiler=compiler("backward"),
             inference_compiler=compiler("optimizer" if is_optimizer(module) else "inference"),
             partition_fn=default_partition,
             decompositions={},
         )(module, example_inputs)
+
+    check_gears = GearCheck()
+
+    def run(*args: Any) -> Any:
+        check_gears(args)
+        with silence():  # what changes in place is copied back behind the graph
+            return function(*args)
+
+    return run
 
 
 class _Region:

@@ -31,12 +31,14 @@ class HostCall:
 Listener = Callable[[HostCall], None]
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class _State:
-    """Of the process; PyTorch's dispatch calls back without any argument of ours."""
+    """Whose operators they are; of the process, since PyTorch's dispatch calls back without any argument of
+    ours.
+    """
 
-    silent: int = 0
-    fallback: int = 0
+    silent: bool = False
+    fallback: bool = False
 
 
 _state = _State()
@@ -45,21 +47,25 @@ _state = _State()
 @contextmanager
 def silence() -> Iterator[None]:
     """While it is open nobody hears of operators: they are the simulator's own."""
-    _state.silent += 1
-    try:
+    with _as(_State(silent=True)):
         yield
-    finally:
-        _state.silent -= 1
 
 
 @contextmanager
 def fallback() -> Iterator[None]:
     """While it is open, what PyTorch runs is part of a captured graph."""
-    _state.fallback += 1
+    with _as(_State(fallback=True)):
+        yield
+
+
+@contextmanager
+def _as(state: _State) -> Iterator[None]:
+    global _state
+    before, _state = _state, state
     try:
         yield
     finally:
-        _state.fallback -= 1
+        _state = before
 
 
 def listening(listener: Listener) -> AbstractContextManager[Any]:

@@ -93,5 +93,6 @@ def break_behind(module: Any) -> Break | None:
 
 def is_optimizer(module: Any) -> bool:
     """Whether a region of Dynamo's is a step of one of PyTorch's optimizers."""
-    traces = [node.meta.get("stack_trace") or "" for node in module.graph.nodes if node.op == "call_function"]
+    calls = (node for node in module.graph.nodes if node.op in ("call_function", "call_method"))
+    traces = [trace for node in calls if (trace := node.meta.get("stack_trace"))]
     return bool(traces) and all(_OPTIMIZERS in trace for trace in traces)

@@ -15,6 +15,7 @@ from ascendsim.frontends.torch.families import (
     normalise,
     random,
     reduce,
+    updates,
     window_gradients,
 )
 
@@ -227,6 +228,11 @@ CONVERTERS: Mapping[str, Converter] = {
     **_every("max_pool2d_with_indices_backward", window_gradients.max_pool),
     **_every("avg_pool2d_backward", window_gradients.average_pool),
     **_every("_adaptive_avg_pool2d_backward", window_gradients.adaptive_average_pool),
+    # steps of optimizers
+    **_every("lerp.Scalar lerp.Tensor", updates.lerp),
+    **_every("addcdiv", updates.addcdiv),
+    **_every("prims.fma.default", updates.fma),
+    **_every("prims.convert_element_type.default", elementwise.cast),
 }
 
 
