@@ -72,13 +72,13 @@ class Section:
         object.__setattr__(self, "_values", values)
 
     def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)  # Python's own questions, when it copies
         path = self._below(name)
         if path in self._values:
             return self._values[path]
         if any(known.startswith(f"{path}.") for known in _OPTIONS):
             return Section(path, self._values)
-        if name.startswith("__"):
-            raise AttributeError(name)  # Python's own questions: copying, pickling
         raise self._unknown(path)
 
     def __setattr__(self, name: str, value: Any) -> None:
