@@ -13,7 +13,7 @@ from typing import Any
 from ascendsim.api.compiling import compile
 from ascendsim.api.result import Result
 from ascendsim.api.running import simulate
-from ascendsim.core.errors import OptionWarning
+from ascendsim.core.errors import NumericsWarning, OptionWarning
 from ascendsim.core.files import make_folder, write_whole
 from ascendsim.frontends.torch.notes import Break, CallNote, Captured
 from ascendsim.graph.ir import Array, Node
@@ -21,6 +21,8 @@ from ascendsim.graph.text import to_text
 from ascendsim.opset import OpDef, OpSet
 from ascendsim.runtime import evaluate
 from ascendsim.runtime.device_memory import DeviceMemory
+from ascendsim.runtime.numerics import Numerics
+from ascendsim.runtime.watch import Watch
 from ascendsim.torch.fx_summary import fx_summary
 from ascendsim.torch.recording import note, note_fallback
 
@@ -34,7 +36,8 @@ class Run:
 
     Attributes:
         kind: "forward", "backward", "inference" or "optimizer".
-        result: Times and reports, as `ascendsim.simulate` gives them.
+        result: Times and reports, as `ascendsim.simulate` gives them; with values="device" its `numerics`
+            are those of the last call.
         calls: How often it ran.
         notes: The PyTorch operators that it was made of.
     """
@@ -88,6 +91,7 @@ class DeviceGraph:
         self._memory: DeviceMemory | None = None
         self._drawn: Mapping[str, Array] = {}
         self._opset: OpSet | None = None
+        self._warned = False
         _runs.append(self.run)
 
     def __call__(self, inputs: Mapping[str, Array], drawn: Mapping[str, Array]) -> dict[str, Array] | None:
@@ -108,9 +112,29 @@ class DeviceGraph:
             self._opset = self._with_draws(drawn)
         self._drawn = drawn
         assert self._opset is not None
-        return evaluate(
-            model.graph, model.program, self._opset, self._order, inputs, values=values, memory=self._memory
+        watch = Watch(self._opset) if values == "device" else None
+        outputs: dict[str, Array] = evaluate(
+            model.graph,
+            model.program,
+            self._opset,
+            self._order,
+            inputs,
+            values=values,
+            memory=self._memory,
+            watch=watch,
         )
+        if watch is not None:
+            watch.end(outputs, model.graph.tensors)
+            self._report(watch.report())
+        return outputs
+
+    def _report(self, seen: Numerics) -> None:
+        """Keeps what the last call did to its numbers, and warns of an overflow, once a graph."""
+        self.run.result = replace(self.run.result, watched=seen)
+        if seen.overflows and not self._warned:
+            self._warned = True
+            remedy = "keep it in float32 (keep_dtype=, precision_mode=), or scale the loss"
+            warnings.warn(f"{self.run.kind} graph: {seen}; {remedy}", NumericsWarning, stacklevel=2)
 
     def _with_draws(self, drawn: Mapping[str, Array]) -> OpSet:
         """Operators of which random ones give what was drawn for them."""
@@ -140,6 +164,10 @@ class Simulated:
 
     def __init__(self, options: Mapping[str, Any], values: str, dumps: Mapping[str, Path | None]) -> None:
         self._options, self._values, self._dumps = options, values, dumps
+
+    @property
+    def computes(self) -> bool:
+        return self._values != "off"
 
     def compile(self, captured: Captured) -> DeviceGraph:
         made = DeviceGraph(captured, self._options, self._values)

@@ -40,6 +40,10 @@ MAX_SHAPES = 16  # specialisations of a graph that are kept
 class Chip(Protocol):
     """Who compiles and runs the graphs, and hears of what lies between them."""
 
+    @property
+    def computes(self) -> bool:
+        """Whether values are computed; without them inputs need none."""
+
     def compile(self, captured: Captured) -> Runner:
         """Called for each set of shapes of a graph, before it runs."""
 
@@ -119,6 +123,8 @@ class _Region:
                 self._known.popitem(last=False)
         self._known.move_to_end(key)
         converted, run = self._known[key]
+        if not self._chip.computes:
+            return converted.results(args, run({}, {}))
         drawn = {draw.node: draw.values() for draw in converted.draws}
         return converted.results(args, run(converted.feed(args), drawn))
 
@@ -164,7 +170,8 @@ class _Converted:
             if callable(output):
                 found.append(output(args))
             elif values is None:
-                found.append(torch.zeros(tuple(int(size) for size in meta.shape), dtype=meta.dtype))
+                shape = tuple(int(size) for size in meta.shape)
+                found.append(torch.zeros(shape, dtype=meta.dtype, device=meta.device))
             else:
                 array = values[output]
                 if array.shape != tuple(meta.shape) and str(meta.dtype) == "torch.bool":
