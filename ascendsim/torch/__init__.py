@@ -15,7 +15,8 @@ torch.
 from ascendsim.torch.backend import backend
 from ascendsim.torch.config import CompilerConfig, get_npu_backend, set_dim_gears
 from ascendsim.torch.profiler import Profiler, profile, tensorboard_trace_handler
-from ascendsim.torch.running import Run, clear_runs, last_runs
+from ascendsim.torch.recording import Run
+from ascendsim.torch.running import clear_runs, last_runs
 from ascendsim.torch.schedule import ProfilerAction, schedule
 
 __all__ = [

@@ -9,7 +9,7 @@ from typing import Any
 from ascendsim.core.errors import InputError, suggest
 from ascendsim.core.table import Row, Table
 from ascendsim.profiling.op_summary import START_COLUMN
-from ascendsim.torch.running import Run
+from ascendsim.torch.recording import Run
 from ascendsim.torch.timeline import Timeline
 
 KINDS = ("forward", "backward", "optimizer", "inference")

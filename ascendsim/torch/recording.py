@@ -4,13 +4,34 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Union
+from typing import Union
 
+from ascendsim.api.result import Result
 from ascendsim.frontends.torch.eager import HostCall
 from ascendsim.frontends.torch.notes import Break, CallNote
 
-if TYPE_CHECKING:
-    from ascendsim.torch.running import Run
+
+@dataclass(slots=True)
+class Run:
+    """A graph that torch.compile gave to the chip.
+
+    Attributes:
+        kind: "forward", "backward", "inference" or "optimizer".
+        result: Times and reports, as `ascendsim.simulate` gives them; with values="device" its `numerics`
+            are those of the last call.
+        calls: How often it ran.
+        notes: The PyTorch operators that it was made of.
+    """
+
+    kind: str
+    result: Result
+    calls: int = 0
+    notes: Sequence[CallNote] = ()
+
+    @property
+    def duration_us(self) -> float:
+        """Time of one call on the chip, in microseconds."""
+        return self.result.duration_us
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +45,7 @@ class StepEnd:
     number: int
 
 
-Event = Union["Run", HostCall, Break, StepEnd]
+Event = Union[Run, HostCall, Break, StepEnd]
 
 
 @dataclass(slots=True)

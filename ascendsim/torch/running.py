@@ -5,13 +5,12 @@ from __future__ import annotations
 import warnings
 from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import count
 from pathlib import Path
 from typing import Any
 
 from ascendsim.api.compiling import compile
-from ascendsim.api.result import Result
 from ascendsim.api.running import simulate
 from ascendsim.core.errors import NumericsWarning, OptionWarning
 from ascendsim.core.files import make_folder, write_whole
@@ -24,33 +23,10 @@ from ascendsim.runtime.device_memory import DeviceMemory
 from ascendsim.runtime.numerics import Numerics
 from ascendsim.runtime.watch import Watch
 from ascendsim.torch.fx_summary import fx_summary
-from ascendsim.torch.recording import note, note_fallback
+from ascendsim.torch.recording import Run, note, note_fallback
 
 VALUES = ("float32", "device", "off")
 MAX_RUNS = 64  # graphs whose results are kept
-
-
-@dataclass(slots=True)
-class Run:
-    """A graph that torch.compile gave to the chip.
-
-    Attributes:
-        kind: "forward", "backward", "inference" or "optimizer".
-        result: Times and reports, as `ascendsim.simulate` gives them; with values="device" its `numerics`
-            are those of the last call.
-        calls: How often it ran.
-        notes: The PyTorch operators that it was made of.
-    """
-
-    kind: str
-    result: Result
-    calls: int = 0
-    notes: Sequence[CallNote] = ()
-
-    @property
-    def duration_us(self) -> float:
-        """Time of one call on the chip, in microseconds."""
-        return self.result.duration_us
 
 
 _runs: deque[Run] = deque(maxlen=MAX_RUNS)

@@ -23,8 +23,7 @@ from ascendsim.core.errors import InputError
 from ascendsim.frontends.torch.eager import HostCall
 from ascendsim.frontends.torch.notes import Break
 from ascendsim.soc import SocSpec
-from ascendsim.torch.recording import Event, StepEnd
-from ascendsim.torch.running import Run
+from ascendsim.torch.recording import Event, Run, StepEnd
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,8 +10,7 @@ from ascendsim.frontends.torch.eager import HostCall
 from ascendsim.frontends.torch.notes import Break, CallNote
 from ascendsim.torch import profile_tables
 from ascendsim.torch.fx_summary import fx_summary
-from ascendsim.torch.recording import StepEnd
-from ascendsim.torch.running import Run
+from ascendsim.torch.recording import Run, StepEnd
 from ascendsim.torch.timeline import timeline_of
 
 LAUNCH, EAGER = 20_000, 90_000  # ns, set below
