@@ -174,12 +174,32 @@ def test_cycles_are_saved_one_by_one_and_only_what_is_active_is_kept():
     assert saved == [(3,), (6,)]
 
 
+def test_cycles_may_follow_one_another():
+    saved = []
+    profiler = asim.torch.profile(
+        schedule=schedule(wait=0, active=2),
+        on_trace_ready=lambda prof: saved.append(prof.step_times()["Step"]),
+    )
+    with profiler:
+        for _ in range(4):
+            torch.ones(2) + 1
+            profiler.step()
+    assert saved == [(0, 1), (2, 3)]
+
+
+def test_a_schedule_repeats_as_often_as_it_is_told():
+    acts = schedule(wait=1, warmup=1, active=2, repeat=2, skip_first=1)
+    names = [acts(step).name for step in range(12)]
+    cycle = ["NONE", "WARMUP", "RECORD", "RECORD_AND_SAVE"]
+    assert names == ["NONE", *cycle, *cycle, "NONE", "NONE", "NONE"]
+
+
 def test_what_is_under_way_at_the_end_is_kept():
     profiler = asim.torch.profile(schedule=schedule(wait=0, active=3))
     with profiler:
         torch.ones(2) + 1
         profiler.step()
-        torch.ones(2) * 2
+        (torch.ones(2) * 2).view(1, 2).t()  # views are no work
     spans = profiler.timeline.host
     assert [(span.step, span.name) for span in spans] == [
         (0, "aten::ones"),
@@ -256,6 +276,19 @@ def test_compiled_optimizers_do_what_pytorchs_do(optimizer):
     for one, other in zip(mine, theirs, strict=True):
         np.testing.assert_allclose(one.detach(), other.detach(), rtol=1e-5, atol=1e-6)
     assert {run.kind for run in asim.torch.last_runs()} == {"optimizer"}
+
+
+def test_what_optimizers_are_made_of():
+    """Numbers that tell the two ways of lerp apart, and a product that is scaled."""
+    start, end = torch.tensor([1e8, 2.0]), torch.tensor([1.0, 4.0])
+
+    def function(a, b):
+        return torch.lerp(a, b, 1.0), torch.lerp(a, b, 0.25), torch.addcdiv(a, a, b, value=0.5)
+
+    found = torch.compile(function, backend=asim.torch.backend)(start, end)
+    for mine, theirs in zip(found, function(start, end), strict=True):
+        np.testing.assert_allclose(mine, theirs, rtol=1e-6)
+    assert found[0].tolist() == [1.0, 4.0]
 
 
 def test_schedules_and_options_are_checked():

@@ -8,8 +8,10 @@ import ascendsim as asim
 from ascendsim.core.errors import InputError
 from ascendsim.frontends.torch.eager import HostCall
 from ascendsim.frontends.torch.notes import Break, CallNote
+from ascendsim.profiling import chrome_trace
 from ascendsim.torch import profile_tables
 from ascendsim.torch.fx_summary import fx_summary
+from ascendsim.torch.profile_trace import profile_trace
 from ascendsim.torch.recording import Run, StepEnd
 from ascendsim.torch.timeline import timeline_of
 
@@ -99,7 +101,8 @@ def test_graphs_of_two_chips_have_no_common_timeline(forward):
 
 
 def test_tasks_of_later_calls_start_later(forward, large):
-    found = timeline_of([forward, large, StepEnd(0), forward, StepEnd(1)])
+    late = [HostCall("aten::add_", "eager")] * 20  # the device has to wait for the host
+    found = timeline_of([forward, large, StepEnd(0), *late, forward, StepEnd(1)])
     table = profile_tables.op_summary(found)
     single = forward.result.op_summary()
     count = len(single)
@@ -111,6 +114,7 @@ def test_tasks_of_later_calls_start_later(forward, large):
     shift = (found.graphs[2].start - found.graphs[0].start) / 1000
     assert starts[-1] - starts[count - 1] == pytest.approx(shift)
     gap = found.graphs[2].start - found.graphs[1].end
+    assert gap > EAGER
     waits = table["Task Wait Time(us)"]
     assert waits[-count] == pytest.approx(gap / 1000 + single["Task Start Time(us)"][0])
     assert waits[1 - count] == single["Task Wait Time(us)"][1]
@@ -160,3 +164,20 @@ def test_a_summary_of_captured_calls_says_what_became_of_them():
         ("aten.t.default", "aten", "supported", 1, "no task", "float32[2]", "float32[2]"),
         ("prims.rare.default", "prims", "runs in PyTorch", 1, "PyTorch", "float32[2]", "float32[]"),
     )
+
+
+def test_arrows_and_lanes_of_several_calls_do_not_mix():
+    builder = asim.GraphBuilder()
+    x = builder.input("x", (64, 64), "float16")
+    branches = [builder.op("Relu", builder.op("MatMul", x, x)) for _ in range(2)]
+    builder.output(builder.op("Add", *branches), "y")
+    model = asim.compile(builder.build(), "Ascend910A", multi_stream_parallel_mode="LoadBalance:2")
+    wide = Run("forward", asim.simulate(model))
+    own = [event for event in chrome_trace(wide.result.profile)["traceEvents"] if event["ph"] == "s"]
+    assert own  # streams wait for each other
+    events = profile_trace(timeline_of([wide, wide, StepEnd(0)]))["traceEvents"]
+    ends = {ph: sorted(event["id"] for event in events if event["ph"] == ph) for ph in "sf"}
+    assert ends["s"] == ends["f"]
+    assert len({*ends["s"]}) == len(ends["s"]) == 2 * (1 + len(own))
+    names = [(event["name"], event["pid"], event["tid"]) for event in events if event["ph"] == "M"]
+    assert len({*names}) == len(names)
