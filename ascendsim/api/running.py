@@ -20,7 +20,7 @@ from ascendsim.runtime import random_inputs as _random_inputs
 from ascendsim.runtime.host_run import Choices
 from ascendsim.runtime.watch import Watch
 from ascendsim.soc.collectives import BUCKET_BYTES
-from ascendsim.soc.servers import load_server, server_names
+from ascendsim.soc.servers import server_for
 from ascendsim.training.data_parallel import with_all_reduces
 
 Progress = Callable[[int, int], None]
@@ -123,13 +123,7 @@ def _parallel(
     server: str | PathLike[str] | None,
     bucket_bytes: int,
 ) -> Result:
-    if server is None:
-        raise InputError("option devices", "needs a server", remedy=f"server={server_names()[0]!r}")
-    spec = load_server(server)
-    spec.groups_of(devices)
-    if spec.short_name != model.soc.short_name:
-        rule = f"must have chips of the model ({model.soc.short_name})"
-        raise InputError(f"server {spec.name!r}", rule, spec.short_name, "compile for its chip")
+    spec = server_for(devices, server, model.soc.short_name)
     if type(model) is not CompiledModel:
         rule = "must have fixed shapes and no control flow to run on several devices"
         raise InputError(f"model {model.source.name!r}", rule, remedy="devices=1")

@@ -32,6 +32,7 @@ COMMANDS: tuple[str, ...] = (
     "validate",
     "soc",
     "ops",
+    "torch",
 )
 
 _USAGE_ERROR = 2

@@ -58,9 +58,13 @@ def run(args: argparse.Namespace) -> int:
     from ascendsim.api.compiling import compile
     from ascendsim.api.running import simulate
     from ascendsim.api.training import training_step
+    from ascendsim.soc.loading import load as load_soc
+    from ascendsim.soc.servers import server_for
 
     started = time.perf_counter()
     check_folder(args.output)
+    if args.devices > 1:  # before the model is loaded and compiled
+        server_for(args.devices, args.server, load_soc(args.soc_version).short_name)
     step = training_step(
         load_graph(args),
         loss=args.loss,

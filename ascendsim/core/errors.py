@@ -169,6 +169,10 @@ class InputWarning(UserWarning):
     """Inputs that contradict what a model declares, and are run all the same."""
 
 
+class NumericsWarning(UserWarning):
+    """Results that left their type in a run that hands on values: infinite or undefined ones."""
+
+
 def edits(one: str, other: str) -> int:
     """Letters to put in, take out or change until one word is another (Levenshtein's distance).
 

@@ -66,6 +66,27 @@ class ServerSpec:
         raise InputError("option devices", rule, devices, "choose one of these")
 
 
+def server_for(devices: int, server: str | PathLike[str] | None, short_name: str) -> ServerSpec:
+    """The server that several chips train in.
+
+    Args:
+        devices: How many.
+        server: A name, or the path of a TOML file.
+        short_name: Of the chip.
+
+    Raises:
+        InputError: If none is given, it has no place for so many, or has other chips.
+    """
+    if server is None:
+        raise InputError("option devices", "needs a server", remedy=f"server={server_names()[0]!r}")
+    spec = load_server(server)
+    spec.groups_of(devices)
+    if spec.short_name != short_name:
+        rule = f"must have chips of the model ({short_name})"
+        raise InputError(f"server {spec.name!r}", rule, spec.short_name, "compile for its chip")
+    return spec
+
+
 def server_names() -> tuple[str, ...]:
     """Names of the built-in servers, sorted."""
     return tuple(sorted(path.stem.replace("_", " ") for path in SERVERS.glob("*.toml")))

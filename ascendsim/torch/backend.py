@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from inspect import signature
+from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from ascendsim.api.compiling import compile
 from ascendsim.core.errors import InputError, suggest
 from ascendsim.frontends.torch.dynamo import compile_for
 from ascendsim.ops import opset_with
-from ascendsim.torch.running import VALUES, DeviceGraph, clear_runs
+from ascendsim.torch.running import VALUES, Simulated, clear_runs
 
 FALLBACKS = ("error", "host")
 _KNOWN = ("values", "fallback", *(name for name in signature(compile).parameters if name != "graph"))
@@ -34,9 +36,20 @@ def backend(
         InputError: If an option is unknown or has no such value.
         UnsupportedOperatorError: Lists all operators without a converter.
     """
+    return compiled(module, example_inputs, options or {}, modes)
+
+
+def compiled(
+    module: Any,
+    example_inputs: Sequence[Any],
+    options: Mapping[str, Any],
+    modes: Mapping[str, Any],
+    dumps: Mapping[str, Path | None] = MappingProxyType({}),
+) -> Any:
+    """`backend`, and folders for files about each graph: "graph_dump", "fx_summary"."""
     if modes.get("mode") not in (None, "default"):
         raise InputError("option mode", "belongs to other back ends", modes["mode"], "pass options={...}")
-    given = {**_DEFAULTS, **dict(options or {})}
+    given = {**_DEFAULTS, **options}
     values = _choice(given.pop("values", VALUES[0]), "values", VALUES)
     fallback = _choice(given.pop("fallback", FALLBACKS[0]), "fallback", FALLBACKS)
     for name in given:
@@ -46,7 +59,7 @@ def backend(
         module,
         example_inputs,
         opset=opset_with(given.get("operators", ())),
-        compile_graph=lambda kind, graph: DeviceGraph(kind, graph, given, values),
+        chip=Simulated(given, values, dumps),
         host=fallback == "host",
     )
 

@@ -30,6 +30,8 @@ def test_the_python_of_the_page_runs(capsys):
     assert re.search(r"^forward 1 [\d.]+ us\nbackward 1 [\d.]+ us$", printed, re.MULTILINE)
     assert "(4, 10) ['0/Conv', '1/BatchNormalization']" in printed
     assert re.search(r"^\d+ [\d.]+ us$", printed, re.MULTILINE)
+    assert "\n(2, 3)\n" in printed  # steps that were profiled
+    assert "\ntorch.Size([4, 2])\n" in printed
     torch._dynamo.reset()
 
 

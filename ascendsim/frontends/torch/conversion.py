@@ -12,6 +12,7 @@ import numpy as np
 from ascendsim.core.dtypes import DType
 from ascendsim.core.errors import AscendSimError, UnsupportedOperatorError
 from ascendsim.frontends.torch.call import Call
+from ascendsim.frontends.torch.notes import CallNote, call_note
 from ascendsim.frontends.torch.source import is_gradient, line_of, path_of
 from ascendsim.frontends.torch.symbols import Symbols, is_symbol
 from ascendsim.frontends.torch.table import converter_of
@@ -55,6 +56,7 @@ class Conversion:
     Attributes:
         builder: Makes the nodes.
         values: What each captured node became.
+        calls: Notes of the calls, in their order.
     """
 
     def __init__(self, name: str, opset: OpSet, prefix: str = "") -> None:
@@ -63,6 +65,7 @@ class Conversion:
         self._made: list[Node] = []  # by the call that is being converted
         self._forward: dict[Any, tuple[str, str]] = {}  # operators by the number that autograd gave the call
         self.values: dict[Any, Any] = {}
+        self.calls: list[CallNote] = []
         self._symbols = Symbols()
         self._prefix = prefix
         self._facts: dict[Tensor, Tensor] = {}
@@ -117,6 +120,7 @@ class Conversion:
                 if scope:
                     scopes.enter_context(self.builder.scope(scope))
             result = converter(call, *args, **options)
+        self.calls.append(call_note(node, (one.op_type for one in self._made)))
         self._note_origins(node.meta.get("seq_nr"), backward)
         return result
 

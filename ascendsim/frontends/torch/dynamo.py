@@ -10,12 +10,22 @@ import copy
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
 from ascendsim.frontends.torch.conversion import Conversion, check_converters, has_converter
 from ascendsim.frontends.torch.draws import Draw, draws_of, packed, unpacked
+from ascendsim.frontends.torch.eager import fallback, silence
+from ascendsim.frontends.torch.gears import GearCheck
+from ascendsim.frontends.torch.notes import (
+    Break,
+    CallNote,
+    Captured,
+    break_behind,
+    call_note,
+    is_optimizer,
+)
 from ascendsim.frontends.torch.requirement import require_torch
 from ascendsim.frontends.torch.table import MASK_READER, VIEWS
 from ascendsim.frontends.torch.tensors import array_of, check_tensor, dtype_of, tensor_of
@@ -24,20 +34,34 @@ from ascendsim.opset import OpSet
 
 # Takes inputs and drawn results by name; gives outputs by name, or None where no values are computed.
 Runner = Callable[[Mapping[str, Array], Mapping[str, Array]], Mapping[str, Array] | None]
-Compile = Callable[[str, Graph], Runner]
 MAX_SHAPES = 16  # specialisations of a graph that are kept
 
 
-def compile_for(
-    module: Any, example_inputs: Sequence[Any], *, opset: OpSet, compile_graph: Compile, host: bool
-) -> Any:
-    """A function that runs Dynamo's graph by `compile_graph`.
+class Chip(Protocol):
+    """Who compiles and runs the graphs, and hears of what lies between them."""
+
+    @property
+    def computes(self) -> bool:
+        """Whether values are computed; without them inputs need none."""
+
+    def compile(self, captured: Captured) -> Runner:
+        """Called for each set of shapes of a graph, before it runs."""
+
+    def fell_back(self, calls: Sequence[CallNote]) -> None:
+        """Called when operators without a converter have run in PyTorch."""
+
+    def broke(self, behind: Break) -> None:
+        """Called when a region has run that ends with a graph break."""
+
+
+def compile_for(module: Any, example_inputs: Sequence[Any], *, opset: OpSet, chip: Chip, host: bool) -> Any:
+    """A function that runs Dynamo's graph on a chip.
 
     Args:
         module: The `torch.fx.GraphModule` of a region.
         example_inputs: Fake tensors.
         opset: Operators.
-        compile_graph: Called with "forward", "backward" or "inference" and a graph, for each set of shapes.
+        chip: Takes the graphs.
         host: Whether operators without a converter run in PyTorch; else they are an error.
     """
     torch = require_torch()
@@ -45,46 +69,69 @@ def compile_for(
     from torch._functorch.partitioners import default_partition
     from torch.nn.attention import SDPBackend, sdpa_kernel
 
+    behind = break_behind(module)
+
     def compiler(kind: str) -> Callable[..., Any]:
         def compiled(graph_module: Any, _examples: Sequence[Any]) -> Any:
             from torch._functorch.aot_autograd import make_boxed_func
 
-            if host:
-                return make_boxed_func(_with_host(graph_module, kind, opset, compile_graph))
-            check_converters(graph_module.graph.nodes)
-            return make_boxed_func(_Region(graph_module, kind, opset, compile_graph))
+            if not host:
+                check_converters(graph_module.graph.nodes)
+            region = _with_host(graph_module, kind, opset, chip)
+            if behind is not None and kind != "backward":
+                region = _then(region, lambda: chip.broke(behind))
+            return make_boxed_func(region)
 
         return compiled
 
-    with sdpa_kernel(SDPBackend.MATH), torch.fx.traceback.preserve_node_meta():
-        return aot_autograd(
+    with silence(), sdpa_kernel(SDPBackend.MATH), torch.fx.traceback.preserve_node_meta():
+        function = aot_autograd(
             fw_compiler=compiler("forward"),
             bw_compiler=compiler("backward"),
-            inference_compiler=compiler("inference"),
+            inference_compiler=compiler("optimizer" if is_optimizer(module) else "inference"),
             partition_fn=default_partition,
             decompositions={},
         )(module, example_inputs)
+
+    check_gears = GearCheck()
+
+    def run(*args: Any) -> Any:
+        check_gears(args)
+        with silence():  # what changes in place is copied back behind the graph
+            return function(*args)
+
+    return run
 
 
 class _Region:
     """A captured graph as a function of tensors; compiled for each set of shapes that it is called with."""
 
-    def __init__(self, module: Any, kind: str, opset: OpSet, compile_graph: Compile) -> None:
-        self._module, self._kind, self._opset, self._compile = module, kind, opset, compile_graph
+    def __init__(self, module: Any, kind: str, opset: OpSet, chip: Chip) -> None:
+        self._module, self._kind, self._opset, self._chip = module, kind, opset, chip
         self._known: OrderedDict[Any, tuple[_Converted, Runner]] = OrderedDict()
 
     def __call__(self, *args: Any) -> Any:
+        with silence():
+            return self._called(*args)
+
+    def _called(self, *args: Any) -> Any:
         key = tuple((tuple(arg.shape), str(arg.dtype)) if hasattr(arg, "layout") else arg for arg in args)
         if key not in self._known:
             converted = _convert(self._module, args, self._kind, self._opset)
-            graph = converted.graph
-            self._known[key] = converted, _idle if graph is None else self._compile(self._kind, graph)
+            self._known[key] = converted, self._runner(converted)
             if len(self._known) > MAX_SHAPES:
                 self._known.popitem(last=False)
         self._known.move_to_end(key)
         converted, run = self._known[key]
+        if not self._chip.computes:
+            return converted.results(args, run({}, {}))
         drawn = {draw.node: draw.values() for draw in converted.draws}
         return converted.results(args, run(converted.feed(args), drawn))
+
+    def _runner(self, converted: _Converted) -> Runner:
+        if converted.graph is None:
+            return _idle
+        return self._chip.compile(Captured(self._kind, converted.graph, converted.calls))
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +145,7 @@ class _Converted:
         draws: What random operators give, in eager order.
         outputs: For each result: a name of an output, or a function of the arguments.
         metas: Fake tensors of the results.
+        calls: What the graph was made of.
     """
 
     graph: Graph | None
@@ -106,6 +154,7 @@ class _Converted:
     draws: Sequence[Draw]
     outputs: Sequence[str | Callable[[Sequence[Any]], Any]]
     metas: Sequence[Any]
+    calls: Sequence[CallNote] = ()
 
     def feed(self, args: Sequence[Any]) -> dict[str, Array]:
         """The graph's inputs."""
@@ -121,7 +170,8 @@ class _Converted:
             if callable(output):
                 found.append(output(args))
             elif values is None:
-                found.append(torch.zeros(tuple(int(size) for size in meta.shape), dtype=meta.dtype))
+                shape = tuple(int(size) for size in meta.shape)
+                found.append(torch.zeros(shape, dtype=meta.dtype, device=meta.device))
             else:
                 array = values[output]
                 if array.shape != tuple(meta.shape) and str(meta.dtype) == "torch.bool":
@@ -184,7 +234,7 @@ def _convert(module: Any, args: Sequence[Any], kind: str, opset: OpSet) -> _Conv
             finished.remove_tensor(tensor)
             del places[tensor.name]
     masks = [name for name in masks if name in places]
-    return _Converted(finished, places, masks, draws_of(finished), outputs, metas)
+    return _Converted(finished, places, masks, draws_of(finished), outputs, metas, conversion.calls)
 
 
 def _is_mask(node: Any) -> bool:
@@ -240,10 +290,11 @@ def _has_symbols(graph: Any) -> bool:
     return any(type(size).__name__ == "SymInt" for meta in metas for size in getattr(meta, "shape", ()))
 
 
-def _with_host(module: Any, kind: str, opset: OpSet, compile_graph: Compile) -> Any:
-    """A module whose operators with a converter are regions of the chip; the others stay PyTorch's."""
-    if all(has_converter(node) for node in module.graph.nodes):
-        return _Region(module, kind, opset, compile_graph)
+def _with_host(module: Any, kind: str, opset: OpSet, chip: Chip) -> Callable[..., Any]:
+    """A function whose operators with a converter are regions of the chip; the others stay PyTorch's."""
+    missing = [call_note(node, None) for node in module.graph.nodes if not has_converter(node)]
+    if not missing:
+        return _Region(module, kind, opset, chip)
     from torch.fx.passes.infra.partitioner import CapabilityBasedPartitioner
     from torch.fx.passes.operator_support import create_op_support
 
@@ -253,8 +304,24 @@ def _with_host(module: Any, kind: str, opset: OpSet, compile_graph: Compile) -> 
     ).partition_and_fuse()
     for name, part in list(split.named_children()):
         if any(node.op == "call_function" for node in part.graph.nodes):
-            setattr(split, name, _as_module(part, _Region(part, kind, opset, compile_graph)))
-    return split
+            setattr(split, name, _as_module(part, _Region(part, kind, opset, chip)))
+
+    def run(*args: Any) -> Any:
+        with fallback():
+            return split(*args)
+
+    return _then(run, lambda: chip.fell_back(missing))
+
+
+def _then(function: Callable[..., Any], say: Callable[[], None]) -> Callable[..., Any]:
+    """A function that says that it has run."""
+
+    def run(*args: Any) -> Any:
+        found = function(*args)
+        say()
+        return found
+
+    return run
 
 
 def _as_module(part: Any, region: _Region) -> Any:

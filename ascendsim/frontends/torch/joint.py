@@ -151,7 +151,8 @@ def _joint(torch: Any, step: Any, args: tuple[Any, ...], decompositions: dict[An
 
 def _remedy(error: Exception) -> str:
     text = str(error)
-    if "scalar" in text or "grad" in text:
+    asked = type(error).__name__.startswith("DataDependent") or "data-dependent" in text
+    if not asked and ("scalar" in text or "grad" in text):
         return "return one loss, or pass loss="
     return 'torch.compile(module, backend="ascendsim") takes what depends on values'
 
@@ -279,10 +280,21 @@ def _outputs(
                 value = conversion.builder.op("Add", gradients[name], value, name=f"{GRADIENTS}/Add")
             gradients[name] = value
         elif kind == "InputMutationAOTOutput":
-            target = getattr(role.mutated_input, "target", None)
-            if target is None:
-                raise InputError("an input", "must not change in place in a training step")
-            name = name_of(target)
+            name = _changed(role.mutated_input, name_of)
             updated[name] = conversion.output(value, f"{name}.updated")
     named = {name: conversion.output(value, f"{name}.grad") for name, value in gradients.items()}
     return loss, named, updated
+
+
+def _changed(source: Any, name_of: Callable[[str], str]) -> str:
+    """The buffer that a step changes.
+
+    Raises:
+        InputError: If it is none: batches are the user's, and parameters the optimizer's.
+    """
+    kind = type(source).__name__
+    if kind == "BufferAOTInput":
+        return name_of(source.target)
+    subject = f"parameter {name_of(source.target)!r}" if kind == "ParamAOTInput" else f"input {source.idx}"
+    rule = "must not change in place in a training step"
+    raise InputError(subject, rule, remedy="work on a copy of it (clone)")

@@ -15,6 +15,7 @@ from ascendsim.frontends.torch.families import (
     normalise,
     random,
     reduce,
+    updates,
     window_gradients,
 )
 
@@ -83,8 +84,8 @@ CONVERTERS: Mapping[str, Converter] = {
     **_every("bitwise_or.Tensor bitwise_or.Scalar __or__.Tensor", elementwise.bitwise("BitwiseOr", "Or")),
     **_every("isnan", elementwise.unary("IsNaN")),
     **_every("clamp clamp.Tensor", elementwise.clamp),
-    **_every("clamp_min", lambda call, x, low: elementwise.clamp(call, x, low)),
-    **_every("clamp_max", lambda call, x, high: elementwise.clamp(call, x, None, high)),
+    **_every("clamp_min", elementwise.clamp_min),
+    **_every("clamp_max", elementwise.clamp_max),
     **_every("hardtanh", elementwise.hard_tanh),
     **_every("relu6", elementwise.relu6),
     **_every("gelu", elementwise.gelu),
@@ -227,6 +228,11 @@ CONVERTERS: Mapping[str, Converter] = {
     **_every("max_pool2d_with_indices_backward", window_gradients.max_pool),
     **_every("avg_pool2d_backward", window_gradients.average_pool),
     **_every("_adaptive_avg_pool2d_backward", window_gradients.adaptive_average_pool),
+    # steps of optimizers
+    **_every("lerp.Scalar lerp.Tensor", updates.lerp),
+    **_every("addcdiv", updates.addcdiv),
+    **_every("prims.fma.default", updates.fma),
+    **_every("prims.convert_element_type.default", elementwise.cast),
 }
 
 

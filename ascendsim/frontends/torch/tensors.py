@@ -43,7 +43,17 @@ def check_tensor(tensor: Any, subject: str) -> None:
 
 
 def array_of(tensor: Any) -> Array:
-    """The values of a tensor on the CPU, in its own memory wherever NumPy can read that."""
+    """The values of a tensor on the CPU, in its own memory wherever NumPy can read that.
+
+    Raises:
+        InputError: If it is on the meta device, and has none.
+    """
+    if tensor.device.type == "meta":
+        shape = list(tensor.shape)
+        remedy = 'put the module on the CPU, or time it alone with options={"values": "off"}'
+        raise InputError(
+            f"a tensor of shape {shape}", "has no values, it is on the meta device", remedy=remedy
+        )
     tensor = tensor.detach().resolve_neg()
     if str(tensor.dtype) == "torch.bfloat16":
         import torch

@@ -118,6 +118,16 @@ def clamp(call: Call, x: Tensor, low: Value | None = None, high: Value | None = 
     return call.op("Clip", call.of_type(x), *borders)
 
 
+def clamp_min(call: Call, x: Tensor, low: Value) -> Tensor:
+    """Values not below a border."""
+    return clamp(call, x, low)
+
+
+def clamp_max(call: Call, x: Tensor, high: Value) -> Tensor:
+    """Values not above a border."""
+    return clamp(call, x, None, high)
+
+
 def hard_tanh(call: Call, x: Tensor, low: float = -1.0, high: float = 1.0) -> Tensor:
     """ReLU6 among others."""
     return clamp(call, x, low, high)
