@@ -465,7 +465,7 @@ class Graph:
             GraphError: If an output is still read or is a graph output.
         """
         for tensor in node.outputs:
-            if tensor.uses or any(tensor is t for t in self.outputs):
+            if tensor.uses or tensor in self.outputs:
                 raise GraphError(
                     f"node {node.name!r}",
                     f"cannot be removed: its output {tensor.name!r} is still used",
@@ -509,7 +509,8 @@ class Graph:
         if (
             tensor.uses
             or tensor.producer is not None
-            or any(tensor is t for t in [*self.inputs, *self.outputs])
+            or tensor in self.inputs
+            or tensor in self.outputs
         ):
             raise GraphError(f"tensor {tensor.name!r}", "cannot be removed: it is still used")
         self._tensors.pop(tensor.name, None)
