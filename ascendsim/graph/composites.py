@@ -33,7 +33,9 @@ def body_of(node: Node) -> Graph:
 def outside_tensors(nodes: Collection[Node]) -> tuple[Tensor, ...]:
     """Outputs of the nodes that other nodes or the graph's outputs read, in order."""
     inside = set(nodes)
-    given = {output for graph in {node.graph for node in nodes} if graph is not None for output in graph.outputs}
+    given = {
+        output for graph in {node.graph for node in nodes} if graph is not None for output in graph.outputs
+    }
     return tuple(
         tensor
         for node in nodes

@@ -506,12 +506,7 @@ class Graph:
     @checked()
     def remove_tensor(self, tensor: Tensor) -> None:
         """Forgets a tensor that nobody makes or reads (a dead constant)."""
-        if (
-            tensor.uses
-            or tensor.producer is not None
-            or tensor in self.inputs
-            or tensor in self.outputs
-        ):
+        if tensor.uses or tensor.producer is not None or tensor in self.inputs or tensor in self.outputs:
             raise GraphError(f"tensor {tensor.name!r}", "cannot be removed: it is still used")
         self._tensors.pop(tensor.name, None)
 

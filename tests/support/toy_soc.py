@@ -134,6 +134,7 @@ TOY = SocSpec(
         softmax_multiplies=False,
         transpose_packs_lines=True,
         ai_cpu_table="ascend310",
+        overflow_register=False,
         inference=False,
     ),
     sources={},

@@ -41,10 +41,9 @@ from ascendsim.opset.work import LowerContext, NoTask, Ref, Stream, VectorWork, 
 Wanted = Sequence["np.dtype[Any]"]
 _BITS = 8
 _WHOLE = 128  # elements that the mask is filled up to
-# The AI CPU's kernel for 128 bits: 16 random vectors, each one round of AES, a comparison with the probability
-# and an insertion of bits (4 vector instructions), and 8 for keys, store and loop; spread over all cores
-# (mindspore, ccsrc/plugin/device/ascend/kernel/aicpu/aicpu_ops/drop_out_gen_mask_kernels.cc). One vector
-# instruction a cycle is assumed.
+# The AI CPU's kernel for 128 bits: 16 random vectors, each one round of AES, a comparison with the
+# probability and an insertion of bits (4 vector instructions), and 8 for keys, store and loop; spread over
+# all cores (mindspore, aicpu_ops/drop_out_gen_mask_kernels.cc). One instruction a cycle is assumed.
 _OPERATIONS = (16 * 4 + 8) * _BITS / _WHOLE  # a byte
 
 

@@ -26,7 +26,8 @@ def expand(graph: Graph, node: Node, opset: OpSet) -> list[Node] | None:
         opset: Operators.
 
     Returns:
-        The new nodes in order, at the end of the graph's; None (and nothing changed) if the node cannot be expanded.
+        The new nodes in order, behind those of the graph; None (and nothing changed) if the node cannot be
+        expanded.
     """
     definition = opset.find(node.op_type, node.domain)
     if definition is None or definition.expand is None:

@@ -126,8 +126,8 @@ class Groups:
 
     @cached_property
     def _paths(self) -> tuple[dict[Node, int], dict[Node, int]]:
-        """Of each node, the nodes with a path to it and those that it has a path to: numbers with a bit at the
-        place of each, so that one operation follows all paths at once.
+        """Of each node, the nodes with a path to it and those that it has a path to: numbers with a bit at
+        the place of each, so that one operation follows all paths at once.
         """
         found: tuple[dict[Node, int], dict[Node, int]] = ({}, {})
         for reached, order, near in (

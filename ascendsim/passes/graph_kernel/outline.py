@@ -39,8 +39,8 @@ def outline_all(graph: Graph, groups: Iterable[tuple[Sequence[Node], str]]) -> l
 
 @contextmanager
 def keeping_places(graph: Graph, instead: Mapping[Node, Sequence[Node]]) -> Iterator[None]:
-    """Nodes that are made within the block take the places in insertion order of those that went: all at once,
-    since moving one looks at the whole graph.
+    """Nodes that are made within the block take the places in insertion order of those that went: all at
+    once, since moving one looks at the whole graph.
 
     Args:
         graph: Changed in place.
