@@ -341,7 +341,7 @@ class Translator:
 
 
 def _steering(record: OperatorRecord, name: str) -> Any:
-    """An attribute of an operator, which MindSpore 2 has as a constant second input; None if there is none."""
+    """An attribute of an operator, which MindSpore 2 has as a constant second input; None without it."""
     if name in record.attributes or len(record.inputs) < 2:
         return record.attributes.get(name)
     given = record.inputs[1]
