@@ -101,7 +101,7 @@ class CompiledModel:
         for task in tasks:
             parts.append(f"task {task.id} {task.name} ({task.kind.value}, {task.block_dim} blocks)\n")
             if not task.groups:
-                parts.append(f"  {task.cpu_us:.3f} us of one AI CPU core\n")
+                parts.append(f"  {task.cpu_us:.3f} us of the AI CPU\n")
             for number, group in enumerate(task.groups):
                 parts.append(
                     f"block group {number}: {group.count} x {group.block.core.value}\n{listing(group.block)}"

@@ -28,6 +28,7 @@ from ascendsim.passes.engine import GraphEngine, select_outputs
 from ascendsim.passes.fusion.report import FusionReport
 from ascendsim.passes.layout import AssignFormats
 from ascendsim.passes.precision.assign import ApplyPrecision
+from ascendsim.passes.precision.float_status import read_status
 from ascendsim.passes.precision.integer_sums import join_integer_products
 from ascendsim.passes.precision.output_type import output_types
 from ascendsim.passes.rewriting.passes import run_passes
@@ -162,6 +163,8 @@ def _ends(work: Compilation) -> None:
     work.result_types = output_types(work.graph, options.output_type)
     if not is_single_kernel(work.graph):
         join_integer_products(work.graph)
+        if work.settings.soc.kernels.overflow_register:
+            read_status(work.graph, work.opset)
 
 
 def _engine_before(work: Compilation) -> None:
@@ -229,7 +232,8 @@ PREPARATION: tuple[Stage, ...] = (
     Stage(
         "ends",
         "the user's graph",
-        "images by AIPP in front, the outputs that are asked for, integer products with their scales",
+        "images by AIPP in front, the outputs that are asked for, integer products with their scales, "
+        "the chip's check for overflow",
         _ends,
     ),
     Stage("engine", "operators of the model", "constants folded, common and dead parts gone", _engine_before),

@@ -33,14 +33,15 @@ def body_of(node: Node) -> Graph:
 def outside_tensors(nodes: Collection[Node]) -> tuple[Tensor, ...]:
     """Outputs of the nodes that other nodes or the graph's outputs read, in order."""
     inside = set(nodes)
-
-    def is_read(node: Node, tensor: Tensor) -> bool:
-        outputs = node.graph.outputs if node.graph is not None else []
-        return any(tensor is output for output in outputs) or any(
-            use.node not in inside for use in tensor.uses
-        )
-
-    return tuple(tensor for node in nodes for tensor in node.outputs if is_read(node, tensor))
+    given = {
+        output for graph in {node.graph for node in nodes} if graph is not None for output in graph.outputs
+    }
+    return tuple(
+        tensor
+        for node in nodes
+        for tensor in node.outputs
+        if tensor in given or any(use.node not in inside for use in tensor.uses)
+    )
 
 
 def lies_inside(tensor: Tensor) -> bool:

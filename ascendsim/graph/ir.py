@@ -465,7 +465,7 @@ class Graph:
             GraphError: If an output is still read or is a graph output.
         """
         for tensor in node.outputs:
-            if tensor.uses or any(tensor is t for t in self.outputs):
+            if tensor.uses or tensor in self.outputs:
                 raise GraphError(
                     f"node {node.name!r}",
                     f"cannot be removed: its output {tensor.name!r} is still used",
@@ -506,11 +506,7 @@ class Graph:
     @checked()
     def remove_tensor(self, tensor: Tensor) -> None:
         """Forgets a tensor that nobody makes or reads (a dead constant)."""
-        if (
-            tensor.uses
-            or tensor.producer is not None
-            or any(tensor is t for t in [*self.inputs, *self.outputs])
-        ):
+        if tensor.uses or tensor.producer is not None or tensor in self.inputs or tensor in self.outputs:
             raise GraphError(f"tensor {tensor.name!r}", "cannot be removed: it is still used")
         self._tensors.pop(tensor.name, None)
 

@@ -162,8 +162,7 @@ class Task:
         name: Name of the node it runs, or a name for the fused nodes.
         groups: Blocks by group; empty for tasks of the AI CPU and collectives.
         waits_for: Tasks of other streams that must have ended (stream events).
-        cpu_us: AI CPU work in microseconds of one core at the chip's rate (dispatch and overhead come on
-            top).
+        cpu_us: AI CPU work in microseconds at the chip's rate (dispatch and overhead come on top).
         link_us: Time of a collective on the links between devices, in microseconds; it takes no core and no
             bandwidth of the memory.
         fused: Names of the graph nodes it runs, in order, if they are several.

@@ -17,7 +17,8 @@ def task_of(stage: Stage, number: int, name: str, soc: SocSpec) -> Task:
         return Task(
             number, name, stage.kind, groups=stage.groups, accesses=accesses_of(stage.groups, stage.sizes)
         )
-    micros = stage.cpu.elements * stage.cpu.operations / soc.ai_cpu.elements_per_us
+    cores = max(1, soc.ai_cpu.cores) if stage.cpu.spread else 1
+    micros = stage.cpu.elements * stage.cpu.operations / (soc.ai_cpu.elements_per_us * cores)
     accesses = _whole(stage.cpu.inputs, False) + _whole(stage.cpu.outputs, True)
     return Task(number, name, TaskKind.AI_CPU, accesses=accesses, cpu_us=micros)
 

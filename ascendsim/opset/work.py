@@ -322,21 +322,24 @@ class ScalarWork:
 
 @dataclass(frozen=True, slots=True)
 class AiCpuWork:
-    """Runs on the AI CPU: `elements` x `operations` simple scalar operations."""
+    """Runs on the AI CPU: `elements` x `operations` simple scalar operations, on one core or spread evenly
+    over all of them.
+    """
 
     elements: int
     operations: float
     inputs: tuple[Ref, ...] = ()
     outputs: tuple[Ref, ...] = ()
+    spread: bool = False
 
     @classmethod
-    def of(cls, node: Node, operations: float = 1.0) -> AiCpuWork:
+    def of(cls, node: Node, operations: float = 1.0, *, spread: bool = False) -> AiCpuWork:
         """A node on the AI CPU: `operations` simple operations for each element of the larger side."""
         inputs = tuple(Ref.of(tensor) for tensor in node.inputs if tensor is not None)
         known = (tensor for tensor in node.outputs if tensor.is_static and tensor.dtype is not None)
         outputs = tuple(Ref.of(tensor) for tensor in known)
         elements = max((math.prod(ref.shape) for ref in inputs + outputs), default=0)
-        return cls(elements, operations, inputs, outputs)
+        return cls(elements, operations, inputs, outputs, spread)
 
 
 @dataclass(frozen=True, slots=True)

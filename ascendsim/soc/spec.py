@@ -186,6 +186,7 @@ class KernelSpec:
     select_sets_mask: bool  # vsel has the bits of one repeat in a register, which is set for each
     softmax_multiplies: bool  # rows times the reciprocal of their sum in every format; else only in fractals
     ai_cpu_table: str  # column of the table of operators that run on the AI CPU
+    overflow_register: bool  # cores note an overflow in a register, which the check of a loss scale reads
     inference: bool  # an inference chip: msprof's statistic names the model, not the device
 
 

@@ -51,8 +51,8 @@ def _fold(op: Any, total: Any, x: Any, offset: Any, count: Any) -> None:
             total[i] += abs(np.float64(load(part[i])))
     else:
         for i in range(count):
-            v = np.float64(load(part[i]))
-            total[i] += v * v
+            v = load(part[i])
+            total[i] += np.float64(np.float32(v * v))  # a product of the vector unit, rounded as it is
 
 
 @kernel

@@ -26,7 +26,6 @@ def _softmax_rows(
     rows: Any,
     cols: Any,
     logarithm: Any,
-    narrow: Any,
     work: Any,
     powers: Any,
     lanes: Any,
@@ -62,14 +61,12 @@ def _softmax_rows(
             total += np.float64(powers[i])
         for lane in range(_LANES):
             total += lanes[lane]
+        divisor = load(store(total, y[0]))
         if logarithm:
-            if narrow:
-                total = np.float64(load(store(total, y[0])))
-            shift = load(store(np.log(total), y[0]))
+            shift = load(store(np.log(np.float64(divisor)), y[0]))
             for i in range(cols):
                 target[i] = store(work[i] - shift, y[0])
         else:
-            divisor = load(store(total, y[0]))
             for i in range(cols):
                 target[i] = store(powers[i] / divisor, y[0])
 
@@ -86,7 +83,5 @@ def softmax(array: NDArray[Any], axis: int, logarithm: bool = False) -> NDArray[
     x, y = kernel_view(moved, (moved.size,)), kernel_view(result, (moved.size,))
     work, powers = np.empty((2, cols), np.float32)
     lanes, peaks = np.empty(_LANES, np.float64), np.empty(_LANES, np.float32)
-    _softmax_rows(
-        x, y, moved.size // cols, cols, logarithm, array.dtype == np.float16, work, powers, lanes, peaks
-    )
+    _softmax_rows(x, y, moved.size // cols, cols, logarithm, work, powers, lanes, peaks)
     return np.ascontiguousarray(np.moveaxis(result, -1, axis))

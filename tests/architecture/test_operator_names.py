@@ -62,6 +62,7 @@ REASONS: dict[str, str] = {
     "passes/levers/pow_to_mul.py": _LEVER,
     "passes/levers/resize_sizes.py": _LEVER,
     "passes/precision/assign.py": _MAKES,
+    "passes/precision/float_status.py": "the check for overflow that a chip has",
     "passes/precision/integer_sums.py": "onnxruntime's form of dynamic quantisation",
     "passes/rewriting/outputs.py": _MAKES,
     "passes/ub/automatic.py": _RULE,

@@ -159,6 +159,8 @@ def compute(
         if name in ("Reshape", "ExpandDims"):
             known = [dim if isinstance(dim, int) and dim > 0 else -1 for dim in shape]
             return operands[0].reshape(known if known.count(-1) < 2 else attributes["shape"])
+        if name == "Transpose":
+            return operands[0].transpose(attributes["perm"] if "perm" in attributes else operands[1])
         if name == "BroadcastTo":
             return np.array(np.broadcast_to(operands[0], shape))
         if name == "OneHot":
@@ -166,7 +168,7 @@ def compute(
             hot = operands[0][..., None] == np.arange(depth)
             return np.where(hot, operands[1].reshape(()), operands[2].reshape(())).astype(dtype)
         if name in ("ReduceSum", "ReduceMax"):
-            axes = tuple(attributes["axis"])
+            axes = tuple(attributes.get("axis", operands[-1].reshape(-1)))
             fold = np.sum if name == "ReduceSum" else np.max
             return (
                 fold(wide[0].astype(np.float64), axis=axes, keepdims=attributes["keep_dims"])

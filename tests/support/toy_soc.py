@@ -135,6 +135,7 @@ TOY = SocSpec(
         transpose_packs_lines=True,
         select_sets_mask=True,
         ai_cpu_table="ascend310",
+        overflow_register=False,
         inference=False,
     ),
     sources={},

@@ -155,3 +155,20 @@ def test_runs_under_the_pass_manager() -> None:
     ((name, result),) = run_passes(graph, (ApplyPrecision(default_opset()),))
     assert name == "precision"
     assert result.changed
+
+
+def test_an_output_that_others_read_in_float32_is_cast_once() -> None:
+    """A gradient is handed out and updates a weight."""
+    graph = network()
+    graph.outputs[:] = [graph.tensors["p"], graph.tensors["y"]]
+    graph.remove_node(graph.node("shape"))
+    total = graph.add_node("ReduceSum", [graph.tensors["p"]], ["t"], name="total", keepdims=0)
+    typed(graph, "t", ())
+    graph.outputs.append(total.output)
+    apply_precision(graph, default_opset(), "allow_mix_precision")
+    verify(graph)
+    shared = graph.outputs[0]
+    assert (shared.name, shared.dtype) == ("p", SINGLE)
+    assert total.required(0) is shared
+    readers = [node.op_type for node, _ in graph.node("matmul").output.uses]
+    assert sorted(readers) == ["Cast", "Relu"]

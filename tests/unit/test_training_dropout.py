@@ -92,3 +92,15 @@ def test_a_mask_of_bits_is_read_by_the_bit() -> None:
         work = work_of(node, "Ascend910A")
         assert isinstance(work, VectorWork)
         assert [stream.ref.bytes for stream in work.inputs] == [12800, wanted, 2]
+
+
+def test_masks_take_the_instructions_of_the_kernel_on_all_cores_of_the_ai_cpu() -> None:
+    """72 instructions make 128 bits (16 vectors, one round of AES each)."""
+    builder = asim.GraphBuilder()
+    x = builder.input("x", (128, 1000))
+    mask = builder.op("DropOutGenMask", np.array([128, 1000]), np.float32(0.5), domain="ascend", name="draw")
+    builder.output(builder.op("DropOutDoMask", x, mask, np.float32(0.5), domain="ascend"), "y")
+    model = asim.compile(builder.build(), soc="Ascend910A")
+    (task,) = model.tasks_of("draw")
+    spec = model.soc.ai_cpu
+    assert task.cpu_us == pytest.approx(72_000 / spec.elements_per_us / 4)

@@ -198,7 +198,7 @@ class Translator:
         return self.builder.op("Cast", inputs[0], to=record.outputs[0].dtype)
 
     def _reduction(self, record: OperatorRecord, inputs: list[Tensor]) -> Tensor:
-        axis = record.attributes.get("axis")
+        axis = _steering(record, "axis")
         axes = None if axis is None else [int(one) for one in (axis if isinstance(axis, list) else [axis])]
         source = inputs[0]
         if source.dtype is DType.BOOL:  # all and any are the least and the greatest of 0 and 1
@@ -223,7 +223,7 @@ class Translator:
         )
 
     def _transpose(self, record: OperatorRecord, inputs: list[Tensor]) -> Tensor:
-        perm = record.attributes.get("perm")
+        perm = _steering(record, "perm")
         return self.builder.op(
             "Transpose", inputs[0], perm=[int(axis) for axis in perm] if isinstance(perm, list) else None
         )
@@ -338,3 +338,13 @@ class Translator:
         if formats[2] == TILED:
             bias = self.tiled_like(bias, product.static_shape, record.inputs[2].format)
         return self.builder.op("Add", product, bias)
+
+
+def _steering(record: OperatorRecord, name: str) -> Any:
+    """An attribute of an operator, which MindSpore 2 has as a constant second input; None without it."""
+    if name in record.attributes or len(record.inputs) < 2:
+        return record.attributes.get(name)
+    given = record.inputs[1]
+    if given.value is None:
+        raise GraphError(f"operator {record.name}", f"needs a constant {name}", f"the input {given.name}")
+    return given.value

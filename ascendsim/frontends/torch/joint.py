@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -82,7 +83,7 @@ def capture_step(
         raise InputError(f"module {type(module).__name__}", "must have a parameter that wants a gradient")
     step = module if loss is None else _with_loss(torch, module, loss)
     prefix = "" if loss is None else f"{_INNER}."
-    graph = _captured(torch, step, tuple(example_inputs))
+    graph = _captured(torch, *_off_meta(torch, step, tuple(example_inputs)))
     return _converted(graph, module, prefix, len(example_inputs), opset)
 
 
@@ -98,6 +99,29 @@ def _with_loss(torch: Any, module: Any, loss: Callable[..., Any]) -> Any:
             return loss(self.module(*inputs[:-1]), inputs[-1])
 
     return Step().train(module.training)
+
+
+def _off_meta(torch: Any, step: Any, args: tuple[Any, ...]) -> tuple[Any, tuple[Any, ...]]:
+    """Module and inputs with tensors on the CPU, still without memory, in the place of those on the meta
+    device: for that device autograd takes some calls (losses of classes) for others, without a gradient.
+    """
+    from torch._subclasses.fake_tensor import FakeTensorMode
+    from torch.utils import _pytree
+
+    held = [tensor for _, tensor in (*step.named_parameters(), *step.named_buffers()) if tensor.is_meta]
+    if not held:
+        return step, args
+    with FakeTensorMode(allow_non_fake_inputs=True):
+        memo = {id(tensor): _fake(torch, tensor) for tensor in held}
+        fake_args = _pytree.tree_map_only(torch.Tensor, lambda tensor: _fake(torch, tensor), args)
+    return copy.deepcopy(step, memo), fake_args
+
+
+def _fake(torch: Any, tensor: Any) -> Any:
+    fake = torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device="cpu")
+    if isinstance(tensor, torch.nn.Parameter):
+        return torch.nn.Parameter(fake, tensor.requires_grad)
+    return fake.requires_grad_(tensor.requires_grad)
 
 
 def _captured(torch: Any, step: Any, args: tuple[Any, ...]) -> Any:

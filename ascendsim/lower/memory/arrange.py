@@ -91,37 +91,34 @@ def place(
         near = np.flatnonzero((first[:count] <= end) & (last[:count] >= begin))
         if board.order.streams > 1:
             near = near[board.clash(int(order[count]), order[near])]
-        offset = (
-            _gap(size, sorted(zip(starts[near].tolist(), ends[near].tolist(), strict=True)), ceiling, lowest)
-            if size
-            else 0
-        )
+        offset = _gap(size, starts[near], ends[near], ceiling, lowest) if size else 0
         starts[count], ends[count] = offset, offset + size
     offsets: Numbers = np.zeros(len(board), np.int64)
     offsets[order] = starts
     return offsets, int(ends.max(initial=0))
 
 
-def _gap(size: int, taken: Sequence[tuple[int, int]], ceiling: int, lowest: bool) -> int:
+def _gap(size: int, starts: Numbers, ends: Numbers, ceiling: int, lowest: bool) -> int:
     """Offset of a piece in the smallest gap (or the lowest one) that is large enough, else on top.
 
     Args:
         size: Of the piece.
-        taken: Starts and ends of what is there, by rising start.
+        starts, ends: Of what is there.
         ceiling: The topmost gap ends here; what fits in hangs from it.
         lowest: See `place`.
     """
-    floor, found, smallest = 0, -1, -1
-    for start, end in taken:
-        gap = start - floor
-        if gap >= size and (smallest < 0 or gap < smallest):
-            found, smallest = floor, gap
-            if lowest:
-                return found
-        floor = max(floor, end)
-    if ceiling - floor >= size and (smallest < 0 or ceiling - floor < smallest):
-        return ceiling - size if floor else 0
-    return floor if smallest < 0 else found
+    order = np.argsort(starts, kind="stable")
+    floors = np.maximum.accumulate(np.concatenate([[0], ends[order]]))  # under each gap, and on top
+    gaps = starts[order] - floors[:-1]
+    top = int(floors[-1])
+    large = np.flatnonzero(gaps >= size)
+    if not len(large):
+        hangs = ceiling - top >= size and top > 0
+        return ceiling - size if hangs else top
+    found = large[0] if lowest else large[np.argmin(gaps[large])]
+    if not lowest and size <= ceiling - top < gaps[found]:
+        return ceiling - size if top else 0
+    return int(floors[found])
 
 
 def _orders(board: Board) -> Iterator[Numbers]:

@@ -166,6 +166,11 @@ def numpy_unary(function: Callable[[Array], Array]) -> Compute:
     return with_numpy(lambda _node, x: function(x))
 
 
+def _log(array: Array) -> Array:
+    """Correctly rounded, so that LogSoftmax, which takes it of its sums, has the bits of its formula."""
+    return np.log(array, dtype=np.float64 if array.dtype == np.float32 else None)
+
+
 def _constant_exponent(node: Node) -> float | None:
     """The exponent of Pow if it is one known number."""
     tensor = node.required(1)
@@ -397,7 +402,7 @@ OPERATORS: tuple[OpDef, ...] = (
         wide=True,
         facts=_POWER,
     ),
-    _function("Log", numpy_unary(np.log), ["vln"], wide=True, facts=SENSITIVE_PARTIAL),
+    _function("Log", numpy_unary(_log), ["vln"], wide=True, facts=SENSITIVE_PARTIAL),
     _function("Floor", numpy_unary(np.floor), [("vconv", 2)]),
     _function("Ceil", numpy_unary(np.ceil), [("vconv", 2)]),
     _function("Round", numpy_unary(np.rint), [("vconv", 2)]),

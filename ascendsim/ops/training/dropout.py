@@ -41,7 +41,10 @@ from ascendsim.opset.work import LowerContext, NoTask, Ref, Stream, VectorWork, 
 Wanted = Sequence["np.dtype[Any]"]
 _BITS = 8
 _WHOLE = 128  # elements that the mask is filled up to
-_OPERATIONS = 10.0  # as other generators: some multiplications and shifts a number (assumed)
+# The AI CPU's kernel for 128 bits: 16 random vectors, each one round of AES, a comparison with the
+# probability and an insertion of bits (4 vector instructions), and 8 for keys, store and loop; spread over
+# all cores (mindspore, aicpu_ops/drop_out_gen_mask_kernels.cc). One instruction a cycle is assumed.
+_OPERATIONS = (16 * 4 + 8) * _BITS / _WHOLE  # a byte
 
 
 def _mask_bytes(elements: Dim, bits: int) -> Dim:
@@ -78,7 +81,7 @@ def _stateless(_node: Node, inputs: Sequence[Any], _wanted: Wanted) -> Sequence[
 
 
 def _mask_lower(node: Node, _context: LowerContext) -> Work:
-    return on_ai_cpu(node, _BITS * _OPERATIONS) if node.output.elements else NoTask()
+    return on_ai_cpu(node, _OPERATIONS, spread=True) if node.output.elements else NoTask()
 
 
 # ------------------------------------------------------------------------------------------------------------

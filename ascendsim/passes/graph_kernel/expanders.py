@@ -26,7 +26,8 @@ def expand(graph: Graph, node: Node, opset: OpSet) -> list[Node] | None:
         opset: Operators.
 
     Returns:
-        The new nodes in order; None (and nothing changed) if the node cannot be expanded.
+        The new nodes in order, behind those of the graph; None (and nothing changed) if the node cannot be
+        expanded.
     """
     definition = opset.find(node.op_type, node.domain)
     if definition is None or definition.expand is None:
@@ -43,7 +44,6 @@ def expand(graph: Graph, node: Node, opset: OpSet) -> list[Node] | None:
     for made in writer.made:
         made.origin.update(node.origin)
         made.origin[SOURCES] = sources_of([node])
-        graph.place_before(made, node)
     label = old.name
     replace(graph, [node], [(old, result)], writer.made, deep=False)
     graph.rename_tensor(result, label)

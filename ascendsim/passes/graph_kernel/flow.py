@@ -8,7 +8,7 @@ is given up, and the others become nodes of their own.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -20,7 +20,7 @@ from ascendsim.passes.graph_kernel.expanders import expand
 from ascendsim.passes.graph_kernel.flags import GraphKernelFlags
 from ascendsim.passes.graph_kernel.groups import Groups, mark_of
 from ascendsim.passes.graph_kernel.lists import with_mindspore_types
-from ascendsim.passes.graph_kernel.outline import outline
+from ascendsim.passes.graph_kernel.outline import keeping_places, outline, outline_all
 from ascendsim.passes.graph_kernel.stages import basic_stage, composite_stage
 
 CostOracle = Callable[[Graph], float]  # microseconds of a device graph, run alone
@@ -107,6 +107,7 @@ def fuse_marked(
     report = GraphKernelReport(warnings=list(flags.warnings))
     denied: set[str] = set()
     basic: list[Graph] = []
+    places = {node: place for place, node in enumerate(graph.topological())}
     while True:
         attempt = copy_graph(graph)
         if "expander" in flags.stages:
@@ -115,7 +116,8 @@ def fuse_marked(
         _repair(groups)
         _stages(groups, flags, True, None if dump is None else partial(_keep_preview, attempt, opset, basic))
         weighed = [
-            (number, *_weighed(graph, groups, number, oracle)) for number in groups.numbers_from_the_end()
+            (number, *_weighed(graph, places, groups, number, oracle))
+            for number in groups.numbers_from_the_end()
         ]
         lost = {name for _, record, expanded in weighed if not record.kept for name in expanded}
         if not lost:
@@ -124,12 +126,10 @@ def fuse_marked(
     if dump is not None:
         dump(f"{BASIC_END}_1", basic[-1])
     for number, record, _ in weighed:
-        report.records.append(record)
-        if record.kept:
-            outline(attempt, groups.sorted(groups.members[number]), record.name)
-        else:
+        if not record.kept:
             groups.dissolve(number)
-    report.records.reverse()
+    _outline_all(groups)
+    report.records = [record for _, record, _ in reversed(weighed)]
     if dump is not None:
         dump(f"{COMPOSITE_END}_1", with_mindspore_types(copy_graph(attempt), opset))
     return attempt, report
@@ -153,25 +153,33 @@ def _keep_preview(graph: Graph, opset: OpSet, kept: list[Graph]) -> None:
 def _preview(graph: Graph, opset: OpSet) -> Graph:
     """The graph with its groups as composites."""
     copy = copy_graph(graph)
-    groups = Groups(copy, opset)
-    for number in groups.numbers_from_the_end():
-        outline(copy, groups.sorted(groups.members[number]), groups.name(number))
+    _outline_all(Groups(copy, opset))
     return with_mindspore_types(copy, opset)
+
+
+def _outline_all(groups: Groups) -> None:
+    found = groups.numbers_from_the_end()
+    outline_all(
+        groups.graph, [(groups.sorted(groups.members[number]), groups.name(number)) for number in found]
+    )
 
 
 def _expand_all(graph: Graph, opset: OpSet, flags: GraphKernelFlags, denied: set[str]) -> None:
     """Expands operators; what one becomes is a group, which may grow."""
     groups = Groups(graph, opset)
-    for node in groups.order:
-        name = groups.type_of(node)
-        if node.name in denied or name not in flags.expand or mark_of(node) is not None:
-            continue
-        label = node.name
-        made = expand(graph, node, opset)
-        for new in made or ():
-            new.origin[_EXPANDED] = label
-        if made:
-            groups.mark(made, name)
+    instead: dict[Node, list[Node]] = {}
+    with keeping_places(graph, instead):
+        for node in groups.order:
+            name = groups.type_of(node)
+            if node.name in denied or name not in flags.expand or mark_of(node) is not None:
+                continue
+            label = node.name
+            made = expand(graph, node, opset)
+            for new in made or ():
+                new.origin[_EXPANDED] = label
+            if made:
+                groups.mark(made, name)
+                instead[node] = made
 
 
 def _repair(groups: Groups) -> None:
@@ -186,7 +194,7 @@ def _repair(groups: Groups) -> None:
             members |= inner
         kept: set[Node] = set()
         for node in reversed(groups.sorted(members)):
-            if not kept or not groups.between({*kept, node}):
+            if not kept or not groups.has_between({*kept, node}):
                 kept.add(node)
         if len(kept) < 2 and not any(_EXPANDED in node.origin for node in kept):
             groups.dissolve(number)
@@ -195,9 +203,11 @@ def _repair(groups: Groups) -> None:
 
 
 def _weighed(
-    original: Graph, groups: Groups, number: int, oracle: CostOracle | None
+    original: Graph, places: Mapping[Node, int], groups: Groups, number: int, oracle: CostOracle | None
 ) -> tuple[CompositeRecord, frozenset[str]]:
-    """A group with its price, and the names of the operators that were expanded for it."""
+    """A group with its price, and the names of the operators that were expanded for it; `places` are those of
+    the original's nodes in execution order.
+    """
     members = groups.sorted(groups.members[number])
     expanded = frozenset(node.origin[_EXPANDED] for node in members if _EXPANDED in node.origin)
     names = tuple(dict.fromkeys(node.origin.get(_EXPANDED, node.name) for node in members))
@@ -205,10 +215,7 @@ def _weighed(
     name = groups.name(number)
     if oracle is None:
         return CompositeRecord(name, names, types, None, None, True), expanded
-    order = {node: place for place, node in enumerate(original.topological())}
-    parts, _, _ = body_graph(
-        sorted((original.node(part) for part in names), key=lambda node: order[node]), name
-    )
+    parts, _, _ = body_graph(sorted(map(original.node, names), key=lambda node: places[node]), name)
     whole, _, _ = body_graph(members, name)
     outline(whole, whole.topological(), name)
     before, after = oracle(parts), oracle(whole)

@@ -7,8 +7,9 @@ work on plain nodes.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import count
 
 from ascendsim.core.dtypes import DType
@@ -32,6 +33,14 @@ def mark_of(node: Node) -> Mark | None:
     """The group that a node belongs to."""
     mark = node.origin.get(MARK)
     return mark if isinstance(mark, Mark) else None
+
+
+def _places(bits: int) -> Iterator[int]:
+    """The places of the bits that are set."""
+    while bits:
+        lowest = bits & -bits
+        yield lowest.bit_length() - 1
+        bits ^= lowest
 
 
 class Groups:
@@ -101,38 +110,36 @@ class Groups:
 
     def between(self, nodes: Collection[Node]) -> set[Node]:
         """Nodes outside on a path between members: what makes a group a cycle if it were one node."""
-        inside = set(nodes)
-        last, first = max(self.place[node] for node in inside), min(self.place[node] for node in inside)
-        behind = self._reached(inside, last)
-        return {node for node in behind if self._reaches(node, inside, first)} if behind else set()
+        return {self.order[place] for place in _places(self._between(nodes))}
 
-    def _reached(self, inside: set[Node], last: int) -> set[Node]:
-        found: set[Node] = set()
-        pending = [node for node in self.users(inside) if self.place[node] < last]
-        while pending:
-            node = pending.pop()
-            if node not in found:
-                found.add(node)
-                pending.extend(
-                    user for user in self.users([node]) if self.place[user] < last and user not in inside
-                )
-        behind_last = {node for node in found if any(user in inside for user in self.users([node]))}
-        if not behind_last:
-            return set()
+    def has_between(self, nodes: Collection[Node]) -> bool:
+        """Whether there is any."""
+        return self._between(nodes) != 0
+
+    def _between(self, nodes: Collection[Node]) -> int:
+        above = below = inside = 0
+        for node in nodes:
+            above |= self._paths[0][node]
+            below |= self._paths[1][node]
+            inside |= 1 << self.place[node]
+        return above & below & ~inside
+
+    @cached_property
+    def _paths(self) -> tuple[dict[Node, int], dict[Node, int]]:
+        """Of each node, the nodes with a path to it and those that it has a path to: numbers with a bit at
+        the place of each, so that one operation follows all paths at once.
+        """
+        found: tuple[dict[Node, int], dict[Node, int]] = ({}, {})
+        for reached, order, near in (
+            (found[0], self.order, self._before),
+            (found[1], self.order[::-1], self._after),
+        ):
+            for node in order:
+                bits = 0
+                for other in near[node]:
+                    bits |= reached[other] | 1 << self.place[other]
+                reached[node] = bits
         return found
-
-    def _reaches(self, start: Node, inside: set[Node], first: int) -> bool:
-        seen: set[Node] = set()
-        pending = [start]
-        while pending:
-            node = pending.pop()
-            for user in self.users([node]):
-                if user in inside:
-                    return True
-                if user not in seen and self.place[user] > first:
-                    seen.add(user)
-                    pending.append(user)
-        return False
 
     def type_of(self, node: Node) -> str:
         """MindSpore's name of a node's operator; of a composite, its own."""

@@ -114,7 +114,7 @@ def _grown(
         if node in seen or node in found:
             continue
         seen.add(node)
-        if not fits(node) or groups.between({*found, node}):
+        if not fits(node) or groups.has_between({*found, node}):
             continue
         found.add(node)
         for other in neighbours([node]):

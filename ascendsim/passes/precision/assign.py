@@ -142,7 +142,7 @@ def apply_precision(
     chosen = wishes[mode]
     asked = (*output_types, *(None,) * (len(graph.outputs) - len(output_types)))
     if chosen is None:
-        return PassResult(_hand_out(graph, asked))
+        return PassResult(_hand_out(graph, asked, {}))
     general: Wish = chosen
 
     def wish(node: Node) -> tuple[DType | None, DType | None]:
@@ -205,6 +205,7 @@ def _assign(graph: Graph, opset: OpSet, wish: Wish, asked: Sequence[DType | None
             dtype or (DType.FLOAT32 if _is_single(tensor) else None)
             for tensor, dtype in zip(graph.outputs, asked, strict=True)
         ],
+        casts,
     )
     inserted = sum(node.origin.get("inserted") == "precision" for node in graph.nodes)
     return PassResult(
@@ -238,12 +239,20 @@ def _cast(graph: Graph, tensor: Tensor, dtype: DType, name: str) -> Tensor:
     return typed_like(node.output, tensor, dtype=dtype)
 
 
-def _hand_out(graph: Graph, wanted: Sequence[DType | None]) -> bool:
-    """Puts a Cast before each graph output whose type is not the wanted one; tells whether there was any."""
+def _hand_out(
+    graph: Graph, wanted: Sequence[DType | None], casts: dict[tuple[Tensor, DType], Tensor]
+) -> bool:
+    """Puts a Cast before each graph output whose type is not the wanted one; tells whether there was any.
+    Nodes that read the output in that type already (an update a gradient) share it.
+    """
     changed = False
     for position, (output, dtype) in enumerate(zip(tuple(graph.outputs), wanted, strict=True)):
         if dtype is not None and output.dtype is not dtype and output.producer is not None:
+            twin = casts.pop((output, dtype), None)
             name = set_aside(graph, output, "device")
-            graph.outputs[position] = _cast(graph, output, dtype, name)
+            graph.outputs[position] = given = _cast(graph, output, dtype, name)
+            if twin is not None and twin.producer is not None:
+                graph.replace_uses(twin, given)
+                graph.remove_node(twin.producer)
             changed = True
     return changed

@@ -16,9 +16,15 @@ Edge = tuple[Node, Node]  # (node that must finish first, node that waits for it
 def way_back(graph: Graph, inside: Collection[Node], starts: Iterable[Node]) -> Node | None:
     """A node of a set that nodes outside it depend on, found by walking back from them; None if there is
     none. Where there is one, the set cannot run as one node.
+
+    Step by step with that goes a walk ahead from the set: where it comes to its end first (an update of a
+    weight stands at the end of a large graph) and met no start, there is none.
     """
     seen: set[Node] = set()
     stack = list(starts)
+    ends, met = set(stack), set(inside)
+    ahead = [reader for node in inside for reader in _readers(node)]
+    walks_ahead = ends.isdisjoint(inside)
     while stack:
         node = stack.pop()
         if node in inside:
@@ -26,7 +32,22 @@ def way_back(graph: Graph, inside: Collection[Node], starts: Iterable[Node]) -> 
         if node not in seen and node.graph is graph:
             seen.add(node)
             stack.extend(graph.predecessors(node))
+        while walks_ahead:
+            if not ahead:
+                return None
+            reader = ahead.pop()
+            if reader in ends or reader.graph is not graph:  # there is a way, or one through a subgraph
+                walks_ahead = False
+            elif reader not in met:
+                met.add(reader)
+                ahead.extend(_readers(reader))
+                break
     return None
+
+
+def _readers(node: Node) -> list[Node]:
+    """Nodes that must wait for a node, those of subgraphs among them."""
+    return [*(reader for tensor in node.outputs for reader in tensor.consumers), *node.followers]
 
 
 @dataclass(frozen=True, slots=True)

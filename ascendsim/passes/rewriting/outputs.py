@@ -11,7 +11,7 @@ from ascendsim.graph.ir import Graph, Node, Tensor
 
 def is_output(graph: Graph | None, tensor: Tensor) -> bool:
     """Whether a graph hands out a tensor."""
-    return graph is not None and any(tensor is output for output in graph.outputs)
+    return graph is not None and tensor in graph.outputs  # tensors are equal only to themselves
 
 
 def typed_like(made: Tensor, like: Tensor, **changes: Any) -> Tensor:

@@ -188,17 +188,23 @@ def _results(pattern: Pattern, bound: Bound, name: str) -> list[Tensor]:
 def _readers(
     pattern: Pattern, bound: Bound, tensors: Tensors, missing: Collection[str]
 ) -> Iterator[tuple[str, Node]]:
-    """Candidates for the first missing part that reads a part that was found, or a captured tensor."""
+    """Candidates for a missing part that reads a part that was found, or a captured tensor: of several such
+    tensors the one with the fewest readers, since all updates of weights read some scalars.
+    """
+    known: dict[str, Tensor] = {}
     for name in missing:
         for _, operand in pattern.parts[name].ways[0]:
             tensor = (
                 bound[operand.name].nodes[0].output if operand.name in bound else tensors.get(operand.name)
             )
-            if tensor is not None:
-                near = tensor.consumers
-                behind = (reader for node in near for made in node.outputs for reader in made.consumers)
-                yield from ((name, node) for node in dict.fromkeys((*near, *behind)))
-                return
+            if tensor is not None and (name not in known or len(tensor._uses) < len(known[name]._uses)):
+                known[name] = tensor
+    if not known:
+        return
+    name = min(known, key=lambda name: len(known[name]._uses))
+    near = known[name].consumers
+    behind = (reader for node in near for made in node.outputs for reader in made.consumers)
+    yield from ((name, node) for node in dict.fromkeys((*near, *behind)))
 
 
 def _nodes(bound: Bound) -> set[Node]:
