@@ -15,6 +15,8 @@ from functools import cache
 from itertools import pairwise
 from pathlib import Path
 
+import numpy as np
+
 import ascendsim
 from ascendsim.core.dtypes import DType
 from ascendsim.graph.ir import Graph
@@ -322,6 +324,15 @@ def _norm(rows: int, columns: int) -> Graph:
     return b.build()
 
 
+def _mean(*axes: int) -> Callable[[int, int], Graph]:
+    def make(rows: int, columns: int) -> Graph:
+        b = ascendsim.GraphBuilder("mean", dtype=DType.FLOAT16)
+        b.output(b.op("ReduceMean", b.input("x", (rows, columns)), np.array(axes)), "y")
+        return b.build()
+
+    return make
+
+
 def _pool(op_type: str) -> Callable[..., Graph]:
     def make(batch: int, channels: int, size: int) -> Graph:
         attributes = (
@@ -396,8 +407,11 @@ KINDS: dict[str, Kind] = {
     "sigmoid": Kind(_unary("Sigmoid"), {"rows": 128, "columns": 768}, ROWS_AND_COLUMNS),
     "softmax": Kind(_unary("Softmax", axis=-1), {"rows": 128, "columns": 128}, ROWS_AND_COLUMNS),
     "norm": Kind(_norm, {"rows": 128, "columns": 768}, ROWS_AND_COLUMNS),
-    "mean": Kind(_unary("ReduceMean", axes=[-1]), {"rows": 128, "columns": 768}, ROWS_AND_COLUMNS),
+    "row mean": Kind(_mean(1), {"rows": 128, "columns": 768}, ROWS_AND_COLUMNS),
+    "column mean": Kind(_mean(0), {"rows": 128, "columns": 768}, ROWS_AND_COLUMNS),
+    "mean": Kind(_mean(0, 1), {"rows": 128, "columns": 256}, ROWS_AND_COLUMNS),
     "max pool": Kind(_pool("MaxPool"), {"batch": 1, "channels": 64, "size": 56}, MAPS),
+    "average pool": Kind(_pool("AveragePool"), {"batch": 1, "channels": 64, "size": 56}, MAPS),
     "global pool": Kind(_pool("GlobalAveragePool"), {"batch": 1, "channels": 128, "size": 14}, MAPS),
 }
 

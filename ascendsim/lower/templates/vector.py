@@ -27,8 +27,8 @@ def lower_vector(work: VectorWork, soc: SocSpec, expansion: Expansion) -> Stage:
     core, kind = vector_core(soc)
     work = in_parts(work, soc)
     space = space_of(work)
-    share_rows, share_cols = share_of(work, space, soc)
     steps = expansion.expand(work.steps)
+    share_rows, share_cols = share_of(work, space, steps, soc)
     writer = PlaneWriter if work.planes else VectorWriter
     groups = []
     for (rows, cols), count in share_groups([(space.rows, share_rows), (space.cols, share_cols)]):
