@@ -117,6 +117,19 @@ RAGGED_PRODUCT = (
     "rows that fill no whole blocks become fractals at a tenth of the rate: the vendor's example with rows "
     "of 4095 elements, dma.ragged_nd2nz_bytes_per_cycle"
 )
+RAGGED_ROWS = (
+    "rows that fill no whole blocks: addresses on no 512 B boundary reach 0.70 of the rate and a length of "
+    "no whole repeats costs 16 cycles (vendor's guides: dram.unaligned_efficiency, vector.mask_cycles); "
+    "Softmax with rows of 50 float16 takes 1359 us on the first generation of 910B, the gradient in blocks 126"
+)
+RAGGED_SUMS = (
+    "rows that fill no whole blocks are added up by all cores: BiasAddGrad of 32 x 84 takes 32 blocks and "
+    "3.69 us on 910A, of 32 x 120 16 blocks and 2.91 us (profile of LeNet-5)"
+)
+UNFOLDED_ROWS = (
+    "16 positions of a map 14 wide lie in two or three input rows, which load3d makes into a fractal at "
+    "2 / (2 + rows) of its rate (vendor's table; ports.load3d_least_l0a)"
+)
 KNOWN_LESS: tuple[Known, ...] = (
     Known("rows", ("transpose",), RAGGED_TRANSPOSE, 20),
     Known("columns", ("transpose",), RAGGED_TRANSPOSE, 20),
@@ -124,20 +137,13 @@ KNOWN_LESS: tuple[Known, ...] = (
     Known("n", ("gemm", "Ascend910B1"), RAGGED_PRODUCT, 3.5),
     Known("n", ("matmul", "Ascend910B1"), RAGGED_PRODUCT, 1.2),
     Known("rows", ("Ascend910B1",), BLOCKS, 1.10),
-    Known(
-        "size",
-        ("conv3x3 on",),
-        "14 x 14 in blocks of 16 positions gives a core more than the others; no figure is published",
-        1.2,
-    ),
-    Known("maps", ("conv3x3/2", "Ascend310P3"), "seven parts for eight cores; no figure is published", 1.1),
+    Known("columns", ("softmax",), RAGGED_ROWS, 1.10),
+    Known("columns", ("norm",), RAGGED_ROWS, 1.10),
+    Known("columns", ("row mean",), RAGGED_ROWS, 1.25),
+    Known("columns", ("column mean", "Ascend310B1"), RAGGED_ROWS, 1.30),
+    Known("columns", ("column mean",), RAGGED_SUMS, 2.6),
+    Known("size", ("conv3x3 on",), UNFOLDED_ROWS, 1.1),
     Known("channels", ("layout",), RAGGED, 1.15),
-    Known(
-        "batch",
-        ("conv3x3 512", "Ascend310P3"),
-        "the closed form puts one image a core so far behind that it is not timed for six; it is for seven",
-        1.10,
-    ),
 )
 
 

@@ -65,6 +65,8 @@ def share_of(work: VectorWork, space: Space, steps: Sequence[Step], soc: SocSpec
         rows, cols = share
         parts = ceil_div(space.rows, rows) * ceil_div(space.cols, cols)
         each = total * rows * cols / (space.rows * space.cols)
+        if parts > 1 and rows * cols % piece:
+            each /= soc.dram.unaligned_efficiency
         return end_cycles(total, each, computing.cycles(rows * cols), parts, soc), parts
 
     most = min(soc.vector_units, max(1, total // TRANSACTION_BYTES))

@@ -426,7 +426,7 @@ class VectorWriter:
         A row that ends within a repeat needs a mask in each call, a strip only in the last one.
         """
         strips, unit = ceil_div(cols, lanes), self.b.soc.vector
-        if cols % lanes == 0 or strips == 1 or self.blocked_rows:
+        if cols % lanes == 0 or strips == 1 or self._row_grain() > 1:
             calls = min(rows, strips)
             return ceil_div(rows * cols, calls), calls
         least = least_cycles(self.b.soc)
