@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from ascendsim.core.formats import BLOCK_BYTES, TRANSACTION_BYTES, Format, align, c0, ceil_div
+from ascendsim.lower.templates.steps import least_cycles
 from ascendsim.opset.work import Ref, Step, VectorWork
 from ascendsim.soc.spec import SocSpec
 
@@ -164,12 +165,6 @@ class Computing:
     def cycles(self, elements: int) -> float:
         """Cycles for so many elements."""
         return elements * self.each + sum(ceil_div(elements, run) * cycles for run, cycles in self.runs)
-
-
-def least_cycles(soc: SocSpec) -> float:
-    """Cycles of a vector instruction at least."""
-    start = soc.issue.instruction_start_ns * soc.vector_frequency_mhz / 1000
-    return max(soc.vector.minimum_cycles, start)
 
 
 def worthwhile_cores(total_bytes: int, soc: SocSpec, computing: float = 0.0) -> int:

@@ -25,9 +25,9 @@ from ascendsim.isa.instructions import ZERO, Affine, Buffer, Move, Operand, Pipe
 from ascendsim.isa.program import Block
 from ascendsim.lower.emit import BlockBuilder, Ring, pieces, plus, times
 from ascendsim.lower.templates.operands import fitted
-from ascendsim.lower.templates.sharing import Space, even_bursts, lanes_of, least_cycles
+from ascendsim.lower.templates.sharing import Space, even_bursts, lanes_of
 from ascendsim.lower.templates.stage import Tile
-from ascendsim.lower.templates.steps import emit_steps
+from ascendsim.lower.templates.steps import broadcast_calls, emit_steps
 from ascendsim.opset.work import Step, Stream, VectorWork
 
 # a transfer of this size reaches the peak rate (vendor guide; hardware notes on granularity)
@@ -409,7 +409,7 @@ class VectorWriter:
         broadcasts = any(stream.over in ("row", "col") for stream in self.work.inputs) and not self.space.flat
         elements, calls = rows * cols, 1
         if step.op in BINARY and broadcasts and rows > 1 and cols > 1:
-            elements, calls = self._broadcast(rows, cols, lanes)
+            elements, calls = broadcast_calls(rows, cols, lanes, self._row_grain() > 1, self.b.soc)
         if step.run:
             calls = max(calls, ceil_div(rows * cols, step.run))
             elements = align(ceil_div(rows * cols, calls), lanes if step.overruns else 1)
@@ -417,21 +417,6 @@ class VectorWriter:
         if step.op in FOLDS and self.work.reduces == "cols":
             row = (rows * (lanes if self._block_reduction(step) is None else FRACTAL_COLUMNS), 1)
         return {"all": (elements, calls), "row": row, "col": (cols, 1), "one": (1, 1)}
-
-    def _broadcast(self, rows: int, cols: int, lanes: int) -> tuple[int, int]:
-        """Elements and calls of a step with a broadcast operand: strips of one repeat's width, one call each
-        with a repeat a row; or one call a row, if rows are fewer. In blocked formats a strip is a channel
-        block.
-
-        A row that ends within a repeat needs a mask in each call, a strip only in the last one.
-        """
-        strips, unit = ceil_div(cols, lanes), self.b.soc.vector
-        if cols % lanes == 0 or strips == 1 or self._row_grain() > 1:
-            calls = min(rows, strips)
-            return ceil_div(rows * cols, calls), calls
-        least = least_cycles(self.b.soc)
-        by_row = rows * max(strips + unit.mask_cycles, least)
-        return (cols, rows) if by_row < strips * max(rows, least) else (rows * lanes, strips)
 
     def _store(self, over: str, row: tuple[Affine, int], col: tuple[Affine, int]) -> None:
         """Stores the outputs of one kind that a tile has made."""
