@@ -64,6 +64,8 @@ class Step:
             strides); 0 = no such limit.
         lanes: Elements that a repeat takes where it cannot be filled (blocks of channels added up one
             position after the other); 0 = all.
+        overruns: Whether an instruction of a run takes whole repeats, since what it writes beyond its run is
+            made anew by the next one.
     """
 
     op: str
@@ -72,6 +74,7 @@ class Step:
     count: int = 1
     run: int = 0
     lanes: int = 0
+    overruns: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,8 +246,8 @@ class VectorWork:
             "rows" = reduced over rows, one result a column.
         sweeps: How often the inputs are read if a whole row does not fit into UB (softmax 3, layer norm 3,
             reduce 1).
-        gather_bytes: > 0 if reads come in pieces of this size instead of contiguous ones (pooling windows,
-            strided slices).
+        gather_bytes: > 0 if reads come in pieces of this size instead of contiguous ones (planes under
+            windows, strided slices).
         live_bytes: UB bytes that an element needs for values between steps, where they are several at once
             (fused chains).
         planes: Whether rows are added up plane by plane (a plane = all positions of one channel block), each

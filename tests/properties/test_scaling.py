@@ -49,6 +49,8 @@ def unexplained(steps: Iterable[Step], limit: float, known: Sequence[Known]) -> 
         ("resnet18", "Ascend910A", "cores", (1, 2)),
         pytest.param("resnet18", "Ascend910B1", "cores", (1, 2), marks=pytest.mark.slow),
         ("resnet18", "Ascend310", "queues", (1, 4)),
+        pytest.param("resnet18", "Ascend310P3", "queues", (0.5, 1), marks=pytest.mark.slow),
+        ("squeezenet1_1", "Ascend910B1", "L0A and L0B", (0.5, 2)),
         ("bert_tiny_s64", "Ascend310P3", "cores", (0.5, 1, 2, 4)),
         ("bert_tiny_s64", "Ascend310P3", "bandwidth", (0.5, 1, 2)),
     ],
@@ -75,6 +77,14 @@ def test_more_of_any_resource_makes_resnet18_no_slower(resource: str, chip: str)
         ("conv3x3", "Ascend910B1", "size", (20, 28)),
         ("gemm", "Ascend310B1", "m", (100, 112, 128)),
         ("softmax", "Ascend310P3", "rows", (31, 32, 60, 64)),
+        ("conv3x3/2", "Ascend310P3", "maps", (112, 128)),
+        ("max pool", "Ascend310P3", "size", (7, 14, 20)),
+        ("max pool", "Ascend310B1", "size", (14, 20, 28, 32)),
+        ("max pool", "Ascend910B1", "batch", (7, 8)),
+        ("mean", "Ascend910A", "columns", (256, 500)),
+        ("norm", "Ascend610Lite", "columns", (197, 208, 500, 512, 1000, 1024)),
+        ("row mean", "Ascend910A", "rows", (7, 8, 16, 31, 32)),
+        ("column mean", "Ascend910B1", "columns", (60, 64, 100, 112)),
     ],
 )
 def test_less_work_makes_an_operator_no_slower(
@@ -85,7 +95,7 @@ def test_less_work_makes_an_operator_no_slower(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("chip", ["Ascend310P3", "Ascend310B1", "Ascend910B1"])
-@pytest.mark.parametrize("kind", ["layout", "conv3x3 512"])
+@pytest.mark.parametrize("kind", ["layout", "conv3x3 512", "max pool", "norm", "mean"])
 def test_less_of_any_work_makes_no_operator_slower(kind: str, chip: str) -> None:
     steps = (step for size in KINDS[kind].ladders for step in less_of(kind, chip, size))
     assert not unexplained(steps, LESS, KNOWN_LESS)
@@ -108,7 +118,7 @@ def test_what_a_chip_with_shorter_queues_can_do_is_looked_at() -> None:
         random, base = Random(number), load("Ascend310")
         work = matmul(random, base, 900) if number % 2 else convolution(random)
         tilings = []
-        for depth in (16, 32, 64):
+        for depth in (8, 16, 32):
             soc = load("Ascend310", {"issue.queue_depth.M": depth})
             every = candidates(product_of(work, soc), rates_of(soc, "float16"))
             tilings.append(

@@ -60,7 +60,7 @@ def work(images: int, blocks: int, size: int, split: str = "images", sums: bool 
 )
 def test_cores_have_whole_images_or_whole_blocks(images: int, blocks: int, split: str, cores: int) -> None:
     item = work(images, blocks, 14, split)
-    rows, cols = share_of(item, space_of(item), SOC)
+    rows, cols = share_of(item, space_of(item), item.steps, SOC)
     assert (item.rows // rows) * (item.cols // cols) == cores
     assert rows % (14 * 14) == 0
     assert cols % 16 == 0
@@ -70,11 +70,11 @@ def test_time_goes_with_the_images_of_the_busiest_core() -> None:
     """30 cores: 32 images are two for some of them, 64 three; sums of many blocks go with these."""
     for images, most in ((16, 1), (32, 2), (64, 3)):
         item = work(images, 8, 28)
-        assert share_of(item, space_of(item), SOC)[0] == most * 28 * 28
+        assert share_of(item, space_of(item), item.steps, SOC)[0] == most * 28 * 28
     item = work(64, 64, 14, "sums", sums=True)
-    assert share_of(item, space_of(item), SOC) == (item.rows, 3 * 16)
+    assert share_of(item, space_of(item), item.steps, SOC) == (item.rows, 3 * 16)
     few = work(4, 4, 14, "sums", sums=True)
-    rows, cols = share_of(few, space_of(few), SOC)
+    rows, cols = share_of(few, space_of(few), few.steps, SOC)
     assert (rows, cols) != (few.rows, few.cols), "neither keeps half of the cores busy: any part will do"
 
 

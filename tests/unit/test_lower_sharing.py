@@ -14,7 +14,7 @@ from ascendsim.isa.capacity import capacity
 from ascendsim.isa.instructions import Buffer, Move, Pipe
 from ascendsim.isa.walk import in_order
 from ascendsim.lower.templates.movement import lower_movement, lower_scalar
-from ascendsim.lower.templates.sharing import lanes_of, vector_cycles, worthwhile_cores
+from ascendsim.lower.templates.sharing import Computing, lanes_of, worthwhile_cores
 from ascendsim.lower.templates.stage import Stage
 from ascendsim.lower.templates.steps import Expansion
 from ascendsim.lower.templates.vector import lower_vector
@@ -82,8 +82,25 @@ def test_cycles_of_steps_are_those_of_their_repeats() -> None:
         ((Step("vexp"), Step("vexp", FULL), Step("vdiv")), 400 + 400 + 400),
         ((Step("unheard of"),), 100),
     ):
-        streams = (Stream(ref("x", (64, 200))),), (Stream(ref("y", (64, 200))),)
-        assert vector_cycles(VectorWork(64, 200, steps, *streams), soc) == cycles
+        assert Computing.of(steps, soc).cycles(64 * 200) == cycles
+
+
+@pytest.mark.parametrize(
+    ("name", "run", "overruns", "cycles"),
+    [
+        ("Ascend910A", 512, False, 4),  # four repeats of 128 elements
+        ("Ascend910A", 128, False, 3),  # no instruction takes less
+        ("Ascend910A", 500, True, 4),
+        ("Ascend910A", 500, False, 4 + 16),  # and the mask of its end
+        ("Ascend310", 512, False, 27.2),  # starts every 40 ns at 680 MHz
+    ],
+)
+def test_instructions_that_end_with_a_run_take_their_least_time(
+    name: str, run: int, overruns: bool, cycles: float
+) -> None:
+    step = Step("vadds", count=9, run=run, overruns=overruns)
+    for elements, calls in ((1, 1), (run, 1), (run + 1, 2), (10 * run, 10)):
+        assert Computing.of((step,), load(name)).cycles(elements) == pytest.approx(9 * calls * cycles)
 
 
 @pytest.mark.parametrize("name", ["Ascend310", "Ascend310P3", "Ascend910A", "Ascend910B1"])
@@ -97,21 +114,59 @@ def test_elementwise_work_takes_a_core_for_every_1024_elements(name: str) -> Non
         assert blocks(lower_movement(copy, soc, Expansion(soc))) == found
 
 
-@pytest.mark.parametrize(("columns", "shared"), [(32_768, False), (32_769, True)])
-@pytest.mark.parametrize("rows", [1, 4, 5])
-def test_rows_of_more_than_64_kib_are_shared_if_half_of_the_cores_would_idle(
-    rows: int, columns: int, shared: bool
-) -> None:
-    soc = load("Ascend310P3", {"launch.block_dispatch_ns": 0})  # 8 cores
+@pytest.mark.parametrize(("dispatch", "shared"), [(0.01, True), (100, False)])
+@pytest.mark.parametrize("rows", [1, 4, 5, 40])
+def test_long_rows_are_cut_if_that_brings_the_end_nearer(rows: int, dispatch: float, shared: bool) -> None:
+    soc, columns = chip(dispatch), 32_768
     x, y = Stream(ref("x", (rows, columns))), Stream(ref("y", (rows,)), "row")
     work = VectorWork(rows, columns, (Step("vcadd"),), (x,), (y,), "cols")
     found = blocks(lower_vector(work, soc, Expansion(soc)))
-    assert (found > rows) == (shared and rows <= 4)
+    assert (found > rows) == (shared and rows < 32)
     for kept in (
         VectorWork(rows, columns, (Step("vcadd"),), (x,), (y,), "cols", sweeps=2),
         VectorWork(rows, columns, (Step("vcadd"),), (x,), (y, Stream(ref("z", (rows, columns)))), "cols"),
     ):
         assert blocks(lower_vector(kept, soc, Expansion(soc))) <= rows
+
+
+def column_sum(rows: int, columns: int, dtype: DType) -> VectorWork:
+    x, y = ref("x", (rows, columns), dtype=dtype), ref("y", (columns,), dtype=dtype)
+    return VectorWork(
+        rows, columns, (Step("vadd", dtype),), (Stream(x),), (Stream(y, "col"),), reduces="rows"
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "rows", "columns", "loads"),
+    [
+        ("Ascend910A", 32, 84, [336] * 32),  # profile of LeNet-5: BiasAddGrad of 32 x 84 in 32 blocks
+        ("Ascend910A", 32, 10, [7 * 40] * 4 + [4 * 40]),  # 64 elements at least
+        ("Ascend910A", 1, 10, [40]),
+        ("Ascend910A", 32, 16, [32 * 64]),  # whole blocks: worth one core
+        ("Ascend910B1", 32, 84, [32 * 336]),
+    ],
+)
+def test_columns_of_rows_that_fill_no_blocks_are_added_up_by_rows(
+    name: str, rows: int, columns: int, loads: list[int]
+) -> None:
+    soc = load(name)
+    stage = lower_vector(column_sum(rows, columns, FULL), soc, Expansion(soc))
+    found = [
+        item.bytes
+        for group in stage.groups
+        for _ in range(group.count)
+        for item, _ in in_order(group.block.body)
+        if isinstance(item, Move) and item.src.name == "x"
+    ]
+    assert found == loads
+
+
+@pytest.mark.parametrize(("name", "whole"), [("Ascend910B1", True), ("Ascend910A", False)])
+def test_reads_that_hold_requests_bring_no_piece_shorter_than_a_line(name: str, whole: bool) -> None:
+    soc = load(name)
+    stage = lower_vector(column_sum(128, 512, HALF), soc, Expansion(soc))
+    assert blocks(stage) > 1
+    assert all(item.bursts == 1 for item in moves(stage) if item.src.name == "x") == whole
 
 
 def test_scalar_work_takes_a_core_for_every_64_elements() -> None:

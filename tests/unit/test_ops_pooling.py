@@ -9,7 +9,7 @@ import pytest
 
 from ascendsim.core.errors import GraphError
 from ascendsim.core.formats import Format
-from ascendsim.isa.instructions import Vector
+from ascendsim.isa.instructions import Move, Pipe, Vector
 from ascendsim.isa.walk import static, times
 from ascendsim.lower.templates.steps import Expansion
 from ascendsim.lower.templates.vector import lower_vector
@@ -181,3 +181,49 @@ def test_strides_end_an_instruction_with_its_output_row() -> None:
         )
         assert calls >= 4 * 2 * 10 if stride == 2 else calls < 4 * 2 * 10  # taps x channel blocks x rows
     assert runs == {1: 0, 2: 10 * 16}
+
+
+@pytest.mark.parametrize(("outputs", "whole"), [(1, True), (2, False)])
+def test_rows_of_windows_run_over_their_end_unless_positions_are_kept(outputs: int, whole: bool) -> None:
+    """7 x 16 elements an output row are no whole repeat; a slot then has room for one."""
+    node = make_node(
+        "MaxPool",
+        [np.zeros((1, 64, 14, 14), np.float16)],
+        outputs=outputs,
+        kernel_shape=(3, 3),
+        strides=(2, 2),
+        pads=(1, 1, 1, 1),
+    )
+    node.required(0).format = node.output.format = Format.NC1HWC0
+    definition = default_opset().get(node)
+    assert definition.lower is not None
+    work = definition.lower(node, LowerContext())
+    assert isinstance(work, VectorWork)
+    soc = load("Ascend310P3")
+    for group in lower_vector(work, soc, Expansion(soc)).groups:
+        vectors = [
+            item for item, _ in static(group.block.body) if isinstance(item, Vector) and item.calls > 1
+        ]
+        assert vectors
+        assert all((item.elements % 128 == 0) == whole for item in vectors)
+        slots = [item.slot_bytes for item in group.block.allocations]
+        assert not whole or all(size % 256 == 0 for size in slots)
+
+
+def test_planes_under_windows_are_read_as_a_whole() -> None:
+    """Rows of 14 positions are 448 bytes, but follow each other."""
+    node = make_node("MaxPool", [np.zeros((1, 64, 14, 14), np.float16)], kernel_shape=(3, 3), strides=(2, 2))
+    node.required(0).format = node.output.format = Format.NC1HWC0
+    definition = default_opset().get(node)
+    assert definition.lower is not None
+    soc = load("Ascend310P3")
+    work = definition.lower(node, LowerContext())
+    assert isinstance(work, VectorWork)
+    loads = [
+        item
+        for group in lower_vector(work, soc, Expansion(soc)).groups
+        for item, _ in static(group.block.body)
+        if isinstance(item, Move) and item.pipe is Pipe.MTE2
+    ]
+    assert loads
+    assert all(item.bursts == 1 for item in loads)

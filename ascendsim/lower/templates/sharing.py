@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from ascendsim.core.formats import BLOCK_BYTES, TRANSACTION_BYTES, Format, align, c0, ceil_div
-from ascendsim.opset.work import Maps, Ref, VectorWork
+from ascendsim.lower.templates.steps import least_cycles
+from ascendsim.opset.work import Maps, Ref, Step, VectorWork
 from ascendsim.soc.spec import SocSpec
 
-# rows (or columns, where rows are added up) longer than this are worth cutting if there are fewer than cores;
-# the partial results meet in global memory
+# columns longer than this are worth cutting where they are added up and there are fewer than cores; the
+# partial results meet in global memory
 PARTIAL_BYTES = 64 * 1024
+
+# Rows that fill no whole blocks are added up by as many cores as have this many elements, in whole rows:
+# BiasAddGrad on 910A takes 32 blocks for [32, 84], 6 for [32, 10] and 16 for [32, 120] (whole blocks).
+ELEMENTS_TO_ADD = 64
 
 # Elementwise kernels of CANN take another core for every 1024 elements, whatever that costs or gains: so say
 # the block counts of nearly all elementwise tasks in profiles of 910A and 910B (840 elements: 1 block, 3840:
@@ -40,49 +46,83 @@ def space_of(work: VectorWork) -> Space:
     return Space(work.rows, work.cols, False)
 
 
-def share_of(work: VectorWork, space: Space, soc: SocSpec) -> tuple[int, int]:
-    """Rows and columns of one core's share."""
-    cores = soc.vector_units
-    whole = None if work.maps is None else _whole_maps(work.maps, space, cores)
+def share_of(work: VectorWork, space: Space, steps: Sequence[Step], soc: SocSpec) -> tuple[int, int]:
+    """Rows and columns of one core's share.
+
+    Args:
+        work: To share.
+        space: Its iteration space.
+        steps: Its steps as the chip has them.
+        soc: The chip.
+    """
+    whole = None if work.maps is None else _whole_maps(work.maps, space, soc.vector_units)
     if whole is not None:
         return whole
     streams = [stream for stream in (*work.inputs, *work.outputs) if stream.over == "all"]
-    itemsize = min((stream.ref.dtype.itemsize for stream in streams), default=2)
-    piece = TRANSACTION_BYTES // itemsize
     total = sum(stream.ref.bytes for stream in streams)
-    if space.flat:
-        parts = elementwise_cores(space.cols, total, soc, vector_cycles(work, soc))
+    piece = TRANSACTION_BYTES // min((stream.ref.dtype.itemsize for stream in streams), default=2)
+    computing = Computing.of(steps, soc)
+    if space.flat and not computing.runs:
+        parts = elementwise_cores(space.cols, total, soc, computing.cycles(space.cols))
         return space.rows, min(space.cols, align(ceil_div(space.cols, parts), piece))
-    parts = worthwhile_cores(total, soc, vector_cycles(work, soc))
-    if work.reduces == "cols":
-        share_rows = ceil_div(space.rows, min(parts, space.rows))
-        used = ceil_div(space.rows, share_rows)
-        stores_all = any(stream.over == "all" for stream in work.outputs)
-        if (
-            not stores_all
-            and used * 2 <= cores
-            and space.cols * itemsize > PARTIAL_BYTES
-            and work.sweeps == 1
-        ):
-            return share_rows, align(ceil_div(space.cols, parts // used or 1), piece)
-        return share_rows, space.cols
     if work.reduces == "rows":
-        block = c0(work.inputs[0].ref.dtype) if work.planes else min(piece, 16)
-        share_cols = min(space.cols, align(ceil_div(space.cols, parts), block))
+        parts = worthwhile_cores(total, soc, computing.cycles(space.rows * space.cols))
+        return _of_sums(work, space, parts, piece, soc)
+
+    def nearest(share: tuple[int, int]) -> tuple[float, int]:
+        rows, cols = share
+        parts = ceil_div(space.rows, rows) * ceil_div(space.cols, cols)
+        each = total * rows * cols / (space.rows * space.cols)
+        if parts > 1 and rows * cols % piece:
+            each /= soc.dram.unaligned_efficiency
+        return end_cycles(total, each, computing.cycles(rows * cols), parts, soc), parts
+
+    most = min(soc.vector_units, max(1, total // TRANSACTION_BYTES))
+    ways = (share for parts in range(1, most + 1) for share in _shares(work, space, parts, piece))
+    return min(dict.fromkeys(ways), key=nearest)
+
+
+def _of_sums(work: VectorWork, space: Space, parts: int, piece: int, soc: SocSpec) -> tuple[int, int]:
+    """The share of one of some cores where rows are added up: some columns, or some rows of tall and narrow
+    work and of rows that fill no whole blocks.
+    """
+    source = work.inputs[0].ref
+    block = c0(source.dtype) if work.planes else min(piece, 16)
+    cols = min(space.cols, align(ceil_div(space.cols, parts), block))
+    if work.planes or any(stream.over == "all" for stream in work.outputs):
+        return space.rows, cols
+    itemsize = TRANSACTION_BYTES // piece
+    rows = ceil_div(space.rows, parts)
+    if source.format is Format.ND and source.bytes // space.rows % BLOCK_BYTES:
+        if not soc.split_cores:
+            wanted = max(1, space.rows * space.cols // ELEMENTS_TO_ADD)
+            rows = ceil_div(space.rows, min(wanted, soc.vector_units, PROFILED_CORES[False]))
+        return rows, space.cols
+    if soc.dma.reads_hold_requests and cols < space.cols and cols * itemsize < soc.l2.line_bytes:
+        return rows, space.cols  # a request would bring less than it can
+    tall = space.rows * cols * itemsize > PARTIAL_BYTES
+    narrow = ceil_div(space.cols, block) * 2 <= parts
+    return (rows, space.cols) if tall and narrow else (space.rows, cols)
+
+
+def _shares(work: VectorWork, space: Space, parts: int, piece: int) -> Iterator[tuple[int, int]]:
+    """Ways to cut other work for some cores: rows, and columns where there are more cores than rows and
+    nothing needs a whole row.
+    """
+    streams = [stream for stream in (*work.inputs, *work.outputs) if stream.over == "all"]
+    if work.reduces == "cols":
+        rows = ceil_div(space.rows, parts)
+        yield rows, space.cols
+        used = ceil_div(space.rows, rows)
         stores_all = any(stream.over == "all" for stream in work.outputs)
-        tall = space.rows * share_cols * itemsize > PARTIAL_BYTES
-        narrow = ceil_div(space.cols, block) * 2 <= parts
-        if work.planes or stores_all or not tall or not narrow:
-            return space.rows, share_cols
-        return ceil_div(space.rows, parts), space.cols
-    if space.rows >= parts:
-        grain = (
-            TRANSACTION_BYTES // BLOCK_BYTES
-            if any(lanes_of(stream.ref) == space.cols for stream in streams)
-            else 1
-        )
-        return min(space.rows, align(ceil_div(space.rows, parts), grain)), space.cols
-    return 1, min(space.cols, align(ceil_div(space.cols, parts // space.rows), piece))
+        if used < parts and not stores_all and work.sweeps == 1:  # partial results meet in global memory
+            yield rows, min(space.cols, align(ceil_div(space.cols, parts // used), piece))
+    elif space.rows >= parts:
+        blocked = any(lanes_of(stream.ref) == space.cols for stream in streams)
+        grain = TRANSACTION_BYTES // BLOCK_BYTES if blocked else 1
+        yield min(space.rows, align(ceil_div(space.rows, parts), grain)), space.cols
+    else:
+        yield 1, min(space.cols, align(ceil_div(space.cols, parts // space.rows), piece))
 
 
 def _whole_maps(maps: Maps, space: Space, cores: int) -> tuple[int, int] | None:
@@ -119,45 +159,76 @@ def elementwise_cores(elements: int, total_bytes: int, soc: SocSpec, computing: 
     return max(profiled, min(wanted, worthwhile_cores(total_bytes, soc, computing)))
 
 
-def vector_cycles(work: VectorWork, soc: SocSpec) -> float:
-    """About how long one vector unit computes: a repeat's cycles for every step on every element."""
-    repeats = soc.vector.cycles_per_repeat
-    elements = work.rows * work.cols
-    each = sum(
-        step.count
-        * step.dtype.itemsize
-        * repeats.get(f"{step.op}.{step.dtype.value}", repeats.get(step.op, 1.0))
-        for step in work.steps
-        if step.over == "all"
-    )
-    return elements * each / soc.vector.repeat_bytes
+@dataclass(frozen=True, slots=True)
+class Computing:
+    """About how long one vector unit computes.
+
+    Attributes:
+        each: Cycles of an element in steps that take any number of elements an instruction.
+        runs: Of the others: elements of an instruction at most, and cycles of all that take as many.
+    """
+
+    each: float
+    runs: tuple[tuple[int, float], ...] = ()
+
+    @classmethod
+    def of(cls, steps: Sequence[Step], soc: SocSpec) -> Computing:
+        """A repeat's cycles for every step on every element; an instruction takes its least time at least."""
+        unit, least = soc.vector, least_cycles(soc)
+        each, runs = 0.0, []
+        for step in steps:
+            if step.over != "all":
+                continue
+            key = f"{step.op}.{step.dtype.value}"
+            repeat = step.count * unit.cycles_per_repeat.get(key, unit.cycles_per_repeat.get(step.op, 1.0))
+            if step.run:
+                length = step.run * step.dtype.itemsize
+                cycles = max(step.count * least, ceil_div(length, unit.repeat_bytes) * repeat)
+                masked = length % unit.repeat_bytes and not step.overruns
+                runs.append((step.run, cycles + (step.count * unit.mask_cycles if masked else 0)))
+            else:
+                each += step.dtype.itemsize * repeat / unit.repeat_bytes
+        return cls(each, tuple(runs))
+
+    def cycles(self, elements: int) -> float:
+        """Cycles for so many elements."""
+        return elements * self.each + sum(ceil_div(elements, run) * cycles for run, cycles in self.runs)
 
 
 def worthwhile_cores(total_bytes: int, soc: SocSpec, computing: float = 0.0) -> int:
-    """How many cores bring the end nearest.
-
-    A core's time is that of its slowest pipe plus a quarter of the others (pipes overlap, but fill and
-    drain); one more block costs its dispatch.
+    """How many cores bring the end nearest, of work that can be cut anywhere.
 
     Args:
         total_bytes: Moved by all cores.
         soc: The chip.
         computing: Cycles of one vector unit.
     """
+    most = min(soc.vector_units, max(1, total_bytes // TRANSACTION_BYTES))
+
+    def nearest(parts: int) -> tuple[float, int]:
+        return end_cycles(total_bytes, total_bytes / parts, computing / parts, parts, soc), parts
+
+    return min(range(1, most + 1), key=nearest)
+
+
+def end_cycles(total_bytes: int, bytes: float, computing: float, parts: int, soc: SocSpec) -> float:
+    """About when the last of some cores is done.
+
+    A core's time is that of its slowest pipe plus a quarter of the others (pipes overlap, but fill and
+    drain); one more block costs its dispatch.
+
+    Args:
+        total_bytes: Moved by all cores.
+        bytes: Moved by the core with the largest share.
+        computing: Cycles of its vector unit.
+        parts: Cores.
+        soc: The chip.
+    """
     dispatch = soc.launch.block_dispatch_ns * soc.vector_frequency_mhz / 1000
     rate = min(soc.ports.gm_to_ub or 1.0, soc.ports.ub_to_gm or 1.0)
     dram = soc.dram.read_gb_per_s * 1e3 / soc.vector_frequency_mhz
-    most = min(soc.vector_units, max(1, total_bytes // TRANSACTION_BYTES))
-
-    def cycles(parts: int) -> float:
-        moving = total_bytes / parts / rate
-        return (
-            max(moving, computing / parts, total_bytes / dram)
-            + (moving + computing / parts) / 4
-            + parts * dispatch
-        )
-
-    return min(range(1, most + 1), key=lambda parts: (cycles(parts), parts))
+    moving = bytes / rate
+    return max(moving, computing, total_bytes / dram) + (moving + computing) / 4 + parts * dispatch
 
 
 def even_bursts(bytes: int, burst: int) -> int:

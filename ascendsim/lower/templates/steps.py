@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from ascendsim.core.dtypes import DType
 from ascendsim.core.errors import CompileError, suggest
-from ascendsim.core.formats import ceil_div
+from ascendsim.core.formats import align, ceil_div
 from ascendsim.isa.instructions import Operand, Pipe, Scalar, Vector
 from ascendsim.lower.emit import BlockBuilder, Ring
 from ascendsim.opset.work import Step
@@ -146,7 +146,8 @@ def emit_steps(
         if step.run and step.over == "all":
             total = elements * calls
             calls = max(calls, ceil_div(total, step.run))
-            elements = ceil_div(total, calls)
+            lanes = b.soc.vector.repeat_bytes // step.dtype.itemsize if step.overruns else 1
+            elements = align(ceil_div(total, calls), lanes)
         into = (
             target
             if scratch is None or number == len(steps) - 1
@@ -169,3 +170,24 @@ def emit_steps(
         b.emit(Scalar(cycles, "element by element", dsts=(into,), srcs=read))
         if number == len(steps) - 1 or steps[number + 1].op != SCALAR:
             b.order(Pipe.S, Pipe.V, "scalar")
+
+
+def least_cycles(soc: SocSpec) -> float:
+    """Cycles of a vector instruction at least."""
+    start = soc.issue.instruction_start_ns * soc.vector_frequency_mhz / 1000
+    return max(soc.vector.minimum_cycles, start)
+
+
+def broadcast_calls(rows: int, cols: int, lanes: int, blocked: bool, soc: SocSpec) -> tuple[int, int]:
+    """Elements and calls of a step with a broadcast operand: strips of one repeat's width, one call each with
+    a repeat a row; or one call a row, if rows are fewer. In blocked formats a strip is a channel block.
+
+    A row that ends within a repeat needs a mask in each call, a strip only in the last one.
+    """
+    strips = ceil_div(cols, lanes)
+    if cols % lanes == 0 or strips == 1 or blocked:
+        calls = min(rows, strips)
+        return ceil_div(rows * cols, calls), calls
+    least = least_cycles(soc)
+    by_row = rows * max(strips + soc.vector.mask_cycles, least)
+    return (cols, rows) if by_row < strips * max(rows, least) else (rows * lanes, strips)

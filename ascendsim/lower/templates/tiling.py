@@ -28,9 +28,7 @@ from ascendsim.opset.work import ConvGeometry
 from ascendsim.soc.spec import SocSpec
 
 FEW = 6  # tilings that are worth a run on the machine
-QUEUE = (
-    16  # entries of the Cube's queue on the chips that are known; chunks for shorter ones are not looked at
-)
+QUEUE = 8  # entries of the Cube's queue for which chunks are made at least
 NEAR = 1.08  # times the best score: worse ones are hardly ever the quickest
 
 
@@ -76,8 +74,8 @@ class Tiling:
 
 
 def best_tilings(product: Product, soc: SocSpec) -> tuple[Tiling, ...]:
-    """The candidate with the lowest score, and few others that come near and have tiles of other sizes; by
-    score.
+    """The candidate with the lowest score, and few others that come near and have tiles or chunks of other
+    sizes; by score.
 
     Raises:
         CompileError: If not even the smallest tile fits.
@@ -110,9 +108,9 @@ def _best(product: Product, rates: Rates, below: float = math.inf) -> tuple[Tili
     """
     # blocks; tiles below 32 x 32 only where the matrix is smaller or nothing else fits
     for smallest in (2, 1):
-        by_size: dict[tuple[int, int], Tiling] = {}
+        by_size: dict[tuple[int, int, int], Tiling] = {}
         for tiling in candidates(product, rates, smallest, NEAR, below):
-            size = tiling.tile_m, tiling.tile_n
+            size = tiling.tile_m, tiling.tile_n, tiling.chunk_k
             if size not in by_size or tiling.cycles < by_size[size].cycles:
                 by_size[size] = tiling
         if by_size:
@@ -417,10 +415,10 @@ def _fill_l1(
 
 def queue_depths(queue: int) -> list[int]:
     """Depths that chunks are made for: that of the chip and halves of it, so that a deeper queue leaves the
-    chunks of a usual one possible.
+    chunks of a shorter one possible, which begin sooner.
 
     >>> queue_depths(48)
-    [48, 24]
+    [48, 24, 12]
     """
     return [queue >> halved for halved in range(queue.bit_length()) if not halved or queue >> halved >= QUEUE]
 

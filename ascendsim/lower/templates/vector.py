@@ -30,8 +30,8 @@ def lower_vector(work: VectorWork, soc: SocSpec, expansion: Expansion) -> Stage:
     if soc.split_cores:  # how such kernels go through maps there is not known
         work = replace(work, maps=None)
     space = space_of(work)
-    share_rows, share_cols = share_of(work, space, soc)
     steps = expansion.expand(work.steps)
+    share_rows, share_cols = share_of(work, space, steps, soc)
     writer = PlaneWriter if work.planes else VectorWriter
     if work.maps is not None:
         writer = MapWriter

@@ -27,7 +27,7 @@ from ascendsim.lower.emit import BlockBuilder, Ring, pieces, plus, scaled, times
 from ascendsim.lower.templates.operands import fitted
 from ascendsim.lower.templates.sharing import Space, even_bursts, lanes_of
 from ascendsim.lower.templates.stage import Tile
-from ascendsim.lower.templates.steps import emit_steps
+from ascendsim.lower.templates.steps import broadcast_calls, emit_steps
 from ascendsim.opset.work import Step, Stream, VectorWork
 
 # a transfer of this size reaches the peak rate (vendor guide; hardware notes on granularity)
@@ -98,10 +98,15 @@ class VectorWriter:
         streams = [stream for stream in (*self.work.inputs, *self.work.outputs) if stream.over == over]
         return sum(self.slots * max(self._item(stream), stream.ref.dtype.itemsize) for stream in streams)
 
+    def _grain(self) -> int:
+        """Bytes of which a slot is a multiple: what an instruction writes beyond its run stays inside."""
+        overruns = any(step.overruns for step in self.steps)
+        return self.b.soc.vector.repeat_bytes if overruns else BLOCK_BYTES
+
     def _room(self) -> int:
         """Bytes of UB for tiles."""
         count = len(self.work.inputs) + len(self.work.outputs) + 1
-        return capacity(self.b.soc, Buffer.UB) - count * 4 * BLOCK_BYTES - 256
+        return capacity(self.b.soc, Buffer.UB) - count * 4 * self._grain() - 256
 
     def _choose_tile(self) -> None:
         element = self._each("all") + self.scratch_item or 2.0
@@ -181,12 +186,12 @@ class VectorWriter:
 
     def _allocate(self) -> None:
         b, rows, cols = self.b, self.tile_rows, self.tile_cols
+        grain = self._grain()
 
         def size(stream: Stream) -> int:
             counts = {"all": rows * cols, "row": rows, "col": self._kept_columns(), "one": 1}
             return align(
-                math.ceil(counts[stream.over] * max(self._item(stream), stream.ref.dtype.itemsize)),
-                BLOCK_BYTES,
+                math.ceil(counts[stream.over] * max(self._item(stream), stream.ref.dtype.itemsize)), grain
             )
 
         self.inputs: list[tuple[Stream, Ring]] = []
@@ -202,7 +207,7 @@ class VectorWriter:
                 (stream, b.ring(f"out{number}", Pipe.V, Pipe.MTE3, slots, (Buffer.UB, size(stream))))
             )
         self.scratch = (
-            b.ring("tmp", Pipe.V, Pipe.V, 1, (Buffer.UB, align(rows * cols * self.scratch_item, BLOCK_BYTES)))
+            b.ring("tmp", Pipe.V, Pipe.V, 1, (Buffer.UB, align(rows * cols * self.scratch_item, grain)))
             if self.scratch_item
             else None
         )
@@ -399,20 +404,16 @@ class VectorWriter:
         return name if known and self.blocked_rows else None
 
     def _counts(self, rows: int, cols: int, step: Step) -> dict[str, tuple[int, int]]:
-        """Elements of one call and calls, by `over`.
-
-        A broadcast operand makes strips of one repeat's width, one call each with a repeat a row; or one call
-        a row, if rows are fewer. In blocked formats a strip is a channel block.
-        """
+        """Elements of one call and calls, by `over`."""
         lanes = self.b.soc.vector.repeat_bytes // step.dtype.itemsize
-        calls = 1
         broadcasts = any(stream.over in ("row", "col") for stream in self.work.inputs) and not self.space.flat
+        elements, calls = rows * cols, 1
         if step.op in BINARY and broadcasts and rows > 1 and cols > 1:
-            calls = min(rows, ceil_div(cols, lanes))
+            elements, calls = broadcast_calls(rows, cols, lanes, self._row_grain() > 1, self.b.soc)
         row = (rows, 1)
         if step.op in FOLDS and self.work.reduces == "cols":
             row = (rows * (lanes if self._block_reduction(step) is None else FRACTAL_COLUMNS), 1)
-        return {"all": (ceil_div(rows * cols, calls), calls), "row": row, "col": (cols, 1), "one": (1, 1)}
+        return {"all": (elements, calls), "row": row, "col": (cols, 1), "one": (1, 1)}
 
     def _store(self, over: str, row: tuple[Affine, int], col: tuple[Affine, int]) -> None:
         """Stores the outputs of one kind that a tile has made."""

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, Literal
 
 import numpy as np
 
 from ascendsim.core.dtypes import DType
-from ascendsim.core.formats import Format, c0
+from ascendsim.core.formats import Format
 from ascendsim.graph.ir import Array, Node, Tensor
 from ascendsim.ops.shared.common import (
     AI_CORE_TYPES,
@@ -162,13 +163,34 @@ def rows_and_lanes(output: Tensor) -> tuple[int, int]:
     return math.prod(shape[:-1]), shape[-1]
 
 
+def plane_bytes(source: Tensor) -> int:
+    """Bytes of all positions of a channel, in blocked maps of a channel block."""
+    return math.prod(source.storage_shape[2:]) * source.element_type.itemsize
+
+
+def over_windows(
+    steps: Sequence[Step], axes: Sequence[Axis], lanes: int, positions: bool = False
+) -> tuple[Step, ...]:
+    """The steps for every tap of windows, in output rows of `lanes` elements.
+
+    Windows that are apart end an instruction with their row; each row starts with its first tap, whatever the
+    row before has written there. Not so where `positions` of maxima are kept, as bits, which follow each
+    other without gaps from row to row: those kernels are measured to be slow (docs/validate.md).
+    """
+    apart, each = any(axis.stride > 1 for axis in axes), taps(tuple(axes))
+    run = lanes if apart else 0
+    return tuple(
+        replace(step, count=step.count * each, run=run, overruns=apart and not positions) for step in steps
+    )
+
+
 def _lower_window(kind: Fold) -> Callable[[Node, LowerContext], Work]:
     def lower(node: Node, context: LowerContext) -> Work:
         """One vector instruction a tap: vmax, or vadd and a final scale (vmul where border counts differ).
 
         With strides it goes no further than an output row, whose windows are equally far apart; without, a
-        tap is the plane shifted and one instruction runs over all rows. Input comes in pieces of one input
-        row of a C1 block, which taps of the same window row share.
+        tap is the plane shifted and one instruction runs over all rows. Input comes in pieces of a plane,
+        whose rows follow each other; taps share them.
         """
         source, output = node.required(0), node.output
         if output.elements == 0:
@@ -179,38 +201,25 @@ def _lower_window(kind: Fold) -> Callable[[Node, LowerContext], Work]:
         inside = computing_type(source.element_type, context)
         rows, lanes = rows_and_lanes(output)
         power = int(node.attr("p", 2))
-        run = lanes if any(axis.stride > 1 for axis in axes) else 0
         steps: tuple[Step, ...]
         if kind == "max":
-            # the first one against the lowest value, as padding has it
-            steps = (Step("vmax", inside, count=taps(axes), run=run),)
+            # the first one against the lowest value, as padding has it; compare and select keep the position
+            # of the maximum beside it
+            ops = ("vmax", "vcmpv", "vsel") if len(node.outputs) > 1 else ("vmax",)
+            steps = over_windows([Step(op, inside) for op in ops], axes, lanes, len(ops) > 1)
         elif kind == "average":
-            steps = (
-                Step("vadd", inside, count=taps(axes), run=run),
-                Step("vmul" if uneven(node, axes) else "vmuls", inside),
-            )
+            scale = Step("vmul" if uneven(node, axes) else "vmuls", inside)
+            steps = (*over_windows([Step("vadd", inside)], axes, lanes), scale)
         else:
-            each = tuple(
-                Step(s.op, s.dtype, s.over, s.count * taps(axes), run) for s in _power_steps(power, inside)
-            )
-            steps = (
-                *each,
-                Step("vadd", inside, count=taps(axes), run=run),
-                *_root_steps(power, inside, "all"),
-            )
-        if len(node.outputs) > 1:  # compare and select keep the position of the maximum beside it
-            steps += (
-                Step("vcmpv", inside, count=taps(axes), run=run),
-                Step("vsel", inside, count=taps(axes), run=run),
-            )
-        width = source.static_shape[-1] * (c0(source.element_type) if source.format is Format.NC1HWC0 else 1)
+            powers = (*_power_steps(power, inside), Step("vadd", inside))
+            steps = over_windows(powers, axes, lanes) + _root_steps(power, inside, "all")
         return VectorWork(
             rows,
             lanes,
             converted(steps, (source.element_type,), output.element_type, inside),
             (Stream(Ref.of(source)),),
             tuple(Stream(Ref.of(tensor)) for tensor in node.outputs),
-            gather_bytes=width * source.element_type.itemsize,
+            gather_bytes=plane_bytes(source),
         )
 
     return lower

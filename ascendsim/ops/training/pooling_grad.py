@@ -23,9 +23,16 @@ from typing import Any
 import numpy as np
 
 from ascendsim.core.dtypes import DType
-from ascendsim.core.formats import Format, ceil_div
+from ascendsim.core.formats import ceil_div
 from ascendsim.graph.ir import Array, Node, Shape, Tensor
-from ascendsim.ops.reduce.pooling import pool_axes, rows_and_lanes, uneven, window_counts
+from ascendsim.ops.reduce.pooling import (
+    over_windows,
+    plane_bytes,
+    pool_axes,
+    rows_and_lanes,
+    uneven,
+    window_counts,
+)
 from ascendsim.ops.shared.bursts import DUPLICATE
 from ascendsim.ops.shared.common import computing_type, converted, on_ai_cpu, runs_on_ai_core, with_numpy
 from ascendsim.ops.shared.dims import may_equal
@@ -201,29 +208,18 @@ def _lower_max(node: Node, context: LowerContext) -> Work:
         return on_ai_cpu(node, 2.0 * taps(axes))
     inside = computing_type(source.element_type, context)
     rows, lanes = rows_and_lanes(result)
-    run = _run(axes, lanes)
-    steps = (
-        Step("vmax", inside, count=taps(axes), run=run),
-        Step("vcmpv", inside, count=taps(axes), run=run),
-    )
+    steps = over_windows([Step("vmax", inside), Step("vcmpv", inside)], axes, lanes, positions=True)
     return VectorWork(
         rows,
         lanes,
         converted(steps, (source.element_type,), result.element_type, inside),
         (Stream(Ref.of(source)),),
         tuple(Stream(Ref.of(tensor)) for tensor in node.outputs),
-        gather_bytes=_row_bytes(source),
+        gather_bytes=plane_bytes(source),
     )
 
 
 _FLOATS = frozenset({DType.FLOAT16, DType.FLOAT32, DType.BFLOAT16})
-
-
-def _row_bytes(source: Tensor) -> int:
-    """Bytes of an input row of a channel block."""
-    shape = source.storage_shape
-    lanes = shape[3] * shape[4] if source.format is Format.NC1HWC0 and len(shape) == 5 else shape[-1]
-    return lanes * source.element_type.itemsize
 
 
 def _spreading(
@@ -250,7 +246,7 @@ def _spreading(
         tuple(steps),
         inputs,
         (Stream(Ref.of(result)),),
-        gather_bytes=_row_bytes(gradient),
+        gather_bytes=plane_bytes(gradient),
         live_bytes=wide.itemsize * ratio,
     )
 
@@ -305,7 +301,7 @@ def _lower_adaptive(node: Node, context: LowerContext) -> Work:
         converted(steps, (gradient.element_type,), result.element_type, inside),
         (Stream(Ref.of(gradient)),),
         (Stream(Ref.of(result)),),
-        gather_bytes=_row_bytes(gradient),
+        gather_bytes=plane_bytes(gradient),
     )
 
 
