@@ -123,7 +123,7 @@ class ScopeLowering:
         chain: ChainWork | None = None,
     ) -> None:
         self._soc, self._opset, self._context, self._maker, self._chain = soc, opset, context, maker, chain
-        self._alone: dict[str, tuple[Work, Counter[tuple[str, bool]]]] = {}
+        self._alone: dict[str, tuple[Work, Counter[tuple[str, bool]], int]] = {}
 
     def lower(self, nodes: Sequence[Node]) -> FusedScope:
         """The program of a scope.
@@ -139,7 +139,12 @@ class ScopeLowering:
         moved_alone: Counter[tuple[str, bool]] = Counter()
         works = []
         for node in nodes:
-            work, moved = self._single(node)
+            work, moved, cores = self._single(node)
+            if _shared_sum(work, cores) and any(user in nodes for user in node.output.consumers):
+                rule = "must be whole before anything works on it, which no kernel of many cores can tell"
+                raise CompileError(
+                    Subject.of("the sum of node ", Named("node", node.name)), rule, f"{cores} cores"
+                )
             works.append(work)
             moved_alone.update(moved)
         internal = internal_tensors(nodes)
@@ -189,8 +194,8 @@ class ScopeLowering:
         operands = sum(moved[key] - alone[key] for key in alone | moved if key[0] not in made)
         return FusedScope(tuple(nodes), work, stages[0], accesses, internal, saved, operands)
 
-    def _single(self, node: Node) -> tuple[Work, Counter[tuple[str, bool]]]:
-        """Work of a node by itself, and the bytes that it moves."""
+    def _single(self, node: Node) -> tuple[Work, Counter[tuple[str, bool]], int]:
+        """Work of a node by itself, the bytes that it moves, and the cores that it takes at most."""
         known = self._alone.get(node.name)
         if known is None:
             work = work_of(node, self._opset, self._context)
@@ -202,7 +207,9 @@ class ScopeLowering:
                 }
                 rule = "must be one program of the Cube or the vector unit to share a task"
                 raise CompileError(node_subject(node), rule, what.get(type(work), type(work).__name__))
-            known = self._alone[node.name] = work, moved_bytes(self._maker.stages(work))
+            stages = self._maker.stages(work)
+            cores = max(sum(group.count for group in stage.groups) for stage in stages)
+            known = self._alone[node.name] = work, moved_bytes(stages), cores
         return known
 
     def _joined(
@@ -236,6 +243,11 @@ class ScopeLowering:
         inside = [tensor for tensor in internal if tensor is not handed]
         first = join_epilogue(nodes[:second], works[:second], inside, self._soc)
         return CubePair(first, join_epilogue(nodes[second:], works[second:], inside, self._soc))
+
+
+def _shared_sum(work: Work, cores: int) -> bool:
+    """Whether cores add up parts of one row, which meet in global memory."""
+    return isinstance(work, VectorWork) and work.reduces == "cols" and cores > work.rows
 
 
 def _operand_bytes(scope: FusedScope) -> int:

@@ -234,7 +234,7 @@ def test_nothing_is_left_out_that_could_be_best() -> None:
 
 
 def test_the_six_best_of_different_sizes_are_timed_if_they_come_near() -> None:
-    """Within 8 %, as docs/how_time_is_modelled.md says; of one size of tile and chunk the best stands for all."""
+    """Within 8 %, as docs/how_time_is_modelled.md says; of one size of tile and chunk the best stands."""
     most = 0
     for number in range(12):
         soc = load(CHIPS[number % len(CHIPS)])

@@ -259,3 +259,15 @@ def test_grouped_and_batched_forms_keep_values() -> None:
         fused = ub(build(body), chip)
         assert len(fused.scopes) >= 2
         assert same_values(fused)
+
+
+@pytest.mark.parametrize(("rows", "tasks"), [(512, 2), (1, 1)])
+def test_nothing_works_behind_a_sum_that_cores_share(rows: int, tasks: int) -> None:
+    """Parts of it meet in global memory, and no core knows when the last one has come."""
+    b = asim.GraphBuilder()
+    total = b.op("ReduceSum", b.input("x", (rows, 1024)), keepdims=0)
+    b.output(b.op("Relu", total), "y")
+    model = asim.compile(b.build(), soc="Ascend910A", fusion="ub")
+    assert len(model.program.tasks) == tasks
+    reasons = [str(refusal.reason) for record in model.fusion.records for refusal in record.refusals]
+    assert any("must be whole before anything works on it" in reason for reason in reasons) == (tasks > 1)
