@@ -19,7 +19,8 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from ascendsim.frontends.torch.joint import capture_step
 from ascendsim.ops import default_opset
-from tests.support.torch_compare import device_differences, differences
+from tests.support.torch_compare import differences
+from tests.support.torch_device import device_differences
 from tests.support.torch_zoo import NAMES, from_transformers, step_of
 
 HEADER = """\
@@ -60,20 +61,29 @@ def row(name: str) -> str | None:
 
 
 DEVICE_HEADER = """\
-| network | loss differs by, % | lowest cosine | parameter | gradients below 0.999 \
-| lowest cosine of torch.autocast |
-|---|---|---|---|---|---|"""
+| network | loss differs by, % | lowest cosine | parameter | gradients below 0.999 | loss scale \
+| torch.autocast | float64, rounded weights | the same, decisions kept |
+|---|---|---|---|---|---|---|---|---|"""
 
 
 def device_row(name: str) -> str | None:
-    """One network's line of the table of device values."""
+    """One network's line of the table of device values; the last three are lowest cosines too."""
     made = step_of(name)
     if made is None:
         return None
     found = device_differences(*made)
-    where = found.where.removeprefix("network.")
-    of = f"{found.below[0]} of {found.below[1]}"
-    return f"| {name} | {100 * found.loss:.3f} | {found.cosine:.5f} | {where} | {of} | {found.autocast:.5f} |"
+    cells = [
+        name,
+        f"{100 * found.loss:.3f}",
+        f"{found.cosine:.5f}",
+        found.where.removeprefix("network."),
+        f"{found.below[0]} of {found.below[1]}",
+        f"{found.scale:g}",
+        f"{found.autocast:.5f}",
+        f"{found.rounded:.5f}",
+        f"{found.decided:.5f}",
+    ]
+    return f"| {' | '.join(cells)} |"
 
 
 def main() -> None:

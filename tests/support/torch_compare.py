@@ -18,7 +18,6 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch.utils._python_dispatch import TorchDispatchMode
 
-import ascendsim as asim
 from ascendsim.core.dtypes import DType
 from ascendsim.frontends.torch.joint import CapturedStep
 from ascendsim.graph.ir import Node, Tensor
@@ -124,79 +123,6 @@ def _in_float64(step: CapturedStep, feed: dict[str, Array]) -> dict[str, Array]:
             tensor.dtype = tensor.origin_dtype = DType.FLOAT64
     wide = {name: one.astype(np.float64) if one.dtype == np.float32 else one for name, one in feed.items()}
     return evaluate_plain(step.graph, default_opset(), wide)
-
-
-@dataclass(frozen=True, slots=True)
-class DeviceDifferences:
-    """The chip's arithmetic beside eager mode.
-
-    Attributes:
-        loss: Relative difference of the loss.
-        cosine: Lowest cosine between a gradient and eager's, of those above 1e-3 of the largest norm.
-        where: Its parameter.
-        below: How many of them are below 0.999, and how many there are.
-        autocast: The lowest cosine of eager mode's own gradients in half precision (torch.autocast, float16).
-    """
-
-    loss: float
-    cosine: float
-    where: str
-    below: tuple[int, int]
-    autocast: float
-
-
-def device_differences(module: Any, inputs: tuple[Any, ...], soc: str = "Ascend910A") -> DeviceDifferences:
-    """Compiles the step in mixed precision with a loss scale, and runs it as the chip computes.
-
-    Args:
-        module: Its result is the loss.
-        inputs: What it is called with.
-        soc: The chip.
-    """
-    step = asim.training_step(module, inputs, loss_scale=1024, allow_unused=True)
-    model = asim.compile(step.graph, soc, precision_mode="allow_mix_precision")
-    batch = {f"input_{number}": one.numpy() for number, one in enumerate(inputs)}
-    feed = {tensor.name: batch.get(tensor.name) for tensor in step.graph.inputs}
-    start = step.initial_values
-    feed = {n: np.array(start[n].array()) if one is None else one for n, one in feed.items()}
-    found = asim.run(model, feed).outputs
-    loss, wanted = _eager(module, inputs)
-    cosines = _cosines({name: found[f"{name}.grad"].astype(np.float64) for name in wanted}, wanted)
-    where = min(cosines, key=cosines.__getitem__)
-    below = sum(cosine < 0.999 for cosine in cosines.values())
-    off = abs(float(found["loss"]) - loss) / abs(loss)
-    return DeviceDifferences(
-        off, cosines[where], where, (below, len(cosines)), _autocast(module, inputs, wanted)
-    )
-
-
-def _autocast(module: Any, inputs: tuple[Any, ...], wanted: dict[str, Array]) -> float:
-    """The lowest cosine in half precision; NaN where that overflows, or the host has no such operator."""
-    try:
-        with torch.autocast("cpu", dtype=torch.float16):
-            _, halves = _eager(module, inputs, 1024.0)
-    except RuntimeError:  # an LSTM
-        return float("nan")
-    return min(_cosines(halves, wanted).values())
-
-
-def _eager(module: Any, inputs: tuple[Any, ...], scale: float = 1.0) -> tuple[float, dict[str, Array]]:
-    module.zero_grad()
-    loss = module(*inputs)
-    (loss.float() * scale).backward()
-    named = module.named_parameters()
-    return loss.item(), {n: p.grad.numpy().astype(np.float64) for n, p in named if p.grad is not None}
-
-
-def _cosines(found: dict[str, Array], wanted: dict[str, Array]) -> dict[str, float]:
-    """Of the gradients above 1e-3 of the largest norm."""
-    norms = {name: float(np.linalg.norm(one)) for name, one in wanted.items()}
-    most = max(norms.values())
-    return {
-        name: float((found[name] * one).sum() / (np.linalg.norm(found[name]) * norms[name]))
-        for name, one in wanted.items()
-        if norms[name] > 1e-3 * most
-    }
 
 
 class _Flips:

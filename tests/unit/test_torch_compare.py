@@ -14,6 +14,7 @@ from torch import nn  # noqa: E402
 
 from ascendsim.frontends.torch.joint import capture_step  # noqa: E402
 from tests.support.torch_compare import differences, otherwise  # noqa: E402
+from tests.support.torch_device import Decisions, device_differences, rounding_alone  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 X = torch.linspace(-1, 1, 2 * 3 * 6 * 6).sin().reshape(2, 3, 6, 6)
@@ -102,3 +103,58 @@ def test_a_wrong_gradient_stays_wrong():
     assert found.where == "conv.weight"
     assert found.same_decisions > 1e4
     assert found.exact > 0.01
+
+
+def decided(module, known=None):
+    with Decisions(known) as mode:
+        result = module(X)
+        result.backward()
+    return result.item(), module.conv.weight.grad.clone(), mode.made
+
+
+def test_decisions_that_are_kept_change_nothing_and_are_kept_by_other_weights():
+    """Forward and backward of a relu and a relu6, and a maximum: five decisions."""
+    module = Small()
+    plain, gradient, made = decided(module)
+    assert len(made) == 5
+    module.zero_grad()
+    result = module(X)
+    result.backward()
+    assert plain == result.item()
+    assert gradient.equal(module.conv.weight.grad)
+    with torch.no_grad():
+        module.conv.bias += 0.05  # linear in between: so are results, as long as decisions stay
+    one = decided(module, made)[0]
+    with torch.no_grad():
+        module.conv.bias += 0.05
+    two, _, others = decided(module)
+    assert decided(module, made)[0] - one == pytest.approx(one - plain, rel=1e-3)
+    assert two - one != pytest.approx(one - plain, rel=1e-3)
+    assert any((a != b).any() for a, b in zip(made, others, strict=True))
+
+
+def test_loss_scale_is_halved_until_gradients_fit():
+    """A gradient of 100 in front of the head: 102,400 at 1024, 51,200 at 512."""
+    module = nn.Sequential(nn.Linear(4, 4, bias=False), nn.Linear(4, 1, bias=False), Summed())
+    with torch.no_grad():
+        module[0].weight.fill_(0.01)
+        module[1].weight.fill_(100.0)
+    found = device_differences(module, (torch.full((1, 4), 0.01),))
+    assert found.scale == 512
+    assert found.cosine > 0.999
+    assert found.below == (0, 1)  # the head's gradient is small beside the other
+
+
+class Summed(nn.Module):
+    def forward(self, x):
+        return x.sum()
+
+
+def test_rounding_of_weights_turns_gradients_by_what_it_decides_otherwise():
+    """A relu's argument of 1e-5 x becomes negative when one of two weights is rounded."""
+    module = nn.Sequential(nn.Linear(2, 1, bias=False), nn.ReLU(), nn.Linear(1, 1), Summed())
+    with torch.no_grad():
+        module[0].weight.copy_(torch.tensor([[1.0001, -1.0]]))  # float16 has 1.0 or 1.00098
+    free, bound = rounding_alone(module, (torch.tensor([[1.0, 1.00005], [0.5, 0.0]]),))
+    assert free < 0.9
+    assert bound > 0.99999

@@ -50,6 +50,7 @@ def _few(op: str, arrays: Inputs, **attributes: Any) -> tuple[Build, Inputs]:
 
 CONV = {"x": _any(2, 4, 5, 6), "w": _any(6, 2, 3, 2), "c": _any(6)}
 DEPTHWISE = {"x": _any(2, 3, 5, 5), "w": _any(3, 1, 3, 3), "c": _any(3)}
+ROWS = {"x": _any(2, 4, 9), "w": _any(6, 2, 3), "c": _any(6)}
 SPREAD = {"x": _any(1, 4, 3, 2), "w": _any(4, 3, 2, 3), "c": _any(3)}
 CHANNELS = {"x": _any(2, 3, 2, 2), "s": _positive(3), "c": _any(3)}
 LSTM = {
@@ -165,6 +166,14 @@ CASES: dict[str, tuple[Build, Inputs]] = {
     "Conv": _few("Conv", CONV, group=2, strides=(2, 1), pads=(1, 0, 1, 1), dilations=(1, 2)),
     "Conv depthwise": _few("Conv", DEPTHWISE, group=3, pads=(1, 1, 1, 1), strides=(2, 2)),
     "Conv SAME": _few("Conv", {"x": _any(1, 2, 5, 4), "w": _any(3, 2, 2, 3)}, auto_pad="SAME_UPPER"),
+    "Conv of rows": _few("Conv", ROWS, group=2, strides=(2,), pads=(1, 2), dilations=(2,)),
+    "Conv of rows SAME": _few("Conv", {"x": _any(1, 2, 5), "w": _any(3, 2, 3)}, auto_pad="SAME_LOWER"),
+    "ConvTranspose of rows": _few(
+        "ConvTranspose",
+        {"x": _any(2, 4, 3), "w": _any(4, 3, 3), "c": _any(3)},
+        strides=(2,),
+        pads=(1, 0),
+    ),
     "ConvTranspose": _few("ConvTranspose", SPREAD, strides=(2, 1), pads=(0, 1, 0, 0)),
     "ConvTranspose groups": _few(
         "ConvTranspose",

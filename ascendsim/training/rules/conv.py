@@ -13,18 +13,37 @@ _WINDOW = ("strides", "pads", "dilations", "auto_pad")
 
 
 def _window(node: Node) -> dict[str, Any]:
-    return {name: node.attributes[name] for name in _WINDOW if name in node.attributes}
+    """Attributes of a window of two dimensions."""
+    window = {name: node.attributes[name] for name in _WINDOW if name in node.attributes}
+    if len(node.required(0).static_shape) == 3:
+        window |= {name: _row(window[name], int(name != "pads")) for name in window.keys() - {"auto_pad"}}
+    return window
 
 
 def _bias(step: Backward, port: int) -> Tensor | None:
     """One value an output channel: summed over images and positions."""
-    return step.op("BiasAddGrad", step.grad, domain=ASCEND, data_format="NCHW") if step.needs(port) else None
+    if not step.needs(port):
+        return None
+    dy = _as_map(step, step.grad)
+    return step.op("BiasAddGrad", dy, domain=ASCEND, data_format="NCHW")
 
 
 def _check(step: Backward) -> None:
     rank = len(step.node.required(0).static_shape)
-    if rank != 4:
-        step.refuse("needs maps of rank 4", rank, "give a convolution over one axis a second one of size 1")
+    if rank not in (3, 4):
+        step.refuse("is known for one and two dimensions", f"{rank - 2} dimensions")
+
+
+def _as_map(step: Backward, tensor: Tensor) -> Tensor:
+    """One row of a map where there is one dimension only, as CANN makes Conv1D a Conv2D."""
+    shape = tensor.static_shape
+    return step.reshaped(tensor, (*shape[:2], 1, shape[2])) if len(shape) == 3 else tensor
+
+
+def _row(values: Any, first: int) -> tuple[int, ...]:
+    """A window's numbers with those of the axis in front: none is moved, none added."""
+    half = len(values) // 2
+    return (first, *values) if len(values) == 1 else (first, *values[:half], first, *values[half:])
 
 
 def _names(step: Backward, channels: int) -> tuple[str, str, dict[str, Any]]:
@@ -38,34 +57,40 @@ def _names(step: Backward, channels: int) -> tuple[str, str, dict[str, Any]]:
 
 def _conv(step: Backward) -> Grads:
     _check(step)
-    x, filters = step.node.required(0), step.node.required(1)
-    to_input, to_filter, groups = _names(step, x.static_shape[1])
+    shapes = [step.node.required(port).static_shape for port in (0, 1)]
+    x, filters = (_as_map(step, step.node.required(port)) for port in (0, 1))
+    dy = _as_map(step, step.grad)
+    to_input, to_filter, groups = _names(step, shapes[0][1])
     window = {**_window(step.node), **groups}
     first = second = None
     if step.needs(0):
-        size = x.static_shape
-        first = step.op(to_input, filters, step.grad, domain=ASCEND, input_size=size, **window)
+        made = step.op(to_input, filters, dy, domain=ASCEND, input_size=x.static_shape, **window)
+        first = step.reshaped(made, shapes[0])
     if step.needs(1):
-        size = filters.static_shape
-        second = step.op(to_filter, x, step.grad, domain=ASCEND, filter_size=size, **window)
+        made = step.op(to_filter, x, dy, domain=ASCEND, filter_size=filters.static_shape, **window)
+        second = step.reshaped(made, shapes[1])
     return first, second, _bias(step, 2)
 
 
 def _conv_transpose(step: Backward) -> Grads:
     """It is itself the gradient of a convolution from its output to its input."""
     _check(step)
-    node, x, filters = step.node, step.node.required(0), step.node.required(1)
+    node, shapes = step.node, [step.node.required(port).static_shape for port in (0, 1)]
     if node.attr("auto_pad", "NOTSET") != "NOTSET" or node.attr("output_shape"):
         step.refuse(
             "needs its padding as numbers (pads)", remedy="give pads instead of auto_pad or output_shape"
         )
-    _, to_filter, groups = _names(step, step.grad.static_shape[1])
+    x, filters, dy = (_as_map(step, one) for one in (node.required(0), node.required(1), step.grad))
+    _, to_filter, groups = _names(step, dy.static_shape[1])
+    window = _window(node)
     first = second = None
     if step.needs(0):
-        first = step.op("Conv", step.grad, filters, group=int(node.attr("group", 1)), **_window(node))
+        made = step.op("Conv", dy, filters, group=int(node.attr("group", 1)), **window)
+        first = step.reshaped(made, shapes[0])
     if step.needs(1):
-        size, window = filters.static_shape, {**_window(node), **groups}
-        second = step.op(to_filter, step.grad, x, domain=ASCEND, filter_size=size, **window)
+        size = filters.static_shape
+        made = step.op(to_filter, dy, x, domain=ASCEND, filter_size=size, **window, **groups)
+        second = step.reshaped(made, shapes[1])
     return first, second, _bias(step, 2)
 
 
