@@ -325,7 +325,9 @@ def join_epilogue(
         made[result.region] = last = result
         if result.region not in hidden:
             sides.append(SideOutput(result, len(steps)))
-    if soc.split_cores and (not fixpipe_takes(steps) or inputs or sums or len(sides) != 1):
+    if soc.split_cores and (
+        not fixpipe_takes(steps) or len(inputs) > len(head.epilogue_inputs) or sums or len(sides) != 1
+    ):
         raise CompileError(
             Subject.of("a fused task on split cores"),
             "takes only what FIXPIPE does on its way: one ReLU",
