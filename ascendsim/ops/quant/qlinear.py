@@ -20,7 +20,7 @@ from ascendsim.core.dtypes import DType
 from ascendsim.core.errors import GraphError
 from ascendsim.core.formats import Format
 from ascendsim.graph.ir import Array, Node, Tensor
-from ascendsim.ops.elementwise.activation import sigmoid_steps
+from ascendsim.ops.elementwise.activation import SIGMOID_STEPS
 from ascendsim.ops.movement.joining import concat_shape, concat_work
 from ascendsim.ops.quant.quantize import saturated
 from ascendsim.ops.shared.bursts import cuts_whole_blocks
@@ -35,6 +35,7 @@ from ascendsim.ops.shared.common import (
     walking_shape,
 )
 from ascendsim.opset import InferContext, Layout, OpDef
+from ascendsim.opset.definition import Compute
 from ascendsim.opset.facts import Facts, Kind, Precision
 from ascendsim.opset.structure import along_axes, elementwise
 from ascendsim.opset.work import LowerContext, MoveWork, NoTask, Ref, Stream, VectorWork, Work
@@ -44,18 +45,21 @@ INSIDE = DType.FLOAT16  # what the vector unit computes bytes in
 Wanted = Sequence["np.dtype[Any]"]
 
 
+def number_of(parameter: Any) -> np.float32:
+    """A scale or zero point; one that is absent is 0."""
+    if parameter is None:
+        return np.float32(0)
+    return np.float32(as_float32(np.asarray(parameter)).reshape(-1)[0])
+
+
 def real_values(array: Array, scale: Any, zero: Any) -> Array:
     """What quantised numbers stand for, in float32; one scale for all."""
-    shift = 0 if zero is None else int(np.asarray(zero).reshape(-1)[0])
-    step = as_float32(np.asarray(scale)).astype(np.float32).reshape(-1)[0]
-    return np.asarray((array.astype(np.int32) - shift).astype(np.float32) * step)
+    return np.asarray((array.astype(np.float32) - number_of(zero)) * number_of(scale))
 
 
 def quantised(node: Node, real: Array, scale: Any, zero: Any, dtype: np.dtype[Any]) -> Array:
     """Real values as integers of a type, ties to even, within the node's bounds."""
-    step = as_float32(np.asarray(scale)).astype(np.float32).reshape(-1)[0]
-    shift = 0.0 if zero is None else float(np.asarray(zero).reshape(-1)[0])
-    return bounded(node, np.rint(real / step) + np.float32(shift), dtype)
+    return bounded(node, np.rint(real / number_of(scale)) + number_of(zero), dtype)
 
 
 def bounded(node: Node, integers: Array, dtype: np.dtype[Any]) -> Array:
@@ -97,7 +101,7 @@ def _infer(ports: Sequence[int]) -> Callable[[InferContext], None]:
     return infer
 
 
-def _compute(ports: Sequence[int], function: Callable[..., Array]) -> Callable[..., Sequence[Any]]:
+def _by(ports: Sequence[int], function: Callable[..., Array]) -> Compute:
     """Values: every data input has its scale and zero point behind it, those of the result come last."""
     last = 3 * len(ports)
 
@@ -108,6 +112,16 @@ def _compute(ports: Sequence[int], function: Callable[..., Array]) -> Callable[.
             return [quantised(node, real, given[last], given[last + 1], wanted[0])]
 
     return compute
+
+
+def _compute_add(node: Node, inputs: Sequence[Any], wanted: Wanted) -> Sequence[Any]:
+    """a (sa / sc) + b (sb / sc) + what the zero points come to: the instructions' order, and onnxruntime's."""
+    a, a_scale, a_zero, b, b_scale, b_zero, scale, zero = (*inputs, None)[:8]
+    step = number_of(scale)
+    left, right = number_of(a_scale) / step, number_of(b_scale) / step
+    rest = number_of(zero) - (left * number_of(a_zero) + right * number_of(b_zero))
+    total = (rest + a.astype(np.float32) * left) + b.astype(np.float32) * right
+    return [bounded(node, np.rint(total), wanted[0])]
 
 
 def _lower(
@@ -153,13 +167,17 @@ def _mul_steps(node: Node, _context: LowerContext) -> list[StepSpec]:
     return [*_shifts(node, 2), *_shifts(node, 5), "vmul", "vmuls", *_shifts(node, 7)]
 
 
-def _sigmoid_body(node: Node, context: LowerContext) -> list[StepSpec]:
-    # the scale of x joins the first factor
-    return [*_shifts(node, 2), *sigmoid_steps(context, INSIDE), "vmuls", *_shifts(node, 4)]
+def _sigmoid_body(node: Node, _context: LowerContext) -> list[StepSpec]:
+    # the scale of x joins the first factor; 8 bits need no better reciprocal than the table's
+    return [*_shifts(node, 2), *SIGMOID_STEPS, "vmuls", *_shifts(node, 4)]
 
 
 def _leaky_body(node: Node, _context: LowerContext) -> list[StepSpec]:
     return [*_shifts(node, 2), "vmuls", "vlrelu", *_shifts(node, 4)]
+
+
+def _sigmoid(_node: Node, x: Array) -> Array:
+    return np.asarray(1 / (1 + np.exp(-x)))
 
 
 def _leaky(node: Node, x: Array) -> Array:
@@ -169,7 +187,7 @@ def _leaky(node: Node, x: Array) -> Array:
 def _operator(
     name: str,
     ports: tuple[int, ...],
-    function: Callable[..., Array],
+    compute: Compute,
     steps: Callable[[Node, LowerContext], Sequence[StepSpec]],
     cann: str,
 ) -> OpDef:
@@ -177,7 +195,7 @@ def _operator(
     return OpDef(
         name,
         _infer(ports),
-        _compute(ports, function),
+        compute,
         _lower(ports, steps),
         Layout.FOLLOW,
         cann,
@@ -238,12 +256,10 @@ def _concat_axes(node: Node) -> Any:
 
 
 OPERATORS = (
-    _operator("QLinearAdd", (0, 3), lambda _node, a, b: a + b, _add_steps, "Add"),
-    _operator("QLinearMul", (0, 3), lambda _node, a, b: a * b, _mul_steps, "Mul"),
-    _operator(
-        "QLinearSigmoid", (0,), lambda _node, x: 1 / (1 + np.exp(-x)), _sigmoid_body, "Sigmoid"
-    ),
-    _operator("QLinearLeakyRelu", (0,), _leaky, _leaky_body, "LeakyRelu"),
+    _operator("QLinearAdd", (0, 3), _compute_add, _add_steps, "Add"),
+    _operator("QLinearMul", (0, 3), _by((0, 3), lambda _node, a, b: a * b), _mul_steps, "Mul"),
+    _operator("QLinearSigmoid", (0,), _by((0,), _sigmoid), _sigmoid_body, "Sigmoid"),
+    _operator("QLinearLeakyRelu", (0,), _by((0,), _leaky), _leaky_body, "LeakyRelu"),
     OpDef(
         "QLinearConcat",
         _infer_concat,

@@ -149,13 +149,20 @@ def _compute_qlinear_conv(
     return [_requantised(node, total, np.asarray(scale), y_zero, wanted[0])]
 
 
-def _requantise(node: Node, scale_port: int, zero_port: int) -> tuple[tuple[Step, ...], tuple[Stream, ...]]:
-    """int32 -> float16 by a scale as the sums leave L0C, bounds and zero point, -> int8; what the steps read."""
+def _requantise(
+    node: Node, scale_port: int, zero_port: int, bias: Tensor | None
+) -> tuple[tuple[Step, ...], tuple[Stream, ...]]:
+    """int32 -> float16 by a scale as the sums leave L0C, then bounds, -> int8; and what the steps read.
+
+    The zero point of the result is a number that the host can add to the bias (in units of the sums, finer by
+    far than a step); without a bias the vector unit adds it, and where a Relu must come first.
+    """
     scale, zero, half = node.required(scale_port), node.input(zero_port), DType.FLOAT16
     relu = node.attr("low") is not None and node.attr("high") is None and node.attr("low") == _number(zero)
     ops: list[StepSpec] = [SCALED, *(["vrelu"] if relu else [])]
     if not node.output.element_type.is_float:
-        ops += [*([] if is_zero(zero) else ["vadds"]), *([] if relu else bound_steps(node)), "vconv"]
+        added = not is_zero(zero) and (relu or bias is None)
+        ops += [*(["vadds"] if added else []), *([] if relu else bound_steps(node)), "vconv"]
     return make_steps(ops, half), (Stream(Ref.of(scale), "col"),) if scale.elements > 1 else ()
 
 
@@ -176,7 +183,7 @@ def lower_matmul(left: int, right: int, requantises: bool) -> Lower:
         """
         if node.output.elements == 0 or node.required(left).elements == 0:
             return fill_work(Ref.of(node.output))  # a sum of nothing is 0
-        epilogue, streams = _requantise(node, 4, 7) if requantises else ((), ())
+        epilogue, streams = _requantise(node, 4, 7, None) if requantises else ((), ())
         return matmul_work(
             node.required(left), node.required(right), node.output, epilogue=epilogue, epilogue_inputs=streams
         )
@@ -192,9 +199,9 @@ def lower_conv(image: int, weight: int, requantises: bool) -> Lower:
         x, w = node.required(image), node.required(weight)
         if node.output.elements == 0 or math.prod(x.static_shape) == 0:
             return NoTask()
-        epilogue, streams = _requantise(node, 4, 7) if requantises else ((), ())
         axes = conv_axes(node, x.static_shape, w.static_shape)
         bias = node.input(8) if requantises else None
+        epilogue, streams = _requantise(node, 4, 7, bias) if requantises else ((), ())
         groups = int(node.attr("group", 1))
         return convolution_work(
             x, w, bias, node.output, axes, groups, epilogue=epilogue, epilogue_inputs=streams
@@ -249,7 +256,7 @@ def _lower_gemm(node: Node, _context: LowerContext) -> Work:
     flip_a, flip_b = bool(node.attr("transA", 0)), bool(node.attr("transB", 0))
     rows, columns = left.static_shape
     m, k = (columns, rows) if flip_a else (rows, columns)
-    epilogue, streams = _requantise(node, 4, 8)
+    epilogue, streams = _requantise(node, 4, 8, bias)
     return CubeWork(
         m=m,
         k=k,

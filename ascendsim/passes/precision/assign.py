@@ -169,6 +169,8 @@ def _assign(graph: Graph, opset: OpSet, wish: Wish, asked: Sequence[DType | None
 
     half_tensors = 0
     wanted: dict[Node, DType] = {}
+    taken: DType | None
+    given: DType | None
     parameters = {
         tensor
         for tensor in graph.constants
@@ -178,11 +180,12 @@ def _assign(graph: Graph, opset: OpSet, wish: Wish, asked: Sequence[DType | None
         first = next(
             (t.dtype for t in node.inputs if _is_single(t) and t is not None and not t.is_constant), None
         )
-        taken, given = (
-            (DType.FLOAT32, DType.FLOAT32)
-            if opset.get(node).facts.precision is Precision.BITS
-            else wish(node)
-        )
+        if opset.get(node).facts.precision is Precision.BITS:
+            taken, given = DType.FLOAT32, DType.FLOAT32
+        elif pattern_of(node, opset) is OpPattern.QUANT:
+            taken, given = None, None  # bytes come from either float type: no Cast in front
+        else:
+            taken, given = wish(node)
         wanted[node] = taken or first or DType.FLOAT16
         out = given or first or DType.FLOAT16
         for number, result in enumerate(node.outputs):
