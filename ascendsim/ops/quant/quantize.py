@@ -190,7 +190,11 @@ def repacks(node: Node, format: Format) -> bool:
 
 def _repacks_numbers(node: Node, format: Format) -> bool:
     """The same with one scale; scales along an axis lie row-major."""
-    return repacks(node, format) and node.required(1).elements == 1
+    if node.required(1).elements != 1:
+        return False
+    shape = node.output.static_shape
+    wide = format is Format.FRACTAL_NZ and len(shape) > 2 and shape[-1] % c0(DType.INT8) == 0
+    return wide or repacks(node, format)
 
 
 OPERATORS: tuple[OpDef, ...] = (

@@ -16,9 +16,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from ascendsim.core.dtypes import DType
-from ascendsim.graph.ir import AttributeValue, Graph, Node, Tensor
+from ascendsim.graph.ir import Array, AttributeValue, Graph, Node, Tensor
 from ascendsim.opset import InferContext, OpSet
 from ascendsim.passes.fusion.checks import scalar
+from ascendsim.passes.fusion.rules.conv.conv_folding import lazy_constant
 from ascendsim.passes.quant.pairs import (
     Quantised,
     Refused,
@@ -41,6 +42,9 @@ MOVES = frozenset(
     "MaxPool Reshape Transpose Flatten Squeeze Unsqueeze Slice Gather Split Expand Tile DepthToSpace SpaceToDepth"
     " Identity".split()
 )
+
+
+PLACES = MOVES - {"MaxPool", "Gather", "Split", "Slice", "Expand", "Tile", "Identity"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,7 +263,10 @@ def join_quantised(graph: Graph, opset: OpSet) -> list[PatternRecord]:
         return []
     records: dict[str, PatternRecord] = {}
     for node in graph.topological():
-        if node.graph is not graph or node.domain or not any(map(dequantised, node.inputs)):
+        if node.graph is not graph or node.domain:
+            continue
+        if not any(map(dequantised, node.inputs)):
+            _quantise_earlier(_site(graph, opset, node))
             continue
         if node.op_type in ("QuantizeLinear", "DequantizeLinear"):
             continue
@@ -280,7 +287,39 @@ def join_quantised(graph: Graph, opset: OpSet) -> list[PatternRecord]:
             continue
         record.effect(names)
         remove_dead_from(*(source for source in sources if source is not None))
+    for node in graph.nodes:
+        if node.op_type == "DequantizeLinear" and not node.domain and node.required(0).is_constant:
+            _to_floats(node, opset)
     return list(records.values())
+
+
+def _quantise_earlier(site: _Site) -> None:
+    """Quantises before elements change places, where what made them can do so on its way out."""
+    node = site.node
+    if site.result is None or node.op_type not in PLACES or len(site.tail) > 1 or not node.input_count:
+        return
+    source = node.required(0)
+    if source.producer is None or len(source.uses) != 1 or is_output(site.graph, source) or node.control:
+        return
+    with replacing(site.graph, (site.tail[-1], node)):
+        y = site.result
+        early = site.make("QuantizeLinear", [source, y.scale, y.zero], "", **site.tail[-1].attributes)
+        site.put(site.make(node.op_type, [early, *node.inputs[1:]], "", **node.attributes))
+
+
+def _to_floats(node: Node, opset: OpSet) -> None:
+    """A constant that stays in floating point needs no operator."""
+    graph, result, definition = node.graph, node.output, opset.get(node)
+    assert graph is not None
+    sources = [tensor for tensor in node.inputs if tensor is not None]
+    if not result.is_static or not all(source.is_constant for source in sources):
+        return
+
+    def values(*arrays: Array) -> Array:
+        return np.asarray(definition.compute(node, arrays, [result.element_type.numpy])[0])
+
+    kind, shape = result.element_type, result.static_shape
+    replace_root(graph, node, lazy_constant(graph, f"{result.name}_floats", kind, shape, sources, values))
 
 
 def _site(graph: Graph, opset: OpSet, node: Node) -> _Site:
