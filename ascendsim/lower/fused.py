@@ -354,7 +354,8 @@ def _without_repeated_conversions(
     first = work.steps[0]
     if first.op != "vconv":
         return work.steps
-    read = [s.ref.region for s in work.inputs if s.ref.region in made and made[s.ref.region].dtype.itemsize == 1]
+    regions = [stream.ref.region for stream in work.inputs]
+    read = [name for name in regions if name in made and made[name].dtype.itemsize == 1]
     left = first.count - sum(region in widened for region in read)
     widened.update(read)
     return (*((replace(first, count=left),) if left > 0 else ()), *work.steps[1:])

@@ -20,7 +20,6 @@ from ascendsim.lower.templates.steps import Expansion, emit_steps
 from ascendsim.opset.work import SCALED, CubeWork, Step, Stream
 from ascendsim.soc.spec import SocSpec
 
-
 # What FIXPIPE does as it stores (source: fix_pipe_pre_conv and fix_pipe_pre_act functions of the chip files):
 # one ReLU; int32 by a scale to float16; the same with an offset to int8
 _FIXPIPE = re.compile(f"(vrelu )?|{SCALED} (vrelu )?((vadds )?vconv )?")

@@ -104,6 +104,7 @@ def _lower_matmul(node: Node, context: LowerContext) -> Work:
 
 
 def matmul_type(node: Node) -> str:
+    """CANN's type of a product, by the ranks of what it reads."""
     ranks = [tensor.shape for tensor in node.inputs if tensor is not None]
     return "MatMulV2" if all(shape is not None and len(shape) <= 2 for shape in ranks) else "BatchMatMulV2"
 

@@ -1,11 +1,11 @@
-"""Elementwise operators and Concat between quantised tensors, as onnxruntime has them (domain "com.microsoft"):
-QLinearAdd, QLinearMul, QLinearSigmoid, QLinearLeakyRelu, QLinearConcat.
+"""Elementwise operators and Concat between quantised tensors, as onnxruntime has them (domain
+"com.microsoft"): QLinearAdd, QLinearMul, QLinearSigmoid, QLinearLeakyRelu, QLinearConcat.
 
     real value = (q - zero point) * scale        result = sat(round(f(real values ...) / scale) + zero point)
 
-The vector unit takes the integers to float16, computes, and goes back to int8 on the way to memory; scales and
-zero points are numbers in its instructions. Unsigned tensors lie in memory as int8, lower by 128. `low` and
-`high` are bounds of the stored integers, in which a Relu or Clip behind the operator has gone up.
+The vector unit takes the integers to float16, computes, and goes back to int8 on the way to memory; scales
+and zero points are numbers in its instructions. Unsigned tensors lie in memory as int8, lower by 128. `low`
+and `high` are bounds of the stored integers, in which a Relu or Clip behind the operator has gone up.
 """
 
 from __future__ import annotations
@@ -115,7 +115,9 @@ def _by(ports: Sequence[int], function: Callable[..., Array]) -> Compute:
 
 
 def _compute_add(node: Node, inputs: Sequence[Any], wanted: Wanted) -> Sequence[Any]:
-    """a (sa / sc) + b (sb / sc) + what the zero points come to: the instructions' order, and onnxruntime's."""
+    """Values of a (sa / sc) + b (sb / sc) + what the zero points come to, in the order of the instructions,
+    which is onnxruntime's too.
+    """
     a, a_scale, a_zero, b, b_scale, b_zero, scale, zero = (*inputs, None)[:8]
     step = number_of(scale)
     left, right = number_of(a_scale) / step, number_of(b_scale) / step

@@ -3,8 +3,8 @@ QLinearGlobalAveragePool.
 
     result = sat(round((mean(q) - zero point) * scale / scale of the result) + zero point of the result)
 
-Padding that counts stands for 0, so it holds the zero point. Inputs: x, scale, zero point, scale and zero point
-of the result.
+Padding that counts stands for 0, so it holds the zero point. Inputs: x, scale, zero point, scale and zero
+point of the result.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def _computed(mean: Compute) -> Compute:
 
 
 def _lowered(work_of: Lower) -> Lower:
-    """The float operator's work in float16: its factor holds the scales, one step more adds the zero points."""
+    """The float operator's work in float16: its factor holds the scales, one more step adds zero points."""
 
     def lower(node: Node, context: LowerContext) -> Work:
         work = work_of(node, context)

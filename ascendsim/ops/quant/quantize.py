@@ -177,7 +177,7 @@ def _links(node: Node) -> AxisMap:
 
 
 def repacks(node: Node, format: Format) -> bool:
-    """Whether an operator between floats and bytes can work in a blocked format, whose blocks change their size.
+    """Whether an operator between floats and bytes can work in blocks, which change their size.
 
     Feature maps are repacked as they are stored; matrices where their columns fill the largest blocks, those
     of int8.

@@ -18,7 +18,7 @@ from ascendsim.passes.rewriting.outputs import is_output
 BYTES = (DType.INT8, DType.UINT8)
 
 
-class Refused(Exception):
+class RefusedError(Exception):
     """Why an operator stays in floating point."""
 
 
@@ -50,11 +50,11 @@ class Quantised:
         """The scale, if it is one known number.
 
         Raises:
-            Refused: If it is not.
+            RefusedError: If it is not.
         """
         values = known_values(self.scale)
         if values is None or values.size != 1:
-            raise Refused(f"the scale of {self.tensor.name} is not one known number")
+            raise RefusedError(f"the scale of {self.tensor.name} is not one known number")
         return float(values.reshape(-1)[0])
 
     @property
@@ -62,13 +62,13 @@ class Quantised:
         """The zero point, if it is one known number.
 
         Raises:
-            Refused: If it is not.
+            RefusedError: If it is not.
         """
         if self.zero is None:
             return 0
         values = known_values(self.zero)
         if values is None or np.unique(values).size != 1:
-            raise Refused(f"the zero point of {self.tensor.name} is not one known number")
+            raise RefusedError(f"the zero point of {self.tensor.name} is not one known number")
         return int(values.reshape(-1)[0])
 
     def equals(self, other: Quantised) -> bool:
@@ -123,15 +123,15 @@ def activation(tensor: Tensor | None, what: str) -> Quantised:
     """A quantised tensor with one scale, in 8 bits.
 
     Raises:
-        Refused: If it is something else.
+        RefusedError: If it is something else.
     """
     found = dequantised(tensor)
     if found is None:
-        raise Refused(f"{what} is not quantised")
+        raise RefusedError(f"{what} is not quantised")
     if found.kind not in BYTES:
-        raise Refused(f"{what} is {found.kind.value}, not 8 bits wide")
+        raise RefusedError(f"{what} is {found.kind.value}, not 8 bits wide")
     if not found.single:
-        raise Refused(f"{what} has a scale for every slice")
+        raise RefusedError(f"{what} has a scale for every slice")
     return found
 
 
@@ -145,19 +145,19 @@ def integers(graph: Graph, weight: Quantised, axes: Sequence[int], what: str) ->
         what: The weights, for messages.
 
     Raises:
-        Refused: If they are no such weights.
+        RefusedError: If they are no such weights.
     """
     tensor, rank = weight.tensor, len(weight.tensor.static_shape)
     if not tensor.is_constant:
-        raise Refused(f"{what} is not constant")
+        raise RefusedError(f"{what} is not constant")
     if weight.kind not in BYTES:
-        raise Refused(f"{what} is {weight.kind.value}, not 8 bits wide")
+        raise RefusedError(f"{what} is {weight.kind.value}, not 8 bits wide")
     if not weight.single and weight.axis % rank not in axes:
-        raise Refused(f"{what} has a scale for every slice of axis {weight.axis}")
+        raise RefusedError(f"{what} has a scale for every slice of axis {weight.axis}")
     zeros = None if weight.zero is None else known_values(weight.zero)
     scales = known_values(weight.scale)
     if scales is None or (weight.zero is not None and zeros is None):
-        raise Refused(f"scale and zero point of {what} are not known")
+        raise RefusedError(f"scale and zero point of {what} are not known")
     shift = np.zeros(1, np.int32) if zeros is None else zeros.astype(np.int32)
     if not weight.floats and weight.kind is DType.INT8 and not shift.any():
         return Quantised(tensor, weight.scale, None, weight.axis)
@@ -174,24 +174,25 @@ def integers(graph: Graph, weight: Quantised, axes: Sequence[int], what: str) ->
     held = tensor.constant
     if held is not None and held.available:
         shifted = values(held.array())
-        if shifted.size and not (-128 <= shifted.min() and shifted.max() <= 127):
-            raise Refused(f"{what} leaves int8 without its zero point")
+        if shifted.size and not (shifted.min() >= -128 and shifted.max() <= 127):
+            raise RefusedError(f"{what} leaves int8 without its zero point")
     made = lazy_constant(graph, f"{tensor.name}_int8", DType.INT8, tensor.static_shape, [tensor], values)
     return Quantised(made, weight.scale, None, weight.axis)
 
 
 def bias_of(
-    graph: Graph, given: Tensor | None, x: Quantised, weight: Quantised, channels: int
+    graph: Graph, given: Tensor | None, x: Quantised, weight: Quantised, channels: int, shifted: bool
 ) -> Tensor | None:
     """The bias in units of the sums: int32, one value a column, step = that of the data times the weights'.
 
-    Without a bias there is one of zeros where the data have a zero point, to take what that adds to the sums.
+    Without a bias there is one of zeros where the data or (`shifted`) the result have a zero point, to take
+    what that adds to the sums.
 
     Raises:
-        Refused: If it is no constant vector.
+        RefusedError: If it is no constant vector.
     """
     if given is None:
-        if x.zero is None or x.shift == (0 if x.kind is DType.INT8 else 128):
+        if not shifted and x.shift == (0 if x.kind is DType.INT8 else 128):
             return None
         zeros = [x.scale]
         return lazy_constant(
@@ -200,7 +201,7 @@ def bias_of(
     found = dequantised(given)
     source = given if found is None else found.tensor
     if not source.is_constant or not source.is_static or source.elements != channels:
-        raise Refused("the bias is not one constant a column")
+        raise RefusedError("the bias is not one constant a column")
     steps = known_values(weight.scale)
     assert steps is not None
     unit = np.broadcast_to(np.float32(x.number) * steps.reshape(-1), (channels,))
@@ -212,15 +213,15 @@ def bias_of(
         if same and (zero is None or not zero.any()) and source.static_shape == (channels,):
             return source
         if zero is not None and zero.any():
-            raise Refused("the bias has a zero point")
+            raise RefusedError("the bias has a zero point")
     elif found is not None:
-        raise Refused("the bias is quantised otherwise than in int32")
+        raise RefusedError("the bias is quantised otherwise than in int32")
     else:
         factor = np.ones(channels, np.float32)
 
     def values(array: Array) -> Array:
         real = array.reshape(-1).astype(np.float64) * factor / unit
-        return np.clip(np.rint(real), -(2**31), 2**31 - 1)
+        return np.asarray(np.clip(np.rint(real), -(2**31), 2**31 - 1))
 
     return lazy_constant(graph, f"{source.name}_int32", DType.INT32, (channels,), [source], values)
 

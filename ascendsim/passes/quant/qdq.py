@@ -10,8 +10,9 @@ pairs; the records say why.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 import numpy as np
 
@@ -22,7 +23,7 @@ from ascendsim.passes.fusion.checks import scalar
 from ascendsim.passes.fusion.rules.conv.conv_folding import lazy_constant
 from ascendsim.passes.quant.pairs import (
     Quantised,
-    Refused,
+    RefusedError,
     activation,
     bias_of,
     dequantised,
@@ -37,14 +38,32 @@ from ascendsim.passes.rewriting.report import PatternRecord
 
 NAME = "QuantizedOperators"
 MICROSOFT = "com.microsoft"
+NO_ATTRIBUTES: Mapping[str, AttributeValue] = MappingProxyType({})
 # what only moves, repeats or picks elements of its first input
 MOVES = frozenset(
-    "MaxPool Reshape Transpose Flatten Squeeze Unsqueeze Slice Gather Split Expand Tile DepthToSpace SpaceToDepth"
-    " Identity".split()
+    [
+        "MaxPool",
+        "Reshape",
+        "Transpose",
+        "Flatten",
+        "Squeeze",
+        "Unsqueeze",
+        "Slice",
+        "Gather",
+        "Split",
+        "Expand",
+        "Tile",
+        "DepthToSpace",
+        "SpaceToDepth",
+        "Identity",
+    ]
 )
 
 
-PLACES = MOVES - {"MaxPool", "Gather", "Split", "Slice", "Expand", "Tile", "Identity"}
+# those whose result has just the elements of the input
+PLACES = frozenset(
+    ("Reshape", "Transpose", "Flatten", "Squeeze", "Unsqueeze", "DepthToSpace", "SpaceToDepth")
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,10 +87,10 @@ class _Site:
         """The result.
 
         Raises:
-            Refused: If it stays in floating point.
+            RefusedError: If it stays in floating point.
         """
         if self.result is None:
-            raise Refused("the result is not quantised, or has other readers")
+            raise RefusedError("the result is not quantised, or has other readers")
         return self.result
 
     def bounds(self) -> dict[str, AttributeValue]:
@@ -91,11 +110,16 @@ class _Site:
         return found
 
     def make(
-        self, op_type: str, inputs: Sequence[Tensor | None], domain: str = MICROSOFT, **attributes: AttributeValue
+        self,
+        op_type: str,
+        inputs: Sequence[Tensor | None],
+        attributes: Mapping[str, AttributeValue] = NO_ATTRIBUTES,
     ) -> Tensor:
-        """A node in the place of the operator; its one result."""
+        """A node in the place of the operator, of ONNX where that has the type; its one result."""
+        domain = "" if self.opset.find(op_type) is not None else MICROSOFT
         name = self.graph.fresh(f"{self.node.name}_int8")
-        made = self.graph.add_node(op_type, inputs, 1, name=name, domain=domain, **attributes)
+        made = self.graph.add_node(op_type, inputs, 1, name=name, domain=domain)
+        made.attributes.update(attributes)
         made.origin.update(self.node.origin)
         self.opset.get(made).infer(InferContext(made))
         return made.output
@@ -111,7 +135,7 @@ def _clip(node: Node) -> tuple[float, float]:
         tensor = node.input(port)
         value = otherwise if tensor is None else scalar(tensor)
         if value is None:
-            raise Refused("the bounds behind it are not known")
+            raise RefusedError("the bounds behind it are not known")
         ends.append(value)
     return ends[0], ends[1]
 
@@ -119,30 +143,29 @@ def _clip(node: Node) -> tuple[float, float]:
 def _conv(site: _Site) -> None:
     node, y = site.node, site.quantised
     x = activation(node.input(0), "the data")
-    weight, bias = _weights(site, x, (0,), 2)
+    weight, bias = _weights(site, x, 0)
     inputs = [*x.inputs, *weight.inputs, y.scale, y.zero or _zero(site, y.kind), bias]
     _fill_zeros(site, inputs, ((2, x.kind), (5, DType.INT8)))
-    site.put(site.make("QLinearConv", inputs, "", **node.attributes, **site.bounds()))
+    site.put(site.make("QLinearConv", inputs, {**node.attributes, **site.bounds()}))
 
 
 def _gemm(site: _Site) -> None:
     node = site.node
     if node.input(2) is not None and float(node.attr("beta", 1.0)) != 1.0:
-        raise Refused("the bias has a factor")
+        raise RefusedError("the bias has a factor")
     if float(node.attr("alpha", 1.0)) != 1.0 and node.input(2) is not None:
-        raise Refused("the product has a factor and a bias")
+        raise RefusedError("the product has a factor and a bias")
     x = activation(node.input(0), "the data")
-    weight, bias = _weights(site, x, (0,) if node.attr("transB", 0) else (1,), 2)
-    kept = {name: node.attr(name, 0) for name in ("transA", "transB")}
+    weight, bias = _weights(site, x, 0 if node.attr("transB", 0) else 1)
+    kept: dict[str, AttributeValue] = {name: int(node.attr(name, 0)) for name in ("transA", "transB")}
+    kept["alpha"] = float(node.attr("alpha", 1.0))
     inputs = [*x.inputs, *weight.inputs, bias]
-    if site.result is None:
-        _fill_zeros(site, inputs, ((2, x.kind), (5, DType.INT8)))
-        site.put(site.make("QGemm", inputs, alpha=float(node.attr("alpha", 1.0)), **kept))
-        return
-    y = site.result
-    inputs += [y.scale, y.zero or _zero(site, y.kind)]
     _fill_zeros(site, inputs, ((2, x.kind), (5, DType.INT8)))
-    site.put(site.make("QGemm", inputs, alpha=float(node.attr("alpha", 1.0)), **kept, **site.bounds()))
+    if site.result is not None:
+        y = site.result
+        inputs += [y.scale, y.zero or _zero(site, y.kind)]
+        kept |= site.bounds()
+    site.put(site.make("QGemm", inputs, kept))
 
 
 def _matmul(site: _Site) -> None:
@@ -153,45 +176,43 @@ def _matmul(site: _Site) -> None:
         b = integers(site.graph, found, (rank - 1,), "the right matrix")
     else:
         b = activation(node.input(1), "the right matrix")
-    if site.result is None:
-        raise Refused("the result is not quantised, or has other readers")
-    y = site.result
+    y = site.quantised
     inputs = [*a.inputs, *b.inputs, y.scale, y.zero or _zero(site, y.kind)]
     _fill_zeros(site, inputs, ((2, a.kind), (5, b.kind)))
-    site.put(site.make("QLinearMatMul", inputs, "", **site.bounds()))
+    site.put(site.make("QLinearMatMul", inputs, site.bounds()))
 
 
-def _weights(
-    site: _Site, x: Quantised, axes: Sequence[int], bias_port: int
-) -> tuple[Quantised, Tensor | None]:
+def _weights(site: _Site, x: Quantised, axis: int) -> tuple[Quantised, Tensor | None]:
+    """Weights as the Cube takes them, whose columns lie along an axis, and the bias."""
     found = dequantised(site.node.input(1))
     if found is None:
-        raise Refused("the weights are not quantised")
-    weight = integers(site.graph, found, axes, "the weights")
-    columns = weight.tensor.static_shape[axes[0]]
-    return weight, bias_of(site.graph, site.node.input(bias_port), x, weight, columns)
+        raise RefusedError("the weights are not quantised")
+    weight = integers(site.graph, found, (axis,), "the weights")
+    columns = weight.tensor.static_shape[axis]
+    shifted = site.result is not None and site.result.shift != (0 if site.result.kind is DType.INT8 else 128)
+    return weight, bias_of(site.graph, site.node.input(2), x, weight, columns, shifted)
 
 
 def _pairwise(name: str) -> Callable[[_Site], None]:
     def join(site: _Site) -> None:
         node, y = site.node, site.quantised
         if node.input_count != 2:
-            raise Refused("it has not two operands")
+            raise RefusedError("it has not two operands")
         operands = [activation(tensor, "an operand") for tensor in node.inputs]
         _one_type([*operands, y])
         inputs = [tensor for item in operands for tensor in _plain(site, item)]
-        site.put(site.make(name, [*inputs, y.scale, y.zero], **site.bounds()))
+        site.put(site.make(name, [*inputs, y.scale, y.zero], site.bounds()))
 
     return join
 
 
-def _unary(name: str, *attributes: str, **fixed: AttributeValue) -> Callable[[_Site], None]:
+def _unary(name: str, *attributes: str) -> Callable[[_Site], None]:
     def join(site: _Site) -> None:
         node, y = site.node, site.quantised
         x = activation(node.input(0), "the data")
         _one_type([x, y])
         kept = {key: node.attributes[key] for key in attributes if key in node.attributes}
-        site.put(site.make(name, [*x.inputs, y.scale, y.zero], **kept, **fixed, **site.bounds()))
+        site.put(site.make(name, [*x.inputs, y.scale, y.zero], {**kept, **site.bounds()}))
 
     return join
 
@@ -207,12 +228,13 @@ def _concat(site: _Site) -> None:
     _one_type([*parts, y])
     axis = int(node.attr("axis", 0))
     if all(part.equals(y) for part in parts) and not site.bounds():
-        site.put(site.make("Concat", [part.tensor for part in parts], "", axis=axis))
+        site.put(site.make("Concat", [part.tensor for part in parts], {"axis": axis}))
         return
     if site.bounds():
-        raise Refused("there are bounds behind it")
-    inputs = [tensor for part in parts for tensor in _plain(site, part)]
-    site.put(site.make("QLinearConcat", [y.scale, y.zero or _zero(site, y.kind), *inputs], axis=axis))
+        raise RefusedError("there are bounds behind it")
+    inputs: list[Tensor | None] = [y.scale, y.zero or _zero(site, y.kind)]
+    inputs += [tensor for part in parts for tensor in _plain(site, part)]
+    site.put(site.make("QLinearConcat", inputs, {"axis": axis}))
 
 
 def _move(site: _Site) -> None:
@@ -220,19 +242,19 @@ def _move(site: _Site) -> None:
     node = site.node
     x = activation(node.input(0), "the data")
     if len([tensor for tensor in node.outputs if tensor.uses]) != 1 or is_output(site.graph, node.output):
-        raise Refused("it has several results")
+        raise RefusedError("it has several results")
     y = site.quantised
-    made = site.make(node.op_type, [x.tensor, *node.inputs[1:]], "", **node.attributes)
+    made = site.make(node.op_type, [x.tensor, *node.inputs[1:]], node.attributes)
     if not x.equals(y) or site.bounds():
         _one_type([x, y])
         inputs = [made, x.scale, x.zero, y.scale, y.zero]
-        made = site.make("QLinearLeakyRelu", inputs, alpha=1.0, **site.bounds())
+        made = site.make("QLinearLeakyRelu", inputs, {"alpha": 1.0, **site.bounds()})
     site.put(made)
 
 
 def _resize(site: _Site) -> None:
     if site.node.attr("mode", "nearest") not in ("nearest", b"nearest"):
-        raise Refused("it interpolates, which the chip does in floating point")
+        raise RefusedError("it interpolates, which the chip does in floating point")
     _move(site)
 
 
@@ -279,10 +301,10 @@ def join_quantised(graph: Graph, opset: OpSet) -> list[PatternRecord]:
         rule = RULES.get(node.op_type, _bounds_alone if node.op_type in BOUNDS else _unknown)
         try:
             if any(item.control for item in nodes):
-                raise Refused("a control edge holds it")
+                raise RefusedError("a control edge holds it")
             with replacing(graph, nodes[::-1]):
                 rule(site)
-        except Refused as error:
+        except RefusedError as error:
             record.refuse(node.name, str(error))
             continue
         record.effect(names)
@@ -303,8 +325,8 @@ def _quantise_earlier(site: _Site) -> None:
         return
     with replacing(site.graph, (site.tail[-1], node)):
         y = site.result
-        early = site.make("QuantizeLinear", [source, y.scale, y.zero], "", **site.tail[-1].attributes)
-        site.put(site.make(node.op_type, [early, *node.inputs[1:]], "", **node.attributes))
+        early = site.make("QuantizeLinear", [source, y.scale, y.zero], site.tail[-1].attributes)
+        site.put(site.make(node.op_type, [early, *node.inputs[1:]], node.attributes))
 
 
 def _to_floats(node: Node, opset: OpSet) -> None:
@@ -341,25 +363,25 @@ def _bounds_alone(site: _Site) -> None:
     x, y = activation(site.node.input(0), "the data"), site.quantised
     _one_type([x, y])
     whole = _Site(site.graph, site.opset, site.node, (site.node, *site.tail), y)
-    made = site.make("QLinearLeakyRelu", [*x.inputs, y.scale, y.zero], alpha=1.0, **whole.bounds())
-    site.put(made)
+    inputs = [*x.inputs, y.scale, y.zero]
+    site.put(site.make("QLinearLeakyRelu", inputs, {"alpha": 1.0, **whole.bounds()}))
 
 
 def _unknown(site: _Site) -> None:
-    raise Refused("the chip has no such operator of integers")
+    raise RefusedError("the chip has no such operator of integers")
 
 
 def _one_type(items: Sequence[Quantised]) -> None:
     kinds = {item.kind for item in items}
     if len(kinds) > 1:
-        raise Refused(f"its tensors are {' and '.join(sorted(kind.value for kind in kinds))}")
+        raise RefusedError(f"its tensors are {' and '.join(sorted(kind.value for kind in kinds))}")
 
 
 def _plain(site: _Site, item: Quantised) -> tuple[Tensor, Tensor, Tensor | None]:
     """Integers, scale and zero point of an operand; a constant is quantised now."""
     if not item.floats:
         return item.inputs
-    made = site.make("QuantizeLinear", item.inputs, "", axis=item.axis)
+    made = site.make("QuantizeLinear", item.inputs, {"axis": item.axis})
     return made, item.scale, item.zero
 
 

@@ -2,9 +2,10 @@
 
     DequantizeLinear -> LayerNormalization -> QuantizeLinear      =>      one task
 
-It runs behind all of CANN's passes and takes what they leave: a dequantisation with one reader goes in front of
-it, a quantisation that alone reads a result goes behind. CANN names no such pass; its kernels for quantised
-transformers (AddLayerNormQuant, DequantSwigluQuant ...) do the same for single operators.
+It runs behind all of CANN's passes and takes what they leave of a model's own conversions: one to floats with
+one reader goes in front of it, one to bytes that alone reads a result goes behind. CANN names no such pass;
+its kernels for quantised transformers (AddLayerNormQuant, DequantSwigluQuant ...) do the same for single
+operators. What becomes of AscendQuant and AscendDequant is a matter of CANN's passes alone.
 """
 
 from __future__ import annotations
@@ -68,6 +69,8 @@ def join_quantised_neighbours(
 
 def _beside(node: Node, kind: OpPattern) -> Node | None:
     """The one node that a conversion serves."""
+    if node.domain:
+        return None
     if kind is OpPattern.DEQUANT:
         tensor = node.output
         readers = tensor.consumers
