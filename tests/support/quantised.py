@@ -120,11 +120,18 @@ def with_bytes(network: onnx.ModelProto) -> onnx.ModelProto:
     return shown
 
 
-def by_onnxruntime(network: onnx.ModelProto, arrays: dict[str, Any]) -> dict[str, Any]:
-    """Outputs by name."""
+def by_onnxruntime(
+    network: onnx.ModelProto, arrays: dict[str, Any], optimised: bool = True
+) -> dict[str, Any]:
+    """Outputs by name; not `optimised`, pairs stay pairs around float operators."""
     import onnxruntime
 
-    session = onnxruntime.InferenceSession(network.SerializeToString(), providers=["CPUExecutionProvider"])
+    options = onnxruntime.SessionOptions()
+    if not optimised:
+        options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    session = onnxruntime.InferenceSession(
+        network.SerializeToString(), options, providers=["CPUExecutionProvider"]
+    )
     names = [item.name for item in session.get_outputs()]
     return dict(zip(names, session.run(names, arrays), strict=True))
 
@@ -170,10 +177,9 @@ def float_network(channels: int = 8, size: int = 12) -> onnx.ModelProto:
     def weights(*shape: int) -> Any:
         return (random.standard_normal(shape) / np.sqrt(np.prod(shape[1:]))).astype(np.float32)
 
-    constants = {
-        "w0": weights(channels, 3, 3, 3), "w1": weights(channels, channels, 3, 3), "b1": weights(channels, 1)[:, 0],
-        "w2": weights(channels, channels, 3, 3), "w3": weights(10, channels), "b3": weights(10, 1)[:, 0],
-    }  # fmt: skip
+    square = (channels, channels, 3, 3)
+    constants = {"w0": weights(channels, 3, 3, 3), "w1": weights(*square), "b1": weights(channels, 1)[:, 0]}
+    constants |= {"w2": weights(*square), "w3": weights(10, channels), "b3": weights(10, 1)[:, 0]}
     nodes = [
         node("Conv", "x w0", "c0", pads=[1, 1, 1, 1], name="conv0"),
         node("Relu", "c0", "r0", name="relu0"),

@@ -22,12 +22,12 @@ from ascendsim.ops.reduce.pooling import (
     compute_global,
     infer_global,
     infer_pool,
-    lower_global,
     lower_window,
     pool_windows,
 )
+from ascendsim.ops.reduce.reduction import reduction_work
 from ascendsim.opset import InferContext, Layout, OpDef
-from ascendsim.opset.definition import Compute, Infer, Lower
+from ascendsim.opset.definition import Compute, Infer
 from ascendsim.opset.facts import Facts, Kind, OpPattern, Precision
 from ascendsim.opset.structure import pooling
 from ascendsim.opset.work import LowerContext, Step, VectorWork, Work
@@ -56,18 +56,24 @@ def _computed(mean: Compute) -> Compute:
     return compute
 
 
-def _lowered(work_of: Lower) -> Lower:
+def _lower_window(node: Node, context: LowerContext) -> Work:
     """The float operator's work in float16: its factor holds the scales, one more step adds zero points."""
+    work = lower_window("average")(node, context)
+    if not isinstance(work, VectorWork) or all(is_zero(node.input(port)) for port in (2, 4)):
+        return work
+    factor = work.steps[-2]
+    return replace(work, steps=(*work.steps[:-1], Step("vadds", factor.dtype), work.steps[-1]))
 
-    def lower(node: Node, context: LowerContext) -> Work:
-        work = work_of(node, context)
-        if not isinstance(work, VectorWork) or all(is_zero(node.input(port)) for port in (2, 4)):
-            return work
-        factor = work.steps[-2]
-        shift = Step("vadds", factor.dtype, factor.over)
-        return replace(work, steps=(*work.steps[:-1], shift, work.steps[-1]))
 
-    return lower
+def _lower_global(node: Node, context: LowerContext) -> Work:
+    """The mean over positions as ReduceMean has it: scaled first, so that float16 sums stay in range; the
+    zero points are added to the result.
+    """
+    axes = tuple(range(2, len(node.required(0).static_shape)))
+    shift = () if all(is_zero(node.input(port)) for port in (2, 4)) else ("vadds",)
+    return reduction_work(
+        node, context, axes, before=("vmuls",), across="vcadd", along="vadd", after=shift, halves=True
+    )
 
 
 OPERATORS = (
@@ -75,7 +81,7 @@ OPERATORS = (
         "QLinearAveragePool",
         _inferred(infer_pool),
         _computed(compute_average),
-        _lowered(lower_window("average")),
+        _lower_window,
         Layout.FEATURE,
         "AvgPool",
         domain=DOMAIN,
@@ -89,7 +95,7 @@ OPERATORS = (
         "QLinearGlobalAveragePool",
         _inferred(infer_global),
         _computed(compute_global("average")),
-        _lowered(lower_global("average")),
+        _lower_global,
         Layout.FEATURE,
         "GlobalAveragePool",
         domain=DOMAIN,
