@@ -31,6 +31,7 @@ from ascendsim.passes.precision.assign import ApplyPrecision
 from ascendsim.passes.precision.float_status import read_status
 from ascendsim.passes.precision.integer_sums import join_integer_products
 from ascendsim.passes.precision.output_type import output_types
+from ascendsim.passes.quant.qdq import join_quantised
 from ascendsim.passes.rewriting.passes import run_passes
 
 if TYPE_CHECKING:
@@ -163,6 +164,7 @@ def _ends(work: Compilation) -> None:
     work.result_types = output_types(work.graph, options.output_type)
     if not is_single_kernel(work.graph):
         join_integer_products(work.graph)
+        work.fusion.records.extend(join_quantised(work.graph, work.opset))
         if work.settings.soc.kernels.overflow_register:
             read_status(work.graph, work.opset)
 
@@ -232,7 +234,7 @@ PREPARATION: tuple[Stage, ...] = (
     Stage(
         "ends",
         "the user's graph",
-        "images by AIPP in front, the outputs that are asked for, integer products with their scales, "
+        "images by AIPP in front, the outputs that are asked for, operators between quantised tensors, "
         "the chip's check for overflow",
         _ends,
     ),

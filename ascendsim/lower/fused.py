@@ -15,7 +15,7 @@ What that saves is counted in bytes, from the programs of the single nodes and t
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -292,6 +292,7 @@ def join_epilogue(
     steps, inputs = list(head.epilogue), list(head.epilogue_inputs)
     sides: list[SideOutput] = [] if head.out.region in hidden else [SideOutput(head.out, len(steps))]
     made = {head.out.region: head.out}
+    widened: set[str] = set()  # bytes made here that a reader before has brought to its computing type
     last = head.out
     sums: tuple[ColumnSum, ...] = ()
     for node, work in zip(nodes[1:], works[1:], strict=True):
@@ -333,11 +334,13 @@ def join_epilogue(
             or result.shape != head.out.shape
         ):
             raise CompileError(node_subject(node), "must keep shape and format of the Cube's result")
-        steps += work.steps
+        steps += _without_repeated_conversions(work, made, widened)
         made[result.region] = last = result
         if result.region not in hidden:
             sides.append(SideOutput(result, len(steps)))
-    if soc.split_cores and (not fixpipe_takes(steps) or inputs or sums or len(sides) != 1):
+    if soc.split_cores and (
+        not fixpipe_takes(steps) or len(inputs) > len(head.epilogue_inputs) or sums or len(sides) != 1
+    ):
         raise CompileError(
             Subject.of("a fused task on split cores"),
             "takes only what FIXPIPE does on its way: one ReLU",
@@ -354,6 +357,20 @@ def join_epilogue(
         side_outputs=tuple(side for side in sides if side.ref is not last),
         sums=sums,
     )
+
+
+def _without_repeated_conversions(
+    work: VectorWork, made: Mapping[str, Ref], widened: set[str]
+) -> tuple[Step, ...]:
+    """Steps that begin with conversions of bytes, less those of what an earlier reader has converted."""
+    first = work.steps[0]
+    if first.op != "vconv":
+        return work.steps
+    regions = [stream.ref.region for stream in work.inputs]
+    read = [name for name in regions if name in made and made[name].dtype.itemsize == 1]
+    left = first.count - sum(region in widened for region in read)
+    widened.update(read)
+    return (*((replace(first, count=left),) if left > 0 else ()), *work.steps[1:])
 
 
 def _column_sums(node: Node, work: VectorWork, result: Ref, columns: int) -> tuple[ColumnSum, ...]:

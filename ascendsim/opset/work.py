@@ -77,6 +77,11 @@ class Step:
     overruns: bool = False
 
 
+# Pseudo-intrinsic, first in the epilogue of integer Cube work: int32 sums times a scale, by what moves them
+# out of L0C (TIK, tensor_mov: `deqscale` for int32 -> float16; FIXPIPE's pre-stage on split cores)
+SCALED = "deqscale"
+
+
 @dataclass(frozen=True, slots=True)
 class Stream:
     """A tensor that a vector program reads or writes: full size, one value a row or a column, or one

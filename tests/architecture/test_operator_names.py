@@ -64,6 +64,8 @@ REASONS: dict[str, str] = {
     "passes/precision/assign.py": _MAKES,
     "passes/precision/float_status.py": "the check for overflow that a chip has",
     "passes/precision/integer_sums.py": "onnxruntime's form of dynamic quantisation",
+    "passes/quant/pairs.py": "ONNX's form of quantised networks",
+    "passes/quant/qdq.py": "ONNX's form of quantised networks",
     "passes/rewriting/outputs.py": _MAKES,
     "passes/ub/automatic.py": _RULE,
     "passes/ub/cann_passes.py": _RULE,

@@ -678,6 +678,7 @@ def _quantised(cases: Cases) -> None:
     for channels in (one(0.25), some(1, 12, 1, 1, positive=True)):
         more = {"strides": (2, 1), "pads": (1, 0, 0, 1)}
         cases.ascend("DequantConv", image, weight, one(2, np.int8), one(0, np.int8), channels, **more)
+    _between_bytes(cases)
     cases.ascend("AscendWeightQuant", weight, one(2, np.int8))
     cases.ascend("AscendWeightQuant", weight, some(12, 1, 1, 1, dtype=np.int8))
     for more, scales in (
@@ -696,6 +697,33 @@ def _quantised(cases: Cases) -> None:
             dtype=DType.FLOAT16,
             **more,
         )
+
+
+def _between_bytes(cases: Cases) -> None:
+    """Operators of integers in onnxruntime's domain."""
+    domain = {"domain": "com.microsoft"}
+    x, y, row = (
+        some(3, 4, 5, 6, dtype=np.int8),
+        some(3, 4, 5, 6, dtype=np.int8, seed=1),
+        some(6, dtype=np.int8),
+    )
+    first, second, result = (
+        (one(scale), one(zero, np.int8)) for scale, zero in ((0.3, 2), (0.2, -3), (0.4, 1))
+    )
+    for other in (y, row):
+        cases.add("QLinearAdd", x, *first, other, *second, *result, **domain)
+        cases.add("QLinearMul", x, *first, other, *second, *result, **domain)
+    cases.add("QLinearSigmoid", x, *first, one(1 / 128), one(-100, np.int8), **domain)
+    cases.add("QLinearLeakyRelu", x, *first, *result, alpha=0.2, low=-3, high=9, **domain)
+    part = some(3, 2, 5, 6, dtype=np.int8)
+    cases.add("QLinearConcat", *result, x, *first, part, *second, axis=1, **domain)
+    window = {"kernel_shape": (3, 2), "strides": (2, 1), "pads": (1, 0, 1, 1)}
+    cases.add("QLinearAveragePool", x, *first, *result, **window, **domain)
+    cases.add("QLinearGlobalAveragePool", x, *first, *result, **domain)
+    a, b, bias = some(5, 7, dtype=np.int8), some(3, 7, dtype=np.int8), some(3, dtype=np.int32)
+    columns, zeros = some(3, positive=True), np.zeros(3, np.int8)
+    cases.add("QGemm", a, *first, b, columns, zeros, bias, *result, transB=1, **domain)
+    cases.add("QGemm", a, *first, b.T.copy(), one(0.1), one(0, np.int8), bias, alpha=0.5, **domain)
 
 
 def _fused(cases: Cases) -> None:

@@ -133,7 +133,7 @@ def test_shapes_and_types() -> None:
     assert isinstance(work, CubeWork)
     assert work.dtype is DType.INT8
     assert (work.k, work.n) == (72, 16)
-    assert [step.op for step in work.epilogue] == ["vconv", "vmul", "vadds", "vconv"]
+    assert [step.op for step in work.epilogue] == ["deqscale", "vadds", "vconv"]
     assert work.epilogue_inputs[0].over == "col"
     plain = lower("MatMulInteger", [integers(np.int8, 4, 8), integers(np.int8, 8, 5)])
     assert isinstance(plain, CubeWork)

@@ -298,7 +298,7 @@ def test_order_is_main_unlisted_down_and_automatic_last() -> None:
         < names.index("TbeConvCommonRules0FusionPass")
         < names.index("TbeEltwiseFusionPass")
     )
-    assert names[-2:] == ("AutomaticUbFusion", "FusionVirtualOpSetSwitch")
+    assert names[-3:] == ("AutomaticUbFusion", "QuantisedUbFusion", "FusionVirtualOpSetSwitch")
     earlier = Switches(file=SwitchFile(priorities={"ub": {"TbeEltwiseFusionPass": 1}}))
     assert ub_passes(PROFILES["documents"], earlier)[1] == "TbeEltwiseFusionPass"
 

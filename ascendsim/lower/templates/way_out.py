@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from ascendsim.core.dtypes import DType
@@ -16,21 +17,28 @@ from ascendsim.lower.templates.column_sums import ColumnSums, sum_passes, widest
 from ascendsim.lower.templates.operands import bring_columns, fitted
 from ascendsim.lower.templates.stage import Tile
 from ascendsim.lower.templates.steps import Expansion, emit_steps
-from ascendsim.opset.work import CubeWork, Step, Stream
+from ascendsim.opset.work import SCALED, CubeWork, Step, Stream
 from ascendsim.soc.spec import SocSpec
+
+# What FIXPIPE does as it stores (source: fix_pipe_pre_conv and fix_pipe_pre_act functions of the chip files):
+# one ReLU; int32 by a scale to float16; the same with an offset to int8
+_FIXPIPE = re.compile(f"(vrelu )?|{SCALED} (vrelu )?((vadds )?vconv )?")
 
 
 def fixpipe_takes(epilogue: Sequence[Step]) -> bool:
-    """Whether FIXPIPE does the steps on the way (conversion and one ReLU; source: fix_pipe_pre_act functions
-    of the chip files).
-    """
-    return all(step.op == "vrelu" for step in epilogue) and len(epilogue) <= 1
+    """Whether FIXPIPE does the steps on the way: conversion, scale, one ReLU."""
+    return _FIXPIPE.fullmatch("".join(f"{step.op} " for step in epilogue)) is not None
+
+
+def by_the_move(work: CubeWork) -> int:
+    """How many steps of the epilogue the move out of L0C does."""
+    return int(bool(work.epilogue) and work.epilogue[0].op == SCALED)
 
 
 def vector_passes(work: CubeWork, soc: SocSpec) -> int:
     """Vector passes over the result besides the move out of L0C, in terms of its 16-bit elements."""
     return (
-        sum(step.count for step in work.epilogue if step.over == "all")
+        sum(step.count for step in work.epilogue[by_the_move(work) :] if step.over == "all")
         + bias_passes(work, soc)
         + sum_passes(work.sums)
     )
@@ -94,6 +102,7 @@ class UnifiedBufferOut:
     ) -> None:
         tile_m, tile_n = tile
         self.b, self.work, self.l0c, self.expansion = builder, work, l0c, expansion
+        self.moved = by_the_move(work)
         self.area: Area = WholeRows()
         self.inside = (
             DType.FLOAT32
@@ -245,7 +254,7 @@ class UnifiedBufferOut:
             others.append(b.source(ring, stream.ref.stored(count)))
         others += [b.source(ring, ring.slot_bytes) for _, ring in (*self.rows, *self.kept)]
         counts = {"all": (count, 1), "row": (rows, 1), "col": (blocks * FRACTAL_ROWS, 1), "one": (1, 1)}
-        done = 0
+        done = self.moved
         for number, (after, ref, ring) in enumerate(stops):
             read = target
             if number:

@@ -138,15 +138,15 @@ def _lower(node: Node, context: LowerContext) -> Work:
     )
 
 
-def _cann(node: Node) -> str:
+def conv_type(node: Node, weight: int = 1) -> str:
     """Conv3D for volumes, DepthwiseConv2D if every group has one input channel, else Conv2D (1-d too: height
-    1).
+    1). The weight is at an input port.
     """
-    shape, weight = node.required(0).shape, node.required(1).shape
+    shape, filters = node.required(0).shape, node.required(weight).shape
     if shape is not None and len(shape) == 5:
         return "Conv3D"
     groups = int(node.attr("group", 1))
-    return "DepthwiseConv2D" if groups > 1 and weight is not None and weight[1] == 1 else "Conv2D"
+    return "DepthwiseConv2D" if groups > 1 and filters is not None and filters[1] == 1 else "Conv2D"
 
 
 def conv_windows(node: Node, weight: int = 1) -> tuple[Link, ...]:
@@ -158,10 +158,10 @@ def conv_windows(node: Node, weight: int = 1) -> tuple[Link, ...]:
     return () if shape is None or kernel is None else window_links(slide(node, shape[2:], kernel))
 
 
-def conv_pattern(node: Node) -> OpPattern:
-    """The class that UB fusion has for a convolution."""
+def conv_pattern(node: Node, weight: int = 1) -> OpPattern:
+    """The class that UB fusion has for a convolution whose weight is at an input port."""
     return {"DepthwiseConv2D": OpPattern.DEPTHWISE, "Conv3D": OpPattern.CONV3D}.get(
-        _cann(node), OpPattern.CONVOLUTION
+        conv_type(node, weight), OpPattern.CONVOLUTION
     )
 
 
@@ -174,7 +174,7 @@ OPERATORS = (
         Layout.FEATURE,
         cann="Conv2D",
         mindspore="Conv2D",
-        cann_of=_cann,
+        cann_of=conv_type,
         most_inputs=3,
         facts=Facts(
             convolution(windows=conv_windows),

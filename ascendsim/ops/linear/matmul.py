@@ -103,7 +103,8 @@ def _lower_matmul(node: Node, context: LowerContext) -> Work:
     return matmul_work(left, right, output)
 
 
-def _matmul_type(node: Node) -> str:
+def matmul_type(node: Node) -> str:
+    """CANN's type of a product, by the ranks of what it reads."""
     ranks = [tensor.shape for tensor in node.inputs if tensor is not None]
     return "MatMulV2" if all(shape is not None and len(shape) <= 2 for shape in ranks) else "BatchMatMulV2"
 
@@ -211,7 +212,7 @@ def _over(shape: tuple[int, ...], m: int, n: int) -> Over:
 
 def matmul_pattern(node: Node) -> OpPattern:
     """The class that UB fusion has for a product: by its rank, as CANN's type."""
-    return OpPattern.BATCH_MATMUL if _matmul_type(node).startswith("BatchMatMul") else OpPattern.MATMUL
+    return OpPattern.BATCH_MATMUL if matmul_type(node).startswith("BatchMatMul") else OpPattern.MATMUL
 
 
 OPERATORS = (
@@ -222,7 +223,7 @@ OPERATORS = (
         _lower_matmul,
         Layout.MATMUL,
         cann="BatchMatMulV2",
-        cann_of=_matmul_type,
+        cann_of=matmul_type,
         most_inputs=2,
         facts=Facts(
             product(),

@@ -10,7 +10,7 @@ import numpy as np
 
 from ascendsim.core.errors import GraphError
 from ascendsim.core.formats import Format, c0
-from ascendsim.graph.ir import Array, Dim, Node, Tensor
+from ascendsim.graph.ir import Array, Dim, Node, Shape, Tensor
 from ascendsim.ops.shared.bursts import (
     cuts_whole_blocks,
     repacking,
@@ -41,11 +41,19 @@ Wanted = Sequence["np.dtype[Any]"]
 
 
 def _concat_infer(ctx: InferContext) -> None:
-    shapes = [ctx.shape(index) for index in range(ctx.node.input_count)]
+    ctx.set(0, ctx.dtype(0), concat_shape(ctx, range(ctx.node.input_count)))
+
+
+def concat_shape(ctx: InferContext, ports: Sequence[int]) -> Shape | None:
+    """Shape of the tensors at some ports side by side; None if no rank is known.
+
+    Raises:
+        GraphError: If they do not fit together.
+    """
+    shapes = [ctx.shape(port) for port in ports]
     known = [shape for shape in shapes if shape is not None]
     if not known:
-        ctx.set(0, ctx.dtype(0), None)
-        return
+        return None
     rank = len(known[0])
     if any(len(shape) != rank for shape in known):
         raise ctx.fail("needs inputs of one rank", [list(shape) for shape in known])
@@ -57,7 +65,7 @@ def _concat_infer(ctx: InferContext) -> None:
             for number, (a, b) in enumerate(zip(dims, shape, strict=True))
         ]
     dims[axis] = total(shape[axis] for shape in known) if len(known) == len(shapes) else None
-    ctx.set(0, ctx.dtype(0), tuple(dims))
+    return tuple(dims)
 
 
 def _concat(node: Node, inputs: Sequence[Any], wanted: Wanted) -> Sequence[Array]:
@@ -84,7 +92,14 @@ def _concat_lower(node: Node, _ctx: LowerContext) -> Work:
         slices = _slices_of(node.output, [tensor for tensor in node.inputs if tensor is not None], axis)
         if slices is not None:
             return NoTask(slices=slices)
-    sources = [Ref.of(tensor) for tensor in node.inputs if tensor is not None]
+    return concat_work(node, [tensor for tensor in node.inputs if tensor is not None])
+
+
+def concat_work(node: Node, parts: Sequence[Tensor]) -> MoveWork | NoTask:
+    """Parts carried to their places in the node's output, along the attribute `axis`."""
+    target = Ref.of(node.output)
+    axis = int(node.attr("axis", 0)) % len(target.shape)
+    sources = [Ref.of(tensor) for tensor in parts]
     copies: list[Copy] = []
     steps: list[Step] = []
     for source in sources:

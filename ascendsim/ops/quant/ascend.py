@@ -26,11 +26,10 @@ from typing import Any
 import numpy as np
 
 from ascendsim.core.dtypes import DType
-from ascendsim.core.formats import Format, c0
 from ascendsim.graph.ir import Array, Node
 from ascendsim.ops.linear.conv import conv_axes, conv_pattern, conv_shape, conv_windows
 from ascendsim.ops.normalise.normalisation_work import channel_split
-from ascendsim.ops.quant.quantize import saturated
+from ascendsim.ops.quant.quantize import repacks, saturated
 from ascendsim.ops.shared.common import as_float32, computing_type, finish, make_steps, on_ai_cpu, same_as
 from ascendsim.ops.shared.cube import convolution_work
 from ascendsim.ops.shared.windows import as_volume, kernel_window
@@ -200,18 +199,6 @@ def _weight_steps(_node: Node, inside: DType, over: Over) -> tuple[Step, ...]:
     return make_steps(["vadds" if over == "one" else "vsub"], inside)
 
 
-def _in_blocks(node: Node, format: Format) -> bool:
-    """Feature maps change the size of their blocks with the element type: the operators repack them as they
-    store.
-
-    Matrices do so too where their columns fill the largest blocks, those of int8.
-    """
-    shape = node.output.static_shape
-    if format is Format.FRACTAL_NZ:
-        return len(shape) == 2 and shape[1] % c0(DType.INT8) == 0
-    return format is Format.NC1HWC0 and len(shape) == 4
-
-
 _FOLLOW = Layout.FOLLOW
 OPERATORS: tuple[OpDef, ...] = (
     OpDef(
@@ -221,7 +208,7 @@ OPERATORS: tuple[OpDef, ...] = (
         _lower(_quant_steps, 0),
         _FOLLOW,
         domain="ascend",
-        in_blocks=_in_blocks,
+        in_blocks=repacks,
         facts=Facts(elementwise(0), Kind.ELEMENTWISE, Precision.GRAY, pattern=OpPattern.QUANT),
     ),
     OpDef(
@@ -231,7 +218,7 @@ OPERATORS: tuple[OpDef, ...] = (
         _lower(_dequant_steps, 1),
         _FOLLOW,
         domain="ascend",
-        in_blocks=_in_blocks,
+        in_blocks=repacks,
         most_inputs=2,
         facts=Facts(
             per_channel(1), Kind.ELEMENTWISE, Precision.GRAY, pattern=OpPattern.DEQUANT, parameters=(1,)
@@ -244,7 +231,7 @@ OPERATORS: tuple[OpDef, ...] = (
         _lower(_requant_steps, 2),
         _FOLLOW,
         domain="ascend",
-        in_blocks=_in_blocks,
+        in_blocks=repacks,
         most_inputs=2,
         facts=Facts(
             per_channel(1), Kind.ELEMENTWISE, Precision.GRAY, pattern=OpPattern.REQUANT, parameters=(1,)

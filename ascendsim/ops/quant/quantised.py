@@ -1,31 +1,36 @@
-"""Integer products: MatMulInteger, ConvInteger, QLinearMatMul, QLinearConv.
+"""Integer products: MatMulInteger, ConvInteger, QLinearMatMul, QLinearConv, and onnxruntime's QGemm.
 
 Values are exact in int32; the QLinear forms scale the sum in float32, round to nearest even, add the zero
-point and saturate. On the chip the Cube multiplies int8 (unsigned operands are shifted by their zero point
-when they are stored), accumulates in int32, and the vector unit requantises on the way out.
+point and saturate (within the bounds `low` and `high`, in which a Relu or Clip behind them has gone up).
+
+On the chip the Cube multiplies int8 (unsigned tensors lie in memory lower by 128), accumulates in int32, and
+the sums are scaled as they leave L0C. A zero point of the data is folded into the bias, -z * sum(w), when the
+host prepares the constants; a convolution then pads with the zero point, so that borders are exact too.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from ascendsim.core.dtypes import DType
-from ascendsim.graph.ir import Array, Node
-from ascendsim.ops.linear.conv import conv_axes, conv_pattern, conv_shape, conv_windows
+from ascendsim.graph.ir import Array, Node, Tensor
+from ascendsim.ops.linear.conv import conv_axes, conv_pattern, conv_shape, conv_type, conv_windows
 from ascendsim.ops.linear.matmul import matmul_pattern, matmul_shape, matmul_work
+from ascendsim.ops.quant.qlinear import DOMAIN, bound_steps, bounded, infer_bytes, is_zero
 from ascendsim.ops.shared.bursts import fill_work
-from ascendsim.ops.shared.common import as_float32
-from ascendsim.ops.shared.cube import convolution_work
+from ascendsim.ops.shared.common import StepSpec, as_float32, finish, make_steps
+from ascendsim.ops.shared.cube import convolution_work, cube_type
 from ascendsim.ops.shared.windows import as_volume, kernel_window
 from ascendsim.opset import InferContext, Layout, OpDef
 from ascendsim.opset.definition import Lower
-from ascendsim.opset.facts import Facts, Kind, Precision
+from ascendsim.opset.facts import Facts, Kind, OpPattern, Precision
 from ascendsim.opset.structure import convolution, product
-from ascendsim.opset.work import LowerContext, NoTask, Ref, Step, Stream, Work
+from ascendsim.opset.work import SCALED, CubeWork, LowerContext, NoTask, Ref, Step, Stream, Work
 
 
 def need_bytes(context: InferContext, ports: tuple[int, ...]) -> None:
@@ -80,11 +85,10 @@ def _along(parameter: Array, rank: int, axis: int | None) -> Array:
     return parameter
 
 
-def _requantised(total: Array, scale: Array, zero_point: Any, dtype: np.dtype[Any]) -> Array:
-    limits = np.iinfo(dtype)
+def _requantised(node: Node, total: Array, scale: Array, zero_point: Any, dtype: np.dtype[Any]) -> Array:
     rounded = np.rint(total.astype(np.float32) * scale.astype(np.float32))
     shift = 0.0 if zero_point is None else as_float32(np.asarray(zero_point)).astype(np.float32).reshape(())
-    return np.clip(rounded + shift, limits.min, limits.max).astype(dtype)
+    return bounded(node, rounded + shift, dtype)
 
 
 def _scale(array: Any) -> Array:
@@ -111,7 +115,7 @@ def _compute_qlinear_matmul(
     rank = total.ndim
     left = _along(_scale(a_scale), rank, rank - 2 if rank > 1 else None)
     scale = left * _along(_scale(b_scale), rank, rank - 1) / _scale(y_scale).reshape(())
-    return [_requantised(total, np.asarray(scale), y_zero, wanted[0])]
+    return [_requantised(node, total, np.asarray(scale), y_zero, wanted[0])]
 
 
 def _integer_conv(node: Node, image: Array, weight: Array) -> Array:
@@ -142,19 +146,32 @@ def _compute_qlinear_conv(
     if len(inputs) > 8 and inputs[8] is not None:
         total = total + np.asarray(inputs[8]).astype(np.int32).reshape(-1, *(1,) * (total.ndim - 2))
     scale = _scale(x_scale).reshape(()) * _along(_scale(w_scale), total.ndim, 1) / _scale(y_scale).reshape(())
-    return [_requantised(total, np.asarray(scale), y_zero, wanted[0])]
+    return [_requantised(node, total, np.asarray(scale), y_zero, wanted[0])]
 
 
-def _requantise(node: Node, scale_port: int) -> tuple[tuple[Step, ...], tuple[Stream, ...]]:
-    """int32 -> float16 (vdeq), scale by column or as a whole, zero point, -> int8; what the steps read."""
-    scale = node.required(scale_port)
-    by_column = scale.elements > 1
-    half = DType.FLOAT16
-    steps = [Step("vconv", DType.INT32), Step("vmul" if by_column else "vmuls", half)]
-    if node.input(7) is not None:
-        steps.append(Step("vadds", half))
-    steps.append(Step("vconv", half))
-    return tuple(steps), (Stream(Ref.of(scale), "col"),) if by_column else ()
+def _requantise(
+    node: Node, scale_port: int, zero_port: int, bias: Tensor | None
+) -> tuple[tuple[Step, ...], tuple[Stream, ...]]:
+    """int32 -> float16 by a scale as the sums leave L0C, then bounds, -> int8; and what the steps read.
+
+    The zero point of the result is a number that the host can add to the bias (in units of the sums, finer by
+    far than a step); without a bias the vector unit adds it, and where a Relu must come first.
+    """
+    scale, zero, half = node.required(scale_port), node.input(zero_port), DType.FLOAT16
+    relu = node.attr("low") is not None and node.attr("high") is None and node.attr("low") == _number(zero)
+    ops: list[StepSpec] = [SCALED, *(["vrelu"] if relu else [])]
+    if not node.output.element_type.is_float:
+        added = not is_zero(zero) and (relu or bias is None)
+        ops += [*(["vadds"] if added else []), *([] if relu else bound_steps(node)), "vconv"]
+    return make_steps(ops, half), (Stream(Ref.of(scale), "col"),) if scale.elements > 1 else ()
+
+
+def _number(zero: Tensor | None) -> int | None:
+    """A zero point that is known."""
+    if zero is None:
+        return 0
+    constant = zero.constant
+    return int(constant.array().reshape(-1)[0]) if constant is not None and constant.available else None
 
 
 def lower_matmul(left: int, right: int, requantises: bool) -> Lower:
@@ -166,7 +183,7 @@ def lower_matmul(left: int, right: int, requantises: bool) -> Lower:
         """
         if node.output.elements == 0 or node.required(left).elements == 0:
             return fill_work(Ref.of(node.output))  # a sum of nothing is 0
-        epilogue, streams = _requantise(node, 4) if requantises else ((), ())
+        epilogue, streams = _requantise(node, 4, 7, None) if requantises else ((), ())
         return matmul_work(
             node.required(left), node.required(right), node.output, epilogue=epilogue, epilogue_inputs=streams
         )
@@ -182,9 +199,9 @@ def lower_conv(image: int, weight: int, requantises: bool) -> Lower:
         x, w = node.required(image), node.required(weight)
         if node.output.elements == 0 or math.prod(x.static_shape) == 0:
             return NoTask()
-        epilogue, streams = _requantise(node, 4) if requantises else ((), ())
         axes = conv_axes(node, x.static_shape, w.static_shape)
         bias = node.input(8) if requantises else None
+        epilogue, streams = _requantise(node, 4, 7, bias) if requantises else ((), ())
         groups = int(node.attr("group", 1))
         return convolution_work(
             x, w, bias, node.output, axes, groups, epilogue=epilogue, epilogue_inputs=streams
@@ -193,7 +210,88 @@ def lower_conv(image: int, weight: int, requantises: bool) -> Lower:
     return lower
 
 
+def _infer_gemm(context: InferContext) -> None:
+    """The product of two matrices; quantised again where there is a scale for the result, else float32."""
+    infer_bytes(context, (0,))
+    need_bytes(context, (3,))
+    shapes = [context.shape(port) for port in (0, 3)]
+    if any(shape is not None and len(shape) != 2 for shape in shapes):
+        raise context.fail("needs two matrices", " and ".join(str(shape) for shape in shapes))
+    flips = [bool(context.node.attr(name, 0)) for name in ("transA", "transB")]
+    (m, k), (k2, n) = (
+        (None, None) if shape is None else shape[::-1] if flip else shape
+        for shape, flip in zip(shapes, flips, strict=True)
+    )
+    if isinstance(k, int) and isinstance(k2, int) and k != k2:
+        raise context.fail("needs equal inner dimensions", f"{k} and {k2}")
+    bias = context.shape(6) if context.has(6) else None
+    if bias is not None and isinstance(n, int) and bias not in ((n,), (1, n)):
+        raise context.fail(f"needs one int32 a column ({n}) as input 6", f"shape {bias}")
+    kind = context.dtype(8) if context.has(8) else context.dtype(0) if context.has(7) else DType.FLOAT32
+    context.set(0, kind, (m, n))
+
+
+def _compute_gemm(node: Node, inputs: Sequence[Any], wanted: Sequence[np.dtype[Any]]) -> Sequence[Any]:
+    from ascendsim_kernels.gemm import integer_matmul
+
+    a, a_scale, a_zero, b, b_scale, b_zero, bias, y_scale, y_zero = (*inputs, None, None, None)[:9]
+    flips = [bool(node.attr(name, 0)) for name in ("transA", "transB")]
+    left = _shifted(a, a_zero, None)
+    left = left.T if flips[0] else left
+    right = _shifted(b.T if flips[1] else b, b_zero, 1)
+    total = integer_matmul(np.ascontiguousarray(left), np.ascontiguousarray(right))
+    if bias is not None:
+        total = total + bias.reshape(1, -1)
+    scale = np.float32(node.attr("alpha", 1.0)) * _scale(a_scale).reshape(()) * _along(_scale(b_scale), 2, 1)
+    if y_scale is None:
+        return [finish(total.astype(np.float32) * scale, wanted[0])]
+    return [_requantised(node, total, np.asarray(scale / _scale(y_scale).reshape(())), y_zero, wanted[0])]
+
+
+def _lower_gemm(node: Node, _context: LowerContext) -> Work:
+    """As the float operator, with the scale on the way out."""
+    left, right, bias, output = node.required(0), node.required(3), node.input(6), node.output
+    if output.elements == 0 or left.elements == 0:
+        return fill_work(Ref.of(output))  # a sum of nothing is 0
+    flip_a, flip_b = bool(node.attr("transA", 0)), bool(node.attr("transB", 0))
+    rows, columns = left.static_shape
+    m, k = (columns, rows) if flip_a else (rows, columns)
+    epilogue, streams = _requantise(node, 4, 8, bias)
+    return CubeWork(
+        m=m,
+        k=k,
+        n=output.static_shape[1],
+        a=Ref.of(left),
+        b=Ref.of(right),
+        out=Ref.of(output),
+        bias=None if bias is None else Ref.of(bias),
+        transpose_a=flip_a,
+        transpose_b=flip_b,
+        dtype=cube_type(left.element_type),
+        epilogue=epilogue,
+        epilogue_inputs=streams,
+    )
+
+
 OPERATORS = (
+    OpDef(
+        "QGemm",
+        _infer_gemm,
+        _compute_gemm,
+        _lower_gemm,
+        Layout.MATMUL,
+        "MatMulV2",
+        domain=DOMAIN,
+        most_inputs=9,
+        facts=Facts(
+            product(0, 3, flipped=("transA", "transB")),
+            Kind.MATMUL,
+            Precision.GRAY,
+            pattern=OpPattern.GEMM,
+            operands=(0, 3),
+            parameters=(1, 2, 4, 5, 7, 8),
+        ),
+    ),
     OpDef(
         "MatMulInteger",
         _infer_matmul_integer,
@@ -215,7 +313,12 @@ OPERATORS = (
         "BatchMatMulV2",
         most_inputs=8,
         facts=Facts(
-            product(0, 3), Kind.MATMUL, Precision.GRAY, operands=(0, 3), parameters=(1, 2, 4, 5, 6, 7)
+            product(0, 3),
+            Kind.MATMUL,
+            Precision.GRAY,
+            pattern=matmul_pattern,
+            operands=(0, 3),
+            parameters=(1, 2, 4, 5, 6, 7),
         ),
     ),
     OpDef(
@@ -242,11 +345,13 @@ OPERATORS = (
         lower_conv(0, 3, True),
         Layout.FEATURE,
         "Conv2D",
+        cann_of=partial(conv_type, weight=3),
         most_inputs=9,
         facts=Facts(
             convolution(0, 3, (8,), lambda node: conv_windows(node, 3)),
             Kind.CONVOLUTION,
             Precision.GRAY,
+            pattern=partial(conv_pattern, weight=3),
             operands=(0, 3),
             parameters=(1, 2, 4, 5, 6, 7),
         ),

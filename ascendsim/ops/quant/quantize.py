@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ascendsim.core.dtypes import DType
+from ascendsim.core.formats import Format, c0
 from ascendsim.graph.ir import Array, Node, Tensor
 from ascendsim.ops.normalise.softmax import walking_axis
 from ascendsim.ops.shared.common import (
@@ -175,6 +176,27 @@ def _links(node: Node) -> AxisMap:
     return by_labels(node, {0: range(rank), 1: vector, 2: vector}, {0: range(rank)})
 
 
+def repacks(node: Node, format: Format) -> bool:
+    """Whether an operator between floats and bytes can work in blocks, which change their size.
+
+    Feature maps are repacked as they are stored; matrices where their columns fill the largest blocks, those
+    of int8.
+    """
+    shape = node.output.static_shape
+    if format is Format.FRACTAL_NZ:
+        return len(shape) == 2 and shape[1] % c0(DType.INT8) == 0
+    return format is Format.NC1HWC0 and len(shape) == 4
+
+
+def _repacks_numbers(node: Node, format: Format) -> bool:
+    """The same with one scale; scales along an axis lie row-major."""
+    if node.required(1).elements != 1:
+        return False
+    shape = node.output.static_shape
+    wide = format is Format.FRACTAL_NZ and len(shape) > 2 and shape[-1] % c0(DType.INT8) == 0
+    return wide or repacks(node, format)
+
+
 OPERATORS: tuple[OpDef, ...] = (
     OpDef(
         "QuantizeLinear",
@@ -183,6 +205,8 @@ OPERATORS: tuple[OpDef, ...] = (
         _lower("vrec", ["vmul", "vadds"], 0),
         Layout.FOLLOW,
         "AscendQuant",
+        foldable=False,  # weights stay integers for the operator that multiplies them
+        in_blocks=_repacks_numbers,
         most_inputs=3,
         facts=Facts(_links, Kind.ELEMENTWISE, Precision.GRAY, pattern=OpPattern.QUANT, parameters=(1, 2)),
     ),
@@ -193,6 +217,8 @@ OPERATORS: tuple[OpDef, ...] = (
         _lower("", ["vsub", "vmul"], 1),
         Layout.FOLLOW,
         "AscendDequant",
+        foldable=False,  # weights stay integers for the operator that multiplies them
+        in_blocks=_repacks_numbers,
         most_inputs=3,
         facts=Facts(_links, Kind.ELEMENTWISE, Precision.GRAY, pattern=OpPattern.DEQUANT, parameters=(1, 2)),
     ),

@@ -45,14 +45,16 @@ def _feature_shape(context: InferContext) -> tuple[Any, ...] | None:
     return shape
 
 
-def _infer(context: InferContext) -> None:
+def infer_pool(context: InferContext) -> None:
+    """Shape of a pooling over windows."""
     shape = _feature_shape(context)
     pooled = None if shape is None else (*shape[:2], *outputs(pool_axes(context.node, shape[2:])))
     context.set(0, context.dtype(0), pooled)
     context.set(1, DType.INT64, pooled)
 
 
-def _infer_global(context: InferContext) -> None:
+def infer_global(context: InferContext) -> None:
+    """Shape of a pooling over all positions."""
     shape = _feature_shape(context)
     context.set(0, context.dtype(0), None if shape is None else (*shape[:2], *(1 for _ in shape[2:])))
 
@@ -94,7 +96,7 @@ def _compute_max(node: Node, inputs: Sequence[Any], wanted: Sequence[np.dtype[An
     return [finish(values.reshape(shape), wanted[0]), where.reshape(shape)]
 
 
-def _compute_average(node: Node, inputs: Sequence[Any], wanted: Sequence[np.dtype[Any]]) -> Sequence[Any]:
+def compute_average(node: Node, inputs: Sequence[Any], wanted: Sequence[np.dtype[Any]]) -> Sequence[Any]:
     """Sum in float32, divided by the count, one rounding."""
     from ascendsim_kernels.pooling import window_sum
 
@@ -123,7 +125,9 @@ def _compute_lp(node: Node, inputs: Sequence[Any], wanted: Sequence[np.dtype[Any
     ]
 
 
-def _compute_global(kind: Fold) -> Callable[[Node, Sequence[Any], Sequence[np.dtype[Any]]], Sequence[Any]]:
+def compute_global(kind: Fold) -> Callable[[Node, Sequence[Any], Sequence[np.dtype[Any]]], Sequence[Any]]:
+    """Values of a pooling over all positions."""
+
     def compute(node: Node, inputs: Sequence[Any], wanted: Sequence[np.dtype[Any]]) -> Sequence[Any]:
         array = inputs[0]
         planes = as_float32(array).reshape(*array.shape[:2], -1)
@@ -184,7 +188,9 @@ def over_windows(
     )
 
 
-def _lower_window(kind: Fold) -> Callable[[Node, LowerContext], Work]:
+def lower_window(kind: Fold) -> Callable[[Node, LowerContext], Work]:
+    """Work of a pooling over windows."""
+
     def lower(node: Node, context: LowerContext) -> Work:
         """One vector instruction a tap: vmax, or vadd and a final scale (vmul where border counts differ).
 
@@ -271,7 +277,8 @@ def _max_type(node: Node) -> str:
     return by_rank("MaxPool", "MaxPool", "MaxPool3D")(node)
 
 
-def _windows(node: Node) -> tuple[Link, ...]:
+def pool_windows(node: Node) -> tuple[Link, ...]:
+    """How positions of a pooling come from the input's; none where sizes are not known."""
     shape = shape_of(node, 0)
     return () if shape is None else window_links(pool_axes(node, shape[2:]))
 
@@ -281,36 +288,36 @@ _FACTS = Facts(pooling(), Kind.REDUCTION, Precision.GRAY)
 OPERATORS = (
     OpDef(
         "MaxPool",
-        _infer,
+        infer_pool,
         _compute_max,
-        _lower_window("max"),
+        lower_window("max"),
         Layout.FEATURE,
         cann="MaxPool",
         cann_of=_max_type,
-        facts=Facts(pooling(_windows), Kind.REDUCTION, Precision.GRAY, pattern=OpPattern.MAX_POOL),
+        facts=Facts(pooling(pool_windows), Kind.REDUCTION, Precision.GRAY, pattern=OpPattern.MAX_POOL),
     ),
     OpDef(
         "AveragePool",
-        _infer,
-        _compute_average,
-        _lower_window("average"),
+        infer_pool,
+        compute_average,
+        lower_window("average"),
         Layout.FEATURE,
         "AvgPool",
         cann_of=by_rank("AvgPool", "AvgPool", "AvgPool3D"),
-        facts=Facts(pooling(_windows), Kind.REDUCTION, Precision.GRAY, pattern=OpPattern.POOL2D),
+        facts=Facts(pooling(pool_windows), Kind.REDUCTION, Precision.GRAY, pattern=OpPattern.POOL2D),
     ),
     OpDef(
         "LpPool",
-        _infer,
+        infer_pool,
         _compute_lp,
-        _lower_window("lp"),
+        lower_window("lp"),
         Layout.FEATURE,
-        facts=Facts(pooling(_windows), Kind.REDUCTION, Precision.GRAY),
+        facts=Facts(pooling(pool_windows), Kind.REDUCTION, Precision.GRAY),
     ),
     OpDef(
         "GlobalMaxPool",
-        _infer_global,
-        _compute_global("max"),
+        infer_global,
+        compute_global("max"),
         _lower_global("max"),
         Layout.FEATURE,
         "GlobalMaxPool",
@@ -318,8 +325,8 @@ OPERATORS = (
     ),
     OpDef(
         "GlobalAveragePool",
-        _infer_global,
-        _compute_global("average"),
+        infer_global,
+        compute_global("average"),
         _lower_global("average"),
         Layout.FEATURE,
         "GlobalAveragePool",
@@ -327,8 +334,8 @@ OPERATORS = (
     ),
     OpDef(
         "GlobalLpPool",
-        _infer_global,
-        _compute_global("lp"),
+        infer_global,
+        compute_global("lp"),
         _lower_global("lp"),
         Layout.FEATURE,
         facts=_FACTS,

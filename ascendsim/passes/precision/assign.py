@@ -27,7 +27,8 @@ from ascendsim.core.dtypes import DType
 from ascendsim.core.errors import InputError, suggest
 from ascendsim.graph.ir import Graph, Node, Tensor
 from ascendsim.opset import OpSet
-from ascendsim.opset.facts import Precision
+from ascendsim.opset.facts import OpPattern, Precision
+from ascendsim.opset.patterns import pattern_of
 from ascendsim.passes.precision.integer_sums import WIDE
 from ascendsim.passes.precision.lists import KeepList, MixList
 from ascendsim.passes.rewriting.outputs import is_output, set_aside, twin_of, typed_like
@@ -168,6 +169,8 @@ def _assign(graph: Graph, opset: OpSet, wish: Wish, asked: Sequence[DType | None
 
     half_tensors = 0
     wanted: dict[Node, DType] = {}
+    taken: DType | None
+    given: DType | None
     parameters = {
         tensor
         for tensor in graph.constants
@@ -177,11 +180,12 @@ def _assign(graph: Graph, opset: OpSet, wish: Wish, asked: Sequence[DType | None
         first = next(
             (t.dtype for t in node.inputs if _is_single(t) and t is not None and not t.is_constant), None
         )
-        taken, given = (
-            (DType.FLOAT32, DType.FLOAT32)
-            if opset.get(node).facts.precision is Precision.BITS
-            else wish(node)
-        )
+        if opset.get(node).facts.precision is Precision.BITS:
+            taken, given = DType.FLOAT32, DType.FLOAT32
+        elif pattern_of(node, opset) is OpPattern.QUANT:
+            taken, given = None, None  # bytes come from either float type: no Cast in front
+        else:
+            taken, given = wish(node)
         wanted[node] = taken or first or DType.FLOAT16
         out = given or first or DType.FLOAT16
         for number, result in enumerate(node.outputs):
@@ -199,18 +203,23 @@ def _assign(graph: Graph, opset: OpSet, wish: Wish, asked: Sequence[DType | None
                 continue
             if tensor.is_constant or (tensor.dtype is not wanted[node] and node.op_type != "Cast"):
                 node.set_input(port, _in_type(graph, tensor, wanted[node], casts))
-    _hand_out(
-        graph,
-        [
-            dtype or (DType.FLOAT32 if _is_single(tensor) else None)
-            for tensor, dtype in zip(graph.outputs, asked, strict=True)
-        ],
-        casts,
-    )
+    handed = [
+        dtype or (DType.FLOAT32 if _is_single(tensor) else None)
+        for tensor, dtype in zip(graph.outputs, asked, strict=True)
+    ]
+    for tensor, dtype in zip(graph.outputs, handed, strict=True):
+        maker = tensor.producer
+        if dtype is not None and maker is not None and not tensor.uses and _makes_floats(maker, opset):
+            tensor.dtype = dtype  # no Cast behind: it is made from integers in any type
+    _hand_out(graph, handed, casts)
     inserted = sum(node.origin.get("inserted") == "precision" for node in graph.nodes)
     return PassResult(
         bool(half_tensors or inserted), {"tensors changed": half_tensors, "inserted Cast": inserted}
     )
+
+
+def _makes_floats(node: Node, opset: OpSet) -> bool:
+    return pattern_of(node, opset) is OpPattern.DEQUANT
 
 
 def _in_type(graph: Graph, tensor: Tensor, dtype: DType, casts: dict[tuple[Tensor, DType], Tensor]) -> Tensor:

@@ -43,6 +43,8 @@ BEHIND_PRODUCT = frozenset(
         "Pow",
     }
 )
+# operators between quantised tensors: dequantised in front and quantised behind in themselves
+OF_INTEGERS = frozenset({"QLinearAdd", "QLinearMul"})
 FIRST_OF_TWO = frozenset({"Relu", "LeakyRelu", "Add", "Muls", "Sum"})
 
 
@@ -78,8 +80,8 @@ def optional(name: str, kind: K, others: int | None = ANY) -> Part:
 
 def gated(name: str, first: Part, *between: Part, behind: tuple[Part, ...] = ()) -> UbPattern:
     """The product x * sigmoid(x) behind an operator: x is read twice."""
-    sigmoid = Part("sigmoid", EITHER, types=frozenset({"Sigmoid"}))
-    product = Part("mul", EITHER, types=frozenset({"Mul"}))
+    sigmoid = Part("sigmoid", EITHER, types=frozenset({"Sigmoid", "QLinearSigmoid"}))
+    product = Part("mul", EITHER, types=frozenset({"Mul", "QLinearMul"}))
     source = between[-1] if between else first
     parts = (first, *between, sigmoid, product, *behind)
     edges = [(first.name, between[0].name)] if between else []
@@ -151,6 +153,7 @@ def convolution_passes(limits: UbLimits) -> tuple[UbPass, ...]:
                 chain("conv_dequant_vadd_relu_quant", conv, dequant, vadd, relu, quant),
                 chain("conv_dequant_leakyrelu_vadd_quant", conv, dequant, leaky, vadd, quant),
                 chain("conv_dequant_vadd_quant", conv, dequant, vadd, quant),
+                chain("conv_vadd_int8", conv, Part("vadd", EITHER, others=1, types=OF_INTEGERS)),
             ),
         ),
         UbPass(

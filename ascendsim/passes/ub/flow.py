@@ -36,6 +36,8 @@ from ascendsim.passes.ub.mindspore_passes import mindspore_passes
 from ascendsim.passes.ub.no_task import NAME as NO_TASK
 from ascendsim.passes.ub.no_task import mark_no_task
 from ascendsim.passes.ub.pattern import UbPattern
+from ascendsim.passes.ub.quantised import NAME as QUANTISED
+from ascendsim.passes.ub.quantised import join_quantised_neighbours
 
 AfterPass = Callable[[str, Graph], None]
 
@@ -47,7 +49,7 @@ def ub_passes(limits: UbLimits, switches: Switches) -> tuple[str, ...]:
     if limits.mindspore:
         return tuple(item.name for item in _mindspore(limits))
     names = [item.name for item in _cann(limits, switches)]
-    return (AIPP, *names, *([AUTOMATIC] if limits.automatic else []), NO_TASK)
+    return (AIPP, *names, *([AUTOMATIC] if limits.automatic else []), QUANTISED, NO_TASK)
 
 
 def fuse_buffers(
@@ -91,6 +93,11 @@ def fuse_buffers(
             report.scopes.extend(made)
         if made and after is not None:
             after(AUTOMATIC, graph)
+    if _on(QUANTISED, switches, report):
+        record, made = join_quantised_neighbours(scopes, kind)
+        _note(record, graph, report, after)
+        grown = {scope.number for scope in made}
+        report.scopes[:] = [scope for scope in report.scopes if scope.number not in grown] + made
     if _on(NO_TASK, switches, report):
         _note(mark_no_task(graph), graph, report, after)
 

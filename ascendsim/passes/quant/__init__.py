@@ -1,0 +1,1 @@
+"""Networks that come quantised: what the importer finds becomes operators of integers."""
