@@ -2,16 +2,16 @@
 torch.
 
 Read off its profile (`ascendsim/validate/data/training_profiles.csv`): half precision but for master weights,
-sums around the layers, the scaled query and the loss; q, k and v as products of their own; dropout behind each
-projection, none on the attention's probabilities; whole layers left out by chance (`DropPath`), AdamW written
-out.
+sums around the layers, the scaled query and the loss; q, k and v as products of their own; dropout behind
+each projection, none on the attention's probabilities; whole layers left out by chance (`Residual`); AdamW
+written out.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 import torch.nn.functional as F
@@ -48,11 +48,18 @@ class Sizes:
 
 SMALL = Sizes(layers=2, width=64, heads=4, classes=11, image=32, patch=8, batch=2)
 
+# how the published step was compiled: its own casts, and MindSpore's UB fusion in place of CANN's
+OPTIONS: dict[str, Any] = {
+    "fusion": "all",
+    "precision_mode": "must_keep_origin_dtype",
+    "options": {"ub_limits": "MindSpore"},
+}
+
 
 @dataclass(frozen=True, slots=True)
 class ZooAdamW(AdamW):
     """AdamW as the zoo writes it: moments are divided by their corrections weight by weight, so that no rule
-    of CANN makes one operator of an update; biases and scales do not decay; the loss scale comes out first.
+    of CANN makes one operator of an update; vectors do not decay; the loss scale comes out first.
     """
 
     loss_scale: float = 1024.0
