@@ -58,7 +58,10 @@ def _turned_product(call: Call, x: Tensor) -> Tensor | None:
     if made is None or made.op_type != "MatMul" or len(source.users) != 1 or not x.is_static:
         return None
     left, right = made.required(0), made.required(1)
-    if not rank(left) == rank(right) == rank(made.output) > 2 or made.output.shape[-2:] != x.shape[-2:]:
+    whole = made.output
+    if not (rank(left) == rank(right) == rank(whole) > 2 and whole.is_static):
+        return None
+    if whole.static_shape[-2:] != x.static_shape[-2:]:
         return None
     factors = (_flipped(one) or _flip(call, one) for one in (right, left))
     return call.reshaped(call.op("MatMul", *factors), call.shape())
