@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
@@ -22,7 +23,11 @@ from ascendsim.validate.roofline import roofline_us
 from ascendsim.validate.score import Prediction
 
 GROUPS = {"910A": "Ascend910A", "910A eager": "Ascend910A"}  # by how the published step was run
-PROFILED_SOC, PROFILED = "Ascend910B", "resnet50_{batch}_224_224"  # the first generation with 30 cores
+PROFILED_SOC = "Ascend910B"  # the first generation with 30 cores
+PROFILED = {
+    "resnet50": re.compile(r"resnet50_(\d+)_224_224"),
+    "vit": re.compile(r"vit(\d+)"),
+}  # and the batch
 # MindSpore's ResNet-50 (model zoo): what the loss is multiplied by comes out in the update, scales and biases
 # do not decay; profiles show one FusedMulApplyMomentum a weight, and FusedMulAddN for those that decay
 MOMENTUM = Momentum(0.9, weight_decay=1e-4, applied=True, decays_vectors=False, loss_scale=1024.0)
@@ -67,12 +72,17 @@ def training_points(groups: Sequence[str] = ("910A",)) -> tuple[Point, ...]:
     return tuple(points)
 
 
-def measured_profiles() -> tuple[StepProfile, ...]:
-    """Profiles of MindSpore's ResNet-50 steps."""
+def measured_profiles(network: str = "resnet50") -> tuple[StepProfile, ...]:
+    """Profiles of MindSpore's steps, by batch.
+
+    Args:
+        network: "resnet50" or "vit" (`PROFILED`).
+    """
     found: dict[int, dict[str, tuple[int, float]]] = {}
     for row in _table("training_profiles.csv"):
-        batch = int(row["network"].split("_")[1])
-        found.setdefault(batch, {})[row["op_type"]] = (int(row["operators"]), float(row["time_us"]))
+        if matched := PROFILED[network].fullmatch(row["network"]):
+            kinds = found.setdefault(int(matched[1]), {})
+            kinds[row["op_type"]] = (int(row["operators"]), float(row["time_us"]))
     return tuple(StepProfile(batch, kinds) for batch, kinds in sorted(found.items()))
 
 
@@ -102,9 +112,19 @@ def run_step(file: Path, batch: int, soc: str) -> tuple[Result, float]:
 def simulated_profile(batch: int, folder: Path) -> StepProfile:
     """The operators of a ResNet-50 step on the chip of `measured_profiles`."""
     result, _ = run_step(structure("resnet50.onnx", folder), batch, PROFILED_SOC)
+    return profile_of(result, batch)
+
+
+def profile_of(result: Result, batch: int) -> StepProfile:
+    """The operators of a step that ran, as MindSpore's profiler sums them: those of AI Cores.
+
+    Masks of dropout, which the AI CPU draws, are neither in its table nor here.
+    """
     kinds: dict[str, tuple[int, float]] = {}
     run = result.profile
     for view in run.tasks:
+        if view.on_ai_cpu:
+            continue
         types = [run.cann_type(node) for node in view.nodes] or [view.op_type]
         name = types[0] if len(types) == 1 else "FusionOp_" + "_".join(types)
         count, time = kinds.get(name, (0, 0.0))

@@ -45,6 +45,10 @@ def test_profiles_have_the_published_totals() -> None:
     totals = [profile.total_us / 1e3 for profile in profiles]
     assert totals == pytest.approx([21.2, 28.8, 47.3], abs=0.05)
     assert all(profile.kinds["BNTrainingUpdateGrad"][0] == 53 for profile in profiles)
+    transformer = measured_profiles("vit")
+    assert [profile.batch for profile in transformer] == [64, 128, 256]
+    totals = [profile.total_us / 1e3 for profile in transformer]
+    assert totals == pytest.approx([94.0, 138.9, 251.6], abs=0.1)
 
 
 def test_a_step_is_simulated(models_dir: Path) -> None:

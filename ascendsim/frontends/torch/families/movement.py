@@ -16,8 +16,15 @@ _END = 2**62  # sizes from here on mean "to the end"
 
 
 def view(call: Call, x: Tensor, *_sizes: Any, **_options: Any) -> Tensor:
-    """view, reshape, flatten, squeeze, unsqueeze ...: the shape is that of the result."""
-    return call.reshaped(x, call.shape())
+    """Other sizes for the same elements.
+
+    Matrices that are read the other way round still are so behind it, where the product that wants them can
+    see it: the exchange goes behind the view.
+    """
+    shape, flipped = call.shape(), _flipped(x)
+    if flipped is None or not (x.is_static and len(shape) > 2 and shape[-2:] == x.static_shape[-2:]):
+        return call.reshaped(x, shape)
+    return _flip(call, call.reshaped(flipped, (*shape[:-2], shape[-1], shape[-2])))
 
 
 def permute(call: Call, x: Tensor, order: Sequence[int]) -> Tensor:
@@ -33,9 +40,48 @@ def transpose(call: Call, x: Tensor, one: int = 0, other: int = 1) -> Tensor:
     order = list(range(rank(x)))
     one, other = axis_of(x, one), axis_of(x, other)
     order[one], order[other] = order[other], order[one]
-    if order == [1, 0] and x.producer is not None and x.producer.op_type == "Transpose":
-        return x.producer.required(0)  # back to where it came from
+    if order == _exchanged(rank(x)):
+        flipped = _flipped(x)  # back to where it came from
+        turned = _turned_product(call, x) if flipped is None else flipped
+        if turned is not None:
+            return turned
     return permute(call, x, order)
+
+
+def _turned_product(call: Call, x: Tensor) -> Tensor | None:
+    """(A B)^T as B^T A^T, matrix by matrix, where nobody wants A B: products take factors the other way
+    round for nothing, a transposed result costs a task.
+    """
+    made, source = x.producer, call.node.args[0]
+    if made is not None and made.op_type == "Reshape" and len(source.users) == 1:
+        made, source = made.required(0).producer, source.args[0]
+    if made is None or made.op_type != "MatMul" or len(source.users) != 1 or not x.is_static:
+        return None
+    left, right = made.required(0), made.required(1)
+    whole = made.output
+    if not (rank(left) == rank(right) == rank(whole) > 2 and whole.is_static):
+        return None
+    if whole.static_shape[-2:] != x.static_shape[-2:]:
+        return None
+    factors = (_flipped(one) or _flip(call, one) for one in (right, left))
+    return call.reshaped(call.op("MatMul", *factors), call.shape())
+
+
+def _exchanged(count: int) -> list[int]:
+    """The order of axes with the last two exchanged."""
+    return [*range(count - 2), count - 1, count - 2]
+
+
+def _flip(call: Call, x: Tensor) -> Tensor:
+    return call.op("Transpose", x, perm=tuple(_exchanged(rank(x))))
+
+
+def _flipped(x: Tensor) -> Tensor | None:
+    """What matrices are the transposes of, if they are those of a value of the graph."""
+    node = x.producer
+    if node is None or node.op_type != "Transpose" or list(node.attr("perm", ())) != _exchanged(rank(x)):
+        return None
+    return node.required(0)
 
 
 def expand(call: Call, x: Tensor, _sizes: Any, **_options: Any) -> Tensor:
