@@ -34,12 +34,14 @@ from ascendsim.opset import OpDef, OpSet
 from ascendsim.opset.work import (
     AiCpuWork,
     CubeWork,
+    FilterWork,
     LowerContext,
     MoveWork,
     NoTask,
     ScalarWork,
     SequenceWork,
     VectorWork,
+    WorkChoice,
 )
 from ascendsim.passes.infer import infer
 from ascendsim.passes.precision.assign import ApplyPrecision
@@ -134,19 +136,20 @@ def _units(case: TestCase, opset: OpSet) -> Iterator[tuple[str, str]]:
     infer(graph, opset)
     if not all(tensor.is_static for tensor in graph.tensors.values()):
         return
-    ApplyPrecision("force_fp16").run(graph)
-    context = LowerContext("v100", aicpu_types("ascend310"))
+    ApplyPrecision(opset, "force_fp16").run(graph)
+    context = LowerContext(aicpu_types("ascend310"))
     for node in graph.nodes:
         with contextlib.suppress(AscendSimError):  # a type that the chip does not have
-            yield (
-                (f"{node.domain}::{node.op_type}" if node.domain else node.op_type),
-                _UNITS[type(work_of(node, opset, context))],
-            )
+            work = work_of(node, opset, context)
+            name = f"{node.domain}::{node.op_type}" if node.domain else node.op_type
+            for way in work.ways if isinstance(work, WorkChoice) else (work,):
+                yield name, _UNITS[type(way)]
 
 
 _EXPANDED = re.compile(r"_expanded(_ver\d+)?$")
 _UNITS: dict[type, str] = {
     CubeWork: "Cube",
+    FilterWork: "Cube",
     VectorWork: "Vector",
     MoveWork: "movement",
     ScalarWork: "Scalar",
