@@ -11,7 +11,7 @@ from ascendsim.core.dtypes import DType
 from ascendsim.graph import builder
 from ascendsim.graph.ir import Node
 from ascendsim.ops import opset_with
-from ascendsim.opset import OpDef
+from ascendsim.opset import OpDef, OpSet
 
 
 class GraphBuilder(builder.GraphBuilder):
@@ -31,7 +31,7 @@ class GraphBuilder(builder.GraphBuilder):
 
     Raises:
         UnsupportedOperatorError: By `op`, if there is no such operator.
-        GraphError: By `op`, if the inputs do not fit the operator.
+        GraphError: By `op`, if the inputs do not fit the operator, or ONNX's schema has no such attribute.
     """
 
     @checked()
@@ -42,4 +42,17 @@ class GraphBuilder(builder.GraphBuilder):
         dtype: DType = DType.FLOAT32,
         operators: Sequence[OpDef] = (),
     ) -> None:
-        super().__init__(name, infer or opset_with(operators).infer, dtype)
+        super().__init__(name, infer or _checked_infer(opset_with(operators)), dtype)
+
+
+def _checked_infer(opset: OpSet) -> Callable[[Node], None]:
+    """Sets types and shapes of a node's outputs after a look at the names of its attributes."""
+
+    def infer(node: Node) -> None:
+        if node.attributes and not node.domain:
+            from ascendsim.frontends.onnx.schemas import check_names
+
+            check_names(node.attributes, node.op_type, None, f"node {node.name!r} ({node.op_type})")
+        opset.infer(node)
+
+    return infer

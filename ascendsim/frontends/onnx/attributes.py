@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import cache
-from typing import Any
 
 import onnx
-from onnx import defs
 
 from ascendsim.core.errors import GraphError, UnsupportedTypeError
 from ascendsim.frontends.onnx.types import element_type
@@ -32,56 +29,6 @@ TYPE_ATTRIBUTES: dict[str, frozenset[str]] = {
 }
 
 _A = onnx.AttributeProto
-
-
-@cache
-def _attribute_kinds(op_type: str, version: int) -> dict[str, int]:
-    """Attribute types of a standard operator by name; empty if the operator is not known."""
-    try:
-        schema = defs.get_schema(op_type, version)
-    except (defs.SchemaError, TypeError):
-        return {}
-    kinds: dict[str, Any] = {name: attribute.type for name, attribute in schema.attributes.items()}
-    return {name: int(kind) for name, kind in kinds.items()}
-
-
-@cache
-def _most_inputs(op_type: str, version: int) -> int | None:
-    """How many inputs a standard operator takes; None if it is not known."""
-    try:
-        return int(defs.get_schema(op_type, version).max_input)
-    except (defs.SchemaError, TypeError):
-        return None
-
-
-def check_inputs(count: int, op_type: str, version: int, subject: str) -> None:
-    """Checks that a node of a standard operator has no more inputs than its schema says.
-
-    Raises:
-        GraphError: If it has more.
-    """
-    most = _most_inputs(op_type, version)
-    if most is not None and count > most:
-        rule = f"takes at most {most} input{'s' * (most != 1)} in operator set {version}"
-        raise GraphError(subject, rule, count, "the file is damaged; export it again")
-
-
-def check_kind(attribute: onnx.AttributeProto, op_type: str, version: int, subject: str) -> None:
-    """Checks that an attribute of a standard operator has the type that its schema says.
-
-    Raises:
-        GraphError: If it has another one.
-    """
-    wanted = _attribute_kinds(op_type, version).get(attribute.name)
-    if wanted is not None and attribute.type != wanted:
-        names = {value: name for name, value in _A.AttributeType.items()}
-        actual = names.get(attribute.type, attribute.type)
-        raise GraphError(
-            f"attribute {attribute.name!r} of {subject}",
-            f"must be of type {names.get(wanted, wanted)}",
-            actual,
-            "export the model again",
-        )
 
 
 def read_attribute(

@@ -15,10 +15,11 @@ import onnx
 
 from ascendsim.core.dtypes import DType
 from ascendsim.core.errors import GraphError, UnsupportedTypeError
-from ascendsim.frontends.onnx.attributes import check_inputs, check_kind, read_attribute, with_values
+from ascendsim.frontends.onnx.attributes import read_attribute, with_values
 from ascendsim.frontends.onnx.bodies import body_attributes, call_attributes, schema_body
 from ascendsim.frontends.onnx.frames import Frame, constant_array, standard_domain, visible_names, without
 from ascendsim.frontends.onnx.order import execution_order
+from ascendsim.frontends.onnx.schemas import check_inputs, check_kind, check_names
 from ascendsim.frontends.onnx.tensors import Absent, read_tensor
 from ascendsim.frontends.onnx.types import value_type
 from ascendsim.frontends.onnx.upgrade import Draft, upgrade
@@ -185,6 +186,7 @@ class Importer:
         )
         if not domain:
             check_inputs(len(inputs), proto.op_type, draft.version, subject)
+            check_names([item.name for item in attributes], proto.op_type, draft.version, subject)
         for attribute in attributes:
             if not domain:
                 check_kind(attribute, proto.op_type, draft.version, subject)
