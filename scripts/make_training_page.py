@@ -98,7 +98,7 @@ def page(
 
 
 def _compared(title: str, measured: Sequence[StepProfile], own: Sequence[StepProfile]) -> list[str]:
-    lines = [PROFILES.format(title=title, note=NOTES.get(title, ""))]
+    lines = [PROFILES.format(title=title, note=NOTES.get(title, "")).replace(" \n", "\n")]
     lines += [
         "| batch | measured ms | simulated ms | error % | operators measured | simulated |",
         "|" + "---|" * 6,
@@ -193,7 +193,7 @@ def _step(name: str) -> StepProfile:
 def main() -> None:
     """Simulates and writes."""
     resnet50, vit = (measured_profiles(network) for network in ("resnet50", "vit"))
-    with ProcessPoolExecutor(2, get_context("spawn"), max_tasks_per_child=4) as workers:
+    with ProcessPoolExecutor(2, get_context("spawn")) as workers:
         steps = workers.map(_step, STEPS)
         vits = workers.map(_vit, [profile.batch for profile in vit])
         own = workers.map(partial(simulated_profile, folder=MODELS), [profile.batch for profile in resnet50])
