@@ -78,7 +78,7 @@ def test_the_graph_builder_refuses_an_input_too_many(op_type: str, domain: str, 
 def test_the_numbers_are_those_of_the_schemas() -> None:
     unlimited = []
     for item in default_opset():
-        if item.domain == "ascend":
+        if item.domain in ("ascend", "com.microsoft"):  # without a schema in this package
             continue
         most = defs.get_schema(item.name, domain=item.domain).max_input
         if item.most_inputs is None:

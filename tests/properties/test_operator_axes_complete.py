@@ -88,6 +88,7 @@ LESS = {
     "DynamicQuantizeLinear": "one changed element that is no extreme; the extremes are those of all",
     "LinearAttention": "what is masked",
     "QuantizeLinear": "its blocks",
+    "com.microsoft::QGemm": "the bias goes with the weights, which stay whole",
     "RNN": "one step, one direction",
     "ScatterElements": "what an element is replaced by depends on values",
     "ScatterND": "as ScatterElements",

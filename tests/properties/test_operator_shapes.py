@@ -26,7 +26,14 @@ VAGUE = {
         "windows: the kernel is known or unknown as a whole",
     ),
     **dict.fromkeys(
-        ("AveragePool", "MaxPool", "LpPool", "ascend::MaxPoolWithArgmax", "ascend::MaxPoolWithArgmaxV1"),
+        (
+            "AveragePool",
+            "MaxPool",
+            "LpPool",
+            "ascend::MaxPoolWithArgmax",
+            "ascend::MaxPoolWithArgmaxV1",
+            "com.microsoft::QLinearAveragePool",
+        ),
         "a window that gives as many results as it had inputs",
     ),
     "MaxUnpool": "sizes follow only if all of them are known",

@@ -82,7 +82,8 @@ def broken(case: Case) -> Iterator[str]:
 
 # What moves data and yet says nothing
 TYPE_OF_ITS_OWN = {"Cast", "CastLike", "BitCast", "ConstantOfShape", "EyeLike", "OneHot", "Shape", "Size"}
-COMPUTES_TOO = {"Resize", "GridSample", "Col2Im", "ScatterElements", "ScatterND"}  # the last two may add
+# those that scatter may add; parts of a QLinearConcat get the scale of the result
+COMPUTES_TOO = {"Resize", "GridSample", "Col2Im", "ScatterElements", "ScatterND", "QLinearConcat"}
 OF_DEVICE_GRAPHS = {"Aipp", "Assign", "ConfusionTransposeD", "StridedRead", "StridedWrite", "TransData"}
 CASES = [case for case in few_cases() if facts_of(case).elements is not None or facts_of(case).indices]
 

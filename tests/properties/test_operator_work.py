@@ -105,6 +105,13 @@ UNREAD: dict[str, tuple[set[int], str]] = {
     },
     **{name: ({2, 3}, CONSTANTS) for name in ("ConvInteger", "MatMulInteger")},
     **{name: ({1, 2, 4, 5, 6, 7}, CONSTANTS) for name in ("QLinearConv", "QLinearMatMul")},
+    **{f"com.microsoft::QLinear{name}": ({1, 2, 4, 5, 6, 7}, CONSTANTS) for name in ("Add", "Mul")},
+    **{
+        f"com.microsoft::QLinear{name}": ({1, 2, 3, 4}, CONSTANTS)
+        for name in ("GlobalAveragePool", "AveragePool", "Sigmoid", "LeakyRelu")
+    },
+    "com.microsoft::QLinearConcat": ({0, 1, 3, 4, 6, 7}, CONSTANTS),
+    "com.microsoft::QGemm": ({1, 2, 4, 5, 7, 8}, CONSTANTS),
     "ascend::QuantConv": ({3}, "FIXPIPE holds the scale"),
     **{
         f"ascend::{name}": ({2, 3, 4}, CONSTANTS + "; the way out holds the scale")

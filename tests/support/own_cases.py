@@ -715,6 +715,7 @@ def _between_bytes(cases: Cases) -> None:
         cases.add("QLinearMul", x, *first, other, *second, *result, **domain)
     cases.add("QLinearSigmoid", x, *first, one(1 / 128), one(-100, np.int8), **domain)
     cases.add("QLinearLeakyRelu", x, *first, *result, alpha=0.2, low=-3, high=9, **domain)
+    cases.add("QLinearLeakyRelu", x, *first, *result, alpha=0.2, **domain)
     part = some(3, 2, 5, 6, dtype=np.int8)
     cases.add("QLinearConcat", *result, x, *first, part, *second, axis=1, **domain)
     window = {"kernel_shape": (3, 2), "strides": (2, 1), "pads": (1, 0, 1, 1)}

@@ -185,7 +185,6 @@ def test_parameters_are_the_inputs_that_are_named_so(domain: str, operator: str)
 FLOATS = [name for name, inputs in sorted(CANN_INPUTS.items()) if any(item[0] != "*" for item in inputs)] + [
     "Resize",
     "NonMaxSuppression",
-    "QuantizeLinear",
     "QLinearConv",
     "Dropout",
 ]

@@ -225,7 +225,8 @@ def _infer_gemm(context: InferContext) -> None:
     if isinstance(k, int) and isinstance(k2, int) and k != k2:
         raise context.fail("needs equal inner dimensions", f"{k} and {k2}")
     bias = context.shape(6) if context.has(6) else None
-    if bias is not None and isinstance(n, int) and bias not in ((n,), (1, n)):
+    known = bias is not None and all(isinstance(size, int) for size in (n, *bias))
+    if known and bias not in ((n,), (1, n)):
         raise context.fail(f"needs one int32 a column ({n}) as input 6", f"shape {bias}")
     kind = context.dtype(8) if context.has(8) else context.dtype(0) if context.has(7) else DType.FLOAT32
     context.set(0, kind, (m, n))
