@@ -1,7 +1,7 @@
 """Prints sections of Markdown about one pre-training step of BERT-large (masked words and next sentence):
 fusion levels, shares, optimisers, loss scale, the gain of each pass, and values.
 
-    python scripts/make_bert_large_table.py                              everything (about 20 minutes)
+    python scripts/make_bert_large_table.py                              everything (long)
     python scripts/make_bert_large_table.py --soc_version Ascend910A levels shares
     python scripts/make_bert_large_table.py --layers 2 levels            a look at two layers, in seconds
 

@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING
 from ascendsim.cli import validate_micro, validate_operators, validate_training
 from ascendsim.cli.common import INTERRUPTED, print_table
 from ascendsim.cli.model_options import check_folder, positive, progress
+from ascendsim.cli.scores import print_worst, score_cells
 from ascendsim.core.files import write_whole
 
 if TYPE_CHECKING:
-    from ascendsim.validate import Comparison, Point, Prediction, Score
+    from ascendsim.validate import Comparison, Point, Prediction
 
     Pair = tuple[Prediction, Prediction]
 
@@ -158,29 +159,13 @@ def _print(group: str, part: Comparison, total: int, count: int) -> None:
 
     share = f", {len(part.simulated)} of {total} points" if len(part.simulated) < total else ""
     rows = [
-        (name, *_cells(score(list(predictions))))
+        (name, *score_cells(score(list(predictions))))
         for name, predictions in (("ascendsim", part.simulated), ("roofline", part.roofline))
     ]
     print_table(
         ("", "points", "MAPE %", "median %", "bias %", "Spearman"), rows, title=f"chip {group}{share}"
     )
-    listed = [
-        (
-            p.point.model,
-            p.point.batch,
-            f"{p.point.throughput:.1f}",
-            f"{p.throughput:.1f}",
-            f"{100 * p.error:+.1f}",
-        )
-        for p in worst(part.simulated, count)
-    ]
-    print_table(("network", "batch", "measured/s", "simulated/s", "error %"), listed)
-    print()
-
-
-def _cells(value: Score) -> tuple[str, ...]:
-    shares = [f"{100 * share:.1f}" for share in (value.mape, value.median, value.bias)]
-    return (str(value.points), *shares, f"{value.spearman:.3f}")
+    print_worst(worst(part.simulated, count))
 
 
 def _draw(group: str, part: Comparison, folder: Path) -> None:

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING
 
 from ascendsim.cli.common import print_table
 from ascendsim.cli.model_options import positive, progress
+from ascendsim.cli.scores import print_worst, score_cells
 from ascendsim.core.files import write_whole
 
 if TYPE_CHECKING:
-    from ascendsim.validate import Prediction, Score
+    from ascendsim.validate import Prediction
 
     Pair = tuple[Prediction, Prediction]
 
@@ -91,27 +92,13 @@ def _print(group: str, part: Sequence[Pair], count: int) -> None:
     from ascendsim.validate import score, worst
 
     own, base = [pair[0] for pair in part], [pair[1] for pair in part]
-    rows = [(name, *_cells(score(found))) for name, found in (("ascendsim", own), ("roofline x 3", base))]
+    rows = [
+        (name, *score_cells(score(found))) for name, found in (("ascendsim", own), ("roofline x 3", base))
+    ]
     print_table(
         ("", "steps", "MAPE %", "median %", "bias %", "Spearman"), rows, title=f"training, chip {group}"
     )
-    listed = [
-        (
-            p.point.model,
-            p.point.batch,
-            f"{p.point.throughput:.1f}",
-            f"{p.throughput:.1f}",
-            f"{100 * p.error:+.1f}",
-        )
-        for p in worst(own, count)
-    ]
-    print_table(("network", "batch", "measured/s", "simulated/s", "error %"), listed)
-    print()
-
-
-def _cells(value: Score) -> tuple[str, ...]:
-    shares = [f"{100 * share:.1f}" for share in (value.mape, value.median, value.bias)]
-    return (str(value.points), *shares, f"{value.spearman:.3f}")
+    print_worst(worst(own, count))
 
 
 def _csv(done: Sequence[Pair]) -> str:

@@ -12,8 +12,8 @@ from functools import partial
 import torch
 
 import ascendsim as asim
-from ascendsim.training.optimizers import Momentum
 from ascendsim.training.step import TrainingStep
+from ascendsim.validate.training import MOMENTUM
 from tests.support.bert_pretraining import Sizes, on_meta
 from tests.support.torch_vision import torchvision
 from tests.support.torch_zoo import Classified
@@ -21,7 +21,6 @@ from tests.support.yolov5 import Yolov5s
 
 # MindSpore's configuration of its base network; 20 words of a sequence are masked
 BERT_BASE = Sizes(layers=12, width=768, heads=12, words=21128, places=512, batch=32)
-MOMENTUM = Momentum(0.9, weight_decay=1e-4, applied=True, decays_vectors=False, loss_scale=1024.0)
 
 
 def bert(length: int) -> TrainingStep:

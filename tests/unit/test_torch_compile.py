@@ -19,20 +19,10 @@ torch = torch_or_skip()
 from torch import nn  # noqa: E402
 
 from ascendsim.frontends.torch import dynamo  # noqa: E402
+from tests.support.torch_compiled import compiled, fresh  # noqa: E402, F401
 from tests.support.torch_networks import network  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore")
-
-
-@pytest.fixture(autouse=True)
-def fresh():
-    yield
-    torch._dynamo.reset()
-    asim.torch.clear_runs()
-
-
-def compiled(module, **options):
-    return torch.compile(module, backend=asim.torch.backend, options=options)
 
 
 def trained(module, function, x, target, steps):

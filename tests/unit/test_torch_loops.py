@@ -15,22 +15,12 @@ torch = torch_or_skip()
 import torch.nn.functional as F  # noqa: E402
 from torch import nn  # noqa: E402
 
+from tests.support.torch_compiled import compiled, fresh  # noqa: E402, F401
 from tests.support.torch_networks import network  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 # Rounding grows by about as much a step as the loss falls; plain descent keeps it small.
 DRIFT = 2e-5
-
-
-@pytest.fixture(autouse=True)
-def fresh():
-    yield
-    torch._dynamo.reset()
-    asim.torch.clear_runs()
-
-
-def compiled(module, **options):
-    return torch.compile(module, backend=asim.torch.backend, options=options)
 
 
 def loss_of(result, target):
