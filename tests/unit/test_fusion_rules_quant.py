@@ -213,7 +213,7 @@ def test_refusals_of_prepared_scales() -> None:
     def body(b: GraphBuilder) -> Tensor:
         return chain(b, int8_input(b), relu=False)
 
-    assert refused(body, NOT_REQUANT, "c220") == "the chip has no such dequantisation (ISA V200)"
+    assert refused(body, NOT_REQUANT, "m300") == "the chip has no such dequantisation (ISA V200, V210)"
     assert refused(lambda b: quantised(b, body(b)), NOT_REQUANT) == "the result is quantised again"
     variable = lambda b: b.op(
         "AscendDequant", b.input("a", (1, 8, 2, 2), DType.INT32), b.input("s", (8,)), domain="ascend"
@@ -262,6 +262,50 @@ def test_offset_correction_keeps_every_sum() -> None:
         "QuantConv", [x, w, corrected], domain="ascend", offset_x=-11, offset_in_bias=1, pads=(1, 1, 1, 1)
     )
     np.testing.assert_array_equal(before, after)
+
+
+def test_marked_weights_stay_and_the_bias_knows_their_offset() -> None:
+    """The host corrects the bias by the sums of what AscendWeightQuant will make of the weights."""
+
+    def body(b: GraphBuilder) -> Tensor:
+        return int8_layer(b, b.op("AscendWeightQuant", integers(6, 4, 3, 3), integers(1), domain="ascend"))
+
+    tagged = fused(build(body), TfTagNoConstFoldingFusionPass())
+    prepared = fused(tagged.graph, Conv2DQuantProcessFusionPass())
+    assert prepared.operators["AscendWeightQuant"] == 1
+    released = fused(prepared.graph, DeleteNoConstFolding())
+    assert "AscendWeightQuant" not in released.operators
+    at_once = fused(build(body), Conv2DQuantProcessFusionPass())
+    biases = [
+        node.required(2).constant
+        for result in (released, at_once)
+        for node in result.graph.nodes
+        if node.op_type == "QuantConv"
+    ]
+    assert biases[0] is not None and biases[1] is not None
+    np.testing.assert_array_equal(biases[0].array(), biases[1].array())
+
+
+def int8_layer(b: GraphBuilder, weight: Tensor) -> Tensor:
+    x = quantised(b, b.input("x", (1, 4, 6, 6)))
+    sums = b.op("QuantConv", x, weight, integers(6, dtype=np.int32), domain="ascend", offset_x=5)
+    return b.op("AscendDequant", sums, scales(6), domain="ascend")
+
+
+@pytest.mark.parametrize(("bias", "number"), [(False, 1), (True, 0)])
+def test_chains_of_quantised_weights_have_canns_pattern_names(bias: bool, number: int) -> None:
+    def body(b: GraphBuilder) -> Tensor:
+        x = quantised(b, b.input("x", (1, 4, 6, 6)))
+        weight = b.op("AscendWeightQuant", integers(6, 4, 3, 3), integers(1), domain="ascend")
+        sums = b.op("QuantConv", x, weight, domain="ascend")
+        sums = b.op("Add", sums, integers(6, 1, 1, dtype=np.int32)) if bias else sums
+        return b.op("AscendDequant", sums, scales(6), domain="ascend")
+
+    model = asim.compile(build(body), "Ascend910B1", fusion="graph")
+    effects = {record.pattern: record.effected for record in model.fusion.records if record.effected}
+    assert effects[f"tfTagNoConstFoldingFusion{number}"] == 1
+    assert ("tfMergeWeightQuantFusion1" in effects) == bias
+    assert effects["deleteNoConstFoldingFusion0"] == 1
 
 
 def test_refusals_of_preparation() -> None:
@@ -343,8 +387,8 @@ def test_marks_keep_quantisers_from_folding() -> None:
         assert (fold(node, default_opset().get(node)) is not None) is folds
     released = fused(tagged.graph, DeleteNoConstFolding())
     assert released.effected("DeleteNoConstFolding") == 1
-    (node,) = (item for item in released.graph.nodes if item.op_type == "AscendWeightQuant")
-    assert not node.attributes
+    assert "AscendWeightQuant" not in released.operators  # it is computed once, like other constants
+    assert released.error == EXACT
     assert refused(lambda b: weight_quantised(b, integers(1)), DeleteNoConstFolding()) == "it is not marked"
 
 

@@ -263,3 +263,26 @@ def test_slices_add_up_in_l2() -> None:
     assert state.resident("whole") == 4096
     state.enter([], [Access("b", 2048, 2048, True)], {})
     assert state.resident("whole") == 4096
+
+
+@pytest.mark.parametrize("same", [True, False])
+def test_parts_that_are_quantised_alike_are_quantised_before_the_split(same: bool) -> None:
+    def body(b: GraphBuilder) -> Tensor:
+        x = b.op("Abs", b.input("x", (1, 64, 6, 6)))
+        made = []
+        for number, part in enumerate(b.ops("Split", x, [32, 32], outputs=2, axis=1)):
+            small = b.op("AscendQuant", part, domain="ascend", scale=20.0 if same else 20.0 + number)
+            weight = np.random.default_rng(number).integers(-9, 9, (32, 32, 1 + 2 * number, 1)).astype(np.int8)
+            pads = (number, 0, number, 0)
+            sums = b.op("QuantConv", small, weight, domain="ascend", pads=pads)
+            made.append(b.op("AscendDequant", sums, np.array([0.001], np.float32), domain="ascend"))
+        return b.op("Concat", *made, axis=1)
+
+    result = fused(build(body), SplitConvConcatFusionPass())
+    if same:
+        assert result.operators["AscendQuant"] == 1
+        assert result.error == EXACT
+        (split,) = (node for node in result.graph.nodes if node.op_type == "Split")
+        assert split.attr("no_task") == 1
+    else:
+        assert result.reason == "the parts are quantised differently"

@@ -6,8 +6,9 @@
     sum_k (x_k - o) * w_k  =  sum_k x_k * w_k  -  o * sum_k w_k            exact in int32; padding takes the
                                                   value o
 
-So the Cube multiplies what lies in memory, and the correction costs nothing. The pattern of
-Conv2DQuantProcessFusionPass is not public; this is what the documents say of its effect.
+So the Cube multiplies what lies in memory, and the correction costs nothing. AscendWeightQuant that
+TfTagNoConstFoldingFusionPass has marked stays for DeleteNoConstFolding. CANN's pattern of this name goes from
+AscendQuant to AscendDequant; here every int8 convolution is taken.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ from ascendsim.core.dtypes import DType
 from ascendsim.graph.ir import Array, Graph, Node
 from ascendsim.passes.fusion.rule import FusionContext, FusionRule
 from ascendsim.passes.fusion.rules.conv.conv_folding import lazy_constant
+from ascendsim.passes.fusion.rules.quant.quant_weights import shifted_weights
+from ascendsim.passes.rewriting.folding import KEEP
 from ascendsim.passes.rewriting.pattern import Match, Op
 from ascendsim.passes.rewriting.removal import drop_constants, remove_dead_from
 
@@ -26,7 +29,7 @@ class Conv2DQuantProcessFusionPass(FusionRule):
     """Weights and bias of an int8 convolution in the form that the Cube takes."""
 
     name = "Conv2DQuantProcessFusionPass"
-    patterns = {"Conv2DQuantProcessFusionPass": Op("QuantConv", name="conv")}
+    patterns = {"Conv2DQuantProcessFusion": Op("QuantConv", name="conv")}
 
     def check(self, match: Match, context: FusionContext) -> str | None:
         """Refuses operands that the host does not know, and convolutions with nothing to prepare."""
@@ -40,7 +43,8 @@ class Conv2DQuantProcessFusionPass(FusionRule):
             return "the filter is not constant"
         if bias is not None and not bias.is_constant:
             return "the bias is not constant"
-        if quantised is None and (conv.attr("offset_in_bias", 0) or not conv.attr("offset_x", 0)):
+        stays = quantised is None or quantised.attr(KEEP, 0)
+        if stays and (conv.attr("offset_in_bias", 0) or not conv.attr("offset_x", 0)):
             return "there is nothing left to prepare"
         return None
 
@@ -48,7 +52,7 @@ class Conv2DQuantProcessFusionPass(FusionRule):
         """Folds the weights' offset into the weights, and the data's into the bias."""
         conv = match.root
         quantised = _weight_quant(conv)
-        if quantised is not None:
+        if quantised is not None and not quantised.attr(KEEP, 0):
             weight, offset = quantised.required(0), quantised.required(1)
             prepared = lazy_constant(
                 graph,
@@ -56,7 +60,7 @@ class Conv2DQuantProcessFusionPass(FusionRule):
                 weight.element_type,
                 weight.static_shape,
                 [weight, offset],
-                lambda w, o: np.clip(w.astype(np.int32) - o.astype(np.int32), -128, 127),
+                shifted_weights,
             )
             conv.set_input(1, prepared)
             remove_dead_from(quantised)
@@ -70,15 +74,18 @@ def _weight_quant(conv: Node) -> Node | None:
 
 
 def _correct_bias(graph: Graph, conv: Node) -> None:
-    weight, bias, offset = conv.required(1), conv.input(2), int(conv.attr("offset_x", 0))
-    channels = weight.static_shape[0]
+    bias, offset = conv.input(2), int(conv.attr("offset_x", 0))
+    channels = conv.required(1).static_shape[0]
+    quantised = _weight_quant(conv)  # one that stays
+    weights = [conv.required(1)] if quantised is None else [quantised.required(0), quantised.required(1)]
 
     def corrected(*arrays: Array) -> Array:
-        sums = arrays[0].reshape(channels, -1).sum(axis=1, dtype=np.int64)
-        given = arrays[1].astype(np.int64) if len(arrays) > 1 else np.zeros(channels, np.int64)
+        weight = arrays[0] if quantised is None else shifted_weights(*arrays[:2])
+        sums = weight.reshape(channels, -1).sum(axis=1, dtype=np.int64)
+        given = arrays[-1].astype(np.int64) if bias is not None else np.zeros(channels, np.int64)
         return np.asarray((given - offset * sums).astype(np.int32))
 
-    sources = [weight] if bias is None else [weight, bias]
+    sources = weights if bias is None else [*weights, bias]
     conv.set_input(2, lazy_constant(graph, f"{conv.name}_bias", DType.INT32, (channels,), sources, corrected))
     conv.attributes["offset_in_bias"] = 1
     drop_constants(graph, (bias,))

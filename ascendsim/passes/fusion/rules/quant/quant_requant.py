@@ -30,6 +30,9 @@ from ascendsim.passes.rewriting.removal import drop_constants
 from ascendsim.passes.rewriting.replace import replace_root
 
 ISA_V200 = frozenset({"m200"})
+# FE runs both passes on ISA V200 and V210, the latter being that of the chip that became the 910B; the log of
+# CANN's introduction has V200NotRequantFusionPass on a chip with FIXPIPE. V200RequantFusionPass is left out there (assumed).
+WITH_PREPARED_SCALES = ISA_V200 | {"c220"}
 CONCAT_PATTERN = "requantConcatPattern"
 
 
@@ -111,8 +114,8 @@ class V200NotRequantFusionPass(FusionRule):
 
     def check(self, match: Match, context: FusionContext) -> str | None:
         """Refuses other chips, what is prepared already, and what V200RequantFusionPass is for."""
-        if context.generation not in ISA_V200:
-            return "the chip has no such dequantisation (ISA V200)"
+        if context.generation not in WITH_PREPARED_SCALES:
+            return "the chip has no such dequantisation (ISA V200, V210)"
         dequant, scale = match.nodes["dequant"], match.tensors["deq"]
         if any(reader.op_type == "AscendQuant" for reader in match.root.output.consumers):
             return "the result is quantised again"

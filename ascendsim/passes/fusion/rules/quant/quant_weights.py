@@ -7,10 +7,11 @@
     TfMergeWeightQuantFusionPass   Sub(AscendWeightQuant(w, o1), o2)         =>  AscendWeightQuant(w, o1 + o2)
                                    Add(QuantConv(x, AscendWeightQuant), b)   =>  QuantConv(x,
                                        AscendWeightQuant, b)
-    DeleteNoConstFolding           takes the marks away
+    DeleteNoConstFolding           takes the marks away; AscendWeightQuant of constants becomes one
 
-Patterns of the two marking passes and of TfMergeSubFusionPass are not public: these are the effects that the
-documents name.
+Names of patterns are those of CANN's log (introduction to fusion; FE of the public graph engine, whose
+patterns 0 and 1 are those with and without a bias). Patterns without a number are this project's: CANN looks
+at whole chains from AscendQuant to AscendDequant only. The pattern of TfMergeSubFusionPass is not public.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from ascendsim.core.dtypes import DType
-from ascendsim.graph.ir import Array, Graph, Tensor
+from ascendsim.graph.ir import Array, Graph, Node, Tensor
 from ascendsim.passes.fusion.rule import FusionContext, FusionRule
 from ascendsim.passes.fusion.rules.conv.conv_folding import is_per_channel, lazy_constant, other_input
 from ascendsim.passes.rewriting.folding import KEEP
@@ -29,36 +30,84 @@ from ascendsim.passes.rewriting.removal import drop_constants
 from ascendsim.passes.rewriting.replace import replace_root
 
 QUANTISERS = "AscendWeightQuant|DequantizeLinear|QuantizeLinear"
+_INT8_CONV = Op(
+    "QuantConv",
+    Op("AscendQuant", shared=True),
+    Op("AscendWeightQuant|Sub", name="weights", shared=True),
+    name="conv",
+)
 
 
 class TfTagNoConstFoldingFusionPass(FusionRule):
     """Marks quantisers of constants."""
 
     name = "TfTagNoConstFoldingFusionPass"
-    patterns = {"TfTagNoConstFoldingFusionPass": Op(QUANTISERS, Const("values"), name="quantiser")}
+    patterns = {
+        "tfTagNoConstFoldingFusion0": Op(
+            "AscendDequant", Op("Add", _INT8_CONV, Const("bias"), commutative=True), Any("scale")
+        ),
+        "tfTagNoConstFoldingFusion1": Op("AscendDequant", _INT8_CONV, Any("scale")),
+        "TfTagNoConstFoldingFusionPass": Op(QUANTISERS, Const("values"), name="quantiser"),
+    }
 
     def check(self, match: Match, context: FusionContext) -> str | None:
         """Leaves those that are marked."""
-        return "it is marked already" if match.root.attr(KEEP, 0) else None
+        quantiser = _marked(match)
+        if quantiser is None:
+            return "nothing quantises the weights"
+        return "it is marked already" if quantiser.attr(KEEP, 0) else None
 
     def rewrite(self, graph: Graph, match: Match, context: FusionContext) -> None:
         """Sets the mark."""
-        match.root.attributes[KEEP] = 1
+        quantiser = _marked(match)
+        assert quantiser is not None
+        quantiser.attributes[KEEP] = 1
+
+
+def _marked(match: Match) -> Node | None:
+    """The quantiser of a match: the root, or what makes a convolution's weights, behind a subtraction too."""
+    node: Node | None = match.nodes.get("weights", match.root)
+    if node is not None and node.op_type == "Sub":
+        node = node.required(0).producer
+        return node if node is not None and node.op_type == "AscendWeightQuant" else None
+    return node
 
 
 class DeleteNoConstFolding(FusionRule):
     """Takes the marks away."""
 
     name = "DeleteNoConstFolding"
-    patterns = {"DeleteNoConstFolding": Op(QUANTISERS, name="quantiser")}
+    patterns = {
+        "deleteNoConstFoldingFusion0": Op("AscendWeightQuant", name="quantiser"),
+        "DeleteNoConstFolding": Op("DequantizeLinear|QuantizeLinear", name="quantiser"),
+    }
 
     def check(self, match: Match, context: FusionContext) -> str | None:
         """Leaves those without a mark."""
         return None if match.root.attr(KEEP, 0) else "it is not marked"
 
     def rewrite(self, graph: Graph, match: Match, context: FusionContext) -> None:
-        """Removes the mark."""
-        del match.root.attributes[KEEP]
+        """Removes the mark; weights that are known now are computed once, and not in every run."""
+        quantiser = match.root
+        del quantiser.attributes[KEEP]
+        sources = [tensor for tensor in quantiser.inputs if tensor is not None]
+        if quantiser.op_type != "AscendWeightQuant" or not all(t.is_constant and t.is_static for t in sources):
+            return
+        prepared = lazy_constant(
+            graph,
+            f"{sources[0].name}_prepared",
+            sources[0].element_type,
+            quantiser.output.static_shape,
+            sources,
+            shifted_weights,
+        )
+        replace_root(graph, quantiser, prepared)
+        drop_constants(graph, sources)
+
+
+def shifted_weights(weight: Array, offset: Array) -> Array:
+    """What AscendWeightQuant makes of weights: weight - offset, saturated to int8."""
+    return np.clip(weight.astype(np.int32) - offset.astype(np.int32), -128, 127)
 
 
 class TfMergeSubFusionPass(FusionRule):
@@ -106,10 +155,10 @@ class TfMergeWeightQuantFusionPass(FusionRule):
 
     name = "TfMergeWeightQuantFusionPass"
     patterns = {
-        "SubWeightQuant": Op(
+        "tfMergeWeightQuantFusion0": Op(
             "Sub", Op("AscendWeightQuant", Const("w"), Const("o1"), name="quantiser"), Const("o2"), name="sub"
         ),
-        "WeightQuantBiasAdd": Op(
+        "tfMergeWeightQuantFusion1": Op(
             "Add",
             Op("QuantConv", None, Op("AscendWeightQuant", name="quantiser", shared=True), name="conv"),
             Const("bias"),
@@ -120,7 +169,7 @@ class TfMergeWeightQuantFusionPass(FusionRule):
 
     def check(self, match: Match, context: FusionContext) -> str | None:
         """Refuses sums that leave int8, and summands that are no bias."""
-        if match.pattern == "SubWeightQuant":
+        if match.pattern == "tfMergeWeightQuantFusion0":
             return _offset_refusal([match.tensors["w"], match.tensors["o1"], match.tensors["o2"]])
         conv = match.nodes["conv"]
         if conv.input(2) is not None:
@@ -138,7 +187,7 @@ class TfMergeWeightQuantFusionPass(FusionRule):
 
     def rewrite(self, graph: Graph, match: Match, context: FusionContext) -> None:
         """Adds the offsets, or makes the summand the bias."""
-        if match.pattern == "WeightQuantBiasAdd":
+        if match.pattern == "tfMergeWeightQuantFusion1":
             conv = match.nodes["conv"]
             bias = other_input(match.root, conv.output)
             channels = conv.required(1).static_shape[0]
