@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from ascendsim.api.compiling import compile
     from ascendsim.api.from_torch import from_torch
     from ascendsim.api.loading import load
+    from ascendsim.api.logs import save_log
     from ascendsim.api.optimizing import OptimizeResult, optimize
     from ascendsim.api.result import Result
     from ascendsim.api.running import random_inputs, run, simulate
@@ -80,6 +81,7 @@ _HOMES = {
     "chips": "ascendsim.soc.listing",
     "save": "ascendsim.api.saving",
     "load_compiled": "ascendsim.api.saving",
+    "save_log": "ascendsim.api.logs",
     "random_inputs": "ascendsim.api.running",
     "Result": "ascendsim.api.result",
     "Graph": "ascendsim.graph.ir",
@@ -134,6 +136,7 @@ __all__ = [
     "random_inputs",
     "run",
     "save",
+    "save_log",
     "simulate",
     "torch",
     "training_step",

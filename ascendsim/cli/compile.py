@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
 
 from ascendsim.cli.buffers import print_details, print_summary
 from ascendsim.cli.common import print_table
 from ascendsim.cli.dynamic_options import print_open_model
+from ascendsim.cli.logs import add_log_option, logged, write_fusion
 from ascendsim.cli.memory import print_memory, save_map
 from ascendsim.cli.model_options import (
     add_chip_options,
@@ -58,8 +60,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--output",
         metavar="FILE.asim",
-        help="save the compiled model; ascendsim run takes it in place of the network",
+        help="save the compiled model, which ascendsim run takes in place of the network; "
+        "fusion_result.json and plog/ are written beside it",
     )
+    add_log_option(parser)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -70,12 +74,13 @@ def run(args: argparse.Namespace) -> int:
     if args.stop_after is not None or args.dump_stages is not None:
         return _stop(args)
     check_target(args.output)
-    model = compile(load_graph(args), **chip_settings(args))
+    model = logged(args, lambda: compile(load_graph(args), **chip_settings(args)))
     print_warnings(warnings_of(model))
     if args.output is not None:
         from ascendsim.api.saving import save
 
         print(f"wrote {save(model, args.output)}")
+        write_fusion(model, Path(args.output).parent)
     if args.memory_map is not None:
         print(f"wrote {save_map(model, args.memory_map)}")
     if args.memory:

@@ -221,18 +221,18 @@ def progress(label: str, unit: str = "tasks") -> Iterator[Callable[[int, int], N
         yield show
 
 
-def check_folder(path: str | None) -> None:
+def check_folder(path: str | None, subject: str = "option --output") -> None:
     """Refuses an output folder that is a file or cannot be written, before any work is done; makes
     nothing.
     """
     if path is None:
         return
     if Path(path).exists() and not Path(path).is_dir():
-        raise InputError("option --output", "must be a folder", repr(path), "choose another name")
+        raise InputError(subject, "must be a folder", repr(path), "choose another name")
     existing = next(folder for folder in (Path(path), *Path(path).absolute().parents) if folder.exists())
     if not existing.is_dir() or not os.access(existing, os.W_OK | os.X_OK):
         raise InputError(
-            f"option --output: {str(existing)!r}",
+            f"{subject}: {str(existing)!r}",
             "is no folder that can be written",
             remedy="choose another folder",
         )

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from ascendsim.cli.common import parse_settings, print_table
 from ascendsim.cli.dynamic_options import add_choice_options, add_gear_choice, choices, run_shapes
+from ascendsim.cli.logs import add_log_option, logged
 from ascendsim.cli.model_options import (
     add_chip_options,
     add_model_options,
@@ -53,6 +54,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     output = "folder for tables (.csv), timeline.png, trace.json, fusion results and log, outputs.npz"
     parser.add_argument("--output", metavar="DIR", help=output)
+    add_log_option(parser)
     add_gear_choice(parser)
     add_choice_options(parser)
     parser.add_argument(
@@ -77,7 +79,7 @@ def run(args: argparse.Namespace) -> int:
 
     started = time.perf_counter()
     check_folder(args.output)
-    model = saved_model(args) or compile(load_graph(args), **chip_settings(args))
+    model = saved_model(args) or logged(args, lambda: compile(load_graph(args), **chip_settings(args)))
     values = args.values or ("device" if has_values(model.source) else "off")
     print_warnings(warnings_of(model))
     if type(model) is CompiledModel:  # others have their tasks when they run

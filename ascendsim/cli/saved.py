@@ -37,6 +37,9 @@ def saved_model(args: argparse.Namespace) -> CompiledModel | None:
                 "has no effect on a compiled model",
                 remedy="compile the network again with it",
             )
+    if getattr(args, "log", "null") != "null":
+        remedy = "compile the network again with it"
+        raise InputError("option --log", "has no effect on a compiled model", remedy=remedy)
     from ascendsim.api.saving import load_compiled
 
     return load_compiled(path, own_operators(args))

@@ -3,6 +3,7 @@ the rules that it lists), each by way of the public interface."""
 
 from __future__ import annotations
 
+import argparse
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,10 +11,15 @@ import numpy as np
 import pytest
 
 import ascendsim as asim
+from ascendsim.cli.logs import add_log_option
+from ascendsim.cli.main import main
 from ascendsim.compiler.model import CompiledModel
+from ascendsim.core.errors import InputError
+from ascendsim.frontends.onnx.export import export_onnx
 from ascendsim.graph.builder import GraphBuilder
 from ascendsim.graph.ir import Tensor
-from ascendsim.passes.fusion.plog import PlogLine, plog_lines, read_plog
+from ascendsim.passes.fusion.plog import LEVELS, PlogLine, plog_lines, read_plog
+from ascendsim.passes.fusion.result_file import read_result
 from tests.support.fusing import build, random
 
 Body = Callable[[GraphBuilder], list[Tensor]]
@@ -111,3 +117,117 @@ def test_an_int8_block_computes_the_same_with_the_rules_of_the_log() -> None:
     plain, fused = (asim.run(model, inputs).outputs["out0"] for model in models)
     np.testing.assert_allclose(fused, plain, rtol=2e-3, atol=2e-3)
     assert len(models[1].program.tasks) < len(models[0].program.tasks)
+
+
+# -------------------------------------------------------------------------------------------- where logs lie
+
+
+@pytest.fixture
+def network(tmp_path: Path) -> str:
+    """A network with a rule that takes effect in graph fusion, and one of UB fusion, as a file."""
+    path = tmp_path / "net.onnx"
+    path.write_bytes(export_onnx(build(folded_network)))
+    return str(path)
+
+
+def folded_network(b: GraphBuilder) -> Tensor:
+    conv = b.op("Conv", b.input("x", (1, 16, 8, 8)), random(16, 16, 3, 3), pads=(1,) * 4)
+    scale, shift, mean = (random(16, seed=seed) for seed in range(3))
+    return b.op(
+        "Relu", b.op("BatchNormalization", conv, scale, shift, mean, random(16, seed=3, positive=True))
+    )
+
+
+def plogs(folder: Path) -> list[str]:
+    """What `cat *` shows in a folder of logs."""
+    return "".join(path.read_text() for path in sorted((folder / "debug" / "plog").iterdir())).splitlines()
+
+
+@pytest.mark.parametrize("command", ["compile", "run"])
+def test_logs_lie_below_the_home_folder_or_where_the_variable_says(
+    command: str, network: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """ "The default is $HOME/ascend/log/debug/plog/; ASCEND_PROCESS_LOG_PATH can say otherwise"."""
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    (tmp_path / "home").mkdir()
+    monkeypatch.delenv("ASCEND_PROCESS_LOG_PATH", raising=False)
+    values = [] if command == "compile" else ["--values", "off"]
+    assert main([command, network, *values, "--log", "info"]) == 0
+    lines = plogs(tmp_path / "home" / "ascend" / "log")
+    shown = [line for line in lines if "GraphId" in line and "effected_times=0" not in line]
+    assert any("ConvBatchnormFusionPass" in line for line in shown)
+    monkeypatch.setenv("ASCEND_PROCESS_LOG_PATH", str(tmp_path / "elsewhere"))
+    assert main([command, network, *values, "--log=info"]) == 0
+    assert len(plogs(tmp_path / "elsewhere")) == len(lines)
+    assert len(plogs(tmp_path / "home" / "ascend" / "log")) == len(lines)
+
+
+def test_the_command_line_knows_the_levels() -> None:
+    parser = argparse.ArgumentParser()
+    add_log_option(parser)
+    assert [parser.parse_args(["--log", level]).log for level in LEVELS] == list(LEVELS)
+
+
+def test_no_log_is_written_that_nobody_asked_for(
+    network: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ASCEND_PROCESS_LOG_PATH", str(tmp_path / "logs"))
+    assert main(["compile", network]) == main(["compile", network, "--log", "null"]) == 0
+    assert not (tmp_path / "logs").exists()
+
+
+@pytest.mark.parametrize(
+    ("level", "kinds"),
+    [
+        ("debug", {"WARNING", "INFO", "DEBUG"}),
+        ("info", {"WARNING", "INFO"}),
+        ("warning", {"WARNING"}),
+        ("error", set()),
+    ],
+)
+def test_atcs_levels_of_the_log(level: str, kinds: set[str], tmp_path: Path) -> None:
+    model = asim.compile(build(folded_network), optimization_switch="SoftmaxFusionPas:off")
+    path = asim.save_log(model, level, tmp_path)
+    assert path is not None
+    assert path.parent == tmp_path / "debug" / "plog"
+    assert {line.partition("]")[0].strip("[") for line in path.read_text().splitlines()} == kinds
+    assert asim.save_log(model, "null", tmp_path / "none") is None
+    assert not (tmp_path / "none").exists()
+
+
+def test_a_compilation_that_fails_logs_its_error(
+    network: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("ASCEND_PROCESS_LOG_PATH", str(tmp_path / "logs"))
+    assert main(["compile", network, "--log", "error", "--option", "ub_conv=99"]) == 2
+    said = capsys.readouterr().err.strip().removeprefix("ascendsim: error: ")
+    (line,) = plogs(tmp_path / "logs")
+    assert line.startswith("[ERROR] GE(")
+    assert line.endswith(said)
+
+
+def test_logs_that_cannot_be_written_are_refused_before_the_work(
+    network: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("ASCEND_PROCESS_LOG_PATH", str(tmp_path / "file"))
+    target = tmp_path / "net.asim"
+    assert main(["compile", network, "--log", "info", "--output", str(target)]) == 2
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1
+    assert "the log folder" in error
+    assert not target.exists()
+    assert main(["compile", network, "--log", "loud"]) == 2
+    with pytest.raises(InputError, match="option log must be one of debug, info"):
+        asim.save_log(asim.compile(build(folded_network)), "loud", tmp_path)
+
+
+def test_compile_writes_log_and_result_beside_the_model(network: str, tmp_path: Path) -> None:
+    folder = tmp_path / "out"
+    folder.mkdir()
+    assert main(["compile", network, "--output", str(folder / "net.asim")]) == 0
+    (counts,) = read_result(folder / "fusion_result.json")
+    assert counts.graph_fusion["ConvBatchnormFusionPass"] == (1, 1)
+    (log,) = (folder / "plog").iterdir()
+    assert "ConvBatchnormFusionPass" in {line.name for line in read_plog(log.read_text())}
+    assert main(["run", str(folder / "net.asim"), "--log", "info"]) == 2  # a saved model has no log

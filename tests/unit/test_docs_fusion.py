@@ -29,11 +29,12 @@ def test_the_commands_run(
     (switches,) = re.findall(r"^    (\{\"Switch\".*?\}\}\}\})$", TEXT, re.DOTALL | re.MULTILINE)
     (tmp_path / "fusion_switch.cfg").write_text(switches)
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("ASCEND_PROCESS_LOG_PATH", str(tmp_path / "logs"))
     assert read_switch_file("fusion_switch.cfg").priorities["graph"] == {"PoolingFusionPass": 1200}
     commands = [
         shlex.split(line, comments=True) for line in re.findall(r"^    ascendsim (.*)$", TEXT, re.MULTILINE)
     ]
-    assert len(commands) == 11
+    assert len(commands) == 12
     for command in commands:
         assert main(command) == 0, command
         assert "ascendsim: warning" not in capsys.readouterr().err
@@ -42,3 +43,4 @@ def test_the_commands_run(
         "fusion_result.json",
         "fusion_op.csv",
     }
+    assert list((tmp_path / "logs" / "debug" / "plog").iterdir())

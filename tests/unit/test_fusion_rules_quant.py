@@ -282,7 +282,8 @@ def test_marked_weights_stay_and_the_bias_knows_their_offset() -> None:
         for node in result.graph.nodes
         if node.op_type == "QuantConv"
     ]
-    assert biases[0] is not None and biases[1] is not None
+    assert biases[0] is not None
+    assert biases[1] is not None
     np.testing.assert_array_equal(biases[0].array(), biases[1].array())
 
 

@@ -272,7 +272,9 @@ def test_parts_that_are_quantised_alike_are_quantised_before_the_split(same: boo
         made = []
         for number, part in enumerate(b.ops("Split", x, [32, 32], outputs=2, axis=1)):
             small = b.op("AscendQuant", part, domain="ascend", scale=20.0 if same else 20.0 + number)
-            weight = np.random.default_rng(number).integers(-9, 9, (32, 32, 1 + 2 * number, 1)).astype(np.int8)
+            weight = (
+                np.random.default_rng(number).integers(-9, 9, (32, 32, 1 + 2 * number, 1)).astype(np.int8)
+            )
             pads = (number, 0, number, 0)
             sums = b.op("QuantConv", small, weight, domain="ascend", pads=pads)
             made.append(b.op("AscendDequant", sums, np.array([0.001], np.float32), domain="ascend"))

@@ -10,7 +10,8 @@ each UB pass that matched (each line is one line in the file):
     graph_id 0
         buffer_fusion_pass[P]: matched_times=1.
 
-The order of lines is the order of execution. Time stamps only count: the first line is one millisecond after
+Warnings (options without effect, names that no pass has) are WARNING lines of a place of this project. The
+order of lines is the order of execution. Time stamps only count: the first line is one millisecond after
 `start`, each further one another millisecond, so that equal compilations write equal logs. Files, line
 numbers and message texts follow the examples in CANN's introduction to fusion and hicann/ge; the place and
 function name of the DEBUG lines are assumed, no public example shows them.
@@ -31,6 +32,7 @@ from ascendsim.passes.fusion.report import FusionReport
 START = datetime(2026, 1, 1)
 PROCESS = "ascendsim"
 STEP = timedelta(milliseconds=1)
+LEVELS = ("debug", "info", "warning", "error", "null")  # ATC's --log, each with those behind it
 # Anchored expression for the INFO lines, checked against the eleven lines of CANN's introduction.
 LINE = re.compile(
     r"^\[INFO\] GE\((?P<pid>\d+),(?P<proc>[^)]+)\):(?P<ts>\d{4}-\d\d-\d\d-\d\d:\d\d:\d\d\.\d{3}\.\d{3}) "
@@ -53,30 +55,38 @@ class PlogLine:
 
 
 def plog_lines(
-    report: FusionReport, *, pid: int = 1, start: datetime = START, process: str = PROCESS
+    report: FusionReport,
+    *,
+    level: str = "debug",
+    pid: int = 1,
+    start: datetime = START,
+    process: str = PROCESS,
 ) -> tuple[str, ...]:
     """The log of a compilation, one string a line.
 
     Args:
         report: What fusion did.
+        level: The least of `LEVELS` that is written.
         pid: Process and thread number to print.
         start: Time from which the lines count.
         process: Name of the process to print.
     """
-    texts = [*_graph_texts(report), *_ub_texts(report)]
-    lines = []
-    for number, (level, module, place, function, message) in enumerate(texts, 1):
-        lines.append(
-            f"[{level}] {module}({pid},{process}):{_stamp(start + number * STEP)} [{place}]{pid} "
-            f"{function}:{message}"
-        )
-    return tuple(lines)
+    written = {name.upper() for name in LEVELS[LEVELS.index(level) : -1]}
+    texts = [*_warning_texts(report), *_graph_texts(report), *_ub_texts(report)]
+    texts = [text for text in texts if text[0] in written]
+    return tuple(_line(text, pid, process, start + number * STEP) for number, text in enumerate(texts, 1))
+
+
+def error_line(message: str, *, pid: int, start: datetime, process: str = PROCESS) -> str:
+    """The line of a compilation that failed."""
+    return _line(("ERROR", "GE", "compile.py:1", "Compile", message), pid, process, start)
 
 
 def write_plog(
     report: FusionReport,
     path_or_dir: str | PathLike[str],
     *,
+    level: str = "debug",
     pid: int = 1,
     start: datetime = START,
     process: str = PROCESS,
@@ -86,6 +96,7 @@ def write_plog(
     Args:
         report: What fusion did.
         path_or_dir: The file; a folder gets a file named as CANN names it, `plog-<pid>_<time>.log`.
+        level: The least of `LEVELS` that is written.
         pid: Process and thread number to print.
         start: Time from which the lines count.
         process: Name of the process to print.
@@ -98,9 +109,14 @@ def write_plog(
     """
     path = Path(path_or_dir)
     if path.is_dir():
-        path /= f"plog-{pid}_{start:%Y%m%d%H%M%S}{start.microsecond // 1000:03d}.log"
-    text = "".join(f"{line}\n" for line in plog_lines(report, pid=pid, start=start, process=process))
-    return write_whole(path, text.encode())
+        path /= plog_name(pid, start)
+    lines = plog_lines(report, level=level, pid=pid, start=start, process=process)
+    return write_whole(path, "".join(f"{line}\n" for line in lines).encode())
+
+
+def plog_name(pid: int, start: datetime) -> str:
+    """Name of a log file, as CANN names them."""
+    return f"plog-{pid}_{start:%Y%m%d%H%M%S}{start.microsecond // 1000:03d}.log"
 
 
 def read_plog(text: str) -> tuple[PlogLine, ...]:
@@ -118,6 +134,16 @@ def read_plog(text: str) -> tuple[PlogLine, ...]:
 
 
 _Text = tuple[str, str, str, str, str]  # level, module, file and line, function, message
+
+
+def _line(text: _Text, pid: int, process: str, time: datetime) -> str:
+    level, module, place, function, message = text
+    return f"[{level}] {module}({pid},{process}):{_stamp(time)} [{place}]{pid} {function}:{message}"
+
+
+def _warning_texts(report: FusionReport) -> Iterator[_Text]:
+    for warning in report.warnings:
+        yield ("WARNING", "GE", "options.py:1", "CheckOptions", " ".join(warning.split()))
 
 
 def _graph_texts(report: FusionReport) -> Iterator[_Text]:

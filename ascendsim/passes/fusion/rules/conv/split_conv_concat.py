@@ -100,6 +100,7 @@ def _quantisers(split: Node) -> tuple[Node, ...]:
 def _quantised_before(graph: Graph, split: Node, quants: Sequence[Node], context: FusionContext) -> Node:
     """Quantises the whole in place of its parts; the Split of bytes."""
     attributes: dict[str, Any] = dict(quants[0].attributes)
+    form: dict[str, Any] = dict(split.attributes)
     name = f"{split.name}_quant"
     whole = context.add(
         graph, "AscendQuant", [split.required(0)], name=name, like=quants[0], domain="ascend", **attributes
@@ -111,7 +112,7 @@ def _quantised_before(graph: Graph, split: Node, quants: Sequence[Node], context
         len(split.outputs),
         name=f"{split.name}_int8",
         like=split,
-        **split.attributes,
+        **form,
     )
     replace(
         graph,

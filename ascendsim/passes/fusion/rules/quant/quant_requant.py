@@ -30,8 +30,8 @@ from ascendsim.passes.rewriting.removal import drop_constants
 from ascendsim.passes.rewriting.replace import replace_root
 
 ISA_V200 = frozenset({"m200"})
-# FE runs both passes on ISA V200 and V210, the latter being that of the chip that became the 910B; the log of
-# CANN's introduction has V200NotRequantFusionPass on a chip with FIXPIPE. V200RequantFusionPass is left out there (assumed).
+# CANN runs both passes on ISA V200 and V210, the latter that of the chip that became the 910B (inferred); the
+# log of its introduction has V200NotRequantFusionPass on a chip with FIXPIPE. The other one is left out.
 WITH_PREPARED_SCALES = ISA_V200 | {"c220"}
 CONCAT_PATTERN = "requantConcatPattern"
 

@@ -91,7 +91,9 @@ class DeleteNoConstFolding(FusionRule):
         quantiser = match.root
         del quantiser.attributes[KEEP]
         sources = [tensor for tensor in quantiser.inputs if tensor is not None]
-        if quantiser.op_type != "AscendWeightQuant" or not all(t.is_constant and t.is_static for t in sources):
+        if quantiser.op_type != "AscendWeightQuant" or not all(
+            t.is_constant and t.is_static for t in sources
+        ):
             return
         prepared = lazy_constant(
             graph,
