@@ -72,6 +72,8 @@ class Advice:
         soc: Name of the chip.
         duration_us: Device time of the model as it is.
         operators: Slow operator types and what the rules say of them.
+        statistic: Op Statistic with the names of operators and the ids of their tasks.
+        metrics: AI Core Metrics; an id of `statistic` that its column Task lacks ran on the AI CPU.
         proposals: Changes that pay, most gain first.
         declined: Rows (lever, operator, why not): changes that cannot be done or do not pay.
         context: What the levers were asked with.
@@ -82,6 +84,8 @@ class Advice:
     soc: str
     duration_us: float
     operators: Table
+    statistic: Table
+    metrics: Table
     proposals: tuple[Proposal, ...]
     declined: tuple[tuple[str, str, str], ...]
     context: LeverContext = field(repr=False)

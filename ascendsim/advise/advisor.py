@@ -100,6 +100,8 @@ def advise(
         baseline.model.soc.name,
         before,
         slow_operators(run, single, listed),
+        baseline.op_statistic(task_ids=True),
+        baseline.ai_core_metrics(),
         tuple(proposals),
         tuple(declined),
         context,

@@ -50,8 +50,8 @@ def slow_operators(run: ProfiledRun, single: Collection[str] = (), listed: bool 
     """Operator types that take at least 1 % of the time or run on the AI CPU for more than 20 us, with what
     the rules say of them.
 
-    Columns: type, task count, total time, share, task ids, engine ("AI CPU" for ids that the AI Core metrics
-    lack), findings.
+    Columns: type, task count, total time, share, names of operators and ids of their tasks in the same order,
+    engine ("AI CPU" for ids that the AI Core metrics lack), findings.
 
     Args:
         run: The run.
@@ -82,6 +82,7 @@ def slow_operators(run: ProfiledRun, single: Collection[str] = (), listed: bool 
                 len(ids),
                 total,
                 share,
+                record["Op Names"],
                 record["Task IDs"],
                 engine,
                 "; ".join(
@@ -91,7 +92,7 @@ def slow_operators(run: ProfiledRun, single: Collection[str] = (), listed: bool 
         )
     return Table(
         "slow_operators",
-        ("Type", "Count", "Time(us)", "Share(%)", "Task IDs", "Engine", "Findings"),
+        ("Type", "Count", "Time(us)", "Share(%)", "Op Names", "Task IDs", "Engine", "Findings"),
         tuple(rows),
     )
 

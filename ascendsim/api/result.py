@@ -165,8 +165,8 @@ class Result:
         """One row an operator type, msprof's columns.
 
         Args:
-            task_ids: Adds the column "Task IDs", which joins the table to `ai_core_metrics()`: ids that are
-                not there ran on the AI CPU.
+            task_ids: Adds the columns "Op Names" and "Task IDs", which join the table to
+                `ai_core_metrics()`: ids that are not there ran on the AI CPU.
         """
         from ascendsim import profiling
 
@@ -276,9 +276,10 @@ class Result:
     def save(self, folder: str | PathLike[str]) -> tuple[Path, ...]:
         """Writes what there is to know about the run into a folder.
 
-        op_summary.csv, op_statistic.csv, task_time.csv, fusion_op.csv and, of a run with values,
-        numerics.csv; timeline.png, trace.json, fusion_result.json and CANN's log lines about fusion,
-        plog/plog-*.log. Each file is written whole or not at all.
+        op_summary.csv, op_statistic.csv, task_time.csv, fusion_op.csv, op_statistic_tasks.csv and
+        ai_core_metrics.csv (joined by task ids) and, of a run with values, numerics.csv; timeline.png,
+        trace.json, fusion_result.json and CANN's log lines about fusion, plog/plog-*.log. Each file is
+        written whole or not at all.
 
         Returns:
             The files written.
@@ -288,7 +289,15 @@ class Result:
         """
         target = make_folder(folder)
         numbers = () if self.watched is None else (self.watched.table,)
-        tables = (self.op_summary(), self.op_statistic(), self.task_time(), self.fusion_op(), *numbers)
+        tables = (
+            self.op_summary(),
+            self.op_statistic(),
+            self.task_time(),
+            self.fusion_op(),
+            self.op_statistic(task_ids=True),
+            self.ai_core_metrics(),
+            *numbers,
+        )
         for table in tables:
             table.to_csv(target / f"{table.name}.csv")
         self.plot_timeline().save(target / "timeline.png")

@@ -40,7 +40,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--output",
         metavar="DIR",
-        help="folder for advice.csv, slow_operators.csv and the changed model (.onnx, .txt)",
+        help="folder for advice.csv, slow_operators.csv, op_statistic_tasks.csv, ai_core_metrics.csv and the "
+        "changed model (.onnx, .txt)",
     )
     trials = "levers with at most that many sites are tried at each site alone (default: 8)"
     parser.add_argument("--trials", type=natural, default=8, metavar="N", help=trials)
@@ -61,7 +62,8 @@ def run(args: argparse.Namespace) -> int:
     if args.output is None:
         return 0
     folder = Path(args.output)
-    for table in (advice.table(), advice.operators, advice.declined_table()):
+    tables = (advice.table(), advice.operators, advice.declined_table(), advice.statistic, advice.metrics)
+    for table in tables:
         with whole_file(folder / f"{table.name}.csv") as temporary:
             table.to_csv(temporary)
         print(f"wrote {folder / table.name}.csv")
@@ -88,10 +90,19 @@ def _print(advice: Advice, everything: bool) -> None:
     print(f"{advice.graph.name} on {advice.soc}: {advice.duration_us:,.1f} us")
     print("\nslow operators:")
     shown = [
-        (r["Type"], r["Count"], f"{r['Time(us)']:.1f}", f"{r['Share(%)']:.1f}", r["Engine"], r["Findings"])
+        (
+            r["Type"],
+            r["Count"],
+            f"{r['Time(us)']:.1f}",
+            f"{r['Share(%)']:.1f}",
+            _first_ids(str(r["Task IDs"])),
+            r["Engine"],
+            r["Findings"],
+        )
         for r in advice.operators.records()
     ]
-    print_table(("type", "count", "us", "share %", "engine", "findings"), shown)  # type: ignore[arg-type]
+    heads = ("type", "count", "us", "share %", "task ids", "engine", "findings")
+    print_table(heads, shown)  # type: ignore[arg-type]
     print("\nproposals:")
     if advice.proposals:
         print_formatted(advice.table())
@@ -100,6 +111,16 @@ def _print(advice: Advice, everything: bool) -> None:
     if everything and advice.declined:
         print("\ndeclined:")
         print_formatted(advice.declined_table())
+
+
+def _first_ids(ids: str, most: int = 3) -> str:
+    """The first task ids of an operator type, the first of all being what one looks up.
+
+    >>> _first_ids("4;9;12;40"), _first_ids("4;9")
+    ('4;9;12;...', '4;9')
+    """
+    parts = ids.split(";")
+    return ";".join(parts[:most]) + (";..." if len(parts) > most else "")
 
 
 def _write(graph: Graph, folder: Path) -> None:

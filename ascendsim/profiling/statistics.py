@@ -23,8 +23,9 @@ def op_statistic(run: ProfiledRun, *, task_ids: bool = False) -> Table:
 
     Args:
         run: The run.
-        task_ids: Adds a column "Task IDs" (joined by ";"), which joins this table to `ai_core_metrics`: an id
-            that is not there belongs to a task of the AI CPU.
+        task_ids: Adds the columns "Op Names" and "Task IDs" (in the same order, separated by ";"), which join
+            this table to `ai_core_metrics`: an id that is not there belongs to a task of the AI CPU. The
+            table is then called op_statistic_tasks.
     """
     groups: dict[tuple[str, str], list[TaskView]] = {}
     for view in run.tasks:
@@ -48,7 +49,8 @@ def op_statistic(run: ProfiledRun, *, task_ids: bool = False) -> Table:
             run.us(max(times)),
             share,
         )
-        rows.append((*row, ";".join(str(view.id) for view in views)) if task_ids else row)
+        members = (";".join(view.name for view in views), ";".join(str(view.id) for view in views))
+        rows.append((*row, *members) if task_ids else row)
     columns = (
         "Model Name" if inference else "Device_id",
         "OP Type",
@@ -60,7 +62,9 @@ def op_statistic(run: ProfiledRun, *, task_ids: bool = False) -> Table:
         "Max Time(us)",
         "Ratio(%)",
     )
-    return Table("op_statistic", (*columns, "Task IDs") if task_ids else columns, tuple(rows))
+    if task_ids:
+        return Table("op_statistic_tasks", (*columns, "Op Names", "Task IDs"), tuple(rows))
+    return Table("op_statistic", columns, tuple(rows))
 
 
 def task_time(run: ProfiledRun) -> Table:

@@ -3,6 +3,8 @@ follows from the machine."""
 
 from __future__ import annotations
 
+import csv
+from pathlib import Path
 from statistics import median
 
 import numpy as np
@@ -10,6 +12,7 @@ import pytest
 
 import ascendsim as asim
 from ascendsim.advise import Advice, advise
+from ascendsim.cli.main import main
 from ascendsim.graph.builder import GraphBuilder
 from ascendsim.graph.ir import Graph, Tensor
 from ascendsim.passes.levers import IdentityConv, LeverContext, Relation, apply_lever
@@ -153,3 +156,37 @@ def test_output_type_saves_the_cast_and_half_the_conversion() -> None:
         return b.op("Conv", b.input("x", (1, 16, 64, 64)), b.weight("w", (64, 16, 1, 1)))
 
     assert time_us(build(body), output_type="FP16") < 0.9 * time_us(build(body))
+
+
+# ------------------------------------------------------------------------------ finding the slow operators
+
+
+def rows(path: Path) -> list[dict[str, str]]:
+    with path.open(newline="", encoding="utf-8") as stream:
+        return list(csv.DictReader(stream))
+
+
+@pytest.mark.parametrize("command", [["run", "--values", "off"], ["advise"]])
+def test_the_three_steps_by_hand_find_what_ran_on_the_ai_cpu(command: list[str], tmp_path: Path) -> None:
+    """Seed: find the operator in Op Names of Op Statistic, note its Task IDs, look for the id in the column
+    Task of the AI Core Metrics; if it is there, the operator ran on the AI Core.
+    """
+    model, out = f"{MODELS}/bert_tiny_s64.onnx", tmp_path / "out"
+    assert main([*command, model, "--output", str(out)]) == 0
+    statistic, metrics = (rows(out / f"{name}.csv") for name in ("op_statistic_tasks", "ai_core_metrics"))
+    places = {}
+    for row in statistic:
+        names, ids = row["Op Names"].split(";"), row["Task IDs"].split(";")
+        assert len(names) == len(ids) == int(row["Count"])
+        places.update(dict(zip(names, ids, strict=True)))
+    on_core = {row["Task"]: row["Op Name"] for row in metrics}
+    missing = {name for name, number in places.items() if number not in on_core}
+    assert all(on_core[number] == name for name, number in places.items() if name not in missing)
+    ran = asim.simulate(asim.compile(asim.load(model)))
+    assert missing == {view.name for view in ran.profile.tasks if view.on_ai_cpu} != set()
+
+
+def test_msprofs_own_table_keeps_its_columns() -> None:
+    result = asim.simulate(asim.compile(build(interp)))
+    assert "Op Names" not in result.op_statistic().columns
+    assert result.op_statistic(task_ids=True).columns[-2:] == ("Op Names", "Task IDs")

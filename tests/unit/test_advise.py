@@ -216,6 +216,8 @@ def test_command_prints_proposals_and_writes_the_changed_model(
     assert names == {
         "advice.csv",
         "slow_operators.csv",
+        "op_statistic_tasks.csv",
+        "ai_core_metrics.csv",
         "declined.csv",
         "graph_changed.txt",
         "graph_changed.onnx",
