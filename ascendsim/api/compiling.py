@@ -57,6 +57,7 @@ def compile(
     dynamic_image_size: GearOption | None = None,
     dynamic_dims: GearOption | None = None,
     options: Mapping[str, bool | int | str] | None = None,
+    release: str = "cann",
     graph_kernel_flags: str | Mapping[str, Any] | None = None,
     save_graphs: str | PathLike[str] | None = None,
     optimize: bool | Sequence[str] = True,
@@ -110,6 +111,8 @@ def compile(
         disable_reuse_memory: Every tensor has memory of its own (ATC's option).
         options: How the release behaves where releases differ, for example `{"aicpu_pow": True}`; see
             `compiler.profile_options`.
+        release: "ddk" = all choices of `options` as the early release had them that the Ascend 310 tuning
+            guide describes (docs/advise.md); `options` are stronger.
         graph_kernel_flags: MindSpore's flags of graph-kernel fusion, "--opt_level=2 ..." or a mapping; see
             `passes.graph_kernel.flags`.
         save_graphs: Folder for Graphviz files: the graph after each fusion pass that changed it, and after

@@ -81,6 +81,7 @@ class FusionSettings:
         buffer_optimize: ATC's option for L1 and L2 fusion.
         dump: Called with the name of a pass and the graph after each pass that changed it.
         options: Profile options that rules may ask for.
+        given: Those that the user gave.
         asked: What the user wrote for `fusion`, for messages: the name of the level, or of the flow that uses
             it.
     """
@@ -91,6 +92,7 @@ class FusionSettings:
     buffer_optimize: str = "l2_optimize"
     dump: Dump | None = None
     options: Mapping[str, object] = field(default_factory=dict)
+    given: Mapping[str, object] = field(default_factory=dict)
     asked: str = "all"
 
     @classmethod
@@ -151,7 +153,7 @@ class FusionSettings:
         """An empty report that holds the warnings: of the switches, and about options that have no effect at
         this level.
         """
-        useless = without_effect(self.options, self.level.name.lower(), fusion_levels(), self.asked)
+        useless = without_effect(self.given, self.level.name.lower(), fusion_levels(), self.asked)
         return FusionReport(warnings=[*self.switches.warnings, *useless])
 
     def fuse(

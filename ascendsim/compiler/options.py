@@ -200,6 +200,15 @@ class CompileOptions:
     dynamic_image_size: GearOption | None = None
     dynamic_dims: GearOption | None = None
     options: Mapping[str, bool | int | str] | None = None
+    release: str = field(
+        default="cann",
+        metadata=_cli(
+            "release",
+            "cann, or ddk: the early release that the Ascend 310 tuning guide describes, several of the "
+            "choices of --option in one (default: cann)",
+            choices=("cann", "ddk"),
+        ),
+    )
     graph_kernel_flags: Flags = field(
         default=None,
         metadata=_cli(

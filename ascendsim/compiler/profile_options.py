@@ -31,8 +31,8 @@ PROFILE_OPTIONS: Mapping[str, ProfileOption] = {
     ),
     "format_reach": ProfileOption(
         (0, 1, 2, 3, 4),
-        "operators between a convolution and those that take over its blocked format, 0 = no limit (old "
-        "releases: inferred)",
+        "operators between a convolution's task and those that take over its blocked format, 0 = no limit "
+        "(old releases: inferred)",
     ),
     "group_conv": ProfileOption(
         ("packed", "split"), "grouped convolutions: packed into one, or split into one each", "graph"
@@ -95,14 +95,48 @@ PROFILE_OPTIONS: Mapping[str, ProfileOption] = {
     ),
 }
 
+CANN, DDK = "cann", "ddk"
+RELEASES: Mapping[str, Mapping[str, Value]] = {
+    CANN: {},
+    # what the Ascend 310 tuning guide presumes of the DDK before CANN (docs/advise.md says which sentence)
+    DDK: {
+        "aicpu_pow": True,
+        "format_reach": 1,
+        "ub_limits": "Ascend310",
+        "l2_edges": "listed",
+        "l2_batch": "split",
+    },
+}
+"""Releases by name: the profile options in which they differ from the one that is simulated by default."""
 
-def profile_options(given: Mapping[str, Value] | None) -> dict[str, Value]:
-    """Checked options, defaults filled in.
+
+def check_release(release: str, short_name: str) -> None:
+    """Refuses releases that are not known, and those that a chip never had.
+
+    Args:
+        release: A name of `RELEASES`.
+        short_name: The chip's, as CANN's documents call it.
+
+    Raises:
+        InputError: If it is not known, or of another chip.
+    """
+    if release not in RELEASES:
+        raise InputError(
+            "option release", "must be one of cann, ddk", repr(release), suggest(release, RELEASES)
+        )
+    if release == DDK and short_name != "Ascend310":
+        remedy = "give its profile options one by one (--option aicpu_pow=on ...)"
+        raise InputError("option release", "ddk is a release for Ascend310", short_name, remedy)
+
+
+def profile_options(given: Mapping[str, Value] | None, release: str = CANN) -> dict[str, Value]:
+    """Checked options, those of a release and defaults filled in.
 
     Raises:
         InputError: If an option or its value is not known.
     """
     chosen: dict[str, Value] = {name: option.values[0] for name, option in PROFILE_OPTIONS.items()}
+    chosen.update(RELEASES[release])
     for name, value in (given or {}).items():
         if name not in PROFILE_OPTIONS:
             raise InputError(
@@ -122,7 +156,7 @@ def without_effect(
     """Why options that are not at their default change nothing at a fusion level.
 
     Args:
-        chosen: From `profile_options`.
+        chosen: Options that somebody gave.
         level: Of the compilation.
         levels: All levels, least first.
         asked: What the user wrote for `fusion`; graph-kernel fusion uses level "graph".

@@ -13,7 +13,7 @@ from ascendsim import soc as chips
 from ascendsim.compiler.composites import GraphKernelFlow, graph_saver
 from ascendsim.compiler.fusion import FusionSettings
 from ascendsim.compiler.options import MIXED, PRECISION_MODES, CompileOptions
-from ascendsim.compiler.profile_options import Value, profile_options
+from ascendsim.compiler.profile_options import Value, check_release, profile_options
 from ascendsim.compiler.scheduling import Scheduling
 from ascendsim.core.errors import InputError, suggest
 from ascendsim.core.files import path_option
@@ -113,7 +113,8 @@ class Settings:
         gears = {name: value for name in KINDS if (value := getattr(options, name)) is not None}
         if len(gears) > 1:
             raise InputError(f"options {', '.join(gears)}", "exclude each other", remedy="give one of them")
-        profile = profile_options(options.options)
+        check_release(options.release, soc.short_name)
+        profile = profile_options(options.options, options.release)
         asked = scheduling.fusion_level(options.fusion)
         composites = GraphKernelFlow.of(asked, options.graph_kernel_flags, options.save_graphs, opset)
         level = asked if composites is None else composites.graph_level(single_kernel)
@@ -134,7 +135,7 @@ class Settings:
             scheduling,
             engine,
             profile,
-            replace(fusion, options=profile, dump=dump),
+            replace(fusion, options=profile, given=options.options or {}, dump=dump),
             composites,
             aipp,
             gears,

@@ -13,9 +13,13 @@ import pytest
 import ascendsim as asim
 from ascendsim.advise import Advice, advise
 from ascendsim.cli.main import main
+from ascendsim.compiler.profile_options import RELEASES
+from ascendsim.core.errors import InputError
+from ascendsim.frontends.onnx.export import export_onnx
 from ascendsim.graph.builder import GraphBuilder
 from ascendsim.graph.ir import Graph, Tensor
 from ascendsim.passes.levers import IdentityConv, LeverContext, Relation, apply_lever
+from tests.e2e.test_l2_fusion import residual_net
 from tests.support.fusing import build, random
 
 MODELS = "tests/data/models"
@@ -190,3 +194,72 @@ def test_msprofs_own_table_keeps_its_columns() -> None:
     result = asim.simulate(asim.compile(build(interp)))
     assert "Op Names" not in result.op_statistic().columns
     assert result.op_statistic(task_ids=True).columns[-2:] == ("Op Names", "Task IDs")
+
+
+# ----------------------------------------------------------------------- the release that the guide describes
+
+
+def advised(capsys: pytest.CaptureFixture[str], graph: Graph, path: Path) -> str:
+    """What `ascendsim advise` prints of a graph with one switch for the release."""
+    path.write_bytes(export_onnx(graph))
+    capsys.readouterr()
+    assert main(["advise", str(path), "--release", "ddk"]) == 0
+    return capsys.readouterr().out.partition("proposals:")[2]
+
+
+def test_one_switch_gives_all_of_the_guides_advice(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Pow as Mul, a convolution that changes nothing behind MirrorPad, and sizes of Interp: by the API and by
+    one option of the command line."""
+
+    def power(b: GraphBuilder) -> Tensor:
+        x = b.input("x", (1, 64, 56, 56))
+        return b.op("Add", b.op("Pow", x, 3.0, name="power"), x)
+
+    claims = {"pow-to-mul": (power, 10.0), "identity-conv": (mirror, 1.1), "resize-sizes": (interp, 10.0)}
+    for lever, (body, least) in claims.items():
+        graph = build(body)
+        assert gains(advise(graph, "Ascend310", release="ddk"))[lever] > least
+        assert lever in advised(capsys, graph, tmp_path / "net.onnx")
+    for lever in ("pow-to-mul", "identity-conv"):  # of later releases they are no advice
+        assert lever not in gains(advise(build(claims[lever][0]), "Ascend310"))
+
+
+def test_a_block_of_a_network_at_batch_8_runs_in_four_passes_of_two() -> None:
+    graph, small = residual_net(batch=8, size=96), {"l2.size": "2MiB"}
+    model = asim.compile(graph, "Ascend310", set=small, release="ddk")
+    assert (2, 4) in {(block.batch, block.passes) for block in model.buffers.blocks}
+    assert asim.compile(graph, "Ascend310", set=small).buffers.blocks == ()
+
+
+@pytest.mark.slow
+def test_resnet50_at_batch_8_runs_a_block_in_four_passes_of_two() -> None:
+    model = asim.compile(asim.load(f"{MODELS}/resnet50.onnx", batch=8), "Ascend310", release="ddk")
+    assert any(
+        (block.batch, block.passes) == (2, 4) and len(block.nodes) > 20 for block in model.buffers.blocks
+    )
+
+
+def test_the_release_is_what_its_options_are_one_by_one() -> None:
+    graph = build(mirror)
+    options = {**RELEASES["ddk"]}
+    by_name, by_option = (
+        asim.simulate(asim.compile(graph, "Ascend310", **settings)).duration_us  # type: ignore[arg-type]
+        for settings in ({"release": "ddk"}, {"options": options})
+    )
+    assert by_name == by_option != time_us(graph)
+    stronger = time_us(graph, release="ddk", options={"format_reach": 0})
+    assert stronger == time_us(graph, options={**options, "format_reach": 0})
+
+
+def test_releases_that_never_were_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    graph = build(mirror)
+    with pytest.raises(InputError, match="option release must be one of cann, ddk, not 'c3x'"):
+        asim.compile(graph, "Ascend310", release="c3x")
+    with pytest.raises(InputError, match="option release ddk is a release for Ascend310, not Ascend910B"):
+        asim.compile(graph, "Ascend910B1", release="ddk")
+    assert main(["compile", f"{MODELS}/lenet5.onnx", "--release", "ddk", "--soc_version", "Ascend310P3"]) == 2
+    assert capsys.readouterr().err.count("\n") == 1
+    model = asim.compile(graph, "Ascend310", fusion="graph", release="ddk")
+    assert model.fusion.warnings == []  # the release asks for what this level leaves out, the user does not

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from ascendsim.core.formats import Format
 from ascendsim.graph.ir import Graph, Node, Tensor
 from ascendsim.opset import Layout, OpDef, OpSet
+from ascendsim.opset.facts import Kind
 from ascendsim.passes.layout.fold_batch import fold_batches
 from ascendsim.passes.layout.formats import BLOCKED, follows_in, same_bytes, storable, weight_format, wished
 from ascendsim.passes.rewriting.outputs import set_aside, twin_of, typed_like
@@ -33,8 +34,8 @@ class AssignFormats:
         opset: Operators, with their wishes.
         soc: The chip: matrix operands are FRACTAL_NZ unless its MTE2 converts row-major ones on the way in
             (c220).
-        reach: How many operators in a row may take over a blocked format behind the one that wishes for it; 0
-            = any number.
+        reach: How many operators in a row may take over a blocked format behind the one that wishes for it,
+            those that can share its task (elementwise, right behind it) not counted; 0 = any number.
     """
 
     opset: OpSet
@@ -87,7 +88,7 @@ class _Assignment:
         self.inserted = 0
         self._distance: dict[
             Tensor, int
-        ] = {}  # FOLLOW operators between a tensor and the operator that wished for its format
+        ] = {}  # FOLLOW operators between a tensor and the task of the operator that wished for its format
         self._forms: dict[tuple[Tensor, Format], Tensor] = {}
 
     def visit(self, node: Node) -> None:
@@ -121,10 +122,12 @@ class _Assignment:
                 tensor.format = self.matmul if storable(tensor, self.matmul) else Format.ND
             elif definition.layout is Layout.FOLLOW and storable(tensor, chosen):
                 tensor.format = chosen
-                self._distance[tensor] = 1 + min(
+                nearest = min(
                     (self._distance.get(t, 0) for t in node.inputs if t is not None and t.format is chosen),
                     default=0,
                 )
+                shares = definition.facts.kind is Kind.ELEMENTWISE and nearest == 0
+                self._distance[tensor] = nearest if shares else nearest + 1
             else:
                 tensor.format = Format.ND
 
