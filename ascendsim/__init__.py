@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from ascendsim.accuracy import Accuracy, accuracy
     from ascendsim.advise import Advice, advise
     from ascendsim.api.ablation import Ablation, ablate
+    from ascendsim.api.building_up import BuildUp, build_up
     from ascendsim.api.comparing import Comparison, compare
     from ascendsim.api.comparing_gears import compare_gears
     from ascendsim.api.compiling import compile
@@ -68,6 +69,8 @@ _HOMES = {
     "TrainingStep": "ascendsim.training.step",
     "ablate": "ascendsim.api.ablation",
     "Ablation": "ascendsim.api.ablation",
+    "build_up": "ascendsim.api.building_up",
+    "BuildUp": "ascendsim.api.building_up",
     "compare": "ascendsim.api.comparing",
     "Comparison": "ascendsim.api.comparing",
     "compare_gears": "ascendsim.api.comparing_gears",
@@ -102,6 +105,7 @@ __all__ = [
     "Accuracy",
     "Advice",
     "AscendSimError",
+    "BuildUp",
     "Comparison",
     "CompileError",
     "CompiledModel",
@@ -123,6 +127,7 @@ __all__ = [
     "ablate",
     "accuracy",
     "advise",
+    "build_up",
     "chips",
     "compare",
     "compare_gears",

@@ -88,15 +88,24 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "(one fusion level, default: all)"
     )
     parser.add_argument("--ablate", action="store_true", help=ablate)
+    text = (
+        "switch the graph engine's techniques on one after another over host scheduling (constant folding, "
+        "fusion, sinking, memory reuse, streams) and show what each adds"
+    )
+    parser.add_argument("--build_up", action="store_true", help=text)
     parser.add_argument(
-        "--output", metavar="DIR", help="folder for compare.csv and compare.png, or ablation.csv"
+        "--output",
+        metavar="DIR",
+        help="folder for compare.csv and compare.png, ablation.csv, or build_up.csv and build_up.png",
     )
 
 
 def run(args: argparse.Namespace) -> int:
     started = time.perf_counter()
     check_folder(args.output)
-    if args.ablate:
+    if args.build_up:
+        _build_up(args)
+    elif args.ablate:
         _ablate(args)
     elif any(value is not None for value in gear_settings(args).values()):
         _compare_gears(args)
@@ -247,6 +256,29 @@ def _ablate(args: argparse.Namespace) -> None:
         target.mkdir(parents=True, exist_ok=True)
         table.to_csv(target / "ablation.csv")
         print(f"wrote {target / 'ablation.csv'}")
+
+
+def _build_up(args: argparse.Namespace) -> None:
+    from ascendsim.api.building_up import SWITCHED, build_up
+    from ascendsim.compiler.options import default_of
+
+    if args.ablate:
+        raise InputError("option --build_up", "goes without --ablate")
+    graph, settings = _one_variant(args, "--build_up")
+    chosen = {name: value for name, value in settings.items() if name not in SWITCHED}
+    for name in SWITCHED & settings.keys():
+        if settings[name] != default_of(name):
+            raise InputError(f"option {name}", "is switched step by step", remedy="leave it out")
+    found = build_up(graph, **chosen, **choices(args))
+    table = found.table()
+    print(f"{found.network} on {found.soc}: what each technique of the graph engine adds")
+    print_table(table.columns, _cells(table))
+    if args.output is not None:
+        target = Path(args.output)
+        target.mkdir(parents=True, exist_ok=True)
+        table.to_csv(target / "build_up.csv")
+        print(f"wrote {target / 'build_up.csv'}")
+        print(f"wrote {found.plot().save(target / 'build_up.png')}")
 
 
 def _print(comparison: Comparison) -> None:

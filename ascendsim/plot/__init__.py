@@ -6,6 +6,7 @@ from ascendsim.plot.correlation import CorrelationDisplay, plot_correlation
 from ascendsim.plot.graph_picture import GraphDisplay, plot_graphs
 from ascendsim.plot.roofline import RooflineDisplay, plot_roofline
 from ascendsim.plot.timeline import TimelineDisplay, plot_timeline, timeline
+from ascendsim.plot.waterfall import WaterfallDisplay, plot_waterfall
 
 __all__ = [
     "ComparisonDisplay",
@@ -14,11 +15,13 @@ __all__ = [
     "RooflineDisplay",
     "TimelineDisplay",
     "TopOperatorsDisplay",
+    "WaterfallDisplay",
     "comparison_timelines",
     "plot_correlation",
     "plot_graphs",
     "plot_roofline",
     "plot_timeline",
     "plot_top_operators",
+    "plot_waterfall",
     "timeline",
 ]

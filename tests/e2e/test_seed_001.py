@@ -4,6 +4,7 @@ the rules that it lists), each by way of the public interface."""
 from __future__ import annotations
 
 import argparse
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,13 +15,16 @@ import ascendsim as asim
 from ascendsim.cli.logs import add_log_option
 from ascendsim.cli.main import main
 from ascendsim.compiler.model import CompiledModel
+from ascendsim.core.dtypes import DType
 from ascendsim.core.errors import InputError
 from ascendsim.frontends.onnx.export import export_onnx
 from ascendsim.graph.builder import GraphBuilder
 from ascendsim.graph.ir import Tensor
+from ascendsim.passes.fusion.catalogue import fact
 from ascendsim.passes.fusion.plog import LEVELS, PlogLine, plog_lines, read_plog
 from ascendsim.passes.fusion.result_file import read_result
 from tests.support.fusing import build, random
+from tests.unit.test_fusion_every_pass import CHIPS, SETTINGS, WANTED, example
 
 Body = Callable[[GraphBuilder], list[Tensor]]
 INTRODUCTION = Path(__file__).parents[1] / "data" / "fusion" / "plog_introduction.log"
@@ -231,3 +235,53 @@ def test_compile_writes_log_and_result_beside_the_model(network: str, tmp_path: 
     (log,) = (folder / "plog").iterdir()
     assert "ConvBatchnormFusionPass" in {line.name for line in read_plog(log.read_text())}
     assert main(["run", str(folder / "net.asim"), "--log", "info"]) == 2  # a saved model has no log
+
+
+# ------------------------------------------------------------------------------ rules that are on by default
+
+SLOWER = re.findall(
+    r"\w+",
+    " ".join(
+        row.split("|")[1]
+        for row in (Path(__file__).parents[2] / "docs" / "fusion.md")
+        .read_text(encoding="utf-8")
+        .partition("## Rules that cost time")[2]
+        .partition("\n## ")[0]
+        .splitlines()
+        if row.startswith("| ")
+    ),
+)
+TOLERATED = 1.005  # of the time without the rule
+
+
+def times(name: str, soc: str) -> tuple[float, float]:
+    """Time of a rule's example with it and without it."""
+    graph = example(name)
+    with_it, without = (
+        asim.compile(graph, soc, optimization_switch=f"{name}:{how}", **SETTINGS.get(name, {}))
+        for how in ("on", "off")
+    )
+    return asim.simulate(with_it).duration_us, asim.simulate(without).duration_us
+
+
+@pytest.mark.parametrize(
+    "name", [name for name in WANTED if fact(name).default and "options" not in SETTINGS.get(name, {})]
+)
+def test_no_rule_makes_slower_what_it_is_for_unless_the_page_says_why(name: str) -> None:
+    """The text calls fusion "a key means to raise the performance of whole networks"; its rules are on by
+    default, SoftmaxFusionPass for [1, 8732, 21] among them."""
+    with_it, without = times(name, CHIPS.get(name, "Ascend310"))
+    assert name in SLOWER or with_it <= TOLERATED * without
+
+
+def test_the_page_names_real_rules_and_the_one_of_the_text() -> None:
+    assert "SoftmaxFusionPass" in SLOWER
+    assert set(SLOWER) - {"rule"} <= set(WANTED)
+
+
+def test_a_narrow_transpose_takes_about_what_published_ones_do() -> None:
+    """[2, 9, 256, 256] of two bytes to channels last: 14.9 us on 910B2, the kernel alone."""
+    b = GraphBuilder()
+    b.output(b.op("Transpose", b.input("x", (2, 9, 256, 256), DType.FLOAT16), perm=(0, 2, 3, 1)), "y")
+    model = asim.compile(b.build(), "Ascend910B2", precision_mode="must_keep_origin_dtype")
+    assert 14.9 / 3 < asim.simulate(model).duration_us < 14.9 * 3
