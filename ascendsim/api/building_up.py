@@ -77,6 +77,7 @@ class BuildUp:
     soc: str
     steps: tuple[Step, ...]
 
+    @checked()
     def gain(self, first: str, last: str) -> float:
         """Throughput that the techniques from one to another add together, 0.2 = 20 %.
 
@@ -103,6 +104,7 @@ class BuildUp:
         columns = ("Technique", "Time(us)", "Gain(%)", "In all(%)", "Tasks", "Memory(MiB)")
         return Table("build_up", columns, tuple(rows))
 
+    @checked()
     def plot(self, ax: Axes | None = None) -> WaterfallDisplay:
         """Draws the steps as a waterfall.
 

@@ -49,7 +49,7 @@ def save_log(
     check_level(level)
     if level == "null":
         return None
-    target = make_folder(log_folder(folder))
+    target = _made(folder)
     return write_plog(model.fusion, target, level=level, pid=os.getpid(), start=datetime.now())
 
 
@@ -67,8 +67,15 @@ def logging_errors(level: str, folder: str | PathLike[str] | None = None) -> Ite
         if level != "null":
             now, pid = datetime.now(), os.getpid()
             line = error_line(" ".join(str(error).split()), pid=pid, start=now)
-            write_whole(make_folder(log_folder(folder)) / plog_name(pid, now), f"{line}\n".encode())
+            write_whole(_made(folder) / plog_name(pid, now), f"{line}\n".encode())
         raise
+
+
+def _made(folder: str | PathLike[str] | None) -> Path:
+    """`log_folder`, made; what cannot be made is named as the user named it."""
+    if folder is not None:
+        make_folder(folder)
+    return make_folder(log_folder(folder))
 
 
 def check_level(level: str) -> None:

@@ -27,13 +27,15 @@ def test_the_commands_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, model
         (tmp_path / name).write_bytes(small)
     monkeypatch.chdir(tmp_path)
     commands = [shlex.split(line) for line in re.findall(r"^    ascendsim (.*)$", TEXT, re.MULTILINE)]
-    assert len(commands) == 6
+    assert len(commands) == 7
     for command in commands:
         assert main(command) == 0, command
     assert {path.name for path in (tmp_path / "out").iterdir()} == {
         "compare.csv",
         "compare.png",
         "ablation.csv",
+        "build_up.csv",
+        "build_up.png",
     }
 
 
