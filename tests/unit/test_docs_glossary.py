@@ -18,8 +18,8 @@ PLAIN = """
     error example execute figures file fill first flags folder fresh from gain holders ids image initial input
     insert last limit line load loaded log make memory metadata modify most multi name network new note num of
     old optimization optimize optimized option order output parallel path place planned plot predecessors
-    progress proposals random reasons remedy remove rename reorder replace report reuse rows run save seed self
-    set settings sim simulate simulation since single size sorting statistic stem subject summary table
+    progress proposals random reasons remedy remove rename reorder replace report reuse rows run save seed
+    self set settings sim simulate simulation since single size sorting statistic stem subject summary table
     time title to too top topo type unfused unsupported unused up uses with
 """
 
