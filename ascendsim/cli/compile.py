@@ -8,7 +8,7 @@ from pathlib import Path
 from ascendsim.cli.buffers import print_details, print_summary
 from ascendsim.cli.common import print_table
 from ascendsim.cli.dynamic_options import print_open_model
-from ascendsim.cli.logs import add_log_option, logged, write_fusion
+from ascendsim.cli.logs import add_log_option, logged, write_fusion, write_log
 from ascendsim.cli.memory import print_memory, save_map
 from ascendsim.cli.model_options import (
     add_chip_options,
@@ -76,6 +76,7 @@ def run(args: argparse.Namespace) -> int:
     check_target(args.output)
     model = logged(args, lambda: compile(load_graph(args), **chip_settings(args)))
     print_warnings(warnings_of(model))
+    write_log(args, model)
     if args.output is not None:
         from ascendsim.api.saving import save
 

@@ -25,16 +25,22 @@ def add_log_option(parser: argparse.ArgumentParser) -> None:
 
 
 def logged(args: argparse.Namespace, compiling: Callable[[], CompiledModel]) -> CompiledModel:
-    """What `compiling` gives, its log written where --log asks for one; of a failure too."""
+    """What `compiling` gives; if it fails, that is logged where --log asks for a log."""
     if args.log == "null":
         return compiling()
-    from ascendsim.api.logs import log_folder, logging_errors, save_log
+    from ascendsim.api.logs import log_folder, logging_errors
 
     check_folder(str(log_folder()), "the log folder")
     with logging_errors(args.log):
-        model = compiling()
-    print(f"wrote {save_log(model, args.log)}")
-    return model
+        return compiling()
+
+
+def write_log(args: argparse.Namespace, model: CompiledModel) -> None:
+    """Writes the log of a model where --log asks for one, and names it."""
+    if args.log != "null":
+        from ascendsim.api.logs import save_log
+
+        print(f"wrote {save_log(model, args.log)}")
 
 
 def write_fusion(model: CompiledModel, folder: Path) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from ascendsim.cli.common import parse_settings, print_table
 from ascendsim.cli.dynamic_options import add_choice_options, add_gear_choice, choices, run_shapes
-from ascendsim.cli.logs import add_log_option, logged
+from ascendsim.cli.logs import add_log_option, logged, write_log
 from ascendsim.cli.model_options import (
     add_chip_options,
     add_model_options,
@@ -86,6 +86,7 @@ def run(args: argparse.Namespace) -> int:
         for node in args.instructions or ():
             model.tasks_of(node)  # an unknown name is an error with a suggestion
     result = _execute(model, args, values)
+    write_log(args, result.model)  # open models are compiled piece by piece while they run
     print_result(result, args.top)
     if args.values is None and values == "off":
         print(f"no values: {without_values(model.source)}")

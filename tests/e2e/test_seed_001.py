@@ -226,6 +226,16 @@ def test_logs_that_cannot_be_written_are_refused_before_the_work(
         asim.save_log(asim.compile(build(folded_network)), "loud", tmp_path)
 
 
+def test_the_log_of_a_model_with_gears_is_that_of_the_gear_that_ran(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ASCEND_PROCESS_LOG_PATH", str(tmp_path / "logs"))
+    shape = ["--input_shape", "input:-1,1,28,28", "--dynamic_batch_size", "1,2"]
+    command = ["run", "tests/data/models/lenet5.onnx", *shape, "--values", "off"]
+    assert main([*command, "--log", "info"]) == 0
+    assert read_plog("\n".join(plogs(tmp_path / "logs")))
+
+
 def test_compile_writes_log_and_result_beside_the_model(network: str, tmp_path: Path) -> None:
     folder = tmp_path / "out"
     folder.mkdir()
