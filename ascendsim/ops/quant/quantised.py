@@ -211,17 +211,24 @@ def lower_conv(image: int, weight: int, requantises: bool) -> Lower:
 
 
 def _infer_gemm(context: InferContext) -> None:
-    """The product of two matrices; quantised again where there is a scale for the result, else float32."""
+    """The product of rows and a matrix; quantised again where there is a scale for the result, else float32.
+
+    The left operand may have batch axes, which the compiler makes use of; files have matrices.
+    """
     infer_bytes(context, (0,))
     need_bytes(context, (3,))
     shapes = [context.shape(port) for port in (0, 3)]
-    if any(shape is not None and len(shape) != 2 for shape in shapes):
-        raise context.fail("needs two matrices", " and ".join(str(shape) for shape in shapes))
     flips = [bool(context.node.attr(name, 0)) for name in ("transA", "transB")]
-    (m, k), (k2, n) = (
+    if any(
+        shape is not None and len(shape) != 2 and (port or flips[0] or len(shape) < 2)
+        for port, shape in enumerate(shapes)
+    ):
+        raise context.fail("needs two matrices", " and ".join(str(shape) for shape in shapes))
+    left, (k2, n) = (
         (None, None) if shape is None else shape[::-1] if flip else shape
         for shape, flip in zip(shapes, flips, strict=True)
     )
+    k = left[-1]
     if isinstance(k, int) and isinstance(k2, int) and k != k2:
         raise context.fail("needs equal inner dimensions", f"{k} and {k2}")
     bias = context.shape(6) if context.has(6) else None
@@ -229,7 +236,7 @@ def _infer_gemm(context: InferContext) -> None:
     if known and bias not in ((n,), (1, n)):
         raise context.fail(f"needs one int32 a column ({n}) as input 6", f"shape {bias}")
     kind = context.dtype(8) if context.has(8) else context.dtype(0) if context.has(7) else DType.FLOAT32
-    context.set(0, kind, (m, n))
+    context.set(0, kind, None if shapes[0] is None else (*left[:-1], n))
 
 
 def _compute_gemm(node: Node, inputs: Sequence[Any], wanted: Sequence[np.dtype[Any]]) -> Sequence[Any]:
@@ -240,32 +247,36 @@ def _compute_gemm(node: Node, inputs: Sequence[Any], wanted: Sequence[np.dtype[A
     left = _shifted(a, a_zero, None)
     left = left.T if flips[0] else left
     right = _shifted(b.T if flips[1] else b, b_zero, 1)
-    total = integer_matmul(np.ascontiguousarray(left), np.ascontiguousarray(right))
+    rows = np.ascontiguousarray(left).reshape(-1, right.shape[0])
+    total = integer_matmul(rows, np.ascontiguousarray(right)).reshape(*left.shape[:-1], -1)
     if bias is not None:
-        total = total + bias.reshape(1, -1)
-    scale = np.float32(node.attr("alpha", 1.0)) * _scale(a_scale).reshape(()) * _along(_scale(b_scale), 2, 1)
+        total = total + bias.reshape(-1)
+    scale = np.float32(node.attr("alpha", 1.0)) * _scale(a_scale).reshape(()) * _along(_scale(b_scale), 1, 0)
     if y_scale is None:
         return [finish(total.astype(np.float32) * scale, wanted[0])]
     return [_requantised(node, total, np.asarray(scale / _scale(y_scale).reshape(())), y_zero, wanted[0])]
 
 
 def _lower_gemm(node: Node, _context: LowerContext) -> Work:
-    """As the float operator, with the scale on the way out."""
+    """As the float operator, with the scale on the way out; a batch as MatMul has it."""
     left, right, bias, output = node.required(0), node.required(3), node.input(6), node.output
     if output.elements == 0 or left.elements == 0:
         return fill_work(Ref.of(output))  # a sum of nothing is 0
     flip_a, flip_b = bool(node.attr("transA", 0)), bool(node.attr("transB", 0))
-    rows, columns = left.static_shape
+    rows, columns = left.static_shape[-2:]
     m, k = (columns, rows) if flip_a else (rows, columns)
     epilogue, streams = _requantise(node, 4, 8, bias)
+    batch = math.prod(left.static_shape[:-2])
     return CubeWork(
         m=m,
         k=k,
-        n=output.static_shape[1],
+        n=output.static_shape[-1],
         a=Ref.of(left),
         b=Ref.of(right),
         out=Ref.of(output),
         bias=None if bias is None else Ref.of(bias),
+        batch=batch,
+        b_shared=batch > 1,
         transpose_a=flip_a,
         transpose_b=flip_b,
         dtype=cube_type(left.element_type),
