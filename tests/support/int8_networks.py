@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
@@ -10,8 +11,11 @@ import numpy as np
 import onnx
 from onnx import numpy_helper
 
+import ascendsim as asim
 from ascendsim.core.dtypes import DType
 from ascendsim.frontends.onnx.weights import random_weight, roles
+from ascendsim.passes.quant.roundings import NAME as ROUNDINGS
+from tests.support.quantised import by_onnxruntime
 
 MODELS = Path(__file__).resolve().parents[1] / "data" / "models"
 Form = Literal["QDQ", "QOperator"]
@@ -87,3 +91,92 @@ def quantised_network(name: str, form: Form, folder: Path | None = None) -> onnx
             per_channel=form == "QDQ",
         )
         return onnx.load(made)
+
+
+
+def byte_tensors(network: onnx.ModelProto) -> list[str]:
+    """Names of the tensors of int8 or uint8 that nodes make from data."""
+    constants = {item.name for item in network.graph.initializer}
+    found: dict[str, None] = {}
+    for node in network.graph.node:
+        if node.op_type == "QuantizeLinear":
+            makes = node.input[0] not in constants
+        elif node.op_type == "QGemm":
+            makes = len(node.input) > 7 and bool(node.input[7])
+        else:
+            moved = node.op_type != "DequantizeLinear" and bool(node.input) and node.input[0] in found
+            makes = node.op_type.startswith("QLinear") or moved
+        if makes:
+            found |= dict.fromkeys(node.output)
+    return list(found)
+
+
+def cut(network: onnx.ModelProto, arrays: Mapping[str, Any], whole: Collection[str] = ()) -> onnx.ModelProto:
+    """The network with every reader of a tensor of bytes reading an input "<tensor>_given" instead, and all
+    of these tensors as outputs: so every operator can be fed with what onnxruntime feeds it.
+
+    Args:
+        network: Quantised.
+        arrays: Values of its tensors of bytes, for types and shapes.
+        whole: Tensors that stay between their maker and their readers.
+    """
+    made = onnx.ModelProto()
+    made.CopyFrom(network)
+    wanted = [name for name in byte_tensors(network) if name not in whole]
+    for node in made.graph.node:
+        for place, name in enumerate(node.input):
+            if name in wanted:
+                node.input[place] = f"{name}_given"
+    read = {name for node in made.graph.node for name in node.input}
+    del made.graph.output[:]
+    for name in wanted:
+        made.graph.output.append(onnx.ValueInfoProto(name=name))
+        if f"{name}_given" in read:
+            kind = onnx.helper.np_dtype_to_tensor_dtype(arrays[name].dtype)
+            shape = arrays[name].shape
+            made.graph.input.append(onnx.helper.make_tensor_value_info(f"{name}_given", kind, shape))
+    del made.graph.value_info[:]
+    return made
+
+
+def steps_apart(network: onnx.ModelProto, chip: str, joined: bool = False) -> dict[str, Any]:
+    """By tensor of bytes: steps between our values and onnxruntime's, every operator by itself, fed with
+    onnxruntime's own inputs.
+
+    Args:
+        network: Quantised.
+        chip: Computes.
+        joined: Operators that the compiler makes one of stay together, as they do in the network.
+    """
+    shown = onnx.ModelProto()
+    shown.CopyFrom(network)
+    names, outputs = byte_tensors(network), {item.name for item in network.graph.output}
+    shown.graph.output.extend(onnx.ValueInfoProto(name=name) for name in names if name not in outputs)
+    fed = inputs_of(network, seed=5)
+    wanted = by_onnxruntime(shown, fed)
+    whole = joined_tensors(network, chip) if joined else set()
+    parts = cut(network, wanted, whole)
+    given = {item.name: item.name.removesuffix("_given") for item in parts.graph.input}
+    arrays = {name: fed[name] if name in fed else wanted[source] for name, source in given.items()}
+    got = asim.run(asim.compile(asim.load(parts), chip), arrays).outputs
+    return {
+        item.name: np.abs(got[item.name].astype(np.int16) - wanted[item.name]) for item in parts.graph.output
+    }
+
+
+def joined_tensors(network: onnx.ModelProto, chip: str) -> set[str]:
+    """Tensors of bytes that are gone where two operators became one."""
+    records = asim.compile(asim.load(network), chip).fusion.records
+    names = {
+        first.removesuffix("_int8")
+        for record in records
+        if record.name == ROUNDINGS
+        for first, _ in record.fused
+    }
+    made = {name for node in network.graph.node if node.name in names for name in node.output}
+    later = {
+        node.output[0]
+        for node in network.graph.node
+        if node.op_type == "QuantizeLinear" and node.input[0] in made
+    }
+    return made | later
