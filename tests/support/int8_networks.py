@@ -93,7 +93,6 @@ def quantised_network(name: str, form: Form, folder: Path | None = None) -> onnx
         return onnx.load(made)
 
 
-
 def byte_tensors(network: onnx.ModelProto) -> list[str]:
     """Names of the tensors of int8 or uint8 that nodes make from data."""
     constants = {item.name for item in network.graph.initializer}

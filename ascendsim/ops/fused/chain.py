@@ -93,7 +93,14 @@ def chain_work(
         return replace(stream, ref=replace(stream.ref, region=ref(tensor).region))
 
     streams_in = _streams_in(
-        members, made | _immediates(members, opset), root, space, cut, ref=ref, named=named, immediates=immediates
+        members,
+        made | _immediates(members, opset),
+        root,
+        space,
+        cut,
+        ref=ref,
+        named=named,
+        immediates=immediates,
     )
     streams_in += [
         Stream(ref(source), cut.over(space, source) or "all")

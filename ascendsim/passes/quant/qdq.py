@@ -116,7 +116,9 @@ class _Site:
         attributes: Mapping[str, AttributeValue] = NO_ATTRIBUTES,
     ) -> Tensor:
         """A node in the place of the operator, of ONNX where that has the type; its one result."""
-        domain = "" if self.opset.find(op_type) is not None else MICROSOFT
+        domain = next(
+            item for item in ("", MICROSOFT, "ascend") if self.opset.find(op_type, item) is not None
+        )
         name = self.graph.fresh(f"{self.node.name}_int8")
         made = self.graph.add_node(op_type, inputs, 1, name=name, domain=domain)
         self.graph.place_before(made, self.node)  # ties of the execution order fall as in the file
@@ -142,12 +144,29 @@ def _clip(node: Node) -> tuple[float, float]:
 
 
 def _conv(site: _Site) -> None:
-    node, y = site.node, site.quantised
-    x = activation(node.input(0), "the data")
-    weight, bias = _weights(site, x, 0)
-    inputs = [*x.inputs, *weight.inputs, y.scale, y.zero or _zero(site, y.kind), bias]
+    _convolve(site, "QLinearConv", 0)
+
+
+def _conv_transpose(site: _Site) -> None:
+    if int(site.node.attr("group", 1)) != 1:
+        raise RefusedError("it has groups")
+    _convolve(site, "QuantConvTranspose", 1)
+
+
+def _convolve(site: _Site, name: str, axis: int) -> None:
+    """A convolution whose filters lie along an axis of the weights; its result may stay in floating point."""
+    x = activation(site.node.input(0), "the data")
+    weight, bias = _weights(site, x, axis)
+    inputs = [*x.inputs, *weight.inputs, *_result(site), bias]
     _fill_zeros(site, inputs, ((2, x.kind), (5, DType.INT8)))
-    site.put(site.make("QLinearConv", inputs, {**node.attributes, **site.bounds()}))
+    bounds = {} if site.result is None else site.bounds()
+    site.put(site.make(name, inputs, {**site.node.attributes, **bounds}))
+
+
+def _result(site: _Site) -> tuple[Tensor | None, Tensor | None]:
+    """Scale and zero point of the result; none if it stays in floating point."""
+    y = site.result
+    return (None, None) if y is None else (y.scale, y.zero or _zero(site, y.kind))
 
 
 def _gemm(site: _Site) -> None:
@@ -177,10 +196,9 @@ def _matmul(site: _Site) -> None:
         b = integers(site.graph, found, (rank - 1,), "the right matrix")
     else:
         b = activation(node.input(1), "the right matrix")
-    y = site.quantised
-    inputs = [*a.inputs, *b.inputs, y.scale, y.zero or _zero(site, y.kind)]
+    inputs = [*a.inputs, *b.inputs, *_result(site)]
     _fill_zeros(site, inputs, ((2, a.kind), (5, b.kind)))
-    site.put(site.make("QLinearMatMul", inputs, site.bounds()))
+    site.put(site.make("QLinearMatMul", inputs, {} if site.result is None else site.bounds()))
 
 
 def _weights(site: _Site, x: Quantised, axis: int) -> tuple[Quantised, Tensor | None]:
@@ -261,6 +279,7 @@ def _resize(site: _Site) -> None:
 
 RULES: dict[str, Callable[[_Site], None]] = {
     "Conv": _conv,
+    "ConvTranspose": _conv_transpose,
     "Gemm": _gemm,
     "MatMul": _matmul,
     "Add": _pairwise("QLinearAdd"),
@@ -354,7 +373,8 @@ def _choose_bytes(site: _Site) -> None:
         return
     with replacing(site.graph, (site.tail[-1], node)):
         bytes_ = [
-            _constant_bytes(site, Quantised(tensor, y.scale, y.zero, y.axis, floats=True)) for tensor in choices
+            _constant_bytes(site, Quantised(tensor, y.scale, y.zero, y.axis, floats=True))
+            for tensor in choices
         ]
         site.put(site.make("Where", [node.required(0), *bytes_]))
 
@@ -424,7 +444,9 @@ def _constant_bytes(site: _Site, item: Quantised) -> Tensor:
     along = (-1,) + (1,) * (rank - item.axis % rank - 1) if scales.size > 1 else ()
 
     def values(array: Array) -> Array:
-        whole = np.rint(array.astype(np.float32) / scales.reshape(along)) + zeros.reshape(along if zeros.size > 1 else ())
+        whole = np.rint(array.astype(np.float32) / scales.reshape(along)) + zeros.reshape(
+            along if zeros.size > 1 else ()
+        )
         return np.asarray(np.clip(whole, limits.min, limits.max))
 
     shape = tensor.static_shape
