@@ -52,7 +52,9 @@ def with_weights(name: str) -> onnx.ModelProto:
     return network
 
 
-def quantised_network(name: str, form: Form, folder: Path | None = None) -> onnx.ModelProto:
+def quantised_network(
+    name: str, form: Form, folder: Path | None = None, keep: bool = False
+) -> onnx.ModelProto:
     """What onnxruntime's quantiser makes of a network as its guide asks: prepared first (BatchNormalization
     folded), then calibrated.
 
@@ -60,12 +62,14 @@ def quantised_network(name: str, form: Form, folder: Path | None = None) -> onnx
         name: Of the file in tests/data/models.
         form: "QDQ" has int8 activations and a weights' scale a channel; "QOperator" uint8 and one a tensor.
         folder: Where files are kept, and found again.
+        keep: Whether Relu and Clip stay operators (QDQ) and do not go up in the range of bytes.
     """
     from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantType, quantize_static
     from onnxruntime.quantization.shape_inference import quant_pre_process
 
-    if folder is not None and (folder / f"{name}_{form}.onnx").is_file():
-        return onnx.load(folder / f"{name}_{form}.onnx")
+    file = f"{name}_{form}{'_all' if keep else ''}.onnx"
+    if folder is not None and (folder / file).is_file():
+        return onnx.load(folder / file)
 
     class Reader(CalibrationDataReader):
         def __init__(self, network: onnx.ModelProto) -> None:
@@ -76,7 +80,7 @@ def quantised_network(name: str, form: Form, folder: Path | None = None) -> onnx
 
     with tempfile.TemporaryDirectory() as kept:
         place = folder or Path(kept)
-        prepared, made = place / f"{name}_prepared.onnx", place / f"{name}_{form}.onnx"
+        prepared, made = place / f"{name}_prepared.onnx", place / file
         if not prepared.is_file():
             given = Path(kept) / "given.onnx"
             onnx.save(with_weights(name), given)
@@ -89,6 +93,7 @@ def quantised_network(name: str, form: Form, folder: Path | None = None) -> onnx
             activation_type=QuantType.QInt8 if form == "QDQ" else QuantType.QUInt8,
             weight_type=QuantType.QInt8,
             per_channel=form == "QDQ",
+            extra_options={"QDQKeepRemovableActivations": keep},
         )
         return onnx.load(made)
 

@@ -1,4 +1,4 @@
-"""Networks that CANN's quantiser AMCT has written to be deployed: int8 operators between operators of its own.
+"""Networks that CANN's quantiser AMCT has written to be deployed: int8 operators between its own operators.
 
     AscendQuant -> Conv | Gemm | MatMul with int8 weights and int32 bias -> AscendDequant
 

@@ -15,8 +15,8 @@ import onnx
 
 from ascendsim.core.dtypes import DType
 from ascendsim.core.errors import GraphError, UnsupportedTypeError
-from ascendsim.frontends.onnx.attributes import read_attribute, with_values
 from ascendsim.frontends.onnx.amct import deployed
+from ascendsim.frontends.onnx.attributes import read_attribute, with_values
 from ascendsim.frontends.onnx.bodies import body_attributes, call_attributes, schema_body
 from ascendsim.frontends.onnx.frames import Frame, constant_array, standard_domain, visible_names, without
 from ascendsim.frontends.onnx.order import execution_order

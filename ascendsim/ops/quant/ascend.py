@@ -11,9 +11,9 @@ guide.
                                 -offset_x * sum(w)
                                 already, the Cube multiplies x as it is and pads with offset_x. The result is
                                 int32, or with deq (and relu_flag) what AscendDequant makes of it on the way
-                                out
-    QuantMatMul(x, w, bias)     int8 product of rows and a matrix, (x - offset_x) w + bias in int32; transA and
-                                transB as Gemm has them
+                                out, and with quant_scale (and quant_offset) what AscendQuant makes of that
+    QuantMatMul(x, w, bias)     int8 product of rows and a matrix, (x - offset_x) w + bias in int32;
+                                transA and transB as Gemm has them
     AscendAntiQuant(x)          (x + offset) * scale, from int8
 
 Prepared scales are uint64: the chip's parameter registers hold the float32 bits in their low half.
@@ -155,7 +155,13 @@ def _conv(node: Node, inputs: Sequence[Any], wanted: Wanted) -> Sequence[Any]:
     if bias is not None:
         total = total + bias.reshape(along)
     total = total.astype(np.int32)
-    return [total] if scale is None else _dequant(node, [total, scale], wanted)
+    if scale is None:
+        return [total]
+    if node.attr("quant_scale") is None:
+        return _dequant(node, [total, scale], wanted)
+    (real,) = _dequant(node, [total, scale], [np.dtype(np.float32)])
+    stored = real * np.float32(node.attr("quant_scale")) + np.float32(node.attr("quant_offset", 0.0))
+    return [saturated(np.rint(stored), wanted[0])]
 
 
 def _lower_conv(node: Node, _context: LowerContext) -> Work:
@@ -171,6 +177,8 @@ def _lower_conv(node: Node, _context: LowerContext) -> Work:
     epilogue: tuple[Step, ...] = (Step("vsub", DType.INT32),) if correction else ()
     if node.attr("relu_flag", 0):
         epilogue += (Step("vrelu", DType.FLOAT16),)
+    if node.attr("quant_scale") is not None:
+        epilogue += (Step("vconv", DType.FLOAT16),)
     axes = conv_axes(node, x.static_shape, w.static_shape)
     return convolution_work(x, w, node.input(2), output, axes, int(node.attr("group", 1)), epilogue=epilogue)
 

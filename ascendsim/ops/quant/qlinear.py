@@ -129,8 +129,14 @@ def _compute_add(node: Node, inputs: Sequence[Any], wanted: Wanted) -> Sequence[
 def lower_real_values(
     ports: Sequence[int], steps: Callable[[Node, LowerContext], Sequence[StepSpec]]
 ) -> Callable[[Node, LowerContext], Work]:
+    """Work of an operator on bytes: the steps of a function of the real values, between conversions.
+
+    Args:
+        ports: Of the data.
+        steps: Node and chip -> instructions, those for scales and zero points included.
+    """
+
     def lower(node: Node, context: LowerContext) -> Work:
-        """The steps of the function between the conversions of what is read and of the result."""
         output = node.output
         if output.elements == 0:
             return NoTask()

@@ -102,6 +102,7 @@ def requantised(
 
 
 def scale_of(array: Any) -> Array:
+    """A scale in float32."""
     return as_float32(np.asarray(array)).astype(np.float32)
 
 

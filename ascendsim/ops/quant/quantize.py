@@ -189,8 +189,8 @@ def repacks(node: Node, format: Format) -> bool:
 
 
 def _handed_out_alone(node: Node) -> bool:
-    """Whether only the caller reads the floats, while others read the bytes: it is the bytes, which are fewer,
-    that then change their format, and not the floats.
+    """Whether only the caller reads the floats, while others read the bytes: it is the bytes, which are
+    fewer, that then change their format, and not the floats.
     """
     graph, floats = node.graph, node.output
     handed = graph is not None and floats in graph.outputs and not floats.consumers

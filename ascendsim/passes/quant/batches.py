@@ -1,4 +1,6 @@
-"""Reshape -> QGemm -> Reshape      =>      QGemm with a batch
+"""Products with a batch that stand as matrices between Reshapes.
+
+    Reshape -> QGemm -> Reshape      =>      QGemm with a batch
 
 Exporters and onnxruntime write a product of rows with a bias as Gemm, which takes matrices only, and put
 Reshape around it where there is a batch. On the chip a product of [b, m, k] lies as its neighbours do, and
