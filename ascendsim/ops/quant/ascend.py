@@ -34,13 +34,21 @@ from ascendsim.ops.linear.conv import conv_axes, conv_pattern, conv_shape, conv_
 from ascendsim.ops.normalise.normalisation_work import channel_split
 from ascendsim.ops.quant.quantised import integer_rows, product_of_rows, rows_shape
 from ascendsim.ops.quant.quantize import repacks, saturated
-from ascendsim.ops.shared.common import as_float32, computing_type, finish, make_steps, on_ai_cpu, same_as
+from ascendsim.ops.shared.common import (
+    StepSpec,
+    as_float32,
+    computing_type,
+    finish,
+    make_steps,
+    on_ai_cpu,
+    same_as,
+)
 from ascendsim.ops.shared.cube import convolution_work
 from ascendsim.ops.shared.windows import as_volume, kernel_window
 from ascendsim.opset import InferContext, Layout, OpDef
 from ascendsim.opset.facts import Facts, Kind, OpPattern, Precision
 from ascendsim.opset.structure import ELEMENTWISE, convolution, elementwise, per_channel, product
-from ascendsim.opset.work import LowerContext, NoTask, Over, Ref, Step, Stream, VectorWork, Work
+from ascendsim.opset.work import SCALED, LowerContext, NoTask, Over, Ref, Step, Stream, VectorWork, Work
 
 Wanted = Sequence["np.dtype[Any]"]
 
@@ -175,10 +183,9 @@ def _lower_conv(node: Node, _context: LowerContext) -> Work:
         return NoTask()
     correction = node.attr("offset_x", 0) and not node.attr("offset_in_bias", 0)
     epilogue: tuple[Step, ...] = (Step("vsub", DType.INT32),) if correction else ()
-    if node.attr("relu_flag", 0):
-        epilogue += (Step("vrelu", DType.FLOAT16),)
-    if node.attr("quant_scale") is not None:
-        epilogue += (Step("vconv", DType.FLOAT16),)
+    stored = node.attr("quant_scale") is not None
+    relu: tuple[StepSpec, ...] = ("vrelu",) if node.attr("relu_flag", 0) else ()
+    epilogue += make_steps([SCALED, *relu, "vconv"] if stored else relu, DType.FLOAT16)
     axes = conv_axes(node, x.static_shape, w.static_shape)
     return convolution_work(x, w, node.input(2), output, axes, int(node.attr("group", 1)), epilogue=epilogue)
 

@@ -360,7 +360,13 @@ def vector_passes(limits: UbLimits) -> tuple[UbPass, ...]:
             "TbeSegmentElemwiseFusionPass",
             around(K.SEGMENT, limits.segment_before, limits.segment_after, limits.segment_all),
         ),
-        UbPass("TbeEltwiseQuantFusionPass", (chain("eltwise_quant", first, quant),)),
+        UbPass(
+            "TbeEltwiseQuantFusionPass",
+            (
+                chain("eltwise_eltwise_quant", first, Part("eltwise2", EITHER), quant),
+                chain("eltwise_quant", first, quant),
+            ),
+        ),
         UbPass(
             "TbeEltwiseFusionPass",
             (
