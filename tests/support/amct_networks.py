@@ -58,12 +58,12 @@ def deployed(network: onnx.ModelProto) -> onnx.ModelProto:
             nodes.append(made)
             continue
         x, step = quant(node.input[0])
-        weight, bias = (makers[name] for name in node.input[1:3])
-        constants |= {weight.input[0]: held[weight.input[0]], bias.input[0]: held[bias.input[0]]}
+        weight, *biases = (makers[name] for name in node.input[1:])
+        constants |= {item.input[0]: held[item.input[0]] for item in (weight, *biases)}
         constants[f"{node.name}.deq"] = packed(held[weight.input[1]].reshape(-1) * np.float32(step))
         made = onnx.NodeProto()
         made.CopyFrom(node)
-        made.input[:] = [x, weight.input[0], bias.input[0]]
+        made.input[:] = [x, *(item.input[0] for item in (weight, *biases))]
         made.output[:] = [f"{node.name}.sums"]
         nodes.append(made)
         floats = [f"{node.name}.sums", f"{node.name}.deq"]

@@ -72,7 +72,7 @@ def join_quantised_neighbours(
 def _beside(node: Node, kind: OpPattern) -> Node | None:
     """The one node that a conversion serves."""
     if node.domain:
-        return node.required(0).producer if node.op_type == "AscendQuant" else None
+        return node.required(0).producer if kind is OpPattern.QUANT else None
     if kind is OpPattern.DEQUANT:
         tensor = node.output
         readers = tensor.consumers
