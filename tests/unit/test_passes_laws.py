@@ -159,8 +159,18 @@ CANN_INPUTS = {
     "DequantMatMul": ("a", "b", "*a_zero_point", "*b_zero_point", "*deq_scale"),
     "AscendRequant": ("x", "*req_scale"),
     # as QLinearConv, QLinearSigmoid
-    "QuantConvTranspose": ("x", "*x_scale", "*x_zero", "w", "*w_scale", "*w_zero", "*y_scale", "*y_zero", "b"),
-    "QuantSwish": ("x", "*x_scale", "*x_zero", "*y_scale", "*y_zero"),
+    "QuantConvTranspose": (
+        "x",
+        "*x_scale",
+        "*x_zero",
+        "w",
+        "*w_scale",
+        "*w_zero",
+        "*y_scale",
+        "*y_zero",
+        "b",
+    ),
+    "QuantSwish": ("x", "*sx", "*zx", "*sy", "*zy"),
 }
 DEFINITIONS = {(item.domain, item.name): item for item in default_opset() if item.domain in ("", "ascend")}
 

@@ -348,6 +348,11 @@ def _open_sum(net: Qdq) -> str:
     return net.op("Tanh", net.op("Add", net.pair(net.input(4, 8)), net.pair(net.input(4, 8))))
 
 
+def _lstm(net: Qdq) -> str:
+    weights = [net.weight(1, 16, size, axis=0)[0] for size in (8, 4)]
+    return net.pair(net.op("LSTM", net.pair(net.input(5, 1, 8)), *weights, hidden_size=4))
+
+
 def _erf(net: Qdq) -> str:
     return net.pair(net.op("Erf", net.pair(net.input(4, 8))))
 
@@ -361,6 +366,7 @@ def _erf(net: Qdq) -> str:
         (_wrong_axis, "Conv", "the weights has a scale for every slice of axis 1"),
         (_far_zero, "Conv", "the weights leaves int8 without its zero point"),
         (_two_types, "Add", "its tensors are int8 and uint8"),
+        (_lstm, "LSTM", "recurrent layers have a form in float16 only"),
         (_erf, "Erf", "the chip has no such operator of integers"),
     ],
 )

@@ -85,7 +85,7 @@ def _infer(context: InferContext) -> None:
     context.set(0, context.dtype(0), transposed_shape(context))
 
 
-def transposed_shape(context: InferContext, image: int = 0, weight: int = 1, bias: int = 2) -> Shape:
+def transposed_shape(context: InferContext, image: int = 0, weight: int = 1, bias: int = 2) -> Shape | None:
     """Shape of the result, from the operands in these ports.
 
     Raises:

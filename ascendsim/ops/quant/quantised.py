@@ -232,7 +232,7 @@ def _infer_gemm(context: InferContext) -> None:
     context.set(0, kind, rows_shape(context, 3, 6))
 
 
-def rows_shape(context: InferContext, right: int, bias: int) -> Shape:
+def rows_shape(context: InferContext, right: int, bias: int) -> Shape | None:
     """Shape of a product of rows and a matrix.
 
     Args:

@@ -29,7 +29,7 @@ def unfold_batches(graph: Graph, opset: OpSet) -> list[PatternRecord]:
     """
     record = PatternRecord("graph", NAME, "reshape_product_reshape")
     for node in list(graph.nodes):
-        folds = _reshape(node.input(0).producer) if node.op_type == "QGemm" and node.input(0) else None
+        folds = _reshape(node.required(0).producer) if node.op_type == "QGemm" else None
         unfolds = _only_reshape(node.output) if folds is not None else None
         if folds is None or unfolds is None:
             continue

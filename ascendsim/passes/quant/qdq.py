@@ -293,6 +293,7 @@ RULES: dict[str, Callable[[_Site], None]] = {
     "Resize": _resize,
 } | dict.fromkeys(MOVES, _move)
 BOUNDS = ("Relu", "Clip")
+RECURRENT = ("LSTM", "GRU", "RNN")
 
 
 def join_quantised(graph: Graph, opset: OpSet) -> list[PatternRecord]:
@@ -418,6 +419,8 @@ def _bounds_alone(site: _Site) -> None:
 
 
 def _unknown(site: _Site) -> None:
+    if site.node.op_type in RECURRENT:
+        raise RefusedError("recurrent layers have a form in float16 only")
     raise RefusedError("the chip has no such operator of integers")
 
 
