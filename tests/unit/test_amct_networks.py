@@ -131,6 +131,58 @@ def test_values_of_a_deployed_network_are_near_float32(chip: str, tmp_path: Path
     assert np.abs(made - wanted).max() < 0.05 * np.abs(wanted).max()
 
 
+def tasks(network: onnx.ModelProto, chip: str) -> list[tuple[str, ...]]:
+    """The operators of each task that has several."""
+    report = asim.compile(asim.load(network), chip).fusion
+    by_name = {node.name: node.op_type for node in asim.load(network).nodes}
+    return sorted(
+        tuple(by_name.get(name.split("_requant")[0], name) for name in scope.nodes) for scope in report.scopes
+    )
+
+
+@pytest.mark.parametrize(
+    ("chip", "wanted"),
+    [
+        ("Ascend310", ("QuantConv", "AscendDequant", "Relu", "AscendQuant")),
+        ("Ascend310P3", ("QuantConv", "AscendDequant")),  # the two are AscendRequant
+    ],
+)
+def test_a_depthwise_convolution_scales_cuts_and_quantises(chip: str, wanted: tuple[str, ...]) -> None:
+    """One task; what is behind it shows that the bytes are read."""
+    network = written(
+        quant(), node("Conv", "q d b", "sums", group=16, name="conv"), node("AscendDequant", "sums s", "e"),
+        node("Relu", "e", "f"), node("AscendQuant", "f", "g", scale=9.0, offset=0.0),
+        node("Conv", "g h b", "k"), node("AscendDequant", "k s", "y"),
+        shape=(1, 16, 20, 20), d=WEIGHTS[:, :1].copy(), h=WEIGHTS[:, :16, :1, :1].copy(),
+    )  # fmt: skip
+    assert wanted in tasks(network, chip)
+
+
+def test_floats_that_others_read_are_stored_beside_the_bytes() -> None:
+    network = written(
+        quant(), *conv(), node("Relu", "y", "f"), node("AscendQuant", "f", "g", scale=9.0, offset=0.0),
+        node("Conv", "g h b", "k"), node("AscendDequant", "k s", "l"), node("Add", "f l", "z"),
+        h=WEIGHTS[:, :16, :1, :1].copy(),
+    )  # fmt: skip
+    network.graph.output[0].name = "z"
+    assert ("QuantConv", "AscendDequant", "Relu", "AscendQuant") in tasks(network, "Ascend310")
+    x = feed(network)["x"]
+    floats = np.maximum(by_hand(x), 0)
+    sums = np.einsum("nchw,oc->nohw", bytes_of(floats, 9.0, 0.0), WEIGHTS[:, :16, 0, 0].astype(float))
+    wanted = floats + (sums + BIAS.reshape(-1, 1, 1)) * STEPS.reshape(-1, 1, 1)
+    compiled = asim.compile(asim.load(network), "Ascend310")
+    made = asim.run(compiled, {"x": x}).outputs["z"]
+    assert np.abs(made - wanted).max() < 0.02 * np.abs(wanted).max()
+
+
+def test_a_sum_its_relu_and_its_bytes_are_one_task() -> None:
+    network = written(
+        node("Add", "x x", "f"), node("Relu", "f", "g"), node("AscendQuant", "g", "q", scale=9.0, offset=0.0),
+        *conv(),
+    )  # fmt: skip
+    assert ("Add", "Relu", "AscendQuant") in tasks(network, "Ascend910B1")
+
+
 def test_fixpipe_stores_bytes() -> None:
     """On split cores no vector core has to see what goes from one convolution to the next."""
     second = [

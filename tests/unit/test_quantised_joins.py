@@ -12,7 +12,9 @@ import pytest
 
 import ascendsim as asim
 from ascendsim.core.dtypes import DType
+from ascendsim.ops import default_opset
 from ascendsim.passes.quant.batches import NAME as BATCHES
+from ascendsim.passes.quant.qdq import join_quantised
 from ascendsim.passes.quant.roundings import NAME as ROUNDINGS
 from tests.support.quantised import Qdq, by_onnxruntime, feed, with_bytes
 
@@ -262,3 +264,27 @@ def test_joined_operators_read_no_scales() -> None:
     constants = {name for name, tensor in model.graph.tensors.items() if tensor.is_constant}
     assert not read & constants
     assert len(read) == 2
+
+
+def test_ties_of_the_order_fall_as_in_the_file() -> None:
+    net = Qdq()
+    first = net.op("Tanh", net.input(4, 8))
+    middle = net.pair(net.op("Sigmoid", net.pair(net.input(4, 8))), 0.01)
+    last = net.op("Exp", net.input(4, 8))
+    graph = asim.load(net.model(first, middle, last))
+    join_quantised(graph, default_opset())
+    ran = [node.op_type for node in graph.topological()]
+    assert ran.index("Tanh") < ran.index("QLinearSigmoid") < ran.index("Exp")
+
+
+def test_bytes_change_their_format_before_they_are_handed_out_as_floats() -> None:
+    """Where others read the bytes row-major too, one conversion serves both, and it is that of the bytes."""
+    net = Qdq()
+    weight, scales = net.weight(32, 64)
+    made = net.pair(net.op("Gemm", net.pair(net.input(16, 64)), weight, net.bias(scales), transB=1), 0.1)
+    picked = net.op("Gather", made, net.constant(np.array([3, 1])), axis=0)
+    model = compiled(net.model(made, net.pair(picked, 0.1)))
+    (floats,) = (node for node in model.graph.nodes if node.output.name == made)
+    assert floats.op_type == "DequantizeLinear"
+    conversions = [node for node in model.graph.nodes if node.op_type == "TransData"]
+    assert all(node.output.element_type is DType.INT8 for node in conversions)
