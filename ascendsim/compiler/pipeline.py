@@ -31,7 +31,10 @@ from ascendsim.passes.precision.assign import ApplyPrecision
 from ascendsim.passes.precision.float_status import read_status
 from ascendsim.passes.precision.integer_sums import join_integer_products
 from ascendsim.passes.precision.output_type import output_types
+from ascendsim.passes.quant.batches import unfold_batches
+from ascendsim.passes.quant.products import scale_products
 from ascendsim.passes.quant.qdq import join_quantised
+from ascendsim.passes.quant.roundings import leave_out_roundings
 from ascendsim.passes.rewriting.passes import run_passes
 
 if TYPE_CHECKING:
@@ -165,6 +168,10 @@ def _ends(work: Compilation) -> None:
     if not is_single_kernel(work.graph):
         join_integer_products(work.graph)
         work.fusion.records.extend(join_quantised(work.graph, work.opset))
+        work.fusion.records.extend(scale_products(work.graph, work.opset))
+        work.fusion.records.extend(unfold_batches(work.graph, work.opset))
+        if work.settings.fusion.level.graph:
+            work.fusion.records.extend(leave_out_roundings(work.graph, work.opset))
         if work.settings.soc.kernels.overflow_register:
             read_status(work.graph, work.opset)
 

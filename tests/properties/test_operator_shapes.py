@@ -22,7 +22,7 @@ VAGUE = {
         "windows: the kernel is known or unknown as a whole",
     ),
     **dict.fromkeys(
-        ("ascend::AippConv", "ascend::QuantConv", "ascend::DequantConv"),
+        ("ascend::AippConv", "ascend::QuantConv", "ascend::DequantConv", "ascend::QuantConvTranspose"),
         "windows: the kernel is known or unknown as a whole",
     ),
     **dict.fromkeys(

@@ -108,8 +108,11 @@ UNREAD: dict[str, tuple[set[int], str]] = {
     **{f"com.microsoft::QLinear{name}": ({1, 2, 4, 5, 6, 7}, CONSTANTS) for name in ("Add", "Mul")},
     **{
         f"com.microsoft::QLinear{name}": ({1, 2, 3, 4}, CONSTANTS)
-        for name in ("GlobalAveragePool", "AveragePool", "Sigmoid", "LeakyRelu")
+        for name in ("GlobalAveragePool", "AveragePool", "Sigmoid", "LeakyRelu", "Softmax")
     },
+    "ascend::QuantSwish": ({1, 2, 3, 4}, CONSTANTS),
+    "com.microsoft::QLinearWhere": ({2, 3, 5, 6, 7, 8}, CONSTANTS),
+    "ascend::QuantConvTranspose": ({1, 2, 4, 5, 6, 7}, CONSTANTS),
     "com.microsoft::QLinearConcat": ({0, 1, 3, 4, 6, 7}, CONSTANTS),
     "com.microsoft::QGemm": ({1, 2, 4, 5, 7, 8}, CONSTANTS),
     "ascend::QuantConv": ({3}, "FIXPIPE holds the scale"),
@@ -309,6 +312,7 @@ def test_copies_bring_every_byte_of_a_result() -> None:
 # Results that are not as large as the space: what windows spread, the best of a row, folded columns, one loss
 # or one value a channel for all images; sequences whose last part makes the result.
 LOOSE = {
+    "AscendAntiQuant",
     "BNTrainingReduce",
     "BNTrainingUpdateGrad",
     "BatchNormGrad",
@@ -400,7 +404,7 @@ def test_the_cube_multiplies_as_much_as_the_mathematics_ask_for() -> None:
 
 
 # their images have zeros between neighbours, which useful products leave out and cropped borders may lack
-SPREADS = {"ConvTranspose", "Conv2DBackpropInput", "DepthwiseConv2DBackpropInput"}
+SPREADS = {"ConvTranspose", "QuantConvTranspose", "Conv2DBackpropInput", "DepthwiseConv2DBackpropInput"}
 
 
 def _products(case: Case) -> int | None:
@@ -429,6 +433,8 @@ def _products(case: Case) -> int | None:
             return math.prod(arrays[1].shape) * math.prod(case.attributes["filter_size"][1:])
         case "ConvTranspose":  # those that pads cut off count, as a Conv's with padding do
             return math.prod(arrays[0].shape) * math.prod(arrays[1].shape[1:])
+        case "QuantConvTranspose":
+            return math.prod(arrays[0].shape) * math.prod(arrays[3].shape[1:])
         case _:
             return None
 

@@ -686,6 +686,7 @@ def _quantised(cases: Cases) -> None:
         ({"offset_x": 3}, None),
         ({"offset_x": 3, "offset_in_bias": 1}, one(0.25)),
         ({"relu_flag": 1}, some(12, positive=True)),
+        ({"relu_flag": 1, "quant_scale": 0.05, "quant_offset": 3.0, "dtype": DType.INT8}, one(0.25)),
     ):
         cases.ascend(
             "QuantConv",
@@ -694,8 +695,7 @@ def _quantised(cases: Cases) -> None:
             some(12, dtype=np.int32),
             scales,
             pads=(1, 0, 0, 1),
-            dtype=DType.FLOAT16,
-            **more,
+            **{"dtype": DType.FLOAT16, **more},
         )
 
 
@@ -725,6 +725,23 @@ def _between_bytes(cases: Cases) -> None:
     columns, zeros = some(3, positive=True), np.zeros(3, np.int8)
     cases.add("QGemm", a, *first, b, columns, zeros, bias, *result, transB=1, **domain)
     cases.add("QGemm", a, *first, b.T.copy(), one(0.1), one(0, np.int8), bias, alpha=0.5, **domain)
+    batch = some(2, 5, 7, dtype=np.int8)
+    cases.add("QGemm", batch, *first, b, columns, zeros, bias, *result, transB=1, **domain)
+    cases.add("QLinearSoftmax", x, *first, one(1 / 255), one(-128, np.int8), axis=-1, opset=13, **domain)
+    cases.add("QLinearSoftmax", x, *first, one(1 / 255), one(-128, np.int8), axis=1, opset=13, **domain)
+    which = some(3, 4, 5, 6, dtype=bool)
+    cases.add("QLinearWhere", which, x, *first, y, *second, *result, **domain)
+    cases.add("QLinearWhere", which, x, *first, row, *second, *result, **domain)
+    cases.ascend("QuantSwish", x, *first, *result)
+    cases.ascend("AscendAntiQuant", x, scale=0.25, offset=3.0, dtype=DType.FLOAT16)
+    cases.ascend("AscendAntiQuant", x)
+    cases.ascend("QuantMatMul", a, b, bias, transB=1, offset_x=2)
+    cases.ascend("QuantMatMul", a, b.T.copy())
+    image, filters = some(2, 5, 6, 7, dtype=np.int8), some(5, 4, 3, 2, dtype=np.int8)
+    more = {"strides": (2, 1), "pads": (1, 0, 0, 1)}
+    for steps in (some(4, positive=True), one(0.1)):
+        weights = (filters, steps, one(0, np.int8))
+        cases.ascend("QuantConvTranspose", image, *first, *weights, *result, some(4, dtype=np.int32), **more)
 
 
 def _fused(cases: Cases) -> None:

@@ -137,7 +137,7 @@ def by_onnxruntime(
 
 
 def quantised_by_onnxruntime(
-    network: onnx.ModelProto, folder: Path, form: str, unsigned: bool = False
+    network: onnx.ModelProto, folder: Path, form: str, unsigned: bool = False, keep: bool = False
 ) -> onnx.ModelProto:
     """What quantize_static makes of a float network, calibrated with seeded data.
 
@@ -146,6 +146,7 @@ def quantised_by_onnxruntime(
         folder: For its files.
         form: "QDQ" or "QOperator".
         unsigned: Activations in uint8 in place of int8.
+        keep: Whether Relu and Clip stay operators and do not go up in the range of bytes.
     """
     from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantType, quantize_static
 
@@ -166,6 +167,7 @@ def quantised_by_onnxruntime(
         activation_type=QuantType.QUInt8 if unsigned else QuantType.QInt8,
         weight_type=QuantType.QInt8,
         per_channel=form == "QDQ",
+        extra_options={"QDQKeepRemovableActivations": keep},
     )
     return onnx.load(made)
 

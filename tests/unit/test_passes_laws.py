@@ -158,6 +158,19 @@ CANN_INPUTS = {
     "DequantConv": ("x", "filter", "*x_zero_point", "*filter_zero_point", "*deq_scale"),
     "DequantMatMul": ("a", "b", "*a_zero_point", "*b_zero_point", "*deq_scale"),
     "AscendRequant": ("x", "*req_scale"),
+    # as QLinearConv, QLinearSigmoid
+    "QuantConvTranspose": (
+        "x",
+        "*x_scale",
+        "*x_zero",
+        "w",
+        "*w_scale",
+        "*w_zero",
+        "*y_scale",
+        "*y_zero",
+        "b",
+    ),
+    "QuantSwish": ("x", "*sx", "*zx", "*sy", "*zy"),
 }
 DEFINITIONS = {(item.domain, item.name): item for item in default_opset() if item.domain in ("", "ascend")}
 

@@ -182,6 +182,12 @@ def _gemm(net: Qdq) -> str:
     return net.op("Gemm", net.pair(net.input(5, 8)), weight, net.bias(scales), transB=1)
 
 
+def _conv_transpose(net: Qdq) -> str:
+    weight, scales = net.weight(16, 8, 3, 3, axis=1)
+    x = net.pair(net.input(1, 16, 5, 5))
+    return net.op("ConvTranspose", x, weight, net.bias(scales), strides=[2, 2], pads=[1, 1, 0, 1])
+
+
 def _clip(net: Qdq) -> str:
     return net.op(
         "Clip", net.pair(net.input(1, 4, 6, 6)), net.constant(np.float32(-0.3)), net.constant(np.float32(0.7))
@@ -201,6 +207,8 @@ OTHERS: dict[str, tuple[Callable[[Qdq], str], str]] = {
     "Concat": (_concat, "QLinearConcat"),
     "MatMul": (_matmul, "QLinearMatMul"),
     "Gemm": (_gemm, "QGemm"),
+    "Softmax": (_alone("Softmax", axis=-1), "QLinearSoftmax"),
+    "ConvTranspose": (_conv_transpose, "QuantConvTranspose"),
 }
 
 
@@ -228,7 +236,27 @@ def test_equal_scales_need_no_arithmetic() -> None:
     assert all(steps.max() == 0 for steps in differences(network).values())
 
 
-@pytest.mark.parametrize("form", ["average", "global", "gemm", "concat", "mul"])
+@pytest.mark.parametrize("chip", ["Ascend310", "Ascend310P3", "Ascend910B1"])
+@pytest.mark.parametrize("name", ["Conv", "ConvTranspose", "MatMul"])
+def test_a_result_that_stays_in_float_is_no_reason_to_multiply_floats(name: str, chip: str) -> None:
+    """As exporters write that put pairs in front of products only."""
+    net = Qdq()
+    shape, axis = {"Conv": ((8, 16, 3, 3), 0), "ConvTranspose": ((16, 8, 3, 3), 1), "MatMul": ((16, 8), 1)}[
+        name
+    ]
+    weight, _ = net.weight(*shape, axis=axis)
+    x = net.pair(net.input(*((9, 16) if name == "MatMul" else (1, 16, 9, 9))), 0.03, -5)
+    network = net.model(net.op("Relu", net.op(name, x, weight)))
+    made = {"ConvTranspose": "QuantConvTranspose"}.get(name, f"QLinear{name}")
+    assert made in types(network)
+    assert name not in types(network)
+    arrays = feed(network)
+    (wanted,) = by_onnxruntime(network, arrays, optimised=False).values()
+    (got,) = asim.run(compiled(network, chip), arrays).outputs.values()
+    np.testing.assert_allclose(got, wanted, rtol=2e-3, atol=1e-3)
+
+
+@pytest.mark.parametrize("form", ["average", "global", "gemm", "concat", "mul", "softmax", "where"])
 def test_operators_of_onnxruntime_in_uint8(form: str) -> None:
     """The QOperator form itself, with unsigned tensors and scales of every size."""
     random = np.random.default_rng(3)
@@ -238,6 +266,9 @@ def test_operators_of_onnxruntime_in_uint8(form: str) -> None:
         shape = (5, 8)
         p |= {"w": random.integers(-90, 90, (8, 6)).astype(np.int8), "ws": np.float32(0.02), "wz": np.int8(0)}
         p |= {"c": random.integers(-900, 900, 6).astype(np.int32)}
+    if form == "where":
+        p["c"] = random.integers(0, 2, (4, 1, 6)).astype(bool)
+    p["v"] = np.float32(1 / 255)
     made = {
         "average": node(
             "QLinearAveragePool",
@@ -251,6 +282,9 @@ def test_operators_of_onnxruntime_in_uint8(form: str) -> None:
         "gemm": node("QGemm", "q s z w ws wz c t u", "y", alpha=0.5),
         "concat": node("QLinearConcat", "t u q s z q t u", "y", axis=1),
         "mul": node("QLinearMul", "q s z q t u t u", "y"),
+        # its sums of a table are up to a whole step off
+        "softmax": node("QLinearSoftmax", "q s z v z", "y", axis=-1, opset=13),
+        "where": node("QLinearWhere", "c q s z q t u t u", "y"),
     }[form]
     made.domain = "com.microsoft"
     nodes = [node("QuantizeLinear", "x s z", "q"), made]
@@ -261,7 +295,7 @@ def test_operators_of_onnxruntime_in_uint8(form: str) -> None:
     wanted = by_onnxruntime(network, arrays)["y"].astype(int)
     got = asim.run(compiled(network), arrays).outputs["y"].astype(int)
     assert np.abs(got - wanted).max() <= 1
-    assert np.mean(got == wanted) > 0.98 or got.size < 50
+    assert np.mean(got == wanted) > (0.8 if form == "softmax" else 0.98) or got.size < 50
 
 
 def test_conversions_join_the_task_that_they_serve() -> None:
@@ -286,10 +320,6 @@ def test_bytes_are_made_before_elements_change_places() -> None:
 # ---- what is refused
 
 
-def _open_result(net: Qdq) -> str:
-    return net.op("Tanh", net.conv(net.pair(net.input(1, 3, 9, 9)), (8, 3, 3, 3)))
-
-
 def _float_data(net: Qdq) -> str:
     return net.pair(net.conv(net.input(1, 3, 9, 9), (8, 3, 3, 3)))
 
@@ -309,19 +339,35 @@ def _two_types(net: Qdq) -> str:
     return net.pair(net.op("Add", x, net.pair(net.input(1, 3, 9, 9), dtype=np.uint8)))
 
 
-def _softmax(net: Qdq) -> str:
-    return net.pair(net.op("Softmax", net.pair(net.input(4, 8))))
+def _grouped(net: Qdq) -> str:
+    weight, _ = net.weight(8, 4, 3, 3, axis=1)
+    return net.pair(net.op("ConvTranspose", net.pair(net.input(1, 8, 5, 5)), weight, group=2))
+
+
+def _open_sum(net: Qdq) -> str:
+    return net.op("Tanh", net.op("Add", net.pair(net.input(4, 8)), net.pair(net.input(4, 8))))
+
+
+def _lstm(net: Qdq) -> str:
+    weights = [net.weight(1, 16, size, axis=0)[0] for size in (8, 4)]
+    return net.pair(net.op("LSTM", net.pair(net.input(5, 1, 8)), *weights, hidden_size=4))
+
+
+def _erf(net: Qdq) -> str:
+    return net.pair(net.op("Erf", net.pair(net.input(4, 8))))
 
 
 @pytest.mark.parametrize(
     ("write", "name", "reason"),
     [
-        (_open_result, "Conv", "the result is not quantised, or has other readers"),
+        (_grouped, "ConvTranspose", "it has groups"),
+        (_open_sum, "Add", "the result is not quantised, or has other readers"),
         (_float_data, "Conv", "the data is not quantised"),
         (_wrong_axis, "Conv", "the weights has a scale for every slice of axis 1"),
         (_far_zero, "Conv", "the weights leaves int8 without its zero point"),
         (_two_types, "Add", "its tensors are int8 and uint8"),
-        (_softmax, "Softmax", "the chip has no such operator of integers"),
+        (_lstm, "LSTM", "recurrent layers have a form in float16 only"),
+        (_erf, "Erf", "the chip has no such operator of integers"),
     ],
 )
 def test_what_stays_in_floating_point_says_why(write: Callable[[Qdq], str], name: str, reason: str) -> None:

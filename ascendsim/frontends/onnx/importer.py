@@ -15,6 +15,7 @@ import onnx
 
 from ascendsim.core.dtypes import DType
 from ascendsim.core.errors import GraphError, UnsupportedTypeError
+from ascendsim.frontends.onnx.amct import deployed
 from ascendsim.frontends.onnx.attributes import read_attribute, with_values
 from ascendsim.frontends.onnx.bodies import body_attributes, call_attributes, schema_body
 from ascendsim.frontends.onnx.frames import Frame, constant_array, standard_domain, visible_names, without
@@ -201,6 +202,7 @@ class Importer:
                 draft.attributes[attribute.name] = value
         if not domain:
             upgrade(draft, _Emitter(self, frame))
+        deployed(draft)
         self._place(draft, frame)
 
     def _place(self, draft: Draft, frame: Frame) -> None:

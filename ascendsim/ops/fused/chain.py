@@ -92,7 +92,16 @@ def chain_work(
     def named(stream: Stream, tensor: Tensor) -> Stream:
         return replace(stream, ref=replace(stream.ref, region=ref(tensor).region))
 
-    streams_in = _streams_in(members, made, root, space, cut, ref=ref, named=named, immediates=immediates)
+    streams_in = _streams_in(
+        members,
+        made | _immediates(members, opset),
+        root,
+        space,
+        cut,
+        ref=ref,
+        named=named,
+        immediates=immediates,
+    )
     streams_in += [
         Stream(ref(source), cut.over(space, source) or "all")
         for source in dict.fromkeys(root(tensor) for tensor in written)
@@ -318,9 +327,23 @@ def _steps(member: _Member, over: Over, space: ChainSpace, root: Callable[[Tenso
     return [replace(step, over=over) for step in member.work.steps]
 
 
+def _immediates(members: Sequence[_Member], opset: OpSet) -> set[Tensor]:
+    """Scales and zero points that are numbers in a member's instructions: its own work reads none of them."""
+    return {
+        tensor
+        for member in members
+        if member.work is not None
+        for port in opset.get(member.node).facts.parameters
+        if (tensor := member.node.input(port)) is not None
+        and tensor.is_constant
+        and tensor.elements == 1
+        and all(stream.ref.region != tensor.name for stream in member.work.inputs)
+    }
+
+
 def _streams_in(
     members: Sequence[_Member],
-    made: Collection[Tensor],
+    known: Collection[Tensor],
     root: Callable[[Tensor], Tensor],
     space: ChainSpace,
     cut: _Cut,
@@ -334,7 +357,7 @@ def _streams_in(
     for member in members:
         for tensor in data_inputs(member.node):
             source = root(tensor)
-            if source in made or source in streams:
+            if source in known or source in streams:
                 continue
             if (
                 immediates

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from ascendsim.core.formats import ceil_div
-from ascendsim.graph.ir import Array, Dim, Node, Tensor
+from ascendsim.graph.ir import Array, Dim, Node, Shape, Tensor
 from ascendsim.ops.linear.conv import conv_kernel
 from ascendsim.ops.shared.common import as_float32, finish, on_ai_cpu, runs_on_ai_core
 from ascendsim.ops.shared.cube import by_rank, convolution_work
@@ -26,7 +26,7 @@ from ascendsim.opset.structure import convolution
 from ascendsim.opset.work import LowerContext, NoTask, Work
 
 
-def _forward_axes(
+def forward_axes(
     node: Node, sizes: tuple[Dim, ...], kernel: tuple[int, ...]
 ) -> tuple[tuple[Axis, ...], tuple[Dim, ...]]:
     """Windows of the forward convolution (whose outputs are `sizes`) and the sizes of the volume that it ran
@@ -82,7 +82,16 @@ def _forward_axes(
 
 
 def _infer(context: InferContext) -> None:
-    x, w = context.shape(0), context.shape(1)
+    context.set(0, context.dtype(0), transposed_shape(context))
+
+
+def transposed_shape(context: InferContext, image: int = 0, weight: int = 1, bias: int = 2) -> Shape | None:
+    """Shape of the result, from the operands in these ports.
+
+    Raises:
+        GraphError: If they do not fit.
+    """
+    x, w = context.shape(image), context.shape(weight)
     groups = int(context.node.attr("group", 1))
     if groups < 1:
         raise context.fail("needs a positive group", groups)
@@ -94,26 +103,25 @@ def _infer(context: InferContext) -> None:
         if isinstance(w[0], int) and w[0] % groups:
             raise context.fail(f"needs input channels that are a multiple of group {groups}", w[0])
     if x is None:
-        context.set(0, context.dtype(0), None)
-        return
+        return None
     channels: Dim = w[1] * groups if w is not None and isinstance(w[1], int) else None
-    bias = context.shape(2) if context.has(2) else None
+    given = context.shape(bias) if context.has(bias) else None
     if (
-        bias is not None
+        given is not None
         and isinstance(channels, int)
-        and bias != (channels,)
-        and all(isinstance(d, int) for d in bias)
+        and given != (channels,)
+        and all(isinstance(d, int) for d in given)
     ):
-        raise context.fail(f"needs a bias of shape ({channels},)", bias)
+        raise context.fail(f"needs a bias of shape ({channels},)", given)
     kernel = conv_kernel(context.node, w)
-    spatial = (None,) * len(x[2:]) if kernel is None else _forward_axes(context.node, x[2:], kernel)[1]
-    context.set(0, context.dtype(0), (x[0], channels, *spatial))
+    spatial = (None,) * len(x[2:]) if kernel is None else forward_axes(context.node, x[2:], kernel)[1]
+    return (x[0], channels, *spatial)
 
 
 def _compute(node: Node, inputs: Sequence[Any], wanted: Sequence[np.dtype[Any]]) -> Sequence[Any]:
     """Device rule as for Conv: float32 accumulation, bias before the one rounding."""
     image, weight = as_float32(inputs[0]), as_float32(inputs[1])
-    axes, sizes = _forward_axes(node, image.shape[2:], weight.shape[2:])
+    axes, sizes = forward_axes(node, image.shape[2:], weight.shape[2:])
     made = tuple(int(s) for s in sizes if isinstance(s, int))
     result = spread(image, weight, axes, int(node.attr("group", 1)), made)
     if len(inputs) > 2 and inputs[2] is not None:
@@ -143,12 +151,18 @@ def spread(image: Array, weight: Array, axes: tuple[Axis, ...], groups: int, mad
 
 def _lower(node: Node, context: LowerContext) -> Work:
     image, weight = node.required(0), node.required(1)
-    forward = _forward_axes(node, image.static_shape[2:], weight.static_shape[2:])[0]
+    forward = forward_axes(node, image.static_shape[2:], weight.static_shape[2:])[0]
     return spreading_work(node, image, weight, node.input(2), forward, int(node.attr("group", 1)))
 
 
 def spreading_work(
-    node: Node, image: Tensor, weight: Tensor, bias: Tensor | None, forward: tuple[Axis, ...], groups: int
+    node: Node,
+    image: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    forward: tuple[Axis, ...],
+    groups: int,
+    **more: Any,
 ) -> Work:
     """One stride-1 convolution over the stride-expanded input; useful products are those with real input
     elements.
@@ -161,6 +175,7 @@ def spreading_work(
         image, weight, bias: As ConvTranspose has them.
         forward: Windows of the forward convolution over the output.
         groups: Channel groups.
+        more: Further arguments of `convolution_work`.
     """
     output = node.output
     if output.elements == 0:
@@ -186,6 +201,7 @@ def spreading_work(
         groups,
         shape=(*shape[:2], *expanded),
         useful_macs=macs,
+        **more,
     )
 
 

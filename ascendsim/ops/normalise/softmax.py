@@ -157,7 +157,7 @@ def rows_in_blocks(node: Node, format: Format) -> bool:
     return shape[-1] % c0(node.required(0).element_type) == 0 and shape[-2] % FRACTAL_ROWS == 0
 
 
-def _softmax_in_blocks(node: Node, format: Format) -> bool:
+def softmax_in_blocks(node: Node, format: Format) -> bool:
     """As `rows_in_blocks`, and for tensors of rank 3 or more with padded fractals too: CANN's kernel sets the
     padding itself.
     """
@@ -223,7 +223,7 @@ OPERATORS: tuple[OpDef, ...] = (
         Layout.FOLLOW,
         "SoftmaxV2",
         expand=_softmax_written_out,
-        in_blocks=_softmax_in_blocks,
+        in_blocks=softmax_in_blocks,
         facts=Facts(along(), Kind.REDUCTION, Precision.BLACK, sign=Sign.POSITIVE, elements=Elements.REAL),
     ),
     OpDef(

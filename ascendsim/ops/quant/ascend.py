@@ -11,7 +11,10 @@ guide.
                                 -offset_x * sum(w)
                                 already, the Cube multiplies x as it is and pads with offset_x. The result is
                                 int32, or with deq (and relu_flag) what AscendDequant makes of it on the way
-                                out
+                                out, and with quant_scale (and quant_offset) what AscendQuant makes of that
+    QuantMatMul(x, w, bias)     int8 product of rows and a matrix, (x - offset_x) w + bias in int32;
+                                transA and transB as Gemm has them
+    AscendAntiQuant(x)          (x + offset) * scale, from int8
 
 Prepared scales are uint64: the chip's parameter registers hold the float32 bits in their low half.
 """
@@ -29,14 +32,23 @@ from ascendsim.core.dtypes import DType
 from ascendsim.graph.ir import Array, Node
 from ascendsim.ops.linear.conv import conv_axes, conv_pattern, conv_shape, conv_windows
 from ascendsim.ops.normalise.normalisation_work import channel_split
+from ascendsim.ops.quant.quantised import integer_rows, product_of_rows, rows_shape
 from ascendsim.ops.quant.quantize import repacks, saturated
-from ascendsim.ops.shared.common import as_float32, computing_type, finish, make_steps, on_ai_cpu, same_as
+from ascendsim.ops.shared.common import (
+    StepSpec,
+    as_float32,
+    computing_type,
+    finish,
+    make_steps,
+    on_ai_cpu,
+    same_as,
+)
 from ascendsim.ops.shared.cube import convolution_work
 from ascendsim.ops.shared.windows import as_volume, kernel_window
 from ascendsim.opset import InferContext, Layout, OpDef
 from ascendsim.opset.facts import Facts, Kind, OpPattern, Precision
-from ascendsim.opset.structure import ELEMENTWISE, convolution, elementwise, per_channel
-from ascendsim.opset.work import LowerContext, NoTask, Over, Ref, Step, Stream, VectorWork, Work
+from ascendsim.opset.structure import ELEMENTWISE, convolution, elementwise, per_channel, product
+from ascendsim.opset.work import SCALED, LowerContext, NoTask, Over, Ref, Step, Stream, VectorWork, Work
 
 Wanted = Sequence["np.dtype[Any]"]
 
@@ -76,6 +88,35 @@ def _requant(node: Node, inputs: Sequence[Any], wanted: Wanted) -> Sequence[Any]
     if node.attr("relu_flag", 0):
         result = np.maximum(result, np.float32(0))
     return [saturated(np.rint(result + np.float32(node.attr("offset", 0.0))), wanted[0])]
+
+
+def _anti_quant(node: Node, inputs: Sequence[Any], wanted: Wanted) -> Sequence[Any]:
+    shifted = inputs[0].astype(np.float32) + np.float32(node.attr("offset", 0.0))
+    return [finish(shifted * np.float32(node.attr("scale", 1.0)), wanted[0])]
+
+
+def _infer_from_bytes(context: InferContext) -> None:
+    if context.dtype(0) is not DType.INT8:
+        raise context.fail("needs int8", context.dtype(0).value)
+    kind = context.node.attr("dtype", DType.FLOAT32)
+    context.set(0, kind if isinstance(kind, DType) else DType.FLOAT32, context.shape(0))
+
+
+def _infer_product(context: InferContext) -> None:
+    for port in (0, 1):
+        if context.dtype(port) is not DType.INT8:
+            raise context.fail(f"needs int8 as input {port}", context.dtype(port).value)
+    context.set(0, DType.INT32, rows_shape(context, 1, 2))
+
+
+def _product(node: Node, inputs: Sequence[Any], wanted: Wanted) -> Sequence[Any]:
+    x, w, bias = (*inputs, None)[:3]
+    return [integer_rows(node, x.astype(np.int32) - int(node.attr("offset_x", 0)), w, None, bias)]
+
+
+def _lower_product(node: Node, _context: LowerContext) -> Work:
+    """The host puts the data's offset into the bias, so it costs nothing."""
+    return product_of_rows(node, node.required(0), node.required(1), node.input(2))
 
 
 def _weight_quant(_node: Node, inputs: Sequence[Any], wanted: Wanted) -> Sequence[Any]:
@@ -122,7 +163,13 @@ def _conv(node: Node, inputs: Sequence[Any], wanted: Wanted) -> Sequence[Any]:
     if bias is not None:
         total = total + bias.reshape(along)
     total = total.astype(np.int32)
-    return [total] if scale is None else _dequant(node, [total, scale], wanted)
+    if scale is None:
+        return [total]
+    if node.attr("quant_scale") is None:
+        return _dequant(node, [total, scale], wanted)
+    (real,) = _dequant(node, [total, scale], [np.dtype(np.float32)])
+    stored = real * np.float32(node.attr("quant_scale")) + np.float32(node.attr("quant_offset", 0.0))
+    return [saturated(np.rint(stored), wanted[0])]
 
 
 def _lower_conv(node: Node, _context: LowerContext) -> Work:
@@ -136,8 +183,9 @@ def _lower_conv(node: Node, _context: LowerContext) -> Work:
         return NoTask()
     correction = node.attr("offset_x", 0) and not node.attr("offset_in_bias", 0)
     epilogue: tuple[Step, ...] = (Step("vsub", DType.INT32),) if correction else ()
-    if node.attr("relu_flag", 0):
-        epilogue += (Step("vrelu", DType.FLOAT16),)
+    stored = node.attr("quant_scale") is not None
+    relu: tuple[StepSpec, ...] = ("vrelu",) if node.attr("relu_flag", 0) else ()
+    epilogue += make_steps([SCALED, *relu, "vconv"] if stored else relu, DType.FLOAT16)
     axes = conv_axes(node, x.static_shape, w.static_shape)
     return convolution_work(x, w, node.input(2), output, axes, int(node.attr("group", 1)), epilogue=epilogue)
 
@@ -195,6 +243,10 @@ def _requant_steps(node: Node, inside: DType, over: Over) -> tuple[Step, ...]:
     return (*_dequant_steps(node, inside, over), *make_steps(["vadds"], inside))
 
 
+def _anti_steps(_node: Node, inside: DType, _over: Over) -> tuple[Step, ...]:
+    return make_steps(["vadds", "vmuls"], inside)
+
+
 def _weight_steps(_node: Node, inside: DType, over: Over) -> tuple[Step, ...]:
     return make_steps(["vadds" if over == "one" else "vsub"], inside)
 
@@ -246,6 +298,33 @@ OPERATORS: tuple[OpDef, ...] = (
         domain="ascend",
         most_inputs=2,
         facts=replace(ELEMENTWISE, elements=None),
+    ),
+    OpDef(
+        "AscendAntiQuant",
+        _infer_from_bytes,
+        _anti_quant,
+        _lower(_anti_steps, 1),
+        _FOLLOW,
+        domain="ascend",
+        in_blocks=repacks,
+        facts=Facts(elementwise(0), Kind.ELEMENTWISE, Precision.GRAY),
+    ),
+    OpDef(
+        "QuantMatMul",
+        _infer_product,
+        _product,
+        _lower_product,
+        Layout.MATMUL,
+        "MatMulV2",
+        domain="ascend",
+        most_inputs=3,
+        facts=Facts(
+            product(0, 1, (2,), flipped=("transA", "transB")),
+            Kind.MATMUL,
+            Precision.GRAY,
+            pattern=OpPattern.GEMM,
+            operands=(0, 1),
+        ),
     ),
     OpDef(
         "QuantConv",

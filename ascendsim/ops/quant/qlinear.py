@@ -101,7 +101,7 @@ def _infer(ports: Sequence[int]) -> Callable[[InferContext], None]:
     return infer
 
 
-def _by(ports: Sequence[int], function: Callable[..., Array]) -> Compute:
+def by_real_values(ports: Sequence[int], function: Callable[..., Array]) -> Compute:
     """Values: every data input has its scale and zero point behind it, those of the result come last."""
     last = 3 * len(ports)
 
@@ -126,11 +126,17 @@ def _compute_add(node: Node, inputs: Sequence[Any], wanted: Wanted) -> Sequence[
     return [bounded(node, np.rint(total), wanted[0])]
 
 
-def _lower(
+def lower_real_values(
     ports: Sequence[int], steps: Callable[[Node, LowerContext], Sequence[StepSpec]]
 ) -> Callable[[Node, LowerContext], Work]:
+    """Work of an operator on bytes: the steps of a function of the real values, between conversions.
+
+    Args:
+        ports: Of the data.
+        steps: Node and chip -> instructions, those for scales and zero points included.
+    """
+
     def lower(node: Node, context: LowerContext) -> Work:
-        """The steps of the function between the conversions of what is read and of the result."""
         output = node.output
         if output.elements == 0:
             return NoTask()
@@ -198,7 +204,7 @@ def _operator(
         name,
         _infer(ports),
         compute,
-        _lower(ports, steps),
+        lower_real_values(ports, steps),
         Layout.FOLLOW,
         cann,
         domain=DOMAIN,
@@ -259,9 +265,9 @@ def _concat_axes(node: Node) -> Any:
 
 OPERATORS = (
     _operator("QLinearAdd", (0, 3), _compute_add, _add_steps, "Add"),
-    _operator("QLinearMul", (0, 3), _by((0, 3), lambda _node, a, b: a * b), _mul_steps, "Mul"),
-    _operator("QLinearSigmoid", (0,), _by((0,), _sigmoid), _sigmoid_body, "Sigmoid"),
-    _operator("QLinearLeakyRelu", (0,), _by((0,), _leaky), _leaky_body, "LeakyRelu"),
+    _operator("QLinearMul", (0, 3), by_real_values((0, 3), lambda _node, a, b: a * b), _mul_steps, "Mul"),
+    _operator("QLinearSigmoid", (0,), by_real_values((0,), _sigmoid), _sigmoid_body, "Sigmoid"),
+    _operator("QLinearLeakyRelu", (0,), by_real_values((0,), _leaky), _leaky_body, "LeakyRelu"),
     OpDef(
         "QLinearConcat",
         _infer_concat,

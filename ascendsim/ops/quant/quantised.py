@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from ascendsim.core.dtypes import DType
-from ascendsim.graph.ir import Array, Node, Tensor
+from ascendsim.graph.ir import Array, Node, Shape, Tensor
 from ascendsim.ops.linear.conv import conv_axes, conv_pattern, conv_shape, conv_type, conv_windows
 from ascendsim.ops.linear.matmul import matmul_pattern, matmul_shape, matmul_work
 from ascendsim.ops.quant.qlinear import DOMAIN, bound_steps, bounded, infer_bytes, is_zero
@@ -50,31 +50,34 @@ def _infer_conv_integer(context: InferContext) -> None:
     context.set(0, DType.INT32, conv_shape(context, bias=None))
 
 
-def _result_type(context: InferContext) -> DType:
+def result_type(context: InferContext) -> DType:
+    """Type of the result: bytes; floats where the compiler left out the scale for it."""
+    if not context.has(6):
+        return DType.FLOAT32
     return context.dtype(7) if context.has(7) else context.dtype(0)
 
 
 def _infer_qlinear_matmul(context: InferContext) -> None:
     need_bytes(context, (0, 3))
-    context.set(0, _result_type(context), matmul_shape(context, 0, 3))
+    context.set(0, result_type(context), matmul_shape(context, 0, 3))
 
 
 def _infer_qlinear_conv(context: InferContext) -> None:
     need_bytes(context, (0, 3))
-    context.set(0, _result_type(context), conv_shape(context, 0, 3, 8))
+    context.set(0, result_type(context), conv_shape(context, 0, 3, 8))
 
 
-def _shifted(array: Array, zero_point: Any, axis: int | None) -> Array:
+def shifted(array: Array, zero_point: Any, axis: int | None) -> Array:
     """The array minus its zero point as int32; a vector of zero points runs along `axis` (or has the array's
     rank already).
     """
     values = array.astype(np.int32)
     if zero_point is None:
         return values
-    return values - _along(np.asarray(zero_point).astype(np.int32), values.ndim, axis)
+    return values - along_axis(np.asarray(zero_point).astype(np.int32), values.ndim, axis)
 
 
-def _along(parameter: Array, rank: int, axis: int | None) -> Array:
+def along_axis(parameter: Array, rank: int, axis: int | None) -> Array:
     """A scalar or vector parameter shaped so that it broadcasts along one axis of a tensor of that rank."""
     if parameter.size == 1:
         return parameter.reshape(())
@@ -85,13 +88,21 @@ def _along(parameter: Array, rank: int, axis: int | None) -> Array:
     return parameter
 
 
-def _requantised(node: Node, total: Array, scale: Array, zero_point: Any, dtype: np.dtype[Any]) -> Array:
+def requantised(
+    node: Node, total: Array, scale: Any, y_scale: Any, zero_point: Any, dtype: np.dtype[Any]
+) -> Array:
+    """Sums times their scale, as bytes with the scale of the result; as floats if it has none."""
+    factor = np.asarray(scale, np.float32)
+    if y_scale is None:
+        return finish(total.astype(np.float32) * factor, dtype)
+    scale = np.asarray(factor / scale_of(y_scale).reshape(()))
     rounded = np.rint(total.astype(np.float32) * scale.astype(np.float32))
     shift = 0.0 if zero_point is None else as_float32(np.asarray(zero_point)).astype(np.float32).reshape(())
     return bounded(node, rounded + shift, dtype)
 
 
-def _scale(array: Any) -> Array:
+def scale_of(array: Any) -> Array:
+    """A scale in float32."""
     return as_float32(np.asarray(array)).astype(np.float32)
 
 
@@ -102,7 +113,7 @@ def compute_matmul_integer(
     from ascendsim_kernels.gemm import integer_matmul
 
     a, b, a_zero, b_zero = list(inputs) + [None] * (4 - len(inputs))
-    return [integer_matmul(_shifted(a, a_zero, a.ndim - 2), _shifted(b, b_zero, b.ndim - 1))]
+    return [integer_matmul(shifted(a, a_zero, a.ndim - 2), shifted(b, b_zero, b.ndim - 1))]
 
 
 def _compute_qlinear_matmul(
@@ -110,12 +121,12 @@ def _compute_qlinear_matmul(
 ) -> Sequence[Any]:
     from ascendsim_kernels.gemm import integer_matmul
 
-    a, a_scale, a_zero, b, b_scale, b_zero, y_scale, y_zero = inputs[:8]
-    total = integer_matmul(_shifted(a, a_zero, a.ndim - 2), _shifted(b, b_zero, b.ndim - 1))
+    a, a_scale, a_zero, b, b_scale, b_zero, y_scale, y_zero = (*inputs, None, None)[:8]
+    total = integer_matmul(shifted(a, a_zero, a.ndim - 2), shifted(b, b_zero, b.ndim - 1))
     rank = total.ndim
-    left = _along(_scale(a_scale), rank, rank - 2 if rank > 1 else None)
-    scale = left * _along(_scale(b_scale), rank, rank - 1) / _scale(y_scale).reshape(())
-    return [_requantised(node, total, np.asarray(scale), y_zero, wanted[0])]
+    left = along_axis(scale_of(a_scale), rank, rank - 2 if rank > 1 else None)
+    scale = left * along_axis(scale_of(b_scale), rank, rank - 1)
+    return [requantised(node, total, scale, y_scale, y_zero, wanted[0])]
 
 
 def _integer_conv(node: Node, image: Array, weight: Array) -> Array:
@@ -135,21 +146,21 @@ def _integer_conv(node: Node, image: Array, weight: Array) -> Array:
 def compute_conv_integer(node: Node, inputs: Sequence[Any], wanted: Sequence[np.dtype[Any]]) -> Sequence[Any]:
     """Exact sums of a convolution."""
     x, w, x_zero, w_zero = list(inputs) + [None] * (4 - len(inputs))
-    return [_integer_conv(node, _shifted(x, x_zero, None), _shifted(w, w_zero, 0))]
+    return [_integer_conv(node, shifted(x, x_zero, None), shifted(w, w_zero, 0))]
 
 
 def _compute_qlinear_conv(
     node: Node, inputs: Sequence[Any], wanted: Sequence[np.dtype[Any]]
 ) -> Sequence[Any]:
-    x, x_scale, x_zero, w, w_scale, w_zero, y_scale, y_zero = inputs[:8]
-    total = _integer_conv(node, _shifted(x, x_zero, None), _shifted(w, w_zero, 0))
+    x, x_scale, x_zero, w, w_scale, w_zero, y_scale, y_zero = (*inputs, None, None)[:8]
+    total = _integer_conv(node, shifted(x, x_zero, None), shifted(w, w_zero, 0))
     if len(inputs) > 8 and inputs[8] is not None:
         total = total + np.asarray(inputs[8]).astype(np.int32).reshape(-1, *(1,) * (total.ndim - 2))
-    scale = _scale(x_scale).reshape(()) * _along(_scale(w_scale), total.ndim, 1) / _scale(y_scale).reshape(())
-    return [_requantised(node, total, np.asarray(scale), y_zero, wanted[0])]
+    scale = scale_of(x_scale).reshape(()) * along_axis(scale_of(w_scale), total.ndim, 1)
+    return [requantised(node, total, scale, y_scale, y_zero, wanted[0])]
 
 
-def _requantise(
+def requantise_steps(
     node: Node, scale_port: int, zero_port: int, bias: Tensor | None
 ) -> tuple[tuple[Step, ...], tuple[Stream, ...]]:
     """int32 -> float16 by a scale as the sums leave L0C, then bounds, -> int8; and what the steps read.
@@ -183,7 +194,7 @@ def lower_matmul(left: int, right: int, requantises: bool) -> Lower:
         """
         if node.output.elements == 0 or node.required(left).elements == 0:
             return fill_work(Ref.of(node.output))  # a sum of nothing is 0
-        epilogue, streams = _requantise(node, 4, 7, None) if requantises else ((), ())
+        epilogue, streams = requantise_steps(node, 4, 7, None) if requantises else ((), ())
         return matmul_work(
             node.required(left), node.required(right), node.output, epilogue=epilogue, epilogue_inputs=streams
         )
@@ -201,7 +212,7 @@ def lower_conv(image: int, weight: int, requantises: bool) -> Lower:
             return NoTask()
         axes = conv_axes(node, x.static_shape, w.static_shape)
         bias = node.input(8) if requantises else None
-        epilogue, streams = _requantise(node, 4, 7, bias) if requantises else ((), ())
+        epilogue, streams = requantise_steps(node, 4, 7, bias) if requantises else ((), ())
         groups = int(node.attr("group", 1))
         return convolution_work(
             x, w, bias, node.output, axes, groups, epilogue=epilogue, epilogue_inputs=streams
@@ -211,66 +222,104 @@ def lower_conv(image: int, weight: int, requantises: bool) -> Lower:
 
 
 def _infer_gemm(context: InferContext) -> None:
-    """The product of two matrices; quantised again where there is a scale for the result, else float32."""
+    """The product of rows and a matrix; quantised again where there is a scale for the result, else float32.
+
+    The left operand may have batch axes, which the compiler makes use of; files have matrices.
+    """
     infer_bytes(context, (0,))
     need_bytes(context, (3,))
-    shapes = [context.shape(port) for port in (0, 3)]
-    if any(shape is not None and len(shape) != 2 for shape in shapes):
-        raise context.fail("needs two matrices", " and ".join(str(shape) for shape in shapes))
+    kind = context.dtype(8) if context.has(8) else context.dtype(0) if context.has(7) else DType.FLOAT32
+    context.set(0, kind, rows_shape(context, 3, 6))
+
+
+def rows_shape(context: InferContext, right: int, bias: int) -> Shape | None:
+    """Shape of a product of rows and a matrix.
+
+    Args:
+        context: The node; input 0 holds the rows.
+        right, bias: Ports of the matrix and of one int32 a column.
+
+    Raises:
+        GraphError: If they do not fit.
+    """
+    shapes = [context.shape(port) for port in (0, right)]
     flips = [bool(context.node.attr(name, 0)) for name in ("transA", "transB")]
-    (m, k), (k2, n) = (
+    if any(
+        shape is not None and len(shape) != 2 and (port or flips[0] or len(shape) < 2)
+        for port, shape in enumerate(shapes)
+    ):
+        raise context.fail("needs two matrices", " and ".join(str(shape) for shape in shapes))
+    left, (k2, n) = (
         (None, None) if shape is None else shape[::-1] if flip else shape
         for shape, flip in zip(shapes, flips, strict=True)
     )
+    k = left[-1]
     if isinstance(k, int) and isinstance(k2, int) and k != k2:
         raise context.fail("needs equal inner dimensions", f"{k} and {k2}")
-    bias = context.shape(6) if context.has(6) else None
-    known = bias is not None and all(isinstance(size, int) for size in (n, *bias))
-    if known and bias not in ((n,), (1, n)):
-        raise context.fail(f"needs one int32 a column ({n}) as input 6", f"shape {bias}")
-    kind = context.dtype(8) if context.has(8) else context.dtype(0) if context.has(7) else DType.FLOAT32
-    context.set(0, kind, (m, n))
+    added = context.shape(bias) if context.has(bias) else None
+    known = added is not None and all(isinstance(size, int) for size in (n, *added))
+    if known and added not in ((n,), (1, n)):
+        raise context.fail(f"needs one int32 a column ({n}) as input {bias}", f"shape {added}")
+    return None if shapes[0] is None else (*left[:-1], n)
+
+
+def integer_rows(node: Node, left: Array, right: Array, zero: Any, bias: Any) -> Array:
+    """Exact sums of rows (without their zero point) times a matrix and a bias, in int32."""
+    from ascendsim_kernels.gemm import integer_matmul
+
+    flips = [bool(node.attr(name, 0)) for name in ("transA", "transB")]
+    left = left.T if flips[0] else left
+    matrix = shifted(right.T if flips[1] else right, zero, 1)
+    rows = np.ascontiguousarray(left).reshape(-1, matrix.shape[0])
+    total = integer_matmul(rows, np.ascontiguousarray(matrix)).reshape(*left.shape[:-1], -1)
+    return np.asarray(total if bias is None else total + bias.reshape(-1))
 
 
 def _compute_gemm(node: Node, inputs: Sequence[Any], wanted: Sequence[np.dtype[Any]]) -> Sequence[Any]:
-    from ascendsim_kernels.gemm import integer_matmul
-
     a, a_scale, a_zero, b, b_scale, b_zero, bias, y_scale, y_zero = (*inputs, None, None, None)[:9]
-    flips = [bool(node.attr(name, 0)) for name in ("transA", "transB")]
-    left = _shifted(a, a_zero, None)
-    left = left.T if flips[0] else left
-    right = _shifted(b.T if flips[1] else b, b_zero, 1)
-    total = integer_matmul(np.ascontiguousarray(left), np.ascontiguousarray(right))
-    if bias is not None:
-        total = total + bias.reshape(1, -1)
-    scale = np.float32(node.attr("alpha", 1.0)) * _scale(a_scale).reshape(()) * _along(_scale(b_scale), 2, 1)
-    if y_scale is None:
-        return [finish(total.astype(np.float32) * scale, wanted[0])]
-    return [_requantised(node, total, np.asarray(scale / _scale(y_scale).reshape(())), y_zero, wanted[0])]
+    total = integer_rows(node, shifted(a, a_zero, None), b, b_zero, bias)
+    alpha = np.float32(node.attr("alpha", 1.0))
+    scale = alpha * scale_of(a_scale).reshape(()) * along_axis(scale_of(b_scale), 1, 0)
+    return [requantised(node, total, scale, y_scale, y_zero, wanted[0])]
 
 
 def _lower_gemm(node: Node, _context: LowerContext) -> Work:
-    """As the float operator, with the scale on the way out."""
-    left, right, bias, output = node.required(0), node.required(3), node.input(6), node.output
+    """As the float operator, with the scale on the way out; a batch as MatMul has it."""
+    bias = node.input(6)
+    epilogue, streams = requantise_steps(node, 4, 8, bias)
+    return product_of_rows(
+        node, node.required(0), node.required(3), bias, epilogue=epilogue, epilogue_inputs=streams
+    )
+
+
+def product_of_rows(node: Node, left: Tensor, right: Tensor, bias: Tensor | None, **more: Any) -> Work:
+    """The Cube's work for rows times a matrix, which attributes may say to be transposed.
+
+    Args:
+        node: Whose output it makes.
+        left, right, bias: The operands.
+        more: Further fields of `CubeWork`.
+    """
+    output = node.output
     if output.elements == 0 or left.elements == 0:
         return fill_work(Ref.of(output))  # a sum of nothing is 0
     flip_a, flip_b = bool(node.attr("transA", 0)), bool(node.attr("transB", 0))
-    rows, columns = left.static_shape
-    m, k = (columns, rows) if flip_a else (rows, columns)
-    epilogue, streams = _requantise(node, 4, 8, bias)
+    rows, columns = left.static_shape[-2:]
+    batch = math.prod(left.static_shape[:-2])
     return CubeWork(
-        m=m,
-        k=k,
-        n=output.static_shape[1],
+        m=columns if flip_a else rows,
+        k=rows if flip_a else columns,
+        n=output.static_shape[-1],
         a=Ref.of(left),
         b=Ref.of(right),
         out=Ref.of(output),
         bias=None if bias is None else Ref.of(bias),
+        batch=batch,
+        b_shared=batch > 1,
         transpose_a=flip_a,
         transpose_b=flip_b,
         dtype=cube_type(left.element_type),
-        epilogue=epilogue,
-        epilogue_inputs=streams,
+        **more,
     )
 
 

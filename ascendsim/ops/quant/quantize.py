@@ -188,9 +188,18 @@ def repacks(node: Node, format: Format) -> bool:
     return format is Format.NC1HWC0 and len(shape) == 4
 
 
+def _handed_out_alone(node: Node) -> bool:
+    """Whether only the caller reads the floats, while others read the bytes: it is the bytes, which are
+    fewer, that then change their format, and not the floats.
+    """
+    graph, floats = node.graph, node.output
+    handed = graph is not None and floats in graph.outputs and not floats.consumers
+    return handed and floats.element_type.is_float and len(node.required(0).consumers) > 1
+
+
 def _repacks_numbers(node: Node, format: Format) -> bool:
     """The same with one scale; scales along an axis lie row-major."""
-    if node.required(1).elements != 1:
+    if node.required(1).elements != 1 or _handed_out_alone(node):
         return False
     shape = node.output.static_shape
     wide = format is Format.FRACTAL_NZ and len(shape) > 2 and shape[-1] % c0(DType.INT8) == 0

@@ -19,7 +19,7 @@ import numpy as np
 from ascendsim.core.dtypes import DType
 from ascendsim.graph.ir import Array, AttributeValue, Graph, Node, Tensor
 from ascendsim.opset import InferContext, OpSet
-from ascendsim.passes.fusion.checks import scalar
+from ascendsim.passes.fusion.checks import known_values, scalar
 from ascendsim.passes.fusion.rules.conv.conv_folding import lazy_constant
 from ascendsim.passes.quant.pairs import (
     Quantised,
@@ -116,9 +116,12 @@ class _Site:
         attributes: Mapping[str, AttributeValue] = NO_ATTRIBUTES,
     ) -> Tensor:
         """A node in the place of the operator, of ONNX where that has the type; its one result."""
-        domain = "" if self.opset.find(op_type) is not None else MICROSOFT
+        domain = next(
+            item for item in ("", MICROSOFT, "ascend") if self.opset.find(op_type, item) is not None
+        )
         name = self.graph.fresh(f"{self.node.name}_int8")
         made = self.graph.add_node(op_type, inputs, 1, name=name, domain=domain)
+        self.graph.place_before(made, self.node)  # ties of the execution order fall as in the file
         made.attributes.update(attributes)
         made.origin.update(self.node.origin)
         self.opset.get(made).infer(InferContext(made))
@@ -141,12 +144,29 @@ def _clip(node: Node) -> tuple[float, float]:
 
 
 def _conv(site: _Site) -> None:
-    node, y = site.node, site.quantised
-    x = activation(node.input(0), "the data")
-    weight, bias = _weights(site, x, 0)
-    inputs = [*x.inputs, *weight.inputs, y.scale, y.zero or _zero(site, y.kind), bias]
+    _convolve(site, "QLinearConv", 0)
+
+
+def _conv_transpose(site: _Site) -> None:
+    if int(site.node.attr("group", 1)) != 1:
+        raise RefusedError("it has groups")
+    _convolve(site, "QuantConvTranspose", 1)
+
+
+def _convolve(site: _Site, name: str, axis: int) -> None:
+    """A convolution whose filters lie along an axis of the weights; its result may stay in floating point."""
+    x = activation(site.node.input(0), "the data")
+    weight, bias = _weights(site, x, axis)
+    inputs = [*x.inputs, *weight.inputs, *_result(site), bias]
     _fill_zeros(site, inputs, ((2, x.kind), (5, DType.INT8)))
-    site.put(site.make("QLinearConv", inputs, {**node.attributes, **site.bounds()}))
+    bounds = {} if site.result is None else site.bounds()
+    site.put(site.make(name, inputs, {**site.node.attributes, **bounds}))
+
+
+def _result(site: _Site) -> tuple[Tensor | None, Tensor | None]:
+    """Scale and zero point of the result; none if it stays in floating point."""
+    y = site.result
+    return (None, None) if y is None else (y.scale, y.zero or _zero(site, y.kind))
 
 
 def _gemm(site: _Site) -> None:
@@ -176,10 +196,9 @@ def _matmul(site: _Site) -> None:
         b = integers(site.graph, found, (rank - 1,), "the right matrix")
     else:
         b = activation(node.input(1), "the right matrix")
-    y = site.quantised
-    inputs = [*a.inputs, *b.inputs, y.scale, y.zero or _zero(site, y.kind)]
+    inputs = [*a.inputs, *b.inputs, *_result(site)]
     _fill_zeros(site, inputs, ((2, a.kind), (5, b.kind)))
-    site.put(site.make("QLinearMatMul", inputs, site.bounds()))
+    site.put(site.make("QLinearMatMul", inputs, {} if site.result is None else site.bounds()))
 
 
 def _weights(site: _Site, x: Quantised, axis: int) -> tuple[Quantised, Tensor | None]:
@@ -260,11 +279,13 @@ def _resize(site: _Site) -> None:
 
 RULES: dict[str, Callable[[_Site], None]] = {
     "Conv": _conv,
+    "ConvTranspose": _conv_transpose,
     "Gemm": _gemm,
     "MatMul": _matmul,
     "Add": _pairwise("QLinearAdd"),
     "Mul": _pairwise("QLinearMul"),
     "Sigmoid": _unary("QLinearSigmoid"),
+    "Softmax": _unary("QLinearSoftmax", "axis"),
     "LeakyRelu": _unary("QLinearLeakyRelu", "alpha"),
     "AveragePool": _pool("QLinearAveragePool"),
     "GlobalAveragePool": _pool("QLinearGlobalAveragePool"),
@@ -272,6 +293,7 @@ RULES: dict[str, Callable[[_Site], None]] = {
     "Resize": _resize,
 } | dict.fromkeys(MOVES, _move)
 BOUNDS = ("Relu", "Clip")
+RECURRENT = ("LSTM", "GRU", "RNN")
 
 
 def join_quantised(graph: Graph, opset: OpSet) -> list[PatternRecord]:
@@ -316,17 +338,46 @@ def join_quantised(graph: Graph, opset: OpSet) -> list[PatternRecord]:
 
 
 def _quantise_earlier(site: _Site) -> None:
-    """Quantises before elements change places, where what made them can do so on its way out."""
+    """Quantises before elements change places, where what made them can do so on its way out, and constants
+    among which Where chooses.
+    """
     node = site.node
-    if site.result is None or node.op_type not in PLACES or len(site.tail) > 1 or not node.input_count:
+    if site.result is None or len(site.tail) > 1 or not node.input_count or node.control:
         return
-    source = node.required(0)
-    if source.producer is None or len(source.uses) != 1 or is_output(site.graph, source) or node.control:
+    if node.op_type == "Where":
+        _choose_bytes(site)
+        return
+    source, y = node.required(0), site.result
+    if node.op_type not in PLACES or source.producer is None:
+        return
+    early = next((use.node.output for use in source.uses if _makes(use.node, source, y)), None)
+    if early is None and (len(source.uses) != 1 or is_output(site.graph, source)):
         return
     with replacing(site.graph, (site.tail[-1], node)):
-        y = site.result
-        early = site.make("QuantizeLinear", [source, y.scale, y.zero], site.tail[-1].attributes)
+        if early is None:
+            early = site.make("QuantizeLinear", [source, y.scale, y.zero], site.tail[-1].attributes)
         site.put(site.make(node.op_type, [early, *node.inputs[1:]], node.attributes))
+
+
+def _makes(node: Node, source: Tensor, wanted: Quantised) -> bool:
+    """Whether a node quantises a tensor just so."""
+    if node.op_type != "QuantizeLinear" or node.domain or node.required(0) is not source:
+        return False
+    made = quantised_by(node)
+    return made.single and made.equals(wanted)
+
+
+def _choose_bytes(site: _Site) -> None:
+    node, y = site.node, site.quantised
+    choices = [node.required(1), node.required(2)]
+    if not all(tensor.is_constant for tensor in choices):
+        return
+    with replacing(site.graph, (site.tail[-1], node)):
+        bytes_ = [
+            _constant_bytes(site, Quantised(tensor, y.scale, y.zero, y.axis, floats=True))
+            for tensor in choices
+        ]
+        site.put(site.make("Where", [node.required(0), *bytes_]))
 
 
 def _to_floats(node: Node, opset: OpSet) -> None:
@@ -368,6 +419,8 @@ def _bounds_alone(site: _Site) -> None:
 
 
 def _unknown(site: _Site) -> None:
+    if site.node.op_type in RECURRENT:
+        raise RefusedError("recurrent layers have a form in float16 only")
     raise RefusedError("the chip has no such operator of integers")
 
 
@@ -381,8 +434,26 @@ def _plain(site: _Site, item: Quantised) -> tuple[Tensor, Tensor, Tensor | None]
     """Integers, scale and zero point of an operand; a constant is quantised now."""
     if not item.floats:
         return item.inputs
-    made = site.make("QuantizeLinear", item.inputs, {"axis": item.axis})
-    return made, item.scale, item.zero
+    return _constant_bytes(site, item), item.scale, item.zero
+
+
+def _constant_bytes(site: _Site, item: Quantised) -> Tensor:
+    """A constant of floats as the integers that QuantizeLinear makes of it."""
+    tensor, scales = item.tensor, known_values(item.scale)
+    zeros = np.zeros(1, np.int64) if item.zero is None else known_values(item.zero)
+    if scales is None or zeros is None:
+        raise RefusedError(f"scale and zero point of {tensor.name} are not known")
+    limits, rank = np.iinfo(item.kind.numpy), len(tensor.static_shape)
+    along = (-1,) + (1,) * (rank - item.axis % rank - 1) if scales.size > 1 else ()
+
+    def values(array: Array) -> Array:
+        whole = np.rint(array.astype(np.float32) / scales.reshape(along)) + zeros.reshape(
+            along if zeros.size > 1 else ()
+        )
+        return np.asarray(np.clip(whole, limits.min, limits.max))
+
+    shape = tensor.static_shape
+    return lazy_constant(site.graph, f"{tensor.name}_bytes", item.kind, shape, [tensor], values)
 
 
 def _zero(site: _Site, kind: DType) -> Tensor:

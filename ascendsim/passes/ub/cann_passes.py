@@ -201,6 +201,17 @@ def convolution_passes(limits: UbLimits) -> tuple[UbPass, ...]:
             ),
         ),
         UbPass(
+            "TbeDepthwiseConvDequantFusionPass",
+            (
+                gated("depthwise_dequant_sigmoid_mul", depthwise, dequant),
+                chain("depthwise_dequant", depthwise, dequant, Part("eltwise", EITHER, 0, 1), maybe_quant),
+            ),
+        ),
+        UbPass(
+            "TbeDepthwiseConvRequantFusionPass",
+            (chain("depthwise_requant", depthwise, Part("requant", (K.REQUANT,), others=ANY)),),
+        ),
+        UbPass(
             "TbeConvCommonRules2FusionPass",
             (chain("conv_common_several", conv, *several, needs_shared=True),),
         ),
@@ -349,7 +360,13 @@ def vector_passes(limits: UbLimits) -> tuple[UbPass, ...]:
             "TbeSegmentElemwiseFusionPass",
             around(K.SEGMENT, limits.segment_before, limits.segment_after, limits.segment_all),
         ),
-        UbPass("TbeEltwiseQuantFusionPass", (chain("eltwise_quant", first, quant),)),
+        UbPass(
+            "TbeEltwiseQuantFusionPass",
+            (
+                chain("eltwise_eltwise_quant", first, Part("eltwise2", EITHER), quant),
+                chain("eltwise_quant", first, quant),
+            ),
+        ),
         UbPass(
             "TbeEltwiseFusionPass",
             (

@@ -5,7 +5,9 @@
 It runs behind all of CANN's passes and takes what they leave of a model's own conversions: one to floats with
 one reader goes in front of it, one to bytes that alone reads a result goes behind. CANN names no such pass;
 its kernels for quantised transformers (AddLayerNormQuant, DequantSwigluQuant ...) do the same for single
-operators. What becomes of AscendQuant and AscendDequant is a matter of CANN's passes alone.
+operators. An AscendQuant that CANN's passes here have left, since others read the floats too, joins what
+makes them, which then stores both (CANN's TbeConv2DDequantMultiOutQuantPass, of which only the name is
+public).
 """
 
 from __future__ import annotations
@@ -70,7 +72,7 @@ def join_quantised_neighbours(
 def _beside(node: Node, kind: OpPattern) -> Node | None:
     """The one node that a conversion serves."""
     if node.domain:
-        return None
+        return node.required(0).producer if kind is OpPattern.QUANT else None
     if kind is OpPattern.DEQUANT:
         tensor = node.output
         readers = tensor.consumers

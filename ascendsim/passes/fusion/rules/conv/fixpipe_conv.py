@@ -3,6 +3,9 @@ the result is stored.
 
     Conv | FullyConnection [-> Relu]              =>  Conv | FullyConnection (fixpipe, activation = relu)
     QuantConv -> AscendDequant [-> Relu]          =>  QuantConv(x, w, bias, scale)(fixpipe, relu_flag)
+    ... [-> Relu | Clip] -> AscendQuant           =>  the same with quant_scale and quant_offset, in int8
+
+A Clip is a Relu where it begins at 0 and ends beyond the largest byte.
 
 Every convolution, or fully connected layer that one became, is marked with what its stage does, also where
 that is the plain conversion. The pattern is not public; the counts of a published compilation (60 of 60
@@ -13,7 +16,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import numpy as np
+
 from ascendsim.graph.ir import Graph, Node
+from ascendsim.passes.fusion.checks import scalar
 from ascendsim.passes.fusion.rule import FusionContext, FusionRule
 from ascendsim.passes.fusion.rules.movement.strided_chains import is_graph_output
 from ascendsim.passes.rewriting.pattern import Match, Op
@@ -22,6 +28,7 @@ from ascendsim.passes.rewriting.replace import replace_root
 # generations whose chip files state FIXPIPE buffers
 WITH_FIXPIPE = frozenset({"m300", "m310", "t300", "c220", "c310"})
 PATTERN = "FixPipeAbilityProcessPass"
+STAGES = {"AscendDequant": "dequant", "AscendQuant": "quant"}
 
 
 class FixPipeAbilityProcessPass(FusionRule):
@@ -49,19 +56,24 @@ class FixPipeAbilityProcessPass(FusionRule):
         """Takes the tail in and marks the convolution."""
         conv, done = match.root, []
         for node in match.lists["tail"]:
-            if node.op_type == "AscendDequant":
+            stage = STAGES.get(node.op_type, "relu")
+            if stage == "dequant":
                 conv.set_input(3, node.required(1))
                 conv.attributes["dtype"] = node.attr(
                     "dtype", node.output.origin_dtype or node.output.element_type
                 )
                 conv.attributes["relu_flag"] = int(node.attr("relu_flag", 0))
+            elif stage == "quant":
+                conv.attributes["dtype"] = node.output.element_type
+                conv.attributes["quant_scale"] = float(node.attr("scale", 1.0))
+                conv.attributes["quant_offset"] = float(node.attr("offset", 0.0))
             elif conv.op_type == "QuantConv":
                 conv.attributes["relu_flag"] = 1
             else:
                 conv.attributes["activation"] = "relu"
             result, taken = conv.output, node.output
             result.dtype, result.origin_dtype, result.format = taken.dtype, taken.origin_dtype, taken.format
-            done.append("dequant" if node.op_type == "AscendDequant" else "relu")
+            done.append(stage)
             replace_root(graph, node, result)
         conv.attributes["fixpipe"] = "+".join(done) or "store"
 
@@ -75,30 +87,54 @@ def _tail(conv: Node) -> tuple[Node, ...]:
     """What FIXPIPE can do of what follows: AscendDequant behind integers, then a Relu; each must be the only
     reader.
     """
-    tail: list[Node] = []
-    wanted = ["AscendDequant", "Relu"] if conv.op_type == "QuantConv" else ["Relu"]
     if conv.attr("activation") or conv.input(3) is not None:
         return ()
-    node = conv
-    for operator in wanted:
-        readers = node.output.uses
-        if len(readers) != 1 or is_graph_output(node.output, node.graph):
-            break
-        reader = readers[0].node
-        if reader.op_type != operator or readers[0].index != 0 or not _fits(node, reader):
-            break
-        tail.append(reader)
-        node = reader
-    return tuple(tail)
+    if conv.op_type != "QuantConv":
+        relu = _reader(conv, "Relu")
+        return () if relu is None or not _same_form(conv, relu) else (relu,)
+    dequant = _reader(conv, "AscendDequant")
+    if dequant is None or not dequant.required(1).is_constant:
+        return ()
+    if dequant.output.format is not conv.output.format:
+        return ()
+    relu = _reader(dequant, "Relu")
+    cut = relu or _reader(dequant, "Clip")
+    quant = _reader(cut or dequant, "AscendQuant")
+    if quant is not None and (
+        float(quant.attr("scale", 1.0)) <= 0 or quant.output.format is not conv.output.format
+    ):
+        quant = None
+    if relu is None and cut is not None and not (quant is not None and _is_relu(cut, quant)):
+        cut = quant = None
+    if cut is not None and not _same_form(dequant, cut):
+        cut = quant = None
+    return tuple(node for node in (dequant, cut, quant) if node is not None)
 
 
-def _fits(before: Node, reader: Node) -> bool:
-    """Whether the reader's result can be stored where its input would be: a constant scale, or the same type
-    and format.
-    """
-    if reader.op_type == "AscendDequant":
-        return reader.required(1).is_constant and reader.output.format is before.output.format
+def _reader(node: Node, op_type: str) -> Node | None:
+    """The operator of a type that alone reads a node's result, as its data."""
+    readers = node.output.uses
+    if len(readers) != 1 or is_graph_output(node.output, node.graph):
+        return None
+    reader = readers[0].node
+    return reader if reader.op_type == op_type and readers[0].index == 0 else None
+
+
+def _same_form(before: Node, reader: Node) -> bool:
+    """Whether the reader's result can be stored where its input would be."""
     return (reader.output.dtype, reader.output.format) == (before.output.dtype, before.output.format)
+
+
+def _is_relu(clip: Node, quant: Node) -> bool:
+    """Whether a Clip in front of bytes cuts below 0 and nothing else that bytes can hold."""
+    low, high = (scalar(tensor) for tensor in (clip.input(1), clip.input(2)))
+    if low != 0:
+        return False
+    largest = np.iinfo(quant.output.element_type.numpy).max
+    return clip.input(2) is None or (
+        high is not None
+        and high * float(quant.attr("scale", 1.0)) + float(quant.attr("offset", 0.0)) >= largest
+    )
 
 
 RULES = (FixPipeAbilityProcessPass(),)

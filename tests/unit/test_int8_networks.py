@@ -1,0 +1,66 @@
+"""Known networks, quantised by onnxruntime: every operator's bytes against onnxruntime's own on the same
+inputs, times and tasks against float16. Those that take longer than seconds are marked slow.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+
+import ascendsim as asim
+from tests.support.int8_networks import FORMS, MODELS, Form, quantised_network, steps_apart
+
+pytest.importorskip("onnxruntime")
+CHIPS = ("Ascend310", "Ascend310P3", "Ascend910B1")
+QUICK = ("mobilenet_v1",)
+LONG = ("resnet18", "resnet50", "efficientnet_b1", "yolov5s", "bert_base_s128")
+NETWORKS = [*QUICK, *(pytest.param(name, marks=pytest.mark.slow) for name in LONG)]
+# An operator of the file that a chip of fractals cannot join: the last layer's QuantizeLinear behind a Gather
+ONE_MORE = {("bert_base_s128", "QOperator", chip) for chip in CHIPS}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("int8")
+
+
+@cache
+def in_float16(name: str, chip: str) -> Any:
+    return asim.simulate(asim.compile(asim.load(MODELS / f"{name}.onnx"), chip))
+
+
+@cache
+def in_int8(name: str, form: Form, folder: Path) -> onnx.ModelProto:
+    return quantised_network(name, form, folder)
+
+
+@pytest.mark.parametrize("joined", [False, True])
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("name", [*NETWORKS, "bert_tiny_s64"])
+def test_every_operator_is_within_a_step(name: str, form: Form, joined: bool, folder: Path) -> None:
+    """Of operators that became one (`joined`) the one is compared with the last of them."""
+    network = in_int8(name, form, folder)
+    apart = steps_apart(network, "Ascend310", joined)
+    assert len(apart) > 20
+    for tensor, steps in apart.items():
+        assert np.mean(steps <= 1) >= 0.999, tensor
+    equal = np.concatenate([steps.reshape(-1) == 0 for steps in apart.values()])
+    assert np.mean(equal) > (0.95 if joined else 0.998)
+
+
+@pytest.mark.parametrize("chip", CHIPS)
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("name", NETWORKS)
+def test_int8_is_quicker_than_float16(name: str, form: Form, chip: str, folder: Path) -> None:
+    plain, result = (
+        in_float16(name, chip),
+        asim.simulate(asim.compile(asim.load(in_int8(name, form, folder)), chip)),
+    )
+    assert result.duration_us < plain.duration_us
+    more = int((name, form, chip) in ONE_MORE)
+    assert len(result.model.program.tasks) <= len(plain.model.program.tasks) + more
