@@ -18,6 +18,7 @@ from random import Random
 import numpy as np
 import pytest
 
+from ascendsim.core.dtypes import DType
 from ascendsim.isa.costs import cost
 from ascendsim.isa.instructions import Mmad, Pipe, SetFlag, WaitFlag
 from ascendsim.isa.program import CoreKind
@@ -33,14 +34,16 @@ from ascendsim.lower.templates.tiling import (
     candidates,
     least_cycles,
     loading_cycles,
+    queue_depths,
 )
 from ascendsim.lower.templates.traffic import dram_bytes
 from ascendsim.machine import run
+from ascendsim.opset.work import Step
 from ascendsim.soc import load
 from tests.support.coverage import length, transfers, union
 from tests.support.lowering import convolution as square_convolution
 from tests.support.lowering import matmul as plain_matmul
-from tests.support.lowering import program_of
+from tests.support.lowering import program_of, ref
 from tests.support.random_cubes import CHIPS, CubeProgram, convolution, cube_programs, matmul
 
 RATES = (
@@ -134,15 +137,42 @@ def test_bringing_operands_to_the_cube() -> None:
 
 
 def test_the_way_out_through_the_vector_unit() -> None:
+    """With epilogues nearly, and right on average: tiles that end inside a block count as whole ones."""
+    ratios: dict[bool, list[float]] = {False: [], True: []}
     for made, rates, pipes, _ in busy():
-        if (
-            made.block.core is CoreKind.AI
-            and made.product.m * made.product.n >= 4000
-            and not made.work.epilogue
-            and not made.work.sums
-        ):
+        large = made.product.m * made.product.n >= 4000
+        if made.block.core is CoreKind.AI and large and not made.work.sums:
             counted = replace(free(rates), out=rates.out, vector=rates.vector)
-            assert cycles_of(made, counted) == pytest.approx(pipes[Pipe.V], rel=0.15), made
+            ratios[bool(made.work.epilogue)].append(cycles_of(made, counted) / pipes[Pipe.V])
+    assert ratios[False] == pytest.approx([1.0] * len(ratios[False]), rel=0.15)
+    assert ratios[True] == pytest.approx([1.0] * len(ratios[True]), rel=0.35)
+    assert np.mean(ratios[True]) == pytest.approx(1.0, abs=0.06)
+
+
+def test_fixpipe_does_the_epilogue_on_its_way() -> None:
+    soc = load("Ascend910B1")
+    work = plain_matmul(64, 64, 64, soc)
+    assert product_of(replace(work, epilogue=(Step("vrelu"),)), soc) == product_of(work, soc)
+
+
+def test_the_bias_of_new_columns_waits_for_the_way_out() -> None:
+    """The vector unit writes it behind the last tile of the old columns, so the Cube stands still meanwhile;
+    where columns are the inner loop the bias that comes next is known."""
+    fast = {"dram.read_gb_per_s": 2000, "ports.gm_to_l1": 1000, "l2.read_bytes_per_cycle_per_core": 1000}
+    soc = load("Ascend310P3", {"ai_cores": 1, **fast})
+    steps = tuple([Step("vexp", DType.FLOAT32)] * 4)
+    work = replace(plain_matmul(256, 512, 512, soc), epilogue=steps, epilogue_values=1)
+    for bias, late in ((ref("bias", (512,)), True), (None, False)):
+        one = replace(work, bias=bias)
+        product, rates = product_of(one, soc), rates_of(soc, "float16")
+        took = {}
+        for tiling in candidates(product, rates):
+            sizes = tiling.share_m, tiling.share_n, tiling.tile_m, tiling.tile_n, tiling.chunk_k
+            if sizes == (256, 512, 128, 64, 8) and tiling.hold != "b":
+                trace = run(program_of([cube_stage(one, product, tiling, soc, Expansion(soc))]), soc)
+                took[tiling.hold] = trace.tasks[0].end - trace.tasks[0].start, tiling.cycles
+        (machine, score), (machine_held, score_held) = took[""], took["a"]
+        assert (machine > 1.15 * machine_held) == late == (score > 1.15 * score_held)
 
 
 def moved(made: CubeProgram, *regions: str) -> tuple[int, int]:
@@ -221,32 +251,38 @@ def searched() -> tuple[tuple[Product, Rates, tuple[Tiling, ...]], ...]:
 
 def test_nothing_is_left_out_that_could_be_best() -> None:
     for product, rates, every in searched():
-        best = min(tiling.cycles for tiling in every)
         for tiling in every:
             share = tiling.share_batch, tiling.share_images, tiling.share_m, tiling.share_n
             assert tiling.cycles >= least_cycles(product, rates, share) * (1 - 1e-9)
             assert tiling.cycles >= loading_cycles(product, rates, share, tiling.tile_m, tiling.tile_n) * 0.7
             assert tiling.cycles == tiling_cycles(product, tiling, rates)
-        near = {tiling for tiling in every if tiling.cycles <= NEAR * best}
-        assert {
-            tiling for tiling in candidates(product, rates, 1, NEAR) if tiling.cycles <= NEAR * best
-        } == near
+        for depth in queue_depths(rates.queue):
+            best = min(tiling.cycles for tiling in every if depth in tiling.depths)
+            near = {one for one in every if depth in one.depths and one.cycles <= NEAR * best}
+            assert near <= set(candidates(product, rates, 1, NEAR))
 
 
-def test_the_six_best_of_different_sizes_are_timed_if_they_come_near() -> None:
-    """Within 8 %, as docs/how_time_is_modelled.md says; of one size of tile and chunk the best stands."""
-    most = 0
+def test_the_best_of_different_sizes_are_timed_if_they_come_near() -> None:
+    """Within 8 %, as docs/how_time_is_modelled.md says: six with chunks for the chip's queue, and four with
+    chunks for half of it, which take no place of the six."""
+    fullest = 0
     for number in range(12):
         soc = load(CHIPS[number % len(CHIPS)])
         product = product_of(matmul(Random(number), soc, 900), soc)
-        by_size: dict[tuple[int, int, int], float] = {}
-        for tiling in candidates(product, rates_of(soc, "float16"), 2):
-            size = tiling.tile_m, tiling.tile_n, tiling.chunk_k
-            by_size[size] = min(tiling.cycles, by_size.get(size, math.inf))
-        near = [cycles for cycles in sorted(by_size.values()) if cycles <= 1.08 * min(by_size.values())]
-        assert [tiling.cycles for tiling in best_tilings(product, soc)] == near[:6]
-        most = max(most, len(near))
-    assert most > 6
+        every = list(candidates(product, rates_of(soc, "float16"), 2))
+        wanted: set[float] = set()
+        for depth, most in ((16, 6), (8, 4)):
+            by_size: dict[tuple[int, int], float] = {}
+            for tiling in every:
+                size = tiling.tile_m, tiling.tile_n
+                if depth in tiling.depths:
+                    by_size[size] = min(tiling.cycles, by_size.get(size, math.inf))
+            near = [cycles for cycles in sorted(by_size.values()) if cycles <= 1.08 * min(by_size.values())]
+            wanted |= set(near[:most])
+            fullest += len(near) > most
+        timed = [tiling.cycles for tiling in best_tilings(product, soc)]
+        assert timed == sorted(wanted), number
+    assert fullest > 3
 
 
 def test_a_chip_that_is_twice_as_fast_takes_half_the_cycles() -> None:

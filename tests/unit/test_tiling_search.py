@@ -83,10 +83,11 @@ def test_work_without_a_choice_keeps_no_number() -> None:
     for size, several in ((16, False), (512, True)):
         work = matmul(size, size, size, SOC)
         (stage,) = Lowering(SOC).settled(work, 0)
-        assert (len(cube_options(work, SOC, Expansion(SOC))) > 1) == several == (stage.option == 0)
+        choices = len(cube_options(work, SOC, Expansion(SOC)))
+        assert (choices > 1) == several == (stage.option == 0)
         assert several or stage.option == -1
         with pytest.raises(CompileError, match="the tiling of a task must be one of"):
-            Lowering(SOC).settled(work, 9)
+            Lowering(SOC).settled(work, choices)
 
 
 def test_options_without_a_program_are_left_out() -> None:

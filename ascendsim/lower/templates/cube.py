@@ -7,12 +7,13 @@ The closed form picks the tiling. Callers that can time programs take the best f
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 
 from ascendsim.core.formats import BLOCK_BYTES, FRACTAL_ROWS, Format, c0, ceil_div
 from ascendsim.isa.program import BlockGroup
 from ascendsim.lower.templates import conv as unfold
-from ascendsim.lower.templates.bias import bias_passes, most_columns, most_share
+from ascendsim.lower.templates.bias import bias_passes, has_table, most_columns, most_share
 from ascendsim.lower.templates.cube_block import CubeWriter
 from ascendsim.lower.templates.product import Product
 from ascendsim.lower.templates.stage import Stage, share_groups, sizes_of
@@ -37,15 +38,18 @@ def lower_cube(work: CubeWork, soc: SocSpec, expansion: Expansion) -> tuple[list
 
 
 def cube_options(work: CubeWork, soc: SocSpec, expansion: Expansion) -> list[Callable[[], Stage]]:
-    """What makes the stage with each of the best few tilings, by the closed form's score.
+    """What makes the stage with each of the best few tilings, by the closed form's score; of work that is to
+    be tiled as if it had no epilogue, then the best few with it.
 
     Raises:
         CompileError: If the Cube lacks the type or no tile fits.
     """
     product = product_of(work, soc)
-    return [
-        partial(cube_stage, work, product, tiling, soc, expansion) for tiling in best_tilings(product, soc)
-    ]
+    tilings = best_tilings(product, soc)
+    if work.plain_tiling:  # among all tilings time tells whether reading more is worth a hidden epilogue
+        others = best_tilings(product_of(replace(work, plain_tiling=False), soc), soc)
+        tilings = tuple(dict.fromkeys((*tilings, *others)))
+    return [partial(cube_stage, work, product, tiling, soc, expansion) for tiling in tilings]
 
 
 def vector_rest(work: CubeWork, soc: SocSpec) -> VectorWork | None:
@@ -134,6 +138,7 @@ def product_of(work: CubeWork, soc: SocSpec) -> Product:
         _cut(work.b, soc) if b_rows else "",
         most_share(work, soc),
         work.out.dtype.itemsize if conv is not None and work.out.format in row_major else 0,
+        work.bias is not None and not has_table(soc),
     )
 
 

@@ -36,7 +36,8 @@ class Product:
         k_blocks: Blocks of k0 along k.
         conv: Geometry if A is unfolded.
         out_itemsize: Bytes of an output element.
-        out_passes: Vector passes over the output besides the move out of L0C.
+        out_passes: Vector passes over the output besides the move out of L0C, each as long as one over 16-bit
+            elements.
         extra_out_bytes: Bytes an output element that the epilogue stores besides.
         a_rows, b_rows: Axis along which a row-major operand is contiguous ("m", "k" or "n"), "" for blocked
             formats.
@@ -53,6 +54,8 @@ class Product:
             with more has more blocks than cores.
         row_item: Bytes of an element of a map that is stored row by row, one channel after the other; 0 = in
             blocks of channels.
+        bias_ahead: Whether the vector unit writes the bias into L0C, a tile ahead where that is known (see
+            `bias`).
     """
 
     batch: int
@@ -63,7 +66,7 @@ class Product:
     conv: ConvGeometry | None
     out_itemsize: int
     dtype: str
-    out_passes: int = 0
+    out_passes: float = 0
     extra_out_bytes: int = 0
     most_n: int = 1 << 30
     a_rows: str = ""
@@ -76,6 +79,7 @@ class Product:
     b_cut: str = ""
     most_share_n: int = sys.maxsize
     row_item: int = 0
+    bias_ahead: bool = False
 
     def b_blocks(self, tile_n: int) -> int:
         """Blocks of 16 columns that a tile of B holds in L1."""

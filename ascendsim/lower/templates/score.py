@@ -77,6 +77,9 @@ def score(
     pace = max(compute, out) if accumulators > 1 else compute + out  # from one tile to the next
     # the last way out comes below
     busy = tiles * pace - (0 if accumulators > 1 else out)
+    if product.bias_ahead and accumulators > 1 and hold != "a":
+        # a tile with other columns than the one before it gets its bias when that one has left
+        busy += (n_tiles - 1) * min(compute, out)
     if in_turn * busy > limit:
         return math.inf
     t = traffic_of(product, rates, share, (tile_m, tile_n), chunk=chunk, hold=hold, band=band)

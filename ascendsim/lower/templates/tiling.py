@@ -5,7 +5,8 @@ at a time, and whether one operand's whole panel stays in L1 while the other str
 the busiest core in cycles: the slowest of Cube, MTE1, way out and global memory, plus what does not overlap
 (first load, last store, panels that change). Rates are those of the chip's description; no other constants
 enter. The best few that have tiles of different sizes can be timed on the machine, which knows what the
-closed form leaves out; see `lower.tiling_search`.
+closed form leaves out; see `lower.tiling_search`. What it leaves out favours short chunks of k over those
+that keep the Cube's queue full, so these are ranked apart: a short one takes the place of no tile.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from ascendsim.opset.work import ConvGeometry
 from ascendsim.soc.spec import SocSpec
 
 FEW = 6  # tilings that are worth a run on the machine
+FEW_SHORTER = 4  # the same, of those with chunks for a shorter queue
 QUEUE = 8  # entries of the Cube's queue for which chunks are made at least
 NEAR = 1.08  # times the best score: worse ones are hardly ever the quickest
 
@@ -50,6 +52,7 @@ class Tiling:
         l1_slots: Chunks that L1 holds at a time where both operands stream.
         columns: Of the result that a strip of the map has (`strips`): m is that of a strip then, and
             share_images counts strips. 0 = rows are whole.
+        depths: Of the Cube's queue, for which the chunk is made; see `queue_depths`.
     """
 
     share_batch: int
@@ -66,6 +69,7 @@ class Tiling:
     band_m: int
     l1_slots: int = 2
     columns: int = 0
+    depths: tuple[int, ...] = ()
 
     @property
     def steps_of_load(self) -> int:
@@ -74,8 +78,8 @@ class Tiling:
 
 
 def best_tilings(product: Product, soc: SocSpec) -> tuple[Tiling, ...]:
-    """The candidate with the lowest score, and few others that come near and have tiles or chunks of other
-    sizes; by score.
+    """The candidate with the lowest score, and few others that come near and have tiles of other sizes, or
+    chunks for another depth of the queue; by score.
 
     Raises:
         CompileError: If not even the smallest tile fits.
@@ -108,20 +112,30 @@ def _best(product: Product, rates: Rates, below: float = math.inf) -> tuple[Tili
     """
     # blocks; tiles below 32 x 32 only where the matrix is smaller or nothing else fits
     for smallest in (2, 1):
-        by_size: dict[tuple[int, int, int], Tiling] = {}
-        for tiling in candidates(product, rates, smallest, NEAR, below):
-            size = tiling.tile_m, tiling.tile_n, tiling.chunk_k
-            if size not in by_size or tiling.cycles < by_size[size].cycles:
-                by_size[size] = tiling
-        if by_size:
-            return _few(by_size.values())
+        found = _few(candidates(product, rates, smallest, NEAR, below), rates.queue)
+        if found:
+            return found
     return ()
 
 
-def _few(tilings: Iterable[Tiling]) -> tuple[Tiling, ...]:
-    """Those that are worth a run on the machine."""
-    best = nsmallest(FEW, tilings, key=lambda tiling: tiling.cycles)
-    return tuple([tiling for tiling in best if tiling.cycles <= NEAR * best[0].cycles])
+def _few(tilings: Iterable[Tiling], queue: int) -> tuple[Tiling, ...]:
+    """Those that are worth a run on the machine: the best few with tiles of different sizes and chunks for
+    one depth of the queue, for each depth.
+    """
+    by_size: dict[int, dict[tuple[int, int, int], Tiling]] = {depth: {} for depth in queue_depths(queue)}
+    for tiling in tilings:
+        size = tiling.tile_m, tiling.tile_n, tiling.columns
+        for depth in tiling.depths:
+            other = by_size[depth].get(size)
+            if other is None or tiling.cycles < other.cycles:
+                by_size[depth][size] = tiling
+    few: dict[Tiling, None] = {}
+    for depth, sizes in by_size.items():
+        best = nsmallest(
+            FEW if depth == queue else FEW_SHORTER, sizes.values(), key=lambda tiling: tiling.cycles
+        )
+        few.update(dict.fromkeys(tiling for tiling in best if tiling.cycles <= NEAR * best[0].cycles))
+    return tuple(sorted(few, key=lambda tiling: tiling.cycles))
 
 
 def _strips(product: Product, rates: Rates, below: float) -> tuple[Tiling, ...]:
@@ -131,7 +145,7 @@ def _strips(product: Product, rates: Rates, below: float) -> tuple[Tiling, ...]:
         for view in strip_views(product, rates)
         for tiling in _best(view, rates, below)
     ]
-    return _few([tiling for tiling in found if tiling.cycles < below])
+    return _few([tiling for tiling in found if tiling.cycles < below], rates.queue)
 
 
 def as_strips(view: Product, tiling: Tiling, rates: Rates) -> Tiling:
@@ -165,9 +179,11 @@ def candidates(
         product: What is to be cut.
         rates: Of the chip.
         smallest: Blocks that tiles have at least along m and n, if they can.
-        within: Leaves out what must take more than so many times the best score before it.
+        within: Leaves out what must take more than so many times the best score before it, of chunks for the
+            same depth of the queue.
         best: The best score of another form.
     """
+    by_depth = dict.fromkeys(queue_depths(rates.queue), best)
     bounds = [(least_cycles(product, rates, share), share) for share in shares(product, rates.cores)]
     for least, share in sorted(bounds):  # the likely ones first, so that what cannot come near is seen sooner
         _, _, sm, sn = share
@@ -194,7 +210,10 @@ def candidates(
                         accumulators=accumulators,
                         limit=within * best,
                     ):
-                        best = min(best, tiling.cycles)
+                        by_depth.update(
+                            {depth: min(by_depth[depth], tiling.cycles) for depth in tiling.depths}
+                        )
+                        best = max(by_depth.values())
                         yield tiling
 
 
@@ -379,8 +398,9 @@ def _fill_l1(
     else:
         return
     units = ceil_div(k_blocks, unit)
-    options = set()
-    for queue in queue_depths(rates.queue):
+    depths = queue_depths(rates.queue)
+    options: dict[int, list[int]] = {}
+    for queue in depths:
         most = max(1, step * lookahead(queue) // unit)
         chunk = min(k_blocks, ceil_div(units, ceil_div(units, min(room, most))) * unit)
         if 1 < unit < taps(conv) or (conv is not None and unit < conv.kernel_w):
@@ -389,9 +409,9 @@ def _fill_l1(
             rates.l1 - column_bytes(share[3])
         ):
             chunk = unit  # dilated rows lie far apart: two hold more than twice the rows of one
-        options.add(chunk)
+        options.setdefault(chunk, []).append(queue)
     if hold == "b" and unit > 1 and room >= units:
-        options.add(k_blocks)
+        options[k_blocks] = depths
     for chunk in sorted(options):
         even_step = ceil_div(chunk, ceil_div(chunk, step))
         for tiles in bands(product, share[2], tile_m, hold, chunk):
@@ -410,7 +430,9 @@ def _fill_l1(
                     limit=limit,
                 )
                 if cycles < math.inf:
-                    yield Tiling(*share, *sizes, hold, accumulators, cycles, band)
+                    yield Tiling(
+                        *share, *sizes, hold, accumulators, cycles, band, depths=tuple(options[chunk])
+                    )
 
 
 def queue_depths(queue: int) -> list[int]:

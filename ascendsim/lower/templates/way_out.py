@@ -15,6 +15,7 @@ from ascendsim.lower.templates.area import Area, WholeRows, share_of_slot
 from ascendsim.lower.templates.bias import Extent, accumulator_type, bias_passes
 from ascendsim.lower.templates.column_sums import ColumnSums, sum_passes, widest_step
 from ascendsim.lower.templates.operands import bring_columns, fitted
+from ascendsim.lower.templates.sharing import Computing
 from ascendsim.lower.templates.stage import Tile
 from ascendsim.lower.templates.steps import Expansion, emit_steps
 from ascendsim.opset.work import SCALED, CubeWork, Step, Stream
@@ -35,13 +36,15 @@ def by_the_move(work: CubeWork) -> int:
     return int(bool(work.epilogue) and work.epilogue[0].op == SCALED)
 
 
-def vector_passes(work: CubeWork, soc: SocSpec) -> int:
-    """Vector passes over the result besides the move out of L0C, in terms of its 16-bit elements."""
-    return (
-        sum(step.count for step in work.epilogue[by_the_move(work) :] if step.over == "all")
-        + bias_passes(work, soc)
-        + sum_passes(work.sums)
-    )
+def vector_passes(work: CubeWork, soc: SocSpec) -> float:
+    """Vector passes over the result besides the move out of L0C, each as long as one over 16-bit elements
+    that takes a repeat a cycle; none where FIXPIPE is the way out.
+    """
+    if soc.split_cores:
+        return 0
+    steps = Expansion(soc).expand(work.epilogue[by_the_move(work) :])
+    epilogue = Computing.of(steps, soc).each * soc.vector.repeat_bytes / 2
+    return epilogue + bias_passes(work, soc) + sum_passes(work.sums)
 
 
 class FixpipeOut:
