@@ -14,8 +14,17 @@ NOTEBOOKS, executed, opened, words = (SCRIPT[name] for name in ("NOTEBOOKS", "ex
 MOST_BYTES = 1 << 20
 
 
-@pytest.mark.parametrize("short", [True, pytest.param(False, marks=pytest.mark.slow)], ids=["short", "whole"])
-@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+# Of these the gate runs the cells that are not long. The long suite runs them whole, and the others, which go
+# the ways of the tests on compare, gears and composites.
+IN_GATE = ("01_first_run", "05_training_step", "06_torch_compile")
+BY_NAME = {path.stem: path for path in NOTEBOOKS}
+CASES = [
+    *(pytest.param(BY_NAME[name], True, id=f"{name}-short") for name in IN_GATE),
+    *(pytest.param(path, False, id=f"{path.stem}-whole", marks=pytest.mark.slow) for path in NOTEBOOKS),
+]
+
+
+@pytest.mark.parametrize(("path", "short"), CASES)
 def test_notebook_runs_and_is_committed_as_it_runs(path: Path, short: bool, tmp_path: Path) -> None:
     """Words and tables; figures may move with the model (`scripts/make_notebooks.py --check`)."""
     if "torch" in path.stem:
