@@ -5,7 +5,8 @@
 
 Kept are texts, tables and pictures (with few colours, which makes them a third as large). Wall-clock times and
 messages on stderr are not. A test runs the notebooks and compares the words of every output; `--check` compares
-the figures as well.
+the figures as well. Cells with the tag "long" repeat on more networks or chips what others show; the gate leaves
+them out.
 """
 
 from __future__ import annotations
@@ -26,14 +27,23 @@ from PIL import Image
 
 ROOT = Path(__file__).resolve().parents[1]
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
+LONG = "long"  # tag of cells that the gate leaves out
 COLOURS = 64  # of a picture; bars and texts have fewer
 _WALL_CLOCK = re.compile(r"[\d.]+ ms in passes")
 _WALL_CELL = re.compile(r"[\d.]+</td></tr>")  # of tables that end with a column of such times
 
 
-def executed(path: Path, folder: Path) -> Any:
-    """The notebook after a run in an empty folder beside a link to the tests' data."""
+def opened(path: Path, short: bool = False) -> Any:
+    """The notebook; `short` without its long cells."""
     notebook = nbformat.read(path, as_version=4)
+    if short:
+        notebook.cells = [cell for cell in notebook.cells if LONG not in cell.metadata.get("tags", ())]
+    return notebook
+
+
+def executed(path: Path, folder: Path, short: bool = False) -> Any:
+    """The notebook, or what is short of it, after a run in an empty folder beside a link to the tests' data."""
+    notebook = opened(path, short)
     (folder / "notebooks").mkdir()
     (folder / "tests").symlink_to(ROOT / "tests")
     here = {"metadata": {"path": str(folder / "notebooks")}}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import gc
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -15,7 +16,7 @@ _RENEWED = "golden file renewed"
 
 # Derandomised: the same examples on every run, so that a failure is a change of the code and never of the
 # seed.
-settings.register_profile("quick", derandomize=True, deadline=None, max_examples=50)
+settings.register_profile("quick", derandomize=True, deadline=None, max_examples=30)
 settings.register_profile("long", derandomize=True, deadline=None, max_examples=500)
 settings.load_profile(os.environ.get("ASCENDSIM_TEST_PROFILE", "quick"))
 
@@ -26,6 +27,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_true",
         help="write what the tests produced into tests/golden/ instead of comparing",
     )
+
+
+def pytest_collection_finish() -> None:
+    """Takes modules and tests, which stay to the end, out of every later garbage collection."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -35,7 +35,8 @@ def test_levels_of_a_network_with_values(
     models_dir: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     arguments = ["compare", str(models_dir / "resnet18.onnx"), "--weights", "random", "--values", "float32"]
-    assert main([*arguments, "--fusion", "off,all", "--output", str(tmp_path)]) == 0
+    arguments += ["--input_shape", "input:1,3,96,96", "--fusion", "off,all", "--output", str(tmp_path)]
+    assert main(arguments) == 0
     printed = capsys.readouterr().out
     assert printed.startswith("resnet18")
     off, fused = rows_of(tmp_path / "compare.csv")

@@ -5,23 +5,32 @@ from __future__ import annotations
 import runpy
 from pathlib import Path
 
-import nbformat
 import pytest
 
 from tests.support.torch_present import torch_or_skip
 
 SCRIPT = runpy.run_path(str(Path(__file__).parents[2] / "scripts" / "make_notebooks.py"))
-NOTEBOOKS, executed, words = SCRIPT["NOTEBOOKS"], SCRIPT["executed"], SCRIPT["words"]
+NOTEBOOKS, executed, opened, words = (SCRIPT[name] for name in ("NOTEBOOKS", "executed", "opened", "words"))
 MOST_BYTES = 1 << 20
 
 
-@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
-def test_notebook_runs_and_is_committed_as_it_runs(path: Path, tmp_path: Path) -> None:
+# Of these the gate runs the cells that are not long. The long suite runs them whole, and the others, which go
+# the ways of the tests on compare, gears and composites.
+IN_GATE = ("01_first_run", "05_training_step", "06_torch_compile")
+BY_NAME = {path.stem: path for path in NOTEBOOKS}
+CASES = [
+    *(pytest.param(BY_NAME[name], True, id=f"{name}-short") for name in IN_GATE),
+    *(pytest.param(path, False, id=f"{path.stem}-whole", marks=pytest.mark.slow) for path in NOTEBOOKS),
+]
+
+
+@pytest.mark.parametrize(("path", "short"), CASES)
+def test_notebook_runs_and_is_committed_as_it_runs(path: Path, short: bool, tmp_path: Path) -> None:
     """Words and tables; figures may move with the model (`scripts/make_notebooks.py --check`)."""
     if "torch" in path.stem:
         torch_or_skip()
-    committed = nbformat.read(path, as_version=4)
+    committed = opened(path, short)
     assert path.stat().st_size < MOST_BYTES
-    made = executed(path, tmp_path)
+    made = executed(path, tmp_path, short)
     assert words(made) == words(committed), "out of date: run scripts/make_notebooks.py"
     assert any("image/png" in text for said in words(made) for text in said), "a notebook without a picture"

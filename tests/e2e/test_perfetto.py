@@ -35,7 +35,7 @@ def emitted(trace):
 
 
 @pytest.mark.parametrize(
-    ("count", "level", "name"), [(60, "instruction", "trace.json"), (2000, "task", "trace.json.gz")]
+    ("count", "level", "name"), [(60, "instruction", "trace.json"), (500, "task", "trace.json.gz")]
 )
 def test_trace_processor_finds_every_slice_flow_and_counter(tmp_path, count, level, name):
     run = synthetic_run(count, instructions=level == "instruction")

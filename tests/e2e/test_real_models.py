@@ -46,11 +46,8 @@ MODELS = {
     "text": Network(  # convolution and LSTM
         "ddddocr", "common.onnx", lambda: {"input1": picture((1, 1, 64, 224))}, ("Ascend310P3",)
     ),
-    "recogniser": Network(  # convolution and attention, dynamic width
-        "rapidocr_onnxruntime",
-        "models/ch_PP-OCRv4_rec_infer.onnx",
-        lambda: {"x": picture((1, 3, 48, 320))},
-        ("Ascend310P3",),
+    "recogniser": Network(  # convolution and attention, dynamic width; in the gate with gears
+        "rapidocr_onnxruntime", "models/ch_PP-OCRv4_rec_infer.onnx", lambda: {"x": picture((1, 3, 48, 320))}
     ),
     "direction": Network(  # 566 nodes
         "rapidocr_onnxruntime",

@@ -10,24 +10,28 @@ from pathlib import Path
 import pytest
 
 COMMANDS = (
-    ("run", "--weights", "random", "--output", "out"),
-    ("compile", "--listing", "*"),
-    ("fusion", "list"),
+    "run {model} --soc_version {chip} --weights random --output out",
+    "compile {model} --soc_version {chip} --listing *",
+    "fusion list {model} --soc_version {chip}",
 )
+PROGRAM = """
+import sys
+from ascendsim.cli.main import main
+for line in sys.argv[1:]:
+    print(">", line.split()[0], main(line.split()))
+"""
 
 
 def everything(model: Path, chip: str, folder: Path, seed: int) -> dict[str, bytes]:
     """All that the commands print and write, by name; the time that a run took left out."""
     folder.mkdir()
-    made = {}
-    for number, command in enumerate(COMMANDS):
-        arguments = [sys.executable, "-m", "ascendsim.cli.main", *command, "--soc_version", chip]
-        arguments.insert(5 if command[0] == "fusion" else 4, str(model))
-        environment = {**os.environ, "PYTHONHASHSEED": str(seed), "MPLBACKEND": "Agg"}
-        done = subprocess.run(arguments, cwd=folder, env=environment, capture_output=True, check=True)
-        made[f"printed {number}"] = b"\n".join(
-            line for line in done.stdout.splitlines() if not line.startswith(b"took ")
-        )
+    lines = [command.format(model=model, chip=chip) for command in COMMANDS]
+    environment = {**os.environ, "PYTHONHASHSEED": str(seed), "MPLBACKEND": "Agg"}
+    arguments = [sys.executable, "-c", PROGRAM, *lines]
+    done = subprocess.run(arguments, cwd=folder, env=environment, capture_output=True, check=True)
+    printed = [line for line in done.stdout.splitlines() if not line.startswith(b"took ")]
+    assert [line for line in printed if line.startswith(b"> ")] == [b"> run 0", b"> compile 0", b"> fusion 0"]
+    made = {"printed": b"\n".join(printed)}
     made.update(
         (str(path.relative_to(folder)), path.read_bytes())
         for path in sorted(folder.rglob("*"))

@@ -63,8 +63,15 @@ def operand_bytes(name: str) -> int:
     return image + ceil_div(channels, 16) * math.prod(weight[2:]) * ceil_div(outputs, 16) * 512
 
 
-@pytest.mark.parametrize("chip", CHIPS)
-@pytest.mark.parametrize("name", [*NETWORKS, "HiFi-GAN, last"])
+# In the gate each on two chips, in turn with the next one
+ON_CHIPS = [
+    pytest.param(name, chip, marks=() if (place + turn) % 2 else pytest.mark.slow)
+    for place, name in enumerate([*NETWORKS, "HiFi-GAN, last"])
+    for turn, chip in enumerate(CHIPS)
+]
+
+
+@pytest.mark.parametrize(("name", "chip"), ON_CHIPS)
 def test_wide_convolutions_come_near_their_bound(name: str, chip: str) -> None:
     soc = load(chip)
     compiled_model = compiled(name, soc)

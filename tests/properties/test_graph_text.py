@@ -69,7 +69,7 @@ def graphs(draw, depth=0):
 
 
 @given(graphs())
-@settings(max_examples=60)
+@settings(max_examples=30)
 def test_print_and_parse_are_inverse(graph):
     text = to_text(graph)
     back = parse_text(text)

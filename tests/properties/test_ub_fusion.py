@@ -29,7 +29,7 @@ STEPS = st.lists(
 )
 PROFILE = st.sampled_from([*PROFILES])
 CHIP = st.sampled_from(["Ascend310", "Ascend310P3", "Ascend910A", "Ascend910B1"])
-SAMPLES = settings(max_examples=40)
+SAMPLES = settings(max_examples=25)
 
 
 def random_graph(steps: list[tuple[str, int]]) -> Graph:

@@ -124,7 +124,8 @@ def step_of(name: str) -> tuple[nn.Module, tuple[Tensor, ...]] | None:
     torch.manual_seed(0)
     if name in _LANGUAGE:
         inner = _of_transformers(name) if from_transformers(name) else _LANGUAGE[name]()
-        ids = torch.randint(1, WORDS, (2, 16))
+        # each of an LSTM's words is a few nodes more
+        ids = torch.randint(1, WORDS, (2, 5 if name == "lstm" else 16))
         module, inputs = Words(inner), (ids, ids.roll(-1, 1))
     else:
         if name == "unet":

@@ -22,8 +22,15 @@ def model(name: str, soc: str, fusion: str) -> CompiledModel:
     return asim.compile(graph, soc=soc, fusion=fusion, precision_mode="must_keep_origin_dtype")
 
 
-@pytest.mark.parametrize("soc", [CHIPS[0], pytest.param(CHIPS[1], marks=pytest.mark.slow)])
-@pytest.mark.parametrize("name", FILES)
+# In the gate every second file, on the two chips in turn
+ON_CHIPS = [
+    pytest.param(name, soc, marks=() if place % 4 == 2 * turn else pytest.mark.slow)
+    for place, name in enumerate(FILES)
+    for turn, soc in enumerate(CHIPS)
+]
+
+
+@pytest.mark.parametrize(("name", "soc"), ON_CHIPS)
 def test_a_composite_is_one_task_and_moves_no_more(name: str, soc: str) -> None:
     fused, unfused = model(name, soc, "graph-kernel"), model(name, soc, "off")
     assert len(fused.program.tasks) == 1

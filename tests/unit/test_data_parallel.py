@@ -43,8 +43,11 @@ def _gradients() -> CompiledModel:
     return _model()
 
 
-def _on(model: CompiledModel, devices: int = 8, **options: object) -> asim.Result:
+def _run(model: CompiledModel, devices: int = 8, **options: object) -> asim.Result:
     return asim.simulate(model, devices=devices, server=SERVER, **options)  # type: ignore[arg-type]
+
+
+_on = cache(_run)
 
 
 def _cells(result: asim.Result) -> dict[str, float]:
@@ -78,7 +81,7 @@ def test_every_gradient_is_reduced_once(model: object, monkeypatch: pytest.Monke
         return 1.0
 
     monkeypatch.setattr("ascendsim.training.data_parallel.all_reduce_us", counted)
-    _on(model(), bucket_bytes=1)  # type: ignore[operator]
+    _run(model(), bucket_bytes=1)  # type: ignore[operator]
     assert len(sizes) == 10
     assert sum(sizes) == 4 * NUMBERS  # float32
 
@@ -143,7 +146,7 @@ def test_every_fusion_mode_runs(fusion: str) -> None:
 
 
 def test_two_runs_are_equal() -> None:
-    assert _on(_scaled(), bucket_bytes=4000).trace == _on(_scaled(), bucket_bytes=4000).trace
+    assert _run(_scaled(), bucket_bytes=4000).trace == _run(_scaled(), bucket_bytes=4000).trace
 
 
 def test_shortcuts_change_nothing() -> None:

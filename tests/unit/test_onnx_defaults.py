@@ -1,7 +1,7 @@
 """Attributes that a file leaves out mean what the schema says: the node cases of ONNX with defaults written
 out, and taken away.
 
-The expected values are ONNX's own. Of each operator and attribute two cases are changed in each direction.
+The expected values are ONNX's own. Of each operator and attribute one case is changed in each direction.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from onnx.backend.test.case.test_case import TestCase
 
 from tests.support.node_suite import FAIL, all_cases, random_case, run_case
 
-MOST = 2  # cases of an operator, attribute and direction
+MOST = 1  # cases of an operator, attribute and direction
 SHARDS = 4
 
 
@@ -76,4 +76,4 @@ def test_a_default_may_be_written_out_or_left_out(shard: int) -> None:
 
 def test_the_cases_reach_most_defaults() -> None:
     assert len({label.split(": ")[1] for label, _ in changed_cases()}) > 60
-    assert len(changed_cases()) > 250
+    assert len(changed_cases()) > 200

@@ -39,7 +39,7 @@ def trained(module, function, x, target, steps):
     return losses
 
 
-@pytest.mark.parametrize("name", ["mlp", "lenet", "resnet", "bert"])
+@pytest.mark.parametrize("name", ["mlp", pytest.param("lenet", marks=pytest.mark.slow), "resnet", "bert"])
 def test_training_follows_eager_mode_dropout_included(name):
     module, x = network(name)
     with torch.no_grad():

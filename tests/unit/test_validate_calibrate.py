@@ -49,9 +49,7 @@ def test_only_assumed_or_fitted_constants_are_declared_and_lie_in_their_ranges(g
 def test_a_fit_finds_a_changed_gap_between_tasks_and_reports_networks_that_it_did_not_see() -> None:
     folder = Path(__file__).parents[1] / "data" / "models"
     points = [
-        p
-        for p in measured_points(["310P3"])
-        if (p.model, p.batch) in (("alexnet", 1), ("squeezenet1_1", 1), ("mobilenet_v1", 1))
+        p for p in measured_points(["310P3"]) if (p.model, p.batch) in (("alexnet", 1), ("squeezenet1_1", 1))
     ]
     truth = chips.load("Ascend310P3", {"launch.task_gap_us": 1.3})
     cases = [
@@ -61,5 +59,5 @@ def test_a_fit_finds_a_changed_gap_between_tasks_and_reports_networks_that_it_di
     constant = Constant(("launch.task_gap_us",), 0.1, 1.5, "test")
     found = fit(cases, (constant,), rounds=2)
     assert found.values["launch.task_gap_us"] == pytest.approx(1.3, abs=0.02)
-    assert set(found.left_out) == {"alexnet", "squeezenet1_1", "mobilenet_v1"}
+    assert set(found.left_out) == {"alexnet", "squeezenet1_1"}
     assert all(abs(prediction.error) < 0.01 for prediction in (*found.seen, *found.unseen))
