@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from ascendsim.api.from_torch import from_torch
     from ascendsim.api.loading import load
     from ascendsim.api.optimizing import OptimizeResult, optimize
+    from ascendsim.api.quantize_result import QuantizeResult
+    from ascendsim.api.quantizing import quantize
     from ascendsim.api.result import Result
     from ascendsim.api.running import random_inputs, run, simulate
     from ascendsim.api.saving import load_compiled, save
@@ -74,6 +76,8 @@ _HOMES = {
     "GearedModel": "ascendsim.compiler.gears",
     "optimize": "ascendsim.api.optimizing",
     "OptimizeResult": "ascendsim.api.optimizing",
+    "quantize": "ascendsim.api.quantizing",
+    "QuantizeResult": "ascendsim.api.quantize_result",
     "plot_graphs": "ascendsim.plot.graph_picture",
     "GraphDisplay": "ascendsim.plot.graph_picture",
     "run": "ascendsim.api.running",
@@ -112,6 +116,7 @@ __all__ = [
     "InputError",
     "OptimizeResult",
     "PassError",
+    "QuantizeResult",
     "Result",
     "SimulationError",
     "SocError",
@@ -131,6 +136,7 @@ __all__ = [
     "load_compiled",
     "optimize",
     "plot_graphs",
+    "quantize",
     "random_inputs",
     "run",
     "save",

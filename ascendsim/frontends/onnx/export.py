@@ -24,12 +24,16 @@ ML_DOMAIN = "ai.onnx.ml"
 MAX_BYTES = 2**31 - 1  # of a protobuf message
 
 
-def export_onnx(graph: Graph) -> bytes:
+def export_onnx(graph: Graph, foreign_domains: bool = False) -> bytes:
     """The graph as the bytes of an .onnx file, weights inside.
+
+    Args:
+        graph: To be written.
+        foreign_domains: Whether operators of domains other than ONNX's own are written as they are.
 
     Raises:
         UnsupportedOperatorError: If it has operators that ONNX does not define (those of domain "ascend" that
-            passes make).
+            passes make), and they are not to be written.
         GraphError: If a weight has no values, or the graph breaks a rule of the IR or of ONNX.
         InputError: If the model would be larger than a protobuf message may be (2 GiB).
     """
@@ -37,7 +41,7 @@ def export_onnx(graph: Graph) -> bytes:
     foreign = [
         (f"{n.domain}::{n.op_type}" if n.domain else n.op_type, n.name)
         for n in nodes_in(graph)
-        if not _versions(n)
+        if not _versions(n) and not (foreign_domains and n.domain)
     ]
     if foreign:
         raise UnsupportedOperatorError(foreign)
@@ -55,9 +59,10 @@ def export_onnx(graph: Graph) -> bytes:
                 ML_DOMAIN, max(max(_versions(n)) for n in nodes_in(graph) if n.domain == ML_DOMAIN)
             )
         )
+    others = {node.domain for node in nodes_in(graph)} - {"", ML_DOMAIN}
     model = helper.make_model(
         _graph(graph),
-        opset_imports=opsets,
+        opset_imports=[*opsets, *(helper.make_opsetid(domain, 1) for domain in sorted(others))],
         producer_name="ascendsim",
         ir_version=helper.find_min_ir_version_for(opsets),
     )
