@@ -90,7 +90,7 @@ class QuantizeResult:
     kept_data: tuple[Batch, ...]
     opset: OpSet = field(repr=False)
     per_channel: bool = True
-    _times: dict[object, tuple[Times, Times]] = field(default_factory=dict, repr=False)
+    _times: dict[object, tuple[Chip, Times, Times]] = field(default_factory=dict, repr=False)
 
     @checked()
     def times(self, soc: Chip = DEFAULT_CHIP) -> tuple[float, float]:
@@ -181,12 +181,12 @@ class QuantizeResult:
         return write_whole(path, export_onnx(self.graph, foreign_domains=self.form == "ascend"))
 
     def _timed(self, soc: Chip) -> tuple[Times, Times]:
-        key = soc if isinstance(soc, SocSpec) else str(soc)
+        key = id(soc) if isinstance(soc, SocSpec) else str(soc)
         if key not in self._times:
             names = [layer.name for layer in self.layers]
             both = [times_of(graph, soc, self.opset, names) for graph in (self.source, self.graph)]
-            self._times[key] = (both[0], both[1])
-        return self._times[key]
+            self._times[key] = (soc, both[0], both[1])  # the chip is held, so that its id stays its own
+        return self._times[key][1:]
 
     def __str__(self) -> str:
         kept = f", {len(self.plan.kept)} in floating point" if self.plan.kept else ""

@@ -46,8 +46,7 @@ def quantize(
     """Quantises a float network to int8 after training.
 
     The network runs over the data in float32, and every tensor that is to be rounded gets a threshold T by
-    its
-    histogram: beyond T it saturates. Weights do not saturate. Memory does not grow with the data.
+    its histogram: beyond T it saturates. Weights do not saturate. Memory does not grow with the data.
 
     Args:
         graph: From `load` or `GraphBuilder`, of fixed shapes and without control flow; stays as it is.

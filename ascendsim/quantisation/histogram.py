@@ -1,8 +1,7 @@
 """Magnitudes of a tensor over a whole data set, counted in bins as the data stream by.
 
 Memory does not grow with the data: there is a fixed number of bins, and where a magnitude lies beyond the
-    last
-one, neighbours are joined and each is twice as wide. Widths are powers of two, so no count is ever split
+last one, neighbours are joined and each is twice as wide. Widths are powers of two, so no count is ever split
 between bins, and neither the order of the data nor how they are cut into batches changes the result.
 """
 
@@ -15,7 +14,7 @@ from numpy.typing import NDArray
 
 from ascendsim.graph.ir import Array
 
-BINS = 8192
+BINS = 1 << 15
 _AT_ONCE = 1 << 20  # elements that are looked at in one go
 
 

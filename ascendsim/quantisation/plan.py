@@ -1,5 +1,4 @@
-"""What of a network can be int8: layers with weights, what lies between them, and which tensors share a
-scale.
+"""What of a network can be int8: layers with weights, what lies between them, and tensors that share a scale.
 
 Layers (Conv, ConvTranspose, Gemm, MatMul with constant weights) are what int8 is for. Other operators are
 quantised only where all they read comes from int8 and all that reads them goes on in int8: elsewhere their

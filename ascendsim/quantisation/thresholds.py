@@ -8,6 +8,10 @@ of the histogram's bins.
     mse          least expected squared error of rounding and clipping
     kl           least Kullback-Leibler divergence of the values in 128 levels from the values in fine bins,
                  as NVIDIA describes it for TensorRT (S. Migacz, "8-bit Inference with TensorRT", GTC 2017)
+
+Two things the description leaves open. What is clipped counts where the last element below T lies: in an
+empty bin it would have no counterpart, and no outlier far from all others could ever be clipped. And while
+the best T lies in the lower half of the bins, the search goes on with bins of half the width.
 """
 
 from __future__ import annotations
@@ -26,7 +30,10 @@ METHODS: tuple[str, ...] = get_args(Method)
 STEPS = 127  # magnitudes of symmetric int8 other than 0
 LEVELS = 128  # what the KL method tells apart; also the least number of bins below T
 PERCENTILE = 99.99
+_BINS = 2048  # of TensorRT's histograms
+_CANDIDATES = 1024  # of the squared error, half a percent apart
 _TOGETHER = 512  # candidates that are tried at a time, which bounds memory
+_SAME = 1e-12  # losses that differ by less do so by rounding
 
 Floats = NDArray[np.float64]
 Whole = NDArray[np.int64]
@@ -46,7 +53,10 @@ def threshold(histogram: Histogram, method: str = "kl", percentile: float = PERC
     check_method(method, percentile)
     if method == "max" or histogram.largest == 0:
         return histogram.largest
-    bins = _percentile(histogram, percentile) if method == "percentile" else _least(histogram, method)
+    if method == "percentile":
+        bins = _percentile(histogram, percentile)
+    else:
+        bins = _least_divergence(histogram) if method == "kl" else _least_error(histogram)
     return min(bins * histogram.width, histogram.largest)
 
 
@@ -68,43 +78,70 @@ def _percentile(histogram: Histogram, percentile: float) -> int:
     return min(int(np.searchsorted(reached, wanted)) + 1, histogram.top)
 
 
-def _least(histogram: Histogram, method: str) -> int:
-    """Number of bins below the T of least loss, the smallest one if there are several."""
+def _least_divergence(histogram: Histogram) -> int:
+    """Number of bins below the T of least divergence."""
     counts = histogram.counts[: histogram.top].astype(np.float64)
-    loss = _LOSSES[method](counts)
-    candidates = np.arange(min(LEVELS, counts.size), counts.size + 1)
+    joined = 1  # bins of the histogram that make one
+    while counts.size > _BINS * joined:
+        joined *= 2
+    while True:
+        coarse = _joined(counts, joined)
+        candidates = np.arange(min(LEVELS, coarse.size), min(_BINS, coarse.size) + 1)
+        best = _best(candidates, _divergence(coarse))
+        if 2 * best >= _BINS or joined == 1:
+            return min(best * joined, counts.size)
+        joined //= 2
+
+
+def _least_error(histogram: Histogram) -> int:
+    """Number of bins below the T of least squared error."""
+    counts = histogram.counts[: histogram.top].astype(np.float64)
+    lowest = min(LEVELS, counts.size)
+    candidates = np.unique(np.rint(np.geomspace(lowest, counts.size, _CANDIDATES)).astype(np.int64))
+    return _best(candidates, _squared_error(counts))
+
+
+def _best(candidates: Whole, loss: Callable[[Whole], Floats]) -> int:
+    """The candidate of least loss; of several the one that clips least."""
     parts = [loss(candidates[at : at + _TOGETHER]) for at in range(0, candidates.size, _TOGETHER)]
-    return int(candidates[np.argmin(np.concatenate(parts))])
+    losses = np.concatenate(parts)
+    return int(candidates[np.flatnonzero(losses <= losses.min() + _SAME)[-1]])
 
 
-def _kl(counts: Floats) -> Callable[[Whole], Floats]:
-    """Divergence of Q from P for candidates of `i` bins.
+def _joined(counts: Floats, together: int) -> Floats:
+    """Sums of neighbours."""
+    return np.asarray(np.pad(counts, (0, -counts.size % together)).reshape(-1, together).sum(axis=1))
 
-    P is the first i bins, what lies beyond them added to the last one; Q is the same bins without that, each
-    of 128 levels spread evenly over those of its bins that are not empty. A last bin that is empty but for
-    what
-    was clipped has no counterpart in Q: that divergence is infinite. Sums over bins are differences of
-        running
-    sums, so that a candidate costs as much as it has levels.
+
+def _divergence(counts: Floats) -> Callable[[Whole], Floats]:
+    """Kullback-Leibler divergence of Q from P for candidates of `i` bins.
+
+    P is the first i bins, with what lies beyond them added to the last one that is not empty; Q is the same
+    bins without that, each of 128 levels spread evenly over those of its bins that are not empty. Sums over
+    bins are differences of running sums, so that a candidate costs as much as it has levels.
     """
     total = counts.sum()
     held, filled = _running(counts), _running((counts > 0).astype(np.float64))
     entropy = _running(_x_log_x(counts))
+    # bin -> the last one up to it that is not empty (the first bin if there is none)
+    latest = np.maximum.accumulate(np.where(counts > 0, np.arange(counts.size), 0))
 
     def loss(candidates: Whole) -> Floats:
         edges = candidates[:, None] * np.arange(LEVELS + 1) // LEVELS
         inside, bins = np.diff(held[edges]), np.diff(filled[edges])
         density = np.log(np.divide(inside, bins, out=np.ones_like(inside), where=bins > 0))
-        last, beyond = counts[candidates - 1], total - held[candidates]
-        p_log_p = entropy[candidates - 1] + _x_log_x(last + beyond)
-        p_log_q = (inside * density).sum(axis=1) + beyond * density[:, -1]
-        divergence = (p_log_p - p_log_q) / total - np.log(total) + np.log(np.maximum(held[candidates], 1))
-        return np.where((beyond > 0) & (last == 0), np.inf, divergence)
+        beyond, last = total - held[candidates], latest[candidates - 1]
+        level = (edges[:, 1:] <= last[:, None]).sum(axis=1)
+        p_log_p = entropy[candidates] - _x_log_x(counts[last]) + _x_log_x(counts[last] + beyond)
+        p_log_q = (inside * density).sum(axis=1) + beyond * density[np.arange(candidates.size), level]
+        within = held[candidates]
+        divergence = (p_log_p - p_log_q) / total + np.log(np.maximum(within, 1) / total)
+        return np.where(within > 0, divergence, np.inf)
 
     return loss
 
 
-def _mse(counts: Floats) -> Callable[[Whole], Floats]:
+def _squared_error(counts: Floats) -> Callable[[Whole], Floats]:
     """Sum of squared errors for candidates of `i` bins, every element in the middle of its bin; in units of a
     bin's width.
     """
@@ -122,9 +159,6 @@ def _mse(counts: Floats) -> Callable[[Whole], Floats]:
         return np.asarray((second - 2 * level * first + level**2 * zeroth).sum(axis=1))
 
     return loss
-
-
-_LOSSES: dict[str, Callable[[Floats], Callable[[Whole], Floats]]] = {"kl": _kl, "mse": _mse}
 
 
 def _running(values: Floats) -> Floats:
