@@ -32,6 +32,9 @@ _COLUMNS = (
     "SNR(dB)", "Float16(us)", "Int8(us)",
 )  # fmt: skip
 DEFAULT_CHIP = "Ascend310"
+# of written files: from 21 on, where QuantizeLinear can name its type, onnxruntime 1.31 fails on some of them,
+# since it turns int8 into uint8 on x86 and leaves the name as it was
+_OPSET = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,7 +181,8 @@ class QuantizeResult:
         """
         from ascendsim.frontends.onnx.export import export_onnx
 
-        return write_whole(path, export_onnx(self.graph, foreign_domains=self.form == "ascend"))
+        foreign = self.form == "ascend"
+        return write_whole(path, export_onnx(self.graph, foreign, version=_OPSET))
 
     def _timed(self, soc: Chip) -> tuple[Times, Times]:
         key = id(soc) if isinstance(soc, SocSpec) else str(soc)

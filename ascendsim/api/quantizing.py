@@ -72,9 +72,7 @@ def quantize(
     opset = opset_with(operators)
     check_operators(graph, opset)
     source = prepared(graph, opset)
-    plan = plan_of(
-        source, (skip,) if isinstance(skip, str) else tuple(skip), LAYERS if form == "qdq" else ASCEND_LAYERS
-    )
+    plan = plan_of(source, tuple(skip), LAYERS if form == "qdq" else ASCEND_LAYERS)
     calibrator, kept, count = Calibrator(plan), [], 0
     for batch in batches(source, data):
         if count < COMPARED:

@@ -61,7 +61,7 @@ class _Writer:
         self._replace(node, self._dequant(node, sums, made.bias_scale))
 
     def product(self, node: Node, layer: Layer, scale: float, per_channel: bool) -> None:
-        """A product of integers. Scales of columns go with matrices, so more axes are made rows on the way."""
+        """A product of integers. Scales of columns go with matrices, so further axes become rows."""
         data, weight, bias = node.required(0), node.required(1), node.input(2)
         made = layer_weights(self._graph, layer, scale, per_channel and len(weight.static_shape) == 2)
         integers, left = made.integers, self._integers(data, scale)

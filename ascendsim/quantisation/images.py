@@ -1,4 +1,4 @@
-"""Folders of images as data: read, brought to the size of the input, and scaled as the network was trained."""
+"""Folders of images as data: read, brought to the size of the input, scaled as the network was trained."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ascendsim.core.errors import InputError
 from ascendsim.graph.ir import Array, Graph
 
 ENDINGS = (".png", ".jpg", ".jpeg", ".bmp")
-# what torchvision's networks were trained with, in units of 0 to 255 (their 0.485, 0.456, 0.406 and 0.229 ...)
+# of 0 to 255, what torchvision trains with: 0.485, 0.456, 0.406 and 0.229, 0.224, 0.225 of 1
 IMAGENET_MEAN, IMAGENET_STD = (123.675, 116.28, 103.53), (58.395, 57.12, 57.375)
 
 
@@ -61,8 +61,6 @@ def _image(path: Path, channels: int, height: int, width: int) -> Array:
             wanted = image.convert("RGB" if channels == 3 else "L")
             pixels = np.asarray(wanted.resize((width, height), Image.Resampling.BILINEAR))
     except (OSError, UnidentifiedImageError, Image.DecompressionBombError, ValueError) as error:
-        remedy = "leave it out"
-        raise InputError(
-            f"file {str(path)!r}", f"cannot be read as an image ({error})", remedy=remedy
-        ) from None
+        rule = f"cannot be read as an image ({error})"
+        raise InputError(f"file {str(path)!r}", rule, remedy="leave it out") from None
     return pixels.reshape(height, width, channels).transpose(2, 0, 1)

@@ -113,7 +113,7 @@ def plan_of(graph: Graph, skip: Sequence[str] = (), operators: Collection[str] =
         reasons = "; ".join(f"{name}: {why}" for name, why in list(kept.items())[:3])
         raise InputError(f"model {graph.name!r}", rule, remedy=reasons or f"int8 is for {', '.join(LAYERS)}")
     between = _between(graph, order, layers, left_out)
-    held = _quantised_tensors(graph, layers, between)
+    held = _rounded(layers, between)
     groups = _groups(graph, held, between)
     moved = {node.output.name for node in between if node.op_type in MOVES}
     return Plan(
@@ -207,7 +207,7 @@ def _between(
     while True:
         tails = {_tail(graph, node) for node in (*layers, *found)}
         inside = {*layers, *found}
-        held = _quantised_tensors(graph, layers, [node for node in found if node not in tails])
+        held = _made_of_bytes(graph, layers, [node for node in found if node not in tails])
         left = [node for node in found if node in tails or _is_between(graph, node, inside, held)]
         if len(left) == len(found):
             return [node for node in left if node not in tails]
@@ -232,16 +232,16 @@ def _tail(graph: Graph, node: Node) -> Node | None:
     return result.producer if result is not node.output else None
 
 
-def _quantised_tensors(graph: Graph, layers: Mapping[Node, Layer], between: Sequence[Node]) -> set[str]:
-    """Tensors that are rounded to int8.
+def _made_of_bytes(graph: Graph, layers: Mapping[Node, Layer], between: Sequence[Node]) -> set[str]:
+    """Tensors that integers are multiplied from, or that come from integers."""
+    ends = {name for layer in layers.values() for name in (layer.data, layer.result)}
+    return ends | {result_of(graph, node).name for node in between}
 
-    The result of a Gemm that is an output of the network is not: its sums leave the Cube in floating point.
-    """
-    held = {layer.data for layer in layers.values()}
-    for layer in layers.values():
-        if layer.operator != "Gemm" or graph.tensors[layer.result] not in graph.outputs:
-            held.add(layer.result)
-    return held | {result_of(graph, node).name for node in between}
+
+def _rounded(layers: Mapping[Node, Layer], between: Sequence[Node]) -> set[str]:
+    """Tensors that something in int8 reads; results that only floats read leave the Cube as floats."""
+    inner = {tensor.name for node in between for tensor in _data(node) if not tensor.is_constant}
+    return inner | {layer.data for layer in layers.values()}
 
 
 def _groups(graph: Graph, held: set[str], between: Sequence[Node]) -> dict[str, str]:

@@ -21,15 +21,17 @@ from ascendsim.graph.verify import nodes_in, verify
 
 USUAL_VERSION = 21  # of the operator set
 ML_DOMAIN = "ai.onnx.ml"
+_NEW_MEANING = {"GroupNormalization": 21}  # since then with other numbers under the same attributes
 MAX_BYTES = 2**31 - 1  # of a protobuf message
 
 
-def export_onnx(graph: Graph, foreign_domains: bool = False) -> bytes:
+def export_onnx(graph: Graph, foreign_domains: bool = False, version: int = USUAL_VERSION) -> bytes:
     """The graph as the bytes of an .onnx file, weights inside.
 
     Args:
         graph: To be written.
         foreign_domains: Whether operators of domains other than ONNX's own are written as they are.
+        version: Of the operator set, if all operators exist there in the same form.
 
     Raises:
         UnsupportedOperatorError: If it has operators that ONNX does not define (those of domain "ascend" that
@@ -52,7 +54,7 @@ def export_onnx(graph: Graph, foreign_domains: bool = False) -> bytes:
             "must have less than 2 GiB of weights to be written as one file",
             f"{size} bytes",
         )
-    opsets = [helper.make_opsetid("", _opset(node for node in nodes_in(graph) if not node.domain))]
+    opsets = [helper.make_opsetid("", _opset((node for node in nodes_in(graph) if not node.domain), version))]
     if any(node.domain == ML_DOMAIN for node in nodes_in(graph)):
         opsets.append(
             helper.make_opsetid(
@@ -92,13 +94,14 @@ def _table() -> dict[tuple[str, str], tuple[int, ...]]:
 _TABLE = _table()
 
 
-def _opset(nodes: Iterator[Node]) -> int:
+def _opset(nodes: Iterator[Node], usual: int) -> int:
     """The usual version, or the first later one that knows every operator with its attributes and ports."""
-    wanted = USUAL_VERSION
+    wanted = usual
     for node in nodes:
-        later = [version for version in _versions(node) if version > USUAL_VERSION]
-        if min(_versions(node)) > USUAL_VERSION:
+        later = [version for version in _versions(node) if version > usual]
+        if min(_versions(node)) > usual:
             wanted = max(wanted, later[0])
+        wanted = max(wanted, _NEW_MEANING.get(node.op_type, 0))
         while later and not _fits(node, wanted):
             wanted = max(wanted, later.pop(0))
     return wanted
