@@ -32,8 +32,8 @@ _COLUMNS = (
     "SNR(dB)", "Float16(us)", "Int8(us)",
 )  # fmt: skip
 DEFAULT_CHIP = "Ascend310"
-# of written files: from 21 on, where QuantizeLinear can name its type, onnxruntime 1.31 fails on some of them,
-# since it turns int8 into uint8 on x86 and leaves the name as it was
+# of written files: from 21 on QuantizeLinear can name its type, and onnxruntime 1.31 fails on some, since
+# it turns int8 into uint8 on x86 and leaves the name as it was
 _OPSET = 20
 
 

@@ -69,7 +69,10 @@ class Calibrator:
             InputError: If a tensor held nothing but zeros: T would be 0, and so would the step.
         """
         found = {}
-        for group, histogram in self._histograms.items():
+        plan = self._plan
+        first = dict.fromkeys(plan.groups[layer.data] for layer in plan.layers)  # in order of execution
+        for group in (*first, *(group for group in self._histograms if group not in first)):
+            histogram = self._histograms[group]
             limit = threshold(histogram, method, percentile)
             if not float(np.float32(limit / STEPS)) > 0:
                 readers = [

@@ -29,6 +29,7 @@ from ascendsim.core.dtypes import DType
 from ascendsim.graph.ir import Array, Node
 from ascendsim.ops.linear.conv import conv_axes, conv_pattern, conv_shape, conv_windows
 from ascendsim.ops.normalise.normalisation_work import channel_split
+from ascendsim.ops.quant.checks import check_offset
 from ascendsim.ops.quant.quantize import repacks, saturated
 from ascendsim.ops.shared.common import as_float32, computing_type, finish, make_steps, on_ai_cpu, same_as
 from ascendsim.ops.shared.cube import convolution_work
@@ -84,6 +85,7 @@ def _weight_quant(_node: Node, inputs: Sequence[Any], wanted: Wanted) -> Sequenc
 
 
 def _infer_integers(context: InferContext) -> None:
+    check_offset(context)
     kind = context.node.attr("dtype", DType.INT8)
     context.set(0, kind if isinstance(kind, DType) else DType.INT8, context.shape(0))
 

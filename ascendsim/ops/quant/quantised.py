@@ -21,6 +21,7 @@ from ascendsim.core.dtypes import DType
 from ascendsim.graph.ir import Array, Node, Tensor
 from ascendsim.ops.linear.conv import conv_axes, conv_pattern, conv_shape, conv_type, conv_windows
 from ascendsim.ops.linear.matmul import matmul_pattern, matmul_shape, matmul_work
+from ascendsim.ops.quant.checks import check_step, check_steps
 from ascendsim.ops.quant.qlinear import DOMAIN, bound_steps, bounded, infer_bytes, is_zero
 from ascendsim.ops.shared.bursts import fill_work
 from ascendsim.ops.shared.common import StepSpec, as_float32, finish, make_steps
@@ -56,11 +57,14 @@ def _result_type(context: InferContext) -> DType:
 
 def _infer_qlinear_matmul(context: InferContext) -> None:
     need_bytes(context, (0, 3))
+    check_steps(context, (1, 4, 6))
     context.set(0, _result_type(context), matmul_shape(context, 0, 3))
 
 
 def _infer_qlinear_conv(context: InferContext) -> None:
     need_bytes(context, (0, 3))
+    check_steps(context, (1, 6))
+    check_step(context, 4, 5, context.dtype(3), context.shape(3), 0)
     context.set(0, _result_type(context), conv_shape(context, 0, 3, 8))
 
 
@@ -214,6 +218,7 @@ def _infer_gemm(context: InferContext) -> None:
     """The product of two matrices; quantised again where there is a scale for the result, else float32."""
     infer_bytes(context, (0,))
     need_bytes(context, (3,))
+    check_steps(context, (1, 4, 7))
     shapes = [context.shape(port) for port in (0, 3)]
     if any(shape is not None and len(shape) != 2 for shape in shapes):
         raise context.fail("needs two matrices", " and ".join(str(shape) for shape in shapes))
