@@ -72,37 +72,35 @@ class QuantizeResult:
         source: The float network that it was made from: cleaned up, normalisations in the convolutions.
         plan: What was quantised, and which layers were kept in floating point and why (`plan.kept`).
         layers: The layers in int8, in order of execution.
-        found: Histogram and T by tensors that share a scale.
         snr_db: Signal-to-noise ratio of the outputs against float32 in dB, over the first batches of the
             data.
         activation: How T was chosen.
         form: "qdq" or "ascend".
         batches: How many batches of data were seen.
-        kept_data: The first of them, on which values are compared.
     """
 
     graph: Graph
     source: Graph
     plan: Plan
     layers: tuple[QuantizedLayer, ...]
-    found: Mapping[str, Calibrated]
     snr_db: float
     activation: str
     form: str
     batches: int
-    kept_data: tuple[Batch, ...]
-    opset: OpSet = field(repr=False)
-    per_channel: bool = True
+    _found: Mapping[str, Calibrated] = field(repr=False)
+    _data: tuple[Batch, ...] = field(repr=False)  # the first batches, on which values are compared
+    _opset: OpSet = field(repr=False)
+    _per_channel: bool = field(repr=False)
     _times: dict[object, tuple[Chip, Times, Times]] = field(default_factory=dict, repr=False)
 
     @checked()
-    def times(self, soc: Chip = DEFAULT_CHIP) -> tuple[float, float]:
+    def times(self, soc: str | PathLike[str] | SocSpec = DEFAULT_CHIP) -> tuple[float, float]:
         """Simulated time of the network in us, float16 and int8, on a chip."""
         before, after = self._timed(soc)
         return before.total_us, after.total_us
 
     @checked()
-    def table(self, soc: Chip = DEFAULT_CHIP) -> Table:
+    def table(self, soc: str | PathLike[str] | SocSpec = DEFAULT_CHIP) -> Table:
         """One row a layer: T, share clipped, steps, signal-to-noise against float32, and the time of its task
         on a chip in float16 and in int8.
         """
@@ -125,7 +123,7 @@ class QuantizeResult:
         return Table("quantize", _COLUMNS, rows, dict.fromkeys(("T", "Clipped(%)", *_COLUMNS[5:8]), GENERAL))
 
     @checked()
-    def to_dataframe(self, soc: Chip = DEFAULT_CHIP) -> pd.DataFrame:
+    def to_dataframe(self, soc: str | PathLike[str] | SocSpec = DEFAULT_CHIP) -> pd.DataFrame:
         """The table as a pandas data frame."""
         return self.table(soc).to_dataframe()
 
@@ -140,9 +138,9 @@ class QuantizeResult:
         for layer in self.plan.layers:
             alone = copy_graph(self.source)
             insert_one(
-                alone, self.opset, layer, self.found[self.plan.groups[layer.data]].scale, self.per_channel
+                alone, self._opset, layer, self._found[self.plan.groups[layer.data]].scale, self._per_channel
             )
-            noise = compare_values(self.source, alone, self.opset, self.kept_data, ())
+            noise = compare_values(self.source, alone, self._opset, self._data, ())
             rows.append((layer.name, layer.operator, noise.outputs))
         return Table("sensitivity", ("Layer", "Operator", "SNR(dB)"), tuple(rows)).sort("SNR(dB)")
 
@@ -162,11 +160,16 @@ class QuantizeResult:
         if row is None:
             names = [row.name for row in self.layers]
             raise InputError(f"layer {layer!r}", "is not in int8", remedy=suggest(layer, names))
-        found = self.found[self.plan.groups[row.tensor]]
+        found = self._found[self.plan.groups[row.tensor]]
         held = found.histogram
         title = f"{row.tensor}: input of {layer}, T = {row.threshold:.4g} ({self.activation})"
         return plot_histogram(
-            held.counts[: held.top], held.width, held.zeros, row.threshold, held.largest, title
+            held.counts[: held.top],
+            held.width,
+            zeros=held.zeros,
+            threshold=row.threshold,
+            largest=held.largest,
+            title=title,
         )
 
     @checked()
@@ -188,7 +191,7 @@ class QuantizeResult:
         key = id(soc) if isinstance(soc, SocSpec) else str(soc)
         if key not in self._times:
             names = [layer.name for layer in self.layers]
-            both = [times_of(graph, soc, self.opset, names) for graph in (self.source, self.graph)]
+            both = [times_of(graph, soc, self._opset, names) for graph in (self.source, self.graph)]
             self._times[key] = (soc, both[0], both[1])  # the chip is held, so that its id stays its own
         return self._times[key][1:]
 

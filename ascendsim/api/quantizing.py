@@ -91,18 +91,18 @@ def quantize(
     noise = compare_values(source, made, opset, kept, {layer.result for layer in plan.layers})
     layers = tuple(_row(source, plan, layer, found, noise, per_channel) for layer in plan.layers)
     return QuantizeResult(
-        made,
-        source,
-        plan,
-        layers,
-        found,
-        noise.outputs,
-        activation,
-        form,
-        count,
-        tuple(kept),
-        opset,
-        per_channel,
+        graph=made,
+        source=source,
+        plan=plan,
+        layers=layers,
+        snr_db=noise.outputs,
+        activation=activation,
+        form=form,
+        batches=count,
+        _found=found,
+        _data=tuple(kept),
+        _opset=opset,
+        _per_channel=per_channel,
     )
 
 

@@ -76,6 +76,7 @@ class HistogramDisplay(Picture):
 def plot_histogram(
     counts: NDArray[np.int64],
     width: float,
+    *,
     zeros: int,
     threshold: float,
     largest: float,

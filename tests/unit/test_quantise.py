@@ -13,7 +13,7 @@ import pytest
 import ascendsim as asim
 from ascendsim.frontends.onnx.export import export_onnx
 from ascendsim.graph.ir import Graph
-from tests.support.quantised import by_onnxruntime, float_network, with_bytes
+from tests.support.quantised import by_onnxruntime, float_network, louder, with_bytes
 
 RANDOM = np.random.default_rng(11)
 
@@ -229,27 +229,9 @@ def test_a_picture_shows_the_threshold() -> None:
         asim.quantize(graph, samples(graph)).plot("conv9")
 
 
-def outlier(graph: Graph, name: str, factor: float) -> None:
-    """Makes an input channel of a layer larger and its weights as much smaller: the same function."""
-    node = graph.node(name)
-    weight = node.required(1).constant.array().copy()  # type: ignore[union-attr]
-    weight[:, 0] /= factor
-    before = node.required(0).producer.required(0).producer  # type: ignore[union-attr]
-    assert before is not None
-    filters = before.required(1).constant.array().copy()  # type: ignore[union-attr]
-    filters[0] *= factor
-    for item, array in ((node, weight), (before, filters)):
-        item.set_input(1, graph.add_constant(graph.fresh("scaled"), array))
-    bias = before.input(2)
-    if bias is not None and bias.constant is not None:
-        array = bias.constant.array().copy()
-        array[0] *= factor
-        before.set_input(2, graph.add_constant(graph.fresh("scaled"), array))
-
-
 def test_the_layer_with_outliers_is_the_most_sensitive_and_can_be_left_out() -> None:
     graph = residual()
-    outlier(graph, "conv2", 1024.0)
+    louder(graph, "conv1", "conv2", 0, 1024.0)
     data = samples(graph)
     result = asim.quantize(graph, data, activation="max")
     ranked = result.sensitivity()
