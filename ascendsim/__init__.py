@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from ascendsim.api.loading import load
     from ascendsim.api.logs import save_log
     from ascendsim.api.optimizing import OptimizeResult, optimize
+    from ascendsim.api.quantize_result import QuantizeResult
+    from ascendsim.api.quantizing import quantize
     from ascendsim.api.result import Result
     from ascendsim.api.running import random_inputs, run, simulate
     from ascendsim.api.saving import load_compiled, save
@@ -78,6 +80,8 @@ _HOMES = {
     "GearedModel": "ascendsim.compiler.gears",
     "optimize": "ascendsim.api.optimizing",
     "OptimizeResult": "ascendsim.api.optimizing",
+    "quantize": "ascendsim.api.quantizing",
+    "QuantizeResult": "ascendsim.api.quantize_result",
     "plot_graphs": "ascendsim.plot.graph_picture",
     "GraphDisplay": "ascendsim.plot.graph_picture",
     "run": "ascendsim.api.running",
@@ -118,6 +122,7 @@ __all__ = [
     "InputError",
     "OptimizeResult",
     "PassError",
+    "QuantizeResult",
     "Result",
     "SimulationError",
     "SocError",
@@ -138,6 +143,7 @@ __all__ = [
     "load_compiled",
     "optimize",
     "plot_graphs",
+    "quantize",
     "random_inputs",
     "run",
     "save",

@@ -24,6 +24,7 @@ COMMANDS: tuple[str, ...] = (
     "train",
     "compile",
     "optimize",
+    "quantize",
     "advise",
     "compare",
     "accuracy",

@@ -20,8 +20,10 @@ _SHAPES = "algebra on shape vectors: each operator of it has a rule of its own"
 _MAKES = "makes nodes of these operators"
 _LEVER = "a rewrite of this operator by others"
 _RULE = "CANN's patterns, which name operators"
+_INT8 = "which operators CANN has in int8, and where their weights and data are"
 REASONS: dict[str, str] = {
     "accuracy/report.py": "a column of msaccucmp's table, no operator",
+    "api/quantize_result.py": "a word of a sentence, no operator",
     "compiler/dynamic_inputs.py": _CONTROL,
     "graph/branches.py": _CONTROL,
     "graph/composites.py": "the operator that holds a composite",
@@ -82,6 +84,10 @@ REASONS: dict[str, str] = {
     "training/data_parallel.py": "casts and conversions, which carry a gradient to its update",
     "training/losses.py": _MAKES,
     "training/optimizers.py": _MAKES,
+    "quantisation/ascend.py": _MAKES,
+    "quantisation/pairs.py": _MAKES,
+    "quantisation/plan.py": _INT8,
+    "quantisation/prepare.py": "models that are quantised already",
     "training/reverse.py": _MAKES,
     "training/scaling.py": _MAKES,
     "training/sequences.py": _MAKES,

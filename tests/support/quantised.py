@@ -10,6 +10,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper
 
+from ascendsim.graph.ir import Graph
 from tests.support.onnx_models import model, node, value
 
 
@@ -199,3 +200,23 @@ def float_network(channels: int = 8, size: int = 12) -> onnx.ModelProto:
     made.graph.output.append(helper.make_tensor_value_info("y", TensorProto.FLOAT, (1, 10)))
     made.ir_version = 9
     return made
+
+
+def louder(graph: Graph, first: str, second: str, channel: int, factor: float) -> None:
+    """Makes a channel between two layers larger and the weights that read it smaller, in place: the same
+    function, bit for bit if the factor is a power of two.
+    """
+    reader = graph.node(second).required(1).static_shape
+    places = reader[1] // graph.node(first).required(1).static_shape[0]  # of a channel that was flattened
+    reads = np.s_[:, channel * places : (channel + 1) * places]
+    for name, port, part, by in (
+        (first, 1, channel, factor),
+        (first, 2, channel, factor),
+        (second, 1, reads, 1 / factor),
+    ):
+        node = graph.node(name)
+        held = None if node.input(port) is None else node.required(port).constant
+        if held is not None:
+            array = held.array().copy()
+            array[part] *= by
+            node.set_input(port, graph.add_constant(graph.fresh("louder"), array))

@@ -21,15 +21,21 @@ from ascendsim.graph.verify import nodes_in, verify
 
 USUAL_VERSION = 21  # of the operator set
 ML_DOMAIN = "ai.onnx.ml"
+_NEW_MEANING = {"GroupNormalization": 21}  # since then with other numbers under the same attributes
 MAX_BYTES = 2**31 - 1  # of a protobuf message
 
 
-def export_onnx(graph: Graph) -> bytes:
+def export_onnx(graph: Graph, foreign_domains: bool = False, version: int = USUAL_VERSION) -> bytes:
     """The graph as the bytes of an .onnx file, weights inside.
+
+    Args:
+        graph: To be written.
+        foreign_domains: Whether operators of domains other than ONNX's own are written as they are.
+        version: Of the operator set, if all operators exist there in the same form.
 
     Raises:
         UnsupportedOperatorError: If it has operators that ONNX does not define (those of domain "ascend" that
-            passes make).
+            passes make), and they are not to be written.
         GraphError: If a weight has no values, or the graph breaks a rule of the IR or of ONNX.
         InputError: If the model would be larger than a protobuf message may be (2 GiB).
     """
@@ -37,7 +43,7 @@ def export_onnx(graph: Graph) -> bytes:
     foreign = [
         (f"{n.domain}::{n.op_type}" if n.domain else n.op_type, n.name)
         for n in nodes_in(graph)
-        if not _versions(n)
+        if not _versions(n) and not (foreign_domains and n.domain)
     ]
     if foreign:
         raise UnsupportedOperatorError(foreign)
@@ -48,16 +54,17 @@ def export_onnx(graph: Graph) -> bytes:
             "must have less than 2 GiB of weights to be written as one file",
             f"{size} bytes",
         )
-    opsets = [helper.make_opsetid("", _opset(node for node in nodes_in(graph) if not node.domain))]
+    opsets = [helper.make_opsetid("", _opset((node for node in nodes_in(graph) if not node.domain), version))]
     if any(node.domain == ML_DOMAIN for node in nodes_in(graph)):
         opsets.append(
             helper.make_opsetid(
                 ML_DOMAIN, max(max(_versions(n)) for n in nodes_in(graph) if n.domain == ML_DOMAIN)
             )
         )
+    others = {node.domain for node in nodes_in(graph)} - {"", ML_DOMAIN}
     model = helper.make_model(
         _graph(graph),
-        opset_imports=opsets,
+        opset_imports=[*opsets, *(helper.make_opsetid(domain, 1) for domain in sorted(others))],
         producer_name="ascendsim",
         ir_version=helper.find_min_ir_version_for(opsets),
     )
@@ -87,13 +94,14 @@ def _table() -> dict[tuple[str, str], tuple[int, ...]]:
 _TABLE = _table()
 
 
-def _opset(nodes: Iterator[Node]) -> int:
+def _opset(nodes: Iterator[Node], usual: int) -> int:
     """The usual version, or the first later one that knows every operator with its attributes and ports."""
-    wanted = USUAL_VERSION
+    wanted = usual
     for node in nodes:
-        later = [version for version in _versions(node) if version > USUAL_VERSION]
-        if min(_versions(node)) > USUAL_VERSION:
+        later = [version for version in _versions(node) if version > usual]
+        if min(_versions(node)) > usual:
             wanted = max(wanted, later[0])
+        wanted = max(wanted, _NEW_MEANING.get(node.op_type, 0))
         while later and not _fits(node, wanted):
             wanted = max(wanted, later.pop(0))
     return wanted

@@ -32,6 +32,7 @@ from ascendsim.core.dtypes import DType
 from ascendsim.graph.ir import Array, Node
 from ascendsim.ops.linear.conv import conv_axes, conv_pattern, conv_shape, conv_windows
 from ascendsim.ops.normalise.normalisation_work import channel_split
+from ascendsim.ops.quant.checks import check_offset
 from ascendsim.ops.quant.quantised import integer_rows, product_of_rows, rows_shape
 from ascendsim.ops.quant.quantize import repacks, saturated
 from ascendsim.ops.shared.common import (
@@ -125,6 +126,7 @@ def _weight_quant(_node: Node, inputs: Sequence[Any], wanted: Wanted) -> Sequenc
 
 
 def _infer_integers(context: InferContext) -> None:
+    check_offset(context)
     kind = context.node.attr("dtype", DType.INT8)
     context.set(0, kind if isinstance(kind, DType) else DType.INT8, context.shape(0))
 

@@ -21,6 +21,7 @@ from ascendsim.core.dtypes import DType
 from ascendsim.graph.ir import Array, Node, Shape, Tensor
 from ascendsim.ops.linear.conv import conv_axes, conv_pattern, conv_shape, conv_type, conv_windows
 from ascendsim.ops.linear.matmul import matmul_pattern, matmul_shape, matmul_work
+from ascendsim.ops.quant.checks import check_step, check_steps
 from ascendsim.ops.quant.qlinear import DOMAIN, bound_steps, bounded, infer_bytes, is_zero
 from ascendsim.ops.shared.bursts import fill_work
 from ascendsim.ops.shared.common import StepSpec, as_float32, finish, make_steps
@@ -59,11 +60,14 @@ def result_type(context: InferContext) -> DType:
 
 def _infer_qlinear_matmul(context: InferContext) -> None:
     need_bytes(context, (0, 3))
+    check_steps(context, (1, 4, 6))
     context.set(0, result_type(context), matmul_shape(context, 0, 3))
 
 
 def _infer_qlinear_conv(context: InferContext) -> None:
     need_bytes(context, (0, 3))
+    check_steps(context, (1, 6))
+    check_step(context, 4, 5, context.dtype(3), context.shape(3), 0)
     context.set(0, result_type(context), conv_shape(context, 0, 3, 8))
 
 
@@ -228,6 +232,7 @@ def _infer_gemm(context: InferContext) -> None:
     """
     infer_bytes(context, (0,))
     need_bytes(context, (3,))
+    check_steps(context, (1, 4, 7))
     kind = context.dtype(8) if context.has(8) else context.dtype(0) if context.has(7) else DType.FLOAT32
     context.set(0, kind, rows_shape(context, 3, 6))
 

@@ -11,6 +11,7 @@ from ascendsim.core.dtypes import DType
 from ascendsim.core.formats import Format, c0
 from ascendsim.graph.ir import Array, Node, Tensor
 from ascendsim.ops.normalise.softmax import walking_axis
+from ascendsim.ops.quant.checks import check_step
 from ascendsim.ops.shared.common import (
     AI_CORE_TYPES,
     as_float32,
@@ -54,10 +55,18 @@ def _quantize_infer(context: InferContext) -> None:
     dtype = context.dtype(2) if context.has(2) else wanted if isinstance(wanted, DType) else DType.UINT8
     if not dtype.is_integer:
         raise context.fail("needs an integer type to quantize to", dtype.value)
+    _check(context, dtype)
     context.set(0, dtype, context.shape(0))
 
 
+def _check(context: InferContext, kind: DType) -> None:
+    blocks = context.node.attr("block_size", 0)
+    shape = None if blocks else context.shape(0)
+    check_step(context, 1, 2, kind, shape, int(context.node.attr("axis", 1)))
+
+
 def _dequantize_infer(context: InferContext) -> None:
+    _check(context, context.dtype(0))
     wanted = context.node.attr("output_dtype")
     context.set(0, wanted if isinstance(wanted, DType) else context.dtype(1), context.shape(0))
 

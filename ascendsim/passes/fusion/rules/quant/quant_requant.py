@@ -68,8 +68,6 @@ class V200RequantFusionPass(FusionRule):
         """Refuses other chips, scales that are not known, and results that others read."""
         if context.generation not in ISA_V200:
             return "the chip has no such requantisation (ISA V200)"
-        if float(match.root.attr("scale", 1.0)) <= 0:
-            return "the scale is not positive"
         for dequant, _, last in _chains(match):
             if not dequant.required(1).is_constant or not dequant.required(1).is_static:
                 return "a scale is not constant"
