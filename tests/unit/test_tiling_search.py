@@ -13,6 +13,7 @@ import ascendsim as asim
 from ascendsim.api.saving_manifest import program_hash
 from ascendsim.compiler import tilings
 from ascendsim.compiler.tilings import tiling_search, timer_of
+from ascendsim.core.dtypes import DType
 from ascendsim.core.errors import CompileError
 from ascendsim.core.formats import Format
 from ascendsim.lower import LowerOptions, lower_graph
@@ -26,7 +27,7 @@ from ascendsim.lower.templates.traffic import dram_bytes
 from ascendsim.lower.tiling_search import TILING, TilingSearch, anonymous, weights_of
 from ascendsim.machine import run
 from ascendsim.ops import default_opset
-from ascendsim.opset.work import CubePair, CubeWork
+from ascendsim.opset.work import CubePair, CubeWork, Step
 from ascendsim.soc import load
 from tests.support.lowering import convolution, matmul, program_of, ref
 
@@ -88,6 +89,24 @@ def test_work_without_a_choice_keeps_no_number() -> None:
         assert several or stage.option == -1
         with pytest.raises(CompileError, match="the tiling of a task must be one of"):
             Lowering(SOC).settled(work, choices)
+
+
+def test_tiles_for_the_epilogue_are_timed_behind_those_for_the_bare_product() -> None:
+    soc = load("Ascend910A")
+    steps = tuple([Step("vexp", DType.FLOAT32)] * 6)
+    bias = ref("bias", (2048,))
+    work = replace(matmul(256, 256, 2048, soc), epilogue=steps, epilogue_values=1, bias=bias)
+    bare = replace(work, plain_tiling=True)
+    tiles = [
+        [replace(tiling, cycles=0) for tiling in best_tilings(product_of(one, soc), soc)]
+        for one in (bare, work)
+    ]
+    assert tiles[0][0] != tiles[1][0]
+    made = [make.args[2] for make in cube_options(bare, soc, Expansion(soc))]  # type: ignore[attr-defined]
+    assert [replace(tiling, cycles=0) for tiling in made] == list(dict.fromkeys(tiles[0] + tiles[1]))
+    timer = timer_of(soc)
+    times = [timer(make(), weights_of(work)) for make in cube_options(bare, soc, Expansion(soc))]
+    assert min(times) < 0.9 * min(times[: len(tiles[0])])
 
 
 def test_options_without_a_program_are_left_out() -> None:

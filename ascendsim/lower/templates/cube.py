@@ -45,10 +45,11 @@ def cube_options(work: CubeWork, soc: SocSpec, expansion: Expansion) -> list[Cal
         CompileError: If the Cube lacks the type or no tile fits.
     """
     product = product_of(work, soc)
-    tilings = best_tilings(product, soc)
+    tilings = list(best_tilings(product, soc))
     if work.plain_tiling:  # among all tilings time tells whether reading more is worth a hidden epilogue
+        known = {replace(tiling, cycles=0) for tiling in tilings}
         others = best_tilings(product_of(replace(work, plain_tiling=False), soc), soc)
-        tilings = tuple(dict.fromkeys((*tilings, *others)))
+        tilings += [tiling for tiling in others if replace(tiling, cycles=0) not in known]
     return [partial(cube_stage, work, product, tiling, soc, expansion) for tiling in tilings]
 
 
