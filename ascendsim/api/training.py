@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Union
 
 from ascendsim.core.arguments import checked
+from ascendsim.core.collection import without_collection
 from ascendsim.core.errors import InputError
 from ascendsim.graph.ir import Graph
 from ascendsim.ops import opset_with
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     import torch
 
 
+@without_collection
 @checked(source="asim.load or asim.GraphBuilder makes a graph, torch.nn a module")
 def training_step(
     source: Union[Graph, torch.nn.Module],

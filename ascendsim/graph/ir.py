@@ -24,6 +24,7 @@ from ascendsim.core.errors import GraphError, suggest
 from ascendsim.core.formats import Format, storage_bytes, storage_shape
 from ascendsim.core.table import Table
 from ascendsim.graph.constants import Array, Constant, Dim, Shape
+from ascendsim.graph.ends import Ends
 from ascendsim.graph.ordering import can_run, stable_order
 
 __all__ = ["Array", "AttributeValue", "Constant", "Dim", "Graph", "Node", "Shape", "Tensor", "Use"]
@@ -297,7 +298,7 @@ class Graph:
 
     name: str = "graph"
     inputs: list[Tensor] = field(default_factory=list)
-    outputs: list[Tensor] = field(default_factory=list)
+    outputs: list[Tensor] = field(default_factory=Ends)
     metadata: dict[str, Any] = field(default_factory=dict)
     _nodes: dict[Node, None] = field(default_factory=dict)
     _tensors: dict[str, Tensor] = field(default_factory=dict)
@@ -354,6 +355,9 @@ class Graph:
     @checked()
     def fresh(self, stem: str) -> str:
         """A tensor or node name that nothing in the graph has yet."""
+        return self._fresh(stem)
+
+    def _fresh(self, stem: str) -> str:
         name = stem
         while name in self._tensors or name in self._node_names:
             self._counter += 1
@@ -398,12 +402,12 @@ class Graph:
         """
         node = Node(
             op_type,
-            name if name is not None and name not in self._node_names else self.fresh(name or op_type),
+            name if name is not None and name not in self._node_names else self._fresh(name or op_type),
             domain,
         )
         node.attributes.update(attributes)
         wanted: Iterable[str | Tensor] = (
-            (self.fresh(f"{node.name}_out") for _ in range(outputs)) if isinstance(outputs, int) else outputs
+            (self._fresh(f"{node.name}_out") for _ in range(outputs)) if isinstance(outputs, int) else outputs
         )
         made: list[Tensor] = []
         for item in wanted:
@@ -538,6 +542,9 @@ class Graph:
         """Nodes that must run before `node`: producers of its inputs, of what its subgraphs read from
         outside, and control edges.
         """
+        return self._predecessors(node)
+
+    def _predecessors(self, node: Node) -> list[Node]:
         found = [
             tensor.producer for tensor in node._inputs if tensor is not None and tensor.producer is not None
         ]
@@ -569,12 +576,12 @@ class Graph:
             GraphError: If the graph has a cycle; names the nodes on it.
         """
         known = self._order
-        if known is not None and (not anew or can_run(known, self.predecessors)):
+        if known is not None and (not anew or can_run(known, self._predecessors)):
             return list(known)
-        if can_run(self._nodes, self.predecessors):
+        if can_run(self._nodes, self._predecessors):
             order = list(self._nodes)
         else:
-            order, stuck = stable_order(self._nodes, self.predecessors)
+            order, stuck = stable_order(self._nodes, self._predecessors)
             if stuck:
                 names = ", ".join(node.name for node in stuck[:8])
                 raise GraphError(

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from fnmatch import fnmatchcase
 
 from ascendsim.core.errors import GraphError
@@ -40,12 +40,12 @@ def internal_tensors(nodes: Sequence[Node]) -> tuple[Tensor, ...]:
     """Tensors that are made in a scope and that nobody outside reads."""
     inside = set(nodes)
     graph = nodes[0].graph
-    outputs = {id(tensor) for tensor in graph.outputs} if graph is not None else set()
+    outputs: Collection[Tensor] = () if graph is None else graph.outputs
     return tuple(
         tensor
         for node in nodes
         for tensor in node.outputs
-        if id(tensor) not in outputs and all(consumer in inside for consumer in tensor.consumers)
+        if tensor not in outputs and all(consumer in inside for consumer in tensor.consumers)
     )
 
 

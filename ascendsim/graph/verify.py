@@ -186,7 +186,7 @@ def _verify_nodes(graph: Graph, scopes: tuple[Graph, ...]) -> None:
     for node in graph.nodes:
         if not node.op_type:
             raise GraphError(_named(node), "must have an operator type")
-        if node.graph is not graph or graph.node(node.name) is not node:
+        if node.graph is not graph or graph._node_names.get(node.name) is not node:
             remedy = "make nodes with graph.add_node"
             raise GraphError(
                 _named(node), "must be registered under its own name in its own graph", remedy=remedy

@@ -100,7 +100,7 @@ def named(pen: Pen, tensor: Tensor, name: str) -> Tensor:
     graph = pen.graph
     if tensor.name == name:
         return tensor
-    if tensor.producer is None or any(tensor is output for output in graph.outputs):
+    if tensor.producer is None or tensor in graph.outputs:
         tensor = pen.op("Identity", tensor)
     graph.rename_tensor(tensor, name)
     return tensor

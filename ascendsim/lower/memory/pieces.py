@@ -75,10 +75,18 @@ class Board:
         """By other piece: whether it may be in use at the same time as a piece. With one stream `spans` say
         the same.
         """
-        earlier = (self.end[others] <= self.begin[piece]).all(axis=1)
-        later = (self.end[piece] <= self.begin[others]).all(axis=1)
-        apart: NDArray[np.bool_] = earlier | later
-        return ~apart
+        overlaps, follows = (np.zeros(len(others), bool) for _ in range(2))
+        # a stream at a time: few streams, many pieces
+        for begin, end, first, last in zip(
+            *self._by_stream, self.begin[piece].tolist(), self.end[piece].tolist(), strict=True
+        ):
+            overlaps |= end[others] > first
+            follows |= begin[others] < last
+        return overlaps & follows
+
+    @cached_property
+    def _by_stream(self) -> tuple[Numbers, Numbers]:
+        return np.ascontiguousarray(self.begin.T), np.ascontiguousarray(self.end.T)
 
     @cached_property
     def spans(self) -> tuple[Numbers, Numbers]:

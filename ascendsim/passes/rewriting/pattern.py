@@ -152,6 +152,7 @@ class Pattern:
         deep: Whether what a part reads is searched before what its neighbours read.
         least, most: How many nodes a match has in all; None = no limit of its own.
         needs_shared: Whether a result that the match reads must have a reader outside it.
+        sources: Operators of each part that the root reads.
     """
 
     parts: Mapping[str, Part]
@@ -163,6 +164,11 @@ class Pattern:
     least: int = 1
     most: int | None = None
     needs_shared: bool = False
+    sources: tuple[tuple[str, ...], ...] = field(init=False)
+
+    def __post_init__(self) -> None:
+        read = [operand for _, operand in self.parts[self.root].ways[0] if operand.is_part]
+        object.__setattr__(self, "sources", tuple([self.parts[operand.name].types for operand in read]))
 
     @property
     def needs(self) -> tuple[tuple[str, ...], ...]:

@@ -4,7 +4,7 @@ readers.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from ascendsim.graph.ir import Graph, Node, Tensor
 from ascendsim.opset.patterns import data_inputs
@@ -38,7 +38,11 @@ def find_matches(graph: Graph, name: str, pattern: Op | Pattern) -> Iterator[Mat
 def match_at(root: Node, name: str, pattern: Op | Pattern, outputs: Collection[Tensor]) -> Match | None:
     """The match whose root is a node, or None; `outputs` are those of the graph."""
     wanted = compiled(pattern)
-    for form in _forms(wanted.parts[wanted.root], root, ()):
+    part = wanted.parts[wanted.root]
+    first = part.form(root)
+    if first is None:
+        return None
+    for form in _forms(part, first, ()):
         if not _fed(form, wanted) or not _followed(form, wanted):
             continue
         for bound, tensors in _bind(wanted, {}, {}, (), wanted.root, form):
@@ -50,13 +54,12 @@ def match_at(root: Node, name: str, pattern: Op | Pattern, outputs: Collection[T
     return None
 
 
-def _forms(part: Part, node: Node, taken: Collection[Node]) -> Iterator[Form]:
-    """How a node stands for a part, and those that follow it, longest chains first; a chain goes on while
+def _forms(part: Part, form: Form, taken: Collection[Node]) -> Sequence[Form]:
+    """How a form stands for a part, and those that follow it, longest chains first; a chain goes on while
     just one reader of its end can.
     """
-    form = part.form(node)
-    if form is None:
-        return
+    if part.most <= 1:
+        return (form,)
     chain = [form]
     while len(chain) < part.most:
         inside = [*taken, *(item for link in chain for item in link.nodes)]
@@ -65,19 +68,19 @@ def _forms(part: Part, node: Node, taken: Collection[Node]) -> Iterator[Form]:
         if len(following) != 1 or (len(readers) > 1 and not part.shared):
             break
         chain.append(following[0])
-    for length in range(len(chain), max(1, part.least) - 1, -1):
-        nodes = tuple([item for link in chain[length - 1 :: -1] for item in link.nodes])
-        yield Form(nodes, form.inputs)
+    return [
+        Form(tuple([item for link in chain[length - 1 :: -1] for item in link.nodes]), form.inputs)
+        for length in range(len(chain), max(1, part.least) - 1, -1)
+    ]
 
 
 def _fed(form: Form, pattern: Pattern) -> bool:
     """Whether operators that a root wants to read from make its inputs, which nearly all candidates fail."""
-    wanted = [operand for _, operand in pattern.parts[pattern.root].ways[0] if operand.is_part]
-    if not wanted:
+    if not pattern.sources:
         return True
     producers = [None if tensor is None else tensor.producer for tensor in form.inputs]
     types = {producer.op_type for producer in producers if producer is not None}
-    return all(not types.isdisjoint(pattern.parts[operand.name].types) for operand in wanted)
+    return not any([types.isdisjoint(wanted) for wanted in pattern.sources])
 
 
 def _followed(form: Form, pattern: Pattern) -> bool:
@@ -158,8 +161,12 @@ def _search(pattern: Pattern, bound: Bound, tensors: Tensors, goals: Goals) -> F
 
 
 def _try(pattern: Pattern, bound: Bound, tensors: Tensors, goals: Goals, name: str, node: Node) -> Found:
+    part = pattern.parts[name]
+    first = part.form(node)
+    if first is None:
+        return
     taken = _nodes(bound) if pattern.distinct else ()
-    for form in _forms(pattern.parts[name], node, taken):
+    for form in _forms(part, first, taken):
         if not any(item in taken for item in form.nodes):
             yield from _bind(pattern, bound, tensors, goals, name, form)
 

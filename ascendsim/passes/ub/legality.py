@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Collection, Iterator, Sequence
 from typing import Protocol
 
@@ -51,6 +52,8 @@ class Scopes:
         self.graph, self.maker = graph, maker
         self.order = {node: number for number, node in enumerate(graph.topological())}
         self.members: dict[int, tuple[Node, ...]] = {}
+        # by place in the order: the first place of all that run with a node from there on
+        self._reach = list(range(len(self.order)))
         self._fusible: dict[Node, bool] = {}
         clear_scopes(graph)
 
@@ -75,6 +78,10 @@ class Scopes:
         """Makes a scope, or lets an old one have other members; returns its number."""
         number = len(self.members) if number is None else number
         self.members[number] = tuple(nodes)
+        places = [self.order[node] for node in nodes]
+        first = min(places)
+        begin, end = bisect_right(self._reach, first), max(places) + 1  # they rise
+        self._reach[begin:end] = [first] * (end - begin)
         for node in nodes:
             node.origin[SCOPE] = number
         return number
@@ -101,17 +108,25 @@ class Scopes:
         if len(ends) > 1:
             stack += [consumer for node in ends for tensor in node.outputs for consumer in tensor.consumers]
         stack += [follower for node in nodes for follower in node.followers if follower not in inside]
+        last = max(self.order[node] for node in inside)
         seen: set[Node] = set()
         while stack:
             node = stack.pop()
             if node in inside:
                 return f"a node outside lies between its nodes and {node.name!r}"
-            if node in seen:
+            if node in seen or self._is_behind(node, last):
                 continue
             unit = self.members[node.origin[SCOPE]] if SCOPE in node.origin else (node,)
             seen.update(unit)
             stack.extend(self._followers(unit))
         return None
+
+    def _is_behind(self, node: Node, last: int) -> bool:
+        """Whether nothing that a node leads to, by scopes that exist, stands at a place or before it."""
+        place = self.order.get(node, -1)  # of a subgraph: has no place
+        while place > last and self._reach[place] < place:
+            place = self._reach[place]
+        return place > last
 
     def _followers(self, unit: Sequence[Node]) -> Iterator[Node]:
         for node in unit:
