@@ -1,5 +1,4 @@
-"""A list that knows what is in it without looking through it: a training step hands out thousands of tensors.
-"""
+"""A list that knows what is in it without a search: a training step hands out thousands of tensors."""
 
 from __future__ import annotations
 

@@ -56,13 +56,13 @@ def filter_gradient(image: NDArray[Any], gradient: NDArray[Any], window: Window,
     """The gradient times the unfolded maps of all images, block after block.
 
     Args:
-        image: (n, c, 1, h, w), float32 or float64, contiguous.
-        gradient: (n, cout, 1, oh, ow), same type, contiguous; (oh, ow) are those of `window.output`.
+        image: (n, c, d, h, w), float32 or float64, contiguous.
+        gradient: (n, cout, od, oh, ow), same type, contiguous; the last three are those of `window.output`.
         window: Geometry of the convolution.
         groups: Channel groups; divides c and cout.
 
     Returns:
-        (cout, c / groups, 1, kh, kw), in the type of `image`.
+        (cout, c / groups, kd, kh, kw), in the type of `image`.
     """
     batch, channels, outputs = len(image), image.shape[1] // groups, gradient.shape[1] // groups
     shape = (groups * outputs, channels, *window.kernel)
@@ -70,12 +70,20 @@ def filter_gradient(image: NDArray[Any], gradient: NDArray[Any], window: Window,
         alone = np.empty((groups * outputs, *window.kernel), image.dtype)
         _depthwise(image, gradient, window.table(), np.empty(window.output[2], image.dtype), alone)
         return alone.reshape(shape)
+    result = np.zeros((groups, outputs, channels * window.taps), image.dtype)
+    if max(image.shape[2], window.kernel[0], window.output[0]) > 1:
+        buffer = column_buffer(channels, window, image.dtype)
+        for volume, above in zip(image, gradient, strict=True):
+            parts = volume.reshape(groups, channels, *volume.shape[1:]), above.reshape(groups, outputs, -1)
+            for own, seen, dy in zip(result, *parts, strict=True):
+                for start, stop, columns in unfolded(seen, window, buffer):
+                    own += np.matmul(dy[:, start:stop], columns.T)
+        return result.reshape(shape)
     maps = images_as_volume(image).reshape(groups, channels, batch, *image.shape[3:])
     made = images_as_volume(gradient).reshape(groups, outputs, -1)
     if window.is_pointwise((1, image.shape[3], image.shape[4])):
         product = np.matmul(made, maps.reshape(groups, channels, -1).swapaxes(1, 2))
         return np.asarray(product.reshape(shape))
-    result = np.zeros((groups, outputs, channels * window.taps), image.dtype)
     deep = stacked(window, batch)
     buffer = column_buffer(channels, deep, image.dtype)
     for g in range(groups):

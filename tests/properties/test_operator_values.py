@@ -142,7 +142,11 @@ STEPWISE = {
             "Conv2DBackpropInput",
             "DepthwiseConv2DBackpropFilter",
             "DepthwiseConv2DBackpropInput",
+            "Conv3DBackpropFilter",
+            "Conv3DBackpropInput",
             "GroupNormGrad",
+            "ResizeBilinearV2Grad",
+            "ResizeNearestNeighborV2Grad",
             "RmsNormGrad",
         )
     },

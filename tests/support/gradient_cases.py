@@ -30,6 +30,13 @@ def _convolutions(cases: Cases) -> None:
     both((2, 5, 8, 7), (3, 5, 3, 3), (4, 4), auto_pad="SAME_UPPER", strides=(2, 2))
     both((2, 24, 8, 7), (48, 1, 3, 3), (4, 4), "Depthwise", pads=(1, 1, 1, 1), strides=(2, 2))
     both((1, 19, 5, 6), (19, 1, 2, 3), (4, 4), "Depthwise")
+    for x, w, out, more in (
+        ((2, 18, 5, 6, 4), (34, 18, 3, 3, 2), (3, 6, 4), {"pads": (1, 1, 0, 1, 1, 1), "strides": (2, 1, 1)}),
+        ((1, 4, 3, 4, 5), (6, 2, 2, 2, 1), (2, 3, 5), {"groups": 2}),
+    ):
+        dy = some(x[0], w[0], *out)
+        cases.ascend("Conv3DBackpropInput", some(*w), dy, input_size=x, **more)
+        cases.ascend("Conv3DBackpropFilter", some(*x), dy, filter_size=w, **more)
 
 
 def _pooling(cases: Cases) -> None:
@@ -65,6 +72,17 @@ def _pooling(cases: Cases) -> None:
         pads=(1, 1, 1, 1),
         count_include_pad=1,
     )
+    resizing: list[tuple[tuple[int, int], tuple[int, int], dict[str, Any]]] = [
+        ((3, 4), (6, 8), {}),
+        ((9, 5), (4, 7), {"coordinate_transformation_mode": "asymmetric"}),
+        ((4, 5), (7, 11), {"scales": (1.8, 2.3)}),
+        ((4, 3), (9, 5), {"coordinate_transformation_mode": "align_corners"}),
+    ]
+    for sizes, made, more in resizing:
+        for kind in ("NearestNeighbor", "Bilinear"):
+            rule = {"nearest_mode": "floor"} if kind == "NearestNeighbor" and len(more) == 1 else {}
+            dy, x = some(2, 20, *made), (-1, 20, *sizes)
+            cases.ascend(f"Resize{kind}V2Grad", dy, orig_input_shape=x, **more, **rule)
     for sizes, made in (((7, 5), (1, 1)), ((9, 8), (4, 3)), ((3, 4), (5, 7))):
         cases.ascend("AdaptiveAvgPool2dGrad", some(2, 20, *made), orig_input_shape=(2, 20, *sizes))
 

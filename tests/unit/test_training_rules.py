@@ -61,6 +61,9 @@ LSTM = {
     "h": _any(1, 2, 2),
     "s": _any(1, 2, 2) * 0.5,
 }
+RNN = {"x": _any(3, 2, 3), "w": _any(1, 2, 3), "r": _any(1, 2, 2), "c": _any(1, 4), "h": _any(1, 2, 2) * 0.5}
+GRU = {**RNN, "w": _any(1, 6, 3), "r": _any(1, 6, 2), "c": _any(1, 12)}
+VOLUMES = {"x": _any(1, 4, 3, 4, 3), "w": _any(6, 2, 2, 3, 2), "c": _any(6)}
 MEAN, VARIANCE = np.array([0.1, -0.2, 0.3]), np.array([1.0, 0.5, 2.0])
 
 
@@ -84,6 +87,17 @@ def _lstm(direction: str) -> Build:
         return b.ops("LSTM", x, w, r, c, None, h0, c0, outputs=3, hidden_size=2, direction=direction)
 
     return build
+
+
+def _recurrent(kind: str, **attributes: Any) -> Build:
+    def build(b: Any, x: Any, w: Any, r: Any, c: Any, h: Any) -> Any:
+        return b.ops(kind, x, w, r, c, None, h, outputs=2, hidden_size=2, **attributes)
+
+    return build
+
+
+def _resize(sizes: list[int], **attributes: Any) -> tuple[Build, Inputs]:
+    return lambda b, x: b.op("Resize", x, None, None, sizes, **attributes), {"x": _any(2, 2, 3, 4)}
 
 
 def _both(array: Array) -> Array:
@@ -174,6 +188,10 @@ CASES: dict[str, tuple[Build, Inputs]] = {
         strides=(2,),
         pads=(1, 0),
     ),
+    "Conv of volumes": _few("Conv", VOLUMES, group=2, strides=(1, 2, 1), pads=(1, 1, 0, 0, 1, 1)),
+    "ConvTranspose of volumes": _few(
+        "ConvTranspose", {"x": _any(1, 4, 2, 1, 3), "w": _any(4, 2, 2, 3, 1), "c": _any(2)}, strides=(2, 1, 1)
+    ),
     "ConvTranspose": _few("ConvTranspose", SPREAD, strides=(2, 1), pads=(0, 1, 0, 0)),
     "ConvTranspose groups": _few(
         "ConvTranspose",
@@ -204,6 +222,14 @@ CASES: dict[str, tuple[Build, Inputs]] = {
         lambda b, x: b.op("Resize", x, None, None, [1, 2, 2, 3], mode="nearest"),
         {"x": _any(1, 2, 5, 4)},
     ),
+    "Resize floor": _resize([2, 2, 7, 5], coordinate_transformation_mode="asymmetric", nearest_mode="floor"),
+    "Resize halves": _resize([2, 2, 2, 9], mode="linear"),
+    "Resize corners": _resize([2, 2, 5, 3], mode="linear", coordinate_transformation_mode="align_corners"),
+    "Resize stated scale": (
+        lambda b, x: b.op("Resize", x, None, np.array([1, 1, 1.7, 2.3], np.float32), mode="linear"),
+        {"x": _any(1, 2, 3, 4)},
+    ),
+    "Resize cubic": _resize([2, 2, 5, 4], mode="cubic"),
     "NegativeLogLikelihoodLoss": (
         lambda b, x, i: b.op("NegativeLogLikelihoodLoss", x, i, np.array([1.0, 2.0, 0.5]), ignore_index=1),
         {"x": _any(4, 3), "i": np.array([0, 2, 1, 2])},
@@ -231,6 +257,22 @@ CASES: dict[str, tuple[Build, Inputs]] = {
     "LSTM bare": (
         lambda b, x, w, r: b.ops("LSTM", x, w, r, outputs=3, hidden_size=2)[1],
         {"x": _any(2, 1, 2), "w": _any(1, 8, 2), "r": _any(1, 8, 2)},
+    ),
+    "GRU": (_recurrent("GRU"), GRU),
+    "GRU reverse": (_recurrent("GRU", direction="reverse", linear_before_reset=1), GRU),
+    "GRU bidirectional": (
+        _recurrent("GRU", direction="bidirectional", linear_before_reset=1),
+        {name: _both(array) for name, array in GRU.items()},
+    ),
+    "GRU bare": (
+        lambda b, x, w, r: b.ops("GRU", x, w, r, outputs=2, hidden_size=2)[1],
+        {"x": _any(2, 1, 2), "w": _any(1, 6, 2), "r": _any(1, 6, 2)},
+    ),
+    "RNN": (_recurrent("RNN"), RNN),
+    "RNN relu": (_recurrent("RNN", activations=("Relu",)), RNN),
+    "RNN bidirectional": (
+        _recurrent("RNN", direction="bidirectional"),
+        {name: _both(array) for name, array in RNN.items()},
     ),
     "Softmax": _one("Softmax", _any(2, 3, 2), axis=1),
     "LogSoftmax": _one("LogSoftmax", _any(2, 4)),

@@ -13,6 +13,7 @@ from ascendsim.frontends.torch.inference import first_lines
 from ascendsim.frontends.torch.requirement import require_torch
 from ascendsim.frontends.torch.source import line_of, line_of_error
 from ascendsim.frontends.torch.table import CONVERTERS
+from ascendsim.frontends.torch.whole_calls import whole_calls
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +79,7 @@ def operators_of(module: Any, inputs: Sequence[Any]) -> list[Use]:
         decompositions={},
     )
     try:
-        with sdpa_kernel(SDPBackend.MATH), torch.fx.traceback.preserve_node_meta():
+        with whole_calls(torch), sdpa_kernel(SDPBackend.MATH), torch.fx.traceback.preserve_node_meta():
             _run(torch, torch.compile(module, backend=backend), inputs)
     except Exception as error:  # the user's, or PyTorch's, which has no common class
         where = line_of_error(error, torch)

@@ -29,6 +29,7 @@ from ascendsim.frontends.torch.notes import (
 from ascendsim.frontends.torch.requirement import require_torch
 from ascendsim.frontends.torch.table import MASK_READER, VIEWS
 from ascendsim.frontends.torch.tensors import array_of, check_tensor, dtype_of, tensor_of
+from ascendsim.frontends.torch.whole_calls import whole_calls
 from ascendsim.graph.ir import Array, Graph
 from ascendsim.opset import OpSet
 
@@ -84,7 +85,7 @@ def compile_for(module: Any, example_inputs: Sequence[Any], *, opset: OpSet, chi
 
         return compiled
 
-    with silence(), sdpa_kernel(SDPBackend.MATH), torch.fx.traceback.preserve_node_meta():
+    with silence(), whole_calls(torch), sdpa_kernel(SDPBackend.MATH), torch.fx.traceback.preserve_node_meta():
         function = aot_autograd(
             fw_compiler=compiler("forward"),
             bw_compiler=compiler("backward"),

@@ -10,6 +10,7 @@ from ascendsim.frontends.torch.conversion import Conversion, has_converter
 from ascendsim.frontends.torch.requirement import require_torch
 from ascendsim.frontends.torch.source import line_of_error
 from ascendsim.frontends.torch.tensors import array_of, check_tensor, dtype_of
+from ascendsim.frontends.torch.whole_calls import whole_calls
 from ascendsim.graph.constants import Constant
 from ascendsim.graph.ir import Graph, Tensor
 from ascendsim.opset import OpSet
@@ -68,7 +69,7 @@ def check_module(module: Any, examples: Any) -> None:
 
 def _exported(torch: Any, module: Any, args: tuple[Any, ...], options: dict[str, Any], dynamic: Any) -> Any:
     try:
-        with torch.no_grad():
+        with torch.no_grad(), whole_calls(torch):
             program = torch.export.export(module, args, options, dynamic_shapes=dynamic, strict=False)
             program = program.run_decompositions({})  # none: only what changes in place becomes functional
             return _without_unknown(torch, program)

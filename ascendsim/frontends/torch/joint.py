@@ -22,6 +22,7 @@ from ascendsim.frontends.torch.inference import check_module, constant_of, first
 from ascendsim.frontends.torch.requirement import require_torch
 from ascendsim.frontends.torch.source import line_of_error
 from ascendsim.frontends.torch.tensors import dtype_of
+from ascendsim.frontends.torch.whole_calls import whole_calls
 from ascendsim.graph.ir import Constant, Graph, Tensor
 from ascendsim.opset import OpSet
 
@@ -161,7 +162,12 @@ def _joint(torch: Any, step: Any, args: tuple[Any, ...], decompositions: dict[An
     from torch.nn.attention import SDPBackend, sdpa_kernel
 
     try:
-        with ExitStack() as stack, sdpa_kernel(SDPBackend.MATH), torch.fx.traceback.preserve_node_meta():
+        with (
+            ExitStack() as stack,
+            whole_calls(torch),
+            sdpa_kernel(SDPBackend.MATH),
+            torch.fx.traceback.preserve_node_meta(),
+        ):
             with noted_modules(torch, step):
                 joint = aot_export_joint_with_descriptors(stack, step, args, decompositions=decompositions)
             return joint.graph_module.graph

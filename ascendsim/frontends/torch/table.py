@@ -15,6 +15,7 @@ from ascendsim.frontends.torch.families import (
     normalise,
     random,
     reduce,
+    resizing,
     updates,
     window_gradients,
 )
@@ -228,6 +229,13 @@ CONVERTERS: Mapping[str, Converter] = {
     **_every("max_pool2d_with_indices_backward", window_gradients.max_pool),
     **_every("avg_pool2d_backward", window_gradients.average_pool),
     **_every("_adaptive_avg_pool2d_backward", window_gradients.adaptive_average_pool),
+    # resizing
+    **_every("upsample_nearest2d upsample_nearest2d.vec", resizing.nearest()),
+    **_every("_upsample_nearest_exact2d _upsample_nearest_exact2d.vec", resizing.nearest(exact=True)),
+    **_every("upsample_bilinear2d upsample_bilinear2d.vec", resizing.bilinear),
+    **_every("upsample_nearest2d_backward", resizing.nearest_gradient()),
+    **_every("_upsample_nearest_exact2d_backward", resizing.nearest_gradient(exact=True)),
+    **_every("upsample_bilinear2d_backward", resizing.bilinear_gradient),
     # steps of optimizers
     **_every("lerp.Scalar lerp.Tensor", updates.lerp),
     **_every("addcdiv", updates.addcdiv),

@@ -1,7 +1,7 @@
 """Resize: nearest, linear and cubic along any axes, all coordinate transformations, antialias, crop.
 
 Interpolation is separable: along every resized axis each output point is a weighted sum of a few input points
-(`_Plan`).
+(`AxisPlan`).
 """
 
 from __future__ import annotations
@@ -191,7 +191,7 @@ def _cubic(distance: Array, a: float) -> Array:
 
 
 @dataclass(frozen=True, slots=True)
-class _Plan:
+class AxisPlan:
     """One axis: output point i = sum over t of weights[i, t] * input[taps[i, t]]; `outside` points take the
     extrapolation value.
     """
@@ -201,13 +201,24 @@ class _Plan:
     outside: Array | None
 
 
-def _plan(node: Node, mode: str, size: int, made: int, scale: float, roi: tuple[float, float]) -> _Plan:
+def plan_of(
+    node: Node, mode: str, size: int, made: int, scale: float, roi: tuple[float, float] = (0.0, 1.0)
+) -> AxisPlan:
+    """How a resizing node makes one axis.
+
+    Args:
+        node: Its attributes say how positions are found.
+        mode: nearest, linear or cubic.
+        size, made: Of the axis, before and after.
+        scale: As stated.
+        roi: Start and end of the crop, as parts of the input.
+    """
     transform = node.attr("coordinate_transformation_mode", "half_pixel")
     positions = source_positions(transform, size, made, scale, roi)
     outside = (positions < 0) | (positions > size - 1) if transform == "tf_crop_and_resize" else None
     if mode == "nearest":
         nearest = _nearest(positions, node.attr("nearest_mode", "round_prefer_floor"), size)[:, None]
-        return _Plan(nearest, np.ones(nearest.shape), outside)
+        return AxisPlan(nearest, np.ones(nearest.shape), outside)
     shrink = min(scale, 1.0) if node.attr("antialias", 0) else 1.0
     reach = (1 if mode == "linear" else 2) / shrink
     base = np.floor(positions)
@@ -222,12 +233,12 @@ def _plan(node: Node, mode: str, size: int, made: int, scale: float, roi: tuple[
     if node.attr("exclude_outside", 0):
         weights = np.where((points < 0) | (points >= size), 0.0, weights)
     total = weights.sum(axis=1, keepdims=True)
-    return _Plan(
+    return AxisPlan(
         np.clip(points, 0, size - 1).astype(np.int64), weights / np.where(total == 0, 1, total), outside
     )
 
 
-def _apply(array: Array, axis: int, plan: _Plan, value: float) -> Array:
+def _apply(array: Array, axis: int, plan: AxisPlan, value: float) -> Array:
     taps = plan.taps.shape[1]
     shape = [1] * array.ndim
     shape[axis] = plan.taps.shape[0]
@@ -265,7 +276,7 @@ def _compute(node: Node, inputs: Sequence[Any], wanted: Sequence[np.dtype[Any]])
         values = _apply(
             values,
             axis,
-            _plan(node, mode, size, made, scale, roi.get(axis, (0.0, 1.0))),
+            plan_of(node, mode, size, made, scale, roi.get(axis, (0.0, 1.0))),
             float(node.attr("extrapolation_value", 0.0)),
         )
     if values is array:

@@ -162,7 +162,7 @@ def _infer_max_grad(context: InferContext) -> None:
     context.set(0, context.dtype(1), shape)
 
 
-def _original(context: InferContext) -> Shape:
+def original_shape(context: InferContext) -> Shape:
     """The shape of x."""
     _need_maps(context, 0)
     sizes = tuple(int(size) for size in context.node.attr("orig_input_shape", ()) or ())
@@ -174,7 +174,7 @@ def _original(context: InferContext) -> Shape:
 
 
 def _infer_average(context: InferContext) -> None:
-    shape = _original(context)
+    shape = original_shape(context)
     pooled = (*shape[:2], *outputs(pool_axes(context.node, shape[2:])))
     if not may_equal(context.shape(0), pooled):
         raise context.fail(f"needs a gradient of shape {pooled}", context.shape(0))
@@ -182,7 +182,7 @@ def _infer_average(context: InferContext) -> None:
 
 
 def _infer_adaptive(context: InferContext) -> None:
-    shape, gradient = _original(context), context.shape(0)
+    shape, gradient = original_shape(context), context.shape(0)
     if not may_equal(gradient, (*shape[:2], None, None)):
         raise context.fail(f"needs a gradient of shape {(*shape[:2], None, None)}", gradient)
     context.set(0, context.dtype(0), shape)
@@ -319,7 +319,7 @@ def _max_links(node: Node) -> AxisMap:
     return AxisMap({**pooled, **by_labels(node, {0: names}, {1: ("n", "c", "tap", "word")}).links})
 
 
-def _spread_links(*ports: int) -> Callable[[Node], AxisMap]:
+def spread_links(*ports: int) -> Callable[[Node], AxisMap]:
     """Batch and channels parallel; where windows lie along an axis of dx is not said."""
 
     def rule(node: Node) -> AxisMap:
@@ -354,13 +354,13 @@ def _max_grad(name: str) -> OpDef:
         domain="ascend",
         most_inputs=3,
         facts=Facts(
-            _spread_links(1, 2), Kind.REDUCTION, Precision.GRAY, pattern=OpPattern.OPAQUE, maps=(0, 1, 2)
+            spread_links(1, 2), Kind.REDUCTION, Precision.GRAY, pattern=OpPattern.OPAQUE, maps=(0, 1, 2)
         ),
     )
 
 
 def _average_grad(name: str, infer: Any, function: Any, lower: Any) -> OpDef:
-    facts = Facts(_spread_links(0), Kind.REDUCTION, Precision.GRAY, pattern=OpPattern.OPAQUE)
+    facts = Facts(spread_links(0), Kind.REDUCTION, Precision.GRAY, pattern=OpPattern.OPAQUE)
     return OpDef(name, infer, with_numpy(function), lower, Layout.FEATURE, domain="ascend", facts=facts)
 
 

@@ -1,4 +1,4 @@
-"""Gradients of convolutions, by CANN's Conv2DBackpropInput and Conv2DBackpropFilter."""
+"""Gradients of convolutions, by CANN's Conv2DBackpropInput and Conv2DBackpropFilter, and those of volumes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _WINDOW = ("strides", "pads", "dilations", "auto_pad")
 
 
 def _window(node: Node) -> dict[str, Any]:
-    """Attributes of a window of two dimensions."""
+    """Attributes of a window of two dimensions or three."""
     window = {name: node.attributes[name] for name in _WINDOW if name in node.attributes}
     if len(node.required(0).static_shape) == 3:
         window |= {name: _row(window[name], int(name != "pads")) for name in window.keys() - {"auto_pad"}}
@@ -30,8 +30,8 @@ def _bias(step: Backward, port: int) -> Tensor | None:
 
 def _check(step: Backward) -> None:
     rank = len(step.node.required(0).static_shape)
-    if rank not in (3, 4):
-        step.refuse("is known for one and two dimensions", f"{rank - 2} dimensions")
+    if rank not in (3, 4, 5):
+        step.refuse("is known for one to three dimensions", f"{rank - 2} dimensions")
 
 
 def _as_map(step: Backward, tensor: Tensor) -> Tensor:
@@ -48,9 +48,9 @@ def _row(values: Any, first: int) -> tuple[int, ...]:
 
 def _names(step: Backward, channels: int) -> tuple[str, str, dict[str, Any]]:
     """Operators of both gradients, with groups where the operator has them."""
-    groups = int(step.node.attr("group", 1))
-    depthwise = groups > 1 and groups == channels
-    kind = "DepthwiseConv2D" if depthwise else "Conv2D"
+    groups, volumes = int(step.node.attr("group", 1)), len(step.node.required(0).static_shape) == 5
+    depthwise = groups > 1 and groups == channels and not volumes
+    kind = "Conv3D" if volumes else "DepthwiseConv2D" if depthwise else "Conv2D"
     own = {} if depthwise else {"groups": groups}
     return f"{kind}BackpropInput", f"{kind}BackpropFilter", own
 

@@ -1,4 +1,6 @@
-"""Gradient of resizing, which is linear and acts axis by axis: the transposed matrix of every axis."""
+"""Gradient of resizing, which is linear and acts axis by axis: CANN's operator where it has one, else the
+transposed matrix of every axis.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from ascendsim.graph.ir import Array, Tensor
-from ascendsim.training.backward import Backward, Rule, without
+from ascendsim.training.backward import ASCEND, Backward, Rule, without
 
 Grads = Sequence["Tensor | None"]
 
@@ -47,8 +49,37 @@ def _repeats(matrix: Array) -> bool:
     return made % given == 0 and bool(np.array_equal(matrix, np.repeat(np.eye(given), made // given, axis=0)))
 
 
+_GRADIENTS = {"nearest": "ResizeNearestNeighborV2Grad", "linear": "ResizeBilinearV2Grad"}
+_POSITIONS = ("coordinate_transformation_mode", "nearest_mode")
+_PLAIN = {"antialias": 0, "exclude_outside": 0, "keep_aspect_ratio_policy": "stretch", "axes": None}
+
+
+def _on_chip(step: Backward) -> Tensor | None:
+    """CANN's operator, which takes images whose height and width alone change."""
+    node = step.node
+    kind, transform = str(node.attr("mode", "nearest")), node.attr(_POSITIONS[0])
+    shape, made = node.required(0).static_shape, node.output.static_shape
+    if (
+        kind not in _GRADIENTS
+        or len(shape) != 4
+        or shape[:2] != made[:2]
+        or transform == "tf_crop_and_resize"
+    ):
+        return None
+    if any(node.attr(name, usual) != usual for name, usual in _PLAIN.items()):
+        return None
+    options = {name: node.attributes[name] for name in _POSITIONS if name in node.attributes}
+    scales = node.input(2)
+    if scales is not None and scales.elements:
+        options["scales"] = tuple(float(scale) for scale in _values(step, scales).reshape(-1)[2:])
+    return step.op(_GRADIENTS[kind], step.grad, domain=ASCEND, orig_input_shape=shape, **options)
+
+
 @without(1, 2)
 def _resize(step: Backward) -> Grads:
+    made_by_chip = _on_chip(step)
+    if made_by_chip is not None:
+        return (made_by_chip,)
     shape, made = step.node.required(0).static_shape, step.node.output.static_shape
     changed = [axis for axis in range(len(shape)) if shape[axis] != made[axis]]
     if changed and changed[0] < len(shape) - 2:

@@ -30,7 +30,7 @@ def convolution(
     A transposed convolution is the gradient of a plain one: of it, x follows by the plain convolution of dy,
     and in the gradient of the filter x and dy change places.
     """
-    if rank(x) != 4:
+    if rank(x) == 3:
         return _as_image(
             call,
             dy,
@@ -45,10 +45,11 @@ def convolution(
             groups,
             mask,
         )
-    steps, pads, gaps = (each(one, 2) for one in (stride, padding, dilation))
+    steps, pads, gaps = (each(one, rank(x) - 2) for one in (stride, padding, dilation))
     options: dict[str, Any] = {"strides": steps, "pads": (*pads, *pads), "dilations": gaps}
-    depthwise = not transposed and groups > 1 and groups == x.static_shape[1]
-    prefix = "DepthwiseConv2D" if depthwise else "Conv2D"
+    volumes = rank(x) == 5
+    depthwise = not (transposed or volumes) and groups > 1 and groups == x.static_shape[1]
+    prefix = "Conv3D" if volumes else "DepthwiseConv2D" if depthwise else "Conv2D"
     spread: dict[str, Any] = {} if depthwise else {"groups": int(groups)}
     dx = dw = db = None
     if mask[0] and transposed:
@@ -70,8 +71,6 @@ def _as_image(
     call: Call, dy: Tensor, x: Tensor, weight: Tensor, bias_sizes: Any, *options: Any
 ) -> list[Tensor | None]:
     """In one dimension: images one row high."""
-    if rank(x) != 3:
-        raise call.unsupported("needs a convolution in one or two dimensions", rank(x) - 2)
     stride, padding, dilation, transposed, output_padding, groups, mask = options
     wide: list[Any] = [call.op("Unsqueeze", one, [2]) for one in (dy, x, weight)]
     sizes = [(1, *stride), (0, *padding), (1, *dilation)]

@@ -1,0 +1,33 @@
+"""Calls that PyTorch takes apart, or hands to the host's own library, before a capture sees them."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+_RESIZING = ("upsample_nearest2d", "upsample_bilinear2d", "_upsample_nearest_exact2d")
+
+
+@contextmanager
+def whole_calls(torch: Any) -> Iterator[None]:
+    """While it is open, resizing stays one call (PyTorch has it in indexed reads, written in Python), and
+    recurrent layers are products and gates instead of oneDNN's kernels for CPUs.
+    """
+    importlib.import_module("torch._decomp.decompositions")  # what is taken away must be there first
+
+    keys = (torch._C.DispatchKey.Autograd, torch._C.DispatchKey.CompositeImplicitAutograd)
+    taken = []
+    for name in _RESIZING:
+        packet = getattr(torch.ops.aten, name)
+        for call in (getattr(packet, overload) for overload in packet.overloads()):
+            taken += [(call, key, call.py_kernels.pop(key)) for key in keys if key in call.py_kernels]
+            call._dispatch_cache.clear()
+    try:
+        with torch.backends.mkldnn.flags(enabled=False):
+            yield
+    finally:
+        for call, key, kernel in taken:
+            call.py_kernels[key] = kernel
+            call._dispatch_cache.clear()
