@@ -84,6 +84,7 @@ REASONS: dict[str, str] = {
     "training/optimizers.py": _MAKES,
     "training/reverse.py": _MAKES,
     "training/scaling.py": _MAKES,
+    "training/sequences.py": _MAKES,
     "training/source.py": "batch normalisation, which goes into training",
     "training/step.py": _MAKES,
 }

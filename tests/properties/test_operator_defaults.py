@@ -21,6 +21,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
 # operator set.
 UNUSED = {("RNN", "activations"), ("Resize", "cubic_coeff_a")}
 
+BY_VOLUME_AXIS = {"strides": (1, 1, 1), "dilations": (1, 1, 1), "pads": (0,) * 6}
 BY_AXIS = {"strides": (1, 1), "pads": (0, 0, 0, 0), "dilations": (1, 1)}
 
 # Operators of our own have no schema; their defaults are those of CANN's prototypes and of the ONNX operators
@@ -35,9 +36,14 @@ OWN: dict[str, dict[str, Any]] = {
     "ascend::BNTrainingUpdateGrad": {"epsilon": 1e-5},
     "ascend::BNTrainingReduceGrad": {"epsilon": 1e-5},
     **{
-        f"ascend::{kind}Conv2DBackprop{operand}": {"groups": 1, "auto_pad": "NOTSET", **BY_AXIS}
-        for kind in ("", "Depthwise")
+        f"ascend::{kind}Backprop{operand}": {"groups": 1, "auto_pad": "NOTSET", **by_axis}
+        for kind, by_axis in (("Conv2D", BY_AXIS), ("Conv3D", BY_VOLUME_AXIS), ("DepthwiseConv2D", BY_AXIS))
         for operand in ("Input", "Filter")
+    },
+    "ascend::ResizeBilinearV2Grad": {"coordinate_transformation_mode": "half_pixel"},
+    "ascend::ResizeNearestNeighborV2Grad": {
+        "coordinate_transformation_mode": "half_pixel",
+        "nearest_mode": "round_prefer_floor",
     },
     "ascend::SoftmaxGrad": {"axis": -1},
     "ascend::ConfusionSoftmaxGrad": {"axis": -1},

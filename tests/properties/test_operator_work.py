@@ -321,6 +321,8 @@ LOOSE = {
     "AvgPoolV2Grad",
     "MaxPoolGradWithArgmax",
     "MaxPoolGradWithArgmaxV1",
+    "ResizeBilinearV2Grad",
+    "ResizeNearestNeighborV2Grad",
     "TopK",
     "ArgMax",
     "ArgMin",
@@ -399,12 +401,19 @@ def test_the_cube_multiplies_as_much_as_the_mathematics_ask_for() -> None:
         "FullyConnection",
         "ConvTranspose",
         "Conv2DBackpropFilter",
+        "Conv3DBackpropFilter",
         "DepthwiseConv2DBackpropInput",
     } <= checked
 
 
 # their images have zeros between neighbours, which useful products leave out and cropped borders may lack
-SPREADS = {"ConvTranspose", "QuantConvTranspose", "Conv2DBackpropInput", "DepthwiseConv2DBackpropInput"}
+SPREADS = {
+    "ConvTranspose",
+    "QuantConvTranspose",
+    "Conv2DBackpropInput",
+    "Conv3DBackpropInput",
+    "DepthwiseConv2DBackpropInput",
+}
 
 
 def _products(case: Case) -> int | None:
@@ -427,10 +436,13 @@ def _products(case: Case) -> int | None:
         case "Gemm" | "BatchMatMul":
             turned = case.attributes.get("transA", case.attributes.get("adj_x1", 0))
             return result * arrays[0].shape[-2 if turned else -1]
-        case "Conv2DBackpropInput" | "DepthwiseConv2DBackpropInput":
+        case "Conv2DBackpropInput" | "Conv3DBackpropInput" | "DepthwiseConv2DBackpropInput":
             return math.prod(arrays[1].shape) * math.prod(arrays[0].shape[1:])
         case "Conv2DBackpropFilter" | "DepthwiseConv2DBackpropFilter":
             return math.prod(arrays[1].shape) * math.prod(case.attributes["filter_size"][1:])
+        case "Conv3DBackpropFilter":  # each depth tap is a product of its own
+            sizes = case.attributes["filter_size"]
+            return math.prod(arrays[1].shape) * sizes[1] * math.prod(sizes[3:])
         case "ConvTranspose":  # those that pads cut off count, as a Conv's with padding do
             return math.prod(arrays[0].shape) * math.prod(arrays[1].shape[1:])
         case "QuantConvTranspose":

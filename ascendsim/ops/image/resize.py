@@ -7,7 +7,7 @@ Interpolation is separable: along every resized axis each output point is a weig
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -41,7 +41,7 @@ from ascendsim.opset.work import (
     Work,
 )
 
-_TRANSFORMS = (
+TRANSFORMS = (
     "half_pixel",
     "half_pixel_symmetric",
     "pytorch_half_pixel",
@@ -106,9 +106,9 @@ def _target(node: Node, shape: tuple[int, ...], scales: Any, sizes: Any) -> _Tar
 def _infer(context: InferContext) -> None:
     shape = context.shape(0)
     transform = context.node.attr("coordinate_transformation_mode", "half_pixel")
-    if transform not in _TRANSFORMS:
+    if transform not in TRANSFORMS:
         raise context.fail(
-            f"needs a coordinate_transformation_mode out of {', '.join(_TRANSFORMS)}", transform
+            f"needs a coordinate_transformation_mode out of {', '.join(TRANSFORMS)}", transform
         )
     if shape is None:
         context.set(0, context.dtype(0), None)
@@ -172,13 +172,16 @@ def source_positions(transform: str, size: int, made: int, scale: float, roi: tu
     return np.asarray(offset + (x + 0.5) / scale - 0.5)
 
 
+ROUNDINGS: Mapping[str, Callable[[Array], Array]] = {
+    "round_prefer_floor": lambda positions: np.ceil(positions - 0.5),
+    "round_prefer_ceil": lambda positions: np.floor(positions + 0.5),
+    "floor": np.floor,
+    "ceil": np.ceil,
+}
+
+
 def _nearest(positions: Array, mode: str, size: int) -> Array:
-    rounded = {
-        "round_prefer_floor": lambda: np.ceil(positions - 0.5),
-        "round_prefer_ceil": lambda: np.floor(positions + 0.5),
-        "floor": lambda: np.floor(positions),
-        "ceil": lambda: np.ceil(positions),
-    }[mode]()
+    rounded = ROUNDINGS[mode](positions)
     return np.clip(rounded, 0, size - 1).astype(np.int64)
 
 

@@ -17,7 +17,7 @@ import numpy as np
 from ascendsim.core.dtypes import DType
 from ascendsim.core.formats import ceil_div
 from ascendsim.graph.ir import Array, Node
-from ascendsim.ops.image.resize import plan_of
+from ascendsim.ops.image.resize import ROUNDINGS, TRANSFORMS, plan_of
 from ascendsim.ops.reduce.pooling import plane_bytes, rows_and_lanes
 from ascendsim.ops.shared.bursts import DUPLICATE
 from ascendsim.ops.shared.common import on_ai_cpu, runs_on_ai_core, with_numpy
@@ -28,6 +28,12 @@ from ascendsim.opset.facts import Facts, Kind, OpPattern, Precision
 from ascendsim.opset.work import LowerContext, NoTask, Ref, Step, Stream, VectorWork, Work
 
 _MODES = {"ResizeNearestNeighborV2Grad": "nearest", "ResizeBilinearV2Grad": "linear"}
+
+
+_WORDS = {
+    "coordinate_transformation_mode": tuple(word for word in TRANSFORMS if word != "tf_crop_and_resize"),
+    "nearest_mode": tuple(ROUNDINGS),
+}
 
 
 def _shares(node: Node, place: int, size: int, made: int) -> Array:
@@ -54,6 +60,10 @@ def _infer(context: InferContext) -> None:
     scales: Any = context.node.attr("scales")
     if scales and (len(scales) != 2 or min(scales) <= 0):
         raise context.fail("needs two positive scales", scales)
+    for name, known in _WORDS.items():
+        word = context.node.attr(name)
+        if word is not None and word not in known:
+            raise context.fail(f"needs a {name} out of {', '.join(known)}", word)
     context.set(0, context.dtype(0), shape)
 
 
