@@ -17,12 +17,13 @@ from ascendsim.torch.config import CompilerConfig, get_npu_backend, set_dim_gear
 from ascendsim.torch.profiler import Profiler, profile, tensorboard_trace_handler
 from ascendsim.torch.recording import Run
 from ascendsim.torch.running import clear_runs, last_runs
-from ascendsim.torch.schedule import ProfilerAction, schedule
+from ascendsim.torch.schedule import ProfilerAction, ProfilerActivity, schedule
 
 __all__ = [
     "CompilerConfig",
     "Profiler",
     "ProfilerAction",
+    "ProfilerActivity",
     "Run",
     "backend",
     "clear_runs",

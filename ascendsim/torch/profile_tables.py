@@ -7,9 +7,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ascendsim.core.errors import InputError, suggest
-from ascendsim.core.table import Row, Table
+from ascendsim.core.table import QUOTED, Row, Table
+from ascendsim.profiling.fusion_op import original_operators
 from ascendsim.profiling.op_summary import START_COLUMN
 from ascendsim.torch.recording import Run
+from ascendsim.torch.schedule import ALL, Activities, ProfilerActivity
 from ascendsim.torch.timeline import Timeline
 
 KINDS = ("forward", "backward", "optimizer", "inference")
@@ -49,10 +51,15 @@ def runs_of(timeline: Timeline) -> tuple[Run, ...]:
     return tuple({id(graph.run): graph.run for graph in timeline.graphs}.values())
 
 
-def op_summary(timeline: Timeline) -> Table:
-    """One row a task and call, with msprof's columns; Model ID numbers the graphs."""
+def op_summary(timeline: Timeline, stacks: bool = False) -> Table:
+    """One row a task and call, with msprof's columns; Model ID numbers the graphs.
+
+    Args:
+        timeline: Of the recording.
+        stacks: Adds the user's lines whose calls a task does.
+    """
     runs = runs_of(timeline)
-    tables = {id(run): run.result.op_summary() for run in runs}
+    tables = {id(run): _with_lines(run) if stacks else run.result.op_summary() for run in runs}
     if not runs:
         return Table("op_summary", ("Step Id",), ())
     first = tables[id(runs[0])]
@@ -73,9 +80,36 @@ def op_summary(timeline: Timeline) -> Table:
     return replace(first, columns=("Step Id", *first.columns), rows=tuple(rows))
 
 
-def kernel_details(timeline: Timeline) -> Table:
+def _with_lines(run: Run) -> Table:
+    table, known = run.result.op_summary(), {name: note.line for note in run.notes for name in note.nodes}
+    rows = []
+    for row, view in zip(table, run.result.profile.tasks, strict=True):
+        lines = dict.fromkeys(known[name] for name in original_operators(view) if name in known)
+        rows.append((*row, "; ".join(lines)))
+    styles = {**table.styles, "Call Stack": QUOTED}
+    return replace(table, columns=(*table.columns, "Call Stack"), rows=tuple(rows), styles=styles)
+
+
+def memory_record(timeline: Timeline) -> Table:
+    """How much device memory is in use while each task runs, with the columns of torch_npu's file: a graph
+    reserves its arena and its weights for as long as it runs.
+    """
+    rows: list[Row] = []
+    for graph in timeline.graphs:
+        report = graph.run.result.memory
+        fixed, reserved = report.figures.weights, report.figures.peak
+        whole = (fixed + reserved) / 2**20
+        for (start, _), live in zip(report.spans, report.figures.live, strict=True):
+            at = graph.start / 1000 + start
+            rows.append(("GE", at, (fixed + live) / 2**20, whole, whole, "NPU:0"))
+        rows.append(("GE", graph.end / 1000, 0.0, 0.0, 0.0, "NPU:0"))
+    columns = ("Component", "Timestamp(us)", "Total Allocated(MB)", "Total Reserved(MB)", "Total Active(MB)")
+    return Table("memory_record", (*columns, "Device Type"), tuple(rows))
+
+
+def kernel_details(timeline: Timeline, stacks: bool = False) -> Table:
     """`op_summary` under the names that PyTorch's profile folders have."""
-    table = op_summary(timeline)
+    table = op_summary(timeline, stacks)
     columns = tuple(_KERNEL_NAMES.get(column, column) for column in table.columns)
     styles = {_KERNEL_NAMES.get(column, column): style for column, style in table.styles.items()}
     return replace(table, name="kernel_details", columns=columns, styles=styles)
@@ -167,20 +201,21 @@ class _Sum:
     calls: int = 0
 
 
-def key_averages(timeline: Timeline, by_shape: bool) -> KeyAverages:
+def key_averages(timeline: Timeline, by_shape: bool, activities: Activities = ALL) -> KeyAverages:
     """Operators of the device by type, and what the host did by name.
 
     Args:
         timeline: Of the recording.
         by_shape: Whether other shapes make another row.
+        activities: Whose.
     """
     sums: dict[tuple[str, str], _Sum] = {}
-    for span in timeline.host:
+    for span in timeline.host if ProfilerActivity.CPU in activities else ():
         shapes = "; ".join("x".join(map(str, shape)) for shape in span.shapes)
         one = sums.setdefault((span.name, shapes if by_shape else ""), _Sum())
         one.host += span.end - span.start
         one.calls += 1
-    for run in runs_of(timeline):
+    for run in runs_of(timeline) if ProfilerActivity.NPU in activities else ():
         calls = sum(graph.run is run for graph in timeline.graphs)
         profile = run.result.profile
         for view in profile.tasks:

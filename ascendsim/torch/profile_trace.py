@@ -18,6 +18,7 @@ from ascendsim.profiling.chrome_trace import (
     thread_events,
     trace_text,
 )
+from ascendsim.torch.schedule import ALL, Activities, ProfilerActivity
 from ascendsim.torch.timeline import Placed, Timeline
 
 Event = dict[str, Any]
@@ -27,11 +28,21 @@ _PYTHON, _STEPS, _BREAKS = (HOST_PID * 100_000 + number for number in (1, 2, 3))
 _GRAPHS = GRAPHS_PID * 100_000
 
 
-def profile_trace(timeline: Timeline, name: str = "profile") -> dict[str, Any]:
-    """The trace as the object that a .json file holds."""
-    events = [*_host(timeline), *_graphs(timeline)]
-    traces = {id(graph.run): chrome_trace(graph.run.result.profile) for graph in timeline.graphs}
-    events += _tasks(timeline, {key: trace["traceEvents"] for key, trace in traces.items()})
+def profile_trace(timeline: Timeline, name: str = "profile", activities: Activities = ALL) -> dict[str, Any]:
+    """The trace as the object that a .json file holds.
+
+    Args:
+        timeline: Of the recording.
+        name: Of the profile.
+        activities: Whose lanes there are; steps and graph breaks are always there.
+    """
+    device = ProfilerActivity.NPU in activities
+    events = [*_host(timeline, ProfilerActivity.CPU in activities), *(_graphs(timeline) if device else ())]
+    if activities == ALL:
+        events += _arrows(timeline)
+    if device:
+        traces = {id(graph.run): chrome_trace(graph.run.result.profile) for graph in timeline.graphs}
+        events += _tasks(timeline, {key: trace["traceEvents"] for key, trace in traces.items()})
     soc = timeline.soc
     return {
         "schemaVersion": 1,
@@ -48,13 +59,13 @@ def profile_trace(timeline: Timeline, name: str = "profile") -> dict[str, Any]:
     }
 
 
-def write_profile(timeline: Timeline, path: str | PathLike[str]) -> Path:
+def write_profile(timeline: Timeline, path: str | PathLike[str], activities: Activities = ALL) -> Path:
     """Writes the trace as .json, or compressed if the name ends with .gz.
 
     Raises:
         InputError: If the file cannot be written.
     """
-    text = trace_text(profile_trace(timeline)).encode()
+    text = trace_text(profile_trace(timeline, activities=activities)).encode()
     target = Path(path)
     if target.suffix == ".gz":
         text = gzip.compress(text, compresslevel=6, mtime=0)
@@ -68,14 +79,16 @@ def _slice(pid: int, tid: int, name: str, category: str, ns: tuple[int, int], ar
     return {**common, "ts": start / 1000, "dur": (end - start) / 1000, "args": args}
 
 
-def _host(timeline: Timeline) -> Iterable[Event]:
+def _host(timeline: Timeline, python: bool) -> Iterable[Event]:
     yield from process_events(HOST_PID, "Host", -1)
     for tid, name in ((_PYTHON, "Python"), (_STEPS, "Steps"), (_BREAKS, "Graph breaks")):
         yield from thread_events(HOST_PID, tid, name)
-    for span in timeline.host:
+    for span in timeline.host if python else ():
         args: Event = {"step": timeline.steps[span.step].number}
         if span.shapes:
             args["input_shapes"] = "; ".join("x".join(map(str, shape)) for shape in span.shapes)
+        if span.line:
+            args["Call stack"] = span.line
         yield _slice(HOST_PID, _PYTHON, span.name, span.kind, (span.start, span.end), args)
     for step in timeline.steps:
         name = f"ProfilerStep#{step.number}"
@@ -87,7 +100,7 @@ def _host(timeline: Timeline) -> Iterable[Event]:
 
 
 def _graphs(timeline: Timeline) -> Iterable[Event]:
-    """One slice a call of a graph, with an arrow from its launch."""
+    """One slice a call of a graph."""
     yield from process_events(GRAPHS_PID, "Graphs", 0)
     yield from thread_events(GRAPHS_PID, _GRAPHS, "Graphs")
     numbers: dict[int, int] = {}
@@ -96,6 +109,10 @@ def _graphs(timeline: Timeline) -> Iterable[Event]:
         args = {"step": timeline.steps[graph.step].number, "graph": number}
         span = (graph.start, graph.end)
         yield _slice(GRAPHS_PID, _GRAPHS, graph.run.kind, graph.run.kind, span, args)
+
+
+def _arrows(timeline: Timeline) -> Iterable[Event]:
+    """One from each launch to its graph."""
     launches = [span for span in timeline.host if span.kind == "launch"]
     for number, (launch, graph) in enumerate(zip(launches, timeline.graphs, strict=True), 1):
         leave = max(min(launch.end - 1, graph.start), launch.start)

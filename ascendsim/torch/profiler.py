@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
 from types import TracebackType
@@ -14,20 +15,27 @@ from ascendsim.core.errors import InputError, suggest
 from ascendsim.core.files import make_folder
 from ascendsim.core.table import Table
 from ascendsim.frontends.torch.eager import HostCall, listening
+from ascendsim.frontends.torch.requirement import require_torch
+from ascendsim.frontends.torch.source import line_here
 from ascendsim.torch import profile_tables, recording
 from ascendsim.torch.fx_summary import fx_summary
 from ascendsim.torch.profile_tables import KeyAverages
 from ascendsim.torch.profile_trace import write_profile
 from ascendsim.torch.recording import Recording, StepEnd
-from ascendsim.torch.schedule import ProfilerAction, Schedule, always
+from ascendsim.torch.schedule import (
+    ALL,
+    Activities,
+    ProfilerAction,
+    ProfilerActivity,
+    Schedule,
+    activities_of,
+    always,
+)
 from ascendsim.torch.timeline import Timeline, timeline_of
 
 Handler = Callable[["Profiler"], Any]
 _RECORDS = (ProfilerAction.RECORD, ProfilerAction.RECORD_AND_SAVE)
 _NOT_THERE = (  # torch_npu's others
-    "activities",
-    "profile_memory",
-    "with_stack",
     "with_flops",
     "with_modules",
     "experimental_config",
@@ -40,7 +48,10 @@ def profile(
     *,
     schedule: Callable[..., ProfilerAction] | None = None,
     on_trace_ready: Callable[..., Any] | None = None,
+    activities: Iterable[Any] | None = None,
     record_shapes: bool = False,
+    profile_memory: bool = False,
+    with_stack: bool = False,
     **others: Any,
 ) -> Profiler:
     """A profiler; open it with `with`, and call `step()` at the end of each step.
@@ -49,17 +60,34 @@ def profile(
         schedule: From `asim.torch.schedule`; without one all steps are recorded.
         on_trace_ready: Called with the profiler when a cycle of the schedule is recorded;
             `asim.torch.tensorboard_trace_handler(folder)` writes files.
+        activities: Whose doings traces and `key_averages` show: `ProfilerActivity.CPU`, `.NPU` (PyTorch's and
+            torch_npu's do as well); by default both.
         record_shapes: Keeps the shapes of the operators, for `key_averages(group_by_input_shape=True)`.
+        profile_memory: Has the handler write memory_record.csv, and `memory_record()` answer: bytes in use on
+            the device by the plans of the graphs.
+        with_stack: Notes the user's line of every operator: a column of `op_summary` and "Call stack" of
+            what the host does.
         **others: What torch_npu knows besides; refused by name.
 
     Raises:
         InputError: If an option is not there, or PyTorch is missing or too old.
     """
-    known = ("schedule", "on_trace_ready", "record_shapes")
+    known = ("schedule", "on_trace_ready", "activities", "record_shapes", "profile_memory", "with_stack")
     for name in others:
         rule = "is not modelled" if name in _NOT_THERE else "does not exist"
         raise InputError(f"option {name}", rule, remedy=suggest(name, known))
-    return Profiler(schedule or always, on_trace_ready, record_shapes)
+    wanted = Wanted(activities_of(activities), record_shapes, profile_memory, with_stack)
+    return Profiler(schedule or always, on_trace_ready, wanted)
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What a profile has in it; see `profile`."""
+
+    activities: Activities = ALL
+    shapes: bool = False
+    memory: bool = False
+    stacks: bool = False
 
 
 class Profiler:
@@ -68,14 +96,15 @@ class Profiler:
     Args:
         schedule: What happens in each step.
         on_trace_ready: Called when a cycle is recorded.
-        record_shapes: Keeps shapes.
+        wanted: What it keeps.
 
     Attributes:
+        wanted: As given.
         cycles: Number of cycles that were recorded.
     """
 
-    def __init__(self, schedule: Schedule, on_trace_ready: Handler | None, record_shapes: bool) -> None:
-        self._schedule, self._ready, self._shapes = schedule, on_trace_ready, record_shapes
+    def __init__(self, schedule: Schedule, on_trace_ready: Handler | None, wanted: Wanted) -> None:
+        self._schedule, self._ready, self.wanted = schedule, on_trace_ready, wanted
         self._step = 0
         self._open: Recording | None = None
         self._done: Recording | None = None
@@ -155,7 +184,18 @@ class Profiler:
 
     def op_summary(self) -> Table:
         """One row a task and call, with msprof's columns."""
-        return profile_tables.op_summary(self.timeline)
+        return profile_tables.op_summary(self.timeline, self.wanted.stacks)
+
+    def memory_record(self) -> Table:
+        """One row a task and call: bytes in use on the device.
+
+        Raises:
+            InputError: If the profiler was not made with profile_memory=True.
+        """
+        if not self.wanted.memory:
+            remedy = "write asim.torch.profile(profile_memory=True)"
+            raise InputError("memory_record", "was not asked for", remedy=remedy)
+        return profile_tables.memory_record(self.timeline)
 
     def graph_breaks(self) -> Table:
         """One row a graph break that was come to: reason and line."""
@@ -171,10 +211,10 @@ class Profiler:
         Raises:
             InputError: If shapes are wanted that were not recorded.
         """
-        if group_by_input_shape and not self._shapes:
+        if group_by_input_shape and not self.wanted.shapes:
             remedy = "write asim.torch.profile(record_shapes=True)"
             raise InputError("option group_by_input_shape", "needs recorded shapes", remedy=remedy)
-        return profile_tables.key_averages(self.timeline, group_by_input_shape)
+        return profile_tables.key_averages(self.timeline, group_by_input_shape, self.wanted.activities)
 
     def fx_summary(self) -> Table:
         """One row a captured PyTorch operator: count, and what it was converted to."""
@@ -188,7 +228,7 @@ class Profiler:
         Raises:
             InputError: If the file cannot be written.
         """
-        return write_profile(self.timeline, path)
+        return write_profile(self.timeline, path, self.wanted.activities)
 
     @property
     def _action(self) -> ProfilerAction:
@@ -203,7 +243,9 @@ class Profiler:
 
     def _heard(self, call: HostCall) -> None:
         if self._open is not None:
-            self._open.note(call if self._shapes else HostCall(call.name, call.kind))
+            shapes = call.shapes if self.wanted.shapes else ()
+            line = line_here(require_torch()) if self.wanted.stacks else ""
+            self._open.note(HostCall(call.name, call.kind, shapes, line))
 
     def _begin(self) -> None:
         self._open = Recording()
@@ -235,7 +277,8 @@ def tensorboard_trace_handler(dir_name: str | PathLike[str], worker_name: str | 
     """A handler for `on_trace_ready` that writes a folder a cycle, laid out as torch_npu's.
 
     `<dir_name>/<worker_name>_<number of the cycle>_ascend_pt/ASCEND_PROFILER_OUTPUT` gets trace_view.json,
-    kernel_details.csv, step_trace_time.csv and fx_summary.csv. Equal programs write equal bytes.
+    kernel_details.csv, step_trace_time.csv, fx_summary.csv and, if the profiler was asked for it,
+    memory_record.csv. Equal programs write equal bytes.
 
     Args:
         dir_name: The folder; made if it is not there.
@@ -247,8 +290,13 @@ def tensorboard_trace_handler(dir_name: str | PathLike[str], worker_name: str | 
         folder = make_folder(Path(dir_name) / name / "ASCEND_PROFILER_OUTPUT")
         profiler.export_chrome_trace(folder / "trace_view.json")
         timeline = profiler.timeline
-        tables = (profile_tables.kernel_details(timeline), profile_tables.step_trace_time(timeline))
-        for table in (*tables, profiler.fx_summary()):
+        wanted = profiler.wanted
+        tables = [profile_tables.step_trace_time(timeline), profiler.fx_summary()]
+        if ProfilerActivity.NPU in wanted.activities:
+            tables.append(profile_tables.kernel_details(timeline, wanted.stacks))
+        if wanted.memory:
+            tables.append(profiler.memory_record())
+        for table in tables:
             table.to_csv(folder / f"{table.name}.csv")
 
     return write

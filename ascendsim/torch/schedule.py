@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from enum import Enum
+from typing import Any
 
 from ascendsim.core.arguments import checked
 from ascendsim.core.errors import InputError
@@ -16,6 +17,35 @@ class ProfilerAction(Enum):
     WARMUP = 1
     RECORD = 2
     RECORD_AND_SAVE = 3
+
+
+class ProfilerActivity(Enum):
+    """Whose doings a profile shows."""
+
+    CPU = "CPU"
+    NPU = "NPU"
+
+
+Activities = frozenset[ProfilerActivity]
+ALL: Activities = frozenset(ProfilerActivity)
+
+
+def activities_of(given: Iterable[Any] | None) -> Activities:
+    """Activities by their names, so that those of torch_npu and PyTorch do as well; all if nothing is given.
+
+    Raises:
+        InputError: If one is not known, or there is none.
+    """
+    if given is None:
+        return ALL
+    names = [str(getattr(one, "name", one)) for one in given]
+    known = {one.name: one for one in ProfilerActivity}
+    for name in names:
+        if name not in known:
+            raise InputError("option activities", f"knows {' and '.join(known)} only", name)
+    if not names:
+        raise InputError("option activities", "needs at least one", remedy="leave it out for all")
+    return frozenset(known[name] for name in names)
 
 
 Schedule = Callable[[int], ProfilerAction]

@@ -36,6 +36,7 @@ class Span:
         start, end: Nanoseconds.
         step: Position of the step.
         shapes: Of the operator's tensors.
+        line: The user's line.
     """
 
     name: str
@@ -44,6 +45,7 @@ class Span:
     end: int
     step: int
     shapes: tuple[tuple[int, ...], ...] = ()
+    line: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,9 +152,11 @@ class _Clock:
     def _number(self) -> int:
         return len(self.timeline.steps)
 
-    def _busy(self, name: str, kind: str, ns: int, shapes: tuple[tuple[int, ...], ...] = ()) -> None:
+    def _busy(
+        self, name: str, kind: str, ns: int, shapes: tuple[tuple[int, ...], ...] = (), line: str = ""
+    ) -> None:
         start, self._host = self._host, self._host + ns
-        self.timeline.host.append(Span(name, kind, start, self._host, self._number, shapes))
+        self.timeline.host.append(Span(name, kind, start, self._host, self._number, shapes, line))
 
     def _wait(self) -> None:
         if self._device > self._host:
@@ -174,7 +178,7 @@ class _Clock:
     def _operator(self, call: HostCall) -> None:
         if call.kind != "eager":
             self._wait()
-        self._busy(call.name, call.kind, self._eager, call.shapes)
+        self._busy(call.name, call.kind, self._eager, call.shapes, call.line)
 
     def _end(self, event: StepEnd) -> None:
         end = max(self._host, self._device)

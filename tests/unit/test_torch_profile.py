@@ -296,8 +296,8 @@ def test_schedules_and_options_are_checked():
         asim.torch.schedule(wait=1, active=0)
     with pytest.raises(InputError, match="argument repeat must not be negative, not -1"):
         asim.torch.schedule(wait=1, active=1, repeat=-1)
-    with pytest.raises(InputError, match="option with_stack is not modelled"):
-        asim.torch.profile(with_stack=True)
+    with pytest.raises(InputError, match="option with_flops is not modelled"):
+        asim.torch.profile(with_flops=True)
     with pytest.raises(InputError, match="option record_shape does not exist; did you mean record_shapes"):
         asim.torch.profile(record_shape=True)
     with pytest.raises(InputError, match="the profiler does not run; write with asim.torch.profile"):

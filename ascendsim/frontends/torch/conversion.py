@@ -120,7 +120,7 @@ class Conversion:
                 if scope:
                     scopes.enter_context(self.builder.scope(scope))
             result = converter(call, *args, **options)
-        self.calls.append(call_note(node, (one.op_type for one in self._made)))
+        self.calls.append(call_note(node, self._made))
         self._note_origins(node.meta.get("seq_nr"), backward)
         return result
 

@@ -21,11 +21,13 @@ class HostCall:
         kind: "eager" for what the program calls between regions; "read" for what hands a value to Python;
             "fallback" for what stands in a captured graph and has no converter.
         shapes: Of its tensors.
+        line: The user's line that called it, where somebody asked.
     """
 
     name: str
     kind: Literal["eager", "read", "fallback"]
     shapes: tuple[tuple[int, ...], ...] = ()
+    line: str = ""
 
 
 Listener = Callable[[HostCall], None]

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Any
 
-from ascendsim.graph.ir import Graph
+from ascendsim.frontends.torch.source import line_of
+from ascendsim.graph.ir import Graph, Node
 
 _OPTIMIZERS = "/torch/optim/"
 _JUMP = "generic_jump"  # what Dynamo calls an `if` or `while` of a tensor
@@ -21,12 +22,16 @@ class CallNote:
         operator: As PyTorch prints it, "aten.add.Tensor".
         inputs, outputs: Types and shapes, "float32[2, 3]".
         made: Operator types that it became; empty for views, None if it runs in PyTorch.
+        nodes: Their names.
+        line: The user's line.
     """
 
     operator: str
     inputs: str
     outputs: str
     made: tuple[str, ...] | None
+    nodes: tuple[str, ...] = ()
+    line: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,14 +62,16 @@ class Captured:
     calls: Sequence[CallNote] = ()
 
 
-def call_note(node: Any, made: Iterable[str] | None) -> CallNote:
-    """The note of a captured call."""
+def call_note(node: Any, made: Iterable[Node] | None) -> CallNote:
+    """The note of a captured call and of what it became."""
     inputs = [getattr(one, "meta", {}).get("val") for one in node.all_input_nodes]
     return CallNote(
         str(node.target),
         ", ".join(_text(value) for value in inputs),
         _text(node.meta.get("val")),
-        None if made is None else tuple(made),
+        None if made is None else tuple([one.op_type for one in made]),
+        () if made is None else tuple([one.name for one in made]),
+        line_of(node),
     )
 
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+import sys
 from pathlib import PurePath
 from traceback import extract_tb
+from types import FrameType
 from typing import Any
 
 _FRAME = re.compile(r'File "([^"]+)", line (\d+), in (\S+)\n?\s*([^\n]*)')
@@ -44,6 +46,17 @@ def line_of_error(error: BaseException, torch: Any) -> str:
     for frame in reversed(extract_tb(error.__traceback__)):
         if not frame.filename.startswith((*libraries, "<")):
             return f" at {PurePath(frame.filename).name}:{frame.lineno}, {frame.line}"
+    return ""
+
+
+def line_here(torch: Any) -> str:
+    """The innermost of the user's lines that are being run, 'net.py:12'; "" in threads of PyTorch's."""
+    libraries = (str(PurePath(torch.__file__).parent), str(PurePath(__file__).parents[2]))
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        if not frame.f_code.co_filename.startswith((*libraries, "<")):
+            return f"{PurePath(frame.f_code.co_filename).name}:{frame.f_lineno}"
+        frame = frame.f_back
     return ""
 
 
