@@ -64,6 +64,19 @@ def test_numbers_of_unlisted_passes_follow_the_alphabet() -> None:
     assert [at[name].priority for name in names] == [6000, 6001, 8000, 8001, 9000]
 
 
+def test_rules_of_many_nodes_come_first() -> None:
+    names = ("SquareSumV1", "ClipFusionRule1", "LambUpdateWithLrRuleCond1", "AdamApplyOneRuleCond2")
+    items = [rule for rule in all_rules() if rule.name in (*names, "ClipFusionRule0")]
+    assert order(items) == [
+        "AdamApplyOneRuleCond2",
+        "LambUpdateWithLrRuleCond1",
+        "ClipFusionRule0",
+        "ClipFusionRule1",
+        "SquareSumV1",
+    ]
+    assert [place.priority for place in places(items, Switches()).values()].count(9000) == 1
+
+
 def test_users_passes_stand_where_they_say() -> None:
     own = [
         named(JoinRelu, f"My{stage}", stage=stage, priority=priority)

@@ -3,8 +3,10 @@
 Priorities come from the switch file, else from the user's pass, else from CANN's configuration. Within a
 group the order is Top, Main, unlisted, Down: `Down` is moved behind everything by +10000, and what has no
 priority gets 6000 + n (user's pass), 7000 + n (user's rule), 8000 + n (CANN's pass) or 9000 + n (CANN's
-rule), n being its place in the alphabet. Source: hicann/ge@ffdcbc9f, fusion_priority_manager and
-fusion_config_parser.
+rule). n is a pass's place in the alphabet, and a rule's place among the rules, those of the most nodes first
+(so that LambUpdateWithLr sees the bounds of its ratio before ClipByValue takes them). Source:
+hicann/ge@ffdcbc9f, fusion_priority_manager, fusion_config_parser and fusion_rule_manager, which does not say
+what comes first of rules with equally many nodes: here it is the alphabet.
 """
 
 from __future__ import annotations
@@ -90,6 +92,7 @@ def places(rules: Sequence[FusionRule], switches: Switches) -> dict[str, Place]:
         switches: May give priorities.
     """
     unlisted: dict[int, list[str]] = {}
+    by_name = {rule.name: rule for rule in rules}
     listed: dict[str, int] = {}
     for rule in rules:
         known = find_fact(rule.name, "graph")
@@ -99,7 +102,9 @@ def places(rules: Sequence[FusionRule], switches: Switches) -> dict[str, Place]:
         else:
             listed[rule.name] = priority + DOWN_OFFSET if _is_down(priority) else priority
     for base, names in unlisted.items():
-        listed.update((name, base + number) for number, name in enumerate(sorted(names)))
+        by_size = base == BUILT_IN_RULE
+        ordered = sorted(names, key=lambda name: (-_nodes(by_name[name]) if by_size else 0, name))
+        listed.update((name, base + number) for number, name in enumerate(ordered))
     return {rule.name: Place(phase_of(rule), listed[rule.name], rule.name) for rule in rules}
 
 
@@ -165,6 +170,11 @@ def _listed_priority(rule: FusionRule, known: PassFact | None, switches: Switche
 
 def _is_down(priority: int) -> bool:
     return any(low <= priority < high for low, high in (CUSTOM_RANGES["Down"], BUILT_IN_RANGES["Down"]))
+
+
+def _nodes(rule: FusionRule) -> int:
+    """How many nodes a rule replaces."""
+    return max(len(rule.needs(pattern)) for pattern in rule.patterns)
 
 
 def _base(known: PassFact | None) -> int:
