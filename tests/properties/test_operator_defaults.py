@@ -46,6 +46,7 @@ OWN: dict[str, dict[str, Any]] = {
         "nearest_mode": "round_prefer_floor",
     },
     "ascend::SoftmaxGrad": {"axis": -1},
+    "ascend::SoftmaxGradExt": {"axis": -1},
     "ascend::ConfusionSoftmaxGrad": {"axis": -1},
     "ascend::BatchMatMul": {"adj_x1": 0, "adj_x2": 0},
     "ascend::CompositeMatMul": {

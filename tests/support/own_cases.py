@@ -767,6 +767,8 @@ def _gradients(cases: Cases) -> None:
     for axis in (-1, 1, 0):
         cases.ascend("SoftmaxGrad", some(3, 20, 5), some(3, 20, 5, seed=1), axis=axis)
         cases.ascend("ConfusionSoftmaxGrad", some(3, 20, 5), some(3, 20, 5, seed=1), axis=axis)
+        factor = np.array([0.3], np.float32)
+        cases.ascend("SoftmaxGradExt", some(3, 20, 5), some(3, 20, 5, seed=1), factor, axis=axis)
     dy, x, inverse, mean = (
         some(3, 20, 7),
         some(3, 20, 7, seed=1),

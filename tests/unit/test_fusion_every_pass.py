@@ -310,6 +310,7 @@ EXAMPLES: dict[str, Body] = {
     "RealDiv2MulsFusionPass": lambda b: b.op("Div", b.input("x", (4, 16)), number(b, 3)),
     "ReshapeTransposeFusionPass": lambda b: turn(b, first=False),
     "SoftmaxFusionPass": lambda b: b.op("Softmax", b.input("x", (1, 8732, 21)), axis=-1),
+    "SoftmaxGradExtFusionV2": lambda b: b.op("Mul", softmax_grad(b), number(b, 0.3)),
     "SoftmaxGradFusionPass": softmax_grad,
     "SplitConvConcatFusionPass": lambda b: branches(b, (3, 5)),
     "SquareSumV1": lambda b: b.op("ReduceSum", twice(b), b.constant([1], "axes")),

@@ -106,6 +106,8 @@ def test_passes_for_training_match_captured_graphs():
     assert sum(n for name, n in effected.items() if name.startswith("LambNextMVWithDecay")) == weights
     assert effected["LayerNormGradFusionPass"] == kinds(small_step().graph)["LayerNormGrad"]
     assert kinds(lamb.graph)["LambNextMVWithDecay"] == weights
+    attentions = kinds(small_step().graph)["SoftmaxGrad"]
+    assert attentions == kinds(lamb.graph)["SoftmaxGradExt"] == effected["SoftmaxGradExtFusionV2"] > 0
     assert kinds(lamb.graph)["LambUpdateWithLr"] == weights
     adamw = kinds(compiled(small_step("adamw"), "graph").graph)
     assert adamw["AdamApplyOneWithDecay"] == weights

@@ -1,8 +1,9 @@
-"""Gradients of softmax as one operator each (domain "ascend"): SoftmaxGrad, ConfusionSoftmaxGrad and
-LogSoftmaxGrad.
+"""Gradients of softmax as one operator each (domain "ascend"): SoftmaxGrad, SoftmaxGradExt,
+ConfusionSoftmaxGrad and LogSoftmaxGrad.
 
     ConfusionSoftmaxGrad(grad, x)    = grad - sum(grad x)
     SoftmaxGrad(softmax, grad)       = (grad - sum(grad softmax)) softmax
+    SoftmaxGradExt(grad, softmax, z) = (grad - sum(grad softmax)) softmax z, with one number z
     LogSoftmaxGrad(grad, logsoftmax) = grad - sum(grad) e^logsoftmax
 
 The sum goes along `axis` (the last one by default). Sums are float32 or wider, with one rounding at the end.
@@ -48,6 +49,13 @@ def _infer(context: InferContext) -> None:
     context.set(0, context.dtype(0), shape)
 
 
+def _infer_scaled(context: InferContext) -> None:
+    _infer(context)
+    scale = context.shape(2)
+    if scale is not None and any(isinstance(size, int) and size != 1 for size in scale):
+        raise context.fail("needs a factor of one number", list(scale))
+
+
 def _centred(node: Node, grad: Array, x: Array) -> Array:
     total = np.sum(grad * x, axis=int(node.attr("axis", -1)), keepdims=True, dtype=np.float64)
     return np.asarray(grad - total.astype(grad.dtype))
@@ -57,6 +65,10 @@ def _softmax_grad(node: Node, softmax: Array, grad: Array) -> Array:
     return np.asarray(_centred(node, grad, softmax) * softmax)
 
 
+def _scaled_softmax_grad(node: Node, grad: Array, softmax: Array, scale: Array) -> Array:
+    return np.asarray(_softmax_grad(node, softmax, grad) * scale.reshape(()))
+
+
 def _log_softmax_grad(node: Node, grad: Array, logs: Array) -> Array:
     total = np.sum(grad, axis=int(node.attr("axis", -1)), keepdims=True, dtype=np.float64)
     return np.asarray(grad - total.astype(grad.dtype) * np.exp(logs))
@@ -64,7 +76,7 @@ def _log_softmax_grad(node: Node, grad: Array, logs: Array) -> Array:
 
 def _lower(before: Sequence[StepSpec], after: Sequence[StepSpec]) -> Lower:
     """What comes before the sum of a row, the sum, and what comes after; two sweeps over both inputs if a row
-    does not fit.
+    does not fit. A third input is one number.
     """
 
     def lower(node: Node, context: LowerContext) -> Work:
@@ -81,7 +93,7 @@ def _lower(before: Sequence[StepSpec], after: Sequence[StepSpec]) -> Lower:
         body = (*make_steps(before, inside), fold, *make_steps(after, inside))
         steps = converted(
             body,
-            [tensor.element_type for tensor in node.inputs if tensor is not None],
+            [tensor.element_type for tensor in node.inputs[:2] if tensor is not None],
             target.element_type,
             inside,
         )
@@ -89,6 +101,8 @@ def _lower(before: Sequence[StepSpec], after: Sequence[StepSpec]) -> Lower:
         rows, cols = (elements // length, length) if behind == 1 else (length, elements // length)
         piece = behind * first.element_type.itemsize if behind > 1 and behind != elements // length else 0
         inputs = tuple(Stream(Ref.of(node.required(port))) for port in (0, 1))
+        if node.input_count > 2:
+            inputs += (Stream(Ref.of(node.required(2)), "one"),)
         work = VectorWork(
             rows, cols, steps, inputs, (Stream(Ref.of(target)),), reduces="cols", sweeps=2, gather_bytes=piece
         )
@@ -106,6 +120,7 @@ def _in_blocks(node: Node, format: Format) -> bool:
 
 _FACTS = Facts(along(ports=(0, 1)), Kind.REDUCTION, Precision.GRAY)
 _SUMMED = along_axes(lambda node, rank: (int(node.attr("axis", -1)) % rank,), ports=(0,), scales=(1,))
+_SCALED = along_axes(lambda node, rank: (int(node.attr("axis", -1)) % rank,), ports=(0, 1), scales=(2,))
 _EXPONENTIAL = Facts(_SUMMED, Kind.REDUCTION, Precision.BLACK)
 
 
@@ -117,6 +132,16 @@ def _written_out(w: Writer) -> Tensor | None:
     y, dy = w.wide(w(0)), w.wide(w(1))
     total = w.op("ReduceSum", w.op("Mul", dy, y), [axis], keepdims=1)
     return w.like_output(w.op("Mul", y, w.op("Sub", dy, total)))
+
+
+def _scaled_written_out(w: Writer) -> Tensor | None:
+    """The same times a factor; inputs dy, y and the factor."""
+    axis = w.axis()
+    if axis is None:
+        return None
+    dy, y, scale = (w.wide(w(port)) for port in range(3))
+    total = w.op("ReduceSum", w.op("Mul", dy, y), [axis], keepdims=1)
+    return w.like_output(w.op("Mul", w.op("Mul", y, w.op("Sub", dy, total)), scale))
 
 
 OPERATORS: tuple[OpDef, ...] = (
@@ -143,6 +168,18 @@ OPERATORS: tuple[OpDef, ...] = (
         in_blocks=_in_blocks,
         most_inputs=2,
         facts=_FACTS,
+    ),
+    OpDef(
+        "SoftmaxGradExt",
+        _infer_scaled,
+        with_numpy(_scaled_softmax_grad),
+        _lower(["vmul"], ["vsub", "vmul", "vmuls"]),
+        Layout.FOLLOW,
+        expand=_scaled_written_out,
+        domain="ascend",
+        in_blocks=_in_blocks,
+        most_inputs=3,
+        facts=Facts(_SCALED, Kind.REDUCTION, Precision.GRAY),
     ),
     OpDef(
         "LogSoftmaxGrad",

@@ -174,7 +174,7 @@ def _is_down(priority: int) -> bool:
 
 def _nodes(rule: FusionRule) -> int:
     """How many nodes a rule replaces."""
-    return max(len(rule.needs(pattern)) for pattern in rule.patterns)
+    return max(sum(1 for _ in rule.needs(pattern)) for pattern in rule.patterns)
 
 
 def _base(known: PassFact | None) -> int:

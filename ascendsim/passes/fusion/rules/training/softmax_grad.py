@@ -1,6 +1,8 @@
 """The gradient of softmax from its parts.
 
     (g - sum(g y)) y        =>      SoftmaxGrad(y, g)               on Atlas A2
+    (g - sum(g y)) y z      =>      SoftmaxGradExt(g, y, z)         for one number z; a SoftmaxGrad counts as
+                                                                    the formula that it stands for
     g - sum(g x)            =>      ConfusionSoftmaxGrad(g, x)      elsewhere, and where the last product is
                                                                     missing
 
@@ -65,6 +67,54 @@ class SoftmaxGradFusionPass(FusionRule):
         replace_root(graph, root, made.output)
 
 
+class SoftmaxGradExtFusionV2(FusionRule):
+    """All of the gradient, and the factor of what softmax was taken of."""
+
+    name = "SoftmaxGradExtFusionV2"
+    patterns = {
+        "SoftmaxGradExtV2FusionPass": Op(
+            "Mul",
+            Op("Mul", _difference("softmax"), Any("softmax"), commutative=True, name="gradient"),
+            Any("factor"),
+            commutative=True,
+            name="root",
+        ),
+        "SoftmaxGrad": Op(
+            "Mul",
+            Op("SoftmaxGrad", Any("softmax"), Any("grad"), name="gradient"),
+            Any("factor"),
+            commutative=True,
+            name="root",
+        ),
+    }
+
+    def check(self, match: Match, context: FusionContext) -> str | None:
+        factor = match.tensors["factor"]
+        reason = _operands_refusal(match, "softmax") or not_static([factor])
+        if reason is not None:
+            return reason
+        if factor.elements != 1:
+            return "the factor is not one number"
+        if _gradient_axis(match) is None:
+            return "the sum is not over one known axis that stays"
+        return read_outside(match)
+
+    def rewrite(self, graph: Graph, match: Match, context: FusionContext) -> None:
+        inputs, root = [match.tensors[name] for name in ("grad", "softmax", "factor")], match.root
+        axis = _gradient_axis(match)
+        assert axis is not None
+        made = context.add(
+            graph,
+            "SoftmaxGradExt",
+            inputs,
+            name=f"{root.name}_SoftmaxGradExt",
+            like=match.nodes["gradient"],  # it is what stays in float32
+            domain="ascend",
+            axis=axis,
+        )
+        replace_root(graph, root, made.output)
+
+
 class ZConfusionSoftmaxGradFusionPass(FusionRule):
     """The gradient up to the difference."""
 
@@ -103,6 +153,13 @@ def _operands_refusal(match: Match, name: str) -> str | None:
     return reason
 
 
+def _gradient_axis(match: Match) -> int | None:
+    """The axis of softmax, counted from the front."""
+    if "sum" in match.nodes:
+        return _axis(match.nodes["sum"])
+    return int(match.nodes["gradient"].attr("axis", -1)) % len(match.tensors["grad"].static_shape)
+
+
 def _axis(node: Node) -> int | None:
     """The axis that a ReduceSum folds, counted from the front, if it is one and stays with size 1."""
     axes = known_values(node.input(1))
@@ -111,4 +168,4 @@ def _axis(node: Node) -> int | None:
     return int(axes.ravel()[0]) % len(node.required(0).static_shape)
 
 
-RULES = (SoftmaxGradFusionPass(), ZConfusionSoftmaxGradFusionPass())
+RULES = (SoftmaxGradExtFusionV2(), SoftmaxGradFusionPass(), ZConfusionSoftmaxGradFusionPass())
