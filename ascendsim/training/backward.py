@@ -151,6 +151,13 @@ class Backward:
             grad = self.op("ReduceSum", grad, axes, keepdims=0)
         return self.reshaped(grad, tensor.static_shape)
 
+    def bias(self, grad: Tensor, port: int) -> Tensor:
+        """As `folded`; of one value a column it is CANN's BiasAddGrad."""
+        shape, rows = self.node.required(port).static_shape, math.prod(grad.static_shape[:-1])
+        if rows > 1 and shape == grad.static_shape[-1:]:
+            return self.op("BiasAddGrad", grad, domain=ASCEND)
+        return self.folded(grad, port)
+
     def fitted(self, tensor: Tensor, shape: Sequence[int]) -> Tensor:
         """A sum over what was repeated to make the tensor's shape of a smaller one, from the right."""
         given = tensor.static_shape

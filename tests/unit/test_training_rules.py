@@ -362,6 +362,19 @@ def test_a_rule_gives_the_slopes_of_its_operator(name: str) -> None:
 FLAT = {"Floor", "Ceil", "Round", "Sign", "OneHot", "BNTrainingReduce"}  # no gradient flows
 
 
+@pytest.mark.parametrize("kind", ["Gemm", "MatMul", "Mul"])
+def test_a_bias_behind_a_product_is_summed_by_its_operator(kind: str) -> None:
+    def build(b: Any, x: Any, w: Any, c: Any) -> Any:
+        return b.op("Gemm", x, w, c) if kind == "Gemm" else b.op("Add", b.op(kind, x, w), c)
+
+    x, w = (_any(3, 4), _any(4, 2)) if kind != "Mul" else (_any(3, 2), _any(3, 2))
+    graph = check_gradients(build, {"x": x, "w": w, "c": _any(2)})
+    sums = [
+        node.op_type for node in graph.nodes if node.name.startswith("Gradients/") and "Grad" in node.op_type
+    ]
+    assert sums == (["BiasAddGrad"] if kind != "Mul" else [])
+
+
 def test_every_rule_has_a_case() -> None:
     covered = {name.split()[0] for name in CASES} | FLAT
     assert {name for _, name in default_rules()} == covered

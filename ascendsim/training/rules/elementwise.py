@@ -22,10 +22,14 @@ def _one_hot(_step: Backward) -> Grads:
     return ()
 
 
+_PRODUCTS = ("MatMul", "Gemm")
+
+
 def _add(step: Backward) -> Grads:
-    return [
-        step.folded(step.grad, port) if step.needs(port) else None for port in range(step.node.input_count)
-    ]
+    """What stands beside a product is its bias."""
+    made = [tensor.producer for tensor in step.node.inputs if tensor is not None]
+    sums = step.bias if any(node is not None and node.op_type in _PRODUCTS for node in made) else step.folded
+    return [sums(step.grad, port) if step.needs(port) else None for port in range(step.node.input_count)]
 
 
 def _mean(step: Backward) -> Grads:

@@ -78,7 +78,7 @@ def _gemm(step: Backward) -> Grads:
             second = step.op("Gemm", a, step.grad, transA=1 - ta, alpha=alpha)
     if step.needs(2):
         share = step.grad if beta == 1.0 else step.op("Mul", step.grad, beta)
-        third = step.folded(share, 2)
+        third = step.bias(share, 2)
     return first, second, third
 
 

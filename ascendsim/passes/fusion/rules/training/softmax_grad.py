@@ -95,6 +95,8 @@ class SoftmaxGradExtFusionV2(FusionRule):
             return reason
         if factor.elements != 1:
             return "the factor is not one number"
+        if match.root.output.shape != match.tensors["grad"].shape:
+            return "the factor has more axes than the gradient"
         if _gradient_axis(match) is None:
             return "the sum is not over one known axis that stays"
         return read_outside(match)
