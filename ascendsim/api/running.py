@@ -65,7 +65,8 @@ def simulate(
             is a check of it (docs/performance.md).
         devices: Chips that train together, each on a batch of its own; the result is that of one of them,
             with the all-reduces of the gradients (`result.communication()`).
-        server: What they are in: a name ("Atlas 800 9000") or the path of a TOML file.
+        server: What they are in: a name ("Atlas 800 9000") or the path of a TOML file. With one device it is
+            checked, and changes nothing.
         bucket_bytes: Gradients that are reduced together, at most.
 
     Raises:
@@ -78,6 +79,8 @@ def simulate(
     for option, count in (("devices", devices), ("bucket_bytes", bucket_bytes)):
         if count < 1:
             raise InputError(f"option {option}", "must be a whole number from 1 on", count)
+    if server is not None:  # of one device too, for which it changes nothing
+        server_for(devices, server, model.soc.short_name)
     if devices > 1:
         return _parallel(
             model,

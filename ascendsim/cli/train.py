@@ -63,6 +63,8 @@ def run(args: argparse.Namespace) -> int:
 
     started = time.perf_counter()
     check_folder(args.output)
+    if args.server is not None and args.devices == 1:
+        raise InputError("option server", "is for several devices", remedy="say how many: --devices 8")
     if args.devices > 1:  # before the model is loaded and compiled
         server_for(args.devices, args.server, load_soc(args.soc_version).short_name)
     step = training_step(

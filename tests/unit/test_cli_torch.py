@@ -94,6 +94,11 @@ def test_functions_that_give_no_model_are_refused(net, name, message, capsys):
     assert sys.path == path
 
 
+def test_a_server_wants_several_devices(capsys):
+    assert main(["train", "absent.onnx", "--server", "Atlas 800 9000"]) == 2
+    assert "option server is for several devices; say how many: --devices 8" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [

@@ -180,6 +180,7 @@ def test_reports_and_files(tmp_path: Path) -> None:
         ({"devices": 3, "server": SERVER}, "1, 2, 4, 8 or a multiple of 8 up to 4096"),
         ({"devices": 4104, "server": SERVER}, "4096"),
         ({"devices": 8, "server": "Atlas 9"}, "is unknown"),
+        ({"devices": 1, "server": "Atlas 9"}, "is unknown"),
         ({"devices": 8, "server": SERVER, "bucket_bytes": 0}, "bucket_bytes must be"),
     ],
 )
