@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import pytest
 
 import ascendsim as asim
 from ascendsim.core.dtypes import DType
 from ascendsim.graph.builder import GraphBuilder
-from ascendsim.graph.ir import Graph, Tensor
+from ascendsim.graph.ir import Graph, Node, Tensor
 from ascendsim.passes.fusion.switch_file import SwitchFile
 from ascendsim.passes.fusion.switches import Switches
 from ascendsim.passes.ub import PROFILES, ub_passes
+from ascendsim.passes.ub.legality import ScopeProgram, Scopes
 from tests.support.fusing import build, random
 from tests.support.ub import (
     MAP,
@@ -396,3 +399,37 @@ def test_scopes_of_an_earlier_compilation_do_not_matter() -> None:
     model = asim.compile(graph, soc="Ascend310", fusion="ub")
     again = asim.compile(model.graph, soc="Ascend310", fusion="graph")
     assert all(len(task.nodes) == 1 for task in again.program.tasks)
+
+
+def test_a_circle_through_a_scope_that_ends_behind_the_nodes() -> None:
+    """What stands behind all nodes leads back to them if it runs together with something before them."""
+    b = GraphBuilder()
+    x = b.input("x", ROWS, "float16")
+    early, first = b.op("Exp", x), b.op("Abs", x)
+    last = b.op("Add", first, early)
+    late = b.op("Neg", first)
+    behind = b.op("Exp", late)
+    for number, tensor in enumerate((last, behind)):
+        b.output(tensor, f"y{number}")
+    graph = b.build()
+    makers = [tensor.producer for tensor in (early, first, last, late, behind)]
+    nodes = [node for node in makers if node is not None]
+    assert graph.topological() == nodes
+    scopes = Scopes(graph, NoPrograms())
+    assert scopes.circle([nodes[1], nodes[2]]) is None
+    scopes.join([nodes[3], nodes[4]])
+    assert scopes.circle([nodes[1], nodes[2]]) is None
+    scopes.join([nodes[0], nodes[3], nodes[4]], 0)
+    assert (
+        scopes.circle([nodes[1], nodes[2]]) == f"a node outside lies between its nodes and {nodes[2].name!r}"
+    )
+
+
+class NoPrograms:
+    """Takes every node, and makes no program."""
+
+    def fusible(self, node: Node) -> bool:
+        return True
+
+    def lower(self, nodes: Sequence[Node]) -> ScopeProgram:
+        raise AssertionError
