@@ -103,7 +103,7 @@ def value_row(name: str, form: Form, network: onnx.ModelProto) -> str:
 
 def _share(value: float) -> str:
     """In percent, never rounded up to all."""
-    return f"{np.floor(value * 1e6) / 1e4:.4g} %"
+    return f"{np.floor(value * 1e6) / 1e4:.6g} %"
 
 
 def main() -> None:

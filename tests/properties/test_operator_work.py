@@ -117,7 +117,7 @@ UNREAD: dict[str, tuple[set[int], str]] = {
     "com.microsoft::QGemm": ({1, 2, 4, 5, 7, 8}, CONSTANTS),
     "ascend::QuantConv": ({3}, "FIXPIPE holds the scale"),
     **{
-        f"ascend::{name}": ({2, 3, 4}, CONSTANTS + "; the way out holds the scale")
+        f"ascend::{name}": ({2, 3, 4, 5}, CONSTANTS + "; the way out holds the scale")
         for name in ("DequantConv", "DequantMatMul")
     },
     "LinearAttention": ({3}, "the state that is given is where the new one goes"),

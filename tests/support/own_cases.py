@@ -675,6 +675,7 @@ def _quantised(cases: Cases) -> None:
                 cases.ascend("AscendRequant", sums, values, relu_flag=relu, offset=2.0)
     for columns in (one(0.25), some(18, positive=True)):
         cases.ascend("DequantMatMul", a, b, one(2, np.int8), some(18, dtype=np.int8), columns)
+        cases.ascend("DequantMatMul", a, b, one(2, np.int8), one(0, np.int8), one(0.5), columns)
     for channels in (one(0.25), some(1, 12, 1, 1, positive=True)):
         more = {"strides": (2, 1), "pads": (1, 0, 0, 1)}
         cases.ascend("DequantConv", image, weight, one(2, np.int8), one(0, np.int8), channels, **more)

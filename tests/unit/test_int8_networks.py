@@ -54,7 +54,7 @@ def test_every_operator_is_within_a_step(name: str, form: Form, joined: bool, fo
 
 
 @pytest.mark.parametrize("chip", CHIPS)
-@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("form", ["QDQ", pytest.param("QOperator", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", NETWORKS)
 def test_int8_is_quicker_than_float16(name: str, form: Form, chip: str, folder: Path) -> None:
     plain, result = (

@@ -52,7 +52,9 @@ def test_a_quantised_block_is_as_exact_as_float16(soc: str, fusion: str) -> None
 def test_one_scale_or_one_a_column(scales: tuple[int, ...]) -> None:
     graph, inputs = matmul(scales)
     model = asim.compile(graph, "Ascend310P3")
-    assert "DequantMatMul" in {node.op_type for node in model.graph.nodes}
+    left = {node.op_type for node in model.graph.nodes}
+    assert "DequantMatMul" in left
+    assert "Mul" not in left  # both factors of the scale go in
     expected = reference(graph, inputs)
     size = np.abs(expected).max()
     exact = asim.run(model, inputs, values="float32").outputs["y"]
@@ -61,6 +63,14 @@ def test_one_scale_or_one_a_column(scales: tuple[int, ...]) -> None:
         "y"
     ]  # float16 data falls to another side of a step here and there
     np.testing.assert_allclose(found, expected, rtol=0, atol=1e-2 * size)
+
+
+def test_the_step_of_the_data_is_never_float16() -> None:
+    graph, _ = matmul((48,))
+    model = asim.compile(graph, "Ascend310P3")
+    (step,) = (node.outputs[1] for node in model.graph.nodes if node.op_type == "DynamicQuantizeLinear")
+    assert step.dtype is DType.FLOAT32
+    assert [node.op_type for node in step.consumers] == ["DequantMatMul"]
 
 
 def test_scales_of_rows_and_sums_that_others_read_stay() -> None:

@@ -155,8 +155,8 @@ CANN_INPUTS = {
     "StridedSliceGrad": ("*shape", "*begin", "*end", "*strides", "dy"),
     "UnsortedSegmentSum": ("x", "segment_ids", "*num_segments"),
     # this project's own: an integer product with what scales its sums on the way out
-    "DequantConv": ("x", "filter", "*x_zero_point", "*filter_zero_point", "*deq_scale"),
-    "DequantMatMul": ("a", "b", "*a_zero_point", "*b_zero_point", "*deq_scale"),
+    "DequantConv": ("x", "filter", "*x_zero_point", "*filter_zero_point", "*deq_scale", "*more"),
+    "DequantMatMul": ("a", "b", "*a_zero_point", "*b_zero_point", "*deq_scale", "*more"),
     "AscendRequant": ("x", "*req_scale"),
     # as QLinearConv, QLinearSigmoid
     "QuantConvTranspose": (

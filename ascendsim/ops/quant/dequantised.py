@@ -1,9 +1,9 @@
 """Integer products whose sums are scaled on the way out (domain "ascend"), for dynamic quantisation.
 
-    DequantMatMul(a, b, a_zero, b_zero, scale)    (a - a_zero) (b - b_zero) in int32, times scale
-    DequantConv(x, w, x_zero, w_zero, scale)      the convolution likewise
+    DequantMatMul(a, b, a_zero, b_zero, scale, more)    (a - a_zero) (b - b_zero) in int32, times both scales
+    DequantConv(x, w, x_zero, w_zero, scale, more)      the convolution likewise
 
-The scale is one number, or one a column or channel.
+Each of the two scales is one number, or one a column or channel; the second may be absent.
 
 Sums stay int32 until the unit that moves them out of L0C multiplies them, as with QuantConv: there is never a
 float16 of a sum. The scale is a number of the run (the step of the data times that of the weights), so it is
@@ -51,6 +51,8 @@ def _scaled(total: Compute, of_channels: bool) -> Compute:
     def compute(node: Node, inputs: Sequence[Any], wanted: Sequence[np.dtype[Any]]) -> Sequence[Any]:
         (sums,) = total(node, inputs[:4], [np.dtype(np.int32)])
         scale = as_float32(inputs[4]).astype(np.float32).reshape(-1)
+        if len(inputs) > 5:
+            scale = scale * as_float32(inputs[5]).astype(np.float32).reshape(-1)
         along = (1,) * (sums.ndim - 2) if of_channels and scale.size > 1 else ()
         with np.errstate(all="ignore"):
             return [finish(sums.astype(np.float32) * scale.reshape(-1, *along), wanted[0])]
@@ -67,10 +69,10 @@ OPERATORS = (
         Layout.MATMUL,
         "BatchMatMulV2",
         domain="ascend",
-        most_inputs=5,
+        most_inputs=6,
         facts=Facts(
             product(), Kind.MATMUL, Precision.GRAY, pattern=matmul_pattern, operands=(0, 1),
-            parameters=(2, 3, 4),
+            parameters=(2, 3, 4, 5),
         ),
     ),
     OpDef(
@@ -81,10 +83,10 @@ OPERATORS = (
         Layout.FEATURE,
         "Conv2D",
         domain="ascend",
-        most_inputs=5,
+        most_inputs=6,
         facts=Facts(
             convolution(bias=(), windows=conv_windows), Kind.CONVOLUTION, Precision.GRAY,
-            pattern=conv_pattern, operands=(0, 1), parameters=(2, 3, 4),
+            pattern=conv_pattern, operands=(0, 1), parameters=(2, 3, 4, 5),
         ),
     ),
 )  # fmt: skip

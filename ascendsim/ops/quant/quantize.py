@@ -247,6 +247,8 @@ OPERATORS: tuple[OpDef, ...] = (
         _dynamic_lower,
         Layout.ND,
         "DynamicQuant",
-        facts=Facts(opaque(), Kind.REDUCTION, Precision.GRAY),
+        facts=Facts(
+            opaque(), Kind.REDUCTION, Precision.SUMS
+        ),  # the scale is float32, as CANN's DynamicQuant has it
     ),
 )

@@ -4,7 +4,8 @@
 
 The sums of integers reach far beyond float16, in which the Cast would give them out; the unit that stores
 them multiplies by the scale as it does so. Whatever fusion is asked for, this is done: it decides what the
-values are. A scale that is itself a product (the step of the data times that of the weights) is marked to be
+values are. A scale that is itself a product (the step of the data, found in the run, times that of the
+weights) goes in as its two factors, as CANN's QuantBatchMatmulV3 has them; other products are marked to be
 computed in float32.
 """
 
@@ -12,6 +13,7 @@ from __future__ import annotations
 
 from ascendsim.core.dtypes import DType
 from ascendsim.graph.ir import Graph, Node, Tensor
+from ascendsim.passes.rewriting.removal import remove_dead_from
 from ascendsim.passes.rewriting.replace import replace_root
 
 WIDE = "float32"  # key in Node.origin: the node computes in float32 whatever the mode
@@ -65,7 +67,10 @@ def _fits(scale: Tensor, sums: Tensor, axis: int) -> bool:
 def _join(graph: Graph, chain: tuple[Node, Node, Node], scale: Tensor, name: str) -> None:
     node, _cast, scaled = chain
     given = [*node.inputs, *(None,) * (4 - len(node.inputs))]
-    made = graph.add_node(name, [*given, scale], 1, name=graph.fresh(f"{node.name}_{name}"), domain="ascend")
+    scales = _factors(scale)
+    made = graph.add_node(
+        name, [*given, *scales], 1, name=graph.fresh(f"{node.name}_{name}"), domain="ascend"
+    )
     made.attributes.update(node.attributes)
     made.origin.update(node.origin)
     sources = [source for item in chain for source in item.origin.get("source_names", (item.name,))]
@@ -78,5 +83,20 @@ def _join(graph: Graph, chain: tuple[Node, Node, Node], scale: Tensor, name: str
         old.format,
     )
     replace_root(graph, scaled, result)
-    if scale.producer is not None and scale.producer.op_type == "Mul":
-        scale.producer.origin[WIDE] = True
+    if scale.producer is None or scale.producer.op_type != "Mul":
+        return
+    scale.producer.origin[WIDE] = True
+    if len(scales) > 1:
+        remove_dead_from(scale.producer)
+
+
+def _factors(scale: Tensor) -> tuple[Tensor, ...]:
+    """One number of the run and the constants that it multiplies; a scale of another kind as it is."""
+    maker = scale.producer
+    if maker is None or maker.domain or maker.op_type != "Mul":
+        return (scale,)
+    held = [tensor for tensor in maker.inputs if tensor is not None and tensor.is_constant]
+    others = [tensor for tensor in maker.inputs if tensor is not None and not tensor.is_constant]
+    if len(held) != 1 or len(others) != 1 or others[0].shape not in ((), (1,)):
+        return (scale,)
+    return others[0], held[0]
