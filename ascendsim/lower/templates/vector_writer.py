@@ -22,7 +22,7 @@ from typing import ClassVar
 from ascendsim.core.errors import CompileError
 from ascendsim.core.formats import BLOCK_BYTES, TRANSACTION_BYTES, Format, align, ceil_div
 from ascendsim.isa.capacity import capacity
-from ascendsim.isa.instructions import ZERO, Affine, Buffer, Move, Operand, Pipe, Scalar
+from ascendsim.isa.instructions import ZERO, Affine, Buffer, Move, Operand, Pipe
 from ascendsim.isa.program import Block
 from ascendsim.lower.emit import BlockBuilder, Ring, pieces, plus, scaled, times
 from ascendsim.lower.templates.operands import fitted
@@ -86,7 +86,6 @@ class VectorWriter:
             work.live_bytes, 0 if len(steps) <= 1 else widest * (2 if widest > narrow else 1)
         )
         self._choose_tile()
-        self.in_turn = work.in_turn and work.reduces == "cols" and not (self.sweeping or self.blocked_rows)
         self._allocate()
 
     # --- tile and memory ------------------------------------------------------------------------------------
@@ -354,11 +353,7 @@ class VectorWriter:
             b.acquire(ring)
         target = self._target([*made, *(held or [])])
         sources = tuple(b.source(ring, ring.slot_bytes) for _, ring in self.inputs) or (target,)
-        if self.in_turn and sum(len(self._folded(step, cols)) for step in steps) > 1:
-            with b.loop("row", rows):
-                self._one_row(steps, cols, target, sources)
-        else:
-            self._emit(steps, rows, cols, target, sources)
+        self._emit(steps, rows, cols, target, sources)
         for _, ring in read:
             b.release(ring)
         for ring in made:
@@ -378,28 +373,6 @@ class VectorWriter:
                 self.scratch,
             )
             sources = (target, *sources[1:])
-
-    def _one_row(
-        self, steps: Sequence[Step], cols: int, target: Operand, sources: tuple[Operand, ...]
-    ) -> None:
-        """All steps on a single row. What was made of the whole row (its maximum, mean ...) comes back to
-        all elements by way of a register: the scalar unit reads it, vectordup spreads it.
-        """
-        others, one = sources[1:], False
-        for step in steps:
-            if one and step.over == "all" and self.scratch is not None:
-                self.b.order(Pipe.V, Pipe.S, "scalar")
-                cycles = self.b.soc.issue.scalar_element_cycles
-                self.b.emit(Scalar(cycles, "value of a row", srcs=(target,)))
-                self.b.order(Pipe.S, Pipe.V, "scalar")
-                room = min(cols * step.dtype.itemsize, self.scratch.slot_bytes)
-                spread, duplicate = self.b.target(self.scratch, room), Step("vectordup", step.dtype)
-                emit_steps(self.b, (duplicate,), self._counts(1, cols, duplicate), spread, ())
-                sources = (target, self.b.source(self.scratch, room), *others)
-            one = step.over == "row" or step.op in FOLDS
-            for part in self._folded(step, cols):
-                emit_steps(self.b, (part,), self._counts(1, cols, part), target, sources)
-                sources = (target, *others)
 
     def _target(self, rings: list[Ring]) -> Operand:
         """Where a tile's result goes: an output, scratch, or an input in place."""
@@ -442,9 +415,7 @@ class VectorWriter:
         lanes = self.b.soc.vector.repeat_bytes // step.dtype.itemsize
         broadcasts = any(stream.over in ("row", "col") for stream in self.work.inputs) and not self.space.flat
         elements, calls = rows * cols, 1
-        if self.in_turn:
-            elements, calls = cols, rows
-        elif step.op in BINARY and broadcasts and rows > 1 and cols > 1:
+        if step.op in BINARY and broadcasts and rows > 1 and cols > 1:
             elements, calls = broadcast_calls(rows, cols, lanes, self._row_grain() > 1, self.b.soc)
         row = (rows, 1)
         if step.op in FOLDS and self.work.reduces == "cols":
