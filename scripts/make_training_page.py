@@ -40,8 +40,8 @@ LEAST_US = 100.0  # operator types below this in both columns of every batch are
 
 HEAD = """# Training steps against measurements
 
-Made by `scripts/make_training_page.py`; nothing in it was measured by this project, and no constant of a chip is fitted on these figures. How steps are
-made and scored: [validate.md](validate.md#training-steps).
+Made by `scripts/make_training_page.py`; nothing in it was measured by this project. No constant is fitted on a step; the figures of Ascend910B that were fitted
+on single operators of its profiles are marked in the chip's file. How steps are made and scored: [validate.md](validate.md#training-steps).
 """
 THROUGHPUT = """## Throughput, Ascend910A
 
@@ -56,9 +56,8 @@ Sums of the times of the operators of one step that run on AI Cores. {note}
 NOTES = {
     "ResNet-50": "",
     "ViT": "The zoo's network (patches of 32 x 32), captured from PyTorch (`tests/support/vit_training.py`). "
-    "Its simulated step is half as long: published products run at 40 to 90 TFLOP/s, simulated ones near 170, and\n"
-    "the published times of Softmax and LayerNorm fit a fixed cost of several hundred cycles a row that the "
-    "simulated kernels do not have; both are not explained yet.",
+    'The kernels of its single operators (docs/how_time_is_modelled.md, "What lowering decides") were read off these\n'
+    "profiles, so that the step is no independent test; its AdamW has Assign and TransData tasks that are not in the simulated graph.",
 }
 PREDICTED = """## Predictions
 

@@ -258,6 +258,7 @@ class VectorWork:
         planes: Whether rows are added up plane by plane (a plane = all positions of one channel block), each
             tile on its own in UB.
         maps: How rows and columns are feature maps, where the kernel goes by them.
+        in_turn: Whether the kernel that reduces rows does all its steps on one before it begins the next.
         inputs, outputs: What is read and written.
     """
 
@@ -272,6 +273,7 @@ class VectorWork:
     live_bytes: int = 0
     planes: bool = False
     maps: Maps | None = None
+    in_turn: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -307,6 +309,8 @@ class MoveWork:
             for padding).
         scalar_per_burst: Scalar cycles of address computation per read burst (indexed access), 0 for affine
             patterns.
+        in_turn: Whether all cores take part, however little there is, and a tile comes only when the one
+            before it has left its buffer.
         one_by_one: Every element comes and goes by a DMA instruction of its own, on one core, without a
             second buffer; there are no steps then.
     """
@@ -316,6 +320,7 @@ class MoveWork:
     scalar_per_burst: int = 0
     extra_inputs: tuple[Ref, ...] = ()  # indices and the like, read once
     one_by_one: bool = False
+    in_turn: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -437,8 +442,8 @@ class LowerContext:
         options: Profile flags ("aicpu_pow" ...).
         intrinsics: Vector instructions of the chip with the names of the types they take; empty = take all
             for granted.
-        sigmoid_divides, softmax_multiplies, transpose_packs_lines, select_sets_mask: How CANN's kernels for
-            the chip do it (`soc.KernelSpec`).
+        sigmoid_divides, softmax_multiplies, transpose_packs_lines, select_sets_mask, transdata_in_turn,
+            rows_in_turn: How CANN's kernels for the chip do it (`soc.KernelSpec`).
     """
 
     aicpu_types: frozenset[str] = frozenset()
@@ -448,6 +453,8 @@ class LowerContext:
     softmax_multiplies: bool = False
     transpose_packs_lines: bool = True
     select_sets_mask: bool = False
+    transdata_in_turn: bool = False
+    rows_in_turn: bool = False
 
     @classmethod
     def of(
@@ -466,6 +473,8 @@ class LowerContext:
             kernels.softmax_multiplies,
             kernels.transpose_packs_lines,
             kernels.select_sets_mask,
+            kernels.transdata_in_turn,
+            kernels.rows_in_turn,
         )
 
     def supports(self, op: str, dtype: DType) -> bool:

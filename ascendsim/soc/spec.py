@@ -185,6 +185,11 @@ class KernelSpec:
     transpose_packs_lines: bool  # lines that end inside a block go through UB block by block
     select_sets_mask: bool  # vsel has the bits of one repeat in a register, which is set for each
     softmax_multiplies: bool  # rows times the reciprocal of their sum in every format; else only in fractals
+    rows_in_turn: bool  # kernels that reduce rows go through them one by one; else each instruction takes all
+    transdata_in_turn: bool  # TransData takes all cores and has one buffer: tiles come, turn and go in turn
+    even_products: (
+        bool  # matrix products are cut into parts and tiles of equal size; else by what is quickest
+    )
     ai_cpu_table: str  # column of the table of operators that run on the AI CPU
     overflow_register: bool  # cores note an overflow in a register, which the check of a loss scale reads
     inference: bool  # an inference chip: msprof's statistic names the model, not the device

@@ -74,12 +74,12 @@ def test_the_slower_port_counts_and_so_does_dram() -> None:
 
 def test_cycles_of_steps_are_those_of_their_repeats() -> None:
     """256 bytes a repeat; steps on single values, rows and columns count for nothing."""
-    soc = load("Ascend910A")  # 4 cycles for vexp in float16, 2 in float32, 4 for vdiv, 1 for vadds
+    soc = load("Ascend910A")  # 4 cycles for vexp in float16, 2 in float32, 22 for vdiv, 1 for vadds
     for steps, cycles in (
         ((Step("vadds"),), 100),
         ((Step("vadds", count=3), Step("vadds", over="row"), Step("vadds", over="one")), 300),
         ((Step("vadds", FULL),), 200),
-        ((Step("vexp"), Step("vexp", FULL), Step("vdiv")), 400 + 400 + 400),
+        ((Step("vexp"), Step("vexp", FULL), Step("vdiv")), 400 + 400 + 2200),
         ((Step("unheard of"),), 100),
     ):
         assert Computing.of(steps, soc).cycles(64 * 200) == cycles

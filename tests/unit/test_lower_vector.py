@@ -3,6 +3,8 @@ intrinsics."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from ascendsim.core.dtypes import DType
@@ -353,3 +355,57 @@ def test_broadcast_rows_with_ragged_ends_are_taken_in_strips(
     (group,) = lower_vector(work, soc, Expansion(soc)).groups
     items = [item for item, _ in in_order(group.block.body) if isinstance(item, Vector)]
     assert {(item.calls, item.elements) for item in items} == calls
+
+
+def in_loops(stage, op: str) -> list[tuple[int, int]]:  # type: ignore[no-untyped-def]
+    """Elements of an instruction and how often it runs."""
+    return [(item.elements, times) for item, times in executed([stage]) if getattr(item, "op", "") == op]
+
+
+def test_rows_in_turn_take_every_step_row_by_row() -> None:
+    """What was made of a row comes back through the scalar unit, twice a row."""
+    soc = load("Ascend910A", {"ai_cores": 1})
+    stage = check(replace(softmax(40, 50), in_turn=True), soc)
+    for op in ("vcmax", "vsub", "vexp", "vcadd", "vmul"):
+        assert {elements for elements, _ in in_loops(stage, op)} == {50}
+        assert sum(times for _, times in in_loops(stage, op)) == 40
+    assert sum(times for _, times in in_loops(stage, "vectordup")) == 2 * 40
+    assert sum(times for item, times in executed([stage]) if isinstance(item, Scalar)) == 2 * 40
+
+
+def test_rows_in_turn_take_a_fixed_time_each() -> None:
+    """Steps of one row wait for each other: Softmax was measured at 478 cycles a row of 50 elements."""
+    soc = load("Ascend910B", {"ai_cores": 1})
+
+    def cycles(rows: int, **more: bool) -> float:
+        trace = run(program_of([check(replace(softmax(rows, 50), **more), soc)]), soc)
+        return trace.end / trace.core_ticks
+
+    quick = cycles(4000) - cycles(2000)
+    slow = cycles(4000, in_turn=True) - cycles(2000, in_turn=True)
+    assert slow > 5 * quick
+    assert 200 < slow / 2000 < 500
+
+
+def test_a_lone_reduction_in_turn_needs_no_loop() -> None:
+    """Rows of one repeat: an instruction a row, none of which waits for the one before it."""
+    soc = load("Ascend910A", {"ai_cores": 1})
+    x, y = ref("x", (30, 39), dtype=DType.FLOAT32), ref("y", (30,), dtype=DType.FLOAT32)
+    step = (Step("vcadd", DType.FLOAT32),)
+    work = VectorWork(30, 39, step, (Stream(x),), (Stream(y, "row"),), "cols", in_turn=True)
+    stage = check(work, soc)
+    calls = [item for item, _ in executed([stage]) if isinstance(item, Vector)]
+    assert {item.elements for item in calls} == {39}
+    assert sum(item.calls * times for item, times in executed([stage]) if isinstance(item, Vector)) == 30
+
+
+def test_movement_in_turn_takes_all_cores_and_one_buffer() -> None:
+    soc = load("Ascend910A")
+    x, y = ref("x", (64, 768)), ref("y", (64, 768), Format.FRACTAL_NZ)
+    copy = Copy(x, y, x.bytes, 1536, 512)
+    plain, turn = (
+        lower_movement(MoveWork((copy,), in_turn=way), soc, Expansion(soc)) for way in (False, True)
+    )
+    assert sum(group.count for group in turn.groups) == soc.ai_cores > sum(g.count for g in plain.groups)
+    assert {a.slots for group in turn.groups for a in group.block.allocations} == {1}
+    verify([turn], soc)

@@ -115,6 +115,12 @@ def test_lowering() -> None:
     assert (halves.steps[0].op, halves.steps[0].count, halves.steps[0].dtype) == ("vcmp", 2, DType.INT32)
 
 
+def test_where_of_int64_runs_where_the_chip_converts_int64() -> None:
+    choice = (np.ones(3, bool), np.ones(3, np.int64), np.ones(3, np.int64))
+    assert isinstance(_lowered("Where", *choice, chip="Ascend910A"), AiCpuWork)
+    assert isinstance(_lowered("Where", *choice, chip="Ascend910B1"), VectorWork)
+
+
 @pytest.mark.parametrize("chip", ["Ascend310", "Ascend910A", "Ascend310P3"])
 def test_labels_of_int64_are_narrowed_for_the_vector_unit(chip: str) -> None:
     """Only the labels pass the AI CPU, not each of them with each class."""

@@ -7,15 +7,18 @@ The closed form picks the tiling. Callers that can time programs take the best f
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 
+from ascendsim.core.errors import CompileError
 from ascendsim.core.formats import BLOCK_BYTES, FRACTAL_ROWS, Format, c0, ceil_div
 from ascendsim.isa.program import BlockGroup
 from ascendsim.lower.templates import conv as unfold
 from ascendsim.lower.templates.bias import bias_passes, has_table, most_columns, most_share
 from ascendsim.lower.templates.cube_block import CubeWriter
-from ascendsim.lower.templates.product import Product
+from ascendsim.lower.templates.even_tiling import cores_of_images, even_tiling
+from ascendsim.lower.templates.product import Product, rates_of
 from ascendsim.lower.templates.stage import Stage, share_groups, sizes_of
 from ascendsim.lower.templates.steps import Expansion
 from ascendsim.lower.templates.strip_block import strip_groups
@@ -45,10 +48,23 @@ def cube_options(work: CubeWork, soc: SocSpec, expansion: Expansion) -> list[Cal
         CompileError: If the Cube lacks the type or no tile fits.
     """
     product = product_of(work, soc)
-    tilings = list(best_tilings(product, soc))
+    even = (
+        even_tiling(product, rates_of(soc, product.dtype), work.transpose_a)
+        if soc.kernels.even_products
+        else None
+    )
+    if even is not None:
+        stage = partial(cube_stage, work, product, even, soc, expansion)
+        with suppress(CompileError):  # what its epilogue reads does not fit beside the tile
+            stage()
+            return [stage]
+    fewer = (
+        replace(soc, ai_cores=cores_of_images(product, soc.ai_cores)) if soc.kernels.even_products else soc
+    )
+    tilings = list(best_tilings(product, fewer))
     if work.plain_tiling:  # among all tilings time tells whether reading more is worth a hidden epilogue
         known = {replace(tiling, cycles=0) for tiling in tilings}
-        others = best_tilings(product_of(replace(work, plain_tiling=False), soc), soc)
+        others = best_tilings(product_of(replace(work, plain_tiling=False), soc), fewer)
         tilings += [tiling for tiling in others if replace(tiling, cycles=0) not in known]
     return [partial(cube_stage, work, product, tiling, soc, expansion) for tiling in tilings]
 

@@ -39,7 +39,7 @@ def lower_movement(work: MoveWork, soc: SocSpec, expansion: Expansion) -> Stage:
         )
     steps = expansion.expand(work.steps)
     copies = [copy for copy in work.copies if copy.bytes or copy.written]
-    shares = [_share(copy, soc, _single_cycles(copy, steps, soc)) for copy in copies]
+    shares = [_share(copy, soc.vector_units if work.in_turn else _parts(copy, steps, soc)) for copy in copies]
     groups = []
     for amounts, count in aligned_shares(
         [(copy.bytes or copy.written, share) for copy, share in zip(copies, shares, strict=True)]
@@ -65,15 +65,18 @@ def _single_cycles(copy: Copy, steps: tuple[Step, ...], soc: SocSpec) -> float:
     return sum(_calls(elements, step)[1] * step.count * each for step in steps if step.run)
 
 
-def _share(copy: Copy, soc: SocSpec, computing: float) -> int:
+def _parts(copy: Copy, steps: tuple[Step, ...], soc: SocSpec) -> int:
+    """How many cores a copy takes."""
+    total = copy.bytes or copy.written
+    if copy.read_burst >= total and copy.write_burst >= copy.written:
+        # a plain copy, which CANN shares as elementwise work
+        return elementwise_cores(total // copy.src.dtype.itemsize, total + copy.written, soc)
+    return worthwhile_cores(total + copy.written, soc, _single_cycles(copy, steps, soc))
+
+
+def _share(copy: Copy, parts: int) -> int:
     """Bytes of one core's share: whole bursts if they are short enough, 512 B pieces else."""
     total = copy.bytes or copy.written
-    if (
-        copy.read_burst >= total and copy.write_burst >= copy.written
-    ):  # a plain copy, which CANN shares as elementwise work
-        parts = elementwise_cores(total // copy.src.dtype.itemsize, total + copy.written, soc)
-    else:
-        parts = worthwhile_cores(total + copy.written, soc, computing)
     wanted = ceil_div(total, parts)
     grain = _grain(copy, wanted)
     return min(total, align(wanted, grain) if total > grain else total)
@@ -155,8 +158,9 @@ class MoveWriter:
             align(math.ceil(tile * widest * growth), BLOCK_BYTES),
         )
         read_by = Pipe.V if self.steps else Pipe.MTE3
-        source = b.ring("in", Pipe.MTE2, read_by, 2, (Buffer.UB, align(source_bytes, BLOCK_BYTES)))
-        target = b.ring("out", Pipe.V, Pipe.MTE3, 2, (Buffer.UB, target_bytes)) if self.steps else None
+        slots = 1 if self.work.in_turn else 2
+        source = b.ring("in", Pipe.MTE2, read_by, slots, (Buffer.UB, align(source_bytes, BLOCK_BYTES)))
+        target = b.ring("out", Pipe.V, Pipe.MTE3, slots, (Buffer.UB, target_bytes)) if self.steps else None
         for copy, amount in amounts:
             for piece in pieces(amount, min(tile, amount)) if amount else ():
                 with b.loop("t", piece.trips) as i:

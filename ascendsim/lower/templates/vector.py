@@ -11,6 +11,7 @@ from ascendsim.isa.program import BlockGroup
 from ascendsim.lower.emit import BlockBuilder
 from ascendsim.lower.templates.maps import MapWriter
 from ascendsim.lower.templates.planes import PlaneWriter
+from ascendsim.lower.templates.row_writer import RowWriter
 from ascendsim.lower.templates.sharing import share_of, space_of
 from ascendsim.lower.templates.stage import Stage, share_groups, sizes_of, vector_core
 from ascendsim.lower.templates.steps import Expansion
@@ -33,6 +34,8 @@ def lower_vector(work: VectorWork, soc: SocSpec, expansion: Expansion) -> Stage:
     steps = expansion.expand(work.steps)
     share_rows, share_cols = share_of(work, space, steps, soc)
     writer = PlaneWriter if work.planes else VectorWriter
+    if work.in_turn and work.reduces == "cols":
+        writer = RowWriter
     if work.maps is not None:
         writer = MapWriter
     groups = []

@@ -15,6 +15,7 @@ one more block costs its dispatch.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import ClassVar
 
@@ -352,9 +353,19 @@ class VectorWriter:
             b.acquire(ring)
         target = self._target([*made, *(held or [])])
         sources = tuple(b.source(ring, ring.slot_bytes) for _, ring in self.inputs) or (target,)
+        self._emit(steps, rows, cols, target, sources)
+        for _, ring in read:
+            b.release(ring)
+        for ring in made:
+            b.commit(ring)
+
+    def _emit(
+        self, steps: Sequence[Step], rows: int, cols: int, target: Operand, sources: tuple[Operand, ...]
+    ) -> None:
+        """All steps on so many rows."""
         for step in steps:
             emit_steps(
-                b,
+                self.b,
                 self._folded(step, cols),
                 self._counts(rows, cols, step),
                 target,
@@ -362,10 +373,6 @@ class VectorWriter:
                 self.scratch,
             )
             sources = (target, *sources[1:])
-        for _, ring in read:
-            b.release(ring)
-        for ring in made:
-            b.commit(ring)
 
     def _target(self, rings: list[Ring]) -> Operand:
         """Where a tile's result goes: an output, scratch, or an input in place."""

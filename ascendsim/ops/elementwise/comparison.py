@@ -71,8 +71,11 @@ def _where(_node: Node, inputs: Sequence[Any], wanted: Sequence[np.dtype[Any]]) 
 
 
 def _where_lower(node: Node, context: LowerContext) -> Work:
-    """The condition's bytes become a mask (compare with 0), then the mask selects."""
-    return elementwise_work(node, context, _COMPARE, type_from=1)
+    """The condition's bytes become a mask (compare with 0), then the mask selects.
+
+    CANN's kernel takes int64 too (ops-math, select_v2: its list of types for the AI Core).
+    """
+    return elementwise_work(node, context, _COMPARE, type_from=1, long=True)
 
 
 def _bitwise_lower(specs: Sequence[StepSpec]) -> Callable[[Node, LowerContext], Work]:

@@ -136,7 +136,7 @@ def _lower(node: Node, ctx: LowerContext) -> Work:
         min(write, target.bytes),
         write_bytes=target.bytes,
     )
-    return MoveWork((copy,), steps)
+    return MoveWork((copy,), steps, in_turn=ctx.transdata_in_turn)
 
 
 OPERATORS: tuple[OpDef, ...] = (

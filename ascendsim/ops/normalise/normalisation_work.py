@@ -17,6 +17,7 @@ from ascendsim.ops.shared.common import (
     computing_type,
     converted,
     elementwise_work,
+    in_turn,
     make_steps,
     normalise_axes,
     on_ai_cpu,
@@ -118,7 +119,14 @@ def _rows_work(
     parameters = tuple(Stream(Ref.of(tensor), over) for tensor, over in zip(tensors, overs, strict=True))
     outputs = (Stream(Ref.of(target)), *(Stream(Ref.of(tensor), "row") for tensor in node.outputs[1:]))
     return VectorWork(
-        rows, cols, steps, (Stream(Ref.of(data)), *parameters), outputs, reduces="cols", sweeps=3
+        rows,
+        cols,
+        steps,
+        (Stream(Ref.of(data)), *parameters),
+        outputs,
+        reduces="cols",
+        sweeps=3,
+        in_turn=in_turn(data, context),
     )
 
 

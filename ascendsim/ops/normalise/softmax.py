@@ -14,6 +14,7 @@ from ascendsim.ops.shared.common import (
     computing_type,
     converted,
     finish,
+    in_turn,
     make_steps,
     normalise_axis,
     on_ai_cpu,
@@ -138,6 +139,7 @@ def axis_work(
         reduces="cols" if behind == 1 else "rows",
         sweeps=sweeps,
         gather_bytes=piece,
+        in_turn=in_turn(source, context),
     )
 
 

@@ -290,6 +290,18 @@ def runs_on_ai_core(node: Node, ignored: Collection[int] = ()) -> bool:
     return all(tensor.element_type in AI_CORE_TYPES for tensor in (*inputs, *node.outputs))
 
 
+def in_turn(data: Tensor, context: LowerContext) -> bool:
+    """Whether a kernel that normalises rows goes through them one by one: where the chip's kernels do so, and
+    the last two axes do not fill fractals.
+
+    Data that fills them lies in FRACTAL_NZ in the networks whose times were published (BERT on Ascend910A),
+    and kernels go through that block by block; where it is row-major here, it is timed as if it were not.
+    """
+    shape = data.static_shape
+    fills = len(shape) > 1 and shape[-1] % c0(data.element_type) == 0 and shape[-2] % FRACTAL_ROWS == 0
+    return context.rows_in_turn and not fills
+
+
 def computing_type(dtype: DType, context: LowerContext, wide: bool = False) -> DType:
     """The type in which a vector program for `dtype` computes.
 

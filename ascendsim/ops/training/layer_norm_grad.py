@@ -22,7 +22,15 @@ import numpy as np
 
 from ascendsim.core.dtypes import DType
 from ascendsim.graph.ir import Array, Node, Tensor
-from ascendsim.ops.shared.common import computing_type, make_steps, on_ai_cpu, runs_on_ai_core, with_numpy
+from ascendsim.ops.shared.common import (
+    computing_type,
+    converted,
+    in_turn,
+    make_steps,
+    on_ai_cpu,
+    runs_on_ai_core,
+    with_numpy,
+)
 from ascendsim.ops.shared.dims import may_equal, need_shape, need_within
 from ascendsim.opset import InferContext, OpDef
 from ascendsim.opset.facts import Facts, Kind, Precision
@@ -107,16 +115,30 @@ def _streams(tensors: Sequence[Tensor], overs: Sequence[Over]) -> tuple[Stream, 
 
 
 def _x_work(node: Node, context: LowerContext, outputs: Sequence[Tensor]) -> VectorWork:
-    """Two row sums; three reads of a row that does not fit into UB."""
+    """Three row sums, as CANN's kernel has them: of what goes to the variance and twice of what goes to the
+    mean; three reads of a row that does not fit into UB.
+    """
     data = node.required(1)
     rows, cols = _rows(data, len(node.required(4).static_shape))
     inside = computing_type(data.element_type, context, wide=True)
-    steps = make_steps(
-        ["vsub", "vmul", "vmul", "vcadd", "vmul", "vcadd", "vmul", ("vsub", 2), "vmul"], inside
+    steps = converted(
+        (
+            *make_steps(
+                ["vsub", "vmul", "vmul", "vmul", "vcadd"], inside
+            ),  # x - mean, n, h; sum of h (x - mean)
+            *make_steps(["vmul", "vcadd", "vmuls", "vcadd"], inside),  # sums of h and of x - mean
+            *make_steps([("vmul", 4), "vadd"], inside, "row"),
+            *make_steps([("vmul", 2), "vadd", "vadd"], inside),
+        ),
+        [node.required(0).element_type, data.element_type],
+        outputs[0].element_type,
+        inside,
     )
     inputs = _streams([node.required(port) for port in range(5)], ("all", "all", "row", "row", "col"))
     results = tuple(Stream(Ref.of(tensor)) for tensor in outputs)
-    return VectorWork(rows, cols, steps, inputs, results, reduces="cols", sweeps=3)
+    return VectorWork(
+        rows, cols, steps, inputs, results, reduces="cols", sweeps=3, in_turn=in_turn(data, context)
+    )
 
 
 def _parameter_work(

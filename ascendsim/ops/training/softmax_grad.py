@@ -24,6 +24,7 @@ from ascendsim.ops.shared.common import (
     StepSpec,
     computing_type,
     converted,
+    in_turn,
     make_steps,
     normalise_axis,
     on_ai_cpu,
@@ -104,7 +105,15 @@ def _lower(before: Sequence[StepSpec], after: Sequence[StepSpec]) -> Lower:
         if node.input_count > 2:
             inputs += (Stream(Ref.of(node.required(2)), "one"),)
         work = VectorWork(
-            rows, cols, steps, inputs, (Stream(Ref.of(target)),), reduces="cols", sweeps=2, gather_bytes=piece
+            rows,
+            cols,
+            steps,
+            inputs,
+            (Stream(Ref.of(target)),),
+            reduces="cols",
+            sweeps=2,
+            gather_bytes=piece,
+            in_turn=in_turn(target, context),
         )
         return work if behind == 1 else replace(work, reduces="rows")
 

@@ -1,0 +1,102 @@
+"""Matrix products as the kernels of the first generation tile them: evenly.
+
+What block counts and times of a published profile say (Ascend910B with 30 cores, MatMul in steps of ViT,
+ResNet-50 and DeepFM): axes are cut into parts of the same number of 16 x 16 blocks, so that 800 x 48 blocks
+take 30 cores, 784 x 48 take 28, 16 x 48 take 24 and 1250 x 64 take 25. Tiles divide a core's share as well;
+those that fill the half of L0C that double buffering leaves are taken, the longest of them, and L1 holds
+no more of k than L0 does. Where the sizes have few divisors tiles become long and flat, and the product is
+bound by what it brings: 20000 x 3120 x 1024 takes 2.7 times as long as 16000 x 3120 x 1024.
+
+Which of several equal cuts is taken is not published; the rules here (most parts along n, the longest tile)
+come nearest to the times of the profile.
+"""
+
+from __future__ import annotations
+
+from ascendsim.core.formats import FRACTAL_BYTES, FRACTAL_ROWS, ceil_div
+from ascendsim.lower.templates.product import ACCUMULATOR_BYTES, Product, Rates
+from ascendsim.lower.templates.tiling import Tiling
+
+# Gradients of weights that cannot be cut for all 30 cores, and what would leave every second one idle else,
+# have up to 32 parts (48 x 48 blocks: 32, in two turns), as if the chip were Ascend910A.
+TUNED_CORES = 32
+FEWEST = 2  # an even cut for less than one core in so many says nothing of how the kernel goes about it
+
+
+def even_tiling(product: Product, rates: Rates, turned: bool) -> Tiling | None:
+    """The tiling of one product; None where it is a convolution, has a batch or cannot be cut evenly for most
+    cores.
+
+    Args:
+        product: What is to be cut.
+        rates: Of the chip.
+        turned: Whether the left operand is turned (gradients of weights).
+    """
+    if product.conv is not None or product.batch > 1 or product.images > 1:
+        return None
+    m, n = ceil_div(product.m, FRACTAL_ROWS), ceil_div(product.n, FRACTAL_ROWS)
+    least_parts = ceil_div(product.n, product.most_share_n)
+
+    def cut(most: int) -> tuple[int, int]:
+        """Parts in all, and along n."""
+        return max(
+            (m_parts * n_parts, n_parts)
+            for m_parts in divisors(m, most)
+            for n_parts in divisors(n, most // m_parts)
+            if n_parts >= least_parts or n_parts == 1
+        )
+
+    parts, n_parts = cut(rates.cores)
+    if (turned and parts < rates.cores) or 2 * parts <= TUNED_CORES:
+        parts, n_parts = cut(max(rates.cores, TUNED_CORES))
+    if FEWEST * parts < min(rates.cores, m * n) or n_parts < least_parts:
+        return None
+    share_m, share_n = m * n_parts // parts, n // n_parts
+    room = rates.l0c // 2 // ACCUMULATOR_BYTES
+    tiles = [
+        (tile_m * tile_n, tile_m + tile_n, tile_n)
+        for tile_m in divisors(share_m, rates.l0a // 2 // FRACTAL_BYTES)
+        for tile_n in divisors(
+            share_n, min(rates.l0b // 2 // FRACTAL_BYTES, ceil_div(product.most_n, FRACTAL_ROWS))
+        )
+        if tile_m * tile_n <= room
+    ]
+    area, _, tile_n = max(tiles)
+    tile_m = area // tile_n
+    step = divisors(product.k_blocks, min(rates.l0a // tile_m, rates.l0b // tile_n) // 2 // FRACTAL_BYTES)[-1]
+    return Tiling(
+        share_batch=1,
+        share_images=1,
+        share_m=min(product.m, share_m * FRACTAL_ROWS),
+        share_n=min(product.n, share_n * FRACTAL_ROWS),
+        tile_m=min(product.m, tile_m * FRACTAL_ROWS),
+        tile_n=min(product.n, tile_n * FRACTAL_ROWS),
+        chunk_k=step,
+        step_k=step,
+        hold="",
+        accumulators=2,
+        cycles=0.0,
+        band_m=min(product.m, tile_m * FRACTAL_ROWS),
+    )
+
+
+def cores_of_images(product: Product, cores: int) -> int:
+    """How many cores a convolution takes: as many as have whole images, all the same number of them, where
+    images are neither far fewer nor far more than cores.
+
+    In steps of ResNet-50 on Ascend910B (30 cores) nearly all convolutions of 16 images and their gradients
+    have 16 blocks, and most of 32 images have 16 as well; of 64 images they have 30 or 32.
+    """
+    images = product.images
+    if product.conv is None or product.batch > 1 or not cores <= 2 * images <= 4 * cores:
+        return cores
+    return ceil_div(images, ceil_div(images, cores))
+
+
+def divisors(number: int, most: int) -> list[int]:
+    """Divisors up to a limit, ascending.
+
+    >>> divisors(48, 20)
+    [1, 2, 3, 4, 6, 8, 12, 16]
+    """
+    return [divisor for divisor in range(1, min(number, most) + 1) if number % divisor == 0]

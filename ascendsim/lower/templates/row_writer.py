@@ -1,0 +1,54 @@
+"""Vector work that reduces rows one by one: all steps are done on a row before the next one begins.
+
+What was made of the whole row (its maximum, mean ...) comes back to all elements by way of a register: the
+scalar unit reads it, vectordup spreads it. Kernels of the first generation do so (`VectorWork.in_turn`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ascendsim.isa.instructions import Operand, Pipe, Scalar
+from ascendsim.lower.templates.steps import emit_steps
+from ascendsim.lower.templates.vector_writer import FOLDS, VectorWriter
+from ascendsim.opset.work import Step
+
+
+class RowWriter(VectorWriter):
+    """Writes the program of one share; rows in blocks and rows too long for UB go as elsewhere."""
+
+    @property
+    def _in_turn(self) -> bool:
+        return not (self.sweeping or self.blocked_rows)
+
+    def _emit(
+        self, steps: Sequence[Step], rows: int, cols: int, target: Operand, sources: tuple[Operand, ...]
+    ) -> None:
+        if not self._in_turn or sum(len(self._folded(step, cols)) for step in steps) == 1:
+            super()._emit(steps, rows, cols, target, sources)
+            return
+        with self.b.loop("row", rows):
+            self._one_row(steps, cols, target, sources)
+
+    def _one_row(
+        self, steps: Sequence[Step], cols: int, target: Operand, sources: tuple[Operand, ...]
+    ) -> None:
+        others, one = sources[1:], False
+        for step in steps:
+            if one and step.over == "all" and self.scratch is not None:
+                self.b.order(Pipe.V, Pipe.S, "scalar")
+                cycles = self.b.soc.issue.scalar_element_cycles
+                self.b.emit(Scalar(cycles, "value of a row", srcs=(target,)))
+                self.b.order(Pipe.S, Pipe.V, "scalar")
+                room = min(cols * step.dtype.itemsize, self.scratch.slot_bytes)
+                spread, duplicate = self.b.target(self.scratch, room), Step("vectordup", step.dtype)
+                emit_steps(self.b, (duplicate,), self._counts(1, cols, duplicate), spread, ())
+                sources = (target, self.b.source(self.scratch, room), *others)
+            one = step.over == "row" or step.op in FOLDS
+            for part in self._folded(step, cols):
+                emit_steps(self.b, (part,), self._counts(1, cols, part), target, sources)
+                sources = (target, *others)
+
+    def _counts(self, rows: int, cols: int, step: Step) -> dict[str, tuple[int, int]]:
+        counts = super()._counts(rows, cols, step)
+        return {**counts, "all": (cols, rows)} if self._in_turn else counts

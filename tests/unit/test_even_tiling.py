@@ -1,0 +1,122 @@
+"""Products of the chip with 30 cores: published block counts, tiles that divide, whole images."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from ascendsim.core.formats import Format
+from ascendsim.lower.templates.cube import cube_options, lower_cube, product_of
+from ascendsim.lower.templates.even_tiling import cores_of_images, even_tiling
+from ascendsim.lower.templates.product import rates_of
+from ascendsim.lower.templates.steps import Expansion
+from ascendsim.machine import run
+from ascendsim.opset.work import CubeWork
+from ascendsim.soc import SocSpec, load
+from tests.support.lowering import convolution, matmul, moved, multiplied, program_of, ref, verify
+
+
+@pytest.fixture(scope="module")
+def soc() -> SocSpec:
+    return load("Ascend910B")
+
+
+def gradient(m: int, k: int, n: int, soc: SocSpec) -> CubeWork:
+    """Of a weight: the left operand is turned."""
+    turned = ref("a", (k, m), Format.FRACTAL_NZ)
+    return replace(matmul(m, k, n, soc), a=turned, transpose_a=True)
+
+
+def blocks(work: CubeWork, soc: SocSpec) -> int:
+    (stage,) = lower_cube(work, soc, Expansion(soc))[0]
+    return sum(group.count for group in stage.groups)
+
+
+@pytest.mark.parametrize(
+    ("m", "k", "n", "published"),
+    [
+        (12800, 768, 768, 30),
+        (12544, 3072, 768, 28),
+        (20000, 1024, 512, 25),
+        (256, 1008, 768, 24),
+        (64, 112, 2048, 32),
+        (16, 2048, 112, 7),
+        (112, 32, 2048, 28),
+    ],
+)
+def test_blocks_are_those_of_the_published_profile(
+    m: int, k: int, n: int, published: int, soc: SocSpec
+) -> None:
+    assert blocks(matmul(m, k, n, soc), soc) == published
+
+
+@pytest.mark.parametrize(
+    ("m", "n", "published"), [(768, 768, 32), (1024, 512, 32), (1008, 768, 28), (3120, 1024, 30)]
+)
+def test_blocks_of_gradients_are_those_of_the_published_profile(
+    m: int, n: int, published: int, soc: SocSpec
+) -> None:
+    assert blocks(gradient(m, 3200, n, soc), soc) == published
+
+
+@pytest.mark.parametrize("sizes", [(12800, 768, 3072), (12544, 3072, 768), (20000, 1024, 512), (240, 48, 80)])
+def test_shares_and_tiles_have_equal_sizes(sizes: tuple[int, int, int], soc: SocSpec) -> None:
+    m, k, n = sizes
+    work = matmul(m, k, n, soc)
+    tiling = even_tiling(product_of(work, soc), rates_of(soc, "float16"), turned=False)
+    assert tiling is not None
+    assert m % tiling.share_m == n % tiling.share_n == 0
+    assert tiling.share_m % tiling.tile_m == tiling.share_n % tiling.tile_n == 0
+    assert 2 * tiling.tile_m * tiling.tile_n * 4 <= soc.buffers.l0c  # type: ignore[operator]
+    assert 2 * tiling.step_k * 32 * max(tiling.tile_m, tiling.tile_n) <= soc.buffers.l0a  # type: ignore[operator]
+    assert k // 16 % tiling.step_k == 0
+
+
+def test_of_tiles_that_fill_as_much_the_longest_is_taken(soc: SocSpec) -> None:
+    """640 x 128 a core: 80 blocks are 10 x 8, 20 x 4 or 40 x 2."""
+    tiling = even_tiling(product_of(matmul(3200, 768, 768, soc), soc), rates_of(soc, "float16"), turned=False)
+    assert tiling is not None
+    assert (tiling.tile_m, tiling.tile_n) == (40 * 16, 2 * 16)
+
+
+def test_sizes_that_fill_the_chip_badly_cost_more_than_their_products(soc: SocSpec) -> None:
+    """Published: 20000 rows take 2.7 times as long as 16000."""
+
+    def ticks(m: int) -> int:
+        stages = lower_cube(matmul(m, 1024, 512, soc), soc, Expansion(soc))[0]
+        return run(program_of(stages), soc).end
+
+    assert ticks(20000) > 2 * ticks(16000)
+
+
+def test_everything_is_computed_and_moved(soc: SocSpec) -> None:
+    work = matmul(240, 160, 80, soc)
+    stages = lower_cube(work, soc, Expansion(soc))[0]
+    verify(stages, soc)
+    assert multiplied(stages) == 240 * 160 * 80
+    assert moved(stages)["c", True] == 240 * 80 * 2
+
+
+def test_sizes_without_even_cuts_keep_the_search(soc: SocSpec) -> None:
+    """37 x 37 blocks can be cut for one core or 37."""
+    work = matmul(37 * 16, 64, 37 * 16, soc)
+    assert even_tiling(product_of(work, soc), rates_of(soc, "float16"), turned=False) is None
+    assert blocks(work, soc) > 1
+
+
+def test_other_chips_keep_the_search() -> None:
+    other = load("Ascend910A")
+    assert len(cube_options(matmul(3200, 768, 768, other), other, Expansion(other))) > 1
+
+
+@pytest.mark.parametrize(
+    ("images", "cores"), [(16, 16), (32, 16), (15, 15), (20, 20), (60, 30), (64, 30), (8, 30), (1, 30)]
+)
+def test_cores_have_whole_images(images: int, cores: int, soc: SocSpec) -> None:
+    product = product_of(convolution(64, 14, 64, 3, 1, 1, images=images), soc)
+    assert cores_of_images(product, soc.ai_cores) == cores
+
+
+def test_a_convolution_of_sixteen_images_takes_sixteen_cores(soc: SocSpec) -> None:
+    assert blocks(convolution(256, 14, 256, 3, 1, 1, images=16), soc) == 16
