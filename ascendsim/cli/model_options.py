@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ascendsim.cli.atc import MODES, add_atc_options, atc_settings
 from ascendsim.cli.common import add_set_option, parse_input_shape, parse_settings
 from ascendsim.cli.dynamic_options import add_gear_options, gear_settings
 from ascendsim.cli.own import add_operators_option, add_rules_option, own_operators, own_rules
@@ -68,6 +69,7 @@ def add_chip_options(parser: argparse.ArgumentParser) -> None:
     text = "how the release behaves where releases differ, for example aicpu_pow=on; may be repeated"
     parser.add_argument("--option", action="append", metavar="KEY=VALUE", help=text)
     add_gear_options(parser)
+    add_atc_options(parser)
 
 
 def add_compile_options(parser: argparse.ArgumentParser, names: Sequence[str]) -> None:
@@ -82,7 +84,8 @@ def add_compile_options(parser: argparse.ArgumentParser, names: Sequence[str]) -
                 "default": option.words[default],
             }
         elif option.choices:
-            more = {"choices": option.choices, "default": default, "type": type(default)}
+            choices = (*option.choices, *MODES) if option.name == "mode" else option.choices
+            more = {"choices": choices, "default": default, "type": type(default)}
         else:
             more = {
                 "default": default,
@@ -163,8 +166,10 @@ def chip_settings(args: argparse.Namespace) -> dict[str, Any]:
     """Keyword arguments for `compile`."""
     from ascendsim.compiler.profile_options import parse_profile_options
 
+    settings, warnings = atc_settings(args, compile_settings(args, tuple(cli_options())))
+    print_warnings(warnings)
     return {
-        **compile_settings(args, tuple(cli_options())),
+        **settings,
         "operators": own_operators(args),
         "passes": own_rules(args),
         "set": parse_settings(args.set),

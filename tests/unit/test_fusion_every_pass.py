@@ -387,6 +387,7 @@ EXAMPLES: dict[str, Body] = {
     "FusedBatchnormFusionPass": lambda b: norm(b, conv(b), training_mode=1),
     "GeluFusionPass": lambda b: gelu(b, "tanh"),
     "GeluONNXFusionPass": lambda b: gelu(b, "erf"),
+    "GemmSplitFusionPass": lambda b: b.op("Gemm", b.input("x", (32, 64)), random(64, 48), random(48)),
     "GemmToMatmulFusionPass": lambda b: b.op("Gemm", b.input("x", (32, 64)), random(64, 48), alpha=0.5),
     "Globalavgpoolpass": lambda b: b.op("GlobalAveragePool", image(b)),
     "GroupConv2DFusionPass": lambda b: conv(b, group=4),
@@ -453,6 +454,7 @@ CHIPS = {
 }
 # What else must be asked for
 SETTINGS: dict[str, dict[str, Any]] = {
+    "GemmSplitFusionPass": {"optimization_switch": "GemmSplitFusionPass:on"},
     "CastCastFusionPass": {"precision_mode": "must_keep_origin_dtype"},
     "GroupConv2DFusionPass": {"options": {"group_conv": "split"}},
     "TfMergeSubFusionPass": {"optimize": False},  # the graph engine folds what this pass would join
