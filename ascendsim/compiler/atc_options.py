@@ -7,12 +7,15 @@ Names: CANN's ATC guide, and the header of its IR building interface (`ge::ir_op
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, Literal
 
 from ascendsim.compiler.options import CompileOptions, cli_options
 from ascendsim.core.arguments import checked
 from ascendsim.core.errors import InputError, suggest
 
+Framework = Literal["caffe", "mindspore", "tensorflow", "onnx"]
+# ATC's numbers of --framework
+FRAMEWORKS: Mapping[str, Framework] = {"0": "caffe", "1": "mindspore", "3": "tensorflow", "5": "onnx"}
 # --precision_mode_v2, in the words of --precision_mode
 PRECISION_V2: Mapping[str, str] = {
     "fp16": "force_fp16",

@@ -22,7 +22,7 @@ def compiled(*options: str) -> list[str]:
 
 
 def test_a_map_of_the_introduction_switches_passes(tmp_path: Path) -> None:
-    """The introduction to fusion: `{ge::ir_option::FUSION_SWITCH_FILE, "/home/fusion_switch.cfg"}`, and
+    """The introduction to fusion: `{ge::ir_option::FUSION_SWITCH_FILE, "fusion_switch.cfg"}`, and
     `parameter_map["fusion_switch_file"]` of TensorFlow's adapter."""
     path = tmp_path / "fusion_switch.cfg"
     path.write_text('{"Switch": {"GraphFusion": {"ALL": "off"}, "UBFusion": {"ALL": "off"}}}')
