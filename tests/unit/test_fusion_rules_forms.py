@@ -220,3 +220,12 @@ def test_the_common_rules_have_their_older_name_on_request(tmp_path: Path) -> No
     assert totals[1]["TbeCommonRules0FusionPass"] == totals[0]["TbeConvCommonRules0FusionPass"] == (1, 1)
     durations = {asim.simulate(model).duration_us for model in named}
     assert len(durations) == 1
+
+
+def test_a_cast_of_a_graph_input_stays() -> None:
+    def body(b: GraphBuilder) -> Tensor:
+        return b.op("Relu", b.op("Cast", b.input("x", (4, 16), DType.FLOAT16), to=DType.FLOAT32))
+
+    model = asim.compile(build(body), "Ascend310", fusion="graph")
+    assert model.fusion.totals("graph")["ForceFp16CastFusionPass"] == (1, 0)
+    assert "Cast" in {node.op_type for node in model.graph.nodes}

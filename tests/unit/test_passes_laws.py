@@ -153,6 +153,7 @@ CANN_INPUTS = {
     "NPUGetFloatStatus": ("*addr",),
     "PadV3Grad": ("x", "*paddings"),
     "StridedSliceGrad": ("*shape", "*begin", "*end", "*strides", "dy"),
+    **{f"Segment{kind}": ("x", "*segment_ids") for kind in ("Sum", "Mean", "Max", "Min", "Prod")},
     "UnsortedSegmentMax": ("x", "segment_ids", "*num_segments"),
     "UnsortedSegmentMin": ("x", "segment_ids", "*num_segments"),
     "UnsortedSegmentProd": ("x", "segment_ids", "*num_segments"),

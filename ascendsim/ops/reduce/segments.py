@@ -151,6 +151,7 @@ def _links(node: Node) -> AxisMap:
 
 _FACTS = Facts(_links, Kind.REDUCTION, Precision.BLACK, OpPattern.SEGMENT)
 _UNSORTED = replace(_FACTS, parameters=(2,))
+_SORTED = replace(_FACTS, parameters=(1,))  # the last id says how many segments there are
 
 
 def _operator(name: str, inputs: int) -> OpDef:
@@ -163,7 +164,7 @@ def _operator(name: str, inputs: int) -> OpDef:
         domain="ascend",
         most_inputs=inputs,
         steered_by=() if unsorted else (1,),
-        facts=_UNSORTED if unsorted else _FACTS,
+        facts=_UNSORTED if unsorted else _SORTED,
     )
 
 

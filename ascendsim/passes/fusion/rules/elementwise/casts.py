@@ -19,6 +19,7 @@ from ascendsim.core.dtypes import DType
 from ascendsim.graph.ir import Graph
 from ascendsim.passes.fusion.checks import read_outside
 from ascendsim.passes.fusion.rule import FusionContext, FusionRule
+from ascendsim.passes.rewriting.outputs import is_output
 from ascendsim.passes.rewriting.pattern import Any, Match, Op
 from ascendsim.passes.rewriting.removal import remove_dead_from
 from ascendsim.passes.rewriting.replace import replace_root
@@ -81,6 +82,8 @@ class ForceFp16CastFusionPass(FusionRule):
             return "the cast is not one to float32"
         if not x.dtype is result.dtype is DType.FLOAT16:
             return "the cast changes the device's type"
+        if x.producer is None or is_output(match.root.graph, result):
+            return "the graph's inputs and outputs keep their types"
         return None
 
     def rewrite(self, graph: Graph, match: Match, context: FusionContext) -> None:

@@ -31,6 +31,8 @@ class StridedSliceRemovePass(FusionRule):
             return reason
         if x.static_shape != result.static_shape:
             return "the slice is a part"
+        if x.dtype is not result.dtype or x.origin_dtype is not result.origin_dtype:
+            return "the slice has another type than its input"
         values = None if steps is None else known_values(steps)
         if steps is not None and (values is None or (values < 0).any()):
             return "the slice may turn the order round"
