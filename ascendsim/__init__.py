@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from ascendsim.api.running import random_inputs, run, simulate
     from ascendsim.api.saving import load_compiled, save
     from ascendsim.api.training import training_step
+    from ascendsim.compiler.atc_options import ir_options
     from ascendsim.compiler.dynamic import DynamicModel
     from ascendsim.compiler.gears import GearedModel
     from ascendsim.compiler.model import CompiledModel
@@ -90,6 +91,7 @@ _HOMES = {
     "load_compiled": "ascendsim.api.saving",
     "save_log": "ascendsim.api.logs",
     "random_inputs": "ascendsim.api.running",
+    "ir_options": "ascendsim.compiler.atc_options",
     "Result": "ascendsim.api.result",
     "Graph": "ascendsim.graph.ir",
     "GraphBuilder": "ascendsim.api.building",
@@ -139,6 +141,7 @@ __all__ = [
     "compile",
     "from_torch",
     "gradient",
+    "ir_options",
     "load",
     "load_compiled",
     "optimize",

@@ -7,6 +7,8 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Union
 
+from ascendsim.api.origins import set_origin, source_model
+from ascendsim.compiler.atc_options import Framework
 from ascendsim.core.arguments import checked
 from ascendsim.core.collection import without_collection
 from ascendsim.core.errors import InputError
@@ -32,13 +34,15 @@ def load(
     outputs: Sequence[str] | str | None = None,
     fold: bool = True,
     operators: Sequence[OpDef] = (),
+    framework: Framework | None = None,
+    weight: str | PathLike[str] | None = None,
 ) -> Graph:
-    """Reads an ONNX model, infers every shape and folds its shape arithmetic; or a fused sub-graph in AKG's
-    composite JSON.
+    """Reads an ONNX model or a network of Caffe, infers every shape and folds its shape arithmetic; or a
+    fused sub-graph in AKG's composite JSON.
 
     Args:
-        source: Path of an .onnx, .info or .json file, its bytes, or a loaded `onnx.ModelProto`. The content
-            decides.
+        source: Path of an .onnx, .prototxt, .info or .json file, its bytes, or a loaded `onnx.ModelProto`.
+            The content decides.
         batch: New batch size; everything that depends on it is inferred again.
         shapes: New shapes by input name, for example `{"input": (8, 3, 224, 224)}`.
         weights: "file" takes the values from the file (weights whose external file is missing become
@@ -49,6 +53,10 @@ def load(
         fold: Whether shape arithmetic that is known becomes constants; False keeps every node of the file,
             for `optimize` to fold.
         operators: Operators of your own, in a domain of their own; CONTRIBUTING.md shows how to write one.
+        framework: Where the network comes from, which some fusion passes ask: "caffe", "mindspore",
+            "tensorflow" or "onnx" (ATC's option); an ONNX file may have been converted. By default what the
+            file is.
+        weight: The caffemodel of a prototxt (ATC's option).
 
     Raises:
         InputError: If the file cannot be read or an option does not fit the model.
@@ -65,7 +73,10 @@ def load(
         "outputs": outputs,
         "fold": fold,
     }
-    held = Path(source) if isinstance(source, PathLike) else source
+    held: Any = Path(source) if isinstance(source, PathLike) else source
+    caffe = source_model(held, framework, weight)
+    if caffe is not None:
+        held, framework = caffe, "caffe"
     composite = _composite_text(held)
     if composite is not None:
         from ascendsim.frontends.composite import load_composite
@@ -82,7 +93,12 @@ def load(
         return load_composite(composite, opset=opset_with(operators), shapes=shapes)
     from ascendsim.frontends.onnx import load_onnx
 
-    return load_onnx(held, opset=opset_with(operators), **options)
+    graph = load_onnx(held, opset=opset_with(operators), **options)
+    if caffe is not None:
+        graph.metadata.update(format="caffe", file=Path(str(source)).name)
+    if framework is not None:
+        set_origin(graph, framework)
+    return graph
 
 
 def _composite_text(source: Any) -> bytes | Path | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from ascendsim.cli.atc import add_mode_options, mode_refusal, run_mode
 from ascendsim.cli.buffers import print_details, print_summary
 from ascendsim.cli.common import print_table
 from ascendsim.cli.dynamic_options import print_open_model
@@ -52,6 +53,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--dump_stages", metavar="DIR", help="folder for the graph after each stage, as text and for Graphviz"
     )
+    add_mode_options(parser)
     parser.add_argument(
         "--memory_map",
         metavar="FILE.png",
@@ -71,12 +73,15 @@ def run(args: argparse.Namespace) -> int:
 
     if args.stages:
         return _print_stages()
+    mode_refusal(args)
     if args.stop_after is not None or args.dump_stages is not None:
         return _stop(args)
     check_target(args.output)
     model = logged(args, lambda: compile(load_graph(args), **chip_settings(args)))
     print_warnings(warnings_of(model))
     write_log(args, model)
+    if run_mode(args, model):
+        return 0
     if args.output is not None:
         from ascendsim.api.saving import save
 

@@ -12,9 +12,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ascendsim.cli.atc import MODES, add_atc_options, atc_settings
 from ascendsim.cli.common import add_set_option, parse_input_shape, parse_settings
 from ascendsim.cli.dynamic_options import add_gear_options, gear_settings
 from ascendsim.cli.own import add_operators_option, add_rules_option, own_operators, own_rules
+from ascendsim.compiler.atc_options import FRAMEWORKS
 from ascendsim.compiler.options import cli_options, default_of
 from ascendsim.core.errors import InputError
 
@@ -26,10 +28,13 @@ if TYPE_CHECKING:
 def add_model_options(parser: argparse.ArgumentParser, optional: bool = False) -> None:
     """Adds the model itself (which may be left out if it is `optional`) and how it is loaded."""
     parser.add_argument(
-        "model", nargs="?", help="path of an .onnx file" + (" (optional)" if optional else "")
+        "model", nargs="?", help="path of an .onnx or .prototxt file" + (" (optional)" if optional else "")
     )
     parser.add_argument("--model", dest="model_option", metavar="FILE", help="the same, as ATC writes it")
-    parser.add_argument("--framework", choices=("5",), help="ATC's number of the source framework: 5, ONNX")
+    frameworks = ", ".join(f"{number} {name}" for number, name in FRAMEWORKS.items())
+    text = f"where the network comes from, by name or ATC's number: {frameworks} (default: by the file)"
+    parser.add_argument("--framework", choices=(*FRAMEWORKS, *FRAMEWORKS.values()), help=text)
+    parser.add_argument("--weight", metavar="FILE", help="the caffemodel of a prototxt of Caffe")
     text = (
         "ATC's layout of the inputs; taken so that its command lines work: ONNX operators say their "
         "layout themselves"
@@ -68,6 +73,7 @@ def add_chip_options(parser: argparse.ArgumentParser) -> None:
     text = "how the release behaves where releases differ, for example aicpu_pow=on; may be repeated"
     parser.add_argument("--option", action="append", metavar="KEY=VALUE", help=text)
     add_gear_options(parser)
+    add_atc_options(parser)
 
 
 def add_compile_options(parser: argparse.ArgumentParser, names: Sequence[str]) -> None:
@@ -82,7 +88,8 @@ def add_compile_options(parser: argparse.ArgumentParser, names: Sequence[str]) -
                 "default": option.words[default],
             }
         elif option.choices:
-            more = {"choices": option.choices, "default": default, "type": type(default)}
+            choices = (*option.choices, *MODES) if option.name == "mode" else option.choices
+            more = {"choices": choices, "default": default, "type": type(default)}
         else:
             more = {
                 "default": default,
@@ -156,6 +163,8 @@ def load_graph(args: argparse.Namespace, fold: bool = True) -> Graph:
         outputs=args.out_nodes,
         fold=fold,
         operators=own_operators(args),
+        framework=FRAMEWORKS.get(args.framework, args.framework),
+        weight=args.weight,
     )
 
 
@@ -163,8 +172,10 @@ def chip_settings(args: argparse.Namespace) -> dict[str, Any]:
     """Keyword arguments for `compile`."""
     from ascendsim.compiler.profile_options import parse_profile_options
 
+    settings, warnings = atc_settings(args, compile_settings(args, tuple(cli_options())))
+    print_warnings(warnings)
     return {
-        **compile_settings(args, tuple(cli_options())),
+        **settings,
         "operators": own_operators(args),
         "passes": own_rules(args),
         "set": parse_settings(args.set),

@@ -158,7 +158,8 @@ class CompileOptions:
         metadata=_cli(
             "mode",
             "who launches tasks: the device (sink), the host, or a framework operator by operator (eager) "
-            "(default: sink)",
+            "(default: sink); or a number of ATC: 0 compiles, and ascendsim compile has 1 model to JSON, "
+            "3 check, 5 device graph to JSON, 6 show information",
             choices=SCHEDULES,
         ),
     )

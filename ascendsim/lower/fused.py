@@ -6,6 +6,7 @@ the Unified Buffer:
     head on the Cube    the elementwise nodes behind it become epilogue steps of its program, on every tile on
                         its way out; sums over its rows are made there too
     vector work only    the programs of the nodes join to one (`ChainWork`), tile by tile
+    a segment operator  with elementwise nodes around it (`fused_segment`)
     two convolutions    (L1 fusion) each with its epilogue; what the first one hands to the second stays in L1
 
 A tensor that somebody outside the scope reads is still written once; all others get no memory and no Move.
@@ -26,6 +27,7 @@ from ascendsim.graph.scopes import FUSED_SEPARATOR, SECOND_STAGE, internal_tenso
 from ascendsim.isa.program import Access
 from ascendsim.lower.accesses import accesses_of
 from ascendsim.lower.engine import work_of
+from ascendsim.lower.fused_segment import is_segment_work, join_segment
 from ascendsim.lower.templates.stage import Stage
 from ascendsim.lower.templates.way_out import fixpipe_takes
 from ascendsim.opset import OpSet
@@ -80,7 +82,7 @@ class FusedScope:
     """
 
     nodes: tuple[Node, ...]
-    work: CubeWork | CubePair | VectorWork
+    work: CubeWork | CubePair | VectorWork | SequenceWork
     stage: Stage
     accesses: tuple[Access, ...]
     internal: tuple[Tensor, ...]
@@ -176,7 +178,7 @@ class ScopeLowering:
     def _fused(
         self,
         nodes: Sequence[Node],
-        work: CubeWork | CubePair | VectorWork,
+        work: CubeWork | CubePair | VectorWork | SequenceWork,
         internal: tuple[Tensor, ...],
         alone: Counter[tuple[str, bool]],
     ) -> FusedScope:
@@ -199,7 +201,7 @@ class ScopeLowering:
         known = self._alone.get(node.name)
         if known is None:
             work = work_of(node, self._opset, self._context)
-            if not isinstance(work, CubeWork | VectorWork):
+            if not isinstance(work, CubeWork | VectorWork) and not is_segment_work(work):
                 what = {
                     MoveWork: "it rearranges data",
                     ScalarWork: "it runs on the scalar unit",
@@ -214,7 +216,9 @@ class ScopeLowering:
 
     def _joined(
         self, nodes: Sequence[Node], works: Sequence[Work], internal: Sequence[Tensor]
-    ) -> CubeWork | CubePair | VectorWork:
+    ) -> CubeWork | CubePair | VectorWork | SequenceWork:
+        if any(is_segment_work(work) for work in works):
+            return join_segment(nodes, works, internal)
         cubes = [number for number, work in enumerate(works) if isinstance(work, CubeWork)]
         if len(cubes) == 2 and cubes[0] == 0 and nodes[cubes[1]].origin.get(SECOND_STAGE):
             return self._pair(nodes, works, internal, cubes[1])

@@ -86,13 +86,17 @@ class TaskView:
         return self.record.read_bytes.get(level, 0) + self.record.write_bytes.get(level, 0)
 
     def inputs(self) -> tuple[Tensor, ...]:
-        """Tensors that the task reads from outside itself, by node and port, each once."""
+        """Tensors that the task reads from outside itself, by node and port, each once; not those that fusion
+        has made attributes.
+        """
         own = set(self.nodes)
         tensors = (
             tensor
             for node in self.nodes
-            for tensor in node.inputs
-            if tensor is not None and tensor.producer not in own
+            for port, tensor in enumerate(node.inputs)
+            if tensor is not None
+            and tensor.producer not in own
+            and port not in node.origin.get("attribute_ports", ())
         )
         return tuple(dict.fromkeys(tensors)) if len(self.nodes) > 1 else tuple(tensors)
 

@@ -231,7 +231,7 @@ def test_an_array_file_with_a_damaged_header(
 def test_the_model_is_named_once(capsys: pytest.CaptureFixture[str], good: str) -> None:
     assert "no model" in fails(capsys, "run")
     assert "--model" in fails(capsys, "run", good, "--model", good)
-    assert "--framework" in fails(capsys, "run", good, "--framework", "3")
+    assert "--framework" in fails(capsys, "run", good, "--framework", "2")
 
 
 def test_a_model_may_be_named_as_atc_does(capsys: pytest.CaptureFixture[str], good: str) -> None:

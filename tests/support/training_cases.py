@@ -85,6 +85,14 @@ def index_gradients(cases: Cases) -> None:
     for shape in ((2, 5, 4, 7), (2, 5)):
         cases.ascend("UnsortedSegmentSum", some(*shape), ids.astype(np.int32), np.array(11, np.int64))
     cases.ascend("UnsortedSegmentSum", some(6, dtype=np.int32), ints(1, 0, 3, 1, 1, 0), ints(5))
+    for kind in ("Max", "Min", "Prod"):
+        name, places = f"UnsortedSegment{kind}", ids.astype(np.int32)
+        cases.ascend(name, some(2, 5, 4, 7), places, np.array(11, np.int64))
+        cases.ascend(name, some(2, 5), places, np.array(11, np.int64))
+    rising = np.array([0, 0, 2, 3, 3, 3], np.int32)
+    for kind in ("Sum", "Mean", "Max", "Min", "Prod"):
+        for shape in ((6, 5, 7), (6,)):
+            cases.ascend(f"Segment{kind}", some(*shape), rising)
     for axis in (0, 1, -1):
         data, length = some(6, 8, 7), (6, 8, 7)[axis]
         indices = np.arange(5)[::-1] * 3 % length

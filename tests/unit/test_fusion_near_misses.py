@@ -62,7 +62,11 @@ BEFORE = {  # rules whose results another one takes
     "LayerNormGradFusionPass": "LayerNormGradFusionRule",
     "HostBNFusionPass": "BatchNormBnInferFusionPass",
     "DeleteNoConstFolding": "TfTagNoConstFoldingFusionPass",
+    "FIXPIPEAPREQUANTFUSIONPASS": "FixPipeAbilityProcessPass",
+    "FIXPIPEFUSIONPASS": "FixPipeAbilityProcessPass",
 }
+# Rules for graphs that only a compilation makes, with formats and device types (test_fusion_rules_forms)
+ON_DEVICE = ("CubeTransFixpipeFusionPass", "ForceFp16CastFusionPass")
 
 
 def swish(b: GraphBuilder, scaled: bool) -> Tensor:
@@ -171,7 +175,6 @@ FORMS: dict[str, tuple[str, Body]] = {
         "ConvToFullyConnectionFusionPass",
         lambda b: conv(b, size=8, pads=(0, 0, 0, 0), group=2),
     ),
-    "FixPipe of integers": ("FixPipeAbilityProcessPass", dequantised),
     "weights and a bias of TensorFlow": (
         "TfMergeWeightQuantFusionPass",
         lambda b: b.op(
@@ -190,7 +193,9 @@ FORMS: dict[str, tuple[str, Body]] = {
     ),
 }
 CASES: dict[str, tuple[str, Body | None]] = {
-    name: (name, None) for name in (*OWN_RULES, *TABLE_RULES) if not name.endswith("SwishFusionPass")
+    name: (name, None)
+    for name in (*OWN_RULES, *TABLE_RULES)
+    if not name.endswith("SwishFusionPass") and name not in ON_DEVICE
 }
 
 

@@ -11,13 +11,14 @@ import ascendsim as asim
 from ascendsim.core.dtypes import DType
 from ascendsim.graph.builder import GraphBuilder
 from ascendsim.graph.ir import Graph, Tensor
+from ascendsim.passes.fusion.rule import FusionRule
 from ascendsim.passes.fusion.rules.conv.conv_fully_connected import ConvToFullyConnectionFusionPass
 from ascendsim.passes.fusion.rules.conv.conv_scale import AConv2dMulFusion
-from ascendsim.passes.fusion.rules.conv.fixpipe_conv import FixPipeAbilityProcessPass
+from ascendsim.passes.fusion.rules.conv.fixpipe_conv import RULES
 from tests.support.fusing import CHANGED_ALGEBRA, EXACT, build, fused, random
 from tests.support.single_node import run
 
-RULE = FixPipeAbilityProcessPass()
+RULE, REQUANT, FUSION = RULES
 
 
 def float_network(b: GraphBuilder) -> Tensor:
@@ -38,11 +39,17 @@ def int8_network(b: GraphBuilder) -> Tensor:
 
 
 @pytest.mark.parametrize(
-    ("body", "stages"), [(float_network, ["relu", "store"]), (int8_network, ["dequant+relu"])]
+    ("body", "stages", "counts"),
+    [
+        (float_network, ["relu", "store"], {RULE: (2, 2), REQUANT: (2, 0), FUSION: (2, 1)}),
+        (int8_network, ["dequant+relu"], {RULE: (1, 1), REQUANT: (1, 1), FUSION: (1, 0)}),
+    ],
 )
-def test_convolutions_take_in_what_fixpipe_does(body: Any, stages: list[str]) -> None:
-    result = fused(build(body), RULE, generation="c220")
-    assert result.counts == {RULE.name: (len(stages), len(stages))}
+def test_convolutions_take_in_what_fixpipe_does(
+    body: Any, stages: list[str], counts: dict[FusionRule, tuple[int, int]]
+) -> None:
+    result = fused(build(body), *RULES, generation="c220")
+    assert result.counts == {rule.name: count for rule, count in counts.items()}
     assert [node.attr("fixpipe") for node in result.graph.nodes if "Conv" in node.op_type] == stages
     assert not {"Relu", "AscendDequant"} & set(result.operators)
     assert result.error == EXACT
@@ -53,7 +60,7 @@ def test_fully_connected_layers_take_in_a_relu() -> None:
         conv = b.op("Conv", b.input("x", (3, 16, 4, 4)), random(32, 16, 4, 4) / 16, random(32))
         return b.op("Relu", conv)
 
-    result = fused(build(body), ConvToFullyConnectionFusionPass(), RULE, generation="c220")
+    result = fused(build(body), ConvToFullyConnectionFusionPass(), *RULES, generation="c220")
     assert result.operators == {"FullyConnection": 1}
     assert result.graph.nodes[0].attr("fixpipe") == "relu"
     assert result.error <= CHANGED_ALGEBRA
@@ -65,6 +72,8 @@ def test_refusals() -> None:
     once = fused(build(float_network), RULE, generation="c220")
     again = fused(once.graph, RULE, generation="c220")
     assert again.reason == "the convolution has its stage already"
+    assert fused(build(float_network), FUSION, generation="c220").reason == "the convolution has no stage"
+    assert fused(build(float_network), REQUANT).reason == "the chip has no FIXPIPE"
 
 
 def test_a_result_that_others_read_keeps_its_relu() -> None:
@@ -72,7 +81,7 @@ def test_a_result_that_others_read_keeps_its_relu() -> None:
         conv = b.op("Conv", b.input("x", (1, 4, 5, 5)), random(4, 4, 1, 1))
         return [b.op("Relu", conv), b.op("Tanh", conv)]
 
-    result = fused(build(body), RULE, generation="c220")
+    result = fused(build(body), *RULES, generation="c220")
     assert result.operators == {"Conv": 1, "Relu": 1, "Tanh": 1}
     assert result.graph.nodes[0].attr("fixpipe") == "store"
 
@@ -116,4 +125,5 @@ def test_on_the_device_tasks_go_and_values_stay(body: Any, chip: str) -> None:
 def test_yolov5s_sends_60_convolutions_through_fixpipe() -> None:
     model = asim.compile(asim.load("tests/data/models/yolov5s.onnx"), "Ascend910B1", fusion="graph")
     assert model.fusion.totals("graph")[RULE.name] == (60, 60)
+    assert model.fusion.totals("graph")[FUSION.name] == model.fusion.totals("graph")[REQUANT.name] == (60, 0)
     assert sum(node.attr("fixpipe") == "store" for node in model.graph.nodes) == 60

@@ -153,6 +153,10 @@ CANN_INPUTS = {
     "NPUGetFloatStatus": ("*addr",),
     "PadV3Grad": ("x", "*paddings"),
     "StridedSliceGrad": ("*shape", "*begin", "*end", "*strides", "dy"),
+    **{f"Segment{kind}": ("x", "*segment_ids") for kind in ("Sum", "Mean", "Max", "Min", "Prod")},
+    "UnsortedSegmentMax": ("x", "segment_ids", "*num_segments"),
+    "UnsortedSegmentMin": ("x", "segment_ids", "*num_segments"),
+    "UnsortedSegmentProd": ("x", "segment_ids", "*num_segments"),
     "UnsortedSegmentSum": ("x", "segment_ids", "*num_segments"),
     # this project's own: an integer product with what scales its sums on the way out
     "DequantConv": ("x", "filter", "*x_zero_point", "*filter_zero_point", "*deq_scale", "*more"),

@@ -196,6 +196,7 @@ def test_automatic_pass_takes_what_is_no_chain() -> None:
         "TbeEltwiseFusionPass": "--optimization_switch",
         "TbeMultiOutputFusionPass": "--optimization_switch",
         "TbeConvDequantSigmoidMulAddFusionPass": "off by default in CANN's configuration",
+        "TbeCommonRules0FusionPass": "off by default in CANN's configuration",
     }
     assert ub(build(body), "Ascend310", switches=switches).scopes == [], (
         "the tuning guide of Ascend 310 knows no such pass"

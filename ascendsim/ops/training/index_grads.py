@@ -226,7 +226,7 @@ def _index_add_links(node: Node) -> AxisMap:
     return AxisMap({**own.links, **rows.links})
 
 
-_SUMS = Facts(_embedding_links, Kind.REDUCTION, Precision.BLACK, OpPattern.SEGMENT)
+_SUMS = Facts(_embedding_links, Kind.REDUCTION, Precision.BLACK, OpPattern.OPAQUE)
 
 OPERATORS: tuple[OpDef, ...] = (
     OpDef(
@@ -245,7 +245,7 @@ OPERATORS: tuple[OpDef, ...] = (
         _segment_lower,
         domain="ascend",
         most_inputs=3,
-        facts=replace(_SUMS, axes=_segment_links, parameters=(2,)),
+        facts=replace(_SUMS, axes=_segment_links, pattern=OpPattern.SEGMENT, parameters=(2,)),
     ),
     OpDef(
         "InplaceIndexAdd",

@@ -216,6 +216,7 @@ def convolution_passes(limits: UbLimits) -> tuple[UbPass, ...]:
             (chain("conv_common_several", conv, *several, needs_shared=True),),
         ),
         UbPass("TbeConvCommonRules0FusionPass", (chain("conv_common", conv, *rules),)),
+        UbPass("TbeCommonRules0FusionPass", (chain("conv_common", conv, *rules),)),
     )
 
 

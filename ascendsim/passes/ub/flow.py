@@ -30,6 +30,8 @@ from ascendsim.passes.rewriting.search import match_at
 from ascendsim.passes.ub.automatic import NAME as AUTOMATIC
 from ascendsim.passes.ub.automatic import fuse_automatically
 from ascendsim.passes.ub.cann_passes import UbPass, cann_passes
+from ascendsim.passes.ub.fixpipe import NAME as FIXPIPE
+from ascendsim.passes.ub.fixpipe import join_fixpipe
 from ascendsim.passes.ub.legality import ScopeMaker, Scopes
 from ascendsim.passes.ub.limits import UbLimits
 from ascendsim.passes.ub.mindspore_passes import mindspore_passes
@@ -49,7 +51,7 @@ def ub_passes(limits: UbLimits, switches: Switches) -> tuple[str, ...]:
     if limits.mindspore:
         return tuple(item.name for item in _mindspore(limits))
     names = [item.name for item in _cann(limits, switches)]
-    return (AIPP, *names, *([AUTOMATIC] if limits.automatic else []), QUANTISED, NO_TASK)
+    return (AIPP, *names, FIXPIPE, *([AUTOMATIC] if limits.automatic else []), QUANTISED, NO_TASK)
 
 
 def fuse_buffers(
@@ -86,6 +88,8 @@ def fuse_buffers(
             after(item.name, graph)
     if limits.mindspore:
         return
+    if _on(FIXPIPE, switches, report):
+        _note(join_fixpipe(graph), graph, report, after)
     if limits.automatic and _on(AUTOMATIC, switches, report):
         record, made = fuse_automatically(scopes, kind, limits, len(scopes.members))
         if record.matched:

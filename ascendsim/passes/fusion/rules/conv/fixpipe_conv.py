@@ -1,15 +1,17 @@
 """Convolutions leave through FIXPIPE on chips that have it: conversion, dequantisation and a Relu are done as
 the result is stored.
 
-    Conv | FullyConnection [-> Relu]              =>  Conv | FullyConnection (fixpipe, activation = relu)
-    QuantConv -> AscendDequant [-> Relu]          =>  QuantConv(x, w, bias, scale)(fixpipe, relu_flag)
-    ... [-> Relu | Clip] -> AscendQuant           =>  the same with quant_scale and quant_offset, in int8
+    Conv | FullyConnection | QuantConv      =>  the same (fixpipe = store)
+    QuantConv -> AscendDequant [-> Relu]    =>  QuantConv(x, w, bias, scale)(relu_flag)
+    ... [-> Relu | Clip] -> AscendQuant     =>  the same with quant_scale and quant_offset, in int8
+    Conv | FullyConnection -> Relu          =>  the same (activation = relu)
 
 A Clip is a Relu where it begins at 0 and ends beyond the largest byte.
 
-Every convolution, or fully connected layer that one became, is marked with what its stage does, also where
-that is the plain conversion. The pattern is not public; the counts of a published compilation (60 of 60
-convolutions) say that it takes them all.
+The first (FixPipeAbilityProcessPass) marks every convolution, or fully connected layer that one became, with
+what its stage does; the others (FIXPIPEAPREQUANTFUSIONPASS, FIXPIPEFUSIONPASS), which run behind it, give the
+stage what follows. Patterns are not public; the counts of published compilations (60 of 60 convolutions for
+each pass; no effect of the latter two where SiLU follows) say that they look at them all.
 """
 
 from __future__ import annotations
@@ -27,24 +29,15 @@ from ascendsim.passes.rewriting.replace import replace_root
 
 # generations whose chip files state FIXPIPE buffers
 WITH_FIXPIPE = frozenset({"m300", "m310", "t300", "c220", "c310"})
-PATTERN = "FixPipeAbilityProcessPass"
 STAGES = {"AscendDequant": "dequant", "AscendQuant": "quant"}
+_CONVOLUTIONS = "Conv|FullyConnection|QuantConv"
 
 
 class FixPipeAbilityProcessPass(FusionRule):
-    """Marks convolutions and gives them what FIXPIPE can do of what follows."""
+    """Marks convolutions."""
 
     name = "FixPipeAbilityProcessPass"
-    patterns = {PATTERN: Op("Conv|FullyConnection|QuantConv", name="conv")}
-
-    def find(self, graph: Graph, pattern: str) -> Iterator[Match]:
-        """Every convolution, with what follows it."""
-        return (_with_tail(match) for match in super().find(graph, pattern))
-
-    def again(self, graph: Graph, match: Match) -> Match | None:
-        """The match as it stands now."""
-        found = super().again(graph, match)
-        return None if found is None else _with_tail(found)
+    patterns = {"FixPipeAbilityProcessPass": Op(_CONVOLUTIONS, name="conv")}
 
     def check(self, match: Match, context: FusionContext) -> str | None:
         """Refuses chips without the stage, and convolutions that have it."""
@@ -53,7 +46,34 @@ class FixPipeAbilityProcessPass(FusionRule):
         return "the convolution has its stage already" if match.root.attr("fixpipe") else None
 
     def rewrite(self, graph: Graph, match: Match, context: FusionContext) -> None:
-        """Takes the tail in and marks the convolution."""
+        """Marks the convolution."""
+        match.root.attributes["fixpipe"] = "store"
+
+
+class FixpipeTail(FusionRule):
+    """Gives the stage what follows the convolution; `of_integers` says whose."""
+
+    of_integers = False
+
+    def find(self, graph: Graph, pattern: str) -> Iterator[Match]:
+        """Every convolution, with what follows it."""
+        return (self._with_tail(match) for match in super().find(graph, pattern))
+
+    def again(self, graph: Graph, match: Match) -> Match | None:
+        """The match as it stands now."""
+        found = super().again(graph, match)
+        return None if found is None else self._with_tail(found)
+
+    def check(self, match: Match, context: FusionContext) -> str | None:
+        """Refuses convolutions without the stage, and tails that it does not do."""
+        if context.generation not in WITH_FIXPIPE:
+            return "the chip has no FIXPIPE"
+        if not match.root.attr("fixpipe"):
+            return "the convolution has no stage"
+        return None if match.lists["tail"] else "nothing follows that the stage does"
+
+    def rewrite(self, graph: Graph, match: Match, context: FusionContext) -> None:
+        """Takes the tail in."""
         conv, done = match.root, []
         for node in match.lists["tail"]:
             stage = STAGES.get(node.op_type, "relu")
@@ -75,12 +95,28 @@ class FixPipeAbilityProcessPass(FusionRule):
             result.dtype, result.origin_dtype, result.format = taken.dtype, taken.origin_dtype, taken.format
             done.append(stage)
             replace_root(graph, node, result)
-        conv.attributes["fixpipe"] = "+".join(done) or "store"
+        conv.attributes["fixpipe"] = "+".join(done)
+
+    def _with_tail(self, match: Match) -> Match:
+        conv = match.root
+        mine = (conv.op_type == "QuantConv") is self.of_integers
+        tail = _tail(conv) if mine else ()
+        return Match(match.pattern, conv, match.nodes, match.tensors, (conv, *tail), {"tail": tail})
 
 
-def _with_tail(match: Match) -> Match:
-    conv, tail = match.root, _tail(match.root)
-    return Match(match.pattern, conv, match.nodes, match.tensors, (conv, *tail), {"tail": tail})
+class FixpipeRequantFusionPass(FixpipeTail):
+    """Dequantisation and a Relu behind a convolution of integers."""
+
+    name = "FIXPIPEAPREQUANTFUSIONPASS"
+    patterns = {"FIXPIPEAPREQUANTFUSIONPASS": Op(_CONVOLUTIONS, name="conv")}
+    of_integers = True
+
+
+class FixpipeFusionPass(FixpipeTail):
+    """A Relu behind a convolution of floats."""
+
+    name = "FIXPIPEFUSIONPASS"
+    patterns = {"FIXPIPEFUSIONPASS": Op(_CONVOLUTIONS, name="conv")}
 
 
 def _tail(conv: Node) -> tuple[Node, ...]:
@@ -137,4 +173,4 @@ def _is_relu(clip: Node, quant: Node) -> bool:
     )
 
 
-RULES = (FixPipeAbilityProcessPass(),)
+RULES = (FixPipeAbilityProcessPass(), FixpipeRequantFusionPass(), FixpipeFusionPass())

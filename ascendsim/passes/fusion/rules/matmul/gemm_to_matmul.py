@@ -5,6 +5,9 @@
 Chips whose results leave L0C through FIXPIPE have no GEMM operator. A Gemm with alpha = beta = 1 and one
 value a column as c is no GEMM for CANN: its ONNX parser makes a MatMulV2 with bias of it, and it stays as it
 is. Factors of 1 are left out. Each part rounds its own result in float16.
+
+GemmSplitFusionPass, which CANN does not have and which is off by default, takes every Gemm apart on every
+chip: a general product as a product and a sum of their own, as texts on computational graphs draw it.
 """
 
 from __future__ import annotations
@@ -24,7 +27,39 @@ from ascendsim.passes.rewriting.replace import replace_root
 FIXPIPE_GENERATIONS = frozenset({"c220", "c310", "m300", "m310", "t300"})
 
 
-class GemmToMatmulFusionPass(FusionRule):
+class _GemmRule(FusionRule):
+    """Takes a Gemm apart."""
+
+    def rewrite(self, graph: Graph, match: Match, context: FusionContext) -> None:
+        gemm, third = match.root, match.root.input(2)
+        product = make_product(
+            graph, gemm, gemm.inputs[:2], transposed(gemm), context, f"{gemm.name}_matmul"
+        ).output
+        result = _scaled(graph, product, float(gemm.attr("alpha", 1.0)), gemm, context)
+        if third is not None:
+            summand = _scaled(graph, third, float(gemm.attr("beta", 1.0)), gemm, context)
+            result = context.add(
+                graph, "Add", [result, summand], name=f"{gemm.name}_matmul_add", like=gemm
+            ).output
+        replace_root(graph, gemm, result)
+
+
+class GemmSplitFusionPass(_GemmRule):
+    """Every Gemm into MatMul, Mul and Add."""
+
+    name = "GemmSplitFusionPass"
+    patterns = {"GemmSplitFusionPass": Op("Gemm", name="gemm")}
+
+    def check(self, match: Match, context: FusionContext) -> str | None:
+        gemm = match.root
+        if gemm.input(2) is None and float(gemm.attr("alpha", 1.0)) == 1:
+            return "there is nothing but a product"
+        return not_static(gemm.inputs) or (
+            None if gemm.output.element_type.is_float else "the product is one of integers"
+        )
+
+
+class GemmToMatmulFusionPass(_GemmRule):
     """GEMM into MatMulV2, Mul and Add."""
 
     name = "GemmToMatmulFusionPass"
@@ -40,19 +75,6 @@ class GemmToMatmulFusionPass(FusionRule):
         return not_static(match.root.inputs) or (
             None if match.root.output.element_type.is_float else "the product is one of integers"
         )
-
-    def rewrite(self, graph: Graph, match: Match, context: FusionContext) -> None:
-        gemm, third = match.root, match.root.input(2)
-        product = make_product(
-            graph, gemm, gemm.inputs[:2], transposed(gemm), context, f"{gemm.name}_matmul"
-        ).output
-        result = _scaled(graph, product, float(gemm.attr("alpha", 1.0)), gemm, context)
-        if third is not None:
-            summand = _scaled(graph, third, float(gemm.attr("beta", 1.0)), gemm, context)
-            result = context.add(
-                graph, "Add", [result, summand], name=f"{gemm.name}_matmul_add", like=gemm
-            ).output
-        replace_root(graph, gemm, result)
 
 
 def _is_matmul(gemm: Node) -> bool:
@@ -75,4 +97,4 @@ def _scaled(graph: Graph, tensor: Tensor, factor: float, like: Node, context: Fu
     return context.add(graph, "Mul", [tensor, constant], name=f"{like.name}_matmul_mul", like=like).output
 
 
-RULES = (GemmToMatmulFusionPass(),)
+RULES = (GemmToMatmulFusionPass(), GemmSplitFusionPass())

@@ -2,10 +2,12 @@
 tree.
 
     ZConcatv2dFusionPass    Concat(Concat(a, b), c)            =>  Concat(a, b, c)
-    ZConcatExt2FusionPass   Concat(t0 ... t99), 63 at most     =>  Concat(Concat(t0 ... t62), Concat(t63 ...
+    ZConcatDFusionPass, ZConcatExt2FusionPass
+                            Concat(t0 ... t99), 63 at most     =>  Concat(Concat(t0 ... t62), Concat(t63 ...
                                                                    t99))
 
-The limit is that of CANN's operators, whose programs hold one address an input. Values stay bit for bit.
+The first of the two takes ONNX's Concat, which is ConcatD for CANN, the other one any. The limit is that of
+CANN's operators, whose programs hold one address an input. Values stay bit for bit.
 """
 
 from __future__ import annotations
@@ -117,6 +119,21 @@ class ZConcatExt2FusionPass(FusionRule):
         replace_root(graph, root, tensors[0])
 
 
+class ZConcatDFusionPass(ZConcatExt2FusionPass):
+    """The same for the Concats of ONNX files."""
+
+    name = "ZConcatDFusionPass"
+    patterns = {"ConcatDFusionPass": Op("Concat", name="concat")}
+
+    def find(self, graph: Graph, pattern: str) -> Iterator[Match]:
+        """All Concats of ONNX."""
+        return (
+            match
+            for match in FusionRule.find(self, graph, pattern)
+            if match.root.origin.get("framework") == "onnx"
+        )
+
+
 def _nested_at(root: Node) -> Match | None:
     if root.op_type != "Concat":
         return None
@@ -138,4 +155,4 @@ def _flattened(root: Node, inner: Sequence[Node]) -> list[Tensor]:
     return tensors
 
 
-RULES = (ZConcatv2dFusionPass(), ZConcatExt2FusionPass())
+RULES = (ZConcatv2dFusionPass(), ZConcatExt2FusionPass(), ZConcatDFusionPass())

@@ -1,4 +1,4 @@
-"""A mean over axes of size 1 is its input.
+"""A mean, sum, product, maximum or minimum over axes of size 1 is its input.
 
     ReduceMean(x, axes of size 1)      =>      x                     if the axes stay
                                        =>      Reshape(x, shape)     if they are dropped
@@ -9,20 +9,29 @@ the tensors.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 
 from ascendsim.graph.ir import Graph
 from ascendsim.passes.fusion.checks import known_values, not_static
 from ascendsim.passes.fusion.rule import FusionContext, FusionRule
-from ascendsim.passes.rewriting.pattern import Any, Match, Op
+from ascendsim.passes.rewriting.pattern import Any, Match, Op, Pattern
 from ascendsim.passes.rewriting.replace import replace_root
 
 
-class AReduceMeanFusionPass(FusionRule):
-    """A mean of one element each."""
+class OneElementRule(FusionRule):
+    """A reduction of one element each.
 
-    name = "AReduceMeanFusionPass"
-    patterns = {"AReduceMeanFusionPass": Op("ReduceMean", Any("x"), name="mean")}
+    Args:
+        kind: What follows Reduce in the operator's name.
+    """
+
+    def __init__(self, kind: str) -> None:
+        self.name = f"AReduce{kind}FusionPass"  # type: ignore[misc]  # one class serves five passes
+        self.patterns: Mapping[str, Op | Pattern] = {  # type: ignore[misc]
+            self.name: Op(f"Reduce{kind}", Any("x"), name="reduction")
+        }
 
     def check(self, match: Match, context: FusionContext) -> str | None:
         x, axes = match.tensors["x"], match.root.input(1)
@@ -42,4 +51,4 @@ class AReduceMeanFusionPass(FusionRule):
         replace_root(graph, root, x)
 
 
-RULES = (AReduceMeanFusionPass(),)
+RULES = tuple(OneElementRule(kind) for kind in ("Mean", "Sum", "Prod", "Max", "Min"))

@@ -4,7 +4,8 @@
 
 The Mul is there if windows at the border count fewer elements than inner ones (padding that is not counted,
 sizes rounded up); its factors are one value a position. AvgPoolFusionPass takes the AvgPool of TensorFlow and
-ONNX, PoolingFusionPass the Pooling of Caffe.
+ONNX, PoolingFusionPass the Pooling of Caffe. On chips with split cores the operator is AvgPoolV2, which
+AvgPoolV2FusionPass takes (assumed: from the order of CANN's releases).
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from ascendsim.passes.fusion.rules.pooling.pad_windows import MAX_PAD, spatial, 
 from ascendsim.passes.rewriting.pattern import Match, Op
 from ascendsim.passes.rewriting.replace import replace_root
 
+SPLIT = frozenset({"c220", "c310"})  # generations whose Cube and vector units are cores of their own
 MAX_KERNEL = 255  # the image-to-column instruction holds kernel sizes in 8 bits
 
 
@@ -30,6 +32,7 @@ class AvgPoolFusionPass(FusionRule):
     name = "AvgPoolFusionPass"
     patterns = {"AvgPoolFusionPass": Op("AveragePool", name="pool")}
     caffe = False
+    split: bool | None = False  # whether it serves chips with split cores; None = all chips
 
     def find(self, graph: Graph, pattern: str) -> Iterator[Match]:
         """Poolings of the frameworks that this pass serves."""
@@ -43,6 +46,8 @@ class AvgPoolFusionPass(FusionRule):
         """Refuses what the Cube cannot do, and windows of one element."""
         pool = match.root
         data = pool.required(0)
+        if self.split is not None and self.split is not (context.generation in SPLIT):
+            return f"the operator is AvgPool{'' if self.split else 'V2'} on this chip"
         if not data.is_static or len(data.static_shape) != 4 or not data.element_type.is_float:
             return "the input is not a static map of floats"
         windows = _windows(pool)
@@ -91,12 +96,21 @@ class AvgPoolFusionPass(FusionRule):
         replace_root(graph, pool, result)
 
 
+class AvgPoolV2FusionPass(AvgPoolFusionPass):
+    """AvgPoolV2 becomes a depthwise convolution."""
+
+    name = "AvgPoolV2FusionPass"
+    patterns = {"AvgPoolV2FusionPass": Op("AveragePool", name="pool")}
+    split = True
+
+
 class PoolingFusionPass(AvgPoolFusionPass):
     """Caffe's average Pooling becomes its cube form."""
 
     name = "PoolingFusionPass"
     patterns = {"PoolingMatrixFusionPass": Op("AveragePool", name="pool")}
     caffe = True
+    split = None
 
 
 @dataclass(frozen=True)
@@ -142,4 +156,4 @@ def _windows(pool: Node) -> tuple[_Window, ...]:
     return tuple(found)
 
 
-RULES = (AvgPoolFusionPass(), PoolingFusionPass())
+RULES = (AvgPoolFusionPass(), AvgPoolV2FusionPass(), PoolingFusionPass())

@@ -1,0 +1,106 @@
+"""Caffe's messages as far as they are needed: names and numbers of fields, which are public facts of its file
+format, and the message classes that protobuf makes of them.
+
+A field is written `number name type`, with `*` for lists and `=default`. What is not listed is skipped when a
+file is read.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+from google.protobuf import descriptor_pb2, descriptor_pool, message_factory  # type: ignore[import-untyped]
+
+_PACKAGE = "ascendsim.caffe"
+_ENUMS = {
+    "Phase": "TRAIN=0 TEST=1",
+    "PoolMethod": "MAX=0 AVE=1 STOCHASTIC=2",
+    "RoundMode": "CEIL=0 FLOOR=1",
+    "EltwiseOp": "PROD=0 SUM=1 MAX=2",
+    "NormRegion": "ACROSS_CHANNELS=0 WITHIN_CHANNEL=1",
+    "ReductionOp": "SUM=1 ASUM=2 SUMSQ=3 MEAN=4",
+}
+_MESSAGES = {
+    "BlobShape": "1 dim int64*",
+    "BlobProto": "1 num int32; 2 channels int32; 3 height int32; 4 width int32; 5 data float*; "
+    "7 shape BlobShape; 8 double_data double*",
+    "NetStateRule": "1 phase Phase",
+    "InputParameter": "1 shape BlobShape*",
+    "ConvolutionParameter": "1 num_output uint32; 2 bias_term bool=true; 3 pad uint32*; "
+    "4 kernel_size uint32*; 5 group uint32=1; 6 stride uint32*; 9 pad_h uint32; 10 pad_w uint32; "
+    "11 kernel_h uint32; 12 kernel_w uint32; 13 stride_h uint32; 14 stride_w uint32; 18 dilation uint32*",
+    "PoolingParameter": "1 pool PoolMethod=MAX; 2 kernel_size uint32; 3 stride uint32=1; 4 pad uint32; "
+    "5 kernel_h uint32; 6 kernel_w uint32; 7 stride_h uint32; 8 stride_w uint32; 9 pad_h uint32; "
+    "10 pad_w uint32; 12 global_pooling bool; 13 round_mode RoundMode=CEIL",
+    "InnerProductParameter": "1 num_output uint32; 2 bias_term bool=true; 5 axis int32=1; 6 transpose bool",
+    "LRNParameter": "1 local_size uint32=5; 2 alpha float=1; 3 beta float=0.75; "
+    "4 norm_region NormRegion=ACROSS_CHANNELS; 5 k float=1",
+    "ReLUParameter": "1 negative_slope float",
+    "PReLUParameter": "2 channel_shared bool",
+    "ELUParameter": "1 alpha float=1",
+    "BatchNormParameter": "3 eps float=1e-05",
+    "ScaleParameter": "1 axis int32=1; 2 num_axes int32=1; 4 bias_term bool",
+    "BiasParameter": "1 axis int32=1; 2 num_axes int32=1",
+    "EltwiseParameter": "1 operation EltwiseOp=SUM; 2 coeff float*",
+    "ConcatParameter": "1 concat_dim uint32=1; 2 axis int32=1",
+    "SliceParameter": "1 slice_dim uint32=1; 2 slice_point uint32*; 3 axis int32=1",
+    "SoftmaxParameter": "2 axis int32=1",
+    "FlattenParameter": "1 axis int32=1; 2 end_axis int32=-1",
+    "ReshapeParameter": "1 shape BlobShape; 2 axis int32; 3 num_axes int32=-1",
+    "PowerParameter": "1 power float=1; 2 scale float=1; 3 shift float",
+    "ReductionParameter": "1 operation ReductionOp=SUM; 2 axis int32; 3 coeff float=1",
+    "PermuteParameter": "1 order uint32*",
+    "TileParameter": "1 axis int32=1; 2 tiles int32",
+    "LayerParameter": "1 name string; 2 type string; 3 bottom string*; 4 top string*; 7 blobs BlobProto*; "
+    "8 include NetStateRule*; 9 exclude NetStateRule*; 104 concat_param ConcatParameter; "
+    "106 convolution_param ConvolutionParameter; 110 eltwise_param EltwiseParameter; "
+    "117 inner_product_param InnerProductParameter; 118 lrn_param LRNParameter; "
+    "121 pooling_param PoolingParameter; 122 power_param PowerParameter; 123 relu_param ReLUParameter; "
+    "125 softmax_param SoftmaxParameter; 126 slice_param SliceParameter; 131 prelu_param PReLUParameter; "
+    "133 reshape_param ReshapeParameter; 135 flatten_param FlattenParameter; "
+    "136 reduction_param ReductionParameter; 138 tile_param TileParameter; "
+    "139 batch_norm_param BatchNormParameter; 140 elu_param ELUParameter; 141 bias_param BiasParameter; "
+    "142 scale_param ScaleParameter; 143 input_param InputParameter; 202 permute_param PermuteParameter",
+    "OldLayerParameter": "4 name string; 6 blobs BlobProto*",  # the layers of files before 2015
+    "NetParameter": "1 name string; 2 layers OldLayerParameter*; 3 input string*; 4 input_dim int32*; "
+    "8 input_shape BlobShape*; 100 layer LayerParameter*",
+}
+_PACKED = ("BlobShape.dim", "BlobProto.data", "BlobProto.double_data")
+
+
+@cache
+def net_class() -> Any:
+    """The class of NetParameter."""
+    file = descriptor_pb2.FileDescriptorProto(name="ascendsim/caffe.proto", package=_PACKAGE, syntax="proto2")
+    for name, values in _ENUMS.items():
+        # values of an enumeration are named in the scope around it, so each has a message of its own
+        kind = file.message_type.add(name=f"{name}Scope").enum_type.add(name=name)
+        for item in values.split():
+            label, _, number = item.partition("=")
+            kind.value.add(name=label, number=int(number))
+    for name, fields in _MESSAGES.items():
+        message = file.message_type.add(name=name)
+        for text in fields.split("; "):
+            _add_field(message, name, *text.split())
+    pool = descriptor_pool.DescriptorPool()
+    pool.Add(file)
+    return message_factory.GetMessageClass(pool.FindMessageTypeByName(f"{_PACKAGE}.NetParameter"))
+
+
+def _add_field(message: Any, owner: str, number: str, name: str, text: str) -> None:
+    kinds = descriptor_pb2.FieldDescriptorProto
+    word, _, default = text.partition("=")
+    many, word = word.endswith("*"), word.removesuffix("*")
+    field = message.field.add(name=name, number=int(number))
+    field.label = kinds.LABEL_REPEATED if many else kinds.LABEL_OPTIONAL
+    if word in _ENUMS:
+        field.type, field.type_name = kinds.TYPE_ENUM, f".{_PACKAGE}.{word}Scope.{word}"
+    elif word in _MESSAGES:
+        field.type, field.type_name = kinds.TYPE_MESSAGE, f".{_PACKAGE}.{word}"
+    else:
+        field.type = getattr(kinds, f"TYPE_{word.upper()}")
+    if default:
+        field.default_value = default
+    if f"{owner}.{name}" in _PACKED:
+        field.options.packed = True
