@@ -116,6 +116,7 @@ UNREAD: dict[str, tuple[set[int], str]] = {
     "com.microsoft::QLinearConcat": ({0, 1, 3, 4, 6, 7}, CONSTANTS),
     "com.microsoft::QGemm": ({1, 2, 4, 5, 7, 8}, CONSTANTS),
     "ascend::QuantConv": ({3}, "FIXPIPE holds the scale"),
+    "ascend::QuantBatchMatmulV3": ({2}, "one scale is a number in an instruction; sums in int32 have none"),
     **{
         f"ascend::{name}": ({2, 3, 4, 5}, CONSTANTS + "; the way out holds the scale")
         for name in ("DequantConv", "DequantMatMul")
@@ -151,6 +152,7 @@ OTHER_REFS = {
     "ascend::ReluV2": "bits",
     "ascend::ReluGradV2": "bits",
     "ascend::DropOutDoMask": "bits",
+    "ascend::WeightQuantBatchMatmulV2": "int4 lie eight in an int32; the vector unit reads bytes of two",
 }
 
 
@@ -431,6 +433,9 @@ def _products(case: Case) -> int | None:
         ):
             weight = arrays[3 if case.op_type == "QLinearConv" else 1]
             return result * math.prod(weight.shape[1:])
+        case "QuantBatchMatmulV3" | "WeightQuantBatchMatmulV2":
+            turned = case.attributes.get("transpose_x1", 0)
+            return result * arrays[0].shape[-2 if turned else -1]
         case "MatMul" | "MatMulInteger" | "DequantMatMul" | "QLinearMatMul":
             return result * arrays[0].shape[-1]
         case "Gemm" | "BatchMatMul":

@@ -646,6 +646,33 @@ def _recurrent(cases: Cases) -> None:
         )
 
 
+def _scaled_products(cases: Cases) -> None:
+    """Those of large language models: scales of rows, columns and groups."""
+    name = "QuantBatchMatmulV3"
+    a, b, columns = some(5, 34, dtype=np.int8), some(34, 18, dtype=np.int8), some(18, positive=True)
+    rows, sums, last = some(5, positive=True), some(18, dtype=np.int32), some(18)
+    cases.ascend(name, a, b, columns)
+    cases.ascend(name, a, b, one(0.5), None, sums, dtype=DType.INT8)
+    cases.ascend(name, a, b, columns, None, last, rows, dtype=DType.FLOAT16)
+    cases.ascend(name, a, b, columns, None, sums, rows, dtype=DType.BFLOAT16)
+    cases.ascend(name, a.T.copy(), b.T.copy(), columns, transpose_x1=1, transpose_x2=1)
+    cases.ascend(
+        name, some(2, 5, 34, dtype=np.int8), some(2, 34, 18, dtype=np.int8), columns, dtype=DType.INT32
+    )
+    name, x = "WeightQuantBatchMatmulV2", some(5, 34)
+    cases.ascend(name, x, b, columns)
+    cases.ascend(name, x, b, one(0.5), one(2.0), None, None, last)
+    cases.ascend(name, x, b, some(2, 18, positive=True), some(2, 18), antiquant_group_size=32)
+    cases.ascend(name, x, b.T.copy(), some(18, 2, positive=True), antiquant_group_size=32, transpose_weight=1)
+    more = {"domain": "com.microsoft", "K": 32, "N": 18, "block_size": 16}
+    cases.add(
+        "MatMulNBits", some(5, 32), some(18, 2, 8, dtype=np.uint8), some(36, positive=True), bits=4, **more
+    )
+    blocks = some(18, 2, 16, dtype=np.uint8), some(36, positive=True), some(36, dtype=np.uint8)
+    cases.add("MatMulNBits", some(2, 3, 32), *blocks, None, some(18), bits=8, **more)
+    cases.ascend(name, x, some(34, 3, dtype=np.int32), some(24, positive=True), None, some(24, positive=True))
+
+
 def _quantised(cases: Cases) -> None:
     x, scale, zero = some(3, 20, 5, 7), some(20, positive=True), some(20, dtype=np.int8)
     for axis_scale, axis_zero in ((scale, zero), (one(0.1), one(3, np.int8)), (scale, None)):
@@ -661,6 +688,7 @@ def _quantised(cases: Cases) -> None:
         cases.add(
             "QLinearMatMul", a, one(0.25), one(1, np.int8), b, columns, zeros, one(2.0), one(3, np.int8)
         )
+    _scaled_products(cases)
     image, weight = some(2, 20, 6, 7, dtype=np.int8), some(12, 20, 3, 2, dtype=np.int8)
     cases.add("ConvInteger", image, weight, one(2, np.int8), strides=(2, 1), pads=(1, 0, 0, 1))
     for columns in (some(12, positive=True), one(0.5)):
