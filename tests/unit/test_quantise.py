@@ -263,7 +263,14 @@ def test_cann_form_computes_what_pairs_do(make: Callable[[], Graph], tmp_path: P
     operators = [node.op_type for node in result.graph.nodes]
     assert operators.count("AscendQuant") == operators.count("AscendDequant") == len(result.layers)
     assert not {"Conv", "Gemm", "MatMul"} & set(operators)
-    back = asim.load(result.save(tmp_path / "q.onnx"))
+    path = result.save(tmp_path / "q.onnx")
+    file = onnx.load(path)
+    assert {item.domain for item in file.graph.node} == {""}  # as AMCT writes it
+    layers = [item for item in file.graph.node if item.op_type in ("Conv", "Gemm", "MatMul")]
+    kinds = {item.name: item.data_type for item in file.graph.initializer}
+    assert len(layers) == len(result.layers)
+    assert {kinds[item.input[1]] for item in layers} == {onnx.TensorProto.INT8}
+    back = asim.load(path)
     for chip in ("Ascend310", "Ascend310P3"):
         got = asim.run(asim.compile(back, chip), seen).outputs["y"]
         wanted = asim.run(asim.compile(graph, chip), seen, values="float32").outputs["y"]
@@ -273,5 +280,5 @@ def test_cann_form_computes_what_pairs_do(make: Callable[[], Graph], tmp_path: P
 def test_cann_form_leaves_what_it_has_no_operator_for() -> None:
     graph = branches()
     result = asim.quantize(graph, samples(graph), form="ascend")
-    assert result.plan.kept == {"up": "the form has no ConvTranspose of integers"}
+    assert result.plan.kept == {"up": "CANN's form has no ConvTranspose of integers"}
     assert "ConvTranspose" in {node.op_type for node in result.graph.nodes}
