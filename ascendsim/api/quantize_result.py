@@ -16,6 +16,7 @@ from ascendsim.core.table import GENERAL, Row, Table
 from ascendsim.graph.copying import copy_graph
 from ascendsim.graph.ir import Graph
 from ascendsim.opset import OpSet
+from ascendsim.quantisation.ascend import DEPLOYED, as_deployed
 from ascendsim.quantisation.calibrate import Calibrated
 from ascendsim.quantisation.data import Batch
 from ascendsim.quantisation.pairs import insert_one
@@ -184,8 +185,9 @@ class QuantizeResult:
         """
         from ascendsim.frontends.onnx.export import export_onnx
 
-        foreign = self.form == "ascend"
-        return write_whole(path, export_onnx(self.graph, foreign, version=_OPSET))
+        if self.form == "ascend":
+            return write_whole(path, export_onnx(as_deployed(self.graph), DEPLOYED, _OPSET))
+        return write_whole(path, export_onnx(self.graph, version=_OPSET))
 
     def _timed(self, soc: Chip) -> tuple[Times, Times]:
         key = id(soc) if isinstance(soc, SocSpec) else str(soc)

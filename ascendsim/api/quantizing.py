@@ -13,12 +13,11 @@ from ascendsim.graph.copying import copy_graph
 from ascendsim.graph.ir import Graph
 from ascendsim.ops import opset_with
 from ascendsim.opset import OpDef
-from ascendsim.quantisation.ascend import LAYERS as ASCEND_LAYERS
-from ascendsim.quantisation.ascend import insert_ascend
+from ascendsim.quantisation.ascend import insert_ascend, refusal
 from ascendsim.quantisation.calibrate import Calibrator
 from ascendsim.quantisation.data import batches
 from ascendsim.quantisation.pairs import Calibration, insert_pairs, layer_weights
-from ascendsim.quantisation.plan import LAYERS, Layer, Plan, plan_of
+from ascendsim.quantisation.plan import Layer, Plan, plan_of
 from ascendsim.quantisation.prepare import prepared
 from ascendsim.quantisation.thresholds import PERCENTILE, Method, check_method
 from ascendsim.runtime.plain import evaluate_plain
@@ -72,7 +71,7 @@ def quantize(
     opset = opset_with(operators)
     check_operators(graph, opset)
     source = prepared(graph, opset)
-    plan = plan_of(source, tuple(skip), LAYERS if form == "qdq" else ASCEND_LAYERS)
+    plan = plan_of(source, tuple(skip), None if form == "qdq" else refusal)
     calibrator, kept, count = Calibrator(plan), [], 0
     for batch in batches(source, data):
         if count < COMPARED:

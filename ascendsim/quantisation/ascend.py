@@ -2,10 +2,11 @@
 AscendQuant and AscendDequant.
 
     data -> AscendQuant -> QuantConv(int8 weights, int32 bias) -> AscendDequant -> Relu ->
-    data -> AscendQuant -> MatMulInteger(int8 weights) -> AscendDequant [-> Add bias] ->
+    data -> AscendQuant -> QuantMatMul(int8 weights, int32 bias) -> AscendDequant ->
 
 Everything else stays in floating point; the passes of CANN make AscendRequant of what lies between two
-layers.
+layers. A file has them as CANN's quantiser AMCT deploys networks: in the standard domain, and layers of
+integers under the names of ONNX's operators.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from __future__ import annotations
 import numpy as np
 
 from ascendsim.core.dtypes import DType
+from ascendsim.graph.copying import copy_graph
 from ascendsim.graph.ir import Array, AttributeValue, Graph, Node, Tensor
 from ascendsim.opset import InferContext, OpSet
 from ascendsim.passes.rewriting.replace import replace_root, replacing
@@ -20,7 +22,37 @@ from ascendsim.quantisation.pairs import Calibration, drop_unread, layer_weights
 from ascendsim.quantisation.plan import Layer, Plan
 
 DOMAIN = "ascend"
-LAYERS = ("Conv", "Gemm", "MatMul")  # which there are operators for
+DEPLOYED = frozenset(["AscendQuant", "AscendDequant"])  # in the standard domain of files, not of ONNX
+
+
+def refusal(node: Node) -> str:
+    """Why a layer has no such form; empty if it has."""
+    if node.op_type == "ConvTranspose":
+        return "CANN's form has no ConvTranspose of integers"
+    if node.op_type == "MatMul" and len(node.required(1).static_shape) != 2:
+        return "its weights are no matrix"
+    bias = node.input(2)
+    if bias is not None and bias.elements != node.output.static_shape[1]:
+        return "its bias is not one number a column"
+    return ""
+
+
+def as_deployed(graph: Graph) -> Graph:
+    """A copy of such a graph as AMCT writes it, for a file."""
+    made = copy_graph(graph)
+    for node in made.nodes:
+        if node.domain != DOMAIN:
+            continue
+        node.domain = ""
+        if node.op_type == "AscendQuant":
+            node.attributes.pop("dtype")
+            node.attributes["dst_type"] = "INT8"
+        elif node.op_type == "AscendDequant":
+            node.attributes["dtype"] = 0  # float32
+        else:
+            product = "MatMul" if node.input(2) is None else "Gemm"
+            node.op_type = "Conv" if node.op_type == "QuantConv" else product
+    return made
 
 
 def insert_ascend(graph: Graph, opset: OpSet, plan: Plan, found: Calibration, per_channel: bool) -> None:
@@ -61,27 +93,24 @@ class _Writer:
         self._replace(node, self._dequant(node, sums, made.bias_scale))
 
     def product(self, node: Node, layer: Layer, scale: float, per_channel: bool) -> None:
-        """A product of integers. Scales of columns go with matrices, so further axes become rows."""
+        """A product of integers. It is one of matrices, so further axes become rows."""
         data, weight, bias = node.required(0), node.required(1), node.input(2)
-        made = layer_weights(self._graph, layer, scale, per_channel and len(weight.static_shape) == 2)
+        made = layer_weights(self._graph, layer, scale, per_channel)
         integers, left = made.integers, self._integers(data, scale)
-        if layer.operator == "Gemm":
-            integers = integers.T if node.attr("transB", 0) else integers
-            if node.attr("transA", 0):
-                left = self._add("Transpose", f"{node.name}_rows", [left], perm=(1, 0))
+        if node.attr("transB", 0):
+            integers = integers.T
+        if node.attr("transA", 0):
+            left = self._add("Transpose", f"{node.name}_rows", [left], perm=(1, 0))
         shape = node.output.static_shape
-        many = len(shape) > 2 and integers.ndim == 2
+        many = len(shape) > 2
         if many:
             left = self._shaped(node, left, (-1, integers.shape[0]))
-        held = self._held(weight.name, np.ascontiguousarray(integers))
-        result = self._dequant(
-            node, self._add("MatMulInteger", f"{node.name}_int8", [left, held]), made.bias_scale
-        )
-        if many:
-            result = self._shaped(node, result, shape)
-        if bias is not None:
-            result = self._add("Add", f"{node.name}_bias", [result, bias])
-        self._replace(node, result)
+        inputs = [left, self._held(weight.name, np.ascontiguousarray(integers))]
+        if made.bias is not None and bias is not None:
+            inputs.append(self._held(bias.name, made.bias))
+        sums = self._add("QuantMatMul", f"{node.name}_int8", inputs, DOMAIN)
+        result = self._dequant(node, sums, made.bias_scale)
+        self._replace(node, self._shaped(node, result, shape) if many else result)
 
     def _integers(self, tensor: Tensor, scale: float) -> Tensor:
         """A tensor in int8, made once for all layers that read it with this step."""
@@ -101,7 +130,8 @@ class _Writer:
 
     def _dequant(self, node: Node, sums: Tensor, scale: Array) -> Tensor:
         steps = scale[:1] if (scale == scale[0]).all() else scale
-        held = self._held(f"{node.name}_deq_scale", steps)
+        registers = np.ascontiguousarray(steps).view(np.uint32).astype(np.uint64)
+        held = self._held(f"{node.name}_deq_scale", registers)
         name = f"{node.name}_AscendDequant"
         return self._add("AscendDequant", name, [sums, held], DOMAIN, dtype=DType.FLOAT32)
 

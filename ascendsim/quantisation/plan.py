@@ -8,7 +8,7 @@ and so do the parts of a Concat, so that nothing is computed there.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
@@ -83,13 +83,13 @@ class Plan:
     kept: Mapping[str, str]
 
 
-def plan_of(graph: Graph, skip: Sequence[str] = (), operators: Collection[str] = LAYERS) -> Plan:
+def plan_of(graph: Graph, skip: Sequence[str] = (), refusal: Callable[[Node], str] | None = None) -> Plan:
     """What of a graph goes into int8.
 
     Args:
         graph: Types and shapes known.
         skip: Nodes that stay in floating point: names, or patterns as shells have them.
-        operators: Types of layers that the form has integers for.
+        refusal: Says why the form has no such layer; empty if it has.
 
     Raises:
         InputError: If `skip` names nothing, or no layer is left.
@@ -102,8 +102,8 @@ def plan_of(graph: Graph, skip: Sequence[str] = (), operators: Collection[str] =
         if node.domain or node.op_type not in LAYERS:
             continue
         why = "left out by skip" if node.name in left_out else _refusal(node)
-        if not why and node.op_type not in operators:
-            why = f"the form has no {node.op_type} of integers"
+        if not why and refusal is not None:
+            why = refusal(node)
         if why:
             kept[node.name] = why
         else:

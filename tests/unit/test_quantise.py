@@ -263,7 +263,14 @@ def test_cann_form_computes_what_pairs_do(make: Callable[[], Graph], tmp_path: P
     operators = [node.op_type for node in result.graph.nodes]
     assert operators.count("AscendQuant") == operators.count("AscendDequant") == len(result.layers)
     assert not {"Conv", "Gemm", "MatMul"} & set(operators)
-    back = asim.load(result.save(tmp_path / "q.onnx"))
+    path = result.save(tmp_path / "q.onnx")
+    file = onnx.load(path)
+    assert {item.domain for item in file.graph.node} == {""}  # as AMCT writes it
+    layers = [item for item in file.graph.node if item.op_type in ("Conv", "Gemm", "MatMul")]
+    kinds = {item.name: item.data_type for item in file.graph.initializer}
+    assert len(layers) == len(result.layers)
+    assert {kinds[item.input[1]] for item in layers} == {onnx.TensorProto.INT8}
+    back = asim.load(path)
     for chip in ("Ascend310", "Ascend310P3"):
         got = asim.run(asim.compile(back, chip), seen).outputs["y"]
         wanted = asim.run(asim.compile(graph, chip), seen, values="float32").outputs["y"]
@@ -273,5 +280,27 @@ def test_cann_form_computes_what_pairs_do(make: Callable[[], Graph], tmp_path: P
 def test_cann_form_leaves_what_it_has_no_operator_for() -> None:
     graph = branches()
     result = asim.quantize(graph, samples(graph), form="ascend")
-    assert result.plan.kept == {"up": "the form has no ConvTranspose of integers"}
+    assert result.plan.kept == {"up": "CANN's form has no ConvTranspose of integers"}
     assert "ConvTranspose" in {node.op_type for node in result.graph.nodes}
+
+
+# ---- on the chip
+
+
+@pytest.mark.parametrize("chip", ["Ascend310", "Ascend310P3", "Ascend910B1"])
+def test_convolutions_of_one_step_write_into_the_concat_behind_them(chip: str) -> None:
+    b = asim.GraphBuilder("fire")
+    x = b.op("Relu", b.op("Conv", b.input("x", (1, 3, 8, 8)), weights(32, 3, 1, 1), name="squeeze"))
+    parts = [
+        b.op("Relu", b.op("Conv", x, weights(32, 32, size, size), pads=[size // 2] * 4, name=f"expand{size}"))
+        for size in (1, 3)
+    ]
+    y = b.op("Concat", *parts, axis=1, name="concat")
+    b.output(b.op("Conv", y, weights(8, 64, 1, 1), name="last"), "y")
+    graph = b.build()
+    made = asim.quantize(graph, samples(graph)).graph
+    seen = samples(graph, 1)
+    fused, plain = (asim.run(asim.compile(made, chip, fusion=level), seen) for level in ("all", "off"))
+    assert "ConcatD" in plain.op_summary().column("OP Type")
+    assert "ConcatD" not in fused.op_summary().column("OP Type")
+    np.testing.assert_array_equal(fused.outputs["y"], plain.outputs["y"])

@@ -7,7 +7,7 @@ what the graph uses.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 import numpy as np
 import onnx
@@ -25,12 +25,13 @@ _NEW_MEANING = {"GroupNormalization": 21}  # since then with other numbers under
 MAX_BYTES = 2**31 - 1  # of a protobuf message
 
 
-def export_onnx(graph: Graph, foreign_domains: bool = False, version: int = USUAL_VERSION) -> bytes:
+def export_onnx(graph: Graph, others: Collection[str] = (), version: int = USUAL_VERSION) -> bytes:
     """The graph as the bytes of an .onnx file, weights inside.
 
     Args:
         graph: To be written.
-        foreign_domains: Whether operators of domains other than ONNX's own are written as they are.
+        others: Operators that ONNX does not define and that are written into its domain all the same, for
+            readers that know them. ONNX's own check is left out then, which does not.
         version: Of the operator set, if all operators exist there in the same form.
 
     Raises:
@@ -43,7 +44,7 @@ def export_onnx(graph: Graph, foreign_domains: bool = False, version: int = USUA
     foreign = [
         (f"{n.domain}::{n.op_type}" if n.domain else n.op_type, n.name)
         for n in nodes_in(graph)
-        if not _versions(n) and not (foreign_domains and n.domain)
+        if not _versions(n) and (n.domain or n.op_type not in others)
     ]
     if foreign:
         raise UnsupportedOperatorError(foreign)
@@ -54,22 +55,26 @@ def export_onnx(graph: Graph, foreign_domains: bool = False, version: int = USUA
             "must have less than 2 GiB of weights to be written as one file",
             f"{size} bytes",
         )
-    opsets = [helper.make_opsetid("", _opset((node for node in nodes_in(graph) if not node.domain), version))]
+    opsets = [
+        helper.make_opsetid(
+            "", _opset((n for n in nodes_in(graph) if not n.domain and _versions(n)), version)
+        )
+    ]
     if any(node.domain == ML_DOMAIN for node in nodes_in(graph)):
         opsets.append(
             helper.make_opsetid(
                 ML_DOMAIN, max(max(_versions(n)) for n in nodes_in(graph) if n.domain == ML_DOMAIN)
             )
         )
-    others = {node.domain for node in nodes_in(graph)} - {"", ML_DOMAIN}
     model = helper.make_model(
         _graph(graph),
-        opset_imports=[*opsets, *(helper.make_opsetid(domain, 1) for domain in sorted(others))],
+        opset_imports=opsets,
         producer_name="ascendsim",
         ir_version=helper.find_min_ir_version_for(opsets),
     )
     try:
-        onnx.checker.check_model(model)
+        if not others:
+            onnx.checker.check_model(model)
     except onnx.checker.ValidationError as error:
         raise GraphError(
             f"graph {graph.name!r}", f"is no valid ONNX model: {str(error).splitlines()[0]}"

@@ -167,25 +167,27 @@ def _lower_quant(node: Node, _context: LowerContext) -> Work:
             steps.append(Step("vadd", DType.FLOAT32))
             by_column.append(Stream(Ref.of(bias), "col"))
         steps.append(Step("vconv", DType.FLOAT32))
-    return _product(node, Ref.of(right), right.static_shape, _FLIPS, steps, by_column, whole)
+    port = 4 if whole else None
+    return _product(node, Ref.of(right), _FLIPS, steps=steps, streams=by_column, bias_port=port)
 
 
 def _product(
     node: Node,
     right: Ref,
-    shape: tuple[int, ...],
     flips: tuple[str, str],
+    *,
     steps: Sequence[Step],
     streams: Sequence[Stream],
-    whole_bias: bool,
+    bias_port: int | None,
 ) -> CubeWork:
     """The Cube's part; batch entries that share the right operand are rows of one product."""
-    left, output, bias = node.required(0), node.output, node.input(4 if flips is _FLIPS else 6)
+    left, output = node.required(0), node.output
+    bias = None if bias_port is None else node.input(bias_port)
     flip_a, flip_b = (bool(node.attr(name, 0)) for name in flips)
     form = left.static_shape
     m, k = (form[-1], form[-2]) if flip_a else (form[-2], form[-1])
     n = output.static_shape[-1]
-    shared = math.prod(shape[:-2]) == 1
+    shared = math.prod(right.shape[:-2]) == 1
     batch = output.elements // (m * n)
     if shared and not flip_a:
         m, batch = m * batch, 1
@@ -197,7 +199,7 @@ def _product(
         b=right,
         out=Ref.of(output),
         batch=batch,
-        bias=Ref.of(bias) if bias is not None and whole_bias else None,
+        bias=None if bias is None else Ref.of(bias),
         a_shared=batch > 1 and math.prod(form[:-2]) == 1,
         b_shared=batch > 1 and shared,
         transpose_a=flip_a,
@@ -317,8 +319,7 @@ def _lower_weight(node: Node, _context: LowerContext) -> Work:
     if output.element_type is DType.INT8 and node.input(4) is not None:
         scale = node.required(4)
         streams = [Stream(Ref.of(scale), "one" if scale.elements == 1 else "col")]
-    bias = node.input(6) is not None
-    cube = _product(node, halves, shape, _WEIGHT_FLIPS, steps, streams, bias)
+    cube = _product(node, halves, _WEIGHT_FLIPS, steps=steps, streams=streams, bias_port=6)
     return SequenceWork((_antiquant(node, shape, halves, packed), cube), workspace_bytes=halves.bytes)
 
 

@@ -11,7 +11,7 @@ from ascendsim.graph.ir import Graph, Node, Tensor
 from ascendsim.passes.fusion.rule import FusionContext
 
 CHANNELS = 1  # axis
-CONVOLUTIONS = frozenset({"Conv", "QuantConv"})
+CONVOLUTIONS = frozenset({"Conv", "QuantConv", "QLinearConv"})
 # in this order, each at most once
 AFTER_CONVOLUTION = (
     "AscendDequant",
