@@ -284,8 +284,9 @@ WRITTEN_TWICE = {
     "ScatterND",
     "TensorScatter",
     "EmbeddingDenseGrad",
-    "UnsortedSegmentSum",
     "InplaceIndexAdd",
+    *(f"UnsortedSegment{of}" for of in ("Sum", "Max", "Min", "Prod")),
+    *(f"Segment{of}" for of in ("Sum", "Mean", "Max", "Min", "Prod")),
 }
 
 
