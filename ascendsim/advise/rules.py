@@ -100,7 +100,7 @@ def slow_operators(run: ProfiledRun, single: Collection[str] = (), listed: bool 
 def findings(run: ProfiledRun, view: TaskView) -> tuple[str, ...]:
     """What the rules say of one task; nothing for one that is fine."""
     us = run.us(view.duration)
-    if view.is_communication:
+    if view.is_communication or view.for_images:
         return ()
     if not view.on_ai_core:
         return (_types(view),) if us > AI_CPU_US else ()

@@ -8,6 +8,7 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ascendsim.api.image_runs import ImageRun
 from ascendsim.api.remedies import numerics_line
 from ascendsim.compiler.memory_report import MemoryReport
 from ascendsim.compiler.model import CompiledModel
@@ -56,6 +57,7 @@ class Result:
         values: Output arrays by name; None after `simulate`.
         watched: As `numerics`; None after `simulate`.
         parallel: With whom it trained; None on one device.
+        over: The images that it ran over; None if it ran once, on arrays.
     """
 
     model: CompiledModel
@@ -63,10 +65,11 @@ class Result:
     values: Mapping[str, Array] | None = None
     watched: Numerics | None = None
     parallel: DataParallel | None = None
+    over: ImageRun | None = None
 
     @property
     def duration_us(self) -> float:
-        """Device time of one execution in microseconds."""
+        """Device time of one execution in microseconds; over images that of all, with what prepares them."""
         return self.trace.duration_us
 
     @property
@@ -137,6 +140,8 @@ class Result:
     @property
     def memory(self) -> MemoryReport:
         """As `CompiledModel.memory`, with the time of this execution on the axis of the map."""
+        if self.over is not None:
+            return self.over.single.memory
         if type(self.model) is not CompiledModel:
             return self.model.memory  # says why there is none
         return MemoryReport.of(self.model.source.name, self.model.graph, self.model.program, self.trace)
@@ -225,13 +230,25 @@ class Result:
         known = self.parallel
         return profiling.communication(self.profile, known.devices, known.server, known.single_us)
 
+    def images(self) -> Table:
+        """One row an image: its size, who decoded it, when it was ready, its latency.
+
+        Raises:
+            InputError: If the run was not over images.
+        """
+        from ascendsim import profiling
+
+        if self.over is None:
+            raise InputError("this result", "is of no images", remedy='use asim.run(model, images="folder")')
+        return profiling.image_times(self.profile, self.over.pictures)
+
     def to_dataframe(self) -> pd.DataFrame:
         """`op_summary()` as a pandas data frame (needs the extra `ascendsim[dataframe]`)."""
         return self.op_summary().to_dataframe()
 
     @checked()
     def plot_timeline(self, ax: Axes | None = None, **options: Any) -> TimelineDisplay:
-        """Draws the timeline: lanes for streams, AI CPU and pipes.
+        """Draws the timeline: lanes for streams, AI CPU, DVPP and pipes.
 
         Args:
             ax: Axes to draw on; a new figure if None.
@@ -277,7 +294,8 @@ class Result:
         """Writes what there is to know about the run into a folder.
 
         op_summary.csv, op_statistic.csv, task_time.csv, fusion_op.csv, op_statistic_tasks.csv and
-        ai_core_metrics.csv (joined by task ids) and, of a run with values, numerics.csv; timeline.png,
+        ai_core_metrics.csv (joined by task ids), of a run with values numerics.csv, over images images.csv;
+        timeline.png,
         trace.json, fusion_result.json and CANN's log lines about fusion, plog/plog-*.log. Each file is
         written whole or not at all.
 
@@ -297,6 +315,7 @@ class Result:
             self.op_statistic(task_ids=True),
             self.ai_core_metrics(),
             *numbers,
+            *(() if self.over is None else (self.images(),)),
         )
         for table in tables:
             table.to_csv(target / f"{table.name}.csv")

@@ -7,6 +7,7 @@ from dataclasses import replace
 from os import PathLike
 from typing import Any, Literal
 
+from ascendsim.api.image_runs import ImageRun, joined, other_inputs
 from ascendsim.api.result import DataParallel, Result
 from ascendsim.compiler.dynamic import DynamicModel, with_shapes
 from ascendsim.compiler.dynamic_inputs import checked_choices, user_arrays
@@ -14,6 +15,8 @@ from ascendsim.compiler.model import CompiledModel
 from ascendsim.core.arguments import checked
 from ascendsim.core.errors import InputError, suggest
 from ascendsim.graph.ir import Array
+from ascendsim.images.forms import IMAGENET_MEAN, IMAGENET_STD, Fit
+from ascendsim.images.pictures import Images
 from ascendsim.machine import run as run_machine
 from ascendsim.runtime import checked_inputs, evaluate
 from ascendsim.runtime import random_inputs as _random_inputs
@@ -37,6 +40,7 @@ SHORTCUTS = ("fast_forward", "groups", "replay")  # of the machine; none of them
 def simulate(
     model: CompiledModel,
     *,
+    images: Images | None = None,
     shapes: Mapping[str, Sequence[int]] | None = None,
     branches: Mapping[str, str | int] | None = None,
     trips: Mapping[str, int] | None = None,
@@ -51,6 +55,7 @@ def simulate(
 
     Args:
         model: From `compile`.
+        images: As in `run`: the time of all of them, through DVPP and the network.
         shapes: Shapes of inputs by name, for a model with open shapes.
         branches: For a model with control flow: by node name the branch that runs, "then" or "else" of an If,
             the number of a Case, where a value decides.
@@ -81,6 +86,11 @@ def simulate(
             raise InputError(f"option {option}", "must be a whole number from 1 on", count)
     if server is not None:  # of one device too, for which it changes nothing
         server_for(devices, server, model.soc.short_name)
+    if images is not None:
+        if devices > 1 or shapes or branches or trips:
+            raise InputError("option images", "goes with none of shapes, branches, trips and devices")
+        ready = ImageRun.of(model, images, other_inputs(model))
+        return replace(_timed(ready.model(), instructions, progress, taken), over=ready)
     if devices > 1:
         return _parallel(
             model,
@@ -163,8 +173,12 @@ def _timed(
 @checked(model="asim.compile makes one", inputs='pass {"input": array}, or asim.random_inputs(model)')
 def run(
     model: CompiledModel,
-    inputs: Mapping[str, Any],
+    inputs: Mapping[str, Any] | None = None,
     *,
+    images: Images | None = None,
+    mean: Sequence[float] = IMAGENET_MEAN,
+    std: Sequence[float] = IMAGENET_STD,
+    fit: Fit = "stretch",
     values: Literal["device", "float32"] = "device",
     instructions: bool | str | Iterable[str] = False,
     progress: Progress | None = None,
@@ -178,6 +192,13 @@ def run(
         model: From `compile`.
         inputs: Arrays by graph input name, in the model's own types; what NumPy makes arrays of, or
             `onnx.TensorProto`.
+        images: Instead of the one input that takes images: a folder or file, bytes of a file, arrays of uint8
+            pixels, or a sequence of these; a whole number of batches. DVPP decodes and resizes them while
+            the network works on those before, and the outputs of all batches stand one behind the other.
+        mean: Taken off each channel of an image, in units of 0 to 255; one number stands for all. Both only
+            where no AIPP takes the image itself.
+        std: What each channel is divided by then.
+        fit: How an image of other proportions comes to the input's size: "stretch", or "crop" its middle.
         values: "device" computes as the chip would (float16 with float32 accumulation on the Cube, one
             float16 rounding an operator on Vector); "float32" in the model's own types.
         instructions: As in `simulate`.
@@ -188,8 +209,14 @@ def run(
         InputError: If an input is missing, unknown, or of the wrong shape or type.
         GraphError: If a weight has no values.
     """
-    arrays = user_arrays(inputs)
+    arrays = user_arrays(inputs or {})
     taken = _checked_shortcuts(shortcuts)
+    if images is not None:
+        over = ImageRun.of(model, images, arrays)
+        ready = over.model()
+        batches = [checked_inputs(model.graph, {**arrays, **batch}) for batch in over.batches(mean, std, fit)]
+        timed = replace(_timed(ready, instructions, progress, taken), over=over)
+        return _with_values(timed, model, batches, values, progress)
     if isinstance(model, DynamicModel):
         watch = Watch(model.opset)
         ran, found = model.execute(model.values_of(arrays), values, Choices(), progress, watch)
@@ -197,13 +224,39 @@ def run(
         return Result(ran, _timed(ran, instructions, progress, taken).trace, found, watch.report())
     arrays = checked_inputs(model.graph, arrays)  # before the machine has spent its time
     result = _timed(model, instructions, progress, taken)
-    order = [record.task for record in result.trace.tasks]
+    return _with_values(result, model, [arrays], values, progress)
+
+
+def _with_values(
+    result: Result,
+    model: CompiledModel,
+    batches: Sequence[Mapping[str, Array]],
+    values: Literal["device", "float32"],
+    progress: Progress | None,
+) -> Result:
+    """A timed result with the outputs of its executions, each in the order in which its tasks ended."""
+    tasks = len(model.program.tasks)
     watch = Watch(model.opset)
-    outputs: dict[str, Array] = evaluate(
-        model.graph, model.program, model.opset, order, arrays, values=values, progress=progress, watch=watch
-    )
-    watch.end(outputs, model.graph.tensors)
-    return Result(model, result.trace, outputs, watch.report())
+    found: list[dict[str, Array]] = []
+    for number, arrays in enumerate(batches):
+        order = [
+            one.task - number * tasks for one in result.trace.tasks if one.task // max(tasks, 1) == number
+        ]
+        found.append(
+            evaluate(
+                model.graph,
+                model.program,
+                model.opset,
+                order,
+                arrays,
+                values=values,
+                progress=progress,
+                watch=watch,
+            )
+        )
+        watch.end(found[-1], model.graph.tensors)
+    outputs = found[0] if result.over is None else joined(found, result.over.form.batch)
+    return replace(result, values=outputs, watched=watch.report())
 
 
 @checked(model="asim.compile makes one", shapes=SHAPES)

@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ascendsim.cli.common import print_table, whole_file
+from ascendsim.cli.image_options import add_scaling_options
 from ascendsim.cli.model_options import add_model_options, check_folder, load_graph
 from ascendsim.cli.own import own_operators
 from ascendsim.core.errors import InputError
 from ascendsim.core.table import Table, cell_text
-from ascendsim.quantisation.images import IMAGENET_MEAN, IMAGENET_STD, image_batches
+from ascendsim.images.forms import IMAGENET_MEAN, IMAGENET_STD, image_batches
 from ascendsim.quantisation.thresholds import METHODS, PERCENTILE
 
 if TYPE_CHECKING:
@@ -37,10 +38,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--skip", action="append", default=[], metavar="NAME", help=text)
     text = "pairs of QuantizeLinear and DequantizeLinear, or CANN's operators (default: qdq)"
     parser.add_argument("--form", choices=("qdq", "ascend"), default="qdq", help=text)
-    text = "of images: taken off each channel, 0 to 255 (default: ImageNet's, 123.675,116.28,103.53)"
-    parser.add_argument("--mean", type=_numbers, metavar="R,G,B", help=text)
-    text = "of images: what each channel is divided by then (default: ImageNet's, 58.395,57.12,57.375)"
-    parser.add_argument("--std", type=_numbers, metavar="R,G,B", help=text)
+    add_scaling_options(parser)
     text = "also run the network with one layer in int8 at a time, and list the worst first"
     parser.add_argument("--sensitivity", action="store_true", help=text)
     text = "chip whose times the table shows (default: Ascend310)"
@@ -97,10 +95,3 @@ def _data(graph: Graph, args: argparse.Namespace) -> str | Iterable[Any]:
     if args.mean or args.std:
         raise InputError("options --mean and --std", "are for folders of images", remedy="scale the arrays")
     return str(folder)
-
-
-def _numbers(text: str) -> tuple[float, ...]:
-    try:
-        return tuple(float(part) for part in text.split(","))
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"must be numbers with commas between, not {text!r}") from None

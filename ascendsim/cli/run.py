@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from ascendsim.cli.common import parse_settings, print_table
 from ascendsim.cli.dynamic_options import add_choice_options, add_gear_choice, choices, run_shapes
+from ascendsim.cli.image_options import add_scaling_options
 from ascendsim.cli.logs import add_log_option, logged, write_log
 from ascendsim.cli.model_options import (
     add_chip_options,
@@ -52,6 +53,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="NAME=FILE.npy",
         help="values of an input; others are random; may be repeated",
     )
+    text = (
+        "a folder of images, or one, in place of the input that takes them; DVPP prepares them while the network "
+        "works on those before"
+    )
+    parser.add_argument("--images", metavar="DIR", help=text)
+    add_scaling_options(parser)
+    text = "how images of other proportions come to the network's size (default: stretch)"
+    parser.add_argument("--fit", choices=("stretch", "crop"), help=text)
     output = "folder for tables (.csv), timeline.png, trace.json, fusion results and log, outputs.npz"
     parser.add_argument("--output", metavar="DIR", help=output)
     add_log_option(parser)
@@ -85,9 +94,16 @@ def run(args: argparse.Namespace) -> int:
     if type(model) is CompiledModel:  # others have their tasks when they run
         for node in args.instructions or ():
             model.tasks_of(node)  # an unknown name is an error with a suggestion
+    if args.images is None and (args.mean or args.std or args.fit):
+        raise InputError("options --mean, --std and --fit", "are for images", remedy="add --images DIR")
     result = _execute(model, args, values)
     write_log(args, result.model)  # open models are compiled piece by piece while they run
     print_result(result, args.top)
+    if result.over is not None:
+        print_formatted(
+            _columns(result.images(), "Image", "Decoder", "Decoded(us)", "Ready(us)", "Latency(us)")
+        )
+        print()
     if args.values is None and values == "off":
         print(f"no values: {without_values(model.source)}")
     if values != "off":
@@ -135,11 +151,12 @@ def print_result(result: Result, top: int) -> None:
 
 def _print_types(result: Result, top: int) -> None:
     """One line an operator type, those with the most time first; the rest in one."""
-    from ascendsim.core.table import Table
-
-    rows = result.op_statistic().records()
-    heads = ("OP Type", "Core Type", "Count", "Total Time(us)", "Max Time(us)", "Ratio(%)")
-    print_formatted(Table("types", heads, tuple(tuple(row[head] for head in heads) for row in rows[:top])))
+    table = result.op_statistic()
+    rows = table.records()
+    shown = table[:top]
+    print_formatted(
+        _columns(shown, "OP Type", "Core Type", "Count", "Total Time(us)", "Max Time(us)", "Ratio(%)")
+    )
     if rest := rows[top:]:
         print(f"{len(rest)} more types: {sum(float(row['Ratio(%)'] or 0) for row in rest):.1f} % of the time")
 
@@ -147,6 +164,13 @@ def _print_types(result: Result, top: int) -> None:
 def print_formatted(table: Table) -> None:
     """Prints a report table: floats with one to two decimals, missing cells as "-"."""
     print_table(table.columns, [[_cell(cell) for cell in row] for row in table.rows])
+
+
+def _columns(table: Table, *names: str) -> Table:
+    """Some columns of a table."""
+    from ascendsim.core.table import Table
+
+    return Table(table.name, names, tuple(tuple(row[name] for name in names) for row in table.records()))
 
 
 def percent(part: float, whole: float) -> str:
@@ -168,6 +192,7 @@ def _cell(cell: str | int | float | None) -> str:
 
 def _execute(model: CompiledModel, args: argparse.Namespace, values: str) -> Result:
     from ascendsim.api import running
+    from ascendsim.images.forms import IMAGENET_MEAN, IMAGENET_STD
 
     recorded = frozenset(args.instructions or ())
     shortcuts = (
@@ -179,6 +204,7 @@ def _execute(model: CompiledModel, args: argparse.Namespace, values: str) -> Res
         if values == "off":
             return running.simulate(
                 model,
+                images=args.images,
                 shapes=run_shapes(model, args),
                 **choices(args),
                 instructions=recorded,
@@ -188,6 +214,10 @@ def _execute(model: CompiledModel, args: argparse.Namespace, values: str) -> Res
         return running.run(
             model,
             _inputs(model, args),
+            images=args.images,
+            mean=args.mean or IMAGENET_MEAN,
+            std=args.std or IMAGENET_STD,
+            fit=args.fit or "stretch",
             values=values,  # type: ignore[arg-type]
             instructions=recorded,
             progress=show,
@@ -197,9 +227,12 @@ def _execute(model: CompiledModel, args: argparse.Namespace, values: str) -> Res
 
 def _inputs(model: CompiledModel, args: argparse.Namespace) -> dict[str, Array]:
     from ascendsim.accuracy.dumps import read_array
+    from ascendsim.api.image_runs import other_inputs
     from ascendsim.api.running import random_inputs
 
     arrays = random_inputs(model, args.seed, shapes=run_shapes(model, args))
+    if args.images is not None:
+        arrays = {name: arrays[name] for name in other_inputs(model)}
     for name, path in parse_settings(args.input, option="--input", form="NAME=FILE.npy").items():
         if name not in arrays:
             raise InputError(f"input {name!r}", "is not an input of the model", remedy=suggest(name, arrays))

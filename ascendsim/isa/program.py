@@ -32,6 +32,18 @@ class TaskKind(Enum):
     AI_VECTOR_CORE = "AI_VECTOR_CORE"
     AI_CPU = "AI_CPU"
     COMMUNICATION = "COMMUNICATION"
+    DVPP = "DVPP"
+    CTRL_CPU = "CTRL_CPU"
+
+    @property
+    def on_cores(self) -> bool:
+        """Whether AI Cores run its blocks."""
+        return self in (TaskKind.AI_CORE, TaskKind.AI_VECTOR_CORE)
+
+    @property
+    def for_images(self) -> bool:
+        """Whether it prepares images: nobody launches it, it follows from what it waits for."""
+        return self in (TaskKind.DVPP, TaskKind.CTRL_CPU)
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,11 +172,11 @@ class Task:
     Attributes:
         id: Unique in the program; `profiling` joins records to nodes by it.
         name: Name of the node it runs, or a name for the fused nodes.
-        groups: Blocks by group; empty for tasks of the AI CPU and collectives.
+        groups: Blocks by group; empty for what does not run on the cores.
         waits_for: Tasks of other streams that must have ended (stream events).
         cpu_us: AI CPU work in microseconds at the chip's rate (dispatch and overhead come on top).
-        link_us: Time of a collective on the links between devices, in microseconds; it takes no core and no
-            bandwidth of the memory.
+        known_us: Time in microseconds that is known beforehand: of a collective on the links between devices,
+            of DVPP and of the Ctrl CPU; it takes no core and no bandwidth of the memory.
         fused: Names of the graph nodes it runs, in order, if they are several.
         decisions: Branches chosen and loops tested by the task scheduler before it starts (graphs with
             control flow on the device).
@@ -180,7 +192,7 @@ class Task:
     accesses: tuple[Access, ...] = ()
     waits_for: tuple[int, ...] = ()
     cpu_us: float = 0.0
-    link_us: float = 0.0
+    known_us: float = 0.0
     fused: tuple[str, ...] = ()
     decisions: int = 0
     read_backs: int = 0
@@ -272,6 +284,7 @@ class ProgramInfo:
         l2_kept: Weights that stay in L2 once a task has read them.
         host_reasons: Why the host schedules what was asked to go to the device.
         gear: Which of several input shapes ran.
+        runs: How often the network runs in it, one batch after the other.
     """
 
     soc: str = ""
@@ -283,6 +296,7 @@ class ProgramInfo:
     l2_kept: tuple[str, ...] = ()
     host_reasons: tuple[str, ...] = ()
     gear: str = ""
+    runs: int = 1
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,6 +34,9 @@ def launch_ticks(program: Program, launch: LaunchSpec, clock: Clock) -> list[int
     launched: list[int] = []
     now, before = 0, None
     for task in program.tasks:
+        if task.kind.for_images:
+            launched.append(now)
+            continue
         called = program.mode == "eager" and task.nodes != before
         now += call_ticks if called else task_ticks
         launched.append(now)

@@ -3,8 +3,8 @@ collectives.
 
 A task of a stream may start when the one before it and the tasks it waits for have ended. With the whole
 graph on the device (sink) the next task follows after `task_gap_us`; in the other modes the host launches the
-tasks one by one and a task starts no earlier than its launch (`machine.launches`). Control flow: a branch
-chosen or a loop tested on the device is a task of the scheduler itself, so it costs a gap and a launch; a
+tasks one by one and a task starts no earlier than its launch (`machine.launches`). What prepares images
+(DVPP, Ctrl CPU) starts when what it waits for has ended, without gap or launch. Control flow: a branch chosen or a loop tested on the device is a task of the scheduler itself, so it costs a gap and a launch; a
 host that must look at a value waits for the device, reads the value with one more launch (a copy) and only
 then launches on. From the start of a task to its blocks it takes `task_launch_us`, and `block_dispatch_ns`
 for every block dispatched together with the first: all of them begin at the same tick, so equal blocks stay
@@ -177,11 +177,12 @@ class Scheduler:
                 if position < run.position and not look.triggered:
                     yield look
             decided = run.ready + run.task.decisions * (self._gap + self._launch)
-            run.start = max(decided + (self._gap if number else 0), self._launch_tick(run))
+            gap = self._gap if number and not run.task.kind.for_images else 0
+            run.start = max(decided + gap, self._launch_tick(run))
             if (
                 alone
                 and self._replay is not None
-                and run.task.kind not in (TaskKind.AI_CPU, TaskKind.COMMUNICATION)
+                and run.task.kind.on_cores
                 and self.timeline.next_appointment is None
             ):
                 self.timeline.skip(run.start + self._launch - run.ready)
@@ -215,7 +216,7 @@ class Scheduler:
         before it can go on.
         """
         launched = self._launched[run.position]
-        if self.program.mode == "sink":
+        if self.program.mode == "sink" or run.task.kind.for_images:
             return launched
         if run.task.read_backs:
             host = self.clock.us(self.soc.launch.host_launch_us)
@@ -248,11 +249,12 @@ class Scheduler:
         for run in sorted(self._starting, key=lambda run: run.position):
             if run.task.kind is TaskKind.AI_CPU:
                 self._run_on_ai_cpu(run, now)
-            elif run.task.kind is TaskKind.COMMUNICATION:
-                end = now + self._launch + self.clock.us(run.task.link_us)
-                self.timeline.at(end, partial(self._end, run, end))
-            else:
+            elif run.task.kind.on_cores:
                 self.timeline.at(now + self._launch, partial(self._arrive, run))
+            else:
+                launch = 0 if run.task.kind.for_images else self._launch
+                end = now + launch + self.clock.us(run.task.known_us)
+                self.timeline.at(end, partial(self._end, run, end))
         self._starting = []
         arriving, self._arriving = sorted(self._arriving, key=lambda run: run.position), []
         for run in arriving:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from ascendsim.profiling.kinds import KINDS, kind_of
+from ascendsim.profiling.kinds import CTRL_CPU, DVPP, KINDS, kind_of
 from ascendsim.profiling.lanes import sub_lanes
 from ascendsim.profiling.metrics import PIPE_NAMES, core_name, pipe_shares
 from ascendsim.profiling.phases import launch_ticks
@@ -129,9 +129,16 @@ def host_lanes(run: ProfiledRun, window: tuple[float, float] | None = None) -> l
 
 
 def stream_lanes(run: ProfiledRun, views: Sequence[TaskView]) -> list[Lane]:
-    """A lane a stream with all its tasks, one for the AI CPU and one for collectives if there are any."""
-    streams = sorted({view.record.stream for view in views})
+    """A lane a stream with all its tasks, one for the AI CPU and one for collectives if there are any; above
+    them the Ctrl CPU and DVPP, whose streams (threads and channels) are rows of one lane.
+    """
+    streams = sorted({view.record.stream for view in views if not view.for_images})
     lanes = [
+        _bars(run, engine, tasks)
+        for engine in (CTRL_CPU, DVPP)
+        if (tasks := [view for view in views if view.for_images and kind_of(view) == engine])
+    ]
+    lanes += [
         _bars(run, f"Stream {stream}", [view for view in views if view.record.stream == stream], 1.5)
         for stream in streams
     ]

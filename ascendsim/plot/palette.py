@@ -7,7 +7,7 @@ for thin bars.
 from __future__ import annotations
 
 from ascendsim.opset.facts import Kind
-from ascendsim.profiling.kinds import AI_CPU, COMMUNICATION
+from ascendsim.profiling.kinds import AI_CPU, COMMUNICATION, CTRL_CPU, DVPP
 
 KIND_COLOURS = {
     Kind.CONVOLUTION.value: "#0072b2",
@@ -18,6 +18,8 @@ KIND_COLOURS = {
     Kind.OTHER.value: "#8c8c8c",
     AI_CPU: "#cc79a7",
     COMMUNICATION: "#000000",
+    DVPP: "#8b5a2b",
+    CTRL_CPU: "#5b4b8a",
 }
 LANE = "#f1f2f4"  # background of a lane
 INK = "#202428"

@@ -7,6 +7,7 @@ from ascendsim.core.table import Table
 from ascendsim.profiling.chrome_trace import TraceFile, TraceSize, chrome_trace, estimate_trace, write_trace
 from ascendsim.profiling.communication import communication
 from ascendsim.profiling.fusion_op import fusion_op
+from ascendsim.profiling.images import image_times
 from ascendsim.profiling.kinds import KINDS, kind_of
 from ascendsim.profiling.metrics import TaskMetrics, task_metrics
 from ascendsim.profiling.msprof import msprof_timeline, write_prof_folder
@@ -36,6 +37,7 @@ __all__ = [
     "estimate_trace",
     "fusion_op",
     "html",
+    "image_times",
     "kind_of",
     "msprof_timeline",
     "op_statistic",

@@ -1,8 +1,8 @@
 """Chrome trace (JSON) of a run, for Perfetto and MindStudio Insight.
 
 Processes are "Host" (where it launches task by task), "Streams" (one thread a stream), "AI CPU", "AI Cores"
-(counters), and with level="instruction" one process a core with one thread a pipe. What Perfetto's trace
-processor demands is kept: no two events of a thread overlap (sub-lanes such as "MTE2_2" open where they
+(counters), "Ctrl CPU" and "DVPP" where they prepare images (one thread a thread or channel), and with
+level="instruction" one process a core with one thread a pipe. What Perfetto's trace processor demands is kept: no two events of a thread overlap (sub-lanes such as "MTE2_2" open where they
 would), time starts at 0 with three decimals of a microsecond, flows start and end inside slices.
 Exact cycles are in the arguments, since cycles shorter than a nanosecond vanish in the time stamps.
 """
@@ -20,6 +20,7 @@ from typing import Any, Literal
 from ascendsim.core.arguments import checked
 from ascendsim.core.errors import InputError
 from ascendsim.core.files import write_whole
+from ascendsim.isa.program import TaskKind
 from ascendsim.profiling.kinds import kind_of
 from ascendsim.profiling.lanes import sub_lanes
 from ascendsim.profiling.metrics import PIPE_NAMES, core_name, pipe_shares, task_metrics
@@ -31,6 +32,13 @@ Level = Literal["task", "instruction"]
 Event = dict[str, Any]
 
 STREAMS_PID, AI_CPU_PID, COUNTERS_PID, HOST_PID, CORES_PID = 1, 2, 3, 4, 10
+_IMAGE_PIDS = {TaskKind.CTRL_CPU: 6, TaskKind.DVPP: 7}  # 5 has the graphs of PyTorch's programs
+# by process of tasks: its name, its threads', and its place
+_PROCESSES = {
+    STREAMS_PID: ("Streams", "Stream", 0),
+    _IMAGE_PIDS[TaskKind.CTRL_CPU]: ("Ctrl CPU", "Ctrl CPU", -1),
+    _IMAGE_PIDS[TaskKind.DVPP]: ("DVPP", "DVPP", -1),
+}
 LARGE_BYTES = 100 * 1000 * 1000  # viewers in a browser become slow above this size
 INSIGHT_BYTES = 1 << 30  # MindStudio Insight opens no larger JSON
 # measured: bytes of one task (slice, counters, arguments) and of one instruction
@@ -223,8 +231,13 @@ def _instructions(
     ]
 
 
-def _stream_tid(stream: int, lane: int) -> int:
-    return STREAMS_PID * 100_000 + stream * 100 + lane
+def _pid(view: TaskView) -> int:
+    """The process in which a task has its slice."""
+    return _IMAGE_PIDS.get(view.task.kind, STREAMS_PID)
+
+
+def _stream_tid(pid: int, stream: int, lane: int) -> int:
+    return pid * 100_000 + stream * 100 + lane
 
 
 def _lanes_of(run: ProfiledRun, views: Sequence[TaskView]) -> list[int]:
@@ -237,7 +250,7 @@ def _placed(run: ProfiledRun, views: Sequence[TaskView]) -> list[tuple[TaskView,
     for view in views:
         streams.setdefault(view.record.stream, []).append(view)
     placed = [
-        (view, _stream_tid(stream, lane))
+        (view, _stream_tid(_pid(view), stream, lane))
         for stream, members in sorted(streams.items())
         for view, lane in zip(members, _lanes_of(run, members), strict=True)
     ]
@@ -246,14 +259,19 @@ def _placed(run: ProfiledRun, views: Sequence[TaskView]) -> list[tuple[TaskView,
 
 def _stream_events(run: ProfiledRun, views: Sequence[TaskView]) -> list[Event]:
     placed = _placed(run, views)
-    events = process_events(STREAMS_PID, "Streams", 0)
-    for tid in sorted({tid for _, tid in placed}):
-        stream, lane = divmod(tid - _stream_tid(0, 0), 100)
-        events += thread_events(STREAMS_PID, tid, f"Stream {stream}" + (f" ({lane + 1})" if lane else ""))
+    events = []
+    for pid, (process, thread, place) in _PROCESSES.items():
+        threads = sorted({tid for view, tid in placed if _pid(view) == pid})
+        if threads or pid == STREAMS_PID:
+            events += process_events(pid, process, place)
+        for number, tid in enumerate(threads):
+            stream, lane = divmod(tid - _stream_tid(pid, 0, 0), 100)
+            shown = f"{thread} {stream if pid == STREAMS_PID else number}"
+            events += thread_events(pid, tid, shown + (f" ({lane + 1})" if lane else ""))
     slices = [
         _slice(
             run,
-            STREAMS_PID,
+            _pid(view),
             tid,
             view.name,
             category=kind_of(view),
@@ -356,11 +374,10 @@ def _flow_events(run: ProfiledRun, views: Sequence[TaskView]) -> list[Event]:
             source, source_tid = placed[before]
             leave = max(run.ns(source.record.end) - 1, run.ns(source.record.start))
             flow = len(events) // 2 + 1
-            common = {"cat": "stream event", "name": "stream event", "id": flow, "pid": STREAMS_PID}
-            events.append({"ph": "s", **common, "tid": source_tid, "ts": leave / 1000})
-            events.append(
-                {"ph": "f", "bp": "e", **common, "tid": tid, "ts": run.ns(view.record.start) / 1000}
-            )
+            common = {"cat": "stream event", "name": "stream event", "id": flow}
+            events.append({"ph": "s", **common, "pid": _pid(source), "tid": source_tid, "ts": leave / 1000})
+            arrival = {"pid": _pid(view), "tid": tid, "ts": run.ns(view.record.start) / 1000}
+            events.append({"ph": "f", "bp": "e", **common, **arrival})
     return events
 
 

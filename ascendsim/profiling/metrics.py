@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ascendsim.core.dtypes import DType
+from ascendsim.isa.program import TaskKind
 from ascendsim.profiling.view import ProfiledRun, TaskView
 from ascendsim.soc.spec import SocSpec
 
@@ -25,8 +26,13 @@ BOUND_RATIO = 0.80  # a pipe this busy bounds its task: MindStudio's "no bound" 
 # %)
 MEMORY_RATIO = 0.60
 LAUNCH_RATIO = 0.50  # this much of the time without a running block: launch and dispatch bound
-AI_CPU = "AI CPU"
-COMMUNICATION = "Communication"
+# what runs tasks besides the cores
+OTHER_ENGINES = {
+    TaskKind.AI_CPU: "AI CPU",
+    TaskKind.COMMUNICATION: "Communication",
+    TaskKind.DVPP: "DVPP",
+    TaskKind.CTRL_CPU: "Ctrl CPU",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,12 +153,12 @@ def core_name(soc: SocSpec, core: int) -> str:
 def engine_of(view: TaskView) -> str:
     """The engine that a task runs on.
 
-    "AI CPU" and "Communication" for their tasks; "Cube" if the Cube worked;
+    "AI CPU", "Communication", "DVPP" and "Ctrl CPU" for their tasks; "Cube" if the Cube worked;
     else "Scalar" if the scalar unit was the busiest pipe;
     else "Vector" if the Vector unit worked; else "MTE" (nothing but transfers); "-" if no pipe was busy.
     """
     if not view.on_ai_core:
-        return COMMUNICATION if view.is_communication else AI_CPU
+        return OTHER_ENGINES[view.task.kind]
     if view.busy("M"):
         return "Cube"
     busiest = max(PIPE_NAMES, key=view.busy)
@@ -169,7 +175,7 @@ def bound_by(view: TaskView, ddr_share: float, l2_share: float, launch_share: fl
     The figures compared are the busy ratios of the pipes (busy ticks / ticks that blocks held their cores)
     and the shares of the chip's DDR and L2 bandwidth that the task used. In this order:
 
-    1. a task of the AI CPU is bound by "AI CPU", a collective by "Communication";
+    1. a task that runs elsewhere than on the cores is bound by its engine ("AI CPU", "Communication" ...);
     2. "dispatch" if handing out its blocks took more of its duration than any pipe was busy for, "launch" if
        its whole launch (task, blocks, and their start on the cores) took more than half of it;
     3. the largest of the pipe ratios, if it is at least 0.80, names the bound: "Cube", "Vector", "Scalar",
@@ -186,7 +192,7 @@ def bound_by(view: TaskView, ddr_share: float, l2_share: float, launch_share: fl
         launch_share: Part of the duration before and between blocks, and in their start, 0..1.
     """
     if not view.on_ai_core:
-        return COMMUNICATION if view.is_communication else AI_CPU
+        return OTHER_ENGINES[view.task.kind]
     memory = max(ddr_share, l2_share) >= MEMORY_RATIO
     busiest = max(PIPE_NAMES, key=view.ratio)
     if view.record.dispatch > view.busy(busiest) / max(view.record.cores, 1):

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ascendsim.core.table import Row, Table
+from ascendsim.isa.program import TaskKind
 from ascendsim.profiling.view import ProfiledRun, TaskView
 from ascendsim.trace.records import TaskRecord
 
@@ -41,7 +42,7 @@ class Phases:
 def phases(record: TaskRecord, launch: int = 0) -> Phases:
     """Phases of a task.
 
-    A task of the AI CPU and a collective only emit and compute.
+    A task that does not run on the cores only emits and computes.
     A task that moves data without computing has no compute phase; its
     time is cut into read and write in the proportion of the work of MTE2 and of MTE3 (all read if there was
     none).
@@ -58,7 +59,7 @@ def phases(record: TaskRecord, launch: int = 0) -> Phases:
     works = record.first_compute >= 0
     launch = max(min(launch, record.first_compute - record.start if works else span), 0)
     emit, span = record.start - record.ready + launch, span - launch
-    if record.kind in ("AI_CPU", "COMMUNICATION"):
+    if not TaskKind(record.kind).on_cores:
         return Phases(emit, 0, span, 0, 0, span, 0)
     if works:
         read, compute = (
@@ -77,6 +78,8 @@ def launch_ticks(run: ProfiledRun, view: TaskView) -> int:
     """Ticks from the start of a task to work on its cores: task launch, dispatch of the blocks that start
     together and start of a block, or the dispatch to the AI CPU.
     """
+    if view.for_images:
+        return 0
     launch = run.soc.launch
     us = run.soc.ai_cpu.dispatch_us if view.on_ai_cpu else launch.task_launch_us
     if view.on_ai_core:

@@ -13,6 +13,8 @@ _KERNEL_TYPES = {
     "AI_VECTOR_CORE": "KERNEL_AIVEC",
     "AI_CPU": "KERNEL_AICPU",
     "COMMUNICATION": "COMMUNICATION",
+    "DVPP": "DVPP",
+    "CTRL_CPU": "CTRL_CPU",
 }
 
 
@@ -140,7 +142,7 @@ def _old_layout(run: ProfiledRun) -> Table:
                 us,
                 None,
                 view.op_type,
-                call,
+                None if view.for_images else call,
                 view.id,
                 view.name,
                 view.record.stream,

@@ -24,8 +24,8 @@ class Summary:
     Attributes:
         model, soc: Names.
         tasks: Tasks that ran.
-        duration_us, cycles: Device time of one execution.
-        batch: First dimension of the first input.
+        duration_us, cycles: Device time of one execution; over images of all of them, with DVPP in front.
+        batch: Samples: first dimension of the first input, or the number of images.
         samples_per_s: batch / duration ("fps" of an image network).
         ddr_bytes: Useful bytes from and to DDR, reads and writes added.
         l2_bytes: Bytes between the cores and L2 (0 on chips whose transfers pass L2 by).

@@ -20,7 +20,6 @@ from ascendsim.soc.spec import SocSpec
 from ascendsim.trace.records import TaskRecord, Trace
 
 NOT_KNOWN = "N/A"
-ALL_REDUCE = "HcomAllReduce"  # the one collective that there is
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,8 +50,8 @@ class TaskView:
 
     @property
     def on_ai_core(self) -> bool:
-        """Whether it ran on the cores (False: on the AI CPU, or on the links between devices)."""
-        return not (self.on_ai_cpu or self.is_communication)
+        """Whether it ran on the cores (False: on the AI CPU, on DVPP, on the links between devices ...)."""
+        return self.task.kind.on_cores
 
     @property
     def on_ai_cpu(self) -> bool:
@@ -62,6 +61,11 @@ class TaskView:
     def is_communication(self) -> bool:
         """Whether it is a collective of several devices."""
         return self.task.kind is TaskKind.COMMUNICATION
+
+    @property
+    def for_images(self) -> bool:
+        """Whether it prepares images, on DVPP or the Ctrl CPU."""
+        return self.task.kind.for_images
 
     @property
     def duration(self) -> int:
@@ -161,8 +165,10 @@ class ProfiledRun:
             joined = tuple(nodes[name] for name in task.nodes if name in nodes)
             kinds = tuple([self.opset.get(node).facts.kind for node in joined])
             op_type = self.cann_type(joined[0]) if joined else NOT_KNOWN
-            if task.kind is TaskKind.COMMUNICATION:
-                op_type = ALL_REDUCE
+            if task.kind is TaskKind.COMMUNICATION or task.kind.for_images:
+                op_type = task.name.rpartition("_")[
+                    0
+                ]  # they run no operator and bear what they do in their names
             views.append(TaskView(record, task, joined, op_type, kinds))
         return tuple(views)
 
@@ -191,8 +197,10 @@ class ProfiledRun:
 
     @property
     def batch(self) -> int:
-        """First dimension of the first graph input with a static shape, 1 if there is none."""
-        return batch_of(self.graph)
+        """Samples of all that ran: first dimension of the first graph input with a static shape (1 if there
+        is none), times the runs of the network.
+        """
+        return batch_of(self.graph) * self.program.info.runs
 
 
 def covered(views: Iterable[TaskView]) -> int:

@@ -178,6 +178,25 @@ class AiCpuSpec:
 
 
 @dataclass(frozen=True, slots=True)
+class CtrlCpuSpec:
+    """CPU that controls the device: it hands images to DVPP and starts the network, and runs no operator."""
+
+    cores: int
+    request_us: float  # to hand one image to DVPP, or to start the network once
+    decode_fps_1080p: float  # one core, images of 1920 x 1080 in files that JPEGD does not take
+
+
+@dataclass(frozen=True, slots=True)
+class DvppSpec:
+    """Image preprocessing. None = not known or not there; such a chip takes no images, only arrays."""
+
+    jpegd_channels: int | None  # JPEG decoder
+    jpegd_fps_1080p: float | None  # one channel, images of 1920 x 1080; others by their pixels
+    vpc_channels: int | None  # crop, resize, colours
+    vpc_fps_1080p: float | None  # one channel; by the pixels of the larger of source and result
+
+
+@dataclass(frozen=True, slots=True)
 class KernelSpec:
     """How CANN's operators and tools treat the chip where that differs from chip to chip."""
 
@@ -229,6 +248,8 @@ class SocSpec:
     issue: IssueSpec
     launch: LaunchSpec
     ai_cpu: AiCpuSpec
+    ctrl_cpu: CtrlCpuSpec
+    dvpp: DvppSpec
     kernels: KernelSpec
     sources: Mapping[str, str]
     assumed: frozenset[str]

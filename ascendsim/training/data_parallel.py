@@ -72,7 +72,7 @@ def with_all_reduces(
             TaskKind.COMMUNICATION,
             stream,
             waits_for=tuple(sorted(ready)),
-            link_us=all_reduce_us(server, devices, sum(one.size for one in bucket)),
+            known_us=all_reduce_us(server, devices, sum(one.size for one in bucket)),
         )
         for task in frozenset[int]().union(*(one.waiting for one in bucket)):
             waits.setdefault(task, set()).add(collective.id)

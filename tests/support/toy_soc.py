@@ -8,9 +8,11 @@ from typing import Any
 from ascendsim.soc.spec import (
     AiCpuSpec,
     BufferSpec,
+    CtrlCpuSpec,
     CubeSpec,
     DmaSpec,
     DramSpec,
+    DvppSpec,
     IssueSpec,
     KernelSpec,
     L2Spec,
@@ -129,6 +131,8 @@ TOY = SocSpec(
         max_gears=100,
     ),
     ai_cpu=AiCpuSpec(cores=2, dispatch_us=80, overhead_us=140, elements_per_us=1000),
+    ctrl_cpu=CtrlCpuSpec(cores=2, request_us=10, decode_fps_1080p=20),
+    dvpp=DvppSpec(jpegd_channels=2, jpegd_fps_1080p=100, vpc_channels=2, vpc_fps_1080p=500),
     kernels=KernelSpec(
         sigmoid_divides=True,
         softmax_multiplies=False,

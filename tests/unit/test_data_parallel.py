@@ -120,7 +120,7 @@ def test_updates_wait_for_their_gradients(model: object, bucket_bytes: int) -> N
     assert {task.stream for task in collectives} == {1}
     for task in collectives:
         assert records[task.id].start >= max(records[other].end for other in task.waits_for)
-    largest = max(collectives, key=lambda task: task.link_us)  # that of 7.weight, alone or with all others
+    largest = max(collectives, key=lambda task: task.known_us)  # that of 7.weight, alone or with all others
     assert _start_of_update(result, "7.weight") >= records[largest.id].end
     if bucket_bytes > 1:
         assert _start_of_update(result, "0.bias") >= records[largest.id].end
@@ -140,7 +140,7 @@ def test_conversions_come_between_a_gradient_and_its_all_reduce() -> None:
     result = _on(_scaled(), bucket_bytes=1)
     records = {view.name: view.record for view in result.profile.tasks}
     conversion = records["Gradients//7/Gemm/Gemm_4_out_transdata"]
-    largest = max(result.model.program.tasks, key=lambda task: task.link_us)
+    largest = max(result.model.program.tasks, key=lambda task: task.known_us)
     assert records["Gradients//7/Gemm/Gemm_4"].end <= conversion.start
     assert conversion.task in largest.waits_for
     assert (
