@@ -57,7 +57,7 @@ class Result:
         values: Output arrays by name; None after `simulate`.
         watched: As `numerics`; None after `simulate`.
         parallel: With whom it trained; None on one device.
-        over: The images that it ran over; None if it ran once, on arrays.
+        image_run: The images that it ran over; None if it ran once, on arrays.
     """
 
     model: CompiledModel
@@ -65,7 +65,7 @@ class Result:
     values: Mapping[str, Array] | None = None
     watched: Numerics | None = None
     parallel: DataParallel | None = None
-    over: ImageRun | None = None
+    image_run: ImageRun | None = None
 
     @property
     def duration_us(self) -> float:
@@ -140,8 +140,8 @@ class Result:
     @property
     def memory(self) -> MemoryReport:
         """As `CompiledModel.memory`, with the time of this execution on the axis of the map."""
-        if self.over is not None:
-            return self.over.single.memory
+        if self.image_run is not None:
+            return self.image_run.single.memory
         if type(self.model) is not CompiledModel:
             return self.model.memory  # says why there is none
         return MemoryReport.of(self.model.source.name, self.model.graph, self.model.program, self.trace)
@@ -238,9 +238,9 @@ class Result:
         """
         from ascendsim import profiling
 
-        if self.over is None:
+        if self.image_run is None:
             raise InputError("this result", "is of no images", remedy='use asim.run(model, images="folder")')
-        return profiling.image_times(self.profile, self.over.pictures)
+        return profiling.image_times(self.profile, self.image_run.pictures)
 
     def to_dataframe(self) -> pd.DataFrame:
         """`op_summary()` as a pandas data frame (needs the extra `ascendsim[dataframe]`)."""
@@ -315,7 +315,7 @@ class Result:
             self.op_statistic(task_ids=True),
             self.ai_core_metrics(),
             *numbers,
-            *(() if self.over is None else (self.images(),)),
+            *(() if self.image_run is None else (self.images(),)),
         )
         for table in tables:
             table.to_csv(target / f"{table.name}.csv")

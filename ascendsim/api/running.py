@@ -90,7 +90,7 @@ def simulate(
         if devices > 1 or shapes or branches or trips:
             raise InputError("option images", "goes with none of shapes, branches, trips and devices")
         ready = ImageRun.of(model, images, other_inputs(model))
-        return replace(_timed(ready.model(), instructions, progress, taken), over=ready)
+        return replace(_timed(ready.model(), instructions, progress, taken), image_run=ready)
     if devices > 1:
         return _parallel(
             model,
@@ -215,7 +215,7 @@ def run(
         over = ImageRun.of(model, images, arrays)
         ready = over.model()
         batches = [checked_inputs(model.graph, {**arrays, **batch}) for batch in over.batches(mean, std, fit)]
-        timed = replace(_timed(ready, instructions, progress, taken), over=over)
+        timed = replace(_timed(ready, instructions, progress, taken), image_run=over)
         return _with_values(timed, model, batches, values, progress)
     if isinstance(model, DynamicModel):
         watch = Watch(model.opset)
@@ -255,7 +255,7 @@ def _with_values(
             )
         )
         watch.end(found[-1], model.graph.tensors)
-    outputs = found[0] if result.over is None else joined(found, result.over.form.batch)
+    outputs = found[0] if result.image_run is None else joined(found, result.image_run.form.batch)
     return replace(result, values=outputs, watched=watch.report())
 
 

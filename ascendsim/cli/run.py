@@ -54,8 +54,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="values of an input; others are random; may be repeated",
     )
     text = (
-        "a folder of images, or one, in place of the input that takes them; DVPP prepares them while the network "
-        "works on those before"
+        "a folder of images, or one, in place of the input that takes them; DVPP prepares them while the "
+        "network works on those before"
     )
     parser.add_argument("--images", metavar="DIR", help=text)
     add_scaling_options(parser)
@@ -99,9 +99,11 @@ def run(args: argparse.Namespace) -> int:
     result = _execute(model, args, values)
     write_log(args, result.model)  # open models are compiled piece by piece while they run
     print_result(result, args.top)
-    if result.over is not None:
+    if result.image_run is not None:
         print_formatted(
-            _columns(result.images(), "Image", "Decoder", "Decoded(us)", "Ready(us)", "Latency(us)")
+            _columns(
+                result.images()[: args.top], "Image", "Decoder", "Decoded(us)", "Ready(us)", "Latency(us)"
+            )
         )
         print()
     if args.values is None and values == "off":
@@ -120,7 +122,10 @@ def run(args: argparse.Namespace) -> int:
 def print_result(result: Result, top: int) -> None:
     """Prints the totals and the operators that take the most time."""
     total, memory = result.summary(), result.model.program.memory
-    print(f"{total.model} on {total.soc}, batch {total.batch}: {total.tasks} tasks")
+    batch, runs = f"batch {total.batch}", result.model.program.info.runs
+    if result.image_run is not None:
+        batch = f"{total.batch} images in {runs} batch{'es' if runs > 1 else ''}"
+    print(f"{total.model} on {total.soc}, {batch}: {total.tasks} tasks")
     print(
         f"device time {total.duration_us:,.1f} us = {total.cycles:,} cycles, {total.samples_per_s:,.1f} "
         f"samples/s"

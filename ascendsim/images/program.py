@@ -86,7 +86,7 @@ class _Stage:
         self._decoders, self._resizers = dvpp.jpegd_channels or 1, dvpp.vpc_channels or 1
         self._decode_fps, self._resize_fps = dvpp.jpegd_fps_1080p or 1.0, dvpp.vpc_fps_1080p or 1.0
         self._threads = max(1, cpu.cores - 1)
-        self._under_way = _AHEAD * max(self._decoders, self.form.batch)
+        self._under_way = _AHEAD * max(self._decoders, self._resizers, self.form.batch)
         self._tasks = len(self.program.tasks)
         streams = {task.stream: task.id for task in self.program.tasks}
         self._last = tuple(streams.values())

@@ -2,13 +2,15 @@
 collectives.
 
 A task of a stream may start when the one before it and the tasks it waits for have ended. With the whole
-graph on the device (sink) the next task follows after `task_gap_us`; in the other modes the host launches the
-tasks one by one and a task starts no earlier than its launch (`machine.launches`). What prepares images
-(DVPP, Ctrl CPU) starts when what it waits for has ended, without gap or launch. Control flow: a branch chosen or a loop tested on the device is a task of the scheduler itself, so it costs a gap and a launch; a
-host that must look at a value waits for the device, reads the value with one more launch (a copy) and only
-then launches on. From the start of a task to its blocks it takes `task_launch_us`, and `block_dispatch_ns`
-for every block dispatched together with the first: all of them begin at the same tick, so equal blocks stay
-in lock-step. When cores become free, the next blocks follow, again all that fit at that tick together.
+graph on the device (sink) the next task follows after `task_gap_us`; in the other modes the host launches
+the tasks one by one and a task starts no earlier than its launch (`machine.launches`). What prepares
+images (DVPP, Ctrl CPU) starts when what it waits for has ended, without gap or launch. Control flow: a
+branch chosen or a loop tested on the device is a task of the scheduler itself, so it costs a gap and a
+launch; a host that must look at a value waits for the device, reads the value with one more launch (a
+copy) and only then launches on. From the start of a task to its blocks it takes `task_launch_us`, and
+`block_dispatch_ns` for every block dispatched together with the first: all of them begin at the same
+tick, so equal blocks stay in lock-step. When cores become free, the next blocks follow, again all that
+fit at that tick together.
 """
 
 from __future__ import annotations

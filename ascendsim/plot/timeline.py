@@ -1,9 +1,10 @@
 """The timeline of a run: what ran when, and how busy each pipe was.
 
 Lanes from the top: launches of the host if it launches task by task, Ctrl CPU and DVPP if images are
-prepared, streams, AI CPU, pipes. A task is a bar in its stream's lane, coloured by kind of operator; a pipe's lane shows the share of its time that each task
-kept it busy, or single instructions where the run recorded them. Bars narrower than a few pixels are added
-up, so that 5,000 tasks give a picture of densities and five give one of names.
+prepared, streams, AI CPU, pipes. A task is a bar in its stream's lane, coloured by kind of operator; a
+pipe's lane shows the share of its time that each task kept it busy, or single instructions where the run
+recorded them. Bars narrower than a few pixels are added up, so that 5,000 tasks give a picture of
+densities and five give one of names.
 """
 
 from __future__ import annotations

@@ -1,10 +1,11 @@
 """Chrome trace (JSON) of a run, for Perfetto and MindStudio Insight.
 
-Processes are "Host" (where it launches task by task), "Streams" (one thread a stream), "AI CPU", "AI Cores"
-(counters), "Ctrl CPU" and "DVPP" where they prepare images (one thread a thread or channel), and with
-level="instruction" one process a core with one thread a pipe. What Perfetto's trace processor demands is kept: no two events of a thread overlap (sub-lanes such as "MTE2_2" open where they
-would), time starts at 0 with three decimals of a microsecond, flows start and end inside slices.
-Exact cycles are in the arguments, since cycles shorter than a nanosecond vanish in the time stamps.
+Processes are "Host" (where it launches task by task), "Streams" (one thread a stream), "AI CPU", "AI
+Cores" (counters), "Ctrl CPU" and "DVPP" where they prepare images (one thread a thread or channel), and
+with level="instruction" one process a core with one thread a pipe. What Perfetto's trace processor
+demands is kept: no two events of a thread overlap (sub-lanes such as "MTE2_2" open where they would),
+time starts at 0 with three decimals of a microsecond, flows start and end inside slices. Exact cycles are
+in the arguments, since cycles shorter than a nanosecond vanish in the time stamps.
 """
 
 from __future__ import annotations

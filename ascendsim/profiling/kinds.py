@@ -25,9 +25,10 @@ KINDS = (
 def kind_of(view: TaskView) -> str:
     """The kind of a task, one of `KINDS`.
 
-    A task of the AI CPU is "AI CPU" whatever it computes, a collective "Communication"; DVPP and the Ctrl CPU
-    are kinds of their own. A task that used the Cube is a convolution if one of its nodes is one, else a matrix product. The rest goes by the operator of its first node; "Other" are
-    tasks without a node.
+    A task of the AI CPU is "AI CPU" whatever it computes, a collective "Communication"; DVPP and the Ctrl
+    CPU are kinds of their own. A task that used the Cube is a convolution if one of its nodes is one,
+    else a matrix product. The rest goes by the operator of its first node; "Other" are tasks without
+    a node.
     """
     if view.is_communication:
         return COMMUNICATION
