@@ -90,10 +90,19 @@ class ImageForm:
         stacked = np.stack(images)
         if self.form != PLANES:
             return stacked
+        shift, factor = self.scaling(mean, std)
+        return ((stacked.transpose(0, 3, 1, 2) - shift) / factor).astype(self.dtype.numpy)
+
+    def scaling(self, mean: Sequence[float], std: Sequence[float]) -> tuple[Array, Array]:
+        """What is taken off and what is divided by, in a form that broadcasts over a batch.
+
+        Raises:
+            InputError: If they do not fit the channels, or a divisor is not above 0.
+        """
         shift, factor = (_numbers(key, given, self.channels) for key, given in (("mean", mean), ("std", std)))
         if not (factor > 0).all():
             raise InputError("option std", "must be above 0", tuple(std), "it is what values are divided by")
-        return ((stacked.transpose(0, 3, 1, 2) - shift) / factor).astype(self.dtype.numpy)
+        return shift, factor
 
     def _pixels(self, image: Image, fit: Fit) -> Array:
         """One image: rows, columns and channels, or rows and columns of bytes."""
@@ -153,6 +162,7 @@ def image_batches(graph: Graph, folder: Path, mean: Sequence[float], std: Sequen
         InputError: If the input takes no image, there are not enough images, or one cannot be read.
     """
     form = ImageForm.of(graph)
+    form.scaling(mean, std)  # before files are read
     found = in_folder(folder)
     if len(found) < form.batch:
         rule = f"must hold at least {form.batch} images"

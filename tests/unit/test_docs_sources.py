@@ -13,18 +13,20 @@ from ascendsim.frontends.onnx.export import export_onnx
 from ascendsim.graph.builder import GraphBuilder
 from ascendsim.graph.ir import Tensor
 from tests.support.fusing import build, random
+from tests.support.pictures import folder_of
 
 ROOT = Path(__file__).resolve().parents[2]
 TEXT = (ROOT / "docs" / "sources.md").read_text(encoding="utf-8")
 
 
 def small(b: GraphBuilder) -> Tensor:
-    return b.op("Relu", b.op("Conv", b.input("x", (1, 16, 8, 8)), random(16, 16, 3, 3)))
+    return b.op("Relu", b.op("Conv", b.input("x", (1, 3, 8, 8)), random(16, 3, 3, 3)))
 
 
 def test_the_commands_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "model.onnx").write_bytes(export_onnx(build(small)))
     (tmp_path / "fusion_switch.cfg").write_text('{"Switch": {"GraphFusion": {"ALL": "off"}}}')
+    folder_of(tmp_path / "images", 2, 8, 8)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("ASCEND_PROCESS_LOG_PATH", str(tmp_path / "logs"))
     commands = re.findall(r"`ascendsim ([^`]*)`", TEXT)
@@ -35,6 +37,7 @@ def test_the_commands_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
         "build_up.png",
         "op_statistic_tasks.csv",
         "ai_core_metrics.csv",
+        "images.csv",
         "advice.csv",
     }
 

@@ -21,7 +21,11 @@ def test_the_figures_are_up_to_date() -> None:
 
 def test_keys_and_files_exist() -> None:
     text = PAGE.read_text(encoding="utf-8")
-    keys = set(re.findall(r"`((?:issue|cube|vector|ports|dma|dram|l2|launch|ai_cpu)\.[a-z0-9_.]+)`", text))
+    keys = set(
+        re.findall(
+            r"`((?:issue|cube|vector|ports|dma|dram|l2|launch|ai_cpu|ctrl_cpu|dvpp)\.[a-z0-9_.]+)`", text
+        )
+    )
     assert len(keys) > 30
     for key in sorted(keys):
         if key != "vector.cycles_per_repeat":  # a table
