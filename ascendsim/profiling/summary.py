@@ -16,6 +16,8 @@ from ascendsim.profiling.metrics import (
 )
 from ascendsim.profiling.view import ProfiledRun, covered
 
+_OF_IMAGES = ("ctrl_cpu.", "dvpp.")  # figures of the chip that matter to images only
+
 
 @dataclass(frozen=True, slots=True)
 class Summary:
@@ -76,6 +78,7 @@ def summarise(run: ProfiledRun) -> Summary:
         for pipe, ticks in busy.items()
         if ticks and end
     }
+    images = any(view.for_images for view in run.tasks)
     ordered = sorted(engines.items(), key=lambda item: (-item[1], item[0]))
     return Summary(
         model=run.graph.name,
@@ -94,7 +97,7 @@ def summarise(run: ProfiledRun) -> Summary:
         pipe_utilisation=pipes,
         engine_shares={engine: ticks / task_ticks for engine, ticks in ordered} if task_ticks else {},
         idle_share=1 - covered(run.tasks) / end if end else 0.0,
-        assumed=tuple(sorted(run.soc.assumed)),
+        assumed=tuple(sorted(key for key in run.soc.assumed if images or not key.startswith(_OF_IMAGES))),
         overrides=tuple(sorted(run.soc.overrides)),
     )
 

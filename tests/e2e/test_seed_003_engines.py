@@ -20,7 +20,7 @@ ENGINES = {"DVPP", "Ctrl CPU", "AI CPU", "Cube", "Vector"}
 
 
 def network(b: GraphBuilder) -> Tensor:
-    """A convolution (Cube), elementwise operators (Vector), and a power that the guide's release has on the AI CPU."""
+    """A convolution (Cube), Neg and Relu (Vector), and a power that the guide's release has on the AI CPU."""
     conv = b.op("Conv", b.input("x", (1, 3, 32, 32)), random(16, 3, 3, 3), name="conv")
     return b.op("Pow", b.op("Relu", b.op("Neg", conv)), 3.0, name="power")
 

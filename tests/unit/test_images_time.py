@@ -176,6 +176,19 @@ def test_picture_trace_and_tables_have_dvpp_and_ctrl_cpu() -> None:
     assert {row["Task Type"] for row in result.ai_core_metrics().records()} == {"AI_CORE"}
 
 
+def test_figures_of_images_are_assumed_by_runs_over_images_only() -> None:
+    model = network()
+    assert "ctrl_cpu.request_us" in asim.simulate(model, images=[SMALL]).summary().assumed
+    assert not [key for key in asim.simulate(model).summary().assumed if "ctrl_cpu" in key]
+
+
+def test_instructions_are_recorded_of_every_execution() -> None:
+    result = asim.simulate(network(), images=[SMALL] * 3, instructions="conv")
+    ids = {task.id for task in result.model.tasks_of("conv")}
+    assert len(ids) == 3
+    assert {record.task for record in result.trace.instructions} == ids
+
+
 def test_memory_is_that_of_one_execution() -> None:
     model = network()
     assert str(asim.simulate(model, images=[SMALL] * 3).memory) == str(model.memory)
