@@ -145,7 +145,7 @@ def _numbers(name: str, given: Sequence[float], channels: int) -> Array:
     """One number a channel, in a form that broadcasts over [batch, channel, height, width]."""
     if len(given) not in (1, channels):
         rule = f"must have one number, or one for each of {channels} channels"
-        raise InputError(f"option {name}", rule, len(given))
+        raise InputError(f"option {name}", rule, len(given), "give mean and std as the network was trained")
     return np.broadcast_to(np.array(given, np.float64), (channels,)).reshape(1, -1, 1, 1)
 
 

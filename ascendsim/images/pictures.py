@@ -70,13 +70,13 @@ def pictures(images: Images) -> tuple[Picture, ...]:
         given: Sequence[Any] = in_folder(folder) if folder.is_dir() else [folder]
         if not given:
             rule = f"holds no image ({', '.join(ENDINGS)})"
-            raise InputError(f"folder {str(folder)!r}", rule)
+            raise InputError(f"images: folder {str(folder)!r}", rule)
     elif isinstance(images, bytes) or (isinstance(images, np.ndarray) and images.ndim < 4):
         given = [images]
     else:
         given = list(images)
     if not given:
-        raise InputError("option images", "must hold an image", "none")
+        raise InputError("option images", "must hold an image")
     return tuple(_picture(number, source) for number, source in enumerate(given))
 
 
@@ -94,12 +94,12 @@ def _picture(number: int, source: Any) -> Picture:
     if isinstance(source, np.ndarray):
         if source.dtype != np.uint8 or not (source.ndim == 2 or (source.ndim == 3 and source.shape[2] == 3)):
             form = f"{source.dtype}{list(source.shape)}"
-            raise InputError(name, "must be uint8 [height, width] or [height, width, 3]", form)
+            raise InputError(f"images: {name}", "must be uint8 [height, width] or [height, width, 3]", form)
         if not source.size:
-            raise InputError(name, "must have pixels", f"{list(source.shape)}")
+            raise InputError(f"images: {name}", "must have pixels", f"{list(source.shape)}")
     elif not isinstance(source, (Path, bytes)):
         rule = "must be a path, bytes of a file, or an array of pixels"
-        raise InputError(name, rule, type(source).__name__)
+        raise InputError(f"images: {name}", rule, type(source).__name__)
     width, height, decoder = _open(name, source, _head)
     return Picture(name, source, width, height, NONE if isinstance(source, np.ndarray) else decoder)
 
@@ -113,7 +113,7 @@ def _head(image: Image) -> tuple[int, int, str]:
 def _open(name: str, source: Path | bytes | Array, use: Callable[[Image], Made]) -> Made:
     from PIL import Image, UnidentifiedImageError
 
-    subject = f"file {os.fspath(source)!r}" if isinstance(source, Path) else name
+    subject = f"images: file {os.fspath(source)!r}" if isinstance(source, Path) else f"images: {name}"
     try:
         if isinstance(source, np.ndarray):
             return use(Image.fromarray(source))

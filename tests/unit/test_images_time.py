@@ -59,6 +59,14 @@ def test_images_a_second_are_those_of_the_tables(soc: str, jpegd: int, vpc: int)
     assert 2 * alone < ready[-1] < 2 * alone + 17.5 * count + 30
 
 
+def test_steps_of_an_image_follow_each_other_without_a_gap() -> None:
+    """By hand, of four images on two decoders: a request takes 17.5 us, a decoder 1 / 128 s, VPC 1 / 360 s."""
+    result = asim.simulate(network(), images=[JPEG] * 4)
+    expected = [17.5 + 7812.5, 17.5 + 7812.5, 17.5 + 15625, 17.5 + 15625]
+    assert column(result, "Decoded(us)") == pytest.approx(expected, abs=0.05)
+    assert column(result, "Ready(us)") == pytest.approx([time + 1e6 / 360 for time in expected], abs=0.05)
+
+
 def test_time_goes_by_pixels_of_the_larger_of_source_and_result() -> None:
     def vpc(size: int, height: int, width: int) -> float:
         pixels = np.zeros((height, width, 3), np.uint8)
