@@ -60,7 +60,7 @@ def test_images_a_second_are_those_of_the_tables(soc: str, jpegd: int, vpc: int)
 
 
 def test_steps_of_an_image_follow_each_other_without_a_gap() -> None:
-    """By hand, of four images on two decoders: a request takes 17.5 us, a decoder 1 / 128 s, VPC 1 / 360 s."""
+    """By hand, of four images on two decoders: request 17.5 us, decoder 1 / 128 s, VPC 1 / 360 s."""
     result = asim.simulate(network(), images=[JPEG] * 4)
     expected = [17.5 + 7812.5, 17.5 + 7812.5, 17.5 + 15625, 17.5 + 15625]
     assert column(result, "Decoded(us)") == pytest.approx(expected, abs=0.05)
@@ -144,14 +144,14 @@ def test_the_host_launches_the_network_only() -> None:
 def test_streams_of_a_network_stay_apart_from_those_of_images() -> None:
     """An execution begins when all streams of the one before have ended: they share its memory."""
     builder = asim.GraphBuilder()
-    x = builder.input("x", (1, 3, 32, 32))
+    x = builder.input("x", (1, 3, 128, 128))
     branches = [
-        builder.op("Conv", x, builder.weight(f"w{i}", (16, 3, 3, 3)), name=f"conv{i}") for i in range(3)
+        builder.op("Conv", x, builder.weight(f"w{i}", (64, 3, 3, 3)), name=f"conv{i}") for i in range(3)
     ]
     builder.output(builder.op("Add", builder.op("Add", *branches[:2]), branches[2]), "y")
     model = asim.compile(builder.build(), "Ascend310P3", multi_stream_parallel_mode="LoadBalance:3")
     assert len({task.stream for task in model.program.tasks}) > 1
-    result = asim.simulate(model, images=[smooth(32, 32)] * 3)
+    result = asim.simulate(model, images=[smooth(32, 32)] * 6)
     starts, ends = column(result, "Network start(us)"), column(result, "Network end(us)")
     assert all(end < start for end, start in zip(ends, starts[1:], strict=False))
 
