@@ -141,15 +141,19 @@ def test_the_host_launches_the_network_only() -> None:
     assert column(result, "Requested(us)") == [0.0, 0.0, 0.0]
 
 
-def test_streams_of_a_network_stay_apart_from_those_of_images() -> None:
-    """An execution begins when all streams of the one before have ended: they share its memory."""
+def test_streams_of_one_execution_wait_for_those_of_the_one_before(tmp_path: Path) -> None:
+    """They share its memory; the next images are there long before."""
+    config = tmp_path / "aipp.cfg"
+    config.write_text("aipp_op { aipp_mode: static input_format: RGB888_U8 }")
     builder = asim.GraphBuilder()
     x = builder.input("x", (1, 3, 128, 128))
     branches = [
         builder.op("Conv", x, builder.weight(f"w{i}", (64, 3, 3, 3)), name=f"conv{i}") for i in range(3)
     ]
     builder.output(builder.op("Add", builder.op("Add", *branches[:2]), branches[2]), "y")
-    model = asim.compile(builder.build(), "Ascend310P3", multi_stream_parallel_mode="LoadBalance:3")
+    model = asim.compile(
+        builder.build(), "Ascend310P3", insert_op_conf=config, multi_stream_parallel_mode="LoadBalance:3"
+    )
     assert len({task.stream for task in model.program.tasks}) > 1
     result = asim.simulate(model, images=[smooth(32, 32)] * 6)
     starts, ends = column(result, "Network start(us)"), column(result, "Network end(us)")
