@@ -141,23 +141,20 @@ def test_the_host_launches_the_network_only() -> None:
     assert column(result, "Requested(us)") == [0.0, 0.0, 0.0]
 
 
-def test_streams_of_one_execution_wait_for_those_of_the_one_before(tmp_path: Path) -> None:
+def test_streams_of_one_execution_wait_for_those_of_the_one_before() -> None:
     """They share its memory; the next images are there long before."""
-    config = tmp_path / "aipp.cfg"
-    config.write_text("aipp_op { aipp_mode: static input_format: RGB888_U8 }")
     builder = asim.GraphBuilder()
     x = builder.input("x", (1, 3, 128, 128))
     branches = [
-        builder.op("Conv", x, builder.weight(f"w{i}", (64, 3, 3, 3)), name=f"conv{i}") for i in range(3)
+        builder.op("Conv", x, builder.weight(f"w{i}", (256, 3, 3, 3)), name=f"conv{i}") for i in range(3)
     ]
     builder.output(builder.op("Add", builder.op("Add", *branches[:2]), branches[2]), "y")
-    model = asim.compile(
-        builder.build(), "Ascend310P3", insert_op_conf=config, multi_stream_parallel_mode="LoadBalance:3"
-    )
-    assert len({task.stream for task in model.program.tasks}) > 1
+    model = asim.compile(builder.build(), "Ascend310P3", multi_stream_parallel_mode="LoadBalance:3")
+    first, *_, last = model.program.tasks
+    assert first.stream != last.stream
     result = asim.simulate(model, images=[smooth(32, 32)] * 6)
     starts, ends = column(result, "Network start(us)"), column(result, "Network end(us)")
-    assert all(end < start for end, start in zip(ends, starts[1:], strict=False))
+    assert all(end < start < end + 1 for end, start in zip(ends, starts[1:], strict=False))
 
 
 def test_shortcuts_of_the_machine_change_nothing() -> None:
