@@ -153,7 +153,15 @@ STEPWISE = {
     "LogSoftmax": (15, "each of its instructions rounds; differences of the largest cancel"),
 }
 FEEDBACK = {"RNN": "the state is rounded at every step", "GRU": "as RNN", "LSTM": "as RNN"}
-UNROUNDED = {"BitCast": "bits of another width", "Cast": "its result says the type", "CastLike": "as Cast"}
+UNROUNDED = {
+    "BitCast": "bits of another width",
+    "Cast": "its result says the type",
+    "CastLike": "as Cast",
+    "MatMulNBits": "weights are rounded to the type of the data before they are multiplied",
+    "UnsortedSegmentMax": "a segment without rows holds the lowest number of its type",
+    "UnsortedSegmentMin": "as UnsortedSegmentMax, the highest",
+    "WeightQuantBatchMatmulV2": "as MatMulNBits",
+}
 
 
 def _half(array: Array | None) -> Array | None:

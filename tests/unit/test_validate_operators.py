@@ -105,7 +105,10 @@ def test_fitted_figures_name_kinds_that_are_scored_apart() -> None:
         for name in names
         if "operators" in name
     }
-    assert named == {f"operators {chip} {kind}" for chip in CHIPS for kind in ("elementwise", "TransData")}
+    # read off steps that are shown on the page of training, and not among the rows scored here
+    profiled = {f"operators Ascend910B {kind}" for kind in ("RealDiv", "FusionOp_RealDiv_Sqrt")}
+    scored = {f"operators {chip} {kind}" for chip in CHIPS for kind in ("elementwise", "TransData")}
+    assert named == scored | profiled
     kinds = {row.op_type for row in measured_operators()[0]}
     assert kinds >= FITTED_KINDS
     assert len(kinds - FITTED_KINDS) > 15

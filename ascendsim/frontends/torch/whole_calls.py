@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -25,9 +26,24 @@ def whole_calls(torch: Any) -> Iterator[None]:
             taken += [(call, key, call.py_kernels.pop(key)) for key in keys if key in call.py_kernels]
             call._dispatch_cache.clear()
     try:
-        with torch.backends.mkldnn.flags(enabled=False):
+        with _without_onednn(torch):
             yield
     finally:
         for call, key, kernel in taken:
             call.py_kernels[key] = kernel
             call._dispatch_cache.clear()
+
+
+@contextmanager
+def _without_onednn(torch: Any) -> Iterator[None]:
+    """PyTorch warns of Intel GPUs whenever its flags of oneDNN are set, to what they were included."""
+    flags = torch.backends.mkldnn.flags(enabled=False)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "TF32 acceleration")
+        flags.__enter__()
+    try:
+        yield
+    finally:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "TF32 acceleration")
+            flags.__exit__(None, None, None)

@@ -32,7 +32,8 @@ def expand(graph: Graph, node: Node, opset: OpSet) -> list[Node] | None:
     definition = opset.find(node.op_type, node.domain)
     if definition is None or definition.expand is None:
         return None
-    data = [tensor for tensor in node.inputs if tensor is not None and tensor.element_type is not DType.INT64]
+    steering = definition.facts.parameters  # axes, of int64 or int32
+    data = [tensor for port, tensor in enumerate(node.inputs) if tensor is not None and port not in steering]
     if any(tensor.element_type not in FLOATS or not tensor.is_static for tensor in (*data, node.output)):
         return None
     writer = Writer(graph, lambda made: opset.get(made).infer(InferContext(made)), node)

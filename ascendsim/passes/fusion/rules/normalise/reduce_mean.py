@@ -38,6 +38,8 @@ class OneElementRule(FusionRule):
         reason = not_static([x])
         if reason is not None:
             return reason
+        if x.element_type is not match.root.output.element_type:
+            return "the result has another type than its input"  # a reduction may add up in float32
         if axes is not None and known_values(axes) is None:
             return "the axes are not known"
         return None if x.elements == match.root.output.elements else "an axis has more elements than one"
