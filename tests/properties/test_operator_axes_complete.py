@@ -115,6 +115,7 @@ LESS = {
     },
     "ascend::CompositeMatMul": "blocks of the matrices",
     "ascend::ConfusionTransposeD": "a reshape and a transposition at once",
+    "ascend::Proposal": "the number of the image is part of the result",
     "ascend::ReluGradV2": "bits",
 }
 

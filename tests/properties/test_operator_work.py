@@ -149,6 +149,7 @@ OTHER_REFS = {
     **{name: "slices of a step" for name in ("RNN", "GRU", "LSTM")},
     "ascend::CompositeMatMul": "tiled tensors are named as the matrices that they hold",
     "ascend::FullyConnection": "images as rows of a matrix",
+    "ascend::Proposal": "of the scores those of the foreground, half of them",
     "ascend::ReluV2": "bits",
     "ascend::ReluGradV2": "bits",
     "ascend::DropOutDoMask": "bits",

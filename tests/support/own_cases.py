@@ -542,6 +542,14 @@ def _indexing(cases: Cases) -> None:
     for center in (0, 1):
         cases.add("NonMaxSuppression", boxes, scores, ints(2), one(0.4), one(0.8), center_point_box=center)
     cases.add("NonMaxSuppression", boxes, scores, ints(3))
+    cases.ascend(
+        "Proposal",
+        some(2, 4, 3, 5, positive=True),
+        some(2, 8, 3, 5) / 4,
+        np.array([[40, 60, 1], [50, 70, 1]], np.float32),
+        outputs=2,
+        **{"base_size": 12.0, "ratio": (1.0, 2.0), "scale": (1.0,), "min_size": 4.0, "post_nms_topn": 16},
+    )
     cases.ascend("MapIndex", np.array([3, 4], np.int32), np.array([1, 2, 3, 4, 5, 6], np.int32))
 
 

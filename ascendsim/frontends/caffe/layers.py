@@ -312,6 +312,28 @@ def _permute(writer: Writer, layer: Any) -> None:
     writer.emit(layer, "Transpose", [x], tuple(dims[axis] for axis in order), perm=order)
 
 
+def _proposal(writer: Writer, layer: Any) -> None:
+    """ATC's own layer; the second blob, how many boxes there are, only where the network names it."""
+    p = layer.proposal_param
+    if len(layer.bottom) != 3:
+        rule = "needs three blobs: scores, changes of boxes, sizes of images"
+        raise InputError(f"layer {layer.name!r}", rule, list(layer.bottom))
+    sources = [writer.source(layer, port) for port in range(3)]
+    images = writer.shapes[sources[0]][0]
+    shapes = [(images, 5, int(p.post_nms_topn)), (images, 8)][: len(layer.top)]
+    made = [writer.fresh(layer, port) for port in range(len(shapes))]
+    writer.nodes.append(
+        helper.make_node(
+            "Proposal", sources, made, name=layer.name, domain="ascend", feat_stride=p.feat_stride,
+            base_size=p.base_size, min_size=p.min_size, ratio=list(p.ratio) or [0.5, 1.0, 2.0],
+            scale=list(p.scale) or [8.0, 16.0, 32.0], pre_nms_topn=p.pre_nms_topn,
+            post_nms_topn=p.post_nms_topn, iou_threshold=p.iou_threshold,
+        )
+    )  # fmt: skip
+    for blob, name, dims in zip(layer.top, made, shapes, strict=False):
+        writer.names[blob], writer.shapes[name] = name, dims
+
+
 def _same(writer: Writer, layer: Any) -> None:
     x = writer.source(layer)
     writer.emit(layer, _SAME[layer.type], [x], writer.shapes[x])
@@ -341,6 +363,7 @@ LAYERS: Mapping[str, WriteLayer] = {
     "Permute": _permute,
     "Pooling": _pooling,
     "Power": _power,
+    "Proposal": _proposal,
     "ReLU": _relu,
     "Reduction": _reduction,
     "Reshape": _reshape,

@@ -51,6 +51,10 @@ _MESSAGES = {
     "PowerParameter": "1 power float=1; 2 scale float=1; 3 shift float",
     "ReductionParameter": "1 operation ReductionOp=SUM; 2 axis int32; 3 coeff float=1",
     "PermuteParameter": "1 order uint32*",
+    # ATC's extension of Caffe (its guide, chapter on Proposal)
+    "ProposalParameter": "1 feat_stride float=16; 2 base_size float=16; 3 min_size float=16; 4 ratio float*; "
+    "5 scale float*; 6 pre_nms_topn int32=3000; 7 post_nms_topn int32=304; 8 iou_threshold float=0.7; "
+    "9 output_actual_rois_num bool",
     "TileParameter": "1 axis int32=1; 2 tiles int32",
     "LayerParameter": "1 name string; 2 type string; 3 bottom string*; 4 top string*; 7 blobs BlobProto*; "
     "8 include NetStateRule*; 9 exclude NetStateRule*; 104 concat_param ConcatParameter; "
@@ -61,7 +65,8 @@ _MESSAGES = {
     "133 reshape_param ReshapeParameter; 135 flatten_param FlattenParameter; "
     "136 reduction_param ReductionParameter; 138 tile_param TileParameter; "
     "139 batch_norm_param BatchNormParameter; 140 elu_param ELUParameter; 141 bias_param BiasParameter; "
-    "142 scale_param ScaleParameter; 143 input_param InputParameter; 202 permute_param PermuteParameter",
+    "142 scale_param ScaleParameter; 143 input_param InputParameter; 201 proposal_param ProposalParameter; "
+    "202 permute_param PermuteParameter",
     "OldLayerParameter": "4 name string; 6 blobs BlobProto*",  # the layers of files before 2015
     "NetParameter": "1 name string; 2 layers OldLayerParameter*; 3 input string*; 4 input_dim int32*; "
     "8 input_shape BlobShape*; 100 layer LayerParameter*",

@@ -45,6 +45,10 @@ REPLACEMENTS: dict[str, tuple[str, ...]] = {
     "vgatherb": (SCALAR,),
     "vbitsort32": (SCALAR,),
     "vmrgsort4": (SCALAR,),
+    # of two boxes: sides that they share, their product; the sum of their areas; of one box: its area
+    "viou": ("vmax", "vmax", "vmin", "vmin", "vsub", "vsub", "vrelu", "vrelu", "vmul"),
+    "vaadd": ("vadd",),
+    "vrpac": ("vsub", "vsub", "vmul"),
     "vshl": ("vmuls",),
     "vshr": ("vmuls",),
 }

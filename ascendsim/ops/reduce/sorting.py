@@ -96,6 +96,19 @@ def merged_share(length: int, kept: int) -> float:
     return merged / max(1, length)
 
 
+def sorting_steps(ctx: LowerContext, inside: DType, length: int, kept: int) -> tuple[Step, ...] | None:
+    """Instructions that sort rows of values and keep the best, a row by instructions of its own; None where
+    the chip has no sorting instructions for the type.
+    """
+    sort = next((op for op in ("vbitsort32", "vbitsort") if ctx.supports(op, inside)), None)
+    merge = next((op for op in ("vmrgsort4v2", "vmrgsort4") if ctx.supports(op, inside)), None)
+    if sort is None or merge is None:
+        return None
+    merges = math.ceil(2 * merged_share(length, kept))
+    ordered = Step(sort, inside, run=length)
+    return (ordered, Step(merge, inside, count=merges, run=length)) if merges else (ordered,)
+
+
 def _topk_lower(node: Node, ctx: LowerContext) -> Work:
     """Sort runs of 32 with their indices, then merge four sorted lists at a time; on the AI CPU without these
     instructions.
@@ -108,18 +121,13 @@ def _topk_lower(node: Node, ctx: LowerContext) -> Work:
     axis = int(node.attr("axis", -1)) % len(source.shape)
     rows, length = _rows_along(source.shape, axis)
     inside = DType.FLOAT32 if source.dtype is DType.BFLOAT16 else source.dtype
-    sort = next((op for op in ("vbitsort32", "vbitsort") if ctx.supports(op, inside)), None)
-    merge = next((op for op in ("vmrgsort4v2", "vmrgsort4") if ctx.supports(op, inside)), None)
-    if sort is None or merge is None:
+    ordering = sorting_steps(ctx, inside, length, node.outputs[0].static_shape[axis])
+    if ordering is None:
         # introsort's comparisons, a quarter of an operation each: 14 ms for 2048 x 2048, 172 ms for
         # 8192 x 8192 integers on 910B2
         return on_ai_cpu(node, max(1.0, math.log2(max(2, length)) / 2))
     wide = () if inside is source.dtype else (Step("vconv", inside),)
-    merges = math.ceil(2 * merged_share(length, node.outputs[0].static_shape[axis]))
-    # a row is sorted by instructions of its own
-    number, ordered = Step("vadds", DType.INT32, run=length), Step(sort, inside, run=length)
-    merged = (Step(merge, inside, count=merges, run=length),) if merges else ()
-    steps = (*wide, number, ordered, *merged)
+    steps = (*wide, Step("vadds", DType.INT32, run=length), *ordering)
     targets = [Ref.of(tensor) for tensor in node.outputs]
     rank = len(source.shape)
     if axis == rank - 1:

@@ -1,0 +1,275 @@
+"""Proposal (domain "ascend"): boxes that a region proposal network (RPN) proposes, best first.
+
+Inputs: cls_prob [N, 2A, H, W], the scores of the background, then of the foreground, for A anchors at each
+position; bbox_delta [N, 4A, H, W], the change of each anchor (x, y, log width, log height); im_info [N or 1,
+2 or more], height and width of the image. Outputs: rois [N, 5, post_nms_topn] (image, x1, y1, x2, y2; zeros
+behind the last one) and actual_rois_num [N, 8], of which the first number counts them (assumed: the others
+fill the block of 32 bytes).
+
+Attributes, their defaults and ranges are CANN's (IR of Proposal). In three steps, as its kernel goes:
+
+    decode   anchors moved and scaled by their change, cut to the image; a box with a side below min_size goes
+    top k    the pre_nms_topn best scores
+    NMS      in this order, a box goes if its intersection over union with one that stays is above
+             iou_threshold; post_nms_topn stay at most
+
+Sides count their pixels (x2 - x1 + 1), as in Faster R-CNN, and as there an anchor that is not changed becomes
+a box whose right and lower corner lies a pixel further out.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from ascendsim.core.dtypes import DType
+from ascendsim.core.formats import Format
+from ascendsim.graph.ir import Array, Node
+from ascendsim.ops.reduce.sorting import sorting_steps
+from ascendsim.ops.shared.common import as_float32, computing_type, finish, make_steps, on_ai_cpu
+from ascendsim.opset import InferContext, Layout, OpDef
+from ascendsim.opset.axes import CHOSEN, AxisMap
+from ascendsim.opset.facts import Facts, Kind, Precision
+from ascendsim.opset.work import (
+    LowerContext,
+    NoTask,
+    Ref,
+    SequenceWork,
+    Step,
+    Stream,
+    VectorWork,
+    Work,
+    workspace_of,
+)
+
+MOST_BOXES = 6000  # CANN: of pre_nms_topn and post_nms_topn
+_GRAIN = 16  # boxes that an instruction of region proposals takes
+_BURST = 128  # candidates that CANN's NMS compares with each other, after those that stay
+_NUMBERS = 8  # of a region proposal in memory: four coordinates, score, room
+_COUNTS = 8  # numbers of actual_rois_num an image
+
+# CANN's decoding of a box, instruction by instruction: sides and centre of the anchor (moved to its place by
+# four sums), centre and sides of the box, its corners cut to the image, and the test of its sides.
+_DECODING = (
+    ("vadds", 4),
+    *(("vsub", 2), ("vadds", 2), ("vmuls", 2), ("vadd", 2)),
+    *(("vmul", 2), ("vadd", 2), ("vexp", 2), ("vmul", 2)),
+    *(("vmuls", 4), ("vsub", 2), ("vadd", 2), ("vmins", 4), ("vrelu", 4)),
+    *(("vsub", 2), ("vcmpv_ge", 2), ("vsel", 2), ("vmul", 2)),
+)
+_HELD = 16  # values of a box that are in UB at once meanwhile
+
+
+@dataclass(frozen=True, slots=True)
+class _Settings:
+    """A node's attributes."""
+
+    stride: float
+    base: float
+    least: float
+    ratios: tuple[float, ...]
+    scales: tuple[float, ...]
+    before: int
+    after: int
+    overlap: float
+
+    @classmethod
+    def of(cls, node: Node) -> _Settings:
+        return cls(
+            float(node.attr("feat_stride", 16.0)),
+            float(node.attr("base_size", 16.0)),
+            float(node.attr("min_size", 16.0)),
+            tuple(float(value) for value in node.attr("ratio", (0.5, 1.0, 2.0))),
+            tuple(float(value) for value in node.attr("scale", (8.0, 16.0, 32.0))),
+            int(node.attr("pre_nms_topn", 3000)),
+            int(node.attr("post_nms_topn", 304)),
+            float(node.attr("iou_threshold", 0.7)),
+        )
+
+    def fault(self) -> tuple[str, object] | None:
+        """The first attribute that is out of range: the rule, and what it is."""
+        sizes = {"feat_stride": self.stride, "base_size": self.base, "min_size": self.least}
+        for name, value in sizes.items():
+            if not 0 < value < math.inf:
+                return f"needs a {name} above 0", value
+        for name, values in (("ratio", self.ratios), ("scale", self.scales)):
+            if not values or not all(0 < value < math.inf for value in values):
+                return f"needs positive numbers as {name}", list(values)
+        if not 1 <= self.before <= MOST_BOXES:
+            return f"needs a pre_nms_topn from 1 to {MOST_BOXES}", self.before
+        if not 1 <= self.after <= MOST_BOXES or self.after % _GRAIN:
+            return f"needs a post_nms_topn up to {MOST_BOXES} that is a multiple of {_GRAIN}", self.after
+        if not 0 < self.overlap <= 1:
+            return "needs an iou_threshold above 0 and at most 1", self.overlap
+        return None
+
+    def anchors(self) -> Array:
+        """[A, 4] corners at the first position: for every ratio (height to width) of a square of the base
+        size, sides rounded to whole pixels, every scale.
+        """
+        wide = np.floor(np.sqrt(self.base**2 / np.array(self.ratios)) + 0.5)
+        high = np.floor(wide * self.ratios + 0.5)
+        reach = (np.outer(side, self.scales).ravel() / 2 - 0.5 for side in (wide, high))
+        x, y = reach
+        centre = (self.base - 1) / 2
+        return np.stack([centre - x, centre - y, centre + x, centre + y], axis=1).astype(np.float32)
+
+
+def _infer(context: InferContext) -> None:
+    settings = _Settings.of(context.node)
+    fault = settings.fault()
+    if fault is not None:
+        raise context.fail(*fault)
+    anchors = len(settings.ratios) * len(settings.scales)
+    scores, deltas, info = (context.shape(port) for port in range(3))
+    for port, shape, each in ((0, scores, 2), (1, deltas, 4)):
+        if shape is not None and len(shape) != 4:
+            raise context.fail(f"needs input {port} of rank 4", f"shape {shape}")
+        if shape is not None and isinstance(shape[1], int) and shape[1] != each * anchors:
+            rule = f"needs {each} channels for each of {anchors} anchors (ratios x scales) in input {port}"
+            raise context.fail(rule, shape[1])
+    for axis in (0, 2, 3):
+        if scores is None or deltas is None:
+            break
+        one, other = scores[axis], deltas[axis]
+        if isinstance(one, int) and isinstance(other, int) and one != other:
+            raise context.fail("needs scores and changes of the same positions", f"{scores} and {deltas}")
+    images = None if scores is None else scores[0]
+    if info is not None and (len(info) != 2 or (isinstance(info[1], int) and info[1] < 2)):
+        raise context.fail("needs height and width for each image as input 2", f"shape {info}")
+    if (
+        info is not None
+        and isinstance(info[0], int)
+        and isinstance(images, int)
+        and info[0] not in (1, images)
+    ):
+        raise context.fail(f"needs im_info for 1 image or for all {images}", info[0])
+    context.set(0, context.dtype(0), (images, 5, settings.after))
+    context.set(1, DType.INT32, (images, _COUNTS))
+
+
+def _decoded(settings: _Settings, deltas: Array, image: Array) -> Array:
+    """[H * W * A, 4] corners of the boxes of one image, cut to it.
+
+    Args:
+        settings: The node's.
+        deltas: [4A, H, W].
+        image: Height and width first.
+    """
+    height, width = deltas.shape[1:]
+    anchors = settings.anchors()
+    stride = np.float32(settings.stride)
+    y, x = np.meshgrid(np.arange(height) * stride, np.arange(width) * stride, indexing="ij")
+    places = np.stack([x, y, x, y], axis=-1).astype(np.float32)
+    moved = (places[:, :, None] + anchors).reshape(-1, 4)
+    change = deltas.reshape(len(anchors), 4, height, width).transpose(2, 3, 0, 1).reshape(-1, 4)
+    sides = moved[:, 2:] - moved[:, :2] + 1
+    centre = moved[:, :2] + sides / 2 + sides * change[:, :2]
+    half = sides * np.exp(change[:, 2:]) / 2
+    corners = np.concatenate([centre - half, centre + half], axis=1)
+    last = np.array([image[1], image[0], image[1], image[0]], np.float32) - 1
+    cut: Array = np.maximum(np.minimum(corners, last), np.float32(0))
+    return cut
+
+
+def _compute(node: Node, inputs: Sequence[Any], wanted: Sequence[np.dtype[Any]]) -> Sequence[Array]:
+    from ascendsim_kernels.detection import suppress
+
+    settings = _Settings.of(node)
+    scores, deltas, info = (as_float32(array).astype(np.float32) for array in inputs)
+    images, anchors = scores.shape[0], scores.shape[1] // 2
+    rois = np.zeros((images, 5, settings.after), np.float32)
+    counts = np.zeros((images, _COUNTS), np.int32)
+    for n in range(images):
+        with np.errstate(all="ignore"):  # changes may be anything
+            boxes = _decoded(settings, deltas[n], info[n if len(info) > 1 else 0])
+        found = scores[n, anchors:].transpose(1, 2, 0).ravel()
+        large = (boxes[:, 2:] - boxes[:, :2] >= np.float32(settings.least - 1)).all(axis=1)
+        candidates = np.flatnonzero(large & ~np.isnan(found))
+        best = candidates[np.argsort(-found[candidates], kind="stable")][: settings.before]
+        chosen = boxes[best]
+        areas = chosen + np.array([0, 0, 1, 1], np.float32)  # a side of one pixel is 1 long
+        # by rank, since the best have been found already
+        rank = -np.arange(len(best), dtype=np.float32)
+        kept = suppress(areas, rank, settings.overlap, settings.after)
+        rois[n, 0, : len(kept)] = n
+        rois[n, 1:, : len(kept)] = chosen[kept].T
+        counts[n, 0] = len(kept)
+    return [finish(rois, wanted[0]), counts][: len(wanted)]
+
+
+def _lower(node: Node, context: LowerContext) -> Work:
+    """On the vector unit, an image a core: decoding, sorting, and NMS by the instructions for region
+    proposals where the chip has them (16 candidates against 16 boxes that stay), else by what they are made
+    of. How many boxes stay while a candidate is looked at is not known: half of those in the end (assumed).
+    What turns the bits of the comparison into the boxes that stay (rpn_cor) counts as part of it.
+    """
+    scores, deltas, info = (node.required(port) for port in range(3))
+    images, boxes = scores.static_shape[0], scores.elements // 2 // max(1, scores.static_shape[0])
+    settings = _Settings.of(node)
+    kept = min(settings.before, boxes)
+    if images * boxes == 0:
+        return NoTask()
+    inside = computing_type(scores.element_type, context)
+    ordering = sorting_steps(context, inside, boxes, kept)
+    pairs = math.ceil((min(settings.after, kept) + min(_BURST, kept)) / 2)
+    if ordering is None:
+        return on_ai_cpu(node, math.log2(max(2, boxes)) + pairs)
+    whole = context.supports("viou", inside)  # coordinates and score are sorted as one
+    built = (Step("vconcat", inside, count=5),) if whole else ()
+    picked = () if whole else (Step("vgather", inside, count=4, run=kept),)
+    proposals = _scratch(scores.name, (images, boxes, _NUMBERS), inside)
+    best = _scratch(deltas.name, (images, kept, _NUMBERS), inside)
+    foreground = replace(Ref.of(scores), bytes=scores.storage_bytes // 2)
+    decoding = VectorWork(
+        images,
+        boxes,
+        (*make_steps(_DECODING, inside), *built),
+        (Stream(foreground), Stream(Ref.of(deltas)), Stream(Ref.of(info), "one")),
+        (Stream(proposals),),
+        live_bytes=_HELD * inside.itemsize,
+    )
+    sorting = VectorWork(images, boxes, ordering, (Stream(proposals),), (Stream(best),), reduces="cols")
+    run = min(_GRAIN, kept) * pairs  # an instruction takes the pairs of 16 candidates
+    areas = VectorWork(
+        images, kept, (*picked, Step("vrpac", inside, run=kept)), (Stream(best),), (), reduces="cols"
+    )
+    thinning = VectorWork(
+        images,
+        kept * pairs,
+        tuple(Step(op, inside, run=run) for op in ("viou", "vaadd", "vmuls", "vcmpv_gt")),
+        (Stream(best),),
+        (Stream(Ref.of(node.output)), *(Stream(Ref.of(count), "row") for count in node.outputs[1:])),
+        reduces="cols",
+    )
+    return SequenceWork((decoding, sorting, areas, thinning), workspace_bytes=proposals.bytes + best.bytes)
+
+
+def _scratch(tensor: str, shape: tuple[int, ...], dtype: DType) -> Ref:
+    return Ref(workspace_of(tensor), shape, dtype, Format.ND, math.prod(shape) * dtype.itemsize)
+
+
+def _links(node: Node) -> AxisMap:
+    """Which boxes stay depends on all scores; the image's number is part of the result."""
+    ranks = (4, 4, 2)
+    return AxisMap(
+        {(port, number): (CHOSEN,) * ranks[port] for port in range(3) for number in range(len(node.outputs))}
+    )
+
+
+OPERATORS = (
+    OpDef(
+        "Proposal",
+        _infer,
+        _compute,
+        _lower,
+        Layout.ND,
+        domain="ascend",
+        most_inputs=3,
+        facts=Facts(_links, Kind.OTHER, Precision.GRAY),
+    ),
+)
