@@ -38,7 +38,7 @@ def message_class(
     for name, fields in messages.items():
         message = file.message_type.add(name=name)
         for text in fields.split("; "):
-            field = _add_field(message, package, messages, enums, *text.split())
+            field = _add_field(message, text, package, messages, enums)
             if f"{name}.{field.name}" in packed:
                 field.options.packed = True
     pool = descriptor_pool.DescriptorPool()
@@ -47,16 +47,11 @@ def message_class(
 
 
 def _add_field(
-    message: Any,
-    package: str,
-    messages: Collection[str],
-    enums: Collection[str],
-    number: str,
-    name: str,
-    text: str,
+    message: Any, text: str, package: str, messages: Collection[str], enums: Collection[str]
 ) -> Any:
+    number, name, kind = text.split()
     kinds = descriptor_pb2.FieldDescriptorProto
-    word, _, default = text.partition("=")
+    word, _, default = kind.partition("=")
     many, word = word.endswith("*"), word.removesuffix("*")
     field = message.field.add(name=name, number=int(number))
     field.label = kinds.LABEL_REPEATED if many else kinds.LABEL_OPTIONAL
