@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-import shutil
 import shlex
+import shutil
 from pathlib import Path
 
 import pytest
