@@ -6,8 +6,6 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from onnx import TensorProto
-
 from ascendsim.frontends.mindir.values import Ref
 from ascendsim.frontends.mindir.writer import Call, WriteCall
 
@@ -156,31 +154,15 @@ def _arg_with_value(call: Call) -> Any:
     return (call.emit("Cast", [found], to=call.form.dtype), replace(values, name=value))
 
 
-def _argmax(call: Call) -> Any:
-    found = call.step("ArgMax", [call.tensor(0)], axis=call.integer(1, "axis", -1), keepdims=0)
-    return call.emit("Cast", [found], to=call.form.dtype)
-
-
-def _one_hot(call: Call) -> Any:
-    kind = call.form.dtype
-    axes = call.list([0])
-    pair = [call.step("Unsqueeze", [call.tensor(port, kind), axes]) for port in (3, 2)]
-    values = call.step("Concat", pair, axis=0)
-    depth = call.scalar(call.integer(1, "depth"), TensorProto.INT64)
-    return call.emit("OneHot", [call.tensor(0), depth, values], axis=call.integer(4, "axis", -1))
-
-
 MOVEMENT: Mapping[str, WriteCall] = {
     **dict.fromkeys(_REDUCTIONS, _reduction),
     "ArgMaxWithValue": _arg_with_value,
     "ArgMinWithValue": _arg_with_value,
-    "Argmax": _argmax,
     "BroadcastTo": _listed("Expand", "shape"),
     "Concat": _concat,
     "ExpandDims": _listed("Unsqueeze", "axis"),
     "Flatten": _flatten,
     "Gather": _gather,
-    "OneHot": _one_hot,
     "Pad": _pad,
     "Reshape": _listed("Reshape", "shape"),
     "ResizeBilinearV2": _resize,
