@@ -37,12 +37,12 @@ def load(
     framework: Framework | None = None,
     weight: str | PathLike[str] | None = None,
 ) -> Graph:
-    """Reads an ONNX model or a network of Caffe, infers every shape and folds its shape arithmetic; or a
-    fused sub-graph in AKG's composite JSON.
+    """Reads an ONNX model, a network of Caffe or MindSpore's MindIR, infers every shape and folds its
+    shape arithmetic; or a fused sub-graph in AKG's composite JSON.
 
     Args:
-        source: Path of an .onnx, .prototxt, .info or .json file, its bytes, or a loaded `onnx.ModelProto`.
-            The content decides.
+        source: Path of an .onnx, .prototxt, .mindir, .info or .json file, its bytes, or a loaded
+            `onnx.ModelProto`. The content decides.
         batch: New batch size; everything that depends on it is inferred again.
         shapes: New shapes by input name, for example `{"input": (8, 3, 224, 224)}`.
         weights: "file" takes the values from the file (weights whose external file is missing become
@@ -74,9 +74,9 @@ def load(
         "fold": fold,
     }
     held: Any = Path(source) if isinstance(source, PathLike) else source
-    caffe = source_model(held, framework, weight)
-    if caffe is not None:
-        held, framework = caffe, "caffe"
+    foreign = source_model(held, framework, weight)
+    if foreign is not None:
+        held, framework = foreign
     composite = _composite_text(held)
     if composite is not None:
         from ascendsim.frontends.composite import load_composite
@@ -94,8 +94,9 @@ def load(
     from ascendsim.frontends.onnx import load_onnx
 
     graph = load_onnx(held, opset=opset_with(operators), **options)
-    if caffe is not None:
-        graph.metadata.update(format="caffe", file=Path(str(source)).name)
+    if foreign is not None:
+        kind = "mindir" if framework == "mindspore" else framework
+        graph.metadata.update(format=kind, file=Path(str(source)).name)
     if framework is not None:
         set_origin(graph, framework)
     return graph

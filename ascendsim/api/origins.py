@@ -25,15 +25,14 @@ _BY_SUFFIX: Mapping[str, Framework] = {
 _CONVERSION: Mapping[Framework, str] = {
     "tensorflow": "convert it: python -m tf2onnx.convert --graphdef {0} --output {1}.onnx --inputs NAME:0 "
     "--outputs NAME:0",
-    "mindspore": 'export it from MindSpore: mindspore.export(net, inputs, file_name="{1}", '
-    'file_format="ONNX")',
+    "mindspore": 'export it as MindIR: mindspore.export(net, inputs, file_name="{1}", file_format="MINDIR")',
 }
 
 
 def source_model(
     source: Any, framework: Framework | None, weight: str | PathLike[str] | None
-) -> onnx.ModelProto | None:
-    """What a file of another framework than ONNX is in ONNX; None if it is an ONNX model, or none.
+) -> tuple[onnx.ModelProto, Framework] | None:
+    """What a file of another framework is in ONNX, and that framework; None if it is an ONNX model, or none.
 
     Args:
         source: As `load` has it.
@@ -59,7 +58,11 @@ def source_model(
     if found == "caffe":
         from ascendsim.frontends.caffe import read_caffe
 
-        return read_caffe(path, weight)
+        return read_caffe(path, weight), found
+    if suffix == ".mindir":
+        from ascendsim.frontends.mindir import read_mindir
+
+        return read_mindir(path), found
     if not path.exists():
         raise InputError(f"file {str(path)!r}", "does not exist", remedy="check the path")
     remedy = _CONVERSION[found].format(path.name, path.stem)

@@ -28,7 +28,9 @@ if TYPE_CHECKING:
 def add_model_options(parser: argparse.ArgumentParser, optional: bool = False) -> None:
     """Adds the model itself (which may be left out if it is `optional`) and how it is loaded."""
     parser.add_argument(
-        "model", nargs="?", help="path of an .onnx or .prototxt file" + (" (optional)" if optional else "")
+        "model",
+        nargs="?",
+        help="path of an .onnx, .prototxt or .mindir file" + (" (optional)" if optional else ""),
     )
     parser.add_argument("--model", dest="model_option", metavar="FILE", help="the same, as ATC writes it")
     frameworks = ", ".join(f"{number} {name}" for number, name in FRAMEWORKS.items())

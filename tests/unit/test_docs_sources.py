@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+import shutil
 from pathlib import Path
 
 import pytest
@@ -25,6 +26,7 @@ def small(b: GraphBuilder) -> Tensor:
 
 def test_the_commands_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "model.onnx").write_bytes(export_onnx(build(small)))
+    shutil.copy("tests/data/mindir/lenet.mindir", tmp_path / "net.mindir")
     (tmp_path / "fusion_switch.cfg").write_text('{"Switch": {"GraphFusion": {"ALL": "off"}}}')
     folder_of(tmp_path / "images", 2, 8, 8)
     monkeypatch.chdir(tmp_path)

@@ -205,7 +205,7 @@ def test_wrong_weights(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("suffix", "message"),
-    [("pb", "python -m tf2onnx.convert --graphdef net.pb"), ("mindir", 'file_format="ONNX"')],
+    [("pb", "python -m tf2onnx.convert --graphdef net.pb"), ("air", 'file_format="MINDIR"')],
 )
 def test_files_without_a_front_end_say_how_they_are_converted(
     tmp_path: Path, suffix: str, message: str, capsys: pytest.CaptureFixture[str]

@@ -1,8 +1,5 @@
 """Caffe's messages as far as they are needed: names and numbers of fields, which are public facts of its file
-format, and the message classes that protobuf makes of them.
-
-A field is written `number name type`, with `*` for lists and `=default`. What is not listed is skipped when a
-file is read.
+format.
 """
 
 from __future__ import annotations
@@ -10,9 +7,8 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
-from google.protobuf import descriptor_pb2, descriptor_pool, message_factory  # type: ignore[import-untyped]
+from ascendsim.frontends.protobuf import message_class
 
-_PACKAGE = "ascendsim.caffe"
 _ENUMS = {
     "Phase": "TRAIN=0 TEST=1",
     "PoolMethod": "MAX=0 AVE=1 STOCHASTIC=2",
@@ -77,35 +73,4 @@ _PACKED = ("BlobShape.dim", "BlobProto.data", "BlobProto.double_data")
 @cache
 def net_class() -> Any:
     """The class of NetParameter."""
-    file = descriptor_pb2.FileDescriptorProto(name="ascendsim/caffe.proto", package=_PACKAGE, syntax="proto2")
-    for name, values in _ENUMS.items():
-        # values of an enumeration are named in the scope around it, so each has a message of its own
-        kind = file.message_type.add(name=f"{name}Scope").enum_type.add(name=name)
-        for item in values.split():
-            label, _, number = item.partition("=")
-            kind.value.add(name=label, number=int(number))
-    for name, fields in _MESSAGES.items():
-        message = file.message_type.add(name=name)
-        for text in fields.split("; "):
-            _add_field(message, name, *text.split())
-    pool = descriptor_pool.DescriptorPool()
-    pool.Add(file)
-    return message_factory.GetMessageClass(pool.FindMessageTypeByName(f"{_PACKAGE}.NetParameter"))
-
-
-def _add_field(message: Any, owner: str, number: str, name: str, text: str) -> None:
-    kinds = descriptor_pb2.FieldDescriptorProto
-    word, _, default = text.partition("=")
-    many, word = word.endswith("*"), word.removesuffix("*")
-    field = message.field.add(name=name, number=int(number))
-    field.label = kinds.LABEL_REPEATED if many else kinds.LABEL_OPTIONAL
-    if word in _ENUMS:
-        field.type, field.type_name = kinds.TYPE_ENUM, f".{_PACKAGE}.{word}Scope.{word}"
-    elif word in _MESSAGES:
-        field.type, field.type_name = kinds.TYPE_MESSAGE, f".{_PACKAGE}.{word}"
-    else:
-        field.type = getattr(kinds, f"TYPE_{word.upper()}")
-    if default:
-        field.default_value = default
-    if f"{owner}.{name}" in _PACKED:
-        field.options.packed = True
+    return message_class("ascendsim.caffe", "NetParameter", _MESSAGES, _ENUMS, _PACKED)
