@@ -12,6 +12,7 @@ import pytest
 from hypothesis import settings
 
 TESTS = Path(__file__).parent
+collect_ignore_glob = ["data/*"]  # files that tests read, and what made them
 _RENEWED = "golden file renewed"
 
 # Derandomised: the same examples on every run, so that a failure is a change of the code and never of the
