@@ -12,7 +12,6 @@ Prod) where they rise, as in TensorFlow. Sums and products of 16-bit floats are 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -22,14 +21,13 @@ import numpy as np
 from ascendsim.core.dtypes import DType
 from ascendsim.core.errors import GraphError
 from ascendsim.graph.ir import Array, Node
-from ascendsim.ops.shared.bursts import SCALAR_CYCLES_PER_INDEX, fill_work, run_bytes
+from ascendsim.ops.shared.bursts import fill_work, run_bytes, scattering
 from ascendsim.ops.shared.common import as_float32, finish, on_ai_cpu, runs_on_ai_core
 from ascendsim.ops.shared.dims import known_ints, may_equal
 from ascendsim.opset import InferContext, OpDef
 from ascendsim.opset.axes import NOTHING_SAID, AxisMap, Label, by_labels, rank_of
 from ascendsim.opset.facts import Facts, Kind, OpPattern, Precision
 from ascendsim.opset.work import (
-    Copy,
     LowerContext,
     MoveWork,
     Ref,
@@ -127,14 +125,11 @@ def _lower(node: Node, _context: LowerContext) -> Work:
     if not runs_on_ai_core(node, range(1, 3)):
         return on_ai_cpu(node)
     run = run_bytes(data.shape, len(ids.shape), data.dtype.itemsize)
-    parts: list[VectorWork | MoveWork | ScalarWork] = [fill]
-    if run < 32:
-        elements = max(1, math.prod(data.shape))
-        parts.append(ScalarWork(elements, SCALAR_CYCLES_PER_INDEX, (data, ids, target), (target,)))
-    else:
-        step = Step(_STEPS[_kind(node)], data.dtype)
-        copy = Copy(data, target, data.bytes, run, run)
-        parts.append(MoveWork((copy,), (step,), SCALAR_CYCLES_PER_INDEX, (ids, target)))
+    step = Step(_STEPS[_kind(node)], data.dtype)
+    parts: list[VectorWork | MoveWork | ScalarWork] = [
+        fill,
+        scattering(data, target, run, (ids, target), (step,)),
+    ]
     if _kind(node) == "Mean":
         stream = (Stream(target),)
         parts.append(VectorWork(1, fill.cols, (Step("vmul", target.dtype),), stream, stream))

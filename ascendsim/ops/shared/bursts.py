@@ -316,3 +316,22 @@ def row_gather_work(
     pick = Step("vgather", picking, count=max(1, source.dtype.itemsize // 4))
     copy = Copy(source, target, source.bytes, source.bytes, write_run or total, write_bytes=total)
     return MoveWork((copy,), (pick,), extra_inputs=indices)
+
+
+def scattering(
+    updates: Ref, target: Ref, run: int, read: tuple[Ref, ...], steps: tuple[Step, ...] = ()
+) -> MoveWork | ScalarWork:
+    """Every piece of updates meets what lies at the place that an index says; the scalar unit takes pieces
+    below a block.
+
+    Args:
+        updates: What is brought.
+        target: Where it goes.
+        run: Bytes of a piece.
+        read: What is read beside the updates, indices first.
+        steps: How a piece meets what lies there; none if the transfer itself adds (atomic writes).
+    """
+    if run < BLOCK_BYTES:
+        elements = max(1, math.prod(updates.shape))
+        return ScalarWork(elements, SCALAR_CYCLES_PER_INDEX, (updates, *read), (target,))
+    return MoveWork((Copy(updates, target, updates.bytes, run, run),), steps, SCALAR_CYCLES_PER_INDEX, read)

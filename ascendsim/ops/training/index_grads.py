@@ -10,7 +10,6 @@ atomic addition of its DMA.
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 
 import numpy as np
@@ -18,7 +17,7 @@ import numpy as np
 from ascendsim.core.dtypes import DType
 from ascendsim.core.errors import GraphError
 from ascendsim.graph.ir import Array, Dim, Node
-from ascendsim.ops.shared.bursts import SCALAR_CYCLES_PER_INDEX, fill_work, run_bytes
+from ascendsim.ops.shared.bursts import fill_work, run_bytes, scattering
 from ascendsim.ops.shared.common import on_ai_cpu, runs_on_ai_core, with_numpy
 from ascendsim.ops.shared.dims import known_ints, may_equal, need_shape, wrapped_axis
 from ascendsim.opset import InferContext, OpDef
@@ -30,7 +29,6 @@ from ascendsim.opset.work import (
     MoveWork,
     NoTask,
     Ref,
-    ScalarWork,
     SequenceWork,
     VectorWork,
     Work,
@@ -64,17 +62,6 @@ def _in_range(node: Node, indices: Array, size: int) -> Array:
     return indices
 
 
-def _adding(
-    updates: Ref, indices: Ref, target: Ref, run: int, numbers: tuple[Ref, ...] = ()
-) -> MoveWork | ScalarWork:
-    """Every piece of `run` bytes is added to its place; the scalar unit takes those below a block."""
-    if run < 32:
-        elements = max(1, math.prod(updates.shape))
-        return ScalarWork(elements, SCALAR_CYCLES_PER_INDEX, (updates, indices, *numbers), (target,))
-    copy = Copy(updates, target, updates.bytes, run, run)
-    return MoveWork((copy,), scalar_per_burst=SCALAR_CYCLES_PER_INDEX, extra_inputs=(indices, *numbers))
-
-
 def _cleared_sum(node: Node, run: int) -> Work:
     updates, indices, target = Ref.of(node.required(0)), Ref.of(node.required(1)), Ref.of(node.output)
     clear = fill_work(target)
@@ -82,7 +69,7 @@ def _cleared_sum(node: Node, run: int) -> Work:
         return clear
     if not runs_on_ai_core(node, range(1, 3)):
         return on_ai_cpu(node)
-    return SequenceWork((clear, _adding(updates, indices, target, run)))
+    return SequenceWork((clear, scattering(updates, target, run, (indices,))))
 
 
 # ------------------------------------------------------------------------------------------------------------
@@ -212,7 +199,7 @@ def _index_add_lower(node: Node, _context: LowerContext) -> Work:
     alpha = node.input(3)
     numbers = () if alpha is None else (Ref.of(alpha),)
     run = run_bytes(data.shape, _axis_of(node) % len(data.shape) + 1, data.dtype.itemsize)
-    return SequenceWork((copying, _adding(updates, indices, target, run, numbers)))
+    return SequenceWork((copying, scattering(updates, target, run, (indices, *numbers))))
 
 
 def _index_add_links(node: Node) -> AxisMap:
