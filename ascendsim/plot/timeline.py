@@ -222,9 +222,6 @@ def _choose(lanes: Sequence[Lane], wanted: Sequence[str]) -> list[Lane]:
 
 def _title(run: ProfiledRun, window: Window, views: Sequence[TaskView]) -> str:
     time = duration_text(run.trace.duration_us, window)
-    tasks = (
-        f"{len(run.tasks):,} tasks"
-        if len(views) == len(run.tasks)
-        else f"{len(views):,} of {len(run.tasks):,} tasks"
-    )
+    every = f"{len(run.tasks):,} task" if len(run.tasks) == 1 else f"{len(run.tasks):,} tasks"
+    tasks = every if len(views) == len(run.tasks) else f"{len(views):,} of {every}"
     return f"{run.graph.name} on {run.soc.name}: {time}, {tasks}"
