@@ -23,14 +23,20 @@ NAMES = sorted(path.stem for path in MODELS.glob("*.onnx"))
 BAKED = {
     "bert_base_s128",
     "bert_base_s384",
+    "bert_base_s64",
+    "bert_large_s128",
+    "bert_large_s384",
     "bert_tiny_s64",
     "bert_tiny_s64_traced",
+    "deit_small",
     "ghostnet",
     "llama_mini",
     "lstm_lm",
     "resnet50_folded",
     "shufflenet_v1",
+    "swin_t",
     "vit_b_16",
+    "vit_s_16",
     "yolov5s",
 }
 
@@ -74,7 +80,7 @@ def reference_shapes(name: str, batch: int) -> dict[str, tuple[int, ...]]:
 
 
 def test_all_structures_are_there():
-    assert len(NAMES) == 29
+    assert len(NAMES) == 41
     assert set(NAMES) >= BAKED
 
 
