@@ -56,6 +56,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="points to list, largest errors first (default: 10)",
     )
     models.add_argument(
+        "--csv", metavar="FILE", help="write every point with its prediction; if interrupted, those so far"
+    )
+    models.add_argument(
         "--output", metavar="DIR", help="folder for models.csv and a correlation picture a chip"
     )
     models.add_argument(
@@ -112,13 +115,16 @@ def _run_models(args: argparse.Namespace) -> int:
         points, Path(args.models), args.fusion, _values(groups) if args.leave_one_out else None, processes
     )
     done, stopped = _collected(coming, len(points))
-    outcome = Comparison.of_pairs(done)
+    order = {point: number for number, point in enumerate(points)}
+    outcome = Comparison.of_pairs(sorted(done, key=lambda pair: order[pair[0].point]))
     for group in groups:
         part = outcome.of(group)
         if part.simulated:
             _print(group, part, sum(point.group == group for point in points), args.worst)
+    if args.csv is not None:
+        print(f"wrote {write_whole(Path(args.csv), _csv(outcome).encode())}")
     if stopped:
-        written = ", and no file is written" if args.output is not None else ""
+        written = ", and no picture is drawn" if args.output is not None else ""
         print(
             f"ascendsim: interrupted: {len(done)} of {len(points)} points are done{written}", file=sys.stderr
         )

@@ -32,7 +32,7 @@ State: TypeAlias = tuple[Any, ...]
 
 # States are taken at every boundary of a loop at first, and then at every eighth, so that a program that
 # never repeats itself is not slowed down much. The number that is kept at a time is bounded.
-EAGER = 48
+EAGER = 16
 SELDOM = 8
 LARGEST_TABLE = 2048
 LONGEST_SEARCH = 32

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
 from functools import partial
 from multiprocessing import get_context
@@ -73,8 +73,8 @@ def predictions(
     values: Callable[[Point], Mapping[str, float]] | None = None,
     processes: int = 1,
 ) -> Iterator[tuple[Prediction, Prediction]]:
-    """The predictions of the simulator and of the roofline, point by point and in their order, each as soon
-    as it is there.
+    """The predictions of the simulator and of the roofline, each as soon as it is there: with several
+    processes not in the order of the points.
 
     Args:
         points: What to simulate.
@@ -90,16 +90,40 @@ def predictions(
     for point in points:
         structure(point.file, folder)
     work = partial(_predict, folder, fusion)
-    changes = [values(point) if values is not None else None for point in points]
-    if processes < 2:
-        yield from map(work, points, changes)
+    lanes = [
+        [(point, values(point) if values is not None else None) for point in lane]
+        for lane in in_lanes(points, processes)
+    ]
+    if len(lanes) < 2:
+        yield from (work(*item) for lane in lanes for item in lane)
         return
     context = get_context("spawn")  # the progress bar's thread must not be copied
-    workers = ProcessPoolExecutor(processes, context, initializer=signal, initargs=(SIGINT, SIG_IGN))
+    pools = [
+        ProcessPoolExecutor(1, context, initializer=signal, initargs=(SIGINT, SIG_IGN)) for _ in lanes
+    ]
     try:
-        yield from workers.map(work, points, changes)
+        coming = [pool.submit(work, *item) for pool, lane in zip(pools, lanes, strict=True) for item in lane]
+        yield from (done.result() for done in as_completed(coming))
     finally:
-        workers.shutdown(wait=False, cancel_futures=True)
+        for pool in pools:
+            pool.shutdown(wait=False, cancel_futures=True)
+
+
+def in_lanes(points: Sequence[Point], count: int) -> list[list[Point]]:
+    """Points by the process that simulates them, `count` at most, about as many points each; one lane keeps
+    their order.
+
+    A process remembers the tasks that it has compiled, and networks of one chip and batch share the most.
+    """
+    if count < 2:
+        return [list(points)]
+    kinds: dict[tuple[str, int], list[Point]] = {}
+    for point in points:
+        kinds.setdefault((point.soc, point.batch), []).append(point)
+    lanes: list[list[Point]] = [[] for _ in range(min(count, len(kinds)))]
+    for kind in sorted(kinds.values(), key=len, reverse=True):
+        min(lanes, key=len).extend(kind)
+    return lanes
 
 
 def _predict(

@@ -24,6 +24,7 @@ from ascendsim.api.loading import load
 from ascendsim.api.running import simulate
 from ascendsim.cli.main import main
 from ascendsim.validate import Point, Prediction, compare_models, measured_points, predictions, score, worst
+from ascendsim.validate.models import in_lanes
 from ascendsim.validate.roofline import roofline_us
 from ascendsim.validate.score import spearman
 
@@ -115,7 +116,22 @@ def test_predictions_do_not_depend_on_the_number_of_processes(models_dir: Path) 
     points = small_points(1, 4, 2)
     alone, together = (list(predictions(points, models_dir, processes=count)) for count in (1, 2))
     assert [own.point for own, _ in alone] == list(points)
-    assert alone == together
+    assert sorted(alone, key=str) == sorted(together, key=str)
+
+
+def test_a_process_gets_all_networks_of_a_chip_and_batch() -> None:
+    points = [
+        replace(point, soc=chip, model=name)
+        for chip in ("Ascend310", "Ascend310P3")
+        for name in ("a", "b", "c")
+        for point in small_points(1, 4)
+    ]
+    lanes = in_lanes(points, 2)
+    assert [len(lane) for lane in lanes] == [6, 6]
+    kinds = [{(point.soc, point.batch) for point in lane} for lane in lanes]
+    assert not kinds[0] & kinds[1]
+    assert in_lanes(points, 1) == [points]
+    assert in_lanes(small_points(1), 2) == [list(small_points(1))]  # no process without work
 
 
 def test_an_interrupt_prints_what_is_done(
@@ -131,15 +147,20 @@ def test_an_interrupt_prints_what_is_done(
     monkeypatch.setattr("ascendsim.validate.measured_points", lambda _groups: small_points(1, 2, 4, 8))
     monkeypatch.setattr("ascendsim.validate.models.simulate", impatient)
     monkeypatch.setattr("os.cpu_count", lambda: 1)
-    assert main(["validate", "models", "--output", str(tmp_path)]) == 130
+    table = tmp_path / "points.csv"
+    assert main(["validate", "models", "--output", str(tmp_path / "new"), "--csv", str(table)]) == 130
     printed = capsys.readouterr()
     assert "chip 310, 2 of 4 points" in printed.out
     assert [line.split()[:2] for line in printed.out.splitlines() if line.startswith("lenet5")] == [
         ["lenet5", "1"],
         ["lenet5", "2"],
     ]
-    assert printed.err == "ascendsim: interrupted: 2 of 4 points are done, and no file is written\n"
-    assert not list(tmp_path.iterdir())
+    assert printed.err == "ascendsim: interrupted: 2 of 4 points are done, and no picture is drawn\n"
+    assert [line.split(",")[:3] for line in table.read_text().splitlines()[1:]] == [
+        ["310", "lenet5", "1"],
+        ["310", "lenet5", "2"],
+    ]
+    assert not list((tmp_path / "new").iterdir())
 
 
 @pytest.mark.slow
