@@ -65,9 +65,8 @@ networks do what they can beside it, and int8 is behind by 1.3 % at most:
 |---|---|---|---|---|---|---|---|
 {reordered}
 
-BERT's QOperator file has one QuantizeLinear between a Gather and the last layer. It goes into the task in front of the Gather; on chips whose products
-read blocks the bytes and the floats, which are an output of the network, then take a TransData each, so that there is one task more nevertheless.
-One TransData cannot serve both: the floats are those before the rounding, which the bytes do not hold any more.
+BERT's QOperator file has one QuantizeLinear between a Gather and the last layer. In front of the Gather it shares a task; its data are an output of the
+network too, so it reads what leaves and needs no TransData of its own ([fusion.md](fusion.md), QuantOfOutputs).
 
 ## Values
 

@@ -93,7 +93,8 @@ def load(
         return load_composite(composite, opset=opset_with(operators), shapes=shapes)
     from ascendsim.frontends.onnx import load_onnx
 
-    graph = load_onnx(held, opset=opset_with(operators), **options)
+    folder = Path(str(source)).parent if foreign is not None else None  # of weights in files beside it
+    graph = load_onnx(held, opset=opset_with(operators), folder=folder, **options)
     if foreign is not None:
         kind = "mindir" if framework == "mindspore" else framework
         graph.metadata.update(format=kind, file=Path(str(source)).name)

@@ -32,7 +32,7 @@ from ascendsim.passes.precision.float_status import read_status
 from ascendsim.passes.precision.integer_sums import join_integer_products
 from ascendsim.passes.precision.output_type import output_types
 from ascendsim.passes.quant.batches import unfold_batches
-from ascendsim.passes.quant.early import quantise_early
+from ascendsim.passes.quant.early import quantise_early, quantise_what_leaves
 from ascendsim.passes.quant.products import scale_products
 from ascendsim.passes.quant.qdq import join_quantised
 from ascendsim.passes.quant.roundings import leave_out_roundings
@@ -210,6 +210,7 @@ def _types_and_formats(work: Compilation) -> None:
 
 
 def _device_fusion(work: Compilation) -> None:
+    work.fusion.records.extend(quantise_what_leaves(work.graph, work.opset))
     work.settings.fusion.fuse(work.graph, work.settings.soc, work.opset, work.fusion, second_round=True)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 
 from ascendsim.isa.instructions import Buffer, Loop, Move, Statement
 from ascendsim.isa.program import Access, BlockGroup, Task, TaskKind
@@ -14,9 +14,8 @@ from ascendsim.soc.spec import SocSpec
 def task_of(stage: Stage, number: int, name: str, soc: SocSpec) -> Task:
     """A stage as a task."""
     if stage.cpu is None:
-        return Task(
-            number, name, stage.kind, groups=stage.groups, accesses=accesses_of(stage.groups, stage.sizes)
-        )
+        accesses = accesses_of(stage.groups, stage.sizes, stage.inside)
+        return Task(number, name, stage.kind, groups=stage.groups, accesses=accesses)
     cores = max(1, soc.ai_cpu.cores) if stage.cpu.spread else 1
     micros = stage.cpu.elements * stage.cpu.operations / (soc.ai_cpu.elements_per_us * cores)
     accesses = _whole(stage.cpu.inputs, False) + _whole(stage.cpu.outputs, True)
@@ -42,13 +41,16 @@ def gm_moves(body: Iterable[Statement], times: int = 1) -> Iterator[tuple[Move, 
             yield item, times
 
 
-def accesses_of(groups: Iterable[BlockGroup], sizes: Mapping[str, int]) -> tuple[Access, ...]:
+def accesses_of(
+    groups: Iterable[BlockGroup], sizes: Mapping[str, int], inside: Container[str] = ()
+) -> tuple[Access, ...]:
     """Bytes that the blocks move, by region and direction.
 
     Args:
         groups: The blocks of a task.
         sizes: Bytes of each region that the task can touch at all (for example the part of a tensor that a
             slice reads).
+        inside: Regions of which nothing is read but what the blocks have written.
     """
     moved: dict[tuple[str, bool], int] = {}
     for group in groups:
@@ -58,6 +60,11 @@ def accesses_of(groups: Iterable[BlockGroup], sizes: Mapping[str, int]) -> tuple
             key = (block.region(move.dst.name if write else move.src.name), write)
             moved[key] = moved.get(key, 0) + move.bytes * times
     return tuple(
-        Access(region, min(total, sizes.get(region, total)), total, write)
+        Access(
+            region,
+            0 if region in inside and not write else min(total, sizes.get(region, total)),
+            total,
+            write,
+        )
         for (region, write), total in moved.items()
     )

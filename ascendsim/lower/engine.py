@@ -6,7 +6,16 @@ from ascendsim.core.errors import CompileError
 from ascendsim.graph.ir import Graph, Node
 from ascendsim.opset import OpSet
 from ascendsim.opset.regions import AnyWork, refs_of, with_regions
-from ascendsim.opset.work import WORKSPACE, AiCpuWork, AttentionWork, LowerContext, NoTask, SequenceWork, Work
+from ascendsim.opset.work import (
+    WORKSPACE,
+    AiCpuWork,
+    AttentionWork,
+    LowerContext,
+    NoTask,
+    SequenceWork,
+    StagedProduct,
+    Work,
+)
 
 
 def check_static(graph: Graph) -> None:
@@ -81,7 +90,7 @@ def with_workspace(work: AnyWork, name: str) -> AnyWork:
     )
 
 
-def workspaces_of(work: SequenceWork | AttentionWork, name: str) -> dict[str, int]:
+def workspaces_of(work: SequenceWork | AttentionWork | StagedProduct, name: str) -> dict[str, int]:
     """Bytes of the scratch regions of work whose region is called `name`: the common one, and those of single
     tensors.
     """

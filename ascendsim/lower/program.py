@@ -25,6 +25,7 @@ from ascendsim.lower.templates.filter_grad import lower_filter
 from ascendsim.lower.templates.movement import lower_movement, lower_scalar
 from ascendsim.lower.templates.sequence import join_stages
 from ascendsim.lower.templates.stage import Stage, core_counts
+from ascendsim.lower.templates.staged import lower_staged
 from ascendsim.lower.templates.steps import Expansion
 from ascendsim.lower.templates.vector import lower_vector
 from ascendsim.lower.tiling_search import Options, TilingSearch
@@ -42,6 +43,7 @@ from ascendsim.opset.work import (
     NoTask,
     ScalarWork,
     SequenceWork,
+    StagedProduct,
     VectorWork,
     Work,
     WorkChoice,
@@ -190,7 +192,7 @@ class Lowering:
         """
         workspaces: dict[str, int] = {}
         name = workspace_name(node.name)
-        if isinstance(work, SequenceWork | WorkChoice | AttentionWork):
+        if isinstance(work, SequenceWork | WorkChoice | AttentionWork | StagedProduct):
             work = with_workspace(work, name)
         try:
             if isinstance(work, WorkChoice):
@@ -203,7 +205,7 @@ class Lowering:
             raise CompileError(
                 f"node {node.name!r} ({node.op_type})", f"cannot be lowered: {error}"
             ) from error
-        if isinstance(work, SequenceWork | AttentionWork):
+        if isinstance(work, SequenceWork | AttentionWork | StagedProduct):
             workspaces = workspaces_of(work, name)
         tasks = [task_of(stage, number, node.name, self.soc) for number, stage in enumerate(stages)]
         return tasks, workspaces, stages[0].option
@@ -257,6 +259,8 @@ class Lowering:
             return [lower_pair(work, self.soc, self.expansion)]
         if isinstance(work, AttentionWork):
             return [lower_attention(work, self.soc, self.expansion)]
+        if isinstance(work, StagedProduct):
+            return [lower_staged(work, self.soc, self.expansion)]
         if isinstance(work, FilterWork):
             return [lower_filter(work, self.soc, self.expansion)]
         if isinstance(work, VectorWork):

@@ -25,13 +25,15 @@ def fetched_bytes(
 
     Args:
         blocks: Footprints of the task's blocks and how often each runs.
-        accesses: The task's accesses, one a region and direction.
+        accesses: The task's accesses, one a region and direction; what it reads of its own results has no
+            unique bytes.
         capacity: Bytes of L2.
         cores: Cores that run the task's blocks side by side.
 
     Returns:
-        By region; never less than its unique bytes.
+        By region; never less than the unique bytes that the task reads.
     """
+    made = {access.region for access in accesses if not access.write and not access.unique_bytes}
     unique: dict[str, int] = {}
     for access in accesses:
         unique[access.region] = max(unique.get(access.region, 0), access.unique_bytes)
@@ -78,7 +80,11 @@ def fetched_bytes(
             for loop, step in zip(stream.loops, stream.steps, strict=True):
                 size *= footprint.trips[loop] if step else passes[loop]
             read[stream.region] = read.get(stream.region, 0) + size
-    return {region: max(size / sharing[region], Fraction(unique[region])) for region, size in read.items()}
+    return {
+        region: max(size / sharing[region], Fraction(unique[region]))
+        - (unique[region] if region in made else 0)
+        for region, size in read.items()
+    }
 
 
 def fetched_again(reads: Sequence[Access], fetched: Mapping[str, Fraction]) -> dict[str, Fraction]:

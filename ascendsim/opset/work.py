@@ -377,7 +377,27 @@ class SequenceWork:
     workspace_bytes: int = 0
 
 
-Way = Union[Part, SequenceWork]
+@dataclass(frozen=True, slots=True)
+class StagedProduct:
+    """A product whose right operand vector cores make while the Cube multiplies what they have made before,
+    on chips where both are apart: weights of few bits, made floats.
+
+    Attributes:
+        staging: Rows x columns of the operand as it is stored: integers, scales and offsets in, floats out.
+        product: Of one batch; `b` has the operand's shape, and the bytes of scratch memory for some chunks.
+        values: That a vector core makes at a time, at most.
+        slots: Chunks that scratch memory holds for each cube core.
+        packed: Elements of the operand for each one of `staging`.
+    """
+
+    staging: VectorWork
+    product: CubeWork
+    values: int
+    slots: int
+    packed: int = 1
+
+
+Way = Union[Part, SequenceWork, StagedProduct]
 
 
 @dataclass(frozen=True, slots=True)
@@ -402,6 +422,7 @@ Work = Union[
     AiCpuWork,
     NoTask,
     SequenceWork,
+    StagedProduct,
     WorkChoice,
 ]
 
@@ -418,6 +439,7 @@ class LowerContext:
         sigmoid_divides, softmax_multiplies, transpose_packs_lines, select_sets_mask, transdata_in_turn,
             rows_in_turn: How CANN's kernels for the chip do it (`soc.KernelSpec`).
         cores: AI Cores; of split chips the cube cores.
+        split_cores: Whether cube and vector cores are apart.
     """
 
     aicpu_types: frozenset[str] = frozenset()
@@ -430,6 +452,7 @@ class LowerContext:
     transdata_in_turn: bool = False
     rows_in_turn: bool = False
     cores: int = 1
+    split_cores: bool = False
 
     @classmethod
     def of(
@@ -451,6 +474,7 @@ class LowerContext:
             kernels.transdata_in_turn,
             kernels.rows_in_turn,
             soc.ai_cores,
+            soc.split_cores,
         )
 
     def supports(self, op: str, dtype: DType) -> bool:

@@ -29,6 +29,7 @@ from ascendsim.opset.work import (
     Ref,
     ScalarWork,
     SequenceWork,
+    StagedProduct,
     VectorWork,
     Work,
     WorkChoice,
@@ -168,6 +169,8 @@ def _parts(work: Work) -> Iterator[Work]:
     if isinstance(work, SequenceWork):
         for part in work.parts:
             yield from _parts(part)
+    elif isinstance(work, StagedProduct):
+        yield from (work.staging, work.product)
     else:
         yield work
 

@@ -21,6 +21,7 @@ from ascendsim.opset.work import (
     Ref,
     ScalarWork,
     SequenceWork,
+    StagedProduct,
     Step,
     Stream,
     VectorWork,
@@ -70,6 +71,10 @@ def describe(work: Work | None, sizes: bool = True) -> str:
                 else ""
             )
             return f"sequence{more} [" + "; ".join(describe(part, sizes) for part in work.parts) + "]"
+        case StagedProduct():
+            room = f" {work.slots} x {work.values} values" if sizes else ""
+            made, product = describe(work.staging, sizes), describe(work.product, sizes)
+            return f"staged{room} [{made}; {product}]"
         case WorkChoice():
             return "choice [" + " | ".join(describe(way, sizes) for way in work.ways) + "]"
         case CubePair():

@@ -23,7 +23,7 @@ def expected(name: str, kind: str) -> list[Any]:
         return [held[f"{name}.{kind}{number}"] for number in range(count)]
 
 
-def changed(tmp_path: Path, name: str, change: Callable[[Any], None]) -> Path:
+def changed(tmp_path: Path, name: str, change: Callable[[Any], Any]) -> Path:
     """One of the files with a change."""
     model = model_class()()
     model.ParseFromString((FOLDER / f"{name}.mindir").read_bytes())
@@ -70,14 +70,57 @@ def test_another_batch() -> None:
     np.testing.assert_allclose(made, np.repeat(expected("lenet", "output")[0], 3, 0), atol=2e-5)
 
 
-def test_weights_beside_the_file_have_shapes_alone(tmp_path: Path) -> None:
-    def move(model: Any) -> None:
-        for parameter in model.graph.parameter:
-            parameter.ClearField("raw_data")
-            parameter.external_data.location = "net_variables/data_0"
+DATA = "net_variables/data_0"
+HEADER = bytes([1]) + bytes(63)  # of a data file: the byte order, and room
 
-    graph = asim.load(changed(tmp_path, "lenet", move))
+
+def _move(model: Any) -> bytes:
+    """Parameters go into a file beside the network, one after the other; what this file holds."""
+    held = bytearray(HEADER)
+    for parameter in model.graph.parameter:
+        beside = parameter.external_data
+        beside.location, beside.offset, beside.length = DATA, len(held), len(parameter.raw_data)
+        held += parameter.raw_data
+        parameter.ClearField("raw_data")
+    return bytes(held)
+
+
+def test_weights_beside_the_file_are_read(tmp_path: Path) -> None:
+    held: list[bytes] = []
+    path = changed(tmp_path, "lenet", lambda model: held.append(_move(model)))
+    (tmp_path / DATA).parent.mkdir()
+    (tmp_path / DATA).write_bytes(held[0])
+    x, y = expected("lenet", "input")[0], expected("lenet", "output")[0]
+    (made,) = asim.run(asim.compile(asim.load(path)), {"x": x}, values="float32").outputs.values()
+    np.testing.assert_allclose(made, y, rtol=2e-5, atol=2e-5)
+    (tmp_path / DATA).write_bytes(held[0][:-1])
+    with pytest.raises(AscendSimError, match=f"must find bytes .* in {DATA}, not a file of"):
+        asim.load(path)
+
+
+def test_weights_whose_file_is_missing_have_shapes_alone(tmp_path: Path) -> None:
+    graph = asim.load(changed(tmp_path, "lenet", _move))
     assert not any(t.constant.available for t in graph.constants if t.constant and t.name.endswith("weight"))
+    assert asim.simulate(asim.compile(graph)).duration_us > 0
+
+
+def test_weights_outside_of_the_folder_are_refused(tmp_path: Path) -> None:
+    def away(model: Any) -> None:
+        _move(model)
+        model.graph.parameter[0].external_data.location = "../../etc/passwd"
+
+    with pytest.raises(AscendSimError, match="external data inside the model's folder"):
+        asim.load(changed(tmp_path, "lenet", away))
+
+
+@pytest.mark.parametrize(("kind", "named"), [("Switch", "Switch"), ("REF::branch", "call")])
+def test_control_flow_is_refused_by_name(tmp_path: Path, kind: str, named: str) -> None:
+    def branch(model: Any) -> None:
+        _last(model).op_type = kind
+
+    message = rf"node '.*' \({named}\) is control flow .* not read from MindIR; export the part"
+    with pytest.raises(InputError, match=message):
+        asim.load(changed(tmp_path, "lenet", branch))
 
 
 def test_all_unknown_primitives_are_named(tmp_path: Path) -> None:

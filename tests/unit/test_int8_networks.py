@@ -20,8 +20,6 @@ CHIPS = ("Ascend310", "Ascend310P3", "Ascend910B1")
 QUICK = ("mobilenet_v1",)
 LONG = ("resnet18", "resnet50", "efficientnet_b1", "yolov5s", "bert_base_s128")
 NETWORKS = [*QUICK, *(pytest.param(name, marks=pytest.mark.slow) for name in LONG)]
-# An operator of the file that a chip of fractals cannot join: the last layer's QuantizeLinear behind a Gather
-ONE_MORE = {("bert_base_s128", "QOperator", chip) for chip in CHIPS}
 
 
 @pytest.fixture(scope="module")
@@ -62,5 +60,4 @@ def test_int8_is_quicker_than_float16(name: str, form: Form, chip: str, folder: 
         asim.simulate(asim.compile(asim.load(in_int8(name, form, folder)), chip)),
     )
     assert result.duration_us < plain.duration_us
-    more = int((name, form, chip) in ONE_MORE)
-    assert len(result.model.program.tasks) <= len(plain.model.program.tasks) + more
+    assert len(result.model.program.tasks) <= len(plain.model.program.tasks)

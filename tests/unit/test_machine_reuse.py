@@ -165,3 +165,19 @@ def test_cores_without_a_block_hold_nothing() -> None:
     wanted = {"a": 4, "b": 10}
     for cores in (1, 2, 8):
         assert fetched([(matmul(), 1)], wanted, 11, cores) == wanted
+
+
+def test_what_a_task_reads_of_its_own_results_is_fetched_when_it_was_pushed_out() -> None:
+    """A ring of 4 KiB, which is filled before it is read; five turns around it."""
+    store = Move(Pipe.MTE3, gm("ring", KIB, Affine(0, (("n", KIB),))), Operand(Buffer.UB, "u", KIB), 1, KIB)
+    ring = block(Loop("turn", 5, (Loop("n", 4, (store, load("ring", "n"), load("x", "turn", "n"))),)))
+    written, read, other = (
+        Access("ring", 4 * KIB, 0, True),
+        Access("ring", 0, 0, False),
+        Access("x", 8 * KIB, 0, False),
+    )
+    accesses = [written, read, other]
+    kept, lost = (fetched_bytes([(ring, 1)], accesses, capacity * KIB, 1) for capacity in (64, 2))
+    assert kept["ring"] == 0
+    assert kept["x"] == lost["x"]
+    assert lost["ring"] > 4 * KIB

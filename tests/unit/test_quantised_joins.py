@@ -288,3 +288,40 @@ def test_bytes_change_their_format_before_they_are_handed_out_as_floats() -> Non
     assert floats.op_type == "DequantizeLinear"
     conversions = [node for node in model.graph.nodes if node.op_type == "TransData"]
     assert all(node.output.element_type is DType.INT8 for node in conversions)
+
+
+def leaving_floats(also_out: bool) -> onnx.ModelProto:
+    """A layer's floats leave the network, and some of its rows go into a layer of bytes."""
+    net = Qdq()
+    scale, bias = (net.constant(np.linspace(0.5, 1, 64, dtype=np.float32)) for _ in range(2))
+    first, _ = net.weight(64, 64, axis=1)
+    summed = net.pair(net.op("MatMul", net.pair(net.input(32, 64)), first), 0.1)
+    made = net.op("LayerNormalization", summed, scale, bias)
+    picked = net.pair(net.op("Gather", made, net.constant(np.array([3, 1])), axis=0), 0.02)
+    second, _ = net.weight(64, 32, axis=1)
+    last = net.pair(net.op("MatMul", picked, second), 0.1)
+    return net.model(*([made] if also_out else []), last)
+
+
+@pytest.mark.parametrize("chip", ["Ascend310", "Ascend310P3"])
+def test_bytes_of_floats_that_leave_are_made_where_these_are_row_major(chip: str) -> None:
+    """One TransData for both; the conversion to bytes shares the task of the Cast, behind it."""
+    network = leaving_floats(True)
+    model = compiled(network, chip)
+    (quant,) = (node for node in model.graph.nodes if node.name.endswith("_leaving"))
+    cast = quant.required(0).producer
+    assert cast is not None
+    assert cast.op_type == "Cast"
+    assert model.tasks_of(quant.name) == model.tasks_of(cast.name)
+    from_bytes = [node for node in model.graph.nodes if node.op_type == "TransData"]
+    assert sum(node.required(0).element_type is DType.FLOAT16 for node in from_bytes) == 1
+    arrays = feed(network)
+    late = asim.run(compiled(network, chip, fusion="off"), arrays).outputs
+    for name, values in asim.run(model, arrays).outputs.items():
+        np.testing.assert_array_equal(values, late[name])
+
+
+def test_bytes_of_floats_that_stay_are_made_with_them() -> None:
+    names = {node.name for node in compiled(leaving_floats(False)).graph.nodes}
+    assert any(name.endswith("_early") for name in names)
+    assert not any(name.endswith("_leaving") for name in names)

@@ -22,7 +22,7 @@ def read_mindir(path: str | PathLike[str]) -> onnx.ModelProto:
     """Reads a network that MindSpore exported as MindIR.
 
     Args:
-        path: The .mindir file. Weights that it keeps in files beside it have shapes and no values.
+        path: The .mindir file. Weights that it keeps in files beside it are ONNX's external data then.
 
     Returns:
         The same network in ONNX's operators, with MindSpore's names of cells and parameters.

@@ -74,7 +74,11 @@ def array(proto: Any, name: str, subject: str) -> onnx.TensorProto:
     made = TensorProto(name=name, data_type=ref.dtype, dims=ref.dims)
     if proto.HasField("external_data"):
         made.data_location = TensorProto.EXTERNAL
-        made.external_data.add(key="location", value=proto.external_data.location or "weights")
+        beside = proto.external_data
+        made.external_data.add(key="location", value=beside.location or "weights")
+        for key in ("offset", "length"):
+            if beside.HasField(key):
+                made.external_data.add(key=key, value=str(getattr(beside, key)))
         return made
     need = math.prod(ref.dims) * helper.tensor_dtype_to_np_dtype(ref.dtype).itemsize
     if len(proto.raw_data) != need:

@@ -13,7 +13,8 @@ from ascendsim.frontends.mindir.values import Dims, Ref, array, decoded, form, r
 
 OPSET = 21
 _REFERENCE = "REF::"  # in front of the name of a primitive, or of a closure that is called
-_CALL = "a call of a sub-graph (control flow)"
+_CALL = "call"  # of a sub-graph
+_CONTROL = (_CALL, "Switch", "SwitchLayer", "Partial", "If", "While", "Scan", "ForiLoop")
 # what orders side effects, or packs values; nothing of it is computed
 _TUPLES, _ITEMS, _FIRST, _NOTHING = (
     ("MakeTuple", "MakeList"),
@@ -175,6 +176,7 @@ class Writer:
             UnsupportedOperatorError: If primitives are not known.
         """
         graph = self.proto
+        self._refuse_control_flow()
         missing = [
             (f"mindspore::{kind}", node.domain or node.name)
             for node in graph.node
@@ -196,6 +198,16 @@ class Writer:
         made = helper.make_graph(self.nodes, _short(graph.name) or "mindir", inputs, outputs, self.constants)
         imports = [helper.make_opsetid("", OPSET)]
         return helper.make_model(made, opset_imports=imports, producer_name="mindspore", ir_version=10)
+
+    def _refuse_control_flow(self) -> None:
+        for node in self.proto.node:
+            kind = self._kind(node)
+            if kind in _CONTROL:
+                raise InputError(
+                    f"node {_cell(node)!r} ({kind})",
+                    "is control flow (if, while, or a call of a sub-graph), which is not read from MindIR",
+                    remedy='export the part that runs by itself, or the network with file_format="ONNX"',
+                )
 
     # what calls write with
 

@@ -36,6 +36,7 @@ def load_onnx(
     check_operators: bool = True,
     outputs: Sequence[str] | str | None = None,
     fold: bool = True,
+    folder: Path | None = None,
 ) -> Graph:
     """Reads an ONNX model of opset 7 or newer into a graph in the forms of the newest operator set.
 
@@ -56,6 +57,7 @@ def load_onnx(
             they are.
         outputs: What to keep, "node:index" or tensor names; nodes that nothing of it needs are dropped, known
             operators or not.
+        folder: Where the external data of a `ModelProto` lies.
         fold: Whether shape arithmetic that is known becomes constants; else every node of the file stays.
 
     Returns:
@@ -68,10 +70,10 @@ def load_onnx(
     """
     if weights not in ("file", "random"):
         raise InputError("option weights", 'must be "file" or "random"', repr(weights))
-    model, folder, name = read_model(source)
+    model, own_folder, name = read_model(source)
     versions = opset_versions(model, name)
     try:
-        graph = Importer(model, versions, opset, folder, _absent(model, weights, seed)).run()
+        graph = Importer(model, versions, opset, own_folder or folder, _absent(model, weights, seed)).run()
     except (
         TypeError,
         ValueError,

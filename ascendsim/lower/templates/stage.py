@@ -22,6 +22,7 @@ class Stage:
         option: Which of the tilings that were worth a look it has, by the closed form's rank; -1 = there was
             no choice.
         cpu: What an AI CPU does, in a stage without blocks.
+        inside: Scratch memory that the stage writes before it reads it: nothing of it comes from DRAM.
     """
 
     groups: tuple[BlockGroup, ...]
@@ -29,6 +30,7 @@ class Stage:
     sizes: Mapping[str, int] = field(default_factory=dict)
     option: int = -1
     cpu: AiCpuWork | None = None
+    inside: frozenset[str] = frozenset()
 
     @property
     def core(self) -> CoreKind | None:

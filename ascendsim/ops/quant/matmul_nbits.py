@@ -19,6 +19,7 @@ from ascendsim.core.dtypes import DType
 from ascendsim.core.formats import Format
 from ascendsim.graph.ir import Array, Node
 from ascendsim.ops.quant.checks import check_step
+from ascendsim.ops.quant.staged_weights import product_of_staged
 from ascendsim.ops.shared.bursts import fill_work
 from ascendsim.ops.shared.common import as_float32, finish, on_ai_cpu
 from ascendsim.opset import InferContext, Layout, OpDef
@@ -28,7 +29,6 @@ from ascendsim.opset.work import (
     CubeWork,
     LowerContext,
     Ref,
-    SequenceWork,
     Step,
     Stream,
     VectorWork,
@@ -100,7 +100,7 @@ def _compute(node: Node, inputs: Sequence[Any], wanted: Sequence[np.dtype[Any]])
     return [finish(result, wanted[0])]
 
 
-def _lower(node: Node, _context: LowerContext) -> Work:
+def _lower(node: Node, context: LowerContext) -> Work:
     """The vector unit makes halves of the weights, then the Cube multiplies them; see `matmul_scales`."""
     k, n, bits, _ = _sizes(node)
     left, weight, output, bias = node.required(0), node.required(1), node.output, node.input(5)
@@ -130,7 +130,7 @@ def _lower(node: Node, _context: LowerContext) -> Work:
         transpose_b=True,
         dtype=kind,
     )
-    return SequenceWork((unpacked, product), workspace_bytes=halves.bytes)
+    return product_of_staged(unpacked, product, context)
 
 
 def _axes(node: Node) -> AxisMap:

@@ -26,6 +26,7 @@ from ascendsim.graph.ir import Array, Dim, Node, Shape, Tensor
 from ascendsim.ops.quant.ascend import scale_values
 from ascendsim.ops.quant.checks import check_step
 from ascendsim.ops.quant.quantize import saturated
+from ascendsim.ops.quant.staged_weights import product_of_staged
 from ascendsim.ops.shared.bursts import fill_work
 from ascendsim.ops.shared.common import as_float32, broadcast_shapes, finish, on_ai_cpu
 from ascendsim.opset import InferContext, Layout, OpDef
@@ -38,7 +39,6 @@ from ascendsim.opset.work import (
     LowerContext,
     Over,
     Ref,
-    SequenceWork,
     Step,
     Stream,
     VectorWork,
@@ -298,12 +298,8 @@ def _spread(node: Node, values: Array, k: int, n: int) -> Array:
     return np.repeat(table, group, axis=0)[:k]
 
 
-def _lower_weight(node: Node, _context: LowerContext) -> Work:
-    """The vector unit makes halves of the weights, the Cube multiplies them.
-
-    Where both are apart, CANN's kernel lets them work at the same time, each on another part of the weights;
-    here one follows the other, so times are an upper bound.
-    """
+def _lower_weight(node: Node, context: LowerContext) -> Work:
+    """The vector unit makes halves of the weights, the Cube multiplies them."""
     x, weight, output = node.required(0), node.required(1), node.output
     if output.elements == 0 or x.elements == 0:
         return fill_work(Ref.of(output))
@@ -320,7 +316,7 @@ def _lower_weight(node: Node, _context: LowerContext) -> Work:
         scale = node.required(4)
         streams = [Stream(Ref.of(scale), "one" if scale.elements == 1 else "col")]
     cube = _product(node, halves, _WEIGHT_FLIPS, steps=steps, streams=streams, bias_port=6)
-    return SequenceWork((_antiquant(node, shape, halves, packed), cube), workspace_bytes=halves.bytes)
+    return product_of_staged(_antiquant(node, shape, halves, packed), cube, context)
 
 
 def _antiquant(node: Node, shape: tuple[int, ...], halves: Ref, packed: bool) -> VectorWork:
