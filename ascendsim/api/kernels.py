@@ -365,12 +365,17 @@ class KernelResult:
         return profiling.op_summary(self.profile)
 
     def pipes(self) -> Mapping[str, float]:
-        """Mean busy time of each pipe of a block in microseconds."""
-        record = self.trace.tasks[0]
-        return {
-            pipe: self.trace.us(ticks) / max(1, record.blocks) * max(1, record.rounds)
-            for pipe, ticks in record.busy.items()
+        """Mean busy time of each pipe of a block in microseconds, on the kind of cores where it is more."""
+        from ascendsim.profiling.view import NOT_KNOWN, TaskView
+
+        view = TaskView(self.trace.tasks[0], self.program.tasks[0], (), NOT_KNOWN)
+        mean = {
+            pipe: max(
+                part.busy.get(pipe, 0) / max(1, part.blocks) for part in (view.beside_vector, view.on_vector)
+            )
+            for pipe in view.record.busy
         }
+        return {pipe: self.trace.us(1) * ticks * max(1, view.record.rounds) for pipe, ticks in mean.items()}
 
     @checked()
     def plot_timeline(self, ax: Axes | None = None, **options: Any) -> TimelineDisplay:

@@ -44,26 +44,33 @@ class Work:
     Attributes:
         busy: Busy ticks by pipe, summed over blocks.
         block_ticks: Ticks from dispatch to end, summed over blocks.
+        vector_busy, vector_ticks: What of these two is of blocks on vector cores.
         first, last: Ticks of the first start and the last end on a computing pipe, -1 if none.
         dispatch: Ticks that it took to hand out the blocks that started together first.
     """
 
     busy: dict[str, int] = field(default_factory=dict)
     block_ticks: int = 0
+    vector_busy: dict[str, int] = field(default_factory=dict)
+    vector_ticks: int = 0
     first: int = -1
     last: int = -1
     dispatch: int = 0
 
     def add(self, run: CoreRun, dispatched: int) -> None:
         """Adds a finished run, whose cores got it at tick `dispatched`."""
-        cores, busy = len(run.cores), self.busy
-        busy["S"] = busy.get("S", 0) + run.scalar.busy * cores
+        cores, ticks = len(run.cores), (run.end - dispatched) * len(run.cores)
+        done = [("S", run.scalar.busy), *[(lane.name, lane.busy) for lane in run.lanes]]
+        on_vector = run.block.block.core is CoreKind.VECTOR
+        for busy in (self.busy, self.vector_busy) if on_vector else (self.busy,):
+            for name, own in done:
+                busy[name] = busy.get(name, 0) + own * cores
+        self.block_ticks += ticks
+        self.vector_ticks += ticks if on_vector else 0
         for lane in run.lanes:
-            busy[lane.name] = busy.get(lane.name, 0) + lane.busy * cores
             if lane.name in COMPUTE_PIPES and lane.first_tick >= 0:
                 self.first = lane.first_tick if self.first < 0 else min(self.first, lane.first_tick)
                 self.last = max(self.last, lane.last_tick)
-        self.block_ticks += (run.end - dispatched) * cores
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +84,8 @@ class Figures:
     cores: int
     busy: Mapping[str, int]
     block_ticks: int
+    vector_busy: Mapping[str, int]
+    vector_ticks: int
     dispatch: int
     read_bytes: Mapping[str, int]
     write_bytes: Mapping[str, int]
@@ -352,6 +361,8 @@ class TaskRun:
             cores=sum(min(count, core_counts[kind]) for kind, count in wanted.items()),
             busy={name: self.work.busy[name] for name in sorted(self.work.busy)},
             block_ticks=self.work.block_ticks,
+            vector_busy={name: self.work.vector_busy[name] for name in sorted(self.work.vector_busy)},
+            vector_ticks=self.work.vector_ticks,
             dispatch=self.work.dispatch,
             read_bytes={
                 "l2": self.through_l2(read, self.shares.read_miss),
@@ -377,6 +388,8 @@ class TaskRun:
             cores=figures.cores,
             busy=figures.busy,
             block_ticks=figures.block_ticks,
+            vector_busy=figures.vector_busy,
+            vector_ticks=figures.vector_ticks,
             dispatch=figures.dispatch,
             read_bytes=figures.read_bytes,
             write_bytes=figures.write_bytes,

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 
 from ascendsim.core.table import QUOTED, TAB, Cell, Row, Table
 from ascendsim.graph.ir import Tensor
-from ascendsim.profiling.view import NOT_KNOWN, ProfiledRun, TaskView
+from ascendsim.profiling.view import NOT_KNOWN, Part, ProfiledRun, TaskView
 
 MODEL_ID = 1
 DEVICE_ID = 0
@@ -169,38 +169,37 @@ def _pmu_cells(run: ProfiledRun, view: TaskView) -> tuple[Cell, ...]:
     if not view.on_ai_core or not view.record.block_ticks:
         return (None,) * len(_pmu_columns(split))
     clock = run.soc.frequency_mhz
-    cycles = run.cycles(view.record.block_ticks)
     if not split:
-        compute = max(view.ratio("M"), view.ratio("V"))
-        memory_bound = view.ratio("MTE2") / compute if compute else None
-        times = _pipe_cells(run, view, COUPLED_PIPES)
-        core_time = run.mean_block_us(view, view.record.block_ticks)
+        record = view.record
+        whole = Part(record.blocks, record.block_ticks, record.busy)
+        cycles = run.cycles(record.block_ticks)
+        compute = max(whole.ratio("M"), whole.ratio("V"))
+        memory_bound = whole.ratio("MTE2") / compute if compute else None
         return (
-            core_time,
-            cycles,
-            *times,
-            None,
+            *_part_cells(run, view, whole, clock, COUPLED_PIPES),
             memory_bound,
             _cube_utilisation(run, view, cycles, run.soc.ai_cores),
         )
-    on_cube, on_vector = view.vector_blocks < view.task.block_dim, view.vector_blocks > 0
-    cube: tuple[Cell, ...] = (0.0, 0, *[0.0] * (2 * len(CUBE_CORE_PIPES)), None)
-    vector: tuple[Cell, ...] = (0.0, 0, *[0.0] * (2 * len(VECTOR_CORE_PIPES)), None)
-    core_time = run.mean_block_us(view, view.record.block_ticks)
-    if on_cube:
-        cube = (core_time, cycles, *_pipe_cells(run, view, CUBE_CORE_PIPES), None)
-    if on_vector:
-        own = run.cycles(view.record.block_ticks, run.soc.vector_frequency_mhz or clock)
-        vector = (core_time, own, *_pipe_cells(run, view, VECTOR_CORE_PIPES), None)
-    return (*cube, *vector, _cube_utilisation(run, view, cycles if on_cube else 0, run.soc.ai_cores))
+    cube, vector = view.beside_vector, view.on_vector
+    return (
+        *_part_cells(run, view, cube, clock, CUBE_CORE_PIPES),
+        *_part_cells(run, view, vector, run.soc.vector_frequency_mhz or clock, VECTOR_CORE_PIPES),
+        _cube_utilisation(run, view, run.cycles(cube.ticks), run.soc.ai_cores),
+    )
 
 
-def _pipe_cells(run: ProfiledRun, view: TaskView, pipes: dict[str, str]) -> list[Cell]:
-    return [
+def _part_cells(
+    run: ProfiledRun, view: TaskView, part: Part, mhz: int, pipes: dict[str, str]
+) -> tuple[Cell, ...]:
+    """Time and cycles of a part of a task, times and ratios of its pipes, and misses of the instruction
+    cache.
+    """
+    times = [
         cell
         for pipe in pipes.values()
-        for cell in (run.mean_block_us(view, view.busy(pipe)), view.ratio(pipe))
+        for cell in (run.mean_block_us(view, part.busy.get(pipe, 0), part), part.ratio(pipe))
     ]
+    return (run.mean_block_us(view, part.ticks, part), run.cycles(part.ticks, mhz), *times, None)
 
 
 def _cube_utilisation(run: ProfiledRun, view: TaskView, cycles: int, cores: int) -> Cell:

@@ -6,7 +6,7 @@ that it runs.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -20,6 +20,25 @@ from ascendsim.soc.spec import SocSpec
 from ascendsim.trace.records import TaskRecord, Trace
 
 NOT_KNOWN = "N/A"
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """What a task did on one kind of cores.
+
+    Attributes:
+        blocks: On these cores.
+        ticks: For which they held their cores, summed over blocks.
+        busy: Busy ticks by pipe, summed over blocks.
+    """
+
+    blocks: int
+    ticks: int
+    busy: Mapping[str, int]
+
+    def ratio(self, pipe: str) -> float:
+        """Busy ticks of a pipe / ticks that the blocks held their cores, 0 without blocks."""
+        return self.busy.get(pipe, 0) / self.ticks if self.ticks else 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,9 +100,23 @@ class TaskView:
         """Busy ticks of a pipe, summed over blocks."""
         return self.record.busy.get(pipe, 0)
 
+    @property
+    def on_vector(self) -> Part:
+        """What it did on vector cores."""
+        return Part(self.vector_blocks, self.record.vector_ticks, self.record.vector_busy)
+
+    @property
+    def beside_vector(self) -> Part:
+        """What it did on cube cores, or on cores that have both units."""
+        record, vector = self.record, self.on_vector
+        busy = {pipe: ticks - vector.busy.get(pipe, 0) for pipe, ticks in record.busy.items()}
+        return Part(record.blocks - vector.blocks, record.block_ticks - vector.ticks, busy)
+
     def ratio(self, pipe: str) -> float:
-        """Busy ticks of a pipe / ticks that blocks held their cores (msprof's x_ratio), 0 without blocks."""
-        return self.busy(pipe) / self.record.block_ticks if self.record.block_ticks else 0.0
+        """Busy ticks of a pipe / ticks that blocks held their cores (msprof's x_ratio), on the kind of cores
+        where that is more; 0 without blocks.
+        """
+        return max(self.beside_vector.ratio(pipe), self.on_vector.ratio(pipe))
 
     def moved(self, level: str) -> int:
         """Bytes read and written at a memory level ("ddr" or "l2")."""
@@ -188,12 +221,14 @@ class ProfiledRun:
         exact = ticks * self.trace.tick_seconds * mhz * 1_000_000
         return -(-exact.numerator // exact.denominator)
 
-    def mean_block_us(self, view: TaskView, ticks: int) -> float:
-        """Time on one core of something summed over blocks: ticks / blocks * rounds, in us.
+    def mean_block_us(self, view: TaskView, ticks: int, part: Part | None = None) -> float:
+        """Time on one core of something summed over blocks, of a task or of a part of it: ticks / blocks *
+        rounds, in us.
 
         This is msprof's aicore_time formula, (task_cyc / freq) / block_num * ROUNDS.
         """
-        return self.us(ticks) / max(view.record.blocks, 1) * max(view.record.rounds, 1)
+        blocks = view.record.blocks if part is None else part.blocks
+        return self.us(ticks) / max(blocks, 1) * max(view.record.rounds, 1)
 
     @property
     def batch(self) -> int:

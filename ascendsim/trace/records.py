@@ -39,6 +39,7 @@ class TaskRecord:
         cores: Cores used, 0 for AI CPU.
         busy: Busy ticks by pipe, summed over blocks.
         block_ticks: Ticks from block start to block end, summed over blocks (msprof's total cycles).
+        vector_busy, vector_ticks: What of `busy` and `block_ticks` is of blocks on vector cores.
         dispatch: Ticks that it took to hand out the blocks that started together first, after the launch.
         read_bytes, write_bytes: Bytes moved from and to global memory, by level: {"l2": ..., "ddr": ...}.
         first_compute, last_compute: Ticks of first Cube/Vector start and last end, -1 if none; `profiling`
@@ -60,6 +61,8 @@ class TaskRecord:
     cores: int
     busy: Mapping[str, int] = field(default_factory=dict)
     block_ticks: int = 0
+    vector_busy: Mapping[str, int] = field(default_factory=dict)
+    vector_ticks: int = 0
     dispatch: int = 0
     read_bytes: Mapping[str, int] = field(default_factory=dict)
     write_bytes: Mapping[str, int] = field(default_factory=dict)

@@ -169,6 +169,8 @@ def synthetic_run(
                 cores=blocks,
                 busy=busy,
                 block_ticks=inside * blocks,
+                vector_busy=busy if vector else {},
+                vector_ticks=inside * blocks if vector else 0,
                 read_bytes={"ddr": moved, "l2": moved // 2} if blocks else {},
                 write_bytes={"ddr": moved} if blocks else {},
                 first_compute=start + (end - start) // 8 if blocks else -1,

@@ -257,7 +257,11 @@ def test_split_cores_run_cube_and_vector_blocks_of_one_task() -> None:
         ((0,), "M", 0),
         ((1,), "V", 40),
     ]
-    assert trace.tasks[0].cores == 3
+    (record,) = trace.tasks
+    assert record.cores == 3
+    # blocks last until their kind of core is done: 100 ticks on the Cube, 3 times 40 on Vector units
+    assert (record.busy["M"], record.busy["V"], record.block_ticks) == (100, 120, 220)
+    assert (record.vector_busy.get("M", 0), record.vector_busy["V"], record.vector_ticks) == (0, 120, 120)
 
 
 def test_vector_cores_may_have_a_clock_of_their_own() -> None:

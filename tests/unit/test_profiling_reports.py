@@ -9,7 +9,7 @@ import pytest
 from ascendsim.core.dtypes import DType
 from ascendsim.core.errors import InputError, SimulationError
 from ascendsim.graph.ir import Graph
-from ascendsim.isa.program import MemoryPlan, Program, Task, TaskKind
+from ascendsim.isa.program import Block, BlockGroup, CoreKind, MemoryPlan, Program, Task, TaskKind
 from ascendsim.profiling import ProfiledRun, ai_core_metrics, op_statistic, op_summary, select, task_time
 from ascendsim.profiling.view import TaskView
 from ascendsim.trace.records import TaskRecord, Trace
@@ -122,6 +122,32 @@ def test_split_chips_fill_the_columns_of_the_core_kind_that_ran():
     assert conv["aiv_total_cycles"] == 0
     assert relu["aiv_vec_ratio"] == pytest.approx(0.3, abs=1e-3)
     assert relu["aic_total_cycles"] == 0
+
+
+def test_cube_and_vector_cores_of_one_task_have_figures_of_their_own():
+    """20 cube and 40 vector cores, by hand; one clock, a tick is a tenth of a cycle."""
+    run = one_task_run(
+        blocks=60,
+        rounds=1,
+        busy={"M": 68_000, "MTE2": 340_000, "V": 136_000, "S": 0},
+        block_ticks=20 * 13_600 + 40 * 10_200,
+        vector_busy={"V": 136_000, "MTE2": 204_000},
+        vector_ticks=40 * 10_200,
+    )
+    groups = tuple(
+        BlockGroup(Block((), core=core), count)
+        for core, count in ((CoreKind.CUBE, 20), (CoreKind.VECTOR, 40))
+    )
+    task = replace(run.program.tasks[0], kind=TaskKind.MIX_AIC, groups=groups)
+    soc = replace(run.soc, split_cores=True, ai_cores=20, vector_cores=40)
+    mixed = replace(run, program=replace(run.program, tasks=(task,)), soc=soc)
+    (row,) = op_summary(mixed).records()
+    cube = ("aicore_time(us)", "aic_total_cycles", "aic_mac_time(us)", "aic_mac_ratio", "aic_mte2_ratio")
+    vector = ("aiv_time(us)", "aiv_total_cycles", "aiv_vec_time(us)", "aiv_vec_ratio", "aiv_mte2_ratio")
+    assert [row[name] for name in cube] == pytest.approx([2.0, 27_200, 0.5, 0.25, 0.5])
+    assert [row[name] for name in vector] == pytest.approx([1.5, 40_800, 0.5, 1 / 3, 0.5])
+    assert row["cube_utilization(%)"] == pytest.approx(100)  # all cube cores for the whole task
+    assert mixed.tasks[0].ratio("V") == pytest.approx(1 / 3)  # of the cores that have the unit
 
 
 def test_statistic_adds_up_and_joins_to_the_metrics_table_by_task_id():
