@@ -24,7 +24,7 @@ import tempfile
 import traceback
 import warnings
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
@@ -146,11 +146,11 @@ def run_case(case: TestCase, soc: str = SOC) -> Outcome:
     return Outcome(case.name, operators, FAIL if problem else PASS, problem)
 
 
-def evaluate_case(case: TestCase) -> str:
+def evaluate_case(case: TestCase, load: Callable[[onnx.ModelProto], asim.Graph] = asim.load) -> str:
     """What is wrong with the values of a case by the operators alone, without a chip; empty if nothing is, or
     if loading refuses it."""
     try:
-        graph = asim.load(case.model)
+        graph = load(case.model)
     except (UnsupportedOperatorError, UnsupportedTypeError):
         return ""
     for given, wanted in case.data_sets or ():
