@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from os import PathLike
 from typing import Any, Literal
@@ -130,7 +130,7 @@ def _parallel(
     model: CompiledModel,
     instructions: bool | str | Iterable[str],
     progress: Progress | None,
-    shortcuts: Collection[str],
+    shortcuts: frozenset[str],
     *,
     devices: int,
     server: str | PathLike[str] | None,
@@ -150,7 +150,7 @@ def _timed(
     model: CompiledModel,
     instructions: bool | str | Iterable[str],
     progress: Progress | None,
-    shortcuts: Collection[str],
+    shortcuts: frozenset[str],
 ) -> Result:
     wanted: bool | frozenset[int]
     if isinstance(instructions, bool):
@@ -168,6 +168,20 @@ def _timed(
         progress=progress,
     )
     return Result(model, trace)
+
+
+def _timed_once(
+    model: CompiledModel,
+    instructions: bool | str | Iterable[str],
+    progress: Progress | None,
+    shortcuts: frozenset[str],
+) -> Result:
+    """`_timed` for a run with values, which may have been timed with others before."""
+    if instructions is not False:  # records of instructions are too large to keep
+        return _timed(model, instructions, progress, shortcuts)
+    if shortcuts not in model.timed:
+        model.timed[shortcuts] = _timed(model, False, progress, shortcuts).trace
+    return Result(model, model.timed[shortcuts])
 
 
 @checked(model="asim.compile makes one", inputs='pass {"input": array}, or asim.random_inputs(model)')
@@ -202,7 +216,8 @@ def run(
         values: "device" computes as the chip would (float16 with float32 accumulation on the Cube, one
             float16 rounding an operator on Vector); "float32" in the model's own types.
         instructions: As in `simulate`.
-        progress: As in `simulate`; counts the timing first, then the values.
+        progress: As in `simulate`; counts the timing first, unless an earlier run of the model has done it,
+            then the values.
         shortcuts: As in `simulate`.
 
     Raises:
@@ -223,7 +238,7 @@ def run(
         watch.end(found or {})
         return Result(ran, _timed(ran, instructions, progress, taken).trace, found, watch.report())
     arrays = checked_inputs(model.graph, arrays)  # before the machine has spent its time
-    result = _timed(model, instructions, progress, taken)
+    result = _timed_once(model, instructions, progress, taken)
     return _with_values(result, model, [arrays], values, progress)
 
 

@@ -22,6 +22,7 @@ from ascendsim.opset import OpSet
 from ascendsim.passes.engine import EngineReport
 from ascendsim.passes.fusion.report import FusionReport
 from ascendsim.soc import SocSpec
+from ascendsim.trace.records import Trace
 
 if TYPE_CHECKING:
     from ascendsim.passes.graph_kernel import GraphKernelReport
@@ -46,6 +47,8 @@ class CompiledModel:
         lowering: How the device graph was lowered.
         planned: Whether `program` is the whole of it, with a memory plan of its own: not so where pieces
             follow when shapes are known.
+        timed: By the machine's shortcuts what `run` has timed: values change no time, so further runs need no
+            machine.
     """
 
     graph: Graph
@@ -60,6 +63,7 @@ class CompiledModel:
     optimized: EngineReport = field(default_factory=EngineReport)
     lowering: LowerOptions = field(default_factory=LowerOptions)
     planned: bool = True
+    timed: dict[frozenset[str], Trace] = field(default_factory=dict, init=False, compare=False, repr=False)
 
     @checked()
     def tasks_of(self, node: str) -> tuple[Task, ...]:

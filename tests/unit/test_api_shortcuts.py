@@ -36,6 +36,31 @@ def test_every_choice_gives_the_same_trace(monkeypatch: pytest.MonkeyPatch) -> N
     ]
 
 
+def test_further_runs_need_no_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Values change no time; whoever asks for instructions, other shortcuts or a simulation gets a new one."""
+    model = asim.compile(asim.load(LENET, weights="random"))
+    times: list[int] = []
+
+    def counted(*args: object, **options: object) -> object:
+        trace = machine.run(*args, **options)  # type: ignore[arg-type]
+        times.append(trace.end)
+        return trace
+
+    monkeypatch.setattr(running, "run_machine", counted)
+    first, second = (asim.run(model, asim.random_inputs(model, seed)) for seed in (1, 2))
+    assert len(times) == 1
+    assert first.trace == second.trace
+    assert any((first.outputs[name] != second.outputs[name]).any() for name in first.outputs)
+    inputs = asim.random_inputs(model, 1)
+    assert asim.run(model, inputs, instructions=True).trace.instructions
+    assert not asim.run(model, inputs).trace.instructions
+    asim.run(model, inputs, shortcuts="replay")
+    asim.simulate(model)
+    asim.run(asim.compile(asim.load(LENET, weights="random")), inputs)
+    assert len(times) == 5
+    assert len(set(times)) == 1
+
+
 def test_a_wrong_name_is_told() -> None:
     model = asim.compile(asim.load(LENET))
     with pytest.raises(

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from ascendsim.core.errors import InputError
+from ascendsim.passes.fusion import order as fusion_order
 from ascendsim.passes.fusion.catalogue import all_facts, fact
 from ascendsim.passes.fusion.order import DOWN_OFFSET, Phase, check_custom, in_order, phase_of, places
 from ascendsim.passes.fusion.plog import read_plog
@@ -111,6 +112,27 @@ def test_the_switch_file_may_move_passes() -> None:
         named(JoinRelu, "Mine", stage="Top", priority=1),
     ]
     assert order(items, switches) == ["PoolingFusionPass", "SoftmaxFusionPass", "Mine", "AABiasaddConvFusion"]
+
+
+def test_the_usual_order_is_worked_out_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not so where a file moves passes, or a user brings some."""
+    asked: list[int] = []
+
+    def counted(rules: Any, switches: Switches) -> Any:
+        asked.append(len(rules))
+        return places(rules, switches)
+
+    monkeypatch.setattr(fusion_order, "places", counted)
+    listed = rules("SoftmaxFusionPass", "PoolingFusionPass")
+    assert order(listed) == order(listed) == order(listed, Switches(oo_level="O1"))
+    assert asked == [2]
+    moved = json.dumps({"Priority": {"GraphFusion": {"Top": {order(listed)[1]: "5"}}}})
+    assert order(listed, Switches(parse_switch_text(moved))) == order(listed)[::-1]
+    mine = [*listed, named(JoinRelu, "Mine", stage="Top", priority=0)]
+    assert order(mine)[0] == "Mine"
+    mine[-1].priority = 2999
+    assert order(mine)[-1] == "Mine"
+    assert asked == [2, 2, 3, 3]
 
 
 def test_groups_come_before_priorities() -> None:

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
-from functools import cache
+from functools import cache, lru_cache
 
 from ascendsim.core.errors import InputError
 from ascendsim.passes.fusion.catalogue import PassFact, find_fact
@@ -117,6 +117,17 @@ def places(rules: Sequence[FusionRule], switches: Switches) -> dict[str, Place]:
 
 def in_order(rules: Sequence[FusionRule], switches: Switches) -> tuple[FusionRule, ...]:
     """Rules in the order in which they run."""
+    if switches.file.priorities or any(find_fact(rule.name, "graph") is None for rule in rules):
+        return _sorted(rules, switches)
+    return _usual_order(tuple(rules))
+
+
+@lru_cache(maxsize=4)  # CANN's own as CANN has them: every compilation asks for their order, twice
+def _usual_order(rules: tuple[FusionRule, ...]) -> tuple[FusionRule, ...]:
+    return _sorted(rules, Switches())
+
+
+def _sorted(rules: Sequence[FusionRule], switches: Switches) -> tuple[FusionRule, ...]:
     at = places(rules, switches)
     return tuple(sorted(rules, key=lambda rule: at[rule.name].key))
 

@@ -152,6 +152,7 @@ class Pattern:
         least, most: How many nodes a match has in all; None = no limit of its own.
         needs_shared: Whether a result that the match reads must have a reader outside it.
         sources: Operators of each part that the root reads.
+        needs: For each part the operators of which one stands for it.
     """
 
     parts: Mapping[str, Part]
@@ -164,15 +165,12 @@ class Pattern:
     most: int | None = None
     needs_shared: bool = False
     sources: tuple[tuple[str, ...], ...] = field(init=False)
+    needs: tuple[tuple[str, ...], ...] = field(init=False)
 
     def __post_init__(self) -> None:
         read = [operand for _, operand in self.parts[self.root].ways[0] if operand.is_part]
         object.__setattr__(self, "sources", tuple([self.parts[operand.name].types for operand in read]))
-
-    @property
-    def needs(self) -> tuple[tuple[str, ...], ...]:
-        """For each part the operators of which one stands for it."""
-        return tuple(part.types for part in self.parts.values())
+        object.__setattr__(self, "needs", tuple([part.types for part in self.parts.values()]))
 
 
 @dataclass(frozen=True, slots=True)
