@@ -387,6 +387,7 @@ class StagedProduct:
         product: Of one batch; `b` has the operand's shape, and the bytes of scratch memory for some chunks.
         values: That a vector core makes at a time, at most.
         slots: Chunks that scratch memory holds for each cube core.
+        teams: Cube cores at most.
         packed: Elements of the operand for each one of `staging`.
     """
 
@@ -394,6 +395,7 @@ class StagedProduct:
     product: CubeWork
     values: int
     slots: int
+    teams: int
     packed: int = 1
 
 

@@ -72,7 +72,7 @@ def describe(work: Work | None, sizes: bool = True) -> str:
             )
             return f"sequence{more} [" + "; ".join(describe(part, sizes) for part in work.parts) + "]"
         case StagedProduct():
-            room = f" {work.slots} x {work.values} values" if sizes else ""
+            room = f" on {work.teams}, {work.slots} x {work.values} values" if sizes else ""
             made, product = describe(work.staging, sizes), describe(work.product, sizes)
             return f"staged{room} [{made}; {product}]"
         case WorkChoice():

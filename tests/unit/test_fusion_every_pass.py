@@ -467,6 +467,7 @@ EXAMPLES: dict[str, Body] = {
     "ZConfusionSoftmaxGradFusionPass": softmax_grad,
     "ZSplitVDFusionPass": parts,
     "ZSplitVDFusionPassV2": split_twice,
+    "softmaxTransFusionPass": lambda b: b.op("Softmax", b.input("x", (1, 4420, 2)), axis=-1),
     "ClipFusionRule0": lambda b: b.op(
         "Max", b.op("Min", b.input("x", (4, 16)), number(b, 0.7)), number(b, -0.5)
     ),

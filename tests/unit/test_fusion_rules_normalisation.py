@@ -12,7 +12,7 @@ from ascendsim.graph.ir import Tensor
 from ascendsim.passes.fusion.rule import FusionRule
 from ascendsim.passes.fusion.rules.normalise.layer_norm import LayerNormFusionPass, LayerNormONNXFusionPass
 from ascendsim.passes.fusion.rules.normalise.reduce_mean import OneElementRule
-from ascendsim.passes.fusion.rules.normalise.softmax import SoftmaxFusionPass
+from ascendsim.passes.fusion.rules.normalise.softmax import SoftmaxFusionPass, SoftmaxTransFusionPass
 from ascendsim.passes.fusion.rules.training.layer_norm_grad import LayerNormGradFusionPass
 from ascendsim.passes.fusion.rules.training.softmax_grad import (
     SoftmaxGradFusionPass,
@@ -227,6 +227,31 @@ def test_a_softmax_of_ssd_is_turned() -> None:
 def test_other_softmaxes_stay(shape: tuple[int, ...], axis: int, generation: str, reason: str) -> None:
     graph = build(lambda b: b.op("Softmax", b.input("x", shape), axis=axis))
     assert fused(graph, SoftmaxFusionPass(), generation=generation).reason == reason
+
+
+@pytest.mark.parametrize("shape", [(4420, 2), (1, 4420, 2), (3, 151, 15), (1, 599_999, 1)])
+def test_a_softmax_of_short_rows_is_turned(shape: tuple[int, ...]) -> None:
+    graph = build(lambda b: b.op("Softmax", b.input("x", shape), axis=len(shape) - 1))
+    result = fused(graph, SoftmaxTransFusionPass(), generation="v100")
+    assert result.counts == {"softmaxTransFusionPass": (1, 1)}
+    assert result.operators == {"Transpose": 2, "Softmax": 1}
+    assert result.error <= 1e-7
+
+
+@pytest.mark.parametrize(
+    ("shape", "axis", "reason"),
+    [
+        ((1, 4420, 16), -1, "the last axis is not below 16"),
+        ((1, 150, 15), -1, "the axis before it is not between 10 times as long and 600000"),
+        ((1, 600_000, 1), -1, "the axis before it is not between 10 times as long and 600000"),
+        ((8,), -1, "there is no axis before the last one"),
+        ((1, 16, 4, 8400), 1, "the last axis is not below 16"),  # YOLOv8's, as a published log counts it
+        ((1, 4420, 2), 1, "the axis is not the last one"),
+    ],
+)
+def test_softmaxes_of_longer_rows_stay(shape: tuple[int, ...], axis: int, reason: str) -> None:
+    graph = build(lambda b: b.op("Softmax", b.input("x", shape), axis=axis))
+    assert fused(graph, SoftmaxTransFusionPass()).reason == reason
 
 
 def softmax_gradient(

@@ -83,6 +83,14 @@ def test_few_rows_are_quicker_than_with_float16(form: dict[str, Any]) -> None:
     assert few.duration_us < plain.duration_us
 
 
+def test_a_small_matrix_takes_fewer_teams() -> None:
+    plain, few = (simulated(16, 4096, 1024, **form) for form in ({"bits": 16}, {"turned": True}))
+    (task,) = few.model.program.tasks
+    cubes = sum(group.count for group in task.groups if group.block.core is CoreKind.CUBE)
+    assert cubes <= load(CHIP).ai_cores // 2
+    assert few.duration_us < plain.duration_us
+
+
 def test_a_large_matrix_takes_little_more_than_its_bytes() -> None:
     result = simulated(16, 4096, 11008, bits=4, group=128)
     stream_us = 4096 * 11008 / 2 / load(CHIP).dram.read_gb_per_s / 1e3
@@ -126,7 +134,7 @@ def test_the_cube_multiplies_while_weights_are_made() -> None:
     made = [record for record in records if record.pipe == "V"]
     halfway = (min(record.start for record in made) + max(record.end for record in made)) / 2
     before = sum(record.end <= halfway for record in products)
-    assert 0.3 < before / len(products) < 0.5  # behind what is made, but not far
+    assert 0.2 < before / len(products) < 0.5  # behind what is made, but not far
 
 
 def test_scratch_memory_is_for_few_chunks() -> None:

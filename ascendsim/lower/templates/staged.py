@@ -75,7 +75,7 @@ def _tiling(work: StagedProduct, product: Product, soc: SocSpec, each: int) -> T
     """All rows at a time, so that nothing is made twice; as many columns to a tile as L0C holds then."""
     rows = ceil_div(product.m, FRACTAL_ROWS)
     grain = align(BLOCK_BYTES * work.packed, FRACTAL_ROWS) if product.b_rows == "n" else FRACTAL_ROWS
-    share = min(align(product.n, FRACTAL_ROWS), align(ceil_div(product.n, soc.ai_cores), grain))
+    share = min(align(product.n, FRACTAL_ROWS), align(ceil_div(product.n, work.teams), grain))
     line = TRANSACTION_BYTES * work.packed  # stored elements of a line of L2
     most = min(MOST_COLUMNS, capacity(soc, Buffer.L0C) // (rows * ACCUMULATOR_BYTES) * FRACTAL_ROWS)
     if product.b_rows == "k" and work.product.k > line:  # rather whole lines than many columns
