@@ -22,7 +22,7 @@ from ascendsim.core.files import write_whole
 ROOT = Path(__file__).resolve().parents[1]
 TARGET = ROOT / "docs" / "kernels_results.md"
 FOLDER = ROOT / "examples" / "kernels"
-MODULES = ("add", "vector", "copies", "products", "fused", "int8")
+MODULES = ("add", "vector", "copies", "products", "fused", "int8", "attention")
 LIMIT = 25  # percent beyond which a row needs a reason
 BEGIN, END = "<!-- published kernels -->\n", "<!-- end of published kernels -->\n"
 HEAD = (
@@ -32,8 +32,6 @@ MISSING = "no reason is known yet"
 
 REASONS = {
     1: "the scalar unit converts, adds and counts between its accesses; a recording holds the accesses only",
-    7: "tiles of 32,512 bytes start at odd multiples of 256 bytes: the chip's description has 0.70 of the rate "
-    "for every address off 512 bytes, of whatever length; here the chip loses nothing",
     40: "as row 42",
     42: "one base block a copy and one in L1, so that nothing hides a copy; copies of rows of 128 bytes, 16 KiB "
     "apart, take the chip 8,617 us and the machine 6,902, and the library's scalar work comes on top",

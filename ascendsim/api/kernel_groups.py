@@ -51,7 +51,11 @@ def grouped(
         _check(stream, forms, CoreKind.CUBE, soc)
     for stream in vectors:
         _check(stream, forms, CoreKind.VECTOR, soc)
-    if cubes and vectors:
+    # vector cores of a team meet each other only where they start together, whatever the cube core does
+    pairs = any(
+        form.flag is not None and form.flag.mode == 1 for one in vectors for form in _forms(one, forms)
+    )
+    if (cubes and vectors) or pairs:
         return TaskKind.MIX_AIC, tuple(_teams(streams, forms, soc))
     rest = cubes or vectors or list(streams.values())
     kind = CoreKind.CUBE if cubes else CoreKind.VECTOR

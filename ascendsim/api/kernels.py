@@ -35,7 +35,8 @@ from ascendsim.machine import run as run_machine
 from ascendsim.soc import SocSpec, load
 from ascendsim.tile.advice import Timed, advice
 from ascendsim.tile.checker import Checker, CoreChecker
-from ascendsim.tile.evaluate import CoreMemory, Evaluator, GlobalMemory
+from ascendsim.tile.crossing import Crossing
+from ascendsim.tile.evaluate import ON_CHIP, CoreMemory, Evaluator, GlobalMemory
 from ascendsim.tile.findings import FaultError, Finding, Findings
 from ascendsim.tile.order import Order, Scheduler
 from ascendsim.tile.reroll import Node, Repeat, Roller
@@ -141,12 +142,20 @@ class _Launch:
                 roles += [Role("aic", block), *[Role("aiv", block, sub, ratio) for sub in range(ratio)]]
         if mixed or options.get("together") or mentions(self.kernel, given, TOGETHER):
             self.together = True
-            meeting = Meeting(roles)
+            names = [str(role) for role in roles]
+            crossing = Crossing(names, len(ON_CHIP) + len(self.arrays)) if self.values else None
+            meeting = Meeting(roles, crossing)
+            works = [partial(self._record, role, given, meeting, crossing) for role in roles]
             try:
-                meeting.run([partial(self._record, role, given, meeting) for role in roles])
+                meeting.run(works)
             except MeetingError as error:
+                if crossing is not None:
+                    crossing.say()
                 fault = Finding("deadlock", error.where, error.text, error.core, -1, MEET)
                 raise FaultError(f"deadlock: {error.text}", fault, self.findings, MEET) from None
+            if crossing is not None:
+                crossing.say()
+                crossing.left_set(self.findings)
             return
         for role in self._sequence(roles):
             self._record(role, given, None)
@@ -159,7 +168,9 @@ class _Launch:
             return roles[::-1]
         return [roles[at] for at in np.random.default_rng(self.order).permutation(len(roles))]
 
-    def _record(self, role: Role, given: Sequence[Any], meeting: Meeting | None) -> None:
+    def _record(
+        self, role: Role, given: Sequence[Any], meeting: Meeting | None, crossing: Crossing | None = None
+    ) -> None:
         """Records one core, and evaluates it on the way."""
         core = role.block * role.ratio + role.sub
         before = self.rows if meeting is None else 0
@@ -170,9 +181,10 @@ class _Launch:
         scheduler: Scheduler | None = None
         if self.values:
             evaluator = Evaluator(CoreMemory(self.context.soc, self.outside), forms, core, self.findings)
-            # what flags between cores order is not followed: each core is then looked at by itself
+            # cores that wait for one another have their columns apart: no order of theirs is known beforehand
             whole = self.checker if meeting is None else self.checked()
-            checker = whole.core(core)
+            number = 0 if meeting is None else meeting.roles.index(role)
+            checker = whole.core(core, None if crossing is None else (crossing, number))
             if self.order != "program":
                 scheduler = Scheduler(whole.tables, self.order, core, self.manual)
 
@@ -267,9 +279,8 @@ class _Launch:
             raise KernelError(
                 f"kernel {name!r}", "does nothing", remedy="call asc.data_copy and others in it"
             )
-        streams = self.streams
-        if not self.together:  # in the order of the program, however they were run
-            streams = {role: streams[role] for role in sorted(streams)}
+        # in the order of the program, however they were run: the cube core of a team first
+        streams = {role: self.streams[role] for role in sorted(self.streams)}
         kind, parts = grouped(streams, self.context.forms.listed, soc)
         accesses = tuple(
             [

@@ -150,7 +150,7 @@ def _set(recorder: Recorder, frame: FrameType, name: str, use: tuple[int, int, P
     unit_row(recorder, frame, name, flag)
     recorder.flush()  # all before it has its values then
     assert recorder.meeting is not None
-    recorder.meeting.set(recorder.role, number)
+    recorder.meeting.set(recorder.role, number, mode, pipe, str(site_of(frame, name)))
 
 
 def _wait(recorder: Recorder, frame: FrameType, name: str, use: tuple[int, int]) -> None:

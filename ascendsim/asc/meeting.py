@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from threading import Event, Thread
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from ascendsim.core.errors import KernelError
 from ascendsim.isa.cross_checks import IDS
+from ascendsim.isa.instructions import Pipe
 
 
 class Role(NamedTuple):
@@ -53,6 +54,16 @@ class MeetingError(KernelError):
         super().__init__("deadlock:", text, remedy=MEET)
 
 
+class Listener(Protocol):
+    """Hears of the flags between cores, which go by their numbers in the meeting."""
+
+    def released(self, core: int, flag: int, pipe: Pipe, waiters: Sequence[int], where: str) -> None:
+        """A core has set a flag in a pipe, for those who may wait for it."""
+
+    def taken(self, core: int, flag: int, setters: Sequence[int]) -> None:
+        """A core has waited for a flag of others."""
+
+
 class _Stopped(BaseException):
     """Ends a thread that waits for something that will not come."""
 
@@ -62,10 +73,12 @@ class Meeting:
 
     Args:
         roles: All cores.
+        listener: Is told of flags that are set and taken.
     """
 
-    def __init__(self, roles: Sequence[Role]) -> None:
-        self.roles = list(roles)
+    def __init__(self, roles: Sequence[Role], listener: Listener | None = None) -> None:
+        self.roles, self.listener = list(roles), listener
+        self._numbers = {role: number for number, role in enumerate(self.roles)}
         self._set: dict[tuple[Role, int], int] = {}
         self._taken: dict[tuple[Role, int], int] = {}
         self._go = {role: Event() for role in roles}
@@ -120,9 +133,12 @@ class Meeting:
             self._done.add(role)
             self._back.set()
 
-    def set(self, role: Role, flag: int) -> None:
-        """A core sets a flag."""
+    def set(self, role: Role, flag: int, mode: int, pipe: Pipe, where: str) -> None:
+        """A core sets a flag behind what it has put into a pipe."""
         self._set[role, flag] = self._set.get((role, flag), 0) + 1
+        if self.listener is not None:  # who may wait for me is whom I may wait for
+            waiters = [self._numbers[other] for other in self.partners(role, mode)]
+            self.listener.released(self._numbers[role], flag, pipe, waiters, where)
 
     def wait(self, role: Role, flag: int, mode: int, where: str) -> None:
         """A core waits until the others have set a flag once more."""
@@ -135,6 +151,9 @@ class Meeting:
                 raise _Stopped
         del self._waiting[role]
         self._taken[role, flag] = self._taken.get((role, flag), 0) + 1
+        if self.listener is not None:
+            setters = [self._numbers[other] for other in self.partners(role, mode)]
+            self.listener.taken(self._numbers[role], flag, setters)
 
     def partners(self, role: Role, mode: int) -> list[Role]:
         """Cores that have to set a flag which a core waits for."""

@@ -7,7 +7,13 @@ from __future__ import annotations
 import math
 
 from ascendsim.core.errors import CompileError
-from ascendsim.core.formats import BLOCK_BYTES, FRACTAL_BYTES, L0C_ELEMENT_BYTES, align
+from ascendsim.core.formats import (
+    BLOCK_BYTES,
+    FRACTAL_BYTES,
+    L0C_ELEMENT_BYTES,
+    TRANSACTION_BYTES,
+    align,
+)
 from ascendsim.isa.cost_model import Cost, LinkDemand, path_width, start_cycles, whole_cycles, with_start
 from ascendsim.isa.instructions import Buffer, Img2Col, Move
 from ascendsim.soc.spec import PortSpec, SocSpec
@@ -209,7 +215,25 @@ def _efficiency(move: Move, soc: SocSpec) -> float:
         # the engine is slower than any link then
         slow = move.kind == "nd2nz" and soc.dma.ragged_nd2nz_bytes_per_cycle is not None
         return 1.0 if slow else soc.dma.ragged_efficiency
-    return 1.0 if move.aligned else soc.dram.unaligned_efficiency
+    if move.aligned:
+        return 1.0
+    stride = move.dst_stride if move.dst.buffer is Buffer.GM else move.src_stride
+    length = move.bytes if stride in (0, move.burst_bytes) else move.burst_bytes
+    return unaligned_efficiency(length, soc.dram.unaligned_efficiency)
+
+
+def unaligned_efficiency(length: int, least: float) -> float:
+    """Share of the rate that a burst gets which begins off a transaction boundary: it touches one transaction
+    more than it fills, but never gets less than what was measured at worst.
+
+    >>> unaligned_efficiency(2048, 0.7), unaligned_efficiency(512, 0.7)
+    (0.8, 0.7)
+
+    Args:
+        length: Contiguous bytes.
+        least: `dram.unaligned_efficiency` of the chip.
+    """
+    return max(least, length / (length + TRANSACTION_BYTES))
 
 
 def _is_ragged(move: Move) -> bool:

@@ -25,6 +25,7 @@ from ascendsim.plot.frame import (
     write_shares,
 )
 from ascendsim.plot.lanes import (
+    COLOURED,
     Floats,
     Lane,
     host_lanes,
@@ -35,7 +36,6 @@ from ascendsim.plot.lanes import (
 )
 from ascendsim.plot.palette import FAINT, INK
 from ascendsim.profiling.comparison import VariantFigures, compare_figures
-from ascendsim.profiling.kinds import KINDS
 from ascendsim.profiling.select import Window
 from ascendsim.profiling.view import ProfiledRun
 
@@ -116,7 +116,7 @@ class ComparisonDisplay(Picture):
         )
         present = sorted({int(kind) for lane, _, _ in placed for kind in lane.kinds})
         pale = any(lane.begun is not None for lane, _, _ in placed)
-        draw_legend(ax, [*(KINDS[kind] for kind in present), *([LAUNCHED] if pale else [])])
+        draw_legend(ax, [*(COLOURED[kind] for kind in present), *([LAUNCHED] if pale else [])])
         for variant, own_tops in zip(self.variants, tops, strict=True):
             write_shares(ax, variant.lanes, own_tops, (0.0, max(variant.end_us, 1e-3)))
         if own:

@@ -10,9 +10,8 @@ from numpy.typing import NDArray
 
 from ascendsim.graph.scopes import FUSED_SEPARATOR
 from ascendsim.plot.figures import figure_of, fits, shortened, text_width
-from ascendsim.plot.lanes import Floats, Lane, coverage
+from ascendsim.plot.lanes import COLOURED, Floats, Lane, coverage
 from ascendsim.plot.palette import INK, KIND_COLOURS, LANE, ink_on
-from ascendsim.profiling.kinds import KINDS
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -107,7 +106,7 @@ class LaneArtist:
     ) -> None:
         starts, ends = lane.starts[indices] * self.scale, lane.ends[indices] * self.scale
         widths = (lane.ends[indices] - lane.starts[indices]) / self.us_of_pixel
-        colours = [KIND_COLOURS[KINDS[lane.kinds[i]]] for i in indices]
+        colours = [KIND_COLOURS[COLOURED[lane.kinds[i]]] for i in indices]
         edges = np.where(widths >= EDGE_PIXELS, 0.7, 0.0)
         boxes = _boxes(starts, ends, np.full(len(indices), top), np.full(len(indices), top + height))
         self._add(boxes, facecolors=colours, edgecolors="white", linewidths=edges, alpha=alpha, zorder=3)
@@ -123,7 +122,7 @@ class LaneArtist:
         for i in indices[widths >= LABEL_PIXELS]:
             pale_middle = lane.begun is not None and 2 * lane.begun[i] > lane.starts[i] + lane.ends[i]
             dark = alpha < 1 or pale_middle
-            ink = INK if dark else ink_on(KIND_COLOURS[KINDS[lane.kinds[i]]])
+            ink = INK if dark else ink_on(KIND_COLOURS[COLOURED[lane.kinds[i]]])
             self._label(lane, int(i), top, height, ink, pale_middle)
 
     def _label(self, lane: Lane, index: int, top: float, height: float, ink: str, in_head: bool) -> None:
@@ -194,7 +193,7 @@ class LaneArtist:
             boxes = _boxes(times[first], times[last], upper[first], base[first])[upper[first] < base[first]]
             self._add(
                 boxes,
-                facecolors=KIND_COLOURS[KINDS[kind]],
+                facecolors=KIND_COLOURS[COLOURED[kind]],
                 linewidths=0,
                 alpha=alpha,
                 antialiaseds=False,

@@ -18,6 +18,7 @@ from ascendsim.profiling.view import ProfiledRun, TaskView
 from ascendsim.trace.records import InstructionRecord
 
 Floats = NDArray[np.float64]
+COLOURED = (*KINDS, *PIPE_NAMES.values())  # what slices are coloured by: kinds of operators, or pipes
 PHASES = ("E  emit", "R  read", "C  compute", "W  write")
 _PHASE_PIPES = {"MTE2": 1, "M": 2, "V": 2, "MTE3": 3, "FIX": 3}  # index into PHASES
 PIPE_ROLES = {"MTE1": "L1 to L0", "MTE2": "GM in", "MTE3": "UB out", "FIX": "L0C out"}
@@ -33,7 +34,8 @@ class Lane:
             whole bars.
         starts, ends: Slices in us.
         heights: Share 0..1 of each slice; 1 for bars.
-        kinds: Index into `profiling.KINDS` of each slice.
+        kinds: Index into `COLOURED` of each slice: the kind of the task's operator, and in lanes of pipes the
+            pipe where a task has none (kernels of the user's own).
         rows: Row in the lane of each slice (bars that overlap get rows of their own).
         tasks: Task id of each slice.
         labels: Text of each slice, "" for none.
@@ -159,25 +161,22 @@ def share_lanes(run: ProfiledRun, views: Sequence[TaskView]) -> list[Lane]:
         if members:
             heights = [shares[view.id][pipe] for view in members]
             role = f"{name} ({PIPE_ROLES[pipe]})" if pipe in PIPE_ROLES else name
-            lanes.append(
-                _lane(
-                    run,
-                    role,
-                    members,
-                    heights,
-                    rows=[0] * len(members),
-                    labels=[""] * len(members),
-                    shares=True,
-                )
-            )
+            blank = [""] * len(members)
+            lane = _lane(run, role, members, heights, rows=[0] * len(members), labels=blank, shares=True)
+            lanes.append(replace(lane, kinds=np.array([_colour(view, name) for view in members], np.int64)))
     return lanes
+
+
+def _colour(view: TaskView, pipe: str) -> int:
+    """What a slice in a pipe's lane is coloured by; without an operator all of a task's would be alike."""
+    return COLOURED.index(kind_of(view) if view.kinds else pipe)
 
 
 def instruction_lanes(
     run: ProfiledRun, records: Sequence[InstructionRecord], cores: Sequence[int] | None = None
 ) -> list[Lane]:
     """A lane a pipe of some cores (the first of each kind if None) with one slice an instruction."""
-    kinds = {view.id: KINDS.index(kind_of(view)) for view in run.tasks}
+    views = {view.id: view for view in run.tasks}
     present = sorted({core for record in records for core in record.cores})
     if cores is None:
         vector = [core for core in present if core >= run.soc.ai_cores]
@@ -198,7 +197,7 @@ def instruction_lanes(
                     np.array([run.us(r.start) for r in members]),
                     np.array([run.us(r.end) for r in members]),
                     np.ones(len(members)),
-                    np.array([kinds[r.task] for r in members], dtype=np.int64),
+                    np.array([_colour(views[r.task], name) for r in members], dtype=np.int64),
                     np.array(sub_lanes([(r.start, r.end) for r in members]), dtype=np.int64),
                     np.array([r.task for r in members], dtype=np.int64),
                     tuple(r.name for r in members),

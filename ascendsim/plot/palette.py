@@ -1,4 +1,5 @@
-"""Colours of pictures: one fixed colour a kind of operator, told apart by people with any colour vision.
+"""Colours of pictures: one fixed colour a kind of operator or a pipe, told apart by people with any colour
+vision.
 
 The palette is that of Okabe and Ito (Color Universal Design, 2008), without its yellow, which is too light
 for thin bars.
@@ -8,6 +9,7 @@ from __future__ import annotations
 
 from ascendsim.opset.facts import Kind
 from ascendsim.profiling.kinds import AI_CPU, COMMUNICATION, CTRL_CPU, DVPP
+from ascendsim.profiling.metrics import PIPE_NAMES
 
 KIND_COLOURS = {
     Kind.CONVOLUTION.value: "#0072b2",
@@ -20,6 +22,14 @@ KIND_COLOURS = {
     COMMUNICATION: "#000000",
     DVPP: "#8b5a2b",
     CTRL_CPU: "#5b4b8a",
+    # pipes, for tasks without an operator; computing pipes look like what they compute in networks
+    PIPE_NAMES["M"]: "#56b4e9",
+    PIPE_NAMES["V"]: "#009e73",
+    PIPE_NAMES["S"]: "#202428",
+    PIPE_NAMES["MTE1"]: "#cc79a7",
+    PIPE_NAMES["MTE2"]: "#d55e00",
+    PIPE_NAMES["MTE3"]: "#e69f00",
+    PIPE_NAMES["FIX"]: "#0072b2",
 }
 LANE = "#f1f2f4"  # background of a lane
 INK = "#202428"

@@ -29,8 +29,7 @@ from ascendsim.plot.frame import (
     time_unit,
     write_shares,
 )
-from ascendsim.plot.lanes import Lane, host_lanes, instruction_lanes, share_lanes, stream_lanes
-from ascendsim.profiling.kinds import KINDS
+from ascendsim.plot.lanes import COLOURED, Lane, host_lanes, instruction_lanes, share_lanes, stream_lanes
 from ascendsim.profiling.select import Window, check_window, select
 from ascendsim.profiling.view import ProfiledRun, TaskView
 
@@ -83,7 +82,7 @@ class TimelineDisplay(Picture):
         )
         present = sorted({int(kind) for lane in self.lanes for kind in lane.kinds})
         pale = any(lane.begun is not None for lane in self.lanes)
-        draw_legend(ax, [*(KINDS[kind] for kind in present), *([LAUNCHED] if pale else [])])
+        draw_legend(ax, [*(COLOURED[kind] for kind in present), *([LAUNCHED] if pale else [])])
         write_shares(ax, self.lanes, tops, self.window)
         if own:
             # settles the layout, so that pixel widths are those of the final picture
@@ -100,7 +99,7 @@ class TimelineDisplay(Picture):
                 lane.name,
                 lane.labels[i],
                 int(lane.tasks[i]),
-                KINDS[lane.kinds[i]],
+                COLOURED[lane.kinds[i]],
                 float(lane.starts[i]),
                 float(lane.ends[i]),
                 float(lane.heights[i]),

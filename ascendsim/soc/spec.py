@@ -136,7 +136,7 @@ class DramSpec:
     # whole chip, of reads past L2 that several cores make in step; None = no such limit is known
     same_line_bytes_per_cycle: float | None
     transaction_bytes: int  # smallest transfer; a burst is rounded up to it
-    unaligned_efficiency: float  # rate factor of bursts that do not start on a transaction boundary
+    unaligned_efficiency: float  # least rate factor of bursts that start off a transaction boundary
     max_in_flight: int  # outstanding transfers of one MTE
 
 

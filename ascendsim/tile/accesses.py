@@ -65,7 +65,7 @@ class Tables:
         if form.barrier:
             return [r.BARRIER, pipe, 0, 0, 0, 0]
         if form.flag is not None and form.flag.mode is not None:
-            return [r.CROSS_WAIT if form.flag.wait else r.CROSS_SET, pipe, 0, 0, 0, 0]
+            return [r.CROSS, pipe, 0, 0, 0, 0]
         if form.flag is not None:
             number = self.flags.setdefault((form.flag.name, form.flag.initial), len(self.flags))
             if number == len(self.initial):

@@ -14,24 +14,40 @@ from ascendsim.isa.forms import Form
 from ascendsim.isa.instructions import Buffer
 from ascendsim.soc.spec import SocSpec
 from ascendsim.tile.accesses import Tables
+from ascendsim.tile.crossing import Crossing
 from ascendsim.tile.evaluate import ON_CHIP
 from ascendsim.tile.findings import Findings
 from ascendsim.tile.flags import deadlock, left_set, set_twice
 from ascendsim.tile.order import Scheduler
 from ascendsim.tile.wording import Conflict, say
+from ascendsim_kernels import tile_cross as x
 from ascendsim_kernels import tile_order as o
 from ascendsim_kernels import tile_race as r
 
 MOST = 256  # different races that are kept
+_Rows = tuple[NDArray[np.int32], NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]
 
 
 class _Memories:
-    """Columns of accesses, made when a form first needs them; large ones cost room only where touched."""
+    """Columns of accesses, made when a form first needs them; large ones cost room only where touched.
 
-    def __init__(self, sizes: Sequence[int], shared: bool) -> None:
+    Args:
+        sizes: Bytes of the memories.
+        shared: Whether other cores touch them too.
+        room: Where the table and `latest` are to lie, all 0; None for room of its own.
+    """
+
+    def __init__(
+        self,
+        sizes: Sequence[int],
+        shared: bool,
+        room: tuple[NDArray[np.int64], NDArray[np.int64]] | None = None,
+    ) -> None:
         self.sizes = sizes
-        self.table = np.zeros((len(sizes), r.MEMORY_WIDTH), np.int64)
-        self.latest = np.zeros((len(sizes), r.LATEST), np.int64)
+        self.table, self.latest = room or (
+            np.zeros((len(sizes), r.MEMORY_WIDTH), np.int64),
+            np.zeros((len(sizes), r.LATEST), np.int64),
+        )
         self.latest[:, r.LOWEST] = 1 << 62
         self.table[:, r.SIZE], self.table[:, r.SHARED] = sizes, shared
         self._kept: list[NDArray[Any]] = []
@@ -90,11 +106,17 @@ class Checker:
         self.extents: dict[tuple[int, str], tuple[int, int]] = {}  # bytes that a core wrote, by region
         self.steps = 0
 
-    def core(self, core: int) -> CoreChecker:
-        """Begins with a core."""
+    def core(self, core: int, crossing: tuple[Crossing, int] | None = None) -> CoreChecker:
+        """Begins with a core.
+
+        Args:
+            core: Its number.
+            crossing: The cores that wait for one another, and the core's number there, if they do: each has a
+                checker of its own then.
+        """
         self.starts.append(self.rows + 1)
         self.cores.append(core)
-        return CoreChecker(self, core)
+        return CoreChecker(self, core, crossing)
 
     def note(self, forms: NDArray[np.int32]) -> NDArray[np.int64]:
         """Gives rows their numbers over all cores."""
@@ -122,13 +144,20 @@ class CoreChecker:
     Args:
         whole: The launch.
         core: Number of the core.
+        crossing: See `Checker.core`.
     """
 
-    def __init__(self, whole: Checker, core: int) -> None:
+    def __init__(self, whole: Checker, core: int, crossing: tuple[Crossing, int] | None = None) -> None:
         self.whole, self.core = whole, core
         start = whole.starts[-1]
         chip = len(ON_CHIP)
-        self.memories = _Memories([*whole.chip, *whole.outside], False)
+        self.crossing = None if crossing is None else crossing[0]
+        self.mine = 0 if crossing is None else crossing[1]
+        room = None
+        if self.crossing is not None:
+            room = self.crossing.tables[self.mine], self.crossing.latest[self.mine]
+            self.crossing.cores[self.mine] = self
+        self.memories = _Memories([*whole.chip, *whole.outside], False, room)
         self.memories.table[chip:] = whole.shared.table
         self.memories.latest[chip:] = whole.shared.latest
         self.memories.latest[chip:, r.LOWEST :] = (1 << 62, 0)
@@ -137,6 +166,7 @@ class CoreChecker:
         self.state: NDArray[np.int64] = np.zeros(r.STATE, np.int64)
         self.state[:] = int(whole.manual), start, 0, r.MTE3
         self.reports: NDArray[np.int64] = np.zeros((MOST, r.REPORT), np.int64)
+        self.others: NDArray[np.int64] = np.zeros((MOST, r.REPORT), np.int64)  # between waiting cores
         self.scheduler = Scheduler(whole.tables, "program", core, True)
         self.tokens: NDArray[np.int64] = np.zeros((0, r.TOKENS, r.PIPES), np.int64)
         self.queue: NDArray[np.int64] = np.zeros((0, 2), np.int64)
@@ -163,6 +193,8 @@ class CoreChecker:
             numbers = at + whole.starts[-1]
         widths = tables.widths[rows]
         starts = np.cumsum(widths) - widths
+        if self.crossing is not None:
+            self._meet_others(self.crossing, (rows, numbers, values, starts))
         r.race(
             rows,
             numbers,
@@ -182,6 +214,39 @@ class CoreChecker:
             self.reports,
         )
 
+    def _meet_others(self, crossing: Crossing, rows: _Rows) -> None:
+        tables, mine = self.whole.tables, self.mine
+        crossing.outs[mine] = self.state[r.OUT]
+        crossing.logs[mine] = self.whole.log.__array_interface__["data"][0]
+        x.meet_others(
+            mine,
+            len(ON_CHIP),
+            *rows,
+            tables.steps,
+            tables.boxes,
+            tables.runs,
+            crossing.tables,
+            crossing.latest,
+            crossing.clocks[mine],
+            crossing.outs,
+            crossing.logs,
+            self.others,
+        )
+
+    def released(self, pipe: int) -> NDArray[np.int64]:
+        """What is complete on this core when a pipe sets a flag for other cores: that was its last row."""
+        last = self.whole.rows
+        if len(self.scheduler.rows):  # the pipe waits for what is still to come; it then knows more than now
+            return np.full(r.PIPES, last, np.int64)
+        clock: NDArray[np.int64] = self.known[pipe].copy()
+        clock[pipe] = clock[r.S] = last  # the scalar unit has issued the flag
+        return clock
+
+    def learned(self, clock: NDArray[np.int64]) -> None:
+        """The scalar unit has waited for other cores, which knew this of this core."""
+        np.maximum(self.known[r.S], clock, out=self.known[r.S])
+        self.state[r.VERSION] += 1
+
     def _grow(self) -> None:
         """Makes room for forms and flags that are new to this core."""
         tables, chip = self.whole.tables, len(ON_CHIP)
@@ -197,7 +262,9 @@ class CoreChecker:
                     continue
                 for column in (2 * pipe + min(write, 1), 2 * r.PIPES + min(write, 1)):
                     self.whole.shared.want(memory - chip, column)
+                partly = self.memories.table[memory, r.PARTLY]  # blocks are counted here
                 self.memories.table[memory] = self.whole.shared.table[memory - chip]
+                self.memories.table[memory, r.PARTLY] = partly
         self.steps = len(tables.steps)
         more = len(tables.initial) - len(self.initial)
         if not more:
@@ -222,9 +289,9 @@ class CoreChecker:
         whole.shared.table[:] = self.memories.table[chip:]
         whole.shared.latest[:] = self.memories.latest[chip:]
         for at, name in enumerate(whole.names):
-            low, high = self.memories.latest[chip + at, r.LOWEST :].tolist()
-            if low < high:
-                whole.extents[self.core, name] = low, high
+            extent = self.extent(chip + at)
+            if extent is not None:
+                whole.extents[self.core, name] = extent
         for report in self.reports[1 : int(self.reports[0, 0]) + 1].tolist():
             self._say(report)
         waiting = self.scheduler.rows.tolist()
@@ -239,13 +306,27 @@ class CoreChecker:
             if self.binary[number] and self.sums[number] > 0:
                 raise left_set(self.core, name, whole.forms[fault[3]], whole.findings)
 
+    def say_others(self) -> None:
+        """Says what was found between this core and others that it waits for, or they for it."""
+        for report in self.others[1 : int(self.others[0, 0]) + 1].tolist():
+            self._say(report)
+
     def _say(self, report: Sequence[int]) -> None:
-        whole = self.whole
+        whole, crossing = self.whole, self.crossing
         first, second = whole.forms[report[r.FIRST]], whole.forms[report[r.SECOND]]
-        early, late = whole.core_of(report[r.EARLY]), whole.core_of(report[r.LATE])
+        late = whole.core_of(report[r.LATE])
         name = whole.name(report[r.SPACE])
         box = whole.tables.listed[report[r.PLACE]]
         operand = int(whole.tables.boxes[report[r.PLACE], r.OPERAND])
+        names: tuple[str, str] | None = None
+        if crossing is not None and report[r.OTHER] >= x.FOREIGN:
+            other = crossing.cores[report[r.OTHER] - x.FOREIGN]
+            names = crossing.names[other.mine], crossing.names[self.mine]
+            early = other.core, report[r.EARLY] - 1
+            extents = (other.extent(report[r.SPACE]), self.extent(report[r.SPACE]))
+        else:
+            early = whole.core_of(report[r.EARLY])
+            extents = (whole.extents.get((early[0], name)), whole.extents.get((late[0], name)))
         conflict = Conflict(
             first,
             second,
@@ -258,8 +339,14 @@ class CoreChecker:
             (early[0], late[0]),
             late[1],
             report[r.COUNT],
-            tuple([whole.extents.get((core, name)) for core in (early[0], late[0])]),
+            extents,
+            names,
         )
-        kind = {-1: "operands", 0: "race", 1: "cores"}[report[r.OTHER]]
+        kind = {-1: "operands", 0: "race"}.get(report[r.OTHER], "cores")
         finding = say(kind, conflict)
         whole.findings.add(finding, f"{first.site}{name}{operand}", report[r.COUNT])
+
+    def extent(self, memory: int) -> tuple[int, int] | None:
+        """First byte that this core wrote to a memory, and the one behind the last."""
+        low, high = self.memories.latest[memory, r.LOWEST :].tolist()
+        return (low, high) if low < high else None

@@ -29,6 +29,7 @@ class Conflict:
         row: Row of the second on its core.
         count: Cases.
         extents: Bytes that these cores wrote of the array.
+        names: What cores are called that wait for one another; None for those that do not.
     """
 
     first: Form
@@ -43,6 +44,7 @@ class Conflict:
     row: int
     count: int
     extents: tuple[tuple[int, int] | None, ...]
+    names: tuple[str, str] | None = None
 
     @property
     def writes(self) -> bool:
@@ -107,11 +109,19 @@ def _cores(one: Conflict) -> Finding:
     low, high = one.cores
     verbs = "writes" if one.wrote else "reads", "writes" if one.writes else "reads"
     extents = one.extents
+    names = one.names or (f"core {low}", f"core {high}")
     if low > high:
-        low, high, verbs, extents = high, low, verbs[::-1], extents[::-1]
+        names, verbs, extents = names[::-1], verbs[::-1], extents[::-1]
     too = " too" if verbs[0] == verbs[1] else ""
-    text = f"core {low} {verbs[0]} {one.bytes}, which core {high} {verbs[1]}{too}"
+    text = f"{names[0]} {verbs[0]} {one.bytes}, which {names[1]} {verbs[1]}{too}"
     remedy = "give each core bytes of its own" if too else "put sync_all() between them"
+    if one.names is not None:
+        where = f"{one.first.site.file}:{one.first.site.line}"
+        text += f", and no flag between cores orders the two (asc.{one.first.site.name} at {where})"
+        remedy = (
+            f"put cross_core_set_flag(..., PipeID.PIPE_{one.first.pipe.value}) behind {where} and"
+            " cross_core_wait_flag before this, or sync_all() between them"
+        )
     size = one.box.dtype.itemsize
     if too and extents[0] and extents[1] and one.span[1] - one.span[0] < BLOCK_BYTES:
         part = extents[1][0] - extents[0][0]

@@ -12,8 +12,7 @@ from typing import Any
 from ascendsim_kernels.jit import kernel
 from ascendsim_kernels.tile_race import (
     BARRIER,
-    CROSS_SET,
-    CROSS_WAIT,
+    CROSS,
     FLAG,
     INSTRUCTION,
     KIND,
@@ -112,7 +111,7 @@ def schedule(
         while given < size:
             form = forms[given]
             kind, pipe = steps[form, KIND], steps[form, PIPE]
-            if kind == NOTHING or kind == CROSS_SET or kind == CROSS_WAIT:
+            if kind == NOTHING or kind == CROSS:
                 out[done] = given
                 done += 1
                 given += 1

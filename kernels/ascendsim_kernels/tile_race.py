@@ -6,7 +6,8 @@ all pipes) have done, and what the scalar unit knows all instructions know that 
 
 A memory has a column for each pipe and direction: the last row that read (or wrote) each block of 32 bytes.
 Blocks that an access touches in part are kept byte by byte from then on. Columns 2 * PIPES and 2 * PIPES + 1
-hold the last read and the last write of other cores, where this core has been since.
+hold the last read and the last write of other cores, where this core has been since; where cores wait for one
+another, their columns are apart (`tile_cross`).
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ COLUMNS = 2 * PIPES + 2
 # Columns of a form
 KIND, PIPE, FLAG, BOX, BOXES, STRICT = range(6)
 FORM = 6
-NOTHING, INSTRUCTION, SET, WAIT, BARRIER, CROSS_SET, CROSS_WAIT = range(7)
+NOTHING, INSTRUCTION, SET, WAIT, BARRIER, CROSS = range(6)
 # Columns of a box
 MEMORY, WRITE, OPERAND, RUN, RUNS, N0, S0, N1, S1, N2, S2, UNIT = range(12)
 BOX_WIDTH = 12
@@ -120,14 +121,8 @@ def race(
                 queue[flag, 1] -= 1
             if pipe == S:
                 state[VERSION] += 1
-        elif kind == CROSS_SET:  # row ATOMIC of the clocks holds what this core has let others know
-            for q in range(PIPES):
-                known[ATOMIC, q] = max(known[ATOMIC, q], known[pipe, q])
-            known[ATOMIC, pipe] = row
-        elif kind == CROSS_WAIT:  # whoever is waited for may have waited for that
-            for q in range(PIPES):
-                known[S, q] = max(known[S, q], known[ATOMIC, q])
-            state[VERSION] += 1
+        elif kind == CROSS:
+            continue  # what other cores let this one know has come into its clock already
         elif pipe == S:  # a barrier of all pipes
             for q in range(PIPES):
                 known[S, q] = row
@@ -154,7 +149,7 @@ def _meet_all(
 ) -> None:
     size = memories[boxes[box, MEMORY], SIZE]
     for piece in range(boxes[box, N0] * boxes[box, N1] * boxes[box, N2]):
-        base = address + _move(boxes, box, piece)
+        base = address + move(boxes, box, piece)
         for run in range(boxes[box, RUN], boxes[box, RUN] + boxes[box, RUNS]):
             low, high = max(0, base + runs[run, 0]), min(size, base + runs[run, 0] + runs[run, 1])
             if low < high:
@@ -177,7 +172,7 @@ def _leave_all(
     column = 2 * (ATOMIC if write == 2 else pipe) + (1 if write else 0)
     size = memories[memory, SIZE]
     for piece in range(boxes[box, N0] * boxes[box, N1] * boxes[box, N2]):
-        base = address + _move(boxes, box, piece)
+        base = address + move(boxes, box, piece)
         for run in range(boxes[box, RUN], boxes[box, RUN] + boxes[box, RUNS]):
             low, high = max(0, base + runs[run, 0]), min(size, base + runs[run, 0] + runs[run, 1])
             if low < high:
@@ -213,7 +208,7 @@ def _meet(
         if write == 2 and column == 2 * ATOMIC + 1:
             continue  # sums: any order will do
         if memories[memory, SHARED]:
-            early = _scan(memories, memory, column, low, high, 0, state[START], span)
+            early = scan(memories, memory, column, low, high, 0, state[START], span)
             if early > 0:
                 _report(reports, early, row, form, box, memory, log, wrote, span, True)
         if other == PIPES:
@@ -234,7 +229,7 @@ def _meet(
             continue  # issued after it; the compiler orders what the scalar unit writes
         elif unit and ((pipe == M and source == FIX) or (pipe == FIX and source == M)):
             continue  # the unit flag orders the two piece by piece
-        early = _scan(memories, memory, column, low, high, max(limit, state[START] - 1), row, span)
+        early = scan(memories, memory, column, low, high, max(limit, state[START] - 1), row, span)
         if early == 0:
             continue
         if pipe == S and not state[MANUAL]:  # the compiler makes the scalar unit wait
@@ -245,7 +240,7 @@ def _meet(
 
 
 @kernel
-def _scan(
+def scan(
     memories: Any, memory: Any, column: Any, low: Any, high: Any, above: Any, below: Any, span: Any
 ) -> Any:
     """The last row between two others that stands in a column for some bytes, 0 if none; `span` becomes the
@@ -369,11 +364,11 @@ def _operands(
             continue
         low, high = _common(boxes, runs, first, to, box, of)
         if low < high:
-            _add(reports, form, form, box, -1, row, row, low, high, boxes[box, MEMORY], 0)
+            add(reports, form, form, box, -1, row, row, low, high, boxes[box, MEMORY], 0)
 
 
 @kernel
-def _extent(boxes: Any, runs: Any, box: Any) -> Any:
+def extent(boxes: Any, runs: Any, box: Any) -> Any:
     """First byte of a box and the one behind the last, from its address."""
     low, high = np.int64(0), np.int64(0)
     for number, step in ((N0, S0), (N1, S1), (N2, S2)):
@@ -386,16 +381,16 @@ def _extent(boxes: Any, runs: Any, box: Any) -> Any:
 @kernel
 def _common(boxes: Any, runs: Any, one: Any, at: Any, two: Any, of: Any) -> Any:
     """The first stretch of bytes that two boxes share; empty if there is none."""
-    low, high = _extent(boxes, runs, one)
-    begin, end = _extent(boxes, runs, two)
+    low, high = extent(boxes, runs, one)
+    begin, end = extent(boxes, runs, two)
     if at + low >= of + end or of + begin >= at + high:
         return 0, 0
     for a in range(boxes[one, N0] * boxes[one, N1] * boxes[one, N2]):
-        here = at + _move(boxes, one, a)
+        here = at + move(boxes, one, a)
         for r in range(boxes[one, RUN], boxes[one, RUN] + boxes[one, RUNS]):
             start, stop = here + runs[r, 0], here + runs[r, 0] + runs[r, 1]
             for b in range(boxes[two, N0] * boxes[two, N1] * boxes[two, N2]):
-                there = of + _move(boxes, two, b)
+                there = of + move(boxes, two, b)
                 for s in range(boxes[two, RUN], boxes[two, RUN] + boxes[two, RUNS]):
                     low = max(start, there + runs[s, 0])
                     high = min(stop, there + runs[s, 0] + runs[s, 1])
@@ -405,7 +400,7 @@ def _common(boxes: Any, runs: Any, one: Any, at: Any, two: Any, of: Any) -> Any:
 
 
 @kernel
-def _move(boxes: Any, box: Any, number: Any) -> Any:
+def move(boxes: Any, box: Any, number: Any) -> Any:
     """Bytes from the address of a box to one of its pieces."""
     inner = number % boxes[box, N2]
     middle = number // boxes[box, N2] % boxes[box, N1]
@@ -426,11 +421,11 @@ def _report(
     span: Any,
     cross: Any,
 ) -> None:
-    _add(reports, log[early], form, box, 1 if cross else 0, early, row, span[0], span[1], memory, wrote)
+    add(reports, log[early], form, box, 1 if cross else 0, early, row, span[0], span[1], memory, wrote)
 
 
 @kernel
-def _add(
+def add(
     reports: Any,
     first: Any,
     second: Any,
@@ -443,6 +438,7 @@ def _add(
     memory: Any,
     wrote: Any,
 ) -> None:
+    """Adds a case to the table of races: to the line of the same two forms, or a line of its own."""
     number = reports[0, 0]
     for at in range(1, number + 1):
         if (

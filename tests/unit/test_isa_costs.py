@@ -194,7 +194,11 @@ def test_load3d_into_l0b(rows: int, cycles: int) -> None:
             8192,
             63 * 256 + 512 - 256,
         ),
-        (1, 16384, 0, False, 32768, 32768),
+        # a transaction more for the burst, and never less than half the rate here
+        (1, 16384, 0, False, 16896, 16896),
+        (8, 2048, 4096, False, 8 * 2560, 8 * 2560),
+        (64, 256, 0, False, 16896, 16896),
+        (64, 256, 1024, False, 32768, 65536),
         (64, 48, 4096, True, 64 * 64 / 0.8, 64 * 512 / 0.8),
     ],
 )

@@ -16,9 +16,10 @@ from matplotlib.figure import Figure
 from ascendsim.core.errors import InputError
 from ascendsim.plot import plot_roofline, plot_timeline, plot_top_operators, timeline
 from ascendsim.plot.figures import shortened, text_width
-from ascendsim.plot.lanes import coverage, share_lanes, stream_lanes
+from ascendsim.plot.lanes import COLOURED, coverage, share_lanes, stream_lanes
 from ascendsim.plot.palette import KIND_COLOURS, ink_on
 from ascendsim.profiling import KINDS, op_summary
+from ascendsim.profiling.metrics import PIPE_NAMES
 from ascendsim.profiling.phases import launch_ticks
 from tests.support.synthetic_run import synthetic_run
 
@@ -255,8 +256,9 @@ def test_displays_show_themselves_in_notebooks():
 
 
 def test_every_kind_has_a_colour_of_its_own_and_readable_ink():
-    assert set(KIND_COLOURS) == set(KINDS)
-    assert len(set(KIND_COLOURS.values())) == len(KINDS)
+    assert set(KIND_COLOURS) == set(COLOURED)
+    for names in (KINDS, PIPE_NAMES.values()):
+        assert len({KIND_COLOURS[name] for name in names}) == len(names)
     assert {ink_on(colour) for colour in KIND_COLOURS.values()} == {"black", "white"}
 
 

@@ -15,8 +15,9 @@ _spec = importlib.util.spec_from_file_location("make_kernels_page", ROOT / "scri
 page_maker = importlib.util.module_from_spec(_spec)
 _spec.loader.exec_module(page_maker)
 LAUNCHES = page_maker.published()
-matmuls, adds, vectors, fused, int8 = (
-    importlib.import_module(f"published.{name}") for name in ("matmul", "add", "vector", "fused", "int8")
+matmuls, adds, vectors, fused, int8, flash = (
+    importlib.import_module(f"published.{name}")
+    for name in ("matmul", "add", "vector", "fused", "int8", "attention")
 )
 Plan = matmuls.Plan
 PAGE = page_maker.TARGET.read_text(encoding="utf-8")
@@ -141,6 +142,44 @@ def test_int8_products_in_slices_of_k():
     assert int8.slices_of(size, plan, 3) == 2
     assert int8.slices_of(size, plan, 20) == 5
     dequantised(3, size, plan, 3, int8.quant_split_matmul, 3)
+
+
+@pytest.mark.parametrize(("teams", "keys"), [(2, 512), (1, 2304)])  # the second goes round the rings
+def test_attention_through_rings(teams, keys):
+    random = np.random.default_rng(3)
+    q, k, v = (random.standard_normal((n, 128)).astype(np.float16) for n in (128 * teams, keys, keys))
+    out = np.zeros(q.shape, np.float32)
+    result = asim.run_kernel(flash.attention, teams, q, k, v, out, *flash.room(teams), keys)
+    shares = np.exp(q.astype(np.float64) @ k.astype(np.float64).T / np.sqrt(128))
+    np.testing.assert_allclose(out, shares @ v / shares.sum(1, keepdims=True), rtol=2e-3, atol=2e-4)
+    assert result.findings == ()
+
+
+@pytest.mark.parametrize(
+    ("keys", "ring", "lost", "kinds"),
+    [
+        (512, 0, "pop", {"cores", "left set"}),
+        (512, 1, "pop", {"cores", "left set"}),
+        (2304, 0, "_wait", {"left set"}),  # weights come after their scores were read, so places are free
+    ],
+)
+def test_attention_that_does_not_wait_for_the_other_core(monkeypatch, keys, ring, lost, kinds):
+    flags, wait = [flash.SCORES, flash.WEIGHTS, flash.SUMS], getattr(flash.Ring, lost)
+    late = []
+
+    def skipped(self):
+        if self.flag == flags[ring]:
+            late.append(self)
+            self.waited += 1
+        else:
+            wait(self)
+
+    monkeypatch.setattr(flash.Ring, lost, skipped)
+    q, k, v = (np.ones((n, 128), np.float16) for n in (128, keys, keys))
+    out = np.zeros(q.shape, np.float32)
+    result = asim.run_kernel(flash.attention, 1, q, k, v, out, *flash.room(1), keys)
+    assert late
+    assert {one.kind for one in result.findings} == kinds
 
 
 def test_every_row_is_on_the_page_with_what_is_published_of_it():

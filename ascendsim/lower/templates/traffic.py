@@ -18,6 +18,7 @@ from ascendsim.core.formats import (
     align,
     ceil_div,
 )
+from ascendsim.isa.cost_transfer import unaligned_efficiency
 from ascendsim.lower.templates.conv import is_direct
 from ascendsim.lower.templates.product import Product, Rates
 from ascendsim.lower.templates.strips import Strip, strip_waste
@@ -91,7 +92,7 @@ def traffic_of(
         core_a *= bursts_a.dram
         core_b *= bursts_b.dram
     if conv is not None and not aligned_planes(conv, tile_m):
-        core_a /= rates.unaligned
+        core_a /= unaligned_efficiency(tile_m * BLOCK_BYTES, rates.unaligned)
     core_a *= strip_waste(conv, conv.width * BLOCK_BYTES) if isinstance(conv, Strip) else 1.0
     outputs = product.m * product.n * product.images * product.batch
     cores = (
@@ -103,7 +104,8 @@ def traffic_of(
     extra_in = outputs * product.extra_in_bytes
     out = outputs * (product.out_itemsize + product.extra_out_bytes) * 1.0
     if conv is not None and tile_m % FRACTAL_ROWS and tile_m < product.m:
-        out /= rates.unaligned  # a channel block of the tile does not end on a 512 B boundary
+        # a channel block of the tile does not end on a 512 B boundary
+        out /= unaligned_efficiency(tile_m * BLOCK_BYTES, rates.unaligned)
     if isinstance(conv, Strip):
         out *= strip_waste(conv, min(tile_m, conv.out_w) * (product.row_item or BLOCK_BYTES))
     from_a, from_b = core_a * cores, core_b * cores
@@ -202,7 +204,7 @@ class Bursts(NamedTuple):
         burst = size * (BLOCK_BYTES if axis == "k" else itemsize)
         # parts of a transaction that divide it never cross its border
         inside = burst % TRANSACTION_BYTES == 0 or TRANSACTION_BYTES % burst == 0
-        lost = 1.0 if inside else rates.unaligned
+        lost = 1.0 if inside else unaligned_efficiency(burst, rates.unaligned)
         dram, l2, lines = (
             align(burst, grain) / burst for grain in (TRANSACTION_BYTES, rates.request, rates.line)
         )
