@@ -36,6 +36,7 @@ from ascendsim.isa.instructions import (
     Vector,
     WaitFlag,
 )
+from ascendsim.isa.notes import Note
 from ascendsim.isa.program import Block, CoreKind
 from ascendsim.soc.spec import SocSpec
 
@@ -130,10 +131,12 @@ class BlockBuilder:
     Attributes:
         soc: The chip; its buffer sizes bound the allocations.
         core: Kind of core that the block needs.
+        noted: Whether instructions say what they do (`isa.notes`).
     """
 
     soc: SocSpec
     core: CoreKind = CoreKind.AI
+    noted: bool = False
     _bodies: list[list[Statement]] = field(default_factory=lambda: [[]])
     _open: dict[str, int] = field(default_factory=dict)  # loop variables and their trips, outermost first
     _used: dict[Buffer, int] = field(default_factory=dict)
@@ -227,6 +230,10 @@ class BlockBuilder:
             return vector
         places = {allocation.name: allocation for allocation in self._allocations}
         return replace(vector, bank_conflict=reads_conflict(vector, places, groups))
+
+    def note(self, note: Note) -> Note | None:
+        """The effect of an instruction whose note is this: none if nobody asks."""
+        return note if self.noted else None
 
     def acquire(self, ring: Ring) -> None:
         """The producer waits for a free slot."""

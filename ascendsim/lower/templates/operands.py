@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from operator import itemgetter
 
 from ascendsim.core.formats import (
@@ -13,9 +14,11 @@ from ascendsim.core.formats import (
     c0,
     ceil_div,
 )
-from ascendsim.isa.instructions import ZERO, Affine, Move, Pipe
+from ascendsim.isa.instructions import ZERO, Affine, Buffer, Move, Pipe
+from ascendsim.isa.notes import Frame, Item, Row
 from ascendsim.lower.emit import BlockBuilder, Ring, plus, times
 from ascendsim.lower.templates.conv import kernel_rows, skips_rows, taps, window
+from ascendsim.lower.templates.effects import copy
 from ascendsim.lower.templates.stage import Tile
 from ascendsim.opset.work import ConvGeometry, RawImage, Ref
 
@@ -217,10 +220,36 @@ def result_tile(
     return Tile.strided(ref.region, offset, m[1], n[1] * itemsize, columns * itemsize)
 
 
-def bring_columns(b: BlockBuilder, ref: Ref, ring: Ring, n_at: Affine, n: int) -> None:
-    """Brings one value a column from global memory into a ring."""
+def bring_columns(b: BlockBuilder, ref: Ref, ring: Ring, n_at: Affine, n: int, placed: Affine = ZERO) -> None:
+    """Brings one value a column from global memory into a ring.
+
+    Args:
+        b: Of the block.
+        ref: The values.
+        ring: Where they go.
+        n_at, n: First column in the share, and how many.
+        placed: The first column in the tensor, for the note.
+    """
+    size = ref.dtype.itemsize
+
+    def note(frame: Frame) -> Sequence[Item]:
+        first = frame.at(placed)
+        length = min(n, ref.bytes // size - first) * size
+        effect = copy((ring.allocations[0].buffer, ""), (Buffer.GM, ref.region), 1, length, (length, length))
+        return [Row(effect, (frame.target, first * size))]
+
     bytes = min(n * ref.dtype.itemsize, ring.slot_bytes)
     tile = fitted(b, Tile(ref.region, times(n_at, ref.dtype.itemsize), 1, bytes), ref)
     b.acquire(ring)
-    b.emit(Move(Pipe.MTE2, b.target(ring, tile.bytes), tile.operand, 1, tile.bytes, aligned=tile.aligned))
+    b.emit(
+        Move(
+            Pipe.MTE2,
+            b.target(ring, tile.bytes),
+            tile.operand,
+            1,
+            tile.bytes,
+            aligned=tile.aligned,
+            effect=b.note(note),
+        )
+    )
     b.commit(ring)

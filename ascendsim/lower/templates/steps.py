@@ -15,6 +15,8 @@ from ascendsim.core.dtypes import DType
 from ascendsim.core.errors import CompileError, suggest
 from ascendsim.core.formats import align, ceil_div
 from ascendsim.isa.instructions import Operand, Pipe, Scalar, Vector
+from ascendsim.isa.notes import Chain, Note
+from ascendsim.isa.program import CoreKind
 from ascendsim.lower.emit import BlockBuilder, Ring
 from ascendsim.opset.work import Step
 from ascendsim.soc.spec import SocSpec
@@ -64,12 +66,21 @@ _WIDE_PARTS = 4  # a 64-bit operation as 32-bit ones with carry: assumed
 
 
 class Expansion:
-    """Expands steps for one chip, each distinct step once."""
+    """Expands steps for one chip, each distinct step once.
 
-    def __init__(self, soc: SocSpec) -> None:
-        self._soc = soc
+    Args:
+        soc: The chip.
+        noted: Whether instructions say what they do (`isa.notes`).
+    """
+
+    def __init__(self, soc: SocSpec, noted: bool = False) -> None:
+        self._soc, self.noted = soc, noted
         self._table = {op: frozenset(dtypes) for op, dtypes in soc.vector.intrinsics.items()}
         self._known: dict[Step, tuple[Step, ...]] = {}
+
+    def builder(self, core: CoreKind) -> BlockBuilder:
+        """What a block is written with."""
+        return BlockBuilder(self._soc, core, self.noted)
 
     def supports(self, op: str, dtype: DType) -> bool:
         """Whether the chip has a vector instruction for a type."""
@@ -133,6 +144,7 @@ def emit_steps(
     target: Operand,
     sources: tuple[Operand, ...],
     scratch: Ring | None = None,
+    note: Note | None = None,
 ) -> None:
     """Emits expanded steps in order: the first one reads the sources, later ones what the one before it
     wrote.
@@ -144,7 +156,9 @@ def emit_steps(
         target: Where the result goes.
         sources: What the program reads.
         scratch: Room for values in between.
+        note: What all of them do together, from the sources of the first to the target of the last.
     """
+    chain = Chain(note) if b.noted and note is not None else None
     for number, step in enumerate(steps):
         elements, calls = counts[step.over]
         if step.run and step.over == "all":
@@ -165,13 +179,14 @@ def emit_steps(
                 *sources[1:],
             )
         )
+        effect = None if chain is None else chain.part(number, len(steps))
         if step.op != SCALAR:
-            b.emit(Vector(step.op, step.dtype.value, elements, into, read, calls * step.count))
+            b.emit(Vector(step.op, step.dtype.value, elements, into, read, calls * step.count, effect=effect))
             continue
         if number == 0 or steps[number - 1].op != SCALAR:
             b.order(Pipe.V, Pipe.S, "scalar")
         cycles = elements * calls * step.count * b.soc.issue.scalar_element_cycles
-        b.emit(Scalar(cycles, "element by element", dsts=(into,), srcs=read))
+        b.emit(Scalar(cycles, "element by element", dsts=(into,), srcs=read, effect=effect))
         if number == len(steps) - 1 or steps[number + 1].op != SCALAR:
             b.order(Pipe.S, Pipe.V, "scalar")
 
