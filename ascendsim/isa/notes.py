@@ -8,14 +8,15 @@ leaves notes out unless it is asked for them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 from numpy.typing import NDArray
 
 from ascendsim.isa.effects import Box, Effect
-from ascendsim.isa.instructions import Affine
+from ascendsim.isa.instructions import Affine, Barrier, Instruction, Scalar, SetFlag, Statement, WaitFlag
+from ascendsim.isa.walk import static
 
 Origin: TypeAlias = tuple[tuple[str, int], ...]  # by `origin`'s name of an axis: first index of a share
 Arrays: TypeAlias = Sequence[NDArray[Any]]
@@ -104,6 +105,7 @@ class Kernel:
         sources: What it is made of.
         rows, columns: Sizes of the tile.
         first: First row and column of the tile in the whole iteration space.
+        whole_rows: Whether rows are reduced or normalised: columns are all of a row.
     """
 
     target: Part
@@ -111,6 +113,7 @@ class Kernel:
     rows: int
     columns: int
     first: tuple[int, int] = (0, 0)
+    whole_rows: bool = False
 
 
 Item: TypeAlias = Row | Call | Kernel
@@ -156,6 +159,20 @@ def as_matrix(array: NDArray[Any]) -> NDArray[Any]:
 def from_matrix(array: NDArray[Any], box: Box) -> NDArray[Any]:
     """A matrix as a box has it."""
     if len(box.dims) < 3:
-        return array
+        return array.reshape([count for count, _ in box.dims])
     (blocks, _), (rows, _), (columns, _) = box.dims
     return array.reshape(rows, blocks, columns).transpose(1, 0, 2)
+
+
+def works(instruction: Instruction) -> bool:
+    """Whether an instruction does something to data."""
+    if isinstance(instruction, Scalar):
+        return bool(instruction.dsts or instruction.srcs)
+    return not isinstance(instruction, SetFlag | WaitFlag | Barrier)
+
+
+def without_notes(body: Iterable[Statement]) -> Iterator[Instruction]:
+    """Instructions of a block's text that work on data and do not say how."""
+    for instruction, _ in static(body):
+        if works(instruction) and not callable(getattr(instruction, "effect", None)):
+            yield instruction

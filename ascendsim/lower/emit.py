@@ -36,7 +36,7 @@ from ascendsim.isa.instructions import (
     Vector,
     WaitFlag,
 )
-from ascendsim.isa.notes import Note
+from ascendsim.isa.notes import Chain, Note
 from ascendsim.isa.program import Block, CoreKind
 from ascendsim.soc.spec import SocSpec
 
@@ -234,6 +234,23 @@ class BlockBuilder:
     def note(self, note: Note) -> Note | None:
         """The effect of an instruction whose note is this: none if nobody asks."""
         return note if self.noted else None
+
+    @contextmanager
+    def together(self, note: Note | None) -> Iterator[None]:
+        """What the vector and scalar instructions that are emitted inside do together, from the sources of
+        the first to the target of the last.
+        """
+        body = self._bodies[-1]
+        start = len(body)
+        yield
+        if note is None or not self.noted:
+            return
+        chain = Chain(note)
+        places = [at for at in range(start, len(body)) if isinstance(body[at], Vector | Scalar)]
+        for number, at in enumerate(places):
+            one = body[at]
+            assert isinstance(one, Vector | Scalar)
+            body[at] = replace(one, effect=chain.part(number, len(places)))
 
     def acquire(self, ring: Ring) -> None:
         """The producer waits for a free slot."""

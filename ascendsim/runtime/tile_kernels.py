@@ -6,6 +6,7 @@ know: N x C x 1 x 1 of a feature map, the last two axes of a matrix.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -44,31 +45,49 @@ class TileKernels:
         known: dict[str, Array] = {}
         for part, array in zip(kernel.sources, arrays, strict=True):
             tensor = self._tensors[part.region] if part.region else self._nodes[0].output
-            known[tensor.name] = self._given(part, as_matrix(array), tensor, like)
+            known[tensor.name] = finish(self._given(kernel, part, array, tensor), self._dtype_of(tensor))
         with np.errstate(all="ignore"):
             made = self._made(like, known)
+        if kernel.whole_rows and kernel.target.over == "all":  # behind the last column of a blocked tensor
+            whole = np.zeros((kernel.rows, kernel.columns), made.dtype)
+            made = made.reshape(kernel.rows, -1)
+            whole[:, : made.shape[1]] = made
+            made = whole
         return from_matrix(made.reshape(kernel.rows, kernel.columns), kernel.target.box)
 
-    def _given(self, part: Part, array: Array, tensor: Tensor, like: Tensor) -> Array:
-        array = finish(array, self._dtype_of(tensor))
-        map_like = like.format is Format.NC1HWC0 and len(like.static_shape) == 4
-        if part.over == "all":
-            rows, columns = array.shape
-            rank = len(like.static_shape)
-            return (
-                array.reshape(rows, columns, 1, 1)
-                if map_like
-                else array.reshape((1,) * (rank - 2) + array.shape)
-            )
+    def _given(self, kernel: Kernel, part: Part, array: Array, tensor: Tensor) -> Array:
+        """A part of an input as a smaller tensor."""
+        shape = tensor.static_shape
         if part.over == "one":
-            return array.reshape(tensor.static_shape)
-        whole = np.zeros(part.count, array.dtype)
-        whole[: len(array)] = array
-        rank = len(tensor.static_shape)
-        shape = [1] * rank
-        axis = next((axis for axis, size in enumerate(tensor.static_shape) if size > 1), 0)
-        shape[axis] = part.count
-        return whole.reshape(shape)
+            return array.reshape(shape)
+        if part.over != "all":
+            whole = np.zeros(part.count, array.dtype)
+            whole[: len(array)] = array
+            return self._line(kernel, part, whole, tensor)
+        if array.ndim == 1:
+            return array
+        matrix = as_matrix(array)
+        if _is_map(tensor):
+            columns = shape[1] if kernel.whole_rows else matrix.shape[1]
+            return matrix[:, :columns].reshape(-1, columns, 1, 1)
+        if kernel.whole_rows:
+            columns, first = _row_of(tensor, matrix.shape[1])
+            return matrix[:, :columns].reshape(-1, *(1,) * (first - 1), *shape[first:])
+        return matrix.reshape((1,) * (len(shape) - 2) + matrix.shape)
+
+    def _line(self, kernel: Kernel, part: Part, values: Array, tensor: Tensor) -> Array:
+        """One value a row or a column of the tile."""
+        shape = tensor.static_shape
+        like = self._tensors[kernel.target.region]
+        if part.over == "row":
+            return values.reshape(-1, *(1,) * (max(len(like.static_shape), 2) - 1 if _is_map(like) else 1))
+        if kernel.whole_rows and math.prod(shape) <= len(values):
+            return values[: math.prod(shape)].reshape(shape)
+        if not _is_map(like):
+            return values
+        lines = [1] * len(shape)
+        lines[next((axis for axis, size in enumerate(shape) if size > 1), 0)] = len(values)
+        return values.reshape(lines)
 
     def _made(self, tensor: Tensor, known: dict[str, Array]) -> Array:
         if tensor.name in known:
@@ -89,3 +108,21 @@ class TileKernels:
         for one, result in zip(node.outputs, results, strict=False):
             known[one.name] = finish(np.asarray(result), self._dtype_of(one))
         return known[tensor.name]
+
+
+def _is_map(tensor: Tensor) -> bool:
+    """Whether its rows are positions and its columns channels."""
+    return tensor.format is Format.NC1HWC0 and len(tensor.static_shape) == 4
+
+
+def _row_of(tensor: Tensor, columns: int) -> tuple[int, int]:
+    """Columns of a row without padding, and from which axis on they are."""
+    shape = tensor.static_shape
+    if tensor.format is Format.FRACTAL_NZ:
+        return shape[-1], len(shape) - 1
+    for axis in range(len(shape) - 1, 0, -1):
+        if math.prod(shape[axis:]) == columns:
+            return columns, axis
+    raise SimulationError(
+        f"tensor {tensor.name!r}", f"must have rows of {columns}", shape, "please report this"
+    )

@@ -13,7 +13,8 @@ import numpy as np
 from ascendsim.core.errors import SimulationError
 from ascendsim.graph.ir import Array, Graph, Node, Tensor
 from ascendsim.isa.instructions import Buffer, Move
-from ascendsim.isa.listing import instruction_name
+from ascendsim.isa.listing import instruction_name, listing
+from ascendsim.isa.notes import without_notes
 from ascendsim.isa.program import Block, Program, Task
 from ascendsim.isa.walk import static
 from ascendsim.lower import LowerOptions
@@ -24,8 +25,6 @@ from ascendsim.runtime.device_memory import DeviceMemory
 from ascendsim.runtime.storage import Filters, logical, stored
 from ascendsim.runtime.tile_kernels import TileKernels
 from ascendsim.soc import SocSpec
-from ascendsim.tile.evaluate import GlobalMemory
-from ascendsim.tile.noted import NotedTask, without_notes
 
 
 class Tiles:
@@ -79,7 +78,7 @@ class Tiles:
         if isinstance(work, CubeWork) and work.epilogue and not self._soc.split_cores:
             return "computes behind the product in the Cube's own operator"
         for group in task.groups:
-            found = next(without_notes(group.block), None)
+            found = next(without_notes(group.block.body), None)
             if found is not None or len(group.origins) != group.count:
                 what = (
                     "blocks"
@@ -98,10 +97,13 @@ class Tiles:
         Raises:
             SimulationError: A block does what it must not, or leaves a part of a result out.
         """
+        from ascendsim.tile.evaluate import GlobalMemory  # these bring numba
+        from ascendsim.tile.noted import NotedTask
+
         task = self._tasks[number]
         timed = self._timed[number]
         for own, other in zip(task.groups, timed.groups, strict=True):
-            if own.count != other.count or own.block.allocations != other.block.allocations:
+            if own.count != other.count or listing(own.block) != listing(other.block):
                 raise SimulationError(
                     f"task {task.name!r}", "must have the blocks that were timed", remedy="please report this"
                 )

@@ -6,7 +6,7 @@ on the chip has to lie in the slots that their operands name.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -15,40 +15,16 @@ from numpy.typing import NDArray
 
 from ascendsim.core.errors import SimulationError
 from ascendsim.isa.forms import Form, Site
-from ascendsim.isa.instructions import (
-    Allocation,
-    Barrier,
-    Buffer,
-    Instruction,
-    Mmad,
-    Operand,
-    Scalar,
-    SetFlag,
-    WaitFlag,
-)
+from ascendsim.isa.instructions import Allocation, Buffer, Instruction, Mmad, Operand, Scalar
 from ascendsim.isa.listing import instruction_name
-from ascendsim.isa.notes import Arrays, Call, Frame, Kernel, Origin, Row
+from ascendsim.isa.notes import Arrays, Call, Frame, Kernel, Origin, Row, works
 from ascendsim.isa.program import Block
-from ascendsim.isa.walk import in_order, static
+from ascendsim.isa.walk import in_order
 from ascendsim.soc.spec import SocSpec
 from ascendsim.tile.evaluate import CoreMemory, Evaluator, GlobalMemory
 from ascendsim.tile.findings import Findings
 
 Compute: TypeAlias = Callable[[Kernel, Arrays], NDArray[Any]]
-
-
-def works(instruction: Instruction) -> bool:
-    """Whether an instruction does something to data."""
-    if isinstance(instruction, Scalar):
-        return bool(instruction.dsts or instruction.srcs)
-    return not isinstance(instruction, SetFlag | WaitFlag | Barrier)
-
-
-def without_notes(block: Block) -> Iterator[Instruction]:
-    """Instructions of the text that work on data and do not say how."""
-    for instruction, _ in static(block.body):
-        if works(instruction) and not callable(getattr(instruction, "effect", None)):
-            yield instruction
 
 
 @dataclass(frozen=True, slots=True)

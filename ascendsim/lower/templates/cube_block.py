@@ -105,10 +105,9 @@ class CubeWriter:
             self.out: FixpipeOut | UnifiedBufferOut = FixpipeOut(b, work, self.l0c)
         else:
             self.out = UnifiedBufferOut(b, work, self.l0c, expansion, (tile_m, tile_n), share[1])
-        notes = OutNotes(work, product)
-        b.noted &= self.notes.known and notes.known and not tiling.columns
         if b.noted:
-            self.out.notes = notes
+            self.out.notes = notes = OutNotes(work, product)
+            b.noted = self.notes.known and notes.known and not tiling.columns
 
     def _panel_slots(self, streamed: int, panel: int) -> int:
         """Two if the next panel fits beside the current one (and the bias), so that it is brought in

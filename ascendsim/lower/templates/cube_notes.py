@@ -1,8 +1,8 @@
 """What the instructions of Cube work do to the byte (`isa.notes`): operands on their way into L0, products.
 
-L1 holds A as blocks of k, each with all rows of the tile (`[k1][m][C0]`), B as the device stores it; where the
-stored matrix is the other way round, fractals are turned as MTE1 loads them. Rows of a feature map are exactly
-those that the tile needs, however few of them there are at its border.
+L1 holds A as blocks of k, each with all rows of the tile (`[k1][m][C0]`), B as the device stores it; where
+the stored matrix is the other way round, fractals are turned as MTE1 loads them. Rows of a feature map are
+exactly those that the tile needs, however few of them there are at its border.
 """
 
 from __future__ import annotations
@@ -311,7 +311,7 @@ class CubeNotes:
         held: tuple[int, int],
         step: tuple[int, int],
     ) -> Sequence[Item]:
-        """Positions of a map as rows; `run`: positions in L1, `tile`: those wanted, counted from its first."""
+        """Positions of a map as rows; `run`: positions in L1; `tile`: those wanted, from its first on."""
         conv = self.conv
         assert conv is not None
         if self._direct:  # each position is a row: an image of one line

@@ -68,6 +68,10 @@ class OutNotes:
     def __init__(self, work: CubeWork, whole: Product) -> None:
         self.work, self.whole = work, whole
 
+    def of(self, where: Where) -> TileNotes:
+        """Those of one tile."""
+        return TileNotes(self.work, self.whole, where)
+
     @property
     def known(self) -> bool:
         """Whether all of it can be told."""
@@ -80,6 +84,19 @@ class OutNotes:
             return False
         known = BLOCKED if work.conv is not None else (*BLOCKED, Format.ND)
         return all(ref.format in known for ref in (*refs, *streams))
+
+
+class TileNotes:
+    """Notes of one tile's way out.
+
+    Args:
+        work: What is computed.
+        whole: The product.
+        where: The tile.
+    """
+
+    def __init__(self, work: CubeWork, whole: Product, where: Where) -> None:
+        self.work, self.whole, self.where = work, whole, where
 
     def strip(self, ref: Ref, at: tuple[int, int, int, int], rows: int, column: int, columns: int) -> Strip:
         """Where a tile lies.
@@ -110,22 +127,22 @@ class OutNotes:
         wide = align(columns, FRACTAL_ROWS) * size
         return Strip(start, rows, columns * size, whole.n * size, wide)
 
-    def bring(self, ref: Ref, where: Where, m: int, n: Extent) -> Note:
+    def bring(self, ref: Ref, m: int, n: Extent) -> Note:
         """A tile of a tensor shaped like the result comes to UB."""
 
         def note(frame: Frame) -> Sequence[Item]:
-            at = where.at(frame)
+            at = self.where.at(frame)
             there = self.strip(ref, at, m, frame.at(n[0]) + frame.first("n"), n[1])
             effect = _moved((Buffer.UB, ""), (Buffer.GM, ref.region), there, inward=True)
             return [Row(effect, (frame.target, there.start))]
 
         return note
 
-    def store(self, ref: Ref, where: Where, m: int, n: Extent) -> Note:
+    def store(self, ref: Ref, m: int, n: Extent) -> Note:
         """A tile leaves UB."""
 
         def note(frame: Frame) -> Sequence[Item]:
-            at = where.at(frame)
+            at = self.where.at(frame)
             there = self.strip(ref, at, m, frame.at(n[0]) + frame.first("n"), n[1])
             effect = _moved((Buffer.GM, ref.region), (Buffer.UB, ""), there, inward=False)
             return [Row(effect, (there.start, frame.sources[0]))]
@@ -167,7 +184,6 @@ class OutNotes:
         made: Ref,
         before: tuple[str, DType],
         streams: Sequence[Stream],
-        where: Where,
         size: tuple[int, Extent],
     ) -> Note:
         """The operators behind the product on one tile.
@@ -176,14 +192,13 @@ class OutNotes:
             made: What they make.
             before: Tensor that the first source holds ("" = the product), and the type that it has there.
             streams: What else they read, in the order of the sources.
-            where: The tile.
-            size: Its rows, and its columns in the share.
+            size: Rows of the tile, and its columns in the share.
         """
         m, (column, columns) = size
         rows, whole = self._rows(m), align(columns, FRACTAL_ROWS)
 
         def note(frame: Frame) -> Sequence[Item]:
-            batch, _, row, _ = where.at(frame)
+            batch, _, row, _ = self.where.at(frame)
             start = frame.at(column)
             place = (row, batch * self.whole.n + start + frame.first("n"))
             source = self.tile(self.work.out, before[1], m, columns, frame.sources[0])
@@ -205,12 +220,12 @@ class OutNotes:
 
         return note
 
-    def fix(self, where: Where, m: int, n: Extent) -> Note:
+    def fix(self, m: int, n: Extent) -> Note:
         """FIXPIPE stores a tile."""
         work = self.work
 
         def note(frame: Frame) -> Sequence[Item]:
-            at = where.at(frame)
+            at = self.where.at(frame)
             rows = self._rows(m)
             there = self.strip(work.out, at, rows, frame.at(n[0]) + frame.first("n"), n[1])
             effect = fixpipe(

@@ -15,7 +15,6 @@ from ascendsim.core.dtypes import DType
 from ascendsim.core.errors import CompileError, suggest
 from ascendsim.core.formats import align, ceil_div
 from ascendsim.isa.instructions import Operand, Pipe, Scalar, Vector
-from ascendsim.isa.notes import Chain, Note
 from ascendsim.isa.program import CoreKind
 from ascendsim.lower.emit import BlockBuilder, Ring
 from ascendsim.opset.work import Step
@@ -144,7 +143,6 @@ def emit_steps(
     target: Operand,
     sources: tuple[Operand, ...],
     scratch: Ring | None = None,
-    note: Note | None = None,
 ) -> None:
     """Emits expanded steps in order: the first one reads the sources, later ones what the one before it
     wrote.
@@ -156,9 +154,7 @@ def emit_steps(
         target: Where the result goes.
         sources: What the program reads.
         scratch: Room for values in between.
-        note: What all of them do together, from the sources of the first to the target of the last.
     """
-    chain = Chain(note) if b.noted and note is not None else None
     for number, step in enumerate(steps):
         elements, calls = counts[step.over]
         if step.run and step.over == "all":
@@ -179,14 +175,13 @@ def emit_steps(
                 *sources[1:],
             )
         )
-        effect = None if chain is None else chain.part(number, len(steps))
         if step.op != SCALAR:
-            b.emit(Vector(step.op, step.dtype.value, elements, into, read, calls * step.count, effect=effect))
+            b.emit(Vector(step.op, step.dtype.value, elements, into, read, calls * step.count))
             continue
         if number == 0 or steps[number - 1].op != SCALAR:
             b.order(Pipe.V, Pipe.S, "scalar")
         cycles = elements * calls * step.count * b.soc.issue.scalar_element_cycles
-        b.emit(Scalar(cycles, "element by element", dsts=(into,), srcs=read, effect=effect))
+        b.emit(Scalar(cycles, "element by element", dsts=(into,), srcs=read))
         if number == len(steps) - 1 or steps[number + 1].op != SCALAR:
             b.order(Pipe.S, Pipe.V, "scalar")
 

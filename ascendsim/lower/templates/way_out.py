@@ -17,7 +17,7 @@ from ascendsim.lower.templates.bias import Extent, accumulator_type, bias_passes
 from ascendsim.lower.templates.column_sums import ColumnSums, sum_passes, widest_step
 from ascendsim.lower.templates.cube_notes import Where
 from ascendsim.lower.templates.operands import bring_columns, fitted
-from ascendsim.lower.templates.out_notes import OutNotes
+from ascendsim.lower.templates.out_notes import OutNotes, TileNotes
 from ascendsim.lower.templates.sharing import Computing
 from ascendsim.lower.templates.stage import Tile
 from ascendsim.lower.templates.steps import Expansion, emit_steps
@@ -79,7 +79,7 @@ class FixpipeOut:
         `whole`; its indices, for notes, in `where`).
         """
         b, out = self.b, self.work.out
-        note = self.notes.fix(where, m[1], n) if self.notes is not None and where is not None else None
+        note = self.notes.of(where).fix(m[1], n) if self.notes and where else None
         b.receive(self.l0c)
         for place, part, parts in self.area.tiles(b, out, whole, m, n, base):
             tile = fitted(b, place, out)
@@ -226,12 +226,13 @@ class UnifiedBufferOut:
         rings = [ring for _, ring in self.rows]
         for ring in rings:
             b.receive(ring)
+        notes = self.notes.of(where) if self.notes and where else None
         parts = pieces(n[1], self.step_n)
         single = len(parts) == 1 and parts[0].trips == 1
         for columns in parts:
             with b.loop("o", columns.trips) as j:
                 part = (plus(n[0], columns.at(j)), columns.size)
-                self._piece(base, m, part, columns.at(j), whole, single, where)
+                self._piece(base, m, part, columns.at(j), whole, single, notes)
         if not single:
             b.release(self.l0c)
         for ring in rings:
@@ -245,10 +246,9 @@ class UnifiedBufferOut:
         column: Affine,
         whole: tuple[int, int, bool],
         single: bool,
-        where: Where | None,
+        notes: TileNotes | None,
     ) -> None:
         b, work = self.b, self.work
-        notes = self.notes if where is not None else None
         rows, blocks = align(m[1], FRACTAL_ROWS), ceil_div(n[1], FRACTAL_ROWS)
         count = rows * blocks * FRACTAL_ROWS
         for stream, ring in self.full:
@@ -269,7 +269,7 @@ class UnifiedBufferOut:
                         other.burst_bytes,
                         src_stride=other.stride,
                         aligned=other.aligned,
-                        effect=notes and notes.bring(stream.ref, where, m[1], n),
+                        effect=notes.bring(stream.ref, m[1], n) if notes else None,
                     )
                 )
             b.commit(ring)
@@ -280,7 +280,7 @@ class UnifiedBufferOut:
         b.acquire(stops[0][2])
         target = b.target(stops[0][2], count * self.itemsize)
         source = b.source(self.l0c, count * L0C_ELEMENT_BYTES, 0, times(column, rows * L0C_ELEMENT_BYTES))
-        note = notes and notes.from_l0c(m[1], n[1], self.inside)
+        note = notes.from_l0c(m[1], n[1], self.inside) if notes else None
         b.emit(Vector("l0c_to_ub", accumulator_type(work).value, count, target, (source,), effect=note))
         if single:
             b.release(self.l0c)
@@ -297,15 +297,10 @@ class UnifiedBufferOut:
             if number:
                 b.acquire(ring)
                 target = b.target(ring, count * self.itemsize)
-            emit_steps(
-                b,
-                self.expansion.expand(work.epilogue[done:after]),
-                counts,
-                target,
-                (read, *others),
-                self.scratch,
-                notes and notes.epilogue(ref, before, streams, where, (m[1], n)),
-            )
+            steps = self.expansion.expand(work.epilogue[done:after])
+            note = notes.epilogue(ref, before, streams, (m[1], n)) if notes else None
+            with b.together(note):
+                emit_steps(b, steps, counts, target, (read, *others), self.scratch)
             done, before = after, (ref.region, ref.dtype)
             if number == len(stops) - 1:
                 for _, brought in self.full:
@@ -318,7 +313,7 @@ class UnifiedBufferOut:
             b.receive(ring)
             for place, part, parts in self.area.tiles(b, ref, whole, m, n, start):
                 at = times(part, share_of_slot(count * self.itemsize, parts))
-                note = notes and notes.store(ref, where, m[1], n)
+                note = notes.store(ref, m[1], n) if notes else None
                 self._store(fitted(b, place, ref), ring, count * self.itemsize, at, note)
             b.release(ring)
 
